@@ -1,0 +1,98 @@
+"""The command line's root: its sub-commands, and the one place where failures become messages and an exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import sys
+from typing import Annotated
+
+import psycopg
+import typer
+
+from pgbillion import __version__, server_commands
+from pgbillion.errors import UserError
+
+app = typer.Typer(
+    name="pgbillion",
+    help="PostgreSQL at a billion: create tables by the million, watch it happen, prove the result.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(server_commands.app, name="server")
+if importlib.util.find_spec("pgbillion.tables.commands") is not None:
+    from pgbillion.tables import commands as tables_commands
+
+    app.add_typer(tables_commands.app, name="tables")
+
+_INTERRUPTED = 130
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pgbillion {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main() -> int:
+    """Run the command line and return the exit status: psql's, and 130 after Ctrl-C."""
+    try:
+        # not standalone: it would print errors its own way and end with 2, which is for lost connections here
+        status = app(standalone_mode=False)
+        sys.stdout.flush()
+    except typer.TyperException as error:
+        command = getattr(getattr(error, "ctx", None), "command_path", "pgbillion")
+        return _fail(error.format_message(), f"{command} --help")
+    except UserError as error:
+        return _fail(error.message, error.hint, error.status)
+    except psycopg.Error as error:
+        return _fail_database(error)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", status=_INTERRUPTED)
+    except BrokenPipeError:
+        # whoever read our output has gone; without this the interpreter would say so once more at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        return _fail(f"{error.strerror or error}{where}")
+    if status == _INTERRUPTED:
+        return _fail("interrupted", status=_INTERRUPTED)
+    return status if isinstance(status, int) else 0
+
+
+def _fail(message: str, hint: str | None = None, status: int = 1) -> int:
+    with contextlib.suppress(BrokenPipeError):
+        print(f"error: {_one_line(message)}", file=sys.stderr)
+        if hint:
+            print(f"hint: {_one_line(hint)}", file=sys.stderr)
+    return status
+
+
+def _fail_database(error: psycopg.Error) -> int:
+    """Tell a lost or refused connection from a refused statement."""
+    diagnosis = error.diag
+    state = error.sqlstate or ""
+    if diagnosis.message_primary is None:
+        first, _, rest = str(error).strip().partition("\n")
+        return _fail(first, rest or "is the server running? pgbillion server start, or name one with -h, -p, -U, -d", 2)
+    detail = f" ({diagnosis.message_detail})" if diagnosis.message_detail else ""
+    # 08: connection exceptions; 57P01 to 57P03: the server was told to stop, crashed, or is not ready
+    lost = state.startswith("08") or state in ("57P01", "57P02", "57P03")
+    return _fail(diagnosis.message_primary + detail, diagnosis.message_hint, 2 if lost else 3)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,105 @@
+"""Which server a command talks to, said the way libpq's own programs take it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import psycopg
+import typer
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgbillion import paths, server
+from pgbillion.errors import UserError
+
+# Options shared by every command that talks to a server. Help is --help only, because -h is the host.
+_PANEL = "Connection"
+Host = Annotated[
+    str | None, typer.Option("-h", "--host", metavar="HOST", help="Host or socket folder.", rich_help_panel=_PANEL)
+]
+Port = Annotated[str | None, typer.Option("-p", "--port", metavar="PORT", help="Port.", rich_help_panel=_PANEL)]
+Username = Annotated[str | None, typer.Option("-U", "--username", metavar="NAME", help="Role.", rich_help_panel=_PANEL)]
+Dbname = Annotated[
+    str | None,
+    typer.Option(
+        "-d", "--dbname", metavar="DBNAME", help="Database, URI or connection string.", rich_help_panel=_PANEL
+    ),
+]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        envvar=paths.STATE_VARIABLE,
+        metavar="FOLDER",
+        help="Folder of the embedded server.",
+        rich_help_panel=_PANEL,
+    ),
+]
+
+# Any of these says that the user means a server of their own.
+_ENVIRONMENT = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGUSER", "PGDATABASE", "PGSERVICE")
+_SECRETS = ("password", "sslpassword", "oauth_client_secret")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server and database to talk to.
+
+    ``conninfo`` may hold a password: it is not to be shown, logged or put on a command line. ``display`` is for that.
+    What the user did not give is left out of it, so that libpq decides (PGHOST, PGSERVICE, the password file …).
+    ``embedded`` tells whether it is the server that `pgbillion server start` started.
+    """
+
+    conninfo: str
+    display: str
+    embedded: bool = False
+
+    def __repr__(self) -> str:
+        return f"Target({self.display!r})"
+
+    def connect(self, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
+        """Connect, in autocommit mode and as `pgbillion` in pg_stat_activity unless told otherwise."""
+        return psycopg.connect(self.conninfo, **{"autocommit": True, **options})
+
+
+def target(
+    host: str | None = None,
+    port: str | None = None,
+    username: str | None = None,
+    dbname: str | None = None,
+    state_dir: Path | None = None,
+) -> Target:
+    """Turn what the options gave into a target.
+
+    When neither they nor the environment name a server, it is the embedded one if that runs, else what libpq defaults
+    to. Raises UserError for a connection string that cannot be understood.
+    """
+    given = {"host": host, "port": port, "user": username}
+    parts: dict[str, Any] = {}
+    if dbname is not None:
+        parts = _parse(dbname) if "=" in dbname or "://" in dbname else {"dbname": dbname}
+    parts |= {name: value for name, value in given.items() if value is not None}
+    if not parts and not any(os.environ.get(name) for name in _ENVIRONMENT):
+        running = server.find(paths.state_dir(state_dir))
+        if running is not None and running.running():
+            return _make(conninfo_to_dict(running.conninfo(server.DATABASE)), embedded=True)
+    return _make(parts)
+
+
+def _parse(conninfo: str) -> dict[str, Any]:
+    try:
+        return conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        # libpq's message quotes the string, and with it, maybe, the password
+        raise UserError(
+            "the connection string given with -d is not one libpq understands",
+            "as in -d postgresql://user@host:5432/dbname or -d 'host=… dbname=…'",
+        ) from None
+
+
+def _make(parts: dict[str, Any], *, embedded: bool = False) -> Target:
+    shown = make_conninfo(**{name: value for name, value in parts.items() if name not in _SECRETS})
+    conninfo = make_conninfo(**{"fallback_application_name": "pgbillion", **parts})
+    return Target(conninfo, shown or "libpq's default server", embedded)

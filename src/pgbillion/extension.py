@@ -1,0 +1,195 @@
+"""The extension: built and installed for one PostgreSQL, created and checked in one database."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg_errors
+
+from pgbillion import paths
+from pgbillion.errors import UserError
+
+
+@dataclass(frozen=True)
+class PgConfig:
+    """What pg_config tells of an installation."""
+
+    pg_config: Path
+    version: str
+    version_num: int
+    values: Mapping[str, str]
+
+    @property
+    def major(self) -> int:
+        """The major version, as in 18."""
+        return self.version_num // 10000
+
+    @property
+    def bindir(self) -> Path:
+        """The folder of the programs."""
+        return Path(self.values["BINDIR"])
+
+    @property
+    def pkglibdir(self) -> Path:
+        """The folder of the loadable modules."""
+        return Path(self.values["PKGLIBDIR"])
+
+    @property
+    def sharedir(self) -> Path:
+        """The folder that holds extension/, the time zones and so on."""
+        return Path(self.values["SHAREDIR"])
+
+    @property
+    def folders(self) -> list[Path]:
+        """What a server needs to run."""
+        return [self.bindir, self.pkglibdir, self.sharedir]
+
+
+def read_pg_config(pg_config: Path) -> PgConfig:
+    """Ask a pg_config, given by path or by a name to look for in PATH, about its installation."""
+    found = shutil.which(pg_config)
+    hint = "name it with --pg-config, as in --pg-config /usr/lib/postgresql/15/bin/pg_config"
+    if found is None:
+        raise UserError(f"there is no program {pg_config}", hint)
+    # made absolute but not resolved: a distribution's pg_config may be a link to a script that looks at its own name
+    program = Path(found).absolute()
+    try:
+        output = subprocess.run([program], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise UserError(f"{program} does not run as pg_config: {error}", hint) from error
+    values = dict(line.split(" = ", 1) for line in output.splitlines() if " = " in line)
+    match = re.match(r"PostgreSQL (\d+)(?:\.(\d+))?", values.get("VERSION", ""))
+    if match is None:
+        raise UserError(f"{program} is not a pg_config", hint)
+    number = int(match[1]) * 10000 + int(match[2] or 0)
+    return PgConfig(program, values["VERSION"].removeprefix("PostgreSQL "), number, values)
+
+
+def install(facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> None:
+    """Build the extension against an installation in the folder ``build`` and install it into the folders given.
+
+    Does nothing when the sources are those that were installed last. Raises UserError for missing tools or headers
+    and for a failing compiler.
+    """
+    source = paths.extension_source()
+    stamp, fingerprint = build / "installed", _fingerprint(source, facts)
+    if stamp.exists() and stamp.read_text() == fingerprint:
+        return
+    check_tools(facts)
+    build.mkdir(parents=True, exist_ok=True)
+    # linked again even when all that happened is that a source file is gone
+    (build / "pgbillion.so").unlink(missing_ok=True)
+    log = build / "make.log"
+    command = ["make", f"-j{os.cpu_count() or 1}", "-f", str(source / "Makefile"), f"PG_CONFIG={facts.pg_config}"]
+    # bitcode would need the very clang the server was built with, and is for inlining into JIT code only
+    command += ["with_llvm=no", f"pkglibdir={pkglibdir}", f"datadir={sharedir}"]
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    for target in ("all", "install"):
+        with log.open("w") as output:
+            made = subprocess.run([*command, target], cwd=build, env=env, stdout=output, stderr=subprocess.STDOUT)
+        if made.returncode != 0:
+            raise UserError(f"the extension could not be built: {_first_error(log)}", f"all that make said is in {log}")
+    stamp.write_text(fingerprint)
+
+
+def check_tools(facts: PgConfig) -> None:
+    """Raise UserError, with the command that installs them, when compiler, make or server headers are missing."""
+    missing = [tool for tool in (shlex.split(facts.values["CC"])[0], "make") if shutil.which(tool) is None]
+    if missing:
+        raise UserError(
+            f"the extension must be compiled, and there is no {' and no '.join(missing)}", how_to_install(missing)
+        )
+    headers = [Path(facts.values["INCLUDEDIR-SERVER"], "postgres.h"), Path(facts.values["PGXS"])]
+    absent = [str(path) for path in headers if not path.exists()]
+    if absent:
+        raise UserError(
+            f"the development files of PostgreSQL {facts.version} are missing ({absent[0]})",
+            how_to_install([f"postgresql-server-dev-{facts.major}"]),
+        )
+
+
+def how_to_install(packages: Sequence[str]) -> str:
+    """Return the command that installs packages, named as on Debian, or words where we do not know it."""
+    if shutil.which("apt-get") is not None:
+        sudo = "" if os.geteuid() == 0 else "sudo "
+        return f"{sudo}apt-get install --yes {' '.join(packages)}"
+    return f"install {' and '.join(packages)} with your system's package manager"
+
+
+def ensure_extension(conn: psycopg.Connection[Any]) -> None:
+    """Create the extension in the connection's database when it is missing, and check that its versions agree.
+
+    Three versions must be one: that of the library the server loads, that of the SQL objects in the database, and
+    that of this program. Raises UserError, with what to do, when they differ or the extension cannot be had.
+    """
+    mine = paths.version()
+    install_it = (
+        "install it on the server's machine (make install PG_CONFIG=…), or use --method sql, which does without"
+    )
+    try:
+        # looked up first: on a standby, and without the privilege, even CREATE … IF NOT EXISTS is refused
+        if conn.execute("SELECT 1 FROM pg_extension WHERE extname = 'pgbillion'").fetchone() is None:
+            conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion")
+        library, objects = versions(conn)
+    except pg_errors.FeatureNotSupported as error:
+        raise UserError("this server does not have the extension pgbillion", install_it, status=3) from error
+    except pg_errors.UndefinedFile as error:
+        raise UserError("this server does not have the library of the extension pgbillion", install_it, 3) from error
+    except pg_errors.InsufficientPrivilege as error:
+        raise UserError(
+            f"no privilege to create or use the extension pgbillion in database {conn.info.dbname}",
+            "let a superuser run, in that database: CREATE EXTENSION IF NOT EXISTS pgbillion; GRANT USAGE ON SCHEMA "
+            f"billion TO {conn.info.user}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA billion TO {conn.info.user};",
+            status=3,
+        ) from error
+    if objects != mine:
+        raise UserError(
+            f"database {conn.info.dbname} has version {objects} of the extension pgbillion, this program is {mine}",
+            "install this version on the server's machine (make install PG_CONFIG=…), then run "
+            "ALTER EXTENSION pgbillion UPDATE in that database",
+            status=3,
+        )
+    if library != mine:
+        raise UserError(
+            f"the server loads version {library} of the library pgbillion, this program is {mine}",
+            "install this version on the server's machine (make install PG_CONFIG=…) and connect again",
+            status=3,
+        )
+
+
+def versions(conn: psycopg.Connection[Any]) -> tuple[str, str]:
+    """Return the version of the library that the server loads and that of the SQL objects in the database."""
+    row = conn.execute("SELECT billion.version(), extversion FROM pg_extension WHERE extname = 'pgbillion'").fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def _fingerprint(source: Path, facts: PgConfig) -> str:
+    """Change with every change of a source file and of the server it is built against."""
+    digest = hashlib.sha256(json.dumps([str(source), facts.version, dict(facts.values)]).encode())
+    parts = [
+        source / "Makefile",
+        source / "pgbillion.control",
+        *source.glob("sql/*.sql"),
+        *source.glob("src/**/*.[ch]"),
+    ]
+    for path in sorted(parts):
+        digest.update(f"{path.relative_to(source)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _first_error(log: Path) -> str:
+    text = log.read_text(encoding="utf-8", errors="replace")
+    match = re.search(r"^.*(?:error:|Error |\*\*\* ).*$", text, re.MULTILINE)
+    return match.group(0).strip() if match else "make failed"

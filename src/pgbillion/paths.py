@@ -1,0 +1,42 @@
+"""Where things are: the state folder, and the extension's sources."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import platformdirs
+
+STATE_VARIABLE = "PGBILLION_STATE"
+
+
+def state_dir(override: Path | None = None) -> Path:
+    """Return the absolute path of the folder that holds the embedded server and everything made for it.
+
+    The first that is given: ``override`` (the option --state-dir), the environment variable PGBILLION_STATE, the
+    platform's folder for a user's state. Root's is /var/lib/pgbillion, because the server then runs as another user,
+    who cannot reach root's home. The folder need not exist.
+    """
+    chosen = override or os.environ.get(STATE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    if os.geteuid() == 0:
+        return Path("/var/lib/pgbillion")
+    return platformdirs.user_state_path("pgbillion", appauthor=False)
+
+
+def extension_source() -> Path:
+    """Return the folder of the extension's sources: in the checkout, or inside the installed package."""
+    package = Path(__file__).parent
+    installed = package / "_extension"
+    return installed if installed.is_dir() else package.parents[1] / "extension"
+
+
+def version() -> str:
+    """Return the version of pgbillion, which stands in the extension's control file and nowhere else."""
+    control = (extension_source() / "pgbillion.control").read_text(encoding="utf-8")
+    match = re.search(r"^default_version = '([^']+)'", control, re.MULTILINE)
+    if match is None:
+        raise RuntimeError("pgbillion.control has no default_version")
+    return match.group(1)

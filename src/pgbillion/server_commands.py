@@ -1,0 +1,105 @@
+"""`pgbillion server …`: the commands of the embedded server."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.table import Table
+
+from pgbillion import paths, server
+from pgbillion.connect import StateDir
+from pgbillion.errors import UserError
+
+app = typer.Typer(help="The embedded PostgreSQL server: start, look, use, stop, remove.")
+
+
+@app.command()
+def start(
+    pg_config: Annotated[
+        Path | None,
+        typer.Option("--pg-config", metavar="PROGRAM", help="Use this PostgreSQL (15 to 18), not the embedded one."),
+    ] = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Start the server, making it first when there is none: database, settings for mass loading, extension.
+
+    Example: pgbillion server start --pg-config /usr/lib/postgresql/15/bin/pg_config
+    """
+    cluster, started = server.start(paths.state_dir(state_dir), pg_config)
+    what = "started" if started else "already running"
+    print(f"PostgreSQL {cluster.installation.version} {what}: {cluster.conninfo(server.DATABASE)}")
+    print(f"settings: {cluster.conf}")
+
+
+@app.command()
+def stop(state_dir: StateDir = None) -> None:
+    """Stop the server; its data stays.
+
+    Example: pgbillion server stop
+    """
+    print("stopped" if server.stop(paths.state_dir(state_dir)) else "not running")
+
+
+@app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Tell version, places, size, durability and the extension's version.
+
+    Example: pgbillion server status --json
+    """
+    report = server.status(paths.state_dir(state_dir))
+    if as_json:
+        print(json.dumps(asdict(report), indent=1))
+        return
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_row("server", f"PostgreSQL {report.version}, {'running' if report.running else 'stopped'}")
+    table.add_row("data", report.data)
+    table.add_row("socket", f"{report.socket_dir} (port {report.port})")
+    table.add_row("size", ("" if report.size_complete else "more than ") + decimal(report.size))
+    table.add_row("settings", report.settings_file)
+    table.add_row("log", report.log)
+    if report.running:
+        off = ", ".join(f"{name} = {value}" for name, value in (report.not_durable or {}).items())
+        table.add_row("not durable", off or "nothing: it is durable")
+        table.add_row("extension", f"{report.extension_version} (library {report.library_version})")
+        table.add_row("connect with", report.conninfo)
+    Console(soft_wrap=True, highlight=False).print(table)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(context: typer.Context, state_dir: StateDir = None) -> None:
+    r"""Run psql in the server's database; all further arguments are psql's.
+
+    Example: pgbillion server psql -c '\dx'
+    """
+    command, env = server.psql_command(server.running(paths.state_dir(state_dir)), context.args)
+    sys.stdout.flush()
+    os.execve(command[0], command, env)
+
+
+@app.command()
+def destroy(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Stop the server and remove it with all its data.
+
+    Example: pgbillion server destroy --yes
+    """
+    state = paths.state_dir(state_dir)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UserError("not removing a server without being told to", "say --yes")
+        typer.confirm(f"Remove the server in {state} and all its data?", abort=True, err=True)
+    server.destroy(state)
+    print(f"removed: {state}")
