@@ -92,6 +92,8 @@ def install(facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> No
     (build / "pgbillion.so").unlink(missing_ok=True)
     log = build / "make.log"
     command = ["make", f"-j{os.cpu_count() or 1}", "-f", str(source / "Makefile"), f"PG_CONFIG={facts.pg_config}"]
+    # PGXS would find the sources by itself, but not that of a server that was itself built inside its source folder
+    command += [f"VPATH={source}"]
     # bitcode would need the very clang the server was built with, and is for inlining into JIT code only
     command += ["with_llvm=no", f"pkglibdir={pkglibdir}", f"datadir={sharedir}"]
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
