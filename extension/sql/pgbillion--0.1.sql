@@ -1,0 +1,46 @@
+\echo Use "CREATE EXTENSION pgbillion" to load this file. \quit
+
+CREATE FUNCTION @extschema@.version() RETURNS text
+LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
+AS 'MODULE_PATHNAME', 'pgbillion_version';
+
+COMMENT ON FUNCTION @extschema@.version() IS
+'version of the loaded library';
+
+CREATE FUNCTION @extschema@.create_tables(
+    template regclass,
+    name_format text,
+    first bigint,
+    count bigint,
+    tablespaces name[] DEFAULT NULL,
+    schema regnamespace DEFAULT NULL,
+    allow_unobserved boolean DEFAULT false
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_create_tables';
+
+REVOKE ALL ON FUNCTION @extschema@.create_tables(regclass, text, bigint, bigint, name[], regnamespace, boolean) FROM PUBLIC;
+
+COMMENT ON FUNCTION @extschema@.create_tables(regclass, text, bigint, bigint, name[], regnamespace, boolean) IS
+'creates tables first … first + count - 1 like the template, all or none';
+
+CREATE FUNCTION @extschema@.create_progress(
+    OUT pid integer,
+    OUT datid oid,
+    OUT template oid,
+    OUT tables_total bigint,
+    OUT tables_done bigint
+) RETURNS SETOF record
+LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pgbillion_create_progress';
+
+CREATE VIEW @extschema@.create_progress AS
+SELECT p.pid, p.datid, d.datname, p.template, p.tables_total, p.tables_done
+FROM @extschema@.create_progress() p
+LEFT JOIN pg_catalog.pg_database d ON d.oid = p.datid;
+
+COMMENT ON VIEW @extschema@.create_progress IS
+'running calls of create_tables, as other sessions see them';
+
+GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
+GRANT SELECT ON @extschema@.create_progress TO PUBLIC;

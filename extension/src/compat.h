@@ -1,0 +1,119 @@
+/*-------------------------------------------------------------------------
+ *
+ * compat.h
+ *	  One spelling for what differs between PostgreSQL 15 and 18.
+ *
+ * Every wrapper takes the newest server's name and signature, so that the
+ * rest of the extension reads as if it were written for that one.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_COMPAT_H
+#define PGBILLION_COMPAT_H
+
+#include "access/hio.h"
+#include "access/transam.h"
+#include "common/relpath.h"
+#include "miscadmin.h"
+#include "storage/smgr.h"
+#include "utils/acl.h"
+
+#if PG_VERSION_NUM < 150000
+#error "pgbillion needs PostgreSQL 15 or later"
+#endif
+
+/* 16 renamed RelFileNode and its members. */
+#if PG_VERSION_NUM >= 160000
+#include "storage/relfilelocator.h"
+#else
+#include "storage/relfilenode.h"
+typedef RelFileNode RelFileLocator;
+typedef Oid RelFileNumber;
+#define RelFileNumberIsValid(n) OidIsValid(n)
+#endif
+
+static inline RelFileLocator
+make_locator(Oid spcoid, RelFileNumber number)
+{
+	RelFileLocator locator;
+
+#if PG_VERSION_NUM >= 160000
+	locator.spcOid = spcoid;
+	locator.dbOid = MyDatabaseId;
+	locator.relNumber = number;
+#else
+	locator.spcNode = spcoid;
+	locator.dbNode = MyDatabaseId;
+	locator.relNode = number;
+#endif
+	return locator;
+}
+
+/* 17 renamed backend ids, and the variables of varsup.c. */
+#if PG_VERSION_NUM < 170000
+#define INVALID_PROC_NUMBER InvalidBackendId
+#define TransamVariables ShmemVariableCache
+#endif
+
+/*
+ * Up to 16 smgrclose() also frees the SMgrRelation; since 17 it stays until
+ * the end of the transaction, which would make a large batch's memory grow
+ * with the number of its files.
+ */
+static inline void
+smgr_forget_unpinned(void)
+{
+#if PG_VERSION_NUM >= 170000
+	smgrdestroyall();
+#endif
+}
+
+/* 18 returns the path of a file by value. */
+static inline bool
+relation_file_exists(RelFileLocator locator, ForkNumber forknum)
+{
+#if PG_VERSION_NUM >= 180000
+	return access(relpathperm(locator, forknum).str, F_OK) == 0;
+#else
+	char	   *path = relpathperm(locator, forknum);
+	bool		exists = access(path, F_OK) == 0;
+
+	pfree(path);
+	return exists;
+#endif
+}
+
+/* 16 replaced the many pg_xxx_aclcheck() by one function. */
+#if PG_VERSION_NUM < 160000
+#include "catalog/pg_tablespace.h"
+
+static inline AclResult
+object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
+{
+	Assert(classid == TableSpaceRelationId);
+	return pg_tablespace_aclcheck(objectid, roleid, mode);
+}
+#endif
+
+/* 16 lets a heap grow by several pages at once. */
+#if PG_VERSION_NUM < 160000
+#define RelationGetBufferForTuple(rel, len, other, options, bistate, vmbuf, vmbuf_other, npages) \
+	((void) (npages), \
+	 RelationGetBufferForTuple(rel, len, other, options, bistate, vmbuf, vmbuf_other))
+#endif
+
+/* 16 fetches another backend's status by index, and aligns blocks for direct I/O. */
+#if PG_VERSION_NUM >= 160000
+typedef PGIOAlignedBlock IOAlignedBlock;
+#else
+#define pgstat_get_local_beentry_by_index(i) pgstat_fetch_stat_local_beentry(i)
+typedef PGAlignedBlock IOAlignedBlock;
+#endif
+
+/* 18 dropped the argument that was only ever true for ADD COLUMN. */
+#if PG_VERSION_NUM < 180000
+#define StoreAttrDefault(rel, attnum, expr, is_internal) \
+	StoreAttrDefault(rel, attnum, expr, is_internal, false)
+#endif
+
+#endif							/* PGBILLION_COMPAT_H */
