@@ -1,0 +1,24 @@
+-- Files of a set of tables and their bytes, those of TOAST tables, indexes and sequences included.
+-- Parameters: names (text[]), schema (text).
+WITH made AS MATERIALIZED (
+    SELECT c.oid
+    FROM pg_class c
+    WHERE c.relname = ANY (%(names)s::name[])
+      AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
+), stored AS MATERIALIZED (
+    SELECT oid FROM made
+    UNION
+    SELECT c.reltoastrelid FROM pg_class c JOIN made USING (oid) WHERE c.reltoastrelid <> 0
+), family AS MATERIALIZED (
+    SELECT oid FROM stored
+    UNION
+    SELECT i.indexrelid FROM pg_index i JOIN stored ON i.indrelid = stored.oid
+    UNION
+    SELECT d.objid
+    FROM pg_depend d JOIN made ON d.refobjid = made.oid
+    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+)
+SELECT count(*) FILTER (WHERE pg_relation_filepath(oid) IS NOT NULL)
+         + count(*) FILTER (WHERE pg_relation_size(oid, 'init') > 0) AS files,
+       coalesce(sum(pg_relation_size(oid) + pg_relation_size(oid, 'init')), 0) AS bytes
+FROM family;

@@ -1,0 +1,1 @@
+"""Tables by the million: plan, estimate, create, watch, resume, verify."""

@@ -1,0 +1,64 @@
+"""What the server's catalogue says about a plan's tables: which exist, how many, where to go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from pgbillion import sql
+from pgbillion.tables.names import NameFormat, Segment
+from pgbillion.tables.plan import Plan, Share
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def first_existing(conn: Connection, plan: Plan) -> str | None:
+    """Return the first name of the plan that a relation of any kind has already."""
+    for segment in plan.names.segments(plan.first, plan.count):
+        row = conn.execute(sql.load("first_name").encode(), _parameters(segment, plan.schema)).fetchone()
+        if row is not None:
+            return str(row[0])
+    return None
+
+
+def count_existing(conn: Connection, schema: str, names: NameFormat, first: int, count: int) -> int:
+    """Return how many tables of the range exist; its own size means there is no gap, as names are unique."""
+    total = 0
+    for segment in names.segments(first, count):
+        row = conn.execute(sql.load("count_names").encode(), _parameters(segment, schema)).fetchone()
+        assert row is not None
+        total += row[0]
+    return total
+
+
+def done(conn: Connection, plan: Plan, share: Share) -> int:
+    """Return how many tables of a worker's share exist.
+
+    A worker makes its tables in the order of their numbers and commits in that order, so those that exist are the first
+    ones, whatever died and when: a binary search finds the first that is missing in a few dozen look-ups, even among a
+    billion.
+    """
+    names = plan.names
+    low, high = 0, share.count
+    while low < high:
+        middle = (low + high) // 2
+        if _exists(conn, plan.schema, names(share.first + middle)):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _exists(conn: Connection, schema: str, name: str) -> bool:
+    row = conn.execute(
+        "SELECT EXISTS (SELECT FROM pg_class WHERE relname = %s::name"
+        " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s))",
+        (name, schema),
+    ).fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+def _parameters(segment: Segment, schema: str) -> dict[str, str]:
+    return {"low": segment.low, "high": segment.high, "pattern": segment.pattern, "schema": schema}

@@ -1,0 +1,365 @@
+"""`pgbillion tables …`: options in, work elsewhere, results out."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pgbillion import connect, paths, server
+from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
+from pgbillion.errors import UserError
+from pgbillion.tables import create as creation
+from pgbillion.tables import describe, display, invocation, run, tablespaces, text
+from pgbillion.tables import estimate as estimation
+from pgbillion.tables import host as machine
+from pgbillion.tables.plan import DEFAULT_BATCH, DEFAULT_FORMAT, Method, count_from, ladder_text, parse_count
+
+app = typer.Typer(help="Tables by the million: estimate, create, watch, resume, verify, report.")
+
+_WHAT, _HOW, _RUN = "What to create", "How to create it", "The run"
+
+Count = Annotated[
+    str | None,
+    typer.Option("--count", "-n", metavar="N", help="Number of tables: 1000000, 500k, 10M.", rich_help_panel=_WHAT),
+]
+Ladder = Annotated[
+    str | None,
+    typer.Option("--type", metavar="TYPE", help=f"Number by database type: {ladder_text()}.", rich_help_panel=_WHAT),
+]
+Template = Annotated[
+    str | None,
+    typer.Option("--template", metavar="TABLE", help="Make tables like this existing one.", rich_help_panel=_WHAT),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", metavar="SQL", help="Columns, as in CREATE TABLE. Default: i integer.", rich_help_panel=_WHAT
+    ),
+]
+NameFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--name-format", metavar="FORMAT", help="Names, with one of %d %o %x %X for the number.", rich_help_panel=_WHAT
+    ),
+]
+Schema = Annotated[
+    str | None,
+    typer.Option("--schema", metavar="NAME", help="Schema. Default: the current one.", rich_help_panel=_WHAT),
+]
+First = Annotated[int, typer.Option("--first", metavar="N", help="Number of the first table.", rich_help_panel=_WHAT)]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", "-w", metavar="N", help="Processes. Default: one a core.", rich_help_panel=_HOW),
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        help=f"Tables a transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or a psql (sql, default "
+        f"{DEFAULT_BATCH[Method.SQL]:,}).",
+        rich_help_panel=_HOW,
+    ),
+]
+MethodOption = Annotated[
+    Method,
+    typer.Option("--method", help="bulk: the extension; sql: CREATE TABLE through psql.", rich_help_panel=_HOW),
+]
+Tablespaces = Annotated[
+    int,
+    typer.Option(
+        "--tablespaces",
+        metavar="N",
+        help="Spread the tables over tablespaces _000, _001, …; missing ones are made.",
+        rich_help_panel=_HOW,
+    ),
+]
+TablespaceDirs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--tablespace-dir",
+        metavar="FOLDER",
+        help="Folder on the server to make them in; several in turn. Default: the embedded server's own.",
+        rich_help_panel=_HOW,
+    ),
+]
+AllowUnobserved = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unobserved",
+        help="Use bulk even where event triggers or an auditing hook would not see it.",
+        rich_help_panel=_HOW,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _request(
+    count: str | None,
+    ladder: str | None,
+    template: str | None,
+    columns: str | None,
+    name_format: str,
+    schema: str | None,
+    first: int,
+    workers: int | None,
+    batch: int | None,
+    method: Method,
+    tablespace_count: int,
+    allow_unobserved: bool,
+) -> creation.Request:
+    tables = count_from(parse_count(count) if count is not None else None, ladder)
+    request = creation.Request(
+        count=tables,
+        # a default that cannot work is nobody's mistake: fewer tables than cores, fewer tablespaces than cores
+        workers=workers
+        if workers is not None
+        else max(1, min(os.cpu_count() or 1, tables, tablespace_count or tables)),
+        method=method,
+        batch=batch,
+        template=template,
+        columns=columns,
+        name_format=name_format,
+        schema=schema,
+        first=first,
+        tablespaces=tablespace_count,
+        allow_unobserved=allow_unobserved,
+    )
+    request.check()
+    return request
+
+
+def _folders(target: Target, state: Path, given: list[Path] | None) -> list[Path]:
+    """Return where tablespaces are made: below the state folder for the embedded server, which removes them again."""
+    return given or ([state / "tablespaces"] if target.embedded else [])
+
+
+@app.command()
+def create(
+    count: Count = None,
+    ladder: Ladder = None,
+    template: Template = None,
+    columns: Columns = None,
+    name_format: NameFormatOption = DEFAULT_FORMAT,
+    schema: Schema = None,
+    first: First = 0,
+    workers: Workers = None,
+    batch: BatchOption = None,
+    method: MethodOption = Method.BULK,
+    tablespace_count: Tablespaces = 0,
+    tablespace_dir: TablespaceDirs = None,
+    allow_unobserved: AllowUnobserved = False,
+    sample_interval: Annotated[
+        float,
+        typer.Option("--sample-interval", metavar="SECONDS", help="Time between two records.", rich_help_panel=_RUN),
+    ] = 10.0,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--run-dir",
+            metavar="FOLDER",
+            help="Folder for the run's records. Default: a new one.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume", metavar="RUN", help="Go on with a run, given by its folder or name.", rich_help_panel=_RUN
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Go ahead even if the estimate says it cannot fit.", rich_help_panel=_RUN)
+    ] = False,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Create tables by the million, with a live display; what was interrupted can be resumed.
+
+    Example: pgbillion tables create --type MMT --workers 4 --columns "i integer"
+    """
+    state = paths.state_dir(state_dir)
+    if sample_interval <= 0:
+        raise UserError("--sample-interval must be more than 0 seconds")
+    if resume is not None:
+        context_options = (count, ladder, template, columns, schema, workers, batch, run_dir, tablespace_dir)
+        if any(option is not None for option in context_options) or tablespace_count or first:
+            raise UserError(
+                "--resume goes on with the run's own plan: other options cannot change it",
+                "leave them out, or start a new run",
+            )
+        opened = run.Run.open(run.find(state, resume))
+        target = _target_of(opened, host, port, username, dbname, state_dir)
+    else:
+        request = _request(
+            count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
+            allow_unobserved,
+        )  # fmt: skip
+        target = connect.target(host, port, username, dbname, state_dir)
+        opened = _begin(
+            target, request, _folders(target, state, tablespace_dir), run_dir or run.new_folder(state), force
+        )
+    with opened.locked():
+        if resume is not None:
+            _check_resume(target, opened)
+        outcome = creation.execute(
+            target,
+            opened,
+            interval=sample_interval,
+            psql=find_psql(target, state) if opened.plan.method is Method.SQL else None,
+            resume_command=invocation.command(
+                "tables", "create", "--resume", str(opened.folder), target=target, state=state_dir
+            ),
+            observe=lambda: display.display(opened.plan, sample_interval),
+        )
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    print(
+        f"{text.count(outcome.created)} tables created in {text.duration(outcome.seconds)}: "
+        f"{text.count(outcome.rate)} tables/s; {text.count(outcome.total)} in all"
+    )
+    print(f"run: {opened.folder}")
+    print(f"verify: {invocation.command('tables', 'verify', str(opened.folder), target=target, state=state_dir)}")
+    print(f"report: {invocation.command('tables', 'report', str(opened.folder), state=state_dir)}")
+
+
+def _begin(target: Target, request: creation.Request, folders: list[Path], folder: Path, force: bool) -> run.Run:
+    """Check everything, then make tablespaces and the run's folder."""
+    with target.connect() as conn:
+        plan = creation.make_plan(conn, request)
+        creation.check_server(conn, plan)
+        creation.check_names(conn, plan)
+        tablespaces.check_folders(conn, plan.tablespaces, folders)
+        host = machine.Host.of(conn)
+        result = estimation.estimate(conn, plan, host, folders)
+        if not force:
+            estimation.refuse_unfit(result)
+        tablespaces.create(conn, plan.tablespaces, folders, host)
+        return run.Run.create(folder, plan, describe.server(conn, target, plan, host))
+
+
+def _target_of(
+    opened: run.Run,
+    host: str | None,
+    port: str | None,
+    username: str | None,
+    dbname: str | None,
+    state_dir: Path | None,
+) -> Target:
+    target = connect.target(host, port, username, dbname, state_dir)
+    if opened.server.get("embedded") and not target.embedded and not any((host, port, username, dbname)):
+        cluster = server.find(paths.state_dir(state_dir))
+        if cluster is not None and not cluster.running():
+            raise UserError(
+                "the embedded server, which this run belongs to, is not running",
+                f"start it: {invocation.command('server', 'start', state=state_dir)}",
+                status=2,
+            )
+    return target
+
+
+def _check_resume(target: Target, opened: run.Run) -> None:
+    with target.connect() as conn:
+        creation.check_same_database(conn, opened)
+        creation.check_server(conn, opened.plan)
+
+
+def find_psql(target: Target, state: Path) -> Path:
+    """Return a psql: for the embedded server its own, for others the one in PATH; the other one if need be."""
+    cluster = server.find(state)
+    own = cluster.installation.bindir / "psql" if cluster is not None else None
+    found = shutil.which("psql")
+    candidates = [own, Path(found) if found else None]
+    if not target.embedded:
+        candidates.reverse()
+    for candidate in candidates:
+        if candidate is not None and candidate.exists():
+            return candidate
+    raise UserError("there is no psql to send the statements with", "install PostgreSQL's client programs")
+
+
+@app.command()
+def estimate(
+    count: Count = None,
+    ladder: Ladder = None,
+    template: Template = None,
+    columns: Columns = None,
+    name_format: NameFormatOption = DEFAULT_FORMAT,
+    schema: Schema = None,
+    first: First = 0,
+    workers: Workers = None,
+    batch: BatchOption = None,
+    method: MethodOption = Method.BULK,
+    tablespace_count: Tablespaces = 0,
+    tablespace_dir: TablespaceDirs = None,
+    allow_unobserved: AllowUnobserved = False,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Tell what tables would need, and whether this server and its file systems have it.
+
+    A few tables are made in a transaction that is rolled back, so the figures are this server's.
+
+    Example: pgbillion tables estimate --type BTP --tablespaces 1000 --workers 16
+    """
+    request = _request(
+        count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
+        allow_unobserved,
+    )  # fmt: skip
+    target = connect.target(host, port, username, dbname, state_dir)
+    with target.connect() as conn:
+        plan = creation.make_plan(conn, request)
+        creation.check_server(conn, plan)
+        folders = _folders(target, paths.state_dir(state_dir), tablespace_dir)
+        result = estimation.estimate(conn, plan, machine.Host.of(conn), folders)
+    if as_json:
+        print(json.dumps(result.to_json()))
+    else:
+        _print_estimate(result)
+
+
+def _console() -> Console:
+    # wide enough for paths when nobody looks at a window
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=160)
+
+
+def _print_estimate(result: estimation.Estimate) -> None:
+    plan, cost = result.plan, result.cost
+    console = _console()
+    console.print(
+        f"{text.count(plan.count)} tables {plan.definition} by {plan.workers} worker(s), method {plan.method}"
+    )
+    console.print(
+        f"a table: {cost.rows:g} rows and {cost.entries:g} index entries in {len(cost.catalogs)} catalogues "
+        f"({text.size(cost.catalog_bytes)}), {cost.files:g} file(s) of {text.size(cost.file_bytes)} together"
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, justify in (("", "left"), ("needed", "right"), ("available", "right"), ("fits", "left"), ("", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    verdicts = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}
+    for item in result.items:
+        need = estimation.format_amount(item.unit, item.need)
+        # what has no limit is not 'unknown'
+        available = "" if item.available is None else estimation.format_amount(item.unit, item.available)
+        table.add_row(item.name, need, available, verdicts[item.fits], f"[dim]{item.note}[/]")
+    console.print(table)
+    console.print("how many tables like this one database can hold:")
+    for limit in result.limits:
+        console.print(f"  {text.count(limit.tables)}: {limit.reason}")

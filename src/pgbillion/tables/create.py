@@ -1,0 +1,317 @@
+"""Create the tables of a plan: the coordinator of the workers, and what is checked before them.
+
+What may go wrong is looked for first (arguments, server, extension, names, room), so that nothing is half-made.
+Afterwards a run may end at any moment, by Ctrl-C or by a crash of anything: what is committed is a prefix of each
+worker's range, and a resumed run asks the catalogue where that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from pgbillion import extension
+from pgbillion.connect import Target
+from pgbillion.errors import UserError
+from pgbillion.tables import catalog, describe, text
+from pgbillion.tables.crew import Crew, Failure
+from pgbillion.tables.host import Host
+from pgbillion.tables.plan import DEFAULT_BATCH, DEFAULT_COLUMNS, DEFAULT_FORMAT, Method, Plan, tablespace_names
+from pgbillion.tables.progress import Progress, WorkerProgress
+from pgbillion.tables.run import Attempt, Run
+from pgbillion.tables.sampler import Sampler
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+INTERRUPTED = 130
+_TICK = 0.25  # seconds between two looks at the workers
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asks for; what is None gets a default that may depend on the server."""
+
+    count: int
+    workers: int
+    method: Method = Method.BULK
+    batch: int | None = None
+    template: str | None = None
+    columns: str | None = None
+    name_format: str = DEFAULT_FORMAT
+    schema: str | None = None
+    first: int = 0
+    tablespaces: int = 0
+    allow_unobserved: bool = False
+
+    def plan(self, schema: str, template: str | None) -> Plan:
+        """Return the plan, with the schema and the template as the server knows them."""
+        columns = self.columns if self.columns is not None or template is not None else DEFAULT_COLUMNS
+        return Plan(
+            count=self.count,
+            workers=self.workers,
+            batch=DEFAULT_BATCH[self.method] if self.batch is None else self.batch,
+            method=self.method,
+            schema=schema,
+            first=self.first,
+            name_format=self.name_format,
+            template=template,
+            columns=columns,
+            tablespaces=tablespace_names(self.tablespaces),
+            allow_unobserved=self.allow_unobserved,
+        )
+
+    def check(self) -> None:
+        """Raise UserError for arguments that no server could make right."""
+        if self.template is not None and self.columns is not None:
+            raise UserError("give either --template or --columns, not both")
+        self.plan(self.schema or "", self.template).check()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended well. ``seconds`` and ``created`` are this attempt's."""
+
+    run: str
+    total: int
+    created: int
+    seconds: float
+    peak_backend_memory: int | None
+
+    @property
+    def rate(self) -> float:
+        """Tables a second."""
+        return self.created / self.seconds if self.seconds > 0 else 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON's types."""
+        return {**self.__dict__, "tables_per_second": round(self.rate, 1)}
+
+
+class Observer(Protocol):
+    """Who watches a run."""
+
+    def update(self, progress: Progress) -> None:
+        """Take in how far it is; called a few times a second."""
+
+
+def make_plan(conn: Connection, request: Request) -> Plan:
+    """Look up schema and template. Raises UserError for what does not exist."""
+    return request.plan(_schema(conn, request.schema), _template(conn, request.template))
+
+
+def check_server(conn: Connection, plan: Plan) -> None:
+    """Raise UserError when the server cannot take the plan's tables; creates the extension when that is all."""
+    row = conn.execute("SELECT pg_is_in_recovery(), current_setting('transaction_read_only')").fetchone()
+    assert row is not None
+    if row[0]:
+        raise UserError("this server is a standby: it is read-only", "connect to its primary", status=3)
+    if row[1] == "on":
+        raise UserError(
+            "transactions are read-only on this server (default_transaction_read_only)",
+            "switch it off for this role or database, or with PGOPTIONS='-c default_transaction_read_only=off'",
+            status=3,
+        )
+    if plan.method is Method.BULK:
+        extension.ensure_extension(conn)
+
+
+def check_names(conn: Connection, plan: Plan) -> None:
+    """Raise UserError when a name of the plan is taken."""
+    taken = catalog.first_existing(conn, plan)
+    if taken is not None:
+        raise UserError(
+            f'relation "{taken}" already exists in schema {plan.schema}',
+            "choose other numbers with --first, or another --name-format or --schema;"
+            " a run that was interrupted goes on with --resume",
+        )
+
+
+def check_same_database(conn: Connection, run: Run) -> None:
+    """Raise UserError when a run was begun in another database than this."""
+    here = describe.identity(conn)
+    if any(run.server.get(key) != value for key, value in here.items()):
+        raise UserError(
+            f"the run in {run.folder} belongs to another server or database: {run.server['display']}",
+            "name that server with -h, -p, -U, -d",
+        )
+
+
+def execute(
+    target: Target,
+    run: Run,
+    *,
+    interval: float,
+    psql: Path | None,
+    resume_command: str,
+    observe: Callable[[], contextlib.AbstractContextManager[Observer]],
+) -> Outcome:
+    """Make what is missing of a run's tables.
+
+    ``interval`` is the sampler's, in seconds; ``psql`` the program for method sql. Raises UserError, with the command
+    that resumes as its hint, when the run is interrupted (status 130), a connection or a worker is lost (2), or the
+    server refuses (3).
+    """
+    plan = run.plan
+    resumed = bool(run.journal.attempts)
+    with target.connect() as conn:
+        host = Host.of(conn)
+        done = [catalog.done(conn, plan, share) for share in plan.shares()]
+    attempt = Attempt(started=time.time(), present=sum(done), total=sum(done))
+    run.journal.attempts.append(attempt)
+    run.save()
+    start = time.monotonic()
+    try:
+        with Crew(target.conninfo, plan, done, psql, run.folder) as crew, _signals(crew) as signals:
+
+            def progress() -> Progress:
+                return _progress(plan, attempt, crew, time.monotonic() - start, sampler, signals.caught)
+
+            sampler = Sampler(run, target, host, interval, progress)
+            with observe() as observer, sampler:
+                while crew.working:
+                    crew.listen(_TICK)
+                    if host is not None:
+                        crew.watch_memory()
+                    observer.update(progress())
+                observer.update(progress())
+            attempt.total = crew.total
+            memories = [member.peak_memory for member in crew.members if member.peak_memory is not None]
+            attempt.peak_backend_memory = max(memories, default=None)
+            failures, interrupted = crew.failures, signals.caught and crew.total < plan.count
+        seconds = time.monotonic() - start
+        if failures and not interrupted:
+            raise _failed(failures, target, resume_command)
+        if interrupted:
+            raise UserError(
+                f"interrupted with {text.count(attempt.total)} of {text.count(plan.count)} tables made",
+                f"resume with: {resume_command}",
+                INTERRUPTED,
+            )
+        if resumed:
+            _prove(target, plan)
+        attempt.outcome = "done"
+    except UserError as error:
+        attempt.outcome = "interrupted" if error.status == INTERRUPTED else "failed"
+        attempt.error = error.message
+        raise
+    except BaseException as error:
+        attempt.outcome, attempt.error = "failed", repr(error)
+        raise
+    finally:
+        attempt.ended = time.time()
+        run.save()
+    return Outcome(
+        run=str(run.folder),
+        total=attempt.total,
+        created=attempt.total - attempt.present,
+        seconds=seconds,
+        peak_backend_memory=attempt.peak_backend_memory,
+    )
+
+
+def _prove(target: Target, plan: Plan) -> None:
+    """Raise UserError unless every name of the plan is there: what a resumed run owes."""
+    with target.connect() as conn:
+        present = catalog.count_existing(conn, plan.schema, plan.names, plan.first, plan.count)
+    if present != plan.count:
+        raise UserError(
+            f"{text.count(plan.count - present)} of the {text.count(plan.count)} tables are missing among the others",
+            "somebody dropped some, or the server lost committed work in a crash; create them with --first and --count",
+        )
+
+
+def _progress(plan: Plan, attempt: Attempt, crew: Crew, elapsed: float, sampler: Sampler, stopping: bool) -> Progress:
+    workers = tuple(
+        WorkerProgress(
+            member.share.worker + 1, member.done, member.share.count, member.state, member.backend, member.memory
+        )
+        for member in crew.members
+    )
+    return Progress(
+        plan.count, attempt.present, crew.total, elapsed, workers, sampler.latest, sampler.first, stopping=stopping
+    )
+
+
+def _failed(failures: list[Failure], target: Target, resume_command: str) -> UserError:
+    """Return the error that tells best what went wrong: a refusal rather than a connection lost after it."""
+    failure = next((one for one in failures if not one.lost), failures[0])
+    if failure.lost:
+        start = "start the server again (pgbillion server start), then " if target.embedded else ""
+        return UserError(failure.message, f"{start}resume with: {resume_command}", status=2)
+    hints = {
+        "53100": "make room on the server's disk, then ",
+        "53200": "the server is out of memory or of locks: use a smaller --batch in a new run, or make room, then ",
+        "42P07": "another session has made a table of that name: remove it, then ",
+    }
+    hint = hints.get(failure.sqlstate or "", "")
+    return UserError(failure.message, f"{hint}resume with: {resume_command}", status=3 if failure.sqlstate else 1)
+
+
+class _Signals:
+    """Whether the user wants to stop."""
+
+    caught = False
+
+
+@contextlib.contextmanager
+def _signals(crew: Crew) -> Iterator[_Signals]:
+    """Make Ctrl-C ask the workers to stop, and a second one end them at once."""
+    state = _Signals()
+    if threading.current_thread() is not threading.main_thread():
+        yield state
+        return
+
+    def handle(number: int, frame: object) -> None:
+        if state.caught:
+            crew.kill()
+        else:
+            state.caught = True
+            crew.stop()
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in numbers}
+    try:
+        yield state
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _schema(conn: Connection, name: str | None) -> str:
+    if name is None:
+        row = conn.execute("SELECT current_schema()").fetchone()
+        if row is None or row[0] is None:
+            raise UserError("no schema has been selected to create in", "name one with --schema")
+        return str(row[0])
+    row = conn.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name]).fetchone()
+    if row is None:
+        raise UserError(f'schema "{name}" does not exist', f'make it first: CREATE SCHEMA "{name}"', status=3)
+    return name
+
+
+def _template(conn: Connection, name: str | None) -> str | None:
+    """Return the template's qualified name, quoted."""
+    if name is None:
+        return None
+    hint = "name an existing table with --template, or give --columns instead"
+    try:
+        row = conn.execute(
+            "SELECT format('%%I.%%I', nspname, relname), relkind"
+            " FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)",
+            [name],
+        ).fetchone()
+    except psycopg.errors.Error as error:
+        raise UserError(error.diag.message_primary or str(error), hint, status=3) from error
+    if row is None:
+        raise UserError(f'template table "{name}" does not exist', hint, status=3)
+    if row[1] != "r":
+        raise UserError(f'template "{name}" is not an ordinary table', hint, status=3)
+    return str(row[0])

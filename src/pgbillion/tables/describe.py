@@ -1,0 +1,73 @@
+"""What a run was made on: kept with it, so that its figures mean something later. Holds no secret."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import psycopg
+
+from pgbillion import __version__, extension
+from pgbillion.connect import Target
+from pgbillion.tables.host import Host, hardware
+from pgbillion.tables.plan import Method, Plan
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SETTINGS = (
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "wal_level",
+    "wal_buffers",
+    "wal_compression",
+    "max_wal_size",
+    "checkpoint_timeout",
+    "shared_buffers",
+    "autovacuum",
+    "autovacuum_freeze_max_age",
+    "max_locks_per_transaction",
+    "max_connections",
+    "archive_mode",
+)
+
+
+def identity(conn: Connection) -> dict[str, Any]:
+    """Return what tells this database from every other one."""
+    row = conn.execute(
+        "SELECT (SELECT system_identifier::text FROM pg_control_system()), datname, oid::bigint"
+        " FROM pg_database WHERE datname = current_database()"
+    ).fetchone()
+    assert row is not None
+    return {"system_identifier": row[0], "database": row[1], "database_oid": row[2]}
+
+
+def server(conn: Connection, target: Target, plan: Plan, host: Host | None) -> dict[str, Any]:
+    """Return server, settings, versions and hardware of a run, as JSON's types."""
+    row = conn.execute("SELECT version(), current_setting('server_version')").fetchone()
+    assert row is not None
+    settings = conn.execute(
+        "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY (%s) ORDER BY 1", [list(SETTINGS)]
+    ).fetchall()
+    spaces = conn.execute(
+        "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = ANY (%s) ORDER BY 1",
+        [list(plan.tablespaces)],
+    ).fetchall()
+    versions: dict[str, str | None] = {"pgbillion": __version__}
+    if plan.method is Method.BULK:
+        with contextlib.suppress(psycopg.Error, AssertionError):
+            versions["library"], versions["extension"] = extension.versions(conn)
+    filesystem = host.filesystem() if host else None
+    return {
+        **identity(conn),
+        "display": target.display,
+        "embedded": target.embedded,
+        "version": row[1],
+        "version_text": row[0],
+        "versions": versions,
+        "settings": dict(settings),
+        "tablespaces": dict(spaces),
+        "local": host is not None,
+        "hardware": hardware() if host else None,
+        "filesystem": {"kind": filesystem.kind, "size": filesystem.size} if filesystem else None,
+    }

@@ -1,0 +1,193 @@
+"""What a run will make: how many tables, named how, in which batches, by which worker, in which tablespace.
+
+Nothing here talks to a server: a plan is arithmetic, so that the same plan gives the same work after a crash.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pgbillion.errors import UserError
+from pgbillion.tables.names import NameFormat
+
+# The source's ladder of databases by number of tables.
+LADDER = {
+    "SLST": 1,  # Schema-Less-Like, Single-Table
+    "EDNECRM": 2,  # Extremely De-Normalized Enterprise CRM
+    "S": 20,
+    "M": 80,
+    "L": 200,
+    "XL": 1_000,
+    "ORMGW": 5_000,  # ORMs Gone Wild
+    "MT": 50_000,  # Multi-Tenancy
+    "MMT": 1_000_000,  # Massive Multi-Tenancy
+    "BTP": 1_000_000_000,  # Billion Tables Project
+}
+
+DEFAULT_FORMAT = "_%08x"
+DEFAULT_COLUMNS = "i integer"
+MAX_WORKERS = 1024
+
+
+class Method(StrEnum):
+    """How tables are made."""
+
+    BULK = "bulk"  # billion.create_tables of the extension: catalogue rows written in bulk
+    SQL = "sql"  # CREATE TABLE statements streamed to psql: the source's way, and for servers without the extension
+
+
+# A bulk batch is a transaction: large enough that its fixed cost does not matter, small enough that an interrupt loses
+# less than a second.  An sql batch is a psql process, whose backend remembers every table it made: the source's 50,000
+# would keep some 150 MB a worker, so ours is smaller.
+DEFAULT_BATCH = {Method.BULK: 5_000, Method.SQL: 10_000}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tables first … first+count-1; ``number`` counts from 0 within the worker's share."""
+
+    number: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """The contiguous range of one worker; ``worker`` counts from 0."""
+
+    worker: int
+    first: int
+    count: int
+
+    def batches(self, size: int, done: int = 0) -> Iterator[Batch]:
+        """Yield what is left after the first ``done`` tables.
+
+        Batches begin at multiples of ``size`` from the start of the share; one that was begun is completed first, under
+        its own number, so that tablespaces fall as they would have without the interruption.
+        """
+        while done < self.count:
+            number = done // size
+            end = min((number + 1) * size, self.count)
+            yield Batch(number, self.first + done, end - done)
+            done = end
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run, complete: written to the run's folder before the first table and never changed."""
+
+    count: int
+    workers: int
+    batch: int
+    method: Method
+    schema: str
+    first: int = 0
+    name_format: str = DEFAULT_FORMAT
+    template: str | None = None  # schema-qualified and quoted; None when columns are given
+    columns: str | None = None  # what stands between the parentheses of CREATE TABLE
+    tablespaces: Sequence[str] = field(default=())
+    allow_unobserved: bool = False
+
+    @property
+    def names(self) -> NameFormat:
+        return NameFormat.parse(self.name_format)
+
+    @property
+    def definition(self) -> str:
+        """The model of the tables, for people."""
+        return f"LIKE {self.template}" if self.template else f"({self.columns})"
+
+    def shares(self) -> list[Share]:
+        """Return one contiguous range a worker, together exactly the plan's numbers; sizes differ by one at most."""
+        each, rest = divmod(self.count, self.workers)
+        shares: list[Share] = []
+        first = self.first
+        for worker in range(self.workers):
+            count = each + (worker < rest)
+            shares.append(Share(worker, first, count))
+            first += count
+        return shares
+
+    def tablespace(self, worker: int, batch: int) -> str | None:
+        """Return the tablespace of one psql's tables, as in the source: no two workers meet if there are enough."""
+        return self.tablespaces[(batch + worker) % len(self.tablespaces)] if self.tablespaces else None
+
+    def rotated_tablespaces(self, worker: int, batch: int) -> list[str] | None:
+        """Return the tablespaces for one call of billion.create_tables, which takes them in turn table by table."""
+        if not self.tablespaces:
+            return None
+        turn = (batch + worker) % len(self.tablespaces)
+        return [*self.tablespaces[turn:], *self.tablespaces[:turn]]
+
+    def check(self) -> None:
+        """Raise UserError for what the source's btp-main.sh refused, and what it should have."""
+        self.names.check_range(self.first, self.count)
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
+        if self.batch < 1:
+            raise UserError(f"the number of tables a batch must be at least 1, not {self.batch:,}")
+        if self.workers > self.count:
+            raise UserError(
+                f"{self.workers:,} workers for {self.count:,} tables: some would have nothing to do",
+                f"use --workers {self.count} or fewer.",
+            )
+        if self.tablespaces and len(self.tablespaces) < self.workers:
+            raise UserError(
+                f"the number of tablespaces ({len(self.tablespaces):,}) should be equal to or greater than"
+                f" the number of workers ({self.workers:,})",
+                f"use --tablespaces {self.workers} or more, or --workers {len(self.tablespaces)} or fewer.",
+            )
+        if (self.template is None) == (self.columns is None):
+            raise UserError("give either --template or --columns, not both")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON's types."""
+        return {**asdict(self), "method": self.method.value, "tablespaces": list(self.tablespaces)}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Plan:
+        """Return the plan that to_json gave."""
+        return cls(**{**values, "method": Method(values["method"]), "tablespaces": tuple(values["tablespaces"])})
+
+
+def count_from(count: int | None, ladder: str | None) -> int:
+    """Return the number of tables asked for by --count or --type. Raises UserError unless exactly one is given."""
+    if (count is None) == (ladder is None):
+        raise UserError("give either --count or --type", f"types: {ladder_text()}.")
+    if ladder is not None:
+        try:
+            return LADDER[ladder.upper()]
+        except KeyError:
+            raise UserError(f'there is no database type "{ladder}"', f"types: {ladder_text()}.") from None
+    assert count is not None
+    return count
+
+
+def ladder_text() -> str:
+    """Return the ladder as one line."""
+    return ", ".join(f"{name} {count:,}" for name, count in LADDER.items())
+
+
+def tablespace_names(count: int) -> tuple[str, ...]:
+    """Return _000, _001, … as in the source. Raises UserError when negative."""
+    if count < 0:
+        raise UserError(f"the number of tablespaces must not be negative: {count}")
+    return tuple(f"_{number:03x}" for number in range(count))
+
+
+_COUNT = re.compile(r"(\d+(?:[_,]\d{3})*)([kKmMgG]?)")
+
+
+def parse_count(text: str) -> int:
+    """Return a number that people write as 1000000, 1_000_000, 1,000,000, 500k, 10M, 1G."""
+    match = _COUNT.fullmatch(text.strip())
+    if match is None:
+        if re.fullmatch(r"-\d+", text.strip()):
+            return int(text)
+        raise UserError(f'"{text}" is not a number of tables', "examples: 50000, 1_000_000, 500k, 10M.")
+    scale = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[match[2].lower()]
+    return int(match[1].replace("_", "").replace(",", "")) * scale
