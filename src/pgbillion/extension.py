@@ -87,13 +87,16 @@ def install(facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> No
     if stamp.exists() and stamp.read_text() == fingerprint:
         return
     check_tools(facts)
+    if any(source.glob("src/**/*.o")):
+        raise UserError(
+            f"there are object files in {source}, which make would take for this server's",
+            f"make -C {source} clean; build elsewhere, as make install does",
+        )
     build.mkdir(parents=True, exist_ok=True)
     # linked again even when all that happened is that a source file is gone
     (build / "pgbillion.so").unlink(missing_ok=True)
     log = build / "make.log"
     command = ["make", f"-j{os.cpu_count() or 1}", "-f", str(source / "Makefile"), f"PG_CONFIG={facts.pg_config}"]
-    # PGXS would find the sources by itself, but not that of a server that was itself built inside its source folder
-    command += [f"VPATH={source}"]
     # bitcode would need the very clang the server was built with, and is for inlining into JIT code only
     command += ["with_llvm=no", f"pkglibdir={pkglibdir}", f"datadir={sharedir}"]
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
@@ -141,9 +144,10 @@ def ensure_extension(conn: psycopg.Connection[Any]) -> None:
     )
     try:
         # looked up first: on a standby, and without the privilege, even CREATE … IF NOT EXISTS is refused
-        if conn.execute("SELECT 1 FROM pg_extension WHERE extname = 'pgbillion'").fetchone() is None:
-            conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion")
         library, objects = versions(conn)
+        if objects is None:
+            conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion")
+            library, objects = versions(conn)
     except pg_errors.FeatureNotSupported as error:
         raise UserError("this server does not have the extension pgbillion", install_it, status=3) from error
     except pg_errors.UndefinedFile as error:
@@ -170,11 +174,13 @@ def ensure_extension(conn: psycopg.Connection[Any]) -> None:
         )
 
 
-def versions(conn: psycopg.Connection[Any]) -> tuple[str, str]:
-    """Return the version of the library that the server loads and that of the SQL objects in the database."""
-    row = conn.execute("SELECT billion.version(), extversion FROM pg_extension WHERE extname = 'pgbillion'").fetchone()
-    assert row is not None
-    return row[0], row[1]
+def versions(conn: psycopg.Connection[Any]) -> tuple[str | None, str | None]:
+    """Return the version of the library that the server loads and that of the SQL objects, None without them."""
+    row = conn.execute("SELECT extversion FROM pg_extension WHERE extname = 'pgbillion'").fetchone()
+    if row is None:
+        return None, None
+    loaded = conn.execute("SELECT billion.version()").fetchone()
+    return loaded and loaded[0], row[0]
 
 
 def _fingerprint(source: Path, facts: PgConfig) -> str:

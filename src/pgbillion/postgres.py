@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import hashlib
 import importlib.util
-import json
 import os
 import pwd
 import re
@@ -158,17 +157,16 @@ class Installation:
 
 
 def _fingerprint(facts: extension.PgConfig) -> str:
-    """Tell two installations apart, and one from itself after a minor upgrade."""
+    """Tell two installations apart, and one from itself after an upgrade or another build."""
     server = facts.bindir / "postgres"
     try:
-        stat = server.stat()
+        content = server.read_bytes()
     except OSError as error:
         raise UserError(
             f"{facts.pg_config} belongs to an installation without a server: there is no {server}",
             "name pg_config of the server itself, as in --pg-config /usr/lib/postgresql/15/bin/pg_config",
         ) from error
-    identity = [str(server.resolve()), facts.version, stat.st_mtime_ns, stat.st_size]
-    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:8]
+    return hashlib.sha256(f"{server.resolve()}\0{facts.version}\0".encode() + content).hexdigest()[:8]
 
 
 def _common_root(facts: extension.PgConfig) -> Path:
@@ -183,7 +181,7 @@ def _copy(facts: extension.PgConfig, home: Path) -> Path:
     base = _common_root(facts)
     # A wheel's bundled libraries lie in PACKAGE.libs beside the PACKAGE its programs are in, and are found relative
     # to the program.
-    libraries = base.parent.with_name(base.parent.name + ".libs")
+    libraries = Path(f"{base.parent}.libs")
     bundled = libraries.is_dir()
     inside = Path(base.parent.name, base.name) if bundled else Path("root")
     if not home.exists():
@@ -319,7 +317,7 @@ class Cluster:
             self.socket_dir.rmdir()
 
     def _pg_ctl(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-        return run_as_server([self.installation.program("pg_ctl"), "-D", self.data, *arguments], **options)
+        return run_as_server([self.installation.program("pg_ctl"), "--silent", "-D", self.data, *arguments], **options)
 
     def _check_socket_path(self) -> None:
         path = self.socket_dir / f".s.PGSQL.{self.port}"

@@ -76,11 +76,13 @@ def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
     known = find(state)
     if pg_config is None and known is not None and known.data.exists() and known.installation.source.exists():
         pg_config = known.installation.source
+    made = known is not None and known.data.exists()
+    if not made:
+        _check_disk(state)
     cluster = _cluster(state, Installation.prepare(state, pg_config))
     started = not cluster.running()
     if started:
         if not (cluster.data / "PG_VERSION").exists():
-            _check_disk(state)
             cluster.init(conf=_conf(state))
         cluster.start()
         _remember(state, cluster.installation)
@@ -140,14 +142,17 @@ def status(state: Path) -> Status:
     )
 
 
-def destroy(state: Path) -> None:
-    """Stop the embedded server and remove everything that was made for it in ``state``, and nothing else."""
+def destroy(state: Path, *, everything: bool = False) -> None:
+    """Stop the embedded server and remove what was made for it in ``state``; with ``everything``, runs and reports too.
+
+    Nothing else in the folder is touched, and the folder itself goes when nothing is left in it.
+    """
     cluster = find(state)
     if cluster is not None:
         cluster.destroy()
-    for name in _MADE_BY_US:
+    for name in (*_MADE_BY_US, *(("runs",) if everything else ())):
         path = state / name
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
@@ -173,7 +178,8 @@ def _remember(state: Path, installation: Installation) -> None:
 
 
 def _check_disk(state: Path) -> None:
-    free = shutil.disk_usage(state).free
+    there = next(folder for folder in (state, *state.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
     if free < _DISK_NEEDED:
         raise UserError(
             f"a server needs {_DISK_NEEDED // _MIB} MB of disk, {state} has {free // _MIB} MB left",

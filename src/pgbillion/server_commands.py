@@ -90,6 +90,7 @@ def psql(context: typer.Context, state_dir: StateDir = None) -> None:
 @app.command()
 def destroy(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    everything: Annotated[bool, typer.Option("--everything", help="Remove runs and their reports, too.")] = False,
     state_dir: StateDir = None,
 ) -> None:
     """Stop the server and remove it with all its data.
@@ -101,5 +102,5 @@ def destroy(
         if not sys.stdin.isatty():
             raise UserError("not removing a server without being told to", "say --yes")
         typer.confirm(f"Remove the server in {state} and all its data?", abort=True, err=True)
-    server.destroy(state)
+    server.destroy(state, everything=everything)
     print(f"removed: {state}")

@@ -1,0 +1,34 @@
+# One line of intent for each target; the work is in tools/ and in the package itself.
+#   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17   one that is fetched
+#   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
+
+.PHONY: help setup demo test lint bench-tables install clean
+BIN := .venv/bin
+PG_CONFIG ?=
+PG ?=
+QUICK ?=
+export PG_CONFIG PG QUICK
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s%s\n", $$1, $$2 }' Makefile
+
+setup: ## the virtual environment with everything in it
+	@tools/setup.sh
+
+demo: setup ## a million tables in a server of their own, verified, with a report
+	@$(BIN)/pgbillion demo
+
+test: setup ## every test, on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17
+	@tools/test.sh
+
+lint: setup ## ruff, mypy --strict, and the extension compiled with all warnings as errors
+	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/compile.sh 15 18
+
+bench-tables: setup ## method bulk beside method sql and the file system's own rate
+	@$(BIN)/python bench/tables.py
+
+install: ## the extension into the PostgreSQL of PG_CONFIG (default: pg_config in PATH)
+	@tools/install.sh
+
+clean: ## remove all that the above made, the embedded server and its data included
+	@tools/clean.sh

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Remove all that make made: the embedded server and its state, the virtual environment, builds and caches.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+[ ! -x .venv/bin/pgbillion ] || .venv/bin/pgbillion server destroy --yes --everything
+rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+find src tests bench extension \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +

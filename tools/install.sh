@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Build the extension against the PostgreSQL of PG_CONFIG, out of tree, and install it there.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/lib.sh
+
+pg_config=$(command -v "${PG_CONFIG:-pg_config}") || die "there is no program ${PG_CONFIG:-pg_config}" "name it: make install PG_CONFIG=/path/to/pg_config"
+[ -e "$("$pg_config" --pgxs)" ] || need "postgresql-server-dev-$("$pg_config" --version | sed 's/[^0-9]*\([0-9]*\).*/\1/')"
+rm -rf build/install
+mkdir -p build/install
+make -C build/install -f "$PWD/extension/Makefile" PG_CONFIG="$pg_config" with_llvm=no install

