@@ -80,7 +80,7 @@ def make_folder(path: Path, *, private: bool = False, for_server: bool = False) 
         return
     if for_server and path in missing:
         os.chown(path, user.pw_uid, user.pw_gid)
-    if run_as_server(["test", "-w" if for_server else "-x", path]).returncode != 0:
+    if run_as_server(["/bin/sh", "-c", f'test -{"w" if for_server else "x"} "$0"', path]).returncode != 0:
         raise UserError(
             f"the server's user {user.pw_name} cannot {'write to' if for_server else 'reach'} {path}",
             "choose a folder that every user can reach with --state-dir or PGBILLION_STATE",
@@ -258,7 +258,7 @@ class Cluster:
         if self.running():
             return
         self._check_major()
-        self._forget_reused_pid()
+        self._forget_the_dead()
         make_folder(self.socket_dir, private=True, for_server=True)
         # on the command line, so that a copy of the data directory (a standby, a backup) can run beside this one
         options = f"-c listen_addresses= -c unix_socket_directories='{self.socket_dir}' -p {self.port}"
@@ -311,7 +311,7 @@ class Cluster:
             self.stop("immediate")
             shutil.rmtree(self.data)
         self.log.unlink(missing_ok=True)
-        for name in (f".s.PGSQL.{self.port}", f".s.PGSQL.{self.port}.lock"):
+        for name in (self._socket.name, f"{self._socket.name}.lock"):
             (self.socket_dir / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.socket_dir.rmdir()
@@ -319,12 +319,15 @@ class Cluster:
     def _pg_ctl(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
         return run_as_server([self.installation.program("pg_ctl"), "--silent", "-D", self.data, *arguments], **options)
 
+    @property
+    def _socket(self) -> Path:
+        return self.socket_dir / f".s.PGSQL.{self.port}"
+
     def _check_socket_path(self) -> None:
-        path = self.socket_dir / f".s.PGSQL.{self.port}"
-        length = len(os.fsencode(path))
+        length = len(os.fsencode(self._socket))
         if length > _LONGEST_SOCKET_PATH:
             raise UserError(
-                f"the socket's path has {length} bytes, {_LONGEST_SOCKET_PATH} are possible: {path}",
+                f"the socket's path has {length} bytes, {_LONGEST_SOCKET_PATH} are possible: {self._socket}",
                 "choose a folder with a shorter path with --state-dir or PGBILLION_STATE",
             )
 
@@ -367,15 +370,20 @@ class Cluster:
     def _processes(self) -> list[psutil.Process]:
         return [process for process in psutil.process_iter() if self._is_ours(process)]
 
-    def _forget_reused_pid(self) -> None:
-        """Remove a postmaster.pid left by a crash when its pid now belongs to a process that is not of this server.
+    def _forget_the_dead(self) -> None:
+        """Remove lock files left by a crash when their pid is by now that of a process that is not of this server.
 
-        PostgreSQL would refuse to start if that process were of the same user. A server's child that outlived its
-        postmaster is left for PostgreSQL to find.
+        PostgreSQL would refuse to start if that process were of the same user, even a zombie that nobody reaps. It is
+        left to find a child that outlived its postmaster.
         """
-        pid = self._pid_file()
-        if pid is not None and psutil.pid_exists(pid) and not self._processes():
-            (self.data / "postmaster.pid").unlink(missing_ok=True)
+        if self._processes():
+            return
+        for lock in (self.data / "postmaster.pid", self.socket_dir / f"{self._socket.name}.lock"):
+            with contextlib.suppress(FileNotFoundError):
+                pid, data = lock.read_text().split("\n")[:2]
+                # the socket's folder may be another server's as well
+                if Path(data) == self.data and psutil.pid_exists(int(pid)):
+                    lock.unlink()
 
 
 def _kill(process: psutil.Process) -> None:

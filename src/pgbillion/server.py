@@ -149,7 +149,13 @@ def destroy(state: Path, *, everything: bool = False) -> None:
     """
     cluster = find(state)
     if cluster is not None:
+        links = cluster.data / "pg_tblspc"
+        tablespaces = [link.resolve() for link in links.iterdir()] if links.is_dir() else []
         cluster.destroy()
+        for folder in tablespaces:
+            # a tablespace's folder may hold those of several major versions
+            for files in folder.glob(f"PG_{cluster.installation.major}_*"):
+                shutil.rmtree(files)
     for name in (*_MADE_BY_US, *(("runs",) if everything else ())):
         path = state / name
         if path.is_dir() and not path.is_symlink():

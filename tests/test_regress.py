@@ -1,0 +1,29 @@
+"""The extension's own suite, pg_regress, against a server of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from harness import servers
+from pgbillion.paths import extension_source
+from pgbillion.postgres import SUPERUSER, Installation
+
+
+def test_pg_regress(installation: Installation, tmp_path: Path) -> None:
+    with servers.new_cluster(installation) as cluster:
+        where = {"PGHOST": str(cluster.socket_dir), "PGPORT": str(cluster.port), "PGUSER": SUPERUSER}
+        env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+        makefile = extension_source() / "Makefile"
+        done = subprocess.run(
+            ["make", "-f", makefile, f"PG_CONFIG={installation.source}", "with_llvm=no", "installcheck"],
+            cwd=tmp_path,
+            env=env | where,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        differences = tmp_path / "regression.diffs"
+        assert done.returncode == 0, done.stdout + (differences.read_text() if differences.exists() else "")
