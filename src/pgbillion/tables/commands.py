@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from pgbillion import connect, paths, server
 from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
@@ -19,6 +21,7 @@ from pgbillion.tables import create as creation
 from pgbillion.tables import describe, display, invocation, run, tablespaces, text
 from pgbillion.tables import estimate as estimation
 from pgbillion.tables import host as machine
+from pgbillion.tables import verify as verification
 from pgbillion.tables.plan import DEFAULT_BATCH, DEFAULT_FORMAT, Method, count_from, ladder_text, parse_count
 
 app = typer.Typer(help="Tables by the million: estimate, create, watch, resume, verify, report.")
@@ -232,7 +235,7 @@ def create(
     )
     print(f"run: {opened.folder}")
     print(f"verify: {invocation.command('tables', 'verify', str(opened.folder), target=target, state=state_dir)}")
-    print(f"report: {invocation.command('tables', 'report', str(opened.folder), state=state_dir)}")
+    print(f"report: {invocation.command('tables', 'report', str(opened.folder))}")
 
 
 def _begin(target: Target, request: creation.Request, folders: list[Path], folder: Path, force: bool) -> run.Run:
@@ -363,3 +366,84 @@ def _print_estimate(result: estimation.Estimate) -> None:
     console.print("how many tables like this one database can hold:")
     for limit in result.limits:
         console.print(f"  {text.count(limit.tables)}: {limit.reason}")
+
+
+@app.command()
+def verify(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run, by folder or name: its tables are counted and tried."),
+    ] = None,
+    dt_limit: Annotated[
+        float, typer.Option("--dt-limit", metavar="SECONDS", help="Wait so long for psql's \\dt.")
+    ] = verification.Options.dt_seconds,
+    size_limit: Annotated[
+        float, typer.Option("--size-limit", metavar="SECONDS", help="Wait so long for the size of the database.")
+    ] = verification.Options.size_seconds,
+    tables: Annotated[
+        int, typer.Option("--tables", metavar="N", min=1, help="Random tables to insert into and select from.")
+    ] = verification.Options.tables,
+    amcheck: Annotated[
+        verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogues' indexes are checked.")
+    ] = verification.Options.amcheck,
+    orphans: Annotated[bool, typer.Option("--orphans", help="Look for files that no table claims.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Choose the same random tables again.")
+    ] = None,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Check and time a database with many tables; ends with status 1 when something is wrong with it.
+
+    Example: pgbillion tables verify --dt-limit 60 --amcheck heap --orphans
+    """
+    state = paths.state_dir(state_dir)
+    opened = run.Run.open(run.find(state, name)) if name is not None else None
+    if opened is not None:
+        target = _target_of(opened, host, port, username, dbname, state_dir)
+        with target.connect() as conn:
+            creation.check_same_database(conn, opened)
+    else:
+        target = connect.target(host, port, username, dbname, state_dir)
+    try:
+        psql: Path | None = find_psql(target, state)
+    except UserError:
+        psql = None
+    options = verification.Options(dt_limit, size_limit, tables, amcheck, orphans, seed)
+    checks = run_checks(target, opened, psql, options, show=not as_json)
+    if as_json:
+        print(json.dumps({"ok": not _wrong(checks), "checks": [check.to_json() for check in checks]}))
+    wrong = _wrong(checks)
+    if wrong:
+        raise UserError(f"{wrong[0].name}: {wrong[0].summary}")
+
+
+def run_checks(
+    target: Target, opened: run.Run | None, psql: Path | None, options: verification.Options, *, show: bool
+) -> list[verification.Check]:
+    """Make the checks, print each when it is done if ``show``, and keep them with the run."""
+    checks: list[verification.Check] = []
+    console = _console()
+    styles = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
+    for check in verification.verify(target, opened.plan if opened else None, psql, options):
+        checks.append(check)
+        if show:
+            line = Table.grid(padding=(0, 2, 0, 0))
+            line.add_column(width=32)
+            line.add_column(width=7, style=styles[check.result])
+            line.add_column(width=11, justify="right")
+            line.add_column()
+            line.add_row(check.name, check.result, text.duration(check.seconds), Text(check.summary))
+            console.print(line)
+    if opened is not None:
+        with contextlib.suppress(OSError):
+            opened.save_checks([check.to_json() for check in checks])
+    return checks
+
+
+def _wrong(checks: list[verification.Check]) -> list[verification.Check]:
+    return [check for check in checks if check.result == "failed"]

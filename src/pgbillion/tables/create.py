@@ -131,6 +131,7 @@ def check_names(conn: Connection, plan: Plan) -> None:
             f'relation "{taken}" already exists in schema {plan.schema}',
             "choose other numbers with --first, or another --name-format or --schema;"
             " a run that was interrupted goes on with --resume",
+            status=3,
         )
 
 

@@ -49,13 +49,15 @@ class PlainDisplay:
         self._interval = interval
         self._next = time.monotonic() + interval
         self._rate = Rate(window=interval)
+        self._over = False
 
     def update(self, progress: Progress) -> None:
         """Take in how far the run is."""
         self._rate.add(progress.elapsed, progress.total)
         over = all(worker.state != "running" for worker in progress.workers)
-        if time.monotonic() < self._next and not over:
+        if self._over or (time.monotonic() < self._next and not over):
             return
+        self._over = over
         self._next = time.monotonic() + self._interval
         print(plain_line(progress, self._rate.now), file=self._stream, flush=True)
 

@@ -306,10 +306,12 @@ def _memory(plan: Plan, cost: Cost, host: Host | None) -> Item:
     if host is None or cost.memory is None or cost.backend_memory is None:
         note = "the server is not on this machine: the memory of its backends cannot be seen from here"
         return Item("memory", "bytes", None, None, note)
-    batch = min(plan.batch, math.ceil(plan.count / plan.workers))
-    each = cost.backend_memory + cost.memory * batch
-    note = f"private memory of {plan.workers} backends, {text.size(each)} each while they make a batch"
-    return Item("memory", "bytes", math.ceil(each * plan.workers), host.available_memory(), note, "batch")
+    # with method sql each table is a transaction, at whose end the backend forgets it
+    together = 1 if plan.method is Method.SQL else min(plan.batch, math.ceil(plan.count / plan.workers))
+    each = cost.backend_memory + cost.memory * together
+    note = f"private memory of {plan.workers} backends, {text.size(each)} each"
+    grows: Literal["batch", ""] = "batch" if plan.method is Method.BULK else ""
+    return Item("memory", "bytes", math.ceil(each * plan.workers), host.available_memory(), note, grows)
 
 
 def _wal(cost: Cost, count: int, facts: Mapping[str, int]) -> Item:

@@ -41,8 +41,7 @@ class Method(StrEnum):
 
 
 # A bulk batch is a transaction: large enough that its fixed cost does not matter, small enough that an interrupt loses
-# less than a second.  An sql batch is a psql process, whose backend remembers every table it made: the source's 50,000
-# would keep some 150 MB a worker, so ours is smaller.
+# less than a second.  An sql batch is a psql process and the turn of one tablespace.
 DEFAULT_BATCH = {Method.BULK: 5_000, Method.SQL: 10_000}
 
 

@@ -4,6 +4,7 @@
 ``plan.json``           the plan, the server it belongs to, settings, versions, hardware; written once
 ``journal.json``        attempts and how each ended; replaced as a whole, so it is never half-written
 ``samples.jsonl``       one line a sample, appended
+``checks.json``         what the last `verify` of the run found
 ``worker-N.log``        what a worker had to say on stderr; removed when empty
 ======================  ==================================================================================
 
@@ -128,6 +129,19 @@ class Run:
     def save(self) -> None:
         """Write the journal."""
         _write(self.folder / "journal.json", asdict(self.journal))
+
+    def save_checks(self, checks: list[dict[str, Any]]) -> None:
+        """Keep what `verify` found."""
+        _write(self.folder / "checks.json", {"time": time.time(), "checks": checks})
+
+    def checks(self) -> list[dict[str, Any]]:
+        """Return what the last `verify` found."""
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+            found: list[dict[str, Any]] = json.loads((self.folder / "checks.json").read_text(encoding="utf-8"))[
+                "checks"
+            ]
+            return found
+        return []
 
     def add_sample(self, sample: dict[str, Any]) -> None:
         """Append one sample."""
