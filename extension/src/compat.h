@@ -110,6 +110,15 @@ typedef PGIOAlignedBlock IOAlignedBlock;
 typedef PGAlignedBlock IOAlignedBlock;
 #endif
 
+/* 16 passes the heap, 17 no longer a snapshot. */
+#if PG_VERSION_NUM < 160000
+#define _bt_search(rel, heaprel, key, buffer, access) \
+	((void) (heaprel), _bt_search(rel, key, buffer, access, NULL))
+#elif PG_VERSION_NUM < 170000
+#define _bt_search(rel, heaprel, key, buffer, access) \
+	_bt_search(rel, heaprel, key, buffer, access, NULL)
+#endif
+
 /* 18 dropped the argument that was only ever true for ADD COLUMN. */
 #if PG_VERSION_NUM < 180000
 #define StoreAttrDefault(rel, attnum, expr, is_internal) \

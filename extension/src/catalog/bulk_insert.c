@@ -12,8 +12,8 @@
  *	 their queue overflows. In here it spares the linear search for duplicates
  *	 among the command's messages, and their memory until commit.
  *
- * - Rows go to the indexes one index after the other, in the order in which
- *	 they were given, so that successive entries meet the same pages.
+ * - Index entries go to one index after the other, sorted, a leaf page at a
+ *	 time; see index_run.c.
  *
  * Where logical decoding is possible (wal_level = logical) every row needs its
  * combo CID logged, and there core's own functions do the work.
@@ -22,7 +22,6 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/heapam_xlog.h"
 #include "access/hio.h"
@@ -292,40 +291,17 @@ log_page_insert(Relation rel, Buffer buffer, HeapTuple *tuples, int ntuples, boo
 	PageSetLSN(page, recptr);
 }
 
-/*
- * Insert the entries for rows that are in the heap. Indexes on catalogues have
- * neither expressions nor predicates, and constraints on them are immediate.
- */
+/* Insert the entries for rows that are in the heap, one index after the other. */
 static void
 insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples)
 {
 	ResultRelInfo *indexes = writer->indexes;
-	TupleDesc	tupdesc = RelationGetDescr(writer->rel);
 
 	for (int i = 0; i < indexes->ri_NumIndices; i++)
 	{
-		Relation	index = indexes->ri_IndexRelationDescs[i];
-		IndexInfo  *info = indexes->ri_IndexRelationInfo[i];
-
 		/* see CatalogIndexInsert() */
-		if (!info->ii_ReadyForInserts)
-			continue;
-		Assert(info->ii_Expressions == NIL && info->ii_Predicate == NIL);
-		Assert(index->rd_index->indimmediate);
-
-		for (int t = 0; t < ntuples; t++)
-		{
-			Datum		values[INDEX_MAX_KEYS];
-			bool		isnull[INDEX_MAX_KEYS];
-
-			for (int k = 0; k < info->ii_NumIndexAttrs; k++)
-				values[k] = heap_getattr(tuples[t], info->ii_IndexAttrNumbers[k],
-										 tupdesc, &isnull[k]);
-
-			index_insert(index, values, isnull, &tuples[t]->t_self, writer->rel,
-						 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-						 false, info);
-		}
-		CHECK_FOR_INTERRUPTS();
+		if (indexes->ri_IndexRelationInfo[i]->ii_ReadyForInserts)
+			index_run_insert(writer->rel, indexes->ri_IndexRelationDescs[i],
+							 indexes->ri_IndexRelationInfo[i], tuples, ntuples);
 	}
 }

@@ -13,7 +13,8 @@
  *	naming.c		the names a table and its parts get, as core chooses them
  *	oids.c			ranges of unused OIDs
  *	files.c			the files, copied from those of the first table
- *	bulk_insert.c	many rows at a time into a catalogue and its indexes
+ *	bulk_insert.c	many rows at a time into a catalogue
+ *	index_run.c		sorted runs of entries into its indexes
  *	progress.c		the view of it all for other sessions
  *
  * Because the stamp is made from rows that core wrote a moment before, in the
@@ -97,6 +98,11 @@ extern Relation catalog_writer_relation(const CatalogWriter *writer);
 extern void catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples,
 								  bool invalidate_each);
 extern void catalog_writer_close(CatalogWriter *writer);
+
+/* ---- index_run.c ---- */
+
+extern void index_run_insert(Relation heap, Relation index, IndexInfo *info,
+							 HeapTuple *tuples, int ntuples);
 
 /* ---- files.c ---- */
 
