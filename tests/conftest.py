@@ -1,0 +1,70 @@
+"""Fixtures: one server for all ordinary tests, a database of its own for each, checked when the test is over."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis.configuration
+import psycopg
+import pytest
+from psycopg import sql
+
+from harness import invariants, servers
+from harness.catalogs import Catalogs
+from pgbillion.postgres import Cluster, Installation
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def installation() -> Installation:
+    return servers.installation()
+
+
+@pytest.fixture(scope="session")
+def cluster(installation: Installation) -> Iterator[Cluster]:
+    """One cluster for all tests that neither crash nor reconfigure it."""
+    with servers.temporary_folder() as folder:
+        hypothesis.configuration.set_hypothesis_home_dir(folder / "hypothesis")
+        with servers.new_cluster(installation) as cluster:
+            with cluster.connect() as conn:
+                servers.make_shared_objects(conn)
+            yield cluster
+
+
+@pytest.fixture(scope="module")
+def database(cluster: Cluster) -> Iterator[str]:
+    """A database for the tests of one module."""
+    with servers.new_database(cluster, f"test{next(_numbers)}") as name:
+        yield name
+        with cluster.connect(name) as conn:
+            assert invariants.index_errors(conn) == []
+            assert invariants.heap_errors(conn) == []
+
+
+@pytest.fixture
+def conn(cluster: Cluster, database: str) -> Iterator[Connection]:
+    """A superuser's session in autocommit mode.
+
+    What the test leaves must be sound; then every schema it made is dropped.
+    """
+    with cluster.connect(database) as conn:
+        before = _schemas(conn)
+        yield conn
+    with cluster.connect(database) as conn:
+        assert invariants.index_errors(conn, parents=False) == []
+        assert invariants.reference_errors(conn) == []
+        for schema in _schemas(conn) - before:
+            conn.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
+
+
+@pytest.fixture
+def catalogs(conn: Connection) -> Catalogs:
+    return Catalogs.load(conn)
+
+
+def _schemas(conn: Connection) -> set[str]:
+    return {name for (name,) in conn.execute("SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_'")}

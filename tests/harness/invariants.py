@@ -1,0 +1,215 @@
+"""What must hold in a whole database whatever was done to it: indexes, references, files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+RELATION_FILE = re.compile(r"(?P<number>\d+)(?:_(?P<fork>fsm|vm|init))?(?:\.\d+)?")
+
+
+@dataclass(frozen=True, order=True)
+class File:
+    """A relation's file: its folder below the data directory, its number, its name."""
+
+    folder: str
+    number: int
+    name: str
+
+    @property
+    def tablespace(self) -> int:
+        """OID of the tablespace, 0 for the database's default one."""
+        found = re.match(r"pg_tblspc/(\d+)/", self.folder + "/")
+        return int(found[1]) if found else 0
+
+
+def index_errors(conn: Connection, *, parents: bool = True) -> list[str]:
+    """What amcheck says of the btree indexes of all catalogues, their TOAST tables included (extension amcheck).
+
+    With parents, the structure between levels and from root to leaf is checked too; that needs ShareLock, which a
+    standby has not.
+    """
+    errors = []
+    check = "bt_index_parent_check(%s::oid, true, true)" if parents else "bt_index_check(%s::oid, true)"
+    for oid, name in conn.execute(
+        "SELECT i.indexrelid::bigint, i.indexrelid::regclass::text FROM pg_index i JOIN pg_class t ON t.oid = indrelid"
+        " WHERE indrelid < 16384 AND relnamespace::regnamespace::text IN ('pg_catalog', 'pg_toast') ORDER BY 1"
+    ).fetchall():
+        try:
+            conn.execute(f"SELECT {check}", [oid])
+        except psycopg.Error as error:
+            errors.append(f"{name}: {error}")
+    return errors
+
+
+def heap_errors(conn: Connection) -> list[str]:
+    """What amcheck says of the catalogues' heaps (extension amcheck)."""
+    return [
+        str(row)
+        for row in conn.execute(
+            "SELECT c.oid::regclass::text, v.* FROM pg_class c, verify_heapam(c.oid) v"
+            " WHERE c.relkind = 'r' AND c.relnamespace = 'pg_catalog'::regnamespace"
+        )
+    ]
+
+
+def reference_errors(conn: Connection) -> list[str]:
+    """Catalogue rows that refer to an object that is not there: core's own oidjoins test, and dependencies."""
+    queries = [
+        (_array_join if row[4] else _plain_join)(*row)
+        for row in conn.execute(
+            "SELECT fktable::regclass::text, fkcols, pktable::regclass::text, pkcols, is_array, is_opt"
+            " FROM pg_get_catalog_foreign_keys()"
+        ).fetchall()
+    ]
+    targets = [
+        name
+        for (name,) in conn.execute(
+            "SELECT attrelid::regclass::text FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
+            " WHERE attname = 'oid' AND attrelid < 16384 AND relkind = 'r' AND relnamespace = 'pg_catalog'::regnamespace"
+        ).fetchall()
+    ]
+    for pair in (
+        ("pg_depend", "classid", "objid"),
+        ("pg_depend", "refclassid", "refobjid"),
+        ("pg_shdepend", "classid", "objid"),
+        ("pg_description", "classoid", "objoid"),
+    ):
+        queries.extend(_pair(*pair, target) for target in targets)
+    return [str(row) for row in conn.execute(sql.SQL(" UNION ALL ").join([*queries, _CONSISTENCY]))]
+
+
+# Facts that no foreign key expresses and that other sessions rely on.
+_CONSISTENCY: sql.SQL = sql.SQL(
+    """
+    SELECT 'relnatts', c.oid::regclass::text FROM pg_class c WHERE relkind IN ('r', 'i', 'S', 't', 'v', 'c')
+        AND relnatts <> (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0)
+    UNION ALL
+    SELECT 'relchecks', c.oid::regclass::text FROM pg_class c
+        WHERE relchecks <> (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype = 'c')
+    UNION ALL
+    SELECT 'relhasindex', c.oid::regclass::text FROM pg_class c WHERE relkind IN ('r', 't')
+        AND NOT relhasindex AND EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid)
+    UNION ALL
+    SELECT 'reltype', c.oid::regclass::text FROM pg_class c WHERE relkind = 'r'
+        AND NOT EXISTS (SELECT FROM pg_type WHERE oid = reltype AND typrelid = c.oid AND typname = relname)
+    UNION ALL
+    SELECT 'typarray', t.oid::regtype::text FROM pg_type t WHERE typarray <> 0
+        AND NOT EXISTS (SELECT FROM pg_type a WHERE a.oid = t.typarray AND a.typelem = t.oid)
+    UNION ALL
+    SELECT 'atthasdef', attrelid::regclass || '.' || attname FROM pg_attribute
+        WHERE atthasdef <> EXISTS (SELECT FROM pg_attrdef WHERE adrelid = attrelid AND adnum = attnum)
+    UNION ALL
+    SELECT 'no pg_index row', c.oid::regclass::text FROM pg_class c WHERE relkind = 'i'
+        AND NOT EXISTS (SELECT FROM pg_index WHERE indexrelid = c.oid)
+    UNION ALL
+    SELECT 'no pg_sequence row', c.oid::regclass::text FROM pg_class c WHERE relkind = 'S'
+        AND NOT EXISTS (SELECT FROM pg_sequence WHERE seqrelid = c.oid)
+    UNION ALL
+    SELECT 'relhastriggers', c.oid::regclass::text FROM pg_class c
+        WHERE NOT relhastriggers AND EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid)
+    UNION ALL
+    SELECT 'relfilenode twice', string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relfilenode <> 0
+        GROUP BY reltablespace, relfilenode HAVING count(*) > 1
+    """
+)
+
+
+def files(data: Path, conn: Connection) -> set[File]:
+    """Every file of a relation that is in the folders of the connection's database."""
+    row = conn.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone()
+    assert row
+    return {
+        File(str(folder.relative_to(data)), int(found["number"]), path.name)
+        for folder in _folders(data, int(row[0]))
+        for path in folder.iterdir()
+        if (found := RELATION_FILE.fullmatch(path.name))
+    }
+
+
+def orphans(data: Path, conn: Connection) -> set[File]:
+    """Files that belong to no relation the connection sees.  Needs a CHECKPOINT first, as core unlinks late."""
+    known = _known(conn)
+    return {file for file in files(data, conn) if (file.tablespace, file.number) not in known}
+
+
+def missing(data: Path, conn: Connection) -> set[tuple[int, int]]:
+    """(tablespace, file number) of relations without a main fork."""
+    there = {(file.tablespace, file.number) for file in files(data, conn) if file.name == str(file.number)}
+    return _known(conn) - there
+
+
+def _known(conn: Connection) -> set[tuple[int, int]]:
+    return {
+        (int(space), int(number))
+        for space, number in conn.execute(
+            "SELECT CASE WHEN reltablespace = dattablespace THEN 0 ELSE reltablespace END, pg_relation_filenode(c.oid)"
+            " FROM pg_class c, pg_database d WHERE datname = current_database() AND NOT relisshared"
+            " AND pg_relation_filenode(c.oid) IS NOT NULL"
+        )
+    }
+
+
+def _folders(data: Path, database: int) -> Iterator[Path]:
+    yield data / "base" / str(database)
+    for folder in (data / "pg_tblspc").glob(f"*/PG_*/{database}"):
+        yield folder
+
+
+def _plain_join(
+    table: str, columns: list[str], target: str, keys: list[str], _many: bool, optional: bool
+) -> sql.Composable:
+    used = [sql.SQL("fk.{} <> 0").format(sql.Identifier(column)) for column in columns] if optional else []
+    equal = [
+        sql.SQL("pk.{} = fk.{}").format(sql.Identifier(key), sql.Identifier(column))
+        for key, column in zip(keys, columns, strict=True)
+    ]
+    return _unmatched(table, sql.SQL("{} fk").format(sql.SQL(table)), ", ".join(columns), used, target, equal)
+
+
+def _array_join(
+    table: str, columns: list[str], target: str, keys: list[str], _many: bool, optional: bool
+) -> sql.Composable:
+    """As in core's test: the last column is the array, any others are plain."""
+    source = sql.SQL("{} fk, unnest(fk.{}) one").format(sql.SQL(table), sql.Identifier(columns[-1]))
+    equal = [
+        sql.SQL("pk.{} = fk.{}").format(sql.Identifier(key), sql.Identifier(column))
+        for key, column in zip(keys[:-1], columns[:-1], strict=True)
+    ]
+    equal.append(sql.SQL("pk.{} = one").format(sql.Identifier(keys[-1])))
+    return _unmatched(table, source, ", ".join(columns), [sql.SQL("one <> 0")] if optional else [], target, equal)
+
+
+def _pair(table: str, class_column: str, object_column: str, target: str) -> sql.Composable:
+    used: list[sql.Composable] = [
+        sql.SQL("fk.{} = {}::regclass").format(sql.Identifier(class_column), sql.Literal(target)),
+        sql.SQL("fk.{} <> 0").format(sql.Identifier(object_column)),
+    ]
+    if table == "pg_shdepend":
+        used.append(sql.SQL("fk.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"))
+    equal = [sql.SQL("pk.oid = fk.{}").format(sql.Identifier(object_column))]
+    return _unmatched(table, sql.SQL("{} fk").format(sql.SQL(table)), object_column, used, target, equal)
+
+
+def _unmatched(
+    table: str,
+    source: sql.Composable,
+    columns: str,
+    used: Sequence[sql.Composable],
+    target: str,
+    equal: Sequence[sql.Composable],
+) -> sql.Composable:
+    return sql.SQL("SELECT {}, fk::text FROM {} WHERE {} AND NOT EXISTS (SELECT FROM {} pk WHERE {})").format(
+        sql.Literal(f"{table} ({columns}) without its {target}"),
+        source,
+        sql.SQL(" AND ").join(used) if used else sql.SQL("true"),
+        sql.SQL(target),
+        sql.SQL(" AND ").join(equal),
+    )

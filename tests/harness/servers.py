@@ -1,0 +1,117 @@
+"""Servers for the tests: which PostgreSQL, where, with which settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from pgbillion.paths import state_dir
+from pgbillion.postgres import Cluster, Installation
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+T = TypeVar("T")
+
+# Everything may be lost with the machine; nothing may be lost with a process.
+SETTINGS: Mapping[str, str] = {
+    "fsync": "off",
+    "autovacuum": "off",
+    "shared_buffers": "64MB",
+    "max_connections": "30",
+    "max_locks_per_transaction": "1000",
+    "max_prepared_transactions": "10",
+    "log_min_messages": "notice",
+    "log_line_prefix": "%m [%p] %q%a ",
+    "wal_level": "replica",
+    "min_wal_size": "80MB",
+    "checkpoint_timeout": "1h",
+    "jit": "off",
+}
+EXTENSIONS = ("pgbillion", "amcheck", "pageinspect", "btree_gist", "bloom", "citext")
+
+
+def installation() -> Installation:
+    """The PostgreSQL of the environment variable PG_CONFIG, else the embedded one."""
+    chosen = os.environ.get("PG_CONFIG")
+    return Installation.prepare(state_dir(), Path(chosen) if chosen else None)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that the server's user can reach (pytest's are closed to others), with a path short enough for a socket."""
+    path = Path(tempfile.mkdtemp(prefix="pgb"))
+    path.chmod(0o755)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def new_cluster(where: Installation, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
+    """A running cluster of its own, whose template1 has the extensions; gone afterwards."""
+    with temporary_folder() as folder:
+        cluster = Cluster(where, folder / "data", folder / "s", 5432)
+        cluster.init({**SETTINGS, **(settings or {})})
+        cluster.start()
+        try:
+            with cluster.connect("template1") as conn:
+                install_extensions(conn)
+            yield cluster
+        finally:
+            cluster.destroy()
+
+
+def install_extensions(conn: Connection) -> None:
+    available = {name for (name,) in conn.execute("SELECT name FROM pg_available_extensions")}
+    for name in EXTENSIONS:
+        # contrib may be missing where PostgreSQL was built from source; tests that need a part of it skip themselves
+        if name in available or name in ("pgbillion", "amcheck", "pageinspect"):
+            conn.execute(sql.SQL("CREATE EXTENSION {}").format(sql.Identifier(name)))
+
+
+def make_shared_objects(conn: Connection) -> None:
+    """Tablespaces and roles that the tests of one cluster share: space1 to space3, maker (may create), reader."""
+    conn.execute("SET allow_in_place_tablespaces = on")
+    for number in (1, 2, 3):
+        conn.execute(f"CREATE TABLESPACE space{number} LOCATION ''")
+    for role in ("maker", "reader"):
+        conn.execute(f"CREATE ROLE {role}")
+    conn.execute("GRANT CREATE ON TABLESPACE space1, space2 TO maker")
+
+
+@contextmanager
+def new_database(cluster: Cluster, name: str) -> Iterator[str]:
+    with cluster.connect() as conn:
+        conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        yield name
+    finally:
+        with suppress(psycopg.OperationalError), cluster.connect() as conn:
+            conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def until(condition: Callable[[], T | None], what: str, seconds: float = 60) -> T:
+    """Poll until the condition holds (is neither None nor false) and return its value."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value is not None and value is not False:
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(0.002)
+
+
+def one(conn: Connection, query: str, *parameters: object) -> Any:
+    """The only column of the first row, None without a row."""
+    row = conn.execute(query, parameters or None).fetchone()
+    return row[0] if row else None
