@@ -114,6 +114,7 @@ index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tupl
 
 	key = _bt_mkscankey(index, NULL);
 	key->keysz = IndexRelationGetNumberOfKeyAttributes(index);
+	_bt_metaversion(index, &key->heapkeyspace, &key->allequalimage);
 
 	while (done < ntuples)
 	{
