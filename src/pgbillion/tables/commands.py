@@ -447,3 +447,31 @@ def run_checks(
 
 def _wrong(checks: list[verification.Check]) -> list[verification.Check]:
     return [check for check in checks if check.result == "failed"]
+
+
+@app.command()
+def report(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="A run, by folder or name. Default: the latest.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: report.html in the run's folder.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object instead.")] = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Write one HTML page about a run, with charts; it needs no other file and no network.
+
+    Example: pgbillion tables report --output million.html
+    """
+    # matplotlib takes long to load, and only this command needs it
+    from pgbillion.report import figures, page
+
+    opened = run.Run.open(run.find(paths.state_dir(state_dir), name))
+    if as_json:
+        values = {"run": str(opened.folder), "plan": opened.plan.to_json(), "server": opened.server}
+        print(json.dumps({**values, "figures": figures.figures(opened).to_json(), "checks": opened.checks()}))
+        return
+    path = output or opened.folder / "report.html"
+    page.write(opened, path)
+    print(path)

@@ -1,0 +1,168 @@
+"""Charts as SVG to put into a page: their colours are the page's own, so that they follow its light or dark theme."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pgbillion.report.figures import Series
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Colours that stand for the page's CSS variables until the SVG is finished.
+_INK, _GRID, _MUTED = "#010101", "#020202", "#030303"
+_SERIES = [f"#0400{index:02x}" for index in range(1, 9)]
+MAX_LINES = len(_SERIES)
+_VARIABLES = {_INK: "ink", _GRID: "grid", _MUTED: "muted"} | {
+    color: f"series-{index}" for index, color in enumerate(_SERIES, start=1)
+}
+
+
+@contextmanager
+def _matplotlib() -> Iterator[Any]:
+    """Give matplotlib with a folder of its own for its caches: it would write into the user's home."""
+    if "MPLCONFIGDIR" in os.environ:
+        import matplotlib.figure
+
+        yield matplotlib
+        return
+    with tempfile.TemporaryDirectory(prefix="pgbillion-") as folder:
+        os.environ["MPLCONFIGDIR"] = folder
+        try:
+            import matplotlib.figure
+
+            yield matplotlib
+        finally:
+            del os.environ["MPLCONFIGDIR"]
+
+
+def line_chart(
+    lines: Sequence[Series],
+    label: str,
+    *,
+    name: str,
+    unit: str = "count",
+    area: bool = False,
+    mean: float | None = None,
+    marks: Sequence[float] = (),
+) -> str:
+    """Return one chart of lines over time as SVG.
+
+    ``label`` is what a screen reader says; ``name`` keeps its ids apart from other charts'; ``unit`` is count, bytes or
+    plain; ``marks`` are times to mark, in seconds.
+    """
+    longest = max((line.x[-1] for line in lines if line.x), default=0.0)
+    scale, word = (1.0, "seconds") if longest < 180 else (60.0, "minutes") if longest < 3 * 3600 else (3600.0, "hours")
+    settings = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.size": 9.5,
+        "font.family": "sans-serif",
+        "axes.edgecolor": _GRID,
+        "axes.labelcolor": _MUTED,
+        "xtick.color": _MUTED,
+        "ytick.color": _MUTED,
+        "text.color": _INK,
+    }
+    with _matplotlib() as matplotlib, matplotlib.rc_context(settings):
+        figure = matplotlib.figure.Figure(figsize=(7.2, 2.7), layout="constrained")
+        axes = figure.add_subplot()
+        shown = lines if len(lines) <= MAX_LINES else []
+        for color, line in zip(_SERIES, shown, strict=False):
+            x = [at / scale for at in line.x]
+            y = [float("nan") if value is None else value for value in line.y]
+            axes.plot(
+                x, y, color=color, linewidth=1.8, label=line.name, solid_joinstyle="round", solid_capstyle="round"
+            )
+            if area:
+                axes.fill_between(x, y, color=color, alpha=0.14, linewidth=0)
+        if not shown:
+            _band(axes, lines, scale)
+        if mean is not None:
+            axes.axhline(mean, color=_MUTED, linewidth=1, linestyle=(0, (4, 3)))
+            axes.annotate(
+                f"average {_short(mean, unit)}",
+                (1, mean),
+                xycoords=("axes fraction", "data"),
+                xytext=(-4, 4),
+                textcoords="offset points",
+                ha="right",
+                color=_MUTED,
+                fontsize=8.5,
+            )
+        for mark in marks:
+            axes.axvline(mark / scale, color=_MUTED, linewidth=1, linestyle=":")
+        axes.set_ylim(bottom=0)
+        axes.set_xlim(0, max(longest / scale, 1e-9))
+        axes.set_xlabel(word)
+        axes.yaxis.set_major_locator(_locator(unit))
+        axes.yaxis.set_major_formatter(lambda value, _: _short(value, unit))
+        axes.grid(axis="y", color=_GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(length=0)
+        if len(lines) > 1:
+            figure.legend(
+                loc="outside upper left",
+                ncols=4,
+                frameon=False,
+                handlelength=1.4,
+                fontsize=9,
+                borderpad=0.2,
+                columnspacing=1.6,
+            )
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _for_page(buffer.getvalue(), label, name)
+
+
+def _band(axes: Axes, lines: Sequence[Series], scale: float) -> None:
+    """Draw many lines as the range they fill and their middle."""
+    rows = [
+        sorted(value for value in values if value is not None)
+        for values in zip(*(line.y for line in lines), strict=True)
+    ]
+    x = [at / scale for at in lines[0].x]
+    low, middle, high = (
+        [row[int((len(row) - 1) * part)] if row else float("nan") for row in rows] for part in (0, 0.5, 1)
+    )
+    axes.fill_between(x, low, high, color=_SERIES[0], alpha=0.18, linewidth=0, label="slowest to fastest worker")
+    axes.plot(x, middle, color=_SERIES[0], linewidth=1.8, label="median worker")
+
+
+def _locator(unit: str) -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(nbins=5, integer=unit == "count", steps=[1, 2, 2.5, 5, 10])
+
+
+def _short(value: float, unit: str) -> str:
+    """Return a number short enough for an axis."""
+    if unit == "plain":
+        return f"{value:g}"
+    suffixes = ["", "k", "M", "G"] if unit == "count" else ["B", "kB", "MB", "GB", "TB"]
+    step = 0
+    while abs(value) >= 1000 and step < len(suffixes) - 1:
+        value, step = value / 1000, step + 1
+    space = " " if unit == "bytes" else ""
+    return f"{value:.3g}{space}{suffixes[step]}".strip()
+
+
+def _for_page(svg: str, label: str, name: str) -> str:
+    """Make a file's SVG a part of a page: no prologue, its own ids, the page's colours and fonts."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    svg = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', svg)
+    svg = re.sub(r'(href="#|url\(#)', rf"\1{name}-", svg)
+    svg = re.sub(r"font: ([0-9.]+)px [^;\"]*", r"font-size: \1px", svg)
+    for color, variable in _VARIABLES.items():
+        svg = svg.replace(color, f"var(--{variable})")
+    return re.sub(
+        r'<svg ([^>]*?)width="[^"]*"([^>]*?)height="[^"]*"', rf'<svg role="img" aria-label="{label}" \1\2', svg, count=1
+    )

@@ -1,0 +1,90 @@
+"""The page of a run: one HTML file with everything in it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from pgbillion import __version__
+from pgbillion.errors import UserError
+from pgbillion.report import charts
+from pgbillion.report.figures import Figures, figures
+from pgbillion.tables import text
+from pgbillion.tables.run import Run
+
+
+def write(run: Run, path: Path) -> Figures:
+    """Write the page of a run. Raises UserError when there is nothing to show, or the file cannot be written."""
+    shown = figures(run)
+    if not shown.tables.x:
+        raise UserError(f"the run in {run.folder} has no samples: there is nothing to report yet")
+    page = render(run, shown)
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"the report cannot be written: {error}", "choose another file with --output") from error
+    return shown
+
+
+def render(run: Run, shown: Figures) -> str:
+    """Return the page as text."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pgbillion.report", "."),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        count=text.count, size=text.size, duration=text.duration, date=_date, share=lambda value: f"{value:.2%}"
+    )
+    return environment.get_template("run.html.j2").render(
+        run=run,
+        plan=run.plan,
+        server=run.server,
+        figures=shown,
+        charts=_charts(shown),
+        checks=run.checks(),
+        version=__version__,
+        now=time.time(),
+    )
+
+
+def _charts(shown: Figures) -> list[dict[str, Any]]:
+    """Return the charts that have anything to show: title, what it means, SVG."""
+    marks = shown.resumed_at
+    made: list[dict[str, Any]] = []
+
+    def add(title: str, note: str, lines: list[Any], wide: bool = False, **options: Any) -> None:
+        lines = [line for line in lines if line.known]
+        if lines:
+            name = f"chart{len(made) + 1}"
+            svg = charts.line_chart(lines, title, name=name, marks=marks, **options)
+            made.append({"title": title, "note": note, "svg": svg, "wide": wide})
+
+    add(
+        "Tables per second",
+        "Tables committed between two samples.",
+        [shown.rates],
+        wide=True,
+        area=True,
+        mean=shown.rate,
+    )
+    add("Tables per second, by worker", "Each worker makes one contiguous range.", shown.worker_rates)
+    add("Tables", "All tables of the run that are committed.", [shown.tables], area=True)
+    add("Disk", "Growth since the run began; catalogues with their indexes.", shown.disk, unit="bytes")
+    add(
+        "Memory",
+        "Private memory of the backends that make the tables: shared buffers are not in it.",
+        shown.memory,
+        unit="bytes",
+    )
+    add("Load", "Of the whole machine, beside what the workers' backends use.", shown.load, unit="plain")
+    return made
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds)).strip()
