@@ -50,6 +50,7 @@ def line_chart(
     unit: str = "count",
     area: bool = False,
     mean: float | None = None,
+    wide: bool = False,
     marks: Sequence[float] = (),
 ) -> str:
     """Return one chart of lines over time as SVG.
@@ -62,7 +63,7 @@ def line_chart(
     settings = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
-        "font.size": 9.5,
+        "font.size": 9,
         "font.family": "sans-serif",
         "axes.edgecolor": _GRID,
         "axes.labelcolor": _MUTED,
@@ -71,31 +72,21 @@ def line_chart(
         "text.color": _INK,
     }
     with _matplotlib() as matplotlib, matplotlib.rc_context(settings):
-        figure = matplotlib.figure.Figure(figsize=(7.2, 2.7), layout="constrained")
+        figure = matplotlib.figure.Figure(figsize=(10.8, 3.0) if wide else (5.2, 2.6), layout="constrained")
         axes = figure.add_subplot()
         shown = lines if len(lines) <= MAX_LINES else []
         for color, line in zip(_SERIES, shown, strict=False):
             x = [at / scale for at in line.x]
             y = [float("nan") if value is None else value for value in line.y]
-            axes.plot(
-                x, y, color=color, linewidth=1.8, label=line.name, solid_joinstyle="round", solid_capstyle="round"
-            )
+            drawn = "steps-pre" if line.steps else "default"
+            axes.plot(x, y, color=color, linewidth=1.8, label=line.name, drawstyle=drawn)
             if area:
-                axes.fill_between(x, y, color=color, alpha=0.14, linewidth=0)
+                axes.fill_between(x, y, color=color, alpha=0.14, linewidth=0, step="pre" if line.steps else None)
         if not shown:
             _band(axes, lines, scale)
         if mean is not None:
-            axes.axhline(mean, color=_MUTED, linewidth=1, linestyle=(0, (4, 3)))
-            axes.annotate(
-                f"average {_short(mean, unit)}",
-                (1, mean),
-                xycoords=("axes fraction", "data"),
-                xytext=(-4, 4),
-                textcoords="offset points",
-                ha="right",
-                color=_MUTED,
-                fontsize=8.5,
-            )
+            label_of_mean = f"average, {_short(mean, unit)}"
+            axes.axhline(mean, color=_MUTED, linewidth=1.2, linestyle=(0, (4, 3)), label=label_of_mean)
         for mark in marks:
             axes.axvline(mark / scale, color=_MUTED, linewidth=1, linestyle=":")
         axes.set_ylim(bottom=0)
@@ -107,7 +98,7 @@ def line_chart(
         axes.set_axisbelow(True)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(length=0)
-        if len(lines) > 1:
+        if len(lines) > 1 or mean is not None:
             figure.legend(
                 loc="outside upper left",
                 ncols=4,

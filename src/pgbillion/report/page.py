@@ -11,7 +11,7 @@ import jinja2
 from pgbillion import __version__
 from pgbillion.errors import UserError
 from pgbillion.report import charts
-from pgbillion.report.figures import Figures, figures
+from pgbillion.report.figures import Figures, Series, figures
 from pgbillion.tables import text
 from pgbillion.tables.run import Run
 
@@ -55,21 +55,17 @@ def render(run: Run, shown: Figures) -> str:
 
 def _charts(shown: Figures) -> list[dict[str, Any]]:
     """Return the charts that have anything to show: title, what it means, SVG."""
-    marks = shown.resumed_at
     made: list[dict[str, Any]] = []
 
-    def add(title: str, note: str, lines: list[Any], wide: bool = False, **options: Any) -> None:
+    def add(title: str, note: str, lines: list[Series], **options: Any) -> None:
         lines = [line for line in lines if line.known]
         if lines:
-            name = f"chart{len(made) + 1}"
-            svg = charts.line_chart(lines, title, name=name, marks=marks, **options)
-            made.append({"title": title, "note": note, "svg": svg, "wide": wide})
+            made.append({"title": title, "note": note, "lines": lines, "options": options})
 
     add(
         "Tables per second",
         "Tables committed between two samples.",
         [shown.rates],
-        wide=True,
         area=True,
         mean=shown.rate,
     )
@@ -83,6 +79,17 @@ def _charts(shown: Figures) -> list[dict[str, Any]]:
         unit="bytes",
     )
     add("Load", "Of the whole machine, beside what the workers' backends use.", shown.load, unit="plain")
+    for index, chart in enumerate(made):
+        # the first fills a row of its own, and so does one that would be left alone in its row
+        chart["wide"] = index == 0 or (index % 2 == 1 and index == len(made) - 1)
+        chart["svg"] = charts.line_chart(
+            chart["lines"],
+            chart["title"],
+            name=f"chart{index + 1}",
+            wide=chart["wide"],
+            marks=shown.resumed_at,
+            **chart["options"],
+        )
     return made
 
 
