@@ -96,13 +96,13 @@ typedef struct CatalogWriter CatalogWriter;
 extern CatalogWriter *catalog_writer_open(Oid catalog);
 extern Relation catalog_writer_relation(const CatalogWriter *writer);
 extern void catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples,
-								  bool invalidate_each);
+								  int period, bool invalidate_each);
 extern void catalog_writer_close(CatalogWriter *writer);
 
 /* ---- index_run.c ---- */
 
 extern void index_run_insert(Relation heap, Relation index, IndexInfo *info,
-							 HeapTuple *tuples, int ntuples);
+							 HeapTuple *tuples, int ntuples, int period);
 
 /* ---- files.c ---- */
 

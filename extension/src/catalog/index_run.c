@@ -67,6 +67,7 @@ static bool is_run_index(Relation index);
 static int	make_sort_key(RunEntry *entry, HeapTuple tuple, Relation index, const IndexInfo *info,
 						  TupleDesc tupdesc);
 static int	compare_entries(const void *a, const void *b);
+static void arrange_entries(RunEntry *entries, int nentries, int period, int key_bytes);
 static int	insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
 						   RunEntry *entries, int nentries, int key_bytes);
 static void key_of(BTScanInsert key, const IndexInfo *info, HeapTuple tuple, TupleDesc tupdesc,
@@ -78,11 +79,13 @@ static void insert_one(Relation heap, Relation index, IndexInfo *info, HeapTuple
 
 /*
  * Insert the entries of `tuples`, which are in the heap already, into one
- * index. Constraints on catalogues are immediate; a violation is raised as
+ * index. The tuples are those of a number of tables, `period` for each, in
+ * the same order for each. Constraints on catalogues are immediate; a violation is raised as
  * index_insert() does, and may wait for the transaction it is found in.
  */
 void
-index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tuples, int ntuples)
+index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tuples, int ntuples,
+				 int period)
 {
 	TupleDesc	tupdesc = RelationGetDescr(heap);
 	MemoryContext context;
@@ -109,7 +112,8 @@ index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tupl
 	entries = palloc(ntuples * sizeof(RunEntry));
 	for (int i = 0; i < ntuples; i++)
 		key_bytes = make_sort_key(&entries[i], tuples[i], index, info, tupdesc);
-	/* qsort() is linear if they are in order, as most are */
+	arrange_entries(entries, ntuples, period, key_bytes);
+	/* linear when they are in order, as they are most often */
 	qsort(entries, ntuples, sizeof(RunEntry), compare_entries);
 
 	key = _bt_mkscankey(index, NULL);
@@ -235,6 +239,71 @@ compare_entries(const void *a, const void *b)
 {
 	return memcmp(((const RunEntry *) a)->sort_key, ((const RunEntry *) b)->sort_key,
 				  SORT_KEY_SIZE);
+}
+
+/*
+ * Put the entries into the order they most likely have in the index, which
+ * spares sorting them. What the keys of two tables' corresponding rows have in
+ * common at their beginning (the same class, the same schema) comes before
+ * what tells the tables apart; among rows with the same beginning all of one
+ * table come before those of the next.
+ */
+static void
+arrange_entries(RunEntry *entries, int nentries, int period, int key_bytes)
+{
+	typedef struct Slot
+	{
+		unsigned char key[SORT_KEY_SIZE];	/* the first table's */
+		int			common;		/* bytes shared with the second's */
+		int			index;
+	} Slot;
+
+	Slot	   *slots;
+	RunEntry   *arranged;
+	int			ntables = nentries / period;
+	int			out = 0;
+	int			begin = 0;
+
+	Assert(nentries % period == 0);
+	if (period == 1 || ntables == 1)
+		return;
+
+	slots = palloc(period * sizeof(Slot));
+	for (int i = 0; i < period; i++)
+	{
+		const unsigned char *first = entries[i].sort_key;
+		const unsigned char *second = entries[period + i].sort_key;
+		int			common = 0;
+
+		while (common < key_bytes && first[common] == second[common])
+			common++;
+		memcpy(slots[i].key, first, SORT_KEY_SIZE);
+		slots[i].common = common;
+		slots[i].index = i;
+	}
+	/* a slot's key comes first in it */
+	qsort(slots, period, sizeof(Slot), compare_entries);
+
+	arranged = palloc(nentries * sizeof(RunEntry));
+	while (begin < period)
+	{
+		int			end = begin + 1;
+
+		/* numbers of neighbouring tables differ in their last byte or two */
+		while (end < period && slots[begin].common < key_bytes &&
+			   memcmp(slots[begin].key, slots[end].key, Min(slots[begin].common, slots[end].common)) == 0 &&
+			   slots[end].common < key_bytes)
+			end++;
+		for (int t = 0; t < ntables; t++)
+			for (int i = begin; i < end; i++)
+				arranged[out++] = entries[t * period + slots[i].index];
+		begin = end;
+	}
+	Assert(out == nentries);
+
+	memcpy(entries, arranged, nentries * sizeof(RunEntry));
+	pfree(arranged);
+	pfree(slots);
 }
 
 /*

@@ -1028,7 +1028,7 @@ stamp_batch_flush(StampBatch *batch, bool invalidate_each)
 	for (int i = 0; i < batch->stamp->ncatalogs; i++)
 	{
 		catalog_writer_insert(batch->writers[i], batch->tuples[i], batch->ntuples[i],
-							  invalidate_each);
+							  batch->stamp->catalogs[i].nrows, invalidate_each);
 		batch->ntuples[i] = 0;
 	}
 	batch->ntables = 0;
