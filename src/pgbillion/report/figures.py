@@ -163,7 +163,8 @@ def _time(samples: Sequence[dict[str, Any]]) -> tuple[list[float], list[float]]:
 
 
 def _rate(before: int, after: int, one: dict[str, Any], two: dict[str, Any]) -> float | None:
-    return max(0, after - before) / (two["elapsed"] - one["elapsed"])
+    seconds: float = two["elapsed"] - one["elapsed"]
+    return max(0, after - before) / seconds
 
 
 def _sum_growth(pairs: Sequence[tuple[dict[str, Any], dict[str, Any]]], value: Any) -> int | None:
