@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import sys
 from typing import Annotated
@@ -11,8 +10,10 @@ from typing import Annotated
 import psycopg
 import typer
 
-from pgbillion import __version__, server_commands
+from pgbillion import __version__, demo, server_commands
 from pgbillion.errors import UserError
+from pgbillion.tables import commands as tables_commands
+from pgbillion.tables import commands as tables_commands
 
 app = typer.Typer(
     name="pgbillion",
@@ -21,10 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(server_commands.app, name="server")
-if importlib.util.find_spec("pgbillion.tables.commands") is not None:
-    from pgbillion.tables import commands as tables_commands
-
-    app.add_typer(tables_commands.app, name="tables")
+app.add_typer(tables_commands.app, name="tables")
 
 _INTERRUPTED = 130
 
