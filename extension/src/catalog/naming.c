@@ -395,6 +395,7 @@ name_registry_claim_table(NameRegistry *registry, const char *relname)
 		Oid			type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
 										   CStringGetDatum(relname),
 										   ObjectIdGetDatum(registry->namespaceid));
+		HeapTuple	tuple;
 
 		if (!OidIsValid(type) ||
 			!moveArrayTypeName(type, relname, registry->namespaceid))
@@ -403,6 +404,14 @@ name_registry_claim_table(NameRegistry *registry, const char *relname)
 					 errmsg("type \"%s\" already exists", relname),
 					 errhint("A relation has an associated type of the same name, "
 							 "so you must use a name that doesn't conflict with any existing type.")));
+
+		/* it has gone where this table's array type would go first */
+		tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for type %u", type);
+		space_remember(registry, &registry->spaces[SPACE_TYPE],
+					   NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname));
+		ReleaseSysCache(tuple);
 	}
 }
 
