@@ -13,7 +13,6 @@ import typer
 from pgbillion import __version__, demo, server_commands
 from pgbillion.errors import UserError
 from pgbillion.tables import commands as tables_commands
-from pgbillion.tables import commands as tables_commands
 
 app = typer.Typer(
     name="pgbillion",
@@ -23,6 +22,7 @@ app = typer.Typer(
 )
 app.add_typer(server_commands.app, name="server")
 app.add_typer(tables_commands.app, name="tables")
+app.command()(demo.demo)
 
 _INTERRUPTED = 130
 

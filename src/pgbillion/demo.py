@@ -24,7 +24,7 @@ from pgbillion.tables.run import RUNS, Run
 
 DATABASE = "demo"
 MOST, LEAST = LADDER["MMT"], 200_000
-# Of the three minutes the whole demo may take, what creating the tables may; the rest is for checking them and the page.
+# Of the three minutes the whole demo may take, what creating may; the rest is for checking and for the page.
 _CREATE_SECONDS = 110.0
 # File systems slow down as their folders fill up, and machines are shared.
 _PESSIMISM = 1.3

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def creation_seconds(folder: Path, count: int, limit: float | None = None) -> tuple[float, int]:
-    """Create empty files in a new folder inside ``folder``, remove them again, and return how long they took and how many.
+    """Create empty files in a new folder inside ``folder`` and remove them; return how long it took to create how many.
 
     Each is created and closed, one after the other, by this process. ``limit`` ends it early, after so many seconds.
     """
