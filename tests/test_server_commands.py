@@ -410,7 +410,6 @@ def test_an_ordinary_user(installation: Installation) -> None:
         assert (done.returncode, done.stderr) == (0, "")
         done = run("server", "psql", "-XAt", "-c", "SELECT billion.version()")
         assert (done.stdout, done.stderr) == (f"{__version__}\n", "")
-        assert (folder / "state").stat().st_mode & 0o777 == 0o700
         done = run("server", "destroy", "--yes")
         assert (done.returncode, done.stderr) == (0, "")
         assert not (folder / "state").exists()

@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 
 [ ! -x .venv/bin/pgbillion ] || .venv/bin/pgbillion server destroy --yes --everything
 rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
-find src tests bench extension \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+find . -path ./.git -prune -o -name __pycache__ -prune -exec rm -rf {} +

@@ -32,7 +32,9 @@ debian() {
         -o Dir::Etc::sourceparts=- -o APT::Sandbox::User="$(id -un)")
     if [ ! -e "$apt/ready" ]; then
         say "reading the package lists of Debian $suite"
-        apt-get "${options[@]}" update >&2 || die "the package lists of Debian $suite could not be read"
+        # hooks meant for the system's own lists fail for an ordinary user, which is of interest only when all does
+        local output
+        output=$(apt-get "${options[@]}" update 2>&1) || die "the package lists of Debian $suite could not be read: $output"
         touch "$apt/ready"
     fi
     apt-get "${options[@]}" "$@" >&2 || die "apt-get $* failed"
@@ -100,6 +102,8 @@ deb_headers() {
             cd "$home"
             debian "$2" download "postgresql-server-dev-$1"
             dpkg -x ./*.deb .
+            # as on a C library without strlcpy, which Debian's newer one has; PostgreSQL then declares its own
+            sed -i -E 's/(HAVE_DECL_STRLC(AT|PY)) 1/\1 0/' "usr/include/postgresql/$1/server/pg_config.h"
         )
         touch "$home/ready"
     fi

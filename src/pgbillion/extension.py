@@ -151,7 +151,10 @@ def ensure_extension(conn: psycopg.Connection[Any]) -> None:
     except pg_errors.FeatureNotSupported as error:
         raise UserError("this server does not have the extension pgbillion", install_it, status=3) from error
     except pg_errors.UndefinedFile as error:
-        raise UserError("this server does not have the library of the extension pgbillion", install_it, 3) from error
+        reason = error.diag.message_primary
+        raise UserError(
+            f"the server cannot load the library of the extension pgbillion: {reason}", install_it, 3
+        ) from error
     except pg_errors.InsufficientPrivilege as error:
         raise UserError(
             f"no privilege to create or use the extension pgbillion in database {conn.info.dbname}",

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.filesize import decimal
-from rich.table import Table
 
 from pgbillion import paths, server
 from pgbillion.connect import StateDir
@@ -61,19 +59,21 @@ def status(
     if as_json:
         print(json.dumps(asdict(report), indent=1))
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_row("server", f"PostgreSQL {report.version}, {'running' if report.running else 'stopped'}")
-    table.add_row("data", report.data)
-    table.add_row("socket", f"{report.socket_dir} (port {report.port})")
-    table.add_row("size", ("" if report.size_complete else "more than ") + decimal(report.size))
-    table.add_row("settings", report.settings_file)
-    table.add_row("log", report.log)
+    lines = {
+        "server": f"PostgreSQL {report.version}, {'running' if report.running else 'stopped'}",
+        "data": report.data,
+        "socket": f"{report.socket_dir} (port {report.port})",
+        "size": ("" if report.size_complete else "more than ") + decimal(report.size),
+        "settings": report.settings_file,
+        "log": report.log,
+    }
     if report.running:
         off = ", ".join(f"{name} = {value}" for name, value in (report.not_durable or {}).items())
-        table.add_row("not durable", off or "nothing: it is durable")
-        table.add_row("extension", f"{report.extension_version} (library {report.library_version})")
-        table.add_row("connect with", report.conninfo)
-    Console(soft_wrap=True, highlight=False).print(table)
+        lines["not durable"] = off or "nothing: it is durable"
+        lines["extension"] = f"{report.extension_version} (library {report.library_version})"
+        lines["connect with"] = f"{report.conninfo}"
+    for name, value in lines.items():
+        print(f"{name:<14}{value}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
