@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 
 find_python() {
     local candidate
-    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    # without PYTHON=…, the one that .venv was made with
+    for candidate in ${PYTHON:-.venv/bin/python python3 python3.14 python3.13 python3.12 python3.11}; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$candidate"
             return
@@ -28,7 +29,8 @@ command -v make >/dev/null || packages+=(make)
 wanted=$({ cat pyproject.toml extension/pgbillion.control; pwd; "$python" -c 'import sys; print(sys.version, sys.base_prefix)'; } | cksum)
 if [ "$(cat .venv/stamp 2>/dev/null)" != "$wanted" ]; then
     say "setting up .venv"
-    "$python" -m venv --clear .venv
+    base=$("$python" -c 'import sys; print(sys._base_executable)')
+    "$base" -m venv --clear .venv
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
     echo "$wanted" >.venv/stamp
 fi
