@@ -57,7 +57,8 @@ typedef enum StampNameKind
 	STAMP_NAME_RELATION,		/* core's ChooseRelationName() */
 	STAMP_NAME_INDEX_CONSTRAINT,	/* the same, of an index with a constraint */
 	STAMP_NAME_CONSTRAINT,		/* core's ChooseConstraintName() */
-	STAMP_NAME_STATISTICS		/* core's ChooseExtendedStatisticName() */
+	STAMP_NAME_STATISTICS,		/* core's ChooseExtendedStatisticName() */
+	STAMP_NAME_TRIGGER			/* LABEL_OID, of core's own triggers */
 } StampNameKind;
 
 typedef struct StampName
@@ -65,6 +66,7 @@ typedef struct StampName
 	StampNameKind kind;
 	const char *addition;		/* makeObjectName()'s second name, or NULL */
 	const char *label;			/* makeObjectName()'s label, or NULL */
+	int			object;			/* the stamp's object whose name it is */
 } StampName;
 
 /* Which names are taken; see naming.c. */
@@ -78,7 +80,7 @@ extern NameRegistry *name_registry_create(const NameFormat *format, int64 first,
 										  Oid namespaceid);
 extern void name_registry_claim_table(NameRegistry *registry, const char *relname);
 extern void name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
-								 const char *relname, Oid relid, NameData *result);
+								 const char *relname, const Oid *oids, int table, NameData *result);
 extern bool stamp_name_explains(const StampName *name, const char *relname, const char *actual);
 
 /* ---- oids.c ---- */

@@ -35,6 +35,7 @@
 #include "mb/pg_wchar.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -83,6 +84,7 @@ static void space_scan_range(NameRegistry *registry, NameSpace *space, const cha
 							 const char *lowest, const char *highest, int64 limit);
 static bool space_lookup(const NameRegistry *registry, const NameSpace *space, const char *name);
 static void space_remember(NameRegistry *registry, NameSpace *space, const char *name);
+static char *candidate_name(const StampName *sn, const char *relname, int pass);
 static bool space_has(const NameRegistry *registry, const NameSpace *space, const char *name,
 					  bool truncated);
 
@@ -397,7 +399,8 @@ name_registry_claim_table(NameRegistry *registry, const char *relname)
 										   ObjectIdGetDatum(registry->namespaceid));
 		HeapTuple	tuple;
 
-		if (!OidIsValid(type) ||
+		/* CREATE TABLE would fill in a shell type; that is no stamp's work */
+		if (!OidIsValid(type) || !get_typisdefined(type) ||
 			!moveArrayTypeName(type, relname, registry->namespaceid))
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_OBJECT),
@@ -417,13 +420,16 @@ name_registry_claim_table(NameRegistry *registry, const char *relname)
 
 /*
  * Choose the names of one table's objects, in the order given, which is the
- * order in which core would create them. `relid` is the table's OID. Fills
+ * order in which core would create them. `oids` are those of the stamp's
+ * objects, oids[table] the table's own. Fills
  * result[0 .. nnames - 1], each padded with zeros.
  */
 void
 name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
-					 const char *relname, Oid relid, NameData *result)
+					 const char *relname, const Oid *oids, int table, NameData *result)
 {
+	Oid			relid = oids[table];
+
 	for (int i = 0; i < nnames; i++)
 	{
 		const StampName *sn = &names[i];
@@ -440,6 +446,9 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 				continue;
 			case STAMP_NAME_TOAST_INDEX:
 				snprintf(NameStr(result[i]), NAMEDATALEN, "pg_toast_%u_index", relid);
+				continue;
+			case STAMP_NAME_TRIGGER:
+				snprintf(NameStr(result[i]), NAMEDATALEN, "%s_%u", sn->label, oids[sn->object]);
 				continue;
 			case STAMP_NAME_ARRAY_TYPE:
 				space = &registry->spaces[SPACE_TYPE];
@@ -458,20 +467,9 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 		for (int pass = 0;; pass++)
 		{
 			bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
-			char		label[NAMEDATALEN];
-			char	   *name;
-			bool		truncated;
+			char	   *name = candidate_name(sn, relname, pass);
+			bool		truncated = strncmp(is_array ? name + 1 : name, relname, strlen(relname)) != 0;
 			bool		taken;
-
-			if (pass == 0)
-				strlcpy(label, sn->label ? sn->label : "", sizeof(label));
-			else
-				snprintf(label, sizeof(label), "%s%d", sn->label ? sn->label : "", pass);
-
-			name = makeObjectName(is_array ? "" : relname,
-								  is_array ? relname : sn->addition,
-								  label[0] != '\0' ? label : NULL);
-			truncated = strncmp(is_array ? name + 1 : name, relname, strlen(relname)) != 0;
 
 			taken = space_has(registry, space, name, truncated);
 			if (!taken && sn->kind == STAMP_NAME_INDEX_CONSTRAINT)
@@ -511,25 +509,51 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 bool
 stamp_name_explains(const StampName *sn, const char *relname, const char *actual)
 {
-	bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
-
 	for (int pass = 0; pass < 10000; pass++)
 	{
-		char		label[NAMEDATALEN];
-		char	   *name;
-		bool		same;
+		char	   *name = candidate_name(sn, relname, pass);
+		bool		same = strcmp(name, actual) == 0;
 
-		if (pass == 0)
-			strlcpy(label, sn->label ? sn->label : "", sizeof(label));
-		else
-			snprintf(label, sizeof(label), "%s%d", sn->label ? sn->label : "", pass);
-		name = makeObjectName(is_array ? "" : relname,
-							  is_array ? relname : sn->addition,
-							  label[0] != '\0' ? label : NULL);
-		same = strcmp(name, actual) == 0;
 		pfree(name);
 		if (same)
 			return true;
 	}
 	return false;
+}
+
+/*
+ * The name that core considers for a part of table `relname` when `pass`
+ * others are taken; palloc'd. Raises 42710 where core runs out of names.
+ */
+static char *
+candidate_name(const StampName *sn, const char *relname, int pass)
+{
+	char		label[NAMEDATALEN];
+	bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
+
+#if PG_VERSION_NUM < 160000
+	/* up to 15 array types get one more underscore, not a number */
+	if (is_array)
+	{
+		char	   *name;
+
+		if (pass >= NAMEDATALEN - 2)
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_OBJECT),
+					 errmsg("could not form array type name for type \"%s\"", relname)));
+		name = palloc(NAMEDATALEN + 1);
+		memset(name, '_', pass + 1);
+		strlcpy(name + pass + 1, relname, NAMEDATALEN - pass);
+		name[pg_mbcliplen(name, strlen(name), NAMEDATALEN - 1)] = '\0';
+		return name;
+	}
+#endif
+
+	if (pass == 0)
+		strlcpy(label, sn->label ? sn->label : "", sizeof(label));
+	else
+		snprintf(label, sizeof(label), "%s%d", sn->label ? sn->label : "", pass);
+
+	return makeObjectName(is_array ? "" : relname, is_array ? relname : sn->addition,
+						  label[0] != '\0' ? label : NULL);
 }

@@ -48,6 +48,7 @@
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_shdepend.h"
 #include "catalog/pg_statistic_ext.h"
+#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "catalog/system_fk_info.h"
 #include "miscadmin.h"
@@ -173,6 +174,8 @@ static const FamilyCatalog family_catalogs[] = {
 	AttrDefaultOidIndexId, Anum_pg_attrdef_oid, 0, 0, AttrDefaultRelationId},
 	{ConstraintRelationId, ConstraintOidIndexId,
 	ConstraintOidIndexId, Anum_pg_constraint_oid, 0, 0, ConstraintRelationId},
+	{TriggerRelationId, TriggerOidIndexId,
+	TriggerOidIndexId, Anum_pg_trigger_oid, 0, 0, TriggerRelationId},
 	{StatisticExtRelationId, StatisticExtOidIndexId,
 	StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, StatisticExtRelationId},
 	{DependRelationId, InvalidOid,
@@ -206,6 +209,7 @@ static void name_members(Stamp *stamp, Oid template);
 static int	add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
 					 const char *label, const char *actual);
 static void name_relation(Stamp *stamp, int object);
+static void name_trigger(Stamp *stamp, int object);
 static char *index_name_addition(Oid indexid);
 static char *statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid);
 static int	find_member(const Stamp *stamp, Oid classid, Oid objid);
@@ -296,6 +300,7 @@ find_family(Stamp *stamp)
 				case AttrDefaultRelationId:
 				case ConstraintRelationId:
 				case StatisticExtRelationId:
+				case TriggerRelationId: /* of a deferrable constraint */
 					break;
 				default:
 					ereport(ERROR,
@@ -386,6 +391,10 @@ name_members(Stamp *stamp, Oid template)
 				ReleaseSysCache(tuple);
 				break;
 
+			case TriggerRelationId:
+				name_trigger(stamp, i);
+				break;
+
 			default:
 				break;			/* constraints follow; defaults have no name */
 		}
@@ -434,7 +443,8 @@ add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
 	name->kind = kind;
 	name->addition = addition;
 	name->label = label;
-	if (kind != STAMP_NAME_TOAST && kind != STAMP_NAME_TOAST_INDEX &&
+	name->object = object;
+	if (kind != STAMP_NAME_TOAST && kind != STAMP_NAME_TOAST_INDEX && kind != STAMP_NAME_TRIGGER &&
 		!stamp_name_explains(name, stamp->relname, actual))
 		elog(ERROR, "cannot tell the origin of the name \"%s\"", actual);
 
@@ -505,6 +515,35 @@ name_relation(Stamp *stamp, int object)
 		elog(ERROR, "unexpected relation \"%s\"", relname);
 
 	relation_close(rel, NoLock);
+}
+
+/* A trigger that core made for a constraint; CreateTriggerFiringOn() names it. */
+static void
+name_trigger(Stamp *stamp, int object)
+{
+	Oid			oid = stamp->objects[object].address.objectId;
+	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
+	char	   *oid_suffix = psprintf("_%u", oid);
+	char	   *name;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
+	scan = systable_beginscan(rel, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find trigger %u", oid);
+	name = pstrdup(NameStr(((Form_pg_trigger) GETSTRUCT(tuple))->tgname));
+	if (!((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal ||
+		strlen(name) <= strlen(oid_suffix) ||
+		strcmp(name + strlen(name) - strlen(oid_suffix), oid_suffix) != 0)
+		elog(ERROR, "cannot tell the origin of the name \"%s\"", name);
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+
+	name[strlen(name) - strlen(oid_suffix)] = '\0';
+	add_name(stamp, object, STAMP_NAME_TRIGGER, NULL, name, NULL);
 }
 
 /* What DefineIndex() puts between table name and label: see indexcmds.c. */
@@ -681,6 +720,7 @@ add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple)
 				 ((catalog->catalog == RelationRelationId && att->attnum == Anum_pg_class_relname) ||
 				  (catalog->catalog == TypeRelationId && att->attnum == Anum_pg_type_typname) ||
 				  (catalog->catalog == ConstraintRelationId && att->attnum == Anum_pg_constraint_conname) ||
+				  (catalog->catalog == TriggerRelationId && att->attnum == Anum_pg_trigger_tgname) ||
 				  (catalog->catalog == StatisticExtRelationId && att->attnum == Anum_pg_statistic_ext_stxname)))
 		{
 			patch.kind = PATCH_NAME;
@@ -953,7 +993,7 @@ stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace)
 	}
 
 	name_registry_choose(batch->registry, stamp->names, stamp->nnames, NameStr(*relname),
-						 batch->oids[stamp->table], batch->names);
+						 batch->oids, stamp->table, batch->names);
 
 	for (int i = 0; i < stamp->ncatalogs; i++)
 	{
