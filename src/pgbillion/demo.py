@@ -7,8 +7,9 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, LiteralString
 
+import psycopg
 import typer
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -16,19 +17,20 @@ from psycopg.conninfo import make_conninfo
 from pgbillion import connect, paths, server
 from pgbillion.connect import StateDir
 from pgbillion.errors import UserError
-from pgbillion.postgres import SUPERUSER, Cluster
-from pgbillion.tables import commands, create, describe, display, estimate, files, invocation, text, verify
+from pgbillion.postgres import Cluster
+from pgbillion.tables import commands, create, describe, display, estimate, invocation, text, verify, worker
 from pgbillion.tables.host import Host
 from pgbillion.tables.plan import LADDER
 from pgbillion.tables.run import RUNS, Run
 
 DATABASE = "demo"
+_OLD, _SAMPLE = "demo_old", "demo_sample"
 MOST, LEAST = LADDER["MMT"], 200_000
 # Of the three minutes the whole demo may take, what creating may; the rest is for checking and for the page.
 _CREATE_SECONDS = 110.0
 # File systems slow down as their folders fill up, and machines are shared.
-_PESSIMISM = 1.3
-_SAMPLED_FILES = 20_000
+_PESSIMISM = 1.5
+_SAMPLED_TABLES, _SAMPLE_SECONDS = 20_000, 3.0
 _STEP = 50_000
 
 
@@ -56,41 +58,20 @@ def demo(
     _say("starting PostgreSQL")
     cluster, _ = server.start(state, pg_config)
     _renew_database(cluster)
-    target = connect.Target(
-        make_conninfo(cluster.conninfo(DATABASE), fallback_application_name="pgbillion"),
-        f"database {DATABASE} of the embedded server",
-        embedded=True,
-    )
-    seconds, made = files.creation_seconds(state, _SAMPLED_FILES, limit=3)
-    per_file = seconds / made
-
+    target = _target(cluster, DATABASE)
     workers = max(1, os.cpu_count() or 1)
-    with target.connect() as conn:
-        host = Host.of(conn)
-        request = create.Request(count=count or MOST, workers=min(workers, count or MOST))
-        plan = create.make_plan(conn, request)
-        create.check_server(conn, plan)
-        guess = estimate.estimate(conn, plan, host)
-        if count is None:
-            tables = _affordable(max(per_file, guess.cost.seconds / workers))
-            _say(f"this file system makes {text.count(1 / per_file)} files a second: {_verdict(tables)}")
-            plan = create.make_plan(conn, create.Request(count=tables, workers=workers))
-            guess = estimate.estimate(conn, plan, host)
-        estimate.refuse_unfit(guess)
-        folder = state / RUNS / DATABASE
-        shutil.rmtree(folder, ignore_errors=True)
-        run = Run.create(folder, plan, describe.server(conn, target, plan, host))
-
+    tables = count or _affordable(cluster, workers)
+    run = _run(target, state / RUNS / DATABASE, create.Request(count=tables, workers=min(workers, tables)))
     psql = cluster.installation.program("psql")
-    resume = invocation.command("tables", "create", "--resume", str(folder), "-d", _conninfo(cluster))
+    options = ("-d", cluster.conninfo(DATABASE))
     with run.locked():
         outcome = create.execute(
             target,
             run,
             interval=1.0,
             psql=psql,
-            resume_command=resume,
-            observe=lambda: display.display(plan, 10.0),
+            resume_command=invocation.command("tables", "create", "--resume", str(run.folder), *options),
+            observe=lambda: display.display(run.plan, 10.0),
         )
     print(
         f"{text.count(outcome.created)} tables created in {text.duration(outcome.seconds)}: "
@@ -99,17 +80,18 @@ def demo(
     _say("checking them")
     checks = commands.run_checks(target, run, psql, verify.Options(dt_seconds=20, orphans=True), show=True)
     wrong = [check for check in checks if check.result == "failed"]
+    _drop(cluster, _SAMPLE, _OLD)
 
     # matplotlib takes long to load
     from pgbillion.report import page
 
-    report = folder / "report.html"
+    report = run.folder / "report.html"
     page.write(run, report)
     print(f"\nreport:         {report}")
     print(f"look around:    {invocation.command('server', 'psql', '-d', DATABASE, state=state_dir)}")
-    print(f"check again:    {invocation.command('tables', 'verify', str(folder), '-d', _conninfo(cluster))}")
-    print(f"stop, remove:   {invocation.command('server', 'stop', state=state_dir)}, ", end="")
-    print(invocation.command("server", "destroy", state=state_dir))
+    print(f"check again:    {invocation.command('tables', 'verify', str(run.folder), *options)}")
+    print(f"stop:           {invocation.command('server', 'stop', state=state_dir)}")
+    print(f"remove:         {invocation.command('server', 'destroy', state=state_dir)}")
     _say(f"done in {text.duration(time.monotonic() - start)}")
     if wrong:
         raise UserError(f"{wrong[0].name}: {wrong[0].summary}")
@@ -119,27 +101,81 @@ def _say(what: str) -> None:
     print(f"== {what}", file=sys.stderr, flush=True)
 
 
-def _conninfo(cluster: Cluster) -> str:
-    return make_conninfo(host=str(cluster.socket_dir), port=cluster.port, user=SUPERUSER, dbname=DATABASE)
+def _target(cluster: Cluster, database: str) -> connect.Target:
+    return connect.Target(
+        make_conninfo(cluster.conninfo(database), fallback_application_name="pgbillion"),
+        f"database {database} of the embedded server",
+        embedded=True,
+    )
+
+
+def _run(target: connect.Target, folder: Path, request: create.Request) -> Run:
+    """Check that there is room, and begin a run in place of the last demo's."""
+    with target.connect() as conn:
+        host = Host.of(conn)
+        plan = create.make_plan(conn, request)
+        create.check_server(conn, plan)
+        estimate.refuse_unfit(estimate.estimate(conn, plan, host))
+        shutil.rmtree(folder, ignore_errors=True)
+        return Run.create(folder, plan, describe.server(conn, target, plan, host))
 
 
 def _renew_database(cluster: Cluster) -> None:
-    """Replace the database of an earlier demo by an empty one."""
-    name = sql.Identifier(DATABASE)
+    """Make an empty database, and put the one of an earlier demo aside.
+
+    It is removed at the end, not now: see files.creation for what removing a million files does to making more.
+    """
+    _drop(cluster, _SAMPLE, _OLD)
     with cluster.connect() as conn:
-        if conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is not None:
-            _say("removing the tables of the last demo")
-            conn.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
-        conn.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        if _exists(conn, DATABASE):
+            try:
+                conn.execute(_statement("ALTER DATABASE {} RENAME TO {}", DATABASE, _OLD))
+            except psycopg.errors.ObjectInUse:
+                _drop(cluster, DATABASE)
+        conn.execute(_statement("CREATE DATABASE {}", DATABASE))
 
 
-def _affordable(seconds: float) -> int:
-    """Return how many tables of so many seconds each may be made."""
-    possible = int(_CREATE_SECONDS / (seconds * _PESSIMISM))
-    return max(LEAST, min(MOST, possible // _STEP * _STEP))
+def _drop(cluster: Cluster, *databases: str) -> None:
+    with cluster.connect() as conn:
+        for name in databases:
+            if _exists(conn, name):
+                if name != _SAMPLE:
+                    _say("removing the tables of the last demo")
+                conn.execute(_statement("DROP DATABASE {} WITH (FORCE)", name))
 
 
-def _verdict(tables: int) -> str:
+def _exists(conn: psycopg.Connection[tuple[Any, ...]], database: str) -> bool:
+    return conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [database]).fetchone() is not None
+
+
+def _statement(template: LiteralString, *names: str) -> sql.Composed:
+    return sql.SQL(template).format(*map(sql.Identifier, names))
+
+
+def _affordable(cluster: Cluster, workers: int) -> int:
+    """Return how many tables there is time for, and say why.
+
+    The rate at which the file system makes files decides, and depends on the folder: so tables are made, in a database
+    beside the demo's, rather than empty files elsewhere.
+    """
+    with cluster.connect() as conn:
+        conn.execute(_statement("CREATE DATABASE {}", _SAMPLE))
+    with cluster.connect(_SAMPLE) as conn:
+        plan = create.make_plan(conn, create.Request(count=_SAMPLED_TABLES, workers=1))
+        create.check_server(conn, plan)
+        template = worker.temporary_template(conn, plan)
+        begin = time.perf_counter()
+        for batch in plan.shares()[0].batches(plan.batch):
+            worker.create_batch(conn, plan, template, batch, None)
+            if time.perf_counter() - begin > _SAMPLE_SECONDS:
+                break
+        made = batch.first + batch.count
+        table = (time.perf_counter() - begin) / made
+    rate = workers / table
+    tables = max(LEAST, min(MOST, int(_CREATE_SECONDS * rate / _PESSIMISM) // _STEP * _STEP))
+    measured = f"this file system lets {text.count(rate)} tables, each a file, be made a second"
     if tables == MOST:
-        return f"enough for {text.count(MOST)} tables in three minutes"
-    return f"too few for {text.count(MOST)} tables in three minutes, so it will be {text.count(tables)}"
+        _say(f"{measured}: enough for {text.count(MOST)} in three minutes")
+    else:
+        _say(f"{measured}: too few for {text.count(MOST)} in three minutes, so it will be {text.count(tables)}")
+    return tables

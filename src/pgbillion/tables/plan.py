@@ -41,8 +41,8 @@ class Method(StrEnum):
 
 
 # A bulk batch is a transaction: large enough that its fixed cost does not matter, small enough that an interrupt loses
-# less than a second.  An sql batch is a psql process and the turn of one tablespace.
-DEFAULT_BATCH = {Method.BULK: 5_000, Method.SQL: 10_000}
+# little and that progress is seen.  An sql batch is a psql process and the turn of one tablespace.
+DEFAULT_BATCH = {Method.BULK: 1_000, Method.SQL: 10_000}
 
 
 @dataclass(frozen=True)
