@@ -1,0 +1,208 @@
+"""Which server a command talks to, and how the program ends when that goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from harness import servers
+from pgbillion import __version__, cli, connect, extension, paths, server
+from pgbillion.errors import UserError
+from pgbillion.postgres import Cluster, Installation
+
+VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGUSER", "PGDATABASE", "PGSERVICE", "PGPASSWORD", "PGBILLION_STATE")
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def state(installation: Installation) -> Iterator[Path]:
+    """A state folder with a running server."""
+    with servers.temporary_folder() as folder, pytest.MonkeyPatch.context() as patch:
+        (folder / "postgresql").symlink_to(paths.state_dir() / "postgresql")
+        patch.setenv("PGBILLION_STATE", "")
+        cluster, _ = server.start(folder, installation.source)
+        yield folder
+        cluster.destroy()
+
+
+def embedded(state: Path) -> Cluster:
+    cluster = server.find(state)
+    assert cluster is not None
+    return cluster
+
+
+def test_nothing_given_means_the_embedded_server(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGBILLION_STATE", str(state))
+    target = connect.target()
+    assert target.embedded
+    assert connect.target(state_dir=state) == target
+    with target.connect() as conn:
+        assert conn.autocommit
+        assert conn.info.dbname == server.DATABASE
+        assert servers.one(conn, "SHOW application_name") == "pgbillion"
+
+
+@pytest.mark.parametrize("variable", VARIABLES[:6])
+def test_a_variable_means_another_server(state: Path, variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "x")
+    target = connect.target(state_dir=state)
+    assert not target.embedded
+    # left to libpq
+    assert conninfo_to_dict(target.conninfo) == {"fallback_application_name": "pgbillion"}
+
+
+def test_only_what_is_given_is_said(state: Path) -> None:
+    assert conninfo_to_dict(connect.target(dbname="d", state_dir=state).conninfo).keys() == {
+        "dbname",
+        "fallback_application_name",
+    }
+    parts = conninfo_to_dict(connect.target("h", "1", "u", "postgresql://v@i:2/e?sslmode=disable").conninfo)
+    assert (parts["host"], parts["port"], parts["user"], parts["dbname"]) == ("h", "1", "u", "e")
+    assert parts["sslmode"] == "disable"
+
+
+def test_a_socket_folder_is_a_host(state: Path) -> None:
+    cluster = embedded(state)
+    target = connect.target(str(cluster.socket_dir), str(cluster.port), "postgres", "postgres")
+    with target.connect(autocommit=False) as conn:
+        assert servers.one(conn, "SELECT current_database()") == "postgres"
+        assert conn.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
+
+
+@pytest.mark.parametrize(
+    "dbname",
+    [
+        "postgresql://me:s3cret@host/db?sslpassword=s3cret",
+        "host=host user=me password=s3cret sslpassword=s3cret",
+    ],
+)
+def test_a_password_is_never_shown(dbname: str) -> None:
+    target = connect.target(dbname=dbname)
+    assert conninfo_to_dict(target.conninfo)["password"] == "s3cret"
+    assert "s3cret" not in target.display + repr(target) + str(target)
+    assert "user=me" in target.display
+
+
+@pytest.mark.parametrize("dbname", ["host=x password='s3cret", "postgresql://me:s3cret@[::1/db", "password=s3cret no"])
+def test_a_bad_connection_string_is_not_quoted(dbname: str) -> None:
+    with pytest.raises(UserError) as raised:
+        connect.target(dbname=dbname)
+    assert "s3cret" not in f"{raised.value.message} {raised.value.hint}"
+    assert raised.value.__suppress_context__
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def ending(capsys: Captured, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> tuple[int, str]:
+    """Return how the program ends when a command ends with this error."""
+
+    def fails(standalone_mode: bool) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fails)
+    return cli.main(), capsys.readouterr().err
+
+
+def failure(conn: psycopg.Connection[tuple[object, ...]], statement: str) -> psycopg.Error:
+    with pytest.raises(psycopg.Error) as raised:
+        conn.execute(statement.encode())
+    return raised.value
+
+
+def test_refused_statement(state: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    with embedded(state).connect() as conn:
+        error = failure(conn, "SELECT cout(*) FROM pg_class")
+    status, output = ending(capsys, monkeypatch, error)
+    assert status == 3
+    assert output.startswith("error: function cout() does not exist\nhint: No function matches")
+    assert output.count("\n") == 2
+
+
+def test_lost_connection(state: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    with embedded(state).connect() as conn:
+        error = failure(conn, "SELECT pg_terminate_backend(pg_backend_pid())")
+    assert ending(capsys, monkeypatch, error)[0] == 2
+    with embedded(state).connect() as conn:
+        conn.close()
+        error = failure(conn, "SELECT")
+    assert ending(capsys, monkeypatch, error)[0] == 2
+
+
+def test_no_connection(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(psycopg.OperationalError) as raised:
+        connect.target("/no/such/folder").connect()
+    status, output = ending(capsys, monkeypatch, raised.value)
+    assert status == 2
+    assert output.startswith("error: ")
+    assert "hint: " in output
+    assert output.count("\n") == 2
+
+
+def test_other_endings(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ending(capsys, monkeypatch, UserError("so\nand so", "do this", 3)) == (
+        3,
+        "error: so and so\nhint: do this\n",
+    )
+    assert ending(capsys, monkeypatch, KeyboardInterrupt()) == (130, "error: interrupted\n")
+    missing = FileNotFoundError(2, "No such file or directory", "there")
+    assert ending(capsys, monkeypatch, missing) == (1, "error: No such file or directory: there\n")
+
+
+def test_extension_is_created_and_checked(state: Path) -> None:
+    cluster = embedded(state)
+    with servers.new_database(cluster, "fresh"), cluster.connect("fresh") as conn:
+        assert extension.versions(conn) == (None, None)
+        extension.ensure_extension(conn)
+        assert extension.versions(conn) == (__version__, __version__)
+        extension.ensure_extension(conn)
+        # looking is possible where nothing can be created
+        conn.execute("SET default_transaction_read_only = on")
+        extension.ensure_extension(conn)
+
+
+def test_extension_without_the_privilege(state: Path) -> None:
+    cluster = embedded(state)
+    with servers.new_database(cluster, "guarded"), cluster.connect("guarded") as conn:
+        conn.execute("CREATE ROLE somebody")
+        conn.execute("SET ROLE somebody")
+        with pytest.raises(UserError, match="no privilege") as raised:
+            extension.ensure_extension(conn)
+        assert raised.value.status == 3
+        hint = raised.value.hint or ""
+        assert "CREATE EXTENSION" in hint
+        conn.execute("RESET ROLE")
+        conn.execute("CREATE EXTENSION pgbillion")
+        conn.execute("RESET ROLE")
+        grants = hint.split("; ", 1)[1].replace("TO postgres", "TO somebody")
+        conn.execute(grants.encode())
+        conn.execute("SET ROLE somebody")
+        extension.ensure_extension(conn)
+        conn.execute("RESET ROLE")
+        conn.execute("DROP OWNED BY somebody")
+        conn.execute("DROP ROLE somebody")
+
+
+def test_server_without_the_extension(state: Path) -> None:
+    cluster = embedded(state)
+    control = cluster.installation.sharedir / "extension" / "pgbillion.control"
+    library = cluster.installation.pkglibdir / "pgbillion.so"
+    with servers.new_database(cluster, "bare"):
+        for file, expected in ((control, "does not have the extension"), (library, "cannot load the library")):
+            aside = file.rename(file.with_suffix(".aside"))
+            try:
+                with cluster.connect("bare") as conn, pytest.raises(UserError, match=expected) as raised:
+                    extension.ensure_extension(conn)
+            finally:
+                aside.rename(file)
+            assert raised.value.status == 3
+            assert "make install" in (raised.value.hint or "")
