@@ -44,3 +44,19 @@ COMMENT ON VIEW @extschema@.create_progress IS
 
 GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
 GRANT SELECT ON @extschema@.create_progress TO PUBLIC;
+
+CREATE FUNCTION @extschema@.lazy_heap_handler(internal) RETURNS table_am_handler
+LANGUAGE c STRICT
+AS 'MODULE_PATHNAME', 'pgbillion_lazy_heap_handler';
+
+CREATE ACCESS METHOD lazy_heap TYPE TABLE HANDLER @extschema@.lazy_heap_handler;
+
+COMMENT ON ACCESS METHOD lazy_heap IS
+'heap whose files appear with the first row';
+
+CREATE FUNCTION @extschema@.to_heap(tables regclass[]) RETURNS bigint
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_to_heap';
+
+COMMENT ON FUNCTION @extschema@.to_heap(regclass[]) IS
+'makes lazy tables ordinary heap tables and returns how many were lazy';

@@ -25,11 +25,18 @@
 /* 16 renamed RelFileNode and its members. */
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
+#define RelFileLocatorNumber(locator) ((locator).relNumber)
 #else
 #include "storage/relfilenode.h"
 typedef RelFileNode RelFileLocator;
 typedef Oid RelFileNumber;
 #define RelFileNumberIsValid(n) OidIsValid(n)
+#define RelFileLocatorNumber(locator) ((locator).relNode)
+#define RelFileLocatorEquals(a, b) RelFileNodeEquals(a, b)
+#define RelationAssumeNewRelfilelocator(rel) RelationAssumeNewRelfilenode(rel)
+#define GetNewRelFileNumber(spc, pg_class, persistence) GetNewRelFileNode(spc, pg_class, persistence)
+#define rd_locator rd_node
+#define relation_set_new_filelocator relation_set_new_filenode
 #endif
 
 static inline RelFileLocator
@@ -54,19 +61,6 @@ make_locator(Oid spcoid, RelFileNumber number)
 #define INVALID_PROC_NUMBER InvalidBackendId
 #define TransamVariables ShmemVariableCache
 #endif
-
-/*
- * Up to 16 smgrclose() also frees the SMgrRelation; since 17 it stays until
- * the end of the transaction, which would make a large batch's memory grow
- * with the number of its files.
- */
-static inline void
-smgr_forget_unpinned(void)
-{
-#if PG_VERSION_NUM >= 170000
-	smgrdestroyall();
-#endif
-}
 
 /* 18 returns the path of a file by value. */
 static inline bool
@@ -93,6 +87,12 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 	Assert(classid == TableSpaceRelationId);
 	return pg_tablespace_aclcheck(objectid, roleid, mode);
 }
+#endif
+
+#if PG_VERSION_NUM < 160000
+#define class_owner_check(relid, roleid) pg_class_ownercheck(relid, roleid)
+#else
+#define class_owner_check(relid, roleid) object_ownercheck(RelationRelationId, relid, roleid)
 #endif
 
 /* 16 lets a heap grow by several pages at once. */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * pgbillion.c
- *	  Module entry: magic block and version.
+ *	  Module entry: magic block, initialisation and version.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,7 +10,17 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 
+#include "storage/lazy_heap.h"
+
 PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+void
+_PG_init(void)
+{
+	LazyHeapInit();
+}
 
 PG_FUNCTION_INFO_V1(pgbillion_version);
 

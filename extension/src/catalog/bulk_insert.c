@@ -24,6 +24,7 @@
 
 #include "access/heapam.h"
 #include "access/heapam_xlog.h"
+#include "access/heaptoast.h"
 #include "access/hio.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -39,6 +40,9 @@
 
 #include "create_tables.h"
 
+/* By how many pages a catalogue is extended at once, at most. */
+#define MAX_PAGES_AHEAD 16
+
 struct CatalogWriter
 {
 	Relation	rel;			/* locked RowExclusiveLock */
@@ -49,6 +53,7 @@ struct CatalogWriter
 };
 
 static void insert_rows(CatalogWriter *writer, HeapTuple *tuples, int ntuples);
+static bool needs_toasting(HeapTuple tuple);
 static int	insert_on_page(Relation rel, Buffer buffer, HeapTuple *tuples, int ntuples,
 						   Size reserve);
 static void log_page_insert(Relation rel, Buffer buffer, HeapTuple *tuples, int ntuples,
@@ -160,21 +165,31 @@ insert_rows(CatalogWriter *writer, HeapTuple *tuples, int ntuples)
 		Size		free_on_empty = BLCKSZ - SizeOfPageHeaderData - reserve;
 		Size		needed = 0;
 		int			npages = 1;
+		int			plain = 0;
 		int			n;
 
 		CHECK_FOR_INTERRUPTS();
 
-		/* how far to extend the catalogue, should that be necessary */
-		for (int i = done; i < ntuples; i++)
+		/* heap_insert() compresses it and moves parts of it out of line */
+		if (needs_toasting(tuples[done]))
 		{
-			Size		size = MAXALIGN(tuples[i]->t_len) + sizeof(ItemIdData);
+			heap_insert(rel, tuples[done], cid, 0, writer->bistate);
+			done++;
+			continue;
+		}
 
-			if (needed + size > free_on_empty)
+		/* how far to extend the catalogue, should that be necessary */
+		for (int i = done; i < ntuples && npages < MAX_PAGES_AHEAD; i++)
+		{
+			if (needs_toasting(tuples[i]))
+				break;
+			plain++;
+			needed += MAXALIGN(tuples[i]->t_len) + sizeof(ItemIdData);
+			if (needed > free_on_empty)
 			{
 				npages++;
 				needed = 0;
 			}
-			needed += size;
 		}
 
 		buffer = RelationGetBufferForTuple(rel, tuples[done]->t_len, InvalidBuffer, 0,
@@ -191,7 +206,7 @@ insert_rows(CatalogWriter *writer, HeapTuple *tuples, int ntuples)
 		}
 		else
 		{
-			n = insert_on_page(rel, buffer, tuples + done, ntuples - done, reserve);
+			n = insert_on_page(rel, buffer, tuples + done, plain, reserve);
 			UnlockReleaseBuffer(buffer);
 			pgstat_count_heap_insert(rel, n);
 		}
@@ -199,6 +214,12 @@ insert_rows(CatalogWriter *writer, HeapTuple *tuples, int ntuples)
 			ReleaseBuffer(vmbuffer);
 		done += n;
 	}
+}
+
+static bool
+needs_toasting(HeapTuple tuple)
+{
+	return tuple->t_len > TOAST_TUPLE_THRESHOLD;
 }
 
 /*

@@ -132,7 +132,11 @@ file_image_create(const FileImage *image, RelFileLocator locator)
 	}
 	write_fork(smgr, &locator, MAIN_FORKNUM, &image->main, image->permanent);
 
-	/* at most one open file at a time, however many are made */
+	/*
+	 * At most one open file at a time. What stays until the end of the
+	 * transaction are some 100 bytes a file in the storage manager (from 17
+	 * on) and in its list of files to delete on abort.
+	 */
 	smgrclose(smgr);
 }
 

@@ -1073,7 +1073,6 @@ stamp_batch_flush(StampBatch *batch, bool invalidate_each)
 	}
 	batch->ntables = 0;
 	MemoryContextReset(batch->context);
-	smgr_forget_unpinned();
 }
 
 /* Close the catalogues; what was flushed is visible to later commands. */

@@ -1,0 +1,530 @@
+/*-------------------------------------------------------------------------
+ *
+ * lazy_heap.c
+ *	  A table access method that is heap, but for the time before the first
+ *	  row.
+ *
+ * A table of this access method has no row, ever: its first row makes it an
+ * ordinary heap table, in the transaction that inserts it (pg_class.relam and
+ * relfilenode change, the files are made, and nothing depends on this
+ * extension afterwards). Everything else follows from that:
+ *
+ * - While the table is lazy its size is zero, whatever is asked of it, and
+ *	 heap's own functions do the rest. Its pg_class.relfilenode is
+ *	 LAZY_FILE_NUMBER, which is nobody's, so that no other relation can ever
+ *	 be given a number that a lazy table counts on. Whether there is a file is
+ *	 thus known from the catalogue alone.
+ *
+ * - The change to heap is an ordinary update of the catalogue. It commits or
+ *	 aborts with the first row, savepoints included, together with the file,
+ *	 whose creation is logged and undone as that of any new file.
+ *
+ * - Of two transactions that both insert a first row the second waits for the
+ *	 first to end, on a lock of its own (see become_heap()); then it finds a
+ *	 heap table, or does the work itself. Readers never wait.
+ *
+ * - A reader may hold a relation cache entry from before: it has had a lock
+ *	 on the table that does not conflict with inserting. So whenever a lazy
+ *	 table is about to be called empty, pg_class is looked at first; see
+ *	 refresh().
+ *
+ * A lazy table can have a file nevertheless: when it is unlogged or temporary,
+ * or was truncated or moved to another tablespace, core decides about the
+ * file's number. Such a file stays empty until the table becomes a heap, and
+ * is taken over then. relfrozenxid is 0 as long as there is no row, except
+ * after a rewrite by ALTER TABLE, and so no vacuum is due.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/multixact.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/catalog.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "catalog/storage.h"
+#include "commands/vacuum.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "lazy_heap.h"
+
+/*
+ * The sub-object number of the lock that first writers take on a table. Core
+ * never locks relations this way.
+ */
+#define FIRST_ROW_LOCK_SUBID 1
+
+PG_FUNCTION_INFO_V1(pgbillion_lazy_heap_handler);
+PG_FUNCTION_INFO_V1(pgbillion_to_heap);
+
+/* heap's routine, and ours: a copy with the functions below in it */
+static const TableAmRoutine *heap;
+static TableAmRoutine lazy_heap_methods;
+
+static bool refresh(Relation rel);
+static bool still_lazy_in_catalog(Oid relid);
+static void become_heap(Relation rel);
+static void become_heap_locked(Relation rel);
+static void forget_lazy_deletions(XactEvent event, void *arg);
+
+/* Is this a table of this access method, as far as its cache entry knows? */
+bool
+relation_is_lazy_heap(Relation rel)
+{
+	return rel->rd_tableam == &lazy_heap_methods;
+}
+
+/* ---- reading ---- */
+
+/*
+ * Called when a lazy table is about to be read. Returns whether it is lazy
+ * still. If it is not, the cache entry is up to date on return, and the
+ * caller must go on with the access method that it names.
+ *
+ * Locks alone do not tell us: one that we have held for a while does not make
+ * us look at invalidation messages again, and a writer's messages are sent
+ * after its rows have become visible. So pg_class itself is asked, as it is
+ * now.
+ */
+static bool
+refresh(Relation rel)
+{
+	AcceptInvalidationMessages();
+	if (!relation_is_lazy_heap(rel))
+		return false;
+
+	/* nobody else sees a table that this transaction has created */
+	if (rel->rd_createSubid != InvalidSubTransactionId ||
+		still_lazy_in_catalog(RelationGetRelid(rel)))
+		return true;
+
+	InvalidateCatalogSnapshot();
+	RelationCacheInvalidateEntry(RelationGetRelid(rel));
+	Assert(!relation_is_lazy_heap(rel));
+
+	return false;
+}
+
+/*
+ * Does pg_class now, seen by a snapshot newer than anybody's, say that the
+ * table has our access method?
+ */
+static bool
+still_lazy_in_catalog(Oid relid)
+{
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	bool		found = false;
+	bool		lazy = false;
+
+	/*
+	 * SnapshotSelf can miss a row that is being updated: it may find the new
+	 * version uncommitted and then the old one outdated. The caller's lock
+	 * keeps the table from being dropped, so that it is there.
+	 */
+	while (!found)
+	{
+		ScanKeyData key;
+		SysScanDesc scan;
+		HeapTuple	tuple;
+
+		CHECK_FOR_INTERRUPTS();
+		ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(relid));
+		scan = systable_beginscan(pg_class, ClassOidIndexId, true, SnapshotSelf, 1, &key);
+		tuple = systable_getnext(scan);
+		if (HeapTupleIsValid(tuple))
+		{
+			found = true;
+			lazy = ((Form_pg_class) GETSTRUCT(tuple))->relam != HEAP_TABLE_AM_OID;
+		}
+		systable_endscan(scan);
+	}
+	table_close(pg_class, AccessShareLock);
+
+	return lazy;
+}
+
+static TableScanDesc
+lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
+				ParallelTableScanDesc pscan, uint32 flags)
+{
+	(void) refresh(rel);
+	return heap->scan_begin(rel, snapshot, nkeys, key, pscan, flags);
+}
+
+static struct IndexFetchTableData *
+lazy_index_fetch_begin(Relation rel)
+{
+	(void) refresh(rel);
+	return heap->index_fetch_begin(rel);
+}
+
+static uint64
+lazy_relation_size(Relation rel, ForkNumber forknum)
+{
+	return refresh(rel) ? 0 : heap->relation_size(rel, forknum);
+}
+
+static void
+lazy_relation_fetch_toast_slice(Relation toastrel, Oid valueid, int32 attrsize,
+								int32 sliceoffset, int32 slicelength, struct varlena *result)
+{
+	(void) refresh(toastrel);
+	heap->relation_fetch_toast_slice(toastrel, valueid, attrsize, sliceoffset, slicelength, result);
+}
+
+static double
+lazy_index_build_range_scan(Relation rel, Relation index, struct IndexInfo *info,
+							bool allow_sync, bool anyvisible, bool progress,
+							BlockNumber start, BlockNumber nblocks,
+							IndexBuildCallback callback, void *state, TableScanDesc scan)
+{
+	if (!refresh(rel))
+		return heap->index_build_range_scan(rel, index, info, allow_sync, anyvisible, progress,
+											start, nblocks, callback, state, scan);
+
+	/* as heap does, for a scan that a parallel build has begun */
+	if (scan != NULL)
+		table_endscan(scan);
+	return 0;
+}
+
+static void
+lazy_index_validate_scan(Relation rel, Relation index, struct IndexInfo *info,
+						 Snapshot snapshot, struct ValidateIndexState *state)
+{
+	if (!refresh(rel))
+		heap->index_validate_scan(rel, index, info, snapshot, state);
+}
+
+/* ---- the first row ---- */
+
+static void
+lazy_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+				  struct BulkInsertStateData *bistate)
+{
+	become_heap(rel);
+	heap->tuple_insert(rel, slot, cid, options, bistate);
+}
+
+static void
+lazy_tuple_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+							  struct BulkInsertStateData *bistate, uint32 token)
+{
+	become_heap(rel);
+	heap->tuple_insert_speculative(rel, slot, cid, options, bistate, token);
+}
+
+static void
+lazy_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId cid, int options,
+				  struct BulkInsertStateData *bistate)
+{
+	become_heap(rel);
+	heap->multi_insert(rel, slots, nslots, cid, options, bistate);
+}
+
+/*
+ * Make a lazy table, on which the caller holds at least RowExclusiveLock, an
+ * ordinary heap table, and its TOAST table with it. On return rel is its
+ * up-to-date cache entry. May wait for another transaction doing the same.
+ */
+static void
+become_heap(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+	Oid			toastid;
+
+	/*
+	 * Kept until the end of the transaction: another first writer can neither
+	 * use our file before it is committed nor make a second one.
+	 */
+	if (rel->rd_createSubid == InvalidSubTransactionId)
+	{
+		LockDatabaseObject(RelationRelationId, relid, FIRST_ROW_LOCK_SUBID, ExclusiveLock);
+		AcceptInvalidationMessages();
+		if (!relation_is_lazy_heap(rel))
+			return;
+	}
+
+	/* heap's insertion writes to it directly, past any access method */
+	toastid = rel->rd_rel->reltoastrelid;
+	if (OidIsValid(toastid))
+	{
+		Relation	toastrel = table_open(toastid, RowExclusiveLock);
+
+		if (relation_is_lazy_heap(toastrel))
+			become_heap_locked(toastrel);
+		table_close(toastrel, NoLock);
+	}
+
+	become_heap_locked(rel);
+}
+
+static void
+become_heap_locked(Relation rel)
+{
+	Oid			relid = RelationGetRelid(rel);
+	Oid			lazy_am = rel->rd_rel->relam;
+	bool		makes_file = file_number_is_lazy(rel->rd_rel->relfilenode);
+	Relation	pg_class = table_open(RelationRelationId, RowExclusiveLock);
+	HeapTuple	tuple = SearchSysCacheLockedCopy1(RELOID, ObjectIdGetDatum(relid));
+	ItemPointerData otid;
+	Form_pg_class form;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", relid);
+	otid = tuple->t_self;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	Assert(form->relam == lazy_am);
+
+	form->relam = HEAP_TABLE_AM_OID;
+	if (makes_file)
+	{
+		RelFileLocator locator = rel->rd_locator;
+
+		form->relfilenode = GetNewRelFileNumber(form->reltablespace, NULL, form->relpersistence);
+		RelFileLocatorNumber(locator) = form->relfilenode;
+		heap->relation_set_new_filelocator(rel, &locator, form->relpersistence,
+										   &form->relfrozenxid, &form->relminmxid);
+	}
+	else
+	{
+		/* as heap does for a new file: no older transaction can write to it */
+		form->relfrozenxid = RecentXmin;
+		form->relminmxid = GetOldestMultiXactId();
+	}
+
+	CatalogTupleUpdate(pg_class, &otid, tuple);
+	UnlockTuple(pg_class, &otid, InplaceUpdateTupleLock);
+	heap_freetuple(tuple);
+	table_close(pg_class, RowExclusiveLock);
+
+	/* the file now stands in for what CREATE TABLE recorded in its place */
+	if (rel->rd_rel->relkind != RELKIND_TOASTVALUE)
+		changeDependencyFor(RelationRelationId, relid, AccessMethodRelationId,
+							lazy_am, HEAP_TABLE_AM_OID);
+	if (makes_file && OidIsValid(rel->rd_rel->reltablespace))
+		changeDependencyOnTablespace(RelationRelationId, relid, InvalidOid);
+
+	CommandCounterIncrement();
+	Assert(!relation_is_lazy_heap(rel));
+	if (makes_file)
+		RelationAssumeNewRelfilelocator(rel);
+}
+
+/*
+ * billion.to_heap(tables regclass[]) returns bigint
+ *		Make lazy tables ordinary heap tables, files included, and return how
+ *		many of them were lazy. The caller must own them.
+ */
+Datum
+pgbillion_to_heap(PG_FUNCTION_ARGS)
+{
+	ArrayType  *array = PG_GETARG_ARRAYTYPE_P(0);
+	Datum	   *tables;
+	bool	   *nulls;
+	int			ntables;
+	int64		changed = 0;
+
+	PreventCommandIfReadOnly("billion.to_heap()");
+
+	deconstruct_array(array, REGCLASSOID, sizeof(Oid), true, TYPALIGN_INT,
+					  &tables, &nulls, &ntables);
+	for (int i = 0; i < ntables; i++)
+	{
+		Relation	rel;
+
+		CHECK_FOR_INTERRUPTS();
+		if (nulls[i])
+			continue;
+		rel = table_open(DatumGetObjectId(tables[i]), RowExclusiveLock);
+		if (!class_owner_check(RelationGetRelid(rel), GetUserId()))
+			aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(rel->rd_rel->relkind),
+						   RelationGetRelationName(rel));
+		if (relation_is_lazy_heap(rel))
+		{
+			become_heap(rel);
+			changed++;
+		}
+		table_close(rel, NoLock);
+	}
+
+	PG_RETURN_INT64(changed);
+}
+
+/* ---- files ---- */
+
+/*
+ * A new table gets no file. rel is then the cache entry that its pg_class row
+ * is about to be made from; core passes its own locator.
+ */
+static void
+lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocator,
+								  char persistence, TransactionId *freezeXid,
+								  MultiXactId *minmulti)
+{
+	bool		is_new = newrlocator == &rel->rd_locator;
+
+	/*
+	 * Unlogged tables need their init fork from the start. A rewrite's
+	 * transient table is not the one that ends up with what is made here, so
+	 * that in a tablespace only a file protects that from DROP TABLESPACE.
+	 */
+	if (persistence != RELPERSISTENCE_PERMANENT || IsBinaryUpgrade ||
+		(OidIsValid(rel->rd_rel->reltablespace) &&
+		 strncmp(RelationGetRelationName(rel), "pg_temp_", strlen("pg_temp_")) == 0))
+		is_new = false;
+
+#ifdef USE_ASSERT_CHECKING
+	/* core asserts that a new relation skips WAL if, and only if, its file does */
+	if (!XLogIsNeeded())
+		is_new = false;
+#endif
+
+	if (is_new)
+	{
+		rel->rd_rel->relfilenode = LAZY_FILE_NUMBER;
+		RelFileLocatorNumber(rel->rd_locator) = LAZY_FILE_NUMBER;
+		if (OidIsValid(rel->rd_rel->reltablespace))
+			recordDependencyOnTablespace(RelationRelationId, RelationGetRelid(rel),
+										 rel->rd_rel->reltablespace);
+	}
+	else
+		heap->relation_set_new_filelocator(rel, newrlocator, persistence, freezeXid, minmulti);
+
+	/* without rows there is nothing to freeze */
+	*freezeXid = InvalidTransactionId;
+	*minmulti = InvalidMultiXactId;
+}
+
+static void
+lazy_relation_nontransactional_truncate(Relation rel)
+{
+	if (!file_number_is_lazy(rel->rd_rel->relfilenode))
+		heap->relation_nontransactional_truncate(rel);
+}
+
+/* ALTER TABLE SET TABLESPACE; core has chosen the file's number. */
+static void
+lazy_relation_copy_data(Relation rel, const RelFileLocator *newrlocator)
+{
+	if (!file_number_is_lazy(rel->rd_rel->relfilenode))
+		heap->relation_copy_data(rel, newrlocator);
+	else
+	{
+		Assert(RelationIsPermanent(rel));
+		smgrclose(RelationCreateStorage(*newrlocator, rel->rd_rel->relpersistence, true));
+		changeDependencyOnTablespace(RelationRelationId, RelationGetRelid(rel), InvalidOid);
+	}
+}
+
+/* CLUSTER and VACUUM FULL, with the table locked exclusively. */
+static void
+lazy_relation_copy_for_cluster(Relation oldrel, Relation newrel, Relation index, bool use_sort,
+							   TransactionId oldest_xmin, TransactionId *xid_cutoff,
+							   MultiXactId *multi_cutoff, double *num_tuples,
+							   double *tups_vacuumed, double *tups_recently_dead)
+{
+	*xid_cutoff = InvalidTransactionId;
+	*multi_cutoff = InvalidMultiXactId;
+	*num_tuples = *tups_vacuumed = *tups_recently_dead = 0;
+}
+
+static void
+lazy_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy strategy)
+{
+	/* with a relfrozenxid, which ALTER TABLE may have given it, it must advance */
+	if (!refresh(rel) || TransactionIdIsNormal(rel->rd_rel->relfrozenxid))
+		heap->relation_vacuum(rel, params, strategy);
+}
+
+static Oid
+lazy_relation_toast_am(Relation rel)
+{
+	return rel->rd_rel->relam;
+}
+
+/*
+ * Before commit or PREPARE: take the deletion of the file that lazy tables do
+ * not have off the list of files to delete. It would do no harm once, but up
+ * to 16 smgrDoPendingDeletes(), and replay, stumble over a file that is on
+ * the list twice. Whoever drops a lazy table opens it first, and so has
+ * loaded this library by now.
+ */
+static void
+forget_lazy_deletions(XactEvent event, void *arg)
+{
+	RelFileLocator *locators;
+	int			n;
+
+	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
+		return;
+
+	n = smgrGetPendingDeletes(true, &locators);
+	for (int i = 0; i < n; i++)
+	{
+		bool		seen = false;
+
+		if (!file_number_is_lazy(RelFileLocatorNumber(locators[i])))
+			continue;
+		for (int j = 0; j < i && !seen; j++)
+			seen = RelFileLocatorEquals(locators[i], locators[j]);
+		/* removes all entries for the same file */
+		if (!seen)
+			RelationPreserveStorage(locators[i], true);
+	}
+	if (n > 0)
+		pfree(locators);
+}
+
+/* Set up the access method when the library is loaded. */
+void
+LazyHeapInit(void)
+{
+	heap = GetHeapamTableAmRoutine();
+	lazy_heap_methods = *heap;
+
+	lazy_heap_methods.scan_begin = lazy_scan_begin;
+	lazy_heap_methods.index_fetch_begin = lazy_index_fetch_begin;
+	lazy_heap_methods.tuple_insert = lazy_tuple_insert;
+	lazy_heap_methods.tuple_insert_speculative = lazy_tuple_insert_speculative;
+	lazy_heap_methods.multi_insert = lazy_multi_insert;
+	lazy_heap_methods.relation_set_new_filelocator = lazy_relation_set_new_filelocator;
+	lazy_heap_methods.relation_nontransactional_truncate = lazy_relation_nontransactional_truncate;
+	lazy_heap_methods.relation_copy_data = lazy_relation_copy_data;
+	lazy_heap_methods.relation_copy_for_cluster = lazy_relation_copy_for_cluster;
+	lazy_heap_methods.relation_vacuum = lazy_relation_vacuum;
+	lazy_heap_methods.index_build_range_scan = lazy_index_build_range_scan;
+	lazy_heap_methods.index_validate_scan = lazy_index_validate_scan;
+	lazy_heap_methods.relation_size = lazy_relation_size;
+	lazy_heap_methods.relation_toast_am = lazy_relation_toast_am;
+	lazy_heap_methods.relation_fetch_toast_slice = lazy_relation_fetch_toast_slice;
+
+	RegisterXactCallback(forget_lazy_deletions, NULL);
+}
+
+Datum
+pgbillion_lazy_heap_handler(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_POINTER(&lazy_heap_methods);
+}
