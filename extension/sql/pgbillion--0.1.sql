@@ -14,14 +14,15 @@ CREATE FUNCTION @extschema@.create_tables(
     count bigint,
     tablespaces name[] DEFAULT NULL,
     schema regnamespace DEFAULT NULL,
+    access_method name DEFAULT NULL,
     allow_unobserved boolean DEFAULT false
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_create_tables';
 
-REVOKE ALL ON FUNCTION @extschema@.create_tables(regclass, text, bigint, bigint, name[], regnamespace, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION @extschema@.create_tables(regclass, text, bigint, bigint, name[], regnamespace, name, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION @extschema@.create_tables(regclass, text, bigint, bigint, name[], regnamespace, boolean) IS
+COMMENT ON FUNCTION @extschema@.create_tables(regclass, text, bigint, bigint, name[], regnamespace, name, boolean) IS
 'creates tables first … first + count - 1 like the template, all or none';
 
 CREATE FUNCTION @extschema@.create_progress(

@@ -58,7 +58,7 @@ static int	insert_on_page(Relation rel, Buffer buffer, HeapTuple *tuples, int nt
 						   Size reserve);
 static void log_page_insert(Relation rel, Buffer buffer, HeapTuple *tuples, int ntuples,
 							bool init_page);
-static void insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int period);
+static void insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int ntables);
 
 /* Open a catalogue for writing; result in the current memory context. */
 CatalogWriter *
@@ -89,15 +89,15 @@ catalog_writer_relation(const CatalogWriter *writer)
 }
 
 /*
- * Insert rows and their index entries, `period` for each of a number of
- * tables, in the same order for each. The tuples are the caller's; their
+ * Insert rows and their index entries; they are those of `ntables` tables,
+ * one after the other. The tuples are the caller's; their
  * headers are filled in here, t_self and t_tableOid are set. They hold no
  * out-of-line values. With invalidate_each other sessions are told of each
  * row, else at the end of all the catalogue has changed. May raise an error at
  * any point, which must abort the (sub)transaction.
  */
 void
-catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int period,
+catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int ntables,
 					  bool invalidate_each)
 {
 	if (ntuples == 0)
@@ -111,7 +111,7 @@ catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int
 	}
 
 	insert_rows(writer, tuples, ntuples);
-	insert_index_entries(writer, tuples, ntuples, period);
+	insert_index_entries(writer, tuples, ntuples, ntables);
 
 	if (invalidate_each)
 	{
@@ -316,7 +316,7 @@ log_page_insert(Relation rel, Buffer buffer, HeapTuple *tuples, int ntuples, boo
 
 /* Insert the entries for rows that are in the heap, one index after the other. */
 static void
-insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int period)
+insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int ntables)
 {
 	ResultRelInfo *indexes = writer->indexes;
 
@@ -325,6 +325,6 @@ insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int 
 		/* see CatalogIndexInsert() */
 		if (indexes->ri_IndexRelationInfo[i]->ii_ReadyForInserts)
 			index_run_insert(writer->rel, indexes->ri_IndexRelationDescs[i],
-							 indexes->ri_IndexRelationInfo[i], tuples, ntuples, period);
+							 indexes->ri_IndexRelationInfo[i], tuples, ntuples, ntables);
 	}
 }

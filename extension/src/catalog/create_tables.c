@@ -68,7 +68,8 @@ static void flush(StampBatch *batch, bool invalidate_each);
 /*
  * billion.create_tables(template regclass, name_format text, first bigint,
  *						 count bigint, tablespaces name[], schema regnamespace,
- *						 allow_unobserved boolean) returns bigint
+ *						 access_method name, allow_unobserved boolean)
+ *						 returns bigint
  *		Creates tables first … first + count - 1 like the template and returns
  *		their number. Table n goes to tablespaces[n mod length]. All or none.
  */
@@ -136,14 +137,15 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("template with OID %u does not exist", template)));
 	template_check(template);
-	if (PG_ARGISNULL(6) || !PG_GETARG_BOOL(6))
+	if (PG_ARGISNULL(7) || !PG_GETARG_BOOL(7))
 		check_observers();
 
 	create_progress_start(template, count);
 
 	name_format_apply(format, first, &relname);
 	prototype = prototype_create(template, NameStr(relname), namespaceid,
-								 ntablespaces > 0 ? tablespaces[first % ntablespaces] : InvalidOid);
+								 ntablespaces > 0 ? tablespaces[first % ntablespaces] : InvalidOid,
+								 PG_ARGISNULL(6) ? NULL : NameStr(*PG_GETARG_NAME(6)));
 	create_progress_update(1);
 
 	if (count > 1)

@@ -98,13 +98,13 @@ typedef struct CatalogWriter CatalogWriter;
 extern CatalogWriter *catalog_writer_open(Oid catalog);
 extern Relation catalog_writer_relation(const CatalogWriter *writer);
 extern void catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples,
-								  int period, bool invalidate_each);
+								  int ntables, bool invalidate_each);
 extern void catalog_writer_close(CatalogWriter *writer);
 
 /* ---- index_run.c ---- */
 
 extern void index_run_insert(Relation heap, Relation index, IndexInfo *info,
-							 HeapTuple *tuples, int ntuples, int period);
+							 HeapTuple *tuples, int ntuples, int ntables);
 
 /* ---- files.c ---- */
 
@@ -129,7 +129,8 @@ extern void stamp_batch_end(StampBatch *batch);
 /* ---- prototype.c ---- */
 
 extern void template_check(Oid template);
-extern Oid	prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace);
+extern Oid	prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
+							 const char *access_method);
 
 /* ---- progress.c ---- */
 

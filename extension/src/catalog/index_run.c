@@ -67,7 +67,7 @@ static bool is_run_index(Relation index);
 static int	make_sort_key(RunEntry *entry, HeapTuple tuple, Relation index, const IndexInfo *info,
 						  TupleDesc tupdesc);
 static int	compare_entries(const void *a, const void *b);
-static void arrange_entries(RunEntry *entries, int nentries, int period, int key_bytes);
+static void arrange_entries(RunEntry *entries, int nentries, int ntables, int key_bytes);
 static int	insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
 						   RunEntry *entries, int nentries, int key_bytes);
 static void key_of(BTScanInsert key, const IndexInfo *info, HeapTuple tuple, TupleDesc tupdesc,
@@ -79,13 +79,12 @@ static void insert_one(Relation heap, Relation index, IndexInfo *info, HeapTuple
 
 /*
  * Insert the entries of `tuples`, which are in the heap already, into one
- * index. The tuples are those of a number of tables, `period` for each, in
- * the same order for each. Constraints on catalogues are immediate; a violation is raised as
+ * index. They are those of `ntables` tables, one after the other. Constraints on catalogues are immediate; a violation is raised as
  * index_insert() does, and may wait for the transaction it is found in.
  */
 void
 index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tuples, int ntuples,
-				 int period)
+				 int ntables)
 {
 	TupleDesc	tupdesc = RelationGetDescr(heap);
 	MemoryContext context;
@@ -112,7 +111,7 @@ index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tupl
 	entries = palloc(ntuples * sizeof(RunEntry));
 	for (int i = 0; i < ntuples; i++)
 		key_bytes = make_sort_key(&entries[i], tuples[i], index, info, tupdesc);
-	arrange_entries(entries, ntuples, period, key_bytes);
+	arrange_entries(entries, ntuples, ntables, key_bytes);
 	/* linear when they are in order, as they are most often */
 	qsort(entries, ntuples, sizeof(RunEntry), compare_entries);
 
@@ -249,7 +248,7 @@ compare_entries(const void *a, const void *b)
  * table come before those of the next.
  */
 static void
-arrange_entries(RunEntry *entries, int nentries, int period, int key_bytes)
+arrange_entries(RunEntry *entries, int nentries, int ntables, int key_bytes)
 {
 	typedef struct Slot
 	{
@@ -260,12 +259,12 @@ arrange_entries(RunEntry *entries, int nentries, int period, int key_bytes)
 
 	Slot	   *slots;
 	RunEntry   *arranged;
-	int			ntables = nentries / period;
+	int			period = nentries / ntables;
 	int			out = 0;
 	int			begin = 0;
 
-	Assert(nentries % period == 0);
-	if (period == 1 || ntables == 1)
+	/* tables with different numbers of rows are left to the sort */
+	if (period <= 1 || ntables == 1 || nentries % ntables != 0)
 		return;
 
 	slots = palloc(period * sizeof(Slot));

@@ -49,6 +49,7 @@
 #include "utils/syscache.h"
 
 #include "create_tables.h"
+#include "storage/lazy_heap.h"
 
 static bool has_row(Oid catalog, Oid index, AttrNumber column, Oid oid);
 static void refuse(Relation rel, const char *what, const char *hint);
@@ -171,10 +172,11 @@ check_no_trigger(Relation rel)
 
 /*
  * Create a table like the template and return its OID. `tablespace` is
- * InvalidOid for the default one. Raises what CREATE TABLE raises.
+ * InvalidOid and `access_method` NULL for the default one. Raises what CREATE TABLE raises.
  */
 Oid
-prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace)
+prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
+				 const char *access_method)
 {
 	StringInfoData sql;
 	const char *separator = " WITH (";
@@ -195,6 +197,8 @@ prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablesp
 					 quote_identifier(RelationGetRelationName(rel)));
 	table_close(rel, NoLock);
 
+	if (access_method != NULL)
+		appendStringInfo(&sql, " USING %s", quote_identifier(access_method));
 	append_storage_parameters(&sql, template, "", &separator);
 	if (OidIsValid(toast))
 		append_storage_parameters(&sql, toast, "toast.", &separator);
@@ -222,11 +226,11 @@ prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablesp
 	SPI_finish();
 
 	rel = table_open(prototype, NoLock);
-	if (rel->rd_rel->relam != HEAP_TABLE_AM_OID)
+	if (rel->rd_rel->relam != HEAP_TABLE_AM_OID && !relation_is_lazy_heap(rel))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot stamp tables of access method \"%s\"", get_am_name(rel->rd_rel->relam)),
-				 errhint("SET default_table_access_method = heap.")));
+				 errhint("Use access method heap or lazy_heap.")));
 	table_close(rel, NoLock);
 
 	return prototype;

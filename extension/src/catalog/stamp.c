@@ -48,6 +48,7 @@
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_shdepend.h"
 #include "catalog/pg_statistic_ext.h"
+#include "catalog/pg_tablespace.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "catalog/system_fk_info.h"
@@ -63,6 +64,7 @@
 #include "utils/syscache.h"
 
 #include "create_tables.h"
+#include "storage/lazy_heap.h"
 
 typedef enum PatchKind
 {
@@ -116,7 +118,7 @@ typedef struct StampObject
 	int			name;			/* in names[], or -1 for one that is kept */
 	bool		follows_table;	/* into the table's tablespace? */
 	Oid			tablespace;		/* of a relation */
-	FileImage  *files;			/* of a relation */
+	FileImage  *files;			/* of a relation; NULL if it has none yet */
 } StampObject;
 
 struct Stamp
@@ -126,6 +128,7 @@ struct Stamp
 	int			nobjects;
 	StampObject *objects;		/* by OID, ascending */
 	int			table;			/* the table among them */
+	int			nlazy;			/* how many are relations without a file */
 	int			nnames;
 	StampName  *names;
 	int			ncatalogs;
@@ -214,6 +217,7 @@ static char *index_name_addition(Oid indexid);
 static char *statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid);
 static int	find_member(const Stamp *stamp, Oid classid, Oid objid);
 static HeapTuple stamp_row(StampBatch *batch, StampCatalog *catalog, StampRow *row, Oid tablespace);
+static void add_tablespace_rows(StampBatch *batch, int catalog, Oid tablespace);
 static void append_oid_const(StringInfo buf, Oid oid);
 
 /*
@@ -232,10 +236,6 @@ stamp_compile(Oid prototype, Oid template)
 	find_family(stamp);
 	name_members(stamp, template);
 
-	stamp->catalogs = palloc0(lengthof(family_catalogs) * sizeof(StampCatalog));
-	for (int i = 0; i < lengthof(family_catalogs); i++)
-		collect_rows(stamp, &family_catalogs[i]);
-
 	for (int i = 0; i < stamp->nobjects; i++)
 	{
 		StampObject *object = &stamp->objects[i];
@@ -244,11 +244,19 @@ stamp_compile(Oid prototype, Oid template)
 		if (object->relkind == 0)
 			continue;
 		rel = relation_open(object->address.objectId, NoLock);
-		Assert(RelFileNumberIsValid(rel->rd_rel->relfilenode));
+		Assert(rel->rd_rel->relfilenode == object->address.objectId ||
+			   file_number_is_lazy(rel->rd_rel->relfilenode));
 		object->tablespace = rel->rd_rel->reltablespace;
-		object->files = file_image_capture(rel);
+		if (file_number_is_lazy(rel->rd_rel->relfilenode))
+			stamp->nlazy++;
+		else
+			object->files = file_image_capture(rel);
 		relation_close(rel, NoLock);
 	}
+
+	stamp->catalogs = palloc0(lengthof(family_catalogs) * sizeof(StampCatalog));
+	for (int i = 0; i < lengthof(family_catalogs); i++)
+		collect_rows(stamp, &family_catalogs[i]);
 
 	return stamp;
 }
@@ -632,12 +640,20 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 
 		scan = systable_beginscan(rel, family->scan_index, true, NULL, nkeys, key);
 		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		{
+			/* these depend on each table's tablespace; see add_tablespace_rows() */
+			if (family->catalog == SharedDependRelationId &&
+				((Form_pg_shdepend) GETSTRUCT(tuple))->deptype == SHARED_DEPENDENCY_TABLESPACE)
+				continue;
 			add_row(stamp, catalog, rel, tuple);
+		}
 		systable_endscan(scan);
 	}
 
 	table_close(rel, AccessShareLock);
-	if (catalog->nrows > 0)
+	/* relations without a file may need one there; see add_tablespace_rows() */
+	if (catalog->nrows > 0 ||
+		(stamp->nlazy > 0 && catalog->catalog == SharedDependRelationId))
 		stamp->ncatalogs++;
 }
 
@@ -949,7 +965,8 @@ stamp_batch_reserve(StampBatch *batch, int ntables)
 	{
 		if (batch->tuples[i] != NULL)
 			pfree(batch->tuples[i]);
-		batch->tuples[i] = palloc((Size) ntables * stamp->catalogs[i].nrows * sizeof(HeapTuple));
+		batch->tuples[i] = palloc((Size) ntables * (stamp->catalogs[i].nrows + stamp->nlazy) *
+								  sizeof(HeapTuple));
 	}
 	batch->capacity = ntables;
 }
@@ -977,14 +994,16 @@ stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace)
 			RelFileLocator locator;
 
 			/* as GetNewRelFileNumber(): after a wraparound the file may be another's */
-			for (;;)
+			while (object->files != NULL)
 			{
 				locator = make_locator(OidIsValid(spc) ? spc : MyDatabaseTableSpace, oid);
 				if (!relation_file_exists(locator, MAIN_FORKNUM))
+				{
+					file_image_create(object->files, locator);
 					break;
+				}
 				oid = oid_allocator_next(batch->allocator);
 			}
-			file_image_create(object->files, locator);
 
 			/* an abort takes back what was counted for it */
 			pgstat_create_transactional(PGSTAT_KIND_RELATION, MyDatabaseId, oid);
@@ -1002,6 +1021,8 @@ stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace)
 		for (int j = 0; j < catalog->nrows; j++)
 			batch->tuples[i][batch->ntuples[i]++] =
 				stamp_row(batch, catalog, &catalog->rows[j], tablespace);
+		if (catalog->catalog == SharedDependRelationId && OidIsValid(tablespace))
+			add_tablespace_rows(batch, i, tablespace);
 	}
 	batch->ntables++;
 
@@ -1061,6 +1082,35 @@ stamp_row(StampBatch *batch, StampCatalog *catalog, StampRow *row, Oid tablespac
 	return tuple;
 }
 
+/*
+ * A relation without a file records its dependency on its tablespace, which
+ * a file would otherwise protect; see lazy_heap.c.
+ */
+static void
+add_tablespace_rows(StampBatch *batch, int catalog, Oid tablespace)
+{
+	TupleDesc	tupdesc = RelationGetDescr(catalog_writer_relation(batch->writers[catalog]));
+
+	for (int i = 0; i < batch->stamp->nobjects; i++)
+	{
+		StampObject *object = &batch->stamp->objects[i];
+		Datum		values[Natts_pg_shdepend];
+		bool		nulls[Natts_pg_shdepend] = {false};
+
+		if (object->relkind == 0 || object->files != NULL)
+			continue;
+		Assert(object->follows_table);
+		values[Anum_pg_shdepend_dbid - 1] = ObjectIdGetDatum(MyDatabaseId);
+		values[Anum_pg_shdepend_classid - 1] = ObjectIdGetDatum(RelationRelationId);
+		values[Anum_pg_shdepend_objid - 1] = ObjectIdGetDatum(batch->oids[i]);
+		values[Anum_pg_shdepend_objsubid - 1] = Int32GetDatum(0);
+		values[Anum_pg_shdepend_refclassid - 1] = ObjectIdGetDatum(TableSpaceRelationId);
+		values[Anum_pg_shdepend_refobjid - 1] = ObjectIdGetDatum(tablespace);
+		values[Anum_pg_shdepend_deptype - 1] = CharGetDatum(SHARED_DEPENDENCY_TABLESPACE);
+		batch->tuples[catalog][batch->ntuples[catalog]++] = heap_form_tuple(tupdesc, values, nulls);
+	}
+}
+
 /* Write the rows of all tables added since the last flush. */
 void
 stamp_batch_flush(StampBatch *batch, bool invalidate_each)
@@ -1068,7 +1118,7 @@ stamp_batch_flush(StampBatch *batch, bool invalidate_each)
 	for (int i = 0; i < batch->stamp->ncatalogs; i++)
 	{
 		catalog_writer_insert(batch->writers[i], batch->tuples[i], batch->ntuples[i],
-							  batch->stamp->catalogs[i].nrows, invalidate_each);
+							  batch->ntables, invalidate_each);
 		batch->ntuples[i] = 0;
 	}
 	batch->ntables = 0;
