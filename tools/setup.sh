@@ -17,7 +17,8 @@ find_python() {
     return 1
 }
 
-python=$(find_python) || { need python3; python=$(find_python); } || die "Python 3.11 or newer is needed" "name it: make PYTHON=/path/to/python3.11"
+[ -n "${PYTHON:-}" ] || command -v python3 >/dev/null || need python3
+python=$(find_python) || die "Python 3.11 or newer is needed" "name one: make PYTHON=/path/to/python3.11"
 packages=()
 "$python" -c 'import ensurepip, venv' 2>/dev/null || packages+=("python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv")
 command -v gcc >/dev/null || command -v cc >/dev/null || packages+=(gcc)
