@@ -10,6 +10,7 @@
 #include "fmgr.h"
 #include "utils/builtins.h"
 
+#include "catalog/create_tables.h"
 #include "storage/lazy_heap.h"
 
 PG_MODULE_MAGIC;
@@ -19,6 +20,7 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
+	CreateTablesInit();
 	LazyHeapInit();
 }
 

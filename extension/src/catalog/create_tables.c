@@ -35,8 +35,10 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/evtcache.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "create_tables.h"
 
@@ -64,6 +66,13 @@ static void check_event_triggers(EventTriggerEvent event, const char *name);
 static void stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 						 int64 count, const Oid *tablespaces, int ntablespaces);
 static void flush(StampBatch *batch, bool invalidate_each);
+static void note_prepare(XactEvent event, void *arg);
+static void forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel,
+								  void *arg);
+
+/* Has this transaction stamped tables? Is it being prepared? */
+static bool stamped_in_transaction = false;
+static bool preparing_transaction = false;
 
 /*
  * billion.create_tables(template regclass, name_format text, first bigint,
@@ -146,6 +155,9 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	prototype = prototype_create(template, NameStr(relname), namespaceid,
 								 ntablespaces > 0 ? tablespaces[first % ntablespaces] : InvalidOid,
 								 PG_ARGISNULL(6) ? NULL : NameStr(*PG_GETARG_NAME(6)));
+
+	/* building an index has shown its own progress meanwhile, and ended it */
+	create_progress_start(template, count);
 	create_progress_update(1);
 
 	if (count > 1)
@@ -273,11 +285,13 @@ stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 	Stamp	   *stamp = stamp_compile(prototype, template);
 	NameRegistry *registry = name_registry_create(format, first, first + count - 1,
 												  get_rel_namespace(prototype));
-	StampBatch *batch = stamp_batch_begin(stamp, registry);
+	StampBatch *batch;
 	Oid			tablespace = get_rel_tablespace(prototype);
 	int64		per_flush = XLogLogicalInfoActive() ? TABLES_PER_FLUSH_LOGICAL : TABLES_PER_FLUSH;
 	int64		done = 0;
 
+	stamped_in_transaction = true;
+	batch = stamp_batch_begin(stamp, registry);
 	while (done < count)
 	{
 		int			n = (int) Min(count - done, per_flush);
@@ -342,4 +356,46 @@ flush(StampBatch *batch, bool invalidate_each)
 				 edata->detail != NULL ? errdetail("%s", edata->detail) : 0));
 	}
 	PG_END_TRY();
+}
+
+/* ---- after an abort ---- */
+
+/*
+ * Stamped tables that this backend has used before their transaction aborts
+ * are in its relation cache, and its cached plans refer to them. What makes it
+ * forget tables that core has created, a mark on the cache entry and a message
+ * for each, stamped tables do not have; others need neither. So the backend
+ * resets its caches on abort, and after PREPARE, when it must no longer see
+ * the tables either.
+ */
+void
+CreateTablesInit(void)
+{
+	RegisterXactCallback(note_prepare, NULL);
+	RegisterResourceReleaseCallback(forget_stamped_tables, NULL);
+}
+
+static void
+note_prepare(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_PREPARE)
+		preparing_transaction = true;
+}
+
+/*
+ * Runs at the end of a (sub)transaction when no relation is open in it any
+ * more, as AtEOXact_Inval() does, and does no more than that may do.
+ */
+static void
+forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
+{
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS ||
+		CurrentResourceOwner != CurTransactionResourceOwner)
+		return;
+
+	if (stamped_in_transaction && (!isCommit || preparing_transaction))
+		InvalidateSystemCaches();
+
+	if (isTopLevel)
+		stamped_in_transaction = preparing_transaction = false;
 }

@@ -34,6 +34,10 @@
 
 #include "compat.h"
 
+/* ---- create_tables.c ---- */
+
+extern void CreateTablesInit(void);
+
 /* ---- naming.c ---- */
 
 /* A parsed name_format: prefix, one number, suffix. */
