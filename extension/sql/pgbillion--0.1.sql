@@ -61,3 +61,16 @@ AS 'MODULE_PATHNAME', 'pgbillion_to_heap';
 
 COMMENT ON FUNCTION @extschema@.to_heap(regclass[]) IS
 'makes lazy tables ordinary heap tables and returns how many were lazy';
+
+CREATE FUNCTION @extschema@.drop_tables(
+    tables regclass[],
+    cascade boolean DEFAULT false,
+    allow_unobserved boolean DEFAULT false
+) RETURNS bigint
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_drop_tables';
+
+REVOKE ALL ON FUNCTION @extschema@.drop_tables(regclass[], boolean, boolean) FROM PUBLIC;
+
+COMMENT ON FUNCTION @extschema@.drop_tables(regclass[], boolean, boolean) IS
+'drops tables, all or none, and returns how many there were';

@@ -91,8 +91,17 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 
 #if PG_VERSION_NUM < 160000
 #define class_owner_check(relid, roleid) pg_class_ownercheck(relid, roleid)
+#define namespace_owner_check(nspid, roleid) pg_namespace_ownercheck(nspid, roleid)
 #else
 #define class_owner_check(relid, roleid) object_ownercheck(RelationRelationId, relid, roleid)
+#define namespace_owner_check(nspid, roleid) object_ownercheck(NamespaceRelationId, nspid, roleid)
+#endif
+
+/* 17 can also ask for stronger locks. */
+#if PG_VERSION_NUM >= 170000
+#define lock_held_by_me(tag, mode) LockHeldByMe(tag, mode, false)
+#else
+#define lock_held_by_me(tag, mode) LockHeldByMe(tag, mode)
 #endif
 
 /* 16 lets a heap grow by several pages at once. */

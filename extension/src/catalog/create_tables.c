@@ -61,8 +61,7 @@ PG_FUNCTION_INFO_V1(pgbillion_create_tables);
 
 static Oid	resolve_namespace(Oid requested);
 static Oid *resolve_tablespaces(ArrayType *names, int *ntablespaces);
-static void check_observers(void);
-static void check_event_triggers(EventTriggerEvent event, const char *name);
+static void check_event_triggers(EventTriggerEvent event, const char *name, bool drop);
 static void stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 						 int64 count, const Oid *tablespaces, int ntablespaces);
 static void flush(StampBatch *batch, bool invalidate_each);
@@ -147,7 +146,7 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 				 errmsg("template with OID %u does not exist", template)));
 	template_check(template);
 	if (PG_ARGISNULL(7) || !PG_GETARG_BOOL(7))
-		check_observers();
+		check_observers(false);
 
 	create_progress_start(template, count);
 
@@ -237,43 +236,49 @@ resolve_tablespaces(ArrayType *names, int *ntablespaces)
 	return result;
 }
 
-/* Refuse where somebody relies on seeing each CREATE TABLE. */
-static void
-check_observers(void)
+/* Raise 55000 where somebody relies on seeing each CREATE or DROP TABLE. */
+void
+check_observers(bool drop)
 {
-	check_event_triggers(EVT_DDLCommandStart, "ddl_command_start");
-	check_event_triggers(EVT_DDLCommandEnd, "ddl_command_end");
+	check_event_triggers(EVT_DDLCommandStart, "ddl_command_start", drop);
+	check_event_triggers(EVT_DDLCommandEnd, "ddl_command_end", drop);
+	if (drop)
+		check_event_triggers(EVT_SQLDrop, "sql_drop", drop);
 
 	if (object_access_hook != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("an audit or security module would see only the first table"),
-				 errhint("Pass allow_unobserved => true to create them nevertheless.")));
+				 errmsg("an audit or security module would not see each table"),
+				 errhint("Pass allow_unobserved => true to go on nevertheless.")));
 }
 
 static void
-check_event_triggers(EventTriggerEvent event, const char *name)
+check_event_triggers(EventTriggerEvent event, const char *name, bool drop)
 {
+	static const CommandTag create_tags[] = {
+		CMDTAG_CREATE_TABLE, CMDTAG_CREATE_INDEX, CMDTAG_CREATE_SEQUENCE, CMDTAG_COMMENT
+	};
+	static const CommandTag drop_tags[] = {CMDTAG_DROP_TABLE};
+	const CommandTag *tags = drop ? drop_tags : create_tags;
+	int			ntags = drop ? lengthof(drop_tags) : lengthof(create_tags);
+	bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
 	ListCell   *lc;
 
 	foreach(lc, EventCacheLookup(event))
 	{
 		EventTriggerCacheItem *item = lfirst(lc);
-		bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+		bool		fires = item->tagset == NULL;
 
 		/* the cache leaves out disabled ones */
 		if (item->enabled == (replica ? TRIGGER_FIRES_ON_ORIGIN : TRIGGER_FIRES_ON_REPLICA))
 			continue;
-		if (item->tagset != NULL &&
-			!bms_is_member(CMDTAG_CREATE_TABLE, item->tagset) &&
-			!bms_is_member(CMDTAG_CREATE_INDEX, item->tagset) &&
-			!bms_is_member(CMDTAG_CREATE_SEQUENCE, item->tagset) &&
-			!bms_is_member(CMDTAG_COMMENT, item->tagset))
-			continue;
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("event triggers on %s would see only the first table", name),
-				 errhint("Disable them, or pass allow_unobserved => true to create the tables nevertheless.")));
+		for (int i = 0; i < ntags && !fires; i++)
+			fires = bms_is_member(tags[i], item->tagset);
+		if (fires)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("event triggers on %s would not see each table", name),
+					 errhint("Disable them, or pass allow_unobserved => true to go on nevertheless.")));
 	}
 }
 

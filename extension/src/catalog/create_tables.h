@@ -17,6 +17,12 @@
  *	index_run.c		sorted runs of entries into its indexes
  *	progress.c		the view of it all for other sessions
  *
+ * and the way back, of billion.drop_tables():
+ *
+ *	drop_tables.c	checks and locks the tables, drives the others
+ *	family.c		finds the catalogue rows of many tables and their parts
+ *	bulk_delete.c	many rows at a time out of a catalogue
+ *
  * Because the stamp is made from rows that core wrote a moment before, in the
  * same transaction, whatever core records about a table (in this major
  * version, for this user, under these default privileges) is what the stamped
@@ -37,6 +43,7 @@
 /* ---- create_tables.c ---- */
 
 extern void CreateTablesInit(void);
+extern void check_observers(bool drop);
 
 /* ---- naming.c ---- */
 
@@ -104,6 +111,10 @@ extern Relation catalog_writer_relation(const CatalogWriter *writer);
 extern void catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples,
 								  int ntables, bool invalidate_each);
 extern void catalog_writer_close(CatalogWriter *writer);
+
+/* ---- bulk_delete.c ---- */
+
+extern void catalog_delete(Relation rel, ItemPointerData *tids, int ntids, bool invalidate_each);
 
 /* ---- index_run.c ---- */
 

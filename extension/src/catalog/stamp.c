@@ -65,6 +65,7 @@
 #include "utils/syscache.h"
 
 #include "create_tables.h"
+#include "family.h"
 #include "storage/lazy_heap.h"
 
 typedef enum PatchKind
@@ -151,46 +152,6 @@ struct StampBatch
 	MemoryContext context;		/* holds the rows to be written */
 };
 
-/* Catalogues in whose rows a stamp may know its way; others are refused. */
-typedef struct FamilyCatalog
-{
-	Oid			catalog;
-	Oid			oid_index;		/* on the OID, of object catalogues */
-	Oid			scan_index;		/* finds the rows of a member */
-	AttrNumber	scan_column;	/* that holds the member's OID */
-	AttrNumber	class_column;	/* that holds its catalogue, or 0 */
-	AttrNumber	database_column;	/* that holds the database, or 0 */
-	Oid			member_class;	/* whose members have rows here, or 0 for all */
-} FamilyCatalog;
-
-static const FamilyCatalog family_catalogs[] = {
-	{RelationRelationId, ClassOidIndexId,
-	ClassOidIndexId, Anum_pg_class_oid, 0, 0, RelationRelationId},
-	{AttributeRelationId, InvalidOid,
-	AttributeRelidNumIndexId, Anum_pg_attribute_attrelid, 0, 0, RelationRelationId},
-	{IndexRelationId, InvalidOid,
-	IndexRelidIndexId, Anum_pg_index_indexrelid, 0, 0, RelationRelationId},
-	{SequenceRelationId, InvalidOid,
-	SequenceRelidIndexId, Anum_pg_sequence_seqrelid, 0, 0, RelationRelationId},
-	{TypeRelationId, TypeOidIndexId,
-	TypeOidIndexId, Anum_pg_type_oid, 0, 0, TypeRelationId},
-	{AttrDefaultRelationId, AttrDefaultOidIndexId,
-	AttrDefaultOidIndexId, Anum_pg_attrdef_oid, 0, 0, AttrDefaultRelationId},
-	{ConstraintRelationId, ConstraintOidIndexId,
-	ConstraintOidIndexId, Anum_pg_constraint_oid, 0, 0, ConstraintRelationId},
-	{TriggerRelationId, TriggerOidIndexId,
-	TriggerOidIndexId, Anum_pg_trigger_oid, 0, 0, TriggerRelationId},
-	{StatisticExtRelationId, StatisticExtOidIndexId,
-	StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, StatisticExtRelationId},
-	{DependRelationId, InvalidOid,
-	DependDependerIndexId, Anum_pg_depend_objid, Anum_pg_depend_classid, 0, InvalidOid},
-	{SharedDependRelationId, InvalidOid,
-		SharedDependDependerIndexId, Anum_pg_shdepend_objid, Anum_pg_shdepend_classid,
-	Anum_pg_shdepend_dbid, InvalidOid},
-	{DescriptionRelationId, InvalidOid,
-	DescriptionObjIndexId, Anum_pg_description_objoid, Anum_pg_description_classoid, 0, InvalidOid},
-};
-
 /* Columns that hold an object of the catalogue named by another column. */
 static const struct
 {
@@ -261,8 +222,8 @@ stamp_compile(Oid prototype, Oid template)
 		relation_close(rel, NoLock);
 	}
 
-	stamp->catalogs = palloc0(lengthof(family_catalogs) * sizeof(StampCatalog));
-	for (int i = 0; i < lengthof(family_catalogs); i++)
+	stamp->catalogs = palloc0(NUM_FAMILY_CATALOGS * sizeof(StampCatalog));
+	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
 		collect_rows(stamp, &family_catalogs[i]);
 
 	return stamp;
@@ -308,21 +269,11 @@ find_family(Stamp *stamp)
 			if (find_member(stamp, address.classId, address.objectId) >= 0)
 				continue;
 
-			switch (address.classId)
-			{
-				case RelationRelationId:
-				case TypeRelationId:
-				case AttrDefaultRelationId:
-				case ConstraintRelationId:
-				case StatisticExtRelationId:
-				case TriggerRelationId: /* of a deferrable constraint */
-					break;
-				default:
-					ereport(ERROR,
-							(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-							 errmsg("cannot stamp tables with %s",
-									getObjectDescription(&address, false))));
-			}
+			if (!is_family_class(address.classId))
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot stamp tables with %s",
+								getObjectDescription(&address, false))));
 
 			if (stamp->nobjects == size)
 			{
@@ -637,7 +588,7 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 				value = MyDatabaseId;
 			else if (attnum == family->class_column)
 				value = address->classId;
-			else if (attnum == family->scan_column)
+			else if (attnum == family->object_column)
 				value = address->objectId;
 			else
 				continue;
@@ -932,8 +883,8 @@ StampBatch *
 stamp_batch_begin(Stamp *stamp, NameRegistry *registry)
 {
 	StampBatch *batch = palloc0(sizeof(StampBatch));
-	Oid			catalogs[lengthof(family_catalogs)];
-	Oid			oid_indexes[lengthof(family_catalogs)];
+	Oid			catalogs[NUM_FAMILY_CATALOGS];
+	Oid			oid_indexes[NUM_FAMILY_CATALOGS];
 	int			nwith_oid = 0;
 
 	batch->stamp = stamp;

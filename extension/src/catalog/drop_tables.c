@@ -1,0 +1,650 @@
+/*-------------------------------------------------------------------------
+ *
+ * drop_tables.c
+ *	  billion.drop_tables(): many tables gone in one call.
+ *
+ * DROP TABLE opens every relation it drops, looks up the rows of each of its
+ * parts one index descent at a time and deletes them one by one. Here the
+ * families (see family.h) of all tables are found together, a level of
+ * pg_depend at a time, and their rows are read and deleted catalogue by
+ * catalogue. Relations are never opened: what DROP needs of them is in their
+ * pg_class rows.
+ *
+ * That is done for tables that nothing but their own parts depends on. All
+ * others (views, foreign keys, inheritance, partitions, rules, policies,
+ * publications, members of extensions, temporary tables, tables in use by
+ * this session …) are dropped by core, in the same transaction: refused or
+ * cascaded as DROP TABLE does.
+ *
+ * Locks: AccessExclusiveLock on each table, its TOAST table and its sequences.
+ * Whoever uses an index or a type of the table has a lock on the table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "catalog/catalog.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_subscription_rel.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "catalog/storage.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/pgstat_internal.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+
+#include "create_tables.h"
+#include "family.h"
+#include "storage/lazy_heap.h"
+
+/* Up to here others are told of each row rather than of whole catalogues. */
+#define TABLES_INVALIDATED_EACH 16
+
+/* What part of the shared lock table one call may fill. */
+#define LOCK_TABLE_SHARE 0.8
+
+PG_FUNCTION_INFO_V1(pgbillion_drop_tables);
+
+typedef struct DropTable
+{
+	Oid			oid;
+	bool		exists;
+	bool		by_core;
+} DropTable;
+
+/* A member of a family, and whose it is. */
+typedef struct Member
+{
+	FamilyKey	key;			/* hash key */
+	int			table;			/* in tables[] */
+} Member;
+
+/* A relation to go. */
+typedef struct DropRelation
+{
+	Oid			oid;
+	Oid			tablespace;
+	RelFileNumber filenumber;
+	char		relkind;
+} DropRelation;
+
+typedef struct DropContext
+{
+	int			ntables;
+	DropTable  *tables;			/* by OID, ascending */
+	HTAB	   *members;		/* of Member */
+	FamilyKey  *keys;			/* all members */
+	int			nkeys;
+	int			keys_size;
+	int			level;			/* keys[level …] have not been searched for yet */
+	List	   *references;		/* of Reference: to be checked when all members are known */
+	ItemPointerData *tids;		/* rows of the catalogue being read */
+	int			ntids;
+	int			tids_size;
+	DropRelation *relations;
+	int			nrelations;
+	int			relations_size;
+} DropContext;
+
+/* An object that depends on a member, but not as a part of it. */
+typedef struct Reference
+{
+	FamilyKey	key;
+	int			table;
+} Reference;
+
+static const FamilyCatalog depend_reference = {
+	DependRelationId, InvalidOid, DependReferenceIndexId,
+	Anum_pg_depend_refobjid, Anum_pg_depend_refclassid, 0, InvalidOid
+};
+static const FamilyCatalog inherits = {
+	InheritsRelationId, InvalidOid, InheritsRelidSeqnoIndexId,
+	Anum_pg_inherits_inhrelid, 0, 0, RelationRelationId
+};
+static const FamilyCatalog subscriptions = {
+	SubscriptionRelRelationId, InvalidOid, SubscriptionRelSrrelidSrsubidIndexId,
+	Anum_pg_subscription_rel_srrelid, 0, 0, RelationRelationId
+};
+
+static DropTable *collect_tables(ArrayType *array, int *ntables);
+static void check_tables(DropContext *context, bool locked);
+static void check_table_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void lock_tables(DropContext *context);
+static bool held_by_me(Oid relid);
+static void check_lock_table(int64 wanted, int ntables);
+static int	drop_by_core(DropContext *context, DropBehavior behavior);
+static void find_families(DropContext *context);
+static void add_member(DropContext *context, Oid classid, Oid objid, int table);
+static void add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void lock_parts(DropContext *context);
+static void drop_families(DropContext *context, bool invalidate_each);
+static int	compare_tables(const void *a, const void *b);
+static int	find_table(const DropContext *context, Oid oid);
+
+/*
+ * billion.drop_tables(tables regclass[], cascade boolean,
+ *					   allow_unobserved boolean) returns bigint
+ *		Drops tables the caller owns, all or none, and returns how many there
+ *		were. Ones that are not there any more are passed over.
+ */
+Datum
+pgbillion_drop_tables(PG_FUNCTION_ARGS)
+{
+	DropBehavior behavior = PG_GETARG_BOOL(1) ? DROP_CASCADE : DROP_RESTRICT;
+	DropContext context = {0};
+	int64		dropped = 0;
+	MemoryContext memory;
+	MemoryContext old;
+
+	PreventCommandIfReadOnly("billion.drop_tables()");
+	PreventCommandIfParallelMode("billion.drop_tables()");
+	PreventCommandDuringRecovery("billion.drop_tables()");
+	if (!PG_GETARG_BOOL(2))
+		check_observers(true);
+
+	memory = AllocSetContextCreate(CurrentMemoryContext, "pgbillion drop_tables",
+								   ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(memory);
+
+	context.tables = collect_tables(PG_GETARG_ARRAYTYPE_P(0), &context.ntables);
+	check_tables(&context, false);
+	lock_tables(&context);
+	check_tables(&context, true);
+
+	/*
+	 * Core's deletions may change other tables of the list, so that those are
+	 * looked at anew each time; usually there is none.
+	 */
+	for (;;)
+	{
+		int			n;
+
+		find_families(&context);
+		n = drop_by_core(&context, behavior);
+		if (n == 0)
+			break;
+		dropped += n;
+		check_tables(&context, true);
+	}
+
+	lock_parts(&context);
+	for (int i = 0; i < context.ntables; i++)
+		dropped += context.tables[i].exists;
+	drop_families(&context, context.ntables <= TABLES_INVALIDATED_EACH);
+
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(memory);
+	CommandCounterIncrement();
+
+	PG_RETURN_INT64(dropped);
+}
+
+/* The OIDs of the array, sorted, without nulls and duplicates. */
+static DropTable *
+collect_tables(ArrayType *array, int *ntables)
+{
+	Datum	   *elems;
+	bool	   *nulls;
+	int			nelems;
+	DropTable  *tables;
+	int			n = 0;
+
+	deconstruct_array(array, REGCLASSOID, sizeof(Oid), true, TYPALIGN_INT,
+					  &elems, &nulls, &nelems);
+	tables = palloc0(Max(1, nelems) * sizeof(DropTable));
+	for (int i = 0; i < nelems; i++)
+		if (!nulls[i])
+			tables[n++].oid = DatumGetObjectId(elems[i]);
+	qsort(tables, n, sizeof(DropTable), compare_tables);
+
+	*ntables = 0;
+	for (int i = 0; i < n; i++)
+		if (*ntables == 0 || tables[*ntables - 1].oid != tables[i].oid)
+			tables[(*ntables)++] = tables[i];
+
+	return tables;
+}
+
+static int
+compare_tables(const void *a, const void *b)
+{
+	Oid			oa = ((const DropTable *) a)->oid;
+	Oid			ob = ((const DropTable *) b)->oid;
+
+	return oa < ob ? -1 : oa > ob ? 1 : 0;
+}
+
+static int
+find_table(const DropContext *context, Oid oid)
+{
+	DropTable	key = {.oid = oid};
+	DropTable  *found = bsearch(&key, context->tables, context->ntables, sizeof(DropTable),
+								compare_tables);
+
+	return found == NULL ? -1 : (int) (found - context->tables);
+}
+
+/*
+ * See which tables are there, and whether the caller may drop them; before
+ * they are locked, lest anybody lock what is not theirs, and again after.
+ */
+static void
+check_tables(DropContext *context, bool locked)
+{
+	FamilyKey  *keys = palloc(Max(1, context->ntables) * sizeof(FamilyKey));
+	int			n = 0;
+
+	for (int i = 0; i < context->ntables; i++)
+	{
+		if (locked && !context->tables[i].exists)
+			continue;
+		context->tables[i].exists = false;
+		keys[n].classid = RelationRelationId;
+		keys[n++].objid = context->tables[i].oid;
+	}
+	family_scan(&family_catalogs[0], keys, n, check_table_row, context);
+	pfree(keys);
+}
+
+static void
+check_table_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	DropContext *context = arg;
+	Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+	DropTable  *table = &context->tables[find_table(context, key->objid)];
+
+	if (IsSystemClass(key->objid, form))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied: \"%s\" is a system catalog", NameStr(form->relname))));
+	if (form->relkind != RELKIND_RELATION && form->relkind != RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a table", NameStr(form->relname))));
+	if (!has_privs_of_role(GetUserId(), form->relowner) &&
+		!namespace_owner_check(form->relnamespace, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_TABLE, NameStr(form->relname));
+
+	table->exists = true;
+	if (form->relkind != RELKIND_RELATION || form->relispartition || form->relhassubclass ||
+		form->relpersistence == RELPERSISTENCE_TEMP || IsolationIsSerializable())
+		table->by_core = true;
+}
+
+/* In the order of OIDs, as everybody who drops tables this way does. */
+static void
+lock_tables(DropContext *context)
+{
+	check_lock_table(context->ntables, context->ntables);
+
+	for (int i = 0; i < context->ntables; i++)
+	{
+		DropTable  *table = &context->tables[i];
+
+		CHECK_FOR_INTERRUPTS();
+		if (!table->exists)
+			continue;
+		/* perhaps by an open cursor: core checks that it is not in use */
+		if (held_by_me(table->oid) || AfterTriggerPendingOnRel(table->oid))
+			table->by_core = true;
+		LockRelationOid(table->oid, AccessExclusiveLock);
+	}
+}
+
+static bool
+held_by_me(Oid relid)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	for (LOCKMODE mode = AccessShareLock; mode <= AccessExclusiveLock; mode++)
+		if (lock_held_by_me(&tag, mode))
+			return true;
+	return false;
+}
+
+/*
+ * Better an answer now than 'out of shared memory' later. The lock table has
+ * room for more than it is sized for, but others need that.
+ */
+static void
+check_lock_table(int64 wanted, int ntables)
+{
+	int64		room = (int64) max_locks_per_xact * (MaxBackends + max_prepared_xacts);
+
+	if (wanted > room * LOCK_TABLE_SHARE)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("dropping %d tables at once needs " INT64_FORMAT " locks", ntables, wanted),
+				 errdetail("The server's lock table is sized for " INT64_FORMAT ".", room),
+				 errhint("Drop at most " INT64_FORMAT " tables in a transaction, or increase max_locks_per_transaction.",
+						 Max((int64) 1, (int64) (room * LOCK_TABLE_SHARE * ntables / wanted)))));
+}
+
+/* Hand the tables that are not simple to core. Returns how many. */
+static int
+drop_by_core(DropContext *context, DropBehavior behavior)
+{
+	ObjectAddresses *objects = new_object_addresses();
+	int			n = 0;
+
+	for (int i = 0; i < context->ntables; i++)
+	{
+		ObjectAddress address;
+
+		if (!context->tables[i].exists || !context->tables[i].by_core)
+			continue;
+		ObjectAddressSet(address, RelationRelationId, context->tables[i].oid);
+		add_exact_object_address(&address, objects);
+		context->tables[i].exists = false;
+		n++;
+	}
+	if (n > 0)
+	{
+		performMultipleDeletions(objects, behavior, 0);
+		CommandCounterIncrement();
+	}
+	free_object_addresses(objects);
+
+	return n;
+}
+
+/* ---- families ---- */
+
+/*
+ * Find all members, and the tables that have more to them than their own
+ * members, which become by_core.
+ */
+static void
+find_families(DropContext *context)
+{
+	HASHCTL		ctl = {.keysize = sizeof(FamilyKey),.entrysize = sizeof(Member),.hcxt = CurrentMemoryContext};
+	ListCell   *lc;
+	FamilyKey  *keys;
+
+	if (context->members != NULL)
+		hash_destroy(context->members);
+	context->members = hash_create("pgbillion family members", 1024, &ctl,
+								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	context->nkeys = context->level = 0;
+	context->references = NIL;
+
+	for (int i = 0; i < context->ntables; i++)
+		if (context->tables[i].exists && !context->tables[i].by_core)
+			add_member(context, RelationRelationId, context->tables[i].oid, i);
+
+	while (context->level < context->nkeys)
+	{
+		int			n = context->nkeys - context->level;
+
+		keys = palloc(n * sizeof(FamilyKey));
+		memcpy(keys, context->keys + context->level, n * sizeof(FamilyKey));
+		context->level = context->nkeys;
+		family_scan(&depend_reference, keys, n, add_dependent, context);
+		pfree(keys);
+	}
+
+	/* whatever else refers to a member must be another member of the same table */
+	foreach(lc, context->references)
+	{
+		Reference  *reference = lfirst(lc);
+		Member	   *member = hash_search(context->members, &reference->key, HASH_FIND, NULL);
+
+		if (member == NULL || member->table != reference->table)
+		{
+			context->tables[reference->table].by_core = true;
+			if (member != NULL)
+				context->tables[member->table].by_core = true;
+		}
+	}
+
+	keys = palloc(Max(1, context->nkeys) * sizeof(FamilyKey));
+	memcpy(keys, context->keys, context->nkeys * sizeof(FamilyKey));
+	family_scan(&inherits, keys, context->nkeys, leave_to_core, context);
+	family_scan(&subscriptions, keys, context->nkeys, leave_to_core, context);
+	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
+	{
+		Oid			catalog = family_catalogs[i].catalog;
+
+		if (catalog == ConstraintRelationId || catalog == TriggerRelationId ||
+			catalog == DependRelationId)
+			family_scan(&family_catalogs[i], keys, context->nkeys, inspect_row, context);
+	}
+	pfree(keys);
+}
+
+static void
+add_member(DropContext *context, Oid classid, Oid objid, int table)
+{
+	FamilyKey	key = {classid, objid};
+	bool		found;
+	Member	   *member = hash_search(context->members, &key, HASH_ENTER, &found);
+
+	if (found)
+	{
+		/* a part of two tables is more than a part */
+		if (member->table != table)
+			context->tables[member->table].by_core = context->tables[table].by_core = true;
+		return;
+	}
+	member->table = table;
+
+	if (context->nkeys == context->keys_size)
+	{
+		context->keys_size = Max(1024, context->keys_size * 2);
+		context->keys = context->keys == NULL ?
+			palloc(context->keys_size * sizeof(FamilyKey)) :
+			repalloc_huge(context->keys, context->keys_size * sizeof(FamilyKey));
+	}
+	context->keys[context->nkeys++] = key;
+}
+
+/* The table that a member belongs to. */
+static int
+table_of(DropContext *context, const FamilyKey *key)
+{
+	Member	   *member = hash_search(context->members, key, HASH_FIND, NULL);
+
+	Assert(member != NULL);
+	return member->table;
+}
+
+/* A row of pg_depend that refers to a member. */
+static void
+add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	DropContext *context = arg;
+	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+	int			table = table_of(context, key);
+
+	if (!is_family_class(form->classid))
+		context->tables[table].by_core = true;
+	else if (form->deptype == DEPENDENCY_AUTO || form->deptype == DEPENDENCY_INTERNAL)
+		add_member(context, form->classid, form->objid, table);
+	else
+	{
+		Reference  *reference = palloc(sizeof(Reference));
+
+		reference->key.classid = form->classid;
+		reference->key.objid = form->objid;
+		reference->table = table;
+		context->references = lappend(context->references, reference);
+	}
+}
+
+static void
+leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	DropContext *context = arg;
+
+	context->tables[table_of(context, key)].by_core = true;
+}
+
+/* Rows of members that tell of more than the family. */
+static void
+inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	DropContext *context = arg;
+	int			table = table_of(context, key);
+	bool		simple = true;
+
+	switch (RelationGetRelid(rel))
+	{
+		case ConstraintRelationId:
+			simple = ((Form_pg_constraint) GETSTRUCT(tuple))->contype != CONSTRAINT_FOREIGN;
+			break;
+		case TriggerRelationId:
+			simple = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid == context->tables[table].oid;
+			break;
+		case DependRelationId:
+			switch (((Form_pg_depend) GETSTRUCT(tuple))->deptype)
+			{
+				case DEPENDENCY_NORMAL:
+				case DEPENDENCY_AUTO:
+				case DEPENDENCY_INTERNAL:
+					break;
+				default:		/* of an extension, of a partition */
+					simple = false;
+			}
+			break;
+	}
+	if (!simple)
+		context->tables[table].by_core = true;
+}
+
+/* ---- dropping ---- */
+
+/* Lock what can be used without a lock on the table. */
+static void
+lock_parts(DropContext *context)
+{
+	int64		nlocks = context->ntables;
+
+	family_scan(&family_catalogs[0], context->keys, context->nkeys, collect_row, context);
+
+	for (int pass = 0; pass < 2; pass++)
+	{
+		if (pass == 1)
+			check_lock_table(nlocks, context->ntables);
+		for (int i = 0; i < context->nrelations; i++)
+		{
+			DropRelation *relation = &context->relations[i];
+
+			if (relation->relkind != RELKIND_TOASTVALUE && relation->relkind != RELKIND_SEQUENCE)
+				continue;
+			if (pass == 0)
+				nlocks++;
+			else
+				LockRelationOid(relation->oid, AccessExclusiveLock);
+		}
+	}
+	context->ntids = context->nrelations = 0;
+}
+
+/* Note a row to delete; of relations also what else goes with it. */
+static void
+collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	DropContext *context = arg;
+
+	if (context->ntids == context->tids_size)
+	{
+		context->tids_size = Max(4096, context->tids_size * 2);
+		context->tids = context->tids == NULL ?
+			palloc(context->tids_size * sizeof(ItemPointerData)) :
+			repalloc_huge(context->tids, context->tids_size * sizeof(ItemPointerData));
+	}
+	context->tids[context->ntids++] = tuple->t_self;
+
+	if (RelationGetRelid(rel) == RelationRelationId)
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+		DropRelation *relation;
+
+		if (context->nrelations == context->relations_size)
+		{
+			context->relations_size = Max(1024, context->relations_size * 2);
+			context->relations = context->relations == NULL ?
+				palloc(context->relations_size * sizeof(DropRelation)) :
+				repalloc_huge(context->relations, context->relations_size * sizeof(DropRelation));
+		}
+		relation = &context->relations[context->nrelations++];
+		relation->oid = form->oid;
+		relation->tablespace = OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace;
+		relation->filenumber = form->relfilenode;
+		relation->relkind = form->relkind;
+	}
+}
+
+/* Delete all rows of all members, and what goes at commit. */
+static void
+drop_families(DropContext *context, bool invalidate_each)
+{
+	if (context->nkeys == 0)
+		return;
+
+	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
+	{
+		const FamilyCatalog *family = &family_catalogs[i];
+		Relation	rel;
+
+		context->ntids = 0;
+		family_scan(family, context->keys, context->nkeys, collect_row, context);
+		if (context->ntids == 0)
+			continue;
+
+		rel = table_open(family->catalog, RowExclusiveLock);
+		catalog_delete(rel, context->tids, context->ntids, invalidate_each);
+		if (!invalidate_each)
+			CacheInvalidateCatalog(family->catalog);
+		table_close(rel, RowExclusiveLock);
+	}
+
+	for (int i = 0; i < context->nrelations; i++)
+	{
+		DropRelation *relation = &context->relations[i];
+
+		if (!file_number_is_lazy(relation->filenumber))
+		{
+			/* all that RelationDropStorage() looks at */
+			RelationData rel = {
+				.rd_locator = make_locator(relation->tablespace, relation->filenumber),
+				.rd_backend = INVALID_PROC_NUMBER
+			};
+
+			RelationDropStorage(&rel);
+		}
+		pgstat_drop_transactional(PGSTAT_KIND_RELATION, MyDatabaseId, relation->oid);
+		RelationForgetRelation(relation->oid);
+	}
+	if (!invalidate_each)
+		CacheInvalidateRelcacheAll();
+}

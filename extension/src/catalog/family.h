@@ -1,0 +1,50 @@
+/*-------------------------------------------------------------------------
+ *
+ * family.h
+ *	  Which catalogues hold rows about a table and its parts.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_FAMILY_H
+#define PGBILLION_FAMILY_H
+
+#include "access/attnum.h"
+#include "access/htup.h"
+#include "utils/rel.h"
+
+/*
+ * A catalogue, and how to find its rows about a member of a table's family:
+ * the table itself, its types, TOAST table, indexes, constraints, defaults,
+ * owned sequences, statistics, and the triggers of deferrable constraints.
+ */
+typedef struct FamilyCatalog
+{
+	Oid			catalog;
+	Oid			oid_index;		/* on the OID, of catalogues of members; else 0 */
+	Oid			scan_index;		/* finds the rows of a member */
+	AttrNumber	object_column;	/* that holds the member's OID */
+	AttrNumber	class_column;	/* that holds its catalogue, or 0 */
+	AttrNumber	database_column;	/* that holds the database, or 0 */
+	Oid			member_class;	/* whose members have rows here, or 0 for all */
+} FamilyCatalog;
+
+#define NUM_FAMILY_CATALOGS 16
+
+extern const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS];
+
+extern bool is_family_class(Oid classid);
+
+/* A member, as the key of a search. */
+typedef struct FamilyKey
+{
+	Oid			classid;
+	Oid			objid;
+} FamilyKey;
+
+/* Called for each row found; `key` is that of the array given. */
+typedef void (*FamilyRowCallback) (HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+
+extern void family_scan(const FamilyCatalog *family, FamilyKey *keys, int nkeys,
+						FamilyRowCallback callback, void *arg);
+
+#endif							/* PGBILLION_FAMILY_H */
