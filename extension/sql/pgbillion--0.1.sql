@@ -74,3 +74,21 @@ REVOKE ALL ON FUNCTION @extschema@.drop_tables(regclass[], boolean, boolean) FRO
 
 COMMENT ON FUNCTION @extschema@.drop_tables(regclass[], boolean, boolean) IS
 'drops tables, all or none, and returns how many there were';
+
+CREATE FUNCTION @extschema@.tables(
+    like_pattern text DEFAULT NULL,
+    schema regnamespace DEFAULT NULL,
+    after name DEFAULT NULL,
+    max_rows bigint DEFAULT 1000,
+    OUT "table" oid,
+    OUT schema_oid oid,
+    OUT name name,
+    OUT owner oid,
+    OUT tablespace oid,
+    OUT access_method oid
+) RETURNS SETOF record
+LANGUAGE c STABLE PARALLEL RESTRICTED ROWS 1000
+AS 'MODULE_PATHNAME', 'pgbillion_tables';
+
+COMMENT ON FUNCTION @extschema@.tables(text, regnamespace, name, bigint) IS
+'a page of the tables whose names match, in order of their names, from the one behind "after"';

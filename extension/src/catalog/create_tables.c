@@ -18,18 +18,14 @@
 
 #include "access/relation.h"
 #include "access/xact.h"
-#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_namespace.h"
 #include "catalog/pg_tablespace.h"
 #include "commands/tablespace.h"
 #include "commands/trigger.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
-#include "storage/lmgr.h"
 #include "tcop/cmdtag.h"
 #include "tcop/utility.h"
 #include "utils/array.h"
@@ -43,10 +39,10 @@
 #include "create_tables.h"
 
 /*
- * Tables whose rows are in memory before they are written. Enough for runs
+ * Catalogue rows that are in memory before they are written. Enough for runs
  * of neighbours in every index, few enough to stay in the processor's cache.
  */
-#define TABLES_PER_FLUSH 256
+#define ROWS_PER_FLUSH 4096
 
 /*
  * With logical decoding core's functions write the rows, and register a
@@ -139,12 +135,7 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	if (!PG_ARGISNULL(4))
 		tablespaces = resolve_tablespaces(PG_GETARG_ARRAYTYPE_P(4), &ntablespaces);
 
-	LockRelationOid(template, AccessShareLock);
-	if (get_rel_name(template) == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("template with OID %u does not exist", template)));
-	template_check(template);
+	template_lock(template);
 	if (PG_ARGISNULL(7) || !PG_GETARG_BOOL(7))
 		check_observers(false);
 
@@ -292,8 +283,11 @@ stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 												  get_rel_namespace(prototype));
 	StampBatch *batch;
 	Oid			tablespace = get_rel_tablespace(prototype);
-	int64		per_flush = XLogLogicalInfoActive() ? TABLES_PER_FLUSH_LOGICAL : TABLES_PER_FLUSH;
+	int64		per_flush = Max(1, ROWS_PER_FLUSH / stamp_rows_per_table(stamp));
 	int64		done = 0;
+
+	if (XLogLogicalInfoActive())
+		per_flush = Min(per_flush, TABLES_PER_FLUSH_LOGICAL);
 
 	stamped_in_transaction = true;
 	batch = stamp_batch_begin(stamp, registry);
@@ -343,20 +337,22 @@ flush(StampBatch *batch, bool invalidate_each)
 	PG_CATCH();
 	{
 		ErrorData  *edata;
-		Oid			index = InvalidOid;
+		bool		is_table;
 
 		if (geterrcode() != ERRCODE_UNIQUE_VIOLATION)
 			PG_RE_THROW();
 
 		MemoryContextSwitchTo(context);
 		edata = CopyErrorData();
-		if (edata->constraint_name != NULL)
-			index = get_relname_relid(edata->constraint_name, PG_CATALOG_NAMESPACE);
-		if (index != ClassNameNspIndexId && index != TypeNameNspIndexId)
+		is_table = edata->constraint_name != NULL &&
+			strcmp(edata->constraint_name, "pg_class_relname_nsp_index") == 0;
+		if (!is_table &&
+			(edata->constraint_name == NULL ||
+			 strcmp(edata->constraint_name, "pg_type_typname_nsp_index") != 0))
 			PG_RE_THROW();
 		FlushErrorState();
 		ereport(ERROR,
-				(errcode(index == ClassNameNspIndexId ? ERRCODE_DUPLICATE_TABLE : ERRCODE_DUPLICATE_OBJECT),
+				(errcode(is_table ? ERRCODE_DUPLICATE_TABLE : ERRCODE_DUPLICATE_OBJECT),
 				 errmsg("a name was taken by another transaction while its table was being created"),
 				 edata->detail != NULL ? errdetail("%s", edata->detail) : 0));
 	}

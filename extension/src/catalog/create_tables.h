@@ -23,6 +23,8 @@
  *	family.c		finds the catalogue rows of many tables and their parts
  *	bulk_delete.c	many rows at a time out of a catalogue
  *
+ * list_tables.c lists what is there.
+ *
  * Because the stamp is made from rows that core wrote a moment before, in the
  * same transaction, whatever core records about a table (in this major
  * version, for this user, under these default privileges) is what the stamped
@@ -135,6 +137,7 @@ typedef struct Stamp Stamp;
 typedef struct StampBatch StampBatch;
 
 extern Stamp *stamp_compile(Oid prototype, Oid template);
+extern int	stamp_rows_per_table(const Stamp *stamp);
 extern StampBatch *stamp_batch_begin(Stamp *stamp, NameRegistry *registry);
 extern void stamp_batch_reserve(StampBatch *batch, int ntables);
 extern void stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace);
@@ -143,7 +146,7 @@ extern void stamp_batch_end(StampBatch *batch);
 
 /* ---- prototype.c ---- */
 
-extern void template_check(Oid template);
+extern void template_lock(Oid template);
 extern Oid	prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
 							 const char *access_method);
 

@@ -137,12 +137,16 @@ index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tupl
 	MemoryContextDelete(context);
 }
 
-/* Is it a btree of today's format with key columns of the known types? */
+/*
+ * Is it a btree of today's format with key columns of the known types, no
+ * wider together than a sort key?
+ */
 static bool
 is_run_index(Relation index)
 {
 	bool		heapkeyspace;
 	bool		allequalimage;
+	int			width = sizeof(BlockNumber) + sizeof(OffsetNumber);
 
 	if (index->rd_rel->relam != BTREE_AM_OID ||
 		IndexRelationGetNumberOfAttributes(index) != IndexRelationGetNumberOfKeyAttributes(index))
@@ -156,10 +160,16 @@ is_run_index(Relation index)
 		{
 			case OIDOID:
 			case INT4OID:
+				width += 4;
+				break;
 			case INT2OID:
+				width += 2;
+				break;
 			case CHAROID:
+				width += 1;
 				break;
 			case NAMEOID:
+				width += NAMEDATALEN;
 				if (index->rd_indcollation[i] != C_COLLATION_OID)
 					return false;
 				break;
@@ -169,7 +179,7 @@ is_run_index(Relation index)
 	}
 
 	_bt_metaversion(index, &heapkeyspace, &allequalimage);
-	return heapkeyspace;
+	return heapkeyspace && width <= SORT_KEY_SIZE;
 }
 
 /*

@@ -62,19 +62,26 @@ static Oid	create_sequence_like(Oid sequence, Relation prototype, const char *co
 static void run(const char *sql);
 
 /*
- * Raise 42809 unless the template, which the caller has locked, is a table,
- * and 0A000 if it has something a stamp cannot carry.
+ * Take AccessShareLock on the template, if the caller may read it. Raises
+ * 42P01 if it is not there, 42809 unless it is a table, and 0A000 if it has
+ * something a stamp cannot carry.
  */
 void
-template_check(Oid template)
+template_lock(Oid template)
 {
-	Relation	rel = relation_open(template, NoLock);
+	Relation	rel;
 	AclResult	aclresult;
 
+	if (get_rel_name(template) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("template with OID %u does not exist", template)));
 	aclresult = pg_class_aclcheck(template, GetUserId(), ACL_SELECT);
 	if (aclresult != ACLCHECK_OK)
-		aclcheck_error(aclresult, get_relkind_objtype(rel->rd_rel->relkind),
-					   RelationGetRelationName(rel));
+		aclcheck_error(aclresult, get_relkind_objtype(get_rel_relkind(template)),
+					   get_rel_name(template));
+
+	rel = relation_open(template, AccessShareLock);
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		refuse(rel, "partitions", "Use a table without partitions as template.");

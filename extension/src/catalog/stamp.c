@@ -229,6 +229,17 @@ stamp_compile(Oid prototype, Oid template)
 	return stamp;
 }
 
+/* How many catalogue rows a table of this stamp has. */
+int
+stamp_rows_per_table(const Stamp *stamp)
+{
+	int			nrows = 0;
+
+	for (int i = 0; i < stamp->ncatalogs; i++)
+		nrows += stamp->catalogs[i].nrows;
+	return nrows;
+}
+
 static int
 compare_objects(const void *a, const void *b)
 {
