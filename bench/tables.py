@@ -2,7 +2,8 @@
 
 Same server, same count, two workers; on disk and on tmpfs; three models of tables. What is compared alternates. A
 database is new for each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at
-once; neither is timed. QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=… another PostgreSQL.
+once; neither is timed. QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=…
+another PostgreSQL.
 """
 
 from __future__ import annotations

@@ -124,7 +124,8 @@ class Crew:
     def _spawn(self, job: Job, share: Share, log: Path) -> Member:
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "pgbillion.tables.worker"],
+                # -P: what lies in the current folder is not to be imported
+                [sys.executable, "-P", "-m", "pgbillion.tables.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,

@@ -99,7 +99,8 @@ class Sampler:
     def __exit__(self, *exception: object) -> None:
         """Take the last record, and end."""
         self._over.set()
-        self._thread.join()
+        # a server that does not answer must not keep us
+        self._thread.join(10)
 
     def _work(self) -> None:
         try:

@@ -1,0 +1,58 @@
+"""`pgbillion demo`, and the commands' default server, which it starts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from harness import servers
+
+
+def test_demo_twice_then_the_default_server() -> None:
+    with servers.temporary_folder() as state:
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name == "PG_CONFIG"}
+        env["PGBILLION_STATE"] = str(state / "s")
+
+        def pgbillion(*arguments: str) -> subprocess.CompletedProcess[str]:
+            argv = [sys.executable, "-m", "pgbillion", *arguments]
+            return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300)
+
+        try:
+            for _ in range(2):
+                done = pgbillion("demo", "--count", "2000")
+                assert done.returncode == 0, done.stderr
+                assert "2,000 tables created" in done.stdout
+                assert "2,000 of 2,000 tables _00000000 … _000007cf" in done.stdout
+                assert "server psql -d demo" in done.stdout
+                assert (state / "s" / "runs" / "demo" / "report.html").exists()
+            assert "removing the tables of the last demo" in done.stderr
+            listed = pgbillion(
+                "server",
+                "psql",
+                "-d",
+                "demo",
+                "-X",
+                "-A",
+                "-t",
+                "-c",
+                "SELECT count(*) FROM pg_class WHERE relname ~ '^_0'",
+            )
+            assert listed.stdout.strip() == "2000"
+            databases = pgbillion(
+                "server", "psql", "-X", "-A", "-t", "-c", "SELECT datname FROM pg_database ORDER BY 1"
+            )
+            assert databases.stdout.split() == ["billion", "demo", "postgres", "template0", "template1"]
+
+            # with nothing said, commands take the embedded server, and its tablespaces go below the state folder
+            made = pgbillion("tables", "create", "--count", "40", "--workers", "2", "--tablespaces", "2")
+            assert made.returncode == 0, made.stderr
+            assert (state / "s" / "tablespaces" / "_001").is_dir()
+            run = made.stdout.split("run: ")[1].splitlines()[0]
+            assert pgbillion("server", "stop").returncode == 0
+            stopped = pgbillion("tables", "create", "--resume", run)
+            assert stopped.returncode == 2
+            assert "server start" in stopped.stderr
+        finally:
+            destroyed = pgbillion("server", "destroy", "--yes", "--everything")
+        assert destroyed.returncode == 0, destroyed.stderr

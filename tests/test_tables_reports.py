@@ -1,0 +1,200 @@
+"""`pgbillion tables estimate`, `verify` and `report`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import servers
+from pgbillion import sql
+from pgbillion.postgres import Cluster
+from pgbillion.tables import create, estimate
+from pgbillion.tables.host import Host
+from tables_support import MODELS, CommandLine, command_line, count, failed, names
+
+
+@pytest.fixture
+def cli(cluster: Cluster) -> Iterator[CommandLine]:
+    with servers.new_database(cluster, "reports") as database, command_line(cluster, database) as cli:
+        yield cli
+
+
+def items(report: dict[str, list[dict[str, object]]]) -> dict[str, dict[str, object]]:
+    return {str(item["name"]): item for item in report["items"]}
+
+
+@pytest.mark.parametrize("method", ["bulk", "sql"])
+def test_estimate_is_what_it_takes_and_leaves_nothing(cli: CommandLine, method: str) -> None:
+    for columns, files in zip(MODELS, (1, 5, 4), strict=True):
+        options = ("--count", "1000", "--workers", "2", "--method", method, "--columns", columns)
+        report = cli.json("tables", "estimate", *options)
+        assert report["fits"]
+        assert report["local"]
+        assert report["per_table"]["files"] == files
+        assert items(report)["files (inodes)"]["need"] == 1000 * files
+        assert items(report)["transaction ids"]["need"] == (2 if method == "bulk" else 1000)
+        assert items(report)["write-ahead log"]["need"] > 1000 * 1000  # type: ignore[operator]
+        assert set(items(report)) == {
+            "disk", "files (inodes)", "OIDs", "transaction ids", "locks", "memory", "write-ahead log", "time",
+        }  # fmt: skip
+        with cli.connect() as conn:
+            assert names(conn) == []
+
+
+def test_estimate_of_disk_comes_true(cli: CommandLine) -> None:
+    plan = ("--count", "4000", "--workers", "2")
+    per_table = cli.json("tables", "estimate", *plan)["per_table"]
+    assert (per_table["catalog_rows"], per_table["index_entries"]) == (13, 27)
+    with cli.connect() as conn:
+        before = sum(size for _, size in conn.execute(sql.load("catalog_sizes").encode()))
+    cli.run("tables", "create", *plan, check=True)
+    with cli.connect() as conn:
+        after = sum(size for _, size in conn.execute(sql.load("catalog_sizes").encode()))
+    # free space in the catalogues' last pages may go either way
+    assert 0.8 < (after - before) / (per_table["catalog_bytes"] * 4000) < 1.25
+
+
+def test_limits(cli: CommandLine) -> None:
+    report = cli.json(
+        "tables", "estimate", "--type", "BTP", "--workers", "16", "--tablespaces", "1000", "--tablespace-dir", "/"
+    )
+    limits = {limit["tables"]: limit["reason"] for limit in report["limits"]}
+    assert "the OID counter goes round" in limits[1_431_650_304]
+    assert "pg_type has 2 rows a table" in limits[2_147_475_456]
+    people = cli.run("tables", "estimate", "--count", "10", check=True).stdout
+    assert "1,431,650,304: the OID counter" in people
+
+
+def test_what_cannot_fit_is_refused_and_forced(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("CREATE TABLE wide AS SELECT 1")
+    report = cli.json("tables", "estimate", "--count", "2000000000", "--workers", "2")
+    assert not report["fits"]
+    assert items(report)["disk"]["fits"] is False
+    failed(
+        cli.run("tables", "create", "--count", "2000000000", "--workers", "2"), 1, "this cannot fit: disk", "--force"
+    )
+    with cli.connect() as conn:
+        assert names(conn) == ["wide"]
+
+
+def test_estimate_for_a_server_elsewhere_says_what_is_unknown(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        assert Host.of(conn) is not None
+        plan = create.make_plan(conn, create.Request(1000, 2))
+        report = estimate.estimate(conn, plan, None).to_json()
+    assert report["fits"]
+    for name in ("disk", "files (inodes)", "memory"):
+        assert items(report)[name]["fits"] is None
+        assert "not on this machine" in str(items(report)[name]["note"])
+
+
+def test_verify_finds_all_in_order_and_leaves_it_as_found(cli: CommandLine) -> None:
+    run = cli.json("tables", "create", "--count", "300", "--workers", "2", "--columns", MODELS[1])["run"]
+    with cli.connect() as conn:
+        conn.execute("DROP EXTENSION amcheck")
+    report = cli.json("tables", "verify", run, "--orphans", "--amcheck", "full", "--seed", "7")
+    assert report["ok"]
+    checks = {check["name"]: check for check in report["checks"]}
+    assert [check["result"] for check in report["checks"]] == ["ok"] * 9
+    assert all(check["seconds"] >= 0 for check in report["checks"])
+    assert checks["names without a gap"]["details"] == {"expected": 300, "present": 300}
+    assert checks["count(*) of pg_class"]["details"]["rows"] > 300
+    assert checks["\\dt"]["details"]["tables"] == 300
+    assert len(checks["INSERT and SELECT"]["details"]["tables"]) == 10
+    assert set(checks["statistics of shared catalogues"]["details"]) == {"pg_tablespace", "pg_database", "pg_shdepend"}
+    with cli.connect() as conn:
+        assert servers.one(conn, "SELECT count(*) FROM pg_extension WHERE extname = 'amcheck'") == 0
+        for table in checks["INSERT and SELECT"]["details"]["tables"]:
+            assert servers.one(conn, f"SELECT count(*) FROM {table}") == 0
+            sequence = servers.one(conn, "SELECT pg_get_serial_sequence(%s, 'id')", table)
+            assert servers.one(conn, f"SELECT is_called FROM {sequence}") is False
+        conn.execute("CREATE EXTENSION amcheck")
+    # once more by whoever wants the same tables
+    again = cli.json("tables", "verify", run, "--seed", "7", "--amcheck", "off")
+    assert [check["details"]["tables"] for check in again["checks"] if check["name"] == "INSERT and SELECT"] == [
+        checks["INSERT and SELECT"]["details"]["tables"]
+    ]
+
+
+def test_verify_finds_gaps_and_orphans(cli: CommandLine) -> None:
+    run = cli.json("tables", "create", "--count", "50", "--workers", "2")["run"]
+    with cli.connect() as conn:
+        conn.execute("DROP TABLE _00000011")
+        folder = (
+            cli.cluster.data
+            / "base"
+            / str(servers.one(conn, "SELECT oid FROM pg_database WHERE datname = current_database()"))
+        )
+        lost = cli.cluster.data / str(servers.one(conn, "SELECT pg_relation_filepath('_00000012')"))
+    # the gap comes first; tables of the gap cannot be tried
+    done = cli.run("tables", "verify", run)
+    assert done.returncode == 1
+    assert re.search(r"names without a gap +failed .* 49 of 50 tables", done.stdout)
+    (folder / "999999999").touch()
+    lost.unlink()
+    done = cli.run("tables", "verify", "--orphans", "--amcheck", "off", "--tables", "1", "--dt-limit", "20")
+    assert done.returncode == 1
+    assert "1 files that no table claims, 1 tables without a file" in done.stdout
+    assert "999999999" in done.stdout
+    (folder / "999999999").unlink()
+    with cli.connect() as conn:
+        conn.execute("DROP TABLE _00000012")
+
+
+def test_list_of_tables_that_takes_too_long(cli: CommandLine) -> None:
+    cli.run("tables", "create", "--count", "2000", "--workers", "2", check=True)
+    report = cli.json("tables", "verify", "--dt-limit", "0", "--amcheck", "off", "--tables", "3")
+    (listed,) = [check for check in report["checks"] if check["name"] == "\\dt"]
+    assert listed["result"] == "ok"
+    assert listed["details"]["returned"] is False
+    assert "was cancelled" in listed["summary"]
+
+
+def test_report_stands_alone(cli: CommandLine) -> None:
+    run = cli.json(
+        "tables", "create", "--count", "3000", "--workers", "2", "--method", "sql", "--sample-interval", "0.2"
+    )["run"]
+    cli.run("tables", "verify", run, "--amcheck", "off", check=True)
+    path = Path(cli.run("tables", "report", server=False, check=True).stdout.strip())
+    assert path == Path(run) / "report.html"
+    page = path.read_text()
+    assert page.count("<svg ") == 6
+    assert page.count("<figure") == 6
+    assert "<h1>3,000 tables</h1>" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "names without a gap" in page
+    # nothing is fetched from anywhere
+    assert not re.findall(r'(?:src|href)="(?!#)', page)
+    assert "@import" not in page
+    assert not [
+        color for color in re.findall(r"#[0-9a-f]{6}\b", page) if color.startswith(("#0101", "#0202", "#0303", "#0400"))
+    ]
+    ids = re.findall(r'id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    figures = cli.json("tables", "report", run, server=False)["figures"]
+    assert figures["created"] == 3000
+    assert figures["rate"] > 0
+    assert figures["outcome"] == "done"
+    assert len(figures["worker_rates"]) == 2
+    assert figures["peak_backend_memory"] < 256 * 1024 * 1024
+    other = cli.state / "elsewhere.html"
+    cli.run("tables", "report", run, "--output", str(other), server=False, check=True)
+    assert other.stat().st_size > 10_000
+
+
+def test_report_of_many_workers_and_two_attempts(cli: CommandLine) -> None:
+    folder = cli.state / "run"
+    cli.run("tables", "create", "--count", "400", "--workers", "10", "--run-dir", str(folder), check=True)
+    cli.run("tables", "create", "--resume", str(folder), check=True)
+    cli.run("tables", "report", str(folder), server=False, check=True)
+    page = (folder / "report.html").read_text()
+    assert "slowest to fastest worker" in page
+    assert "Attempts" in page
+    assert len(json.loads((folder / "journal.json").read_text())["attempts"]) == 2
+    with cli.connect() as conn:
+        assert count(conn) == 400
