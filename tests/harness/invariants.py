@@ -37,7 +37,7 @@ def index_errors(conn: Connection, *, parents: bool = True) -> list[str]:
     standby has not.
     """
     errors = []
-    check = "bt_index_parent_check(%s::oid, true, true)" if parents else "bt_index_check(%s::oid, true)"
+    check = "public.bt_index_parent_check(%s::oid, true, true)" if parents else "public.bt_index_check(%s::oid, true)"
     for oid, name in conn.execute(
         "SELECT i.indexrelid::bigint, i.indexrelid::regclass::text FROM pg_index i JOIN pg_class t ON t.oid = indrelid"
         " WHERE indrelid < 16384 AND relnamespace::regnamespace::text IN ('pg_catalog', 'pg_toast') ORDER BY 1"
@@ -54,7 +54,7 @@ def heap_errors(conn: Connection) -> list[str]:
     return [
         str(row)
         for row in conn.execute(
-            "SELECT c.oid::regclass::text, v.* FROM pg_class c, verify_heapam(c.oid) v"
+            "SELECT c.oid::regclass::text, v.* FROM pg_class c, public.verify_heapam(c.oid) v"
             " WHERE c.relkind = 'r' AND c.relnamespace = 'pg_catalog'::regnamespace"
         )
     ]

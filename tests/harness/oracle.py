@@ -18,18 +18,20 @@ NAME_BYTES = 63
 
 @dataclass(frozen=True)
 class Serial:
-    """A column whose default takes the next value of a sequence that the column owns (identity is not one)."""
+    """A column's default that takes values of a sequence which a column of the table owns (identity is no default)."""
 
     column: str
-    sequence: int
     expression: str  # the default, as pg_get_expr shows it with an empty search_path
+    sequence: int
     sequence_text: str  # the sequence in it
+    owner: str  # the column that owns the sequence
 
 
 def make(conn: Connection, template: str, schema: str, name: str, tablespace: str | None = None) -> None:
     """Create schema.name after the template, by SQL alone, in one transaction; the names are raw, the template is SQL."""
     table = sql.Identifier(schema, name)
     with conn.transaction():
+        conn.execute("SET LOCAL standard_conforming_strings = on")
         source = _one(conn, "SELECT %s::regclass::oid::bigint", template)
         options = [
             *_options(conn, "SELECT reloptions FROM pg_class WHERE oid = %s", "", source),
@@ -52,8 +54,11 @@ def make(conn: Connection, template: str, schema: str, name: str, tablespace: st
         comment = _one(conn, "SELECT obj_description(%s::oid, 'pg_class')", source)
         if comment is not None:
             conn.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(comment)))
+        made: dict[int, sql.Identifier] = {}
         for serial in serials(conn, source):
-            _own_sequence(conn, schema, name, serial, bool(unlogged))
+            if serial.sequence not in made:
+                made[serial.sequence] = _own_sequence(conn, schema, name, serial, bool(unlogged))
+            _use_own_sequence(conn, table, serial, made[serial.sequence])
 
 
 def serials(conn: Connection, table: int) -> list[Serial]:
@@ -64,15 +69,15 @@ def serials(conn: Connection, table: int) -> list[Serial]:
             Serial(*row)
             for row in conn.execute(
                 """
-                SELECT attname, s.oid::bigint, pg_get_expr(adbin, adrelid), s.oid::regclass::text
+                SELECT a.attname, pg_get_expr(adbin, adrelid), s.oid::bigint, s.oid::regclass::text, o.attname
                 FROM pg_attrdef d
-                JOIN pg_attribute a ON attrelid = adrelid AND attnum = adnum
+                JOIN pg_attribute a ON a.attrelid = adrelid AND a.attnum = adnum
                 JOIN pg_depend uses ON uses.classid = 'pg_attrdef'::regclass AND uses.objid = d.oid
                     AND uses.refclassid = 'pg_class'::regclass AND uses.deptype = 'n'
                 JOIN pg_class s ON s.oid = uses.refobjid AND s.relkind = 'S'
                 JOIN pg_depend owned ON owned.classid = 'pg_class'::regclass AND owned.objid = s.oid
-                    AND owned.refclassid = 'pg_class'::regclass AND owned.refobjid = adrelid
-                    AND owned.refobjsubid = adnum AND owned.deptype = 'a'
+                    AND owned.refclassid = 'pg_class'::regclass AND owned.refobjid = adrelid AND owned.deptype = 'a'
+                JOIN pg_attribute o ON o.attrelid = adrelid AND o.attnum = owned.refobjsubid
                 WHERE adrelid = %s::oid ORDER BY adnum
                 """,
                 [table],
@@ -115,8 +120,8 @@ def clipped(text: str, limit: int) -> str:
     return text.encode()[:limit].decode(errors="ignore")
 
 
-def _own_sequence(conn: Connection, schema: str, name: str, serial: Serial, unlogged: bool) -> None:
-    sequence = sql.Identifier(schema, chosen_name(conn, schema, name, serial.column, "seq"))
+def _own_sequence(conn: Connection, schema: str, name: str, serial: Serial, unlogged: bool) -> sql.Identifier:
+    sequence = sql.Identifier(schema, chosen_name(conn, schema, name, serial.owner, "seq"))
     row = conn.execute(
         "SELECT format_type(seqtypid, NULL), seqincrement, seqmin, seqmax, seqstart, seqcache, seqcycle"
         " FROM pg_sequence WHERE seqrelid = %s",
@@ -133,12 +138,24 @@ def _own_sequence(conn: Connection, schema: str, name: str, serial: Serial, unlo
             sql.SQL("CYCLE" if cycle else "NO CYCLE"),
         )
     )
-    table, column = sql.Identifier(schema, name), sql.Identifier(serial.column)
-    conn.execute(sql.SQL("ALTER SEQUENCE {} OWNED BY {}.{}").format(sequence, table, column))
-    expression = serial.expression.replace(
-        sql.Literal(serial.sequence_text).as_string(conn), sql.Literal(sequence.as_string(conn)).as_string(conn)
+    owner = sql.Identifier(schema, name, serial.owner)
+    conn.execute(sql.SQL("ALTER SEQUENCE {} OWNED BY {}").format(sequence, owner))
+    return sequence
+
+
+def _use_own_sequence(conn: Connection, table: sql.Identifier, serial: Serial, sequence: sql.Identifier) -> None:
+    old, new = _constant(serial.sequence_text), _constant(sequence.as_string(conn))
+    assert old in serial.expression
+    conn.execute(
+        sql.SQL("ALTER TABLE {} ALTER {} SET DEFAULT {}").format(
+            table, sql.Identifier(serial.column), sql.SQL(serial.expression.replace(old, new))
+        )
     )
-    conn.execute(sql.SQL("ALTER TABLE {} ALTER {} SET DEFAULT {}").format(table, column, sql.SQL(expression)))
+
+
+def _constant(text: str) -> str:
+    """A string constant as core shows it in an expression, with standard_conforming_strings."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _options(conn: Connection, query: str, prefix: str, oid: int) -> list[sql.Composable]:

@@ -12,7 +12,8 @@ from psycopg import sql
 from .catalogs import ATTRIBUTE_VERSION, Family
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-FORKS = ("main", "fsm", "vm", "init")
+# Not the free space map: it is a hint, and neither a crash nor a standby is promised one.
+FORKS = ("main", "vm", "init")
 # LSN and checksum at the start of each page tell when a page was written, not what is on it.
 PAGE_ID_BYTES = 10
 
@@ -75,7 +76,7 @@ def contents(conn: Connection, family: Family) -> Mapping[str, Mapping[str, str]
         forks: dict[str, str] = {}
         for fork in FORKS:
             pages = conn.execute(
-                "SELECT get_raw_page(%(name)s::regclass::text, %(fork)s, block::int)"
+                "SELECT public.get_raw_page(%(name)s::regclass::text, %(fork)s, block::int)"
                 " FROM generate_series(0, pg_relation_size(%(name)s::regclass, %(fork)s)"
                 "   / current_setting('block_size')::int - 1) block ORDER BY block",
                 {"name": str(oid), "fork": fork},

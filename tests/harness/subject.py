@@ -24,7 +24,8 @@ def create_tables(
 ) -> int:
     """Call the function; the schema is a raw name, the template is SQL."""
     row = conn.execute(
-        "SELECT billion.create_tables(%s::regclass, %s, %s, %s, %s::name[], quote_ident(%s)::regnamespace, %s)",
+        "SELECT billion.create_tables(%s::regclass, %s, %s, %s, tablespaces => %s::name[],"
+        " schema => quote_ident(%s)::regnamespace, allow_unobserved => %s)",
         [
             template,
             name_format,

@@ -1,0 +1,65 @@
+"""Several sessions at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import psycopg
+
+from .servers import one, until
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+T = TypeVar("T")
+
+
+class Running(Generic[T]):
+    """A function at work in a thread; `result` waits for it and raises what it raised."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._value.append(self._function())
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self, seconds: float = 120) -> T:
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            raise TimeoutError(f"still running after {seconds:.0f} s")
+        if self._error is not None:
+            raise self._error
+        return self._value[0]
+
+
+def pid(conn: Connection) -> int:
+    return conn.info.backend_pid
+
+
+def until_blocked(monitor: Connection, blocked: Connection, running: Running[Any]) -> None:
+    """Wait until the session waits for a lock; fails when the function it runs ends before."""
+
+    def waits() -> bool:
+        if running.done:
+            raise AssertionError(f"was not blocked, but returned {running.result()}")
+        return bool(one(monitor, "SELECT cardinality(pg_blocking_pids(%s)) > 0", pid(blocked)))
+
+    until(waits, "the session to be blocked")
+
+
+def anonymous_memory(conn: Connection) -> int:
+    """Private memory of the session's backend, in bytes (RssAnon: shared buffers are not in it)."""
+    with open(f"/proc/{pid(conn)}/status", encoding="ascii") as status:
+        line = next(line for line in status if line.startswith("RssAnon:"))
+    return int(line.split()[1]) * 1024
