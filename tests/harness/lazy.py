@@ -39,6 +39,12 @@ END $$;
 """
 
 
+def run(conn: Connection, statements: str) -> None:
+    """Execute statements, separated by '; ', one after the other, as they are sent by a client that has no pipeline."""
+    for statement in filter(None, statements.split("; ")):
+        conn.execute(statement)
+
+
 def state(conn: Connection, table: str) -> str:
     """Return 'heap', 'lazy' (no file), or 'lazy with a file'."""
     return str(
@@ -53,12 +59,11 @@ def state(conn: Connection, table: str) -> str:
 
 def psql(cluster: Cluster, database: str, script: Path, **settings: str) -> list[str]:
     """Run a script, errors and all, and return what psql shows, each statement before its results."""
-    program = cluster.installation.program("psql")
+    # what is meant to be seen, the access method in \\d+, is not shown
+    program = [cluster.installation.program("psql"), "--no-psqlrc", "--quiet", "--echo-all", "--set=HIDE_TABLEAM=on"]
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     done = subprocess.run(
-        # the difference that is meant to be seen in \\d+ is not shown
-        [program, "--no-psqlrc", "--quiet", "--echo-all", "--set=HIDE_TABLEAM=on", "--file", script.name]
-        + [cluster.conninfo(database)],
+        [*program, "--file", script.name, cluster.conninfo(database)],
         cwd=script.parent,
         env={**os.environ, "PGOPTIONS": options, "LC_ALL": "C", "PGCLIENTENCODING": "UTF8"},
         stdout=subprocess.PIPE,
