@@ -23,7 +23,8 @@ WITH here AS (
            -- mapped catalogues have their number elsewhere
            CASE WHEN c.relfilenode = 0 THEN pg_relation_filenode(c.oid) ELSE c.relfilenode END AS number
     FROM pg_class c, here
-    WHERE c.relkind IN ('r', 'i', 'S', 't', 'm') AND NOT c.relisshared
+    -- 1 is the file number of lazy relations that have no file yet
+    WHERE c.relkind IN ('r', 'i', 'S', 't', 'm') AND NOT c.relisshared AND c.relfilenode <> 1
 )
 SELECT 'orphan' AS what, folder || '/' || file AS name
 FROM files

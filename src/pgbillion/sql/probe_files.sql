@@ -18,7 +18,8 @@ WITH made AS MATERIALIZED (
     FROM pg_depend d JOIN made ON d.refobjid = made.oid
     WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 )
-SELECT count(*) FILTER (WHERE pg_relation_filepath(oid) IS NOT NULL)
+-- 1 is the file number of lazy relations that have no file yet
+SELECT count(*) FILTER (WHERE pg_relation_filenode(oid) <> 1)
          + count(*) FILTER (WHERE pg_relation_size(oid, 'init') > 0) AS files,
        coalesce(sum(pg_relation_size(oid) + pg_relation_size(oid, 'init')), 0) AS bytes
 FROM family;

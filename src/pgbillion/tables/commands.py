@@ -22,7 +22,7 @@ from pgbillion.tables import describe, display, invocation, run, tablespaces, te
 from pgbillion.tables import estimate as estimation
 from pgbillion.tables import host as machine
 from pgbillion.tables import verify as verification
-from pgbillion.tables.plan import DEFAULT_BATCH, DEFAULT_FORMAT, Method, count_from, ladder_text, parse_count
+from pgbillion.tables.plan import DEFAULT_BATCH, DEFAULT_FORMAT, Method, Storage, count_from, ladder_text, parse_count
 
 app = typer.Typer(help="Tables by the million: estimate, create, watch, resume, verify, report.")
 
@@ -101,6 +101,22 @@ AllowUnobserved = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+StorageOption = Annotated[
+    Storage,
+    typer.Option(
+        "--storage",
+        help="heap, or lazy: heap whose files appear with the first row (access method lazy_heap of the extension).",
+        rich_help_panel=_HOW,
+    ),
+]
+Exclusive = Annotated[
+    bool,
+    typer.Option(
+        "--exclusive",
+        help="Keep other sessions from the catalogues meanwhile, which is faster (bulk).",
+        rich_help_panel=_HOW,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -117,6 +133,8 @@ def _request(
     method: Method,
     tablespace_count: int,
     allow_unobserved: bool,
+    storage: Storage,
+    exclusive: bool,
 ) -> creation.Request:
     tables = count_from(parse_count(count) if count is not None else None, ladder)
     request = creation.Request(
@@ -134,6 +152,8 @@ def _request(
         first=first,
         tablespaces=tablespace_count,
         allow_unobserved=allow_unobserved,
+        storage=storage,
+        exclusive=exclusive,
     )
     request.check()
     return request
@@ -159,6 +179,8 @@ def create(
     tablespace_count: Tablespaces = 0,
     tablespace_dir: TablespaceDirs = None,
     allow_unobserved: AllowUnobserved = False,
+    storage: StorageOption = Storage.HEAP,
+    exclusive: Exclusive = False,
     sample_interval: Annotated[
         float,
         typer.Option("--sample-interval", metavar="SECONDS", help="Time between two records.", rich_help_panel=_RUN),
@@ -207,7 +229,7 @@ def create(
     else:
         request = _request(
             count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
-            allow_unobserved,
+            allow_unobserved, storage, exclusive,
         )  # fmt: skip
         target = connect.target(host, port, username, dbname, state_dir)
         opened = _begin(
@@ -308,6 +330,8 @@ def estimate(
     tablespace_count: Tablespaces = 0,
     tablespace_dir: TablespaceDirs = None,
     allow_unobserved: AllowUnobserved = False,
+    storage: StorageOption = Storage.HEAP,
+    exclusive: Exclusive = False,
     as_json: Json = False,
     host: Host = None,
     port: Port = None,
@@ -323,7 +347,7 @@ def estimate(
     """
     request = _request(
         count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
-        allow_unobserved,
+        allow_unobserved, storage, exclusive,
     )  # fmt: skip
     target = connect.target(host, port, username, dbname, state_dir)
     with target.connect() as conn:

@@ -24,7 +24,15 @@ from pgbillion.errors import UserError
 from pgbillion.tables import catalog, describe, text
 from pgbillion.tables.crew import Crew, Failure
 from pgbillion.tables.host import Host
-from pgbillion.tables.plan import DEFAULT_BATCH, DEFAULT_COLUMNS, DEFAULT_FORMAT, Method, Plan, tablespace_names
+from pgbillion.tables.plan import (
+    DEFAULT_BATCH,
+    DEFAULT_COLUMNS,
+    DEFAULT_FORMAT,
+    Method,
+    Plan,
+    Storage,
+    tablespace_names,
+)
 from pgbillion.tables.progress import Progress, WorkerProgress
 from pgbillion.tables.run import Attempt, Run
 from pgbillion.tables.sampler import Sampler
@@ -50,6 +58,8 @@ class Request:
     first: int = 0
     tablespaces: int = 0
     allow_unobserved: bool = False
+    storage: Storage = Storage.HEAP
+    exclusive: bool = False
 
     def plan(self, schema: str, template: str | None) -> Plan:
         """Return the plan, with the schema and the template as the server knows them."""
@@ -66,6 +76,8 @@ class Request:
             columns=columns,
             tablespaces=tablespace_names(self.tablespaces),
             allow_unobserved=self.allow_unobserved,
+            storage=self.storage,
+            exclusive=self.exclusive,
         )
 
     def check(self) -> None:
@@ -121,6 +133,13 @@ def check_server(conn: Connection, plan: Plan) -> None:
         )
     if plan.method is Method.BULK:
         extension.ensure_extension(conn)
+    elif plan.storage is Storage.LAZY:
+        try:
+            extension.ensure_extension(conn)
+        except UserError as error:
+            raise UserError(
+                f"lazy storage needs the extension: {error.message}", "--storage heap does without it", error.status
+            ) from error
 
 
 def check_names(conn: Connection, plan: Plan) -> None:

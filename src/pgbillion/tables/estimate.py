@@ -194,11 +194,12 @@ def _disk(
     if not facts["slots"] and not facts["archiving"]:
         wal = min(wal, facts["max_wal_size"])
     files = round(cost.files * count)
+    none = [Item("files (inodes)", "count", 0, None, "lazy tables get their files with their first rows")]
     if host is None:
         note = "the server is not on this machine: what its file systems have cannot be seen from here"
         return [
             Item("disk", "bytes", file_bytes + catalog_bytes + wal, None, note, "count"),
-            Item("files (inodes)", "count", files, None, note, "count"),
+            *([Item("files (inodes)", "count", files, None, note, "count")] if files else none),
         ]
     systems: dict[int, FileSystem] = {}
     bytes_needed: dict[int, float] = defaultdict(float)
@@ -215,7 +216,7 @@ def _disk(
 
     charge(host.filesystem(), "catalogues", catalog_bytes, 0)
     charge(host.wal_filesystem(), "write-ahead log", wal, 0)
-    homes = _homes(conn, plan, host, folders)
+    homes = _homes(conn, plan, host, folders) if files else []
     for home in homes:
         charge(home, "files of tables", file_bytes / len(homes), files / len(homes))
 
@@ -231,7 +232,7 @@ def _disk(
                 note += ", which makes inodes as it needs them"
             free_files = system.files_free if system else None
             items.append(Item("files (inodes)", "count", math.ceil(files_needed[key]), free_files, note, "count"))
-    return items
+    return items if files else [*items, *none]
 
 
 def _homes(conn: Connection, plan: Plan, host: Host, folders: Sequence[Path]) -> list[FileSystem | None]:
@@ -318,12 +319,12 @@ def _wal(cost: Cost, count: int, facts: Mapping[str, int]) -> Item:
     need = round(cost.wal_bytes * count)
     rounds = need / facts["max_wal_size"]
     note = f"{text.size(cost.wal_bytes)} a table; {rounds:.1f} × max_wal_size, so about as many checkpoints."
-    files = text.count(cost.files * count)
+    files = f" and make {text.count(cost.files * count)} files in one process" if cost.files else ""
     if facts["standbys"]:
-        note += f" {facts['standbys']} standby server(s) will receive all of it and make {files} files in one process,"
+        note += f" {facts['standbys']} standby server(s) will receive all of it{files},"
         note += " which may take longer than it takes here"
     else:
-        note += f" A standby would receive all of it and make {files} files in one process"
+        note += f" A standby would receive all of it{files}"
     if facts["slots"]:
         note += f"; {facts['slots']} replication slot(s) keep it on disk until it was received"
     return Item("write-ahead log", "bytes", need, None, note, "count")
@@ -336,7 +337,8 @@ def _time(plan: Plan, cost: Cost, count: int, host: Host | None) -> Item:
     note = f"if {plan.workers} worker(s) never wait for one another"
     if plan.workers > 1:
         note += f"; {text.duration(alone)} if they always do"
-    note += ". File systems slow down as files become many"
+    if cost.files:
+        note += ". File systems slow down as files become many"
     return Item("time", "seconds", math.ceil(together), None, note, "count")
 
 

@@ -40,6 +40,18 @@ class Method(StrEnum):
     SQL = "sql"  # CREATE TABLE statements streamed to psql: the source's way, and for servers without the extension
 
 
+class Storage(StrEnum):
+    """How tables are stored."""
+
+    HEAP = "heap"
+    LAZY = "lazy"  # lazy_heap of the extension: heap whose files appear with the first row
+
+    @property
+    def access_method(self) -> str:
+        """The server's name for it."""
+        return "lazy_heap" if self is Storage.LAZY else "heap"
+
+
 # A bulk batch is a transaction: large enough that its fixed cost does not matter, small enough that an interrupt loses
 # little and that progress is seen.  An sql batch is a psql process and the turn of one tablespace.
 DEFAULT_BATCH = {Method.BULK: 1_000, Method.SQL: 10_000}
@@ -90,6 +102,8 @@ class Plan:
     columns: str | None = None  # what stands between the parentheses of CREATE TABLE
     tablespaces: Sequence[str] = field(default=())
     allow_unobserved: bool = False
+    storage: Storage = Storage.HEAP
+    exclusive: bool = False  # bulk may keep other sessions from the catalogues
 
     @property
     def names(self) -> NameFormat:
@@ -140,17 +154,22 @@ class Plan:
                 f" the number of workers ({self.workers:,})",
                 f"use --tablespaces {self.workers} or more, or --workers {len(self.tablespaces)} or fewer.",
             )
+        if self.exclusive and self.method is not Method.BULK:
+            raise UserError("--exclusive is a way of method bulk", "leave it out, or use --method bulk")
         if (self.template is None) == (self.columns is None):
             raise UserError("give either --template or --columns, not both")
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON's types."""
-        return {**asdict(self), "method": self.method.value, "tablespaces": list(self.tablespaces)}
+        kinds = {"method": self.method.value, "storage": self.storage.value}
+        return {**asdict(self), **kinds, "tablespaces": list(self.tablespaces)}
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Plan:
         """Return the plan that to_json gave."""
-        return cls(**{**values, "method": Method(values["method"]), "tablespaces": tuple(values["tablespaces"])})
+        # a run begun before there was a choice has heap tables
+        kinds = {"method": Method(values["method"]), "storage": Storage(values.get("storage", Storage.HEAP))}
+        return cls(**{**values, **kinds, "tablespaces": tuple(values["tablespaces"])})
 
 
 def count_from(count: int | None, ladder: str | None) -> int:

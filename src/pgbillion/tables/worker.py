@@ -170,7 +170,8 @@ def create_batch(
     """Create one batch with the extension, in the connection's transaction or one of its own."""
     conn.execute(
         "SELECT billion.create_tables(template => %s::regclass, name_format => %s, first => %s, count => %s,"
-        " tablespaces => %s::name[], schema => quote_ident(%s)::regnamespace, allow_unobserved => %s)",
+        " tablespaces => %s::name[], schema => quote_ident(%s)::regnamespace, access_method => %s,"
+        f" allow_unobserved => %s{', exclusive => true' if plan.exclusive else ''})".encode(),
         (
             template,
             name_format or plan.name_format,
@@ -178,6 +179,7 @@ def create_batch(
             batch.count,
             tablespaces,
             plan.schema,
+            plan.storage.access_method,
             plan.allow_unobserved,
         ),
     )
@@ -187,7 +189,8 @@ def create_statement(plan: Plan, name: str, tablespace: str | None) -> str:
     """Return the statement that makes one table of the plan, for method sql."""
     body = f"LIKE {plan.template} INCLUDING ALL" if plan.template else plan.columns
     where = f" TABLESPACE {quote(tablespace)}" if tablespace else ""
-    return f"CREATE TABLE {quote(plan.schema)}.{quote(name)} ({body}){where};"
+    using = f" USING {plan.storage.access_method}"
+    return f"CREATE TABLE {quote(plan.schema)}.{quote(name)} ({body}){using}{where};"
 
 
 def quote(identifier: str) -> str:
