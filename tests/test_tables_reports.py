@@ -137,10 +137,12 @@ def test_verify_finds_gaps_and_orphans(cli: CommandLine) -> None:
     assert re.search(r"names without a gap +failed .* 49 of 50 tables", done.stdout)
     (folder / "999999999").touch()
     lost.unlink()
-    done = cli.run("tables", "verify", "--orphans", "--amcheck", "off", "--tables", "1", "--dt-limit", "20")
+    done = cli.run("tables", "verify", "--orphans", "--amcheck", "off", "--tables", "1", "--json")
     assert done.returncode == 1
-    assert "1 files that no table claims, 1 tables without a file" in done.stdout
-    assert "999999999" in done.stdout
+    (found,) = [check["details"] for check in json.loads(done.stdout)["checks"] if check["name"] == "orphan files"]
+    assert (found["orphans"], found["missing"]) == (1, 1), found
+    assert found["orphan_files"][0].endswith("/999999999")
+    assert found["missing_files"][0].startswith("_00000012 ")
     (folder / "999999999").unlink()
     with cli.connect() as conn:
         conn.execute("DROP TABLE _00000012")
