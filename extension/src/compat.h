@@ -134,6 +134,13 @@ typedef PGAlignedBlock IOAlignedBlock;
 	_bt_search(rel, heaprel, key, buffer, access, NULL)
 #endif
 
+/* 18 also counts how long it took. */
+#if PG_VERSION_NUM >= 180000
+#define report_vacuum(relid, shared) pgstat_report_vacuum(relid, shared, 0, 0, GetCurrentTimestamp())
+#else
+#define report_vacuum(relid, shared) pgstat_report_vacuum(relid, shared, 0, 0)
+#endif
+
 /* 18 dropped the argument that was only ever true for ADD COLUMN. */
 #if PG_VERSION_NUM < 180000
 #define StoreAttrDefault(rel, attnum, expr, is_internal) \

@@ -19,6 +19,11 @@
  *	 aborts with the first row, savepoints included, together with the file,
  *	 whose creation is logged and undone as that of any new file.
  *
+ * - Index entries are not undone. Those of a first row that was rolled back
+ *	 stay, and would point to whatever row comes to their place later. So as
+ *	 long as the table is lazy no index entry leads anywhere, and before it
+ *	 becomes a heap its indexes are emptied.
+ *
  * - Of two transactions that both insert a first row the second waits for the
  *	 first to end, on a lock of its own (see become_heap()); then it finds a
  *	 heap table, or does the work itself. Readers never wait.
@@ -30,9 +35,9 @@
  *
  * A lazy table can have a file nevertheless: when it is unlogged or temporary,
  * or was truncated or moved to another tablespace, core decides about the
- * file's number. Such a file stays empty until the table becomes a heap, and
- * is taken over then. relfrozenxid is 0 as long as there is no row, except
- * after a rewrite by ALTER TABLE, and so no vacuum is due.
+ * file's number. Nothing is ever in such a file; a heap gets a new one.
+ * relfrozenxid is 0 as long as there is no row, except after a rewrite by
+ * ALTER TABLE, and so no vacuum is due.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,14 +59,20 @@
 #include "commands/vacuum.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
 #include "pgstat.h"
+#include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "tcop/pquery.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/portal.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -81,11 +92,30 @@ PG_FUNCTION_INFO_V1(pgbillion_to_heap);
 static const TableAmRoutine *heap;
 static TableAmRoutine lazy_heap_methods;
 
+/*
+ * A table that has become a heap in a way that leaves core's record of its
+ * dependency on this access method behind.
+ */
+typedef struct FormerLazyHeap
+{
+	Oid			relid;
+	Oid			lazy_am;
+} FormerLazyHeap;
+
+/* To be seen to before commit; in TopTransactionContext. */
+static List *former_lazy_heaps = NIL;
+
 static bool refresh(Relation rel);
 static bool still_lazy_in_catalog(Oid relid);
 static void become_heap(Relation rel);
 static void become_heap_locked(Relation rel);
-static void forget_lazy_deletions(XactEvent event, void *arg);
+static void empty_indexes(Relation rel);
+static bool creating_with_rows(void);
+static Oid	rewritten_relation(Relation rel);
+static void remember_former(Oid relid, Oid lazy_am);
+static void lazy_heap_xact_callback(XactEvent event, void *arg);
+static void forget_dependencies(void);
+static void forget_lazy_deletions(void);
 
 /* Is this a table of this access method, as far as its cache entry knows? */
 bool
@@ -179,6 +209,24 @@ lazy_index_fetch_begin(Relation rel)
 	return heap->index_fetch_begin(rel);
 }
 
+/* What entries there are belong to rows that were never committed. */
+static bool
+lazy_index_fetch_tuple(struct IndexFetchTableData *scan, ItemPointer tid, Snapshot snapshot,
+					   TupleTableSlot *slot, bool *call_again, bool *all_dead)
+{
+	*call_again = false;
+	if (all_dead != NULL)
+		*all_dead = false;
+	return false;
+}
+
+static bool
+lazy_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
+							 TupleTableSlot *slot)
+{
+	return refresh(rel) ? false : heap->tuple_fetch_row_version(rel, tid, snapshot, slot);
+}
+
 static uint64
 lazy_relation_size(Relation rel, ForkNumber forknum)
 {
@@ -254,6 +302,14 @@ become_heap(Relation rel)
 	Oid			relid = RelationGetRelid(rel);
 	Oid			toastid;
 
+	/* see creating_with_rows() */
+	if (IsInParallelMode())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot insert the first row of \"%s\" during a parallel operation",
+						RelationGetRelationName(rel)),
+				 errhint("Create it with access method heap, or SET max_parallel_workers_per_gather = 0.")));
+
 	/*
 	 * Kept until the end of the transaction: another first writer can neither
 	 * use our file before it is committed nor make a second one.
@@ -280,39 +336,40 @@ become_heap(Relation rel)
 	become_heap_locked(rel);
 }
 
+/*
+ * The same for one relation, with no other first writer about. Its old file,
+ * should it have one, may hold rows of first writers that were rolled back
+ * longer ago than relfrozenxid, being 0, has told, and so is not used.
+ */
 static void
 become_heap_locked(Relation rel)
 {
 	Oid			relid = RelationGetRelid(rel);
 	Oid			lazy_am = rel->rd_rel->relam;
-	bool		makes_file = file_number_is_lazy(rel->rd_rel->relfilenode);
-	Relation	pg_class = table_open(RelationRelationId, RowExclusiveLock);
-	HeapTuple	tuple = SearchSysCacheLockedCopy1(RELOID, ObjectIdGetDatum(relid));
+	bool		had_file = !file_number_is_lazy(rel->rd_rel->relfilenode);
+	RelFileLocator locator = rel->rd_locator;
+	Relation	pg_class;
+	HeapTuple	tuple;
 	ItemPointerData otid;
 	Form_pg_class form;
 
+	empty_indexes(rel);
+
+	pg_class = table_open(RelationRelationId, RowExclusiveLock);
+	tuple = SearchSysCacheLockedCopy1(RELOID, ObjectIdGetDatum(relid));
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for relation %u", relid);
 	otid = tuple->t_self;
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	Assert(form->relam == lazy_am);
 
+	if (had_file)
+		RelationDropStorage(rel);
 	form->relam = HEAP_TABLE_AM_OID;
-	if (makes_file)
-	{
-		RelFileLocator locator = rel->rd_locator;
-
-		form->relfilenode = GetNewRelFileNumber(form->reltablespace, NULL, form->relpersistence);
-		RelFileLocatorNumber(locator) = form->relfilenode;
-		heap->relation_set_new_filelocator(rel, &locator, form->relpersistence,
-										   &form->relfrozenxid, &form->relminmxid);
-	}
-	else
-	{
-		/* as heap does for a new file: no older transaction can write to it */
-		form->relfrozenxid = RecentXmin;
-		form->relminmxid = GetOldestMultiXactId();
-	}
+	form->relfilenode = GetNewRelFileNumber(form->reltablespace, NULL, form->relpersistence);
+	RelFileLocatorNumber(locator) = form->relfilenode;
+	heap->relation_set_new_filelocator(rel, &locator, form->relpersistence,
+									   &form->relfrozenxid, &form->relminmxid);
 
 	CatalogTupleUpdate(pg_class, &otid, tuple);
 	UnlockTuple(pg_class, &otid, InplaceUpdateTupleLock);
@@ -323,13 +380,55 @@ become_heap_locked(Relation rel)
 	if (rel->rd_rel->relkind != RELKIND_TOASTVALUE)
 		changeDependencyFor(RelationRelationId, relid, AccessMethodRelationId,
 							lazy_am, HEAP_TABLE_AM_OID);
-	if (makes_file && OidIsValid(rel->rd_rel->reltablespace))
+	if (OidIsValid(rel->rd_rel->reltablespace))
 		changeDependencyOnTablespace(RelationRelationId, relid, InvalidOid);
+
+	/* the rewritten relation will get the transient one's access method */
+	if (OidIsValid(rewritten_relation(rel)))
+		remember_former(rewritten_relation(rel), lazy_am);
 
 	CommandCounterIncrement();
 	Assert(!relation_is_lazy_heap(rel));
-	if (makes_file)
-		RelationAssumeNewRelfilelocator(rel);
+	RelationAssumeNewRelfilelocator(rel);
+}
+
+static bool
+every_entry(ItemPointer tid, void *state)
+{
+	return true;
+}
+
+/*
+ * Delete what first writers that were rolled back have left in the indexes of
+ * a lazy table. A btree that nobody has inserted into is its metapage; others
+ * do not tell so easily.
+ */
+static void
+empty_indexes(Relation rel)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(lc), RowExclusiveLock);
+
+		if (index->rd_rel->relam != BTREE_AM_OID || RelationGetNumberOfBlocks(index) > 1)
+		{
+			IndexVacuumInfo info = {
+				.index = index,
+				.estimated_count = true,
+				.message_level = DEBUG2
+			};
+
+#if PG_VERSION_NUM >= 160000
+			info.heaprel = rel;
+#endif
+			(void) index_bulk_delete(&info, NULL, every_entry, NULL);
+		}
+		index_close(index, NoLock);
+	}
+	list_free(indexes);
 }
 
 /*
@@ -385,14 +484,25 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 {
 	bool		is_new = newrlocator == &rel->rd_locator;
 
+	/* one that is about to be filled is an ordinary heap from the start */
+	if (is_new && creating_with_rows())
+	{
+		remember_former(RelationGetRelid(rel), rel->rd_rel->relam);
+		if (OidIsValid(rewritten_relation(rel)))
+			remember_former(rewritten_relation(rel), rel->rd_rel->relam);
+		rel->rd_rel->relam = HEAP_TABLE_AM_OID;
+		rel->rd_tableam = heap;
+		heap->relation_set_new_filelocator(rel, newrlocator, persistence, freezeXid, minmulti);
+		return;
+	}
+
 	/*
 	 * Unlogged tables need their init fork from the start. A rewrite's
 	 * transient table is not the one that ends up with what is made here, so
 	 * that in a tablespace only a file protects that from DROP TABLESPACE.
 	 */
 	if (persistence != RELPERSISTENCE_PERMANENT || IsBinaryUpgrade ||
-		(OidIsValid(rel->rd_rel->reltablespace) &&
-		 strncmp(RelationGetRelationName(rel), "pg_temp_", strlen("pg_temp_")) == 0))
+		(OidIsValid(rel->rd_rel->reltablespace) && OidIsValid(rewritten_relation(rel))))
 		is_new = false;
 
 #ifdef USE_ASSERT_CHECKING
@@ -417,11 +527,49 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 	*minmulti = InvalidMultiXactId;
 }
 
+/* The relation that a transient table of make_new_heap() is made for, if it is one. */
+static Oid
+rewritten_relation(Relation rel)
+{
+	unsigned int relid;
+	int			length = -1;
+
+	if (sscanf(RelationGetRelationName(rel), "pg_temp_%u%n", &relid, &length) == 1 &&
+		RelationGetRelationName(rel)[length] == '\0')
+		return relid;
+	return InvalidOid;
+}
+
 static void
 lazy_relation_nontransactional_truncate(Relation rel)
 {
 	if (!file_number_is_lazy(rel->rd_rel->relfilenode))
 		heap->relation_nontransactional_truncate(rel);
+}
+
+/*
+ * Is a command running that inserts into the table it creates? Its query may
+ * run in parallel, and then the catalogue cannot be changed when the first row
+ * comes. (Where such a command is inside a function we cannot see it here, and
+ * become_heap() has to refuse a parallel plan.)
+ */
+static bool
+creating_with_rows(void)
+{
+	ListCell   *lc;
+
+	if (ActivePortal == NULL)
+		return false;
+	foreach(lc, ActivePortal->stmts)
+	{
+		Node	   *stmt = lfirst_node(PlannedStmt, lc)->utilityStmt;
+
+		if (stmt != NULL && IsA(stmt, ExplainStmt))
+			stmt = ((Query *) ((ExplainStmt *) stmt)->query)->utilityStmt;
+		if (stmt != NULL && (IsA(stmt, CreateTableAsStmt) || IsA(stmt, RefreshMatViewStmt)))
+			return true;
+	}
+	return false;
 }
 
 /* ALTER TABLE SET TABLESPACE; core has chosen the file's number. */
@@ -434,8 +582,8 @@ lazy_relation_copy_data(Relation rel, const RelFileLocator *newrlocator)
 	{
 		Assert(RelationIsPermanent(rel));
 		smgrclose(RelationCreateStorage(*newrlocator, rel->rd_rel->relpersistence, true));
-		changeDependencyOnTablespace(RelationRelationId, RelationGetRelid(rel), InvalidOid);
 	}
+	changeDependencyOnTablespace(RelationRelationId, RelationGetRelid(rel), InvalidOid);
 }
 
 /* CLUSTER and VACUUM FULL, with the table locked exclusively. */
@@ -450,12 +598,45 @@ lazy_relation_copy_for_cluster(Relation oldrel, Relation newrel, Relation index,
 	*num_tuples = *tups_vacuumed = *tups_recently_dead = 0;
 }
 
+/*
+ * There is nothing to vacuum, nor to freeze, even if a rewrite has left a
+ * relfrozenxid, which must not hold back the database's for ever.
+ */
 static void
 lazy_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy strategy)
 {
-	/* with a relfrozenxid, which ALTER TABLE may have given it, it must advance */
-	if (!refresh(rel) || TransactionIdIsNormal(rel->rd_rel->relfrozenxid))
+	Relation	pg_class;
+	HeapTuple	tuple;
+	ItemPointerData otid;
+	Form_pg_class form;
+
+	if (!refresh(rel))
+	{
 		heap->relation_vacuum(rel, params, strategy);
+		return;
+	}
+
+	pg_class = table_open(RelationRelationId, RowExclusiveLock);
+	tuple = SearchSysCacheLockedCopy1(RELOID, ObjectIdGetDatum(RelationGetRelid(rel)));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(rel));
+	otid = tuple->t_self;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+
+	/* a first writer may have been faster; then it is heap's next time */
+	if (form->relam == rel->rd_rel->relam &&
+		(TransactionIdIsValid(form->relfrozenxid) || form->reltuples < 0))
+	{
+		form->relfrozenxid = InvalidTransactionId;
+		form->relminmxid = InvalidMultiXactId;
+		form->reltuples = 0;
+		CatalogTupleUpdate(pg_class, &otid, tuple);
+	}
+	UnlockTuple(pg_class, &otid, InplaceUpdateTupleLock);
+	heap_freetuple(tuple);
+	table_close(pg_class, RowExclusiveLock);
+
+	report_vacuum(RelationGetRelid(rel), false);
 }
 
 static Oid
@@ -464,23 +645,73 @@ lazy_relation_toast_am(Relation rel)
 	return rel->rd_rel->relam;
 }
 
+/* ---- at the end of the transaction ---- */
+
+static void
+remember_former(Oid relid, Oid lazy_am)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+	FormerLazyHeap *former = palloc(sizeof(FormerLazyHeap));
+
+	former->relid = relid;
+	former->lazy_am = lazy_am;
+	former_lazy_heaps = lappend(former_lazy_heaps, former);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+lazy_heap_xact_callback(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			forget_dependencies();
+			forget_lazy_deletions();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_ABORT:
+			former_lazy_heaps = NIL;
+			break;
+		default:
+			break;
+	}
+}
+
+/* DROP EXTENSION … CASCADE must not find tables that have rows. */
+static void
+forget_dependencies(void)
+{
+	ListCell   *lc;
+
+	foreach(lc, former_lazy_heaps)
+	{
+		FormerLazyHeap *former = lfirst(lc);
+		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(former->relid));
+
+		if (!HeapTupleIsValid(tuple))
+			continue;			/* dropped, or rolled back */
+		if (((Form_pg_class) GETSTRUCT(tuple))->relam == HEAP_TABLE_AM_OID)
+			deleteDependencyRecordsForSpecific(RelationRelationId, former->relid, DEPENDENCY_NORMAL,
+											   AccessMethodRelationId, former->lazy_am);
+		ReleaseSysCache(tuple);
+	}
+}
+
 /*
- * Before commit or PREPARE: take the deletion of the file that lazy tables do
- * not have off the list of files to delete. It would do no harm once, but up
- * to 16 smgrDoPendingDeletes(), and replay, stumble over a file that is on
- * the list twice. Whoever drops a lazy table opens it first, and so has
- * loaded this library by now.
+ * Take the deletion of the file that lazy tables do not have off the list of
+ * files to delete. It would do no harm once, but up to 16
+ * smgrDoPendingDeletes(), and replay, stumble over a file that is on the list
+ * twice. Whoever drops a lazy table opens it first, and so has loaded this
+ * library by now.
  */
 static void
-forget_lazy_deletions(XactEvent event, void *arg)
+forget_lazy_deletions(void)
 {
 	RelFileLocator *locators;
-	int			n;
+	int			n = smgrGetPendingDeletes(true, &locators);
 
-	if (event != XACT_EVENT_PRE_COMMIT && event != XACT_EVENT_PRE_PREPARE)
-		return;
-
-	n = smgrGetPendingDeletes(true, &locators);
 	for (int i = 0; i < n; i++)
 	{
 		bool		seen = false;
@@ -506,6 +737,8 @@ LazyHeapInit(void)
 
 	lazy_heap_methods.scan_begin = lazy_scan_begin;
 	lazy_heap_methods.index_fetch_begin = lazy_index_fetch_begin;
+	lazy_heap_methods.index_fetch_tuple = lazy_index_fetch_tuple;
+	lazy_heap_methods.tuple_fetch_row_version = lazy_tuple_fetch_row_version;
 	lazy_heap_methods.tuple_insert = lazy_tuple_insert;
 	lazy_heap_methods.tuple_insert_speculative = lazy_tuple_insert_speculative;
 	lazy_heap_methods.multi_insert = lazy_multi_insert;
@@ -520,7 +753,7 @@ LazyHeapInit(void)
 	lazy_heap_methods.relation_toast_am = lazy_relation_toast_am;
 	lazy_heap_methods.relation_fetch_toast_slice = lazy_relation_fetch_toast_slice;
 
-	RegisterXactCallback(forget_lazy_deletions, NULL);
+	RegisterXactCallback(lazy_heap_xact_callback, NULL);
 }
 
 Datum
