@@ -201,12 +201,12 @@ def execute(
                     if host is not None:
                         crew.watch_memory()
                     observer.update(progress())
+                seconds = time.monotonic() - start
                 observer.update(progress())
             attempt.total = crew.total
             memories = [member.peak_memory for member in crew.members if member.peak_memory is not None]
             attempt.peak_backend_memory = max(memories, default=None)
             failures, interrupted = crew.failures, signals.caught and crew.total < plan.count
-        seconds = time.monotonic() - start
         if failures and not interrupted:
             raise _failed(failures, target, resume_command)
         if interrupted:
