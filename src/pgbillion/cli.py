@@ -13,6 +13,7 @@ import typer
 from pgbillion import __version__, demo, server_commands
 from pgbillion.errors import UserError
 from pgbillion.tables import commands as tables_commands
+from pgbillion.tables import drop_command, list_command
 
 app = typer.Typer(
     name="pgbillion",
@@ -21,6 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(server_commands.app, name="server")
+tables_commands.app.command("drop")(drop_command.drop)
+tables_commands.app.command("list")(list_command.list_tables)
 app.add_typer(tables_commands.app, name="tables")
 app.command()(demo.demo)
 

@@ -121,6 +121,20 @@ def make_plan(conn: Connection, request: Request) -> Plan:
 
 def check_server(conn: Connection, plan: Plan) -> None:
     """Raise UserError when the server cannot take the plan's tables; creates the extension when that is all."""
+    check_writable(conn)
+    if plan.method is Method.BULK:
+        extension.ensure_extension(conn)
+    elif plan.storage is Storage.LAZY:
+        try:
+            extension.ensure_extension(conn)
+        except UserError as error:
+            raise UserError(
+                f"lazy storage needs the extension: {error.message}", "--storage heap does without it", error.status
+            ) from error
+
+
+def check_writable(conn: Connection) -> None:
+    """Raise UserError when the server, or this session of it, is read-only."""
     row = conn.execute("SELECT pg_is_in_recovery(), current_setting('transaction_read_only')").fetchone()
     assert row is not None
     if row[0]:
@@ -131,15 +145,6 @@ def check_server(conn: Connection, plan: Plan) -> None:
             "switch it off for this role or database, or with PGOPTIONS='-c default_transaction_read_only=off'",
             status=3,
         )
-    if plan.method is Method.BULK:
-        extension.ensure_extension(conn)
-    elif plan.storage is Storage.LAZY:
-        try:
-            extension.ensure_extension(conn)
-        except UserError as error:
-            raise UserError(
-                f"lazy storage needs the extension: {error.message}", "--storage heap does without it", error.status
-            ) from error
 
 
 def check_names(conn: Connection, plan: Plan) -> None:
@@ -305,12 +310,17 @@ def _signals(crew: Crew) -> Iterator[_Signals]:
             signal.signal(number, handler)
 
 
+def current_schema(conn: Connection) -> str:
+    """Return the schema that tables are created in. Raises UserError when there is none."""
+    row = conn.execute("SELECT current_schema()").fetchone()
+    if row is None or row[0] is None:
+        raise UserError("no schema has been selected to create in", "name one with --schema")
+    return str(row[0])
+
+
 def _schema(conn: Connection, name: str | None) -> str:
     if name is None:
-        row = conn.execute("SELECT current_schema()").fetchone()
-        if row is None or row[0] is None:
-            raise UserError("no schema has been selected to create in", "name one with --schema")
-        return str(row[0])
+        return current_schema(conn)
     row = conn.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name]).fetchone()
     if row is None:
         raise UserError(f'schema "{name}" does not exist', f'make it first: CREATE SCHEMA "{name}"', status=3)

@@ -1,0 +1,197 @@
+"""`pgbillion tables drop`: options in, tables gone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from pgbillion import connect, extension
+from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
+from pgbillion.errors import UserError
+from pgbillion.tables import create as creation
+from pgbillion.tables import drop as dropping
+from pgbillion.tables import invocation, text
+from pgbillion.tables import selection as selecting
+from pgbillion.tables.commands import Json
+from pgbillion.tables.list_command import PatternArgument
+from pgbillion.tables.meter import meter
+from pgbillion.tables.names import NameFormat
+from pgbillion.tables.plan import DEFAULT_FORMAT, Method, parse_count
+from pgbillion.tables.selection import Numbered
+
+_WHAT, _HOW = "What to drop", "How to drop it"
+
+
+def drop(
+    pattern: PatternArgument = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            "--schema",
+            metavar="NAME",
+            help="Of this schema. Default: all but the system's; for numbered names the current one.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    count: Annotated[
+        str | None,
+        typer.Option(
+            "--count", "-n", metavar="N", help="So many numbered names, instead of a pattern.", rich_help_panel=_WHAT
+        ),
+    ] = None,
+    first: Annotated[
+        int, typer.Option("--first", metavar="N", help="Number of the first one.", rich_help_panel=_WHAT)
+    ] = 0,
+    name_format: Annotated[
+        str | None,
+        typer.Option(
+            "--name-format",
+            metavar="FORMAT",
+            help=f"The names, as for create. Default: {DEFAULT_FORMAT}.",
+            rich_help_panel=_WHAT,
+        ),
+    ] = None,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Drop what depends on the tables too.", rich_help_panel=_HOW)
+    ] = False,
+    batch: Annotated[
+        str,
+        typer.Option(
+            "--batch", metavar="auto|N", help="Tables a transaction. auto: what locks allow.", rich_help_panel=_HOW
+        ),
+    ] = "auto",
+    workers: Annotated[
+        int, typer.Option("--workers", "-w", metavar="N", help="Sessions at work.", rich_help_panel=_HOW)
+    ] = 1,
+    method: Annotated[
+        Method | None,
+        typer.Option(
+            "--method",
+            help="bulk: the extension; sql: DROP TABLE. Default: bulk where the extension is, else sql.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
+    allow_unobserved: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unobserved",
+            help="Use bulk even where event triggers or an auditing hook would not see it.",
+            rich_help_panel=_HOW,
+        ),
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many it would be, and the first.")] = False,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    r"""Drop tables by pattern, schema or range of numbered names, in bulk; run it again to go on after an interrupt.
+
+    Nothing is dropped when one of them is a system catalogue, belongs to an extension or to somebody else, or is in
+    use. Foreign keys between tables of different batches need --cascade, as they do between two DROP TABLEs.
+
+    Example: pgbillion tables drop 'tenant\_0%' --schema public --dry-run
+    """
+    if pattern is None and schema is None and count is None:
+        raise UserError("say which tables to drop", "give a pattern, --schema, or --first and --count")
+    if count is None and (first != 0 or name_format is not None):
+        raise UserError("numbered names need --count", "as in --first 0 --count 1000 --name-format _%08x")
+    if count is not None and pattern is not None:
+        raise UserError("give either a pattern or numbered names, not both")
+    number = parse_count(count) if count is not None else 0
+    if count is not None:
+        NameFormat.parse(name_format or DEFAULT_FORMAT).check_range(first, number)
+    target = connect.target(host, port, username, dbname, state_dir)
+    with target.connect() as conn:
+        creation.check_writable(conn)
+        if count is not None:
+            schema = creation.current_schema(conn) if schema is None else schema
+            numbered = Numbered(NameFormat.parse(name_format or DEFAULT_FORMAT), first, number)
+            selection = selecting.select(conn, None, schema, numbered)
+        else:
+            selection = selecting.select(conn, pattern, schema)
+        if method is None:
+            method = Method.BULK if selecting.has_function(conn, "drop_tables") else Method.SQL
+            if method is Method.SQL:
+                print("note: without the extension pgbillion: DROP TABLE, which is slower", file=sys.stderr)
+        elif method is Method.BULK:
+            extension.ensure_extension(conn)
+        request = dropping.Request(selection, method, workers, _batch(batch), cascade, allow_unobserved)
+        request.check()
+        survey = dropping.survey(conn, request)
+    if dry_run or survey.tables == 0:
+        _print_survey(survey, dry_run=dry_run, as_json=as_json)
+        return
+    if not yes and not _confirmed(survey, target):
+        print("nothing was dropped", file=sys.stderr)
+        return
+    words = [pattern] if pattern is not None else []
+    words += ["--schema", schema] if schema is not None else []
+    words += ["--first", str(first), "--count", str(number)] if count is not None else []
+    words += ["--name-format", name_format] if name_format is not None else []
+    words += ["--cascade"] if cascade else []
+    words += ["--batch", batch] if batch != "auto" else []
+    words += ["--workers", str(workers)] if workers != 1 else []
+    words += ["--method", method.value] if method is Method.SQL else []
+    words += ["--allow-unobserved"] if allow_unobserved else []
+    words += ["--yes"] if yes else []
+    outcome = dropping.execute(
+        target,
+        request,
+        survey.tables,
+        command=invocation.command("tables", "drop", *words, target=target, state=state_dir),
+        observe=lambda total: meter(total, "dropped"),
+    )
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    rate = outcome.dropped / outcome.seconds if outcome.seconds > 0 else 0.0
+    print(
+        f"{text.count(outcome.dropped)} tables dropped in {text.duration(outcome.seconds)}: {text.count(rate)} tables/s"
+    )
+
+
+def _batch(given: str) -> int | None:
+    if given == "auto":
+        return None
+    try:
+        return int(given)
+    except ValueError:
+        raise UserError(f'--batch is "auto" or a number of tables, not "{given}"') from None
+
+
+def _print_survey(survey: dropping.Survey, *, dry_run: bool, as_json: bool) -> None:
+    if as_json:
+        values = {"selected": survey.tables, "schemas": survey.schemas, "first": survey.names}
+        print(json.dumps({**values, "dropped": 0, "dry_run": dry_run}))
+    elif survey.tables == 0:
+        print("no table matches")
+    else:
+        print(f"{_summary(survey)} would be dropped:")
+        for name in survey.names:
+            print(f"  {name}")
+        if survey.tables > len(survey.names):
+            print(f"  … and {text.count(survey.tables - len(survey.names))} more")
+
+
+def _summary(survey: dropping.Survey) -> str:
+    schemas = list(survey.schemas)
+    where = f"schema {schemas[0]}" if len(schemas) == 1 else f"{len(schemas)} schemas"
+    return f"{text.count(survey.tables)} table{'s' if survey.tables != 1 else ''} of {where}"
+
+
+def _confirmed(survey: dropping.Survey, target: Target) -> bool:
+    """Ask. Raises UserError where nobody can answer."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UserError(
+            f"{_summary(survey)} would be dropped, and there is no terminal to ask at",
+            "--yes drops them without asking, --dry-run shows what it would be",
+        )
+    shown = ", ".join(survey.names[:3]) + (" …" if survey.tables > 3 else "")
+    return typer.confirm(f"drop {_summary(survey)} ({shown}) on {target.display}?", err=True)

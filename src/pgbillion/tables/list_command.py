@@ -1,0 +1,99 @@
+"""`pgbillion tables list`: options in, names out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from pgbillion import connect
+from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion.errors import UserError
+from pgbillion.tables import invocation, listing, text
+from pgbillion.tables import selection as selecting
+
+PatternArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[PATTERN]", help="Names like this, as SQL's LIKE has it: % _ are wildcards, \\ quotes."),
+]
+
+
+class Counting(StrEnum):
+    """How to count."""
+
+    ESTIMATE = "estimate"
+    EXACT = "exact"
+
+
+def list_tables(
+    pattern: PatternArgument = None,
+    schema: Annotated[
+        str | None, typer.Option("--schema", metavar="NAME", help="Of this schema. Default: all.")
+    ] = None,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="NAME", help="Begin behind this name: the last of the page before.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help=f"Tables a page. Default: {listing.PAGE:,}.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Not a page, but all of them.")] = False,
+    counting: Annotated[
+        Counting | None, typer.Option("--count", help="Print how many there are instead, by estimate or exactly.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    r"""List tables by name, a page at a time or all; the first page comes at once, however many there are.
+
+    One qualified and quoted name a line, in the order of their bytes.
+
+    Example: pgbillion tables list 'tenant\_0%' --all
+    """
+    if counting is not None and (everything or after is not None or limit is not None):
+        raise UserError("--count counts all that match", "leave out --all, --after and --limit")
+    if everything and limit is not None:
+        raise UserError("give either --all or --limit, not both")
+    target = connect.target(host, port, username, dbname, state_dir)
+    with target.connect() as conn:
+        selection = selecting.select(conn, pattern, schema)
+        extension = selecting.has_function(conn, "tables")
+        for note in listing.notes(conn, selection, extension=extension):
+            print(f"note: {note}", file=sys.stderr, flush=True)
+        if counting is not None:
+            count = listing.count_exactly if counting is Counting.EXACT else listing.estimate_count
+            found = count(conn, selection, extension=extension)
+            print(json.dumps(asdict(found)) if as_json else found.count)
+            if not as_json:
+                how = "counted" if found.exact else "estimated"
+                print(f"{how} in {text.duration(found.seconds)}", file=sys.stderr)
+            return
+        listed = listing.write(
+            conn,
+            selection,
+            sys.stdout.write,
+            extension=extension,
+            limit=None if everything else limit or listing.PAGE,
+            after=after,
+            as_json=as_json,
+        )
+        sys.stdout.flush()
+    if as_json:
+        return
+    said = f"{text.count(listed.count)} tables in {text.duration(listed.seconds)}"
+    if everything and listed.seconds > 0:
+        said += f", {text.count(listed.count / listed.seconds)}/s"
+    if listed.last is not None:
+        words = ["tables", "list", *([pattern] if pattern is not None else [])]
+        words += ["--schema", schema] if schema is not None else []
+        words += ["--limit", str(limit)] if limit is not None else []
+        words += ["--after", listed.last]
+        said += f"; next page: {invocation.command(*words, target=target, state=state_dir)}"
+    print(said, file=sys.stderr)
