@@ -19,7 +19,7 @@ INCLUDED = {"reads.sql"}
     ids=lambda path: path.stem,
 )
 def test_as_heap(cluster: Cluster, script: Path) -> None:
-    outputs = []
+    outputs: list[list[str]] = []
     for method in ("heap", "lazy_heap"):
         with servers.new_database(cluster, f"{script.stem}_{method}") as name:
             with cluster.connect(name) as conn:
@@ -29,6 +29,7 @@ def test_as_heap(cluster: Cluster, script: Path) -> None:
                 assert lazy.unsound(conn) == []
                 conn.execute("CHECKPOINT")
                 assert lazy.lost(cluster, conn) == set()
-    differences = list(difflib.unified_diff(*outputs, "heap", "lazy_heap", lineterm="", n=6))
+    heap, lazy_heap = outputs
+    differences = list(difflib.unified_diff(heap, lazy_heap, "heap", "lazy_heap", lineterm="", n=6))
     assert differences == [], "\n".join(differences)
-    assert "as expected" in "\n".join(outputs[1])
+    assert "as expected" in "\n".join(lazy_heap)

@@ -60,7 +60,13 @@ def state(conn: Connection, table: str) -> str:
 def psql(cluster: Cluster, database: str, script: Path, **settings: str) -> list[str]:
     """Run a script, errors and all, and return what psql shows, each statement before its results."""
     # what is meant to be seen, the access method in \\d+, is not shown
-    program = [cluster.installation.program("psql"), "--no-psqlrc", "--quiet", "--echo-all", "--set=HIDE_TABLEAM=on"]
+    program: list[str | Path] = [
+        cluster.installation.program("psql"),
+        "--no-psqlrc",
+        "--quiet",
+        "--echo-all",
+        "--set=HIDE_TABLEAM=on",
+    ]
     options = " ".join(f"-c {name}={value}" for name, value in settings.items())
     done = subprocess.run(
         [*program, "--file", script.name, cluster.conninfo(database)],
