@@ -13,7 +13,7 @@ import typer
 from pgbillion import __version__, demo, server_commands
 from pgbillion.errors import UserError
 from pgbillion.tables import commands as tables_commands
-from pgbillion.tables import drop_command, list_command
+from pgbillion.tables import drop_command, list_command, scale_command
 
 app = typer.Typer(
     name="pgbillion",
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.add_typer(server_commands.app, name="server")
 tables_commands.app.command("drop")(drop_command.drop)
 tables_commands.app.command("list")(list_command.list_tables)
+tables_commands.app.command("scale")(scale_command.scale)
 app.add_typer(tables_commands.app, name="tables")
 app.command()(demo.demo)
 

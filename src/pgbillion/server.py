@@ -156,7 +156,7 @@ def destroy(state: Path, *, everything: bool = False) -> None:
             # a tablespace's folder may hold those of several major versions
             for files in folder.glob(f"PG_{cluster.installation.major}_*"):
                 shutil.rmtree(files)
-    for name in (*_MADE_BY_US, *(("runs",) if everything else ())):
+    for name in (*_MADE_BY_US, *(("runs", "scale") if everything else ())):
         path = state / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

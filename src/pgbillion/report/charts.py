@@ -52,14 +52,18 @@ def line_chart(
     mean: float | None = None,
     wide: bool = False,
     marks: Sequence[float] = (),
+    over: str | None = None,
 ) -> str:
-    """Return one chart of lines over time as SVG.
+    """Return one chart of lines over time as SVG, or over what ``over`` names, with a dot for each value.
 
     ``label`` is what a screen reader says; ``name`` keeps its ids apart from other charts'; ``unit`` is count, bytes or
     plain; ``marks`` are times to mark, in seconds.
     """
+    dots = "o" if over is not None else None
     longest = max((line.x[-1] for line in lines if line.x), default=0.0)
     scale, word = (1.0, "seconds") if longest < 180 else (60.0, "minutes") if longest < 3 * 3600 else (3600.0, "hours")
+    if over is not None:
+        scale, word = 1.0, over
     settings = {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
@@ -79,7 +83,7 @@ def line_chart(
             x = [at / scale for at in line.x]
             y = [float("nan") if value is None else value for value in line.y]
             drawn = "steps-pre" if line.steps else "default"
-            axes.plot(x, y, color=color, linewidth=1.8, label=line.name, drawstyle=drawn)
+            axes.plot(x, y, color=color, linewidth=1.8, label=line.name, drawstyle=drawn, marker=dots)
             if area:
                 axes.fill_between(x, y, color=color, alpha=0.14, linewidth=0, step="pre" if line.steps else None)
         if not shown:
@@ -90,7 +94,9 @@ def line_chart(
         for mark in marks:
             axes.axvline(mark / scale, color=_MUTED, linewidth=1, linestyle=":")
         axes.set_ylim(bottom=0)
-        axes.set_xlim(0, max(longest / scale, 1e-9))
+        axes.set_xlim(0, max(longest / scale * (1 if over is None else 1.05), 1e-9))
+        if over is not None:
+            axes.xaxis.set_major_locator(_locator("count"))
         axes.set_xlabel(word)
         axes.yaxis.set_major_locator(_locator(unit))
         axes.yaxis.set_major_formatter(lambda value, _: _short(value, unit))

@@ -14,6 +14,7 @@ from pgbillion.report import charts
 from pgbillion.report.figures import Figures, Series, figures
 from pgbillion.tables import text
 from pgbillion.tables.run import Run
+from pgbillion.tables.scale import Scale
 
 
 def write(run: Run, path: Path) -> Figures:
@@ -21,16 +22,44 @@ def write(run: Run, path: Path) -> Figures:
     shown = figures(run)
     if not shown.tables.x:
         raise UserError(f"the run in {run.folder} has no samples: there is nothing to report yet")
-    page = render(run, shown)
-    try:
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"the report cannot be written: {error}", "choose another file with --output") from error
+    _write(path, render(run, shown))
     return shown
 
 
 def render(run: Run, shown: Figures) -> str:
     """Return the page as text."""
+    return _template("run.html.j2").render(
+        run=run,
+        plan=run.plan,
+        server=run.server,
+        figures=shown,
+        charts=_charts(shown),
+        checks=run.checks(),
+        afterwards=run.afterwards(),
+        version=__version__,
+        now=time.time(),
+    )
+
+
+def write_scale(result: Scale, path: Path) -> None:
+    """Write the page of a search for the best number of workers. Raises UserError when it cannot be written."""
+    spaces = sorted({point.tablespaces for point in result.points})
+    lines = [
+        Series(
+            f"{number} tablespaces" if number else "no tablespaces",
+            [point.workers for point in result.points if point.tablespaces == number],
+            [point.rate for point in result.points if point.tablespaces == number],
+        )
+        for number in spaces
+    ]
+    chart = charts.line_chart(lines, "Tables per second by workers", name="scale", wide=True, over="workers")
+    page = _template("scale.html.j2").render(
+        result=result, best=result.best, server=result.server, chart=chart, version=__version__, now=time.time()
+    )
+    _write(path, page)
+
+
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pgbillion.report", "."),
         autoescape=True,
@@ -41,16 +70,14 @@ def render(run: Run, shown: Figures) -> str:
     environment.filters.update(
         count=text.count, size=text.size, duration=text.duration, date=_date, share=lambda value: f"{value:.2%}"
     )
-    return environment.get_template("run.html.j2").render(
-        run=run,
-        plan=run.plan,
-        server=run.server,
-        figures=shown,
-        charts=_charts(shown),
-        checks=run.checks(),
-        version=__version__,
-        now=time.time(),
-    )
+    return environment.get_template(name)
+
+
+def _write(path: Path, page: str) -> None:
+    try:
+        path.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"the report cannot be written: {error}", "choose another file with --output") from error
 
 
 def _charts(shown: Figures) -> list[dict[str, Any]]:

@@ -159,7 +159,7 @@ def _request(
     return request
 
 
-def _folders(target: Target, state: Path, given: list[Path] | None) -> list[Path]:
+def tablespace_folders(target: Target, state: Path, given: list[Path] | None) -> list[Path]:
     """Return where tablespaces are made: below the state folder for the embedded server, which removes them again."""
     return given or ([state / "tablespaces"] if target.embedded else [])
 
@@ -233,7 +233,7 @@ def create(
         )  # fmt: skip
         target = connect.target(host, port, username, dbname, state_dir)
         opened = _begin(
-            target, request, _folders(target, state, tablespace_dir), run_dir or run.new_folder(state), force
+            target, request, tablespace_folders(target, state, tablespace_dir), run_dir or run.new_folder(state), force
         )
     with opened.locked():
         if resume is not None:
@@ -353,7 +353,7 @@ def estimate(
     with target.connect() as conn:
         plan = creation.make_plan(conn, request)
         creation.check_server(conn, plan)
-        folders = _folders(target, paths.state_dir(state_dir), tablespace_dir)
+        folders = tablespace_folders(target, paths.state_dir(state_dir), tablespace_dir)
         result = estimation.estimate(conn, plan, machine.Host.of(conn), folders)
     if as_json:
         print(json.dumps(result.to_json()))

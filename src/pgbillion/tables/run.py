@@ -5,6 +5,7 @@
 ``journal.json``        attempts and how each ended; replaced as a whole, so it is never half-written
 ``samples.jsonl``       one line a sample, appended
 ``checks.json``         what the last `verify` of the run found
+``afterwards.json``     what a demo did with the tables when they were there
 ``worker-N.log``        what a worker had to say on stderr; removed when empty
 ======================  ==================================================================================
 
@@ -139,6 +140,19 @@ class Run:
         with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
             found: list[dict[str, Any]] = json.loads((self.folder / "checks.json").read_text(encoding="utf-8"))[
                 "checks"
+            ]
+            return found
+        return []
+
+    def save_afterwards(self, steps: list[dict[str, Any]]) -> None:
+        """Keep what was done with the tables afterwards: objects with name, seconds and summary."""
+        _write(self.folder / "afterwards.json", {"steps": steps})
+
+    def afterwards(self) -> list[dict[str, Any]]:
+        """Return what was done with the tables afterwards."""
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
+            found: list[dict[str, Any]] = json.loads((self.folder / "afterwards.json").read_text(encoding="utf-8"))[
+                "steps"
             ]
             return found
         return []

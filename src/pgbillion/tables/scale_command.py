@@ -1,0 +1,153 @@
+"""`pgbillion tables scale`: options in, a table and a page out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pgbillion import connect, paths
+from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion.errors import UserError
+from pgbillion.tables import scale as scaling
+from pgbillion.tables import text
+from pgbillion.tables.commands import (
+    AllowUnobserved,
+    BatchOption,
+    Columns,
+    Exclusive,
+    Json,
+    MethodOption,
+    StorageOption,
+    TablespaceDirs,
+    find_psql,
+    tablespace_folders,
+)
+from pgbillion.tables.create import Request
+from pgbillion.tables.plan import Method, Storage, parse_count
+
+
+def scale(
+    count: Annotated[
+        str, typer.Option("--count", "-n", metavar="N", help="Number of tables a measurement: 20k, 1M.")
+    ] = "20k",
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            "--workers", "-w", metavar="N,…", help="Numbers of workers. Default: 1, 2, 4, … to twice the cores."
+        ),
+    ] = None,
+    spaces: Annotated[
+        str, typer.Option("--tablespaces", metavar="N,…", help="Numbers of tablespaces, 0 for none.")
+    ] = "0",
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="Measure each so often; the median counts.")
+    ] = 1,
+    columns: Columns = None,
+    batch: BatchOption = None,
+    method: MethodOption = Method.BULK,
+    storage: StorageOption = Storage.HEAP,
+    exclusive: Exclusive = False,
+    tablespace_dir: TablespaceDirs = None,
+    allow_unobserved: AllowUnobserved = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The page. Default: a new one in the state folder."),
+    ] = None,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Measure how many tables a second workers and tablespaces make, in databases that are dropped again.
+
+    Example: pgbillion tables scale --workers 1,2,4,8 --tablespaces 0,8 --count 50k --storage lazy
+    """
+    tables = parse_count(count)
+    pairs = scaling.combinations(
+        _numbers(workers, "--workers", 1) if workers is not None else _default_workers(),
+        _numbers(spaces, "--tablespaces", 0),
+    )
+    if not pairs:
+        raise UserError("each number of tablespaces is smaller than each number of workers", "add 0 to --tablespaces")
+    request = Request(
+        count=tables,
+        workers=max(number for number, _ in pairs),
+        method=method,
+        batch=batch,
+        columns=columns,
+        allow_unobserved=allow_unobserved,
+        storage=storage,
+        exclusive=exclusive,
+    )
+    request.check()
+    state = paths.state_dir(state_dir)
+    path = output or state / "scale" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"
+    target = connect.target(host, port, username, dbname, state_dir)
+    result = scaling.measure(
+        target,
+        request,
+        pairs,
+        rounds,
+        folders=tablespace_folders(target, state, tablespace_dir),
+        psql=find_psql(target, state) if method is Method.SQL else None,
+        say=lambda line: print(line, file=sys.stderr, flush=True),
+    )
+    if output is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    # matplotlib takes long to load
+    from pgbillion.report import page
+
+    page.write_scale(result, path)
+    if as_json:
+        print(json.dumps({**result.to_json(), "report": str(path)}))
+        return
+    _print(result)
+    print(f"report: {path}")
+
+
+def _numbers(given: str, option: str, least: int) -> list[int]:
+    try:
+        numbers = sorted({int(word) for word in given.split(",")})
+    except ValueError:
+        raise UserError(
+            f'{option} takes numbers with commas in between, not "{given}"', f"as in {option} 1,2,4"
+        ) from None
+    if numbers[0] < least:
+        raise UserError(f"{option} must be {least} or more, not {numbers[0]}")
+    return numbers
+
+
+def _default_workers() -> list[int]:
+    most = 2 * (os.cpu_count() or 1)
+    return [2**power for power in range(most.bit_length()) if 2**power <= most]
+
+
+def _print(result: scaling.Scale) -> None:
+    spaces = sorted({point.tablespaces for point in result.points})
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    table.add_column("workers")
+    for number in spaces:
+        table.add_column(f"{number} tablespaces" if number else "no tablespaces", justify="right")
+    rates = {(point.workers, point.tablespaces): point for point in result.points}
+    for workers in sorted({point.workers for point in result.points}):
+        row = [str(workers)]
+        for number in spaces:
+            point = rates.get((workers, number))
+            mark = " *" if point is result.best else ""
+            row.append(f"{text.count(point.rate)}/s{mark}" if point else "")
+        table.add_row(*row)
+    console = Console(highlight=False)
+    (console if console.is_terminal else Console(highlight=False, width=160)).print(table)
+    print(f"* the best of {text.count(result.count)} tables {result.definition}, method {result.method},", end=" ")
+    print(f"storage {result.storage}; the databases they were in are gone")
