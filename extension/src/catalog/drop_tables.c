@@ -16,8 +16,10 @@
  * this session …) are dropped by core, in the same transaction: refused or
  * cascaded as DROP TABLE does.
  *
- * Locks: AccessExclusiveLock on each table, its TOAST table and its sequences.
- * Whoever uses an index or a type of the table has a lock on the table.
+ * Locks: AccessExclusiveLock on each table, its TOAST table, indexes and
+ * sequences; what depends on the tables is looked at again once it is held.
+ * Types and statistics, which hardly anybody uses by themselves, are not
+ * locked: a COMMENT ON TYPE at the same moment can outlive its type.
  *
  *-------------------------------------------------------------------------
  */
@@ -90,7 +92,6 @@ typedef struct DropRelation
 	Oid			oid;
 	Oid			tablespace;
 	RelFileNumber filenumber;
-	char		relkind;
 } DropRelation;
 
 typedef struct DropContext
@@ -109,6 +110,7 @@ typedef struct DropContext
 	DropRelation *relations;
 	int			nrelations;
 	int			relations_size;
+	HTAB	   *locked;			/* OIDs of the parts we have locked */
 } DropContext;
 
 /* An object that depends on a member, but not as a part of it. */
@@ -144,7 +146,7 @@ static void add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, v
 static void leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void lock_parts(DropContext *context);
+static bool lock_parts(DropContext *context);
 static void drop_families(DropContext *context, bool invalidate_each);
 static int	compare_tables(const void *a, const void *b);
 static int	find_table(const DropContext *context, Oid oid);
@@ -160,6 +162,7 @@ pgbillion_drop_tables(PG_FUNCTION_ARGS)
 {
 	DropBehavior behavior = PG_GETARG_BOOL(1) ? DROP_CASCADE : DROP_RESTRICT;
 	DropContext context = {0};
+	HASHCTL		ctl = {.keysize = sizeof(Oid),.entrysize = sizeof(Oid)};
 	int64		dropped = 0;
 	MemoryContext memory;
 	MemoryContext old;
@@ -174,14 +177,18 @@ pgbillion_drop_tables(PG_FUNCTION_ARGS)
 								   ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(memory);
 
+	ctl.hcxt = memory;
+	context.locked = hash_create("pgbillion locked parts", 256, &ctl,
+								 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	context.tables = collect_tables(PG_GETARG_ARRAYTYPE_P(0), &context.ntables);
 	check_tables(&context, false);
 	lock_tables(&context);
 	check_tables(&context, true);
 
 	/*
-	 * Core's deletions may change other tables of the list, so that those are
-	 * looked at anew each time; usually there is none.
+	 * Core's deletions may change other tables of the list, and waiting for a
+	 * lock lets others change what it is for, so that all is looked at anew
+	 * until nothing is left to core or to be locked.
 	 */
 	for (;;)
 	{
@@ -189,13 +196,13 @@ pgbillion_drop_tables(PG_FUNCTION_ARGS)
 
 		find_families(&context);
 		n = drop_by_core(&context, behavior);
-		if (n == 0)
-			break;
 		dropped += n;
-		check_tables(&context, true);
+		if (n > 0)
+			check_tables(&context, true);
+		else if (!lock_parts(&context))
+			break;
 	}
 
-	lock_parts(&context);
 	for (int i = 0; i < context.ntables; i++)
 		dropped += context.tables[i].exists;
 	drop_families(&context, context.ntables <= TABLES_INVALIDATED_EACH);
@@ -542,31 +549,36 @@ inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 
 /* ---- dropping ---- */
 
-/* Lock what can be used without a lock on the table. */
-static void
+/*
+ * Lock what can be used without a lock on the table. Returns whether there was
+ * anything that we had not locked before.
+ */
+static bool
 lock_parts(DropContext *context)
 {
-	int64		nlocks = context->ntables;
+	bool		locked = false;
 
+	context->ntids = context->nrelations = 0;
 	family_scan(&family_catalogs[0], context->keys, context->nkeys, collect_row, context);
 
-	for (int pass = 0; pass < 2; pass++)
+	check_lock_table(Max(context->nrelations, context->ntables), context->ntables);
+	for (int i = 0; i < context->nrelations; i++)
 	{
-		if (pass == 1)
-			check_lock_table(nlocks, context->ntables);
-		for (int i = 0; i < context->nrelations; i++)
-		{
-			DropRelation *relation = &context->relations[i];
+		Oid			relid = context->relations[i].oid;
+		bool		found;
 
-			if (relation->relkind != RELKIND_TOASTVALUE && relation->relkind != RELKIND_SEQUENCE)
-				continue;
-			if (pass == 0)
-				nlocks++;
-			else
-				LockRelationOid(relation->oid, AccessExclusiveLock);
-		}
+		CHECK_FOR_INTERRUPTS();
+		if (find_table(context, relid) >= 0)
+			continue;
+		(void) hash_search(context->locked, &relid, HASH_ENTER, &found);
+		if (found)
+			continue;
+		LockRelationOid(relid, AccessExclusiveLock);
+		locked = true;
 	}
 	context->ntids = context->nrelations = 0;
+
+	return locked;
 }
 
 /* Note a row to delete; of relations also what else goes with it. */
@@ -600,7 +612,6 @@ collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 		relation->oid = form->oid;
 		relation->tablespace = OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace;
 		relation->filenumber = form->relfilenode;
-		relation->relkind = form->relkind;
 	}
 }
 

@@ -53,6 +53,7 @@
 #include "catalog/catalog.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/storage.h"
@@ -64,6 +65,7 @@
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "storage/predicate.h"
 #include "tcop/pquery.h"
 #include "utils/acl.h"
 #include "utils/array.h"
@@ -109,6 +111,7 @@ static bool refresh(Relation rel);
 static bool still_lazy_in_catalog(Oid relid);
 static void become_heap(Relation rel);
 static void become_heap_locked(Relation rel);
+static HeapTuple lock_pg_class_row(Relation pg_class, Oid relid);
 static void empty_indexes(Relation rel);
 static bool creating_with_rows(void);
 static Oid	rewritten_relation(Relation rel);
@@ -194,12 +197,44 @@ still_lazy_in_catalog(Oid relid)
 	return lazy;
 }
 
+/*
+ * A scan that begins on a lazy table finds nothing to its end, also when the
+ * table becomes a heap meanwhile: its snapshot is older than the first row.
+ * But its descriptor would be in heap's hands then, and may hold the file
+ * number of before. So what it scans is a table that stays empty for ever.
+ */
 static TableScanDesc
 lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
 				ParallelTableScanDesc pscan, uint32 flags)
 {
-	(void) refresh(rel);
-	return heap->scan_begin(rel, snapshot, nkeys, key, pscan, flags);
+	Oid			namespaceid;
+	Oid			nothing = InvalidOid;
+	Relation	empty;
+	TableScanDesc scan;
+
+	if (refresh(rel))
+	{
+		namespaceid = get_namespace_oid("billion", true);
+		if (OidIsValid(namespaceid))
+			nothing = get_relname_relid("nothing", namespaceid);
+	}
+	/* the latter while the extension is being dropped */
+	if (!relation_is_lazy_heap(rel) || !OidIsValid(nothing))
+		return heap->scan_begin(rel, snapshot, nkeys, key, pscan, flags);
+
+	/* what heap would do for the table that is meant */
+	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_SAMPLESCAN))
+	{
+		Assert(snapshot);
+		PredicateLockRelation(rel, snapshot);
+	}
+
+	empty = table_open(nothing, AccessShareLock);
+	scan = heap->scan_begin(empty, snapshot, nkeys, key, pscan, flags);
+	/* the scan has its own reference */
+	table_close(empty, NoLock);
+
+	return scan;
 }
 
 static struct IndexFetchTableData *
@@ -356,9 +391,7 @@ become_heap_locked(Relation rel)
 	empty_indexes(rel);
 
 	pg_class = table_open(RelationRelationId, RowExclusiveLock);
-	tuple = SearchSysCacheLockedCopy1(RELOID, ObjectIdGetDatum(relid));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", relid);
+	tuple = lock_pg_class_row(pg_class, relid);
 	otid = tuple->t_self;
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	Assert(form->relam == lazy_am);
@@ -390,6 +423,42 @@ become_heap_locked(Relation rel)
 	CommandCounterIncrement();
 	Assert(!relation_is_lazy_heap(rel));
 	RelationAssumeNewRelfilelocator(rel);
+}
+
+/*
+ * A copy of a relation's pg_class row that nobody else can update before we
+ * do, locked as SearchSysCacheLockedCopy1() does. Waits for a transaction that
+ * has updated it (GRANT takes no lock on the table), and takes its version.
+ */
+static HeapTuple
+lock_pg_class_row(Relation pg_class, Oid relid)
+{
+	for (;;)
+	{
+		HeapTuple	tuple = SearchSysCacheLockedCopy1(RELOID, ObjectIdGetDatum(relid));
+		HeapTupleData current;
+		TM_FailureData failure;
+		TM_Result	result;
+		Buffer		buffer;
+
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for relation %u", relid);
+
+		current.t_self = tuple->t_self;
+		result = heap_lock_tuple(pg_class, &current, GetCurrentCommandId(false),
+								 LockTupleNoKeyExclusive, LockWaitBlock, false, &buffer, &failure);
+		ReleaseBuffer(buffer);
+		if (result == TM_Ok)
+			return tuple;
+
+		/* its messages were sent before it let us go */
+		UnlockTuple(pg_class, &tuple->t_self, InplaceUpdateTupleLock);
+		heap_freetuple(tuple);
+		if (result != TM_Updated)
+			elog(ERROR, "unexpected result %d for the pg_class row of relation %u", result, relid);
+		AcceptInvalidationMessages();
+		InvalidateCatalogSnapshot();
+	}
 }
 
 static bool
@@ -457,6 +526,10 @@ pgbillion_to_heap(PG_FUNCTION_ARGS)
 		if (nulls[i])
 			continue;
 		rel = table_open(DatumGetObjectId(tables[i]), RowExclusiveLock);
+		if (rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_MATVIEW)
+			ereport(ERROR,
+					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+					 errmsg("\"%s\" is not a table", RelationGetRelationName(rel))));
 		if (!class_owner_check(RelationGetRelid(rel), GetUserId()))
 			aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(rel->rd_rel->relkind),
 						   RelationGetRelationName(rel));
@@ -617,9 +690,7 @@ lazy_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStra
 	}
 
 	pg_class = table_open(RelationRelationId, RowExclusiveLock);
-	tuple = SearchSysCacheLockedCopy1(RELOID, ObjectIdGetDatum(RelationGetRelid(rel)));
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for relation %u", RelationGetRelid(rel));
+	tuple = lock_pg_class_row(pg_class, RelationGetRelid(rel));
 	otid = tuple->t_self;
 	form = (Form_pg_class) GETSTRUCT(tuple);
 
