@@ -2,7 +2,7 @@
 #   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17   one that is fetched
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 
-.PHONY: help setup demo test lint bench-tables install clean
+.PHONY: help setup demo test lint bench-tables bench-drop bench-list install clean
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -26,6 +26,12 @@ lint: setup ## ruff, mypy --strict, and the extension compiled with all warnings
 
 bench-tables: setup ## method bulk beside method sql and the file system's own rate
 	@$(BIN)/python bench/tables.py
+
+bench-drop: setup ## dropping in bulk beside DROP TABLE and the rate of removing files
+	@$(BIN)/python bench/drop.py
+
+bench-list: setup ## the first page and all names beside the \dt of psql
+	@$(BIN)/python bench/list.py
 
 install: ## the extension into the PostgreSQL of PG_CONFIG (default: pg_config in PATH)
 	@tools/install.sh

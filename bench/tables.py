@@ -1,6 +1,8 @@
 """Method bulk beside method sql and beside the rate at which the file system makes empty files.
 
-Same server, same count, two workers; on disk and on tmpfs; three models of tables. What is compared alternates. A
+Same server, same count, two workers; on disk and on tmpfs; three models of tables. On disk also with lazy storage,
+which makes no file and so is the yardstick that no file system moves, and in exclusive mode. What is compared
+alternates. A
 database is new for each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at
 once; neither is timed. QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=…
 another PostgreSQL.
@@ -21,14 +23,34 @@ from typing import Any
 import common
 import files
 
+from pgbillion import server
 from pgbillion.postgres import Cluster
 from pgbillion.tables import create, describe, probe
 from pgbillion.tables.host import Host
-from pgbillion.tables.plan import Method
+from pgbillion.tables.plan import Method, Storage
 from pgbillion.tables.progress import Progress
 from pgbillion.tables.run import Run
 
 WORKERS = 2
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of making tables."""
+
+    method: Method
+    storage: Storage = Storage.HEAP
+    exclusive: bool = False
+
+
+WAYS = {
+    "sql": Way(Method.SQL),
+    "bulk": Way(Method.BULK),
+    "sql_lazy": Way(Method.SQL, Storage.LAZY),
+    "bulk_lazy": Way(Method.BULK, Storage.LAZY),
+    "exclusive_lazy": Way(Method.BULK, Storage.LAZY, exclusive=True),
+}
+FILES = "files"
 
 
 @dataclass(frozen=True)
@@ -77,6 +99,7 @@ class Place:
     tablespace: str
     folder: Path
     keep: bool
+    contestants: tuple[str, ...]
 
 
 @dataclass
@@ -87,24 +110,36 @@ class Measured:
     files_a_table: float
     peak_memory: int
 
-    @property
-    def ratio(self) -> float:
-        """Bulk over sql."""
-        return statistics.median(self.rates["bulk"]) / statistics.median(self.rates["sql"])
+    def median(self, contestant: str) -> float | None:
+        """The median rate, None for who did not take part."""
+        return statistics.median(self.rates[contestant]) if contestant in self.rates else None
+
+    def ratio(self, contestant: str, over: str) -> float | None:
+        """The medians' ratio."""
+        above, below = self.median(contestant), self.median(over)
+        return round(above / below, 3) if above is not None and below is not None else None
 
     @property
     def share(self) -> float:
         """Files a second of bulk over those of the bare file system."""
-        return statistics.median(self.rates["bulk"]) * self.files_a_table / statistics.median(self.rates["files"])
+        return statistics.median(self.rates["bulk"]) * self.files_a_table / statistics.median(self.rates[FILES])
+
+    def ratios(self) -> dict[str, float | None]:
+        """Return who is how many times as fast as whom."""
+        return {
+            "ratio_bulk_over_sql": self.ratio("bulk", "sql"),
+            "ratio_ordinary_over_sql_lazy": self.ratio("bulk_lazy", "sql_lazy"),
+            "ratio_exclusive_over_sql_lazy": self.ratio("exclusive_lazy", "sql_lazy"),
+            "ratio_exclusive_over_sql": self.ratio("exclusive_lazy", "sql"),
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Return the measurements as JSON's types."""
         return {
-            "tables_per_second_sql": common.spread(self.rates["sql"]),
-            "tables_per_second_bulk": common.spread(self.rates["bulk"]),
-            "empty_files_per_second": common.spread(self.rates["files"]),
+            **{f"tables_per_second_{way}": common.spread(self.rates[way]) for way in WAYS if way in self.rates},
+            "empty_files_per_second": common.spread(self.rates[FILES]),
             "files_per_table": self.files_a_table,
-            "ratio_bulk_over_sql": round(self.ratio, 3),
+            **{name: ratio for name, ratio in self.ratios().items() if ratio is not None},
             "share_of_file_creation_rate": round(self.share, 3),
             "peak_backend_memory_bytes": self.peak_memory,
         }
@@ -115,28 +150,31 @@ def measure(cluster: Cluster, place: Place, model: Model, order: Any) -> Measure
     rates: dict[str, list[float]] = defaultdict(list)
     files_a_table, peak = 1.0, 0
     for round_number in range(model.rounds):
-        contestants = ["sql", "bulk", "files"]
+        contestants = [*place.contestants, FILES]
         order.shuffle(contestants)
         for contestant in contestants:
-            if contestant == "files":
+            if contestant == FILES:
                 # as many as a run makes, but no more than tell the rate
                 number = min(round(model.count * files_a_table), 100_000)
                 rate = number / files.creation_seconds(place.folder, number, WORKERS)
             else:
-                rate, files_a_table, memory = _tables(cluster, place, model, Method(contestant))
-                peak = max(peak, memory)
+                rate, made, memory = _tables(cluster, place, model, WAYS[contestant])
+                files_a_table, peak = max(files_a_table, made), max(peak, memory)
             rates[contestant].append(rate)
             common.say(f"{place.name}, ({model.columns}), round {round_number + 1}, {contestant}: {rate:,.0f}/s")
     return Measured(rates, files_a_table, peak)
 
 
-def _tables(cluster: Cluster, place: Place, model: Model, method: Method) -> tuple[float, float, int]:
+def _tables(cluster: Cluster, place: Place, model: Model, way: Way) -> tuple[float, float, int]:
     """Make the model's tables; return tables a second, files a table, and the largest backend's private memory."""
     name = f"bench{next(_numbers)}"
     target = common.database(cluster, name, place.tablespace)
     with target.connect() as conn:
         host = Host.of(conn)
-        plan = create.make_plan(conn, create.Request(model.count, WORKERS, method, columns=model.columns))
+        request = create.Request(
+            model.count, WORKERS, way.method, columns=model.columns, storage=way.storage, exclusive=way.exclusive
+        )
+        plan = create.make_plan(conn, request)
         create.check_server(conn, plan)
         cost = probe.measure(conn, plan, local=host is not None, sample=20)
         run = Run.create(place.folder / name, plan, describe.server(conn, target, plan, host))
@@ -148,6 +186,18 @@ def _tables(cluster: Cluster, place: Place, model: Model, method: Method) -> tup
     return outcome.rate, cost.files, outcome.peak_backend_memory or 0
 
 
+def _ways(cluster: Cluster) -> tuple[str, ...]:
+    """Return the ways that this build of the extension has."""
+    with cluster.connect(server.DATABASE) as conn:
+        row = conn.execute(
+            "SELECT 'exclusive' = ANY (proargnames) FROM pg_proc WHERE oid = 'billion.create_tables'::regproc"
+        ).fetchone()
+    if row and row[0]:
+        return tuple(WAYS)
+    common.say("*** SKIPPED exclusive mode: this build of the extension does not have it ***")
+    return tuple(name for name, way in WAYS.items() if not way.exclusive)
+
+
 def main() -> int:
     """Run the benchmark and return the exit status."""
     seed, order = common.seeded()
@@ -155,10 +205,10 @@ def main() -> int:
         common.own_server() as (cluster, disk),
         common.tmpfs(TMPFS_BYTES) as memory,
     ):
-        places = [Place("disk", "pg_default", disk, keep=True)]
+        places = [Place("disk", "pg_default", disk, True, _ways(cluster))]
         if memory is not None:
             common.make_tablespace(cluster, "bench_tmpfs", memory)
-            places.append(Place("tmpfs", "bench_tmpfs", memory, keep=False))
+            places.append(Place("tmpfs", "bench_tmpfs", memory, False, ("sql", "bulk")))
         conditions = common.conditions(cluster)
         measured = {
             (place.name, model.columns): measure(cluster, place, model, order) for model in MODELS for place in places
@@ -167,10 +217,8 @@ def main() -> int:
         [
             f"({columns})",
             place,
-            f"{statistics.median(one.rates['sql']):,.0f}",
-            f"{statistics.median(one.rates['bulk']):,.0f}",
-            f"{one.ratio:.2f}",
-            f"{statistics.median(one.rates['files']):,.0f}",
+            *(f"{rate:,.0f}" if (rate := one.median(way)) else "" for way in WAYS),
+            f"{statistics.median(one.rates[FILES]):,.0f}",
             f"{one.share:.2f}",
             f"{one.peak_memory / 1e6:.1f} MB",
         ]
@@ -178,16 +226,39 @@ def main() -> int:
     ]
     common.table(
         f"tables a second, {WORKERS} workers, medians",
-        ("model", "on", "sql", "bulk", "bulk/sql", "empty files/s", "share of it", "backend"),
+        (
+            "model",
+            "on",
+            "sql",
+            "bulk",
+            "sql, lazy",
+            "bulk, lazy",
+            "exclusive, lazy",
+            "empty files/s",
+            "share",
+            "backend",
+        ),
         rows,
+    )
+    common.table(
+        "how many times as fast, on disk",
+        (
+            "model",
+            *(name.removeprefix("ratio_").replace("_", " ") for name in measured["disk", MODELS[0].columns].ratios()),
+        ),
+        [
+            [f"({columns})", *(f"{ratio:.2f}" if ratio else "" for ratio in one.ratios().values())]
+            for (place, columns), one in measured.items()
+            if place == "disk"
+        ],
     )
     first = MODELS[0].columns
     on_tmpfs = measured.get(("tmpfs", first))
     common.result(
         {
             "benchmark": "tables",
-            "ratio_bulk_over_sql": round(measured["disk", first].ratio, 3),
-            "ratio_bulk_over_sql_tmpfs": round(on_tmpfs.ratio, 3) if on_tmpfs else None,
+            **measured["disk", first].ratios(),
+            "ratio_bulk_over_sql_tmpfs": on_tmpfs.ratio("bulk", "sql") if on_tmpfs else None,
             "share_of_file_creation_rate": round(measured["disk", first].share, 3),
             "peak_backend_memory_bytes": max(one.peak_memory for one in measured.values()),
             "results": [

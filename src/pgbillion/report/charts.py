@@ -97,6 +97,8 @@ def line_chart(
         axes.set_xlim(0, max(longest / scale * (1 if over is None else 1.05), 1e-9))
         if over is not None:
             axes.xaxis.set_major_locator(_locator("count"))
+            # room for the highest dot
+            axes.set_ylim(top=1.08 * max((value for line in lines for value in line.y if value is not None), default=1))
         axes.set_xlabel(word)
         axes.yaxis.set_major_locator(_locator(unit))
         axes.yaxis.set_major_formatter(lambda value, _: _short(value, unit))

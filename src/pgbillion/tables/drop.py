@@ -165,7 +165,7 @@ def _refuse_members(conn: Connection, selection: Selection) -> None:
     if row is not None:
         raise UserError(
             f"table {row[0]} belongs to the extension {row[1]}",
-            f"nothing was dropped: choose other tables, or drop the extension (DROP EXTENSION {row[1]})",
+            "nothing was dropped: name the schema with --schema, or use a narrower pattern",
             status=3,
         )
 
