@@ -15,7 +15,7 @@ import pytest
 from psycopg import errors
 
 from harness import lazy, servers
-from harness.lazy import run
+from harness.lazy import run, until_settled
 from harness.servers import one, until
 from harness.sessions import Running, until_blocked
 from pgbillion.postgres import Cluster, Installation
@@ -67,22 +67,16 @@ def _rows(conn: Connection, table: str = "t") -> list[int]:
     return [i for (i,) in conn.execute(f"SELECT i FROM {table} ORDER BY i")]
 
 
-def _until_settled(monitor: Connection, session: Connection, running: Running[Any]) -> None:
-    """Wait until the session's statement has ended or waits for another session."""
-    blocked = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
-    until(lambda: running.done or one(monitor, blocked, session.info.backend_pid), "the statement to end or to wait")
-
-
 # ---- writers
 
 
 @pytest.mark.parametrize("second", ["(1, 'same')", "(2, 'other')"])
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-def test_second_first_writer_waits_for_the_first(conn: Connection, connect: Connect, end: str, second: str) -> None:
+def test_second_first_writer(conn: Connection, connect: Connect, end: str, second: str) -> None:
     first, other = connect(), connect()
     run(first, "BEGIN; INSERT INTO t VALUES (1, repeat('x', 100000))")
     waiting = Running(lambda: other.execute(f"INSERT INTO t VALUES {second}"))
-    until_blocked(conn, other, waiting)
+    until_settled(conn, other, waiting)
     first.execute(end)
     if end == "COMMIT" and "same" in second:
         with pytest.raises(errors.UniqueViolation):
@@ -99,7 +93,7 @@ def test_on_conflict_of_two_first_writers(conn: Connection, connect: Connect, en
     run(first, "BEGIN; INSERT INTO t VALUES (1, 'first') ON CONFLICT DO NOTHING")
     upsert = "INSERT INTO t VALUES (1, 'second') ON CONFLICT (i) DO UPDATE SET b = t.b || excluded.b"
     waiting = Running(lambda: other.execute(upsert))
-    until_blocked(conn, other, waiting)
+    until_settled(conn, other, waiting)
     first.execute(end)
     waiting.result()
     assert one(conn, "SELECT b FROM t") == ("firstsecond" if end == "COMMIT" else "second")
@@ -123,7 +117,7 @@ def test_savepoint_rolled_back_lets_the_second_writer_in(conn: Connection, conne
     first, other = connect(), connect()
     run(first, "BEGIN; SAVEPOINT s; INSERT INTO t VALUES (1)")
     waiting = Running(lambda: other.execute("INSERT INTO t VALUES (2)"))
-    until_blocked(conn, other, waiting)
+    until_settled(conn, other, waiting)
     first.execute("ROLLBACK TO s")
     waiting.result()
     # the first now writes to the file that the second has made and committed
@@ -137,21 +131,22 @@ def test_deadlock_is_detected(conn: Connection, connect: Connect) -> None:
     run(first, "BEGIN; INSERT INTO t VALUES (1)")
     run(other, "BEGIN; INSERT INTO u VALUES (2)")
     waiting = Running(lambda: first.execute("INSERT INTO u VALUES (1)"))
-    until_blocked(conn, first, waiting)
-    outcomes = []
-    for running, session in (
-        (Running(lambda: other.execute("INSERT INTO t VALUES (2)")), other),
-        (waiting, first),
+    until_settled(conn, first, waiting)
+    closing = Running(lambda: other.execute("INSERT INTO t VALUES (2)"))
+    committed = []
+    # in whichever order they can end
+    until(lambda: waiting.done or closing.done, "one of two statements that wait for each other to fail")
+    for running, session, number in sorted(
+        ((waiting, first, 1), (closing, other, 2)), key=lambda each: not each[0].done
     ):
         try:
             running.result()
             session.execute("COMMIT")
-            outcomes.append("committed")
+            committed.append(number)
         except errors.DeadlockDetected:
             session.execute("ROLLBACK")
-            outcomes.append("deadlock")
-    assert sorted(outcomes) == ["committed", "deadlock"]
-    assert len(_rows(conn)) == len(_rows(conn, "u")) == 1
+    assert committed
+    assert _rows(conn) == _rows(conn, "u") == sorted(committed)
 
 
 def test_write_skew_is_a_serialization_failure(conn: Connection, connect: Connect) -> None:
@@ -239,7 +234,7 @@ def test_reader_that_has_locked_the_table_before(
         conn.execute("INSERT INTO t VALUES (1, repeat('x', 100000))")
         assert read() == []
     assert read() == ([(1,)] if isolation == "READ COMMITTED" else [])
-    session.execute("COMMIT")
+    run(session, "COMMIT; BEGIN")
     assert read() == ([(1,)] if reader != "delete" or isolation != "READ COMMITTED" else [])
 
 
@@ -329,7 +324,7 @@ def test_first_row_beside_a_command_that_does_not_block_inserts(
     writer, other = connect(), connect()
     run(other, f"BEGIN; {statement}")
     running = Running(lambda: writer.execute("INSERT INTO t VALUES (1)"))
-    _until_settled(conn, writer, running)
+    until_settled(conn, writer, running)
     other.execute(end)
     running.result()
     assert _rows(conn) == [1]
@@ -342,7 +337,7 @@ def test_first_row_beside_a_command_that_does_not_block_inserts(
     statement = statement.replace("VIEW v", "VIEW w").replace("FROM t", "FROM u").replace("t_pkey", "u_pkey")
     run(writer, "BEGIN; INSERT INTO u VALUES (1)")
     running = Running(lambda: other.execute(statement.replace("ANALYZE t", "ANALYZE u")))
-    _until_settled(conn, other, running)
+    until_settled(conn, other, running)
     writer.execute(end)
     running.result()
     assert _rows(conn, "u") == ([1] if end == "COMMIT" else [])
@@ -383,7 +378,7 @@ def test_create_index_concurrently_with_a_first_row_between_its_phases(
     writer.execute("BEGIN")
     writer.execute(f"INSERT INTO t SELECT g, 'b' || g FROM generate_series(1, {rows}) g")
     blocker.execute("COMMIT")
-    _until_settled(conn, builder, building)
+    until_settled(conn, builder, building)
     writer.execute("COMMIT")
     building.result()
     assert one(conn, "SELECT indisvalid AND indisready FROM pg_index WHERE indexrelid = 'x'::regclass")
@@ -541,11 +536,11 @@ def test_to_heap_of_what_is_no_table(conn: Connection) -> None:
     conn.execute("ROLLBACK")
 
 
-def test_to_heap_waits_for_a_first_writer(conn: Connection, connect: Connect) -> None:
+def test_to_heap_beside_a_first_writer(conn: Connection, connect: Connect) -> None:
     writer, other = connect(), connect()
     run(writer, "BEGIN; INSERT INTO t VALUES (1)")
     converting = Running(lambda: _to_heap(other, "t"))
-    until_blocked(conn, other, converting)
+    until_settled(conn, other, converting)
     writer.execute("COMMIT")
     converting.result()
     assert _rows(conn) == [1]

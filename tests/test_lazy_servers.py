@@ -112,18 +112,15 @@ def _populate(conn: Connection) -> None:
     run(conn, "CREATE TABLE empty (i int PRIMARY KEY, b text); CREATE TABLE had (i int PRIMARY KEY, b text)")
     run(conn, "INSERT INTO had VALUES (1, repeat('x', 100000)); CREATE TABLE p (i int) PARTITION BY RANGE (i)")
     run(conn, "CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (9); INSERT INTO p VALUES (1)")
-    run(
-        conn,
-        "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (9) TO (19); CREATE TABLE truncated (i int); TRUNCATE truncated",
-    )
-    run(
-        conn,
-        "CREATE UNLOGGED TABLE u (i int); CREATE MATERIALIZED VIEW mv AS SELECT 1 AS i; CREATE TABLE h (i int) USING heap",
-    )
+    run(conn, "CREATE TABLE p2 PARTITION OF p FOR VALUES FROM (9) TO (19)")
+    run(conn, "CREATE TABLE truncated (i int); TRUNCATE truncated")
+    run(conn, "CREATE UNLOGGED TABLE u (i int); CREATE MATERIALIZED VIEW mv AS SELECT 1 AS i")
+    run(conn, "CREATE TABLE h (i int) USING heap")
 
 
 def _check(conn: Connection) -> None:
-    assert [one(conn, f"SELECT count(*) FROM {name}") for name in ("empty", "had", "p", "truncated", "u", "mv", "h")] == [
+    tables = ("empty", "had", "p", "truncated", "u", "mv", "h")
+    assert [one(conn, f"SELECT count(*) FROM {name}") for name in tables] == [
         0, 1, 1, 0, 0, 1, 0,
     ]  # fmt: skip
     for name in ("empty", "had", "p", "truncated", "u", "h"):

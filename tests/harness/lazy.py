@@ -12,7 +12,8 @@ import psycopg
 from pgbillion.postgres import Cluster
 
 from . import invariants
-from .servers import one
+from .servers import one, until
+from .sessions import Running
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SCRIPTS = Path(__file__).parents[1] / "lazy"
@@ -55,6 +56,12 @@ def state(conn: Connection, table: str) -> str:
             table,
         )
     )
+
+
+def until_settled(monitor: Connection, session: Connection, running: Running[Any]) -> None:
+    """Wait until the session's statement has ended or waits for another session."""
+    blocked = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
+    until(lambda: running.done or one(monitor, blocked, session.info.backend_pid), "the statement to end or to wait")
 
 
 def psql(cluster: Cluster, database: str, script: Path, **settings: str) -> list[str]:
