@@ -95,8 +95,6 @@ CREATE TABLE cta AS SELECT g FROM generate_series(1, 10) g;
 CREATE TABLE cta0 AS SELECT g FROM generate_series(1, 10) g WITH NO DATA;
 CREATE TABLE cta1 AS SELECT * FROM cta WHERE g > 100;
 SELECT expect('cta', 'heap');
-SELECT expect('cta0', 'lazy');
-SELECT expect('cta1', 'lazy');
 SELECT * INTO sin FROM cta WHERE g < 3;
 SELECT (SELECT count(*) FROM cta), (SELECT count(*) FROM cta0), (SELECT count(*) FROM cta1), (SELECT count(*) FROM sin);
 PREPARE some AS SELECT * FROM cta WHERE g < $1;
