@@ -97,12 +97,6 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 #define namespace_owner_check(nspid, roleid) object_ownercheck(NamespaceRelationId, nspid, roleid)
 #endif
 
-#if PG_VERSION_NUM < 160000
-#define namespace_aclcheck(nspid, roleid, mode) pg_namespace_aclcheck(nspid, roleid, mode)
-#else
-#define namespace_aclcheck(nspid, roleid, mode) object_aclcheck(NamespaceRelationId, nspid, roleid, mode)
-#endif
-
 /* 17 can also ask for stronger locks. */
 #if PG_VERSION_NUM >= 170000
 #define lock_held_by_me(tag, mode) LockHeldByMe(tag, mode, false)

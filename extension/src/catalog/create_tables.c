@@ -61,12 +61,16 @@ static void check_event_triggers(EventTriggerEvent event, const char *name, bool
 static void stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 						 int64 count, const Oid *tablespaces, int ntablespaces);
 static void flush(StampBatch *batch, bool invalidate_each);
+static uint64 level_bit(int level);
 static void note_prepare(XactEvent event, void *arg);
 static void forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel,
 								  void *arg);
 
-/* Has this transaction stamped tables? Is it being prepared? */
-static bool stamped_in_transaction = false;
+/*
+ * The nesting levels of the current transaction that tables were stamped in, a
+ * bit each, the last one for all deeper levels.
+ */
+static uint64 stamped_levels = 0;
 static bool preparing_transaction = false;
 
 /*
@@ -289,7 +293,7 @@ stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 	if (XLogLogicalInfoActive())
 		per_flush = Min(per_flush, TABLES_PER_FLUSH_LOGICAL);
 
-	stamped_in_transaction = true;
+	stamped_levels |= level_bit(GetCurrentTransactionNestLevel());
 	batch = stamp_batch_begin(stamp, registry);
 	while (done < count)
 	{
@@ -379,8 +383,7 @@ CreateTablesInit(void)
 static void
 note_prepare(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_PREPARE)
-		preparing_transaction = true;
+	preparing_transaction = event == XACT_EVENT_PREPARE;
 }
 
 /*
@@ -390,13 +393,27 @@ note_prepare(XactEvent event, void *arg)
 static void
 forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
 {
+	int			level;
+	uint64		deeper;
+
 	if (phase != RESOURCE_RELEASE_AFTER_LOCKS ||
 		CurrentResourceOwner != CurTransactionResourceOwner)
 		return;
 
-	if (stamped_in_transaction && (!isCommit || preparing_transaction))
+	/* what this level has stamped, it hands to the one above or forgets */
+	level = GetCurrentTransactionNestLevel();
+	deeper = ~(level_bit(level) - 1);
+	if ((stamped_levels & deeper) == 0)
+		return;
+	stamped_levels &= ~deeper;
+	if (!isCommit || preparing_transaction)
 		InvalidateSystemCaches();
+	else if (level > 1)
+		stamped_levels |= level_bit(level - 1);
+}
 
-	if (isTopLevel)
-		stamped_in_transaction = preparing_transaction = false;
+static uint64
+level_bit(int level)
+{
+	return UINT64CONST(1) << Min(level, 63);
 }

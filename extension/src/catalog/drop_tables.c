@@ -141,6 +141,7 @@ static bool held_by_me(Oid relid);
 static void check_lock_table(int64 wanted, int ntables);
 static int	drop_by_core(DropContext *context, DropBehavior behavior);
 static void find_families(DropContext *context);
+static int	table_of(DropContext *context, const FamilyKey *key);
 static void add_member(DropContext *context, Oid classid, Oid objid, int table);
 static void add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
@@ -565,6 +566,7 @@ lock_parts(DropContext *context)
 	for (int i = 0; i < context->nrelations; i++)
 	{
 		Oid			relid = context->relations[i].oid;
+		FamilyKey	key = {RelationRelationId, relid};
 		bool		found;
 
 		CHECK_FOR_INTERRUPTS();
@@ -573,6 +575,9 @@ lock_parts(DropContext *context)
 		(void) hash_search(context->locked, &relid, HASH_ENTER, &found);
 		if (found)
 			continue;
+		/* as for tables: perhaps a cursor is open on it */
+		if (held_by_me(relid))
+			context->tables[table_of(context, &key)].by_core = true;
 		LockRelationOid(relid, AccessExclusiveLock);
 		locked = true;
 	}

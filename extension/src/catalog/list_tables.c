@@ -17,7 +17,9 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/catalog.h"
 #include "catalog/indexing.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_depend.h"
@@ -26,7 +28,6 @@
 #include "funcapi.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -43,6 +44,7 @@ typedef struct Listing
 {
 	ReturnSetInfo *rsinfo;
 	char	   *pattern;		/* LIKE pattern, or NULL */
+	Datum		pattern_text;	/* the same */
 	Oid			namespaceid;	/* or InvalidOid for all but the system's */
 	bool		after_given;
 	NameData	after;			/* names up to this one are left out */
@@ -84,19 +86,17 @@ pgbillion_tables(PG_FUNCTION_ARGS)
 	listing.rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 
 	if (!PG_ARGISNULL(0))
-		listing.pattern = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	{
+		listing.pattern_text = PG_GETARG_DATUM(0);
+		listing.pattern = TextDatumGetCString(listing.pattern_text);
+	}
 	if (!PG_ARGISNULL(1))
 	{
-		AclResult	aclresult;
-
 		listing.namespaceid = PG_GETARG_OID(1);
 		if (get_namespace_name(listing.namespaceid) == NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_UNDEFINED_SCHEMA),
 					 errmsg("schema with OID %u does not exist", listing.namespaceid)));
-		aclresult = namespace_aclcheck(listing.namespaceid, GetUserId(), ACL_USAGE);
-		if (aclresult != ACLCHECK_OK)
-			aclcheck_error(aclresult, OBJECT_SCHEMA, get_namespace_name(listing.namespaceid));
 	}
 	if (!PG_ARGISNULL(2))
 	{
@@ -145,13 +145,13 @@ is_wanted(Listing *listing, Form_pg_class form)
 			return false;
 	}
 	else if (form->relnamespace == PG_CATALOG_NAMESPACE || form->relnamespace == PG_TOAST_NAMESPACE ||
-			 form->oid < FirstNormalObjectId)
+			 form->oid < FirstNormalObjectId || isOtherTempNamespace(form->relnamespace))
 		return false;
 
 	return listing->pattern == NULL ||
 		DatumGetBool(DirectFunctionCall2Coll(namelike, C_COLLATION_OID,
 											 NameGetDatum(&form->relname),
-											 CStringGetTextDatum(listing->pattern)));
+											 listing->pattern_text));
 }
 
 static void
@@ -205,7 +205,7 @@ list_small_schema(Listing *listing)
 	table_close(depend, AccessShareLock);
 
 	/* a pinned schema, such as pg_catalog, has no dependents on record */
-	if (nread == 0 || nread > SMALL_SCHEMA)
+	if (nread > SMALL_SCHEMA || IsPinnedObject(NamespaceRelationId, listing->namespaceid))
 	{
 		pfree(entries);
 		return false;
@@ -213,6 +213,7 @@ list_small_schema(Listing *listing)
 
 	for (int i = 0; i < nentries;)
 	{
+		CHECK_FOR_INTERRUPTS();
 		tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(entries[i].oid));
 		if (HeapTupleIsValid(tuple) && is_wanted(listing, (Form_pg_class) GETSTRUCT(tuple)))
 			entries[i++].name = ((Form_pg_class) GETSTRUCT(tuple))->relname;
@@ -230,7 +231,10 @@ list_small_schema(Listing *listing)
 		tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(entries[i].oid));
 		if (!HeapTupleIsValid(tuple))
 			continue;
-		emit(listing, (Form_pg_class) GETSTRUCT(tuple));
+		/* one renamed meanwhile has lost its place in the order */
+		if (strcmp(NameStr(((Form_pg_class) GETSTRUCT(tuple))->relname),
+				   NameStr(entries[i].name)) == 0)
+			emit(listing, (Form_pg_class) GETSTRUCT(tuple));
 		ReleaseSysCache(tuple);
 	}
 	pfree(entries);

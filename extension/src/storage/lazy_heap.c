@@ -521,18 +521,26 @@ pgbillion_to_heap(PG_FUNCTION_ARGS)
 	for (int i = 0; i < ntables; i++)
 	{
 		Relation	rel;
+		Oid			relid;
+		char		relkind;
 
 		CHECK_FOR_INTERRUPTS();
 		if (nulls[i])
 			continue;
-		rel = table_open(DatumGetObjectId(tables[i]), RowExclusiveLock);
-		if (rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_MATVIEW)
+		relid = DatumGetObjectId(tables[i]);
+		relkind = get_rel_relkind(relid);
+		if (relkind == '\0')
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_TABLE),
+					 errmsg("relation with OID %u does not exist", relid)));
+		if (relkind != RELKIND_RELATION && relkind != RELKIND_MATVIEW)
 			ereport(ERROR,
 					(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-					 errmsg("\"%s\" is not a table", RelationGetRelationName(rel))));
-		if (!class_owner_check(RelationGetRelid(rel), GetUserId()))
-			aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(rel->rd_rel->relkind),
-						   RelationGetRelationName(rel));
+					 errmsg("\"%s\" is not a table", get_rel_name(relid))));
+		if (!class_owner_check(relid, GetUserId()))
+			aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind), get_rel_name(relid));
+
+		rel = table_open(relid, RowExclusiveLock);
 		if (relation_is_lazy_heap(rel))
 		{
 			become_heap(rel);
@@ -782,19 +790,28 @@ forget_lazy_deletions(void)
 {
 	RelFileLocator *locators;
 	int			n = smgrGetPendingDeletes(true, &locators);
+	List	   *seen = NIL;		/* at most one a tablespace */
 
 	for (int i = 0; i < n; i++)
 	{
-		bool		seen = false;
+		bool		again = false;
+		ListCell   *lc;
 
 		if (!file_number_is_lazy(RelFileLocatorNumber(locators[i])))
 			continue;
-		for (int j = 0; j < i && !seen; j++)
-			seen = RelFileLocatorEquals(locators[i], locators[j]);
+		foreach(lc, seen)
+		{
+			RelFileLocator *other = lfirst(lc);
+
+			again = again || RelFileLocatorEquals(locators[i], *other);
+		}
+		if (again)
+			continue;
+		seen = lappend(seen, &locators[i]);
 		/* removes all entries for the same file */
-		if (!seen)
-			RelationPreserveStorage(locators[i], true);
+		RelationPreserveStorage(locators[i], true);
 	}
+	list_free(seen);
 	if (n > 0)
 		pfree(locators);
 }
