@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -124,14 +124,21 @@ _CONSISTENCY: sql.SQL = sql.SQL(
 
 def files(data: Path, conn: Connection) -> set[File]:
     """Every file of a relation that is in the folders of the connection's database."""
-    row = conn.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone()
-    assert row
     return {
         File(str(folder.relative_to(data)), int(found["number"]), path.name)
-        for folder in _folders(data, int(row[0]))
+        for folder in folders(data, conn)
+        if folder.exists()
         for path in folder.iterdir()
         if (found := RELATION_FILE.fullmatch(path.name))
     }
+
+
+def folders(data: Path, conn: Connection) -> list[Path]:
+    """The folders, one a tablespace, that may hold files of the connection's database; not all need exist."""
+    row = conn.execute("SELECT oid FROM pg_database WHERE datname = current_database()").fetchone()
+    assert row
+    spaces = (data / "pg_tblspc").glob("*/PG_*")
+    return [data / "base" / str(row[0]), *(space / str(row[0]) for space in spaces)]
 
 
 def orphans(data: Path, conn: Connection) -> set[File]:
@@ -155,12 +162,6 @@ def _known(conn: Connection) -> set[tuple[int, int]]:
             " AND pg_relation_filenode(c.oid) IS NOT NULL"
         )
     }
-
-
-def _folders(data: Path, database: int) -> Iterator[Path]:
-    yield data / "base" / str(database)
-    for folder in (data / "pg_tblspc").glob(f"*/PG_*/{database}"):
-        yield folder
 
 
 def _plain_join(
