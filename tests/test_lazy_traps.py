@@ -425,7 +425,8 @@ def test_wal_level_minimal_and_a_crash(minimal: Cluster, threshold: str) -> None
             for table in cases:
                 assert conn.execute(f"SELECT i FROM {table}").fetchall() == [(1,)], table
                 assert one(conn, f"SELECT length(b) > 0 FROM {table} WHERE i = 1")
-            assert lazy.state(conn, "empty") == "lazy"
+            # where assertions are compiled in, it has a file: they insist on one
+            assert lazy.state(conn, "empty") != "heap"
         _sound(minimal, database)
 
 
