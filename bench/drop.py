@@ -1,8 +1,9 @@
 """billion.drop_tables beside stock DROP TABLE, for lazy and for heap tables, and beside the rate of removing files.
 
-Same server, same tables, both in batches and by one session. What is compared alternates. The tables of each measurement are made in a database of their own; making them is not timed. For
-heap tables the time ends when the files are gone as well: after the checkpoint that removes them, for both. QUICK=1
-ends within a minute; SEED=… repeats an order, PG_CONFIG=… names another PostgreSQL.
+Same server, same tables, both in batches and by one session. What is compared alternates. The tables of each
+measurement are made in a database of their own; making them is not timed. For heap tables the time ends when the files
+are gone as well: after the checkpoint that removes them, for both. QUICK=1 ends within a minute; SEED=… repeats an
+order, PG_CONFIG=… names another PostgreSQL.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def main() -> int:
             "ratio_dt_over_first_page": round(median["psql's \\dt"] / median["first page"], 1),
             "tables": COUNT,
             "rounds": ROUNDS,
-            "seconds": {way: common.spread(found) for way, found in times.items()},
+            "milliseconds": {way: common.spread([seconds * 1000 for seconds in found]) for way, found in times.items()},
             "quick": common.QUICK,
             "seed": seed,
             **conditions,

@@ -10,7 +10,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -305,7 +305,7 @@ class _Dropping:
                 update(self.dropped)
                 raise
 
-    def _batches(self) -> Any:
+    def _batches(self) -> Iterator[Batch]:
         """Yield what is selected, batch by batch; the size may shrink on the way."""
         request = self.request
         extension = selecting.has_function(self.conn, "tables")
@@ -320,9 +320,9 @@ class _Dropping:
         for page in pages:
             rest = page.value or []
             while rest:
-                # a page read before the size shrank, or with many tables of the same name
-                yield rest[: self.size]
-                rest = rest[self.size :]
+                # more than a batch: read before the size shrank, or many tables share the page's last name
+                batch, rest = rest[: self.size], rest[self.size :]
+                yield batch
 
     def _drop(self, worker: Connection, batch: Batch) -> None:
         try:
