@@ -22,6 +22,7 @@ from harness.sessions import Running, until_blocked
 from pgbillion.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+LAZY_TABLES = "FROM pg_class WHERE relfilenode = 1 AND relkind <> 't'"
 Connect = Callable[[], Connection]
 _numbers = itertools.count(1)
 
