@@ -24,8 +24,12 @@ def test_demo_twice_then_the_default_server() -> None:
                 assert done.returncode == 0, done.stderr
                 assert "2,000 tables created" in done.stdout
                 assert "2,000 of 2,000 tables _00000000 … _000007cf" in done.stdout
+                assert "first page of 1,000 names" in done.stdout
+                assert "200 tables dropped" in done.stdout
                 assert "server psql -d demo" in done.stdout
-                assert (state / "s" / "runs" / "demo" / "report.html").exists()
+                report = (state / "s" / "runs" / "demo" / "report.html").read_text()
+                assert "Listed and dropped" in report
+                assert "200 tables dropped" in report
             assert "removing the tables of the last demo" in done.stderr
             listed = pgbillion(
                 "server",
