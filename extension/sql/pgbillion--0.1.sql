@@ -50,10 +50,10 @@ CREATE FUNCTION @extschema@.lazy_heap_handler(internal) RETURNS table_am_handler
 LANGUAGE c STRICT
 AS 'MODULE_PATHNAME', 'pgbillion_lazy_heap_handler';
 
--- What a scan of a lazy table scans: see lazy_scan_begin().
-CREATE TABLE @extschema@.nothing (CHECK (false)) USING heap;
-
 CREATE ACCESS METHOD lazy_heap TYPE TABLE HANDLER @extschema@.lazy_heap_handler;
+
+-- What a scan of a lazy table scans: see lazy_scan_begin().
+CREATE TABLE @extschema@.nothing (CHECK (false)) USING lazy_heap;
 
 COMMENT ON ACCESS METHOD lazy_heap IS
 'heap whose files appear with the first row';

@@ -58,6 +58,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/storage.h"
 #include "commands/vacuum.h"
+#include "executor/tuptable.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -201,7 +202,8 @@ still_lazy_in_catalog(Oid relid)
  * A scan that begins on a lazy table finds nothing to its end, also when the
  * table becomes a heap meanwhile: its snapshot is older than the first row.
  * But its descriptor would be in heap's hands then, and may hold the file
- * number of before. So what it scans is a table that stays empty for ever.
+ * number of before. So what it scans is a lazy table that stays one for ever,
+ * and for whose scans the functions below answer.
  */
 static TableScanDesc
 lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *key,
@@ -218,8 +220,8 @@ lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *
 		if (OidIsValid(namespaceid))
 			nothing = get_relname_relid("nothing", namespaceid);
 	}
-	/* the latter while the extension is being dropped */
-	if (!relation_is_lazy_heap(rel) || !OidIsValid(nothing))
+	/* the latter while the extension is being made or dropped */
+	if (!relation_is_lazy_heap(rel) || !OidIsValid(nothing) || nothing == RelationGetRelid(rel))
 		return heap->scan_begin(rel, snapshot, nkeys, key, pscan, flags);
 
 	/* what heap would do for the table that is meant */
@@ -235,6 +237,49 @@ lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *
 	table_close(empty, NoLock);
 
 	return scan;
+}
+
+static bool
+lazy_scan_getnextslot(TableScanDesc scan, ScanDirection direction, TupleTableSlot *slot)
+{
+	ExecClearTuple(slot);
+	return false;
+}
+
+#if PG_VERSION_NUM < 180000
+static bool
+lazy_scan_bitmap_next_block(TableScanDesc scan, struct TBMIterateResult *tbmres)
+{
+	return false;
+}
+#else
+static bool
+lazy_scan_bitmap_next_tuple(TableScanDesc scan, TupleTableSlot *slot, bool *recheck,
+							uint64 *lossy_pages, uint64 *exact_pages)
+{
+	ExecClearTuple(slot);
+	return false;
+}
+#endif
+
+static bool
+lazy_scan_sample_next_block(TableScanDesc scan, struct SampleScanState *scanstate)
+{
+	return false;
+}
+
+/* What is put down for the workers must be of one moment. */
+static Size
+lazy_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan)
+{
+	Size		size;
+
+	(void) refresh(rel);
+	size = heap->parallelscan_initialize(rel, pscan);
+#if PG_VERSION_NUM >= 180000
+	pscan->phs_locator = rel->rd_locator;
+#endif
+	return size;
 }
 
 static struct IndexFetchTableData *
@@ -824,6 +869,15 @@ LazyHeapInit(void)
 	lazy_heap_methods = *heap;
 
 	lazy_heap_methods.scan_begin = lazy_scan_begin;
+	lazy_heap_methods.scan_getnextslot = lazy_scan_getnextslot;
+	lazy_heap_methods.scan_getnextslot_tidrange = lazy_scan_getnextslot;
+#if PG_VERSION_NUM < 180000
+	lazy_heap_methods.scan_bitmap_next_block = lazy_scan_bitmap_next_block;
+#else
+	lazy_heap_methods.scan_bitmap_next_tuple = lazy_scan_bitmap_next_tuple;
+#endif
+	lazy_heap_methods.scan_sample_next_block = lazy_scan_sample_next_block;
+	lazy_heap_methods.parallelscan_initialize = lazy_parallelscan_initialize;
 	lazy_heap_methods.index_fetch_begin = lazy_index_fetch_begin;
 	lazy_heap_methods.index_fetch_tuple = lazy_index_fetch_tuple;
 	lazy_heap_methods.tuple_fetch_row_version = lazy_tuple_fetch_row_version;
