@@ -353,6 +353,11 @@ class _Dropping:
                     raise
                 self.size = max(1, len(batch) // 2)
                 self._again.extend((batch[: self.size], batch[self.size :]))
+            except psycopg.errors.DeadlockDetected:
+                # with another worker, which goes on: foreign keys lead from one batch to the other
+                if len(self.workers) == 1:
+                    raise
+                self._again.append(batch)
             else:
                 self.dropped += len(batch)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import Annotated
 
@@ -64,8 +65,15 @@ def drop(
         ),
     ] = "auto",
     workers: Annotated[
-        int, typer.Option("--workers", "-w", metavar="N", help="Sessions at work.", rich_help_panel=_HOW)
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            metavar="N",
+            help="Sessions at work. Default: one a core, or one with --cascade.",
+            rich_help_panel=_HOW,
+        ),
+    ] = None,
     method: Annotated[
         Method | None,
         typer.Option(
@@ -122,7 +130,9 @@ def drop(
                 print("note: without the extension pgbillion: DROP TABLE, which is slower", file=sys.stderr)
         elif method is Method.BULK:
             extension.ensure_extension(conn)
-        request = dropping.Request(selection, method, workers, _batch(batch), cascade, allow_unobserved)
+        # what depends on one batch may be, or be in use by, another
+        sessions = workers if workers is not None else 1 if cascade else os.cpu_count() or 1
+        request = dropping.Request(selection, method, sessions, _batch(batch), cascade, allow_unobserved)
         request.check()
         survey = dropping.survey(conn, request)
     if dry_run or survey.tables == 0:
@@ -137,7 +147,7 @@ def drop(
     words += ["--name-format", name_format] if name_format is not None else []
     words += ["--cascade"] if cascade else []
     words += ["--batch", batch] if batch != "auto" else []
-    words += ["--workers", str(workers)] if workers != 1 else []
+    words += ["--workers", str(workers)] if workers is not None else []
     words += ["--method", method.value] if method is Method.SQL else []
     words += ["--allow-unobserved"] if allow_unobserved else []
     words += ["--yes"] if yes else []
