@@ -52,8 +52,9 @@ AS 'MODULE_PATHNAME', 'pgbillion_lazy_heap_handler';
 
 CREATE ACCESS METHOD lazy_heap TYPE TABLE HANDLER @extschema@.lazy_heap_handler;
 
--- What a scan of a lazy table scans: see lazy_scan_begin().
-CREATE TABLE @extschema@.nothing (CHECK (false)) USING lazy_heap;
+-- What a scan of a lazy table scans: see lazy_scan_begin(). An unlogged one has
+-- a file, so that the database can be a template.
+CREATE UNLOGGED TABLE @extschema@.nothing (CHECK (false)) USING lazy_heap;
 
 COMMENT ON ACCESS METHOD lazy_heap IS
 'heap whose files appear with the first row';
