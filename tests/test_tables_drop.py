@@ -231,7 +231,7 @@ def test_table_in_use(cli: CommandLine, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_dependants(cli: CommandLine, method: str) -> None:
     make(cli)
-    drop = (*DROP, "--schema", "public", "--yes", "--method", method, "--batch", "10")
+    drop = (*DROP, "--schema", "public", "--yes", "--method", method, "--batch", "10", "--workers", "1")
     with cli.connect() as conn:
         conn.execute("CREATE VIEW looks AS SELECT * FROM _0000000f")
         done = cli.run(*drop)
@@ -322,7 +322,7 @@ def test_fewer_locks_than_tables(installation: Installation) -> None:
                 for number in range(2, 52):
                     conn.execute("SELECT billion.create_tables('template', 'z%%d', %s, 1)", [number])
                 conn.execute("DROP TABLE template")
-            done = cli.json(*DROP, "--schema", "public", "--yes", "--method", method)
+            done = cli.json(*DROP, "--schema", "public", "--yes", "--workers", "1", "--method", method)
             assert done["dropped"] == 1250
             assert done["batch"] < 100
         make(cli, 1200)

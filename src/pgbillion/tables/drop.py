@@ -349,10 +349,11 @@ class _Dropping:
                 future.result()
             except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.OutOfMemory):
                 # more locks a table than the sample had, or others have taken them
-                if self.request.batch is not None or len(batch) == 1:
+                # a single table may have room when the other workers have ended theirs
+                if self.request.batch is not None or (len(batch) == 1 and not self._pending):
                     raise
                 self.size = max(1, len(batch) // 2)
-                self._again.extend((batch[: self.size], batch[self.size :]))
+                self._again.extend(part for part in (batch[: self.size], batch[self.size :]) if part)
             except psycopg.errors.DeadlockDetected:
                 # with another worker, which goes on: foreign keys lead from one batch to the other
                 if len(self.workers) == 1:
