@@ -66,7 +66,8 @@ BREAKS = {
         "UPDATE pg_class SET reltoastrelid = 0 WHERE oid = 'b.x'::regclass",
         "UPDATE pg_class SET relname = 'pg_toast_1' WHERE oid ="
         " (SELECT reltoastrelid FROM pg_class WHERE oid = 'b.x'::regclass)",
-        "UPDATE pg_class SET relowner = (SELECT oid FROM pg_authid WHERE rolname = 'maker') WHERE oid = 'b.x'::regclass",
+        "UPDATE pg_class SET relowner = (SELECT oid FROM pg_authid WHERE rolname = 'maker') WHERE"
+        " oid = 'b.x'::regclass",
         "UPDATE pg_class SET relnamespace = 'a'::regnamespace, relname = 'y' WHERE oid = 'b.x_t_i_key'::regclass",
     ],
     "pg_attribute": [
@@ -109,7 +110,8 @@ BREAKS = {
         "UPDATE pg_depend SET refobjid = 'a.x'::regclass WHERE objid = 'b.x_t_i_key'::regclass",
     ],
     "pg_shdepend": [
-        "INSERT INTO pg_shdepend SELECT d.oid, 'pg_class'::regclass, 'b.x'::regclass, 0, 'pg_authid'::regclass, r.oid, 'o'"
+        "INSERT INTO pg_shdepend SELECT d.oid, 'pg_class'::regclass, 'b.x'::regclass, 0,"
+        " 'pg_authid'::regclass, r.oid, 'o'"
         " FROM pg_database d, pg_authid r WHERE datname = current_database() AND rolname = 'maker'",
     ],
     "pg_description": [

@@ -19,7 +19,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 FIRST_NORMAL = 16384
 SCRIPT = (
     "CREATE SCHEMA t; CREATE SCHEMA s; CREATE SCHEMA core;"
-    "CREATE TABLE t.template (id serial PRIMARY KEY, b text DEFAULT 'x' CHECK (b <> ''), g int GENERATED ALWAYS AS IDENTITY);"
+    "CREATE TABLE t.template (id serial PRIMARY KEY, b text DEFAULT 'x' CHECK (b <> ''), g"
+    " int GENERATED ALWAYS AS IDENTITY);"
     "CREATE INDEX ON t.template (b); CREATE STATISTICS t.st ON id, b FROM t.template"
 )
 
@@ -44,7 +45,7 @@ def base(own: Cluster) -> Iterator[str]:
 
 def _set_next_oid(cluster: Cluster, oid: int) -> None:
     cluster.stop()
-    resetwal = [cluster.installation.program("pg_resetwal"), "-o", str(oid), "-D", cluster.data]
+    resetwal: list[str | Path] = [cluster.installation.program("pg_resetwal"), "-o", str(oid), "-D", cluster.data]
     run_as_server(resetwal, check=True, capture_output=True)
     cluster.start()
 
@@ -101,7 +102,8 @@ def test_counter_is_among_used_oids(own: Cluster, base: str) -> None:
             conn.execute(f"CREATE TABLE core.c{number} (id serial PRIMARY KEY, b text)")
             # gaps of varying width, and objects of other catalogues in the way
             conn.execute(
-                f"CREATE FUNCTION core.f{number}() RETURNS int LANGUAGE sql RETURN 1; CREATE TYPE core.e{number} AS ENUM ('a', 'b')"
+                f"CREATE FUNCTION core.f{number}() RETURNS int LANGUAGE sql RETURN 1; CREATE TYPE"
+                f" core.e{number} AS ENUM ('a', 'b')"
             )
         with conn.transaction(force_rollback=True):
             oracle.make(conn, "t.template", "core", "gap")

@@ -35,80 +35,111 @@ class Refusal:
 
 TEMPLATES = {
     "foreign_key": Refusal(
-        "CREATE TABLE t.other (i int PRIMARY KEY); CREATE TABLE t.template (i int CONSTRAINT the_fk REFERENCES t.other)",
-        errors.FeatureNotSupported, "foreign key.*the_fk",
+        "CREATE TABLE t.other (i int PRIMARY KEY); CREATE TABLE t.template (i int CONSTRAINT"
+        " the_fk REFERENCES t.other)",
+        errors.FeatureNotSupported,
+        "foreign key.*the_fk",
     ),
     "foreign_key_to_itself": Refusal(
-        "CREATE TABLE t.template (i int PRIMARY KEY, j int REFERENCES t.template)", errors.FeatureNotSupported, "foreign key",
+        "CREATE TABLE t.template (i int PRIMARY KEY, j int REFERENCES t.template)",
+        errors.FeatureNotSupported,
+        "foreign key",
     ),
     "trigger": Refusal(
         "CREATE TABLE t.template (i int); CREATE TRIGGER the_trigger BEFORE UPDATE ON t.template FOR EACH ROW"
         " EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-        errors.FeatureNotSupported, "trigger.*the_trigger",
+        errors.FeatureNotSupported,
+        "trigger.*the_trigger",
     ),
     "disabled_trigger": Refusal(
         "CREATE TABLE t.template (i int); CREATE TRIGGER the_trigger BEFORE UPDATE ON t.template FOR EACH ROW"
         " EXECUTE FUNCTION suppress_redundant_updates_trigger(); ALTER TABLE t.template DISABLE TRIGGER ALL",
-        errors.FeatureNotSupported, "trigger.*the_trigger",
+        errors.FeatureNotSupported,
+        "trigger.*the_trigger",
     ),
     "constraint_trigger": Refusal(
         "CREATE TABLE t.template (i int); CREATE CONSTRAINT TRIGGER the_trigger AFTER UPDATE ON t.template"
         " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
-        errors.FeatureNotSupported, "trigger.*the_trigger",
+        errors.FeatureNotSupported,
+        "trigger.*the_trigger",
     ),
     "rule": Refusal(
         "CREATE TABLE t.template (i int); CREATE RULE the_rule AS ON INSERT TO t.template DO ALSO NOTHING",
-        errors.FeatureNotSupported, "rule",
+        errors.FeatureNotSupported,
+        "rule",
     ),
     "row_security": Refusal(
         "CREATE TABLE t.template (i int); ALTER TABLE t.template ENABLE ROW LEVEL SECURITY",
-        errors.FeatureNotSupported, "row security",
+        errors.FeatureNotSupported,
+        "row security",
     ),
     "row_security_forced": Refusal(
         "CREATE TABLE t.template (i int); ALTER TABLE t.template FORCE ROW LEVEL SECURITY",
-        errors.FeatureNotSupported, "row security",
+        errors.FeatureNotSupported,
+        "row security",
     ),
     "policy_without_row_security": Refusal(
         "CREATE TABLE t.template (i int); CREATE POLICY the_policy ON t.template USING (i > 0)",
-        errors.FeatureNotSupported, "row security|polic",
+        errors.FeatureNotSupported,
+        "row security|polic",
     ),
     "inheritance_child": Refusal(
-        "CREATE TABLE t.other (i int); CREATE TABLE t.template () INHERITS (t.other)", errors.FeatureNotSupported, "inherit",
+        "CREATE TABLE t.other (i int); CREATE TABLE t.template () INHERITS (t.other)",
+        errors.FeatureNotSupported,
+        "inherit",
     ),
     "inheritance_parent": Refusal(
-        "CREATE TABLE t.template (i int); CREATE TABLE t.other () INHERITS (t.template)", errors.FeatureNotSupported, "inherit",
+        "CREATE TABLE t.template (i int); CREATE TABLE t.other () INHERITS (t.template)",
+        errors.FeatureNotSupported,
+        "inherit",
     ),
     "partitioned": Refusal(
-        "CREATE TABLE t.template (i int) PARTITION BY LIST (i)", errors.FeatureNotSupported, "partition",
+        "CREATE TABLE t.template (i int) PARTITION BY LIST (i)",
+        errors.FeatureNotSupported,
+        "partition",
     ),
     "partition": Refusal(
         "CREATE TABLE t.other (i int) PARTITION BY LIST (i); CREATE TABLE t.template PARTITION OF t.other DEFAULT",
-        errors.FeatureNotSupported, "partition",
+        errors.FeatureNotSupported,
+        "partition",
     ),
     "publication": Refusal(
         "CREATE TABLE t.template (i int); CREATE PUBLICATION the_publication FOR TABLE t.template",
-        errors.FeatureNotSupported, "publication",
+        errors.FeatureNotSupported,
+        "publication",
     ),
     "view": Refusal("CREATE VIEW t.template AS SELECT 1 AS i", errors.WrongObjectType, "not a table"),
-    "materialized_view": Refusal("CREATE MATERIALIZED VIEW t.template AS SELECT 1 AS i", errors.WrongObjectType, "not a table"),
+    "materialized_view": Refusal(
+        "CREATE MATERIALIZED VIEW t.template AS SELECT 1 AS i", errors.WrongObjectType, "not a table"
+    ),
     "sequence": Refusal("CREATE SEQUENCE t.template", errors.WrongObjectType, "not a table"),
-    "index": Refusal("CREATE TABLE t.other (i int); CREATE INDEX template ON t.other (i)", errors.WrongObjectType, "not a table"),
+    "index": Refusal(
+        "CREATE TABLE t.other (i int); CREATE INDEX template ON t.other (i)", errors.WrongObjectType, "not a table"
+    ),
     "composite_type": Refusal("CREATE TYPE t.template AS (i int)", errors.WrongObjectType, "not a table"),
     "foreign_table": Refusal(
         "CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;"
-        "CREATE FOREIGN TABLE t.template (i int) SERVER nowhere", errors.WrongObjectType, "not a table",
+        "CREATE FOREIGN TABLE t.template (i int) SERVER nowhere",
+        errors.WrongObjectType,
+        "not a table",
     ),
     "system_catalog": Refusal("", errors.WrongObjectType, "catalog", False, "pg_catalog.pg_description"),
     "shared_catalog": Refusal("", errors.WrongObjectType, "catalog", False, "pg_catalog.pg_database"),
     "toast_table": Refusal("", errors.WrongObjectType, "table", True, "pg_toast.pg_toast_1255"),
     "whole_row_check": Refusal(
-        "CREATE TABLE t.template (i int, CHECK (template IS NOT NULL))", errors.FeatureNotSupported, "whole-row|whole row", False,
+        "CREATE TABLE t.template (i int, CHECK (template IS NOT NULL))",
+        errors.FeatureNotSupported,
+        "whole-row|whole row",
+        False,
     ),
     "whole_row_function": Refusal(
-        "CREATE TABLE t.template (i int); ALTER TABLE t.template ADD CONSTRAINT c CHECK (row_to_json(template) IS NOT NULL)",
-        errors.FeatureNotSupported, "whole-row|whole row", False,
+        "CREATE TABLE t.template (i int); ALTER TABLE t.template ADD CONSTRAINT c CHECK"
+        " (row_to_json(template) IS NOT NULL)",
+        errors.FeatureNotSupported,
+        "whole-row|whole row",
+        False,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -358,7 +389,8 @@ def test_event_triggers(conn: Connection, event: str) -> None:
 def test_event_trigger_tags(conn: Connection, tags: str, refused: bool) -> None:
     """Only triggers on commands that a call stands for count."""
     conn.execute(
-        "CREATE TABLE t.template (i serial PRIMARY KEY, b int); CREATE INDEX ON t.template (b); COMMENT ON TABLE t.template IS 'x'"
+        "CREATE TABLE t.template (i serial PRIMARY KEY, b int); CREATE INDEX ON t.template (b);"
+        " COMMENT ON TABLE t.template IS 'x'"
     )
     conn.execute(
         "CREATE FUNCTION t.observe() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN END $$;"
@@ -403,7 +435,8 @@ def test_missing_privilege(conn: Connection, catalogs: Catalogs, missing: str) -
         conn.execute("SET ROLE maker")
         with pytest.raises(errors.InsufficientPrivilege):
             conn.execute(
-                "SELECT billion.create_tables(%s::oid::regclass, NULL, 1, 2, '{space1,space2}', (SELECT oid FROM pg_namespace WHERE nspname = 'target'))",
+                "SELECT billion.create_tables(%s::oid::regclass, NULL, 1, 2, '{space1,space2}', (SELECT"
+                " oid FROM pg_namespace WHERE nspname = 'target'))",
                 [oid],
             )
         conn.execute("RESET ROLE")
@@ -434,7 +467,8 @@ def test_second_tablespace_without_privilege(conn: Connection, catalogs: Catalog
 def test_execute_is_not_public(conn: Connection) -> None:
     privileges = conn.execute(
         "SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace"
-        " WHERE nspname = 'billion' AND proname = 'create_tables' AND has_function_privilege('reader', p.oid, 'EXECUTE')"
+        " WHERE nspname = 'billion' AND proname = 'create_tables' AND"
+        " has_function_privilege('reader', p.oid, 'EXECUTE')"
     ).fetchall()
     assert privileges == []
 
@@ -461,7 +495,8 @@ def test_security_definer_and_restricted(conn: Connection) -> None:
         "SELECT billion.create_tables('t.template', 'q%%d', n, 1, schema => 't') FROM generate_series(1, 3) n",
         "DO $$ BEGIN PERFORM billion.create_tables('t.template', 'q%%d', 1, 3, schema => 't'); END $$",
         "WITH made AS (SELECT billion.create_tables('t.template', 'q%%d', 1, 3, schema => 't')) SELECT * FROM made",
-        "SELECT billion.create_tables('t.template', 'q%%d', 1, 1, schema => 't'), billion.create_tables('t.template', 'q%%d', 2, 2, schema => 't')",
+        "SELECT billion.create_tables('t.template', 'q%%d', 1, 1, schema => 't'),"
+        " billion.create_tables('t.template', 'q%%d', 2, 2, schema => 't')",
     ],
 )
 def test_ways_of_calling(conn: Connection, statement: str) -> None:

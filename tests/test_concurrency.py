@@ -105,7 +105,8 @@ def test_by_oid_while_uncommitted(conn: Connection, other: Connection, count: in
             for catalog_name, cast in by_oid
             for oid, name in conn.execute(
                 f"SELECT oid::bigint, oid::{cast}::text FROM {catalog_name}"
-                f" WHERE {'relnamespace' if cast == 'regclass' else 'typnamespace'} = 's'::regnamespace ORDER BY random() LIMIT 40"
+                f" WHERE {'relnamespace' if cast == 'regclass' else 'typnamespace'} = 's'::regnamespace"
+                f" ORDER BY random() LIMIT 40"
             ).fetchall()
         ]
         for cast, oid, _ in found:
@@ -147,11 +148,12 @@ def test_own_session_and_transaction(conn: Connection, template: None, count: in
 
 @pytest.mark.parametrize("count", [3, 1500])
 def test_plans_go_on_and_follow(conn: Connection, other: Connection, count: int) -> None:
-    """Prepared statements and functions of other sessions survive the invalidations, and see a table that replaced one."""
+    """Prepared statements and functions of other sessions survive invalidations, and see a table that replaced one."""
     other.execute("CREATE TABLE s.kept (i int); INSERT INTO s.kept VALUES (1)")
     other.execute("PREPARE kept AS SELECT i FROM s.kept; EXECUTE kept")
     other.execute(
-        "CREATE FUNCTION s.peek() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT count(*) FROM s._00000002); END $$"
+        "CREATE FUNCTION s.peek() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN RETURN (SELECT"
+        " count(*) FROM s._00000002); END $$"
     )
     with pytest.raises(errors.UndefinedTable):
         other.execute("SELECT s.peek()")
@@ -310,7 +312,8 @@ BLOCKED = {
     "alter_template": ("ALTER TABLE t.template ADD c int", None),
     "rename_template": ("ALTER TABLE t.template RENAME TO u", None),
     "create_trigger": (
-        "CREATE TRIGGER tr BEFORE UPDATE ON t.template FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        "CREATE TRIGGER tr BEFORE UPDATE ON t.template FOR EACH ROW EXECUTE FUNCTION"
+        " suppress_redundant_updates_trigger()",
         None,
     ),
     "drop_owner": ("DROP ROLE maker", errors.DependentObjectsStillExist),
@@ -371,12 +374,13 @@ def test_waits_for_ddl(conn: Connection, other: Connection, third: Connection, s
         assert running.result() == 5
         assert one(
             conn,
-            "SELECT count(*) FROM pg_attribute WHERE attname = 'c' AND attrelid IN (SELECT oid FROM pg_class WHERE relnamespace = 's'::regnamespace)",
+            "SELECT count(*) FROM pg_attribute WHERE attname = 'c' AND attrelid IN (SELECT oid FROM"
+            " pg_class WHERE relnamespace = 's'::regnamespace)",
         ) == (5 if "ADD c" in statement else 0)
 
 
 def test_a_storm_of_ddl(cluster: Cluster, database: str, conn: Connection, catalogs: Catalogs, template: None) -> None:
-    """Core's DDL, stamping, VACUUM and REINDEX of the catalogues all at once; seeded; the fixture checks what is left."""
+    """Core's DDL, stamping, VACUUM and REINDEX of the catalogues at once; seeded; the fixture checks what is left."""
     seed = random.Random(20110521)
     seeds = [seed.random() for _ in range(5)]
 

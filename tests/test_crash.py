@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -52,7 +53,8 @@ TEMPLATES = """
     CREATE SCHEMA t;
     CREATE TABLE t.plain (i integer);
     CREATE TABLE t.model (id serial PRIMARY KEY, t text);
-    CREATE TABLE t.rich (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a int[] CHECK (a <> '{}'), t text DEFAULT 'x');
+    CREATE TABLE t.rich (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a int[] CHECK (a <> '{}'),
+        t text DEFAULT 'x');
     CREATE INDEX ON t.rich USING gin (a); CREATE INDEX ON t.rich USING hash (t); CREATE INDEX ON t.rich USING brin (id);
     CREATE STATISTICS t.st ON id, t FROM t.rich;
     COMMENT ON TABLE t.rich IS 'rich'; COMMENT ON COLUMN t.rich.a IS 'some';
@@ -285,9 +287,9 @@ def _until_files(cluster: Cluster, wanted: int, workload: Workload) -> None:
     with cluster.connect() as conn:
         oid = servers.one(conn, "SELECT oid::bigint FROM pg_tablespace WHERE spcname = %s", batch.space)
     folders = list((cluster.data / "pg_tblspc" / str(oid)).glob("PG_*/*"))
-    before = sum(len(os.listdir(folder)) for folder in folders)
+    before = sum(1 for folder in folders for _ in folder.iterdir())
     while batch.state == "begun" and time.monotonic() < deadline:
-        if sum(len(os.listdir(folder)) for folder in folders) - before >= wanted:
+        if sum(1 for folder in folders for _ in folder.iterdir()) - before >= wanted:
             return
 
 
@@ -337,7 +339,7 @@ def _check_files(cluster: Cluster, conn: Connection, workload: Workload, outcome
         assert orphans == set(), "the last transaction is committed"
     assert orphans & workload.old == set(), "older than the last commit"
     for path in orphans:
-        os.unlink(path)
+        Path(path).unlink()
 
 
 def _check_like_core(conn: Connection, survivors: list[Batch]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -21,7 +22,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 SCRIPT = """
     CREATE SCHEMA t; CREATE SCHEMA s; CREATE SCHEMA core;
     CREATE TABLE t.model (id serial PRIMARY KEY, t text);
-    CREATE TABLE t.rich (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a int[] CHECK (a <> '{}'), t text DEFAULT 'x',
+    CREATE TABLE t.rich (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, a int[] CHECK (a <> '{}'),
+        t text DEFAULT 'x',
         p point, EXCLUDE USING gist (p WITH ~=), UNIQUE (t) DEFERRABLE);
     CREATE INDEX ON t.rich USING gin (a); CREATE INDEX ON t.rich USING hash (t); CREATE INDEX ON t.rich USING brin (id);
     CREATE INDEX ON t.rich USING spgist (p); CREATE INDEX ON t.rich (lower(t)) WHERE id > 0;
@@ -37,8 +39,16 @@ def _standby(primary: Cluster) -> Iterator[Cluster]:
     with servers.temporary_folder() as folder:
         standby = Cluster(primary.installation, folder / "data", folder / "s", 5432)
         make_folder(standby.data, private=True, for_server=True)
-        backup = [primary.installation.program("pg_basebackup"), "-R", "-X", "stream", "-c", "fast", "--no-sync"]
-        where = ["-h", primary.socket_dir, "-p", str(primary.port), "-U", SUPERUSER]
+        backup: list[str | Path] = [
+            primary.installation.program("pg_basebackup"),
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "--no-sync",
+        ]
+        where: list[str | Path] = ["-h", primary.socket_dir, "-p", str(primary.port), "-U", SUPERUSER]
         run_as_server([*backup, "-D", standby.data, *where], check=True, capture_output=True)
         standby.start()
         try:
@@ -97,7 +107,8 @@ def _work(conn: Connection, there: Connection) -> None:
         conn.execute(f"INSERT INTO s.{kind}_again2 (t) VALUES ('same transaction'); COMMIT")
     subject.create_tables(conn, "t.model", "many%d", 1, 1500, schema="s")
     conn.execute(
-        "INSERT INTO s.model3 (t) VALUES ('x'); INSERT INTO s.rich3 (a, t) SELECT ARRAY[n], n FROM generate_series(1, 500) n"
+        "INSERT INTO s.model3 (t) VALUES ('x'); INSERT INTO s.rich3 (a, t) SELECT ARRAY[n], n"
+        " FROM generate_series(1, 500) n"
     )
     conn.execute("DROP TABLE s.model4, s.rich4; TRUNCATE s.rich5; ALTER TABLE s.rich6 ADD more int")
     conn.execute("BEGIN")
@@ -168,47 +179,108 @@ def publisher(installation: Installation) -> Iterator[Cluster]:
 
 # What is done to tables 1 to 5 in each of the two schemas; MAKE stands for making the tables after t.template.
 HISTORIES = {
-    "after_commit": ["MAKE", "INSERT INTO {s}.x2 (b) VALUES ('one'), ('two'); UPDATE {s}.x2 SET b = 'three' WHERE id = 1; DELETE FROM {s}.x2"],
-    "same_transaction": ["BEGIN", "MAKE", "INSERT INTO {s}.x1 (b) VALUES ('one'); INSERT INTO {s}.x3 (b) VALUES ('two')", "COMMIT"],
+    "after_commit": [
+        "MAKE",
+        "INSERT INTO {s}.x2 (b) VALUES ('one'), ('two'); UPDATE {s}.x2 SET b = 'three' WHERE id ="
+        " 1; DELETE FROM {s}.x2",
+    ],
+    "same_transaction": [
+        "BEGIN",
+        "MAKE",
+        "INSERT INTO {s}.x1 (b) VALUES ('one'); INSERT INTO {s}.x3 (b) VALUES ('two')",
+        "COMMIT",
+    ],
     "altered_in_the_transaction": [
-        "BEGIN", "MAKE", "INSERT INTO {s}.x2 (b) VALUES ('one')", "ALTER TABLE {s}.x2 ADD c int DEFAULT 7",
-        "INSERT INTO {s}.x2 (b) VALUES ('two')", "ALTER TABLE {s}.x2 RENAME b TO d", "INSERT INTO {s}.x2 (d) VALUES ('three')",
-        "ALTER TABLE {s}.x2 ALTER c TYPE text", "UPDATE {s}.x2 SET c = 'x'", "COMMIT", "INSERT INTO {s}.x2 (d) VALUES ('four')",
+        "BEGIN",
+        "MAKE",
+        "INSERT INTO {s}.x2 (b) VALUES ('one')",
+        "ALTER TABLE {s}.x2 ADD c int DEFAULT 7",
+        "INSERT INTO {s}.x2 (b) VALUES ('two')",
+        "ALTER TABLE {s}.x2 RENAME b TO d",
+        "INSERT INTO {s}.x2 (d) VALUES ('three')",
+        "ALTER TABLE {s}.x2 ALTER c TYPE text",
+        "UPDATE {s}.x2 SET c = 'x'",
+        "COMMIT",
+        "INSERT INTO {s}.x2 (d) VALUES ('four')",
     ],
     "subtransactions": [
-        "BEGIN", "SAVEPOINT a", "MAKE", "INSERT INTO {s}.x2 (b) VALUES ('lost')", "ROLLBACK TO a", "MAKE",
-        "SAVEPOINT b", "INSERT INTO {s}.x3 (b) VALUES ('one')", "RELEASE b", "SAVEPOINT c", "DROP TABLE {s}.x4", "ROLLBACK TO c",
-        "INSERT INTO {s}.x4 (b) VALUES ('two')", "COMMIT",
+        "BEGIN",
+        "SAVEPOINT a",
+        "MAKE",
+        "INSERT INTO {s}.x2 (b) VALUES ('lost')",
+        "ROLLBACK TO a",
+        "MAKE",
+        "SAVEPOINT b",
+        "INSERT INTO {s}.x3 (b) VALUES ('one')",
+        "RELEASE b",
+        "SAVEPOINT c",
+        "DROP TABLE {s}.x4",
+        "ROLLBACK TO c",
+        "INSERT INTO {s}.x4 (b) VALUES ('two')",
+        "COMMIT",
     ],
-    "truncated": ["BEGIN", "MAKE", "INSERT INTO {s}.x2 (b) VALUES ('one'); TRUNCATE {s}.x2; INSERT INTO {s}.x2 (b) VALUES ('two')", "COMMIT", "TRUNCATE {s}.x2, {s}.x3"],
-    "many_rows": ["BEGIN", "MAKE", "INSERT INTO {s}.x5 (b) SELECT repeat('x', n) FROM generate_series(1, 2000) n", "COMMIT"],
-    "long_values": ["MAKE", "INSERT INTO {s}.x2 (b) SELECT string_agg(md5(n::text), '') FROM generate_series(1, 1000) n", "UPDATE {s}.x2 SET id = 9"],
-    "prepared": ["BEGIN", "MAKE", "INSERT INTO {s}.x2 (b) VALUES ('one')", "PREPARE TRANSACTION 'p'", "COMMIT PREPARED 'p'", "INSERT INTO {s}.x2 (b) VALUES ('two')"],
+    "truncated": [
+        "BEGIN",
+        "MAKE",
+        "INSERT INTO {s}.x2 (b) VALUES ('one'); TRUNCATE {s}.x2; INSERT INTO {s}.x2 (b) VALUES ('two')",
+        "COMMIT",
+        "TRUNCATE {s}.x2, {s}.x3",
+    ],
+    "many_rows": [
+        "BEGIN",
+        "MAKE",
+        "INSERT INTO {s}.x5 (b) SELECT repeat('x', n) FROM generate_series(1, 2000) n",
+        "COMMIT",
+    ],
+    "long_values": [
+        "MAKE",
+        "INSERT INTO {s}.x2 (b) SELECT string_agg(md5(n::text), '') FROM generate_series(1, 1000) n",
+        "UPDATE {s}.x2 SET id = 9",
+    ],
+    "prepared": [
+        "BEGIN",
+        "MAKE",
+        "INSERT INTO {s}.x2 (b) VALUES ('one')",
+        "PREPARE TRANSACTION 'p'",
+        "COMMIT PREPARED 'p'",
+        "INSERT INTO {s}.x2 (b) VALUES ('two')",
+    ],
     "with_other_transactions": [
-        "BEGIN", "MAKE", "OTHER CREATE TABLE {s}.y (i int)", "INSERT INTO {s}.x1 (b) VALUES ('one')", "OTHER INSERT INTO {s}.y VALUES (1)",
-        "OTHER ALTER TABLE {s}.y ADD j int", "INSERT INTO {s}.x5 (b) VALUES ('two')", "OTHER INSERT INTO {s}.y VALUES (2, 3)",
-        "COMMIT", "OTHER INSERT INTO {s}.x5 (b) VALUES ('three')",
+        "BEGIN",
+        "MAKE",
+        "OTHER CREATE TABLE {s}.y (i int)",
+        "INSERT INTO {s}.x1 (b) VALUES ('one')",
+        "OTHER INSERT INTO {s}.y VALUES (1)",
+        "OTHER ALTER TABLE {s}.y ADD j int",
+        "INSERT INTO {s}.x5 (b) VALUES ('two')",
+        "OTHER INSERT INTO {s}.y VALUES (2, 3)",
+        "COMMIT",
+        "OTHER INSERT INTO {s}.x5 (b) VALUES ('three')",
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HISTORIES)
 @pytest.mark.parametrize("count", [5, 800])
 def test_decoded_changes(publisher: Cluster, name: str, count: int) -> None:
     """What test_decoding says of stamped tables is what it says of core's."""
-    with servers.new_database(publisher, "decoded") as database:
-        with publisher.connect(database) as conn, publisher.connect(database) as other:
-            conn.execute(
-                "CREATE SCHEMA t; CREATE SCHEMA ours; CREATE SCHEMA core;"
-                "CREATE TABLE t.template (id serial PRIMARY KEY, b text, g int GENERATED ALWAYS AS IDENTITY, e int[] DEFAULT '{1}')"
-            )
-            conn.execute("SELECT pg_create_logical_replication_slot('decoded', 'test_decoding')")
-            try:
-                decoded = [_decoded(conn, other, schema, HISTORIES[name], count) for schema in ("core", "ours")]
-            finally:
-                conn.execute("SELECT pg_drop_replication_slot('decoded')")
-            assert decoded[0] == decoded[1]
-            assert len(decoded[0]) > 2
+    with (
+        servers.new_database(publisher, "decoded") as database,
+        publisher.connect(database) as conn,
+        publisher.connect(database) as other,
+    ):
+        conn.execute(
+            "CREATE SCHEMA t; CREATE SCHEMA ours; CREATE SCHEMA core;"
+            "CREATE TABLE t.template (id serial PRIMARY KEY, b text, g int GENERATED ALWAYS AS"
+            " IDENTITY, e int[] DEFAULT '{1}')"
+        )
+        conn.execute("SELECT pg_create_logical_replication_slot('decoded', 'test_decoding')")
+        try:
+            decoded = [_decoded(conn, other, schema, HISTORIES[name], count) for schema in ("core", "ours")]
+        finally:
+            conn.execute("SELECT pg_drop_replication_slot('decoded')")
+        assert decoded[0] == decoded[1]
+        assert len(decoded[0]) > 2
 
 
 def _decoded(conn: Connection, other: Connection, schema: str, history: list[str], count: int) -> list[str]:
@@ -225,7 +297,8 @@ def _decoded(conn: Connection, other: Connection, schema: str, history: list[str
     changes = [
         text.replace(schema + ".", "")
         for (text,) in conn.execute(
-            "SELECT data FROM pg_logical_slot_get_changes('decoded', NULL, NULL, 'include-xids', '0', 'skip-empty-xacts', '1')"
+            "SELECT data FROM pg_logical_slot_get_changes('decoded', NULL, NULL, 'include-xids', '0',"
+            " 'skip-empty-xacts', '1')"
         )
     ]
     conn.execute("SET client_min_messages = warning")
@@ -234,29 +307,31 @@ def _decoded(conn: Connection, other: Connection, schema: str, history: list[str
 
 def test_subscription(publisher: Cluster) -> None:
     """pgoutput, apply worker and all, from stamped tables to stamped tables."""
-    with servers.new_database(publisher, "source") as source, servers.new_database(publisher, "sink") as sink:
-        with publisher.connect(source) as conn, publisher.connect(sink) as there:
-            for each in (conn, there):
-                each.execute(
-                    "CREATE SCHEMA t; CREATE SCHEMA s; CREATE TABLE t.template (id serial PRIMARY KEY, b text)"
+    with (
+        servers.new_database(publisher, "source") as source,
+        servers.new_database(publisher, "sink") as sink,
+        publisher.connect(source) as conn,
+        publisher.connect(sink) as there,
+    ):
+        for each in (conn, there):
+            each.execute("CREATE SCHEMA t; CREATE SCHEMA s; CREATE TABLE t.template (id serial PRIMARY KEY, b text)")
+        conn.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+        conn.execute("SELECT pg_create_logical_replication_slot('sub', 'pgoutput')")
+        subject.create_tables(conn, "t.template", "x%d", 1, 30, schema="s")
+        subject.create_tables(there, "t.template", "x%d", 1, 30, schema="s")
+        there.execute(
+            f"CREATE SUBSCRIPTION sub CONNECTION '{publisher.conninfo(source)}' PUBLICATION everything"
+            " WITH (create_slot = false, slot_name = 'sub', copy_data = false)"
+        )
+        try:
+            for number in (1, 2, 30):
+                conn.execute(
+                    f"INSERT INTO s.x{number} (b) VALUES ('x'), ('y'); UPDATE s.x{number} SET b = 'z' WHERE id = 2"
                 )
-            conn.execute("CREATE PUBLICATION everything FOR ALL TABLES")
-            conn.execute("SELECT pg_create_logical_replication_slot('sub', 'pgoutput')")
-            subject.create_tables(conn, "t.template", "x%d", 1, 30, schema="s")
-            subject.create_tables(there, "t.template", "x%d", 1, 30, schema="s")
-            there.execute(
-                f"CREATE SUBSCRIPTION sub CONNECTION '{publisher.conninfo(source)}' PUBLICATION everything"
-                " WITH (create_slot = false, slot_name = 'sub', copy_data = false)"
-            )
-            try:
-                for number in (1, 2, 30):
-                    conn.execute(
-                        f"INSERT INTO s.x{number} (b) VALUES ('x'), ('y'); UPDATE s.x{number} SET b = 'z' WHERE id = 2"
-                    )
-                conn.execute("INSERT INTO s.x1 (b) VALUES ('last')")
-                until(lambda: one(there, "SELECT count(*) FROM s.x1") == 3, "the rows at the subscriber")
-                for number in (2, 30):
-                    assert there.execute(f"SELECT * FROM s.x{number} ORDER BY id").fetchall() == [(1, "x"), (2, "z")]
-            finally:
-                there.execute("ALTER SUBSCRIPTION sub DISABLE")
-                there.execute("DROP SUBSCRIPTION sub")
+            conn.execute("INSERT INTO s.x1 (b) VALUES ('last')")
+            until(lambda: one(there, "SELECT count(*) FROM s.x1") == 3, "the rows at the subscriber")
+            for number in (2, 30):
+                assert there.execute(f"SELECT * FROM s.x{number} ORDER BY id").fetchall() == [(1, "x"), (2, "z")]
+        finally:
+            there.execute("ALTER SUBSCRIPTION sub DISABLE")
+            there.execute("DROP SUBSCRIPTION sub")

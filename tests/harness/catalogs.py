@@ -1,7 +1,7 @@
 """Everything the catalogues say about one table, in a form two tables can be compared in.
 
-Almost nothing here knows what a column means.  Catalogues and columns come from pg_class and pg_attribute, references from
-pg_get_catalog_foreign_keys() and from the (classid, objid) pairs of the dependency-like catalogues, so a catalogue
+Almost nothing here knows what a column means.  Catalogues and columns come from pg_class and pg_attribute, references
+from pg_get_catalog_foreign_keys() and from the (classid, objid) pairs of the dependency-like catalogues, so a catalogue
 or a column that a new major adds is compared too; an OID column that fits neither is an error until it is classified.
 
 A table's *family* is what DROP TABLE would take along: the table and, over pg_depend, whatever is an automatic or
@@ -117,7 +117,8 @@ class Catalogs:
         constant_types = {
             int(oid): CONSTANT_TYPES[name]
             for oid, name in conn.execute(
-                "SELECT oid, typname FROM pg_type WHERE typname = ANY(%s) AND typnamespace = 'pg_catalog'::regnamespace",
+                "SELECT oid, typname FROM pg_type WHERE typname = ANY(%s) AND typnamespace ="
+                " 'pg_catalog'::regnamespace",
                 [list(CONSTANT_TYPES)],
             )
         }
@@ -146,7 +147,8 @@ def family(conn: Connection, catalogs: Catalogs, table: int | str) -> Family:
     The connection must see the table and be a superuser's; nobody may change the table meanwhile.
     """
     row = conn.execute("SELECT %s::regclass::oid::bigint", [str(table)]).fetchone()
-    assert row and row[0], f"no table {table}"
+    assert row
+    assert row[0], f"no table {table}"
     members: set[Object] = {("pg_class", int(row[0]))}
     while True:
         rows, found = _collect(conn, catalogs, members)
@@ -315,7 +317,7 @@ def _canonical(catalog: Catalog, row: Row, family: Family, catalogs: Catalogs) -
             target = next((name for name, oid in catalogs.oids.items() if oid == class_oid), None)
             result[reference.class_column] = target
         if target is not None:
-            result[reference.column] = re.sub(r"\d+", lambda found: _symbol(family, target, int(found[0])), value)
+            result[reference.column] = _symbols(family, target, value)
     for column in catalog.trees:
         value = row[column]
         if value is not None:
@@ -338,6 +340,10 @@ def _symbol(family: Family, catalog: str, oid: int) -> str:
     if catalog == "pg_namespace" and str(oid) == _schema(family):
         return "<schema>"
     return family.symbols.get((catalog, oid), str(oid))
+
+
+def _symbols(family: Family, catalog: str, text: str) -> str:
+    return re.sub(r"\d+", lambda found: _symbol(family, catalog, int(found[0])), text)
 
 
 def _schema(family: Family) -> str | None:

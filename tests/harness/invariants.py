@@ -73,7 +73,8 @@ def reference_errors(conn: Connection) -> list[str]:
         name
         for (name,) in conn.execute(
             "SELECT attrelid::regclass::text FROM pg_attribute JOIN pg_class c ON c.oid = attrelid"
-            " WHERE attname = 'oid' AND attrelid < 16384 AND relkind = 'r' AND relnamespace = 'pg_catalog'::regnamespace"
+            " WHERE attname = 'oid' AND attrelid < 16384 AND relkind = 'r' AND relnamespace ="
+            " 'pg_catalog'::regnamespace"
         ).fetchall()
     ]
     for pair in (

@@ -28,7 +28,7 @@ class Serial:
 
 
 def make(conn: Connection, template: str, schema: str, name: str, tablespace: str | None = None) -> None:
-    """Create schema.name after the template, by SQL alone, in one transaction; the names are raw, the template is SQL."""
+    """Create schema.name after the template, by SQL alone, in one transaction; names are raw, the template is SQL."""
     table = sql.Identifier(schema, name)
     with conn.transaction():
         conn.execute("SET LOCAL standard_conforming_strings = on")
@@ -159,7 +159,7 @@ def _constant(text: str) -> str:
 
 
 def _options(conn: Connection, query: str, prefix: str, oid: int) -> list[sql.Composable]:
-    options = []
+    options: list[sql.Composable] = []
     for option in _one(conn, query, oid) or []:
         key, _, value = option.partition("=")
         options.append(sql.SQL("{} = {}").format(sql.SQL(prefix + key), sql.Literal(value)))

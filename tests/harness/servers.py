@@ -46,7 +46,7 @@ def installation() -> Installation:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that the server's user can reach (pytest's are closed to others), with a path short enough for a socket."""
+    """A folder that the server's user can reach (pytest's are closed to others), its path short enough for a socket."""
     path = Path(tempfile.mkdtemp(prefix="pgb"))
     path.chmod(0o755)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import psycopg
@@ -60,6 +61,6 @@ def until_blocked(monitor: Connection, blocked: Connection, running: Running[Any
 
 def anonymous_memory(conn: Connection) -> int:
     """Private memory of the session's backend, in bytes (RssAnon: shared buffers are not in it)."""
-    with open(f"/proc/{pid(conn)}/status", encoding="ascii") as status:
-        line = next(line for line in status if line.startswith("RssAnon:"))
+    status = Path(f"/proc/{pid(conn)}/status").read_text(encoding="ascii").splitlines()
+    line = next(line for line in status if line.startswith("RssAnon:"))
     return int(line.split()[1]) * 1024

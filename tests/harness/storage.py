@@ -92,7 +92,7 @@ def contents(conn: Connection, family: Family) -> Mapping[str, Mapping[str, str]
 
 
 def difference(expected: Mapping[str, Mapping[str, str]], actual: Mapping[str, Mapping[str, str]]) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for relation in sorted(expected.keys() | actual.keys()):
         left, right = expected.get(relation, {}), actual.get(relation, {})
         lines.extend(
