@@ -1,10 +1,8 @@
 """Method bulk beside method sql and beside the rate at which the file system makes empty files.
 
 Same server, same count, two workers; on disk and on tmpfs; three models of tables. On disk also with lazy storage,
-which makes no file and so is the yardstick that no file system moves, and in exclusive mode. What is compared
-alternates. A
-database is new for each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at
-once; neither is timed. QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=…
+which makes no file and so is the yardstick that no file system moves. What is compared alternates. A database is new for
+each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at once; neither is timed. QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=…
 another PostgreSQL.
 """
 
@@ -23,7 +21,6 @@ from typing import Any
 import common
 import files
 
-from pgbillion import server
 from pgbillion.postgres import Cluster
 from pgbillion.tables import create, describe, probe
 from pgbillion.tables.host import Host
@@ -40,7 +37,6 @@ class Way:
 
     method: Method
     storage: Storage = Storage.HEAP
-    exclusive: bool = False
 
 
 WAYS = {
@@ -48,7 +44,6 @@ WAYS = {
     "bulk": Way(Method.BULK),
     "sql_lazy": Way(Method.SQL, Storage.LAZY),
     "bulk_lazy": Way(Method.BULK, Storage.LAZY),
-    "exclusive_lazy": Way(Method.BULK, Storage.LAZY, exclusive=True),
 }
 FILES = "files"
 
@@ -129,8 +124,7 @@ class Measured:
         return {
             "ratio_bulk_over_sql": self.ratio("bulk", "sql"),
             "ratio_ordinary_over_sql_lazy": self.ratio("bulk_lazy", "sql_lazy"),
-            "ratio_exclusive_over_sql_lazy": self.ratio("exclusive_lazy", "sql_lazy"),
-            "ratio_exclusive_over_sql": self.ratio("exclusive_lazy", "sql"),
+            "ratio_bulk_lazy_over_sql": self.ratio("bulk_lazy", "sql"),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -171,9 +165,7 @@ def _tables(cluster: Cluster, place: Place, model: Model, way: Way) -> tuple[flo
     target = common.database(cluster, name, place.tablespace)
     with target.connect() as conn:
         host = Host.of(conn)
-        request = create.Request(
-            model.count, WORKERS, way.method, columns=model.columns, storage=way.storage, exclusive=way.exclusive
-        )
+        request = create.Request(model.count, WORKERS, way.method, columns=model.columns, storage=way.storage)
         plan = create.make_plan(conn, request)
         create.check_server(conn, plan)
         cost = probe.measure(conn, plan, local=host is not None, sample=20)
@@ -186,18 +178,6 @@ def _tables(cluster: Cluster, place: Place, model: Model, way: Way) -> tuple[flo
     return outcome.rate, cost.files, outcome.peak_backend_memory or 0
 
 
-def _ways(cluster: Cluster) -> tuple[str, ...]:
-    """Return the ways that this build of the extension has."""
-    with cluster.connect(server.DATABASE) as conn:
-        row = conn.execute(
-            "SELECT 'exclusive' = ANY (proargnames) FROM pg_proc WHERE oid = 'billion.create_tables'::regproc"
-        ).fetchone()
-    if row and row[0]:
-        return tuple(WAYS)
-    common.say("*** SKIPPED exclusive mode: this build of the extension does not have it ***")
-    return tuple(name for name, way in WAYS.items() if not way.exclusive)
-
-
 def main() -> int:
     """Run the benchmark and return the exit status."""
     seed, order = common.seeded()
@@ -205,7 +185,7 @@ def main() -> int:
         common.own_server() as (cluster, disk),
         common.tmpfs(TMPFS_BYTES) as memory,
     ):
-        places = [Place("disk", "pg_default", disk, True, _ways(cluster))]
+        places = [Place("disk", "pg_default", disk, True, tuple(WAYS))]
         if memory is not None:
             common.make_tablespace(cluster, "bench_tmpfs", memory)
             places.append(Place("tmpfs", "bench_tmpfs", memory, False, ("sql", "bulk")))
@@ -233,7 +213,6 @@ def main() -> int:
             "bulk",
             "sql, lazy",
             "bulk, lazy",
-            "exclusive, lazy",
             "empty files/s",
             "share",
             "backend",

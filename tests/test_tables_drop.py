@@ -375,8 +375,6 @@ def test_create_with_storage(cli: CommandLine) -> None:
     done = cli.run("tables", "create", "--count", "10", "--storage", "lasy")
     assert done.returncode == 1
     assert "'lasy' is not one of 'heap', 'lazy'" in done.stderr
-    done = cli.run("tables", "create", "--count", "10", "--exclusive", "--method", "sql")
-    failed(done, 1, "--exclusive is a way of method bulk")
     estimate = cli.json("tables", "estimate", "--count", "1000", "--storage", "lazy", "--first", "100")
     assert estimate["per_table"]["files"] == 0
     assert [item["need"] for item in estimate["items"] if item["name"] == "files (inodes)"] == [0]

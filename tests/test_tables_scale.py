@@ -71,7 +71,6 @@ def test_a_worker_needs_a_tablespace_of_its_own() -> None:
         (("--workers", "1,50", "--count", "10"), "50 workers for 10 tables"),
         (("--count", "0"), "at least 1"),
         (("--rounds", "0"), "--rounds"),
-        (("--exclusive", "--method", "sql"), "--exclusive is a way of method bulk"),
         (("--workers", "1", "--tablespaces", "1", "--count", "10"), "do not exist"),
     ],
 )

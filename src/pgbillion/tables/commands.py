@@ -109,14 +109,6 @@ StorageOption = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
-Exclusive = Annotated[
-    bool,
-    typer.Option(
-        "--exclusive",
-        help="Keep other sessions from the catalogues meanwhile, which is faster (bulk).",
-        rich_help_panel=_HOW,
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -134,7 +126,6 @@ def _request(
     tablespace_count: int,
     allow_unobserved: bool,
     storage: Storage,
-    exclusive: bool,
 ) -> creation.Request:
     tables = count_from(parse_count(count) if count is not None else None, ladder)
     request = creation.Request(
@@ -153,7 +144,6 @@ def _request(
         tablespaces=tablespace_count,
         allow_unobserved=allow_unobserved,
         storage=storage,
-        exclusive=exclusive,
     )
     request.check()
     return request
@@ -180,7 +170,6 @@ def create(
     tablespace_dir: TablespaceDirs = None,
     allow_unobserved: AllowUnobserved = False,
     storage: StorageOption = Storage.HEAP,
-    exclusive: Exclusive = False,
     sample_interval: Annotated[
         float,
         typer.Option("--sample-interval", metavar="SECONDS", help="Time between two records.", rich_help_panel=_RUN),
@@ -229,7 +218,7 @@ def create(
     else:
         request = _request(
             count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
-            allow_unobserved, storage, exclusive,
+            allow_unobserved, storage,
         )  # fmt: skip
         target = connect.target(host, port, username, dbname, state_dir)
         opened = _begin(
@@ -331,7 +320,6 @@ def estimate(
     tablespace_dir: TablespaceDirs = None,
     allow_unobserved: AllowUnobserved = False,
     storage: StorageOption = Storage.HEAP,
-    exclusive: Exclusive = False,
     as_json: Json = False,
     host: Host = None,
     port: Port = None,
@@ -347,7 +335,7 @@ def estimate(
     """
     request = _request(
         count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
-        allow_unobserved, storage, exclusive,
+        allow_unobserved, storage,
     )  # fmt: skip
     target = connect.target(host, port, username, dbname, state_dir)
     with target.connect() as conn:

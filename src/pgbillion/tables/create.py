@@ -59,7 +59,6 @@ class Request:
     tablespaces: int = 0
     allow_unobserved: bool = False
     storage: Storage = Storage.HEAP
-    exclusive: bool = False
 
     def plan(self, schema: str, template: str | None) -> Plan:
         """Return the plan, with the schema and the template as the server knows them."""
@@ -77,7 +76,6 @@ class Request:
             tablespaces=tablespace_names(self.tablespaces),
             allow_unobserved=self.allow_unobserved,
             storage=self.storage,
-            exclusive=self.exclusive,
         )
 
     def check(self) -> None:

@@ -103,7 +103,6 @@ class Plan:
     tablespaces: Sequence[str] = field(default=())
     allow_unobserved: bool = False
     storage: Storage = Storage.HEAP
-    exclusive: bool = False  # bulk may keep other sessions from the catalogues
 
     @property
     def names(self) -> NameFormat:
@@ -154,8 +153,6 @@ class Plan:
                 f" the number of workers ({self.workers:,})",
                 f"use --tablespaces {self.workers} or more, or --workers {len(self.tablespaces)} or fewer.",
             )
-        if self.exclusive and self.method is not Method.BULK:
-            raise UserError("--exclusive is a way of method bulk", "leave it out, or use --method bulk")
         if (self.template is None) == (self.columns is None):
             raise UserError("give either --template or --columns, not both")
 

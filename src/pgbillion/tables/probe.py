@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -71,8 +71,6 @@ def measure(conn: Connection, plan: Plan, local: bool, sample: int = SAMPLE) -> 
 
     ``conn`` is in autocommit mode and not used for anything else meanwhile. Raises psycopg.Error as the server refuses.
     """
-    # for a handful of tables the exclusive way has nothing to show, and others would have to wait for it
-    plan = replace(plan, exclusive=False)
     names = NameFormat.parse(f"pgbillion_probe_{secrets.token_hex(4)}_%08x")
     known = {row[0] for row in conn.execute("SELECT spcname FROM pg_tablespace")}
     tablespaces = list(plan.tablespaces) if known.issuperset(plan.tablespaces) else []

@@ -22,7 +22,6 @@ from pgbillion.tables.commands import (
     AllowUnobserved,
     BatchOption,
     Columns,
-    Exclusive,
     Json,
     MethodOption,
     StorageOption,
@@ -54,7 +53,6 @@ def scale(
     batch: BatchOption = None,
     method: MethodOption = Method.BULK,
     storage: StorageOption = Storage.HEAP,
-    exclusive: Exclusive = False,
     tablespace_dir: TablespaceDirs = None,
     allow_unobserved: AllowUnobserved = False,
     output: Annotated[
@@ -87,7 +85,6 @@ def scale(
         columns=columns,
         allow_unobserved=allow_unobserved,
         storage=storage,
-        exclusive=exclusive,
     )
     request.check()
     state = paths.state_dir(state_dir)

@@ -171,7 +171,7 @@ def create_batch(
     conn.execute(
         "SELECT billion.create_tables(template => %s::regclass, name_format => %s, first => %s, count => %s,"
         " tablespaces => %s::name[], schema => quote_ident(%s)::regnamespace, access_method => %s,"
-        f" allow_unobserved => %s{', exclusive => true' if plan.exclusive else ''})".encode(),
+        " allow_unobserved => %s)",
         (
             template,
             name_format or plan.name_format,
