@@ -1,9 +1,9 @@
 """Method bulk beside method sql and beside the rate at which the file system makes empty files.
 
 Same server, same count, two workers; on disk and on tmpfs; three models of tables. On disk also with lazy storage,
-which makes no file and so is the yardstick that no file system moves. What is compared alternates. A database is new for
-each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at once; neither is timed. QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=…
-another PostgreSQL.
+which makes no file and so is the yardstick that no file system moves. What is compared alternates. A database is new
+for each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at once; neither
+is timed. QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=… another PostgreSQL.
 """
 
 from __future__ import annotations
