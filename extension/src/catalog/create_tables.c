@@ -55,12 +55,15 @@
 
 PG_FUNCTION_INFO_V1(pgbillion_create_tables);
 
+static Oid	make_prototype(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
+						   const char *access_method);
 static Oid	resolve_namespace(Oid requested);
 static Oid *resolve_tablespaces(ArrayType *names, int *ntablespaces);
 static void check_event_triggers(EventTriggerEvent event, const char *name, bool drop);
 static void stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 						 int64 count, const Oid *tablespaces, int ntablespaces);
 static void flush(StampBatch *batch, bool invalidate_each);
+static void rethrow_name_conflict(MemoryContext context);
 static uint64 level_bit(int level);
 static void note_prepare(XactEvent event, void *arg);
 static void forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel,
@@ -146,9 +149,9 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	create_progress_start(template, count);
 
 	name_format_apply(format, first, &relname);
-	prototype = prototype_create(template, NameStr(relname), namespaceid,
-								 ntablespaces > 0 ? tablespaces[first % ntablespaces] : InvalidOid,
-								 PG_ARGISNULL(6) ? NULL : NameStr(*PG_GETARG_NAME(6)));
+	prototype = make_prototype(template, NameStr(relname), namespaceid,
+							   ntablespaces > 0 ? tablespaces[first % ntablespaces] : InvalidOid,
+							   PG_ARGISNULL(6) ? NULL : NameStr(*PG_GETARG_NAME(6)));
 
 	/* building an index has shown its own progress meanwhile, and ended it */
 	create_progress_start(template, count);
@@ -163,6 +166,27 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	MemoryContextDelete(context);
 
 	PG_RETURN_INT64(count);
+}
+
+/* prototype_create(), with names that are being taken reported as flush() does. */
+static Oid
+make_prototype(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
+			   const char *access_method)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile Oid result = InvalidOid;
+
+	PG_TRY();
+	{
+		result = prototype_create(template, relname, namespaceid, tablespace, access_method);
+	}
+	PG_CATCH();
+	{
+		rethrow_name_conflict(context);
+	}
+	PG_END_TRY();
+
+	return result;
 }
 
 /* The schema to create in; its privileges are checked by CREATE TABLE. */
@@ -324,11 +348,7 @@ stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 	stamp_batch_end(batch);
 }
 
-/*
- * Write a batch. Names were free when they were looked up; a concurrent
- * transaction that has taken one since is reported as CREATE TABLE's own
- * check would.
- */
+/* Write a batch. */
 static void
 flush(StampBatch *batch, bool invalidate_each)
 {
@@ -340,27 +360,39 @@ flush(StampBatch *batch, bool invalidate_each)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *edata;
-		bool		is_table;
-
-		if (geterrcode() != ERRCODE_UNIQUE_VIOLATION)
-			PG_RE_THROW();
-
-		MemoryContextSwitchTo(context);
-		edata = CopyErrorData();
-		is_table = edata->constraint_name != NULL &&
-			strcmp(edata->constraint_name, "pg_class_relname_nsp_index") == 0;
-		if (!is_table &&
-			(edata->constraint_name == NULL ||
-			 strcmp(edata->constraint_name, "pg_type_typname_nsp_index") != 0))
-			PG_RE_THROW();
-		FlushErrorState();
-		ereport(ERROR,
-				(errcode(is_table ? ERRCODE_DUPLICATE_TABLE : ERRCODE_DUPLICATE_OBJECT),
-				 errmsg("a name was taken by another transaction while its table was being created"),
-				 edata->detail != NULL ? errdetail("%s", edata->detail) : 0));
+		rethrow_name_conflict(context);
 	}
 	PG_END_TRY();
+}
+
+/*
+ * In PG_CATCH: report a name that was free when it was looked up, and that a
+ * concurrent transaction has taken since, as CREATE TABLE's own check would;
+ * throw anything else as it is.
+ */
+static void
+rethrow_name_conflict(MemoryContext context)
+{
+	ErrorData  *edata;
+	bool		is_table;
+
+	if (geterrcode() != ERRCODE_UNIQUE_VIOLATION)
+		PG_RE_THROW();
+
+	MemoryContextSwitchTo(context);
+	edata = CopyErrorData();
+	is_table = edata->constraint_name != NULL &&
+		strcmp(edata->constraint_name, "pg_class_relname_nsp_index") == 0;
+	/* a row type is inserted before its table */
+	if (!is_table &&
+		(edata->constraint_name == NULL ||
+		 strcmp(edata->constraint_name, "pg_type_typname_nsp_index") != 0))
+		PG_RE_THROW();
+	FlushErrorState();
+	ereport(ERROR,
+			(errcode(ERRCODE_DUPLICATE_TABLE),
+			 errmsg("a name was taken by another transaction while its table was being created"),
+			 edata->detail != NULL ? errdetail("%s", edata->detail) : 0));
 }
 
 /* ---- after an abort ---- */

@@ -33,6 +33,7 @@
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "mb/pg_wchar.h"
+#include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -82,7 +83,9 @@ static const NameSpace space_template[NUM_SPACES] = {
 static void append_number(StringInfo buf, const NameFormat *format, int64 number);
 static void space_scan_range(NameRegistry *registry, NameSpace *space, const char *prefix,
 							 const char *lowest, const char *highest, int64 limit);
-static bool space_lookup(const NameRegistry *registry, const NameSpace *space, const char *name);
+static bool space_lookup(const NameRegistry *registry, const NameSpace *space, const char *name,
+						 TransactionId *in_progress);
+static bool space_has_settled(const NameRegistry *registry, const NameSpace *space, const char *name);
 static void space_remember(NameRegistry *registry, NameSpace *space, const char *name);
 static char *candidate_name(const StampName *sn, const char *relname, int pass);
 static bool space_has(const NameRegistry *registry, const NameSpace *space, const char *name,
@@ -313,7 +316,7 @@ space_scan_range(NameRegistry *registry, NameSpace *space, const char *prefix,
 	ScanKeyInit(&key[2], space->attnamespace,
 				BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(registry->namespaceid));
 
-	/* uncommitted names count: core avoids them too, and waiting is worse */
+	/* uncommitted names count: core avoids them too where it can choose */
 	InitDirtySnapshot(dirty);
 	scan = systable_beginscan(catalog, space->index, true, &dirty, 3, key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -333,9 +336,13 @@ space_scan_range(NameRegistry *registry, NameSpace *space, const char *prefix,
 	table_close(catalog, AccessShareLock);
 }
 
-/* Is the name in the catalogue now, seen by anyone? */
+/*
+ * Is the name in the catalogue now, seen by anyone? *in_progress becomes the
+ * transaction that has not yet decided about that, if it is not ours.
+ */
 static bool
-space_lookup(const NameRegistry *registry, const NameSpace *space, const char *name)
+space_lookup(const NameRegistry *registry, const NameSpace *space, const char *name,
+			 TransactionId *in_progress)
 {
 	Relation	catalog = table_open(space->catalog, AccessShareLock);
 	SnapshotData dirty;
@@ -351,6 +358,8 @@ space_lookup(const NameRegistry *registry, const NameSpace *space, const char *n
 	InitDirtySnapshot(dirty);
 	scan = systable_beginscan(catalog, space->index, true, &dirty, 2, key);
 	found = HeapTupleIsValid(systable_getnext(scan));
+	*in_progress = !found ? InvalidTransactionId :
+		TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
 	systable_endscan(scan);
 	table_close(catalog, AccessShareLock);
 
@@ -374,9 +383,33 @@ space_remember(NameRegistry *registry, NameSpace *space, const char *name)
 static bool
 space_has(const NameRegistry *registry, const NameSpace *space, const char *name, bool truncated)
 {
+	TransactionId in_progress;
+
 	if (space->taken != NULL && hash_search(space->taken, name, HASH_FIND, NULL) != NULL)
 		return true;
-	return (truncated || space->lookup_each) && space_lookup(registry, space, name);
+	return (truncated || space->lookup_each) && space_lookup(registry, space, name, &in_progress);
+}
+
+/*
+ * The same for a name that there is no alternative to: wait for whoever is
+ * about to take it, or to give it up, as inserting into the index would.
+ */
+static bool
+space_has_settled(const NameRegistry *registry, const NameSpace *space, const char *name)
+{
+	TransactionId in_progress;
+
+	if (!space_has(registry, space, name, false))
+		return false;
+	while (space_lookup(registry, space, name, &in_progress))
+	{
+		if (!TransactionIdIsValid(in_progress))
+			return true;
+		XactLockTableWait(in_progress, NULL, NULL, XLTW_None);
+	}
+	if (space->taken != NULL)
+		(void) hash_search(space->taken, name, HASH_REMOVE, NULL);
+	return false;
 }
 
 /*
@@ -387,12 +420,12 @@ space_has(const NameRegistry *registry, const NameSpace *space, const char *name
 void
 name_registry_claim_table(NameRegistry *registry, const char *relname)
 {
-	if (space_has(registry, &registry->spaces[SPACE_RELATION], relname, false))
+	if (space_has_settled(registry, &registry->spaces[SPACE_RELATION], relname))
 		ereport(ERROR,
 				(errcode(ERRCODE_DUPLICATE_TABLE),
 				 errmsg("relation \"%s\" already exists", relname)));
 
-	if (space_has(registry, &registry->spaces[SPACE_TYPE], relname, false))
+	if (space_has_settled(registry, &registry->spaces[SPACE_TYPE], relname))
 	{
 		Oid			type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
 										   CStringGetDatum(relname),
