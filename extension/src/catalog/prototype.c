@@ -81,7 +81,12 @@ template_lock(Oid template)
 		aclcheck_error(aclresult, get_relkind_objtype(get_rel_relkind(template)),
 					   get_rel_name(template));
 
-	rel = relation_open(template, AccessShareLock);
+	/* while we waited for the lock it may have been dropped */
+	rel = try_relation_open(template, AccessShareLock);
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("template with OID %u does not exist", template)));
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
 		refuse(rel, "partitions", "Use a table without partitions as template.");
