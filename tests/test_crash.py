@@ -358,6 +358,8 @@ def _check_rows(conn: Connection, batch: Batch, number: int) -> None:
     name = f"w.{batch.table(number)}"
     assert servers.one(conn, f"SELECT count(*) FROM {name}") == expected
     if batch.kind != "plain":
+        if not servers.has_extension(conn, "amcheck"):
+            return
         assert servers.one(conn, f"SELECT count(*) FROM {name} WHERE id > 0") == expected
         conn.execute("SELECT public.bt_index_check(%s::regclass, true)", [name + "_pkey"])
 

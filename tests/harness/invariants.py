@@ -11,6 +11,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from .servers import has_extension
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 RELATION_FILE = re.compile(r"(?P<number>\d+)(?:_(?P<fork>fsm|vm|init))?(?:\.\d+)?")
 
@@ -34,8 +36,10 @@ def index_errors(conn: Connection, *, parents: bool = True) -> list[str]:
     """What amcheck says of the btree indexes of all catalogues, their TOAST tables included (extension amcheck).
 
     With parents, the structure between levels and from root to leaf is checked too; that needs ShareLock, which a
-    standby has not.
+    standby has not.  Nothing is checked where amcheck is not installed.
     """
+    if not has_extension(conn, "amcheck"):
+        return []
     errors = []
     check = "public.bt_index_parent_check(%s::oid, true, true)" if parents else "public.bt_index_check(%s::oid, true)"
     for oid, name in conn.execute(
@@ -50,7 +54,9 @@ def index_errors(conn: Connection, *, parents: bool = True) -> list[str]:
 
 
 def heap_errors(conn: Connection) -> list[str]:
-    """What amcheck says of the catalogues' heaps (extension amcheck)."""
+    """What amcheck says of the catalogues' heaps; nothing where it is not installed."""
+    if not has_extension(conn, "amcheck"):
+        return []
     return [
         str(row)
         for row in conn.execute(

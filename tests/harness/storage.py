@@ -10,6 +10,7 @@ import psycopg
 from psycopg import sql
 
 from .catalogs import ATTRIBUTE_VERSION, Family
+from .servers import has_extension, one
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 # Not the free space map: it is a hint, and neither a crash nor a standby is promised one.
@@ -66,8 +67,9 @@ def insane(conn: Connection, family: Family, since: str = "0/0") -> list[str]:
 def contents(conn: Connection, family: Family) -> Mapping[str, Mapping[str, str]]:
     """For each relation of the family with storage: each fork's pages, and for sequences the row, as text.
 
-    Needs the extension pageinspect.  Identifications of pages (LSN, checksum) are left out.
+    Identifications of pages (LSN, checksum) are left out; without the extension pageinspect only sizes are compared.
     """
+    pages_can_be_read = has_extension(conn, "pageinspect")
     result: dict[str, dict[str, str]] = {}
     for row in family.rows["pg_class"]:
         if row["relkind"] not in ("r", "i", "S", "t", "m"):
@@ -75,6 +77,9 @@ def contents(conn: Connection, family: Family) -> Mapping[str, Mapping[str, str]
         oid = int(row["oid"] or 0)
         forks: dict[str, str] = {}
         for fork in FORKS:
+            if not pages_can_be_read:
+                forks[fork] = str(one(conn, "SELECT pg_relation_size(%s::oid::regclass, %s)", oid, fork))
+                continue
             pages = conn.execute(
                 "SELECT public.get_raw_page(%(name)s::regclass::text, %(fork)s, block::int)"
                 " FROM generate_series(0, pg_relation_size(%(name)s::regclass, %(fork)s)"
