@@ -252,6 +252,15 @@ lazy_scan_bitmap_next_block(TableScanDesc scan, struct TBMIterateResult *tbmres)
 {
 	return false;
 }
+
+/* asked even of a block that there is not */
+static bool
+lazy_scan_bitmap_next_tuple(TableScanDesc scan, struct TBMIterateResult *tbmres,
+							TupleTableSlot *slot)
+{
+	ExecClearTuple(slot);
+	return false;
+}
 #else
 static bool
 lazy_scan_bitmap_next_tuple(TableScanDesc scan, TupleTableSlot *slot, bool *recheck,
@@ -873,9 +882,8 @@ LazyHeapInit(void)
 	lazy_heap_methods.scan_getnextslot_tidrange = lazy_scan_getnextslot;
 #if PG_VERSION_NUM < 180000
 	lazy_heap_methods.scan_bitmap_next_block = lazy_scan_bitmap_next_block;
-#else
-	lazy_heap_methods.scan_bitmap_next_tuple = lazy_scan_bitmap_next_tuple;
 #endif
+	lazy_heap_methods.scan_bitmap_next_tuple = lazy_scan_bitmap_next_tuple;
 	lazy_heap_methods.scan_sample_next_block = lazy_scan_sample_next_block;
 	lazy_heap_methods.parallelscan_initialize = lazy_parallelscan_initialize;
 	lazy_heap_methods.index_fetch_begin = lazy_index_fetch_begin;
