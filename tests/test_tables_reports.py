@@ -12,8 +12,10 @@ import pytest
 from harness import servers
 from pgbillion import sql
 from pgbillion.postgres import Cluster
+from pgbillion.report.chapter import Chapter, Line
 from pgbillion.tables import create, estimate
 from pgbillion.tables.host import Host
+from pgbillion.tables.run import Run
 from tables_support import MODELS, CommandLine, command_line, count, failed, names
 
 
@@ -200,3 +202,29 @@ def test_report_of_many_workers_and_two_attempts(cli: CommandLine) -> None:
     assert len(json.loads((folder / "journal.json").read_text())["attempts"]) == 2
     with cli.connect() as conn:
         assert count(conn) == 400
+
+
+def test_chapters_of_a_page(cli: CommandLine) -> None:
+    made = cli.json("tables", "create", "--count", "200", "--workers", "1", "--sample-interval", "0.2")["run"]
+    opened = Run.open(Path(made))
+    plain = Chapter("Second", "Only <text>.")
+    full = Chapter(
+        "First",
+        "With all.",
+        columns=["what", "rate"],
+        rows=[["core", "11 M/s"]],
+        label="Rows per second",
+        over="processes",
+        lines=[Line("core", [1, 2], [10.0, 20.0])],
+        notes="Seq Scan <here>",
+    )
+    opened.save_chapter("b", plain)
+    opened.save_chapter("a", full)
+    assert opened.chapters() == [full, plain]
+    cli.run("tables", "report", made, server=False, check=True)
+    page = (Path(made) / "report.html").read_text()
+    assert page.index("<h2>First</h2>") < page.index("<h2>Second</h2>")
+    assert 'aria-label="Rows per second"' in page
+    assert '<td class="number">11 M/s</td>' in page
+    assert "Only &lt;text&gt;." in page
+    assert "Seq Scan &lt;here&gt;" in page

@@ -11,6 +11,7 @@ import jinja2
 from pgbillion import __version__
 from pgbillion.errors import UserError
 from pgbillion.report import charts
+from pgbillion.report.chapter import Chapter
 from pgbillion.report.figures import Figures, Series, figures
 from pgbillion.tables import text
 from pgbillion.tables.run import Run
@@ -36,6 +37,10 @@ def render(run: Run, shown: Figures) -> str:
         charts=_charts(shown),
         checks=run.checks(),
         afterwards=run.afterwards(),
+        chapters=[
+            {"chapter": chapter, "svg": chapter_chart(chapter, f"chapter{index + 1}")}
+            for index, chapter in enumerate(run.chapters())
+        ],
         version=__version__,
         now=time.time(),
     )
@@ -57,6 +62,14 @@ def write_scale(result: Scale, path: Path) -> None:
         result=result, best=result.best, server=result.server, chart=chart, version=__version__, now=time.time()
     )
     _write(path, page)
+
+
+def chapter_chart(chapter: Chapter, name: str) -> str | None:
+    """Return the chart of a chapter as SVG, with ids of its own by ``name``, or None when it has none."""
+    if not chapter.lines:
+        return None
+    lines = [Series(line.name, line.x, line.y) for line in chapter.lines]
+    return charts.line_chart(lines, chapter.label, name=name, wide=True, over=chapter.over)
 
 
 def _template(name: str) -> jinja2.Template:

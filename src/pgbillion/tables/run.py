@@ -6,6 +6,7 @@
 ``samples.jsonl``       one line a sample, appended
 ``checks.json``         what the last `verify` of the run found
 ``afterwards.json``     what a demo did with the tables when they were there
+``chapter-*.json``      further chapters of its page
 ``worker-N.log``        what a worker had to say on stderr; removed when empty
 ======================  ==================================================================================
 
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from pgbillion.errors import UserError
+from pgbillion.report.chapter import Chapter
 from pgbillion.tables.plan import Plan
 
 RUNS = "runs"
@@ -156,6 +158,18 @@ class Run:
             ]
             return found
         return []
+
+    def save_chapter(self, name: str, chapter: Chapter) -> None:
+        """Keep a chapter for the page, in place of one of the same name; they are shown in the order of names."""
+        _write(self.folder / f"chapter-{name}.json", chapter.to_json())
+
+    def chapters(self) -> list[Chapter]:
+        """Return the chapters kept."""
+        found: list[Chapter] = []
+        for path in sorted(self.folder.glob("chapter-*.json")):
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                found.append(Chapter.from_json(json.loads(path.read_text(encoding="utf-8"))))
+        return found
 
     def add_sample(self, sample: dict[str, Any]) -> None:
         """Append one sample."""
