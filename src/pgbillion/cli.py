@@ -12,12 +12,13 @@ import typer
 
 from pgbillion import __version__, demo, server_commands
 from pgbillion.errors import UserError
+from pgbillion.rows import commands as rows_commands
 from pgbillion.tables import commands as tables_commands
 from pgbillion.tables import drop_command, list_command, scale_command
 
 app = typer.Typer(
     name="pgbillion",
-    help="PostgreSQL at a billion: create tables by the million, watch it happen, prove the result.",
+    help="PostgreSQL at a billion: tables by the million, rows by the hundred million a second, watched and proved.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -26,6 +27,7 @@ tables_commands.app.command("drop")(drop_command.drop)
 tables_commands.app.command("list")(list_command.list_tables)
 tables_commands.app.command("scale")(scale_command.scale)
 app.add_typer(tables_commands.app, name="tables")
+app.add_typer(rows_commands.app, name="rows")
 app.command()(demo.demo)
 
 _INTERRUPTED = 130

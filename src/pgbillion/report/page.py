@@ -13,6 +13,7 @@ from pgbillion.errors import UserError
 from pgbillion.report import charts
 from pgbillion.report.chapter import Chapter
 from pgbillion.report.figures import Figures, Series, figures
+from pgbillion.rows.scale import Scale as RowScale
 from pgbillion.tables import text
 from pgbillion.tables.run import Run
 from pgbillion.tables.scale import Scale
@@ -60,6 +61,22 @@ def write_scale(result: Scale, path: Path) -> None:
     chart = charts.line_chart(lines, "Tables per second by workers", name="scale", wide=True, over="workers")
     page = _template("scale.html.j2").render(
         result=result, best=result.best, server=result.server, chart=chart, version=__version__, now=time.time()
+    )
+    _write(path, page)
+
+
+def write_rows(result: RowScale, path: Path) -> None:
+    """Write the page of how an aggregate scales. Raises UserError when it cannot be written."""
+    chapter = result.chapter()
+    best = result.best[1]
+    page = _template("rows.html.j2").render(
+        entry={"chapter": chapter, "svg": chapter_chart(chapter, "rows")},
+        chapter=chapter,
+        best=best,
+        rate=best.rate(best.pgbillion),
+        server=result.server,
+        version=__version__,
+        now=time.time(),
     )
     _write(path, page)
 

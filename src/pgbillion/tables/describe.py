@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -30,6 +31,18 @@ SETTINGS = (
     "max_connections",
     "archive_mode",
 )
+# Those that decide how fast rows are read.
+QUERY_SETTINGS = (
+    "shared_buffers",
+    "work_mem",
+    "hash_mem_multiplier",
+    "jit",
+    "max_parallel_workers",
+    "max_worker_processes",
+    "effective_io_concurrency",
+    "io_method",
+    "huge_pages",
+)
 
 
 def identity(conn: Connection) -> dict[str, Any]:
@@ -44,17 +57,25 @@ def identity(conn: Connection) -> dict[str, Any]:
 
 def server(conn: Connection, target: Target, plan: Plan, host: Host | None) -> dict[str, Any]:
     """Return server, settings, versions and hardware of a run, as JSON's types."""
-    row = conn.execute("SELECT version(), current_setting('server_version')").fetchone()
-    assert row is not None
-    settings = conn.execute(
-        "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY (%s) ORDER BY 1", [list(SETTINGS)]
-    ).fetchall()
     spaces = conn.execute(
         "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = ANY (%s) ORDER BY 1",
         [list(plan.tablespaces)],
     ).fetchall()
+    facts = machine(conn, target, host, SETTINGS, extension_used=plan.method is Method.BULK)
+    return {**facts, "tablespaces": dict(spaces)}
+
+
+def machine(
+    conn: Connection, target: Target, host: Host | None, settings: Sequence[str], *, extension_used: bool = True
+) -> dict[str, Any]:
+    """Return server, settings, versions and hardware, as JSON's types."""
+    row = conn.execute("SELECT version(), current_setting('server_version')").fetchone()
+    assert row is not None
+    values = conn.execute(
+        "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY (%s) ORDER BY 1", [list(settings)]
+    ).fetchall()
     versions: dict[str, str | None] = {"pgbillion": __version__}
-    if plan.method is Method.BULK:
+    if extension_used:
         with contextlib.suppress(psycopg.Error, AssertionError):
             versions["library"], versions["extension"] = extension.versions(conn)
     filesystem = host.filesystem() if host else None
@@ -65,8 +86,7 @@ def server(conn: Connection, target: Target, plan: Plan, host: Host | None) -> d
         "version": row[1],
         "version_text": row[0],
         "versions": versions,
-        "settings": dict(settings),
-        "tablespaces": dict(spaces),
+        "settings": dict(values),
         "local": host is not None,
         "hardware": hardware() if host else None,
         "filesystem": {"kind": filesystem.kind, "size": filesystem.size} if filesystem else None,

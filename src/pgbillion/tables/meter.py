@@ -22,10 +22,12 @@ _INTERVAL = 10.0  # seconds between plain lines
 
 
 @contextlib.contextmanager
-def meter(total: int, done_word: str, stream: TextIO | None = None) -> Iterator[Callable[[int], None]]:
-    """Give what is to be called with the number of tables that are ``done_word``, until the context ends."""
+def meter(
+    total: int, done_word: str, stream: TextIO | None = None, *, noun: str = "tables"
+) -> Iterator[Callable[[int], None]]:
+    """Give what is to be called with the number of ``noun`` that are ``done_word``, until the context ends."""
     stream = stream or sys.stderr
-    shown = _Meter(total, done_word)
+    shown = _Meter(total, f"{noun} {done_word}")
     if is_terminal(stream):
         with Live(shown, console=Console(file=stream, highlight=False), refresh_per_second=4):
             yield shown.update
@@ -43,10 +45,10 @@ def meter(total: int, done_word: str, stream: TextIO | None = None) -> Iterator[
 
 
 class _Meter:
-    def __init__(self, total: int, done_word: str) -> None:
+    def __init__(self, total: int, words: str) -> None:
         self.start = time.monotonic()
         self._total = total
-        self._word = done_word
+        self._words = words
         self._done = 0
         self._rate = Rate()
 
@@ -60,7 +62,7 @@ class _Meter:
         average = self._done / elapsed if elapsed > 0 else 0.0
         left = text.duration((self._total - self._done) / average) if average > 0 else "unknown"
         return (
-            f"{text.duration(elapsed)}: {text.count(self._done)} of {text.count(self._total)} tables {self._word}"
+            f"{text.duration(elapsed)}: {text.count(self._done)} of {text.count(self._total)} {self._words}"
             f" ({self._done / max(1, self._total):.1%}), {text.count(self._rate.now)}/s now,"
             f" {text.count(average)}/s on average, left {left}"
         )

@@ -197,12 +197,12 @@ def tablespace_names(count: int) -> tuple[str, ...]:
 _COUNT = re.compile(r"(\d+(?:[_,]\d{3})*)([kKmMgG]?)")
 
 
-def parse_count(text: str) -> int:
+def parse_count(text: str, what: str = "tables") -> int:
     """Return a number that people write as 1000000, 1_000_000, 1,000,000, 500k, 10M, 1G."""
     match = _COUNT.fullmatch(text.strip())
     if match is None:
         if re.fullmatch(r"-\d+", text.strip()):
             return int(text)
-        raise UserError(f'"{text}" is not a number of tables', "examples: 50000, 1_000_000, 500k, 10M.")
+        raise UserError(f'"{text}" is not a number of {what}', "examples: 50000, 1_000_000, 500k, 10M.")
     scale = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[match[2].lower()]
     return int(match[1].replace("_", "").replace(",", "")) * scale

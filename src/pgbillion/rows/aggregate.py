@@ -1,0 +1,162 @@
+"""One query with vectorised aggregation off and on, in turn: whether the answers agree, and how fast each is."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgbillion import extension
+from pgbillion.connect import Target
+from pgbillion.errors import UserError
+from pgbillion.rows import answers, plans
+from pgbillion.rows.answers import Answer
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+CORE, OURS = "core", "pgbillion"
+SIDES = (CORE, OURS)
+# As many processes as asked for, whatever the table's size says.
+_WILLING = {
+    "min_parallel_table_scan_size": "0",
+    "parallel_setup_cost": "0",
+    "parallel_tuple_cost": "0",
+    "parallel_leader_participation": "on",
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """Seconds of each round, and how many processes the plan had."""
+
+    seconds: tuple[float, ...]
+    processes: int
+
+    @property
+    def median(self) -> float:
+        """The median of the seconds."""
+        return statistics.median(self.seconds)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A query by both sides. ``rows`` were read by core's scans; ``exact`` tells whether floats were bit-equal."""
+
+    query: str
+    rows: int
+    answer_rows: int
+    vectorised: bool
+    reason: str
+    exact: bool
+    core: Side
+    pgbillion: Side
+    plan: str
+
+    def rate(self, side: Side) -> float:
+        """Rows a second."""
+        return self.rows / side.median
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as core."""
+        return self.core.median / self.pgbillion.median
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON's types."""
+        sides = {
+            name: {**asdict(side), "median": side.median, "rows_per_second": round(self.rate(side))}
+            for name, side in ((CORE, self.core), (OURS, self.pgbillion))
+        }
+        return {**asdict(self), **sides, "ratio": round(self.ratio, 3), "agree": True}
+
+
+def source_query(table: str) -> str:
+    """Return the source's query over a table, named without a schema."""
+    return sql.SQL("SELECT grp, count(data) FROM {} GROUP BY 1").format(sql.Identifier(table)).as_string(None)
+
+
+def compare(
+    target: Target,
+    query: str,
+    rounds: int,
+    *,
+    processes: int | None = None,
+    say: Callable[[str], None],
+) -> Comparison:
+    """Run a query by both sides, once to compare the answers and warm up, then ``rounds`` times in turn.
+
+    Both see the same rows: it is one read-only transaction. ``processes`` is how many are to work on it, the leader
+    among them; left to the server when None. Raises UserError when the answers differ.
+    """
+    query = query.strip().rstrip(";")
+    with session(target) as conn:
+        if processes is not None:
+            be_willing(conn, processes)
+        return measure(conn, query, rounds, say)
+
+
+@contextlib.contextmanager
+def session(target: Target) -> Iterator[Connection]:
+    """Give a session whose rows stay as they are, with the extension's library loaded."""
+    with target.connect() as conn:
+        extension.ensure_extension(conn)
+        conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield conn
+        conn.execute("ROLLBACK")
+
+
+def be_willing(conn: Connection, processes: int) -> None:
+    """Let so many processes work on each query, the leader among them, however small its tables."""
+    for name, value in {**_WILLING, "max_parallel_workers_per_gather": str(processes - 1)}.items():
+        conn.execute("SELECT set_config(%s, %s, false)", [name, value])
+    conn.execute(
+        "SELECT set_config('max_parallel_workers', %s, false) WHERE current_setting('max_parallel_workers')::int < %s",
+        [str(processes - 1), processes - 1],
+    )
+
+
+def measure(conn: Connection, query: str, rounds: int, say: Callable[[str], None]) -> Comparison:
+    """Do what `compare` does, in a session made by `session`."""
+    found: dict[str, Answer] = {}
+    ran: dict[str, plans.Plan] = {}
+    for side in SIDES:
+        plans.switch(conn, side == OURS)
+        # not run to be timed: counting a plan's rows takes time of its own
+        ran[side] = plans.explain(conn, query, run=True)
+        found[side] = answers.answer(conn.execute(query.encode()))
+    plan, vectorised, reason = plans.text(conn, query), plans.vectorised(ran[OURS]), plans.reason(conn, query)
+    parallel = any(plans.parallel(one) for one in ran.values())
+    differs = answers.difference(found[CORE], found[OURS], answers.PARALLEL if parallel else None)
+    if differs is not None:
+        raise UserError(f"the answers differ, with {plans.SETTING} off and on: {differs}", "this is a bug: report it")
+
+    seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+    for number in range(rounds):
+        for side in SIDES if number % 2 == 0 else reversed(SIDES):
+            plans.switch(conn, side == OURS)
+            start = time.perf_counter()
+            conn.execute(query.encode())
+            seconds[side].append(time.perf_counter() - start)
+            say(f"{side}: {seconds[side][-1] * 1000:,.1f} ms")
+    return Comparison(
+        query=query,
+        rows=plans.rows_read(ran[CORE]),
+        answer_rows=len(found[CORE].rows),
+        vectorised=vectorised,
+        reason=reason,
+        exact=answers.difference(found[CORE], found[OURS]) is None,
+        core=Side(tuple(seconds[CORE]), plans.processes(ran[CORE])),
+        pgbillion=Side(tuple(seconds[OURS]), plans.processes(ran[OURS])),
+        plan=plan,
+    )
+
+
+def excerpt(plan: str, lines: int = 24) -> str:
+    """Return the first lines of a plan."""
+    shown: Sequence[str] = plan.splitlines()
+    return "\n".join([*shown[:lines], *(["…"] if len(shown) > lines else [])])

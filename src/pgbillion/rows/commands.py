@@ -1,0 +1,212 @@
+"""`pgbillion rows …`: options in, work elsewhere, results out."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pgbillion import connect, paths
+from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion.rows import aggregate as aggregation
+from pgbillion.rows import load as loading
+from pgbillion.rows import scale as scaling
+from pgbillion.rows.aggregate import CORE, OURS, Comparison
+from pgbillion.tables import text
+from pgbillion.tables.meter import meter
+from pgbillion.tables.plan import parse_count
+
+app = typer.Typer(help="Rows by the hundred million: load a table, aggregate it with vectors, see how it scales.")
+
+TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="The table.")]
+Query = Annotated[
+    str | None,
+    typer.Argument(metavar="[QUERY]", help="A query. Default: the source's, SELECT grp, count(data) … GROUP BY 1."),
+]
+Rounds = Annotated[
+    int, typer.Option("--rounds", metavar="N", min=1, help="Time each side so often, in turn; the median counts.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@app.command()
+def load(
+    count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of rows: 500k, 20M, 1G.")] = "20M",
+    groups: Annotated[
+        str, typer.Option("--groups", "-g", metavar="N", help="Number of groups, equally large: 10, 1M.")
+    ] = "10",
+    table: TableName = loading.TABLE,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", "-w", metavar="N", min=1, help="Sessions that copy. Default: one a core."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Make the same random data again.")
+    ] = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Drop a table of that name first.")] = False,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Make the source's table (id serial, grp int, data real), copy rows into it, index and vacuum it.
+
+    All of it or nothing: after a failure or Ctrl-C the table is gone.
+
+    Example: pgbillion rows load --count 100M --groups 10 --workers 4
+    """
+    request = loading.Request(
+        count=parse_count(count, "rows"),
+        groups=parse_count(groups, "groups"),
+        table=table,
+        workers=workers or os.cpu_count() or 1,
+        seed=seed,
+        replace=replace,
+    )
+    outcome = loading.execute(
+        connect.target(host, port, username, dbname, state_dir),
+        request,
+        observe=lambda total: meter(total, "loaded", noun="rows"),
+        say=_say,
+    )
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    print(
+        f"{text.count(outcome.rows)} rows in {text.count(outcome.groups)} groups copied into {outcome.table} in "
+        f"{text.duration(outcome.copy_seconds)}: {text.count(outcome.rate)} rows/s, seed {outcome.seed}"
+    )
+    print(
+        f"indexed in {text.duration(outcome.index_seconds)}, frozen and analysed in "
+        f"{text.duration(outcome.vacuum_seconds)}: table {text.size(outcome.table_bytes)}, "
+        f"index {text.size(outcome.index_bytes)}"
+    )
+
+
+@app.command()
+def aggregate(
+    query: Query = None,
+    table: TableName = loading.TABLE,
+    rounds: Rounds = 5,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--processes",
+            "-w",
+            metavar="N",
+            min=1,
+            help="Processes that work on it, the leader among them. Default: the server decides.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Run a query with vectorised aggregation off and on, compare the answers, and tell rows a second.
+
+    Answers must be equal to the last bit, the order of rows aside; in a parallel plan floats may be apart by 1 in
+    1,000 (real) or 1,000,000,000 (double precision), because the order of additions differs from run to run.
+
+    Example: pgbillion rows aggregate "SELECT grp, sum(data), avg(data) FROM t_demo GROUP BY 1" --processes 2
+    """
+    result = aggregation.compare(
+        connect.target(host, port, username, dbname, state_dir),
+        query or aggregation.source_query(table),
+        rounds,
+        processes=processes,
+        say=_say,
+    )
+    if as_json:
+        print(json.dumps(result.to_json()))
+        return
+    _print(result)
+
+
+@app.command()
+def scale(
+    query: Query = None,
+    table: TableName = loading.TABLE,
+    rounds: Rounds = 3,
+    processes: Annotated[
+        int | None,
+        typer.Option("--processes", "-w", metavar="N", min=1, help="From 1 to so many. Default: the cores."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The page. Default: a new one in the state folder."),
+    ] = None,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Draw rows a second over 1 to N processes, with vectorised aggregation off and on.
+
+    Example: pgbillion rows scale --processes 8 --output rows.html
+    """
+    most = processes or os.cpu_count() or 1
+    target = connect.target(host, port, username, dbname, state_dir)
+    result = scaling.measure(target, query or aggregation.source_query(table), range(1, most + 1), rounds, say=_say)
+    path = output
+    if path is None:
+        path = paths.state_dir(state_dir) / "scale" / f"rows-{time.strftime('%Y%m%d-%H%M%S')}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    # matplotlib takes long to load
+    from pgbillion.report import page
+
+    page.write_rows(result, path)
+    if as_json:
+        print(json.dumps({**result.to_json(), "report": str(path)}))
+        return
+    chapter = result.chapter()
+    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for index, column in enumerate(chapter.columns):
+        shown.add_column(column, justify="right" if index else "left")
+    for row in chapter.rows:
+        shown.add_row(*row)
+    _console().print(shown)
+    if not result.best[1].vectorised:
+        print(f"not vectorised: {result.best[1].reason}")
+    print(f"report: {path}")
+
+
+def _print(result: Comparison) -> None:
+    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for column in ("", "median", "rows/s", "processes"):
+        shown.add_column(column, justify="right" if column else "left")
+    for name, side in ((CORE, result.core), (OURS, result.pgbillion)):
+        shown.add_row(
+            name, text.duration(side.median), f"{text.count(result.rate(side))}/s", text.count(side.processes)
+        )
+    _console().print(shown)
+    agreed = "equal to the last bit" if result.exact else "equal, floats but for the order of additions"
+    print(
+        f"{result.ratio:.1f} times as fast; {text.count(result.answer_rows)} rows of answer from "
+        f"{text.count(result.rows)}, {agreed}"
+    )
+    print(f"{'vectorised' if result.vectorised else 'not vectorised'}: {result.reason}")
+    print(aggregation.excerpt(result.plan))
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=160)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,221 @@
+"""The source's table, loaded by several sessions at once: all of it or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgbillion.connect import Target
+from pgbillion.errors import UserError
+from pgbillion.rows import generate
+from pgbillion.tables import text
+from pgbillion.tables.host import Host
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+TABLE = "t_demo"
+INDEX = "idx_id"
+_INT_MAX = 2**31 - 1
+# bytes a row of heap (28 of header and line pointer, 12 of data, alignment), of its index, and of WAL for both
+_ROW_BYTES, _WAL_BYTES = 44 + 22, 90
+_MARGIN = 1.1
+_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to load. ``replace`` drops a table of that name first."""
+
+    count: int
+    groups: int = 10
+    table: str = TABLE
+    workers: int = 1
+    seed: int | None = None
+    replace: bool = False
+
+    def check(self) -> None:
+        """Raise UserError for numbers that cannot be."""
+        if not 1 <= self.count <= _INT_MAX:
+            raise UserError(f"there can be 1 to {text.count(_INT_MAX)} rows, not {text.count(self.count)}")
+        if not 1 <= self.groups <= _INT_MAX:
+            raise UserError(f"there can be 1 to {text.count(_INT_MAX)} groups, not {text.count(self.groups)}")
+        if self.workers < 1:
+            raise UserError(f"there must be a worker, not {self.workers}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was loaded, in seconds and bytes."""
+
+    table: str
+    rows: int
+    groups: int
+    workers: int
+    seed: int
+    copy_seconds: float
+    index_seconds: float
+    vacuum_seconds: float
+    table_bytes: int
+    index_bytes: int
+
+    @property
+    def rate(self) -> float:
+        """Rows a second while they were copied."""
+        return self.rows / self.copy_seconds
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON's types."""
+        return {**asdict(self), "rows_per_second": round(self.rate)}
+
+
+def execute(
+    target: Target,
+    request: Request,
+    *,
+    observe: Callable[[int], contextlib.AbstractContextManager[Callable[[int], None]]],
+    say: Callable[[str], None],
+) -> Outcome:
+    """Make the table, copy its rows, index it and vacuum it.
+
+    ``observe`` is entered with the number of rows and gives what is called with how many are there. When anything
+    fails, or is interrupted, the table is dropped again. Raises UserError for a table that exists and for lack of
+    disk space.
+    """
+    request.check()
+    seed = secrets.randbits(32) if request.seed is None else request.seed
+    table = sql.Identifier(request.table)
+    with target.connect() as conn:
+        _check_room(conn, request.count)
+        _create(conn, request, table)
+        try:
+            start = time.perf_counter()
+            with observe(request.count) as update:
+                _copy(target, request, table, seed, update)
+            copied = time.perf_counter()
+            say("indexing")
+            # the source's name for the source's table; for others the server chooses one
+            name = sql.Identifier(INDEX) if request.table == TABLE else sql.SQL("")
+            conn.execute(sql.SQL("CREATE INDEX {} ON {} (id)").format(name, table))
+            conn.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [table.as_string(conn), request.count])
+            indexed = time.perf_counter()
+            say("vacuuming")
+            conn.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(table))
+            vacuumed = time.perf_counter()
+        except BaseException:
+            _drop(target, table)
+            raise
+        row = conn.execute(
+            "SELECT pg_table_size(%(table)s::regclass), pg_indexes_size(%(table)s::regclass)",
+            {"table": table.as_string(conn)},
+        ).fetchone()
+        assert row is not None
+    return Outcome(
+        table=request.table,
+        rows=request.count,
+        groups=request.groups,
+        workers=request.workers,
+        seed=seed,
+        copy_seconds=copied - start,
+        index_seconds=indexed - copied,
+        vacuum_seconds=vacuumed - indexed,
+        table_bytes=row[0],
+        index_bytes=row[1],
+    )
+
+
+def shares(count: int, workers: int) -> list[tuple[int, int]]:
+    """Divide rows 1 to ``count`` into contiguous pieces of whole blocks: the first id and the number of each."""
+    whole = -(-count // generate.BLOCK)
+    pieces: list[tuple[int, int]] = []
+    for worker in range(workers):
+        first = whole * worker // workers * generate.BLOCK
+        end = min(count, whole * (worker + 1) // workers * generate.BLOCK)
+        if end > first:
+            pieces.append((first + 1, end - first))
+    return pieces
+
+
+def _check_room(conn: Connection, count: int) -> None:
+    host = Host.of(conn)
+    disk = host.filesystem() if host else None
+    needed = int(count * (_ROW_BYTES + _WAL_BYTES) * _MARGIN)
+    if disk is not None and disk.free < needed:
+        raise UserError(
+            f"{text.count(count)} rows need {text.size(needed)} of disk while they are loaded, "
+            f"{disk.mount} has {text.size(disk.free)} left",
+            "load fewer, or make room",
+        )
+
+
+def _create(conn: Connection, request: Request, table: sql.Identifier) -> None:
+    with conn.transaction():
+        if request.replace:
+            conn.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+        try:
+            conn.execute(sql.SQL("CREATE TABLE {} (id serial NOT NULL, grp int, data real)").format(table))
+        except psycopg.errors.DuplicateTable as error:
+            raise UserError(
+                f'a table "{request.table}" exists already', "give another name with --table, or --replace it"
+            ) from error
+
+
+def _copy(target: Target, request: Request, table: sql.Identifier, seed: int, update: Callable[[int], None]) -> None:
+    """Copy all rows, a session each share. On any failure the other sessions are cancelled, and the first raised."""
+    pieces = shares(request.count, request.workers)
+    progress = [0] * len(pieces)
+    stop = threading.Event()
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(target.connect()) for _ in pieces]
+        pool = stack.enter_context(ThreadPoolExecutor(len(pieces)))
+
+        def work(worker: int) -> None:
+            for done in _copy_share(connections[worker], table, *pieces[worker], request.groups, seed, stop):
+                progress[worker] += done
+
+        futures: list[Future[None]] = [pool.submit(work, worker) for worker in range(len(pieces))]
+        try:
+            pending = set(futures)
+            while pending:
+                finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
+                update(sum(progress))
+                for future in finished:
+                    future.result()
+        except BaseException:
+            # sessions that wait for the server (a lock, a full disk's checkpoint) hear of it, too
+            stop.set()
+            for connection in connections:
+                with contextlib.suppress(psycopg.Error):
+                    connection.cancel_safe(timeout=5)
+            raise
+
+
+class _Stopped(Exception):  # noqa: N818
+    """Another session has failed."""
+
+
+def _copy_share(
+    conn: Connection, table: sql.Identifier, first: int, count: int, groups: int, seed: int, stop: threading.Event
+) -> Iterator[int]:
+    with conn.cursor().copy(sql.SQL("COPY {} (id, grp, data) FROM STDIN (FORMAT binary)").format(table)) as copy:
+        copy.write(generate.HEADER)
+        for size, rows in generate.blocks(first, count, groups, seed):
+            if stop.is_set():
+                raise _Stopped
+            copy.write(rows)
+            yield size
+        copy.write(generate.TRAILER)
+
+
+def _drop(target: Target, table: sql.Identifier) -> None:
+    """Drop what was loaded in part, on a connection that is not in the middle of something."""
+    with contextlib.suppress(psycopg.Error), target.connect() as conn:
+        conn.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))

@@ -1,0 +1,77 @@
+"""Vectorised aggregation switched off and on in a session, and what plans tell of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import psycopg
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Plan = Mapping[str, Any]
+
+SETTING = "billion.vector_aggregate"
+NODE = "VectorAggregate"
+
+
+def switch(conn: Connection, on: bool) -> None:
+    """Switch vectorised aggregation for the session."""
+    conn.execute("SELECT set_config(%s, %s, false)", [SETTING, "on" if on else "off"])
+
+
+def explain(conn: Connection, query: str, *, run: bool = False) -> Plan:
+    """Return a query's plan, with what happened when ``run``."""
+    options = "ANALYZE, TIMING OFF, BUFFERS OFF, " if run else ""
+    row = conn.execute(f"EXPLAIN ({options}FORMAT JSON) {query}".encode()).fetchone()
+    assert row is not None
+    found: list[dict[str, Any]] = row[0] if isinstance(row[0], list) else json.loads(row[0])
+    plan: Plan = found[0]["Plan"]
+    return plan
+
+
+def nodes(plan: Plan) -> Iterator[Plan]:
+    """Return the plan's nodes from the top."""
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+def vectorised(plan: Plan) -> bool:
+    """Tell whether any of it is."""
+    return any(node.get("Custom Plan Provider") == NODE for node in nodes(plan))
+
+
+def parallel(plan: Plan) -> bool:
+    """Tell whether more than one process may be at work."""
+    return any(node.get("Workers Planned", 0) > 0 for node in nodes(plan))
+
+
+def processes(plan: Plan) -> int:
+    """Return how many processes were at work, the leader among them, in a plan that was run."""
+    return 1 + int(sum(node.get("Workers Launched", 0) for node in nodes(plan)))
+
+
+def rows_read(plan: Plan) -> int:
+    """Return how many rows core's scans of tables have read, in a plan that was run."""
+    read = 0.0
+    for node in nodes(plan):
+        if "Relation Name" in node:
+            removed = node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Index Recheck", 0)
+            read += (node["Actual Rows"] + removed) * node["Actual Loops"]
+    return round(read)
+
+
+def text(conn: Connection, query: str) -> str:
+    """Return the plan as EXPLAIN (ANALYZE) shows it to people; the query is run."""
+    rows = conn.execute(f"EXPLAIN (ANALYZE, VERBOSE, TIMING OFF, COSTS OFF, BUFFERS OFF) {query}".encode()).fetchall()
+    return "\n".join(line for (line,) in rows)
+
+
+def reason(conn: Connection, query: str) -> str:
+    """Return what the extension says about a query: vectorised, or why it is not."""
+    row = conn.execute("SELECT to_regprocedure('billion.explain_vector(text)')").fetchone()
+    if row is None or row[0] is None:
+        return "the extension in this database is of before vectorised aggregation"
+    row = conn.execute("SELECT billion.explain_vector(%s)", [query]).fetchone()
+    return str(row[0]) if row else ""

@@ -1,0 +1,80 @@
+"""The source's chart: rows a second over the number of processes, with vectorised aggregation off and on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pgbillion.connect import Target
+from pgbillion.report.chapter import Chapter, Line
+from pgbillion.rows import aggregate
+from pgbillion.rows.aggregate import CORE, OURS, Comparison
+from pgbillion.tables import describe, text
+from pgbillion.tables.host import Host
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A comparison for each number of processes asked for, and what it was made on (see describe.machine)."""
+
+    points: tuple[tuple[int, Comparison], ...]
+    server: dict[str, Any]
+
+    @property
+    def best(self) -> tuple[int, Comparison]:
+        """The one with most rows a second with vectors."""
+        return max(self.points, key=lambda point: point[1].rate(point[1].pgbillion))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON's types."""
+        points = [{"asked_processes": number, **point.to_json()} for number, point in self.points]
+        return {"points": points, "best": self.best[0], "server": self.server}
+
+    def chapter(self) -> Chapter:
+        """Return it as a chapter of a page."""
+        rows = [
+            [
+                str(number),
+                f"{text.count(point.rate(point.core))}/s",
+                f"{text.count(point.rate(point.pgbillion))}/s",
+                f"{point.ratio:.1f}",
+                f"{point.core.processes} and {point.pgbillion.processes}",
+            ]
+            for number, point in self.points
+        ]
+        first = self.points[0][1]
+        exact = all(point.exact for _, point in self.points)
+        agreed = "equal to the last bit" if exact else "equal, floats but for the order of additions"
+        note = "" if first.vectorised else f" Not vectorised: {first.reason}."
+        return Chapter(
+            "Rows per second",
+            f"{first.query}: {text.count(first.rows)} rows of plain heap, medians of {len(first.core.seconds)} runs of "
+            f"each in turn. Both answers were compared and are {agreed}.{note}",
+            columns=["Processes", "Core", "pgbillion", "Times as fast", "At work"],
+            rows=rows,
+            label="Rows per second by processes",
+            over="processes",
+            lines=[
+                Line(CORE, [number for number, _ in self.points], [point.rate(point.core) for _, point in self.points]),
+                Line(
+                    OURS,
+                    [number for number, _ in self.points],
+                    [point.rate(point.pgbillion) for _, point in self.points],
+                ),
+            ],
+            notes=aggregate.excerpt(self.best[1].plan),
+        )
+
+
+def measure(target: Target, query: str, processes: Sequence[int], rounds: int, *, say: Callable[[str], None]) -> Scale:
+    """Compare the query with each number of processes. Raises UserError as aggregate.compare does."""
+    query = query.strip().rstrip(";")
+    points: list[tuple[int, Comparison]] = []
+    with aggregate.session(target) as conn:
+        server = describe.machine(conn, target, Host.of(conn), describe.QUERY_SETTINGS)
+        for number in processes:
+            say(f"{number} process(es)")
+            aggregate.be_willing(conn, number)
+            points.append((number, aggregate.measure(conn, query, rounds, say)))
+    return Scale(tuple(points), server)

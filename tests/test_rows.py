@@ -1,0 +1,247 @@
+"""`pgbillion rows load`, `aggregate` and `scale`, and what they compare answers with."""
+
+from __future__ import annotations
+
+import json
+import signal
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import servers
+from harness.servers import one, until
+from pgbillion.postgres import Cluster
+from pgbillion.rows import generate, load
+from pgbillion.rows.answers import FLOAT4, FLOAT8, PARALLEL, Answer, Row, difference
+from pgbillion.tables.host import Host
+from tables_support import CommandLine, command_line, failed
+
+ROWS = 120_000
+LOAD = ("rows", "load", "--count", str(ROWS), "--groups", "7")
+
+
+@pytest.fixture
+def cli(cluster: Cluster) -> Iterator[CommandLine]:
+    with servers.new_database(cluster, "rows") as database, command_line(cluster, database) as cli:
+        yield cli
+
+
+def test_load_makes_the_sources_table(cli: CommandLine) -> None:
+    values = cli.json(*LOAD, "--workers", "3", "--seed", "5")
+    assert (values["rows"], values["groups"], values["seed"]) == (ROWS, 7, 5)
+    assert values["rows_per_second"] > 0
+    with cli.connect() as conn:
+        described = conn.execute(
+            "SELECT attname, format_type(atttypid, atttypmod), attnotnull, pg_get_expr(adbin, adrelid)"
+            " FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum"
+            " WHERE attrelid = 't_demo'::regclass AND attnum > 0 ORDER BY attnum"
+        ).fetchall()
+        assert described == [
+            ("id", "integer", True, "nextval('t_demo_id_seq'::regclass)"),
+            ("grp", "integer", False, None),
+            ("data", "real", False, None),
+        ]
+        indexes = conn.execute("SELECT indexdef FROM pg_indexes WHERE tablename = 't_demo'").fetchall()
+        assert indexes == [("CREATE INDEX idx_id ON public.t_demo USING btree (id)",)]
+        assert one(conn, "SELECT count(DISTINCT id) FROM t_demo WHERE id BETWEEN 1 AND %s", ROWS) == ROWS
+        assert one(conn, "SELECT count(*) FROM t_demo WHERE grp <> id % 7") == 0
+        assert one(conn, "SELECT count(*) FROM t_demo WHERE data >= 0 AND data < 1") == ROWS
+        # uniform, whichever block it is
+        assert one(
+            conn, "SELECT max(abs(a - 0.5)) < 0.02 FROM (SELECT avg(data) a FROM t_demo GROUP BY (id - 1) / 20000) x"
+        )
+        assert one(conn, "INSERT INTO t_demo DEFAULT VALUES RETURNING id") == ROWS + 1
+        assert one(conn, "SELECT relallvisible = relpages FROM pg_class WHERE oid = 't_demo'::regclass")
+        first = one(conn, "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t_demo t WHERE grp IS NOT NULL")
+    # the same data by another number of workers
+    cli.run(*LOAD, "--workers", "1", "--seed", "5", "--replace", check=True)
+    with cli.connect() as conn:
+        assert one(conn, "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t_demo t") == first
+        assert one(conn, "SELECT count(DISTINCT grp) FROM t_demo") == 7
+
+
+def test_another_table_and_more_workers_than_blocks(cli: CommandLine) -> None:
+    done = cli.run("rows", "load", "--count", "3", "--table", 'odd "one', "--workers", "9", check=True)
+    assert 'copied into odd "one' in done.stdout
+    with cli.connect() as conn:
+        assert conn.execute('SELECT id, grp FROM "odd ""one" ORDER BY id').fetchall() == [(1, 1), (2, 2), (3, 3)]
+        assert one(conn, "SELECT count(*) FROM pg_indexes WHERE tablename = 'odd \"one'") == 1
+    values = cli.json("rows", "aggregate", "--table", 'odd "one', "--rounds", "1")
+    assert values["rows"] == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        (("--count", "x"), '"x" is not a number of rows', "examples"),
+        (("--count", "3G"), "1 to 2,147,483,647 rows", None),
+        (("--count", "0"), "1 to 2,147,483,647 rows", None),
+        (("--count", "10", "--groups", "0"), "1 to 2,147,483,647 groups", None),
+        (("--count", "10", "--workers", "0"), "--workers", None),
+    ],
+)
+def test_arguments_of_load(cli: CommandLine, arguments: tuple[str, ...], error: str, hint: str | None) -> None:
+    done = cli.run("rows", "load", *arguments)
+    assert done.returncode == 1, done.stderr
+    assert error in done.stderr.splitlines()[0]
+    assert hint is None or hint in done.stderr
+    with cli.connect() as conn:
+        assert one(conn, "SELECT count(*) FROM pg_class WHERE relname = 't_demo'") == 0
+
+
+def test_what_is_there_is_not_overwritten(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("CREATE TABLE t_demo AS SELECT 1 AS mine")
+        failed(cli.run(*LOAD), 1, 'a table "t_demo" exists already', "--replace")
+        assert one(conn, "SELECT mine FROM t_demo") == 1
+
+
+def test_a_load_that_fails_leaves_nothing(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        # a session's share fails when it is nearly through, on any of them
+        conn.execute(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF new.id = 110000 THEN"
+            " RAISE 'no more of this'; END IF; RETURN new; END$$;"
+            "CREATE FUNCTION attach() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN"
+            " CREATE TRIGGER refuse BEFORE INSERT ON t_demo FOR EACH ROW EXECUTE FUNCTION refuse(); END$$;"
+            "CREATE EVENT TRIGGER attach ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION attach()"
+        )
+        done = cli.run(*LOAD, "--workers", "2")
+        assert done.returncode == 3, done.stderr
+        assert "error: no more of this" in done.stderr
+        assert one(conn, "SELECT count(*) FROM pg_class WHERE relname LIKE 't_demo%' OR relname = 'idx_id'") == 0
+
+
+def test_ctrl_c_leaves_nothing(cli: CommandLine) -> None:
+    with cli.connect() as conn, cli.started("rows", "load", "--count", "50M", "--workers", "2") as process:
+        copying = "SELECT count(*) = 2 FROM pg_stat_progress_copy WHERE tuples_processed > 0"
+        until(lambda: one(conn, copying), "both sessions to copy")
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 130, stderr
+        assert "error: interrupted" in stderr
+        assert one(conn, "SELECT count(*) FROM pg_class WHERE relname = 't_demo'") == 0
+        until(lambda: one(conn, "SELECT count(*) = 0 FROM pg_stat_progress_copy"), "the sessions to be gone")
+
+
+def test_no_room_on_disk(cli: CommandLine) -> None:
+    """Nothing is made when the rows cannot fit; two billion take more than the disks of most machines."""
+    with cli.connect() as conn:
+        rows = 2_000_000_000
+        disk = Host.of(conn)
+        assert disk is not None
+        found = disk.filesystem()
+        assert found is not None
+        if found.free > 400e9:
+            pytest.skip("this disk has room for two billion rows")
+        failed(cli.run("rows", "load", "--count", str(rows)), 1, "2,000,000,000 rows need", "load fewer")
+        assert one(conn, "SELECT count(*) FROM pg_class WHERE relname = 't_demo'") == 0
+
+
+def test_aggregate_compares_and_measures(cli: CommandLine) -> None:
+    cli.run(*LOAD, check=True)
+    values = cli.json("rows", "aggregate", "--rounds", "2")
+    assert values["query"] == 'SELECT grp, count(data) FROM "t_demo" GROUP BY 1'
+    assert (values["rows"], values["answer_rows"], values["exact"], values["agree"]) == (ROWS, 7, True, True)
+    assert len(values["core"]["seconds"]) == len(values["pgbillion"]["seconds"]) == 2
+    assert values["ratio"] > 0
+
+    done = cli.run("rows", "aggregate", "SELECT sum(data), avg(data) FROM t_demo WHERE grp < 3;", "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["median", "core", "pgbillion"]
+    # rows that a filter removes are read, too
+    assert "1 rows of answer from 120,000" in lines[3]
+    assert "Seq Scan" in done.stdout or "VectorAggregate" in done.stdout
+
+
+def test_aggregate_with_so_many_processes(cli: CommandLine) -> None:
+    cli.run(*LOAD, check=True)
+    for processes in (1, 3):
+        values = cli.json("rows", "aggregate", "--rounds", "1", "--processes", str(processes))
+        assert values["core"]["processes"] == processes
+        assert values["pgbillion"]["processes"] == processes
+
+
+def test_aggregate_of_what_cannot_be_vectorised_says_why(cli: CommandLine) -> None:
+    cli.run(*LOAD, check=True)
+    values = cli.json("rows", "aggregate", "SELECT string_agg(grp::text, '' ORDER BY id) FROM t_demo", "--rounds", "1")
+    assert values["vectorised"] is False
+    assert values["reason"]
+
+
+def test_aggregate_writes_nothing(cli: CommandLine) -> None:
+    cli.run(*LOAD, check=True)
+    done = cli.run("rows", "aggregate", "DELETE FROM t_demo")
+    assert done.returncode == 3, done.stderr
+    assert "read-only transaction" in done.stderr
+    failed_query = cli.run("rows", "aggregate", "--table", "nowhere")
+    assert failed_query.returncode == 3
+    assert 'relation "nowhere" does not exist' in failed_query.stderr
+
+
+def test_answers_that_differ_are_told(cli: CommandLine) -> None:
+    done = cli.run("rows", "aggregate", "SELECT clock_timestamp()", "--rounds", "1")
+    failed(done, 1, "the answers differ", "bug")
+
+
+def test_scale_draws_the_sources_chart(cli: CommandLine) -> None:
+    cli.run(*LOAD, check=True)
+    path = cli.state / "rows.html"
+    values = cli.json("rows", "scale", "--processes", "2", "--rounds", "1", "--output", str(path))
+    assert [point["asked_processes"] for point in values["points"]] == [1, 2]
+    assert [point["core"]["processes"] for point in values["points"]] == [1, 2]
+    assert values["server"]["settings"]["jit"] == "off"
+    page = path.read_text()
+    assert 'aria-label="Rows per second by processes"' in page
+    assert "pgbillion" in page
+    assert "Seq Scan" in page or "VectorAggregate" in page
+    assert "http://" not in page.replace("http://www.w3.org/", "")
+    people = cli.run("rows", "scale", "--processes", "1", "--rounds", "1", check=True).stdout.splitlines()
+    assert people[0].split() == ["Processes", "Core", "pgbillion", "Times", "as", "fast", "At", "work"]
+    assert Path(people[-1].removeprefix("report: ")).exists()
+    json.dumps(values)
+
+
+def test_a_block_of_rows_is_copys_format() -> None:
+    ((size, data),) = generate.blocks(7, 2, 5, seed=1)
+    assert size == 2
+    first = struct.unpack(">hiiiiif", data[:26])
+    assert first[:6] == (3, 4, 7, 4, 2, 4)
+    assert 0 <= first[6] < 1
+    assert len(data) == 52
+
+
+@pytest.mark.parametrize(("count", "workers"), [(1, 1), (1, 5), (50_000, 2), (50_001, 2), (1_234_567, 7)])
+def test_shares_are_all_rows_once(count: int, workers: int) -> None:
+    pieces = load.shares(count, workers)
+    assert len(pieces) <= workers
+    covered = [row for first, number in pieces for row in (first, first + number - 1)]
+    assert covered == sorted(covered)
+    assert sum(number for _, number in pieces) == count
+    assert all((first - 1) % generate.BLOCK == 0 for first, _ in pieces)
+
+
+def _answer(*rows: Row, types: tuple[int, ...] = (23, FLOAT8)) -> Answer:
+    return Answer(tuple("ab"), types, list(rows))
+
+
+def test_differences_between_answers() -> None:
+    assert difference(_answer((b"1", b"2"), (b"2", None)), _answer((b"2", None), (b"1", b"2"))) is None
+    # as often as it is there
+    assert difference(_answer((b"1", b"2"), (b"1", b"2")), _answer((b"1", b"2"))) is not None
+    close = _answer((b"1", b"0.1")), _answer((b"1", b"0.10000000000000002"))
+    assert difference(*close) == "1 of 1 rows and 1 of 1 have no counterpart: (1, 0.1) and (1, 0.10000000000000002)"
+    assert difference(*close, PARALLEL) is None
+    assert difference(_answer((b"1", b"0.1")), _answer((b"1", b"0.1001")), PARALLEL) == "(1, 0.1) and (1, 0.1001)"
+    single = (23, FLOAT4)
+    assert difference(_answer((b"1", b"0.1"), types=single), _answer((b"1", b"0.11"), types=single), PARALLEL)
+    assert not difference(_answer((b"1", b"0.1"), types=single), _answer((b"1", b"0.10001"), types=single), PARALLEL)
+    # only floats may be apart, and NULL, NaN and infinities are near nothing
+    assert difference(_answer((b"1", b"0.1")), _answer((b"2", b"0.1")), PARALLEL)
+    for odd in (None, b"NaN", b"Infinity"):
+        assert difference(_answer((b"1", odd)), _answer((b"1", b"0.1")), PARALLEL)
+        assert difference(_answer((b"1", odd)), _answer((b"1", odd)), PARALLEL) is None
+    assert difference(_answer((b"1", b"1")), _answer((b"1", b"1"), types=single)) is not None
