@@ -11,6 +11,7 @@ import psycopg
 import typer
 
 from pgbillion import __version__, demo, server_commands
+from pgbillion.durability import commands as durability_commands
 from pgbillion.errors import UserError
 from pgbillion.rows import commands as rows_commands
 from pgbillion.tables import commands as tables_commands
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(server_commands.app, name="server")
+app.add_typer(durability_commands.app, name="durability")
 tables_commands.app.command("drop")(drop_command.drop)
 tables_commands.app.command("list")(list_command.list_tables)
 tables_commands.app.command("scale")(scale_command.scale)

@@ -12,6 +12,7 @@ import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgbillion import paths, server
+from pgbillion.durability import warning
 from pgbillion.errors import UserError
 
 # Options shared by every command that talks to a server. Help is --help only, because -h is the host.
@@ -59,9 +60,26 @@ class Target:
     def __repr__(self) -> str:
         return f"Target({self.display!r})"
 
+    @property
+    def address(self) -> str:
+        """Where the server is, whichever way and for whichever database it was said."""
+        parts = conninfo_to_dict(self.conninfo)
+        names = {"host": "PGHOST", "hostaddr": "PGHOSTADDR", "port": "PGPORT", "service": "PGSERVICE"}
+        found = {name: str(parts.get(name) or os.environ.get(variable, "")) for name, variable in names.items()}
+        return make_conninfo(**{name: value for name, value in found.items() if value})
+
     def connect(self, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
-        """Connect, in autocommit mode and as `pgbillion` in pg_stat_activity unless told otherwise."""
-        return psycopg.connect(self.conninfo, **{"autocommit": True, **options})
+        """Connect, in autocommit mode and as `pgbillion` in pg_stat_activity unless told otherwise.
+
+        A server whose durability window is open is warned of.
+        """
+        conn: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(self.conninfo, **{"autocommit": True, **options})
+        try:
+            warning.warn(conn)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
 
 
 def target(
@@ -70,11 +88,13 @@ def target(
     username: str | None = None,
     dbname: str | None = None,
     state_dir: Path | None = None,
+    *,
+    or_down: bool = False,
 ) -> Target:
     """Turn what the options gave into a target.
 
-    When neither they nor the environment name a server, it is the embedded one if that runs, else what libpq defaults
-    to. Raises UserError for a connection string that cannot be understood.
+    When neither they nor the environment name a server, it is the embedded one if that runs (with ``or_down``: if there
+    is one), else what libpq defaults to. Raises UserError for a connection string that cannot be understood.
     """
     given = {"host": host, "port": port, "user": username}
     parts: dict[str, Any] = {}
@@ -83,7 +103,7 @@ def target(
     parts |= {name: value for name, value in given.items() if value is not None}
     if not parts and not any(os.environ.get(name) for name in _ENVIRONMENT):
         running = server.find(paths.state_dir(state_dir))
-        if running is not None and running.running():
+        if running is not None and (running.running() or (or_down and running.data.exists())):
             return _make(conninfo_to_dict(running.conninfo(server.DATABASE)), embedded=True)
     return _make(parts)
 

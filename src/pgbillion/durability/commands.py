@@ -1,0 +1,243 @@
+"""`pgbillion durability …`: a safe window for loading with less durability."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgbillion import connect, paths
+from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion.durability import relax as opening
+from pgbillion.durability import restore as closing
+from pgbillion.durability import status as looking
+from pgbillion.durability.checks import Allow
+from pgbillion.durability.profiles import Profile
+from pgbillion.durability.witness import Trust
+from pgbillion.errors import UserError
+
+app = typer.Typer(help="Durability off while loading, safely on again afterwards: status, relax, restore.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the statements and steps.")]
+Allowed = Annotated[
+    list[Allow] | None,
+    typer.Option("--allow", help="Break this all the same; several in turn."),
+]
+
+
+@app.command()
+def status(
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Tell whether a server is durable, whether a window is open, and whether its data can be trusted.
+
+    Ends with status 1 when the data cannot be trusted.
+
+    Example: pgbillion durability status --json
+    """
+    target = connect.target(host, port, username, dbname, state_dir, or_down=True)
+    report = looking.status(target, paths.state_dir(state_dir))
+    if as_json:
+        print(json.dumps(asdict(report)))
+    else:
+        _print(report)
+    if report.trust != Trust.YES:
+        raise typer.Exit(1)
+
+
+@app.command()
+def relax(
+    profile: Annotated[
+        Profile,
+        typer.Option(
+            "--profile",
+            help="full: nothing off; async: synchronous_commit off; minimal: fsync, full_page_writes, WAL for standbys "
+            "and autovacuum off, few checkpoints.",
+        ),
+    ] = Profile.MINIMAL,
+    wal_dir: Annotated[
+        Path | None,
+        typer.Option("--wal-dir", metavar="FOLDER", help="Keep pg_wal in this empty folder, as on a tmpfs, meanwhile."),
+    ] = None,
+    restart: Annotated[
+        opening.Restart | None,
+        typer.Option(
+            "--restart",
+            help="Where a setting takes a restart: now, by pgbillion; later, by you; never: leave it out. "
+            "Default: now for the embedded server, else to ask for one of these.",
+        ),
+    ] = None,
+    allow: Allowed = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Open a window: make a server less durable and faster, for a load that could be repeated.
+
+    What was set before is kept in the server itself. Every command warns until the window is closed.
+
+    Example: pgbillion durability relax --profile minimal --dry-run
+    """
+    target = connect.target(host, port, username, dbname, state_dir)
+    request = opening.Request(profile, wal_dir, restart, frozenset(allow or ()), dry_run)
+    outcome = opening.relax(target, request, paths.state_dir(state_dir), _say)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "dry_run": dry_run,
+                    "profile": profile,
+                    "risks": outcome.risks,
+                    "notes": outcome.notes,
+                    "steps": outcome.steps,
+                    "planned": outcome.planned,
+                    "settings": outcome.record.wanted,
+                }
+            )
+        )
+        return
+    for line in outcome.planned:
+        print(line)
+    for note in outcome.notes:
+        print(f"note: {note}")
+    if dry_run:
+        return
+    print(f"relaxed: profile {profile}")
+    for risk in outcome.risks:
+        print(f"at risk: {risk}")
+    for step in outcome.steps:
+        print(f"to do: {step}")
+    print("afterwards: pgbillion durability restore")
+
+
+@app.command()
+def restore(
+    restart: Annotated[
+        opening.Restart | None,
+        typer.Option(
+            "--restart", help="Whether pgbillion restarts the server (now) or you do. Default: as when it was relaxed."
+        ),
+    ] = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait", metavar="SECONDS", min=0, help="Wait so long for commands begun under the old settings."
+        ),
+    ] = closing.WAIT_SECONDS,
+    allow: Allowed = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Data that cannot be trusted was loaded anew or checked: forget about it.")
+    ] = False,
+    lost_wal: Annotated[
+        bool, typer.Option("--lost-wal", help="Put back what can be put back though the write-ahead log is lost.")
+    ] = False,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Close the window: settings as they were, pg_wal where it was, all data on disk, and a check of it all.
+
+    It goes on from wherever an earlier relax or restore was interrupted. Ends with status 1 when the data cannot be
+    trusted.
+
+    Example: pgbillion durability restore
+    """
+    may = None if restart is None else restart is opening.Restart.NOW
+    target = connect.target(host, port, username, dbname, state_dir, or_down=True)
+    request = closing.Request(may, frozenset(allow or ()), wait, trust, lost_wal, dry_run)
+    outcome = closing.restore(target, request, paths.state_dir(state_dir), _say)
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "dry_run": dry_run,
+                    "window": outcome.record.profile if outcome.record else None,
+                    "durable": not outcome.not_durable and outcome.verdict.trust is Trust.YES,
+                    "not_durable": outcome.not_durable,
+                    "trust": outcome.verdict.trust,
+                    "reason": outcome.verdict.reason,
+                    "notes": outcome.notes,
+                    "planned": outcome.planned,
+                }
+            )
+        )
+    else:
+        _print_restored(outcome, dry_run=dry_run)
+    if outcome.verdict.trust is not Trust.YES and not trust:
+        raise UserError(
+            f"the data cannot be trusted: {outcome.verdict.reason}",
+            "load them anew or check them (pg_amcheck, …), then: pgbillion durability restore --trust",
+        )
+
+
+def _print_restored(outcome: closing.Outcome, *, dry_run: bool) -> None:
+    for line in outcome.planned:
+        print(line)
+    for note in outcome.notes:
+        print(f"note: {note}")
+    if dry_run:
+        return
+    if outcome.record is None:
+        print("no window is open")
+    else:
+        print("the settings are as they were before the window")
+    if outcome.verdict.trust is not Trust.YES:
+        return
+    if outcome.verdict.reason:
+        print(f"note: {outcome.verdict.reason}")
+    if outcome.not_durable:
+        print(f"not durable, by the server's own settings: {', '.join(outcome.not_durable)}")
+    elif outcome.record is not None:
+        print("durable: all data is on disk")
+    else:
+        print("durable, by its settings")
+
+
+def _print(report: looking.Report) -> None:
+    version = f"PostgreSQL {report.version}, " if report.version else ""
+    lines = {"server": f"{version}{'running' if report.running else 'down'}"}
+    if report.window == "none":
+        lines["window"] = "none"
+    elif report.window == "open":
+        lines["window"] = f"open since {report.since}, profile {report.profile}"
+    else:
+        lines["window"] = "ended, with data that cannot be trusted"
+    lines["durable"] = "yes" if report.durable else f"no: {'; '.join(report.not_durable)}"
+    words = {Trust.YES: "yes", Trust.DOUBTFUL: "doubtful", Trust.NO: "no"}
+    lines["data trusted"] = words[Trust(report.trust)] + (f": {report.reason}" if report.reason else "")
+    for number, risk in enumerate(report.risks or []):
+        lines["at risk" if number == 0 else "and"] = risk
+    if report.wal_folder:
+        lines["pg_wal"] = report.wal_folder
+    if report.next:
+        lines["next"] = report.next
+    for name, value in lines.items():
+        print(f"{name:<14}{value}")
+    print()
+    print(f"{'setting':<22}{'now':<12}{'before':<12}{'in the window':<12}".rstrip())
+    for name, one in sorted(report.settings.items()):
+        now = "?" if one["now"] is None else one["now"]
+        pending = " (waits for a restart)" if one["pending_restart"] else ""
+        print(f"{name:<22}{now:<12}{one['before'] or '':<12}{one['within'] or ''}{pending}".rstrip())
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,51 @@
+"""What every command says of a server whose durability window is open: the hook in the connect path."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import psycopg
+
+from pgbillion.durability.profiles import RISKS, Profile
+from pgbillion.durability.record import MARK, Record
+from pgbillion.errors import UserError
+
+# windows this process has told of, or opened itself
+_known: set[str] = set()
+
+
+def warn(conn: psycopg.Connection[tuple[Any, ...]]) -> None:
+    """Say on stderr, once a process, that the server is relaxed. Leaves the connection as it was."""
+    row = conn.execute("SELECT current_setting(%s, true)", [MARK]).fetchone()
+    if not conn.autocommit:
+        conn.rollback()
+    if not row or not row[0]:
+        return
+    try:
+        record = Record.loads(row[0])
+    except UserError as error:
+        print(f"warning: {error.message}", file=sys.stderr)
+        return
+    if record.id not in _known:
+        _known.add(record.id)
+        print(text(record), file=sys.stderr, flush=True)
+
+
+def mute(record: Record) -> None:
+    """Say nothing of this window: it is the command's own."""
+    _known.add(record.id)
+
+
+def text(record: Record) -> str:
+    """Return the one line about a window."""
+    if record.distrust is not None:
+        return (
+            f"warning: the data of this server cannot be trusted: {record.distrust}; "
+            "loaded anew or checked? pgbillion durability restore --trust"
+        )
+    end = "the server's own settings come back with: pgbillion durability restore"
+    if record.profile is Profile.FULL and not record.machine:
+        return f"note: a durability window is open (profile full, since {record.since}); {end}"
+    window = f"profile {record.profile}, since {record.since}"
+    return f"warning: this server is relaxed ({window}): {RISKS[record.profile]}; {end}"

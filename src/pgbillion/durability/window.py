@@ -1,0 +1,40 @@
+"""Windows for other commands: relax a server, do something, put everything back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pgbillion.connect import Target
+from pgbillion.durability import relax as opening
+from pgbillion.durability import restore as closing
+from pgbillion.durability import warning
+from pgbillion.durability.checks import Allow
+from pgbillion.durability.profiles import Profile
+from pgbillion.durability.session import Say
+
+
+@contextmanager
+def relaxed(
+    target: Target,
+    profile: Profile,
+    state: Path,
+    say: Say,
+    *,
+    wal_dir: Path | None = None,
+    restart: opening.Restart | None = None,
+    allow: frozenset[Allow] = frozenset(),
+) -> Iterator[opening.Outcome]:
+    """Open a window, and close it whatever happens within; the commands' rules and errors are those of `relax`.
+
+    The server is restarted where a setting needs it, so that no connection may be open on the way in and out, but those
+    that may break.
+    """
+    outcome = opening.relax(target, opening.Request(profile, wal_dir, restart, allow), state, say)
+    warning.mute(outcome.record)
+    try:
+        yield outcome
+    finally:
+        now = restart is opening.Restart.NOW
+        closing.restore(target, closing.Request(restart=now, allow=allow), state, say)
