@@ -1,0 +1,204 @@
+"""One query with vectorised aggregation off and on, in one transaction: do rows or errors agree?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+
+from pgbillion.rows import answers, plans
+from pgbillion.rows.answers import FLOAT4, FLOAT8, Answer, Row, Tolerance
+
+from .vector_queries import MATRIX, Part, Query, Shape
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+NUMERIC = 1700
+# Values of both signs are added here, and squares of large ones: the order of additions shows more than in one's data.
+TOLERANCE = Tolerance(float4=1e-2, float8=1e-6)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a query's statements have answered up to the first error, and that error."""
+
+    answers: list[Answer]
+    error: tuple[str, str] | None = None
+
+
+@dataclass
+class Tally:
+    """What has been seen."""
+
+    queries: int = 0
+    within_grammar: int = 0
+    vectorised: int = 0
+    vectorised_within: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    cells: Counter[tuple[str, str]] = field(default_factory=Counter)
+    shapes: Counter[str] = field(default_factory=Counter)
+    tables: Counter[str] = field(default_factory=Counter)
+
+    def matrix(self) -> str:
+        """Aggregates × types: in how many queries that ran vectorised."""
+        columns = list(dict.fromkeys(column for columns in MATRIX.values() for column in columns))
+        lines = [f"{'':12}" + "".join(f"{column:>6}" for column in columns)]
+        for name, allowed in MATRIX.items():
+            cells = [f"{self.cells[name, column] if column in allowed else '-':>6}" for column in columns]
+            lines.append(f"{name:12}" + "".join(cells))
+        return "\n".join(lines)
+
+    def holes(self) -> list[tuple[str, str]]:
+        """Cells that no vectorised query has touched."""
+        cells = [(name, column) for name, columns in MATRIX.items() for column in columns]
+        return [cell for cell in cells if not self.cells[cell]]
+
+
+def execute(conn: Connection, query: Query, on: str) -> Outcome:
+    """Run a query with the feature off, on or forced, leaving the transaction as it was."""
+    found: list[Answer] = []
+    with _settings(conn, query, on) as failed:
+        for statement in query.statements()[0]:
+            try:
+                cursor = conn.execute(statement.encode())
+            except psycopg.Error as error:
+                failed.append(True)
+                return Outcome(found, (error.sqlstate or "", error.diag.message_primary or str(error)))
+            if cursor.description is not None:
+                found.append(answers.answer(cursor))
+    return Outcome(found)
+
+
+def planned(conn: Connection, query: Query, on: str = "force") -> bool | None:
+    """Tell whether the query's plan has the node; None when planning it raises an error."""
+    statements, explained = query.statements()
+    with _settings(conn, query, on) as failed:
+        try:
+            for statement in statements[:3] if query.shape is Shape.PREPARED else ():
+                conn.execute(statement.encode())
+            return plans.vectorised(plans.explain(conn, explained))
+        except psycopg.Error:
+            failed.append(True)
+            return None
+
+
+class _settings:  # noqa: N801
+    """A savepoint in which the query's settings hold."""
+
+    def __init__(self, conn: Connection, query: Query, on: str) -> None:
+        self._conn, self._query, self._on = conn, query, on
+        self._failed: list[bool] = []
+
+    def __enter__(self) -> list[bool]:
+        settings = [("billion.vector_aggregate", self._on), *self._query.settings]
+        text = "SAVEPOINT one; " + "".join(f"SET LOCAL {name} = {value}; " for name, value in settings)
+        self._conn.execute(text.encode())
+        return self._failed
+
+    def __exit__(self, *exception: object) -> None:
+        if self._conn.info.transaction_status.name in ("INTRANS", "INERROR"):
+            self._conn.execute("ROLLBACK TO one; RELEASE one")
+
+
+def difference(query: Query, core: Outcome, ours: Outcome) -> str | None:
+    """Tell what does not agree, or None."""
+    if core.error != ours.error:
+        both = core.error is not None and ours.error is not None
+        # of several errors the one that is met first is reported, and in a parallel plan that is a matter of luck
+        if not (both and (query.parallel or query.risks > 1)):
+            return f"error {core.error}, and {ours.error}"
+    if core.error is not None:
+        return None
+    tolerance = TOLERANCE if query.parallel else None
+    for one, two in zip(core.answers, ours.answers, strict=True):
+        if query.parallel:
+            one, two = _normal(one), _normal(two)
+        if query.shape is Shape.CURSOR and not query.sorted:
+            continue
+        differs = answers.difference(one, two, tolerance)
+        if differs is not None:
+            return differs
+        if query.sorted and not query.parallel and one.rows != two.rows:
+            return "the order of the rows"
+    if query.shape is Shape.CURSOR and not query.sorted:
+        # which rows a FETCH gives is open; all of them together are not
+        one, two = _merged(core), _merged(ours)
+        if "FETCH BACKWARD" in str(query):
+            return None if len(one.rows) == len(two.rows) else "the number of rows"
+        if query.parallel:
+            one, two = _normal(one), _normal(two)
+        return answers.difference(one, two, tolerance)
+    return None
+
+
+def _merged(outcome: Outcome) -> Answer:
+    return replace(outcome.answers[0], rows=[row for answer in outcome.answers for row in answer.rows])
+
+
+def _normal(found: Answer) -> Answer:
+    """Make equal values that look different look the same: which of them is shown depends on who was first."""
+    if not {NUMERIC, FLOAT4, FLOAT8} & set(found.types):
+        return found
+    return replace(found, rows=[_normal_row(row, found.types) for row in found.rows])
+
+
+def _normal_row(row: Row, types: Sequence[int]) -> Row:
+    cells: list[bytes | None] = []
+    for value, type_ in zip(row, types, strict=True):
+        if value == b"-0" and type_ in (FLOAT4, FLOAT8):
+            cells.append(b"0")
+        elif value is not None and type_ == NUMERIC and b"." in value:
+            cells.append(value.rstrip(b"0").rstrip(b"."))
+        else:
+            cells.append(value)
+    return tuple(cells)
+
+
+def minimise(conn: Connection, query: Query, left: str = "off", right: str = "force") -> Query:
+    """Leave out whatever the disagreement does not need."""
+
+    def still(candidate: Query) -> bool:
+        return difference(candidate, execute(conn, candidate, left), execute(conn, candidate, right)) is not None
+
+    progress = True
+    while progress:
+        progress = False
+        for candidate in _smaller(query):
+            if still(candidate):
+                query, progress = candidate, True
+                break
+    return query
+
+
+def _smaller(query: Query) -> Iterator[Query]:
+    if query.shape is not Shape.PLAIN:
+        yield replace(query, shape=Shape.PLAIN)
+    for index in range(len(query.settings)):
+        # those that make an answer's look certain are to stay
+        if query.settings[index][0] not in ("enable_sort", "max_parallel_workers_per_gather"):
+            yield replace(query, settings=query.settings[:index] + query.settings[index + 1 :])
+    if query.parallel and not any(key.ambiguous for key in query.keys):
+        rest = tuple(one for one in query.settings if one[0] != "parallel_leader_participation")
+        yield replace(
+            query,
+            settings=tuple((n, "0" if n == "max_parallel_workers_per_gather" else v) for n, v in rest),
+        )
+    if query.limit is not None:
+        yield replace(query, limit=None)
+    if query.order:
+        yield replace(query, order="", limit=None)
+    for name in ("having", "where", "keys", "aggregates"):
+        parts: tuple[Part, ...] = getattr(query, name)
+        if name == "aggregates" and len(parts) == 1:
+            continue
+        for index in range(len(parts)):
+            yield replace(query, **{name: parts[:index] + parts[index + 1 :]})  # type: ignore[arg-type]
+    for index, part in enumerate(query.aggregates):
+        bare = re.sub(r" FILTER \(WHERE .*\)$", "", part.sql)
+        if bare != part.sql:
+            changed = (*query.aggregates[:index], replace(part, sql=bare), *query.aggregates[index + 1 :])
+            yield replace(query, aggregates=changed)
