@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -14,9 +12,10 @@ from psycopg import errors
 
 from harness import catalogs as catalog
 from harness import compare, invariants, oracle, servers, storage, subject
+from harness import standby as physical
 from harness.catalogs import Catalogs
 from harness.servers import one, until
-from pgbillion.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
+from pgbillion.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SCRIPT = """
@@ -33,50 +32,19 @@ SCRIPT = """
 """
 
 
-@contextmanager
-def _standby(primary: Cluster) -> Iterator[Cluster]:
-    """A running standby of the cluster."""
-    with servers.temporary_folder() as folder:
-        standby = Cluster(primary.installation, folder / "data", folder / "s", 5432)
-        make_folder(standby.data, private=True, for_server=True)
-        backup: list[str | Path] = [
-            primary.installation.program("pg_basebackup"),
-            "-R",
-            "-X",
-            "stream",
-            "-c",
-            "fast",
-            "--no-sync",
-        ]
-        where: list[str | Path] = ["-h", primary.socket_dir, "-p", str(primary.port), "-U", SUPERUSER]
-        run_as_server([*backup, "-D", standby.data, *where], check=True, capture_output=True)
-        standby.start()
-        try:
-            yield standby
-        finally:
-            standby.destroy()
-
-
-def _replayed(primary: Connection, standby: Connection) -> None:
-    """Wait until the standby has what the primary has written."""
-    primary.execute("SELECT txid_current()")  # flushes what an aborted transaction has written
-    target = one(primary, "SELECT pg_current_wal_insert_lsn()::text")
-    until(lambda: one(standby, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", target), f"replay of {target}")
-
-
 @pytest.mark.parametrize("level", ["replica", "logical"])
 def test_standby(installation: Installation, level: str) -> None:
-    with servers.new_cluster(installation, {"wal_level": level}) as primary, _standby(primary) as standby:
+    with servers.new_cluster(installation, {"wal_level": level}) as primary, physical.standby(primary) as standby:
         with primary.connect() as conn:
             servers.make_shared_objects(conn)
             conn.execute("CREATE DATABASE work")
         with primary.connect("work") as conn:
             conn.execute(SCRIPT)
             with standby.connect() as first:
-                _replayed(conn, first)
+                physical.replayed(conn, first)
             with standby.connect("work") as there:
                 _work(conn, there)
-                _replayed(conn, there)
+                physical.replayed(conn, there)
                 _check_replica(primary, standby, conn, there)
                 with pytest.raises(errors.ReadOnlySqlTransaction):
                     subject.create_tables(there, "t.model", "x%d", 1, 5, schema="s")
@@ -141,7 +109,7 @@ def _check_replica(primary: Cluster, standby: Cluster, conn: Connection, there: 
     for name in ("model_gone1", "rich_gone60", "model_again6", "model4"):
         assert one(there, "SELECT to_regclass(%s)", "s." + name) is None
     conn.execute("CHECKPOINT")
-    _replayed(conn, there)
+    physical.replayed(conn, there)
     there.execute("CHECKPOINT")  # a restartpoint: only then are dropped files unlinked
     assert invariants.missing(primary.data, conn) == set()
     unlogged = set(there.execute("SELECT relfilenode::bigint FROM pg_class WHERE relpersistence = 'u'").fetchall())

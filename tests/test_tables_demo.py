@@ -30,6 +30,9 @@ def test_demo_twice_then_the_default_server() -> None:
                 report = (state / "s" / "runs" / "demo" / "report.html").read_text()
                 assert "Listed and dropped" in report
                 assert "200 tables dropped" in report
+                assert "200,000 rows copied" in done.stdout
+                assert "same answer" in done.stdout
+                assert 'aria-label="Rows per second by processes"' in report
             assert "removing the tables of the last demo" in done.stderr
             listed = pgbillion(
                 "server",

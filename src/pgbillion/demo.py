@@ -1,4 +1,4 @@
-"""`pgbillion demo`: a million tables on this machine, from nothing to a page that shows them, in a few minutes."""
+"""`pgbillion demo`: tables and rows by the million on this machine, from nothing to a page, in a few minutes."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from pgbillion import connect, paths, server
 from pgbillion.connect import StateDir
 from pgbillion.errors import UserError
 from pgbillion.postgres import Cluster
+from pgbillion.rows import demo_chapter as rows_chapter
 from pgbillion.tables import (
     commands,
     create,
@@ -61,7 +62,7 @@ def demo(
     ] = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Create a million tables in a server of their own, check, list and drop some of them, and write a report.
+    """Create a million tables in a server of their own, check, list and drop some, aggregate rows, and write a report.
 
     Each time anew, in the database `demo` of the embedded server; its other databases are left alone.
 
@@ -97,6 +98,8 @@ def demo(
     wrong = [check for check in checks if check.result == "failed"]
     _say("listing them, dropping a tenth, and making that again")
     run.save_afterwards(_afterwards(target, run))
+    _say("loading rows, and aggregating them by both ways")
+    rows_chapter.add(target, run)
     _drop(cluster, _SAMPLE, _OLD)
 
     # matplotlib takes long to load

@@ -1,0 +1,47 @@
+"""The chapter of the demo about rows: the source's table, and its query with vectorised aggregation off and on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+
+from pgbillion.connect import Target
+from pgbillion.rows import aggregate, load, scale
+from pgbillion.rows.scale import Scale
+from pgbillion.tables import text
+from pgbillion.tables.meter import meter
+from pgbillion.tables.run import Run
+
+NAME = "rows"
+MOST = 5_000_000
+# a small demo, as in a test, is small in all its parts
+_ROWS_PER_TABLE = 100
+_ROUNDS = 3
+
+
+def add(target: Target, run: Run) -> Scale:
+    """Load the table, measure over the machine's processes, keep the chapter with the run, and print what was seen.
+
+    Raises UserError when the answers differ.
+    """
+    cores = os.cpu_count() or 1
+    rows = min(MOST, run.plan.count * _ROWS_PER_TABLE)
+    loaded = load.execute(target, load.Request(rows, workers=cores), observe=_loading, say=lambda line: None)
+    print(f"{text.count(rows)} rows copied: {text.duration(loaded.copy_seconds)}, {text.count(loaded.rate)} rows/s")
+    query = aggregate.source_query(load.TABLE)
+    result = scale.measure(target, query, range(1, cores + 1), _ROUNDS, say=lambda line: None)
+    run.save_chapter(NAME, result.chapter())
+    for processes, point in result.points:
+        core, ours = (text.count(point.rate(side)) for side in (point.core, point.pgbillion))
+        print(
+            f"{query}, {processes} process{'es' if processes > 1 else ''}: core {core} rows/s, pgbillion {ours}, "
+            f"{point.ratio:.1f} times as fast, same answer"
+        )
+    return result
+
+
+@contextlib.contextmanager
+def _loading(total: int) -> Iterator[Callable[[int], None]]:
+    with meter(total, "loaded", noun="rows") as update:
+        yield update

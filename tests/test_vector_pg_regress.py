@@ -1,0 +1,58 @@
+"""PostgreSQL's own regression suite with vectorised aggregation forced wherever it can apply, beside a run without.
+
+Plans differ by intent, and are left out. tests/regress_vector/MAJOR/TEST.diff holds the other differences that are
+accepted, and tests/regress_vector/README.md the reason for each. To see new ones: PGBILLION_ACCEPT=1 writes them there.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from harness import regress
+from pgbillion.paths import extension_source
+from pgbillion.postgres import Installation
+
+pytestmark = pytest.mark.skipif(
+    not (extension_source() / "src" / "vector").exists(), reason="the extension is without vectorised aggregation"
+)
+ACCEPTED = Path(__file__).with_name("regress_vector")
+FORCED = (
+    ("session_preload_libraries", "pgbillion,auto_explain"),
+    ("billion.vector_aggregate", "force"),
+    # tells in the log which plans had the node
+    ("auto_explain.log_min_duration", "0"),
+    ("auto_explain.log_nested_statements", "on"),
+)
+# the suite ran so many plans with the node when this was written, and must not lose many
+FEWEST_PLANS = 1
+
+
+def test_servers_own_regression_suite(installation: Installation) -> None:
+    core = regress.outcome(installation)
+    forced = regress.outcome(installation, FORCED, r"Custom Scan \(VectorAggregate\)")
+    print(f"{forced.matches} plans had the node, in {forced.tests} tests")
+
+    found = regress.differences(core, forced, _without_plans)
+    wrong = regress.not_accepted(found, ACCEPTED / str(installation.major))
+    assert wrong == [], "\n".join(wrong)
+    assert forced.alarms == core.alarms == []
+    assert forced.tests == core.tests
+    assert set(forced.unsound) <= set(core.unsound)
+    assert forced.matches >= FEWEST_PLANS
+
+
+def _without_plans(lines: list[str]) -> list[str]:
+    """Leave out what EXPLAIN shows: from its heading to the count of its rows."""
+    kept: list[str] = []
+    inside = False
+    for line in lines:
+        if line.strip() == "QUERY PLAN":
+            inside = True
+        if not inside:
+            kept.append(line)
+        if inside and re.fullmatch(r"\(\d+ rows?\)", line):
+            inside = False
+    return kept
