@@ -30,8 +30,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 ALARMING = re.compile(
     r"PANIC|\bTRAP:|terminated by signal|could not open file \"(base|pg_tblspc)/[^\"]*/1\"|invalid page"
 )
-    r"PANIC|\bTRAP:|terminated by signal|could not open file \"(base|pg_tblspc)/[^\"]*/1\"|invalid page"
-)
 
 
 @dataclass(frozen=True)
