@@ -144,7 +144,7 @@ def test_no_room_on_disk(cli: CommandLine) -> None:
 def test_aggregate_compares_and_measures(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     values = cli.json("rows", "aggregate", "--rounds", "2")
-    assert values["query"] == 'SELECT grp, count(data) FROM "t_demo" GROUP BY 1'
+    assert values["query"] == "SELECT grp, count(data) FROM t_demo GROUP BY 1"
     assert (values["rows"], values["answer_rows"], values["exact"], values["agree"]) == (ROWS, 7, True, True)
     assert len(values["core"]["seconds"]) == len(values["pgbillion"]["seconds"]) == 2
     assert values["ratio"] > 0

@@ -17,6 +17,7 @@ from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Answer
+from pgbillion.rows.load import TABLE
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 CORE, OURS = "core", "pgbillion"
@@ -77,7 +78,9 @@ class Comparison:
 
 def source_query(table: str) -> str:
     """Return the source's query over a table, named without a schema."""
-    return sql.SQL("SELECT grp, count(data) FROM {} GROUP BY 1").format(sql.Identifier(table)).as_string(None)
+    # quoted only where it might have to be: people read this
+    name = table if table == TABLE else sql.Identifier(table).as_string(None)
+    return f"SELECT grp, count(data) FROM {name} GROUP BY 1"
 
 
 def compare(
