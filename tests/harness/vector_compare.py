@@ -113,7 +113,7 @@ def difference(query: Query, core: Outcome, ours: Outcome) -> str | None:
             return f"error {core.error}, and {ours.error}"
     if core.error is not None:
         return None
-    tolerance = TOLERANCE if query.parallel else None
+    tolerance = TOLERANCE if query.parallel or query.combined else None
     for one, two in zip(core.answers, ours.answers, strict=True):
         if query.parallel:
             one, two = _normal(one), _normal(two)
