@@ -37,6 +37,7 @@ class Tally:
     within_grammar: int = 0
     vectorised: int = 0
     vectorised_within: int = 0
+    parallel: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     cells: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -73,14 +74,14 @@ def execute(conn: Connection, query: Query, on: str) -> Outcome:
     return Outcome(found)
 
 
-def planned(conn: Connection, query: Query, on: str = "force") -> bool | None:
-    """Tell whether the query's plan has the node; None when planning it raises an error."""
+def planned(conn: Connection, query: Query, on: str = "force") -> plans.Plan | None:
+    """Return the query's plan, or None when planning it raises an error."""
     statements, explained = query.statements()
     with _settings(conn, query, on) as failed:
         try:
             for statement in statements[:3] if query.shape is Shape.PREPARED else ():
                 conn.execute(statement.encode())
-            return plans.vectorised(plans.explain(conn, explained))
+            return plans.explain(conn, explained)
         except psycopg.Error:
             failed.append(True)
             return None
