@@ -96,3 +96,8 @@ AS 'MODULE_PATHNAME', 'pgbillion_tables';
 
 COMMENT ON FUNCTION @extschema@.tables(text, regnamespace, name, bigint) IS
 'a page of the tables whose names match, in order of their names, from the one behind "after"';
+
+CREATE FUNCTION billion.explain_vector(query text) RETURNS text
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'pgbillion_explain_vector';
+
+COMMENT ON FUNCTION billion.explain_vector(text) IS 'whether the aggregation of a query is vectorised, and why not';

@@ -141,4 +141,35 @@ typedef PGAlignedBlock IOAlignedBlock;
 	StoreAttrDefault(rel, attnum, expr, is_internal, false)
 #endif
 
+/* 16 renamed the counters of a table; here many rows are counted at once. */
+#if PG_VERSION_NUM >= 160000
+#define vector_count_tuples_returned(rel, n) \
+	do { \
+		if (pgstat_should_count_relation(rel)) \
+			(rel)->pgstat_info->counts.tuples_returned += (n); \
+	} while (0)
+#else
+#define vector_count_tuples_returned(rel, n) \
+	do { \
+		if (pgstat_should_count_relation(rel)) \
+			(rel)->pgstat_info->t_counts.t_tuples_returned += (n); \
+	} while (0)
+#endif
+
+/* 16 passes relations where 15 passed the sets of their indexes. */
+#if PG_VERSION_NUM >= 160000
+#define adjust_appendrel_attrs_to_child(root, node, child, parent) \
+	adjust_appendrel_attrs_multilevel(root, node, child, parent)
+#else
+#define adjust_appendrel_attrs_to_child(root, node, child, parent) \
+	adjust_appendrel_attrs_multilevel(root, node, (child)->relids, (parent)->relids)
+#endif
+
+/* 16 can leave redundant columns out of GROUP BY. */
+#if PG_VERSION_NUM >= 160000
+#define group_clause_of(root) ((root)->processed_groupClause)
+#else
+#define group_clause_of(root) ((root)->parse->groupClause)
+#endif
+
 #endif							/* PGBILLION_COMPAT_H */

@@ -12,6 +12,7 @@
 
 #include "catalog/create_tables.h"
 #include "storage/lazy_heap.h"
+#include "vector/vector.h"
 
 PG_MODULE_MAGIC;
 
@@ -22,6 +23,7 @@ _PG_init(void)
 {
 	CreateTablesInit();
 	LazyHeapInit();
+	VectorInit();
 }
 
 PG_FUNCTION_INFO_V1(pgbillion_version);

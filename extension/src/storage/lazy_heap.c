@@ -31,7 +31,7 @@
  * - A reader may hold a relation cache entry from before: it has had a lock
  *	 on the table that does not conflict with inserting. So whenever a lazy
  *	 table is about to be called empty, pg_class is looked at first; see
- *	 refresh().
+ *	 lazy_heap_refresh().
  *
  * A lazy table can have a file nevertheless: when it is unlogged or temporary,
  * or was truncated or moved to another tablespace, core decides about the
@@ -108,7 +108,6 @@ typedef struct FormerLazyHeap
 /* To be seen to before commit; in TopTransactionContext. */
 static List *former_lazy_heaps = NIL;
 
-static bool refresh(Relation rel);
 static bool still_lazy_in_catalog(Oid relid);
 static void become_heap(Relation rel);
 static void become_heap_locked(Relation rel);
@@ -140,8 +139,8 @@ relation_is_lazy_heap(Relation rel)
  * after its rows have become visible. So pg_class itself is asked, as it is
  * now.
  */
-static bool
-refresh(Relation rel)
+bool
+lazy_heap_refresh(Relation rel)
 {
 	AcceptInvalidationMessages();
 	if (!relation_is_lazy_heap(rel))
@@ -214,7 +213,7 @@ lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *
 	Relation	empty;
 	TableScanDesc scan;
 
-	if (refresh(rel))
+	if (lazy_heap_refresh(rel))
 	{
 		namespaceid = get_namespace_oid("billion", true);
 		if (OidIsValid(namespaceid))
@@ -283,7 +282,7 @@ lazy_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan)
 {
 	Size		size;
 
-	(void) refresh(rel);
+	(void) lazy_heap_refresh(rel);
 	size = heap->parallelscan_initialize(rel, pscan);
 #if PG_VERSION_NUM >= 180000
 	pscan->phs_locator = rel->rd_locator;
@@ -294,7 +293,7 @@ lazy_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan)
 static struct IndexFetchTableData *
 lazy_index_fetch_begin(Relation rel)
 {
-	(void) refresh(rel);
+	(void) lazy_heap_refresh(rel);
 	return heap->index_fetch_begin(rel);
 }
 
@@ -313,20 +312,20 @@ static bool
 lazy_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 							 TupleTableSlot *slot)
 {
-	return refresh(rel) ? false : heap->tuple_fetch_row_version(rel, tid, snapshot, slot);
+	return lazy_heap_refresh(rel) ? false : heap->tuple_fetch_row_version(rel, tid, snapshot, slot);
 }
 
 static uint64
 lazy_relation_size(Relation rel, ForkNumber forknum)
 {
-	return refresh(rel) ? 0 : heap->relation_size(rel, forknum);
+	return lazy_heap_refresh(rel) ? 0 : heap->relation_size(rel, forknum);
 }
 
 static void
 lazy_relation_fetch_toast_slice(Relation toastrel, Oid valueid, int32 attrsize,
 								int32 sliceoffset, int32 slicelength, struct varlena *result)
 {
-	(void) refresh(toastrel);
+	(void) lazy_heap_refresh(toastrel);
 	heap->relation_fetch_toast_slice(toastrel, valueid, attrsize, sliceoffset, slicelength, result);
 }
 
@@ -336,7 +335,7 @@ lazy_index_build_range_scan(Relation rel, Relation index, struct IndexInfo *info
 							BlockNumber start, BlockNumber nblocks,
 							IndexBuildCallback callback, void *state, TableScanDesc scan)
 {
-	if (!refresh(rel))
+	if (!lazy_heap_refresh(rel))
 		return heap->index_build_range_scan(rel, index, info, allow_sync, anyvisible, progress,
 											start, nblocks, callback, state, scan);
 
@@ -350,7 +349,7 @@ static void
 lazy_index_validate_scan(Relation rel, Relation index, struct IndexInfo *info,
 						 Snapshot snapshot, struct ValidateIndexState *state)
 {
-	if (!refresh(rel))
+	if (!lazy_heap_refresh(rel))
 		heap->index_validate_scan(rel, index, info, snapshot, state);
 }
 
@@ -745,7 +744,7 @@ lazy_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStra
 	ItemPointerData otid;
 	Form_pg_class form;
 
-	if (!refresh(rel))
+	if (!lazy_heap_refresh(rel))
 	{
 		heap->relation_vacuum(rel, params, strategy);
 		return;

@@ -21,6 +21,7 @@
 
 extern void LazyHeapInit(void);
 extern bool relation_is_lazy_heap(Relation rel);
+extern bool lazy_heap_refresh(Relation rel);
 
 /* Has a relation of this pg_class.relfilenode no file? */
 static inline bool

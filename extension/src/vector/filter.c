@@ -1,0 +1,676 @@
+/*-------------------------------------------------------------------------
+ *
+ * filter.c
+ *	  Which rows of a batch are kept.
+ *
+ * The terms of a filter are applied one after the other, in core's order, each
+ * to the rows that survived those before it. Within a term, AND, OR and NOT
+ * are computed for all rows with three-valued logic, which is right only for
+ * operators that cannot raise errors; a term with any other goes to core's
+ * expression code whole, unless it is a single comparison.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/stratnum.h"
+#include "access/transam.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/date.h"
+#include "utils/float.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/pg_locale.h"
+#include "utils/typcache.h"
+
+#include "vector/expression.h"
+
+/* What a row is: as SQL has it. */
+#define TRUTH_FALSE 0
+#define TRUTH_TRUE 1
+#define TRUTH_NULL 2
+
+typedef enum
+{
+	COMPARE_INT,
+	COMPARE_FLOAT,
+	COMPARE_NUMERIC,
+	COMPARE_TEXT,				/* only = and <> */
+	COMPARE_BPCHAR,				/* only = and <> */
+	COMPARE_DATE_TIMESTAMP,		/* a date with a timestamp */
+	COMPARE_TIMESTAMP_DATE
+} CompareKind;
+
+/* <> is negated =. */
+typedef enum
+{
+	OP_LT,
+	OP_LE,
+	OP_EQ,
+	OP_GE,
+	OP_GT,
+	OP_NE
+} CompareOp;
+
+typedef struct Predicate
+{
+	enum
+	{
+		PREDICATE_COMPARE,
+		PREDICATE_IN,			/* integers */
+		PREDICATE_NULL,			/* IS NULL */
+		PREDICATE_NOT_NULL,
+		PREDICATE_BOOLEAN,		/* a boolean column */
+		PREDICATE_AND,
+		PREDICATE_OR,
+		PREDICATE_NOT
+	}			kind;
+	CompareKind compare;
+	CompareOp	op;
+	Oid			left_type;
+	Oid			right_type;
+	Oid			collation;
+	VectorExpr *left;
+	VectorExpr *right;
+	int			nelements;
+	bool		null_element;
+	int64	   *elements;
+	List	   *args;			/* of Predicate */
+	uint8	   *truth;			/* of an argument */
+} Predicate;
+
+typedef struct Term
+{
+	Predicate  *predicate;		/* or NULL: */
+	ExprState  *state;
+	int			nneeded;
+	int		   *needed;
+} Term;
+
+struct VectorFilter
+{
+	int			nterms;
+	Term	   *terms;
+};
+
+/* ---- compilation ---- */
+
+static bool
+is_int(Oid type)
+{
+	return type == INT2OID || type == INT4OID || type == INT8OID;
+}
+
+static bool
+is_float(Oid type)
+{
+	return type == FLOAT4OID || type == FLOAT8OID;
+}
+
+/* How values of two types are compared, if there is a kernel for it. */
+static bool
+find_compare(Oid left, Oid right, CompareOp op, Oid collation, CompareKind *kind)
+{
+	bool		equality = op == OP_EQ || op == OP_NE;
+
+	if ((is_int(left) && is_int(right)) ||
+		(left == right && (left == DATEOID || left == TIMESTAMPOID || left == TIMESTAMPTZOID ||
+						   left == BOOLOID || left == OIDOID || left == TIMEOID)))
+		*kind = COMPARE_INT;
+	else if (is_float(left) && is_float(right))
+		*kind = COMPARE_FLOAT;
+	else if (left == NUMERICOID && right == NUMERICOID)
+		*kind = COMPARE_NUMERIC;
+	else if (left == DATEOID && right == TIMESTAMPOID)
+		*kind = COMPARE_DATE_TIMESTAMP;
+	else if (left == TIMESTAMPOID && right == DATEOID)
+		*kind = COMPARE_TIMESTAMP_DATE;
+	else if (left == right && (left == TEXTOID || left == BPCHAROID) && equality &&
+			 OidIsValid(collation) && get_collation_isdeterministic(collation))
+		*kind = left == TEXTOID ? COMPARE_TEXT : COMPARE_BPCHAR;
+	else
+		return false;
+
+	return true;
+}
+
+/* Which comparison an operator of core is, by its btree strategy. */
+static bool
+find_op(Oid opno, Oid left, Oid right, CompareOp *op)
+{
+	Oid			family = lookup_type_cache(left, TYPECACHE_BTREE_OPFAMILY)->btree_opf;
+	int			strategy;
+
+	if (opno >= FirstNormalObjectId || !OidIsValid(family))
+		return false;
+	strategy = get_op_opfamily_strategy(opno, family);
+	if (strategy == 0)
+	{
+		Oid			negator = get_negator(opno);
+
+		if (!OidIsValid(negator) ||
+			get_op_opfamily_strategy(negator, family) != BTEqualStrategyNumber)
+			return false;
+		*op = OP_NE;
+		return true;
+	}
+	switch (strategy)
+	{
+		case BTLessStrategyNumber:
+			*op = OP_LT;
+			return true;
+		case BTLessEqualStrategyNumber:
+			*op = OP_LE;
+			return true;
+		case BTEqualStrategyNumber:
+			*op = OP_EQ;
+			return true;
+		case BTGreaterEqualStrategyNumber:
+			*op = OP_GE;
+			return true;
+		case BTGreaterStrategyNumber:
+			*op = OP_GT;
+			return true;
+	}
+	return false;
+}
+
+/* Can an operand be evaluated for rows that core would not have come to? */
+static bool
+is_harmless(Expr *expr)
+{
+	expr = strip_relabel(expr);
+	return IsA(expr, Var) || IsA(expr, Const) || IsA(expr, Param);
+}
+
+static Predicate *
+make_predicate(int kind)
+{
+	Predicate  *result = palloc0(sizeof(Predicate));
+
+	result->kind = kind;
+	result->truth = palloc(BATCH_ROWS);
+	return result;
+}
+
+/*
+ * Compile a term, or return NULL if core has to evaluate it. At the top, where
+ * only rows that survived are looked at, an operand may raise an error.
+ */
+static Predicate *
+compile(Expr *expr, Batch *batch, bool top)
+{
+	Predicate  *result;
+
+	expr = strip_relabel(expr);
+	if (IsA(expr, OpExpr))
+	{
+		OpExpr	   *op = (OpExpr *) expr;
+		Expr	   *left;
+		Expr	   *right;
+		CompareKind compare;
+		CompareOp	compare_op;
+		Oid			left_type;
+		Oid			right_type;
+
+		if (list_length(op->args) != 2)
+			return NULL;
+		left = linitial(op->args);
+		right = lsecond(op->args);
+		left_type = getBaseType(exprType((Node *) left));
+		right_type = getBaseType(exprType((Node *) right));
+		if (!find_op(op->opno, left_type, right_type, &compare_op) ||
+			!find_compare(left_type, right_type, compare_op, op->inputcollid, &compare))
+			return NULL;
+		if (!top && (!is_harmless(left) || !is_harmless(right)))
+			return NULL;
+		result = make_predicate(PREDICATE_COMPARE);
+		result->compare = compare;
+		result->op = compare_op;
+		result->left_type = left_type;
+		result->right_type = right_type;
+		result->collation = op->inputcollid;
+		result->left = vector_expr_compile(left, batch);
+		result->right = vector_expr_compile(right, batch);
+		return result;
+	}
+	if (IsA(expr, ScalarArrayOpExpr))
+	{
+		ScalarArrayOpExpr *op = (ScalarArrayOpExpr *) expr;
+		Expr	   *left = linitial(op->args);
+		Const	   *array = lsecond(op->args);
+		Oid			left_type = exprType((Node *) left);
+		CompareOp	compare_op;
+		Oid			element_type;
+		ArrayType  *value;
+		Datum	   *elements;
+		bool	   *nulls;
+		int			n;
+		int16		len;
+		bool		byval;
+		char		align;
+
+		if (!op->useOr || !IsA(array, Const) || array->constisnull || !is_int(left_type) ||
+			!is_harmless(left))
+			return NULL;
+		value = DatumGetArrayTypeP(array->constvalue);
+		element_type = ARR_ELEMTYPE(value);
+		if (!is_int(element_type) || !find_op(op->opno, left_type, element_type, &compare_op) ||
+			compare_op != OP_EQ)
+			return NULL;
+		get_typlenbyvalalign(element_type, &len, &byval, &align);
+		deconstruct_array(value, element_type, len, byval, align, &elements, &nulls, &n);
+		/* core hashes longer ones */
+		if (n > 32)
+			return NULL;
+		result = make_predicate(PREDICATE_IN);
+		result->left = vector_expr_compile(left, batch);
+		result->left_type = left_type;
+		result->elements = palloc(sizeof(int64) * Max(n, 1));
+		for (int i = 0; i < n; i++)
+		{
+			if (nulls[i])
+				result->null_element = true;
+			else
+				result->elements[result->nelements++] =
+					element_type == INT8OID ? DatumGetInt64(elements[i]) :
+					element_type == INT4OID ? DatumGetInt32(elements[i]) : DatumGetInt16(elements[i]);
+		}
+		return result;
+	}
+	if (IsA(expr, NullTest))
+	{
+		NullTest   *test = (NullTest *) expr;
+
+		if (test->argisrow || !IsA(strip_relabel(test->arg), Var))
+			return NULL;
+		result = make_predicate(test->nulltesttype == IS_NULL ? PREDICATE_NULL : PREDICATE_NOT_NULL);
+		result->left = vector_expr_compile(test->arg, batch);
+		return result;
+	}
+	if (IsA(expr, Var) && exprType((Node *) expr) == BOOLOID)
+	{
+		result = make_predicate(PREDICATE_BOOLEAN);
+		result->left = vector_expr_compile(expr, batch);
+		return result;
+	}
+	if (IsA(expr, BoolExpr))
+	{
+		BoolExpr   *boolean = (BoolExpr *) expr;
+		ListCell   *lc;
+
+		result = make_predicate(boolean->boolop == AND_EXPR ? PREDICATE_AND :
+								boolean->boolop == OR_EXPR ? PREDICATE_OR : PREDICATE_NOT);
+		foreach(lc, boolean->args)
+		{
+			Predicate  *arg = compile(lfirst(lc), batch, false);
+
+			if (arg == NULL)
+				return NULL;
+			result->args = lappend(result->args, arg);
+		}
+		return result;
+	}
+
+	return NULL;
+}
+
+/*
+ * Compile a filter from its terms, in the order in which they are to be
+ * applied. Memory belongs to the current context.
+ */
+VectorFilter *
+vector_filter_compile(List *clauses, Batch *batch)
+{
+	VectorFilter *filter = palloc0(sizeof(VectorFilter));
+	ListCell   *lc;
+
+	filter->terms = palloc0(sizeof(Term) * Max(list_length(clauses), 1));
+	foreach(lc, clauses)
+	{
+		Term	   *term = &filter->terms[filter->nterms++];
+
+		term->predicate = compile(lfirst(lc), batch, true);
+		if (term->predicate == NULL)
+			term->state = core_expr_prepare(lfirst(lc), batch, &term->needed, &term->nneeded);
+	}
+
+	return filter;
+}
+
+/* A filter for vector_filter_rows(), of one clause. */
+VectorFilter *
+vector_filter_compile_rows(Expr *clause, Batch *batch)
+{
+	return vector_filter_compile(list_make1(clause), batch);
+}
+
+/* How many of the terms are kernels. */
+void
+vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms)
+{
+	*terms = filter->nterms;
+	*kernels = 0;
+	for (int i = 0; i < filter->nterms; i++)
+		*kernels += filter->terms[i].predicate != NULL;
+}
+
+/* ---- evaluation ---- */
+
+static inline int64
+int_of(Datum value, Oid type)
+{
+	switch (type)
+	{
+		case INT2OID:
+			return DatumGetInt16(value);
+		case INT4OID:
+		case DATEOID:
+			return DatumGetInt32(value);
+		case BOOLOID:
+			return DatumGetBool(value);
+		case OIDOID:
+			return DatumGetObjectId(value);
+		default:
+			return DatumGetInt64(value);
+	}
+}
+
+static int
+compare_numeric(Datum left, Datum right)
+{
+	int64		a;
+	int64		b;
+	int			a_scale;
+	int			b_scale;
+
+	if (decimal_decode(left, &a, &a_scale) && decimal_decode(right, &b, &b_scale))
+	{
+		int128		x = a;
+		int128		y = b;
+
+		if (a_scale == b_scale)
+			return a < b ? -1 : a > b;
+		/* at most 10^18 times 10^18 */
+		for (; a_scale < b_scale; a_scale++)
+			x *= 10;
+		for (; b_scale < a_scale; b_scale++)
+			y *= 10;
+		return x < y ? -1 : x > y;
+	}
+	return DatumGetInt32(DirectFunctionCall2(numeric_cmp, left, right));
+}
+
+/* Equality of text under a deterministic collation is equality of bytes. */
+static bool
+equal_text(Datum left, Datum right, bool blank_padded)
+{
+	struct varlena *a = PG_DETOAST_DATUM_PACKED(left);
+	struct varlena *b = PG_DETOAST_DATUM_PACKED(right);
+	Size		a_len = VARSIZE_ANY_EXHDR(a);
+	Size		b_len = VARSIZE_ANY_EXHDR(b);
+
+	if (blank_padded)
+	{
+		a_len = bpchartruelen(VARDATA_ANY(a), a_len);
+		b_len = bpchartruelen(VARDATA_ANY(b), b_len);
+	}
+	return a_len == b_len && memcmp(VARDATA_ANY(a), VARDATA_ANY(b), a_len) == 0;
+}
+
+/* Truth of a comparison of which the order is known: -1, 0 or 1. */
+static inline bool
+holds(CompareOp op, int order)
+{
+	switch (op)
+	{
+		case OP_LT:
+			return order < 0;
+		case OP_LE:
+			return order <= 0;
+		case OP_EQ:
+			return order == 0;
+		case OP_GE:
+			return order >= 0;
+		case OP_GT:
+			return order > 0;
+		case OP_NE:
+			return order != 0;
+	}
+	return false;
+}
+
+static void
+eval_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+{
+	Values		left;
+	Values		right;
+	CompareOp	op = predicate->op;
+
+	vector_expr_eval(predicate->left, batch, rows, n, &left);
+	vector_expr_eval(predicate->right, batch, rows, n, &right);
+
+#define EACH_OP(type, LEFT, RIGHT, LT, LE, EQ, GE, GT, NE) \
+	switch (op) \
+	{ \
+		case OP_LT: EACH(type, LEFT, RIGHT, LT); break; \
+		case OP_LE: EACH(type, LEFT, RIGHT, LE); break; \
+		case OP_EQ: EACH(type, LEFT, RIGHT, EQ); break; \
+		case OP_GE: EACH(type, LEFT, RIGHT, GE); break; \
+		case OP_GT: EACH(type, LEFT, RIGHT, GT); break; \
+		case OP_NE: EACH(type, LEFT, RIGHT, NE); break; \
+	}
+#define EACH(type, LEFT, RIGHT, TEST) \
+	for (int i = 0; i < n; i++) \
+	{ \
+		type		a = LEFT(left.values[i]); \
+		type		b = RIGHT(right.values[i]); \
+		truth[i] = TEST; \
+	}
+#define INTS(LEFT, RIGHT) \
+	EACH_OP(int64, LEFT, RIGHT, a < b, a <= b, a == b, a >= b, a > b, a != b)
+#define FLOATS(LEFT, RIGHT) \
+	EACH_OP(float8, LEFT, RIGHT, float8_lt(a, b), float8_le(a, b), float8_eq(a, b), \
+			float8_ge(a, b), float8_gt(a, b), float8_ne(a, b))
+#define LEFT_INT(v) int_of(v, left_type)
+#define RIGHT_INT(v) int_of(v, right_type)
+
+	switch (predicate->compare)
+	{
+		case COMPARE_INT:
+			{
+				Oid			left_type = predicate->left_type;
+				Oid			right_type = predicate->right_type;
+
+				if (left_type == right_type && (left_type == INT4OID || left_type == DATEOID))
+					INTS(DatumGetInt32, DatumGetInt32)
+				else if (left_type == right_type && left_type != INT2OID && left_type != BOOLOID && left_type != OIDOID)
+					INTS(DatumGetInt64, DatumGetInt64)
+				else
+					INTS(LEFT_INT, RIGHT_INT)
+			}
+			break;
+		case COMPARE_FLOAT:
+			/* as float48lt() and its like: real is promoted, which keeps the order */
+			if (predicate->left_type == FLOAT8OID && predicate->right_type == FLOAT8OID)
+				FLOATS(DatumGetFloat8, DatumGetFloat8)
+			else if (predicate->left_type == FLOAT8OID)
+				FLOATS(DatumGetFloat8, DatumGetFloat4)
+			else if (predicate->right_type == FLOAT8OID)
+				FLOATS(DatumGetFloat4, DatumGetFloat8)
+			else
+				FLOATS(DatumGetFloat4, DatumGetFloat4)
+			break;
+		case COMPARE_NUMERIC:
+			for (int i = 0; i < n; i++)
+				truth[i] = !left.nulls[i] && !right.nulls[i] &&
+					holds(op, compare_numeric(left.values[i], right.values[i]));
+			break;
+		case COMPARE_TEXT:
+		case COMPARE_BPCHAR:
+			for (int i = 0; i < n; i++)
+				truth[i] = !left.nulls[i] && !right.nulls[i] &&
+					equal_text(left.values[i], right.values[i],
+							   predicate->compare == COMPARE_BPCHAR) == (op == OP_EQ);
+			break;
+		case COMPARE_DATE_TIMESTAMP:
+			for (int i = 0; i < n; i++)
+				truth[i] = !left.nulls[i] && !right.nulls[i] &&
+					holds(op, date_cmp_timestamp_internal(DatumGetDateADT(left.values[i]),
+														  DatumGetTimestamp(right.values[i])));
+			break;
+		case COMPARE_TIMESTAMP_DATE:
+			for (int i = 0; i < n; i++)
+				truth[i] = !left.nulls[i] && !right.nulls[i] &&
+					holds(op, -date_cmp_timestamp_internal(DatumGetDateADT(right.values[i]),
+														   DatumGetTimestamp(left.values[i])));
+			break;
+	}
+	if (left.has_nulls || right.has_nulls)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			if (left.nulls[i] || right.nulls[i])
+				truth[i] = TRUTH_NULL;
+		}
+	}
+}
+
+/* The truth of a predicate for rows of the batch, dense. */
+static void
+eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+{
+	Values		values;
+	ListCell   *lc;
+
+	switch (predicate->kind)
+	{
+		case PREDICATE_COMPARE:
+			eval_compare(predicate, batch, rows, n, truth);
+			return;
+		case PREDICATE_IN:
+			vector_expr_eval(predicate->left, batch, rows, n, &values);
+			for (int i = 0; i < n; i++)
+			{
+				int64		value = int_of(values.values[i], predicate->left_type);
+				bool		found = false;
+
+				for (int k = 0; k < predicate->nelements; k++)
+					found |= predicate->elements[k] == value;
+				/* NULL = ANY of no elements is false */
+				if (values.nulls[i])
+					truth[i] = predicate->nelements == 0 && !predicate->null_element ? TRUTH_FALSE : TRUTH_NULL;
+				else
+					truth[i] = found ? TRUTH_TRUE : predicate->null_element ? TRUTH_NULL : TRUTH_FALSE;
+			}
+			return;
+		case PREDICATE_NULL:
+		case PREDICATE_NOT_NULL:
+			vector_expr_eval(predicate->left, batch, rows, n, &values);
+			for (int i = 0; i < n; i++)
+				truth[i] = values.nulls[i] == (predicate->kind == PREDICATE_NULL);
+			return;
+		case PREDICATE_BOOLEAN:
+			vector_expr_eval(predicate->left, batch, rows, n, &values);
+			for (int i = 0; i < n; i++)
+				truth[i] = values.nulls[i] ? TRUTH_NULL : DatumGetBool(values.values[i]);
+			return;
+		case PREDICATE_NOT:
+			eval(linitial(predicate->args), batch, rows, n, truth);
+			for (int i = 0; i < n; i++)
+				truth[i] = truth[i] == TRUTH_NULL ? TRUTH_NULL : !truth[i];
+			return;
+		case PREDICATE_AND:
+		case PREDICATE_OR:
+			{
+				/* what decides whatever the others are */
+				uint8		decisive = predicate->kind == PREDICATE_AND ? TRUTH_FALSE : TRUTH_TRUE;
+
+				memset(truth, !decisive, n);
+				foreach(lc, predicate->args)
+				{
+					Predicate  *arg = lfirst(lc);
+
+					eval(arg, batch, rows, n, arg->truth);
+					for (int i = 0; i < n; i++)
+					{
+						if (truth[i] != decisive && arg->truth[i] != !decisive)
+							truth[i] = arg->truth[i];
+					}
+				}
+				return;
+			}
+	}
+}
+
+/* Truth of a term for rows of the batch: only what is true is kept. */
+static void
+eval_term(Term *term, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+{
+	if (term->predicate != NULL)
+	{
+		eval(term->predicate, batch, rows, n, truth);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		bool		isnull;
+		Datum		value;
+
+		core_expr_set_row(batch, term->needed, term->nneeded, rows != NULL ? rows[i] : i);
+		value = ExecEvalExprSwitchContext(term->state, batch->econtext, &isnull);
+		truth[i] = isnull ? TRUTH_NULL : DatumGetBool(value);
+	}
+}
+
+/* Remove the rows from the batch that the filter does not keep; return how many. */
+int
+vector_filter_batch(VectorFilter *filter, Batch *batch)
+{
+	int			before = batch->n;
+
+	for (int t = 0; t < filter->nterms && batch->n > 0; t++)
+	{
+		uint8		truth[BATCH_ROWS];
+		bool		keep[BATCH_ROWS];
+		int			kept = 0;
+
+		eval_term(&filter->terms[t], batch, NULL, batch->n, truth);
+		for (int i = 0; i < batch->n; i++)
+		{
+			keep[i] = truth[i] == TRUTH_TRUE;
+			kept += keep[i];
+		}
+		if (kept == batch->n)
+			continue;
+		columns_compact(batch->columns, keep, kept);
+		batch->n = kept;
+		batch->serial++;
+	}
+
+	return before - batch->n;
+}
+
+/* List the rows of the batch that the filter keeps; return how many. */
+int
+vector_filter_rows(VectorFilter *filter, Batch *batch, uint16 *rows)
+{
+	uint8		truth[BATCH_ROWS];
+	int			n = 0;
+
+	Assert(filter->nterms == 1);
+	eval_term(&filter->terms[0], batch, NULL, batch->n, truth);
+	for (int i = 0; i < batch->n; i++)
+	{
+		rows[n] = i;
+		n += truth[i] == TRUTH_TRUE;
+	}
+
+	return n;
+}

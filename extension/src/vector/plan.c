@@ -1,0 +1,723 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.c
+ *	  When vectorised aggregation applies, what it costs, and its plan.
+ *
+ * Where core has built its paths for GROUP BY, one more is offered: a custom
+ * scan that gives partial states of each group, under core's Finalize
+ * Aggregate; in parallel with a Gather between them; over partitions with an
+ * Append of one custom scan each. What speaks against it is reported at
+ * DEBUG1, and by billion.explain_vector().
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "executor/executor.h"
+#include "executor/nodeHash.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/appendinfo.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/planner.h"
+#include "optimizer/prep.h"
+#include "optimizer/restrictinfo.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/float.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/selfuncs.h"
+#include "utils/snapmgr.h"
+#include "utils/spccache.h"
+
+#include "storage/lazy_heap.h"
+#include "vector/vector.h"
+
+/*
+ * What a row costs beside core's. Measured on tables in cache: about an
+ * eighth of core's for columns and kernels.
+ */
+#define KERNEL_COST_FACTOR 0.12
+
+/* Cost of setting a scan up, which keeps small tables with core. */
+#define STARTUP_COST 20.0
+
+static const struct config_enum_entry mode_options[] = {
+	{"off", VECTOR_OFF, false},
+	{"on", VECTOR_ON, false},
+	{"force", VECTOR_FORCE, false},
+	{"false", VECTOR_OFF, true},
+	{"true", VECTOR_ON, true},
+	{"no", VECTOR_OFF, true},
+	{"yes", VECTOR_ON, true},
+	{"0", VECTOR_OFF, true},
+	{"1", VECTOR_ON, true},
+	{NULL, 0, false}
+};
+
+static int	vector_aggregate = VECTOR_ON;
+static create_upper_paths_hook_type previous_hook = NULL;
+
+/* billion.explain_vector() collects here what is found out while it plans. */
+static StringInfo findings = NULL;
+
+static void report(const char *format,...) pg_attribute_printf(1, 2);
+
+/* Tell whoever asks. */
+static void
+report(const char *format,...)
+{
+	StringInfoData buf;
+	int			needed;
+
+	initStringInfo(&buf);
+	for (;;)
+	{
+		va_list		args;
+
+		va_start(args, format);
+		needed = appendStringInfoVA(&buf, format, args);
+		va_end(args);
+		if (needed == 0)
+			break;
+		enlargeStringInfo(&buf, needed);
+	}
+	ereport(DEBUG1, (errmsg_internal("pgbillion: %s", buf.data)));
+	if (findings != NULL)
+	{
+		if (findings->len > 0)
+			appendStringInfoChar(findings, '\n');
+		appendStringInfoString(findings, buf.data);
+	}
+	pfree(buf.data);
+}
+
+/* ---- what is asked for ---- */
+
+/*
+ * The columns that partial aggregation hands up, and Finalize Aggregate
+ * looks for: as core's make_partial_grouping_target() chooses them.
+ */
+static PathTarget *
+partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
+{
+	PathTarget *target = create_empty_pathtarget();
+	List	   *others = NIL;
+	ListCell   *lc;
+
+	foreach(lc, grouping->exprs)
+	{
+		Expr	   *expr = lfirst(lc);
+		Index		ref = get_pathtarget_sortgroupref(grouping, foreach_current_index(lc));
+
+		if (ref != 0 && get_sortgroupref_clause_noerr(ref, group_clause_of(root)) != NULL)
+			add_column_to_pathtarget(target, expr, ref);
+		else
+			others = lappend(others, expr);
+	}
+	if (having != NULL)
+		others = lappend(others, having);
+	add_new_columns_to_pathtarget(target, pull_var_clause((Node *) others,
+														  PVC_INCLUDE_AGGREGATES |
+														  PVC_RECURSE_WINDOWFUNCS |
+														  PVC_INCLUDE_PLACEHOLDERS));
+	foreach(lc, target->exprs)
+	{
+		if (IsA(lfirst(lc), Aggref))
+		{
+			Aggref	   *aggref = makeNode(Aggref);
+
+			memcpy(aggref, lfirst(lc), sizeof(Aggref));
+			mark_partial_aggref(aggref, AGGSPLIT_INITIAL_SERIAL);
+			lfirst(lc) = aggref;
+		}
+	}
+
+	return set_pathtarget_cost_width(root, target);
+}
+
+/* Does an expression hold what the scan cannot evaluate? Sets *reason if so. */
+static bool
+unsuitable(Node *node, const char **reason)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			if (((Var *) node)->varattno <= 0)
+				*reason = ((Var *) node)->varattno == 0 ? "a whole-row reference" : "a system column";
+			else if (((Var *) node)->varlevelsup != 0)
+				*reason = "a reference to an outer query";
+			return *reason != NULL;
+		case T_PlaceHolderVar:
+			*reason = "an expression from below an outer join";
+			return true;
+		case T_SubLink:
+		case T_SubPlan:
+		case T_AlternativeSubPlan:
+			*reason = "a subquery in an expression";
+			return true;
+		case T_WindowFunc:
+		case T_GroupingFunc:
+		case T_CurrentOfExpr:
+			*reason = "an expression that cannot be evaluated in a scan";
+			return true;
+		default:
+			return expression_tree_walker(node, unsuitable, reason);
+	}
+}
+
+/* Terms in the order in which core applies them: order_qual_clauses(). */
+static List *
+ordered_terms(PlannerInfo *root, List *restrictinfos)
+{
+	List	   *result = NIL;
+	List	   *costs = NIL;
+	ListCell   *lc;
+
+	foreach(lc, restrictinfos)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+		QualCost	cost;
+		Cost	   *own = palloc(sizeof(Cost));
+		int			position = list_length(costs);
+
+		cost_qual_eval_node(&cost, (Node *) rinfo, root);
+		*own = cost.per_tuple;
+		/* stable: behind all that cost as much */
+		while (position > 0 && *(Cost *) list_nth(costs, position - 1) > *own)
+			position--;
+		costs = list_insert_nth(costs, position, own);
+		result = list_insert_nth(result, position, rinfo->clause);
+	}
+
+	return result;
+}
+
+/* Why a table cannot be scanned by us, or NULL. */
+static const char *
+table_refusal(PlannerInfo *root, RelOptInfo *rel)
+{
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+	const char *reason = NULL;
+	Relation	table;
+	ListCell   *lc;
+
+	if (rte->tablesample != NULL)
+		return "TABLESAMPLE";
+	if (rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW)
+		return psprintf("\"%s\", which is neither a table nor a materialised view", get_rel_name(rte->relid));
+	/* the planner holds a lock */
+	table = table_open(rte->relid, NoLock);
+	if (table->rd_rel->relam != HEAP_TABLE_AM_OID && !relation_is_lazy_heap(table))
+		reason = psprintf("the access method of \"%s\"", RelationGetRelationName(table));
+	table_close(table, NoLock);
+	if (reason != NULL)
+		return reason;
+	if (!bms_is_empty(rel->lateral_relids))
+		return "a lateral reference";
+	foreach(lc, rel->baserestrictinfo)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (rinfo->security_level > 0)
+			return "row security";
+		if (rinfo->pseudoconstant)
+			return "a condition that refers to no column";
+		if (unsuitable((Node *) rinfo->clause, &reason))
+			return reason;
+		if (contain_volatile_functions((Node *) rinfo->clause))
+			return "a volatile function";
+	}
+
+	return NULL;
+}
+
+/* Why what is asked for cannot be computed by us, or NULL. */
+static const char *
+target_refusal(PathTarget *target)
+{
+	int			nkeys = 0;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		Expr	   *expr = lfirst(lc);
+		const char *reason = NULL;
+
+		if (unsuitable((Node *) expr, &reason))
+			return reason;
+		if (contain_volatile_functions((Node *) expr))
+			return "a volatile function";
+		if (expression_returns_set((Node *) expr))
+			return "a set-returning function";
+		reason = IsA(expr, Aggref) ? vector_agg_refusal((Aggref *) expr) : group_key_refusal(expr);
+		if (reason != NULL)
+			return reason;
+		nkeys += !IsA(expr, Aggref);
+	}
+	if (nkeys > GROUP_MAX_KEYS)
+		return psprintf("more than %d group keys", GROUP_MAX_KEYS);
+
+	return NULL;
+}
+
+/* ---- paths ---- */
+
+static Plan *plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+					   List *clauses, List *custom_plans);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "VectorAggregate",
+	.PlanCustomPath = plan_scan,
+};
+
+/* Cost of evaluating a row's worth of expressions, kernels being cheaper. */
+static Cost
+row_cost(PlannerInfo *root, List *terms, PathTarget *target)
+{
+	Cost		cost = cpu_tuple_cost * KERNEL_COST_FACTOR;
+	QualCost	qual;
+	ListCell   *lc;
+
+	cost_qual_eval(&qual, terms, root);
+	cost += qual.per_tuple * KERNEL_COST_FACTOR * 2;
+	foreach(lc, target->exprs)
+	{
+		/* a transition, or finding the group */
+		cost += cpu_operator_cost * KERNEL_COST_FACTOR * 2;
+		if (!IsA(lfirst(lc), Aggref) && !IsA(lfirst(lc), Var))
+		{
+			cost_qual_eval_node(&qual, lfirst(lc), root);
+			cost += qual.per_tuple;
+		}
+	}
+
+	return cost;
+}
+
+/*
+ * The custom scan of a table. With parallel_workers it is a partial path.
+ */
+static Path *
+scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
+		  double groups, int parallel_workers, bool safe)
+{
+	CustomPath *path = makeNode(CustomPath);
+	List	   *terms = ordered_terms(root, rel->baserestrictinfo);
+	double		page_cost;
+	double		divisor = 1;
+	Cost		run;
+
+	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
+	if (parallel_workers > 0)
+	{
+		divisor = parallel_workers;
+		/* as get_parallel_divisor() has it */
+		if (parallel_leader_participation && parallel_workers < 4)
+			divisor += 1.0 - 0.3 * parallel_workers;
+	}
+	run = page_cost * rel->pages + row_cost(root, terms, target) * rel->tuples / divisor;
+
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = parent;
+	path->path.pathtarget = target;
+	path->path.parallel_aware = parallel_workers > 0;
+	path->path.parallel_safe = safe;
+	path->path.parallel_workers = parallel_workers;
+	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
+	path->path.startup_cost = STARTUP_COST + run;
+	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
+	path->custom_private = list_make2(makeInteger(rel->relid), terms);
+	path->methods = &path_methods;
+
+	return &path->path;
+}
+
+static bool
+params_walker(Node *node, List **params)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+	{
+		*params = lappend(*params, copyObject(node));
+		return false;
+	}
+	return expression_tree_walker(node, params_walker, params);
+}
+
+/* The Params in an expression. */
+static List *
+collect_params(Node *node)
+{
+	List	   *params = NIL;
+
+	(void) params_walker(node, &params);
+	return params;
+}
+
+/* Make the plan node: vector.h tells what it hands over. */
+static Plan *
+plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+		  List *clauses, List *custom_plans)
+{
+	CustomScan *cscan = makeNode(CustomScan);
+	List	   *terms = lsecond_node(List, best_path->custom_private);
+	List	   *scan_tlist = copyObject(tlist);
+	ListCell   *lc;
+
+	foreach(lc, terms)
+		scan_tlist = lappend(scan_tlist,
+							 makeTargetEntry(copyObject(lfirst(lc)), list_length(scan_tlist) + 1,
+											 NULL, true));
+	cscan->scan.scanrelid = intVal(linitial(best_path->custom_private));
+	cscan->scan.plan.targetlist = tlist;
+	cscan->custom_scan_tlist = scan_tlist;
+	cscan->custom_exprs = collect_params((Node *) scan_tlist);
+	cscan->custom_private = list_make1(makeInteger(list_length(tlist)));
+	cscan->methods = &vector_scan_methods;
+
+	return &cscan->scan.plan;
+}
+
+/* The live tables below a partitioned or inherited one; false if one is not for us. */
+static bool
+collect_children(PlannerInfo *root, RelOptInfo *rel, List **children, const char **reason)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->append_rel_list)
+	{
+		AppendRelInfo *info = lfirst_node(AppendRelInfo, lc);
+		RelOptInfo *child;
+
+		if (info->parent_relid != rel->relid)
+			continue;
+		child = root->simple_rel_array[info->child_relid];
+		if (child == NULL || IS_DUMMY_REL(child))
+			continue;
+		if (planner_rt_fetch(child->relid, root)->inh)
+		{
+			if (!collect_children(root, child, children, reason))
+				return false;
+			continue;
+		}
+		*reason = table_refusal(root, child);
+		if (*reason != NULL)
+			return false;
+		*children = lappend(*children, child);
+	}
+
+	return true;
+}
+
+/* What is asked of a table, said in the columns of one of its children. */
+static PathTarget *
+child_target(PlannerInfo *root, PathTarget *target, RelOptInfo *child, RelOptInfo *parent)
+{
+	PathTarget *result = copy_pathtarget(target);
+
+	result->exprs = (List *) adjust_appendrel_attrs_to_child(root, (Node *) target->exprs, child, parent);
+	return result;
+}
+
+/* Is there a Param in the terms, by which partitions would be pruned at run time? */
+static bool
+has_params(List *restrictinfos)
+{
+	ListCell   *lc;
+
+	foreach(lc, restrictinfos)
+	{
+		if (collect_params((Node *) lfirst_node(RestrictInfo, lc)->clause) != NIL)
+			return true;
+	}
+	return false;
+}
+
+/* Core's Finalize Aggregate over partial states. */
+static void
+add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, Node *having,
+			 double groups, AggClauseCosts *costs, double *best)
+{
+	Path	   *agg = (Path *) create_agg_path(root, grouped_rel, path, grouped_rel->reltarget,
+											   group_clause_of(root) != NIL ? AGG_HASHED : AGG_PLAIN,
+											   AGGSPLIT_FINAL_DESERIAL, group_clause_of(root),
+											   (List *) having, costs, groups);
+
+	if (vector_aggregate == VECTOR_FORCE)
+		agg->startup_cost = agg->total_cost = 0;
+	*best = Min(*best, agg->total_cost);
+	add_path(grouped_rel, agg);
+}
+
+/* Offer our paths, or say why not. */
+static const char *
+offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPathExtraData *extra)
+{
+	Query	   *parse = root->parse;
+	RangeTblEntry *rte;
+	PathTarget *target;
+	RelOptInfo *partial_rel;
+	List	   *tables = NIL;
+	List	   *key_exprs;
+	List	   *subpaths = NIL;
+	List	   *partial_subpaths = NIL;
+	const char *reason = NULL;
+	double		groups;
+	double		pages = 0;
+	double		core = grouped_rel->cheapest_total_path != NULL ? grouped_rel->cheapest_total_path->total_cost : 0;
+	double		ours = get_float8_infinity();
+	AggClauseCosts costs;
+	int			workers = 0;
+	bool		inherited;
+	bool		safe;
+	ListCell   *lc;
+
+	if (parse->groupingSets != NIL)
+		return "grouping sets";
+	if (input_rel->reloptkind != RELOPT_BASEREL && input_rel->reloptkind != RELOPT_OTHER_MEMBER_REL)
+		return input_rel->reloptkind == RELOPT_JOINREL || input_rel->reloptkind == RELOPT_OTHER_JOINREL ?
+			"a join" : "no table is read";
+	if (input_rel->rtekind != RTE_RELATION)
+		return "what is aggregated is no table";
+	if (IS_DUMMY_REL(input_rel))
+		return "no row can satisfy the conditions";
+	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
+		return "an aggregate that has no partial form (DISTINCT, ORDER BY, or no combine function)";
+	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
+		return "group keys that are all constant";
+	if (parse->groupClause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) == 0)
+		return "a group key that cannot be hashed";
+
+	target = partial_target(root, grouped_rel->reltarget, extra->havingQual);
+	reason = target_refusal(target);
+	if (reason != NULL)
+		return reason;
+
+	rte = planner_rt_fetch(input_rel->relid, root);
+	inherited = rte->inh;
+	if (inherited)
+	{
+		if (has_params(input_rel->baserestrictinfo))
+			return "parameters that prune partitions when the query runs";
+		if (!collect_children(root, input_rel, &tables, &reason))
+			return reason;
+		if (tables == NIL)
+			return "there is no partition to read";
+	}
+	else
+	{
+		reason = table_refusal(root, input_rel);
+		if (reason != NULL)
+			return reason;
+		tables = list_make1(input_rel);
+	}
+
+	/* how many groups there are, and whether they fit */
+	key_exprs = NIL;
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			key_exprs = lappend(key_exprs, lfirst(lc));
+	}
+	groups = key_exprs == NIL ? 1 : estimate_num_groups(root, key_exprs, input_rel->rows, NULL, NULL);
+	if (vector_aggregate != VECTOR_FORCE &&
+		groups * group_table_entry_bytes(list_length(key_exprs), 16 * list_length(target->exprs)) > get_hash_memory_limit())
+		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
+
+	safe = grouped_rel->consider_parallel && input_rel->consider_parallel &&
+		is_parallel_safe(root, (Node *) target->exprs);
+	partial_rel = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, grouped_rel->relids);
+	if (partial_rel->reltarget->exprs == NIL)
+	{
+		partial_rel->reltarget = target;
+		partial_rel->consider_parallel = safe;
+	}
+	MemSet(&costs, 0, sizeof(costs));
+	if (parse->hasAggs)
+		get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &costs);
+
+	foreach(lc, tables)
+	{
+		RelOptInfo *rel = lfirst(lc);
+		PathTarget *own = inherited ? child_target(root, target, rel, input_rel) : target;
+
+		pages += rel->pages;
+		subpaths = lappend(subpaths, scan_path(root, partial_rel, rel, own, groups, 0, safe));
+	}
+	if (safe && input_rel->partial_pathlist != NIL)
+		workers = compute_parallel_worker(linitial(tables), pages, -1, max_parallel_workers_per_gather);
+	if (workers > 0)
+	{
+		foreach(lc, tables)
+		{
+			RelOptInfo *rel = lfirst(lc);
+			PathTarget *own = inherited ? child_target(root, target, rel, input_rel) : target;
+
+			partial_subpaths = lappend(partial_subpaths,
+									   scan_path(root, partial_rel, rel, own, groups, workers, safe));
+		}
+	}
+
+	if (inherited)
+	{
+		AppendPath *append = create_append_path(root, partial_rel, subpaths, NIL, NIL, NULL, 0, false, -1);
+
+		append->path.pathtarget = target;
+		add_finalize(root, grouped_rel, &append->path, extra->havingQual, groups, &costs, &ours);
+		if (workers > 0)
+		{
+			append = create_append_path(root, partial_rel, NIL, partial_subpaths, NIL, NULL, workers,
+										enable_parallel_append, -1);
+			append->path.pathtarget = target;
+			partial_subpaths = list_make1(append);
+		}
+	}
+	else
+		add_finalize(root, grouped_rel, linitial(subpaths), extra->havingQual, groups, &costs, &ours);
+	if (workers > 0)
+	{
+		Path	   *partial = linitial(partial_subpaths);
+		double		rows = partial->rows * workers;
+		Path	   *gather = (Path *) create_gather_path(root, partial_rel, partial, target, NULL, &rows);
+
+		add_finalize(root, grouped_rel, gather, extra->havingQual, groups, &costs, &ours);
+	}
+	if (ours > core && core > 0)
+		report("possible, but estimated to cost %.2f beside %.2f", ours, core);
+	else
+		report("possible, and estimated to cost %.2f beside %.2f", ours, core);
+
+	return NULL;
+}
+
+static void
+upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+			RelOptInfo *grouped_rel, void *extra)
+{
+	const char *reason;
+
+	if (previous_hook != NULL)
+		previous_hook(root, stage, input_rel, grouped_rel, extra);
+	if (stage != UPPERREL_GROUP_AGG || vector_aggregate == VECTOR_OFF)
+		return;
+
+	/* what core's own paths cost is asked for in messages only, and set later */
+	if (grouped_rel->pathlist != NIL)
+		set_cheapest(grouped_rel);
+	reason = offer(root, input_rel, grouped_rel, extra);
+	if (reason != NULL)
+		report("not vectorised: %s", reason);
+}
+
+/* ---- SQL ---- */
+
+/* Is there a scan of ours in a plan? */
+static bool
+plan_is_vectorised(Plan *plan)
+{
+	ListCell   *lc;
+	List	   *children = NIL;
+
+	if (plan == NULL)
+		return false;
+	if (IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &vector_scan_methods)
+		return true;
+	if (IsA(plan, Append))
+		children = ((Append *) plan)->appendplans;
+	else if (IsA(plan, MergeAppend))
+		children = ((MergeAppend *) plan)->mergeplans;
+	else if (IsA(plan, SubqueryScan))
+		children = list_make1(((SubqueryScan *) plan)->subplan);
+	else if (IsA(plan, CustomScan))
+		children = ((CustomScan *) plan)->custom_plans;
+	foreach(lc, children)
+	{
+		if (plan_is_vectorised(lfirst(lc)))
+			return true;
+	}
+	return plan_is_vectorised(plan->lefttree) || plan_is_vectorised(plan->righttree);
+}
+
+PG_FUNCTION_INFO_V1(pgbillion_explain_vector);
+
+/*
+ * billion.explain_vector(query text) returns text
+ *		Plan a query, without running it, and tell for each of its aggregations
+ *		whether it is vectorised, and why not.
+ */
+Datum
+pgbillion_explain_vector(PG_FUNCTION_ARGS)
+{
+	char	   *query = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	List	   *raw = pg_parse_query(query);
+	List	   *rewritten;
+	StringInfoData found;
+	StringInfo	before = findings;
+	bool		chosen = false;
+
+	if (list_length(raw) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("one query is expected, not %d", list_length(raw))));
+	rewritten = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, raw), query, NULL, 0, NULL);
+	if (list_length(rewritten) != 1 || linitial_node(Query, rewritten)->commandType == CMD_UTILITY)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("this is not a query that can be planned")));
+
+	initStringInfo(&found);
+	findings = &found;
+	PG_TRY();
+	{
+		PlannedStmt *plan = pg_plan_query(linitial_node(Query, rewritten), query,
+										  CURSOR_OPT_PARALLEL_OK, NULL);
+		ListCell   *lc;
+
+		chosen = plan_is_vectorised(plan->planTree);
+		foreach(lc, plan->subplans)
+			chosen |= plan_is_vectorised(lfirst(lc));
+	}
+	PG_FINALLY();
+	{
+		findings = before;
+	}
+	PG_END_TRY();
+
+	if (vector_aggregate == VECTOR_OFF)
+		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: billion.vector_aggregate is off"));
+	if (found.len == 0)
+		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: there is nothing to aggregate"));
+	appendStringInfo(&found, "\n%s", chosen ? "vectorised" : "not chosen");
+
+	PG_RETURN_TEXT_P(cstring_to_text(found.data));
+}
+
+void
+VectorInit(void)
+{
+	DefineCustomEnumVariable("billion.vector_aggregate",
+							 "Aggregates plain heap tables a page at a time.",
+							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
+							 &vector_aggregate, VECTOR_ON, mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	RegisterCustomScanMethods(&vector_scan_methods);
+	previous_hook = create_upper_paths_hook;
+	create_upper_paths_hook = upper_paths;
+}

@@ -1,0 +1,222 @@
+/*-------------------------------------------------------------------------
+ *
+ * vector.h
+ *	  Vectorised aggregation of plain heap tables: the map of the parts.
+ *
+ * A custom scan reads a heap a page at a time, filters and groups the rows of
+ * a page together, and hands one row a group up, with *partial* aggregate
+ * states as core's own partial aggregation would hand them up. Gather and
+ * Finalize Aggregate above it are core's.
+ *
+ *	plan.c			when it applies, what it costs, the paths and the plan
+ *	scan.c			the pages of a heap, and which of their rows are visible
+ *	columns.c		values of attributes, a column at a time
+ *	filter.c		which rows of a batch are kept
+ *	expression.c	group keys and arguments over a batch
+ *	decimal_expression.c	those that are numeric, in integers
+ *	decimal.c		numeric as scaled integers, and back to core's formats
+ *	aggregate.c		transition states: advance and hand over
+ *	group.c			the hash table of groups
+ *	execute.c		the executor node that drives them, EXPLAIN, parallelism
+ *
+ * A batch is what is visible of one page. The buffer stays pinned as long as
+ * the batch is worked on, since values by reference point into it. A filter
+ * removes rows from the batch, so that all later work is on dense arrays.
+ *
+ * Kernels never raise errors: one that meets something it cannot do exactly
+ * (an overflow, a NaN, a compressed value) says so, and the batch is given to
+ * core's expression code, which raises what there is to raise.
+ *
+ * Memory: everything lives in the executor state's per-query context, but for
+ * groups (a context of their own, bounded by hash_mem) and what a batch
+ * computes (the expression context's per-tuple memory, reset for each page).
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_H
+#define PGBILLION_VECTOR_H
+
+#include "compat.h"
+#include "access/htup_details.h"
+#include "access/relscan.h"
+#include "executor/tuptable.h"
+#include "nodes/execnodes.h"
+#include "nodes/extensible.h"
+#include "nodes/primnodes.h"
+#include "storage/bufpage.h"
+#include "utils/numeric.h"
+
+#ifndef HAVE_INT128
+#error "pgbillion needs a compiler with 128-bit integers"
+#endif
+
+/* A batch is at most what one page holds. */
+#define BATCH_ROWS MaxHeapTuplesPerPage
+
+/* ---- scan.c ---- */
+
+typedef struct VectorScan VectorScan;
+
+extern VectorScan *vector_scan_begin(Relation rel, Snapshot snapshot,
+									 ParallelBlockTableScanDesc parallel);
+extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples);
+extern void vector_scan_end(VectorScan *scan);
+extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked);
+
+/* ---- columns.c ---- */
+
+/* Values of one attribute for the rows of a batch, dense. */
+typedef struct Column
+{
+	AttrNumber	attno;
+	bool		has_nulls;		/* false: nulls[] need not be looked at */
+	bool		filter;			/* a filter needs it */
+	Datum	   *values;
+	bool	   *nulls;			/* always valid */
+	bool		dirty;			/* nulls[] holds true somewhere, maybe beyond the batch */
+} Column;
+
+typedef struct Columns Columns;
+
+extern Columns *columns_create(TupleDesc tupdesc, Bitmapset *attnos, Bitmapset *filter_attnos);
+extern int	columns_index(Columns *columns, AttrNumber attno);
+extern int	columns_count(Columns *columns);
+extern void columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n);
+extern Column *columns_get(Columns *columns, int index);
+extern void columns_compact(Columns *columns, const bool *keep, int n);
+
+/* ---- expression.c ---- */
+
+/* What expressions are evaluated over. */
+typedef struct Batch
+{
+	Columns    *columns;
+	int			n;				/* rows in the batch */
+	ExprContext *econtext;		/* its per-tuple memory lives as long as the batch */
+	TupleTableSlot *slot;		/* row for core's expression code */
+	uint64		serial;			/* changes with every change of the rows */
+	struct DecimalColumn **decimals;	/* columns decoded, for this serial, or NULL */
+	PlanState  *parent;
+} Batch;
+
+/* A column of numerics, decoded: decimal_expression.c. */
+typedef struct DecimalColumn
+{
+	uint64		serial;			/* of the batch it holds */
+	bool		mixed;			/* display scales differ: do not try again */
+	int			scale;
+	int64		values[BATCH_ROWS];
+} DecimalColumn;
+
+/* Dense results of an expression. */
+typedef struct Values
+{
+	Datum	   *values;
+	bool	   *nulls;
+	bool		has_nulls;
+} Values;
+
+typedef struct VectorExpr VectorExpr;
+
+extern VectorExpr *vector_expr_compile(Expr *expr, Batch *batch);
+extern bool vector_expr_is_column(VectorExpr *expr);
+extern bool vector_expr_is_kernel(VectorExpr *expr);
+extern void vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result);
+extern bool vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n,
+								 int64 *result, bool *nulls, int *scale);
+
+/* ---- filter.c ---- */
+
+typedef struct VectorFilter VectorFilter;
+
+extern VectorFilter *vector_filter_compile(List *clauses, Batch *batch);
+extern void vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms);
+extern int	vector_filter_batch(VectorFilter *filter, Batch *batch);
+extern VectorFilter *vector_filter_compile_rows(Expr *clause, Batch *batch);
+extern int	vector_filter_rows(VectorFilter *filter, Batch *batch, uint16 *rows);
+
+/* ---- decimal.c ---- */
+
+/* Values beyond this are left to core: room for a few additions and rescales. */
+#define DECIMAL_MAX INT64CONST(1000000000000000000)
+#define DECIMAL_MAX_DIGITS 18
+
+/* Sum of numerics: what core's NumericAggState holds, without squares. */
+typedef struct DecimalSum
+{
+	int128		sum;			/* in units of 10^-scale */
+	int64		count;			/* finite inputs */
+	int64		nans;
+	int64		pinfs;
+	int64		ninfs;
+	int32		scale;
+	int32		max_scale;		/* largest display scale seen */
+	Numeric		rest;			/* further summand, or NULL */
+} DecimalSum;
+
+extern bool decimal_decode(Datum numeric, int64 *value, int *scale);
+extern bool decimal_rescale(int64 *value, int from, int to);
+extern void decimal_sum_add(DecimalSum *sum, int64 value, int scale, MemoryContext context);
+extern void decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context);
+extern Datum decimal_serialize_sum(const DecimalSum *sum);
+extern Datum decimal_serialize_int128(int64 count, int128 sum);
+extern Datum decimal_serialize_int128_squares(int64 count, int128 sum, int128 squares);
+
+/* ---- aggregate.c ---- */
+
+typedef struct VectorAgg VectorAgg;
+
+extern const char *vector_agg_refusal(Aggref *aggref);
+extern VectorAgg *vector_agg_compile(Aggref *aggref, bool full_variance, Batch *batch, int *state_size);
+extern bool vector_agg_is_kernel(VectorAgg *agg);
+extern bool vector_agg_only_avg(Aggref *aggref);
+extern void vector_agg_set_offset(VectorAgg *agg, int offset);
+extern void vector_agg_set_context(VectorAgg *agg, MemoryContext context);
+extern void vector_agg_init(VectorAgg *agg, char *entry);
+extern bool vector_agg_calls_core(VectorAgg *agg);
+extern void vector_agg_release(VectorAgg *agg, char *entry);
+extern void vector_agg_advance(VectorAgg *agg, Batch *batch, char **entries, char *single);
+extern Datum vector_agg_output(VectorAgg *agg, char *entry, bool *isnull);
+
+/* ---- group.c ---- */
+
+#define GROUP_MAX_KEYS 32
+
+typedef struct GroupTable GroupTable;
+
+extern const char *group_key_refusal(Expr *key);
+extern Size group_table_entry_bytes(int nkeys, Size state_size);
+extern int	group_table_states_offset(int nkeys);
+extern GroupTable *group_table_create(int nkeys, Oid *types, Oid *collations, int state_size, bool flushed,
+									  void (*init) (void *arg, char *entry), void *arg);
+extern void group_table_reset(GroupTable *table);
+extern MemoryContext group_table_context(GroupTable *table);
+extern bool group_table_wants_flush(GroupTable *table);
+extern int	group_table_find(GroupTable *table, const Values *keys, int n, char **entries);
+extern char *group_table_overflow(GroupTable *table, int i);
+extern void group_table_clear_overflow(GroupTable *table);
+extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);
+extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
+
+/* ---- plan.c ---- */
+
+typedef enum
+{
+	VECTOR_OFF,
+	VECTOR_ON,
+	VECTOR_FORCE				/* wherever it applies, whatever it costs */
+} VectorMode;
+
+/*
+ * What the plan hands to the executor: custom_scan_tlist holds the output
+ * columns (group keys and partial Aggrefs) and after them, as junk, the terms
+ * of the filter; custom_private is a list of one integer, the number of
+ * outputs. Params are repeated in custom_exprs, where the planner looks.
+ */
+extern void VectorInit(void);
+
+/* ---- execute.c ---- */
+
+extern const CustomScanMethods vector_scan_methods;
+
+#endif							/* PGBILLION_VECTOR_H */
