@@ -103,6 +103,7 @@ struct VectorAgg
 	VectorExpr *argument;		/* NULL for count(*) */
 	VectorFilter *filter;		/* FILTER (WHERE …), or NULL */
 	MemoryContext context;		/* of what states point to */
+	GroupTable *groups;			/* or NULL */
 
 	/* AGG_CORE */
 	FmgrInfo	transfn;
@@ -290,6 +291,20 @@ vector_agg_only_avg(Aggref *aggref)
 	return aggref->aggfnoid == F_AVG_FLOAT4;
 }
 
+/* Does its result depend on the order in which values are added? */
+bool
+vector_agg_adds_floats(Aggref *aggref)
+{
+	HeapTuple	tuple = aggregate_tuple(aggref);
+	AggKind		kind;
+	int			width;
+	int			size;
+	bool		known = find_kind(((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn, &kind, &width, &size);
+
+	ReleaseSysCache(tuple);
+	return known && (kind == AGG_SUM_FLOAT4 || kind == AGG_SUM_FLOAT8 || kind == AGG_SQUARES_FLOAT);
+}
+
 static void
 prepare_core(VectorAgg *agg, Aggref *aggref, Form_pg_aggregate form, HeapTuple tuple)
 {
@@ -355,19 +370,29 @@ vector_agg_compile(Aggref *aggref, bool full_variance, Batch *batch, int *state_
 	return agg;
 }
 
-/* Where the state is in an entry, and where what it points to is allocated. */
+/* Where the state is in an entry. */
 void
 vector_agg_set_offset(VectorAgg *agg, int offset)
 {
 	agg->offset = offset;
 }
 
+/*
+ * Where what states point to is allocated: in `context`, but for entries of
+ * the side table of `groups`, which may be NULL.
+ */
 void
-vector_agg_set_context(VectorAgg *agg, MemoryContext context)
+vector_agg_set_context(VectorAgg *agg, MemoryContext context, GroupTable *groups)
 {
 	agg->context = context;
-	if (agg->aggstate != NULL)
-		agg->aggstate->curaggcontext->ecxt_per_tuple_memory = context;
+	agg->groups = groups;
+}
+
+static inline MemoryContext
+context_of(VectorAgg *agg, const char *entry)
+{
+	return agg->groups != NULL && group_table_is_overflow(agg->groups, entry) ?
+		group_table_overflow_context(agg->groups) : agg->context;
 }
 
 /* Does it advance without calling core for each row? */
@@ -375,26 +400,6 @@ bool
 vector_agg_is_kernel(VectorAgg *agg)
 {
 	return agg->kind != AGG_CORE && (agg->argument == NULL || vector_expr_is_kernel(agg->argument));
-}
-
-/* Does its state hold what only core can free? */
-bool
-vector_agg_calls_core(VectorAgg *agg)
-{
-	return agg->kind == AGG_CORE;
-}
-
-/* Free what a state points to, unless core has allocated it. */
-void
-vector_agg_release(VectorAgg *agg, char *entry)
-{
-	if (agg->kind == AGG_NUMERIC)
-	{
-		DecimalSum *sum = (DecimalSum *) (entry + agg->offset);
-
-		if (sum->rest != NULL)
-			pfree(sum->rest);
-	}
 }
 
 /* A new group's state; the entry is zeroed. */
@@ -495,7 +500,7 @@ advance_numeric(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, char **
 			if (nulls[i])
 				continue;
 			decimal_sum_add((DecimalSum *) ((single != NULL ? single : entries[i]) + offset),
-							decimals[i], scale, agg->context);
+							decimals[i], scale, single != NULL ? agg->context : context_of(agg, entries[i]));
 		}
 		return;
 	}
@@ -505,14 +510,17 @@ advance_numeric(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, char **
 	{
 		if (!result.nulls[i])
 			decimal_sum_add_numeric((DecimalSum *) ((single != NULL ? single : entries[i]) + offset),
-									result.values[i], agg->context);
+									result.values[i],
+									single != NULL ? agg->context : context_of(agg, entries[i]));
 	}
 }
 
 /* advance_transition_function() of nodeAgg.c */
 static void
-advance_core(VectorAgg *agg, Batch *batch, CoreState *state, Datum value, bool isnull)
+advance_core(VectorAgg *agg, Batch *batch, char *entry, Datum value, bool isnull)
 {
+	CoreState  *state = (CoreState *) (entry + agg->offset);
+	MemoryContext context = context_of(agg, entry);
 	FunctionCallInfo fcinfo = agg->transcall;
 	MemoryContext old;
 	Datum		result;
@@ -523,7 +531,7 @@ advance_core(VectorAgg *agg, Batch *batch, CoreState *state, Datum value, bool i
 			return;
 		if (state->unset)
 		{
-			old = MemoryContextSwitchTo(agg->context);
+			old = MemoryContextSwitchTo(context);
 			state->value = datumCopy(value, agg->byval, agg->len);
 			MemoryContextSwitchTo(old);
 			state->isnull = false;
@@ -534,6 +542,7 @@ advance_core(VectorAgg *agg, Batch *batch, CoreState *state, Datum value, bool i
 			return;
 	}
 
+	agg->aggstate->curaggcontext->ecxt_per_tuple_memory = context;
 	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
 	fcinfo->args[0].value = state->value;
 	fcinfo->args[0].isnull = state->isnull;
@@ -545,7 +554,7 @@ advance_core(VectorAgg *agg, Batch *batch, CoreState *state, Datum value, bool i
 	{
 		if (!fcinfo->isnull)
 		{
-			MemoryContextSwitchTo(agg->context);
+			MemoryContextSwitchTo(context);
 			result = datumCopy(result, agg->byval, agg->len);
 		}
 		if (!state->isnull)
@@ -730,8 +739,7 @@ vector_agg_advance(VectorAgg *agg, Batch *batch, char **entries, char *single)
 			break;
 		case AGG_CORE:
 			for (int i = 0; i < n; i++)
-				advance_core(agg, batch, (CoreState *) ((single != NULL ? single : entries[i]) + offset),
-							 values[i], nulls[i]);
+				advance_core(agg, batch, single != NULL ? single : entries[i], values[i], nulls[i]);
 			break;
 		case AGG_NUMERIC:
 			pg_unreachable();

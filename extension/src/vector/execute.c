@@ -6,8 +6,7 @@
  * Work goes a page at a time: filter, find the groups, advance the states.
  * When the scan has ended the groups are handed up. Before that, rows are
  * handed up only when the groups outgrew hash_mem: those that found no room in
- * the table (group.c), or, if a state is one that core has allocated and only
- * forgetting all of them frees it, all groups at once.
+ * the table (group.c).
  *
  * In a parallel plan the pages are shared out as for a parallel sequential
  * scan; each process has groups of its own.
@@ -54,7 +53,6 @@ typedef enum
 {
 	PHASE_SCAN,
 	PHASE_OVERFLOW,				/* handing up rows that found no room */
-	PHASE_FLUSH,				/* handing up all groups, then scanning on */
 	PHASE_FINAL,				/* handing up all groups */
 	PHASE_DONE
 } Phase;
@@ -74,7 +72,6 @@ typedef struct VectorState
 	Output	   *outputs;
 	int			naggs;
 	VectorAgg **aggs;
-	bool		calls_core;		/* a state is core's */
 
 	int			nkeys;
 	VectorExpr **keys;
@@ -218,7 +215,6 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 		output->agg = vector_agg_compile(aggref, shares_squares(aggref, cscan->custom_scan_tlist),
 										 &state->batch, &size);
 		vector_agg_set_offset(output->agg, offset);
-		state->calls_core |= vector_agg_calls_core(output->agg);
 		offset += MAXALIGN(size);
 		state->aggs[state->naggs++] = output->agg;
 	}
@@ -227,7 +223,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	{
 		state->groups = group_table_create(state->nkeys, types, collations,
 										   offset - group_table_states_offset(state->nkeys),
-										   state->calls_core, init_entry, state);
+										   init_entry, state);
 		state->key_values = palloc(sizeof(Datum) * BATCH_ROWS * state->nkeys);
 	}
 	else
@@ -240,7 +236,8 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	}
 	for (int i = 0; i < state->naggs; i++)
 		vector_agg_set_context(state->aggs[i], state->groups != NULL ?
-							   group_table_context(state->groups) : state->single_context);
+							   group_table_context(state->groups) : state->single_context,
+							   state->groups);
 	state->phase = PHASE_SCAN;
 }
 
@@ -392,30 +389,15 @@ exec_scan(CustomScanState *css)
 						state->phase = PHASE_OVERFLOW;
 						state->next_overflow = 0;
 					}
-					else if (state->calls_core && group_table_wants_flush(state->groups))
-					{
-						state->phase = PHASE_FLUSH;
-						state->next_chunk = 0;
-						state->next_offset = 0;
-					}
 					break;
 				}
 			case PHASE_OVERFLOW:
-				if (state->next_overflow > 0)
-				{
-					/* the row before has been consumed */
-					char	   *before = group_table_overflow(state->groups, state->next_overflow - 1);
-
-					for (int i = 0; i < state->naggs; i++)
-						vector_agg_release(state->aggs[i], before);
-				}
 				if (state->next_overflow < state->noverflow)
 					return hand_up(state, group_table_overflow(state->groups, state->next_overflow++));
 				group_table_clear_overflow(state->groups);
 				state->noverflow = 0;
 				state->phase = PHASE_SCAN;
 				break;
-			case PHASE_FLUSH:
 			case PHASE_FINAL:
 				if (state->groups == NULL)
 				{
@@ -426,13 +408,7 @@ exec_scan(CustomScanState *css)
 				entry = group_table_next(state->groups, &state->next_chunk, &state->next_offset);
 				if (entry != NULL)
 					return hand_up(state, entry);
-				if (state->phase == PHASE_FINAL)
-				{
-					state->phase = PHASE_DONE;
-					break;
-				}
-				group_table_reset(state->groups);
-				state->phase = PHASE_SCAN;
+				state->phase = PHASE_DONE;
 				break;
 			case PHASE_DONE:
 				return NULL;

@@ -68,7 +68,6 @@ struct GroupTable
 	int			nkeys;
 	Key		   *keys;
 	bool		direct;			/* the tag is the key */
-	bool		flushed;		/* the caller empties it when it is full */
 	Size		entry_size;
 	void		(*init) (void *arg, char *entry);
 	void	   *arg;
@@ -87,6 +86,7 @@ struct GroupTable
 
 	/* rows that found no room, one entry each, in the caller's order */
 	char	   *overflow;		/* BATCH_ROWS entries */
+	MemoryContext overflow_context;
 	int			noverflow;
 };
 
@@ -174,11 +174,10 @@ start(GroupTable *table)
 
 /*
  * A table for groups of these keys. init() is called on every new entry,
- * which is zeroed but for its keys. A table that is flushed takes any number of
- * groups, and the caller empties it. The table lives in the current context.
+ * which is zeroed but for its keys. The table lives in the current context.
  */
 GroupTable *
-group_table_create(int nkeys, Oid *types, Oid *collations, int state_size, bool flushed,
+group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
 				   void (*init) (void *arg, char *entry), void *arg)
 {
 	GroupTable *table = palloc0(sizeof(GroupTable));
@@ -190,13 +189,14 @@ group_table_create(int nkeys, Oid *types, Oid *collations, int state_size, bool 
 		key_prepare(&table->keys[i], types[i], collations[i]);
 	table->direct = nkeys == 1 && table->keys[0].kind == KEY_BITS;
 	table->entry_size = MAXALIGN(group_table_states_offset(nkeys) + state_size);
-	table->flushed = flushed;
 	table->init = init;
 	table->arg = arg;
 	table->limit = get_hash_memory_limit();
 	table->overflow = palloc(table->entry_size * BATCH_ROWS);
 	table->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion groups",
 										   ALLOCSET_DEFAULT_SIZES);
+	table->overflow_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion overflowing groups",
+													ALLOCSET_DEFAULT_SIZES);
 	start(table);
 
 	return table;
@@ -207,6 +207,7 @@ void
 group_table_reset(GroupTable *table)
 {
 	MemoryContextReset(table->context);
+	MemoryContextReset(table->overflow_context);
 	table->noverflow = 0;
 	start(table);
 }
@@ -218,11 +219,19 @@ group_table_context(GroupTable *table)
 	return table->context;
 }
 
-/* Has the memory of the groups reached its limit? */
-bool
-group_table_wants_flush(GroupTable *table)
+/* The same for entries of the side table, which are forgotten after each page. */
+MemoryContext
+group_table_overflow_context(GroupTable *table)
 {
-	return table->nentries > 0 && MemoryContextMemAllocated(table->context, true) > table->limit;
+	return table->overflow_context;
+}
+
+/* Is an entry one of the side table? */
+bool
+group_table_is_overflow(GroupTable *table, const char *entry)
+{
+	return table->noverflow > 0 && entry >= table->overflow &&
+		entry < table->overflow + table->entry_size * BATCH_ROWS;
 }
 
 /* Memory that a group takes, without what its keys and states point to. */
@@ -422,7 +431,7 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 		bool		grows = (table->nentries + n) * 3 > table->nslots * 2;
 		Size		used = MemoryContextMemAllocated(table->context, true);
 
-		if (!table->flushed && used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
+		if (used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
 			table->nentries >= MIN_SLOTS)
 			table->full = true;
 		else
@@ -542,6 +551,7 @@ group_table_overflow(GroupTable *table, int i)
 void
 group_table_clear_overflow(GroupTable *table)
 {
+	MemoryContextReset(table->overflow_context);
 	table->noverflow = 0;
 }
 

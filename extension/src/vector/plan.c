@@ -128,6 +128,12 @@ partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
 		else
 			others = lappend(others, expr);
 	}
+	/* a second copy of a group key is computed from the first */
+	foreach(lc, others)
+	{
+		if (list_member(target->exprs, lfirst(lc)))
+			others = foreach_delete_current(others, lc);
+	}
 	if (having != NULL)
 		others = lappend(others, having);
 	add_new_columns_to_pathtarget(target, pull_var_clause((Node *) others,
@@ -436,6 +442,20 @@ child_target(PlannerInfo *root, PathTarget *target, RelOptInfo *child, RelOptInf
 	return result;
 }
 
+/* Is there an aggregate whose result depends on the order of rows? */
+static bool
+adds_floats(PathTarget *target)
+{
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (IsA(lfirst(lc), Aggref) && vector_agg_adds_floats(lfirst_node(Aggref, lc)))
+			return true;
+	}
+	return false;
+}
+
 /* Is there a Param in the terms, by which partitions would be pruned at run time? */
 static bool
 has_params(List *restrictinfos)
@@ -460,8 +480,12 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, Node *havin
 											   AGGSPLIT_FINAL_DESERIAL, group_clause_of(root),
 											   (List *) having, costs, groups);
 
+	/* cheaper than anything of core's, and still comparable among themselves */
 	if (vector_aggregate == VECTOR_FORCE)
-		agg->startup_cost = agg->total_cost = 0;
+	{
+		agg->startup_cost *= 1e-6;
+		agg->total_cost *= 1e-6;
+	}
 	*best = Min(*best, agg->total_cost);
 	add_path(grouped_rel, agg);
 }
@@ -491,6 +515,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 
 	if (parse->groupingSets != NIL)
 		return "grouping sets";
+	if (!enable_seqscan)
+		return "enable_seqscan is off";
 	if (input_rel->reloptkind != RELOPT_BASEREL && input_rel->reloptkind != RELOPT_OTHER_MEMBER_REL)
 		return input_rel->reloptkind == RELOPT_JOINREL || input_rel->reloptkind == RELOPT_OTHER_JOINREL ?
 			"a join" : "no table is read";
@@ -580,7 +606,11 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		AppendPath *append = create_append_path(root, partial_rel, subpaths, NIL, NIL, NULL, 0, false, -1);
 
 		append->path.pathtarget = target;
-		add_finalize(root, grouped_rel, &append->path, extra->havingQual, groups, &costs, &ours);
+		/* core's serial plan would add floats in the order of rows over all tables */
+		if (list_length(tables) == 1 || !adds_floats(target))
+			add_finalize(root, grouped_rel, &append->path, extra->havingQual, groups, &costs, &ours);
+		else if (workers == 0)
+			return "sums of floats over several tables in a serial plan";
 		if (workers > 0)
 		{
 			append = create_append_path(root, partial_rel, NIL, partial_subpaths, NIL, NULL, workers,

@@ -164,17 +164,18 @@ extern Datum decimal_serialize_int128_squares(int64 count, int128 sum, int128 sq
 
 /* ---- aggregate.c ---- */
 
+typedef struct GroupTable GroupTable;
+
 typedef struct VectorAgg VectorAgg;
 
 extern const char *vector_agg_refusal(Aggref *aggref);
 extern VectorAgg *vector_agg_compile(Aggref *aggref, bool full_variance, Batch *batch, int *state_size);
 extern bool vector_agg_is_kernel(VectorAgg *agg);
 extern bool vector_agg_only_avg(Aggref *aggref);
+extern bool vector_agg_adds_floats(Aggref *aggref);
 extern void vector_agg_set_offset(VectorAgg *agg, int offset);
-extern void vector_agg_set_context(VectorAgg *agg, MemoryContext context);
+extern void vector_agg_set_context(VectorAgg *agg, MemoryContext context, GroupTable *groups);
 extern void vector_agg_init(VectorAgg *agg, char *entry);
-extern bool vector_agg_calls_core(VectorAgg *agg);
-extern void vector_agg_release(VectorAgg *agg, char *entry);
 extern void vector_agg_advance(VectorAgg *agg, Batch *batch, char **entries, char *single);
 extern Datum vector_agg_output(VectorAgg *agg, char *entry, bool *isnull);
 
@@ -182,16 +183,15 @@ extern Datum vector_agg_output(VectorAgg *agg, char *entry, bool *isnull);
 
 #define GROUP_MAX_KEYS 32
 
-typedef struct GroupTable GroupTable;
-
 extern const char *group_key_refusal(Expr *key);
 extern Size group_table_entry_bytes(int nkeys, Size state_size);
 extern int	group_table_states_offset(int nkeys);
-extern GroupTable *group_table_create(int nkeys, Oid *types, Oid *collations, int state_size, bool flushed,
+extern GroupTable *group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
 									  void (*init) (void *arg, char *entry), void *arg);
 extern void group_table_reset(GroupTable *table);
 extern MemoryContext group_table_context(GroupTable *table);
-extern bool group_table_wants_flush(GroupTable *table);
+extern MemoryContext group_table_overflow_context(GroupTable *table);
+extern bool group_table_is_overflow(GroupTable *table, const char *entry);
 extern int	group_table_find(GroupTable *table, const Values *keys, int n, char **entries);
 extern char *group_table_overflow(GroupTable *table, int i);
 extern void group_table_clear_overflow(GroupTable *table);
