@@ -11,6 +11,7 @@ import psycopg
 import typer
 
 from pgbillion import __version__, demo, server_commands
+from pgbillion.cycle import command as cycle_command
 from pgbillion.durability import commands as durability_commands
 from pgbillion.errors import UserError
 from pgbillion.rows import commands as rows_commands
@@ -30,6 +31,7 @@ tables_commands.app.command("list")(list_command.list_tables)
 tables_commands.app.command("scale")(scale_command.scale)
 app.add_typer(tables_commands.app, name="tables")
 app.add_typer(rows_commands.app, name="rows")
+app.command()(cycle_command.cycle)
 app.command()(demo.demo)
 
 _INTERRUPTED = 130

@@ -101,11 +101,16 @@ def target(
     if dbname is not None:
         parts = _parse(dbname) if "=" in dbname or "://" in dbname else {"dbname": dbname}
     parts |= {name: value for name, value in given.items() if value is not None}
-    if not parts and not any(os.environ.get(name) for name in _ENVIRONMENT):
+    if not given_server(**parts):
         running = server.find(paths.state_dir(state_dir))
         if running is not None and (running.running() or (or_down and running.data.exists())):
             return _make(conninfo_to_dict(running.conninfo(server.DATABASE)), embedded=True)
     return _make(parts)
+
+
+def given_server(**parts: str | None) -> bool:
+    """Tell whether options, given as their values, or the environment name a server of the user's own."""
+    return any(value is not None for value in parts.values()) or any(os.environ.get(name) for name in _ENVIRONMENT)
 
 
 def _parse(conninfo: str) -> dict[str, Any]:

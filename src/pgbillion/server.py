@@ -83,7 +83,7 @@ def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
     started = not cluster.running()
     if started:
         if not (cluster.data / "PG_VERSION").exists():
-            cluster.init(conf=_conf(state))
+            cluster.init(conf=conf_text(state))
         cluster.start()
         _remember(state, cluster.installation)
     elif known is not None and known.installation.major != cluster.installation.major:
@@ -156,7 +156,7 @@ def destroy(state: Path, *, everything: bool = False) -> None:
             # a tablespace's folder may hold those of several major versions
             for files in folder.glob(f"PG_{cluster.installation.major}_*"):
                 shutil.rmtree(files)
-    for name in (*_MADE_BY_US, *(("runs", "scale") if everything else ())):
+    for name in (*_MADE_BY_US, *(("runs", "scale", "cycle") if everything else ())):
         path = state / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -193,7 +193,7 @@ def _check_disk(state: Path) -> None:
         )
 
 
-def _conf(state: Path) -> str:
+def conf_text(state: Path) -> str:
     """Return the settings' file, sized to the memory and the disk of this machine."""
     memory = _memory() // _MIB
     disk = shutil.disk_usage(state).free // _MIB

@@ -6,7 +6,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -64,18 +64,7 @@ def line_chart(
     scale, word = (1.0, "seconds") if longest < 180 else (60.0, "minutes") if longest < 3 * 3600 else (3600.0, "hours")
     if over is not None:
         scale, word = 1.0, over
-    settings = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": name,
-        "font.size": 9,
-        "font.family": "sans-serif",
-        "axes.edgecolor": _GRID,
-        "axes.labelcolor": _MUTED,
-        "xtick.color": _MUTED,
-        "ytick.color": _MUTED,
-        "text.color": _INK,
-    }
-    with _matplotlib() as matplotlib, matplotlib.rc_context(settings):
+    with _matplotlib() as matplotlib, matplotlib.rc_context(_settings(name)):
         figure = matplotlib.figure.Figure(figsize=(10.8, 3.0) if wide else (5.2, 2.6), layout="constrained")
         axes = figure.add_subplot()
         shown = lines if len(lines) <= MAX_LINES else []
@@ -107,18 +96,67 @@ def line_chart(
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(length=0)
         if len(lines) > 1 or mean is not None:
-            figure.legend(
-                loc="outside upper left",
-                ncols=4,
-                frameon=False,
-                handlelength=1.4,
-                fontsize=9,
-                borderpad=0.2,
-                columnspacing=1.6,
-            )
+            _legend(figure)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _for_page(buffer.getvalue(), label, name)
+
+
+def bar_chart(
+    bars: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, *, name: str, unit: str = "plain"
+) -> str:
+    """Return a chart of groups of bars as SVG: one of each name in each group, none where the value is None.
+
+    ``label``, ``name`` and ``unit`` are as for line_chart.
+    """
+    with _matplotlib() as matplotlib, matplotlib.rc_context(_settings(name)):
+        figure = matplotlib.figure.Figure(figsize=(5.2, 2.6), layout="constrained")
+        axes = figure.add_subplot()
+        width = 0.8 / len(bars)
+        for index, (bar, values) in enumerate(bars.items()):
+            places = [group - 0.4 + width * (index + 0.5) for group in range(len(groups))]
+            heights = [float("nan") if value is None else value for value in values]
+            drawn = axes.bar(places, heights, width * 0.92, color=_SERIES[index % MAX_LINES], label=bar)
+            known = ["" if value is None else _short(value, unit) for value in values]
+            axes.bar_label(drawn, known, fontsize=7, padding=1)
+        axes.set_xticks(range(len(groups)), groups)
+        axes.yaxis.set_major_locator(_locator(unit))
+        axes.yaxis.set_major_formatter(lambda value, _: _short(value, unit))
+        axes.margins(y=0.12)
+        axes.grid(axis="y", color=_GRID, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(length=0)
+        _legend(figure)
+        buffer = io.StringIO()
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    return _for_page(buffer.getvalue(), label, name)
+
+
+def _settings(name: str) -> dict[str, Any]:
+    return {
+        "svg.fonttype": "none",
+        "svg.hashsalt": name,
+        "font.size": 9,
+        "font.family": "sans-serif",
+        "axes.edgecolor": _GRID,
+        "axes.labelcolor": _MUTED,
+        "xtick.color": _MUTED,
+        "ytick.color": _MUTED,
+        "text.color": _INK,
+    }
+
+
+def _legend(figure: Any) -> None:
+    figure.legend(
+        loc="outside upper left",
+        ncols=4,
+        frameon=False,
+        handlelength=1.4,
+        fontsize=9,
+        borderpad=0.2,
+        columnspacing=1.6,
+    )
 
 
 def _band(axes: Axes, lines: Sequence[Series], scale: float) -> None:

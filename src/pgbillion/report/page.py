@@ -9,6 +9,8 @@ from typing import Any
 import jinja2
 
 from pgbillion import __version__
+from pgbillion.cycle.plan import Outcome, Phase
+from pgbillion.durability.profiles import PROFILES
 from pgbillion.errors import UserError
 from pgbillion.report import charts
 from pgbillion.report.chapter import Chapter
@@ -75,6 +77,39 @@ def write_rows(result: RowScale, path: Path) -> None:
         best=best,
         rate=best.rate(best.pgbillion),
         server=result.server,
+        version=__version__,
+        now=time.time(),
+    )
+    _write(path, page)
+
+
+def write_cycle(outcome: Outcome, path: Path) -> None:
+    """Write the page of a cycle. Raises UserError when it cannot be written."""
+    profiles = list(outcome.request.profiles)
+    labels = list(dict.fromkeys(result.contestant.label for result in outcome.results))
+    seconds = {
+        (result.contestant.label, result.contestant.profile, phase): result.seconds(phase)
+        for result in outcome.results
+        for phase in Phase
+    }
+    drawn = [
+        {
+            "phase": phase,
+            "svg": charts.bar_chart(
+                {label: [seconds.get((label, profile, phase)) for profile in profiles] for label in labels},
+                [str(profile) for profile in profiles],
+                f"Seconds to {phase}, by profile",
+                name=f"cycle-{phase}",
+            ),
+        }
+        for phase in Phase
+    ]
+    page = _template("cycle.html.j2").render(
+        outcome=outcome,
+        phases=list(Phase),
+        profiles={str(profile): PROFILES[profile] for profile in profiles},
+        charts=drawn,
+        server=outcome.server,
         version=__version__,
         now=time.time(),
     )

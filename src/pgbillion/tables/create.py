@@ -114,7 +114,7 @@ class Observer(Protocol):
 
 def make_plan(conn: Connection, request: Request) -> Plan:
     """Look up schema and template. Raises UserError for what does not exist."""
-    return request.plan(_schema(conn, request.schema), _template(conn, request.template))
+    return request.plan(_schema(conn, request.schema), request.template and template_name(conn, request.template))
 
 
 def check_server(conn: Connection, plan: Plan) -> None:
@@ -325,10 +325,8 @@ def _schema(conn: Connection, name: str | None) -> str:
     return name
 
 
-def _template(conn: Connection, name: str | None) -> str | None:
-    """Return the template's qualified name, quoted."""
-    if name is None:
-        return None
+def template_name(conn: Connection, name: str) -> str:
+    """Return a template's qualified name, quoted. Raises UserError for what is no template."""
     hint = "name an existing table with --template, or give --columns instead"
     try:
         row = conn.execute(

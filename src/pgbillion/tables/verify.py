@@ -195,7 +195,7 @@ def _trial(conn: Connection, plan: Plan | None, options: Options, check: Check) 
     times: dict[str, list[float]] = {"insert": [], "select": []}
     refused: list[str] = []
     for table in tables:
-        statement = _insertion(conn, table)
+        statement = insertion(conn, table)
         with conn.transaction(force_rollback=True):
             start = time.perf_counter()
             try:
@@ -239,7 +239,8 @@ def _any_tables(conn: Connection, count: int, chance: random.Random) -> list[str
     return sorted(tables)
 
 
-def _insertion(conn: Connection, table: str) -> str:
+def insertion(conn: Connection, table: str) -> str:
+    """Return the statement that puts a made-up row into a table."""
     columns = conn.execute(sql.load("trial_columns").encode(), {"table": table}).fetchall()
     values = {name: value for name, value in columns if value is not None}
     if not values:

@@ -1,0 +1,210 @@
+"""`pgbillion cycle`: options in, a table and a page out."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from pgbillion import connect, paths
+from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion.cycle import mariadb, servers
+from pgbillion.cycle.measure import measure
+from pgbillion.cycle.plan import DEFAULT_COUNT, SOURCE_COLUMNS, Method, Outcome, Phase, Request
+from pgbillion.durability.profiles import Profile
+from pgbillion.errors import UserError
+from pgbillion.tables import create, text
+from pgbillion.tables.commands import Json
+from pgbillion.tables.plan import parse_count
+
+_E = TypeVar("_E", bound=enum.StrEnum)
+
+
+class Against(enum.StrEnum):
+    """Whom to compare with."""
+
+    MARIADB = "mariadb"
+
+
+def cycle(
+    count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of tables: 30000, 30k.")] = str(
+        DEFAULT_COUNT
+    ),
+    profiles: Annotated[
+        str, typer.Option("--profiles", metavar="NAME,…", help="Durability profiles: full, async, minimal.")
+    ] = ",".join(Profile),
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method",
+            metavar="NAME,…",
+            help="sql: a DO block a phase; statements: a transaction a table; bulk: the extension.",
+        ),
+    ] = f"{Method.SQL},{Method.BULK}",
+    rounds: Annotated[
+        int, typer.Option("--rounds", metavar="N", min=1, help="Measure each so often; the median counts.")
+    ] = 1,
+    warm_up: Annotated[
+        int, typer.Option("--warm-up", metavar="N", min=0, help="Rounds before those, which do not count.")
+    ] = 0,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="SQL", help=f"Columns, as in CREATE TABLE. Default: {SOURCE_COLUMNS}."),
+    ] = None,
+    template: Annotated[
+        str | None, typer.Option("--template", metavar="TABLE", help="Make tables like this one of the server's.")
+    ] = None,
+    syscalls: Annotated[
+        bool,
+        typer.Option("--syscalls", help="Count and time system calls (strace -c) in a round more."),
+    ] = False,
+    against: Annotated[
+        Against | None,
+        typer.Option("--against", help="Do the same on this server, made for it on this machine."),
+    ] = None,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option("--setting", metavar="NAME=VALUE", help="A setting of the cycle's own server; several in turn."),
+    ] = None,
+    pg_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--pg-config",
+            metavar="PROGRAM",
+            envvar="PG_CONFIG",
+            help="Use this PostgreSQL (15 to 18), not the embedded one.",
+        ),
+    ] = None,
+    allow_unobserved: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unobserved", help="Use bulk even where event triggers or an auditing hook would not see it."
+        ),
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The page. Default: a new one in the state folder."),
+    ] = None,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Create many tables, insert a row into each, read it, drop them: how long it takes under durability profiles.
+
+    On a server of its own, which is gone afterwards. With connection options or --template on that server: in a
+    database of its own, with --template in a schema of its own, under profiles that need no restart.
+
+    Example: pgbillion cycle --count 30k --profiles full,minimal --method sql,bulk --against mariadb
+    """
+    request = Request(
+        count=parse_count(count),
+        profiles=_choices(profiles, Profile, "--profiles"),
+        methods=_choices(method, Method, "--method"),
+        rounds=rounds,
+        warm_up=warm_up,
+        columns=columns,
+        template=template,
+        syscalls=syscalls,
+        allow_unobserved=allow_unobserved,
+    )
+    request.check()
+    chosen = _settings(setting or [])
+    state = paths.state_dir(state_dir)
+    path = output or state / "cycle" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"
+    with _ending_in_order(), servers.alone(state), contextlib.ExitStack() as stack:
+        rival = stack.enter_context(mariadb.private(state, request)) if against is Against.MARIADB else None
+        server: servers.Server
+        if template is not None or connect.given_server(host=host, port=port, user=username, dbname=dbname):
+            if chosen:
+                raise UserError("--setting is for the cycle's own server", "leave out the connection options")
+            target = connect.target(host, port, username, dbname, state_dir)
+            if template is not None:
+                with target.connect() as conn:
+                    request = request.like(create.template_name(conn, template))
+            server = servers.Own(target, state, _say)
+        else:
+            server = stack.enter_context(servers.private(state, pg_config, chosen))
+        outcome = measure(server, request, _say, rival)
+    if output is None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    # matplotlib takes long to load
+    from pgbillion.report import page
+
+    page.write_cycle(outcome, path)
+    if as_json:
+        print(json.dumps({**outcome.to_json(), "report": str(path)}))
+        return
+    show(outcome)
+    print(f"report: {path}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _choices(given: str, kind: type[_E], option: str) -> tuple[_E, ...]:
+    chosen: list[_E] = []
+    for word in given.split(","):
+        try:
+            one = kind(word.strip())
+        except ValueError:
+            raise UserError(
+                f'{option} does not know "{word.strip()}"', f"it takes one or more of {','.join(kind)}"
+            ) from None
+        if one not in chosen:
+            chosen.append(one)
+    return tuple(chosen)
+
+
+def _settings(given: list[str]) -> dict[str, str]:
+    pairs = [one.partition("=") for one in given]
+    for name, equals, _ in pairs:
+        if not equals or not name.strip().replace("_", "").replace(".", "").isalnum():
+            raise UserError(f'--setting takes NAME=VALUE, not "{name}{equals}"', "as in --setting shared_buffers=1GB")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+@contextlib.contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Have a request to end do what Ctrl-C does: the servers are removed on the way out."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def show(outcome: Outcome) -> None:
+    """Print what was measured."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for index, column in enumerate(outcome.columns):
+        table.add_column(column, justify="right" if 3 <= index <= 6 else "left")
+    for row in outcome.rows():
+        table.add_row(*row)
+    console = Console(highlight=False)
+    (console if console.is_terminal else Console(highlight=False, width=160)).print(table)
+    for profile in outcome.request.profiles:
+        ratios = {phase: outcome.ratio(profile, phase) for phase in (Phase.CREATE, Phase.DROP)}
+        words = [f"{phase} {ratio:.1f}" for phase, ratio in ratios.items() if ratio is not None]
+        if words:
+            print(f"bulk beside sql, {profile}: {', '.join(words)} times as fast")
+    print(f"{text.count(outcome.request.count)} tables {outcome.request.definition}; they are gone")

@@ -1,0 +1,9 @@
+-- All tables in one transaction, as the source makes them.
+-- Parts: count, definition (text: what follows the name).
+DO $do$
+BEGIN
+    FOR i IN 1..{count} LOOP
+        EXECUTE 'CREATE TABLE table' || i || {definition};
+    END LOOP;
+END
+$do$

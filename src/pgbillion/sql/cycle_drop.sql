@@ -1,0 +1,9 @@
+-- All tables in one transaction, as the source drops them.
+-- Part: count.
+DO $do$
+BEGIN
+    FOR i IN 1..{count} LOOP
+        EXECUTE 'DROP TABLE table' || i;
+    END LOOP;
+END
+$do$
