@@ -41,10 +41,15 @@ def measure(server: Server, request: Request, say: Say, mariadb: MariaDB | None 
             needs, facts = _check(server, target, request)
             results += _rounds(request, Engine.POSTGRESQL, profile, request.methods, _Runs(target, request), say)
         if mariadb is not None:
-            methods = tuple(method for method in request.methods if method is not Method.BULK) or (Method.SQL,)
-            with mariadb.under(profile) as runs:
-                results += _rounds(request, Engine.MARIADB, profile, methods, runs, say)
+            results += measure_mariadb(mariadb, request, profile, say)
     return Outcome(request, tuple(results), facts, mariadb.facts() if mariadb else None, needs.to_json())
+
+
+def measure_mariadb(mariadb: MariaDB, request: Request, profile: Profile, say: Say) -> list[Result]:
+    """Go through the cycle with the methods that MariaDB has under one profile. Raises UserError."""
+    methods = tuple(method for method in request.methods if method is not Method.BULK) or (Method.SQL,)
+    with mariadb.under(profile) as runs:
+        return _rounds(request, Engine.MARIADB, profile, methods, runs, say)
 
 
 class _Runs:
