@@ -16,6 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from pgbillion import connect, paths, server
 from pgbillion.connect import StateDir
+from pgbillion.cycle import demo_chapter as cycle_chapter
 from pgbillion.errors import UserError
 from pgbillion.postgres import Cluster
 from pgbillion.rows import demo_chapter as rows_chapter
@@ -100,6 +101,8 @@ def demo(
     run.save_afterwards(_afterwards(target, run))
     _say("loading rows, and aggregating them by both ways")
     rows_chapter.add(target, run)
+    _say("creating, filling, reading and dropping tables, with full durability and without")
+    cycle_chapter.add(state, cluster.installation.source, run)
     _drop(cluster, _SAMPLE, _OLD)
 
     # matplotlib takes long to load
