@@ -57,7 +57,7 @@ def databases(cli: CommandLine) -> set[str]:
 
 
 def by_contestant(report: dict[str, Any]) -> dict[tuple[str, str, str], dict[str, dict[str, Any]]]:
-    found = {}
+    found: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
     for result in report["results"]:
         phases = {phase["phase"]: phase for phase in result["phases"]}
         assert list(phases) == PHASES
@@ -75,10 +75,10 @@ def test_all_profiles_and_methods_on_a_server_of_its_own(cli: CommandLine) -> No
         for method in ("sql", "statements", "bulk")
     }
     for phases in found.values():
-        for phase in phases.values():
-            assert len(phase["seconds_of_rounds"]) == 2
-            assert phase["seconds"] > 0
-            assert phase["tables_per_second"] == pytest.approx(COUNT / phase["seconds"], rel=1e-3)
+        for one in phases.values():
+            assert len(one["seconds_of_rounds"]) == 2
+            assert one["seconds"] > 0
+            assert one["tables_per_second"] == pytest.approx(COUNT / one["seconds"], rel=1e-3)
         # a table and its primary key
         assert phases["create"]["files"] >= 2 * COUNT
         assert phases["drop"]["files"] <= -2 * COUNT
@@ -157,8 +157,8 @@ def test_too_few_locks(cli: CommandLine) -> None:
     with cli.connect() as conn:
         slots = servers.one(
             conn,
-            "SELECT sum(setting::bigint) FROM pg_settings"
-            " WHERE name IN ('max_connections', 'max_prepared_transactions', 'max_worker_processes', 'max_wal_senders')",
+            "SELECT sum(setting::bigint) FROM pg_settings WHERE name = ANY (%s)",
+            ["max_connections", "max_prepared_transactions", "max_worker_processes", "max_wal_senders"],
         )
     # at least five locks a table: the table, its index, two types, a constraint
     assert wanted * (slots + 20) > 5_000_000

@@ -58,17 +58,22 @@ def test_beside_postgresql(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("profile", list(Profile))
-def test_a_profile_is_what_the_server_works_with(tmp_path_factory: pytest.TempPathFactory, profile: Profile) -> None:
+def test_a_profile_is_what_the_server_works_with(profile: Profile) -> None:
     needs("mariadbd")
-    with servers.temporary_folder() as state, mariadb.private(state, Request(count=1)) as rival, rival.under(profile):
-        with rival._connect() as conn, conn.cursor() as cursor:
-            for name, value in mariadb.PROFILES[profile].items():
-                variable = name.removeprefix("skip_")
-                cursor.execute("SHOW GLOBAL VARIABLES LIKE %s", [variable])
-                row = cursor.fetchone()
-                assert row is not None, variable
-                expected = {"log_bin": "OFF" if name.startswith("skip_") else "ON"}.get(variable, value)
-                assert row[1] in (expected, {"0": "OFF", "1": "ON"}.get(expected)), variable
+    with (
+        servers.temporary_folder() as state,
+        mariadb.private(state, Request(count=1)) as rival,
+        rival.under(profile),
+        rival._connect() as conn,
+        conn.cursor() as cursor,
+    ):
+        for name, value in mariadb.PROFILES[profile].items():
+            variable = name.removeprefix("skip_")
+            cursor.execute("SHOW GLOBAL VARIABLES LIKE %s", [variable])
+            row = cursor.fetchone()
+            assert row is not None, variable
+            expected = {"log_bin": "OFF" if name.startswith("skip_") else "ON"}.get(variable, value)
+            assert row[1] in (expected, {"0": "OFF", "1": "ON"}.get(expected)), variable
 
 
 def test_the_least_durable_profile_syncs_nothing_and_the_full_one_does(cli: CommandLine) -> None:

@@ -1,0 +1,118 @@
+"""What DROP TABLE costs a table, by shared_buffers and by tables a transaction; billion.drop_tables beside it.
+
+On servers of its own without fsync (profile minimal), so that it is the server's work that is seen. Tables of the
+source, (id INT, PRIMARY KEY (id)), each with a row. QUICK=1 is smaller; PG_CONFIG=… names another PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import common
+from psycopg import sql
+
+from pgbillion import extension, paths
+from pgbillion.cycle import servers
+from pgbillion.cycle.plan import Method, Phase, Request
+from pgbillion.cycle.servers import Connection
+from pgbillion.cycle.session import Session
+from pgbillion.durability.profiles import Profile
+from pgbillion.postgres import make_folder
+from pgbillion.tables import host
+
+BUFFERS = ("128MB", "1GB") if common.QUICK else ("128MB", "1GB", "8GB")
+PER_TRANSACTION = (1, 10, 100, 1_000) if common.QUICK else (1, 10, 100, 1_000, 10_000)
+LEAST = 500 if common.QUICK else 1_000
+
+DROP = """
+DO $do$
+BEGIN
+    FOR i IN {first}..{last} LOOP
+        EXECUTE 'DROP TABLE table' || i;
+    END LOOP;
+END
+$do$
+"""
+DROP_BULK = (
+    "SELECT billion.drop_tables(ARRAY (SELECT ('table' || i)::regclass FROM generate_series({first}, {last}) i))"
+)
+
+
+def drop(conn: Connection, method: Method, per_transaction: int) -> float:
+    """Make tables, drop them in transactions of so many, and return the microseconds a table."""
+    count = max(LEAST, per_transaction)
+    session = Session.begin(conn, Request(count=count))
+    session.work(Method.BULK, Phase.CREATE, count)()
+    session.work(Method.SQL, Phase.INSERT, count)()
+    statement = sql.SQL(DROP if method is Method.SQL else DROP_BULK)
+    start = time.perf_counter()
+    for first in range(1, count + 1, per_transaction):
+        last = sql.Literal(first + per_transaction - 1)
+        conn.execute(statement.format(first=sql.Literal(first), last=last))
+    return (time.perf_counter() - start) / count * 1e6
+
+
+def main() -> int:
+    """Run the benchmark and return the exit status."""
+    state = paths.state_dir()
+    make_folder(state)
+    chosen = os.environ.get("PG_CONFIG")
+    found: dict[tuple[str, int, Method], float] = {}
+    version = ""
+    for buffers in BUFFERS:
+        settings = {"shared_buffers": buffers, "max_locks_per_transaction": "1000"}
+        with (
+            servers.private(state, Path(chosen) if chosen else None, settings) as server,
+            server.under(Profile.MINIMAL) as target,
+        ):
+            version = server.cluster.installation.version
+            for per_transaction in PER_TRANSACTION:
+                for method in (Method.SQL, Method.BULK):
+                    with servers.workplace(target, None) as conn:
+                        extension.ensure_extension(conn)
+                        cost = drop(conn, method, per_transaction)
+                    found[buffers, per_transaction, method] = cost
+                    common.say(f"shared_buffers {buffers}, {per_transaction:,} a transaction, {method}: {cost:,.0f} µs")
+    common.table(
+        f"microseconds a table dropped, PostgreSQL {version}",
+        (
+            "tables a transaction",
+            *(f"{method}, {buffers}" for method in (Method.SQL, Method.BULK) for buffers in BUFFERS),
+        ),
+        [
+            [
+                f"{per_transaction:,}",
+                *(
+                    f"{found[buffers, per_transaction, method]:,.0f}"
+                    for method in (Method.SQL, Method.BULK)
+                    for buffers in BUFFERS
+                ),
+            ]
+            for per_transaction in PER_TRANSACTION
+        ],
+    )
+    common.result(
+        {
+            "benchmark": "drop_cost",
+            "microseconds": [
+                {
+                    "shared_buffers": buffers,
+                    "tables_per_transaction": number,
+                    "method": method.value,
+                    "us": round(us, 1),
+                }
+                for (buffers, number, method), us in found.items()
+            ],
+            "postgresql": version,
+            "hardware": host.hardware(),
+            "quick": common.QUICK,
+        }
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
