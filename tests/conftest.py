@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis.configuration
@@ -33,6 +34,15 @@ def cluster(installation: Installation) -> Iterator[Cluster]:
             with cluster.connect() as conn:
                 servers.make_shared_objects(conn)
             yield cluster
+
+
+@pytest.fixture(scope="session")
+def cycle_state() -> Iterator[Path]:
+    """A state folder for all tests of `pgbillion cycle`, which builds the extension in it once."""
+    with servers.temporary_folder() as folder:
+        state = folder / "s"
+        state.mkdir()
+        yield state
 
 
 @pytest.fixture(scope="module")

@@ -3,66 +3,42 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from cycle_support import PHASES, by_contestant, left_behind, needs
 from harness import servers
 from harness.conserved import contents, difference
 from pgbillion.cycle import syscalls
 from pgbillion.cycle.plan import SystemCall
 from pgbillion.errors import UserError
 from pgbillion.postgres import Cluster
-from tables_support import CommandLine, command_line, failed
+from tables_support import CommandLine, failed
 
 COUNT = 40
-PHASES = ["create", "insert", "read", "drop"]
-
-
-def tool(name: str) -> str | None:
-    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
-
-
-def needs(*names: str) -> None:
-    """Skip, and not silently, what needs a program that is not installed."""
-    for name in names:
-        if tool(name) is None:
-            message = f"*** {name} is not installed: what needs it is NOT TESTED ***"
-            print(message, file=sys.stderr)
-            pytest.skip(message)
 
 
 @pytest.fixture
-def cli(cluster: Cluster, database: str) -> Iterator[CommandLine]:
-    with command_line(cluster, database) as cli, cluster.connect(database) as conn:
+def cli(cluster: Cluster, database: str, cycle_state: Path) -> Iterator[CommandLine]:
+    cli = CommandLine(cluster, database, cycle_state)
+    with cluster.connect(database) as conn:
         conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion")
         before = contents(conn)
         shared = databases(cli)
         yield cli
         assert difference(before, contents(conn)) == []
         assert databases(cli) == shared
-        assert not (cli.state / "cycle-server").exists()
-        assert not (cli.state / "cycle-mariadb").exists()
+        assert left_behind(cycle_state) == []
 
 
 def databases(cli: CommandLine) -> set[str]:
     with cli.connect() as conn:
         return {name for (name,) in conn.execute("SELECT datname FROM pg_database")}
-
-
-def by_contestant(report: dict[str, Any]) -> dict[tuple[str, str, str], dict[str, dict[str, Any]]]:
-    found: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
-    for result in report["results"]:
-        phases = {phase["phase"]: phase for phase in result["phases"]}
-        assert list(phases) == PHASES
-        found[result["engine"], result["profile"], result["method"]] = phases
-    return found
 
 
 def test_all_profiles_and_methods_on_a_server_of_its_own(cli: CommandLine) -> None:
@@ -296,25 +272,21 @@ def test_system_calls(cli: CommandLine) -> None:
 
 def test_no_strace(cli: CommandLine) -> None:
     with servers.temporary_folder() as folder:
-        done = _without_path(cli, folder, "cycle", "-n", "10", "--syscalls")
-    failed(done, 1, "there is no strace", "strace")
-
-
-def _without_path(cli: CommandLine, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it where PATH leads to what builds the extension, and to nothing else."""
-    for name in ("make", "gcc", "cc", "sh", "install", "mkdir", "perl", "sed", "cat", "ls", "pg_config", "apt-get"):
-        found = shutil.which(name)
-        if found:
-            (folder / name).symlink_to(found)
-    cli.environment["PATH"] = str(folder)
-    return cli.run(*arguments, server=False)
+        (folder / "apt-get").symlink_to("/bin/true")
+        cli.environment["PATH"] = str(folder)
+        done = cli.run("cycle", "-n", "10", "--syscalls", server=False)
+    failed(done, 1, "there is no strace", "apt-get install --yes strace")
 
 
 def test_a_process_that_may_not_be_traced() -> None:
     needs("strace")
-    with pytest.raises(UserError) as raised:
-        # init's, or nobody's: not even root may trace itself
-        syscalls.check(os.getpid())
+    with subprocess.Popen(["sleep", "60"]) as process:
+        try:
+            # a process has one tracer at most
+            with syscalls.Tracer(process.pid), pytest.raises(UserError) as raised:
+                syscalls.check(process.pid)
+        finally:
+            process.kill()
     assert "strace may not look at process" in raised.value.message
     assert "ptrace_scope" in (raised.value.hint or "")
 

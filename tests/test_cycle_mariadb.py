@@ -12,24 +12,22 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cycle_support import by_contestant, left_behind, needs, tool
 from harness import servers
 from pgbillion.cycle import mariadb
 from pgbillion.cycle.plan import Method, Phase, Request
 from pgbillion.durability.profiles import Profile
 from pgbillion.postgres import Cluster
-from tables_support import CommandLine, command_line, failed
-from test_cycle_command import by_contestant, needs, tool
+from tables_support import CommandLine, failed
 
 COUNT = 12
 
 
 @pytest.fixture
-def cli(cluster: Cluster, database: str) -> Iterator[CommandLine]:
-    with command_line(cluster, database) as cli:
-        yield cli
-        assert not (cli.state / "cycle-mariadb").exists()
-        assert not (cli.state / "cycle-mariadb.log").exists()
-        assert [one for one in psutil.process_iter(["cmdline"]) if _is_of(one, cli.state)] == []
+def cli(cluster: Cluster, database: str, cycle_state: Path) -> Iterator[CommandLine]:
+    yield CommandLine(cluster, database, cycle_state)
+    assert left_behind(cycle_state) == []
+    assert [one for one in psutil.process_iter(["cmdline"]) if _is_of(one, cycle_state)] == []
 
 
 def _is_of(process: psutil.Process, state: Path) -> bool:

@@ -21,6 +21,7 @@ from pgbillion.connect import Dbname, Host, Port, StateDir, Username
 from pgbillion.cycle import mariadb, servers
 from pgbillion.cycle.measure import measure
 from pgbillion.cycle.plan import DEFAULT_COUNT, SOURCE_COLUMNS, Method, Outcome, Phase, Request
+from pgbillion.cycle.syscalls import strace
 from pgbillion.durability.profiles import Profile
 from pgbillion.errors import UserError
 from pgbillion.tables import create, text
@@ -121,6 +122,8 @@ def cycle(
         allow_unobserved=allow_unobserved,
     )
     request.check()
+    if request.syscalls:
+        strace()
     chosen = _settings(setting or [])
     state = paths.state_dir(state_dir)
     path = output or state / "cycle" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"

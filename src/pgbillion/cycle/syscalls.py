@@ -50,11 +50,8 @@ class Tracer:
         return Path(self._folder.name, "summary")
 
     def _attach(self) -> None:
-        program = shutil.which("strace")
-        if program is None:
-            raise UserError("there is no strace to count system calls with", extension.how_to_install(["strace"]))
         self._strace = subprocess.Popen(
-            [program, "-c", "-f", "-o", str(self._summary), "-p", str(self._pid)],
+            [strace(), "-c", "-f", "-o", str(self._summary), "-p", str(self._pid)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -84,6 +81,14 @@ class Tracer:
             if self._summary.exists():
                 self.calls = parse(self._summary.read_text(encoding="utf-8"))
         self._folder.cleanup()
+
+
+def strace() -> str:
+    """Return the program. Raises UserError when there is none."""
+    program = shutil.which("strace")
+    if program is None:
+        raise UserError("there is no strace to count system calls with", extension.how_to_install(["strace"]))
+    return program
 
 
 def check(pid: int) -> None:
