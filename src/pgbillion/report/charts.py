@@ -117,7 +117,8 @@ def bar_chart(
             places = [group - 0.4 + width * (index + 0.5) for group in range(len(groups))]
             heights = [float("nan") if value is None else value for value in values]
             drawn = axes.bar(places, heights, width * 0.92, color=_SERIES[index % MAX_LINES], label=bar)
-            known = ["" if value is None else _short(value, unit) for value in values]
+            # narrow bars have room for two digits
+            known = ["" if value is None else f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in values]
             axes.bar_label(drawn, known, fontsize=7, padding=1)
         axes.set_xticks(range(len(groups)), groups)
         axes.yaxis.set_major_locator(_locator(unit))
