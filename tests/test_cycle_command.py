@@ -161,7 +161,7 @@ def test_what_the_preflight_says_is_enough_and_less_is_not(cli: CommandLine) -> 
         (("--count", "0"), 1, "at least 1", None),
         (("--count", "many"), 1, '"many" is not a number of tables', None),
         (("--setting", "shared_buffers"), 1, "--setting takes NAME=VALUE", None),
-        (("--setting", "no_such_setting=1"), 2, "unrecognized configuration parameter", None),
+        (("--setting", "no_such_setting=1"), 2, "unrecognized configuration parameter", "choose another --setting"),
         (("--columns", "i integre"), 3, 'type "integre" does not exist', None),
         (("--columns", "i int CHECK (i = 7)"), 3, "do not satisfy the tables' constraints", "other --columns"),
         (("--columns", "i int REFERENCES table1"), 3, 'relation "table1" does not exist', None),
@@ -210,6 +210,11 @@ def test_no_privilege(cli: CommandLine) -> None:
             conn.execute("DROP ROLE may_not")
 
 
+def files(data: Path) -> int:
+    """How many there are in the databases of a server that makes and removes some."""
+    return sum(len(names) for _, _, names in os.walk(data / "base"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted(cli: CommandLine, number: signal.Signals) -> None:
     """Whichever signal ends it: its server is gone, which the fixture checks, and no process of it is left."""
@@ -221,7 +226,7 @@ def test_interrupted(cli: CommandLine, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "pgbillion", "cycle", "-n", "30000", "--profiles", "full", "--method", "sql"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         data = cli.state / "cycle-server" / "data"
-        servers.until(lambda: len(list((data / "base").glob("*/*"))) > 2000, "some tables")
+        servers.until(lambda: files(data) > 2000, "some tables")
         process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
@@ -233,7 +238,7 @@ def test_what_a_killed_run_has_left_is_removed_by_the_next(cli: CommandLine) -> 
     command = [sys.executable, "-m", "pgbillion", "cycle", "-n", "30000", "--profiles", "full", "--method", "sql"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
         data = cli.state / "cycle-server" / "data"
-        servers.until(lambda: len(list((data / "base").glob("*/*"))) > 2000, "some tables")
+        servers.until(lambda: files(data) > 2000, "some tables")
         process.kill()
     postmaster = int((data / "postmaster.pid").read_text().split()[0])
     assert Path(f"/proc/{postmaster}").exists()

@@ -29,9 +29,10 @@ _FOLDER = "cycle-mariadb"
 _DATABASE = "cycle"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 600.0
+_POLL_SECONDS = 0.05
 
 # What each profile's settings are in MariaDB:
-#   fsync               innodb_flush_method (nosync: never), debug_no_sync, sync_frm
+#   fsync               innodb_flush_method (nosync: never), debug_no_sync, sync_frm; but DDL syncs the redo log always
 #   full_page_writes    innodb_doublewrite
 #   synchronous_commit  innodb_flush_log_at_trx_commit, sync_binlog; off: once a second
 #   wal_level           log_bin: the log that a replica reads
@@ -159,13 +160,17 @@ class MariaDB:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
                 raise UserError(f"MariaDB did not start: {_last_error(self._errors)}")
+            # the client leaves open what it could not connect
+            if not self._socket.exists():
+                time.sleep(_POLL_SECONDS)
+                continue
             try:
                 with contextlib.closing(self._connect()) as conn, conn.cursor() as cursor:
                     cursor.execute("SELECT version()")
                     self._facts["version"] = cursor.fetchone()[0]
                 return
             except _client().MySQLError:
-                time.sleep(0.05)
+                time.sleep(_POLL_SECONDS)
 
     @property
     def _errors(self) -> Path:

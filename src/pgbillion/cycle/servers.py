@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import secrets
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,7 @@ from pgbillion.postgres import Cluster, Installation, make_folder
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _FOLDER = "cycle-server"
+_REMOVE_SECONDS, _POLL_SECONDS = 10.0, 0.05
 # What a durable server has, and the settings for mass loading have not.
 _ORDINARY = {"wal_level": "replica", "max_wal_senders": "10", "autovacuum": "on"}
 # linux/fs.h
@@ -80,7 +83,17 @@ class Private:
         lines = {**profile, **self._locks, **self.chosen}
         values = "".join(f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in lines.items())
         self.cluster.conf.write_text(f"{self._conf}\n# ---- The cycle\n\n{values}", encoding="utf-8")
-        self.cluster.start()
+        try:
+            self.cluster.start()
+        except UserError as error:
+            # the log goes with the server
+            said = self.cluster.log.read_text(encoding="utf-8", errors="replace")
+            reason = re.findall(r"(?:LOG|FATAL): +(.*(?:parameter|setting|value|memory).*)", said)
+            if not reason or not self.chosen:
+                raise
+            raise UserError(
+                f"the server did not start: {reason[-1]}", "choose another --setting", error.status
+            ) from error
 
 
 @contextlib.contextmanager
@@ -89,16 +102,31 @@ def private(state: Path, pg_config: Path | None, chosen: Mapping[str, str]) -> I
     home = state / _FOLDER
     installation = Installation.prepare(state, pg_config)
     cluster = Cluster(installation, data=home / "data", socket_dir=home / "run")
-    cluster.destroy()
+    _remove(cluster)
     conf = server.conf_text(state)
     try:
         cluster.init(conf=conf)
         spread_folders(cluster.data / "base")
         yield Private(cluster, chosen, conf)
     finally:
-        cluster.destroy()
+        _remove(cluster)
         with contextlib.suppress(OSError):
             home.rmdir()
+
+
+def _remove(cluster: Cluster) -> None:
+    """Remove the server, and what an initdb that was interrupted goes on doing for a moment."""
+    deadline = time.monotonic() + _REMOVE_SECONDS
+    while True:
+        try:
+            if not cluster.running():
+                cluster.kill()
+            cluster.destroy()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_SECONDS)
 
 
 @contextlib.contextmanager
