@@ -10,6 +10,7 @@
  *	stamp.c			compiles that table's catalogue rows to a stamp: images
  *					of the rows, and the places where an OID, a name, a file
  *					number or a tablespace goes
+ *	stamp_batch.c	writes the others' rows from it
  *	naming.c		the names a table and its parts get, as core chooses them
  *	oids.c			ranges of unused OIDs
  *	files.c			the files, copied from those of the first table
@@ -134,10 +135,14 @@ extern void file_image_create(const FileImage *image, RelFileLocator locator);
 /* ---- stamp.c ---- */
 
 typedef struct Stamp Stamp;
-typedef struct StampBatch StampBatch;
 
 extern Stamp *stamp_compile(Oid prototype, Oid template);
 extern int	stamp_rows_per_table(const Stamp *stamp);
+
+/* ---- stamp_batch.c ---- */
+
+typedef struct StampBatch StampBatch;
+
 extern StampBatch *stamp_batch_begin(Stamp *stamp, NameRegistry *registry);
 extern void stamp_batch_reserve(StampBatch *batch, int ntables);
 extern void stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace);

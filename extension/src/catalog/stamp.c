@@ -2,7 +2,7 @@
  *
  * stamp.c
  *	  The catalogue rows of one table, compiled so as to be written again for
- *	  others.
+ *	  others (by stamp_batch.c).
  *
  * A stamp is made of a prototype: a table that core created a moment before
  * in the same transaction, so that nothing but its own parts can depend on
@@ -18,12 +18,7 @@
  * adds is patched too. Any other OID column that happens to hold the OID of a
  * member is an error, not a wrong row.
  *
- * OIDs are given to the members of a stamped table in the order in which the
- * prototype's were created, since the order of OIDs is visible (the order in
- * which indexes are considered, for one).
- *
- * Memory: the stamp lives in the context it was compiled in; a batch has a
- * context of its own, emptied by stamp_batch_flush().
+ * Memory: the stamp lives in the context it was compiled in.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,7 +29,6 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
@@ -48,7 +42,6 @@
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_shdepend.h"
 #include "catalog/pg_statistic_ext.h"
-#include "catalog/pg_tablespace.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "catalog/system_fk_info.h"
@@ -60,97 +53,11 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/pgstat_internal.h"
 #include "utils/syscache.h"
 
-#include "create_tables.h"
 #include "family.h"
+#include "stamp.h"
 #include "storage/lazy_heap.h"
-
-typedef enum PatchKind
-{
-	PATCH_OID,					/* of objects[what] */
-	PATCH_NAME,					/* names[what] */
-	PATCH_TABLESPACE			/* of the table */
-} PatchKind;
-
-typedef struct StampPatch
-{
-	PatchKind	kind;
-	int			what;
-	Size		offset;			/* from the tuple's header */
-} StampPatch;
-
-/*
- * A default whose expression holds OIDs of the family (nextval() of an own
- * sequence): its text up to each of them, and whose it is.
- */
-typedef struct StampExpression
-{
-	AttrNumber	attnum;
-	int			nholes;
-	char	  **text;			/* nholes + 1 pieces */
-	int		   *objects;		/* nholes */
-} StampExpression;
-
-typedef struct StampRow
-{
-	HeapTuple	image;
-	int			npatches;
-	StampPatch *patches;
-	StampExpression *expression;	/* usually NULL */
-} StampRow;
-
-/* A catalogue that the family has rows in. */
-typedef struct StampCatalog
-{
-	Oid			catalog;
-	Oid			oid_index;		/* InvalidOid if its rows have no OID */
-	int			nrows;
-	int			size;
-	StampRow   *rows;
-} StampCatalog;
-
-/* A member of the family. */
-typedef struct StampObject
-{
-	ObjectAddress address;		/* objectSubId is 0 */
-	char		relkind;		/* of a relation, else 0 */
-	int			name;			/* in names[], or -1 for one that is kept */
-	bool		follows_table;	/* into the table's tablespace? */
-	Oid			tablespace;		/* of a relation */
-	FileImage  *files;			/* of a relation; NULL if it has none yet */
-} StampObject;
-
-struct Stamp
-{
-	Oid			prototype;
-	char	   *relname;		/* the prototype's */
-	int			nobjects;
-	StampObject *objects;		/* by OID, ascending */
-	int			table;			/* the table among them */
-	int			nlazy;			/* how many are relations without a file */
-	int			nnames;
-	StampName  *names;
-	int			ncatalogs;
-	StampCatalog *catalogs;
-};
-
-struct StampBatch
-{
-	Stamp	   *stamp;
-	NameRegistry *registry;
-	OidAllocator *allocator;
-	CatalogWriter **writers;	/* as stamp->catalogs */
-	HeapTuple **tuples;			/* as stamp->catalogs: rows to be written */
-	int		   *ntuples;
-	int			capacity;		/* in tables */
-	int			ntables;
-	Oid		   *oids;			/* of the table being added, as stamp->objects */
-	NameData   *names;
-	MemoryContext context;		/* holds the rows to be written */
-};
 
 /* Columns that hold an object of the catalogue named by another column. */
 static const struct
@@ -178,9 +85,6 @@ static void name_trigger(Stamp *stamp, int object);
 static char *index_name_addition(Oid indexid);
 static char *statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid);
 static int	find_member(const Stamp *stamp, Oid classid, Oid objid);
-static HeapTuple stamp_row(StampBatch *batch, StampCatalog *catalog, StampRow *row, Oid tablespace);
-static void add_tablespace_rows(StampBatch *batch, int catalog, Oid tablespace);
-static void append_oid_const(StringInfo buf, Oid oid);
 
 /*
  * Compile the stamp of `prototype`, a table made by prototype_create() of
@@ -848,7 +752,7 @@ compile_expressions(Stamp *stamp, StampRow *row, Relation rel)
 				if (stamp->objects[j].relkind != RELKIND_SEQUENCE)
 					continue;
 				initStringInfo(&pattern);
-				append_oid_const(&pattern, stamp->objects[j].address.objectId);
+				stamp_append_oid_const(&pattern, stamp->objects[j].address.objectId);
 				found = strstr(rest, pattern.data);
 				if (found != NULL && (nearest == NULL || found < nearest))
 				{
@@ -874,9 +778,9 @@ compile_expressions(Stamp *stamp, StampRow *row, Relation rel)
 	}
 }
 
-/* The value of a Const that is an OID, as outfuncs.c writes it. */
-static void
-append_oid_const(StringInfo buf, Oid oid)
+/* Append the value of a Const that is an OID, as outfuncs.c writes it. */
+void
+stamp_append_oid_const(StringInfo buf, Oid oid)
 {
 	Datum		value = ObjectIdGetDatum(oid);
 	char	   *bytes = (char *) &value;
@@ -885,226 +789,4 @@ append_oid_const(StringInfo buf, Oid oid)
 	for (int i = 0; i < (int) sizeof(Datum); i++)
 		appendStringInfo(buf, "%d ", (int) bytes[i]);
 	appendStringInfoChar(buf, ']');
-}
-
-/* ---- stamping ---- */
-
-/* Begin to stamp tables whose names are in `registry`. */
-StampBatch *
-stamp_batch_begin(Stamp *stamp, NameRegistry *registry)
-{
-	StampBatch *batch = palloc0(sizeof(StampBatch));
-	Oid			catalogs[NUM_FAMILY_CATALOGS];
-	Oid			oid_indexes[NUM_FAMILY_CATALOGS];
-	int			nwith_oid = 0;
-
-	batch->stamp = stamp;
-	batch->registry = registry;
-	batch->writers = palloc(stamp->ncatalogs * sizeof(CatalogWriter *));
-	batch->tuples = palloc0(stamp->ncatalogs * sizeof(HeapTuple *));
-	batch->ntuples = palloc0(stamp->ncatalogs * sizeof(int));
-	for (int i = 0; i < stamp->ncatalogs; i++)
-	{
-		batch->writers[i] = catalog_writer_open(stamp->catalogs[i].catalog);
-		if (OidIsValid(stamp->catalogs[i].oid_index))
-		{
-			catalogs[nwith_oid] = stamp->catalogs[i].catalog;
-			oid_indexes[nwith_oid++] = stamp->catalogs[i].oid_index;
-		}
-	}
-	batch->allocator = oid_allocator_create(catalogs, oid_indexes, nwith_oid);
-	batch->oids = palloc(stamp->nobjects * sizeof(Oid));
-	batch->names = palloc(stamp->nnames * sizeof(NameData));
-	batch->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion stamp batch",
-										   ALLOCSET_DEFAULT_SIZES);
-	return batch;
-}
-
-/* Make room for `ntables` tables until the next flush. */
-void
-stamp_batch_reserve(StampBatch *batch, int ntables)
-{
-	Stamp	   *stamp = batch->stamp;
-
-	Assert(batch->ntables == 0);
-	oid_allocator_reserve(batch->allocator, (uint32) ntables * stamp->nobjects);
-	if (ntables <= batch->capacity)
-		return;
-	for (int i = 0; i < stamp->ncatalogs; i++)
-	{
-		if (batch->tuples[i] != NULL)
-			pfree(batch->tuples[i]);
-		batch->tuples[i] = palloc((Size) ntables * (stamp->catalogs[i].nrows + stamp->nlazy) *
-								  sizeof(HeapTuple));
-	}
-	batch->capacity = ntables;
-}
-
-/*
- * Make one table's files, and its rows in memory. `tablespace` as in
- * pg_class.reltablespace.
- */
-void
-stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace)
-{
-	Stamp	   *stamp = batch->stamp;
-	MemoryContext old = MemoryContextSwitchTo(batch->context);
-
-	Assert(batch->ntables < batch->capacity);
-
-	for (int i = 0; i < stamp->nobjects; i++)
-	{
-		StampObject *object = &stamp->objects[i];
-		Oid			oid = oid_allocator_next(batch->allocator);
-
-		if (object->relkind != 0)
-		{
-			Oid			spc = object->follows_table ? tablespace : object->tablespace;
-			RelFileLocator locator;
-
-			/* as GetNewRelFileNumber(): after a wraparound the file may be another's */
-			while (object->files != NULL)
-			{
-				locator = make_locator(OidIsValid(spc) ? spc : MyDatabaseTableSpace, oid);
-				if (!relation_file_exists(locator, MAIN_FORKNUM))
-				{
-					file_image_create(object->files, locator);
-					break;
-				}
-				oid = oid_allocator_next(batch->allocator);
-			}
-
-			/* an abort takes back what was counted for it */
-			pgstat_create_transactional(PGSTAT_KIND_RELATION, MyDatabaseId, oid);
-		}
-		batch->oids[i] = oid;
-	}
-
-	name_registry_choose(batch->registry, stamp->names, stamp->nnames, NameStr(*relname),
-						 batch->oids, stamp->table, batch->names);
-
-	for (int i = 0; i < stamp->ncatalogs; i++)
-	{
-		StampCatalog *catalog = &stamp->catalogs[i];
-
-		for (int j = 0; j < catalog->nrows; j++)
-			batch->tuples[i][batch->ntuples[i]++] =
-				stamp_row(batch, catalog, &catalog->rows[j], tablespace);
-		if (catalog->catalog == SharedDependRelationId && OidIsValid(tablespace))
-			add_tablespace_rows(batch, i, tablespace);
-	}
-	batch->ntables++;
-
-	MemoryContextSwitchTo(old);
-}
-
-/* One row of the table being added. */
-static HeapTuple
-stamp_row(StampBatch *batch, StampCatalog *catalog, StampRow *row, Oid tablespace)
-{
-	HeapTuple	tuple;
-
-	if (row->expression == NULL)
-		tuple = heap_copytuple(row->image);
-	else
-	{
-		StampExpression *expression = row->expression;
-		TupleDesc	tupdesc = RelationGetDescr(catalog_writer_relation(batch->writers[catalog - batch->stamp->catalogs]));
-		Datum		values[MaxHeapAttributeNumber];
-		bool		nulls[MaxHeapAttributeNumber] = {false};
-		bool		replaces[MaxHeapAttributeNumber] = {false};
-		StringInfoData text;
-
-		initStringInfo(&text);
-		for (int i = 0; i < expression->nholes; i++)
-		{
-			appendStringInfoString(&text, expression->text[i]);
-			append_oid_const(&text, batch->oids[expression->objects[i]]);
-		}
-		appendStringInfoString(&text, expression->text[expression->nholes]);
-		values[expression->attnum - 1] = CStringGetTextDatum(text.data);
-		replaces[expression->attnum - 1] = true;
-
-		/* what is patched lies before the expression, and stays where it was */
-		tuple = heap_modify_tuple(row->image, tupdesc, values, nulls, replaces);
-	}
-
-	for (int i = 0; i < row->npatches; i++)
-	{
-		const StampPatch *patch = &row->patches[i];
-		char	   *place = (char *) tuple->t_data + patch->offset;
-
-		switch (patch->kind)
-		{
-			case PATCH_OID:
-				memcpy(place, &batch->oids[patch->what], sizeof(Oid));
-				break;
-			case PATCH_NAME:
-				memcpy(place, &batch->names[patch->what], NAMEDATALEN);
-				break;
-			case PATCH_TABLESPACE:
-				memcpy(place, &tablespace, sizeof(Oid));
-				break;
-		}
-	}
-
-	return tuple;
-}
-
-/*
- * A relation without a file records its dependency on its tablespace, which
- * a file would otherwise protect; see lazy_heap.c.
- */
-static void
-add_tablespace_rows(StampBatch *batch, int catalog, Oid tablespace)
-{
-	TupleDesc	tupdesc = RelationGetDescr(catalog_writer_relation(batch->writers[catalog]));
-
-	for (int i = 0; i < batch->stamp->nobjects; i++)
-	{
-		StampObject *object = &batch->stamp->objects[i];
-		Datum		values[Natts_pg_shdepend];
-		bool		nulls[Natts_pg_shdepend] = {false};
-
-		if (object->relkind == 0 || object->files != NULL)
-			continue;
-		Assert(object->follows_table);
-		values[Anum_pg_shdepend_dbid - 1] = ObjectIdGetDatum(MyDatabaseId);
-		values[Anum_pg_shdepend_classid - 1] = ObjectIdGetDatum(RelationRelationId);
-		values[Anum_pg_shdepend_objid - 1] = ObjectIdGetDatum(batch->oids[i]);
-		values[Anum_pg_shdepend_objsubid - 1] = Int32GetDatum(0);
-		values[Anum_pg_shdepend_refclassid - 1] = ObjectIdGetDatum(TableSpaceRelationId);
-		values[Anum_pg_shdepend_refobjid - 1] = ObjectIdGetDatum(tablespace);
-		values[Anum_pg_shdepend_deptype - 1] = CharGetDatum(SHARED_DEPENDENCY_TABLESPACE);
-		batch->tuples[catalog][batch->ntuples[catalog]++] = heap_form_tuple(tupdesc, values, nulls);
-	}
-}
-
-/* Write the rows of all tables added since the last flush. */
-void
-stamp_batch_flush(StampBatch *batch, bool invalidate_each)
-{
-	for (int i = 0; i < batch->stamp->ncatalogs; i++)
-	{
-		catalog_writer_insert(batch->writers[i], batch->tuples[i], batch->ntuples[i],
-							  batch->ntables, invalidate_each);
-		batch->ntuples[i] = 0;
-	}
-	batch->ntables = 0;
-	MemoryContextReset(batch->context);
-
-	/* core searches the messages of a command; see catalog_writer_insert() */
-	if (XLogLogicalInfoActive())
-		CommandCounterIncrement();
-}
-
-/* Close the catalogues; what was flushed is visible to later commands. */
-void
-stamp_batch_end(StampBatch *batch)
-{
-	Assert(batch->ntables == 0);
-	for (int i = 0; i < batch->stamp->ncatalogs; i++)
-		catalog_writer_close(batch->writers[i]);
-	MemoryContextDelete(batch->context);
-	CommandCounterIncrement();
 }
