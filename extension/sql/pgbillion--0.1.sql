@@ -59,6 +59,19 @@ CREATE UNLOGGED TABLE @extschema@.nothing (CHECK (false)) USING lazy_heap;
 COMMENT ON ACCESS METHOD lazy_heap IS
 'heap whose files appear with the first row';
 
+CREATE FUNCTION @extschema@.drop_guard() RETURNS event_trigger
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'pgbillion_drop_guard';
+
+COMMENT ON FUNCTION @extschema@.drop_guard() IS
+'keeps the extension from being dropped by cascade while there are lazy tables';
+
+CREATE EVENT TRIGGER pgbillion_drop_guard ON ddl_command_start
+WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA', 'DROP OWNED')
+EXECUTE FUNCTION @extschema@.drop_guard();
+
+ALTER EVENT TRIGGER pgbillion_drop_guard ENABLE ALWAYS;
+
 CREATE FUNCTION @extschema@.to_heap(tables regclass[]) RETURNS bigint
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_to_heap';
