@@ -5,9 +5,10 @@
  *
  * What simple_heap_delete() does, for rows whose objects the caller has
  * locked, a page at a time: the page is read and locked once for all rows on
- * it. Rows that are anything but plainly visible and unlocked, and pages that
- * are all-visible, are left to simple_heap_delete() itself, which waits, fails
- * and logs as it does in this minor version.
+ * it, and logged as a whole if there are many. Rows that are anything but
+ * plainly visible and unlocked, and pages that are all-visible, are left to
+ * simple_heap_delete() itself, which waits, fails and logs as it does in this
+ * minor version.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,6 +26,12 @@
 #include "utils/rel.h"
 
 #include "create_tables.h"
+
+/*
+ * With so many deleted rows on a page its full image is logged, instead of a
+ * record for each: that is cheaper by far, though larger if only some are.
+ */
+#define ROWS_WORTH_AN_IMAGE 16
 
 static int	delete_on_page(Relation rel, const ItemPointerData *tids, int ntids);
 static bool is_plain(HeapTuple tuple, Buffer buffer);
@@ -111,7 +118,7 @@ delete_on_page(Relation rel, const ItemPointerData *tids, int ntids)
 			header->t_ctid = tids[i];
 
 			/* each by itself: a full image taken now must not hold the next one's change */
-			if (RelationNeedsWAL(rel))
+			if (RelationNeedsWAL(rel) && n < ROWS_WORTH_AN_IMAGE)
 			{
 				xl_heap_delete xlrec = {
 					.xmax = xid,
@@ -128,6 +135,8 @@ delete_on_page(Relation rel, const ItemPointerData *tids, int ntids)
 				PageSetLSN(page, recptr);
 			}
 		}
+		if (RelationNeedsWAL(rel) && n >= ROWS_WORTH_AN_IMAGE)
+			log_newpage_buffer(buffer, true);
 
 		END_CRIT_SECTION();
 		for (int i = 0; i < n; i++)

@@ -273,7 +273,7 @@ class _Dropping:
         self.workers = workers
         self._selected = selected
         self._free: deque[Connection] = deque(workers)
-        self._pending: dict[Future[None], Batch] = {}
+        self._pending: dict[Future[None], tuple[Connection, Batch]] = {}
         self._again: deque[Batch] = deque()
         self._stopped = threading.Event()
 
@@ -285,19 +285,20 @@ class _Dropping:
     def run(self, update: Callable[[int], None]) -> None:
         """Drop all; on any failure the batches on their way are cancelled or completed before it is passed on."""
         batches = self._batches()
-        exhausted = False
         with ThreadPoolExecutor(len(self.workers)) as pool:
             try:
-                while True:
-                    while self._free and not (exhausted and not self._again):
-                        batch = self._again.popleft() if self._again else next(batches, None)
-                        if batch is None:
-                            exhausted = True
-                            continue
-                        self._pending[pool.submit(self._drop, self._free[0], batch)] = batch
-                        self._free.popleft()
-                    if not self._pending:
-                        return
+                ahead = next(batches, ())
+                while ahead or self._again or self._pending:
+                    while self._free and (ahead or self._again):
+                        if self._again:
+                            batch = self._again.popleft()
+                        else:
+                            # more than a batch: read before the size shrank, or many share the page's last name
+                            batch, ahead = ahead[: self.size], ahead[self.size :]
+                        worker = self._free.popleft()
+                        self._pending[pool.submit(self._drop, worker, batch)] = worker, batch
+                        # read while the workers are at work
+                        ahead = ahead or next(batches, ())
                     self._collect()
                     update(self.dropped)
             except BaseException:
@@ -306,7 +307,7 @@ class _Dropping:
                 raise
 
     def _batches(self) -> Iterator[Batch]:
-        """Yield what is selected, batch by batch; the size may shrink on the way."""
+        """Yield what is selected, page by page; none is empty."""
         request = self.request
         extension = selecting.has_function(self.conn, "tables")
         if not extension or request.selection.numbered is not None:
@@ -318,33 +319,29 @@ class _Dropping:
         )
         pages = selecting.pages(self.conn, request.selection, self.size, value, extension=extension)
         for page in pages:
-            rest = page.value or []
-            while rest:
-                # more than a batch: read before the size shrank, or many tables share the page's last name
-                batch, rest = rest[: self.size], rest[self.size :]
-                yield batch
+            if page.value:
+                yield page.value
 
     def _drop(self, worker: Connection, batch: Batch) -> None:
-        try:
-            if self._stopped.is_set():
-                raise psycopg.errors.QueryCanceled("stopped")
-            if self.request.method is Method.SQL:
-                cascade = " CASCADE" if self.request.cascade else ""
-                worker.execute(f"DROP TABLE IF EXISTS {', '.join(map(str, batch))}{cascade}".encode())
-            else:
-                worker.execute(
-                    "SELECT billion.drop_tables(tables => %s::oid[]::regclass[], cascade => %s,"
-                    " allow_unobserved => %s)",
-                    [list(batch), self.request.cascade, self.request.allow_unobserved],
-                )
-        finally:
-            self._free.append(worker)
+        if self._stopped.is_set():
+            raise psycopg.errors.QueryCanceled("stopped")
+        if self.request.method is Method.SQL:
+            cascade = " CASCADE" if self.request.cascade else ""
+            worker.execute(f"DROP TABLE IF EXISTS {', '.join(map(str, batch))}{cascade}".encode())
+        else:
+            # written out here, which is far cheaper than having each number adapted
+            oids = "{" + ",".join(map(str, batch)) + "}"
+            worker.execute(
+                "SELECT billion.drop_tables(tables => %s::oid[]::regclass[], cascade => %s, allow_unobserved => %s)",
+                [oids, self.request.cascade, self.request.allow_unobserved],
+            )
 
     def _collect(self) -> None:
         """Take in the batches that have ended, or wait a moment for one that does."""
         done, _ = wait(self._pending, timeout=_TICK, return_when=FIRST_COMPLETED)
         for future in done:
-            batch = self._pending.pop(future)
+            worker, batch = self._pending.pop(future)
+            self._free.append(worker)
             try:
                 future.result()
             except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.OutOfMemory):
@@ -367,7 +364,7 @@ class _Dropping:
         for worker in self.workers:
             with contextlib.suppress(psycopg.Error):
                 worker.cancel_safe(timeout=10)
-        for future, batch in self._pending.items():
+        for future, (_, batch) in self._pending.items():
             if future.exception() is None:
                 self.dropped += len(batch)
 
