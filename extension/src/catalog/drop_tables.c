@@ -79,46 +79,42 @@ typedef struct DropTable
 	bool		by_core;
 } DropTable;
 
-/* A member of a family, and whose it is. */
-typedef struct Member
-{
-	FamilyKey	key;			/* hash key */
-	int			table;			/* in tables[] */
-} Member;
-
 /* A relation to go. */
 typedef struct DropRelation
 {
 	Oid			oid;
 	Oid			tablespace;
 	RelFileNumber filenumber;
+	int			table;			/* in tables[] */
 } DropRelation;
+
+/* Rows of a catalogue. */
+typedef struct RowList
+{
+	ItemPointerData *tids;
+	int			ntids;
+	int			size;
+} RowList;
 
 typedef struct DropContext
 {
 	int			ntables;
 	DropTable  *tables;			/* by OID, ascending */
-	HTAB	   *members;		/* of Member */
-	FamilyKey  *keys;			/* all members */
+	HTAB	   *members;		/* of FamilyKey, by what precedes `table` in it */
+	FamilyKey  *keys;			/* all members; FamilyKey.table is in tables[] */
+	FamilyKey  *keys_by_class;	/* the same, kept in the other order */
 	int			nkeys;
 	int			keys_size;
 	int			level;			/* keys[level …] have not been searched for yet */
-	List	   *references;		/* of Reference: to be checked when all members are known */
-	ItemPointerData *tids;		/* rows of the catalogue being read */
-	int			ntids;
-	int			tids_size;
-	DropRelation *relations;
+	List	   *references;		/* of FamilyKey: what depends on a member, but not as a part of it */
+	RowList		class_rows;		/* of members, as lock_parts() saw them last */
+	RowList		depend_rows;	/* of members, as find_families() saw them last */
+	RowList		other_rows;		/* of the catalogue being read */
+	DropRelation *relations;	/* as class_rows */
 	int			nrelations;
 	int			relations_size;
 	HTAB	   *locked;			/* OIDs of the parts we have locked */
 } DropContext;
-
-/* An object that depends on a member, but not as a part of it. */
-typedef struct Reference
-{
-	FamilyKey	key;
-	int			table;
-} Reference;
 
 static const FamilyCatalog depend_reference = {
 	DependRelationId, InvalidOid, DependReferenceIndexId,
@@ -141,11 +137,13 @@ static bool held_by_me(Oid relid);
 static void check_lock_table(int64 wanted, int ntables);
 static int	drop_by_core(DropContext *context, DropBehavior behavior);
 static void find_families(DropContext *context);
-static int	table_of(DropContext *context, const FamilyKey *key);
+static FamilyKey *keys_for(DropContext *context, const FamilyCatalog *family);
 static void add_member(DropContext *context, Oid classid, Oid objid, int table);
 static void add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void add_row(RowList *rows, HeapTuple tuple);
+static void collect_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static bool lock_parts(DropContext *context);
 static void drop_families(DropContext *context, bool invalidate_each);
@@ -276,7 +274,8 @@ check_tables(DropContext *context, bool locked)
 			continue;
 		context->tables[i].exists = false;
 		keys[n].classid = RelationRelationId;
-		keys[n++].objid = context->tables[i].oid;
+		keys[n].objid = context->tables[i].oid;
+		keys[n++].table = i;
 	}
 	family_scan(&family_catalogs[0], keys, n, check_table_row, context);
 	pfree(keys);
@@ -287,7 +286,7 @@ check_table_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 {
 	DropContext *context = arg;
 	Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
-	DropTable  *table = &context->tables[find_table(context, key->objid)];
+	DropTable  *table = &context->tables[key->table];
 
 	if (IsSystemClass(key->objid, form))
 		ereport(ERROR,
@@ -394,15 +393,19 @@ drop_by_core(DropContext *context, DropBehavior behavior)
 static void
 find_families(DropContext *context)
 {
-	HASHCTL		ctl = {.keysize = sizeof(FamilyKey),.entrysize = sizeof(Member),.hcxt = CurrentMemoryContext};
+	HASHCTL		ctl = {
+		.keysize = offsetof(FamilyKey, table),
+		.entrysize = sizeof(FamilyKey),
+		.hcxt = CurrentMemoryContext
+	};
 	ListCell   *lc;
-	FamilyKey  *keys;
 
 	if (context->members != NULL)
 		hash_destroy(context->members);
 	context->members = hash_create("pgbillion family members", 1024, &ctl,
 								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	context->nkeys = context->level = 0;
+	context->depend_rows.ntids = 0;
 	context->references = NIL;
 
 	for (int i = 0; i < context->ntables; i++)
@@ -412,8 +415,8 @@ find_families(DropContext *context)
 	while (context->level < context->nkeys)
 	{
 		int			n = context->nkeys - context->level;
+		FamilyKey  *keys = palloc(n * sizeof(FamilyKey));
 
-		keys = palloc(n * sizeof(FamilyKey));
 		memcpy(keys, context->keys + context->level, n * sizeof(FamilyKey));
 		context->level = context->nkeys;
 		family_scan(&depend_reference, keys, n, add_dependent, context);
@@ -423,8 +426,8 @@ find_families(DropContext *context)
 	/* whatever else refers to a member must be another member of the same table */
 	foreach(lc, context->references)
 	{
-		Reference  *reference = lfirst(lc);
-		Member	   *member = hash_search(context->members, &reference->key, HASH_FIND, NULL);
+		FamilyKey  *reference = lfirst(lc);
+		FamilyKey  *member = hash_search(context->members, reference, HASH_FIND, NULL);
 
 		if (member == NULL || member->table != reference->table)
 		{
@@ -434,27 +437,37 @@ find_families(DropContext *context)
 		}
 	}
 
-	keys = palloc(Max(1, context->nkeys) * sizeof(FamilyKey));
-	memcpy(keys, context->keys, context->nkeys * sizeof(FamilyKey));
-	family_scan(&inherits, keys, context->nkeys, leave_to_core, context);
-	family_scan(&subscriptions, keys, context->nkeys, leave_to_core, context);
+	/* searches sort their keys: what is in order already costs little */
+	if (context->keys_by_class != NULL)
+		pfree(context->keys_by_class);
+	context->keys_by_class = palloc_extended(Max(1, context->nkeys) * sizeof(FamilyKey), MCXT_ALLOC_HUGE);
+	memcpy(context->keys_by_class, context->keys, context->nkeys * sizeof(FamilyKey));
+
+	family_scan(&inherits, context->keys, context->nkeys, leave_to_core, context);
+	family_scan(&subscriptions, context->keys, context->nkeys, leave_to_core, context);
 	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
 	{
-		Oid			catalog = family_catalogs[i].catalog;
+		const FamilyCatalog *family = &family_catalogs[i];
 
-		if (catalog == ConstraintRelationId || catalog == TriggerRelationId ||
-			catalog == DependRelationId)
-			family_scan(&family_catalogs[i], keys, context->nkeys, inspect_row, context);
+		if (family->catalog == ConstraintRelationId || family->catalog == TriggerRelationId ||
+			family->catalog == DependRelationId)
+			family_scan(family, keys_for(context, family), context->nkeys, inspect_row, context);
 	}
-	pfree(keys);
+}
+
+/* All members, in the order that the catalogue is searched in. */
+static FamilyKey *
+keys_for(DropContext *context, const FamilyCatalog *family)
+{
+	return family_class_first(family) ? context->keys_by_class : context->keys;
 }
 
 static void
 add_member(DropContext *context, Oid classid, Oid objid, int table)
 {
-	FamilyKey	key = {classid, objid};
+	FamilyKey	key = {classid, objid, table};
 	bool		found;
-	Member	   *member = hash_search(context->members, &key, HASH_ENTER, &found);
+	FamilyKey  *member = hash_search(context->members, &key, HASH_ENTER, &found);
 
 	if (found)
 	{
@@ -475,23 +488,13 @@ add_member(DropContext *context, Oid classid, Oid objid, int table)
 	context->keys[context->nkeys++] = key;
 }
 
-/* The table that a member belongs to. */
-static int
-table_of(DropContext *context, const FamilyKey *key)
-{
-	Member	   *member = hash_search(context->members, key, HASH_FIND, NULL);
-
-	Assert(member != NULL);
-	return member->table;
-}
-
 /* A row of pg_depend that refers to a member. */
 static void
 add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 {
 	DropContext *context = arg;
 	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
-	int			table = table_of(context, key);
+	int			table = key->table;
 
 	if (!is_family_class(form->classid))
 		context->tables[table].by_core = true;
@@ -499,10 +502,10 @@ add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 		add_member(context, form->classid, form->objid, table);
 	else
 	{
-		Reference  *reference = palloc(sizeof(Reference));
+		FamilyKey  *reference = palloc(sizeof(FamilyKey));
 
-		reference->key.classid = form->classid;
-		reference->key.objid = form->objid;
+		reference->classid = form->classid;
+		reference->objid = form->objid;
 		reference->table = table;
 		context->references = lappend(context->references, reference);
 	}
@@ -513,7 +516,7 @@ leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 {
 	DropContext *context = arg;
 
-	context->tables[table_of(context, key)].by_core = true;
+	context->tables[key->table].by_core = true;
 }
 
 /* Rows of members that tell of more than the family. */
@@ -521,7 +524,7 @@ static void
 inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 {
 	DropContext *context = arg;
-	int			table = table_of(context, key);
+	int			table = key->table;
 	bool		simple = true;
 
 	switch (RelationGetRelid(rel))
@@ -533,6 +536,7 @@ inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 			simple = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid == context->tables[table].oid;
 			break;
 		case DependRelationId:
+			add_row(&context->depend_rows, tuple);
 			switch (((Form_pg_depend) GETSTRUCT(tuple))->deptype)
 			{
 				case DEPENDENCY_NORMAL:
@@ -559,14 +563,14 @@ lock_parts(DropContext *context)
 {
 	bool		locked = false;
 
-	context->ntids = context->nrelations = 0;
-	family_scan(&family_catalogs[0], context->keys, context->nkeys, collect_row, context);
+	context->class_rows.ntids = context->nrelations = 0;
+	family_scan(&family_catalogs[0], keys_for(context, &family_catalogs[0]), context->nkeys,
+				collect_relation, context);
 
 	check_lock_table(Max(context->nrelations, context->ntables), context->ntables);
 	for (int i = 0; i < context->nrelations; i++)
 	{
 		Oid			relid = context->relations[i].oid;
-		FamilyKey	key = {RelationRelationId, relid};
 		bool		found;
 
 		CHECK_FOR_INTERRUPTS();
@@ -577,47 +581,56 @@ lock_parts(DropContext *context)
 			continue;
 		/* as for tables: perhaps a cursor is open on it */
 		if (held_by_me(relid))
-			context->tables[table_of(context, &key)].by_core = true;
+			context->tables[context->relations[i].table].by_core = true;
 		LockRelationOid(relid, AccessExclusiveLock);
 		locked = true;
 	}
-	context->ntids = context->nrelations = 0;
 
 	return locked;
 }
 
-/* Note a row to delete; of relations also what else goes with it. */
+static void
+add_row(RowList *rows, HeapTuple tuple)
+{
+	if (rows->ntids == rows->size)
+	{
+		rows->size = Max(4096, rows->size * 2);
+		rows->tids = rows->tids == NULL ?
+			palloc(rows->size * sizeof(ItemPointerData)) :
+			repalloc_huge(rows->tids, rows->size * sizeof(ItemPointerData));
+	}
+	rows->tids[rows->ntids++] = tuple->t_self;
+}
+
+/* Note a row of pg_class to delete, and what else goes with it. */
+static void
+collect_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	DropContext *context = arg;
+	Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+	DropRelation *relation;
+
+	add_row(&context->class_rows, tuple);
+
+	if (context->nrelations == context->relations_size)
+	{
+		context->relations_size = Max(1024, context->relations_size * 2);
+		context->relations = context->relations == NULL ?
+			palloc(context->relations_size * sizeof(DropRelation)) :
+			repalloc_huge(context->relations, context->relations_size * sizeof(DropRelation));
+	}
+	relation = &context->relations[context->nrelations++];
+	relation->oid = form->oid;
+	relation->tablespace = OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace;
+	relation->filenumber = form->relfilenode;
+	relation->table = key->table;
+}
+
+/* Note a row of another catalogue to delete. */
 static void
 collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 {
-	DropContext *context = arg;
-
-	if (context->ntids == context->tids_size)
-	{
-		context->tids_size = Max(4096, context->tids_size * 2);
-		context->tids = context->tids == NULL ?
-			palloc(context->tids_size * sizeof(ItemPointerData)) :
-			repalloc_huge(context->tids, context->tids_size * sizeof(ItemPointerData));
-	}
-	context->tids[context->ntids++] = tuple->t_self;
-
-	if (RelationGetRelid(rel) == RelationRelationId)
-	{
-		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
-		DropRelation *relation;
-
-		if (context->nrelations == context->relations_size)
-		{
-			context->relations_size = Max(1024, context->relations_size * 2);
-			context->relations = context->relations == NULL ?
-				palloc(context->relations_size * sizeof(DropRelation)) :
-				repalloc_huge(context->relations, context->relations_size * sizeof(DropRelation));
-		}
-		relation = &context->relations[context->nrelations++];
-		relation->oid = form->oid;
-		relation->tablespace = OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace;
-		relation->filenumber = form->relfilenode;
-	}
+	add_row(&((DropContext *) arg)->other_rows, tuple);
 }
 
 /* Delete all rows of all members, and what goes at commit. */
@@ -630,15 +643,24 @@ drop_families(DropContext *context, bool invalidate_each)
 	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
 	{
 		const FamilyCatalog *family = &family_catalogs[i];
+		RowList    *rows = &context->other_rows;
 		Relation	rel;
 
-		context->ntids = 0;
-		family_scan(family, context->keys, context->nkeys, collect_row, context);
-		if (context->ntids == 0)
+		/* nothing has happened since these were read */
+		if (family->catalog == RelationRelationId)
+			rows = &context->class_rows;
+		else if (family->catalog == DependRelationId)
+			rows = &context->depend_rows;
+		else
+		{
+			rows->ntids = 0;
+			family_scan(family, keys_for(context, family), context->nkeys, collect_row, context);
+		}
+		if (rows->ntids == 0)
 			continue;
 
 		rel = table_open(family->catalog, RowExclusiveLock);
-		catalog_delete(rel, context->tids, context->ntids, invalidate_each);
+		catalog_delete(rel, rows->tids, rows->ntids, invalidate_each);
 		if (!invalidate_each)
 			CacheInvalidateCatalog(family->catalog);
 		table_close(rel, RowExclusiveLock);

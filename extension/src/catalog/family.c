@@ -89,6 +89,13 @@ is_family_class(Oid classid)
 	return false;
 }
 
+/* Are keys sorted by class, and then by OID, to search this catalogue, or by OID first? */
+bool
+family_class_first(const FamilyCatalog *family)
+{
+	return family->class_column != 0 && family->class_column < family->object_column;
+}
+
 /*
  * Call back for every row, visible to a new catalogue snapshot, of the
  * catalogue that is about one of the keys. The keys, without duplicates, are
@@ -99,8 +106,7 @@ void
 family_scan(const FamilyCatalog *family, FamilyKey *keys, int nkeys,
 			FamilyRowCallback callback, void *arg)
 {
-	bool		class_first = family->class_column != 0 &&
-		family->class_column < family->object_column;
+	bool		class_first = family_class_first(family);
 	Relation	rel;
 	Relation	index;
 	int			i = 0;

@@ -33,12 +33,14 @@ typedef struct FamilyCatalog
 extern const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS];
 
 extern bool is_family_class(Oid classid);
+extern bool family_class_first(const FamilyCatalog *family);
 
-/* A member, as the key of a search. */
+/* A member, as the key of a search, and whose it is. */
 typedef struct FamilyKey
 {
 	Oid			classid;
 	Oid			objid;
+	int			table;			/* the caller's; not looked at here */
 } FamilyKey;
 
 /* Called for each row found; `key` is that of the array given. */
