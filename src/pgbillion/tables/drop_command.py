@@ -16,18 +16,17 @@ from pgbillion.tables import create as creation
 from pgbillion.tables import drop as dropping
 from pgbillion.tables import invocation, text
 from pgbillion.tables import selection as selecting
-from pgbillion.tables.commands import Json
-from pgbillion.tables.list_command import PatternArgument
 from pgbillion.tables.meter import meter
 from pgbillion.tables.names import NameFormat
+from pgbillion.tables.options import AllowUnobserved, Json, Pattern
 from pgbillion.tables.plan import DEFAULT_FORMAT, Method, parse_count
 from pgbillion.tables.selection import Numbered
 
-_WHAT, _HOW = "What to drop", "How to drop it"
+_WHAT, _HOW = "What", "How"
 
 
 def drop(
-    pattern: PatternArgument = None,
+    pattern: Pattern = None,
     schema: Annotated[
         str | None,
         typer.Option(
@@ -82,14 +81,7 @@ def drop(
             rich_help_panel=_HOW,
         ),
     ] = None,
-    allow_unobserved: Annotated[
-        bool,
-        typer.Option(
-            "--allow-unobserved",
-            help="Use bulk even where event triggers or an auditing hook would not see it.",
-            rich_help_panel=_HOW,
-        ),
-    ] = False,
+    allow_unobserved: AllowUnobserved = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many it would be, and the first.")] = False,
     as_json: Json = False,

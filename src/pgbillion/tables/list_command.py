@@ -15,11 +15,7 @@ from pgbillion.connect import Dbname, Host, Port, StateDir, Username
 from pgbillion.errors import UserError
 from pgbillion.tables import invocation, listing, text
 from pgbillion.tables import selection as selecting
-
-PatternArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="[PATTERN]", help="Names like this, as SQL's LIKE has it: % _ are wildcards, \\ quotes."),
-]
+from pgbillion.tables.options import Json, Pattern
 
 
 class Counting(StrEnum):
@@ -30,7 +26,7 @@ class Counting(StrEnum):
 
 
 def list_tables(
-    pattern: PatternArgument = None,
+    pattern: Pattern = None,
     schema: Annotated[
         str | None, typer.Option("--schema", metavar="NAME", help="Of this schema. Default: all.")
     ] = None,
@@ -44,7 +40,7 @@ def list_tables(
     counting: Annotated[
         Counting | None, typer.Option("--count", help="Print how many there are instead, by estimate or exactly.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
     host: Host = None,
     port: Port = None,
     username: Username = None,

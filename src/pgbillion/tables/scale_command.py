@@ -18,7 +18,9 @@ from pgbillion.connect import Dbname, Host, Port, StateDir, Username
 from pgbillion.errors import UserError
 from pgbillion.tables import scale as scaling
 from pgbillion.tables import text
-from pgbillion.tables.commands import (
+from pgbillion.tables.commands import find_psql, tablespace_folders
+from pgbillion.tables.create import Request
+from pgbillion.tables.options import (
     AllowUnobserved,
     BatchOption,
     Columns,
@@ -26,10 +28,7 @@ from pgbillion.tables.commands import (
     MethodOption,
     StorageOption,
     TablespaceDirs,
-    find_psql,
-    tablespace_folders,
 )
-from pgbillion.tables.create import Request
 from pgbillion.tables.plan import Method, Storage, parse_count
 
 

@@ -1,0 +1,99 @@
+"""Options that several commands on tables have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgbillion.tables.plan import DEFAULT_BATCH, Method, Storage, ladder_text
+
+_WHAT, _HOW = "What", "How"
+
+Count = Annotated[
+    str | None,
+    typer.Option("--count", "-n", metavar="N", help="Number of tables: 1000000, 500k, 10M.", rich_help_panel=_WHAT),
+]
+Ladder = Annotated[
+    str | None,
+    typer.Option("--type", metavar="TYPE", help=f"Number by database type: {ladder_text()}.", rich_help_panel=_WHAT),
+]
+Template = Annotated[
+    str | None,
+    typer.Option("--template", metavar="TABLE", help="Make tables like this existing one.", rich_help_panel=_WHAT),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", metavar="SQL", help="Columns, as in CREATE TABLE. Default: i integer.", rich_help_panel=_WHAT
+    ),
+]
+NameFormatOption = Annotated[
+    str,
+    typer.Option(
+        "--name-format", metavar="FORMAT", help="Names, with one of %d %o %x %X for the number.", rich_help_panel=_WHAT
+    ),
+]
+Schema = Annotated[
+    str | None,
+    typer.Option("--schema", metavar="NAME", help="Schema. Default: the current one.", rich_help_panel=_WHAT),
+]
+First = Annotated[int, typer.Option("--first", metavar="N", help="Number of the first table.", rich_help_panel=_WHAT)]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", "-w", metavar="N", help="Processes. Default: one a core.", rich_help_panel=_HOW),
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(
+        "--batch",
+        metavar="N",
+        help=f"Tables a transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or a psql (sql, default "
+        f"{DEFAULT_BATCH[Method.SQL]:,}).",
+        rich_help_panel=_HOW,
+    ),
+]
+MethodOption = Annotated[
+    Method,
+    typer.Option("--method", help="bulk: the extension; sql: CREATE TABLE through psql.", rich_help_panel=_HOW),
+]
+Tablespaces = Annotated[
+    int,
+    typer.Option(
+        "--tablespaces",
+        metavar="N",
+        help="Spread the tables over tablespaces _000, _001, …; missing ones are made.",
+        rich_help_panel=_HOW,
+    ),
+]
+TablespaceDirs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--tablespace-dir",
+        metavar="FOLDER",
+        help="Folder on the server to make them in; several in turn. Default: the embedded server's own.",
+        rich_help_panel=_HOW,
+    ),
+]
+AllowUnobserved = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unobserved",
+        help="Use bulk even where event triggers or an auditing hook would not see it.",
+        rich_help_panel=_HOW,
+    ),
+]
+StorageOption = Annotated[
+    Storage,
+    typer.Option(
+        "--storage",
+        help="heap, or lazy: heap whose files appear with the first row (access method lazy_heap of the extension).",
+        rich_help_panel=_HOW,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Pattern = Annotated[
+    str | None,
+    typer.Argument(metavar="[PATTERN]", help="Names like this, as SQL's LIKE has it: % _ are wildcards, \\ quotes."),
+]
