@@ -1,9 +1,12 @@
 """Method bulk beside method sql and beside the rate at which the file system makes empty files.
 
 Same server, same count, two workers; on disk and on tmpfs; three models of tables. On disk also with lazy storage,
-which makes no file and so is the yardstick that no file system moves. What is compared alternates. A database is new
-for each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at once; neither
-is timed. QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=… another PostgreSQL.
+which makes no file and so is the yardstick that no file system moves, and by one worker. What is compared alternates. A
+database is new for each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at
+once; neither is timed. What a table leaves in catalogues, files and WAL, times the rate, is set beside what the disk
+takes (sequential, fsynced) and what memory copies (one thread) in the same run.
+
+QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=… another PostgreSQL.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import bandwidth
 import common
 import files
+import psycopg
 
 from pgbillion.postgres import Cluster
 from pgbillion.tables import create, describe, probe
@@ -37,6 +42,7 @@ class Way:
 
     method: Method
     storage: Storage = Storage.HEAP
+    workers: int = WORKERS
 
 
 WAYS = {
@@ -44,6 +50,7 @@ WAYS = {
     "bulk": Way(Method.BULK),
     "sql_lazy": Way(Method.SQL, Storage.LAZY),
     "bulk_lazy": Way(Method.BULK, Storage.LAZY),
+    "bulk_lazy_1": Way(Method.BULK, Storage.LAZY, workers=1),
 }
 FILES = "files"
 
@@ -72,6 +79,7 @@ MODELS = (
 )
 # Of one measurement with its database, on tmpfs, where only one is there at a time.
 TMPFS_BYTES = 256 * 10**6 if common.QUICK else 1500 * 10**6
+DISK_BYTES, MEMORY_BYTES = (256 * 10**6, 128 * 10**6) if common.QUICK else (2 * 10**9, 512 * 10**6)
 
 _numbers = itertools.count(1)
 
@@ -102,6 +110,7 @@ class Measured:
     """Measurements of one model in one place, in the order they were made: tables a second, files a second."""
 
     rates: dict[str, list[float]]
+    bytes_a_table: dict[str, list[float]]
     files_a_table: float
     peak_memory: int
 
@@ -125,11 +134,18 @@ class Measured:
             "ratio_bulk_over_sql": self.ratio("bulk", "sql"),
             "ratio_ordinary_over_sql_lazy": self.ratio("bulk_lazy", "sql_lazy"),
             "ratio_bulk_lazy_over_sql": self.ratio("bulk_lazy", "sql"),
+            "ratio_two_workers_over_one": self.ratio("bulk_lazy", "bulk_lazy_1"),
         }
+
+    def bytes_per_second(self, contestant: str) -> float | None:
+        """What it writes, catalogues, files and WAL: the medians' product."""
+        rate = self.median(contestant)
+        return rate * statistics.median(self.bytes_a_table[contestant]) if rate is not None else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the measurements as JSON's types."""
         return {
+            "bytes_per_table": {way: round(statistics.median(found)) for way, found in self.bytes_a_table.items()},
             **{f"tables_per_second_{way}": common.spread(self.rates[way]) for way in WAYS if way in self.rates},
             "empty_files_per_second": common.spread(self.rates[FILES]),
             "files_per_table": self.files_a_table,
@@ -142,6 +158,7 @@ class Measured:
 def measure(cluster: Cluster, place: Place, model: Model, order: Any) -> Measured:
     """Measure all contestants as many times as the model says, in a new order each round."""
     rates: dict[str, list[float]] = defaultdict(list)
+    bytes_a_table: dict[str, list[float]] = defaultdict(list)
     files_a_table, peak = 1.0, 0
     for round_number in range(model.rounds):
         contestants = [*place.contestants, FILES]
@@ -152,30 +169,43 @@ def measure(cluster: Cluster, place: Place, model: Model, order: Any) -> Measure
                 number = min(round(model.count * files_a_table), 100_000)
                 rate = number / files.creation_seconds(place.folder, number, WORKERS)
             else:
-                rate, made, memory = _tables(cluster, place, model, WAYS[contestant])
+                rate, made, memory, written = _tables(cluster, place, model, WAYS[contestant])
+                bytes_a_table[contestant].append(written)
                 files_a_table, peak = max(files_a_table, made), max(peak, memory)
             rates[contestant].append(rate)
             common.say(f"{place.name}, ({model.columns}), round {round_number + 1}, {contestant}: {rate:,.0f}/s")
-    return Measured(rates, files_a_table, peak)
+    return Measured(rates, bytes_a_table, files_a_table, peak)
 
 
-def _tables(cluster: Cluster, place: Place, model: Model, way: Way) -> tuple[float, float, int]:
-    """Make the model's tables; return tables a second, files a table, and the largest backend's private memory."""
+def _tables(cluster: Cluster, place: Place, model: Model, way: Way) -> tuple[float, float, int, float]:
+    """Make the model's tables; return tables a second, files a table, the largest backend's private memory, bytes."""
     name = f"bench{next(_numbers)}"
     target = common.database(cluster, name, place.tablespace)
     with target.connect() as conn:
         host = Host.of(conn)
-        request = create.Request(model.count, WORKERS, way.method, columns=model.columns, storage=way.storage)
+        request = create.Request(model.count, way.workers, way.method, columns=model.columns, storage=way.storage)
         plan = create.make_plan(conn, request)
         create.check_server(conn, plan)
         cost = probe.measure(conn, plan, local=host is not None, sample=20)
         run = Run.create(place.folder / name, plan, describe.server(conn, target, plan, host))
         conn.execute("CHECKPOINT")
+        before = _written(conn)
     psql = cluster.installation.program("psql")
     outcome = create.execute(target, run, interval=10, psql=psql, resume_command="", observe=_nobody)
+    with target.connect() as conn:
+        written = (_written(conn) - before) / model.count
     if not place.keep:
         common.drop_database(cluster, name)
-    return outcome.rate, cost.files, outcome.peak_backend_memory or 0
+    return outcome.rate, cost.files, outcome.peak_backend_memory or 0, written
+
+
+def _written(conn: psycopg.Connection[Any]) -> int:
+    """Return the bytes of the database, and of WAL up to now, together."""
+    row = conn.execute(
+        "SELECT pg_database_size(current_database()) + (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def main() -> int:
@@ -190,9 +220,13 @@ def main() -> int:
             common.make_tablespace(cluster, "bench_tmpfs", memory)
             places.append(Place("tmpfs", "bench_tmpfs", memory, False, ("sql", "bulk")))
         conditions = common.conditions(cluster)
-        measured = {
-            (place.name, model.columns): measure(cluster, place, model, order) for model in MODELS for place in places
-        }
+        measured: dict[tuple[str, str], Measured] = {}
+        bandwidths: dict[str, list[float]] = defaultdict(list)
+        for model in MODELS:
+            bandwidths["disk"].append(bandwidth.disk(disk, DISK_BYTES))
+            bandwidths["memory"].append(bandwidth.memory(MEMORY_BYTES))
+            for place in places:
+                measured[place.name, model.columns] = measure(cluster, place, model, order)
     rows = [
         [
             f"({columns})",
@@ -213,6 +247,7 @@ def main() -> int:
             "bulk",
             "sql, lazy",
             "bulk, lazy",
+            "by one",
             "empty files/s",
             "share",
             "backend",
@@ -232,13 +267,41 @@ def main() -> int:
         ],
     )
     first = MODELS[0].columns
+    on_disk = measured["disk", first]
+    limit = {name: statistics.median(found) for name, found in bandwidths.items()}
+    written = {way: found for way in WAYS if (found := on_disk.bytes_per_second(way)) is not None}
+    common.table(
+        f"catalogues, files and WAL of ({first}) on disk, beside what the disk takes ({limit['disk'] / 1e6:,.0f} MB/s)"
+        f" and memory copies ({limit['memory'] / 1e6:,.0f} MB/s)",
+        ("way", "bytes a table", "MB/s", "of the disk", "of memory"),
+        [
+            [
+                way.replace("_1", ", one worker").replace("_", ", "),
+                f"{statistics.median(on_disk.bytes_a_table[way]):,.0f}",
+                f"{found / 1e6:,.0f}",
+                f"{found / limit['disk']:.2f}",
+                f"{found / limit['memory']:.3f}",
+            ]
+            for way, found in written.items()
+        ],
+    )
+    ordinary = on_disk.ratios()
     on_tmpfs = measured.get(("tmpfs", first))
     common.result(
         {
             "benchmark": "tables",
-            **measured["disk", first].ratios(),
+            **ordinary,
+            # there is no mode that keeps others out of the catalogues: none was faster
+            "exclusive_is_ordinary": True,
+            "ratio_exclusive_over_sql_lazy": ordinary["ratio_ordinary_over_sql_lazy"],
+            "ratio_exclusive_over_sql": ordinary["ratio_bulk_lazy_over_sql"],
+            "disk_bytes_per_second": round(limit["disk"]),
+            "memory_copy_bytes_per_second": round(limit["memory"]),
+            "bytes_per_second": {way: round(found) for way, found in written.items()},
+            "share_of_disk_bandwidth": round(written["bulk_lazy"] / limit["disk"], 3),
+            "share_of_memory_bandwidth": round(written["bulk_lazy"] / limit["memory"], 4),
             "ratio_bulk_over_sql_tmpfs": on_tmpfs.ratio("bulk", "sql") if on_tmpfs else None,
-            "share_of_file_creation_rate": round(measured["disk", first].share, 3),
+            "share_of_file_creation_rate": round(on_disk.share, 3),
             "peak_backend_memory_bytes": max(one.peak_memory for one in measured.values()),
             "results": [
                 {"on": place, "columns": columns, "count": model.count, "rounds": model.rounds, **one.to_json()}
