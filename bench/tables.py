@@ -73,8 +73,8 @@ MODELS = (
     if common.QUICK
     else [
         Model("i integer", 100_000, 5),
-        Model("id serial primary key, t text", 20_000, 3),
-        Model("id bigint primary key, name text, data jsonb", 20_000, 3),
+        Model("id serial primary key, t text", 20_000, 2),
+        Model("id bigint primary key, name text, data jsonb", 20_000, 2),
     ]
 )
 # Of one measurement with its database, on tmpfs, where only one is there at a time.
