@@ -74,6 +74,11 @@ def _work(conn: Connection, there: Connection) -> None:
         subject.create_tables(conn, f"t.{kind}", f"{kind}_again%d", 1, 5, schema="s")
         conn.execute(f"INSERT INTO s.{kind}_again2 (t) VALUES ('same transaction'); COMMIT")
     subject.create_tables(conn, "t.model", "many%d", 1, 1500, schema="s")
+    dropping = "SELECT billion.drop_tables(array_agg(oid::regclass)) FROM pg_class WHERE relkind = 'r' AND relname ~ %s"
+    assert one(conn, dropping, "^many[0-9]*[3-9]$") == 1050
+    conn.execute("BEGIN")
+    assert one(conn, dropping, "^many[0-9]*[0-2]$") == 450
+    conn.execute("ROLLBACK")
     conn.execute(
         "INSERT INTO s.model3 (t) VALUES ('x'); INSERT INTO s.rich3 (a, t) SELECT ARRAY[n], n"
         " FROM generate_series(1, 500) n"
@@ -106,7 +111,7 @@ def _check_replica(primary: Cluster, standby: Cluster, conn: Connection, there: 
     there.execute("SET enable_seqscan = off")
     assert one(there, "SELECT id FROM s.rich3 WHERE a @> '{77}'") == 77
     assert one(there, "SELECT id FROM s.rich3 WHERE t = '78'") == 78
-    for name in ("model_gone1", "rich_gone60", "model_again6", "model4"):
+    for name in ("model_gone1", "rich_gone60", "model_again6", "model4", "many3", "many1499"):
         assert one(there, "SELECT to_regclass(%s)", "s." + name) is None
     conn.execute("CHECKPOINT")
     physical.replayed(conn, there)
