@@ -138,6 +138,8 @@ def make(target: Target, seed: int) -> None:
     for thread in threads:
         thread.join()
     with target.connect() as conn:
+        # first the log to disk: pages of commits that are not there are not marked all-visible
+        conn.execute("CHECKPOINT")
         conn.execute("VACUUM (FREEZE, ANALYZE) lineitem")
         conn.execute("CHECKPOINT")
 

@@ -29,6 +29,9 @@ def cli(cluster: Cluster) -> Iterator[CommandLine]:
 
 
 def test_load_makes_the_sources_table(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        # as on the embedded server
+        conn.execute("ALTER DATABASE rows SET synchronous_commit = off")
     values = cli.json(*LOAD, "--workers", "3", "--seed", "5")
     assert (values["rows"], values["groups"], values["seed"]) == (ROWS, 7, 5)
     assert values["rows_per_second"] > 0
@@ -53,8 +56,9 @@ def test_load_makes_the_sources_table(cli: CommandLine) -> None:
             conn, "SELECT max(abs(a - 0.5)) < 0.02 FROM (SELECT avg(data) a FROM t_demo GROUP BY (id - 1) / 20000) x"
         )
         assert one(conn, "INSERT INTO t_demo DEFAULT VALUES RETURNING id") == ROWS + 1
-        # pages the sessions have added and not used are not all-visible
-        assert one(conn, "SELECT relallvisible * 2 > relpages FROM pg_class WHERE oid = 't_demo'::regclass")
+        # all pages with rows; the sessions may have added some that they did not use
+        used = one(conn, "SELECT count(DISTINCT (ctid::text::point)[0]) FROM t_demo WHERE grp IS NOT NULL")
+        assert one(conn, "SELECT relallvisible FROM pg_class WHERE oid = 't_demo'::regclass") == used
         first = one(conn, "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t_demo t WHERE grp IS NOT NULL")
     # the same data by another number of workers
     cli.run(*LOAD, "--workers", "1", "--seed", "5", "--replace", check=True)

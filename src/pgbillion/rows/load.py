@@ -205,6 +205,10 @@ class _Stopped(Exception):  # noqa: N818
 def _copy_share(
     conn: Connection, table: sql.Identifier, first: int, count: int, groups: int, seed: int, stop: threading.Event
 ) -> Iterator[int]:
+    # a page is not marked all-visible until the commit of its rows is in the log on disk, and VACUUM will not wait
+    conn.execute(
+        "SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'"
+    )
     with conn.cursor().copy(sql.SQL("COPY {} (id, grp, data) FROM STDIN (FORMAT binary)").format(table)) as copy:
         copy.write(generate.HEADER)
         for size, rows in generate.blocks(first, count, groups, seed):
