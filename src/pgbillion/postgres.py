@@ -268,7 +268,7 @@ class Cluster:
             done = self._pg_ctl("start", "-t", str(int(wait)), "-o", options, stdout=log, stderr=subprocess.STDOUT)
         if done.returncode != 0:
             raise UserError(
-                f"the server did not start: {_first_fatal(self.log, before)}", f"its log is {self.log}", status=2
+                f"the server did not start: {first_fatal(self.log, before)}", f"its log is {self.log}", status=2
             )
 
     def stop(self, mode: str = "fast", wait: float = 600) -> None:
@@ -343,47 +343,57 @@ class Cluster:
                 "or remove the old one: pgbillion server destroy",
             )
 
-    def _pid_file(self) -> int | None:
-        try:
-            return int((self.data / "postmaster.pid").read_text().split("\n", 1)[0])
-        except (FileNotFoundError, ValueError):
-            return None
-
     def _postmaster(self) -> psutil.Process | None:
-        pid = self._pid_file()
-        if pid is None:
-            return None
-        # a pid alone proves nothing: after a crash it may by now be any other process
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(pid)
-            if self._is_ours(process):
-                return process
-        return None
-
-    def _is_ours(self, process: psutil.Process) -> bool:
-        """Every process of a server has the data directory as its working directory."""
-        try:
-            return process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()) == self.data.resolve()
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            return False
+        return postmaster(self.data)
 
     def _processes(self) -> list[psutil.Process]:
-        return [process for process in psutil.process_iter() if self._is_ours(process)]
+        return processes(self.data)
 
     def _forget_the_dead(self) -> None:
-        """Remove lock files left by a crash when their pid is by now that of a process that is not of this server.
+        forget_the_dead(self.data, self.socket_dir / f"{self._socket.name}.lock")
 
-        PostgreSQL would refuse to start if that process were of the same user, even a zombie that nobody reaps. It is
-        left to find a child that outlived its postmaster.
-        """
-        if self._processes():
-            return
-        for lock in (self.data / "postmaster.pid", self.socket_dir / f"{self._socket.name}.lock"):
-            with contextlib.suppress(FileNotFoundError):
-                pid, data = lock.read_text().split("\n")[:2]
-                # the socket's folder may be another server's as well
-                if Path(data) == self.data and psutil.pid_exists(int(pid)):
-                    lock.unlink()
+
+def postmaster(data: Path) -> psutil.Process | None:
+    """Return the postmaster that runs on a data directory."""
+    try:
+        pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
+    except (FileNotFoundError, ValueError):
+        return None
+    # a pid alone proves nothing: after a crash it may by now be any other process
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        if _is_of(data, process):
+            return process
+    return None
+
+
+def processes(data: Path) -> list[psutil.Process]:
+    """Return all processes of the server of a data directory."""
+    return [process for process in psutil.process_iter() if _is_of(data, process)]
+
+
+def forget_the_dead(data: Path, socket_lock: Path) -> None:
+    """Remove lock files left by a crash when their pid is by now that of a process that is not of this server.
+
+    PostgreSQL would refuse to start if that process were of the same user, even a zombie that nobody reaps. It is left
+    to find a child that outlived its postmaster.
+    """
+    if processes(data):
+        return
+    for lock in (data / "postmaster.pid", socket_lock):
+        with contextlib.suppress(FileNotFoundError):
+            pid, owner = lock.read_text().split("\n")[:2]
+            # the socket's folder may be another server's as well
+            if Path(owner) == data and psutil.pid_exists(int(pid)):
+                lock.unlink()
+
+
+def _is_of(data: Path, process: psutil.Process) -> bool:
+    """Every process of a server has the data directory as its working directory."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()) == data.resolve()
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
 
 
 def _kill(process: psutil.Process) -> None:
@@ -404,7 +414,8 @@ def _last_line(text: str) -> str:
     return lines[-1].strip() if lines else "it said nothing"
 
 
-def _first_fatal(log: Path, offset: int) -> str:
+def first_fatal(log: Path, offset: int) -> str:
+    """Return what a server that did not start gave as the reason, in its log from ``offset`` on."""
     with log.open("rb") as file:
         file.seek(offset)
         text = file.read().decode("utf-8", "replace")

@@ -17,6 +17,7 @@ import psycopg
 from psycopg import sql
 
 from pgbillion import extension
+from pgbillion.durability import record
 from pgbillion.errors import UserError
 from pgbillion.postgres import SUPERUSER, Cluster, Installation
 
@@ -84,7 +85,12 @@ def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
     if started:
         if not (cluster.data / "PG_VERSION").exists():
             cluster.init(conf=conf_text(state))
-        cluster.start()
+        try:
+            cluster.start()
+        except UserError as error:
+            if record.read_mark(cluster.data) is not None:
+                raise UserError(error.message, "it was relaxed: pgbillion durability restore", error.status) from error
+            raise
         _remember(state, cluster.installation)
     elif known is not None and known.installation.major != cluster.installation.major:
         raise UserError(
@@ -151,7 +157,13 @@ def destroy(state: Path, *, everything: bool = False) -> None:
     if cluster is not None:
         links = cluster.data / "pg_tblspc"
         tablespaces = [link.resolve() for link in links.iterdir()] if links.is_dir() else []
+        wal = cluster.data / "pg_wal"
+        moved = wal.resolve() if wal.is_symlink() else None
         cluster.destroy()
+        record.remove_copies(state, cluster.data)
+        if moved is not None and moved.is_dir():
+            # moved by `durability relax --wal-dir`
+            record.remove_wal(moved)
         for folder in tablespaces:
             # a tablespace's folder may hold those of several major versions
             for files in folder.glob(f"PG_{cluster.installation.major}_*"):

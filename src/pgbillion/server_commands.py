@@ -14,6 +14,7 @@ from rich.filesize import decimal
 
 from pgbillion import paths, server
 from pgbillion.connect import StateDir
+from pgbillion.durability import warning
 from pgbillion.errors import UserError
 
 app = typer.Typer(help="The embedded PostgreSQL server: start, look, use, stop, remove.")
@@ -32,6 +33,7 @@ def start(
     Example: pgbillion server start --pg-config /usr/lib/postgresql/15/bin/pg_config
     """
     cluster, started = server.start(paths.state_dir(state_dir), pg_config)
+    warning.warn_of(cluster.data)
     what = "started" if started else "already running"
     print(f"PostgreSQL {cluster.installation.version} {what}: {cluster.conninfo(server.DATABASE)}")
     print(f"settings: {cluster.conf}")
@@ -43,7 +45,11 @@ def stop(state_dir: StateDir = None) -> None:
 
     Example: pgbillion server stop
     """
-    print("stopped" if server.stop(paths.state_dir(state_dir)) else "not running")
+    state = paths.state_dir(state_dir)
+    print("stopped" if server.stop(state) else "not running")
+    cluster = server.find(state)
+    if cluster is not None:
+        warning.warn_of(cluster.data)
 
 
 @app.command()
@@ -56,6 +62,7 @@ def status(
     Example: pgbillion server status --json
     """
     report = server.status(paths.state_dir(state_dir))
+    warning.warn_of(Path(report.data))
     if as_json:
         print(json.dumps(asdict(report), indent=1))
         return
@@ -82,7 +89,9 @@ def psql(context: typer.Context, state_dir: StateDir = None) -> None:
 
     Example: pgbillion server psql -c '\dx'
     """
-    command, env = server.psql_command(server.running(paths.state_dir(state_dir)), context.args)
+    cluster = server.running(paths.state_dir(state_dir))
+    warning.warn_of(cluster.data)
+    command, env = server.psql_command(cluster, context.args)
     sys.stdout.flush()
     os.execve(command[0], command, env)
 

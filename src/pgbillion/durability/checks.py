@@ -38,24 +38,43 @@ def check_server(session: Session) -> None:
             "whoever manages its configuration changes its settings there",
             status=3,
         )
+
+
+def check_files(session: Session) -> None:
+    """Raise UserError when the server could not load its files, or start with them, as they are now."""
     wrong = session.conn.execute(
-        "SELECT sourcefile, sourceline, error FROM pg_file_settings"
-        " WHERE error IS NOT NULL AND error <> 'setting could not be applied' LIMIT 1"
-    ).fetchone()
-    if wrong:
-        raise UserError(
-            f"the server cannot load its settings: {wrong[0]} line {wrong[1]}: {wrong[2]}", "put that right first"
-        )
+        "SELECT sourcefile, sourceline, name, error FROM pg_file_settings WHERE error IS NOT NULL ORDER BY seqno"
+    ).fetchall()
+    # to read that view marks what would wait for a restart; that is asked for elsewhere
+    waiting = _pending(session, ())
+    for file, line, name, error in wrong:
+        if name not in waiting:
+            raise UserError(
+                f"the server cannot load its settings: {file} line {line}{f', {name}' if name else ''}: {error}",
+                "put that right first",
+            )
 
 
-def check_no_restart_pending(session: Session) -> None:
-    """Raise UserError when a restart would bring something else into effect than what we set."""
-    pending = session.one("SELECT string_agg(name, ', ' ORDER BY name) FROM pg_settings WHERE pending_restart")
+def check_no_restart_pending(session: Session, but: Collection[str] = ()) -> None:
+    """Raise UserError when a restart would bring anything else into effect than some settings of ours."""
+    # what is in the files, but was not loaded yet, counts as well
+    session.conn.execute("SELECT FROM pg_file_settings")
+    pending = _pending(session, but)
     if pending:
         raise UserError(
-            f"changed settings wait for a restart of the server: {pending}",
+            f"changed settings wait for a restart of the server: {', '.join(pending)}",
             "restart it first, to see that it starts with them; or --restart never",
         )
+
+
+def _pending(session: Session, but: Collection[str]) -> list[str]:
+    # the flag outlives a change that was taken back
+    rows = session.conn.execute(
+        "SELECT name FROM pg_settings s WHERE pending_restart AND name <> ALL (%s) AND (setting <> boot_val"
+        " OR EXISTS (SELECT FROM pg_file_settings f WHERE f.name = s.name)) ORDER BY name",
+        [list(but)],
+    )
+    return [name for (name,) in rows]
 
 
 def check_settable(session: Session, changes: Collection[Setting]) -> None:

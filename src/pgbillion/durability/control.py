@@ -17,6 +17,7 @@ import psutil
 from pgbillion import server
 from pgbillion.durability.session import Session
 from pgbillion.errors import UserError
+from pgbillion.postgres import first_fatal, forget_the_dead, postmaster
 from pgbillion.tables.host import Host
 
 _START_SECONDS = 600
@@ -50,15 +51,23 @@ class Own:
     log: str | None
 
     def running(self) -> bool:
-        return self._pg_ctl("status").returncode == 0
+        return postmaster(self.data) is not None
 
     def start(self) -> None:
-        with open(self.log or os.devnull, "a", encoding="utf-8") as log:  # noqa: PTH123
+        with contextlib.suppress(FileNotFoundError):
+            lines = (self.data / "postmaster.pid").read_text().splitlines()
+            if len(lines) >= 5:
+                forget_the_dead(self.data, Path(lines[4], f".s.PGSQL.{lines[3]}.lock"))
+        with Path(self.log or os.devnull).open("a", encoding="utf-8") as log:
+            before = log.tell() if self.log else 0
             done = self._pg_ctl(
                 "start", "-t", str(_START_SECONDS), "-o", self.options, stdout=log, stderr=subprocess.STDOUT
             )
         if done.returncode != 0:
-            raise UserError("the server did not start", f"its log is {self.log or 'where it was told'}", status=2)
+            said = f": {first_fatal(Path(self.log), before)}" if self.log else ""
+            raise UserError(
+                f"the server did not start{said}", f"its log is {self.log or 'where it always is'}", status=2
+            )
 
     def stop(self) -> None:
         done = self._pg_ctl("stop", "-m", "fast", "-t", str(_START_SECONDS), capture_output=True)
@@ -83,8 +92,6 @@ class Own:
             options |= {"user": owner, "group": user.pw_gid}
             options["extra_groups"] = os.getgrouplist(user.pw_name, user.pw_gid)
         env = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        if "stdout" not in options and "capture_output" not in options:
-            options |= {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         command = [self.pg_ctl, verb, "--silent", "-D", where, *arguments]
         return subprocess.run(command, cwd="/", env=env, stdin=subprocess.DEVNULL, text=True, check=False, **options)
 
@@ -110,20 +117,20 @@ def find(session: Session, state: Path) -> Found:
         return Found(cluster, True, "", "pgbillion server stop; pgbillion server start", data)
     command = f"pg_ctl -D {shlex.quote(str(data))} restart"
     try:
-        postmaster = psutil.Process(session.conn.info.backend_pid).parent()
-        if postmaster is None or postmaster.pid == 1:
+        parent = psutil.Process(session.conn.info.backend_pid).parent()
+        if parent is None or parent.pid == 1:
             return Found(None, False, "it is the first process of a container", "restart its container", data)
-        unit = _unit(postmaster.pid)
+        unit = _unit(parent.pid)
         if unit:
             return Found(None, False, f"it is run by systemd ({unit})", f"systemctl restart {unit}", data)
         if os.geteuid() not in (0, data.stat().st_uid):
             return Found(None, False, "it runs as another user", command, data)
-        return Found(_own(postmaster, data), False, "", command, data)
+        return Found(_own(parent, data), False, "", command, data)
     except (psutil.Error, OSError) as error:
         return Found(None, False, f"how it was started cannot be seen ({error})", command, data)
 
 
-def _own(postmaster: psutil.Process, data: Path) -> Own:
+def _own(parent: psutil.Process, data: Path) -> Own:
     program, *arguments = shlex.split((data / "postmaster.opts").read_text(encoding="utf-8"))
     configuration = str(data)
     options = []
@@ -139,12 +146,12 @@ def _own(postmaster: psutil.Process, data: Path) -> Own:
         configuration = str(data)
     pg_ctl = Path(program).with_name("pg_ctl")
     if not pg_ctl.exists():
-        pg_ctl = Path(f"/proc/{postmaster.pid}/exe").readlink().with_name("pg_ctl")
+        pg_ctl = Path(f"/proc/{parent.pid}/exe").readlink().with_name("pg_ctl")
     if not pg_ctl.exists():
         raise FileNotFoundError(f"there is no {pg_ctl}")
     log: str | None = None
     with contextlib.suppress(OSError):
-        stderr = Path(f"/proc/{postmaster.pid}/fd/2").readlink()
+        stderr = Path(f"/proc/{parent.pid}/fd/2").readlink()
         log = str(stderr) if stderr.is_file() else None
     return Own(data, str(pg_ctl), configuration, shlex.join(options), log)
 

@@ -30,10 +30,11 @@ def force(session: Session) -> None:
 
 
 def synchronise(session: Session) -> None:
-    """Write back the file systems of all data. The server does it, who may, wherever it runs."""
+    """Write back the file systems of all data. The server does it, which may, wherever it runs."""
+    # no rows: the program reads none, and may be gone before they are written
     command = "sync -f " + " ".join(shlex.quote(folder) for folder in places(session))
     try:
-        session.statement(sql.SQL("COPY (SELECT) TO PROGRAM {}").format(sql.Literal(command)))
+        session.statement(sql.SQL("COPY (SELECT WHERE false) TO PROGRAM {}").format(sql.Literal(command)))
     except psycopg.Error as error:
         if error.sqlstate is None:
             raise

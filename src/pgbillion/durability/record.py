@@ -9,11 +9,13 @@ how to reach and start the server, for the times it is down.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import secrets
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -133,14 +135,43 @@ class Copy:
         return None
 
 
+@contextlib.contextmanager
+def locked(state: Path) -> Iterator[None]:
+    """Keep others from opening and closing windows meanwhile; the kernel lets go when we die."""
+    path = state / "durability" / ".lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                "another pgbillion durability command is at work", "wait for it to end, or end it"
+            ) from None
+        yield
+
+
 def remove_copies(state: Path, data: Path | None = None, system: str | None = None) -> None:
     """Forget what was kept about a cluster, given by its data directory or its identifier."""
     for path in (state / "durability").glob("*.json"):
         copy = Copy.load(path)
         if path.stem == system or (data is not None and copy is not None and copy.data == str(data)):
             path.unlink(missing_ok=True)
+    if system is not None:
+        _unfinished(Copy.path(state, system)).unlink(missing_ok=True)
     with contextlib.suppress(OSError):
-        (state / "durability").rmdir()
+        if [path.name for path in (state / "durability").iterdir()] == [".lock"] and data is not None:
+            shutil.rmtree(state / "durability")
+
+
+def remove_wal(folder: Path) -> None:
+    """Remove the folder a destroyed server had its log in; what is mounted there is only emptied."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 # ---- postgresql.auto.conf of a server that is down
@@ -179,7 +210,7 @@ def read_mark(data: Path) -> Record | None:
 
 def replace_file(path: Path, text: str) -> None:
     """Replace a file as a whole, with the owner and the mode of the old one, and see it to disk."""
-    new = path.with_name(f".{path.name}.new")
+    new = _unfinished(path)
     with new.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
@@ -190,6 +221,10 @@ def replace_file(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     new.replace(path)
     sync_folder(path.parent)
+
+
+def _unfinished(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
 
 
 def sync_folder(path: Path) -> None:

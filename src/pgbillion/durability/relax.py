@@ -8,13 +8,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import psycopg
 from psycopg import sql
 
 from pgbillion.connect import Target
 from pgbillion.durability import checks, control, force, restore, wal, witness
 from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import PROFILES, RISKS, WAL_DIR_RISK, Profile, Setting, needs_restart, settings
-from pgbillion.durability.record import MARK, Copy, Record, Wal, new_id
+from pgbillion.durability.record import MARK, Copy, Record, Wal, locked, new_id
 from pgbillion.durability.session import Current, Say, Session, session
 from pgbillion.errors import UserError
 
@@ -64,7 +65,7 @@ class _Plan:
 
 def relax(target: Target, request: Request, state: Path, say: Say) -> Outcome:
     """Open a window. Raises UserError, and leaves the server as it was, when it cannot be."""
-    with session(target, say, dry=request.dry) as opened:
+    with locked(state), session(target, say, dry=request.dry) as opened:
         plan = _plan(opened, request, state)
         risks = [RISKS[request.profile], *([WAL_DIR_RISK] if plan.record.wal and plan.record.wal.volatile else [])]
         steps = [plan.found.command] if plan.later else []
@@ -76,25 +77,35 @@ def relax(target: Target, request: Request, state: Path, say: Say) -> Outcome:
                 str(plan.found.data) if plan.found.data else None,
                 own.to_json() if own else None,
             ).save(Copy.path(state, _system(opened)))
-        opened.alter(MARK, plan.record.dumps())
         try:
+            opened.alter(MARK, plan.record.dumps())
             opened.reload()
             record = _change(opened, plan)
         except KeyboardInterrupt:
             say("interrupted: pgbillion durability restore puts back what was changed")
             raise
-        except Exception:
+        except Exception as error:
             say("that failed: putting everything back")
             opened.close()
-            restore.restore(target, restore.Request(restart=True, rollback=True), state, say)
+            _roll_back(target, state, say, error)
             raise
         return Outcome(record, risks, plan.notes, steps, opened.planned)
+
+
+def _roll_back(target: Target, state: Path, say: Say, error: Exception) -> None:
+    try:
+        restore.restore_locked(target, restore.Request(restart=True, rollback=True), state, say)
+    except (UserError, psycopg.Error) as second:
+        raise UserError(
+            f"{error}; and not everything could be put back: {second}", "pgbillion durability restore"
+        ) from error
 
 
 def _plan(opened: Session, request: Request, state: Path) -> _Plan:
     """Check everything and decide what to do. Nothing is changed."""
     checks.check_server(opened)
     _check_not_open(opened)
+    checks.check_files(opened)
     current = opened.settings(
         sorted(
             {setting.name for profile in PROFILES.values() for setting in profile} | {"max_wal_size", "min_wal_size"}
@@ -165,6 +176,8 @@ def _change(opened: Session, plan: _Plan) -> Record:
     if plan.restart:
         assert plan.found.control is not None
         run = plan.found.control
+        # the reload may have found more in the files than we put there
+        checks.check_no_restart_pending(opened, but={change.name for change in plan.changes})
         opened.statement(sql.SQL("CHECKPOINT"))
         opened.close()
         opened.step(f"-- stop the server ({run.data})", run.stop)
@@ -191,6 +204,11 @@ def _change(opened: Session, plan: _Plan) -> Record:
 
 
 def _verify(opened: Session, plan: _Plan) -> None:
+    marked = opened.record()
+    if marked is None or marked.id != plan.record.id:
+        # somebody's restore, from another machine or state folder, was in between: make it undoable again
+        opened.alter(MARK, plan.record.dumps())
+        raise UserError("somebody else closed the window while it was opened", "nothing stays changed; try again")
     for name, now in opened.settings(plan.record.wanted).items():
         change = next(change for change in plan.changes if change.name == name)
         if now.value != change.value and not (plan.later and change.restart):

@@ -15,10 +15,11 @@ from pgbillion.connect import Target
 from pgbillion.durability import checks, control, force, wal, witness
 from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import PROFILES
-from pgbillion.durability.record import MARK, Copy, Record, read_mark, remove_copies, write_auto_conf
-from pgbillion.durability.session import Say, Session, session
+from pgbillion.durability.record import MARK, Copy, Record, locked, read_mark, remove_copies, write_auto_conf
+from pgbillion.durability.session import Current, Say, Session, session
 from pgbillion.durability.witness import Trust, Verdict
 from pgbillion.errors import UserError
+from pgbillion.postgres import processes
 
 WAIT_SECONDS = 60.0
 # the order in which durability comes back; all others follow
@@ -62,6 +63,12 @@ def restore(target: Target, request: Request, state: Path, say: Say) -> Outcome:
     Raises UserError when that cannot be done, or not to the end; what was done then stays done, and the window is open
     until a later call is through.
     """
+    with locked(state):
+        return restore_locked(target, request, state, say)
+
+
+def restore_locked(target: Target, request: Request, state: Path, say: Say) -> Outcome:
+    """Do it for somebody who holds the lock."""
     with session(target, say, dry=request.dry) as opened:
         started = False
         try:
@@ -89,7 +96,7 @@ def not_durable(opened: Session) -> list[str]:
 def _restore(opened: Session, record: Record, request: Request, state: Path, *, started: bool) -> Outcome:
     found = control.find(opened, state)
     _put_back(opened, record)
-    moved = record.wal is not None and found.data is not None and not wal.is_back(found.data, record.wal)
+    moved = record.wal is not None and (found.data is None or not wal.is_back(found.data, record.wal))
     waiting = _waiting(opened, record)
     restarted = False
     may = found.control is not None and _may_restart(request, record, embedded=found.embedded)
@@ -141,7 +148,13 @@ def _waiting(opened: Session, record: Record) -> list[str]:
     """Return the settings that only a restart brings back."""
     if opened.dry:
         return sorted(_AT_START & record.wanted.keys())
-    return sorted(name for name, now in opened.settings(record.former).items() if now.pending)
+    now = opened.settings(record.former)
+    return sorted(name for name, one in now.items() if _pending(one, record.values[name]))
+
+
+def _pending(now: Current, before: str) -> bool:
+    """Tell whether a restart would change a setting: the server says so even of one that went and came back."""
+    return now.pending and now.value != before
 
 
 def _restart(opened: Session, record: Record, found: control.Found) -> None:
@@ -162,7 +175,7 @@ def _verify(opened: Session, record: Record) -> list[str]:
     """Raise UserError unless all is as recorded; return what is not, but not for us to change."""
     notes = []
     for name, now in opened.settings(record.former).items():
-        if now.auto_conf != record.former[name] or now.pending:
+        if now.auto_conf != record.former[name] or _pending(now, record.values[name]):
             raise UserError(f"{name} could not be put back", "run pgbillion durability restore again")
         if now.value != record.values[name]:
             notes.append(f"{name} was {record.values[name]} and is {now.value}: another file was changed meanwhile")
@@ -195,6 +208,7 @@ def _distrusted(opened: Session, record: Record, request: Request, state: Path) 
     if request.trust:
         opened.alter(MARK, None)
         opened.reload()
+        _forget(opened, state)
         judged = Verdict(Trust.YES)
     return Outcome(record, judged, not_durable(opened), planned=opened.planned)
 
@@ -261,6 +275,9 @@ def _give_up(opened: Session, run: control.Control, record: Record) -> None:
     move = record.wal
     kept = replace(record, distrust="the write-ahead log was lost", former={}, wanted={}, wal=None)
     opened.step("-- make an empty pg_wal", lambda: wal.give_up(run.data, move))
+    if not processes(run.data):
+        # of a server that crashed; pg_resetwal would take it for a running one
+        (run.data / "postmaster.pid").unlink(missing_ok=True)
     opened.step(
         "-- put the settings back in postgresql.auto.conf",
         lambda: write_auto_conf(run.data, {**record.former, MARK: kept.dumps()}),

@@ -69,9 +69,9 @@ class Session:
         row = self.conn.execute(query.encode(), parameters or None).fetchone()
         return row[0] if row else None
 
-    def statement(self, statement: sql.SQL | sql.Composed) -> None:
-        """Execute a statement that changes something."""
-        text = statement.as_string(None)
+    def statement(self, statement: sql.SQL | sql.Composed, shown: str | None = None) -> None:
+        """Execute a statement that changes something; ``shown`` is said of it, unless in a dry run."""
+        text = statement.as_string(None) if self.dry or shown is None else shown
         self._announce(f"{text};")
         if not self.dry:
             self.conn.execute(statement)
@@ -87,11 +87,12 @@ class Session:
         # known as a name with a dot is, ours may be altered; up to 15 the session has to know it
         if name == MARK and not self.dry:
             self.conn.execute(sql.SQL("SET {} = ''").format(sql.Identifier(*MARK.split("."))))
-        identifier = sql.SQL(".").join(map(sql.Identifier, name.split(".")))
+        identifier = sql.Identifier(*name.split("."))
         if value is None:
             self.statement(sql.SQL("ALTER SYSTEM RESET {}").format(identifier))
         else:
-            self.statement(sql.SQL("ALTER SYSTEM SET {} = {}").format(identifier, sql.Literal(value)))
+            statement = sql.SQL("ALTER SYSTEM SET {} = {}").format(identifier, sql.Literal(value))
+            self.statement(statement, shown=f"ALTER SYSTEM SET {name} = '…'" if name == MARK else None)
 
     def reload(self) -> None:
         """Have the server read its files, and return when the postmaster has, and has told all others to.
@@ -171,7 +172,8 @@ class Session:
         return self.one(query)
 
     def _connect(self) -> Connection:
-        conn: Connection = psycopg.connect(self.target.conninfo, autocommit=True)
+        # in a database of SQL_ASCII text would come as bytes
+        conn: Connection = psycopg.connect(self.target.conninfo, autocommit=True, client_encoding="utf8")
         # CHECKPOINT may take long
         conn.execute("SET statement_timeout = 0")
         return conn

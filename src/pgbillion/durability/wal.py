@@ -22,6 +22,7 @@ from pgbillion.errors import UserError
 from pgbillion.tables.host import FileSystem
 
 _ASIDE = "pg_wal.pgbillion"
+_LINK = "pg_wal.pgbillion.link"
 _MIB = 1024 * 1024
 # a few segments beside what is there: less makes no sense
 _LEAST = 256 * _MIB
@@ -116,6 +117,7 @@ def leave(data: Path, move: Wal) -> None:
     if _leads_to(data / "pg_wal", folder):
         return
     _remove(data / _ASIDE)
+    _remove(data / _LINK)
     if folder.exists():
         _empty(folder)
         if move.made:
@@ -132,7 +134,8 @@ def is_back(data: Path, move: Wal) -> bool:
 
 def check(data: Path, move: Wal) -> None:
     """Raise UserError when the log is lost, as it is with the memory it was in."""
-    if _leads_to(data / "pg_wal", Path(move.folder)) and not _segments(Path(move.folder)):
+    wal = data / "pg_wal"
+    if os.path.lexists(wal) and not _segments(wal):
         raise UserError(
             f"the write-ahead log is lost: there is none in {move.folder}",
             "make the server anew and load again, or restore a backup; to save what is left: pgbillion durability "
@@ -144,14 +147,15 @@ def give_up(data: Path, move: Wal) -> None:
     """Put an empty pg_wal in the place of a lost log, for pg_resetwal to work with."""
     wal = data / "pg_wal"
     if move.link is not None:
-        Path(move.link).mkdir(exist_ok=True)
+        _make(Path(move.link), data)
         _point(wal, Path(move.link))
-        return
-    wal.unlink(missing_ok=True)
-    _remove(data / _ASIDE)
-    wal.mkdir(mode=0o700)
-    owner = data.stat()
-    os.chown(wal, owner.st_uid, owner.st_gid)
+    else:
+        _remove(wal)
+        _remove(data / _ASIDE)
+        _make(wal, data)
+    major = int((data / "PG_VERSION").read_text())
+    for name in ("archive_status", *(("summaries",) if major >= 17 else ())):
+        _make(wal / name, data)
     sync_folder(data)
 
 
@@ -167,7 +171,7 @@ def _segments(folder: Path) -> bool:
 
 def _point(wal: Path, folder: Path) -> None:
     """Make pg_wal a link to a folder in one step."""
-    new = wal.with_name(f"{_ASIDE}.link")
+    new = wal.with_name(_LINK)
     new.unlink(missing_ok=True)
     new.symlink_to(folder)
     owner = wal.parent.stat()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from pgbillion.durability.profiles import RISKS, Profile
-from pgbillion.durability.record import MARK, Record
+from pgbillion.durability.record import MARK, Record, read_mark
 from pgbillion.errors import UserError
 
 # windows this process has told of, or opened itself
@@ -30,6 +32,14 @@ def warn(conn: psycopg.Connection[tuple[Any, ...]]) -> None:
     if record.id not in _known:
         _known.add(record.id)
         print(text(record), file=sys.stderr, flush=True)
+
+
+def warn_of(data: Path) -> None:
+    """Say on stderr that the server of a data directory is relaxed, running or not."""
+    with contextlib.suppress(OSError, UserError):
+        record = read_mark(data)
+        if record is not None:
+            print(text(record), file=sys.stderr, flush=True)
 
 
 def mute(record: Record) -> None:
