@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import sql
 
 from durability_support import DURABLE, Server
 from harness import invariants, servers
@@ -251,5 +252,7 @@ def as_of_another_boot(server: Server) -> None:
     other = text.replace(boot, "00000000-0000-4000-8000-000000000000")
     # up to 15 the session has to know the name
     with server.cluster.connect() as conn:
-        for statement in (f"SET {MARK} = ''", f"ALTER SYSTEM SET {MARK} = '{other}'", "SELECT pg_reload_conf()"):
-            conn.execute(statement.encode())
+        name = sql.Identifier(*MARK.split("."))
+        conn.execute(sql.SQL("SET {} = ''").format(name))
+        conn.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(name, sql.Literal(other)))
+        conn.execute("SELECT pg_reload_conf()")
