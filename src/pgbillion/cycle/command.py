@@ -25,7 +25,7 @@ from pgbillion.cycle.syscalls import strace
 from pgbillion.durability.profiles import Profile
 from pgbillion.errors import UserError
 from pgbillion.tables import create, text
-from pgbillion.tables.commands import Json
+from pgbillion.tables.options import Json
 from pgbillion.tables.plan import parse_count
 
 _E = TypeVar("_E", bound=enum.StrEnum)
