@@ -14,14 +14,10 @@ from psycopg import errors, sql
 from harness import servers, standby
 from harness.servers import one
 from harness.sessions import Running, pid, until_blocked
-from pgbillion.paths import extension_source
 from pgbillion.postgres import Cluster, Installation, run_as_server
 from pgbillion.rows import answers, plans
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-pytestmark = pytest.mark.skipif(
-    not (extension_source() / "src" / "vector").exists(), reason="the extension is without vectorised aggregation"
-)
 CREATE = "CREATE TABLE {} (id integer, grp integer, x integer, f double precision, t text)"
 FILL = "INSERT INTO {} SELECT g, g % 7, g * 3, g / 8.0, 'text ' || g % 11 FROM generate_series({}, {}) g"
 QUERY = "SELECT grp, count(*), sum(x), avg(f), min(t) FROM {} GROUP BY grp"

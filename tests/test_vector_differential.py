@@ -35,9 +35,6 @@ LEAST_VECTORISED = 0.8
 def vectors(cluster: Cluster) -> Iterator[str]:
     with servers.new_database(cluster, "vectors") as name:
         with cluster.connect(name) as conn:
-            conn.execute("LOAD 'pgbillion'")
-            if not servers.one(conn, "SELECT count(*) FROM pg_settings WHERE name = 'billion.vector_aggregate'"):
-                pytest.skip("this build of the extension is without vectorised aggregation")
             vector_tables.make(conn, random.Random(SEED).uniform(-1, 1))
         yield name
 

@@ -9,15 +9,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
 from harness import regress
-from pgbillion.paths import extension_source
 from pgbillion.postgres import Installation
 
-pytestmark = pytest.mark.skipif(
-    not (extension_source() / "src" / "vector").exists(), reason="the extension is without vectorised aggregation"
-)
 ACCEPTED = Path(__file__).with_name("regress_vector")
 FORCED = (
     ("session_preload_libraries", "pgbillion,auto_explain"),

@@ -21,6 +21,7 @@ from pgbillion.rows import scale as scaling
 from pgbillion.rows.aggregate import CORE, OURS, Comparison
 from pgbillion.tables import text
 from pgbillion.tables.meter import meter
+from pgbillion.tables.options import Json
 from pgbillion.tables.plan import parse_count
 
 app = typer.Typer(help="Rows by the hundred million: load a table, aggregate it with vectors, see how it scales.")
@@ -33,7 +34,6 @@ Query = Annotated[
 Rounds = Annotated[
     int, typer.Option("--rounds", metavar="N", min=1, help="Time each side so often, in turn; the median counts.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command()
@@ -181,7 +181,7 @@ def scale(
         shown.add_row(*row)
     _console().print(shown)
     if not result.best[1].vectorised:
-        print(f"not vectorised: {result.best[1].reason}")
+        print(result.best[1].reason)
     print(f"report: {path}")
 
 
@@ -199,7 +199,7 @@ def _print(result: Comparison) -> None:
         f"{result.ratio:.1f} times as fast; {text.count(result.answer_rows)} rows of answer from "
         f"{text.count(result.rows)}, {agreed}"
     )
-    print(f"{'vectorised' if result.vectorised else 'not vectorised'}: {result.reason}")
+    print(result.reason)
     print(aggregation.excerpt(result.plan))
 
 

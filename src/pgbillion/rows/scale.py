@@ -46,7 +46,7 @@ class Scale:
         first = self.points[0][1]
         exact = all(point.exact for _, point in self.points)
         agreed = "equal to the last bit" if exact else "equal, floats but for the order of additions"
-        note = "" if first.vectorised else f" Not vectorised: {first.reason}."
+        note = "" if first.vectorised else f" Core's plan on both sides: {first.reason}."
         return Chapter(
             "Rows per second",
             f"{first.query}: {text.count(first.rows)} rows of plain heap, medians of {len(first.core.seconds)} runs of "
