@@ -21,7 +21,7 @@ FORCED = (
     ("auto_explain.log_nested_statements", "on"),
 )
 # the suite ran so many plans with the node when this was written, and must not lose many
-FEWEST_PLANS = 1000
+FEWEST_PLANS = 800
 
 
 def test_servers_own_regression_suite(installation: Installation) -> None:
