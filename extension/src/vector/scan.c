@@ -31,6 +31,9 @@
 #include "storage/lazy_heap.h"
 #include "vector/vector.h"
 
+/* Bytes that a prefetch brings; a wrong guess costs a little speed. */
+#define CACHE_LINE 64
+
 struct VectorScan
 {
 	Relation	rel;
@@ -47,6 +50,8 @@ struct VectorScan
 	ReadStream *stream;
 #endif
 	Buffer		buffer;			/* pinned, or invalid */
+	Buffer		ahead;			/* the next one, pinned, or invalid */
+	bool		begun;			/* has there been a first one? */
 	uint64		all_visible;	/* pages trusted whole */
 	uint64		checked;		/* pages checked row by row */
 };
@@ -102,6 +107,7 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
 	scan->snapshot = snapshot;
 	scan->parallel = parallel;
 	scan->buffer = InvalidBuffer;
+	scan->ahead = InvalidBuffer;
 	PredicateLockRelation(rel, snapshot);
 	scan->nblocks = parallel != NULL ? parallel->phs_nblocks :
 		lazy_heap_refresh(rel) ? 0 : RelationGetNumberOfBlocks(rel);
@@ -171,6 +177,31 @@ collect(VectorScan *scan, Page page, BlockNumber block, HeapTupleHeader *tuples,
 	return n;
 }
 
+/* Pin the next page, and have the processor fetch it while another is worked on. */
+static Buffer
+read_ahead(VectorScan *scan)
+{
+	Buffer		buffer;
+	char	   *page;
+
+#if PG_VERSION_NUM >= 170000
+	buffer = read_stream_next_buffer(scan->stream, NULL);
+	if (!BufferIsValid(buffer))
+		return InvalidBuffer;
+#else
+	BlockNumber block = next_block(scan);
+
+	if (!BlockNumberIsValid(block))
+		return InvalidBuffer;
+	buffer = ReadBufferExtended(scan->rel, MAIN_FORKNUM, block, RBM_NORMAL, scan->strategy);
+#endif
+	page = (char *) BufferGetPage(buffer);
+	for (int offset = 0; offset < BLCKSZ; offset += CACHE_LINE)
+		__builtin_prefetch(page + offset);
+
+	return buffer;
+}
+
 /*
  * The visible rows of the next page, possibly none, or -1 at the end. They
  * are valid until the next call.
@@ -184,23 +215,19 @@ vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples)
 	int			n;
 
 	CHECK_FOR_INTERRUPTS();
-	if (BufferIsValid(scan->buffer))
+	if (!scan->begun)
 	{
-		ReleaseBuffer(scan->buffer);
-		scan->buffer = InvalidBuffer;
+		scan->ahead = read_ahead(scan);
+		scan->begun = true;
 	}
-
-#if PG_VERSION_NUM >= 170000
-	scan->buffer = read_stream_next_buffer(scan->stream, NULL);
+	if (BufferIsValid(scan->buffer))
+		ReleaseBuffer(scan->buffer);
+	scan->buffer = scan->ahead;
 	if (!BufferIsValid(scan->buffer))
 		return -1;
+	scan->ahead = InvalidBuffer;
+	scan->ahead = read_ahead(scan);
 	block = BufferGetBlockNumber(scan->buffer);
-#else
-	block = next_block(scan);
-	if (!BlockNumberIsValid(block))
-		return -1;
-	scan->buffer = ReadBufferExtended(scan->rel, MAIN_FORKNUM, block, RBM_NORMAL, scan->strategy);
-#endif
 
 	heap_page_prune_opt(scan->rel, scan->buffer);
 	check_serializable = CheckForSerializableConflictOutNeeded(scan->rel, scan->snapshot);
@@ -244,6 +271,8 @@ vector_scan_end(VectorScan *scan)
 {
 	if (BufferIsValid(scan->buffer))
 		ReleaseBuffer(scan->buffer);
+	if (BufferIsValid(scan->ahead))
+		ReleaseBuffer(scan->ahead);
 #if PG_VERSION_NUM >= 170000
 	read_stream_end(scan->stream);
 #endif
