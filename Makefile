@@ -2,7 +2,7 @@
 #   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17   one that is fetched
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 
-.PHONY: help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows install clean
+.PHONY: help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards install clean
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -38,6 +38,9 @@ bench-cycle: setup ## 30,000 tables created, filled, read, dropped under three d
 
 bench-rows: setup ## vectorised aggregation of plain heap beside core, and beside DuckDB's columns
 	@$(BIN)/python bench/rows.py
+
+bench-shards: setup ## an aggregate over four shards beside postgres_fdw and one server, and the cost of breadth
+	@$(BIN)/python bench/shards.py
 
 install: ## the extension into the PostgreSQL of PG_CONFIG (default: pg_config in PATH)
 	@tools/install.sh

@@ -10,8 +10,10 @@ version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" extension/pgbillion.contro
 flags=(-std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -Wmissing-prototypes -Wpointer-arith -Wvla -Wshadow=compatible-local -Wdeclaration-after-statement
     -Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare -fno-strict-aliasing -fwrapv -D_GNU_SOURCE
     -DPGBILLION_VERSION="\"$version\"" -Iextension/src)
+# libpq is the same for all of them; behind the server's, because headers of the same names are beside it
+libpq=$(.venv/bin/python -c 'from pgbillion.postgres import embedded_pg_config as find; print(find().parents[1] / "include")')
 for major in "$@"; do
     headers=$(tools/postgres.sh headers "$major")
     say "compiling the extension against PostgreSQL $major"
-    find extension/src -name '*.c' -print0 | xargs -0 -n 1 -P "$(nproc)" cc "${flags[@]}" -isystem "$headers" -c -o /dev/null
+    find extension/src -name '*.c' -print0 | xargs -0 -n 1 -P "$(nproc)" cc "${flags[@]}" -isystem "$headers" -isystem "$libpq" -c -o /dev/null
 done

@@ -114,3 +114,50 @@ CREATE FUNCTION billion.explain_vector(query text) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'pgbillion_explain_vector';
 
 COMMENT ON FUNCTION billion.explain_vector(text) IS 'whether the aggregation of a query is vectorised, and why not';
+
+CREATE FUNCTION @extschema@.pgbillion_fdw_handler() RETURNS fdw_handler
+LANGUAGE c STRICT
+AS 'MODULE_PATHNAME', 'pgbillion_fdw_handler';
+
+CREATE FUNCTION @extschema@.pgbillion_fdw_validator(text[], oid) RETURNS void
+LANGUAGE c STRICT
+AS 'MODULE_PATHNAME', 'pgbillion_fdw_validator';
+
+CREATE FOREIGN DATA WRAPPER pgbillion_fdw
+HANDLER @extschema@.pgbillion_fdw_handler
+VALIDATOR @extschema@.pgbillion_fdw_validator;
+
+COMMENT ON FOREIGN DATA WRAPPER pgbillion_fdw IS
+'postgres_fdw with aggregates, partial ones too, run on the shards';
+
+CREATE FUNCTION @extschema@.adopt_foreign_servers(servers name[] DEFAULT NULL) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_adopt_foreign_servers';
+
+COMMENT ON FUNCTION @extschema@.adopt_foreign_servers(name[]) IS
+'turns servers of postgres_fdw, all that one owns by default, into servers of pgbillion_fdw, and returns how many';
+
+CREATE FUNCTION @extschema@.release_foreign_servers(servers name[] DEFAULT NULL) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_release_foreign_servers';
+
+COMMENT ON FUNCTION @extschema@.release_foreign_servers(name[]) IS
+'turns servers of pgbillion_fdw back into servers of postgres_fdw, and returns how many';
+
+CREATE FUNCTION @extschema@.create_partial_aggregate(aggregate regprocedure) RETURNS regprocedure
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_create_partial_aggregate';
+
+COMMENT ON FUNCTION @extschema@.create_partial_aggregate(regprocedure) IS
+'creates the aggregate whose result is the state of the one given, for pgbillion_fdw';
+
+-- Those of core whose result is not their state already.
+SELECT @extschema@.create_partial_aggregate(a.aggfnoid)
+FROM pg_catalog.pg_aggregate a
+JOIN pg_catalog.pg_proc p ON p.oid = a.aggfnoid
+WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace
+  AND a.aggkind = 'n'
+  AND a.aggcombinefn <> 0
+  AND a.aggfinalfn <> 0
+  AND (a.aggtranstype <> 'pg_catalog.internal'::pg_catalog.regtype OR a.aggserialfn <> 0)
+ORDER BY a.aggfnoid;

@@ -97,6 +97,14 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 #define namespace_owner_check(nspid, roleid) object_ownercheck(NamespaceRelationId, nspid, roleid)
 #endif
 
+#if PG_VERSION_NUM < 160000
+#define server_owner_check(serverid, roleid) pg_foreign_server_ownercheck(serverid, roleid)
+#define wrapper_usage_check(fdwid, roleid) pg_foreign_data_wrapper_aclcheck(fdwid, roleid, ACL_USAGE)
+#else
+#define server_owner_check(serverid, roleid) object_ownercheck(ForeignServerRelationId, serverid, roleid)
+#define wrapper_usage_check(fdwid, roleid) object_aclcheck(ForeignDataWrapperRelationId, fdwid, roleid, ACL_USAGE)
+#endif
+
 /* 17 can also ask for stronger locks. */
 #if PG_VERSION_NUM >= 170000
 #define lock_held_by_me(tag, mode) LockHeldByMe(tag, mode, false)
@@ -170,6 +178,20 @@ typedef PGAlignedBlock IOAlignedBlock;
 #define group_clause_of(root) ((root)->processed_groupClause)
 #else
 #define group_clause_of(root) ((root)->parse->groupClause)
+#endif
+
+/* 18 says before a declaration that a function does not return. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn __attribute__((noreturn))
+#endif
+
+/* 17 takes the conditions of a pushed down join, 18 counts disabled nodes. */
+#if PG_VERSION_NUM < 170000
+#define create_foreign_upper_path(root, rel, target, rows, disabled_nodes, startup, total, pathkeys, outer, restrictinfo, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, pathkeys, outer, private)
+#elif PG_VERSION_NUM < 180000
+#define create_foreign_upper_path(root, rel, target, rows, disabled_nodes, startup, total, pathkeys, outer, restrictinfo, private) \
+	create_foreign_upper_path(root, rel, target, rows, startup, total, pathkeys, outer, restrictinfo, private)
 #endif
 
 #endif							/* PGBILLION_COMPAT_H */

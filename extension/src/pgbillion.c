@@ -11,6 +11,8 @@
 #include "utils/builtins.h"
 
 #include "catalog/create_tables.h"
+#include "shard/connection.h"
+#include "shard/shard.h"
 #include "storage/lazy_heap.h"
 #include "vector/vector.h"
 
@@ -24,6 +26,8 @@ _PG_init(void)
 	CreateTablesInit();
 	LazyHeapInit();
 	VectorInit();
+	ShardInit();
+	ShardConnectionInit();
 }
 
 PG_FUNCTION_INFO_V1(pgbillion_version);

@@ -116,6 +116,7 @@ def check_tools(facts: PgConfig) -> None:
             f"the extension must be compiled, and there is no {' and no '.join(missing)}", how_to_install(missing)
         )
     headers = [Path(facts.values["INCLUDEDIR-SERVER"], "postgres.h"), Path(facts.values["PGXS"])]
+    headers.append(Path(facts.values["INCLUDEDIR"], "libpq-fe.h"))
     absent = [str(path) for path in headers if not path.exists()]
     if absent:
         raise UserError(

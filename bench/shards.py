@@ -1,0 +1,279 @@
+"""One aggregate over four shards: postgres_fdw, its best rewriting by hand and pgbillion_fdw, beside one server.
+
+20 million rows of the source's table, once on one server, once on four servers of five million each, all on this
+machine. All ways are run once to compare the answers, then in turn, in an order by chance; medians count. The
+slowest way, postgres_fdw with the query as written, is run less often. Then the cost of breadth: the same query over
+1 to 64 foreign servers of a few rows each, on warm and on new connections. QUICK=1 is a tenth of the rows; SEED=…
+repeats the order, ROWS=… is another number of rows, PG_CONFIG=… another PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+import psycopg
+from psycopg import sql
+
+from pgbillion.postgres import Cluster
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+SHARDS = 4
+ROWS = int(os.environ.get("ROWS") or (2_000_000 if common.QUICK else 20_000_000))
+ROUNDS = 3 if common.QUICK else 7
+SLOW_ROUNDS = 1 if common.QUICK else 2
+BREADTH = (1, 2, 4, 8, 16, 32, 64)
+BREADTH_ROUNDS = 10 if common.QUICK else 30
+COLUMNS = "id integer, grp integer, data real"
+QUERY = "SELECT grp, count(data) FROM {} GROUP BY 1"
+REWRITTEN = "SELECT grp, sum(n)::bigint FROM ({}) AS x GROUP BY 1".format(
+    " UNION ALL ".join(f"SELECT grp, count(data) AS n FROM t_demo_{number} GROUP BY 1" for number in range(SHARDS))
+)
+SHARD_SETTINGS = {
+    "shared_buffers": "512MB",
+    "fsync": "off",
+    "max_connections": "100",
+    "max_wal_size": "4GB",
+    "jit": "off",
+}
+ONE, CORE_ONE, FDW, REWRITE, OURS = (
+    "one server",
+    "one server, core",
+    "postgres_fdw",
+    "postgres_fdw, rewritten",
+    "pgbillion_fdw",
+)
+
+
+@contextlib.contextmanager
+def shard_servers(cluster: Cluster, folder: Path) -> Iterator[list[Cluster]]:
+    """Start the shards' servers."""
+    made = [Cluster(cluster.installation, folder / f"shard{number}", folder, 6001 + number) for number in range(SHARDS)]
+    try:
+        for shard in made:
+            shard.init(SHARD_SETTINGS)
+            shard.start()
+        yield made
+    finally:
+        for shard in made:
+            shard.destroy()
+
+
+def fill(shard: Cluster, first: int, last: int) -> None:
+    """Make one shard's table."""
+    with shard.connect() as conn:
+        conn.execute("CREATE EXTENSION pgbillion")
+        conn.execute(f"CREATE TABLE t_demo ({COLUMNS})")
+        conn.execute(
+            "INSERT INTO t_demo SELECT i, i % 10, random() FROM generate_series(%s::int, %s::int) i", [first, last]
+        )
+        conn.execute("VACUUM (FREEZE, ANALYZE) t_demo")
+
+
+def make(conn: Connection, shards: Sequence[Cluster]) -> None:
+    """Make t_demo over the shards, and one, the same here."""
+    size = ROWS // SHARDS
+    with ThreadPoolExecutor(2) as pool:
+        ranges = [(number * size, (number + 1) * size - 1) for number in range(SHARDS)]
+        list(pool.map(lambda number: fill(shards[number], *ranges[number]), range(SHARDS)))
+    conn.execute("CREATE EXTENSION pgbillion; CREATE EXTENSION postgres_fdw")
+    conn.execute(f"CREATE TABLE t_demo ({COLUMNS}) PARTITION BY RANGE (id); CREATE TABLE one ({COLUMNS})")
+    for number, shard in enumerate(shards):
+        add_server(conn, f"shard{number}", shard)
+        conn.execute(
+            f"CREATE FOREIGN TABLE t_demo_{number} PARTITION OF t_demo FOR VALUES FROM ({number * size}) TO"
+            f" ({(number + 1) * size}) SERVER shard{number} OPTIONS (table_name 't_demo')"
+        )
+    conn.execute("ALTER SERVER shard0 OPTIONS (ADD fetch_size '50000')")
+    conn.execute("INSERT INTO one SELECT * FROM t_demo")
+    conn.execute("ALTER SERVER shard0 OPTIONS (DROP fetch_size)")
+    conn.execute("VACUUM (FREEZE, ANALYZE) one")
+    conn.execute("CHECKPOINT")
+
+
+def add_server(conn: Connection, name: str, shard: Cluster) -> None:
+    """Tell the coordinator of a shard."""
+    statement = sql.SQL(
+        "CREATE SERVER {} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host {}, port {}, dbname 'postgres')"
+    )
+    conn.execute(statement.format(sql.Identifier(name), str(shard.socket_dir), str(shard.port)))
+    conn.execute(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {}").format(sql.Identifier(name)))
+
+
+def measure(conn: Connection, side: str) -> tuple[float, list[tuple[Any, ...]]]:
+    """Return the seconds that a way takes, and its answer."""
+    conn.execute(
+        "SELECT billion.adopt_foreign_servers()" if side == OURS else "SELECT billion.release_foreign_servers()"
+    )
+    conn.execute(f"SET enable_partitionwise_aggregate = {'on' if side == OURS else 'off'}".encode())
+    with contextlib.suppress(psycopg.errors.UndefinedObject):
+        conn.execute(f"SET billion.vector_aggregate = {'off' if side == CORE_ONE else 'on'}".encode())
+    query = REWRITTEN if side == REWRITE else QUERY.format("one" if side in (ONE, CORE_ONE) else "t_demo")
+    if side in (OURS, REWRITE):
+        # its connections are closed when servers change
+        conn.execute(query.encode())
+    start = time.perf_counter()
+    rows = conn.execute(query.encode()).fetchall()
+    return time.perf_counter() - start, sorted(rows)
+
+
+def breadth(cluster: Cluster, conn: Connection, shard: Cluster) -> dict[str, Any]:
+    """Measure the query over more and more foreign servers with a hundred rows each."""
+    with shard.connect() as there:
+        there.execute(f"CREATE TABLE small ({COLUMNS})")
+        there.execute("INSERT INTO small SELECT i, i % 10, i FROM generate_series(1, 100) i")
+        there.execute("ANALYZE small")
+    for number in range(max(BREADTH)):
+        add_server(conn, f"wide{number}", shard)
+    conn.execute("SELECT billion.adopt_foreign_servers()")
+    warm: dict[int, list[float]] = defaultdict(list)
+    cold: dict[int, list[float]] = defaultdict(list)
+    sent: dict[int, int] = {}
+    for count in BREADTH:
+        conn.execute(f"CREATE TABLE wide_{count} ({COLUMNS}) PARTITION BY LIST (id)")
+        for number in range(count):
+            conn.execute(
+                f"CREATE FOREIGN TABLE wide_{count}_{number} PARTITION OF wide_{count} FOR VALUES IN ({number})"
+                f" SERVER wide{number} OPTIONS (table_name 'small')"
+            )
+    for _ in range(5):
+        for count in BREADTH:
+            with cluster.connect() as new:
+                new.execute("SET enable_partitionwise_aggregate = on; SET jit = off")
+                # the library and the catalogues' caches are no shard's cost
+                new.execute(f"EXPLAIN {QUERY.format(f'wide_{count}')}".encode())
+                start = time.perf_counter()
+                new.execute(QUERY.format(f"wide_{count}").encode())
+                cold[count].append((time.perf_counter() - start) * 1000)
+    conn.execute("SET enable_partitionwise_aggregate = on")
+    for number in range(BREADTH_ROUNDS + 1):
+        for count in BREADTH:
+            start = time.perf_counter()
+            conn.execute(QUERY.format(f"wide_{count}").encode())
+            if number > 0:
+                warm[count].append((time.perf_counter() - start) * 1000)
+    for count in BREADTH:
+        row = conn.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {QUERY.format(f'wide_{count}')}".encode()).fetchone()
+        assert row is not None
+        sent[count] = sum(_values(row[0], "Shard Bytes"))
+    found: dict[str, dict[str, Any]] = {}
+    for name, times in (("warm", warm), ("cold", cold)):
+        medians = [statistics.median(times[count]) for count in BREADTH]
+        slope, start_at = np.polyfit(BREADTH, medians, 1)
+        fit = np.corrcoef(BREADTH, medians)[0, 1] ** 2
+        found[name] = {
+            "ms_per_shard": round(float(slope), 3),
+            "ms_at_none": round(float(start_at), 3),
+            "r_squared": round(float(fit), 4),
+        }
+        found[name]["ms"] = dict(zip(BREADTH, [round(value, 2) for value in medians], strict=True))
+    return {**found, "bytes_per_shard": sent[max(BREADTH)] / max(BREADTH)}
+
+
+def _values(node: Any, name: str) -> Iterator[int]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if key == name:
+                yield value
+            else:
+                yield from _values(value, name)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _values(value, name)
+
+
+def main() -> int:
+    """Run the benchmark and return the exit status."""
+    seed, order = common.seeded()
+    times: dict[str, list[float]] = defaultdict(list)
+    with (
+        common.own_server() as (cluster, folder),
+        shard_servers(cluster, folder) as shards,
+        cluster.connect() as conn,
+    ):
+        conditions = common.conditions(cluster)
+        common.say(f"loading {ROWS:,} rows, twice")
+        make(conn, shards)
+        conn.execute("SET jit = off; SET work_mem = '256MB'")
+        expected = measure(conn, CORE_ONE)[1]
+        for side in (ONE, FDW, REWRITE, OURS):
+            if measure(conn, side)[1] != expected:
+                raise RuntimeError(f"{side} answers otherwise than one server")
+        common.say("all ways answer the same")
+        for number in range(ROUNDS):
+            sides = [ONE, CORE_ONE, REWRITE, OURS, *([FDW] if number < SLOW_ROUNDS else [])]
+            order.shuffle(sides)
+            for side in sides:
+                times[side].append(measure(conn, side)[0])
+            common.say(f"round {number + 1} of {ROUNDS}")
+        common.say(f"the cost of breadth, to {max(BREADTH)} servers")
+        wide = breadth(cluster, conn, shards[0])
+    report(times, wide, seed, conditions)
+    return 0
+
+
+def report(times: dict[str, list[float]], wide: dict[str, Any], seed: int, conditions: dict[str, Any]) -> None:
+    """Print the tables and the line for programs."""
+    median = {side: statistics.median(found) for side, found in times.items()}
+    common.table(
+        f"{ROWS:,} rows, {SHARDS} shards, medians of {ROUNDS} ({SLOW_ROUNDS} of the slowest)",
+        ("way", "ms", "over pgbillion_fdw", "rows/s"),
+        [
+            [
+                side,
+                f"{median[side] * 1000:,.1f}",
+                f"{median[side] / median[OURS]:.1f}",
+                f"{ROWS / median[side] / 1e6:,.1f} M",
+            ]
+            for side in (FDW, REWRITE, OURS, CORE_ONE, ONE)
+        ],
+    )
+    common.table(
+        "foreign servers with 100 rows each, ms",
+        ("connections", *map(str, BREADTH), "ms a shard", "r²"),
+        [
+            [
+                name,
+                *(f"{value:.1f}" for value in wide[name]["ms"].values()),
+                f"{wide[name]['ms_per_shard']:.3f}",
+                f"{wide[name]['r_squared']:.3f}",
+            ]
+            for name in ("warm", "cold")
+        ],
+    )
+    common.result(
+        {
+            "benchmark": "shards",
+            "ratio_over_fdw": round(median[FDW] / median[OURS], 1),
+            "ratio_over_rewrite": round(median[REWRITE] / median[OURS], 2),
+            "ms_over_single_server": round((median[OURS] - median[ONE]) * 1000, 1),
+            "ms_per_shard": wide["warm"]["ms_per_shard"],
+            "ms_per_shard_cold": wide["cold"]["ms_per_shard"],
+            "bytes_per_shard": wide["bytes_per_shard"],
+            "breadth": wide,
+            "milliseconds": {
+                side: common.spread([seconds * 1000 for seconds in found]) for side, found in times.items()
+            },
+            "rows": ROWS,
+            "shards": SHARDS,
+            "shard_settings": SHARD_SETTINGS,
+            "rounds": ROUNDS,
+            "quick": common.QUICK,
+            "seed": seed,
+            **conditions,
+        }
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,807 @@
+/*-------------------------------------------------------------------------
+ *
+ * deparse.c
+ *	  SQL for an aggregate over one foreign table.
+ *
+ * Checking and writing are one pass: an expression is written to the buffer
+ * until a part of it turns out not to be for the shard, which ends it all.
+ * The rules are postgres_fdw's: only objects that are built in, or belong to
+ * an extension that the server's option "extensions" names, and are immutable;
+ * and only collations that come from columns of the foreign table. Partial
+ * aggregates are for the shard when they have been declared (partial.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_operator.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "commands/extension.h"
+#include "foreign/foreign.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+#include "utils/varlena.h"
+
+#include "compat.h"
+#include "shard/shard.h"
+
+/* Where the collation of an expression comes from; a later state outweighs an earlier one. */
+typedef struct Origin
+{
+	enum
+	{
+		COLLATION_NONE,			/* not collatable, or the default */
+		COLLATION_SAFE,			/* from a column of the foreign table */
+		COLLATION_UNSAFE		/* from elsewhere, or two are in conflict */
+	}			state;
+	Oid			collation;
+} Origin;
+
+typedef struct Context
+{
+	StringInfo	buf;
+	RelOptInfo *rel;			/* the foreign table */
+	Oid			relid;
+	List	   *extensions;		/* those of the server's option */
+	List	   *params;			/* expressions to send as $1, $2 … */
+	bool		serialized;		/* is there a serialised state? */
+} Context;
+
+static bool write_expr(Node *node, Context *cxt, Origin *outer);
+
+static bool
+shippable(Oid object, Oid class, Context *cxt)
+{
+	Oid			extension;
+
+	if (object < FirstGenbkiObjectId)
+		return true;
+	if (cxt->extensions == NIL)
+		return false;
+	extension = getExtensionOfObject(class, object);
+	return OidIsValid(extension) && list_member_oid(cxt->extensions, extension);
+}
+
+static void
+write_type(Oid type, int32 typmod, Context *cxt)
+{
+	bits16		flags = FORMAT_TYPE_TYPEMOD_GIVEN;
+
+	if (type >= FirstGenbkiObjectId)
+		flags |= FORMAT_TYPE_FORCE_QUALIFY;
+	appendStringInfoString(cxt->buf, format_type_extended(type, typmod, flags));
+}
+
+static void
+write_name(Oid namespace, const char *name, Context *cxt)
+{
+	if (namespace != PG_CATALOG_NAMESPACE)
+		appendStringInfo(cxt->buf, "%s.", quote_identifier(get_namespace_name(namespace)));
+	appendStringInfoString(cxt->buf, quote_identifier(name));
+}
+
+static void
+write_function(Oid function, Context *cxt)
+{
+	write_name(get_func_namespace(function), get_func_name(function), cxt);
+	appendStringInfoChar(cxt->buf, '(');
+}
+
+static bool
+write_list(List *list, Context *cxt, Origin *outer)
+{
+	ListCell   *lc;
+
+	foreach(lc, list)
+	{
+		if (lc != list_head(list))
+			appendStringInfoString(cxt->buf, ", ");
+		if (!write_expr(lfirst(lc), cxt, outer))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * A literal of string type would be escaped by how standard_conforming_strings
+ * is set on the shard, unless written as E''.
+ */
+static void
+write_literal(const char *value, Context *cxt)
+{
+	const char *c;
+
+	if (strchr(value, '\\') != NULL)
+		appendStringInfoChar(cxt->buf, 'E');
+	appendStringInfoChar(cxt->buf, '\'');
+	for (c = value; *c; c++)
+	{
+		if (*c == '\'' || *c == '\\')
+			appendStringInfoChar(cxt->buf, *c);
+		appendStringInfoChar(cxt->buf, *c);
+	}
+	appendStringInfoChar(cxt->buf, '\'');
+}
+
+/* Values of these types name objects of this database, by OID; they mean nothing in another. */
+bool
+ShardNamesObject(Oid type)
+{
+	switch (type)
+	{
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGCLASSOID:
+		case REGTYPEOID:
+		case REGCOLLATIONOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+		case REGNAMESPACEOID:
+		case REGROLEOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+static bool
+write_const(Const *node, Context *cxt)
+{
+	Oid			output;
+	bool		isvarlena;
+	char	   *value;
+
+	if (node->constisnull)
+		appendStringInfoString(cxt->buf, "NULL");
+	else
+	{
+		if (ShardNamesObject(node->consttype))
+			return false;
+		getTypeOutputInfo(node->consttype, &output, &isvarlena);
+		value = OidOutputFunctionCall(output, node->constvalue);
+		if (node->consttype == INT4OID)
+		{
+			appendStringInfo(cxt->buf, value[0] == '-' ? "(%s)" : "%s", value);
+			return true;
+		}
+		write_literal(value, cxt);
+	}
+	appendStringInfoString(cxt->buf, "::");
+	write_type(node->consttype, node->consttypmod, cxt);
+	return true;
+}
+
+static bool
+write_var(Var *node, Context *cxt)
+{
+	List	   *options;
+	ListCell   *lc;
+	const char *name = NULL;
+
+	if (node->varlevelsup != 0 || node->varno != cxt->rel->relid || node->varattno <= 0)
+		return false;
+
+	options = GetForeignColumnOptions(cxt->relid, node->varattno);
+	foreach(lc, options)
+	{
+		DefElem    *def = lfirst(lc);
+
+		if (strcmp(def->defname, "column_name") == 0)
+			name = defGetString(def);
+	}
+	if (name == NULL)
+		name = get_attname(cxt->relid, node->varattno, false);
+	appendStringInfoString(cxt->buf, quote_identifier(name));
+	return true;
+}
+
+static void
+write_param(Expr *node, Context *cxt)
+{
+	int			number = 0;
+	ListCell   *lc;
+
+	foreach(lc, cxt->params)
+	{
+		number++;
+		if (equal(lfirst(lc), node))
+			break;
+	}
+	if (lc == NULL)
+	{
+		cxt->params = lappend(cxt->params, node);
+		number = list_length(cxt->params);
+	}
+	appendStringInfo(cxt->buf, "$%d::", number);
+	write_type(exprType((Node *) node), exprTypmod((Node *) node), cxt);
+}
+
+/* f(arguments), or a cast */
+static bool
+write_func(FuncExpr *node, Context *cxt, Origin *inner)
+{
+	ListCell   *lc;
+
+	if (!shippable(node->funcid, ProcedureRelationId, cxt))
+		return false;
+
+	if (node->funcformat == COERCE_IMPLICIT_CAST || node->funcformat == COERCE_EXPLICIT_CAST)
+	{
+		int32		typmod;
+
+		(void) exprIsLengthCoercion((Node *) node, &typmod);
+		appendStringInfoChar(cxt->buf, '(');
+		if (!write_expr(linitial(node->args), cxt, inner))
+			return false;
+		appendStringInfoString(cxt->buf, ")::");
+		write_type(node->funcresulttype, typmod, cxt);
+		return true;
+	}
+
+	write_function(node->funcid, cxt);
+	foreach(lc, node->args)
+	{
+		if (lc != list_head(node->args))
+			appendStringInfoString(cxt->buf, ", ");
+		if (node->funcvariadic && lnext(node->args, lc) == NULL)
+			appendStringInfoString(cxt->buf, "VARIADIC ");
+		if (!write_expr(lfirst(lc), cxt, inner))
+			return false;
+	}
+	appendStringInfoChar(cxt->buf, ')');
+	return true;
+}
+
+static bool
+write_operator(Oid opno, Context *cxt)
+{
+	HeapTuple	tuple;
+	Form_pg_operator op;
+
+	if (!shippable(opno, OperatorRelationId, cxt))
+		return false;
+	tuple = SearchSysCache1(OPEROID, ObjectIdGetDatum(opno));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for operator %u", opno);
+	op = (Form_pg_operator) GETSTRUCT(tuple);
+	if (op->oprnamespace == PG_CATALOG_NAMESPACE)
+		appendStringInfoString(cxt->buf, NameStr(op->oprname));
+	else
+		appendStringInfo(cxt->buf, "OPERATOR(%s.%s)",
+						 quote_identifier(get_namespace_name(op->oprnamespace)), NameStr(op->oprname));
+	ReleaseSysCache(tuple);
+	return true;
+}
+
+static bool
+write_op(OpExpr *node, Context *cxt, Origin *inner)
+{
+	appendStringInfoChar(cxt->buf, '(');
+	if (list_length(node->args) == 2)
+	{
+		if (!write_expr(linitial(node->args), cxt, inner))
+			return false;
+		appendStringInfoChar(cxt->buf, ' ');
+	}
+	if (IsA(node, DistinctExpr))
+	{
+		if (!shippable(node->opno, OperatorRelationId, cxt))
+			return false;
+		appendStringInfoString(cxt->buf, "IS DISTINCT FROM");
+	}
+	else if (!write_operator(node->opno, cxt))
+		return false;
+	appendStringInfoChar(cxt->buf, ' ');
+	if (!write_expr(llast(node->args), cxt, inner))
+		return false;
+	appendStringInfoChar(cxt->buf, ')');
+	return true;
+}
+
+static bool
+write_scalar_array_op(ScalarArrayOpExpr *node, Context *cxt, Origin *inner)
+{
+	appendStringInfoChar(cxt->buf, '(');
+	if (!write_expr(linitial(node->args), cxt, inner))
+		return false;
+	appendStringInfoChar(cxt->buf, ' ');
+	if (!write_operator(node->opno, cxt))
+		return false;
+	appendStringInfo(cxt->buf, " %s (", node->useOr ? "ANY" : "ALL");
+	if (!write_expr(lsecond(node->args), cxt, inner))
+		return false;
+	appendStringInfoString(cxt->buf, "))");
+	return true;
+}
+
+static bool
+write_bool(BoolExpr *node, Context *cxt, Origin *inner)
+{
+	ListCell   *lc;
+
+	appendStringInfoChar(cxt->buf, '(');
+	foreach(lc, node->args)
+	{
+		if (node->boolop == NOT_EXPR)
+			appendStringInfoString(cxt->buf, "NOT ");
+		else if (lc != list_head(node->args))
+			appendStringInfoString(cxt->buf, node->boolop == AND_EXPR ? " AND " : " OR ");
+		if (!write_expr(lfirst(lc), cxt, inner))
+			return false;
+	}
+	appendStringInfoChar(cxt->buf, ')');
+	return true;
+}
+
+static bool
+write_bool_test(BooleanTest *node, Context *cxt, Origin *inner)
+{
+	static const char *const tests[] = {
+		[IS_TRUE] = "TRUE", [IS_NOT_TRUE] = "NOT TRUE",
+		[IS_FALSE] = "FALSE", [IS_NOT_FALSE] = "NOT FALSE",
+		[IS_UNKNOWN] = "UNKNOWN", [IS_NOT_UNKNOWN] = "NOT UNKNOWN"
+	};
+
+	appendStringInfoChar(cxt->buf, '(');
+	if (!write_expr((Node *) node->arg, cxt, inner))
+		return false;
+	appendStringInfo(cxt->buf, " IS %s)", tests[node->booltesttype]);
+	return true;
+}
+
+static bool
+write_null_test(NullTest *node, Context *cxt, Origin *inner)
+{
+	bool		is_null = node->nulltesttype == IS_NULL;
+
+	appendStringInfoChar(cxt->buf, '(');
+	if (!write_expr((Node *) node->arg, cxt, inner))
+		return false;
+
+	/* of a composite value, IS NULL asks something else than of others */
+	if (node->argisrow || !type_is_rowtype(exprType((Node *) node->arg)))
+		appendStringInfoString(cxt->buf, is_null ? " IS NULL)" : " IS NOT NULL)");
+	else
+		appendStringInfoString(cxt->buf, is_null ? " IS NOT DISTINCT FROM NULL)" : " IS DISTINCT FROM NULL)");
+	return true;
+}
+
+/* CASE WHEN …; not CASE x WHEN …, whose parts the planner may have rewritten beyond recognition */
+static bool
+write_case(CaseExpr *node, Context *cxt, Origin *inner)
+{
+	ListCell   *lc;
+
+	if (node->arg != NULL)
+		return false;
+	appendStringInfoString(cxt->buf, "(CASE");
+	foreach(lc, node->args)
+	{
+		CaseWhen   *when = lfirst_node(CaseWhen, lc);
+		Origin		condition = {COLLATION_NONE, InvalidOid};
+
+		appendStringInfoString(cxt->buf, " WHEN ");
+		if (!write_expr((Node *) when->expr, cxt, &condition))
+			return false;
+		appendStringInfoString(cxt->buf, " THEN ");
+		if (!write_expr((Node *) when->result, cxt, inner))
+			return false;
+	}
+	appendStringInfoString(cxt->buf, " ELSE ");
+	if (!write_expr((Node *) node->defresult, cxt, inner))
+		return false;
+	appendStringInfoString(cxt->buf, " END)");
+	return true;
+}
+
+/*
+ * Serialised states of polymorphic aggregates may hold the OID of the type of
+ * the values in them: only a built-in type has the same on the shard.
+ */
+static bool
+state_can_travel(Aggref *node)
+{
+	Oid		   *declared;
+	int			nargs;
+	ListCell   *lc;
+
+	(void) get_func_signature(node->aggfnoid, &declared, &nargs);
+	foreach(lc, node->aggargtypes)
+	{
+		int			i = foreach_current_index(lc);
+		Oid			type = lfirst_oid(lc);
+		Oid			element = get_element_type(type);
+
+		if (i >= nargs || !IsPolymorphicType(declared[i]))
+			continue;
+		if (OidIsValid(element))
+			type = element;
+		if (type >= FirstGenbkiObjectId || ShardNamesObject(type) || type == RECORDOID)
+			return false;
+	}
+	return true;
+}
+
+static bool
+write_aggref(Aggref *node, Context *cxt, Origin *inner)
+{
+	Oid			aggregate = node->aggfnoid;
+	ListCell   *lc;
+
+	if (node->aggkind != AGGKIND_NORMAL || node->aggorder != NIL || node->aggdistinct != NIL ||
+		node->agglevelsup != 0)
+		return false;
+	if (node->aggsplit == AGGSPLIT_INITIAL_SERIAL)
+	{
+		bool		serialized;
+
+		aggregate = ShardPartialAggregate(aggregate, &serialized);
+		if (!OidIsValid(aggregate))
+			return false;
+		if (serialized && !state_can_travel(node))
+			return false;
+		cxt->serialized |= serialized;
+	}
+	else if (node->aggsplit != AGGSPLIT_SIMPLE ||
+			 !(shippable(aggregate, ProcedureRelationId, cxt) || ShardIsPartialAggregate(aggregate)))
+		return false;
+
+	write_function(aggregate, cxt);
+	if (node->aggstar)
+		appendStringInfoChar(cxt->buf, '*');
+	foreach(lc, node->args)
+	{
+		TargetEntry *arg = lfirst_node(TargetEntry, lc);
+
+		if (lc != list_head(node->args))
+			appendStringInfoString(cxt->buf, ", ");
+		if (node->aggvariadic && lnext(node->args, lc) == NULL)
+			appendStringInfoString(cxt->buf, "VARIADIC ");
+		if (!write_expr((Node *) arg->expr, cxt, inner))
+			return false;
+	}
+	appendStringInfoChar(cxt->buf, ')');
+	if (node->aggfilter != NULL)
+	{
+		Origin		condition = {COLLATION_NONE, InvalidOid};
+
+		appendStringInfoString(cxt->buf, " FILTER (WHERE ");
+		if (!write_expr((Node *) node->aggfilter, cxt, &condition))
+			return false;
+		appendStringInfoChar(cxt->buf, ')');
+	}
+	return true;
+}
+
+static void
+merge_origin(Origin *outer, Origin one)
+{
+	if (one.state > outer->state)
+		*outer = one;
+	else if (one.state == COLLATION_SAFE && outer->state == COLLATION_SAFE &&
+			 one.collation != outer->collation)
+	{
+		/* any other collation beats the default one */
+		if (outer->collation == DEFAULT_COLLATION_OID)
+			outer->collation = one.collation;
+		else if (one.collation != DEFAULT_COLLATION_OID)
+			outer->state = COLLATION_UNSAFE;
+	}
+}
+
+/*
+ * Write the expression, and merge where its collation comes from into *outer.
+ * Returns false if it, or a part of it, is not for the shard; what is in the
+ * buffer is then worth nothing.
+ */
+static bool
+write_expr(Node *node, Context *cxt, Origin *outer)
+{
+	Origin		inner = {COLLATION_NONE, InvalidOid};
+	Origin		mine;
+	Oid			input = InvalidOid;
+	bool		written = false;
+
+	check_stack_depth();
+
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			written = write_var((Var *) node, cxt);
+			break;
+		case T_Const:
+			written = write_const((Const *) node, cxt);
+			break;
+		case T_Param:
+			if (((Param *) node)->paramkind == PARAM_EXTERN || ((Param *) node)->paramkind == PARAM_EXEC)
+			{
+				write_param((Expr *) node, cxt);
+				written = true;
+			}
+			break;
+		case T_FuncExpr:
+			written = write_func((FuncExpr *) node, cxt, &inner);
+			input = ((FuncExpr *) node)->inputcollid;
+			break;
+		case T_OpExpr:
+		case T_DistinctExpr:
+			written = write_op((OpExpr *) node, cxt, &inner);
+			input = ((OpExpr *) node)->inputcollid;
+			break;
+		case T_NullIfExpr:
+			if (shippable(((OpExpr *) node)->opno, OperatorRelationId, cxt))
+			{
+				appendStringInfoString(cxt->buf, "NULLIF(");
+				written = write_list(((OpExpr *) node)->args, cxt, &inner);
+				appendStringInfoChar(cxt->buf, ')');
+			}
+			input = ((OpExpr *) node)->inputcollid;
+			break;
+		case T_ScalarArrayOpExpr:
+			written = write_scalar_array_op((ScalarArrayOpExpr *) node, cxt, &inner);
+			input = ((ScalarArrayOpExpr *) node)->inputcollid;
+			break;
+		case T_RelabelType:
+			appendStringInfoChar(cxt->buf, '(');
+			written = write_expr((Node *) ((RelabelType *) node)->arg, cxt, &inner);
+			appendStringInfoString(cxt->buf, ")::");
+			write_type(((RelabelType *) node)->resulttype, ((RelabelType *) node)->resulttypmod, cxt);
+			break;
+		case T_BoolExpr:
+			written = write_bool((BoolExpr *) node, cxt, &inner);
+			break;
+		case T_BooleanTest:
+			written = write_bool_test((BooleanTest *) node, cxt, &inner);
+			break;
+		case T_NullTest:
+			written = write_null_test((NullTest *) node, cxt, &inner);
+			break;
+		case T_CaseExpr:
+			written = write_case((CaseExpr *) node, cxt, &inner);
+			break;
+		case T_CoalesceExpr:
+			appendStringInfoString(cxt->buf, "COALESCE(");
+			written = write_list(((CoalesceExpr *) node)->args, cxt, &inner);
+			appendStringInfoChar(cxt->buf, ')');
+			break;
+		case T_ArrayExpr:
+			appendStringInfoString(cxt->buf, "ARRAY[");
+			written = write_list(((ArrayExpr *) node)->elements, cxt, &inner);
+			appendStringInfoString(cxt->buf, "]::");
+			write_type(((ArrayExpr *) node)->array_typeid, -1, cxt);
+			break;
+		case T_Aggref:
+			written = write_aggref((Aggref *) node, cxt, &inner);
+			input = ((Aggref *) node)->inputcollid;
+			break;
+		default:
+			break;
+	}
+	if (!written || !shippable(exprType(node), TypeRelationId, cxt))
+		return false;
+
+	/* What compares by a collation must have it from a column. */
+	if (OidIsValid(input) && (inner.state != COLLATION_SAFE || input != inner.collation))
+		return false;
+
+	mine.collation = exprCollation(node);
+	if (!OidIsValid(mine.collation))
+		mine.state = COLLATION_NONE;
+	else if (IsA(node, Var) ||
+			 (inner.state == COLLATION_SAFE && inner.collation == mine.collation))
+		mine.state = COLLATION_SAFE;
+	else if (mine.collation == DEFAULT_COLLATION_OID)
+		mine.state = COLLATION_NONE;
+	else
+		mine.state = COLLATION_UNSAFE;
+	merge_origin(outer, mine);
+	return true;
+}
+
+/* An expression of its own: its value may be collated by nothing but a column's collation. */
+static bool
+write_whole(Expr *expr, Context *cxt)
+{
+	Origin		origin = {COLLATION_NONE, InvalidOid};
+
+	return write_expr((Node *) expr, cxt, &origin) &&
+		origin.state != COLLATION_UNSAFE &&
+		!contain_mutable_functions((Node *) expr);
+}
+
+/*
+ * Settings under which values are written so that every server reads the same.
+ * Returns the level for AtEOXact_GUC(true, …).
+ */
+int
+ShardTransmissionModes(void)
+{
+	int			level = NewGUCNestLevel();
+	static const char *const modes[][2] = {
+		{"datestyle", "ISO"},
+		{"intervalstyle", "postgres"},
+		{"extra_float_digits", "3"},
+		{"search_path", "pg_catalog"}
+	};
+
+	for (int i = 0; i < lengthof(modes); i++)
+		(void) set_config_option(modes[i][0], modes[i][1], PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
+static List *
+shippable_extensions(Oid serverid)
+{
+	ForeignServer *server = GetForeignServer(serverid);
+	List	   *result = NIL;
+	ListCell   *lc,
+			   *name;
+
+	foreach(lc, server->options)
+	{
+		DefElem    *def = lfirst(lc);
+		List	   *names;
+
+		if (strcmp(def->defname, "extensions") != 0 ||
+			!SplitIdentifierString(pstrdup(defGetString(def)), ',', &names))
+			continue;
+		foreach(name, names)
+		{
+			Oid			extension = get_extension_oid(lfirst(name), true);
+
+			if (OidIsValid(extension))
+				result = lappend_oid(result, extension);
+		}
+	}
+	return result;
+}
+
+static void
+write_table(Context *cxt)
+{
+	ForeignTable *table = GetForeignTable(cxt->relid);
+	const char *schema = NULL;
+	const char *name = NULL;
+	ListCell   *lc;
+
+	foreach(lc, table->options)
+	{
+		DefElem    *def = lfirst(lc);
+
+		if (strcmp(def->defname, "schema_name") == 0)
+			schema = defGetString(def);
+		else if (strcmp(def->defname, "table_name") == 0)
+			name = defGetString(def);
+	}
+	if (schema == NULL)
+		schema = get_namespace_name(get_rel_namespace(cxt->relid));
+	if (name == NULL)
+		name = get_rel_name(cxt->relid);
+	appendStringInfo(cxt->buf, " FROM %s.%s", quote_identifier(schema), quote_identifier(name));
+}
+
+/*
+ * The columns to ask for: what is grouped by, aggregates, and columns of the
+ * table that depend on what is grouped by. To group by these too changes
+ * nothing. Core computes the rest from them.
+ */
+static List *
+query_columns(PlannerInfo *root, PathTarget *target)
+{
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		Index		ref = get_pathtarget_sortgroupref(target, foreach_current_index(lc));
+
+		if (ref && get_sortgroupref_clause_noerr(ref, root->parse->groupClause))
+			columns = add_to_flat_tlist(columns, list_make1(lfirst(lc)));
+		else
+			columns = add_to_flat_tlist(columns, pull_var_clause(lfirst(lc),
+																 PVC_INCLUDE_AGGREGATES |
+																 PVC_RECURSE_WINDOWFUNCS |
+																 PVC_INCLUDE_PLACEHOLDERS));
+	}
+	return columns;
+}
+
+/* Returns the reason why the shard cannot, or NULL with all of it in the buffer. */
+static const char *
+write_query(PlannerInfo *root, List *columns, Context *cxt)
+{
+	List	   *groups = NIL;
+	ListCell   *lc;
+	bool		first = true;
+
+	if (columns == NIL)
+		return "it returns no columns";
+
+	appendStringInfoString(cxt->buf, "SELECT ");
+	foreach(lc, columns)
+	{
+		TargetEntry *column = lfirst_node(TargetEntry, lc);
+
+		if (!first)
+			appendStringInfoString(cxt->buf, ", ");
+		first = false;
+
+		/* setrefs.c would take a parameter of the query for the column */
+		if (IsA(column->expr, Param))
+			return "a parameter is a column of it";
+		if (!write_whole(column->expr, cxt))
+			return IsA(column->expr, Aggref) ? "the shard cannot run one of the aggregates" :
+				"the shard cannot compute what it groups by";
+		if (!IsA(column->expr, Aggref))
+			groups = lappend_int(groups, column->resno);
+	}
+
+	write_table(cxt);
+
+	first = true;
+	foreach(lc, cxt->rel->baserestrictinfo)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (rinfo->pseudoconstant)
+			return "a condition does not depend on the table";
+		appendStringInfoString(cxt->buf, first ? " WHERE " : " AND ");
+		first = false;
+		if (!write_whole(rinfo->clause, cxt))
+			return "the shard cannot check one of the conditions";
+	}
+
+	first = true;
+	foreach(lc, groups)
+	{
+		appendStringInfo(cxt->buf, first ? " GROUP BY %d" : ", %d", lfirst_int(lc));
+		first = false;
+	}
+	/* Grouped by constants alone, there is no group without rows; without GROUP BY there is one. */
+	if (groups == NIL && root->parse->groupClause != NIL)
+		appendStringInfoString(cxt->buf, " HAVING (count(*) > 0)");
+	return NULL;
+}
+
+/*
+ * Write the SQL that computes target from the rows of a foreign table that
+ * meet its conditions. Returns NULL, or the reason why the shard cannot.
+ */
+const char *
+ShardDeparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery *query)
+{
+	Context		cxt = {.rel = rel};
+	const char *reason;
+	int			level;
+
+	cxt.buf = makeStringInfo();
+	cxt.relid = planner_rt_fetch(rel->relid, root)->relid;
+	cxt.extensions = shippable_extensions(rel->serverid);
+
+	level = ShardTransmissionModes();
+	query->columns = query_columns(root, target);
+	reason = write_query(root, query->columns, &cxt);
+	AtEOXact_GUC(true, level);
+
+	query->sql = cxt.buf->data;
+	query->params = cxt.params;
+	query->serialized = cxt.serialized;
+	return reason;
+}

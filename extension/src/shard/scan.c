@@ -1,0 +1,522 @@
+/*-------------------------------------------------------------------------
+ *
+ * scan.c
+ *	  Runs an aggregate scan.
+ *
+ * Whether postgres_fdw's executor runs it on its connection (see shard.h) is
+ * decided for all scans of a statement and shard when the first of them is
+ * asked for a row: by then all other parts of the plan have begun, and it is
+ * known which of them use that connection. The node's routine and state are
+ * then postgres_fdw's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/explain.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
+#include "executor/execAsync.h"
+#include "executor/executor.h"
+#include "executor/instrument.h"
+#include "foreign/foreign.h"
+#include "libpq/pqformat.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "parser/parse_coerce.h"
+#include "parser/parsetree.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "shard/connection.h"
+#include "shard/shard.h"
+
+typedef struct ShardScan
+{
+	ForeignScanState *node;
+	ShardGroup *group;
+	ShardConnection *connection;	/* from the first request to the last row */
+	AsyncRequest *areq;			/* when an Append waits for us */
+	int			eflags;
+	const char *sql;
+	bool		serialized;		/* are there states in the columns? */
+	bool		sent;
+	bool		checked;		/* are the columns what we expect? */
+	bool		eof;
+
+	/* parameters of the query */
+	FmgrInfo   *param_output;
+	List	   *param_exprs;
+
+	/* columns; binary when all of their types are built in */
+	bool		binary;
+	FmgrInfo   *input;
+	Oid		   *input_param;
+	int			row;			/* next one of the result */
+	MemoryContext row_context;	/* values of the current row */
+
+	/* for EXPLAIN ANALYZE */
+	instr_time	begun;
+	double		milliseconds;
+	uint64		nrows;
+	uint64		nbytes;
+} ShardScan;
+
+bool
+ShardIsAggregateScan(ForeignScanState *node)
+{
+	return list_length(((ForeignScan *) node->ss.ps.plan)->fdw_private) > ShardScanSerialized;
+}
+
+/* Values of these types mean the same in every database, in binary too. */
+static bool
+is_portable(Oid type)
+{
+	Oid			element = get_element_type(type);
+
+	if (OidIsValid(element))
+		type = element;
+	return type < FirstGenbkiObjectId && get_typtype(type) == TYPTYPE_BASE && !ShardNamesObject(type);
+}
+
+static void
+begin_columns(ShardScan *scan, TupleDesc tupdesc)
+{
+	scan->binary = true;
+	for (int i = 0; i < tupdesc->natts; i++)
+		scan->binary &= is_portable(TupleDescAttr(tupdesc, i)->atttypid);
+
+	scan->input = palloc0(sizeof(FmgrInfo) * tupdesc->natts);
+	scan->input_param = palloc0(sizeof(Oid) * tupdesc->natts);
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		Oid			type = TupleDescAttr(tupdesc, i)->atttypid;
+		Oid			function;
+
+		if (scan->binary)
+			getTypeBinaryInputInfo(type, &function, &scan->input_param[i]);
+		else
+			getTypeInputInfo(type, &function, &scan->input_param[i]);
+		fmgr_info(function, &scan->input[i]);
+	}
+}
+
+static void
+begin_params(ShardScan *scan, List *exprs)
+{
+	ListCell   *lc;
+
+	scan->param_exprs = ExecInitExprList(exprs, &scan->node->ss.ps);
+	scan->param_output = palloc0(sizeof(FmgrInfo) * list_length(exprs));
+	foreach(lc, exprs)
+	{
+		Oid			function;
+		bool		isvarlena;
+
+		getTypeOutputInfo(exprType(lfirst(lc)), &function, &isvarlena);
+		fmgr_info(function, &scan->param_output[foreach_current_index(lc)]);
+	}
+}
+
+void
+ShardBeginForeignScan(ForeignScanState *node, int eflags)
+{
+	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
+	EState	   *estate = node->ss.ps.state;
+	ShardScan  *scan;
+	Oid			userid;
+
+	if (eflags & EXEC_FLAG_EXPLAIN_ONLY)
+		return;
+
+	/* the one whose privileges were checked */
+#if PG_VERSION_NUM >= 160000
+	userid = plan->checkAsUser;
+#else
+	userid = exec_rt_fetch(bms_next_member(plan->fs_relids, -1), estate)->checkAsUser;
+#endif
+	if (!OidIsValid(userid))
+		userid = GetUserId();
+
+	scan = palloc0(sizeof(ShardScan));
+	scan->node = node;
+	scan->eflags = eflags;
+	scan->sql = strVal(list_nth(plan->fdw_private, ShardScanSql));
+	scan->serialized = boolVal(list_nth(plan->fdw_private, ShardScanSerialized));
+	scan->row_context = AllocSetContextCreate(estate->es_query_cxt, "pgbillion_fdw row", ALLOCSET_SMALL_SIZES);
+	begin_columns(scan, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
+	begin_params(scan, plan->fdw_exprs);
+	scan->group = ShardGetGroup(estate, plan->fs_server, GetUserMapping(userid, plan->fs_server));
+	scan->group->scans = lappend(scan->group->scans, scan);
+	node->fdw_state = scan;
+}
+
+/*
+ * To be called before a row is asked for the first time. Returns true when the
+ * node has just become postgres_fdw's.
+ */
+static bool
+leave_to_postgres_fdw(ForeignScanState *node)
+{
+	ShardScan  *scan = node->fdw_state;
+	ShardGroup *group = scan->group;
+	MemoryContext oldcontext;
+
+	if (!group->decided)
+	{
+		group->by_postgres_fdw = IsolationUsesXactSnapshot() || PostgresFdwUsed(group->serverid) || !ShardCanConnect(group);
+		group->decided = true;
+	}
+	if (!group->by_postgres_fdw)
+		return false;
+
+	node->fdwroutine = PostgresFdwRoutine();
+	node->fdw_state = NULL;
+	oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
+	node->fdwroutine->BeginForeignScan(node, scan->eflags);
+	MemoryContextSwitchTo(oldcontext);
+	return true;
+}
+
+static void
+send_query(ShardScan *scan)
+{
+	ExprContext *econtext = scan->node->ss.ps.ps_ExprContext;
+	int			nparams = list_length(scan->param_exprs);
+	const char **values = NULL;
+	ListCell   *lc;
+
+	if (nparams > 0)
+	{
+		int			level = ShardTransmissionModes();
+		MemoryContext oldcontext = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+
+		values = palloc(sizeof(char *) * nparams);
+		foreach(lc, scan->param_exprs)
+		{
+			bool		isnull;
+			Datum		value = ExecEvalExpr((ExprState *) lfirst(lc), econtext, &isnull);
+			int			i = foreach_current_index(lc);
+
+			values[i] = isnull ? NULL : OutputFunctionCall(&scan->param_output[i], value);
+		}
+		MemoryContextSwitchTo(oldcontext);
+		AtEOXact_GUC(true, level);
+	}
+	ShardSendQuery(scan->connection, scan->sql, nparams, values, scan->binary, scan->serialized);
+	scan->sent = true;
+}
+
+/*
+ * Go on as far as possible without waiting; see ShardProgress. Without a
+ * connection because others have them all, that is SHARD_WAIT as well.
+ */
+static ShardProgress
+advance(ShardScan *scan, bool beyond_limit)
+{
+	ShardProgress progress;
+
+	if (scan->eof)
+		return SHARD_DONE;
+	if (scan->connection == NULL)
+	{
+		INSTR_TIME_SET_CURRENT(scan->begun);
+		scan->connection = ShardTakeConnection(scan->group, beyond_limit);
+		if (scan->connection == NULL)
+			return SHARD_WAIT;
+	}
+	if (!ShardConnected(scan->connection))
+		return SHARD_WAIT;
+	if (!scan->sent)
+		send_query(scan);
+	progress = ShardAdvance(scan->connection);
+	if (progress == SHARD_DONE)
+	{
+		instr_time	now;
+
+		INSTR_TIME_SET_CURRENT(now);
+		INSTR_TIME_SUBTRACT(now, scan->begun);
+		scan->milliseconds += INSTR_TIME_GET_MILLISEC(now);
+		scan->eof = true;
+		ShardGiveConnection(scan->connection);
+		scan->connection = NULL;
+	}
+	return progress;
+}
+
+static void
+clear_result(ShardScan *scan)
+{
+	pq.PQclear(scan->connection->result);
+	scan->connection->result = NULL;
+	scan->row = 0;
+}
+
+/* The shard's table may be another than the one declared here. */
+static void
+check_columns(ShardScan *scan, TupleDesc tupdesc)
+{
+	PGresult   *result = scan->connection->result;
+
+	if (pq.PQnfields(result) != tupdesc->natts)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INCONSISTENT_DESCRIPTOR_INFORMATION),
+				 errmsg("server \"%s\" returned %d columns instead of %d",
+						scan->connection->server, pq.PQnfields(result), tupdesc->natts),
+				 errcontext("remote SQL command: %s", scan->sql)));
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		Oid			ours = TupleDescAttr(tupdesc, i)->atttypid;
+		Oid			theirs = pq.PQftype(result, i);
+
+		/* the OIDs of other types may differ; they travel as text */
+		if (ours >= FirstGenbkiObjectId || theirs >= FirstGenbkiObjectId ||
+			ours == theirs || IsBinaryCoercible(theirs, ours))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_DATA_TYPE),
+				 errmsg("server \"%s\" returned type %s for column %d instead of %s",
+						scan->connection->server, format_type_be(theirs), i + 1, format_type_be(ours)),
+				 errdetail("The table on the shard differs from the foreign table."),
+				 errcontext("remote SQL command: %s", scan->sql)));
+	}
+	scan->checked = true;
+}
+
+/* Fill the slot with the next row of the connection's result, there is one. */
+static void
+store_row(ShardScan *scan, TupleTableSlot *slot)
+{
+	TupleDesc	tupdesc = slot->tts_tupleDescriptor;
+	PGresult   *result = scan->connection->result;
+	MemoryContext oldcontext;
+
+	if (!scan->checked)
+		check_columns(scan, tupdesc);
+
+	MemoryContextReset(scan->row_context);
+	oldcontext = MemoryContextSwitchTo(scan->row_context);
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		int32		typmod = TupleDescAttr(tupdesc, i)->atttypmod;
+		char	   *value = NULL;
+		int			length = 0;
+
+		slot->tts_isnull[i] = pq.PQgetisnull(result, scan->row, i);
+		if (!slot->tts_isnull[i])
+		{
+			value = pq.PQgetvalue(result, scan->row, i);
+			length = pq.PQgetlength(result, scan->row, i);
+			scan->nbytes += length;
+		}
+		if (!scan->binary)
+			slot->tts_values[i] = InputFunctionCall(&scan->input[i], value, scan->input_param[i], typmod);
+		else if (value == NULL)
+			slot->tts_values[i] = (Datum) 0;
+		else
+		{
+			/* libpq ends values with a zero byte, as StringInfo wants */
+			StringInfoData buf = {.data = value, .len = length, .maxlen = length + 1};
+
+			slot->tts_values[i] = ReceiveFunctionCall(&scan->input[i], &buf, scan->input_param[i], typmod);
+			if (buf.cursor != length)
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+						 errmsg("server \"%s\" returned a value of type %s with an unexpected length",
+								scan->connection->server, format_type_be(TupleDescAttr(tupdesc, i)->atttypid))));
+		}
+	}
+	MemoryContextSwitchTo(oldcontext);
+	scan->nrows++;
+	if (++scan->row == pq.PQntuples(result))
+		clear_result(scan);
+	ExecStoreVirtualTuple(slot);
+}
+
+TupleTableSlot *
+ShardIterateForeignScan(ForeignScanState *node)
+{
+	ShardScan  *scan = node->fdw_state;
+	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+
+	if (!scan->sent && leave_to_postgres_fdw(node))
+		return node->fdwroutine->IterateForeignScan(node);
+
+	ExecClearTuple(slot);
+	for (;;)
+	{
+		switch (advance(scan, true))
+		{
+			case SHARD_ROWS:
+				store_row(scan, slot);
+				return slot;
+			case SHARD_DONE:
+				return slot;
+			case SHARD_WAIT:
+				/* the Append waits for us */
+				if (node->ss.ps.async_capable)
+					return slot;
+				ShardWait(scan->connection);
+				break;
+		}
+	}
+}
+
+/*
+ * The same query again, or one with other parameters, with the snapshot of the
+ * first time. What it has not read yet is read to nobody's use.
+ */
+void
+ShardReScanForeignScan(ForeignScanState *node)
+{
+	ShardScan  *scan = node->fdw_state;
+
+	if (!scan->sent)
+		return;
+	while (!scan->eof)
+	{
+		switch (advance(scan, true))
+		{
+			case SHARD_ROWS:
+				clear_result(scan);
+				break;
+			case SHARD_WAIT:
+				ShardWait(scan->connection);
+				break;
+			case SHARD_DONE:
+				break;
+		}
+	}
+	scan->sent = false;
+	scan->eof = false;
+}
+
+/* The connections go with the statement. */
+void
+ShardEndForeignScan(ForeignScanState *node)
+{
+}
+
+void
+ShardExplainForeignScan(ForeignScanState *node, ExplainState *es)
+{
+	ShardScan  *scan = node->fdw_state;
+
+	PostgresFdwRoutine()->ExplainForeignScan(node, es);
+	if (!ShardIsAggregateScan(node) || !es->analyze || scan == NULL || scan->nrows + scan->milliseconds == 0)
+		return;
+	if (es->format == EXPLAIN_FORMAT_TEXT)
+	{
+		appendStringInfoSpaces(es->str, es->indent * 2);
+		appendStringInfo(es->str, "Shard: %s", quote_identifier(GetForeignServer(scan->group->serverid)->servername));
+		if (es->timing)
+			appendStringInfo(es->str, "  Time: %.3f ms", scan->milliseconds);
+		appendStringInfo(es->str, "  Rows: " UINT64_FORMAT "  Bytes: " UINT64_FORMAT "\n", scan->nrows, scan->nbytes);
+		return;
+	}
+	ExplainPropertyText("Shard", GetForeignServer(scan->group->serverid)->servername, es);
+	if (es->timing)
+		ExplainPropertyFloat("Shard Time", "ms", scan->milliseconds, 3, es);
+	ExplainPropertyUInteger("Shard Rows", NULL, scan->nrows, es);
+	ExplainPropertyUInteger("Shard Bytes", NULL, scan->nbytes, es);
+}
+
+/* ----------------------------------------------------------------
+ *		Below an Append
+ * ----------------------------------------------------------------
+ */
+
+/* Answer the request if that is possible without waiting. */
+static void
+answer(AsyncRequest *areq, bool beyond_limit)
+{
+	ForeignScanState *node = (ForeignScanState *) areq->requestee;
+	ShardScan  *scan = node->fdw_state;
+
+	switch (advance(scan, beyond_limit))
+	{
+		case SHARD_ROWS:
+			ExecAsyncRequestDone(areq, areq->requestee->ExecProcNodeReal(areq->requestee));
+			break;
+		case SHARD_DONE:
+			ExecAsyncRequestDone(areq, NULL);
+			break;
+		case SHARD_WAIT:
+			ExecAsyncRequestPending(areq);
+			break;
+	}
+}
+
+void
+ShardForeignAsyncRequest(AsyncRequest *areq)
+{
+	ForeignScanState *node = (ForeignScanState *) areq->requestee;
+	ShardScan  *scan = node->fdw_state;
+
+	if (!scan->sent && leave_to_postgres_fdw(node))
+	{
+		node->fdwroutine->ForeignAsyncRequest(areq);
+		return;
+	}
+	scan->areq = areq;
+	answer(areq, false);
+}
+
+/*
+ * Will a connection of the group become free without anything else happening
+ * than what this Append does?
+ */
+static bool
+others_will_finish(AsyncRequest *areq, ShardScan *scan)
+{
+	ListCell   *lc;
+
+	foreach(lc, scan->group->scans)
+	{
+		ShardScan  *other = lfirst(lc);
+
+		if (other->connection != NULL && other->areq != NULL && other->areq->requestor == areq->requestor)
+			return true;
+	}
+	return false;
+}
+
+void
+ShardForeignAsyncConfigureWait(AsyncRequest *areq)
+{
+	ForeignScanState *node = (ForeignScanState *) areq->requestee;
+	ShardScan  *scan = node->fdw_state;
+	AppendState *requestor = (AppendState *) areq->requestor;
+
+	Assert(areq->callback_pending);
+
+	/* The Append waits for sockets to become readable only: other progress is made here. */
+	areq->callback_pending = false;
+	answer(areq, !others_will_finish(areq, scan));
+	if (!areq->callback_pending)
+	{
+		ExecAsyncResponse(areq);
+		if (areq->requestee->instrument)
+			InstrUpdateTupleCount(areq->requestee->instrument, TupIsNull(areq->result) ? 0.0 : 1.0);
+		/* the Append should not wait for others now */
+		SetLatch(MyLatch);
+		return;
+	}
+	if (scan->connection != NULL)
+		AddWaitEventToSet(requestor->as_eventset, ShardEvents(scan->connection),
+						  pq.PQsocket(scan->connection->conn), NULL, areq);
+}
+
+void
+ShardForeignAsyncNotify(AsyncRequest *areq)
+{
+	answer(areq, false);
+}

@@ -1,0 +1,292 @@
+"""Shards, each a server of its own, that are lost, stopped, refused, restarted; cancelled queries; no leaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import servers
+from harness.shards import Connection, Shard, make_coordinator, shard_table, shards
+from pgbillion.postgres import Cluster, Installation
+
+QUERY = "SELECT g, count(*), sum(i::bigint), avg(i) FROM many GROUP BY g ORDER BY g"
+# answered by shards after a minute, unless something happens before
+SLOW = "SELECT g, count(*) FROM slow GROUP BY g"
+RUNNING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%FROM public.slow%' AND state = 'active' AND pid <>"
+    " pg_backend_pid()"
+)
+
+
+@pytest.fixture(scope="module")
+def members(installation: Installation) -> Iterator[list[Shard]]:
+    with ExitStack() as stack:
+        clusters = [
+            stack.enter_context(servers.new_cluster(installation, {"shared_buffers": "16MB"})) for _ in range(2)
+        ]
+        yield stack.enter_context(shards(clusters, "far"))
+
+
+@pytest.fixture(scope="module")
+def prepared(cluster: Cluster, database: str, members: list[Shard]) -> Iterator[list[tuple[Any, ...]]]:
+    """What the shards should answer."""
+    with cluster.connect(database) as conn:
+        make_coordinator(conn, members)
+        shard_table(conn, members, "many", "i integer, g integer", local=1)
+        conn.execute("INSERT INTO many SELECT i, i % 3 FROM generate_series(1, 3000) i")
+        conn.execute("CREATE TABLE slow (i integer, g integer) PARTITION BY LIST (i)")
+        for number, shard in enumerate(members):
+            with shard.connect() as there:
+                there.execute(f"CREATE VIEW slow_{number} AS SELECT i, g FROM many_{number}, pg_sleep(60)")
+            conn.execute(
+                f"CREATE FOREIGN TABLE slow_{number} PARTITION OF slow FOR VALUES IN ({number}) SERVER {shard.name}"
+            )
+        yield conn.execute(QUERY).fetchall()
+
+
+@pytest.fixture
+def coordinator(
+    cluster: Cluster, database: str, members: list[Shard], prepared: list[tuple[Any, ...]]
+) -> Iterator[Connection]:
+    with cluster.connect(database) as conn:
+        conn.execute("SET enable_partitionwise_aggregate = on")
+        yield conn
+    for shard in members:
+        if not shard.cluster.running():
+            shard.cluster.start()
+    with cluster.connect(database) as conn:
+        conn.execute("SET enable_partitionwise_aggregate = on")
+        assert conn.execute(QUERY).fetchall() == prepared
+
+
+def running(shard: Shard) -> int:
+    with shard.connect() as conn:
+        return int(servers.one(conn, RUNNING))
+
+
+@contextmanager
+def asked(conn: Connection, query: str) -> Iterator[Callable[[], BaseException | list[tuple[Any, ...]]]]:
+    """The query runs meanwhile; what is yielded waits for its end and returns rows or error."""
+    outcome: list[BaseException | list[tuple[Any, ...]]] = []
+
+    def ask() -> None:
+        try:
+            outcome.append(conn.execute(query).fetchall())
+        except psycopg.Error as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+
+    def wait() -> BaseException | list[tuple[Any, ...]]:
+        thread.join(50)
+        assert not thread.is_alive(), "the query hangs"
+        return outcome[0]
+
+    try:
+        yield wait
+    finally:
+        if thread.is_alive():
+            conn.cancel()
+            thread.join(60)
+
+
+@contextmanager
+def stopped(cluster: Cluster) -> Iterator[None]:
+    """Every process of the server stopped by SIGSTOP."""
+    processes = cluster._processes()
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+
+
+def test_a_killed_shard(coordinator: Connection, members: list[Shard]) -> None:
+    with asked(coordinator, SLOW) as outcome:
+        servers.until(lambda: all(map(running, members)), "both shards to work")
+        members[1].cluster.kill()
+        error = outcome()
+    assert isinstance(error, psycopg.Error), error
+    assert 'server "s2": ' in str(error)
+    servers.until(lambda: running(members[0]) == 0, "the other shard to be told")
+    with pytest.raises(
+        psycopg.errors.SqlclientUnableToEstablishSqlconnection, match='could not connect to server "s2"'
+    ):
+        coordinator.execute(QUERY)
+
+
+def test_a_terminated_session_of_a_shard(coordinator: Connection, members: list[Shard]) -> None:
+    with asked(coordinator, SLOW) as outcome:
+        servers.until(lambda: all(map(running, members)), "both shards to work")
+        with members[0].connect() as conn:
+            conn.execute(RUNNING.replace("count(*)", "pg_terminate_backend(pid)"))
+        error = outcome()
+    assert isinstance(error, psycopg.errors.AdminShutdown), error
+    assert 'server "s1": terminating connection' in str(error)
+    assert error.diag.context is not None
+    assert "remote SQL command: SELECT g, count(*) FROM public.slow_0" in error.diag.context
+
+
+def test_an_error_on_a_shard(coordinator: Connection, members: list[Shard]) -> None:
+    query = "SELECT g, sum(1 / (i - 5)) FROM many GROUP BY g"
+    for _ in range(3):
+        with pytest.raises(psycopg.errors.DivisionByZero):
+            coordinator.execute(query)
+    with pytest.raises(psycopg.errors.DivisionByZero, match=r'server "s1": division by zero'):
+        coordinator.execute("SELECT sum(1 / (i - i)) FROM many_0")
+
+
+def test_a_restarted_shard_is_connected_to_again(
+    coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]]
+) -> None:
+    assert coordinator.execute(QUERY).fetchall() == prepared
+    for mode in ("fast", "immediate"):
+        members[0].cluster.stop(mode)
+        members[0].cluster.start()
+        assert coordinator.execute(QUERY).fetchall() == prepared
+
+
+def test_a_refused_connection(coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]]) -> None:
+    members[0].cluster.stop()
+    with pytest.raises(
+        psycopg.errors.SqlclientUnableToEstablishSqlconnection, match='could not connect to server "s1"'
+    ) as caught:
+        coordinator.execute(QUERY)
+    assert caught.value.diag.message_detail
+    members[0].cluster.start()
+    assert coordinator.execute(QUERY).fetchall() == prepared
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_stopped_shard_and_a_statement_timeout(
+    coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]], warm: bool
+) -> None:
+    if warm:
+        assert coordinator.execute(QUERY).fetchall() == prepared
+    with stopped(members[0].cluster):
+        coordinator.execute("SET statement_timeout = '500ms'")
+        with asked(coordinator, QUERY) as outcome:
+            error = outcome()
+        assert isinstance(error, psycopg.errors.QueryCanceled), error
+        assert "statement timeout" in str(error)
+        coordinator.execute("RESET statement_timeout")
+    assert coordinator.execute(QUERY).fetchall() == prepared
+
+
+def test_a_stopped_shard_and_a_connect_timeout(
+    coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]]
+) -> None:
+    coordinator.execute("ALTER SERVER s1 OPTIONS (ADD connect_timeout '2')")
+    try:
+        with stopped(members[0].cluster):
+            for query in (QUERY, "SELECT count(*) FROM many_0"):
+                with asked(coordinator, query) as outcome:
+                    error = outcome()
+                assert isinstance(error, psycopg.errors.SqlclientUnableToEstablishSqlconnection), error
+                assert 'could not connect to server "s1"' in str(error)
+                assert "timeout expired" in str(error)
+    finally:
+        coordinator.execute("ALTER SERVER s1 OPTIONS (DROP connect_timeout)")
+    assert coordinator.execute(QUERY).fetchall() == prepared
+
+
+def test_a_slow_shard_is_waited_for(
+    coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]]
+) -> None:
+    with stopped(members[0].cluster), asked(coordinator, QUERY) as outcome:
+        threading.Event().wait(1)
+        for process in members[0].cluster._processes():
+            process.send_signal(signal.SIGCONT)
+        assert outcome() == prepared
+
+
+def test_cancel_reaches_every_shard(
+    coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]]
+) -> None:
+    for _ in range(3):
+        with asked(coordinator, SLOW) as outcome:
+            servers.until(lambda: all(map(running, members)), "both shards to work")
+            coordinator.cancel()
+            assert isinstance(outcome(), psycopg.errors.QueryCanceled)
+        servers.until(lambda: not any(map(running, members)), "both shards to be told")
+        assert coordinator.execute(QUERY).fetchall() == prepared
+    # inside a savepoint, and by a timeout
+    with coordinator.transaction():
+        coordinator.execute("SET LOCAL statement_timeout = '200ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled), coordinator.transaction():
+            coordinator.execute(SLOW)
+        coordinator.execute("SET LOCAL statement_timeout = 0")
+        servers.until(lambda: not any(map(running, members)), "both shards to be told")
+        assert coordinator.execute(QUERY).fetchall() == prepared
+
+
+def test_the_end_of_the_coordinators_session_reaches_every_shard(
+    cluster: Cluster, database: str, coordinator: Connection, members: list[Shard]
+) -> None:
+    with cluster.connect(database) as conn:
+        conn.execute("SET enable_partitionwise_aggregate = on")
+        with asked(conn, SLOW) as outcome:
+            servers.until(lambda: all(map(running, members)), "both shards to work")
+            coordinator.execute("SELECT pg_terminate_backend(%s)", [conn.info.backend_pid])
+            assert isinstance(outcome(), psycopg.Error)
+        servers.until(lambda: not any(map(running, members)), "both shards to be told")
+
+
+def descriptors(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def memory(conn: Connection) -> int:
+    return int(servers.one(conn, "SELECT sum(used_bytes) FROM pg_backend_memory_contexts"))
+
+
+def resident(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Private_Dirty:"):
+            return int(line.split()[1])
+    raise AssertionError("no Private_Dirty")
+
+
+def test_nothing_leaks(coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]]) -> None:
+    """Good queries, errors on a shard, errors here in the middle of the rows, cursors that are not read to the end."""
+    pid = coordinator.info.backend_pid
+    coordinator.prepare_threshold = None
+    numbers = "SELECT i, count(*) FROM many GROUP BY i % 1, i"
+
+    def work(times: int) -> None:
+        for turn in range(times):
+            assert coordinator.execute(QUERY).fetchall() == prepared
+            if turn % 10 == 0:
+                with pytest.raises(psycopg.errors.DivisionByZero):
+                    coordinator.execute("SELECT sum(1 / (i - i)) FROM many_0")
+                with pytest.raises(psycopg.errors.DivisionByZero):
+                    coordinator.execute("SELECT 1 / (n - 1) FROM (SELECT i, count(*) n FROM many GROUP BY i) s")
+                with coordinator.transaction():
+                    coordinator.execute("DECLARE c CURSOR FOR " + numbers)
+                    assert len(coordinator.execute("FETCH 5 FROM c").fetchall()) == 5
+
+    def connections(shard: Shard) -> int:
+        with shard.connect() as conn:
+            query = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbillion_fdw'"
+            return int(servers.one(conn, query))
+
+    work(200)
+    before = memory(coordinator), descriptors(pid), resident(pid)
+    work(int(os.environ.get("PGBILLION_LEAK_QUERIES", "1000")))
+    after = memory(coordinator), descriptors(pid), resident(pid)
+    assert max(map(connections, members)) <= 2
+    assert after[1] <= before[1]
+    assert after[0] <= before[0] + 100_000, (before, after)
+    # in kilobytes; a result of libpq that is not freed has at least one
+    assert after[2] <= before[2] + 500, (before, after)

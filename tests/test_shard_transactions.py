@@ -1,0 +1,479 @@
+"""Which connection reads a shard, and with which snapshot; adoption; privileges and passwords; trees of servers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from harness import servers
+from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
+from pgbillion.postgres import Cluster, Installation
+
+QUERY = "SELECT g, count(*), sum(i::bigint) FROM many GROUP BY g ORDER BY g"
+OURS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbillion_fdw' AND datname = current_database()"
+
+
+@pytest.fixture(scope="module")
+def members(cluster: Cluster, database: str) -> Iterator[list[Shard]]:
+    with shards([cluster] * 2, database) as made:
+        yield made
+
+
+@pytest.fixture
+def coordinator(cluster: Cluster, database: str, members: list[Shard]) -> Iterator[Connection]:
+    with cluster.connect(database) as conn:
+        make_coordinator(conn, members)
+        shard_table(conn, members, "many", "i integer, g integer")
+        conn.execute("INSERT INTO many SELECT i, i % 3 FROM generate_series(1, 999) i")
+        # what was written is forgotten with the session
+        with cluster.connect(database) as fresh:
+            # psycopg would forget all prepared statements with a ROLLBACK
+            fresh.prepare_threshold = None
+            fresh.execute("SET enable_partitionwise_aggregate = on")
+            yield fresh
+        conn.execute("DROP TABLE many; DROP SERVER s1 CASCADE; DROP SERVER s2 CASCADE")
+        for number, shard in enumerate(members):
+            with shard.connect() as there:
+                there.execute(f"DROP TABLE many_{number}")
+
+
+def ours(members: list[Shard]) -> int:
+    """How many connections of our own are open to the shards."""
+    total = 0
+    for shard in members:
+        with shard.connect() as conn:
+            total += servers.one(conn, OURS)
+    return total
+
+
+def rows(conn: Connection) -> int:
+    return int(sum(count for _, count, _ in conn.execute(QUERY).fetchall()))
+
+
+def test_a_transaction_sees_what_it_wrote(coordinator: Connection, members: list[Shard]) -> None:
+    assert rows(coordinator) == 999
+    with coordinator.transaction(force_rollback=True):
+        coordinator.execute("INSERT INTO many SELECT i, 1 FROM generate_series(1000, 1099) i")
+        assert "Partial Aggregate on" in plan(coordinator, QUERY)
+        assert rows(coordinator) == 1099
+        with coordinator.transaction(force_rollback=True):
+            coordinator.execute("DELETE FROM many WHERE g = 0")
+            assert rows(coordinator) == 1099 - 333
+        assert rows(coordinator) == 1099
+        coordinator.execute("UPDATE many SET g = 2 WHERE g = 1 AND i < 1000")
+        assert {g: n for g, n, _ in coordinator.execute(QUERY).fetchall()} == {0: 333, 1: 100, 2: 666}
+        coordinator.execute("TRUNCATE many_0")
+        assert 0 < rows(coordinator) < 1099
+    assert rows(coordinator) == 999
+
+
+def test_so_does_one_with_a_cached_plan(coordinator: Connection) -> None:
+    """The plan was made when nothing had been written, and is executed when something has."""
+    coordinator.execute("PREPARE q AS " + QUERY)
+    for _ in range(7):
+        assert sum(n for _, n, _ in coordinator.execute("EXECUTE q").fetchall()) == 999
+    with coordinator.transaction(force_rollback=True):
+        coordinator.execute("DELETE FROM many WHERE g = 0")
+        assert sum(n for _, n, _ in coordinator.execute("EXECUTE q").fetchall()) == 666
+    assert sum(n for _, n, _ in coordinator.execute("EXECUTE q").fetchall()) == 999
+    # up to 17 all statements of such a function are planned before the first is executed
+    coordinator.execute(
+        "CREATE FUNCTION write_and_read() RETURNS bigint LANGUAGE sql AS "
+        "'INSERT INTO many VALUES (1000, 1), (1001, 1), (1002, 1); SELECT count(*) FROM many'"
+    )
+    with coordinator.transaction(force_rollback=True):
+        assert servers.one(coordinator, "SELECT write_and_read()") == 1002
+    coordinator.execute("DROP FUNCTION write_and_read")
+
+
+def test_a_statement_does_not_see_its_own_writes(coordinator: Connection) -> None:
+    with coordinator.transaction(force_rollback=True):
+        counted = coordinator.execute(
+            "WITH gone AS (DELETE FROM many WHERE g = 0 RETURNING 1) SELECT (SELECT count(*) FROM gone), n FROM"
+            " (SELECT count(*) n FROM many) s"
+        ).fetchone()
+        assert counted is not None
+        assert counted[0] == 333
+
+
+def test_read_committed_sees_what_others_committed(coordinator: Connection, members: list[Shard]) -> None:
+    with coordinator.transaction():
+        assert rows(coordinator) == 999
+        with members[0].connect() as conn:
+            conn.execute("INSERT INTO many_0 VALUES (5000, 1)")
+        assert rows(coordinator) == 1000
+    with members[0].connect() as conn:
+        conn.execute("DELETE FROM many_0 WHERE i = 5000")
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_higher_levels_keep_their_snapshot(coordinator: Connection, members: list[Shard], level: str) -> None:
+    before = ours(members)
+    with coordinator.transaction():
+        coordinator.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
+        assert "Partial Aggregate on" in plan(coordinator, QUERY)
+        assert rows(coordinator) == 999
+        with members[0].connect() as conn:
+            conn.execute("INSERT INTO many_0 VALUES (5000, 1)")
+        assert rows(coordinator) == 999
+        assert sum(1 for _ in coordinator.execute("SELECT * FROM many")) == 999
+        assert ours(members) == before
+    with members[0].connect() as conn:
+        conn.execute("DELETE FROM many_0 WHERE i = 5000")
+
+
+def test_scans_of_one_shard_in_one_statement_share_a_snapshot(coordinator: Connection, members: list[Shard]) -> None:
+    """Between two scans of one statement another session moves a row: neither or both see it."""
+    shard, name = members[0], "many_0"
+    with shard.connect() as other, other.cursor() as cursor:
+        cursor.execute(
+            f"CREATE TABLE hurdle (); CREATE VIEW slow AS SELECT i, g FROM {name} WHERE (SELECT count(*) FROM"
+            " hurdle) = 0"
+        )
+        coordinator.execute("CREATE FOREIGN TABLE slow (i integer, g integer) SERVER s1")
+        # the second scan is made to wait on the shard until the other session has committed
+        query = (
+            "SELECT a.n, b.n, c.n FROM (SELECT count(*) n FROM many_0) a, (SELECT count(*) n FROM slow) b, (SELECT"
+            " count(*) n FROM many_0 WHERE g >= 0) c"
+        )
+        assert plan(coordinator, query).count("Aggregate on") == 3
+        with shard.connect() as blocker:
+            blocker.autocommit = False
+            blocker.execute("LOCK TABLE hurdle; INSERT INTO many_0 VALUES (5000, 1)")
+            result: list[tuple[object, ...] | None] = []
+            thread = threading.Thread(target=lambda: result.append(coordinator.execute(query).fetchone()))
+            thread.start()
+            servers.until(
+                lambda: (
+                    servers.one(
+                        other, "SELECT count(*) FROM pg_locks WHERE relation = 'hurdle'::regclass AND NOT granted"
+                    )
+                    > 0
+                ),
+                "the scan to wait",
+            )
+            blocker.commit()
+            thread.join(60)
+            assert not thread.is_alive()
+        assert result[0] is not None
+        assert len(set(result[0])) == 1, result
+        coordinator.execute("DROP FOREIGN TABLE slow")
+        other.execute("DROP VIEW slow; DROP TABLE hurdle; DELETE FROM many_0 WHERE i = 5000")
+
+
+def test_a_statement_that_also_reads_rows_uses_one_connection(coordinator: Connection, members: list[Shard]) -> None:
+    """Whichever part of the plan begins first: rows and aggregates of a shard have one snapshot."""
+    before = ours(members)
+    for query in (
+        "SELECT (SELECT count(*) FROM many), count(*) FROM (SELECT * FROM many OFFSET 0) s",
+        "SELECT n, m FROM (SELECT count(*) n FROM many) a, (SELECT count(*) m FROM (SELECT * FROM many OFFSET 0) s) b",
+        "SELECT m, (SELECT count(*) FROM many) FROM (SELECT count(*) m FROM (SELECT * FROM many OFFSET 0) s) b",
+    ):
+        assert plan(coordinator, query).count("Partial Aggregate on") == 2
+        assert coordinator.execute(query).fetchone() == (999, 999)
+    assert ours(members) == before
+
+
+def test_names_that_need_quotes(coordinator: Connection, members: list[Shard]) -> None:
+    with members[0].connect() as conn:
+        conn.execute('CREATE SCHEMA "Odd ""one"; CREATE TABLE "Odd ""one"."select" ("the ""Key" integer, "order" text)')
+        conn.execute("""INSERT INTO "Odd ""one"."select" VALUES (1, 'it''s \\ 1'), (1, 'b'), (2, NULL)""")
+    coordinator.execute(
+        """CREATE FOREIGN TABLE odd (k integer OPTIONS (column_name 'the "Key'), "order" text) SERVER s1
+        OPTIONS (schema_name 'Odd "one', table_name 'select')"""
+    )
+    query = """SELECT k, count("order"), max("order") FILTER (WHERE "order" <> 'b') FROM odd GROUP BY k ORDER BY k"""
+    assert "Aggregate on" in plan(coordinator, query)
+    assert coordinator.execute(query).fetchall() == [(1, 2, "it's \\ 1"), (2, 0, None)]
+    for literal in ("'it''s \\ 1'", "E'it\\'s \\\\ 1'"):
+        assert servers.one(coordinator, f'SELECT count(*) FROM odd WHERE "order" = {literal}') == 1
+    with members[0].connect() as conn:
+        conn.execute(f"ALTER DATABASE {conn.info.dbname} SET standard_conforming_strings = off")
+    coordinator.execute("ALTER SERVER s1 OPTIONS (ADD application_name 'again')")
+    assert servers.one(coordinator, """SELECT count(*) FROM odd WHERE "order" = 'it''s \\ 1'""") == 1
+    coordinator.execute("DROP FOREIGN TABLE odd")
+    with members[0].connect() as conn:
+        conn.execute(f"ALTER DATABASE {conn.info.dbname} RESET standard_conforming_strings")
+        conn.execute('DROP SCHEMA "Odd ""one" CASCADE')
+
+
+def test_more_scans_of_a_shard_than_connections(coordinator: Connection, members: list[Shard]) -> None:
+    shard = members[0]
+    with shard.connect() as conn:
+        conn.execute("CREATE TABLE parts (p integer, v integer)")
+        conn.execute("INSERT INTO parts SELECT i % 20, i FROM generate_series(1, 20000) i")
+        for number in range(20):
+            conn.execute(f"CREATE VIEW part{number} AS SELECT * FROM parts WHERE p = {number}")
+    coordinator.execute("CREATE TABLE parts (p integer, v integer) PARTITION BY LIST (p)")
+    for number in range(20):
+        coordinator.execute(f"CREATE FOREIGN TABLE part{number} PARTITION OF parts FOR VALUES IN ({number}) SERVER s1")
+    query = "SELECT v % 7, count(*), sum(v::bigint) FROM parts GROUP BY 1 ORDER BY 1"
+    join = f"SELECT * FROM ({query}) a (k, n, s) JOIN ({query}) b (k, n, s) USING (k)"
+    with shard.connect() as conn:
+        expected, joined = conn.execute(query).fetchall(), conn.execute(join).fetchall()
+    assert plan(coordinator, query).count("Async Foreign Scan") == 20
+    for limit in (1, 3, 100):
+        coordinator.execute(f"SET billion.shard_connections = {limit}")
+        with psycopg.connect(coordinator.info.dsn, autocommit=True) as conn:
+            conn.execute(f"SET enable_partitionwise_aggregate = on; SET billion.shard_connections = {limit}")
+            before = ours(members)
+            assert conn.execute(query).fetchall() == expected
+            assert ours(members) - before <= limit
+            assert sorted(conn.execute(join).fetchall()) == sorted(joined)
+            conn.execute("SET enable_hashjoin = off; SET enable_hashagg = off")
+            assert sorted(conn.execute(join).fetchall()) == sorted(joined)
+    coordinator.execute("DROP TABLE parts")
+    with shard.connect() as conn:
+        conn.execute("DROP TABLE parts CASCADE")
+
+
+def test_cursors_and_savepoints(coordinator: Connection, members: list[Shard]) -> None:
+    with coordinator.transaction():
+        coordinator.execute("DECLARE c CURSOR FOR " + QUERY)
+        assert len(coordinator.execute("FETCH 1 FROM c").fetchall()) == 1
+        with pytest.raises(psycopg.errors.DivisionByZero), coordinator.transaction():
+            coordinator.execute("SELECT 1 / (count(*) - 999) FROM many")
+        assert len(coordinator.execute("FETCH ALL FROM c").fetchall()) == 2
+        coordinator.execute("DECLARE d CURSOR WITH HOLD FOR " + QUERY)
+    assert len(coordinator.execute("FETCH ALL FROM d").fetchall()) == 3
+    coordinator.execute("CLOSE d")
+
+
+def test_adoption_is_seen_at_once_by_open_sessions(cluster: Cluster, coordinator: Connection) -> None:
+    database = coordinator.info.dbname
+    with cluster.connect(database) as other:
+        other.execute("SET enable_partitionwise_aggregate = on; PREPARE q AS " + QUERY)
+        expected = other.execute("EXECUTE q").fetchall()
+        assert "Partial Aggregate on" in plan(other, "EXECUTE q")
+        assert servers.one(coordinator, "SELECT billion.release_foreign_servers()") == 2
+        assert "Partial Aggregate on" not in plan(other, "EXECUTE q")
+        assert other.execute("EXECUTE q").fetchall() == expected
+        assert servers.one(coordinator, "SELECT billion.release_foreign_servers()") == 0
+        assert servers.one(coordinator, "SELECT billion.adopt_foreign_servers('{s1}')") == 1
+        assert plan(other, QUERY).count("Partial Aggregate on") == 1
+        assert servers.one(coordinator, "SELECT billion.adopt_foreign_servers()") == 1
+        assert plan(other, "EXECUTE q").count("Partial Aggregate on") == 2
+        assert other.execute("EXECUTE q").fetchall() == expected
+    wrappers = (
+        "SELECT DISTINCT w.fdwname, refobjid = w.oid FROM pg_depend JOIN pg_foreign_server s ON objid = s.oid AND"
+        " classid = 'pg_foreign_server'::regclass JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw WHERE refclassid"
+        " = 'pg_foreign_data_wrapper'::regclass"
+    )
+    assert coordinator.execute(wrappers).fetchall() == [("pgbillion_fdw", True)]
+    with pytest.raises(psycopg.errors.UndefinedObject):
+        coordinator.execute("SELECT billion.adopt_foreign_servers('{nonesuch}')")
+
+
+def test_adoption_in_a_transaction_that_has_written(coordinator: Connection) -> None:
+    coordinator.execute("SELECT billion.release_foreign_servers()")
+    with coordinator.transaction(force_rollback=True):
+        coordinator.execute("DELETE FROM many WHERE g = 0")
+        coordinator.execute("SELECT billion.adopt_foreign_servers()")
+        assert "Partial Aggregate on" in plan(coordinator, QUERY)
+        assert rows(coordinator) == 666
+    assert "Partial Aggregate on" not in plan(coordinator, QUERY)
+    coordinator.execute("SELECT billion.adopt_foreign_servers()")
+
+
+def test_adoption_needs_ownership(coordinator: Connection) -> None:
+    coordinator.execute("CREATE ROLE stranger")
+    try:
+        coordinator.execute("SET ROLE stranger")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="foreign-data wrapper"):
+            coordinator.execute("SELECT billion.adopt_foreign_servers()")
+        coordinator.execute(
+            "RESET ROLE; GRANT USAGE ON FOREIGN DATA WRAPPER pgbillion_fdw, postgres_fdw TO stranger; SET ROLE stranger"
+        )
+        assert servers.one(coordinator, "SELECT billion.release_foreign_servers()") == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner"):
+            coordinator.execute("SELECT billion.release_foreign_servers('{s1}')")
+    finally:
+        coordinator.execute("RESET ROLE; DROP OWNED BY stranger; DROP ROLE stranger")
+
+
+def test_options_are_postgres_fdws(coordinator: Connection) -> None:
+    with pytest.raises(psycopg.errors.lookup("HV00D"), match="nonesuch"):
+        coordinator.execute("ALTER SERVER s1 OPTIONS (ADD nonesuch '1')")
+    coordinator.execute("ALTER SERVER s1 OPTIONS (ADD async_capable 'false')")
+    text = plan(coordinator, QUERY)
+    assert text.count("Partial Aggregate on") == 2
+    assert text.count("Async Foreign Scan") == 1
+    assert rows(coordinator) == 999
+    coordinator.execute("ALTER FOREIGN TABLE many_1 OPTIONS (ADD table_name 'nonesuch')")
+    with pytest.raises(psycopg.errors.UndefinedTable, match=r'server "s2": relation "public\.nonesuch" does not exist'):
+        rows(coordinator)
+    coordinator.execute("ALTER FOREIGN TABLE many_1 OPTIONS (DROP table_name)")
+    assert rows(coordinator) == 999
+
+
+def test_a_changed_option_closes_the_connection(coordinator: Connection, members: list[Shard]) -> None:
+    assert rows(coordinator) == 999
+    coordinator.execute("ALTER SERVER s1 OPTIONS (ADD application_name 'renamed')")
+    assert rows(coordinator) == 999
+    with members[0].connect() as conn:
+        assert servers.one(conn, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'renamed'") == 1
+    coordinator.execute("ALTER SERVER s2 OPTIONS (ADD keep_connections 'false', application_name 'brief')")
+    assert rows(coordinator) == 999
+    with members[1].connect() as conn:
+        servers.until(
+            lambda: servers.one(conn, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'brief'") == 0,
+            "the end",
+        )
+
+
+def test_a_schema_that_differs_is_an_error(coordinator: Connection, members: list[Shard]) -> None:
+    with members[1].connect() as conn:
+        conn.execute("ALTER TABLE many_1 ALTER COLUMN g TYPE bigint")
+        with pytest.raises(
+            psycopg.errors.lookup("HV004"), match='server "s2" returned type bigint for column 1 instead of integer'
+        ):
+            rows(coordinator)
+        conn.execute("ALTER TABLE many_1 RENAME COLUMN g TO h")
+        with pytest.raises(psycopg.errors.UndefinedColumn, match='server "s2": column "g" does not exist'):
+            rows(coordinator)
+        conn.execute("ALTER TABLE many_1 RENAME COLUMN h TO g; ALTER TABLE many_1 ALTER COLUMN g TYPE integer")
+    assert rows(coordinator) == 999
+    with members[0].connect() as conn:
+        conn.execute("DROP EXTENSION pgbillion")
+        with pytest.raises(psycopg.errors.UndefinedFunction, match='server "s1"') as caught:
+            rows(coordinator)
+        assert "create the extension pgbillion" in (caught.value.diag.message_hint or "")
+        conn.execute("CREATE EXTENSION pgbillion")
+    assert rows(coordinator) == 999
+
+
+def test_explain_analyze_tells_of_each_shard(coordinator: Connection) -> None:
+    text = plan(coordinator, QUERY, "ANALYZE, VERBOSE")
+    assert text.count("Remote SQL: SELECT g, count(*), billion.partial_sum((i)::bigint) FROM public.many_") == 2
+    assert text.count("Shard: s1  Time: ") == text.count("Shard: s2  Time: ") == 1
+    assert text.count("  Rows: 3  Bytes: ") == 2
+    assert "Time:" not in plan(coordinator, QUERY, "ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF")
+    row = coordinator.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + QUERY).fetchone()
+    assert row is not None
+    assert '"Shard Rows": 3' in json.dumps(row[0])
+
+
+def test_a_tree_of_servers(cluster: Cluster, database: str, members: list[Shard]) -> None:
+    """The root's shards are coordinators; states are combined on both levels."""
+    with (
+        shards([cluster] * 2, f"{database}_m") as middle,
+        cluster.connect(database) as root,
+        cluster.connect(database) as here,
+    ):
+        columns = "i integer, g integer, b bigint, n numeric, f float8, t text"
+        for shard, leaf in zip(middle, members, strict=True):
+            with shard.connect() as conn:
+                # on 'f': rows of either half
+                make_coordinator(conn, members)
+                conn.execute(f"CREATE TABLE tree_{shard.name} ({columns}) PARTITION BY LIST (g)")
+                for number, each in enumerate(members):
+                    name = f"leaf_{shard.name}_{number}"
+                    with each.connect() as there:
+                        there.execute(f"CREATE TABLE {name} ({columns})")
+                    groups = ", ".join(str(g) for g in range(10) if g % 2 == number)
+                    conn.execute(
+                        f"CREATE FOREIGN TABLE {name} PARTITION OF tree_{shard.name} FOR VALUES IN ({groups}) SERVER"
+                        f" {each.name}"
+                    )
+                assert leaf in members
+        make_coordinator(root, middle)
+        root.execute(f"CREATE TABLE tree ({columns}) PARTITION BY HASH (i); CREATE TABLE flat ({columns})")
+        for number, shard in enumerate(middle):
+            root.execute(
+                f"CREATE FOREIGN TABLE tree_{number} PARTITION OF tree FOR VALUES WITH (MODULUS 2, REMAINDER"
+                f" {number}) SERVER {shard.name} OPTIONS (table_name 'tree_{shard.name}')"
+            )
+        root.execute(
+            "INSERT INTO flat SELECT i, i % 10, i * 1000, i / 7.0, i, 'x' || i % 5 FROM generate_series(1, 2000) i;"
+            " INSERT INTO tree SELECT * FROM flat"
+        )
+        query = (
+            "SELECT t, count(*), sum(b), avg(n), avg(i), stddev(n), max(f), regr_slope(f, f) FROM {} GROUP BY t ORDER"
+            " BY t"
+        )
+        here.execute("SET enable_partitionwise_aggregate = on")
+        assert plan(here, query.format("tree")).count("Partial Aggregate on") == 2
+        with middle[0].connect() as conn:
+            conn.execute("SET enable_partitionwise_aggregate = on")
+            remote = (
+                "SELECT t, count(*), billion.partial_sum(b), billion.partial_avg(n), billion.partial_stddev(n) FROM"
+                " tree_s1 GROUP BY t"
+            )
+            text = plan(conn, remote)
+            assert text.count("Partial Aggregate on") == 2
+            assert "billion.partial_avg(n)" in text
+        assert here.execute(query.format("tree")).fetchall() == here.execute(query.format("flat")).fetchall()
+        root.execute("DROP TABLE tree, flat; DROP SERVER s1 CASCADE; DROP SERVER s2 CASCADE")
+
+
+def test_passwords(installation: Installation) -> None:
+    """Rules of postgres_fdw: who is no superuser must give a password, and the shard must ask for it."""
+    with servers.new_cluster(installation) as cluster:
+        hba = cluster.data / "pg_hba.conf"
+        hba.write_text("local trusting all trust\nlocal all asked scram-sha-256\nlocal all all trust\n")
+        with cluster.connect() as conn:
+            conn.execute("CREATE EXTENSION pgbillion; SELECT pg_reload_conf()")
+            conn.execute("CREATE ROLE asked LOGIN PASSWORD 'right'")
+            conn.execute("CREATE ROLE plain LOGIN")
+            conn.execute(
+                "CREATE TABLE far (i integer); INSERT INTO far SELECT generate_series(1, 5); GRANT SELECT ON far TO"
+                " asked"
+            )
+            conn.execute(
+                sql.SQL(
+                    "CREATE SERVER s1 FOREIGN DATA WRAPPER pgbillion_fdw OPTIONS (host {}, port '5432', dbname"
+                    " 'postgres')"
+                ).format(sql.Literal(str(cluster.socket_dir)))
+            )
+            conn.execute(
+                "CREATE FOREIGN TABLE near (i integer) SERVER s1 OPTIONS (table_name 'far'); GRANT SELECT ON near TO"
+                " plain"
+            )
+            conn.execute("CREATE USER MAPPING FOR plain SERVER s1 OPTIONS (user 'asked', password 'wrong')")
+        query = "SELECT count(*) FROM near"
+
+        def ask() -> object:
+            with psycopg.connect(make_conninfo(cluster.conninfo(), user="plain"), autocommit=True) as plain:
+                assert "Aggregate on" in plan(plain, query)
+                return servers.one(plain, query)
+
+        with cluster.connect() as conn:
+            with pytest.raises(
+                psycopg.errors.SqlclientUnableToEstablishSqlconnection, match='could not connect to server "s1"'
+            ) as caught:
+                ask()
+            assert "password authentication failed" in (caught.value.diag.message_detail or "")
+            conn.execute("ALTER USER MAPPING FOR plain SERVER s1 OPTIONS (SET password 'right')")
+            assert ask() == 5
+            conn.execute("ALTER USER MAPPING FOR plain SERVER s1 OPTIONS (DROP password)")
+            with pytest.raises(psycopg.errors.lookup("2F003"), match="password"):
+                ask()
+            # a shard that lets everybody in: the password was not what opened it
+            conn.execute("ALTER USER MAPPING FOR plain SERVER s1 OPTIONS (ADD password 'right', SET user 'postgres')")
+            with pytest.raises(psycopg.errors.lookup("2F003"), match="password"):
+                ask()
+            conn.execute("ALTER USER MAPPING FOR plain SERVER s1 OPTIONS (ADD password_required 'false')")
+            assert ask() == 5
+
+
+def test_a_view_reads_with_its_owners_mapping(coordinator: Connection) -> None:
+    coordinator.execute(
+        "CREATE ROLE viewer; CREATE VIEW counted AS SELECT g, count(*) FROM many GROUP BY g; GRANT SELECT ON counted"
+        " TO viewer"
+    )
+    try:
+        expected = coordinator.execute("SELECT * FROM counted ORDER BY 1").fetchall()
+        coordinator.execute("CREATE USER MAPPING FOR viewer SERVER s1 OPTIONS (user 'nobody_at_all')")
+        coordinator.execute("SET ROLE viewer")
+        assert "Partial Aggregate on" in plan(coordinator, "SELECT * FROM counted")
+        assert coordinator.execute("SELECT * FROM counted ORDER BY 1").fetchall() == expected
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            coordinator.execute(QUERY)
+    finally:
+        coordinator.execute("RESET ROLE; DROP VIEW counted; DROP USER MAPPING FOR viewer SERVER s1; DROP ROLE viewer")
