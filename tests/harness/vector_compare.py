@@ -180,7 +180,7 @@ def _smaller(query: Query) -> Iterator[Query]:
         yield replace(query, shape=Shape.PLAIN)
     for index in range(len(query.settings)):
         # those that make an answer's look certain are to stay
-        if query.settings[index][0] not in ("enable_sort", "max_parallel_workers_per_gather"):
+        if query.settings[index][0] not in ("enable_sort", "enable_indexscan", "max_parallel_workers_per_gather"):
             yield replace(query, settings=query.settings[:index] + query.settings[index + 1 :])
     if query.parallel and not any(key.ambiguous for key in query.keys):
         rest = tuple(one for one in query.settings if one[0] != "parallel_leader_participation")

@@ -278,7 +278,7 @@ class Generator:
         else:
             found.append(("max_parallel_workers_per_gather", "0"))
             if open_order or chance.random() < 0.3:
-                found.append(("enable_sort", "off"))
+                found += [("enable_sort", "off"), ("enable_indexscan", "off")]
         if chance.random() < 0.15:
             found.append(("work_mem", "64"))
             found.append(("hash_mem_multiplier", "1"))
