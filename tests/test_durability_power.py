@@ -54,7 +54,7 @@ class Disk:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def remove(self) -> None:
-        subprocess.run(["umount", self.mount], capture_output=True, check=False)
+        subprocess.run(["umount", self.mount], capture_output=True, check=True)
 
     @contextmanager
     def after_power_failure(self, cluster: Cluster) -> Iterator[Cluster]:
@@ -67,8 +67,10 @@ class Disk:
                 data = copy.mount / cluster.data.relative_to(self.mount)
                 (data / "postmaster.pid").unlink(missing_ok=True)
                 found = replace(cluster, data=data, socket_dir=folder / "s")
-                yield found
-                found.stop("immediate")
+                try:
+                    yield found
+                finally:
+                    found.stop("immediate")
             finally:
                 copy.remove()
 
