@@ -58,7 +58,10 @@ ONE, CORE_ONE, FDW, REWRITE, OURS = (
 @contextlib.contextmanager
 def shard_servers(cluster: Cluster, folder: Path) -> Iterator[list[Cluster]]:
     """Start the shards' servers."""
-    made = [Cluster(cluster.installation, folder / f"shard{number}", folder, 6001 + number) for number in range(SHARDS)]
+    made = [
+        Cluster(cluster.installation, folder / f"shard{number}", folder / f"s{number}", 5432)
+        for number in range(SHARDS)
+    ]
     try:
         for shard in made:
             shard.init(SHARD_SETTINGS)
