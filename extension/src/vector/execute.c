@@ -250,15 +250,21 @@ do_page(VectorState *state, int n)
 	Batch	   *batch = &state->batch;
 	char	   *entries[BATCH_ROWS];
 	int			removed;
+	MemoryContext old;
 
+	/* what is detoasted or computed on the way is forgotten with the next page */
 	ResetExprContext(batch->econtext);
+	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
 	columns_begin_batch(batch->columns, state->tuples, n);
 	batch->n = n;
 	batch->serial++;
 	removed = vector_filter_batch(state->filter, batch);
 	InstrCountFiltered1(&state->css, removed);
 	if (batch->n == 0)
+	{
+		MemoryContextSwitchTo(old);
 		return;
+	}
 
 	if (state->groups != NULL)
 	{
@@ -269,20 +275,19 @@ do_page(VectorState *state, int n)
 			vector_expr_eval(state->keys[k], batch, NULL, batch->n, &keys[k]);
 			if (state->key_is_varlena[k])
 			{
-				MemoryContext old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
 				Datum	   *values = state->key_values + k * BATCH_ROWS;
 
 				for (int i = 0; i < batch->n; i++)
 					values[i] = keys[k].nulls[i] ? (Datum) 0 :
 						PointerGetDatum(PG_DETOAST_DATUM_PACKED(keys[k].values[i]));
 				keys[k].values = values;
-				MemoryContextSwitchTo(old);
 			}
 		}
 		state->noverflow = group_table_find(state->groups, keys, batch->n, entries);
 	}
 	for (int i = 0; i < state->naggs; i++)
 		vector_agg_advance(state->aggs[i], batch, entries, state->single);
+	MemoryContextSwitchTo(old);
 }
 
 /* An entry as a row of the scan slot. */
@@ -467,6 +472,7 @@ reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 {
 	VectorState *state = (VectorState *) css;
 
+	state->shared = coordinate;
 	table_block_parallelscan_reinitialize(css->ss.ss_currentRelation,
 										  (ParallelTableScanDesc) &state->shared->scan);
 }
@@ -491,6 +497,7 @@ shutdown(CustomScanState *css)
 	{
 		state->all_visible += pg_atomic_exchange_u64(&state->shared->all_visible, 0);
 		state->checked += pg_atomic_exchange_u64(&state->shared->checked, 0);
+		state->shared = NULL;
 	}
 }
 
