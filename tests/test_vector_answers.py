@@ -619,3 +619,36 @@ def test_columns_that_rows_lack(vectors: Connection) -> None:
     query = "SELECT grp, sum(added), count(word), max(word), avg(none), sum(later), min(later) FROM data GROUP BY 1"
     assert len(both(vectors, query)) == 8
     both(vectors, "SELECT word, added, count(*) FROM data WHERE later > 1 AND added IS NOT NULL GROUP BY 1, 2")
+
+
+# found by review
+
+
+def test_memory_of_a_scan_is_let_go(vectors: Connection) -> None:
+    """What comparing unpacked values and hashing numerics leaves behind goes with its page."""
+    vectors.execute("CREATE TABLE long (n numeric, t text)")
+    vectors.execute("INSERT INTO long SELECT g % 7 + 0.5, repeat('abc', 20000) FROM generate_series(1, 20000) g")
+    backend = psutil.Process(pid(vectors))
+    before = backend.memory_info().rss
+    both(vectors, "SELECT count(*) FROM long WHERE t = repeat('xyz', 20000)")  # 1.2 GB unpacked
+    both(vectors, "SELECT n, count(*) FROM long GROUP BY n")
+    assert backend.memory_info().rss - before < 200 << 20
+
+
+def test_subqueries_that_are_not_reached(vectors: Connection) -> None:
+    make(vectors)
+    for query in (
+        "SELECT count(*) FROM data WHERE id > 0 OR x = (SELECT 1 / (max(id) - 5000) FROM data)",
+        "SELECT count(*) FILTER (WHERE id > 0 OR x = (SELECT 1 / (max(id) - 5000) FROM data)) FROM data",
+    ):
+        assert both(vectors, query) == [(b"5000",)]
+
+
+def test_what_is_computed_from_a_key(vectors: Connection) -> None:
+    """The columns of a key's expression are no keys themselves."""
+    make(vectors)
+    query = "SELECT (id % 10) * 2, count(*) FROM data GROUP BY id % 10 HAVING id % 10 > 3"
+    assert len(both(vectors, query)) == 6
+    plan = "\n".join(line for (line,) in vectors.execute(f"EXPLAIN (COSTS off) {query}".encode()))
+    assert "VectorAggregate" in plan
+    assert ", data.id" not in plan

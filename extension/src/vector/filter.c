@@ -186,7 +186,9 @@ static bool
 is_harmless(Expr *expr)
 {
 	expr = strip_relabel(expr);
-	return IsA(expr, Var) || IsA(expr, Const) || IsA(expr, Param);
+	/* an internal parameter may be a subquery that core would not have run */
+	return IsA(expr, Var) || IsA(expr, Const) ||
+		(IsA(expr, Param) && ((Param *) expr)->paramkind == PARAM_EXTERN);
 }
 
 static Predicate *
@@ -415,13 +417,21 @@ equal_text(Datum left, Datum right, bool blank_padded)
 	struct varlena *b = PG_DETOAST_DATUM_PACKED(right);
 	Size		a_len = VARSIZE_ANY_EXHDR(a);
 	Size		b_len = VARSIZE_ANY_EXHDR(b);
+	bool		equal;
 
 	if (blank_padded)
 	{
 		a_len = bpchartruelen(VARDATA_ANY(a), a_len);
 		b_len = bpchartruelen(VARDATA_ANY(b), b_len);
 	}
-	return a_len == b_len && memcmp(VARDATA_ANY(a), VARDATA_ANY(b), a_len) == 0;
+	equal = a_len == b_len && memcmp(VARDATA_ANY(a), VARDATA_ANY(b), a_len) == 0;
+	/* they may be large */
+	if ((Pointer) a != DatumGetPointer(left))
+		pfree(a);
+	if ((Pointer) b != DatumGetPointer(right))
+		pfree(b);
+
+	return equal;
 }
 
 /* Truth of a comparison of which the order is known: -1, 0 or 1. */

@@ -107,6 +107,17 @@ report(const char *format,...)
 
 /* ---- what is asked for ---- */
 
+/* Put a NULL wherever an expression holds a copy of a group key; aggregates stay as they are. */
+static Node *
+without_keys(Node *node, List *keys)
+{
+	if (node == NULL || IsA(node, Aggref))
+		return node;
+	if (list_member(keys, node))
+		return (Node *) makeNullConst(exprType(node), exprTypmod(node), exprCollation(node));
+	return expression_tree_mutator(node, without_keys, keys);
+}
+
 /*
  * The columns that partial aggregation hands up, and Finalize Aggregate
  * looks for: as core's make_partial_grouping_target() chooses them.
@@ -128,14 +139,10 @@ partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
 		else
 			others = lappend(others, expr);
 	}
-	/* a second copy of a group key is computed from the first */
-	foreach(lc, others)
-	{
-		if (list_member(target->exprs, lfirst(lc)))
-			others = foreach_delete_current(others, lc);
-	}
 	if (having != NULL)
 		others = lappend(others, having);
+	/* what is computed from a group key needs not what the key is made of */
+	others = (List *) without_keys((Node *) others, target->exprs);
 	add_new_columns_to_pathtarget(target, pull_var_clause((Node *) others,
 														  PVC_INCLUDE_AGGREGATES |
 														  PVC_RECURSE_WINDOWFUNCS |
