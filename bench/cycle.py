@@ -4,8 +4,8 @@ One run of `pgbillion cycle` on a server of its own, methods in turn; and what t
 and kind of files, created and truncated as the server does within the phases. (It syncs none of them then: what makes
 the phases durable is the log. Files are synced and removed by the checkpoint after them, whose time is told as well.)
 As root, all of that on a fresh ext4 in one file, because how fast a file system makes files depends on what was removed
-from it minutes before (see files.py); DISK=1 keeps to the disk as it is. QUICK=1 ends within two minutes; PG_CONFIG=…
-names another PostgreSQL.
+from it minutes before (see files.py); DISK=1 keeps to the disk as it is. QUICK=1 ends within two minutes; ROUNDS=…
+says how many, PG_CONFIG=… names another PostgreSQL.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from pgbillion.errors import UserError
 from pgbillion.postgres import make_folder
 from pgbillion.tables import host
 
-COUNT, ROUNDS = (3_000, 2) if common.QUICK else (30_000, 3)
+COUNT = 3_000 if common.QUICK else 30_000
+ROUNDS = int(os.environ.get("ROUNDS") or (2 if common.QUICK else 3))
 # each of its tables is a transaction, and some synced files
-MARIADB_COUNT = 300 if common.QUICK else 3_000
+MARIADB_COUNT = 300 if common.QUICK else 1_000
 PAGE = bytes(8192)
 # pages of a table with a row and of its primary key
 PAGES = (1, 2)
