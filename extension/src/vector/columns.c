@@ -199,6 +199,80 @@ gather(Columns *columns, Attribute *attribute, Column *column)
 }
 
 /*
+ * Walk the rows of a simple batch, an attribute at a time: the steps of
+ * different rows do not depend on each other, so that the processor works on
+ * many at once.
+ */
+static void
+walk_simple(Columns *columns, int until)
+{
+	int			n = columns->n;
+	int			hoff = columns->hoff;
+	int			from = columns->walked;
+	uint32	   *offsets = columns->offsets;
+
+	/* up to the last attribute at a constant offset there is nothing to walk */
+	if (from < columns->nfixed - 1 && columns->nfixed - 1 <= until)
+	{
+		for (int a = from; a < columns->nfixed - 1; a++)
+		{
+			int			c = columns->attributes[a].column;
+
+			if (c >= 0 && !columns->loaded[c])
+			{
+				gather(columns, &columns->attributes[a], &columns->columns[c]);
+				columns->loaded[c] = true;
+			}
+		}
+		from = columns->nfixed - 1;
+		for (int i = 0; i < n; i++)
+			offsets[i] = columns->attributes[from].fixed_offset;
+	}
+	else if (from == 0)
+		memset(offsets, 0, sizeof(uint32) * n);
+
+	for (int a = from; a < until; a++)
+	{
+		const Attribute *attribute = &columns->attributes[a];
+		Column	   *column = attribute->column >= 0 ? &columns->columns[attribute->column] : NULL;
+		int			len = attribute->len;
+
+		if (column != NULL)
+		{
+			if (column->dirty)
+				memset(column->nulls, 0, sizeof(bool) * BATCH_ROWS);
+			column->dirty = column->has_nulls = false;
+			columns->loaded[attribute->column] = true;
+		}
+		if (len == -1)
+		{
+			for (int i = 0; i < n; i++)
+			{
+				const char *data = (const char *) columns->tuples[i] + hoff;
+				uint32		offset = att_align_pointer(offsets[i], attribute->align, -1, data + offsets[i]);
+
+				if (column != NULL)
+					column->values[i] = PointerGetDatum(data + offset);
+				offsets[i] = offset + VARSIZE_ANY(data + offset);
+			}
+		}
+		else
+		{
+			for (int i = 0; i < n; i++)
+			{
+				const char *data = (const char *) columns->tuples[i] + hoff;
+				uint32		offset = att_align_nominal(offsets[i], attribute->align);
+
+				if (column != NULL)
+					column->values[i] = fetch_att(data + offset, attribute->byval, len);
+				offsets[i] = att_addlength_pointer(offset, len, data + offset);
+			}
+		}
+	}
+	columns->walked = until;
+}
+
+/*
  * Walk every row from where the last walk ended to the attribute before
  * `until`, and load what is wanted on the way.
  */
@@ -207,6 +281,11 @@ walk(Columns *columns, int until)
 {
 	int			from = columns->walked;
 
+	if (columns->simple)
+	{
+		walk_simple(columns, until);
+		return;
+	}
 	for (int a = from; a < until; a++)
 	{
 		int			c = columns->attributes[a].column;

@@ -456,6 +456,61 @@ holds(CompareOp op, int order)
 	return false;
 }
 
+/* Numerics that are all small and of one scale a side; false if they are not. */
+static bool
+compare_decimals(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+{
+	int64		left[BATCH_ROWS];
+	int64		right[BATCH_ROWS];
+	bool		left_nulls[BATCH_ROWS];
+	bool		right_nulls[BATCH_ROWS];
+	int			left_scale;
+	int			right_scale;
+	int			scale;
+	bool		fits = true;
+	CompareOp	op = predicate->op;
+
+	if (!vector_expr_decimals(predicate->left, batch, rows, n, left, left_nulls, &left_scale) ||
+		!vector_expr_decimals(predicate->right, batch, rows, n, right, right_nulls, &right_scale))
+		return false;
+	scale = Max(left_scale, right_scale);
+	if (left_scale < scale)
+		for (int i = 0; i < n; i++)
+			fits &= decimal_rescale(&left[i], left_scale, scale);
+	if (right_scale < scale)
+		for (int i = 0; i < n; i++)
+			fits &= decimal_rescale(&right[i], right_scale, scale);
+	if (!fits)
+		return false;
+
+#define DECIMALS(TEST) \
+	for (int i = 0; i < n; i++) \
+		truth[i] = (left_nulls[i] | right_nulls[i]) ? TRUTH_NULL : (TEST)
+	switch (op)
+	{
+		case OP_LT:
+			DECIMALS(left[i] < right[i]);
+			break;
+		case OP_LE:
+			DECIMALS(left[i] <= right[i]);
+			break;
+		case OP_EQ:
+			DECIMALS(left[i] == right[i]);
+			break;
+		case OP_GE:
+			DECIMALS(left[i] >= right[i]);
+			break;
+		case OP_GT:
+			DECIMALS(left[i] > right[i]);
+			break;
+		case OP_NE:
+			DECIMALS(left[i] != right[i]);
+			break;
+	}
+
+	return true;
+}
+
 static void
 eval_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
 {
@@ -463,8 +518,11 @@ eval_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 	Values		right;
 	CompareOp	op = predicate->op;
 
-	vector_expr_eval(predicate->left, batch, rows, n, &left);
-	vector_expr_eval(predicate->right, batch, rows, n, &right);
+	if (predicate->compare != COMPARE_NUMERIC)
+	{
+		vector_expr_eval(predicate->left, batch, rows, n, &left);
+		vector_expr_eval(predicate->right, batch, rows, n, &right);
+	}
 
 #define EACH_OP(type, LEFT, RIGHT, LT, LE, EQ, GE, GT, NE) \
 	switch (op) \
@@ -518,6 +576,10 @@ eval_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 				FLOATS(DatumGetFloat4, DatumGetFloat4)
 			break;
 		case COMPARE_NUMERIC:
+			if (compare_decimals(predicate, batch, rows, n, truth))
+				return;
+			vector_expr_eval(predicate->left, batch, rows, n, &left);
+			vector_expr_eval(predicate->right, batch, rows, n, &right);
 			for (int i = 0; i < n; i++)
 				truth[i] = !left.nulls[i] && !right.nulls[i] &&
 					holds(op, compare_numeric(left.values[i], right.values[i]));
