@@ -28,6 +28,7 @@
 #include "utils/float.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
@@ -111,6 +112,7 @@ struct VectorAgg
 	FunctionCallInfo transcall;
 	FunctionCallInfo serialcall;
 	AggState   *aggstate;		/* what core's functions take for their executor node */
+	MemoryContext row_context;	/* of what they leave behind, such as detoasted values */
 	bool		strict;
 	bool		byval;
 	int16		len;
@@ -325,6 +327,8 @@ prepare_core(VectorAgg *agg, Aggref *aggref, Form_pg_aggregate form, HeapTuple t
 	if (!agg->initial_null)
 		elog(ERROR, "unexpected initial value \"%s\"", TextDatumGetCString(initial));
 
+	agg->row_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion transition",
+											 ALLOCSET_SMALL_SIZES);
 	agg->aggstate = makeNode(AggState);
 	agg->aggstate->curaggcontext = palloc0(sizeof(ExprContext));
 	agg->aggstate->curaggcontext->type = T_ExprContext;
@@ -517,7 +521,7 @@ advance_numeric(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, char **
 
 /* advance_transition_function() of nodeAgg.c */
 static void
-advance_core(VectorAgg *agg, Batch *batch, char *entry, Datum value, bool isnull)
+advance_core(VectorAgg *agg, char *entry, Datum value, bool isnull)
 {
 	CoreState  *state = (CoreState *) (entry + agg->offset);
 	MemoryContext context = context_of(agg, entry);
@@ -543,7 +547,7 @@ advance_core(VectorAgg *agg, Batch *batch, char *entry, Datum value, bool isnull
 	}
 
 	agg->aggstate->curaggcontext->ecxt_per_tuple_memory = context;
-	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
+	old = MemoryContextSwitchTo(agg->row_context);
 	fcinfo->args[0].value = state->value;
 	fcinfo->args[0].isnull = state->isnull;
 	fcinfo->args[1].value = value;
@@ -564,6 +568,7 @@ advance_core(VectorAgg *agg, Batch *batch, char *entry, Datum value, bool isnull
 	state->isnull = fcinfo->isnull;
 	state->unset = false;
 	MemoryContextSwitchTo(old);
+	MemoryContextReset(agg->row_context);
 }
 
 /*
@@ -739,7 +744,7 @@ vector_agg_advance(VectorAgg *agg, Batch *batch, char **entries, char *single)
 			break;
 		case AGG_CORE:
 			for (int i = 0; i < n; i++)
-				advance_core(agg, batch, single != NULL ? single : entries[i], values[i], nulls[i]);
+				advance_core(agg, single != NULL ? single : entries[i], values[i], nulls[i]);
 			break;
 		case AGG_NUMERIC:
 			pg_unreachable();

@@ -385,6 +385,7 @@ columns_get(Columns *columns, int index)
 void
 columns_compact(Columns *columns, const bool *keep, int n)
 {
+	uint16		kept[BATCH_ROWS];
 	int			k = 0;
 
 	if (columns->ncolumns == 0)
@@ -394,23 +395,29 @@ columns_compact(Columns *columns, const bool *keep, int n)
 	}
 	for (int i = 0; i < columns->n; i++)
 	{
-		columns->tuples[k] = columns->tuples[i];
-		columns->offsets[k] = columns->offsets[i];
+		kept[k] = i;
 		k += keep[i];
 	}
 	Assert(k == n);
+	for (k = 0; k < n; k++)
+		columns->tuples[k] = columns->tuples[kept[k]];
+	if (columns->walked > 0)
+	{
+		for (k = 0; k < n; k++)
+			columns->offsets[k] = columns->offsets[kept[k]];
+	}
 	for (int c = 0; c < columns->ncolumns; c++)
 	{
 		Column	   *column = &columns->columns[c];
 
 		if (!columns->loaded[c])
 			continue;
-		k = 0;
-		for (int i = 0; i < columns->n; i++)
+		for (k = 0; k < n; k++)
+			column->values[k] = column->values[kept[k]];
+		if (column->has_nulls)
 		{
-			column->values[k] = column->values[i];
-			column->nulls[k] = column->nulls[i];
-			k += keep[i];
+			for (k = 0; k < n; k++)
+				column->nulls[k] = column->nulls[kept[k]];
 		}
 	}
 	columns->n = n;
