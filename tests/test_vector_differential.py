@@ -56,7 +56,7 @@ def check(conn: Connection, query: Query, tally: Tally) -> str | None:
     sides = ("off", "force") if query.number % 2 else ("force", "off")
     outcomes = {side: vector_compare.execute(conn, query, side) for side in sides}
     core, ours = outcomes["off"], outcomes["force"]
-    differs = vector_compare.difference(query, core, ours)
+    differs = vector_compare.compared(conn, query, core, ours)
     if differs is not None:
         return differs
     plan = vector_compare.planned(conn, query)
