@@ -78,7 +78,7 @@ def fill(shard: Cluster, first: int, last: int) -> None:
         conn.execute("CREATE EXTENSION pgbillion")
         conn.execute(f"CREATE TABLE t_demo ({COLUMNS})")
         conn.execute(
-            "INSERT INTO t_demo SELECT i, i % 10, random() FROM generate_series(%s::int, %s::int) i", [first, last]
+            "INSERT INTO t_demo SELECT i, i %% 10, random() FROM generate_series(%s::int, %s::int) i", [first, last]
         )
         conn.execute("VACUUM (FREEZE, ANALYZE) t_demo")
 
