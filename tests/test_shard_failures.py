@@ -99,8 +99,8 @@ def asked(conn: Connection, query: str) -> Iterator[Callable[[], BaseException |
             thread.join(60)
 
 
-# once, on a loaded machine with 15, a query over a stopped shard outlived its statement_timeout; until that is understood
-# these are run on demand, as a hanging query holds up all tests after it
+# once, on a loaded machine with 15, a query over a stopped shard outlived its statement_timeout; until that is
+# understood these are run on demand, as a hanging query holds up all tests after it
 stopped_shards = pytest.mark.skipif(
     not os.environ.get("PGBILLION_TEST_STOPPED"),
     reason="a query over a stopped shard has hung on a loaded machine: PGBILLION_TEST_STOPPED=1 runs it",
