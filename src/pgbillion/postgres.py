@@ -359,6 +359,9 @@ def postmaster(data: Path) -> psutil.Process | None:
         pid = int((data / "postmaster.pid").read_text().split("\n", 1)[0])
     except (FileNotFoundError, ValueError):
         return None
+    # initdb's and other standalone backends write theirs with a minus
+    if pid <= 0:
+        return None
     # a pid alone proves nothing: after a crash it may by now be any other process
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)
@@ -384,7 +387,7 @@ def forget_the_dead(data: Path, socket_lock: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
             pid, owner = lock.read_text().split("\n")[:2]
             # the socket's folder may be another server's as well
-            if Path(owner) == data and psutil.pid_exists(int(pid)):
+            if Path(owner) == data and psutil.pid_exists(abs(int(pid))):
                 lock.unlink()
 
 
