@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,21 @@ from pgbillion.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _numbers = itertools.count(1)
+_TOLD = "told"
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Show what a test has counted, also when it passes."""
+    return lambda text: record_property(_TOLD, text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.section("what tests have counted")
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in report.user_properties:
+            if name == _TOLD:
+                terminalreporter.write_line(f"{report.nodeid}\n{text}\n")
 
 
 @pytest.fixture(scope="session")

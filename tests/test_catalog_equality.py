@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import hypothesis
@@ -352,7 +352,11 @@ def world(conn: Connection, catalogs: Catalogs, installation: Installation, make
 
 
 def test_generated_templates(
-    conn: Connection, catalogs: Catalogs, installation: Installation, world: dict[str, int]
+    conn: Connection,
+    catalogs: Catalogs,
+    installation: Installation,
+    world: dict[str, int],
+    tell: Callable[[str], None],
 ) -> None:
     @hypothesis.settings(
         max_examples=EXAMPLES,
@@ -383,7 +387,7 @@ def test_generated_templates(
         world["made"] += 1
 
     check()
-    print(f"\ngenerated templates: {world}")
+    tell(f"generated templates: {world}")
     assert world["made"] >= EXAMPLES // 2
 
 

@@ -18,7 +18,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,11 +172,11 @@ def _row(kind: str) -> str:
     )
 
 
-def test_kill(installation: Installation) -> None:
+def test_kill(installation: Installation, tell: Callable[[str], None]) -> None:
     """Half of the points with each wal_level, on two servers at once."""
     running = {level: Running(lambda level=level: _kill_again_and_again(installation, level)) for level in LEVELS}  # type: ignore[misc]
     for level, outcomes in ((level, one.result(3600)) for level, one in running.items()):
-        print(f"\nwal_level {level}: {dict(outcomes)}")
+        tell(f"wal_level {level}: {dict(outcomes)}")
         assert sum(outcomes[mode] for mode in set(MODES[level])) == POINTS // len(LEVELS)
         assert outcomes["lost in flight"] > 0
         assert outcomes["committed in flight"] >= outcomes["committed"]

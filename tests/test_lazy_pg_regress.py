@@ -6,6 +6,7 @@ for each. To see new ones: PGBILLION_ACCEPT=1 writes them there.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from harness import regress
@@ -18,12 +19,12 @@ FEWEST_TABLES = 500
 LAZY = (("default_table_access_method", "lazy_heap"), ("billion.vector_aggregate", "off"))
 
 
-def test_servers_own_regression_suite(installation: Installation) -> None:
+def test_servers_own_regression_suite(installation: Installation, tell: Callable[[str], None]) -> None:
     heap = regress.outcome(installation)
     lazy_heap = regress.outcome(installation, LAZY)
     lazy, grown = lazy_heap.tables.get("lazy_heap", 0), lazy_heap.tables.get("heap", 0)
     tables = f"{lazy} lazy tables, {grown} that have become heap, {lazy_heap.tests} tests"
-    print(tables)
+    tell(tables)
 
     wrong = regress.not_accepted(regress.differences(heap, lazy_heap), ACCEPTED / str(installation.major))
     assert wrong == [], "\n".join(wrong)

@@ -218,6 +218,16 @@ def test_a_pid_that_belongs_to_another_process_by_now(running: Program) -> None:
             other.kill()
 
 
+def test_initdb_in_the_middle(running: Program) -> None:
+    """Its backends write their pid with a minus; Ctrl-C then has to clear up all the same."""
+    file = running.cluster.data / "postmaster.pid"
+    lines = file.read_text().split("\n", 1)
+    running.cluster.kill()
+    file.write_text(f"-{os.getpid()}\n{lines[1]}")
+    assert not running.cluster.running()
+    assert "started" in running.start()
+
+
 def test_kill_leaves_no_process(running: Program) -> None:
     with running.cluster.connect() as conn:
         backend = psutil.Process(conn.info.backend_pid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -109,11 +109,11 @@ def summary(tally: Tally) -> str:
     )
 
 
-def test_generated_queries(cluster: Cluster, vectors: str) -> None:
+def test_generated_queries(cluster: Cluster, vectors: str, tell: Callable[[str], None]) -> None:
     tally = Tally()
     with session(cluster, vectors) as conn, vector_tables.unfinished(cluster, vectors):
         failures = compare(conn, Generator(SEED), QUERIES, tally)
-    print(summary(tally))
+    tell(summary(tally))
     assert failures == [], f"seed {SEED}: " + "\n".join(failures)
     # 22 is of data, 0A000 is a NaN cast to an integer; any other would be a query that makes no sense
     assert [state for state in tally.errors if not state.startswith(("22", "0A000"))] == []
@@ -151,12 +151,12 @@ def writer(cluster: Cluster, database: str) -> Iterator[list[int]]:
     assert errors == []
 
 
-def test_generated_queries_beside_writers(cluster: Cluster, vectors: str) -> None:
+def test_generated_queries_beside_writers(cluster: Cluster, vectors: str, tell: Callable[[str], None]) -> None:
     """Both sides have one snapshot while pages change, are pruned and become all-visible."""
     tally = Tally()
     with session(cluster, vectors) as conn, writer(cluster, vectors) as transactions:
         failures = compare(conn, Generator(SEED + 1, ["busy"]), max(200, QUERIES // 10), tally)
-    print(f"{summary(tally)}\n{transactions[0]} transactions meanwhile")
+    tell(f"{summary(tally)}\n{transactions[0]} transactions meanwhile")
     assert failures == [], f"seed {SEED}: " + "\n".join(failures)
     assert tally.vectorised_within >= LEAST_VECTORISED * tally.within_grammar
     assert transactions[0] > 50

@@ -7,6 +7,7 @@ accepted, and tests/regress_vector/README.md the reason for each. To see new one
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from harness import regress
@@ -24,10 +25,10 @@ FORCED = (
 FEWEST_PLANS = 800
 
 
-def test_servers_own_regression_suite(installation: Installation) -> None:
+def test_servers_own_regression_suite(installation: Installation, tell: Callable[[str], None]) -> None:
     core = regress.outcome(installation)
     forced = regress.outcome(installation, FORCED, r"Custom Scan \(VectorAggregate\)")
-    print(f"{forced.matches} plans had the node, in {forced.tests} tests")
+    tell(f"{forced.matches} plans had the node, in {forced.tests} tests")
 
     found = regress.differences(core, forced, _without_plans)
     wrong = regress.not_accepted(found, ACCEPTED / str(installation.major))

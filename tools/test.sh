@@ -13,5 +13,6 @@ case ${PG:-18} in
 *) die "PostgreSQL $PG is not supported" "PG is 15, 16, 17 or 18" ;;
 esac
 export PG_CONFIG
+# much of the time passes waiting for servers; each process has a cluster of its own
 # shellcheck disable=SC2086
-exec .venv/bin/pytest ${PYTEST_ARGS:-}
+exec .venv/bin/pytest --numprocesses=logical --maxprocesses=8 --dist=loadfile ${PYTEST_ARGS:-}
