@@ -18,6 +18,7 @@ from pgbillion import connect, paths, server
 from pgbillion.connect import StateDir
 from pgbillion.cycle import demo_chapter as cycle_chapter
 from pgbillion.errors import UserError
+from pgbillion.options import PgConfig
 from pgbillion.postgres import Cluster
 from pgbillion.rows import demo_chapter as rows_chapter
 from pgbillion.tables import (
@@ -57,10 +58,7 @@ def demo(
             "--count", "-n", metavar="N", min=1, help="Make so many tables. Default: what three minutes allow."
         ),
     ] = None,
-    pg_config: Annotated[
-        Path | None,
-        typer.Option("--pg-config", metavar="PROGRAM", envvar="PG_CONFIG", help="Use this PostgreSQL (15 to 18)."),
-    ] = None,
+    pg_config: PgConfig = None,
     state_dir: StateDir = None,
 ) -> None:
     """Create a million tables in a server of their own, check, list and drop some, aggregate rows, and write a report.

@@ -16,6 +16,7 @@ from pgbillion import paths, server
 from pgbillion.connect import StateDir
 from pgbillion.durability import warning
 from pgbillion.errors import UserError
+from pgbillion.options import Json, Yes
 
 app = typer.Typer(help="The embedded PostgreSQL server: start, look, use, stop, remove.")
 
@@ -54,7 +55,7 @@ def stop(state_dir: StateDir = None) -> None:
 
 @app.command()
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
     """Tell version, places, size, durability and the extension's version.
@@ -98,7 +99,7 @@ def psql(context: typer.Context, state_dir: StateDir = None) -> None:
 
 @app.command()
 def destroy(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     everything: Annotated[bool, typer.Option("--everything", help="Remove runs and their reports, too.")] = False,
     state_dir: StateDir = None,
 ) -> None:

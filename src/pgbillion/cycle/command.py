@@ -6,14 +6,11 @@ import contextlib
 import enum
 import json
 import signal
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pgbillion import connect, paths
@@ -24,9 +21,10 @@ from pgbillion.cycle.plan import DEFAULT_COUNT, SOURCE_COLUMNS, Method, Outcome,
 from pgbillion.cycle.syscalls import strace
 from pgbillion.durability.profiles import Profile
 from pgbillion.errors import UserError
+from pgbillion.options import AllowUnobserved, Json, Page, PgConfig, Rounds
 from pgbillion.tables import create, text
-from pgbillion.tables.options import Json
 from pgbillion.tables.plan import parse_count
+from pgbillion.terminal import console, say
 
 _E = TypeVar("_E", bound=enum.StrEnum)
 
@@ -52,9 +50,7 @@ def cycle(
             help="sql: a DO block a phase; statements: a transaction a table; bulk: the extension.",
         ),
     ] = f"{Method.SQL},{Method.BULK}",
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", min=1, help="Measure each so often; the median counts.")
-    ] = 1,
+    rounds: Rounds = 1,
     warm_up: Annotated[
         int, typer.Option("--warm-up", metavar="N", min=0, help="Rounds before those, which do not count.")
     ] = 0,
@@ -77,25 +73,9 @@ def cycle(
         list[str] | None,
         typer.Option("--setting", metavar="NAME=VALUE", help="A setting of the cycle's own server; several in turn."),
     ] = None,
-    pg_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--pg-config",
-            metavar="PROGRAM",
-            envvar="PG_CONFIG",
-            help="Use this PostgreSQL (15 to 18), not the embedded one.",
-        ),
-    ] = None,
-    allow_unobserved: Annotated[
-        bool,
-        typer.Option(
-            "--allow-unobserved", help="Use bulk even where event triggers or an auditing hook would not see it."
-        ),
-    ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The page. Default: a new one in the state folder."),
-    ] = None,
+    pg_config: PgConfig = None,
+    allow_unobserved: AllowUnobserved = False,
+    output: Page = None,
     as_json: Json = False,
     host: Host = None,
     port: Port = None,
@@ -137,10 +117,10 @@ def cycle(
             if template is not None:
                 with target.connect() as conn:
                     request = request.like(create.template_name(conn, template))
-            server = servers.Own(target, state, _say)
+            server = servers.Own(target, state, say)
         else:
             server = stack.enter_context(servers.private(state, pg_config, chosen))
-        outcome = measure(server, request, _say, rival)
+        outcome = measure(server, request, say, rival)
     if output is None:
         path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -153,10 +133,6 @@ def cycle(
         return
     show(outcome)
     print(f"report: {path}")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _choices(given: str, kind: type[_E], option: str) -> tuple[_E, ...]:
@@ -203,8 +179,7 @@ def show(outcome: Outcome) -> None:
         table.add_column(column, justify="right" if 3 <= index <= 6 else "left")
     for row in outcome.rows():
         table.add_row(*row)
-    console = Console(highlight=False)
-    (console if console.is_terminal else Console(highlight=False, width=160)).print(table)
+    console().print(table)
     for profile in outcome.request.profiles:
         ratios = {phase: outcome.ratio(profile, phase) for phase in (Phase.CREATE, Phase.DROP)}
         words = [f"{phase} {ratio:.1f}" for phase, ratio in ratios.items() if ratio is not None]

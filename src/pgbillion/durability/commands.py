@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -19,10 +18,11 @@ from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import Profile
 from pgbillion.durability.witness import Trust
 from pgbillion.errors import UserError
+from pgbillion.options import Json
+from pgbillion.terminal import say
 
 app = typer.Typer(help="Durability off while loading, safely on again afterwards: status, relax, restore.")
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the statements and steps.")]
 Allowed = Annotated[
     list[Allow] | None,
@@ -94,7 +94,7 @@ def relax(
     """
     target = connect.target(host, port, username, dbname, state_dir)
     request = opening.Request(profile, wal_dir, restart, frozenset(allow or ()), dry_run)
-    outcome = opening.relax(target, request, paths.state_dir(state_dir), _say)
+    outcome = opening.relax(target, request, paths.state_dir(state_dir), say)
     if as_json:
         print(
             json.dumps(
@@ -163,7 +163,7 @@ def restore(
     may = None if restart is None else restart is opening.Restart.NOW
     target = connect.target(host, port, username, dbname, state_dir, or_down=True)
     request = closing.Request(may, frozenset(allow or ()), wait, trust, lost_wal, dry_run)
-    outcome = closing.restore(target, request, paths.state_dir(state_dir), _say)
+    outcome = closing.restore(target, request, paths.state_dir(state_dir), say)
     if as_json:
         print(
             json.dumps(
@@ -237,7 +237,3 @@ def _print(report: looking.Report) -> None:
         now = "?" if one["now"] is None else one["now"]
         pending = " (waits for a restart)" if one["pending_restart"] else ""
         print(f"{name:<22}{now:<12}{one['before'] or '':<12}{one['within'] or ''}{pending}".rstrip())
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

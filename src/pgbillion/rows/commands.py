@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pgbillion import connect, paths
 from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion.options import Json, Page, Rounds
 from pgbillion.rows import aggregate as aggregation
 from pgbillion.rows import load as loading
 from pgbillion.rows import scale as scaling
 from pgbillion.rows.aggregate import CORE, OURS, Comparison
 from pgbillion.tables import text
 from pgbillion.tables.meter import meter
-from pgbillion.tables.options import Json
 from pgbillion.tables.plan import parse_count
+from pgbillion.terminal import console, say
 
 app = typer.Typer(help="Rows by the hundred million: load a table, aggregate it with vectors, see how it scales.")
 
@@ -30,9 +28,6 @@ TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="T
 Query = Annotated[
     str | None,
     typer.Argument(metavar="[QUERY]", help="A query. Default: the source's, SELECT grp, count(data) … GROUP BY 1."),
-]
-Rounds = Annotated[
-    int, typer.Option("--rounds", metavar="N", min=1, help="Time each side so often, in turn; the median counts.")
 ]
 
 
@@ -76,7 +71,7 @@ def load(
         connect.target(host, port, username, dbname, state_dir),
         request,
         observe=lambda total: meter(total, "loaded", noun="rows"),
-        say=_say,
+        say=say,
     )
     if as_json:
         print(json.dumps(outcome.to_json()))
@@ -126,7 +121,7 @@ def aggregate(
         query or aggregation.source_query(table),
         rounds,
         processes=processes,
-        say=_say,
+        say=say,
     )
     if as_json:
         print(json.dumps(result.to_json()))
@@ -143,10 +138,7 @@ def scale(
         int | None,
         typer.Option("--processes", "-w", metavar="N", min=1, help="From 1 to so many. Default: the cores."),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The page. Default: a new one in the state folder."),
-    ] = None,
+    output: Page = None,
     as_json: Json = False,
     host: Host = None,
     port: Port = None,
@@ -160,7 +152,7 @@ def scale(
     """
     most = processes or os.cpu_count() or 1
     target = connect.target(host, port, username, dbname, state_dir)
-    result = scaling.measure(target, query or aggregation.source_query(table), range(1, most + 1), rounds, say=_say)
+    result = scaling.measure(target, query or aggregation.source_query(table), range(1, most + 1), rounds, say=say)
     path = output
     if path is None:
         path = paths.state_dir(state_dir) / "scale" / f"rows-{time.strftime('%Y%m%d-%H%M%S')}.html"
@@ -179,7 +171,7 @@ def scale(
         shown.add_column(column, justify="right" if index else "left")
     for row in chapter.rows:
         shown.add_row(*row)
-    _console().print(shown)
+    console().print(shown)
     if not result.best[1].vectorised:
         print(result.best[1].reason)
     print(f"report: {path}")
@@ -193,7 +185,7 @@ def _print(result: Comparison) -> None:
         shown.add_row(
             name, text.duration(side.median), f"{text.count(result.rate(side))}/s", text.count(side.processes)
         )
-    _console().print(shown)
+    console().print(shown)
     agreed = "equal to the last bit" if result.exact else "equal, floats but for the order of additions"
     print(
         f"{result.ratio:.1f} times as fast; {text.count(result.answer_rows)} rows of answer from "
@@ -201,12 +193,3 @@ def _print(result: Comparison) -> None:
     )
     print(result.reason)
     print(aggregation.excerpt(result.plan))
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=160)
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -10,19 +10,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from pgbillion import connect, paths, server
 from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
 from pgbillion.errors import UserError
-from pgbillion.tables import create as creation
-from pgbillion.tables import describe, display, invocation, run, tablespaces, text
-from pgbillion.tables import estimate as estimation
-from pgbillion.tables import host as machine
-from pgbillion.tables import verify as verification
-from pgbillion.tables.options import (
+from pgbillion.options import (
     AllowUnobserved,
     BatchOption,
     Columns,
@@ -39,7 +33,13 @@ from pgbillion.tables.options import (
     Template,
     Workers,
 )
+from pgbillion.tables import create as creation
+from pgbillion.tables import describe, display, invocation, run, tablespaces, text
+from pgbillion.tables import estimate as estimation
+from pgbillion.tables import host as machine
+from pgbillion.tables import verify as verification
 from pgbillion.tables.plan import DEFAULT_FORMAT, Method, Storage, count_from, parse_count
+from pgbillion.terminal import console
 
 app = typer.Typer(help="Tables by the million: estimate, create, watch, resume, verify, report.")
 
@@ -283,19 +283,11 @@ def estimate(
         _print_estimate(result)
 
 
-def _console() -> Console:
-    # wide enough for paths when nobody looks at a window
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=160)
-
-
 def _print_estimate(result: estimation.Estimate) -> None:
     plan, cost = result.plan, result.cost
-    console = _console()
-    console.print(
-        f"{text.count(plan.count)} tables {plan.definition} by {plan.workers} worker(s), method {plan.method}"
-    )
-    console.print(
+    out = console()
+    out.print(f"{text.count(plan.count)} tables {plan.definition} by {plan.workers} worker(s), method {plan.method}")
+    out.print(
         f"a table: {cost.rows:g} rows and {cost.entries:g} index entries in {len(cost.catalogs)} catalogues "
         f"({text.size(cost.catalog_bytes)}), {cost.files:g} file(s) of {text.size(cost.file_bytes)} together"
     )
@@ -308,10 +300,10 @@ def _print_estimate(result: estimation.Estimate) -> None:
         # what has no limit is not 'unknown'
         available = "" if item.available is None else estimation.format_amount(item.unit, item.available)
         table.add_row(item.name, need, available, verdicts[item.fits], f"[dim]{item.note}[/]")
-    console.print(table)
-    console.print("how many tables like this one database can hold:")
+    out.print(table)
+    out.print("how many tables like this one database can hold:")
     for limit in result.limits:
-        console.print(f"  {text.count(limit.tables)}: {limit.reason}")
+        out.print(f"  {text.count(limit.tables)}: {limit.reason}")
 
 
 @app.command()
@@ -373,7 +365,7 @@ def run_checks(
 ) -> list[verification.Check]:
     """Make the checks, print each when it is done if ``show``, and keep them with the run."""
     checks: list[verification.Check] = []
-    console = _console()
+    out = console()
     styles = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
     for check in verification.verify(target, opened.plan if opened else None, psql, options):
         checks.append(check)
@@ -384,7 +376,7 @@ def run_checks(
             line.add_column(width=11, justify="right")
             line.add_column()
             line.add_row(check.name, check.result, text.duration(check.seconds), Text(check.summary))
-            console.print(line)
+            out.print(line)
     if opened is not None:
         with contextlib.suppress(OSError):
             opened.save_checks([check.to_json() for check in checks])

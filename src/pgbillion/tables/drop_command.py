@@ -12,13 +12,13 @@ import typer
 from pgbillion import connect, extension
 from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
 from pgbillion.errors import UserError
+from pgbillion.options import AllowUnobserved, Json, Pattern, Yes
 from pgbillion.tables import create as creation
 from pgbillion.tables import drop as dropping
 from pgbillion.tables import invocation, text
 from pgbillion.tables import selection as selecting
 from pgbillion.tables.meter import meter
 from pgbillion.tables.names import NameFormat
-from pgbillion.tables.options import AllowUnobserved, Json, Pattern
 from pgbillion.tables.plan import DEFAULT_FORMAT, Method, parse_count
 from pgbillion.tables.selection import Numbered
 
@@ -82,7 +82,7 @@ def drop(
         ),
     ] = None,
     allow_unobserved: AllowUnobserved = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many it would be, and the first.")] = False,
     as_json: Json = False,
     host: Host = None,

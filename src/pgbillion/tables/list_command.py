@@ -13,9 +13,9 @@ import typer
 from pgbillion import connect
 from pgbillion.connect import Dbname, Host, Port, StateDir, Username
 from pgbillion.errors import UserError
+from pgbillion.options import Json, Pattern
 from pgbillion.tables import invocation, listing, text
 from pgbillion.tables import selection as selecting
-from pgbillion.tables.options import Json, Pattern
 
 
 class Counting(StrEnum):

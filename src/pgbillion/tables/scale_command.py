@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from pgbillion import connect, paths
 from pgbillion.connect import Dbname, Host, Port, StateDir, Username
 from pgbillion.errors import UserError
-from pgbillion.tables import scale as scaling
-from pgbillion.tables import text
-from pgbillion.tables.commands import find_psql, tablespace_folders
-from pgbillion.tables.create import Request
-from pgbillion.tables.options import (
+from pgbillion.options import (
     AllowUnobserved,
     BatchOption,
     Columns,
     Json,
     MethodOption,
+    Page,
+    Rounds,
     StorageOption,
     TablespaceDirs,
 )
+from pgbillion.tables import scale as scaling
+from pgbillion.tables import text
+from pgbillion.tables.commands import find_psql, tablespace_folders
+from pgbillion.tables.create import Request
 from pgbillion.tables.plan import Method, Storage, parse_count
+from pgbillion.terminal import console, say
 
 
 def scale(
@@ -45,19 +45,14 @@ def scale(
     spaces: Annotated[
         str, typer.Option("--tablespaces", metavar="N,…", help="Numbers of tablespaces, 0 for none.")
     ] = "0",
-    rounds: Annotated[
-        int, typer.Option("--rounds", metavar="N", min=1, help="Measure each so often; the median counts.")
-    ] = 1,
+    rounds: Rounds = 1,
     columns: Columns = None,
     batch: BatchOption = None,
     method: MethodOption = Method.BULK,
     storage: StorageOption = Storage.HEAP,
     tablespace_dir: TablespaceDirs = None,
     allow_unobserved: AllowUnobserved = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The page. Default: a new one in the state folder."),
-    ] = None,
+    output: Page = None,
     as_json: Json = False,
     host: Host = None,
     port: Port = None,
@@ -96,7 +91,7 @@ def scale(
         rounds,
         folders=tablespace_folders(target, state, tablespace_dir),
         psql=find_psql(target, state) if method is Method.SQL else None,
-        say=lambda line: print(line, file=sys.stderr, flush=True),
+        say=say,
     )
     if output is None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +138,6 @@ def _print(result: scaling.Scale) -> None:
             mark = " *" if point is result.best else ""
             row.append(f"{text.count(point.rate)}/s{mark}" if point else "")
         table.add_row(*row)
-    console = Console(highlight=False)
-    (console if console.is_terminal else Console(highlight=False, width=160)).print(table)
+    console().print(table)
     print(f"* the best of {text.count(result.count)} tables {result.definition}, method {result.method},", end=" ")
     print(f"storage {result.storage}; the databases they were in are gone")

@@ -1,4 +1,4 @@
-"""Options that several commands on tables have."""
+"""Options that several commands have; those of the connection are in connect.py."""
 
 from __future__ import annotations
 
@@ -93,6 +93,23 @@ StorageOption = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Page = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="The page. Default: a new one in the state folder."),
+]
+Rounds = Annotated[
+    int, typer.Option("--rounds", metavar="N", min=1, help="Measure each so often, in turn; the median counts.")
+]
+PgConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--pg-config",
+        metavar="PROGRAM",
+        envvar="PG_CONFIG",
+        help="Use this PostgreSQL (15 to 18), not the embedded one.",
+    ),
+]
 Pattern = Annotated[
     str | None,
     typer.Argument(metavar="[PATTERN]", help="Names like this, as SQL's LIKE has it: % _ are wildcards, \\ quotes."),
