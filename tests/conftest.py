@@ -19,6 +19,13 @@ from pgbillion.postgres import Cluster, Installation
 Connection = psycopg.Connection[tuple[Any, ...]]
 _numbers = itertools.count(1)
 _TOLD = "told"
+# those of minutes, the longest first: what begins last must not be what takes long
+_LONG = ("test_durability_kill", "test_crash", "test_tables_demo", "test_lazy_pg_regress", "test_vector_pg_regress")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: place for place, name in enumerate(_LONG)}
+    items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
 @pytest.fixture

@@ -15,4 +15,4 @@ esac
 export PG_CONFIG
 # much of the time passes waiting for servers; each process has a cluster of its own
 # shellcheck disable=SC2086
-exec .venv/bin/pytest --numprocesses=logical --maxprocesses=8 --dist=loadfile ${PYTEST_ARGS:-}
+exec .venv/bin/pytest --numprocesses=logical --maxprocesses=8 --dist=loadfile --no-loadscope-reorder ${PYTEST_ARGS:-}
