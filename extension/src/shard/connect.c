@@ -281,7 +281,9 @@ ShardConnected(ShardConnection *connection)
 						(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 						 errmsg("could not connect to server \"%s\"", connection->server),
 						 errdetail("timeout expired")));
-			if (!get_timeout_active(connect_timeout))
+			/* the earliest of all deadlines; whoever is woken too early asks again */
+			if (!get_timeout_active(connect_timeout) ||
+				get_timeout_finish_time(connect_timeout) > connection->deadline)
 				enable_timeout_at(connect_timeout, connection->deadline);
 			return false;
 		}
