@@ -15,6 +15,7 @@ from pgbillion.cycle import command as cycle_command
 from pgbillion.durability import commands as durability_commands
 from pgbillion.errors import UserError
 from pgbillion.rows import commands as rows_commands
+from pgbillion.shards import commands as shards_commands
 from pgbillion.tables import commands as tables_commands
 from pgbillion.tables import drop_command, list_command, scale_command
 
@@ -31,6 +32,7 @@ tables_commands.app.command("list")(list_command.list_tables)
 tables_commands.app.command("scale")(scale_command.scale)
 app.add_typer(tables_commands.app, name="tables")
 app.add_typer(rows_commands.app, name="rows")
+app.add_typer(shards_commands.app, name="shards")
 app.command()(cycle_command.cycle)
 app.command()(demo.demo)
 

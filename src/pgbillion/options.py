@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pgbillion.errors import UserError
 from pgbillion.tables.plan import DEFAULT_BATCH, Method, Storage, ladder_text
 
 _WHAT, _HOW = "What", "How"
@@ -114,3 +115,16 @@ Pattern = Annotated[
     str | None,
     typer.Argument(metavar="[PATTERN]", help="Names like this, as SQL's LIKE has it: % _ are wildcards, \\ quotes."),
 ]
+
+
+def numbers(given: str, option: str, least: int) -> list[int]:
+    """Return the numbers an option was given, in order. Raises UserError."""
+    try:
+        found = sorted({int(word) for word in given.split(",")})
+    except ValueError:
+        raise UserError(
+            f'{option} takes numbers with commas in between, not "{given}"', f"as in {option} 1,2,4"
+        ) from None
+    if found[0] < least:
+        raise UserError(f"{option} must be {least} or more, not {found[0]}")
+    return found

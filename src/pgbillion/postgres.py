@@ -19,7 +19,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,16 @@ class Installation:
         if not path.exists():
             raise UserError(f"PostgreSQL {self.version} was installed without {name} ({self.source})")
         return path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON's types."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Installation:
+        """Return what to_json was called on."""
+        folders = {name: Path(values[name]) for name in ("bindir", "pkglibdir", "sharedir", "source")}
+        return cls(**{**values, **folders})
 
     @classmethod
     def prepare(cls, state: Path, pg_config: Path | None = None) -> Installation:

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import string
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -63,9 +63,7 @@ def find(state: Path) -> Cluster | None:
         known = json.loads((state / "server.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    for name in ("bindir", "pkglibdir", "sharedir", "source"):
-        known[name] = Path(known[name])
-    return _cluster(state, Installation(**known))
+    return _cluster(state, Installation.from_json(known))
 
 
 def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
@@ -191,7 +189,7 @@ def _cluster(state: Path, installation: Installation) -> Cluster:
 
 
 def _remember(state: Path, installation: Installation) -> None:
-    text = json.dumps(asdict(installation), default=str, indent=1)
+    text = json.dumps(installation.to_json(), indent=1)
     (state / "server.json").write_text(text + "\n", encoding="utf-8")
 
 
@@ -207,14 +205,14 @@ def _check_disk(state: Path) -> None:
 
 def conf_text(state: Path) -> str:
     """Return the settings' file, sized to the memory and the disk of this machine."""
-    memory = _memory() // _MIB
+    mib = memory() // _MIB
     disk = shutil.disk_usage(state).free // _MIB
     wal = max(256, min(8192, disk // 10))
     values = {
-        "shared_buffers": f"{max(32, memory // 4)}MB",
-        "wal_buffers": f"{max(4, min(256, memory // 64))}MB",
-        "maintenance_work_mem": f"{max(64, min(1024, memory // 16))}MB",
-        "max_locks_per_transaction": str(max(256, min(10000, memory // 2))),
+        "shared_buffers": f"{max(32, mib // 4)}MB",
+        "wal_buffers": f"{max(4, min(256, mib // 64))}MB",
+        "maintenance_work_mem": f"{max(64, min(1024, mib // 16))}MB",
+        "max_locks_per_transaction": str(max(256, min(10000, mib // 2))),
         "max_wal_size": f"{wal}MB",
         "min_wal_size": f"{wal // 4}MB",
     }
@@ -222,7 +220,7 @@ def conf_text(state: Path) -> str:
     return string.Template(template).substitute(values)
 
 
-def _memory() -> int:
+def memory() -> int:
     """Return the bytes of memory this machine has, or the container we are in."""
     limits = [psutil.virtual_memory().total]
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):

@@ -17,6 +17,7 @@ from pgbillion.connect import StateDir
 from pgbillion.durability import warning
 from pgbillion.errors import UserError
 from pgbillion.options import Json, Yes
+from pgbillion.shards import servers
 
 app = typer.Typer(help="The embedded PostgreSQL server: start, look, use, stop, remove.")
 
@@ -112,5 +113,7 @@ def destroy(
         if not sys.stdin.isatty():
             raise UserError("not removing a server without being told to", "say --yes")
         typer.confirm(f"Remove the server in {state} and all its data?", abort=True, err=True)
+    # what they are shards of goes with it
+    servers.remove_all(state)
     server.destroy(state, everything=everything)
     print(f"removed: {state}")

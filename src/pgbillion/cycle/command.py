@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
-import signal
 import time
-from collections.abc import Iterator
 from typing import Annotated, TypeVar
 
 import typer
@@ -24,7 +22,7 @@ from pgbillion.errors import UserError
 from pgbillion.options import AllowUnobserved, Json, Page, PgConfig, Rounds
 from pgbillion.tables import create, text
 from pgbillion.tables.plan import parse_count
-from pgbillion.terminal import console, say
+from pgbillion.terminal import console, ending_in_order, say
 
 _E = TypeVar("_E", bound=enum.StrEnum)
 
@@ -107,7 +105,7 @@ def cycle(
     chosen = _settings(setting or [])
     state = paths.state_dir(state_dir)
     path = output or state / "cycle" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"
-    with _ending_in_order(), servers.alone(state), contextlib.ExitStack() as stack:
+    with ending_in_order(), servers.alone(state), contextlib.ExitStack() as stack:
         rival = stack.enter_context(mariadb.private(state, request)) if against is Against.MARIADB else None
         server: servers.Server
         if template is not None or connect.given_server(host=host, port=port, user=username, dbname=dbname):
@@ -155,21 +153,6 @@ def _settings(given: list[str]) -> dict[str, str]:
         if not equals or not name.strip().replace("_", "").replace(".", "").isalnum():
             raise UserError(f'--setting takes NAME=VALUE, not "{name}{equals}"', "as in --setting shared_buffers=1GB")
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-@contextlib.contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Have a request to end do what Ctrl-C does: the servers are removed on the way out."""
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def show(outcome: Outcome) -> None:

@@ -16,6 +16,7 @@ from pgbillion.report import charts
 from pgbillion.report.chapter import Chapter
 from pgbillion.report.figures import Figures, Series, figures
 from pgbillion.rows.scale import Scale as RowScale
+from pgbillion.shards.scale import Scale as ShardScale
 from pgbillion.tables import text
 from pgbillion.tables.run import Run
 from pgbillion.tables.scale import Scale
@@ -76,6 +77,20 @@ def write_rows(result: RowScale, path: Path) -> None:
         chapter=chapter,
         best=best,
         rate=best.rate(best.pgbillion),
+        server=result.server,
+        version=__version__,
+        now=time.time(),
+    )
+    _write(path, page)
+
+
+def write_shards(result: ShardScale, path: Path) -> None:
+    """Write the page of how a query scales over shards. Raises UserError when it cannot be written."""
+    chapter = result.chapter()
+    page = _template("shards.html.j2").render(
+        entry={"chapter": chapter, "svg": chapter_chart(chapter, "shards")},
+        chapter=chapter,
+        best=result.best,
         server=result.server,
         version=__version__,
         now=time.time(),

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,7 +24,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 TABLE = "t_demo"
 INDEX = "idx_id"
-_INT_MAX = 2**31 - 1
+INT_MAX = 2**31 - 1
 # bytes a row of heap (28 of header and line pointer, 12 of data, alignment), of its index, and of WAL for both
 _ROW_BYTES, _WAL_BYTES = 44 + 22, 90
 _MARGIN = 1.1
@@ -44,10 +44,10 @@ class Request:
 
     def check(self) -> None:
         """Raise UserError for numbers that cannot be."""
-        if not 1 <= self.count <= _INT_MAX:
-            raise UserError(f"there can be 1 to {text.count(_INT_MAX)} rows, not {text.count(self.count)}")
-        if not 1 <= self.groups <= _INT_MAX:
-            raise UserError(f"there can be 1 to {text.count(_INT_MAX)} groups, not {text.count(self.groups)}")
+        if not 1 <= self.count <= INT_MAX:
+            raise UserError(f"there can be 1 to {text.count(INT_MAX)} rows, not {text.count(self.count)}")
+        if not 1 <= self.groups <= INT_MAX:
+            raise UserError(f"there can be 1 to {text.count(INT_MAX)} groups, not {text.count(self.groups)}")
         if self.workers < 1:
             raise UserError(f"there must be a worker, not {self.workers}")
 
@@ -94,12 +94,13 @@ def execute(
     seed = secrets.randbits(32) if request.seed is None else request.seed
     table = sql.Identifier(request.table)
     with target.connect() as conn:
-        _check_room(conn, request.count)
+        check_room(conn, request.count)
         _create(conn, request, table)
         try:
             start = time.perf_counter()
             with observe(request.count) as update:
-                _copy(target, request, table, seed, update)
+                pieces = shares(request.count, request.workers)
+                copy([Share(target, table, [piece]) for piece in pieces], request.groups, seed, update)
             copied = time.perf_counter()
             say("indexing")
             # the source's name for the source's table; for others the server chooses one
@@ -144,7 +145,8 @@ def shares(count: int, workers: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def _check_room(conn: Connection, count: int) -> None:
+def check_room(conn: Connection, count: int) -> None:
+    """Raise UserError when the server's disk has no room for so many rows, as far as can be seen."""
     host = Host.of(conn)
     disk = host.filesystem() if host else None
     needed = int(count * (_ROW_BYTES + _WAL_BYTES) * _MARGIN)
@@ -168,20 +170,32 @@ def _create(conn: Connection, request: Request, table: sql.Identifier) -> None:
             ) from error
 
 
-def _copy(target: Target, request: Request, table: sql.Identifier, seed: int, update: Callable[[int], None]) -> None:
-    """Copy all rows, a session each share. On any failure the other sessions are cancelled, and the first raised."""
-    pieces = shares(request.count, request.workers)
-    progress = [0] * len(pieces)
+@dataclass(frozen=True)
+class Share:
+    """What one session copies into one table: runs of rows, each by its first id and its number.
+
+    ``wide`` says that the id is a bigint.
+    """
+
+    target: Target
+    table: sql.Composable
+    runs: Sequence[tuple[int, int]]
+    wide: bool = False
+
+
+def copy(work: Sequence[Share], groups: int, seed: int, update: Callable[[int], None]) -> None:
+    """Copy rows, a session each share. On any failure the other sessions are cancelled, and the first raised."""
+    progress = [0] * len(work)
     stop = threading.Event()
     with contextlib.ExitStack() as stack:
-        connections = [stack.enter_context(target.connect()) for _ in pieces]
-        pool = stack.enter_context(ThreadPoolExecutor(len(pieces)))
+        connections = [stack.enter_context(share.target.connect()) for share in work]
+        pool = stack.enter_context(ThreadPoolExecutor(len(work)))
 
-        def work(worker: int) -> None:
-            for done in _copy_share(connections[worker], table, *pieces[worker], request.groups, seed, stop):
-                progress[worker] += done
+        def copy_one(number: int) -> None:
+            for done in _copy_share(connections[number], work[number], groups, seed, stop):
+                progress[number] += done
 
-        futures: list[Future[None]] = [pool.submit(work, worker) for worker in range(len(pieces))]
+        futures: list[Future[None]] = [pool.submit(copy_one, number) for number in range(len(work))]
         try:
             pending = set(futures)
             while pending:
@@ -202,21 +216,21 @@ class _Stopped(Exception):  # noqa: N818
     """Another session has failed."""
 
 
-def _copy_share(
-    conn: Connection, table: sql.Identifier, first: int, count: int, groups: int, seed: int, stop: threading.Event
-) -> Iterator[int]:
+def _copy_share(conn: Connection, share: Share, groups: int, seed: int, stop: threading.Event) -> Iterator[int]:
     # a page is not marked all-visible until the commit of its rows is in the log on disk, and VACUUM will not wait
     conn.execute(
         "SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'"
     )
-    with conn.cursor().copy(sql.SQL("COPY {} (id, grp, data) FROM STDIN (FORMAT binary)").format(table)) as copy:
-        copy.write(generate.HEADER)
-        for size, rows in generate.blocks(first, count, groups, seed):
-            if stop.is_set():
-                raise _Stopped
-            copy.write(rows)
-            yield size
-        copy.write(generate.TRAILER)
+    statement = sql.SQL("COPY {} (id, grp, data) FROM STDIN (FORMAT binary)").format(share.table)
+    with conn.cursor().copy(statement) as stream:
+        stream.write(generate.HEADER)
+        for first, count in share.runs:
+            for size, rows in generate.blocks(first, count, groups, seed, wide=share.wide):
+                if stop.is_set():
+                    raise _Stopped
+                stream.write(rows)
+                yield size
+        stream.write(generate.TRAILER)
 
 
 def _drop(target: Target, table: sql.Identifier) -> None:

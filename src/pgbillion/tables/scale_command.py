@@ -23,6 +23,7 @@ from pgbillion.options import (
     Rounds,
     StorageOption,
     TablespaceDirs,
+    numbers,
 )
 from pgbillion.tables import scale as scaling
 from pgbillion.tables import text
@@ -66,8 +67,8 @@ def scale(
     """
     tables = parse_count(count)
     pairs = scaling.combinations(
-        _numbers(workers, "--workers", 1) if workers is not None else _default_workers(),
-        _numbers(spaces, "--tablespaces", 0),
+        numbers(workers, "--workers", 1) if workers is not None else _default_workers(),
+        numbers(spaces, "--tablespaces", 0),
     )
     if not pairs:
         raise UserError("each number of tablespaces is smaller than each number of workers", "add 0 to --tablespaces")
@@ -105,18 +106,6 @@ def scale(
         return
     _print(result)
     print(f"report: {path}")
-
-
-def _numbers(given: str, option: str, least: int) -> list[int]:
-    try:
-        numbers = sorted({int(word) for word in given.split(",")})
-    except ValueError:
-        raise UserError(
-            f'{option} takes numbers with commas in between, not "{given}"', f"as in {option} 1,2,4"
-        ) from None
-    if numbers[0] < least:
-        raise UserError(f"{option} must be {least} or more, not {numbers[0]}")
-    return numbers
 
 
 def _default_workers() -> list[int]:

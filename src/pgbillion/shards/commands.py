@@ -1,0 +1,337 @@
+"""`pgbillion shards …`: options in, work elsewhere, results out."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pgbillion import connect, paths
+from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
+from pgbillion.errors import UserError
+from pgbillion.options import Json, Page, PgConfig, Rounds, Yes, numbers
+from pgbillion.rows import load as loading
+from pgbillion.shards import create as creation
+from pgbillion.shards import destroy as removal
+from pgbillion.shards import query as querying
+from pgbillion.shards import record, servers
+from pgbillion.shards import scale as scaling
+from pgbillion.shards import status as looking
+from pgbillion.shards.record import Set
+from pgbillion.tables import text
+from pgbillion.tables.meter import meter
+from pgbillion.tables.plan import parse_count
+from pgbillion.terminal import console, ending_in_order, say
+
+app = typer.Typer(help="One table over many servers: make it, look at it, ask it, see how it scales, remove it.")
+
+# lines of an answer shown to people
+_SHOWN = 100
+TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="The table.")]
+
+
+@app.command()
+def create(
+    count: Annotated[
+        int | None,
+        typer.Option("--count", "-n", metavar="N", help=f"Make N servers here. Default: {creation.DEFAULT_COUNT}."),
+    ] = None,
+    shard: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shard",
+            metavar="CONNINFO",
+            help="Use this server of yours: URI, connection string or a service's name; several in turn.",
+        ),
+    ] = None,
+    rows: Annotated[str, typer.Option("--rows", "-r", metavar="N", help="Rows on each shard: 500k, 5M, 100M.")] = "5M",
+    groups: Annotated[
+        str, typer.Option("--groups", "-g", metavar="N", help="Number of groups, equally large: 10, 1M.")
+    ] = "10",
+    table: TableName = loading.TABLE,
+    local: Annotated[bool, typer.Option("--local", help="Have a partition on the coordinator, too.")] = False,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Make the same random data again.")
+    ] = None,
+    pg_config: PgConfig = None,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Distribute the source's table over servers, made here or yours, and load rows into all of them at once.
+
+    The connection options name the coordinator. All of it or nothing: after a failure or Ctrl-C it is gone.
+
+    Example: pgbillion shards create --count 4 --rows 5M
+    """
+    if shard and count is not None:
+        raise UserError("--count makes servers, --shard uses yours", "give one of them")
+    request = creation.Request(
+        rows=parse_count(rows, "rows"),
+        count=creation.DEFAULT_COUNT if count is None else count,
+        given=tuple(shard or ()),
+        table=table,
+        groups=parse_count(groups, "groups"),
+        local=local,
+        seed=seed,
+        pg_config=pg_config,
+    )
+    target = connect.target(host, port, username, dbname, state_dir)
+    with ending_in_order():
+        outcome = creation.execute(
+            target,
+            paths.state_dir(state_dir),
+            request,
+            observe=lambda total: meter(total, "loaded", noun="rows"),
+            say=say,
+        )
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    made = outcome.made
+    beside = " and one partition here" if made.local else ""
+    print(
+        f"{made.table}: {len(made.members)} shards{beside}, {text.count(made.layout.rows)} rows each, "
+        f"{text.count(made.rows)} in all, {text.size(outcome.table_bytes)}, seed {made.seed}"
+    )
+    print(
+        f"servers and tables made in {text.duration(outcome.servers_seconds)}, rows copied in "
+        f"{text.duration(outcome.copy_seconds)} ({text.count(outcome.rate)} rows/s), indexed in "
+        f"{text.duration(outcome.index_seconds)}, vacuumed in {text.duration(outcome.vacuum_seconds)}"
+    )
+    if not outcome.analysed:
+        print("the coordinator has no statistics, as before PostgreSQL 16 all rows would be fetched for them: ANALYZE")
+    print("in psql: SET enable_partitionwise_aggregate = on; " + querying.default_query(made) + ";")
+
+
+@app.command()
+def status(
+    table: TableName = loading.TABLE,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Tell of each shard whether it answers, its versions, rows, size and connections.
+
+    Ends with status 2 when one of them does not answer.
+
+    Example: pgbillion shards status --json
+    """
+    _, found = _find(table, host, port, username, dbname, state_dir)
+    shards = looking.ask(found)
+    if as_json:
+        print(json.dumps({"table": found.table, "engine": found.engine, "shards": [one.to_json() for one in shards]}))
+    else:
+        shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+        for column in ("shard", "", "PostgreSQL", "extension", "vectors", "rows", "size", "connections", "address"):
+            right = column in ("rows", "size", "connections")
+            shown.add_column(column, justify="right" if right else "left", no_wrap=column != "address")
+        for one in shards:
+            shown.add_row(
+                one.name,
+                "ok" if one.well else "down" if not one.reachable else "broken",
+                one.version or "",
+                one.extension or "",
+                {True: "yes", False: "no", None: ""}[one.vectors],
+                "" if one.rows is None else text.count(one.rows),
+                "" if one.size is None else text.size(one.size),
+                "" if one.connections is None else text.count(one.connections),
+                one.address,
+            )
+        console().print(shown)
+    wrong = [one for one in shards if not one.well]
+    if wrong:
+        if any(one.own and not one.reachable for one in wrong):
+            hint = "start those of ours: pgbillion shards start"
+        else:
+            hint = "mend it, or make all anew: pgbillion shards destroy, with --abandon if it is gone"
+        problem = f"{wrong[0].name}: {wrong[0].error}"
+        raise UserError(f"{len(wrong)} of {len(shards)} shards cannot answer: {problem}", hint, 2)
+
+
+@app.command()
+def query(
+    words: Annotated[
+        str | None,
+        typer.Argument(metavar="[SQL]", help="A query. Default: the source's, SELECT grp, count(data) … GROUP BY 1."),
+    ] = None,
+    table: TableName = loading.TABLE,
+    plan: Annotated[bool, typer.Option("--plan", help="Show the plan, with the SQL of the shards.")] = False,
+    rounds: Annotated[
+        int,
+        typer.Option("--rounds", metavar="N", min=1, help="Run it so often once it is connected; the median counts."),
+    ] = 3,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Run a query over all shards, in a read-only session, and tell rows a second.
+
+    The answer to the source's query is compared with the sum of what the shards answer by themselves.
+
+    Example: pgbillion shards query "SELECT grp, avg(data), stddev(data) FROM t_demo GROUP BY 1" --plan
+    """
+    target, found = _find(table, host, port, username, dbname, state_dir)
+    result = querying.run(target, found, words, rounds, say)
+    if as_json:
+        print(json.dumps(result.to_json()))
+        return
+    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for name in result.answer.names:
+        shown.add_column(name)
+    for row in result.answer.rows[:_SHOWN]:
+        shown.add_row(*("" if value is None else value.decode(errors="replace") for value in row))
+    console().print(shown)
+    if len(result.answer.rows) > _SHOWN:
+        print(f"… {text.count(len(result.answer.rows))} rows")
+    rate = f", {text.count(result.rate)} rows/s from {result.partitions} partitions" if result.rows else ""
+    print(
+        f"{text.duration(result.median)}{rate}; {text.duration(result.first_seconds)} with connecting"
+        + ("; the sum of the shards' own answers" if result.checked else "")
+    )
+    if plan:
+        print(result.plan)
+
+
+@app.command()
+def scale(
+    shards: Annotated[
+        str | None,
+        typer.Option("--shards", "-n", metavar="N,…", help="Numbers of shards. Default: 1, 2, 4, … and all of them."),
+    ] = None,
+    table: TableName = loading.TABLE,
+    rounds: Rounds = 5,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="Repeat the order.")] = None,
+    output: Page = None,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Draw rows a second over 1, 2, 4 … N shards with as many rows each: the source's experiment.
+
+    Tables over the first shards are made in a transaction that is rolled back.
+
+    Example: pgbillion shards scale --shards 1,2,4,8 --output shards.html
+    """
+    target, found = _find(table, host, port, username, dbname, state_dir)
+    chosen = scaling.numbers(found) if shards is None else numbers(shards, "--shards", 1)
+    result = scaling.measure(target, found, chosen, rounds, seed=seed, say=say)
+    path = output
+    if path is None:
+        path = paths.state_dir(state_dir) / "scale" / f"shards-{time.strftime('%Y%m%d-%H%M%S')}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+
+    # matplotlib takes long to load
+    from pgbillion.report import page
+
+    page.write_shards(result, path)
+    if as_json:
+        print(json.dumps({**result.to_json(), "report": str(path)}))
+        return
+    chapter = result.chapter()
+    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for index, column in enumerate(chapter.columns):
+        shown.add_column(column, justify="right" if index else "left")
+    for row in chapter.rows:
+        shown.add_row(*row)
+    console().print(shown)
+    if result.sharing:
+        print(result.sharing)
+    print(f"report: {path}")
+
+
+@app.command()
+def start(
+    table: TableName = loading.TABLE,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Start those of the shards' servers that `create` made and that do not run, as after the machine did.
+
+    Example: pgbillion shards start
+    """
+    _, found = _find(table, host, port, username, dbname, state_dir)
+    print(f"{servers.start(found.clusters(paths.state_dir(state_dir)))} started")
+
+
+@app.command()
+def stop(
+    table: TableName = loading.TABLE,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Stop the shards' servers that `create` made; their data stay.
+
+    Example: pgbillion shards stop
+    """
+    _, found = _find(table, host, port, username, dbname, state_dir)
+    print(f"{servers.stop(found.clusters(paths.state_dir(state_dir)))} stopped")
+
+
+@app.command()
+def destroy(
+    table: TableName = loading.TABLE,
+    yes: Yes = False,
+    abandon: Annotated[
+        bool, typer.Option("--abandon", help="Leave the table on shards that cannot be reached.")
+    ] = False,
+    as_json: Json = False,
+    host: Host = None,
+    port: Port = None,
+    username: Username = None,
+    dbname: Dbname = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Remove what `create` made, finished or not: the table everywhere, foreign servers, servers of ours.
+
+    Nothing else: only what carries its mark as a comment is dropped. The extension stays where it was created.
+
+    Example: pgbillion shards destroy --yes
+    """
+    target = connect.target(host, port, username, dbname, state_dir)
+    state = paths.state_dir(state_dir)
+    found = removal.find(target, state, table)
+    own = sum(member.own for member in found.members)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UserError("not removing shards without being told to", "say --yes")
+        what = f"{len(found.members)} shards of {found.table}" + (f", {own} servers made for them" if own else "")
+        typer.confirm(f"Remove {what}, and all their rows?", abort=True, err=True)
+    outcome = removal.execute(target, state, found, abandon=abandon)
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    print(f"removed: {outcome.table} and its {outcome.shards} shards" + (f", {own} servers with them" if own else ""))
+    for name in outcome.abandoned:
+        print(f"left as it is: the table on shard {name}, which cannot be reached")
+
+
+def _find(
+    table: str, host: str | None, port: str | None, username: str | None, dbname: str | None, state_dir: Path | None
+) -> tuple[Target, Set]:
+    target = connect.target(host, port, username, dbname, state_dir)
+    with target.connect() as conn:
+        return target, record.find(conn, paths.state_dir(state_dir), table)

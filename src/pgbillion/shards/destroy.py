@@ -1,0 +1,70 @@
+"""Remove a set: what carries its mark, and its own servers; nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from pgbillion.connect import Target
+from pgbillion.errors import UserError
+from pgbillion.shards import coordinator, members, record, servers
+from pgbillion.shards.record import Member, Set
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was removed; ``abandoned`` are members that could not be reached, whose table stays."""
+
+    table: str
+    shards: int
+    own_servers: int
+    abandoned: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON's types."""
+        return {
+            "table": self.table,
+            "shards": self.shards,
+            "own_servers": self.own_servers,
+            "abandoned": list(self.abandoned),
+        }
+
+
+def execute(target: Target, state: Path, found: Set, *, abandon: bool = False) -> Outcome:
+    """Remove it: first what is on the coordinator, then on the shards, then our own servers and the record.
+
+    Interrupted or failed, it can be called again. With ``abandon`` members that cannot be reached are left as they are.
+    """
+    with target.connect() as conn:
+        coordinator.drop(conn, found)
+    lost = servers.at_once(lambda member: _drop(found, member, abandon), [one for one in found.members if not one.own])
+    servers.remove(state, found)
+    return Outcome(
+        table=found.table,
+        shards=len(found.members),
+        own_servers=sum(member.own for member in found.members),
+        abandoned=tuple(name for name in lost if name is not None),
+    )
+
+
+def _drop(found: Set, member: Member, abandon: bool) -> str | None:
+    try:
+        members.drop(found, member)
+    except psycopg.OperationalError as error:
+        if not abandon:
+            raise UserError(
+                f"shard {member.name} ({member.display}) cannot be reached: {members.first_line(error)}",
+                "start it and do this again; or --abandon its table there",
+                2,
+            ) from error
+        return member.name
+    return None
+
+
+def find(target: Target, state: Path, table: str) -> Set:
+    """Return the set to remove, complete or not."""
+    with target.connect() as conn:
+        return record.find(conn, state, table, unfinished=True)

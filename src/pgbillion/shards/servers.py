@@ -1,0 +1,105 @@
+"""Servers for shards on this machine: made, started, stopped and removed; several at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import string
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from pathlib import Path
+from typing import TypeVar
+
+from pgbillion.errors import UserError
+from pgbillion.postgres import Cluster
+from pgbillion.shards import record
+from pgbillion.tables import text
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+# initdb's files and the first WAL
+_DISK_NEEDED = 128 * 1024 * 1024
+_MIB = 1024 * 1024
+
+
+def at_once(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    """Do something with each, all at the same time, and wait for all; then the first failure is raised."""
+    chosen = list(items)
+    if not chosen:
+        return []
+    with ThreadPoolExecutor(len(chosen)) as pool:
+        return [future.result() for future in [pool.submit(work, item) for item in chosen]]
+
+
+def check_room(state: Path, count: int) -> None:
+    """Raise UserError when there is no disk for so many servers, empty as they are at first."""
+    there = next(folder for folder in (state, *state.parents) if folder.exists())
+    free = shutil.disk_usage(there).free
+    if free < count * _DISK_NEEDED:
+        raise UserError(
+            f"{count} servers need {text.size(count * _DISK_NEEDED)} of disk before the first row, {state} has"
+            f" {text.size(free)} left",
+            "make fewer, make room, or choose a folder on another disk with --state-dir or PGBILLION_STATE",
+        )
+
+
+def make(clusters: Sequence[Cluster], memory: int, partitions: int) -> None:
+    """Make and start servers, which share the machine's ``memory`` with the coordinator.
+
+    ``partitions`` are read at a time: the cores are divided among them.
+    """
+    conf = conf_text(memory, len(clusters), partitions)
+
+    def one(cluster: Cluster) -> None:
+        cluster.init(conf=conf)
+        cluster.start()
+
+    # initdb is busy with one core
+    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+        list(pool.map(one, clusters))
+
+
+def conf_text(memory: int, servers: int, partitions: int) -> str:
+    """Return the settings' file of each of the servers."""
+    mib = memory // _MIB // (servers + 1)
+    workers = max(0, (os.cpu_count() or 1) // partitions - 1)
+    values = {
+        "shared_buffers": f"{max(16, mib // 4)}MB",
+        "maintenance_work_mem": f"{max(16, min(512, mib // 16))}MB",
+        "workers": str(workers),
+        "max_wal_size": f"{max(256, min(4096, mib))}MB",
+    }
+    template = resources.files("pgbillion.shards").joinpath("shard.conf").read_text(encoding="utf-8")
+    return string.Template(template).substitute(values)
+
+
+def start(clusters: Iterable[Cluster]) -> int:
+    """Start those that do not run, and return how many they were."""
+    stopped = [cluster for cluster in clusters if not cluster.running()]
+    at_once(lambda cluster: cluster.start(), stopped)
+    return len(stopped)
+
+
+def stop(clusters: Iterable[Cluster]) -> int:
+    """Stop those that run, and return how many they were."""
+    running = [cluster for cluster in clusters if cluster.running()]
+    at_once(lambda cluster: cluster.stop(), running)
+    return len(running)
+
+
+def remove(state: Path, found: record.Set) -> None:
+    """Remove a set's own servers and its record, in this order."""
+    at_once(lambda cluster: cluster.destroy(), found.clusters(state))
+    folder = found.folder(state)
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        folder.parent.rmdir()
+
+
+def remove_all(state: Path) -> None:
+    """Remove the servers made for shards of the embedded server's tables, and what is known of them."""
+    for found in list(record.all_sets(state)):
+        if found.embedded:
+            remove(state, found)
