@@ -33,10 +33,15 @@ def test_demo_twice_then_the_default_server() -> None:
                 assert "200,000 rows copied" in done.stdout
                 assert "same answer" in done.stdout
                 assert 'aria-label="Rows per second by processes"' in report
+                assert "8,000 rows copied into them" in done.stdout
+                assert "4 shards: " in done.stdout
+                assert 'aria-label="Rows per second by shards"' in report
+                assert "Async Foreign Scan" in report
                 assert "minimal, bulk, round 1: create" in done.stdout
                 assert "Created, filled, read, dropped" in report
                 assert "full, sql" in report
             assert not (state / "s" / "cycle-server").exists()
+            assert not (state / "s" / "shards").exists()
             assert "removing the tables of the last demo" in done.stderr
             listed = pgbillion(
                 "server",

@@ -21,6 +21,7 @@ from pgbillion.errors import UserError
 from pgbillion.options import PgConfig
 from pgbillion.postgres import Cluster
 from pgbillion.rows import demo_chapter as rows_chapter
+from pgbillion.shards import demo_chapter as shards_chapter
 from pgbillion.tables import (
     commands,
     create,
@@ -61,7 +62,7 @@ def demo(
     pg_config: PgConfig = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Create a million tables in a server of their own, check, list and drop some, aggregate rows, and write a report.
+    """Create a million tables in a server of their own, check them, aggregate rows on one server and several, report.
 
     Each time anew, in the database `demo` of the embedded server; its other databases are left alone.
 
@@ -99,6 +100,8 @@ def demo(
     run.save_afterwards(_afterwards(target, run))
     _say("loading rows, and aggregating them by both ways")
     rows_chapter.add(target, run)
+    _say("distributing rows over four servers, and aggregating them on one, two and four")
+    shards_chapter.add(target, state, run)
     _say("creating, filling, reading and dropping tables, with full durability and without")
     cycle_chapter.add(state, cluster.installation.source, run)
     _drop(cluster, _SAMPLE, _OLD)
