@@ -2,8 +2,10 @@
 
 20 million rows of the source's table, once on one server, once on four servers of five million each, all on this
 machine. All ways are run once to compare the answers, then in turn, in an order by chance; medians count. The
-slowest way, postgres_fdw with the query as written, is run less often. Then the cost of breadth: the same query over
-1 to 64 foreign servers of a few rows each, on warm and on new connections. QUICK=1 is a tenth of the rows; SEED=…
+slowest way, postgres_fdw with the query as written, is run less often. Then one shard by itself, and the cost of
+breadth: the same query over 1 to 64 shards of a few rows each, on warm and on new connections; they are databases of
+the four servers, each with a connection and a backend of its own. From all that follows what prediction.py says of the
+source's 32 servers. QUICK=1 is a tenth of the rows; SEED=…
 repeats the order, ROWS=… is another number of rows, PG_CONFIG=… another PostgreSQL.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import statistics
 import sys
 import time
@@ -20,12 +23,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import bandwidth
 import common
 import numpy as np
+import prediction
 import psycopg
 from psycopg import sql
 
+from pgbillion import extension
 from pgbillion.postgres import Cluster
+from pgbillion.rows import aggregate, plans
+from pgbillion.tables import host
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SHARDS = 4
@@ -34,6 +42,7 @@ ROUNDS = 3 if common.QUICK else 7
 SLOW_ROUNDS = 1 if common.QUICK else 2
 BREADTH = (1, 2, 4, 8, 16, 32, 64)
 BREADTH_ROUNDS = 10 if common.QUICK else 30
+COLD_ROUNDS = 5
 COLUMNS = "id integer, grp integer, data real"
 QUERY = "SELECT grp, count(data) FROM {} GROUP BY 1"
 REWRITTEN = "SELECT grp, sum(n)::bigint FROM ({}) AS x GROUP BY 1".format(
@@ -104,12 +113,10 @@ def make(conn: Connection, shards: Sequence[Cluster]) -> None:
     conn.execute("CHECKPOINT")
 
 
-def add_server(conn: Connection, name: str, shard: Cluster) -> None:
+def add_server(conn: Connection, name: str, shard: Cluster, database: str = "postgres") -> None:
     """Tell the coordinator of a shard."""
-    statement = sql.SQL(
-        "CREATE SERVER {} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host {}, port {}, dbname 'postgres')"
-    )
-    conn.execute(statement.format(sql.Identifier(name), str(shard.socket_dir), str(shard.port)))
+    statement = sql.SQL("CREATE SERVER {} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host {}, port {}, dbname {})")
+    conn.execute(statement.format(sql.Identifier(name), str(shard.socket_dir), str(shard.port), database))
     conn.execute(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {}").format(sql.Identifier(name)))
 
 
@@ -130,17 +137,53 @@ def measure(conn: Connection, side: str) -> tuple[float, list[tuple[Any, ...]]]:
     return time.perf_counter() - start, sorted(rows)
 
 
-def breadth(cluster: Cluster, conn: Connection, shard: Cluster) -> dict[str, Any]:
-    """Measure the query over more and more foreign servers with a hundred rows each."""
-    with shard.connect() as there:
-        there.execute(f"CREATE TABLE small ({COLUMNS})")
-        there.execute("INSERT INTO small SELECT i, i % 10, i FROM generate_series(1, 100) i")
-        there.execute("ANALYZE small")
+def alone(shard: Cluster) -> dict[str, Any]:
+    """Ask one shard by itself, by one process and by one for each core: rows a second."""
+    rows = ROWS // SHARDS
+    times: dict[tuple[int, bool], list[float]] = defaultdict(list)
+    with shard.connect() as conn:
+        extension.versions(conn)
+        conn.prepare_threshold = None
+        sides = [(1, True), (os.cpu_count() or 1, True), (1, False)]
+        for number in range(ROUNDS + 1):
+            for side in dict.fromkeys(sides):
+                aggregate.be_willing(conn, side[0])
+                plans.switch(conn, side[1])
+                start = time.perf_counter()
+                conn.execute(QUERY.format("t_demo").encode())
+                if number > 0:
+                    times[side].append(time.perf_counter() - start)
+        size = conn.execute("SELECT pg_relation_size('t_demo')").fetchone()
+        assert size is not None
+    rates = {side: round(rows / statistics.median(found)) for side, found in times.items()}
+    return {
+        "rows_per_second_alone": {processes: rate for (processes, vectors), rate in rates.items() if vectors},
+        "rows_per_second_core": rates[1, False],
+        "bytes_per_row": round(size[0] / rows, 1),
+        # copying reads as much as it writes
+        "memory_bytes_per_second": round(2 * bandwidth.memory(1 << 30)),
+    }
+
+
+def breadth(cluster: Cluster, conn: Connection, shards: Sequence[Cluster], order: random.Random) -> dict[str, Any]:
+    """Measure the query over more and more shards with a hundred rows each."""
+    for shard in shards:
+        with shard.connect() as there:
+            there.execute("CREATE DATABASE small")
+        with shard.connect("small") as there:
+            there.execute("CREATE EXTENSION pgbillion")
+            there.execute(f"CREATE TABLE small ({COLUMNS})")
+            there.execute("INSERT INTO small SELECT i, i % 10, i FROM generate_series(1, 100) i")
+            there.execute("VACUUM (FREEZE, ANALYZE) small")
     for number in range(max(BREADTH)):
-        add_server(conn, f"wide{number}", shard)
+        shard = shards[number % len(shards)]
+        with shard.connect() as there:
+            there.execute(f"CREATE DATABASE small{number} TEMPLATE small".encode())
+        add_server(conn, f"wide{number}", shard, f"small{number}")
     conn.execute("SELECT billion.adopt_foreign_servers()")
     warm: dict[int, list[float]] = defaultdict(list)
     cold: dict[int, list[float]] = defaultdict(list)
+    memory: dict[int, list[float]] = defaultdict(list)
     sent: dict[int, int] = {}
     for count in BREADTH:
         conn.execute(f"CREATE TABLE wide_{count} ({COLUMNS}) PARTITION BY LIST (id)")
@@ -149,8 +192,8 @@ def breadth(cluster: Cluster, conn: Connection, shard: Cluster) -> dict[str, Any
                 f"CREATE FOREIGN TABLE wide_{count}_{number} PARTITION OF wide_{count} FOR VALUES IN ({number})"
                 f" SERVER wide{number} OPTIONS (table_name 'small')"
             )
-    for _ in range(5):
-        for count in BREADTH:
+    for _ in range(COLD_ROUNDS):
+        for count in shuffled(BREADTH, order):
             with cluster.connect() as new:
                 new.execute("SET enable_partitionwise_aggregate = on; SET jit = off")
                 # the library and the catalogues' caches are no shard's cost
@@ -158,9 +201,10 @@ def breadth(cluster: Cluster, conn: Connection, shard: Cluster) -> dict[str, Any
                 start = time.perf_counter()
                 new.execute(QUERY.format(f"wide_{count}").encode())
                 cold[count].append((time.perf_counter() - start) * 1000)
+                memory[count].append(host.private_memory(new.info.backend_pid) or 0)
     conn.execute("SET enable_partitionwise_aggregate = on")
     for number in range(BREADTH_ROUNDS + 1):
-        for count in BREADTH:
+        for count in shuffled(BREADTH, order):
             start = time.perf_counter()
             conn.execute(QUERY.format(f"wide_{count}").encode())
             if number > 0:
@@ -169,18 +213,34 @@ def breadth(cluster: Cluster, conn: Connection, shard: Cluster) -> dict[str, Any
         row = conn.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {QUERY.format(f'wide_{count}')}".encode()).fetchone()
         assert row is not None
         sent[count] = sum(_values(row[0], "Shard Bytes"))
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Any] = {}
     for name, times in (("warm", warm), ("cold", cold)):
-        medians = [statistics.median(times[count]) for count in BREADTH]
-        slope, start_at = np.polyfit(BREADTH, medians, 1)
-        fit = np.corrcoef(BREADTH, medians)[0, 1] ** 2
+        medians, (slope, start_at, fit) = fitted(times)
         found[name] = {
-            "ms_per_shard": round(float(slope), 3),
-            "ms_at_none": round(float(start_at), 3),
-            "r_squared": round(float(fit), 4),
+            "ms_per_shard": round(slope, 3),
+            "ms_at_none": round(start_at, 3),
+            "r_squared": round(fit, 4),
+            "ms": dict(zip(BREADTH, [round(value, 2) for value in medians], strict=True)),
         }
-        found[name]["ms"] = dict(zip(BREADTH, [round(value, 2) for value in medians], strict=True))
+    medians, (slope, _, fit) = fitted(memory)
+    found["memory"] = {
+        "bytes_per_shard": round(slope),
+        "r_squared": round(fit, 4),
+        "bytes": dict(zip(BREADTH, [round(value) for value in medians], strict=True)),
+    }
     return {**found, "bytes_per_shard": sent[max(BREADTH)] / max(BREADTH)}
+
+
+def fitted(values: dict[int, list[float]]) -> tuple[list[float], tuple[float, float, float]]:
+    """Return the medians for each breadth, and their straight line: a shard's part, none's, and r²."""
+    medians = [statistics.median(values[count]) for count in BREADTH]
+    slope, start_at = np.polyfit(BREADTH, medians, 1)
+    return medians, (float(slope), float(start_at), float(np.corrcoef(BREADTH, medians)[0, 1] ** 2))
+
+
+def shuffled(numbers: Sequence[int], order: random.Random) -> list[int]:
+    """Return numbers in an order by chance."""
+    return order.sample(list(numbers), len(numbers))
 
 
 def _values(node: Any, name: str) -> Iterator[int]:
@@ -219,13 +279,17 @@ def main() -> int:
             for side in sides:
                 times[side].append(measure(conn, side)[0])
             common.say(f"round {number + 1} of {ROUNDS}")
-        common.say(f"the cost of breadth, to {max(BREADTH)} servers")
-        wide = breadth(cluster, conn, shards[0])
-    report(times, wide, seed, conditions)
+        common.say("one shard by itself")
+        single = alone(shards[0])
+        common.say(f"the cost of breadth, to {max(BREADTH)} shards")
+        wide = breadth(cluster, conn, shards, order)
+    report(times, single, wide, seed, conditions)
     return 0
 
 
-def report(times: dict[str, list[float]], wide: dict[str, Any], seed: int, conditions: dict[str, Any]) -> None:
+def report(
+    times: dict[str, list[float]], single: dict[str, Any], wide: dict[str, Any], seed: int, conditions: dict[str, Any]
+) -> None:
     """Print the tables and the line for programs."""
     median = {side: statistics.median(found) for side, found in times.items()}
     common.table(
@@ -242,7 +306,7 @@ def report(times: dict[str, list[float]], wide: dict[str, Any], seed: int, condi
         ],
     )
     common.table(
-        "foreign servers with 100 rows each, ms",
+        "shards with 100 rows each, ms",
         ("connections", *map(str, BREADTH), "ms a shard", "r²"),
         [
             [
@@ -254,28 +318,33 @@ def report(times: dict[str, list[float]], wide: dict[str, Any], seed: int, condi
             for name in ("warm", "cold")
         ],
     )
-    common.result(
-        {
-            "benchmark": "shards",
-            "ratio_over_fdw": round(median[FDW] / median[OURS], 1),
-            "ratio_over_rewrite": round(median[REWRITE] / median[OURS], 2),
-            "ms_over_single_server": round((median[OURS] - median[ONE]) * 1000, 1),
-            "ms_per_shard": wide["warm"]["ms_per_shard"],
-            "ms_per_shard_cold": wide["cold"]["ms_per_shard"],
-            "bytes_per_shard": wide["bytes_per_shard"],
-            "breadth": wide,
-            "milliseconds": {
-                side: common.spread([seconds * 1000 for seconds in found]) for side, found in times.items()
-            },
-            "rows": ROWS,
-            "shards": SHARDS,
-            "shard_settings": SHARD_SETTINGS,
-            "rounds": ROUNDS,
-            "quick": common.QUICK,
-            "seed": seed,
-            **conditions,
-        }
+    values: dict[str, Any] = {
+        "benchmark": "shards",
+        "ratio_over_fdw": round(median[FDW] / median[OURS], 1),
+        "ratio_over_rewrite": round(median[REWRITE] / median[OURS], 2),
+        "ms_over_single_server": round((median[OURS] - median[ONE]) * 1000, 1),
+        "ms_per_shard": wide["warm"]["ms_per_shard"],
+        "ms_per_shard_cold": wide["cold"]["ms_per_shard"],
+        "bytes_per_shard": wide["bytes_per_shard"],
+        "breadth": wide,
+        **single,
+        "slowest_over_median": round(max(times[OURS]) / median[OURS], 3),
+        "milliseconds": {side: common.spread([seconds * 1000 for seconds in found]) for side, found in times.items()},
+        "rows": ROWS,
+        "shards": SHARDS,
+        "shard_settings": SHARD_SETTINGS,
+        "rounds": ROUNDS,
+        "quick": common.QUICK,
+        "seed": seed,
+        **conditions,
+    }
+    found = prediction.predict(values)
+    common.table(
+        f"predicted: {prediction.SERVERS} servers, {prediction.CORES} cores and {prediction.ROWS:,} rows each",
+        prediction.HEADER,
+        prediction.rows(found),
     )
+    common.result({**values, "prediction": found.to_json()})
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def status(
         print(json.dumps({"table": found.table, "engine": found.engine, "shards": [one.to_json() for one in shards]}))
     else:
         shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-        for column in ("shard", "", "PostgreSQL", "extension", "vectors", "rows", "size", "connections", "address"):
+        for column in ("shard", "", "PostgreSQL", "extension", "rows", "size", "connections", "address"):
             right = column in ("rows", "size", "connections")
             shown.add_column(column, justify="right" if right else "left", no_wrap=column != "address")
         for one in shards:
@@ -143,7 +143,6 @@ def status(
                 "ok" if one.well else "down" if not one.reachable else "broken",
                 one.version or "",
                 one.extension or "",
-                {True: "yes", False: "no", None: ""}[one.vectors],
                 "" if one.rows is None else text.count(one.rows),
                 "" if one.size is None else text.size(one.size),
                 "" if one.connections is None else text.count(one.connections),

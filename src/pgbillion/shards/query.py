@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgbillion import extension
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.rows import aggregate, answers
@@ -161,6 +162,8 @@ def compare(answer: Answer, parts: Iterable[Counter[bytes | None]]) -> None:
 def _counts(place: tuple[Target, sql.Identifier]) -> Counter[bytes | None]:
     target, table = place
     with target.connect() as conn:
+        # loads the library, as the coordinator's sessions do
+        extension.versions(conn)
         found = answers.answer(conn.execute(sql.SQL("SELECT grp, count(data) FROM {} GROUP BY 1").format(table)))
     return Counter({group: int(number or b"0") for group, number in found.rows})
 

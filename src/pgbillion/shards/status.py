@@ -19,7 +19,7 @@ class Shard:
     """One shard. What only a shard that can be reached tells is None of another.
 
     ``rows`` are by its statistics, ``size`` is of table and indexes, ``connections`` are those of its database but our
-    own; ``vectors`` tells whether every session there loads the extension's library.
+    own.
     """
 
     name: str
@@ -29,7 +29,6 @@ class Shard:
     error: str | None = None
     version: str | None = None
     extension: str | None = None
-    vectors: bool | None = None
     rows: int | None = None
     size: int | None = None
     connections: int | None = None
@@ -61,10 +60,8 @@ def _ask(found: Set, member: Member) -> Shard:
         # a server that answers, but not to us, is there
         answers = error.sqlstate is not None and not error.sqlstate.startswith(("08", "57P"))
         return Shard(member.name, member.display, member.own, reachable=answers, error=first_line(error))
-    version, extension, vectors, exists, rows, size, connections = row
+    version, extension, exists, rows, size, connections = row
     problem = None if exists else f'there is no table "{found.table}"'
     if extension is None:
         problem = "there is no extension pgbillion"
-    return Shard(
-        member.name, member.display, member.own, True, problem, version, extension, vectors, rows, size, connections
-    )
+    return Shard(member.name, member.display, member.own, True, problem, version, extension, rows, size, connections)
