@@ -180,6 +180,12 @@ typedef PGAlignedBlock IOAlignedBlock;
 #define group_clause_of(root) ((root)->parse->groupClause)
 #endif
 
+/* 16 is told of outer joins that are computed at the same time. */
+#if PG_VERSION_NUM < 160000
+#define build_join_rel(root, relids, outer, inner, sjinfo, pushed_down, restrictlist) \
+	build_join_rel(root, relids, outer, inner, sjinfo, restrictlist)
+#endif
+
 /* 18 says before a declaration that a function does not return. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn __attribute__((noreturn))

@@ -11,6 +11,7 @@
 #include "utils/builtins.h"
 
 #include "catalog/create_tables.h"
+#include "planner/before_join.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
 #include "storage/lazy_heap.h"
@@ -28,6 +29,7 @@ _PG_init(void)
 	VectorInit();
 	ShardInit();
 	ShardConnectionInit();
+	BeforeJoinInit();
 }
 
 PG_FUNCTION_INFO_V1(pgbillion_version);

@@ -122,8 +122,8 @@ without_keys(Node *node, List *keys)
  * The columns that partial aggregation hands up, and Finalize Aggregate
  * looks for: as core's make_partial_grouping_target() chooses them.
  */
-static PathTarget *
-partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
+PathTarget *
+VectorPartialTarget(PlannerInfo *root, PathTarget *grouping, Node *having)
 {
 	PathTarget *target = create_empty_pathtarget();
 	List	   *others = NIL;
@@ -286,6 +286,21 @@ target_refusal(PathTarget *target)
 	if (nkeys > GROUP_MAX_KEYS)
 		return psprintf("more than %d group keys", GROUP_MAX_KEYS);
 
+	return NULL;
+}
+
+/* Why so many groups are too many, or NULL. */
+static const char *
+memory_refusal(PathTarget *target, double groups)
+{
+	int			nkeys = 0;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+		nkeys += !IsA(lfirst(lc), Aggref);
+	if (vector_aggregate != VECTOR_FORCE &&
+		groups * group_table_entry_bytes(nkeys, 16 * list_length(target->exprs)) > get_hash_memory_limit())
+		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
 	return NULL;
 }
 
@@ -538,7 +553,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	if (parse->groupClause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) == 0)
 		return "a group key that cannot be hashed";
 
-	target = partial_target(root, grouped_rel->reltarget, extra->havingQual);
+	target = VectorPartialTarget(root, grouped_rel->reltarget, extra->havingQual);
 	reason = target_refusal(target);
 	if (reason != NULL)
 		return reason;
@@ -570,9 +585,9 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 			key_exprs = lappend(key_exprs, lfirst(lc));
 	}
 	groups = key_exprs == NIL ? 1 : estimate_num_groups(root, key_exprs, input_rel->rows, NULL, NULL);
-	if (vector_aggregate != VECTOR_FORCE &&
-		groups * group_table_entry_bytes(list_length(key_exprs), 16 * list_length(target->exprs)) > get_hash_memory_limit())
-		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
+	reason = memory_refusal(target, groups);
+	if (reason != NULL)
+		return reason;
 
 	safe = grouped_rel->consider_parallel && input_rel->consider_parallel &&
 		is_parallel_safe(root, (Node *) target->exprs);
@@ -642,6 +657,37 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		report("possible, and estimated to cost %.2f beside %.2f", ours, core);
 
 	return NULL;
+}
+
+/*
+ * A path that gives partial states of the groups of a table, for plans made
+ * elsewhere, or NULL. With parallel_workers it is a partial path.
+ */
+Path *
+VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups, int parallel_workers)
+{
+	const char *reason;
+	Path	   *path;
+
+	if (vector_aggregate == VECTOR_OFF)
+		return NULL;
+	reason = enable_seqscan ? table_refusal(root, rel) : "enable_seqscan is off";
+	if (reason == NULL)
+		reason = target_refusal(parent->reltarget);
+	if (reason == NULL)
+		reason = memory_refusal(parent->reltarget, groups);
+	if (reason != NULL)
+	{
+		report("not vectorised before the join: %s", reason);
+		return NULL;
+	}
+	path = scan_path(root, parent, rel, parent->reltarget, groups, parallel_workers, parent->consider_parallel);
+	if (vector_aggregate == VECTOR_FORCE)
+	{
+		path->startup_cost *= 1e-6;
+		path->total_cost *= 1e-6;
+	}
+	return path;
 }
 
 static void

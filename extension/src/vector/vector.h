@@ -214,6 +214,9 @@ typedef enum
  * outputs. Params are repeated in custom_exprs, where the planner looks.
  */
 extern void VectorInit(void);
+extern PathTarget *VectorPartialTarget(PlannerInfo *root, PathTarget *grouping, Node *having);
+extern Path *VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups,
+							  int parallel_workers);
 
 /* ---- execute.c ---- */
 

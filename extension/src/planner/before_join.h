@@ -1,0 +1,55 @@
+/*-------------------------------------------------------------------------
+ *
+ * before_join.h
+ *	  Aggregation before the join.
+ *
+ * A query that joins a big table to others and aggregates columns of the big
+ * one can aggregate it first, grouped by those of its columns that anything
+ * but the aggregates needs, and join the few partial states:
+ *
+ *	  Finalize Aggregate	by what the query groups by
+ *		Join
+ *		  Partial Aggregate	of the big table, by the columns needed above
+ *		  other tables
+ *
+ * A row of the join holds a copy of the state of its group, and there are as
+ * many as there would be for each of the group's rows. So combining them gives
+ * what adding the rows one by one gives, if nothing above can tell one row of
+ * a group from another, and nothing happens to the rows that the join leaves
+ * out. equivalence.c sees to both.
+ *
+ *	equivalence.c  what is aggregated and by which columns, or why it is not
+ *	states.c	   paths of the partial states: by vectors, shards, or core
+ *	before_join.c  joins them with the other tables, and offers it to core
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef BEFORE_JOIN_H
+#define BEFORE_JOIN_H
+
+#include "nodes/pathnodes.h"
+
+/* Everything here is in the planner's memory context. */
+typedef struct EarlyAggregate
+{
+	/* the table, and what is read of it: group columns, labelled, then arguments */
+	RelOptInfo *table;
+	PathTarget *input;
+	/* partial aggregation: its group columns (SortGroupClause), its output, how many groups */
+	List	   *group_clause;
+	PathTarget *target;
+	double		groups;
+	bool		parallel_safe;
+} EarlyAggregate;
+
+/* before_join.c */
+extern void BeforeJoinInit(void);
+
+/* equivalence.c */
+extern const char *before_join_refusal(PlannerInfo *root, RelOptInfo *input_rel, PathTarget *partial,
+									   EarlyAggregate *early);
+
+/* states.c */
+extern RelOptInfo *make_states_rel(PlannerInfo *root, EarlyAggregate *early, void *extra);
+
+#endif							/* BEFORE_JOIN_H */
