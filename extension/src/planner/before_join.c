@@ -268,8 +268,10 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 		groups = estimate_num_groups(root, get_sortgrouplist_exprs(group_clause, root->processed_tlist),
 									 path->rows, NULL, NULL);
 
+	/* grouped by constants alone, as core does it: one group, but none without rows */
 	if (group_clause == NIL)
-		paths = lappend(paths, create_agg_path(root, grouped_rel, path, grouped_rel->reltarget, AGG_PLAIN,
+		paths = lappend(paths, create_agg_path(root, grouped_rel, path, grouped_rel->reltarget,
+											   root->parse->groupClause != NIL ? AGG_SORTED : AGG_PLAIN,
 											   AGGSPLIT_FINAL_DESERIAL, NIL, (List *) extra->havingQual, &costs, 1));
 	if (group_clause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) != 0)
 		paths = lappend(paths, create_agg_path(root, grouped_rel, path, grouped_rel->reltarget, AGG_HASHED,
@@ -316,8 +318,6 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		return "grouping sets";
 	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
 		return "an aggregate that has no partial form (DISTINCT, ORDER BY, or no combine function)";
-	if (root->parse->groupClause != NIL && group_clause_of(root) == NIL)
-		return "group keys that are all constant";
 
 	partial = VectorPartialTarget(root, grouped_rel->reltarget, extra->havingQual);
 	reason = before_join_refusal(root, input_rel, partial, &early);

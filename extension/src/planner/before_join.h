@@ -32,7 +32,7 @@
 /* Everything here is in the planner's memory context. */
 typedef struct EarlyAggregate
 {
-	/* the table, and what is read of it: group columns, labelled, then arguments */
+	/* the table, and what is read of it, group columns being labelled */
 	RelOptInfo *table;
 	PathTarget *input;
 	/* partial aggregation: its group columns (SortGroupClause), its output, how many groups */

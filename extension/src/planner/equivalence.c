@@ -235,6 +235,7 @@ make_targets(PlannerInfo *root, PathTarget *partial, EarlyAggregate *early)
 		return "a subquery among the columns";
 	others = pull_var_clause((Node *) others, PVC_INCLUDE_PLACEHOLDERS);
 
+	/* all that core's paths of the table give, in its order, so that they need no projection */
 	early->input = create_empty_pathtarget();
 	early->target = create_empty_pathtarget();
 	foreach(lc, early->table->reltarget->exprs)
@@ -247,7 +248,10 @@ make_targets(PlannerInfo *root, PathTarget *partial, EarlyAggregate *early)
 		if (!IsA(var, Var))
 			return "a column that is an expression";
 		if (!needed_by_join(early->table, var) && !list_member(others, var))
+		{
+			add_column_to_pathtarget(early->input, (Expr *) var, 0);
 			continue;
+		}
 		reason = group_column(var, ref, &clause);
 		if (reason != NULL)
 			return reason;
@@ -257,8 +261,6 @@ make_targets(PlannerInfo *root, PathTarget *partial, EarlyAggregate *early)
 	}
 	if (early->group_clause == NIL)
 		return "the join does not depend on the table";
-	add_new_columns_to_pathtarget(early->input,
-								  pull_var_clause((Node *) aggregates, PVC_RECURSE_AGGREGATES));
 	add_new_columns_to_pathtarget(early->target, aggregates);
 	early->groups = estimate_num_groups(root, get_sortgrouplist_exprs(early->group_clause,
 																	  make_tlist_from_pathtarget(early->input)),

@@ -1,0 +1,488 @@
+"""Aggregation before the join: one test for each condition under which it is the same, and generated queries.
+
+PGBILLION_TEST_JOINS is how many are generated (default 100), PGBILLION_TEST_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from harness import servers
+from harness.join_queries import BIG, FILL_BIG, SMALL, JoinGenerator, JoinQuery
+from harness.servers import one
+from harness.shards import Connection, make_coordinator, shard_table, shards
+from pgbillion.postgres import Cluster
+from pgbillion.rows import answers, plans
+from pgbillion.rows.answers import Answer, Tolerance
+
+QUERIES = int(os.environ.get("PGBILLION_TEST_JOINS") or 100)
+SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
+# the order of additions is another one, and values of both signs are added
+TOLERANCE = Tolerance(float4=1e-3, float8=1e-6)
+QUERY = "SELECT d1.name, count(*), sum(t.x), avg(t.v) FROM {} t JOIN d1 ON t.k = d1.id GROUP BY d1.name"
+
+
+def prepare(conn: Connection) -> None:
+    conn.prepare_threshold = None
+    conn.execute(
+        "LOAD 'pgbillion'; SET billion.aggregate_before_join = force; SET min_parallel_table_scan_size = 0;"
+        " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0;"
+        " SET statement_timeout = '60s'"
+    )
+
+
+@pytest.fixture(scope="module")
+def tables(cluster: Cluster) -> Iterator[str]:
+    with servers.new_database(cluster, "joins") as name:
+        with cluster.connect(name) as conn:
+            conn.execute(f"CREATE TABLE big ({BIG}); {FILL_BIG.format('big')}; ANALYZE big".encode())
+            conn.execute(SMALL.encode())
+            conn.execute(f"CREATE TABLE parts ({BIG}) PARTITION BY RANGE (id)".encode())
+            conn.execute("CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (400)")
+            # columns of another order, one of them dropped
+            conn.execute(f"CREATE TABLE parts_2 (gone integer, ts date, {BIG.replace(', ts date', '')})".encode())
+            conn.execute("ALTER TABLE parts_2 DROP COLUMN gone")
+            conn.execute("ALTER TABLE parts ATTACH PARTITION parts_2 FOR VALUES FROM (400) TO (10000)")
+            conn.execute("INSERT INTO parts SELECT * FROM big; ANALYZE parts")
+        yield name
+
+
+@pytest.fixture
+def joins(cluster: Cluster, tables: str) -> Iterator[Connection]:
+    """A session with the feature forced, in a transaction that leaves nothing."""
+    with cluster.connect(tables) as conn:
+        prepare(conn)
+        conn.execute("BEGIN")
+        yield conn
+        conn.execute("ROLLBACK")
+
+
+def before_join(plan: plans.Plan) -> bool:
+    """Tell whether there is a join between partial and final aggregation."""
+    return any(
+        node.get("Partial Mode") == "Finalize" and any(below["Node Type"] in JOIN_NODES for below in plans.nodes(node))
+        and any(_partial_below_join(below) for below in plans.nodes(node) if below["Node Type"] in JOIN_NODES)
+        for node in plans.nodes(plan)
+    )  # fmt: skip
+
+
+JOIN_NODES = ("Hash Join", "Merge Join", "Nested Loop")
+
+
+def _partial_below_join(join: plans.Plan) -> bool:
+    return any(
+        node.get("Partial Mode") == "Partial"
+        or node.get("Custom Plan Provider") == plans.NODE
+        or (node["Node Type"] == "Foreign Scan" and "Relation Name" not in node)
+        for child in join.get("Plans", ())
+        for node in plans.nodes(child)
+    )
+
+
+def switch(conn: Connection, mode: str) -> None:
+    conn.execute(f"SET billion.aggregate_before_join = {mode}".encode())
+
+
+def both(conn: Connection, query: str, *, used: bool) -> Answer:
+    """The answer, which is the same with the feature off; ``used`` tells whether the plan must (not) be of it."""
+    switch(conn, "force")
+    assert before_join(plans.explain(conn, query)) is used, reasons(conn, query)
+    ours = answers.answer(conn.execute(query.encode()))
+    switch(conn, "off")
+    core = answers.answer(conn.execute(query.encode()))
+    switch(conn, "force")
+    assert answers.difference(core, ours, TOLERANCE) is None
+    return ours
+
+
+def reasons(conn: Connection, query: str) -> list[str]:
+    """What the planner says of it at DEBUG1."""
+    said: list[str] = []
+
+    def listen(notice: psycopg.errors.Diagnostic) -> None:
+        said.append(notice.message_primary or "")
+
+    conn.add_notice_handler(listen)
+    conn.execute("SET client_min_messages = debug1")
+    conn.execute(f"EXPLAIN {query}".encode())
+    conn.execute("RESET client_min_messages")
+    conn.remove_notice_handler(listen)
+    return [text.removeprefix("pgbillion: ") for text in said if "before the join" in text]
+
+
+def declined(conn: Connection, query: str, reason: str) -> Answer:
+    """The answer of a query that is left alone, for this reason."""
+    answer = both(conn, query, used=False)
+    assert reasons(conn, query) == [f"no aggregation before the join: {reason}"]
+    return answer
+
+
+# how it is switched, and when it is chosen
+
+
+def test_the_switch(joins: Connection) -> None:
+    joins.execute("RESET billion.aggregate_before_join; SET billion.vector_aggregate = off")
+    assert one(joins, "SHOW billion.aggregate_before_join") == "on"
+    joins.execute("CREATE TABLE more AS SELECT b.* FROM big b, generate_series(1, 40); ANALYZE more")
+    query = QUERY.format("more")
+    assert before_join(plans.explain(joins, query))
+    assert reasons(joins, query)[0].startswith("aggregation before the join is possible, and estimated to cost")
+    switch(joins, "off")
+    assert not before_join(plans.explain(joins, query))
+    assert reasons(joins, query) == []
+
+
+def test_too_many_groups_are_left_alone(joins: Connection) -> None:
+    joins.execute("RESET billion.aggregate_before_join")
+    query = "SELECT d1.name, sum(t.x) FROM big t JOIN d1 ON t.id = d1.id GROUP BY 1"
+    assert not before_join(plans.explain(joins, query))
+    assert reasons(joins, query) == ["no aggregation before the join: it would leave 1500 groups of 1500 rows"]
+
+
+def test_what_core_does_for_less_stays_core_s(joins: Connection) -> None:
+    """Few rows through an index cost less than aggregating all of the table."""
+    joins.execute("RESET billion.aggregate_before_join; CREATE TABLE more AS SELECT i, i % 100 AS k, i AS x FROM"
+                  " generate_series(1, 20000) i; CREATE INDEX ON more (i); ANALYZE more")  # fmt: skip
+    query = "SELECT d1.name, sum(t.x) FROM more t JOIN d1 ON t.k = d1.id WHERE t.i < 30 GROUP BY 1"
+    assert not before_join(plans.explain(joins, query))
+
+
+# that it is the same
+
+
+@pytest.mark.parametrize("table", ["big", "parts"])
+@pytest.mark.parametrize("vectors", ["off", "force"])
+def test_duplicates_and_null_keys(joins: Connection, table: str, vectors: str) -> None:
+    joins.execute(f"SET billion.vector_aggregate = {vectors}".encode())
+    answer = both(joins, QUERY.format(table), used=True)
+    assert len(answer.rows) == 7
+    plan = plans.explain(joins, QUERY.format(table))
+    assert plans.vectorised(plan) is (vectors == "force")
+
+
+def test_every_aggregate(joins: Connection) -> None:
+    """All that have a state, over rows, over one group and over none."""
+    calls = (
+        "count(*), count(t.v), sum(t.x), sum(t.id::bigint), sum(t.v), sum(t.f), avg(t.x), avg(t.v),"
+        " avg(t.id::bigint), avg(t.f), avg(make_interval(days => 1)), min(t.s), max(t.ts), bool_and(t.b), bool_or(t.b),"
+        " bit_and(t.id), bit_or(t.id), variance(t.x), var_pop(t.v), stddev_pop(t.f), stddev(t.id::bigint),"
+        " corr(t.f, t.id), covar_pop(t.f, t.id), regr_count(t.f, t.id), regr_r2(t.f, t.id), regr_sxy(t.f, t.id)"
+    )
+    for where in ("true", "t.id < 100", "t.id < 0", "d1.region = 'none'"):
+        for group in ("", " GROUP BY d1.region"):
+            both(joins, f"SELECT {calls} FROM big t JOIN d1 ON t.k = d1.id WHERE {where}{group}", used=True)
+
+
+def test_above_the_join(joins: Connection) -> None:
+    for query in (
+        "SELECT lower(d1.name) || t.s, d1.w + t.k, sum(t.x) + 1 FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1, 2",
+        "SELECT d1.name, sum(t.x) FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1 HAVING sum(t.x) > 0 AND max(t.id) > 3",
+        "SELECT d1.name, rank() OVER (ORDER BY sum(t.x), d1.name) FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1",
+        "SELECT DISTINCT count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY d1.name",
+        "SELECT d1.name FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1 ORDER BY sum(t.x) DESC, 1 LIMIT 3",
+        "SELECT t.k, d1.id, count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1, 2",
+        "SELECT t.k, count(*) FROM big t JOIN d1 ON t.k = d1.id AND t.k2 < d1.w WHERE d1.id > 3 OR t.k2 = 2 GROUP BY 1",
+        "SELECT count(*) FROM big t JOIN d1 ON t.k = d1.id WHERE t.x > (SELECT avg(x) FROM big)",
+        "SELECT t.k, count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY t.k HAVING count(*) > (SELECT max(w) FROM d1)",
+        "SELECT a.k, count(*), sum(a.x) FROM big a JOIN big b ON a.k = b.k2 GROUP BY 1",
+        "SELECT d.name, count(*) FROM big t JOIN (SELECT DISTINCT id, name FROM d1) d ON t.k = d.id GROUP BY 1",
+        "SELECT v.a, count(*), sum(t.x) FROM big t JOIN (VALUES (1, 2), (1, 3)) v (a, b) ON t.k = v.b GROUP BY 1",
+        "SELECT name, sum(x) FROM big t, d1, d2, d3 WHERE t.k = d1.id AND t.k2 = d2.id AND t.s = d3.code GROUP BY 1",
+        "SELECT d1.name, sum(t.x) FROM big t, d1, d2 WHERE t.k = d1.id AND d1.id = d2.id GROUP BY 1",
+        "SELECT d1.region, sum(t.x) FROM big t JOIN d1 ON t.k = d1.id WHERE d1.region = 'r1' GROUP BY 1",
+        "SELECT d1.region, sum(t.x) FROM big t JOIN d1 ON t.k = d1.id WHERE d1.region = 'none' GROUP BY 1",
+        "SELECT 'a'::text, d1.region, sum(t.x) FROM big t JOIN d1 ON t.k = d1.id WHERE d1.region = 'r2' GROUP BY 1, 2",
+        "SELECT d2.label, sum(t.x) FROM big t, d1, d2 WHERE t.k = t.k2 AND t.k2 = d1.id AND d2.id < 3 GROUP BY 1",
+    ):
+        both(joins, query, used=True)
+
+
+def test_in_parallel(joins: Connection) -> None:
+    joins.execute("SET max_parallel_workers_per_gather = 2")
+    for vectors in ("off", "force"):
+        for table in ("big", "parts"):
+            joins.execute(f"SET billion.vector_aggregate = {vectors}".encode())
+            both(joins, QUERY.format(table), used=True)
+            assert plans.parallel(plans.explain(joins, QUERY.format(table)))
+
+
+def test_parameters_prune_partitions_as_before(joins: Connection) -> None:
+    joins.execute("SET plan_cache_mode = force_generic_plan")
+    for column in ("id", "x"):
+        query = QUERY.format("parts").replace("GROUP", f"WHERE t.{column} > $1 GROUP")
+        joins.execute(f"PREPARE by_{column} (integer) AS {query}".encode())
+        for value in (-1000, 100, 700, 100_000):
+            both(joins, f"EXECUTE by_{column} ({value})", used=True)
+    switch(joins, "force")
+    joins.execute("DEALLOCATE by_id")
+    joins.execute("PREPARE by_id (integer) AS SELECT count(*) FROM parts t JOIN d1 ON t.k = d1.id WHERE t.id > $1")
+    plan = plans.explain(joins, "EXECUTE by_id (700)", run=True)
+    assert before_join(plan)
+    assert [node["Subplans Removed"] for node in plans.nodes(plan) if "Subplans Removed" in node] == [1]
+
+
+# what must be left alone
+
+
+def test_outer_joins(joins: Connection) -> None:
+    """A row without counterpart has no state, but counts."""
+    reason = "a join that is not an inner join"
+    for kind in ("LEFT", "RIGHT", "FULL"):
+        query = f"SELECT d1.name, count(*), count(t.x) FROM big t {kind} JOIN d1 ON t.k = d1.id GROUP BY 1"
+        declined(joins, query, reason)
+
+
+def test_semijoins(joins: Connection) -> None:
+    """A row is taken once, whatever it has as counterparts."""
+    reason = "a join that is not an inner join"
+    declined(joins, "SELECT t.k, count(*) FROM big t WHERE t.k IN (SELECT id FROM d1) GROUP BY 1", reason)
+    declined(
+        joins, "SELECT t.k, sum(t.x) FROM big t WHERE NOT EXISTS (SELECT FROM d1 WHERE id = t.k) GROUP BY 1", reason
+    )
+
+
+@pytest.mark.parametrize("key", ["numeric", "double precision", "text COLLATE ignore_case", "interval"])
+def test_equal_values_that_can_be_told_apart(joins: Connection, key: str) -> None:
+    """One value would stand for the other."""
+    if "ignore_case" in key:
+        if not one(joins, "SELECT count(*) FROM pg_collation WHERE collname = 'und-x-icu'"):
+            pytest.skip("this installation is without ICU")
+        joins.execute(
+            "CREATE COLLATION ignore_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
+    values = {
+        "numeric": ("1.0", "1.00"),
+        "double precision": ("0", "-0"),
+        "text COLLATE ignore_case": ("a", "A"),
+        "interval": ("1 day", "24 hours"),
+    }[key]
+    joins.execute(f"CREATE TABLE odd (k {key}, x integer); CREATE TABLE odder (k {key})".encode())
+    for value in values:
+        joins.execute("INSERT INTO odd VALUES (%s, 1), (%s, 2)", [value, value])
+    joins.execute("INSERT INTO odder VALUES (%s), (%s)", [values[0], values[0]])
+    answer = declined(
+        joins,
+        "SELECT t.k::text, count(*), sum(t.x) FROM odd t JOIN odder USING (k) GROUP BY 1",
+        "a column to group by has equal values that can be told apart",
+    )
+    assert len(answer.rows) == 2
+
+
+def test_columns_that_cannot_be_hashed(joins: Connection) -> None:
+    joins.execute(
+        "CREATE TABLE paid (m money, x integer); INSERT INTO paid SELECT i % 3, i FROM generate_series(1, 9) i"
+    )
+    query = "SELECT a.m, sum(a.x) FROM paid a JOIN paid b ON a.m = b.m GROUP BY 1"
+    declined(joins, query, "a column to group by cannot be hashed")
+
+
+def test_system_columns_and_whole_rows(joins: Connection) -> None:
+    reason = "a system column or whole row is needed above"
+    declined(joins, "SELECT t.tableoid, count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1", reason)
+    declined(joins, "SELECT t::text, count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1", reason)
+
+
+def test_volatile_functions(joins: Connection) -> None:
+    """Called as often as without: a condition of the join is checked for each of its rows."""
+    joins.execute("CREATE SEQUENCE calls")
+    joins.execute(
+        "CREATE FUNCTION called(integer, integer) RETURNS boolean LANGUAGE plpgsql VOLATILE COST 10000"
+        " AS 'BEGIN PERFORM nextval(''calls''); RETURN true; END'"
+    )
+    declined(
+        joins,
+        "SELECT d1.name, count(*) FROM big t JOIN d1 ON t.k = d1.id WHERE called(t.k, d1.w) GROUP BY 1",
+        "a volatile function",
+    )
+    calls = one(joins, "SELECT last_value FROM calls")
+    assert calls == 2 * one(joins, "SELECT count(*) FROM big t JOIN d1 ON t.k = d1.id")
+
+
+def test_rows_in_an_order_or_once(joins: Connection) -> None:
+    reason = "an aggregate that has no partial form (DISTINCT, ORDER BY, or no combine function)"
+    for call in ("count(DISTINCT t.x)", "string_agg(t.s, ',' ORDER BY t.id)", "mode() WITHIN GROUP (ORDER BY t.x)"):
+        declined(joins, f"SELECT d1.name, {call} FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1", reason)
+    declined(joins, "SELECT d1.name, count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY ROLLUP (1)", "grouping sets")
+
+
+def test_what_may_fail_for_rows_that_the_join_leaves_out(joins: Connection) -> None:
+    reason = "an argument or FILTER that might fail for rows that the join leaves out"
+    joins.execute("CREATE TABLE others (k integer, x integer, y integer, s text)")
+    joins.execute("INSERT INTO others SELECT i % 30, CASE WHEN i % 30 < 20 THEN i ELSE 0 END, i, i FROM"
+                  " generate_series(1, 300) i")  # fmt: skip
+    joins.execute("UPDATE others SET s = 'no number', y = 2147483647 WHERE x = 0")
+    for call in (
+        "sum(100 / t.x)",
+        "count(*) FILTER (WHERE 100 / t.x > 1)",
+        "sum(t.s::integer)",
+        "sum(t.y + 1)",
+        "avg(t.x::numeric / t.x)",
+        "max(ARRAY[t.x, 1 / t.x])",
+        "sum(CASE WHEN 1 / t.x > 0 THEN 1 END)",
+    ):
+        declined(joins, f"SELECT d1.name, {call} FROM others t JOIN d1 ON t.k = d1.id GROUP BY 1", reason)
+
+
+def test_aggregates_of_one_s_own(joins: Connection) -> None:
+    """Its functions may fail, too."""
+    joins.execute("CREATE TABLE others AS SELECT i % 30 AS k, CASE WHEN i % 30 < 20 THEN i ELSE 0 END AS x FROM"
+                  " generate_series(1, 300) i")  # fmt: skip
+    joins.execute("CREATE FUNCTION add_inverse(integer, integer) RETURNS integer LANGUAGE sql IMMUTABLE"
+                  " AS 'SELECT $1 + 1000 / $2'")  # fmt: skip
+    joins.execute("CREATE AGGREGATE inverse (integer) (SFUNC = add_inverse, STYPE = integer, INITCOND = 0,"
+                  " COMBINEFUNC = int4pl, PARALLEL = SAFE)")  # fmt: skip
+    query = "SELECT d1.name, inverse(t.x) FROM others t JOIN d1 ON t.k = d1.id GROUP BY 1"
+    declined(joins, query, "an aggregate that is not built in")
+
+
+def test_bit_strings_of_different_lengths(joins: Connection) -> None:
+    joins.execute("CREATE TABLE bits (k integer, b varbit)")
+    joins.execute("INSERT INTO bits VALUES (1, '101'), (1, '110'), (99, '1'), (99, '11')")
+    query = "SELECT d1.name, bit_or(t.b) FROM bits t JOIN d1 ON t.k = d1.id GROUP BY 1"
+    declined(joins, query, "an aggregate of bit strings")
+
+
+def test_aggregates_that_keep_all_values(joins: Connection) -> None:
+    partial = one(joins, "SHOW server_version_num") >= "160000"
+    for call in ("array_length(array_agg(t.x), 1)", "length(string_agg(t.s, ','))"):
+        declined(
+            joins,
+            f"SELECT d1.name, {call} FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1",
+            "an aggregate that keeps all of its values"
+            if partial
+            else "an aggregate that has no partial form (DISTINCT, ORDER BY, or no combine function)",
+        )
+
+
+def test_columns_of_several_tables(joins: Connection) -> None:
+    reason = "aggregates of columns of several tables"
+    for calls in ("sum(t.x), sum(d1.w)", "max(t.s || d1.name)", "count(*) FILTER (WHERE d1.w > t.x)"):
+        query = f"SELECT d1.region, {calls} FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1"
+        both(joins, query, used=False)
+        assert reasons(joins, query)[0].startswith("no aggregation before the join: "), reasons(joins, query)
+    declined(joins, "SELECT d1.region, sum(t.x), sum(d1.w) FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1", reason)
+    # one that is not the big one is a table as good as any
+    both(joins, "SELECT t.k, sum(d1.w), count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY 1", used=True)
+
+
+def test_row_security(joins: Connection) -> None:
+    joins.execute("CREATE ROLE reads_joins; GRANT SELECT ON big, d1 TO reads_joins")
+    joins.execute("ALTER TABLE big ENABLE ROW LEVEL SECURITY; CREATE POLICY mine ON big TO reads_joins USING (x > 0)")
+    both(joins, QUERY.format("big"), used=True)
+    joins.execute("SET ROLE reads_joins")
+    declined(joins, QUERY.format("big"), "row security or a security barrier")
+    joins.execute("RESET ROLE; ALTER TABLE big DISABLE ROW LEVEL SECURITY")
+    joins.execute("CREATE VIEW hidden WITH (security_barrier) AS SELECT * FROM d1 WHERE w < 30")
+    both(joins, "SELECT h.name, count(*) FROM big t JOIN hidden h ON t.k = h.id WHERE h.id > 3 GROUP BY 1", used=True)
+    query = "SELECT t.name, sum(h.w) FROM d1 t JOIN hidden h ON t.id = h.id WHERE h.w > 3 GROUP BY 1"
+    declined(joins, query, "what is aggregated is no table")
+
+
+def test_other_queries_that_are_left_alone(joins: Connection) -> None:
+    for query, reason in (
+        ("SELECT count(*) FROM big t, d1", "the join does not depend on the table"),
+        ("SELECT sum(t.x) FROM big t, d1 WHERE d1.id > 3", "the join does not depend on the table"),
+        (
+            "SELECT t.k, count(*) FROM big t JOIN d1 ON t.k = (SELECT max(o.id) FROM d1 o WHERE o.w < d1.w) GROUP BY 1",
+            "a subquery in a condition",
+        ),
+        (
+            "SELECT d1.name, count(*) FROM big t TABLESAMPLE system (100) JOIN d1 ON t.k = d1.id GROUP BY 1",
+            "TABLESAMPLE",
+        ),
+        (
+            "SELECT generate_series(1, 2), count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY d1.name",
+            "a set-returning function",
+        ),
+        (
+            "SELECT d1.name, sum(s.i) FROM d1 JOIN generate_series(1, 40) s (i) ON d1.id = s.i GROUP BY 1",
+            "what is aggregated is no table",
+        ),
+        ("SELECT count(*) FROM big t JOIN d1 ON t.k = d1.id WHERE false", "no row can satisfy the conditions"),
+        (
+            "SELECT t.k, sum(t.x) FROM big t, LATERAL (SELECT d1.w FROM d1 WHERE d1.id = t.k LIMIT 3) l GROUP BY 1",
+            "a lateral reference",
+        ),
+    ):
+        answer = both(joins, query, used=False)
+        said = reasons(joins, query)
+        assert said in ([], [f"no aggregation before the join: {reason}"]), (query, said)
+        assert said or "false" in query, query
+        assert answer.names
+
+
+# generated queries
+
+
+def compare(conn: Connection, query: JoinQuery) -> tuple[str | None, bool]:
+    """What differs, if anything does, and whether the plan was of the feature."""
+    found: list[Answer] = []
+    used = False
+    for mode in ("off", "force"):
+        conn.execute("SAVEPOINT one")
+        switch(conn, mode)
+        conn.execute(query.setup.encode())
+        used = before_join(plans.explain(conn, query.text))
+        found.append(answers.answer(conn.execute(query.text.encode())))
+        conn.execute("DEALLOCATE ALL; ROLLBACK TO one")
+    return answers.difference(found[0], found[1], TOLERANCE), used
+
+
+def check_generated(conn: Connection, table: str, count: int, least: float) -> None:
+    generator = JoinGenerator(SEED, table)
+    eligible = used = 0
+    conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    for number in range(count):
+        query = generator.query()
+        differs, was_used = compare(conn, query)
+        assert differs is None, f"seed {SEED}, number {number}: {differs}\n{query.setup}\n{query.text}"
+        eligible += query.eligible
+        used += query.eligible and was_used
+    conn.execute("ROLLBACK")
+    print(f"seed {SEED}: {count} queries on {table}, {eligible} to aggregate before the join, {used} so planned")
+    assert used >= least * eligible, f"seed {SEED}: {used} of {eligible}"
+    assert eligible >= count / 2
+
+
+@pytest.mark.parametrize("table", ["big", "parts"])
+def test_generated_queries(cluster: Cluster, tables: str, table: str) -> None:
+    with cluster.connect(tables) as conn:
+        prepare(conn)
+        check_generated(conn, table, QUERIES, 0.9)
+
+
+# shards
+
+
+@pytest.fixture(scope="module")
+def sharded(cluster: Cluster, database: str) -> Iterator[Connection]:
+    """`many` on two shards and here."""
+    with shards([cluster] * 2, database) as members, cluster.connect(database) as conn:
+        prepare(conn)
+        make_coordinator(conn, members)
+        shard_table(conn, members, "many", BIG, local=1)
+        conn.execute((FILL_BIG.format("many") + "; ANALYZE many").encode())
+        conn.execute(SMALL.encode())
+        yield conn
+
+
+def test_states_come_from_the_shards(sharded: Connection) -> None:
+    both(sharded, QUERY.format("many"), used=True)
+    rows = sharded.execute(f"EXPLAIN (VERBOSE, COSTS OFF) {QUERY.format('many')}".encode()).fetchall()
+    text = "\n".join(line for (line,) in rows)
+    assert text.count("Relations: Partial Aggregate on (public.many_") == 2, text
+    assert text.count("Async Foreign Scan") == 2, text
+    assert text.count("GROUP BY 1") == 2, text
+    # and by core where they may not
+    sharded.execute("SET billion.push_down_aggregates = off")
+    both(sharded, QUERY.format("many"), used=True)
+    sharded.execute("RESET billion.push_down_aggregates")
+
+
+def test_generated_queries_on_shards(sharded: Connection) -> None:
+    check_generated(sharded, "many", QUERIES // 3, 0.9)
