@@ -16,7 +16,11 @@ ACCEPTED = Path(__file__).with_name("regress_lazy")
 # the suite leaves about as many tables behind
 FEWEST_TABLES = 500
 # sessions with a lazy table load the extension, whose other features would show in plans
-LAZY = (("default_table_access_method", "lazy_heap"), ("billion.vector_aggregate", "off"))
+LAZY = (
+    ("default_table_access_method", "lazy_heap"),
+    ("billion.vector_aggregate", "off"),
+    ("billion.aggregate_before_join", "off"),
+)
 
 
 def test_servers_own_regression_suite(installation: Installation, tell: Callable[[str], None]) -> None:

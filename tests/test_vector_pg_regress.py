@@ -17,6 +17,7 @@ ACCEPTED = Path(__file__).with_name("regress_vector")
 FORCED = (
     ("session_preload_libraries", "pgbillion,auto_explain"),
     ("billion.vector_aggregate", "force"),
+    ("billion.aggregate_before_join", "off"),
     # tells in the log which plans had the node
     ("auto_explain.log_min_duration", "0"),
     ("auto_explain.log_nested_statements", "on"),

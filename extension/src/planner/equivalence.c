@@ -192,7 +192,9 @@ group_column(Var *var, Index ref, SortGroupClause **clause)
 		equal_image = get_opfamily_proc(type->btree_opf, type->btree_opintype, type->btree_opintype,
 										BTEQUALIMAGE_PROC);
 	if (!OidIsValid(equal_image) ||
-		!DatumGetBool(OidFunctionCall1Coll(equal_image, var->varcollid, ObjectIdGetDatum(type->btree_opintype))))
+		!DatumGetBool(OidFunctionCall1Coll(equal_image, var->varcollid, ObjectIdGetDatum(type->btree_opintype))) ||
+		/* without a length, blanks at the end are kept, and not compared */
+		(getBaseType(var->vartype) == BPCHAROID && var->vartypmod < 0))
 		return "a column to group by has equal values that can be told apart";
 
 	get_sort_group_operators(var->vartype, false, true, false, &sort_operator, &equality, NULL, &hashable);
