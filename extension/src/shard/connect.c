@@ -153,17 +153,38 @@ ShardCanConnect(ShardGroup *group)
 ShardConnection *
 ShardStartConnection(ShardGroup *group)
 {
-	ForeignServer *server = GetForeignServer(group->serverid);
-	UserMapping *user = GetUserMapping(group->userid, group->serverid);
-	List	   *options = list_concat_copy(server->options, user->options);
-	const char **keywords = palloc(sizeof(char *) * (list_length(options) + 4));
-	const char **values = palloc(sizeof(char *) * (list_length(options) + 4));
+	ForeignServer *server;
+	UserMapping *user;
+	List	   *options;
+	const char **keywords;
+	const char **values;
 	const char *name = GetConfigOption("postgres_fdw.application_name", true, false);
 	ShardConnection *connection;
 	PQconninfoOption *conninfo;
 	int			n = 0;
 	ListCell   *lc;
 
+	/* in the list from the start, so that the end of the statement frees it, and what happens to its options is seen */
+	connection = MemoryContextAllocZero(shard_context, sizeof(ShardConnection));
+	connection->serverid = group->serverid;
+	connection->umid = group->umid;
+	connection->userid = group->userid;
+	connection->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID, ObjectIdGetDatum(group->serverid));
+	connection->mapping_hash = GetSysCacheHashValue1(USERMAPPINGOID, ObjectIdGetDatum(group->umid));
+	connection->group = group;
+	connection->connecting = true;
+	connection->poll = PGRES_POLLING_WRITING;
+	dlist_push_tail(&shard_connection_list, &connection->node);
+
+	server = GetForeignServer(group->serverid);
+	user = GetUserMapping(group->userid, group->serverid);
+	strlcpy(connection->server, server->servername, NAMEDATALEN);
+	connection->keep = boolean_option(server->options, "keep_connections", true);
+	connection->need_password = password_required(user);
+
+	options = list_concat_copy(server->options, user->options);
+	keywords = palloc(sizeof(char *) * (list_length(options) + 4));
+	values = palloc(sizeof(char *) * (list_length(options) + 4));
 	foreach(lc, options)
 	{
 		DefElem    *def = lfirst(lc);
@@ -192,21 +213,7 @@ ShardStartConnection(ShardGroup *group)
 				 errdetail("There are too many open files on the local server."),
 				 errhint("Raise the server's max_files_per_process and/or \"ulimit -n\" limits.")));
 
-	connection = MemoryContextAllocZero(shard_context, sizeof(ShardConnection));
-	connection->serverid = group->serverid;
-	connection->umid = group->umid;
-	connection->userid = group->userid;
-	connection->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID, ObjectIdGetDatum(group->serverid));
-	connection->mapping_hash = GetSysCacheHashValue1(USERMAPPINGOID, ObjectIdGetDatum(group->umid));
-	strlcpy(connection->server, server->servername, NAMEDATALEN);
-	connection->keep = boolean_option(server->options, "keep_connections", true);
-	connection->need_password = password_required(user);
-	connection->connecting = true;
-	connection->poll = PGRES_POLLING_WRITING;
-	connection->group = group;
 	connection->conn = pq.PQconnectStartParams(keywords, values, false);
-	/* from here on the end of the statement frees it */
-	dlist_push_tail(&shard_connection_list, &connection->node);
 	if (connection->conn == NULL)
 	{
 		ReleaseExternalFD();

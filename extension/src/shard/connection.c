@@ -20,6 +20,7 @@
 #include "access/xact.h"
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
 #include "storage/latch.h"
@@ -510,6 +511,14 @@ begin_transaction(ShardConnection *connection)
 	}
 }
 
+static bool
+has_our_encoding(ShardConnection *connection)
+{
+	const char *name = pq.PQparameterStatus(connection->conn, "server_encoding");
+
+	return name != NULL && pg_char_to_encoding(name) == GetDatabaseEncoding();
+}
+
 /*
  * Send a query, and before it what begins the transaction. The connection must
  * be connected. Waits only for the snapshot that other connections of the
@@ -517,17 +526,30 @@ begin_transaction(ShardConnection *connection)
  */
 void
 ShardSendQuery(ShardConnection *connection, const char *sql, int nparams, const char *const *values,
-			   bool binary, bool serialized)
+			   bool binary, int states)
 {
 	int			theirs = pq.PQserverVersion(connection->conn) / 10000;
 
 	Assert(!connection->connecting && connection->busy);
-	if (serialized && theirs != PG_VERSION_NUM / 10000)
+	if ((states & SHARD_STATE_SERIALIZED) && theirs != PG_VERSION_NUM / 10000)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("server \"%s\" runs PostgreSQL %d, this one is %d", connection->server, theirs, PG_VERSION_NUM / 10000),
 				 errdetail("The states of these aggregates can only travel between servers of the same major version."),
 				 errhint("Set billion.push_down_aggregates to off.")));
+	if ((states & SHARD_STATE_RAW_TEXT) && !has_our_encoding(connection))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the database of server \"%s\" has encoding %s, this one has %s", connection->server,
+						pq.PQparameterStatus(connection->conn, "server_encoding"), GetDatabaseEncodingName()),
+				 errdetail("The states of these aggregates can only travel between databases of the same encoding."),
+				 errhint("Set billion.push_down_aggregates to off.")));
+	/* the planner saw to that, but the setting may be newer than the plan */
+	if ((states & SHARD_STATE_SENT_TEXT) && pg_get_client_encoding() != GetDatabaseEncoding())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("client_encoding has changed since this query was planned"),
+				 errhint("Prepare the query again.")));
 
 	begin_transaction(connection);
 	connection->sql = sql;

@@ -94,7 +94,7 @@ extern ShardConnection *ShardTakeConnection(ShardGroup *group, bool beyond_limit
 extern void ShardGiveConnection(ShardConnection *connection);
 extern bool ShardConnected(ShardConnection *connection);
 extern void ShardSendQuery(ShardConnection *connection, const char *sql, int nparams,
-						   const char *const *values, bool binary, bool serialized);
+						   const char *const *values, bool binary, int states);
 extern ShardProgress ShardAdvance(ShardConnection *connection);
 extern uint32 ShardEvents(ShardConnection *connection);
 extern void ShardWait(ShardConnection *connection);

@@ -25,6 +25,7 @@
 #include "commands/defrem.h"
 #include "commands/extension.h"
 #include "foreign/foreign.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -32,6 +33,7 @@
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -59,7 +61,7 @@ typedef struct Context
 	Oid			relid;
 	List	   *extensions;		/* those of the server's option */
 	List	   *params;			/* expressions to send as $1, $2 … */
-	bool		serialized;		/* is there a serialised state? */
+	int			states;			/* SHARD_STATE_… */
 } Context;
 
 static bool write_expr(Node *node, Context *cxt, Origin *outer);
@@ -172,8 +174,6 @@ write_const(Const *node, Context *cxt)
 		appendStringInfoString(cxt->buf, "NULL");
 	else
 	{
-		if (ShardNamesObject(node->consttype))
-			return false;
 		getTypeOutputInfo(node->consttype, &output, &isvarlena);
 		value = OidOutputFunctionCall(output, node->constvalue);
 		if (node->consttype == INT4OID)
@@ -290,6 +290,16 @@ write_operator(Oid opno, Context *cxt)
 	return true;
 }
 
+/*
+ * IS DISTINCT FROM and NULLIF look for their operator in the search path of
+ * the shard's session: core's schema.
+ */
+static bool
+is_plain_equality(Oid opno)
+{
+	return opno < FirstGenbkiObjectId;
+}
+
 static bool
 write_op(OpExpr *node, Context *cxt, Origin *inner)
 {
@@ -302,7 +312,7 @@ write_op(OpExpr *node, Context *cxt, Origin *inner)
 	}
 	if (IsA(node, DistinctExpr))
 	{
-		if (!shippable(node->opno, OperatorRelationId, cxt))
+		if (!is_plain_equality(node->opno))
 			return false;
 		appendStringInfoString(cxt->buf, "IS DISTINCT FROM");
 	}
@@ -439,9 +449,74 @@ state_can_travel(Aggref *node)
 	return true;
 }
 
+/* May values of this type hold characters of the database's encoding? */
+static bool
+has_text(Oid type)
+{
+	Oid			element = get_element_type(type);
+	char		category;
+	bool		preferred;
+
+	if (OidIsValid(element))
+		type = element;
+	if (type == BYTEAOID || type == UUIDOID)
+		return false;
+	get_type_category_preferred(type, &category, &preferred);
+	return strchr("BDGINTV", category) == NULL;
+}
+
+/* What has to be alike here and there for the serialised state of this aggregate to mean the same. */
+static int
+state_needs(Aggref *node)
+{
+	ListCell   *lc;
+	bool		text = false;
+
+	foreach(lc, node->aggargtypes)
+		text |= has_text(lfirst_oid(lc));
+	if (!text)
+		return SHARD_STATE_SERIALIZED;
+	switch (node->aggfnoid)
+	{
+		case F_STRING_AGG_TEXT_TEXT:
+			return SHARD_STATE_SERIALIZED | SHARD_STATE_RAW_TEXT;
+		case F_ARRAY_AGG_ANYNONARRAY:
+		case F_ARRAY_AGG_ANYARRAY:
+			return SHARD_STATE_SERIALIZED | SHARD_STATE_SENT_TEXT;
+		default:
+			return SHARD_STATE_SERIALIZED | SHARD_STATE_RAW_TEXT | SHARD_STATE_SENT_TEXT;
+	}
+}
+
+/*
+ * The argument of an aggregate with a serialised state, which does not tell
+ * what it was made from: the column on the shard may be of another type than
+ * here.
+ */
+static bool
+write_cast_argument(Expr *arg, Context *cxt, Origin *inner)
+{
+	bool		cast = IsA(arg, Var) || IsA(arg, OpExpr) || IsA(arg, CaseExpr) || IsA(arg, CoalesceExpr) ||
+		IsA(arg, NullIfExpr) ||
+		(IsA(arg, FuncExpr) && ((FuncExpr *) arg)->funcformat != COERCE_IMPLICIT_CAST &&
+		 ((FuncExpr *) arg)->funcformat != COERCE_EXPLICIT_CAST);
+
+	if (cast)
+		appendStringInfoChar(cxt->buf, '(');
+	if (!write_expr((Node *) arg, cxt, inner))
+		return false;
+	if (cast)
+	{
+		appendStringInfoString(cxt->buf, ")::");
+		write_type(exprType((Node *) arg), -1, cxt);
+	}
+	return true;
+}
+
 static bool
 write_aggref(Aggref *node, Context *cxt, Origin *inner)
 {
+	bool		serialized = false;
 	Oid			aggregate = node->aggfnoid;
 	ListCell   *lc;
 
@@ -450,14 +525,18 @@ write_aggref(Aggref *node, Context *cxt, Origin *inner)
 		return false;
 	if (node->aggsplit == AGGSPLIT_INITIAL_SERIAL)
 	{
-		bool		serialized;
-
 		aggregate = ShardPartialAggregate(aggregate, &serialized);
 		if (!OidIsValid(aggregate))
 			return false;
-		if (serialized && !state_can_travel(node))
-			return false;
-		cxt->serialized |= serialized;
+		if (serialized)
+		{
+			int			needs = state_needs(node);
+
+			if (!state_can_travel(node) ||
+				((needs & SHARD_STATE_SENT_TEXT) && pg_get_client_encoding() != GetDatabaseEncoding()))
+				return false;
+			cxt->states |= needs;
+		}
 	}
 	else if (node->aggsplit != AGGSPLIT_SIMPLE ||
 			 !(shippable(aggregate, ProcedureRelationId, cxt) || ShardIsPartialAggregate(aggregate)))
@@ -474,7 +553,7 @@ write_aggref(Aggref *node, Context *cxt, Origin *inner)
 			appendStringInfoString(cxt->buf, ", ");
 		if (node->aggvariadic && lnext(node->args, lc) == NULL)
 			appendStringInfoString(cxt->buf, "VARIADIC ");
-		if (!write_expr((Node *) arg->expr, cxt, inner))
+		if (!(serialized ? write_cast_argument(arg->expr, cxt, inner) : write_expr((Node *) arg->expr, cxt, inner)))
 			return false;
 	}
 	appendStringInfoChar(cxt->buf, ')');
@@ -546,7 +625,7 @@ write_expr(Node *node, Context *cxt, Origin *outer)
 			input = ((OpExpr *) node)->inputcollid;
 			break;
 		case T_NullIfExpr:
-			if (shippable(((OpExpr *) node)->opno, OperatorRelationId, cxt))
+			if (is_plain_equality(((OpExpr *) node)->opno))
 			{
 				appendStringInfoString(cxt->buf, "NULLIF(");
 				written = write_list(((OpExpr *) node)->args, cxt, &inner);
@@ -594,7 +673,7 @@ write_expr(Node *node, Context *cxt, Origin *outer)
 		default:
 			break;
 	}
-	if (!written || !shippable(exprType(node), TypeRelationId, cxt))
+	if (!written || !shippable(exprType(node), TypeRelationId, cxt) || ShardNamesObject(exprType(node)))
 		return false;
 
 	/* What compares by a collation must have it from a column. */
@@ -802,6 +881,6 @@ ShardDeparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery 
 
 	query->sql = cxt.buf->data;
 	query->params = cxt.params;
-	query->serialized = cxt.serialized;
+	query->states = cxt.states;
 	return reason;
 }

@@ -17,7 +17,7 @@
 #define LIBPQ_FUNCTIONS(F) \
 	F(PQconndefaults) F(PQconninfo) F(PQconninfoFree) \
 	F(PQconnectStartParams) F(PQconnectPoll) F(PQfinish) F(PQstatus) F(PQsocket) \
-	F(PQerrorMessage) F(PQserverVersion) F(PQconnectionUsedPassword) F(PQsetNoticeReceiver) \
+	F(PQerrorMessage) F(PQserverVersion) F(PQparameterStatus) F(PQconnectionUsedPassword) F(PQsetNoticeReceiver) \
 	F(PQsetnonblocking) F(PQenterPipelineMode) F(PQpipelineSync) F(PQsendFlushRequest) \
 	F(PQsendQueryParams) F(PQsetSingleRowMode) F(PQflush) F(PQconsumeInput) F(PQisBusy) \
 	F(PQgetResult) F(PQclear) F(PQresultStatus) F(PQresultErrorField) \

@@ -124,7 +124,7 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	/* postgres_fdw puts the table's name for the number */
 	relations = psprintf("%s on (%u)", stage == UPPERREL_PARTIAL_GROUP_AGG ? "Partial Aggregate" : "Aggregate", input_rel->relid);
 	private = list_make5(makeString(query->sql), query->columns, query->params, makeString(relations),
-						 makeBoolean(query->serialized));
+						 makeInteger(query->states));
 	private = lappend(private, makeInteger((int) table_number(relid, "fetch_size", FETCH_SIZE)));
 	/* unlike postgres_fdw's, our scans are asynchronous unless told otherwise: they wait for nothing but their shard */
 	private = lappend(private, makeBoolean(async == NULL || defGetBoolean(async)));
@@ -176,7 +176,7 @@ ShardGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *
 	private = list_make5(list_nth(path->fdw_private, ShardPathSql), attrs,
 						 list_nth(path->fdw_private, ShardPathFetchSize),
 						 list_nth(path->fdw_private, ShardPathRelations),
-						 list_nth(path->fdw_private, ShardPathSerialized));
+						 list_nth(path->fdw_private, ShardPathStates));
 	return make_foreignscan(tlist, NIL, 0, list_nth(path->fdw_private, ShardPathParams),
 							private, columns, NIL, outer_plan);
 }

@@ -25,6 +25,7 @@
 #include "executor/instrument.h"
 #include "foreign/foreign.h"
 #include "libpq/pqformat.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "parser/parse_coerce.h"
@@ -34,6 +35,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "compat.h"
 #include "shard/connection.h"
@@ -47,7 +49,7 @@ typedef struct ShardScan
 	AsyncRequest *areq;			/* when an Append waits for us */
 	int			eflags;
 	const char *sql;
-	bool		serialized;		/* are there states in the columns? */
+	int			states;			/* SHARD_STATE_… in the columns */
 	bool		sent;
 	bool		checked;		/* are the columns what we expect? */
 	bool		eof;
@@ -73,18 +75,29 @@ typedef struct ShardScan
 bool
 ShardIsAggregateScan(ForeignScanState *node)
 {
-	return list_length(((ForeignScan *) node->ss.ps.plan)->fdw_private) > ShardScanSerialized;
+	return list_length(((ForeignScan *) node->ss.ps.plan)->fdw_private) > ShardScanStates;
 }
 
-/* Values of these types mean the same in every database, in binary too. */
+/* Values of these types mean the same in every database, and can be sent in binary. */
 static bool
 is_portable(Oid type)
 {
 	Oid			element = get_element_type(type);
+	HeapTuple	tuple;
+	Form_pg_type form;
+	bool		result;
 
 	if (OidIsValid(element))
 		type = element;
-	return type < FirstGenbkiObjectId && get_typtype(type) == TYPTYPE_BASE && !ShardNamesObject(type);
+	if (type >= FirstGenbkiObjectId || ShardNamesObject(type))
+		return false;
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	form = (Form_pg_type) GETSTRUCT(tuple);
+	result = form->typtype == TYPTYPE_BASE && OidIsValid(form->typreceive) && OidIsValid(form->typsend);
+	ReleaseSysCache(tuple);
+	return result;
 }
 
 static void
@@ -150,7 +163,7 @@ ShardBeginForeignScan(ForeignScanState *node, int eflags)
 	scan->node = node;
 	scan->eflags = eflags;
 	scan->sql = strVal(list_nth(plan->fdw_private, ShardScanSql));
-	scan->serialized = boolVal(list_nth(plan->fdw_private, ShardScanSerialized));
+	scan->states = intVal(list_nth(plan->fdw_private, ShardScanStates));
 	scan->row_context = AllocSetContextCreate(estate->es_query_cxt, "pgbillion_fdw row", ALLOCSET_SMALL_SIZES);
 	begin_columns(scan, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
 	begin_params(scan, plan->fdw_exprs);
@@ -211,7 +224,7 @@ send_query(ShardScan *scan)
 		MemoryContextSwitchTo(oldcontext);
 		AtEOXact_GUC(true, level);
 	}
-	ShardSendQuery(scan->connection, scan->sql, nparams, values, scan->binary, scan->serialized);
+	ShardSendQuery(scan->connection, scan->sql, nparams, values, scan->binary, scan->states);
 	scan->sent = true;
 }
 
@@ -291,19 +304,13 @@ check_columns(ShardScan *scan, TupleDesc tupdesc)
 	scan->checked = true;
 }
 
-/* Fill the slot with the next row of the connection's result, there is one. */
+/* Read the values of the next row into the slot. */
 static void
-store_row(ShardScan *scan, TupleTableSlot *slot)
+read_values(ShardScan *scan, TupleTableSlot *slot)
 {
 	TupleDesc	tupdesc = slot->tts_tupleDescriptor;
 	PGresult   *result = scan->connection->result;
-	MemoryContext oldcontext;
 
-	if (!scan->checked)
-		check_columns(scan, tupdesc);
-
-	MemoryContextReset(scan->row_context);
-	oldcontext = MemoryContextSwitchTo(scan->row_context);
 	for (int i = 0; i < tupdesc->natts; i++)
 	{
 		int32		typmod = TupleDescAttr(tupdesc, i)->atttypmod;
@@ -334,9 +341,48 @@ store_row(ShardScan *scan, TupleTableSlot *slot)
 								scan->connection->server, format_type_be(TupleDescAttr(tupdesc, i)->atttypid))));
 		}
 	}
+}
+
+/*
+ * Functions that read binary values take text to be in our client's encoding.
+ * Here it is in the database's.
+ */
+static void
+read_values_as_stored(ShardScan *scan, TupleTableSlot *slot, int encoding)
+{
+	(void) SetClientEncoding(GetDatabaseEncoding());
+	PG_TRY();
+	{
+		read_values(scan, slot);
+	}
+	PG_CATCH();
+	{
+		(void) SetClientEncoding(encoding);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	(void) SetClientEncoding(encoding);
+}
+
+/* Fill the slot with the next row of the connection's result, there is one. */
+static void
+store_row(ShardScan *scan, TupleTableSlot *slot)
+{
+	int			encoding = pg_get_client_encoding();
+	MemoryContext oldcontext;
+
+	if (!scan->checked)
+		check_columns(scan, slot->tts_tupleDescriptor);
+
+	MemoryContextReset(scan->row_context);
+	oldcontext = MemoryContextSwitchTo(scan->row_context);
+	if (!scan->binary || encoding == GetDatabaseEncoding())
+		read_values(scan, slot);
+	else
+		read_values_as_stored(scan, slot, encoding);
 	MemoryContextSwitchTo(oldcontext);
 	scan->nrows++;
-	if (++scan->row == pq.PQntuples(result))
+	if (++scan->row == pq.PQntuples(scan->connection->result))
 		clear_result(scan);
 	ExecStoreVirtualTuple(slot);
 }

@@ -52,8 +52,8 @@ enum ShardScanPrivate
 	ShardScanFetchSize,
 	/* what the scan stands for, range table index in parentheses (String) */
 	ShardScanRelations,
-	/* are there serialised states among the columns? (Boolean) */
-	ShardScanSerialized
+	/* SHARD_STATE_… of the serialised states among the columns (Integer) */
+	ShardScanStates
 };
 
 /* What fdw_private of an aggregate scan's path holds; postgres_fdw's begins with a Boolean. */
@@ -65,10 +65,17 @@ enum ShardPathPrivate
 	/* expressions for its parameters (List) */
 	ShardPathParams,
 	ShardPathRelations,
-	ShardPathSerialized,
+	ShardPathStates,
 	ShardPathFetchSize,
 	ShardPathAsync
 };
+
+/* Serialised states can only travel between servers of one major version, … */
+#define SHARD_STATE_SERIALIZED	0x01
+/* … with text as it is in memory, between databases of one encoding, … */
+#define SHARD_STATE_RAW_TEXT	0x02
+/* … with text that core reads as if it came from our client, when that has the database's encoding. */
+#define SHARD_STATE_SENT_TEXT	0x04
 
 /* SQL for the aggregate over one foreign table. */
 typedef struct ShardQuery
@@ -76,7 +83,7 @@ typedef struct ShardQuery
 	char	   *sql;
 	List	   *columns;
 	List	   *params;
-	bool		serialized;
+	int			states;			/* SHARD_STATE_… */
 } ShardQuery;
 
 /* handler.c */
