@@ -137,6 +137,12 @@ def test_the_switch(joins: Connection) -> None:
     assert reasons(joins, query) == []
 
 
+def test_explain_vector_tells_of_it(joins: Connection) -> None:
+    said = one(joins, "SELECT billion.explain_vector(%s)", QUERY.format("big"))
+    assert "aggregation before the join is possible" in said
+    assert said.endswith("\nvectorised")
+
+
 def test_too_many_groups_are_left_alone(joins: Connection) -> None:
     joins.execute("RESET billion.aggregate_before_join")
     query = "SELECT d1.name, sum(t.x) FROM big t JOIN d1 ON t.id = d1.id GROUP BY 1"
@@ -387,6 +393,7 @@ def test_row_security(joins: Connection) -> None:
 
 def test_other_queries_that_are_left_alone(joins: Connection) -> None:
     for query, reason in (
+        ("SELECT grouping(d1.name), count(*) FROM big t JOIN d1 ON t.k = d1.id GROUP BY d1.name", "GROUPING()"),
         ("SELECT count(*) FROM big t, d1", "the join does not depend on the table"),
         ("SELECT sum(t.x) FROM big t, d1 WHERE d1.id > 3", "the join does not depend on the table"),
         (

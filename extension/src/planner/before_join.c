@@ -7,7 +7,8 @@
  * planned once more with the states in the place of the table: in every
  * order that core has considered, by core's own add_paths_to_joinrel(), in
  * copies of its join relations. Finalize Aggregate above competes with core's
- * paths by its cost. What speaks against it is reported at DEBUG1.
+ * paths by its cost. What speaks against it is reported at DEBUG1, and by
+ * billion.explain_vector().
  *
  *-------------------------------------------------------------------------
  */
@@ -345,9 +346,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		path = (Path *) create_gather_path(root, joined, path, joined->reltarget, NULL, &rows);
 		add_finalize(root, grouped_rel, joined, path, partial, extra, &ours);
 	}
-	ereport(DEBUG1,
-			(errmsg_internal("pgbillion: aggregation before the join is possible, and estimated to cost %.2f beside %.2f",
-							 ours, core)));
+	VectorReport(psprintf("aggregation before the join is possible, and estimated to cost %.2f beside %.2f", ours, core));
 
 	return NULL;
 }
@@ -366,7 +365,7 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 
 	reason = offer(root, input_rel, grouped_rel, extra);
 	if (reason != NULL)
-		ereport(DEBUG1, (errmsg_internal("pgbillion: no aggregation before the join: %s", reason)));
+		VectorReport(psprintf("no aggregation before the join: %s", reason));
 }
 
 void

@@ -140,6 +140,8 @@ find_table(PlannerInfo *root, RelOptInfo *input_rel, PathTarget *partial, RelOpt
 	{
 		const char *reason;
 
+		if (IsA(lfirst(lc), GroupingFunc))
+			return "GROUPING()";
 		if (!IsA(lfirst(lc), Aggref))
 			continue;
 		reason = aggregate_refusal(lfirst_node(Aggref, lc));

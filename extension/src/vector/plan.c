@@ -105,6 +105,13 @@ report(const char *format,...)
 	pfree(buf.data);
 }
 
+/* The same for other planner hooks. */
+void
+VectorReport(const char *text)
+{
+	report("%s", text);
+}
+
 /* ---- what is asked for ---- */
 
 /* Put a NULL wherever an expression holds a copy of a group key; aggregates stay as they are. */

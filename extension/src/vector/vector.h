@@ -214,6 +214,7 @@ typedef enum
  * outputs. Params are repeated in custom_exprs, where the planner looks.
  */
 extern void VectorInit(void);
+extern void VectorReport(const char *text);
 extern PathTarget *VectorPartialTarget(PlannerInfo *root, PathTarget *grouping, Node *having);
 extern Path *VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups,
 							  int parallel_workers);
