@@ -304,7 +304,9 @@ def resident(pid: int) -> int:
     raise AssertionError("no Private_Dirty")
 
 
-def test_nothing_leaks(coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]]) -> None:
+def test_nothing_leaks(
+    coordinator: Connection, members: list[Shard], prepared: list[tuple[Any, ...]], tell: Callable[[str], None]
+) -> None:
     """Good queries, errors on a shard, errors here in the middle of the rows, cursors that are not read to the end."""
     pid = coordinator.info.backend_pid
     coordinator.prepare_threshold = None
@@ -329,9 +331,15 @@ def test_nothing_leaks(coordinator: Connection, members: list[Shard], prepared: 
 
     work(200)
     before = memory(coordinator), descriptors(pid), resident(pid)
-    work(int(os.environ.get("PGBILLION_LEAK_QUERIES", "1000")))
+    queries = int(os.environ.get("PGBILLION_LEAK_QUERIES", "1000"))
+    work(queries)
     after = memory(coordinator), descriptors(pid), resident(pid)
-    assert max(map(connections, members)) <= 2
+    opened = max(map(connections, members))
+    tell(
+        f"{queries} queries: contexts {before[0]} to {after[0]} bytes, descriptors {before[1]} to {after[1]},"
+        f" private memory {before[2]} to {after[2]} kB, {opened} connections to a shard"
+    )
+    assert opened <= 2
     assert after[1] <= before[1]
     assert after[0] <= before[0] + 100_000, (before, after)
     # in kilobytes; a result of libpq that is not freed has at least one
