@@ -16,8 +16,9 @@ import psycopg
 import pytest
 
 from harness import servers
+from harness.disk import fill, small_disk
 from harness.shards import Connection, Shard, make_coordinator, shard_table, shards
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.postgres import Cluster, Installation, make_folder
 
 QUERY = "SELECT g, count(*), sum(i::bigint), avg(i) FROM many GROUP BY g ORDER BY g"
 # answered by shards after a minute, unless something happens before
@@ -302,6 +303,60 @@ def resident(pid: int) -> int:
         if line.startswith("Private_Dirty:"):
             return int(line.split()[1])
     raise AssertionError("no Private_Dirty")
+
+
+# more than work_mem, sorted above what the shards answer, before all rows have come
+SPILLING = "SELECT i, count(*) FROM many GROUP BY i % 1, i ORDER BY 2, 1"
+
+
+def idle(shard: Connection) -> bool:
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state <> 'idle'"
+        " AND pid <> pg_backend_pid()"
+    )
+    return int(servers.one(shard, query)) == 0
+
+
+def check_full_disk(conn: Connection, members: list[Shard], error: type[psycopg.Error]) -> None:
+    """The query fails with this error, over and over, and leaves nothing behind."""
+    pid = conn.info.backend_pid
+    opened = []
+    for _ in range(5):
+        with pytest.raises(error):
+            conn.execute(SPILLING)
+        assert len(conn.execute(QUERY).fetchall()) == 3
+        opened.append(descriptors(pid))
+    assert opened[-1] <= opened[1]
+    for shard in members:
+        with shard.connect() as there:
+            servers.until(partial(idle, there), "the shard to be idle")
+
+
+def test_no_room_for_temporary_files_by_a_limit(coordinator: Connection, members: list[Shard]) -> None:
+    expected = coordinator.execute(SPILLING).fetchall()
+    coordinator.execute("SET work_mem = '64kB'; SET temp_file_limit = '64kB'")
+    check_full_disk(coordinator, members, psycopg.errors.ConfigurationLimitExceeded)
+    coordinator.execute("RESET temp_file_limit")
+    assert coordinator.execute(SPILLING).fetchall() == expected
+
+
+def test_a_full_disk_of_the_coordinator(cluster: Cluster, coordinator: Connection, members: list[Shard]) -> None:
+    expected = coordinator.execute(SPILLING).fetchall()
+    with servers.temporary_folder() as folder, small_disk(folder / "disk", "size=4m") as disk:
+        make_folder(disk / "space", private=True, for_server=True)
+        coordinator.execute(f"CREATE TABLESPACE small LOCATION '{disk / 'space'}'")
+        try:
+            coordinator.execute("SET temp_tablespaces = small; SET work_mem = '64kB'")
+            # its folders are made by the first temporary file
+            assert coordinator.execute(SPILLING).fetchall() == expected
+            filler = fill(disk)
+            check_full_disk(coordinator, members, psycopg.errors.DiskFull)
+            assert not [path for path in disk.rglob("pgsql_tmp/*") if path.is_file()]
+            filler.unlink()
+            assert coordinator.execute(SPILLING).fetchall() == expected
+        finally:
+            coordinator.execute("RESET temp_tablespaces")
+            coordinator.execute("DROP TABLESPACE small")
 
 
 def test_nothing_leaks(

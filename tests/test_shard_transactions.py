@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Iterator
 
@@ -443,6 +444,7 @@ def test_passwords(installation: Installation) -> None:
                 assert "Aggregate on" in plan(plain, query)
                 return servers.one(plain, query)
 
+        servers.until(lambda: refused(cluster, "asked"), "the server to ask for passwords")
         with cluster.connect() as conn:
             with pytest.raises(
                 psycopg.errors.SqlclientUnableToEstablishSqlconnection, match='could not connect to server "s1"'
@@ -460,6 +462,54 @@ def test_passwords(installation: Installation) -> None:
                 ask()
             conn.execute("ALTER USER MAPPING FOR plain SERVER s1 OPTIONS (ADD password_required 'false')")
             assert ask() == 5
+
+
+def refused(cluster: Cluster, user: str) -> bool:
+    """Whether this user is asked for a password: the server reads pg_hba.conf some time after it is told to."""
+    try:
+        psycopg.connect(make_conninfo(cluster.conninfo(), user=user)).close()
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
+def test_a_password_from_a_file(installation: Installation) -> None:
+    """Which server refuses is told, the secret is not: neither to the client nor to the log."""
+    with servers.new_cluster(installation) as cluster:
+        hba = cluster.data / "pg_hba.conf"
+        hba.write_text("local all asked scram-sha-256\nlocal all all trust\n")
+        passfile = cluster.data / "passfile"
+
+        def give(secret: str) -> None:
+            passfile.write_text(f"*:*:*:asked:{secret}\n")
+            passfile.chmod(0o600)
+            shutil.chown(passfile, hba.owner(), hba.group())
+
+        with cluster.connect() as conn:
+            conn.execute("SELECT pg_reload_conf(); CREATE EXTENSION pgbillion; CREATE ROLE asked LOGIN")
+            conn.execute("ALTER ROLE asked PASSWORD 'open-sesame'; SET log_min_messages = debug1")
+            conn.execute("CREATE TABLE far (i integer); INSERT INTO far SELECT generate_series(1, 5)")
+            conn.execute("GRANT SELECT ON far TO asked")
+            options = f"host '{cluster.socket_dir}', port '5432', dbname 'postgres', passfile '{passfile}'"
+            conn.execute(f"CREATE SERVER s1 FOREIGN DATA WRAPPER pgbillion_fdw OPTIONS ({options})")
+            conn.execute("CREATE USER MAPPING FOR PUBLIC SERVER s1 OPTIONS (user 'asked')")
+            conn.execute("CREATE FOREIGN TABLE near (i integer) SERVER s1 OPTIONS (table_name 'far')")
+            servers.until(lambda: refused(cluster, "asked"), "the server to ask for passwords")
+            query = "SELECT count(*) FROM near"
+            assert "Aggregate on" in plan(conn, query)
+            for secret in ("open-barley", "never-told"):
+                give(secret)
+                with pytest.raises(
+                    psycopg.errors.SqlclientUnableToEstablishSqlconnection, match='could not connect to server "s1"'
+                ) as caught:
+                    conn.execute(query)
+                said = caught.value.diag
+                assert 'password authentication failed for user "asked"' in (said.message_detail or "")
+                everything = f"{caught.value} {said.message_hint} {said.context} {cluster.log.read_text()}"
+                assert secret not in everything
+            give("open-sesame")
+            assert servers.one(conn, query) == 5
+            assert "open-sesame" not in cluster.log.read_text()
 
 
 def test_a_view_reads_with_its_owners_mapping(coordinator: Connection) -> None:

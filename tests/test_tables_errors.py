@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pwd
 import subprocess
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import servers
+from harness.disk import small_disk
 from pgbillion.postgres import Cluster, Installation
 from tables_support import CommandLine, command_line, count, failed
 
@@ -177,31 +177,12 @@ def test_run_folder_that_cannot_be_written(cli: CommandLine) -> None:
         assert count(conn) == 0
 
 
-@contextlib.contextmanager
-def small_disk(folder: Path, inodes: int) -> Iterator[Path]:
-    """A file system with room for so few files, owned by the server's user."""
-    folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("SKIPPED: filling a disk needs a file system of our own, and only root can mount one")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size=64m,nr_inodes={inodes},mode=755", "tmpfs", folder],
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"SKIPPED: no file system can be mounted here: {mounted.stderr.strip()}")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)
-
-
 @pytest.mark.parametrize("method", ["bulk", "sql"])
 def test_full_disk(cluster: Cluster, method: str) -> None:
     with (
         servers.new_database(cluster, "full_disk") as database,
         command_line(cluster, database) as cli,
-        small_disk(cli.state / "disk", inodes=1200) as disk,
+        small_disk(cli.state / "disk", "size=64m,nr_inodes=1200") as disk,
     ):
         create = (
             *CREATE, "--count", "2000", "--workers", "2", "--batch", "100", "--tablespaces", "2",
