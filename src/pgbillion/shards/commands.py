@@ -22,7 +22,7 @@ from pgbillion.shards import query as querying
 from pgbillion.shards import record, servers
 from pgbillion.shards import scale as scaling
 from pgbillion.shards import status as looking
-from pgbillion.shards.record import Set
+from pgbillion.shards.record import Engine, Set
 from pgbillion.tables import text
 from pgbillion.tables.meter import meter
 from pgbillion.tables.plan import parse_count
@@ -55,6 +55,9 @@ def create(
     ] = "10",
     table: TableName = loading.TABLE,
     local: Annotated[bool, typer.Option("--local", help="Have a partition on the coordinator, too.")] = False,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="fdw: partitions over pgbillion_fdw; citus: where servers have Citus.")
+    ] = Engine.FDW,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", min=0, help="Make the same random data again.")
     ] = None,
@@ -82,6 +85,7 @@ def create(
         groups=parse_count(groups, "groups"),
         local=local,
         seed=seed,
+        engine=engine,
         pg_config=pg_config,
     )
     target = connect.target(host, port, username, dbname, state_dir)
@@ -109,7 +113,8 @@ def create(
     )
     if not outcome.analysed:
         print("the coordinator has no statistics, as before PostgreSQL 16 all rows would be fetched for them: ANALYZE")
-    print("in psql: SET enable_partitionwise_aggregate = on; " + querying.default_query(made) + ";")
+    setting = "" if made.engine is Engine.CITUS else "SET enable_partitionwise_aggregate = on; "
+    print(f"in psql: {setting}{querying.default_query(made)};")
 
 
 @app.command()

@@ -12,7 +12,7 @@ from psycopg import sql
 from pgbillion import extension
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
-from pgbillion.shards.record import Member, Set
+from pgbillion.shards.record import Engine, Member, Set
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 COLUMNS: LiteralString = "grp int, data real"
@@ -35,7 +35,7 @@ def session(target: Target, *, read_only: bool) -> Iterator[Connection]:
         yield conn
 
 
-def check(conn: Connection, table: str) -> None:
+def check(conn: Connection, table: str, engine: Engine) -> None:
     """Raise UserError when this server or role cannot be the coordinator of such a table."""
     if len(table.encode()) > _NAME_BYTES:
         raise UserError(f'"{table}" is too long a name', f"{_NAME_BYTES} bytes are possible: partitions add to it")
@@ -49,6 +49,8 @@ def check(conn: Connection, table: str) -> None:
     if row is None or row[0] is None:
         raise UserError("there is no schema to make the table in", "create one, or set search_path")
     extension.ensure_extension(conn)
+    if engine is Engine.CITUS:
+        return
     try:
         conn.execute("CREATE EXTENSION IF NOT EXISTS postgres_fdw")
     except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile) as error:

@@ -19,7 +19,7 @@ from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.postgres import Installation
 from pgbillion.rows import load
-from pgbillion.shards import coordinator, destroy, members, record, servers
+from pgbillion.shards import citus, coordinator, destroy, members, record, servers, status
 from pgbillion.shards.record import Engine, Layout, Member, Set
 from pgbillion.tables import describe, text
 
@@ -109,7 +109,9 @@ def execute(
     """
     request.check()
     with target.connect() as conn:
-        coordinator.check(conn, request.table)
+        coordinator.check(conn, request.table, request.engine)
+        if request.engine is Engine.CITUS:
+            citus.check(conn)
         made = _plan(conn, target, state, request)
         made.save(state)
         try:
@@ -146,7 +148,11 @@ def _plan(conn: Connection, target: Target, state: Path, request: Request) -> Se
     else:
         servers.check_room(state, request.count)
         installation = _installation(conn, target, state, request.pg_config)
-        chosen = record.own_members(request.table, state, id_, request.count)
+        # Citus has one name for the database on all servers
+        database = here["database"] if request.engine is Engine.CITUS else "postgres"
+        chosen = record.own_members(request.table, state, id_, request.count, database)
+    if request.engine is Engine.CITUS:
+        chosen = citus.plan(conn, chosen, here["database"], local=request.local)
     layout = Layout(request.rows, len(chosen) + request.local)
     if not request.given:
         load.check_room(conn, request.rows * layout.partitions)
@@ -204,10 +210,16 @@ def _make(
     clusters = made.clusters(state)
     if clusters:
         say(f"making {len(clusters)} servers")
-        servers.make(clusters, server.memory(), made.layout.partitions)
-    members.make(made)
-    coordinator.make(conn, made)
-    work = _shares(target, made)
+        libraries = citus.LIBRARY if made.engine is Engine.CITUS else ""
+        servers.make(clusters, server.memory(), made.layout.partitions, libraries)
+    if made.engine is Engine.CITUS:
+        citus.prepare(made)
+        citus.make(conn, made)
+        work = citus.shares(target, made)
+    else:
+        members.make(made)
+        coordinator.make(conn, made)
+        work = _shares(target, made)
     start = time.perf_counter()
     with observe(made.rows) as update:
         load.copy(work, made.groups, made.seed, update)
@@ -224,7 +236,9 @@ def _make(
     servers.at_once(lambda share: _run(share, "VACUUM (FREEZE, ANALYZE) {}"), places)
     analysed = coordinator.gather_statistics(conn, made)
     vacuumed = time.perf_counter()
-    sizes = servers.at_once(_size, places)
+    sizes = [one.size or 0 for one in status.ask(made)]
+    if made.local:
+        sizes.append(_size(places[-1]))
     return Outcome(
         made=made.completed(state),
         servers_seconds=start - begin,

@@ -10,8 +10,8 @@ import psycopg
 
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
-from pgbillion.shards import coordinator, members, record, servers
-from pgbillion.shards.record import Member, Set
+from pgbillion.shards import citus, coordinator, members, record, servers
+from pgbillion.shards.record import Engine, Member, Set
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,13 @@ def execute(target: Target, state: Path, found: Set, *, abandon: bool = False) -
     Interrupted or failed, it can be called again. With ``abandon`` members that cannot be reached are left as they are.
     """
     with target.connect() as conn:
-        coordinator.drop(conn, found)
-    lost = servers.at_once(lambda member: _drop(found, member, abandon), [one for one in found.members if not one.own])
+        if found.engine is Engine.CITUS:
+            citus.drop(conn, found)
+        else:
+            coordinator.drop(conn, found)
+    # Citus has dropped its nodes' tables with its own
+    left = [] if found.engine is Engine.CITUS else [one for one in found.members if not one.own]
+    lost = servers.at_once(lambda member: _drop(found, member, abandon), left)
     servers.remove(state, found)
     return Outcome(
         table=found.table,

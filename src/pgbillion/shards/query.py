@@ -18,8 +18,8 @@ from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.rows import aggregate, answers
 from pgbillion.rows.answers import Answer
-from pgbillion.shards import coordinator
-from pgbillion.shards.record import Set
+from pgbillion.shards import citus, coordinator
+from pgbillion.shards.record import Engine, Set
 from pgbillion.shards.servers import at_once
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -124,6 +124,8 @@ def plan(conn: Connection, query: str) -> str:
 
 def read_partitions(found: Set, shown: str) -> int:
     """Return how many of the table's partitions a plan reads."""
+    if found.engine is Engine.CITUS:
+        return len(found.members) if "Citus" in shown else 0
     names = [member.name for member in found.members] + ([found.local_name] if found.local else [])
     # after a dot or a quote: with VERBOSE, relations have their schema
     return sum(re.search(rf'[.(" ]{re.escape(name)}(?![\w])', shown) is not None for name in names)
@@ -131,6 +133,9 @@ def read_partitions(found: Set, shown: str) -> int:
 
 def check(target: Target, found: Set, answer: Answer) -> None:
     """Compare an answer to the source's query with the sum of what each partition answers, asked directly."""
+    if found.engine is Engine.CITUS:
+        compare(answer, citus.counts(found))
+        return
     places = [(member.target, sql.Identifier(member.schema, found.table)) for member in found.members]
     if found.local:
         places.append((target, coordinator.local_table(found)))

@@ -45,7 +45,7 @@ class Member:
 
     ``name`` is that of the foreign server and of the partition, ``schema`` where the table is on the shard. ``options``
     are libpq's, without secrets; ``user`` is the role on the shard. ``own`` tells that the server is one of ours, on
-    this machine.
+    this machine; ``joined`` that it became a node of Citus for this set.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Member:
     user: str
     schema: str = "public"
     own: bool = False
+    joined: bool = False
 
     @property
     def target(self) -> Target:
@@ -183,13 +184,13 @@ def new_id() -> str:
     return secrets.token_hex(4)
 
 
-def own_members(table: str, state: Path, id_: str, count: int) -> tuple[Member, ...]:
+def own_members(table: str, state: Path, id_: str, count: int, database: str) -> tuple[Member, ...]:
     """Return members that are servers of ours, yet to be made (see Set.clusters)."""
     sockets = state / FOLDER / id_ / _SOCKETS
     return tuple(
         Member(
             name=member_name(table, number),
-            options={"host": str(sockets), "port": str(_FIRST_PORT + number), "dbname": "postgres"},
+            options={"host": str(sockets), "port": str(_FIRST_PORT + number), "dbname": database},
             user=SUPERUSER,
             own=True,
         )

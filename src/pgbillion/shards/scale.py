@@ -19,7 +19,7 @@ from pgbillion.errors import UserError
 from pgbillion.report.chapter import Chapter, Line
 from pgbillion.rows import aggregate, answers
 from pgbillion.shards import coordinator, query
-from pgbillion.shards.record import Set
+from pgbillion.shards.record import Engine, Set
 from pgbillion.tables import describe, text
 from pgbillion.tables.host import Host
 
@@ -146,6 +146,8 @@ def measure(
     For each number there is a partitioned table in a transaction that is rolled back. Raises UserError for numbers of
     shards that are not there and for an answer that is not the sum of the shards' own.
     """
+    if found.engine is Engine.CITUS:
+        raise UserError("Citus has its rows on all nodes at once", "scale is for shards made with --engine fdw")
     if shards[-1] > len(found.members):
         raise UserError(
             f"there are {len(found.members)} shards, not {shards[-1]}", "give smaller numbers, or create more shards"

@@ -45,12 +45,12 @@ def check_room(state: Path, count: int) -> None:
         )
 
 
-def make(clusters: Sequence[Cluster], memory: int, partitions: int) -> None:
+def make(clusters: Sequence[Cluster], memory: int, partitions: int, libraries: str = "") -> None:
     """Make and start servers, which share the machine's ``memory`` with the coordinator.
 
-    ``partitions`` are read at a time: the cores are divided among them.
+    ``partitions`` are read at a time: the cores are divided among them. ``libraries`` are those to be loaded at start.
     """
-    conf = conf_text(memory, len(clusters), partitions)
+    conf = conf_text(memory, len(clusters), partitions, libraries)
 
     def one(cluster: Cluster) -> None:
         cluster.init(conf=conf)
@@ -61,7 +61,7 @@ def make(clusters: Sequence[Cluster], memory: int, partitions: int) -> None:
         list(pool.map(one, clusters))
 
 
-def conf_text(memory: int, servers: int, partitions: int) -> str:
+def conf_text(memory: int, servers: int, partitions: int, libraries: str = "") -> str:
     """Return the settings' file of each of the servers."""
     mib = memory // _MIB // (servers + 1)
     workers = max(0, (os.cpu_count() or 1) // partitions - 1)
@@ -69,6 +69,7 @@ def conf_text(memory: int, servers: int, partitions: int) -> str:
         "shared_buffers": f"{max(16, mib // 4)}MB",
         "maintenance_work_mem": f"{max(16, min(512, mib // 16))}MB",
         "workers": str(workers),
+        "libraries": libraries,
         "max_wal_size": f"{max(256, min(4096, mib))}MB",
     }
     template = resources.files("pgbillion.shards").joinpath("shard.conf").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.shards.members import first_line
-from pgbillion.shards.record import Member, Set
+from pgbillion.shards.record import Engine, Member, Set
 from pgbillion.shards.servers import at_once
 from pgbillion.sql import load
 
@@ -49,12 +49,18 @@ def ask(found: Set) -> list[Shard]:
 
 
 def _ask(found: Set, member: Member) -> Shard:
-    table = sql.Identifier(member.schema, found.table).as_string(None)
+    if found.engine is Engine.CITUS:
+        query, given = load("citus_status"), {"schema": found.schema, "table": found.table}
+    else:
+        query, given = load("shard_status"), {"table": sql.Identifier(member.schema, found.table).as_string(None)}
     try:
         with member.target.connect() as conn:
             # a server that stops answering now must not keep us
             conn.execute("SET statement_timeout = '10s'")
-            row = conn.execute(load("shard_status").encode(), {"table": table}).fetchone()
+            if found.engine is Engine.CITUS:
+                # else it hides its tables
+                conn.execute("SET citus.override_table_visibility = off")
+            row = conn.execute(query.encode(), given).fetchone()
             assert row is not None
     except psycopg.Error as error:
         # a server that answers, but not to us, is there
