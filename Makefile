@@ -2,7 +2,7 @@
 #   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17   one that is fetched
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 
-.PHONY: help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins install clean
+.PHONY: help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus install clean
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -44,6 +44,9 @@ bench-shards: setup ## an aggregate over four shards beside postgres_fdw and one
 
 bench-joins: setup ## aggregation before the join beside core's joins, here and over four shards
 	@$(BIN)/python bench/joins.py
+
+bench-citus: setup ## vectors under Citus, beside pgbillion_fdw, in a PostgreSQL with Citus named by PG_CONFIG=
+	@$(BIN)/python bench/citus.py
 
 install: ## the extension into the PostgreSQL of PG_CONFIG (default: pg_config in PATH)
 	@tools/install.sh

@@ -169,7 +169,7 @@ def test_any_query_and_its_plan(made: Made) -> None:
     assert lines[0].split() == ["count", "sum", "avg"]
     count, total, average = lines[1].split()
     assert (int(count), int(total), float(average)) == (ROWS, sum(ids), sum(ids) / len(ids))
-    assert "from 1 partitions" in lines[2]
+    assert "from 1 partition;" in lines[2]
     assert "sum of the shards" not in lines[2]
     assert "Foreign Scan" in done.stdout
     refused = made.cli.run("shards", "query", "INSERT INTO t_demo (grp) VALUES (1)")

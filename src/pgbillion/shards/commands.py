@@ -202,7 +202,8 @@ def query(
     console().print(shown)
     if len(result.answer.rows) > _SHOWN:
         print(f"… {text.count(len(result.answer.rows))} rows")
-    rate = f", {text.count(result.rate)} rows/s from {result.partitions} partitions" if result.rows else ""
+    partitions = f"{result.partitions} partition{'s' if result.partitions > 1 else ''}"
+    rate = f", {text.count(result.rate)} rows/s from {partitions}" if result.rows else ""
     print(
         f"{text.duration(result.median)}{rate}; {text.duration(result.first_seconds)} with connecting"
         + ("; the sum of the shards' own answers" if result.checked else "")

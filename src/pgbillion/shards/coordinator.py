@@ -91,7 +91,8 @@ def make(conn: Connection, made: Set) -> None:
 
 def _add(conn: Connection, made: Set, number: int, member: Member) -> None:
     name = sql.Identifier(member.name)
-    given = dict(member.options)
+    # a shard that is stopped must not be waited for without end
+    given = {"connect_timeout": "10", **member.options}
     if conn.info.server_version >= _SAMPLING_SINCE:
         given["analyze_sampling"] = "system"
     conn.execute(
