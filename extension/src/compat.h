@@ -164,6 +164,30 @@ typedef PGAlignedBlock IOAlignedBlock;
 	} while (0)
 #endif
 
+/* 16 made a function of the tag of a buffer, and counts hits by what they were for. */
+#if PG_VERSION_NUM >= 160000
+#define init_buffer_tag(tag, locator, forknum, block) InitBufferTag(tag, locator, forknum, block)
+#define buffer_tags_equal(a, b) BufferTagsEqual(a, b)
+#else
+#define init_buffer_tag(tag, locator, forknum, block) INIT_BUFFERTAG(*(tag), *(locator), forknum, block)
+#define buffer_tags_equal(a, b) BUFFERTAGS_EQUAL(*(a), *(b))
+#endif
+#if PG_VERSION_NUM >= 180000
+#define count_io_hit(strategy) \
+	pgstat_count_io_op(IOOBJECT_RELATION, IOContextForStrategy(strategy), IOOP_HIT, 1, 0)
+#elif PG_VERSION_NUM >= 160000
+#define count_io_hit(strategy) \
+	pgstat_count_io_op(IOOBJECT_RELATION, IOContextForStrategy(strategy), IOOP_HIT)
+#else
+#define count_io_hit(strategy) ((void) (strategy))
+#endif
+#define count_buffer_hit(rel, strategy) \
+	do { \
+		pgstat_count_buffer_read(rel); \
+		pgstat_count_buffer_hit(rel); \
+		count_io_hit(strategy); \
+	} while (0)
+
 /* 16 passes relations where 15 passed the sets of their indexes. */
 #if PG_VERSION_NUM >= 160000
 #define adjust_appendrel_attrs_to_child(root, node, child, parent) \

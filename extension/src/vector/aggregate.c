@@ -487,24 +487,59 @@ add_float8(FloatState *s, float8 value)
 	s->count++;
 }
 
+/* Values of at most so many bits can be added for a whole batch in 64. */
+#define PARTIAL_BITS 54
+
+StaticAssertDecl(BATCH_ROWS <= 1 << (63 - PARTIAL_BITS), "a batch's sum fits in 64 bits");
+
 static void
-advance_numeric(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, char **entries, char *single)
+advance_numeric(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *groups)
 {
-	int64		decimals[BATCH_ROWS];
-	bool		nulls[BATCH_ROWS];
-	int			scale;
 	int			offset = agg->offset;
+	char	   *single = groups->single;
+	char	  **entries = groups->entries;
+	Decimals	decimals;
 	Values		result;
 
 	/* one scale for all of the batch: arithmetic in integers */
-	if (vector_expr_decimals(agg->argument, batch, rows, n, decimals, nulls, &scale))
+	if (vector_expr_decimals(agg->argument, batch, rows, n, &decimals))
 	{
+		const int64 *values = decimals.values;
+		bool		small = decimals.bits >> PARTIAL_BITS == 0 && !decimals.has_nulls;
+
+		if (small && single != NULL)
+		{
+			int64		total = 0;
+
+			for (int i = 0; i < n; i++)
+				total += values[i];
+			decimal_sum_add((DecimalSum *) (single + offset), total, n, decimals.scale, agg->context);
+			return;
+		}
+		if (small && groups->nids > 0)
+		{
+			int64		totals[SMALL_GROUPS] = {0};
+			int			counts[SMALL_GROUPS] = {0};
+
+			for (int i = 0; i < n; i++)
+			{
+				totals[groups->ids[i]] += values[i];
+				counts[groups->ids[i]]++;
+			}
+			for (int id = 0; id < groups->nids; id++)
+			{
+				if (counts[id] > 0)
+					decimal_sum_add((DecimalSum *) (groups->by_id[id] + offset), totals[id], counts[id],
+									decimals.scale, agg->context);
+			}
+			return;
+		}
 		for (int i = 0; i < n; i++)
 		{
-			if (nulls[i])
+			if (decimals.has_nulls && decimals.nulls[i])
 				continue;
-			decimal_sum_add((DecimalSum *) ((single != NULL ? single : entries[i]) + offset),
-							decimals[i], scale, single != NULL ? agg->context : context_of(agg, entries[i]));
+			decimal_sum_add((DecimalSum *) ((single != NULL ? single : entries[i]) + offset), values[i], 1,
+							decimals.scale, single != NULL ? agg->context : context_of(agg, entries[i]));
 		}
 		return;
 	}
@@ -571,18 +606,42 @@ advance_core(VectorAgg *agg, char *entry, Datum value, bool isnull)
 	MemoryContextReset(agg->row_context);
 }
 
+/* Does it gain from knowing the numbers of groups? */
+bool
+vector_agg_uses_ids(VectorAgg *agg)
+{
+	return agg->kind == AGG_NUMERIC;
+}
+
+/* Count n rows. */
+static void
+advance_count(VectorAgg *agg, int n, char **entries, char *single)
+{
+	int			offset = agg->offset;
+
+	if (single != NULL)
+		*(int64 *) (single + offset) += n;
+	else
+		for (int i = 0; i < n; i++)
+			++*(int64 *) (entries[i] + offset);
+}
+
 /*
- * Add the rows of a batch to their groups: entries[i] for row i, or `single`
- * for all of them. What is computed on the way is left in the batch's memory.
+ * Add the rows of a batch to their groups. What is computed on the way is left
+ * in the batch's memory.
  */
 void
-vector_agg_advance(VectorAgg *agg, Batch *batch, char **entries, char *single)
+vector_agg_advance(VectorAgg *agg, Batch *batch, const RowGroups *groups)
 {
 	uint16		filtered[BATCH_ROWS];
 	char	   *filtered_entries[BATCH_ROWS];
+	uint8		filtered_ids[BATCH_ROWS];
+	RowGroups	filtered_groups = *groups;
 	const uint16 *rows = NULL;
 	int			n = batch->n;
 	int			offset = agg->offset;
+	char	   *single = groups->single;
+	char	  **entries = groups->entries;
 	Values		argument;
 	Datum	   *values;
 	bool	   *nulls;
@@ -596,24 +655,26 @@ vector_agg_advance(VectorAgg *agg, Batch *batch, char **entries, char *single)
 		{
 			for (int i = 0; i < n; i++)
 				filtered_entries[i] = entries[filtered[i]];
-			entries = filtered_entries;
+			entries = filtered_groups.entries = filtered_entries;
+			if (groups->nids > 0)
+				for (int i = 0; i < n; i++)
+					filtered_ids[i] = groups->ids[filtered[i]];
+			filtered_groups.ids = filtered_ids;
 		}
 	}
 	if (n == 0)
 		return;
 	if (agg->kind == AGG_NUMERIC)
 	{
-		advance_numeric(agg, batch, rows, n, entries, single);
+		advance_numeric(agg, batch, rows, n, &filtered_groups);
 		return;
 	}
-	if (agg->argument == NULL)
+	if (agg->kind == AGG_COUNT &&
+		(agg->argument == NULL ||
+		 (vector_expr_is_column(agg->argument) &&
+		  columns_no_nulls(batch->columns, vector_expr_column(agg->argument)))))
 	{
-		Assert(agg->kind == AGG_COUNT);
-		if (single != NULL)
-			*(int64 *) (single + offset) += n;
-		else
-			for (int i = 0; i < n; i++)
-				++*(int64 *) (entries[i] + offset);
+		advance_count(agg, n, entries, single);
 		return;
 	}
 

@@ -26,6 +26,7 @@ typedef struct Attribute
 	bool		byval;
 	int			column;			/* index of the column wanted, or -1 */
 	int			fixed_offset;	/* in a row without NULLs, or -1 */
+	bool		lengthy;		/* a value of the last batch had a header of four bytes */
 	bool		missing_null;	/* what rows too short to have it hold */
 	Datum		missing;
 } Attribute;
@@ -46,17 +47,40 @@ struct Columns
 	bool		simple;			/* no NULLs, no short rows, one header size */
 	int			hoff;			/* of simple batches */
 	int			walked;			/* attributes walked past in every row */
-	uint32		offsets[BATCH_ROWS];	/* where the walk goes on */
+	const char *at[BATCH_ROWS]; /* where the walk goes on */
+	bool		sparing;		/* the walk loads but the columns marked `first` */
 };
 
+/* What a tuple's header says of its layout, in one load. */
+typedef union Layout
+{
+	uint64		word;
+	struct
+	{
+		uint16		posid;
+		uint16		infomask2;
+		uint16		infomask;
+		uint8		hoff;
+		uint8		bits;
+	}			field;
+} Layout;
+
+#define LAYOUT_OFFSET (offsetof(HeapTupleHeaderData, t_infomask2) - sizeof(uint16))
+
+StaticAssertDecl(offsetof(HeapTupleHeaderData, t_infomask) == LAYOUT_OFFSET + offsetof(Layout, field.infomask) &&
+				 offsetof(HeapTupleHeaderData, t_hoff) == LAYOUT_OFFSET + offsetof(Layout, field.hoff),
+				 "layout of heap tuples");
+
 /*
- * For the attributes of a set, and of its subset that a filter needs. Missing
- * values belong to tupdesc, which must outlive the columns.
+ * For the attributes that a filter needs, and those that are needed later, for
+ * rows which it keeps. Missing values belong to tupdesc, which must outlive
+ * the columns.
  */
 Columns *
-columns_create(TupleDesc tupdesc, Bitmapset *attnos, Bitmapset *filter_attnos)
+columns_create(TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos)
 {
 	Columns    *columns = palloc0(sizeof(Columns));
+	Bitmapset  *attnos = bms_union(filter_attnos, later_attnos);
 	int			attno = -1;
 	int			offset = 0;
 
@@ -68,6 +92,7 @@ columns_create(TupleDesc tupdesc, Bitmapset *attnos, Bitmapset *filter_attnos)
 
 		column->attno = attno;
 		column->filter = bms_is_member(attno, filter_attnos);
+		column->later = bms_is_member(attno, later_attnos);
 		column->values = palloc(sizeof(Datum) * BATCH_ROWS);
 		column->nulls = palloc0(sizeof(bool) * BATCH_ROWS);
 		columns->nattributes = attno;
@@ -135,10 +160,8 @@ columns_count(Columns *columns)
 void
 columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n)
 {
-	uint16		infomask = 0;
-	bool		same = true;
-	int			hoff = n > 0 ? tuples[0]->t_hoff : 0;
-	int			natts = columns->nattributes;
+	Layout		any;
+	Layout		all;
 
 	columns->n = n;
 	columns->tuples = tuples;
@@ -146,13 +169,26 @@ columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n)
 	memset(columns->loaded, 0, sizeof(bool) * columns->ncolumns);
 	if (columns->ncolumns == 0)
 		return;
+	any.word = 0;
+	all.word = ~UINT64CONST(0);
+	/* walking will need more of the rows: have it fetched, in case the page has left the cache again */
+	if (columns->nattributes > columns->nfixed)
+	{
+		for (int i = 0; i < n; i++)
+			__builtin_prefetch((const char *) tuples[i] + CACHE_LINE);
+	}
 	for (int i = 0; i < n; i++)
 	{
-		infomask |= tuples[i]->t_infomask;
-		same &= HeapTupleHeaderGetNatts(tuples[i]) >= natts && tuples[i]->t_hoff == hoff;
+		uint64		word;
+
+		memcpy(&word, (const char *) tuples[i] + LAYOUT_OFFSET, sizeof(word));
+		any.word |= word;
+		all.word &= word;
 	}
-	columns->simple = same && (infomask & HEAP_HASNULL) == 0;
-	columns->hoff = hoff;
+	columns->simple = any.field.hoff == all.field.hoff && (any.field.infomask & HEAP_HASNULL) == 0 &&
+		((any.field.infomask2 ^ all.field.infomask2) & HEAP_NATTS_MASK) == 0 &&
+		(any.field.infomask2 & HEAP_NATTS_MASK) >= columns->nattributes;
+	columns->hoff = any.field.hoff;
 }
 
 /* Gather an attribute of constant offset from a simple batch. */
@@ -198,76 +234,203 @@ gather(Columns *columns, Attribute *attribute, Column *column)
 	column->dirty = column->has_nulls = false;
 }
 
+/* So many values of variable length are stepped over together. */
+#define MAX_STEPS 6
+
+/*
+ * Step over some values of variable length in every row of a simple batch, if
+ * all of them have a header of one byte: no alignment, no branch. targets says
+ * where each value goes, if wanted. Inlined with constants.
+ */
+static pg_attribute_always_inline bool
+step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
+{
+	const char *next[BATCH_ROWS];
+	const char **at = columns->at;
+	int			n = columns->n;
+	Datum	   *into[MAX_STEPS] = {NULL};
+	uint32		odd = 1;
+	uint32		below_two = 0;
+
+	/* copies, which the stores below cannot change */
+	for (int s = 0; s < steps; s++)
+		into[s] = targets[s];
+	for (int i = 0; i < n; i++)
+	{
+		const char *p = at[i];
+
+		for (int s = 0; s < steps; s++)
+		{
+			uint32		header = *(const uint8 *) p;
+
+			/* an odd one is the length, but for that of a TOAST pointer: 1 */
+			odd &= header;
+			below_two |= header - 2;
+			if (wanted)
+				into[s][i] = PointerGetDatum(p);
+			/* whatever else is even: stay there, so that nothing beyond the row is read */
+			p += header >> 1 & -(header & 1);
+		}
+		next[i] = p;
+	}
+#ifdef WORDS_BIGENDIAN
+	odd = 0;
+#endif
+	if (odd == 0 || below_two >> 31 != 0)
+		return false;
+	memcpy(at, next, sizeof(next[0]) * n);
+
+	return true;
+}
+
+static bool
+step_short(Columns *columns, Datum *const *targets, int steps)
+{
+#define STEPS(number) \
+	case number: \
+		return targets[0] != NULL ? step_over(columns, targets, number, true) : \
+			step_over(columns, targets, number, false)
+
+	switch (steps)
+	{
+			STEPS(1);
+			STEPS(2);
+			STEPS(3);
+			STEPS(4);
+			STEPS(5);
+			STEPS(MAX_STEPS);
+	}
+	pg_unreachable();
+}
+
+/* Is an attribute to be loaded by the walk? */
+static bool
+is_wanted(Columns *columns, int a)
+{
+	int			c = columns->attributes[a].column;
+
+	return c >= 0 && (!columns->sparing || columns->columns[c].first);
+}
+
+/* Have the walk load an attribute, if it is wanted; return where to, or NULL. */
+static Datum *
+load_into(Columns *columns, int a)
+{
+	Column	   *column;
+
+	if (!is_wanted(columns, a))
+		return NULL;
+	column = &columns->columns[columns->attributes[a].column];
+	if (column->dirty)
+		memset(column->nulls, 0, sizeof(bool) * BATCH_ROWS);
+	column->dirty = column->has_nulls = false;
+	columns->loaded[columns->attributes[a].column] = true;
+
+	return column->values;
+}
+
+/* Step over any attribute in every row of a simple batch. */
+static void
+step(Columns *columns, int a)
+{
+	Attribute  *attribute = &columns->attributes[a];
+	const char **at = columns->at;
+	Datum	   *values = load_into(columns, a);
+	int			n = columns->n;
+	int			len = attribute->len;
+	char		align = attribute->align;
+	bool		wanted = values != NULL;
+
+	if (len == -1)
+	{
+		bool		all_short = true;
+
+		for (int i = 0; i < n; i++)
+		{
+			const char *p = (const char *) att_align_pointer((uintptr_t) at[i], align, -1, at[i]);
+
+			all_short &= VARATT_IS_SHORT(p);
+			if (wanted)
+				values[i] = PointerGetDatum(p);
+			at[i] = p + VARSIZE_ANY(p);
+		}
+		/* the next batch will be alike */
+		attribute->lengthy = !all_short;
+	}
+	else if (wanted && len == sizeof(int32) && attribute->byval)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			const char *p = (const char *) att_align_nominal((uintptr_t) at[i], align);
+
+			values[i] = Int32GetDatum(*(const int32 *) p);
+			at[i] = p + len;
+		}
+	}
+	else
+	{
+		for (int i = 0; i < n; i++)
+		{
+			const char *p = (const char *) att_align_nominal((uintptr_t) at[i], align);
+
+			if (wanted)
+				values[i] = fetch_att(p, attribute->byval, len);
+			at[i] = (const char *) att_addlength_pointer((uintptr_t) p, len, p);
+		}
+	}
+}
+
 /*
  * Walk the rows of a simple batch, an attribute at a time: the steps of
  * different rows do not depend on each other, so that the processor works on
- * many at once.
+ * many at once. A row's data begins at a multiple of MAXIMUM_ALIGNOF, so that
+ * pointers can be aligned as offsets are.
  */
 static void
 walk_simple(Columns *columns, int until)
 {
 	int			n = columns->n;
-	int			hoff = columns->hoff;
 	int			from = columns->walked;
-	uint32	   *offsets = columns->offsets;
+	const char **at = columns->at;
+	HeapTupleHeader *tuples = columns->tuples;
 
-	/* up to the last attribute at a constant offset there is nothing to walk */
-	if (from < columns->nfixed - 1 && columns->nfixed - 1 <= until)
+	/* up to the last attribute at a constant offset there is nothing to walk: gather() needs it not */
+	if (from == 0)
 	{
-		for (int a = from; a < columns->nfixed - 1; a++)
-		{
-			int			c = columns->attributes[a].column;
+		int			start = columns->hoff;
 
-			if (c >= 0 && !columns->loaded[c])
-			{
-				gather(columns, &columns->attributes[a], &columns->columns[c]);
-				columns->loaded[c] = true;
-			}
+		if (columns->nfixed > 0 && columns->nfixed - 1 <= until)
+		{
+			from = columns->nfixed - 1;
+			start += columns->attributes[from].fixed_offset;
 		}
-		from = columns->nfixed - 1;
 		for (int i = 0; i < n; i++)
-			offsets[i] = columns->attributes[from].fixed_offset;
+			at[i] = (const char *) tuples[i] + start;
+		Assert(n == 0 || (uintptr_t) tuples[0] % MAXIMUM_ALIGNOF == 0);
 	}
-	else if (from == 0)
-		memset(offsets, 0, sizeof(uint32) * n);
 
-	for (int a = from; a < until; a++)
+	while (from < until)
 	{
-		const Attribute *attribute = &columns->attributes[a];
-		Column	   *column = attribute->column >= 0 ? &columns->columns[attribute->column] : NULL;
-		int			len = attribute->len;
+		Attribute  *attribute = &columns->attributes[from];
+		Datum	   *targets[MAX_STEPS];
+		int			steps = 0;
 
-		if (column != NULL)
+		while (steps < MAX_STEPS && from + steps < until &&
+			   attribute[steps].len == -1 && !attribute[steps].lengthy &&
+			   (steps == 0 || is_wanted(columns, from + steps) == is_wanted(columns, from)))
 		{
-			if (column->dirty)
-				memset(column->nulls, 0, sizeof(bool) * BATCH_ROWS);
-			column->dirty = column->has_nulls = false;
-			columns->loaded[attribute->column] = true;
+			targets[steps] = load_into(columns, from + steps);
+			steps++;
 		}
-		if (len == -1)
+		if (steps > 0 && step_short(columns, targets, steps))
+			from += steps;
+		else if (steps > 0)
 		{
-			for (int i = 0; i < n; i++)
-			{
-				const char *data = (const char *) columns->tuples[i] + hoff;
-				uint32		offset = att_align_pointer(offsets[i], attribute->align, -1, data + offsets[i]);
-
-				if (column != NULL)
-					column->values[i] = PointerGetDatum(data + offset);
-				offsets[i] = offset + VARSIZE_ANY(data + offset);
-			}
+			for (int s = 0; s < steps; s++)
+				step(columns, from++);
 		}
 		else
-		{
-			for (int i = 0; i < n; i++)
-			{
-				const char *data = (const char *) columns->tuples[i] + hoff;
-				uint32		offset = att_align_nominal(offsets[i], attribute->align);
-
-				if (column != NULL)
-					column->values[i] = fetch_att(data + offset, attribute->byval, len);
-				offsets[i] = att_addlength_pointer(offset, len, data + offset);
-			}
-		}
+			step(columns, from++);
 	}
 	columns->walked = until;
 }
@@ -300,7 +463,7 @@ walk(Columns *columns, int until)
 		const char *data = (const char *) tuple + tuple->t_hoff;
 		bool		hasnulls = (tuple->t_infomask & HEAP_HASNULL) != 0;
 		int			natts = HeapTupleHeaderGetNatts(tuple);
-		uint32		offset = from == 0 ? 0 : columns->offsets[i];
+		uint32		offset = from == 0 ? 0 : columns->at[i] - data;
 
 		for (int a = from; a < until; a++)
 		{
@@ -339,7 +502,7 @@ walk(Columns *columns, int until)
 			}
 			offset = att_addlength_pointer(offset, attribute->len, data + offset);
 		}
-		columns->offsets[i] = offset;
+		columns->at[i] = data + offset;
 	}
 
 	for (int a = from; a < until; a++)
@@ -367,7 +530,7 @@ columns_get(Columns *columns, int index)
 		}
 		else
 		{
-			/* all that this stage of the work can need */
+			/* all that this stage of the work can need, and what is on the way */
 			int			until = Max(column->filter ? columns->filter_attributes : columns->nattributes,
 									column->attno);
 
@@ -380,45 +543,80 @@ columns_get(Columns *columns, int index)
 }
 
 /*
- * Keep the rows that `keep` says, in order; n of them are left.
+ * Load the columns listed for all rows, and nothing that is on the way there:
+ * worthwhile where few rows will be left, for which the walk begins anew.
  */
 void
-columns_compact(Columns *columns, const bool *keep, int n)
+columns_load_only(Columns *columns, const int *indexes, int n)
 {
-	uint16		kept[BATCH_ROWS];
-	int			k = 0;
+	int			until = 0;
 
-	if (columns->ncolumns == 0)
-	{
-		columns->n = n;
+	Assert(columns->walked == 0);
+	if (!columns->simple)
 		return;
-	}
-	for (int i = 0; i < columns->n; i++)
+	for (int i = 0; i < n; i++)
 	{
-		kept[k] = i;
-		k += keep[i];
+		Column	   *column = &columns->columns[indexes[i]];
+
+		column->first = columns->attributes[column->attno - 1].fixed_offset < 0;
+		if (column->first)
+			until = Max(until, column->attno);
 	}
-	Assert(k == n);
-	for (k = 0; k < n; k++)
-		columns->tuples[k] = columns->tuples[kept[k]];
+	if (until > 0)
+	{
+		columns->sparing = true;
+		walk_simple(columns, until);
+		columns->sparing = false;
+		columns->walked = 0;
+	}
+}
+
+/* Does a column hold no NULL? It is loaded only if that cannot be told without. */
+bool
+columns_no_nulls(Columns *columns, int index)
+{
+	if (!columns->loaded[index] && columns->simple)
+		return true;
+	return !columns_get(columns, index)->has_nulls;
+}
+
+/* Are the values of a column at hand, or cheap to get? */
+bool
+columns_at_hand(Columns *columns, int index)
+{
+	return columns->loaded[index] ||
+		(columns->simple && columns->attributes[columns->columns[index].attno - 1].fixed_offset >= 0);
+}
+
+/*
+ * Keep the n rows listed, in order. With `final`, columns that only a filter
+ * needs are forgotten.
+ */
+void
+columns_compact(Columns *columns, const uint16 *rows, int n, bool final)
+{
+	columns->n = n;
+	if (columns->ncolumns == 0)
+		return;
+	for (int k = 0; k < n; k++)
+		columns->tuples[k] = columns->tuples[rows[k]];
 	if (columns->walked > 0)
 	{
-		for (k = 0; k < n; k++)
-			columns->offsets[k] = columns->offsets[kept[k]];
+		for (int k = 0; k < n; k++)
+			columns->at[k] = columns->at[rows[k]];
 	}
 	for (int c = 0; c < columns->ncolumns; c++)
 	{
 		Column	   *column = &columns->columns[c];
 
-		if (!columns->loaded[c])
+		if (!columns->loaded[c] || (final && !column->later))
 			continue;
-		for (k = 0; k < n; k++)
-			column->values[k] = column->values[kept[k]];
+		for (int k = 0; k < n; k++)
+			column->values[k] = column->values[rows[k]];
 		if (column->has_nulls)
 		{
-			for (k = 0; k < n; k++)
-				column->nulls[k] = column->nulls[kept[k]];
+			for (int k = 0; k < n; k++)
+				column->nulls[k] = column->nulls[rows[k]];
 		}
 	}
-	columns->n = n;
 }

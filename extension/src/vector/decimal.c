@@ -22,22 +22,7 @@
 #include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
 
-#include "vector/vector.h"
-
-/* The layout of a numeric's first word; private to numeric.c. */
-#define HEADER_KIND(h) ((h) & 0xC000)
-#define HEADER_NEGATIVE 0x4000
-#define HEADER_SHORT 0x8000
-#define HEADER_SPECIAL 0xC000
-#define HEADER_SIGN_AND_KIND(h) ((h) & 0xF000)
-#define HEADER_NAN 0xC000
-#define HEADER_PINF 0xD000
-#define HEADER_NINF 0xF000
-#define SHORT_NEGATIVE 0x2000
-#define SHORT_SCALE(h) (((h) & 0x1F80) >> 7)
-#define SHORT_WEIGHT(h) (((h) & 0x0040) ? (int) ((h) & 0x003F) - 64 : (int) ((h) & 0x003F))
-#define LONG_SCALE(h) ((h) & 0x3FFF)
-#define BASE 10000
+#include "vector/decimal.h"
 
 static const int64 powers_of_ten[DECIMAL_MAX_DIGITS + 1] = {
 	INT64CONST(1), INT64CONST(10), INT64CONST(100), INT64CONST(1000), INT64CONST(10000),
@@ -138,21 +123,12 @@ decimal_decode(Datum numeric, int64 *value, int *scale)
 	return true;
 }
 
-/* Bring a value from one scale to a larger one. False if it does not fit. */
-bool
-decimal_rescale(int64 *value, int from, int to)
+/* 10^digits; of more than DECIMAL_MAX_DIGITS there are none. */
+int64
+decimal_unit(int digits)
 {
-	int64		power;
-
-	Assert(to >= from);
-	if (to - from > DECIMAL_MAX_DIGITS)
-		return false;
-	power = powers_of_ten[to - from];
-	if (*value > DECIMAL_MAX / power || *value < -(DECIMAL_MAX / power))
-		return false;
-	*value *= power;
-
-	return true;
+	Assert(digits >= 0 && digits <= DECIMAL_MAX_DIGITS);
+	return powers_of_ten[digits];
 }
 
 /* A NumericVar's parts, most significant digit first. */
@@ -270,16 +246,16 @@ flush(DecimalSum *sum, MemoryContext context)
 }
 
 /*
- * Add a value that decimal_decode() gave. Should the sum overflow, what is
- * there goes to a numeric in `context`.
+ * Add a value that decimal_decode() gave, or the sum of `count` such values.
+ * Should the sum overflow, what is there goes to a numeric in `context`.
  */
 void
-decimal_sum_add(DecimalSum *sum, int64 value, int scale, MemoryContext context)
+decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context)
 {
 	int128		scaled = value;
 	int128		total;
 
-	sum->count++;
+	sum->count += count;
 	if (unlikely(scale > sum->scale))
 	{
 		int128		rescaled;
@@ -294,7 +270,7 @@ decimal_sum_add(DecimalSum *sum, int64 value, int scale, MemoryContext context)
 		sum->scale = scale;
 	}
 	else if (unlikely(scale < sum->scale))
-		/* both scales are at most 18, so that this stays below 10^36 */
+		/* both scales are at most 18, so that this stays below 10^37 */
 		scaled *= powers_of_ten[sum->scale - scale];
 	if (unlikely(__builtin_add_overflow(sum->sum, scaled, &total)))
 	{
@@ -316,7 +292,7 @@ decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context)
 
 	if (decimal_decode(numeric, &value, &scale))
 	{
-		decimal_sum_add(sum, value, scale, context);
+		decimal_sum_add(sum, value, 1, scale, context);
 		return;
 	}
 

@@ -9,6 +9,9 @@
  * of a numeric(p, s) column do. Where that does not hold, the caller turns to
  * core for the batch.
  *
+ * An expression that occurs more than once, on its own or within others, is
+ * one node, computed once a batch.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -17,10 +20,12 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
 
+#include "vector/decimal.h"
 #include "vector/expression.h"
 
 struct DecimalExpr
 {
+	Expr	   *expr;
 	enum
 	{
 		DECIMAL_COLUMN,
@@ -32,9 +37,14 @@ struct DecimalExpr
 	}			kind;
 	int			column;
 	int			width;			/* of integers */
+	bool		mixed;			/* column whose display scales differ: do not try again */
 	ExprState  *state;
 	DecimalExpr *left;
 	DecimalExpr *right;
+
+	uint64		serial;			/* of the batch whose rows, all of them, have been computed */
+	bool		failed;			/* then result is not valid */
+	Decimals	result;
 	int64	   *values;
 	bool	   *nulls;
 };
@@ -52,8 +62,14 @@ decimal_expr_compile(Expr *expr, Batch *batch)
 	int			kind;
 	int			column = -1;
 	int			width = 0;
+	ListCell   *lc;
 
 	expr = strip_relabel(expr);
+	foreach(lc, batch->decimals)
+	{
+		if (equal(((DecimalExpr *) lfirst(lc))->expr, expr))
+			return lfirst(lc);
+	}
 	if (IsA(expr, Var))
 	{
 		kind = DECIMAL_COLUMN;
@@ -94,6 +110,7 @@ decimal_expr_compile(Expr *expr, Batch *batch)
 		return NULL;
 
 	result = palloc0(sizeof(DecimalExpr));
+	result->expr = expr;
 	result->kind = kind;
 	result->column = column;
 	result->width = width;
@@ -103,174 +120,237 @@ decimal_expr_compile(Expr *expr, Batch *batch)
 		result->state = ExecInitExpr(expr, batch->parent);
 	result->values = palloc(sizeof(int64) * BATCH_ROWS);
 	result->nulls = palloc0(sizeof(bool) * BATCH_ROWS);
+	batch->decimals = lappend(batch->decimals, result);
 
 	return result;
 }
 
-/* Decode a column once a batch, however many expressions use it. */
-static bool
-eval_column(DecimalExpr *expr, Batch *batch, int n, const int64 **values, const bool **nulls, int *scale)
+static inline uint64
+magnitude(int64 value)
 {
-	DecimalColumn *cache;
+	return value < 0 ? -(uint64) value : (uint64) value;
+}
+
+/*
+ * Are all values of at most `limit`? A quick look first at what bits are set
+ * in any of them; if that does not tell, at every value.
+ */
+static bool
+within(const Decimals *decimals, int n, uint64 limit)
+{
+	uint64		largest = 0;
+
+	if (decimals->bits <= limit)
+		return true;
+	for (int i = 0; i < n; i++)
+		largest = Max(largest, magnitude(decimals->values[i]));
+	return largest <= limit;
+}
+
+/* Decode a column of numerics; NULLs become zeros. */
+static bool
+eval_column(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
+{
 	Column	   *column = columns_get(batch->columns, expr->column);
+	int			common = -1;
+	uint64		bits = 0;
 
-	if (batch->decimals == NULL)
-		batch->decimals = MemoryContextAllocZero(GetMemoryChunkContext(expr),
-												 sizeof(DecimalColumn *) * columns_count(batch->columns));
-	cache = batch->decimals[expr->column];
-	if (cache == NULL)
-		cache = batch->decimals[expr->column] =
-			MemoryContextAllocZero(GetMemoryChunkContext(expr), sizeof(DecimalColumn));
-	if (cache->mixed)
+	if (expr->mixed)
 		return false;
-	if (cache->serial != batch->serial)
+	for (int i = 0; i < n; i++)
 	{
-		int			common = -1;
+		int			row = rows != NULL ? rows[i] : i;
+		int			scale;
 
-		for (int i = 0; i < n; i++)
+		if (column->has_nulls && column->nulls[row])
 		{
-			int			own;
-
-			if (column->nulls[i])
-			{
-				cache->values[i] = 0;
-				continue;
-			}
-			if (!decimal_decode(column->values[i], &cache->values[i], &own))
-				return false;
-			if (unlikely(own != common))
-			{
-				if (common >= 0)
-				{
-					cache->mixed = true;
-					return false;
-				}
-				common = own;
-			}
+			expr->values[i] = 0;
+			continue;
 		}
-		cache->scale = Max(common, 0);
-		cache->serial = batch->serial;
+		if (!decimal_decode_stored(column->values[row], &expr->values[i], &scale))
+			return false;
+		if (unlikely(scale != common))
+		{
+			if (common >= 0)
+			{
+				expr->mixed = true;
+				return false;
+			}
+			common = scale;
+		}
+		bits |= magnitude(expr->values[i]);
 	}
-	*values = cache->values;
-	*nulls = column->nulls;
-	*scale = cache->scale;
+	result->scale = Max(common, 0);
+	result->bits = bits;
 
 	return true;
 }
 
-/* Bring all values of one operand to a larger scale, into room of its own. */
 static bool
-rescale(DecimalExpr *expr, const int64 **values, int n, int from, int to)
+eval_integers(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
 {
-	bool		fits = true;
+	Column	   *column = columns_get(batch->columns, expr->column);
+	uint64		bits = 0;
 
 	for (int i = 0; i < n; i++)
 	{
-		int64		value = (*values)[i];
+		int			row = rows != NULL ? rows[i] : i;
+		Datum		value = column->has_nulls && column->nulls[row] ? (Datum) 0 : column->values[row];
 
-		fits &= decimal_rescale(&value, from, to);
-		expr->values[i] = value;
+		expr->values[i] = expr->width == 8 ? DatumGetInt64(value) :
+			expr->width == 4 ? DatumGetInt32(value) : DatumGetInt16(value);
+		bits |= magnitude(expr->values[i]);
 	}
-	*values = expr->values;
+	result->scale = 0;
+	result->bits = bits;
 
-	return fits;
+	return within(result, n, DECIMAL_MAX);
+}
+
+/* Set the NULLs of a column's rows. */
+static void
+set_nulls(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
+{
+	Column	   *column = columns_get(batch->columns, expr->column);
+
+	result->has_nulls = column->has_nulls;
+	result->nulls = column->nulls;
+	if (rows == NULL)
+		return;
+	result->nulls = expr->nulls;
+	for (int i = 0; i < n; i++)
+		expr->nulls[i] = column->nulls[rows[i]];
+}
+
+static bool eval(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result);
+
+static bool
+eval_operator(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
+{
+	Decimals	left;
+	Decimals	right;
+	int64	   *values = expr->values;
+	uint64		bits = 0;
+
+	if (!eval(expr->left, batch, rows, n, &left) || !eval(expr->right, batch, rows, n, &right))
+		return false;
+	result->has_nulls = left.has_nulls || right.has_nulls;
+	result->nulls = expr->nulls;
+	if (result->has_nulls)
+		for (int i = 0; i < n; i++)
+			expr->nulls[i] = left.nulls[i] | right.nulls[i];
+	else
+		memset(expr->nulls, 0, sizeof(bool) * n);
+
+	if (expr->kind == DECIMAL_MULTIPLY)
+	{
+		result->scale = left.scale + right.scale;
+		if (left.bits == 0 || right.bits <= (uint64) PG_INT64_MAX / left.bits)
+			for (int i = 0; i < n; i++)
+			{
+				values[i] = (int64) ((uint64) left.values[i] * (uint64) right.values[i]);
+				bits |= magnitude(values[i]);
+			}
+		else
+		{
+			bool		overflow = false;
+
+			for (int i = 0; i < n; i++)
+			{
+				overflow |= __builtin_mul_overflow(left.values[i], right.values[i], &values[i]);
+				bits |= magnitude(values[i]);
+			}
+			if (overflow)
+				return false;
+		}
+	}
+	else
+	{
+		int64		left_unit;
+		int64		right_unit;
+
+		result->scale = Max(left.scale, right.scale);
+		left_unit = decimal_unit(result->scale - left.scale);
+		right_unit = decimal_unit(result->scale - right.scale);
+		/* then both are at most 10^18 in common units, and nothing overflows */
+		if (!within(&left, n, DECIMAL_MAX / left_unit) || !within(&right, n, DECIMAL_MAX / right_unit))
+			return false;
+		if (expr->kind == DECIMAL_SUBTRACT)
+			right_unit = -right_unit;
+		for (int i = 0; i < n; i++)
+		{
+			values[i] = left.values[i] * left_unit + right.values[i] * right_unit;
+			bits |= magnitude(values[i]);
+		}
+	}
+	result->values = values;
+	result->bits = bits;
+
+	return result->scale <= DECIMAL_MAX_DIGITS && within(result, n, DECIMAL_MAX);
 }
 
 static bool
-eval(DecimalExpr *expr, Batch *batch, int n, const int64 **values, const bool **nulls, int *scale)
+eval(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
 {
-	const int64 *left;
-	const int64 *right;
-	const bool *left_nulls;
-	const bool *right_nulls;
-	int			left_scale;
-	int			right_scale;
-	bool		bad = false;
+	bool		done = false;
 
-	*values = expr->values;
-	*nulls = expr->nulls;
-	*scale = 0;
+	if (rows == NULL && expr->serial == batch->serial)
+	{
+		*result = expr->result;
+		return !expr->failed;
+	}
+	/* what was computed for all rows is overwritten */
+	expr->serial = 0;
+	result->values = expr->values;
 	switch (expr->kind)
 	{
 		case DECIMAL_COLUMN:
-			return eval_column(expr, batch, n, values, nulls, scale);
 		case DECIMAL_INTEGER:
-			{
-				Column	   *column = columns_get(batch->columns, expr->column);
-
-				for (int i = 0; i < n; i++)
-				{
-					int64		value = expr->width == 8 ? DatumGetInt64(column->values[i]) :
-						expr->width == 4 ? DatumGetInt32(column->values[i]) : DatumGetInt16(column->values[i]);
-
-					bad |= value > DECIMAL_MAX || value < -DECIMAL_MAX;
-					expr->values[i] = value;
-				}
-				*nulls = column->nulls;
-				return !bad;
-			}
+			set_nulls(expr, batch, rows, n, result);
+			done = expr->kind == DECIMAL_COLUMN ? eval_column(expr, batch, rows, n, result) :
+				eval_integers(expr, batch, rows, n, result);
+			break;
 		case DECIMAL_SCALAR:
 			{
 				bool		isnull;
 				Datum		value = ExecEvalExprSwitchContext(expr->state, batch->econtext, &isnull);
 				int64		decoded;
 
-				if (isnull || !decimal_decode(value, &decoded, scale))
-					return false;
+				result->has_nulls = false;
+				result->nulls = expr->nulls;
+				done = !isnull && decimal_decode(value, &decoded, &result->scale);
+				if (!done)
+					break;
 				for (int i = 0; i < n; i++)
 					expr->values[i] = decoded;
-				return true;
+				result->bits = magnitude(decoded);
+				break;
 			}
-		default:
+		case DECIMAL_ADD:
+		case DECIMAL_SUBTRACT:
+		case DECIMAL_MULTIPLY:
+			done = eval_operator(expr, batch, rows, n, result);
 			break;
 	}
-
-	if (!eval(expr->left, batch, n, &left, &left_nulls, &left_scale) ||
-		!eval(expr->right, batch, n, &right, &right_nulls, &right_scale))
-		return false;
-	for (int i = 0; i < n; i++)
-		expr->nulls[i] = left_nulls[i] | right_nulls[i];
-	if (expr->kind == DECIMAL_MULTIPLY)
+	if (rows == NULL)
 	{
-		*scale = left_scale + right_scale;
-		for (int i = 0; i < n; i++)
-			bad |= __builtin_mul_overflow(left[i], right[i], &expr->values[i]);
+		expr->serial = batch->serial;
+		expr->failed = !done;
+		expr->result = *result;
 	}
-	else
-	{
-		*scale = Max(left_scale, right_scale);
-		if (left_scale < *scale && !rescale(expr->left, &left, n, left_scale, *scale))
-			return false;
-		if (right_scale < *scale && !rescale(expr->right, &right, n, right_scale, *scale))
-			return false;
-		/* operands are below 10^18, so that this cannot overflow */
-		if (expr->kind == DECIMAL_ADD)
-			for (int i = 0; i < n; i++)
-				expr->values[i] = left[i] + right[i];
-		else
-			for (int i = 0; i < n; i++)
-				expr->values[i] = left[i] - right[i];
-	}
-	for (int i = 0; i < n; i++)
-		bad |= expr->values[i] > DECIMAL_MAX || expr->values[i] < -DECIMAL_MAX;
 
-	return !bad && *scale <= DECIMAL_MAX_DIGITS;
+	return done;
 }
 
 /*
- * Values of the batch's n rows in units of 10^-scale; 0 or anything where
- * nulls[] says so. False if core has to do it.
+ * Values of the n rows listed, or of the batch's first n: all of them. Where
+ * one is NULL, it is anything within the bounds. Valid until the expression is
+ * evaluated again, alone or as part of another. False if core has to do it.
  */
 bool
-decimal_expr_eval(DecimalExpr *expr, Batch *batch, int n, int64 *result, bool *nulls, int *scale)
+decimal_expr_eval(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
 {
-	const int64 *values;
-	const bool *its_nulls;
-
-	if (!eval(expr, batch, n, &values, &its_nulls, scale))
-		return false;
-	memcpy(result, values, sizeof(int64) * n);
-	memcpy(nulls, its_nulls, sizeof(bool) * n);
-
-	return true;
+	Assert(rows != NULL || n == batch->n);
+	Assert(batch->serial > 0);
+	return eval(expr, batch, rows, n, result);
 }

@@ -46,7 +46,7 @@ typedef struct SharedState
 typedef struct Output
 {
 	int			key;			/* index of a group key, or -1 */
-	VectorAgg  *agg;
+	VectorAgg  *agg;			/* perhaps another output's too */
 } Output;
 
 typedef enum
@@ -70,8 +70,10 @@ typedef struct VectorState
 	VectorFilter *filter;
 	int			noutputs;
 	Output	   *outputs;
-	int			naggs;
+	int			naggs;			/* several outputs may share one */
 	VectorAgg **aggs;
+	int		   *aggtransnos;
+	bool		uses_ids;
 
 	int			nkeys;
 	VectorExpr **keys;
@@ -165,9 +167,10 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 	state->context = CurrentMemoryContext;
 	add_attnos((Node *) clauses, &filter_attnos);
-	add_attnos((Node *) cscan->custom_scan_tlist, &attnos);
+	add_attnos((Node *) list_copy_head(cscan->custom_scan_tlist, intVal(linitial(cscan->custom_private))),
+			   &attnos);
 
-	state->batch.columns = columns_create(tupdesc, attnos, filter_attnos);
+	state->batch.columns = columns_create(tupdesc, filter_attnos, attnos);
 	state->batch.econtext = css->ss.ps.ps_ExprContext;
 	state->batch.parent = &css->ss.ps;
 	state->batch.slot = ExecInitExtraTupleSlot(estate, tupdesc, &TTSOpsVirtual);
@@ -179,6 +182,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	state->noutputs = intVal(linitial(cscan->custom_private));
 	state->outputs = palloc0(sizeof(Output) * Max(state->noutputs, 1));
 	state->aggs = palloc0(sizeof(VectorAgg *) * Max(state->noutputs, 1));
+	state->aggtransnos = palloc0(sizeof(int) * Max(state->noutputs, 1));
 	state->keys = palloc0(sizeof(VectorExpr *) * Max(state->noutputs, 1));
 	state->key_is_varlena = palloc0(sizeof(bool) * Max(state->noutputs, 1));
 	types = palloc(sizeof(Oid) * Max(state->noutputs, 1));
@@ -201,7 +205,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	}
 
 	/* states follow the keys in an entry */
-	offset = group_table_states_offset(state->nkeys);
+	offset = group_table_states_offset(state->nkeys, types);
 	foreach(lc, cscan->custom_scan_tlist)
 	{
 		Aggref	   *aggref = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
@@ -212,17 +216,27 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 			break;
 		if (output->key >= 0)
 			continue;
+		/* as in core, aggregates of one transition have one state */
+		for (int i = 0; i < state->naggs; i++)
+		{
+			if (state->aggtransnos[i] == aggref->aggtransno)
+				output->agg = state->aggs[i];
+		}
+		if (output->agg != NULL)
+			continue;
 		output->agg = vector_agg_compile(aggref, shares_squares(aggref, cscan->custom_scan_tlist),
 										 &state->batch, &size);
 		vector_agg_set_offset(output->agg, offset);
 		offset += MAXALIGN(size);
+		state->uses_ids |= vector_agg_uses_ids(output->agg);
+		state->aggtransnos[state->naggs] = aggref->aggtransno;
 		state->aggs[state->naggs++] = output->agg;
 	}
 
 	if (state->nkeys > 0)
 	{
 		state->groups = group_table_create(state->nkeys, types, collations,
-										   offset - group_table_states_offset(state->nkeys),
+										   offset - group_table_states_offset(state->nkeys, types),
 										   init_entry, state);
 		state->key_values = palloc(sizeof(Datum) * BATCH_ROWS * state->nkeys);
 	}
@@ -249,6 +263,8 @@ do_page(VectorState *state, int n)
 {
 	Batch	   *batch = &state->batch;
 	char	   *entries[BATCH_ROWS];
+	uint8		ids[BATCH_ROWS];
+	RowGroups	groups = {.single = state->single, .entries = entries, .ids = ids};
 	int			removed;
 	MemoryContext old;
 
@@ -284,9 +300,11 @@ do_page(VectorState *state, int n)
 			}
 		}
 		state->noverflow = group_table_find(state->groups, keys, batch->n, entries);
+		if (state->uses_ids)
+			groups.nids = group_table_ids(state->groups, entries, batch->n, ids, &groups.by_id);
 	}
 	for (int i = 0; i < state->naggs; i++)
-		vector_agg_advance(state->aggs[i], batch, entries, state->single);
+		vector_agg_advance(state->aggs[i], batch, &groups);
 	MemoryContextSwitchTo(old);
 }
 
@@ -355,7 +373,8 @@ begin_pages(VectorState *state)
 
 	state->scan = vector_scan_begin(state->css.ss.ss_currentRelation,
 									state->css.ss.ps.state->es_snapshot,
-									state->shared != NULL ? &state->shared->scan : NULL);
+									state->shared != NULL ? &state->shared->scan : NULL,
+									columns_count(state->batch.columns) > 0);
 	MemoryContextSwitchTo(old);
 }
 
@@ -559,9 +578,9 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	{
 		vector_filter_kernels(state->filter, &kernels, &terms);
 		initStringInfo(&buf);
-		for (int i = 0; i < state->naggs; i++)
-			ninline += vector_agg_is_kernel(state->aggs[i]);
-		appendStringInfo(&buf, "%d of %d aggregates", ninline, state->naggs);
+		for (int i = 0; i < state->noutputs; i++)
+			ninline += state->outputs[i].agg != NULL && vector_agg_is_kernel(state->outputs[i].agg);
+		appendStringInfo(&buf, "%d of %d aggregates", ninline, state->noutputs - state->nkeys);
 		if (terms > 0)
 			appendStringInfo(&buf, ", %d of %d filter terms", kernels, terms);
 		if (state->nkeys > 0)

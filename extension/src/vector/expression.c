@@ -54,6 +54,18 @@ static const Arithmetic arithmetics[] = {
 	{F_FLOAT8_FLOAT4, '=', 'f', 'r', 0}, {F_FLOAT8_INT2, '=', 'f', '2', 0}, {F_FLOAT8_INT4, '=', 'f', '4', 0}, {F_FLOAT8_INT8, '=', 'f', '8', 0},
 };
 
+/* The operator, or = for a cast, that a function of integers is; 0 if it is none. */
+char
+vector_integer_operator(Oid funcid)
+{
+	for (int i = 0; i < lengthof(arithmetics); i++)
+	{
+		if (arithmetics[i].funcid == funcid)
+			return arithmetics[i].kind == 'f' ? 0 : arithmetics[i].op;
+	}
+	return 0;
+}
+
 struct VectorExpr
 {
 	enum
@@ -249,6 +261,29 @@ bool
 vector_expr_is_column(VectorExpr *expr)
 {
 	return expr->kind == EXPR_COLUMN;
+}
+
+/* The index of the column that it is. */
+int
+vector_expr_column(VectorExpr *expr)
+{
+	Assert(expr->kind == EXPR_COLUMN);
+	return expr->column;
+}
+
+/* Is it the same for all rows? */
+bool
+vector_expr_is_scalar(VectorExpr *expr)
+{
+	return expr->kind == EXPR_SCALAR;
+}
+
+/* The value of one that is. */
+Datum
+vector_expr_scalar(VectorExpr *expr, Batch *batch, bool *isnull)
+{
+	Assert(expr->kind == EXPR_SCALAR);
+	return ExecEvalExprSwitchContext(expr->state, batch->econtext, isnull);
 }
 
 bool
@@ -459,13 +494,10 @@ vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Valu
 }
 
 /*
- * The same as integers in units of 10^-scale, one scale for all of them.
- * False if that cannot be; nulls[] is set for every row.
+ * The same as integers of one scale. False if that cannot be.
  */
 bool
-vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n,
-					 int64 *result, bool *nulls, int *scale)
+vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
 {
-	return expr->decimal != NULL && rows == NULL &&
-		decimal_expr_eval(expr->decimal, batch, n, result, nulls, scale);
+	return expr->decimal != NULL && decimal_expr_eval(expr->decimal, batch, rows, n, result);
 }

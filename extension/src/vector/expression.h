@@ -18,7 +18,7 @@ extern ExprState *core_expr_prepare(Expr *expr, Batch *batch, int **needed, int 
 extern void core_expr_set_row(Batch *batch, const int *needed, int nneeded, int i);
 
 extern DecimalExpr *decimal_expr_compile(Expr *expr, Batch *batch);
-extern bool decimal_expr_eval(DecimalExpr *expr, Batch *batch, int n, int64 *result, bool *nulls,
-							  int *scale);
+extern bool decimal_expr_eval(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n,
+							  Decimals *result);
 
 #endif							/* PGBILLION_VECTOR_EXPRESSION_H */

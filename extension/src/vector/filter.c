@@ -4,7 +4,10 @@
  *	  Which rows of a batch are kept.
  *
  * The terms of a filter are applied one after the other, in core's order, each
- * to the rows that survived those before it. Within a term, AND, OR and NOT
+ * to the rows that survived those before it, of which a list is kept until the
+ * batch is worth compacting. Comparisons of one column with constants are
+ * merged where they stand side by side and cannot raise errors, so that their
+ * order does not matter. Within a term, AND, OR and NOT
  * are computed for all rows with three-valued logic, which is right only for
  * operators that cannot raise errors; a term with any other goes to core's
  * expression code whole, unless it is a single comparison.
@@ -29,6 +32,7 @@
 #include "utils/pg_locale.h"
 #include "utils/typcache.h"
 
+#include "vector/decimal.h"
 #include "vector/expression.h"
 
 /* What a row is: as SQL has it. */
@@ -58,11 +62,27 @@ typedef enum
 	OP_NE
 } CompareOp;
 
+/* One end of a range: the column on the left, something that is the same for all rows on the right. */
+typedef struct Bound
+{
+	CompareOp	op;
+	CompareKind compare;
+	Oid			type;
+	VectorExpr *scalar;
+
+	/* numeric: what it was at last */
+	int64		value;
+	int			scale;
+} Bound;
+
+#define MAX_BOUNDS 8
+
 typedef struct Predicate
 {
 	enum
 	{
 		PREDICATE_COMPARE,
+		PREDICATE_RANGE,		/* a column and constants; only as a term */
 		PREDICATE_IN,			/* integers */
 		PREDICATE_NULL,			/* IS NULL */
 		PREDICATE_NOT_NULL,
@@ -78,6 +98,12 @@ typedef struct Predicate
 	Oid			collation;
 	VectorExpr *left;
 	VectorExpr *right;
+	bool		harmless;		/* a comparison whose operands cannot raise errors */
+	int			nbounds;		/* of a range */
+	Bound	   *bounds;
+	int			range_scale;	/* of numerics: for which from and to are known, or -1 */
+	int64		from;
+	int64		to;
 	int			nelements;
 	bool		null_element;
 	int64	   *elements;
@@ -89,7 +115,7 @@ typedef struct Term
 {
 	Predicate  *predicate;		/* or NULL: */
 	ExprState  *state;
-	int			nneeded;
+	int			nneeded;		/* columns */
 	int		   *needed;
 } Term;
 
@@ -97,6 +123,11 @@ struct VectorFilter
 {
 	int			nterms;
 	Term	   *terms;
+	int			seen;			/* rows of late */
+	int			passed;			/* of these, rows that passed the first term */
+	bool		sparing;		/* few did: fetch only what it needs */
+	int			nclauses;		/* before some were merged */
+	int			nkernels;		/* of these */
 };
 
 /* ---- compilation ---- */
@@ -233,6 +264,7 @@ compile(Expr *expr, Batch *batch, bool top)
 		if (!top && (!is_harmless(left) || !is_harmless(right)))
 			return NULL;
 		result = make_predicate(PREDICATE_COMPARE);
+		result->harmless = is_harmless(left) && is_harmless(right);
 		result->compare = compare;
 		result->op = compare_op;
 		result->left_type = left_type;
@@ -323,6 +355,81 @@ compile(Expr *expr, Batch *batch, bool top)
 	return NULL;
 }
 
+/* The comparison with its sides exchanged. */
+static CompareOp
+commuted(CompareOp op)
+{
+	switch (op)
+	{
+		case OP_LT:
+			return OP_GT;
+		case OP_LE:
+			return OP_GE;
+		case OP_GE:
+			return OP_LE;
+		case OP_GT:
+			return OP_LT;
+		default:
+			return op;
+	}
+}
+
+/*
+ * Turn a comparison of a column with a constant or a parameter into a range.
+ */
+static void
+make_range(Predicate *predicate)
+{
+	Bound	   *bound;
+
+	if (predicate->kind != PREDICATE_COMPARE || predicate->op == OP_NE)
+		return;
+	if (vector_expr_is_scalar(predicate->left) && vector_expr_is_column(predicate->right))
+	{
+		VectorExpr *scalar = predicate->left;
+		Oid			type = predicate->left_type;
+
+		predicate->left = predicate->right;
+		predicate->right = scalar;
+		predicate->left_type = predicate->right_type;
+		predicate->right_type = type;
+		predicate->op = commuted(predicate->op);
+		if (predicate->compare == COMPARE_DATE_TIMESTAMP)
+			predicate->compare = COMPARE_TIMESTAMP_DATE;
+		else if (predicate->compare == COMPARE_TIMESTAMP_DATE)
+			predicate->compare = COMPARE_DATE_TIMESTAMP;
+	}
+	if (!vector_expr_is_column(predicate->left) || !vector_expr_is_scalar(predicate->right))
+		return;
+	if (predicate->compare != COMPARE_INT && predicate->compare != COMPARE_DATE_TIMESTAMP &&
+		predicate->compare != COMPARE_FLOAT && predicate->compare != COMPARE_NUMERIC)
+		return;
+	predicate->kind = PREDICATE_RANGE;
+	predicate->bounds = palloc0(sizeof(Bound) * MAX_BOUNDS);
+	predicate->nbounds = 1;
+	predicate->range_scale = -1;
+	bound = &predicate->bounds[0];
+	bound->op = predicate->op;
+	bound->compare = predicate->compare;
+	bound->type = predicate->right_type;
+	bound->scalar = predicate->right;
+}
+
+/* Are both ranges of the same column, and can they be one? */
+static bool
+merge_ranges(Predicate *first, Predicate *second)
+{
+	if (first->kind != PREDICATE_RANGE || second->kind != PREDICATE_RANGE ||
+		vector_expr_column(first->left) != vector_expr_column(second->left) ||
+		!first->harmless || !second->harmless ||
+		first->compare == COMPARE_FLOAT || first->nbounds + second->nbounds > MAX_BOUNDS)
+		return false;
+	Assert(first->range_scale == -1);
+	memcpy(&first->bounds[first->nbounds], second->bounds, sizeof(Bound) * second->nbounds);
+	first->nbounds += second->nbounds;
+	return true;
+}
+
 /*
  * Compile a filter from its terms, in the order in which they are to be
  * applied. Memory belongs to the current context.
@@ -333,14 +440,25 @@ vector_filter_compile(List *clauses, Batch *batch)
 	VectorFilter *filter = palloc0(sizeof(VectorFilter));
 	ListCell   *lc;
 
-	filter->terms = palloc0(sizeof(Term) * Max(list_length(clauses), 1));
+	filter->nclauses = list_length(clauses);
+	filter->terms = palloc0(sizeof(Term) * Max(filter->nclauses, 1));
 	foreach(lc, clauses)
 	{
-		Term	   *term = &filter->terms[filter->nterms++];
+		Term	   *term = &filter->terms[filter->nterms];
+		ExprState  *state = core_expr_prepare(lfirst(lc), batch, &term->needed, &term->nneeded);
 
 		term->predicate = compile(lfirst(lc), batch, true);
 		if (term->predicate == NULL)
-			term->state = core_expr_prepare(lfirst(lc), batch, &term->needed, &term->nneeded);
+			term->state = state;
+		else
+		{
+			filter->nkernels++;
+			make_range(term->predicate);
+			if (filter->nterms > 0 && term[-1].predicate != NULL &&
+				merge_ranges(term[-1].predicate, term->predicate))
+				continue;
+		}
+		filter->nterms++;
 	}
 
 	return filter;
@@ -357,10 +475,8 @@ vector_filter_compile_rows(Expr *clause, Batch *batch)
 void
 vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms)
 {
-	*terms = filter->nterms;
-	*kernels = 0;
-	for (int i = 0; i < filter->nterms; i++)
-		*kernels += filter->terms[i].predicate != NULL;
+	*terms = filter->nclauses;
+	*kernels = filter->nkernels;
 }
 
 /* ---- evaluation ---- */
@@ -460,51 +576,43 @@ holds(CompareOp op, int order)
 static bool
 compare_decimals(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
 {
-	int64		left[BATCH_ROWS];
-	int64		right[BATCH_ROWS];
-	bool		left_nulls[BATCH_ROWS];
-	bool		right_nulls[BATCH_ROWS];
-	int			left_scale;
-	int			right_scale;
-	int			scale;
-	bool		fits = true;
+	Decimals	left;
+	Decimals	right;
+	int64		left_unit;
+	int64		right_unit;
 	CompareOp	op = predicate->op;
 
-	if (!vector_expr_decimals(predicate->left, batch, rows, n, left, left_nulls, &left_scale) ||
-		!vector_expr_decimals(predicate->right, batch, rows, n, right, right_nulls, &right_scale))
+	if (!vector_expr_decimals(predicate->left, batch, rows, n, &left) ||
+		!vector_expr_decimals(predicate->right, batch, rows, n, &right))
 		return false;
-	scale = Max(left_scale, right_scale);
-	if (left_scale < scale)
-		for (int i = 0; i < n; i++)
-			fits &= decimal_rescale(&left[i], left_scale, scale);
-	if (right_scale < scale)
-		for (int i = 0; i < n; i++)
-			fits &= decimal_rescale(&right[i], right_scale, scale);
-	if (!fits)
+	left_unit = decimal_unit(Max(right.scale - left.scale, 0));
+	right_unit = decimal_unit(Max(left.scale - right.scale, 0));
+	if (left.bits > DECIMAL_MAX / left_unit || right.bits > DECIMAL_MAX / right_unit)
 		return false;
 
 #define DECIMALS(TEST) \
 	for (int i = 0; i < n; i++) \
-		truth[i] = (left_nulls[i] | right_nulls[i]) ? TRUTH_NULL : (TEST)
+		truth[i] = (left.nulls[i] | right.nulls[i]) ? TRUTH_NULL : \
+			(left.values[i] * left_unit TEST right.values[i] * right_unit)
 	switch (op)
 	{
 		case OP_LT:
-			DECIMALS(left[i] < right[i]);
+			DECIMALS(<);
 			break;
 		case OP_LE:
-			DECIMALS(left[i] <= right[i]);
+			DECIMALS(<=);
 			break;
 		case OP_EQ:
-			DECIMALS(left[i] == right[i]);
+			DECIMALS(==);
 			break;
 		case OP_GE:
-			DECIMALS(left[i] >= right[i]);
+			DECIMALS(>=);
 			break;
 		case OP_GT:
-			DECIMALS(left[i] > right[i]);
+			DECIMALS(>);
 			break;
 		case OP_NE:
-			DECIMALS(left[i] != right[i]);
+			DECIMALS(!=);
 			break;
 	}
 
@@ -626,6 +734,8 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 		case PREDICATE_COMPARE:
 			eval_compare(predicate, batch, rows, n, truth);
 			return;
+		case PREDICATE_RANGE:
+			pg_unreachable();
 		case PREDICATE_IN:
 			vector_expr_eval(predicate->left, batch, rows, n, &values);
 			for (int i = 0; i < n; i++)
@@ -681,50 +791,384 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 	}
 }
 
-/* Truth of a term for rows of the batch: only what is true is kept. */
-static void
-eval_term(Term *term, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+/* ---- ranges ---- */
+
+/* From and to, both included, of the integers that a range lets pass; false if there are none. */
+static bool
+int_range(Predicate *predicate, const Datum *scalars, int64 *from, int64 *to)
 {
-	if (term->predicate != NULL)
+	*from = PG_INT64_MIN;
+	*to = PG_INT64_MAX;
+	for (int b = 0; b < predicate->nbounds; b++)
 	{
-		eval(term->predicate, batch, rows, n, truth);
-		return;
+		Bound	   *bound = &predicate->bounds[b];
+		CompareOp	op = bound->op;
+		int64		value;
+
+		if (bound->compare == COMPARE_DATE_TIMESTAMP)
+		{
+			Timestamp	timestamp = DatumGetTimestamp(scalars[b]);
+			int64		rest = timestamp % USECS_PER_DAY;
+
+			/* infinities are the extremes of both types */
+			if (TIMESTAMP_IS_NOBEGIN(timestamp))
+				value = DATEVAL_NOBEGIN;
+			else if (TIMESTAMP_IS_NOEND(timestamp))
+				value = DATEVAL_NOEND;
+			else
+			{
+				value = timestamp / USECS_PER_DAY - (rest < 0);
+				/* within a day: that day is before it, the next one behind */
+				if (rest != 0)
+				{
+					if (op == OP_EQ)
+						return false;
+					op = op == OP_LT || op == OP_LE ? OP_LE : OP_GT;
+				}
+			}
+		}
+		else
+			value = int_of(scalars[b], bound->type);
+
+		if (op == OP_LT)
+		{
+			if (value == PG_INT64_MIN)
+				return false;
+			value--;
+		}
+		else if (op == OP_GT)
+		{
+			if (value == PG_INT64_MAX)
+				return false;
+			value++;
+		}
+		if (op == OP_LT || op == OP_LE || op == OP_EQ)
+			*to = Min(*to, value);
+		if (op == OP_GT || op == OP_GE || op == OP_EQ)
+			*from = Max(*from, value);
+	}
+	return *from <= *to;
+}
+
+/* List what TEST says of the value v; without a branch, which would be guessed wrong. */
+#define SELECT_ROWS(GET, TEST) \
+	do { \
+		if (rows == NULL && !has_nulls) \
+			for (int i = 0; i < n; i++) \
+			{ \
+				__typeof__(GET(values[0])) v = GET(values[i]); \
+				selected[k] = i; \
+				k += (TEST); \
+			} \
+		else \
+			for (int i = 0; i < n; i++) \
+			{ \
+				int			row = rows != NULL ? rows[i] : i; \
+				__typeof__(GET(values[0])) v = GET(values[row]); \
+				selected[k] = row; \
+				k += (TEST) & !nulls[row]; \
+			} \
+	} while (0)
+
+static int
+select_ints(Predicate *predicate, const Datum *scalars, const Datum *values, const bool *nulls,
+			bool has_nulls, const uint16 *rows, int n, uint16 *selected)
+{
+	int64		from;
+	int64		to;
+	uint64		span;
+	int			k = 0;
+
+	if (!int_range(predicate, scalars, &from, &to))
+		return 0;
+	span = (uint64) to - (uint64) from;
+#define IN_RANGE ((uint64) (int64) v - (uint64) from <= span)
+	switch (predicate->left_type)
+	{
+		case INT2OID:
+			SELECT_ROWS(DatumGetInt16, IN_RANGE);
+			break;
+		case INT4OID:
+		case DATEOID:
+			SELECT_ROWS(DatumGetInt32, IN_RANGE);
+			break;
+		case BOOLOID:
+			SELECT_ROWS(DatumGetBool, IN_RANGE);
+			break;
+		case OIDOID:
+			SELECT_ROWS(DatumGetObjectId, IN_RANGE);
+			break;
+		default:
+			SELECT_ROWS(DatumGetInt64, IN_RANGE);
+			break;
+	}
+
+	return k;
+}
+
+/* NaN is equal to itself and greater than all others: float8_lt() and its like. */
+static int
+select_floats(Predicate *predicate, Datum scalar, const Datum *values, const bool *nulls,
+			  bool has_nulls, const uint16 *rows, int n, uint16 *selected)
+{
+	Bound	   *bound = &predicate->bounds[0];
+	float8		b = bound->type == FLOAT4OID ? (float8) DatumGetFloat4(scalar) : DatumGetFloat8(scalar);
+	int			k = 0;
+
+#define SELECT_FLOATS(TEST) \
+	do { \
+		if (predicate->left_type == FLOAT4OID) \
+			SELECT_ROWS(DatumGetFloat4, TEST); \
+		else \
+			SELECT_ROWS(DatumGetFloat8, TEST); \
+	} while (0)
+
+	if (isnan(b))
+	{
+		if (bound->op == OP_LT)
+			SELECT_FLOATS(!isnan(v));
+		else if (bound->op == OP_LE)
+			SELECT_FLOATS(v == v || isnan(v));
+		else if (bound->op != OP_GT)
+			SELECT_FLOATS(isnan(v));
+		return k;
+	}
+	switch (bound->op)
+	{
+		case OP_LT:
+			SELECT_FLOATS(v < b);
+			break;
+		case OP_LE:
+			SELECT_FLOATS(v <= b);
+			break;
+		case OP_EQ:
+			SELECT_FLOATS(v == b);
+			break;
+		case OP_GE:
+			SELECT_FLOATS(!(v < b));
+			break;
+		case OP_GT:
+			SELECT_FLOATS(!(v <= b));
+			break;
+		case OP_NE:
+			pg_unreachable();
+	}
+
+	return k;
+}
+
+/*
+ * From and to, both included, in units of 10^-scale, of the decimals that a
+ * range lets pass.
+ */
+static void
+decimal_range(Predicate *predicate, int scale)
+{
+	int64	   *from = &predicate->from;
+	int64	   *to = &predicate->to;
+
+	*from = PG_INT64_MIN;
+	*to = PG_INT64_MAX;
+	predicate->range_scale = scale;
+	for (int b = 0; b < predicate->nbounds; b++)
+	{
+		Bound	   *bound = &predicate->bounds[b];
+		int128		low = bound->value;
+		int128		high;
+		int128		unit = 1;
+
+		/* both scales are at most 18, and the value at most 10^18 */
+		for (int s = bound->scale; s < scale; s++)
+			low *= 10;
+		for (int s = scale; s < bound->scale; s++)
+			unit *= 10;
+		high = low;
+		if (bound->op == OP_LT)
+			high--;
+		else if (bound->op == OP_GT)
+			low++;
+		/* towards the inside: down for the upper end, up for the lower one */
+		high = high / unit - (high % unit < 0);
+		low = low / unit + (low % unit > 0);
+		if (bound->op != OP_GT && bound->op != OP_GE)
+			*to = (int64) Max(Min((int128) *to, high), (int128) PG_INT64_MIN);
+		if (bound->op != OP_LT && bound->op != OP_LE)
+			*from = (int64) Min(Max((int128) *from, low), (int128) PG_INT64_MAX);
+	}
+}
+
+static int
+select_numerics(Predicate *predicate, const Datum *scalars, const Datum *values, const bool *nulls,
+				bool has_nulls, const uint16 *rows, int n, uint16 *selected)
+{
+	bool		decoded = true;
+	int			k = 0;
+
+	for (int b = 0; b < predicate->nbounds; b++)
+	{
+		Bound	   *bound = &predicate->bounds[b];
+		int64		value;
+		int			scale;
+
+		if (!decimal_decode(scalars[b], &value, &scale))
+			decoded = false;
+		else if (value != bound->value || scale != bound->scale)
+		{
+			bound->value = value;
+			bound->scale = scale;
+			predicate->range_scale = -1;
+		}
 	}
 	for (int i = 0; i < n; i++)
 	{
-		bool		isnull;
-		Datum		value;
+		int			row = rows != NULL ? rows[i] : i;
+		int64		value;
+		int			scale;
 
-		core_expr_set_row(batch, term->needed, term->nneeded, rows != NULL ? rows[i] : i);
-		value = ExecEvalExprSwitchContext(term->state, batch->econtext, &isnull);
-		truth[i] = isnull ? TRUTH_NULL : DatumGetBool(value);
+		if (has_nulls && nulls[row])
+			continue;
+		selected[k] = row;
+		if (likely(decoded && decimal_decode_stored(values[row], &value, &scale)))
+		{
+			if (unlikely(scale != predicate->range_scale))
+				decimal_range(predicate, scale);
+			k += (value >= predicate->from) & (value <= predicate->to);
+		}
+		else
+		{
+			bool		found = true;
+
+			for (int b = 0; found && b < predicate->nbounds; b++)
+				found = holds(predicate->bounds[b].op, compare_numeric(values[row], scalars[b]));
+			k += found;
+		}
 	}
+
+	return k;
+}
+
+static int
+select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected)
+{
+	Datum		scalars[MAX_BOUNDS];
+	Column	   *column = columns_get(batch->columns, vector_expr_column(predicate->left));
+
+	for (int b = 0; b < predicate->nbounds; b++)
+	{
+		bool		isnull;
+
+		scalars[b] = vector_expr_scalar(predicate->bounds[b].scalar, batch, &isnull);
+		if (isnull)
+			return 0;
+	}
+	switch (predicate->compare)
+	{
+		case COMPARE_INT:
+		case COMPARE_DATE_TIMESTAMP:
+			return select_ints(predicate, scalars, column->values, column->nulls, column->has_nulls,
+							   rows, n, selected);
+		case COMPARE_FLOAT:
+			return select_floats(predicate, scalars[0], column->values, column->nulls,
+								 column->has_nulls, rows, n, selected);
+		default:
+			Assert(predicate->compare == COMPARE_NUMERIC);
+			return select_numerics(predicate, scalars, column->values, column->nulls,
+								   column->has_nulls, rows, n, selected);
+	}
+}
+
+/* ---- filters ---- */
+
+/*
+ * List those of n rows of the batch for which a term is true; return how many.
+ * The list may take the place of that of the rows.
+ */
+static int
+select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selected)
+{
+	uint8		truth[BATCH_ROWS];
+	int			k = 0;
+
+	if (term->predicate != NULL && term->predicate->kind == PREDICATE_RANGE)
+		return select_range(term->predicate, batch, rows, n, selected);
+	if (term->predicate != NULL)
+		eval(term->predicate, batch, rows, n, truth);
+	else
+	{
+		for (int i = 0; i < n; i++)
+		{
+			bool		isnull;
+			Datum		value;
+
+			core_expr_set_row(batch, term->needed, term->nneeded, rows != NULL ? rows[i] : i);
+			value = ExecEvalExprSwitchContext(term->state, batch->econtext, &isnull);
+			truth[i] = isnull ? TRUTH_NULL : DatumGetBool(value);
+		}
+	}
+	for (int i = 0; i < n; i++)
+	{
+		selected[k] = rows != NULL ? rows[i] : i;
+		k += truth[i] == TRUTH_TRUE;
+	}
+
+	return k;
+}
+
+/* How many rows are seen before it is decided again how to fetch columns. */
+#define SPARING_ROWS 4096
+
+static void
+keep_rows(Batch *batch, const uint16 *rows, int n, bool final)
+{
+	columns_compact(batch->columns, rows, n, final);
+	batch->n = n;
+	batch->serial++;
 }
 
 /* Remove the rows from the batch that the filter does not keep; return how many. */
 int
 vector_filter_batch(VectorFilter *filter, Batch *batch)
 {
+	uint16		selected[BATCH_ROWS];
+	const uint16 *rows = NULL;
 	int			before = batch->n;
+	int			n = batch->n;
 
-	for (int t = 0; t < filter->nterms && batch->n > 0; t++)
+	if (filter->sparing)
+		columns_load_only(batch->columns, filter->terms[0].needed, filter->terms[0].nneeded);
+	for (int t = 0; t < filter->nterms && n > 0; t++)
 	{
-		uint8		truth[BATCH_ROWS];
-		bool		keep[BATCH_ROWS];
-		int			kept = 0;
+		Term	   *term = &filter->terms[t];
+		int			kept;
 
-		eval_term(&filter->terms[t], batch, NULL, batch->n, truth);
-		for (int i = 0; i < batch->n; i++)
+		/* do not fetch values of rows that are gone */
+		if (rows != NULL && n < batch->n / 4 * 3)
 		{
-			keep[i] = truth[i] == TRUTH_TRUE;
-			kept += keep[i];
+			bool		at_hand = true;
+
+			for (int i = 0; i < term->nneeded; i++)
+				at_hand &= columns_at_hand(batch->columns, term->needed[i]);
+			if (!at_hand)
+			{
+				keep_rows(batch, rows, n, false);
+				rows = NULL;
+			}
 		}
-		if (kept == batch->n)
-			continue;
-		columns_compact(batch->columns, keep, kept);
-		batch->n = kept;
-		batch->serial++;
+		kept = select_term(term, batch, rows, n, selected);
+		if (kept < n)
+			rows = selected;
+		n = kept;
+		if (t == 0)
+			filter->passed += kept;
 	}
+	filter->seen += before;
+	if (filter->seen > SPARING_ROWS)
+	{
+		filter->sparing = filter->nterms > 0 && filter->passed < filter->seen / 2;
+		filter->seen = filter->passed = 0;
+	}
+	if (rows != NULL)
+		keep_rows(batch, rows, n, true);
 
 	return before - batch->n;
 }
@@ -733,16 +1177,6 @@ vector_filter_batch(VectorFilter *filter, Batch *batch)
 int
 vector_filter_rows(VectorFilter *filter, Batch *batch, uint16 *rows)
 {
-	uint8		truth[BATCH_ROWS];
-	int			n = 0;
-
 	Assert(filter->nterms == 1);
-	eval_term(&filter->terms[0], batch, NULL, batch->n, truth);
-	for (int i = 0; i < batch->n; i++)
-	{
-		rows[n] = i;
-		n += truth[i] == TRUTH_TRUE;
-	}
-
-	return n;
+	return select_term(&filter->terms[0], batch, NULL, batch->n, rows);
 }

@@ -4,9 +4,13 @@
  *	  The hash table of groups.
  *
  * Open addressing over slots of a tag and an entry. With one key that is
- * compared bit by bit the tag is the key; otherwise it is a hash of all keys,
- * and the entry is looked at. An entry is a mask of NULL keys, the keys, and
- * the states.
+ * compared bit by bit the tag is the key; otherwise it is a hash of a word for
+ * each key, and the entry is looked at. A word is mostly all there is to know
+ * of a key's value: short strings fit. An entry is a head (which keys are NULL,
+ * and the number of the group), the keys, their words, and the states.
+ *
+ * Groups of one integer key that are close to each other, as are codes and
+ * small numbers, are found in an array by the key itself.
  *
  * Memory is bounded by hash_mem. Once it is reached no group is added: a row
  * of another group gets an entry of its own in a side table, which is handed
@@ -59,6 +63,23 @@ typedef struct Slot
 	char	   *entry;			/* NULL: free */
 } Slot;
 
+typedef struct EntryHead
+{
+	uint32		nulls;			/* a bit a key */
+	uint32		id;				/* the how manieth group it is */
+} EntryHead;
+
+StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
+
+/* Keys found by their value: a power of two. */
+#define DENSE_KEYS 2048
+
+/* Batches with keys beyond that, after which it is given up. */
+#define DENSE_PATIENCE 16
+
+/* The first byte of the word of a string that does not fit into it. */
+#define WORD_IS_HASH 0xFF
+
 /* Entries are allocated this many bytes at a time. */
 #define CHUNK_BYTES (256 * 1024)
 #define MIN_SLOTS 256
@@ -69,6 +90,10 @@ struct GroupTable
 	Key		   *keys;
 	bool		direct;			/* the tag is the key */
 	Size		entry_size;
+	char	  **dense;			/* direct: entries of keys from dense_base on, or NULL */
+	int64		dense_base;
+	int			dense_misses;
+	char	   *by_id[SMALL_GROUPS];	/* the first groups */
 	void		(*init) (void *arg, char *entry);
 	void	   *arg;
 
@@ -90,14 +115,19 @@ struct GroupTable
 	int			noverflow;
 };
 
-#define NULL_MASK(entry) (*(uint64 *) (entry))
-#define ENTRY_KEYS(entry) ((Datum *) ((entry) + sizeof(uint64)))
+#define ENTRY_HEAD(entry) ((EntryHead *) (entry))
+#define ENTRY_KEYS(entry) ((Datum *) ((entry) + sizeof(EntryHead)))
+#define ENTRY_WORDS(entry, nkeys) ((uint64 *) ((entry) + sizeof(EntryHead)) + (nkeys))
+
+static KeyKind kind_of(Oid type);
 
 /* Where the states begin in an entry. */
 int
-group_table_states_offset(int nkeys)
+group_table_states_offset(int nkeys, const Oid *types)
 {
-	return sizeof(uint64) + sizeof(Datum) * nkeys;
+	bool		direct = nkeys == 1 && kind_of(getBaseType(types[0])) == KEY_BITS;
+
+	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (direct ? 0 : sizeof(uint64) * nkeys);
 }
 
 /* Why an expression cannot be a group key, or NULL. */
@@ -115,12 +145,9 @@ group_key_refusal(Expr *expr)
 	return NULL;
 }
 
-static void
-key_prepare(Key *key, Oid type, Oid collation)
+static KeyKind
+kind_of(Oid type)
 {
-	type = getBaseType(type);
-	get_typlenbyval(type, &key->len, &key->byval);
-	key->collation = collation;
 	switch (type)
 	{
 		case BOOLOID:
@@ -133,29 +160,34 @@ key_prepare(Key *key, Oid type, Oid collation)
 		case TIMEOID:
 		case TIMESTAMPOID:
 		case TIMESTAMPTZOID:
-			key->kind = KEY_BITS;
-			break;
+			return KEY_BITS;
 		case FLOAT4OID:
-			key->kind = KEY_FLOAT4;
-			break;
+			return KEY_FLOAT4;
 		case FLOAT8OID:
-			key->kind = KEY_FLOAT8;
-			break;
+			return KEY_FLOAT8;
 		case TEXTOID:
 		case VARCHAROID:
-			key->kind = KEY_TEXT;
-			break;
+			return KEY_TEXT;
 		case BPCHAROID:
-			key->kind = KEY_BPCHAR;
-			break;
+			return KEY_BPCHAR;
 		default:
-			{
-				TypeCacheEntry *cache = lookup_type_cache(type, TYPECACHE_HASH_PROC | TYPECACHE_EQ_OPR);
+			return KEY_OTHER;
+	}
+}
 
-				key->kind = KEY_OTHER;
-				fmgr_info(cache->hash_proc, &key->hash);
-				fmgr_info(get_opcode(cache->eq_opr), &key->equal);
-			}
+static void
+key_prepare(Key *key, Oid type, Oid collation)
+{
+	type = getBaseType(type);
+	get_typlenbyval(type, &key->len, &key->byval);
+	key->collation = collation;
+	key->kind = kind_of(type);
+	if (key->kind == KEY_OTHER)
+	{
+		TypeCacheEntry *cache = lookup_type_cache(type, TYPECACHE_HASH_PROC | TYPECACHE_EQ_OPR);
+
+		fmgr_info(cache->hash_proc, &key->hash);
+		fmgr_info(get_opcode(cache->eq_opr), &key->equal);
 	}
 }
 
@@ -170,6 +202,8 @@ start(GroupTable *table)
 	table->chunk_left = 0;
 	table->chunks = NIL;
 	table->full = false;
+	table->dense = NULL;
+	table->dense_misses = table->direct ? 0 : DENSE_PATIENCE;
 }
 
 /*
@@ -188,7 +222,7 @@ group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
 	for (int i = 0; i < nkeys; i++)
 		key_prepare(&table->keys[i], types[i], collations[i]);
 	table->direct = nkeys == 1 && table->keys[0].kind == KEY_BITS;
-	table->entry_size = MAXALIGN(group_table_states_offset(nkeys) + state_size);
+	table->entry_size = MAXALIGN(group_table_states_offset(nkeys, types) + state_size);
 	table->init = init;
 	table->arg = arg;
 	table->limit = get_hash_memory_limit();
@@ -238,8 +272,9 @@ group_table_is_overflow(GroupTable *table, const char *entry)
 Size
 group_table_entry_bytes(int nkeys, Size state_size)
 {
-	/* slots are between a third and two thirds full */
-	return group_table_states_offset(nkeys) + state_size + 2 * sizeof(Slot);
+	/* slots are between a third and two thirds full; a single key is mostly its own tag */
+	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (nkeys > 1 ? sizeof(uint64) * nkeys : 0) +
+		state_size + 2 * sizeof(Slot);
 }
 
 static inline uint64
@@ -273,97 +308,144 @@ grow(GroupTable *table)
 	pfree(old);
 }
 
-/* Hash of a key's value; equal values have equal hashes. */
+/* The word of a string. */
 static inline uint64
-hash_key(Key *key, Datum value)
+text_word(const char *data, int len)
 {
-	uint64		hash;
+	uint64		word = 0;
+
+	if (len >= 8)
+		return (uint64) WORD_IS_HASH << 56 | hash_bytes_extended((const unsigned char *) data, len, 0) >> 8;
+	for (int i = 0; i < len; i++)
+		word |= (uint64) (unsigned char) data[i] << (8 * i);
+	return word | (uint64) len << 56;
+}
+
+/*
+ * The words of a key's values: equal values have equal words; equal words may
+ * belong to different values only where word_is_hash() says so.
+ */
+static void
+key_words(Key *key, const Values *values, int n, uint64 *words)
+{
+	const Datum *v = values->values;
 
 	switch (key->kind)
 	{
 		case KEY_BITS:
-			hash = value;
+			switch (key->len)
+			{
+				case 1:
+					for (int i = 0; i < n; i++)
+						words[i] = (uint8) v[i];
+					break;
+				case 2:
+					for (int i = 0; i < n; i++)
+						words[i] = (uint16) v[i];
+					break;
+				case 4:
+					for (int i = 0; i < n; i++)
+						words[i] = (uint32) v[i];
+					break;
+				default:
+					for (int i = 0; i < n; i++)
+						words[i] = (uint64) v[i];
+					break;
+			}
 			break;
 		case KEY_FLOAT4:
+			/* -0 equals 0, and all NaNs are equal; no other value has the bits of one */
+			for (int i = 0; i < n; i++)
 			{
-				float4		f = DatumGetFloat4(value);
+				float4		f = DatumGetFloat4(v[i]);
 
-				/* -0 equals 0, and all NaNs are equal */
-				hash = isnan(f) ? 1 : f == 0 ? 0 : value;
-				break;
+				words[i] = isnan(f) ? UINT64CONST(0x7FC00000) : f == 0 ? 0 : (uint32) v[i];
 			}
+			break;
 		case KEY_FLOAT8:
+			for (int i = 0; i < n; i++)
 			{
-				float8		f = DatumGetFloat8(value);
+				float8		f = DatumGetFloat8(v[i]);
 
-				hash = isnan(f) ? 1 : f == 0 ? 0 : value;
-				break;
+				words[i] = isnan(f) ? UINT64CONST(0x7FF8000000000000) : f == 0 ? 0 : (uint64) v[i];
 			}
+			break;
 		case KEY_TEXT:
 		case KEY_BPCHAR:
+			for (int i = 0; i < n; i++)
 			{
-				char	   *data = VARDATA_ANY(DatumGetPointer(value));
-				int			len = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+				char	   *data;
+				int			len;
 
+				if (values->has_nulls && values->nulls[i])
+					continue;
+				data = VARDATA_ANY(DatumGetPointer(v[i]));
+				len = VARSIZE_ANY_EXHDR(DatumGetPointer(v[i]));
 				if (key->kind == KEY_BPCHAR)
-					len = bpchartruelen(data, len);
-				if (len < 8)
-				{
-					hash = (uint64) len << 56;
-					for (int i = 0; i < len; i++)
-						hash |= (uint64) (unsigned char) data[i] << (8 * i);
-				}
-				else
-					hash = hash_bytes_extended((unsigned char *) data, len, 0);
-				break;
+					while (len > 0 && data[len - 1] == ' ')
+						len--;
+				words[i] = text_word(data, len);
 			}
-		default:
-			hash = DatumGetUInt32(FunctionCall1Coll(&key->hash, key->collation, value));
+			break;
+		case KEY_OTHER:
+			for (int i = 0; i < n; i++)
+			{
+				if (!values->has_nulls || !values->nulls[i])
+					words[i] = DatumGetUInt32(FunctionCall1Coll(&key->hash, key->collation, v[i]));
+			}
 			break;
 	}
-
-	return hash;
+	if (values->has_nulls)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			if (values->nulls[i])
+				words[i] = 0;
+		}
+	}
 }
 
 static inline bool
-equal_keys(Key *key, Datum left, Datum right)
+word_is_hash(Key *key, uint64 word)
 {
-	switch (key->kind)
-	{
-		case KEY_BITS:
-			return left == right;
-		case KEY_FLOAT4:
-			return float4_eq(DatumGetFloat4(left), DatumGetFloat4(right));
-		case KEY_FLOAT8:
-			return float8_eq(DatumGetFloat8(left), DatumGetFloat8(right));
-		case KEY_TEXT:
-		case KEY_BPCHAR:
-			{
-				char	   *a = VARDATA_ANY(DatumGetPointer(left));
-				char	   *b = VARDATA_ANY(DatumGetPointer(right));
-				int			a_len = VARSIZE_ANY_EXHDR(DatumGetPointer(left));
-				int			b_len = VARSIZE_ANY_EXHDR(DatumGetPointer(right));
-
-				if (key->kind == KEY_BPCHAR)
-				{
-					a_len = bpchartruelen(a, a_len);
-					b_len = bpchartruelen(b, b_len);
-				}
-				return a_len == b_len && memcmp(a, b, a_len) == 0;
-			}
-		default:
-			return DatumGetBool(FunctionCall2Coll(&key->equal, key->collation, left, right));
-	}
+	return key->kind == KEY_OTHER ||
+		((key->kind == KEY_TEXT || key->kind == KEY_BPCHAR) && word >> 56 == WORD_IS_HASH);
 }
 
-/* Put a row's keys into a zeroed entry, copied to the table's memory or not. */
+/* Are values of the same word equal? */
+static bool
+equal_keys(Key *key, Datum left, Datum right)
+{
+	char	   *a;
+	char	   *b;
+	int			a_len;
+	int			b_len;
+
+	if (key->kind == KEY_OTHER)
+		return DatumGetBool(FunctionCall2Coll(&key->equal, key->collation, left, right));
+	Assert(key->kind == KEY_TEXT || key->kind == KEY_BPCHAR);
+	a = VARDATA_ANY(DatumGetPointer(left));
+	b = VARDATA_ANY(DatumGetPointer(right));
+	a_len = VARSIZE_ANY_EXHDR(DatumGetPointer(left));
+	b_len = VARSIZE_ANY_EXHDR(DatumGetPointer(right));
+	if (key->kind == KEY_BPCHAR)
+	{
+		a_len = bpchartruelen(a, a_len);
+		b_len = bpchartruelen(b, b_len);
+	}
+	return a_len == b_len && memcmp(a, b, a_len) == 0;
+}
+
+/*
+ * Put a row's keys into a zeroed entry, copied to the table's memory or not.
+ */
 static void
 set_keys(GroupTable *table, char *entry, const Values *keys, int row, bool copy)
 {
 	for (int k = 0; k < table->nkeys; k++)
 	{
 		if (keys[k].nulls[row])
-			NULL_MASK(entry) |= UINT64CONST(1) << k;
+			ENTRY_HEAD(entry)->nulls |= (uint32) 1 << k;
 		else if (!copy || table->keys[k].byval)
 			ENTRY_KEYS(entry)[k] = keys[k].values[row];
 		else
@@ -387,6 +469,7 @@ add_entry(GroupTable *table, const Values *keys, int row)
 	{
 		entry = table->overflow + table->entry_size * table->noverflow++;
 		memset(entry, 0, table->entry_size);
+		ENTRY_HEAD(entry)->id = PG_UINT32_MAX;
 		set_keys(table, entry, keys, row, false);
 		return entry;
 	}
@@ -407,10 +490,51 @@ add_entry(GroupTable *table, const Values *keys, int row)
 	table->chunk += table->entry_size;
 	table->chunk_left -= table->entry_size;
 	memset(entry, 0, table->entry_size);
+	ENTRY_HEAD(entry)->id = (uint32) Min(table->nentries, PG_UINT32_MAX);
 	set_keys(table, entry, keys, row, true);
+	if (table->nentries < SMALL_GROUPS)
+		table->by_id[table->nentries] = entry;
 	table->nentries++;
 
 	return entry;
+}
+
+/*
+ * The entries of n rows, if their keys are all known and close to each other.
+ */
+static bool
+find_dense(GroupTable *table, const Values *keys, int n, char **entries)
+{
+	const Datum *values = keys[0].values;
+	uint64		beyond = 0;
+	bool		missing = false;
+	uint64		base;
+
+	if (table->dense == NULL)
+	{
+		int64		lowest = PG_INT64_MAX;
+
+		for (int i = 0; i < n; i++)
+			lowest = Min(lowest, (int64) values[i]);
+		table->dense = MemoryContextAllocZero(table->context, sizeof(char *) * DENSE_KEYS);
+		/* room on both sides */
+		table->dense_base = lowest < PG_INT64_MIN + DENSE_KEYS ? lowest : lowest - DENSE_KEYS / 4;
+		return false;
+	}
+	base = (uint64) table->dense_base;
+	for (int i = 0; i < n; i++)
+	{
+		uint64		place = (uint64) values[i] - base;
+
+		beyond |= place;
+		entries[i] = table->dense[place % DENSE_KEYS];
+		missing |= entries[i] == NULL;
+	}
+	/* of a power of two: none of them is beyond if all bits together are not */
+	if (beyond >= DENSE_KEYS)
+		table->dense_misses++;
+
+	return beyond < DENSE_KEYS && !missing;
 }
 
 /*
@@ -422,8 +546,14 @@ int
 group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 {
 	uint64		tags[BATCH_ROWS];
+	uint32		nulls[BATCH_ROWS];
+	uint64	   *words = NULL;
+	int			nkeys = table->nkeys;
+	bool		dense = table->dense_misses < DENSE_PATIENCE && !keys[0].has_nulls;
 
 	Assert(table->noverflow == 0);
+	if (dense && find_dense(table, keys, n, entries))
+		return 0;
 
 	/* room for all rows of the batch, or for none that is new */
 	if (!table->full)
@@ -440,41 +570,26 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 	}
 
 	if (table->direct)
-	{
-		switch (table->keys[0].len)
-		{
-			case 4:
-				for (int i = 0; i < n; i++)
-					tags[i] = (uint32) keys[0].values[i];
-				break;
-			case 8:
-				for (int i = 0; i < n; i++)
-					tags[i] = (uint64) keys[0].values[i];
-				break;
-			case 2:
-				for (int i = 0; i < n; i++)
-					tags[i] = (uint16) keys[0].values[i];
-				break;
-			default:
-				for (int i = 0; i < n; i++)
-					tags[i] = (uint8) keys[0].values[i];
-				break;
-		}
-	}
+		key_words(&table->keys[0], &keys[0], n, tags);
 	else
 	{
+		words = palloc(sizeof(uint64) * nkeys * BATCH_ROWS);
 		memset(tags, 0, sizeof(uint64) * n);
-		for (int k = 0; k < table->nkeys; k++)
+		memset(nulls, 0, sizeof(uint32) * n);
+		for (int k = 0; k < nkeys; k++)
 		{
+			uint64	   *own = words + k * BATCH_ROWS;
+
+			key_words(&table->keys[k], &keys[k], n, own);
 			for (int i = 0; i < n; i++)
 			{
-				uint64		hash = keys[k].nulls[i] ? UINT64CONST(0x5851F42D4C957F2D) :
-					hash_key(&table->keys[k], keys[k].values[i]);
-
 				/* the multiplier of Knuth's MMIX generator */
-				tags[i] = (tags[i] ^ hash) * UINT64CONST(6364136223846793005);
+				tags[i] = (tags[i] ^ own[i]) * UINT64CONST(6364136223846793005);
 				tags[i] ^= tags[i] >> 29;
 			}
+			if (keys[k].has_nulls)
+				for (int i = 0; i < n; i++)
+					nulls[i] |= (uint32) keys[k].nulls[i] << k;
 		}
 	}
 
@@ -509,12 +624,17 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 		{
 			bool		same = table->slots[s].tag == tags[i];
 
-			for (int k = 0; same && !table->direct && k < table->nkeys; k++)
+			if (same && !table->direct)
 			{
-				bool		isnull = (NULL_MASK(entry) >> k & 1) != 0;
+				same = ENTRY_HEAD(entry)->nulls == nulls[i];
+				for (int k = 0; same && k < nkeys; k++)
+				{
+					uint64		word = words[k * BATCH_ROWS + i];
 
-				same = isnull == keys[k].nulls[i] &&
-					(isnull || equal_keys(&table->keys[k], ENTRY_KEYS(entry)[k], keys[k].values[i]));
+					same = ENTRY_WORDS(entry, nkeys)[k] == word &&
+						(!word_is_hash(&table->keys[k], word) || (nulls[i] >> k & 1) != 0 ||
+						 equal_keys(&table->keys[k], ENTRY_KEYS(entry)[k], keys[k].values[i]));
+				}
 			}
 			if (same)
 				break;
@@ -526,18 +646,41 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 			{
 				table->slots[s].tag = tags[i];
 				table->slots[s].entry = entry;
+				if (!table->direct)
+					for (int k = 0; k < nkeys; k++)
+						ENTRY_WORDS(entry, nkeys)[k] = words[k * BATCH_ROWS + i];
 			}
 		}
 		entries[i] = entry;
+		if (dense && ENTRY_HEAD(entry)->id != PG_UINT32_MAX &&
+			(uint64) keys[0].values[i] - (uint64) table->dense_base < DENSE_KEYS)
+			table->dense[(uint64) keys[0].values[i] - (uint64) table->dense_base] = entry;
 	}
 
 	if (table->nslots > 4096)
 	{
 		for (int i = 0; i < n; i++)
-			__builtin_prefetch(entries[i] + sizeof(uint64), 1);
+			__builtin_prefetch(entries[i] + sizeof(EntryHead), 1);
 	}
+	if (words != NULL)
+		pfree(words);
 
 	return table->noverflow;
+}
+
+/*
+ * The number of each row's group, below that returned, and the entries by
+ * these numbers; 0 if there are too many groups for that.
+ */
+int
+group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id)
+{
+	if (table->nentries > SMALL_GROUPS || table->noverflow > 0)
+		return 0;
+	for (int i = 0; i < n; i++)
+		ids[i] = (uint8) ENTRY_HEAD(entries[i])->id;
+	*by_id = table->by_id;
+	return (int) table->nentries;
 }
 
 /* Entry i of the side table. */
@@ -584,6 +727,6 @@ group_table_next(GroupTable *table, int *chunk, Size *offset)
 Datum
 group_key(GroupTable *table, char *entry, int key, bool *isnull)
 {
-	*isnull = (NULL_MASK(entry) >> key & 1) != 0;
+	*isnull = (ENTRY_HEAD(entry)->nulls >> key & 1) != 0;
 	return ENTRY_KEYS(entry)[key];
 }

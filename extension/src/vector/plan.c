@@ -519,6 +519,30 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, Node *havin
 	add_path(grouped_rel, agg);
 }
 
+/* How many groups the keys make of so many rows. */
+static double
+count_groups(PlannerInfo *root, List *keys, double rows)
+{
+	double		total = estimate_num_groups(root, keys, rows, NULL, NULL);
+	double		product = 1;
+	List	   *others = NIL;
+	ListCell   *lc;
+
+	foreach(lc, keys)
+	{
+		double		most = vector_estimate_groups(root, lfirst(lc));
+
+		if (most > 0)
+			product *= Min(most, estimate_num_groups(root, list_make1(lfirst(lc)), rows, NULL, NULL));
+		else
+			others = lappend(others, lfirst(lc));
+	}
+	if (others != NIL)
+		product *= estimate_num_groups(root, others, rows, NULL, NULL);
+
+	return clamp_row_est(Min(total, product));
+}
+
 /* Offer our paths, or say why not. */
 static const char *
 offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPathExtraData *extra)
@@ -591,7 +615,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		if (!IsA(lfirst(lc), Aggref))
 			key_exprs = lappend(key_exprs, lfirst(lc));
 	}
-	groups = key_exprs == NIL ? 1 : estimate_num_groups(root, key_exprs, input_rel->rows, NULL, NULL);
+	groups = key_exprs == NIL ? 1 : count_groups(root, key_exprs, input_rel->rows);
 	reason = memory_refusal(target, groups);
 	if (reason != NULL)
 		return reason;

@@ -21,18 +21,13 @@
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
-#if PG_VERSION_NUM >= 170000
-#include "storage/read_stream.h"
-#else
+#if PG_VERSION_NUM < 170000
 #include "utils/snapmgr.h"
 #endif
 #include "utils/rel.h"
 
 #include "storage/lazy_heap.h"
 #include "vector/vector.h"
-
-/* Bytes that a prefetch brings; a wrong guess costs a little speed. */
-#define CACHE_LINE 64
 
 struct VectorScan
 {
@@ -46,9 +41,8 @@ struct VectorScan
 	ParallelBlockTableScanDesc parallel;
 	ParallelBlockTableScanWorkerData worker;
 	bool		worker_started;
-#if PG_VERSION_NUM >= 170000
-	ReadStream *stream;
-#endif
+	PageReader *reader;
+	bool		rows_read;		/* will the rows themselves be looked at? */
 	Buffer		buffer;			/* pinned, or invalid */
 	Buffer		ahead;			/* the next one, pinned, or invalid */
 	bool		begun;			/* has there been a first one? */
@@ -58,8 +52,9 @@ struct VectorScan
 
 /* The next block to read, or InvalidBlockNumber. */
 static BlockNumber
-next_block(VectorScan *scan)
+next_block(void *arg)
 {
+	VectorScan *scan = arg;
 	BlockNumber block;
 
 	if (scan->parallel != NULL)
@@ -84,20 +79,14 @@ next_block(VectorScan *scan)
 	return block;
 }
 
-#if PG_VERSION_NUM >= 170000
-static BlockNumber
-stream_next_block(ReadStream *stream, void *callback_private_data, void *per_buffer_data)
-{
-	return next_block((VectorScan *) callback_private_data);
-}
-#endif
-
 /*
  * Begin a scan of the whole heap, or of the share that `parallel` gives this
- * process. Memory belongs to the current context.
+ * process. rows_read says whether the rows will be looked at, not only
+ * counted. Memory belongs to the current context.
  */
 VectorScan *
-vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc parallel)
+vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc parallel,
+				  bool rows_read)
 {
 	VectorScan *scan = palloc0(sizeof(VectorScan));
 	bool		large;
@@ -106,6 +95,7 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
 	scan->rel = rel;
 	scan->snapshot = snapshot;
 	scan->parallel = parallel;
+	scan->rows_read = rows_read;
 	scan->buffer = InvalidBuffer;
 	scan->ahead = InvalidBuffer;
 	PredicateLockRelation(rel, snapshot);
@@ -122,18 +112,7 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
 	}
 	pgstat_count_heap_scan(rel);
 
-#if PG_VERSION_NUM >= 170000
-	{
-		int			flags = READ_STREAM_SEQUENTIAL;
-
-#if PG_VERSION_NUM >= 180000
-		/* next_block() takes no lock that is held while waiting for I/O */
-		flags |= READ_STREAM_USE_BATCHING;
-#endif
-		scan->stream = read_stream_begin_relation(flags, scan->strategy, rel, MAIN_FORKNUM,
-												  stream_next_block, scan, 0);
-	}
-#endif
+	scan->reader = page_reader_begin(rel, scan->strategy, next_block, scan);
 
 	return scan;
 }
@@ -148,6 +127,21 @@ collect(VectorScan *scan, Page page, BlockNumber block, HeapTupleHeader *tuples,
 {
 	int			n = 0;
 	OffsetNumber lines = PageGetMaxOffsetNumber(page);
+
+	/* mostly every line pointer leads to a row */
+	if (all_visible && !check_serializable)
+	{
+		ItemIdData *items = PageGetItemId(page, FirstOffsetNumber);
+		bool		normal = true;
+
+		for (int i = 0; i < lines; i++)
+		{
+			normal &= ItemIdIsNormal(&items[i]);
+			tuples[i] = (HeapTupleHeader) ((char *) page + ItemIdGetOffset(&items[i]));
+		}
+		if (likely(normal))
+			return lines;
+	}
 
 	for (OffsetNumber line = FirstOffsetNumber; line <= lines; line++)
 	{
@@ -181,22 +175,17 @@ collect(VectorScan *scan, Page page, BlockNumber block, HeapTupleHeader *tuples,
 static Buffer
 read_ahead(VectorScan *scan)
 {
-	Buffer		buffer;
+	Buffer		buffer = page_reader_next(scan->reader);
 	char	   *page;
+	int			bytes;
 
-#if PG_VERSION_NUM >= 170000
-	buffer = read_stream_next_buffer(scan->stream, NULL);
 	if (!BufferIsValid(buffer))
 		return InvalidBuffer;
-#else
-	BlockNumber block = next_block(scan);
-
-	if (!BlockNumberIsValid(block))
-		return InvalidBuffer;
-	buffer = ReadBufferExtended(scan->rel, MAIN_FORKNUM, block, RBM_NORMAL, scan->strategy);
-#endif
 	page = (char *) BufferGetPage(buffer);
-	for (int offset = 0; offset < BLCKSZ; offset += CACHE_LINE)
+	/* the line pointers, or all of it; what a page holds that is not all-visible is looked at anyway */
+	bytes = scan->rows_read || scan->checked > 0 ? BLCKSZ :
+		SizeOfPageHeaderData + BATCH_ROWS * sizeof(ItemIdData);
+	for (int offset = 0; offset < bytes; offset += CACHE_LINE)
 		__builtin_prefetch(page + offset);
 
 	return buffer;
@@ -273,9 +262,7 @@ vector_scan_end(VectorScan *scan)
 		ReleaseBuffer(scan->buffer);
 	if (BufferIsValid(scan->ahead))
 		ReleaseBuffer(scan->ahead);
-#if PG_VERSION_NUM >= 170000
-	read_stream_end(scan->stream);
-#endif
+	page_reader_end(scan->reader);
 	if (scan->strategy != NULL)
 		FreeAccessStrategy(scan->strategy);
 	pfree(scan);

@@ -9,6 +9,8 @@
  * Finalize Aggregate above it are core's.
  *
  *	plan.c			when it applies, what it costs, the paths and the plan
+ *	estimate.c		how many groups expressions make
+ *	pages.c			pages read one after the other, mostly without looking them up
  *	scan.c			the pages of a heap, and which of their rows are visible
  *	columns.c		values of attributes, a column at a time
  *	filter.c		which rows of a batch are kept
@@ -43,6 +45,7 @@
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"
 #include "nodes/primnodes.h"
+#include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "utils/numeric.h"
 
@@ -53,12 +56,24 @@
 /* A batch is at most what one page holds. */
 #define BATCH_ROWS MaxHeapTuplesPerPage
 
+/* Bytes that a prefetch brings; a wrong guess costs a little speed. */
+#define CACHE_LINE 64
+
+/* ---- pages.c ---- */
+
+typedef struct PageReader PageReader;
+
+extern PageReader *page_reader_begin(Relation rel, BufferAccessStrategy strategy,
+									 BlockNumber (*next_block) (void *arg), void *arg);
+extern Buffer page_reader_next(PageReader *reader);
+extern void page_reader_end(PageReader *reader);
+
 /* ---- scan.c ---- */
 
 typedef struct VectorScan VectorScan;
 
 extern VectorScan *vector_scan_begin(Relation rel, Snapshot snapshot,
-									 ParallelBlockTableScanDesc parallel);
+									 ParallelBlockTableScanDesc parallel, bool rows_read);
 extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples);
 extern void vector_scan_end(VectorScan *scan);
 extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked);
@@ -71,6 +86,8 @@ typedef struct Column
 	AttrNumber	attno;
 	bool		has_nulls;		/* false: nulls[] need not be looked at */
 	bool		filter;			/* a filter needs it */
+	bool		later;			/* it is needed after filtering */
+	bool		first;			/* columns_load_only() is to load it */
 	Datum	   *values;
 	bool	   *nulls;			/* always valid */
 	bool		dirty;			/* nulls[] holds true somewhere, maybe beyond the batch */
@@ -78,12 +95,15 @@ typedef struct Column
 
 typedef struct Columns Columns;
 
-extern Columns *columns_create(TupleDesc tupdesc, Bitmapset *attnos, Bitmapset *filter_attnos);
+extern Columns *columns_create(TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos);
 extern int	columns_index(Columns *columns, AttrNumber attno);
 extern int	columns_count(Columns *columns);
 extern void columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n);
 extern Column *columns_get(Columns *columns, int index);
-extern void columns_compact(Columns *columns, const bool *keep, int n);
+extern void columns_load_only(Columns *columns, const int *indexes, int n);
+extern bool columns_no_nulls(Columns *columns, int index);
+extern bool columns_at_hand(Columns *columns, int index);
+extern void columns_compact(Columns *columns, const uint16 *rows, int n, bool final);
 
 /* ---- expression.c ---- */
 
@@ -95,18 +115,19 @@ typedef struct Batch
 	ExprContext *econtext;		/* its per-tuple memory lives as long as the batch */
 	TupleTableSlot *slot;		/* row for core's expression code */
 	uint64		serial;			/* changes with every change of the rows */
-	struct DecimalColumn **decimals;	/* columns decoded, for this serial, or NULL */
+	List	   *decimals;		/* expressions of decimals: decimal_expression.c */
 	PlanState  *parent;
 } Batch;
 
-/* A column of numerics, decoded: decimal_expression.c. */
-typedef struct DecimalColumn
+/* Dense numerics as integers, in units of 10^-scale. */
+typedef struct Decimals
 {
-	uint64		serial;			/* of the batch it holds */
-	bool		mixed;			/* display scales differ: do not try again */
+	const int64 *values;
+	const bool *nulls;			/* always valid */
+	bool		has_nulls;
 	int			scale;
-	int64		values[BATCH_ROWS];
-} DecimalColumn;
+	uint64		bits;			/* all that are set in any value's magnitude */
+} Decimals;
 
 /* Dense results of an expression. */
 typedef struct Values
@@ -118,12 +139,16 @@ typedef struct Values
 
 typedef struct VectorExpr VectorExpr;
 
+extern char vector_integer_operator(Oid funcid);
 extern VectorExpr *vector_expr_compile(Expr *expr, Batch *batch);
 extern bool vector_expr_is_column(VectorExpr *expr);
+extern int	vector_expr_column(VectorExpr *expr);
+extern bool vector_expr_is_scalar(VectorExpr *expr);
+extern Datum vector_expr_scalar(VectorExpr *expr, Batch *batch, bool *isnull);
 extern bool vector_expr_is_kernel(VectorExpr *expr);
 extern void vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result);
 extern bool vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n,
-								 int64 *result, bool *nulls, int *scale);
+								 Decimals *result);
 
 /* ---- filter.c ---- */
 
@@ -155,8 +180,8 @@ typedef struct DecimalSum
 } DecimalSum;
 
 extern bool decimal_decode(Datum numeric, int64 *value, int *scale);
-extern bool decimal_rescale(int64 *value, int from, int to);
-extern void decimal_sum_add(DecimalSum *sum, int64 value, int scale, MemoryContext context);
+extern int64 decimal_unit(int digits);
+extern void decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context);
 extern void decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context);
 extern Datum decimal_serialize_sum(const DecimalSum *sum);
 extern Datum decimal_serialize_int128(int64 count, int128 sum);
@@ -165,6 +190,16 @@ extern Datum decimal_serialize_int128_squares(int64 count, int128 sum, int128 sq
 /* ---- aggregate.c ---- */
 
 typedef struct GroupTable GroupTable;
+
+/* The groups of a batch's rows. */
+typedef struct RowGroups
+{
+	char	   *single;			/* the entry of all rows, or NULL and: */
+	char	  **entries;		/* of each row */
+	int			nids;			/* 0, or each row's group has a number below it */
+	const uint8 *ids;
+	char	  **by_id;
+} RowGroups;
 
 typedef struct VectorAgg VectorAgg;
 
@@ -176,16 +211,20 @@ extern bool vector_agg_adds_floats(Aggref *aggref);
 extern void vector_agg_set_offset(VectorAgg *agg, int offset);
 extern void vector_agg_set_context(VectorAgg *agg, MemoryContext context, GroupTable *groups);
 extern void vector_agg_init(VectorAgg *agg, char *entry);
-extern void vector_agg_advance(VectorAgg *agg, Batch *batch, char **entries, char *single);
+extern bool vector_agg_uses_ids(VectorAgg *agg);
+extern void vector_agg_advance(VectorAgg *agg, Batch *batch, const RowGroups *groups);
 extern Datum vector_agg_output(VectorAgg *agg, char *entry, bool *isnull);
 
 /* ---- group.c ---- */
 
 #define GROUP_MAX_KEYS 32
 
+/* So many groups have numbers: what rows add to them is collected for a batch. */
+#define SMALL_GROUPS 32
+
 extern const char *group_key_refusal(Expr *key);
 extern Size group_table_entry_bytes(int nkeys, Size state_size);
-extern int	group_table_states_offset(int nkeys);
+extern int	group_table_states_offset(int nkeys, const Oid *types);
 extern GroupTable *group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
 									  void (*init) (void *arg, char *entry), void *arg);
 extern void group_table_reset(GroupTable *table);
@@ -193,10 +232,15 @@ extern MemoryContext group_table_context(GroupTable *table);
 extern MemoryContext group_table_overflow_context(GroupTable *table);
 extern bool group_table_is_overflow(GroupTable *table, const char *entry);
 extern int	group_table_find(GroupTable *table, const Values *keys, int n, char **entries);
+extern int	group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id);
 extern char *group_table_overflow(GroupTable *table, int i);
 extern void group_table_clear_overflow(GroupTable *table);
 extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);
 extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
+
+/* ---- estimate.c ---- */
+
+extern double vector_estimate_groups(struct PlannerInfo *root, Expr *expr);
 
 /* ---- plan.c ---- */
 
