@@ -333,6 +333,21 @@ def test_a_shard_that_is_gone(cli: CommandLine, cluster: Cluster, addresses: lis
     assert remove(cli, abandon=True).abandoned == ("t_demo_2",)
 
 
+def test_a_coordinator_that_is_gone(cli: CommandLine, cluster: Cluster, addresses: list[str]) -> None:
+    with servers.new_database(cluster, "passing") as name:
+        passing = connect.target(dbname=cluster.conninfo(name))
+        request = create.Request(ROWS, given=(addresses[0],))
+        made = create.execute(passing, cli.state, request, observe=nobody, say=lambda line: None).made
+    lost = cli.run("shards", "destroy", "--yes")
+    failed(lost, 1, 'there are no shards of a table "t_demo"', f"set {made.id} is of t_demo")
+    assert "there are: " + made.id in cli.run("shards", "destroy", "--yes", "--set", "nothing").stderr
+    with pytest.raises(UserError, match="of another coordinator, in a database passing"):
+        destroy.execute(target(cli), cli.state, made)
+    # by way of another database, or of none
+    done = cli.run("shards", "destroy", "--yes", "--set", made.id, "--abandon", check=True)
+    assert "left as it is: what is on the coordinator" in done.stdout
+
+
 def test_a_shard_that_lost_its_table(cli: CommandLine, addresses: list[str]) -> None:
     make(cli, addresses)
     with psycopg.connect(addresses[0], autocommit=True) as there:

@@ -21,6 +21,8 @@ from pgbillion.sql import load as load_sql
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 LIBRARY = "citus"
+# each has connections to all nodes
+_MOST_SESSIONS = 8
 # all that Citus takes for a node; roles and passwords it finds by itself
 _OPTIONS = {"host", "port", "dbname"}
 
@@ -105,7 +107,7 @@ def make(conn: Connection, made: Set) -> None:
 def shares(target: Target, made: Set) -> list[load.Share]:
     """Divide the rows among sessions of the coordinator, which sends each row where it belongs."""
     ids = [run for partition in range(made.layout.partitions) for run in made.layout.ids(partition)]
-    sessions = min(len(ids), max(os.cpu_count() or 1, 2))
+    sessions = min(len(ids), _MOST_SESSIONS, max(os.cpu_count() or 1, 2))
     return [load.Share(target, made.relation, ids[number::sessions], made.layout.wide) for number in range(sessions)]
 
 

@@ -299,9 +299,13 @@ def stop(
 @app.command()
 def destroy(
     table: TableName = loading.TABLE,
+    set_: Annotated[
+        str | None,
+        typer.Option("--set", metavar="ID", help="Remove this set, whatever coordinator it is of."),
+    ] = None,
     yes: Yes = False,
     abandon: Annotated[
-        bool, typer.Option("--abandon", help="Leave the table on shards that cannot be reached.")
+        bool, typer.Option("--abandon", help="Leave what is on servers that cannot be reached.")
     ] = False,
     as_json: Json = False,
     host: Host = None,
@@ -318,7 +322,7 @@ def destroy(
     """
     target = connect.target(host, port, username, dbname, state_dir)
     state = paths.state_dir(state_dir)
-    found = removal.find(target, state, table)
+    found = removal.find(target, state, table, set_)
     own = sum(member.own for member in found.members)
     if not yes:
         if not sys.stdin.isatty():
@@ -331,7 +335,7 @@ def destroy(
         return
     print(f"removed: {outcome.table} and its {outcome.shards} shards" + (f", {own} servers with them" if own else ""))
     for name in outcome.abandoned:
-        print(f"left as it is: the table on shard {name}, which cannot be reached")
+        print(f"left as it is: what is on {name}")
 
 
 def _find(

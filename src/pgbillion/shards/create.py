@@ -26,6 +26,8 @@ from pgbillion.tables import describe, text
 Connection = psycopg.Connection[tuple[Any, ...]]
 MOST = 1000
 DEFAULT_COUNT = 4
+# that copy into one partition
+MOST_SESSIONS = 4
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ def _plan(conn: Connection, target: Target, state: Path, request: Request) -> Se
     """Check all that can be checked before anything is made."""
     here = describe.identity(conn)
     for other in record.all_sets(state):
-        if other.table == request.table and other.coordinator == here:
+        if other.table == request.table and record.same(other.coordinator, here):
             raise UserError(
                 f'there are shards of "{request.table}" already'
                 + ("" if other.complete else ", not completed: creating them is under way, or was killed"),
@@ -251,8 +253,8 @@ def _make(
 
 
 def _shares(target: Target, made: Set) -> list[load.Share]:
-    """Divide the rows: at least a session for each partition, and no fewer than there are cores."""
-    sessions = -(-(os.cpu_count() or 1) // made.layout.partitions)
+    """Divide the rows: at least a session for each partition, and as many as there are cores."""
+    sessions = min(MOST_SESSIONS, -(-(os.cpu_count() or 1) // made.layout.partitions))
     places: list[tuple[Target, sql.Identifier]] = [
         (member.target, sql.Identifier(member.schema, made.table)) for member in made.members
     ]

@@ -218,18 +218,20 @@ def find(conn: Connection, state: Path, table: str, *, unfinished: bool = False)
     """Return the set of a table on this coordinator. Raises UserError when there is none, or one half made."""
     here = describe.identity(conn)
     for found in all_sets(state):
-        if found.table == table and _same(found.coordinator, here):
+        if found.table == table and same(found.coordinator, here):
             if not found.complete and not unfinished:
                 raise UserError(
                     f'the shards of "{table}" were not completed: creating them is under way, or was killed',
                     "wait for it, or remove what there is: pgbillion shards destroy",
                 )
             return found
+    others = "".join(f"; set {found.id} is of {found.table}" for found in all_sets(state))
     raise UserError(
         f'there are no shards of a table "{table}" in database {here["database"]}, made with state folder {state}',
-        "make some: pgbillion shards create; or name the table with --table, the folder with --state-dir",
+        "make some: pgbillion shards create; or name the table with --table, the folder with --state-dir" + others,
     )
 
 
-def _same(one: dict[str, Any], two: dict[str, Any]) -> bool:
+def same(one: dict[str, Any], two: dict[str, Any]) -> bool:
+    """Tell whether two identities are of one database."""
     return all(one[name] == two[name] for name in ("system_identifier", "database_oid"))
