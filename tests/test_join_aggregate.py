@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -22,6 +22,7 @@ from pgbillion.rows.answers import Answer, Tolerance
 
 QUERIES = int(os.environ.get("PGBILLION_TEST_JOINS") or 100)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
+LEAST_USED = 0.9
 # the order of additions is another one, and values of both signs are added
 TOLERANCE = Tolerance(float4=1e-3, float8=1e-6)
 QUERY = "SELECT d1.name, count(*), sum(t.x), avg(t.v) FROM {} t JOIN d1 ON t.k = d1.id GROUP BY d1.name"
@@ -442,7 +443,7 @@ def compare(conn: Connection, query: JoinQuery) -> tuple[str | None, bool]:
     return answers.difference(found[0], found[1], TOLERANCE), used
 
 
-def check_generated(conn: Connection, table: str, count: int, least: float) -> None:
+def check_generated(conn: Connection, table: str, count: int, tell: Callable[[str], None]) -> None:
     generator = JoinGenerator(SEED, table)
     eligible = used = 0
     conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
@@ -453,16 +454,16 @@ def check_generated(conn: Connection, table: str, count: int, least: float) -> N
         eligible += query.eligible
         used += query.eligible and was_used
     conn.execute("ROLLBACK")
-    print(f"seed {SEED}: {count} queries on {table}, {eligible} to aggregate before the join, {used} so planned")
-    assert used >= least * eligible, f"seed {SEED}: {used} of {eligible}"
+    tell(f"seed {SEED}: {count} queries on {table}, {eligible} to aggregate before the join, {used} so planned")
+    assert used >= LEAST_USED * eligible, f"seed {SEED}: {used} of {eligible}"
     assert eligible >= count / 2
 
 
 @pytest.mark.parametrize("table", ["big", "parts"])
-def test_generated_queries(cluster: Cluster, tables: str, table: str) -> None:
+def test_generated_queries(cluster: Cluster, tables: str, table: str, tell: Callable[[str], None]) -> None:
     with cluster.connect(tables) as conn:
         prepare(conn)
-        check_generated(conn, table, QUERIES, 0.9)
+        check_generated(conn, table, QUERIES, tell)
 
 
 # shards
@@ -493,5 +494,5 @@ def test_states_come_from_the_shards(sharded: Connection) -> None:
     sharded.execute("RESET billion.push_down_aggregates")
 
 
-def test_generated_queries_on_shards(sharded: Connection) -> None:
-    check_generated(sharded, "many", QUERIES // 3, 0.9)
+def test_generated_queries_on_shards(sharded: Connection, tell: Callable[[str], None]) -> None:
+    check_generated(sharded, "many", QUERIES // 3, tell)

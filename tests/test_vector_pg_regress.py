@@ -1,4 +1,4 @@
-"""PostgreSQL's own regression suite with vectorised aggregation forced wherever it can apply, beside a run without.
+"""PostgreSQL's own regression suite with what aggregates otherwise forced wherever it can apply, beside a run without.
 
 Plans differ by intent, and are left out. tests/regress_vector/MAJOR/TEST.diff holds the other differences that are
 accepted, and tests/regress_vector/README.md the reason for each. To see new ones: PGBILLION_ACCEPT=1 writes them there.
@@ -17,7 +17,7 @@ ACCEPTED = Path(__file__).with_name("regress_vector")
 FORCED = (
     ("session_preload_libraries", "pgbillion,auto_explain"),
     ("billion.vector_aggregate", "force"),
-    ("billion.aggregate_before_join", "off"),
+    ("billion.aggregate_before_join", "force"),
     # tells in the log which plans had the node
     ("auto_explain.log_min_duration", "0"),
     ("auto_explain.log_nested_statements", "on"),
@@ -41,11 +41,11 @@ def test_servers_own_regression_suite(installation: Installation, tell: Callable
 
 
 def _without_plans(lines: list[str]) -> list[str]:
-    """Leave out what EXPLAIN shows: from its heading to the count of its rows."""
+    """Leave out what EXPLAIN, or explain_…() of the suite, shows: from its heading to the count of its rows."""
     kept: list[str] = []
     inside = False
     for line in lines:
-        if line.strip() == "QUERY PLAN":
+        if re.fullmatch(r"QUERY PLAN|explain_\w+", line.strip()):
             inside = True
         if not inside:
             kept.append(line)
