@@ -85,7 +85,7 @@ class Scale:
         which = "All shards" if self.here == max(point.shards for point in self.points) else f"{self.here} shards"
         return (
             f"{which} are on one machine and share its {self.cores} core{'s' if self.cores > 1 else ''}: time grows as"
-            " soon as they are busy, where servers of their own would keep it the same."
+            " soon as they are busy. In the source, with servers of their own, it stayed the same."
         )
 
     def chapter(self) -> Chapter:
@@ -105,12 +105,12 @@ class Scale:
         shards: list[float] = [point.shards for point in self.points]
         words = (
             f"{self.query}, over shards with {text.count(self.rows_per_shard)} rows each; medians of"
-            f" {len(first.seconds)} runs, in turn. Every answer is the sum of the shards' own."
+            f" {len(first.seconds)} runs, in turn. The first answer of each number is the sum of the shards' own."
         )
         return Chapter(
             "Rows per second over shards",
             f"{words} {self.sharing}".rstrip(),
-            columns=["Shards", "Rows", "Time", "Rows a second", f"Times {first.shards}'s", "With connecting"],
+            columns=["Shards", "Rows", "Time", "Rows a second", "Ratio", "With connecting"],
             rows=rows,
             label="Rows per second by shards",
             over="shards",
