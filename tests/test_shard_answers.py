@@ -355,6 +355,16 @@ def test_only_what_can_be_combined_can_be_declared(coordinator: Connection) -> N
         coordinator.execute("SELECT billion.create_partial_aggregate('lower(text)')")
 
 
+def test_the_least_and_the_largest_are_the_shards_to_find(coordinator: Connection, members: list[Shard]) -> None:
+    """Core would fetch the first row in order, for which a shard without an index sorts them all."""
+    for query in ("SELECT max(c_integer) FROM {}", "SELECT min(c_date), max(c_text) FROM {} WHERE g <> 2"):
+        text = plan(coordinator, query.format("many"))
+        assert text.count("Partial Aggregate on") == 3, text
+        assert "ORDER BY" not in text
+        one, many = (coordinator.execute(query.format(name)).fetchall() for name in ("one", "many"))
+        assert one == many
+
+
 def test_prepared_statements_with_parameters(coordinator: Connection) -> None:
     for mode in ("force_generic_plan", "force_custom_plan"):
         coordinator.execute(f"SET plan_cache_mode = {mode}")

@@ -11,6 +11,8 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_aggregate.h"
 #include "commands/defrem.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/cost.h"
@@ -21,6 +23,7 @@
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
+#include "utils/syscache.h"
 
 #include "compat.h"
 #include "shard/shard.h"
@@ -85,6 +88,34 @@ plan_query(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 }
 
 /*
+ * Are these the least and the largest of the table's values, and no groups? A
+ * shard that has an index for that needs no more than it.
+ */
+static bool
+is_minmax(List *columns)
+{
+	ListCell   *lc;
+
+	foreach(lc, columns)
+	{
+		Aggref	   *aggref = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
+		HeapTuple	tuple;
+		bool		sortable;
+
+		if (!IsA(aggref, Aggref))
+			return false;
+		tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+		sortable = OidIsValid(((Form_pg_aggregate) GETSTRUCT(tuple))->aggsortop);
+		ReleaseSysCache(tuple);
+		if (!sortable)
+			return false;
+	}
+	return true;
+}
+
+/*
  * A shard aggregates in less time than its rows need to get here, so that the
  * cost is always less than that of fetching them.
  */
@@ -116,6 +147,12 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	total = startup + Max(input->total_cost - startup, 0) * SHARD_COST_RATIO +
 		rows * table_number(relid, "fdw_tuple_cost", TUPLE_COST);
 	total = Min(total, input->total_cost * 0.9);
+	/*
+	 * Less than the first row in order, which core asks for otherwise and
+	 * takes to be had for the startup cost: without an index the shard sorts.
+	 */
+	if (is_minmax(query->columns))
+		total = Min(total, startup * 0.9);
 	/* postgres_fdw pushes whole aggregates down too, but runs them by a cursor */
 	foreach(lc, output_rel->pathlist)
 		total = Min(total, ((Path *) lfirst(lc))->total_cost * 0.9);
