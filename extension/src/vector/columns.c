@@ -48,6 +48,7 @@ struct Columns
 	int			hoff;			/* of simple batches */
 	int			walked;			/* attributes walked past in every row */
 	const char *at[BATCH_ROWS]; /* where the walk goes on */
+	const char *ahead;			/* page to be fetched on the way, or NULL */
 	bool		sparing;		/* the walk loads but the columns marked `first` */
 };
 
@@ -155,10 +156,11 @@ columns_count(Columns *columns)
 
 /*
  * Start on the rows of a page. The array of tuples stays the caller's, but is
- * compacted together with the columns.
+ * compacted together with the columns. `ahead` is the next page, if it is to
+ * be fetched into the processor's caches meanwhile.
  */
 void
-columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n)
+columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n, const char *ahead)
 {
 	Layout		any;
 	Layout		all;
@@ -166,6 +168,7 @@ columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n)
 	columns->n = n;
 	columns->tuples = tuples;
 	columns->walked = 0;
+	columns->ahead = ahead;
 	memset(columns->loaded, 0, sizeof(bool) * columns->ncolumns);
 	if (columns->ncolumns == 0)
 		return;
@@ -249,6 +252,8 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 	const char **at = columns->at;
 	int			n = columns->n;
 	Datum	   *into[MAX_STEPS] = {NULL};
+	const char *ahead = columns->ahead;
+	int			share = ahead != NULL && n > 0 ? (BLCKSZ + n - 1) / n : 0;
 	uint32		odd = 1;
 	uint32		below_two = 0;
 
@@ -259,6 +264,9 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 	{
 		const char *p = at[i];
 
+		/* while this waits for memory, so may the next page */
+		for (int offset = 0; offset < share; offset += CACHE_LINE)
+			__builtin_prefetch(ahead + i * share + offset);
 		for (int s = 0; s < steps; s++)
 		{
 			uint32		header = *(const uint8 *) p;
@@ -273,6 +281,7 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 		}
 		next[i] = p;
 	}
+	columns->ahead = NULL;
 #ifdef WORDS_BIGENDIAN
 	odd = 0;
 #endif
@@ -540,6 +549,13 @@ columns_get(Columns *columns, int index)
 	}
 
 	return column;
+}
+
+/* Has the page ahead been fetched, which columns_begin_batch() was told of? */
+bool
+columns_fetched_ahead(Columns *columns)
+{
+	return columns->ahead == NULL;
 }
 
 /*

@@ -271,10 +271,11 @@ do_page(VectorState *state, int n)
 	/* what is detoasted or computed on the way is forgotten with the next page */
 	ResetExprContext(batch->econtext);
 	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
-	columns_begin_batch(batch->columns, state->tuples, n);
+	columns_begin_batch(batch->columns, state->tuples, n, vector_scan_ahead(state->scan));
 	batch->n = n;
 	batch->serial++;
 	removed = vector_filter_batch(state->filter, batch);
+	vector_scan_fetched_ahead(state->scan, columns_fetched_ahead(batch->columns));
 	InstrCountFiltered1(&state->css, removed);
 	if (batch->n == 0)
 	{

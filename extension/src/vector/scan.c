@@ -44,6 +44,7 @@ struct VectorScan
 	PageReader *reader;
 	bool		rows_read;		/* will the rows themselves be looked at? */
 	Buffer		buffer;			/* pinned, or invalid */
+	bool		fetched;		/* the caller sees to it that rows of the next page are */
 	Buffer		ahead;			/* the next one, pinned, or invalid */
 	bool		begun;			/* has there been a first one? */
 	uint64		all_visible;	/* pages trusted whole */
@@ -183,7 +184,7 @@ read_ahead(VectorScan *scan)
 		return InvalidBuffer;
 	page = (char *) BufferGetPage(buffer);
 	/* the line pointers, or all of it; what a page holds that is not all-visible is looked at anyway */
-	bytes = scan->rows_read || scan->checked > 0 ? BLCKSZ :
+	bytes = (scan->rows_read && !scan->fetched) || scan->checked > 0 ? BLCKSZ :
 		SizeOfPageHeaderData + BATCH_ROWS * sizeof(ItemIdData);
 	for (int offset = 0; offset < bytes; offset += CACHE_LINE)
 		__builtin_prefetch(page + offset);
@@ -245,6 +246,20 @@ vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples)
 	vector_count_tuples_returned(scan->rel, n);
 
 	return n;
+}
+
+/* The page after that of vector_scan_next(), or NULL. */
+const char *
+vector_scan_ahead(VectorScan *scan)
+{
+	return BufferIsValid(scan->ahead) ? (const char *) BufferGetPage(scan->ahead) : NULL;
+}
+
+/* Has the caller fetched it into the processor's caches while at work? Then it will do so again. */
+void
+vector_scan_fetched_ahead(VectorScan *scan, bool fetched)
+{
+	scan->fetched = fetched;
 }
 
 /* Pages seen so far, by how their rows were found visible. */

@@ -75,6 +75,8 @@ typedef struct VectorScan VectorScan;
 extern VectorScan *vector_scan_begin(Relation rel, Snapshot snapshot,
 									 ParallelBlockTableScanDesc parallel, bool rows_read);
 extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples);
+extern const char *vector_scan_ahead(VectorScan *scan);
+extern void vector_scan_fetched_ahead(VectorScan *scan, bool fetched);
 extern void vector_scan_end(VectorScan *scan);
 extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked);
 
@@ -98,7 +100,9 @@ typedef struct Columns Columns;
 extern Columns *columns_create(TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos);
 extern int	columns_index(Columns *columns, AttrNumber attno);
 extern int	columns_count(Columns *columns);
-extern void columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n);
+extern void columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n,
+								const char *ahead);
+extern bool columns_fetched_ahead(Columns *columns);
 extern Column *columns_get(Columns *columns, int index);
 extern void columns_load_only(Columns *columns, const int *indexes, int n);
 extern bool columns_no_nulls(Columns *columns, int index);
