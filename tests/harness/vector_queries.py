@@ -70,11 +70,11 @@ _MARK = re.compile(r"\x01([^\x02]*)\x02([^\x03]*)\x03")
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of SQL. ``odd``: vectors are not for it; ``risky``: it may raise an error."""
+    """A piece of SQL. ``odd``: vectors are not for it; ``risky``: how many of its pieces may raise errors."""
 
     sql: str
     odd: bool = False
-    risky: bool = False
+    risky: int = 0
     # of an aggregate: its place in the matrix
     cell: tuple[str, str] | None = None
     # of a key: equal values may look different (1.0 and 1.00, 0 and -0), so that which is shown depends on the order
@@ -131,9 +131,9 @@ class Query:
 
     @property
     def risks(self) -> int:
-        """How many parts may raise an error; where values are extreme, any may."""
+        """How many errors may be raised; where values are extreme, any part may in two ways."""
         parts = (*self.aggregates, *self.keys, *self.where, *self.having)
-        return sum(part.risky or self.table == "extreme" for part in parts)
+        return sum(part.risky + 2 * (self.table == "extreme") for part in parts)
 
     @property
     def sorted(self) -> bool:
@@ -295,7 +295,7 @@ class Generator:
         part = self._odd_aggregate() if odd else self._ordinary_aggregate()
         if chance.random() < 0.15 and "OVER" not in part.sql and not part.sql.startswith("GROUPING"):
             condition = self._condition(1)
-            part = replace(part, sql=f"{part.sql} FILTER (WHERE {condition.sql})", risky=part.risky or condition.risky)
+            part = replace(part, sql=f"{part.sql} FILTER (WHERE {condition.sql})", risky=part.risky + condition.risky)
         return part
 
     def _ordinary_aggregate(self) -> Part:
@@ -427,7 +427,7 @@ class Generator:
         if depth and chance.random() < 0.25:
             one, two = self._condition(depth - 1), self._condition(depth - 1)
             text = chance.choice(("({}) AND ({})", "({}) OR ({})", "NOT (({}) OR ({}))", "({}) AND NOT ({})"))
-            return Part(text.format(one.sql, two.sql), risky=one.risky or two.risky)
+            return Part(text.format(one.sql, two.sql), risky=one.risky + two.risky)
         forms = (
             (10, self._comparison),
             (3, self._between),
