@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -148,6 +149,23 @@ def test_verify_finds_gaps_and_orphans(cli: CommandLine) -> None:
     (folder / "999999999").unlink()
     with cli.connect() as conn:
         conn.execute("DROP TABLE _00000012")
+
+
+def test_verify_finds_a_tablespace_without_a_folder(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("SET allow_in_place_tablespaces = on")
+        conn.execute("CREATE TABLESPACE vanished LOCATION ''")
+        oid = servers.one(conn, "SELECT oid FROM pg_tablespace WHERE spcname = 'vanished'")
+    shutil.rmtree(cli.cluster.data / "pg_tblspc" / str(oid))
+    try:
+        done = cli.run("tables", "verify", "--amcheck", "off", "--tables", "1", "--json")
+    finally:
+        with cli.connect() as conn:
+            conn.execute("DROP TABLESPACE vanished")
+    assert done.returncode == 1, done.stderr
+    (sizes,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "sizes on disk"]
+    assert sizes["result"] == "failed"
+    assert "without a folder: vanished" in sizes["summary"]
 
 
 def test_list_of_tables_that_takes_too_long(cli: CommandLine) -> None:

@@ -265,7 +265,11 @@ def _sizes(conn: Connection, host: Host | None, options: Options, check: Check) 
             ).fetchall()
         check.details["tablespaces"] = dict(rows)
         if rows:
-            words.append(f"{len(rows)} tablespaces {text.size(sum(size for _, size in rows))}")
+            words.append(f"{len(rows)} tablespaces {text.size(sum(size or 0 for _, size in rows))}")
+        gone = [name for name, size in rows if size is None]
+        if gone:
+            check.result = "failed"
+            words.append(f"without a folder: {', '.join(gone)}")
     except psycopg.errors.QueryCanceled:
         words.append(f"database: not known within {text.duration(options.size_seconds)}, it has too many files")
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
