@@ -310,8 +310,8 @@ class Generator:
             return Part(f"{name}({argument})", risky=risky, cell=cell)
         return Part(f"{name}({column})", cell=cell)
 
-    def _arithmetic(self, column: str, depth: int = 2) -> tuple[str, bool]:
-        """An expression over a column: the SQL, and whether it may raise an error where values are ordinary."""
+    def _arithmetic(self, column: str, depth: int = 2) -> tuple[str, int]:
+        """An expression over a column: the SQL, and how many errors it may raise where values are ordinary."""
         chance = self._chance
         kind = INTEGERS if column in INTEGERS else FLOATS if column in FLOATS else NUMERICS
         form = chance.randrange(7)
@@ -332,7 +332,7 @@ class Generator:
             other = chance.choice(kind)
             return f"{column} {chance.choice('*/')} {other}", True
         inner, risky = self._arithmetic(chance.choice(kind), depth - 1) if depth else (chance.choice(kind), False)
-        return f"{column} * ({constant('1', COLUMNS[column])} - ({inner}))", risky or kind is INTEGERS
+        return f"{column} * ({constant('1', COLUMNS[column])} - ({inner}))", risky + (kind is INTEGERS)
 
     def _odd_aggregate(self) -> Part:
         text = self._chance.choice(
