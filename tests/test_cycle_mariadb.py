@@ -89,7 +89,8 @@ def test_the_least_durable_profile_syncs_but_its_log_and_only_at_ddl(cli: Comman
     for phase in ("create", "drop"):
         # files of tables, definitions, the logs; without durability, no setting keeps InnoDB from syncing its redo log
         assert syncs("full", phase) >= 5 * 30
-        assert syncs("minimal", phase) <= 2 * 30
+        # the log is synced by time as well, so that a slow machine has more of both
+        assert syncs("minimal", phase) <= syncs("full", phase) / 2
     assert syncs("full", "insert") >= 1
     assert syncs("minimal", "insert") == 0
 

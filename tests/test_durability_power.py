@@ -54,7 +54,11 @@ class Disk:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def remove(self) -> None:
-        subprocess.run(["umount", self.mount], capture_output=True, check=True)
+        # the last of a server's processes may be leaving it yet
+        servers.until(self._unmounted, f"umount {self.mount}")
+
+    def _unmounted(self) -> bool:
+        return subprocess.run(["umount", self.mount], capture_output=True, check=False).returncode == 0
 
     @contextmanager
     def after_power_failure(self, cluster: Cluster) -> Iterator[Cluster]:
