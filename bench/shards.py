@@ -265,6 +265,8 @@ def main() -> int:
         cluster.connect() as conn,
     ):
         conditions = common.conditions(cluster)
+        # psycopg would keep the plan of a query that it has prepared, whatever the settings say since
+        conn.prepare_threshold = None
         common.say(f"loading {ROWS:,} rows, twice")
         make(conn, shards)
         conn.execute("SET jit = off; SET work_mem = '256MB'")
