@@ -5,10 +5,11 @@
  *
  * Looking a page up in the buffer table waits for memory three times, longer
  * than the simplest queries work on its rows. Neighbouring blocks are mostly
- * in neighbouring buffers, since they were loaded one after the other. So the
- * place of a block is guessed from that of the last one, and only what is not
- * found there is read in core's ways: by a read stream where the server has
- * them, which looks ahead, else by ReadBuffer().
+ * in neighbouring buffers, since they were loaded one after the other, or as
+ * far away as a little while ago, where several sessions loaded them. So the
+ * place of a block is guessed from those of the last ones, and only what is
+ * not found there is read in core's ways: by a read stream where the server
+ * has them, which looks ahead, else by ReadBuffer().
  *
  * A guess is made where core would leave the buffer's usage count alone, so
  * that tables which are only read by us stay in the cache as well as others.
@@ -17,6 +18,7 @@
  */
 #include "postgres.h"
 
+#include "executor/instrument.h"
 #include "pgstat.h"
 #include "storage/buf_internals.h"
 #include "storage/bufmgr.h"
@@ -27,9 +29,21 @@
 
 #include "vector/vector.h"
 
-/* A stream is begun for so many blocks at least, and for twice as many each time that guessing did not pay. */
+/*
+ * After so many right guesses in a row a wrong one costs a single block of the
+ * stream, unless the last such had to be read from disk. Otherwise guessing
+ * does not pay, or the stream is to look ahead, and it gets MIN_RUN further
+ * blocks, and twice as many each time again.
+ */
+#define MIN_GUESSED 4
 #define MIN_RUN 16
 #define MAX_RUN (1 << 20)
+
+/*
+ * Distances between a block's number and its buffer's that are remembered. A
+ * table inserted into by two sessions needs three or four.
+ */
+#define DISTANCES 4
 
 struct PageReader
 {
@@ -37,8 +51,8 @@ struct PageReader
 	BufferAccessStrategy strategy;
 	BlockNumber (*next_block) (void *arg);
 	void	   *arg;
-	Buffer		last;			/* the last one handed out, no longer pinned perhaps */
-	BlockNumber last_block;
+	int64		distances[DISTANCES];	/* the latest first */
+	int			ndistances;
 #if PG_VERSION_NUM >= 170000
 	ReadStream *stream;
 	bool		streaming;
@@ -46,6 +60,8 @@ struct PageReader
 	BlockNumber first;			/* what the stream is to begin with */
 	int			left;			/* blocks that it may go on with */
 	int			run;			/* how many it gets */
+	int64		read;			/* blocks read from disk before it began */
+	bool		cached;			/* it found all of its blocks in shared buffers */
 	int			guessed;		/* pages in a row that were where they were expected */
 #endif
 };
@@ -86,7 +102,6 @@ page_reader_begin(Relation rel, BufferAccessStrategy strategy,
 	reader->strategy = strategy;
 	reader->next_block = next_block;
 	reader->arg = arg;
-	reader->last = InvalidBuffer;
 #if PG_VERSION_NUM >= 170000
 	{
 		int			flags = READ_STREAM_SEQUENTIAL;
@@ -97,42 +112,89 @@ page_reader_begin(Relation rel, BufferAccessStrategy strategy,
 #endif
 		reader->stream = read_stream_begin_relation(flags, strategy, rel, MAIN_FORKNUM,
 													stream_next_block, reader, 0);
-		reader->run = MIN_RUN;
 	}
 #endif
 
 	return reader;
 }
 
-/* Pin the buffer of a block if it is where it is expected, else return InvalidBuffer. */
-static Buffer
-read_guessed(PageReader *reader, BlockNumber block)
+/* Pin a buffer if it holds a block and core would not raise its usage count, else return false. */
+static bool
+pin_guess(PageReader *reader, BlockNumber block, Buffer guess)
 {
-	int64		guess = (int64) reader->last + (int64) block - (int64) reader->last_block;
-	BufferDesc *buffer;
+	BufferDesc *buffer = GetBufferDescriptor(guess - 1);
 	BufferTag	tag;
 	uint32		state;
 
-	if (!BufferIsValid(reader->last) || BufferIsLocal(reader->last) || guess < 1 || guess > NBuffers)
-		return InvalidBuffer;
 	/* without its lock: ReadRecentBuffer() looks again */
-	buffer = GetBufferDescriptor(guess - 1);
 	init_buffer_tag(&tag, &reader->rel->rd_locator, MAIN_FORKNUM, block);
 	state = pg_atomic_read_u32(&buffer->state);
 	if ((state & BM_VALID) == 0 || !buffer_tags_equal(&tag, &buffer->tag) ||
 		BUF_STATE_GET_USAGECOUNT(state) < (reader->strategy != NULL ? 1 : BM_MAX_USAGE_COUNT))
-		return InvalidBuffer;
-	if (!ReadRecentBuffer(reader->rel->rd_locator, MAIN_FORKNUM, block, (Buffer) guess))
-		return InvalidBuffer;
+		return false;
+	if (!ReadRecentBuffer(reader->rel->rd_locator, MAIN_FORKNUM, block, guess))
+		return false;
 	/* what ReadBuffer() counts and this does not */
 	count_buffer_hit(reader->rel, reader->strategy);
 
-	return (Buffer) guess;
+	return true;
 }
 
-/* The next page but for what the caller remembers of it. */
+/* Make a distance the first of those remembered; `place` is where it was found, or how many there are. */
+static void
+remember_distance(PageReader *reader, int64 distance, int place)
+{
+	if (place == reader->ndistances)
+	{
+		if (place < DISTANCES)
+			reader->ndistances++;
+		else
+			place--;
+	}
+	for (; place > 0; place--)
+		reader->distances[place] = reader->distances[place - 1];
+	reader->distances[0] = distance;
+}
+
+/* Pin the buffer of a block if it is where it is expected, else return InvalidBuffer. */
 static Buffer
-read_next(PageReader *reader)
+read_guessed(PageReader *reader, BlockNumber block)
+{
+	for (int i = 0; i < reader->ndistances; i++)
+	{
+		int64		distance = reader->distances[i];
+		int64		guess = (int64) block + distance;
+
+		if (guess >= 1 && guess <= NBuffers && pin_guess(reader, block, (Buffer) guess))
+		{
+			remember_distance(reader, distance, i);
+			return (Buffer) guess;
+		}
+	}
+
+	return InvalidBuffer;
+}
+
+/* Remember where a block was that core has found. */
+static Buffer
+remember(PageReader *reader, Buffer buffer)
+{
+	if (BufferIsValid(buffer) && !BufferIsLocal(buffer))
+	{
+		int64		distance = (int64) buffer - (int64) BufferGetBlockNumber(buffer);
+		int			place = 0;
+
+		while (place < reader->ndistances && reader->distances[place] != distance)
+			place++;
+		remember_distance(reader, distance, place);
+	}
+
+	return buffer;
+}
+
+/* The next page, pinned, or InvalidBuffer at the end. */
+Buffer
+page_reader_next(PageReader *reader)
 {
 	BlockNumber block;
 	Buffer		buffer;
@@ -142,11 +204,12 @@ read_next(PageReader *reader)
 	{
 		buffer = read_stream_next_buffer(reader->stream, NULL);
 		if (BufferIsValid(buffer))
-			return buffer;
+			return remember(reader, buffer);
 		if (reader->exhausted)
 			return InvalidBuffer;
 		read_stream_reset(reader->stream);
 		reader->streaming = false;
+		reader->cached = pgBufferUsage.shared_blks_read == reader->read;
 		reader->guessed = 0;
 	}
 #endif
@@ -165,30 +228,20 @@ read_next(PageReader *reader)
 		reader->guessed++;
 		return buffer;
 	}
-	reader->run = reader->guessed >= reader->run ? MIN_RUN : Min(2 * reader->run, MAX_RUN);
+	reader->run = reader->cached && reader->guessed >= MIN_GUESSED ? 0 :
+		Min(Max(2 * reader->run, MIN_RUN), MAX_RUN);
+	reader->read = pgBufferUsage.shared_blks_read;
 	reader->first = block;
 	reader->left = reader->run;
 	reader->streaming = true;
-	return read_stream_next_buffer(reader->stream, NULL);
+	buffer = read_stream_next_buffer(reader->stream, NULL);
 #else
-	return BufferIsValid(buffer) ? buffer :
-		ReadBufferExtended(reader->rel, MAIN_FORKNUM, block, RBM_NORMAL, reader->strategy);
-#endif
-}
-
-/* The next page, pinned, or InvalidBuffer at the end. */
-Buffer
-page_reader_next(PageReader *reader)
-{
-	Buffer		buffer = read_next(reader);
-
 	if (BufferIsValid(buffer))
-	{
-		reader->last = buffer;
-		reader->last_block = BufferGetBlockNumber(buffer);
-	}
+		return buffer;
+	buffer = ReadBufferExtended(reader->rel, MAIN_FORKNUM, block, RBM_NORMAL, reader->strategy);
+#endif
 
-	return buffer;
+	return remember(reader, buffer);
 }
 
 void
