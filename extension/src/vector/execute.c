@@ -309,6 +309,21 @@ do_page(VectorState *state, int n)
 	MemoryContextSwitchTo(old);
 }
 
+/* Keys and states of an entry, allocated in the current context. */
+static void
+get_outputs(VectorState *state, char *entry, Datum *values, bool *isnull)
+{
+	for (int i = 0; i < state->noutputs; i++)
+	{
+		Output	   *output = &state->outputs[i];
+
+		if (output->key >= 0)
+			values[i] = group_key(state->groups, entry, output->key, &isnull[i]);
+		else
+			values[i] = vector_agg_output(output->agg, entry, &isnull[i]);
+	}
+}
+
 /* An entry as a row of the scan slot. */
 static TupleTableSlot *
 hand_up(VectorState *state, char *entry)
@@ -322,15 +337,7 @@ hand_up(VectorState *state, char *entry)
 	if (state->phase != PHASE_OVERFLOW)
 		ResetExprContext(econtext);
 	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	for (int i = 0; i < state->noutputs; i++)
-	{
-		Output	   *output = &state->outputs[i];
-
-		if (output->key >= 0)
-			slot->tts_values[i] = group_key(state->groups, entry, output->key, &slot->tts_isnull[i]);
-		else
-			slot->tts_values[i] = vector_agg_output(output->agg, entry, &slot->tts_isnull[i]);
-	}
+	get_outputs(state, entry, slot->tts_values, slot->tts_isnull);
 	MemoryContextSwitchTo(old);
 	/* terms of the filter are described as columns, and are none */
 	for (int i = state->noutputs; i < slot->tts_tupleDescriptor->natts; i++)
@@ -379,6 +386,39 @@ begin_pages(VectorState *state)
 	MemoryContextSwitchTo(old);
 }
 
+static void
+rewind_groups(VectorState *state)
+{
+	state->phase = PHASE_FINAL;
+	state->next_chunk = 0;
+	state->next_offset = 0;
+}
+
+/* Aggregate the next page, and see what is to be done then. */
+static void
+scan_page(VectorState *state)
+{
+	int			n;
+
+	if (state->scan == NULL)
+		begin_pages(state);
+	n = vector_scan_next(state->scan, state->tuples);
+	if (n < 0)
+	{
+		end_pages(state);
+		rewind_groups(state);
+	}
+	else if (n > 0)
+	{
+		do_page(state, n);
+		if (state->groups != NULL && state->noverflow > 0)
+		{
+			state->phase = PHASE_OVERFLOW;
+			state->next_overflow = 0;
+		}
+	}
+}
+
 static TupleTableSlot *
 exec_scan(CustomScanState *css)
 {
@@ -390,32 +430,8 @@ exec_scan(CustomScanState *css)
 		switch (state->phase)
 		{
 			case PHASE_SCAN:
-				{
-					int			n;
-
-					if (state->scan == NULL)
-						begin_pages(state);
-					n = vector_scan_next(state->scan, state->tuples);
-					if (n < 0)
-					{
-						end_pages(state);
-						state->phase = PHASE_FINAL;
-						state->next_chunk = 0;
-						state->next_offset = 0;
-						break;
-					}
-					if (n == 0)
-						break;
-					do_page(state, n);
-					if (state->groups == NULL)
-						break;
-					if (state->noverflow > 0)
-					{
-						state->phase = PHASE_OVERFLOW;
-						state->next_overflow = 0;
-					}
-					break;
-				}
+				scan_page(state);
+				break;
 			case PHASE_OVERFLOW:
 				if (state->next_overflow < state->noverflow)
 					return hand_up(state, group_table_overflow(state->groups, state->next_overflow++));
@@ -439,6 +455,56 @@ exec_scan(CustomScanState *css)
 				return NULL;
 		}
 	}
+}
+
+/*
+ * Aggregate the whole table, for a node that takes the groups by
+ * vector_next_group(). False if there was no room for some of them: then all
+ * must be asked for by ExecProcNode(), some in several parts.
+ */
+bool
+vector_run(CustomScanState *css)
+{
+	VectorState *state = (VectorState *) css;
+	Instrumentation *instrument = css->ss.ps.instrument;
+
+	Assert(css->methods->ExecCustomScan == exec_scan && state->groups != NULL);
+	if (css->ss.ps.chgParam != NULL)
+		ExecReScan(&css->ss.ps);
+	if (state->phase != PHASE_SCAN)
+		return true;
+	if (instrument != NULL)
+		InstrStartNode(instrument);
+	while (state->phase == PHASE_SCAN)
+		scan_page(state);
+	if (instrument != NULL)
+		InstrStopNode(instrument, state->phase == PHASE_FINAL ? group_table_count(state->groups) : 0);
+
+	return state->phase == PHASE_FINAL;
+}
+
+/*
+ * Keys and states of the next group after vector_run() or vector_rewind(),
+ * in the order of the output columns and allocated in the current context.
+ * False when there is none.
+ */
+bool
+vector_next_group(CustomScanState *css, Datum *values, bool *isnull)
+{
+	VectorState *state = (VectorState *) css;
+	char	   *entry = group_table_next(state->groups, &state->next_chunk, &state->next_offset);
+
+	if (entry == NULL)
+		return false;
+	get_outputs(state, entry, values, isnull);
+	return true;
+}
+
+/* Begin again with the first group. */
+void
+vector_rewind(CustomScanState *css)
+{
+	rewind_groups((VectorState *) css);
 }
 
 static void

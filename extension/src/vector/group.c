@@ -698,6 +698,13 @@ group_table_clear_overflow(GroupTable *table)
 	table->noverflow = 0;
 }
 
+/* How many resident entries there are. */
+int64
+group_table_count(GroupTable *table)
+{
+	return table->nentries;
+}
+
 /*
  * The resident entries one after the other, in the order in which they were
  * made; NULL after the last. A walk starts with both positions at zero.

@@ -499,9 +499,12 @@ has_params(List *restrictinfos)
 	return false;
 }
 
-/* Core's Finalize Aggregate over partial states. */
+/*
+ * Core's Finalize Aggregate over partial states, and our node above it if they
+ * are `whole`: all of them come from one scan in one process.
+ */
 static void
-add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, Node *having,
+add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, bool whole, Node *having,
 			 double groups, AggClauseCosts *costs, double *best)
 {
 	Path	   *agg = (Path *) create_agg_path(root, grouped_rel, path, grouped_rel->reltarget,
@@ -509,6 +512,12 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, Node *havin
 											   AGGSPLIT_FINAL_DESERIAL, group_clause_of(root),
 											   (List *) having, costs, groups);
 
+	if (whole && group_clause_of(root) != NIL)
+	{
+		Path	   *finish = vector_finish_path(root, (AggPath *) agg, costs);
+
+		agg = finish != NULL ? finish : agg;
+	}
 	/* cheaper than anything of core's, and still comparable among themselves */
 	if (vector_aggregate == VECTOR_FORCE)
 	{
@@ -661,7 +670,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		append->path.pathtarget = target;
 		/* core's serial plan would add floats in the order of rows over all tables */
 		if (list_length(tables) == 1 || !adds_floats(target))
-			add_finalize(root, grouped_rel, &append->path, extra->havingQual, groups, &costs, &ours);
+			add_finalize(root, grouped_rel, &append->path, false, extra->havingQual, groups, &costs, &ours);
 		else if (workers == 0)
 			return "sums of floats over several tables in a serial plan";
 		if (workers > 0)
@@ -673,14 +682,14 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		}
 	}
 	else
-		add_finalize(root, grouped_rel, linitial(subpaths), extra->havingQual, groups, &costs, &ours);
+		add_finalize(root, grouped_rel, linitial(subpaths), true, extra->havingQual, groups, &costs, &ours);
 	if (workers > 0)
 	{
 		Path	   *partial = linitial(partial_subpaths);
 		double		rows = partial->rows * workers;
 		Path	   *gather = (Path *) create_gather_path(root, partial_rel, partial, target, NULL, &rows);
 
-		add_finalize(root, grouped_rel, gather, extra->havingQual, groups, &costs, &ours);
+		add_finalize(root, grouped_rel, gather, false, extra->havingQual, groups, &costs, &ours);
 	}
 	if (ours > core && core > 0)
 		report("possible, but estimated to cost %.2f beside %.2f", ours, core);
@@ -832,6 +841,7 @@ VectorInit(void)
 							 &vector_aggregate, VECTOR_ON, mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_scan_methods);
+	RegisterCustomScanMethods(&vector_finish_methods);
 	previous_hook = create_upper_paths_hook;
 	create_upper_paths_hook = upper_paths;
 }

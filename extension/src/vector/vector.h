@@ -20,6 +20,7 @@
  *	aggregate.c		transition states: advance and hand over
  *	group.c			the hash table of groups
  *	execute.c		the executor node that drives them, EXPLAIN, parallelism
+ *	finish.c		the node above Finalize Aggregate that makes it superfluous
  *
  * A batch is what is visible of one page. The buffer stays pinned as long as
  * the batch is worked on, since values by reference point into it. A filter
@@ -239,6 +240,7 @@ extern int	group_table_find(GroupTable *table, const Values *keys, int n, char *
 extern int	group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id);
 extern char *group_table_overflow(GroupTable *table, int i);
 extern void group_table_clear_overflow(GroupTable *table);
+extern int64 group_table_count(GroupTable *table);
 extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);
 extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
 
@@ -270,5 +272,15 @@ extern Path *VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo 
 /* ---- execute.c ---- */
 
 extern const CustomScanMethods vector_scan_methods;
+
+extern bool vector_run(CustomScanState *css);
+extern bool vector_next_group(CustomScanState *css, Datum *values, bool *isnull);
+extern void vector_rewind(CustomScanState *css);
+
+/* ---- finish.c ---- */
+
+extern const CustomScanMethods vector_finish_methods;
+
+extern Path *vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs);
 
 #endif							/* PGBILLION_VECTOR_H */

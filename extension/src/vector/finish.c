@@ -1,0 +1,339 @@
+/*-------------------------------------------------------------------------
+ *
+ * finish.c
+ *	  Groups finished where they are, without core's hash table.
+ *
+ * In a serial plan over one table, Finalize HashAggregate takes every group
+ * from the scan below it, looks for a group of that key in a hash table of
+ * its own, finds none, and adds one: with many groups that costs several
+ * times what aggregating them did. This node stands above both. If all groups
+ * have found room in the scan's table, it takes them from there, calls the
+ * final functions, and has the Agg node's own expressions compute HAVING and
+ * the output columns; the Agg node itself is never executed. If they have
+ * not, some of them were handed up more than once, and the Agg node does what
+ * it is for.
+ *
+ * Why the results are the same: combining a state with what a group begins
+ * with gives that state. finishable() admits but aggregates of which that is
+ * known.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_aggregate.h"
+#include "executor/executor.h"
+#include "executor/nodeAgg.h"
+#include "miscadmin.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "utils/expandeddatum.h"
+#include "utils/syscache.h"
+
+#include "vector/vector.h"
+
+typedef enum
+{
+	FINISH_UNDECIDED,			/* nothing was read yet */
+	FINISH_HERE,
+	FINISH_BY_CORE
+} FinishMode;
+
+typedef struct FinishState
+{
+	CustomScanState css;
+	AggState   *agg;			/* Finalize HashAggregate */
+	CustomScanState *scan;		/* VectorAggregate below it */
+	FinishMode	mode;
+	Datum	   *states;			/* of each transition of a group, */
+	bool	   *nulls;
+	int		   *columns;		/* found in that column of the scan */
+} FinishState;
+
+static Plan *plan_finish(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+						 List *clauses, List *custom_plans);
+static Node *create_state(CustomScan *cscan);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "VectorFinish",
+	.PlanCustomPath = plan_finish,
+};
+
+const CustomScanMethods vector_finish_methods = {
+	.CustomName = "VectorFinish",
+	.CreateCustomScanState = create_state,
+};
+
+/* ---- planning ---- */
+
+/*
+ * Is combining a state of this aggregate with what a group begins with that
+ * state again? Where a group begins with nothing, core's combine functions
+ * take the first state as it is, or are strict; where it begins with a value,
+ * that is so for core's own aggregates: zeros are added to the state.
+ */
+static bool
+finishable(Aggref *aggref)
+{
+	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	bool		nothing;
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	(void) SysCacheGetAttr(AGGFNOID, tuple, Anum_pg_aggregate_agginitval, &nothing);
+	result = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggcombinefn < FirstNormalObjectId &&
+		(nothing || aggref->aggfnoid < FirstNormalObjectId);
+	ReleaseSysCache(tuple);
+
+	return result;
+}
+
+/*
+ * The path above Finalize HashAggregate over a scan of ours, or NULL. It
+ * costs what the scan and the final functions do.
+ */
+Path *
+vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs)
+{
+	CustomPath *path;
+	QualCost	having;
+	ListCell   *lc;
+
+	Assert(agg->aggstrategy == AGG_HASHED && agg->aggsplit == AGGSPLIT_FINAL_DESERIAL);
+	foreach(lc, agg->subpath->pathtarget->exprs)
+	{
+		if (IsA(lfirst(lc), Aggref) && !finishable(lfirst_node(Aggref, lc)))
+			return NULL;
+	}
+
+	path = makeNode(CustomPath);
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = agg->path.parent;
+	path->path.pathtarget = agg->path.pathtarget;
+	path->path.parallel_safe = agg->path.parallel_safe;
+	path->path.rows = agg->path.rows;
+	cost_qual_eval(&having, agg->qual, root);
+	path->path.startup_cost = agg->subpath->startup_cost + costs->finalCost.startup + having.startup +
+		agg->path.pathtarget->cost.startup;
+	path->path.total_cost = path->path.startup_cost + agg->numGroups * (cpu_tuple_cost +
+																		costs->finalCost.per_tuple +
+																		having.per_tuple) +
+		agg->path.rows * agg->path.pathtarget->cost.per_tuple;
+	path->custom_paths = list_make1(agg);
+	path->methods = &path_methods;
+
+	return &path->path;
+}
+
+static Plan *
+plan_finish(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+			List *clauses, List *custom_plans)
+{
+	CustomScan *cscan = makeNode(CustomScan);
+
+	Assert(IsA(linitial(custom_plans), Agg));
+	cscan->scan.plan.targetlist = tlist;
+	cscan->custom_scan_tlist = copyObject(((Plan *) linitial(custom_plans))->targetlist);
+	cscan->custom_plans = custom_plans;
+	cscan->methods = &vector_finish_methods;
+
+	return &cscan->scan.plan;
+}
+
+/* ---- execution ---- */
+
+static void
+begin_finish(CustomScanState *css, EState *estate, int eflags)
+{
+	FinishState *state = (FinishState *) css;
+	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
+
+	state->agg = castNode(AggState, ExecInitNode(linitial(cscan->custom_plans), estate, eflags));
+	css->custom_ps = list_make1(state->agg);
+	state->scan = castNode(CustomScanState, outerPlanState(state->agg));
+	state->states = palloc(sizeof(Datum) * Max(state->agg->numtrans, 1));
+	state->nulls = palloc(sizeof(bool) * Max(state->agg->numtrans, 1));
+	state->columns = palloc(sizeof(int) * Max(state->agg->numtrans, 1));
+	for (int i = 0; i < state->agg->numtrans; i++)
+	{
+		/* a combining Aggref has one argument: the state */
+		List	   *args = state->agg->pertrans[i].aggref->args;
+		Var		   *column = castNode(Var, linitial_node(TargetEntry, args)->expr);
+
+		Assert(list_length(args) == 1 && column->varno == OUTER_VAR);
+		state->columns[i] = column->varattno - 1;
+	}
+}
+
+/* Make states of a group's columns, as Finalize Aggregate would find them in the end. */
+static void
+fetch_states(FinishState *state, TupleTableSlot *group)
+{
+	AggState   *agg = state->agg;
+
+	for (int i = 0; i < agg->numtrans; i++)
+	{
+		AggStatePerTrans transition = &agg->pertrans[i];
+		Datum		value = group->tts_values[state->columns[i]];
+		bool		isnull = group->tts_isnull[state->columns[i]];
+
+		if (OidIsValid(transition->deserialfn_oid))
+		{
+			FunctionCallInfo fcinfo = transition->deserialfn_fcinfo;
+
+			if (!isnull || !transition->deserialfn.fn_strict)
+			{
+				fcinfo->args[0].value = value;
+				fcinfo->args[0].isnull = isnull;
+				/* the dummy argument of type internal */
+				fcinfo->args[1].value = (Datum) 0;
+				fcinfo->args[1].isnull = false;
+				fcinfo->isnull = false;
+				value = FunctionCallInvoke(fcinfo);
+				isnull = fcinfo->isnull;
+			}
+		}
+		state->states[i] = value;
+		state->nulls[i] = isnull;
+	}
+}
+
+/* What finalize_aggregate() does: the result of one aggregate from its state. */
+static Datum
+final_result(FinishState *state, AggStatePerAgg aggregate, bool *isnull)
+{
+	AggState   *agg = state->agg;
+	AggStatePerTrans transition = &agg->pertrans[aggregate->transno];
+	Datum		value = state->states[aggregate->transno];
+	Datum		result;
+
+	LOCAL_FCINFO(fcinfo, FUNC_MAX_ARGS);
+
+	*isnull = state->nulls[aggregate->transno];
+	value = MakeExpandedObjectReadOnly(value, *isnull, transition->transtypeLen);
+	if (!OidIsValid(aggregate->finalfn_oid))
+		return value;
+
+	/* arguments after the state, of which there are but dummies, are null */
+	if (aggregate->finalfn.fn_strict && (*isnull || aggregate->numFinalArgs > 1))
+	{
+		*isnull = true;
+		return (Datum) 0;
+	}
+	InitFunctionCallInfoData(*fcinfo, &aggregate->finalfn, aggregate->numFinalArgs,
+							 transition->aggCollation, (Node *) agg, NULL);
+	fcinfo->args[0].value = value;
+	fcinfo->args[0].isnull = *isnull;
+	for (int i = 1; i < aggregate->numFinalArgs; i++)
+	{
+		fcinfo->args[i].value = (Datum) 0;
+		fcinfo->args[i].isnull = true;
+	}
+	agg->curperagg = aggregate;
+	result = FunctionCallInvoke(fcinfo);
+	agg->curperagg = NULL;
+	*isnull = fcinfo->isnull;
+
+	return MakeExpandedObjectReadOnly(result, *isnull, aggregate->resulttypeLen);
+}
+
+/* The next group that HAVING lets pass, as the Agg node's output, or NULL. */
+static TupleTableSlot *
+next_finished(FinishState *state)
+{
+	AggState   *agg = state->agg;
+	ExprContext *econtext = agg->ss.ps.ps_ExprContext;
+	TupleTableSlot *group = agg->ss.ss_ScanTupleSlot;
+
+	for (;;)
+	{
+		MemoryContext old;
+
+		CHECK_FOR_INTERRUPTS();
+		ResetExprContext(econtext);
+		old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
+		ExecClearTuple(group);
+		if (!vector_next_group(state->scan, group->tts_values, group->tts_isnull))
+		{
+			MemoryContextSwitchTo(old);
+			return NULL;
+		}
+		ExecStoreVirtualTuple(group);
+		fetch_states(state, group);
+		for (int i = 0; i < agg->numaggs; i++)
+			econtext->ecxt_aggvalues[i] = final_result(state, &agg->peragg[i],
+													   &econtext->ecxt_aggnulls[i]);
+		MemoryContextSwitchTo(old);
+
+		econtext->ecxt_outertuple = group;
+		if (ExecQual(agg->ss.ps.qual, econtext))
+			return ExecProject(agg->ss.ps.ps_ProjInfo);
+	}
+}
+
+static TupleTableSlot *
+exec_finish(CustomScanState *css)
+{
+	FinishState *state = (FinishState *) css;
+	TupleTableSlot *slot;
+
+	if (state->mode == FINISH_UNDECIDED)
+	{
+		/* what AggCheckCallContext() and its like look for */
+		state->agg->curaggcontext = state->agg->hashcontext;
+		state->mode = vector_run(state->scan) ? FINISH_HERE : FINISH_BY_CORE;
+	}
+	slot = state->mode == FINISH_HERE ? next_finished(state) : ExecProcNode(&state->agg->ss.ps);
+	if (TupIsNull(slot) || css->ss.ps.ps_ProjInfo == NULL)
+		return slot;
+	css->ss.ps.ps_ExprContext->ecxt_scantuple = slot;
+	ResetExprContext(css->ss.ps.ps_ExprContext);
+	return ExecProject(css->ss.ps.ps_ProjInfo);
+}
+
+static void
+end_finish(CustomScanState *css)
+{
+	ExecEndNode(&((FinishState *) css)->agg->ss.ps);
+}
+
+static void
+rescan_finish(CustomScanState *css)
+{
+	FinishState *state = (FinishState *) css;
+	PlanState  *scan = &state->scan->ss.ps;
+
+	if (css->ss.ps.chgParam != NULL)
+		UpdateChangedParamSet(&state->agg->ss.ps, css->ss.ps.chgParam);
+	/* it does nothing about the scan if it was not executed, but for telling it of parameters */
+	ExecReScan(&state->agg->ss.ps);
+	if (state->mode != FINISH_HERE)
+		return;
+	/* groups are kept where the scan would give the same ones */
+	if (scan->chgParam == NULL)
+		vector_rewind(state->scan);
+	else
+		ExecReScan(scan);
+	state->mode = FINISH_UNDECIDED;
+}
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "VectorFinish",
+	.BeginCustomScan = begin_finish,
+	.ExecCustomScan = exec_finish,
+	.EndCustomScan = end_finish,
+	.ReScanCustomScan = rescan_finish,
+};
+
+static Node *
+create_state(CustomScan *cscan)
+{
+	FinishState *state = palloc0(sizeof(FinishState));
+
+	NodeSetTag(state, T_CustomScanState);
+	state->css.methods = &exec_methods;
+
+	return (Node *) state;
+}
