@@ -1,11 +1,14 @@
-"""Groups that are finished where they are: core's Finalize HashAggregate is there, and executed only if it must be."""
+"""Groups that are finished where they are: core's Finalize HashAggregate is in the plan, and never executed."""
 
 from __future__ import annotations
 
 import pytest
 from psycopg import errors
 
+from harness import servers
 from harness.servers import one
+from harness.sessions import Running, pid
+from pgbillion.postgres import Cluster
 from pgbillion.rows import plans
 from test_vector_answers import Connection, both, in_parallel, make, vectors
 
@@ -46,21 +49,176 @@ def test_core_is_not_executed(vectors: Connection) -> None:
     )
 
 
-def test_core_finishes_what_found_no_room(vectors: Connection) -> None:
+def little_memory(conn: Connection) -> None:
+    conn.execute("SET work_mem = '64kB'; SET hash_mem_multiplier = 1")
+
+
+def spilled(conn: Connection, query: str) -> tuple[int, int]:
+    """Partitions written, and kilobytes."""
+    found = [node for node in plans.nodes(plans.explain(conn, query, run=True)) if "Spilled Partitions" in node]
+    return int(found[0]["Spilled Partitions"]), int(found[0]["Spilled Disk"])
+
+
+def files(conn: Connection) -> int:
+    return int(one(conn, "SELECT count(*) FROM pg_ls_tmpdir()"))
+
+
+def test_rows_without_room_are_spilled(vectors: Connection) -> None:
+    """More groups than memory: rows of some are kept in files, and partitioned again where they are still too many."""
     make(vectors, last=60_000)
-    vectors.execute("SET work_mem = '64kB'; SET hash_mem_multiplier = 1")
-    query = (
-        "SELECT id % 30000 AS k, count(*), sum(x), avg(f::numeric), min(t) FROM data GROUP BY 1 HAVING sum(x) % 2 = 0"
-    )
+    little_memory(vectors)
+    query = "SELECT id % 30000 AS k, count(*), sum(x), avg(f), min(t) FROM data GROUP BY 1 HAVING sum(x) % 2 = 0"
     done = loops(vectors, query)
-    assert (done["Aggregate"], done[plans.NODE]) == (1, 1)
+    assert (done[FINISH], done["Aggregate"], done[plans.NODE]) == (1, 0, 1)
+    partitions, kilobytes = spilled(vectors, query)
+    # at first 8 are made, each for more groups than there is room for
+    assert partitions > 16
+    assert kilobytes > 60_000 * 20 // 1024
     both(vectors, query)
-    # first one, then the other, in one execution
+    text = "\n".join(line for (line,) in vectors.execute(f"EXPLAIN ANALYZE {query}".encode()))
+    assert "Spilled: partitions=" in text
+    assert files(vectors) == 0
+    # all of that through core's code for the argument, and a filter of rows
+    both(vectors, "SELECT id, avg(f::numeric) FILTER (WHERE x > 90000) FROM data WHERE id % 3 > 0 GROUP BY 1")
+
+
+def test_sums_of_floats_that_are_spilled(vectors: Connection) -> None:
+    """Bit by bit core's, because a group's rows stay in order: these sums depend on it."""
+    vectors.execute(
+        "CREATE TABLE data AS SELECT g % 9000 AS k, (CASE g % 5 WHEN 0 THEN 1e16 WHEN 1 THEN -1e16 ELSE g / 7.0 END)"
+        "::float8 AS f FROM generate_series(1, 90000) g"
+    )
+    little_memory(vectors)
+    query = "SELECT k, sum(f), avg(f), stddev(f), sum(f::real), max(f) FROM data GROUP BY k"
+    assert spilled(vectors, query)[0] > 0
+    both(vectors, query)
+
+
+TYPES = {
+    "smallint": "g % 30000",
+    "integer": "g",
+    "bigint": "g * 10000000000",
+    "boolean": "g % 3 = 0",
+    '"char"': "chr(65 + g % 26)",
+    "real": "g / 3.0",
+    "double precision": "g / 3.0",
+    "numeric": "g / 7.0",
+    "date": "date '2000-01-01' + g",
+    "interval": "make_interval(secs => g)",
+    "uuid": "md5(g::text)::uuid",
+    "name": "'n' || g",
+    "text": "repeat(chr(97 + g % 26), g % 200) || g",
+    "char(7)": "g",
+    "jsonb": "jsonb_build_object('k', g)",
+    "integer[]": "ARRAY[g, NULL, g]",
+    "inet": "'10.0.0.0'::inet + g",
+}
+
+
+@pytest.mark.parametrize("nulls", [False, True])
+def test_types_that_are_spilled(vectors: Connection, *, nulls: bool) -> None:
+    columns = [f"c{number}" for number in range(len(TYPES))]
+    definitions = ", ".join(f"{column} {type_}" for column, type_ in zip(columns, TYPES, strict=True))
+    values = ", ".join(
+        f"CASE WHEN g % {7 + number} = 3 AND {nulls} THEN NULL ELSE ({value})::{type_} END"
+        for number, (type_, value) in enumerate(TYPES.items())
+    )
+    vectors.execute(f"CREATE TABLE data (id integer, {definitions})".encode())
+    vectors.execute(f"INSERT INTO data SELECT g, {values} FROM generate_series(1, 8000) g".encode())
+    vectors.execute("ALTER TABLE data ADD late text DEFAULT 'was not there'")
+    little_memory(vectors)
+    counts = ", ".join(f"count({column})" for column in columns)
+    texts = ", ".join(f"max({column}::text)" for column in columns)
+    for query in (
+        f"SELECT id / 2 AS k, {counts}, {texts}, min(late) FROM data GROUP BY 1",
+        # of every one by itself, with others that are passed in another way
+        *(f"SELECT {column}, c1, count(*), max(late), min(c12) FROM data GROUP BY 1, 2" for column in columns),
+    ):
+        assert spilled(vectors, query)[0] > 0, query
+        both(vectors, query)
+
+
+def test_long_values_that_are_spilled(vectors: Connection) -> None:
+    """Compressed, out of line, and rows that fill a page."""
+    vectors.execute("CREATE TABLE data (id integer, a text, b text, c text, d text)")
+    vectors.execute("ALTER TABLE data ALTER b SET STORAGE EXTERNAL, ALTER d SET STORAGE PLAIN")
+    vectors.execute(
+        "INSERT INTO data SELECT g, repeat('abc', 2000) || g, repeat(md5(g::text), 100), md5(g::text),"
+        " repeat('x', 7000) || g FROM generate_series(1, 3000) g"
+    )
+    little_memory(vectors)
+    for query in (
+        "SELECT id, max(a), max(b), max(c), max(d) FROM data GROUP BY id",
+        "SELECT a, count(*), min(d) FROM data GROUP BY a",
+        "SELECT b, d, count(*), max(id) FROM data GROUP BY b, d",
+    ):
+        assert spilled(vectors, query)[0] > 0, query
+        both(vectors, query)
+
+
+def test_files_are_removed(cluster: Cluster, vectors: Connection, database: str) -> None:
+    """Whatever way the query ends."""
+    make(vectors, last=100_000)
+    little_memory(vectors)
+    query = "SELECT id, count(*), min(t) FROM data GROUP BY id"
+    assert len(vectors.execute(f"{query} LIMIT 5".encode()).fetchall()) == 5
+    assert files(vectors) == 0
+    # in the middle of what was read and of what was not
+    vectors.execute("BEGIN")
+    vectors.execute(f"DECLARE k CURSOR FOR {query}".encode())
+    assert len(vectors.execute("FETCH 20000 FROM k").fetchall()) == 20_000
+    assert files(vectors) > 0
+    vectors.execute("SAVEPOINT s")
+    with pytest.raises(errors.DivisionByZero):
+        vectors.execute("SELECT 1 / 0")
+    vectors.execute("ROLLBACK TO s")
+    assert len(vectors.execute("FETCH ALL FROM k").fetchall()) == 80_000
+    vectors.execute("CLOSE k; COMMIT")
+    assert files(vectors) == 0
+    vectors.execute("SET temp_file_limit = '500kB'")
+    with pytest.raises(errors.ConfigurationLimitExceeded, match="temp_file_limit"):
+        vectors.execute(query.encode())
+    assert files(vectors) == 0
+    vectors.execute("RESET temp_file_limit")
+    with pytest.raises(errors.DivisionByZero):
+        vectors.execute("SELECT id, 1 / (max(x) - 299997) FROM data GROUP BY id").fetchall()
+    assert files(vectors) == 0
+    with cluster.connect(database) as other:
+        endless = f"SELECT count(*) FROM generate_series(1, 1000000) g, LATERAL ({query} HAVING max(x) > g) s"
+        running = Running(lambda: vectors.execute(endless.encode()))
+        servers.until(lambda: files(other) > 0, "files to be written")
+        assert one(other, "SELECT pg_cancel_backend(%s)", pid(vectors))
+        with pytest.raises(errors.QueryCanceled):
+            running.result()
+    assert files(vectors) == 0
+    both(vectors, query)
+
+
+def test_spilling_begins_again(vectors: Connection) -> None:
+    make(vectors, last=30_000)
+    little_memory(vectors)
+    vectors.execute("SET enable_material = off; SET enable_memoize = off; SET enable_hashjoin = off")
+    outer = "SELECT o.k, count(*), sum(s.total) FROM (VALUES (3), (29000), (10), (3)) o (k), LATERAL ({}) s GROUP BY 1"
+    both(vectors, outer.format("SELECT id, sum(x) AS total FROM data WHERE id > o.k GROUP BY id"))
+    both(vectors, outer.format("SELECT id, sum(x) AS total FROM data GROUP BY id HAVING count(*) < o.k"))
+    # some of the groups have been asked for, then it begins again
     both(
         vectors,
-        "SELECT o.k, s.* FROM (VALUES (3), (59000), (59990), (10)) o (k), LATERAL"
-        " (SELECT id, count(*), sum(x) FROM data WHERE id > o.k GROUP BY id) s",
+        "SELECT k, (SELECT sum(n) FROM (SELECT id, count(*) AS n FROM data WHERE x > k GROUP BY id LIMIT 9000) s)"
+        " FROM generate_series(1, 4) k",
     )
+
+
+def test_it_is_chosen_although_it_spills(vectors: Connection) -> None:
+    make(vectors, last=200_000)
+    vectors.execute("VACUUM (FREEZE, ANALYZE) data")
+    vectors.execute("SET billion.vector_aggregate = on; SET work_mem = '1MB'; SET max_parallel_workers_per_gather = 2")
+    assert has_node(plans.explain(vectors, "SELECT id, count(*) FROM data GROUP BY id"))
+    # no partial states of so many groups from several tables
+    vectors.execute("CREATE TABLE more () INHERITS (data)")
+    vectors.execute("INSERT INTO more SELECT * FROM ONLY data")
+    vectors.execute("VACUUM (ANALYZE) data, more")
+    assert "need more memory" in plans.reason(vectors, "SELECT id, count(*) FROM data GROUP BY id")
 
 
 def test_every_aggregate(vectors: Connection) -> None:

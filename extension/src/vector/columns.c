@@ -551,6 +551,44 @@ columns_get(Columns *columns, int index)
 	return column;
 }
 
+/* A column as it is now, loaded or not, and its type's length and passing. */
+Column *
+columns_described(Columns *columns, int index, int16 *len, bool *byval)
+{
+	Attribute  *attribute = &columns->attributes[columns->columns[index].attno - 1];
+
+	*len = attribute->len;
+	*byval = attribute->byval;
+	return &columns->columns[index];
+}
+
+/* Load all that is needed after filtering. */
+void
+columns_load_later(Columns *columns)
+{
+	for (int i = 0; i < columns->ncolumns; i++)
+	{
+		if (columns->columns[i].later)
+			(void) columns_get(columns, i);
+	}
+}
+
+/* Start on n rows without tuples: the caller sets the columns that are needed later. */
+void
+columns_begin_values(Columns *columns, int n)
+{
+	columns->n = n;
+	columns->tuples = NULL;
+	columns->walked = 0;
+	columns->ahead = NULL;
+	columns->simple = false;
+	for (int i = 0; i < columns->ncolumns; i++)
+	{
+		columns->loaded[i] = columns->columns[i].later;
+		columns->columns[i].has_nulls = false;
+	}
+}
+
 /* Has the page ahead been fetched, which columns_begin_batch() was told of? */
 bool
 columns_fetched_ahead(Columns *columns)
@@ -614,8 +652,11 @@ columns_compact(Columns *columns, const uint16 *rows, int n, bool final)
 	columns->n = n;
 	if (columns->ncolumns == 0)
 		return;
-	for (int k = 0; k < n; k++)
-		columns->tuples[k] = columns->tuples[rows[k]];
+	if (columns->tuples != NULL)
+	{
+		for (int k = 0; k < n; k++)
+			columns->tuples[k] = columns->tuples[rows[k]];
+	}
 	if (columns->walked > 0)
 	{
 		for (int k = 0; k < n; k++)

@@ -4,9 +4,10 @@
  *	  The executor node: pages in, one row a group out.
  *
  * Work goes a page at a time: filter, find the groups, advance the states.
- * When the scan has ended the groups are handed up. Before that, rows are
- * handed up only when the groups outgrew hash_mem: those that found no room in
- * the table (group.c).
+ * When the scan has ended the groups are handed up. Rows that found no room
+ * because the groups outgrew hash_mem are handed up before that, one by one
+ * (group.c), or, for the node that wants whole groups (finish.c), kept in
+ * files and aggregated afterwards (spill.c).
  *
  * In a parallel plan the pages are shared out as for a parallel sequential
  * scan; each process has groups of its own.
@@ -83,6 +84,16 @@ typedef struct VectorState
 	char	   *single;			/* then the only entry */
 	Size		single_size;
 	MemoryContext single_context;
+
+	/* for vector_run(): rows that found no room are kept in files */
+	bool		spills;
+	MemoryContext spill_context;
+	Spill	   *spill;			/* being written, or NULL */
+	List	   *partitions;		/* waiting to be read */
+	int			level;			/* how often the rows at hand were written */
+	double		expected;		/* of so many groups, at most */
+	uint64		spilled_partitions;
+	uint64		spilled_bytes;
 
 	Phase		phase;
 	int			noverflow;
@@ -257,31 +268,49 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 
 /* ---- work ---- */
 
-/* Filter, group and aggregate the visible rows of a page. */
+/* Spill the rows of the batch that have no entry, and keep the others. */
 static void
-do_page(VectorState *state, int n)
+spill_some(VectorState *state, char **entries)
+{
+	Batch	   *batch = &state->batch;
+	uint16		without[BATCH_ROWS];
+	uint16		with[BATCH_ROWS];
+	int			nwithout = 0;
+	int			nwith = 0;
+
+	for (int i = 0; i < batch->n; i++)
+	{
+		if (entries[i] == NULL)
+			without[nwithout++] = i;
+		else
+		{
+			entries[nwith] = entries[i];
+			with[nwith++] = i;
+		}
+	}
+	if (state->spill == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(state->spill_context);
+
+		state->spill = spill_begin(batch->columns, state->level + 1, state->expected,
+								   group_table_count(state->groups), group_table_limit(state->groups));
+		MemoryContextSwitchTo(old);
+	}
+	spill_rows(state->spill, without, nwithout, group_table_tags(state->groups));
+	group_table_clear_overflow(state->groups);
+	columns_compact(batch->columns, with, nwith, true);
+	batch->n = nwith;
+	batch->serial++;
+}
+
+/* Group and aggregate the rows of the batch. */
+static void
+aggregate_batch(VectorState *state)
 {
 	Batch	   *batch = &state->batch;
 	char	   *entries[BATCH_ROWS];
 	uint8		ids[BATCH_ROWS];
 	RowGroups	groups = {.single = state->single, .entries = entries, .ids = ids};
-	int			removed;
-	MemoryContext old;
-
-	/* what is detoasted or computed on the way is forgotten with the next page */
-	ResetExprContext(batch->econtext);
-	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
-	columns_begin_batch(batch->columns, state->tuples, n, vector_scan_ahead(state->scan));
-	batch->n = n;
-	batch->serial++;
-	removed = vector_filter_batch(state->filter, batch);
-	vector_scan_fetched_ahead(state->scan, columns_fetched_ahead(batch->columns));
-	InstrCountFiltered1(&state->css, removed);
-	if (batch->n == 0)
-	{
-		MemoryContextSwitchTo(old);
-		return;
-	}
 
 	if (state->groups != NULL)
 	{
@@ -301,11 +330,39 @@ do_page(VectorState *state, int n)
 			}
 		}
 		state->noverflow = group_table_find(state->groups, keys, batch->n, entries);
+		if (state->noverflow > 0 && state->spills)
+		{
+			spill_some(state, entries);
+			state->noverflow = 0;
+			if (batch->n == 0)
+				return;
+		}
 		if (state->uses_ids)
 			groups.nids = group_table_ids(state->groups, entries, batch->n, ids, &groups.by_id);
 	}
 	for (int i = 0; i < state->naggs; i++)
 		vector_agg_advance(state->aggs[i], batch, &groups);
+}
+
+/* Filter, group and aggregate the visible rows of a page. */
+static void
+do_page(VectorState *state, int n)
+{
+	Batch	   *batch = &state->batch;
+	int			removed;
+	MemoryContext old;
+
+	/* what is detoasted or computed on the way is forgotten with the next page */
+	ResetExprContext(batch->econtext);
+	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
+	columns_begin_batch(batch->columns, state->tuples, n, vector_scan_ahead(state->scan));
+	batch->n = n;
+	batch->serial++;
+	removed = vector_filter_batch(state->filter, batch);
+	vector_scan_fetched_ahead(state->scan, columns_fetched_ahead(batch->columns));
+	InstrCountFiltered1(&state->css, removed);
+	if (batch->n > 0)
+		aggregate_batch(state);
 	MemoryContextSwitchTo(old);
 }
 
@@ -394,6 +451,53 @@ rewind_groups(VectorState *state)
 	state->next_offset = 0;
 }
 
+/* All rows at hand are aggregated: what was spilled of them waits. */
+static void
+end_spill(VectorState *state)
+{
+	MemoryContext old;
+	List	   *partitions;
+
+	if (state->spill == NULL)
+		return;
+	old = MemoryContextSwitchTo(state->spill_context);
+	partitions = spill_end(state->spill, &state->spilled_bytes);
+	state->spilled_partitions += list_length(partitions);
+	/* before those of other partitions: there are never many files */
+	state->partitions = list_concat(partitions, state->partitions);
+	state->spill = NULL;
+	MemoryContextSwitchTo(old);
+}
+
+/* Replace the groups by those of a partition that was spilled. */
+static void
+next_partition(VectorState *state)
+{
+	Batch	   *batch = &state->batch;
+	SpillPartition *partition = linitial(state->partitions);
+	MemoryContext old = CurrentMemoryContext;
+
+	state->level = spill_level(partition);
+	state->expected = spill_count(partition);
+	group_table_reset(state->groups);
+	for (;;)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ResetExprContext(batch->econtext);
+		MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
+		batch->n = spill_read(partition, batch->columns);
+		if (batch->n == 0)
+			break;
+		batch->serial++;
+		aggregate_batch(state);
+	}
+	MemoryContextSwitchTo(old);
+	state->partitions = list_delete_first(state->partitions);
+	spill_close(partition);
+	end_spill(state);
+	rewind_groups(state);
+}
+
 /* Aggregate the next page, and see what is to be done then. */
 static void
 scan_page(VectorState *state)
@@ -406,6 +510,7 @@ scan_page(VectorState *state)
 	if (n < 0)
 	{
 		end_pages(state);
+		end_spill(state);
 		rewind_groups(state);
 	}
 	else if (n > 0)
@@ -457,60 +562,26 @@ exec_scan(CustomScanState *css)
 	}
 }
 
-/*
- * Aggregate the whole table, for a node that takes the groups by
- * vector_next_group(). False if there was no room for some of them: then all
- * must be asked for by ExecProcNode(), some in several parts.
- */
-bool
-vector_run(CustomScanState *css)
+/* Forget what was spilled. */
+static void
+drop_partitions(VectorState *state)
 {
-	VectorState *state = (VectorState *) css;
-	Instrumentation *instrument = css->ss.ps.instrument;
+	ListCell   *lc;
 
-	Assert(css->methods->ExecCustomScan == exec_scan && state->groups != NULL);
-	if (css->ss.ps.chgParam != NULL)
-		ExecReScan(&css->ss.ps);
-	if (state->phase != PHASE_SCAN)
-		return true;
-	if (instrument != NULL)
-		InstrStartNode(instrument);
-	while (state->phase == PHASE_SCAN)
-		scan_page(state);
-	if (instrument != NULL)
-		InstrStopNode(instrument, state->phase == PHASE_FINAL ? group_table_count(state->groups) : 0);
-
-	return state->phase == PHASE_FINAL;
-}
-
-/*
- * Keys and states of the next group after vector_run() or vector_rewind(),
- * in the order of the output columns and allocated in the current context.
- * False when there is none.
- */
-bool
-vector_next_group(CustomScanState *css, Datum *values, bool *isnull)
-{
-	VectorState *state = (VectorState *) css;
-	char	   *entry = group_table_next(state->groups, &state->next_chunk, &state->next_offset);
-
-	if (entry == NULL)
-		return false;
-	get_outputs(state, entry, values, isnull);
-	return true;
-}
-
-/* Begin again with the first group. */
-void
-vector_rewind(CustomScanState *css)
-{
-	rewind_groups((VectorState *) css);
+	Assert(state->spill == NULL);
+	foreach(lc, state->partitions)
+		spill_close(lfirst(lc));
+	state->partitions = NIL;
+	if (state->spill_context != NULL)
+		MemoryContextReset(state->spill_context);
+	state->level = 0;
 }
 
 static void
 end_scan(CustomScanState *css)
 {
 	end_pages((VectorState *) css);
+	drop_partitions((VectorState *) css);
 }
 
 static void
@@ -519,6 +590,7 @@ rescan(CustomScanState *css)
 	VectorState *state = (VectorState *) css;
 
 	end_pages(state);
+	drop_partitions(state);
 	ExecClearTuple(css->ss.ss_ScanTupleSlot);
 	state->noverflow = 0;
 	if (state->groups != NULL)
@@ -530,6 +602,78 @@ rescan(CustomScanState *css)
 		init_entry(state, state->single);
 	}
 	state->phase = PHASE_SCAN;
+}
+
+/* ---- for the node above Finalize Aggregate ---- */
+
+/*
+ * Aggregate the whole table, for a node that takes the groups by
+ * vector_next_group(). Does nothing if they are there already.
+ */
+void
+vector_run(CustomScanState *css)
+{
+	VectorState *state = (VectorState *) css;
+	Instrumentation *instrument = css->ss.ps.instrument;
+
+	Assert(css->methods->ExecCustomScan == exec_scan && state->groups != NULL && state->shared == NULL);
+	if (css->ss.ps.chgParam != NULL)
+		ExecReScan(&css->ss.ps);
+	if (state->phase != PHASE_SCAN)
+		return;
+	if (instrument != NULL)
+		InstrStartNode(instrument);
+	if (state->spill_context == NULL)
+		state->spill_context = AllocSetContextCreate(state->context, "pgbillion spilled rows",
+													 ALLOCSET_DEFAULT_SIZES);
+	group_table_spill(state->groups);
+	state->spills = true;
+	state->expected = css->ss.ps.plan->plan_rows;
+	while (state->phase == PHASE_SCAN)
+		scan_page(state);
+	Assert(state->phase == PHASE_FINAL);
+	if (instrument != NULL)
+		InstrStopNode(instrument, group_table_count(state->groups));
+}
+
+/*
+ * Keys and states of the next group after vector_run() or vector_rewind(),
+ * in the order of the output columns and allocated in the current context.
+ * Values by reference may also be the scan's, valid until the next call.
+ * False when there is none.
+ */
+bool
+vector_next_group(CustomScanState *css, Datum *values, bool *isnull)
+{
+	VectorState *state = (VectorState *) css;
+	Instrumentation *instrument = css->ss.ps.instrument;
+	char	   *entry;
+
+	while ((entry = group_table_next(state->groups, &state->next_chunk, &state->next_offset)) == NULL)
+	{
+		if (state->partitions == NIL)
+			return false;
+		if (instrument != NULL)
+			InstrStartNode(instrument);
+		next_partition(state);
+		if (instrument != NULL)
+			InstrStopNode(instrument, group_table_count(state->groups));
+	}
+	get_outputs(state, entry, values, isnull);
+
+	return true;
+}
+
+/* Begin again with the first group, which is kept unless some were spilled. */
+void
+vector_rewind(CustomScanState *css)
+{
+	VectorState *state = (VectorState *) css;
+
+	if (state->level > 0 || state->partitions != NIL)
+		ExecReScan(&css->ss.ps);
+	else
+		rewind_groups(state);
 }
 
 /* ---- parallelism ---- */
@@ -667,11 +811,20 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 			appendStringInfo(&buf, "all-visible=" UINT64_FORMAT " checked=" UINT64_FORMAT,
 							 state->all_visible, state->checked);
 			ExplainPropertyText("Heap Pages", buf.data, es);
+			if (state->spilled_partitions > 0)
+			{
+				resetStringInfo(&buf);
+				appendStringInfo(&buf, "partitions=" UINT64_FORMAT " disk=" UINT64_FORMAT "kB",
+								 state->spilled_partitions, (state->spilled_bytes + 1023) / 1024);
+				ExplainPropertyText("Spilled", buf.data, es);
+			}
 		}
 		else
 		{
 			ExplainPropertyUInteger("Heap Pages All-Visible", NULL, state->all_visible, es);
 			ExplainPropertyUInteger("Heap Pages Checked", NULL, state->checked, es);
+			ExplainPropertyUInteger("Spilled Partitions", NULL, state->spilled_partitions, es);
+			ExplainPropertyUInteger("Spilled Disk", "kB", (state->spilled_bytes + 1023) / 1024, es);
 		}
 	}
 }

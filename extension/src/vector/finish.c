@@ -6,12 +6,11 @@
  * In a serial plan over one table, Finalize HashAggregate takes every group
  * from the scan below it, looks for a group of that key in a hash table of
  * its own, finds none, and adds one: with many groups that costs several
- * times what aggregating them did. This node stands above both. If all groups
- * have found room in the scan's table, it takes them from there, calls the
- * final functions, and has the Agg node's own expressions compute HAVING and
- * the output columns; the Agg node itself is never executed. If they have
- * not, some of them were handed up more than once, and the Agg node does what
- * it is for.
+ * times what aggregating them did. This node stands above both. It takes the
+ * groups from the scan's table, calls the final functions, and has the Agg
+ * node's own expressions compute HAVING and the output columns; the Agg node
+ * is never executed. Groups for which there is no memory are kept on disk by
+ * the scan meanwhile, as core's hash aggregation would keep them.
  *
  * Why the results are the same: combining a state with what a group begins
  * with gives that state. finishable() admits but aggregates of which that is
@@ -33,19 +32,12 @@
 
 #include "vector/vector.h"
 
-typedef enum
-{
-	FINISH_UNDECIDED,			/* nothing was read yet */
-	FINISH_HERE,
-	FINISH_BY_CORE
-} FinishMode;
-
 typedef struct FinishState
 {
 	CustomScanState css;
 	AggState   *agg;			/* Finalize HashAggregate */
 	CustomScanState *scan;		/* VectorAggregate below it */
-	FinishMode	mode;
+	bool		begun;			/* have groups been asked for since the last rescan? */
 	Datum	   *states;			/* of each transition of a group, */
 	bool	   *nulls;
 	int		   *columns;		/* found in that column of the scan */
@@ -90,32 +82,38 @@ finishable(Aggref *aggref)
 	return result;
 }
 
-/*
- * The path above Finalize HashAggregate over a scan of ours, or NULL. It
- * costs what the scan and the final functions do.
- */
-Path *
-vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs)
+/* Can groups of which a scan has these keys and partial states be finished here? */
+bool
+vector_finishable(PathTarget *target)
 {
-	CustomPath *path;
-	QualCost	having;
 	ListCell   *lc;
 
-	Assert(agg->aggstrategy == AGG_HASHED && agg->aggsplit == AGGSPLIT_FINAL_DESERIAL);
-	foreach(lc, agg->subpath->pathtarget->exprs)
+	foreach(lc, target->exprs)
 	{
 		if (IsA(lfirst(lc), Aggref) && !finishable(lfirst_node(Aggref, lc)))
-			return NULL;
+			return false;
 	}
+	return true;
+}
 
-	path = makeNode(CustomPath);
+/*
+ * The path above Finalize HashAggregate over a scan of ours. It costs what
+ * the scan, spilling and the final functions do.
+ */
+Path *
+vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling)
+{
+	CustomPath *path = makeNode(CustomPath);
+	QualCost	having;
+
+	Assert(agg->aggstrategy == AGG_HASHED && agg->aggsplit == AGGSPLIT_FINAL_DESERIAL);
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = agg->path.parent;
 	path->path.pathtarget = agg->path.pathtarget;
 	path->path.parallel_safe = agg->path.parallel_safe;
 	path->path.rows = agg->path.rows;
 	cost_qual_eval(&having, agg->qual, root);
-	path->path.startup_cost = agg->subpath->startup_cost + costs->finalCost.startup + having.startup +
+	path->path.startup_cost = agg->subpath->startup_cost + spilling + costs->finalCost.startup + having.startup +
 		agg->path.pathtarget->cost.startup;
 	path->path.total_cost = path->path.startup_cost + agg->numGroups * (cpu_tuple_cost +
 																		costs->finalCost.per_tuple +
@@ -133,7 +131,8 @@ plan_finish(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tli
 {
 	CustomScan *cscan = makeNode(CustomScan);
 
-	Assert(IsA(linitial(custom_plans), Agg));
+	/* it is not executed: no memory for its hash table */
+	linitial_node(Agg, custom_plans)->numGroups = 1;
 	cscan->scan.plan.targetlist = tlist;
 	cscan->custom_scan_tlist = copyObject(((Plan *) linitial(custom_plans))->targetlist);
 	cscan->custom_plans = custom_plans;
@@ -279,14 +278,15 @@ exec_finish(CustomScanState *css)
 	FinishState *state = (FinishState *) css;
 	TupleTableSlot *slot;
 
-	if (state->mode == FINISH_UNDECIDED)
+	if (!state->begun)
 	{
 		/* what AggCheckCallContext() and its like look for */
 		state->agg->curaggcontext = state->agg->hashcontext;
-		state->mode = vector_run(state->scan) ? FINISH_HERE : FINISH_BY_CORE;
+		vector_run(state->scan);
+		state->begun = true;
 	}
-	slot = state->mode == FINISH_HERE ? next_finished(state) : ExecProcNode(&state->agg->ss.ps);
-	if (TupIsNull(slot) || css->ss.ps.ps_ProjInfo == NULL)
+	slot = next_finished(state);
+	if (slot == NULL || css->ss.ps.ps_ProjInfo == NULL)
 		return slot;
 	css->ss.ps.ps_ExprContext->ecxt_scantuple = slot;
 	ResetExprContext(css->ss.ps.ps_ExprContext);
@@ -307,16 +307,16 @@ rescan_finish(CustomScanState *css)
 
 	if (css->ss.ps.chgParam != NULL)
 		UpdateChangedParamSet(&state->agg->ss.ps, css->ss.ps.chgParam);
-	/* it does nothing about the scan if it was not executed, but for telling it of parameters */
+	/* as it was not executed, it does nothing about the scan but tell it of parameters */
 	ExecReScan(&state->agg->ss.ps);
-	if (state->mode != FINISH_HERE)
+	if (!state->begun)
 		return;
 	/* groups are kept where the scan would give the same ones */
 	if (scan->chgParam == NULL)
 		vector_rewind(state->scan);
 	else
 		ExecReScan(scan);
-	state->mode = FINISH_UNDECIDED;
+	state->begun = false;
 }
 
 static const CustomExecMethods exec_methods = {

@@ -14,9 +14,9 @@
  *
  * Memory is bounded by hash_mem. Once it is reached no group is added: a row
  * of another group gets an entry of its own in a side table, which is handed
- * up after its page and then forgotten. So what the resident groups add up is
- * added in the order of rows, and so is what core's Finalize Aggregate
- * combines of the others.
+ * up after its page and then forgotten, or none, if the caller spills it. So
+ * what the resident groups add up is added in the order of rows, and so is
+ * what core's Finalize Aggregate combines of the others.
  *
  *-------------------------------------------------------------------------
  */
@@ -108,11 +108,13 @@ struct GroupTable
 	Size		chunk_left;
 	List	   *chunks;
 	bool		full;
+	uint64		tags[BATCH_ROWS];	/* of the rows looked for last */
 
 	/* rows that found no room, one entry each, in the caller's order */
 	char	   *overflow;		/* BATCH_ROWS entries */
 	MemoryContext overflow_context;
 	int			noverflow;
+	bool		spills;			/* there is no side table, but the count */
 };
 
 #define ENTRY_HEAD(entry) ((EntryHead *) (entry))
@@ -266,6 +268,27 @@ group_table_is_overflow(GroupTable *table, const char *entry)
 {
 	return table->noverflow > 0 && entry >= table->overflow &&
 		entry < table->overflow + table->entry_size * BATCH_ROWS;
+}
+
+/* From now on, rows that find no room are spilled by the caller. */
+void
+group_table_spill(GroupTable *table)
+{
+	table->spills = true;
+}
+
+/* Tags of the rows that group_table_find() has found no room for: the same for equal keys. */
+const uint64 *
+group_table_tags(GroupTable *table)
+{
+	return table->tags;
+}
+
+/* The bytes that the table may take. */
+Size
+group_table_limit(GroupTable *table)
+{
+	return table->limit;
 }
 
 /* Memory that a group takes, without what its keys and states point to. */
@@ -465,6 +488,11 @@ add_entry(GroupTable *table, const Values *keys, int row)
 {
 	char	   *entry;
 
+	if (table->full && table->spills)
+	{
+		table->noverflow++;
+		return NULL;
+	}
 	if (table->full)
 	{
 		entry = table->overflow + table->entry_size * table->noverflow++;
@@ -539,13 +567,13 @@ find_dense(GroupTable *table, const Values *keys, int n, char **entries)
 
 /*
  * Find or make the entries of n rows. Keys of variable length must be
- * detoasted. Rows that find no room get entries in the side table; how many
- * is returned.
+ * detoasted. Rows that find no room get entries in the side table, or NULL
+ * after group_table_spill(); how many is returned.
  */
 int
 group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 {
-	uint64		tags[BATCH_ROWS];
+	uint64	   *tags = table->tags;
 	uint32		nulls[BATCH_ROWS];
 	uint64	   *words = NULL;
 	int			nkeys = table->nkeys;
@@ -652,7 +680,7 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 			}
 		}
 		entries[i] = entry;
-		if (dense && ENTRY_HEAD(entry)->id != PG_UINT32_MAX &&
+		if (dense && entry != NULL && ENTRY_HEAD(entry)->id != PG_UINT32_MAX &&
 			(uint64) keys[0].values[i] - (uint64) table->dense_base < DENSE_KEYS)
 			table->dense[(uint64) keys[0].values[i] - (uint64) table->dense_base] = entry;
 	}

@@ -296,17 +296,23 @@ target_refusal(PathTarget *target)
 	return NULL;
 }
 
-/* Why so many groups are too many, or NULL. */
-static const char *
-memory_refusal(PathTarget *target, double groups)
+/* Memory that so many groups take. */
+static double
+memory_of_groups(PathTarget *target, double groups)
 {
 	int			nkeys = 0;
 	ListCell   *lc;
 
 	foreach(lc, target->exprs)
 		nkeys += !IsA(lfirst(lc), Aggref);
-	if (vector_aggregate != VECTOR_FORCE &&
-		groups * group_table_entry_bytes(nkeys, 16 * list_length(target->exprs)) > get_hash_memory_limit())
+	return groups * group_table_entry_bytes(nkeys, 16 * list_length(target->exprs));
+}
+
+/* Why so many groups are too many where they cannot be spilled, or NULL. */
+static const char *
+memory_refusal(PathTarget *target, double groups)
+{
+	if (vector_aggregate != VECTOR_FORCE && memory_of_groups(target, groups) > get_hash_memory_limit())
 		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
 	return NULL;
 }
@@ -499,33 +505,41 @@ has_params(List *restrictinfos)
 	return false;
 }
 
-/*
- * Core's Finalize Aggregate over partial states, and our node above it if they
- * are `whole`: all of them come from one scan in one process.
- */
 static void
-add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, bool whole, Node *having,
-			 double groups, AggClauseCosts *costs, double *best)
+add_final(RelOptInfo *grouped_rel, Path *path, double *best)
 {
-	Path	   *agg = (Path *) create_agg_path(root, grouped_rel, path, grouped_rel->reltarget,
-											   group_clause_of(root) != NIL ? AGG_HASHED : AGG_PLAIN,
-											   AGGSPLIT_FINAL_DESERIAL, group_clause_of(root),
-											   (List *) having, costs, groups);
-
-	if (whole && group_clause_of(root) != NIL)
-	{
-		Path	   *finish = vector_finish_path(root, (AggPath *) agg, costs);
-
-		agg = finish != NULL ? finish : agg;
-	}
 	/* cheaper than anything of core's, and still comparable among themselves */
 	if (vector_aggregate == VECTOR_FORCE)
 	{
-		agg->startup_cost *= 1e-6;
-		agg->total_cost *= 1e-6;
+		path->startup_cost *= 1e-6;
+		path->total_cost *= 1e-6;
 	}
-	*best = Min(*best, agg->total_cost);
-	add_path(grouped_rel, agg);
+	*best = Min(*best, path->total_cost);
+	add_path(grouped_rel, path);
+}
+
+/* Core's Finalize Aggregate over partial states. */
+static Path *
+finalize_path(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, Node *having,
+			  double groups, AggClauseCosts *costs)
+{
+	return (Path *) create_agg_path(root, grouped_rel, path, grouped_rel->reltarget,
+									group_clause_of(root) != NIL ? AGG_HASHED : AGG_PLAIN,
+									AGGSPLIT_FINAL_DESERIAL, group_clause_of(root),
+									(List *) having, costs, groups);
+}
+
+/* What it costs to write rows of groups for which there is no memory, and to read them again. */
+static Cost
+spill_cost(RelOptInfo *rel, PathTarget *target, double groups)
+{
+	double		memory = memory_of_groups(target, groups);
+	double		rows;
+
+	if (memory <= get_hash_memory_limit())
+		return 0;
+	rows = rel->rows * (1 - get_hash_memory_limit() / memory);
+	return 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + cpu_tuple_cost * rows;
 }
 
 /* How many groups the keys make of so many rows. */
@@ -573,6 +587,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	int			workers = 0;
 	bool		inherited;
 	bool		safe;
+	bool		fits;
+	bool		finish;
 	ListCell   *lc;
 
 	if (parse->groupingSets != NIL)
@@ -625,8 +641,11 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 			key_exprs = lappend(key_exprs, lfirst(lc));
 	}
 	groups = key_exprs == NIL ? 1 : count_groups(root, key_exprs, input_rel->rows);
+	/* a scan alone spills what does not fit; others would hand it up row by row */
 	reason = memory_refusal(target, groups);
-	if (reason != NULL)
+	fits = reason == NULL;
+	finish = !inherited && parse->groupClause != NIL && vector_finishable(target);
+	if (!fits && !finish)
 		return reason;
 
 	safe = grouped_rel->consider_parallel && input_rel->consider_parallel &&
@@ -649,7 +668,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		pages += rel->pages;
 		subpaths = lappend(subpaths, scan_path(root, partial_rel, rel, own, groups, 0, safe));
 	}
-	if (safe && input_rel->partial_pathlist != NIL)
+	if (fits && safe && input_rel->partial_pathlist != NIL)
 		workers = compute_parallel_worker(linitial(tables), pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
 	{
@@ -670,7 +689,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		append->path.pathtarget = target;
 		/* core's serial plan would add floats in the order of rows over all tables */
 		if (list_length(tables) == 1 || !adds_floats(target))
-			add_finalize(root, grouped_rel, &append->path, false, extra->havingQual, groups, &costs, &ours);
+			add_final(grouped_rel, finalize_path(root, grouped_rel, &append->path, extra->havingQual, groups, &costs),
+					  &ours);
 		else if (workers == 0)
 			return "sums of floats over several tables in a serial plan";
 		if (workers > 0)
@@ -682,14 +702,20 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		}
 	}
 	else
-		add_finalize(root, grouped_rel, linitial(subpaths), true, extra->havingQual, groups, &costs, &ours);
+	{
+		Path	   *path = finalize_path(root, grouped_rel, linitial(subpaths), extra->havingQual, groups, &costs);
+
+		if (finish)
+			path = vector_finish_path(root, (AggPath *) path, &costs, spill_cost(input_rel, target, groups));
+		add_final(grouped_rel, path, &ours);
+	}
 	if (workers > 0)
 	{
 		Path	   *partial = linitial(partial_subpaths);
 		double		rows = partial->rows * workers;
 		Path	   *gather = (Path *) create_gather_path(root, partial_rel, partial, target, NULL, &rows);
 
-		add_finalize(root, grouped_rel, gather, false, extra->havingQual, groups, &costs, &ours);
+		add_final(grouped_rel, finalize_path(root, grouped_rel, gather, extra->havingQual, groups, &costs), &ours);
 	}
 	if (ours > core && core > 0)
 		report("possible, but estimated to cost %.2f beside %.2f", ours, core);

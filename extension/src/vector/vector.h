@@ -20,6 +20,7 @@
  *	aggregate.c		transition states: advance and hand over
  *	group.c			the hash table of groups
  *	execute.c		the executor node that drives them, EXPLAIN, parallelism
+ *	spill.c			rows of groups for which there is no memory
  *	finish.c		the node above Finalize Aggregate that makes it superfluous
  *
  * A batch is what is visible of one page. The buffer stays pinned as long as
@@ -108,6 +109,9 @@ extern Column *columns_get(Columns *columns, int index);
 extern void columns_load_only(Columns *columns, const int *indexes, int n);
 extern bool columns_no_nulls(Columns *columns, int index);
 extern bool columns_at_hand(Columns *columns, int index);
+extern Column *columns_described(Columns *columns, int index, int16 *len, bool *byval);
+extern void columns_load_later(Columns *columns);
+extern void columns_begin_values(Columns *columns, int n);
 extern void columns_compact(Columns *columns, const uint16 *rows, int n, bool final);
 
 /* ---- expression.c ---- */
@@ -228,6 +232,9 @@ extern Datum vector_agg_output(VectorAgg *agg, char *entry, bool *isnull);
 #define SMALL_GROUPS 32
 
 extern const char *group_key_refusal(Expr *key);
+extern void group_table_spill(GroupTable *table);
+extern const uint64 *group_table_tags(GroupTable *table);
+extern Size group_table_limit(GroupTable *table);
 extern Size group_table_entry_bytes(int nkeys, Size state_size);
 extern int	group_table_states_offset(int nkeys, const Oid *types);
 extern GroupTable *group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
@@ -243,6 +250,19 @@ extern void group_table_clear_overflow(GroupTable *table);
 extern int64 group_table_count(GroupTable *table);
 extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);
 extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
+
+/* ---- spill.c ---- */
+
+typedef struct Spill Spill;
+typedef struct SpillPartition SpillPartition;
+
+extern Spill *spill_begin(Columns *columns, int level, double groups, int64 seated, Size limit);
+extern void spill_rows(Spill *spill, const uint16 *rows, int n, const uint64 *tags);
+extern List *spill_end(Spill *spill, uint64 *bytes);
+extern int	spill_level(SpillPartition *partition);
+extern int64 spill_count(SpillPartition *partition);
+extern int	spill_read(SpillPartition *partition, Columns *columns);
+extern void spill_close(SpillPartition *partition);
 
 /* ---- estimate.c ---- */
 
@@ -273,7 +293,7 @@ extern Path *VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo 
 
 extern const CustomScanMethods vector_scan_methods;
 
-extern bool vector_run(CustomScanState *css);
+extern void vector_run(CustomScanState *css);
 extern bool vector_next_group(CustomScanState *css, Datum *values, bool *isnull);
 extern void vector_rewind(CustomScanState *css);
 
@@ -281,6 +301,7 @@ extern void vector_rewind(CustomScanState *css);
 
 extern const CustomScanMethods vector_finish_methods;
 
-extern Path *vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs);
+extern bool vector_finishable(PathTarget *target);
+extern Path *vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling);
 
 #endif							/* PGBILLION_VECTOR_H */
