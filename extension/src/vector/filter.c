@@ -5,12 +5,10 @@
  *
  * The terms of a filter are applied one after the other, in core's order, each
  * to the rows that survived those before it, of which a list is kept until the
- * batch is worth compacting. Comparisons of one column with constants are
- * merged where they stand side by side and cannot raise errors, so that their
- * order does not matter. Within a term, AND, OR and NOT
- * are computed for all rows with three-valued logic, which is right only for
- * operators that cannot raise errors; a term with any other goes to core's
- * expression code whole, unless it is a single comparison.
+ * batch is worth compacting. Within a term, AND, OR and NOT are computed for
+ * all rows with three-valued logic, which is right only for operators that
+ * cannot raise errors; a term with any other goes to core's expression code
+ * whole, unless it is a single comparison.
  *
  *-------------------------------------------------------------------------
  */
@@ -18,98 +16,23 @@
 
 #include "access/stratnum.h"
 #include "access/transam.h"
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
-#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
-#include "optimizer/optimizer.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/float.h"
-#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
-#include "utils/pg_locale.h"
 #include "utils/typcache.h"
 
 #include "vector/decimal.h"
 #include "vector/expression.h"
+#include "vector/filter.h"
 
 /* What a row is: as SQL has it. */
 #define TRUTH_FALSE 0
 #define TRUTH_TRUE 1
 #define TRUTH_NULL 2
-
-typedef enum
-{
-	COMPARE_INT,
-	COMPARE_FLOAT,
-	COMPARE_NUMERIC,
-	COMPARE_TEXT,				/* only = and <> */
-	COMPARE_BPCHAR,				/* only = and <> */
-	COMPARE_DATE_TIMESTAMP,		/* a date with a timestamp */
-	COMPARE_TIMESTAMP_DATE
-} CompareKind;
-
-/* <> is negated =. */
-typedef enum
-{
-	OP_LT,
-	OP_LE,
-	OP_EQ,
-	OP_GE,
-	OP_GT,
-	OP_NE
-} CompareOp;
-
-/* One end of a range: the column on the left, something that is the same for all rows on the right. */
-typedef struct Bound
-{
-	CompareOp	op;
-	CompareKind compare;
-	Oid			type;
-	VectorExpr *scalar;
-
-	/* numeric: what it was at last */
-	int64		value;
-	int			scale;
-} Bound;
-
-#define MAX_BOUNDS 8
-
-typedef struct Predicate
-{
-	enum
-	{
-		PREDICATE_COMPARE,
-		PREDICATE_RANGE,		/* a column and constants; only as a term */
-		PREDICATE_IN,			/* integers */
-		PREDICATE_NULL,			/* IS NULL */
-		PREDICATE_NOT_NULL,
-		PREDICATE_BOOLEAN,		/* a boolean column */
-		PREDICATE_AND,
-		PREDICATE_OR,
-		PREDICATE_NOT
-	}			kind;
-	CompareKind compare;
-	CompareOp	op;
-	Oid			left_type;
-	Oid			right_type;
-	Oid			collation;
-	VectorExpr *left;
-	VectorExpr *right;
-	bool		harmless;		/* a comparison whose operands cannot raise errors */
-	int			nbounds;		/* of a range */
-	Bound	   *bounds;
-	int			range_scale;	/* of numerics: for which from and to are known, or -1 */
-	int64		from;
-	int64		to;
-	int			nelements;
-	bool		null_element;
-	int64	   *elements;
-	List	   *args;			/* of Predicate */
-	uint8	   *truth;			/* of an argument */
-} Predicate;
 
 typedef struct Term
 {
@@ -355,81 +278,6 @@ compile(Expr *expr, Batch *batch, bool top)
 	return NULL;
 }
 
-/* The comparison with its sides exchanged. */
-static CompareOp
-commuted(CompareOp op)
-{
-	switch (op)
-	{
-		case OP_LT:
-			return OP_GT;
-		case OP_LE:
-			return OP_GE;
-		case OP_GE:
-			return OP_LE;
-		case OP_GT:
-			return OP_LT;
-		default:
-			return op;
-	}
-}
-
-/*
- * Turn a comparison of a column with a constant or a parameter into a range.
- */
-static void
-make_range(Predicate *predicate)
-{
-	Bound	   *bound;
-
-	if (predicate->kind != PREDICATE_COMPARE || predicate->op == OP_NE)
-		return;
-	if (vector_expr_is_scalar(predicate->left) && vector_expr_is_column(predicate->right))
-	{
-		VectorExpr *scalar = predicate->left;
-		Oid			type = predicate->left_type;
-
-		predicate->left = predicate->right;
-		predicate->right = scalar;
-		predicate->left_type = predicate->right_type;
-		predicate->right_type = type;
-		predicate->op = commuted(predicate->op);
-		if (predicate->compare == COMPARE_DATE_TIMESTAMP)
-			predicate->compare = COMPARE_TIMESTAMP_DATE;
-		else if (predicate->compare == COMPARE_TIMESTAMP_DATE)
-			predicate->compare = COMPARE_DATE_TIMESTAMP;
-	}
-	if (!vector_expr_is_column(predicate->left) || !vector_expr_is_scalar(predicate->right))
-		return;
-	if (predicate->compare != COMPARE_INT && predicate->compare != COMPARE_DATE_TIMESTAMP &&
-		predicate->compare != COMPARE_FLOAT && predicate->compare != COMPARE_NUMERIC)
-		return;
-	predicate->kind = PREDICATE_RANGE;
-	predicate->bounds = palloc0(sizeof(Bound) * MAX_BOUNDS);
-	predicate->nbounds = 1;
-	predicate->range_scale = -1;
-	bound = &predicate->bounds[0];
-	bound->op = predicate->op;
-	bound->compare = predicate->compare;
-	bound->type = predicate->right_type;
-	bound->scalar = predicate->right;
-}
-
-/* Are both ranges of the same column, and can they be one? */
-static bool
-merge_ranges(Predicate *first, Predicate *second)
-{
-	if (first->kind != PREDICATE_RANGE || second->kind != PREDICATE_RANGE ||
-		vector_expr_column(first->left) != vector_expr_column(second->left) ||
-		!first->harmless || !second->harmless ||
-		first->compare == COMPARE_FLOAT || first->nbounds + second->nbounds > MAX_BOUNDS)
-		return false;
-	Assert(first->range_scale == -1);
-	memcpy(&first->bounds[first->nbounds], second->bounds, sizeof(Bound) * second->nbounds);
-	first->nbounds += second->nbounds;
-	return true;
-}
-
 /*
  * Compile a filter from its terms, in the order in which they are to be
  * applied. Memory belongs to the current context.
@@ -453,9 +301,9 @@ vector_filter_compile(List *clauses, Batch *batch)
 		else
 		{
 			filter->nkernels++;
-			make_range(term->predicate);
+			filter_make_range(term->predicate);
 			if (filter->nterms > 0 && term[-1].predicate != NULL &&
-				merge_ranges(term[-1].predicate, term->predicate))
+				filter_merge_ranges(term[-1].predicate, term->predicate))
 				continue;
 		}
 		filter->nterms++;
@@ -481,27 +329,8 @@ vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms)
 
 /* ---- evaluation ---- */
 
-static inline int64
-int_of(Datum value, Oid type)
-{
-	switch (type)
-	{
-		case INT2OID:
-			return DatumGetInt16(value);
-		case INT4OID:
-		case DATEOID:
-			return DatumGetInt32(value);
-		case BOOLOID:
-			return DatumGetBool(value);
-		case OIDOID:
-			return DatumGetObjectId(value);
-		default:
-			return DatumGetInt64(value);
-	}
-}
-
-static int
-compare_numeric(Datum left, Datum right)
+int
+filter_compare_numeric(Datum left, Datum right)
 {
 	int64		a;
 	int64		b;
@@ -548,28 +377,6 @@ equal_text(Datum left, Datum right, bool blank_padded)
 		pfree(b);
 
 	return equal;
-}
-
-/* Truth of a comparison of which the order is known: -1, 0 or 1. */
-static inline bool
-holds(CompareOp op, int order)
-{
-	switch (op)
-	{
-		case OP_LT:
-			return order < 0;
-		case OP_LE:
-			return order <= 0;
-		case OP_EQ:
-			return order == 0;
-		case OP_GE:
-			return order >= 0;
-		case OP_GT:
-			return order > 0;
-		case OP_NE:
-			return order != 0;
-	}
-	return false;
 }
 
 /* Numerics that are all small and of one scale a side; false if they are not. */
@@ -690,7 +497,7 @@ eval_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 			vector_expr_eval(predicate->right, batch, rows, n, &right);
 			for (int i = 0; i < n; i++)
 				truth[i] = !left.nulls[i] && !right.nulls[i] &&
-					holds(op, compare_numeric(left.values[i], right.values[i]));
+					holds(op, filter_compare_numeric(left.values[i], right.values[i]));
 			break;
 		case COMPARE_TEXT:
 		case COMPARE_BPCHAR:
@@ -791,292 +598,6 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 	}
 }
 
-/* ---- ranges ---- */
-
-/* From and to, both included, of the integers that a range lets pass; false if there are none. */
-static bool
-int_range(Predicate *predicate, const Datum *scalars, int64 *from, int64 *to)
-{
-	*from = PG_INT64_MIN;
-	*to = PG_INT64_MAX;
-	for (int b = 0; b < predicate->nbounds; b++)
-	{
-		Bound	   *bound = &predicate->bounds[b];
-		CompareOp	op = bound->op;
-		int64		value;
-
-		if (bound->compare == COMPARE_DATE_TIMESTAMP)
-		{
-			Timestamp	timestamp = DatumGetTimestamp(scalars[b]);
-			int64		rest = timestamp % USECS_PER_DAY;
-
-			/* infinities are the extremes of both types */
-			if (TIMESTAMP_IS_NOBEGIN(timestamp))
-				value = DATEVAL_NOBEGIN;
-			else if (TIMESTAMP_IS_NOEND(timestamp))
-				value = DATEVAL_NOEND;
-			else
-			{
-				value = timestamp / USECS_PER_DAY - (rest < 0);
-				/* within a day: that day is before it, the next one behind */
-				if (rest != 0)
-				{
-					if (op == OP_EQ)
-						return false;
-					op = op == OP_LT || op == OP_LE ? OP_LE : OP_GT;
-				}
-			}
-		}
-		else
-			value = int_of(scalars[b], bound->type);
-
-		if (op == OP_LT)
-		{
-			if (value == PG_INT64_MIN)
-				return false;
-			value--;
-		}
-		else if (op == OP_GT)
-		{
-			if (value == PG_INT64_MAX)
-				return false;
-			value++;
-		}
-		if (op == OP_LT || op == OP_LE || op == OP_EQ)
-			*to = Min(*to, value);
-		if (op == OP_GT || op == OP_GE || op == OP_EQ)
-			*from = Max(*from, value);
-	}
-	return *from <= *to;
-}
-
-/* List what TEST says of the value v; without a branch, which would be guessed wrong. */
-#define SELECT_ROWS(GET, TEST) \
-	do { \
-		if (rows == NULL && !has_nulls) \
-			for (int i = 0; i < n; i++) \
-			{ \
-				__typeof__(GET(values[0])) v = GET(values[i]); \
-				selected[k] = i; \
-				k += (TEST); \
-			} \
-		else \
-			for (int i = 0; i < n; i++) \
-			{ \
-				int			row = rows != NULL ? rows[i] : i; \
-				__typeof__(GET(values[0])) v = GET(values[row]); \
-				selected[k] = row; \
-				k += (TEST) & !nulls[row]; \
-			} \
-	} while (0)
-
-static int
-select_ints(Predicate *predicate, const Datum *scalars, const Datum *values, const bool *nulls,
-			bool has_nulls, const uint16 *rows, int n, uint16 *selected)
-{
-	int64		from;
-	int64		to;
-	uint64		span;
-	int			k = 0;
-
-	if (!int_range(predicate, scalars, &from, &to))
-		return 0;
-	span = (uint64) to - (uint64) from;
-#define IN_RANGE ((uint64) (int64) v - (uint64) from <= span)
-	switch (predicate->left_type)
-	{
-		case INT2OID:
-			SELECT_ROWS(DatumGetInt16, IN_RANGE);
-			break;
-		case INT4OID:
-		case DATEOID:
-			SELECT_ROWS(DatumGetInt32, IN_RANGE);
-			break;
-		case BOOLOID:
-			SELECT_ROWS(DatumGetBool, IN_RANGE);
-			break;
-		case OIDOID:
-			SELECT_ROWS(DatumGetObjectId, IN_RANGE);
-			break;
-		default:
-			SELECT_ROWS(DatumGetInt64, IN_RANGE);
-			break;
-	}
-
-	return k;
-}
-
-/* NaN is equal to itself and greater than all others: float8_lt() and its like. */
-static int
-select_floats(Predicate *predicate, Datum scalar, const Datum *values, const bool *nulls,
-			  bool has_nulls, const uint16 *rows, int n, uint16 *selected)
-{
-	Bound	   *bound = &predicate->bounds[0];
-	float8		b = bound->type == FLOAT4OID ? (float8) DatumGetFloat4(scalar) : DatumGetFloat8(scalar);
-	int			k = 0;
-
-#define SELECT_FLOATS(TEST) \
-	do { \
-		if (predicate->left_type == FLOAT4OID) \
-			SELECT_ROWS(DatumGetFloat4, TEST); \
-		else \
-			SELECT_ROWS(DatumGetFloat8, TEST); \
-	} while (0)
-
-	if (isnan(b))
-	{
-		if (bound->op == OP_LT)
-			SELECT_FLOATS(!isnan(v));
-		else if (bound->op == OP_LE)
-			SELECT_FLOATS(v == v || isnan(v));
-		else if (bound->op != OP_GT)
-			SELECT_FLOATS(isnan(v));
-		return k;
-	}
-	switch (bound->op)
-	{
-		case OP_LT:
-			SELECT_FLOATS(v < b);
-			break;
-		case OP_LE:
-			SELECT_FLOATS(v <= b);
-			break;
-		case OP_EQ:
-			SELECT_FLOATS(v == b);
-			break;
-		case OP_GE:
-			SELECT_FLOATS(!(v < b));
-			break;
-		case OP_GT:
-			SELECT_FLOATS(!(v <= b));
-			break;
-		case OP_NE:
-			pg_unreachable();
-	}
-
-	return k;
-}
-
-/*
- * From and to, both included, in units of 10^-scale, of the decimals that a
- * range lets pass.
- */
-static void
-decimal_range(Predicate *predicate, int scale)
-{
-	int64	   *from = &predicate->from;
-	int64	   *to = &predicate->to;
-
-	*from = PG_INT64_MIN;
-	*to = PG_INT64_MAX;
-	predicate->range_scale = scale;
-	for (int b = 0; b < predicate->nbounds; b++)
-	{
-		Bound	   *bound = &predicate->bounds[b];
-		int128		low = bound->value;
-		int128		high;
-		int128		unit = 1;
-
-		/* both scales are at most 18, and the value at most 10^18 */
-		for (int s = bound->scale; s < scale; s++)
-			low *= 10;
-		for (int s = scale; s < bound->scale; s++)
-			unit *= 10;
-		high = low;
-		if (bound->op == OP_LT)
-			high--;
-		else if (bound->op == OP_GT)
-			low++;
-		/* towards the inside: down for the upper end, up for the lower one */
-		high = high / unit - (high % unit < 0);
-		low = low / unit + (low % unit > 0);
-		if (bound->op != OP_GT && bound->op != OP_GE)
-			*to = (int64) Max(Min((int128) *to, high), (int128) PG_INT64_MIN);
-		if (bound->op != OP_LT && bound->op != OP_LE)
-			*from = (int64) Min(Max((int128) *from, low), (int128) PG_INT64_MAX);
-	}
-}
-
-static int
-select_numerics(Predicate *predicate, const Datum *scalars, const Datum *values, const bool *nulls,
-				bool has_nulls, const uint16 *rows, int n, uint16 *selected)
-{
-	bool		decoded = true;
-	int			k = 0;
-
-	for (int b = 0; b < predicate->nbounds; b++)
-	{
-		Bound	   *bound = &predicate->bounds[b];
-		int64		value;
-		int			scale;
-
-		if (!decimal_decode(scalars[b], &value, &scale))
-			decoded = false;
-		else if (value != bound->value || scale != bound->scale)
-		{
-			bound->value = value;
-			bound->scale = scale;
-			predicate->range_scale = -1;
-		}
-	}
-	for (int i = 0; i < n; i++)
-	{
-		int			row = rows != NULL ? rows[i] : i;
-		int64		value;
-		int			scale;
-
-		if (has_nulls && nulls[row])
-			continue;
-		selected[k] = row;
-		if (likely(decoded && decimal_decode_stored(values[row], &value, &scale)))
-		{
-			if (unlikely(scale != predicate->range_scale))
-				decimal_range(predicate, scale);
-			k += (value >= predicate->from) & (value <= predicate->to);
-		}
-		else
-		{
-			bool		found = true;
-
-			for (int b = 0; found && b < predicate->nbounds; b++)
-				found = holds(predicate->bounds[b].op, compare_numeric(values[row], scalars[b]));
-			k += found;
-		}
-	}
-
-	return k;
-}
-
-static int
-select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected)
-{
-	Datum		scalars[MAX_BOUNDS];
-	Column	   *column = columns_get(batch->columns, vector_expr_column(predicate->left));
-
-	for (int b = 0; b < predicate->nbounds; b++)
-	{
-		bool		isnull;
-
-		scalars[b] = vector_expr_scalar(predicate->bounds[b].scalar, batch, &isnull);
-		if (isnull)
-			return 0;
-	}
-	switch (predicate->compare)
-	{
-		case COMPARE_INT:
-		case COMPARE_DATE_TIMESTAMP:
-			return select_ints(predicate, scalars, column->values, column->nulls, column->has_nulls,
-							   rows, n, selected);
-		case COMPARE_FLOAT:
-			return select_floats(predicate, scalars[0], column->values, column->nulls,
-								 column->has_nulls, rows, n, selected);
-		default:
-			Assert(predicate->compare == COMPARE_NUMERIC);
-			return select_numerics(predicate, scalars, column->values, column->nulls,
-								   column->has_nulls, rows, n, selected);
-	}
-}
-
 /* ---- filters ---- */
 
 /*
@@ -1090,7 +611,7 @@ select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 	int			k = 0;
 
 	if (term->predicate != NULL && term->predicate->kind == PREDICATE_RANGE)
-		return select_range(term->predicate, batch, rows, n, selected);
+		return filter_select_range(term->predicate, batch, rows, n, selected);
 	if (term->predicate != NULL)
 		eval(term->predicate, batch, rows, n, truth);
 	else

@@ -14,6 +14,7 @@
  *	scan.c			the pages of a heap, and which of their rows are visible
  *	columns.c		values of attributes, a column at a time
  *	filter.c		which rows of a batch are kept
+ *	range.c			comparisons of a column with constants, merged
  *	expression.c	group keys and arguments over a batch
  *	decimal_expression.c	those that are numeric, in integers
  *	decimal.c		numeric as scaled integers, and back to core's formats
