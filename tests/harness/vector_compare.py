@@ -131,7 +131,10 @@ OVERFLOW = ("22003", "value out of range: overflow")
 
 
 def difference(query: Query, core: Outcome, ours: Outcome, *, reordered: bool = False) -> str | None:
-    """Tell what does not agree, or None. Sums of floats may differ a little where rows came in another order."""
+    """Tell what does not agree, or None.
+
+    Where rows came in another order, sums of floats may differ a little, and another of equal values may be shown.
+    """
     if core.error != ours.error:
         both = core.error is not None and ours.error is not None
         # whether a sum of huge floats overflows depends on their order, which is luck in a parallel plan too
@@ -144,7 +147,7 @@ def difference(query: Query, core: Outcome, ours: Outcome, *, reordered: bool = 
         return None
     tolerance = TOLERANCE if query.parallel or query.combined or reordered else None
     for one, two in zip(core.answers, ours.answers, strict=True):
-        if query.parallel:
+        if query.parallel or reordered:
             one, two = _normal(one), _normal(two)
         if query.shape is Shape.CURSOR and not query.sorted:
             continue
@@ -158,7 +161,7 @@ def difference(query: Query, core: Outcome, ours: Outcome, *, reordered: bool = 
         one, two = _merged(core), _merged(ours)
         if "FETCH BACKWARD" in str(query):
             return None if len(one.rows) == len(two.rows) else "the number of rows"
-        if query.parallel:
+        if query.parallel or reordered:
             one, two = _normal(one), _normal(two)
         return answers.difference(one, two, tolerance)
     return None
