@@ -89,9 +89,11 @@ def make_shared_objects(conn: Connection) -> None:
 
 
 @contextmanager
-def new_database(cluster: Cluster, name: str) -> Iterator[str]:
+def new_database(cluster: Cluster, name: str, encoding: str | None = None) -> Iterator[str]:
+    """A database for as long as it is needed; one of a given encoding has no extensions, and C for its locale."""
+    options = f"TEMPLATE template0 LOCALE 'C' ENCODING {encoding}" if encoding else ""
     with cluster.connect() as conn:
-        conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        conn.execute(sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), sql.SQL(options)))
     try:
         yield name
     finally:

@@ -64,7 +64,9 @@ _CROSS: dict[str, tuple[str, ...]] = {
     "v": (),
 }
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
-_PATTERNS = ("a%", "%a", "%ph%", "a_p%", "_", "%", "", "alpha", "a\\%b", "%ï%", "x%x", "%\\_%")
+_PATTERNS = ("a%", "%a", "%ph%", "a_p%", "_", "%", "", "alpha", "a\\%b", "%ï%", "x%x", "%\\_%", "%_n%c_d%", "%_ %")
+# core raises an error for some strings
+_RISKY_PATTERNS = ("alpha\\", "%h%\\", "\\")
 _MARK = re.compile(r"\x01([^\x02]*)\x02([^\x03]*)\x03")
 
 
@@ -488,7 +490,9 @@ class Generator:
     def _like(self) -> Part:
         chance = self._chance
         operator = chance.choice(("LIKE", "LIKE", "NOT LIKE", "ILIKE"))
-        return Part(f"{chance.choice(TEXTS)} {operator} {constant(chance.choice(_PATTERNS), 'text')}")
+        risky = chance.random() < 0.05
+        pattern = constant(chance.choice(_RISKY_PATTERNS if risky else _PATTERNS), "text")
+        return Part(f"{chance.choice((*TEXTS, 'c'))} {operator} {pattern}", risky=risky)
 
     def _computed(self) -> Part:
         chance = self._chance

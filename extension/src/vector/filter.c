@@ -29,15 +29,10 @@
 #include "vector/expression.h"
 #include "vector/filter.h"
 
-/* What a row is: as SQL has it. */
-#define TRUTH_FALSE 0
-#define TRUTH_TRUE 1
-#define TRUTH_NULL 2
-
 typedef struct Term
 {
-	Predicate  *predicate;		/* or NULL: */
-	ExprState  *state;
+	Predicate  *predicate;		/* or NULL */
+	ExprState  *state;			/* for core, of terms without, and of batches that are not for it */
 	int			nneeded;		/* columns */
 	int		   *needed;
 } Term;
@@ -155,6 +150,30 @@ make_predicate(int kind)
 	return result;
 }
 
+/* LIKE and NOT LIKE: NULL if core has to evaluate it. */
+static Predicate *
+compile_like(OpExpr *op, Batch *batch, bool top, bool negated)
+{
+	Expr	   *left = linitial(op->args);
+	Expr	   *right = strip_relabel(lsecond(op->args));
+	Predicate  *result;
+
+	/* beside a string that may raise an error, a pattern must not: which of them comes first is core's to say */
+	if (!is_harmless(left) && !(top && IsA(right, Const)))
+		return NULL;
+	if (!IsA(right, Const) && !(IsA(right, Param) && (top || is_harmless(right))))
+		return NULL;
+	result = make_predicate(PREDICATE_LIKE);
+	result->negated = negated;
+	result->left = vector_expr_compile(left, batch);
+	result->right = vector_expr_compile(right, batch);
+	result->pattern = like_create();
+	if (IsA(right, Const) &&
+		(((Const *) right)->constisnull || !like_set(result->pattern, ((Const *) right)->constvalue)))
+		return NULL;
+	return result;
+}
+
 /*
  * Compile a term, or return NULL if core has to evaluate it. At the top, where
  * only rows that survived are looked at, an operand may raise an error.
@@ -174,9 +193,12 @@ compile(Expr *expr, Batch *batch, bool top)
 		CompareOp	compare_op;
 		Oid			left_type;
 		Oid			right_type;
+		bool		negated;
 
 		if (list_length(op->args) != 2)
 			return NULL;
+		if (like_operator(op->opfuncid, op->inputcollid, &negated))
+			return compile_like(op, batch, top, negated);
 		left = linitial(op->args);
 		right = lsecond(op->args);
 		left_type = getBaseType(exprType((Node *) left));
@@ -293,12 +315,10 @@ vector_filter_compile(List *clauses, Batch *batch)
 	foreach(lc, clauses)
 	{
 		Term	   *term = &filter->terms[filter->nterms];
-		ExprState  *state = core_expr_prepare(lfirst(lc), batch, &term->needed, &term->nneeded);
 
+		term->state = core_expr_prepare(lfirst(lc), batch, &term->needed, &term->nneeded);
 		term->predicate = compile(lfirst(lc), batch, true);
-		if (term->predicate == NULL)
-			term->state = state;
-		else
+		if (term->predicate != NULL)
 		{
 			filter->nkernels++;
 			filter_make_range(term->predicate);
@@ -529,8 +549,8 @@ eval_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 	}
 }
 
-/* The truth of a predicate for rows of the batch, dense. */
-static void
+/* The truth of a predicate for rows of the batch, dense; false if core has to find it. */
+static bool
 eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
 {
 	Values		values;
@@ -540,7 +560,7 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 	{
 		case PREDICATE_COMPARE:
 			eval_compare(predicate, batch, rows, n, truth);
-			return;
+			return true;
 		case PREDICATE_RANGE:
 			pg_unreachable();
 		case PREDICATE_IN:
@@ -558,23 +578,38 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 				else
 					truth[i] = found ? TRUTH_TRUE : predicate->null_element ? TRUTH_NULL : TRUTH_FALSE;
 			}
-			return;
+			return true;
+		case PREDICATE_LIKE:
+			{
+				bool		isnull;
+				Datum		pattern = vector_expr_scalar(predicate->right, batch, &isnull);
+
+				if (!isnull && !like_set(predicate->pattern, pattern))
+					return false;
+				vector_expr_eval(predicate->left, batch, rows, n, &values);
+				if (isnull)
+					memset(truth, TRUTH_NULL, n);
+				else
+					like_rows(predicate->pattern, &values, n, predicate->negated, truth);
+				return true;
+			}
 		case PREDICATE_NULL:
 		case PREDICATE_NOT_NULL:
 			vector_expr_eval(predicate->left, batch, rows, n, &values);
 			for (int i = 0; i < n; i++)
 				truth[i] = values.nulls[i] == (predicate->kind == PREDICATE_NULL);
-			return;
+			return true;
 		case PREDICATE_BOOLEAN:
 			vector_expr_eval(predicate->left, batch, rows, n, &values);
 			for (int i = 0; i < n; i++)
 				truth[i] = values.nulls[i] ? TRUTH_NULL : DatumGetBool(values.values[i]);
-			return;
+			return true;
 		case PREDICATE_NOT:
-			eval(linitial(predicate->args), batch, rows, n, truth);
+			if (!eval(linitial(predicate->args), batch, rows, n, truth))
+				return false;
 			for (int i = 0; i < n; i++)
 				truth[i] = truth[i] == TRUTH_NULL ? TRUTH_NULL : !truth[i];
-			return;
+			return true;
 		case PREDICATE_AND:
 		case PREDICATE_OR:
 			{
@@ -586,16 +621,18 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 				{
 					Predicate  *arg = lfirst(lc);
 
-					eval(arg, batch, rows, n, arg->truth);
+					if (!eval(arg, batch, rows, n, arg->truth))
+						return false;
 					for (int i = 0; i < n; i++)
 					{
 						if (truth[i] != decisive && arg->truth[i] != !decisive)
 							truth[i] = arg->truth[i];
 					}
 				}
-				return;
+				return true;
 			}
 	}
+	return false;
 }
 
 /* ---- filters ---- */
@@ -612,9 +649,7 @@ select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 
 	if (term->predicate != NULL && term->predicate->kind == PREDICATE_RANGE)
 		return filter_select_range(term->predicate, batch, rows, n, selected);
-	if (term->predicate != NULL)
-		eval(term->predicate, batch, rows, n, truth);
-	else
+	if (term->predicate == NULL || !eval(term->predicate, batch, rows, n, truth))
 	{
 		for (int i = 0; i < n; i++)
 		{

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * filter.h
- *	  What the parts of filters share: filter.c and range.c.
+ *	  What the parts of filters share: filter.c, range.c
+ *	  and like.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -11,6 +12,13 @@
 #include "catalog/pg_type.h"
 
 #include "vector/vector.h"
+
+/* What a row is: as SQL has it. */
+#define TRUTH_FALSE 0
+#define TRUTH_TRUE 1
+#define TRUTH_NULL 2
+
+typedef struct LikePattern LikePattern;
 
 typedef enum
 {
@@ -56,6 +64,7 @@ typedef struct Predicate
 		PREDICATE_COMPARE,
 		PREDICATE_RANGE,		/* a column and constants; only as a term */
 		PREDICATE_IN,			/* integers */
+		PREDICATE_LIKE,
 		PREDICATE_NULL,			/* IS NULL */
 		PREDICATE_NOT_NULL,
 		PREDICATE_BOOLEAN,		/* a boolean column */
@@ -76,6 +85,8 @@ typedef struct Predicate
 	int			range_scale;	/* of numerics: for which from and to are known, or -1 */
 	int64		from;
 	int64		to;
+	LikePattern *pattern;
+	bool		negated;		/* NOT LIKE */
 	int			nelements;
 	bool		null_element;
 	int64	   *elements;
@@ -133,5 +144,12 @@ extern int	filter_compare_numeric(Datum left, Datum right);
 extern void filter_make_range(Predicate *predicate);
 extern bool filter_merge_ranges(Predicate *first, Predicate *second);
 extern int	filter_select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected);
+
+/* ---- like.c ---- */
+
+extern bool like_operator(Oid funcid, Oid collation, bool *negated);
+extern LikePattern *like_create(void);
+extern bool like_set(LikePattern *pattern, Datum text);
+extern void like_rows(const LikePattern *pattern, const Values *strings, int n, bool negated, uint8 *truth);
 
 #endif							/* PGBILLION_VECTOR_FILTER_H */

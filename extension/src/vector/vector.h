@@ -15,6 +15,7 @@
  *	columns.c		values of attributes, a column at a time
  *	filter.c		which rows of a batch are kept
  *	range.c			comparisons of a column with constants, merged
+ *	like.c			strings matched with a pattern
  *	expression.c	group keys and arguments over a batch
  *	decimal_expression.c	those that are numeric, in integers
  *	decimal.c		numeric as scaled integers, and back to core's formats
