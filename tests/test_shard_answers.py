@@ -237,6 +237,9 @@ def test_no_rows_make_no_groups_but_one_without_group_by(coordinator: Connection
             " GROUP BY g"
         ),
         "SELECT g, count(*) FROM {} WHERE c_integer = ANY (ARRAY[1, 2, c_integer]) GROUP BY g",
+        "SELECT date_trunc('week', c_timestamp_without_time_zone), count(*), sum(c_integer) FROM {} GROUP BY 1",
+        "SELECT extract(isodow FROM c_date), date_part('hour', c_time_with_time_zone), count(*) FROM {} GROUP BY 1, 2",
+        "SELECT date_trunc('day', c_interval), sum(extract(epoch FROM c_time_without_time_zone)) FROM {} GROUP BY 1",
         (
             "SELECT g, sum(c_integer) AS s FROM {} GROUP BY g HAVING sum(c_integer) > 0 AND count(*) > 1 ORDER BY s"
             " DESC LIMIT 3"

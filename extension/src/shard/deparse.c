@@ -7,7 +7,8 @@
  * until a part of it turns out not to be for the shard, which ends it all.
  * The rules are postgres_fdw's: only objects that are built in, or belong to
  * an extension that the server's option "extensions" names, and are immutable;
- * and only collations that come from columns of the foreign table. Partial
+ * and only collations that come from columns of the foreign table. Unlike with
+ * postgres_fdw, the name of a unit of time needs no collation. Partial
  * aggregates are for the shard when they have been declared (partial.c).
  *
  *-------------------------------------------------------------------------
@@ -585,6 +586,32 @@ merge_origin(Origin *outer, Origin one)
 	}
 }
 
+/* Is this a function whose only text is the name of a unit of time? */
+static bool
+ignores_collation(Node *node)
+{
+	if (!IsA(node, FuncExpr))
+		return false;
+	switch (((FuncExpr *) node)->funcid)
+	{
+		case F_DATE_TRUNC_TEXT_TIMESTAMP:
+		case F_DATE_TRUNC_TEXT_INTERVAL:
+		case F_EXTRACT_TEXT_DATE:
+		case F_EXTRACT_TEXT_TIME:
+		case F_EXTRACT_TEXT_TIMETZ:
+		case F_EXTRACT_TEXT_TIMESTAMP:
+		case F_EXTRACT_TEXT_INTERVAL:
+		case F_DATE_PART_TEXT_DATE:
+		case F_DATE_PART_TEXT_TIME:
+		case F_DATE_PART_TEXT_TIMETZ:
+		case F_DATE_PART_TEXT_TIMESTAMP:
+		case F_DATE_PART_TEXT_INTERVAL:
+			return true;
+		default:
+			return false;
+	}
+}
+
 /*
  * Write the expression, and merge where its collation comes from into *outer.
  * Returns false if it, or a part of it, is not for the shard; what is in the
@@ -677,7 +704,7 @@ write_expr(Node *node, Context *cxt, Origin *outer)
 		return false;
 
 	/* What compares by a collation must have it from a column. */
-	if (OidIsValid(input) && (inner.state != COLLATION_SAFE || input != inner.collation))
+	if (OidIsValid(input) && !ignores_collation(node) && (inner.state != COLLATION_SAFE || input != inner.collation))
 		return false;
 
 	mine.collation = exprCollation(node);
