@@ -22,11 +22,11 @@
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
-#include "utils/selfuncs.h"
 #include "utils/syscache.h"
 
 #include "compat.h"
 #include "shard/shard.h"
+#include "vector/vector.h"
 
 /* What the shard does with a row costs this much of what the coordinator would, which must fetch the row first. */
 #define SHARD_COST_RATIO 0.1
@@ -142,7 +142,7 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 			group_exprs = lappend(group_exprs, column->expr);
 	}
 	if (group_exprs != NIL)
-		rows = estimate_num_groups(root, group_exprs, input->rows, NULL, NULL);
+		rows = vector_estimate_groups(root, group_exprs, input->rows);
 	startup = table_number(relid, "fdw_startup_cost", STARTUP_COST);
 	total = startup + Max(input->total_cost - startup, 0) * SHARD_COST_RATIO +
 		rows * table_number(relid, "fdw_tuple_cost", TUPLE_COST);

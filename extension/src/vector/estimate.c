@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * estimate.c
- *	  How many groups an expression makes at most.
+ *	  How many groups expressions make.
  *
  * Core takes an expression for as diverse as the columns in it: id / 20 for
  * as many groups as there are ids, date_trunc('day', t) for one a microsecond.
@@ -17,6 +17,7 @@
 #include "catalog/pg_statistic.h"
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/fmgroids.h"
@@ -212,8 +213,8 @@ find_unit(Expr *expr)
  * How many groups an expression makes at most, the one of NULL included; 0 if
  * that is not known. As good as the statistics: an estimate.
  */
-double
-vector_estimate_groups(PlannerInfo *root, Expr *expr)
+static double
+most_groups(PlannerInfo *root, Expr *expr)
 {
 	Range		range;
 	const Unit *unit;
@@ -272,4 +273,28 @@ vector_estimate_groups(PlannerInfo *root, Expr *expr)
 
 	/* one more at either end, and NULL */
 	return (range.high - range.low) / days + 3;
+}
+
+/* How many groups the keys make of so many rows. */
+double
+vector_estimate_groups(PlannerInfo *root, List *keys, double rows)
+{
+	double		total = estimate_num_groups(root, keys, rows, NULL, NULL);
+	double		product = 1;
+	List	   *others = NIL;
+	ListCell   *lc;
+
+	foreach(lc, keys)
+	{
+		double		most = most_groups(root, lfirst(lc));
+
+		if (most > 0)
+			product *= Min(most, estimate_num_groups(root, list_make1(lfirst(lc)), rows, NULL, NULL));
+		else
+			others = lappend(others, lfirst(lc));
+	}
+	if (others != NIL)
+		product *= estimate_num_groups(root, others, rows, NULL, NULL);
+
+	return clamp_row_est(Min(total, product));
 }

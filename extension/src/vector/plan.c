@@ -19,6 +19,7 @@
 #include "catalog/pg_class.h"
 #include "executor/executor.h"
 #include "executor/nodeHash.h"
+#include "foreign/fdwapi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -436,9 +437,52 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	return &cscan->scan.plan;
 }
 
-/* The live tables below a partitioned or inherited one; false if one is not for us. */
+/*
+ * A path for the partial states of a foreign table, to stand beside ours, or
+ * NULL. Core has one, the shard's or its own, where it aggregates partitions
+ * one by one.
+ */
+static Path *
+foreign_states(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, GroupPathExtraData *extra)
+{
+	RelOptInfo *core;
+	RelOptInfo *states;
+
+	if (rel->fdwroutine == NULL)
+		return NULL;
+	core = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, rel->relids);
+	if (core->cheapest_total_path == NULL)
+		return NULL;
+	if (equal(core->reltarget->exprs, target->exprs))
+		return core->cheapest_total_path;
+
+	/* core hands up more: columns that group keys are made of */
+	states = makeNode(RelOptInfo);
+	memcpy(states, core, sizeof(RelOptInfo));
+	states->reltarget = target;
+	states->pathlist = NIL;
+	if (rel->fdwroutine->GetForeignUpperPaths != NULL)
+		rel->fdwroutine->GetForeignUpperPaths(root, UPPERREL_PARTIAL_GROUP_AGG, rel, states, extra);
+	return states->pathlist != NIL ? linitial(states->pathlist) : NULL;
+}
+
+/* What is asked of a table, said in the columns of one of its children. */
+static PathTarget *
+child_target(PlannerInfo *root, PathTarget *target, RelOptInfo *child, RelOptInfo *parent)
+{
+	PathTarget *result = copy_pathtarget(target);
+
+	result->exprs = (List *) adjust_appendrel_attrs_to_child(root, (Node *) target->exprs, child, parent);
+	return result;
+}
+
+/*
+ * The live tables below a partitioned or inherited one, and paths for the
+ * partial states of the foreign ones; false if one is not for us.
+ */
 static bool
-collect_children(PlannerInfo *root, RelOptInfo *rel, List **children, const char **reason)
+collect_children(PlannerInfo *root, RelOptInfo *top, RelOptInfo *rel, PathTarget *target, GroupPathExtraData *extra,
+				 List **children, List **foreign, const char **reason)
 {
 	ListCell   *lc;
 
@@ -446,6 +490,7 @@ collect_children(PlannerInfo *root, RelOptInfo *rel, List **children, const char
 	{
 		AppendRelInfo *info = lfirst_node(AppendRelInfo, lc);
 		RelOptInfo *child;
+		Path	   *path;
 
 		if (info->parent_relid != rel->relid)
 			continue;
@@ -454,8 +499,14 @@ collect_children(PlannerInfo *root, RelOptInfo *rel, List **children, const char
 			continue;
 		if (planner_rt_fetch(child->relid, root)->inh)
 		{
-			if (!collect_children(root, child, children, reason))
+			if (!collect_children(root, top, child, target, extra, children, foreign, reason))
 				return false;
+			continue;
+		}
+		path = foreign_states(root, child, child_target(root, target, child, top), extra);
+		if (path != NULL)
+		{
+			*foreign = lappend(*foreign, path);
 			continue;
 		}
 		*reason = table_refusal(root, child);
@@ -467,14 +518,26 @@ collect_children(PlannerInfo *root, RelOptInfo *rel, List **children, const char
 	return true;
 }
 
-/* What is asked of a table, said in the columns of one of its children. */
-static PathTarget *
-child_target(PlannerInfo *root, PathTarget *target, RelOptInfo *child, RelOptInfo *parent)
+/*
+ * Can workers scan these tables? Core does not tell of those that are beside
+ * foreign ones: to it all partitions are for workers, or none.
+ */
+static bool
+parallel_safe(PlannerInfo *root, List *tables, PathTarget *target)
 {
-	PathTarget *result = copy_pathtarget(target);
+	ListCell   *lc;
 
-	result->exprs = (List *) adjust_appendrel_attrs_to_child(root, (Node *) target->exprs, child, parent);
-	return result;
+	if (!root->glob->parallelModeOK || !is_parallel_safe(root, (Node *) target->exprs))
+		return false;
+	foreach(lc, tables)
+	{
+		RelOptInfo *rel = lfirst(lc);
+
+		if (get_rel_persistence(planner_rt_fetch(rel->relid, root)->relid) == RELPERSISTENCE_TEMP ||
+			!is_parallel_safe(root, (Node *) extract_actual_clauses(rel->baserestrictinfo, false)))
+			return false;
+	}
+	return true;
 }
 
 /* Is there an aggregate whose result depends on the order of rows? */
@@ -542,30 +605,6 @@ spill_cost(RelOptInfo *rel, PathTarget *target, double groups)
 	return 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + cpu_tuple_cost * rows;
 }
 
-/* How many groups the keys make of so many rows. */
-static double
-count_groups(PlannerInfo *root, List *keys, double rows)
-{
-	double		total = estimate_num_groups(root, keys, rows, NULL, NULL);
-	double		product = 1;
-	List	   *others = NIL;
-	ListCell   *lc;
-
-	foreach(lc, keys)
-	{
-		double		most = vector_estimate_groups(root, lfirst(lc));
-
-		if (most > 0)
-			product *= Min(most, estimate_num_groups(root, list_make1(lfirst(lc)), rows, NULL, NULL));
-		else
-			others = lappend(others, lfirst(lc));
-	}
-	if (others != NIL)
-		product *= estimate_num_groups(root, others, rows, NULL, NULL);
-
-	return clamp_row_est(Min(total, product));
-}
-
 /* Offer our paths, or say why not. */
 static const char *
 offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPathExtraData *extra)
@@ -575,6 +614,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	PathTarget *target;
 	RelOptInfo *partial_rel;
 	List	   *tables = NIL;
+	List	   *foreign = NIL;
 	List	   *key_exprs;
 	List	   *subpaths = NIL;
 	List	   *partial_subpaths = NIL;
@@ -620,10 +660,10 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	{
 		if (has_params(input_rel->baserestrictinfo))
 			return "parameters that prune partitions when the query runs";
-		if (!collect_children(root, input_rel, &tables, &reason))
+		if (!collect_children(root, input_rel, input_rel, target, extra, &tables, &foreign, &reason))
 			return reason;
 		if (tables == NIL)
-			return "there is no partition to read";
+			return foreign != NIL ? "all partitions are foreign tables" : "there is no partition to read";
 	}
 	else
 	{
@@ -640,7 +680,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		if (!IsA(lfirst(lc), Aggref))
 			key_exprs = lappend(key_exprs, lfirst(lc));
 	}
-	groups = key_exprs == NIL ? 1 : count_groups(root, key_exprs, input_rel->rows);
+	groups = key_exprs == NIL ? 1 : vector_estimate_groups(root, key_exprs, input_rel->rows);
 	/* a scan alone spills what does not fit; others would hand it up row by row */
 	reason = memory_refusal(target, groups);
 	fits = reason == NULL;
@@ -648,10 +688,22 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	if (!fits && !finish)
 		return reason;
 
-	safe = grouped_rel->consider_parallel && input_rel->consider_parallel &&
-		is_parallel_safe(root, (Node *) target->exprs);
+	if (foreign != NIL)
+		safe = parallel_safe(root, tables, target);
+	else
+		safe = grouped_rel->consider_parallel && input_rel->consider_parallel &&
+			is_parallel_safe(root, (Node *) target->exprs);
 	partial_rel = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, grouped_rel->relids);
-	if (partial_rel->reltarget->exprs == NIL)
+	if (foreign != NIL)
+	{
+		/* core's is not for workers */
+		RelOptInfo *core_rel = partial_rel;
+
+		partial_rel = makeNode(RelOptInfo);
+		memcpy(partial_rel, core_rel, sizeof(RelOptInfo));
+		partial_rel->consider_parallel = safe;
+	}
+	else if (partial_rel->reltarget->exprs == NIL)
 	{
 		partial_rel->reltarget = target;
 		partial_rel->consider_parallel = safe;
@@ -668,7 +720,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		pages += rel->pages;
 		subpaths = lappend(subpaths, scan_path(root, partial_rel, rel, own, groups, 0, safe));
 	}
-	if (fits && safe && input_rel->partial_pathlist != NIL)
+	if (fits && safe && (foreign != NIL || input_rel->partial_pathlist != NIL))
 		workers = compute_parallel_worker(linitial(tables), pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
 	{
@@ -684,11 +736,12 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 
 	if (inherited)
 	{
-		AppendPath *append = create_append_path(root, partial_rel, subpaths, NIL, NIL, NULL, 0, false, -1);
+		AppendPath *append = create_append_path(root, partial_rel, list_concat_copy(foreign, subpaths), NIL,
+												NIL, NULL, 0, false, -1);
 
 		append->path.pathtarget = target;
-		/* core's serial plan would add floats in the order of rows over all tables */
-		if (list_length(tables) == 1 || !adds_floats(target))
+		/* core's serial plan would add floats in the order of rows over all tables, but not where shards add */
+		if (foreign != NIL || list_length(tables) == 1 || !adds_floats(target))
 			add_final(grouped_rel, finalize_path(root, grouped_rel, &append->path, extra->havingQual, groups, &costs),
 					  &ours);
 		else if (workers == 0)
@@ -715,6 +768,12 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		double		rows = partial->rows * workers;
 		Path	   *gather = (Path *) create_gather_path(root, partial_rel, partial, target, NULL, &rows);
 
+		if (foreign != NIL)
+		{
+			gather = (Path *) create_append_path(root, partial_rel, list_concat_copy(foreign, list_make1(gather)), NIL,
+												 NIL, NULL, 0, false, -1);
+			gather->pathtarget = target;
+		}
 		add_final(grouped_rel, finalize_path(root, grouped_rel, gather, extra->havingQual, groups, &costs), &ours);
 	}
 	if (ours > core && core > 0)

@@ -268,7 +268,7 @@ extern void spill_close(SpillPartition *partition);
 
 /* ---- estimate.c ---- */
 
-extern double vector_estimate_groups(struct PlannerInfo *root, Expr *expr);
+extern double vector_estimate_groups(struct PlannerInfo *root, List *keys, double rows);
 
 /* ---- plan.c ---- */
 
