@@ -38,27 +38,7 @@
 /* The join is planned again in at most so many join relations. */
 #define MOST_JOIN_RELS 300
 
-typedef enum
-{
-	BEFORE_JOIN_OFF,
-	BEFORE_JOIN_ON,
-	BEFORE_JOIN_FORCE			/* wherever it applies, whatever it costs */
-} BeforeJoinMode;
-
-static const struct config_enum_entry mode_options[] = {
-	{"off", BEFORE_JOIN_OFF, false},
-	{"on", BEFORE_JOIN_ON, false},
-	{"force", BEFORE_JOIN_FORCE, false},
-	{"false", BEFORE_JOIN_OFF, true},
-	{"true", BEFORE_JOIN_ON, true},
-	{"no", BEFORE_JOIN_OFF, true},
-	{"yes", BEFORE_JOIN_ON, true},
-	{"0", BEFORE_JOIN_OFF, true},
-	{"1", BEFORE_JOIN_ON, true},
-	{NULL, 0, false}
-};
-
-static int	aggregate_before_join = BEFORE_JOIN_ON;
+static int	aggregate_before_join = VECTOR_ON;
 static create_upper_paths_hook_type previous_hook = NULL;
 
 /* ---- joins ---- */
@@ -291,7 +271,7 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 		Path	   *agg = lfirst(lc);
 
 		/* cheaper than anything of core's, and still comparable among themselves */
-		if (aggregate_before_join == BEFORE_JOIN_FORCE)
+		if (aggregate_before_join == VECTOR_FORCE)
 		{
 			agg->startup_cost *= 1e-6;
 			agg->total_cost *= 1e-6;
@@ -324,7 +304,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	reason = before_join_refusal(root, input_rel, partial, &early);
 	if (reason != NULL)
 		return reason;
-	if (aggregate_before_join != BEFORE_JOIN_FORCE && early.groups * LEAST_ROWS_PER_GROUP > early.table->rows)
+	if (aggregate_before_join != VECTOR_FORCE && early.groups * LEAST_ROWS_PER_GROUP > early.table->rows)
 		return psprintf("it would leave %.0f groups of %.0f rows", early.groups, early.table->rows);
 
 	states = make_states_rel(root, &early, extra);
@@ -359,7 +339,7 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 
 	if (previous_hook != NULL)
 		previous_hook(root, stage, input_rel, grouped_rel, extra);
-	if (stage != UPPERREL_GROUP_AGG || aggregate_before_join == BEFORE_JOIN_OFF ||
+	if (stage != UPPERREL_GROUP_AGG || aggregate_before_join == VECTOR_OFF ||
 		input_rel->reloptkind != RELOPT_JOINREL || !root->parse->hasAggs)
 		return;
 
@@ -374,7 +354,7 @@ BeforeJoinInit(void)
 	DefineCustomEnumVariable("billion.aggregate_before_join",
 							 "Aggregates a table before it is joined with others, where that gives the same.",
 							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
-							 &aggregate_before_join, BEFORE_JOIN_ON, mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 &aggregate_before_join, VECTOR_ON, VectorModeOptions, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	previous_hook = create_upper_paths_hook;
 	create_upper_paths_hook = upper_paths;

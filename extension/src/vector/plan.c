@@ -56,7 +56,7 @@
 /* Cost of setting a scan up, which keeps small tables with core. */
 #define STARTUP_COST 20.0
 
-static const struct config_enum_entry mode_options[] = {
+const struct config_enum_entry VectorModeOptions[] = {
 	{"off", VECTOR_OFF, false},
 	{"on", VECTOR_ON, false},
 	{"force", VECTOR_FORCE, false},
@@ -923,7 +923,7 @@ VectorInit(void)
 	DefineCustomEnumVariable("billion.vector_aggregate",
 							 "Aggregates plain heap tables a page at a time.",
 							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
-							 &vector_aggregate, VECTOR_ON, mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 &vector_aggregate, VECTOR_ON, VectorModeOptions, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_scan_methods);
 	RegisterCustomScanMethods(&vector_finish_methods);

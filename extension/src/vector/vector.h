@@ -51,6 +51,7 @@
 #include "nodes/primnodes.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
+#include "utils/guc.h"
 #include "utils/numeric.h"
 
 #ifndef HAVE_INT128
@@ -272,12 +273,15 @@ extern double vector_estimate_groups(struct PlannerInfo *root, List *keys, doubl
 
 /* ---- plan.c ---- */
 
+/* What billion.vector_aggregate and billion.aggregate_before_join are set to. */
 typedef enum
 {
 	VECTOR_OFF,
 	VECTOR_ON,
 	VECTOR_FORCE				/* wherever it applies, whatever it costs */
 } VectorMode;
+
+extern const struct config_enum_entry VectorModeOptions[];
 
 /*
  * What the plan hands to the executor: custom_scan_tlist holds the output
