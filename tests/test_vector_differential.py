@@ -59,9 +59,11 @@ def check(conn: Connection, query: Query, tally: Tally) -> str | None:
     differs = vector_compare.compared(conn, query, core, ours)
     if differs is not None:
         return differs
-    plan = vector_compare.planned(conn, query)
+    # whether rows were spilled is known only when it has been run
+    plan = vector_compare.planned(conn, query, run=query.little_memory and core.error is None)
     if plan is None:
         return None
+    tally.spilled += any(node.get("Spilled Partitions", 0) > 0 for node in plans.nodes(plan))
     planned = plans.vectorised(plan)
     tally.queries += 1
     if core.error is not None:
@@ -99,7 +101,8 @@ def summary(tally: Tally) -> str:
     share = tally.vectorised_within / max(1, tally.within_grammar)
     return "\n".join(
         [
-            f"seed {SEED}: {tally.queries} queries, {tally.vectorised} vectorised, {tally.parallel} in parallel",
+            f"seed {SEED}: {tally.queries} queries, {tally.vectorised} vectorised, {tally.parallel} in parallel,"
+            f" {tally.spilled} spilled",
             f"{share:.1%} of the {tally.within_grammar} within the grammar are vectorised",
             f"{tally.rows} rows compared; errors: {dict(tally.errors)}",
             f"by shape: {dict(tally.shapes)}",
@@ -122,6 +125,7 @@ def test_generated_queries(cluster: Cluster, vectors: str, tell: Callable[[str],
     assert tally.vectorised_within >= LEAST_VECTORISED * tally.within_grammar
     if QUERIES >= 3000:
         assert tally.holes() == []
+        assert tally.spilled > 0
 
 
 @contextmanager

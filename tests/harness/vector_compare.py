@@ -38,6 +38,7 @@ class Tally:
     vectorised: int = 0
     vectorised_within: int = 0
     parallel: int = 0
+    spilled: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     cells: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -74,14 +75,14 @@ def execute(conn: Connection, query: Query, on: str) -> Outcome:
     return Outcome(found)
 
 
-def planned(conn: Connection, query: Query, on: str = "force") -> plans.Plan | None:
-    """Return the query's plan, or None when planning it raises an error."""
+def planned(conn: Connection, query: Query, on: str = "force", *, run: bool = False) -> plans.Plan | None:
+    """Return the query's plan, or None when planning it, or running it where that is asked for, raises an error."""
     statements, explained = query.statements()
     with _settings(conn, query, on) as failed:
         try:
             for statement in statements[:3] if query.shape is Shape.PREPARED else ():
                 conn.execute(statement.encode())
-            return plans.explain(conn, explained)
+            return plans.explain(conn, explained, run=run)
         except psycopg.Error:
             failed.append(True)
             return None

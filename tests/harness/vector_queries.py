@@ -113,6 +113,10 @@ class Query:
     settings: tuple[tuple[str, str], ...] = ()
 
     @property
+    def little_memory(self) -> bool:
+        return "work_mem" in dict(self.settings)
+
+    @property
     def parallel(self) -> bool:
         return any(name == "max_parallel_workers_per_gather" and value != "0" for name, value in self.settings)
 
@@ -124,7 +128,7 @@ class Query:
     @property
     def combined(self) -> bool:
         """Whether floats may be added up in another order than core's, though by one process."""
-        return self.ordered_sums and "work_mem" in dict(self.settings)
+        return self.ordered_sums and self.little_memory
 
     @property
     def within_grammar(self) -> bool:

@@ -82,7 +82,12 @@ finishable(Aggref *aggref)
 	return result;
 }
 
-/* Can groups of which a scan has these keys and partial states be finished here? */
+/*
+ * Can groups of which a scan has these keys and partial states be finished
+ * here? Not if it has to tell more groups apart than GROUP BY does, because
+ * columns are wanted above that are no keys: those of keys that core has left
+ * out as they are constant, or depend on a primary key.
+ */
 bool
 vector_finishable(PathTarget *target)
 {
@@ -90,7 +95,8 @@ vector_finishable(PathTarget *target)
 
 	foreach(lc, target->exprs)
 	{
-		if (IsA(lfirst(lc), Aggref) && !finishable(lfirst_node(Aggref, lc)))
+		if (IsA(lfirst(lc), Aggref) ? !finishable(lfirst_node(Aggref, lc)) :
+			get_pathtarget_sortgroupref(target, foreach_current_index(lc)) == 0)
 			return false;
 	}
 	return true;
