@@ -299,7 +299,7 @@ class Generator:
     def _aggregate(self, odd: bool) -> Part:
         chance = self._chance
         part = self._odd_aggregate() if odd else self._ordinary_aggregate()
-        if chance.random() < 0.15 and "OVER" not in part.sql and not part.sql.startswith("GROUPING"):
+        if chance.random() < 0.15 and not any(word in part.sql for word in ("OVER", "GROUPING", "FILTER")):
             condition = self._condition(1)
             part = replace(part, sql=f"{part.sql} FILTER (WHERE {condition.sql})", risky=part.risky + condition.risky)
         return part
