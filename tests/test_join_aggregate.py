@@ -337,6 +337,38 @@ def test_what_may_fail_for_rows_that_the_join_leaves_out(joins: Connection) -> N
         declined(joins, f"SELECT d1.name, {call} FROM others t JOIN d1 ON t.k = d1.id GROUP BY 1", reason)
 
 
+@pytest.mark.parametrize("vectors", ["off", "force"])
+@pytest.mark.parametrize(
+    ("left_out", "call", "error"),
+    [
+        ("1e200", "sum(t.x * t.x)", "overflow"),
+        ("1e-200", "sum(t.x * (t.x * 0.5))", "underflow"),
+        ("1.5e308", "avg(t.x)", "overflow"),
+        ("1.5e308", "sum(t.x + t.x)", "overflow"),
+    ],
+)
+def test_floats_may_leave_their_range_in_rows_that_the_join_leaves_out(
+    joins: Connection, vectors: str, left_out: str, call: str, error: str
+) -> None:
+    """The one error that is brought forward: declining would take from all floats what none of them needs."""
+    joins.execute(f"SET billion.vector_aggregate = {vectors}".encode())
+    joins.execute(
+        f"CREATE TABLE others AS SELECT i % 40 AS k, CASE WHEN i % 40 < 30 THEN i ELSE {left_out}::float8 END AS x"
+        " FROM generate_series(1, 400) i"
+    )
+    joins.execute("CREATE TABLE few AS SELECT i AS id, 'n' || i % 3 AS name FROM generate_series(0, 29) i")
+    query = f"SELECT f.name, {call} FROM others t JOIN few f ON t.k = f.id GROUP BY 1"
+    assert before_join(plans.explain(joins, query))
+    with pytest.raises(psycopg.errors.NumericValueOutOfRange, match=error), joins.transaction():
+        joins.execute(query.encode())
+    switch(joins, "off")
+    assert len(joins.execute(query.encode()).fetchall()) == 3
+    # and what leaves it in a row of the join is core's error, too
+    joins.execute("INSERT INTO few VALUES (35, 'n0')")
+    with pytest.raises(psycopg.errors.NumericValueOutOfRange, match=error), joins.transaction():
+        joins.execute(query.encode())
+
+
 def test_aggregates_of_one_s_own(joins: Connection) -> None:
     """Its functions may fail, too."""
     joins.execute("CREATE TABLE others AS SELECT i % 30 AS k, CASE WHEN i % 30 < 20 THEN i ELSE 0 END AS x FROM"

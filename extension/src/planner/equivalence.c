@@ -37,7 +37,10 @@
 
 /* ---- aggregates ---- */
 
-/* A function that fails for no value, or only far beyond what is ever stored. */
+/*
+ * A function that fails for no value, or only far beyond what is ever stored;
+ * as the sum of a float's column may, without any function.
+ */
 static bool
 function_may_fail(Oid function, void *context)
 {
