@@ -107,7 +107,7 @@ def conditions(cluster: Cluster) -> dict[str, Any]:
     with cluster.connect() as conn:
         settings = conn.execute(
             "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY (%s) ORDER BY 1",
-            [list(describe.SETTINGS)],
+            [list({*describe.SETTINGS, *describe.QUERY_SETTINGS})],
         ).fetchall()
         found = host.Host.of(conn)
     disk = found.filesystem() if found else None

@@ -42,6 +42,8 @@ QUERY_SETTINGS = (
     "effective_io_concurrency",
     "io_method",
     "huge_pages",
+    # not known before 17
+    "huge_pages_status",
 )
 
 
