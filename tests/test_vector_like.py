@@ -219,6 +219,25 @@ def test_three_valued_logic(vectors: Connection) -> None:
         both(vectors, f"SELECT id % 7, {counts} FROM s WHERE t LIKE '%' OR b IS NULL GROUP BY 1", "1 of 1")
 
 
+def test_strings_are_fetched_only_where_they_decide(vectors: Connection) -> None:
+    """In an OR or AND, for rows of which the truth is not known without them, as core does."""
+    vectors.execute("CREATE TABLE big (id integer, t text); ALTER TABLE big ALTER t SET STORAGE external")
+    vectors.execute("INSERT INTO big SELECT g, repeat('a', 20000) || g FROM generate_series(1, 200) g")
+    vectors.execute("VACUUM (ANALYZE) big")
+
+    def pages(condition: str) -> int:
+        query = f"SELECT count(*), max(id) FROM big WHERE {condition}"
+        both(vectors, query, "1 of 1")
+        vectors.execute("SET billion.vector_aggregate = force")
+        plan = servers.one(vectors, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}")[0]["Plan"]
+        return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+    assert pages("id < 0 OR t LIKE '%a7'") > 1000
+    for condition in ("id < 199 OR t LIKE '%a7'", "NOT (id >= 199 AND t = 'x')",
+                      "id > 0 OR (t LIKE '%7' AND t LIKE '%a%')"):  # fmt: skip
+        assert pages(condition) < 100
+
+
 def test_left_to_core(vectors: Connection) -> None:
     """Patterns of each row, other operators, collations that are ambiguous, strings that may raise errors in an OR."""
     for condition in (

@@ -8,7 +8,8 @@
  * batch is worth compacting. Within a term, AND, OR and NOT are computed for
  * all rows with three-valued logic, which is right only for operators that
  * cannot raise errors; a term with any other goes to core's expression code
- * whole, unless it is a single comparison.
+ * whole, unless it is a single comparison. Strings are not looked at for rows
+ * that are decided without.
  *
  *-------------------------------------------------------------------------
  */
@@ -165,6 +166,7 @@ compile_like(OpExpr *op, Batch *batch, bool top, bool negated)
 		return NULL;
 	result = make_predicate(PREDICATE_LIKE);
 	result->negated = negated;
+	result->costly = true;
 	result->left = vector_expr_compile(left, batch);
 	result->right = vector_expr_compile(right, batch);
 	result->pattern = like_create();
@@ -211,6 +213,7 @@ compile(Expr *expr, Batch *batch, bool top)
 		result = make_predicate(PREDICATE_COMPARE);
 		result->harmless = is_harmless(left) && is_harmless(right);
 		result->compare = compare;
+		result->costly = compare == COMPARE_TEXT || compare == COMPARE_BPCHAR;
 		result->op = compare_op;
 		result->left_type = left_type;
 		result->right_type = right_type;
@@ -292,6 +295,7 @@ compile(Expr *expr, Batch *batch, bool top)
 
 			if (arg == NULL)
 				return NULL;
+			result->costly |= arg->costly;
 			result->args = lappend(result->args, arg);
 		}
 		return result;
@@ -620,13 +624,36 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 				foreach(lc, predicate->args)
 				{
 					Predicate  *arg = lfirst(lc);
+					uint16		places[BATCH_ROWS];
+					uint16		open[BATCH_ROWS];
+					int			k = 0;
 
-					if (!eval(arg, batch, rows, n, arg->truth))
-						return false;
+					/* making the list takes longer than most comparisons */
+					if (!arg->costly)
+					{
+						if (!eval(arg, batch, rows, n, arg->truth))
+							return false;
+						for (int i = 0; i < n; i++)
+						{
+							if (truth[i] != decisive && arg->truth[i] != !decisive)
+								truth[i] = arg->truth[i];
+						}
+						continue;
+					}
 					for (int i = 0; i < n; i++)
 					{
-						if (truth[i] != decisive && arg->truth[i] != !decisive)
-							truth[i] = arg->truth[i];
+						places[k] = i;
+						open[k] = rows != NULL ? rows[i] : i;
+						k += truth[i] != decisive;
+					}
+					if (k == 0)
+						break;
+					if (!eval(arg, batch, open, k, arg->truth))
+						return false;
+					for (int i = 0; i < k; i++)
+					{
+						if (arg->truth[i] != !decisive)
+							truth[places[i]] = arg->truth[i];
 					}
 				}
 				return true;

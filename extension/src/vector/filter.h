@@ -90,6 +90,7 @@ typedef struct Predicate
 	int			nelements;
 	bool		null_element;
 	int64	   *elements;
+	bool		costly;			/* strings, which may have to be fetched: not for rows decided without */
 	List	   *args;			/* of Predicate */
 	uint8	   *truth;			/* of an argument */
 } Predicate;
