@@ -311,6 +311,25 @@ def test_what_a_shard_cannot_compute_as_we_do_stays_here(coordinator: Connection
         assert one == many
 
 
+def test_shards_group_by_no_more_than_is_asked_for(coordinator: Connection, members: list[Shard]) -> None:
+    """Core has columns handed up of which keys are made, where something else is computed from these keys."""
+    coordinator.execute("LOAD 'pgbillion'")
+    shard_table(coordinator, members, "series", "i integer, d timestamp")
+    coordinator.execute(
+        "INSERT INTO series SELECT i, timestamp '2001-01-01' + i * interval '1 minute' FROM"
+        " generate_series(1, 20000) i; ANALYZE series; CREATE TEMP TABLE alone AS TABLE series"
+    )
+    query = (
+        "SELECT date_trunc('day', d)::date, i % 5 * 2, count(*), sum(i) FROM {} GROUP BY date_trunc('day', d), i % 5"
+    )
+    text = plan(coordinator, query.format("series"))
+    assert text.count("Relations: Partial Aggregate on") == 3, text
+    remote = [line for line in text.splitlines() if "Remote SQL" in line]
+    assert all("SELECT date_trunc('day'::text, d), (i % 5), count(*), sum(i) FROM" in line for line in remote), text
+    one, many = (sorted(coordinator.execute(query.format(name)).fetchall()) for name in ("alone", "series"))
+    assert one == many
+
+
 def test_aggregates_of_ones_own_are_pushed_down_when_declared(coordinator: Connection, members: list[Shard]) -> None:
     own = """
         CREATE SCHEMA app;

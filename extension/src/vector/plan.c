@@ -662,8 +662,12 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 			return "parameters that prune partitions when the query runs";
 		if (!collect_children(root, input_rel, input_rel, target, extra, &tables, &foreign, &reason))
 			return reason;
-		if (tables == NIL)
-			return foreign != NIL ? "all partitions are foreign tables" : "there is no partition to read";
+		if (tables == NIL && foreign == NIL)
+			return "there is no partition to read";
+		/* nothing for us, but shards need not group by what core would have handed up besides */
+		if (tables == NIL &&
+			equal(fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, grouped_rel->relids)->reltarget->exprs, target->exprs))
+			return "all partitions are foreign tables";
 	}
 	else
 	{
@@ -689,7 +693,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		return reason;
 
 	if (foreign != NIL)
-		safe = parallel_safe(root, tables, target);
+		safe = tables != NIL && parallel_safe(root, tables, target);
 	else
 		safe = grouped_rel->consider_parallel && input_rel->consider_parallel &&
 			is_parallel_safe(root, (Node *) target->exprs);
@@ -776,6 +780,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		}
 		add_final(grouped_rel, finalize_path(root, grouped_rel, gather, extra->havingQual, groups, &costs), &ours);
 	}
+	if (tables == NIL)
+		return "all partitions are foreign tables";
 	if (ours > core && core > 0)
 		report("possible, but estimated to cost %.2f beside %.2f", ours, core);
 	else
