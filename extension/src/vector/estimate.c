@@ -97,7 +97,6 @@ static bool
 expression_range(PlannerInfo *root, Expr *expr, Range *range)
 {
 	List	   *args;
-	Oid			funcid;
 	char		op;
 	Range		left;
 	Range		right = {0, 0};
@@ -114,20 +113,7 @@ expression_range(PlannerInfo *root, Expr *expr, Range *range)
 		range->high = range->low;
 		return true;
 	}
-	if (IsA(expr, OpExpr))
-	{
-		args = ((OpExpr *) expr)->args;
-		funcid = ((OpExpr *) expr)->opfuncid;
-	}
-	else if (IsA(expr, FuncExpr))
-	{
-		args = ((FuncExpr *) expr)->args;
-		funcid = ((FuncExpr *) expr)->funcid;
-	}
-	else
-		return false;
-
-	op = vector_integer_operator(funcid);
+	op = integer_operator(expr, &args);
 	if (op == 0 || !expression_range(root, linitial(args), &left) ||
 		(op != '=' && !expression_range(root, lsecond(args), &right)))
 		return false;

@@ -54,16 +54,40 @@ static const Arithmetic arithmetics[] = {
 	{F_FLOAT8_FLOAT4, '=', 'f', 'r', 0}, {F_FLOAT8_INT2, '=', 'f', '2', 0}, {F_FLOAT8_INT4, '=', 'f', '4', 0}, {F_FLOAT8_INT8, '=', 'f', '8', 0},
 };
 
-/* The operator, or = for a cast, that a function of integers is; 0 if it is none. */
-char
-vector_integer_operator(Oid funcid)
+/* The arithmetic that an expression is, and its operands; NULL if it is none. */
+static const Arithmetic *
+find_arithmetic(Expr *expr, List **args)
 {
+	Oid			funcid;
+
+	if (IsA(expr, OpExpr))
+	{
+		*args = ((OpExpr *) expr)->args;
+		funcid = ((OpExpr *) expr)->opfuncid;
+	}
+	else if (IsA(expr, FuncExpr))
+	{
+		*args = ((FuncExpr *) expr)->args;
+		funcid = ((FuncExpr *) expr)->funcid;
+	}
+	else
+		return NULL;
+
 	for (int i = 0; i < lengthof(arithmetics); i++)
 	{
 		if (arithmetics[i].funcid == funcid)
-			return arithmetics[i].kind == 'f' ? 0 : arithmetics[i].op;
+			return &arithmetics[i];
 	}
-	return 0;
+	return NULL;
+}
+
+/* The operator, or = for a cast, of an expression of integers, and its operands; 0 if it has none. */
+char
+integer_operator(Expr *expr, List **args)
+{
+	const Arithmetic *arithmetic = find_arithmetic(expr, args);
+
+	return arithmetic == NULL || arithmetic->kind == 'f' ? 0 : arithmetic->op;
 }
 
 struct VectorExpr
@@ -168,8 +192,10 @@ static VectorExpr *
 compile_kernel(Expr *expr, Batch *batch)
 {
 	VectorExpr *result;
+	VectorExpr *left;
+	VectorExpr *right = NULL;
+	const Arithmetic *arithmetic;
 	List	   *args;
-	Oid			funcid;
 
 	expr = strip_relabel(expr);
 	if (IsA(expr, Var))
@@ -189,42 +215,19 @@ compile_kernel(Expr *expr, Batch *batch)
 		result->nulls = palloc(sizeof(bool) * BATCH_ROWS);
 		return result;
 	}
-	if (IsA(expr, OpExpr))
-	{
-		args = ((OpExpr *) expr)->args;
-		funcid = ((OpExpr *) expr)->opfuncid;
-	}
-	else if (IsA(expr, FuncExpr))
-	{
-		args = ((FuncExpr *) expr)->args;
-		funcid = ((FuncExpr *) expr)->funcid;
-	}
-	else
+	arithmetic = find_arithmetic(expr, &args);
+	if (arithmetic == NULL || (left = compile_kernel(linitial(args), batch)) == NULL)
 		return NULL;
-
-	for (int i = 0; i < lengthof(arithmetics); i++)
-	{
-		VectorExpr *left;
-		VectorExpr *right = NULL;
-
-		if (arithmetics[i].funcid != funcid)
-			continue;
-		left = compile_kernel(linitial(args), batch);
-		if (left == NULL)
-			return NULL;
-		if (arithmetics[i].right != 0 && (right = compile_kernel(lsecond(args), batch)) == NULL)
-			return NULL;
-		result = palloc0(sizeof(VectorExpr));
-		result->kind = EXPR_ARITHMETIC;
-		result->arithmetic = &arithmetics[i];
-		result->left = left;
-		result->right = right;
-		result->values = palloc(sizeof(Datum) * BATCH_ROWS);
-		result->nulls = palloc(sizeof(bool) * BATCH_ROWS);
-		return result;
-	}
-
-	return NULL;
+	if (arithmetic->right != 0 && (right = compile_kernel(lsecond(args), batch)) == NULL)
+		return NULL;
+	result = palloc0(sizeof(VectorExpr));
+	result->kind = EXPR_ARITHMETIC;
+	result->arithmetic = arithmetic;
+	result->left = left;
+	result->right = right;
+	result->values = palloc(sizeof(Datum) * BATCH_ROWS);
+	result->nulls = palloc(sizeof(bool) * BATCH_ROWS);
+	return result;
 }
 
 /*

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * expression.h
- *	  What the parts of expression evaluation share: expression.c, filter.c
- *	  and decimal_expression.c.
+ *	  What the parts of expression evaluation share: expression.c, filter.c,
+ *	  decimal_expression.c and estimate.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -14,6 +14,7 @@
 typedef struct DecimalExpr DecimalExpr;
 
 extern Expr *strip_relabel(Expr *expr);
+extern char integer_operator(Expr *expr, List **args);
 extern ExprState *core_expr_prepare(Expr *expr, Batch *batch, int **needed, int *nneeded);
 extern void core_expr_set_row(Batch *batch, const int *needed, int nneeded, int i);
 

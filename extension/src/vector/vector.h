@@ -151,7 +151,6 @@ typedef struct Values
 
 typedef struct VectorExpr VectorExpr;
 
-extern char vector_integer_operator(Oid funcid);
 extern VectorExpr *vector_expr_compile(Expr *expr, Batch *batch);
 extern bool vector_expr_is_column(VectorExpr *expr);
 extern int	vector_expr_column(VectorExpr *expr);
