@@ -14,6 +14,7 @@
 
 #include "mb/pg_wchar.h"
 #include "port/pg_bitutils.h"
+#include "port/pg_bswap.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
