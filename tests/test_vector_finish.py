@@ -10,7 +10,7 @@ from harness.servers import one
 from harness.sessions import Running, pid
 from pgbillion.postgres import Cluster
 from pgbillion.rows import plans
-from test_vector_answers import Connection, both, in_parallel, make, vectors
+from test_vector_answers import CREATE, FILL, Connection, both, in_parallel, make, vectors
 
 __all__ = ["vectors"]
 
@@ -346,3 +346,66 @@ def test_it_pays(vectors: Connection) -> None:
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
     vectors.execute("SET billion.vector_aggregate = on; SET work_mem = '64MB'")
     assert has_node(plans.explain(vectors, "SELECT id, count(*) FROM data GROUP BY id"))
+
+
+# DISTINCT is GROUP BY without aggregates
+
+
+def test_distinct(vectors: Connection) -> None:
+    make(vectors)
+    vectors.execute("INSERT INTO data SELECT NULL, g % 3, NULL, NULL, NULL FROM generate_series(1, 9) g")
+    vectors.execute("ALTER TABLE data ADD n numeric")
+    vectors.execute("UPDATE data SET n = CASE WHEN id % 2 = 0 THEN 1.0 ELSE 1.00 END WHERE id < 20")
+    for query in (
+        "SELECT DISTINCT grp FROM data",
+        "SELECT DISTINCT t, grp FROM data WHERE id % 5 < 3",
+        "SELECT DISTINCT grp + 1, x % 10, upper(t) FROM data ORDER BY 3, 1, 2",
+        "SELECT DISTINCT grp, 'a constant', x % 3 FROM data",
+        "SELECT DISTINCT grp, x % 3 FROM data WHERE grp = 3",
+        "SELECT DISTINCT grp, id % 7, x % 3 FROM data WHERE id % 7 = 3",
+        "SELECT count(*) FROM (SELECT DISTINCT id, f FROM data) s",
+        "SELECT DISTINCT id FROM data ORDER BY id DESC LIMIT 5",
+        "SELECT DISTINCT n FROM data",
+        "SELECT grp FROM data GROUP BY grp, t HAVING count(*) > 1",
+        "SELECT x FROM (VALUES (1), (NULL), (7)) v (x) WHERE x NOT IN (SELECT DISTINCT grp FROM data WHERE grp >= 0)",
+        "SELECT DISTINCT grp FROM data UNION ALL SELECT DISTINCT x FROM data WHERE x < 30",
+        "WITH k AS MATERIALIZED (SELECT DISTINCT t FROM data) SELECT * FROM k",
+    ):
+        both(vectors, query)
+    assert has_node(plans.explain(vectors, "SELECT DISTINCT grp, x % 3 FROM data"))
+    in_parallel(vectors)
+    assert plans.parallel(plans.explain(vectors, "SELECT DISTINCT grp, x % 3 FROM data"))
+    both(vectors, "SELECT DISTINCT grp, x % 3, t FROM data")
+
+
+def test_distinct_over_partitions_and_with_little_memory(vectors: Connection) -> None:
+    vectors.execute((CREATE.format("data") + " PARTITION BY HASH (id)").encode())
+    for number in range(3):
+        vectors.execute(
+            f"CREATE TABLE part{number} PARTITION OF data FOR VALUES WITH (MODULUS 3, REMAINDER {number})".encode()
+        )
+    vectors.execute(FILL.format("data", 1, 30_000).encode())
+    both(vectors, "SELECT DISTINCT grp, t FROM data")
+    little_memory(vectors)
+    both(vectors, "SELECT DISTINCT id, t FROM data")
+    assert spilled(vectors, "SELECT DISTINCT id, t FROM part0")[0] > 0
+    both(vectors, "SELECT DISTINCT id, t FROM part0")
+
+
+def test_distinct_that_is_left_to_core(vectors: Connection) -> None:
+    make(vectors)
+    for query, reason in (
+        ("SELECT DISTINCT ON (grp) grp, x FROM data ORDER BY 1, 2", "DISTINCT ON"),
+        ("SELECT DISTINCT random() FROM data", "a volatile function"),
+        ("SELECT DISTINCT grp, generate_series(1, 2) FROM data", "set-returning"),
+        ("SELECT DISTINCT ctid FROM data", "a system column"),
+        ("SELECT DISTINCT a.grp FROM data a, data b WHERE a.id = b.x", "a join"),
+        ("SELECT DISTINCT g FROM generate_series(1, 9) g", "no table"),
+    ):
+        assert not plans.vectorised(plans.explain(vectors, query))
+        assert reason in plans.reason(vectors, query), plans.reason(vectors, query)
+    # of groups, or beside windows: what is below may be ours
+    both(vectors, "SELECT DISTINCT count(*) FROM data GROUP BY grp")
+    both(vectors, "SELECT DISTINCT rank() OVER (ORDER BY grp) FROM data", node=None)
+    vectors.execute("SET enable_hashagg = off")
+    assert not plans.vectorised(plans.explain(vectors, "SELECT DISTINCT grp FROM data"))

@@ -197,11 +197,13 @@ typedef PGAlignedBlock IOAlignedBlock;
 	adjust_appendrel_attrs_multilevel(root, node, (child)->relids, (parent)->relids)
 #endif
 
-/* 16 can leave redundant columns out of GROUP BY. */
+/* 16 can leave redundant columns out of GROUP BY and DISTINCT. */
 #if PG_VERSION_NUM >= 160000
 #define group_clause_of(root) ((root)->processed_groupClause)
+#define distinct_clause_of(root) ((root)->processed_distinctClause)
 #else
 #define group_clause_of(root) ((root)->parse->groupClause)
+#define distinct_clause_of(root) ((root)->parse->distinctClause)
 #endif
 
 /* 16 is told of outer joins that are computed at the same time. */

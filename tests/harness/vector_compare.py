@@ -18,7 +18,7 @@ from .vector_queries import MATRIX, Part, Query, Shape
 Connection = psycopg.Connection[tuple[Any, ...]]
 NUMERIC = 1700
 # Values of both signs are added here, and squares of large ones: the order of additions shows more than in one's data.
-TOLERANCE = Tolerance(float4=1e-2, float8=1e-6)
+TOLERANCE = Tolerance(float4=1e-2, float8=1e-6, absolute=1e-28)
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs,
 	CustomPath *path = makeNode(CustomPath);
 	QualCost	having;
 
-	Assert(agg->aggstrategy == AGG_HASHED && agg->aggsplit == AGGSPLIT_FINAL_DESERIAL);
+	Assert(agg->aggstrategy == AGG_HASHED);
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = agg->path.parent;
 	path->path.pathtarget = agg->path.pathtarget;

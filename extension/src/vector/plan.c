@@ -568,8 +568,22 @@ has_params(List *restrictinfos)
 	return false;
 }
 
+/* What is asked for: GROUP BY, or DISTINCT, which is GROUP BY without aggregates. */
+typedef struct Request
+{
+	RelOptInfo *rel;			/* whose paths are offered */
+	PathTarget *result;
+	PathTarget *target;			/* keys and partial states that it is made of */
+	List	   *clause;			/* of SortGroupClauses; NIL: one group */
+	List	   *having;
+	AggSplit	split;			/* of core's node above */
+	AggClauseCosts costs;
+	GroupPathExtraData *extra;	/* of GROUP BY */
+	double		best;			/* what the cheapest of our paths costs */
+} Request;
+
 static void
-add_final(RelOptInfo *grouped_rel, Path *path, double *best)
+add_final(Request *request, Path *path)
 {
 	/* cheaper than anything of core's, and still comparable among themselves */
 	if (vector_aggregate == VECTOR_FORCE)
@@ -577,19 +591,17 @@ add_final(RelOptInfo *grouped_rel, Path *path, double *best)
 		path->startup_cost *= 1e-6;
 		path->total_cost *= 1e-6;
 	}
-	*best = Min(*best, path->total_cost);
-	add_path(grouped_rel, path);
+	request->best = Min(request->best, path->total_cost);
+	add_path(request->rel, path);
 }
 
 /* Core's Finalize Aggregate over partial states. */
 static Path *
-finalize_path(PlannerInfo *root, RelOptInfo *grouped_rel, Path *path, Node *having,
-			  double groups, AggClauseCosts *costs)
+finalize_path(PlannerInfo *root, Request *request, Path *path, double groups)
 {
-	return (Path *) create_agg_path(root, grouped_rel, path, grouped_rel->reltarget,
-									group_clause_of(root) != NIL ? AGG_HASHED : AGG_PLAIN,
-									AGGSPLIT_FINAL_DESERIAL, group_clause_of(root),
-									(List *) having, costs, groups);
+	return (Path *) create_agg_path(root, request->rel, path, request->result,
+									request->clause != NIL ? AGG_HASHED : AGG_PLAIN, request->split,
+									request->clause, request->having, &request->costs, groups);
 }
 
 /* What it costs to write rows of groups for which there is no memory, and to read them again. */
@@ -607,23 +619,18 @@ spill_cost(RelOptInfo *rel, PathTarget *target, double groups)
 
 /* Offer our paths, or say why not. */
 static const char *
-offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPathExtraData *extra)
+offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 {
-	Query	   *parse = root->parse;
-	RangeTblEntry *rte;
-	PathTarget *target;
+	PathTarget *target = request->target;
 	RelOptInfo *partial_rel;
 	List	   *tables = NIL;
-	List	   *foreign = NIL;
 	List	   *key_exprs;
 	List	   *subpaths = NIL;
+	List	   *foreign = NIL;
 	List	   *partial_subpaths = NIL;
 	const char *reason = NULL;
 	double		groups;
 	double		pages = 0;
-	double		core = grouped_rel->cheapest_total_path != NULL ? grouped_rel->cheapest_total_path->total_cost : 0;
-	double		ours = get_float8_infinity();
-	AggClauseCosts costs;
 	int			workers = 0;
 	bool		inherited;
 	bool		safe;
@@ -631,8 +638,6 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	bool		finish;
 	ListCell   *lc;
 
-	if (parse->groupingSets != NIL)
-		return "grouping sets";
 	if (!enable_seqscan)
 		return "enable_seqscan is off";
 	if (input_rel->reloptkind != RELOPT_BASEREL && input_rel->reloptkind != RELOPT_OTHER_MEMBER_REL)
@@ -642,31 +647,24 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		return "what is aggregated is no table";
 	if (IS_DUMMY_REL(input_rel))
 		return "no row can satisfy the conditions";
-	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
-		return "an aggregate that has no partial form (DISTINCT, ORDER BY, or no combine function)";
-	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
-		return "group keys that are all constant";
-	if (parse->groupClause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) == 0)
-		return "a group key that cannot be hashed";
 
-	target = VectorPartialTarget(root, grouped_rel->reltarget, extra->havingQual);
 	reason = target_refusal(target);
 	if (reason != NULL)
 		return reason;
 
-	rte = planner_rt_fetch(input_rel->relid, root);
-	inherited = rte->inh;
+	inherited = planner_rt_fetch(input_rel->relid, root)->inh;
 	if (inherited)
 	{
 		if (has_params(input_rel->baserestrictinfo))
 			return "parameters that prune partitions when the query runs";
-		if (!collect_children(root, input_rel, input_rel, target, extra, &tables, &foreign, &reason))
+		if (!collect_children(root, input_rel, input_rel, target, request->extra, &tables, &foreign, &reason))
 			return reason;
 		if (tables == NIL && foreign == NIL)
 			return "there is no partition to read";
 		/* nothing for us, but shards need not group by what core would have handed up besides */
 		if (tables == NIL &&
-			equal(fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, grouped_rel->relids)->reltarget->exprs, target->exprs))
+			equal(fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, request->rel->relids)->reltarget->exprs,
+				  target->exprs))
 			return "all partitions are foreign tables";
 	}
 	else
@@ -688,16 +686,16 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	/* a scan alone spills what does not fit; others would hand it up row by row */
 	reason = memory_refusal(target, groups);
 	fits = reason == NULL;
-	finish = !inherited && parse->groupClause != NIL && vector_finishable(target);
+	finish = !inherited && request->clause != NIL && vector_finishable(target);
 	if (!fits && !finish)
 		return reason;
 
 	if (foreign != NIL)
 		safe = tables != NIL && parallel_safe(root, tables, target);
 	else
-		safe = grouped_rel->consider_parallel && input_rel->consider_parallel &&
+		safe = request->rel->consider_parallel && input_rel->consider_parallel &&
 			is_parallel_safe(root, (Node *) target->exprs);
-	partial_rel = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, grouped_rel->relids);
+	partial_rel = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, request->rel->relids);
 	if (foreign != NIL)
 	{
 		/* core's is not for workers */
@@ -712,9 +710,6 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		partial_rel->reltarget = target;
 		partial_rel->consider_parallel = safe;
 	}
-	MemSet(&costs, 0, sizeof(costs));
-	if (parse->hasAggs)
-		get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &costs);
 
 	foreach(lc, tables)
 	{
@@ -746,8 +741,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		append->path.pathtarget = target;
 		/* core's serial plan would add floats in the order of rows over all tables, but not where shards add */
 		if (foreign != NIL || list_length(tables) == 1 || !adds_floats(target))
-			add_final(grouped_rel, finalize_path(root, grouped_rel, &append->path, extra->havingQual, groups, &costs),
-					  &ours);
+			add_final(request, finalize_path(root, request, &append->path, groups));
 		else if (workers == 0)
 			return "sums of floats over several tables in a serial plan";
 		if (workers > 0)
@@ -760,11 +754,12 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	}
 	else
 	{
-		Path	   *path = finalize_path(root, grouped_rel, linitial(subpaths), extra->havingQual, groups, &costs);
+		Path	   *path = finalize_path(root, request, linitial(subpaths), groups);
 
 		if (finish)
-			path = vector_finish_path(root, (AggPath *) path, &costs, spill_cost(input_rel, target, groups));
-		add_final(grouped_rel, path, &ours);
+			path = vector_finish_path(root, (AggPath *) path, &request->costs,
+									  spill_cost(input_rel, target, groups));
+		add_final(request, path);
 	}
 	if (workers > 0)
 	{
@@ -778,16 +773,58 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 												 NIL, NULL, 0, false, -1);
 			gather->pathtarget = target;
 		}
-		add_final(grouped_rel, finalize_path(root, grouped_rel, gather, extra->havingQual, groups, &costs), &ours);
+		add_final(request, finalize_path(root, request, gather, groups));
 	}
 	if (tables == NIL)
 		return "all partitions are foreign tables";
-	if (ours > core && core > 0)
-		report("possible, but estimated to cost %.2f beside %.2f", ours, core);
-	else
-		report("possible, and estimated to cost %.2f beside %.2f", ours, core);
 
 	return NULL;
+}
+
+/* Offer our paths for GROUP BY, or say why not. */
+static const char *
+offer_groups(PlannerInfo *root, RelOptInfo *input_rel, Request *request, GroupPathExtraData *extra)
+{
+	Query	   *parse = root->parse;
+
+	if (parse->groupingSets != NIL)
+		return "grouping sets";
+	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
+		return "an aggregate that has no partial form (DISTINCT, ORDER BY, or no combine function)";
+	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
+		return "group keys that are all constant";
+	if (parse->groupClause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) == 0)
+		return "a group key that cannot be hashed";
+
+	request->result = request->rel->reltarget;
+	request->target = VectorPartialTarget(root, request->result, extra->havingQual);
+	request->clause = group_clause_of(root);
+	request->having = (List *) extra->havingQual;
+	request->split = AGGSPLIT_FINAL_DESERIAL;
+	request->extra = extra;
+	if (parse->hasAggs)
+		get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &request->costs);
+
+	return offer(root, input_rel, request);
+}
+
+/* The same for DISTINCT. */
+static const char *
+offer_distinct(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
+{
+	if (root->parse->hasDistinctOn)
+		return "DISTINCT ON";
+	if (distinct_clause_of(root) == NIL)
+		return "distinct columns that are all constant";
+	if (!enable_hashagg || !grouping_is_hashable(distinct_clause_of(root)))
+		return "a distinct column that cannot be hashed, or enable_hashagg is off";
+
+	/* nothing is computed: the keys are the result */
+	request->result = request->target = input_rel->cheapest_total_path->pathtarget;
+	request->clause = distinct_clause_of(root);
+	request->split = AGGSPLIT_SIMPLE;
+
+	return offer(root, input_rel, request);
 }
 
 /*
@@ -823,21 +860,34 @@ VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double 
 
 static void
 upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
-			RelOptInfo *grouped_rel, void *extra)
+			RelOptInfo *rel, void *extra)
 {
 	const char *reason;
+	Request		request = {.rel = rel, .best = get_float8_infinity()};
+	double		core = 0;
 
 	if (previous_hook != NULL)
-		previous_hook(root, stage, input_rel, grouped_rel, extra);
-	if (stage != UPPERREL_GROUP_AGG || vector_aggregate == VECTOR_OFF)
+		previous_hook(root, stage, input_rel, rel, extra);
+	if ((stage != UPPERREL_GROUP_AGG && stage != UPPERREL_DISTINCT) || vector_aggregate == VECTOR_OFF)
+		return;
+	/* of groups: those are what was aggregated */
+	if (stage == UPPERREL_DISTINCT && IS_UPPER_REL(input_rel))
 		return;
 
 	/* what core's own paths cost is asked for in messages only, and set later */
-	if (grouped_rel->pathlist != NIL)
-		set_cheapest(grouped_rel);
-	reason = offer(root, input_rel, grouped_rel, extra);
+	if (rel->pathlist != NIL)
+	{
+		set_cheapest(rel);
+		core = rel->cheapest_total_path->total_cost;
+	}
+	reason = stage == UPPERREL_DISTINCT ? offer_distinct(root, input_rel, &request) :
+		offer_groups(root, input_rel, &request, extra);
 	if (reason != NULL)
 		report("not vectorised: %s", reason);
+	else if (request.best > core && core > 0)
+		report("possible, but estimated to cost %.2f beside %.2f", request.best, core);
+	else
+		report("possible, and estimated to cost %.2f beside %.2f", request.best, core);
 }
 
 /* ---- SQL ---- */

@@ -29,6 +29,8 @@ class Tolerance:
 
     float4: float
     float8: float
+    # what is closer than this anyway: the variance of equal numbers is nothing but rounding
+    absolute: float = 0.0
 
 
 # Parallel workers take blocks as they come, so that core's own answers differ from run to run. sum(real) adds in single
@@ -61,7 +63,7 @@ def difference(one: Answer, two: Answer, tolerance: Tolerance | None = None) -> 
         only_left.sort(key=lambda row: _order(row, limits))
         only_right.sort(key=lambda row: _order(row, limits))
         for pair in zip(only_left, only_right, strict=True):
-            if not _close(*pair, limits):
+            if not _close(*pair, limits, tolerance.absolute):
                 return f"{shown(pair[0])} and {shown(pair[1])}"
         return None
     counts = f"{len(only_left)} of {len(one.rows)} rows and {len(only_right)} of {len(two.rows)}"
@@ -87,13 +89,13 @@ def _order(row: Row, limits: Sequence[float | None]) -> tuple[Any, ...]:
     return (exact, loose)
 
 
-def _close(one: Row, two: Row, limits: Sequence[float | None]) -> bool:
+def _close(one: Row, two: Row, limits: Sequence[float | None], absolute: float) -> bool:
     for left, right, limit in zip(one, two, limits, strict=True):
         if left == right:
             continue
         if limit is None or left is None or right is None:
             return False
         # a NaN is close to nothing else, an infinity neither
-        if not math.isclose(float(left), float(right), rel_tol=limit):
+        if not math.isclose(float(left), float(right), rel_tol=limit, abs_tol=absolute):
             return False
     return True
