@@ -212,3 +212,59 @@ def test_what_is_switched_off(conn: Connection) -> None:
     assert scans(plans.explain(conn, QUERIES[0].format("many"))) == ["core", "shard", "shard"]
     conn.execute("SET billion.vector_aggregate = force; SET enable_partitionwise_aggregate = off")
     assert scans(plans.explain(conn, QUERIES[0].format("many"))) == ["core", "rows", "rows"]
+
+
+DISTINCT = (
+    "SELECT DISTINCT g FROM {}",
+    "SELECT DISTINCT s, g % 3, date_trunc('month', d) FROM {} WHERE i > 100",
+    "SELECT DISTINCT g, 'a constant' AS c FROM {} WHERE n < 5000 ORDER BY g DESC LIMIT 7",
+    "SELECT count(*) FROM (SELECT DISTINCT g, s FROM {}) y",
+)
+
+
+@pytest.mark.parametrize("query", DISTINCT)
+@pytest.mark.parametrize("table", TABLES)
+def test_distinct(conn: Connection, table: str, query: str) -> None:
+    conn.execute("SET max_parallel_workers_per_gather = 0")
+    check(conn, query, table, gathered=False)
+    cheap_workers(conn)
+    check(conn, query, table, gathered=True)
+
+
+def test_distinct_on_shards_alone(conn: Connection, members: list[Shard]) -> None:
+    for number, shard in enumerate(members):
+        with shard.connect() as there:
+            there.execute(f"CREATE TABLE away_{number} ({COLUMNS})")
+    conn.execute(f"CREATE TABLE away ({COLUMNS}) PARTITION BY HASH (i)")
+    for number in range(2):
+        conn.execute(
+            f"CREATE FOREIGN TABLE away_{number} PARTITION OF away FOR VALUES WITH (MODULUS 2, REMAINDER {number})"
+            f" SERVER s{number + 1}"
+        )
+    conn.execute(f"{FILL.format('away')}; ANALYZE away".encode())
+    for query in DISTINCT:
+        assert scans(plans.explain(conn, query.format("away"))) == ["shard", "shard"]
+        one, many = (answers.answer(conn.execute(query.format(name).encode())) for name in ("one", "away"))
+        assert answers.difference(one, many, TOLERANCE) is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT DISTINCT ON (g) g, i FROM {} ORDER BY g, i",
+        "SELECT DISTINCT tableoid = 0 FROM {}",
+        "SELECT DISTINCT to_char(d, 'Month') FROM {}",
+        "SELECT g FROM {} UNION SELECT g + 10 FROM one",
+    ],
+)
+def test_distinct_rows_that_are_not_for_shards(conn: Connection, query: str) -> None:
+    conn.execute("SET billion.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
+    assert "shard" not in scans(plans.explain(conn, query.format("many")))
+    one, many = (answers.answer(conn.execute(query.format(name).encode())) for name in ("one", "many"))
+    assert answers.difference(one, many, TOLERANCE) is None
+
+
+def test_distinct_as_partitions_are_aggregated(conn: Connection) -> None:
+    """Where that is switched off, distinct rows are not looked for on the shards either."""
+    conn.execute("SET enable_partitionwise_aggregate = off; SET billion.vector_aggregate = force")
+    assert scans(plans.explain(conn, DISTINCT[0].format("many"))) == ["core", "rows", "rows"]

@@ -307,7 +307,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	if (aggregate_before_join != VECTOR_FORCE && early.groups * LEAST_ROWS_PER_GROUP > early.table->rows)
 		return psprintf("it would leave %.0f groups of %.0f rows", early.groups, early.table->rows);
 
-	states = make_states_rel(root, &early, extra);
+	states = make_states_rel(root, &early);
 	if (states == NULL)
 		return "the table cannot be read on its own";
 	joined = join_states(root, &early, states, input_rel, &reason);

@@ -50,6 +50,6 @@ extern const char *before_join_refusal(PlannerInfo *root, RelOptInfo *input_rel,
 									   EarlyAggregate *early);
 
 /* states.c */
-extern RelOptInfo *make_states_rel(PlannerInfo *root, EarlyAggregate *early, void *extra);
+extern RelOptInfo *make_states_rel(PlannerInfo *root, EarlyAggregate *early);
 
 #endif							/* BEFORE_JOIN_H */

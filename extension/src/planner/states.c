@@ -12,7 +12,6 @@
  */
 #include "postgres.h"
 
-#include "foreign/fdwapi.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/appendinfo.h"
 #include "optimizer/cost.h"
@@ -152,22 +151,20 @@ prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 
 /* The shard's or the vectorised scan of one table, or NULL. */
 static Path *
-special_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *leaf, int workers, void *extra)
+special_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *leaf, int workers)
 {
-	RelOptInfo *rel = make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, translated(root, early->target, leaf, early->table),
-									 early->parallel_safe && leaf->consider_parallel);
+	PathTarget *target = translated(root, early->target, leaf, early->table);
 
-	if (leaf->fdwroutine == NULL)
-		return VectorStatesPath(root, rel, leaf, early->groups, workers);
-	if (workers > 0 || leaf->fdwroutine->GetForeignUpperPaths != ShardGetForeignUpperPaths)
-		return NULL;
-	ShardGetForeignUpperPaths(root, UPPERREL_PARTIAL_GROUP_AGG, leaf, rel, extra);
-	return rel->pathlist == NIL ? NULL : linitial(rel->pathlist);
+	if (leaf->fdwroutine != NULL)
+		return workers > 0 ? NULL : ShardStatesPath(root, leaf, target);
+	return VectorStatesPath(root, make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, target,
+												 early->parallel_safe && leaf->consider_parallel),
+							leaf, early->groups, workers);
 }
 
 /* Offer special scans of all tables there are, those without one aggregated by core. */
 static void
-add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, List *leaves, void *extra)
+add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, List *leaves)
 {
 	RelOptInfo *table = early->table;
 	bool		special = false;
@@ -180,7 +177,7 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 	foreach(lc, leaves)
 	{
 		RelOptInfo *leaf = lfirst(lc);
-		Path	   *path = special_path(root, early, leaf, 0, extra);
+		Path	   *path = special_path(root, early, leaf, 0);
 
 		special |= path != NULL;
 		vectors &= path != NULL && IsA(path, CustomPath);
@@ -208,7 +205,7 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 		return;
 	paths = NIL;
 	foreach(lc, leaves)
-		paths = lappend(paths, special_path(root, early, lfirst(lc), workers, extra));
+		paths = lappend(paths, special_path(root, early, lfirst(lc), workers));
 	if (linitial(leaves) == table)
 		add_partial_path(states, adopted(root, states, linitial(paths)));
 	else
@@ -221,7 +218,7 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
  * the table. Returns NULL if there is none.
  */
 RelOptInfo *
-make_states_rel(PlannerInfo *root, EarlyAggregate *early, void *extra)
+make_states_rel(PlannerInfo *root, EarlyAggregate *early)
 {
 	RelOptInfo *table = early->table;
 	RelOptInfo *states = make_upper_rel(table, RELOPT_UPPER_REL, early->target, early->parallel_safe);
@@ -238,7 +235,7 @@ make_states_rel(PlannerInfo *root, EarlyAggregate *early, void *extra)
 	if (early->parallel_safe && table->partial_pathlist != NIL)
 		add_partial_path(states, core_path(root, early, states, linitial(table->partial_pathlist), early->input));
 	if (!prunes_at_run_time(root, table) && collect_leaves(root, table, &leaves) && leaves != NIL)
-		add_special_paths(root, early, states, leaves, extra);
+		add_special_paths(root, early, states, leaves);
 	if (states->partial_pathlist != NIL)
 	{
 		double		rows;

@@ -811,6 +811,8 @@ write_table(Context *cxt)
 static List *
 query_columns(PlannerInfo *root, PathTarget *target)
 {
+	Query	   *parse = root->parse;
+	List	   *clauses = parse->groupClause != NIL || parse->hasAggs ? parse->groupClause : parse->distinctClause;
 	List	   *columns = NIL;
 	ListCell   *lc;
 
@@ -818,7 +820,7 @@ query_columns(PlannerInfo *root, PathTarget *target)
 	{
 		Index		ref = get_pathtarget_sortgroupref(target, foreach_current_index(lc));
 
-		if (ref && get_sortgroupref_clause_noerr(ref, root->parse->groupClause))
+		if (ref && get_sortgroupref_clause_noerr(ref, clauses))
 			columns = add_to_flat_tlist(columns, list_make1(lfirst(lc)));
 		else
 			columns = add_to_flat_tlist(columns, pull_var_clause(lfirst(lc),

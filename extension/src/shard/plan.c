@@ -189,6 +189,31 @@ ShardGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage,
 				(errmsg_internal("pgbillion_fdw: an aggregate is not pushed down: %s", reason)));
 }
 
+/*
+ * A path by which a shard gives partial states of the groups of a table, or
+ * the groups alone, for plans made elsewhere; NULL if there is none.
+ */
+Path *
+ShardStatesPath(PlannerInfo *root, RelOptInfo *table, PathTarget *target)
+{
+	RelOptInfo *states;
+
+	if (table->fdwroutine == NULL || table->fdwroutine->GetForeignUpperPaths != ShardGetForeignUpperPaths)
+		return NULL;
+
+	states = makeNode(RelOptInfo);
+	states->reloptkind = RELOPT_OTHER_UPPER_REL;
+	states->relids = table->relids;
+	states->reltarget = target;
+	states->serverid = table->serverid;
+	states->userid = table->userid;
+	states->useridiscurrent = table->useridiscurrent;
+	states->fdwroutine = table->fdwroutine;
+	ShardGetForeignUpperPaths(root, UPPERREL_PARTIAL_GROUP_AGG, table, states, NULL);
+
+	return states->pathlist != NIL ? linitial(states->pathlist) : NULL;
+}
+
 static bool
 is_aggregate_path(ForeignPath *path)
 {

@@ -96,6 +96,7 @@ extern void ShardInit(void);
 extern bool shard_push_down;
 extern void ShardGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage,
 									  RelOptInfo *input_rel, RelOptInfo *output_rel, void *extra);
+extern Path *ShardStatesPath(PlannerInfo *root, RelOptInfo *table, PathTarget *target);
 extern ForeignScan *ShardGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relid,
 										ForeignPath *path, List *tlist, List *clauses, Plan *outer_plan);
 extern bool ShardIsForeignPathAsyncCapable(ForeignPath *path);

@@ -19,7 +19,6 @@
 #include "catalog/pg_class.h"
 #include "executor/executor.h"
 #include "executor/nodeHash.h"
-#include "foreign/fdwapi.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -44,6 +43,7 @@
 #include "utils/snapmgr.h"
 #include "utils/spccache.h"
 
+#include "shard/shard.h"
 #include "storage/lazy_heap.h"
 #include "vector/vector.h"
 
@@ -439,31 +439,26 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 
 /*
  * A path for the partial states of a foreign table, to stand beside ours, or
- * NULL. Core has one, the shard's or its own, where it aggregates partitions
- * one by one.
+ * NULL. For GROUP BY core has one, the shard's or its own, where it aggregates
+ * partitions one by one.
  */
 static Path *
-foreign_states(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, GroupPathExtraData *extra)
+foreign_states(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, bool distinct)
 {
 	RelOptInfo *core;
-	RelOptInfo *states;
 
-	if (rel->fdwroutine == NULL)
+	if (rel->fdwroutine == NULL || !enable_partitionwise_aggregate)
 		return NULL;
-	core = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, rel->relids);
-	if (core->cheapest_total_path == NULL)
-		return NULL;
-	if (equal(core->reltarget->exprs, target->exprs))
-		return core->cheapest_total_path;
-
-	/* core hands up more: columns that group keys are made of */
-	states = makeNode(RelOptInfo);
-	memcpy(states, core, sizeof(RelOptInfo));
-	states->reltarget = target;
-	states->pathlist = NIL;
-	if (rel->fdwroutine->GetForeignUpperPaths != NULL)
-		rel->fdwroutine->GetForeignUpperPaths(root, UPPERREL_PARTIAL_GROUP_AGG, rel, states, extra);
-	return states->pathlist != NIL ? linitial(states->pathlist) : NULL;
+	if (!distinct)
+	{
+		core = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, rel->relids);
+		if (core->cheapest_total_path == NULL)
+			return NULL;
+		/* it may hand up more: columns that group keys are made of */
+		if (equal(core->reltarget->exprs, target->exprs))
+			return core->cheapest_total_path;
+	}
+	return ShardStatesPath(root, rel, target);
 }
 
 /* What is asked of a table, said in the columns of one of its children. */
@@ -481,7 +476,7 @@ child_target(PlannerInfo *root, PathTarget *target, RelOptInfo *child, RelOptInf
  * partial states of the foreign ones; false if one is not for us.
  */
 static bool
-collect_children(PlannerInfo *root, RelOptInfo *top, RelOptInfo *rel, PathTarget *target, GroupPathExtraData *extra,
+collect_children(PlannerInfo *root, RelOptInfo *top, RelOptInfo *rel, PathTarget *target, bool distinct,
 				 List **children, List **foreign, const char **reason)
 {
 	ListCell   *lc;
@@ -499,11 +494,11 @@ collect_children(PlannerInfo *root, RelOptInfo *top, RelOptInfo *rel, PathTarget
 			continue;
 		if (planner_rt_fetch(child->relid, root)->inh)
 		{
-			if (!collect_children(root, top, child, target, extra, children, foreign, reason))
+			if (!collect_children(root, top, child, target, distinct, children, foreign, reason))
 				return false;
 			continue;
 		}
-		path = foreign_states(root, child, child_target(root, target, child, top), extra);
+		path = foreign_states(root, child, child_target(root, target, child, top), distinct);
 		if (path != NULL)
 		{
 			*foreign = lappend(*foreign, path);
@@ -578,7 +573,6 @@ typedef struct Request
 	List	   *having;
 	AggSplit	split;			/* of core's node above */
 	AggClauseCosts costs;
-	GroupPathExtraData *extra;	/* of GROUP BY */
 	double		best;			/* what the cheapest of our paths costs */
 } Request;
 
@@ -657,7 +651,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 	{
 		if (has_params(input_rel->baserestrictinfo))
 			return "parameters that prune partitions when the query runs";
-		if (!collect_children(root, input_rel, input_rel, target, request->extra, &tables, &foreign, &reason))
+		if (!collect_children(root, input_rel, input_rel, target, request->split == AGGSPLIT_SIMPLE,
+							  &tables, &foreign, &reason))
 			return reason;
 		if (tables == NIL && foreign == NIL)
 			return "there is no partition to read";
@@ -801,7 +796,6 @@ offer_groups(PlannerInfo *root, RelOptInfo *input_rel, Request *request, GroupPa
 	request->clause = group_clause_of(root);
 	request->having = (List *) extra->havingQual;
 	request->split = AGGSPLIT_FINAL_DESERIAL;
-	request->extra = extra;
 	if (parse->hasAggs)
 		get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &request->costs);
 
