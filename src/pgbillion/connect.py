@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,19 +18,8 @@ from pgbillion import paths, server
 from pgbillion.durability import warning
 from pgbillion.errors import UserError
 
-# Options shared by every command that talks to a server. Help is --help only, because -h is the host.
+# Help is --help only, because -h is the host.
 _PANEL = "Connection"
-Host = Annotated[
-    str | None, typer.Option("-h", "--host", metavar="HOST", help="Host or socket folder.", rich_help_panel=_PANEL)
-]
-Port = Annotated[str | None, typer.Option("-p", "--port", metavar="PORT", help="Port.", rich_help_panel=_PANEL)]
-Username = Annotated[str | None, typer.Option("-U", "--username", metavar="NAME", help="Role.", rich_help_panel=_PANEL)]
-Dbname = Annotated[
-    str | None,
-    typer.Option(
-        "-d", "--dbname", metavar="DBNAME", help="Database, URI or connection string.", rich_help_panel=_PANEL
-    ),
-]
 StateDir = Annotated[
     Path | None,
     typer.Option(
@@ -42,6 +34,56 @@ StateDir = Annotated[
 # Any of these says that the user means a server of their own.
 _ENVIRONMENT = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGUSER", "PGDATABASE", "PGSERVICE")
 _SECRETS = ("password", "sslpassword", "oauth_client_secret")
+
+
+@dataclass(frozen=True)
+class Where:
+    """What the options of the connection gave, which every command that talks to a server has; see `options`."""
+
+    host: Annotated[
+        str | None, typer.Option("-h", "--host", metavar="HOST", help="Host or socket folder.", rich_help_panel=_PANEL)
+    ] = None
+    port: Annotated[str | None, typer.Option("-p", "--port", metavar="PORT", help="Port.", rich_help_panel=_PANEL)] = (
+        None
+    )
+    username: Annotated[
+        str | None, typer.Option("-U", "--username", metavar="NAME", help="Role.", rich_help_panel=_PANEL)
+    ] = None
+    dbname: Annotated[
+        str | None,
+        typer.Option(
+            "-d", "--dbname", metavar="DBNAME", help="Database, URI or connection string.", rich_help_panel=_PANEL
+        ),
+    ] = None
+    state_dir: StateDir = None
+
+    @property
+    def state(self) -> Path:
+        """The state folder."""
+        return paths.state_dir(self.state_dir)
+
+    @property
+    def server(self) -> dict[str, str | None]:
+        """The options that name a server, by libpq's names for them."""
+        return {"host": self.host, "port": self.port, "user": self.username, "dbname": self.dbname}
+
+    def target(self, *, or_down: bool = False) -> Target:
+        """Return the target, as the function of that name does."""
+        return target(self.host, self.port, self.username, self.dbname, self.state_dir, or_down=or_down)
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of the connection, which it takes as its first argument."""
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    shared = inspect.signature(Where, eval_str=True).parameters
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        command(Where(**{name: given.pop(name) for name in shared}), **given)
+
+    # what typer makes options of
+    run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
+    return run
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Annotated, TypeVar
 import typer
 from rich.table import Table
 
-from pgbillion import connect, paths
-from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion import connect
+from pgbillion.connect import Where
 from pgbillion.cycle import mariadb, servers
 from pgbillion.cycle.measure import measure
 from pgbillion.cycle.plan import DEFAULT_COUNT, SOURCE_COLUMNS, Method, Outcome, Phase, Request
@@ -33,7 +33,9 @@ class Against(enum.StrEnum):
     MARIADB = "mariadb"
 
 
+@connect.options
 def cycle(
+    where: Where,
     count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of tables: 30000, 30k.")] = str(
         DEFAULT_COUNT
     ),
@@ -75,11 +77,6 @@ def cycle(
     allow_unobserved: AllowUnobserved = False,
     output: Page = None,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Create many tables, insert a row into each, read it, drop them: how long it takes under durability profiles.
 
@@ -103,15 +100,15 @@ def cycle(
     if request.syscalls:
         strace()
     chosen = _settings(setting or [])
-    state = paths.state_dir(state_dir)
+    state = where.state
     path = output or state / "cycle" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"
     with ending_in_order(), servers.alone(state), contextlib.ExitStack() as stack:
         rival = stack.enter_context(mariadb.private(state, request)) if against is Against.MARIADB else None
         server: servers.Server
-        if template is not None or connect.given_server(host=host, port=port, user=username, dbname=dbname):
+        if template is not None or connect.given_server(**where.server):
             if chosen:
                 raise UserError("--setting is for the cycle's own server", "leave out the connection options")
-            target = connect.target(host, port, username, dbname, state_dir)
+            target = where.target()
             if template is not None:
                 with target.connect() as conn:
                     request = request.like(create.template_name(conn, template))

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from pgbillion import connect, paths
-from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion import connect
+from pgbillion.connect import Where
 from pgbillion.durability import relax as opening
 from pgbillion.durability import restore as closing
 from pgbillion.durability import status as looking
@@ -31,13 +31,10 @@ Allowed = Annotated[
 
 
 @app.command()
+@connect.options
 def status(
+    where: Where,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Tell whether a server is durable, whether a window is open, and whether its data can be trusted.
 
@@ -45,8 +42,8 @@ def status(
 
     Example: pgbillion durability status --json
     """
-    target = connect.target(host, port, username, dbname, state_dir, or_down=True)
-    report = looking.status(target, paths.state_dir(state_dir))
+    target = where.target(or_down=True)
+    report = looking.status(target, where.state)
     if as_json:
         print(json.dumps(asdict(report)))
     else:
@@ -56,7 +53,9 @@ def status(
 
 
 @app.command()
+@connect.options
 def relax(
+    where: Where,
     profile: Annotated[
         Profile,
         typer.Option(
@@ -80,11 +79,6 @@ def relax(
     allow: Allowed = None,
     dry_run: DryRun = False,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Open a window: make a server less durable and faster, for a load that could be repeated.
 
@@ -92,9 +86,9 @@ def relax(
 
     Example: pgbillion durability relax --profile minimal --dry-run
     """
-    target = connect.target(host, port, username, dbname, state_dir)
+    target = where.target()
     request = opening.Request(profile, wal_dir, restart, frozenset(allow or ()), dry_run)
-    outcome = opening.relax(target, request, paths.state_dir(state_dir), say)
+    outcome = opening.relax(target, request, where.state, say)
     if as_json:
         print(
             json.dumps(
@@ -125,7 +119,9 @@ def relax(
 
 
 @app.command()
+@connect.options
 def restore(
+    where: Where,
     restart: Annotated[
         opening.Restart | None,
         typer.Option(
@@ -147,11 +143,6 @@ def restore(
     ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Close the window: settings as they were, pg_wal where it was, all data on disk, and a check of it all.
 
@@ -161,9 +152,9 @@ def restore(
     Example: pgbillion durability restore
     """
     may = None if restart is None else restart is opening.Restart.NOW
-    target = connect.target(host, port, username, dbname, state_dir, or_down=True)
+    target = where.target(or_down=True)
     request = closing.Request(may, frozenset(allow or ()), wait, trust, lost_wal, dry_run)
-    outcome = closing.restore(target, request, paths.state_dir(state_dir), say)
+    outcome = closing.restore(target, request, where.state, say)
     if as_json:
         print(
             json.dumps(

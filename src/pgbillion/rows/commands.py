@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pgbillion import connect, paths
-from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion import connect
+from pgbillion.connect import Where
 from pgbillion.options import Json, Page, Rounds
 from pgbillion.rows import aggregate as aggregation
 from pgbillion.rows import load as loading
@@ -32,7 +32,9 @@ Query = Annotated[
 
 
 @app.command()
+@connect.options
 def load(
+    where: Where,
     count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of rows: 500k, 20M, 1G.")] = "20M",
     groups: Annotated[
         str, typer.Option("--groups", "-g", metavar="N", help="Number of groups, equally large: 10, 1M.")
@@ -47,11 +49,6 @@ def load(
     ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Drop a table of that name first.")] = False,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Make the source's table (id serial, grp int, data real), copy rows into it, index and vacuum it.
 
@@ -68,7 +65,7 @@ def load(
         replace=replace,
     )
     outcome = loading.execute(
-        connect.target(host, port, username, dbname, state_dir),
+        where.target(),
         request,
         observe=lambda total: meter(total, "loaded", noun="rows"),
         say=say,
@@ -88,7 +85,9 @@ def load(
 
 
 @app.command()
+@connect.options
 def aggregate(
+    where: Where,
     query: Query = None,
     table: TableName = loading.TABLE,
     rounds: Rounds = 5,
@@ -103,11 +102,6 @@ def aggregate(
         ),
     ] = None,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Run a query with vectorised aggregation off and on, compare the answers, and tell rows a second.
 
@@ -117,7 +111,7 @@ def aggregate(
     Example: pgbillion rows aggregate "SELECT grp, sum(data), avg(data) FROM t_demo GROUP BY 1" --processes 2
     """
     result = aggregation.compare(
-        connect.target(host, port, username, dbname, state_dir),
+        where.target(),
         query or aggregation.source_query(table),
         rounds,
         processes=processes,
@@ -130,7 +124,9 @@ def aggregate(
 
 
 @app.command()
+@connect.options
 def scale(
+    where: Where,
     query: Query = None,
     table: TableName = loading.TABLE,
     rounds: Rounds = 3,
@@ -140,22 +136,17 @@ def scale(
     ] = None,
     output: Page = None,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Draw rows a second over 1 to N processes, with vectorised aggregation off and on.
 
     Example: pgbillion rows scale --processes 8 --output rows.html
     """
     most = processes or os.cpu_count() or 1
-    target = connect.target(host, port, username, dbname, state_dir)
+    target = where.target()
     result = scaling.measure(target, query or aggregation.source_query(table), range(1, most + 1), rounds, say=say)
     path = output
     if path is None:
-        path = paths.state_dir(state_dir) / "scale" / f"rows-{time.strftime('%Y%m%d-%H%M%S')}.html"
+        path = where.state / "scale" / f"rows-{time.strftime('%Y%m%d-%H%M%S')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
 
     # matplotlib takes long to load

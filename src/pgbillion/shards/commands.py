@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from pgbillion import connect, paths
-from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
+from pgbillion import connect
+from pgbillion.connect import Target, Where
 from pgbillion.errors import UserError
 from pgbillion.options import Json, Page, PgConfig, Rounds, Yes, numbers
 from pgbillion.rows import load as loading
@@ -36,7 +35,9 @@ TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="T
 
 
 @app.command()
+@connect.options
 def create(
+    where: Where,
     count: Annotated[
         int | None,
         typer.Option("--count", "-n", metavar="N", help=f"Make N servers here. Default: {creation.DEFAULT_COUNT}."),
@@ -63,11 +64,6 @@ def create(
     ] = None,
     pg_config: PgConfig = None,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Distribute the source's table over servers, made here or yours, and load rows into all of them at once.
 
@@ -88,11 +84,11 @@ def create(
         engine=engine,
         pg_config=pg_config,
     )
-    target = connect.target(host, port, username, dbname, state_dir)
+    target = where.target()
     with ending_in_order():
         outcome = creation.execute(
             target,
-            paths.state_dir(state_dir),
+            where.state,
             request,
             observe=lambda total: meter(total, "loaded", noun="rows"),
             say=say,
@@ -118,14 +114,11 @@ def create(
 
 
 @app.command()
+@connect.options
 def status(
+    where: Where,
     table: TableName = loading.TABLE,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Tell of each shard whether it answers, its versions, rows, size and connections.
 
@@ -133,7 +126,7 @@ def status(
 
     Example: pgbillion shards status --json
     """
-    _, found = _find(table, host, port, username, dbname, state_dir)
+    _, found = _find(table, where)
     shards = looking.ask(found)
     if as_json:
         print(json.dumps({"table": found.table, "engine": found.engine, "shards": [one.to_json() for one in shards]}))
@@ -165,7 +158,9 @@ def status(
 
 
 @app.command()
+@connect.options
 def query(
+    where: Where,
     words: Annotated[
         str | None,
         typer.Argument(metavar="[SQL]", help="A query. Default: the source's, SELECT grp, count(data) … GROUP BY 1."),
@@ -177,11 +172,6 @@ def query(
         typer.Option("--rounds", metavar="N", min=1, help="Run it so often once it is connected; the median counts."),
     ] = 3,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Run a query over all shards, in a read-only session, and tell rows a second.
 
@@ -189,7 +179,7 @@ def query(
 
     Example: pgbillion shards query "SELECT grp, avg(data), stddev(data) FROM t_demo GROUP BY 1" --plan
     """
-    target, found = _find(table, host, port, username, dbname, state_dir)
+    target, found = _find(table, where)
     result = querying.run(target, found, words, rounds, say)
     if as_json:
         print(json.dumps(result.to_json()))
@@ -213,7 +203,9 @@ def query(
 
 
 @app.command()
+@connect.options
 def scale(
+    where: Where,
     shards: Annotated[
         str | None,
         typer.Option("--shards", "-n", metavar="N,…", help="Numbers of shards. Default: 1, 2, 4, … and all of them."),
@@ -223,11 +215,6 @@ def scale(
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="Repeat the order.")] = None,
     output: Page = None,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Draw rows a second over 1, 2, 4 … N shards with as many rows each: the source's experiment.
 
@@ -235,12 +222,12 @@ def scale(
 
     Example: pgbillion shards scale --shards 1,2,4,8 --output shards.html
     """
-    target, found = _find(table, host, port, username, dbname, state_dir)
+    target, found = _find(table, where)
     chosen = scaling.numbers(found) if shards is None else numbers(shards, "--shards", 1)
     result = scaling.measure(target, found, chosen, rounds, seed=seed, say=say)
     path = output
     if path is None:
-        path = paths.state_dir(state_dir) / "scale" / f"shards-{time.strftime('%Y%m%d-%H%M%S')}.html"
+        path = where.state / "scale" / f"shards-{time.strftime('%Y%m%d-%H%M%S')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
 
     # matplotlib takes long to load
@@ -263,41 +250,37 @@ def scale(
 
 
 @app.command()
+@connect.options
 def start(
+    where: Where,
     table: TableName = loading.TABLE,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Start those of the shards' servers that `create` made and that do not run, as after the machine did.
 
     Example: pgbillion shards start
     """
-    _, found = _find(table, host, port, username, dbname, state_dir)
-    print(f"{servers.start(found.clusters(paths.state_dir(state_dir)))} started")
+    _, found = _find(table, where)
+    print(f"{servers.start(found.clusters(where.state))} started")
 
 
 @app.command()
+@connect.options
 def stop(
+    where: Where,
     table: TableName = loading.TABLE,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Stop the shards' servers that `create` made; their data stay.
 
     Example: pgbillion shards stop
     """
-    _, found = _find(table, host, port, username, dbname, state_dir)
-    print(f"{servers.stop(found.clusters(paths.state_dir(state_dir)))} stopped")
+    _, found = _find(table, where)
+    print(f"{servers.stop(found.clusters(where.state))} stopped")
 
 
 @app.command()
+@connect.options
 def destroy(
+    where: Where,
     table: TableName = loading.TABLE,
     set_: Annotated[
         str | None,
@@ -308,11 +291,6 @@ def destroy(
         bool, typer.Option("--abandon", help="Leave what is on servers that cannot be reached.")
     ] = False,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Remove what `create` made, finished or not: the table everywhere, foreign servers, servers of ours.
 
@@ -320,8 +298,8 @@ def destroy(
 
     Example: pgbillion shards destroy --yes
     """
-    target = connect.target(host, port, username, dbname, state_dir)
-    state = paths.state_dir(state_dir)
+    target = where.target()
+    state = where.state
     found = removal.find(target, state, table, set_)
     own = sum(member.own for member in found.members)
     if not yes:
@@ -338,9 +316,7 @@ def destroy(
         print(f"left as it is: what is on {name}")
 
 
-def _find(
-    table: str, host: str | None, port: str | None, username: str | None, dbname: str | None, state_dir: Path | None
-) -> tuple[Target, Set]:
-    target = connect.target(host, port, username, dbname, state_dir)
+def _find(table: str, where: Where) -> tuple[Target, Set]:
+    target = where.target()
     with target.connect() as conn:
-        return target, record.find(conn, paths.state_dir(state_dir), table)
+        return target, record.find(conn, where.state, table)

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgbillion import connect, paths, server
-from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
+from pgbillion.connect import StateDir, Target, Where
 from pgbillion.errors import UserError
 from pgbillion.options import (
     AllowUnobserved,
@@ -89,7 +89,9 @@ def tablespace_folders(target: Target, state: Path, given: list[Path] | None) ->
 
 
 @app.command()
+@connect.options
 def create(
+    where: Where,
     count: Count = None,
     ladder: Ladder = None,
     template: Template = None,
@@ -127,17 +129,12 @@ def create(
         bool, typer.Option("--force", help="Go ahead even if the estimate says it cannot fit.", rich_help_panel=_RUN)
     ] = False,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Create tables by the million, with a live display; what was interrupted can be resumed.
 
     Example: pgbillion tables create --type MMT --workers 4 --columns "i integer"
     """
-    state = paths.state_dir(state_dir)
+    state = where.state
     if sample_interval <= 0:
         raise UserError("--sample-interval must be more than 0 seconds")
     if resume is not None:
@@ -148,13 +145,13 @@ def create(
                 "leave them out, or start a new run",
             )
         opened = run.Run.open(run.find(state, resume))
-        target = _target_of(opened, host, port, username, dbname, state_dir)
+        target = _target_of(opened, where)
     else:
         request = _request(
             count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
             allow_unobserved, storage,
         )  # fmt: skip
-        target = connect.target(host, port, username, dbname, state_dir)
+        target = where.target()
         opened = _begin(
             target, request, tablespace_folders(target, state, tablespace_dir), run_dir or run.new_folder(state), force
         )
@@ -167,7 +164,7 @@ def create(
             interval=sample_interval,
             psql=find_psql(target, state) if opened.plan.method is Method.SQL else None,
             resume_command=invocation.command(
-                "tables", "create", "--resume", str(opened.folder), target=target, state=state_dir
+                "tables", "create", "--resume", str(opened.folder), target=target, state=where.state_dir
             ),
             observe=lambda: display.display(opened.plan, sample_interval),
         )
@@ -179,7 +176,7 @@ def create(
         f"{text.count(outcome.rate)} tables/s; {text.count(outcome.total)} in all"
     )
     print(f"run: {opened.folder}")
-    print(f"verify: {invocation.command('tables', 'verify', str(opened.folder), target=target, state=state_dir)}")
+    print(f"verify: {invocation.command('tables', 'verify', str(opened.folder), target=target, state=where.state_dir)}")
     print(f"report: {invocation.command('tables', 'report', str(opened.folder))}")
 
 
@@ -198,21 +195,14 @@ def _begin(target: Target, request: creation.Request, folders: list[Path], folde
         return run.Run.create(folder, plan, describe.server(conn, target, plan, host))
 
 
-def _target_of(
-    opened: run.Run,
-    host: str | None,
-    port: str | None,
-    username: str | None,
-    dbname: str | None,
-    state_dir: Path | None,
-) -> Target:
-    target = connect.target(host, port, username, dbname, state_dir)
-    if opened.server.get("embedded") and not target.embedded and not any((host, port, username, dbname)):
-        cluster = server.find(paths.state_dir(state_dir))
+def _target_of(opened: run.Run, where: Where) -> Target:
+    target = where.target()
+    if opened.server.get("embedded") and not target.embedded and not any(where.server.values()):
+        cluster = server.find(where.state)
         if cluster is not None and not cluster.running():
             raise UserError(
                 "the embedded server, which this run belongs to, is not running",
-                f"start it: {invocation.command('server', 'start', state=state_dir)}",
+                f"start it: {invocation.command('server', 'start', state=where.state_dir)}",
                 status=2,
             )
     return target
@@ -239,7 +229,9 @@ def find_psql(target: Target, state: Path) -> Path:
 
 
 @app.command()
+@connect.options
 def estimate(
+    where: Where,
     count: Count = None,
     ladder: Ladder = None,
     template: Template = None,
@@ -255,11 +247,6 @@ def estimate(
     allow_unobserved: AllowUnobserved = False,
     storage: StorageOption = Storage.HEAP,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Tell what tables would need, and whether this server and its file systems have it.
 
@@ -271,11 +258,11 @@ def estimate(
         count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
         allow_unobserved, storage,
     )  # fmt: skip
-    target = connect.target(host, port, username, dbname, state_dir)
+    target = where.target()
     with target.connect() as conn:
         plan = creation.make_plan(conn, request)
         creation.check_server(conn, plan)
-        folders = tablespace_folders(target, paths.state_dir(state_dir), tablespace_dir)
+        folders = tablespace_folders(target, where.state, tablespace_dir)
         result = estimation.estimate(conn, plan, machine.Host.of(conn), folders)
     if as_json:
         print(json.dumps(result.to_json()))
@@ -307,7 +294,9 @@ def _print_estimate(result: estimation.Estimate) -> None:
 
 
 @app.command()
+@connect.options
 def verify(
+    where: Where,
     name: Annotated[
         str | None,
         typer.Argument(metavar="[RUN]", help="A run, by folder or name: its tables are counted and tried."),
@@ -329,24 +318,19 @@ def verify(
         int | None, typer.Option("--seed", metavar="N", help="Choose the same random tables again.")
     ] = None,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Check and time a database with many tables; ends with status 1 when something is wrong with it.
 
     Example: pgbillion tables verify --dt-limit 60 --amcheck heap --orphans
     """
-    state = paths.state_dir(state_dir)
+    state = where.state
     opened = run.Run.open(run.find(state, name)) if name is not None else None
     if opened is not None:
-        target = _target_of(opened, host, port, username, dbname, state_dir)
+        target = _target_of(opened, where)
         with target.connect() as conn:
             creation.check_same_database(conn, opened)
     else:
-        target = connect.target(host, port, username, dbname, state_dir)
+        target = where.target()
     try:
         psql: Path | None = find_psql(target, state)
     except UserError:

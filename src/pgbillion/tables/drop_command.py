@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pgbillion import connect, extension
-from pgbillion.connect import Dbname, Host, Port, StateDir, Target, Username
+from pgbillion.connect import Target, Where
 from pgbillion.errors import UserError
 from pgbillion.options import AllowUnobserved, Json, Pattern, Yes
 from pgbillion.tables import create as creation
@@ -25,7 +25,9 @@ from pgbillion.tables.selection import Numbered
 _WHAT, _HOW = "What", "How"
 
 
+@connect.options
 def drop(
+    where: Where,
     pattern: Pattern = None,
     schema: Annotated[
         str | None,
@@ -85,11 +87,6 @@ def drop(
     yes: Yes = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many it would be, and the first.")] = False,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     r"""Drop tables by pattern, schema or range of numbered names, in bulk; run it again to go on after an interrupt.
 
@@ -107,7 +104,7 @@ def drop(
     number = parse_count(count) if count is not None else 0
     if count is not None:
         NameFormat.parse(name_format or DEFAULT_FORMAT).check_range(first, number)
-    target = connect.target(host, port, username, dbname, state_dir)
+    target = where.target()
     with target.connect() as conn:
         creation.check_writable(conn)
         if count is not None:
@@ -147,7 +144,7 @@ def drop(
         target,
         request,
         survey.tables,
-        command=invocation.command("tables", "drop", *words, target=target, state=state_dir),
+        command=invocation.command("tables", "drop", *words, target=target, state=where.state_dir),
         observe=lambda total: meter(total, "dropped"),
     )
     if as_json:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pgbillion import connect
-from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion.connect import Where
 from pgbillion.errors import UserError
 from pgbillion.options import Json, Pattern
 from pgbillion.tables import invocation, listing, text
@@ -25,7 +25,9 @@ class Counting(StrEnum):
     EXACT = "exact"
 
 
+@connect.options
 def list_tables(
+    where: Where,
     pattern: Pattern = None,
     schema: Annotated[
         str | None, typer.Option("--schema", metavar="NAME", help="Of this schema. Default: all.")
@@ -41,11 +43,6 @@ def list_tables(
         Counting | None, typer.Option("--count", help="Print how many there are instead, by estimate or exactly.")
     ] = None,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     r"""List tables by name, a page at a time or all; the first page comes at once, however many there are.
 
@@ -57,7 +54,7 @@ def list_tables(
         raise UserError("--count counts all that match", "leave out --all, --after and --limit")
     if everything and limit is not None:
         raise UserError("give either --all or --limit, not both")
-    target = connect.target(host, port, username, dbname, state_dir)
+    target = where.target()
     with target.connect() as conn:
         selection = selecting.select(conn, pattern, schema)
         extension = selecting.has_function(conn, "tables")
@@ -91,5 +88,5 @@ def list_tables(
         words += ["--schema", schema] if schema is not None else []
         words += ["--limit", str(limit)] if limit is not None else []
         words += ["--after", listed.last]
-        said += f"; next page: {invocation.command(*words, target=target, state=state_dir)}"
+        said += f"; next page: {invocation.command(*words, target=target, state=where.state_dir)}"
     print(said, file=sys.stderr)

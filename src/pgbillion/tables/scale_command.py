@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pgbillion import connect, paths
-from pgbillion.connect import Dbname, Host, Port, StateDir, Username
+from pgbillion import connect
+from pgbillion.connect import Where
 from pgbillion.errors import UserError
 from pgbillion.options import (
     AllowUnobserved,
@@ -33,7 +33,9 @@ from pgbillion.tables.plan import Method, Storage, parse_count
 from pgbillion.terminal import console, say
 
 
+@connect.options
 def scale(
+    where: Where,
     count: Annotated[
         str, typer.Option("--count", "-n", metavar="N", help="Number of tables a measurement: 20k, 1M.")
     ] = "20k",
@@ -55,11 +57,6 @@ def scale(
     allow_unobserved: AllowUnobserved = False,
     output: Page = None,
     as_json: Json = False,
-    host: Host = None,
-    port: Port = None,
-    username: Username = None,
-    dbname: Dbname = None,
-    state_dir: StateDir = None,
 ) -> None:
     """Measure how many tables a second workers and tablespaces make, in databases that are dropped again.
 
@@ -82,9 +79,9 @@ def scale(
         storage=storage,
     )
     request.check()
-    state = paths.state_dir(state_dir)
+    state = where.state
     path = output or state / "scale" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"
-    target = connect.target(host, port, username, dbname, state_dir)
+    target = where.target()
     result = scaling.measure(
         target,
         request,
