@@ -606,6 +606,11 @@ def test_the_embedded_server(installation: Installation) -> None:
             done = run_embedded("durability", "restore")
             assert "not durable, by the server's own settings: fsync = off" in done.stdout
             assert server.picture() == before
+            # a cycle on it has it restarted for its profiles, and back
+            run_embedded("server", "psql", "-c", "CREATE TABLE model (i integer)")
+            done = run_embedded("cycle", "-n", "5", "--template", "model", "-o", str(elsewhere / "page.html"))
+            assert done.returncode == 0, done.stderr
+            assert server.picture() == before
             # down within a window, it is found and started; and a log that went elsewhere goes with the server
             done = run_embedded("durability", "relax", "--wal-dir", str(elsewhere / "wal"))
             assert done.returncode == 0, done.stderr

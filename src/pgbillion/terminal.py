@@ -11,8 +11,9 @@ from rich.console import Console
 
 
 def say(line: str) -> None:
-    """Tell people what is going on."""
-    print(line, file=sys.stderr, flush=True)
+    """Tell people what is going on; that nobody listens any more stops nothing, least of all putting things back."""
+    with contextlib.suppress(BrokenPipeError):
+        print(line, file=sys.stderr, flush=True)
 
 
 def console() -> Console:

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from pgbillion.durability.profiles import RISKS, Profile
+from pgbillion.durability.profiles import RISKS, WAL_DIR_RISK, Profile
 from pgbillion.durability.record import MARK, Record, read_mark
 from pgbillion.errors import UserError
 
@@ -55,7 +55,12 @@ def text(record: Record) -> str:
             "loaded anew or checked? pgbillion durability restore --trust"
         )
     end = "the server's own settings come back with: pgbillion durability restore"
-    if record.profile is Profile.FULL and not record.machine:
-        return f"note: a durability window is open (profile full, since {record.since}); {end}"
+    if record.profile is Profile.FULL:
+        window = f"a durability window is open (profile full, since {record.since})"
+        if not record.machine:
+            return f"note: {window}; {end}"
+        volatile = record.wal is not None and record.wal.volatile
+        risk = WAL_DIR_RISK if volatile else "what was written before it may not be on disk yet"
+        return f"warning: {window}: {risk}; {end}"
     window = f"profile {record.profile}, since {record.since}"
     return f"warning: this server is relaxed ({window}): {RISKS[record.profile]}; {end}"

@@ -36,5 +36,5 @@ def relaxed(
     try:
         yield outcome
     finally:
-        now = restart is opening.Restart.NOW
-        closing.restore(target, closing.Request(restart=now, allow=allow), state, say)
+        may = None if restart is None else restart is opening.Restart.NOW
+        closing.restore(target, closing.Request(restart=may, allow=allow), state, say)
