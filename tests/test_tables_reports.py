@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ import pytest
 from harness import servers
 from pgbillion import sql
 from pgbillion.postgres import Cluster
+from pgbillion.report import charts, figures
 from pgbillion.report.chapter import Chapter, Line
+from pgbillion.report.figures import Series
 from pgbillion.tables import create, estimate
 from pgbillion.tables.host import Host
-from pgbillion.tables.run import Run
+from pgbillion.tables.run import Run, find
 from tables_support import MODELS, CommandLine, command_line, count, failed, names
 
 
@@ -137,7 +140,7 @@ def test_verify_finds_gaps_and_orphans(cli: CommandLine) -> None:
     # the gap comes first; tables of the gap cannot be tried
     done = cli.run("tables", "verify", run)
     assert done.returncode == 1
-    assert re.search(r"names without a gap +failed .* 49 of 50 tables", done.stdout)
+    assert re.search(r"failed .* names without a gap: .*49 of 50 tables", done.stdout)
     (folder / "999999999").touch()
     lost.unlink()
     done = cli.run("tables", "verify", "--orphans", "--amcheck", "off", "--tables", "1", "--json")
@@ -198,12 +201,12 @@ def test_report_stands_alone(cli: CommandLine) -> None:
     ]
     ids = re.findall(r'id="([^"]+)"', page)
     assert len(ids) == len(set(ids))
-    figures = cli.json("tables", "report", run, server=False)["figures"]
-    assert figures["created"] == 3000
-    assert figures["rate"] > 0
-    assert figures["outcome"] == "done"
-    assert len(figures["worker_rates"]) == 2
-    assert figures["peak_backend_memory"] < 256 * 1024 * 1024
+    found = cli.json("tables", "report", run, server=False)["figures"]
+    assert found["created"] == 3000
+    assert found["rate"] > 0
+    assert found["outcome"] == "done"
+    assert len(found["worker_rates"]) == 2
+    assert found["peak_backend_memory"] < 256 * 1024 * 1024
     other = cli.state / "elsewhere.html"
     cli.run("tables", "report", run, "--output", str(other), server=False, check=True)
     assert other.stat().st_size > 10_000
@@ -246,3 +249,24 @@ def test_chapters_of_a_page(cli: CommandLine) -> None:
     assert '<td class="number">11 M/s</td>' in page
     assert "Only &lt;text&gt;." in page
     assert "Seq Scan &lt;here&gt;" in page
+
+
+def test_the_latest_run_is_the_one_begun_last(tmp_path: Path) -> None:
+    for begun, name in ((2, "a run of its own name"), (3, "20261121-184230-f734"), (1, "demo")):
+        plan = tmp_path / "runs" / name / "plan.json"
+        plan.parent.mkdir(parents=True)
+        plan.touch()
+        os.utime(plan, (begun, begun))
+    assert find(tmp_path, None).name == "20261121-184230-f734"
+
+
+def test_no_rate_is_of_a_moment() -> None:
+    """The last record of an attempt does not wait for its turn."""
+    at = [(1, 0.0), (1, 1.0), (1, 2.0), (1, 2.2), (2, 0.0), (2, 0.3), (3, 0.0), (3, 1.0), (3, 1.9)]
+    samples = [{"attempt": attempt, "elapsed": elapsed} for attempt, elapsed in at]
+    kept = [(sample["attempt"], sample["elapsed"]) for sample in figures.without_moments(samples)]
+    assert kept == [(1, 0.0), (1, 1.0), (1, 2.2), (2, 0.0), (2, 0.3), (3, 0.0), (3, 1.0), (3, 1.9)]
+
+
+def test_a_chart_of_nothing_but_zeros() -> None:
+    assert "<svg" in charts.line_chart([Series("core", [1, 2], [0, 0])], "Rows", name="zeros", over="processes")

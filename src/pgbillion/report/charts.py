@@ -87,7 +87,8 @@ def line_chart(
         if over is not None:
             axes.xaxis.set_major_locator(_locator("count"))
             # room for the highest dot
-            axes.set_ylim(top=1.08 * max((value for line in lines for value in line.y if value is not None), default=1))
+            highest = max((value for line in lines for value in line.y if value is not None), default=0)
+            axes.set_ylim(top=1.08 * highest if highest else 1)
         axes.set_xlabel(word)
         axes.yaxis.set_major_locator(_locator(unit))
         axes.yaxis.set_major_formatter(lambda value, _: _short(value, unit))

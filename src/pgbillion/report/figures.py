@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -65,10 +64,10 @@ def figures(run: Run) -> Figures:
     """Work out the figures of a run."""
     samples = run.samples()
     x, resumed_at = _time(samples)
-    pairs = [(one, two) for one, two in itertools.pairwise(samples) if _same_attempt(one, two)]
-    ends = [x[index + 1] for index in range(len(samples) - 1) if _same_attempt(samples[index], samples[index + 1])]
+    pairs, ends = _pairs(samples)
+    rated, rated_ends = _pairs(without_moments(samples))
     beginning = x[:1]
-    rates = [_rate(one["total"], two["total"], one, two) for one, two in pairs]
+    rates = [_rate(one["total"], two["total"], one, two) for one, two in rated]
     known_rates = [rate for rate in rates if rate is not None]
     journal = run.journal
     seconds = journal.seconds or (x[-1] if x else 0.0)
@@ -100,15 +99,15 @@ def figures(run: Run) -> Figures:
         mean_backend_cpu=statistics.fmean(known_cpu) / workers if known_cpu and workers else None,
         sampling_share=sum(sample["cost"] for sample in samples) / seconds if seconds else None,
         resumed_at=resumed_at,
-        rates=_steps("between two samples", beginning + ends, rates),
+        rates=_steps("between two samples", beginning + rated_ends, rates),
         tables=Series("tables", x, [sample["total"] for sample in samples]),
         worker_rates=[
             _steps(
                 f"worker {worker + 1}",
-                beginning + ends,
+                beginning + rated_ends,
                 [
                     _rate(one["workers"][worker]["tables"], two["workers"][worker]["tables"], one, two)
-                    for one, two in pairs
+                    for one, two in rated
                 ],
             )
             for worker in range(workers)
@@ -142,6 +141,30 @@ def figures(run: Run) -> Figures:
             if series.known
         ],
     )
+
+
+def _pairs(
+    samples: Sequence[dict[str, Any]],
+) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[float]]:
+    """Return neighbours of the same attempt, and the second's places on the axis of working time."""
+    x, _ = _time(samples)
+    near = [index for index in range(len(samples) - 1) if _same_attempt(samples[index], samples[index + 1])]
+    return [(samples[index], samples[index + 1]) for index in near], [x[index + 1] for index in near]
+
+
+def without_moments(samples: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out the last sample but one of an attempt where the last, which does not wait, came soon after it.
+
+    The rates of so short a time are those of a batch or two, and their peaks nobody's.
+    """
+    kept: list[dict[str, Any]] = []
+    for sample in samples:
+        if len(kept) > 1 and {one["attempt"] for one in kept[-2:]} == {sample["attempt"]}:
+            before, last = kept[-2]["elapsed"], kept[-1]["elapsed"]
+            if sample["elapsed"] - last < (last - before) / 2:
+                kept.pop()
+        kept.append(sample)
+    return kept
 
 
 def _same_attempt(one: dict[str, Any], two: dict[str, Any]) -> bool:

@@ -157,7 +157,9 @@ def _write(path: Path, page: str) -> None:
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"the report cannot be written: {error}", "choose another file with --output") from error
+        raise UserError(
+            f"the page cannot be written to {path}: {error.strerror}", "choose another file with --output"
+        ) from error
 
 
 def _charts(shown: Figures) -> list[dict[str, Any]]:
