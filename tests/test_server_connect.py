@@ -206,3 +206,14 @@ def test_server_without_the_extension(state: Path) -> None:
                 aside.rename(file)
             assert raised.value.status == 3
             assert "make install" in (raised.value.hint or "")
+
+
+def test_names_are_text_in_a_database_of_sql_ascii(state: Path) -> None:
+    cluster = embedded(state)
+    with cluster.connect() as conn:
+        conn.execute("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+    target = connect.target(dbname=cluster.conninfo("ascii"))
+    for autocommit in (True, False):
+        with target.connect(autocommit=autocommit) as conn:
+            conn.rollback()
+            assert servers.one(conn, "SELECT relname FROM pg_class WHERE oid = 'pg_class'::regclass") == "pg_class"

@@ -54,7 +54,7 @@ def test_table_for_people(cli: CommandLine) -> None:
     assert sum(line.rstrip().endswith("*") for line in lines[1:3]) == 1
     assert "storage lazy" in lines[3]
     assert Path(lines[4].removeprefix("report: ")).exists()
-    assert "1 worker(s), no tablespaces" in done.stderr
+    assert "1 worker, no tablespaces" in done.stderr
 
 
 def test_a_worker_needs_a_tablespace_of_its_own() -> None:
@@ -95,3 +95,10 @@ def test_no_privilege(cli: CommandLine) -> None:
             failed(done, 3, "no privilege to create databases", "CREATEDB")
         finally:
             conn.execute("DROP ROLE may_not")
+
+
+def test_a_page_that_could_not_be_written_is_refused_before(cli: CommandLine) -> None:
+    for page in (cli.state / "nowhere" / "page.html", cli.state):
+        done = cli.run("tables", "scale", "--count", "10", "--workers", "1", "--output", str(page))
+        failed(done, 1, f"the page cannot be written to {page}", "--output")
+        assert "tables/s" not in done.stderr

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
+import re
 import sys
 from typing import Annotated
 
@@ -33,10 +35,22 @@ tables_commands.app.command("scale")(scale_command.scale)
 app.add_typer(tables_commands.app, name="tables")
 app.add_typer(rows_commands.app, name="rows")
 app.add_typer(shards_commands.app, name="shards")
-app.command()(cycle_command.cycle)
 app.command()(demo.demo)
+app.command()(cycle_command.cycle)
 
 _INTERRUPTED = 130
+
+
+def _reflow(commands: typer.Typer) -> None:
+    """Have help wrapped by the terminal: the end of a docstring's line is a space."""
+    for command in commands.registered_commands:
+        command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.getdoc(command.callback) or "")
+    for group in commands.registered_groups:
+        if group.typer_instance is not None:
+            _reflow(group.typer_instance)
+
+
+_reflow(app)
 
 
 def _print_version(wanted: bool) -> None:
@@ -64,7 +78,7 @@ def main() -> int:
         sys.stdout.flush()
     except typer.TyperException as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "pgbillion")
-        return _fail(error.format_message(), f"{command} --help")
+        return _fail(error.format_message().replace("Value error, ", ""), f"{command} --help")
     except UserError as error:
         return _fail(error.message, error.hint, error.status)
     except psycopg.Error as error:
@@ -96,8 +110,10 @@ def _fail_database(error: psycopg.Error) -> int:
     diagnosis = error.diag
     state = error.sqlstate or ""
     if diagnosis.message_primary is None:
-        first, _, rest = str(error).strip().partition("\n")
-        return _fail(first, rest or "is the server running? pgbillion server start, or name one with -h, -p, -U, -d", 2)
+        # libpq asks what our hint asks
+        lines = [line for line in str(error).splitlines() if not line.strip().startswith("Is the server running")]
+        hint = "is the server running? pgbillion server start, or name one with -h, -p, -U, -d"
+        return _fail("\n".join(lines), hint, 2)
     detail = f" ({diagnosis.message_detail})" if diagnosis.message_detail else ""
     # 08: connection exceptions; 57P01 to 57P03: the server was told to stop, crashed, or is not ready
     lost = state.startswith("08") or state in ("57P01", "57P02", "57P03")

@@ -117,6 +117,9 @@ class Target:
         """
         conn: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(self.conninfo, **{"autocommit": True, **options})
         try:
+            if conn.info.encoding == "ascii":
+                # in a database of SQL_ASCII text would come as bytes
+                conn.pgconn.exec_(b"SET client_encoding TO UTF8")
             warning.warn(conn)
         except BaseException:
             conn.close()

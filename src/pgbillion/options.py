@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -93,11 +94,26 @@ StorageOption = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+
+
+def _writable(page: Path | None) -> Path | None:
+    """Refuse a page before hours go into what it would show. Raises UserError."""
+    if page is not None and (page.is_dir() or not os.access(page if page.exists() else page.parent, os.W_OK)):
+        raise UserError(f"the page cannot be written to {page}", "choose another file with --output")
+    return page
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Page = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="The page. Default: a new one in the state folder."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="The page. Default: a new one in the state folder.",
+        callback=_writable,
+    ),
 ]
 Rounds = Annotated[
     int, typer.Option("--rounds", metavar="N", min=1, help="Measure each so often, in turn; the median counts.")
@@ -113,7 +129,7 @@ PgConfig = Annotated[
 ]
 Pattern = Annotated[
     str | None,
-    typer.Argument(metavar="[PATTERN]", help="Names like this, as SQL's LIKE has it: % _ are wildcards, \\ quotes."),
+    typer.Argument(metavar="PATTERN", help="Names like this, as SQL's LIKE has it: % _ are wildcards, \\ quotes."),
 ]
 
 

@@ -113,7 +113,8 @@ def destroy(
         if not sys.stdin.isatty():
             raise UserError("not removing a server without being told to", "say --yes")
         typer.confirm(f"Remove the server in {state} and all its data?", abort=True, err=True)
+    found = state.exists()
     # what they are shards of goes with it
     servers.remove_all(state)
     server.destroy(state, everything=everything)
-    print(f"removed: {state}")
+    print(f"removed: {state}" if found else f"nothing is in {state}")

@@ -67,7 +67,7 @@ def cycle(
     ] = False,
     against: Annotated[
         Against | None,
-        typer.Option("--against", help="Do the same on this server, made for it on this machine."),
+        typer.Option("--against", help="Do the same on another server, made for it on this machine: mariadb."),
     ] = None,
     setting: Annotated[
         list[str] | None,

@@ -23,10 +23,13 @@ from pgbillion.terminal import say
 
 app = typer.Typer(help="Durability off while loading, safely on again afterwards: status, relax, restore.")
 
+# what settings are shown of, and their units
+_COLUMNS = ("now", "before", "within")
+_UNITS = {"checkpoint_timeout": " s", "max_wal_size": " MB", "min_wal_size": " MB"}
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the statements and steps.")]
 Allowed = Annotated[
     list[Allow] | None,
-    typer.Option("--allow", help="Break this all the same; several in turn."),
+    typer.Option("--allow", metavar="WHAT", help=f"Go on although this breaks: {', '.join(Allow)}; several in turn."),
 ]
 
 
@@ -225,6 +228,6 @@ def _print(report: looking.Report) -> None:
     print()
     print(f"{'setting':<22}{'now':<12}{'before':<12}{'in the window':<12}".rstrip())
     for name, one in sorted(report.settings.items()):
-        now = "?" if one["now"] is None else one["now"]
+        now, before, within = (f"{one[key]}{_UNITS.get(name, '')}" if one[key] else "" for key in _COLUMNS)
         pending = " (waits for a restart)" if one["pending_restart"] else ""
-        print(f"{name:<22}{now:<12}{one['before'] or '':<12}{one['within'] or ''}{pending}".rstrip())
+        print(f"{name:<22}{now or '?':<12}{before:<12}{within}{pending}".rstrip())

@@ -24,10 +24,10 @@ from pgbillion.terminal import console, say
 
 app = typer.Typer(help="Rows by the hundred million: load a table, aggregate it with vectors, see how it scales.")
 
-TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="The table.")]
+TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="The table, without its schema.")]
 Query = Annotated[
     str | None,
-    typer.Argument(metavar="[QUERY]", help="A query. Default: the source's, SELECT grp, count(data) … GROUP BY 1."),
+    typer.Argument(metavar="QUERY", help="A query. Default: SELECT grp, count(data) FROM the table GROUP BY 1."),
 ]
 
 
@@ -50,7 +50,7 @@ def load(
     replace: Annotated[bool, typer.Option("--replace", help="Drop a table of that name first.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make the source's table (id serial, grp int, data real), copy rows into it, index and vacuum it.
+    """Make a table (id serial, grp int, data real), copy rows into it, index and vacuum it.
 
     All of it or nothing: after a failure or Ctrl-C the table is gone.
 
@@ -107,6 +107,7 @@ def aggregate(
 
     Answers must be equal to the last bit, the order of rows aside; in a parallel plan floats may be apart by 1 in
     1,000 (real) or 1,000,000,000 (double precision), because the order of additions differs from run to run.
+    Answers that differ end it with status 1.
 
     Example: pgbillion rows aggregate "SELECT grp, sum(data), avg(data) FROM t_demo GROUP BY 1" --processes 2
     """
@@ -179,7 +180,7 @@ def _print(result: Comparison) -> None:
     console().print(shown)
     agreed = "equal to the last bit" if result.exact else "equal, floats but for the order of additions"
     print(
-        f"{result.ratio:.1f} times as fast; {text.count(result.answer_rows)} rows of answer from "
+        f"{result.ratio:.1f} times as fast; {text.many(result.answer_rows, 'row')} of answer from "
         f"{text.count(result.rows)}, {agreed}"
     )
     print(result.reason)

@@ -35,7 +35,7 @@ def add(target: Target, run: Run) -> Scale:
     for processes, point in result.points:
         core, ours = (text.count(point.rate(side)) for side in (point.core, point.pgbillion))
         print(
-            f"{query}, {processes} process{'es' if processes > 1 else ''}: core {core} rows/s, pgbillion {ours}, "
+            f"{query}, {text.many(processes, 'process')}: core {core} rows/s, pgbillion {ours}, "
             f"{point.ratio:.1f} times as fast, same answer"
         )
     return result

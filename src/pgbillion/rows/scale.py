@@ -51,7 +51,7 @@ class Scale:
             "Rows per second",
             f"{first.query}: {text.count(first.rows)} rows of plain heap, medians of {len(first.core.seconds)} runs of "
             f"each in turn. Both answers were compared and are {agreed}.{note}",
-            columns=["Processes", "Core", "pgbillion", "Times as fast", "At work"],
+            columns=["Processes", "Core", "pgbillion", "Times as fast", "Processes at work"],
             rows=rows,
             label="Rows per second by processes",
             over="processes",
@@ -74,7 +74,7 @@ def measure(target: Target, query: str, processes: Sequence[int], rounds: int, *
     with aggregate.session(target) as conn:
         server = describe.machine(conn, target, Host.of(conn), describe.QUERY_SETTINGS)
         for number in processes:
-            say(f"{number} process(es)")
+            say(text.many(number, "process"))
             aggregate.be_willing(conn, number)
             points.append((number, aggregate.measure(conn, query, rounds, say)))
     return Scale(tuple(points), server)

@@ -31,7 +31,7 @@ app = typer.Typer(help="One table over many servers: make it, look at it, ask it
 
 # lines of an answer shown to people
 _SHOWN = 100
-TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="The table.")]
+TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="The table, without its schema.")]
 
 
 @app.command()
@@ -65,7 +65,7 @@ def create(
     pg_config: PgConfig = None,
     as_json: Json = False,
 ) -> None:
-    """Distribute the source's table over servers, made here or yours, and load rows into all of them at once.
+    """Distribute a table as of `rows load` over servers, made here or yours, and load rows into all of them at once.
 
     The connection options name the coordinator. All of it or nothing: after a failure or Ctrl-C it is gone.
 
@@ -163,7 +163,7 @@ def query(
     where: Where,
     words: Annotated[
         str | None,
-        typer.Argument(metavar="[SQL]", help="A query. Default: the source's, SELECT grp, count(data) … GROUP BY 1."),
+        typer.Argument(metavar="QUERY", help="A query. Default: SELECT grp, count(data) FROM the table GROUP BY 1."),
     ] = None,
     table: TableName = loading.TABLE,
     plan: Annotated[bool, typer.Option("--plan", help="Show the plan, with the SQL of the shards.")] = False,
@@ -175,7 +175,7 @@ def query(
 ) -> None:
     """Run a query over all shards, in a read-only session, and tell rows a second.
 
-    The answer to the source's query is compared with the sum of what the shards answer by themselves.
+    The answer to the default query is compared with the sum of what the shards answer by themselves.
 
     Example: pgbillion shards query "SELECT grp, avg(data), stddev(data) FROM t_demo GROUP BY 1" --plan
     """
@@ -216,7 +216,7 @@ def scale(
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Draw rows a second over 1, 2, 4 … N shards with as many rows each: the source's experiment.
+    """Draw rows a second over 1, 2, 4 … N shards with as many rows each.
 
     Tables over the first shards are made in a transaction that is rolled back.
 

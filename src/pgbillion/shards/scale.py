@@ -85,7 +85,7 @@ class Scale:
         which = "All shards" if self.here == max(point.shards for point in self.points) else f"{self.here} shards"
         return (
             f"{which} are on one machine and share its {self.cores} core{'s' if self.cores > 1 else ''}: time grows as"
-            " soon as they are busy. In the source, with servers of their own, it stayed the same."
+            " soon as they are busy. In the experiment this repeats, with servers of their own, it stayed the same."
         )
 
     def chapter(self) -> Chapter:
@@ -110,7 +110,7 @@ class Scale:
         return Chapter(
             "Rows per second over shards",
             f"{words} {self.sharing}".rstrip(),
-            columns=["Shards", "Rows", "Time", "Rows a second", "Ratio", "With connecting"],
+            columns=["Shards", "Rows", "Time", "Rows a second", "Beside one shard", "With connecting"],
             rows=rows,
             label="Rows per second by shards",
             over="shards",

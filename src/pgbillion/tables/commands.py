@@ -39,9 +39,12 @@ from pgbillion.tables import estimate as estimation
 from pgbillion.tables import host as machine
 from pgbillion.tables import verify as verification
 from pgbillion.tables.plan import DEFAULT_FORMAT, Method, Storage, count_from, parse_count
+from pgbillion.tables.probe import Cost
 from pgbillion.terminal import console
 
-app = typer.Typer(help="Tables by the million: estimate, create, watch, resume, verify, report.")
+app = typer.Typer(
+    help="Tables by the million: estimate, create, verify, list, drop; pages about runs and how they scale."
+)
 
 _RUN = "The run"
 
@@ -172,7 +175,7 @@ def create(
         print(json.dumps(outcome.to_json()))
         return
     print(
-        f"{text.count(outcome.created)} tables created in {text.duration(outcome.seconds)}: "
+        f"{text.many(outcome.created, 'table')} created in {text.duration(outcome.seconds)}: "
         f"{text.count(outcome.rate)} tables/s; {text.count(outcome.total)} in all"
     )
     print(f"run: {opened.folder}")
@@ -270,13 +273,21 @@ def estimate(
         _print_estimate(result)
 
 
+def _files(cost: Cost) -> str:
+    if not cost.files:
+        return "no file"
+    together = " together" if cost.files > 1 else ""
+    return f"{cost.files:g} file{'s' if cost.files > 1 else ''} of {text.size(cost.file_bytes)}{together}"
+
+
 def _print_estimate(result: estimation.Estimate) -> None:
     plan, cost = result.plan, result.cost
     out = console()
-    out.print(f"{text.count(plan.count)} tables {plan.definition} by {plan.workers} worker(s), method {plan.method}")
+    workers = text.many(plan.workers, "worker")
+    out.print(f"{text.many(plan.count, 'table')} {plan.definition} by {workers}, method {plan.method}")
     out.print(
         f"a table: {cost.rows:g} rows and {cost.entries:g} index entries in {len(cost.catalogs)} catalogues "
-        f"({text.size(cost.catalog_bytes)}), {cost.files:g} file(s) of {text.size(cost.file_bytes)} together"
+        f"({text.size(cost.catalog_bytes)}), {_files(cost)}"
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name, justify in (("", "left"), ("needed", "right"), ("available", "right"), ("fits", "left"), ("", "left")):
@@ -299,13 +310,13 @@ def verify(
     where: Where,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="A run, by folder or name: its tables are counted and tried."),
+        typer.Argument(metavar="RUN", help="A run, by folder or name: its tables are counted and tried."),
     ] = None,
     dt_limit: Annotated[
-        float, typer.Option("--dt-limit", metavar="SECONDS", help="Wait so long for psql's \\dt.")
+        float, typer.Option("--dt-limit", metavar="SECONDS", min=0, help="Wait so long for psql's \\dt.")
     ] = verification.Options.dt_seconds,
     size_limit: Annotated[
-        float, typer.Option("--size-limit", metavar="SECONDS", help="Wait so long for the size of the database.")
+        float, typer.Option("--size-limit", metavar="SECONDS", min=0, help="Wait so long for the size of the database.")
     ] = verification.Options.size_seconds,
     tables: Annotated[
         int, typer.Option("--tables", metavar="N", min=1, help="Random tables to insert into and select from.")
@@ -355,11 +366,10 @@ def run_checks(
         checks.append(check)
         if show:
             line = Table.grid(padding=(0, 2, 0, 0))
-            line.add_column(width=32)
             line.add_column(width=7, style=styles[check.result])
             line.add_column(width=11, justify="right")
             line.add_column()
-            line.add_row(check.name, check.result, text.duration(check.seconds), Text(check.summary))
+            line.add_row(check.result, text.duration(check.seconds), Text(f"{check.name}: {check.summary}"))
             out.print(line)
     if opened is not None:
         with contextlib.suppress(OSError):
@@ -374,7 +384,7 @@ def _wrong(checks: list[verification.Check]) -> list[verification.Check]:
 @app.command()
 def report(
     name: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="A run, by folder or name. Default: the latest.")
+        str | None, typer.Argument(metavar="RUN", help="A run, by folder or name. Default: the latest.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: report.html in the run's folder.")

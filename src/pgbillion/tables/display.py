@@ -144,7 +144,7 @@ def _measured(progress: Progress) -> list[tuple[str, str]]:
     """Return what the sampler and the operating system know, as name and value."""
     facts: list[tuple[str, str]] = []
     first, last = progress.first_sample, progress.sample
-    if first and last:
+    if first and last and first is not last:
         catalogs = _growth(first["disk"]["base"], last["disk"]["base"])
         if catalogs is not None:
             facts.append(("catalogues", f"+{text.size(catalogs)}"))

@@ -152,7 +152,8 @@ def drop(
         return
     rate = outcome.dropped / outcome.seconds if outcome.seconds > 0 else 0.0
     print(
-        f"{text.count(outcome.dropped)} tables dropped in {text.duration(outcome.seconds)}: {text.count(rate)} tables/s"
+        f"{text.many(outcome.dropped, 'table')} dropped in {text.duration(outcome.seconds)}:"
+        f" {text.count(rate)} tables/s"
     )
 
 
@@ -182,7 +183,7 @@ def _print_survey(survey: dropping.Survey, *, dry_run: bool, as_json: bool) -> N
 def _summary(survey: dropping.Survey) -> str:
     schemas = list(survey.schemas)
     where = f"schema {schemas[0]}" if len(schemas) == 1 else f"{len(schemas)} schemas"
-    return f"{text.count(survey.tables)} table{'s' if survey.tables != 1 else ''} of {where}"
+    return f"{text.many(survey.tables, 'table')} of {where}"
 
 
 def _confirmed(survey: dropping.Survey, target: Target) -> bool:

@@ -334,7 +334,7 @@ def _time(plan: Plan, cost: Cost, count: int, host: Host | None) -> Item:
     alone = cost.seconds * count
     cores = (os.cpu_count() or 1) if host else plan.workers
     together = alone / min(plan.workers, cores)
-    note = f"if {plan.workers} worker(s) never wait for one another"
+    note = f"if {text.many(plan.workers, 'worker')} never wait for one another"
     if plan.workers > 1:
         note += f"; {text.duration(alone)} if they always do"
     if cost.files:

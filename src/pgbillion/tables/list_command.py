@@ -80,7 +80,7 @@ def list_tables(
         sys.stdout.flush()
     if as_json:
         return
-    said = f"{text.count(listed.count)} tables in {text.duration(listed.seconds)}"
+    said = f"{text.many(listed.count, 'table')} in {text.duration(listed.seconds)}"
     if everything and listed.seconds > 0:
         said += f", {text.count(listed.count / listed.seconds)}/s"
     if listed.last is not None:

@@ -68,8 +68,8 @@ class _Meter:
         )
 
     def __rich__(self) -> RenderableType:
-        grid = Table.grid(padding=(0, 2), expand=True)
-        grid.add_column(ratio=1)
-        grid.add_column(no_wrap=True)
-        grid.add_row(ProgressBar(total=max(1, self._total), completed=self._done), Text(self.line()))
+        # the line alone fills a terminal of 80 columns
+        grid = Table.grid(expand=True)
+        grid.add_row(ProgressBar(total=max(1, self._total), completed=self._done))
+        grid.add_row(Text(self.line()))
         return grid

@@ -196,10 +196,11 @@ def find(state: Path, name: str | None) -> Path:
     """Return the folder of a run given by path or name, or of the latest one. Raises UserError when there is none."""
     runs = state / RUNS
     if name is None:
-        folders = sorted(plan.parent for plan in runs.glob("*/plan.json"))
-        if not folders:
-            raise UserError(f"there is no run in {runs}", "make one with pgbillion tables create.")
-        return folders[-1]
+        # a plan is written once, when its run begins
+        plans = sorted(runs.glob("*/plan.json"), key=lambda plan: plan.stat().st_mtime_ns)
+        if not plans:
+            raise UserError(f"there is no run in {runs}", "make one: pgbillion tables create")
+        return plans[-1].parent
     path = Path(name).expanduser()
     if (path / "plan.json").exists() or not (runs / name / "plan.json").exists():
         return path.absolute()

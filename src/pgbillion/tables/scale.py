@@ -22,7 +22,7 @@ from psycopg.conninfo import make_conninfo
 
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
-from pgbillion.tables import create, describe, estimate, tablespaces
+from pgbillion.tables import create, describe, estimate, tablespaces, text
 from pgbillion.tables.host import Host
 from pgbillion.tables.meter import meter
 from pgbillion.tables.plan import tablespace_names
@@ -105,7 +105,7 @@ def measure(
                     with _database(conn, target) as here:
                         rate, server, definition = _rate(here, wanted, psql, check=not server)
                     rates[workers, spaces].append(rate)
-                    say(f"{workers} worker(s), {spaces or 'no'} tablespaces: {rate:,.0f} tables/s")
+                    say(f"{text.many(workers, 'worker')}, {spaces or 'no'} tablespaces: {rate:,.0f} tables/s")
     points = tuple(Point(workers, spaces, tuple(rates[workers, spaces])) for workers, spaces in pairs)
     return Scale(points, request.count, rounds, request.method.value, request.storage.value, definition, server)
 
@@ -136,7 +136,7 @@ def _rate(
         except UserError as error:
             if error.status == create.INTERRUPTED:
                 raise UserError("interrupted", "nothing was left behind", create.INTERRUPTED) from None
-            raise UserError(error.message, f"with {request.workers} worker(s)", error.status) from error
+            raise UserError(error.message, f"with {text.many(request.workers, 'worker')}", error.status) from error
     return outcome.rate, server, plan.definition
 
 

@@ -8,6 +8,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def many(number: int, noun: str) -> str:
+    """Return 1 table, 2,000 tables, 3 processes."""
+    return f"{count(number)} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
+
+
 def size(value: float) -> str:
     """Return bytes in decimal units: 999 B, 12.3 kB, 2.6 TB."""
     for unit in ("B", "kB", "MB", "GB", "TB"):

@@ -1,0 +1,51 @@
+"""What `--help` and docs/reference-cli.md say of each command, and that they say the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from pgbillion import cli
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference-cli.md"
+
+
+def _commands(command: Any, words: str) -> Iterator[tuple[str, Any]]:
+    """Give every command with its words, groups left out."""
+    if hasattr(command, "commands"):
+        for name, one in command.commands.items():
+            yield from _commands(one, f"{words} {name}")
+    else:
+        yield words, command
+
+
+COMMANDS = dict(_commands(typer.main.get_command(cli.app), "pgbillion"))
+SECTIONS = dict(re.findall(r"(?ms)^## ([^\n]*)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(encoding="utf-8")))
+
+
+def test_the_reference_has_every_command_and_no_other() -> None:
+    assert set(SECTIONS) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_reference_says_what_help_says(words: str) -> None:
+    section, command = SECTIONS[words], COMMANDS[words]
+    *paragraphs, example = command.help.split("\n\n")
+    for paragraph in paragraphs:
+        # the end of a docstring's line is for the terminal to choose
+        assert "\n" not in paragraph
+        assert paragraph in " ".join(section.split())
+    assert f"Example: `{example.removeprefix('Example: ')}`" in section
+    table = section.partition("| option | meaning |\n|---|---|\n")[2].partition("\n\n")[0]
+    rows = [line.removeprefix("| ").removesuffix(" |").split(" | ", 1) for line in table.splitlines()]
+    options = [one for one in command.params if "--help" not in one.opts]
+    names = [", ".join(sorted(one.opts, key=len)) if one.opts[0].startswith("-") else one.metavar for one in options]
+    assert [name for name, _ in rows] == [f"`{name}`" for name in names]
+    for one, (_, meaning) in zip(options, rows, strict=True):
+        # a default may follow
+        assert meaning.startswith(one.help)
