@@ -104,7 +104,7 @@ def rows(found: Prediction) -> list[list[str]]:
     ]
 
 
-HEADER = ("each server", "shard, ms", "coordinator, ms", "query, ms", "first query, ms", "rows/s", "times the source's")
+HEADER = ("each server", "shard, ms", "coordinator, ms", "query, ms", "first query, ms", "rows/s", "times theirs")
 
 
 def page(measured: dict[str, Any]) -> str:
