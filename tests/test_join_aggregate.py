@@ -526,5 +526,32 @@ def test_states_come_from_the_shards(sharded: Connection) -> None:
     sharded.execute("RESET billion.push_down_aggregates")
 
 
-def test_generated_queries_on_shards(sharded: Connection, tell: Callable[[str], None]) -> None:
+def test_workers_for_what_is_beside_shards(sharded: Connection) -> None:
+    """Core has none where one partition is foreign."""
+    sharded.execute("BEGIN; SET LOCAL max_parallel_workers_per_gather = 2")
+    sharded.execute("INSERT INTO many_2 SELECT m.* FROM many_2 m, generate_series(1, 200); ANALYZE many_2")
+    both(sharded, QUERY.format("many"), used=True)
+    plan = plans.explain(sharded, QUERY.format("many"), run=True)
+    (append,) = (node for node in plans.nodes(plan) if node["Node Type"] == "Append")
+    (gather,) = (node for node in append["Plans"] if node["Node Type"] == "Gather")
+    assert gather["Workers Launched"] > 0
+    assert plans.vectorised(gather)
+    assert [node["Node Type"] for node in append["Plans"]].count("Foreign Scan") == 2
+    # what workers may not compute
+    sharded.execute(
+        "CREATE FUNCTION restricted(integer) RETURNS boolean IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql"
+        " AS 'BEGIN RETURN $1 > 3; END'"
+    )
+    query = QUERY.format("many").replace("GROUP", "WHERE restricted(t.k) GROUP")
+    both(sharded, query, used=True)
+    (append,) = (node for node in plans.nodes(plans.explain(sharded, query)) if node["Node Type"] == "Append")
+    assert not plans.parallel(append)
+    sharded.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_generated_queries_on_shards(sharded: Connection, workers: int, tell: Callable[[str], None]) -> None:
+    mode = "force" if workers else "on"
+    sharded.execute(f"SET billion.vector_aggregate = {mode}; SET max_parallel_workers_per_gather = {workers}".encode())
     check_generated(sharded, "many", QUERIES // 3, tell)
+    sharded.execute("RESET billion.vector_aggregate; SET max_parallel_workers_per_gather = 0")

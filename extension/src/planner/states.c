@@ -149,17 +149,37 @@ prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 	return false;
 }
 
-/* The shard's or the vectorised scan of one table, or NULL. */
+/* The shard's or the vectorised scan of one table, or NULL. Workers are for vectors alone. */
 static Path *
 special_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *leaf, int workers)
 {
 	PathTarget *target = translated(root, early->target, leaf, early->table);
 
 	if (leaf->fdwroutine != NULL)
-		return workers > 0 ? NULL : ShardStatesPath(root, leaf, target);
+		return ShardStatesPath(root, leaf, target);
 	return VectorStatesPath(root, make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, target,
-												 early->parallel_safe && leaf->consider_parallel),
+												 workers > 0 || (early->parallel_safe && leaf->consider_parallel)),
 							leaf, early->groups, workers);
+}
+
+/* An Append, in each of the workers, of the vectorised scans of these tables. */
+static Path *
+partial_append(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, List *leaves, int workers)
+{
+	List	   *paths = NIL;
+	ListCell   *lc;
+
+	foreach(lc, leaves)
+		paths = lappend(paths, special_path(root, early, lfirst(lc), workers));
+	return (Path *) create_append_path(root, states, NIL, paths, NIL, NULL, workers, enable_parallel_append, -1);
+}
+
+static Path *
+gather_path(PlannerInfo *root, RelOptInfo *states, Path *path)
+{
+	double		rows = path->rows * path->parallel_workers;
+
+	return (Path *) create_gather_path(root, states, path, states->reltarget, NULL, &rows);
 }
 
 /* Offer special scans of all tables there are, those without one aggregated by core. */
@@ -168,10 +188,12 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 {
 	RelOptInfo *table = early->table;
 	bool		special = false;
-	bool		vectors = true;
 	List	   *paths = NIL;
+	List	   *others = NIL;
+	List	   *vectorised = NIL;
 	double		pages = 0;
 	int			workers = 0;
+	bool		safe;
 	ListCell   *lc;
 
 	foreach(lc, leaves)
@@ -180,8 +202,6 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 		Path	   *path = special_path(root, early, leaf, 0);
 
 		special |= path != NULL;
-		vectors &= path != NULL && IsA(path, CustomPath);
-		pages += leaf->pages;
 		if (path == NULL)
 		{
 			RelOptInfo *rel = make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, translated(root, early->target, leaf, table),
@@ -191,6 +211,13 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 							 translated(root, early->input, leaf, table));
 		}
 		paths = lappend(paths, path);
+		if (IsA(path, CustomPath))
+		{
+			vectorised = lappend(vectorised, leaf);
+			pages += leaf->pages;
+		}
+		else
+			others = lappend(others, path);
 	}
 	if (!special)
 		return;
@@ -199,18 +226,29 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 	else
 		add_path(states, (Path *) create_append_path(root, states, paths, NIL, NIL, NULL, 0, false, -1));
 
-	if (vectors && early->parallel_safe && table->partial_pathlist != NIL)
-		workers = compute_parallel_worker(linitial(leaves), pages, -1, max_parallel_workers_per_gather);
+	if (vectorised == NIL)
+		return;
+	if (others != NIL)
+		safe = VectorParallelSafe(root, vectorised, early->target);
+	else
+		safe = early->parallel_safe && table->partial_pathlist != NIL;
+	if (safe)
+		workers = compute_parallel_worker(linitial(vectorised), pages, -1, max_parallel_workers_per_gather);
 	if (workers == 0)
 		return;
-	paths = NIL;
-	foreach(lc, leaves)
-		paths = lappend(paths, special_path(root, early, lfirst(lc), workers));
-	if (linitial(leaves) == table)
-		add_partial_path(states, adopted(root, states, linitial(paths)));
+	if (others != NIL)
+	{
+		/* core has no workers where one partition is not for them */
+		RelOptInfo *rel = make_upper_rel(table, RELOPT_UPPER_REL, early->target, true);
+		Path	   *gather = gather_path(root, rel, partial_append(root, early, rel, vectorised, workers));
+
+		add_path(states, (Path *) create_append_path(root, states, lappend(others, gather), NIL, NIL, NULL, 0,
+													 false, -1));
+	}
+	else if (linitial(leaves) == table)
+		add_partial_path(states, adopted(root, states, special_path(root, early, table, workers)));
 	else
-		add_partial_path(states, (Path *) create_append_path(root, states, NIL, paths, NIL, NULL, workers,
-															 enable_parallel_append, -1));
+		add_partial_path(states, partial_append(root, early, states, leaves, workers));
 }
 
 /*
@@ -237,13 +275,7 @@ make_states_rel(PlannerInfo *root, EarlyAggregate *early)
 	if (!prunes_at_run_time(root, table) && collect_leaves(root, table, &leaves) && leaves != NIL)
 		add_special_paths(root, early, states, leaves);
 	if (states->partial_pathlist != NIL)
-	{
-		double		rows;
-
-		path = linitial(states->partial_pathlist);
-		rows = path->rows * path->parallel_workers;
-		add_path(states, (Path *) create_gather_path(root, states, path, states->reltarget, NULL, &rows));
-	}
+		add_path(states, gather_path(root, states, linitial(states->partial_pathlist)));
 
 	/* joins are estimated alike for all paths; groups may be there once a partition or process */
 	foreach(lc, states->pathlist)

@@ -517,8 +517,8 @@ collect_children(PlannerInfo *root, RelOptInfo *top, RelOptInfo *rel, PathTarget
  * Can workers scan these tables? Core does not tell of those that are beside
  * foreign ones: to it all partitions are for workers, or none.
  */
-static bool
-parallel_safe(PlannerInfo *root, List *tables, PathTarget *target)
+bool
+VectorParallelSafe(PlannerInfo *root, List *tables, PathTarget *target)
 {
 	ListCell   *lc;
 
@@ -686,7 +686,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 		return reason;
 
 	if (foreign != NIL)
-		safe = tables != NIL && parallel_safe(root, tables, target);
+		safe = tables != NIL && VectorParallelSafe(root, tables, target);
 	else
 		safe = request->rel->consider_parallel && input_rel->consider_parallel &&
 			is_parallel_safe(root, (Node *) target->exprs);

@@ -291,6 +291,7 @@ extern const struct config_enum_entry VectorModeOptions[];
 extern void VectorInit(void);
 extern void VectorReport(const char *text);
 extern PathTarget *VectorPartialTarget(PlannerInfo *root, PathTarget *grouping, Node *having);
+extern bool VectorParallelSafe(PlannerInfo *root, List *tables, PathTarget *target);
 extern Path *VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups,
 							  int parallel_workers);
 
