@@ -22,11 +22,17 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_aggregate.h"
+#include "commands/explain.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
 #include "executor/executor.h"
 #include "executor/nodeAgg.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
 #include "utils/expandeddatum.h"
 #include "utils/syscache.h"
 
@@ -89,14 +95,14 @@ finishable(Aggref *aggref)
  * out as they are constant, or depend on a primary key.
  */
 bool
-vector_finishable(PathTarget *target)
+vector_finishable(PathTarget *target, List *clause)
 {
 	ListCell   *lc;
 
 	foreach(lc, target->exprs)
 	{
 		if (IsA(lfirst(lc), Aggref) ? !finishable(lfirst_node(Aggref, lc)) :
-			get_pathtarget_sortgroupref(target, foreach_current_index(lc)) == 0)
+			get_sortgroupref_clause_noerr(get_pathtarget_sortgroupref(target, foreach_current_index(lc)), clause) == NULL)
 			return false;
 	}
 	return true;
@@ -104,10 +110,10 @@ vector_finishable(PathTarget *target)
 
 /*
  * The path above Finalize HashAggregate over a scan of ours. It costs what
- * the scan, spilling and the final functions do.
+ * the scan, new groups and the final functions do, and what there is besides.
  */
 Path *
-vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling)
+vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost besides)
 {
 	CustomPath *path = makeNode(CustomPath);
 	QualCost	having;
@@ -119,9 +125,9 @@ vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs,
 	path->path.parallel_safe = agg->path.parallel_safe;
 	path->path.rows = agg->path.rows;
 	cost_qual_eval(&having, agg->qual, root);
-	path->path.startup_cost = agg->subpath->startup_cost + spilling + costs->finalCost.startup + having.startup +
+	path->path.startup_cost = agg->subpath->startup_cost + besides + costs->finalCost.startup + having.startup +
 		agg->path.pathtarget->cost.startup;
-	path->path.total_cost = path->path.startup_cost + agg->numGroups * (cpu_tuple_cost +
+	path->path.total_cost = path->path.startup_cost + agg->numGroups * (2 * cpu_tuple_cost +
 																		costs->finalCost.per_tuple +
 																		having.per_tuple) +
 		agg->path.rows * agg->path.pathtarget->cost.per_tuple;
@@ -275,6 +281,7 @@ next_finished(FinishState *state)
 		econtext->ecxt_outertuple = group;
 		if (ExecQual(agg->ss.ps.qual, econtext))
 			return ExecProject(agg->ss.ps.ps_ProjInfo);
+		InstrCountFiltered1(state, 1);
 	}
 }
 
@@ -317,6 +324,8 @@ rescan_finish(CustomScanState *css)
 	ExecReScan(&state->agg->ss.ps);
 	if (!state->begun)
 		return;
+	/* what final functions may have left there */
+	ReScanExprContext(state->agg->hashcontext);
 	/* groups are kept where the scan would give the same ones */
 	if (scan->chgParam == NULL)
 		vector_rewind(state->scan);
@@ -325,12 +334,25 @@ rescan_finish(CustomScanState *css)
 	state->begun = false;
 }
 
+/* HAVING itself is shown by the Agg node. */
+static void
+explain_finish(CustomScanState *css, List *ancestors, ExplainState *es)
+{
+	Instrumentation *instrument = css->ss.ps.instrument;
+
+	if (!es->analyze || instrument == NULL || ((FinishState *) css)->agg->ss.ps.qual == NULL)
+		return;
+	ExplainPropertyFloat("Rows Removed by Filter", NULL,
+						 instrument->nloops > 0 ? instrument->nfiltered1 / instrument->nloops : 0, 0, es);
+}
+
 static const CustomExecMethods exec_methods = {
 	.CustomName = "VectorFinish",
 	.BeginCustomScan = begin_finish,
 	.ExecCustomScan = exec_finish,
 	.EndCustomScan = end_finish,
 	.ReScanCustomScan = rescan_finish,
+	.ExplainCustomScan = explain_finish,
 };
 
 static Node *

@@ -504,8 +504,9 @@ add_entry(GroupTable *table, const Values *keys, int row)
 	if (table->chunk_left < table->entry_size)
 	{
 		MemoryContext old = MemoryContextSwitchTo(table->context);
-		/* small at first: most queries have few groups */
-		Size		bytes = table->chunks == NIL ? Max(table->entry_size, 8192) : Max(table->entry_size, CHUNK_BYTES);
+		/* small at first, as most queries have few groups, and never much of what there may be */
+		Size		bytes = Max(table->entry_size,
+								table->chunks == NIL ? 8192 : Min(CHUNK_BYTES, Max(table->limit / 16, 8192)));
 
 		bytes -= bytes % table->entry_size;
 		table->chunk = palloc(bytes);

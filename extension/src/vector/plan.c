@@ -42,6 +42,7 @@
 #include "utils/selfuncs.h"
 #include "utils/snapmgr.h"
 #include "utils/spccache.h"
+#include "utils/typcache.h"
 
 #include "shard/shard.h"
 #include "storage/lazy_heap.h"
@@ -294,6 +295,24 @@ target_refusal(PathTarget *target)
 	if (nkeys > GROUP_MAX_KEYS)
 		return psprintf("more than %d group keys", GROUP_MAX_KEYS);
 
+	return NULL;
+}
+
+/* Why the columns cannot be told apart as a clause of SortGroupClauses wants it, or NULL. */
+static const char *
+clause_refusal(PathTarget *target, List *clause)
+{
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		Index		ref = get_pathtarget_sortgroupref(target, foreach_current_index(lc));
+		SortGroupClause *own = ref == 0 ? NULL : get_sortgroupref_clause_noerr(ref, clause);
+
+		/* ORDER BY … USING may have chosen another equality than the type's own */
+		if (own != NULL && own->eqop != lookup_type_cache(exprType(lfirst(lc)), TYPECACHE_EQ_OPR)->eq_opr)
+			return "a group key that is compared by another operator than its type's own";
+	}
 	return NULL;
 }
 
@@ -598,17 +617,53 @@ finalize_path(PlannerInfo *root, Request *request, Path *path, double groups)
 									request->clause, request->having, &request->costs, groups);
 }
 
-/* What it costs to write rows of groups for which there is no memory, and to read them again. */
+/* What a table of groups may take and be found mostly in the processor's caches. */
+#define CACHE_BYTES (16.0 * 1024 * 1024)
+
+/*
+ * What many groups cost besides, measured as KERNEL_COST_FACTOR was: rows that
+ * are written because there is no memory for their groups, and read again;
+ * and the wait for memory in a table that outgrows the caches.
+ */
 static Cost
-spill_cost(RelOptInfo *rel, PathTarget *target, double groups)
+many_groups_cost(RelOptInfo *rel, PathTarget *target, double groups)
 {
 	double		memory = memory_of_groups(target, groups);
-	double		rows;
+	double		limit = get_hash_memory_limit();
+	Cost		cost = 0;
 
-	if (memory <= get_hash_memory_limit())
-		return 0;
-	rows = rel->rows * (1 - get_hash_memory_limit() / memory);
-	return 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + cpu_tuple_cost * rows;
+	if (memory > limit)
+	{
+		double		rows = rel->rows * (1 - limit / memory);
+
+		cost += 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + 0.6 * cpu_tuple_cost * rows;
+	}
+	if (Min(memory, limit) > CACHE_BYTES)
+		cost += 2 * cpu_tuple_cost * rel->rows;
+
+	return cost;
+}
+
+/*
+ * Core does not count the wait for memory in its own table of groups, which is
+ * longer. So where it has a path with one, ours is made to cost less.
+ */
+static void
+cap_cost(Path *path, RelOptInfo *rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->pathlist)
+	{
+		Path	   *other = lfirst(lc);
+
+		if (IsA(other, AggPath) && ((AggPath *) other)->aggstrategy == AGG_HASHED &&
+			((AggPath *) other)->aggsplit == AGGSPLIT_SIMPLE && path->total_cost > 0.9 * other->total_cost)
+		{
+			path->startup_cost *= 0.9 * other->total_cost / path->total_cost;
+			path->total_cost = 0.9 * other->total_cost;
+		}
+	}
 }
 
 /* Offer our paths, or say why not. */
@@ -643,6 +698,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 		return "no row can satisfy the conditions";
 
 	reason = target_refusal(target);
+	if (reason == NULL)
+		reason = clause_refusal(target, request->clause);
 	if (reason != NULL)
 		return reason;
 
@@ -681,7 +738,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 	/* a scan alone spills what does not fit; others would hand it up row by row */
 	reason = memory_refusal(target, groups);
 	fits = reason == NULL;
-	finish = !inherited && request->clause != NIL && vector_finishable(target);
+	finish = !inherited && request->clause != NIL && enable_hashagg && vector_finishable(target, request->clause);
 	if (!fits && !finish)
 		return reason;
 
@@ -752,8 +809,11 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 		Path	   *path = finalize_path(root, request, linitial(subpaths), groups);
 
 		if (finish)
+		{
 			path = vector_finish_path(root, (AggPath *) path, &request->costs,
-									  spill_cost(input_rel, target, groups));
+									  many_groups_cost(input_rel, target, groups));
+			cap_cost(path, request->rel);
+		}
 		add_final(request, path);
 	}
 	if (workers > 0)
