@@ -34,7 +34,7 @@ ROWS = int(os.environ.get("ROWS") or (2_000_000 if common.QUICK else 20_000_000)
 ROUNDS = 2 if common.QUICK else 5
 ORDERS = 1_500_000 * ROWS // 20_000_000
 MANY = "t_demo_many"  # the source's table with as many groups as rows by twenty
-SESSION = {"jit": "off", "work_mem": "256MB", "max_parallel_workers_per_gather": "0"}
+SESSION = {"jit": "off", "max_parallel_workers_per_gather": "0"}
 CORE, OURS, DUCK = "core", "pgbillion", "DuckDB"
 
 LINEITEM = """CREATE TABLE lineitem (
@@ -53,6 +53,7 @@ class Query:
     title: str
     table: str
     sql: str
+    work_mem: str = "256MB"
 
     @property
     def duck(self) -> str:
@@ -60,17 +61,13 @@ class Query:
         return self.sql.replace("(id - 1) / 20", "(id - 1) // 20")
 
 
+# only a row of all groups goes to the client: sending them is the same for everybody
+SCATTERED = f"SELECT count(*), max(n) FROM (SELECT grp, count(data) AS n FROM {MANY} GROUP BY 1) AS x"
 QUERIES = (
     Query("count", "the source's query", "t_demo", "SELECT grp, count(data) FROM t_demo GROUP BY 1"),
     Query("sum", "sum and avg", "t_demo", "SELECT grp, sum(data), avg(data) FROM t_demo GROUP BY 1"),
     Query("filter", "10 % filter", "t_demo", "SELECT grp, count(data) FROM t_demo WHERE data < 0.1 GROUP BY 1"),
-    # only a row of all groups goes to the client: sending them is the same for everybody
-    Query(
-        "million_groups",
-        "a group for 20 rows, scattered",
-        MANY,
-        f"SELECT count(*), max(n) FROM (SELECT grp, count(data) AS n FROM {MANY} GROUP BY 1) AS x",
-    ),
+    Query("million_groups", "a group for 20 rows, scattered", MANY, SCATTERED),
     Query(
         "million_groups_in_order",
         "a group for 20 rows, in order",
@@ -105,6 +102,8 @@ OTHERS = (
     Query("odd", "a term for core", "t_demo", "SELECT grp, count(*) FROM t_demo WHERE sqrt(data) < 0.5 GROUP BY 1"),
     Query("orders", "a group for 4 rows", "lineitem", "SELECT count(*), max(q) FROM (SELECT l_orderkey,"
           " sum(l_quantity) AS q FROM lineitem GROUP BY 1) AS x"),
+    Query("little_memory", "a group for 20 rows, scattered, work_mem 4 MB", MANY, SCATTERED, work_mem="4MB"),
+    Query("distinct", "DISTINCT", "t_demo", "SELECT DISTINCT grp FROM t_demo"),
     Query("spread", "stddev", "t_demo", "SELECT grp, stddev(data), min(data), max(data) FROM t_demo GROUP BY 1"),
 )  # fmt: skip
 
@@ -182,6 +181,7 @@ def check(conn: Connection, duck: duckdb.DuckDBPyConnection, query: Query) -> tu
     found: dict[str, Answer] = {}
     vectorised = True
     conn.execute("SET max_parallel_workers_per_gather = 0")
+    conn.execute("SELECT set_config('work_mem', %s, false)", [query.work_mem])
     for side in (CORE, OURS):
         plans.switch(conn, side == OURS)
         found[side] = answers.answer(conn.execute(query.sql.encode()))
@@ -219,6 +219,7 @@ def measure(conn: Connection, duck: duckdb.DuckDBPyConnection, query: Query, sid
         return time.perf_counter() - start
     plans.switch(conn, side == OURS)
     conn.execute(f"SET max_parallel_workers_per_gather = {processes - 1}".encode())
+    conn.execute("SELECT set_config('work_mem', %s, false)", [query.work_mem])
     start = time.perf_counter()
     conn.execute(query.sql.encode())
     return time.perf_counter() - start
