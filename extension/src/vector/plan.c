@@ -945,9 +945,9 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 	if (reason != NULL)
 		report("not vectorised: %s", reason);
 	else if (request.best > core && core > 0)
-		report("possible, but estimated to cost %.2f beside %.2f", request.best, core);
+		report("vectors are possible, but estimated to cost %.2f beside core's %.2f", request.best, core);
 	else
-		report("possible, and estimated to cost %.2f beside %.2f", request.best, core);
+		report("vectors are possible, and estimated to cost %.2f beside core's %.2f", request.best, core);
 }
 
 /* ---- SQL ---- */
