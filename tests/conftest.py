@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,11 @@ _numbers = itertools.count(1)
 _TOLD = "told"
 # those of minutes, the longest first: what begins last must not be what takes long
 _LONG = ("test_durability_kill", "test_crash", "test_tables_demo", "test_lazy_pg_regress", "test_vector_pg_regress")
+
+
+# a shell that runs tests in the background has them ignore Ctrl-C, and so all that they start, in vain interrupted
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

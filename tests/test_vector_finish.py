@@ -219,6 +219,11 @@ def test_it_is_chosen_although_it_spills(vectors: Connection) -> None:
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
     vectors.execute("SET billion.vector_aggregate = on; SET work_mem = '1MB'; SET max_parallel_workers_per_gather = 2")
     assert has_node(plans.explain(vectors, "SELECT id, count(*) FROM data GROUP BY id"))
+    # small tables are core's
+    make(vectors, "few", last=100)
+    vectors.execute("VACUUM (ANALYZE) few")
+    for query in ("SELECT id, count(*) FROM few GROUP BY id", "SELECT DISTINCT grp FROM few"):
+        assert not plans.vectorised(plans.explain(vectors, query)), query
     # no partial states of so many groups from several tables
     vectors.execute("CREATE TABLE more () INHERITS (data)")
     vectors.execute("INSERT INTO more SELECT * FROM ONLY data")

@@ -110,10 +110,10 @@ vector_finishable(PathTarget *target, List *clause)
 
 /*
  * The path above Finalize HashAggregate over a scan of ours. It costs what
- * the scan, new groups and the final functions do, and what there is besides.
+ * the scan, spilling, new groups and the final functions do.
  */
 Path *
-vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost besides)
+vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling)
 {
 	CustomPath *path = makeNode(CustomPath);
 	QualCost	having;
@@ -125,7 +125,7 @@ vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs,
 	path->path.parallel_safe = agg->path.parallel_safe;
 	path->path.rows = agg->path.rows;
 	cost_qual_eval(&having, agg->qual, root);
-	path->path.startup_cost = agg->subpath->startup_cost + besides + costs->finalCost.startup + having.startup +
+	path->path.startup_cost = agg->subpath->startup_cost + spilling + costs->finalCost.startup + having.startup +
 		agg->path.pathtarget->cost.startup;
 	path->path.total_cost = path->path.startup_cost + agg->numGroups * (2 * cpu_tuple_cost +
 																		costs->finalCost.per_tuple +

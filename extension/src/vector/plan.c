@@ -626,50 +626,45 @@ finalize_path(PlannerInfo *root, Request *request, Path *path, double groups)
  */
 #define CACHE_BYTES (64.0 * 1024 * 1024)
 
-/*
- * What many groups cost besides, measured as KERNEL_COST_FACTOR was: rows that
- * are written because there is no memory for their groups, and read again;
- * and the wait for memory in a table that outgrows the caches.
- */
+/* What it costs to write rows of groups for which there is no memory, and to read them again; measured. */
 static Cost
-many_groups_cost(RelOptInfo *rel, PathTarget *target, double groups)
+spill_cost(RelOptInfo *rel, PathTarget *target, double groups)
 {
 	double		memory = memory_of_groups(target, groups);
 	double		limit = get_hash_memory_limit();
-	Cost		cost = 0;
+	double		rows;
 
-	if (memory > limit)
-	{
-		double		rows = rel->rows * (1 - limit / memory);
-
-		cost += 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + 0.6 * cpu_tuple_cost * rows;
-	}
-	if (Min(memory, limit) > CACHE_BYTES)
-		cost += 2 * cpu_tuple_cost * rel->rows * Min(log2(Min(memory, limit) / CACHE_BYTES) / 3, 1);
-
-	return cost;
+	if (memory <= limit)
+		return 0;
+	rows = rel->rows * (1 - limit / memory);
+	return 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + 0.6 * cpu_tuple_cost * rows;
 }
 
 /*
- * Core does not count the wait for memory in its own table of groups, which is
- * longer. So where it has a path with one, ours is made to cost less.
+ * Add what waiting for memory costs in a table of groups that outgrows the
+ * caches. Core does not count that in its own table, where it is longer: it
+ * must not make our path the more expensive one.
  */
 static void
-cap_cost(Path *path, RelOptInfo *rel)
+add_waiting(Path *path, Request *request, RelOptInfo *rel, double groups)
 {
+	double		bytes = Min(memory_of_groups(request->target, groups), get_hash_memory_limit());
+	Cost		waiting;
 	ListCell   *lc;
 
-	foreach(lc, rel->pathlist)
+	if (bytes <= CACHE_BYTES)
+		return;
+	waiting = 2 * cpu_tuple_cost * rel->rows * Min(log2(bytes / CACHE_BYTES) / 3, 1);
+	foreach(lc, request->rel->pathlist)
 	{
-		Path	   *other = lfirst(lc);
+		Path	   *core = lfirst(lc);
 
-		if (IsA(other, AggPath) && ((AggPath *) other)->aggstrategy == AGG_HASHED &&
-			((AggPath *) other)->aggsplit == AGGSPLIT_SIMPLE && path->total_cost > 0.9 * other->total_cost)
-		{
-			path->startup_cost *= 0.9 * other->total_cost / path->total_cost;
-			path->total_cost = 0.9 * other->total_cost;
-		}
+		if (IsA(core, AggPath) && ((AggPath *) core)->aggstrategy == AGG_HASHED &&
+			((AggPath *) core)->aggsplit == AGGSPLIT_SIMPLE)
+			waiting = Min(waiting, Max(0.9 * core->total_cost - path->total_cost, 0));
 	}
+	path->startup_cost += waiting;
+	path->total_cost += waiting;
 }
 
 /* Offer our paths, or say why not. */
@@ -817,8 +812,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 		if (finish)
 		{
 			path = vector_finish_path(root, (AggPath *) path, &request->costs,
-									  many_groups_cost(input_rel, target, groups));
-			cap_cost(path, request->rel);
+									  spill_cost(input_rel, target, groups));
+			add_waiting(path, request, input_rel, groups);
 		}
 		add_final(request, path);
 	}

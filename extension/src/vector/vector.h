@@ -308,6 +308,6 @@ extern void vector_rewind(CustomScanState *css);
 extern const CustomScanMethods vector_finish_methods;
 
 extern bool vector_finishable(PathTarget *target, List *clause);
-extern Path *vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost besides);
+extern Path *vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling);
 
 #endif							/* PGBILLION_VECTOR_H */
