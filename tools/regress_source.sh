@@ -14,6 +14,10 @@ case $major in
 *) die "there is no source of PostgreSQL $major in Debian" "tools/regress_source.sh 15|17|18" ;;
 esac
 home=$PWD/build/regress-$major
+# tests run in several processes
+mkdir -p build
+exec 9>"build/regress-$major.lock"
+flock 9
 if [ ! -e "$home/ready" ]; then
     command -v apt-get >/dev/null || die "PostgreSQL's source comes from Debian, and there is no apt-get"
     command -v bzip2 >/dev/null || need bzip2
