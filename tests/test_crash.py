@@ -335,9 +335,13 @@ def _check_files(cluster: Cluster, conn: Connection, workload: Workload, outcome
     assert invariants.missing(cluster.data, conn) == set()
     orphans = {str(cluster.data / file.folder / file.name) for file in invariants.orphans(cluster.data, conn)}
     outcomes["points with orphan files"] += bool(orphans)
+    # a checkpoint ends before the emptied files of relations dropped until then are removed: killed in between, core
+    # leaves them
+    emptied = {path for path in orphans & workload.old if Path(path).stat().st_size == 0}
+    outcomes["points with emptied files"] += bool(emptied)
     if workload.batches and workload.batches[-1].state == "committed":
-        assert orphans == set(), "the last transaction is committed"
-    assert orphans & workload.old == set(), "older than the last commit"
+        assert orphans - emptied == set(), "the last transaction is committed"
+    assert (orphans & workload.old) - emptied == set(), "older than the last commit"
     for path in orphans:
         Path(path).unlink()
 
