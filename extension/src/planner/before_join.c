@@ -326,7 +326,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		path = (Path *) create_gather_path(root, joined, path, joined->reltarget, NULL, &rows);
 		add_finalize(root, grouped_rel, joined, path, partial, extra, &ours);
 	}
-	VectorReport(psprintf("aggregation before the join is possible, and estimated to cost %.2f beside %.2f", ours, core));
+	VectorReport("aggregation before the join is possible, and estimated to cost %.2f beside %.2f", ours, core);
 
 	return NULL;
 }
@@ -345,7 +345,7 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 
 	reason = offer(root, input_rel, grouped_rel, extra);
 	if (reason != NULL)
-		VectorReport(psprintf("no aggregation before the join: %s", reason));
+		VectorReport("no aggregation before the join: %s", reason);
 }
 
 void

@@ -6,8 +6,7 @@
  * Where core has built its paths for GROUP BY, one more is offered: a custom
  * scan that gives partial states of each group, under core's Finalize
  * Aggregate; in parallel with a Gather between them; over partitions with an
- * Append of one custom scan each. What speaks against it is reported at
- * DEBUG1, and by billion.explain_vector().
+ * Append of one custom scan each. What speaks against it is reported.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,14 +34,12 @@
 #include "optimizer/restrictinfo.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
-#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/selfuncs.h"
-#include "utils/snapmgr.h"
 #include "utils/spccache.h"
 #include "utils/typcache.h"
 
@@ -72,49 +69,8 @@ const struct config_enum_entry VectorModeOptions[] = {
 	{NULL, 0, false}
 };
 
-static int	vector_aggregate = VECTOR_ON;
+int			vector_aggregate = VECTOR_ON;
 static create_upper_paths_hook_type previous_hook = NULL;
-
-/* billion.explain_vector() collects here what is found out while it plans. */
-static StringInfo findings = NULL;
-
-static void report(const char *format,...) pg_attribute_printf(1, 2);
-
-/* Tell whoever asks. */
-static void
-report(const char *format,...)
-{
-	StringInfoData buf;
-	int			needed;
-
-	initStringInfo(&buf);
-	for (;;)
-	{
-		va_list		args;
-
-		va_start(args, format);
-		needed = appendStringInfoVA(&buf, format, args);
-		va_end(args);
-		if (needed == 0)
-			break;
-		enlargeStringInfo(&buf, needed);
-	}
-	ereport(DEBUG1, (errmsg_internal("pgbillion: %s", buf.data)));
-	if (findings != NULL)
-	{
-		if (findings->len > 0)
-			appendStringInfoChar(findings, '\n');
-		appendStringInfoString(findings, buf.data);
-	}
-	pfree(buf.data);
-}
-
-/* The same for other planner hooks. */
-void
-VectorReport(const char *text)
-{
-	report("%s", text);
-}
 
 /* ---- what is asked for ---- */
 
@@ -901,7 +857,7 @@ VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double 
 		reason = memory_refusal(parent->reltarget, groups);
 	if (reason != NULL)
 	{
-		report("not vectorised before the join: %s", reason);
+		VectorReport("not vectorised before the join: %s", reason);
 		return NULL;
 	}
 	path = scan_path(root, parent, rel, parent->reltarget, groups, parallel_workers, parent->consider_parallel);
@@ -938,94 +894,11 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 	reason = stage == UPPERREL_DISTINCT ? offer_distinct(root, input_rel, &request) :
 		offer_groups(root, input_rel, &request, extra);
 	if (reason != NULL)
-		report("not vectorised: %s", reason);
+		VectorReport("not vectorised: %s", reason);
 	else if (request.best > core && core > 0)
-		report("vectors are possible, but estimated to cost %.2f beside core's %.2f", request.best, core);
+		VectorReport("vectors are possible, but estimated to cost %.2f beside core's %.2f", request.best, core);
 	else
-		report("vectors are possible, and estimated to cost %.2f beside core's %.2f", request.best, core);
-}
-
-/* ---- SQL ---- */
-
-/* Is there a scan of ours in a plan? */
-static bool
-plan_is_vectorised(Plan *plan)
-{
-	ListCell   *lc;
-	List	   *children = NIL;
-
-	if (plan == NULL)
-		return false;
-	if (IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &vector_scan_methods)
-		return true;
-	if (IsA(plan, Append))
-		children = ((Append *) plan)->appendplans;
-	else if (IsA(plan, MergeAppend))
-		children = ((MergeAppend *) plan)->mergeplans;
-	else if (IsA(plan, SubqueryScan))
-		children = list_make1(((SubqueryScan *) plan)->subplan);
-	else if (IsA(plan, CustomScan))
-		children = ((CustomScan *) plan)->custom_plans;
-	foreach(lc, children)
-	{
-		if (plan_is_vectorised(lfirst(lc)))
-			return true;
-	}
-	return plan_is_vectorised(plan->lefttree) || plan_is_vectorised(plan->righttree);
-}
-
-PG_FUNCTION_INFO_V1(pgbillion_explain_vector);
-
-/*
- * billion.explain_vector(query text) returns text
- *		Plan a query, without running it, and tell for each of its aggregations
- *		whether it is vectorised, and why not.
- */
-Datum
-pgbillion_explain_vector(PG_FUNCTION_ARGS)
-{
-	char	   *query = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	List	   *raw = pg_parse_query(query);
-	List	   *rewritten;
-	StringInfoData found;
-	StringInfo	before = findings;
-	bool		chosen = false;
-
-	if (list_length(raw) != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("one query is expected, not %d", list_length(raw))));
-	rewritten = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, raw), query, NULL, 0, NULL);
-	if (list_length(rewritten) != 1 || linitial_node(Query, rewritten)->commandType == CMD_UTILITY)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("this is not a query that can be planned")));
-
-	initStringInfo(&found);
-	findings = &found;
-	PG_TRY();
-	{
-		PlannedStmt *plan = pg_plan_query(linitial_node(Query, rewritten), query,
-										  CURSOR_OPT_PARALLEL_OK, NULL);
-		ListCell   *lc;
-
-		chosen = plan_is_vectorised(plan->planTree);
-		foreach(lc, plan->subplans)
-			chosen |= plan_is_vectorised(lfirst(lc));
-	}
-	PG_FINALLY();
-	{
-		findings = before;
-	}
-	PG_END_TRY();
-
-	if (vector_aggregate == VECTOR_OFF)
-		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: billion.vector_aggregate is off"));
-	if (found.len == 0)
-		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: there is nothing to aggregate"));
-	appendStringInfo(&found, "\n%s", chosen ? "vectorised" : "not chosen");
-
-	PG_RETURN_TEXT_P(cstring_to_text(found.data));
+		VectorReport("vectors are possible, and estimated to cost %.2f beside core's %.2f", request.best, core);
 }
 
 void

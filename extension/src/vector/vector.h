@@ -9,6 +9,7 @@
  * Finalize Aggregate above it are core's.
  *
  *	plan.c			when it applies, what it costs, the paths and the plan
+ *	explain.c		why a query is vectorised, or not
  *	estimate.c		how many groups expressions make
  *	pages.c			pages read one after the other, mostly without looking them up
  *	scan.c			the pages of a heap, and which of their rows are visible
@@ -288,12 +289,17 @@ extern const struct config_enum_entry VectorModeOptions[];
  * of the filter; custom_private is a list of one integer, the number of
  * outputs. Params are repeated in custom_exprs, where the planner looks.
  */
+extern int	vector_aggregate;	/* billion.vector_aggregate: a VectorMode */
+
 extern void VectorInit(void);
-extern void VectorReport(const char *text);
 extern PathTarget *VectorPartialTarget(PlannerInfo *root, PathTarget *grouping, Node *having);
 extern bool VectorParallelSafe(PlannerInfo *root, List *tables, PathTarget *target);
 extern Path *VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups,
 							  int parallel_workers);
+
+/* ---- explain.c ---- */
+
+extern void VectorReport(const char *format,...) pg_attribute_printf(1, 2);
 
 /* ---- execute.c ---- */
 
