@@ -27,7 +27,7 @@ command -v make >/dev/null || packages+=(make)
 [ ${#packages[@]} -eq 0 ] || need "${packages[@]}"
 
 # a virtual environment knows its own path and its Python
-wanted=$({ cat pyproject.toml extension/pgbillion.control; pwd; "$python" -c 'import sys; print(sys.version, sys.base_prefix)'; } | cksum)
+wanted=$({ cat pyproject.toml extensions/pgbillion_tables/pgbillion_tables.control; pwd; "$python" -c 'import sys; print(sys.version, sys.base_prefix)'; } | cksum)
 if [ "$(cat .venv/stamp 2>/dev/null)" != "$wanted" ]; then
     say "setting up .venv"
     base=$("$python" -c 'import sys; print(sys._base_executable)')

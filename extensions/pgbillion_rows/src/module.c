@@ -1,0 +1,44 @@
+/*-------------------------------------------------------------------------
+ *
+ * module.c
+ *	  Module entry: magic block, initialization and version.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "utils/guc.h"
+#include "utils/builtins.h"
+
+#include "planner/before_join.h"
+#include "shard/connection.h"
+#include "shard/shard.h"
+#include "vector/vector.h"
+
+PG_MODULE_MAGIC;
+
+void		_PG_init(void);
+
+void
+_PG_init(void)
+{
+	VectorInit();
+	ShardInit();
+	ShardConnectionInit();
+	BeforeJoinInit();
+	MarkGUCPrefixReserved("pgbillion_rows");
+}
+
+PG_FUNCTION_INFO_V1(pgbillion_rows_version);
+
+/*
+ * pgbillion_rows.version() returns text
+ *		Version of the loaded library, as the control file had it when the
+ *		library was built.
+ */
+Datum
+pgbillion_rows_version(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(PGBILLION_VERSION));
+}

@@ -1,0 +1,27 @@
+/*-------------------------------------------------------------------------
+ *
+ * arithmetic.h
+ *	  The arithmetic of integers and floats that is known by its functions.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_ARITHMETIC_H
+#define PGBILLION_ARITHMETIC_H
+
+#include "nodes/primnodes.h"
+
+/* Arithmetic: what is done, and how wide an integer result may be. */
+typedef struct Arithmetic
+{
+	Oid			funcid;
+	char		op;				/* one of + - * / %, or = for a cast */
+	char		kind;			/* of the result: integer of '2', '4', '8' bytes, or float 'f' (8), 'r' (4) */
+	char		left;			/* of the operands */
+	char		right;
+} Arithmetic;
+
+extern const Arithmetic *find_arithmetic(Expr *expr, List **args);
+extern char integer_operator(Expr *expr, List **args);
+extern Expr *strip_relabel(Expr *expr);
+
+#endif							/* PGBILLION_ARITHMETIC_H */

@@ -1,0 +1,721 @@
+/*-------------------------------------------------------------------------
+ *
+ * connection.c
+ *	  Connections of our own to the shards.
+ *
+ * What is sent for a scan is sent at once, in libpq's pipeline mode: BEGIN,
+ * the snapshot, the query, with a simple round trip for all of it. Rows come
+ * in chunks, never all at once. Nothing waits in here but ShardWait(), so that
+ * all shards of a statement connect, plan and run at the same time.
+ *
+ * A connection belongs to a user mapping and is kept for later statements.
+ * One on which anything went wrong is closed.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <poll.h>
+
+#include "access/xact.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_user_mapping.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/latch.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+#include "utils/wait_event.h"
+
+#include "compat.h"
+#include "shard/connection.h"
+#include "shard/shard.h"
+
+/* rows of a result, where libpq can return several at a time */
+#define CHUNK_ROWS 256
+/* how long an aborting statement may wait for its shards to take the cancellation */
+#define CANCEL_MILLISECONDS 1000
+
+struct ShardStatement
+{
+	dlist_node	node;
+	EState	   *estate;
+	List	   *groups;
+	MemoryContextCallback callback;
+};
+
+int			shard_connections = 8;
+
+MemoryContext shard_context = NULL;
+dlist_head	shard_connection_list = DLIST_STATIC_INIT(shard_connection_list);
+static dlist_head statements = DLIST_STATIC_INIT(statements);
+
+/* ----------------------------------------------------------------
+ *		The end of connections and statements
+ * ----------------------------------------------------------------
+ */
+
+/* Close and forget a connection. Never raises an error. */
+static void
+close_connection(ShardConnection *connection)
+{
+	dlist_delete(&connection->node);
+	if (connection->result != NULL)
+		pq.PQclear(connection->result);
+	if (connection->conn != NULL)
+	{
+		pq.PQfinish(connection->conn);
+		ReleaseExternalFD();
+	}
+	pfree(connection);
+}
+
+/*
+ * Ask the shards of these connections to cancel what they run. Waits until
+ * they have got it, but not for one that does not listen. Before 17 libpq could
+ * only wait for each without limit: there the shard finds its client gone.
+ */
+static void
+cancel_queries(List *list)
+{
+	int			n = 0;
+	struct pg_cancel_conn **cancels;
+	struct pollfd *fds;
+	PostgresPollingStatusType *status;
+	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), CANCEL_MILLISECONDS);
+	ListCell   *lc;
+
+	if (list == NIL || pq.PQcancelCreate == NULL || pq.PQcancelPoll == NULL)
+		return;
+
+	cancels = palloc(sizeof(*cancels) * list_length(list));
+	fds = palloc(sizeof(*fds) * list_length(list));
+	status = palloc(sizeof(*status) * list_length(list));
+	foreach(lc, list)
+	{
+		ShardConnection *connection = lfirst(lc);
+
+		cancels[n] = pq.PQcancelCreate(connection->conn);
+		if (cancels[n] == NULL)
+			continue;
+		status[n] = pq.PQcancelStart(cancels[n]) ? PGRES_POLLING_WRITING : PGRES_POLLING_FAILED;
+		n++;
+	}
+
+	for (;;)
+	{
+		int			waiting = 0;
+		int			milliseconds = (int) TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+
+		for (int i = 0; i < n; i++)
+		{
+			bool		over = status[i] == PGRES_POLLING_OK || status[i] == PGRES_POLLING_FAILED;
+
+			/* poll() passes over negative ones */
+			fds[i].fd = over ? -1 : pq.PQcancelSocket(cancels[i]);
+			fds[i].events = status[i] == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+			fds[i].revents = 0;
+			waiting += !over;
+		}
+		if (waiting == 0 || milliseconds <= 0)
+			break;
+		if (poll(fds, n, milliseconds) < 0 && errno != EINTR)
+			break;
+		for (int i = 0; i < n; i++)
+			if (fds[i].revents != 0)
+				status[i] = pq.PQcancelPoll(cancels[i]);
+	}
+
+	for (int i = 0; i < n; i++)
+		pq.PQcancelFinish(cancels[i]);
+	pfree(cancels);
+	pfree(fds);
+	pfree(status);
+}
+
+/* Note that a command was sent, and what its answer will be. */
+static void
+expect(ShardConnection *connection, ShardReply reply)
+{
+	if (connection->nreplies == MAX_REPLIES)
+		elog(ERROR, "too many commands were sent to server \"%s\"", connection->server);
+	connection->replies[connection->nreplies++] = reply;
+}
+
+/*
+ * End the transaction of a connection whose group has no more use for it, and
+ * make it idle. The answer is read when it is used again. Returns false when
+ * that is not possible. Never raises an error.
+ */
+static bool
+end_transaction(ShardConnection *connection)
+{
+	int			flushed;
+
+	if (connection->connecting || connection->invalidated || connection->result != NULL ||
+		connection->busy || connection->nreplies > 0)
+		return false;
+	if (connection->in_transaction)
+	{
+		if (!pq.PQsendQueryParams(connection->conn, "COMMIT", 0, NULL, NULL, NULL, NULL, 0) ||
+			!pq.PQpipelineSync(connection->conn))
+			return false;
+		flushed = pq.PQflush(connection->conn);
+		if (flushed < 0)
+			return false;
+		connection->need_flush = flushed > 0;
+		expect(connection, REPLY_DONE);
+		expect(connection, REPLY_SYNC);
+		connection->in_transaction = false;
+	}
+	connection->group = NULL;
+	return true;
+}
+
+/* Give up the connections that any (NULL), or one, statement has. Never raises an error. */
+static void
+release_connections(ShardStatement *statement)
+{
+	dlist_mutable_iter iter;
+	List	   *running = NIL;
+	List	   *dead = NIL;
+	ListCell   *lc;
+
+	dlist_foreach_modify(iter, &shard_connection_list)
+	{
+		ShardConnection *connection = dlist_container(ShardConnection, node, iter.cur);
+
+		if (connection->group == NULL || (statement != NULL && connection->group->statement != statement))
+			continue;
+		if (end_transaction(connection))
+			continue;
+		if (connection->nreplies > 0 && !connection->connecting)
+			running = lappend(running, connection);
+		dead = lappend(dead, connection);
+	}
+	cancel_queries(running);
+	foreach(lc, dead)
+		close_connection(lfirst(lc));
+	list_free(running);
+	list_free(dead);
+}
+
+/* The executor's memory goes: the statement is over, or has failed. */
+static void
+end_statement(void *arg)
+{
+	ShardStatement *statement = arg;
+	MemoryContext oldcontext = MemoryContextSwitchTo(shard_context);
+
+	release_connections(statement);
+	dlist_delete(&statement->node);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+static void
+end_transaction_callback(XactEvent event, void *arg)
+{
+	dlist_mutable_iter iter;
+	MemoryContext oldcontext;
+
+	switch (event)
+	{
+		case XACT_EVENT_ABORT:
+			/* those whose statements' memory is still there */
+			oldcontext = MemoryContextSwitchTo(shard_context);
+			release_connections(NULL);
+			MemoryContextSwitchTo(oldcontext);
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+			break;
+		default:
+			return;
+	}
+
+	dlist_foreach_modify(iter, &shard_connection_list)
+	{
+		ShardConnection *connection = dlist_container(ShardConnection, node, iter.cur);
+
+		if (connection->group == NULL && (connection->invalidated || !connection->keep))
+			close_connection(connection);
+	}
+}
+
+static void
+invalidate_connections(Datum arg, int cacheid, uint32 hash)
+{
+	dlist_iter	iter;
+
+	dlist_foreach(iter, &shard_connection_list)
+	{
+		ShardConnection *connection = dlist_container(ShardConnection, node, iter.cur);
+
+		if (hash == 0 ||
+			(cacheid == FOREIGNSERVEROID && connection->server_hash == hash) ||
+			(cacheid == USERMAPPINGOID && connection->mapping_hash == hash))
+			connection->invalidated = true;
+	}
+}
+
+/* ----------------------------------------------------------------
+ *		Errors
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Raise what the shard has to say, in its name. Takes the result, which may be
+ * NULL: then it is libpq that says something.
+ */
+void
+ShardReport(ShardConnection *connection, PGresult *result)
+{
+	const char *fields[] = {NULL, NULL, NULL, NULL, NULL};
+	static const int codes[] = {PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL,
+		PG_DIAG_MESSAGE_HINT, PG_DIAG_CONTEXT};
+	const char *hint;
+	int			sqlstate = ERRCODE_CONNECTION_FAILURE;
+
+	if (result != NULL)
+	{
+		for (int i = 0; i < lengthof(codes); i++)
+		{
+			const char *field = pq.PQresultErrorField(result, codes[i]);
+
+			fields[i] = field == NULL ? NULL : pstrdup(field);
+		}
+		pq.PQclear(result);
+	}
+	if (fields[0] != NULL)
+		sqlstate = MAKE_SQLSTATE(fields[0][0], fields[0][1], fields[0][2], fields[0][3], fields[0][4]);
+	if (fields[1] == NULL)
+		fields[1] = pchomp(pq.PQerrorMessage(connection->conn));
+	hint = fields[3];
+	if (sqlstate == ERRCODE_UNDEFINED_FUNCTION || sqlstate == ERRCODE_INVALID_SCHEMA_NAME)
+		hint = "The partial aggregates must be there on every shard: create the extension pgbillion in its database, "
+			"and call pgbillion_rows.create_partial_aggregate() for aggregates of your own.";
+
+	ereport(ERROR,
+			(errcode(sqlstate),
+			 errmsg("server \"%s\": %s", connection->server, fields[1][0] ? fields[1] : "the connection was lost"),
+			 fields[2] ? errdetail_internal("%s", fields[2]) : 0,
+			 hint ? errhint("%s", hint) : 0,
+			 fields[4] ? errcontext("%s", fields[4]) : 0,
+			 connection->sql ? errcontext("remote SQL command: %s", connection->sql) : 0));
+}
+
+/* ----------------------------------------------------------------
+ *		Groups and their connections
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Return the group of a statement for a user mapping, made when it is the
+ * first of its kind.
+ */
+ShardGroup *
+ShardGetGroup(EState *estate, Oid serverid, UserMapping *user)
+{
+	ShardStatement *statement = NULL;
+	ShardGroup *group;
+	dlist_iter	iter;
+	ListCell   *lc;
+	MemoryContext oldcontext;
+
+	if (shard_context == NULL)
+	{
+		shard_context = AllocSetContextCreate(TopMemoryContext, "pgbillion_fdw connections", ALLOCSET_SMALL_SIZES);
+		RegisterXactCallback(end_transaction_callback, NULL);
+		CacheRegisterSyscacheCallback(FOREIGNSERVEROID, invalidate_connections, (Datum) 0);
+		CacheRegisterSyscacheCallback(USERMAPPINGOID, invalidate_connections, (Datum) 0);
+		ShardConnectInit();
+	}
+
+	dlist_foreach(iter, &statements)
+	{
+		statement = dlist_container(ShardStatement, node, iter.cur);
+		if (statement->estate == estate)
+			break;
+		statement = NULL;
+	}
+
+	oldcontext = MemoryContextSwitchTo(estate->es_query_cxt);
+	if (statement == NULL)
+	{
+		statement = palloc0(sizeof(ShardStatement));
+		statement->estate = estate;
+		statement->callback.func = end_statement;
+		statement->callback.arg = statement;
+		dlist_push_head(&statements, &statement->node);
+		MemoryContextRegisterResetCallback(estate->es_query_cxt, &statement->callback);
+	}
+	foreach(lc, statement->groups)
+	{
+		group = lfirst(lc);
+		if (group->umid == user->umid && group->userid == user->userid)
+		{
+			MemoryContextSwitchTo(oldcontext);
+			return group;
+		}
+	}
+	group = palloc0(sizeof(ShardGroup));
+	group->statement = statement;
+	group->serverid = serverid;
+	group->umid = user->umid;
+	group->userid = user->userid;
+	statement->groups = lappend(statement->groups, group);
+	MemoryContextSwitchTo(oldcontext);
+	return group;
+}
+
+/*
+ * Is an idle connection still there? A shard that has gone has said so, and
+ * why: what it said comes with the first reading, the end with the next.
+ */
+static bool
+is_alive(ShardConnection *connection)
+{
+	return !connection->invalidated &&
+		pq.PQconsumeInput(connection->conn) &&
+		pq.PQconsumeInput(connection->conn) &&
+		pq.PQstatus(connection->conn) == CONNECTION_OK;
+}
+
+/*
+ * Return a connection for a scan: one of the group's that is free, an idle one
+ * or a new one, which is then still connecting. When the group has as many as
+ * it should, NULL, unless told to go beyond that.
+ */
+ShardConnection *
+ShardTakeConnection(ShardGroup *group, bool beyond_limit)
+{
+	dlist_mutable_iter iter;
+	ShardConnection *connection;
+
+	dlist_foreach_modify(iter, &shard_connection_list)
+	{
+		connection = dlist_container(ShardConnection, node, iter.cur);
+		if (connection->group == group && !connection->busy)
+		{
+			connection->busy = true;
+			return connection;
+		}
+	}
+	if (group->nconnections >= shard_connections && !beyond_limit)
+		return NULL;
+
+	connection = NULL;
+	dlist_foreach_modify(iter, &shard_connection_list)
+	{
+		ShardConnection *candidate = dlist_container(ShardConnection, node, iter.cur);
+
+		if (candidate->group != NULL || candidate->umid != group->umid || candidate->userid != group->userid)
+			continue;
+		if (is_alive(candidate))
+		{
+			connection = candidate;
+			connection->group = group;
+			break;
+		}
+		close_connection(candidate);
+	}
+	if (connection == NULL)
+		connection = ShardStartConnection(group);
+	connection->busy = true;
+	group->nconnections++;
+	if (group->exporter == NULL)
+		group->exporter = connection;
+	return connection;
+}
+
+/* A scan has read all that it wants from its connection, which is free for others of its group. */
+void
+ShardGiveConnection(ShardConnection *connection)
+{
+	Assert(connection->nreplies == 0 && connection->result == NULL);
+	connection->busy = false;
+	connection->sql = NULL;
+}
+
+/* Send one command of a pipeline. */
+void
+ShardSendCommand(ShardConnection *connection, const char *sql, ShardReply reply)
+{
+	if (!pq.PQsendQueryParams(connection->conn, sql, 0, NULL, NULL, NULL, NULL, 0))
+		ShardReport(connection, NULL);
+	expect(connection, reply);
+}
+
+void
+ShardSendSync(ShardConnection *connection)
+{
+	if (!pq.PQpipelineSync(connection->conn))
+		ShardReport(connection, NULL);
+	expect(connection, REPLY_SYNC);
+	connection->need_flush = true;
+}
+
+/*
+ * Rows in chunks, or else one by one, for the query whose answer comes next. libpq would
+ * return all of them at once otherwise, which is as right but takes more memory.
+ */
+static void
+set_row_mode(ShardConnection *connection)
+{
+	if (pq.PQsetChunkedRowsMode == NULL || !pq.PQsetChunkedRowsMode(connection->conn, CHUNK_ROWS))
+		(void) pq.PQsetSingleRowMode(connection->conn);
+}
+
+/*
+ * Send what begins the transaction, with the snapshot that the group has, unless that is done.
+ */
+static void
+begin_transaction(ShardConnection *connection)
+{
+	ShardGroup *group = connection->group;
+
+	if (connection->in_transaction)
+		return;
+	if (list_length(group->scans) > 1 && group->exporter != connection)
+	{
+		ShardConnection *exporter = group->exporter;
+
+		while (group->snapshot == NULL)
+		{
+			if (ShardConnected(exporter))
+			{
+				begin_transaction(exporter);
+				(void) ShardAdvance(exporter);
+			}
+			if (group->snapshot == NULL)
+				ShardWait(exporter);
+		}
+	}
+
+	ShardSendCommand(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", REPLY_DONE);
+	connection->in_transaction = true;
+	connection->need_flush = true;
+	if (list_length(group->scans) <= 1)
+		return;
+	if (group->exporter != connection)
+		ShardSendCommand(connection, psprintf("SET TRANSACTION SNAPSHOT %s", quote_literal_cstr(group->snapshot)), REPLY_DONE);
+	else
+	{
+		ShardSendCommand(connection, "SELECT pg_catalog.pg_export_snapshot()", REPLY_SNAPSHOT);
+		if (!pq.PQsendFlushRequest(connection->conn))
+			ShardReport(connection, NULL);
+	}
+}
+
+static bool
+has_our_encoding(ShardConnection *connection)
+{
+	const char *name = pq.PQparameterStatus(connection->conn, "server_encoding");
+
+	return name != NULL && pg_char_to_encoding(name) == GetDatabaseEncoding();
+}
+
+/*
+ * Send a query, and before it what begins the transaction. The connection must
+ * be connected. Waits only for the snapshot that other connections of the
+ * group have begun with.
+ */
+void
+ShardSendQuery(ShardConnection *connection, const char *sql, int nparams, const char *const *values,
+			   bool binary, int states)
+{
+	int			theirs = pq.PQserverVersion(connection->conn) / 10000;
+
+	Assert(!connection->connecting && connection->busy);
+	if ((states & SHARD_STATE_SERIALIZED) && theirs != PG_VERSION_NUM / 10000)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("server \"%s\" runs PostgreSQL %d, this one is %d", connection->server, theirs, PG_VERSION_NUM / 10000),
+				 errdetail("The states of these aggregates can only travel between servers of the same major version."),
+				 errhint("Set pgbillion_rows.push_down_aggregates to off.")));
+	if ((states & SHARD_STATE_RAW_TEXT) && !has_our_encoding(connection))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the database of server \"%s\" has encoding %s, this one has %s", connection->server,
+						pq.PQparameterStatus(connection->conn, "server_encoding"), GetDatabaseEncodingName()),
+				 errdetail("The states of these aggregates can only travel between databases of the same encoding."),
+				 errhint("Set pgbillion_rows.push_down_aggregates to off.")));
+	/* the planner saw to that, but the setting may be newer than the plan */
+	if ((states & SHARD_STATE_SENT_TEXT) && pg_get_client_encoding() != GetDatabaseEncoding())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("client_encoding has changed since this query was planned"),
+				 errhint("Prepare the query again.")));
+
+	begin_transaction(connection);
+	connection->sql = sql;
+	if (!pq.PQsendQueryParams(connection->conn, sql, nparams, NULL, values, NULL, NULL, binary))
+		ShardReport(connection, NULL);
+	expect(connection, REPLY_ROWS);
+	/* comes too late when answers to other commands are awaited first; see next_reply() */
+	if (connection->nreplies == 1)
+		set_row_mode(connection);
+	ShardSendSync(connection);
+}
+
+/* ----------------------------------------------------------------
+ *		Answers
+ * ----------------------------------------------------------------
+ */
+
+/* The first of the replies has come in full. */
+static void
+next_reply(ShardConnection *connection)
+{
+	connection->nreplies--;
+	memmove(connection->replies, connection->replies + 1, sizeof(ShardReply) * connection->nreplies);
+	if (connection->nreplies > 0 && connection->replies[0] == REPLY_ROWS)
+		set_row_mode(connection);
+}
+
+/* Deal with a result; NULL ends those of one command. Returns true when it has rows for the scan. */
+static bool
+take_result(ShardConnection *connection, PGresult *result)
+{
+	ShardReply	reply = connection->replies[0];
+	ExecStatusType status;
+
+	if (result == NULL)
+	{
+		/* a lost connection ends like this as well */
+		if (reply == REPLY_SYNC || pq.PQstatus(connection->conn) != CONNECTION_OK)
+			ShardReport(connection, NULL);
+		next_reply(connection);
+		return false;
+	}
+	if (reply == REPLY_ANY)
+	{
+		pq.PQclear(result);
+		return false;
+	}
+	status = pq.PQresultStatus(result);
+	if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE || status == PGRES_NONFATAL_ERROR ||
+		status == PGRES_PIPELINE_ABORTED)
+		ShardReport(connection, result);
+
+	switch (reply)
+	{
+		case REPLY_SYNC:
+			if (status == PGRES_PIPELINE_SYNC)
+			{
+				pq.PQclear(result);
+				next_reply(connection);
+				return false;
+			}
+			break;
+		case REPLY_ANY:
+		case REPLY_DONE:
+			if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+			{
+				pq.PQclear(result);
+				return false;
+			}
+			break;
+		case REPLY_SNAPSHOT:
+			if (status == PGRES_TUPLES_OK && pq.PQntuples(result) == 1)
+			{
+				ShardGroup *group = connection->group;
+
+				group->snapshot = MemoryContextStrdup(GetMemoryChunkContext(group), pq.PQgetvalue(result, 0, 0));
+				pq.PQclear(result);
+				return false;
+			}
+			break;
+		case REPLY_ROWS:
+			if (pq.PQntuples(result) > 0)
+			{
+				connection->result = result;
+				return true;
+			}
+			if (status == PGRES_TUPLES_OK)
+			{
+				pq.PQclear(result);
+				return false;
+			}
+			break;
+	}
+	pq.PQclear(result);
+	ereport(ERROR,
+			(errcode(ERRCODE_PROTOCOL_VIOLATION),
+			 errmsg("server \"%s\" returned an unexpected result", connection->server),
+			 connection->sql ? errcontext("remote SQL command: %s", connection->sql) : 0));
+}
+
+/*
+ * Read what there is of the answers, without waiting. The connection must be
+ * connected. After SHARD_ROWS, the caller has to take care of the result and
+ * set it to NULL before it calls again.
+ */
+ShardProgress
+ShardAdvance(ShardConnection *connection)
+{
+	bool		consumed = false;
+
+	Assert(!connection->connecting);
+	if (connection->result != NULL)
+		return SHARD_ROWS;
+	if (connection->need_flush)
+	{
+		int			flushed = pq.PQflush(connection->conn);
+
+		/* it may be that the shard said why */
+		if (flushed < 0 && !pq.PQconsumeInput(connection->conn))
+			ShardReport(connection, NULL);
+		connection->need_flush = flushed != 0;
+	}
+	while (connection->nreplies > 0)
+	{
+		if (pq.PQisBusy(connection->conn))
+		{
+			if (consumed)
+				return SHARD_WAIT;
+			if (!pq.PQconsumeInput(connection->conn))
+				ShardReport(connection, NULL);
+			consumed = true;
+			continue;
+		}
+		if (take_result(connection, pq.PQgetResult(connection->conn)))
+			return SHARD_ROWS;
+	}
+	return SHARD_DONE;
+}
+
+/* What to wait for on the connection's socket. */
+uint32
+ShardEvents(ShardConnection *connection)
+{
+	if (connection->connecting)
+		return connection->poll == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE;
+	return WL_SOCKET_READABLE | (connection->need_flush ? WL_SOCKET_WRITEABLE : 0);
+}
+
+/* Wait for that; an interrupt may raise an error. */
+void
+ShardWait(ShardConnection *connection)
+{
+	(void) WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | ShardEvents(connection),
+							 pq.PQsocket(connection->conn), -1, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+void
+ShardConnectionInit(void)
+{
+	DefineCustomIntVariable("pgbillion_rows.shard_connections",
+							"Connections to one shard that a statement may use at the same time.",
+							"Beyond these, scans of that shard wait for one another where they can.",
+							&shard_connections,
+							8, 1, 1000,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
+}

@@ -1,0 +1,204 @@
+/*-------------------------------------------------------------------------
+ *
+ * handler.c
+ *	  The handler and validator of pgbillion_fdw.
+ *
+ * Which callbacks are ours, and for which scans, is decided here; so is what
+ * counts as a use of postgres_fdw's own connection (see shard.h).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "catalog/pg_foreign_data_wrapper.h"
+#include "executor/executor.h"
+#include "utils/array.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "compat.h"
+#include "shard/libpq.h"
+#include "shard/shard.h"
+
+#define POSTGRES_FDW "$libdir/postgres_fdw"
+
+/* postgres_fdw's routine, for the life of the backend */
+static FdwRoutine *postgres_fdw = NULL;
+
+/* servers that this transaction has reached through postgres_fdw's connection */
+static List *used_servers = NIL;
+
+PG_FUNCTION_INFO_V1(pgbillion_fdw_handler);
+PG_FUNCTION_INFO_V1(pgbillion_fdw_validator);
+
+static void
+forget_used_servers(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			/* the list went with TopTransactionContext, or will */
+			used_servers = NIL;
+			break;
+		default:
+			break;
+	}
+}
+
+/*
+ * Return postgres_fdw's routine. Raises an error when the module is not
+ * installed.
+ */
+FdwRoutine *
+PostgresFdwRoutine(void)
+{
+	if (postgres_fdw == NULL)
+	{
+		PGFunction	handler = load_external_function(POSTGRES_FDW, "postgres_fdw_handler", true, NULL);
+		MemoryContext oldcontext;
+		LOCAL_FCINFO(fcinfo, 0);
+
+		LibpqFind();
+		InitFunctionCallInfoData(*fcinfo, NULL, 0, InvalidOid, NULL, NULL);
+		oldcontext = MemoryContextSwitchTo(TopMemoryContext);
+		postgres_fdw = (FdwRoutine *) DatumGetPointer(handler(fcinfo));
+		MemoryContextSwitchTo(oldcontext);
+	}
+	return postgres_fdw;
+}
+
+/*
+ * Has this transaction an open transaction of postgres_fdw on that server?
+ */
+bool
+PostgresFdwUsed(Oid serverid)
+{
+	return list_member_oid(used_servers, serverid);
+}
+
+/* It has one from now on. */
+void
+NotePostgresFdwUse(Oid serverid)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(TopTransactionContext);
+
+	used_servers = list_append_unique_oid(used_servers, serverid);
+	MemoryContextSwitchTo(oldcontext);
+}
+
+static void
+begin_foreign_scan(ForeignScanState *node, int eflags)
+{
+	if (ShardIsAggregateScan(node))
+	{
+		ShardBeginForeignScan(node, eflags);
+		return;
+	}
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		NotePostgresFdwUse(((ForeignScan *) node->ss.ps.plan)->fs_server);
+	node->fdwroutine = postgres_fdw;
+	postgres_fdw->BeginForeignScan(node, eflags);
+}
+
+static void
+begin_foreign_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo, List *fdw_private, int subplan_index, int eflags)
+{
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		NotePostgresFdwUse(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
+	postgres_fdw->BeginForeignModify(mtstate, rinfo, fdw_private, subplan_index, eflags);
+}
+
+static void
+begin_foreign_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
+{
+	NotePostgresFdwUse(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
+	postgres_fdw->BeginForeignInsert(mtstate, rinfo);
+}
+
+static void
+begin_direct_modify(ForeignScanState *node, int eflags)
+{
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		NotePostgresFdwUse(((ForeignScan *) node->ss.ps.plan)->fs_server);
+	postgres_fdw->BeginDirectModify(node, eflags);
+}
+
+static void
+exec_foreign_truncate(List *rels, DropBehavior behavior, bool restart_seqs)
+{
+	ListCell   *lc;
+
+	foreach(lc, rels)
+		NotePostgresFdwUse(GetForeignServerIdByRelId(RelationGetRelid((Relation) lfirst(lc))));
+	postgres_fdw->ExecForeignTruncate(rels, behavior, restart_seqs);
+}
+
+/*
+ * pgbillion_fdw_handler() returns fdw_handler
+ */
+Datum
+pgbillion_fdw_handler(PG_FUNCTION_ARGS)
+{
+	FdwRoutine *routine = makeNode(FdwRoutine);
+
+	memcpy(routine, PostgresFdwRoutine(), sizeof(FdwRoutine));
+
+	routine->GetForeignUpperPaths = ShardGetForeignUpperPaths;
+	routine->GetForeignPlan = ShardGetForeignPlan;
+	routine->IsForeignPathAsyncCapable = ShardIsForeignPathAsyncCapable;
+
+	/* A scan that is not ours leaves this routine for postgres_fdw's when it begins. */
+	routine->BeginForeignScan = begin_foreign_scan;
+	routine->IterateForeignScan = ShardIterateForeignScan;
+	routine->ReScanForeignScan = ShardReScanForeignScan;
+	routine->EndForeignScan = ShardEndForeignScan;
+	routine->ExplainForeignScan = ShardExplainForeignScan;
+	routine->ForeignAsyncRequest = ShardForeignAsyncRequest;
+	routine->ForeignAsyncConfigureWait = ShardForeignAsyncConfigureWait;
+	routine->ForeignAsyncNotify = ShardForeignAsyncNotify;
+
+	/* These only take note. */
+	routine->BeginForeignModify = begin_foreign_modify;
+	routine->BeginForeignInsert = begin_foreign_insert;
+	routine->BeginDirectModify = begin_direct_modify;
+	routine->ExecForeignTruncate = exec_foreign_truncate;
+
+	PG_RETURN_POINTER(routine);
+}
+
+/*
+ * pgbillion_fdw_validator(text[], oid) returns void
+ *		The options are postgres_fdw's.
+ */
+Datum
+pgbillion_fdw_validator(PG_FUNCTION_ARGS)
+{
+	ArrayType  *options = PG_GETARG_ARRAYTYPE_P(0);
+	PGFunction	validator;
+
+	/* CREATE EXTENSION gets here, also where postgres_fdw is not installed */
+	if (PG_GETARG_OID(1) == ForeignDataWrapperRelationId && ARR_NDIM(options) == 0)
+		PG_RETURN_VOID();
+
+	validator = load_external_function(POSTGRES_FDW, "postgres_fdw_validator", true, NULL);
+	(void) DirectFunctionCall2(validator, PG_GETARG_DATUM(0), PG_GETARG_DATUM(1));
+	PG_RETURN_VOID();
+}
+
+void
+ShardInit(void)
+{
+	RegisterXactCallback(forget_used_servers, NULL);
+	DefineCustomBoolVariable("pgbillion_rows.push_down_aggregates",
+							 "Lets pgbillion_fdw run aggregates on the shards.",
+							 NULL,
+							 &shard_push_down,
+							 true,
+							 PGC_USERSET,
+							 GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+}

@@ -1,0 +1,400 @@
+/*-------------------------------------------------------------------------
+ *
+ * decimal.c
+ *	  numeric as scaled integers, and back to core's formats.
+ *
+ * A numeric value on disk is base-10000 digits with a weight and a display
+ * scale (numeric.c: NumericData; the short form has its sign, scale and
+ * weight in one 16-bit word). One that fits is worked on as a 64-bit integer
+ * in units of 10^-scale, sums as 128-bit integers. What does not fit is added
+ * up by core's numeric_add().
+ *
+ * Partial states are handed over in the format of core's own serialisation
+ * functions (numericvar_serialize(), numeric_avg_serialize(),
+ * int8_avg_serialize(), numeric_poly_serialize()), unchanged from 15 to 18.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "libpq/pqformat.h"
+#include "utils/datum.h"
+#include "utils/fmgrprotos.h"
+#include "utils/numeric.h"
+
+#include "vector/expression/decimal.h"
+
+static const int64 powers_of_ten[DECIMAL_MAX_DIGITS + 1] = {
+	INT64CONST(1), INT64CONST(10), INT64CONST(100), INT64CONST(1000), INT64CONST(10000),
+	INT64CONST(100000), INT64CONST(1000000), INT64CONST(10000000), INT64CONST(100000000),
+	INT64CONST(1000000000), INT64CONST(10000000000), INT64CONST(100000000000),
+	INT64CONST(1000000000000), INT64CONST(10000000000000), INT64CONST(100000000000000),
+	INT64CONST(1000000000000000), INT64CONST(10000000000000000),
+	INT64CONST(100000000000000000), INT64CONST(1000000000000000000)
+};
+
+static inline uint16
+word_at(const char *p)
+{
+	uint16		word;
+
+	memcpy(&word, p, sizeof(word));	/* short varlenas are not aligned */
+	return word;
+}
+
+/*
+ * Decode a numeric of at most 18 digits. Returns false for all others, and
+ * for NaN, infinities, and values that would have to be fetched or unpacked.
+ */
+bool
+decimal_decode(Datum numeric, int64 *value, int *scale)
+{
+	const char *p = DatumGetPointer(numeric);
+	uint16		header;
+	int			size;
+	int			weight;
+	int			ndigits;
+	int			shift;
+	bool		negative;
+	int64		result = 0;
+
+	if (VARATT_IS_1B(p))
+	{
+		if (VARATT_IS_1B_E(p))
+			return false;
+	}
+	else if (!VARATT_IS_4B_U(p))
+		return false;
+	size = VARSIZE_ANY_EXHDR(p);
+	p = VARDATA_ANY(p);
+	header = word_at(p);
+	if (HEADER_KIND(header) == HEADER_SHORT)
+	{
+		negative = (header & SHORT_NEGATIVE) != 0;
+		*scale = SHORT_SCALE(header);
+		weight = SHORT_WEIGHT(header);
+		p += 2;
+		ndigits = (size - 2) / 2;
+	}
+	else if (HEADER_KIND(header) == HEADER_SPECIAL)
+		return false;
+	else
+	{
+		negative = HEADER_KIND(header) == HEADER_NEGATIVE;
+		*scale = LONG_SCALE(header);
+		weight = (int16) word_at(p + 2);
+		p += 4;
+		ndigits = (size - 4) / 2;
+	}
+	if (*scale > DECIMAL_MAX_DIGITS)
+		return false;
+	if (ndigits == 0)
+	{
+		*value = 0;
+		return true;
+	}
+	if (ndigits > 5)
+		return false;
+	/* five digits of base 10000 fit in 64 bits only if the first is small */
+	if (ndigits == 5 && word_at(p) >= 100)
+		return false;
+	for (int i = 0; i < ndigits; i++)
+		result = result * BASE + (int16) word_at(p + 2 * i);
+	if (result > DECIMAL_MAX)
+		return false;
+
+	/* the last digit stands for units of 10000^(weight - ndigits + 1) */
+	shift = 4 * (weight - ndigits + 1) + *scale;
+	if (shift > 0)
+	{
+		if (shift > DECIMAL_MAX_DIGITS || result > DECIMAL_MAX / powers_of_ten[shift])
+			return false;
+		result *= powers_of_ten[shift];
+	}
+	else if (shift < 0)
+	{
+		/* the display scale ends within the last digit: what follows is zero */
+		if (shift < -3 || result % powers_of_ten[-shift] != 0)
+			return false;
+		result /= powers_of_ten[-shift];
+	}
+	*value = negative ? -result : result;
+
+	return true;
+}
+
+/* 10^digits; of more than DECIMAL_MAX_DIGITS there are none. */
+int64
+decimal_unit(int digits)
+{
+	Assert(digits >= 0 && digits <= DECIMAL_MAX_DIGITS);
+	return powers_of_ten[digits];
+}
+
+/* A NumericVar's parts, most significant digit first. */
+typedef struct Digits
+{
+	int			ndigits;
+	int			weight;
+	bool		negative;
+	int16		digits[16];
+} Digits;
+
+/* Normalised digits of sum * 10^-scale. */
+static void
+split(int128 sum, int scale, Digits *result)
+{
+	unsigned __int128 rest = sum < 0 ? -(unsigned __int128) sum : (unsigned __int128) sum;
+	int16		reversed[16];
+	int			n = 0;
+	int			fraction = (scale + 3) / 4;
+	int			odd = scale % 4;
+	int			first = 0;
+
+	result->negative = sum < 0;
+	if (odd != 0)
+	{
+		int			power = (int) powers_of_ten[odd];
+
+		reversed[n++] = (int16) ((int) (rest % power) * (int) powers_of_ten[4 - odd]);
+		rest /= power;
+	}
+	while (rest != 0)
+	{
+		reversed[n++] = (int16) (rest % BASE);
+		rest /= BASE;
+	}
+	result->weight = n - fraction - 1;
+	/* no zeros at either end */
+	while (first < n && reversed[first] == 0)
+		first++;
+	while (n > first && reversed[n - 1] == 0)
+	{
+		n--;
+		result->weight--;
+	}
+	result->ndigits = n - first;
+	for (int i = 0; i < result->ndigits; i++)
+		result->digits[i] = reversed[n - 1 - i];
+	if (result->ndigits == 0)
+	{
+		result->weight = 0;
+		result->negative = false;
+	}
+}
+
+static void
+send_digits(StringInfo buf, const Digits *digits, int scale)
+{
+	pq_sendint32(buf, digits->ndigits);
+	pq_sendint32(buf, digits->weight);
+	pq_sendint32(buf, digits->negative ? HEADER_NEGATIVE : 0);
+	pq_sendint32(buf, scale);
+	for (int i = 0; i < digits->ndigits; i++)
+		pq_sendint16(buf, digits->digits[i]);
+}
+
+static void
+send_int128(StringInfo buf, int128 value, int scale)
+{
+	Digits		digits;
+
+	split(value, scale, &digits);
+	send_digits(buf, &digits, scale);
+}
+
+/* The numeric that sum * 10^-scale is, in the current context. */
+static Numeric
+make_numeric(int128 sum, int scale)
+{
+	StringInfoData buf;
+	Digits		digits;
+
+	split(sum, scale, &digits);
+	pq_begintypsend(&buf);
+	pq_sendint16(&buf, digits.ndigits);
+	pq_sendint16(&buf, digits.weight);
+	pq_sendint16(&buf, digits.negative ? HEADER_NEGATIVE : 0);
+	pq_sendint16(&buf, scale);
+	for (int i = 0; i < digits.ndigits; i++)
+		pq_sendint16(&buf, digits.digits[i]);
+	buf.cursor = VARHDRSZ;
+
+	return DatumGetNumeric(DirectFunctionCall3(numeric_recv, PointerGetDatum(&buf),
+											   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
+}
+
+/* Move what has been summed up to `rest`, which lives in `context`. */
+static void
+flush(DecimalSum *sum, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+	Numeric		part = make_numeric(sum->sum, sum->scale);
+	Numeric		before = sum->rest;
+
+	if (before == NULL)
+		sum->rest = part;
+	else
+	{
+		sum->rest = DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(before),
+														NumericGetDatum(part)));
+		pfree(before);
+		pfree(part);
+	}
+	sum->sum = 0;
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Add a value that decimal_decode() gave, or the sum of `count` such values.
+ * Should the sum overflow, what is there goes to a numeric in `context`.
+ */
+void
+decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context)
+{
+	int128		scaled = value;
+	int128		total;
+
+	sum->count += count;
+	if (unlikely(scale > sum->scale))
+	{
+		int128		rescaled;
+
+		sum->max_scale = Max(sum->max_scale, scale);
+		if (__builtin_mul_overflow(sum->sum, (int128) powers_of_ten[scale - sum->scale], &rescaled))
+		{
+			flush(sum, context);
+			rescaled = 0;
+		}
+		sum->sum = rescaled;
+		sum->scale = scale;
+	}
+	else if (unlikely(scale < sum->scale))
+		/* both scales are at most 18, so that this stays below 10^37 */
+		scaled *= powers_of_ten[sum->scale - scale];
+	if (unlikely(__builtin_add_overflow(sum->sum, scaled, &total)))
+	{
+		flush(sum, context);
+		total = scaled;
+	}
+	sum->sum = total;
+}
+
+/* Add any numeric; memory of the sum is allocated in `context`. */
+void
+decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context)
+{
+	int64		value;
+	int			scale;
+	struct varlena *plain;
+	uint16		header;
+	MemoryContext old;
+
+	if (decimal_decode(numeric, &value, &scale))
+	{
+		decimal_sum_add(sum, value, 1, scale, context);
+		return;
+	}
+
+	old = MemoryContextSwitchTo(context);
+	plain = PG_DETOAST_DATUM(numeric);
+	header = word_at(VARDATA(plain));
+	if (HEADER_KIND(header) == HEADER_SPECIAL)
+	{
+		if (HEADER_SIGN_AND_KIND(header) == HEADER_NAN)
+			sum->nans++;
+		else if (HEADER_SIGN_AND_KIND(header) == HEADER_PINF)
+			sum->pinfs++;
+		else
+			sum->ninfs++;
+	}
+	else
+	{
+		Numeric		before = sum->rest;
+
+		scale = HEADER_KIND(header) == HEADER_SHORT ? SHORT_SCALE(header) : LONG_SCALE(header);
+		sum->count++;
+		sum->max_scale = Max(sum->max_scale, scale);
+		sum->rest = before == NULL ?
+			DatumGetNumeric(datumCopy(PointerGetDatum(plain), false, -1)) :
+			DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(before),
+												PointerGetDatum(plain)));
+		if (before != NULL)
+			pfree(before);
+	}
+	if ((Pointer) plain != DatumGetPointer(numeric))
+		pfree(plain);
+	MemoryContextSwitchTo(old);
+}
+
+/* The state as numeric_avg_serialize() gives it, in the current context. */
+Datum
+decimal_serialize_sum(const DecimalSum *sum)
+{
+	StringInfoData buf;
+
+	pq_begintypsend(&buf);
+	pq_sendint64(&buf, sum->count);
+	if (sum->rest == NULL)
+	{
+		Digits		digits;
+
+		split(sum->sum, sum->scale, &digits);
+		send_digits(&buf, &digits, sum->max_scale);
+	}
+	else
+	{
+		Datum		total = DirectFunctionCall2(numeric_add, NumericGetDatum(sum->rest),
+												NumericGetDatum(make_numeric(sum->sum, sum->scale)));
+		StringInfoData sent;
+		bytea	   *bytes = DatumGetByteaP(DirectFunctionCall1(numeric_send, total));
+		int			ndigits;
+
+		/* the same parts, in 16 bits each */
+		initStringInfo(&sent);
+		appendBinaryStringInfo(&sent, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+		ndigits = (int16) pq_getmsgint(&sent, 2);
+		pq_sendint32(&buf, ndigits);
+		pq_sendint32(&buf, (int16) pq_getmsgint(&sent, 2));
+		pq_sendint32(&buf, pq_getmsgint(&sent, 2));
+		(void) pq_getmsgint(&sent, 2);
+		pq_sendint32(&buf, sum->max_scale);
+		for (int i = 0; i < ndigits; i++)
+			pq_sendint16(&buf, pq_getmsgint(&sent, 2));
+	}
+	pq_sendint32(&buf, sum->max_scale);
+	/* only moving aggregates, which are never partial, look at how many had it */
+	pq_sendint64(&buf, sum->count);
+	pq_sendint64(&buf, sum->nans);
+	pq_sendint64(&buf, sum->pinfs);
+	pq_sendint64(&buf, sum->ninfs);
+
+	return PointerGetDatum(pq_endtypsend(&buf));
+}
+
+/* The state as int8_avg_serialize() gives it, in the current context. */
+Datum
+decimal_serialize_int128(int64 count, int128 sum)
+{
+	StringInfoData buf;
+
+	pq_begintypsend(&buf);
+	pq_sendint64(&buf, count);
+	send_int128(&buf, sum, 0);
+
+	return PointerGetDatum(pq_endtypsend(&buf));
+}
+
+/* The state as numeric_poly_serialize() gives it, in the current context. */
+Datum
+decimal_serialize_int128_squares(int64 count, int128 sum, int128 squares)
+{
+	StringInfoData buf;
+
+	pq_begintypsend(&buf);
+	pq_sendint64(&buf, count);
+	send_int128(&buf, sum, 0);
+	send_int128(&buf, squares, 0);
+
+	return PointerGetDatum(pq_endtypsend(&buf));
+}

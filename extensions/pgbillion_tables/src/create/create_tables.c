@@ -1,0 +1,451 @@
+/*-------------------------------------------------------------------------
+ *
+ * create_tables.c
+ *	  pgbillion_tables.create_tables(): many tables like a template, in one call.
+ *
+ * Core makes the first table, by ordinary DDL; the others are stamped from
+ * its catalogue rows. See create_tables.h for the parts.
+ *
+ * Locks, all kept until the end of the transaction: AccessShareLock on the
+ * template, those of CREATE TABLE for the first table and its schema,
+ * RowExclusiveLock on the catalogues written to. The stamped tables are not
+ * locked: nobody else can see them before the transaction has ended, and a
+ * lock for each would need an entry for each in the shared lock table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
+#include "catalog/pg_tablespace.h"
+#include "commands/tablespace.h"
+#include "commands/trigger.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "tcop/cmdtag.h"
+#include "tcop/utility.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/evtcache.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "tables.h"
+
+/*
+ * Catalogue rows that are in memory before they are written. Enough for runs
+ * of neighbours in every index, few enough to stay in the processor's cache.
+ */
+#define ROWS_PER_FLUSH 4096
+
+/*
+ * With logical decoding core's functions write the rows, and register a
+ * message for each; the search among those of one command is linear.
+ */
+#define TABLES_PER_FLUSH_LOGICAL 16
+
+/* Up to here others are told of each row rather than of whole catalogues. */
+#define TABLES_INVALIDATED_EACH 32
+
+PG_FUNCTION_INFO_V1(pgbillion_create_tables);
+
+static Oid	make_prototype(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
+						   const char *access_method);
+static Oid	resolve_namespace(Oid requested);
+static Oid *resolve_tablespaces(ArrayType *names, int *ntablespaces);
+static void check_event_triggers(EventTriggerEvent event, const char *name, bool drop);
+static void stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
+						 int64 count, const Oid *tablespaces, int ntablespaces);
+static void flush(StampBatch *batch, bool invalidate_each);
+static void rethrow_name_conflict(MemoryContext context);
+static uint64 level_bit(int level);
+static void note_prepare(XactEvent event, void *arg);
+static void forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel,
+								  void *arg);
+
+/*
+ * The nesting levels of the current transaction that tables were stamped in, a
+ * bit each, the last one for all deeper levels.
+ */
+static uint64 stamped_levels = 0;
+static bool preparing_transaction = false;
+
+/*
+ * pgbillion_tables.create_tables(template regclass, name_format text, first bigint,
+ *						 count bigint, tablespaces name[], schema regnamespace,
+ *						 access_method name, allow_unobserved boolean)
+ *						 returns bigint
+ *		Creates tables first … first + count - 1 like the template and returns
+ *		their number. Table n goes to tablespaces[n mod length]. All or none.
+ */
+Datum
+pgbillion_create_tables(PG_FUNCTION_ARGS)
+{
+	Oid			template;
+	int64		first;
+	int64		count;
+	int64		last;
+	NameFormat *format;
+	Oid			namespaceid;
+	Oid		   *tablespaces = NULL;
+	int			ntablespaces = 0;
+	NameData	relname;
+	Oid			prototype;
+	MemoryContext context;
+	MemoryContext old;
+
+	for (int i = 0; i < 4; i++)
+	{
+		static const char *const names[] = {"template", "name_format", "first", "count"};
+
+		if (PG_ARGISNULL(i) && i != 1)
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s must not be null", names[i])));
+	}
+	template = PG_GETARG_OID(0);
+	first = PG_GETARG_INT64(2);
+	count = PG_GETARG_INT64(3);
+
+	PreventCommandIfReadOnly("pgbillion_tables.create_tables()");
+	PreventCommandIfParallelMode("pgbillion_tables.create_tables()");
+	PreventCommandDuringRecovery("pgbillion_tables.create_tables()");
+
+	if (count <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count must be greater than zero")));
+	if (first < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("first must not be negative")));
+	if (count - 1 > PG_INT64_MAX - first)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("the last table's number is out of range")));
+	last = first + count - 1;
+
+	context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion create_tables",
+									ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+
+	format = name_format_parse(PG_ARGISNULL(1) ? "_%08x" : text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	name_format_check_lengths(format, first, last);
+
+	namespaceid = resolve_namespace(PG_ARGISNULL(5) ? InvalidOid : PG_GETARG_OID(5));
+	if (!PG_ARGISNULL(4))
+		tablespaces = resolve_tablespaces(PG_GETARG_ARRAYTYPE_P(4), &ntablespaces);
+
+	template_lock(template);
+	if (PG_ARGISNULL(7) || !PG_GETARG_BOOL(7))
+		check_observers(false);
+
+	create_progress_start(template, count);
+
+	name_format_apply(format, first, &relname);
+	prototype = make_prototype(template, NameStr(relname), namespaceid,
+							   ntablespaces > 0 ? tablespaces[first % ntablespaces] : InvalidOid,
+							   PG_ARGISNULL(6) ? NULL : NameStr(*PG_GETARG_NAME(6)));
+
+	/* building an index has shown its own progress meanwhile, and ended it */
+	create_progress_start(template, count);
+	create_progress_update(1);
+
+	if (count > 1)
+		stamp_tables(template, prototype, format, first + 1, count - 1, tablespaces, ntablespaces);
+
+	create_progress_end();
+
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+
+	PG_RETURN_INT64(count);
+}
+
+/* prototype_create(), with names that are being taken reported as flush() does. */
+static Oid
+make_prototype(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
+			   const char *access_method)
+{
+	MemoryContext context = CurrentMemoryContext;
+	volatile Oid result = InvalidOid;
+
+	PG_TRY();
+	{
+		result = prototype_create(template, relname, namespaceid, tablespace, access_method);
+	}
+	PG_CATCH();
+	{
+		rethrow_name_conflict(context);
+	}
+	PG_END_TRY();
+
+	return result;
+}
+
+/* The schema to create in; its privileges are checked by CREATE TABLE. */
+static Oid
+resolve_namespace(Oid requested)
+{
+	Oid			result = requested;
+
+	if (!OidIsValid(result))
+	{
+		RangeVar   *any = makeRangeVar(NULL, "", -1);
+
+		result = RangeVarGetCreationNamespace(any);
+	}
+	else if (get_namespace_name(result) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_SCHEMA),
+				 errmsg("schema with OID %u does not exist", result)));
+
+	if (isAnyTempNamespace(result))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot create temporary tables in bulk"),
+				 errhint("Name a permanent schema.")));
+	return result;
+}
+
+/* OIDs of the tablespaces, after CREATE TABLE's checks; errors as there. */
+static Oid *
+resolve_tablespaces(ArrayType *names, int *ntablespaces)
+{
+	Datum	   *elems;
+	bool	   *nulls;
+	Oid		   *result;
+
+	deconstruct_array(names, NAMEOID, NAMEDATALEN, false, TYPALIGN_CHAR,
+					  &elems, &nulls, ntablespaces);
+	if (*ntablespaces == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("tablespaces must not be empty"),
+				 errhint("Pass NULL for the default tablespace.")));
+
+	result = palloc(*ntablespaces * sizeof(Oid));
+	for (int i = 0; i < *ntablespaces; i++)
+	{
+		AclResult	aclresult;
+
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("tablespaces must not contain null")));
+		result[i] = get_tablespace_oid(NameStr(*DatumGetName(elems[i])), false);
+
+		if (result[i] == GLOBALTABLESPACE_OID)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("only shared relations can be placed in pg_global tablespace")));
+		if (result[i] != MyDatabaseTableSpace)
+		{
+			aclresult = object_aclcheck(TableSpaceRelationId, result[i], GetUserId(), ACL_CREATE);
+			if (aclresult != ACLCHECK_OK)
+				aclcheck_error(aclresult, OBJECT_TABLESPACE, NameStr(*DatumGetName(elems[i])));
+		}
+	}
+	return result;
+}
+
+/* Raise 55000 where somebody relies on seeing each CREATE or DROP TABLE. */
+void
+check_observers(bool drop)
+{
+	check_event_triggers(EVT_DDLCommandStart, "ddl_command_start", drop);
+	check_event_triggers(EVT_DDLCommandEnd, "ddl_command_end", drop);
+	if (drop)
+		check_event_triggers(EVT_SQLDrop, "sql_drop", drop);
+
+	if (object_access_hook != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("an audit or security module would not see each table"),
+				 errhint("Pass allow_unobserved => true to go on nevertheless.")));
+}
+
+static void
+check_event_triggers(EventTriggerEvent event, const char *name, bool drop)
+{
+	static const CommandTag create_tags[] = {
+		CMDTAG_CREATE_TABLE, CMDTAG_CREATE_INDEX, CMDTAG_CREATE_SEQUENCE, CMDTAG_COMMENT
+	};
+	static const CommandTag drop_tags[] = {CMDTAG_DROP_TABLE};
+	const CommandTag *tags = drop ? drop_tags : create_tags;
+	int			ntags = drop ? lengthof(drop_tags) : lengthof(create_tags);
+	bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
+	ListCell   *lc;
+
+	foreach(lc, EventCacheLookup(event))
+	{
+		EventTriggerCacheItem *item = lfirst(lc);
+		bool		fires = item->tagset == NULL;
+
+		/* the cache leaves out disabled ones */
+		if (item->enabled == (replica ? TRIGGER_FIRES_ON_ORIGIN : TRIGGER_FIRES_ON_REPLICA))
+			continue;
+		for (int i = 0; i < ntags && !fires; i++)
+			fires = bms_is_member(tags[i], item->tagset);
+		if (fires)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("event triggers on %s would not see each table", name),
+					 errhint("Disable them, or pass allow_unobserved => true to go on nevertheless.")));
+	}
+}
+
+/* Tables first … first + count - 1, like the prototype. */
+static void
+stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first, int64 count,
+			 const Oid *tablespaces, int ntablespaces)
+{
+	Stamp	   *stamp = stamp_compile(prototype, template);
+	NameRegistry *registry = name_registry_create(format, first, first + count - 1,
+												  get_rel_namespace(prototype));
+	StampBatch *batch;
+	Oid			tablespace = get_rel_tablespace(prototype);
+	int64		per_flush = Max(1, ROWS_PER_FLUSH / stamp_rows_per_table(stamp));
+	int64		done = 0;
+
+	if (XLogLogicalInfoActive())
+		per_flush = Min(per_flush, TABLES_PER_FLUSH_LOGICAL);
+
+	stamped_levels |= level_bit(GetCurrentTransactionNestLevel());
+	batch = stamp_batch_begin(stamp, registry);
+	while (done < count)
+	{
+		int			n = (int) Min(count - done, per_flush);
+
+		stamp_batch_reserve(batch, n);
+		for (int i = 0; i < n; i++)
+		{
+			int64		number = first + done + i;
+			NameData	relname;
+
+			CHECK_FOR_INTERRUPTS();
+			if (ntablespaces > 0)
+			{
+				tablespace = tablespaces[number % ntablespaces];
+				if (tablespace == MyDatabaseTableSpace)
+					tablespace = InvalidOid;
+			}
+			name_format_apply(format, number, &relname);
+			name_registry_claim_table(registry, NameStr(relname));
+			stamp_batch_add(batch, &relname, tablespace);
+		}
+		flush(batch, count <= TABLES_INVALIDATED_EACH);
+		done += n;
+		create_progress_update(1 + done);
+	}
+
+	stamp_batch_end(batch);
+}
+
+/* Write a batch. */
+static void
+flush(StampBatch *batch, bool invalidate_each)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		stamp_batch_flush(batch, invalidate_each);
+	}
+	PG_CATCH();
+	{
+		rethrow_name_conflict(context);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * In PG_CATCH: report a name that was free when it was looked up, and that a
+ * concurrent transaction has taken since, as CREATE TABLE's own check would;
+ * throw anything else as it is.
+ */
+static void
+rethrow_name_conflict(MemoryContext context)
+{
+	ErrorData  *edata;
+	bool		is_table;
+
+	if (geterrcode() != ERRCODE_UNIQUE_VIOLATION)
+		PG_RE_THROW();
+
+	MemoryContextSwitchTo(context);
+	edata = CopyErrorData();
+	is_table = edata->constraint_name != NULL &&
+		strcmp(edata->constraint_name, "pg_class_relname_nsp_index") == 0;
+	/* a row type is inserted before its table */
+	if (!is_table &&
+		(edata->constraint_name == NULL ||
+		 strcmp(edata->constraint_name, "pg_type_typname_nsp_index") != 0))
+		PG_RE_THROW();
+	FlushErrorState();
+	ereport(ERROR,
+			(errcode(ERRCODE_DUPLICATE_TABLE),
+			 errmsg("a name was taken by another transaction while its table was being created"),
+			 edata->detail != NULL ? errdetail("%s", edata->detail) : 0));
+}
+
+/* ---- after an abort ---- */
+
+/*
+ * Stamped tables that this backend has used before their transaction aborts
+ * are in its relation cache, and its cached plans refer to them. What makes it
+ * forget tables that core has created, a mark on the cache entry and a message
+ * for each, stamped tables do not have; others need neither. So the backend
+ * resets its caches on abort, and after PREPARE, when it must no longer see
+ * the tables either.
+ */
+void
+create_tables_init(void)
+{
+	RegisterXactCallback(note_prepare, NULL);
+	RegisterResourceReleaseCallback(forget_stamped_tables, NULL);
+}
+
+static void
+note_prepare(XactEvent event, void *arg)
+{
+	preparing_transaction = event == XACT_EVENT_PREPARE;
+}
+
+/*
+ * Runs at the end of a (sub)transaction when no relation is open in it any
+ * more, as AtEOXact_Inval() does, and does no more than that may do.
+ */
+static void
+forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
+{
+	int			level;
+	uint64		deeper;
+
+	if (phase != RESOURCE_RELEASE_AFTER_LOCKS ||
+		CurrentResourceOwner != CurTransactionResourceOwner)
+		return;
+
+	/* what this level has stamped, it hands to the one above or forgets */
+	level = GetCurrentTransactionNestLevel();
+	deeper = ~(level_bit(level) - 1);
+	if ((stamped_levels & deeper) == 0)
+		return;
+	stamped_levels &= ~deeper;
+	if (!isCommit || preparing_transaction)
+		InvalidateSystemCaches();
+	else if (level > 1)
+		stamped_levels |= level_bit(level - 1);
+}
+
+static uint64
+level_bit(int level)
+{
+	return UINT64CONST(1) << Min(level, 63);
+}

@@ -1,0 +1,592 @@
+/*-------------------------------------------------------------------------
+ *
+ * naming.c
+ *	  Names of stamped tables and of everything that comes with them.
+ *
+ * A table's own name comes from the caller's name_format. The names of its
+ * array type, indexes, sequences, generated constraints and statistics are
+ * chosen as core chooses them: makeObjectName(), and a number behind the
+ * label as long as the name is taken.
+ *
+ * Whether a name is taken is asked of the catalogues once a call, not once a
+ * name: all names of a call that are not truncated begin with one of its
+ * table names (array types: with an underscore and one of them), so one range
+ * scan of each name index finds everything they could collide with. Usually
+ * that is nothing at all. Where the range holds more than the call makes, and
+ * for truncated names, which lie outside it, each name is looked up.
+ *
+ * Names of one call never collide with each other unless truncated: the
+ * number is printed by one directive, so two names differ in their digits,
+ * and what follows the digits is the same for both up to a suffix beginning
+ * with an underscore, which is no digit. Truncated ones are remembered.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_statistic_ext.h"
+#include "catalog/pg_type.h"
+#include "commands/defrem.h"
+#include "mb/pg_wchar.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "tables.h"
+
+/* A catalogue whose rows have names unique in a schema, or looked up by them. */
+typedef struct NameSpace
+{
+	Oid			catalog;
+	Oid			index;			/* on (name, namespace) */
+	AttrNumber	attname;
+	AttrNumber	attnamespace;
+	HTAB	   *taken;			/* names found or given out, NULL if none */
+	bool		lookup_each;	/* ask the catalogue for every name? */
+} NameSpace;
+
+enum
+{
+	SPACE_RELATION,
+	SPACE_TYPE,
+	SPACE_CONSTRAINT,
+	SPACE_STATISTICS,
+	NUM_SPACES
+};
+
+struct NameRegistry
+{
+	Oid			namespaceid;
+	NameSpace	spaces[NUM_SPACES];
+	MemoryContext context;		/* of the taken names */
+};
+
+static const NameSpace space_template[NUM_SPACES] = {
+	[SPACE_RELATION] = {RelationRelationId, ClassNameNspIndexId,
+	Anum_pg_class_relname, Anum_pg_class_relnamespace},
+	[SPACE_TYPE] = {TypeRelationId, TypeNameNspIndexId,
+	Anum_pg_type_typname, Anum_pg_type_typnamespace},
+	[SPACE_CONSTRAINT] = {ConstraintRelationId, ConstraintNameNspIndexId,
+	Anum_pg_constraint_conname, Anum_pg_constraint_connamespace},
+	[SPACE_STATISTICS] = {StatisticExtRelationId, StatisticExtNameIndexId,
+	Anum_pg_statistic_ext_stxname, Anum_pg_statistic_ext_stxnamespace},
+};
+
+static void append_number(StringInfo buf, const NameFormat *format, int64 number);
+static void space_scan_range(NameRegistry *registry, NameSpace *space, const char *prefix,
+							 const char *lowest, const char *highest, int64 limit);
+static bool space_lookup(const NameRegistry *registry, const NameSpace *space, const char *name,
+						 TransactionId *in_progress);
+static bool space_has_settled(const NameRegistry *registry, const NameSpace *space, const char *name);
+static void space_remember(NameRegistry *registry, NameSpace *space, const char *name);
+static char *candidate_name(const StampName *sn, const char *relname, int pass);
+static bool space_has(const NameRegistry *registry, const NameSpace *space, const char *name,
+					  bool truncated);
+
+/*
+ * Parse a printf-like name_format: exactly one of %d, %o, %x and %X, with an
+ * optional 0 and a width; %% is a percent sign. Result in the current memory
+ * context. Raises 22023.
+ */
+NameFormat *
+name_format_parse(const char *format)
+{
+	NameFormat *result = palloc0(sizeof(NameFormat));
+	StringInfoData literal;
+	const char *p;
+
+	initStringInfo(&literal);
+
+	for (p = format; *p != '\0'; p++)
+	{
+		if (*p != '%')
+		{
+			appendStringInfoChar(&literal, *p);
+			continue;
+		}
+		p++;
+		if (*p == '%')
+		{
+			appendStringInfoChar(&literal, '%');
+			continue;
+		}
+
+		if (result->base != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("name format \"%s\" has more than one number", format),
+					 errhint("Use one of %%d, %%o, %%x and %%X once, and %%%% for a percent sign.")));
+
+		if (*p == '0')
+		{
+			result->zero_pad = true;
+			p++;
+		}
+		while (*p >= '0' && *p <= '9' && result->width < NAMEDATALEN)
+			result->width = result->width * 10 + (*p++ - '0');
+
+		switch (*p)
+		{
+			case 'd':
+				result->base = 10;
+				break;
+			case 'o':
+				result->base = 8;
+				break;
+			case 'X':
+				result->upper = true;
+				/* FALLTHROUGH */
+			case 'x':
+				result->base = 16;
+				break;
+			default:
+				ereport(ERROR,
+						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+						 errmsg("name format \"%s\" is not valid", format),
+						 errhint("Use one of %%d, %%o, %%x and %%X, with an optional 0 and width, as in \"_%%08x\".")));
+		}
+		result->prefix = pstrdup(literal.data);
+		resetStringInfo(&literal);
+	}
+
+	if (result->base == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("name format \"%s\" gives every table the same name", format),
+				 errhint("Use one of %%d, %%o, %%x and %%X where the number goes, as in \"_%%08x\".")));
+
+	result->suffix = literal.data;
+	return result;
+}
+
+static void
+append_number(StringInfo buf, const NameFormat *format, int64 number)
+{
+	const char *digits = format->upper ? "0123456789ABCDEF" : "0123456789abcdef";
+	char		text[NAMEDATALEN + 32];
+	char	   *p = text + sizeof(text);
+	int			length = 0;
+	uint64		rest = (uint64) number;
+
+	do
+	{
+		*--p = digits[rest % format->base];
+		rest /= format->base;
+		length++;
+	} while (rest != 0);
+
+	for (; length < Min(format->width, NAMEDATALEN); length++)
+		*--p = format->zero_pad ? '0' : ' ';
+
+	appendBinaryStringInfo(buf, p, length);
+}
+
+/*
+ * The name of table `number`, padded with zeros to NAMEDATALEN. The caller
+ * has checked the lengths.
+ */
+void
+name_format_apply(const NameFormat *format, int64 number, NameData *name)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, format->prefix);
+	append_number(&buf, format, number);
+	appendStringInfoString(&buf, format->suffix);
+	Assert(buf.len < NAMEDATALEN);
+	namestrcpy(name, buf.data);
+	pfree(buf.data);
+}
+
+/* Raises 42622 if a name of the range is longer than NAMEDATALEN - 1 bytes. */
+void
+name_format_check_lengths(const NameFormat *format, int64 first, int64 last)
+{
+	StringInfoData buf;
+
+	/* the last number has the most digits */
+	initStringInfo(&buf);
+	appendStringInfoString(&buf, format->prefix);
+	append_number(&buf, format, last);
+	appendStringInfoString(&buf, format->suffix);
+	if (buf.len >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("table name \"%s\" is too long", buf.data),
+				 errdetail("It has %d bytes; a name can have %d.", buf.len, NAMEDATALEN - 1)));
+	pfree(buf.data);
+}
+
+/*
+ * Find what the names of tables first … last, and the names derived from
+ * them, could collide with. Result in the current memory context.
+ */
+NameRegistry *
+name_registry_create(const NameFormat *format, int64 first, int64 last, Oid namespaceid)
+{
+	NameRegistry *registry = palloc0(sizeof(NameRegistry));
+	NameData	lowest;
+	NameData	highest;
+	int64		limit = last - first + 1;
+	int64		number = first;
+
+	/*
+	 * Numbers with the same number of digits sort as their names do, so that
+	 * the lowest and highest name are those of a first or last number of some
+	 * length.
+	 */
+	name_format_apply(format, first, &lowest);
+	highest = lowest;
+	while (number <= last)
+	{
+		NameData	name;
+		int64		length_last = format->base - 1;
+
+		while (length_last < number && length_last <= (PG_INT64_MAX - (format->base - 1)) / format->base)
+			length_last = length_last * format->base + (format->base - 1);
+		if (length_last < number || length_last > last)
+			length_last = last;
+
+		name_format_apply(format, number, &name);
+		if (strcmp(NameStr(name), NameStr(lowest)) < 0)
+			lowest = name;
+		name_format_apply(format, length_last, &name);
+		if (strcmp(NameStr(name), NameStr(highest)) > 0)
+			highest = name;
+
+		if (length_last == PG_INT64_MAX)
+			break;
+		number = length_last + 1;
+	}
+
+	registry->namespaceid = namespaceid;
+	registry->context = CurrentMemoryContext;
+	for (int i = 0; i < NUM_SPACES; i++)
+	{
+		registry->spaces[i] = space_template[i];
+		space_scan_range(registry, &registry->spaces[i], "",
+						 NameStr(lowest), NameStr(highest), limit);
+	}
+	space_scan_range(registry, &registry->spaces[SPACE_TYPE], "_",
+					 NameStr(lowest), NameStr(highest), limit);
+
+	return registry;
+}
+
+/*
+ * Remember the names from `prefix``lowest` to any that begin with
+ * `prefix``highest`; beyond `limit` of them give up, and look up each.
+ */
+static void
+space_scan_range(NameRegistry *registry, NameSpace *space, const char *prefix,
+				 const char *lowest, const char *highest, int64 limit)
+{
+	Relation	catalog = table_open(space->catalog, AccessShareLock);
+	SnapshotData dirty;
+	ScanKeyData key[3];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	NameData	lower;
+	NameData	upper;
+	char		buf[NAMEDATALEN + 1];
+
+	snprintf(buf, sizeof(buf), "%s%s", prefix, lowest);
+	memset(&lower, 0, sizeof(lower));
+	strlcpy(NameStr(lower), buf, NAMEDATALEN);
+
+	/* no byte of a name sorts above 0xFF, whatever its encoding */
+	snprintf(buf, sizeof(buf), "%s%s", prefix, highest);
+	memset(&upper, 0xFF, sizeof(upper));
+	memcpy(NameStr(upper), buf, Min(strlen(buf), NAMEDATALEN - 1));
+	NameStr(upper)[NAMEDATALEN - 1] = '\0';
+
+	ScanKeyInit(&key[0], space->attname,
+				BTGreaterEqualStrategyNumber, F_NAMEGE, NameGetDatum(&lower));
+	ScanKeyInit(&key[1], space->attname,
+				BTLessEqualStrategyNumber, F_NAMELE, NameGetDatum(&upper));
+	ScanKeyInit(&key[2], space->attnamespace,
+				BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(registry->namespaceid));
+
+	/* uncommitted names count: core avoids them too where it can choose */
+	InitDirtySnapshot(dirty);
+	scan = systable_beginscan(catalog, space->index, true, &dirty, 3, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		bool		isnull;
+		Datum		name = heap_getattr(tuple, space->attname, RelationGetDescr(catalog), &isnull);
+
+		Assert(!isnull);
+		if (limit-- <= 0)
+		{
+			space->lookup_each = true;
+			break;
+		}
+		space_remember(registry, space, NameStr(*DatumGetName(name)));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+}
+
+/*
+ * Is the name in the catalogue now, seen by anyone? *in_progress becomes the
+ * transaction that has not yet decided about that, if it is not ours.
+ */
+static bool
+space_lookup(const NameRegistry *registry, const NameSpace *space, const char *name,
+			 TransactionId *in_progress)
+{
+	Relation	catalog = table_open(space->catalog, AccessShareLock);
+	SnapshotData dirty;
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	bool		found;
+
+	ScanKeyInit(&key[0], space->attname,
+				BTEqualStrategyNumber, F_NAMEEQ, CStringGetDatum(name));
+	ScanKeyInit(&key[1], space->attnamespace,
+				BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(registry->namespaceid));
+
+	InitDirtySnapshot(dirty);
+	scan = systable_beginscan(catalog, space->index, true, &dirty, 2, key);
+	found = HeapTupleIsValid(systable_getnext(scan));
+	*in_progress = !found ? InvalidTransactionId :
+		TransactionIdIsValid(dirty.xmin) ? dirty.xmin : dirty.xmax;
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+
+	return found;
+}
+
+static void
+space_remember(NameRegistry *registry, NameSpace *space, const char *name)
+{
+	if (space->taken == NULL)
+	{
+		HASHCTL		ctl = {.keysize = NAMEDATALEN,.entrysize = NAMEDATALEN,.hcxt = registry->context};
+
+		space->taken = hash_create("pgbillion taken names", 64, &ctl,
+								   HASH_ELEM | HASH_STRINGS | HASH_CONTEXT);
+	}
+	(void) hash_search(space->taken, name, HASH_ENTER, NULL);
+}
+
+/* `truncated`: the name may lie outside the scanned range. */
+static bool
+space_has(const NameRegistry *registry, const NameSpace *space, const char *name, bool truncated)
+{
+	TransactionId in_progress;
+
+	if (space->taken != NULL && hash_search(space->taken, name, HASH_FIND, NULL) != NULL)
+		return true;
+	return (truncated || space->lookup_each) && space_lookup(registry, space, name, &in_progress);
+}
+
+/*
+ * The same for a name that there is no alternative to: wait for whoever is
+ * about to take it, or to give it up, as inserting into the index would.
+ */
+static bool
+space_has_settled(const NameRegistry *registry, const NameSpace *space, const char *name)
+{
+	TransactionId in_progress;
+
+	if (!space_has(registry, space, name, false))
+		return false;
+	while (space_lookup(registry, space, name, &in_progress))
+	{
+		if (!TransactionIdIsValid(in_progress))
+			return true;
+		XactLockTableWait(in_progress, NULL, NULL, XLTW_None);
+	}
+	if (space->taken != NULL)
+		(void) hash_search(space->taken, name, HASH_REMOVE, NULL);
+	return false;
+}
+
+/*
+ * Make sure that a table can have this name. As in core a relation of that
+ * name is an error (42P07), an array type of that name is renamed, any other
+ * type is an error (42710).
+ */
+void
+name_registry_claim_table(NameRegistry *registry, const char *relname)
+{
+	if (space_has_settled(registry, &registry->spaces[SPACE_RELATION], relname))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_TABLE),
+				 errmsg("relation \"%s\" already exists", relname)));
+
+	if (space_has_settled(registry, &registry->spaces[SPACE_TYPE], relname))
+	{
+		Oid			type = GetSysCacheOid2(TYPENAMENSP, Anum_pg_type_oid,
+										   CStringGetDatum(relname),
+										   ObjectIdGetDatum(registry->namespaceid));
+		HeapTuple	tuple;
+
+		/* CREATE TABLE would fill in a shell type; that is no stamp's work */
+		if (!OidIsValid(type) || !get_typisdefined(type) ||
+			!moveArrayTypeName(type, relname, registry->namespaceid))
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_OBJECT),
+					 errmsg("type \"%s\" already exists", relname),
+					 errhint("A relation has an associated type of the same name, "
+							 "so you must use a name that doesn't conflict with any existing type.")));
+
+		/* it has gone where this table's array type would go first */
+		tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for type %u", type);
+		space_remember(registry, &registry->spaces[SPACE_TYPE],
+					   NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname));
+		ReleaseSysCache(tuple);
+	}
+}
+
+/*
+ * Choose the names of one table's objects, in the order given, which is the
+ * order in which core would create them. `oids` are those of the stamp's
+ * objects, oids[table] the table's own. Fills
+ * result[0 .. nnames - 1], each padded with zeros.
+ */
+void
+name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
+					 const char *relname, const Oid *oids, int table, NameData *result)
+{
+	Oid			relid = oids[table];
+
+	for (int i = 0; i < nnames; i++)
+	{
+		const StampName *sn = &names[i];
+		NameSpace  *space;
+
+		memset(&result[i], 0, sizeof(NameData));
+		switch (sn->kind)
+		{
+			case STAMP_NAME_TABLE:
+				strlcpy(NameStr(result[i]), relname, NAMEDATALEN);
+				continue;
+			case STAMP_NAME_TOAST:
+				snprintf(NameStr(result[i]), NAMEDATALEN, "pg_toast_%u", relid);
+				continue;
+			case STAMP_NAME_TOAST_INDEX:
+				snprintf(NameStr(result[i]), NAMEDATALEN, "pg_toast_%u_index", relid);
+				continue;
+			case STAMP_NAME_TRIGGER:
+				snprintf(NameStr(result[i]), NAMEDATALEN, "%s_%u", sn->label, oids[sn->object]);
+				continue;
+			case STAMP_NAME_ARRAY_TYPE:
+				space = &registry->spaces[SPACE_TYPE];
+				break;
+			case STAMP_NAME_CONSTRAINT:
+				space = &registry->spaces[SPACE_CONSTRAINT];
+				break;
+			case STAMP_NAME_STATISTICS:
+				space = &registry->spaces[SPACE_STATISTICS];
+				break;
+			default:
+				space = &registry->spaces[SPACE_RELATION];
+				break;
+		}
+
+		for (int pass = 0;; pass++)
+		{
+			bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
+			char	   *name = candidate_name(sn, relname, pass);
+			bool		truncated = strncmp(is_array ? name + 1 : name, relname, strlen(relname)) != 0;
+			bool		taken;
+
+			taken = space_has(registry, space, name, truncated);
+			if (!taken && sn->kind == STAMP_NAME_INDEX_CONSTRAINT)
+				taken = space_has(registry, &registry->spaces[SPACE_CONSTRAINT], name, truncated);
+
+			/* this table's earlier objects are not in the catalogue yet */
+			for (int j = 0; j < i && !taken; j++)
+			{
+				bool		same_space = names[j].kind == sn->kind ||
+					(space == &registry->spaces[SPACE_RELATION] &&
+					 (names[j].kind == STAMP_NAME_RELATION ||
+					  names[j].kind == STAMP_NAME_INDEX_CONSTRAINT ||
+					  names[j].kind == STAMP_NAME_TABLE)) ||
+					(is_array && names[j].kind == STAMP_NAME_TABLE);
+
+				taken = same_space && strcmp(NameStr(result[j]), name) == 0;
+			}
+
+			if (!taken)
+			{
+				strlcpy(NameStr(result[i]), name, NAMEDATALEN);
+				if (truncated)
+					space_remember(registry, space, name);
+				pfree(name);
+				break;
+			}
+			pfree(name);
+		}
+	}
+}
+
+/*
+ * Would the rule, with some number behind the label, give `actual` to a part
+ * of table `relname`? stamp.c asks this of every name that core chose for the
+ * prototype, so that a rule that a new major version changed is noticed.
+ */
+bool
+stamp_name_explains(const StampName *sn, const char *relname, const char *actual)
+{
+	for (int pass = 0; pass < 10000; pass++)
+	{
+		char	   *name = candidate_name(sn, relname, pass);
+		bool		same = strcmp(name, actual) == 0;
+
+		pfree(name);
+		if (same)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The name that core considers for a part of table `relname` when `pass`
+ * others are taken; palloc'd. Raises 42710 where core runs out of names.
+ */
+static char *
+candidate_name(const StampName *sn, const char *relname, int pass)
+{
+	char		label[NAMEDATALEN];
+	bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
+
+#if PG_VERSION_NUM < 160000
+	/* up to 15 array types get one more underscore, not a number */
+	if (is_array)
+	{
+		char	   *name;
+
+		if (pass >= NAMEDATALEN - 2)
+			ereport(ERROR,
+					(errcode(ERRCODE_DUPLICATE_OBJECT),
+					 errmsg("could not form array type name for type \"%s\"", relname)));
+		name = palloc(NAMEDATALEN + 1);
+		memset(name, '_', pass + 1);
+		strlcpy(name + pass + 1, relname, NAMEDATALEN - pass);
+		name[pg_mbcliplen(name, strlen(name), NAMEDATALEN - 1)] = '\0';
+		return name;
+	}
+#endif
+
+	if (pass == 0)
+		strlcpy(label, sn->label ? sn->label : "", sizeof(label));
+	else
+		snprintf(label, sizeof(label), "%s%d", sn->label ? sn->label : "", pass);
+
+	return makeObjectName(is_array ? "" : relname, is_array ? relname : sn->addition,
+						  label[0] != '\0' ? label : NULL);
+}

@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * family.c
+ *	  Catalogue rows of tables and their parts, for many of them at a time.
+ *
+ * Tables that are dropped together were most often created together, and so
+ * have neighbouring OIDs. Their rows are found by reading an index from one
+ * wanted key on to the next, which takes one descent of the tree for all of
+ * them, rather than one for each.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/table.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_attrdef.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_description.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_init_privs.h"
+#include "catalog/pg_seclabel.h"
+#include "catalog/pg_sequence.h"
+#include "catalog/pg_shdepend.h"
+#include "catalog/pg_statistic.h"
+#include "catalog/pg_statistic_ext.h"
+#include "catalog/pg_statistic_ext_data.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/fmgroids.h"
+
+#include "drop/family.h"
+
+/* Rows read in vain before the tree is descended anew. */
+#define MAX_GAP 50
+
+const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS] = {
+	{RelationRelationId, ClassOidIndexId,
+	ClassOidIndexId, Anum_pg_class_oid, 0, 0, RelationRelationId},
+	{AttributeRelationId, InvalidOid,
+	AttributeRelidNumIndexId, Anum_pg_attribute_attrelid, 0, 0, RelationRelationId},
+	{IndexRelationId, InvalidOid,
+	IndexRelidIndexId, Anum_pg_index_indexrelid, 0, 0, RelationRelationId},
+	{SequenceRelationId, InvalidOid,
+	SequenceRelidIndexId, Anum_pg_sequence_seqrelid, 0, 0, RelationRelationId},
+	{StatisticRelationId, InvalidOid,
+	StatisticRelidAttnumInhIndexId, Anum_pg_statistic_starelid, 0, 0, RelationRelationId},
+	{TypeRelationId, TypeOidIndexId,
+	TypeOidIndexId, Anum_pg_type_oid, 0, 0, TypeRelationId},
+	{AttrDefaultRelationId, AttrDefaultOidIndexId,
+	AttrDefaultOidIndexId, Anum_pg_attrdef_oid, 0, 0, AttrDefaultRelationId},
+	{ConstraintRelationId, ConstraintOidIndexId,
+	ConstraintOidIndexId, Anum_pg_constraint_oid, 0, 0, ConstraintRelationId},
+	{TriggerRelationId, TriggerOidIndexId,
+	TriggerOidIndexId, Anum_pg_trigger_oid, 0, 0, TriggerRelationId},
+	{StatisticExtRelationId, StatisticExtOidIndexId,
+	StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, StatisticExtRelationId},
+	{StatisticExtDataRelationId, InvalidOid,
+	StatisticExtDataStxoidInhIndexId, Anum_pg_statistic_ext_data_stxoid, 0, 0, StatisticExtRelationId},
+	{DependRelationId, InvalidOid,
+	DependDependerIndexId, Anum_pg_depend_objid, Anum_pg_depend_classid, 0, InvalidOid},
+	{SharedDependRelationId, InvalidOid,
+		SharedDependDependerIndexId, Anum_pg_shdepend_objid, Anum_pg_shdepend_classid,
+	Anum_pg_shdepend_dbid, InvalidOid},
+	{DescriptionRelationId, InvalidOid,
+	DescriptionObjIndexId, Anum_pg_description_objoid, Anum_pg_description_classoid, 0, InvalidOid},
+	{InitPrivsRelationId, InvalidOid,
+	InitPrivsObjIndexId, Anum_pg_init_privs_objoid, Anum_pg_init_privs_classoid, 0, InvalidOid},
+	{SecLabelRelationId, InvalidOid,
+	SecLabelObjectIndexId, Anum_pg_seclabel_objoid, Anum_pg_seclabel_classoid, 0, InvalidOid},
+};
+
+static int	compare_by_class(const void *a, const void *b);
+static int	compare_by_object(const void *a, const void *b);
+static Oid	oid_column(HeapTuple tuple, Relation rel, AttrNumber attnum);
+
+/* Do objects of this catalogue belong to families? */
+bool
+is_family_class(Oid classid)
+{
+	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
+		if (family_catalogs[i].catalog == classid)
+			return OidIsValid(family_catalogs[i].oid_index);
+	return false;
+}
+
+/* Are keys sorted by class, and then by OID, to search this catalogue, or by OID first? */
+bool
+family_class_first(const FamilyCatalog *family)
+{
+	return family->class_column != 0 && family->class_column < family->object_column;
+}
+
+/*
+ * Call back for every row, visible to a new catalogue snapshot, of the
+ * catalogue that is about one of the keys. The keys, without duplicates, are
+ * sorted in place. Takes AccessShareLock on the catalogue. The callback must
+ * not change the catalogue.
+ */
+void
+family_scan(const FamilyCatalog *family, FamilyKey *keys, int nkeys,
+			FamilyRowCallback callback, void *arg)
+{
+	bool		class_first = family_class_first(family);
+	Relation	rel;
+	Relation	index;
+	int			i = 0;
+
+	if (nkeys == 0)
+		return;
+	qsort(keys, nkeys, sizeof(FamilyKey), class_first ? compare_by_class : compare_by_object);
+
+	rel = table_open(family->catalog, AccessShareLock);
+	index = index_open(family->scan_index, AccessShareLock);
+
+	while (i < nkeys)
+	{
+		ScanKeyData scankey[3];
+		int			nscankeys = 0;
+		Oid			classid = keys[i].classid;
+		int			gap = 0;
+		SysScanDesc scan;
+		HeapTuple	tuple;
+
+		if (OidIsValid(family->member_class) && classid != family->member_class)
+		{
+			i++;
+			continue;
+		}
+
+		if (family->database_column != 0)
+			ScanKeyInit(&scankey[nscankeys++], family->database_column, BTEqualStrategyNumber,
+						F_OIDEQ, ObjectIdGetDatum(MyDatabaseId));
+		if (class_first)
+			ScanKeyInit(&scankey[nscankeys++], family->class_column, BTEqualStrategyNumber,
+						F_OIDEQ, ObjectIdGetDatum(classid));
+		ScanKeyInit(&scankey[nscankeys++], family->object_column, BTGreaterEqualStrategyNumber,
+					F_OIDGE, ObjectIdGetDatum(keys[i].objid));
+
+		scan = systable_beginscan_ordered(rel, index, NULL, nscankeys, scankey);
+		for (;;)
+		{
+			Oid			objid;
+			int			match;
+
+			CHECK_FOR_INTERRUPTS();
+			tuple = systable_getnext_ordered(scan, ForwardScanDirection);
+
+			/* none is left for this class, or at all */
+			if (!HeapTupleIsValid(tuple))
+			{
+				if (!class_first)
+					i = nkeys;
+				else
+					while (i < nkeys && keys[i].classid == classid)
+						i++;
+				break;
+			}
+
+			objid = oid_column(tuple, rel, family->object_column);
+			while (i < nkeys && (!class_first || keys[i].classid == classid) &&
+				   keys[i].objid < objid)
+				i++;
+			if (i == nkeys || (class_first && keys[i].classid != classid))
+				break;
+
+			if (keys[i].objid > objid)
+			{
+				if (++gap > MAX_GAP)
+					break;
+				continue;
+			}
+			gap = 0;
+
+			/* members of several classes may have the same OID */
+			for (match = i; match < nkeys && keys[match].objid == objid; match++)
+			{
+				if ((OidIsValid(family->member_class) &&
+					 keys[match].classid != family->member_class) ||
+					(family->class_column != 0 &&
+					 keys[match].classid != oid_column(tuple, rel, family->class_column)))
+					continue;
+				callback(tuple, rel, &keys[match], arg);
+				break;
+			}
+		}
+		systable_endscan_ordered(scan);
+	}
+
+	index_close(index, AccessShareLock);
+	table_close(rel, AccessShareLock);
+}
+
+static int
+compare_by_class(const void *a, const void *b)
+{
+	const FamilyKey *ka = a;
+	const FamilyKey *kb = b;
+
+	if (ka->classid != kb->classid)
+		return ka->classid < kb->classid ? -1 : 1;
+	return ka->objid < kb->objid ? -1 : ka->objid > kb->objid ? 1 : 0;
+}
+
+static int
+compare_by_object(const void *a, const void *b)
+{
+	const FamilyKey *ka = a;
+	const FamilyKey *kb = b;
+
+	if (ka->objid != kb->objid)
+		return ka->objid < kb->objid ? -1 : 1;
+	return ka->classid < kb->classid ? -1 : ka->classid > kb->classid ? 1 : 0;
+}
+
+static Oid
+oid_column(HeapTuple tuple, Relation rel, AttrNumber attnum)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, attnum, RelationGetDescr(rel), &isnull);
+
+	Assert(!isnull);
+	return DatumGetObjectId(value);
+}

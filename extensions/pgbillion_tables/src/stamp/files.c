@@ -1,0 +1,163 @@
+/*-------------------------------------------------------------------------
+ *
+ * files.c
+ *	  Files of stamped relations, copied from the prototype's.
+ *
+ * A relation that nobody has written to yet looks the same for every table: a
+ * heap has no page at all, an index those its build leaves on an empty table,
+ * a sequence its one page. None of them says whose it is, so the prototype's
+ * pages are every table's, for any index access method.
+ *
+ * What is made here is made as RelationCreateStorage() does: logged, deleted
+ * on abort, on disk before a commit can be relied on. Only the shortcut of
+ * wal_level = minimal is not taken (no WAL, and a sync of each file at
+ * commit): nothing but the few pages copied here is ever written that way,
+ * and the relation cache entries of stamped relations, built from the
+ * catalogue, would not know of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xloginsert.h"
+#include "catalog/storage.h"
+#include "catalog/storage_xlog.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/smgr.h"
+#include "utils/rel.h"
+
+#include "tables.h"
+
+/* An index on an empty table that needs more pages than this is no stamp's. */
+#define MAX_FORK_BLOCKS 1024
+
+typedef struct ForkImage
+{
+	BlockNumber nblocks;
+	char	   *pages;			/* nblocks times BLCKSZ */
+	bool	   *standard;		/* is the page's hole all zeros? */
+} ForkImage;
+
+struct FileImage
+{
+	bool		permanent;		/* else unlogged */
+	ForkImage	main;
+	ForkImage	init;			/* unlogged relations only */
+};
+
+static void capture_fork(Relation rel, ForkNumber forknum, ForkImage *image);
+static void write_fork(SMgrRelation smgr, RelFileLocator *locator, ForkNumber forknum,
+					   const ForkImage *image, bool logged);
+
+/*
+ * Copy the forks of a relation that was created in this transaction, into the
+ * current memory context.
+ */
+FileImage *
+file_image_capture(Relation rel)
+{
+	FileImage  *image = palloc0(sizeof(FileImage));
+
+	image->permanent = rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+	capture_fork(rel, MAIN_FORKNUM, &image->main);
+	if (!image->permanent)
+		capture_fork(rel, INIT_FORKNUM, &image->init);
+
+	return image;
+}
+
+static void
+capture_fork(Relation rel, ForkNumber forknum, ForkImage *image)
+{
+	image->nblocks = RelationGetNumberOfBlocksInFork(rel, forknum);
+	if (image->nblocks > MAX_FORK_BLOCKS)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("\"%s\" has %u blocks before its table has a row",
+						RelationGetRelationName(rel), image->nblocks),
+				 errhint("Drop the index from the template.")));
+	if (image->nblocks == 0)
+		return;
+
+	image->pages = palloc((Size) image->nblocks * BLCKSZ);
+	image->standard = palloc(image->nblocks * sizeof(bool));
+
+	for (BlockNumber blkno = 0; blkno < image->nblocks; blkno++)
+	{
+		Buffer		buffer = ReadBufferExtended(rel, forknum, blkno, RBM_NORMAL, NULL);
+		char	   *copy = image->pages + (Size) blkno * BLCKSZ;
+		PageHeader	header = (PageHeader) copy;
+		bool		standard;
+
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		memcpy(copy, BufferGetPage(buffer), BLCKSZ);
+		UnlockReleaseBuffer(buffer);
+
+		/*
+		 * WAL leaves out the hole of a standard page. An access method that
+		 * keeps something there does not say so; the bytes do.
+		 */
+		standard = header->pd_lower >= SizeOfPageHeaderData &&
+			header->pd_lower <= header->pd_upper && header->pd_upper <= BLCKSZ;
+		for (int i = header->pd_lower; standard && i < header->pd_upper; i++)
+			standard = copy[i] == 0;
+		image->standard[blkno] = standard;
+	}
+}
+
+/*
+ * Make the files of a relation. May raise an error (disk full); what was made
+ * by then goes with the transaction.
+ */
+void
+file_image_create(const FileImage *image, RelFileLocator locator)
+{
+	SMgrRelation smgr;
+
+	/* 'unlogged' keeps it from planning a sync at commit; see the top */
+	smgr = RelationCreateStorage(locator, RELPERSISTENCE_UNLOGGED, true);
+
+	if (image->permanent)
+		log_smgrcreate(&locator, MAIN_FORKNUM);
+	else
+	{
+		smgrcreate(smgr, INIT_FORKNUM, false);
+		log_smgrcreate(&locator, INIT_FORKNUM);
+		write_fork(smgr, &locator, INIT_FORKNUM, &image->init, true);
+
+		/* crash recovery copies it, whatever became of the record above */
+		if (image->init.nblocks == 0)
+			smgrimmedsync(smgr, INIT_FORKNUM);
+	}
+	write_fork(smgr, &locator, MAIN_FORKNUM, &image->main, image->permanent);
+
+	/*
+	 * At most one open file at a time. What stays until the end of the
+	 * transaction are some 100 bytes a file in the storage manager (from 17
+	 * on) and in its list of files to delete on abort.
+	 */
+	smgrclose(smgr);
+}
+
+/*
+ * Each page is written before it is logged. Nobody can see the relation
+ * before commit, so that 'WAL before data' is not at stake; and since writing
+ * queues the request to sync the file, a checkpoint that begins behind the
+ * WAL record, and so will not replay it, syncs the page.
+ */
+static void
+write_fork(SMgrRelation smgr, RelFileLocator *locator, ForkNumber forknum,
+		   const ForkImage *image, bool logged)
+{
+	for (BlockNumber blkno = 0; blkno < image->nblocks; blkno++)
+	{
+		IOAlignedBlock page;
+
+		memcpy(page.data, image->pages + (Size) blkno * BLCKSZ, BLCKSZ);
+		PageSetChecksumInplace(page.data, blkno);
+		smgrextend(smgr, forknum, blkno, page.data, false);
+		if (logged)
+			log_newpage(locator, forknum, blkno, page.data, image->standard[blkno]);
+	}
+}

@@ -1,0 +1,792 @@
+/*-------------------------------------------------------------------------
+ *
+ * stamp.c
+ *	  The catalogue rows of one table, compiled so as to be written again for
+ *	  others (by stamp_batch.c).
+ *
+ * A stamp is made of a prototype: a table that core created a moment before
+ * in the same transaction, so that nothing but its own parts can depend on
+ * it. Its family is everything that does, found through pg_depend: row and
+ * array type, TOAST table and index, indexes, constraints, defaults, owned
+ * sequences, statistics. Every catalogue row about a member of the family is
+ * kept as an image, with a list of patches: at this offset goes the OID of
+ * that member, the name of that one, a file number, a tablespace.
+ *
+ * Which columns hold OIDs of which catalogue is not written down here; it
+ * comes from the table that core itself publishes by
+ * pg_get_catalog_foreign_keys(), so that a column which a new major version
+ * adds is patched too. Any other OID column that happens to hold the OID of a
+ * member is an error, not a wrong row.
+ *
+ * Memory: the stamp lives in the context it was compiled in.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heaptoast.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_attrdef.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_description.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_sequence.h"
+#include "catalog/pg_shdepend.h"
+#include "catalog/pg_statistic_ext.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "catalog/system_fk_info.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/nodes.h"
+#include "storage/bufmgr.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "drop/family.h"
+#include "stamp/stamp.h"
+#include "lazy_heap/lazy_heap.h"
+
+/* Columns that hold an object of the catalogue named by another column. */
+static const struct
+{
+	Oid			catalog;
+	AttrNumber	object_column;
+	AttrNumber	class_column;
+}			addressed_columns[] = {
+	{DependRelationId, Anum_pg_depend_objid, Anum_pg_depend_classid},
+	{DependRelationId, Anum_pg_depend_refobjid, Anum_pg_depend_refclassid},
+	{SharedDependRelationId, Anum_pg_shdepend_objid, Anum_pg_shdepend_classid},
+	{DescriptionRelationId, Anum_pg_description_objoid, Anum_pg_description_classoid},
+};
+
+static void find_family(Stamp *stamp);
+static void collect_rows(Stamp *stamp, const FamilyCatalog *family);
+static void add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple);
+static Oid	column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum);
+static void compile_expressions(Stamp *stamp, StampRow *row, Relation rel);
+static void name_members(Stamp *stamp, Oid template);
+static int	add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
+					 const char *label, const char *actual);
+static void name_relation(Stamp *stamp, int object);
+static void name_trigger(Stamp *stamp, int object);
+static char *index_name_addition(Oid indexid);
+static char *statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid);
+static int	find_member(const Stamp *stamp, Oid classid, Oid objid);
+
+/*
+ * Compile the stamp of `prototype`, a table made by prototype_create() of
+ * `template` in this transaction. Raises 0A000 for a part that a stamp cannot
+ * carry, XX000 where core did something unknown here.
+ */
+Stamp *
+stamp_compile(Oid prototype, Oid template)
+{
+	Stamp	   *stamp = palloc0(sizeof(Stamp));
+
+	stamp->prototype = prototype;
+	stamp->relname = get_rel_name(prototype);
+
+	find_family(stamp);
+	name_members(stamp, template);
+
+	for (int i = 0; i < stamp->nobjects; i++)
+	{
+		StampObject *object = &stamp->objects[i];
+		Relation	rel;
+
+		if (object->relkind == 0)
+			continue;
+		rel = relation_open(object->address.objectId, NoLock);
+		/* an event trigger or a hook can have done anything to it */
+		if (!file_number_is_lazy(rel->rd_rel->relfilenode) &&
+			(rel->rd_rel->relfilenode != object->address.objectId ||
+			 (RELKIND_HAS_TABLE_AM(object->relkind) && RelationGetNumberOfBlocks(rel) > 0)))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("\"%s\" was written to while it was being created",
+							RelationGetRelationName(rel))));
+		object->tablespace = rel->rd_rel->reltablespace;
+		if (file_number_is_lazy(rel->rd_rel->relfilenode))
+			stamp->nlazy++;
+		else
+			object->files = file_image_capture(rel);
+		relation_close(rel, NoLock);
+	}
+
+	stamp->catalogs = palloc0(NUM_FAMILY_CATALOGS * sizeof(StampCatalog));
+	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
+		collect_rows(stamp, &family_catalogs[i]);
+
+	return stamp;
+}
+
+/* How many catalogue rows a table of this stamp has. */
+int
+stamp_rows_per_table(const Stamp *stamp)
+{
+	int			nrows = 0;
+
+	for (int i = 0; i < stamp->ncatalogs; i++)
+		nrows += stamp->catalogs[i].nrows;
+	return nrows;
+}
+
+static int
+compare_objects(const void *a, const void *b)
+{
+	Oid			oa = ((const StampObject *) a)->address.objectId;
+	Oid			ob = ((const StampObject *) b)->address.objectId;
+
+	return oa < ob ? -1 : oa > ob ? 1 : 0;
+}
+
+/* Everything that depends on the prototype, transitively. */
+static void
+find_family(Stamp *stamp)
+{
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	int			size = 16;
+
+	stamp->objects = palloc0(size * sizeof(StampObject));
+	stamp->nobjects = 1;
+	ObjectAddressSet(stamp->objects[0].address, RelationRelationId, stamp->prototype);
+
+	for (int i = 0; i < stamp->nobjects; i++)
+	{
+		ScanKeyData key[2];
+		SysScanDesc scan;
+		HeapTuple	tuple;
+
+		ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(stamp->objects[i].address.classId));
+		ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(stamp->objects[i].address.objectId));
+		scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
+		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		{
+			Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+			ObjectAddress address;
+
+			ObjectAddressSet(address, form->classid, form->objid);
+			if (find_member(stamp, address.classId, address.objectId) >= 0)
+				continue;
+
+			if (!is_family_class(address.classId))
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot stamp tables with %s",
+								getObjectDescription(&address, false))));
+
+			if (stamp->nobjects == size)
+			{
+				size *= 2;
+				stamp->objects = repalloc(stamp->objects, size * sizeof(StampObject));
+			}
+			memset(&stamp->objects[stamp->nobjects], 0, sizeof(StampObject));
+			stamp->objects[stamp->nobjects++].address = address;
+		}
+		systable_endscan(scan);
+	}
+	table_close(depend, AccessShareLock);
+
+	qsort(stamp->objects, stamp->nobjects, sizeof(StampObject), compare_objects);
+	stamp->table = find_member(stamp, RelationRelationId, stamp->prototype);
+}
+
+/* Position of a member in objects[], or -1. */
+static int
+find_member(const Stamp *stamp, Oid classid, Oid objid)
+{
+	for (int i = 0; i < stamp->nobjects; i++)
+	{
+		const ObjectAddress *address = &stamp->objects[i].address;
+
+		if (address->objectId == objid && address->classId == classid)
+			return i;
+	}
+	return -1;
+}
+
+/* ---- names ---- */
+
+/*
+ * Find out how each member got its name, and make sure of it: the rule must
+ * give the name that core has chosen.
+ */
+static void
+name_members(Stamp *stamp, Oid template)
+{
+	stamp->names = palloc0((stamp->nobjects + 1) * sizeof(StampName));
+	stamp->nnames = 1;
+	stamp->names[0].kind = STAMP_NAME_TABLE;
+
+	for (int i = 0; i < stamp->nobjects; i++)
+		stamp->objects[i].name = -1;
+
+	for (int i = 0; i < stamp->nobjects; i++)
+	{
+		StampObject *object = &stamp->objects[i];
+		Oid			oid = object->address.objectId;
+		HeapTuple	tuple;
+
+		switch (object->address.classId)
+		{
+			case RelationRelationId:
+				name_relation(stamp, i);
+				break;
+
+			case TypeRelationId:
+				tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(oid));
+				if (!HeapTupleIsValid(tuple))
+					elog(ERROR, "cache lookup failed for type %u", oid);
+				if (((Form_pg_type) GETSTRUCT(tuple))->typrelid == stamp->prototype)
+					object->name = 0;
+				else
+					add_name(stamp, i, STAMP_NAME_ARRAY_TYPE, NULL, NULL,
+							 NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname));
+				ReleaseSysCache(tuple);
+				break;
+
+			case StatisticExtRelationId:
+				tuple = SearchSysCache1(STATEXTOID, ObjectIdGetDatum(oid));
+				if (!HeapTupleIsValid(tuple))
+					elog(ERROR, "cache lookup failed for statistics object %u", oid);
+				add_name(stamp, i, STAMP_NAME_STATISTICS,
+						 statistics_name_addition((Form_pg_statistic_ext) GETSTRUCT(tuple),
+												  tuple, stamp->prototype),
+						 "stat",
+						 NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname));
+				ReleaseSysCache(tuple);
+				break;
+
+			case TriggerRelationId:
+				name_trigger(stamp, i);
+				break;
+
+			default:
+				break;			/* constraints follow; defaults have no name */
+		}
+	}
+
+	/* Constraints share the name of their index, which has one by now. */
+	for (int i = 0; i < stamp->nobjects; i++)
+	{
+		StampObject *object = &stamp->objects[i];
+		Form_pg_constraint form;
+		HeapTuple	tuple;
+
+		if (object->address.classId != ConstraintRelationId)
+			continue;
+		tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(object->address.objectId));
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for constraint %u", object->address.objectId);
+		form = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (OidIsValid(form->conindid))
+			object->name = stamp->objects[find_member(stamp, RelationRelationId, form->conindid)].name;
+		else if (!OidIsValid(get_relation_constraint_oid(template, NameStr(form->conname), true)))
+		{
+			/* LIKE keeps the names of CHECK and NOT NULL; core chose this one */
+			bool		isnull;
+			Datum		conkey = SysCacheGetAttr(CONSTROID, tuple, Anum_pg_constraint_conkey, &isnull);
+			ArrayType  *array = isnull ? NULL : DatumGetArrayTypeP(conkey);
+
+			if (array == NULL || ARR_DIMS(array)[0] != 1)
+				elog(ERROR, "cannot tell the origin of the name of constraint \"%s\"",
+					 NameStr(form->conname));
+			add_name(stamp, i, STAMP_NAME_CONSTRAINT,
+					 get_attname(stamp->prototype, *(int16 *) ARR_DATA_PTR(array), false),
+					 "not_null", NameStr(form->conname));
+		}
+		ReleaseSysCache(tuple);
+	}
+}
+
+static int
+add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
+		 const char *label, const char *actual)
+{
+	StampName  *name = &stamp->names[stamp->nnames];
+
+	name->kind = kind;
+	name->addition = addition;
+	name->label = label;
+	name->object = object;
+	if (kind != STAMP_NAME_TOAST && kind != STAMP_NAME_TOAST_INDEX && kind != STAMP_NAME_TRIGGER &&
+		!stamp_name_explains(name, stamp->relname, actual))
+		elog(ERROR, "cannot tell the origin of the name \"%s\"", actual);
+
+	stamp->objects[object].name = stamp->nnames;
+	return stamp->nnames++;
+}
+
+/* Names a relation, and notes what else its pg_class row says. */
+static void
+name_relation(Stamp *stamp, int object)
+{
+	Oid			relid = stamp->objects[object].address.objectId;
+	Oid			toastrelid = InvalidOid;
+	Relation	rel = relation_open(relid, NoLock);
+	const char *relname = RelationGetRelationName(rel);
+	Relation	prototype;
+
+	stamp->objects[object].relkind = rel->rd_rel->relkind;
+
+	prototype = table_open(stamp->prototype, NoLock);
+	toastrelid = prototype->rd_rel->reltoastrelid;
+	table_close(prototype, NoLock);
+
+	if (relid == stamp->prototype)
+	{
+		stamp->objects[object].name = 0;
+		stamp->objects[object].follows_table = true;
+	}
+	else if (relid == toastrelid)
+	{
+		add_name(stamp, object, STAMP_NAME_TOAST, NULL, NULL, relname);
+		stamp->objects[object].follows_table = true;
+	}
+	else if (rel->rd_rel->relkind == RELKIND_INDEX && rel->rd_index->indrelid == toastrelid)
+	{
+		add_name(stamp, object, STAMP_NAME_TOAST_INDEX, NULL, NULL, relname);
+		stamp->objects[object].follows_table = true;
+	}
+	else if (rel->rd_rel->relkind == RELKIND_INDEX)
+	{
+		Oid			constraint = get_index_constraint(relid);
+
+		if (rel->rd_index->indisprimary)
+			add_name(stamp, object, STAMP_NAME_INDEX_CONSTRAINT, NULL, "pkey", relname);
+		else if (rel->rd_index->indisexclusion)
+			add_name(stamp, object, STAMP_NAME_INDEX_CONSTRAINT,
+					 index_name_addition(relid), "excl", relname);
+		else if (OidIsValid(constraint))
+			add_name(stamp, object, STAMP_NAME_INDEX_CONSTRAINT,
+					 index_name_addition(relid), "key", relname);
+		else
+			add_name(stamp, object, STAMP_NAME_RELATION,
+					 index_name_addition(relid), "idx", relname);
+	}
+	else if (rel->rd_rel->relkind == RELKIND_SEQUENCE)
+	{
+		Oid			tableid;
+		int32		column;
+
+		if (!sequenceIsOwned(relid, DEPENDENCY_AUTO, &tableid, &column) &&
+			!sequenceIsOwned(relid, DEPENDENCY_INTERNAL, &tableid, &column))
+			elog(ERROR, "sequence \"%s\" is not owned", relname);
+		Assert(tableid == stamp->prototype);
+		add_name(stamp, object, STAMP_NAME_RELATION,
+				 get_attname(tableid, column, false), "seq", relname);
+	}
+	else
+		elog(ERROR, "unexpected relation \"%s\"", relname);
+
+	relation_close(rel, NoLock);
+}
+
+/* A trigger that core made for a constraint; CreateTriggerFiringOn() names it. */
+static void
+name_trigger(Stamp *stamp, int object)
+{
+	Oid			oid = stamp->objects[object].address.objectId;
+	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
+	char	   *oid_suffix = psprintf("_%u", oid);
+	char	   *name;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_trigger_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
+	scan = systable_beginscan(rel, TriggerOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find trigger %u", oid);
+	name = pstrdup(NameStr(((Form_pg_trigger) GETSTRUCT(tuple))->tgname));
+	if (!((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal ||
+		strlen(name) <= strlen(oid_suffix) ||
+		strcmp(name + strlen(name) - strlen(oid_suffix), oid_suffix) != 0)
+		elog(ERROR, "cannot tell the origin of the name \"%s\"", name);
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+
+	name[strlen(name) - strlen(oid_suffix)] = '\0';
+	add_name(stamp, object, STAMP_NAME_TRIGGER, NULL, name, NULL);
+}
+
+/* What DefineIndex() puts between table name and label: see indexcmds.c. */
+static char *
+index_name_addition(Oid indexid)
+{
+	Relation	index = index_open(indexid, NoLock);
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < RelationGetDescr(index)->natts && buf.len < NAMEDATALEN; i++)
+	{
+		if (i > 0)
+			appendStringInfoChar(&buf, '_');
+		appendStringInfoString(&buf, NameStr(TupleDescAttr(RelationGetDescr(index), i)->attname));
+	}
+	index_close(index, NoLock);
+
+	return buf.data;
+}
+
+/* The same for CREATE STATISTICS: see statscmds.c. */
+static char *
+statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid)
+{
+	StringInfoData buf;
+	bool		isnull;
+	Datum		exprs;
+	int			nexprs = 0;
+
+	exprs = SysCacheGetAttr(STATEXTOID, tuple, Anum_pg_statistic_ext_stxexprs, &isnull);
+	if (!isnull)
+		nexprs = list_length((List *) stringToNode(TextDatumGetCString(exprs)));
+
+	initStringInfo(&buf);
+	for (int i = 0; i < form->stxkeys.dim1 + nexprs && buf.len < NAMEDATALEN; i++)
+	{
+		if (i > 0)
+			appendStringInfoChar(&buf, '_');
+		appendStringInfoString(&buf, i < form->stxkeys.dim1 ?
+							   get_attname(relid, form->stxkeys.values[i], false) : "expr");
+	}
+
+	return buf.data;
+}
+
+/* ---- rows ---- */
+
+/* Keep all rows of one catalogue that are about a member of the family. */
+static void
+collect_rows(Stamp *stamp, const FamilyCatalog *family)
+{
+	StampCatalog *catalog = &stamp->catalogs[stamp->ncatalogs];
+	Relation	rel = table_open(family->catalog, AccessShareLock);
+
+	catalog->catalog = family->catalog;
+	catalog->oid_index = family->oid_index;
+
+	for (int i = 0; i < stamp->nobjects; i++)
+	{
+		const ObjectAddress *address = &stamp->objects[i].address;
+		ScanKeyData key[3];
+		int			nkeys = 0;
+		SysScanDesc scan;
+		HeapTuple	tuple;
+
+		if (OidIsValid(family->member_class) && family->member_class != address->classId)
+			continue;
+
+		/* keys go in the order of the index, which is that of the columns */
+		for (AttrNumber attnum = 1; attnum <= RelationGetDescr(rel)->natts; attnum++)
+		{
+			Oid			value;
+
+			if (attnum == family->database_column)
+				value = MyDatabaseId;
+			else if (attnum == family->class_column)
+				value = address->classId;
+			else if (attnum == family->object_column)
+				value = address->objectId;
+			else
+				continue;
+			ScanKeyInit(&key[nkeys++], attnum, BTEqualStrategyNumber, F_OIDEQ,
+						ObjectIdGetDatum(value));
+		}
+
+		scan = systable_beginscan(rel, family->scan_index, true, NULL, nkeys, key);
+		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+		{
+			/* these depend on each table's tablespace; see add_tablespace_rows() */
+			if (family->catalog == SharedDependRelationId &&
+				((Form_pg_shdepend) GETSTRUCT(tuple))->deptype == SHARED_DEPENDENCY_TABLESPACE)
+				continue;
+			add_row(stamp, catalog, rel, tuple);
+		}
+		systable_endscan(scan);
+	}
+
+	table_close(rel, AccessShareLock);
+	/* relations without a file may need one there; see add_tablespace_rows() */
+	if (catalog->nrows > 0 ||
+		(stamp->nlazy > 0 && catalog->catalog == SharedDependRelationId))
+		stamp->ncatalogs++;
+}
+
+/* Keep one row, and find the places to patch in it. */
+static void
+add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	StampRow   *row;
+	char	   *data;
+	Size		offset = 0;
+	int			name = -1;
+	bool		follows_table = false;
+
+	if (catalog->nrows == catalog->size)
+	{
+		catalog->size = Max(8, catalog->size * 2);
+		catalog->rows = catalog->rows == NULL ?
+			palloc(catalog->size * sizeof(StampRow)) :
+			repalloc(catalog->rows, catalog->size * sizeof(StampRow));
+	}
+	row = &catalog->rows[catalog->nrows++];
+	memset(row, 0, sizeof(StampRow));
+	row->image = HeapTupleHasExternal(tuple) ?
+		toast_flatten_tuple(tuple, tupdesc) : heap_copytuple(tuple);
+	row->patches = palloc(tupdesc->natts * sizeof(StampPatch));
+
+	/* a row of an object catalogue begins with the member's OID */
+	if (OidIsValid(catalog->oid_index))
+	{
+		bool		isnull;
+		Oid			oid = DatumGetObjectId(heap_getattr(tuple, 1, tupdesc, &isnull));
+		int			object = find_member(stamp, catalog->catalog, oid);
+
+		Assert(object >= 0);
+		name = stamp->objects[object].name;
+		follows_table = stamp->objects[object].follows_table;
+	}
+
+	data = (char *) row->image->t_data + row->image->t_data->t_hoff;
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+		StampPatch	patch = {0};
+		int			object = -1;
+
+		if (heap_attisnull(row->image, att->attnum, tupdesc))
+			continue;
+		offset = att_align_pointer(offset, att->attalign, att->attlen, data + offset);
+		patch.offset = row->image->t_data->t_hoff + offset;
+
+		if (att->atttypid == OIDOID || att->atttypid == REGPROCOID)
+		{
+			Oid			value;
+			Oid			reference = column_reference(rel, row->image, att->attnum);
+
+			memcpy(&value, data + offset, sizeof(Oid));
+			object = OidIsValid(reference) ? find_member(stamp, reference, value) : -1;
+			if (object >= 0)
+			{
+				patch.kind = PATCH_OID;
+				patch.what = object;
+				row->patches[row->npatches++] = patch;
+			}
+			else if (catalog->catalog == RelationRelationId &&
+					 att->attnum == Anum_pg_class_reltablespace && follows_table)
+			{
+				patch.kind = PATCH_TABLESPACE;
+				row->patches[row->npatches++] = patch;
+			}
+			else if (!OidIsValid(reference) && OidIsValid(value))
+			{
+				for (int j = 0; j < stamp->nobjects; j++)
+					if (stamp->objects[j].address.objectId == value)
+						elog(ERROR, "unexpected OID %u in column \"%s\" of \"%s\"", value,
+							 NameStr(att->attname), RelationGetRelationName(rel));
+			}
+		}
+		else if (att->atttypid == NAMEOID && name >= 0 &&
+				 ((catalog->catalog == RelationRelationId && att->attnum == Anum_pg_class_relname) ||
+				  (catalog->catalog == TypeRelationId && att->attnum == Anum_pg_type_typname) ||
+				  (catalog->catalog == ConstraintRelationId && att->attnum == Anum_pg_constraint_conname) ||
+				  (catalog->catalog == TriggerRelationId && att->attnum == Anum_pg_trigger_tgname) ||
+				  (catalog->catalog == StatisticExtRelationId && att->attnum == Anum_pg_statistic_ext_stxname)))
+		{
+			patch.kind = PATCH_NAME;
+			patch.what = name;
+			row->patches[row->npatches++] = patch;
+		}
+
+		offset = att_addlength_pointer(offset, att->attlen, data + offset);
+	}
+
+	compile_expressions(stamp, row, rel);
+}
+
+/*
+ * The catalogue whose OIDs a column holds; InvalidOid if that is none, or is
+ * not known.
+ */
+static Oid
+column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	const char *attname = NameStr(TupleDescAttr(tupdesc, attnum - 1)->attname);
+	char		column[NAMEDATALEN + 2];
+
+	if (strcmp(attname, "oid") == 0)
+		return RelationGetRelid(rel);
+
+	/* a fresh relation's file has its OID for a number */
+	if (RelationGetRelid(rel) == RelationRelationId && attnum == Anum_pg_class_relfilenode)
+		return RelationRelationId;
+
+	for (int i = 0; i < lengthof(addressed_columns); i++)
+	{
+		if (addressed_columns[i].catalog == RelationGetRelid(rel) &&
+			addressed_columns[i].object_column == attnum)
+		{
+			bool		isnull;
+
+			return DatumGetObjectId(heap_getattr(tuple, addressed_columns[i].class_column,
+												 tupdesc, &isnull));
+		}
+	}
+
+	snprintf(column, sizeof(column), "{%s}", attname);
+	for (int i = 0; i < lengthof(sys_fk_relationships); i++)
+	{
+		const SysFKRelationship *fk = &sys_fk_relationships[i];
+
+		if (fk->fk_table == RelationGetRelid(rel) && !fk->is_array &&
+			strcmp(fk->fk_columns, column) == 0 && strcmp(fk->pk_columns, "{oid}") == 0)
+			return fk->pk_table;
+	}
+	return InvalidOid;
+}
+
+/* ---- expressions ---- */
+
+typedef struct ExpressionContext
+{
+	const Stamp *stamp;
+	int			nreferences;	/* Consts that are OIDs of members */
+} ExpressionContext;
+
+/* Count references to the family; refuse its row type, which LIKE refuses too. */
+static bool
+count_references(Node *node, void *arg)
+{
+	ExpressionContext *context = arg;
+
+	if (node == NULL)
+		return false;
+
+	if (IsA(node, Const))
+	{
+		Const	   *con = (Const *) node;
+
+		if (con->consttype == REGCLASSOID && !con->constisnull &&
+			find_member(context->stamp, RelationRelationId, DatumGetObjectId(con->constvalue)) >= 0)
+			context->nreferences++;
+	}
+	if (IsA(node, Var) && ((Var *) node)->varattno == InvalidAttrNumber)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot stamp tables with an expression of their whole row")));
+
+	return expression_tree_walker(node, count_references, context);
+}
+
+/*
+ * Expressions of the family refer to it by column numbers, which need no
+ * patch, but for defaults that call nextval() on an own sequence.
+ */
+static void
+compile_expressions(Stamp *stamp, StampRow *row, Relation rel)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+		ExpressionContext context = {.stamp = stamp};
+		StampExpression *expression;
+		char	   *source;
+		char	   *rest;
+		bool		isnull;
+		Datum		value;
+
+		if (att->atttypid != PG_NODE_TREEOID)
+			continue;
+		value = heap_getattr(row->image, att->attnum, tupdesc, &isnull);
+		if (isnull)
+			continue;
+
+		/* pg_class.relpartbound is a node of another kind; stamps have none */
+		source = TextDatumGetCString(value);
+		count_references(stringToNode(source), &context);
+		if (context.nreferences == 0)
+			continue;
+		if (RelationGetRelid(rel) != AttrDefaultRelationId)
+			elog(ERROR, "unexpected reference in column \"%s\" of \"%s\"",
+				 NameStr(att->attname), RelationGetRelationName(rel));
+
+		expression = palloc0(sizeof(StampExpression));
+		expression->attnum = att->attnum;
+		expression->text = palloc0((context.nreferences + 1) * sizeof(char *));
+		expression->objects = palloc0(context.nreferences * sizeof(int));
+
+		/* cut the text at the value of each Const that is a member's OID */
+		for (rest = source;;)
+		{
+			char	   *nearest = NULL;
+			int			nearest_length = 0;
+			int			object = -1;
+
+			for (int j = 0; j < stamp->nobjects; j++)
+			{
+				StringInfoData pattern;
+				char	   *found;
+
+				if (stamp->objects[j].relkind != RELKIND_SEQUENCE)
+					continue;
+				initStringInfo(&pattern);
+				stamp_append_oid_const(&pattern, stamp->objects[j].address.objectId);
+				found = strstr(rest, pattern.data);
+				if (found != NULL && (nearest == NULL || found < nearest))
+				{
+					nearest = found;
+					nearest_length = pattern.len;
+					object = j;
+				}
+				pfree(pattern.data);
+			}
+			if (nearest == NULL)
+				break;
+			if (expression->nholes == context.nreferences)
+				elog(ERROR, "more references than expected in a default");
+			expression->text[expression->nholes] = pnstrdup(rest, nearest - rest);
+			expression->objects[expression->nholes] = object;
+			expression->nholes++;
+			rest = nearest + nearest_length;
+		}
+		if (expression->nholes != context.nreferences)
+			elog(ERROR, "fewer references than expected in a default");
+		expression->text[expression->nholes] = rest;
+		row->expression = expression;
+	}
+}
+
+/* Append the value of a Const that is an OID, as outfuncs.c writes it. */
+void
+stamp_append_oid_const(StringInfo buf, Oid oid)
+{
+	Datum		value = ObjectIdGetDatum(oid);
+	char	   *bytes = (char *) &value;
+
+	appendStringInfoString(buf, ":constvalue 4 [ ");
+	for (int i = 0; i < (int) sizeof(Datum); i++)
+		appendStringInfo(buf, "%d ", (int) bytes[i]);
+	appendStringInfoChar(buf, ']');
+}

@@ -1,0 +1,89 @@
+/*-------------------------------------------------------------------------
+ *
+ * stamp.h
+ *	  What a stamp is made of: see stamp.c, which compiles it, and
+ *	  stamp_batch.c, which writes it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_STAMP_H
+#define PGBILLION_STAMP_H
+
+#include "access/htup.h"
+#include "catalog/objectaddress.h"
+#include "lib/stringinfo.h"
+
+#include "tables.h"
+
+typedef enum PatchKind
+{
+	PATCH_OID,					/* of objects[what] */
+	PATCH_NAME,					/* names[what] */
+	PATCH_TABLESPACE			/* of the table */
+} PatchKind;
+
+typedef struct StampPatch
+{
+	PatchKind	kind;
+	int			what;
+	Size		offset;			/* from the tuple's header */
+} StampPatch;
+
+/*
+ * A default whose expression holds OIDs of the family (nextval() of an own
+ * sequence): its text up to each of them, and whose it is.
+ */
+typedef struct StampExpression
+{
+	AttrNumber	attnum;
+	int			nholes;
+	char	  **text;			/* nholes + 1 pieces */
+	int		   *objects;		/* nholes */
+} StampExpression;
+
+typedef struct StampRow
+{
+	HeapTuple	image;
+	int			npatches;
+	StampPatch *patches;
+	StampExpression *expression;	/* usually NULL */
+} StampRow;
+
+/* A catalogue that the family has rows in. */
+typedef struct StampCatalog
+{
+	Oid			catalog;
+	Oid			oid_index;		/* InvalidOid if its rows have no OID */
+	int			nrows;
+	int			size;
+	StampRow   *rows;
+} StampCatalog;
+
+/* A member of the family. */
+typedef struct StampObject
+{
+	ObjectAddress address;		/* objectSubId is 0 */
+	char		relkind;		/* of a relation, else 0 */
+	int			name;			/* in names[], or -1 for one that is kept */
+	bool		follows_table;	/* into the table's tablespace? */
+	Oid			tablespace;		/* of a relation */
+	FileImage  *files;			/* of a relation; NULL if it has none yet */
+} StampObject;
+
+struct Stamp
+{
+	Oid			prototype;
+	char	   *relname;		/* the prototype's */
+	int			nobjects;
+	StampObject *objects;		/* by OID, ascending */
+	int			table;			/* the table among them */
+	int			nlazy;			/* how many are relations without a file */
+	int			nnames;
+	StampName  *names;
+	int			ncatalogs;
+	StampCatalog *catalogs;
+};
+
+extern void stamp_append_oid_const(StringInfo buf, Oid oid);
+
+#endif							/* PGBILLION_STAMP_H */

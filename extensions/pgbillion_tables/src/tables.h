@@ -1,0 +1,164 @@
+/*-------------------------------------------------------------------------
+ *
+ * create_tables.h
+ *	  Creating tables by writing their catalogue rows in bulk.
+ *
+ * The way of a call of pgbillion_tables.create_tables():
+ *
+ *	create_tables.c	checks the arguments, drives the others, batch by batch
+ *	prototype.c		has core make the first table, by ordinary DDL
+ *	stamp.c			compiles that table's catalogue rows to a stamp: images
+ *					of the rows, and the places where an OID, a name, a file
+ *					number or a tablespace goes
+ *	stamp_batch.c	writes the others' rows from it
+ *	naming.c		the names a table and its parts get, as core chooses them
+ *	oids.c			ranges of unused OIDs
+ *	files.c			the files, copied from those of the first table
+ *	bulk_insert.c	many rows at a time into a catalogue
+ *	index_run.c		sorted runs of entries into its indexes
+ *	progress.c		the view of it all for other sessions
+ *
+ * and the way back, of pgbillion_tables.drop_tables():
+ *
+ *	drop_tables.c	checks and locks the tables, drives the others
+ *	family.c		finds the catalogue rows of many tables and their parts
+ *	bulk_delete.c	many rows at a time out of a catalogue
+ *
+ * list_tables.c lists what is there.
+ *
+ * Because the stamp is made from rows that core wrote a moment before, in the
+ * same transaction, whatever core records about a table (in this major
+ * version, for this user, under these default privileges) is what the stamped
+ * tables get.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_CREATE_TABLES_H
+#define PGBILLION_CREATE_TABLES_H
+
+#include "access/htup.h"
+#include "nodes/execnodes.h"
+#include "utils/hsearch.h"
+#include "utils/rel.h"
+
+#include "compat.h"
+
+/* ---- create_tables.c ---- */
+
+extern void create_tables_init(void);
+extern void check_observers(bool drop);
+
+/* ---- naming.c ---- */
+
+/* A parsed name_format: prefix, one number, suffix. */
+typedef struct NameFormat
+{
+	char	   *prefix;
+	char	   *suffix;
+	int			base;			/* 8, 10 or 16 */
+	bool		upper;			/* hexadecimal digits in upper case? */
+	bool		zero_pad;		/* pad with zeros rather than spaces? */
+	int			width;			/* least number of characters of the number */
+} NameFormat;
+
+/* What the name of an object is made from. */
+typedef enum StampNameKind
+{
+	STAMP_NAME_TABLE,			/* the table's own, and its row type's */
+	STAMP_NAME_ARRAY_TYPE,		/* core's makeArrayTypeName() */
+	STAMP_NAME_TOAST,			/* pg_toast_OID */
+	STAMP_NAME_TOAST_INDEX,		/* pg_toast_OID_index */
+	STAMP_NAME_RELATION,		/* core's ChooseRelationName() */
+	STAMP_NAME_INDEX_CONSTRAINT,	/* the same, of an index with a constraint */
+	STAMP_NAME_CONSTRAINT,		/* core's ChooseConstraintName() */
+	STAMP_NAME_STATISTICS,		/* core's ChooseExtendedStatisticName() */
+	STAMP_NAME_TRIGGER			/* LABEL_OID, of core's own triggers */
+} StampNameKind;
+
+typedef struct StampName
+{
+	StampNameKind kind;
+	const char *addition;		/* makeObjectName()'s second name, or NULL */
+	const char *label;			/* makeObjectName()'s label, or NULL */
+	int			object;			/* the stamp's object whose name it is */
+} StampName;
+
+/* Which names are taken; see naming.c. */
+typedef struct NameRegistry NameRegistry;
+
+extern NameFormat *name_format_parse(const char *format);
+extern void name_format_apply(const NameFormat *format, int64 number, NameData *name);
+extern void name_format_check_lengths(const NameFormat *format, int64 first, int64 last);
+
+extern NameRegistry *name_registry_create(const NameFormat *format, int64 first, int64 last,
+										  Oid namespaceid);
+extern void name_registry_claim_table(NameRegistry *registry, const char *relname);
+extern void name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
+								 const char *relname, const Oid *oids, int table, NameData *result);
+extern bool stamp_name_explains(const StampName *name, const char *relname, const char *actual);
+
+/* ---- oids.c ---- */
+
+typedef struct OidAllocator OidAllocator;
+
+extern OidAllocator *oid_allocator_create(const Oid *catalogs, const Oid *oid_indexes, int ncatalogs);
+extern void oid_allocator_reserve(OidAllocator *allocator, uint32 wanted);
+extern Oid	oid_allocator_next(OidAllocator *allocator);
+
+/* ---- bulk_insert.c ---- */
+
+typedef struct CatalogWriter CatalogWriter;
+
+extern CatalogWriter *catalog_writer_open(Oid catalog);
+extern Relation catalog_writer_relation(const CatalogWriter *writer);
+extern void catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples,
+								  int ntables, bool invalidate_each);
+extern void catalog_writer_close(CatalogWriter *writer);
+
+/* ---- bulk_delete.c ---- */
+
+extern void catalog_delete(Relation rel, ItemPointerData *tids, int ntids, bool invalidate_each);
+
+/* ---- index_run.c ---- */
+
+extern void index_run_insert(Relation heap, Relation index, IndexInfo *info,
+							 HeapTuple *tuples, int ntuples, int ntables);
+
+/* ---- files.c ---- */
+
+/* The forks of one relation of the prototype. */
+typedef struct FileImage FileImage;
+
+extern FileImage *file_image_capture(Relation rel);
+extern void file_image_create(const FileImage *image, RelFileLocator locator);
+
+/* ---- stamp.c ---- */
+
+typedef struct Stamp Stamp;
+
+extern Stamp *stamp_compile(Oid prototype, Oid template);
+extern int	stamp_rows_per_table(const Stamp *stamp);
+
+/* ---- stamp_batch.c ---- */
+
+typedef struct StampBatch StampBatch;
+
+extern StampBatch *stamp_batch_begin(Stamp *stamp, NameRegistry *registry);
+extern void stamp_batch_reserve(StampBatch *batch, int ntables);
+extern void stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace);
+extern void stamp_batch_flush(StampBatch *batch, bool invalidate_each);
+extern void stamp_batch_end(StampBatch *batch);
+
+/* ---- prototype.c ---- */
+
+extern void template_lock(Oid template);
+extern Oid	prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
+							 const char *access_method);
+
+/* ---- progress.c ---- */
+
+extern void create_progress_start(Oid template, int64 total);
+extern void create_progress_update(int64 done);
+extern void create_progress_end(void);
+
+#endif							/* PGBILLION_CREATE_TABLES_H */
