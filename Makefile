@@ -2,12 +2,24 @@
 #   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17   one that is fetched
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 
-.PHONY: help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus install clean
+.PHONY: all install uninstall installcheck help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus clean
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
 QUICK ?=
 export PG_CONFIG PG QUICK
+
+all: ## both extensions, compiled for the PostgreSQL of PG_CONFIG (default: pg_config in PATH)
+	@tools/extensions.sh all
+
+install: ## … and installed into it
+	@tools/extensions.sh install
+
+uninstall: ## … and removed from it
+	@tools/extensions.sh uninstall
+
+installcheck: ## the extensions' own tests, on a running server that has them (PGHOST, PGPORT, PGUSER)
+	@tools/extensions.sh installcheck
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s%s\n", $$1, $$2 }' Makefile
@@ -47,9 +59,6 @@ bench-joins: setup ## aggregation before the join beside core's joins, here and 
 
 bench-citus: setup ## vectors under Citus, beside pgbillion_fdw, in a PostgreSQL with Citus named by PG_CONFIG=
 	@$(BIN)/python bench/citus.py
-
-install: ## the extension into the PostgreSQL of PG_CONFIG (default: pg_config in PATH)
-	@tools/install.sh
 
 clean: ## remove all that the above made, the embedded server and its data included
 	@tools/clean.sh

@@ -54,7 +54,7 @@ def run(conn: Connection, side: str, query: str) -> tuple[float, list[tuple[Any,
     """Return the seconds that a way takes, and its answer."""
     with conn.transaction():
         # Citus hands on what is SET LOCAL to its nodes; pgbillion_fdw does not, and its shards always have vectors
-        conn.execute(f"SET LOCAL billion.vector_aggregate = {'off' if side == CORE else 'on'}".encode())
+        conn.execute(f"SET LOCAL pgbillion_rows.vector_aggregate = {'off' if side == CORE else 'on'}".encode())
         start = time.perf_counter()
         rows = conn.execute(query.format(TABLES[side]).encode()).fetchall()
         return time.perf_counter() - start, sorted(rows)
@@ -98,7 +98,7 @@ def check_plans(conn: Connection) -> None:
     """See that vectors are where they should be."""
     for side, expected in ((CORE, False), (VECTORS, True)):
         with conn.transaction():
-            conn.execute(f"SET LOCAL billion.vector_aggregate = {'on' if expected else 'off'}".encode())
+            conn.execute(f"SET LOCAL pgbillion_rows.vector_aggregate = {'on' if expected else 'off'}".encode())
             plan = "\n".join(
                 line for (line,) in conn.execute(f"EXPLAIN {QUERIES['count'].format(TABLES[side])}".encode())
             )

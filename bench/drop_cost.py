@@ -1,4 +1,4 @@
-"""What DROP TABLE costs a table, by shared_buffers and by tables a transaction; billion.drop_tables beside it.
+"""What DROP TABLE costs a table, by shared_buffers and by tables a transaction; pgbillion_tables.drop_tables beside it.
 
 On servers of its own without fsync (profile minimal), so that it is the server's work that is seen. Tables of the
 source, (id INT, PRIMARY KEY (id)), each with a row. QUICK=1 is smaller; PG_CONFIG=… names another PostgreSQL.
@@ -37,7 +37,7 @@ END
 $do$
 """
 DROP_BULK = (
-    "SELECT billion.drop_tables(ARRAY (SELECT ('table' || i)::regclass FROM generate_series({first}, {last}) i))"
+    "SELECT pgbillion_tables.drop_tables(ARRAY (SELECT ('table' || i)::regclass FROM generate_series({first}, {last}) i))"
 )
 
 
@@ -72,7 +72,7 @@ def main() -> int:
             for per_transaction in PER_TRANSACTION:
                 for method in (Method.SQL, Method.BULK):
                     with servers.workplace(target, None) as conn:
-                        extension.ensure_extension(conn)
+                        extension.ensure_extension(conn, extension.TABLES)
                         cost = drop(conn, method, per_transaction)
                     found[buffers, per_transaction, method] = cost
                     common.say(f"shared_buffers {buffers}, {per_transaction:,} a transaction, {method}: {cost:,.0f} µs")

@@ -57,14 +57,14 @@ WAYS = (
 
 def make(conn: Connection, servers: Sequence[Cluster]) -> None:
     """Make `near`, `far` and `d`."""
-    conn.execute("CREATE EXTENSION pgbillion; CREATE EXTENSION postgres_fdw")
+    conn.execute("CREATE EXTENSION pgbillion_rows; CREATE EXTENSION postgres_fdw")
     count = len(servers)
     for table in ("near", "far"):
         conn.execute(f"CREATE TABLE {table} ({COLUMNS}) PARTITION BY LIST (mod(id, {count}))".encode())
     for number, shard in enumerate(servers):
         with shard.connect() as there:
-            there.execute("CREATE EXTENSION pgbillion")
-            there.execute("ALTER DATABASE postgres SET session_preload_libraries = 'pgbillion'")
+            there.execute("CREATE EXTENSION pgbillion_rows")
+            there.execute("ALTER DATABASE postgres SET session_preload_libraries = 'pgbillion_rows'")
             there.execute(f"CREATE TABLE far ({COLUMNS})".encode())
             there.execute(f"INSERT INTO far {VALUES.format(count)}".encode(), [number, ROWS - 1])
             there.execute("VACUUM (FREEZE, ANALYZE) far")
@@ -74,7 +74,7 @@ def make(conn: Connection, servers: Sequence[Cluster]) -> None:
             " (table_name 'far')".encode()
         )
         conn.execute(f"CREATE TABLE near_{number} PARTITION OF near FOR VALUES IN ({number})".encode())
-    conn.execute("SELECT billion.adopt_foreign_servers()")
+    conn.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
     conn.execute(f"INSERT INTO near {VALUES.format(1)}".encode(), [0, ROWS - 1])
     conn.execute(f"CREATE TABLE d AS {SMALL}".encode())
     conn.execute("VACUUM (FREEZE, ANALYZE) near")
@@ -83,8 +83,8 @@ def make(conn: Connection, servers: Sequence[Cluster]) -> None:
 
 def measure(conn: Connection, way: Way, where: str) -> tuple[float, list[tuple[Any, ...]]]:
     """Return the seconds that a way takes, and its answer."""
-    conn.execute(f"SET billion.vector_aggregate = {way.vectors}".encode())
-    conn.execute(f"SET billion.aggregate_before_join = {way.before_join}".encode())
+    conn.execute(f"SET pgbillion_rows.vector_aggregate = {way.vectors}".encode())
+    conn.execute(f"SET pgbillion_rows.aggregate_before_join = {way.before_join}".encode())
     start = time.perf_counter()
     rows = conn.execute(QUERY.format(table=way.table, where=WHERE[where]).encode()).fetchall()
     return time.perf_counter() - start, rows
@@ -101,7 +101,7 @@ def main() -> int:
             make(conn, servers)
             # a plan made for one way would be kept for another
             conn.prepare_threshold = None
-            conn.execute("LOAD 'pgbillion'; SET jit = off")
+            conn.execute("LOAD 'pgbillion_rows'; SET jit = off")
             for where in WHERE:
                 expected = measure(conn, WAYS[0], where)[1]
                 for way in WAYS:

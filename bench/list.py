@@ -1,4 +1,4 @@
-r"""billion.tables and `pgbillion tables list` beside psql's \dt: the first page, and all names.
+r"""pgbillion_tables.tables and `pgbillion tables list` beside psql's \dt: the first page, and all names.
 
 One database with lazy tables, made before and not timed. What is compared alternates. psql's list has a time limit; one
 that does not come back within it counts as the limit. QUICK=1 ends within a minute; SEED=… repeats an order, TABLES=…
@@ -50,7 +50,7 @@ def make(cluster: Cluster, target: Target) -> None:
         run = Run.create(folder / "run", plan, describe.server(conn, target, plan, Host.of(conn)))
         create.execute(target, run, interval=10, psql=None, resume_command="", observe=_nobody)
         conn.execute("CREATE SCHEMA small")
-        conn.execute("SELECT billion.create_tables('public._00000000', 't%d', 0, 100, schema => 'small')")
+        conn.execute("SELECT pgbillion_tables.create_tables('public._00000000', 't%d', 0, 100, schema => 'small')")
 
 
 def page(target: Target, pattern: str | None, schema: str | None = None) -> float:

@@ -84,7 +84,7 @@ def shard_servers(cluster: Cluster, folder: Path) -> Iterator[list[Cluster]]:
 def fill(shard: Cluster, first: int, last: int) -> None:
     """Make one shard's table."""
     with shard.connect() as conn:
-        conn.execute("CREATE EXTENSION pgbillion")
+        conn.execute("CREATE EXTENSION pgbillion_rows")
         conn.execute(f"CREATE TABLE t_demo ({COLUMNS})")
         conn.execute(
             "INSERT INTO t_demo SELECT i, i %% 10, random() FROM generate_series(%s::int, %s::int) i", [first, last]
@@ -98,7 +98,7 @@ def make(conn: Connection, shards: Sequence[Cluster]) -> None:
     with ThreadPoolExecutor(2) as pool:
         ranges = [(number * size, (number + 1) * size - 1) for number in range(SHARDS)]
         list(pool.map(lambda number: fill(shards[number], *ranges[number]), range(SHARDS)))
-    conn.execute("CREATE EXTENSION pgbillion; CREATE EXTENSION postgres_fdw")
+    conn.execute("CREATE EXTENSION pgbillion_rows; CREATE EXTENSION postgres_fdw")
     conn.execute(f"CREATE TABLE t_demo ({COLUMNS}) PARTITION BY RANGE (id); CREATE TABLE one ({COLUMNS})")
     for number, shard in enumerate(shards):
         add_server(conn, f"shard{number}", shard)
@@ -123,11 +123,11 @@ def add_server(conn: Connection, name: str, shard: Cluster, database: str = "pos
 def measure(conn: Connection, side: str) -> tuple[float, list[tuple[Any, ...]]]:
     """Return the seconds that a way takes, and its answer."""
     conn.execute(
-        "SELECT billion.adopt_foreign_servers()" if side == OURS else "SELECT billion.release_foreign_servers()"
+        "SELECT pgbillion_rows.adopt_foreign_servers()" if side == OURS else "SELECT pgbillion_rows.release_foreign_servers()"
     )
     conn.execute(f"SET enable_partitionwise_aggregate = {'on' if side == OURS else 'off'}".encode())
     with contextlib.suppress(psycopg.errors.UndefinedObject):
-        conn.execute(f"SET billion.vector_aggregate = {'off' if side == CORE_ONE else 'on'}".encode())
+        conn.execute(f"SET pgbillion_rows.vector_aggregate = {'off' if side == CORE_ONE else 'on'}".encode())
     query = REWRITTEN if side == REWRITE else QUERY.format("one" if side in (ONE, CORE_ONE) else "t_demo")
     if side in (OURS, REWRITE):
         # its connections are closed when servers change
@@ -142,7 +142,7 @@ def alone(shard: Cluster) -> dict[str, Any]:
     rows = ROWS // SHARDS
     times: dict[tuple[int, bool], list[float]] = defaultdict(list)
     with shard.connect() as conn:
-        extension.versions(conn)
+        extension.versions(conn, extension.ROWS)
         conn.prepare_threshold = None
         sides = [(1, True), (os.cpu_count() or 1, True), (1, False)]
         for number in range(ROUNDS + 1):
@@ -171,7 +171,7 @@ def breadth(cluster: Cluster, conn: Connection, shards: Sequence[Cluster], order
         with shard.connect() as there:
             there.execute("CREATE DATABASE small")
         with shard.connect("small") as there:
-            there.execute("CREATE EXTENSION pgbillion")
+            there.execute("CREATE EXTENSION pgbillion_rows")
             there.execute(f"CREATE TABLE small ({COLUMNS})")
             there.execute("INSERT INTO small SELECT i, i % 10, i FROM generate_series(1, 100) i")
             there.execute("VACUUM (FREEZE, ANALYZE) small")
@@ -180,7 +180,7 @@ def breadth(cluster: Cluster, conn: Connection, shards: Sequence[Cluster], order
         with shard.connect() as there:
             there.execute(f"CREATE DATABASE small{number} TEMPLATE small".encode())
         add_server(conn, f"wide{number}", shard, f"small{number}")
-    conn.execute("SELECT billion.adopt_foreign_servers()")
+    conn.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
     warm: dict[int, list[float]] = defaultdict(list)
     cold: dict[int, list[float]] = defaultdict(list)
     memory: dict[int, list[float]] = defaultdict(list)

@@ -126,7 +126,7 @@ GRANTS = {
 def maker(conn: Connection) -> Iterator[str]:
     """A role without any attribute that may call the function on what is in schema t."""
     conn.execute(templates.WORLD)
-    conn.execute("GRANT USAGE ON SCHEMA t TO maker; GRANT ALL ON ALL FUNCTIONS IN SCHEMA billion TO maker")
+    conn.execute("GRANT USAGE ON SCHEMA t TO maker; GRANT ALL ON ALL FUNCTIONS IN SCHEMA pgbillion_tables TO maker")
     yield "maker"
     conn.execute("DROP OWNED BY maker")
     conn.execute("GRANT CREATE ON TABLESPACE space1, space2 TO maker")

@@ -228,7 +228,7 @@ def test_arguments(conn: Connection, catalogs: Catalogs, name: str) -> None:
     before = catalog.counts(conn, catalogs)
     with pytest.raises(psycopg.Error) as raised:
         conn.execute(
-            "SELECT billion.create_tables('t.template', %s, %s, %s, %s::name[], 'target')",
+            "SELECT pgbillion_tables.create_tables('t.template', %s, %s, %s, %s::name[], 'target')",
             [case.name_format, case.first, case.count, None if case.tablespaces is None else list(case.tablespaces)],
         )
     assert re.fullmatch(case.sqlstate, raised.value.sqlstate or ""), raised.value.diag.message_primary
@@ -240,9 +240,9 @@ def test_missing_template(conn: Connection) -> None:
     with pytest.raises(errors.UndefinedTable):
         subject.create_tables(conn, "no_such_table")
     with pytest.raises(errors.UndefinedTable):
-        conn.execute("SELECT billion.create_tables(4000000000::oid::regclass, NULL, 1, 1)")
+        conn.execute("SELECT pgbillion_tables.create_tables(4000000000::oid::regclass, NULL, 1, 1)")
     with pytest.raises(errors.NullValueNotAllowed):
-        conn.execute("SELECT billion.create_tables(NULL, NULL, 1, 1)")
+        conn.execute("SELECT pgbillion_tables.create_tables(NULL, NULL, 1, 1)")
 
 
 @pytest.mark.usefixtures("untouched")
@@ -251,7 +251,7 @@ def test_missing_or_impossible_schema(conn: Connection) -> None:
     with pytest.raises(errors.InvalidSchemaName):
         subject.create_tables(conn, templates.TEMPLATE, schema="no such schema")
     with pytest.raises(errors.InvalidSchemaName):
-        conn.execute("SELECT billion.create_tables('t.template', NULL, 1, 1, schema => 4000000000::oid::regnamespace)")
+        conn.execute("SELECT pgbillion_tables.create_tables('t.template', NULL, 1, 1, schema => 4000000000::oid::regnamespace)")
     conn.execute("SET search_path = ''")
     with pytest.raises(errors.InvalidSchemaName):  # as CREATE TABLE says: no schema has been selected
         subject.create_tables(conn, templates.TEMPLATE)
@@ -292,7 +292,7 @@ def test_temporary_table_of_another_session(cluster: Cluster, database: str, con
         other.execute("CREATE TEMPORARY TABLE theirs (i int)")
         oid = one(other, "SELECT 'theirs'::regclass::oid::bigint")
         with pytest.raises(errors.FeatureNotSupported):
-            conn.execute("SELECT billion.create_tables(%s::oid::regclass, NULL, 1, 1)", [oid])
+            conn.execute("SELECT pgbillion_tables.create_tables(%s::oid::regclass, NULL, 1, 1)", [oid])
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_event_trigger_tags(conn: Connection, tags: str, refused: bool) -> None:
 
 
 GRANTS = {
-    "execute": "GRANT EXECUTE ON FUNCTION billion.create_tables TO maker",
+    "execute": "GRANT EXECUTE ON FUNCTION pgbillion_tables.create_tables TO maker",
     "template": "GRANT SELECT ON t.template TO maker",
     "schema": "GRANT CREATE ON SCHEMA target TO maker",
     "template_schema": "GRANT USAGE ON SCHEMA t TO maker",
@@ -435,7 +435,7 @@ def test_missing_privilege(conn: Connection, catalogs: Catalogs, missing: str) -
         conn.execute("SET ROLE maker")
         with pytest.raises(errors.InsufficientPrivilege):
             conn.execute(
-                "SELECT billion.create_tables(%s::oid::regclass, NULL, 1, 2, '{space1,space2}', (SELECT"
+                "SELECT pgbillion_tables.create_tables(%s::oid::regclass, NULL, 1, 2, '{space1,space2}', (SELECT"
                 " oid FROM pg_namespace WHERE nspname = 'target'))",
                 [oid],
             )
@@ -452,7 +452,7 @@ def test_second_tablespace_without_privilege(conn: Connection, catalogs: Catalog
     conn.execute(
         "CREATE TABLE t.template (i int); GRANT SELECT ON t.template TO maker; GRANT USAGE ON SCHEMA t TO maker"
     )
-    conn.execute("GRANT CREATE ON SCHEMA target TO maker; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA billion TO maker")
+    conn.execute("GRANT CREATE ON SCHEMA target TO maker; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgbillion_tables TO maker")
     try:
         conn.execute("SET ROLE maker")
         with pytest.raises(errors.InsufficientPrivilege):
@@ -467,7 +467,7 @@ def test_second_tablespace_without_privilege(conn: Connection, catalogs: Catalog
 def test_execute_is_not_public(conn: Connection) -> None:
     privileges = conn.execute(
         "SELECT p.oid::regprocedure::text FROM pg_proc p JOIN pg_namespace n ON n.oid = pronamespace"
-        " WHERE nspname = 'billion' AND proname = 'create_tables' AND"
+        " WHERE nspname = 'pgbillion_tables' AND proname = 'create_tables' AND"
         " has_function_privilege('reader', p.oid, 'EXECUTE')"
     ).fetchall()
     assert privileges == []
@@ -478,7 +478,7 @@ def test_security_definer_and_restricted(conn: Connection) -> None:
     conn.execute(
         "CREATE SCHEMA t; CREATE TABLE t.template (i serial PRIMARY KEY); GRANT USAGE ON SCHEMA t TO reader;"
         "CREATE FUNCTION t.by_proxy() RETURNS bigint LANGUAGE sql SECURITY DEFINER"
-        " RETURN billion.create_tables('t.template', 'p%d', 1, 2, schema => 't')"
+        " RETURN pgbillion_tables.create_tables('t.template', 'p%d', 1, 2, schema => 't')"
     )
     conn.execute("SET ROLE reader")
     assert one(conn, "SELECT t.by_proxy()") == 2
@@ -492,11 +492,11 @@ def test_security_definer_and_restricted(conn: Connection) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT billion.create_tables('t.template', 'q%%d', n, 1, schema => 't') FROM generate_series(1, 3) n",
-        "DO $$ BEGIN PERFORM billion.create_tables('t.template', 'q%%d', 1, 3, schema => 't'); END $$",
-        "WITH made AS (SELECT billion.create_tables('t.template', 'q%%d', 1, 3, schema => 't')) SELECT * FROM made",
-        "SELECT billion.create_tables('t.template', 'q%%d', 1, 1, schema => 't'),"
-        " billion.create_tables('t.template', 'q%%d', 2, 2, schema => 't')",
+        "SELECT pgbillion_tables.create_tables('t.template', 'q%%d', n, 1, schema => 't') FROM generate_series(1, 3) n",
+        "DO $$ BEGIN PERFORM pgbillion_tables.create_tables('t.template', 'q%%d', 1, 3, schema => 't'); END $$",
+        "WITH made AS (SELECT pgbillion_tables.create_tables('t.template', 'q%%d', 1, 3, schema => 't')) SELECT * FROM made",
+        "SELECT pgbillion_tables.create_tables('t.template', 'q%%d', 1, 1, schema => 't'),"
+        " pgbillion_tables.create_tables('t.template', 'q%%d', 2, 2, schema => 't')",
     ],
 )
 def test_ways_of_calling(conn: Connection, statement: str) -> None:

@@ -327,7 +327,7 @@ def test_ddl_waits_for_the_transaction(conn: Connection, other: Connection, thir
     """As it does for one that did CREATE TABLE (LIKE)."""
     statement, error = BLOCKED[name]
     conn.execute("GRANT ALL ON SCHEMA s, t TO maker; GRANT SELECT ON t.template TO maker")
-    conn.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA billion TO maker")
+    conn.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgbillion_tables TO maker")
     blocked_by_core = _is_blocked_by_core(conn, other, third, statement)
     conn.execute("BEGIN; SET LOCAL ROLE maker")
     subject.create_tables(conn, TEMPLATE, None, 1, 50, schema="s")
@@ -454,7 +454,7 @@ def _stop_in_the_middle(conn: Connection, other: Connection, stop: Callable[[], 
 
     def some() -> bool:
         assert not running.done, "ended before it could be stopped"
-        done = one(conn, "SELECT tables_done FROM billion.create_progress WHERE pid = %s", pid(other))
+        done = one(conn, "SELECT tables_done FROM pgbillion_tables.create_progress WHERE pid = %s", pid(other))
         return (done or 0) > 0
 
     until(some, "some tables")
@@ -497,7 +497,7 @@ def test_stopped_in_the_middle(
             "the backend to be gone",
         )
     _nothing_left(cluster, conn, before, catalogs)
-    assert conn.execute("SELECT * FROM billion.create_progress").fetchall() == []
+    assert conn.execute("SELECT * FROM pgbillion_tables.create_progress").fetchall() == []
     if how != "terminate":
         assert subject.create_tables(other, TEMPLATE, None, 1, 3, schema="s") == 3
         _works(other, "s._00000002")
@@ -531,14 +531,14 @@ def test_progress_is_seen_by_others(conn: Connection, other: Connection, third: 
     def watch() -> bool:
         row = conn.execute(
             "SELECT datname = current_database(), template::regclass::text, tables_total, tables_done"
-            " FROM billion.create_progress WHERE pid = %s",
+            " FROM pgbillion_tables.create_progress WHERE pid = %s",
             [pid(other)],
         ).fetchone()
         if row:
             seen.append(row)
         return running.done
 
-    assert conn.execute("SELECT * FROM billion.create_progress").fetchall() == []
+    assert conn.execute("SELECT * FROM pgbillion_tables.create_progress").fetchall() == []
     running = Running(lambda: subject.create_tables(other, TEMPLATE, None, 1, 5000, schema="s"))
     until(watch, "the call to end", 120)
     assert running.result() == 5000
@@ -547,9 +547,9 @@ def test_progress_is_seen_by_others(conn: Connection, other: Connection, third: 
     assert done == sorted(done)
     assert len(set(done)) > 3, "progress is not reported often enough"
     assert all(0 <= number <= 5000 for number in done)
-    assert conn.execute("SELECT * FROM billion.create_progress").fetchall() == []
+    assert conn.execute("SELECT * FROM pgbillion_tables.create_progress").fetchall() == []
     third.execute("SET ROLE reader")
-    assert third.execute("SELECT * FROM billion.create_progress").fetchall() == []
+    assert third.execute("SELECT * FROM pgbillion_tables.create_progress").fetchall() == []
 
 
 @pytest.mark.parametrize("count", [5, 700])

@@ -27,7 +27,7 @@ COUNT = 40
 def cli(cluster: Cluster, database: str, cycle_state: Path) -> Iterator[CommandLine]:
     cli = CommandLine(cluster, database, cycle_state)
     with cluster.connect(database) as conn:
-        conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion")
+        conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion_tables")
         before = contents(conn)
         shared = databases(cli)
         yield cli

@@ -31,7 +31,7 @@ QUERY = "SELECT d1.name, count(*), sum(t.x), avg(t.v) FROM {} t JOIN d1 ON t.k =
 def prepare(conn: Connection) -> None:
     conn.prepare_threshold = None
     conn.execute(
-        "LOAD 'pgbillion'; SET billion.aggregate_before_join = force; SET min_parallel_table_scan_size = 0;"
+        "LOAD 'pgbillion_rows'; SET pgbillion_rows.aggregate_before_join = force; SET min_parallel_table_scan_size = 0;"
         " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0;"
         " SET statement_timeout = '60s'"
     )
@@ -86,7 +86,7 @@ def _partial_below_join(join: plans.Plan) -> bool:
 
 
 def switch(conn: Connection, mode: str) -> None:
-    conn.execute(f"SET billion.aggregate_before_join = {mode}".encode())
+    conn.execute(f"SET pgbillion_rows.aggregate_before_join = {mode}".encode())
 
 
 def both(conn: Connection, query: str, *, used: bool) -> Answer:
@@ -127,8 +127,8 @@ def declined(conn: Connection, query: str, reason: str) -> Answer:
 
 
 def test_the_switch(joins: Connection) -> None:
-    joins.execute("RESET billion.aggregate_before_join; SET billion.vector_aggregate = off")
-    assert one(joins, "SHOW billion.aggregate_before_join") == "on"
+    joins.execute("RESET pgbillion_rows.aggregate_before_join; SET pgbillion_rows.vector_aggregate = off")
+    assert one(joins, "SHOW pgbillion_rows.aggregate_before_join") == "on"
     joins.execute("CREATE TABLE more AS SELECT b.* FROM big b, generate_series(1, 40); ANALYZE more")
     query = QUERY.format("more")
     assert before_join(plans.explain(joins, query))
@@ -139,13 +139,13 @@ def test_the_switch(joins: Connection) -> None:
 
 
 def test_explain_vector_tells_of_it(joins: Connection) -> None:
-    said = one(joins, "SELECT billion.explain_vector(%s)", QUERY.format("big"))
+    said = one(joins, "SELECT pgbillion_rows.explain_vector(%s)", QUERY.format("big"))
     assert "aggregation before the join is possible" in said
     assert said.endswith("\nvectorised")
 
 
 def test_too_many_groups_are_left_alone(joins: Connection) -> None:
-    joins.execute("RESET billion.aggregate_before_join")
+    joins.execute("RESET pgbillion_rows.aggregate_before_join")
     query = "SELECT d1.name, sum(t.x) FROM big t JOIN d1 ON t.id = d1.id GROUP BY 1"
     assert not before_join(plans.explain(joins, query))
     assert reasons(joins, query) == ["no aggregation before the join: it would leave 1500 groups of 1500 rows"]
@@ -153,7 +153,7 @@ def test_too_many_groups_are_left_alone(joins: Connection) -> None:
 
 def test_what_core_does_for_less_stays_core_s(joins: Connection) -> None:
     """Few rows through an index cost less than aggregating all of the table."""
-    joins.execute("RESET billion.aggregate_before_join; CREATE TABLE more AS SELECT i, i % 100 AS k, i AS x FROM"
+    joins.execute("RESET pgbillion_rows.aggregate_before_join; CREATE TABLE more AS SELECT i, i % 100 AS k, i AS x FROM"
                   " generate_series(1, 20000) i; CREATE INDEX ON more (i); ANALYZE more")  # fmt: skip
     query = "SELECT d1.name, sum(t.x) FROM more t JOIN d1 ON t.k = d1.id WHERE t.i < 30 GROUP BY 1"
     assert not before_join(plans.explain(joins, query))
@@ -165,7 +165,7 @@ def test_what_core_does_for_less_stays_core_s(joins: Connection) -> None:
 @pytest.mark.parametrize("table", ["big", "parts"])
 @pytest.mark.parametrize("vectors", ["off", "force"])
 def test_duplicates_and_null_keys(joins: Connection, table: str, vectors: str) -> None:
-    joins.execute(f"SET billion.vector_aggregate = {vectors}".encode())
+    joins.execute(f"SET pgbillion_rows.vector_aggregate = {vectors}".encode())
     answer = both(joins, QUERY.format(table), used=True)
     assert len(answer.rows) == 7
     plan = plans.explain(joins, QUERY.format(table))
@@ -213,7 +213,7 @@ def test_in_parallel(joins: Connection) -> None:
     joins.execute("SET max_parallel_workers_per_gather = 2")
     for vectors in ("off", "force"):
         for table in ("big", "parts"):
-            joins.execute(f"SET billion.vector_aggregate = {vectors}".encode())
+            joins.execute(f"SET pgbillion_rows.vector_aggregate = {vectors}".encode())
             both(joins, QUERY.format(table), used=True)
             assert plans.parallel(plans.explain(joins, QUERY.format(table)))
 
@@ -351,7 +351,7 @@ def test_floats_may_leave_their_range_in_rows_that_the_join_leaves_out(
     joins: Connection, vectors: str, left_out: str, call: str, error: str
 ) -> None:
     """The one error that is brought forward: declining would take from all floats what none of them needs."""
-    joins.execute(f"SET billion.vector_aggregate = {vectors}".encode())
+    joins.execute(f"SET pgbillion_rows.vector_aggregate = {vectors}".encode())
     joins.execute(
         f"CREATE TABLE others AS SELECT i % 40 AS k, CASE WHEN i % 40 < 30 THEN i ELSE {left_out}::float8 END AS x"
         " FROM generate_series(1, 400) i"
@@ -521,9 +521,9 @@ def test_states_come_from_the_shards(sharded: Connection) -> None:
     assert text.count("Async Foreign Scan") == 2, text
     assert text.count("GROUP BY 1") == 2, text
     # and by core where they may not
-    sharded.execute("SET billion.push_down_aggregates = off")
+    sharded.execute("SET pgbillion_rows.push_down_aggregates = off")
     both(sharded, QUERY.format("many"), used=True)
-    sharded.execute("RESET billion.push_down_aggregates")
+    sharded.execute("RESET pgbillion_rows.push_down_aggregates")
 
 
 def test_workers_for_what_is_beside_shards(sharded: Connection) -> None:
@@ -552,6 +552,6 @@ def test_workers_for_what_is_beside_shards(sharded: Connection) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_generated_queries_on_shards(sharded: Connection, workers: int, tell: Callable[[str], None]) -> None:
     mode = "force" if workers else "on"
-    sharded.execute(f"SET billion.vector_aggregate = {mode}; SET max_parallel_workers_per_gather = {workers}".encode())
+    sharded.execute(f"SET pgbillion_rows.vector_aggregate = {mode}; SET max_parallel_workers_per_gather = {workers}".encode())
     check_generated(sharded, "many", QUERIES // 3, tell)
-    sharded.execute("RESET billion.vector_aggregate; SET max_parallel_workers_per_gather = 0")
+    sharded.execute("RESET pgbillion_rows.vector_aggregate; SET max_parallel_workers_per_gather = 0")

@@ -424,9 +424,9 @@ def test_drop_and_truncate_beside_a_first_row(conn: Connection, connect: Connect
 
 def test_drop_extension_is_refused_while_there_are_lazy_tables(conn: Connection) -> None:
     with pytest.raises(errors.DependentObjectsStillExist, match="table t depends on access method lazy_heap"):
-        conn.execute("DROP EXTENSION pgbillion")
+        conn.execute("DROP EXTENSION pgbillion_tables")
     conn.execute("INSERT INTO t VALUES (1)")
-    run(conn, "SET default_table_access_method = heap; DROP EXTENSION pgbillion")
+    run(conn, "SET default_table_access_method = heap; DROP EXTENSION pgbillion_tables")
     assert _rows(conn) == [1]
 
 
@@ -437,8 +437,8 @@ def test_drop_extension_is_refused_while_there_are_lazy_tables(conn: Connection)
         "DROP SCHEMA public, billion CASCADE",
         "DROP OWNED BY CURRENT_USER CASCADE",
         "DROP OWNED BY installer, nobody_here CASCADE",
-        "DO $$ BEGIN DROP EXTENSION pgbillion CASCADE; END $$",
-        "SET session_replication_role = replica; DROP EXTENSION pgbillion CASCADE",
+        "DO $$ BEGIN DROP EXTENSION pgbillion_tables CASCADE; END $$",
+        "SET session_replication_role = replica; DROP EXTENSION pgbillion_tables CASCADE",
     ],
 )
 def test_cascade_to_the_extension_is_refused_while_there_are_lazy_tables(
@@ -448,7 +448,7 @@ def test_cascade_to_the_extension_is_refused_while_there_are_lazy_tables(
     run(conn, "CREATE ROLE installer SUPERUSER; CREATE ROLE nobody_here")
     try:
         if "installer" in command:
-            run(conn, "DROP TABLE t; DROP EXTENSION pgbillion; SET ROLE installer; CREATE EXTENSION pgbillion")
+            run(conn, "DROP TABLE t; DROP EXTENSION pgbillion_tables; SET ROLE installer; CREATE EXTENSION pgbillion_tables")
             run(conn, "RESET ROLE; CREATE TABLE t (i int)")
         run(conn, "CREATE TABLE child () INHERITS (t) USING heap; INSERT INTO child VALUES (1)")
         with pytest.raises(errors.DependentObjectsStillExist) as refused:
@@ -461,7 +461,7 @@ def test_cascade_to_the_extension_is_refused_while_there_are_lazy_tables(
         if "OWNED BY CURRENT" not in command:
             # that one takes everything else too
             conn.execute(command.replace("plpgsql, ", "").replace("public, ", "").encode())
-            assert one(conn, "SELECT count(*) FROM pg_extension WHERE extname = 'pgbillion'") == 0
+            assert one(conn, "SELECT count(*) FROM pg_extension WHERE extname = 'pgbillion_tables'") == 0
             assert _rows(conn, "child") == [1]
     finally:
         run(conn, "RESET ROLE; DROP OWNED BY installer; DROP ROLE installer, nobody_here")
@@ -485,7 +485,7 @@ def test_drop_extension_cascade_loses_no_row(conn: Connection, connect: Connect)
     run(writer, "BEGIN; INSERT INTO in_flight VALUES (5)")
     run(aborter, "BEGIN; INSERT INTO aborted VALUES (5)")
     run(conn, "SET default_table_access_method = heap; ALTER EVENT TRIGGER pgbillion_drop_guard DISABLE")
-    dropping = Running(lambda: conn.execute("DROP EXTENSION pgbillion CASCADE"))
+    dropping = Running(lambda: conn.execute("DROP EXTENSION pgbillion_tables CASCADE"))
     monitor = connect()
     until_blocked(monitor, conn, dropping)
     run(writer, "COMMIT")
@@ -494,7 +494,7 @@ def test_drop_extension_cascade_loses_no_row(conn: Connection, connect: Connect)
     run(monitor, "SET default_table_access_method = heap")
     assert [_rows(monitor, name) for name in ("kept", "p", "had", "mv", "in_flight")] == [[1], [1], [], [1], [5]]
     assert one(monitor, "SELECT count(*) FROM pg_class WHERE relname IN ('t', 'p2', 'aborted') OR relfilenode = 1") == 0
-    run(monitor, "INSERT INTO kept VALUES (2); VACUUM FULL kept; CREATE EXTENSION pgbillion")
+    run(monitor, "INSERT INTO kept VALUES (2); VACUUM FULL kept; CREATE EXTENSION pgbillion_tables")
     assert _rows(monitor, "kept") == [1, 2]
 
 
@@ -509,7 +509,7 @@ def test_drop_extension_cascade_beside_tables_with_rows_below_one_without(
         run(conn, "CREATE TABLE p1 PARTITION OF p DEFAULT; INSERT INTO p VALUES (1)")
         conn.execute("ALTER TABLE p SET ACCESS METHOD heap")
     run(conn, "SET default_table_access_method = heap; SET client_min_messages = error")
-    conn.execute("DROP EXTENSION pgbillion CASCADE")
+    conn.execute("DROP EXTENSION pgbillion_tables CASCADE")
     assert _rows(conn, "child") == [1]
     if installation.version_num >= 170000:
         assert _rows(conn, "p") == [1]
@@ -519,7 +519,7 @@ def test_drop_extension_cascade_beside_tables_with_rows_below_one_without(
 
 
 def _to_heap(conn: Connection, *tables: str | None) -> Any:
-    return one(conn, "SELECT billion.to_heap(%s::text[]::regclass[])", list(tables))
+    return one(conn, "SELECT pgbillion_tables.to_heap(%s::text[]::regclass[])", list(tables))
 
 
 def test_to_heap(conn: Connection, server: Cluster) -> None:
@@ -547,15 +547,15 @@ def test_to_heap(conn: Connection, server: Cluster) -> None:
         conn.execute(f"INSERT INTO {table} (i) VALUES (1)")
         assert _rows(conn, table) == [1]
     conn.execute("CREATE TABLE rolled (i int, b text)")
-    run(conn, "BEGIN; SELECT billion.to_heap('{rolled}'); ROLLBACK")
+    run(conn, "BEGIN; SELECT pgbillion_tables.to_heap('{rolled}'); ROLLBACK")
     assert lazy.state(conn, "rolled") == "lazy"
     many = [f"m{number}" for number in range(200)]
     run(conn, "; ".join(f"CREATE TABLE {name} (i int, b text)" for name in many))
     assert _to_heap(conn, *many) == 200
     with conn.transaction():
-        assert one(conn, f"SELECT billion.to_heap(array_agg(oid::regclass)) {LAZY_TABLES}") >= 1
+        assert one(conn, f"SELECT pgbillion_tables.to_heap(array_agg(oid::regclass)) {LAZY_TABLES}") >= 1
     assert one(conn, "SELECT count(*) FROM pg_class WHERE relfilenode = 1") == 0
-    run(conn, "SET default_table_access_method = heap; DROP EXTENSION pgbillion")
+    run(conn, "SET default_table_access_method = heap; DROP EXTENSION pgbillion_tables")
 
 
 def test_to_heap_is_for_owners(conn: Connection, connect: Connect) -> None:

@@ -18,8 +18,8 @@ FEWEST_TABLES = 500
 # sessions with a lazy table load the extension, whose other features would show in plans
 LAZY = (
     ("default_table_access_method", "lazy_heap"),
-    ("billion.vector_aggregate", "off"),
-    ("billion.aggregate_before_join", "off"),
+    ("pgbillion_rows.vector_aggregate", "off"),
+    ("pgbillion_rows.aggregate_before_join", "off"),
 )
 
 

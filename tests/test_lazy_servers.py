@@ -19,7 +19,7 @@ from pgbillion.errors import UserError
 from pgbillion.postgres import Cluster, Installation, make_folder, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-ALL_TO_HEAP = "SELECT billion.to_heap(array_agg(oid)) FROM pg_class WHERE relfilenode = 1 AND relkind <> 't'"
+ALL_TO_HEAP = "SELECT pgbillion_tables.to_heap(array_agg(oid)) FROM pg_class WHERE relfilenode = 1 AND relkind <> 't'"
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +161,7 @@ def test_create_database_from_one_with_lazy_tables(server: Cluster, conn: Connec
             if strategy == "wal_log":
                 with server.connect("source") as source:
                     source.execute(
-                        "SELECT billion.to_heap(array_agg(oid)) FROM pg_class WHERE relfilenode = 1 AND relkind <> 't'"
+                        "SELECT pgbillion_tables.to_heap(array_agg(oid)) FROM pg_class WHERE relfilenode = 1 AND relkind <> 't'"
                     )
             admin.execute(f"CREATE DATABASE copy TEMPLATE source STRATEGY {strategy}")
             try:

@@ -533,7 +533,7 @@ def _replay(primary: Cluster, standby: Cluster) -> None:
         assert reader.execute("SELECT b FROM aborted WHERE i = 1").fetchall() == [("y",)]
         assert one(reader, "SELECT count(*) FROM truncated") == 1
         with pytest.raises(errors.ReadOnlySqlTransaction):
-            reader.execute("SELECT billion.to_heap(ARRAY['known']::regclass[])")
+            reader.execute("SELECT pgbillion_tables.to_heap(ARRAY['known']::regclass[])")
         conn.execute("CREATE TABLE promoted (i int)")
         caught_up()
     primary.stop("immediate")

@@ -1,4 +1,4 @@
-"""The extension's own suite, pg_regress, against a server of its own."""
+"""The extensions' own suites, pg_regress, against a server of its own."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from harness import servers
+from pgbillion import extension
 from pgbillion.paths import extension_source
 from pgbillion.postgres import SUPERUSER, Installation
 
 
-def test_pg_regress(installation: Installation, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", extension.ALL)
+def test_pg_regress(name: str, installation: Installation, tmp_path: Path) -> None:
     with servers.new_cluster(installation) as cluster:
         where = {"PGHOST": str(cluster.socket_dir), "PGPORT": str(cluster.port), "PGUSER": SUPERUSER}
         env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-        makefile = extension_source() / "Makefile"
+        makefile = extension_source() / name / "Makefile"
         done = subprocess.run(
             ["make", "-f", makefile, f"PG_CONFIG={installation.source}", "with_llvm=no", "installcheck"],
             cwd=tmp_path,

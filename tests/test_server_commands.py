@@ -132,7 +132,8 @@ def test_status(running: Program) -> None:
     assert report["version"] == cluster.installation.version
     assert report["data"] == str(cluster.data)
     assert report["socket_dir"] == str(cluster.socket_dir)
-    assert report["extension_version"] == report["library_version"] == __version__
+    both = {"version": __version__, "library": __version__}
+    assert report["extensions"] == {"pgbillion_tables": both, "pgbillion_rows": both}
     assert report["not_durable"] == {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
     assert report["size_complete"] is True
     assert report["size"] > 10_000_000
@@ -253,10 +254,10 @@ def test_data_of_another_major(stopped: Program) -> None:
 
 def test_extension_of_another_version(running: Program) -> None:
     with running.cluster.connect(server.DATABASE) as conn:
-        conn.execute("UPDATE pg_extension SET extversion = '0.0' WHERE extname = 'pgbillion'")
-    running.fails(3, "has version 0.0", "ALTER EXTENSION pgbillion UPDATE", "server", "start")
+        conn.execute("UPDATE pg_extension SET extversion = '0.0' WHERE extname = 'pgbillion_tables'")
+    running.fails(3, "is version 0.0,", "ALTER EXTENSION pgbillion_tables UPDATE", "server", "start")
     with running.cluster.connect(server.DATABASE) as conn:
-        conn.execute("UPDATE pg_extension SET extversion = %s WHERE extname = 'pgbillion'", [__version__])
+        conn.execute("UPDATE pg_extension SET extversion = %s WHERE extname = 'pgbillion_tables'", [__version__])
 
 
 def test_a_dropped_database_is_made_again(running: Program) -> None:
@@ -264,7 +265,7 @@ def test_a_dropped_database_is_made_again(running: Program) -> None:
         conn.execute("DROP DATABASE billion")
     running.fails(2, 'database "billion" does not exist', "", "server", "status")
     running.start()
-    assert running.ok("server", "psql", "-XAt", "-c", "SELECT billion.version()") == f"{__version__}\n"
+    assert running.ok("server", "psql", "-XAt", "-c", "SELECT pgbillion_tables.version()") == f"{__version__}\n"
 
 
 def test_destroy_asks(running: Program) -> None:
@@ -418,7 +419,7 @@ def test_an_ordinary_user(installation: Installation) -> None:
             pytest.skip("nobody cannot reach this Python or this folder")
         done = run("server", "start", "--pg-config", str(installation.source))
         assert (done.returncode, done.stderr) == (0, "")
-        done = run("server", "psql", "-XAt", "-c", "SELECT billion.version()")
+        done = run("server", "psql", "-XAt", "-c", "SELECT pgbillion_tables.version()")
         assert (done.stdout, done.stderr) == (f"{__version__}\n", "")
         done = run("server", "destroy", "--yes")
         assert (done.returncode, done.stderr) == (0, "")

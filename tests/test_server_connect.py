@@ -161,13 +161,13 @@ def test_other_endings(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_extension_is_created_and_checked(state: Path) -> None:
     cluster = embedded(state)
     with servers.new_database(cluster, "fresh"), cluster.connect("fresh") as conn:
-        assert extension.versions(conn) == (None, None)
-        extension.ensure_extension(conn)
-        assert extension.versions(conn) == (__version__, __version__)
-        extension.ensure_extension(conn)
+        assert extension.versions(conn, extension.TABLES) == (None, None)
+        extension.ensure_extension(conn, extension.TABLES)
+        assert extension.versions(conn, extension.TABLES) == (__version__, __version__)
+        extension.ensure_extension(conn, extension.TABLES)
         # looking is possible where nothing can be created
         conn.execute("SET default_transaction_read_only = on")
-        extension.ensure_extension(conn)
+        extension.ensure_extension(conn, extension.TABLES)
 
 
 def test_extension_without_the_privilege(state: Path) -> None:
@@ -176,17 +176,17 @@ def test_extension_without_the_privilege(state: Path) -> None:
         conn.execute("CREATE ROLE somebody")
         conn.execute("SET ROLE somebody")
         with pytest.raises(UserError, match="no privilege") as raised:
-            extension.ensure_extension(conn)
+            extension.ensure_extension(conn, extension.TABLES)
         assert raised.value.status == 3
         hint = raised.value.hint or ""
         assert "CREATE EXTENSION" in hint
         conn.execute("RESET ROLE")
-        conn.execute("CREATE EXTENSION pgbillion")
+        conn.execute("CREATE EXTENSION pgbillion_tables")
         conn.execute("RESET ROLE")
         grants = hint.split("; ", 1)[1].replace("TO postgres", "TO somebody")
         conn.execute(grants.encode())
         conn.execute("SET ROLE somebody")
-        extension.ensure_extension(conn)
+        extension.ensure_extension(conn, extension.TABLES)
         conn.execute("RESET ROLE")
         conn.execute("DROP OWNED BY somebody")
         conn.execute("DROP ROLE somebody")
@@ -194,14 +194,14 @@ def test_extension_without_the_privilege(state: Path) -> None:
 
 def test_server_without_the_extension(state: Path) -> None:
     cluster = embedded(state)
-    control = cluster.installation.sharedir / "extension" / "pgbillion.control"
-    library = cluster.installation.pkglibdir / "pgbillion.so"
+    control = cluster.installation.sharedir / "extension" / "pgbillion_tables.control"
+    library = cluster.installation.pkglibdir / "pgbillion_tables.so"
     with servers.new_database(cluster, "bare"):
         for file, expected in ((control, "does not have the extension"), (library, "cannot load the library")):
             aside = file.rename(file.with_suffix(".aside"))
             try:
                 with cluster.connect("bare") as conn, pytest.raises(UserError, match=expected) as raised:
-                    extension.ensure_extension(conn)
+                    extension.ensure_extension(conn, extension.TABLES)
             finally:
                 aside.rename(file)
             assert raised.value.status == 3

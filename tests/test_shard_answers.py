@@ -313,7 +313,7 @@ def test_what_a_shard_cannot_compute_as_we_do_stays_here(coordinator: Connection
 
 def test_shards_group_by_no_more_than_is_asked_for(coordinator: Connection, members: list[Shard]) -> None:
     """Core has columns handed up of which keys are made, where something else is computed from these keys."""
-    coordinator.execute("LOAD 'pgbillion'")
+    coordinator.execute("LOAD 'pgbillion_rows'")
     shard_table(coordinator, members, "series", "i integer, d timestamp")
     coordinator.execute(
         "INSERT INTO series SELECT i, timestamp '2001-01-01' + i * interval '1 minute' FROM"
@@ -353,8 +353,8 @@ def test_aggregates_of_ones_own_are_pushed_down_when_declared(coordinator: Conne
     assert coordinator.execute(query.format("many")).fetchall() == one
 
     declare = (
-        "SELECT billion.create_partial_aggregate('app.twice(integer)')::text,"
-        " billion.create_partial_aggregate('app.mean(bigint)')::text"
+        "SELECT pgbillion_rows.create_partial_aggregate('app.twice(integer)')::text,"
+        " pgbillion_rows.create_partial_aggregate('app.mean(bigint)')::text"
     )
     assert coordinator.execute(declare).fetchone() == ("app.partial_twice(integer)", "app.partial_mean(bigint)")
     assert plan(coordinator, query.format("many")).count("Partial Aggregate on") == 3
@@ -372,9 +372,9 @@ def test_aggregates_of_ones_own_are_pushed_down_when_declared(coordinator: Conne
 def test_only_what_can_be_combined_can_be_declared(coordinator: Connection) -> None:
     for signature in ("percentile_cont(double precision, double precision)", "json_agg(anyelement)", 'rank("any")'):
         with pytest.raises(psycopg.errors.WrongObjectType):
-            coordinator.execute("SELECT billion.create_partial_aggregate(%s::regprocedure)", [signature])
+            coordinator.execute("SELECT pgbillion_rows.create_partial_aggregate(%s::regprocedure)", [signature])
     with pytest.raises(psycopg.errors.WrongObjectType, match="not an aggregate"):
-        coordinator.execute("SELECT billion.create_partial_aggregate('lower(text)')")
+        coordinator.execute("SELECT pgbillion_rows.create_partial_aggregate('lower(text)')")
 
 
 def test_the_least_and_the_largest_are_the_shards_to_find(coordinator: Connection, members: list[Shard]) -> None:

@@ -42,7 +42,7 @@ def session(cluster: Cluster, database: str, members: list[Shard]) -> Iterator[C
     with cluster.connect(database) as conn:
         make_coordinator(conn, members)
         conn.prepare_threshold = None
-        conn.execute(f"LOAD 'pgbillion'; CREATE TABLE one ({COLUMNS})")
+        conn.execute(f"LOAD 'pgbillion_rows'; CREATE TABLE one ({COLUMNS})")
         shard_table(conn, members, "many", COLUMNS, local=1)
         with members[1].connect() as there:
             there.execute(f"CREATE TABLE nested_2 ({COLUMNS}); CREATE TABLE nested_there ({COLUMNS})")
@@ -152,7 +152,7 @@ def test_what_workers_may_not_run_is_run_here(conn: Connection) -> None:
 def test_groups_of_one_partition_are_final_there(conn: Connection) -> None:
     """Grouped by the partition key, with nothing to combine above."""
     query = "SELECT i, count(*), sum(n) FROM {} GROUP BY i"
-    conn.execute("SET billion.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
+    conn.execute("SET pgbillion_rows.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
     plan = plans.explain(conn, query.format("many"))
     assert plan["Node Type"] == "Append"
     assert scans(plan) == EXPECTED["many"]
@@ -200,7 +200,7 @@ def test_what_core_does_for_less_stays_cores(conn: Connection) -> None:
 
 def test_shards_that_do_not_aggregate(conn: Connection) -> None:
     """What is here is vectorised all the same, and core aggregates what comes from there."""
-    conn.execute("SET billion.push_down_aggregates = off; SET billion.vector_aggregate = force")
+    conn.execute("SET pgbillion_rows.push_down_aggregates = off; SET pgbillion_rows.vector_aggregate = force")
     for table in TABLES:
         assert "vectors" in scans(plans.explain(conn, QUERIES[0].format(table)))
         one, many = (answers.answer(conn.execute(QUERIES[0].format(name).encode())) for name in ("one", table))
@@ -208,9 +208,9 @@ def test_shards_that_do_not_aggregate(conn: Connection) -> None:
 
 
 def test_what_is_switched_off(conn: Connection) -> None:
-    conn.execute("SET billion.vector_aggregate = off")
+    conn.execute("SET pgbillion_rows.vector_aggregate = off")
     assert scans(plans.explain(conn, QUERIES[0].format("many"))) == ["core", "shard", "shard"]
-    conn.execute("SET billion.vector_aggregate = force; SET enable_partitionwise_aggregate = off")
+    conn.execute("SET pgbillion_rows.vector_aggregate = force; SET enable_partitionwise_aggregate = off")
     assert scans(plans.explain(conn, QUERIES[0].format("many"))) == ["core", "rows", "rows"]
 
 
@@ -258,7 +258,7 @@ def test_distinct_on_shards_alone(conn: Connection, members: list[Shard]) -> Non
     ],
 )
 def test_distinct_rows_that_are_not_for_shards(conn: Connection, query: str) -> None:
-    conn.execute("SET billion.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
+    conn.execute("SET pgbillion_rows.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
     assert "shard" not in scans(plans.explain(conn, query.format("many")))
     one, many = (answers.answer(conn.execute(query.format(name).encode())) for name in ("one", "many"))
     assert answers.difference(one, many, TOLERANCE) is None
@@ -266,5 +266,5 @@ def test_distinct_rows_that_are_not_for_shards(conn: Connection, query: str) -> 
 
 def test_distinct_as_partitions_are_aggregated(conn: Connection) -> None:
     """Where that is switched off, distinct rows are not looked for on the shards either."""
-    conn.execute("SET enable_partitionwise_aggregate = off; SET billion.vector_aggregate = force")
+    conn.execute("SET enable_partitionwise_aggregate = off; SET pgbillion_rows.vector_aggregate = force")
     assert scans(plans.explain(conn, DISTINCT[0].format("many"))) == ["core", "rows", "rows"]

@@ -220,9 +220,9 @@ def test_more_scans_of_a_shard_than_connections(coordinator: Connection, members
         expected, joined = conn.execute(query).fetchall(), conn.execute(join).fetchall()
     assert plan(coordinator, query).count("Async Foreign Scan") == 20
     for limit in (1, 3, 100):
-        coordinator.execute(f"SET billion.shard_connections = {limit}")
+        coordinator.execute(f"SET pgbillion_rows.shard_connections = {limit}")
         with psycopg.connect(coordinator.info.dsn, autocommit=True) as conn:
-            conn.execute(f"SET enable_partitionwise_aggregate = on; SET billion.shard_connections = {limit}")
+            conn.execute(f"SET enable_partitionwise_aggregate = on; SET pgbillion_rows.shard_connections = {limit}")
             before = ours(members)
             assert conn.execute(query).fetchall() == expected
             assert ours(members) - before <= limit
@@ -252,13 +252,13 @@ def test_adoption_is_seen_at_once_by_open_sessions(cluster: Cluster, coordinator
         other.execute("SET enable_partitionwise_aggregate = on; PREPARE q AS " + QUERY)
         expected = other.execute("EXECUTE q").fetchall()
         assert "Partial Aggregate on" in plan(other, "EXECUTE q")
-        assert servers.one(coordinator, "SELECT billion.release_foreign_servers()") == 2
+        assert servers.one(coordinator, "SELECT pgbillion_rows.release_foreign_servers()") == 2
         assert "Partial Aggregate on" not in plan(other, "EXECUTE q")
         assert other.execute("EXECUTE q").fetchall() == expected
-        assert servers.one(coordinator, "SELECT billion.release_foreign_servers()") == 0
-        assert servers.one(coordinator, "SELECT billion.adopt_foreign_servers('{s1}')") == 1
+        assert servers.one(coordinator, "SELECT pgbillion_rows.release_foreign_servers()") == 0
+        assert servers.one(coordinator, "SELECT pgbillion_rows.adopt_foreign_servers('{s1}')") == 1
         assert plan(other, QUERY).count("Partial Aggregate on") == 1
-        assert servers.one(coordinator, "SELECT billion.adopt_foreign_servers()") == 1
+        assert servers.one(coordinator, "SELECT pgbillion_rows.adopt_foreign_servers()") == 1
         assert plan(other, "EXECUTE q").count("Partial Aggregate on") == 2
         assert other.execute("EXECUTE q").fetchall() == expected
     wrappers = (
@@ -268,18 +268,18 @@ def test_adoption_is_seen_at_once_by_open_sessions(cluster: Cluster, coordinator
     )
     assert coordinator.execute(wrappers).fetchall() == [("pgbillion_fdw", True)]
     with pytest.raises(psycopg.errors.UndefinedObject):
-        coordinator.execute("SELECT billion.adopt_foreign_servers('{nonesuch}')")
+        coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers('{nonesuch}')")
 
 
 def test_adoption_in_a_transaction_that_has_written(coordinator: Connection) -> None:
-    coordinator.execute("SELECT billion.release_foreign_servers()")
+    coordinator.execute("SELECT pgbillion_rows.release_foreign_servers()")
     with coordinator.transaction(force_rollback=True):
         coordinator.execute("DELETE FROM many WHERE g = 0")
-        coordinator.execute("SELECT billion.adopt_foreign_servers()")
+        coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
         assert "Partial Aggregate on" in plan(coordinator, QUERY)
         assert rows(coordinator) == 666
     assert "Partial Aggregate on" not in plan(coordinator, QUERY)
-    coordinator.execute("SELECT billion.adopt_foreign_servers()")
+    coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
 
 
 def test_adoption_needs_ownership(coordinator: Connection) -> None:
@@ -287,13 +287,13 @@ def test_adoption_needs_ownership(coordinator: Connection) -> None:
     try:
         coordinator.execute("SET ROLE stranger")
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="foreign-data wrapper"):
-            coordinator.execute("SELECT billion.adopt_foreign_servers()")
+            coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
         coordinator.execute(
             "RESET ROLE; GRANT USAGE ON FOREIGN DATA WRAPPER pgbillion_fdw, postgres_fdw TO stranger; SET ROLE stranger"
         )
-        assert servers.one(coordinator, "SELECT billion.release_foreign_servers()") == 0
+        assert servers.one(coordinator, "SELECT pgbillion_rows.release_foreign_servers()") == 0
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner"):
-            coordinator.execute("SELECT billion.release_foreign_servers('{s1}')")
+            coordinator.execute("SELECT pgbillion_rows.release_foreign_servers('{s1}')")
     finally:
         coordinator.execute("RESET ROLE; DROP OWNED BY stranger; DROP ROLE stranger")
 
@@ -446,17 +446,17 @@ def test_a_schema_that_differs_is_an_error(coordinator: Connection, members: lis
         conn.execute("ALTER TABLE many_1 RENAME COLUMN h TO g; ALTER TABLE many_1 ALTER COLUMN g TYPE integer")
     assert rows(coordinator) == 999
     with members[0].connect() as conn:
-        conn.execute("DROP EXTENSION pgbillion")
+        conn.execute("DROP EXTENSION pgbillion_rows")
         with pytest.raises(psycopg.errors.UndefinedFunction, match='server "s1"') as caught:
             rows(coordinator)
         assert "create the extension pgbillion" in (caught.value.diag.message_hint or "")
-        conn.execute("CREATE EXTENSION pgbillion")
+        conn.execute("CREATE EXTENSION pgbillion_rows")
     assert rows(coordinator) == 999
 
 
 def test_explain_analyze_tells_of_each_shard(coordinator: Connection) -> None:
     text = plan(coordinator, QUERY, "ANALYZE, VERBOSE")
-    assert text.count("Remote SQL: SELECT g, count(*), billion.partial_sum((i)::bigint) FROM public.many_") == 2
+    assert text.count("Remote SQL: SELECT g, count(*), pgbillion_rows.partial_sum((i)::bigint) FROM public.many_") == 2
     assert text.count("Shard: s1  Time: ") == text.count("Shard: s2  Time: ") == 1
     assert text.count("  Rows: 3  Bytes: ") == 2
     assert "Time:" not in plan(coordinator, QUERY, "ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF")
@@ -508,12 +508,12 @@ def test_a_tree_of_servers(cluster: Cluster, database: str, members: list[Shard]
         with middle[0].connect() as conn:
             conn.execute("SET enable_partitionwise_aggregate = on")
             remote = (
-                "SELECT t, count(*), billion.partial_sum(b), billion.partial_avg(n), billion.partial_stddev(n) FROM"
+                "SELECT t, count(*), pgbillion_rows.partial_sum(b), pgbillion_rows.partial_avg(n), pgbillion_rows.partial_stddev(n) FROM"
                 " tree_s1 GROUP BY t"
             )
             text = plan(conn, remote)
             assert text.count("Partial Aggregate on") == 2
-            assert "billion.partial_avg((n)::numeric)" in text
+            assert "pgbillion_rows.partial_avg((n)::numeric)" in text
         assert here.execute(query.format("tree")).fetchall() == here.execute(query.format("flat")).fetchall()
         root.execute("DROP TABLE tree, flat; DROP SERVER s1 CASCADE; DROP SERVER s2 CASCADE")
 
@@ -524,7 +524,7 @@ def test_passwords(installation: Installation) -> None:
         hba = cluster.data / "pg_hba.conf"
         hba.write_text("local trusting all trust\nlocal all asked scram-sha-256\nlocal all all trust\n")
         with cluster.connect() as conn:
-            conn.execute("CREATE EXTENSION pgbillion; SELECT pg_reload_conf()")
+            conn.execute("CREATE EXTENSION pgbillion_rows; SELECT pg_reload_conf()")
             conn.execute("CREATE ROLE asked LOGIN PASSWORD 'right'")
             conn.execute("CREATE ROLE plain LOGIN")
             conn.execute(
@@ -591,7 +591,7 @@ def test_a_password_from_a_file(installation: Installation) -> None:
             shutil.chown(passfile, hba.owner(), hba.group())
 
         with cluster.connect() as conn:
-            conn.execute("SELECT pg_reload_conf(); CREATE EXTENSION pgbillion; CREATE ROLE asked LOGIN")
+            conn.execute("SELECT pg_reload_conf(); CREATE EXTENSION pgbillion_rows; CREATE ROLE asked LOGIN")
             conn.execute("ALTER ROLE asked PASSWORD 'open-sesame'; SET log_min_messages = debug1")
             conn.execute("CREATE TABLE far (i integer); INSERT INTO far SELECT generate_series(1, 5)")
             conn.execute("GRANT SELECT ON far TO asked")

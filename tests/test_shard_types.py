@@ -103,7 +103,7 @@ def test_a_shard_of_another_encoding(cluster: Cluster, database: str, coordinato
     coordinator.execute(f"CREATE DATABASE {name} ENCODING latin1 LOCALE 'C' TEMPLATE template0")
     try:
         with cluster.connect(name) as conn:
-            conn.execute("CREATE EXTENSION pgbillion; CREATE TABLE far (t text, n bigint)")
+            conn.execute("CREATE EXTENSION pgbillion_rows; CREATE TABLE far (t text, n bigint)")
             conn.execute("INSERT INTO far VALUES ('é', 1), ('ü', 2), ('é', 3)")
         coordinator.execute(
             sql.SQL(

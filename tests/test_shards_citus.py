@@ -79,7 +79,7 @@ def test_from_create_to_destroy(cli: CommandLine) -> None:
         assert len(vectorised) == GROUPS
         conn.execute("SET citus.propagate_set_commands = local")
         conn.execute("BEGIN")
-        conn.execute("SET LOCAL billion.vector_aggregate = off")
+        conn.execute("SET LOCAL pgbillion_rows.vector_aggregate = off")
         assert conn.execute(query).fetchall() == vectorised
         plan = "\n".join(line for (line,) in conn.execute(f"EXPLAIN {query}"))
         assert "Citus Adaptive" in plan

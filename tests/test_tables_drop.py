@@ -34,7 +34,7 @@ def make(cli: CommandLine, number: int = 30, pattern: str = "_%08x", schema: str
         conn.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         conn.execute("CREATE TEMPORARY TABLE template (i integer)")
         conn.execute(
-            f"SELECT billion.create_tables('template', %s, 0, %s, schema => %s::regnamespace {more})",
+            f"SELECT pgbillion_tables.create_tables('template', %s, 0, %s, schema => %s::regnamespace {more})",
             [pattern, number, schema],
         )
 
@@ -177,11 +177,11 @@ def test_system_catalogues(cli: CommandLine, arguments: tuple[str, ...], method:
 def test_members_of_extensions(cli: CommandLine, method: str) -> None:
     make(cli)
     with cli.connect() as conn:
-        conn.execute("CREATE TABLE _member (i int); ALTER EXTENSION pgbillion ADD TABLE _member")
+        conn.execute("CREATE TABLE _member (i int); ALTER EXTENSION pgbillion_tables ADD TABLE _member")
         done = cli.run(*DROP, "--schema", "public", "--yes", "--cascade", "--method", method)
         failed(done, 3, "table _member belongs to the extension pgbillion", "nothing was dropped")
         assert count(conn) == 30
-        conn.execute("ALTER EXTENSION pgbillion DROP TABLE _member")
+        conn.execute("ALTER EXTENSION pgbillion_tables DROP TABLE _member")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -190,7 +190,7 @@ def test_privileges(cli: CommandLine, method: str) -> None:
     with cli.connect() as conn:
         conn.execute("CREATE ROLE somebody LOGIN")
         conn.execute("GRANT CREATE ON SCHEMA public TO somebody")
-        conn.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA billion TO somebody")
+        conn.execute("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgbillion_tables TO somebody")
         conn.execute("ALTER TABLE _00000000 OWNER TO somebody; ALTER TABLE _00000001 OWNER TO somebody")
         conn.execute("CREATE SCHEMA theirs AUTHORIZATION somebody; CREATE TABLE theirs.t (i int)")
         try:
@@ -320,7 +320,7 @@ def test_fewer_locks_than_tables(installation: Installation) -> None:
                 columns = ", ".join(f"c{number} serial" for number in range(20))
                 conn.execute(f"CREATE TABLE template (t text PRIMARY KEY, {columns})")
                 for number in range(2, 52):
-                    conn.execute("SELECT billion.create_tables('template', 'z%%d', %s, 1)", [number])
+                    conn.execute("SELECT pgbillion_tables.create_tables('template', 'z%%d', %s, 1)", [number])
                 conn.execute("DROP TABLE template")
             done = cli.json(*DROP, "--schema", "public", "--yes", "--workers", "1", "--method", method)
             assert done["dropped"] == 1250
@@ -345,7 +345,7 @@ def test_event_triggers(cli: CommandLine) -> None:
 def test_without_the_extension(cli: CommandLine) -> None:
     make(cli)
     with cli.connect() as conn:
-        conn.execute("DROP EXTENSION pgbillion")
+        conn.execute("DROP EXTENSION pgbillion_tables")
     done = cli.run(*DROP, r"\_%", "--yes", "--schema", "public")
     assert done.returncode == 0, done.stderr
     assert "30 tables dropped" in done.stdout
@@ -380,7 +380,7 @@ def test_create_with_storage(cli: CommandLine) -> None:
     assert [item["need"] for item in estimate["items"] if item["name"] == "files (inodes)"] == [0]
     with cli.connect() as conn:
         conn.execute("DROP TABLE " + ", ".join(names(conn)))
-        conn.execute("DROP EXTENSION pgbillion")
+        conn.execute("DROP EXTENSION pgbillion_tables")
     if cli.cluster.installation.major >= 18:
         with cli.connect() as conn:
             conn.execute(f"ALTER DATABASE {cli.database} SET extension_control_path = '/nonexistent'")

@@ -124,8 +124,8 @@ def test_standby(installation: Installation) -> None:
 
 def test_another_version(cli: CommandLine) -> None:
     with cli.connect() as conn:
-        conn.execute("UPDATE pg_extension SET extversion = '0.0.1' WHERE extname = 'pgbillion'")
-    failed(cli.run(*CREATE, "--count", "10"), 3, "version 0.0.1 of the extension", "ALTER EXTENSION pgbillion UPDATE")
+        conn.execute("UPDATE pg_extension SET extversion = '0.0.1' WHERE extname = 'pgbillion_tables'")
+    failed(cli.run(*CREATE, "--count", "10"), 3, "is version 0.0.1,", "ALTER EXTENSION pgbillion_tables UPDATE")
     # the other method does without
     cli.run(*CREATE, "--count", "10", "--method", "sql", "--run-dir", str(cli.state / "run"), check=True)
 
@@ -133,12 +133,12 @@ def test_another_version(cli: CommandLine) -> None:
 def test_missing_extension(cli: CommandLine) -> None:
     """Where only CREATE EXTENSION is missing it is done; where it cannot be had, that is said."""
     with cli.connect() as conn:
-        conn.execute("DROP EXTENSION pgbillion")
+        conn.execute("DROP EXTENSION pgbillion_tables")
         conn.execute("CREATE ROLE nobody_much LOGIN")
         conn.execute("GRANT CREATE ON SCHEMA public TO nobody_much")
     try:
         done = cli.run(*CREATE, "--count", "10", "-U", "nobody_much")
-        failed(done, 3, "no privilege to create or use the extension pgbillion", "CREATE EXTENSION")
+        failed(done, 3, "no privilege to create or use the extension pgbillion_tables", "CREATE EXTENSION")
     finally:
         with cli.connect() as conn:
             conn.execute("DROP OWNED BY nobody_much")

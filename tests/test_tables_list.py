@@ -25,7 +25,7 @@ def listed(cluster: Cluster) -> Iterator[CommandLine]:
     with servers.new_database(cluster, "lists") as database, command_line(cluster, database) as cli:
         with cli.connect() as conn:
             conn.execute("CREATE TEMPORARY TABLE template (i integer)")
-            conn.execute("SELECT billion.create_tables('template', '_%08x', 0, 3000, access_method => 'lazy_heap')")
+            conn.execute("SELECT pgbillion_tables.create_tables('template', '_%08x', 0, 3000, access_method => 'lazy_heap')")
             conn.execute("CREATE SCHEMA odd")
             for name in ODD:
                 quoted = '"' + name.replace('"', '""') + '"'
@@ -41,12 +41,12 @@ def cli(request: pytest.FixtureRequest, listed: CommandLine) -> Iterator[Command
     with listed.connect() as conn:
         conn.execute("CREATE ROLE lister LOGIN")
         if not request.param:
-            conn.execute("REVOKE USAGE ON SCHEMA billion FROM PUBLIC")
+            conn.execute("REVOKE USAGE ON SCHEMA pgbillion_tables FROM PUBLIC")
         conn.execute("GRANT USAGE ON SCHEMA odd TO lister")
         try:
             yield CommandLine(listed.cluster, listed.database, listed.state, {"PGUSER": "lister"})
         finally:
-            conn.execute("REVOKE USAGE ON SCHEMA odd FROM lister; GRANT USAGE ON SCHEMA billion TO PUBLIC")
+            conn.execute("REVOKE USAGE ON SCHEMA odd FROM lister; GRANT USAGE ON SCHEMA pgbillion_tables TO PUBLIC")
             conn.execute("DROP ROLE lister")
 
 

@@ -34,7 +34,7 @@ def vectors(conn: Connection) -> Iterator[Connection]:
 
 def prepare(conn: Connection) -> None:
     conn.prepare_threshold = None  # psycopg would DEALLOCATE ALL when a table is altered
-    conn.execute("LOAD 'pgbillion'; SET search_path = v, public; SET billion.vector_aggregate = force")
+    conn.execute("LOAD 'pgbillion_rows'; SET search_path = v, public; SET pgbillion_rows.vector_aggregate = force")
     conn.execute("SET max_parallel_workers_per_gather = 0")
 
 
@@ -57,7 +57,7 @@ def both(conn: Connection, query: str, *, node: bool | None = True) -> list[answ
     ours = answers.answer(conn.execute(query.encode()))
     plans.switch(conn, False)
     core = answers.answer(conn.execute(query.encode()))
-    conn.execute("SET billion.vector_aggregate = force")
+    conn.execute("SET pgbillion_rows.vector_aggregate = force")
     assert answers.difference(core, ours) is None
     return ours.rows
 
@@ -66,18 +66,18 @@ def both(conn: Connection, query: str, *, node: bool | None = True) -> list[answ
 
 
 def test_the_switch(conn: Connection) -> None:
-    conn.execute("LOAD 'pgbillion'; SET max_parallel_workers_per_gather = 0; CREATE SCHEMA v; SET search_path = v")
-    assert one(conn, "SHOW billion.vector_aggregate") == "on"
+    conn.execute("LOAD 'pgbillion_rows'; SET max_parallel_workers_per_gather = 0; CREATE SCHEMA v; SET search_path = v")
+    assert one(conn, "SHOW pgbillion_rows.vector_aggregate") == "on"
     make(conn, "big", last=200_000)
     conn.execute("ANALYZE big")
     query = QUERY.format("big")
     assert plans.vectorised(plans.explain(conn, query))
-    conn.execute("SET billion.vector_aggregate = off")
+    conn.execute("SET pgbillion_rows.vector_aggregate = off")
     assert not plans.vectorised(plans.explain(conn, query))
-    conn.execute("RESET billion.vector_aggregate")
+    conn.execute("RESET pgbillion_rows.vector_aggregate")
     assert plans.vectorised(plans.explain(conn, query))
     with pytest.raises(errors.InvalidParameterValue):
-        conn.execute("SET billion.vector_aggregate = perhaps")
+        conn.execute("SET pgbillion_rows.vector_aggregate = perhaps")
 
 
 def test_what_wins_is_chosen(vectors: Connection) -> None:
@@ -85,11 +85,11 @@ def test_what_wins_is_chosen(vectors: Connection) -> None:
     make(vectors, last=100_000)
     vectors.execute("CREATE INDEX ON data (id)")
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
-    vectors.execute("SET billion.vector_aggregate = on")
+    vectors.execute("SET pgbillion_rows.vector_aggregate = on")
     assert plans.vectorised(plans.explain(vectors, QUERY.format("data")))
     for query in ("SELECT sum(x) FROM data WHERE id = 77", "SELECT count(*) FROM data WHERE id < 20",
                   "SELECT max(id) FROM data"):  # fmt: skip
-        vectors.execute("SET billion.vector_aggregate = on")
+        vectors.execute("SET pgbillion_rows.vector_aggregate = on")
         assert not plans.vectorised(plans.explain(vectors, query)), query
         both(vectors, query, node=None)
 
@@ -99,9 +99,9 @@ def test_session_preload(cluster: Cluster, database: str) -> None:
     with cluster.connect(database) as conn:
         conn.execute("CREATE ROLE analyst LOGIN; CREATE SCHEMA v; GRANT ALL ON SCHEMA v TO analyst")
         try:
-            conn.execute("ALTER ROLE analyst SET session_preload_libraries = 'pgbillion'")
+            conn.execute("ALTER ROLE analyst SET session_preload_libraries = 'pgbillion_rows'")
             with psycopg.connect(cluster.conninfo(database), user="analyst", autocommit=True) as there:
-                there.execute("SET search_path = v; SET billion.vector_aggregate = force")
+                there.execute("SET search_path = v; SET pgbillion_rows.vector_aggregate = force")
                 make(there)
                 assert len(both(there, QUERY.format("data"))) == 7
         finally:
@@ -268,7 +268,7 @@ def test_protocol_parameters(vectors: Connection) -> None:
     for values in ([1, 100, ["text 1", "text 2"]], [50, 4000, []], [1, 5000, [None, "text 3"]], [1, 9, None]):
         found = {}
         for on in ("off", "force"):
-            vectors.execute(f"SET billion.vector_aggregate = {on}".encode())
+            vectors.execute(f"SET pgbillion_rows.vector_aggregate = {on}".encode())
             found[on] = [sorted(vectors.execute(query, values, prepare=True).fetchall()) for _ in range(7)]
         assert found["off"] == found["force"]
 
@@ -277,7 +277,7 @@ def test_cursors(vectors: Connection) -> None:
     make(vectors)
     found = {}
     for on in ("off", "force"):
-        vectors.execute(f"SET billion.vector_aggregate = {on}; BEGIN".encode())
+        vectors.execute(f"SET pgbillion_rows.vector_aggregate = {on}; BEGIN".encode())
         vectors.execute(f"DECLARE k SCROLL CURSOR WITH HOLD FOR {QUERY.format('data')} ORDER BY 1".encode())
         found[on] = vectors.execute("FETCH 3 FROM k").fetchall()
         vectors.execute("COMMIT")
@@ -371,7 +371,7 @@ def test_pages_are_pruned_and_hinted_as_by_core(vectors: Connection) -> None:
         vectors.execute(f"BEGIN; DELETE FROM {table} WHERE id % 9 = 0; ROLLBACK".encode())
         vectors.execute(f"DELETE FROM {table} WHERE id % 10 = 0".encode())
         before = _pages(vectors, table)
-        vectors.execute(f"SET billion.vector_aggregate = {on}".encode())
+        vectors.execute(f"SET pgbillion_rows.vector_aggregate = {on}".encode())
         vectors.execute(QUERY.format(table).encode())
         found[on] = _pages(vectors, table)
         assert found[on] != before
@@ -385,7 +385,7 @@ def test_statistics(vectors: Connection) -> None:
     pages = one(vectors, "SELECT relpages FROM pg_class WHERE oid = 'data'::regclass")
     counted = {}
     for on in ("off", "force"):
-        vectors.execute(f"SET billion.vector_aggregate = {on}".encode())
+        vectors.execute(f"SET pgbillion_rows.vector_aggregate = {on}".encode())
         query = "SELECT seq_scan, seq_tup_read FROM pg_stat_user_tables WHERE relid = 'v.data'::regclass"
         vectors.execute("SELECT pg_stat_force_next_flush(), pg_stat_clear_snapshot()")
         before = vectors.execute(query.encode()).fetchone()
@@ -474,7 +474,7 @@ def test_out_of_memory(vectors: Connection) -> None:
     query = "SELECT count(*) FROM (SELECT id, t, sum(f) FROM data GROUP BY 1, 2 OFFSET 0) s"
     backend = psutil.Process(pid(vectors))
     for on in ("off", "force"):
-        vectors.execute(f"SET billion.vector_aggregate = {on}".encode())
+        vectors.execute(f"SET pgbillion_rows.vector_aggregate = {on}".encode())
         vectors.execute("SELECT count(*) FROM data")
         _limit(backend, str(backend.memory_info().vms + 16 * 1024 * 1024))
         try:
@@ -482,7 +482,7 @@ def test_out_of_memory(vectors: Connection) -> None:
                 vectors.execute(query.encode())
         finally:
             _limit(backend, "unlimited")
-        vectors.execute("SET billion.vector_aggregate = force")
+        vectors.execute("SET pgbillion_rows.vector_aggregate = force")
         both(vectors, QUERY.format("data"))
 
 
@@ -509,7 +509,7 @@ def test_corrupted_page(installation: Installation, workers: int) -> None:
                 in_parallel(conn, workers)
             messages = []
             for on in ("off", "force"):
-                conn.execute(f"SET billion.vector_aggregate = {on}".encode())
+                conn.execute(f"SET pgbillion_rows.vector_aggregate = {on}".encode())
                 with pytest.raises(psycopg.Error) as caught:
                     conn.execute(QUERY.format("data").encode())
                 messages.append((caught.value.sqlstate, caught.value.diag.message_primary))
@@ -545,7 +545,7 @@ def test_errors_of_arithmetic(vectors: Connection) -> None:
     }.items():
         found = set()
         for on in ("off", "force"):
-            vectors.execute(f"SET billion.vector_aggregate = {on}".encode())
+            vectors.execute(f"SET pgbillion_rows.vector_aggregate = {on}".encode())
             with pytest.raises(psycopg.Error) as caught:
                 vectors.execute(query.encode())
             found.add((caught.value.sqlstate, caught.value.diag.message_primary))

@@ -41,7 +41,7 @@ def vectors(cluster: Cluster) -> Iterator[str]:
 
 def session(cluster: Cluster, database: str) -> Connection:
     conn = cluster.connect(database)
-    conn.execute("LOAD 'pgbillion'")
+    conn.execute("LOAD 'pgbillion_rows'")
     # every table is small here: what decides is not the cost
     conn.execute(
         "SET search_path = v, public; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0;"

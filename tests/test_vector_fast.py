@@ -18,15 +18,15 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 def vectors(conn: Connection) -> Iterator[Connection]:
     """A session with the feature forced and a schema of its own, `v`."""
     conn.prepare_threshold = None
-    conn.execute("CREATE SCHEMA v; LOAD 'pgbillion'; SET search_path = v, public; SET timezone = 'UTC'")
-    conn.execute("SET billion.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
+    conn.execute("CREATE SCHEMA v; LOAD 'pgbillion_rows'; SET search_path = v, public; SET timezone = 'UTC'")
+    conn.execute("SET pgbillion_rows.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
     yield conn
     conn.execute("ROLLBACK")
 
 
 def both(conn: Connection, query: str) -> list[answers.Row]:
     """The answer of a vectorised query, which is core's."""
-    conn.execute("SET billion.vector_aggregate = force")
+    conn.execute("SET pgbillion_rows.vector_aggregate = force")
     assert plans.vectorised(plans.explain(conn, query)), plans.reason(conn, query)
     ours = answers.answer(conn.execute(query.encode()))
     plans.switch(conn, False)
@@ -83,7 +83,7 @@ def test_the_cache_remembers_pages_as_with_core(vectors: Connection) -> None:
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
     pages = one(vectors, "SELECT relpages FROM pg_class WHERE oid = 'data'::regclass")
     for side in ("force", "off"):
-        vectors.execute(f"SET billion.vector_aggregate = {side}".encode())
+        vectors.execute(f"SET pgbillion_rows.vector_aggregate = {side}".encode())
         before = usage(vectors, "data")
         assert len(before) == pages
         for _ in range(7):
@@ -105,7 +105,7 @@ def test_pages_found_are_counted(vectors: Connection) -> None:
     for _ in range(6):
         vectors.execute("SELECT sum(id) FROM data")
     for side in ("off", "force"):
-        vectors.execute(f"SET billion.vector_aggregate = {side}".encode())
+        vectors.execute(f"SET pgbillion_rows.vector_aggregate = {side}".encode())
         found = []
         for _ in range(2):
             vectors.execute("SELECT pg_stat_force_next_flush(), pg_stat_clear_snapshot()")
@@ -200,7 +200,7 @@ def test_conditions_that_are_merged(vectors: Connection) -> None:
     for bounds in ("5, 50", "NULL, 50", "5, NULL", "50, 5", "-2147483648, 2147483647"):
         found = []
         for side in ("force", "off"):
-            vectors.execute(f"DEALLOCATE ALL; SET billion.vector_aggregate = {side}".encode())
+            vectors.execute(f"DEALLOCATE ALL; SET pgbillion_rows.vector_aggregate = {side}".encode())
             vectors.execute(
                 "PREPARE q(integer, integer) AS SELECT count(*), min(t) FROM data WHERE a >= $1 AND a < $2 AND b < 8"
             )
@@ -346,7 +346,7 @@ def test_estimates_of_expressions(vectors: Connection) -> None:
     """A key that is an expression makes few groups: they are not estimated to need more memory than there is."""
 
     def estimate(keys: str) -> int:
-        vectors.execute("SET billion.vector_aggregate = on")
+        vectors.execute("SET pgbillion_rows.vector_aggregate = on")
         query = f"SELECT {keys}, count(*) FROM e GROUP BY {keys}"
         plan = plans.explain(vectors, query)
         assert plans.vectorised(plan), plans.reason(vectors, query)
@@ -358,7 +358,7 @@ def test_estimates_of_expressions(vectors: Connection) -> None:
         " FROM generate_series(1, 100000) g"
     )
     vectors.execute("VACUUM (FREEZE, ANALYZE) e")
-    vectors.execute("SET work_mem = '256kB'; SET hash_mem_multiplier = 1; SET billion.vector_aggregate = on")
+    vectors.execute("SET work_mem = '256kB'; SET hash_mem_multiplier = 1; SET pgbillion_rows.vector_aggregate = on")
     assert estimate("id") == 100_000
     for key in ("(id - 1) / 200", "id % 100", "b / 1000 + 7", "(id * 2) / 5000", "date_trunc('day', t)", "t::date",
                 "date_trunc('hour', z)", "extract(hour FROM t)", "date_part('month', d)", "extract(year FROM z)",

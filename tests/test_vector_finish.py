@@ -217,7 +217,7 @@ def test_spilling_begins_again(vectors: Connection) -> None:
 def test_it_is_chosen_although_it_spills(vectors: Connection) -> None:
     make(vectors, last=200_000)
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
-    vectors.execute("SET billion.vector_aggregate = on; SET work_mem = '1MB'; SET max_parallel_workers_per_gather = 2")
+    vectors.execute("SET pgbillion_rows.vector_aggregate = on; SET work_mem = '1MB'; SET max_parallel_workers_per_gather = 2")
     assert has_node(plans.explain(vectors, "SELECT id, count(*) FROM data GROUP BY id"))
     # small tables are core's
     make(vectors, "few", last=100)
@@ -344,7 +344,7 @@ def test_where_it_does_not_apply(vectors: Connection) -> None:
     both(vectors, "SELECT id, name, sum(x) FROM named GROUP BY id")
     in_parallel(vectors)
     query = "SELECT grp, sum(x) FROM data GROUP BY grp"
-    vectors.execute("SET billion.vector_aggregate = force")
+    vectors.execute("SET pgbillion_rows.vector_aggregate = force")
     assert plans.parallel(plans.explain(vectors, query))
     assert not has_node(plans.explain(vectors, query))
     both(vectors, query)
@@ -393,7 +393,7 @@ def test_it_pays(vectors: Connection) -> None:
     """Many groups are finished here by the planner's own choice."""
     make(vectors, last=100_000)
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
-    vectors.execute("SET billion.vector_aggregate = on; SET work_mem = '64MB'")
+    vectors.execute("SET pgbillion_rows.vector_aggregate = on; SET work_mem = '64MB'")
     assert has_node(plans.explain(vectors, "SELECT id, count(*) FROM data GROUP BY id"))
 
 

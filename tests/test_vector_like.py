@@ -30,7 +30,7 @@ MATCHED_BY_CORE = ("EUC_JP",)
 def prepare(conn: Connection) -> None:
     conn.prepare_threshold = None
     conn.execute("SET client_encoding = 'UTF8'; SET max_parallel_workers_per_gather = 0")
-    conn.execute("CREATE SCHEMA v; LOAD 'pgbillion'; SET search_path = v, public")
+    conn.execute("CREATE SCHEMA v; LOAD 'pgbillion_rows'; SET search_path = v, public")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def vectors(conn: Connection) -> Connection:
 
 def run(conn: Connection, query: str, on: str) -> answers.Answer | tuple[str | None, str | None]:
     """Answer or error of a query with the feature off or forced."""
-    conn.execute(f"SET billion.vector_aggregate = {on}".encode())
+    conn.execute(f"SET pgbillion_rows.vector_aggregate = {on}".encode())
     try:
         return answers.answer(conn.execute(query.encode()))
     except psycopg.Error as error:
@@ -62,7 +62,7 @@ def run(conn: Connection, query: str, on: str) -> answers.Answer | tuple[str | N
 
 def terms(conn: Connection, query: str) -> str:
     """What the forced plan tells of its filter: `1 of 1 filter terms` are kernels."""
-    conn.execute("SET billion.vector_aggregate = force")
+    conn.execute("SET pgbillion_rows.vector_aggregate = force")
     found = [node["Vectorised"] for node in plans.nodes(plans.explain(conn, query)) if "Vectorised" in node]
     assert len(found) == 1, query
     return next(part for part in str(found[0]).split(", ") if part.endswith("filter terms"))
@@ -228,7 +228,7 @@ def test_strings_are_fetched_only_where_they_decide(vectors: Connection) -> None
     def pages(condition: str) -> int:
         query = f"SELECT count(*), max(id) FROM big WHERE {condition}"
         both(vectors, query, "1 of 1")
-        vectors.execute("SET billion.vector_aggregate = force")
+        vectors.execute("SET pgbillion_rows.vector_aggregate = force")
         plan = servers.one(vectors, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {query}")[0]["Plan"]
         return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
@@ -304,7 +304,7 @@ def test_parameters(vectors: Connection, condition: str) -> None:
         found = []
         for on in ("force", "off"):
             vectors.execute("DEALLOCATE ALL")
-            vectors.execute(f"SET billion.vector_aggregate = {on}".encode())
+            vectors.execute(f"SET pgbillion_rows.vector_aggregate = {on}".encode())
             vectors.execute(f"PREPARE q(text) AS SELECT count(*), sum(id) FROM s WHERE {condition}".encode())
             if on == "force":
                 kernels = "2 of 2" if "AND" in condition and "NOT (" not in condition else "1 of 1"

@@ -15,9 +15,9 @@ from pgbillion.postgres import Installation
 
 ACCEPTED = Path(__file__).with_name("regress_vector")
 FORCED = (
-    ("session_preload_libraries", "pgbillion,auto_explain"),
-    ("billion.vector_aggregate", "force"),
-    ("billion.aggregate_before_join", "force"),
+    ("session_preload_libraries", "pgbillion_rows,auto_explain"),
+    ("pgbillion_rows.vector_aggregate", "force"),
+    ("pgbillion_rows.aggregate_before_join", "force"),
     # tells in the log which plans had the node
     ("auto_explain.log_min_duration", "0"),
     ("auto_explain.log_nested_statements", "on"),

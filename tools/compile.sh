@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# tools/compile.sh MAJOR…: compile the extension against the headers of these majors, every warning an error.
+# tools/compile.sh MAJOR…: compile the extensions against the headers of these majors, every warning an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/lib.sh
 
-version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" extension/pgbillion.control)
 # optimised, because some warnings come of that; PostgreSQL's own headers are not ours to mend (-isystem);
 # callbacks do not use every argument, designated initialisers leave out what is null, and lengthof() is unsigned
 flags=(-std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -Wmissing-prototypes -Wpointer-arith -Wvla -Wshadow=compatible-local -Wdeclaration-after-statement
     -Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare -fno-strict-aliasing -fwrapv -D_GNU_SOURCE
-    -DPGBILLION_VERSION="\"$version\"" -Iextension/src)
+    -DPGBILLION_VERSION='"0"')
 # libpq is the same for all of them; behind the server's, because headers of the same names are beside it
 libpq=$(.venv/bin/python -c 'from pgbillion.postgres import embedded_pg_config as find; print(find().parents[1] / "include")')
 for major in "$@"; do
     headers=$(tools/postgres.sh headers "$major")
-    say "compiling the extension against PostgreSQL $major"
-    find extension/src -name '*.c' -print0 | xargs -0 -n 1 -P "$(nproc)" cc "${flags[@]}" -isystem "$headers" -isystem "$libpq" -c -o /dev/null
+    for extension in extensions/pgbillion_*; do
+        say "compiling ${extension##*/} against PostgreSQL $major"
+        find "$extension/src" -name '*.c' -print0 |
+            xargs -0 -n 1 -P "$(nproc)" cc "${flags[@]}" -I"$extension/src" -Iextensions/shared -isystem "$headers" -isystem "$libpq" -c -o /dev/null
+    done
 done

@@ -1,4 +1,4 @@
-"""The extension: built and installed for one PostgreSQL, created and checked in one database."""
+"""The two extensions: built and installed for one PostgreSQL, created and checked in one database."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ from psycopg import errors as pg_errors
 
 from pgbillion import paths
 from pgbillion.errors import UserError
+
+# the names of extension, library, schema and prefix of settings alike
+TABLES = "pgbillion_tables"
+ROWS = "pgbillion_rows"
+ALL = (TABLES, ROWS)
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,7 @@ def read_pg_config(pg_config: Path) -> PgConfig:
 
 
 def install(facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> None:
-    """Build the extension against an installation in the folder ``build`` and install it into the folders given.
+    """Build the extensions against an installation in the folder ``build`` and install them into the folders given.
 
     Does nothing when the sources are those that were installed last. Raises UserError for missing tools or headers
     and for a failing compiler.
@@ -87,14 +92,21 @@ def install(facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> No
     if stamp.exists() and stamp.read_text() == fingerprint:
         return
     check_tools(facts)
+    for name in ALL:
+        _install(name, facts, build / name, pkglibdir, sharedir)
+    stamp.write_text(fingerprint)
+
+
+def _install(name: str, facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> None:
+    source = paths.extension_source() / name
     if any(source.glob("src/**/*.o")):
         raise UserError(
             f"there are object files in {source}, which make would take for this server's",
-            f"make -C {source} clean; build elsewhere, as make install does",
+            f"make -C {source} clean",
         )
     build.mkdir(parents=True, exist_ok=True)
     # linked again even when all that happened is that a source file is gone
-    (build / "pgbillion.so").unlink(missing_ok=True)
+    (build / f"{name}.so").unlink(missing_ok=True)
     log = build / "make.log"
     command = ["make", f"-j{os.cpu_count() or 1}", "-f", str(source / "Makefile"), f"PG_CONFIG={facts.pg_config}"]
     # bitcode would need the very clang the server was built with, and is for inlining into JIT code only
@@ -104,8 +116,7 @@ def install(facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> No
         with log.open("w") as output:
             made = subprocess.run([*command, target], cwd=build, env=env, stdout=output, stderr=subprocess.STDOUT)
         if made.returncode != 0:
-            raise UserError(f"the extension could not be built: {_first_error(log)}", f"all that make said is in {log}")
-    stamp.write_text(fingerprint)
+            raise UserError(f"{name} could not be built: {_first_error(log)}", f"all that make said is in {log}")
 
 
 def check_tools(facts: PgConfig) -> None:
@@ -133,11 +144,11 @@ def how_to_install(packages: Sequence[str]) -> str:
     return f"install {' and '.join(packages)} with your system's package manager"
 
 
-def ensure_extension(conn: psycopg.Connection[Any]) -> None:
-    """Create the extension in the connection's database when it is missing, and check that its versions agree.
+def ensure_extension(conn: psycopg.Connection[Any], name: str) -> None:
+    """Create an extension in the connection's database when it is missing, and check that it can be worked with.
 
-    Three versions must be one: that of the library the server loads, that of the SQL objects in the database, and
-    that of this program. Raises UserError, with what to do, when they differ or the extension cannot be had.
+    The library the server loads and the SQL objects in the database must be of one version, and that must be
+    compatible with this program. Raises UserError, with what to do, when they are not or the extension cannot be had.
     """
     mine = paths.version()
     install_it = (
@@ -145,57 +156,61 @@ def ensure_extension(conn: psycopg.Connection[Any]) -> None:
     )
     try:
         # looked up first: on a standby, and without the privilege, even CREATE … IF NOT EXISTS is refused
-        library, objects = versions(conn)
+        library, objects = versions(conn, name)
         if objects is None:
-            conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion")
-            library, objects = versions(conn)
+            conn.execute(f"CREATE EXTENSION IF NOT EXISTS {name}".encode())
+            library, objects = versions(conn, name)
     except pg_errors.FeatureNotSupported as error:
-        raise UserError("this server does not have the extension pgbillion", install_it, status=3) from error
+        raise UserError(f"this server does not have the extension {name}", install_it, status=3) from error
     except pg_errors.UndefinedFile as error:
         reason = error.diag.message_primary
         raise UserError(
-            f"the server cannot load the library of the extension pgbillion: {reason}", install_it, 3
+            f"the server cannot load the library of the extension {name}: {reason}", install_it, 3
         ) from error
     except pg_errors.InsufficientPrivilege as error:
         raise UserError(
-            f"no privilege to create or use the extension pgbillion in database {conn.info.dbname}",
-            "let a superuser run, in that database: CREATE EXTENSION IF NOT EXISTS pgbillion; GRANT USAGE ON SCHEMA "
-            f"billion TO {conn.info.user}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA billion TO {conn.info.user};",
+            f"no privilege to create or use the extension {name} in database {conn.info.dbname}",
+            f"let a superuser run, in that database: CREATE EXTENSION IF NOT EXISTS {name}; GRANT USAGE ON SCHEMA "
+            f"{name} TO {conn.info.user}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {name} TO {conn.info.user};",
             status=3,
         ) from error
-    if objects != mine:
+    assert library is not None
+    assert objects is not None
+    if not compatible(objects, mine) or not compatible(library, mine):
         raise UserError(
-            f"database {conn.info.dbname} has version {objects} of the extension pgbillion, this program is {mine}",
-            "install this version on the server's machine (make install PG_CONFIG=…), then run "
-            "ALTER EXTENSION pgbillion UPDATE in that database",
+            f"the extension {name} in database {conn.info.dbname} is version {objects}, its library {library},"
+            f" and this program {mine}",
+            "install the extension of this program's version on the server's machine (make install PG_CONFIG=…),"
+            f" connect again, and run ALTER EXTENSION {name} UPDATE in that database",
             status=3,
         )
-    if library != mine:
+    if library != objects:
         raise UserError(
-            f"the server loads version {library} of the library pgbillion, this program is {mine}",
-            "install this version on the server's machine (make install PG_CONFIG=…) and connect again",
+            f"database {conn.info.dbname} has version {objects} of the extension {name}, and the server loads its"
+            f" library of version {library}",
+            f"run ALTER EXTENSION {name} UPDATE in that database, or connect again",
             status=3,
         )
 
 
-def versions(conn: psycopg.Connection[Any]) -> tuple[str | None, str | None]:
+def compatible(theirs: str, mine: str) -> bool:
+    """Tell whether two versions work together: those that differ in the last number only."""
+    return theirs.split(".")[:2] == mine.split(".")[:2]
+
+
+def versions(conn: psycopg.Connection[Any], name: str) -> tuple[str | None, str | None]:
     """Return the version of the library that the server loads and that of the SQL objects, None without them."""
-    row = conn.execute("SELECT extversion FROM pg_extension WHERE extname = 'pgbillion'").fetchone()
+    row = conn.execute("SELECT extversion FROM pg_extension WHERE extname = %s", [name]).fetchone()
     if row is None:
         return None, None
-    loaded = conn.execute("SELECT billion.version()").fetchone()
+    loaded = conn.execute(f"SELECT {name}.version()".encode()).fetchone()
     return loaded and loaded[0], row[0]
 
 
 def _fingerprint(source: Path, facts: PgConfig) -> str:
     """Change with every change of a source file and of the server it is built against."""
     digest = hashlib.sha256(json.dumps([str(source), facts.version, dict(facts.values)]).encode())
-    parts = [
-        source / "Makefile",
-        source / "pgbillion.control",
-        *source.glob("sql/*.sql"),
-        *source.glob("src/**/*.[ch]"),
-    ]
+    parts = [path for name in ("*.mk", "*.map", "Makefile", "*.control", "*.sql", "*.[ch]") for path in source.rglob(name)]
     for path in sorted(parts):
         digest.update(f"{path.relative_to(source)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()

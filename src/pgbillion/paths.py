@@ -1,4 +1,4 @@
-"""Where things are: the state folder, and the extension's sources."""
+"""Where things are: the state folder, and the extensions' sources."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def state_dir(override: Path | None = None) -> Path:
 
 
 def extension_source() -> Path:
-    """Return the folder of the extension's sources: in the checkout, or inside the installed package."""
+    """Return the folder of the extensions' sources: in the checkout, or inside the installed package."""
     package = Path(__file__).parent
-    installed = package / "_extension"
-    return installed if installed.is_dir() else package.parents[1] / "extension"
+    installed = package / "_extensions"
+    return installed if installed.is_dir() else package.parents[1] / "extensions"
 
 
 def version() -> str:
-    """Return the version of pgbillion, which stands in the extension's control file and nowhere else."""
-    control = (extension_source() / "pgbillion.control").read_text(encoding="utf-8")
+    """Return the version of pgbillion, which stands in the extensions' control files and nowhere else."""
+    control = (extension_source() / "pgbillion_tables" / "pgbillion_tables.control").read_text(encoding="utf-8")
     match = re.search(r"^default_version = '([^']+)'", control, re.MULTILINE)
     if match is None:
         raise RuntimeError("pgbillion.control has no default_version")

@@ -38,7 +38,7 @@ class Status:
     """What `pgbillion server status` reports.
 
     ``size`` is in bytes, a lower bound unless ``size_complete``. What only a running server can tell is None when it
-    is stopped. ``not_durable`` holds the settings under which a crash may lose committed work.
+    is stopped: ``extensions`` are versions of SQL objects and library by extension; ``not_durable`` holds the settings under which a crash may lose committed work.
     """
 
     running: bool
@@ -52,8 +52,7 @@ class Status:
     size: int
     size_complete: bool
     conninfo: str | None = None
-    extension_version: str | None = None
-    library_version: str | None = None
+    extensions: dict[str, dict[str, str | None]] | None = None
     not_durable: dict[str, str] | None = None
 
 
@@ -99,7 +98,8 @@ def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
         if conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
             conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
     with cluster.connect(DATABASE) as conn:
-        extension.ensure_extension(conn)
+        for name in extension.ALL:
+            extension.ensure_extension(conn, name)
     return cluster, started
 
 
@@ -230,11 +230,10 @@ def memory() -> int:
 
 
 def _ask(conn: psycopg.Connection[Any]) -> dict[str, Any]:
-    library, objects = extension.versions(conn)
+    found = {name: extension.versions(conn, name) for name in extension.ALL}
     rows = conn.execute("SELECT name, setting FROM pg_settings WHERE name = ANY (%s)", [list(_DURABILITY)]).fetchall()
     return {
-        "library_version": library,
-        "extension_version": objects,
+        "extensions": {name: {"version": objects, "library": library} for name, (library, objects) in found.items()},
         "not_durable": {name: setting for name, setting in rows if setting == "off"},
     }
 

@@ -79,10 +79,11 @@ def status(
     if report.running:
         off = ", ".join(f"{name} = {value}" for name, value in (report.not_durable or {}).items())
         lines["not durable"] = off or "nothing: it is durable"
-        lines["extension"] = f"{report.extension_version} (library {report.library_version})"
+        for name, versions in (report.extensions or {}).items():
+            lines[name] = f"{versions['version']} (library {versions['library']})"
         lines["connect with"] = f"{report.conninfo}"
     for name, value in lines.items():
-        print(f"{name:<14}{value}")
+        print(f"{name:<17}{value}")
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

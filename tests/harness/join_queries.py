@@ -66,8 +66,8 @@ SETTINGS = (
     "max_parallel_workers_per_gather = 2",
     "join_collapse_limit = 1",
     "geqo_threshold = 2",
-    "billion.vector_aggregate = force",
-    "billion.vector_aggregate = off",
+    "pgbillion_rows.vector_aggregate = force",
+    "pgbillion_rows.vector_aggregate = off",
 )
 SHAPES = ("plain", "plain", "plain", "subquery", "prepared", "correlated", "union", "cte")
 

@@ -87,9 +87,9 @@ def not_accepted(found: Mapping[str, str], accepted: Path) -> list[str]:
 def _source(major: int) -> Path:
     if major == 16:
         pytest.skip("no Debian release has the source of 16")
-    tool = ROOT / "tools" / "regress_source.sh"
+    tool = ROOT / "tools" / "source.sh"
     done = subprocess.run([tool, str(major)], stdout=subprocess.PIPE, text=True, check=True)
-    return Path(done.stdout.strip())
+    return Path(done.stdout.strip()) / "src/test/regress"
 
 
 def _library(installation: Installation, source: Path, folder: Path) -> None:

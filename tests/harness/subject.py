@@ -1,4 +1,4 @@
-"""What is tested: billion.create_tables()."""
+"""What is tested: pgbillion_tables.create_tables()."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def create_tables(
 ) -> int:
     """Call the function; the schema is a raw name, the template is SQL."""
     row = conn.execute(
-        "SELECT billion.create_tables(%s::regclass, %s, %s, %s, tablespaces => %s::name[],"
+        "SELECT pgbillion_tables.create_tables(%s::regclass, %s, %s, %s, tablespaces => %s::name[],"
         " schema => quote_ident(%s)::regnamespace, allow_unobserved => %s)",
         [
             template,

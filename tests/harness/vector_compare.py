@@ -96,7 +96,7 @@ class _settings:  # noqa: N801
         self._failed: list[bool] = []
 
     def __enter__(self) -> list[bool]:
-        settings = [("billion.vector_aggregate", self._on), *self._query.settings]
+        settings = [("pgbillion_rows.vector_aggregate", self._on), *self._query.settings]
         text = "SAVEPOINT one; " + "".join(f"SET LOCAL {name} = {value}; " for name, value in settings)
         self._conn.execute(text.encode())
         return self._failed

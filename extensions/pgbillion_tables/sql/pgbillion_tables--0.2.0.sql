@@ -1,13 +1,20 @@
-\echo Use "CREATE EXTENSION pgbillion" to load this file. \quit
+\echo Use "CREATE EXTENSION pgbillion_tables" to load this file. \quit
 
-CREATE FUNCTION @extschema@.version() RETURNS text
+-- While this runs, search_path is pg_catalog, pg_temp: pgbillion_tables.control says
+-- so. The schema is created here, and not by the control file, so that one
+-- that is somebody else's is an error. There is no query in this script, and
+-- nothing in it differs between major versions: pg_upgrade restores it as it is.
+CREATE SCHEMA pgbillion_tables;
+GRANT USAGE ON SCHEMA pgbillion_tables TO PUBLIC;
+
+CREATE FUNCTION pgbillion_tables.version() RETURNS text
 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE
-AS 'MODULE_PATHNAME', 'pgbillion_version';
+AS 'MODULE_PATHNAME', 'pgbillion_tables_version';
 
-COMMENT ON FUNCTION @extschema@.version() IS
+COMMENT ON FUNCTION pgbillion_tables.version() IS
 'version of the loaded library';
 
-CREATE FUNCTION @extschema@.create_tables(
+CREATE FUNCTION pgbillion_tables.create_tables(
     template regclass,
     name_format text,
     first bigint,
@@ -20,12 +27,12 @@ CREATE FUNCTION @extschema@.create_tables(
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_create_tables';
 
-REVOKE ALL ON FUNCTION @extschema@.create_tables(regclass, text, bigint, bigint, name[], regnamespace, name, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pgbillion_tables.create_tables(regclass, text, bigint, bigint, name[], regnamespace, name, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION @extschema@.create_tables(regclass, text, bigint, bigint, name[], regnamespace, name, boolean) IS
+COMMENT ON FUNCTION pgbillion_tables.create_tables(regclass, text, bigint, bigint, name[], regnamespace, name, boolean) IS
 'creates tables first … first + count - 1 like the template, all or none';
 
-CREATE FUNCTION @extschema@.create_progress(
+CREATE FUNCTION pgbillion_tables.create_progress(
     OUT pid integer,
     OUT datid oid,
     OUT template oid,
@@ -35,51 +42,50 @@ CREATE FUNCTION @extschema@.create_progress(
 LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
 AS 'MODULE_PATHNAME', 'pgbillion_create_progress';
 
-CREATE VIEW @extschema@.create_progress AS
+CREATE VIEW pgbillion_tables.create_progress AS
 SELECT p.pid, p.datid, d.datname, p.template, p.tables_total, p.tables_done
-FROM @extschema@.create_progress() p
-LEFT JOIN pg_catalog.pg_database d ON d.oid = p.datid;
+FROM pgbillion_tables.create_progress() p
+LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) p.datid;
 
-COMMENT ON VIEW @extschema@.create_progress IS
+COMMENT ON VIEW pgbillion_tables.create_progress IS
 'running calls of create_tables, as other sessions see them';
 
-GRANT USAGE ON SCHEMA @extschema@ TO PUBLIC;
-GRANT SELECT ON @extschema@.create_progress TO PUBLIC;
+GRANT SELECT ON pgbillion_tables.create_progress TO PUBLIC;
 
-CREATE FUNCTION @extschema@.lazy_heap_handler(internal) RETURNS table_am_handler
+CREATE FUNCTION pgbillion_tables.lazy_heap_handler(internal) RETURNS table_am_handler
 LANGUAGE c STRICT
 AS 'MODULE_PATHNAME', 'pgbillion_lazy_heap_handler';
 
-CREATE ACCESS METHOD lazy_heap TYPE TABLE HANDLER @extschema@.lazy_heap_handler;
+CREATE ACCESS METHOD lazy_heap TYPE TABLE HANDLER pgbillion_tables.lazy_heap_handler;
 
 -- What a scan of a lazy table scans: see lazy_scan_begin(). An unlogged one has
 -- a file, so that the database can be a template.
-CREATE UNLOGGED TABLE @extschema@.nothing (CHECK (false)) USING lazy_heap;
+CREATE UNLOGGED TABLE pgbillion_tables.nothing (CHECK (false)) USING lazy_heap;
 
 COMMENT ON ACCESS METHOD lazy_heap IS
 'heap whose files appear with the first row';
 
-CREATE FUNCTION @extschema@.drop_guard() RETURNS event_trigger
+CREATE FUNCTION pgbillion_tables.drop_guard() RETURNS event_trigger
 LANGUAGE c
 AS 'MODULE_PATHNAME', 'pgbillion_drop_guard';
 
-COMMENT ON FUNCTION @extschema@.drop_guard() IS
+COMMENT ON FUNCTION pgbillion_tables.drop_guard() IS
 'keeps the extension from being dropped by cascade while there are lazy tables';
 
-CREATE EVENT TRIGGER pgbillion_drop_guard ON ddl_command_start
-WHEN TAG IN ('DROP EXTENSION', 'DROP SCHEMA', 'DROP OWNED')
-EXECUTE FUNCTION @extschema@.drop_guard();
+CREATE EVENT TRIGGER pgbillion_tables_drop_guard ON ddl_command_start
+WHEN TAG IN ('DROP EXTENSION', 'DROP OWNED')
+EXECUTE FUNCTION pgbillion_tables.drop_guard();
 
-ALTER EVENT TRIGGER pgbillion_drop_guard ENABLE ALWAYS;
+ALTER EVENT TRIGGER pgbillion_tables_drop_guard ENABLE ALWAYS;
 
-CREATE FUNCTION @extschema@.to_heap(tables regclass[]) RETURNS bigint
+CREATE FUNCTION pgbillion_tables.to_heap(tables regclass[]) RETURNS bigint
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_to_heap';
 
-COMMENT ON FUNCTION @extschema@.to_heap(regclass[]) IS
+COMMENT ON FUNCTION pgbillion_tables.to_heap(regclass[]) IS
 'makes lazy tables ordinary heap tables and returns how many were lazy';
 
-CREATE FUNCTION @extschema@.drop_tables(
+CREATE FUNCTION pgbillion_tables.drop_tables(
     tables regclass[],
     cascade boolean DEFAULT false,
     allow_unobserved boolean DEFAULT false
@@ -87,12 +93,12 @@ CREATE FUNCTION @extschema@.drop_tables(
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_drop_tables';
 
-REVOKE ALL ON FUNCTION @extschema@.drop_tables(regclass[], boolean, boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pgbillion_tables.drop_tables(regclass[], boolean, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION @extschema@.drop_tables(regclass[], boolean, boolean) IS
+COMMENT ON FUNCTION pgbillion_tables.drop_tables(regclass[], boolean, boolean) IS
 'drops tables, all or none, and returns how many there were';
 
-CREATE FUNCTION @extschema@.tables(
+CREATE FUNCTION pgbillion_tables.tables(
     like_pattern text DEFAULT NULL,
     schema regnamespace DEFAULT NULL,
     after name DEFAULT NULL,
@@ -107,57 +113,5 @@ CREATE FUNCTION @extschema@.tables(
 LANGUAGE c STABLE PARALLEL RESTRICTED ROWS 1000
 AS 'MODULE_PATHNAME', 'pgbillion_tables';
 
-COMMENT ON FUNCTION @extschema@.tables(text, regnamespace, name, bigint) IS
+COMMENT ON FUNCTION pgbillion_tables.tables(text, regnamespace, name, bigint) IS
 'a page of the tables whose names match, in order of their names, from the one behind "after"';
-
-CREATE FUNCTION billion.explain_vector(query text) RETURNS text
-    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'pgbillion_explain_vector';
-
-COMMENT ON FUNCTION billion.explain_vector(text) IS 'whether the aggregation of a query is vectorised, and why not';
-
-CREATE FUNCTION @extschema@.pgbillion_fdw_handler() RETURNS fdw_handler
-LANGUAGE c STRICT
-AS 'MODULE_PATHNAME', 'pgbillion_fdw_handler';
-
-CREATE FUNCTION @extschema@.pgbillion_fdw_validator(text[], oid) RETURNS void
-LANGUAGE c STRICT
-AS 'MODULE_PATHNAME', 'pgbillion_fdw_validator';
-
-CREATE FOREIGN DATA WRAPPER pgbillion_fdw
-HANDLER @extschema@.pgbillion_fdw_handler
-VALIDATOR @extschema@.pgbillion_fdw_validator;
-
-COMMENT ON FOREIGN DATA WRAPPER pgbillion_fdw IS
-'postgres_fdw with aggregates, partial ones too, run on the shards';
-
-CREATE FUNCTION @extschema@.adopt_foreign_servers(servers name[] DEFAULT NULL) RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'pgbillion_adopt_foreign_servers';
-
-COMMENT ON FUNCTION @extschema@.adopt_foreign_servers(name[]) IS
-'turns servers of postgres_fdw, all that one owns by default, into servers of pgbillion_fdw, and returns how many';
-
-CREATE FUNCTION @extschema@.release_foreign_servers(servers name[] DEFAULT NULL) RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'pgbillion_release_foreign_servers';
-
-COMMENT ON FUNCTION @extschema@.release_foreign_servers(name[]) IS
-'turns servers of pgbillion_fdw back into servers of postgres_fdw, and returns how many';
-
-CREATE FUNCTION @extschema@.create_partial_aggregate(aggregate regprocedure) RETURNS regprocedure
-LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'pgbillion_create_partial_aggregate';
-
-COMMENT ON FUNCTION @extschema@.create_partial_aggregate(regprocedure) IS
-'creates the aggregate whose result is the state of the one given, for pgbillion_fdw';
-
--- Those of core whose result is not their state already.
-SELECT @extschema@.create_partial_aggregate(a.aggfnoid)
-FROM pg_catalog.pg_aggregate a
-JOIN pg_catalog.pg_proc p ON p.oid = a.aggfnoid
-WHERE p.pronamespace = 'pg_catalog'::pg_catalog.regnamespace
-  AND a.aggkind = 'n'
-  AND a.aggcombinefn <> 0
-  AND a.aggfinalfn <> 0
-  AND (a.aggtranstype <> 'pg_catalog.internal'::pg_catalog.regtype OR a.aggserialfn <> 0)
-ORDER BY a.aggfnoid;

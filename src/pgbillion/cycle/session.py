@@ -70,7 +70,7 @@ class Session:
             return lambda: self._statements(phase, count)
         if method is Method.BULK and phase is Phase.CREATE:
             return lambda: self.conn.execute(
-                "SELECT billion.create_tables(%s::regclass, 'table%%d', 1, %s, allow_unobserved => %s)",
+                "SELECT pgbillion_tables.create_tables(%s::regclass, 'table%%d', 1, %s, allow_unobserved => %s)",
                 (self.request.template or _TEMPLATE, count, self.request.allow_unobserved),
             )
         name = "cycle_drop_bulk" if method is Method.BULK and phase is Phase.DROP else f"cycle_{phase}"

@@ -107,7 +107,7 @@ def compare(
 def session(target: Target) -> Iterator[Connection]:
     """Give a session whose rows stay as they are, with the extension's library loaded."""
     with target.connect() as conn:
-        extension.ensure_extension(conn)
+        extension.ensure_extension(conn, extension.ROWS)
         # psycopg would prepare what is run often, and with it keep the plan of whichever side comes then
         conn.prepare_threshold = None
         conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")

@@ -11,7 +11,7 @@ import psycopg
 Connection = psycopg.Connection[tuple[Any, ...]]
 Plan = Mapping[str, Any]
 
-SETTING = "billion.vector_aggregate"
+SETTING = "pgbillion_rows.vector_aggregate"
 NODE = "VectorAggregate"
 
 
@@ -70,8 +70,8 @@ def text(conn: Connection, query: str) -> str:
 
 def reason(conn: Connection, query: str) -> str:
     """Return what the extension says about a query: vectorised, or why it is not."""
-    row = conn.execute("SELECT to_regprocedure('billion.explain_vector(text)')").fetchone()
+    row = conn.execute("SELECT to_regprocedure('pgbillion_rows.explain_vector(text)')").fetchone()
     if row is None or row[0] is None:
         return "the extension in this database is of before vectorised aggregation"
-    row = conn.execute("SELECT billion.explain_vector(%s)", [query]).fetchone()
+    row = conn.execute("SELECT pgbillion_rows.explain_vector(%s)", [query]).fetchone()
     return str(row[0]) if row else ""

@@ -75,7 +75,7 @@ def _prepare(made: Set, member: Member) -> None:
     with member.target.connect() as conn:
         try:
             check(conn)
-            extension.ensure_extension(conn)
+            extension.ensure_extension(conn, extension.ROWS)
         except UserError as error:
             message = error.message.replace("the coordinator", "it")
             raise UserError(f"shard {member.name}: {message}", error.hint, error.status) from error

@@ -27,7 +27,7 @@ _FETCHED_FOR_STATISTICS = 5_000_000
 def session(target: Target, *, read_only: bool) -> Iterator[Connection]:
     """Give a session in which aggregates run on the shards."""
     with target.connect() as conn:
-        extension.ensure_extension(conn)
+        extension.ensure_extension(conn, extension.ROWS)
         # psycopg would prepare what is run often
         conn.prepare_threshold = None
         conn.execute("SELECT set_config('enable_partitionwise_aggregate', 'on', false)")
@@ -48,7 +48,7 @@ def check(conn: Connection, table: str, engine: Engine) -> None:
     row = conn.execute("SELECT current_schema()").fetchone()
     if row is None or row[0] is None:
         raise UserError("there is no schema to make the table in", "create one, or set search_path")
-    extension.ensure_extension(conn)
+    extension.ensure_extension(conn, extension.ROWS)
     if engine is Engine.CITUS:
         return
     try:

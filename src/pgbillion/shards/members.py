@@ -113,7 +113,7 @@ def _make(made: Set, member: Member) -> None:
     table = sql.Identifier(member.schema, made.table)
     with member.target.connect() as conn:
         try:
-            extension.ensure_extension(conn)
+            extension.ensure_extension(conn, extension.ROWS)
         except UserError as error:
             raise UserError(f"shard {member.name}: {error.message}", error.hint, error.status) from error
         with conn.transaction():

@@ -168,7 +168,7 @@ def _counts(place: tuple[Target, sql.Identifier]) -> Counter[bytes | None]:
     target, table = place
     with target.connect() as conn:
         # loads the library, as the coordinator's sessions do
-        extension.versions(conn)
+        extension.versions(conn, extension.ROWS)
         found = answers.answer(conn.execute(sql.SQL("SELECT grp, count(data) FROM {} GROUP BY 1").format(table)))
     return Counter({group: int(number or b"0") for group, number in found.rows})
 

@@ -1,7 +1,7 @@
 -- What a node of Citus tells of itself, as in shard_status.sql; its tables are those of citus_tables.sql.
 -- Parameters: schema and name of the distributed table.
 SELECT current_setting('server_version'),
-       (SELECT extversion FROM pg_extension WHERE extname = 'pgbillion'),
+       (SELECT extversion FROM pg_extension WHERE extname = 'pgbillion_rows'),
        count(*) > 0,
        sum(reltuples)::bigint,
        sum(pg_total_relation_size(oid))::bigint,

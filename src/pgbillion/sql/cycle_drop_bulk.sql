@@ -1,6 +1,6 @@
 -- The same by the extension, in one call.
 -- Parts: count, unobserved.
-SELECT billion.drop_tables(
+SELECT pgbillion_tables.drop_tables(
     ARRAY (
         SELECT c.oid::regclass
         FROM pg_class c

@@ -1,6 +1,6 @@
 -- What a shard tells of itself. Parameter: its table, schema and all, which may be missing.
 SELECT current_setting('server_version'),
-       (SELECT extversion FROM pg_extension WHERE extname = 'pgbillion'),
+       (SELECT extversion FROM pg_extension WHERE extname = 'pgbillion_rows'),
        c.oid IS NOT NULL,
        CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END,
        pg_total_relation_size(c.oid),

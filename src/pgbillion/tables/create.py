@@ -121,10 +121,10 @@ def check_server(conn: Connection, plan: Plan) -> None:
     """Raise UserError when the server cannot take the plan's tables; creates the extension when that is all."""
     check_writable(conn)
     if plan.method is Method.BULK:
-        extension.ensure_extension(conn)
+        extension.ensure_extension(conn, extension.TABLES)
     elif plan.storage is Storage.LAZY:
         try:
-            extension.ensure_extension(conn)
+            extension.ensure_extension(conn, extension.TABLES)
         except UserError as error:
             raise UserError(
                 f"lazy storage needs the extension: {error.message}", "--storage heap does without it", error.status

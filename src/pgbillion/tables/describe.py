@@ -79,7 +79,7 @@ def machine(
     versions: dict[str, str | None] = {"pgbillion": __version__}
     if extension_used:
         with contextlib.suppress(psycopg.Error, AssertionError):
-            versions["library"], versions["extension"] = extension.versions(conn)
+            versions |= {name: extension.versions(conn, name)[1] for name in extension.ALL}
     filesystem = host.filesystem() if host else None
     return {
         **identity(conn),

@@ -118,7 +118,7 @@ def drop(
             if method is Method.SQL:
                 print("note: without the extension pgbillion: DROP TABLE, which is slower", file=sys.stderr)
         elif method is Method.BULK:
-            extension.ensure_extension(conn)
+            extension.ensure_extension(conn, extension.TABLES)
         # what depends on one batch may be, or be in use by, another
         sessions = workers if workers is not None else 1 if cascade else os.cpu_count() or 1
         request = dropping.Request(selection, method, sessions, _batch(batch), cascade, allow_unobserved)

@@ -1,6 +1,6 @@
 """Table names made from a printf-like pattern and a number.
 
-The same patterns as ``billion.create_tables``: literal text, ``%%`` for a percent sign, and exactly one of
+The same patterns as ``pgbillion_tables.create_tables``: literal text, ``%%`` for a percent sign, and exactly one of
 ``%d %o %x %X`` with an optional ``0`` and width.  A pattern of that form never gives two numbers the same name.
 """
 

@@ -36,7 +36,7 @@ MAX_WORKERS = 1024
 class Method(StrEnum):
     """How tables are made."""
 
-    BULK = "bulk"  # billion.create_tables of the extension: catalogue rows written in bulk
+    BULK = "bulk"  # pgbillion_tables.create_tables of the extension: catalogue rows written in bulk
     SQL = "sql"  # CREATE TABLE statements streamed to psql: the source's way, and for servers without the extension
 
 
@@ -129,7 +129,7 @@ class Plan:
         return self.tablespaces[(batch + worker) % len(self.tablespaces)] if self.tablespaces else None
 
     def rotated_tablespaces(self, worker: int, batch: int) -> list[str] | None:
-        """Return the tablespaces for one call of billion.create_tables, which takes them in turn table by table."""
+        """Return the tablespaces for one call of pgbillion_tables.create_tables, which takes them in turn table by table."""
         if not self.tablespaces:
             return None
         turn = (batch + worker) % len(self.tablespaces)

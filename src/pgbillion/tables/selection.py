@@ -99,7 +99,7 @@ class Selection:
         tables of other schemas that share its last name.
         """
         if extension and self.numbered is None:
-            return sql.SQL("billion.tables({}::text, {}::oid::regnamespace, {}::name, {}::bigint)").format(
+            return sql.SQL("pgbillion_tables.tables({}::text, {}::oid::regnamespace, {}::name, {}::bigint)").format(
                 sql.Literal(self.pattern), sql.Literal(self.schema_oid), sql.Literal(after), sql.Literal(size)
             )
         parts = [self.condition()]
@@ -145,7 +145,7 @@ def has_function(conn: Connection, name: str) -> bool:
     """Tell whether the extension is in this database and this role may call its function."""
     row = conn.execute(
         "SELECT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
-        " WHERE p.proname = %s AND n.nspname = 'billion'"
+        " WHERE p.proname = %s AND n.nspname = 'pgbillion_tables'"
         " AND has_schema_privilege(n.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE'))",
         [name],
     ).fetchone()

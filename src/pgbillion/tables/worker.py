@@ -134,7 +134,7 @@ def failure(error: psycopg.Error, conn: psycopg.Connection[tuple[Any, ...]] | No
 
 
 def _bulk(job: Job, stop: _Stop) -> None:
-    """Make the tables with billion.create_tables, one call and one transaction a batch."""
+    """Make the tables with pgbillion_tables.create_tables, one call and one transaction a batch."""
     plan = job.plan
     conn: psycopg.Connection[tuple[Any, ...]] | None = None
     try:
@@ -169,7 +169,7 @@ def create_batch(
 ) -> None:
     """Create one batch with the extension, in the connection's transaction or one of its own."""
     conn.execute(
-        "SELECT billion.create_tables(template => %s::regclass, name_format => %s, first => %s, count => %s,"
+        "SELECT pgbillion_tables.create_tables(template => %s::regclass, name_format => %s, first => %s, count => %s,"
         " tablespaces => %s::name[], schema => quote_ident(%s)::regnamespace, access_method => %s,"
         " allow_unobserved => %s)",
         (

@@ -1,10 +1,10 @@
--- what a user sees of billion.create_tables()
+-- what a user sees of pgbillion_tables.create_tables()
 SET client_min_messages = warning;
-CREATE EXTENSION pgbillion;
+CREATE EXTENSION pgbillion_tables;
 RESET client_min_messages;
 \set SHOW_CONTEXT never
 
-SELECT billion.version() = extversion AS same_version FROM pg_extension WHERE extname = 'pgbillion';
+SELECT pgbillion_tables.version() = extversion AS same_version FROM pg_extension WHERE extname = 'pgbillion_tables';
 
 CREATE SCHEMA s;
 SET search_path = s;
@@ -19,7 +19,7 @@ CREATE STATISTICS named ON name, twice FROM template;
 COMMENT ON TABLE template IS 'a template';
 ALTER TABLE template SET (fillfactor = 70, toast.autovacuum_enabled = false);
 
-SELECT billion.create_tables('template', NULL, 9, 3);
+SELECT pgbillion_tables.create_tables('template', NULL, 9, 3);
 \d _0000000a
 SELECT obj_description('_0000000b'::regclass);
 INSERT INTO _0000000a (name) VALUES ('one'), ('three') RETURNING *;
@@ -32,164 +32,164 @@ SELECT count(*) FROM pg_class WHERE relname ~ '0000000a';
 
 -- formats
 CREATE TABLE plain (i integer);
-SELECT billion.create_tables('plain', 'd%d', 98, 4);
-SELECT billion.create_tables('plain', 'p%04d%%_x', 98, 4);
-SELECT billion.create_tables('plain', 'o%o and %%', 7, 2);
-SELECT billion.create_tables('plain', 'X%X', 175, 2);
-SELECT billion.create_tables('plain', 'w%4d', 9, 2);
+SELECT pgbillion_tables.create_tables('plain', 'd%d', 98, 4);
+SELECT pgbillion_tables.create_tables('plain', 'p%04d%%_x', 98, 4);
+SELECT pgbillion_tables.create_tables('plain', 'o%o and %%', 7, 2);
+SELECT pgbillion_tables.create_tables('plain', 'X%X', 175, 2);
+SELECT pgbillion_tables.create_tables('plain', 'w%4d', 9, 2);
 SELECT relname FROM pg_class WHERE relnamespace = 's'::regnamespace AND relname ~ '^[dpoXw][ 0-9A-F]' ORDER BY relname COLLATE "C";
-SELECT billion.create_tables('plain', 'no number', 1, 1);
-SELECT billion.create_tables('plain', '%d twice %d', 1, 1);
-SELECT billion.create_tables('plain', '%s', 1, 1);
-SELECT billion.create_tables('plain', 'end%', 1, 1);
-SELECT billion.create_tables('plain', '%064d', 1, 1);
-SELECT billion.create_tables('plain', repeat('n', 61) || '%d', 98, 2);
-SELECT billion.create_tables('plain', repeat('n', 61) || '%d', 98, 3);
+SELECT pgbillion_tables.create_tables('plain', 'no number', 1, 1);
+SELECT pgbillion_tables.create_tables('plain', '%d twice %d', 1, 1);
+SELECT pgbillion_tables.create_tables('plain', '%s', 1, 1);
+SELECT pgbillion_tables.create_tables('plain', 'end%', 1, 1);
+SELECT pgbillion_tables.create_tables('plain', '%064d', 1, 1);
+SELECT pgbillion_tables.create_tables('plain', repeat('n', 61) || '%d', 98, 2);
+SELECT pgbillion_tables.create_tables('plain', repeat('n', 61) || '%d', 98, 3);
 
 -- numbers
-SELECT billion.create_tables('plain', 'n%d', 1, 0);
-SELECT billion.create_tables('plain', 'n%d', 1, -1);
-SELECT billion.create_tables('plain', 'n%d', -1, 1);
-SELECT billion.create_tables('plain', 'n%d', 9223372036854775807, 2);
-SELECT billion.create_tables('plain', 'n%d', 9223372036854775806, 2);
-SELECT billion.create_tables(NULL, 'n%d', 1, 1);
-SELECT billion.create_tables('plain', 'n%d', NULL, 1);
+SELECT pgbillion_tables.create_tables('plain', 'n%d', 1, 0);
+SELECT pgbillion_tables.create_tables('plain', 'n%d', 1, -1);
+SELECT pgbillion_tables.create_tables('plain', 'n%d', -1, 1);
+SELECT pgbillion_tables.create_tables('plain', 'n%d', 9223372036854775807, 2);
+SELECT pgbillion_tables.create_tables('plain', 'n%d', 9223372036854775806, 2);
+SELECT pgbillion_tables.create_tables(NULL, 'n%d', 1, 1);
+SELECT pgbillion_tables.create_tables('plain', 'n%d', NULL, 1);
 SELECT to_regclass('n9223372036854775807') IS NOT NULL AS last_one_is_there;
 
 -- names that are taken
 CREATE TABLE c3 (i integer);
-SELECT billion.create_tables('plain', 'c%d', 0, 10);
-SELECT billion.create_tables('plain', 'c%d', 3, 1);
+SELECT pgbillion_tables.create_tables('plain', 'c%d', 0, 10);
+SELECT pgbillion_tables.create_tables('plain', 'c%d', 3, 1);
 SELECT count(*) FROM pg_class WHERE relname ~ '^c\d';
 CREATE TYPE e5 AS ENUM ('x');
-SELECT billion.create_tables('plain', 'e%d', 0, 10);
+SELECT pgbillion_tables.create_tables('plain', 'e%d', 0, 10);
 SELECT count(*) FROM pg_class WHERE relname ~ '^e\d';
 -- an array type gives way, as it does for CREATE TABLE
 CREATE TYPE u7 AS ENUM ('x');
-SELECT billion.create_tables('plain', '_u%d', 5, 4);
+SELECT pgbillion_tables.create_tables('plain', '_u%d', 5, 4);
 SELECT typname, typarray::regtype FROM pg_type WHERE typname IN ('u7', '_u7') AND typnamespace = 's'::regnamespace ORDER BY 1;
 -- other names are numbered
 CREATE VIEW k4_a_idx AS SELECT 1;
 CREATE TABLE indexed (a integer, b integer, EXCLUDE (b WITH =));
 CREATE INDEX ON indexed (a);
 CREATE INDEX ON indexed (a) WHERE b > 0;
-SELECT billion.create_tables('indexed', 'k%d', 3, 2);
+SELECT pgbillion_tables.create_tables('indexed', 'k%d', 3, 2);
 SELECT relname, relkind FROM pg_class WHERE relname ~ '^k\d_' ORDER BY 1;
 
 -- where to
 CREATE SCHEMA t;
-SELECT billion.create_tables('plain', 'x%d', 1, 2, schema => 't');
+SELECT pgbillion_tables.create_tables('plain', 'x%d', 1, 2, schema => 't');
 SELECT oid::regclass FROM pg_class WHERE relname ~ '^x\d' ORDER BY relname;
-SELECT billion.create_tables('plain', 'x%d', 1, 2, schema => 'pg_catalog');
-SELECT billion.create_tables('plain', 'x%d', 1, 2, schema => 'pg_temp');
-SELECT billion.create_tables('plain', 'x%d', 1, 2, ARRAY['nowhere']);
-SELECT billion.create_tables('plain', 'x%d', 1, 2, ARRAY['pg_global']);
-SELECT billion.create_tables('plain', 'x%d', 1, 2, ARRAY[NULL]::name[]);
-SELECT billion.create_tables('plain', 'x%d', 1, 2, '{}');
-SELECT billion.create_tables('plain', 'x%d', 1, 2, ARRAY['pg_default']);
+SELECT pgbillion_tables.create_tables('plain', 'x%d', 1, 2, schema => 'pg_catalog');
+SELECT pgbillion_tables.create_tables('plain', 'x%d', 1, 2, schema => 'pg_temp');
+SELECT pgbillion_tables.create_tables('plain', 'x%d', 1, 2, ARRAY['nowhere']);
+SELECT pgbillion_tables.create_tables('plain', 'x%d', 1, 2, ARRAY['pg_global']);
+SELECT pgbillion_tables.create_tables('plain', 'x%d', 1, 2, ARRAY[NULL]::name[]);
+SELECT pgbillion_tables.create_tables('plain', 'x%d', 1, 2, '{}');
+SELECT pgbillion_tables.create_tables('plain', 'x%d', 1, 2, ARRAY['pg_default']);
 SELECT count(*), min(reltablespace) FROM pg_class WHERE relname ~ '^x\d' AND relnamespace = 's'::regnamespace;
 
 -- temporary templates and unlogged ones
 CREATE TEMP TABLE temporary (id serial, t text);
-SELECT billion.create_tables('temporary', 'y%d', 1, 2);
+SELECT pgbillion_tables.create_tables('temporary', 'y%d', 1, 2);
 CREATE UNLOGGED TABLE unlogged (id serial PRIMARY KEY, t text);
-SELECT billion.create_tables('unlogged', 'z%d', 1, 2);
+SELECT pgbillion_tables.create_tables('unlogged', 'z%d', 1, 2);
 SELECT relname, relpersistence, relkind FROM pg_class WHERE relname ~ '^[yz]\d' ORDER BY 1;
 
 -- what a stamp cannot carry
 CREATE TABLE fk (i integer REFERENCES template);
-SELECT billion.create_tables('fk', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('fk', 'f%d', 1, 2);
 CREATE TABLE trg (i integer);
 CREATE TRIGGER watch BEFORE UPDATE ON trg FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
-SELECT billion.create_tables('trg', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('trg', 'f%d', 1, 2);
 CREATE TABLE ruled (i integer);
 CREATE RULE nothing AS ON DELETE TO ruled DO INSTEAD NOTHING;
-SELECT billion.create_tables('ruled', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('ruled', 'f%d', 1, 2);
 CREATE TABLE secured (i integer);
 ALTER TABLE secured ENABLE ROW LEVEL SECURITY;
-SELECT billion.create_tables('secured', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('secured', 'f%d', 1, 2);
 CREATE TABLE child () INHERITS (plain);
-SELECT billion.create_tables('child', 'f%d', 1, 2);
-SELECT billion.create_tables('plain', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('child', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('plain', 'f%d', 1, 2);
 DROP TABLE child;
 CREATE TABLE parted (i integer) PARTITION BY LIST (i);
 CREATE TABLE part PARTITION OF parted FOR VALUES IN (1);
-SELECT billion.create_tables('parted', 'f%d', 1, 2);
-SELECT billion.create_tables('part', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('parted', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('part', 'f%d', 1, 2);
 CREATE TABLE published (i integer);
 SET client_min_messages = error;
 CREATE PUBLICATION pub FOR TABLE published;
 RESET client_min_messages;
-SELECT billion.create_tables('published', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('published', 'f%d', 1, 2);
 DROP PUBLICATION pub;
-SELECT billion.create_tables('k4_a_idx', 'f%d', 1, 2);
-SELECT billion.create_tables('template_id_seq', 'f%d', 1, 2);
-SELECT billion.create_tables('pg_class', 'f%d', 1, 2);
-SELECT billion.create_tables(4294967295, 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('k4_a_idx', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('template_id_seq', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('pg_class', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables(4294967295, 'f%d', 1, 2);
 SELECT count(*) FROM pg_class WHERE relname ~ '^f\d';
 
 -- observers
 CREATE FUNCTION observe() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
 CREATE EVENT TRIGGER observer ON ddl_command_end EXECUTE FUNCTION observe();
-SELECT billion.create_tables('plain', 'g%d', 1, 2);
-SELECT billion.create_tables('plain', 'g%d', 1, 2, allow_unobserved => true);
+SELECT pgbillion_tables.create_tables('plain', 'g%d', 1, 2);
+SELECT pgbillion_tables.create_tables('plain', 'g%d', 1, 2, allow_unobserved => true);
 ALTER EVENT TRIGGER observer DISABLE;
-SELECT billion.create_tables('plain', 'g%d', 3, 2);
+SELECT pgbillion_tables.create_tables('plain', 'g%d', 3, 2);
 DROP EVENT TRIGGER observer;
 
 -- privileges
 CREATE ROLE regress_billion;
 SET ROLE regress_billion;
-SELECT billion.create_tables('s.plain', 'h%d', 1, 2, schema => 's');
+SELECT pgbillion_tables.create_tables('s.plain', 'h%d', 1, 2, schema => 's');
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION billion.create_tables TO regress_billion;
+GRANT EXECUTE ON FUNCTION pgbillion_tables.create_tables TO regress_billion;
 GRANT USAGE ON SCHEMA s TO regress_billion;
 SET ROLE regress_billion;
-SELECT billion.create_tables('s.plain', 'h%d', 1, 2, schema => 's');
+SELECT pgbillion_tables.create_tables('s.plain', 'h%d', 1, 2, schema => 's');
 RESET ROLE;
 GRANT SELECT ON plain TO regress_billion;
 SET ROLE regress_billion;
-SELECT billion.create_tables('s.plain', 'h%d', 1, 2, schema => 's');
+SELECT pgbillion_tables.create_tables('s.plain', 'h%d', 1, 2, schema => 's');
 RESET ROLE;
 GRANT CREATE ON SCHEMA s TO regress_billion;
 ALTER DEFAULT PRIVILEGES FOR ROLE regress_billion IN SCHEMA s GRANT SELECT ON TABLES TO PUBLIC;
 SET ROLE regress_billion;
-SELECT billion.create_tables('s.plain', 'h%d', 1, 2, schema => 's');
+SELECT pgbillion_tables.create_tables('s.plain', 'h%d', 1, 2, schema => 's');
 RESET ROLE;
 SELECT relname, relowner::regrole, relacl::text ~ '^{=r/' AS everyone_reads FROM pg_class WHERE relname ~ '^h\d' ORDER BY 1;
 
 -- all or none
 BEGIN;
-SELECT billion.create_tables('template', 'i%d', 1, 100);
+SELECT pgbillion_tables.create_tables('template', 'i%d', 1, 100);
 SAVEPOINT a;
-SELECT billion.create_tables('template', 'i%d', 101, 100);
+SELECT pgbillion_tables.create_tables('template', 'i%d', 101, 100);
 INSERT INTO i150 (name) VALUES ('q');
 ROLLBACK TO a;
 SELECT count(*) FROM pg_class WHERE relname ~ '^i\d+$';
-SELECT billion.create_tables('template', 'i%d', 101, 50);
+SELECT pgbillion_tables.create_tables('template', 'i%d', 101, 50);
 INSERT INTO i150 (name) VALUES ('q') RETURNING name;
 ROLLBACK;
 SELECT count(*) FROM pg_class WHERE relname ~ '^i\d';
 BEGIN READ ONLY;
-SELECT billion.create_tables('template', 'i%d', 1, 100);
+SELECT pgbillion_tables.create_tables('template', 'i%d', 1, 100);
 ROLLBACK;
 
 -- rolled back to a savepoint by an exception, then once more
 DO $$
 BEGIN
     BEGIN
-        PERFORM billion.create_tables('template', 'j%d', 1, 300);
+        PERFORM pgbillion_tables.create_tables('template', 'j%d', 1, 300);
         RAISE EXCEPTION 'no';
     EXCEPTION WHEN raise_exception THEN
         NULL;
     END;
-    PERFORM billion.create_tables('template', 'j%d', 1, 300);
+    PERFORM pgbillion_tables.create_tables('template', 'j%d', 1, 300);
     INSERT INTO j300 (name) VALUES ('seen in the same transaction');
 END $$;
 SELECT name FROM j300;
 SELECT count(*) FROM pg_class WHERE relname ~ '^j\d+$';
 
-SELECT * FROM billion.create_progress;
+SELECT * FROM pgbillion_tables.create_progress;
 
 -- every catalogue is as it was once all is dropped
 SET client_min_messages = warning;
@@ -207,10 +207,10 @@ BEGIN
     END LOOP;
 END $$;
 DROP SCHEMA s CASCADE;
-REVOKE ALL ON FUNCTION billion.create_tables FROM regress_billion;
+REVOKE ALL ON FUNCTION pgbillion_tables.create_tables FROM regress_billion;
 DROP OWNED BY regress_billion;
 DROP ROLE regress_billion;
 SELECT count(*) FROM pg_depend d WHERE d.objid >= 16384 AND d.classid = 'pg_class'::regclass AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = d.objid);
 SELECT count(*) FROM pg_attribute a WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = a.attrelid);
 SELECT count(*) FROM pg_type t WHERE typrelid <> 0 AND NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid);
-DROP EXTENSION pgbillion;
+DROP EXTENSION pgbillion_tables;

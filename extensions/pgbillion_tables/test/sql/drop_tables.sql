@@ -1,6 +1,6 @@
 -- tables gone in bulk, and a listing of those there are
 SET client_min_messages = warning;
-CREATE EXTENSION pgbillion;
+CREATE EXTENSION pgbillion_tables;
 RESET client_min_messages;
 CREATE SCHEMA dr;
 SET search_path = dr;
@@ -34,25 +34,25 @@ COMMENT ON TABLE full_house IS 'x';
 COMMENT ON COLUMN full_house.t IS 'y';
 CREATE TEMP TABLE before AS SELECT rows_in_catalogs() AS r;
 
-SELECT billion.create_tables('plain', 'p%d', 1, 300);
-SELECT billion.create_tables('plain', 'l%d', 1, 300, access_method => 'lazy_heap');
-SELECT billion.create_tables('full_house', 'h%d', 1, 50);
-SELECT billion.create_tables('full_house', 'i%d', 1, 50, access_method => 'lazy_heap');
+SELECT pgbillion_tables.create_tables('plain', 'p%d', 1, 300);
+SELECT pgbillion_tables.create_tables('plain', 'l%d', 1, 300, access_method => 'lazy_heap');
+SELECT pgbillion_tables.create_tables('full_house', 'h%d', 1, 50);
+SELECT pgbillion_tables.create_tables('full_house', 'i%d', 1, 50, access_method => 'lazy_heap');
 INSERT INTO h7 (t) SELECT g::text FROM generate_series(1, 100) g;
 ANALYZE h7;
 INSERT INTO i7 (t) VALUES ('a');
 
 -- listing
-SELECT name, schema_oid::regnamespace, access_method FROM billion.tables('h1%', schema => 'dr') WHERE access_method = 2;
-SELECT name FROM billion.tables('p%', schema => 'dr', max_rows => 3);
-SELECT name FROM billion.tables('p%', schema => 'dr', max_rows => 3, after => 'p100');
-SELECT count(*) FROM billion.tables('l%', 'dr', NULL, NULL);
-SELECT name FROM billion.tables('%l299%') WHERE schema_oid = 'dr'::regnamespace;
-SELECT name FROM billion.tables('full\_h%');
-SELECT count(*) FROM billion.tables('pg\_%');
-SELECT count(*) FROM billion.tables(schema => 'dr', max_rows => 0);
-SELECT * FROM billion.tables(max_rows => -1);
-SELECT count(*) > 50 FROM billion.tables(schema => 'pg_catalog');
+SELECT name, schema_oid::regnamespace, access_method FROM pgbillion_tables.tables('h1%', schema => 'dr') WHERE access_method = 2;
+SELECT name FROM pgbillion_tables.tables('p%', schema => 'dr', max_rows => 3);
+SELECT name FROM pgbillion_tables.tables('p%', schema => 'dr', max_rows => 3, after => 'p100');
+SELECT count(*) FROM pgbillion_tables.tables('l%', 'dr', NULL, NULL);
+SELECT name FROM pgbillion_tables.tables('%l299%') WHERE schema_oid = 'dr'::regnamespace;
+SELECT name FROM pgbillion_tables.tables('full\_h%');
+SELECT count(*) FROM pgbillion_tables.tables('pg\_%');
+SELECT count(*) FROM pgbillion_tables.tables(schema => 'dr', max_rows => 0);
+SELECT * FROM pgbillion_tables.tables(max_rows => -1);
+SELECT count(*) > 50 FROM pgbillion_tables.tables(schema => 'pg_catalog');
 DO $$
 DECLARE
     last name;
@@ -60,7 +60,7 @@ DECLARE
     total int := 0;
 BEGIN
     LOOP
-        SELECT array_agg(name) INTO page FROM billion.tables(schema => 'dr', after => last, max_rows => 97);
+        SELECT array_agg(name) INTO page FROM pgbillion_tables.tables(schema => 'dr', after => last, max_rows => 97);
         EXIT WHEN page IS NULL;
         ASSERT last IS NULL OR page[1] > last;
         total := total + cardinality(page);
@@ -77,29 +77,29 @@ CREATE TABLE rt (x h4);
 CREATE TABLE child () INHERITS (p1);
 CREATE TABLE parted (i integer) PARTITION BY LIST (i);
 CREATE TABLE part PARTITION OF parted FOR VALUES IN (1);
-SELECT billion.drop_tables(ARRAY['h1', 'h2']::regclass[]);
-SELECT billion.drop_tables(ARRAY['h3']::regclass[]);
-SELECT billion.drop_tables(ARRAY['h4']::regclass[]);
-SELECT billion.drop_tables(ARRAY['p1']::regclass[]);
-SELECT billion.drop_tables(ARRAY['v']::regclass[]);
-SELECT billion.drop_tables(ARRAY['pg_class']::regclass[]);
-SELECT billion.drop_tables(ARRAY[4294967295]::oid[]::regclass[]);
-SELECT billion.drop_tables('{}');
+SELECT pgbillion_tables.drop_tables(ARRAY['h1', 'h2']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY['h3']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY['h4']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY['p1']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY['v']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY['pg_class']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY[4294967295]::oid[]::regclass[]);
+SELECT pgbillion_tables.drop_tables('{}');
 BEGIN;
 DECLARE c CURSOR FOR SELECT * FROM h7;
 FETCH c;
-SELECT billion.drop_tables(ARRAY['h7']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY['h7']::regclass[]);
 ROLLBACK;
 CREATE FUNCTION observe() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';
 CREATE EVENT TRIGGER observer ON sql_drop EXECUTE FUNCTION observe();
-SELECT billion.drop_tables(ARRAY['h1']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY['h1']::regclass[]);
 DROP EVENT TRIGGER observer;
 DROP FUNCTION observe();
 CREATE ROLE regress_billion_drop;
 GRANT USAGE ON SCHEMA dr TO regress_billion_drop;
-GRANT EXECUTE ON FUNCTION billion.drop_tables TO regress_billion_drop;
+GRANT EXECUTE ON FUNCTION pgbillion_tables.drop_tables TO regress_billion_drop;
 SET ROLE regress_billion_drop;
-SELECT billion.drop_tables(ARRAY['h1']::regclass[]);
+SELECT pgbillion_tables.drop_tables(ARRAY['h1']::regclass[]);
 RESET ROLE;
 DROP OWNED BY regress_billion_drop;
 DROP ROLE regress_billion_drop;
@@ -107,13 +107,13 @@ SELECT count(*) FROM h1;
 
 -- all or none
 BEGIN;
-SELECT billion.drop_tables(these('^p1\d'));
+SELECT pgbillion_tables.drop_tables(these('^p1\d'));
 SELECT to_regclass('p100');
 ROLLBACK;
 SELECT count(*) FROM p100;
 DO $$
 BEGIN
-    PERFORM billion.drop_tables(dr.these('^p1\d'));
+    PERFORM pgbillion_tables.drop_tables(dr.these('^p1\d'));
     RAISE EXCEPTION 'no';
 EXCEPTION WHEN raise_exception THEN
     NULL;
@@ -125,19 +125,19 @@ SELECT * FROM p100;
 BEGIN;
 CREATE TABLE own (id serial, t text);
 INSERT INTO own (t) VALUES ('x');
-SELECT billion.create_tables('full_house', 'own%d', 1, 40);
+SELECT pgbillion_tables.create_tables('full_house', 'own%d', 1, 40);
 INSERT INTO own3 (t) VALUES ('x');
 TRUNCATE p5;
-SELECT billion.drop_tables(these('^(own|p5$)'));
+SELECT pgbillion_tables.drop_tables(these('^(own|p5$)'));
 COMMIT;
 SELECT these('^(own|p5$)');
 CREATE TABLE own3 (i integer);
 SELECT * FROM own3;
 
-SELECT billion.drop_tables(these('^(own3|fk|rt|child|parted|h2)$'), true);
-SELECT billion.drop_tables(these('^[plhi]\d+$'));
-SELECT billion.drop_tables(these('^[plhi]\d+$')) IS NULL AS strict;
+SELECT pgbillion_tables.drop_tables(these('^(own3|fk|rt|child|parted|h2)$'), true);
+SELECT pgbillion_tables.drop_tables(these('^[plhi]\d+$'));
+SELECT pgbillion_tables.drop_tables(these('^[plhi]\d+$')) IS NULL AS strict;
 SELECT * FROM rows_in_catalogs() r WHERE r !~ '^pg_statistic ' EXCEPT SELECT r FROM before;
 SET client_min_messages = warning;
 DROP SCHEMA dr CASCADE;
-DROP EXTENSION pgbillion;
+DROP EXTENSION pgbillion_tables;

@@ -1,6 +1,6 @@
 -- tables whose files appear with the first row
 SET client_min_messages = warning;
-CREATE EXTENSION pgbillion;
+CREATE EXTENSION pgbillion_tables;
 RESET client_min_messages;
 CREATE SCHEMA lz;
 SET search_path = lz;
@@ -111,22 +111,22 @@ CREATE TEMP TABLE tmp (i integer) USING lazy_heap;
 INSERT INTO tmp VALUES (1);
 SELECT i, state('tmp') FROM tmp;
 
--- billion.to_heap()
+-- pgbillion_tables.to_heap()
 CREATE TABLE x1 (i integer) USING lazy_heap;
 CREATE TABLE x2 (i integer, t text) USING lazy_heap;
-SELECT billion.to_heap(ARRAY['x1', 'x2', 'a', NULL]::regclass[]), state('x2');
-SELECT billion.to_heap(ARRAY['x1', 'x2']::regclass[]);
+SELECT pgbillion_tables.to_heap(ARRAY['x1', 'x2', 'a', NULL]::regclass[]), state('x2');
+SELECT pgbillion_tables.to_heap(ARRAY['x1', 'x2']::regclass[]);
 SELECT state(reltoastrelid) FROM pg_class WHERE oid = 'x2'::regclass;
 CREATE ROLE regress_billion_lazy;
 GRANT USAGE ON SCHEMA lz TO regress_billion_lazy;
 SET ROLE regress_billion_lazy;
-SELECT billion.to_heap(ARRAY['x1']::regclass[]);
+SELECT pgbillion_tables.to_heap(ARRAY['x1']::regclass[]);
 RESET ROLE;
 DROP OWNED BY regress_billion_lazy;
 DROP ROLE regress_billion_lazy;
 
 -- many at once
-SELECT billion.create_tables('b', 'z%d', 1, 500, access_method => 'lazy_heap');
+SELECT pgbillion_tables.create_tables('b', 'z%d', 1, 500, access_method => 'lazy_heap');
 SELECT state('z77'), state('z77_pkey'::regclass) IS NULL AS index_has_no_table_am;
 INSERT INTO z77 (t) VALUES ('x') RETURNING *;
 SELECT count(*) FROM pg_class WHERE relnamespace = 'lz'::regnamespace AND relname ~ '^z\d+$' AND pg_relation_filepath(oid) ~ '/1$';
@@ -140,12 +140,12 @@ SELECT count(*) FROM z3;
 
 -- nothing depends on the extension but tables without a row; what inherits from them might have some
 \set VERBOSITY terse
-DROP EXTENSION pgbillion;
-DROP EXTENSION pgbillion CASCADE;
+DROP EXTENSION pgbillion_tables;
+DROP EXTENSION pgbillion_tables CASCADE;
 \set VERBOSITY default
-SELECT billion.to_heap(array_agg(c.oid::regclass)) > 0 FROM pg_class c JOIN pg_am a ON a.oid = c.relam
-WHERE a.amname = 'lazy_heap' AND c.relkind IN ('r', 'm') AND c.relnamespace <> 'billion'::regnamespace;
-DROP EXTENSION pgbillion;
+SELECT pgbillion_tables.to_heap(array_agg(c.oid::regclass)) > 0 FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+WHERE a.amname = 'lazy_heap' AND c.relkind IN ('r', 'm') AND c.relnamespace <> 'pgbillion_tables'::regnamespace;
+DROP EXTENSION pgbillion_tables;
 SELECT (SELECT count(*) FROM a), (SELECT count(*) FROM b), (SELECT count(*) FROM z77);
 SET client_min_messages = warning;
 DROP SCHEMA lz CASCADE;

@@ -272,10 +272,10 @@ integer_rows(const Arithmetic *arithmetic, const Datum *left, const Datum *right
 			break;
 		case '/':
 			/* the one quotient that overflows is that of the smallest by -1 */
-			ROWS(fault = b == 0 || (b == -1 && a == PG_INT64_MIN); c = fault ? 0 : a / b);
+			ROWS((fault = b == 0 || (b == -1 && a == PG_INT64_MIN), c = fault ? 0 : a / b));
 			break;
 		case '%':
-			ROWS(fault = b == 0; c = b == 0 || b == -1 ? 0 : a % b);
+			ROWS((fault = b == 0, c = b == 0 || b == -1 ? 0 : a % b));
 			break;
 		default:
 			Assert(arithmetic->op == '=');

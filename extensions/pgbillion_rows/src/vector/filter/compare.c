@@ -127,6 +127,7 @@ filter_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, ui
 	}
 
 #define EACH_OP(type, LEFT, RIGHT, LT, LE, EQ, GE, GT, NE) \
+	do { \
 	switch (op) \
 	{ \
 		case OP_LT: EACH(type, LEFT, RIGHT, LT); break; \
@@ -135,7 +136,8 @@ filter_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, ui
 		case OP_GE: EACH(type, LEFT, RIGHT, GE); break; \
 		case OP_GT: EACH(type, LEFT, RIGHT, GT); break; \
 		case OP_NE: EACH(type, LEFT, RIGHT, NE); break; \
-	}
+	} \
+	} while (0)
 #define EACH(type, LEFT, RIGHT, TEST) \
 	for (int i = 0; i < n; i++) \
 	{ \
@@ -159,23 +161,23 @@ filter_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, ui
 				Oid			right_type = predicate->right_type;
 
 				if (left_type == right_type && (left_type == INT4OID || left_type == DATEOID))
-					INTS(DatumGetInt32, DatumGetInt32)
+					INTS(DatumGetInt32, DatumGetInt32);
 				else if (left_type == right_type && left_type != INT2OID && left_type != BOOLOID && left_type != OIDOID)
-					INTS(DatumGetInt64, DatumGetInt64)
+					INTS(DatumGetInt64, DatumGetInt64);
 				else
-					INTS(LEFT_INT, RIGHT_INT)
+					INTS(LEFT_INT, RIGHT_INT);
 			}
 			break;
 		case COMPARE_FLOAT:
 			/* as float48lt() and its like: real is promoted, which keeps the order */
 			if (predicate->left_type == FLOAT8OID && predicate->right_type == FLOAT8OID)
-				FLOATS(DatumGetFloat8, DatumGetFloat8)
+				FLOATS(DatumGetFloat8, DatumGetFloat8);
 			else if (predicate->left_type == FLOAT8OID)
-				FLOATS(DatumGetFloat8, DatumGetFloat4)
+				FLOATS(DatumGetFloat8, DatumGetFloat4);
 			else if (predicate->right_type == FLOAT8OID)
-				FLOATS(DatumGetFloat4, DatumGetFloat8)
+				FLOATS(DatumGetFloat4, DatumGetFloat8);
 			else
-				FLOATS(DatumGetFloat4, DatumGetFloat4)
+				FLOATS(DatumGetFloat4, DatumGetFloat4);
 			break;
 		case COMPARE_NUMERIC:
 			if (compare_decimals(predicate, batch, rows, n, truth))

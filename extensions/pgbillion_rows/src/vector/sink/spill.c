@@ -156,16 +156,19 @@ align(char *block, char *p)
 static inline char *
 put_byval(char *p, Datum value, int len)
 {
+	int16		two = DatumGetInt16(value);
+	int32		four = DatumGetInt32(value);
+
 	switch (len)
 	{
 		case 1:
 			*p = DatumGetChar(value);
 			break;
 		case 2:
-			memcpy(p, &(int16) {DatumGetInt16(value)}, sizeof(int16));
+			memcpy(p, &two, sizeof(two));
 			break;
 		case 4:
-			memcpy(p, &(int32) {DatumGetInt32(value)}, sizeof(int32));
+			memcpy(p, &four, sizeof(four));
 			break;
 		default:
 			Assert(len == sizeof(Datum));

@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
-# tools/regress_source.sh 15|17|18: print the folder of that major's own regression suite (src/test/regress of its
-# source, from Debian), fetching it first. It is kept in build/. 16 is in no Debian release.
+# tools/source.sh 15|17|18: print the folder of what is needed of that major's source (its regression suites, pgindent),
+# fetching it from Debian first. It is kept in build/. 16 is in no Debian release.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 . tools/lib.sh
 
 major=${1:-}
+parts=('*/src/test/regress' '*/src/test/isolation')
 case $major in
 15) suite=bookworm ;;
 17) suite=trixie ;;
-18) suite=sid ;;
-*) die "there is no source of PostgreSQL $major in Debian" "tools/regress_source.sh 15|17|18" ;;
+18)
+    suite=sid
+    parts+=('*/src/tools/pgindent' '*/src/tools/pg_bsd_indent')
+    ;;
+*) die "there is no source of PostgreSQL $major in Debian" "tools/source.sh 15|17|18" ;;
 esac
-home=$PWD/build/regress-$major
+home=$PWD/build/source-$major-parts
 # tests run in several processes
 mkdir -p build
-exec 9>"build/regress-$major.lock"
+exec 9>"build/source-$major-parts.lock"
 flock 9
 if [ ! -e "$home/ready" ]; then
     command -v apt-get >/dev/null || die "PostgreSQL's source comes from Debian, and there is no apt-get"
@@ -37,9 +41,9 @@ if [ ! -e "$home/ready" ]; then
     (
         cd "$home"
         apt-get "${options[@]}" source --download-only "postgresql-$major" >&2
-        tar -xf postgresql-"$major"_*.orig.tar.*[^c] --strip-components=1 --wildcards '*/src/test/regress'
+        tar -xf postgresql-"$major"_*.orig.tar.*[^c] --strip-components=1 --wildcards "${parts[@]}"
         rm -rf apt postgresql-"$major"_*
     )
     touch "$home/ready"
 fi
-echo "$home/src/test/regress"
+echo "$home"
