@@ -123,7 +123,9 @@ def add_server(conn: Connection, name: str, shard: Cluster, database: str = "pos
 def measure(conn: Connection, side: str) -> tuple[float, list[tuple[Any, ...]]]:
     """Return the seconds that a way takes, and its answer."""
     conn.execute(
-        "SELECT pgbillion_rows.adopt_foreign_servers()" if side == OURS else "SELECT pgbillion_rows.release_foreign_servers()"
+        "SELECT pgbillion_rows.adopt_foreign_servers()"
+        if side == OURS
+        else "SELECT pgbillion_rows.release_foreign_servers()"
     )
     conn.execute(f"SET enable_partitionwise_aggregate = {'on' if side == OURS else 'off'}".encode())
     with contextlib.suppress(psycopg.errors.UndefinedObject):

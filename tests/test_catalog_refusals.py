@@ -251,7 +251,9 @@ def test_missing_or_impossible_schema(conn: Connection) -> None:
     with pytest.raises(errors.InvalidSchemaName):
         subject.create_tables(conn, templates.TEMPLATE, schema="no such schema")
     with pytest.raises(errors.InvalidSchemaName):
-        conn.execute("SELECT pgbillion_tables.create_tables('t.template', NULL, 1, 1, schema => 4000000000::oid::regnamespace)")
+        conn.execute(
+            "SELECT pgbillion_tables.create_tables('t.template', NULL, 1, 1, schema => 4000000000::oid::regnamespace)"
+        )
     conn.execute("SET search_path = ''")
     with pytest.raises(errors.InvalidSchemaName):  # as CREATE TABLE says: no schema has been selected
         subject.create_tables(conn, templates.TEMPLATE)
@@ -452,7 +454,9 @@ def test_second_tablespace_without_privilege(conn: Connection, catalogs: Catalog
     conn.execute(
         "CREATE TABLE t.template (i int); GRANT SELECT ON t.template TO maker; GRANT USAGE ON SCHEMA t TO maker"
     )
-    conn.execute("GRANT CREATE ON SCHEMA target TO maker; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgbillion_tables TO maker")
+    conn.execute(
+        "GRANT CREATE ON SCHEMA target TO maker; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgbillion_tables TO maker"
+    )
     try:
         conn.execute("SET ROLE maker")
         with pytest.raises(errors.InsufficientPrivilege):

@@ -448,7 +448,10 @@ def test_cascade_to_the_extension_is_refused_while_there_are_lazy_tables(
     run(conn, "CREATE ROLE installer SUPERUSER; CREATE ROLE nobody_here")
     try:
         if "installer" in command:
-            run(conn, "DROP TABLE t; DROP EXTENSION pgbillion_tables; SET ROLE installer; CREATE EXTENSION pgbillion_tables")
+            run(
+                conn,
+                "DROP TABLE t; DROP EXTENSION pgbillion_tables; SET ROLE installer; CREATE EXTENSION pgbillion_tables",
+            )
             run(conn, "RESET ROLE; CREATE TABLE t (i int)")
         run(conn, "CREATE TABLE child () INHERITS (t) USING heap; INSERT INTO child VALUES (1)")
         with pytest.raises(errors.DependentObjectsStillExist) as refused:

@@ -25,7 +25,9 @@ def listed(cluster: Cluster) -> Iterator[CommandLine]:
     with servers.new_database(cluster, "lists") as database, command_line(cluster, database) as cli:
         with cli.connect() as conn:
             conn.execute("CREATE TEMPORARY TABLE template (i integer)")
-            conn.execute("SELECT pgbillion_tables.create_tables('template', '_%08x', 0, 3000, access_method => 'lazy_heap')")
+            conn.execute(
+                "SELECT pgbillion_tables.create_tables('template', '_%08x', 0, 3000, access_method => 'lazy_heap')"
+            )
             conn.execute("CREATE SCHEMA odd")
             for name in ODD:
                 quoted = '"' + name.replace('"', '""') + '"'

@@ -217,7 +217,9 @@ def test_spilling_begins_again(vectors: Connection) -> None:
 def test_it_is_chosen_although_it_spills(vectors: Connection) -> None:
     make(vectors, last=200_000)
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
-    vectors.execute("SET pgbillion_rows.vector_aggregate = on; SET work_mem = '1MB'; SET max_parallel_workers_per_gather = 2")
+    vectors.execute(
+        "SET pgbillion_rows.vector_aggregate = on; SET work_mem = '1MB'; SET max_parallel_workers_per_gather = 2"
+    )
     assert has_node(plans.explain(vectors, "SELECT id, count(*) FROM data GROUP BY id"))
     # small tables are core's
     make(vectors, "few", last=100)

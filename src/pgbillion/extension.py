@@ -210,7 +210,9 @@ def versions(conn: psycopg.Connection[Any], name: str) -> tuple[str | None, str 
 def _fingerprint(source: Path, facts: PgConfig) -> str:
     """Change with every change of a source file and of the server it is built against."""
     digest = hashlib.sha256(json.dumps([str(source), facts.version, dict(facts.values)]).encode())
-    parts = [path for name in ("*.mk", "*.map", "Makefile", "*.control", "*.sql", "*.[ch]") for path in source.rglob(name)]
+    parts = [
+        path for name in ("*.mk", "*.map", "Makefile", "*.control", "*.sql", "*.[ch]") for path in source.rglob(name)
+    ]
     for path in sorted(parts):
         digest.update(f"{path.relative_to(source)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
