@@ -389,7 +389,7 @@ decimal_serialize_sum(const DecimalSum *sum)
 		/* the same parts, in 16 bits each; the weight as it was */
 		initStringInfo(&sent);
 		appendBinaryStringInfo(&sent, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
-		ndigits = (int16) pq_getmsgint(&sent, 2);
+		ndigits = (int) pq_getmsgint(&sent, 2);
 		pq_sendint32(&buf, ndigits);
 		pq_sendint32(&buf, (int16) pq_getmsgint(&sent, 2) + (ndigits > 0 ? LOWERED_BY : 0));
 		pq_sendint32(&buf, pq_getmsgint(&sent, 2));
