@@ -62,6 +62,7 @@ typedef struct ShardScan
 	bool		binary;
 	FmgrInfo   *input;
 	Oid		   *input_param;
+	int		   *kinds;			/* of the states in each column: ShardStateKinds() */
 	int			row;			/* next one of the result */
 	MemoryContext row_context;	/* values of the current row */
 
@@ -166,10 +167,48 @@ ShardBeginForeignScan(ForeignScanState *node, int eflags)
 	scan->states = intVal(list_nth(plan->fdw_private, ShardScanStates));
 	scan->row_context = AllocSetContextCreate(estate->es_query_cxt, "pgbillion_fdw row", ALLOCSET_SMALL_SIZES);
 	begin_columns(scan, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
+	scan->kinds = ShardStateKinds(plan);
 	begin_params(scan, plan->fdw_exprs);
 	scan->group = ShardGetGroup(estate, plan->fs_server, GetUserMapping(userid, plan->fs_server));
 	scan->group->scans = lappend(scan->group->scans, scan);
 	node->fdw_state = scan;
+}
+
+/* A row as postgres_fdw reads it, its states opened. Called, as any of these functions, in the row's memory. */
+static TupleTableSlot *
+iterate_by_postgres_fdw(ForeignScanState *node)
+{
+	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
+	TupleTableSlot *slot = PostgresFdwRoutine()->IterateForeignScan(node);
+
+	if (TupIsNull(slot))
+		return slot;
+	slot_getallattrs(slot);
+	/* what the values point to is postgres_fdw's batch of rows, not the slot's */
+	ExecClearTuple(slot);
+	ShardOpenStates(ShardStateKinds(plan), slot->tts_tupleDescriptor->natts,
+					GetForeignServer(plan->fs_server)->servername, slot->tts_values, slot->tts_isnull);
+	return ExecStoreVirtualTuple(slot);
+}
+
+/*
+ * The routine of a scan that runs on postgres_fdw's connection, for the life
+ * of the backend.
+ */
+static FdwRoutine *
+states_by_postgres_fdw(void)
+{
+	static FdwRoutine *routine = NULL;
+
+	if (routine == NULL)
+	{
+		FdwRoutine *copy = MemoryContextAlloc(TopMemoryContext, sizeof(FdwRoutine));
+
+		memcpy(copy, PostgresFdwRoutine(), sizeof(FdwRoutine));
+		copy->IterateForeignScan = iterate_by_postgres_fdw;
+		routine = copy;
+	}
+	return routine;
 }
 
 /*
@@ -191,7 +230,7 @@ leave_to_postgres_fdw(ForeignScanState *node)
 	if (!group->by_postgres_fdw)
 		return false;
 
-	node->fdwroutine = PostgresFdwRoutine();
+	node->fdwroutine = scan->states ? states_by_postgres_fdw() : PostgresFdwRoutine();
 	node->fdw_state = NULL;
 	oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
 	node->fdwroutine->BeginForeignScan(node, scan->eflags);
@@ -380,6 +419,8 @@ store_row(ShardScan *scan, TupleTableSlot *slot)
 		read_values(scan, slot);
 	else
 		read_values_as_stored(scan, slot, encoding);
+	ShardOpenStates(scan->kinds, slot->tts_tupleDescriptor->natts, scan->connection->server,
+					slot->tts_values, slot->tts_isnull);
 	MemoryContextSwitchTo(oldcontext);
 	scan->nrows++;
 	if (++scan->row == pq.PQntuples(scan->connection->result))
