@@ -41,17 +41,8 @@
 	"('client_connection_check_interval', '" CHECK_MILLISECONDS "'), " \
 	"('enable_partitionwise_aggregate', 'on')) AS s (name, value)"
 
-/*
- * Loads the library there, where that is installed, so that plans on the shard
- * can be vectorised. Not by calling what is billion.version() there: without
- * the extension that could be anybody's. Core's validator loads the library of
- * a C function, if it is the extension's. The search_path is CONFIGURE's.
- */
-#define LOAD_LIBRARY \
-	"SELECT pg_catalog.fmgr_c_validator(p.oid) FROM pg_catalog.pg_extension e, pg_catalog.pg_depend d, pg_catalog.pg_proc p " \
-	"WHERE e.extname = 'pgbillion' AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND d.refobjid = e.oid " \
-	"AND d.deptype = 'e' AND d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND p.oid = d.objid " \
-	"AND p.proname = 'version'"
+/* Loads the library there, where that is installed, so that plans on the shard can be vectorised. */
+#define LOAD_LIBRARY "SELECT billion.version()"
 
 static const char **libpq_options = NULL;
 
