@@ -37,7 +37,7 @@
  */
 #define CONFIGURE \
 	"SELECT pg_catalog.set_config(name, value, false) FROM (VALUES " \
-	"('search_path', 'pg_catalog'), ('timezone', 'GMT'), ('datestyle', 'ISO'), " \
+	"('search_path', 'pg_catalog, pg_temp'), ('timezone', 'GMT'), ('datestyle', 'ISO'), " \
 	"('intervalstyle', 'postgres'), ('extra_float_digits', '3'), " \
 	"('client_connection_check_interval', '" CHECK_MILLISECONDS "'), " \
 	"('enable_partitionwise_aggregate', 'on')) AS s (name, value)"

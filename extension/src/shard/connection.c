@@ -601,7 +601,7 @@ ShardSendQuery(ShardConnection *connection, const char *sql, const char *verific
 
 	begin_transaction(connection);
 	/* what ran in the session before may have changed it */
-	ShardSendCommand(connection, "SET LOCAL search_path = pg_catalog", REPLY_DONE);
+	ShardSendCommand(connection, "SET LOCAL search_path = pg_catalog, pg_temp", REPLY_DONE);
 	if (verification[0] != '\0')
 		ShardSendCommand(connection, ShardVerificationCommand(verification), REPLY_VERIFIED);
 	connection->sql = sql;

@@ -68,6 +68,7 @@ typedef struct ShardScan
 	bool		binary;
 	FmgrInfo   *input;
 	Oid		   *input_param;
+	int		   *kinds;			/* of the states in each column: ShardStateKinds() */
 	ShardStateFormat *formats;
 	char	  **aggregates;		/* names, for messages; NULL for what is none */
 	int			row;			/* next one of the result */
@@ -203,6 +204,7 @@ ShardBeginForeignScan(ForeignScanState *node, int eflags)
 	scan->verification = strVal(list_nth(plan->fdw_private, ShardScanVerification));
 	scan->row_context = AllocSetContextCreate(estate->es_query_cxt, "pgbillion_fdw row", ALLOCSET_SMALL_SIZES);
 	begin_columns(scan, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
+	scan->kinds = ShardStateKinds(plan);
 	begin_states(scan, plan->fdw_scan_tlist);
 	begin_params(scan, plan->fdw_exprs);
 	scan->group = ShardGetGroup(estate, plan->fs_server, GetUserMapping(userid, plan->fs_server));
@@ -210,10 +212,16 @@ ShardBeginForeignScan(ForeignScanState *node, int eflags)
 	node->fdw_state = scan;
 }
 
-/* Raise an error if a state in the row is not what it should be: nothing else checks it. */
+/*
+ * Open the states in a row's values, in the current memory context. Raises an
+ * error if one is not what it should be: nothing else checks it.
+ */
 static void
-check_states(ShardScan *scan, TupleTableSlot *slot)
+open_states(ShardScan *scan, TupleTableSlot *slot)
 {
+	const char *server = GetForeignServer(scan->group->serverid)->servername;
+
+	ShardOpenStates(scan->kinds, slot->tts_tupleDescriptor->natts, server, slot->tts_values, slot->tts_isnull);
 	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
 	{
 		const char *problem;
@@ -225,7 +233,7 @@ check_states(ShardScan *scan, TupleTableSlot *slot)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
 					 errmsg("server \"%s\" returned a state of aggregate %s that is none",
-							GetForeignServer(scan->group->serverid)->servername, scan->aggregates[i]),
+							server, scan->aggregates[i]),
 					 errdetail("In the state, %s.", problem),
 					 errcontext("remote SQL command: %s", scan->sql)));
 	}
@@ -285,25 +293,27 @@ verify_by_postgres_fdw(ForeignScanState *node, ShardScan *scan)
 		if (strcmp(lfirst(lc), scan->verification) == 0)
 			return;
 	/* what ran in the session before may have changed it */
-	(void) ask_postgres_fdw(node, "SELECT pg_catalog.set_config('search_path', 'pg_catalog', true)");
+	(void) ask_postgres_fdw(node, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)");
 	problem = ask_postgres_fdw(node, scan->verification);
 	if (problem != NULL)
 		ShardReportProblem(GetForeignServer(scan->group->serverid)->servername, ShardCleanText(problem));
 	scan->group->verified = lappend(scan->group->verified, pstrdup(scan->verification));
 }
 
+/* A row as postgres_fdw reads it, its states opened. Called, as any of these functions, in the row's memory. */
 static TupleTableSlot *
 iterate_checked(ForeignScanState *node)
 {
 	CheckedRoutine *checked = (CheckedRoutine *) node->fdwroutine;
 	TupleTableSlot *slot = PostgresFdwRoutine()->IterateForeignScan(node);
 
-	if (!TupIsNull(slot))
-	{
-		slot_getallattrs(slot);
-		check_states(checked->scan, slot);
-	}
-	return slot;
+	if (TupIsNull(slot))
+		return slot;
+	slot_getallattrs(slot);
+	/* what the values point to is postgres_fdw's batch of rows, not the slot's */
+	ExecClearTuple(slot);
+	open_states(checked->scan, slot);
+	return ExecStoreVirtualTuple(slot);
 }
 
 /*
@@ -527,11 +537,11 @@ store_row(ShardScan *scan, TupleTableSlot *slot)
 		read_values(scan, slot);
 	else
 		read_values_as_stored(scan, slot, encoding);
+	open_states(scan, slot);
 	MemoryContextSwitchTo(oldcontext);
 	scan->nrows++;
 	if (++scan->row == pq.PQntuples(scan->connection->result))
 		clear_result(scan);
-	check_states(scan, slot);
 	ExecStoreVirtualTuple(slot);
 }
 

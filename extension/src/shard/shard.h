@@ -115,6 +115,8 @@ extern bool ShardNamesObject(Oid type);
 /* partial.c */
 extern Oid	ShardPartialAggregate(Oid aggregate, bool *serialized);
 extern bool ShardIsPartialAggregate(Oid aggregate);
+extern int *ShardStateKinds(ForeignScan *plan);
+extern void ShardOpenStates(const int *kinds, int n, const char *server, Datum *values, const bool *isnull);
 
 /* scan.c */
 extern bool ShardIsAggregateScan(ForeignScanState *node);
