@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from harness import servers
+from harness import servers, sessions
 from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
 from pgbillion.postgres import Cluster, Installation
 
@@ -298,6 +298,54 @@ def test_adoption_needs_ownership(coordinator: Connection) -> None:
         coordinator.execute("RESET ROLE; DROP OWNED BY stranger; DROP ROLE stranger")
 
 
+def test_adoption_by_a_stranger_waits_for_nobody(cluster: Cluster, database: str, coordinator: Connection) -> None:
+    """Who would have to wait for a server's lock would next hold it against everybody, owner or not."""
+    grant = "GRANT USAGE ON FOREIGN DATA WRAPPER pgbillion_fdw, postgres_fdw TO stranger"
+    coordinator.execute(f"CREATE ROLE stranger; {grant}")
+    try:
+        with cluster.connect(database) as other, coordinator.transaction(force_rollback=True):
+            coordinator.execute("SELECT pgbillion_rows.release_foreign_servers('{s1}')")
+            other.execute("SET ROLE stranger; SET lock_timeout = '5s'")
+            for function in ("adopt", "release"):
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner of foreign server s1"):
+                    other.execute(f"SELECT billion.{function}_foreign_servers('{{s1}}')")
+    finally:
+        coordinator.execute("DROP OWNED BY stranger; DROP ROLE stranger")
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ("ALTER SERVER s1 OWNER TO CURRENT_USER", psycopg.errors.InsufficientPrivilege),
+        ("ALTER SERVER s1 RENAME TO gone", psycopg.errors.UndefinedObject),
+        ("DROP SERVER s1 CASCADE", psycopg.errors.UndefinedObject),
+    ],
+)
+def test_adoption_looks_again_when_it_has_the_lock(
+    cluster: Cluster, database: str, coordinator: Connection, change: str, error: type[psycopg.Error]
+) -> None:
+    coordinator.execute("CREATE ROLE keeper; CREATE SERVER other FOREIGN DATA WRAPPER pgbillion_fdw")
+    coordinator.execute(
+        "GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO keeper; ALTER SERVER other OWNER TO keeper"
+    )
+    change = change.replace("s1", "other")
+    try:
+        with cluster.connect(database) as keeper, cluster.connect(database) as monitor:
+            keeper.execute("SET ROLE keeper")
+            with coordinator.transaction():
+                coordinator.execute("SELECT pgbillion_rows.release_foreign_servers('{other}')")
+                coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers('{other}')")
+                call = "SELECT pgbillion_rows.release_foreign_servers('{other}')"
+                waiting = sessions.Running(lambda: keeper.execute(call))
+                sessions.until_blocked(monitor, keeper, waiting)
+                coordinator.execute(change)
+            with pytest.raises(error):
+                waiting.result()
+    finally:
+        coordinator.execute("DROP SERVER IF EXISTS other; DROP SERVER IF EXISTS gone")
+        coordinator.execute("DROP OWNED BY keeper; DROP ROLE keeper")
+
+
 def test_options_are_postgres_fdws(coordinator: Connection) -> None:
     with pytest.raises(psycopg.errors.lookup("HV00D"), match="nonesuch"):
         coordinator.execute("ALTER SERVER s1 OPTIONS (ADD nonesuch '1')")
@@ -447,7 +495,7 @@ def test_a_schema_that_differs_is_an_error(coordinator: Connection, members: lis
     assert rows(coordinator) == 999
     with members[0].connect() as conn:
         conn.execute("DROP EXTENSION pgbillion_rows")
-        with pytest.raises(psycopg.errors.UndefinedFunction, match='server "s1"') as caught:
+        with pytest.raises(psycopg.errors.InvalidSchemaName, match='server "s1"') as caught:
             rows(coordinator)
         assert "create the extension pgbillion" in (caught.value.diag.message_hint or "")
         conn.execute("CREATE EXTENSION pgbillion_rows")

@@ -149,6 +149,153 @@ def test_privileges(vectors: Connection) -> None:
         vectors.execute("RESET ROLE; DROP OWNED BY reads; DROP ROLE reads")
 
 
+def explained(conn: Connection, query: str) -> str:
+    return str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query))
+
+
+def said_at_debug1(conn: Connection, statement: str) -> list[str]:
+    """What we say while a statement is planned, whether it then runs or not."""
+    said: list[str] = []
+
+    def listen(notice: errors.Diagnostic) -> None:
+        said.append(notice.message_primary or "")
+
+    conn.add_notice_handler(listen)
+    conn.execute("SET client_min_messages = debug1")
+    try:
+        conn.execute(statement.encode())
+    except errors.InsufficientPrivilege:
+        pass
+    finally:
+        conn.execute("RESET client_min_messages")
+        conn.remove_notice_handler(listen)
+    return [text for text in said if text.startswith("pgbillion: ")]
+
+
+FORBIDDEN = (
+    "SELECT count(*) FROM data WHERE x > 300",
+    "SELECT sum(id) FROM data",
+    "SELECT x, count(*) FROM data GROUP BY 1",
+    "SELECT grp, count(*) FROM data WHERE t > 'a' GROUP BY 1",
+    "SELECT count(*) FROM (SELECT grp, x FROM data OFFSET 0) s WHERE x > 7",
+    "WITH s AS MATERIALIZED (SELECT x FROM data WHERE x > 7) SELECT count(*) FROM s",
+    "SELECT grp, (SELECT count(*) FROM data WHERE x > o.grp) FROM data o",
+    "SELECT count(*) FROM data WHERE grp < (SELECT count(*) FROM data WHERE x > 9)",
+    "SELECT count(*) FROM open WHERE id IN (SELECT grp FROM data WHERE x < 9)",
+    "SELECT count(*) FROM open o JOIN data d ON o.id = d.x",
+    "SELECT id FROM open GROUP BY id HAVING count(*) > (SELECT count(*) FROM data WHERE x > 9)",
+    "SELECT count(*) FROM open UNION ALL SELECT count(*) FROM data WHERE x > 9",
+    "SELECT count(*) FROM (SELECT id FROM open UNION ALL SELECT x FROM data WHERE x > 9) u",
+    "SELECT count(*) FROM parts WHERE x > 9",
+    "SELECT count(*) FROM closed",
+    "SELECT count(*) FROM closed WHERE x > 9",
+    "SELECT sum(secret(id)) FROM open",
+    "SELECT count(*) FROM open HAVING secret(count(*)::integer) > 1",
+    "INSERT INTO open SELECT count(*) FROM data WHERE grp > 3",
+    "WITH d AS (DELETE FROM open WHERE id > 3 RETURNING id) SELECT count(*) FROM d",
+)
+ALLOWED = (
+    "SELECT grp, count(*) FROM data GROUP BY 1",
+    "SELECT count(*) FROM open",
+    "SELECT count(*) FROM allowed WHERE x > 9",
+    "SELECT count(*) FROM closed_to_others",
+    "SELECT count(*) FROM (SELECT id AS i FROM open OFFSET 0) s JOIN data ON i = grp",
+)
+
+
+def test_explain_vector_checks_privileges(vectors: Connection) -> None:
+    """Estimates tell of values: it refuses what EXPLAIN does, and so do messages of the planner."""
+    make(vectors, last=900)
+    in_parallel(vectors, 0)
+    vectors.execute("CREATE TABLE open AS SELECT id FROM data; CREATE TABLE parts (x integer) PARTITION BY LIST (x)")
+    vectors.execute("CREATE TABLE part PARTITION OF parts DEFAULT; INSERT INTO parts SELECT id FROM data")
+    vectors.execute("ANALYZE data, open, parts; CREATE ROLE reads; CREATE ROLE other")
+    vectors.execute("CREATE FUNCTION secret(integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1; END'")
+    vectors.execute("REVOKE EXECUTE ON FUNCTION secret(integer) FROM PUBLIC")
+    vectors.execute("GRANT USAGE ON SCHEMA v, billion TO reads; GRANT USAGE ON SCHEMA v TO other")
+    vectors.execute("GRANT SELECT (grp) ON data TO reads; GRANT SELECT ON open, part TO reads")
+    vectors.execute("CREATE VIEW closed AS SELECT * FROM data; CREATE VIEW allowed AS SELECT * FROM data")
+    vectors.execute("CREATE VIEW closed_to_others AS SELECT grp FROM data; ALTER VIEW closed_to_others OWNER TO other")
+    vectors.execute("GRANT SELECT ON allowed, closed_to_others TO reads")
+    try:
+        vectors.execute("SET ROLE reads")
+        for query in FORBIDDEN:
+            with pytest.raises(errors.InsufficientPrivilege) as core:
+                vectors.execute(f"EXPLAIN {query}".encode())
+            with pytest.raises(errors.InsufficientPrivilege) as ours:
+                explained(vectors, query)
+            assert ours.value.diag.message_primary == core.value.diag.message_primary
+            if "secret" not in query and not query.startswith(("INSERT", "WITH d", "SELECT count(*) FROM open UNION")):
+                assert said_at_debug1(vectors, f"EXPLAIN {query}") == [], query
+                assert said_at_debug1(vectors, f"PREPARE q AS {query}; EXPLAIN EXECUTE q") == [], query
+                vectors.execute("DEALLOCATE ALL")
+        with pytest.raises(errors.InsufficientPrivilege):
+            explained(vectors, "SELECT count(*) FROM closed_to_others")
+        vectors.execute("RESET ROLE; GRANT SELECT ON data TO other; SET ROLE reads")
+        for query in ALLOWED:
+            told = explained(vectors, query)
+            assert "vectorised" in told or "not chosen" in told, query
+            assert said_at_debug1(vectors, f"EXPLAIN {query}") != [], query
+        vectors.execute("RESET ROLE; ALTER VIEW allowed SET (security_invoker); SET ROLE reads")
+        with pytest.raises(errors.InsufficientPrivilege):
+            explained(vectors, ALLOWED[2])
+        assert said_at_debug1(vectors, ALLOWED[2]) == []
+        # rows of others are not counted either, or EXPLAIN would show it
+        vectors.execute("RESET ROLE; ALTER TABLE open ENABLE ROW LEVEL SECURITY")
+        vectors.execute("CREATE POLICY mine ON open TO reads USING (id < 5)")
+        vectors.execute("SET ROLE reads")
+        assert "row security" in explained(vectors, "SELECT count(*) FROM open WHERE id > 3")
+        vectors.execute("SET row_security = off")
+        with pytest.raises(errors.InsufficientPrivilege):
+            explained(vectors, "SELECT count(*) FROM open")
+    finally:
+        vectors.execute("RESET ROLE; RESET row_security; DROP OWNED BY reads, other CASCADE; DROP ROLE reads, other")
+
+
+def test_explain_vector_runs_nothing(vectors: Connection) -> None:
+    make(vectors, last=9)
+    assert "vectorised" in explained(vectors, "WITH d AS (DELETE FROM data RETURNING x) SELECT sum(x) FROM d")
+    vectors.execute("BEGIN READ ONLY")
+    assert "vectorised" in explained(vectors, "INSERT INTO data SELECT count(*) FROM data")
+    vectors.execute("ROLLBACK")
+    assert one(vectors, "SELECT count(*) FROM data") == 9
+
+
+def test_distinct_within_an_aggregate_is_named(vectors: Connection) -> None:
+    make(vectors)
+    vectors.execute("INSERT INTO data (grp) VALUES (1), (NULL)")
+    told = explained(vectors, "SELECT sum(x), count(DISTINCT grp) FROM data")
+    assert told == (
+        "not vectorised: count(DISTINCT grp) has no partial form; faster is count(grp) over a subquery with SELECT DISTINCT"
+        " grp\nnot chosen"
+    )
+    remedy = both(vectors, "SELECT count(grp) FROM (SELECT DISTINCT grp FROM data) d", node=True)
+    assert remedy == both(vectors, "SELECT count(DISTINCT grp) FROM data", node=False)
+    told = explained(vectors, "SELECT grp FROM data GROUP BY 1 HAVING avg(DISTINCT x + 1) > 3")
+    assert "avg(DISTINCT ...) has no partial form; faster is avg(...) over a subquery" in told
+    assert told.splitlines()[0].endswith("SELECT DISTINCT ... and what is grouped by")
+    remedy = both(vectors, "SELECT grp, sum(x) FROM (SELECT DISTINCT grp, x FROM data) d GROUP BY 1", node=True)
+    assert set(remedy) == set(both(vectors, "SELECT grp, sum(DISTINCT x) FROM data GROUP BY 1", node=False))
+
+
+@pytest.mark.parametrize("order", ["+ + -", "- - + +", "+ 1 -", "1.5 + + - -", "+ -", "i + + -", "0 + + - 0.001"])
+def test_sums_of_numerics_that_come_back_into_range(vectors: Connection, order: str) -> None:
+    """Core's sum has room for what a numeric has none, and tells only of a result that is too large."""
+    values = {"+": "9" + "e131071", "-": "-9" + "e131071", "i": "1e-16383"}
+    vectors.execute("CREATE TABLE wide (id serial, grp integer, x numeric)")
+    for value in order.split():
+        vectors.execute("INSERT INTO wide (grp, x) VALUES (1, %s)", [values.get(value, value)])
+    vectors.execute("INSERT INTO wide (grp, x) SELECT 2, i / 3.0 FROM generate_series(1, 300) i")
+    query = "SELECT grp, sum(x)::text, avg(x)::text FROM wide WHERE {} GROUP BY 1"
+    assert len(both(vectors, query.format("true"))) == 2
+    vectors.execute("INSERT INTO wide (grp, x) SELECT 3, 9e131071 FROM generate_series(1, 5)")
+    assert len(both(vectors, query.format("grp < 3"))) == 2
+    for mode in ("force", "off"):
+        vectors.execute(f"SET pgbillion_rows.vector_aggregate = {mode}".encode())
+        with pytest.raises(errors.NumericValueOutOfRange):
+            vectors.execute(query.format("true").encode())
+
+
 # which rows are there
 
 

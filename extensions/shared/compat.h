@@ -212,6 +212,13 @@ typedef PGAlignedBlock IOAlignedBlock;
 	build_join_rel(root, relids, outer, inner, sjinfo, restrictlist)
 #endif
 
+/* 16 keeps the privileges that a query needs apart from its range table. */
+#if PG_VERSION_NUM >= 160000
+#define may_access_tables(query) ExecCheckPermissions((query)->rtable, (query)->rteperminfos, false)
+#else
+#define may_access_tables(query) ExecCheckRTPerms((query)->rtable, false)
+#endif
+
 /* 18 says before a declaration that a function does not return. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn __attribute__((noreturn))

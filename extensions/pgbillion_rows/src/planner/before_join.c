@@ -298,12 +298,14 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	if (root->parse->groupingSets != NIL)
 		return "grouping sets";
 	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
-		return "an aggregate that has no partial form (DISTINCT, ORDER BY, or no combine function)";
+		return VectorNoPartialForm(root, grouped_rel->reltarget, extra->havingQual);
 
 	partial = VectorPartialTarget(root, grouped_rel->reltarget, extra->havingQual);
 	reason = before_join_refusal(root, input_rel, partial, &early);
 	if (reason != NULL)
 		return reason;
+	if (aggregate_before_join != VECTOR_FORCE && !early.known)
+		return "a column to group by without statistics (ANALYZE)";
 	if (aggregate_before_join != VECTOR_FORCE && early.groups * LEAST_ROWS_PER_GROUP > early.table->rows)
 		return psprintf("it would leave %.0f groups of %.0f rows", early.groups, early.table->rows);
 
@@ -326,7 +328,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		path = (Path *) create_gather_path(root, joined, path, joined->reltarget, NULL, &rows);
 		add_finalize(root, grouped_rel, joined, path, partial, extra, &ours);
 	}
-	VectorReport("aggregation before the join is possible, and estimated to cost %.2f beside %.2f", ours, core);
+	VectorReport(root, "aggregation before the join is possible, and estimated to cost %.2f beside %.2f", ours, core);
 
 	return NULL;
 }
@@ -345,7 +347,7 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 
 	reason = offer(root, input_rel, grouped_rel, extra);
 	if (reason != NULL)
-		VectorReport("no aggregation before the join: %s", reason);
+		VectorReport(root, "no aggregation before the join: %s", reason);
 }
 
 void

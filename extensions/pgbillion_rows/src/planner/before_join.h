@@ -39,6 +39,7 @@ typedef struct EarlyAggregate
 	List	   *group_clause;
 	PathTarget *target;
 	double		groups;
+	bool		known;			/* the number of groups, from statistics */
 	bool		parallel_safe;
 } EarlyAggregate;
 

@@ -12,6 +12,10 @@
  */
 #include "postgres.h"
 
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+
 #include "access/nbtree.h"
 #include "access/transam.h"
 #include "catalog/pg_aggregate.h"
@@ -27,39 +31,125 @@
 #include "optimizer/tlist.h"
 #include "parser/parse_oper.h"
 #include "parser/parsetree.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/numeric.h"
+#include "utils/regproc.h"
 #include "utils/selfuncs.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "compat.h"
 #include "planner/before_join.h"
 
-/* ---- aggregates ---- */
+/* ---- what may fail ---- */
 
-/*
- * A function that fails for no value, or only far beyond what is ever stored;
- * as the sum of a float's column may, without any function.
- */
+/* A function that fails for no value. */
 static bool
 function_may_fail(Oid function, void *context)
 {
 	switch (function)
 	{
-		case F_NUMERIC_ADD:
-		case F_NUMERIC_SUB:
-		case F_NUMERIC_MUL:
 		case F_NUMERIC_UMINUS:
 		case F_NUMERIC_INT2:
 		case F_NUMERIC_INT4:
 		case F_NUMERIC_INT8:
-		case F_FLOAT8PL:
-		case F_FLOAT8MI:
-		case F_FLOAT8MUL:
 		case F_FLOAT8UM:
 			return false;
 		default:
 			return !get_func_leakproof(function);
+	}
+}
+
+/* Digits before the point for which numeric has room: 131,072, and some to spare. */
+#define MOST_DIGITS 100000
+
+/* How many digits before the point a numeric expression may have; more than MOST_DIGITS if that is not known. */
+static int
+digits_of(Node *node)
+{
+	int32		typmod;
+	int			digits = 0;
+	int			scale;
+	List	   *args = NIL;
+	Oid			function = InvalidOid;
+	ListCell   *lc;
+
+	switch (nodeTag(node))
+	{
+		case T_RelabelType:
+			return digits_of((Node *) ((RelabelType *) node)->arg);
+		case T_Const:
+			if (((Const *) node)->constisnull)
+				return 0;
+			return strcspn(DatumGetCString(DirectFunctionCall1(numeric_out, ((Const *) node)->constvalue)), ".");
+		case T_Var:
+			/* what a column holds has been made to fit */
+			typmod = ((Var *) node)->vartypmod;
+			if (getBaseTypeAndTypmod(((Var *) node)->vartype, &typmod) != NUMERICOID || typmod < (int32) VARHDRSZ)
+				return MOST_DIGITS + 1;
+			/* numeric_typmod_precision() and numeric_typmod_scale() */
+			typmod -= VARHDRSZ;
+			scale = ((typmod & 0x7ff) ^ 1024) - 1024;
+			return Max(((typmod >> 16) & 0xffff) - scale, 0);
+		case T_CaseExpr:
+			foreach(lc, ((CaseExpr *) node)->args)
+				args = lappend(args, lfirst_node(CaseWhen, lc)->result);
+			args = lappend(args, ((CaseExpr *) node)->defresult);
+			break;
+		case T_CoalesceExpr:
+			args = ((CoalesceExpr *) node)->args;
+			break;
+		case T_FuncExpr:
+			function = ((FuncExpr *) node)->funcid;
+			args = ((FuncExpr *) node)->args;
+			break;
+		case T_OpExpr:
+			function = ((OpExpr *) node)->opfuncid;
+			args = ((OpExpr *) node)->args;
+			break;
+		default:
+			return MOST_DIGITS + 1;
+	}
+	switch (function)
+	{
+		case F_NUMERIC_INT2:
+		case F_NUMERIC_INT4:
+		case F_NUMERIC_INT8:
+			return 19;
+		case F_NUMERIC_MUL:
+			digits = digits_of(linitial(args)) + digits_of(lsecond(args));
+			return Min(digits, MOST_DIGITS + 1);
+		case InvalidOid:
+		case F_NUMERIC_UMINUS:
+		case F_NUMERIC_ADD:
+		case F_NUMERIC_SUB:
+			break;
+		default:
+			return MOST_DIGITS + 1;
+	}
+	foreach(lc, args)
+	{
+		int			own = digits_of(lfirst(lc));
+
+		digits = Max(digits, own);
+	}
+	return Min(digits + (function == F_NUMERIC_ADD || function == F_NUMERIC_SUB), MOST_DIGITS + 1);
+}
+
+/* Is it arithmetic of numerics that are too small to leave numeric's range? */
+static bool
+is_small_arithmetic(Node *node)
+{
+	switch (((OpExpr *) node)->opfuncid)
+	{
+		case F_NUMERIC_ADD:
+		case F_NUMERIC_SUB:
+		case F_NUMERIC_MUL:
+			return digits_of(node) <= MOST_DIGITS;
+		default:
+			return false;
 	}
 }
 
@@ -85,8 +175,11 @@ may_fail(Node *node, void *context)
 		case T_CaseTestExpr:
 		case T_CoalesceExpr:
 			break;
-		case T_FuncExpr:
 		case T_OpExpr:
+			if (is_small_arithmetic(node))
+				break;
+			/* FALLTHROUGH */
+		case T_FuncExpr:
 		case T_DistinctExpr:
 		case T_NullIfExpr:
 		case T_ScalarArrayOpExpr:
@@ -97,6 +190,149 @@ may_fail(Node *node, void *context)
 			return true;
 	}
 	return expression_tree_walker(node, may_fail, context);
+}
+
+/* ---- aggregates ---- */
+
+/* The largest integer is 2^63; so many rows of it, and their squares, are far from the largest float. */
+static bool
+is_integer_cast(Node *node)
+{
+	if (!IsA(node, FuncExpr))
+		return false;
+	switch (((FuncExpr *) node)->funcid)
+	{
+		case F_FLOAT4_INT2:
+		case F_FLOAT4_INT4:
+		case F_FLOAT4_INT8:
+		case F_FLOAT8_INT2:
+		case F_FLOAT8_INT4:
+		case F_FLOAT8_INT8:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Are all arguments floats that cannot add up to more than a float holds? */
+static bool
+are_small_floats(List *args)
+{
+	ListCell   *lc;
+
+	foreach(lc, args)
+	{
+		Node	   *arg = (Node *) lfirst_node(TargetEntry, lc)->expr;
+
+		/* a real in double precision: neither 2^63 values of 2^128 nor their squares overflow */
+		if (!is_integer_cast(arg) && !(IsA(arg, FuncExpr) && ((FuncExpr *) arg)->funcid == F_FLOAT8_FLOAT4))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * May the partial state of an aggregate fail, depending on the values? Sure
+ * only of the transition functions that are listed. Those of integers and
+ * numerics have room for all there can be: what is too large is found when the
+ * state is finished, which is above the join.
+ */
+static bool
+transition_may_fail(Aggref *aggref)
+{
+	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	Oid			transition;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	transition = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn;
+	ReleaseSysCache(tuple);
+
+	switch (transition)
+	{
+		case F_INT8INC:
+		case F_INT8INC_ANY:
+		case F_INT8INC_FLOAT8_FLOAT8:
+		case F_INT2_SUM:
+		case F_INT4_SUM:
+		case F_INT2_AVG_ACCUM:
+		case F_INT4_AVG_ACCUM:
+		case F_INT8_AVG_ACCUM:
+		case F_INT2_ACCUM:
+		case F_INT4_ACCUM:
+		case F_INT8_ACCUM:
+		case F_NUMERIC_AVG_ACCUM:
+		case F_NUMERIC_ACCUM:
+			/* reals are added in double precision */
+		case F_FLOAT4_ACCUM:
+		case F_BOOLAND_STATEFUNC:
+		case F_BOOLOR_STATEFUNC:
+		case F_INT2AND:
+		case F_INT2OR:
+		case F_INT2XOR:
+		case F_INT4AND:
+		case F_INT4OR:
+		case F_INT4XOR:
+		case F_INT8AND:
+		case F_INT8OR:
+		case F_INT8XOR:
+		case F_INT2LARGER:
+		case F_INT2SMALLER:
+		case F_INT4LARGER:
+		case F_INT4SMALLER:
+		case F_INT8LARGER:
+		case F_INT8SMALLER:
+		case F_OIDLARGER:
+		case F_OIDSMALLER:
+		case F_FLOAT4LARGER:
+		case F_FLOAT4SMALLER:
+		case F_FLOAT8LARGER:
+		case F_FLOAT8SMALLER:
+		case F_NUMERIC_LARGER:
+		case F_NUMERIC_SMALLER:
+		case F_CASHLARGER:
+		case F_CASHSMALLER:
+		case F_DATE_LARGER:
+		case F_DATE_SMALLER:
+		case F_TIME_LARGER:
+		case F_TIME_SMALLER:
+		case F_TIMETZ_LARGER:
+		case F_TIMETZ_SMALLER:
+		case F_TIMESTAMP_LARGER:
+		case F_TIMESTAMP_SMALLER:
+		case F_TIMESTAMPTZ_LARGER:
+		case F_TIMESTAMPTZ_SMALLER:
+		case F_INTERVAL_LARGER:
+		case F_INTERVAL_SMALLER:
+		case F_TEXT_LARGER:
+		case F_TEXT_SMALLER:
+		case F_BPCHAR_LARGER:
+		case F_BPCHAR_SMALLER:
+		case F_TIDLARGER:
+		case F_TIDSMALLER:
+		case F_ENUM_LARGER:
+		case F_ENUM_SMALLER:
+		case F_NETWORK_LARGER:
+		case F_NETWORK_SMALLER:
+		case F_PG_LSN_LARGER:
+		case F_PG_LSN_SMALLER:
+#if PG_VERSION_NUM >= 160000
+		case F_ANY_VALUE_TRANSFN:
+#endif
+#if PG_VERSION_NUM >= 180000
+		case F_BYTEA_LARGER:
+		case F_BYTEA_SMALLER:
+#endif
+			return false;
+		case F_FLOAT4PL:
+			return !is_integer_cast((Node *) linitial_node(TargetEntry, aggref->args)->expr);
+		case F_FLOAT8PL:
+		case F_FLOAT8_ACCUM:
+		case F_FLOAT8_REGR_ACCUM:
+			return !are_small_floats(aggref->args);
+		default:
+			return true;
+	}
 }
 
 /* Why the states of an aggregate should not be made before the join, or NULL. */
@@ -110,9 +346,6 @@ aggregate_refusal(Aggref *aggref)
 	/* functions of one's own may fail */
 	if (aggref->aggfnoid >= FirstGenbkiObjectId)
 		return "an aggregate that is not built in";
-	/* those of different lengths are an error */
-	if (aggref->aggtype == BITOID || aggref->aggtype == VARBITOID)
-		return "an aggregate of bit strings";
 #if PG_VERSION_NUM >= 160000
 	/* a state as long as the group's rows would be copied for each row of the join */
 	switch (aggref->aggfnoid)
@@ -126,6 +359,9 @@ aggregate_refusal(Aggref *aggref)
 #endif
 	if (may_fail((Node *) aggref->args, NULL) || may_fail((Node *) aggref->aggfilter, NULL))
 		return "an argument or FILTER that might fail for rows that the join leaves out";
+	if (transition_may_fail(aggref))
+		return psprintf("aggregate %s, which might fail for rows that the join leaves out",
+						format_procedure(aggref->aggfnoid));
 
 	return NULL;
 }
@@ -223,6 +459,56 @@ needed_by_join(RelOptInfo *table, Var *var)
 	return bms_next_member(table->attr_needed[var->varattno - table->min_attr], 0) >= 0;
 }
 
+/*
+ * Estimate how many groups there are, and whether that is more than a guess.
+ * Core takes a tenth of the rows for the most that several columns make, as
+ * they might be correlated: where that is what limits its estimate, there are
+ * as many groups as the columns' values combined.
+ */
+static void
+estimate_early_groups(PlannerInfo *root, EarlyAggregate *early)
+{
+	RelOptInfo *table = early->table;
+	double		rows = table->rows;
+	List	   *columns = get_sortgrouplist_exprs(early->group_clause, make_tlist_from_pathtarget(early->input));
+	double		product = 1;
+	double		most = 1;
+	double		all;
+	ListCell   *lc;
+
+	early->known = true;
+	foreach(lc, columns)
+	{
+		VariableStatData data;
+		bool		isdefault;
+		double		values;
+
+		examine_variable(root, lfirst(lc), 0, &data);
+		values = get_variable_numdistinct(&data, &isdefault);
+		ReleaseVariableStats(data);
+		early->known &= !isdefault;
+		product *= values;
+		most = Max(most, values);
+	}
+	early->groups = estimate_num_groups(root, columns, rows, NULL, NULL);
+	if (list_length(columns) == 1 || table->tuples <= 0)
+		return;
+
+	/* estimate_num_groups() without conditions; extended statistics may say what is below its limit, or above */
+	most = Min(Max(most, 0.1 * table->tuples), table->tuples);
+	table->rows = table->tuples;
+	all = estimate_num_groups(root, columns, table->tuples, NULL, NULL);
+	table->rows = rows;
+	if (product <= most || fabs(all - most) > 1)
+		return;
+
+	/* what of the groups is in the rows that are left, as it has it */
+	product = Min(product, table->tuples);
+	if (rows < table->tuples)
+		product *= 1 - pow((table->tuples - rows) / table->tuples, table->tuples / product);
+	early->groups = clamp_row_est(Min(product, rows));
+}
+
 /* Work out what is read, grouped by and handed up. */
 static const char *
 make_targets(PlannerInfo *root, PathTarget *partial, EarlyAggregate *early)
@@ -269,9 +555,7 @@ make_targets(PlannerInfo *root, PathTarget *partial, EarlyAggregate *early)
 	if (early->group_clause == NIL)
 		return "the join does not depend on the table";
 	add_new_columns_to_pathtarget(early->target, aggregates);
-	early->groups = estimate_num_groups(root, get_sortgrouplist_exprs(early->group_clause,
-																	  make_tlist_from_pathtarget(early->input)),
-										early->table->rows, NULL, NULL);
+	estimate_early_groups(root, early);
 	early->input = set_pathtarget_cost_width(root, early->input);
 	early->target = set_pathtarget_cost_width(root, early->target);
 

@@ -8,9 +8,13 @@
  */
 #include "postgres.h"
 
+#include "executor/executor.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/pathnodes.h"
 #include "nodes/plannodes.h"
+#include "tcop/dest.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
@@ -20,13 +24,58 @@
 /* pgbillion_rows.explain_vector() collects here what is found out while it plans. */
 static StringInfo findings = NULL;
 
-/* Tell whoever asks. */
+/* Is there a table in a query, or in a query within it, that the user may not read? */
+static bool
+reads_forbidden(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+	{
+		Query	   *query = (Query *) node;
+
+		return !may_access_tables(query) || query_tree_walker(query, reads_forbidden, context, 0);
+	}
+	return expression_tree_walker(node, reads_forbidden, context);
+}
+
+/*
+ * May the user know what the planner finds out? Core checks privileges when a
+ * plan is about to run, and estimates tell of the values in a table. All that
+ * an estimate can be made from is in the query that is being planned, in those
+ * around it, and in the subqueries that have been planned apart from it.
+ */
+static bool
+may_be_told(PlannerInfo *root)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->glob->subroots)
+	{
+		if (reads_forbidden((Node *) lfirst_node(PlannerInfo, lc)->parse, NULL))
+			return false;
+	}
+	for (PlannerInfo *query = root; query != NULL; query = query->parent_root)
+	{
+		if (reads_forbidden((Node *) query->parse, NULL))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Tell whoever asks what was found out about a query that is being planned.
+ * What is collected for pgbillion_rows.explain_vector() is shown by it only after
+ * core's checks of privileges.
+ */
 void
-VectorReport(const char *format,...)
+VectorReport(PlannerInfo *root, const char *format,...)
 {
 	StringInfoData buf;
 	int			needed;
 
+	if (findings == NULL && !message_level_is_interesting(DEBUG1))
+		return;
 	initStringInfo(&buf);
 	for (;;)
 	{
@@ -39,7 +88,8 @@ VectorReport(const char *format,...)
 			break;
 		enlargeStringInfo(&buf, needed);
 	}
-	ereport(DEBUG1, (errmsg_internal("pgbillion: %s", buf.data)));
+	if (message_level_is_interesting(DEBUG1) && may_be_told(root))
+		ereport(DEBUG1, (errmsg_internal("pgbillion: %s", buf.data)));
 	if (findings != NULL)
 	{
 		if (findings->len > 0)
@@ -76,12 +126,29 @@ plan_is_vectorised(Plan *plan)
 	return plan_is_vectorised(plan->lefttree) || plan_is_vectorised(plan->righttree);
 }
 
+/*
+ * Check what EXPLAIN checks before it shows a plan, by the same means: the
+ * start of its execution raises an error for tables and columns that the user
+ * may not access, and for functions that may not be called.
+ */
+static void
+check_privileges(PlannedStmt *plan, const char *query)
+{
+	QueryDesc  *desc = CreateQueryDesc(plan, query, GetActiveSnapshot(), InvalidSnapshot,
+									   None_Receiver, NULL, NULL, 0);
+
+	ExecutorStart(desc, EXEC_FLAG_EXPLAIN_ONLY);
+	ExecutorEnd(desc);
+	FreeQueryDesc(desc);
+}
+
 PG_FUNCTION_INFO_V1(pgbillion_explain_vector);
 
 /*
  * pgbillion_rows.explain_vector(query text) returns text
  *		Plan a query, without running it, and tell for each of its aggregations
- *		whether it is vectorised, and why not.
+ *		whether it is vectorised, and why not. Raises the errors that EXPLAIN
+ *		would, those of privileges among them.
  */
 Datum
 pgbillion_explain_vector(PG_FUNCTION_ARGS)
@@ -91,7 +158,9 @@ pgbillion_explain_vector(PG_FUNCTION_ARGS)
 	List	   *rewritten;
 	StringInfoData found;
 	StringInfo	before = findings;
-	bool		chosen = false;
+	PlannedStmt *plan = NULL;
+	bool		chosen;
+	ListCell   *lc;
 
 	if (list_length(raw) != 1)
 		ereport(ERROR,
@@ -107,20 +176,18 @@ pgbillion_explain_vector(PG_FUNCTION_ARGS)
 	findings = &found;
 	PG_TRY();
 	{
-		PlannedStmt *plan = pg_plan_query(linitial_node(Query, rewritten), query,
-										  CURSOR_OPT_PARALLEL_OK, NULL);
-		ListCell   *lc;
-
-		chosen = plan_is_vectorised(plan->planTree);
-		foreach(lc, plan->subplans)
-			chosen |= plan_is_vectorised(lfirst(lc));
+		plan = pg_plan_query(linitial_node(Query, rewritten), query, CURSOR_OPT_PARALLEL_OK, NULL);
 	}
 	PG_FINALLY();
 	{
 		findings = before;
 	}
 	PG_END_TRY();
+	check_privileges(plan, query);
 
+	chosen = plan_is_vectorised(plan->planTree);
+	foreach(lc, plan->subplans)
+		chosen |= plan_is_vectorised(lfirst(lc));
 	if (vector_aggregate == VECTOR_OFF)
 		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: pgbillion_rows.vector_aggregate is off"));
 	if (found.len == 0)

@@ -60,6 +60,37 @@ invalidate_tables(Oid serverid)
 }
 
 static void
+check_owner(Oid serverid, const char *name)
+{
+	if (!server_owner_check(serverid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_SERVER, name);
+}
+
+/*
+ * Lock a server of the caller's by its name, against all use, and return its
+ * OID. Whoever does not own it waits for nobody and stands in nobody's way;
+ * what the name leads to, and the owner, may be others once there is the lock.
+ */
+static Oid
+lock_own_server(const char *name)
+{
+	for (;;)
+	{
+		Oid			serverid = get_foreign_server_oid(name, false);
+
+		check_owner(serverid, name);
+		LockDatabaseObject(ForeignServerRelationId, serverid, 0, AccessExclusiveLock);
+		if (get_foreign_server_oid(name, true) == serverid)
+		{
+			check_owner(serverid, name);
+			return serverid;
+		}
+		UnlockDatabaseObject(ForeignServerRelationId, serverid, 0, AccessExclusiveLock);
+	}
+}
+
+/* Put a server that is locked from one wrapper to the other. */
+static void
 move_server(Oid serverid, Oid from, Oid to)
 {
 	Relation	rel = table_open(ForeignServerRelationId, RowExclusiveLock);
@@ -69,8 +100,6 @@ move_server(Oid serverid, Oid from, Oid to)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for foreign server %u", serverid);
 	server = (Form_pg_foreign_server) GETSTRUCT(tuple);
-	if (!server_owner_check(serverid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_SERVER, NameStr(server->srvname));
 	server->srvfdw = to;
 	CatalogTupleUpdate(rel, &tuple->t_self, tuple);
 	if (changeDependencyFor(ForeignServerRelationId, serverid, ForeignDataWrapperRelationId, from, to) != 1)
@@ -133,11 +162,9 @@ move_servers(FunctionCallInfo fcinfo, const char *from_name, const char *to_name
 
 	foreach(lc, names)
 	{
-		Oid			serverid = get_foreign_server_oid(lfirst(lc), false);
-		ForeignServer *server;
+		Oid			serverid = lock_own_server(lfirst(lc));
+		ForeignServer *server = GetForeignServer(serverid);
 
-		LockDatabaseObject(ForeignServerRelationId, serverid, 0, AccessExclusiveLock);
-		server = GetForeignServer(serverid);
 		if (server->fdwid == to->fdwid)
 			continue;
 		if (from == NULL || server->fdwid != from->fdwid)

@@ -26,6 +26,7 @@
 
 #include "compat.h"
 #include "shard/connection.h"
+#include "shard/verify.h"
 
 /* how soon a shard notices that the coordinator has gone, or has closed the connection of a cancelled query */
 #define CHECK_MILLISECONDS "1000"
@@ -36,12 +37,17 @@
  */
 #define CONFIGURE \
 	"SELECT pg_catalog.set_config(name, value, false) FROM (VALUES " \
-	"('search_path', 'pg_catalog'), ('timezone', 'GMT'), ('datestyle', 'ISO'), " \
+	"('search_path', 'pg_catalog, pg_temp'), ('timezone', 'GMT'), ('datestyle', 'ISO'), " \
 	"('intervalstyle', 'postgres'), ('extra_float_digits', '3'), " \
 	"('client_connection_check_interval', '" CHECK_MILLISECONDS "'), " \
 	"('enable_partitionwise_aggregate', 'on')) AS s (name, value)"
 
-/* Loads the library there, where that is installed, so that plans on the shard can be vectorised. */
+/*
+ * Loads the library there, where that is installed and ours, so that plans on
+ * the shard can be vectorised. What is sent together is one transaction, which
+ * the verification ends when it fails.
+ */
+#define LOADING_FUNCTION "version"
 #define LOAD_LIBRARY "SELECT pgbillion_rows.version()"
 
 static const char **libpq_options = NULL;
@@ -55,7 +61,7 @@ report_connecting(ShardConnection *connection)
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not connect to server \"%s\"", connection->server),
-			 errdetail_internal("%s", pchomp(pq.PQerrorMessage(connection->conn)))));
+			 errdetail_internal("%s", ShardCleanText(pchomp(pq.PQerrorMessage(connection->conn))))));
 }
 
 static void
@@ -257,6 +263,7 @@ finish_connecting(ShardConnection *connection)
 	connection->connecting = false;
 	ShardSendCommand(connection, CONFIGURE, REPLY_DONE);
 	ShardSendSync(connection);
+	ShardSendCommand(connection, ShardVerificationCommand(ShardVerification(list_make1(LOADING_FUNCTION))), REPLY_ANY);
 	ShardSendCommand(connection, LOAD_LIBRARY, REPLY_ANY);
 	ShardSendSync(connection);
 }

@@ -34,6 +34,7 @@
 #include "compat.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
+#include "shard/verify.h"
 
 /* rows of a result, where libpq can return several at a time */
 #define CHUNK_ROWS 256
@@ -267,6 +268,45 @@ invalidate_connections(Datum arg, int cacheid, uint32 hash)
  * ----------------------------------------------------------------
  */
 
+/* the longest text of a shard's error that is passed on */
+#define MAX_TEXT 8192
+
+/*
+ * A copy of what a shard has said, which may be anything: not too much of it,
+ * and what is not valid in this database's encoding as question marks.
+ */
+char *
+ShardCleanText(const char *text)
+{
+	int			encoding = GetDatabaseEncoding();
+	size_t		left = strlen(text);
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	while (left > 0 && buf.len < MAX_TEXT)
+	{
+		int			size = pg_encoding_verifymbchar(encoding, text, (int) Min(left, MAX_MULTIBYTE_CHAR_LEN));
+
+		if (size > 0)
+			appendBinaryStringInfo(&buf, text, size);
+		else
+		{
+			appendStringInfoChar(&buf, '?');
+			size = 1;
+		}
+		text += size;
+		left -= size;
+	}
+	return buf.data;
+}
+
+/* The code of an error that a shard has sent; is it one? */
+static bool
+is_sqlstate(const char *code)
+{
+	return strlen(code) == 5 && strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5;
+}
+
 /*
  * Raise what the shard has to say, in its name. Takes the result, which may be
  * NULL: then it is libpq that says something.
@@ -286,18 +326,24 @@ ShardReport(ShardConnection *connection, PGresult *result)
 		{
 			const char *field = pq.PQresultErrorField(result, codes[i]);
 
-			fields[i] = field == NULL ? NULL : pstrdup(field);
+			fields[i] = field == NULL ? NULL : ShardCleanText(field);
 		}
 		pq.PQclear(result);
 	}
-	if (fields[0] != NULL)
+	if (fields[0] != NULL && is_sqlstate(fields[0]))
 		sqlstate = MAKE_SQLSTATE(fields[0][0], fields[0][1], fields[0][2], fields[0][3], fields[0][4]);
 	if (fields[1] == NULL)
-		fields[1] = pchomp(pq.PQerrorMessage(connection->conn));
+		fields[1] = ShardCleanText(pchomp(pq.PQerrorMessage(connection->conn)));
+	if (connection->nreplies > 0 && connection->replies[0] == REPLY_VERIFIED)
+	{
+		char	   *problem = ShardVerificationProblem(fields[1]);
+
+		if (problem != NULL)
+			ShardReportProblem(connection->server, problem);
+	}
 	hint = fields[3];
 	if (sqlstate == ERRCODE_UNDEFINED_FUNCTION || sqlstate == ERRCODE_INVALID_SCHEMA_NAME)
-		hint = "The partial aggregates must be there on every shard: create the extension pgbillion in its database, "
-			"and call pgbillion_rows.create_partial_aggregate() for aggregates of your own.";
+		hint = "Partial aggregates must be there on every shard: call pgbillion_rows.create_partial_aggregate() for those of your own.";
 
 	ereport(ERROR,
 			(errcode(sqlstate),
@@ -520,15 +566,17 @@ has_our_encoding(ShardConnection *connection)
 }
 
 /*
- * Send a query, and before it what begins the transaction. The connection must
- * be connected. Waits only for the snapshot that other connections of the
+ * Send a query, and before it what begins the transaction and what verifies the
+ * functions of ours that it calls, if any (verify.c): when that fails, the shard
+ * does not even parse the query. The connection must be connected. Waits only for the snapshot that other connections of the
  * group have begun with.
  */
 void
-ShardSendQuery(ShardConnection *connection, const char *sql, int nparams, const char *const *values,
-			   bool binary, int states)
+ShardSendQuery(ShardConnection *connection, const char *sql, const char *verification, int nparams,
+			   const char *const *values, bool binary, int states)
 {
 	int			theirs = pq.PQserverVersion(connection->conn) / 10000;
+	const char *their_encoding = pq.PQparameterStatus(connection->conn, "server_encoding");
 
 	Assert(!connection->connecting && connection->busy);
 	if ((states & SHARD_STATE_SERIALIZED) && theirs != PG_VERSION_NUM / 10000)
@@ -541,7 +589,7 @@ ShardSendQuery(ShardConnection *connection, const char *sql, int nparams, const 
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the database of server \"%s\" has encoding %s, this one has %s", connection->server,
-						pq.PQparameterStatus(connection->conn, "server_encoding"), GetDatabaseEncodingName()),
+						their_encoding == NULL ? "?" : ShardCleanText(their_encoding), GetDatabaseEncodingName()),
 				 errdetail("The states of these aggregates can only travel between databases of the same encoding."),
 				 errhint("Set pgbillion_rows.push_down_aggregates to off.")));
 	/* the planner saw to that, but the setting may be newer than the plan */
@@ -552,6 +600,10 @@ ShardSendQuery(ShardConnection *connection, const char *sql, int nparams, const 
 				 errhint("Prepare the query again.")));
 
 	begin_transaction(connection);
+	/* what ran in the session before may have changed it */
+	ShardSendCommand(connection, "SET LOCAL search_path = pg_catalog, pg_temp", REPLY_DONE);
+	if (verification[0] != '\0')
+		ShardSendCommand(connection, ShardVerificationCommand(verification), REPLY_VERIFIED);
 	connection->sql = sql;
 	if (!pq.PQsendQueryParams(connection->conn, sql, nparams, NULL, values, NULL, NULL, binary))
 		ShardReport(connection, NULL);
@@ -592,12 +644,13 @@ take_result(ShardConnection *connection, PGresult *result)
 		next_reply(connection);
 		return false;
 	}
-	if (reply == REPLY_ANY)
+	status = pq.PQresultStatus(result);
+	/* libpq would return a COPY over and over */
+	if (reply == REPLY_ANY && status != PGRES_COPY_IN && status != PGRES_COPY_OUT && status != PGRES_COPY_BOTH)
 	{
 		pq.PQclear(result);
 		return false;
 	}
-	status = pq.PQresultStatus(result);
 	if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE || status == PGRES_NONFATAL_ERROR ||
 		status == PGRES_PIPELINE_ABORTED)
 		ShardReport(connection, result);
@@ -621,11 +674,19 @@ take_result(ShardConnection *connection, PGresult *result)
 			}
 			break;
 		case REPLY_SNAPSHOT:
-			if (status == PGRES_TUPLES_OK && pq.PQntuples(result) == 1)
+			/* libpq ends values with a zero byte, but a row may have none */
+			if (status == PGRES_TUPLES_OK && pq.PQntuples(result) == 1 && pq.PQnfields(result) == 1)
 			{
 				ShardGroup *group = connection->group;
 
 				group->snapshot = MemoryContextStrdup(GetMemoryChunkContext(group), pq.PQgetvalue(result, 0, 0));
+				pq.PQclear(result);
+				return false;
+			}
+			break;
+		case REPLY_VERIFIED:
+			if (status == PGRES_TUPLES_OK)
+			{
 				pq.PQclear(result);
 				return false;
 			}

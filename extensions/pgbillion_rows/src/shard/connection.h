@@ -40,6 +40,7 @@ typedef struct ShardGroup
 	char	   *snapshot;		/* its name, once known */
 	bool		decided;
 	bool		by_postgres_fdw;	/* its executor runs the scans */
+	List	   *verified;		/* char *: what has been verified on its connection */
 } ShardGroup;
 
 /* What a connection still has to answer, in this order. */
@@ -48,11 +49,12 @@ typedef enum ShardReply
 	REPLY_DONE,					/* to a command: that it worked */
 	REPLY_ANY,					/* to a command that may as well fail */
 	REPLY_SNAPSHOT,				/* the name of the exported snapshot */
+	REPLY_VERIFIED,				/* that functions of ours may be called */
 	REPLY_ROWS,					/* to the query of the scan */
 	REPLY_SYNC					/* the end of what was sent together */
 } ShardReply;
 
-#define MAX_REPLIES 12
+#define MAX_REPLIES 16
 
 struct ShardConnection
 {
@@ -93,12 +95,14 @@ extern bool ShardCanConnect(ShardGroup *group);
 extern ShardConnection *ShardTakeConnection(ShardGroup *group, bool beyond_limit);
 extern void ShardGiveConnection(ShardConnection *connection);
 extern bool ShardConnected(ShardConnection *connection);
-extern void ShardSendQuery(ShardConnection *connection, const char *sql, int nparams,
+extern void ShardSendQuery(ShardConnection *connection, const char *sql, const char *verification, int nparams,
 						   const char *const *values, bool binary, int states);
 extern ShardProgress ShardAdvance(ShardConnection *connection);
 extern uint32 ShardEvents(ShardConnection *connection);
 extern void ShardWait(ShardConnection *connection);
 pg_noreturn extern void ShardReport(ShardConnection *connection, PGresult *result);
+
+extern char *ShardCleanText(const char *text);
 
 /* between connection.c and connect.c */
 extern MemoryContext shard_context;

@@ -9,7 +9,9 @@
  * an extension that the server's option "extensions" names, and are immutable;
  * and only collations that come from columns of the foreign table. Unlike with
  * postgres_fdw, the name of a unit of time needs no collation. Partial
- * aggregates are for the shard when they have been declared (partial.c).
+ * aggregates are for the shard when they have been declared (partial.c): those
+ * of our extension, which are verified there (verify.c), and others by the same
+ * rules.
  *
  *-------------------------------------------------------------------------
  */
@@ -42,6 +44,8 @@
 
 #include "compat.h"
 #include "shard/shard.h"
+#include "shard/validate.h"
+#include "shard/verify.h"
 
 /* Where the collation of an expression comes from; a later state outweighs an earlier one. */
 typedef struct Origin
@@ -63,6 +67,8 @@ typedef struct Context
 	List	   *extensions;		/* those of the server's option */
 	List	   *params;			/* expressions to send as $1, $2 … */
 	int			states;			/* SHARD_STATE_… */
+	List	   *functions;		/* names of those of our extension */
+	const char *reason;			/* why an aggregate is not for the shard, if more than that is known */
 } Context;
 
 static bool write_expr(Node *node, Context *cxt, Origin *outer);
@@ -514,11 +520,37 @@ write_cast_argument(Expr *arg, Context *cxt, Origin *inner)
 	return true;
 }
 
+/*
+ * May this aggregate be called on the shard? One of our extension has to be
+ * verified there.
+ */
+static bool
+callable(Oid aggregate, Context *cxt)
+{
+	ListCell   *lc;
+	char	   *name;
+
+	if (shippable(aggregate, ProcedureRelationId, cxt))
+		return true;
+	if (!ShardIsOurs(aggregate) || !ShardIsPartialAggregate(aggregate))
+	{
+		cxt->reason = "the partial form of an aggregate is of no extension that the server's option \"extensions\" names";
+		return false;
+	}
+	name = get_func_name(aggregate);
+	foreach(lc, cxt->functions)
+		if (strcmp(lfirst(lc), name) == 0)
+			return true;
+	cxt->functions = lappend(cxt->functions, name);
+	return true;
+}
+
 static bool
 write_aggref(Aggref *node, Context *cxt, Origin *inner)
 {
 	bool		serialized = false;
 	Oid			aggregate = node->aggfnoid;
+	ShardStateFormat format;
 	ListCell   *lc;
 
 	if (node->aggkind != AGGKIND_NORMAL || node->aggorder != NIL || node->aggdistinct != NIL ||
@@ -527,8 +559,13 @@ write_aggref(Aggref *node, Context *cxt, Origin *inner)
 	if (node->aggsplit == AGGSPLIT_INITIAL_SERIAL)
 	{
 		aggregate = ShardPartialAggregate(aggregate, &serialized);
-		if (!OidIsValid(aggregate))
+		if (!OidIsValid(aggregate) || !callable(aggregate, cxt))
 			return false;
+		if (!ShardFindStateFormat(node, &format))
+		{
+			cxt->reason = "states of one of the aggregates are of a format that is not taken from shards";
+			return false;
+		}
 		if (serialized)
 		{
 			int			needs = state_needs(node);
@@ -539,8 +576,7 @@ write_aggref(Aggref *node, Context *cxt, Origin *inner)
 			cxt->states |= needs;
 		}
 	}
-	else if (node->aggsplit != AGGSPLIT_SIMPLE ||
-			 !(shippable(aggregate, ProcedureRelationId, cxt) || ShardIsPartialAggregate(aggregate)))
+	else if (node->aggsplit != AGGSPLIT_SIMPLE || !callable(aggregate, cxt))
 		return false;
 
 	write_function(aggregate, cxt);
@@ -855,7 +891,8 @@ write_query(PlannerInfo *root, List *columns, Context *cxt)
 		if (IsA(column->expr, Param))
 			return "a parameter is a column of it";
 		if (!write_whole(column->expr, cxt))
-			return IsA(column->expr, Aggref) ? "the shard cannot run one of the aggregates" :
+			return cxt->reason != NULL ? cxt->reason :
+				IsA(column->expr, Aggref) ? "the shard cannot run one of the aggregates" :
 				"the shard cannot compute what it groups by";
 		if (!IsA(column->expr, Aggref))
 			groups = lappend_int(groups, column->resno);
@@ -911,5 +948,6 @@ ShardDeparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery 
 	query->sql = cxt.buf->data;
 	query->params = cxt.params;
 	query->states = cxt.states;
+	query->verification = cxt.functions != NIL ? ShardVerification(cxt.functions) : "";
 	return reason;
 }

@@ -166,6 +166,7 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	private = lappend(private, makeInteger((int) table_number(relid, "fetch_size", FETCH_SIZE)));
 	/* unlike postgres_fdw's, our scans are asynchronous unless told otherwise: they wait for nothing but their shard */
 	private = lappend(private, makeBoolean(async == NULL || defGetBoolean(async)));
+	private = lappend(private, makeString(query->verification));
 	add_path(output_rel, (Path *)
 			 create_foreign_upper_path(root, output_rel, output_rel->reltarget, rows,
 									   0, startup, total, NIL, NULL, NIL, private));
@@ -240,6 +241,7 @@ ShardGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *
 						 list_nth(path->fdw_private, ShardPathFetchSize),
 						 list_nth(path->fdw_private, ShardPathRelations),
 						 list_nth(path->fdw_private, ShardPathStates));
+	private = lappend(private, list_nth(path->fdw_private, ShardPathVerification));
 	return make_foreignscan(tlist, NIL, 0, list_nth(path->fdw_private, ShardPathParams),
 							private, columns, NIL, outer_plan);
 }

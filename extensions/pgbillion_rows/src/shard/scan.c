@@ -7,7 +7,11 @@
  * decided for all scans of a statement and shard when the first of them is
  * asked for a row: by then all other parts of the plan have begun, and it is
  * known which of them use that connection. The node's routine and state are
- * then postgres_fdw's.
+ * then postgres_fdw's, but that we look at the rows.
+ *
+ * Either way, nothing that a shard sends is taken for what it should be: states
+ * are checked by validate.c, all other values by the receive or input functions
+ * of their types, and text also for its encoding.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,6 +44,8 @@
 #include "compat.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
+#include "shard/validate.h"
+#include "shard/verify.h"
 
 typedef struct ShardScan
 {
@@ -50,8 +56,8 @@ typedef struct ShardScan
 	int			eflags;
 	const char *sql;
 	int			states;			/* SHARD_STATE_… in the columns */
+	const char *verification;	/* of the functions of ours in the SQL, empty if there are none */
 	bool		sent;
-	bool		checked;		/* are the columns what we expect? */
 	bool		eof;
 
 	/* parameters of the query */
@@ -62,6 +68,9 @@ typedef struct ShardScan
 	bool		binary;
 	FmgrInfo   *input;
 	Oid		   *input_param;
+	int		   *kinds;			/* of the states in each column: ShardStateKinds() */
+	ShardStateFormat *formats;
+	char	  **aggregates;		/* names, for messages; NULL for what is none */
 	int			row;			/* next one of the result */
 	MemoryContext row_context;	/* values of the current row */
 
@@ -71,6 +80,13 @@ typedef struct ShardScan
 	uint64		nrows;
 	uint64		nbytes;
 } ShardScan;
+
+/* The routine of a node that has become postgres_fdw's. */
+typedef struct CheckedRoutine
+{
+	FdwRoutine	routine;
+	ShardScan  *scan;
+} CheckedRoutine;
 
 bool
 ShardIsAggregateScan(ForeignScanState *node)
@@ -122,6 +138,27 @@ begin_columns(ShardScan *scan, TupleDesc tupdesc)
 	}
 }
 
+/* Find how the states among the columns look like, which the planner has asked for because it knew that. */
+static void
+begin_states(ShardScan *scan, List *columns)
+{
+	ListCell   *lc;
+
+	scan->formats = palloc0(sizeof(ShardStateFormat) * list_length(columns));
+	scan->aggregates = palloc0(sizeof(char *) * list_length(columns));
+	foreach(lc, columns)
+	{
+		int			i = foreach_current_index(lc);
+		Aggref	   *aggref = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
+
+		if (!IsA(aggref, Aggref) || aggref->aggsplit != AGGSPLIT_INITIAL_SERIAL)
+			continue;
+		scan->aggregates[i] = get_func_name(aggref->aggfnoid);
+		if (!ShardFindStateFormat(aggref, &scan->formats[i]))
+			elog(ERROR, "the format of the states of aggregate %u is not known", aggref->aggfnoid);
+	}
+}
+
 static void
 begin_params(ShardScan *scan, List *exprs)
 {
@@ -164,12 +201,119 @@ ShardBeginForeignScan(ForeignScanState *node, int eflags)
 	scan->eflags = eflags;
 	scan->sql = strVal(list_nth(plan->fdw_private, ShardScanSql));
 	scan->states = intVal(list_nth(plan->fdw_private, ShardScanStates));
+	scan->verification = strVal(list_nth(plan->fdw_private, ShardScanVerification));
 	scan->row_context = AllocSetContextCreate(estate->es_query_cxt, "pgbillion_fdw row", ALLOCSET_SMALL_SIZES);
 	begin_columns(scan, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
+	scan->kinds = ShardStateKinds(plan);
+	begin_states(scan, plan->fdw_scan_tlist);
 	begin_params(scan, plan->fdw_exprs);
 	scan->group = ShardGetGroup(estate, plan->fs_server, GetUserMapping(userid, plan->fs_server));
 	scan->group->scans = lappend(scan->group->scans, scan);
 	node->fdw_state = scan;
+}
+
+/*
+ * Open the states in a row's values, in the current memory context. Raises an
+ * error if one is not what it should be: nothing else checks it.
+ */
+static void
+open_states(ShardScan *scan, TupleTableSlot *slot)
+{
+	const char *server = GetForeignServer(scan->group->serverid)->servername;
+
+	ShardOpenStates(scan->kinds, slot->tts_tupleDescriptor->natts, server, slot->tts_values, slot->tts_isnull);
+	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
+	{
+		const char *problem;
+
+		if (scan->aggregates[i] == NULL || slot->tts_isnull[i])
+			continue;
+		problem = ShardStateProblem(&scan->formats[i], slot->tts_values[i]);
+		if (problem != NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+					 errmsg("server \"%s\" returned a state of aggregate %s that is none",
+							server, scan->aggregates[i]),
+					 errdetail("In the state, %s.", problem),
+					 errcontext("remote SQL command: %s", scan->sql)));
+	}
+}
+
+/* ----------------------------------------------------------------
+ *		By postgres_fdw's executor
+ * ----------------------------------------------------------------
+ */
+
+/*
+ * Ask for one text by postgres_fdw's connection, within its transaction: as if
+ * another scan had begun there. Returns NULL for null.
+ */
+static char *
+ask_postgres_fdw(ForeignScanState *node, const char *sql)
+{
+	FdwRoutine *routine = PostgresFdwRoutine();
+	ForeignScan *plan = palloc(sizeof(ForeignScan));
+	ForeignScanState *scan = palloc(sizeof(ForeignScanState));
+	TupleDesc	tupdesc = CreateTemplateTupleDesc(1);
+	TupleTableSlot *slot;
+	Datum		value;
+	bool		isnull = true;
+	char	   *result;
+
+	TupleDescInitEntry(tupdesc, 1, "value", TEXTOID, -1, 0);
+	memcpy(plan, node->ss.ps.plan, sizeof(ForeignScan));
+	plan->fdw_exprs = NIL;
+	plan->fdw_private = list_make4(makeString(pstrdup(sql)), list_make1_int(1), makeInteger(1), makeString(""));
+	memcpy(scan, node, sizeof(ForeignScanState));
+	scan->ss.ps.plan = (Plan *) plan;
+	scan->ss.ps.async_capable = false;
+	scan->ss.ss_ScanTupleSlot = MakeSingleTupleTableSlot(tupdesc, &TTSOpsHeapTuple);
+	scan->fdwroutine = routine;
+	scan->fdw_state = NULL;
+
+	routine->BeginForeignScan(scan, 0);
+	slot = routine->IterateForeignScan(scan);
+	value = TupIsNull(slot) ? (Datum) 0 : slot_getattr(slot, 1, &isnull);
+	result = isnull ? NULL : TextDatumGetCString(value);
+	routine->EndForeignScan(scan);
+	ExecDropSingleTupleTableSlot(scan->ss.ss_ScanTupleSlot);
+	return result;
+}
+
+/* Verify the functions of ours that the scan calls, on postgres_fdw's connection. */
+static void
+verify_by_postgres_fdw(ForeignScanState *node, ShardScan *scan)
+{
+	char	   *problem;
+	ListCell   *lc;
+
+	if (scan->verification[0] == '\0')
+		return;
+	foreach(lc, scan->group->verified)
+		if (strcmp(lfirst(lc), scan->verification) == 0)
+			return;
+	/* what ran in the session before may have changed it */
+	(void) ask_postgres_fdw(node, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)");
+	problem = ask_postgres_fdw(node, scan->verification);
+	if (problem != NULL)
+		ShardReportProblem(GetForeignServer(scan->group->serverid)->servername, ShardCleanText(problem));
+	scan->group->verified = lappend(scan->group->verified, pstrdup(scan->verification));
+}
+
+/* A row as postgres_fdw reads it, its states opened. Called, as any of these functions, in the row's memory. */
+static TupleTableSlot *
+iterate_checked(ForeignScanState *node)
+{
+	CheckedRoutine *checked = (CheckedRoutine *) node->fdwroutine;
+	TupleTableSlot *slot = PostgresFdwRoutine()->IterateForeignScan(node);
+
+	if (TupIsNull(slot))
+		return slot;
+	slot_getallattrs(slot);
+	/* what the values point to is postgres_fdw's batch of rows, not the slot's */
+	ExecClearTuple(slot);
+	open_states(checked->scan, slot);
+	return ExecStoreVirtualTuple(slot);
 }
 
 /*
@@ -181,6 +325,7 @@ leave_to_postgres_fdw(ForeignScanState *node)
 {
 	ShardScan  *scan = node->fdw_state;
 	ShardGroup *group = scan->group;
+	CheckedRoutine *checked;
 	MemoryContext oldcontext;
 
 	if (!group->decided)
@@ -191,9 +336,14 @@ leave_to_postgres_fdw(ForeignScanState *node)
 	if (!group->by_postgres_fdw)
 		return false;
 
-	node->fdwroutine = PostgresFdwRoutine();
-	node->fdw_state = NULL;
 	oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
+	verify_by_postgres_fdw(node, scan);
+	checked = palloc(sizeof(CheckedRoutine));
+	checked->routine = *PostgresFdwRoutine();
+	checked->routine.IterateForeignScan = iterate_checked;
+	checked->scan = scan;
+	node->fdwroutine = &checked->routine;
+	node->fdw_state = NULL;
 	node->fdwroutine->BeginForeignScan(node, scan->eflags);
 	MemoryContextSwitchTo(oldcontext);
 	return true;
@@ -224,7 +374,7 @@ send_query(ShardScan *scan)
 		MemoryContextSwitchTo(oldcontext);
 		AtEOXact_GUC(true, level);
 	}
-	ShardSendQuery(scan->connection, scan->sql, nparams, values, scan->binary, scan->states);
+	ShardSendQuery(scan->connection, scan->sql, scan->verification, nparams, values, scan->binary, scan->states);
 	scan->sent = true;
 }
 
@@ -273,7 +423,10 @@ clear_result(ShardScan *scan)
 	scan->row = 0;
 }
 
-/* The shard's table may be another than the one declared here. */
+/*
+ * The shard's table may be another than the one declared here. Every result has
+ * columns of its own, whatever those before it had.
+ */
 static void
 check_columns(ShardScan *scan, TupleDesc tupdesc)
 {
@@ -301,7 +454,6 @@ check_columns(ShardScan *scan, TupleDesc tupdesc)
 				 errdetail("The table on the shard differs from the foreign table."),
 				 errcontext("remote SQL command: %s", scan->sql)));
 	}
-	scan->checked = true;
 }
 
 /* Read the values of the next row into the slot. */
@@ -323,6 +475,11 @@ read_values(ShardScan *scan, TupleTableSlot *slot)
 			value = pq.PQgetvalue(result, scan->row, i);
 			length = pq.PQgetlength(result, scan->row, i);
 			scan->nbytes += length;
+			if (!scan->binary && !pg_verify_mbstr(GetDatabaseEncoding(), value, length, true))
+				ereport(ERROR,
+						(errcode(ERRCODE_CHARACTER_NOT_IN_REPERTOIRE),
+						 errmsg("server \"%s\" returned text that is not valid in encoding %s",
+								scan->connection->server, GetDatabaseEncodingName())));
 		}
 		if (!scan->binary)
 			slot->tts_values[i] = InputFunctionCall(&scan->input[i], value, scan->input_param[i], typmod);
@@ -371,7 +528,7 @@ store_row(ShardScan *scan, TupleTableSlot *slot)
 	int			encoding = pg_get_client_encoding();
 	MemoryContext oldcontext;
 
-	if (!scan->checked)
+	if (scan->row == 0)
 		check_columns(scan, slot->tts_tupleDescriptor);
 
 	MemoryContextReset(scan->row_context);
@@ -380,6 +537,7 @@ store_row(ShardScan *scan, TupleTableSlot *slot)
 		read_values(scan, slot);
 	else
 		read_values_as_stored(scan, slot, encoding);
+	open_states(scan, slot);
 	MemoryContextSwitchTo(oldcontext);
 	scan->nrows++;
 	if (++scan->row == pq.PQntuples(scan->connection->result))

@@ -13,6 +13,8 @@
  *	scan.c		 runs it, asynchronously below an Append
  *	connection.c connections of our own, without cursors; connect.c makes them
  *	partial.c	 aggregates whose result is the state of another
+ *	verify.c	 whether what we call on a shard is ours
+ *	validate.c	 checks the states that shards send
  *	adopt.c		 turns postgres_fdw servers into ours, and back
  *	libpq.c		 the libpq of postgres_fdw
  *
@@ -53,7 +55,9 @@ enum ShardScanPrivate
 	/* what the scan stands for, range table index in parentheses (String) */
 	ShardScanRelations,
 	/* SHARD_STATE_… of the serialised states among the columns (Integer) */
-	ShardScanStates
+	ShardScanStates,
+	/* SQL that verifies the functions of ours in the SQL, empty if there are none (String) */
+	ShardScanVerification
 };
 
 /* What fdw_private of an aggregate scan's path holds; postgres_fdw's begins with a Boolean. */
@@ -67,7 +71,8 @@ enum ShardPathPrivate
 	ShardPathRelations,
 	ShardPathStates,
 	ShardPathFetchSize,
-	ShardPathAsync
+	ShardPathAsync,
+	ShardPathVerification
 };
 
 /* Serialised states can only travel between servers of one major version, … */
@@ -84,6 +89,7 @@ typedef struct ShardQuery
 	List	   *columns;
 	List	   *params;
 	int			states;			/* SHARD_STATE_… */
+	char	   *verification;	/* see ShardScanVerification */
 } ShardQuery;
 
 /* handler.c */
@@ -109,6 +115,8 @@ extern bool ShardNamesObject(Oid type);
 /* partial.c */
 extern Oid	ShardPartialAggregate(Oid aggregate, bool *serialized);
 extern bool ShardIsPartialAggregate(Oid aggregate);
+extern int *ShardStateKinds(ForeignScan *plan);
+extern void ShardOpenStates(const int *kinds, int n, const char *server, Datum *values, const bool *isnull);
 
 /* scan.c */
 extern bool ShardIsAggregateScan(ForeignScanState *node);

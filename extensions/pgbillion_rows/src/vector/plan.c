@@ -295,6 +295,57 @@ memory_refusal(PathTarget *target, double groups)
 	return NULL;
 }
 
+/* An aggregate's arguments as they are said, for messages; those that are no columns are left out. */
+static char *
+argument_names(PlannerInfo *root, Aggref *aggref)
+{
+	StringInfoData buf;
+	ListCell   *lc;
+
+	initStringInfo(&buf);
+	foreach(lc, aggref->args)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+		Var		   *var = (Var *) entry->expr;
+
+		/* what it is ordered by */
+		if (entry->resjunk)
+			continue;
+		if (buf.len > 0)
+			appendStringInfoString(&buf, ", ");
+		appendStringInfoString(&buf, IsA(var, Var) && var->varlevelsup == 0 && var->varattno > 0 ?
+							   get_rte_attribute_name(planner_rt_fetch(var->varno, root), var->varattno) : "...");
+	}
+	return buf.data;
+}
+
+/* Say of the first aggregate without a partial form why it has none, and what does the same faster. */
+const char *
+VectorNoPartialForm(PlannerInfo *root, PathTarget *grouping, Node *having)
+{
+	List	   *exprs = list_concat(list_copy(grouping->exprs), having != NULL ? list_make1(having) : NIL);
+	ListCell   *lc;
+
+	foreach(lc, pull_var_clause((Node *) exprs, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+								PVC_INCLUDE_PLACEHOLDERS))
+	{
+		Aggref	   *aggref = lfirst(lc);
+		char	   *name;
+		char	   *arguments;
+
+		if (!IsA(aggref, Aggref) || (aggref->aggdistinct == NIL && aggref->aggorder == NIL))
+			continue;
+		name = get_func_name(aggref->aggfnoid);
+		arguments = argument_names(root, aggref);
+		if (aggref->aggdistinct == NIL)
+			return psprintf("%s(%s), which wants its rows in an order and so has no partial form", name, arguments);
+		return psprintf("%s(DISTINCT %s) has no partial form; faster is %s(%s) over a subquery with SELECT DISTINCT %s%s",
+						name, arguments, name, arguments, arguments,
+						root->parse->groupClause != NIL ? " and what is grouped by" : "");
+	}
+	return "an aggregate that has no partial form (no combine function)";
+}
+
 /* ---- paths ---- */
 
 static Plan *plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
@@ -802,7 +853,7 @@ offer_groups(PlannerInfo *root, RelOptInfo *input_rel, Request *request, GroupPa
 	if (parse->groupingSets != NIL)
 		return "grouping sets";
 	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
-		return "an aggregate that has no partial form (DISTINCT, ORDER BY, or no combine function)";
+		return VectorNoPartialForm(root, request->rel->reltarget, extra->havingQual);
 	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
 		return "group keys that are all constant";
 	if (parse->groupClause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) == 0)
@@ -857,7 +908,7 @@ VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double 
 		reason = memory_refusal(parent->reltarget, groups);
 	if (reason != NULL)
 	{
-		VectorReport("not vectorised before the join: %s", reason);
+		VectorReport(root, "not vectorised before the join: %s", reason);
 		return NULL;
 	}
 	path = scan_path(root, parent, rel, parent->reltarget, groups, parallel_workers, parent->consider_parallel);
@@ -894,11 +945,11 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 	reason = stage == UPPERREL_DISTINCT ? offer_distinct(root, input_rel, &request) :
 		offer_groups(root, input_rel, &request, extra);
 	if (reason != NULL)
-		VectorReport("not vectorised: %s", reason);
+		VectorReport(root, "not vectorised: %s", reason);
 	else if (request.best > core && core > 0)
-		VectorReport("vectors are possible, but estimated to cost %.2f beside core's %.2f", request.best, core);
+		VectorReport(root, "vectors are possible, but estimated to cost %.2f beside core's %.2f", request.best, core);
 	else
-		VectorReport("vectors are possible, and estimated to cost %.2f beside core's %.2f", request.best, core);
+		VectorReport(root, "vectors are possible, and estimated to cost %.2f beside core's %.2f", request.best, core);
 }
 
 void

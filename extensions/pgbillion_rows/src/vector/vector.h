@@ -193,7 +193,7 @@ typedef struct DecimalSum
 	int64		ninfs;
 	int32		scale;
 	int32		max_scale;		/* largest display scale seen */
-	Numeric		rest;			/* further summand, or NULL */
+	Numeric		rest;			/* further summand, divided by a power of ten; or NULL */
 } DecimalSum;
 
 extern bool decimal_decode(Datum numeric, int64 *value, int *scale);
@@ -294,13 +294,14 @@ extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a VectorMode */
 
 extern void VectorInit(void);
 extern PathTarget *VectorPartialTarget(PlannerInfo *root, PathTarget *grouping, Node *having);
+extern const char *VectorNoPartialForm(PlannerInfo *root, PathTarget *grouping, Node *having);
 extern bool VectorParallelSafe(PlannerInfo *root, List *tables, PathTarget *target);
 extern Path *VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups,
 							  int parallel_workers);
 
 /* ---- explain.c ---- */
 
-extern void VectorReport(const char *format,...) pg_attribute_printf(1, 2);
+extern void VectorReport(PlannerInfo *root, const char *format,...) pg_attribute_printf(2, 3);
 
 /* ---- execute.c ---- */
 

@@ -20,11 +20,10 @@
 #include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
-#include "catalog/pg_namespace.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "commands/defrem.h"
 #include "commands/event_trigger.h"
@@ -38,8 +37,8 @@
 
 PG_FUNCTION_INFO_V1(pgbillion_drop_guard);
 
-static bool drops_extension(Node *parsetree, Oid extension, Oid function);
-static bool owns_extension(Oid role, Oid function);
+static bool drops_extension(Node *parsetree, Oid extension);
+static Oid	extension_owner(Oid extension);
 static Oid	any_lazy_table(Oid extension);
 
 /*
@@ -49,8 +48,7 @@ static Oid	any_lazy_table(Oid extension);
 Datum
 pgbillion_drop_guard(PG_FUNCTION_ARGS)
 {
-	Oid			function = fcinfo->flinfo->fn_oid;
-	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
+	Oid			extension = getExtensionOfObject(ProcedureRelationId, fcinfo->flinfo->fn_oid);
 	EventTriggerData *data;
 	Oid			table;
 
@@ -60,7 +58,7 @@ pgbillion_drop_guard(PG_FUNCTION_ARGS)
 				 errmsg("pgbillion_tables.drop_guard() is for event triggers")));
 	data = (EventTriggerData *) fcinfo->context;
 
-	if (!OidIsValid(extension) || !drops_extension(data->parsetree, extension, function))
+	if (!OidIsValid(extension) || !drops_extension(data->parsetree, extension))
 		PG_RETURN_NULL();
 	table = any_lazy_table(extension);
 	if (OidIsValid(table))
@@ -74,11 +72,11 @@ pgbillion_drop_guard(PG_FUNCTION_ARGS)
 }
 
 /*
- * Might the command drop the extension and what depends on it? `function` is
- * one of the extension's, and in its schema.
+ * Might the command drop the extension and what depends on it? DROP SCHEMA
+ * cannot: the schema is a member of the extension.
  */
 static bool
-drops_extension(Node *parsetree, Oid extension, Oid function)
+drops_extension(Node *parsetree, Oid extension)
 {
 	ListCell   *lc;
 
@@ -91,9 +89,6 @@ drops_extension(Node *parsetree, Oid extension, Oid function)
 			if (stmt->removeType == OBJECT_EXTENSION &&
 				get_extension_oid(strVal(lfirst(lc)), true) == extension)
 				return true;
-			if (stmt->removeType == OBJECT_SCHEMA &&
-				get_namespace_oid(strVal(lfirst(lc)), true) == get_func_namespace(function))
-				return true;
 		}
 	}
 	else if (IsA(parsetree, DropOwnedStmt) && ((DropOwnedStmt *) parsetree)->behavior == DROP_CASCADE)
@@ -102,33 +97,30 @@ drops_extension(Node *parsetree, Oid extension, Oid function)
 		{
 			Oid			role = get_rolespec_oid(lfirst(lc), true);
 
-			if (OidIsValid(role) && owns_extension(role, function))
+			if (OidIsValid(role) && role == extension_owner(extension))
 				return true;
 		}
 	}
 	return false;
 }
 
-/* Does the role own the extension, as it then owns its functions, or the schema? */
-static bool
-owns_extension(Oid role, Oid function)
+static Oid
+extension_owner(Oid extension)
 {
-	bool		result = false;
+	Relation	rel = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
 	HeapTuple	tuple;
+	Oid			owner = InvalidOid;
 
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(extension));
+	scan = systable_beginscan(rel, ExtensionOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
-	{
-		result = ((Form_pg_proc) GETSTRUCT(tuple))->proowner == role;
-		ReleaseSysCache(tuple);
-	}
-	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(get_func_namespace(function)));
-	if (HeapTupleIsValid(tuple))
-	{
-		result |= ((Form_pg_namespace) GETSTRUCT(tuple))->nspowner == role;
-		ReleaseSysCache(tuple);
-	}
-	return result;
+		owner = ((Form_pg_extension) GETSTRUCT(tuple))->extowner;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return owner;
 }
 
 /* A lazy table that is not the extension's own, or InvalidOid. */

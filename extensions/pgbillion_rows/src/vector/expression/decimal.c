@@ -18,7 +18,6 @@
 #include "postgres.h"
 
 #include "libpq/pqformat.h"
-#include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
 
@@ -224,23 +223,67 @@ make_numeric(int128 sum, int scale)
 											   ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1)));
 }
 
+/*
+ * What is added up by numeric_add() is divided by this power of BASE. The
+ * largest numerics have no room for a sum of them; core's state has, and finds
+ * what is too large when it is finished. Digits may go on beyond the display
+ * scale, which addition keeps.
+ */
+#define LOWERED_BY 8
+
+/* A finite numeric that is not toasted, divided by BASE^LOWERED_BY; in the current context. */
+static Numeric
+lowered(const struct varlena *numeric)
+{
+	const char *p = VARDATA_ANY(numeric);
+	int			size = VARSIZE_ANY_EXHDR(numeric);
+	uint16		header = word_at(p);
+	bool		is_short = HEADER_KIND(header) == HEADER_SHORT;
+	int			head = is_short ? 2 : 4;
+	int16		weight = is_short ? SHORT_WEIGHT(header) : (int16) word_at(p + 2);
+	uint16		words[2];
+	char	   *result = palloc(VARHDRSZ + sizeof(words) + size - head);
+
+	Assert(HEADER_KIND(header) != HEADER_SPECIAL);
+	if (is_short)
+		words[0] = SHORT_SCALE(header) | ((header & SHORT_NEGATIVE) != 0 ? HEADER_NEGATIVE : 0);
+	else
+		words[0] = header;
+	/* zero has no digits, and no weight either */
+	words[1] = (uint16) (size > head ? weight - LOWERED_BY : 0);
+	SET_VARSIZE(result, VARHDRSZ + sizeof(words) + size - head);
+	memcpy(result + VARHDRSZ, words, sizeof(words));
+	memcpy(result + VARHDRSZ + sizeof(words), p + head, size - head);
+
+	return (Numeric) result;
+}
+
+/* Add a finite numeric that is not toasted to `rest`, in the current context. */
+static void
+add_to_rest(DecimalSum *sum, const struct varlena *numeric)
+{
+	Numeric		part = lowered(numeric);
+	Numeric		before = sum->rest;
+
+	if (before == NULL)
+	{
+		sum->rest = part;
+		return;
+	}
+	sum->rest = DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(before), NumericGetDatum(part)));
+	pfree(before);
+	pfree(part);
+}
+
 /* Move what has been summed up to `rest`, which lives in `context`. */
 static void
 flush(DecimalSum *sum, MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Numeric		part = make_numeric(sum->sum, sum->scale);
-	Numeric		before = sum->rest;
 
-	if (before == NULL)
-		sum->rest = part;
-	else
-	{
-		sum->rest = DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(before),
-														NumericGetDatum(part)));
-		pfree(before);
-		pfree(part);
-	}
+	add_to_rest(sum, (struct varlena *) part);
+	pfree(part);
 	sum->sum = 0;
 	MemoryContextSwitchTo(old);
 }
@@ -310,17 +353,10 @@ decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context)
 	}
 	else
 	{
-		Numeric		before = sum->rest;
-
 		scale = HEADER_KIND(header) == HEADER_SHORT ? SHORT_SCALE(header) : LONG_SCALE(header);
 		sum->count++;
 		sum->max_scale = Max(sum->max_scale, scale);
-		sum->rest = before == NULL ?
-			DatumGetNumeric(datumCopy(PointerGetDatum(plain), false, -1)) :
-			DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(before),
-												PointerGetDatum(plain)));
-		if (before != NULL)
-			pfree(before);
+		add_to_rest(sum, plain);
 	}
 	if ((Pointer) plain != DatumGetPointer(numeric))
 		pfree(plain);
@@ -344,18 +380,18 @@ decimal_serialize_sum(const DecimalSum *sum)
 	}
 	else
 	{
-		Datum		total = DirectFunctionCall2(numeric_add, NumericGetDatum(sum->rest),
-												NumericGetDatum(make_numeric(sum->sum, sum->scale)));
+		Numeric		part = lowered((struct varlena *) make_numeric(sum->sum, sum->scale));
+		Datum		total = DirectFunctionCall2(numeric_add, NumericGetDatum(sum->rest), NumericGetDatum(part));
 		StringInfoData sent;
 		bytea	   *bytes = DatumGetByteaP(DirectFunctionCall1(numeric_send, total));
 		int			ndigits;
 
-		/* the same parts, in 16 bits each */
+		/* the same parts, in 16 bits each; the weight as it was */
 		initStringInfo(&sent);
 		appendBinaryStringInfo(&sent, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
-		ndigits = (int16) pq_getmsgint(&sent, 2);
+		ndigits = (int) pq_getmsgint(&sent, 2);
 		pq_sendint32(&buf, ndigits);
-		pq_sendint32(&buf, (int16) pq_getmsgint(&sent, 2));
+		pq_sendint32(&buf, (int16) pq_getmsgint(&sent, 2) + (ndigits > 0 ? LOWERED_BY : 0));
 		pq_sendint32(&buf, pq_getmsgint(&sent, 2));
 		(void) pq_getmsgint(&sent, 2);
 		pq_sendint32(&buf, sum->max_scale);

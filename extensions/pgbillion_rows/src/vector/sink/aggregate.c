@@ -32,6 +32,7 @@
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
+#include "planner/aggregates.h"
 #include "vector/vector.h"
 
 typedef enum
@@ -120,7 +121,7 @@ struct VectorAgg
 	bool		initial_null;
 };
 
-/* What is known of an aggregate; false if it has no kernel. */
+/* What is known of an aggregate with a transition function of core; false if it has no kernel. */
 static bool
 find_kind(Oid transfn, AggKind *kind, int *width, int *size)
 {
@@ -258,7 +259,7 @@ vector_agg_refusal(Aggref *aggref)
 	AggKind		kind;
 	int			width;
 	int			size;
-	bool		known = find_kind(form->aggtransfn, &kind, &width, &size);
+	bool		known = find_kind(aggregate_core_function(form->aggtransfn), &kind, &width, &size);
 
 	/* count() starts with 0, a sum with nothing; other beginnings are somebody's own */
 	if (known && aggref->aggfnoid >= FirstNormalObjectId)
@@ -301,7 +302,8 @@ vector_agg_adds_floats(Aggref *aggref)
 	AggKind		kind;
 	int			width;
 	int			size;
-	bool		known = find_kind(((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn, &kind, &width, &size);
+	bool		known = find_kind(aggregate_core_function(((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn),
+									   &kind, &width, &size);
 
 	ReleaseSysCache(tuple);
 	return known && (kind == AGG_SUM_FLOAT4 || kind == AGG_SUM_FLOAT8 || kind == AGG_SQUARES_FLOAT);
@@ -357,7 +359,7 @@ vector_agg_compile(Aggref *aggref, bool full_variance, Batch *batch, int *state_
 	HeapTuple	tuple = aggregate_tuple(aggref);
 	Form_pg_aggregate form = (Form_pg_aggregate) GETSTRUCT(tuple);
 
-	if (!find_kind(form->aggtransfn, &agg->kind, &agg->width, state_size))
+	if (!find_kind(aggregate_core_function(form->aggtransfn), &agg->kind, &agg->width, state_size))
 		elog(ERROR, "aggregate %u cannot be vectorised", aggref->aggfnoid);
 	if (agg->kind == AGG_SQUARES_FLOAT && agg->width == 4 &&
 		vector_agg_only_avg(aggref) && !full_variance)

@@ -36,6 +36,7 @@
 #include "utils/expandeddatum.h"
 #include "utils/syscache.h"
 
+#include "planner/aggregates.h"
 #include "vector/vector.h"
 
 typedef struct FinishState
@@ -75,13 +76,15 @@ static bool
 finishable(Aggref *aggref)
 {
 	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	Oid			combine;
 	bool		nothing;
 	bool		result;
 
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
 	(void) SysCacheGetAttr(AGGFNOID, tuple, Anum_pg_aggregate_agginitval, &nothing);
-	result = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggcombinefn < FirstNormalObjectId &&
+	combine = aggregate_core_function(((Form_pg_aggregate) GETSTRUCT(tuple))->aggcombinefn);
+	result = OidIsValid(combine) && combine < FirstNormalObjectId &&
 		(nothing || aggref->aggfnoid < FirstNormalObjectId);
 	ReleaseSysCache(tuple);
 

@@ -1,0 +1,382 @@
+"""The SQL objects of the extension: the same on every major version, and beyond the reach of hostile names."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from harness import servers
+from harness.servers import Connection, one
+from harness.shards import make_coordinator, plan, shard_table, shards
+from pgbillion.paths import extension_source, state_dir
+from pgbillion.postgres import Cluster, Installation, run_as_server
+
+# What whoever may create objects can put in the way of a careless name. Whatever is used of it raises an error, which
+# stands for anything the user of it may do. Operators first: CVE-2018-1058 and its like.
+HOSTILE_FUNCTIONS = (
+    "format_type(oid, integer)",
+    "pg_get_function_identity_arguments(oid)",
+    "quote_ident(text)",
+    "version()",
+    "state(internal)",
+    "int8_avg_accum(numeric, bigint)",
+    "set_config(text, text, boolean)",
+)
+HOSTILE_OPERATORS = [
+    *(("=", kind, kind) for kind in ("oid", "name", "text", "regproc", "regclass", "bigint", "integer", '"char"')),
+    *(("<>", kind, other) for kind in ("regproc", "oid", "regtype") for other in ("integer", kind, "oid")),
+]
+HOSTILE_TYPES = (
+    "text",
+    "regclass",
+    "name",
+    "regnamespace",
+    "oid",
+    "record",
+    "bytea",
+    "internal",
+    "regprocedure",
+    "interval",
+)
+
+
+def make_hostile(conn: Connection, schema: str) -> None:
+    """Fill a schema with objects that raise an error as soon as anybody uses them."""
+    conn.execute(f"SET search_path = pg_catalog; CREATE SCHEMA IF NOT EXISTS {schema}")
+    done = set()
+    for number, (name, left, right) in enumerate(HOSTILE_OPERATORS):
+        if (name, left, right) in done:
+            continue
+        done.add((name, left, right))
+        conn.execute(
+            f"CREATE FUNCTION {schema}.trap_{number}({left}, {right}) RETURNS boolean LANGUAGE plpgsql AS"
+            f" $$BEGIN RAISE 'trapped by {name}'; END$$;"
+            f" CREATE OPERATOR {schema}.{name} (FUNCTION = {schema}.trap_{number}, LEFTARG = {left},"
+            f" RIGHTARG = {right})"
+        )
+    for signature in HOSTILE_FUNCTIONS:
+        if "internal" not in signature:
+            conn.execute(
+                f"CREATE FUNCTION {schema}.{signature} RETURNS text LANGUAGE plpgsql AS"
+                " $$BEGIN RAISE 'trapped by a function'; END$$"
+            )
+    for name in HOSTILE_TYPES:
+        conn.execute(f"CREATE DOMAIN {schema}.{name} AS pg_catalog.int2 CHECK (VALUE > 9)")
+    # a table is a type, too, and what a view reads from
+    for name in ("pg_proc", "pg_aggregate", "pg_database", "pg_extension", "pg_depend"):
+        conn.execute(f"CREATE TABLE {schema}.{name} (oid pg_catalog.oid)")
+
+
+@pytest.fixture
+def bare(cluster: Cluster) -> Iterator[Connection]:
+    """A database without the extension, in which the role `intruder` may create schemas."""
+    with servers.new_database(cluster, "bare") as name, cluster.connect(name) as conn:
+        conn.execute("DROP EXTENSION pgbillion_tables; CREATE ROLE intruder; GRANT CREATE ON DATABASE bare TO intruder")
+        conn.execute("GRANT CREATE ON SCHEMA public TO intruder")
+        try:
+            yield conn
+        finally:
+            conn.execute("RESET ALL; RESET ROLE; DROP OWNED BY intruder CASCADE; DROP ROLE intruder")
+
+
+def superusers(conn: Connection) -> list[str]:
+    query = "SELECT rolname FROM pg_catalog.pg_roles WHERE rolsuper ORDER BY 1"
+    return [name for (name,) in conn.execute(query).fetchall()]
+
+
+def test_a_schema_that_is_there_already_is_an_error(bare: Connection) -> None:
+    """Its owner had a function of (regproc, integer) called by the superuser who created the extension."""
+    bare.execute(
+        "SET ROLE intruder; CREATE SCHEMA pgbillion_tables;"
+        " CREATE FUNCTION billion.ne(regproc, integer) RETURNS boolean LANGUAGE plpgsql AS"
+        " $$BEGIN ALTER ROLE intruder SUPERUSER; RETURN true; END$$;"
+        " CREATE OPERATOR billion.<> (FUNCTION = billion.ne, LEFTARG = regproc, RIGHTARG = integer); RESET ROLE"
+    )
+    before = superusers(bare)
+    with pytest.raises(psycopg.errors.DuplicateSchema, match='schema "billion" already exists'):
+        bare.execute("CREATE EXTENSION pgbillion_tables")
+    assert "intruder" not in before
+    assert superusers(bare) == before
+    assert one(bare, "SELECT count(*) FROM pg_extension WHERE extname = 'pgbillion_tables'") == 0
+    bare.execute("DROP SCHEMA pgbillion_tables CASCADE; CREATE EXTENSION pgbillion_tables")
+    assert one(bare, "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'pgbillion_tables'") == "postgres"
+    assert not one(bare, "SELECT has_schema_privilege('intruder', 'billion', 'CREATE')")
+
+
+def test_the_schema_goes_with_the_extension(bare: Connection) -> None:
+    for _ in range(2):
+        bare.execute("CREATE EXTENSION pgbillion_tables")
+        assert one(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'pgbillion_tables'") == 1
+        bare.execute("DROP EXTENSION pgbillion_tables")
+        assert one(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'pgbillion_tables'") == 0
+    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE TABLE billion.kept AS SELECT 1")
+    with pytest.raises(psycopg.errors.DependentObjectsStillExist, match=r"drop extension|drop schema"):
+        bare.execute("DROP EXTENSION pgbillion_tables")
+    assert one(bare, "SELECT count(*) FROM billion.kept") == 1
+    bare.execute("DROP TABLE billion.kept")
+    for schema, error in (
+        ("public", psycopg.errors.FeatureNotSupported),
+        ("billion", psycopg.errors.ObjectNotInPrerequisiteState),
+    ):
+        with pytest.raises(error):
+            bare.execute(f"ALTER EXTENSION pgbillion_tables SET SCHEMA {schema}")
+
+
+@pytest.mark.parametrize("path", ["hostile, pg_catalog", "public, pg_catalog, hostile", "hostile", '"$user", public'])
+def test_names_in_the_script_and_in_functions_lead_to_nobody_elses(
+    cluster: Cluster, bare: Connection, path: str
+) -> None:
+    """Every SQL function of the extension, called with hostile objects before those of pg_catalog."""
+    bare.execute("CREATE TABLE public.t (i integer, v varchar, b bigint, n numeric) USING heap")
+    bare.execute("INSERT INTO public.t SELECT i, i, i, i FROM generate_series(1, 1000) i")
+    bare.execute("CREATE EXTENSION postgres_fdw; CREATE SERVER s FOREIGN DATA WRAPPER postgres_fdw")
+    bare.execute(
+        "CREATE SCHEMA app; CREATE FUNCTION app.longer(varchar, varchar) RETURNS varchar IMMUTABLE LANGUAGE sql AS"
+        " 'SELECT CASE WHEN pg_catalog.length($1) > pg_catalog.length($2) THEN $1 ELSE $2 END';"
+        " CREATE FUNCTION app.show(varchar) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT $1';"
+        " CREATE AGGREGATE app.longest(varchar) (SFUNC = app.longer, STYPE = varchar, FINALFUNC = app.show,"
+        " COMBINEFUNC = app.longer);"
+        " CREATE AGGREGATE app.mean(bigint) (SFUNC = int8_avg_accum, STYPE = internal, FINALFUNC = numeric_poly_avg,"
+        " COMBINEFUNC = int8_avg_combine, SERIALFUNC = int8_avg_serialize, DESERIALFUNC = int8_avg_deserialize)"
+    )
+    for schema in ("hostile", "public", '"billion "'):
+        make_hostile(bare, schema)
+    before = superusers(bare)
+    bare.execute(f"SET search_path = {path}")
+    bare.execute("CREATE EXTENSION pgbillion_tables")
+    for call in (
+        "version()",
+        "create_tables('public.t', 'x%d', 1, 3, NULL, 'app')",
+        "create_tables('public.t', 'lazy%d', 1, 3, NULL, 'app', 'lazy_heap', false)",
+        "to_heap('{app.lazy1}')",
+        "drop_tables('{app.x1, app.lazy2}')",
+        "drop_tables('{app.x2}', true, false)",
+        "tables()",
+        "tables('x%', 'app')",
+        "create_progress()",
+        "explain_vector('SELECT pg_catalog.count(*), pg_catalog.sum(b) FROM public.t GROUP BY i')",
+        "adopt_foreign_servers()",
+        "release_foreign_servers('{s}')",
+        "create_partial_aggregate('app.longest(pg_catalog.varchar)')",
+        "create_partial_aggregate('app.mean(pg_catalog.int8)')",
+    ):
+        assert bare.execute(f"SELECT * FROM billion.{call}").fetchall() is not None
+    bare.execute("SELECT * FROM pgbillion_tables.create_progress")
+    aggregates = (
+        "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p WHERE p.prokind OPERATOR(pg_catalog.=) 'a' AND"
+        " p.pronamespace OPERATOR(pg_catalog.=) 'billion'::pg_catalog.regnamespace AND p.proname"
+        " OPERATOR(pg_catalog.~) '^partial_(avg|sum|std|var)' AND p.proname OPERATOR(pg_catalog.!~) 'array'"
+    )
+    for (name,) in bare.execute(aggregates).fetchall():
+        for mode in ("off", "force"):
+            bare.execute(f"SET pgbillion_rows.vector_aggregate = {mode}")
+            assert one(bare, f"SELECT billion.{name}(n) FROM public.t") is not None
+    assert one(bare, "SELECT app.partial_longest(v) FROM public.t") == "1000"
+    found = bare.execute(
+        "SELECT a.aggfnoid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_aggregate a JOIN"
+        " pg_catalog.pg_proc p ON p.oid OPERATOR(pg_catalog.=) a.aggfnoid WHERE p.pronamespace"
+        " OPERATOR(pg_catalog.=) 'app'::pg_catalog.regnamespace AND p.proname OPERATOR(pg_catalog.~) '^partial'"
+    ).fetchall()
+    assert len(found) == 2
+    assert superusers(bare) == before
+    bare.execute("SET search_path = pg_catalog; DROP TABLE app.lazy1, app.lazy3, app.x3")
+
+
+def test_an_overloaded_transition_function_is_not_taken_for_the_other(bare: Connection) -> None:
+    """CREATE AGGREGATE looks for the function whose arguments fit best, which may have come later."""
+    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE SCHEMA app")
+    bare.execute(
+        "CREATE FUNCTION app.f(text, text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT $2';"
+        " CREATE AGGREGATE app.a(varchar) (SFUNC = app.f, STYPE = text, COMBINEFUNC = app.f, FINALFUNC = lower);"
+        " CREATE FUNCTION app.f(text, varchar) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RAISE 'x'; END$$"
+    )
+    with pytest.raises(psycopg.errors.AmbiguousFunction, match=r"could not create a partial aggregate of app\.a"):
+        bare.execute("SELECT pgbillion_rows.create_partial_aggregate('app.a(varchar)')")
+    assert one(bare, "SELECT count(*) FROM pg_proc WHERE proname = 'partial_a'") == 0
+    bare.execute("DROP FUNCTION app.f(text, varchar)")
+    assert one(bare, "SELECT pgbillion_rows.create_partial_aggregate('app.a(varchar)')::text") == (
+        "app.partial_a(character varying)"
+    )
+    bare.execute(f"CREATE AGGREGATE app.{'a' * 60}(text) (SFUNC = app.f, STYPE = text, COMBINEFUNC = app.f)")
+    with pytest.raises(psycopg.errors.NameTooLong):
+        bare.execute(f"SELECT pgbillion_rows.create_partial_aggregate('app.{'a' * 60}(text)')")
+
+
+def test_nobody_but_its_owner_may_use_the_table_of_the_extension(bare: Connection) -> None:
+    bare.execute("CREATE EXTENSION pgbillion_tables; SET ROLE intruder")
+    for command in (
+        "INSERT INTO pgbillion_tables.nothing DEFAULT VALUES",
+        "SELECT FROM pgbillion_tables.nothing",
+        "BEGIN; LOCK TABLE pgbillion_tables.nothing IN ACCESS SHARE MODE",
+        "TRUNCATE pgbillion_tables.nothing",
+        "CREATE FUNCTION pgbillion_rows.partial_array_agg(text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
+        "CREATE TABLE billion.mine ()",
+    ):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            bare.execute(command.encode())
+        bare.execute("ROLLBACK")
+    bare.execute("RESET ROLE")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        bare.execute("INSERT INTO pgbillion_tables.nothing DEFAULT VALUES")
+
+
+# ---- the same on every major ----
+
+
+def other_installations(mine: Installation) -> list[Installation]:
+    """Those of other major versions on this machine: Debian's, and the fetched ones."""
+    found = [*Path("/usr/lib/postgresql").glob("*/bin/pg_config")]
+    build = extension_source().parent / "build"
+    found += [*build.glob("postgresql-*/bin/pg_config"), *build.glob("postgresql-*/*/pginstall/bin/pg_config")]
+    candidates = [None, *sorted(path for path in found if "apt" not in path.parts)]
+    result: dict[int, Installation] = {}
+    for candidate in candidates:
+        prepared = Installation.prepare(state_dir(), candidate)
+        if prepared.major != mine.major:
+            result.setdefault(prepared.major, prepared)
+    return [result[major] for major in sorted(result)]
+
+
+def dumped(cluster: Cluster, dump: Path) -> list[str]:
+    """What pg_upgrade would restore, but for the numbers it keeps."""
+    with cluster.connect("template1") as conn:
+        conn.execute("CREATE DATABASE dumped TEMPLATE template0")
+    with cluster.connect("dumped") as conn:
+        conn.execute("CREATE EXTENSION pgbillion_tables")
+    done = run_as_server(
+        [dump, "--schema-only", "--binary-upgrade", "--dbname", cluster.conninfo("dumped")], stdout=subprocess.PIPE
+    )
+    assert done.returncode == 0
+    lines = [line for line in done.stdout.splitlines() if line and not line.startswith(("--", "\\"))]
+    return [
+        line
+        for line in lines
+        if "binary_upgrade_set_" not in line
+        and "binary_upgrade_create_empty" not in line
+        and not line.startswith("SET ")
+        and "relfrozenxid" not in line
+    ]
+
+
+def test_the_objects_are_the_same_on_all_major_versions(installation: Installation) -> None:
+    others = other_installations(installation)
+    if not others:
+        pytest.skip("there is no other major version on this machine")
+    newest = max([installation, *others], key=lambda each: each.version_num)
+    dumps = {}
+    for each in (installation, *others):
+        with servers.temporary_folder() as folder:
+            cluster = Cluster(each, folder / "data", folder / "s", 5432)
+            cluster.init(servers.SETTINGS)
+            cluster.start()
+            try:
+                dumps[each.major] = dumped(cluster, newest.program("pg_dump"))
+            finally:
+                cluster.destroy()
+    mine = dumps[installation.major]
+    assert sum("CREATE AGGREGATE pgbillion_rows.partial_" in line for line in mine) == 62
+    assert not [line for line in mine if "SFUNC = " in line and "billion." not in line]
+    for major, dump in dumps.items():
+        assert dump == mine, major
+
+
+def test_what_a_major_version_lacks_is_refused(conn: Connection) -> None:
+    version = conn.info.server_version // 10000
+    calls = {
+        "partial_string_agg('a'::text, ',')": version >= 16,
+        "partial_string_agg('a'::bytea, ',')": version >= 16,
+        "partial_array_agg(1)": version >= 16,
+        "partial_array_agg(ARRAY[1])": version >= 16,
+        "partial_avg(interval '1 day')": version >= 17,
+        "partial_sum(interval '1 day')": version >= 17,
+        "partial_avg_array(interval '1 day')": version < 17,
+    }
+    for call, there in calls.items():
+        if there:
+            assert one(conn, f"SELECT billion.{call}") is not None
+        else:
+            with pytest.raises(
+                psycopg.errors.FeatureNotSupported, match=f"PostgreSQL {version} has no such partial aggregate"
+            ):
+                conn.execute(f"SELECT billion.{call}")
+
+
+# ---- states ----
+
+
+def test_states_tell_their_format(conn: Connection) -> None:
+    version = conn.info.server_version // 10000
+    kinds = {"sum(1::bigint)": 2786, "avg(1.5)": 2740, "stddev(1)": 3339, "stddev(1::bigint)": 3335}
+    for call, kind in kinds.items():
+        header = one(conn, f"SELECT pgbillion_rows.partial_{call}")[:8]
+        assert header == b"PGB\x01" + version.to_bytes(2, "big") + kind.to_bytes(2, "big")
+    assert one(conn, "SELECT pgbillion_rows.partial_avg(1)") == [1, 1]
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="only be had by aggregation"):
+        conn.execute("SELECT pgbillion_rows.partial_sum(1::bigint) OVER ()")
+
+
+def test_partial_aggregates_are_vectorised(conn: Connection) -> None:
+    """Their functions are ours, and recognised as core's."""
+    conn.execute(
+        "LOAD 'pgbillion_rows'; CREATE SCHEMA v; CREATE TABLE v.t (g integer, b bigint, n numeric, i integer, f float8)"
+    )
+    conn.execute("INSERT INTO v.t SELECT i % 7, i, i / 3.0, i, i FROM generate_series(1, 3000) i; ANALYZE v.t")
+    # of numerics the same sum can be written in several ways
+    exact = "pgbillion_rows.partial_sum(b), pgbillion_rows.partial_stddev(i), pgbillion_rows.partial_avg(i), pgbillion_rows.partial_var_pop(f)"
+    others = "pgbillion_rows.partial_avg(n), pgbillion_rows.partial_sum(n), pgbillion_rows.partial_variance(n), pgbillion_rows.partial_stddev(b)"
+    grouped = "SELECT g, {} FROM v.t GROUP BY g ORDER BY g"
+    conn.execute("SET pgbillion_rows.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
+    for columns in (exact, others):
+        assert "VectorAggregate" in plan(conn, grouped.format(columns))
+        assert "\nvectorised" in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", grouped.format(columns))
+    assert "VectorFinish" in plan(conn, grouped.format(others))
+    vectors = conn.execute(grouped.format(exact)).fetchall()
+    assert len(conn.execute(grouped.format(others)).fetchall()) == 7
+    conn.execute("SET pgbillion_rows.vector_aggregate = off")
+    assert conn.execute(grouped.format(exact)).fetchall() == vectors
+
+
+@pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+def test_states_of_another_format_are_refused(cluster: Cluster, isolation: str) -> None:
+    """By our own connections, and by postgres_fdw's, which a transaction with a snapshot of its own uses."""
+    with servers.new_database(cluster, "top") as name, shards([cluster], name) as members, cluster.connect(name) as top:
+        make_coordinator(top, members)
+        shard_table(top, members, "t", "i integer, b bigint")
+        top.execute("INSERT INTO t SELECT i, i FROM generate_series(1, 10) i")
+        good = one(top, "SELECT pgbillion_rows.partial_sum(b) FROM t")
+        version = top.info.server_version // 10000
+        bad = {
+            good[8:]: "It is not the result of a partial aggregate",
+            b"": "It is not the result of a partial aggregate",
+            good[:7]: "It is not the result of a partial aggregate",
+            good[:3] + b"\x02" + good[4:]: "Its format is 2, instead of 1",
+            good[:4] + b"\x00\x63" + good[6:]: f"It was made by PostgreSQL 99, this is {version}",
+            good[:6] + b"\x00\x01" + good[8:]: "Its kind is 1, instead of 2786",
+        }
+        with members[0].connect() as there:
+            there.execute("CREATE FUNCTION billion.first(bytea, bigint) RETURNS bytea LANGUAGE sql AS 'SELECT $1'")
+            there.execute("ALTER EXTENSION pgbillion_tables ADD FUNCTION billion.first(bytea, bigint)")
+        query = "SELECT sum(b) FROM t GROUP BY i % 2"
+        for state, detail in {**bad, good: None}.items():
+            with members[0].connect() as there:
+                there.execute("ALTER EXTENSION pgbillion_tables DROP AGGREGATE pgbillion_rows.partial_sum(bigint)")
+                there.execute("DROP AGGREGATE pgbillion_rows.partial_sum(bigint)")
+                there.execute(
+                    "CREATE AGGREGATE pgbillion_rows.partial_sum(bigint) (SFUNC = billion.first, STYPE = bytea, INITCOND ="
+                    f" '\\x{state.hex()}')"
+                )
+                there.execute("ALTER EXTENSION pgbillion_tables ADD AGGREGATE pgbillion_rows.partial_sum(bigint)")
+            assert "pgbillion_rows.partial_sum" in plan(top, query)
+            with top.transaction():
+                top.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+                if detail is None:
+                    assert top.execute(query).fetchall() == [(55,), (55,)]
+                    continue
+                with pytest.raises(psycopg.errors.FdwInconsistentDescriptorInformation) as caught, top.transaction():
+                    top.execute(query)
+            assert caught.value.diag.message_primary == 'server "s1" returned a state that cannot be read here'
+            assert (caught.value.diag.message_detail or "").startswith(detail)
