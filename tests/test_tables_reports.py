@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -283,7 +283,7 @@ def _luminance(color: str) -> float:
 
 def test_colors_can_be_told_from_their_background() -> None:
     """WCAG's contrast: 3 for what is drawn, 4.5 for what is read, in the light and in the dark."""
-    style = files("pgbillion.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = resources.files("pgbillion.report").joinpath("style.css").read_text(encoding="utf-8")
     themes = [
         dict(re.findall(r"--([\w-]+): (#\w{6});", rules)) for rules in re.findall(r":root \{(.*?)\}", style, re.S)
     ]

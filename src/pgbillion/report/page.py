@@ -140,7 +140,7 @@ def chapter_chart(chapter: Chapter, name: str) -> str | None:
 
 
 def _chart_over(lines: list[Series], label: str, *, name: str, over: str) -> str:
-    """Return a chart over something else than time twice: a telephone would show a part of the wide one, without dots."""
+    """Return a chart over what is not time, wide and narrow: a telephone would show an empty part of the wide one."""
     wide = charts.line_chart(lines, label, name=name, wide=True, over=over)
     narrow = charts.line_chart(lines, label, name=f"{name}-narrow", over=over)
     return f'<div class="broad">{wide}</div><div class="narrow">{narrow}</div>'
