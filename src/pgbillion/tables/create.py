@@ -125,7 +125,8 @@ def check_server(conn: Connection, plan: Plan) -> None:
     elif plan.method is Method.SQL:
         model.of_template(conn, plan.template)
     if plan.method is Method.BULK:
-        extension.ensure_extension(conn)
+        without = "--method sql" if plan.storage is Storage.HEAP else "--method sql --storage heap"
+        extension.ensure_extension(conn, instead=without)
     elif plan.storage is Storage.LAZY:
         try:
             extension.ensure_extension(conn)
