@@ -74,22 +74,24 @@ def test_names_that_are_no_text(cluster: Cluster, method: str | None) -> None:
             conn.pgconn.exec_(b"SET client_encoding TO SQL_ASCII")
             for name in (b"caf\xe9", "café".encode(), b"plain"):
                 assert conn.pgconn.exec_(b'CREATE TABLE "' + name + b'" (i int)').status == 1
-        listed = subprocess.run(cli._argv(("tables", "list", "--all"), True), env=cli._env(), capture_output=True)
+        listed = subprocess.run(
+            cli._argv(("tables", "list", "--all", "--schema", "public"), True), env=cli._env(), capture_output=True
+        )
         assert listed.returncode == 0, listed.stderr
         assert sorted(listed.stdout.splitlines()) == sorted(
             [b'public."caf\xe9"', 'public."café"'.encode(), b"public.plain"]
         )
-        said = json.loads(cli.run("tables", "list", "--json", check=True).stdout)
+        said = json.loads(cli.run("tables", "list", "--json", "--schema", "public", check=True).stdout)
         found = sorted(ascii(table["name"]) for table in said["tables"])
         assert found == [r"'caf\udce9'", r"'caf\xe9'", "'plain'"]
         options = ("--method", method) if method is not None else ()
         shown = cli.run("tables", "drop", os.fsdecode(b"caf\xe9"), "--dry-run", *options, check=True)
         assert "caf\\udce9" in shown.stdout
         cli.run("tables", "drop", os.fsdecode(b"caf\xe9"), "--yes", *options, check=True)
-        done = cli.run("tables", "list", "--all", check=True)
+        done = cli.run("tables", "list", "--all", "--schema", "public", check=True)
         assert len(done.stdout.splitlines()) == 2
         cli.run("tables", "drop", "--schema", "public", "--yes", *options, check=True)
-        assert cli.run("tables", "list", "--all", check=True).stdout == ""
+        assert cli.run("tables", "list", "--all", "--schema", "public", check=True).stdout == ""
 
 
 @pytest.mark.parametrize(

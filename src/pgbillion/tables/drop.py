@@ -240,14 +240,14 @@ def execute(
     """
     start = time.monotonic()
     with target.connect() as conn, contextlib.ExitStack() as stack:
+        take_any_name(conn)
         size = batch_size(conn, request)
         workers = [
             stack.enter_context(target.connect(application_name=f"pgbillion worker {number + 1}"))
             for number in range(min(request.workers, max(1, -(-selected // size))))
         ]
-        for session in (conn, *workers):
-            take_any_name(session)
         for worker in workers:
+            take_any_name(worker)
             worker.execute("SET statement_timeout = 0")
             worker.execute("SET client_min_messages = warning")
             worker.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'".encode())
