@@ -240,7 +240,7 @@ def test_odd_values(
             status = root.main()
             said = capsys.readouterr().err.encode(errors="backslashreplace").decode()
             assert status in (0, 1, 3), said
-            assert "unexpected" not in said
+            assert "error: unexpected" not in said
             assert status == 0 or said.splitlines()[-2 if "\nhint: " in said else -1].startswith("error: "), said
 
 
@@ -257,7 +257,7 @@ def test_odd_patterns(
             status = root.main()
             said = capsys.readouterr().err.encode(errors="backslashreplace").decode()
             assert status in (0, 1, 3), said
-            assert "unexpected" not in said
+            assert "error: unexpected" not in said
 
 
 def test_how_to_make_a_schema_for_each_tenant(cluster: Cluster) -> None:

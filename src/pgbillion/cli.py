@@ -134,4 +134,5 @@ def _fail_database(error: psycopg.Error) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    # what is no text is shown as escapes, whatever stderr takes
+    return " ".join(text.encode(errors="backslashreplace").decode().split())
