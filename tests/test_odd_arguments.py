@@ -169,8 +169,6 @@ def test_hints_name_options_that_there_are(cluster: Cluster) -> None:
             ("tables", "create", "--count", "3", "--storage", "lazy", "--method", "sql"),
             ("tables", "estimate", "--count", "3"),
             ("tables", "drop", "t%", "--method", "bulk", "--yes"),
-            ("shards", "query"),
-            ("shards", "create", "--shard", "host=/nowhere"),
             ("cycle", "--count", "3"),
         ):
             done = cli.run(*command)
