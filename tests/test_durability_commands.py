@@ -114,6 +114,20 @@ def test_a_restart_is_its_owners_to_allow(server: Server) -> None:
     assert server.cluster.data.joinpath("postmaster.pid").read_text().split()[0] == pid
 
 
+def test_a_dry_run_asks_for_no_decision(server: Server) -> None:
+    """What the README shows of an ordinary server: what would be done, and which restart to choose."""
+    with server.cluster.connect(autocommit=False) as conn:
+        conn.execute("SELECT 1")  # work that a restart would end
+        said = ok(server, "durability", "relax", "--dry-run")
+    assert 'ALTER SYSTEM SET "wal_level"' in said
+    assert "-- start the server" in said
+    assert "takes a restart of the server, which is yours to allow: say --restart now, later or never" in said
+    # a restart that is asked for is checked, dry or not
+    with server.cluster.connect(autocommit=False) as conn:
+        conn.execute("SELECT 1")
+        fails(server, 1, "would interrupt", "--allow", "durability", "relax", "--dry-run", "--restart", "now")
+
+
 def test_a_restart_waits_for_work(server: Server) -> None:
     with server.cluster.connect(autocommit=False) as conn:
         conn.execute("SELECT 1")

@@ -38,7 +38,7 @@ from pgbillion.tables import (
 )
 from pgbillion.tables.host import Host
 from pgbillion.tables.meter import meter
-from pgbillion.tables.plan import LADDER, Batch, Method, Storage
+from pgbillion.tables.plan import LADDER, Batch, Method, Storage, parse_count
 from pgbillion.tables.run import RUNS, Run
 
 DATABASE = "demo"
@@ -54,9 +54,9 @@ _STEP = 50_000
 
 def demo(
     count: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            "--count", "-n", metavar="N", min=1, help="Make so many tables. Default: what three minutes allow."
+            "--count", "-n", metavar="N", help="Make so many tables: 20k, 1M. Default: what three minutes allow."
         ),
     ] = None,
     pg_config: PgConfig = None,
@@ -69,13 +69,16 @@ def demo(
     Example: pgbillion demo
     """
     start = time.monotonic()
+    wanted = parse_count(count) if count is not None else None
+    if wanted is not None and wanted < 1:
+        raise UserError(f"the number of tables must be at least 1, not {wanted:,}")
     state = paths.state_dir(state_dir)
     _say("starting PostgreSQL")
     cluster, _ = server.start(state, pg_config)
     _renew_database(cluster)
     target = _target(cluster, DATABASE)
     workers = max(1, os.cpu_count() or 1)
-    tables = count or _affordable(cluster, workers)
+    tables = wanted or _affordable(cluster, workers)
     request = create.Request(count=tables, workers=min(workers, tables), storage=Storage.LAZY)
     run = _run(target, state / RUNS / DATABASE, request)
     psql = cluster.installation.program("psql")

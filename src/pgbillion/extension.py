@@ -133,16 +133,17 @@ def how_to_install(packages: Sequence[str]) -> str:
     return f"install {' and '.join(packages)} with your system's package manager"
 
 
-def ensure_extension(conn: psycopg.Connection[Any]) -> None:
+def ensure_extension(conn: psycopg.Connection[Any], *, instead: str | None = None) -> None:
     """Create the extension in the connection's database when it is missing, and check that its versions agree.
 
     Three versions must be one: that of the library the server loads, that of the SQL objects in the database, and
     that of this program. Raises UserError, with what to do, when they differ or the extension cannot be had.
+    ``instead`` is the option by which the command that is run does without it, if it has one.
     """
     mine = paths.version()
-    install_it = (
-        "install it on the server's machine (make install PG_CONFIG=…), or use --method sql, which does without"
-    )
+    install_it = "install it on the server's machine (make install PG_CONFIG=…)"
+    if instead is not None:
+        install_it += f", or use {instead}, which does without"
     try:
         # looked up first: on a standby, and without the privilege, even CREATE … IF NOT EXISTS is refused
         library, objects = versions(conn)

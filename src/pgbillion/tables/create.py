@@ -21,7 +21,7 @@ import psycopg
 from pgbillion import extension
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
-from pgbillion.tables import catalog, describe, text
+from pgbillion.tables import catalog, describe, model, text
 from pgbillion.tables.crew import Crew, Failure
 from pgbillion.tables.host import Host
 from pgbillion.tables.plan import (
@@ -120,8 +120,13 @@ def make_plan(conn: Connection, request: Request) -> Plan:
 def check_server(conn: Connection, plan: Plan) -> None:
     """Raise UserError when the server cannot take the plan's tables; creates the extension when that is all."""
     check_writable(conn)
+    if plan.template is None:
+        model.check_columns(conn, plan.columns or "")
+    elif plan.method is Method.SQL:
+        model.of_template(conn, plan.template)
     if plan.method is Method.BULK:
-        extension.ensure_extension(conn)
+        without = "--method sql" if plan.storage is Storage.HEAP else "--method sql --storage heap"
+        extension.ensure_extension(conn, instead=without)
     elif plan.storage is Storage.LAZY:
         try:
             extension.ensure_extension(conn)
@@ -338,6 +343,7 @@ def template_name(conn: Connection, name: str) -> str:
         raise UserError(error.diag.message_primary or str(error), hint, status=3) from error
     if row is None:
         raise UserError(f'template table "{name}" does not exist', hint, status=3)
-    if row[1] != "r":
+    # partitioned ones are refused by name later
+    if row[1] not in "rp":
         raise UserError(f'template "{name}" is not an ordinary table', hint, status=3)
     return str(row[0])

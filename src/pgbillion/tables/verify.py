@@ -26,8 +26,9 @@ from pgbillion import sql
 from pgbillion.connect import Target
 from pgbillion.tables import catalog, text
 from pgbillion.tables.host import Host
+from pgbillion.tables.model import quote
 from pgbillion.tables.plan import Plan
-from pgbillion.tables.worker import psql_connection, quote
+from pgbillion.tables.worker import psql_connection
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = Literal["ok", "failed", "skipped"]
