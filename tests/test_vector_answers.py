@@ -210,7 +210,9 @@ def test_explain_vector_checks_privileges(vectors: Connection) -> None:
     vectors.execute("CREATE TABLE open AS SELECT id FROM data; CREATE TABLE parts (x integer) PARTITION BY LIST (x)")
     vectors.execute("CREATE TABLE part PARTITION OF parts DEFAULT; INSERT INTO parts SELECT id FROM data")
     vectors.execute("ANALYZE data, open, parts; CREATE ROLE reads; CREATE ROLE other")
-    vectors.execute("CREATE FUNCTION secret(integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1; END'")
+    vectors.execute(
+        "CREATE FUNCTION secret(integer) RETURNS integer LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN $1; END'"
+    )
     vectors.execute("REVOKE EXECUTE ON FUNCTION secret(integer) FROM PUBLIC")
     vectors.execute("GRANT USAGE ON SCHEMA v, billion TO reads; GRANT USAGE ON SCHEMA v TO other")
     vectors.execute("GRANT SELECT (grp) ON data TO reads; GRANT SELECT ON open, part TO reads")
@@ -266,8 +268,8 @@ def test_distinct_within_an_aggregate_is_named(vectors: Connection) -> None:
     vectors.execute("INSERT INTO data (grp) VALUES (1), (NULL)")
     told = explained(vectors, "SELECT sum(x), count(DISTINCT grp) FROM data")
     assert told == (
-        "not vectorised: count(DISTINCT grp) has no partial form; faster is count(grp) over a subquery with SELECT DISTINCT"
-        " grp\nnot chosen"
+        "not vectorised: count(DISTINCT grp) has no partial form; faster is count(grp) over a subquery with SELECT"
+        " DISTINCT grp\nnot chosen"
     )
     remedy = both(vectors, "SELECT count(grp) FROM (SELECT DISTINCT grp FROM data) d", node=True)
     assert remedy == both(vectors, "SELECT count(DISTINCT grp) FROM data", node=False)
