@@ -172,9 +172,9 @@ ANALYZE nation, supplier, customer, orders, lineitem;
 """
 MANY_GROUPS = {
     "query 5": "SELECT n_name, sum(l_extendedprice * (1 - l_discount))"
-    " FROM customer, orders, lineitem, supplier, nation WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND l_suppkey = s_suppkey AND c_nationkey = s_nationkey"
-    " AND s_nationkey = n_nationkey AND n_regionkey = 2 AND o_orderdate >= date '1994-01-01'"
-    " AND o_orderdate < date '1995-01-01' GROUP BY 1",
+    " FROM customer, orders, lineitem, supplier, nation WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey"
+    " AND l_suppkey = s_suppkey AND c_nationkey = s_nationkey AND s_nationkey = n_nationkey AND n_regionkey = 2"
+    " AND o_orderdate >= date '1994-01-01' AND o_orderdate < date '1995-01-01' GROUP BY 1",
     "two joins": "SELECT s_nationkey, o_orderpriority, sum(l_extendedprice) FROM lineitem JOIN orders"
     " ON l_orderkey = o_orderkey JOIN supplier ON l_suppkey = s_suppkey GROUP BY 1, 2",
     "a date": "SELECT c_nationkey, o_orderdate, sum(o_totalprice) FROM orders JOIN customer ON o_custkey = c_custkey"
