@@ -47,7 +47,7 @@ class Copy:
         ours, theirs = pty.openpty()
         try:
             os.write(ours, f"{answer}\n".encode())
-            command = ["make", "-C", self.folder / "project", target]
+            command = ["make", "-C", str(self.folder / "project"), target]
             return subprocess.run(
                 command, env=self.environment, stdin=theirs, capture_output=True, check=False
             ).returncode

@@ -14,7 +14,7 @@ import psycopg
 import typer
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgbillion import paths, server
+from pgbillion import paths, search_path, server
 from pgbillion.durability import warning
 from pgbillion.errors import UserError
 
@@ -113,13 +113,11 @@ class Target:
     def connect(self, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
         """Connect, in autocommit mode and as `pgbillion` in pg_stat_activity unless told otherwise.
 
-        A server whose durability window is open is warned of.
+        What is sent means pg_catalog's names alone, see `search_path`. A server whose durability window is open is
+        warned of.
         """
-        conn: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(self.conninfo, **{"autocommit": True, **options})
+        conn = search_path.pin(psycopg.connect(self.conninfo, **{"autocommit": True, **options}))
         try:
-            if conn.info.encoding == "ascii":
-                # in a database of SQL_ASCII text would come as bytes
-                conn.pgconn.exec_(b"SET client_encoding TO UTF8")
             warning.warn(conn)
         except BaseException:
             conn.close()

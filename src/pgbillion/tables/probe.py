@@ -87,7 +87,8 @@ def measure(conn: Connection, plan: Plan, local: bool, sample: int = SAMPLE) -> 
                 return
             for number in range(first, first + count):
                 space = tablespaces[number % len(tablespaces)] if tablespaces else None
-                conn.execute(worker.create_statement(plan, names(number), space).encode())
+                with worker.defining(conn, plan):
+                    conn.execute(worker.create_statement(plan, names(number), space).encode())
 
         make(0, _WARM_UP)
         before, locks = _wal(conn), _locks(conn)
