@@ -167,7 +167,11 @@ def test_cycle(hostile: Hostile) -> None:
     with hostile.cli.connect() as conn:
         place = servers.one(conn, "SELECT pg_catalog.current_schema()")
         name = sql.Identifier(place, "cycled")
-        conn.execute(sql.SQL("CREATE TABLE {} (id serial, n numeric(5,2), at date, t text, u uuid)").format(name))
+        conn.execute(
+            sql.SQL(
+                "CREATE TABLE {} (id serial, n numeric(5,2), at date, t pg_catalog.text, u pg_catalog.uuid)"
+            ).format(name)
+        )
     # before a window's servers: these are settings that every server of the tests has already
     run("cycle", *few, *page)
     run("cycle", *few, *page, "--template", "cycled")
