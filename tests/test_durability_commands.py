@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from durability_support import Server, durable_server
-from harness import servers
+from harness import root, servers
 from pgbillion import connect, paths
 from pgbillion import server as embedded
 from pgbillion.durability import window
@@ -27,7 +27,7 @@ from pgbillion.durability.record import MARK
 from pgbillion.durability.relax import Restart
 from pgbillion.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems and changes users")
+as_root = root.as_root("mounts file systems and changes users")
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import servers
+from harness import root, servers
 from pgbillion import __version__, paths, server
 from pgbillion.postgres import Cluster, Installation
 from pgbillion.shards.servers import of_embedded
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="is about servers started by root")
+as_root = root.as_root("is about servers started by root")
 
 
 @dataclass
@@ -335,6 +335,7 @@ def test_socket_path_too_long(empty: Program) -> None:
 def test_disk_too_small(empty: Program) -> None:
     small = empty.state / "small"
     small.mkdir()
+    root.need_root("only root can mount a small file system")
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64m", "none", small], check=False, capture_output=True
     )

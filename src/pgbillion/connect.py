@@ -17,7 +17,7 @@ import typer
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgbillion import paths, server
+from pgbillion import paths, search_path, server
 from pgbillion.durability import warning
 from pgbillion.errors import UserError
 from pgbillion.postgres import SUPERUSER, Cluster
@@ -117,11 +117,12 @@ class Target:
     def connect(self, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
         """Connect, in autocommit mode and as `pgbillion` in pg_stat_activity unless told otherwise.
 
-        A server whose durability window is open is warned of.
+        What is sent means pg_catalog's names alone, see `search_path`. A server whose durability window is open is
+        warned of.
         """
         # what is sent is UTF-8, whatever the database's encoding: the server converts it, or says that it cannot
         options = {"autocommit": True, "client_encoding": "UTF8", **options}
-        conn: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(self.conninfo, **options)
+        conn = search_path.pin(psycopg.connect(self.conninfo, **options))
         try:
             warning.warn(conn)
         except BaseException:

@@ -14,7 +14,7 @@ import typer
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion import connect, paths, server
+from pgbillion import connect, paths, search_path, server
 from pgbillion.connect import StateDir
 from pgbillion.cycle import demo_chapter as cycle_chapter
 from pgbillion.errors import UserError
@@ -196,7 +196,7 @@ def _renew_database(cluster: Cluster) -> None:
     It is removed at the end, not now: see files.creation for what removing a million files does to making more.
     """
     _drop(cluster, _SAMPLE, _OLD)
-    with cluster.connect() as conn:
+    with search_path.pin(cluster.connect()) as conn:
         if _exists(conn, DATABASE):
             try:
                 conn.execute(_statement("ALTER DATABASE {} RENAME TO {}", DATABASE, _OLD))
@@ -206,7 +206,7 @@ def _renew_database(cluster: Cluster) -> None:
 
 
 def _drop(cluster: Cluster, *databases: str) -> None:
-    with cluster.connect() as conn:
+    with search_path.pin(cluster.connect()) as conn:
         for name in databases:
             if _exists(conn, name):
                 if name != _SAMPLE:
@@ -227,9 +227,9 @@ def _affordable(cluster: Cluster, workers: int) -> int:
 
     Tables are made for that, in a database beside the demo's.
     """
-    with cluster.connect() as conn:
+    with search_path.pin(cluster.connect()) as conn:
         conn.execute(_statement("CREATE DATABASE {}", _SAMPLE))
-    with cluster.connect(_SAMPLE) as conn:
+    with search_path.pin(cluster.connect(_SAMPLE)) as conn:
         plan = create.make_plan(conn, create.Request(count=_SAMPLED_TABLES, workers=1, storage=Storage.LAZY))
         create.check_server(conn, plan)
         template = worker.temporary_template(conn, plan)

@@ -17,8 +17,11 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg_errors
 
-from pgbillion import paths
+from pgbillion import paths, search_path
 from pgbillion.errors import UserError
+from pgbillion.sql import load
+
+SCHEMA = "billion"
 
 
 @dataclass(frozen=True)
@@ -148,8 +151,11 @@ def ensure_extension(conn: psycopg.Connection[Any], *, instead: str | None = Non
         # looked up first: on a standby, and without the privilege, even CREATE … IF NOT EXISTS is refused
         library, objects = versions(conn)
         if objects is None:
-            conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion")
-            library, objects = versions(conn)
+            check_schema(conn)
+            # what is found in its schema afterwards undoes it
+            with conn.transaction():
+                conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion")
+                library, objects = versions(conn)
     except pg_errors.FeatureNotSupported as error:
         raise UserError("this server does not have the extension pgbillion", install_it, status=3) from error
     except pg_errors.UndefinedFile as error:
@@ -180,12 +186,43 @@ def ensure_extension(conn: psycopg.Connection[Any], *, instead: str | None = Non
 
 
 def versions(conn: psycopg.Connection[Any]) -> tuple[str | None, str | None]:
-    """Return the version of the library that the server loads and that of the SQL objects, None without them."""
-    row = conn.execute("SELECT extversion FROM pg_extension WHERE extname = 'pgbillion'").fetchone()
-    if row is None:
+    """Return the version of the library that the server loads and that of the SQL objects, None without them.
+
+    Raises UserError, and calls nothing, when others than superusers can have put functions beside the extension's.
+    """
+    objects, _, _ = _state(conn)
+    if objects is None:
         return None, None
+    check_schema(conn)
     loaded = conn.execute("SELECT billion.version()").fetchone()
-    return loaded and loaded[0], row[0]
+    return loaded and loaded[0], objects
+
+
+def usable(conn: psycopg.Connection[Any], function: str) -> bool:
+    """Tell whether the extension is in this database and this role may, and safely can, call its function."""
+    return function in _state(conn)[2] and bool(search_path.trusted(conn, SCHEMA))
+
+
+def check_schema(conn: psycopg.Connection[Any]) -> None:
+    """Raise UserError when somebody but superusers can have put something into the schema that the extension has.
+
+    A function of theirs that fits a call of ours better would run with our rights.
+    """
+    if _state(conn)[1] and not search_path.trusted(conn, SCHEMA):
+        raise UserError(
+            f"schema {SCHEMA} of database {conn.info.dbname} is not the extension's alone: others own it, own functions"
+            " in it, or may make some",
+            f"psql's \\dn+ {SCHEMA} and \\df+ {SCHEMA}.* tell who: make a superuser its owner, revoke CREATE on it from"
+            " all others, and drop their functions",
+            status=3,
+        )
+
+
+def _state(conn: psycopg.Connection[Any]) -> tuple[str | None, bool, list[str]]:
+    """Return the version of the SQL objects, whether the schema is there, and the functions that may be called."""
+    row = conn.execute(load("extension_state").encode()).fetchone()
+    assert row is not None
+    return row[0], row[1], row[2]
 
 
 def _fingerprint(source: Path, facts: PgConfig) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import psycopg
 
-from pgbillion import extension
+from pgbillion import extension, search_path
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.tables import catalog, describe, model, text
@@ -315,10 +315,10 @@ def _signals(crew: Crew) -> Iterator[_Signals]:
 
 def current_schema(conn: Connection) -> str:
     """Return the schema that tables are created in. Raises UserError when there is none."""
-    row = conn.execute("SELECT current_schema()").fetchone()
-    if row is None or row[0] is None:
+    schema = search_path.schema(conn)
+    if schema is None:
         raise UserError("no schema has been selected to create in", "name one with --schema")
-    return str(row[0])
+    return schema
 
 
 def _schema(conn: Connection, name: str | None) -> str:
@@ -336,8 +336,8 @@ def template_name(conn: Connection, name: str) -> str:
     try:
         row = conn.execute(
             "SELECT format('%%I.%%I', nspname, relname), relkind"
-            " FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)",
-            [name],
+            " FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = %s::oid",
+            [search_path.relation(conn, name)],
         ).fetchone()
     except psycopg.errors.Error as error:
         raise UserError(error.diag.message_primary or str(error), hint, status=3) from error

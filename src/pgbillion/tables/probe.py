@@ -89,7 +89,8 @@ def measure(conn: Connection, plan: Plan, local: bool, sample: int = SAMPLE) -> 
             for number in range(first, first + count):
                 space = tablespaces[number % len(tablespaces)] if tablespaces else None
                 statements = tables.statements(plan.schema, names(number), plan.storage.access_method, space)
-                conn.execute("; ".join(statements).encode())
+                with worker.defining(conn, plan):
+                    conn.execute("; ".join(statements).encode())
 
         make(0, _WARM_UP)
         before, locks = _wal(conn), _locks(conn)

@@ -25,10 +25,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
+from pgbillion import search_path
 from pgbillion.errors import UserError
 from pgbillion.tables import model
 from pgbillion.tables.model import Model
-from pgbillion.tables.plan import Batch, Method, Plan, Share
+from pgbillion.tables.plan import DEFAULT_COLUMNS, Batch, Method, Plan, Share
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -142,11 +143,13 @@ def _bulk(job: Job, stop: _Stop) -> None:
     plan = job.plan
     conn: Connection | None = None
     try:
-        conn = psycopg.connect(
-            job.conninfo,
-            autocommit=True,
-            client_encoding="UTF8",
-            application_name=f"pgbillion worker {job.worker + 1}",
+        conn = search_path.pin(
+            psycopg.connect(
+                job.conninfo,
+                autocommit=True,
+                client_encoding="UTF8",
+                application_name=f"pgbillion worker {job.worker + 1}",
+            )
         )
         with conn:
             _say("backend", pid=conn.info.backend_pid)
@@ -164,8 +167,19 @@ def _bulk(job: Job, stop: _Stop) -> None:
 
 def temporary_template(conn: Connection, plan: Plan) -> str:
     """Make a temporary table of the plan's columns and return its name."""
-    conn.execute(f"CREATE TEMPORARY TABLE pgbillion_template (\n{plan.columns}\n)".encode())
+    with defining(conn, plan):
+        conn.execute(f"CREATE TEMPORARY TABLE pgbillion_template (\n{plan.columns}\n)".encode())
     return "pg_temp.pgbillion_template"
+
+
+def _users_columns(plan: Plan) -> bool:
+    """Tell whether tables are made by columns in the user's own words."""
+    return plan.template is None and plan.columns != DEFAULT_COLUMNS
+
+
+def defining(conn: Connection, plan: Plan) -> contextlib.AbstractContextManager[None]:
+    """Give the session the names that the plan's columns are to be understood by."""
+    return search_path.users(conn) if _users_columns(plan) else contextlib.nullcontext()
 
 
 def create_batch(
@@ -199,7 +213,7 @@ def _sql(job: Job, stop: _Stop) -> None:
     assert job.psql is not None
     conn: Connection | None = None
     try:
-        conn = psycopg.connect(job.conninfo, autocommit=True, client_encoding="UTF8")
+        conn = search_path.pin(psycopg.connect(job.conninfo, autocommit=True, client_encoding="UTF8"))
         with conn:
             tables = model.of_plan(conn, job.plan)
     except psycopg.Error as error:
@@ -249,7 +263,9 @@ class _Psql:
         plan, batch = self._job.plan, self._batch
         name, before = plan.names, batch.first - self._job.share.first
         tablespace = plan.tablespace(self._job.worker, batch.number)
-        stdin.write("SET statement_timeout = 0; SELECT pg_backend_pid() AS pid \\gset\n")
+        if not _users_columns(plan):
+            stdin.write("SELECT pg_catalog.set_config('search_path', '', false);\n")
+        stdin.write("SET statement_timeout = 0; SELECT pg_catalog.pg_backend_pid() AS pid \\gset\n")
         stdin.write(f"\\warn {_SAYS} backend :pid\n")
         for start in range(0, batch.count, _REPORT_EVERY):
             if stop.wanted:
