@@ -17,10 +17,10 @@ def message(kind: bytes, body: bytes = b"") -> bytes:
     return kind + struct.pack("!i", len(body) + 4) + body
 
 
-def columns(types: Sequence[int]) -> bytes:
-    """RowDescription of binary columns of these types."""
+def columns(types: Sequence[int], binary: bool = True) -> bytes:
+    """RowDescription of columns of these types."""
     parts = [struct.pack("!h", len(types))]
-    parts += [b"c\0" + struct.pack("!ihihih", 0, 0, oid, -1, -1, 1) for oid in types]
+    parts += [b"c\0" + struct.pack("!ihihih", 0, 0, oid, -1, -1, int(binary)) for oid in types]
     return message(b"T", b"".join(parts))
 
 
@@ -34,8 +34,8 @@ def complete(tag: bytes = b"SELECT 1") -> bytes:
     return message(b"C", tag + b"\0")
 
 
-def rows(types: Sequence[int], *values: Sequence[bytes | None]) -> Answer:
-    return columns(types) + b"".join(map(row, values)) + complete()
+def rows(types: Sequence[int], *values: Sequence[bytes | None], binary: bool = True) -> Answer:
+    return columns(types, binary) + b"".join(map(row, values)) + complete()
 
 
 def error(**fields: bytes) -> Answer:
@@ -45,21 +45,32 @@ def error(**fields: bytes) -> Answer:
 
 @dataclass
 class FakeShard:
-    """Where it listens, what it says, and what it was asked."""
+    """Where it listens, what it says, and what it was asked; of a cursor, the query as FETCH and its text."""
 
     port: int
     answers: Callable[[str], Answer | None]
     major: int
     asked: list[str] = field(default_factory=list)
+    declared: str = ""
+    in_transaction: bool = False
 
     def answer(self, query: str) -> Answer:
         """Of the test, or as an obedient shard would answer what is sent before a query."""
+        if query.startswith("DECLARE"):
+            self.declared = query.split("FOR\n")[1]
+            return message(b"n") + complete(b"DECLARE CURSOR")
+        if query.startswith("FETCH"):
+            query = f"FETCH {self.declared}"
+        if query.startswith(("START", "BEGIN", "COMMIT", "ABORT", "ROLLBACK")):
+            self.in_transaction = query.startswith(("START", "BEGIN"))
         self.asked.append(query)
         chosen = self.answers(query)
         if chosen is not None:
             return chosen
         if query.startswith("SELECT ('pgbillion: '"):
             return rows([23], [None])
+        if query.startswith("FETCH"):
+            return rows([25], [None], binary=False)
         if query.startswith("SELECT"):
             return rows([25], [b"x"])
         return message(b"n") + complete(query.split()[0].encode())
@@ -97,6 +108,10 @@ def _begin(client: socket.socket, shard: FakeShard) -> bool:
     return True
 
 
+def ready(shard: FakeShard) -> bytes:
+    return message(b"Z", b"T" if shard.in_transaction else b"I")
+
+
 def _serve(client: socket.socket, shard: FakeShard) -> None:
     query = ""
     failed = False
@@ -111,7 +126,10 @@ def _serve(client: socket.socket, shard: FakeShard) -> None:
                 return
             if kind == b"S":
                 failed = False
-                client.sendall(message(b"Z", b"I"))
+                client.sendall(ready(shard))
+            elif kind == b"Q":
+                # several commands in one are several settings
+                client.sendall(shard.answer(body[:-1].decode()).removeprefix(message(b"n")) + ready(shard))
             elif failed:
                 continue
             elif kind == b"P":
