@@ -464,6 +464,7 @@ is_received(Oid type)
 	switch (type)
 	{
 		case NAMEOID:
+		case TIDOID:
 		case JSONBOID:
 		case INTERVALOID:
 		case TIMETZOID:
