@@ -131,7 +131,7 @@ def make_raw(conn: Connection, signature: str) -> str | None:
         return None
     transition, kind, serial, _deserial, _combine, initial, arguments = row
     serialized = kind == "internal"
-    if serialized and serial == "-":
+    if serial == "-" and (serialized or not kind.endswith("[]")):
         return None
     final = f", FINALFUNC = {serial}" if serialized else ""
     start = f", INITCOND = '{initial}'" if initial is not None else ""
