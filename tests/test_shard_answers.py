@@ -357,6 +357,13 @@ def test_aggregates_of_ones_own_are_pushed_down_when_declared(coordinator: Conne
         " billion.create_partial_aggregate('app.mean(bigint)')::text"
     )
     assert coordinator.execute(declare).fetchone() == ("app.partial_twice(integer)", "app.partial_mean(bigint)")
+    # whoever may create a schema on a shard can make a function of that name: the owner of the server has to say so
+    assert "Partial Aggregate on" not in plan(coordinator, query.format("many"))
+    for signature in ("app.partial_twice(integer)", "app.partial_mean(bigint)"):
+        coordinator.execute(f"ALTER EXTENSION postgres_fdw ADD AGGREGATE {signature}")
+    assert "Partial Aggregate on" not in plan(coordinator, query.format("many"))
+    for shard in members:
+        coordinator.execute(f"ALTER SERVER {shard.name} OPTIONS (ADD extensions 'postgres_fdw')")
     assert plan(coordinator, query.format("many")).count("Partial Aggregate on") == 3
     with pytest.raises(
         psycopg.errors.UndefinedFunction, match=r'server "s\d": function app\.partial_\w+\(\w+\) does not exist'
