@@ -74,8 +74,8 @@ def make_hostile(conn: Connection, schema: str) -> None:
 @pytest.fixture
 def bare(cluster: Cluster) -> Iterator[Connection]:
     """A database without the extension, in which the role `intruder` may create schemas."""
-    with servers.new_database(cluster, "bare") as name, cluster.connect(name) as conn:
-        conn.execute("DROP EXTENSION pgbillion; CREATE ROLE intruder; GRANT CREATE ON DATABASE bare TO intruder")
+    with servers.new_database(cluster, "bare", "UTF8") as name, cluster.connect(name) as conn:
+        conn.execute("CREATE ROLE intruder; GRANT CREATE ON DATABASE bare TO intruder")
         conn.execute("GRANT CREATE ON SCHEMA public TO intruder")
         try:
             yield conn
@@ -93,7 +93,7 @@ def test_a_schema_that_is_there_already_is_an_error(bare: Connection) -> None:
     bare.execute(
         "SET ROLE intruder; CREATE SCHEMA billion;"
         " CREATE FUNCTION billion.ne(regproc, integer) RETURNS boolean LANGUAGE plpgsql AS"
-        " $$BEGIN ALTER ROLE intruder SUPERUSER; RETURN true; END$$;"
+        " $$BEGIN ALTER ROLE intruder SUPERUSER; RETURN $1::oid <> $2::oid; END$$;"
         " CREATE OPERATOR billion.<> (FUNCTION = billion.ne, LEFTARG = regproc, RIGHTARG = integer); RESET ROLE"
     )
     before = superusers(bare)
@@ -147,6 +147,11 @@ def test_names_in_the_script_and_in_functions_lead_to_nobody_elses(
         make_hostile(bare, schema)
     before = superusers(bare)
     bare.execute(f"SET search_path = {path}")
+    if not path.startswith(("hostile, pg", "public")):
+        bare.execute("SELECT FROM pg_catalog.pg_class WHERE oid = 1::pg_catalog.oid")
+    else:
+        with pytest.raises(psycopg.errors.RaiseException, match="trapped by ="):
+            bare.execute("SELECT FROM pg_catalog.pg_class WHERE oid = 1::pg_catalog.oid")
     bare.execute("CREATE EXTENSION pgbillion")
     for call in (
         "version()",
@@ -222,6 +227,16 @@ def test_nobody_but_its_owner_may_use_the_table_of_the_extension(bare: Connectio
     bare.execute("RESET ROLE")
     with pytest.raises(psycopg.errors.CheckViolation):
         bare.execute("INSERT INTO billion.nothing DEFAULT VALUES")
+
+
+def test_explaining_a_query_needs_the_privileges_to_run_it(bare: Connection) -> None:
+    """As EXPLAIN: what it tells is estimated from the table's statistics."""
+    bare.execute("CREATE EXTENSION pgbillion; CREATE TABLE secret (i integer); CREATE VIEW seen AS TABLE secret")
+    bare.execute("GRANT SELECT ON seen TO intruder; SET ROLE intruder")
+    for table in ("secret", "(SELECT i FROM secret UNION ALL SELECT 1)"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for table secret"):
+            bare.execute(f"SELECT billion.explain_vector('SELECT count(*) FROM {table} x GROUP BY i')")
+    assert one(bare, "SELECT billion.explain_vector('SELECT count(*) FROM seen GROUP BY i')")
 
 
 # ---- the same on every major ----

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "executor/executor.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "nodes/plannodes.h"
@@ -15,6 +16,7 @@
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "vector/vector.h"
 
 /* billion.explain_vector() collects here what is found out while it plans. */
@@ -81,7 +83,8 @@ PG_FUNCTION_INFO_V1(pgbillion_explain_vector);
 /*
  * billion.explain_vector(query text) returns text
  *		Plan a query, without running it, and tell for each of its aggregations
- *		whether it is vectorised, and why not.
+ *		whether it is vectorised, and why not. The caller needs the privileges
+ *		to run it.
  */
 Datum
 pgbillion_explain_vector(PG_FUNCTION_ARGS)
@@ -111,6 +114,8 @@ pgbillion_explain_vector(PG_FUNCTION_ARGS)
 										  CURSOR_OPT_PARALLEL_OK, NULL);
 		ListCell   *lc;
 
+		/* as EXPLAIN: what is told has been estimated from the tables' statistics */
+		check_plan_permissions(plan);
 		chosen = plan_is_vectorised(plan->planTree);
 		foreach(lc, plan->subplans)
 			chosen |= plan_is_vectorised(lfirst(lc));
