@@ -7,7 +7,7 @@
  * decided for all scans of a statement and shard when the first of them is
  * asked for a row: by then all other parts of the plan have begun, and it is
  * known which of them use that connection. The node's routine and state are
- * then postgres_fdw's.
+ * then postgres_fdw's, but that we open the states in its rows.
  *
  *-------------------------------------------------------------------------
  */
