@@ -384,6 +384,22 @@ def test_only_what_can_be_combined_can_be_declared(coordinator: Connection) -> N
         coordinator.execute("SELECT billion.create_partial_aggregate('lower(text)')")
 
 
+def test_a_name_alone_makes_no_partial_aggregate(coordinator: Connection) -> None:
+    """One of that name beside no other is not called on a shard; and for built-in ones there is nothing to declare."""
+    coordinator.execute(
+        "CREATE SCHEMA named; CREATE AGGREGATE named.partial_total(integer) (SFUNC = int4_sum, STYPE = bigint,"
+        " COMBINEFUNC = int8pl)"
+    )
+    query = "SELECT named.partial_total(c_integer) FROM many_0"
+    assert "Aggregate on" not in plan(coordinator, query)
+    coordinator.execute("DROP SCHEMA named CASCADE")
+    for builtin in ("sum(bigint)", "max(integer)", "string_agg(text, text)"):
+        if builtin.startswith("string") and coordinator.info.server_version < 160000:
+            continue
+        with pytest.raises(psycopg.errors.WrongObjectType, match="is built in"):
+            coordinator.execute("SELECT billion.create_partial_aggregate(%s::regprocedure)", [builtin])
+
+
 def test_the_least_and_the_largest_are_the_shards_to_find(coordinator: Connection, members: list[Shard]) -> None:
     """Core would fetch the first row in order, for which a shard without an index sorts them all."""
     for query in ("SELECT max(c_integer) FROM {}", "SELECT min(c_date), max(c_text) FROM {} WHERE g <> 2"):
