@@ -136,11 +136,6 @@ _CONSISTENCY: sql.SQL = sql.SQL(
         WHERE classid = 'pg_class'::regclass AND objid = relation AND objsubid = part AND deptype = kind::"char"
             AND refclassid = 'pg_authid'::regclass AND refobjid = role)
     UNION ALL
-    SELECT 'pg_shdepend row for the tablespace of a heap', objid::regclass::text
-    FROM pg_shdepend JOIN pg_database d ON d.oid = dbid AND datname = current_database()
-        JOIN pg_class c ON c.oid = objid
-    WHERE classid = 'pg_class'::regclass AND deptype = 't' AND relam = (SELECT oid FROM pg_am WHERE amname = 'heap')
-    UNION ALL
     SELECT 'relfilenode twice', string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relfilenode > 1
         GROUP BY reltablespace, relfilenode HAVING count(*) > 1
     """
