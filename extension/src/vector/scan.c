@@ -101,7 +101,7 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
 	scan->ahead = InvalidBuffer;
 	PredicateLockRelation(rel, snapshot);
 	scan->nblocks = parallel != NULL ? parallel->phs_nblocks :
-		lazy_heap_refresh(rel) ? 0 : RelationGetNumberOfBlocks(rel);
+		lazy_heap_read(rel, snapshot) ? 0 : RelationGetNumberOfBlocks(rel);
 
 	large = !RelationUsesLocalBuffers(rel) && scan->nblocks > NBuffers / 4;
 	if (large)
