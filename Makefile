@@ -1,13 +1,15 @@
 # One line of intent for each target; the work is in tools/ and in the package itself.
 #   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17   one that is fetched
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
+#   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus clean
+.PHONY: all install uninstall installcheck help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
 QUICK ?=
-export PG_CONFIG PG QUICK
+YES ?=
+export PG_CONFIG PG QUICK YES
 
 all: ## both extensions, compiled for the PostgreSQL of PG_CONFIG (default: pg_config in PATH)
 	@tools/extensions.sh all
@@ -60,5 +62,8 @@ bench-joins: setup ## aggregation before the join beside core's joins, here and 
 bench-citus: setup ## vectors under Citus, beside pgbillion_fdw, in a PostgreSQL with Citus named by PG_CONFIG=
 	@$(BIN)/python bench/citus.py
 
-clean: ## remove all that the above made, the embedded server and its data included
+clean: ## remove what was built here and the caches; servers, data and reports stay
 	@tools/clean.sh
+
+destroy: ## remove the embedded server, its databases, runs and reports too; asks first (YES=1 does not)
+	@tools/destroy.sh

@@ -18,6 +18,7 @@ from typing import Any
 import common
 import psycopg
 
+from pgbillion import search_path
 from pgbillion.connect import Target
 from pgbillion.postgres import Cluster
 from pgbillion.rows import plans
@@ -76,7 +77,7 @@ def main() -> int:
                 request = create.Request(ROWS, SHARDS, table=table, engine=engine, seed=seed)
                 made = create.execute(target, state, request, observe=nobody, say=common.say).made
                 stack.callback(destroy.execute, target, state, made)
-            with coordinator.session(target, read_only=False) as conn:
+            with coordinator.session(target, read_only=False) as conn, search_path.users(conn):
                 conn.execute("SET citus.propagate_set_commands = 'local'")
                 version = conn.execute("SELECT citus_version()").fetchone()
                 for name, query in QUERIES.items():

@@ -25,6 +25,7 @@ import duckdb
 import numpy as np
 import psycopg
 
+from pgbillion import search_path
 from pgbillion.connect import Target
 from pgbillion.rows import aggregate, answers, load, plans
 from pgbillion.rows.answers import Answer
@@ -122,11 +123,11 @@ def make(target: Target, seed: int) -> None:
         load.execute(target, request, observe=unwatched, say=lambda line: None)
     common.say(f"loading lineitem, {ORDERS:,} orders")
     script = Path(__file__).with_name("lineitem.sql").read_text(encoding="utf-8")
-    with target.connect() as conn:
+    with target.connect() as conn, search_path.users(conn):
         conn.execute(LINEITEM.encode())
 
     def insert(first: int, last: int) -> None:
-        with target.connect() as conn:
+        with target.connect() as conn, search_path.users(conn):
             conn.execute("SELECT setseed(%s)", [(seed + first) % 1000 / 1000])
             conn.execute(script.encode(), {"first": first, "last": last})
 
@@ -136,7 +137,7 @@ def make(target: Target, seed: int) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    with target.connect() as conn:
+    with target.connect() as conn, search_path.users(conn):
         # first the log to disk: pages of commits that are not there are not marked all-visible
         conn.execute("CHECKPOINT")
         conn.execute("VACUUM (FREEZE, ANALYZE) lineitem")
@@ -234,7 +235,8 @@ def main() -> int:
     with common.own_server() as (cluster, folder):
         target = common.database(cluster, "bench")
         make(target, seed)
-        with aggregate.session(target) as conn, contextlib.closing(duckdb.connect(folder / "duck.db")) as duck:
+        duckdb_file = duckdb.connect(folder / "duck.db")
+        with aggregate.session(target) as conn, search_path.users(conn), contextlib.closing(duckdb_file) as duck:
             conditions = common.conditions(cluster)
             for name, value in SESSION.items():
                 conn.execute("SELECT set_config(%s, %s, false)", [name, value])

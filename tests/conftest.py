@@ -13,13 +13,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from harness import invariants, servers
+from harness import invariants, root, servers
 from harness.catalogs import Catalogs
 from pgbillion.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _numbers = itertools.count(1)
 _TOLD = "told"
+_FOR_ROOT = pytest.StashKey[int]()
 # those of minutes, the longest first: what begins last must not be what takes long
 _LONG = ("test_durability_kill", "test_crash", "test_tables_demo", "test_lazy_pg_regress", "test_vector_pg_regress")
 
@@ -46,6 +47,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, text in report.user_properties:
             if name == _TOLD:
                 terminalreporter.write_line(f"{report.nodeid}\n{text}\n")
+    skipped = [report.longreprtext for report in terminalreporter.getreports("skipped")]
+    terminalreporter.config.stash[_FOR_ROOT] = sum(f"{root.REASON}: " in text for text in skipped)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    # after all that pytest itself has to say
+    number = config.stash.get(_FOR_ROOT, 0)
+    if number:
+        print(f"{number} tests were skipped for want of root (-rs tells why); as root, make test runs them")
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from durability_support import Server, durable_server
-from harness import servers
+from harness import root, servers
 from pgbillion import connect, paths
 from pgbillion import server as embedded
 from pgbillion.durability import window
@@ -27,7 +27,7 @@ from pgbillion.durability.record import MARK
 from pgbillion.durability.relax import Restart
 from pgbillion.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems and changes users")
+as_root = root.as_root("mounts file systems and changes users")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +112,20 @@ def test_a_restart_is_its_owners_to_allow(server: Server) -> None:
         folder,
     )
     assert server.cluster.data.joinpath("postmaster.pid").read_text().split()[0] == pid
+
+
+def test_a_dry_run_asks_for_no_decision(server: Server) -> None:
+    """What the README shows of an ordinary server: what would be done, and which restart to choose."""
+    with server.cluster.connect(autocommit=False) as conn:
+        conn.execute("SELECT 1")  # work that a restart would end
+        said = ok(server, "durability", "relax", "--dry-run")
+    assert 'ALTER SYSTEM SET "wal_level"' in said
+    assert "-- start the server" in said
+    assert "takes a restart of the server, which is yours to allow: say --restart now, later or never" in said
+    # a restart that is asked for is checked, dry or not
+    with server.cluster.connect(autocommit=False) as conn:
+        conn.execute("SELECT 1")
+        fails(server, 1, "would interrupt", "--allow", "durability", "relax", "--dry-run", "--restart", "now")
 
 
 def test_a_restart_waits_for_work(server: Server) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -149,6 +150,103 @@ def test_too_many_groups_are_left_alone(joins: Connection) -> None:
     query = "SELECT d1.name, sum(t.x) FROM big t JOIN d1 ON t.id = d1.id GROUP BY 1"
     assert not before_join(plans.explain(joins, query))
     assert reasons(joins, query) == ["no aggregation before the join: it would leave 1500 groups of 1512 rows"]
+
+
+TPCH = """
+CREATE TABLE nation AS SELECT i AS n_nationkey, 'nation ' || i AS n_name, i % 5 AS n_regionkey
+    FROM generate_series(0, 24) i;
+CREATE TABLE supplier AS SELECT i AS s_suppkey, i * 7 % 25 AS s_nationkey, 'supplier ' || i AS s_name
+    FROM generate_series(1, 100) i;
+CREATE TABLE customer AS SELECT i AS c_custkey, i * 11 % 25 AS c_nationkey FROM generate_series(1, 1500) i;
+CREATE TABLE orders AS SELECT i AS o_orderkey, 1 + i * 7919 % 1500 AS o_custkey,
+    date '1992-01-01' + i * 31 % 2406 AS o_orderdate, i % 5 AS o_orderpriority, i / 7.0 AS o_totalprice
+    FROM generate_series(1, 15000) i;
+CREATE TABLE lineitem AS SELECT o_orderkey AS l_orderkey, 1 + (o_orderkey * 13 + n * 29) % 100 AS l_suppkey,
+    (o_orderkey * n % 9973 / 3.0)::numeric(12, 2) AS l_extendedprice, (n % 11 / 100.0)::numeric(12, 2) AS l_discount,
+    chr(97 + n % 3) AS l_returnflag, o_orderdate + n AS l_shipdate, repeat('z', 60) AS l_comment
+    FROM orders, generate_series(1, 4) n;
+ALTER TABLE supplier ADD PRIMARY KEY (s_suppkey);
+ALTER TABLE customer ADD PRIMARY KEY (c_custkey);
+ALTER TABLE orders ADD PRIMARY KEY (o_orderkey);
+ANALYZE nation, supplier, customer, orders, lineitem;
+"""
+MANY_GROUPS = {
+    "query 5": "SELECT n_name, sum(l_extendedprice * (1 - l_discount))"
+    " FROM customer, orders, lineitem, supplier, nation WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey"
+    " AND l_suppkey = s_suppkey AND c_nationkey = s_nationkey AND s_nationkey = n_nationkey AND n_regionkey = 2"
+    " AND o_orderdate >= date '1994-01-01' AND o_orderdate < date '1995-01-01' GROUP BY 1",
+    "two joins": "SELECT s_nationkey, o_orderpriority, sum(l_extendedprice) FROM lineitem JOIN orders"
+    " ON l_orderkey = o_orderkey JOIN supplier ON l_suppkey = s_suppkey GROUP BY 1, 2",
+    "a date": "SELECT c_nationkey, o_orderdate, sum(o_totalprice) FROM orders JOIN customer ON o_custkey = c_custkey"
+    " GROUP BY 1, 2",
+}
+FEW_GROUPS = {
+    "one column": "SELECT s_nationkey, sum(l_extendedprice), count(*) FROM lineitem JOIN supplier"
+    " ON l_suppkey = s_suppkey GROUP BY 1",
+    "two columns": "SELECT s_nationkey, l_returnflag, sum(l_extendedprice) FROM lineitem JOIN supplier"
+    " ON l_suppkey = s_suppkey GROUP BY 1, 2",
+    "a condition": "SELECT s_nationkey, l_returnflag, sum(l_extendedprice) FROM lineitem JOIN supplier"
+    " ON l_suppkey = s_suppkey WHERE l_shipdate > date '1993-01-01' GROUP BY 1, 2",
+}
+
+
+@pytest.fixture
+def tpch(joins: Connection) -> Connection:
+    joins.execute(TPCH.encode())
+    joins.execute("RESET pgbillion_rows.aggregate_before_join")
+    return joins
+
+
+@pytest.mark.parametrize("query", MANY_GROUPS.values(), ids=MANY_GROUPS)
+@pytest.mark.parametrize("vectors", ["off", "on"])
+def test_columns_that_might_be_correlated_but_are_not(tpch: Connection, query: str, vectors: str) -> None:
+    """Core takes a tenth of the rows for the most groups that several columns make: that is no knowledge."""
+    tpch.execute(f"SET pgbillion_rows.vector_aggregate = {vectors}".encode())
+    assert not before_join(plans.explain(tpch, query))
+    (said,) = reasons(tpch, query)
+    found = re.fullmatch(r"no aggregation before the join: it would leave (\d+) groups of (\d+) rows", said)
+    assert found, said
+    groups, rows = found.groups()
+    assert int(groups) > 0.9 * int(rows)
+
+
+@pytest.mark.parametrize("query", FEW_GROUPS.values(), ids=FEW_GROUPS)
+@pytest.mark.parametrize("vectors", ["off", "on"])
+def test_few_groups_are_made_before_the_join(tpch: Connection, query: str, vectors: str) -> None:
+    tpch.execute(f"SET pgbillion_rows.vector_aggregate = {vectors}".encode())
+    plan = plans.explain(tpch, query)
+    assert before_join(plan), reasons(tpch, query)
+    assert plans.vectorised(plan) is (vectors == "on")
+
+
+def test_extended_statistics_tell_of_several_columns(tpch: Connection) -> None:
+    """Of two columns that go together there are few pairs."""
+    tpch.execute("CREATE TABLE sales AS SELECT 1 + i % 300 AS a, 1 + i % 300 * 7 AS b, i % 9 AS c, i AS x"
+                 " FROM generate_series(1, 60000) i; ANALYZE sales")  # fmt: skip
+    query = (
+        "SELECT s.s_nationkey, sum(t.x) FROM sales t JOIN supplier s ON t.a = s.s_suppkey"
+        " JOIN customer c ON t.b = c.c_custkey GROUP BY 1"
+    )
+    assert not before_join(plans.explain(tpch, query))
+    assert reasons(tpch, query) == ["no aggregation before the join: it would leave 60000 groups of 60000 rows"]
+    tpch.execute("CREATE STATISTICS pairs (ndistinct) ON a, b FROM sales; ANALYZE sales")
+    assert before_join(plans.explain(tpch, query)), reasons(tpch, query)
+    # those of other columns do not
+    tpch.execute("DROP STATISTICS pairs; CREATE STATISTICS pairs (ndistinct) ON a, c FROM sales; ANALYZE sales")
+    assert not before_join(plans.explain(tpch, query))
+
+
+def test_without_statistics_the_number_of_groups_is_not_known(tpch: Connection) -> None:
+    tpch.execute("DELETE FROM pg_statistic WHERE starelid = 'lineitem'::regclass")
+    for query in (FEW_GROUPS["one column"], FEW_GROUPS["two columns"]):
+        assert not before_join(plans.explain(tpch, query))
+        assert reasons(tpch, query) == [
+            "no aggregation before the join: a column to group by without statistics (ANALYZE)"
+        ]
+    # a unique column needs none
+    query = "SELECT c_nationkey, sum(o_orderkey) FROM orders JOIN customer ON o_orderkey = c_custkey GROUP BY 1"
+    tpch.execute("DELETE FROM pg_statistic WHERE starelid = 'orders'::regclass")
+    assert reasons(tpch, query) == ["no aggregation before the join: it would leave 15000 groups of 15000 rows"]
 
 
 def test_what_core_does_for_less_stays_core_s(joins: Connection) -> None:

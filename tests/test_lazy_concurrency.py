@@ -433,7 +433,7 @@ def test_drop_extension_is_refused_while_there_are_lazy_tables(conn: Connection)
 @pytest.mark.parametrize(
     "command",
     [
-        "DROP EXTENSION plpgsql, pgbillion CASCADE",
+        "DROP EXTENSION plpgsql, pgbillion_tables CASCADE",
         "DROP OWNED BY CURRENT_USER CASCADE",
         "DROP OWNED BY installer, nobody_here CASCADE",
         "DO $$ BEGIN DROP EXTENSION pgbillion_tables CASCADE; END $$",
@@ -452,7 +452,7 @@ def test_cascade_to_the_extension_is_refused_while_there_are_lazy_tables(
         run(conn, "CREATE TABLE child () INHERITS (t) USING heap; INSERT INTO child VALUES (1)")
         with pytest.raises(errors.DependentObjectsStillExist) as refused:
             connect().execute(command.encode())
-        assert refused.value.diag.message_primary == "cannot drop extension pgbillion while there are lazy tables"
+        assert refused.value.diag.message_primary == "cannot drop extension pgbillion_tables while there are lazy tables"
         assert _rows(conn, "child") == [1]
         run(conn, "CREATE SCHEMA other; DROP SCHEMA other CASCADE; DROP OWNED BY nobody_here CASCADE")
         assert _to_heap(conn, "t") == 1
@@ -469,17 +469,17 @@ def test_cascade_to_the_extension_is_refused_while_there_are_lazy_tables(
 @pytest.mark.parametrize(
     "command",
     [
-        "DROP SCHEMA public, billion CASCADE",
+        "DROP SCHEMA public, pgbillion_tables CASCADE",
         "DROP ACCESS METHOD lazy_heap CASCADE",
         "DROP FUNCTION pgbillion_tables.lazy_heap_handler(internal) CASCADE",
     ],
 )
 def test_members_of_the_extension_cannot_be_dropped_without_it(conn: Connection, command: str) -> None:
     """Its schema is one of them: core refuses that, lazy tables or not."""
-    with pytest.raises(errors.DependentObjectsStillExist, match="because extension pgbillion requires it"):
+    with pytest.raises(errors.DependentObjectsStillExist, match="because extension pgbillion_tables requires it"):
         conn.execute(command.encode())
     run(conn, "DROP TABLE t")
-    with pytest.raises(errors.DependentObjectsStillExist, match="because extension pgbillion requires it"):
+    with pytest.raises(errors.DependentObjectsStillExist, match="because extension pgbillion_tables requires it"):
         conn.execute(command.encode())
 
 

@@ -110,7 +110,8 @@ def test_a_load_that_fails_leaves_nothing(cli: CommandLine) -> None:
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF new.id = 110000 THEN"
             " RAISE 'no more of this'; END IF; RETURN new; END$$;"
             "CREATE FUNCTION attach() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN"
-            " CREATE TRIGGER refuse BEFORE INSERT ON t_demo FOR EACH ROW EXECUTE FUNCTION refuse(); END$$;"
+            " CREATE TRIGGER refuse BEFORE INSERT ON public.t_demo FOR EACH ROW EXECUTE FUNCTION public.refuse();"
+            " END$$;"
             "CREATE EVENT TRIGGER attach ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION attach()"
         )
         done = cli.run(*LOAD, "--workers", "2")

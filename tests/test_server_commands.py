@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,11 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness import servers
+from harness import root, servers
 from pgbillion import __version__, paths, server
 from pgbillion.postgres import Cluster, Installation
+from pgbillion.shards.servers import of_embedded
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="is about servers started by root")
+as_root = root.as_root("is about servers started by root")
 
 
 @dataclass
@@ -141,6 +143,25 @@ def test_status(running: Program) -> None:
     assert "running" in text
     assert "fsync = off" in text
     assert report["conninfo"] in text
+
+
+def test_servers_of_shards_are_named_and_stopped(running: Program) -> None:
+    made = running.run("shards", "create", "-n", "1", "-r", "1000")
+    assert made.returncode == 0, made.stderr
+    (shard,) = of_embedded(running.state)
+    done = running.run("server", "stop")
+    assert (done.returncode, done.stdout) == (0, "stopped\n")
+    note = "note: 1 server of shards still running; to stop: "
+    assert done.stderr.startswith(note)
+    assert shard.running()
+    words = shlex.split(done.stderr.removeprefix(note))
+    # the command that is named, which works without the server
+    assert running.ok(*words[words.index("server") :]) == "not running\n1 server of shards stopped\n"
+    assert not shard.running()
+    assert running.ok("server", "stop") == "not running\n"
+    running.ok("server", "start")
+    assert running.run("shards", "start").stdout == "1 started\n"
+    assert running.run("shards", "destroy", "--yes").returncode == 0
 
 
 def test_status_of_a_stopped_server(stopped: Program) -> None:
@@ -315,6 +336,7 @@ def test_socket_path_too_long(empty: Program) -> None:
 def test_disk_too_small(empty: Program) -> None:
     small = empty.state / "small"
     small.mkdir()
+    root.need_root("only root can mount a small file system")
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=64m", "none", small], check=False, capture_output=True
     )

@@ -70,6 +70,56 @@ def test_only_what_is_given_is_said(state: Path) -> None:
     assert parts["sslmode"] == "disable"
 
 
+def test_a_name_alone_may_be_the_embedded_servers(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default server's, if there is one; else the embedded server's, if it has such a database."""
+    monkeypatch.setattr(connect, "_answers", lambda conninfo: False)
+    found = connect.target(dbname="postgres", state_dir=state)
+    assert found.embedded
+    with found.connect() as conn:
+        assert conn.info.dbname == "postgres"
+        assert conn.info.host == str(embedded(state).socket_dir)
+    assert not connect.target(dbname="nope", state_dir=state).embedded
+    assert not connect.target(dbname="postgres", username="postgres", state_dir=state).embedded
+    monkeypatch.setattr(connect, "_answers", lambda conninfo: True)
+    assert not connect.target(dbname="postgres", state_dir=state).embedded
+
+
+def test_whether_a_server_answers(state: Path) -> None:
+    cluster = embedded(state)
+    assert connect._answers(cluster.conninfo())
+    assert connect._answers(cluster.conninfo("no such database"))
+    assert not connect._answers(f"host={state / 'elsewhere'}")
+
+
+def test_what_to_do_about_a_connection_that_failed(
+    state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No hint asks whether a server runs that has just answered, and each leads to a database that there is."""
+    cluster = embedded(state)
+
+    def ended(**where: str | None) -> str:
+        with pytest.raises(psycopg.OperationalError) as raised:
+            connect.target(**where).connect()  # type: ignore[arg-type]
+        status, said = ending(capsys, monkeypatch, raised.value)
+        assert status == 2
+        assert said.count("\n") == 2
+        return said
+
+    refused = ended(dbname=cluster.conninfo("nope"))
+    assert "does not exist" in refused
+    assert "is the server running?" not in refused
+    assert f"psql -h {cluster.socket_dir} -p {cluster.port} -U postgres -l" in refused
+    monkeypatch.setenv("PGBILLION_STATE", str(state))
+    refused = ended(dbname=cluster.conninfo("no pe"))
+    assert "pgbillion server psql -l" in refused
+    assert """pgbillion server psql -c 'CREATE DATABASE "no pe"'""" in refused
+    assert "is the server running?" not in refused
+    refused = ended(host=str(state / "elsewhere"), dbname="nope")
+    assert "has no database nope: see its databases with: pgbillion server psql -l" in refused
+    refused = ended(host=str(state / "elsewhere"), dbname="postgres")
+    assert f"is the server running? one of the embedded server: -h {cluster.socket_dir} -U postgres -d NAME" in refused
+
+
 def test_a_socket_folder_is_a_host(state: Path) -> None:
     cluster = embedded(state)
     target = connect.target(str(cluster.socket_dir), str(cluster.port), "postgres", "postgres")

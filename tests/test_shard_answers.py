@@ -357,6 +357,13 @@ def test_aggregates_of_ones_own_are_pushed_down_when_declared(coordinator: Conne
         " pgbillion_rows.create_partial_aggregate('app.mean(bigint)')::text"
     )
     assert coordinator.execute(declare).fetchone() == ("app.partial_twice(integer)", "app.partial_mean(bigint)")
+    # whoever may create a schema on a shard can make a function of that name: the owner of the server has to say so
+    assert "Partial Aggregate on" not in plan(coordinator, query.format("many"))
+    for signature in ("app.partial_twice(integer)", "app.partial_mean(bigint)"):
+        coordinator.execute(f"ALTER EXTENSION postgres_fdw ADD AGGREGATE {signature}")
+    assert "Partial Aggregate on" not in plan(coordinator, query.format("many"))
+    for shard in members:
+        coordinator.execute(f"ALTER SERVER {shard.name} OPTIONS (ADD extensions 'postgres_fdw')")
     assert plan(coordinator, query.format("many")).count("Partial Aggregate on") == 3
     with pytest.raises(
         psycopg.errors.UndefinedFunction, match=r'server "s\d": function app\.partial_\w+\(\w+\) does not exist'
@@ -375,6 +382,22 @@ def test_only_what_can_be_combined_can_be_declared(coordinator: Connection) -> N
             coordinator.execute("SELECT pgbillion_rows.create_partial_aggregate(%s::regprocedure)", [signature])
     with pytest.raises(psycopg.errors.WrongObjectType, match="not an aggregate"):
         coordinator.execute("SELECT pgbillion_rows.create_partial_aggregate('lower(text)')")
+
+
+def test_a_name_alone_makes_no_partial_aggregate(coordinator: Connection) -> None:
+    """One of that name beside no other is not called on a shard; and for built-in ones there is nothing to declare."""
+    coordinator.execute(
+        "CREATE SCHEMA named; CREATE AGGREGATE named.partial_total(integer) (SFUNC = int4_sum, STYPE = bigint,"
+        " COMBINEFUNC = int8pl)"
+    )
+    query = "SELECT named.partial_total(c_integer) FROM many_0"
+    assert "Aggregate on" not in plan(coordinator, query)
+    coordinator.execute("DROP SCHEMA named CASCADE")
+    for builtin in ("sum(bigint)", "max(integer)", "string_agg(text, text)"):
+        if builtin.startswith("string") and coordinator.info.server_version < 160000:
+            continue
+        with pytest.raises(psycopg.errors.WrongObjectType, match="is built in"):
+            coordinator.execute("SELECT pgbillion_rows.create_partial_aggregate(%s::regprocedure)", [builtin])
 
 
 def test_the_least_and_the_largest_are_the_shards_to_find(coordinator: Connection, members: list[Shard]) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import sql
 
@@ -90,7 +91,7 @@ def test_the_source_table_on_all_servers(made: Made) -> None:
         " WHERE attrelid = 't_demo'::regclass AND attnum > 0 ORDER BY attnum"
     )
     for member in made.set.members:
-        with member.target.connect() as there:
+        with psycopg.connect(member.target.conninfo) as there:
             assert there.execute(query).fetchall() == columns
             assert one(there, "SELECT count(*) FROM pg_indexes WHERE tablename = 't_demo'") == 1
             pages = "SELECT relpages = relallvisible FROM pg_class WHERE oid = 't_demo'::regclass"
@@ -179,7 +180,7 @@ def test_any_query_and_its_plan(made: Made) -> None:
 
 def test_an_answer_that_is_not_the_sum_is_no_answer(made: Made) -> None:
     (member, _) = made.set.members
-    with member.target.connect() as there, made.cli.connect() as conn:
+    with psycopg.connect(member.target.conninfo, autocommit=True) as there, made.cli.connect() as conn:
         there.execute("CREATE TABLE fewer AS SELECT * FROM t_demo WHERE grp <> 3 OR id > 10")
         conn.execute("ALTER FOREIGN TABLE t_demo_1 OPTIONS (SET table_name 'fewer')")
         try:

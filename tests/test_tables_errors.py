@@ -12,6 +12,7 @@ import pytest
 
 from harness import servers
 from harness.disk import small_disk
+from harness.root import need_root
 from pgbillion.postgres import Cluster, Installation
 from tables_support import CommandLine, command_line, count, failed
 
@@ -146,7 +147,7 @@ def test_missing_extension(cli: CommandLine) -> None:
     if cli.cluster.installation.major >= 18:
         with cli.connect() as conn:
             conn.execute(f"ALTER DATABASE {cli.database} SET extension_control_path = '/nonexistent'")
-        failed(cli.run(*CREATE, "--count", "10"), 3, "does not have the extension pgbillion", "--method sql")
+        failed(cli.run(*CREATE, "--count", "10"), 3, "does not have the extension pgbillion_tables", "--method sql")
         with cli.connect() as conn:
             conn.execute(f"ALTER DATABASE {cli.database} RESET extension_control_path")
     cli.run(*CREATE, "--count", "10", "--run-dir", str(cli.state / "run"), check=True)
@@ -217,8 +218,7 @@ def test_full_disk(cluster: Cluster, method: str) -> None:
 
 def test_tablespace_folder_of_somebody_else(cli: CommandLine) -> None:
     """An ordinary user cannot make a folder for a server that runs as another."""
-    if os.geteuid() != 0:
-        pytest.skip("SKIPPED: needs a server of another user")
+    need_root("takes a server of another user")
     with cli.connect() as conn:
         owner = Path(f"/proc/{conn.info.backend_pid}").stat().st_uid
     other = next(user for user in pwd.getpwall() if user.pw_uid not in (0, owner))

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from harness import servers
 from pgbillion import sql
 from pgbillion.postgres import Cluster
-from pgbillion.report import charts, figures
+from pgbillion.report import charts, figures, page
 from pgbillion.report.chapter import Chapter, Line
 from pgbillion.report.figures import Series
 from pgbillion.tables import create, estimate
@@ -187,19 +188,21 @@ def test_report_stands_alone(cli: CommandLine) -> None:
     cli.run("tables", "verify", run, "--amcheck", "off", check=True)
     path = Path(cli.run("tables", "report", server=False, check=True).stdout.strip())
     assert path == Path(run) / "report.html"
-    page = path.read_text()
-    assert page.count("<svg ") == 6
-    assert page.count("<figure") == 6
-    assert "<h1>3,000 tables</h1>" in page
-    assert "prefers-color-scheme: dark" in page
-    assert "names without a gap" in page
+    written = path.read_text()
+    assert written.count("<svg ") == 6
+    assert written.count("<figure") == 6
+    assert "<h1>3,000 tables</h1>" in written
+    assert "prefers-color-scheme: dark" in written
+    assert "names without a gap" in written
     # nothing is fetched from anywhere
-    assert not re.findall(r'(?:src|href)="(?!#)', page)
-    assert "@import" not in page
+    assert not re.findall(r'(?:src|href)="(?!#)', written)
+    assert "@import" not in written
     assert not [
-        color for color in re.findall(r"#[0-9a-f]{6}\b", page) if color.startswith(("#0101", "#0202", "#0303", "#0400"))
+        color
+        for color in re.findall(r"#[0-9a-f]{6}\b", written)
+        if color.startswith(("#0101", "#0202", "#0303", "#0400"))
     ]
-    ids = re.findall(r'id="([^"]+)"', page)
+    ids = re.findall(r'id="([^"]+)"', written)
     assert len(ids) == len(set(ids))
     found = cli.json("tables", "report", run, server=False)["figures"]
     assert found["created"] == 3000
@@ -243,12 +246,12 @@ def test_chapters_of_a_page(cli: CommandLine) -> None:
     opened.save_chapter("a", full)
     assert opened.chapters() == [full, plain]
     cli.run("tables", "report", made, server=False, check=True)
-    page = (Path(made) / "report.html").read_text()
-    assert page.index("<h2>First</h2>") < page.index("<h2>Second</h2>")
-    assert 'aria-label="Rows per second"' in page
-    assert '<td class="number">11 M/s</td>' in page
-    assert "Only &lt;text&gt;." in page
-    assert "Seq Scan &lt;here&gt;" in page
+    written = (Path(made) / "report.html").read_text()
+    assert written.index("<h2>First</h2>") < written.index("<h2>Second</h2>")
+    assert 'aria-label="Rows per second"' in written
+    assert '<td class="number">11 M/s</td>' in written
+    assert "Only &lt;text&gt;." in written
+    assert "Seq Scan &lt;here&gt;" in written
 
 
 def test_the_latest_run_is_the_one_begun_last(tmp_path: Path) -> None:
@@ -270,3 +273,36 @@ def test_no_rate_is_of_a_moment() -> None:
 
 def test_a_chart_of_nothing_but_zeros() -> None:
     assert "<svg" in charts.line_chart([Series("core", [1, 2], [0, 0])], "Rows", name="zeros", over="processes")
+
+
+def _luminance(color: str) -> float:
+    parts = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_colors_can_be_told_from_their_background() -> None:
+    """WCAG's contrast: 3 for what is drawn, 4.5 for what is read, in the light and in the dark."""
+    style = resources.files("pgbillion.report").joinpath("style.css").read_text(encoding="utf-8")
+    themes = [
+        dict(re.findall(r"--([\w-]+): (#\w{6});", rules)) for rules in re.findall(r":root \{(.*?)\}", style, re.S)
+    ]
+    assert len(themes) == 2
+    for theme in themes:
+        drawn = [name for name in theme if name.startswith("series-")]
+        assert len(drawn) == charts.MAX_LINES
+        read = ("ink", "muted", "good", "bad", "warn")
+        for name, least in {**dict.fromkeys(drawn, 3.0), **dict.fromkeys(read, 4.5)}.items():
+            for background in ("paper", "card"):
+                light, dark = sorted((_luminance(theme[name]), _luminance(theme[background])), reverse=True)
+                assert (light + 0.05) / (dark + 0.05) >= least, f"{name} {theme[name]} on {background}"
+
+
+def test_a_chart_over_something_has_one_for_narrow_screens() -> None:
+    """A part of a wide chart, as a telephone shows it, may have no dot in it: it gets one that fits."""
+    chapter = Chapter("Rows", "", label="Rows per second", over="processes", lines=[Line("core", [1, 2], [5.0, 9.0])])
+    svg = page.chapter_chart(chapter, "rows")
+    assert svg is not None
+    assert len(re.findall(r'<div class="(?:broad|narrow)"><svg', svg)) == 2
+    ids = re.findall(r' id="([^"]+)"', svg)
+    assert len(set(ids)) == len(ids)

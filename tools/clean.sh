@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Remove all that make made: the embedded server and its state, the virtual environment, builds and caches.
+# Remove what builds and tests have made in this folder, and nothing else: no server, no data, no report.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-[ ! -x .venv/bin/pgbillion ] || .venv/bin/pgbillion server destroy --yes --everything
-rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
-find . -path ./.git -prune -o -name __pycache__ -prune -exec rm -rf {} +
+for made in build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis; do
+    rm -rf "$made"
+done
+find . \( -path ./.git -o -path ./.venv \) -prune -o -name __pycache__ -prune -exec rm -rf {} +

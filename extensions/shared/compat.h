@@ -105,6 +105,13 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 #define wrapper_usage_check(fdwid, roleid) object_aclcheck(ForeignDataWrapperRelationId, fdwid, roleid, ACL_USAGE)
 #endif
 
+/* 16 keeps the privileges that a plan needs beside its range table. */
+#if PG_VERSION_NUM >= 160000
+#define check_plan_permissions(plan) ((void) ExecCheckPermissions((plan)->rtable, (plan)->permInfos, true))
+#else
+#define check_plan_permissions(plan) ((void) ExecCheckRTPerms((plan)->rtable, true))
+#endif
+
 /* 17 can also ask for stronger locks. */
 #if PG_VERSION_NUM >= 170000
 #define lock_held_by_me(tag, mode) LockHeldByMe(tag, mode, false)

@@ -14,6 +14,7 @@
 #define PGBILLION_LAZY_TABLES_H
 
 #include "utils/rel.h"
+#include "utils/snapshot.h"
 
 #define LAZY_TABLES_RENDEZVOUS "pgbillion_tables.lazy_tables"
 
@@ -28,11 +29,12 @@ typedef struct LazyTables
 	bool		(*is_lazy) (Relation rel);
 
 	/*
-	 * The table is about to be read: is it lazy, and so without rows, still?
-	 * If not, the relation cache entry is up to date on return. The caller
-	 * holds a lock on the table.
+	 * The table is about to be read under this snapshot: is it lazy, and so
+	 * without rows, still? If not, the relation cache entry is up to date on
+	 * return. The caller holds a lock on the table and, where the snapshot
+	 * may be a serializable transaction's, a predicate lock.
 	 */
-	bool		(*refresh) (Relation rel);
+	bool		(*read) (Relation rel, Snapshot snapshot);
 } LazyTables;
 
 #endif							/* PGBILLION_LAZY_TABLES_H */

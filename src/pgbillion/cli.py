@@ -12,7 +12,7 @@ from typing import Annotated
 import psycopg
 import typer
 
-from pgbillion import __version__, demo, server_commands
+from pgbillion import __version__, connect, demo, server_commands
 from pgbillion.cycle import command as cycle_command
 from pgbillion.durability import commands as durability_commands
 from pgbillion.errors import UserError
@@ -39,6 +39,7 @@ app.command()(demo.demo)
 app.command()(cycle_command.cycle)
 
 _INTERRUPTED = 130
+_DEBUG = "PGBILLION_DEBUG"
 
 
 def _reflow(commands: typer.Typer) -> None:
@@ -83,6 +84,9 @@ def main() -> int:
         return _fail(error.message, error.hint, error.status)
     except psycopg.Error as error:
         return _fail_database(error)
+    except UnicodeError as error:
+        given = error.object if isinstance(error, UnicodeEncodeError) else ""
+        return _fail(f"{given!a} is not text in UTF-8" if given else f"what came is not text in UTF-8: {error}")
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", status=_INTERRUPTED)
     except BrokenPipeError:
@@ -92,6 +96,13 @@ def main() -> int:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         return _fail(f"{error.strerror or error}{where}")
+    except Exception as error:
+        if os.environ.get(_DEBUG):
+            raise
+        return _fail(
+            f"unexpected {type(error).__name__}: {error}",
+            f"this is a bug; with {_DEBUG}=1 it is shown where: report it",
+        )
     if status == _INTERRUPTED:
         return _fail("interrupted", status=_INTERRUPTED)
     return status if isinstance(status, int) else 0
@@ -110,10 +121,12 @@ def _fail_database(error: psycopg.Error) -> int:
     diagnosis = error.diag
     state = error.sqlstate or ""
     if diagnosis.message_primary is None:
+        if not isinstance(error, psycopg.OperationalError):
+            # psycopg's own: a value that cannot be sent, or one that came and cannot be read
+            return _fail(str(error))
         # libpq asks what our hint asks
         lines = [line for line in str(error).splitlines() if not line.strip().startswith("Is the server running")]
-        hint = "is the server running? pgbillion server start, or name one with -h, -p, -U, -d"
-        return _fail("\n".join(lines), hint, 2)
+        return _fail("\n".join(lines), connect.hint(error), 2)
     detail = f" ({diagnosis.message_detail})" if diagnosis.message_detail else ""
     # 08: connection exceptions; 57P01 to 57P03: the server was told to stop, crashed, or is not ready
     lost = state.startswith("08") or state in ("57P01", "57P02", "57P03")
@@ -121,4 +134,5 @@ def _fail_database(error: psycopg.Error) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    # what is no text is shown as escapes, whatever stderr takes
+    return " ".join(text.encode(errors="backslashreplace").decode().split())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +14,13 @@ from typing import Annotated, Any
 
 import psycopg
 import typer
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgbillion import paths, server
+from pgbillion import paths, search_path, server
 from pgbillion.durability import warning
 from pgbillion.errors import UserError
+from pgbillion.postgres import SUPERUSER, Cluster
 
 # Help is --help only, because -h is the host.
 _PANEL = "Connection"
@@ -113,18 +117,40 @@ class Target:
     def connect(self, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
         """Connect, in autocommit mode and as `pgbillion` in pg_stat_activity unless told otherwise.
 
-        A server whose durability window is open is warned of.
+        What is sent means pg_catalog's names alone, see `search_path`. A server whose durability window is open is
+        warned of.
         """
-        conn: psycopg.Connection[tuple[Any, ...]] = psycopg.connect(self.conninfo, **{"autocommit": True, **options})
+        # what is sent is UTF-8, whatever the database's encoding: the server converts it, or says that it cannot
+        options = {"autocommit": True, "client_encoding": "UTF8", **options}
+        conn = search_path.pin(psycopg.connect(self.conninfo, **options))
         try:
-            if conn.info.encoding == "ascii":
-                # in a database of SQL_ASCII text would come as bytes
-                conn.pgconn.exec_(b"SET client_encoding TO UTF8")
             warning.warn(conn)
         except BaseException:
             conn.close()
             raise
         return conn
+
+
+class _AnyTextLoader(psycopg.adapt.Loader):
+    def load(self, data: psycopg.abc.Buffer) -> str:
+        return bytes(data).decode("utf-8", "surrogateescape")
+
+
+class _AnyTextDumper(psycopg.adapt.Dumper):
+    def dump(self, obj: str) -> bytes:
+        if "\0" in obj:
+            raise psycopg.DataError("text cannot contain a zero byte")
+        return obj.encode("utf-8", "surrogateescape")
+
+
+def take_any_name(conn: psycopg.Connection[Any]) -> None:
+    """Have bytes that are not UTF-8, which names of a database of SQL_ASCII may have, come and go as surrogates."""
+    if conn.info.parameter_status("server_encoding") != "SQL_ASCII":
+        return
+    conn.pgconn.exec_(b"SET client_encoding TO SQL_ASCII")
+    for kind in ("text", "name", "varchar", "bpchar"):
+        conn.adapters.register_loader(kind, _AnyTextLoader)
+    conn.adapters.register_dumper(str, _AnyTextDumper)
 
 
 def target(
@@ -139,7 +165,8 @@ def target(
     """Turn what the options gave into a target.
 
     When neither they nor the environment name a server, it is the embedded one if that runs (with ``or_down``: if there
-    is one), else what libpq defaults to. Raises UserError for a connection string that cannot be understood.
+    is one), else what libpq defaults to. The name of a database alone is one of libpq's default server, and one of the
+    embedded server where no such server answers. Raises UserError for a connection string that cannot be understood.
     """
     given = {"host": host, "port": port, "user": username}
     parts: dict[str, Any] = {}
@@ -150,7 +177,61 @@ def target(
         running = server.find(paths.state_dir(state_dir))
         if running is not None and (running.running() or (or_down and running.data.exists())):
             return _make(conninfo_to_dict(running.conninfo(server.DATABASE)), embedded=True)
+    if parts.keys() == {"dbname"} and not given_server() and not _answers(""):
+        found = server.find(paths.state_dir(state_dir))
+        if found is not None and found.running() and (or_down or has_database(found, parts["dbname"])):
+            return _make(conninfo_to_dict(found.conninfo(parts["dbname"])), embedded=True)
     return _make(parts)
+
+
+def hint(error: psycopg.OperationalError) -> str:
+    """Return what to do about a connection that could not be made, as far as can be seen from here."""
+    tried = error.pgconn
+    if tried is None or not tried.db:
+        return "is the server running? pgbillion server start, or name one with -h, -p, -U, -d"
+    name = tried.db.decode(errors="replace")
+    host, port, user = (part.decode(errors="replace") for part in (tried.host, tried.port, tried.user))
+    address = make_conninfo(**{key: value for key, value in {"host": host, "port": port}.items() if value})
+    here = server.find(paths.state_dir(None))
+    here = here if here is not None and here.running() else None
+    mine = here is not None and host == str(here.socket_dir) and port == str(here.port)
+    there = f"one of the embedded server: -h {here.socket_dir} -U {SUPERUSER} -d NAME" if here and not mine else ""
+    if not _answers(address):
+        if there and here is not None and not has_database(here, name):
+            return (
+                f"no server answers there, and the embedded server has no database {name}: see its databases with:"
+                " pgbillion server psql -l; or name another server with -h, -p, -U, -d"
+            )
+        return f"is the server running? {there or 'pgbillion server start'}, or name one with -h, -p, -U, -d"
+    if mine and here is not None:
+        if not has_database(here, name):
+            return (
+                "see its databases with: pgbillion server psql -l; make it with: pgbillion server psql -c "
+                + shlex.quote(f"CREATE DATABASE {_quoted(name)}")
+            )
+        return "the server answers, and refuses: look at role and database (-U, -d)"
+    psql = f"psql -h {shlex.quote(host)} -p {port} -U {shlex.quote(user)} -l" if host else "psql -l"
+    also = f"; {there}" if there and here is not None and has_database(here, name) else ""
+    return (
+        "the server answers, and refuses: look at role, password and database (-U, -d); "
+        f"its databases: {psql}; one is made with: createdb NAME{also}"
+    )
+
+
+def has_database(cluster: Cluster, name: str) -> bool:
+    """Tell whether a running server of ours has a database."""
+    with contextlib.suppress(psycopg.Error, UnicodeError), cluster.connect() as conn:
+        return conn.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone() is not None
+    return False
+
+
+def _answers(conninfo: str) -> bool:
+    """Tell whether a server is there, in whatever state and whomever it lets in."""
+    return pq.PGconn.ping(make_conninfo(conninfo, connect_timeout=3).encode()) in (pq.Ping.OK, pq.Ping.REJECT)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def given_server(**parts: str | None) -> bool:

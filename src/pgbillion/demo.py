@@ -14,7 +14,7 @@ import typer
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion import connect, paths, server
+from pgbillion import connect, paths, search_path, server
 from pgbillion.connect import StateDir
 from pgbillion.cycle import demo_chapter as cycle_chapter
 from pgbillion.errors import UserError
@@ -38,7 +38,7 @@ from pgbillion.tables import (
 )
 from pgbillion.tables.host import Host
 from pgbillion.tables.meter import meter
-from pgbillion.tables.plan import LADDER, Batch, Method, Storage
+from pgbillion.tables.plan import LADDER, Batch, Method, Storage, parse_count
 from pgbillion.tables.run import RUNS, Run
 
 DATABASE = "demo"
@@ -54,9 +54,9 @@ _STEP = 50_000
 
 def demo(
     count: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            "--count", "-n", metavar="N", min=1, help="Make so many tables. Default: what three minutes allow."
+            "--count", "-n", metavar="N", help="Make so many tables: 20k, 1M. Default: what three minutes allow."
         ),
     ] = None,
     pg_config: PgConfig = None,
@@ -69,13 +69,16 @@ def demo(
     Example: pgbillion demo
     """
     start = time.monotonic()
+    wanted = parse_count(count) if count is not None else None
+    if wanted is not None and wanted < 1:
+        raise UserError(f"the number of tables must be at least 1, not {wanted:,}")
     state = paths.state_dir(state_dir)
     _say("starting PostgreSQL")
     cluster, _ = server.start(state, pg_config)
     _renew_database(cluster)
     target = _target(cluster, DATABASE)
     workers = max(1, os.cpu_count() or 1)
-    tables = count or _affordable(cluster, workers)
+    tables = wanted or _affordable(cluster, workers)
     request = create.Request(count=tables, workers=min(workers, tables), storage=Storage.LAZY)
     run = _run(target, state / RUNS / DATABASE, request)
     psql = cluster.installation.program("psql")
@@ -193,7 +196,7 @@ def _renew_database(cluster: Cluster) -> None:
     It is removed at the end, not now: see files.creation for what removing a million files does to making more.
     """
     _drop(cluster, _SAMPLE, _OLD)
-    with cluster.connect() as conn:
+    with search_path.pin(cluster.connect()) as conn:
         if _exists(conn, DATABASE):
             try:
                 conn.execute(_statement("ALTER DATABASE {} RENAME TO {}", DATABASE, _OLD))
@@ -203,7 +206,7 @@ def _renew_database(cluster: Cluster) -> None:
 
 
 def _drop(cluster: Cluster, *databases: str) -> None:
-    with cluster.connect() as conn:
+    with search_path.pin(cluster.connect()) as conn:
         for name in databases:
             if _exists(conn, name):
                 if name != _SAMPLE:
@@ -224,9 +227,9 @@ def _affordable(cluster: Cluster, workers: int) -> int:
 
     Tables are made for that, in a database beside the demo's.
     """
-    with cluster.connect() as conn:
+    with search_path.pin(cluster.connect()) as conn:
         conn.execute(_statement("CREATE DATABASE {}", _SAMPLE))
-    with cluster.connect(_SAMPLE) as conn:
+    with search_path.pin(cluster.connect(_SAMPLE)) as conn:
         plan = create.make_plan(conn, create.Request(count=_SAMPLED_TABLES, workers=1, storage=Storage.LAZY))
         create.check_server(conn, plan)
         template = worker.temporary_template(conn, plan)

@@ -17,8 +17,10 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg_errors
 
-from pgbillion import paths
+from pgbillion import paths, search_path
 from pgbillion.errors import UserError
+from pgbillion.sql import load
+
 
 # the names of extension, library, schema and prefix of settings alike
 TABLES = "pgbillion_tables"
@@ -144,22 +146,26 @@ def how_to_install(packages: Sequence[str]) -> str:
     return f"install {' and '.join(packages)} with your system's package manager"
 
 
-def ensure_extension(conn: psycopg.Connection[Any], name: str) -> None:
+def ensure_extension(conn: psycopg.Connection[Any], name: str, *, instead: str | None = None) -> None:
     """Create an extension in the connection's database when it is missing, and check that it can be worked with.
 
     The library the server loads and the SQL objects in the database must be of one version, and that must be
     compatible with this program. Raises UserError, with what to do, when they are not or the extension cannot be had.
+    ``instead`` is the option by which the command that is run does without it, if it has one.
     """
     mine = paths.version()
-    install_it = (
-        "install it on the server's machine (make install PG_CONFIG=…), or use --method sql, which does without"
-    )
+    install_it = "install it on the server's machine (make install PG_CONFIG=…)"
+    if instead is not None:
+        install_it += f", or use {instead}, which does without"
     try:
         # looked up first: on a standby, and without the privilege, even CREATE … IF NOT EXISTS is refused
         library, objects = versions(conn, name)
         if objects is None:
-            conn.execute(f"CREATE EXTENSION IF NOT EXISTS {name}".encode())
-            library, objects = versions(conn, name)
+            check_schema(conn, name)
+            # what is found in its schema afterwards undoes it
+            with conn.transaction():
+                conn.execute(f"CREATE EXTENSION IF NOT EXISTS {name}".encode())
+                library, objects = versions(conn, name)
     except pg_errors.FeatureNotSupported as error:
         raise UserError(f"this server does not have the extension {name}", install_it, status=3) from error
     except pg_errors.UndefinedFile as error:
@@ -199,12 +205,43 @@ def compatible(theirs: str, mine: str) -> bool:
 
 
 def versions(conn: psycopg.Connection[Any], name: str) -> tuple[str | None, str | None]:
-    """Return the version of the library that the server loads and that of the SQL objects, None without them."""
-    row = conn.execute("SELECT extversion FROM pg_extension WHERE extname = %s", [name]).fetchone()
-    if row is None:
+    """Return the version of the library that the server loads and that of the SQL objects, None without them.
+
+    Raises UserError, and calls nothing, when others than superusers can have put functions beside the extension's.
+    """
+    objects, _, _ = _state(conn, name)
+    if objects is None:
         return None, None
+    check_schema(conn, name)
     loaded = conn.execute(f"SELECT {name}.version()".encode()).fetchone()
-    return loaded and loaded[0], row[0]
+    return loaded and loaded[0], objects
+
+
+def usable(conn: psycopg.Connection[Any], name: str, function: str) -> bool:
+    """Tell whether the extension is in this database and this role may, and safely can, call its function."""
+    return function in _state(conn, name)[2] and bool(search_path.trusted(conn, name))
+
+
+def check_schema(conn: psycopg.Connection[Any], name: str) -> None:
+    """Raise UserError when somebody but superusers can have put something into the schema that the extension has.
+
+    A function of theirs that fits a call of ours better would run with our rights.
+    """
+    if _state(conn, name)[1] and not search_path.trusted(conn, name):
+        raise UserError(
+            f"schema {name} of database {conn.info.dbname} is not the extension's alone: others own it, own functions"
+            " in it, or may make some",
+            f"psql's \\dn+ {name} and \\df+ {name}.* tell who: make a superuser its owner, revoke CREATE on it from"
+            " all others, and drop their functions",
+            status=3,
+        )
+
+
+def _state(conn: psycopg.Connection[Any], name: str) -> tuple[str | None, bool, list[str]]:
+    """Return the version of the SQL objects, whether the schema is there, and the functions that may be called."""
+    row = conn.execute(load("extension_state").encode(), {"name": name}).fetchone()
+    assert row is not None
+    return row[0], row[1], row[2]
 
 
 def _fingerprint(source: Path, facts: PgConfig) -> str:

@@ -312,7 +312,7 @@ class Cluster:
         return make_conninfo(host=str(self.socket_dir), port=self.port, user=SUPERUSER, dbname=dbname, **more)
 
     def connect(self, dbname: str = "postgres", **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
-        """Connect as the superuser, in autocommit mode unless told otherwise."""
+        """Connect as the superuser, in autocommit mode unless told otherwise; ours are to be pinned (`search_path`)."""
         return psycopg.connect(self.conninfo(dbname), **{"autocommit": True, **options})
 
     def destroy(self) -> None:

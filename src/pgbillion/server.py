@@ -16,7 +16,7 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension
+from pgbillion import extension, search_path
 from pgbillion.durability import record
 from pgbillion.errors import UserError
 from pgbillion.postgres import SUPERUSER, Cluster, Installation
@@ -94,10 +94,10 @@ def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
             f"a server of PostgreSQL {known.installation.version} is running in {state}",
             "stop it first: pgbillion server stop",
         )
-    with cluster.connect() as conn:
+    with search_path.pin(cluster.connect()) as conn:
         if conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
             conn.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(DATABASE)))
-    with cluster.connect(DATABASE) as conn:
+    with search_path.pin(cluster.connect(DATABASE)) as conn:
         for name in extension.ALL:
             extension.ensure_extension(conn, name)
     return cluster, started
@@ -128,7 +128,7 @@ def status(state: Path) -> Status:
     size, complete = _size(cluster.data)
     facts: dict[str, Any] = {}
     if cluster.running():
-        with cluster.connect(DATABASE) as conn:
+        with search_path.pin(cluster.connect(DATABASE)) as conn:
             facts = _ask(conn)
         facts["conninfo"] = cluster.conninfo(DATABASE)
     return Status(

@@ -18,6 +18,7 @@ from pgbillion.durability import warning
 from pgbillion.errors import UserError
 from pgbillion.options import Json, Yes
 from pgbillion.shards import servers
+from pgbillion.tables import invocation, text
 
 app = typer.Typer(help="The embedded PostgreSQL server: start, look, use, stop, remove.")
 
@@ -42,13 +43,24 @@ def start(
 
 
 @app.command()
-def stop(state_dir: StateDir = None) -> None:
+def stop(
+    shards: Annotated[
+        bool, typer.Option("--shards", help="Stop the servers made for shards of its tables, too.")
+    ] = False,
+    state_dir: StateDir = None,
+) -> None:
     """Stop the server; its data stays.
 
     Example: pgbillion server stop
     """
     state = paths.state_dir(state_dir)
     print("stopped" if server.stop(state) else "not running")
+    own = servers.of_embedded(state)
+    if shards:
+        print(f"{text.many(servers.stop(own), 'server')} of shards stopped")
+    elif running := sum(cluster.running() for cluster in own):
+        command = invocation.command("server", "stop", "--shards", state=state_dir)
+        print(f"note: {text.many(running, 'server')} of shards still running; to stop: {command}", file=sys.stderr)
     cluster = server.find(state)
     if cluster is not None:
         warning.warn_of(cluster.data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.root import need_root
+
 
 @contextmanager
 def small_disk(folder: Path, options: str = "size=64m") -> Iterator[Path]:
     """A file system in memory on a new folder, with mount's options for its size; skips where none can be mounted."""
     folder.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("SKIPPED: filling a disk needs a file system of our own, and only root can mount one")
+    need_root("filling a disk needs a file system of our own, and only root can mount one")
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"{options},mode=755", "tmpfs", folder],
         capture_output=True,

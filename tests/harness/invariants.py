@@ -123,7 +123,20 @@ _CONSISTENCY: sql.SQL = sql.SQL(
     SELECT 'relhastriggers', c.oid::regclass::text FROM pg_class c
         WHERE NOT relhastriggers AND EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid)
     UNION ALL
-    SELECT 'relfilenode twice', string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relfilenode <> 0
+    SELECT 'role of a relation without its pg_shdepend row', format('%s %s %s', relation::regclass, part, role)
+    FROM (
+        SELECT oid, 0, 'o', relowner, 0 FROM pg_class WHERE relkind IN ('r', 'm', 'p', 'v', 'S', 'f')
+        UNION SELECT c.oid, 0, 'a', role, relowner
+        FROM pg_class c, aclexplode(relacl) a, unnest(ARRAY[a.grantee, a.grantor]) role
+        UNION SELECT c.oid, attnum, 'a', role, relowner FROM pg_class c JOIN pg_attribute ON attrelid = c.oid,
+            aclexplode(attacl) a, unnest(ARRAY[a.grantee, a.grantor]) role
+    ) expected (relation, part, kind, role, except_for)
+    WHERE relation >= 16384 AND role >= 16384 AND role <> except_for AND NOT EXISTS (
+        SELECT FROM pg_shdepend JOIN pg_database d ON d.oid = dbid AND datname = current_database()
+        WHERE classid = 'pg_class'::regclass AND objid = relation AND objsubid = part AND deptype = kind::"char"
+            AND refclassid = 'pg_authid'::regclass AND refobjid = role)
+    UNION ALL
+    SELECT 'relfilenode twice', string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relfilenode > 1
         GROUP BY reltablespace, relfilenode HAVING count(*) > 1
     """
 )

@@ -85,6 +85,34 @@ AS 'MODULE_PATHNAME', 'pgbillion_to_heap';
 COMMENT ON FUNCTION pgbillion_tables.to_heap(regclass[]) IS
 'makes lazy tables ordinary heap tables and returns how many were lazy';
 
+-- Its column's type is what pg_upgrade looks at: see upgrade.c.
+CREATE TABLE pgbillion_tables.lazy_tables_left ("CALL pgbillion_tables.all_to_heap() before pg_upgrade" pg_catalog.oid, CHECK (false)) USING heap;
+
+COMMENT ON TABLE pgbillion_tables.lazy_tables_left IS
+'always empty; keeps pg_upgrade from a database that may have lazy tables';
+
+CREATE PROCEDURE pgbillion_tables.all_to_heap()
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'pgbillion_all_to_heap';
+
+COMMENT ON PROCEDURE pgbillion_tables.all_to_heap() IS
+'makes all lazy tables of the database ordinary heap tables, some a transaction';
+
+CREATE FUNCTION pgbillion_tables.repair_dependencies(
+    OUT "table" pg_catalog.regclass,
+    OUT "column" pg_catalog.name,
+    OUT role pg_catalog.oid,
+    OUT missing pg_catalog.text,
+    OUT outcome pg_catalog.text
+) RETURNS SETOF pg_catalog.record
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_repair_dependencies';
+
+REVOKE ALL ON FUNCTION pgbillion_tables.repair_dependencies() FROM PUBLIC;
+
+COMMENT ON FUNCTION pgbillion_tables.repair_dependencies() IS
+'records owners and grants that pg_shdepend does not know, and returns what was missing';
+
 CREATE FUNCTION pgbillion_tables.drop_tables(
     tables regclass[],
     cascade boolean DEFAULT false,

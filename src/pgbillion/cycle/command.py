@@ -20,7 +20,7 @@ from pgbillion.cycle.syscalls import strace
 from pgbillion.durability.profiles import Profile
 from pgbillion.errors import UserError
 from pgbillion.options import AllowUnobserved, Json, Page, PgConfig, Rounds
-from pgbillion.tables import create, text
+from pgbillion.tables import create, model, text
 from pgbillion.tables.plan import parse_count
 from pgbillion.terminal import console, ending_in_order, say
 
@@ -112,6 +112,7 @@ def cycle(
             if template is not None:
                 with target.connect() as conn:
                     request = request.like(create.template_name(conn, template))
+                    model.of_template(conn, request.template or "")
             server = servers.Own(target, state, say)
         else:
             server = stack.enter_context(servers.private(state, pg_config, chosen))

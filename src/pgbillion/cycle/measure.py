@@ -106,5 +106,5 @@ def _check(server: Server, target: Target, request: Request) -> tuple[Locks, dic
 
 def _session(conn: Connection, request: Request, methods: Iterable[Method]) -> Session:
     if Method.BULK in methods:
-        extension.ensure_extension(conn, extension.TABLES)
+        extension.ensure_extension(conn, extension.TABLES, instead="--method sql")
     return Session.begin(conn, request)

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion import server
+from pgbillion import search_path, server
 from pgbillion.connect import Target
 from pgbillion.cycle.session import checkpoint
 from pgbillion.durability import window
@@ -229,7 +229,8 @@ def _database(target: Target, name: str) -> Iterator[Connection]:
         try:
             inside = Target(make_conninfo(target.conninfo, dbname=name), target.display, target.embedded)
             with inside.connect() as conn:
-                conn.execute("SET search_path = public; SET statement_timeout = 0")
+                search_path.prefer(conn, "public")
+                conn.execute("SET statement_timeout = 0")
                 checkpoint(conn)
                 yield conn
         finally:
@@ -241,12 +242,7 @@ def _schema(target: Target, name: str) -> Iterator[Connection]:
     with target.connect() as conn:
         conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
         try:
-            conn.execute(
-                sql.SQL(
-                    "SELECT set_config('search_path',"
-                    " concat_ws(', ', {}, nullif(current_setting('search_path'), '')), false)"
-                ).format(name)
-            )
+            search_path.prefer(conn, name)
             conn.execute("SET statement_timeout = 0")
             checkpoint(conn)
             yield conn

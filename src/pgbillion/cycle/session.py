@@ -6,41 +6,47 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql as composed
 
-from pgbillion import sql
+from pgbillion import search_path, sql
 from pgbillion.cycle.plan import SOURCE_COLUMNS, Cycle, Measured, Method, Phase, Request
 from pgbillion.cycle.syscalls import Tracer
 from pgbillion.tables import verify
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _TEMPLATE = "pg_temp.pgbillion_template"
+_SOURCE_VALUES: LiteralString = "' VALUES (' OPERATOR(pg_catalog.||) i::pg_catalog.text OPERATOR(pg_catalog.||) ')'"
 Work = Callable[[], object]
 
 
 @dataclass
 class Session:
-    """A connection whose current schema is the cycle's own.
+    """A connection whose user's path begins with the cycle's own schema (see `search_path`).
 
+    The tables' names, and what the user says of columns and rows, are understood by that path; all else is qualified.
     ``values`` is what follows the name in INSERT, None for the source's: the table's number.
     """
 
     conn: Connection
     request: Request
+    schema: str
     values: str | None
 
     @classmethod
     def begin(cls, conn: Connection, request: Request) -> Session:
         """Find out what a row of the tables is, and by that whether the server accepts their definition."""
+        schema = search_path.schema(conn)
+        assert schema is not None
         if request.template is None:
-            conn.execute(f"CREATE TEMPORARY TABLE pgbillion_template ({_definition(request)})".encode())
+            with search_path.users(conn):
+                conn.execute(f"CREATE TEMPORARY TABLE pgbillion_template ({_definition(request)})".encode())
             if request.columns is None:
-                return cls(conn, request, None)
+                return cls(conn, request, schema, None)
         model = request.template or _TEMPLATE
-        return cls(conn, request, verify.insertion(conn, model).removeprefix(f"INSERT INTO {model}"))
+        return cls(conn, request, schema, verify.insertion(conn, model).removeprefix(f"INSERT INTO {model}"))
 
     def cycle(self, method: Method, *, traced: bool = False) -> Cycle:
         """Do all phases once. Raises psycopg.Error for what the server refuses."""
@@ -66,22 +72,35 @@ class Session:
 
     def work(self, method: Method, phase: Phase, count: int) -> Work:
         """Return what does one phase for the first ``count`` tables."""
+
+        def work() -> None:
+            # what the extension drops is found by our own words
+            ours = method is Method.BULK and phase is Phase.DROP
+            with contextlib.nullcontext() if ours else search_path.users(self.conn):
+                self._work(method, phase, count)
+
+        return work
+
+    def _work(self, method: Method, phase: Phase, count: int) -> None:
         if method is Method.STATEMENTS:
-            return lambda: self._statements(phase, count)
+            self._statements(phase, count)
+            return
         if method is Method.BULK and phase is Phase.CREATE:
-            return lambda: self.conn.execute(
-                "SELECT pgbillion_tables.create_tables(%s::regclass, 'table%%d', 1, %s, allow_unobserved => %s)",
+            self.conn.execute(
+                "SELECT pgbillion_tables.create_tables(%s::pg_catalog.regclass, 'table%%d', 1, %s, allow_unobserved => %s)",
                 (self.request.template or _TEMPLATE, count, self.request.allow_unobserved),
             )
+            return
         name = "cycle_drop_bulk" if method is Method.BULK and phase is Phase.DROP else f"cycle_{phase}"
-        values = composed.SQL("' VALUES (' || i || ')'") if self.values is None else composed.Literal(self.values)
+        values = composed.SQL(_SOURCE_VALUES) if self.values is None else composed.Literal(self.values)
         statement = composed.SQL(sql.load(name)).format(
+            schema=composed.Literal(self.schema),
             count=composed.Literal(count),
             definition=composed.Literal(f" ({_definition(self.request)})"),
             values=values,
             unobserved=composed.Literal(self.request.allow_unobserved),
         )
-        return lambda: self.conn.execute(statement)
+        self.conn.execute(statement)
 
     def _statements(self, phase: Phase, count: int) -> None:
         for number in range(1, count + 1):
@@ -92,7 +111,7 @@ class Session:
                     values = f" VALUES ({number})" if self.values is None else self.values
                     self._one(f"INSERT INTO table{number}{values}")
                 case Phase.READ:
-                    if self._one(f"SELECT count(*) FROM table{number}").fetchone() != (1,):
+                    if self._one(f"SELECT pg_catalog.count(*) FROM table{number}").fetchone() != (1,):
                         raise RuntimeError(f"table{number} has not the one row that it was given")
                 case Phase.DROP:
                     self._one(f"DROP TABLE table{number}")

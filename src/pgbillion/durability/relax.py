@@ -133,10 +133,18 @@ def _plan(opened: Session, request: Request, state: Path) -> _Plan:
     starting = needs_restart(changes)
     restart = bool(starting) or move is not None
     later = restart and request.restart is Restart.LATER
+    notes = [
+        f"synchronous_commit stays as it is set for {who}" for who in checks.exceptions(opened, "synchronous_commit")
+    ]
     if restart:
         checks.check_no_restart_pending(opened)
-        if not later:
-            names = ", ".join(f"{setting.name} = {setting.value}" for setting in starting)
+        names = ", ".join(f"{setting.name} = {setting.value}" for setting in starting)
+        if request.dry and move is None and request.restart is None and not found.embedded:
+            # shown first, decided afterwards
+            later = found.control is None
+            choices = "--restart later or never" if later else "--restart now, later or never"
+            notes.append(f"{names} takes a restart of the server, which is yours to allow: say {choices}")
+        elif not later:
             _check_can_restart(found, request, names or "--wal-dir")
             checks.check_sessions(opened, request.allow)
     wanted = {change.name: change.value for change in changes}
@@ -159,9 +167,6 @@ def _plan(opened: Session, request: Request, state: Path) -> _Plan:
         wal=move,
         restart=request.restart is Restart.NOW,
     )
-    notes = [
-        f"synchronous_commit stays as it is set for {who}" for who in checks.exceptions(opened, "synchronous_commit")
-    ]
     forced = bool(unsafe) and not relaxed
     return _Plan(record, changes, found, restart and not later, later, forced, notes)
 

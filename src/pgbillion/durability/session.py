@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgbillion import search_path
 from pgbillion import sql as queries
 from pgbillion.connect import Target
 from pgbillion.durability.record import MARK, Record
@@ -172,8 +173,7 @@ class Session:
         return self.one(query)
 
     def _connect(self) -> Connection:
-        # in a database of SQL_ASCII text would come as bytes
-        conn: Connection = psycopg.connect(self.target.conninfo, autocommit=True, client_encoding="utf8")
+        conn = search_path.pin(psycopg.connect(self.target.conninfo, autocommit=True, client_encoding="utf8"))
         # CHECKPOINT may take long
         conn.execute("SET statement_timeout = 0")
         return conn

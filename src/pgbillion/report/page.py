@@ -61,7 +61,7 @@ def write_scale(result: Scale, path: Path) -> None:
         )
         for number in spaces
     ]
-    chart = charts.line_chart(lines, "Tables per second by workers", name="scale", wide=True, over="workers")
+    chart = _chart_over(lines, "Tables per second by workers", name="scale", over="workers")
     page = _template("scale.html.j2").render(
         result=result, best=result.best, server=result.server, chart=chart, version=__version__, now=time.time()
     )
@@ -136,7 +136,14 @@ def chapter_chart(chapter: Chapter, name: str) -> str | None:
     if not chapter.lines:
         return None
     lines = [Series(line.name, line.x, line.y) for line in chapter.lines]
-    return charts.line_chart(lines, chapter.label, name=name, wide=True, over=chapter.over)
+    return _chart_over(lines, chapter.label, name=name, over=chapter.over)
+
+
+def _chart_over(lines: list[Series], label: str, *, name: str, over: str) -> str:
+    """Return a chart over what is not time, wide and narrow: a telephone would show an empty part of the wide one."""
+    wide = charts.line_chart(lines, label, name=name, wide=True, over=over)
+    narrow = charts.line_chart(lines, label, name=f"{name}-narrow", over=over)
+    return f'<div class="broad">{wide}</div><div class="narrow">{narrow}</div>'
 
 
 def _template(name: str) -> jinja2.Template:

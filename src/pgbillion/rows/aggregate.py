@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension
+from pgbillion import extension, search_path
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.rows import answers, plans
@@ -85,22 +85,23 @@ def source_query(table: str) -> str:
 
 def compare(
     target: Target,
-    query: str,
+    query: str | None,
     rounds: int,
     *,
+    table: str = TABLE,
     processes: int | None = None,
     say: Callable[[str], None],
 ) -> Comparison:
     """Run a query by both sides, once to compare the answers and warm up, then ``rounds`` times in turn.
 
+    Without a query it is the source's over ``table``, which is what the user's search_path says.
     Both see the same rows: it is one read-only transaction. ``processes`` is how many are to work on it, the leader
     among them; left to the server when None. Raises UserError when the answers differ.
     """
-    query = query.strip().rstrip(";")
     with session(target) as conn:
         if processes is not None:
             be_willing(conn, processes)
-        return measure(conn, query, rounds, say)
+        return measure(conn, query, rounds, say, table=table)
 
 
 @contextlib.contextmanager
@@ -125,8 +126,22 @@ def be_willing(conn: Connection, processes: int) -> None:
     )
 
 
-def measure(conn: Connection, query: str, rounds: int, say: Callable[[str], None]) -> Comparison:
+def measure(
+    conn: Connection, query: str | None, rounds: int, say: Callable[[str], None], *, table: str = TABLE
+) -> Comparison:
     """Do what `compare` does, in a session made by `session`."""
+    if query is not None:
+        query = query.strip().rstrip(";")
+        # the user's words, by the user's names
+        with search_path.users(conn):
+            return _measure(conn, query, query, rounds, say)
+    place = search_path.qualified(conn, table) or sql.Identifier(table)
+    sent = sql.SQL("SELECT grp, count(data) FROM {} GROUP BY 1").format(place).as_string(conn)
+    return _measure(conn, source_query(table), sent, rounds, say)
+
+
+def _measure(conn: Connection, shown: str, query: str, rounds: int, say: Callable[[str], None]) -> Comparison:
+    """Measure ``query``, which people read as ``shown``. What is sent beside it is qualified."""
     found: dict[str, Answer] = {}
     ran: dict[str, plans.Plan] = {}
     for side in SIDES:
@@ -152,7 +167,7 @@ def measure(conn: Connection, query: str, rounds: int, say: Callable[[str], None
             seconds[side].append(time.perf_counter() - start)
             say(f"{side}: {seconds[side][-1] * 1000:,.1f} ms")
     return Comparison(
-        query=query,
+        query=shown,
         rows=plans.rows_read(ran[CORE]),
         answer_rows=len(found[CORE].rows),
         vectorised=vectorised,

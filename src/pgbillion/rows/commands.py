@@ -113,8 +113,9 @@ def aggregate(
     """
     result = aggregation.compare(
         where.target(),
-        query or aggregation.source_query(table),
+        query,
         rounds,
+        table=table,
         processes=processes,
         say=say,
     )
@@ -144,7 +145,7 @@ def scale(
     """
     most = processes or os.cpu_count() or 1
     target = where.target()
-    result = scaling.measure(target, query or aggregation.source_query(table), range(1, most + 1), rounds, say=say)
+    result = scaling.measure(target, query, range(1, most + 1), rounds, table=table, say=say)
     path = output
     if path is None:
         path = where.state / "scale" / f"rows-{time.strftime('%Y%m%d-%H%M%S')}.html"

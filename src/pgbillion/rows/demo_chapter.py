@@ -30,7 +30,7 @@ def add(target: Target, run: Run) -> Scale:
     loaded = load.execute(target, load.Request(rows, workers=cores), observe=_loading, say=lambda line: None)
     print(f"{text.count(rows)} rows copied: {text.duration(loaded.copy_seconds)}, {text.count(loaded.rate)} rows/s")
     query = aggregate.source_query(load.TABLE)
-    result = scale.measure(target, query, range(1, cores + 1), _ROUNDS, say=lambda line: None)
+    result = scale.measure(target, None, range(1, cores + 1), _ROUNDS, say=lambda line: None)
     run.save_chapter(NAME, result.chapter())
     for processes, point in result.points:
         core, ours = (text.count(point.rate(side)) for side in (point.core, point.pgbillion))

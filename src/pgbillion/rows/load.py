@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgbillion import search_path
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.rows import generate
@@ -92,8 +93,11 @@ def execute(
     """
     request.check()
     seed = secrets.randbits(32) if request.seed is None else request.seed
-    table = sql.Identifier(request.table)
     with target.connect() as conn:
+        schema = search_path.schema(conn)
+        if schema is None:
+            raise UserError("there is no schema to make the table in", "create one, or set search_path")
+        table = sql.Identifier(schema, request.table)
         check_room(conn, request.count)
         _create(conn, request, table)
         try:

@@ -17,7 +17,7 @@ NODE = "VectorAggregate"
 
 def switch(conn: Connection, on: bool) -> None:
     """Switch vectorised aggregation for the session."""
-    conn.execute("SELECT set_config(%s, %s, false)", [SETTING, "on" if on else "off"])
+    conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [SETTING, "on" if on else "off"])
 
 
 def explain(conn: Connection, query: str, *, run: bool = False) -> Plan:
@@ -70,7 +70,7 @@ def text(conn: Connection, query: str) -> str:
 
 def reason(conn: Connection, query: str) -> str:
     """Return what the extension says about a query: vectorised, or why it is not."""
-    row = conn.execute("SELECT to_regprocedure('pgbillion_rows.explain_vector(text)')").fetchone()
+    row = conn.execute("SELECT pg_catalog.to_regprocedure('pgbillion_rows.explain_vector(text)')").fetchone()
     if row is None or row[0] is None:
         return "the extension in this database is of before vectorised aggregation"
     row = conn.execute("SELECT pgbillion_rows.explain_vector(%s)", [query]).fetchone()

@@ -10,6 +10,7 @@ from pgbillion.connect import Target
 from pgbillion.report.chapter import Chapter, Line
 from pgbillion.rows import aggregate
 from pgbillion.rows.aggregate import CORE, OURS, Comparison
+from pgbillion.rows.load import TABLE
 from pgbillion.tables import describe, text
 from pgbillion.tables.host import Host
 
@@ -67,14 +68,21 @@ class Scale:
         )
 
 
-def measure(target: Target, query: str, processes: Sequence[int], rounds: int, *, say: Callable[[str], None]) -> Scale:
+def measure(
+    target: Target,
+    query: str | None,
+    processes: Sequence[int],
+    rounds: int,
+    *,
+    table: str = TABLE,
+    say: Callable[[str], None],
+) -> Scale:
     """Compare the query with each number of processes. Raises UserError as aggregate.compare does."""
-    query = query.strip().rstrip(";")
     points: list[tuple[int, Comparison]] = []
     with aggregate.session(target) as conn:
         server = describe.machine(conn, target, Host.of(conn), describe.QUERY_SETTINGS)
         for number in processes:
             say(text.many(number, "process"))
             aggregate.be_willing(conn, number)
-            points.append((number, aggregate.measure(conn, query, rounds, say)))
+            points.append((number, aggregate.measure(conn, query, rounds, say, table=table)))
     return Scale(tuple(points), server)

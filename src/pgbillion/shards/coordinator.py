@@ -9,7 +9,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension
+from pgbillion import extension, search_path
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.shards.record import Engine, Member, Set
@@ -45,14 +45,14 @@ def check(conn: Connection, table: str, engine: Engine) -> None:
             f"role {conn.info.user} is no superuser of the coordinator",
             "its user mappings have no password, which only a superuser's may lack; connect as one",
         )
-    row = conn.execute("SELECT current_schema()").fetchone()
-    if row is None or row[0] is None:
+    schema = search_path.schema(conn)
+    if schema is None:
         raise UserError("there is no schema to make the table in", "create one, or set search_path")
     extension.ensure_extension(conn, extension.ROWS)
     if engine is Engine.CITUS:
         return
     try:
-        conn.execute("CREATE EXTENSION IF NOT EXISTS postgres_fdw")
+        conn.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS postgres_fdw SCHEMA {}").format(sql.Identifier(schema)))
     except (psycopg.errors.FeatureNotSupported, psycopg.errors.UndefinedFile) as error:
         raise UserError(
             "the coordinator does not have the extension postgres_fdw", "install PostgreSQL's contrib modules", 3

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import server
+from pgbillion import search_path, server
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.postgres import Installation
@@ -137,9 +137,10 @@ def _plan(conn: Connection, target: Target, state: Path, request: Request) -> Se
                 + ("" if other.complete else ", not completed: creating them is under way, or was killed"),
                 "remove them: pgbillion shards destroy; or give another name with --table",
             )
-    schema = conn.execute("SELECT current_schema(), to_regclass(quote_ident(%s))", [request.table]).fetchone()
+    schema = search_path.schema(conn)
+    # `coordinator.check` has seen it
     assert schema is not None
-    if schema[1] is not None:
+    if search_path.qualified(conn, request.table) is not None:
         raise UserError(f'a table "{request.table}" exists already', "give another name with --table")
     id_ = record.new_id()
     installation: Installation | None = None
@@ -161,7 +162,7 @@ def _plan(conn: Connection, target: Target, state: Path, request: Request) -> Se
     return Set(
         id=id_,
         table=request.table,
-        schema=schema[0],
+        schema=schema,
         engine=request.engine,
         coordinator=here,
         embedded=target.embedded,

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgbillion import extension
+from pgbillion import extension, search_path
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.shards import coordinator
@@ -73,15 +73,14 @@ def _resolve(name: str, parts: dict[str, str]) -> tuple[Member, dict[str, Any]]:
             options.setdefault("host", conn.info.host)
             options.setdefault("port", str(conn.info.port))
             options.setdefault("dbname", conn.info.dbname)
-        row = conn.execute("SELECT current_schema()").fetchone()
-        assert row is not None
-        if row[0] is None:
+        schema = search_path.schema(conn)
+        if schema is None:
             raise UserError(f"shard {name} has no schema to make the table in", "create one, or set search_path there")
         identity = describe.identity(conn)
         if conn.info.server_version < LEAST_VERSION:
             version = conn.info.parameter_status("server_version")
             raise UserError(f"shard {name} runs PostgreSQL {version}, which is too old", "15 or newer is needed")
-        return Member(name, options, conn.info.user, row[0]), identity
+        return Member(name, options, conn.info.user, schema), identity
 
 
 def _connect(name: str, parts: dict[str, str]) -> Connection:

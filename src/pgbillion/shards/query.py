@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import statistics
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension
+from pgbillion import extension, search_path
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
 from pgbillion.rows import aggregate, answers
@@ -79,19 +80,25 @@ def run(target: Target, found: Set, query: str | None, rounds: int, say: Callabl
     """
     default = query is None
     words = default_query(found) if query is None else query.strip().rstrip(";")
-    with coordinator.session(target, read_only=True) as conn:
+    with coordinator.session(target, read_only=True) as conn, contextlib.ExitStack() as stack:
+        sent = words
+        if default:
+            sent = sql.SQL("SELECT grp, count(data) FROM {} GROUP BY 1").format(found.relation).as_string(conn)
+        else:
+            # the user's words, by the user's names
+            stack.enter_context(search_path.users(conn))
         start = time.perf_counter()
-        answer = answers.answer(conn.execute(words.encode()))
+        answer = answers.answer(conn.execute(sent.encode()))
         first = time.perf_counter() - start
         seconds: list[float] = []
         for _ in range(rounds):
             start = time.perf_counter()
-            conn.execute(words.encode())
+            conn.execute(sent.encode())
             seconds.append(time.perf_counter() - start)
             say(f"{seconds[-1] * 1000:,.1f} ms")
         if default:
             check(target, found, answer)
-        shown = plan(conn, words)
+        shown = plan(conn, sent)
     partitions = read_partitions(found, shown)
     return Result(
         query=words,

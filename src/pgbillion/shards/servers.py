@@ -99,6 +99,11 @@ def remove(state: Path, found: record.Set) -> None:
         folder.parent.rmdir()
 
 
+def of_embedded(state: Path) -> list[Cluster]:
+    """Return the servers made for shards of the embedded server's tables."""
+    return [cluster for found in record.all_sets(state) if found.embedded for cluster in found.clusters(state)]
+
+
 def remove_all(state: Path) -> None:
     """Remove the servers made for shards of the embedded server's tables, and what is known of them."""
     for found in list(record.all_sets(state)):

@@ -69,5 +69,5 @@ def _ask(found: Set, member: Member) -> Shard:
     version, extension, exists, rows, size, connections = row
     problem = None if exists else f'there is no table "{found.table}"'
     if extension is None:
-        problem = "there is no extension pgbillion"
+        problem = "there is no extension pgbillion_rows"
     return Shard(member.name, member.display, member.own, True, problem, version, extension, rows, size, connections)

@@ -3,7 +3,7 @@
 DO $do$
 BEGIN
     FOR i IN 1..{count} LOOP
-        EXECUTE 'CREATE TABLE table' || i || {definition};
+        EXECUTE 'CREATE TABLE table' OPERATOR(pg_catalog.||) i::pg_catalog.text OPERATOR(pg_catalog.||) {definition};
     END LOOP;
 END
 $do$

@@ -3,7 +3,7 @@
 DO $do$
 BEGIN
     FOR i IN 1..{count} LOOP
-        EXECUTE 'DROP TABLE table' || i;
+        EXECUTE 'DROP TABLE table' OPERATOR(pg_catalog.||) i::pg_catalog.text;
     END LOOP;
 END
 $do$

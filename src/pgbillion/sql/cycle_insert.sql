@@ -3,7 +3,7 @@
 DO $do$
 BEGIN
     FOR i IN 1..{count} LOOP
-        EXECUTE 'INSERT INTO table' || i || {values};
+        EXECUTE 'INSERT INTO table' OPERATOR(pg_catalog.||) i::pg_catalog.text OPERATOR(pg_catalog.||) {values};
     END LOOP;
 END
 $do$

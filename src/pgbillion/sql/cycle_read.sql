@@ -5,8 +5,8 @@ DECLARE
     found bigint;
 BEGIN
     FOR i IN 1..{count} LOOP
-        EXECUTE 'SELECT count(*) FROM table' || i INTO found;
-        IF found <> 1 THEN
+        EXECUTE 'SELECT pg_catalog.count(*) FROM table' OPERATOR(pg_catalog.||) i::pg_catalog.text INTO found;
+        IF found OPERATOR(pg_catalog.<>) 1 THEN
             RAISE EXCEPTION 'table% has % rows, not the one it was given', i, found;
         END IF;
     END LOOP;

@@ -70,7 +70,7 @@ WITH made AS MATERIALIZED (
     WHERE i.indrelid IN (SELECT catalog FROM kept)
     GROUP BY i.indrelid
 )
-SELECT catalog::regclass::text,
+SELECT (SELECT relname::text FROM pg_class WHERE oid = catalog),
        rows,
        -- rows are aligned to 8 bytes, and each has a line pointer of 4
        coalesce(kept.bytes, 0) + 8 * rows AS row_bytes,

@@ -18,10 +18,10 @@ from typing import Any, Protocol
 
 import psycopg
 
-from pgbillion import extension
+from pgbillion import extension, search_path
 from pgbillion.connect import Target
 from pgbillion.errors import UserError
-from pgbillion.tables import catalog, describe, text
+from pgbillion.tables import catalog, describe, model, text
 from pgbillion.tables.crew import Crew, Failure
 from pgbillion.tables.host import Host
 from pgbillion.tables.plan import (
@@ -120,8 +120,13 @@ def make_plan(conn: Connection, request: Request) -> Plan:
 def check_server(conn: Connection, plan: Plan) -> None:
     """Raise UserError when the server cannot take the plan's tables; creates the extension when that is all."""
     check_writable(conn)
+    if plan.template is None:
+        model.check_columns(conn, plan.columns or "")
+    elif plan.method is Method.SQL:
+        model.of_template(conn, plan.template)
     if plan.method is Method.BULK:
-        extension.ensure_extension(conn, extension.TABLES)
+        without = "--method sql" if plan.storage is Storage.HEAP else "--method sql --storage heap"
+        extension.ensure_extension(conn, extension.TABLES, instead=without)
     elif plan.storage is Storage.LAZY:
         try:
             extension.ensure_extension(conn, extension.TABLES)
@@ -310,10 +315,10 @@ def _signals(crew: Crew) -> Iterator[_Signals]:
 
 def current_schema(conn: Connection) -> str:
     """Return the schema that tables are created in. Raises UserError when there is none."""
-    row = conn.execute("SELECT current_schema()").fetchone()
-    if row is None or row[0] is None:
+    schema = search_path.schema(conn)
+    if schema is None:
         raise UserError("no schema has been selected to create in", "name one with --schema")
-    return str(row[0])
+    return schema
 
 
 def _schema(conn: Connection, name: str | None) -> str:
@@ -331,13 +336,14 @@ def template_name(conn: Connection, name: str) -> str:
     try:
         row = conn.execute(
             "SELECT format('%%I.%%I', nspname, relname), relkind"
-            " FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = to_regclass(%s)",
-            [name],
+            " FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = %s::oid",
+            [search_path.relation(conn, name)],
         ).fetchone()
     except psycopg.errors.Error as error:
         raise UserError(error.diag.message_primary or str(error), hint, status=3) from error
     if row is None:
         raise UserError(f'template table "{name}" does not exist', hint, status=3)
-    if row[1] != "r":
+    # partitioned ones are refused by name later
+    if row[1] not in "rp":
         raise UserError(f'template "{name}" is not an ordinary table', hint, status=3)
     return str(row[0])

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.connect import Target
+from pgbillion.connect import Target, take_any_name
 from pgbillion.errors import UserError
 from pgbillion.tables import create, text
 from pgbillion.tables import selection as selecting
@@ -105,7 +105,7 @@ def survey(conn: Connection, request: Request) -> Survey:
             groups[schema, owner] = known[0] + count, known[1]
         if sum(row[2] for row in rows) < _SURVEY_PAGE:
             break
-        after = max((row[4] for row in rows), key=str.encode)
+        after = max((row[4] for row in rows), key=_bytes)
     others = 0
     not_mine: str | None = None
     for (schema, owner), (count, name) in groups.items():
@@ -126,6 +126,10 @@ def survey(conn: Connection, request: Request) -> Survey:
     refuse_used(conn, selection)
     names = _first_names(conn, selection, extension) if groups else []
     return Survey(sum(schemas.values()), schemas, names)
+
+
+def _bytes(name: str) -> bytes:
+    return name.encode(errors="surrogateescape")
 
 
 def _first_names(conn: Connection, selection: Selection, extension: bool) -> list[str]:
@@ -236,12 +240,14 @@ def execute(
     """
     start = time.monotonic()
     with target.connect() as conn, contextlib.ExitStack() as stack:
+        take_any_name(conn)
         size = batch_size(conn, request)
         workers = [
             stack.enter_context(target.connect(application_name=f"pgbillion worker {number + 1}"))
             for number in range(min(request.workers, max(1, -(-selected // size))))
         ]
         for worker in workers:
+            take_any_name(worker)
             worker.execute("SET statement_timeout = 0")
             worker.execute("SET client_min_messages = warning")
             worker.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'".encode())
@@ -326,8 +332,9 @@ class _Dropping:
         if self._stopped.is_set():
             raise psycopg.errors.QueryCanceled("stopped")
         if self.request.method is Method.SQL:
-            cascade = " CASCADE" if self.request.cascade else ""
-            worker.execute(f"DROP TABLE IF EXISTS {', '.join(map(str, batch))}{cascade}".encode())
+            cascade = b" CASCADE" if self.request.cascade else b""
+            names = ", ".join(map(str, batch)).encode(errors="surrogateescape")
+            worker.execute(b"DROP TABLE IF EXISTS " + names + cascade)
         else:
             # written out here, which is far cheaper than having each number adapted
             oids = "{" + ",".join(map(str, batch)) + "}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -95,6 +96,9 @@ def drop(
 
     Example: pgbillion tables drop 'tenant\_0%' --schema public --dry-run
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # names that are no text
+        sys.stdout.reconfigure(errors="backslashreplace")
     if pattern is None and schema is None and count is None:
         raise UserError("say which tables to drop", "give a pattern, --schema, or --first and --count")
     if count is None and (first != 0 or name_format is not None):
@@ -106,6 +110,7 @@ def drop(
         NameFormat.parse(name_format or DEFAULT_FORMAT).check_range(first, number)
     target = where.target()
     with target.connect() as conn:
+        connect.take_any_name(conn)
         creation.check_writable(conn)
         if count is not None:
             schema = creation.current_schema(conn) if schema is None else schema
@@ -116,9 +121,9 @@ def drop(
         if method is None:
             method = Method.BULK if selecting.has_function(conn, "drop_tables") else Method.SQL
             if method is Method.SQL:
-                print("note: without the extension pgbillion: DROP TABLE, which is slower", file=sys.stderr)
+                print("note: without the extension pgbillion_tables: DROP TABLE, which is slower", file=sys.stderr)
         elif method is Method.BULK:
-            extension.ensure_extension(conn, extension.TABLES)
+            extension.ensure_extension(conn, extension.TABLES, instead="--method sql")
         # what depends on one batch may be, or be in use by, another
         sessions = workers if workers is not None else 1 if cascade else os.cpu_count() or 1
         request = dropping.Request(selection, method, sessions, _batch(batch), cascade, allow_unobserved)

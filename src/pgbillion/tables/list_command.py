@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from dataclasses import asdict
@@ -55,7 +56,10 @@ def list_tables(
     if everything and limit is not None:
         raise UserError("give either --all or --limit, not both")
     target = where.target()
+    # bytes that are no text go out as they came; in JSON, which is text, as escapes
+    _output_any_name("backslashreplace" if as_json else "surrogateescape")
     with target.connect() as conn:
+        connect.take_any_name(conn)
         selection = selecting.select(conn, pattern, schema)
         extension = selecting.has_function(conn, "tables")
         for note in listing.notes(conn, selection, extension=extension):
@@ -90,3 +94,8 @@ def list_tables(
         words += ["--after", listed.last]
         said += f"; next page: {invocation.command(*words, target=target, state=where.state_dir)}"
     print(said, file=sys.stderr)
+
+
+def _output_any_name(errors: str) -> None:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors=errors)

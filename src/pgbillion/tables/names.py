@@ -60,9 +60,12 @@ class NameFormat:
             match = _CONVERSION.match(text, at.start())
             literal[-1] += text[position : at.start()]
             if match is None:
-                raise UserError(
-                    f'name format "{text}" has a conversion that cannot be used, at character {at.start() + 1}', hint
-                )
+                rest = text[at.start() + 1 :].lstrip("-+ #0123456789.'")
+                if rest and rest[0].isalpha():
+                    what = f"has a conversion that cannot be used, at character {at.start() + 1}"
+                else:
+                    what = f"has a percent sign that begins no number, at character {at.start() + 1}"
+                raise UserError(f'name format "{text}" {what}', hint)
             if match["percent"]:
                 literal[-1] += "%"
             elif found is not None:

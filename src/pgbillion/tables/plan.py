@@ -194,15 +194,19 @@ def tablespace_names(count: int) -> tuple[str, ...]:
     return tuple(f"_{number:03x}" for number in range(count))
 
 
-_COUNT = re.compile(r"(\d+(?:[_,]\d{3})*)([kKmMgG]?)")
+_COUNT = re.compile(r"([0-9]+(?:[_,][0-9]{3})*)([kKmMgGbB]?)")
 
 
 def parse_count(text: str, what: str = "tables") -> int:
-    """Return a number that people write as 1000000, 1_000_000, 1,000,000, 500k, 10M, 1G."""
+    """Return a number that people write as 1000000, 1_000_000, 1,000,000, 500k, 10M, 1G or 1B."""
     match = _COUNT.fullmatch(text.strip())
     if match is None:
-        if re.fullmatch(r"-\d+", text.strip()):
+        if re.fullmatch(r"-[0-9]{1,30}", text.strip()):
             return int(text)
         raise UserError(f'"{text}" is not a number of {what}', "examples: 50000, 1_000_000, 500k, 10M.")
-    scale = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}[match[2].lower()]
-    return int(match[1].replace("_", "").replace(",", "")) * scale
+    scale = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "b": 10**9}[match[2].lower()]
+    digits = match[1].replace("_", "").replace(",", "")
+    # PostgreSQL numbers nothing beyond 64 bits, and Python reads no number of thousands of digits
+    if len(digits) > 30 or int(digits) * scale >= 2**63:
+        raise UserError(f"{text[:40]} {what} are more than 64 bits can count", "examples: 50000, 500k, 10M, 1B.")
+    return int(digits) * scale

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 
 from pgbillion import sql
-from pgbillion.tables import host, worker
+from pgbillion.tables import host, model, worker
 from pgbillion.tables.names import NameFormat
 from pgbillion.tables.plan import Batch, Method, Plan
 
@@ -75,6 +75,7 @@ def measure(conn: Connection, plan: Plan, local: bool, sample: int = SAMPLE) -> 
     known = {row[0] for row in conn.execute("SELECT spcname FROM pg_tablespace")}
     tablespaces = list(plan.tablespaces) if known.issuperset(plan.tablespaces) else []
     pid = conn.info.backend_pid
+    tables = model.of_plan(conn, plan) if plan.method is Method.SQL else None
     with conn.transaction(force_rollback=True):
         conn.execute("SET LOCAL statement_timeout = 0")
         template = plan.template or ""
@@ -82,12 +83,14 @@ def measure(conn: Connection, plan: Plan, local: bool, sample: int = SAMPLE) -> 
             template = worker.temporary_template(conn, plan)
 
         def make(first: int, count: int) -> None:
-            if plan.method is Method.BULK:
+            if tables is None:
                 worker.create_batch(conn, plan, template, Batch(0, first, count), tablespaces or None, names.text)
                 return
             for number in range(first, first + count):
                 space = tablespaces[number % len(tablespaces)] if tablespaces else None
-                conn.execute(worker.create_statement(plan, names(number), space).encode())
+                statements = tables.statements(plan.schema, names(number), plan.storage.access_method, space)
+                with worker.defining(conn, plan):
+                    conn.execute("; ".join(statements).encode())
 
         make(0, _WARM_UP)
         before, locks = _wal(conn), _locks(conn)

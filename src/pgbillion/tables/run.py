@@ -202,9 +202,16 @@ def find(state: Path, name: str | None) -> Path:
             raise UserError(f"there is no run in {runs}", "make one: pgbillion tables create")
         return plans[-1].parent
     path = Path(name).expanduser()
-    if (path / "plan.json").exists() or not (runs / name / "plan.json").exists():
-        return path.absolute()
-    return runs / name
+    if not (path / "plan.json").exists() and (runs / path / "plan.json").exists():
+        return runs / path
+    if not path.exists():
+        known = sorted(plan.parent.name for plan in runs.glob("*/plan.json"))
+        there = f"{', '.join(known[-3:])} and {len(known) - 3} more" if len(known) > 3 else ", ".join(known) or "none"
+        raise UserError(
+            f'there is no run "{name}", neither as a folder nor in {runs}',
+            f"give a run's folder, or one of the names there: {there}",
+        )
+    return path.absolute()
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgbillion import extension
 from pgbillion.errors import UserError
 from pgbillion.tables.names import NameFormat
 
@@ -142,15 +143,8 @@ def select(
 
 
 def has_function(conn: Connection, name: str) -> bool:
-    """Tell whether the extension is in this database and this role may call its function."""
-    row = conn.execute(
-        "SELECT EXISTS (SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
-        " WHERE p.proname = %s AND n.nspname = 'pgbillion_tables'"
-        " AND has_schema_privilege(n.oid, 'USAGE') AND has_function_privilege(p.oid, 'EXECUTE'))",
-        [name],
-    ).fetchone()
-    assert row is not None
-    return bool(row[0])
+    """Tell whether the extension is in this database and this role may, and safely can, call its function."""
+    return extension.usable(conn, extension.TABLES, name)
 
 
 def by_index(conn: Connection) -> None:

@@ -14,7 +14,7 @@ import psycopg
 
 from pgbillion.errors import UserError
 from pgbillion.tables.host import Host
-from pgbillion.tables.worker import quote
+from pgbillion.tables.model import quote
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

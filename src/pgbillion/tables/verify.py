@@ -22,12 +22,13 @@ from typing import IO, Any, Literal
 import psycopg
 from psycopg import sql as composed
 
-from pgbillion import sql
+from pgbillion import search_path, sql
 from pgbillion.connect import Target
 from pgbillion.tables import catalog, text
 from pgbillion.tables.host import Host
+from pgbillion.tables.model import quote
 from pgbillion.tables.plan import Plan
-from pgbillion.tables.worker import psql_connection, quote
+from pgbillion.tables.worker import psql_connection
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = Literal["ok", "failed", "skipped"]
@@ -91,7 +92,7 @@ def verify(target: Target, plan: Plan | None, psql: Path | None, options: Option
             ("statistics of shared catalogues", lambda check: _statistics(conn, check)),
             ("INSERT and SELECT", lambda check: _trial(conn, plan, options, check)),
             ("sizes on disk", lambda check: _sizes(conn, host, options, check)),
-            ("\\dt", lambda check: _dt(target, psql, options, check)),
+            ("\\dt", lambda check: _dt(conn, target, psql, options, check)),
         ]
         if options.amcheck is not Amcheck.OFF:
             looks.append((f"amcheck of catalogues ({options.amcheck})", lambda check: _amcheck(conn, options, check)))
@@ -189,9 +190,14 @@ def _trial(conn: Connection, plan: Plan | None, options: Options, check: Check) 
     """Insert a row into random tables, find it again, and roll back."""
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
     chance = random.Random(seed)
-    tables = _planned(plan, options.tables, chance) if plan is not None else _any_tables(conn, options.tables, chance)
+    chosen = _planned(conn, plan, options.tables, chance) if plan else _any_tables(conn, options.tables, chance)
+    tables = [name for (name,) in conn.execute(sql.load("trial_tables").encode(), [chosen]).fetchall()]
     if not tables:
-        raise _NotPossibleError("there is no table")
+        raise _NotPossibleError(
+            "none of the tables tried is this role's, and those of others may run their code"
+            if chosen
+            else "there is no table"
+        )
     times: dict[str, list[float]] = {"insert": [], "select": []}
     refused: list[str] = []
     for table in tables:
@@ -218,19 +224,24 @@ def _trial(conn: Connection, plan: Plan | None, options: Options, check: Check) 
     check.summary = f"{len(times['insert'])} random tables, on average {', '.join(words)}; rolled back"
 
 
-def _planned(plan: Plan, count: int, chance: random.Random) -> list[str]:
+def _planned(conn: Connection, plan: Plan, count: int, chance: random.Random) -> list[int]:
     numbers = {chance.randrange(plan.first, plan.first + plan.count) for _ in range(count)}
-    return [f"{quote(plan.schema)}.{quote(plan.names(number))}" for number in sorted(numbers)]
+    rows = conn.execute(
+        "SELECT oid::bigint FROM pg_class WHERE relname = ANY (%s::name[])"
+        " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s)",
+        [[plan.names(number) for number in sorted(numbers)], plan.schema],
+    ).fetchall()
+    return [oid for (oid,) in rows]
 
 
-def _any_tables(conn: Connection, count: int, chance: random.Random) -> list[str]:
+def _any_tables(conn: Connection, count: int, chance: random.Random) -> list[int]:
     """Return tables near random places of the OIDs' range: no list of all tables is needed for that."""
     (high,) = _row(conn, "SELECT coalesce(max(oid)::bigint, 0) FROM pg_class")
-    tables: set[str] = set()
+    tables: set[int] = set()
     for _ in range(count if high >= 16384 else 0):
         row = conn.execute(
             # the inner limit keeps the planner from sorting all of pg_class
-            "SELECT oid::regclass::text FROM (SELECT oid, relkind, relpersistence FROM pg_class WHERE oid >= %s::oid"
+            "SELECT oid::bigint FROM (SELECT oid, relkind, relpersistence FROM pg_class WHERE oid >= %s::oid"
             " ORDER BY oid LIMIT 100) near WHERE relkind = 'r' AND relpersistence <> 't' LIMIT 1",
             [chance.randrange(16384, high + 1)],
         ).fetchone()
@@ -286,14 +297,18 @@ def _sizes(conn: Connection, host: Host | None, options: Options, check: Check) 
     check.summary = ", ".join(words)
 
 
-def _dt(target: Target, psql: Path | None, options: Options, check: Check) -> None:
-    """Run psql's own list of tables, to see whether it comes back."""
+def _dt(conn: Connection, target: Target, psql: Path | None, options: Options, check: Check) -> None:
+    """Run psql's own list of tables, to see whether it comes back; its operators are those of the search_path."""
     if psql is None:
         raise _NotPossibleError("there is no psql here")
+    path, others = search_path.trusted_path(conn)
+    if not path and others:
+        raise _NotPossibleError(f"others may have operators in {', '.join(others)}, and psql would use them")
     arguments, environment = psql_connection(target.conninfo, "pgbillion verify")
+    set_path = f"SET search_path = {path}" if path else "SET search_path = ''"
     start = time.perf_counter()
     with subprocess.Popen(
-        [psql, "-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", *arguments, "-c", "\\dt"],
+        [psql, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", *arguments, "-c", set_path, "-c", "\\dt"],
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -339,7 +354,8 @@ def _amcheck(conn: Connection, options: Options, check: Check) -> None:
     with conn.transaction(force_rollback=True):
         if not _row(conn, "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'amcheck')")[0]:
             try:
-                conn.execute("CREATE EXTENSION amcheck")
+                # where nobody has put other functions of the name
+                conn.execute("CREATE EXTENSION amcheck SCHEMA pg_catalog")
             except psycopg.errors.InsufficientPrivilege as error:
                 raise _NotPossibleError(
                     "amcheck is not in this database, and only a superuser can create it"

@@ -25,8 +25,13 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
+from pgbillion import search_path
 from pgbillion.errors import UserError
-from pgbillion.tables.plan import Batch, Method, Plan, Share
+from pgbillion.tables import model
+from pgbillion.tables.model import Model
+from pgbillion.tables.plan import DEFAULT_COLUMNS, Batch, Method, Plan, Share
+
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 # Progress of method sql is known this often: psql is told to say so in between the statements.
 _REPORT_EVERY = 250
@@ -77,7 +82,7 @@ class _Stop:
 
     def __init__(self) -> None:
         self.wanted = False
-        self._cancel: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._cancel: Connection | None = None
 
     def watch(self, stdin: int) -> None:
         os.read(stdin, 1)
@@ -87,7 +92,7 @@ class _Stop:
             with contextlib.suppress(psycopg.Error):
                 self._cancel.cancel_safe(timeout=10)
 
-    def cancels(self, conn: psycopg.Connection[tuple[Any, ...]]) -> None:
+    def cancels(self, conn: Connection) -> None:
         self._cancel = conn
 
 
@@ -127,7 +132,7 @@ def _read_line(descriptor: int) -> str:
     return line.decode()
 
 
-def failure(error: psycopg.Error, conn: psycopg.Connection[tuple[Any, ...]] | None) -> WorkerError:
+def failure(error: psycopg.Error, conn: Connection | None) -> WorkerError:
     """Return what psycopg raised as a WorkerError."""
     message = error.diag.message_primary or str(error).strip().splitlines()[0]
     return WorkerError(message, error.sqlstate, lost=conn is None or conn.broken)
@@ -136,9 +141,16 @@ def failure(error: psycopg.Error, conn: psycopg.Connection[tuple[Any, ...]] | No
 def _bulk(job: Job, stop: _Stop) -> None:
     """Make the tables with pgbillion_tables.create_tables, one call and one transaction a batch."""
     plan = job.plan
-    conn: psycopg.Connection[tuple[Any, ...]] | None = None
+    conn: Connection | None = None
     try:
-        conn = psycopg.connect(job.conninfo, autocommit=True, application_name=f"pgbillion worker {job.worker + 1}")
+        conn = search_path.pin(
+            psycopg.connect(
+                job.conninfo,
+                autocommit=True,
+                client_encoding="UTF8",
+                application_name=f"pgbillion worker {job.worker + 1}",
+            )
+        )
         with conn:
             _say("backend", pid=conn.info.backend_pid)
             conn.execute("SET statement_timeout = 0")
@@ -153,14 +165,25 @@ def _bulk(job: Job, stop: _Stop) -> None:
         raise failure(error, conn) from error
 
 
-def temporary_template(conn: psycopg.Connection[tuple[Any, ...]], plan: Plan) -> str:
+def temporary_template(conn: Connection, plan: Plan) -> str:
     """Make a temporary table of the plan's columns and return its name."""
-    conn.execute(f"CREATE TEMPORARY TABLE pgbillion_template ({plan.columns})".encode())
+    with defining(conn, plan):
+        conn.execute(f"CREATE TEMPORARY TABLE pgbillion_template (\n{plan.columns}\n)".encode())
     return "pg_temp.pgbillion_template"
 
 
+def _users_columns(plan: Plan) -> bool:
+    """Tell whether tables are made by columns in the user's own words."""
+    return plan.template is None and plan.columns != DEFAULT_COLUMNS
+
+
+def defining(conn: Connection, plan: Plan) -> contextlib.AbstractContextManager[None]:
+    """Give the session the names that the plan's columns are to be understood by."""
+    return search_path.users(conn) if _users_columns(plan) else contextlib.nullcontext()
+
+
 def create_batch(
-    conn: psycopg.Connection[tuple[Any, ...]],
+    conn: Connection,
     plan: Plan,
     template: str,
     batch: Batch,
@@ -185,34 +208,29 @@ def create_batch(
     )
 
 
-def create_statement(plan: Plan, name: str, tablespace: str | None) -> str:
-    """Return the statement that makes one table of the plan, for method sql."""
-    body = f"LIKE {plan.template} INCLUDING ALL" if plan.template else plan.columns
-    where = f" TABLESPACE {quote(tablespace)}" if tablespace else ""
-    using = f" USING {plan.storage.access_method}"
-    return f"CREATE TABLE {quote(plan.schema)}.{quote(name)} ({body}){using}{where};"
-
-
-def quote(identifier: str) -> str:
-    """Return an identifier in double quotes, which psql does not look into for variables."""
-    return '"' + identifier.replace('"', '""') + '"'
-
-
 def _sql(job: Job, stop: _Stop) -> None:
     """Make the tables with CREATE TABLE, one psql a batch, as the source does; each table is a transaction."""
     assert job.psql is not None
+    conn: Connection | None = None
+    try:
+        conn = search_path.pin(psycopg.connect(job.conninfo, autocommit=True, client_encoding="UTF8"))
+        with conn:
+            tables = model.of_plan(conn, job.plan)
+    except psycopg.Error as error:
+        raise failure(error, conn) from error
     for batch in job.share.batches(job.plan.batch, job.done):
         if stop.wanted:
             return
-        _Psql(job, batch).run(stop)
+        _Psql(job, batch, tables).run(stop)
 
 
 class _Psql:
     """A psql that makes one batch."""
 
-    def __init__(self, job: Job, batch: Batch) -> None:
+    def __init__(self, job: Job, batch: Batch, tables: Model) -> None:
         self._job = job
         self._batch = batch
+        self._model = tables
         self._errors: list[str] = []
 
     def run(self, stop: _Stop) -> None:
@@ -245,14 +263,20 @@ class _Psql:
         plan, batch = self._job.plan, self._batch
         name, before = plan.names, batch.first - self._job.share.first
         tablespace = plan.tablespace(self._job.worker, batch.number)
-        stdin.write("SET statement_timeout = 0; SELECT pg_backend_pid() AS pid \\gset\n")
+        if not _users_columns(plan):
+            stdin.write("SELECT pg_catalog.set_config('search_path', '', false);\n")
+        stdin.write("SET statement_timeout = 0; SELECT pg_catalog.pg_backend_pid() AS pid \\gset\n")
         stdin.write(f"\\warn {_SAYS} backend :pid\n")
         for start in range(0, batch.count, _REPORT_EVERY):
             if stop.wanted:
                 return
             end = min(start + _REPORT_EVERY, batch.count)
             for number in range(batch.first + start, batch.first + end):
-                stdin.write(create_statement(plan, name(number), tablespace) + "\n")
+                statements = self._model.statements(plan.schema, name(number), plan.storage.access_method, tablespace)
+                if len(statements) > 1:
+                    # a table that is there is complete, whatever dies
+                    statements = ["BEGIN", *statements, "COMMIT"]
+                stdin.write(";\n".join([*statements, ""]))
             stdin.write(f"\\warn {_SAYS} done {before + end}\n")
             stdin.flush()
 

@@ -30,7 +30,7 @@
 #include "compat.h"
 
 /* the library as the script names it, MODULE_PATHNAME */
-#define LIBRARY "$libdir/pgbillion"
+#define LIBRARY "$libdir/pgbillion_rows"
 #define PREFIX "pgbillion_"
 /* the final function of partial aggregates, in shard/partial.c */
 #define STATE_FUNCTION PREFIX "state"

@@ -12,8 +12,6 @@
  */
 #include "postgres.h"
 
-#include <float.h>
-#include <limits.h>
 #include <math.h>
 
 #include "access/nbtree.h"

@@ -11,6 +11,7 @@
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
 #include "nodes/plannodes.h"
@@ -43,13 +44,16 @@ reads_forbidden(Node *node, void *context)
  * May the user know what the planner finds out? Core checks privileges when a
  * plan is about to run, and estimates tell of the values in a table. All that
  * an estimate can be made from is in the query that is being planned, in those
- * around it, and in the subqueries that have been planned apart from it.
+ * around it, and in the subqueries that have been planned apart from it. A
+ * function that runs as its owner does not show its caller what it reads.
  */
 static bool
 may_be_told(PlannerInfo *root)
 {
 	ListCell   *lc;
 
+	if (InLocalUserIdChange())
+		return false;
 	foreach(lc, root->glob->subroots)
 	{
 		if (reads_forbidden((Node *) lfirst_node(PlannerInfo, lc)->parse, NULL))

@@ -309,7 +309,7 @@ find_aggregate(Oid schema, const char *name, Oid other)
 static bool
 is_ours(Oid aggregate)
 {
-	Oid			extension = get_extension_oid("pgbillion", true);
+	Oid			extension = get_extension_oid("pgbillion_rows", true);
 
 	return OidIsValid(extension) && getExtensionOfObject(ProcedureRelationId, aggregate) == extension;
 }
@@ -319,7 +319,7 @@ static Oid
 declared_partial(Oid aggregate)
 {
 	bool		builtin = aggregate < FirstGenbkiObjectId;
-	Oid			schema = builtin ? get_namespace_oid("billion", true) : get_func_namespace(aggregate);
+	Oid			schema = builtin ? get_namespace_oid("pgbillion_rows", true) : get_func_namespace(aggregate);
 	char	   *name = get_func_name(aggregate);
 	Oid			partial;
 

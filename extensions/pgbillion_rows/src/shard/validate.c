@@ -11,8 +11,8 @@
  * following a pointer in it, or computing with values that its types cannot
  * have. That the numbers are true is for nobody to check. Elements of
  * array_agg(anynonarray) that are not by value are left to their type's
- * receive function, which trusts nobody; all else is checked here to the last
- * byte.
+ * receive function, which trusts nobody, where it is known to read nothing
+ * beyond its bytes; all else is checked here to the last byte.
  *
  *-------------------------------------------------------------------------
  */
@@ -454,6 +454,52 @@ is_variable(Oid type)
 }
 
 /*
+ * Types by reference whose receive functions read nothing beyond the bytes that
+ * they are given. That of others may: pq_getmsgstring(), which tsvector's
+ * calls, looks for a zero byte, of which core's deserialisation has none.
+ */
+pg_attribute_unused() static bool
+is_received(Oid type)
+{
+	switch (type)
+	{
+		case NAMEOID:
+		case TIDOID:
+		case JSONBOID:
+		case INTERVALOID:
+		case TIMETZOID:
+		case INETOID:
+		case CIDROID:
+		case MACADDROID:
+		case MACADDR8OID:
+		case BITOID:
+		case VARBITOID:
+		case POINTOID:
+		case LSEGOID:
+		case PATHOID:
+		case BOXOID:
+		case POLYGONOID:
+		case LINEOID:
+		case CIRCLEOID:
+		case INT4RANGEOID:
+		case INT8RANGEOID:
+		case NUMRANGEOID:
+		case DATERANGEOID:
+		case TSRANGEOID:
+		case TSTZRANGEOID:
+		case INT4MULTIRANGEOID:
+		case INT8MULTIRANGEOID:
+		case NUMMULTIRANGEOID:
+		case DATEMULTIRANGEOID:
+		case TSMULTIRANGEOID:
+		case TSTZMULTIRANGEOID:
+			return true;
+		default:
+			return is_fixed(type) || is_variable(type);
+	}
+}
+
+/*
  * The length of the element of an array at this address, which need not be
  * aligned; 0 if there is none.
  */
@@ -665,8 +711,7 @@ serialized_format(Oid deserialfn, Oid type, ShardStateFormat *format)
 #endif
 #ifdef F_ARRAY_AGG_DESERIALIZE
 		case F_ARRAY_AGG_DESERIALIZE:
-			return OidIsValid(type) && set_element(format, STATE_ARRAY, type) &&
-				(!format->typbyval || is_fixed(type));
+			return is_received(type) && set_element(format, STATE_ARRAY, type);
 #endif
 #ifdef F_ARRAY_AGG_ARRAY_DESERIALIZE
 		case F_ARRAY_AGG_ARRAY_DESERIALIZE:

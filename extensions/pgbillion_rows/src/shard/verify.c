@@ -149,5 +149,5 @@ ShardReportProblem(const char *server, const char *problem)
 			(errcode(ERRCODE_FDW_ERROR),
 			 errmsg("server \"%s\": %s", server, problem),
 			 errdetail("Functions of schema %s are called on a shard only where they are those of the extension, and no user but a superuser could have put others there.", SCHEMA),
-			 errhint("Have a superuser create extension %s in the shard's database, in a schema of its own, or set pgbillion_rows.push_down_aggregates to off.", EXTENSION)));
+			 errhint("Have a superuser create the extension %s in the shard's database, in a schema of its own, or set pgbillion_rows.push_down_aggregates to off.", EXTENSION)));
 }

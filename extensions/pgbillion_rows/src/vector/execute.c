@@ -27,6 +27,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "storage/predicate.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -691,7 +692,9 @@ initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 	state->shared = coordinate;
 	pg_atomic_init_u64(&state->shared->all_visible, 0);
 	pg_atomic_init_u64(&state->shared->checked, 0);
-	(void) source_refresh_lazy(css->ss.ss_currentRelation);
+	/* locked before its pages are counted: who adds one afterwards finds the lock */
+	PredicateLockRelation(css->ss.ss_currentRelation, css->ss.ps.state->es_snapshot);
+	(void) source_read_lazy(css->ss.ss_currentRelation, css->ss.ps.state->es_snapshot);
 	table_block_parallelscan_initialize(css->ss.ss_currentRelation,
 										(ParallelTableScanDesc) &state->shared->scan);
 }

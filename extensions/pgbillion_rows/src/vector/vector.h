@@ -77,7 +77,7 @@ extern void page_reader_end(PageReader *reader);
 /* ---- lazy.c ---- */
 
 extern bool source_is_lazy(Relation rel);
-extern bool source_refresh_lazy(Relation rel);
+extern bool source_read_lazy(Relation rel, Snapshot snapshot);
 
 /* ---- scan.c ---- */
 

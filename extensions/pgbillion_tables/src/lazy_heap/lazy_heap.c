@@ -33,6 +33,10 @@
  *	 table is about to be called empty, pg_class is looked at first; see
  *	 lazy_heap_refresh().
  *
+ * - A serializable transaction must notice the rows it does not see. Those of
+ *	 a first writer in progress are in a file that the reader knows nothing
+ *	 of, so that it takes the writer's id from pg_class; see lazy_heap_read().
+ *
  * A lazy table can have a file nevertheless: when it is unlogged or temporary,
  * or was truncated or moved to another tablespace, core decides about the
  * file's number. Nothing is ever in such a file; a heap gets a new one.
@@ -46,6 +50,7 @@
 #include "access/genam.h"
 #include "access/heapam.h"
 #include "access/multixact.h"
+#include "access/subtrans.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
@@ -56,6 +61,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_shdepend.h"
 #include "catalog/storage.h"
 #include "commands/vacuum.h"
 #include "executor/tuptable.h"
@@ -100,7 +106,7 @@ static TableAmRoutine lazy_heap_methods;
 static LazyTables published = {
 	.version = LAZY_TABLES_VERSION,
 	.is_lazy = relation_is_lazy_heap,
-	.refresh = lazy_heap_refresh,
+	.read = lazy_heap_read,
 };
 
 /*
@@ -116,11 +122,17 @@ typedef struct FormerLazyHeap
 /* To be seen to before commit; in TopTransactionContext. */
 static List *former_lazy_heaps = NIL;
 
+/* Has this transaction made a lazy table? (It may have been rolled back to a savepoint.) */
+static bool made_lazy = false;
+
 static bool still_lazy_in_catalog(Oid relid);
+static TransactionId first_writer(Oid relid);
+static void read_for_conflicts(Relation rel, Snapshot snapshot);
 static void become_heap(Relation rel);
 static void become_heap_locked(Relation rel);
 static HeapTuple lock_pg_class_row(Relation pg_class, Oid relid);
 static void empty_indexes(Relation rel);
+static void forget_tablespace(Oid relid);
 static bool creating_with_rows(void);
 static Oid	rewritten_relation(Relation rel);
 static void remember_former(Oid relid, Oid lazy_am);
@@ -206,6 +218,89 @@ still_lazy_in_catalog(Oid relid)
 }
 
 /*
+ * The same for a scan under `snapshot`, which may be serializable, and then
+ * conflicts with whoever has inserted rows that it does not see. Heap notices
+ * that when it meets the rows; of a table that is lazy for us they can only be
+ * a first writer's who is in progress.
+ *
+ * A scan that looks for rows also needs a predicate lock (of the table or an
+ * index), and must have it before it calls this. Then nobody is missed: a
+ * first writer changes pg_class before it looks for such locks, so that
+ * either it finds ours, or we find it here, or it has committed by the time
+ * pg_class is looked at again, and its rows are met in the heap.
+ *
+ * It conflicts with a first writer whatever it has inserted, and with one that
+ * only called pgbillion_tables.to_heap().
+ */
+bool
+lazy_heap_read(Relation rel, Snapshot snapshot)
+{
+	TransactionId writer = InvalidTransactionId;
+
+	if (relation_is_lazy_heap(rel) && CheckForSerializableConflictOutNeeded(rel, snapshot))
+		writer = first_writer(RelationGetRelid(rel));
+	if (!lazy_heap_refresh(rel))
+		return false;
+
+	if (TransactionIdIsValid(writer))
+	{
+		/* as HeapCheckForSerializableConflictOut() does */
+		writer = SubTransGetTopmostTransaction(writer);
+		if (!TransactionIdPrecedes(writer, TransactionXmin))
+			CheckForSerializableConflictOut(rel, writer, snapshot);
+	}
+	return true;
+}
+
+/*
+ * The transaction of somebody else that is making the table a heap, perhaps a
+ * subtransaction, or InvalidTransactionId. Where it has done so more than once,
+ * in one subtransaction after the other, any of them.
+ */
+static TransactionId
+first_writer(Oid relid)
+{
+	TransactionId result = InvalidTransactionId;
+	Relation	pg_class = table_open(RelationRelationId, AccessShareLock);
+	SnapshotData dirty;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	InitDirtySnapshot(dirty);
+	ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+	scan = systable_beginscan(pg_class, ClassOidIndexId, true, &dirty, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		/* dirty.xmin: who has inserted this version, while in progress */
+		if (((Form_pg_class) GETSTRUCT(tuple))->relam == HEAP_TABLE_AM_OID &&
+			TransactionIdIsValid(dirty.xmin))
+			result = dirty.xmin;
+	}
+	systable_endscan(scan);
+	table_close(pg_class, AccessShareLock);
+
+	return result;
+}
+
+/*
+ * Let heap meet all rows of a table that has just become one, for the
+ * conflicts they mean to a serializable transaction.
+ */
+static void
+read_for_conflicts(Relation rel, Snapshot snapshot)
+{
+	TableScanDesc scan;
+
+	if (!CheckForSerializableConflictOutNeeded(rel, snapshot))
+		return;
+	scan = heap->scan_begin(rel, snapshot, 0, NULL, NULL, SO_TYPE_SEQSCAN | SO_ALLOW_PAGEMODE);
+	while (heap_getnext(scan, ForwardScanDirection) != NULL)
+		CHECK_FOR_INTERRUPTS();
+	heap->scan_end(scan);
+}
+
+/*
  * A scan that begins on a lazy table finds nothing to its end, also when the
  * table becomes a heap meanwhile: its snapshot is older than the first row.
  * But its descriptor would be in heap's hands then, and may hold the file
@@ -221,22 +316,29 @@ lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *
 	Relation	empty;
 	TableScanDesc scan;
 
-	if (lazy_heap_refresh(rel))
+	/*
+	 * What heap would do for the table that is meant. For a bitmap it relies
+	 * on the index; but BRIN asks for the size of the table, which is zero as
+	 * long as the table is lazy for us.
+	 */
+	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_SAMPLESCAN | SO_TYPE_BITMAPSCAN))
+	{
+		Assert(snapshot);
+		PredicateLockRelation(rel, snapshot);
+	}
+
+	if (lazy_heap_read(rel, snapshot))
 	{
 		namespaceid = get_namespace_oid("pgbillion_tables", true);
 		if (OidIsValid(namespaceid))
 			nothing = get_relname_relid("nothing", namespaceid);
 	}
+	else if (pscan != NULL)
+		/* it may say of when the table was lazy that there is no page */
+		read_for_conflicts(rel, snapshot);
 	/* the latter while the extension is being made or dropped */
 	if (!relation_is_lazy_heap(rel) || !OidIsValid(nothing) || nothing == RelationGetRelid(rel))
 		return heap->scan_begin(rel, snapshot, nkeys, key, pscan, flags);
-
-	/* what heap would do for the table that is meant */
-	if (flags & (SO_TYPE_SEQSCAN | SO_TYPE_SAMPLESCAN))
-	{
-		Assert(snapshot);
-		PredicateLockRelation(rel, snapshot);
-	}
 
 	empty = table_open(nothing, AccessShareLock);
 	scan = heap->scan_begin(empty, snapshot, nkeys, key, pscan, flags);
@@ -305,11 +407,20 @@ lazy_index_fetch_begin(Relation rel)
 	return heap->index_fetch_begin(rel);
 }
 
-/* What entries there are belong to rows that were never committed. */
+/*
+ * What entries there are belong to rows that were never committed, or not as
+ * far as this scan can see. Those of a first writer in progress tell a
+ * serializable transaction of it, as its rows would; it has emptied the index
+ * of all others.
+ */
 static bool
 lazy_index_fetch_tuple(struct IndexFetchTableData *scan, ItemPointer tid, Snapshot snapshot,
 					   TupleTableSlot *slot, bool *call_again, bool *all_dead)
 {
+	if (CheckForSerializableConflictOutNeeded(scan->rel, snapshot) &&
+		!lazy_heap_read(scan->rel, snapshot))
+		return heap->index_fetch_tuple(scan, tid, snapshot, slot, call_again, all_dead);
+
 	*call_again = false;
 	if (all_dead != NULL)
 		*all_dead = false;
@@ -320,7 +431,7 @@ static bool
 lazy_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot,
 							 TupleTableSlot *slot)
 {
-	return lazy_heap_refresh(rel) ? false : heap->tuple_fetch_row_version(rel, tid, snapshot, slot);
+	return lazy_heap_read(rel, snapshot) ? false : heap->tuple_fetch_row_version(rel, tid, snapshot, slot);
 }
 
 static uint64
@@ -475,7 +586,7 @@ become_heap_locked(Relation rel)
 		changeDependencyFor(RelationRelationId, relid, AccessMethodRelationId,
 							lazy_am, HEAP_TABLE_AM_OID);
 	if (OidIsValid(rel->rd_rel->reltablespace))
-		changeDependencyOnTablespace(RelationRelationId, relid, InvalidOid);
+		forget_tablespace(relid);
 
 	/* the rewritten relation will get the transient one's access method */
 	if (OidIsValid(rewritten_relation(rel)))
@@ -522,6 +633,20 @@ lock_pg_class_row(Relation pg_class, Oid relid)
 	}
 }
 
+/*
+ * Make a table, if it is lazy, an ordinary heap table, files included, and tell
+ * whether it was. The caller holds RowExclusiveLock on it.
+ */
+bool
+lazy_to_heap(Relation rel)
+{
+	bool		was_lazy = relation_is_lazy_heap(rel);
+
+	if (was_lazy)
+		become_heap(rel);
+	return was_lazy;
+}
+
 static bool
 every_entry(ItemPointer tid, void *state)
 {
@@ -559,6 +684,37 @@ empty_indexes(Relation rel)
 		index_close(index, NoLock);
 	}
 	list_free(indexes);
+}
+
+/*
+ * Delete the record that keeps DROP TABLESPACE from forgetting a table without
+ * a file, and no other: core's changeDependencyOnTablespace() would delete
+ * those of the owner and of grants too.
+ */
+static void
+forget_tablespace(Oid relid)
+{
+	Relation	shdepend = table_open(SharedDependRelationId, RowExclusiveLock);
+	ScanKeyData key[4];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_shdepend_dbid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(MyDatabaseId));
+	ScanKeyInit(&key[1], Anum_pg_shdepend_classid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationRelationId));
+	ScanKeyInit(&key[2], Anum_pg_shdepend_objid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(relid));
+	ScanKeyInit(&key[3], Anum_pg_shdepend_objsubid, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(0));
+	scan = systable_beginscan(shdepend, SharedDependDependerIndexId, true, NULL, 4, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		if (((Form_pg_shdepend) GETSTRUCT(tuple))->deptype == SHARED_DEPENDENCY_TABLESPACE)
+			CatalogTupleDelete(shdepend, &tuple->t_self);
+	}
+	systable_endscan(scan);
+	table_close(shdepend, RowExclusiveLock);
 }
 
 /*
@@ -602,11 +758,8 @@ pgbillion_to_heap(PG_FUNCTION_ARGS)
 			aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind), get_rel_name(relid));
 
 		rel = table_open(relid, RowExclusiveLock);
-		if (relation_is_lazy_heap(rel))
-		{
-			become_heap(rel);
+		if (lazy_to_heap(rel))
 			changed++;
-		}
 		table_close(rel, NoLock);
 	}
 
@@ -653,8 +806,15 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 		is_new = false;
 #endif
 
+	if (IsBinaryUpgrade && file_number_is_lazy(RelFileLocatorNumber(*newrlocator)))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot upgrade lazy table \"%s\", which has no file", RelationGetRelationName(rel)),
+				 errhint("CALL pgbillion_tables.all_to_heap() in each database of the old cluster first.")));
+
 	if (is_new)
 	{
+		made_lazy = true;
 		rel->rd_rel->relfilenode = LAZY_FILE_NUMBER;
 		RelFileLocatorNumber(rel->rd_locator) = LAZY_FILE_NUMBER;
 		if (OidIsValid(rel->rd_rel->reltablespace))
@@ -725,7 +885,7 @@ lazy_relation_copy_data(Relation rel, const RelFileLocator *newrlocator)
 		Assert(RelationIsPermanent(rel));
 		smgrclose(RelationCreateStorage(*newrlocator, rel->rd_rel->relpersistence, true));
 	}
-	changeDependencyOnTablespace(RelationRelationId, RelationGetRelid(rel), InvalidOid);
+	forget_tablespace(RelationGetRelid(rel));
 }
 
 /* CLUSTER and VACUUM FULL, with the table locked exclusively. */
@@ -808,11 +968,14 @@ lazy_heap_xact_callback(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_PREPARE:
 			forget_dependencies();
 			forget_lazy_deletions();
+			if (made_lazy)
+				mark_lazy_tables();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
 		case XACT_EVENT_ABORT:
 			former_lazy_heaps = NIL;
+			made_lazy = false;
 			break;
 		default:
 			break;

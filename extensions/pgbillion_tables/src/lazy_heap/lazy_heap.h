@@ -10,6 +10,7 @@
 
 #include "compat.h"
 #include "utils/rel.h"
+#include "utils/snapshot.h"
 
 /*
  * pg_class.relfilenode of every relation that has no file yet. No relation
@@ -22,6 +23,11 @@
 extern void lazy_heap_init(void);
 extern bool relation_is_lazy_heap(Relation rel);
 extern bool lazy_heap_refresh(Relation rel);
+extern bool lazy_heap_read(Relation rel, Snapshot snapshot);
+extern bool lazy_to_heap(Relation rel);
+
+/* upgrade.c */
+extern void mark_lazy_tables(void);
 
 /* Has a relation of this pg_class.relfilenode no file? */
 static inline bool

@@ -37,13 +37,14 @@ source_is_lazy(Relation rel)
 }
 
 /*
- * To be called when a table is about to be read: is it lazy, and so without
- * rows, still? If not, its relation cache entry is up to date on return.
+ * To be called when a table is about to be read under this snapshot, after its
+ * predicate lock has been taken: is it lazy, and so without rows, still? If
+ * not, its relation cache entry is up to date on return.
  */
 bool
-source_refresh_lazy(Relation rel)
+source_read_lazy(Relation rel, Snapshot snapshot)
 {
 	const LazyTables *tables = lazy_tables();
 
-	return tables != NULL && tables->refresh(rel);
+	return tables != NULL && tables->read(rel, snapshot);
 }

@@ -100,7 +100,7 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
 	scan->ahead = InvalidBuffer;
 	PredicateLockRelation(rel, snapshot);
 	scan->nblocks = parallel != NULL ? parallel->phs_nblocks :
-		source_refresh_lazy(rel) ? 0 : RelationGetNumberOfBlocks(rel);
+		source_read_lazy(rel, snapshot) ? 0 : RelationGetNumberOfBlocks(rel);
 
 	large = !RelationUsesLocalBuffers(rel) && scan->nblocks > NBuffers / 4;
 	if (large)

@@ -1,0 +1,29 @@
+-- A template by its name: its bare name, whether it is a system catalog, and the first thing, of those that tables made
+-- by LIKE would lack, that it has; with the name of that, where it has one.
+SELECT c.relname, c.oid < 12000::oid, found.what, found.which
+FROM pg_catalog.pg_class c
+LEFT JOIN LATERAL (
+    SELECT * FROM (
+        SELECT 1, 'partitions', NULL::name WHERE c.relkind = 'p'
+        UNION ALL SELECT 2, 'a partition bound', NULL WHERE c.relispartition
+        UNION ALL SELECT 3, 'foreign key', conname FROM pg_catalog.pg_constraint
+            WHERE conrelid = c.oid AND contype = 'f'
+        UNION ALL SELECT 4, 'trigger', tgname FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal
+        UNION ALL SELECT 5, 'rules', NULL FROM pg_catalog.pg_rewrite WHERE ev_class = c.oid
+        UNION ALL SELECT 6, 'row security', NULL WHERE c.relrowsecurity OR c.relforcerowsecurity
+        UNION ALL SELECT 6, 'row security', NULL FROM pg_catalog.pg_policy WHERE polrelid = c.oid
+        UNION ALL SELECT 7, 'inheritance', NULL FROM pg_catalog.pg_inherits
+            WHERE inhrelid = c.oid OR inhparent = c.oid
+        UNION ALL SELECT 8, 'publications', NULL FROM pg_catalog.pg_publication_rel WHERE prrelid = c.oid
+        UNION ALL SELECT 9, 'a generated column that uses a sequence of its own', NULL
+            FROM pg_catalog.pg_attribute a
+            JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+            JOIN pg_catalog.pg_depend uses ON uses.classid = 'pg_catalog.pg_attrdef'::regclass AND uses.objid = d.oid
+            JOIN pg_catalog.pg_depend owned ON owned.classid = 'pg_catalog.pg_class'::regclass
+                AND owned.objid = uses.refobjid AND owned.deptype = 'a'
+            WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND uses.refclassid = 'pg_catalog.pg_class'::regclass
+                AND owned.refclassid = 'pg_catalog.pg_class'::regclass AND owned.refobjid = c.oid
+    ) AS each (place, what, which)
+    ORDER BY place, which LIMIT 1
+) AS found ON true
+WHERE c.oid = pg_catalog.to_regclass(%(template)s)

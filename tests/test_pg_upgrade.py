@@ -1,0 +1,244 @@
+"""pg_upgrade: passes with the extension installed, refuses lazy tables before anything is touched, passes after all.
+
+The new server is the one under test (PG_CONFIG), the old one the oldest on this machine. PGBILLION_UPGRADE=all takes
+every pair of majors that are here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import lazy, servers
+from harness.lazy import run
+from harness.servers import one
+from pgbillion.paths import state_dir
+from pgbillion.postgres import Cluster, Installation, make_folder, run_as_server
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+ROOT = Path(__file__).parents[1]
+SETTINGS = {**servers.SETTINGS, **lazy.LAZY}
+MARK = "pgbillion_tables.lazy_tables_left.CALL pgbillion_tables.all_to_heap() before pg_upgrade"
+MODES = ("--copy", "--link", "--swap")
+
+
+def _present() -> Mapping[int, Path]:
+    """pg_config of each major that is on this machine and has pg_upgrade."""
+    found: dict[int, Path] = {}
+    for path in (
+        *Path("/usr/lib/postgresql").glob("*/bin/pg_config"),
+        *(ROOT / "build").glob("postgresql-*/bin/pg_config"),
+        *(ROOT / "build").glob("postgresql-*/*/pginstall/bin/pg_config"),
+        servers.installation().source,
+    ):
+        if path.with_name("pg_upgrade").exists():
+            version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+            found[int(version.split()[1].split(".")[0])] = path
+    return dict(sorted(found.items()))
+
+
+def _pairs() -> list[tuple[int, int]]:
+    majors = list(_present())
+    if os.environ.get("PGBILLION_UPGRADE") == "all":
+        return [(old, new) for old in majors for new in majors if old <= new]
+    return [(majors[0], servers.installation().major)]
+
+
+@dataclass
+class Pair:
+    """An old and a new cluster that are never started, from which the tests copy theirs."""
+
+    old: Cluster
+    new: Cluster
+    folder: Path
+
+    def copy(self, name: str) -> tuple[Cluster, Cluster]:
+        folder = self.folder / name
+        make_folder(folder)
+        for cluster in (self.old, self.new):
+            subprocess.run(["cp", "-a", cluster.data, folder / cluster.data.name], check=True)
+        return tuple(  # type: ignore[return-value]
+            Cluster(cluster.installation, folder / cluster.data.name, folder / "s", 5432)
+            for cluster in (self.old, self.new)
+        )
+
+
+@pytest.fixture(scope="module", params=_pairs(), ids=lambda pair: f"{pair[0]}_to_{pair[1]}")
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    old, new = (Installation.prepare(state_dir(), _present()[major]) for major in request.param)
+    with servers.temporary_folder() as folder:
+        result = Pair(
+            Cluster(old, folder / "old", folder / "s", 5432), Cluster(new, folder / "new", folder / "s", 5432), folder
+        )
+        result.old.init(SETTINGS)
+        result.new.init(SETTINGS)
+        # 18 has them by default; both must be the same
+        if old.major < 18 <= new.major:
+            done = run_as_server([old.program("pg_checksums"), "--enable", "-D", result.old.data], capture_output=True)
+            assert done.returncode == 0, done.stderr
+        result.old.start()
+        with result.old.connect() as conn:
+            conn.execute("CREATE EXTENSION pgbillion_tables")
+            run(
+                conn,
+                "CREATE TABLE filled (i int PRIMARY KEY, b text); INSERT INTO filled VALUES (1, repeat('x', 100000))",
+            )
+            run(conn, "DROP TABLE filled; SET default_table_access_method = heap; CALL pgbillion_tables.all_to_heap()")
+            run(
+                conn,
+                "CREATE TABLE filled (i int PRIMARY KEY, b text); INSERT INTO filled VALUES (1, repeat('x', 100000))",
+            )
+        result.old.stop()
+        yield result
+
+
+@pytest.fixture
+def clusters(pair: Pair, request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Cluster]]:
+    old, new = pair.copy(f"t{abs(hash(request.node.name)) % 10**6}")
+    try:
+        yield old, new
+    finally:
+        old.destroy()
+        new.destroy()
+
+
+def _upgrade(old: Cluster, new: Cluster, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run pg_upgrade on stopped clusters. To copy is its default, and an option only since 16."""
+    work = new.data.parent / "work"
+    make_folder(work, for_server=True)
+    program = new.installation.program("pg_upgrade")
+    arguments = [program, "-b", old.installation.bindir, "-B", new.installation.bindir, "-d", old.data, "-D", new.data]
+    line = " ".join(
+        f"'{argument}'" for argument in (*arguments, "-s", work, "-U", "postgres", *options) if argument != "--copy"
+    )
+    return run_as_server(["/bin/sh", "-c", f"cd '{work}' && {line}"], capture_output=True)
+
+
+def _output(new: Cluster) -> str:
+    """Everything that pg_upgrade has written to files."""
+    files = [path for path in (new.data / "pg_upgrade_output.d").rglob("*") if path.is_file()]
+    return "\n".join(path.read_text(errors="replace") for path in files)
+
+
+def _modes(new: Cluster) -> list[str]:
+    return [mode for mode in MODES if mode != "--swap" or new.installation.major >= 18]
+
+
+def _on(cluster: Cluster, check: Callable[[Connection], None], database: str = "postgres") -> None:
+    cluster.start()
+    with cluster.connect(database) as conn:
+        check(conn)
+    cluster.stop()
+
+
+def _make_lazy(conn: Connection) -> None:
+    run(conn, "CREATE TABLE empty (i int PRIMARY KEY, b text); CREATE MATERIALIZED VIEW m AS SELECT 1 AS i")
+    run(conn, "CREATE TABLE p (i int) PARTITION BY RANGE (i); CREATE TABLE p1 PARTITION OF p DEFAULT")
+    run(conn, "CREATE UNLOGGED TABLE u (i int); CREATE TABLE truncated (i int); TRUNCATE truncated")
+    run(conn, "CREATE TABLE had (i int); INSERT INTO had VALUES (1)")
+
+
+def _check(conn: Connection) -> None:
+    run(conn, "SET default_table_access_method = lazy_heap")
+    assert conn.execute("SELECT i, length(b) FROM filled").fetchall() == [(1, 100000)]
+    if one(conn, "SELECT to_regclass('empty')"):
+        for name, rows in (("empty", 0), ("m", 1), ("p", 0), ("u", 0), ("truncated", 0), ("had", 1)):
+            assert one(conn, f"SELECT count(*) FROM {name}") == rows
+        for name in ("empty", "p", "u", "truncated"):
+            conn.execute(f"INSERT INTO {name} (i) VALUES (5)")
+            assert conn.execute(f"SELECT i FROM {name}").fetchall() == [(5,)]
+    run(conn, "CREATE TABLE after (i int, b text)")
+    assert lazy.state(conn, "after") == "lazy"
+    run(conn, "INSERT INTO after VALUES (1, repeat('x', 100000))")
+    assert lazy.state(conn, "after") == "heap"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_with_the_extension_alone(clusters: tuple[Cluster, Cluster], mode: str) -> None:
+    old, new = clusters
+    if mode not in _modes(new):
+        pytest.skip("this pg_upgrade has no such mode")
+    for options in (["--check", mode], [mode]):
+        done = _upgrade(old, new, *options)
+        assert done.returncode == 0, done.stdout + done.stderr + _output(new)
+    _on(new, _check)
+
+
+def test_lazy_tables_are_refused_by_check(clusters: tuple[Cluster, Cluster]) -> None:
+    """In whichever database they are; the report names what to do, and the old cluster is as it was."""
+    old, new = clusters
+
+    def make(conn: Connection) -> None:
+        conn.execute("CREATE DATABASE other")
+        with old.connect("other") as other:
+            other.execute("CREATE EXTENSION pgbillion_tables")
+            _make_lazy(other)
+
+    def intact(conn: Connection) -> None:
+        assert lazy.state(conn, "empty") == lazy.state(conn, "p1") == "lazy"
+        assert one(conn, "SELECT count(*) FROM had") == 1
+        conn.execute("CALL pgbillion_tables.all_to_heap()")
+
+    _on(old, make)
+    for options in (["--check"], ["--link"]):
+        done = _upgrade(old, new, *options)
+        assert done.returncode != 0, done.stdout
+        assert "reg*" in done.stdout + done.stderr
+        output = _output(new)
+        assert "In database: other" in output, done.stdout + output
+        assert MARK in output
+        assert "In database: postgres" not in output
+    _on(old, intact, "other")
+    done = _upgrade(old, new, "--check")
+    assert done.returncode == 0, done.stdout + done.stderr + _output(new)
+
+
+def test_lazy_tables_are_refused_by_the_new_server(clusters: tuple[Cluster, Cluster]) -> None:
+    """Should the mark not be there: before the old cluster is disabled."""
+    old, new = clusters
+
+    def make(conn: Connection) -> None:
+        conn.execute("CREATE TABLE alone (i int)")
+        run(conn, "SET allow_system_table_mods = on")
+        conn.execute(
+            "UPDATE pg_attribute SET atttypid = 'oid'::regtype WHERE attrelid = 'pgbillion_tables.lazy_tables_left'::regclass"
+            " AND attnum = 1"
+        )
+
+    def intact(conn: Connection) -> None:
+        assert lazy.state(conn, "alone") == "lazy"
+        conn.execute("INSERT INTO alone VALUES (1)")
+        assert one(conn, "SELECT count(*) FROM alone, filled") == 1
+
+    _on(old, make)
+    done = _upgrade(old, new, "--link")
+    assert done.returncode != 0, done.stdout
+    output = _output(new)
+    assert 'cannot upgrade lazy table "alone", which has no file' in output, done.stdout + output
+    assert "CALL pgbillion_tables.all_to_heap() in each database of the old cluster first." in output
+    assert (old.data / "global" / "pg_control").exists()
+    _on(old, intact)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_after_all_tables_are_heaps(clusters: tuple[Cluster, Cluster], mode: str) -> None:
+    """Also those that are lazy but have a file stay usable."""
+    old, new = clusters
+    if mode not in _modes(new):
+        pytest.skip("this pg_upgrade has no such mode")
+
+    def make(conn: Connection) -> None:
+        _make_lazy(conn)
+        conn.execute("CALL pgbillion_tables.all_to_heap()")
+
+    _on(old, make)
+    done = _upgrade(old, new, mode)
+    assert done.returncode == 0, done.stdout + done.stderr + _output(new)
+    _on(new, _check)
