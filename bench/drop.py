@@ -1,6 +1,6 @@
-"""pgbillion_tables.drop_tables beside stock DROP TABLE, for lazy and for heap tables, and beside the rate of removing files.
+"""Our drop_tables() compared with stock DROP TABLE, for lazy and for heap tables, and with the rate of removing files.
 
-Same server, same tables, both in batches, by one session; and pgbillion_tables.drop_tables by a session a core, as the command
+Same server, same tables, both in batches, by one session; and drop_tables() by a session per CPU core, as the command
 line has it by default. What is compared alternates. The tables of each
 measurement are made in a database of their own; making them is not timed. A dropped heap table's files are emptied at
 commit and removed by the next checkpoint, which is the same work for both: rates without it and with it are given, and

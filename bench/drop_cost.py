@@ -36,7 +36,10 @@ BEGIN
 END
 $do$
 """
-DROP_BULK = "SELECT pgbillion_tables.drop_tables(ARRAY (SELECT ('table' || i)::regclass FROM generate_series({first}, {last}) i))"
+DROP_BULK = (
+    "SELECT pgbillion_tables.drop_tables("
+    "ARRAY (SELECT ('table' || i)::regclass FROM generate_series({first}, {last}) i))"
+)
 
 
 def drop(conn: Connection, method: Method, per_transaction: int) -> float:

@@ -498,7 +498,8 @@ def test_security_definer_and_restricted(conn: Connection) -> None:
     [
         "SELECT pgbillion_tables.create_tables('t.template', 'q%%d', n, 1, schema => 't') FROM generate_series(1, 3) n",
         "DO $$ BEGIN PERFORM pgbillion_tables.create_tables('t.template', 'q%%d', 1, 3, schema => 't'); END $$",
-        "WITH made AS (SELECT pgbillion_tables.create_tables('t.template', 'q%%d', 1, 3, schema => 't')) SELECT * FROM made",
+        "WITH made AS (SELECT pgbillion_tables.create_tables('t.template', 'q%%d', 1, 3, schema => 't'))"
+        " SELECT * FROM made",
         "SELECT pgbillion_tables.create_tables('t.template', 'q%%d', 1, 1, schema => 't'),"
         " pgbillion_tables.create_tables('t.template', 'q%%d', 2, 2, schema => 't')",
     ],

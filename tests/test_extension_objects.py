@@ -12,6 +12,7 @@ import pytest
 from harness import servers
 from harness.servers import Connection, one
 from harness.shards import make_coordinator, plan, shard_table, shards
+from pgbillion import extension
 from pgbillion.paths import extension_source, state_dir
 from pgbillion.postgres import Cluster, Installation, run_as_server
 
@@ -88,42 +89,44 @@ def superusers(conn: Connection) -> list[str]:
     return [name for (name,) in conn.execute(query).fetchall()]
 
 
-def test_a_schema_that_is_there_already_is_an_error(bare: Connection) -> None:
+@pytest.mark.parametrize("name", extension.ALL)
+def test_a_schema_that_is_there_already_is_an_error(bare: Connection, name: str) -> None:
     """Its owner had a function of (regproc, integer) called by the superuser who created the extension."""
     bare.execute(
-        "SET ROLE intruder; CREATE SCHEMA pgbillion_tables;"
-        " CREATE FUNCTION billion.ne(regproc, integer) RETURNS boolean LANGUAGE plpgsql AS"
+        f"SET ROLE intruder; CREATE SCHEMA {name};"
+        f" CREATE FUNCTION {name}.ne(regproc, integer) RETURNS boolean LANGUAGE plpgsql AS"
         " $$BEGIN ALTER ROLE intruder SUPERUSER; RETURN $1::oid <> $2::oid; END$$;"
-        " CREATE OPERATOR billion.<> (FUNCTION = billion.ne, LEFTARG = regproc, RIGHTARG = integer); RESET ROLE"
+        f" CREATE OPERATOR {name}.<> (FUNCTION = {name}.ne, LEFTARG = regproc, RIGHTARG = integer); RESET ROLE"
     )
     before = superusers(bare)
-    with pytest.raises(psycopg.errors.DuplicateSchema, match='schema "billion" already exists'):
-        bare.execute("CREATE EXTENSION pgbillion_tables")
+    with pytest.raises(psycopg.errors.DuplicateSchema, match=f'schema "{name}" already exists'):
+        bare.execute(f"CREATE EXTENSION {name}")
     assert "intruder" not in before
     assert superusers(bare) == before
-    assert one(bare, "SELECT count(*) FROM pg_extension WHERE extname = 'pgbillion_tables'") == 0
-    bare.execute("DROP SCHEMA pgbillion_tables CASCADE; CREATE EXTENSION pgbillion_tables")
-    assert one(bare, "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'pgbillion_tables'") == "postgres"
-    assert not one(bare, "SELECT has_schema_privilege('intruder', 'billion', 'CREATE')")
+    assert one(bare, f"SELECT count(*) FROM pg_extension WHERE extname = '{name}'") == 0
+    bare.execute(f"DROP SCHEMA {name} CASCADE; CREATE EXTENSION {name}")
+    assert one(bare, f"SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = '{name}'") == "postgres"
+    assert not one(bare, f"SELECT has_schema_privilege('intruder', '{name}', 'CREATE')")
 
 
-def test_the_schema_goes_with_the_extension(bare: Connection) -> None:
+@pytest.mark.parametrize("name", extension.ALL)
+def test_the_schema_goes_with_the_extension(bare: Connection, name: str) -> None:
     for _ in range(2):
-        bare.execute("CREATE EXTENSION pgbillion_tables")
-        assert one(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'pgbillion_tables'") == 1
-        bare.execute("DROP EXTENSION pgbillion_tables")
-        assert one(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'pgbillion_tables'") == 0
-    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE TABLE billion.kept AS SELECT 1")
+        bare.execute(f"CREATE EXTENSION {name}")
+        assert one(bare, f"SELECT count(*) FROM pg_namespace WHERE nspname = '{name}'") == 1
+        bare.execute(f"DROP EXTENSION {name}")
+        assert one(bare, f"SELECT count(*) FROM pg_namespace WHERE nspname = '{name}'") == 0
+    bare.execute(f"CREATE EXTENSION {name}; CREATE TABLE {name}.kept AS SELECT 1")
     with pytest.raises(psycopg.errors.DependentObjectsStillExist, match=r"drop extension|drop schema"):
-        bare.execute("DROP EXTENSION pgbillion_tables")
-    assert one(bare, "SELECT count(*) FROM billion.kept") == 1
-    bare.execute("DROP TABLE billion.kept")
+        bare.execute(f"DROP EXTENSION {name}")
+    assert one(bare, f"SELECT count(*) FROM {name}.kept") == 1
+    bare.execute(f"DROP TABLE {name}.kept")
     for schema, error in (
         ("public", psycopg.errors.FeatureNotSupported),
-        ("billion", psycopg.errors.ObjectNotInPrerequisiteState),
+        (name, psycopg.errors.ObjectNotInPrerequisiteState),
     ):
         with pytest.raises(error):
-            bare.execute(f"ALTER EXTENSION pgbillion_tables SET SCHEMA {schema}")
+            bare.execute(f"ALTER EXTENSION {name} SET SCHEMA {schema}")
 
 
 @pytest.mark.parametrize("path", ["hostile, pg_catalog", "public, pg_catalog, hostile", "hostile", '"$user", public'])
@@ -143,7 +146,7 @@ def test_names_in_the_script_and_in_functions_lead_to_nobody_elses(
         " CREATE AGGREGATE app.mean(bigint) (SFUNC = int8_avg_accum, STYPE = internal, FINALFUNC = numeric_poly_avg,"
         " COMBINEFUNC = int8_avg_combine, SERIALFUNC = int8_avg_serialize, DESERIALFUNC = int8_avg_deserialize)"
     )
-    for schema in ("hostile", "public", '"billion "'):
+    for schema in ("hostile", "public", '"pgbillion_rows "'):
         make_hostile(bare, schema)
     before = superusers(bare)
     bare.execute(f"SET search_path = {path}")
@@ -152,34 +155,35 @@ def test_names_in_the_script_and_in_functions_lead_to_nobody_elses(
     else:
         with pytest.raises(psycopg.errors.RaiseException, match="trapped by ="):
             bare.execute("SELECT FROM pg_catalog.pg_class WHERE oid = 1::pg_catalog.oid")
-    bare.execute("CREATE EXTENSION pgbillion_tables")
+    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows")
     for call in (
-        "version()",
-        "create_tables('public.t', 'x%d', 1, 3, NULL, 'app')",
-        "create_tables('public.t', 'lazy%d', 1, 3, NULL, 'app', 'lazy_heap', false)",
-        "to_heap('{app.lazy1}')",
-        "drop_tables('{app.x1, app.lazy2}')",
-        "drop_tables('{app.x2}', true, false)",
-        "tables()",
-        "tables('x%', 'app')",
-        "create_progress()",
-        "explain_vector('SELECT pg_catalog.count(*), pg_catalog.sum(b) FROM public.t GROUP BY i')",
-        "adopt_foreign_servers()",
-        "release_foreign_servers('{s}')",
-        "create_partial_aggregate('app.longest(pg_catalog.varchar)')",
-        "create_partial_aggregate('app.mean(pg_catalog.int8)')",
+        "tables.version()",
+        "rows.version()",
+        "tables.create_tables('public.t', 'x%d', 1, 3, NULL, 'app')",
+        "tables.create_tables('public.t', 'lazy%d', 1, 3, NULL, 'app', 'lazy_heap', false)",
+        "tables.to_heap('{app.lazy1}')",
+        "tables.drop_tables('{app.x1, app.lazy2}')",
+        "tables.drop_tables('{app.x2}', true, false)",
+        "tables.tables()",
+        "tables.tables('x%', 'app')",
+        "tables.create_progress()",
+        "rows.explain_vector('SELECT pg_catalog.count(*), pg_catalog.sum(b) FROM public.t GROUP BY i')",
+        "rows.adopt_foreign_servers()",
+        "rows.release_foreign_servers('{s}')",
+        "rows.create_partial_aggregate('app.longest(pg_catalog.varchar)')",
+        "rows.create_partial_aggregate('app.mean(pg_catalog.int8)')",
     ):
-        assert bare.execute(f"SELECT * FROM billion.{call}").fetchall() is not None
+        assert bare.execute(f"SELECT * FROM pgbillion_{call}").fetchall() is not None
     bare.execute("SELECT * FROM pgbillion_tables.create_progress")
     aggregates = (
         "SELECT DISTINCT p.proname FROM pg_catalog.pg_proc p WHERE p.prokind OPERATOR(pg_catalog.=) 'a' AND"
-        " p.pronamespace OPERATOR(pg_catalog.=) 'billion'::pg_catalog.regnamespace AND p.proname"
+        " p.pronamespace OPERATOR(pg_catalog.=) 'pgbillion_rows'::pg_catalog.regnamespace AND p.proname"
         " OPERATOR(pg_catalog.~) '^partial_(avg|sum|std|var)' AND p.proname OPERATOR(pg_catalog.!~) 'array'"
     )
     for (name,) in bare.execute(aggregates).fetchall():
         for mode in ("off", "force"):
             bare.execute(f"SET pgbillion_rows.vector_aggregate = {mode}")
-            assert one(bare, f"SELECT billion.{name}(n) FROM public.t") is not None
+            assert one(bare, f"SELECT pgbillion_rows.{name}(n) FROM public.t") is not None
     assert one(bare, "SELECT app.partial_longest(v) FROM public.t") == "1000"
     found = bare.execute(
         "SELECT a.aggfnoid::pg_catalog.regprocedure::pg_catalog.text FROM pg_catalog.pg_aggregate a JOIN"
@@ -193,7 +197,7 @@ def test_names_in_the_script_and_in_functions_lead_to_nobody_elses(
 
 def test_an_overloaded_transition_function_is_not_taken_for_the_other(bare: Connection) -> None:
     """CREATE AGGREGATE looks for the function whose arguments fit best, which may have come later."""
-    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE SCHEMA app")
+    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows; CREATE SCHEMA app")
     bare.execute(
         "CREATE FUNCTION app.f(text, text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT $2';"
         " CREATE AGGREGATE app.a(varchar) (SFUNC = app.f, STYPE = text, COMBINEFUNC = app.f, FINALFUNC = lower);"
@@ -212,14 +216,14 @@ def test_an_overloaded_transition_function_is_not_taken_for_the_other(bare: Conn
 
 
 def test_nobody_but_its_owner_may_use_the_table_of_the_extension(bare: Connection) -> None:
-    bare.execute("CREATE EXTENSION pgbillion_tables; SET ROLE intruder")
+    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows; SET ROLE intruder")
     for command in (
         "INSERT INTO pgbillion_tables.nothing DEFAULT VALUES",
         "SELECT FROM pgbillion_tables.nothing",
         "BEGIN; LOCK TABLE pgbillion_tables.nothing IN ACCESS SHARE MODE",
         "TRUNCATE pgbillion_tables.nothing",
         "CREATE FUNCTION pgbillion_rows.partial_array_agg(text) RETURNS text LANGUAGE sql AS 'SELECT $1'",
-        "CREATE TABLE billion.mine ()",
+        "CREATE TABLE pgbillion_tables.mine ()",
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             bare.execute(command.encode())
@@ -231,7 +235,7 @@ def test_nobody_but_its_owner_may_use_the_table_of_the_extension(bare: Connectio
 
 def test_explaining_a_query_needs_the_privileges_to_run_it(bare: Connection) -> None:
     """As EXPLAIN: what it tells is estimated from the table's statistics."""
-    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE TABLE secret (i integer); CREATE VIEW seen AS TABLE secret")
+    bare.execute("CREATE EXTENSION pgbillion_rows; CREATE TABLE secret (i integer); CREATE VIEW seen AS TABLE secret")
     bare.execute("GRANT SELECT ON seen TO intruder; SET ROLE intruder")
     for table in ("secret", "(SELECT i FROM secret UNION ALL SELECT 1)"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="permission denied for table secret"):
@@ -261,7 +265,7 @@ def dumped(cluster: Cluster, dump: Path) -> list[str]:
     with cluster.connect("template1") as conn:
         conn.execute("CREATE DATABASE dumped TEMPLATE template0")
     with cluster.connect("dumped") as conn:
-        conn.execute("CREATE EXTENSION pgbillion_tables")
+        conn.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows")
     done = run_as_server(
         [dump, "--schema-only", "--binary-upgrade", "--dbname", cluster.conninfo("dumped")], stdout=subprocess.PIPE
     )
@@ -294,7 +298,7 @@ def test_the_objects_are_the_same_on_all_major_versions(installation: Installati
                 cluster.destroy()
     mine = dumps[installation.major]
     assert sum("CREATE AGGREGATE pgbillion_rows.partial_" in line for line in mine) == 62
-    assert not [line for line in mine if "SFUNC = " in line and "billion." not in line]
+    assert not [line for line in mine if "SFUNC = " in line and "pgbillion_rows." not in line]
     for major, dump in dumps.items():
         assert dump == mine, major
 
@@ -312,12 +316,12 @@ def test_what_a_major_version_lacks_is_refused(conn: Connection) -> None:
     }
     for call, there in calls.items():
         if there:
-            assert one(conn, f"SELECT billion.{call}") is not None
+            assert one(conn, f"SELECT pgbillion_rows.{call}") is not None
         else:
             with pytest.raises(
                 psycopg.errors.FeatureNotSupported, match=f"PostgreSQL {version} has no such partial aggregate"
             ):
-                conn.execute(f"SELECT billion.{call}")
+                conn.execute(f"SELECT pgbillion_rows.{call}")
 
 
 # ---- states ----
@@ -341,8 +345,8 @@ def test_partial_aggregates_are_vectorised(conn: Connection) -> None:
     )
     conn.execute("INSERT INTO v.t SELECT i % 7, i, i / 3.0, i, i FROM generate_series(1, 3000) i; ANALYZE v.t")
     # of numerics the same sum can be written in several ways
-    exact = "pgbillion_rows.partial_sum(b), pgbillion_rows.partial_stddev(i), pgbillion_rows.partial_avg(i), pgbillion_rows.partial_var_pop(f)"
-    others = "pgbillion_rows.partial_avg(n), pgbillion_rows.partial_sum(n), pgbillion_rows.partial_variance(n), pgbillion_rows.partial_stddev(b)"
+    exact = ", ".join(f"pgbillion_rows.partial_{a}" for a in ("sum(b)", "stddev(i)", "avg(i)", "var_pop(f)"))
+    others = ", ".join(f"pgbillion_rows.partial_{a}" for a in ("avg(n)", "sum(n)", "variance(n)", "stddev(b)"))
     grouped = "SELECT g, {} FROM v.t GROUP BY g ORDER BY g"
     conn.execute("SET pgbillion_rows.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
     for columns in (exact, others):
@@ -384,8 +388,11 @@ def test_states_of_another_format_are_refused(cluster: Cluster, isolation: str) 
             f"SFUNC = int8larger, STYPE = bigint, FINALFUNC = int8send, INITCOND = '{int.from_bytes(header, 'big')}'": d
             for header, d in headers.items()
         }
-        state = "SFUNC = billion.{0}_accum, STYPE = internal, SERIALFUNC = billion.{1}_serialize, COMBINEFUNC ="
-        state += " billion.{1}_combine, DESERIALFUNC = billion.{1}_deserialize, FINALFUNC = billion."
+        state = "SFUNC = pgbillion_rows.{0}_accum, STYPE = internal, SERIALFUNC = pgbillion_rows.{1}_serialize,"
+        state += " COMBINEFUNC ="
+        state += (
+            " pgbillion_rows.{1}_combine, DESERIALFUNC = pgbillion_rows.{1}_deserialize, FINALFUNC = pgbillion_rows."
+        )
         fakes[state.format("int8_avg", "int8_avg") + "int8_avg_serialize"] = "It is not the result of a partial"
         fakes[state.format("int8", "numeric") + "state"] = "Its kind is 3335, instead of 2786"
         for definition, detail in fakes.items():

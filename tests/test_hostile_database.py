@@ -190,7 +190,8 @@ CREATE FUNCTION pgbillion_tables.version() RETURNS text LANGUAGE plpgsql AS
 CREATE FUNCTION pgbillion_tables.tables(text, regnamespace, name, bigint)
     RETURNS TABLE ("table" oid, schema_oid oid, name name, owner oid, tablespace oid, access_method oid)
     LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'HOSTILE: tables as %', current_user; END $$;
-CREATE FUNCTION pgbillion_tables.drop_tables(tables regclass[], cascade boolean, allow_unobserved boolean) RETURNS bigint
+CREATE FUNCTION pgbillion_tables.drop_tables(tables regclass[], cascade boolean, allow_unobserved boolean)
+RETURNS bigint
     LANGUAGE plpgsql AS $$ BEGIN RAISE LOG 'HOSTILE: drop_tables as %', current_user; RETURN 0; END $$;
 """
 # fits numbers as they are sent better than the extension's own
@@ -209,7 +210,7 @@ def as_mallory(hostile: Hostile, script: str) -> None:
 
 def refuses_but_lists(hostile: Hostile) -> None:
     """What needs the extension says who is in its place, and what can do without it does."""
-    said = f"schema billion of database {hostile.cli.database} is not the extension's alone"
+    said = f"schema pgbillion_tables of database {hostile.cli.database} is not the extension's alone"
     with hostile.nothing_of_it_runs("create"):
         failed(hostile.cli.run("tables", "create", "--count", "5"), 3, said, "make a superuser its owner")
     with hostile.nothing_of_it_runs("rows aggregate"):

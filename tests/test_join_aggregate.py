@@ -727,6 +727,8 @@ def test_workers_for_what_is_beside_shards(sharded: Connection) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_generated_queries_on_shards(sharded: Connection, workers: int, tell: Callable[[str], None]) -> None:
     mode = "force" if workers else "on"
-    sharded.execute(f"SET pgbillion_rows.vector_aggregate = {mode}; SET max_parallel_workers_per_gather = {workers}".encode())
+    sharded.execute(
+        f"SET pgbillion_rows.vector_aggregate = {mode}; SET max_parallel_workers_per_gather = {workers}".encode()
+    )
     check_generated(sharded, "many", QUERIES // 3, tell)
     sharded.execute("RESET pgbillion_rows.vector_aggregate; SET max_parallel_workers_per_gather = 0")

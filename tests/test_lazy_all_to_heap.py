@@ -36,7 +36,8 @@ def connect(cluster: Cluster) -> Iterator[Connect]:
 
 def _marked(conn: Connection) -> bool:
     types = conn.execute(
-        "SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = 'pgbillion_tables.lazy_tables_left'::regclass"
+        "SELECT atttypid::regtype::text FROM pg_attribute"
+        " WHERE attrelid = 'pgbillion_tables.lazy_tables_left'::regclass"
         " AND attnum > 0"
     ).fetchall()
     assert types in ([("oid",)], [("regproc",)])
@@ -63,7 +64,10 @@ def test_more_tables_than_a_transaction_takes(connect: Connect) -> None:
     run(conn, "INSERT INTO again VALUES (1); CALL pgbillion_tables.all_to_heap()")
     assert notices[1:] == ["0 tables are ordinary heap tables now"]
     assert not _marked(conn)
-    for how in ("SAVEPOINT s; CREATE TABLE x (i int); RELEASE s", "SELECT pgbillion_tables.version(); CREATE TABLE y (i int)"):
+    for how in (
+        "SAVEPOINT s; CREATE TABLE x (i int); RELEASE s",
+        "SELECT pgbillion_tables.version(); CREATE TABLE y (i int)",
+    ):
         run(conn, f"BEGIN; {how}; COMMIT")
         assert _marked(conn)
         conn.execute("CALL pgbillion_tables.all_to_heap()")

@@ -155,7 +155,8 @@ def _hurt(conn: Connection) -> None:
 
 
 REPAIR = (
-    'SELECT "table"::text, "column"::text, role::regrole::text, missing, outcome FROM pgbillion_tables.repair_dependencies()'
+    'SELECT "table"::text, "column"::text, role::regrole::text, missing, outcome'
+    " FROM pgbillion_tables.repair_dependencies()"
 )
 
 

@@ -447,12 +447,17 @@ def test_cascade_to_the_extension_is_refused_while_there_are_lazy_tables(
     run(conn, "CREATE ROLE installer SUPERUSER; CREATE ROLE nobody_here")
     try:
         if "installer" in command:
-            run(conn, "DROP TABLE t; DROP EXTENSION pgbillion_tables; SET ROLE installer; CREATE EXTENSION pgbillion_tables")
+            run(
+                conn,
+                "DROP TABLE t; DROP EXTENSION pgbillion_tables; SET ROLE installer; CREATE EXTENSION pgbillion_tables",
+            )
             run(conn, "RESET ROLE; CREATE TABLE t (i int)")
         run(conn, "CREATE TABLE child () INHERITS (t) USING heap; INSERT INTO child VALUES (1)")
         with pytest.raises(errors.DependentObjectsStillExist) as refused:
             connect().execute(command.encode())
-        assert refused.value.diag.message_primary == "cannot drop extension pgbillion_tables while there are lazy tables"
+        assert (
+            refused.value.diag.message_primary == "cannot drop extension pgbillion_tables while there are lazy tables"
+        )
         assert _rows(conn, "child") == [1]
         run(conn, "CREATE SCHEMA other; DROP SCHEMA other CASCADE; DROP OWNED BY nobody_here CASCADE")
         assert _to_heap(conn, "t") == 1
@@ -488,7 +493,9 @@ def test_drop_owned_by_the_owner_of_the_extension_is_refused_whoever_owns_its_fu
 ) -> None:
     run(conn, "CREATE ROLE installer SUPERUSER; CREATE ROLE other SUPERUSER")
     try:
-        run(conn, "DROP TABLE t; DROP EXTENSION pgbillion_tables; SET ROLE installer; CREATE EXTENSION pgbillion_tables")
+        run(
+            conn, "DROP TABLE t; DROP EXTENSION pgbillion_tables; SET ROLE installer; CREATE EXTENSION pgbillion_tables"
+        )
         run(conn, "RESET ROLE; ALTER FUNCTION pgbillion_tables.drop_guard() OWNER TO other; CREATE TABLE t (i int)")
         with pytest.raises(errors.DependentObjectsStillExist, match="while there are lazy tables"):
             connect().execute("DROP OWNED BY installer CASCADE")

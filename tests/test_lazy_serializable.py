@@ -57,7 +57,9 @@ READERS = {
 PARALLEL_READERS = {
     "seq_parallel": Reader(f"{OFF}; {PARALLEL} on", ALL, "Parallel Seq Scan"),
     "seq_by_workers": Reader(f"{OFF}; {PARALLEL} off", ALL, "Parallel Seq Scan"),
-    "vector_by_workers": Reader(f"SET pgbillion_rows.vector_aggregate = force; {PARALLEL} off", ALL, "Parallel Custom Scan"),
+    "vector_by_workers": Reader(
+        f"SET pgbillion_rows.vector_aggregate = force; {PARALLEL} off", ALL, "Parallel Custom Scan"
+    ),
     "index_parallel": Reader(
         f"{OFF}; {PARALLEL} on; {INDEX}", f"{ALL} WHERE i >= 0 AND b <> ''", "Parallel Index Scan using t_i_idx"
     ),

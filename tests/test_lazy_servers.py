@@ -160,7 +160,8 @@ def test_create_database_from_one_with_lazy_tables(server: Cluster, conn: Connec
             if strategy == "wal_log":
                 with server.connect("source") as source:
                     source.execute(
-                        "SELECT pgbillion_tables.to_heap(array_agg(oid)) FROM pg_class WHERE relfilenode = 1 AND relkind <> 't'"
+                        "SELECT pgbillion_tables.to_heap(array_agg(oid)) FROM pg_class"
+                        " WHERE relfilenode = 1 AND relkind <> 't'"
                     )
             admin.execute(f"CREATE DATABASE copy TEMPLATE source STRATEGY {strategy}")
             try:

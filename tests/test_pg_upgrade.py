@@ -208,7 +208,8 @@ def test_lazy_tables_are_refused_by_the_new_server(clusters: tuple[Cluster, Clus
         conn.execute("CREATE TABLE alone (i int)")
         run(conn, "SET allow_system_table_mods = on")
         conn.execute(
-            "UPDATE pg_attribute SET atttypid = 'oid'::regtype WHERE attrelid = 'pgbillion_tables.lazy_tables_left'::regclass"
+            "UPDATE pg_attribute SET atttypid = 'oid'::regtype"
+            " WHERE attrelid = 'pgbillion_tables.lazy_tables_left'::regclass"
             " AND attnum = 1"
         )
 

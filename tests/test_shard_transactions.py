@@ -558,7 +558,8 @@ def test_a_tree_of_servers(cluster: Cluster, database: str, members: list[Shard]
         with middle[0].connect() as conn:
             conn.execute("SET enable_partitionwise_aggregate = on")
             remote = (
-                "SELECT t, count(*), pgbillion_rows.partial_sum(b), pgbillion_rows.partial_avg(n), pgbillion_rows.partial_stddev(n) FROM"
+                "SELECT t, count(*), pgbillion_rows.partial_sum(b), pgbillion_rows.partial_avg(n),"
+                " pgbillion_rows.partial_stddev(n) FROM"
                 " tree_s1 GROUP BY t"
             )
             text = plan(conn, remote)

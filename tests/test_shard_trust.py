@@ -72,7 +72,9 @@ def make_trap(conn: Connection, folder: Path) -> Path:
     run = f"BEGIN EXECUTE 'COPY (SELECT 1) TO PROGRAM ''touch {mark}'''; RETURN %s; END"
     conn.execute(f"CREATE FUNCTION pgbillion_rows.version() RETURNS text LANGUAGE plpgsql AS $${run % empty}$$")
     for kind in ("numeric", "bigint"):
-        conn.execute(f"CREATE FUNCTION pgbillion_rows.trap(bytea, {kind}) RETURNS bytea LANGUAGE plpgsql AS $${run % '$1'}$$")
+        conn.execute(
+            f"CREATE FUNCTION pgbillion_rows.trap(bytea, {kind}) RETURNS bytea LANGUAGE plpgsql AS $${run % '$1'}$$"
+        )
         for name in ("partial_avg", "partial_sum"):
             conn.execute(f"CREATE AGGREGATE pgbillion_rows.{name}({kind}) (SFUNC = pgbillion_rows.trap, STYPE = bytea)")
     conn.execute("RESET ROLE")
@@ -136,14 +138,16 @@ def test_what_is_verified(pair: tuple[Connection, Shard]) -> None:
 
         there.execute("DROP ROLE IF EXISTS mallory; CREATE ROLE mallory")
         there.execute("GRANT CREATE ON SCHEMA pgbillion_rows TO mallory")
-        refused(conn, "others than superusers may create objects in schema billion")
-        there.execute("REVOKE CREATE ON SCHEMA pgbillion_rows FROM mallory; GRANT CREATE ON SCHEMA pgbillion_rows TO PUBLIC")
-        refused(conn, "others than superusers may create objects in schema billion")
+        refused(conn, "others than superusers may create objects in schema pgbillion_rows")
+        there.execute(
+            "REVOKE CREATE ON SCHEMA pgbillion_rows FROM mallory; GRANT CREATE ON SCHEMA pgbillion_rows TO PUBLIC"
+        )
+        refused(conn, "others than superusers may create objects in schema pgbillion_rows")
         there.execute("REVOKE CREATE ON SCHEMA pgbillion_rows FROM PUBLIC")
         assert asked() == right
 
         there.execute("ALTER SCHEMA pgbillion_rows OWNER TO mallory")
-        refused(conn, "schema billion belongs to no superuser")
+        refused(conn, "schema pgbillion_rows belongs to no superuser")
         there.execute("ALTER SCHEMA pgbillion_rows OWNER TO postgres")
         assert asked() == right
 
@@ -184,7 +188,7 @@ def test_what_has_come_after_the_snapshot_is_not_called(pair: tuple[Connection, 
         with shard.connect() as there:
             there.execute("DROP EXTENSION pgbillion_rows; DROP SCHEMA pgbillion_rows")
             mark = make_trap(there, folder)
-        with pytest.raises(psycopg.Error, match='server "s1": schema billion is missing'):
+        with pytest.raises(psycopg.Error, match='server "s1": schema pgbillion_rows is missing'):
             conn.execute(PARTIAL)
         conn.execute("ROLLBACK")
         assert not mark.exists()
@@ -196,7 +200,9 @@ def test_the_library_is_loaded_on_the_shard(pair: tuple[Connection, Shard]) -> N
     conn, shard = pair
     with shard.connect() as there:
         there.execute("CREATE EXTENSION pgbillion_rows")
-        there.execute("CREATE VIEW loaded AS SELECT 1 AS i, count(*) AS b FROM pg_settings WHERE name LIKE 'pgbillion_rows.%'")
+        there.execute(
+            "CREATE VIEW loaded AS SELECT 1 AS i, count(*) AS b FROM pg_settings WHERE name LIKE 'pgbillion_rows.%'"
+        )
     conn.execute("CREATE FOREIGN TABLE loaded (i integer, b bigint) SERVER s1")
     assert servers.one(conn, "SELECT max(b) FROM loaded") > 0
 
@@ -358,7 +364,10 @@ LIES: dict[str, tuple[dict[str, Answer], str]] = {
     "a type that is none": (count_of(rows([9999], [b"x" * 8])), "."),
     "a value too long": (count_of(rows([INT8], [b"\0" * 9])), "unexpected length"),
     "a value too short": (count_of(rows([INT8], [b"\0"])), "insufficient data"),
-    "COPY in place of a version": ({"pgbillion_rows.version": fake_shard.message(b"H", b"\0\0\0")}, "unexpected|COPY|copy"),
+    "COPY in place of a version": (
+        {"pgbillion_rows.version": fake_shard.message(b"H", b"\0\0\0")},
+        "unexpected|COPY|copy",
+    ),
     "COPY in place of rows": (count_of(fake_shard.message(b"H", b"\0\0\0")), "unexpected|COPY|copy"),
     "rows in place of a command": ({"BEGIN": fake_shard.message(b"I")}, "unexpected"),
 }

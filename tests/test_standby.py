@@ -74,7 +74,10 @@ def _work(conn: Connection, there: Connection) -> None:
         subject.create_tables(conn, f"t.{kind}", f"{kind}_again%d", 1, 5, schema="s")
         conn.execute(f"INSERT INTO s.{kind}_again2 (t) VALUES ('same transaction'); COMMIT")
     subject.create_tables(conn, "t.model", "many%d", 1, 1500, schema="s")
-    dropping = "SELECT pgbillion_tables.drop_tables(array_agg(oid::regclass)) FROM pg_class WHERE relkind = 'r' AND relname ~ %s"
+    dropping = (
+        "SELECT pgbillion_tables.drop_tables(array_agg(oid::regclass)) FROM pg_class"
+        " WHERE relkind = 'r' AND relname ~ %s"
+    )
     assert one(conn, dropping, "^many[0-9]*[3-9]$") == 1050
     conn.execute("BEGIN")
     assert one(conn, dropping, "^many[0-9]*[0-2]$") == 450

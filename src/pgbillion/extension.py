@@ -21,7 +21,6 @@ from pgbillion import paths, search_path
 from pgbillion.errors import UserError
 from pgbillion.sql import load
 
-
 # the names of extension, library, schema and prefix of settings alike
 TABLES = "pgbillion_tables"
 ROWS = "pgbillion_rows"

@@ -38,7 +38,8 @@ class Status:
     """What `pgbillion server status` reports.
 
     ``size`` is in bytes, a lower bound unless ``size_complete``. What only a running server can tell is None when it
-    is stopped: ``extensions`` are versions of SQL objects and library by extension; ``not_durable`` holds the settings under which a crash may lose committed work.
+    is stopped: ``extensions`` holds the versions of SQL objects and library by extension, ``not_durable`` the settings
+    under which a crash may lose committed work.
     """
 
     running: bool

@@ -87,7 +87,8 @@ class Session:
             return
         if method is Method.BULK and phase is Phase.CREATE:
             self.conn.execute(
-                "SELECT pgbillion_tables.create_tables(%s::pg_catalog.regclass, 'table%%d', 1, %s, allow_unobserved => %s)",
+                "SELECT pgbillion_tables.create_tables("
+                "%s::pg_catalog.regclass, 'table%%d', 1, %s, allow_unobserved => %s)",
                 (self.request.template or _TEMPLATE, count, self.request.allow_unobserved),
             )
             return

@@ -339,7 +339,8 @@ class _Dropping:
             # written out here, which is far cheaper than having each number adapted
             oids = "{" + ",".join(map(str, batch)) + "}"
             worker.execute(
-                "SELECT pgbillion_tables.drop_tables(tables => %s::oid[]::regclass[], cascade => %s, allow_unobserved => %s)",
+                "SELECT pgbillion_tables.drop_tables("
+                "tables => %s::oid[]::regclass[], cascade => %s, allow_unobserved => %s)",
                 [oids, self.request.cascade, self.request.allow_unobserved],
             )
 

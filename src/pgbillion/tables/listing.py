@@ -59,7 +59,9 @@ def notes(conn: Connection, selection: Selection, *, extension: bool) -> list[st
     """Return what the user should know about what this listing costs."""
     said: list[str] = []
     if not extension:
-        said.append("without the extension pgbillion_tables in this database the list is made by plain SQL, which is slower")
+        said.append(
+            "without the extension pgbillion_tables in this database the list is made by plain SQL, which is slower"
+        )
     if selection.reads_everything and selection.schema is None:
         rows = _relations(conn)
         said.append(

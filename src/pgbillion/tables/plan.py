@@ -129,7 +129,7 @@ class Plan:
         return self.tablespaces[(batch + worker) % len(self.tablespaces)] if self.tablespaces else None
 
     def rotated_tablespaces(self, worker: int, batch: int) -> list[str] | None:
-        """Return the tablespaces for one call of pgbillion_tables.create_tables, which takes them in turn table by table."""
+        """Return the tablespaces for one call of create_tables(), which takes them in turn table by table."""
         if not self.tablespaces:
             return None
         turn = (batch + worker) % len(self.tablespaces)
