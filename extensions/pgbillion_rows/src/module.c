@@ -12,6 +12,7 @@
 #include "utils/builtins.h"
 
 #include "planner/before_join.h"
+#include "planner/planner.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
 #include "vector/vector.h"
@@ -23,10 +24,11 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
-	VectorInit();
+	planner_hook_init();
+	vector_init();
 	ShardInit();
 	ShardConnectionInit();
-	BeforeJoinInit();
+	before_join_init();
 	MarkGUCPrefixReserved("pgbillion_rows");
 }
 

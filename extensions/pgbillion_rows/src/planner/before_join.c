@@ -30,7 +30,7 @@
 
 #include "compat.h"
 #include "planner/before_join.h"
-#include "vector/vector.h"
+#include "planner/planner.h"
 
 /* How many rows a group must have, by the estimate, to be worth a second aggregation. */
 #define LEAST_ROWS_PER_GROUP 4
@@ -38,8 +38,7 @@
 /* The join is planned again in at most so many join relations. */
 #define MOST_JOIN_RELS 300
 
-static int	aggregate_before_join = VECTOR_ON;
-static create_upper_paths_hook_type previous_hook = NULL;
+static int	aggregate_before_join = PLAN_ON;
 
 /* ---- joins ---- */
 
@@ -271,7 +270,7 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 		Path	   *agg = lfirst(lc);
 
 		/* cheaper than anything of core's, and still comparable among themselves */
-		if (aggregate_before_join == VECTOR_FORCE)
+		if (aggregate_before_join == PLAN_FORCE)
 		{
 			agg->startup_cost *= 1e-6;
 			agg->total_cost *= 1e-6;
@@ -298,15 +297,15 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	if (root->parse->groupingSets != NIL)
 		return "grouping sets";
 	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
-		return VectorNoPartialForm(root, grouped_rel->reltarget, extra->havingQual);
+		return no_partial_form(root, grouped_rel->reltarget, extra->havingQual);
 
-	partial = VectorPartialTarget(root, grouped_rel->reltarget, extra->havingQual);
+	partial = partial_target(root, grouped_rel->reltarget, extra->havingQual);
 	reason = before_join_refusal(root, input_rel, partial, &early);
 	if (reason != NULL)
 		return reason;
-	if (aggregate_before_join != VECTOR_FORCE && !early.known)
+	if (aggregate_before_join != PLAN_FORCE && !early.known)
 		return "a column to group by without statistics (ANALYZE)";
-	if (aggregate_before_join != VECTOR_FORCE && early.groups * LEAST_ROWS_PER_GROUP > early.table->rows)
+	if (aggregate_before_join != PLAN_FORCE && early.groups * LEAST_ROWS_PER_GROUP > early.table->rows)
 		return psprintf("it would leave %.0f groups of %.0f rows", early.groups, early.table->rows);
 
 	states = make_states_rel(root, &early);
@@ -328,36 +327,33 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		path = (Path *) create_gather_path(root, joined, path, joined->reltarget, NULL, &rows);
 		add_finalize(root, grouped_rel, joined, path, partial, extra, &ours);
 	}
-	VectorReport(root, "aggregation before the join is possible, and estimated to cost %.2f beside %.2f", ours, core);
+	plan_report(root, "aggregation before the join is possible, and estimated to cost %.2f beside %.2f", ours, core);
 
 	return NULL;
 }
 
 static void
-upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 			RelOptInfo *grouped_rel, void *extra)
 {
 	const char *reason;
 
-	if (previous_hook != NULL)
-		previous_hook(root, stage, input_rel, grouped_rel, extra);
-	if (stage != UPPERREL_GROUP_AGG || aggregate_before_join == VECTOR_OFF ||
+	if (stage != UPPERREL_GROUP_AGG || aggregate_before_join == PLAN_OFF ||
 		input_rel->reloptkind != RELOPT_JOINREL || !root->parse->hasAggs)
 		return;
 
 	reason = offer(root, input_rel, grouped_rel, extra);
 	if (reason != NULL)
-		VectorReport(root, "no aggregation before the join: %s", reason);
+		plan_report(root, "no aggregation before the join: %s", reason);
 }
 
 void
-BeforeJoinInit(void)
+before_join_init(void)
 {
 	DefineCustomEnumVariable("pgbillion_rows.aggregate_before_join",
 							 "Aggregates a table before it is joined with others, where that gives the same.",
 							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
-							 &aggregate_before_join, VECTOR_ON, VectorModeOptions, PGC_USERSET, GUC_EXPLAIN,
+							 &aggregate_before_join, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
-	previous_hook = create_upper_paths_hook;
-	create_upper_paths_hook = upper_paths;
+	planner_add_offer(offer_upper_paths);
 }

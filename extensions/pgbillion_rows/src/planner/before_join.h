@@ -44,7 +44,7 @@ typedef struct EarlyAggregate
 } EarlyAggregate;
 
 /* before_join.c */
-extern void BeforeJoinInit(void);
+extern void before_join_init(void);
 
 /* equivalence.c */
 extern const char *before_join_refusal(PlannerInfo *root, RelOptInfo *input_rel, PathTarget *partial,

@@ -1,28 +1,25 @@
 /*-------------------------------------------------------------------------
  *
- * explain.c
- *	  Why a query is vectorised, or not: at DEBUG1, and by
- *	  pgbillion_rows.explain_vector().
+ * reasons.c
+ *	  Why a query is planned as it is, for those who ask.
+ *
+ * At DEBUG1, to those who may read what the query reads; and for whoever
+ * collects the reasons, such as pgbillion_rows.explain_vector().
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "executor/executor.h"
-#include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
-#include "nodes/plannodes.h"
-#include "tcop/dest.h"
-#include "tcop/tcopprot.h"
-#include "utils/builtins.h"
-#include "utils/snapmgr.h"
 
-#include "vector/vector.h"
+#include "compat.h"
+#include "planner/planner.h"
 
-/* pgbillion_rows.explain_vector() collects here what is found out while it plans. */
+/* What is found out is collected here, or NULL. */
 static StringInfo findings = NULL;
 
 /* Is there a table in a query, or in a query within it, that the user may not read? */
@@ -68,12 +65,22 @@ may_be_told(PlannerInfo *root)
 }
 
 /*
- * Tell whoever asks what was found out about a query that is being planned.
- * What is collected for pgbillion_rows.explain_vector() is shown by it only after
- * core's checks of privileges.
+ * Have what is found out collected, a line each; NULL: no longer. Returns what
+ * it was collected in before. Whoever collects must check privileges before
+ * anything of it is shown, and restore what was before on errors, too.
  */
+StringInfo
+plan_report_collect(StringInfo buf)
+{
+	StringInfo	before = findings;
+
+	findings = buf;
+	return before;
+}
+
+/* Tell whoever asks what was found out about a query that is being planned. */
 void
-VectorReport(PlannerInfo *root, const char *format,...)
+plan_report(PlannerInfo *root, const char *format,...)
 {
 	StringInfoData buf;
 	int			needed;
@@ -101,102 +108,4 @@ VectorReport(PlannerInfo *root, const char *format,...)
 		appendStringInfoString(findings, buf.data);
 	}
 	pfree(buf.data);
-}
-
-/* Is there a scan of ours in a plan? */
-static bool
-plan_is_vectorised(Plan *plan)
-{
-	ListCell   *lc;
-	List	   *children = NIL;
-
-	if (plan == NULL)
-		return false;
-	if (IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &vector_scan_methods)
-		return true;
-	if (IsA(plan, Append))
-		children = ((Append *) plan)->appendplans;
-	else if (IsA(plan, MergeAppend))
-		children = ((MergeAppend *) plan)->mergeplans;
-	else if (IsA(plan, SubqueryScan))
-		children = list_make1(((SubqueryScan *) plan)->subplan);
-	else if (IsA(plan, CustomScan))
-		children = ((CustomScan *) plan)->custom_plans;
-	foreach(lc, children)
-	{
-		if (plan_is_vectorised(lfirst(lc)))
-			return true;
-	}
-	return plan_is_vectorised(plan->lefttree) || plan_is_vectorised(plan->righttree);
-}
-
-/*
- * Check what EXPLAIN checks before it shows a plan, by the same means: the
- * start of its execution raises an error for tables and columns that the user
- * may not access, and for functions that may not be called.
- */
-static void
-check_privileges(PlannedStmt *plan, const char *query)
-{
-	QueryDesc  *desc = CreateQueryDesc(plan, query, GetActiveSnapshot(), InvalidSnapshot,
-									   None_Receiver, NULL, NULL, 0);
-
-	ExecutorStart(desc, EXEC_FLAG_EXPLAIN_ONLY);
-	ExecutorEnd(desc);
-	FreeQueryDesc(desc);
-}
-
-PG_FUNCTION_INFO_V1(pgbillion_explain_vector);
-
-/*
- * pgbillion_rows.explain_vector(query text) returns text
- *		Plan a query, without running it, and tell for each of its aggregations
- *		whether it is vectorised, and why not. Raises the errors that EXPLAIN
- *		would, those of privileges among them.
- */
-Datum
-pgbillion_explain_vector(PG_FUNCTION_ARGS)
-{
-	char	   *query = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	List	   *raw = pg_parse_query(query);
-	List	   *rewritten;
-	StringInfoData found;
-	StringInfo	before = findings;
-	PlannedStmt *plan = NULL;
-	bool		chosen;
-	ListCell   *lc;
-
-	if (list_length(raw) != 1)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("one query is expected, not %d", list_length(raw))));
-	rewritten = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, raw), query, NULL, 0, NULL);
-	if (list_length(rewritten) != 1 || linitial_node(Query, rewritten)->commandType == CMD_UTILITY)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("this is not a query that can be planned")));
-
-	initStringInfo(&found);
-	findings = &found;
-	PG_TRY();
-	{
-		plan = pg_plan_query(linitial_node(Query, rewritten), query, CURSOR_OPT_PARALLEL_OK, NULL);
-	}
-	PG_FINALLY();
-	{
-		findings = before;
-	}
-	PG_END_TRY();
-	check_privileges(plan, query);
-
-	chosen = plan_is_vectorised(plan->planTree);
-	foreach(lc, plan->subplans)
-		chosen |= plan_is_vectorised(lfirst(lc));
-	if (vector_aggregate == VECTOR_OFF)
-		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: pgbillion_rows.vector_aggregate is off"));
-	if (found.len == 0)
-		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: there is nothing to aggregate"));
-	appendStringInfo(&found, "\n%s", chosen ? "vectorised" : "not chosen");
-
-	PG_RETURN_TEXT_P(cstring_to_text(found.data));
 }

@@ -24,8 +24,7 @@
 
 #include "compat.h"
 #include "planner/before_join.h"
-#include "shard/shard.h"
-#include "vector/vector.h"
+#include "planner/planner.h"
 
 /* A relation to put paths in. Its restrictions are applied below. */
 static RelOptInfo *
@@ -62,19 +61,6 @@ core_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *rel, Path *path,
 									clamp_row_est(Min(early->groups, path->rows)));
 }
 
-/* What is said in the columns of the table, said in those of one of its partitions. */
-static PathTarget *
-translated(PlannerInfo *root, PathTarget *target, RelOptInfo *leaf, RelOptInfo *table)
-{
-	PathTarget *result;
-
-	if (leaf == table)
-		return target;
-	result = copy_pathtarget(target);
-	result->exprs = (List *) adjust_appendrel_attrs_to_child(root, (Node *) target->exprs, leaf, table);
-	return result;
-}
-
 /* A path of its own for the states; paths of a relation to be joined must have it as parent. */
 static Path *
 adopted(PlannerInfo *root, RelOptInfo *states, Path *path)
@@ -82,84 +68,19 @@ adopted(PlannerInfo *root, RelOptInfo *states, Path *path)
 	return (Path *) create_projection_path(root, states, path, states->reltarget);
 }
 
-/* Collect the tables of which there is anything to read; false if one has no path. */
-static bool
-collect_leaves(PlannerInfo *root, RelOptInfo *rel, List **leaves)
-{
-	ListCell   *lc;
-
-	if (!planner_rt_fetch(rel->relid, root)->inh)
-	{
-		if (rel->cheapest_total_path == NULL || rel->cheapest_total_path->param_info != NULL)
-			return false;
-		*leaves = lappend(*leaves, rel);
-		return true;
-	}
-	foreach(lc, root->append_rel_list)
-	{
-		AppendRelInfo *info = lfirst_node(AppendRelInfo, lc);
-		RelOptInfo *child;
-
-		if (info->parent_relid != rel->relid)
-			continue;
-		child = root->simple_rel_array[info->child_relid];
-		if (child != NULL && !IS_DUMMY_REL(child) && !collect_leaves(root, child, leaves))
-			return false;
-	}
-	return true;
-}
-
-static bool
-is_param(Node *node, void *context)
-{
-	if (node == NULL)
-		return false;
-	return IsA(node, Param) || expression_tree_walker(node, is_param, context);
-}
-
-/*
- * Might core leave out partitions when the query runs? It looks for
- * parameters in conditions on what tables are partitioned by; an Append of
- * ours does not.
- */
-static bool
-prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
-{
-	List	   *keys = NIL;
-	ListCell   *lc;
-
-	if (table->part_scheme == NULL)
-		return false;
-	for (int i = 0; i < table->part_scheme->partnatts; i++)
-		keys = list_concat(keys, pull_var_clause((Node *) table->partexprs[i], PVC_RECURSE_PLACEHOLDERS));
-	foreach(lc, table->baserestrictinfo)
-	{
-		Node	   *clause = (Node *) lfirst_node(RestrictInfo, lc)->clause;
-
-		if (is_param(clause, NULL) &&
-			list_intersection(pull_var_clause(clause, PVC_RECURSE_PLACEHOLDERS), keys) != NIL)
-			return true;
-	}
-	for (int i = 0; i < table->nparts; i++)
-	{
-		if (table->part_rels[i] != NULL && !IS_DUMMY_REL(table->part_rels[i]) &&
-			prunes_at_run_time(root, table->part_rels[i]))
-			return true;
-	}
-	return false;
-}
-
 /* The shard's or the vectorised scan of one table, or NULL. Workers are for vectors alone. */
 static Path *
 special_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *leaf, int workers)
 {
-	PathTarget *target = translated(root, early->target, leaf, early->table);
+	PathTarget *target = leaf_target(root, early->target, leaf, early->table);
 
 	if (leaf->fdwroutine != NULL)
-		return ShardStatesPath(root, leaf, target);
-	return VectorStatesPath(root, make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, target,
-												 workers > 0 || (early->parallel_safe && leaf->consider_parallel)),
-							leaf, early->groups, workers);
+		return states_sources.of_foreign_table == NULL ? NULL :
+			states_sources.of_foreign_table(root, leaf, target);
+	return states_sources.of_table == NULL ? NULL :
+		states_sources.of_table(root, make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, target,
+													 workers > 0 || (early->parallel_safe && leaf->consider_parallel)),
+								leaf, early->groups, workers);
 }
 
 /* An Append, in each of the workers, of the vectorised scans of these tables. */
@@ -171,15 +92,23 @@ partial_append(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, Lis
 
 	foreach(lc, leaves)
 		paths = lappend(paths, special_path(root, early, lfirst(lc), workers));
-	return (Path *) create_append_path(root, states, NIL, paths, NIL, NULL, workers, enable_parallel_append, -1);
+	return partial_append_path(root, states, states->reltarget, paths, workers);
 }
 
-static Path *
-gather_path(PlannerInfo *root, RelOptInfo *states, Path *path)
+/* Can core read each of the tables, whatever the others give? */
+static bool
+all_have_paths(List *leaves)
 {
-	double		rows = path->rows * path->parallel_workers;
+	ListCell   *lc;
 
-	return (Path *) create_gather_path(root, states, path, states->reltarget, NULL, &rows);
+	foreach(lc, leaves)
+	{
+		RelOptInfo *leaf = lfirst(lc);
+
+		if (leaf->cheapest_total_path == NULL || leaf->cheapest_total_path->param_info != NULL)
+			return false;
+	}
+	return true;
 }
 
 /* Offer special scans of all tables there are, those without one aggregated by core. */
@@ -204,11 +133,11 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 		special |= path != NULL;
 		if (path == NULL)
 		{
-			RelOptInfo *rel = make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, translated(root, early->target, leaf, table),
+			RelOptInfo *rel = make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, leaf_target(root, early->target, leaf, table),
 											 early->parallel_safe && leaf->consider_parallel);
 
 			path = core_path(root, early, rel, leaf->cheapest_total_path,
-							 translated(root, early->input, leaf, table));
+							 leaf_target(root, early->input, leaf, table));
 		}
 		paths = lappend(paths, path);
 		if (IsA(path, CustomPath))
@@ -224,12 +153,12 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 	if (linitial(leaves) == table)
 		add_path(states, adopted(root, states, linitial(paths)));
 	else
-		add_path(states, (Path *) create_append_path(root, states, paths, NIL, NIL, NULL, 0, false, -1));
+		add_path(states, append_path(root, states, states->reltarget, paths));
 
 	if (vectorised == NIL)
 		return;
 	if (others != NIL)
-		safe = VectorParallelSafe(root, vectorised, early->target);
+		safe = tables_parallel_safe(root, vectorised, early->target);
 	else
 		safe = early->parallel_safe && table->partial_pathlist != NIL;
 	if (safe)
@@ -240,10 +169,9 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 	{
 		/* core has no workers where one partition is not for them */
 		RelOptInfo *rel = make_upper_rel(table, RELOPT_UPPER_REL, early->target, true);
-		Path	   *gather = gather_path(root, rel, partial_append(root, early, rel, vectorised, workers));
 
-		add_path(states, (Path *) create_append_path(root, states, lappend(others, gather), NIL, NIL, NULL, 0,
-													 false, -1));
+		add_path(states, gathered_path(root, rel, early->target,
+									   partial_append(root, early, rel, vectorised, workers), others));
 	}
 	else if (linitial(leaves) == table)
 		add_partial_path(states, adopted(root, states, special_path(root, early, table, workers)));
@@ -261,7 +189,7 @@ make_states_rel(PlannerInfo *root, EarlyAggregate *early)
 	RelOptInfo *table = early->table;
 	RelOptInfo *states = make_upper_rel(table, RELOPT_UPPER_REL, early->target, early->parallel_safe);
 	Path	   *path = table->cheapest_total_path;
-	List	   *leaves = NIL;
+	List	   *leaves;
 	ListCell   *lc;
 
 	/* joins of it are not the wrapper's */
@@ -272,10 +200,11 @@ make_states_rel(PlannerInfo *root, EarlyAggregate *early)
 	add_path(states, core_path(root, early, states, path, early->input));
 	if (early->parallel_safe && table->partial_pathlist != NIL)
 		add_partial_path(states, core_path(root, early, states, linitial(table->partial_pathlist), early->input));
-	if (!prunes_at_run_time(root, table) && collect_leaves(root, table, &leaves) && leaves != NIL)
+	leaves = prunes_at_run_time(root, table) ? NIL : leaf_tables(root, table);
+	if (leaves != NIL && all_have_paths(leaves))
 		add_special_paths(root, early, states, leaves);
 	if (states->partial_pathlist != NIL)
-		add_path(states, gather_path(root, states, linitial(states->partial_pathlist)));
+		add_path(states, gathered_path(root, states, states->reltarget, linitial(states->partial_pathlist), NIL));
 
 	/* joins are estimated alike for all paths; groups may be there once a partition or process */
 	foreach(lc, states->pathlist)

@@ -19,6 +19,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "planner/planner.h"
 #include "shard/libpq.h"
 #include "shard/shard.h"
 
@@ -193,6 +194,7 @@ void
 ShardInit(void)
 {
 	RegisterXactCallback(forget_used_servers, NULL);
+	states_sources.of_foreign_table = ShardStatesPath;
 	DefineCustomBoolVariable("pgbillion_rows.push_down_aggregates",
 							 "Lets pgbillion_fdw run aggregates on the shards.",
 							 NULL,

@@ -27,7 +27,6 @@
 #include "compat.h"
 #include "shard/shard.h"
 #include "planner/groups.h"
-#include "vector/vector.h"
 
 /* What the shard does with a row costs this much of what the coordinator would, which must fetch the row first. */
 #define SHARD_COST_RATIO 0.1

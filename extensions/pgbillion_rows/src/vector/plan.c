@@ -43,8 +43,8 @@
 #include "utils/spccache.h"
 #include "utils/typcache.h"
 
-#include "shard/shard.h"
 #include "planner/groups.h"
+#include "planner/planner.h"
 #include "vector/vector.h"
 
 /*
@@ -56,78 +56,9 @@
 /* Cost of setting a scan up, which keeps small tables with core. */
 #define STARTUP_COST 20.0
 
-const struct config_enum_entry VectorModeOptions[] = {
-	{"off", VECTOR_OFF, false},
-	{"on", VECTOR_ON, false},
-	{"force", VECTOR_FORCE, false},
-	{"false", VECTOR_OFF, true},
-	{"true", VECTOR_ON, true},
-	{"no", VECTOR_OFF, true},
-	{"yes", VECTOR_ON, true},
-	{"0", VECTOR_OFF, true},
-	{"1", VECTOR_ON, true},
-	{NULL, 0, false}
-};
-
-int			vector_aggregate = VECTOR_ON;
-static create_upper_paths_hook_type previous_hook = NULL;
+int			vector_aggregate = PLAN_ON;
 
 /* ---- what is asked for ---- */
-
-/* Put a NULL wherever an expression holds a copy of a group key; aggregates stay as they are. */
-static Node *
-without_keys(Node *node, List *keys)
-{
-	if (node == NULL || IsA(node, Aggref))
-		return node;
-	if (list_member(keys, node))
-		return (Node *) makeNullConst(exprType(node), exprTypmod(node), exprCollation(node));
-	return expression_tree_mutator(node, without_keys, keys);
-}
-
-/*
- * The columns that partial aggregation hands up, and Finalize Aggregate
- * looks for: as core's make_partial_grouping_target() chooses them.
- */
-PathTarget *
-VectorPartialTarget(PlannerInfo *root, PathTarget *grouping, Node *having)
-{
-	PathTarget *target = create_empty_pathtarget();
-	List	   *others = NIL;
-	ListCell   *lc;
-
-	foreach(lc, grouping->exprs)
-	{
-		Expr	   *expr = lfirst(lc);
-		Index		ref = get_pathtarget_sortgroupref(grouping, foreach_current_index(lc));
-
-		if (ref != 0 && get_sortgroupref_clause_noerr(ref, group_clause_of(root)) != NULL)
-			add_column_to_pathtarget(target, expr, ref);
-		else
-			others = lappend(others, expr);
-	}
-	if (having != NULL)
-		others = lappend(others, having);
-	/* what is computed from a group key needs not what the key is made of */
-	others = (List *) without_keys((Node *) others, target->exprs);
-	add_new_columns_to_pathtarget(target, pull_var_clause((Node *) others,
-														  PVC_INCLUDE_AGGREGATES |
-														  PVC_RECURSE_WINDOWFUNCS |
-														  PVC_INCLUDE_PLACEHOLDERS));
-	foreach(lc, target->exprs)
-	{
-		if (IsA(lfirst(lc), Aggref))
-		{
-			Aggref	   *aggref = makeNode(Aggref);
-
-			memcpy(aggref, lfirst(lc), sizeof(Aggref));
-			mark_partial_aggref(aggref, AGGSPLIT_INITIAL_SERIAL);
-			lfirst(lc) = aggref;
-		}
-	}
-
-	return set_pathtarget_cost_width(root, target);
-}
 
 /* Does an expression hold what the scan cannot evaluate? Sets *reason if so. */
 static bool
@@ -290,60 +221,9 @@ memory_of_groups(PathTarget *target, double groups)
 static const char *
 memory_refusal(PathTarget *target, double groups)
 {
-	if (vector_aggregate != VECTOR_FORCE && memory_of_groups(target, groups) > get_hash_memory_limit())
+	if (vector_aggregate != PLAN_FORCE && memory_of_groups(target, groups) > get_hash_memory_limit())
 		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
 	return NULL;
-}
-
-/* An aggregate's arguments as they are said, for messages; those that are no columns are left out. */
-static char *
-argument_names(PlannerInfo *root, Aggref *aggref)
-{
-	StringInfoData buf;
-	ListCell   *lc;
-
-	initStringInfo(&buf);
-	foreach(lc, aggref->args)
-	{
-		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-		Var		   *var = (Var *) entry->expr;
-
-		/* what it is ordered by */
-		if (entry->resjunk)
-			continue;
-		if (buf.len > 0)
-			appendStringInfoString(&buf, ", ");
-		appendStringInfoString(&buf, IsA(var, Var) && var->varlevelsup == 0 && var->varattno > 0 ?
-							   get_rte_attribute_name(planner_rt_fetch(var->varno, root), var->varattno) : "...");
-	}
-	return buf.data;
-}
-
-/* Say of the first aggregate without a partial form why it has none, and what does the same faster. */
-const char *
-VectorNoPartialForm(PlannerInfo *root, PathTarget *grouping, Node *having)
-{
-	List	   *exprs = list_concat(list_copy(grouping->exprs), having != NULL ? list_make1(having) : NIL);
-	ListCell   *lc;
-
-	foreach(lc, pull_var_clause((Node *) exprs, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
-								PVC_INCLUDE_PLACEHOLDERS))
-	{
-		Aggref	   *aggref = lfirst(lc);
-		char	   *name;
-		char	   *arguments;
-
-		if (!IsA(aggref, Aggref) || (aggref->aggdistinct == NIL && aggref->aggorder == NIL))
-			continue;
-		name = get_func_name(aggref->aggfnoid);
-		arguments = argument_names(root, aggref);
-		if (aggref->aggdistinct == NIL)
-			return psprintf("%s(%s), which wants its rows in an order and so has no partial form", name, arguments);
-		return psprintf("%s(DISTINCT %s) has no partial form; faster is %s(%s) over a subquery with SELECT DISTINCT %s%s",
-						name, arguments, name, arguments, arguments,
-						root->parse->groupClause != NIL ? " and what is grouped by" : "");
-	}
-	return "an aggregate that has no partial form (no combine function)";
 }
 
 /* ---- paths ---- */
@@ -486,79 +366,33 @@ foreign_states(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, bool dist
 		if (equal(core->reltarget->exprs, target->exprs))
 			return core->cheapest_total_path;
 	}
-	return ShardStatesPath(root, rel, target);
-}
-
-/* What is asked of a table, said in the columns of one of its children. */
-static PathTarget *
-child_target(PlannerInfo *root, PathTarget *target, RelOptInfo *child, RelOptInfo *parent)
-{
-	PathTarget *result = copy_pathtarget(target);
-
-	result->exprs = (List *) adjust_appendrel_attrs_to_child(root, (Node *) target->exprs, child, parent);
-	return result;
+	return states_sources.of_foreign_table == NULL ? NULL : states_sources.of_foreign_table(root, rel, target);
 }
 
 /*
- * The live tables below a partitioned or inherited one, and paths for the
- * partial states of the foreign ones; false if one is not for us.
+ * Sort the tables to be read into those for us and paths for the partial
+ * states of the foreign ones; false if one is neither.
  */
 static bool
-collect_children(PlannerInfo *root, RelOptInfo *top, RelOptInfo *rel, PathTarget *target, bool distinct,
-				 List **children, List **foreign, const char **reason)
+sort_leaves(PlannerInfo *root, RelOptInfo *top, PathTarget *target, bool distinct,
+			List **tables, List **foreign, const char **reason)
 {
 	ListCell   *lc;
 
-	foreach(lc, root->append_rel_list)
+	foreach(lc, leaf_tables(root, top))
 	{
-		AppendRelInfo *info = lfirst_node(AppendRelInfo, lc);
-		RelOptInfo *child;
-		Path	   *path;
+		RelOptInfo *leaf = lfirst(lc);
+		Path	   *path = foreign_states(root, leaf, leaf_target(root, target, leaf, top), distinct);
 
-		if (info->parent_relid != rel->relid)
-			continue;
-		child = root->simple_rel_array[info->child_relid];
-		if (child == NULL || IS_DUMMY_REL(child))
-			continue;
-		if (planner_rt_fetch(child->relid, root)->inh)
-		{
-			if (!collect_children(root, top, child, target, distinct, children, foreign, reason))
-				return false;
-			continue;
-		}
-		path = foreign_states(root, child, child_target(root, target, child, top), distinct);
 		if (path != NULL)
 		{
 			*foreign = lappend(*foreign, path);
 			continue;
 		}
-		*reason = table_refusal(root, child);
+		*reason = table_refusal(root, leaf);
 		if (*reason != NULL)
 			return false;
-		*children = lappend(*children, child);
-	}
-
-	return true;
-}
-
-/*
- * Can workers scan these tables? Core does not tell of those that are beside
- * foreign ones: to it all partitions are for workers, or none.
- */
-bool
-VectorParallelSafe(PlannerInfo *root, List *tables, PathTarget *target)
-{
-	ListCell   *lc;
-
-	if (!root->glob->parallelModeOK || !is_parallel_safe(root, (Node *) target->exprs))
-		return false;
-	foreach(lc, tables)
-	{
-		RelOptInfo *rel = lfirst(lc);
-
-		if (get_rel_persistence(planner_rt_fetch(rel->relid, root)->relid) == RELPERSISTENCE_TEMP ||
-			!is_parallel_safe(root, (Node *) extract_actual_clauses(rel->baserestrictinfo, false)))
-			return false;
+		*tables = lappend(*tables, leaf);
 	}
 	return true;
 }
@@ -572,20 +406,6 @@ adds_floats(PathTarget *target)
 	foreach(lc, target->exprs)
 	{
 		if (IsA(lfirst(lc), Aggref) && vector_agg_adds_floats(lfirst_node(Aggref, lc)))
-			return true;
-	}
-	return false;
-}
-
-/* Is there a Param in the terms, by which partitions would be pruned at run time? */
-static bool
-has_params(List *restrictinfos)
-{
-	ListCell   *lc;
-
-	foreach(lc, restrictinfos)
-	{
-		if (collect_params((Node *) lfirst_node(RestrictInfo, lc)->clause) != NIL)
 			return true;
 	}
 	return false;
@@ -608,7 +428,7 @@ static void
 add_final(Request *request, Path *path)
 {
 	/* cheaper than anything of core's, and still comparable among themselves */
-	if (vector_aggregate == VECTOR_FORCE)
+	if (vector_aggregate == PLAN_FORCE)
 	{
 		path->startup_cost *= 1e-6;
 		path->total_cost *= 1e-6;
@@ -714,10 +534,9 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 	inherited = planner_rt_fetch(input_rel->relid, root)->inh;
 	if (inherited)
 	{
-		if (has_params(input_rel->baserestrictinfo))
+		if (prunes_at_run_time(root, input_rel))
 			return "parameters that prune partitions when the query runs";
-		if (!collect_children(root, input_rel, input_rel, target, request->split == AGGSPLIT_SIMPLE,
-							  &tables, &foreign, &reason))
+		if (!sort_leaves(root, input_rel, target, request->split == AGGSPLIT_SIMPLE, &tables, &foreign, &reason))
 			return reason;
 		if (tables == NIL && foreign == NIL)
 			return "there is no partition to read";
@@ -751,7 +570,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 		return reason;
 
 	if (foreign != NIL)
-		safe = tables != NIL && VectorParallelSafe(root, tables, target);
+		safe = tables != NIL && tables_parallel_safe(root, tables, target);
 	else
 		safe = request->rel->consider_parallel && input_rel->consider_parallel &&
 			is_parallel_safe(root, (Node *) target->exprs);
@@ -774,7 +593,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 	foreach(lc, tables)
 	{
 		RelOptInfo *rel = lfirst(lc);
-		PathTarget *own = inherited ? child_target(root, target, rel, input_rel) : target;
+		PathTarget *own = leaf_target(root, target, rel, input_rel);
 
 		pages += rel->pages;
 		subpaths = lappend(subpaths, scan_path(root, partial_rel, rel, own, groups, 0, safe));
@@ -786,7 +605,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 		foreach(lc, tables)
 		{
 			RelOptInfo *rel = lfirst(lc);
-			PathTarget *own = inherited ? child_target(root, target, rel, input_rel) : target;
+			PathTarget *own = leaf_target(root, target, rel, input_rel);
 
 			partial_subpaths = lappend(partial_subpaths,
 									   scan_path(root, partial_rel, rel, own, groups, workers, safe));
@@ -795,22 +614,15 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 
 	if (inherited)
 	{
-		AppendPath *append = create_append_path(root, partial_rel, list_concat_copy(foreign, subpaths), NIL,
-												NIL, NULL, 0, false, -1);
-
-		append->path.pathtarget = target;
 		/* core's serial plan would add floats in the order of rows over all tables, but not where shards add */
 		if (foreign != NIL || list_length(tables) == 1 || !adds_floats(target))
-			add_final(request, finalize_path(root, request, &append->path, groups));
+			add_final(request, finalize_path(root, request,
+											 append_path(root, partial_rel, target, list_concat_copy(foreign, subpaths)),
+											 groups));
 		else if (workers == 0)
 			return "sums of floats over several tables in a serial plan";
 		if (workers > 0)
-		{
-			append = create_append_path(root, partial_rel, NIL, partial_subpaths, NIL, NULL, workers,
-										enable_parallel_append, -1);
-			append->path.pathtarget = target;
-			partial_subpaths = list_make1(append);
-		}
+			partial_subpaths = list_make1(partial_append_path(root, partial_rel, target, partial_subpaths, workers));
 	}
 	else
 	{
@@ -825,19 +637,9 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 		add_final(request, path);
 	}
 	if (workers > 0)
-	{
-		Path	   *partial = linitial(partial_subpaths);
-		double		rows = partial->rows * workers;
-		Path	   *gather = (Path *) create_gather_path(root, partial_rel, partial, target, NULL, &rows);
-
-		if (foreign != NIL)
-		{
-			gather = (Path *) create_append_path(root, partial_rel, list_concat_copy(foreign, list_make1(gather)), NIL,
-												 NIL, NULL, 0, false, -1);
-			gather->pathtarget = target;
-		}
-		add_final(request, finalize_path(root, request, gather, groups));
-	}
+		add_final(request, finalize_path(root, request,
+										 gathered_path(root, partial_rel, target, linitial(partial_subpaths), foreign),
+										 groups));
 	if (tables == NIL)
 		return "all partitions are foreign tables";
 
@@ -853,14 +655,14 @@ offer_groups(PlannerInfo *root, RelOptInfo *input_rel, Request *request, GroupPa
 	if (parse->groupingSets != NIL)
 		return "grouping sets";
 	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
-		return VectorNoPartialForm(root, request->rel->reltarget, extra->havingQual);
+		return no_partial_form(root, request->rel->reltarget, extra->havingQual);
 	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
 		return "group keys that are all constant";
 	if (parse->groupClause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) == 0)
 		return "a group key that cannot be hashed";
 
 	request->result = request->rel->reltarget;
-	request->target = VectorPartialTarget(root, request->result, extra->havingQual);
+	request->target = partial_target(root, request->result, extra->havingQual);
 	request->clause = group_clause_of(root);
 	request->having = (List *) extra->havingQual;
 	request->split = AGGSPLIT_FINAL_DESERIAL;
@@ -893,13 +695,13 @@ offer_distinct(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
  * A path that gives partial states of the groups of a table, for plans made
  * elsewhere, or NULL. With parallel_workers it is a partial path.
  */
-Path *
-VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups, int parallel_workers)
+static Path *
+vector_states_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups, int parallel_workers)
 {
 	const char *reason;
 	Path	   *path;
 
-	if (vector_aggregate == VECTOR_OFF)
+	if (vector_aggregate == PLAN_OFF)
 		return NULL;
 	reason = enable_seqscan ? table_refusal(root, rel) : "enable_seqscan is off";
 	if (reason == NULL)
@@ -908,11 +710,11 @@ VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double 
 		reason = memory_refusal(parent->reltarget, groups);
 	if (reason != NULL)
 	{
-		VectorReport(root, "not vectorised before the join: %s", reason);
+		plan_report(root, "not vectorised before the join: %s", reason);
 		return NULL;
 	}
 	path = scan_path(root, parent, rel, parent->reltarget, groups, parallel_workers, parent->consider_parallel);
-	if (vector_aggregate == VECTOR_FORCE)
+	if (vector_aggregate == PLAN_FORCE)
 	{
 		path->startup_cost *= 1e-6;
 		path->total_cost *= 1e-6;
@@ -921,16 +723,14 @@ VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double 
 }
 
 static void
-upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 			RelOptInfo *rel, void *extra)
 {
 	const char *reason;
 	Request		request = {.rel = rel, .best = get_float8_infinity()};
 	double		core = 0;
 
-	if (previous_hook != NULL)
-		previous_hook(root, stage, input_rel, rel, extra);
-	if ((stage != UPPERREL_GROUP_AGG && stage != UPPERREL_DISTINCT) || vector_aggregate == VECTOR_OFF)
+	if ((stage != UPPERREL_GROUP_AGG && stage != UPPERREL_DISTINCT) || vector_aggregate == PLAN_OFF)
 		return;
 	/* of groups: those are what was aggregated */
 	if (stage == UPPERREL_DISTINCT && IS_UPPER_REL(input_rel))
@@ -945,23 +745,23 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 	reason = stage == UPPERREL_DISTINCT ? offer_distinct(root, input_rel, &request) :
 		offer_groups(root, input_rel, &request, extra);
 	if (reason != NULL)
-		VectorReport(root, "not vectorised: %s", reason);
+		plan_report(root, "not vectorised: %s", reason);
 	else if (request.best > core && core > 0)
-		VectorReport(root, "vectors are possible, but estimated to cost %.2f beside core's %.2f", request.best, core);
+		plan_report(root, "vectors are possible, but estimated to cost %.2f beside core's %.2f", request.best, core);
 	else
-		VectorReport(root, "vectors are possible, and estimated to cost %.2f beside core's %.2f", request.best, core);
+		plan_report(root, "vectors are possible, and estimated to cost %.2f beside core's %.2f", request.best, core);
 }
 
 void
-VectorInit(void)
+vector_init(void)
 {
 	DefineCustomEnumVariable("pgbillion_rows.vector_aggregate",
 							 "Aggregates plain heap tables a page at a time.",
 							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
-							 &vector_aggregate, VECTOR_ON, VectorModeOptions, PGC_USERSET, GUC_EXPLAIN,
+							 &vector_aggregate, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_scan_methods);
 	RegisterCustomScanMethods(&vector_finish_methods);
-	previous_hook = create_upper_paths_hook;
-	create_upper_paths_hook = upper_paths;
+	states_sources.of_table = vector_states_path;
+	planner_add_offer(offer_upper_paths);
 }

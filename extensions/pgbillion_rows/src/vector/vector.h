@@ -274,34 +274,16 @@ extern void spill_close(SpillPartition *partition);
 
 /* ---- plan.c ---- */
 
-/* What pgbillion_rows.vector_aggregate and pgbillion_rows.aggregate_before_join are set to. */
-typedef enum
-{
-	VECTOR_OFF,
-	VECTOR_ON,
-	VECTOR_FORCE				/* wherever it applies, whatever it costs */
-} VectorMode;
-
-extern const struct config_enum_entry VectorModeOptions[];
-
 /*
  * What the plan hands to the executor: custom_scan_tlist holds the output
  * columns (group keys and partial Aggrefs) and after them, as junk, the terms
  * of the filter; custom_private is a list of one integer, the number of
  * outputs. Params are repeated in custom_exprs, where the planner looks.
  */
-extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a VectorMode */
+extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */
 
-extern void VectorInit(void);
-extern PathTarget *VectorPartialTarget(PlannerInfo *root, PathTarget *grouping, Node *having);
-extern const char *VectorNoPartialForm(PlannerInfo *root, PathTarget *grouping, Node *having);
-extern bool VectorParallelSafe(PlannerInfo *root, List *tables, PathTarget *target);
-extern Path *VectorStatesPath(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups,
-							  int parallel_workers);
+extern void vector_init(void);
 
-/* ---- explain.c ---- */
-
-extern void VectorReport(PlannerInfo *root, const char *format,...) pg_attribute_printf(2, 3);
 
 /* ---- execute.c ---- */
 

@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * planner.h
+ *	  What is offered to the planner: the map of the parts.
+ *
+ *	hook.c			core's hook, and those who answer to it; modes of settings
+ *	targets.c		what partial aggregation returns
+ *	append.c		partial states of the tables below a partitioned one
+ *	groups.c		how many groups expressions make
+ *	arithmetic.c	arithmetic known by its functions
+ *	aggregates.c	which function of core stands behind one of ours
+ *	reasons.c		why a query is planned as it is, for those who ask
+ *	before_join.c	aggregation before the join; see before_join.h
+ *
+ * This is the lowest layer. Nothing in it calls vectors or shards: when the
+ * library is loaded these say what they offer, and which partial states they
+ * can give.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_PLANNER_H
+#define PGBILLION_PLANNER_H
+
+#include "nodes/pathnodes.h"
+#include "utils/guc.h"
+
+/* ---- hook.c ---- */
+
+/* What a setting of a feature of the planner says. */
+typedef enum PlanMode
+{
+	PLAN_OFF,
+	PLAN_ON,
+	PLAN_FORCE					/* wherever it applies, whatever it costs */
+} PlanMode;
+
+extern const struct config_enum_entry plan_mode_options[];
+
+/* Adds paths to `rel`, as core's create_upper_paths_hook. */
+typedef void (*UpperPathsOffer) (PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+								 RelOptInfo *rel, void *extra);
+
+/*
+ * Who gives the partial states of one table, besides core; members are NULL
+ * until they are set when the library is loaded. Each returns a path, or NULL
+ * where it does not apply.
+ */
+typedef struct StatesSources
+{
+	/*
+	 * Of a plain table, for parent->reltarget. With parallel_workers it is a
+	 * partial path.
+	 */
+	Path	   *(*of_table) (PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups,
+							 int parallel_workers);
+
+	/* Of a foreign table. */
+	Path	   *(*of_foreign_table) (PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
+} StatesSources;
+
+extern StatesSources states_sources;
+
+extern void planner_hook_init(void);
+extern void planner_add_offer(UpperPathsOffer offer);
+
+/* ---- targets.c ---- */
+
+extern PathTarget *partial_target(PlannerInfo *root, PathTarget *grouping, Node *having);
+extern const char *no_partial_form(PlannerInfo *root, PathTarget *grouping, Node *having);
+
+/* ---- append.c ---- */
+
+extern PathTarget *leaf_target(PlannerInfo *root, PathTarget *target, RelOptInfo *leaf, RelOptInfo *table);
+extern List *leaf_tables(PlannerInfo *root, RelOptInfo *table);
+extern bool prunes_at_run_time(PlannerInfo *root, RelOptInfo *table);
+extern bool tables_parallel_safe(PlannerInfo *root, List *tables, PathTarget *target);
+extern Path *append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths);
+extern Path *partial_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths, int workers);
+extern Path *gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, Path *partial, List *others);
+
+/* ---- reasons.c ---- */
+
+extern void plan_report(PlannerInfo *root, const char *format,...) pg_attribute_printf(2, 3);
+extern StringInfo plan_report_collect(StringInfo findings);
+
+#endif							/* PGBILLION_PLANNER_H */
