@@ -12,8 +12,9 @@ if [ ! -x "$indent" ]; then
     cc -O1 -no-pie -I"$install/include/server" -o "$indent" "$tools"/pg_bsd_indent/*.c -L"$install/lib" -lpgport -lpgcommon -lpgport
 fi
 # the types defined here; `text` is a name of variables, too
-types=$(mktemp)
-trap 'rm -f "$types"' EXIT
+work=$(mktemp -d)
+types=$work/types
+trap 'rm -rf "$work"' EXIT
 {
     find extensions -name '*.[ch]' -print0 | xargs -0 cat |
         sed -nE 's/^\} ([A-Za-z]+);/\1/p; s/^typedef (struct )?[A-Za-z]+ ([A-Za-z]+);/\2/p; s/^typedef .*\(\*? *([A-Za-z]+)\) *\(.*/\1/p'
@@ -21,5 +22,7 @@ trap 'rm -f "$types"' EXIT
 } | sort -u >"$types"
 options=()
 [ "${1:-}" != --check ] || options=(--check --diff)
-PGINDENT=$indent perl "$tools/pgindent/pgindent" --typedefs="$types" "${options[@]}" extensions ||
+sources=$PWD/extensions
+# pg_bsd_indent leaves files where it runs
+(cd "$work" && PGINDENT=$indent perl "$tools/pgindent/pgindent" --typedefs="$types" "${options[@]}" "$sources") ||
     die "the C is not laid out as pgindent does" "tools/indent.sh"
