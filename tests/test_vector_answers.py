@@ -219,7 +219,7 @@ def test_explain_vector_checks_privileges(vectors: Connection) -> None:
         f" CREATE FUNCTION not_as_owner(integer) RETURNS bigint LANGUAGE plpgsql {counting}".encode()
     )
     vectors.execute("REVOKE EXECUTE ON FUNCTION secret(integer) FROM PUBLIC")
-    vectors.execute("GRANT USAGE ON SCHEMA v, billion TO reads; GRANT USAGE ON SCHEMA v TO other")
+    vectors.execute("GRANT USAGE ON SCHEMA v, pgbillion_rows TO reads; GRANT USAGE ON SCHEMA v TO other")
     vectors.execute("GRANT SELECT (grp) ON data TO reads; GRANT SELECT ON open, part TO reads")
     vectors.execute("CREATE VIEW closed AS SELECT * FROM data; CREATE VIEW allowed AS SELECT * FROM data")
     vectors.execute("CREATE VIEW closed_to_others AS SELECT grp FROM data; ALTER VIEW closed_to_others OWNER TO other")
