@@ -165,9 +165,31 @@ def test_what_is_verified(pair: tuple[Connection, Shard]) -> None:
         there.execute("ALTER AGGREGATE billion.partial_sum(bigint) OWNER TO postgres")
         assert asked() == right
 
+        # a function that an aggregate names: not a superuser's, or no member
+        transition = "FUNCTION billion.int8_avg_accum(internal, bigint)"
+        there.execute(f"ALTER {transition} OWNER TO mallory")
+        refused(conn, r"function billion\.partial_(sum|avg)\(bigint\) is not that of the extension")
+        there.execute(f"ALTER {transition} OWNER TO postgres")
+        assert asked() == right
+        there.execute(f"ALTER EXTENSION pgbillion DROP {transition}")
+        refused(conn, r"function billion\.partial_(sum|avg)\(bigint\) is not that of the extension")
+        there.execute(f"ALTER EXTENSION pgbillion ADD {transition}")
+        assert asked() == right
+
         there.execute("ALTER EXTENSION pgbillion DROP AGGREGATE billion.partial_sum(bigint)")
         refused(conn, r"function billion\.partial_sum\(bigint\) is not that of the extension")
         there.execute("ALTER EXTENSION pgbillion ADD AGGREGATE billion.partial_sum(bigint)")
+        assert asked() == right
+
+        overloads = there.execute(
+            "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'billion'::regnamespace"
+            " AND proname = 'partial_avg'"
+        ).fetchall()
+        for (function,) in overloads:
+            there.execute(f"ALTER AGGREGATE {function} RENAME TO partial_other")
+        refused(conn, r"function billion\.partial_avg is missing")
+        for (function,) in overloads:
+            there.execute(f"ALTER AGGREGATE {function.replace('partial_avg', 'partial_other')} RENAME TO partial_avg")
         assert asked() == right
         there.execute("DROP ROLE mallory")
 

@@ -45,7 +45,7 @@
 /*
  * Planning it takes most of its time, so that superusers and members are looked
  * up once: a subquery for each use would take three times as long. OFFSET keeps
- * the planner from doing that.
+ * the planner from putting these in the place of each use.
  */
 #define TRUSTED \
 	"(SELECT ARRAY(SELECT r.oid FROM pg_roles r WHERE r.rolsuper), " \
