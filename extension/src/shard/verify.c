@@ -44,7 +44,7 @@
 
 /*
  * Planning it takes most of its time, so that superusers and members are looked
- * up once: a subquery for each use would take three times as long. OFFSET keeps
+ * up once: a subquery for each use would take twice as long. OFFSET keeps
  * the planner from putting these in the place of each use.
  */
 #define TRUSTED \
