@@ -14,4 +14,10 @@ SELECT e.extversion,
               AND has_function_privilege(p.oid, 'EXECUTE'))
   FROM (SELECT) one
        LEFT JOIN pg_namespace n ON n.nspname = 'billion'
-       LEFT JOIN pg_extension e ON e.extname = 'pgbillion' AND e.extnamespace = n.oid
+       -- the schema is the extension's own only as its member: extnamespace is pg_catalog
+       LEFT JOIN pg_depend m
+              ON m.classid = 'pg_namespace'::regclass
+             AND m.objid = n.oid
+             AND m.refclassid = 'pg_extension'::regclass
+             AND m.deptype = 'e'
+       LEFT JOIN pg_extension e ON e.extname = 'pgbillion' AND e.oid = m.refobjid
