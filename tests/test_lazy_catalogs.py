@@ -39,7 +39,9 @@ EVENTS = {
     "rewritten": "ALTER TABLE t ALTER i TYPE bigint",
     "rewritten_by_default": "ALTER TABLE t ADD v float DEFAULT random()",
     "moved_and_rewritten": "ALTER TABLE t SET TABLESPACE space2, ALTER i TYPE bigint",
+    "moved_to_default_and_rewritten": "ALTER TABLE t SET TABLESPACE pg_default, ALTER i TYPE bigint",
     "unlogged": "ALTER TABLE t SET UNLOGGED; ALTER TABLE t SET LOGGED",
+    "set_heap": "ALTER TABLE t SET ACCESS METHOD heap",
     "toast": "ALTER TABLE t ADD more text",
     "given_away": "ALTER TABLE t OWNER TO maker; GRANT SELECT ON t TO reader; ALTER TABLE t OWNER TO reader",
     "vacuum": "VACUUM FREEZE t; ANALYZE t",
@@ -105,6 +107,18 @@ def test_materialized_view_and_partitions(conn: Connection, catalogs: Catalogs, 
                 assert lazy.state(conn, "t") == "heap"
         assert _compare(conn, catalogs) == [] if kind == "view" else invariants.reference_errors(conn) == []
     run(conn, "; ".join(f"DROP SCHEMA {schema} CASCADE" for schema in METHODS))
+
+
+def test_name_of_a_rewrite_takes_no_partitioned_table_its_tablespace(conn: Connection) -> None:
+    run(conn, "CREATE SCHEMA s; SET search_path = s; CREATE TABLE p (i int) PARTITION BY RANGE (i) TABLESPACE space1")
+    recorded = (
+        "SELECT count(*) FROM pg_shdepend WHERE deptype = 't' AND classid = 'pg_class'::regclass"
+        " AND objid = 'p'::regclass"
+    )
+    assert one(conn, recorded) == 1
+    oid = one(conn, "SELECT 'p'::regclass::oid")
+    run(conn, f"CREATE TABLE pg_temp_{oid} (i int) USING lazy_heap; INSERT INTO pg_temp_{oid} VALUES (1)")
+    assert one(conn, recorded) == 1
 
 
 def test_owner_of_a_table_in_a_tablespace_cannot_be_dropped(conn: Connection) -> None:

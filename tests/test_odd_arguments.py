@@ -169,7 +169,7 @@ def test_hints_name_options_that_there_are(cluster: Cluster) -> None:
             ("tables", "create", "--count", "3", "--storage", "lazy", "--method", "sql"),
             ("tables", "estimate", "--count", "3"),
             ("tables", "drop", "t%", "--method", "bulk", "--yes"),
-            ("cycle", "--count", "3"),
+            ("cycle", "--count", "3", "--profiles", "full", "--template", "t_demo"),
         ):
             done = cli.run(*command)
             failed(done, 3, "extension")

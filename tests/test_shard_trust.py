@@ -31,7 +31,7 @@ def pair(cluster: Cluster, database: str) -> Iterator[tuple[Connection, Shard]]:
         (shard,) = stack.enter_context(shards([cluster], "trust"))
         conn = stack.enter_context(cluster.connect(database))
         with shard.connect() as there:
-            there.execute("DROP EXTENSION pgbillion_rows; DROP SCHEMA pgbillion_rows")
+            there.execute("DROP EXTENSION pgbillion_rows")
             there.execute("CREATE TABLE far AS SELECT i, i::numeric AS n, i::bigint AS b FROM generate_series(1, 9) i")
         make_coordinator(conn, [shard])
         conn.execute("CREATE FOREIGN TABLE far (i integer, n numeric, b bigint) SERVER s1")
@@ -153,25 +153,47 @@ def test_what_is_verified(pair: tuple[Connection, Shard]) -> None:
 
         # no member, whoever made it, and however it would be chosen
         there.execute("CREATE AGGREGATE pgbillion_rows.partial_avg(text) (SFUNC = textcat, STYPE = text)")
-        refused(conn, r"function billion\.partial_avg\(text\) is not that of the extension")
+        refused(conn, r"function pgbillion_rows\.partial_avg\(text\) is not that of the extension")
         there.execute("DROP AGGREGATE pgbillion_rows.partial_avg(text)")
         # a member, but not in C
         there.execute("CREATE FUNCTION pgbillion_rows.add(text, text) RETURNS text LANGUAGE sql AS 'SELECT $1'")
         there.execute("CREATE AGGREGATE pgbillion_rows.partial_avg(text) (SFUNC = pgbillion_rows.add, STYPE = text)")
         there.execute("ALTER EXTENSION pgbillion_rows ADD AGGREGATE pgbillion_rows.partial_avg(text)")
         there.execute("ALTER EXTENSION pgbillion_rows ADD FUNCTION pgbillion_rows.add(text, text)")
-        refused(conn, r"function billion\.partial_avg\(text\) is not that of the extension")
+        refused(conn, r"function pgbillion_rows\.partial_avg\(text\) is not that of the extension")
         there.execute("ALTER EXTENSION pgbillion_rows DROP AGGREGATE pgbillion_rows.partial_avg(text)")
         there.execute("DROP AGGREGATE pgbillion_rows.partial_avg(text)")
         # not a superuser's
         there.execute("ALTER AGGREGATE pgbillion_rows.partial_sum(bigint) OWNER TO mallory")
-        refused(conn, r"function billion\.partial_sum\(bigint\) is not that of the extension")
+        refused(conn, r"function pgbillion_rows\.partial_sum\(bigint\) is not that of the extension")
         there.execute("ALTER AGGREGATE pgbillion_rows.partial_sum(bigint) OWNER TO postgres")
         assert asked() == right
 
+        # a function that an aggregate names: not a superuser's, or no member
+        transition = "FUNCTION pgbillion_rows.int8_avg_accum(internal, bigint)"
+        there.execute(f"ALTER {transition} OWNER TO mallory")
+        refused(conn, r"function pgbillion_rows\.partial_(sum|avg)\(bigint\) is not that of the extension")
+        there.execute(f"ALTER {transition} OWNER TO postgres")
+        assert asked() == right
+        there.execute(f"ALTER EXTENSION pgbillion_rows DROP {transition}")
+        refused(conn, r"function pgbillion_rows\.partial_(sum|avg)\(bigint\) is not that of the extension")
+        there.execute(f"ALTER EXTENSION pgbillion_rows ADD {transition}")
+        assert asked() == right
+
         there.execute("ALTER EXTENSION pgbillion_rows DROP AGGREGATE pgbillion_rows.partial_sum(bigint)")
-        refused(conn, r"function billion\.partial_sum\(bigint\) is not that of the extension")
+        refused(conn, r"function pgbillion_rows\.partial_sum\(bigint\) is not that of the extension")
         there.execute("ALTER EXTENSION pgbillion_rows ADD AGGREGATE pgbillion_rows.partial_sum(bigint)")
+        assert asked() == right
+
+        overloads = there.execute(
+            "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pgbillion_rows'::regnamespace"
+            " AND proname = 'partial_avg'"
+        ).fetchall()
+        for (function,) in overloads:
+            there.execute(f"ALTER AGGREGATE {function} RENAME TO partial_other")
+        refused(conn, r"function pgbillion_rows\.partial_avg is missing")
+        for (function,) in overloads:
+            there.execute(f"ALTER AGGREGATE {function.replace('partial_avg', 'partial_other')} RENAME TO partial_avg")
         assert asked() == right
         there.execute("DROP ROLE mallory")
 
@@ -186,7 +208,7 @@ def test_what_has_come_after_the_snapshot_is_not_called(pair: tuple[Connection, 
         conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         assert conn.execute("SELECT n FROM far LIMIT 1").fetchall() == [(1,)]
         with shard.connect() as there:
-            there.execute("DROP EXTENSION pgbillion_rows; DROP SCHEMA pgbillion_rows")
+            there.execute("DROP EXTENSION pgbillion_rows")
             mark = make_trap(there, folder)
         with pytest.raises(psycopg.Error, match='server "s1": schema pgbillion_rows is missing'):
             conn.execute(PARTIAL)
@@ -263,6 +285,20 @@ def numeric_state(number: bytes) -> bytes:
     return struct.pack("!q", 1) + number + struct.pack("!iqqqq", 0, 1, 0, 0, 0)
 
 
+def header_of(conn: Connection, signature: str) -> bytes:
+    """What comes before a state of this aggregate of core's."""
+    kind = servers.one(conn, "SELECT aggserialfn::oid FROM pg_aggregate WHERE aggfnoid = %s::regprocedure", signature)
+    return b"PGB\x01" + struct.pack("!hh", conn.info.server_version // 10000, kind)
+
+
+SIGNATURES = {
+    "avg(n)": "avg(numeric)",
+    "stddev(i)": "stddev(integer)",
+    "string_agg(t, ',')": "string_agg(text, text)",
+    "array_agg(t)": "array_agg(anynonarray)",
+    "array_agg(i)": "array_agg(anynonarray)",
+    "array_agg(a)": "array_agg(anyarray)",
+}
 FORGED = {
     "avg(n)": [
         b"",
@@ -309,8 +345,9 @@ def test_forged_states(coordinator: Connection, aggregate: str) -> None:
     if "_agg" in aggregate and coordinator.info.server_version < 160000:
         pytest.skip("has no partial form before 16")
     pid = coordinator.info.backend_pid
+    header = header_of(coordinator, SIGNATURES[aggregate])
     for state in FORGED[aggregate]:
-        with liar(coordinator, {"FROM public.lies": rows([BYTEA], [state])}) as shard:
+        with liar(coordinator, {"FROM public.lies": rows([BYTEA], [header + state])}) as shard:
             with pytest.raises(psycopg.errors.InvalidBinaryRepresentation, match='server "liar" returned a state'):
                 coordinator.execute(f"SELECT {aggregate} FROM lying")
             assert any("pgbillion_rows.partial_" in query for query in shard.asked)
@@ -320,8 +357,9 @@ def test_forged_states(coordinator: Connection, aggregate: str) -> None:
 def test_forged_states_by_postgres_fdw(coordinator: Connection) -> None:
     """Its executor takes text, and asks nobody whether it is a state; its connection is verified too."""
     pid = coordinator.info.backend_pid
+    header = header_of(coordinator, "avg(numeric)")
     for state in FORGED["avg(n)"]:
-        answer = rows([BYTEA], [b"\\x" + state.hex().encode()], binary=False)
+        answer = rows([BYTEA], [b"\\x" + (header + state).hex().encode()], binary=False)
         with liar(coordinator, {"FETCH SELECT pgbillion_rows.partial_avg": answer}) as shard:
             coordinator.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
             with pytest.raises(psycopg.errors.InvalidBinaryRepresentation, match='server "liar" returned a state'):
@@ -339,6 +377,30 @@ def test_a_transition_array_of_another_form(coordinator: Connection) -> None:
         pytest.raises(psycopg.errors.InvalidBinaryRepresentation, match="an array of another form"),
     ):
         coordinator.execute("SELECT avg(i) FROM lying")
+
+
+def test_forged_states_for_a_server_in_between(coordinator: Connection) -> None:
+    """In a tree it is asked for partial aggregates, whose functions are ours, and asks for them in turn."""
+    array = struct.pack("!iiiiiiiiq", 2, 0, INT8, 1, 1, 1, 1, 8, 7)
+    for call, answer in {
+        "partial_avg(i)": rows([INT8_ARRAY], [array]),
+        "partial_avg(n)": rows([BYTEA], [header_of(coordinator, "avg(numeric)") + FORGED["avg(n)"][1]]),
+    }.items():
+        with liar(coordinator, {"FROM public.lies": answer}) as shard:
+            with pytest.raises(psycopg.errors.InvalidBinaryRepresentation, match='server "liar" returned a state'):
+                coordinator.execute(f"SELECT pgbillion_rows.{call} FROM lying")
+            assert any("pgbillion_rows.partial_avg" in query for query in shard.asked)
+
+
+def test_states_that_no_function_here_reads_are_not_asked_for(coordinator: Connection) -> None:
+    """Those of partial aggregates that are for another major version."""
+    call = "string_agg(t, ',')" if coordinator.info.server_version < 160000 else "avg_array(x)"
+    with liar(coordinator, {}):
+        coordinator.execute("ALTER TABLE lying ADD x interval")
+        assert (
+            "billion"
+            not in plan(coordinator, f"SELECT pgbillion_rows.partial_{call} FROM lying").split("Remote SQL:")[1]
+        )
 
 
 def count_of(answer: Answer) -> dict[str, Answer]:

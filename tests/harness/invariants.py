@@ -136,6 +136,17 @@ _CONSISTENCY: sql.SQL = sql.SQL(
         WHERE classid = 'pg_class'::regclass AND objid = relation AND objsubid = part AND deptype = kind::"char"
             AND refclassid = 'pg_authid'::regclass AND refobjid = role)
     UNION ALL
+    SELECT 'tablespace in pg_shdepend is not that of a table without a file', format('%s: %s, not %s',
+        COALESCE(c.oid, recorded.objid)::regclass, recorded.refobjid, c.reltablespace)
+    FROM (SELECT oid, reltablespace FROM pg_class
+            WHERE relkind IN ('r', 'm', 't') AND relfilenode = 1 AND reltablespace <> 0) c
+    FULL JOIN (SELECT objid, refobjid FROM pg_shdepend
+            JOIN pg_database d ON d.oid = dbid AND datname = current_database()
+            JOIN pg_class ON pg_class.oid = objid AND relkind IN ('r', 'm', 't')
+            WHERE classid = 'pg_class'::regclass AND deptype = 't') recorded
+        ON recorded.objid = c.oid AND recorded.refobjid = c.reltablespace
+    WHERE c.oid IS NULL OR recorded.objid IS NULL
+    UNION ALL
     SELECT 'relfilenode twice', string_agg(oid::regclass::text, ', ') FROM pg_class WHERE relfilenode > 1
         GROUP BY reltablespace, relfilenode HAVING count(*) > 1
     """

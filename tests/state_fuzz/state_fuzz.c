@@ -14,6 +14,8 @@
  */
 #include "postgres.h"
 
+/* which asks the other */
+#include "aggregates.c"
 #include "shard/validate.c"
 
 #include "access/htup_details.h"

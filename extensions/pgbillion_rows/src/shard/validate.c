@@ -34,6 +34,7 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "planner/aggregates.h"
 #include "compat.h"
 #include "shard/validate.h"
 
@@ -727,8 +728,11 @@ serialized_format(Oid deserialfn, Oid type, ShardStateFormat *format)
 	}
 }
 
-/* The form of the arrays that this combine function trusts to have it. */
-static void
+/*
+ * The form of the arrays that this combine function trusts to have it, if it is
+ * one that does. Returns false if there is no function.
+ */
+static bool
 array_format(Oid combinefn, ShardStateFormat *format)
 {
 	switch (combinefn)
@@ -752,9 +756,10 @@ array_format(Oid combinefn, ShardStateFormat *format)
 			break;
 #endif
 		default:
-			return;
+			return OidIsValid(combinefn);
 	}
 	format->kind = STATE_ARRAY_VALUE;
+	return true;
 }
 
 /*
@@ -774,10 +779,11 @@ ShardFindStateFormat(Aggref *aggref, ShardStateFormat *format)
 	agg = (Form_pg_aggregate) GETSTRUCT(tuple);
 	memset(format, 0, sizeof(*format));
 	format->kind = STATE_VALUE;
+	/* a partial aggregate of the extension, in a tree of servers, names functions of ours */
 	if (agg->aggtranstype == INTERNALOID)
-		known = serialized_format(agg->aggdeserialfn, type, format);
+		known = serialized_format(aggregate_core_function(agg->aggdeserialfn), type, format);
 	else
-		array_format(agg->aggcombinefn, format);
+		known = array_format(aggregate_core_function(agg->aggcombinefn), format);
 	ReleaseSysCache(tuple);
 	return known;
 }

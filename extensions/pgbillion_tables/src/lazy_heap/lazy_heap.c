@@ -110,8 +110,9 @@ static LazyTables published = {
 };
 
 /*
- * A table that has become a heap in a way that leaves core's record of its
- * dependency on this access method behind.
+ * A table that has become a heap, or got or lost a file, in a way that leaves
+ * core's records of what it depended on as a lazy table behind: this access
+ * method, and a tablespace.
  */
 typedef struct FormerLazyHeap
 {
@@ -138,6 +139,7 @@ static Oid	rewritten_relation(Relation rel);
 static void remember_former(Oid relid, Oid lazy_am);
 static void lazy_heap_xact_callback(XactEvent event, void *arg);
 static void forget_dependencies(void);
+static bool is_former(Oid relid);
 static void forget_lazy_deletions(void);
 
 /* Is this a table of this access method, as far as its cache entry knows? */
@@ -326,6 +328,14 @@ lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *
 		Assert(snapshot);
 		PredicateLockRelation(rel, snapshot);
 	}
+
+	/*
+	 * ALTER TABLE SET ACCESS METHOD reads the table it is about to replace by
+	 * a heap, and calls nothing else of ours.
+	 */
+	if (OidIsValid(rel->rd_rel->reltablespace) && relation_is_lazy_heap(rel) &&
+		CheckRelationLockedByMe(rel, AccessExclusiveLock, false) && !is_former(RelationGetRelid(rel)))
+		remember_former(RelationGetRelid(rel), rel->rd_rel->relam);
 
 	if (lazy_heap_read(rel, snapshot))
 	{
@@ -822,7 +832,15 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 										 rel->rd_rel->reltablespace);
 	}
 	else
+	{
 		heap->relation_set_new_filelocator(rel, newrlocator, persistence, freezeXid, minmulti);
+		/* a truncated table may have had none */
+		if (OidIsValid(rel->rd_rel->reltablespace) && newrlocator != &rel->rd_locator)
+			forget_tablespace(RelationGetRelid(rel));
+	}
+	/* its tablespace, or whether it has a file, is about to change */
+	if (OidIsValid(rewritten_relation(rel)))
+		remember_former(rewritten_relation(rel), rel->rd_rel->relam);
 
 	/* without rows there is nothing to freeze */
 	*freezeXid = InvalidTransactionId;
@@ -982,7 +1000,23 @@ lazy_heap_xact_callback(XactEvent event, void *arg)
 	}
 }
 
-/* DROP EXTENSION … CASCADE must not find tables that have rows. */
+static bool
+is_former(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, former_lazy_heaps)
+	{
+		if (((FormerLazyHeap *) lfirst(lc))->relid == relid)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * DROP EXTENSION … CASCADE must not find tables that have rows, nor DROP
+ * TABLESPACE those that have a file, which speaks for itself, or are not in it.
+ */
 static void
 forget_dependencies(void)
 {
@@ -992,12 +1026,18 @@ forget_dependencies(void)
 	{
 		FormerLazyHeap *former = lfirst(lc);
 		HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(former->relid));
+		Form_pg_class form;
 
 		if (!HeapTupleIsValid(tuple))
 			continue;			/* dropped, or rolled back */
-		if (((Form_pg_class) GETSTRUCT(tuple))->relam == HEAP_TABLE_AM_OID)
+		form = (Form_pg_class) GETSTRUCT(tuple);
+		if (form->relam == HEAP_TABLE_AM_OID)
 			deleteDependencyRecordsForSpecific(RelationRelationId, former->relid, DEPENDENCY_NORMAL,
 											   AccessMethodRelationId, former->lazy_am);
+		/* others rightly have such a record: a table's name may pretend to be a rewrite of theirs */
+		if (RELKIND_HAS_TABLE_AM(form->relkind) &&
+			(!file_number_is_lazy(form->relfilenode) || !OidIsValid(form->reltablespace)))
+			forget_tablespace(former->relid);
 		ReleaseSysCache(tuple);
 	}
 }
