@@ -26,8 +26,8 @@ _PG_init(void)
 {
 	planner_hook_init();
 	vector_init();
-	ShardInit();
-	ShardConnectionInit();
+	shard_init();
+	shard_connection_init();
 	before_join_init();
 	MarkGUCPrefixReserved("pgbillion_rows");
 }

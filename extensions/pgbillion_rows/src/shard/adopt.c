@@ -107,7 +107,7 @@ move_server(Oid serverid, Oid from, Oid to)
 	InvokeObjectPostAlterHook(ForeignServerRelationId, serverid, 0);
 	invalidate_tables(serverid);
 	/* this transaction may have written there; nobody has noted it */
-	NotePostgresFdwUse(serverid);
+	note_postgres_fdw_use(serverid);
 	table_close(rel, RowExclusiveLock);
 }
 

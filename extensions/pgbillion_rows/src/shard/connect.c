@@ -61,7 +61,7 @@ report_connecting(ShardConnection *connection)
 	ereport(ERROR,
 			(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 			 errmsg("could not connect to server \"%s\"", connection->server),
-			 errdetail_internal("%s", ShardCleanText(pchomp(pq.PQerrorMessage(connection->conn))))));
+			 errdetail_internal("%s", shard_clean_text(pchomp(pq.PQerrorMessage(connection->conn))))));
 }
 
 static void
@@ -144,7 +144,7 @@ has_password(UserMapping *user)
  * refusal of those who have no way at all, are left to postgres_fdw.
  */
 bool
-ShardCanConnect(ShardGroup *group)
+shard_can_connect(ShardGroup *group)
 {
 	ForeignServer *server = GetForeignServer(group->serverid);
 	UserMapping *user = GetUserMapping(group->userid, group->serverid);
@@ -157,7 +157,7 @@ ShardCanConnect(ShardGroup *group)
 
 /* Start to connect; returns at once. */
 ShardConnection *
-ShardStartConnection(ShardGroup *group)
+shard_start_connection(ShardGroup *group)
 {
 	ForeignServer *server;
 	UserMapping *user;
@@ -259,13 +259,13 @@ finish_connecting(ShardConnection *connection)
 				 errmsg("server \"%s\" is older than PostgreSQL 15", connection->server),
 				 errhint("Set pgbillion_rows.push_down_aggregates to off.")));
 	if (pq.PQsetnonblocking(connection->conn, 1) != 0 || !pq.PQenterPipelineMode(connection->conn))
-		ShardReport(connection, NULL);
+		shard_report(connection, NULL);
 	connection->connecting = false;
-	ShardSendCommand(connection, CONFIGURE, REPLY_DONE);
-	ShardSendSync(connection);
-	ShardSendCommand(connection, ShardVerificationCommand(ShardVerification(list_make1(LOADING_FUNCTION))), REPLY_ANY);
-	ShardSendCommand(connection, LOAD_LIBRARY, REPLY_ANY);
-	ShardSendSync(connection);
+	shard_send_command(connection, CONFIGURE, REPLY_DONE);
+	shard_send_sync(connection);
+	shard_send_command(connection, shard_verification_command(shard_verification(list_make1(LOADING_FUNCTION))), REPLY_ANY);
+	shard_send_command(connection, LOAD_LIBRARY, REPLY_ANY);
+	shard_send_sync(connection);
 }
 
 static void
@@ -279,7 +279,7 @@ wake_up(void)
  * connection can be used.
  */
 bool
-ShardConnected(ShardConnection *connection)
+shard_connected(ShardConnection *connection)
 {
 	while (connection->connecting)
 	{
@@ -312,7 +312,7 @@ ShardConnected(ShardConnection *connection)
 
 /* Once in a backend. */
 void
-ShardConnectInit(void)
+shard_connect_init(void)
 {
 	connect_timeout = RegisterTimeout(USER_TIMEOUT, wake_up);
 }

@@ -5,7 +5,7 @@
  *
  * What is sent for a scan is sent at once, in libpq's pipeline mode: BEGIN,
  * the snapshot, the query, with a simple round trip for all of it. Rows come
- * in chunks, never all at once. Nothing waits in here but ShardWait(), so that
+ * in chunks, never all at once. Nothing waits in here but shard_wait(), so that
  * all shards of a statement connect, plan and run at the same time.
  *
  * A connection belongs to a user mapping and is kept for later statements.
@@ -276,7 +276,7 @@ invalidate_connections(Datum arg, int cacheid, uint32 hash)
  * and what is not valid in this database's encoding as question marks.
  */
 char *
-ShardCleanText(const char *text)
+shard_clean_text(const char *text)
 {
 	int			encoding = GetDatabaseEncoding();
 	size_t		left = strlen(text);
@@ -312,7 +312,7 @@ is_sqlstate(const char *code)
  * NULL: then it is libpq that says something.
  */
 void
-ShardReport(ShardConnection *connection, PGresult *result)
+shard_report(ShardConnection *connection, PGresult *result)
 {
 	const char *fields[] = {NULL, NULL, NULL, NULL, NULL};
 	static const int codes[] = {PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL,
@@ -326,20 +326,20 @@ ShardReport(ShardConnection *connection, PGresult *result)
 		{
 			const char *field = pq.PQresultErrorField(result, codes[i]);
 
-			fields[i] = field == NULL ? NULL : ShardCleanText(field);
+			fields[i] = field == NULL ? NULL : shard_clean_text(field);
 		}
 		pq.PQclear(result);
 	}
 	if (fields[0] != NULL && is_sqlstate(fields[0]))
 		sqlstate = MAKE_SQLSTATE(fields[0][0], fields[0][1], fields[0][2], fields[0][3], fields[0][4]);
 	if (fields[1] == NULL)
-		fields[1] = ShardCleanText(pchomp(pq.PQerrorMessage(connection->conn)));
+		fields[1] = shard_clean_text(pchomp(pq.PQerrorMessage(connection->conn)));
 	if (connection->nreplies > 0 && connection->replies[0] == REPLY_VERIFIED)
 	{
-		char	   *problem = ShardVerificationProblem(fields[1]);
+		char	   *problem = shard_verification_problem(fields[1]);
 
 		if (problem != NULL)
-			ShardReportProblem(connection->server, problem);
+			shard_report_problem(connection->server, problem);
 	}
 	hint = fields[3];
 	if (sqlstate == ERRCODE_UNDEFINED_FUNCTION || sqlstate == ERRCODE_INVALID_SCHEMA_NAME)
@@ -364,7 +364,7 @@ ShardReport(ShardConnection *connection, PGresult *result)
  * first of its kind.
  */
 ShardGroup *
-ShardGetGroup(EState *estate, Oid serverid, UserMapping *user)
+shard_get_group(EState *estate, Oid serverid, UserMapping *user)
 {
 	ShardStatement *statement = NULL;
 	ShardGroup *group;
@@ -378,7 +378,7 @@ ShardGetGroup(EState *estate, Oid serverid, UserMapping *user)
 		RegisterXactCallback(end_transaction_callback, NULL);
 		CacheRegisterSyscacheCallback(FOREIGNSERVEROID, invalidate_connections, (Datum) 0);
 		CacheRegisterSyscacheCallback(USERMAPPINGOID, invalidate_connections, (Datum) 0);
-		ShardConnectInit();
+		shard_connect_init();
 	}
 
 	dlist_foreach(iter, &statements)
@@ -437,7 +437,7 @@ is_alive(ShardConnection *connection)
  * it should, NULL, unless told to go beyond that.
  */
 ShardConnection *
-ShardTakeConnection(ShardGroup *group, bool beyond_limit)
+shard_take_connection(ShardGroup *group, bool beyond_limit)
 {
 	dlist_mutable_iter iter;
 	ShardConnection *connection;
@@ -470,7 +470,7 @@ ShardTakeConnection(ShardGroup *group, bool beyond_limit)
 		close_connection(candidate);
 	}
 	if (connection == NULL)
-		connection = ShardStartConnection(group);
+		connection = shard_start_connection(group);
 	connection->busy = true;
 	group->nconnections++;
 	if (group->exporter == NULL)
@@ -480,7 +480,7 @@ ShardTakeConnection(ShardGroup *group, bool beyond_limit)
 
 /* A scan has read all that it wants from its connection, which is free for others of its group. */
 void
-ShardGiveConnection(ShardConnection *connection)
+shard_give_connection(ShardConnection *connection)
 {
 	Assert(connection->nreplies == 0 && connection->result == NULL);
 	connection->busy = false;
@@ -489,18 +489,18 @@ ShardGiveConnection(ShardConnection *connection)
 
 /* Send one command of a pipeline. */
 void
-ShardSendCommand(ShardConnection *connection, const char *sql, ShardReply reply)
+shard_send_command(ShardConnection *connection, const char *sql, ShardReply reply)
 {
 	if (!pq.PQsendQueryParams(connection->conn, sql, 0, NULL, NULL, NULL, NULL, 0))
-		ShardReport(connection, NULL);
+		shard_report(connection, NULL);
 	expect(connection, reply);
 }
 
 void
-ShardSendSync(ShardConnection *connection)
+shard_send_sync(ShardConnection *connection)
 {
 	if (!pq.PQpipelineSync(connection->conn))
-		ShardReport(connection, NULL);
+		shard_report(connection, NULL);
 	expect(connection, REPLY_SYNC);
 	connection->need_flush = true;
 }
@@ -532,28 +532,28 @@ begin_transaction(ShardConnection *connection)
 
 		while (group->snapshot == NULL)
 		{
-			if (ShardConnected(exporter))
+			if (shard_connected(exporter))
 			{
 				begin_transaction(exporter);
-				(void) ShardAdvance(exporter);
+				(void) shard_advance(exporter);
 			}
 			if (group->snapshot == NULL)
-				ShardWait(exporter);
+				shard_wait(exporter);
 		}
 	}
 
-	ShardSendCommand(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", REPLY_DONE);
+	shard_send_command(connection, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", REPLY_DONE);
 	connection->in_transaction = true;
 	connection->need_flush = true;
 	if (list_length(group->scans) <= 1)
 		return;
 	if (group->exporter != connection)
-		ShardSendCommand(connection, psprintf("SET TRANSACTION SNAPSHOT %s", quote_literal_cstr(group->snapshot)), REPLY_DONE);
+		shard_send_command(connection, psprintf("SET TRANSACTION SNAPSHOT %s", quote_literal_cstr(group->snapshot)), REPLY_DONE);
 	else
 	{
-		ShardSendCommand(connection, "SELECT pg_catalog.pg_export_snapshot()", REPLY_SNAPSHOT);
+		shard_send_command(connection, "SELECT pg_catalog.pg_export_snapshot()", REPLY_SNAPSHOT);
 		if (!pq.PQsendFlushRequest(connection->conn))
-			ShardReport(connection, NULL);
+			shard_report(connection, NULL);
 	}
 }
 
@@ -572,7 +572,7 @@ has_our_encoding(ShardConnection *connection)
  * group have begun with.
  */
 void
-ShardSendQuery(ShardConnection *connection, const char *sql, const char *verification, int nparams,
+shard_send_query(ShardConnection *connection, const char *sql, const char *verification, int nparams,
 			   const char *const *values, bool binary, int states)
 {
 	int			theirs = pq.PQserverVersion(connection->conn) / 10000;
@@ -589,7 +589,7 @@ ShardSendQuery(ShardConnection *connection, const char *sql, const char *verific
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("the database of server \"%s\" has encoding %s, this one has %s", connection->server,
-						their_encoding == NULL ? "?" : ShardCleanText(their_encoding), GetDatabaseEncodingName()),
+						their_encoding == NULL ? "?" : shard_clean_text(their_encoding), GetDatabaseEncodingName()),
 				 errdetail("The states of these aggregates can only travel between databases of the same encoding."),
 				 errhint("Set pgbillion_rows.push_down_aggregates to off.")));
 	/* the planner saw to that, but the setting may be newer than the plan */
@@ -601,17 +601,17 @@ ShardSendQuery(ShardConnection *connection, const char *sql, const char *verific
 
 	begin_transaction(connection);
 	/* what ran in the session before may have changed it */
-	ShardSendCommand(connection, "SET LOCAL search_path = pg_catalog, pg_temp", REPLY_DONE);
+	shard_send_command(connection, "SET LOCAL search_path = pg_catalog, pg_temp", REPLY_DONE);
 	if (verification[0] != '\0')
-		ShardSendCommand(connection, ShardVerificationCommand(verification), REPLY_VERIFIED);
+		shard_send_command(connection, shard_verification_command(verification), REPLY_VERIFIED);
 	connection->sql = sql;
 	if (!pq.PQsendQueryParams(connection->conn, sql, nparams, NULL, values, NULL, NULL, binary))
-		ShardReport(connection, NULL);
+		shard_report(connection, NULL);
 	expect(connection, REPLY_ROWS);
 	/* comes too late when answers to other commands are awaited first; see next_reply() */
 	if (connection->nreplies == 1)
 		set_row_mode(connection);
-	ShardSendSync(connection);
+	shard_send_sync(connection);
 }
 
 /* ----------------------------------------------------------------
@@ -640,7 +640,7 @@ take_result(ShardConnection *connection, PGresult *result)
 	{
 		/* a lost connection ends like this as well */
 		if (reply == REPLY_SYNC || pq.PQstatus(connection->conn) != CONNECTION_OK)
-			ShardReport(connection, NULL);
+			shard_report(connection, NULL);
 		next_reply(connection);
 		return false;
 	}
@@ -653,7 +653,7 @@ take_result(ShardConnection *connection, PGresult *result)
 	}
 	if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE || status == PGRES_NONFATAL_ERROR ||
 		status == PGRES_PIPELINE_ABORTED)
-		ShardReport(connection, result);
+		shard_report(connection, result);
 
 	switch (reply)
 	{
@@ -717,7 +717,7 @@ take_result(ShardConnection *connection, PGresult *result)
  * set it to NULL before it calls again.
  */
 ShardProgress
-ShardAdvance(ShardConnection *connection)
+shard_advance(ShardConnection *connection)
 {
 	bool		consumed = false;
 
@@ -730,7 +730,7 @@ ShardAdvance(ShardConnection *connection)
 
 		/* it may be that the shard said why */
 		if (flushed < 0 && !pq.PQconsumeInput(connection->conn))
-			ShardReport(connection, NULL);
+			shard_report(connection, NULL);
 		connection->need_flush = flushed != 0;
 	}
 	while (connection->nreplies > 0)
@@ -740,7 +740,7 @@ ShardAdvance(ShardConnection *connection)
 			if (consumed)
 				return SHARD_WAIT;
 			if (!pq.PQconsumeInput(connection->conn))
-				ShardReport(connection, NULL);
+				shard_report(connection, NULL);
 			consumed = true;
 			continue;
 		}
@@ -752,7 +752,7 @@ ShardAdvance(ShardConnection *connection)
 
 /* What to wait for on the connection's socket. */
 uint32
-ShardEvents(ShardConnection *connection)
+shard_events(ShardConnection *connection)
 {
 	if (connection->connecting)
 		return connection->poll == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE;
@@ -761,16 +761,16 @@ ShardEvents(ShardConnection *connection)
 
 /* Wait for that; an interrupt may raise an error. */
 void
-ShardWait(ShardConnection *connection)
+shard_wait(ShardConnection *connection)
 {
-	(void) WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | ShardEvents(connection),
+	(void) WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | shard_events(connection),
 							 pq.PQsocket(connection->conn), -1, PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
 
 void
-ShardConnectionInit(void)
+shard_connection_init(void)
 {
 	DefineCustomIntVariable("pgbillion_rows.shard_connections",
 							"Connections to one shard that a statement may use at the same time.",

@@ -90,29 +90,29 @@ typedef enum ShardProgress
 	SHARD_DONE					/* there is nothing left to be answered */
 } ShardProgress;
 
-extern ShardGroup *ShardGetGroup(EState *estate, Oid serverid, UserMapping *user);
-extern bool ShardCanConnect(ShardGroup *group);
-extern ShardConnection *ShardTakeConnection(ShardGroup *group, bool beyond_limit);
-extern void ShardGiveConnection(ShardConnection *connection);
-extern bool ShardConnected(ShardConnection *connection);
-extern void ShardSendQuery(ShardConnection *connection, const char *sql, const char *verification, int nparams,
+extern ShardGroup *shard_get_group(EState *estate, Oid serverid, UserMapping *user);
+extern bool shard_can_connect(ShardGroup *group);
+extern ShardConnection *shard_take_connection(ShardGroup *group, bool beyond_limit);
+extern void shard_give_connection(ShardConnection *connection);
+extern bool shard_connected(ShardConnection *connection);
+extern void shard_send_query(ShardConnection *connection, const char *sql, const char *verification, int nparams,
 						   const char *const *values, bool binary, int states);
-extern ShardProgress ShardAdvance(ShardConnection *connection);
-extern uint32 ShardEvents(ShardConnection *connection);
-extern void ShardWait(ShardConnection *connection);
-pg_noreturn extern void ShardReport(ShardConnection *connection, PGresult *result);
+extern ShardProgress shard_advance(ShardConnection *connection);
+extern uint32 shard_events(ShardConnection *connection);
+extern void shard_wait(ShardConnection *connection);
+pg_noreturn extern void shard_report(ShardConnection *connection, PGresult *result);
 
-extern char *ShardCleanText(const char *text);
+extern char *shard_clean_text(const char *text);
 
 /* between connection.c and connect.c */
 extern MemoryContext shard_context;
 extern dlist_head shard_connection_list;
-extern ShardConnection *ShardStartConnection(ShardGroup *group);
-extern void ShardSendCommand(ShardConnection *connection, const char *sql, ShardReply reply);
-extern void ShardSendSync(ShardConnection *connection);
-extern void ShardConnectInit(void);
+extern ShardConnection *shard_start_connection(ShardGroup *group);
+extern void shard_send_command(ShardConnection *connection, const char *sql, ShardReply reply);
+extern void shard_send_sync(ShardConnection *connection);
+extern void shard_connect_init(void);
 
 extern int	shard_connections;
-extern void ShardConnectionInit(void);
+extern void shard_connection_init(void);
 
 #endif							/* SHARD_CONNECTION_H */

@@ -149,7 +149,7 @@ write_literal(const char *value, Context *cxt)
 
 /* Values of these types name objects of this database, by OID; they mean nothing in another. */
 bool
-ShardNamesObject(Oid type)
+shard_names_object(Oid type)
 {
 	switch (type)
 	{
@@ -450,7 +450,7 @@ state_can_travel(Aggref *node)
 			continue;
 		if (OidIsValid(element))
 			type = element;
-		if (type >= FirstGenbkiObjectId || ShardNamesObject(type) || type == RECORDOID)
+		if (type >= FirstGenbkiObjectId || shard_names_object(type) || type == RECORDOID)
 			return false;
 	}
 	return true;
@@ -532,7 +532,7 @@ callable(Oid aggregate, Context *cxt)
 
 	if (shippable(aggregate, ProcedureRelationId, cxt))
 		return true;
-	if (!ShardIsOurs(aggregate) || !ShardIsPartialAggregate(aggregate))
+	if (!shard_is_ours(aggregate) || !shard_is_partial_aggregate(aggregate))
 	{
 		cxt->reason = "the partial form of an aggregate is of no extension that the server's option \"extensions\" names";
 		return false;
@@ -558,10 +558,10 @@ write_aggref(Aggref *node, Context *cxt, Origin *inner)
 		return false;
 	if (node->aggsplit == AGGSPLIT_INITIAL_SERIAL)
 	{
-		aggregate = ShardPartialAggregate(aggregate, &serialized);
+		aggregate = shard_partial_aggregate(aggregate, &serialized);
 		if (!OidIsValid(aggregate) || !callable(aggregate, cxt))
 			return false;
-		if (!ShardFindStateFormat(node, &format))
+		if (!shard_find_state_format(node, &format))
 		{
 			cxt->reason = "states of one of the aggregates are of a format that is not taken from shards";
 			return false;
@@ -736,7 +736,7 @@ write_expr(Node *node, Context *cxt, Origin *outer)
 		default:
 			break;
 	}
-	if (!written || !shippable(exprType(node), TypeRelationId, cxt) || ShardNamesObject(exprType(node)))
+	if (!written || !shippable(exprType(node), TypeRelationId, cxt) || shard_names_object(exprType(node)))
 		return false;
 
 	/* What compares by a collation must have it from a column. */
@@ -773,7 +773,7 @@ write_whole(Expr *expr, Context *cxt)
  * Returns the level for AtEOXact_GUC(true, …).
  */
 int
-ShardTransmissionModes(void)
+shard_transmission_modes(void)
 {
 	int			level = NewGUCNestLevel();
 	static const char *const modes[][2] = {
@@ -930,7 +930,7 @@ write_query(PlannerInfo *root, List *columns, Context *cxt)
  * meet its conditions. Returns NULL, or the reason why the shard cannot.
  */
 const char *
-ShardDeparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery *query)
+shard_deparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery *query)
 {
 	Context		cxt = {.rel = rel};
 	const char *reason;
@@ -940,7 +940,7 @@ ShardDeparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery 
 	cxt.relid = planner_rt_fetch(rel->relid, root)->relid;
 	cxt.extensions = shippable_extensions(rel->serverid);
 
-	level = ShardTransmissionModes();
+	level = shard_transmission_modes();
 	query->columns = query_columns(root, target);
 	reason = write_query(root, query->columns, &cxt);
 	AtEOXact_GUC(true, level);
@@ -948,6 +948,6 @@ ShardDeparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery 
 	query->sql = cxt.buf->data;
 	query->params = cxt.params;
 	query->states = cxt.states;
-	query->verification = cxt.functions != NIL ? ShardVerification(cxt.functions) : "";
+	query->verification = cxt.functions != NIL ? shard_verification(cxt.functions) : "";
 	return reason;
 }

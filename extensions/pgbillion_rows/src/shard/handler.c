@@ -55,7 +55,7 @@ forget_used_servers(XactEvent event, void *arg)
  * installed.
  */
 FdwRoutine *
-PostgresFdwRoutine(void)
+postgres_fdw_routine(void)
 {
 	if (postgres_fdw == NULL)
 	{
@@ -76,14 +76,14 @@ PostgresFdwRoutine(void)
  * Has this transaction an open transaction of postgres_fdw on that server?
  */
 bool
-PostgresFdwUsed(Oid serverid)
+postgres_fdw_used(Oid serverid)
 {
 	return list_member_oid(used_servers, serverid);
 }
 
 /* It has one from now on. */
 void
-NotePostgresFdwUse(Oid serverid)
+note_postgres_fdw_use(Oid serverid)
 {
 	MemoryContext oldcontext = MemoryContextSwitchTo(TopTransactionContext);
 
@@ -94,13 +94,13 @@ NotePostgresFdwUse(Oid serverid)
 static void
 begin_foreign_scan(ForeignScanState *node, int eflags)
 {
-	if (ShardIsAggregateScan(node))
+	if (shard_is_aggregate_scan(node))
 	{
-		ShardBeginForeignScan(node, eflags);
+		shard_begin_foreign_scan(node, eflags);
 		return;
 	}
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-		NotePostgresFdwUse(((ForeignScan *) node->ss.ps.plan)->fs_server);
+		note_postgres_fdw_use(((ForeignScan *) node->ss.ps.plan)->fs_server);
 	node->fdwroutine = postgres_fdw;
 	postgres_fdw->BeginForeignScan(node, eflags);
 }
@@ -109,14 +109,14 @@ static void
 begin_foreign_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo, List *fdw_private, int subplan_index, int eflags)
 {
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-		NotePostgresFdwUse(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
+		note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
 	postgres_fdw->BeginForeignModify(mtstate, rinfo, fdw_private, subplan_index, eflags);
 }
 
 static void
 begin_foreign_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 {
-	NotePostgresFdwUse(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
+	note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
 	postgres_fdw->BeginForeignInsert(mtstate, rinfo);
 }
 
@@ -124,7 +124,7 @@ static void
 begin_direct_modify(ForeignScanState *node, int eflags)
 {
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-		NotePostgresFdwUse(((ForeignScan *) node->ss.ps.plan)->fs_server);
+		note_postgres_fdw_use(((ForeignScan *) node->ss.ps.plan)->fs_server);
 	postgres_fdw->BeginDirectModify(node, eflags);
 }
 
@@ -134,7 +134,7 @@ exec_foreign_truncate(List *rels, DropBehavior behavior, bool restart_seqs)
 	ListCell   *lc;
 
 	foreach(lc, rels)
-		NotePostgresFdwUse(GetForeignServerIdByRelId(RelationGetRelid((Relation) lfirst(lc))));
+		note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid((Relation) lfirst(lc))));
 	postgres_fdw->ExecForeignTruncate(rels, behavior, restart_seqs);
 }
 
@@ -146,21 +146,21 @@ pgbillion_fdw_handler(PG_FUNCTION_ARGS)
 {
 	FdwRoutine *routine = makeNode(FdwRoutine);
 
-	memcpy(routine, PostgresFdwRoutine(), sizeof(FdwRoutine));
+	memcpy(routine, postgres_fdw_routine(), sizeof(FdwRoutine));
 
-	routine->GetForeignUpperPaths = ShardGetForeignUpperPaths;
-	routine->GetForeignPlan = ShardGetForeignPlan;
-	routine->IsForeignPathAsyncCapable = ShardIsForeignPathAsyncCapable;
+	routine->GetForeignUpperPaths = shard_get_foreign_upper_paths;
+	routine->GetForeignPlan = shard_get_foreign_plan;
+	routine->IsForeignPathAsyncCapable = shard_is_foreign_path_async_capable;
 
 	/* A scan that is not ours leaves this routine for postgres_fdw's when it begins. */
 	routine->BeginForeignScan = begin_foreign_scan;
-	routine->IterateForeignScan = ShardIterateForeignScan;
-	routine->ReScanForeignScan = ShardReScanForeignScan;
-	routine->EndForeignScan = ShardEndForeignScan;
-	routine->ExplainForeignScan = ShardExplainForeignScan;
-	routine->ForeignAsyncRequest = ShardForeignAsyncRequest;
-	routine->ForeignAsyncConfigureWait = ShardForeignAsyncConfigureWait;
-	routine->ForeignAsyncNotify = ShardForeignAsyncNotify;
+	routine->IterateForeignScan = shard_iterate_foreign_scan;
+	routine->ReScanForeignScan = shard_rescan_foreign_scan;
+	routine->EndForeignScan = shard_end_foreign_scan;
+	routine->ExplainForeignScan = shard_explain_foreign_scan;
+	routine->ForeignAsyncRequest = shard_foreign_async_request;
+	routine->ForeignAsyncConfigureWait = shard_foreign_async_configure_wait;
+	routine->ForeignAsyncNotify = shard_foreign_async_notify;
 
 	/* These only take note. */
 	routine->BeginForeignModify = begin_foreign_modify;
@@ -191,10 +191,10 @@ pgbillion_fdw_validator(PG_FUNCTION_ARGS)
 }
 
 void
-ShardInit(void)
+shard_init(void)
 {
 	RegisterXactCallback(forget_used_servers, NULL);
-	states_sources.of_foreign_table = ShardStatesPath;
+	states_sources.of_foreign_table = shard_states_path;
 	DefineCustomBoolVariable("pgbillion_rows.push_down_aggregates",
 							 "Lets pgbillion_fdw run aggregates on the shards.",
 							 NULL,

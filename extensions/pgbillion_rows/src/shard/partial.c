@@ -144,7 +144,7 @@ pgbillion_state(PG_FUNCTION_ARGS)
  * none that are serialised.
  */
 int *
-ShardStateKinds(ForeignScan *plan)
+shard_state_kinds(ForeignScan *plan)
 {
 	int		   *kinds = palloc(sizeof(int) * list_length(plan->fdw_scan_tlist));
 	ListCell   *lc;
@@ -209,7 +209,7 @@ open_state(Datum state, int kind, const char *server)
  * is expected.
  */
 void
-ShardOpenStates(const int *kinds, int n, const char *server, Datum *values, const bool *isnull)
+shard_open_states(const int *kinds, int n, const char *server, Datum *values, const bool *isnull)
 {
 	for (int i = 0; i < n; i++)
 	{
@@ -339,7 +339,7 @@ declared_partial(Oid aggregate)
  * declared one beside that of which it is a part?
  */
 bool
-ShardIsPartialAggregate(Oid aggregate)
+shard_is_partial_aggregate(Oid aggregate)
 {
 	char	   *name = get_func_name(aggregate);
 	HeapTuple	tuple;
@@ -367,7 +367,7 @@ ShardIsPartialAggregate(Oid aggregate)
  * aggregate may be its own; others than built-in ones must have been declared.
  */
 Oid
-ShardPartialAggregate(Oid aggregate, bool *serialized)
+shard_partial_aggregate(Oid aggregate, bool *serialized)
 {
 	HeapTuple	tuple = aggregate_tuple(aggregate);
 	bool		own;
@@ -375,7 +375,7 @@ ShardPartialAggregate(Oid aggregate, bool *serialized)
 	*serialized = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggtranstype == INTERNALOID;
 	own = aggregate < FirstGenbkiObjectId && is_state((Form_pg_aggregate) GETSTRUCT(tuple));
 	ReleaseSysCache(tuple);
-	if (own || ShardIsPartialAggregate(aggregate))
+	if (own || shard_is_partial_aggregate(aggregate))
 		return aggregate;
 	return declared_partial(aggregate);
 }

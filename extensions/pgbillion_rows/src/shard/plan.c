@@ -84,7 +84,7 @@ plan_query(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 		return "it refers to other tables laterally";
 	if (stage == UPPERREL_GROUP_AGG && extra->havingQual != NULL)
 		return "it has HAVING";
-	return ShardDeparse(root, input_rel, output_rel->reltarget, query);
+	return shard_deparse(root, input_rel, output_rel->reltarget, query);
 }
 
 /*
@@ -172,13 +172,13 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 }
 
 void
-ShardGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage,
+shard_get_foreign_upper_paths(PlannerInfo *root, UpperRelationKind stage,
 						  RelOptInfo *input_rel, RelOptInfo *output_rel, void *extra)
 {
 	ShardQuery	query;
 	const char *reason;
 
-	PostgresFdwRoutine()->GetForeignUpperPaths(root, stage, input_rel, output_rel, extra);
+	postgres_fdw_routine()->GetForeignUpperPaths(root, stage, input_rel, output_rel, extra);
 
 	if (stage != UPPERREL_PARTIAL_GROUP_AGG && stage != UPPERREL_GROUP_AGG)
 		return;
@@ -195,11 +195,11 @@ ShardGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage,
  * the groups alone, for plans made elsewhere; NULL if there is none.
  */
 Path *
-ShardStatesPath(PlannerInfo *root, RelOptInfo *table, PathTarget *target)
+shard_states_path(PlannerInfo *root, RelOptInfo *table, PathTarget *target)
 {
 	RelOptInfo *states;
 
-	if (table->fdwroutine == NULL || table->fdwroutine->GetForeignUpperPaths != ShardGetForeignUpperPaths)
+	if (table->fdwroutine == NULL || table->fdwroutine->GetForeignUpperPaths != shard_get_foreign_upper_paths)
 		return NULL;
 
 	states = makeNode(RelOptInfo);
@@ -210,7 +210,7 @@ ShardStatesPath(PlannerInfo *root, RelOptInfo *table, PathTarget *target)
 	states->userid = table->userid;
 	states->useridiscurrent = table->useridiscurrent;
 	states->fdwroutine = table->fdwroutine;
-	ShardGetForeignUpperPaths(root, UPPERREL_PARTIAL_GROUP_AGG, table, states, NULL);
+	shard_get_foreign_upper_paths(root, UPPERREL_PARTIAL_GROUP_AGG, table, states, NULL);
 
 	return states->pathlist != NIL ? linitial(states->pathlist) : NULL;
 }
@@ -222,7 +222,7 @@ is_aggregate_path(ForeignPath *path)
 }
 
 ForeignScan *
-ShardGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *path,
+shard_get_foreign_plan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *path,
 					List *tlist, List *clauses, Plan *outer_plan)
 {
 	List	   *columns;
@@ -230,7 +230,7 @@ ShardGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *
 	List	   *private;
 
 	if (!is_aggregate_path(path))
-		return PostgresFdwRoutine()->GetForeignPlan(root, rel, relid, path, tlist, clauses, outer_plan);
+		return postgres_fdw_routine()->GetForeignPlan(root, rel, relid, path, tlist, clauses, outer_plan);
 
 	Assert(clauses == NIL);
 	columns = list_nth(path->fdw_private, ShardPathColumns);
@@ -246,9 +246,9 @@ ShardGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *
 }
 
 bool
-ShardIsForeignPathAsyncCapable(ForeignPath *path)
+shard_is_foreign_path_async_capable(ForeignPath *path)
 {
 	if (!is_aggregate_path(path))
-		return PostgresFdwRoutine()->IsForeignPathAsyncCapable(path);
+		return postgres_fdw_routine()->IsForeignPathAsyncCapable(path);
 	return boolVal(list_nth(path->fdw_private, ShardPathAsync));
 }

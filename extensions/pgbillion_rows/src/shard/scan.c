@@ -68,7 +68,7 @@ typedef struct ShardScan
 	bool		binary;
 	FmgrInfo   *input;
 	Oid		   *input_param;
-	int		   *kinds;			/* of the states in each column: ShardStateKinds() */
+	int		   *kinds;			/* of the states in each column: shard_state_kinds() */
 	ShardStateFormat *formats;
 	char	  **aggregates;		/* names, for messages; NULL for what is none */
 	int			row;			/* next one of the result */
@@ -89,7 +89,7 @@ typedef struct CheckedRoutine
 } CheckedRoutine;
 
 bool
-ShardIsAggregateScan(ForeignScanState *node)
+shard_is_aggregate_scan(ForeignScanState *node)
 {
 	return list_length(((ForeignScan *) node->ss.ps.plan)->fdw_private) > ShardScanStates;
 }
@@ -105,7 +105,7 @@ is_portable(Oid type)
 
 	if (OidIsValid(element))
 		type = element;
-	if (type >= FirstGenbkiObjectId || ShardNamesObject(type))
+	if (type >= FirstGenbkiObjectId || shard_names_object(type))
 		return false;
 	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
 	if (!HeapTupleIsValid(tuple))
@@ -154,7 +154,7 @@ begin_states(ShardScan *scan, List *columns)
 		if (!IsA(aggref, Aggref) || aggref->aggsplit != AGGSPLIT_INITIAL_SERIAL)
 			continue;
 		scan->aggregates[i] = get_func_name(aggref->aggfnoid);
-		if (!ShardFindStateFormat(aggref, &scan->formats[i]))
+		if (!shard_find_state_format(aggref, &scan->formats[i]))
 			elog(ERROR, "the format of the states of aggregate %u is not known", aggref->aggfnoid);
 	}
 }
@@ -177,7 +177,7 @@ begin_params(ShardScan *scan, List *exprs)
 }
 
 void
-ShardBeginForeignScan(ForeignScanState *node, int eflags)
+shard_begin_foreign_scan(ForeignScanState *node, int eflags)
 {
 	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
 	EState	   *estate = node->ss.ps.state;
@@ -204,10 +204,10 @@ ShardBeginForeignScan(ForeignScanState *node, int eflags)
 	scan->verification = strVal(list_nth(plan->fdw_private, ShardScanVerification));
 	scan->row_context = AllocSetContextCreate(estate->es_query_cxt, "pgbillion_fdw row", ALLOCSET_SMALL_SIZES);
 	begin_columns(scan, node->ss.ss_ScanTupleSlot->tts_tupleDescriptor);
-	scan->kinds = ShardStateKinds(plan);
+	scan->kinds = shard_state_kinds(plan);
 	begin_states(scan, plan->fdw_scan_tlist);
 	begin_params(scan, plan->fdw_exprs);
-	scan->group = ShardGetGroup(estate, plan->fs_server, GetUserMapping(userid, plan->fs_server));
+	scan->group = shard_get_group(estate, plan->fs_server, GetUserMapping(userid, plan->fs_server));
 	scan->group->scans = lappend(scan->group->scans, scan);
 	node->fdw_state = scan;
 }
@@ -221,14 +221,14 @@ open_states(ShardScan *scan, TupleTableSlot *slot)
 {
 	const char *server = GetForeignServer(scan->group->serverid)->servername;
 
-	ShardOpenStates(scan->kinds, slot->tts_tupleDescriptor->natts, server, slot->tts_values, slot->tts_isnull);
+	shard_open_states(scan->kinds, slot->tts_tupleDescriptor->natts, server, slot->tts_values, slot->tts_isnull);
 	for (int i = 0; i < slot->tts_tupleDescriptor->natts; i++)
 	{
 		const char *problem;
 
 		if (scan->aggregates[i] == NULL || slot->tts_isnull[i])
 			continue;
-		problem = ShardStateProblem(&scan->formats[i], slot->tts_values[i]);
+		problem = shard_state_problem(&scan->formats[i], slot->tts_values[i]);
 		if (problem != NULL)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
@@ -251,7 +251,7 @@ open_states(ShardScan *scan, TupleTableSlot *slot)
 static char *
 ask_postgres_fdw(ForeignScanState *node, const char *sql)
 {
-	FdwRoutine *routine = PostgresFdwRoutine();
+	FdwRoutine *routine = postgres_fdw_routine();
 	ForeignScan *plan = palloc(sizeof(ForeignScan));
 	ForeignScanState *scan = palloc(sizeof(ForeignScanState));
 	TupleDesc	tupdesc = CreateTemplateTupleDesc(1);
@@ -296,7 +296,7 @@ verify_by_postgres_fdw(ForeignScanState *node, ShardScan *scan)
 	(void) ask_postgres_fdw(node, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)");
 	problem = ask_postgres_fdw(node, scan->verification);
 	if (problem != NULL)
-		ShardReportProblem(GetForeignServer(scan->group->serverid)->servername, ShardCleanText(problem));
+		shard_report_problem(GetForeignServer(scan->group->serverid)->servername, shard_clean_text(problem));
 	scan->group->verified = lappend(scan->group->verified, pstrdup(scan->verification));
 }
 
@@ -305,7 +305,7 @@ static TupleTableSlot *
 iterate_checked(ForeignScanState *node)
 {
 	CheckedRoutine *checked = (CheckedRoutine *) node->fdwroutine;
-	TupleTableSlot *slot = PostgresFdwRoutine()->IterateForeignScan(node);
+	TupleTableSlot *slot = postgres_fdw_routine()->IterateForeignScan(node);
 
 	if (TupIsNull(slot))
 		return slot;
@@ -330,7 +330,7 @@ leave_to_postgres_fdw(ForeignScanState *node)
 
 	if (!group->decided)
 	{
-		group->by_postgres_fdw = IsolationUsesXactSnapshot() || PostgresFdwUsed(group->serverid) || !ShardCanConnect(group);
+		group->by_postgres_fdw = IsolationUsesXactSnapshot() || postgres_fdw_used(group->serverid) || !shard_can_connect(group);
 		group->decided = true;
 	}
 	if (!group->by_postgres_fdw)
@@ -339,7 +339,7 @@ leave_to_postgres_fdw(ForeignScanState *node)
 	oldcontext = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
 	verify_by_postgres_fdw(node, scan);
 	checked = palloc(sizeof(CheckedRoutine));
-	checked->routine = *PostgresFdwRoutine();
+	checked->routine = *postgres_fdw_routine();
 	checked->routine.IterateForeignScan = iterate_checked;
 	checked->scan = scan;
 	node->fdwroutine = &checked->routine;
@@ -359,7 +359,7 @@ send_query(ShardScan *scan)
 
 	if (nparams > 0)
 	{
-		int			level = ShardTransmissionModes();
+		int			level = shard_transmission_modes();
 		MemoryContext oldcontext = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 
 		values = palloc(sizeof(char *) * nparams);
@@ -374,7 +374,7 @@ send_query(ShardScan *scan)
 		MemoryContextSwitchTo(oldcontext);
 		AtEOXact_GUC(true, level);
 	}
-	ShardSendQuery(scan->connection, scan->sql, scan->verification, nparams, values, scan->binary, scan->states);
+	shard_send_query(scan->connection, scan->sql, scan->verification, nparams, values, scan->binary, scan->states);
 	scan->sent = true;
 }
 
@@ -392,15 +392,15 @@ advance(ShardScan *scan, bool beyond_limit)
 	if (scan->connection == NULL)
 	{
 		INSTR_TIME_SET_CURRENT(scan->begun);
-		scan->connection = ShardTakeConnection(scan->group, beyond_limit);
+		scan->connection = shard_take_connection(scan->group, beyond_limit);
 		if (scan->connection == NULL)
 			return SHARD_WAIT;
 	}
-	if (!ShardConnected(scan->connection))
+	if (!shard_connected(scan->connection))
 		return SHARD_WAIT;
 	if (!scan->sent)
 		send_query(scan);
-	progress = ShardAdvance(scan->connection);
+	progress = shard_advance(scan->connection);
 	if (progress == SHARD_DONE)
 	{
 		instr_time	now;
@@ -409,7 +409,7 @@ advance(ShardScan *scan, bool beyond_limit)
 		INSTR_TIME_SUBTRACT(now, scan->begun);
 		scan->milliseconds += INSTR_TIME_GET_MILLISEC(now);
 		scan->eof = true;
-		ShardGiveConnection(scan->connection);
+		shard_give_connection(scan->connection);
 		scan->connection = NULL;
 	}
 	return progress;
@@ -546,7 +546,7 @@ store_row(ShardScan *scan, TupleTableSlot *slot)
 }
 
 TupleTableSlot *
-ShardIterateForeignScan(ForeignScanState *node)
+shard_iterate_foreign_scan(ForeignScanState *node)
 {
 	ShardScan  *scan = node->fdw_state;
 	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
@@ -568,7 +568,7 @@ ShardIterateForeignScan(ForeignScanState *node)
 				/* the Append waits for us */
 				if (node->ss.ps.async_capable)
 					return slot;
-				ShardWait(scan->connection);
+				shard_wait(scan->connection);
 				break;
 		}
 	}
@@ -579,7 +579,7 @@ ShardIterateForeignScan(ForeignScanState *node)
  * first time. What it has not read yet is read to nobody's use.
  */
 void
-ShardReScanForeignScan(ForeignScanState *node)
+shard_rescan_foreign_scan(ForeignScanState *node)
 {
 	ShardScan  *scan = node->fdw_state;
 
@@ -593,7 +593,7 @@ ShardReScanForeignScan(ForeignScanState *node)
 				clear_result(scan);
 				break;
 			case SHARD_WAIT:
-				ShardWait(scan->connection);
+				shard_wait(scan->connection);
 				break;
 			case SHARD_DONE:
 				break;
@@ -605,17 +605,17 @@ ShardReScanForeignScan(ForeignScanState *node)
 
 /* The connections go with the statement. */
 void
-ShardEndForeignScan(ForeignScanState *node)
+shard_end_foreign_scan(ForeignScanState *node)
 {
 }
 
 void
-ShardExplainForeignScan(ForeignScanState *node, ExplainState *es)
+shard_explain_foreign_scan(ForeignScanState *node, ExplainState *es)
 {
 	ShardScan  *scan = node->fdw_state;
 
-	PostgresFdwRoutine()->ExplainForeignScan(node, es);
-	if (!ShardIsAggregateScan(node) || !es->analyze || scan == NULL || scan->nrows + scan->milliseconds == 0)
+	postgres_fdw_routine()->ExplainForeignScan(node, es);
+	if (!shard_is_aggregate_scan(node) || !es->analyze || scan == NULL || scan->nrows + scan->milliseconds == 0)
 		return;
 	if (es->format == EXPLAIN_FORMAT_TEXT)
 	{
@@ -660,7 +660,7 @@ answer(AsyncRequest *areq, bool beyond_limit)
 }
 
 void
-ShardForeignAsyncRequest(AsyncRequest *areq)
+shard_foreign_async_request(AsyncRequest *areq)
 {
 	ForeignScanState *node = (ForeignScanState *) areq->requestee;
 	ShardScan  *scan = node->fdw_state;
@@ -694,7 +694,7 @@ others_will_finish(AsyncRequest *areq, ShardScan *scan)
 }
 
 void
-ShardForeignAsyncConfigureWait(AsyncRequest *areq)
+shard_foreign_async_configure_wait(AsyncRequest *areq)
 {
 	ForeignScanState *node = (ForeignScanState *) areq->requestee;
 	ShardScan  *scan = node->fdw_state;
@@ -715,12 +715,12 @@ ShardForeignAsyncConfigureWait(AsyncRequest *areq)
 		return;
 	}
 	if (scan->connection != NULL)
-		AddWaitEventToSet(requestor->as_eventset, ShardEvents(scan->connection),
+		AddWaitEventToSet(requestor->as_eventset, shard_events(scan->connection),
 						  pq.PQsocket(scan->connection->conn), NULL, areq);
 }
 
 void
-ShardForeignAsyncNotify(AsyncRequest *areq)
+shard_foreign_async_notify(AsyncRequest *areq)
 {
 	answer(areq, false);
 }

@@ -93,40 +93,40 @@ typedef struct ShardQuery
 } ShardQuery;
 
 /* handler.c */
-extern FdwRoutine *PostgresFdwRoutine(void);
-extern bool PostgresFdwUsed(Oid serverid);
-extern void NotePostgresFdwUse(Oid serverid);
-extern void ShardInit(void);
+extern FdwRoutine *postgres_fdw_routine(void);
+extern bool postgres_fdw_used(Oid serverid);
+extern void note_postgres_fdw_use(Oid serverid);
+extern void shard_init(void);
 
 /* plan.c */
 extern bool shard_push_down;
-extern void ShardGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage,
+extern void shard_get_foreign_upper_paths(PlannerInfo *root, UpperRelationKind stage,
 									  RelOptInfo *input_rel, RelOptInfo *output_rel, void *extra);
-extern Path *ShardStatesPath(PlannerInfo *root, RelOptInfo *table, PathTarget *target);
-extern ForeignScan *ShardGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relid,
+extern Path *shard_states_path(PlannerInfo *root, RelOptInfo *table, PathTarget *target);
+extern ForeignScan *shard_get_foreign_plan(PlannerInfo *root, RelOptInfo *rel, Oid relid,
 										ForeignPath *path, List *tlist, List *clauses, Plan *outer_plan);
-extern bool ShardIsForeignPathAsyncCapable(ForeignPath *path);
+extern bool shard_is_foreign_path_async_capable(ForeignPath *path);
 
 /* deparse.c */
-extern const char *ShardDeparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery *query);
-extern int	ShardTransmissionModes(void);
-extern bool ShardNamesObject(Oid type);
+extern const char *shard_deparse(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, ShardQuery *query);
+extern int	shard_transmission_modes(void);
+extern bool shard_names_object(Oid type);
 
 /* partial.c */
-extern Oid	ShardPartialAggregate(Oid aggregate, bool *serialized);
-extern bool ShardIsPartialAggregate(Oid aggregate);
-extern int *ShardStateKinds(ForeignScan *plan);
-extern void ShardOpenStates(const int *kinds, int n, const char *server, Datum *values, const bool *isnull);
+extern Oid	shard_partial_aggregate(Oid aggregate, bool *serialized);
+extern bool shard_is_partial_aggregate(Oid aggregate);
+extern int *shard_state_kinds(ForeignScan *plan);
+extern void shard_open_states(const int *kinds, int n, const char *server, Datum *values, const bool *isnull);
 
 /* scan.c */
-extern bool ShardIsAggregateScan(ForeignScanState *node);
-extern void ShardBeginForeignScan(ForeignScanState *node, int eflags);
-extern TupleTableSlot *ShardIterateForeignScan(ForeignScanState *node);
-extern void ShardReScanForeignScan(ForeignScanState *node);
-extern void ShardEndForeignScan(ForeignScanState *node);
-extern void ShardExplainForeignScan(ForeignScanState *node, struct ExplainState *es);
-extern void ShardForeignAsyncRequest(AsyncRequest *areq);
-extern void ShardForeignAsyncConfigureWait(AsyncRequest *areq);
-extern void ShardForeignAsyncNotify(AsyncRequest *areq);
+extern bool shard_is_aggregate_scan(ForeignScanState *node);
+extern void shard_begin_foreign_scan(ForeignScanState *node, int eflags);
+extern TupleTableSlot *shard_iterate_foreign_scan(ForeignScanState *node);
+extern void shard_rescan_foreign_scan(ForeignScanState *node);
+extern void shard_end_foreign_scan(ForeignScanState *node);
+extern void shard_explain_foreign_scan(ForeignScanState *node, struct ExplainState *es);
+extern void shard_foreign_async_request(AsyncRequest *areq);
+extern void shard_foreign_async_configure_wait(AsyncRequest *areq);
+extern void shard_foreign_async_notify(AsyncRequest *areq);
 
 #endif							/* SHARD_H */

@@ -620,7 +620,7 @@ check_transition_array(ArrayType *array, const ShardStateFormat *format)
  * NULL. Reads nothing beyond it, however it is aligned.
  */
 const char *
-ShardStateBytesProblem(const ShardStateFormat *format, const char *data, size_t size)
+shard_state_bytes_problem(const ShardStateFormat *format, const char *data, size_t size)
 {
 	Reader		reader = {data, size, false};
 	const char *problem = NULL;
@@ -660,7 +660,7 @@ ShardStateBytesProblem(const ShardStateFormat *format, const char *data, size_t 
  * or receive function has made.
  */
 const char *
-ShardStateProblem(const ShardStateFormat *format, Datum value)
+shard_state_problem(const ShardStateFormat *format, Datum value)
 {
 	bytea	   *state;
 
@@ -669,7 +669,7 @@ ShardStateProblem(const ShardStateFormat *format, Datum value)
 	if (format->kind == STATE_ARRAY_VALUE)
 		return check_transition_array(DatumGetArrayTypeP(value), format);
 	state = DatumGetByteaPP(value);
-	return ShardStateBytesProblem(format, VARDATA_ANY(state), VARSIZE_ANY_EXHDR(state));
+	return shard_state_bytes_problem(format, VARDATA_ANY(state), VARSIZE_ANY_EXHDR(state));
 }
 
 pg_attribute_unused() static bool
@@ -767,7 +767,7 @@ array_format(Oid combinefn, ShardStateFormat *format)
  * known: such a state is to be had from no shard.
  */
 bool
-ShardFindStateFormat(Aggref *aggref, ShardStateFormat *format)
+shard_find_state_format(Aggref *aggref, ShardStateFormat *format)
 {
 	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
 	Form_pg_aggregate agg;

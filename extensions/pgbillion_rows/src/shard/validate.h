@@ -36,8 +36,8 @@ typedef struct ShardStateFormat
 	char		typalign;
 } ShardStateFormat;
 
-extern bool ShardFindStateFormat(Aggref *aggref, ShardStateFormat *format);
-extern const char *ShardStateProblem(const ShardStateFormat *format, Datum value);
-extern const char *ShardStateBytesProblem(const ShardStateFormat *format, const char *data, size_t size);
+extern bool shard_find_state_format(Aggref *aggref, ShardStateFormat *format);
+extern const char *shard_state_problem(const ShardStateFormat *format, Datum value);
+extern const char *shard_state_bytes_problem(const ShardStateFormat *format, const char *data, size_t size);
 
 #endif							/* SHARD_VALIDATE_H */

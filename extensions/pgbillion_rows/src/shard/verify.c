@@ -88,7 +88,7 @@
 
 /* Is this function a member of the extension here, in the schema where shards have it? */
 bool
-ShardIsOurs(Oid function)
+shard_is_ours(Oid function)
 {
 	Oid			extension;
 	char	   *schema;
@@ -108,7 +108,7 @@ ShardIsOurs(Oid function)
  * is nothing. To be run with pg_catalog as search path.
  */
 char *
-ShardVerification(List *names)
+shard_verification(List *names)
 {
 	StringInfoData array;
 	char	   *literal;
@@ -125,14 +125,14 @@ ShardVerification(List *names)
 
 /* The same as a command that fails if anything forbids it, so that the rest of a pipeline is not run. */
 char *
-ShardVerificationCommand(const char *verification)
+shard_verification_command(const char *verification)
 {
 	return psprintf("SELECT ('" PROBLEM_BEGIN "' || s.problem || '" PROBLEM_END "')::int4 FROM (%s) s (problem)", verification);
 }
 
 /* The problem in the message of the error of that command; NULL if it failed for another reason. */
 char *
-ShardVerificationProblem(const char *message)
+shard_verification_problem(const char *message)
 {
 	const char *begin = strstr(message, PROBLEM_BEGIN);
 	const char *end;
@@ -149,7 +149,7 @@ ShardVerificationProblem(const char *message)
  * problem.
  */
 void
-ShardReportProblem(const char *server, const char *problem)
+shard_report_problem(const char *server, const char *problem)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FDW_ERROR),

@@ -10,10 +10,10 @@
 
 #include "nodes/pg_list.h"
 
-extern bool ShardIsOurs(Oid function);
-extern char *ShardVerification(List *names);
-extern char *ShardVerificationCommand(const char *verification);
-extern char *ShardVerificationProblem(const char *message);
-pg_noreturn extern void ShardReportProblem(const char *server, const char *problem);
+extern bool shard_is_ours(Oid function);
+extern char *shard_verification(List *names);
+extern char *shard_verification_command(const char *verification);
+extern char *shard_verification_problem(const char *message);
+pg_noreturn extern void shard_report_problem(const char *server, const char *problem);
 
 #endif							/* SHARD_VERIFY_H */
