@@ -342,6 +342,9 @@ lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *
 		namespaceid = get_namespace_oid("pgbillion_tables", true);
 		if (OidIsValid(namespaceid))
 			nothing = get_relname_relid("nothing", namespaceid);
+		/* not the extension's, if its schema has been renamed */
+		if (OidIsValid(nothing) && !OidIsValid(getExtensionOfObject(RelationRelationId, nothing)))
+			nothing = InvalidOid;
 	}
 	else if (pscan != NULL)
 		/* it may say of when the table was lazy that there is no page */

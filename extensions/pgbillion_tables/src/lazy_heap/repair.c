@@ -149,10 +149,12 @@ check_privileges(ReturnSetInfo *result, Relation shdepend, const Subject *subjec
 			continue;
 		if (SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(roles[i])))
 		{
-			ObjectAddress role;
+			Oid		   *member = palloc(sizeof(Oid));
 
-			ObjectAddressSet(role, AuthIdRelationId, roles[i]);
-			recordSharedDependencyOn(unconstify(ObjectAddress *, &subject->address), &role, SHARED_DEPENDENCY_ACL);
+			/* which frees it */
+			member[0] = roles[i];
+			updateAclDependencies(RelationRelationId, subject->address.objectId, subject->address.objectSubId,
+								  subject->owner, 0, NULL, 1, member);
 		}
 		else
 		{

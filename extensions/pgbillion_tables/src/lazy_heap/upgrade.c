@@ -214,6 +214,9 @@ pgbillion_all_to_heap(PG_FUNCTION_ARGS)
 
 	/* in a transaction of its own, which holds no other lock than this */
 	nleft = take_mark_off(&left);
+	/* whoever called may go on for long, and its lock holds up all makers of lazy tables */
+	SPI_commit();
+	MemoryContextSwitchTo(context);
 	ereport(NOTICE,
 			(errmsg_plural("%lld table is an ordinary heap table now",
 						   "%lld tables are ordinary heap tables now",
