@@ -131,7 +131,7 @@ def test_caller_cannot_hold_up_makers_of_lazy_tables(connect: Connect) -> None:
     conn = connect()
     conn.execute("CREATE TABLE t (i int)")
     conn.execute(
-        "DO $$BEGIN CALL billion.all_to_heap();"
+        "DO $$BEGIN CALL pgbillion_tables.all_to_heap();"
         " ASSERT NOT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'object'); END$$"
     )
     assert lazy.state(conn, "t") == "heap"
@@ -141,13 +141,16 @@ def test_caller_cannot_hold_up_makers_of_lazy_tables(connect: Connect) -> None:
 def test_somebody_elses_schema_of_that_name(connect: Connect) -> None:
     """Once the extension's has been renamed: nothing there is taken for ours."""
     conn = connect()
-    run(conn, "CREATE TABLE t (i int, b text); ALTER SCHEMA billion RENAME TO renamed; CREATE SCHEMA billion")
-    run(conn, "CREATE TABLE billion.nothing USING heap AS SELECT 7 AS i, 'x'::text AS b")
+    run(
+        conn,
+        "CREATE TABLE t (i int, b text); ALTER SCHEMA pgbillion_tables RENAME TO renamed; CREATE SCHEMA pgbillion_tables",
+    )
+    run(conn, "CREATE TABLE pgbillion_tables.nothing USING heap AS SELECT 7 AS i, 'x'::text AS b")
     assert conn.execute("SELECT * FROM t").fetchall() == []
-    run(conn, "INSERT INTO t SELECT * FROM t; DROP SCHEMA billion CASCADE; CREATE SCHEMA billion")
+    run(conn, "INSERT INTO t SELECT * FROM t; DROP SCHEMA pgbillion_tables CASCADE; CREATE SCHEMA pgbillion_tables")
     for statement in (
-        "CREATE VIEW billion.nothing AS SELECT 7 AS i",
-        "CREATE VIEW billion.lazy_tables_left AS SELECT 7 AS i",
+        "CREATE VIEW pgbillion_tables.nothing AS SELECT 7 AS i",
+        "CREATE VIEW pgbillion_tables.lazy_tables_left AS SELECT 7 AS i",
     ):
         conn.execute(statement)
         run(conn, "CREATE TABLE u (i int); SELECT FROM u; DROP TABLE u")
