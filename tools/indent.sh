@@ -11,14 +11,14 @@ if [ ! -x "$indent" ]; then
     install=$(.venv/bin/python -c 'from pgbillion.postgres import embedded_pg_config as find; print(find().parents[1])')
     cc -O1 -no-pie -I"$install/include/server" -o "$indent" "$tools"/pg_bsd_indent/*.c -L"$install/lib" -lpgport -lpgcommon -lpgport
 fi
-# the types defined here; `text` is a name of variables, too
+# the types defined here; two of PostgreSQL's are names of variables, too
 work=$(mktemp -d)
 types=$work/types
 trap 'rm -rf "$work"' EXIT
 {
     find extensions -name '*.[ch]' -print0 | xargs -0 cat |
         sed -nE 's/^\} ([A-Za-z]+);/\1/p; s/^typedef (struct )?[A-Za-z]+ ([A-Za-z]+);/\2/p; s/^typedef .*\(\*? *([A-Za-z]+)\) *\(.*/\1/p'
-    grep -vx text "$tools/pgindent/typedefs.list"
+    grep -vxE 'text|symbol' "$tools/pgindent/typedefs.list"
 } | sort -u >"$types"
 options=()
 [ "${1:-}" != --check ] || options=(--check --diff)

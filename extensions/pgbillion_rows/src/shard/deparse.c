@@ -539,8 +539,10 @@ callable(Oid aggregate, Context *cxt)
 	}
 	name = get_func_name(aggregate);
 	foreach(lc, cxt->functions)
+	{
 		if (strcmp(lfirst(lc), name) == 0)
 			return true;
+	}
 	cxt->functions = lappend(cxt->functions, name);
 	return true;
 }

@@ -290,8 +290,10 @@ verify_by_postgres_fdw(ForeignScanState *node, ShardScan *scan)
 	if (scan->verification[0] == '\0')
 		return;
 	foreach(lc, scan->group->verified)
+	{
 		if (strcmp(lfirst(lc), scan->verification) == 0)
 			return;
+	}
 	/* what ran in the session before may have changed it */
 	(void) ask_postgres_fdw(node, "SELECT pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true)");
 	problem = ask_postgres_fdw(node, scan->verification);

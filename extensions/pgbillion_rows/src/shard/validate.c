@@ -338,6 +338,8 @@ static bool
 is_datum(const ShardStateFormat *format, const char *data)
 {
 	Datum		value;
+	int16		two;
+	int32		four;
 	char		stored[sizeof(Datum)];
 
 	memcpy(&value, data, sizeof(value));
@@ -347,10 +349,12 @@ is_datum(const ShardStateFormat *format, const char *data)
 			stored[0] = DatumGetChar(value);
 			break;
 		case sizeof(int16):
-			memcpy(stored, &(int16) {DatumGetInt16(value)}, sizeof(int16));
+			two = DatumGetInt16(value);
+			memcpy(stored, &two, sizeof(two));
 			break;
 		case sizeof(int32):
-			memcpy(stored, &(int32) {DatumGetInt32(value)}, sizeof(int32));
+			four = DatumGetInt32(value);
+			memcpy(stored, &four, sizeof(four));
 			break;
 		default:
 			memcpy(stored, &value, sizeof(value));
