@@ -35,8 +35,8 @@ demo: setup ## a million tables in a server of their own, verified, with a repor
 test: setup ## every test, on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17
 	@tools/test.sh
 
-lint: setup ## ruff, mypy --strict, and the extension compiled with all warnings as errors
-	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/compile.sh 15 18
+lint: setup ## ruff, mypy --strict, the layout of the C, and the extensions compiled with all warnings as errors
+	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/indent.sh --check && tools/compile.sh 15 18
 
 bench-tables: setup ## method bulk beside method sql and the file system's own rate
 	@$(BIN)/python bench/tables.py

@@ -143,7 +143,8 @@ def test_somebody_elses_schema_of_that_name(connect: Connect) -> None:
     conn = connect()
     run(
         conn,
-        "CREATE TABLE t (i int, b text); ALTER SCHEMA pgbillion_tables RENAME TO renamed; CREATE SCHEMA pgbillion_tables",
+        "CREATE TABLE t (i int, b text); ALTER SCHEMA pgbillion_tables RENAME TO renamed;"
+        " CREATE SCHEMA pgbillion_tables",
     )
     run(conn, "CREATE TABLE pgbillion_tables.nothing USING heap AS SELECT 7 AS i, 'x'::text AS b")
     assert conn.execute("SELECT * FROM t").fetchall() == []

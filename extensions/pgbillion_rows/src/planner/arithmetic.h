@@ -15,7 +15,8 @@ typedef struct Arithmetic
 {
 	Oid			funcid;
 	char		op;				/* one of + - * / %, or = for a cast */
-	char		kind;			/* of the result: integer of '2', '4', '8' bytes, or float 'f' (8), 'r' (4) */
+	char		kind;			/* of the result: integer of '2', '4', '8'
+								 * bytes, or float 'f' (8), 'r' (4) */
 	char		left;			/* of the operands */
 	char		right;
 } Arithmetic;

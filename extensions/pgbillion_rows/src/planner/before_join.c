@@ -155,7 +155,11 @@ add_join_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *joinrel, Li
 		if (right == NULL)
 			continue;
 		sjinfo = inner_join(left, right);
-		/* core has this join relation: that makes the list of conditions, and no more */
+
+		/*
+		 * core has this join relation: that makes the list of conditions, and
+		 * no more
+		 */
 		(void) build_join_rel(root, joinrel->relids, core_rel(root, left->relids), right, sjinfo, NIL, &restrictlist);
 		if (!has_columns_for(early, restrictlist))
 		{
@@ -248,7 +252,10 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 		groups = estimate_num_groups(root, get_sortgrouplist_exprs(group_clause, root->processed_tlist),
 									 path->rows, NULL, NULL);
 
-	/* grouped by constants alone, as core does it: one group, but none without rows */
+	/*
+	 * grouped by constants alone, as core does it: one group, but none
+	 * without rows
+	 */
 	if (group_clause == NIL)
 		paths = lappend(paths, create_agg_path(root, grouped_rel, path, grouped_rel->reltarget,
 											   root->parse->groupClause != NIL ? AGG_SORTED : AGG_PLAIN,
@@ -269,7 +276,10 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 	{
 		Path	   *agg = lfirst(lc);
 
-		/* cheaper than anything of core's, and still comparable among themselves */
+		/*
+		 * cheaper than anything of core's, and still comparable among
+		 * themselves
+		 */
 		if (aggregate_before_join == PLAN_FORCE)
 		{
 			agg->startup_cost *= 1e-6;
@@ -334,7 +344,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 
 static void
 offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
-			RelOptInfo *grouped_rel, void *extra)
+				  RelOptInfo *grouped_rel, void *extra)
 {
 	const char *reason;
 

@@ -35,7 +35,11 @@ typedef struct EarlyAggregate
 	/* the table, and what is read of it, group columns being labelled */
 	RelOptInfo *table;
 	PathTarget *input;
-	/* partial aggregation: its group columns (SortGroupClause), its output, how many groups */
+
+	/*
+	 * partial aggregation: its group columns (SortGroupClause), its output,
+	 * how many groups
+	 */
 	List	   *group_clause;
 	PathTarget *target;
 	double		groups;

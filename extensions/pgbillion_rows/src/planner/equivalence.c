@@ -222,7 +222,10 @@ are_small_floats(List *args)
 	{
 		Node	   *arg = (Node *) lfirst_node(TargetEntry, lc)->expr;
 
-		/* a real in double precision: neither 2^63 values of 2^128 nor their squares overflow */
+		/*
+		 * a real in double precision: neither 2^63 values of 2^128 nor their
+		 * squares overflow
+		 */
 		if (!is_integer_cast(arg) && !(IsA(arg, FuncExpr) && ((FuncExpr *) arg)->funcid == F_FLOAT8_FLOAT4))
 			return false;
 	}
@@ -337,7 +340,10 @@ transition_may_fail(Aggref *aggref)
 static const char *
 aggregate_refusal(Aggref *aggref)
 {
-	/* Core's partial form excludes all that needs its rows in an order, or once each. */
+	/*
+	 * Core's partial form excludes all that needs its rows in an order, or
+	 * once each.
+	 */
 	Assert(aggref->aggkind == AGGKIND_NORMAL);
 	Assert(aggref->aggorder == NIL && aggref->aggdistinct == NIL && aggref->aggdirectargs == NIL);
 
@@ -345,7 +351,11 @@ aggregate_refusal(Aggref *aggref)
 	if (aggref->aggfnoid >= FirstGenbkiObjectId)
 		return "an aggregate that is not built in";
 #if PG_VERSION_NUM >= 160000
-	/* a state as long as the group's rows would be copied for each row of the join */
+
+	/*
+	 * a state as long as the group's rows would be copied for each row of the
+	 * join
+	 */
 	switch (aggref->aggfnoid)
 	{
 		case F_STRING_AGG_TEXT_TEXT:
@@ -432,7 +442,7 @@ group_column(Var *var, Index ref, SortGroupClause **clause)
 										BTEQUALIMAGE_PROC);
 	if (!OidIsValid(equal_image) ||
 		!DatumGetBool(OidFunctionCall1Coll(equal_image, var->varcollid, ObjectIdGetDatum(type->btree_opintype))) ||
-		/* without a length, blanks at the end are kept, and not compared */
+	/* without a length, blanks at the end are kept, and not compared */
 		(getBaseType(var->vartype) == BPCHAROID && var->vartypmod < 0))
 		return "a column to group by has equal values that can be told apart";
 
@@ -492,7 +502,10 @@ estimate_early_groups(PlannerInfo *root, EarlyAggregate *early)
 	if (list_length(columns) == 1 || table->tuples <= 0)
 		return;
 
-	/* estimate_num_groups() without conditions; extended statistics may say what is below its limit, or above */
+	/*
+	 * estimate_num_groups() without conditions; extended statistics may say
+	 * what is below its limit, or above
+	 */
 	most = Min(Max(most, 0.1 * table->tuples), table->tuples);
 	table->rows = table->tuples;
 	all = estimate_num_groups(root, columns, table->tuples, NULL, NULL);
@@ -526,7 +539,10 @@ make_targets(PlannerInfo *root, PathTarget *partial, EarlyAggregate *early)
 		return "a subquery among the columns";
 	others = pull_var_clause((Node *) others, PVC_INCLUDE_PLACEHOLDERS);
 
-	/* all that core's paths of the table give, in its order, so that they need no projection */
+	/*
+	 * all that core's paths of the table give, in its order, so that they
+	 * need no projection
+	 */
 	early->input = create_empty_pathtarget();
 	early->target = create_empty_pathtarget();
 	foreach(lc, early->table->reltarget->exprs)
@@ -570,7 +586,10 @@ before_join_refusal(PlannerInfo *root, RelOptInfo *input_rel, PathTarget *partia
 	const char *reason;
 	int			relid = -1;
 
-	/* Rows that an outer join makes have no state; a semijoin takes a row once. */
+	/*
+	 * Rows that an outer join makes have no state; a semijoin takes a row
+	 * once.
+	 */
 	if (root->join_info_list != NIL)
 		return "a join that is not an inner join";
 	if (root->placeholder_list != NIL)
@@ -578,7 +597,11 @@ before_join_refusal(PlannerInfo *root, RelOptInfo *input_rel, PathTarget *partia
 	/* the arguments would be computed before conditions that hide rows */
 	if (root->qual_security_level > 0)
 		return "row security or a security barrier";
-	/* how often one is called must not depend on the plan any more than it does anyway */
+
+	/*
+	 * how often one is called must not depend on the plan any more than it
+	 * does anyway
+	 */
 	if (contain_volatile_functions((Node *) root->parse))
 		return "a volatile function";
 	if (root->parse->hasTargetSRFs)

@@ -206,7 +206,10 @@ make_states_rel(PlannerInfo *root, EarlyAggregate *early)
 	if (states->partial_pathlist != NIL)
 		add_path(states, gathered_path(root, states, states->reltarget, linitial(states->partial_pathlist), NIL));
 
-	/* joins are estimated alike for all paths; groups may be there once a partition or process */
+	/*
+	 * joins are estimated alike for all paths; groups may be there once a
+	 * partition or process
+	 */
 	foreach(lc, states->pathlist)
 		states->rows = Max(states->rows, ((Path *) lfirst(lc))->rows);
 	set_cheapest(states);

@@ -170,7 +170,10 @@ shard_start_connection(ShardGroup *group)
 	int			n = 0;
 	ListCell   *lc;
 
-	/* in the list from the start, so that the end of the statement frees it, and what happens to its options is seen */
+	/*
+	 * in the list from the start, so that the end of the statement frees it,
+	 * and what happens to its options is seen
+	 */
 	connection = MemoryContextAllocZero(shard_context, sizeof(ShardConnection));
 	connection->serverid = group->serverid;
 	connection->umid = group->umid;
@@ -231,7 +234,10 @@ shard_start_connection(ShardGroup *group)
 		report_connecting(connection);
 	pq.PQsetNoticeReceiver(connection->conn, ignore_notice, NULL);
 
-	/* what the options, or a service file, say; libpq obeys it only where it waits itself */
+	/*
+	 * what the options, or a service file, say; libpq obeys it only where it
+	 * waits itself
+	 */
 	conninfo = pq.PQconninfo(connection->conn);
 	for (PQconninfoOption *option = conninfo; option != NULL && option->keyword != NULL; option++)
 		if (strcmp(option->keyword, "connect_timeout") == 0 && option->val != NULL && atoi(option->val) > 0)
@@ -295,7 +301,11 @@ shard_connected(ShardConnection *connection)
 						(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 						 errmsg("could not connect to server \"%s\"", connection->server),
 						 errdetail("timeout expired")));
-			/* the earliest of all deadlines; whoever is woken too early asks again */
+
+			/*
+			 * the earliest of all deadlines; whoever is woken too early asks
+			 * again
+			 */
 			if (!get_timeout_active(connect_timeout) ||
 				get_timeout_finish_time(connect_timeout) > connection->deadline)
 				enable_timeout_at(connect_timeout, connection->deadline);

@@ -316,7 +316,7 @@ shard_report(ShardConnection *connection, PGresult *result)
 {
 	const char *fields[] = {NULL, NULL, NULL, NULL, NULL};
 	static const int codes[] = {PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL,
-		PG_DIAG_MESSAGE_HINT, PG_DIAG_CONTEXT};
+	PG_DIAG_MESSAGE_HINT, PG_DIAG_CONTEXT};
 	const char *hint;
 	int			sqlstate = ERRCODE_CONNECTION_FAILURE;
 
@@ -573,7 +573,7 @@ has_our_encoding(ShardConnection *connection)
  */
 void
 shard_send_query(ShardConnection *connection, const char *sql, const char *verification, int nparams,
-			   const char *const *values, bool binary, int states)
+				 const char *const *values, bool binary, int states)
 {
 	int			theirs = pq.PQserverVersion(connection->conn) / 10000;
 	const char *their_encoding = pq.PQparameterStatus(connection->conn, "server_encoding");
@@ -608,7 +608,11 @@ shard_send_query(ShardConnection *connection, const char *sql, const char *verif
 	if (!pq.PQsendQueryParams(connection->conn, sql, nparams, NULL, values, NULL, NULL, binary))
 		shard_report(connection, NULL);
 	expect(connection, REPLY_ROWS);
-	/* comes too late when answers to other commands are awaited first; see next_reply() */
+
+	/*
+	 * comes too late when answers to other commands are awaited first; see
+	 * next_reply()
+	 */
 	if (connection->nreplies == 1)
 		set_row_mode(connection);
 	shard_send_sync(connection);

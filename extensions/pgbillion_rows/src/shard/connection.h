@@ -36,11 +36,13 @@ typedef struct ShardGroup
 	Oid			userid;
 	List	   *scans;			/* ShardScan: all of them, begun or not */
 	int			nconnections;	/* in use by this group */
-	ShardConnection *exporter;	/* whose snapshot the others take; the first of them */
+	ShardConnection *exporter;	/* whose snapshot the others take; the first
+								 * of them */
 	char	   *snapshot;		/* its name, once known */
 	bool		decided;
 	bool		by_postgres_fdw;	/* its executor runs the scans */
-	List	   *verified;		/* char *: what has been verified on its connection */
+	List	   *verified;		/* char *: what has been verified on its
+								 * connection */
 } ShardGroup;
 
 /* What a connection still has to answer, in this order. */
@@ -96,7 +98,7 @@ extern ShardConnection *shard_take_connection(ShardGroup *group, bool beyond_lim
 extern void shard_give_connection(ShardConnection *connection);
 extern bool shard_connected(ShardConnection *connection);
 extern void shard_send_query(ShardConnection *connection, const char *sql, const char *verification, int nparams,
-						   const char *const *values, bool binary, int states);
+							 const char *const *values, bool binary, int states);
 extern ShardProgress shard_advance(ShardConnection *connection);
 extern uint32 shard_events(ShardConnection *connection);
 extern void shard_wait(ShardConnection *connection);

@@ -68,7 +68,8 @@ typedef struct Context
 	List	   *params;			/* expressions to send as $1, $2 … */
 	int			states;			/* SHARD_STATE_… */
 	List	   *functions;		/* names of those of our extension */
-	const char *reason;			/* why an aggregate is not for the shard, if more than that is known */
+	const char *reason;			/* why an aggregate is not for the shard, if
+								 * more than that is known */
 } Context;
 
 static bool write_expr(Node *node, Context *cxt, Origin *outer);
@@ -371,9 +372,9 @@ static bool
 write_bool_test(BooleanTest *node, Context *cxt, Origin *inner)
 {
 	static const char *const tests[] = {
-		[IS_TRUE] = "TRUE", [IS_NOT_TRUE] = "NOT TRUE",
-		[IS_FALSE] = "FALSE", [IS_NOT_FALSE] = "NOT FALSE",
-		[IS_UNKNOWN] = "UNKNOWN", [IS_NOT_UNKNOWN] = "NOT UNKNOWN"
+		[IS_TRUE] = "TRUE",[IS_NOT_TRUE] = "NOT TRUE",
+		[IS_FALSE] = "FALSE",[IS_NOT_FALSE] = "NOT FALSE",
+		[IS_UNKNOWN] = "UNKNOWN",[IS_NOT_UNKNOWN] = "NOT UNKNOWN"
 	};
 
 	appendStringInfoChar(cxt->buf, '(');
@@ -921,7 +922,11 @@ write_query(PlannerInfo *root, List *columns, Context *cxt)
 		appendStringInfo(cxt->buf, first ? " GROUP BY %d" : ", %d", lfirst_int(lc));
 		first = false;
 	}
-	/* Grouped by constants alone, there is no group without rows; without GROUP BY there is one. */
+
+	/*
+	 * Grouped by constants alone, there is no group without rows; without
+	 * GROUP BY there is one.
+	 */
 	if (groups == NIL && root->parse->groupClause != NIL)
 		appendStringInfoString(cxt->buf, " HAVING (count(*) > 0)");
 	return NULL;

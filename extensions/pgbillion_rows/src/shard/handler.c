@@ -61,6 +61,7 @@ postgres_fdw_routine(void)
 	{
 		PGFunction	handler = load_external_function(POSTGRES_FDW, "postgres_fdw_handler", true, NULL);
 		MemoryContext oldcontext;
+
 		LOCAL_FCINFO(fcinfo, 0);
 
 		LibpqFind();
@@ -152,7 +153,10 @@ pgbillion_fdw_handler(PG_FUNCTION_ARGS)
 	routine->GetForeignPlan = shard_get_foreign_plan;
 	routine->IsForeignPathAsyncCapable = shard_is_foreign_path_async_capable;
 
-	/* A scan that is not ours leaves this routine for postgres_fdw's when it begins. */
+	/*
+	 * A scan that is not ours leaves this routine for postgres_fdw's when it
+	 * begins.
+	 */
 	routine->BeginForeignScan = begin_foreign_scan;
 	routine->IterateForeignScan = shard_iterate_foreign_scan;
 	routine->ReScanForeignScan = shard_rescan_foreign_scan;

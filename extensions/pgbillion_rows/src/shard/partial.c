@@ -93,6 +93,7 @@ pgbillion_state(PG_FUNCTION_ARGS)
 	bytea	   *result;
 	char	   *header;
 	int			kind;
+
 	LOCAL_FCINFO(call, 1);
 
 	if (aggref == NULL)

@@ -147,13 +147,18 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	total = startup + Max(input->total_cost - startup, 0) * SHARD_COST_RATIO +
 		rows * table_number(relid, "fdw_tuple_cost", TUPLE_COST);
 	total = Min(total, input->total_cost * 0.9);
+
 	/*
 	 * Less than the first row in order, which core asks for otherwise and
 	 * takes to be had for the startup cost: without an index the shard sorts.
 	 */
 	if (is_minmax(query->columns))
 		total = Min(total, startup * 0.9);
-	/* postgres_fdw pushes whole aggregates down too, but runs them by a cursor */
+
+	/*
+	 * postgres_fdw pushes whole aggregates down too, but runs them by a
+	 * cursor
+	 */
 	foreach(lc, output_rel->pathlist)
 		total = Min(total, ((Path *) lfirst(lc))->total_cost * 0.9);
 	startup = Min(startup, total);
@@ -163,7 +168,11 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	private = list_make5(makeString(query->sql), query->columns, query->params, makeString(relations),
 						 makeInteger(query->states));
 	private = lappend(private, makeInteger((int) table_number(relid, "fetch_size", FETCH_SIZE)));
-	/* unlike postgres_fdw's, our scans are asynchronous unless told otherwise: they wait for nothing but their shard */
+
+	/*
+	 * unlike postgres_fdw's, our scans are asynchronous unless told
+	 * otherwise: they wait for nothing but their shard
+	 */
 	private = lappend(private, makeBoolean(async == NULL || defGetBoolean(async)));
 	private = lappend(private, makeString(query->verification));
 	add_path(output_rel, (Path *)
@@ -173,7 +182,7 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 
 void
 shard_get_foreign_upper_paths(PlannerInfo *root, UpperRelationKind stage,
-						  RelOptInfo *input_rel, RelOptInfo *output_rel, void *extra)
+							  RelOptInfo *input_rel, RelOptInfo *output_rel, void *extra)
 {
 	ShardQuery	query;
 	const char *reason;
@@ -223,7 +232,7 @@ is_aggregate_path(ForeignPath *path)
 
 ForeignScan *
 shard_get_foreign_plan(PlannerInfo *root, RelOptInfo *rel, Oid relid, ForeignPath *path,
-					List *tlist, List *clauses, Plan *outer_plan)
+					   List *tlist, List *clauses, Plan *outer_plan)
 {
 	List	   *columns;
 	List	   *attrs = NIL;

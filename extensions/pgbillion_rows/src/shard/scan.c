@@ -56,7 +56,8 @@ typedef struct ShardScan
 	int			eflags;
 	const char *sql;
 	int			states;			/* SHARD_STATE_… in the columns */
-	const char *verification;	/* of the functions of ours in the SQL, empty if there are none */
+	const char *verification;	/* of the functions of ours in the SQL, empty
+								 * if there are none */
 	bool		sent;
 	bool		eof;
 
@@ -68,7 +69,8 @@ typedef struct ShardScan
 	bool		binary;
 	FmgrInfo   *input;
 	Oid		   *input_param;
-	int		   *kinds;			/* of the states in each column: shard_state_kinds() */
+	int		   *kinds;			/* of the states in each column:
+								 * shard_state_kinds() */
 	ShardStateFormat *formats;
 	char	  **aggregates;		/* names, for messages; NULL for what is none */
 	int			row;			/* next one of the result */
@@ -312,7 +314,11 @@ iterate_checked(ForeignScanState *node)
 	if (TupIsNull(slot))
 		return slot;
 	slot_getallattrs(slot);
-	/* what the values point to is postgres_fdw's batch of rows, not the slot's */
+
+	/*
+	 * what the values point to is postgres_fdw's batch of rows, not the
+	 * slot's
+	 */
 	ExecClearTuple(slot);
 	open_states(checked->scan, slot);
 	return ExecStoreVirtualTuple(slot);
@@ -490,7 +496,7 @@ read_values(ShardScan *scan, TupleTableSlot *slot)
 		else
 		{
 			/* libpq ends values with a zero byte, as StringInfo wants */
-			StringInfoData buf = {.data = value, .len = length, .maxlen = length + 1};
+			StringInfoData buf = {.data = value,.len = length,.maxlen = length + 1};
 
 			slot->tts_values[i] = ReceiveFunctionCall(&scan->input[i], &buf, scan->input_param[i], typmod);
 			if (buf.cursor != length)
@@ -704,7 +710,10 @@ shard_foreign_async_configure_wait(AsyncRequest *areq)
 
 	Assert(areq->callback_pending);
 
-	/* The Append waits for sockets to become readable only: other progress is made here. */
+	/*
+	 * The Append waits for sockets to become readable only: other progress is
+	 * made here.
+	 */
 	areq->callback_pending = false;
 	answer(areq, !others_will_finish(areq, scan));
 	if (!areq->callback_pending)

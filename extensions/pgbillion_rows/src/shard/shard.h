@@ -56,7 +56,11 @@ enum ShardScanPrivate
 	ShardScanRelations,
 	/* SHARD_STATE_… of the serialised states among the columns (Integer) */
 	ShardScanStates,
-	/* SQL that verifies the functions of ours in the SQL, empty if there are none (String) */
+
+	/*
+	 * SQL that verifies the functions of ours in the SQL, empty if there are
+	 * none (String)
+	 */
 	ShardScanVerification
 };
 
@@ -101,10 +105,10 @@ extern void shard_init(void);
 /* plan.c */
 extern bool shard_push_down;
 extern void shard_get_foreign_upper_paths(PlannerInfo *root, UpperRelationKind stage,
-									  RelOptInfo *input_rel, RelOptInfo *output_rel, void *extra);
+										  RelOptInfo *input_rel, RelOptInfo *output_rel, void *extra);
 extern Path *shard_states_path(PlannerInfo *root, RelOptInfo *table, PathTarget *target);
 extern ForeignScan *shard_get_foreign_plan(PlannerInfo *root, RelOptInfo *rel, Oid relid,
-										ForeignPath *path, List *tlist, List *clauses, Plan *outer_plan);
+										   ForeignPath *path, List *tlist, List *clauses, Plan *outer_plan);
 extern bool shard_is_foreign_path_async_capable(ForeignPath *path);
 
 /* deparse.c */

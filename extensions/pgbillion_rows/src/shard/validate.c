@@ -378,7 +378,11 @@ check_array_state(Reader *reader, const ShardStateFormat *format)
 	if (element != format->element || typlen != format->typlen || flags[0] != (format->typbyval ? 1 : 0) ||
 		flags[1] != format->typalign)
 		return "its elements are of another type";
-	/* core makes room for all of them before it reads any; there is no state without one */
+
+	/*
+	 * core makes room for all of them before it reads any; there is no state
+	 * without one
+	 */
 	if (n < 1 || (uint64) n > reader->left)
 		return "its number of elements is wrong";
 	nulls = take(reader, n);
@@ -425,7 +429,11 @@ is_numeric(const char *data, size_t size)
 	/* NaN, infinity and -infinity */
 	if ((header & 0xC000) == 0xC000)
 		return size == sizeof(header) && (header == 0xC000 || header == 0xD000 || header == 0xF000);
-	/* a short header has scale and weight in it, a long one has the weight behind it */
+
+	/*
+	 * a short header has scale and weight in it, a long one has the weight
+	 * behind it
+	 */
 	header_size = (header & 0x8000) ? sizeof(uint16) : 2 * sizeof(uint16);
 	if (size < header_size || (size - header_size) % sizeof(digit) != 0)
 		return false;
@@ -517,7 +525,10 @@ element_size(const ShardStateFormat *format, const char *data, size_t left)
 	if (format->typlen > 0)
 		return format->typlen <= left && is_fixed_value(format->element, data) ? format->typlen : 0;
 
-	/* in arrays they are neither compressed nor stored elsewhere, and have the long header */
+	/*
+	 * in arrays they are neither compressed nor stored elsewhere, and have
+	 * the long header
+	 */
 	if (left < VARHDRSZ)
 		return 0;
 	memcpy(&header, data, sizeof(header));
@@ -783,7 +794,11 @@ shard_find_state_format(Aggref *aggref, ShardStateFormat *format)
 	agg = (Form_pg_aggregate) GETSTRUCT(tuple);
 	memset(format, 0, sizeof(*format));
 	format->kind = STATE_VALUE;
-	/* a partial aggregate of the extension, in a tree of servers, names functions of ours */
+
+	/*
+	 * a partial aggregate of the extension, in a tree of servers, names
+	 * functions of ours
+	 */
 	if (agg->aggtranstype == INTERNALOID)
 		known = serialized_format(aggregate_core_function(agg->aggdeserialfn), type, format);
 	else

@@ -12,7 +12,8 @@
 
 typedef enum ShardStateKind
 {
-	STATE_VALUE,				/* a value of its type, which its input function has checked */
+	STATE_VALUE,				/* a value of its type, which its input
+								 * function has checked */
 	STATE_ARRAY_VALUE,			/* an array of so many elements */
 	STATE_NUMERIC,				/* sum and avg of numeric */
 	STATE_NUMERIC_SQUARES,		/* stddev and variance of numeric and bigint */

@@ -130,7 +130,7 @@ add_attnos(Node *node, Bitmapset **attnos)
 	ListCell   *lc;
 
 	foreach(lc, pull_var_clause(node, PVC_RECURSE_AGGREGATES))
-		*attnos = bms_add_member(*attnos, lfirst_node(Var, lc)->varattno);
+		* attnos = bms_add_member(*attnos, lfirst_node(Var, lc)->varattno);
 }
 
 static void
@@ -174,7 +174,10 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	int			offset;
 	ListCell   *lc;
 
-	/* a copy, whose missing values stay where they are when the cache entry is rebuilt */
+	/*
+	 * a copy, whose missing values stay where they are when the cache entry
+	 * is rebuilt
+	 */
 	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 	state->context = CurrentMemoryContext;
 	add_attnos((Node *) clauses, &filter_attnos);
@@ -310,7 +313,7 @@ aggregate_batch(VectorState *state)
 	Batch	   *batch = &state->batch;
 	char	   *entries[BATCH_ROWS];
 	uint8		ids[BATCH_ROWS];
-	RowGroups	groups = {.single = state->single, .entries = entries, .ids = ids};
+	RowGroups	groups = {.single = state->single,.entries = entries,.ids = ids};
 
 	if (state->groups != NULL)
 	{
@@ -352,7 +355,10 @@ do_page(VectorState *state, int n)
 	int			removed;
 	MemoryContext old;
 
-	/* what is detoasted or computed on the way is forgotten with the next page */
+	/*
+	 * what is detoasted or computed on the way is forgotten with the next
+	 * page
+	 */
 	ResetExprContext(batch->econtext);
 	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
 	columns_begin_batch(batch->columns, state->tuples, n, vector_scan_ahead(state->scan));
@@ -390,7 +396,11 @@ hand_up(VectorState *state, char *entry)
 	MemoryContext old;
 
 	ExecClearTuple(slot);
-	/* keys of overflowing rows live in the batch's memory until all are handed up */
+
+	/*
+	 * keys of overflowing rows live in the batch's memory until all are
+	 * handed up
+	 */
 	if (state->phase != PHASE_OVERFLOW)
 		ResetExprContext(econtext);
 	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
@@ -692,7 +702,11 @@ initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 	state->shared = coordinate;
 	pg_atomic_init_u64(&state->shared->all_visible, 0);
 	pg_atomic_init_u64(&state->shared->checked, 0);
-	/* locked before its pages are counted: who adds one afterwards finds the lock */
+
+	/*
+	 * locked before its pages are counted: who adds one afterwards finds the
+	 * lock
+	 */
 	PredicateLockRelation(css->ss.ss_currentRelation, css->ss.ps.state->es_snapshot);
 	(void) source_read_lazy(css->ss.ss_currentRelation, css->ss.ps.state->es_snapshot);
 	table_block_parallelscan_initialize(css->ss.ss_currentRelation,

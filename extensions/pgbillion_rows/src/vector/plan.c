@@ -198,7 +198,10 @@ clause_refusal(PathTarget *target, List *clause)
 		Index		ref = get_pathtarget_sortgroupref(target, foreach_current_index(lc));
 		SortGroupClause *own = ref == 0 ? NULL : get_sortgroupref_clause_noerr(ref, clause);
 
-		/* ORDER BY … USING may have chosen another equality than the type's own */
+		/*
+		 * ORDER BY … USING may have chosen another equality than the type's
+		 * own
+		 */
 		if (own != NULL && own->eqop != lookup_type_cache(exprType(lfirst(lc)), TYPECACHE_EQ_OPR)->eq_opr)
 			return "a group key that is compared by another operator than its type's own";
 	}
@@ -540,7 +543,11 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 			return reason;
 		if (tables == NIL && foreign == NIL)
 			return "there is no partition to read";
-		/* nothing for us, but shards need not group by what core would have handed up besides */
+
+		/*
+		 * nothing for us, but shards need not group by what core would have
+		 * handed up besides
+		 */
 		if (tables == NIL &&
 			equal(fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, request->rel->relids)->reltarget->exprs,
 				  target->exprs))
@@ -562,7 +569,11 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 			key_exprs = lappend(key_exprs, lfirst(lc));
 	}
 	groups = key_exprs == NIL ? 1 : estimate_groups(root, key_exprs, input_rel->rows);
-	/* a scan alone spills what does not fit; others would hand it up row by row */
+
+	/*
+	 * a scan alone spills what does not fit; others would hand it up row by
+	 * row
+	 */
 	reason = memory_refusal(target, groups);
 	fits = reason == NULL;
 	finish = !inherited && request->clause != NIL && enable_hashagg && vector_finishable(target, request->clause);
@@ -614,7 +625,10 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, Request *request)
 
 	if (inherited)
 	{
-		/* core's serial plan would add floats in the order of rows over all tables, but not where shards add */
+		/*
+		 * core's serial plan would add floats in the order of rows over all
+		 * tables, but not where shards add
+		 */
 		if (foreign != NIL || list_length(tables) == 1 || !adds_floats(target))
 			add_final(request, finalize_path(root, request,
 											 append_path(root, partial_rel, target, list_concat_copy(foreign, subpaths)),
@@ -724,10 +738,10 @@ vector_states_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, doubl
 
 static void
 offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
-			RelOptInfo *rel, void *extra)
+				  RelOptInfo *rel, void *extra)
 {
 	const char *reason;
-	Request		request = {.rel = rel, .best = get_float8_infinity()};
+	Request		request = {.rel = rel,.best = get_float8_infinity()};
 	double		core = 0;
 
 	if ((stage != UPPERREL_GROUP_AGG && stage != UPPERREL_DISTINCT) || vector_aggregate == PLAN_OFF)

@@ -103,7 +103,8 @@ typedef struct Column
 	bool		first;			/* columns_load_only() is to load it */
 	Datum	   *values;
 	bool	   *nulls;			/* always valid */
-	bool		dirty;			/* nulls[] holds true somewhere, maybe beyond the batch */
+	bool		dirty;			/* nulls[] holds true somewhere, maybe beyond
+								 * the batch */
 } Column;
 
 typedef struct Columns Columns;
@@ -130,10 +131,12 @@ typedef struct Batch
 {
 	Columns    *columns;
 	int			n;				/* rows in the batch */
-	ExprContext *econtext;		/* its per-tuple memory lives as long as the batch */
+	ExprContext *econtext;		/* its per-tuple memory lives as long as the
+								 * batch */
 	TupleTableSlot *slot;		/* row for core's expression code */
 	uint64		serial;			/* changes with every change of the rows */
-	List	   *decimals;		/* expressions of decimals: decimal_expression.c */
+	List	   *decimals;		/* expressions of decimals:
+								 * decimal_expression.c */
 	PlanState  *parent;
 } Batch;
 
@@ -193,7 +196,8 @@ typedef struct DecimalSum
 	int64		ninfs;
 	int32		scale;
 	int32		max_scale;		/* largest display scale seen */
-	Numeric		rest;			/* further summand, divided by a power of ten; or NULL */
+	Numeric		rest;			/* further summand, divided by a power of ten;
+								 * or NULL */
 } DecimalSum;
 
 extern bool decimal_decode(Datum numeric, int64 *value, int *scale);
@@ -213,7 +217,8 @@ typedef struct RowGroups
 {
 	char	   *single;			/* the entry of all rows, or NULL and: */
 	char	  **entries;		/* of each row */
-	int			nids;			/* 0, or each row's group has a number below it */
+	int			nids;			/* 0, or each row's group has a number below
+								 * it */
 	const uint8 *ids;
 	char	  **by_id;
 } RowGroups;

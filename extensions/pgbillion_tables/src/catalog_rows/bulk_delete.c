@@ -117,7 +117,10 @@ delete_on_page(Relation rel, const ItemPointerData *tids, int ntids)
 			HeapTupleHeaderSetCmax(header, cid, false);
 			header->t_ctid = tids[i];
 
-			/* each by itself: a full image taken now must not hold the next one's change */
+			/*
+			 * each by itself: a full image taken now must not hold the next
+			 * one's change
+			 */
 			if (RelationNeedsWAL(rel) && n < ROWS_WORTH_AN_IMAGE)
 			{
 				xl_heap_delete xlrec = {

@@ -52,7 +52,8 @@
 
 typedef struct RunEntry
 {
-	unsigned char sort_key[SORT_KEY_SIZE];	/* bytes that sort as the entry does */
+	unsigned char sort_key[SORT_KEY_SIZE];	/* bytes that sort as the entry
+											 * does */
 	HeapTuple	tuple;
 } RunEntry;
 
@@ -340,7 +341,7 @@ insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInser
 	opaque = BTPageGetOpaque(page);
 	Assert(P_ISLEAF(opaque) && !P_IGNORE(opaque) && !P_INCOMPLETE_SPLIT(opaque));
 
-	avail = PageGetFreeSpace(page);		/* less one line pointer */
+	avail = PageGetFreeSpace(page); /* less one line pointer */
 	position = P_FIRSTDATAKEY(opaque);
 
 	for (n = 0; n < nentries && n < MaxIndexTuplesPerPage; n++)

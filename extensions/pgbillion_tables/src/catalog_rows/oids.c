@@ -123,7 +123,10 @@ counter_advance(uint32 count)
 
 	if (TransamVariables->oidCount < count)
 	{
-		/* the logged value may wrap around; the counter's next user sees to it */
+		/*
+		 * the logged value may wrap around; the counter's next user sees to
+		 * it
+		 */
 		XLogPutNextOid(first + count + OID_PREFETCH);
 		TransamVariables->oidCount = count + OID_PREFETCH;
 	}
@@ -153,7 +156,10 @@ find_used(OidAllocator *allocator)
 		ScanKeyInit(&key[0], 1, BTGreaterEqualStrategyNumber, F_OIDGE, ObjectIdGetDatum(low));
 		ScanKeyInit(&key[1], 1, BTLessEqualStrategyNumber, F_OIDLE, ObjectIdGetDatum(high));
 
-		/* dead rows count too: see GetNewOidWithIndex() on snapshots and TOAST */
+		/*
+		 * dead rows count too: see GetNewOidWithIndex() on snapshots and
+		 * TOAST
+		 */
 		scan = systable_beginscan(catalog, allocator->oid_indexes[i], true, SnapshotAny, 2, key);
 		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		{

@@ -381,7 +381,7 @@ own_serial_sequences(Oid template, Oid prototype)
 		if (!HeapTupleIsValid(tuple))
 			elog(ERROR, "could not find default %u", attrdef);
 		expression = stringToNode(TextDatumGetCString(heap_getattr(tuple, Anum_pg_attrdef_adbin,
-																  RelationGetDescr(rel), &isnull)));
+																   RelationGetDescr(rel), &isnull)));
 		systable_endscan(scan);
 		table_close(rel, AccessShareLock);
 

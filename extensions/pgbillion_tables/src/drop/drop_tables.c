@@ -100,15 +100,19 @@ typedef struct DropContext
 {
 	int			ntables;
 	DropTable  *tables;			/* by OID, ascending */
-	HTAB	   *members;		/* of FamilyKey, by what precedes `table` in it */
+	HTAB	   *members;		/* of FamilyKey, by what precedes `table` in
+								 * it */
 	FamilyKey  *keys;			/* all members; FamilyKey.table is in tables[] */
 	FamilyKey  *keys_by_class;	/* the same, kept in the other order */
 	int			nkeys;
 	int			keys_size;
-	int			level;			/* keys[level …] have not been searched for yet */
-	List	   *references;		/* of FamilyKey: what depends on a member, but not as a part of it */
+	int			level;			/* keys[level …] have not been searched for
+								 * yet */
+	List	   *references;		/* of FamilyKey: what depends on a member, but
+								 * not as a part of it */
 	RowList		class_rows;		/* of members, as lock_parts() saw them last */
-	RowList		depend_rows;	/* of members, as find_families() saw them last */
+	RowList		depend_rows;	/* of members, as find_families() saw them
+								 * last */
 	RowList		other_rows;		/* of the catalogue being read */
 	DropRelation *relations;	/* as class_rows */
 	int			nrelations;
@@ -423,7 +427,10 @@ find_families(DropContext *context)
 		pfree(keys);
 	}
 
-	/* whatever else refers to a member must be another member of the same table */
+	/*
+	 * whatever else refers to a member must be another member of the same
+	 * table
+	 */
 	foreach(lc, context->references)
 	{
 		FamilyKey  *reference = lfirst(lc);

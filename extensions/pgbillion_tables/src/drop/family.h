@@ -20,7 +20,8 @@
 typedef struct FamilyCatalog
 {
 	Oid			catalog;
-	Oid			oid_index;		/* on the OID, of catalogues of members; else 0 */
+	Oid			oid_index;		/* on the OID, of catalogues of members; else
+								 * 0 */
 	Oid			scan_index;		/* finds the rows of a member */
 	AttrNumber	object_column;	/* that holds the member's OID */
 	AttrNumber	class_column;	/* that holds its catalogue, or 0 */

@@ -814,7 +814,11 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 		is_new = false;
 
 #ifdef USE_ASSERT_CHECKING
-	/* core asserts that a new relation skips WAL if, and only if, its file does */
+
+	/*
+	 * core asserts that a new relation skips WAL if, and only if, its file
+	 * does
+	 */
 	if (!XLogIsNeeded())
 		is_new = false;
 #endif
@@ -1037,7 +1041,11 @@ forget_dependencies(void)
 		if (form->relam == HEAP_TABLE_AM_OID)
 			deleteDependencyRecordsForSpecific(RelationRelationId, former->relid, DEPENDENCY_NORMAL,
 											   AccessMethodRelationId, former->lazy_am);
-		/* others rightly have such a record: a table's name may pretend to be a rewrite of theirs */
+
+		/*
+		 * others rightly have such a record: a table's name may pretend to be
+		 * a rewrite of theirs
+		 */
 		if (RELKIND_HAS_TABLE_AM(form->relkind) &&
 			(!file_number_is_lazy(form->relfilenode) || !OidIsValid(form->reltablespace)))
 			forget_tablespace(former->relid);

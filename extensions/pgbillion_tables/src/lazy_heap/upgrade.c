@@ -99,7 +99,11 @@ mark_lazy_tables(void)
 
 	if (!OidIsValid(table))
 		return;
-	/* locking accepts invalidation messages, so that what follows is up to date */
+
+	/*
+	 * locking accepts invalidation messages, so that what follows is up to
+	 * date
+	 */
 	LockDatabaseObject(RelationRelationId, table, MARK_SUBID, RowShareLock);
 	if (mark_is(table, REGPROCOID))
 		return;
@@ -140,7 +144,10 @@ one_to_heap(Oid relid)
 	Relation	rel;
 	bool		changed;
 
-	/* before the lock: who may not change a table must not be able to hold up others */
+	/*
+	 * before the lock: who may not change a table must not be able to hold up
+	 * others
+	 */
 	if (get_rel_relkind(relid) == '\0' || !class_owner_check(relid, GetUserId()))
 		return false;
 	rel = try_table_open(relid, RowExclusiveLock);
@@ -214,7 +221,11 @@ pgbillion_all_to_heap(PG_FUNCTION_ARGS)
 
 	/* in a transaction of its own, which holds no other lock than this */
 	nleft = take_mark_off(&left);
-	/* whoever called may go on for long, and its lock holds up all makers of lazy tables */
+
+	/*
+	 * whoever called may go on for long, and its lock holds up all makers of
+	 * lazy tables
+	 */
 	SPI_commit();
 	MemoryContextSwitchTo(context);
 	ereport(NOTICE,

@@ -514,7 +514,10 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 		scan = systable_beginscan(rel, family->scan_index, true, NULL, nkeys, key);
 		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		{
-			/* these depend on each table's tablespace; see add_tablespace_rows() */
+			/*
+			 * these depend on each table's tablespace; see
+			 * add_tablespace_rows()
+			 */
 			if (family->catalog == SharedDependRelationId &&
 				((Form_pg_shdepend) GETSTRUCT(tuple))->deptype == SHARED_DEPENDENCY_TABLESPACE)
 				continue;

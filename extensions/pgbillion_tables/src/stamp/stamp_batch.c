@@ -121,7 +121,10 @@ stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace)
 			Oid			spc = object->follows_table ? tablespace : object->tablespace;
 			RelFileLocator locator;
 
-			/* as GetNewRelFileNumber(): after a wraparound the file may be another's */
+			/*
+			 * as GetNewRelFileNumber(): after a wraparound the file may be
+			 * another's
+			 */
 			while (object->files != NULL)
 			{
 				locator = make_locator(OidIsValid(spc) ? spc : MyDatabaseTableSpace, oid);

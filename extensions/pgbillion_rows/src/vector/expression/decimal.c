@@ -37,7 +37,7 @@ word_at(const char *p)
 {
 	uint16		word;
 
-	memcpy(&word, p, sizeof(word));	/* short varlenas are not aligned */
+	memcpy(&word, p, sizeof(word)); /* short varlenas are not aligned */
 	return word;
 }
 
@@ -143,7 +143,7 @@ typedef struct Digits
 static void
 split(int128 sum, int scale, Digits *result)
 {
-	unsigned __int128 rest = sum < 0 ? -(unsigned __int128) sum : (unsigned __int128) sum;
+	unsigned	__int128 rest = sum < 0 ? -(unsigned __int128) sum : (unsigned __int128) sum;
 	int16		reversed[16];
 	int			n = 0;
 	int			fraction = (scale + 3) / 4;
@@ -399,7 +399,11 @@ decimal_serialize_sum(const DecimalSum *sum)
 			pq_sendint16(&buf, pq_getmsgint(&sent, 2));
 	}
 	pq_sendint32(&buf, sum->max_scale);
-	/* only moving aggregates, which are never partial, look at how many had it */
+
+	/*
+	 * only moving aggregates, which are never partial, look at how many had
+	 * it
+	 */
 	pq_sendint64(&buf, sum->count);
 	pq_sendint64(&buf, sum->nans);
 	pq_sendint64(&buf, sum->pinfs);

@@ -57,7 +57,11 @@ decimal_decode_stored(Datum numeric, int64 *value, int *scale)
 	result = (digits >> 48) + (digits >> 32 & 0xFFFF) * BASE +
 		(digits >> 16 & 0xFFFF) * (BASE * BASE) +
 		(digits & 0xFFFF) * ((uint64) BASE * BASE * BASE);
-	/* below 10^16 times 100, or cut off within the last digit: what follows is zero */
+
+	/*
+	 * below 10^16 times 100, or cut off within the last digit: what follows
+	 * is zero
+	 */
 	switch (shift)
 	{
 		case 2:

@@ -38,12 +38,14 @@ struct DecimalExpr
 	}			kind;
 	int			column;
 	int			width;			/* of integers */
-	bool		mixed;			/* column whose display scales differ: do not try again */
+	bool		mixed;			/* column whose display scales differ: do not
+								 * try again */
 	ExprState  *state;
 	DecimalExpr *left;
 	DecimalExpr *right;
 
-	uint64		serial;			/* of the batch whose rows, all of them, have been computed */
+	uint64		serial;			/* of the batch whose rows, all of them, have
+								 * been computed */
 	bool		failed;			/* then result is not valid */
 	Decimals	result;
 	int64	   *values;

@@ -30,7 +30,8 @@ struct VectorExpr
 	enum
 	{
 		EXPR_COLUMN,
-		EXPR_SCALAR,			/* the same for all rows: evaluated once a batch */
+		EXPR_SCALAR,			/* the same for all rows: evaluated once a
+								 * batch */
 		EXPR_ARITHMETIC,
 		EXPR_CORE
 	}			kind;
@@ -218,7 +219,7 @@ vector_expr_scalar(VectorExpr *expr, Batch *batch, bool *isnull)
 bool
 vector_expr_is_kernel(VectorExpr *expr)
 {
-	return expr->kind != EXPR_CORE || expr->decimal != NULL;
+	return expr->kind != EXPR_CORE || expr->decimal !=NULL;
 }
 
 /* ---- kernels ---- */
@@ -428,5 +429,5 @@ vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Valu
 bool
 vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
 {
-	return expr->decimal != NULL && decimal_expr_eval(expr->decimal, batch, rows, n, result);
+	return expr->decimal !=NULL && decimal_expr_eval(expr->decimal, batch, rows, n, result);
 }

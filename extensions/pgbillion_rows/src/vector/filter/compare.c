@@ -169,7 +169,11 @@ filter_compare(Predicate *predicate, Batch *batch, const uint16 *rows, int n, ui
 			}
 			break;
 		case COMPARE_FLOAT:
-			/* as float48lt() and its like: real is promoted, which keeps the order */
+
+			/*
+			 * as float48lt() and its like: real is promoted, which keeps the
+			 * order
+			 */
 			if (predicate->left_type == FLOAT8OID && predicate->right_type == FLOAT8OID)
 				FLOATS(DatumGetFloat8, DatumGetFloat8);
 			else if (predicate->left_type == FLOAT8OID)

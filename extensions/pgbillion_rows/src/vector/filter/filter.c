@@ -34,7 +34,8 @@
 typedef struct Term
 {
 	Predicate  *predicate;		/* or NULL */
-	ExprState  *state;			/* for core, of terms without, and of batches that are not for it */
+	ExprState  *state;			/* for core, of terms without, and of batches
+								 * that are not for it */
 	int			nneeded;		/* columns */
 	int		   *needed;
 } Term;
@@ -160,7 +161,10 @@ compile_like(OpExpr *op, Batch *batch, bool top, bool negated)
 	Expr	   *right = strip_relabel(lsecond(op->args));
 	Predicate  *result;
 
-	/* beside a string that may raise an error, a pattern must not: which of them comes first is core's to say */
+	/*
+	 * beside a string that may raise an error, a pattern must not: which of
+	 * them comes first is core's to say
+	 */
 	if (!is_harmless(left) && !(top && IsA(right, Const)))
 		return NULL;
 	if (!IsA(right, Const) && !(IsA(right, Param) && (top || is_harmless(right))))

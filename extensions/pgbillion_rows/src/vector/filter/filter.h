@@ -78,10 +78,12 @@ typedef struct Predicate
 	Oid			collation;
 	VectorExpr *left;
 	VectorExpr *right;
-	bool		harmless;		/* a comparison whose operands cannot raise errors */
+	bool		harmless;		/* a comparison whose operands cannot raise
+								 * errors */
 	int			nbounds;		/* of a range */
 	Bound	   *bounds;
-	int			range_scale;	/* of numerics: for which from and to are known, or -1 */
+	int			range_scale;	/* of numerics: for which from and to are
+								 * known, or -1 */
 	int64		from;
 	int64		to;
 	LikePattern *pattern;
@@ -89,7 +91,8 @@ typedef struct Predicate
 	int			nelements;
 	bool		null_element;
 	int64	   *elements;
-	bool		costly;			/* strings, which may have to be fetched: not for rows decided without */
+	bool		costly;			/* strings, which may have to be fetched: not
+								 * for rows decided without */
 	List	   *args;			/* of Predicate */
 	uint8	   *truth;			/* of an argument */
 } Predicate;

@@ -24,7 +24,8 @@
 /* What stands between two of a pattern's %. */
 typedef struct Part
 {
-	int			skip;			/* characters that it begins with, whichever they are */
+	int			skip;			/* characters that it begins with, whichever
+								 * they are */
 	int			len;			/* bytes behind these */
 	int			run;			/* of which so many come before the first _ */
 	const char *bytes;
@@ -39,7 +40,8 @@ struct LikePattern
 	int			len;
 	char	   *text;			/* what it was made from */
 	int			nparts;
-	Part	   *parts;			/* from the string's beginning, behind the first % ... */
+	Part	   *parts;			/* from the string's beginning, behind the
+								 * first % ... */
 };
 
 /* ---- patterns ---- */
@@ -101,7 +103,11 @@ cut(LikePattern *pattern)
 			continue;
 		}
 		*any = *p == '_';
-		/* core raises an error for an escape at the end, but only if it comes to it */
+
+		/*
+		 * core raises an error for an escape at the end, but only if it comes
+		 * to it
+		 */
 		if (*p == '\\' && ++p == end)
 			return false;
 		/* where core looks for it no character ends */

@@ -112,8 +112,10 @@ struct VectorAgg
 	FmgrInfo	serialfn;
 	FunctionCallInfo transcall;
 	FunctionCallInfo serialcall;
-	AggState   *aggstate;		/* what core's functions take for their executor node */
-	MemoryContext row_context;	/* of what they leave behind, such as detoasted values */
+	AggState   *aggstate;		/* what core's functions take for their
+								 * executor node */
+	MemoryContext row_context;	/* of what they leave behind, such as
+								 * detoasted values */
 	bool		strict;
 	bool		byval;
 	int16		len;
@@ -220,8 +222,8 @@ find_kind(Oid transfn, AggKind *kind, int *width, int *size)
 			return true;
 
 			/*
-			 * Functions of core that are known to ask nothing of the
-			 * executor node but its memory context.
+			 * Functions of core that are known to ask nothing of the executor
+			 * node but its memory context.
 			 */
 		case F_INT8_ACCUM:
 		case F_NUMERIC_ACCUM:
@@ -261,7 +263,10 @@ vector_agg_refusal(Aggref *aggref)
 	int			size;
 	bool		known = find_kind(aggregate_core_function(form->aggtransfn), &kind, &width, &size);
 
-	/* count() starts with 0, a sum with nothing; other beginnings are somebody's own */
+	/*
+	 * count() starts with 0, a sum with nothing; other beginnings are
+	 * somebody's own
+	 */
 	if (known && aggref->aggfnoid >= FirstNormalObjectId)
 	{
 		bool		isnull;
@@ -303,7 +308,7 @@ vector_agg_adds_floats(Aggref *aggref)
 	int			width;
 	int			size;
 	bool		known = find_kind(aggregate_core_function(((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn),
-									   &kind, &width, &size);
+								  &kind, &width, &size);
 
 	ReleaseSysCache(tuple);
 	return known && (kind == AGG_SUM_FLOAT4 || kind == AGG_SUM_FLOAT8 || kind == AGG_SQUARES_FLOAT);
@@ -625,7 +630,7 @@ advance_count(VectorAgg *agg, int n, char **entries, char *single)
 		*(int64 *) (single + offset) += n;
 	else
 		for (int i = 0; i < n; i++)
-			++*(int64 *) (entries[i] + offset);
+			++* (int64 *) (entries[i] + offset);
 }
 
 /*
@@ -699,7 +704,7 @@ vector_agg_advance(VectorAgg *agg, Batch *batch, const RowGroups *groups)
 			}
 			else if (!has_nulls)
 				for (int i = 0; i < n; i++)
-					++*(int64 *) (entries[i] + offset);
+					++* (int64 *) (entries[i] + offset);
 			else
 				for (int i = 0; i < n; i++)
 					*(int64 *) (entries[i] + offset) += !nulls[i];
@@ -760,7 +765,11 @@ vector_agg_advance(VectorAgg *agg, Batch *batch, const RowGroups *groups)
 				FOR_VALUES(SquaresState, accumulate_squares(s, DatumGetFloat8(v)));
 			break;
 		case AGG_AVG_FLOAT4:
-			/* neither 2^63 values of 2^128 nor their squares overflow a double */
+
+			/*
+			 * neither 2^63 values of 2^128 nor their squares overflow a
+			 * double
+			 */
 			FOR_VALUES(FloatState, (s->count++, s->sum += DatumGetFloat4(v)));
 			break;
 		case AGG_LARGER_INT:
@@ -860,7 +869,11 @@ vector_agg_output(VectorAgg *agg, char *entry, bool *isnull)
 			return float8_array(((SquaresState *) p)->count, ((SquaresState *) p)->sum,
 								((SquaresState *) p)->squares);
 		case AGG_AVG_FLOAT4:
-			/* as core: NaN squares with infinite sums, so that combining them is no overflow */
+
+			/*
+			 * as core: NaN squares with infinite sums, so that combining them
+			 * is no overflow
+			 */
 			return float8_array((float8) ((FloatState *) p)->count, ((FloatState *) p)->sum,
 								isfinite(((FloatState *) p)->sum) ? 0.0 : get_float8_nan());
 		case AGG_NUMERIC:

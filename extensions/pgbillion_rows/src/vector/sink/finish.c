@@ -44,7 +44,8 @@ typedef struct FinishState
 	CustomScanState css;
 	AggState   *agg;			/* Finalize HashAggregate */
 	CustomScanState *scan;		/* VectorAggregate below it */
-	bool		begun;			/* have groups been asked for since the last rescan? */
+	bool		begun;			/* have groups been asked for since the last
+								 * rescan? */
 	Datum	   *states;			/* of each transition of a group, */
 	bool	   *nulls;
 	int		   *columns;		/* found in that column of the scan */
@@ -323,7 +324,11 @@ rescan_finish(CustomScanState *css)
 
 	if (css->ss.ps.chgParam != NULL)
 		UpdateChangedParamSet(&state->agg->ss.ps, css->ss.ps.chgParam);
-	/* as it was not executed, it does nothing about the scan but tell it of parameters */
+
+	/*
+	 * as it was not executed, it does nothing about the scan but tell it of
+	 * parameters
+	 */
 	ExecReScan(&state->agg->ss.ps);
 	if (!state->begun)
 		return;

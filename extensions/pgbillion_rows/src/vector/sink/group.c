@@ -90,7 +90,8 @@ struct GroupTable
 	Key		   *keys;
 	bool		direct;			/* the tag is the key */
 	Size		entry_size;
-	char	  **dense;			/* direct: entries of keys from dense_base on, or NULL */
+	char	  **dense;			/* direct: entries of keys from dense_base on,
+								 * or NULL */
 	int64		dense_base;
 	int			dense_misses;
 	char	   *by_id[SMALL_GROUPS];	/* the first groups */
@@ -295,7 +296,10 @@ group_table_limit(GroupTable *table)
 Size
 group_table_entry_bytes(int nkeys, Size state_size)
 {
-	/* slots are between a third and two thirds full; a single key is mostly its own tag */
+	/*
+	 * slots are between a third and two thirds full; a single key is mostly
+	 * its own tag
+	 */
 	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (nkeys > 1 ? sizeof(uint64) * nkeys : 0) +
 		state_size + 2 * sizeof(Slot);
 }
@@ -303,7 +307,10 @@ group_table_entry_bytes(int nkeys, Size state_size)
 static inline uint64
 slot_of(GroupTable *table, uint64 tag)
 {
-	/* Fibonacci hashing: the high bits of a product by 2^64 / golden ratio, after folding */
+	/*
+	 * Fibonacci hashing: the high bits of a product by 2^64 / golden ratio,
+	 * after folding
+	 */
 	return ((tag ^ (tag >> 32)) * UINT64CONST(0x9E3779B97F4A7C15)) >> table->shift;
 }
 
@@ -377,7 +384,11 @@ key_words(Key *key, const Values *values, int n, uint64 *words)
 			}
 			break;
 		case KEY_FLOAT4:
-			/* -0 equals 0, and all NaNs are equal; no other value has the bits of one */
+
+			/*
+			 * -0 equals 0, and all NaNs are equal; no other value has the
+			 * bits of one
+			 */
 			for (int i = 0; i < n; i++)
 			{
 				float4		f = DatumGetFloat4(v[i]);
@@ -504,7 +515,11 @@ add_entry(GroupTable *table, const Values *keys, int row)
 	if (table->chunk_left < table->entry_size)
 	{
 		MemoryContext old = MemoryContextSwitchTo(table->context);
-		/* small at first, as most queries have few groups, and never much of what there may be */
+
+		/*
+		 * small at first, as most queries have few groups, and never much of
+		 * what there may be
+		 */
 		Size		bytes = Max(table->entry_size,
 								table->chunks == NIL ? 8192 : Min(CHUNK_BYTES, Max(table->limit / 16, 8192)));
 

@@ -110,6 +110,7 @@ spill_begin(Columns *columns, int level, double groups, int64 seated, Size limit
 {
 	Spill	   *spill = palloc0(sizeof(Spill));
 	double		wanted = PARTITION_FACTOR * groups / Max(seated, 1);
+
 	/* a quarter of the memory for buffers, as core has it */
 	double		most = (double) limit / 4 / (2 * BLCKSZ);
 
@@ -233,6 +234,7 @@ spill_rows(Spill *spill, const uint16 *rows, int n, const uint64 *tags)
 	for (int i = 0; i < n; i++)
 	{
 		int			row = rows[i];
+
 		/* the level makes it another hash */
 		uint64		hash = hash_bytes_extended((const unsigned char *) &tags[row], sizeof(uint64), spill->level);
 		SpillPartition *partition = spill->partitions[hash % spill->npartitions];

@@ -26,7 +26,8 @@ typedef struct Attribute
 	bool		byval;
 	int			column;			/* index of the column wanted, or -1 */
 	int			fixed_offset;	/* in a row without NULLs, or -1 */
-	bool		lengthy;		/* a value of the last batch had a header of four bytes */
+	bool		lengthy;		/* a value of the last batch had a header of
+								 * four bytes */
 	bool		missing_null;	/* what rows too short to have it hold */
 	Datum		missing;
 } Attribute;
@@ -49,7 +50,8 @@ struct Columns
 	int			walked;			/* attributes walked past in every row */
 	const char *at[BATCH_ROWS]; /* where the walk goes on */
 	const char *ahead;			/* page to be fetched on the way, or NULL */
-	bool		sparing;		/* the walk loads but the columns marked `first` */
+	bool		sparing;		/* the walk loads but the columns marked
+								 * `first` */
 };
 
 /* What a tuple's header says of its layout, in one load. */
@@ -120,7 +122,10 @@ columns_create(TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_att
 		}
 		if (offset >= 0)
 		{
-			/* a varlena may have a short header, which is not aligned, unless it comes where alignment is moot */
+			/*
+			 * a varlena may have a short header, which is not aligned, unless
+			 * it comes where alignment is moot
+			 */
 			if (form->attlen < 0 && offset != att_align_nominal(offset, form->attalign))
 				offset = -1;
 			else
@@ -174,7 +179,11 @@ columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n, const char
 		return;
 	any.word = 0;
 	all.word = ~UINT64CONST(0);
-	/* walking will need more of the rows: have it fetched, in case the page has left the cache again */
+
+	/*
+	 * walking will need more of the rows: have it fetched, in case the page
+	 * has left the cache again
+	 */
 	if (columns->nattributes > columns->nfixed)
 	{
 		for (int i = 0; i < n; i++)
@@ -276,7 +285,11 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 			below_two |= header - 2;
 			if (wanted)
 				into[s][i] = PointerGetDatum(p);
-			/* whatever else is even: stay there, so that nothing beyond the row is read */
+
+			/*
+			 * whatever else is even: stay there, so that nothing beyond the
+			 * row is read
+			 */
 			p += header >> 1 & -(header & 1);
 		}
 		next[i] = p;
@@ -403,7 +416,10 @@ walk_simple(Columns *columns, int until)
 	const char **at = columns->at;
 	HeapTupleHeader *tuples = columns->tuples;
 
-	/* up to the last attribute at a constant offset there is nothing to walk: gather() needs it not */
+	/*
+	 * up to the last attribute at a constant offset there is nothing to walk:
+	 * gather() needs it not
+	 */
 	if (from == 0)
 	{
 		int			start = columns->hoff;
@@ -539,7 +555,10 @@ columns_get(Columns *columns, int index)
 		}
 		else
 		{
-			/* all that this stage of the work can need, and what is on the way */
+			/*
+			 * all that this stage of the work can need, and what is on the
+			 * way
+			 */
 			int			until = Max(column->filter ? columns->filter_attributes : columns->nattributes,
 									column->attno);
 

@@ -61,8 +61,10 @@ struct PageReader
 	int			left;			/* blocks that it may go on with */
 	int			run;			/* how many it gets */
 	int64		read;			/* blocks read from disk before it began */
-	bool		cached;			/* it found all of its blocks in shared buffers */
-	int			guessed;		/* pages in a row that were where they were expected */
+	bool		cached;			/* it found all of its blocks in shared
+								 * buffers */
+	int			guessed;		/* pages in a row that were where they were
+								 * expected */
 #endif
 };
 

@@ -43,7 +43,8 @@ struct VectorScan
 	PageReader *reader;
 	bool		rows_read;		/* will the rows themselves be looked at? */
 	Buffer		buffer;			/* pinned, or invalid */
-	bool		fetched;		/* the caller sees to it that rows of the next page are */
+	bool		fetched;		/* the caller sees to it that rows of the next
+								 * page are */
 	Buffer		ahead;			/* the next one, pinned, or invalid */
 	bool		begun;			/* has there been a first one? */
 	uint64		all_visible;	/* pages trusted whole */
@@ -182,7 +183,11 @@ read_ahead(VectorScan *scan)
 	if (!BufferIsValid(buffer))
 		return InvalidBuffer;
 	page = (char *) BufferGetPage(buffer);
-	/* the line pointers, or all of it; what a page holds that is not all-visible is looked at anyway */
+
+	/*
+	 * the line pointers, or all of it; what a page holds that is not
+	 * all-visible is looked at anyway
+	 */
 	bytes = (scan->rows_read && !scan->fetched) || scan->checked > 0 ? BLCKSZ :
 		SizeOfPageHeaderData + BATCH_ROWS * sizeof(ItemIdData);
 	for (int offset = 0; offset < bytes; offset += CACHE_LINE)
