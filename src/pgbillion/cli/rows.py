@@ -10,17 +10,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pgbillion import connect
-from pgbillion.connect import Where
-from pgbillion.options import Json, Page, Rounds
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json, Page, Rounds
+from pgbillion.cli.terminal import console, say
+from pgbillion.common import text
+from pgbillion.common.meter import meter
 from pgbillion.rows import aggregate as aggregation
 from pgbillion.rows import load as loading
 from pgbillion.rows import scale as scaling
 from pgbillion.rows.aggregate import CORE, OURS, Comparison
-from pgbillion.tables import text
-from pgbillion.tables.meter import meter
 from pgbillion.tables.plan import parse_count
-from pgbillion.terminal import console, say
 
 app = typer.Typer(help="Rows by the hundred million: load a table, aggregate it with vectors, see how it scales.")
 
@@ -152,9 +152,9 @@ def scale(
         path.parent.mkdir(parents=True, exist_ok=True)
 
     # matplotlib takes long to load
-    from pgbillion.report import page
+    from pgbillion.rows import page
 
-    page.write_rows(result, path)
+    page.write(result, path)
     if as_json:
         print(json.dumps({**result.to_json(), "report": str(path)}))
         return
