@@ -24,6 +24,7 @@ from pgbillion.cli import (
     tables,
     tables_drop,
     tables_list,
+    tables_runs,
     tables_scale,
 )
 from pgbillion.common import target
@@ -33,13 +34,13 @@ from pgbillion.durability import warning
 app = typer.Typer(
     name="pgbillion",
     help="PostgreSQL at a billion: tables by the million, rows by the hundred million a second, watched and proved.",
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(server.app, name="server")
 app.add_typer(durability.app, name="durability")
 tables.app.command("drop")(tables_drop.drop)
 tables.app.command("list")(tables_list.list_tables)
+tables.app.command("runs")(tables_runs.list_runs)
 tables.app.command("scale")(tables_scale.scale)
 app.add_typer(tables.app, name="tables")
 app.add_typer(rows.app, name="rows")

@@ -289,7 +289,7 @@ def _print_estimate(result: estimation.Estimate) -> None:
     workers = text.many(plan.workers, "worker")
     out.print(f"{text.many(plan.count, 'table')} {plan.definition} by {workers}, method {plan.method}")
     out.print(
-        f"a table: {cost.rows:g} rows and {cost.entries:g} index entries in {len(cost.catalogs)} catalogues "
+        f"a table: {cost.rows:g} rows and {cost.entries:g} index entries in {len(cost.catalogs)} catalogs "
         f"({text.size(cost.catalog_bytes)}), {_files(cost)}"
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -325,7 +325,7 @@ def verify(
         int, typer.Option("--tables", metavar="N", min=1, help="Random tables to insert into and select from.")
     ] = verification.Options.tables,
     amcheck: Annotated[
-        verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogues' indexes are checked.")
+        verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogs' indexes are checked.")
     ] = verification.Options.amcheck,
     orphans: Annotated[bool, typer.Option("--orphans", help="Look for files that no table claims.")] = False,
     seed: Annotated[

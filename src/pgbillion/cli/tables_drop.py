@@ -93,7 +93,7 @@ def drop(
 ) -> None:
     r"""Drop tables by pattern, schema or range of numbered names, in bulk; run it again to go on after an interrupt.
 
-    Nothing is dropped when one of them is a system catalogue, belongs to an extension or to somebody else, or is in
+    Nothing is dropped when one of them is a system catalog, belongs to an extension or to somebody else, or is in
     use. Foreign keys between tables of different batches need --cascade, as they do between two DROP TABLEs.
 
     Example: pgbillion tables drop 'tenant\_0%' --schema public --dry-run
