@@ -18,10 +18,10 @@ from typing import Any
 import common
 import psycopg
 
-from pgbillion import search_path
-from pgbillion.connect import Target
-from pgbillion.postgres import Cluster
+from pgbillion.common import search_path
+from pgbillion.common.target import Target
 from pgbillion.rows import plans
+from pgbillion.server.postgres import Cluster
 from pgbillion.shards import coordinator, create, destroy
 from pgbillion.shards.record import Engine
 

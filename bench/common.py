@@ -19,10 +19,11 @@ from psycopg.conninfo import make_conninfo
 from rich.console import Console
 from rich.table import Table
 
-from pgbillion import __version__, paths, server
-from pgbillion.connect import Target
-from pgbillion.postgres import Cluster, make_folder
-from pgbillion.tables import describe, host
+from pgbillion import __version__
+from pgbillion.common import host, paths
+from pgbillion.common.target import Target
+from pgbillion.server import describe, embedded
+from pgbillion.server.postgres import Cluster, make_folder
 
 QUICK = os.environ.get("QUICK", "") not in ("", "0")
 
@@ -42,14 +43,14 @@ def seeded() -> tuple[int, random.Random]:
 def own_server() -> Iterator[tuple[Cluster, Path]]:
     """Start a server that nobody else uses, with the embedded server's settings; give it and a folder on its disk."""
     state = paths.state_dir() / "bench"
-    server.destroy(state)
+    embedded.destroy(state)
     chosen = os.environ.get("PG_CONFIG")
     try:
-        cluster, _ = server.start(state, Path(chosen) if chosen else None)
+        cluster, _ = embedded.start(state, Path(chosen) if chosen else None)
         with own_folder(state) as folder:
             yield cluster, folder
     finally:
-        server.destroy(state)
+        embedded.destroy(state)
 
 
 @contextlib.contextmanager

@@ -26,14 +26,14 @@ from typing import Any
 import common
 
 from pgbillion import __version__
+from pgbillion.common import host
+from pgbillion.common.errors import UserError
+from pgbillion.common.paths import state_dir
 from pgbillion.cycle import mariadb, servers
 from pgbillion.cycle.measure import measure, measure_mariadb
 from pgbillion.cycle.plan import Method, Outcome, Phase, Request, Result
 from pgbillion.durability.profiles import Profile
-from pgbillion.errors import UserError
-from pgbillion.paths import state_dir
-from pgbillion.postgres import make_folder
-from pgbillion.tables import host
+from pgbillion.server.postgres import make_folder
 
 COUNT = 3_000 if common.QUICK else 30_000
 ROUNDS = int(os.environ.get("ROUNDS") or (2 if common.QUICK else 3))

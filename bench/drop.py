@@ -23,8 +23,8 @@ from pathlib import Path
 import common
 import files
 
-from pgbillion.connect import Target
-from pgbillion.postgres import Cluster
+from pgbillion.common.target import Target
+from pgbillion.server.postgres import Cluster
 from pgbillion.tables import create, drop, selection, worker
 from pgbillion.tables.plan import Method, Storage
 

@@ -14,14 +14,14 @@ from pathlib import Path
 import common
 from psycopg import sql
 
-from pgbillion import extension, paths
+from pgbillion.common import host, paths
 from pgbillion.cycle import servers
 from pgbillion.cycle.plan import Method, Phase, Request
 from pgbillion.cycle.servers import Connection
 from pgbillion.cycle.session import Session
 from pgbillion.durability.profiles import Profile
-from pgbillion.postgres import make_folder
-from pgbillion.tables import host
+from pgbillion.server import extension
+from pgbillion.server.postgres import make_folder
 
 BUFFERS = ("128MB", "1GB") if common.QUICK else ("128MB", "1GB", "8GB")
 PER_TRANSACTION = (1, 10, 100, 1_000) if common.QUICK else (1, 10, 100, 1_000, 10_000)

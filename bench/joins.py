@@ -20,7 +20,7 @@ import common
 import psycopg
 import shards
 
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 ROWS = int(os.environ.get("ROWS") or (500_000 if common.QUICK else 5_000_000))

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 
 import common
 
-from pgbillion.connect import Target
-from pgbillion.postgres import Cluster
-from pgbillion.tables import create, describe, listing, selection
-from pgbillion.tables.host import Host
+from pgbillion.common.host import Host
+from pgbillion.common.progress import Progress
+from pgbillion.common.target import Target
+from pgbillion.server.postgres import Cluster
+from pgbillion.tables import create, listing, selection
 from pgbillion.tables.plan import Storage
-from pgbillion.tables.progress import Progress
 from pgbillion.tables.run import Run
 from pgbillion.tables.worker import psql_connection
 
@@ -47,7 +47,7 @@ def make(cluster: Cluster, target: Target) -> None:
     with target.connect() as conn, common.own_folder(cluster.data.parent) as folder:
         plan = create.make_plan(conn, create.Request(COUNT, 2, storage=Storage.LAZY))
         create.check_server(conn, plan)
-        run = Run.create(folder / "run", plan, describe.server(conn, target, plan, Host.of(conn)))
+        run = Run.create(folder / "run", plan, create.server(conn, target, plan, Host.of(conn)))
         create.execute(target, run, interval=10, psql=None, resume_command="", observe=_nobody)
         conn.execute("CREATE SCHEMA small")
         conn.execute("SELECT pgbillion_tables.create_tables('public._00000000', 't%d', 0, 100, schema => 'small')")

@@ -10,8 +10,9 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from pgbillion.report.figures import Series, figures
-from pgbillion.tables import text
+from pgbillion.common import text
+from pgbillion.report.charts import Series
+from pgbillion.tables.figures import figures
 from pgbillion.tables.run import Run
 
 

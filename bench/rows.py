@@ -25,8 +25,8 @@ import duckdb
 import numpy as np
 import psycopg
 
-from pgbillion import search_path
-from pgbillion.connect import Target
+from pgbillion.common import search_path
+from pgbillion.common.target import Target
 from pgbillion.rows import aggregate, answers, load, plans
 from pgbillion.rows.answers import Answer
 

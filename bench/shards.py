@@ -30,10 +30,10 @@ import prediction
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension
-from pgbillion.postgres import Cluster
+from pgbillion.common import host
 from pgbillion.rows import aggregate, plans
-from pgbillion.tables import host
+from pgbillion.server import extension
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SHARDS = 4

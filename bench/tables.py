@@ -26,11 +26,11 @@ import common
 import files
 import psycopg
 
-from pgbillion.postgres import Cluster
-from pgbillion.tables import create, describe, probe
-from pgbillion.tables.host import Host
+from pgbillion.common.host import Host
+from pgbillion.common.progress import Progress
+from pgbillion.server.postgres import Cluster
+from pgbillion.tables import create, probe
 from pgbillion.tables.plan import Method, Storage
-from pgbillion.tables.progress import Progress
 from pgbillion.tables.run import Run
 
 WORKERS = 2
@@ -187,7 +187,7 @@ def _tables(cluster: Cluster, place: Place, model: Model, way: Way) -> tuple[flo
         plan = create.make_plan(conn, request)
         create.check_server(conn, plan)
         cost = probe.measure(conn, plan, local=host is not None, sample=20)
-        run = Run.create(place.folder / name, plan, describe.server(conn, target, plan, host))
+        run = Run.create(place.folder / name, plan, create.server(conn, target, plan, host))
         conn.execute("CHECKPOINT")
         before = _written(conn)
     psql = cluster.installation.program("psql")

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from harness import invariants, root, servers
 from harness.catalogs import Catalogs
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _numbers = itertools.count(1)

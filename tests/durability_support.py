@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import servers
-from pgbillion import connect
+from pgbillion.cli import connect
+from pgbillion.common.target import Target
 from pgbillion.durability import relax, restore, status
 from pgbillion.durability.profiles import Profile
 from pgbillion.durability.record import read_auto_conf
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 
 DURABLE = {
     "fsync": "on",
@@ -34,7 +35,7 @@ class Server:
     said: list[str] = field(default_factory=list)
 
     @property
-    def target(self) -> connect.Target:
+    def target(self) -> Target:
         return connect.target(dbname=self.cluster.conninfo())
 
     def relax(self, profile: Profile = Profile.MINIMAL, **options: Any) -> relax.Outcome:

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 from harness import servers
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

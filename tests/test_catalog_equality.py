@@ -17,7 +17,7 @@ from harness import compare, oracle, subject, templates
 from harness.catalogs import Catalogs
 from harness.compare import Batch, CoreRefusesError
 from harness.servers import has_extension, one
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

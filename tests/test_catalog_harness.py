@@ -11,7 +11,7 @@ from harness import catalogs as catalog
 from harness import compare, invariants, oracle, storage, templates
 from harness.catalogs import Catalogs
 from harness.servers import has_extension, one
-from pgbillion.postgres import Installation
+from pgbillion.server.postgres import Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -13,7 +13,7 @@ from harness import catalogs as catalog
 from harness import compare, invariants, oracle, servers, subject
 from harness.catalogs import Catalogs
 from harness.servers import one
-from pgbillion.postgres import Cluster, Installation, run_as_server
+from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 FIRST_NORMAL = 16384

@@ -15,7 +15,7 @@ from harness import catalogs as catalog
 from harness import invariants, subject, templates
 from harness.catalogs import Catalogs
 from harness.servers import one
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import servers, subject, templates
-from pgbillion.postgres import Cluster, Installation, run_as_server
+from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 
 def _program(installation: Installation) -> Path:

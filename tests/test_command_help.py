@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,19 @@ SECTIONS = dict(re.findall(r"(?ms)^## ([^\n]*)\n(.*?)(?=^## |\Z)", REFERENCE.rea
 
 def test_the_reference_has_every_command_and_no_other() -> None:
     assert set(SECTIONS) == set(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("pgbillion ", "durability"), ("pgbillion tables ru", "runs"), ("pgbillion tables list --sch", "--schema")],
+)
+def test_shells_complete_commands_and_options(typed: str, offered: str) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split(" ")) - 1)}
+    env = {**os.environ, **words, "_PGBILLION_COMPLETE": "complete_bash"}
+    program = Path(sys.executable).with_name("pgbillion")
+    done = subprocess.run([program], env=env, capture_output=True, text=True)
+    assert offered in done.stdout.split()
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize("words", COMMANDS)

@@ -15,7 +15,7 @@ from harness import compare, invariants, oracle, servers, subject
 from harness.catalogs import Catalogs
 from harness.servers import one, until
 from harness.sessions import Running, anonymous_memory, pid, until_blocked
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 TEMPLATE = "t.template"

@@ -30,8 +30,8 @@ from psycopg import sql
 from harness import compare, invariants, oracle, servers, subject
 from harness.catalogs import Catalogs
 from harness.sessions import Running
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.common.errors import UserError
+from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

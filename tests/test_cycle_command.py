@@ -14,10 +14,10 @@ import pytest
 from cycle_support import PHASES, by_contestant, left_behind, needs
 from harness import servers
 from harness.conserved import contents, difference
+from pgbillion.common.errors import UserError
 from pgbillion.cycle import syscalls
 from pgbillion.cycle.plan import SystemCall
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 from tables_support import CommandLine, failed
 
 COUNT = 40

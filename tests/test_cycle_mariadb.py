@@ -17,7 +17,7 @@ from harness import servers
 from pgbillion.cycle import mariadb
 from pgbillion.cycle.plan import Method, Phase, Request
 from pgbillion.durability.profiles import Profile
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 from tables_support import CommandLine, failed
 
 COUNT = 12

@@ -18,14 +18,15 @@ import pytest
 
 from durability_support import Server, durable_server
 from harness import root, servers
-from pgbillion import connect, paths
-from pgbillion import server as embedded
+from pgbillion.cli import connect
+from pgbillion.common import paths
 from pgbillion.durability import window
 from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import PROFILES, Profile
 from pgbillion.durability.record import MARK
 from pgbillion.durability.relax import Restart
-from pgbillion.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
+from pgbillion.server import embedded
+from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
 
 as_root = root.as_root("mounts file systems and changes users")
 

@@ -15,7 +15,7 @@ import pytest
 from durability_support import Server, durable_server
 from pgbillion.durability.record import read_mark
 from pgbillion.durability.witness import Trust
-from pgbillion.postgres import Installation
+from pgbillion.server.postgres import Installation
 
 KILLER = Path(__file__).with_name("durability_killer.py")
 

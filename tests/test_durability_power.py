@@ -18,12 +18,12 @@ from psycopg import sql
 from durability_support import DURABLE, Server
 from harness import invariants, servers
 from harness.root import need_root
+from pgbillion.common.errors import UserError
 from pgbillion.durability.profiles import Profile
 from pgbillion.durability.record import MARK
 from pgbillion.durability.relax import Restart
 from pgbillion.durability.witness import Trust
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster, Installation, make_folder
+from pgbillion.server.postgres import Cluster, Installation, make_folder
 
 _SIZE = 768 * 1024 * 1024
 ROWS = 20_000

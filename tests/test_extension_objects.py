@@ -12,9 +12,9 @@ import pytest
 from harness import catalogs, servers
 from harness.servers import Connection, one
 from harness.shards import make_coordinator, plan, shard_table, shards
-from pgbillion import extension
-from pgbillion.paths import extension_source, state_dir
-from pgbillion.postgres import Cluster, Installation, run_as_server
+from pgbillion.common.paths import extension_source, state_dir
+from pgbillion.server import extension
+from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 # What whoever may create objects can put in the way of a careless name. Whatever is used of it raises an error, which
 # stands for anything the user of it may do. Operators first: CVE-2018-1058 and its like.

@@ -17,8 +17,8 @@ from psycopg import sql
 
 import pgbillion
 from harness import servers
-from pgbillion import paths
-from pgbillion.postgres import SUPERUSER, Cluster
+from pgbillion.common import paths
+from pgbillion.server.postgres import SUPERUSER, Cluster
 from tables_support import CommandLine, command_line, failed
 
 _numbers = itertools.count(1)

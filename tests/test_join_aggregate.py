@@ -17,9 +17,9 @@ from harness import servers
 from harness.join_queries import BIG, FILL_BIG, SMALL, JoinGenerator, JoinQuery
 from harness.servers import one
 from harness.shards import Connection, make_coordinator, shard_table, shards
-from pgbillion.postgres import Cluster
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Answer, Tolerance
+from pgbillion.server.postgres import Cluster
 
 QUERIES = int(os.environ.get("PGBILLION_TEST_JOINS") or 100)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))

@@ -15,7 +15,7 @@ from harness import lazy, servers
 from harness.lazy import run
 from harness.servers import one
 from harness.sessions import Running, until_blocked
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]

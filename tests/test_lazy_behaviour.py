@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import lazy, servers
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 INCLUDED = {"reads.sql"}
 

@@ -19,7 +19,7 @@ from harness import lazy, servers
 from harness.lazy import run, until_settled
 from harness.servers import one, until
 from harness.sessions import Running, until_blocked
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 LAZY_TABLES = "FROM pg_class WHERE relfilenode = 1 AND relkind <> 't'"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness import regress
-from pgbillion.postgres import Installation
+from pgbillion.server.postgres import Installation
 
 ACCEPTED = Path(__file__).with_name("regress_lazy")
 # the suite leaves about as many tables behind

@@ -19,7 +19,7 @@ import pytest
 from harness import interleaved, servers
 from harness.interleaved import Outcome, Reader
 from harness.lazy import run
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 LIMIT = os.environ.get("PGBILLION_TEST_INTERLEAVINGS") or "40"

@@ -15,8 +15,8 @@ from psycopg import errors, sql
 from harness import lazy, servers
 from harness.lazy import run
 from harness.servers import one, until
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster, Installation, make_folder, run_as_server
+from pgbillion.common.errors import UserError
+from pgbillion.server.postgres import Cluster, Installation, make_folder, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -16,7 +16,7 @@ from harness import lazy, servers
 from harness.lazy import run, until_settled
 from harness.servers import one
 from harness.sessions import Running
-from pgbillion.postgres import Cluster, Installation, make_folder, run_as_server
+from pgbillion.server.postgres import Cluster, Installation, make_folder, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

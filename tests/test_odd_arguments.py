@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from harness import servers
 from pgbillion import cli as root
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster
+from pgbillion.common.errors import UserError
+from pgbillion.server.postgres import Cluster
 from pgbillion.tables import model
 from pgbillion.tables.names import NameFormat
 from pgbillion.tables.plan import parse_count

@@ -20,8 +20,8 @@ import pytest
 from harness import lazy, servers
 from harness.lazy import run
 from harness.servers import one
-from pgbillion.paths import state_dir
-from pgbillion.postgres import Cluster, Installation, make_folder, run_as_server
+from pgbillion.common.paths import state_dir
+from pgbillion.server.postgres import Cluster, Installation, make_folder, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 ROOT = Path(__file__).parents[1]

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness import servers
-from pgbillion import extension
-from pgbillion.paths import extension_source
-from pgbillion.postgres import SUPERUSER, Installation
+from pgbillion.common.paths import extension_source
+from pgbillion.server import extension
+from pgbillion.server.postgres import SUPERUSER, Installation
 
 
 @pytest.mark.parametrize("name", extension.ALL)

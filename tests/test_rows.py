@@ -12,10 +12,10 @@ import pytest
 
 from harness import servers
 from harness.servers import one, until
-from pgbillion.postgres import Cluster
+from pgbillion.common.host import Host
 from pgbillion.rows import generate, load
 from pgbillion.rows.answers import FLOAT4, FLOAT8, PARALLEL, Answer, Row, difference
-from pgbillion.tables.host import Host
+from pgbillion.server.postgres import Cluster
 from tables_support import CommandLine, command_line, failed
 
 ROWS = 120_000

@@ -17,8 +17,10 @@ import psutil
 import pytest
 
 from harness import root, servers
-from pgbillion import __version__, paths, server
-from pgbillion.postgres import Cluster, Installation
+from pgbillion import __version__
+from pgbillion.common import paths
+from pgbillion.server import embedded
+from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.shards.servers import of_embedded
 
 as_root = root.as_root("is about servers started by root")
@@ -64,7 +66,7 @@ class Program:
 
     @property
     def cluster(self) -> Cluster:
-        found = server.find(self.state)
+        found = embedded.find(self.state)
         assert found is not None
         return found
 
@@ -274,10 +276,10 @@ def test_data_of_another_major(stopped: Program) -> None:
 
 
 def test_extension_of_another_version(running: Program) -> None:
-    with running.cluster.connect(server.DATABASE) as conn:
+    with running.cluster.connect(embedded.DATABASE) as conn:
         conn.execute("UPDATE pg_extension SET extversion = '0.0' WHERE extname = 'pgbillion_tables'")
     running.fails(3, "is version 0.0,", "ALTER EXTENSION pgbillion_tables UPDATE", "server", "start")
-    with running.cluster.connect(server.DATABASE) as conn:
+    with running.cluster.connect(embedded.DATABASE) as conn:
         conn.execute("UPDATE pg_extension SET extversion = %s WHERE extname = 'pgbillion_tables'", [__version__])
 
 

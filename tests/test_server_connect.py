@@ -10,9 +10,12 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from harness import servers
-from pgbillion import __version__, cli, connect, extension, paths, server
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster, Installation
+from pgbillion import __version__, cli
+from pgbillion.cli import connect
+from pgbillion.common import paths
+from pgbillion.common.errors import UserError
+from pgbillion.server import embedded, extension
+from pgbillion.server.postgres import Cluster, Installation
 
 VARIABLES = ("PGHOST", "PGHOSTADDR", "PGPORT", "PGUSER", "PGDATABASE", "PGSERVICE", "PGPASSWORD", "PGBILLION_STATE")
 
@@ -29,13 +32,13 @@ def state(installation: Installation) -> Iterator[Path]:
     with servers.temporary_folder() as folder, pytest.MonkeyPatch.context() as patch:
         (folder / "postgresql").symlink_to(paths.state_dir() / "postgresql")
         patch.setenv("PGBILLION_STATE", "")
-        cluster, _ = server.start(folder, installation.source)
+        cluster, _ = embedded.start(folder, installation.source)
         yield folder
         cluster.destroy()
 
 
-def embedded(state: Path) -> Cluster:
-    cluster = server.find(state)
+def running(state: Path) -> Cluster:
+    cluster = embedded.find(state)
     assert cluster is not None
     return cluster
 
@@ -47,7 +50,7 @@ def test_nothing_given_means_the_embedded_server(state: Path, monkeypatch: pytes
     assert connect.target(state_dir=state) == target
     with target.connect() as conn:
         assert conn.autocommit
-        assert conn.info.dbname == server.DATABASE
+        assert conn.info.dbname == embedded.DATABASE
         assert servers.one(conn, "SHOW application_name") == "pgbillion"
 
 
@@ -77,7 +80,7 @@ def test_a_name_alone_may_be_the_embedded_servers(state: Path, monkeypatch: pyte
     assert found.embedded
     with found.connect() as conn:
         assert conn.info.dbname == "postgres"
-        assert conn.info.host == str(embedded(state).socket_dir)
+        assert conn.info.host == str(running(state).socket_dir)
     assert not connect.target(dbname="nope", state_dir=state).embedded
     assert not connect.target(dbname="postgres", username="postgres", state_dir=state).embedded
     monkeypatch.setattr(connect, "_answers", lambda conninfo: True)
@@ -85,7 +88,7 @@ def test_a_name_alone_may_be_the_embedded_servers(state: Path, monkeypatch: pyte
 
 
 def test_whether_a_server_answers(state: Path) -> None:
-    cluster = embedded(state)
+    cluster = running(state)
     assert connect._answers(cluster.conninfo())
     assert connect._answers(cluster.conninfo("no such database"))
     assert not connect._answers(f"host={state / 'elsewhere'}")
@@ -95,7 +98,7 @@ def test_what_to_do_about_a_connection_that_failed(
     state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No hint asks whether a server runs that has just answered, and each leads to a database that there is."""
-    cluster = embedded(state)
+    cluster = running(state)
 
     def ended(**where: str | None) -> str:
         with pytest.raises(psycopg.OperationalError) as raised:
@@ -121,7 +124,7 @@ def test_what_to_do_about_a_connection_that_failed(
 
 
 def test_a_socket_folder_is_a_host(state: Path) -> None:
-    cluster = embedded(state)
+    cluster = running(state)
     target = connect.target(str(cluster.socket_dir), str(cluster.port), "postgres", "postgres")
     with target.connect(autocommit=False) as conn:
         assert servers.one(conn, "SELECT current_database()") == "postgres"
@@ -170,7 +173,7 @@ def failure(conn: psycopg.Connection[tuple[object, ...]], statement: str) -> psy
 
 
 def test_refused_statement(state: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    with embedded(state).connect() as conn:
+    with running(state).connect() as conn:
         error = failure(conn, "SELECT cout(*) FROM pg_class")
     status, output = ending(capsys, monkeypatch, error)
     assert status == 3
@@ -179,10 +182,10 @@ def test_refused_statement(state: Path, capsys: Captured, monkeypatch: pytest.Mo
 
 
 def test_lost_connection(state: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    with embedded(state).connect() as conn:
+    with running(state).connect() as conn:
         error = failure(conn, "SELECT pg_terminate_backend(pg_backend_pid())")
     assert ending(capsys, monkeypatch, error)[0] == 2
-    with embedded(state).connect() as conn:
+    with running(state).connect() as conn:
         conn.close()
         error = failure(conn, "SELECT")
     assert ending(capsys, monkeypatch, error)[0] == 2
@@ -209,7 +212,7 @@ def test_other_endings(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_extension_is_created_and_checked(state: Path) -> None:
-    cluster = embedded(state)
+    cluster = running(state)
     with servers.new_database(cluster, "fresh"), cluster.connect("fresh") as conn:
         assert extension.versions(conn, extension.TABLES) == (None, None)
         extension.ensure_extension(conn, extension.TABLES)
@@ -221,7 +224,7 @@ def test_extension_is_created_and_checked(state: Path) -> None:
 
 
 def test_extension_without_the_privilege(state: Path) -> None:
-    cluster = embedded(state)
+    cluster = running(state)
     with servers.new_database(cluster, "guarded"), cluster.connect("guarded") as conn:
         conn.execute("CREATE ROLE somebody")
         conn.execute("SET ROLE somebody")
@@ -243,7 +246,7 @@ def test_extension_without_the_privilege(state: Path) -> None:
 
 
 def test_server_without_the_extension(state: Path) -> None:
-    cluster = embedded(state)
+    cluster = running(state)
     control = cluster.installation.sharedir / "extension" / "pgbillion_tables.control"
     library = cluster.installation.pkglibdir / "pgbillion_tables.so"
     with servers.new_database(cluster, "bare"):
@@ -259,7 +262,7 @@ def test_server_without_the_extension(state: Path) -> None:
 
 
 def test_names_are_text_in_a_database_of_sql_ascii(state: Path) -> None:
-    cluster = embedded(state)
+    cluster = running(state)
     with cluster.connect() as conn:
         conn.execute("CREATE DATABASE ascii ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
     target = connect.target(dbname=cluster.conninfo("ascii"))

@@ -13,7 +13,7 @@ import pytest
 
 from harness import servers
 from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 # A column for each type of argument. Every fifth value is null; group 3 has nothing but nulls.
 COLUMNS: dict[str, str] = {

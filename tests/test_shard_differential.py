@@ -16,9 +16,9 @@ from harness import servers, vector_compare, vector_tables
 from harness.shards import Connection, make_coordinator, shard_table, shards
 from harness.vector_compare import Outcome, Tally
 from harness.vector_queries import Generator, Query
-from pgbillion.postgres import Cluster
 from pgbillion.rows import plans
 from pgbillion.rows.answers import FLOAT4, FLOAT8
+from pgbillion.server.postgres import Cluster
 
 QUERIES = int(os.environ.get("PGBILLION_TEST_SHARD_QUERIES") or 300)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from harness.shards import Connection, Shard, make_coordinator, shard_table, shards
-from pgbillion.postgres import Cluster
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Tolerance
+from pgbillion.server.postgres import Cluster
 
 COLUMNS = "i integer, g integer, x double precision, n numeric(10,2), s text, d timestamp"
 FILL = (

@@ -15,7 +15,7 @@ import pytest
 
 from harness import servers
 from harness.shards import Connection
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 
 RUNS = int(os.environ.get("STATE_FUZZ_RUNS", "60000"))
 SEED = int(os.environ.get("STATE_FUZZ_SEED", "1"))

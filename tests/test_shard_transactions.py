@@ -14,7 +14,7 @@ from psycopg.conninfo import make_conninfo
 
 from harness import servers, sessions
 from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 
 QUERY = "SELECT g, count(*), sum(i::bigint) FROM many GROUP BY g ORDER BY g"
 OURS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbillion_fdw' AND datname = current_database()"

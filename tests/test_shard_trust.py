@@ -14,7 +14,7 @@ import pytest
 from harness import fake_shard, servers
 from harness.fake_shard import Answer, FakeShard, rows
 from harness.shards import Connection, Shard, make_coordinator, plan, shards
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 BYTEA, INT8, INT8_ARRAY = 17, 20, 1016
 

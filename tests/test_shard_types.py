@@ -10,7 +10,7 @@ from psycopg import sql
 
 from harness import servers
 from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,8 @@ import pytest
 
 from harness import servers
 from harness.servers import one
-from pgbillion import paths
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.common import paths
+from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.shards import record
 from tables_support import CommandLine, command_line, failed
 

@@ -17,11 +17,12 @@ import pytest
 from psycopg import sql
 
 from harness.servers import one
-from pgbillion import paths, server
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster
+from pgbillion.common import paths
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.rows import generate, load
+from pgbillion.server import embedded
+from pgbillion.server.postgres import Cluster
 from pgbillion.shards import record, scale
 from pgbillion.shards.record import Layout
 from pgbillion.shards.servers import check_room, conf_text
@@ -130,7 +131,7 @@ def test_its_servers_are_private(made: Made) -> None:
         with cluster.connect() as conn:
             assert one(conn, "SHOW listen_addresses") == ""
             shared = one(conn, "SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers'")
-            assert shared <= server.memory() / 4 / 3
+            assert shared <= embedded.memory() / 4 / 3
 
 
 def test_status(made: Made) -> None:

@@ -16,12 +16,13 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from harness import servers
 from harness.servers import one, until
-from pgbillion import connect
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster, server_user
+from pgbillion.cli import connect
+from pgbillion.cli import shards as shard_commands
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.rows import load
-from pgbillion.shards import commands, create, destroy, members, record, status
+from pgbillion.server.postgres import Cluster, server_user
+from pgbillion.shards import create, destroy, members, record, status
 from tables_support import CommandLine, command_line, failed
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -381,9 +382,9 @@ def test_a_schema_of_ones_own(cli: CommandLine, cluster: Cluster, addresses: lis
 
 
 def test_every_command_has_an_example() -> None:
-    names = [command.callback.__name__ for command in commands.app.registered_commands if command.callback]
+    names = [command.callback.__name__ for command in shard_commands.app.registered_commands if command.callback]
     assert set(names) >= {"create", "status", "query", "scale", "start", "stop", "destroy"}
-    for command in commands.app.registered_commands:
+    for command in shard_commands.app.registered_commands:
         assert command.callback is not None
         assert f"Example: pgbillion shards {command.callback.__name__}" in (command.callback.__doc__ or "")
 

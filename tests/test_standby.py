@@ -15,7 +15,7 @@ from harness import compare, invariants, oracle, servers, storage, subject
 from harness import standby as physical
 from harness.catalogs import Catalogs
 from harness.servers import one, until
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SCRIPT = """

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from harness import servers
-from pgbillion.postgres import Cluster, make_folder
+from pgbillion.server.postgres import Cluster, make_folder
 from tables_support import MODELS, CommandLine, command_line, count, expected, names
 
 METHODS = ("bulk", "sql")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from harness import conserved, invariants, servers
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 from tables_support import MODELS, CommandLine, command_line, count, expected, failed, names
 
 METHODS = ("bulk", "sql")

@@ -13,7 +13,7 @@ import pytest
 from harness import servers
 from harness.disk import small_disk
 from harness.root import need_root
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 from tables_support import CommandLine, command_line, count, failed
 
 CREATE = ("tables", "create")
@@ -226,9 +226,9 @@ def test_tablespace_folder_of_somebody_else(cli: CommandLine) -> None:
     folder.mkdir()
     os.chown(folder, other.pw_uid, other.pw_gid)
     # the server's socket folder is closed to others; TCP is off: what remains is to ask the function itself
-    from pgbillion.errors import UserError
+    from pgbillion.common.errors import UserError
+    from pgbillion.common.host import Host
     from pgbillion.tables import tablespaces
-    from pgbillion.tables.host import Host
 
     with cli.connect() as conn:
         os.seteuid(other.pw_uid)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness import servers
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 from pgbillion.tables import listing, selection
 from tables_support import CommandLine, command_line, expected, failed
 

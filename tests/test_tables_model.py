@@ -10,8 +10,8 @@ import pytest
 
 from harness import compare, servers, subject, templates
 from harness.catalogs import Catalogs
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.common.errors import UserError
+from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tables import create, model
 from tables_support import command_line, failed
 from test_catalog_refusals import TEMPLATES

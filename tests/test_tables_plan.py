@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgbillion.errors import UserError
-from pgbillion.tables import text
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
 from pgbillion.tables.names import MAX_NUMBER, NameFormat
 from pgbillion.tables.plan import LADDER, Method, Plan, Share, count_from, parse_count, tablespace_names
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from harness import servers
-from pgbillion import sql
-from pgbillion.postgres import Cluster
-from pgbillion.report import charts, figures, page
+from pgbillion.common import sql
+from pgbillion.common.host import Host
+from pgbillion.report import charts, page
 from pgbillion.report.chapter import Chapter, Line
-from pgbillion.report.figures import Series
-from pgbillion.tables import create, estimate
-from pgbillion.tables.host import Host
+from pgbillion.report.charts import Series
+from pgbillion.server.postgres import Cluster
+from pgbillion.tables import create, estimate, figures
 from pgbillion.tables.run import Run, find
 from tables_support import MODELS, CommandLine, command_line, count, failed, names
 

@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 
 from harness import servers
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster, Installation
 from tables_support import CommandLine, command_line, count, expected, failed, names
 
 # enough that there is time to break in after the first commit

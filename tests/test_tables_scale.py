@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import servers
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 from pgbillion.tables import scale
 from tables_support import CommandLine, command_line, failed
 

@@ -8,12 +8,12 @@ import sys
 import pytest
 from rich.console import Console
 
+from pgbillion.cli.terminal import say
+from pgbillion.common import text
+from pgbillion.common.meter import _Meter
 from pgbillion.durability import warning
 from pgbillion.durability.profiles import WAL_DIR_RISK, Profile
 from pgbillion.durability.record import Record, Wal
-from pgbillion.tables import text
-from pgbillion.tables.meter import _Meter
-from pgbillion.terminal import say
 
 
 class Gone(io.StringIO):

@@ -14,8 +14,8 @@ from psycopg import errors, sql
 from harness import servers, standby
 from harness.servers import one
 from harness.sessions import Running, pid, until_blocked
-from pgbillion.postgres import Cluster, Installation, run_as_server
 from pgbillion.rows import answers, plans
+from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 CREATE = "CREATE TABLE {} (id integer, grp integer, x integer, f double precision, t text)"

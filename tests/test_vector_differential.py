@@ -19,8 +19,8 @@ import pytest
 from harness import servers, vector_compare, vector_tables
 from harness.vector_compare import Tally
 from harness.vector_queries import Generator, Query
-from pgbillion.postgres import Cluster
 from pgbillion.rows import plans
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 QUERIES = int(os.environ.get("PGBILLION_TEST_QUERIES") or 3000)

@@ -8,8 +8,8 @@ from psycopg import errors
 from harness import servers
 from harness.servers import one
 from harness.sessions import Running, pid
-from pgbillion.postgres import Cluster
 from pgbillion.rows import plans
+from pgbillion.server.postgres import Cluster
 from test_vector_answers import CREATE, FILL, Connection, both, in_parallel, make, vectors
 
 __all__ = ["vectors"]

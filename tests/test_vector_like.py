@@ -15,8 +15,8 @@ import psycopg
 import pytest
 
 from harness import servers
-from pgbillion.postgres import Cluster
 from pgbillion.rows import answers, plans
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 from . import invariants
 from .servers import one, until

@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgbillion.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
+from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
 
 from . import lazy, servers
 

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from pgbillion.paths import state_dir
-from pgbillion.postgres import Cluster, Installation
+from pgbillion.common.paths import state_dir
+from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 WRAPPERS = ("pgbillion_fdw", "postgres_fdw")

@@ -9,7 +9,7 @@ from typing import Any
 
 import psycopg
 
-from pgbillion.postgres import SUPERUSER, Cluster, make_folder, run_as_server
+from pgbillion.server.postgres import SUPERUSER, Cluster, make_folder, run_as_server
 
 from . import servers
 from .servers import one, until

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from pgbillion.postgres import Cluster
+from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

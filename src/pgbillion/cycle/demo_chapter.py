@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pgbillion.common import text
 from pgbillion.cycle import servers
 from pgbillion.cycle.measure import measure
 from pgbillion.cycle.plan import Method, Outcome, Phase, Request
 from pgbillion.durability.profiles import Profile
-from pgbillion.tables import text
-from pgbillion.tables.run import Run
+from pgbillion.report.chapter import Chapter
 
 # chapters are in the order of their names: this one comes last
 NAME = "tables-cycle"
@@ -17,12 +17,12 @@ _PROFILES = (Profile.FULL, Profile.MINIMAL)
 _MOST = 2_000
 
 
-def add(state: Path, pg_config: Path, run: Run) -> None:
-    """Go through the cycle, keep the chapter, and print a line for each contestant."""
-    request = Request(count=min(_MOST, run.plan.count), profiles=_PROFILES)
+def make(state: Path, pg_config: Path, tables: int) -> Chapter:
+    """Go through the cycle, print a line for each contestant, and return the chapter."""
+    request = Request(count=min(_MOST, tables), profiles=_PROFILES)
     with servers.alone(state), servers.private(state, pg_config, {}) as server:
         outcome = measure(server, request, print)
-    run.save_chapter(NAME, outcome.chapter("Created, filled, read, dropped", _words(outcome)))
+    return outcome.chapter("Created, filled, read, dropped", _words(outcome))
 
 
 def _words(outcome: Outcome) -> str:

@@ -9,10 +9,10 @@ from typing import Any, NoReturn
 
 import psycopg
 
-from pgbillion import sql
+from pgbillion.common import sql
+from pgbillion.common.errors import UserError
 from pgbillion.cycle.plan import Method, Phase
 from pgbillion.cycle.session import Session
-from pgbillion.errors import UserError
 
 _SAMPLE = 8
 # The extension refuses to fill more than four fifths of the lock table, and others need some of it, too.

@@ -18,12 +18,13 @@ from typing import Any
 
 import psutil
 
-from pgbillion import extension, server, sql
+from pgbillion.common import sql
+from pgbillion.common.errors import UserError
 from pgbillion.cycle.plan import SOURCE_COLUMNS, Cycle, Measured, Method, Phase, Request
 from pgbillion.cycle.syscalls import Tracer
 from pgbillion.durability.profiles import Profile
-from pgbillion.errors import UserError
-from pgbillion.postgres import make_folder, run_as_server, server_user
+from pgbillion.server import embedded, extension
+from pgbillion.server.postgres import make_folder, run_as_server, server_user
 
 _FOLDER = "cycle-mariadb"
 _DATABASE = "cycle"
@@ -270,7 +271,7 @@ def _remove(made: MariaDB) -> None:
 
 def _sizes(state: Path) -> dict[str, str]:
     """Return as much memory and log as the other server has."""
-    conf = dict(line.split(" = ", 1) for line in server.conf_text(state).splitlines() if " = " in line[:40])
+    conf = dict(line.split(" = ", 1) for line in embedded.conf_text(state).splitlines() if " = " in line[:40])
     megabytes = {name: conf[name].removesuffix("MB") for name in ("shared_buffers", "max_wal_size")}
     return {
         "innodb_buffer_pool_size": f"{megabytes['shared_buffers']}M",

@@ -6,8 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pgbillion import extension
-from pgbillion.connect import Target
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import Host
+from pgbillion.common.target import Target
 from pgbillion.cycle import locks, syscalls
 from pgbillion.cycle.locks import Locks
 from pgbillion.cycle.mariadb import MariaDB
@@ -15,9 +17,8 @@ from pgbillion.cycle.plan import Contestant, Cycle, Engine, Method, Outcome, Req
 from pgbillion.cycle.servers import Connection, Server, workplace
 from pgbillion.cycle.session import Session
 from pgbillion.durability.profiles import PROFILES, Profile
-from pgbillion.errors import UserError
-from pgbillion.tables import create, describe, text
-from pgbillion.tables.host import Host
+from pgbillion.server import describe, extension
+from pgbillion.tables import create
 
 Say = Callable[[str], None]
 # those that a profile changes are the profile's

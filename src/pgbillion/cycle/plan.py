@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
 from pgbillion.durability.profiles import Profile
-from pgbillion.errors import UserError
 from pgbillion.report.chapter import Chapter
-from pgbillion.tables import text
 
 # The source's table.
 SOURCE_COLUMNS = "id INT, PRIMARY KEY (id)"

@@ -18,13 +18,14 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion import search_path, server
-from pgbillion.connect import Target
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.cycle.session import checkpoint
 from pgbillion.durability import window
 from pgbillion.durability.profiles import Profile, Setting, needs_restart, settings
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster, Installation, make_folder
+from pgbillion.server import embedded
+from pgbillion.server.postgres import Cluster, Installation, make_folder
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _FOLDER = "cycle-server"
@@ -103,7 +104,7 @@ def private(state: Path, pg_config: Path | None, chosen: Mapping[str, str]) -> I
     installation = Installation.prepare(state, pg_config)
     cluster = Cluster(installation, data=home / "data", socket_dir=home / "run")
     _remove(cluster)
-    conf = server.conf_text(state)
+    conf = embedded.conf_text(state)
     try:
         cluster.init(conf=conf)
         spread_folders(cluster.data / "base")

@@ -11,7 +11,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql as composed
 
-from pgbillion import search_path, sql
+from pgbillion.common import search_path, sql
 from pgbillion.cycle.plan import SOURCE_COLUMNS, Cycle, Measured, Method, Phase, Request
 from pgbillion.cycle.syscalls import Tracer
 from pgbillion.tables import verify

@@ -13,9 +13,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from pgbillion import extension
+from pgbillion.common.errors import UserError
 from pgbillion.cycle.plan import SystemCall
-from pgbillion.errors import UserError
+from pgbillion.server import extension
 
 _ATTACH_SECONDS = 30.0
 _END_SECONDS = 60.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
+from pgbillion.common.errors import UserError
 from pgbillion.durability.profiles import Profile, Setting
 from pgbillion.durability.session import Session
-from pgbillion.errors import UserError
 
 _PLACES_OF_SETTINGS = ("default", "configuration file", "override")
 

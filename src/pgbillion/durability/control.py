@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 import psutil
 
-from pgbillion import server
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import Host
 from pgbillion.durability.session import Session
-from pgbillion.errors import UserError
-from pgbillion.postgres import first_fatal, forget_the_dead, postmaster
-from pgbillion.tables.host import Host
+from pgbillion.server import embedded
+from pgbillion.server.postgres import first_fatal, forget_the_dead, postmaster
 
 _START_SECONDS = 600
 
@@ -110,7 +110,7 @@ class Found:
 def find(session: Session, state: Path) -> Found:
     """Look at the server we are connected to."""
     data = Path(session.one("SELECT current_setting('data_directory')"))
-    cluster = server.find(state)
+    cluster = embedded.find(state)
     if Host.of(session.conn) is None:
         return Found(None, False, "it is on another machine", "restart it there")
     if cluster is not None and cluster.data.exists() and _same(cluster.data, data):

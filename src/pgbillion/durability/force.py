@@ -8,10 +8,10 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from pgbillion import sql as queries
+from pgbillion.common import sql as queries
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import FileSystem, Host
 from pgbillion.durability.session import Session
-from pgbillion.errors import UserError
-from pgbillion.tables.host import FileSystem, Host
 
 # file systems that are gone with the machine
 VOLATILE = ("tmpfs", "ramfs", "devtmpfs")

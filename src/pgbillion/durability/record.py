@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pgbillion.common.errors import UserError
 from pgbillion.durability.profiles import Profile
-from pgbillion.errors import UserError
 
 # Not below `pgbillion.`: the extension may claim that prefix, and would remove a name it does not know.
 MARK = "pgbillion_durability.window"
@@ -161,17 +161,6 @@ def remove_copies(state: Path, data: Path | None = None, system: str | None = No
     with contextlib.suppress(OSError):
         if [path.name for path in (state / "durability").iterdir()] == [".lock"] and data is not None:
             shutil.rmtree(state / "durability")
-
-
-def remove_wal(folder: Path) -> None:
-    """Remove the folder a destroyed server had its log in; what is mounted there is only emptied."""
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink()
-    with contextlib.suppress(OSError):
-        folder.rmdir()
 
 
 # ---- postgresql.auto.conf of a server that is down

@@ -11,13 +11,13 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from pgbillion.connect import Target
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.durability import checks, control, force, restore, wal, witness
 from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import PROFILES, RISKS, WAL_DIR_RISK, Profile, Setting, needs_restart, settings
 from pgbillion.durability.record import MARK, Copy, Record, Wal, locked, new_id
 from pgbillion.durability.session import Current, Say, Session, session
-from pgbillion.errors import UserError
 
 _MOST_WAL_MB = 8192
 

@@ -10,16 +10,16 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from pgbillion import server
-from pgbillion.connect import Target
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.durability import checks, control, force, wal, witness
 from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import PROFILES
 from pgbillion.durability.record import MARK, Copy, Record, locked, read_mark, remove_copies, write_auto_conf
 from pgbillion.durability.session import Current, Say, Session, session
 from pgbillion.durability.witness import Trust, Verdict
-from pgbillion.errors import UserError
-from pgbillion.postgres import processes
+from pgbillion.server import embedded
+from pgbillion.server.postgres import processes
 
 WAIT_SECONDS = 60.0
 # the order in which durability comes back; all others follow
@@ -223,7 +223,7 @@ def _forget(opened: Session, state: Path) -> None:
 
 def offline(target: Target, state: Path) -> tuple[control.Control, Record | None, bool] | None:
     """Return a server that is down, its record, and whether it is the embedded one; None when we know of none."""
-    cluster = server.find(state)
+    cluster = embedded.find(state)
     if (
         cluster is not None
         and cluster.data.exists()

@@ -15,11 +15,11 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import search_path
-from pgbillion import sql as queries
-from pgbillion.connect import Target
+from pgbillion.common import search_path
+from pgbillion.common import sql as queries
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.durability.record import MARK, Record
-from pgbillion.errors import UserError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Say = Callable[[str], None]

@@ -8,13 +8,13 @@ from typing import Any
 
 import psycopg
 
-from pgbillion.connect import Target
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.durability import force, restore, wal, witness
 from pgbillion.durability.profiles import PROFILES, RISKS, WAL_DIR_RISK
 from pgbillion.durability.record import MARK, Record
 from pgbillion.durability.session import Session, session
 from pgbillion.durability.witness import Trust
-from pgbillion.errors import UserError
 
 
 @dataclass(frozen=True)

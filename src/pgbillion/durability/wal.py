@@ -16,10 +16,10 @@ import pwd
 import shutil
 from pathlib import Path
 
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import FileSystem
 from pgbillion.durability.force import VOLATILE
 from pgbillion.durability.record import Wal, sync_folder
-from pgbillion.errors import UserError
-from pgbillion.tables.host import FileSystem
 
 _ASIDE = "pg_wal.pgbillion"
 _LINK = "pg_wal.pgbillion.link"

@@ -9,9 +9,9 @@ from typing import Any
 
 import psycopg
 
+from pgbillion.common.errors import UserError
 from pgbillion.durability.profiles import RISKS, WAL_DIR_RISK, Profile
 from pgbillion.durability.record import MARK, Record, read_mark
-from pgbillion.errors import UserError
 
 # windows this process has told of, or opened itself
 _known: set[str] = set()

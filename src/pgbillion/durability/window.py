@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgbillion.connect import Target
+from pgbillion.common.target import Target
 from pgbillion.durability import relax as opening
 from pgbillion.durability import restore as closing
 from pgbillion.durability import warning

@@ -16,8 +16,8 @@ from typing import Any
 
 import psycopg
 
+from pgbillion.common.host import Host
 from pgbillion.durability.record import Record
-from pgbillion.tables.host import Host
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

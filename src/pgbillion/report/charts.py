@@ -8,9 +8,8 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from pgbillion.report.figures import Series
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +21,21 @@ MAX_LINES = len(_SERIES)
 _VARIABLES = {_INK: "ink", _GRID: "grid", _MUTED: "muted"} | {
     color: f"series-{index}" for index, color in enumerate(_SERIES, start=1)
 }
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a chart: ``None`` where nothing is known."""
+
+    name: str
+    x: list[float]  # seconds of work since the run began, time between attempts left out
+    y: list[float | None]
+    steps: bool = False  # a value holds for the time since the point before, rather than at the point
+
+    @property
+    def known(self) -> bool:
+        """Tell whether there is anything to draw."""
+        return any(value is not None for value in self.y)
 
 
 @contextmanager

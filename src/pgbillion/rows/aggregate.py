@@ -12,12 +12,13 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension, search_path
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Answer
 from pgbillion.rows.load import TABLE
+from pgbillion.server import extension
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 CORE, OURS = "core", "pgbillion"

@@ -6,12 +6,11 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 
-from pgbillion.connect import Target
+from pgbillion.common import text
+from pgbillion.common.meter import meter
+from pgbillion.common.target import Target
+from pgbillion.report.chapter import Chapter
 from pgbillion.rows import aggregate, load, scale
-from pgbillion.rows.scale import Scale
-from pgbillion.tables import text
-from pgbillion.tables.meter import meter
-from pgbillion.tables.run import Run
 
 NAME = "rows"
 MOST = 5_000_000
@@ -20,25 +19,24 @@ _ROWS_PER_TABLE = 100
 _ROUNDS = 3
 
 
-def add(target: Target, run: Run) -> Scale:
-    """Load the table, measure over the machine's processes, keep the chapter with the run, and print what was seen.
+def make(target: Target, tables: int) -> Chapter:
+    """Load the table, measure over the machine's processes, print what was seen, and return the chapter.
 
     Raises UserError when the answers differ.
     """
     cores = os.cpu_count() or 1
-    rows = min(MOST, run.plan.count * _ROWS_PER_TABLE)
+    rows = min(MOST, tables * _ROWS_PER_TABLE)
     loaded = load.execute(target, load.Request(rows, workers=cores), observe=_loading, say=lambda line: None)
     print(f"{text.count(rows)} rows copied: {text.duration(loaded.copy_seconds)}, {text.count(loaded.rate)} rows/s")
     query = aggregate.source_query(load.TABLE)
     result = scale.measure(target, None, range(1, cores + 1), _ROUNDS, say=lambda line: None)
-    run.save_chapter(NAME, result.chapter())
     for processes, point in result.points:
         core, ours = (text.count(point.rate(side)) for side in (point.core, point.pgbillion))
         print(
             f"{query}, {text.many(processes, 'process')}: core {core} rows/s, pgbillion {ours}, "
             f"{point.ratio:.1f} times as fast, same answer"
         )
-    return result
+    return result.chapter()
 
 
 @contextlib.contextmanager

@@ -14,12 +14,11 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import search_path
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
+from pgbillion.common import search_path, text
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import Host
+from pgbillion.common.target import Target
 from pgbillion.rows import generate
-from pgbillion.tables import text
-from pgbillion.tables.host import Host
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgbillion.connect import Target
+from pgbillion.common import text
+from pgbillion.common.host import Host
+from pgbillion.common.target import Target
 from pgbillion.report.chapter import Chapter, Line
 from pgbillion.rows import aggregate
 from pgbillion.rows.aggregate import CORE, OURS, Comparison
 from pgbillion.rows.load import TABLE
-from pgbillion.tables import describe, text
-from pgbillion.tables.host import Host
+from pgbillion.server import describe
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
+from pgbillion.common.errors import UserError
+from pgbillion.common.sql import load as load_sql
+from pgbillion.common.target import Target
 from pgbillion.rows import load
+from pgbillion.server import extension
 from pgbillion.shards import coordinator
 from pgbillion.shards.record import Member, Set
 from pgbillion.shards.servers import at_once
-from pgbillion.sql import load as load_sql
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 LIBRARY = "citus"

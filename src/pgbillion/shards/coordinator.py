@@ -9,9 +9,10 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension, search_path
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
+from pgbillion.server import extension
 from pgbillion.shards.record import Engine, Member, Set
 
 Connection = psycopg.Connection[tuple[Any, ...]]

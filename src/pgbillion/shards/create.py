@@ -14,14 +14,14 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import search_path, server
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
-from pgbillion.postgres import Installation
+from pgbillion.common import search_path, text
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.rows import load
+from pgbillion.server import describe, embedded
+from pgbillion.server.postgres import Installation
 from pgbillion.shards import citus, coordinator, destroy, members, record, servers, status
 from pgbillion.shards.record import Engine, Layout, Member, Set
-from pgbillion.tables import describe, text
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 MOST = 1000
@@ -187,9 +187,9 @@ def _check_apart(chosen: tuple[Member, ...], here: dict[str, Any]) -> None:
 
 def _installation(conn: Connection, target: Target, state: Path, pg_config: Path | None) -> Installation:
     """Return the PostgreSQL for servers of ours: the embedded server's for its shards, else the one asked for."""
-    embedded = server.find(state) if target.embedded else None
-    if embedded is not None and pg_config is None:
-        pg_config = embedded.installation.source
+    own = embedded.find(state) if target.embedded else None
+    if own is not None and pg_config is None:
+        pg_config = own.installation.source
     installation = Installation.prepare(state, pg_config)
     major = conn.info.server_version // 10000
     if installation.major != major:
@@ -214,7 +214,7 @@ def _make(
     if clusters:
         say(f"making {len(clusters)} servers")
         libraries = citus.LIBRARY if made.engine is Engine.CITUS else ""
-        servers.make(clusters, server.memory(), made.layout.partitions, libraries)
+        servers.make(clusters, embedded.memory(), made.layout.partitions, libraries)
     if made.engine is Engine.CITUS:
         citus.prepare(made)
         citus.make(conn, made)

@@ -6,20 +6,19 @@ import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pgbillion.connect import Target
+from pgbillion.common import text
+from pgbillion.common.meter import meter
+from pgbillion.common.target import Target
+from pgbillion.report.chapter import Chapter
 from pgbillion.shards import create, destroy, record, scale, servers
-from pgbillion.shards.scale import Scale
-from pgbillion.tables import text
-from pgbillion.tables.meter import meter
-from pgbillion.tables.run import Run
 
 NAME = "shards"
 TABLE = "t_sharded"
 _SHARDS, _MOST, _ROUNDS = 4, 500_000, 5
 
 
-def add(target: Target, state: Path, run: Run) -> Scale:
-    """Make the shards, measure over them, keep the chapter with the run, and print what was seen.
+def make(target: Target, state: Path, rows: int) -> Chapter:
+    """Make the shards, measure over them, print what was seen, and return the chapter.
 
     Raises UserError when an answer is not the sum of the shards' own.
     """
@@ -28,13 +27,12 @@ def add(target: Target, state: Path, run: Run) -> Scale:
         if left.table == TABLE and left.embedded:
             servers.remove(state, left)
     # a small demo, as in a test, is small in all its parts
-    request = create.Request(rows=min(_MOST, run.plan.count), count=_SHARDS, table=TABLE)
+    request = create.Request(rows=min(_MOST, rows), count=_SHARDS, table=TABLE)
     made = create.execute(target, state, request, observe=_loading, say=lambda line: None)
     try:
         result = scale.measure(target, made.made, scale.numbers(made.made), _ROUNDS, say=lambda line: None)
     finally:
         destroy.execute(target, state, made.made)
-    run.save_chapter(NAME, result.chapter())
     print(
         f"{_SHARDS} servers made in {text.duration(made.servers_seconds)}, {text.count(made.made.rows)} rows copied"
         f" into them: {text.duration(made.copy_seconds)}, {text.count(made.rate)} rows/s"
@@ -44,7 +42,7 @@ def add(target: Target, state: Path, run: Run) -> Scale:
             f"{result.query}, {point.shards} shard{'s' if point.shards > 1 else ''}: {text.duration(point.median)},"
             f" {text.count(point.rate)} rows/s, the sum of the shards' own answers"
         )
-    return result
+    return result.chapter()
 
 
 @contextlib.contextmanager

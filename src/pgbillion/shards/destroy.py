@@ -8,11 +8,11 @@ from typing import Any
 
 import psycopg
 
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
+from pgbillion.server import describe
 from pgbillion.shards import citus, coordinator, members, record, servers
 from pgbillion.shards.record import Engine, Member, Set
-from pgbillion.tables import describe
 
 
 @dataclass(frozen=True)

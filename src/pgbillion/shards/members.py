@@ -11,13 +11,13 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgbillion import extension, search_path
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
+from pgbillion.server import describe, extension
 from pgbillion.shards import coordinator
 from pgbillion.shards.record import Member, Set, member_name
 from pgbillion.shards.servers import at_once
-from pgbillion.tables import describe
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")

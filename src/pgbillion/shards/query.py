@@ -14,11 +14,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension, search_path
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.rows import aggregate, answers
 from pgbillion.rows.answers import Answer
+from pgbillion.server import extension
 from pgbillion.shards import citus, coordinator
 from pgbillion.shards.record import Engine, Set
 from pgbillion.shards.servers import at_once

@@ -19,11 +19,11 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
-from pgbillion.postgres import SUPERUSER, Cluster, Installation, make_folder
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.rows import generate, load
-from pgbillion.tables import describe
+from pgbillion.server import describe
+from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, make_folder
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

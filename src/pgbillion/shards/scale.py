@@ -14,14 +14,15 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import Host
+from pgbillion.common.target import Target
 from pgbillion.report.chapter import Chapter, Line
 from pgbillion.rows import aggregate, answers
+from pgbillion.server import describe
 from pgbillion.shards import coordinator, query
 from pgbillion.shards.record import Engine, Set
-from pgbillion.tables import describe, text
-from pgbillion.tables.host import Host
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

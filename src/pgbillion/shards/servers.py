@@ -12,10 +12,10 @@ from importlib import resources
 from pathlib import Path
 from typing import TypeVar
 
-from pgbillion.errors import UserError
-from pgbillion.postgres import Cluster
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.server.postgres import Cluster
 from pgbillion.shards import record
-from pgbillion.tables import text
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

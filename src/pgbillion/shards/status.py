@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgbillion.common.sql import load
 from pgbillion.shards.members import first_line
 from pgbillion.shards.record import Engine, Member, Set
 from pgbillion.shards.servers import at_once
-from pgbillion.sql import load
 
 
 @dataclass(frozen=True)

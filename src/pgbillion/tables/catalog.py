@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from pgbillion import sql
+from pgbillion.common import sql
 from pgbillion.tables.names import NameFormat, Segment
 from pgbillion.tables.plan import Plan, Share
 

@@ -18,12 +18,14 @@ from typing import Any, Protocol
 
 import psycopg
 
-from pgbillion import extension, search_path
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
-from pgbillion.tables import catalog, describe, model, text
+from pgbillion.common import search_path, text
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import Host
+from pgbillion.common.progress import Progress, WorkerProgress
+from pgbillion.common.target import Target
+from pgbillion.server import describe, extension
+from pgbillion.tables import catalog, model
 from pgbillion.tables.crew import Crew, Failure
-from pgbillion.tables.host import Host
 from pgbillion.tables.plan import (
     DEFAULT_BATCH,
     DEFAULT_COLUMNS,
@@ -33,7 +35,6 @@ from pgbillion.tables.plan import (
     Storage,
     tablespace_names,
 )
-from pgbillion.tables.progress import Progress, WorkerProgress
 from pgbillion.tables.run import Attempt, Run
 from pgbillion.tables.sampler import Sampler
 
@@ -115,6 +116,12 @@ class Observer(Protocol):
 def make_plan(conn: Connection, request: Request) -> Plan:
     """Look up schema and template. Raises UserError for what does not exist."""
     return request.plan(_schema(conn, request.schema), request.template and template_name(conn, request.template))
+
+
+def server(conn: Connection, target: Target, plan: Plan, host: Host | None) -> dict[str, Any]:
+    """Return what a run of the plan is made on, see `describe.server`."""
+    bulk = plan.method is Method.BULK
+    return describe.server(conn, target, host, plan.tablespaces, extension_used=bulk)
 
 
 def check_server(conn: Connection, plan: Plan) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pgbillion.tables import host
+from pgbillion.common import host
 from pgbillion.tables.plan import Plan, Share
 from pgbillion.tables.worker import Job
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,16 +15,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgbillion.tables import text
+from pgbillion.common import text
+from pgbillion.common.meter import is_terminal
+from pgbillion.common.progress import Progress, Rate, WorkerProgress
 from pgbillion.tables.plan import Plan
-from pgbillion.tables.progress import Progress, Rate, WorkerProgress
 
 _MANY = 16  # more workers than this are shown in one line each kind
-
-
-def is_terminal(stream: TextIO) -> bool:
-    """Tell whether a stream can be painted on."""
-    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 @contextlib.contextmanager

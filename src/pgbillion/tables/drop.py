@@ -18,9 +18,10 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.connect import Target, take_any_name
-from pgbillion.errors import UserError
-from pgbillion.tables import create, text
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target, take_any_name
+from pgbillion.tables import create
 from pgbillion.tables import selection as selecting
 from pgbillion.tables.plan import MAX_WORKERS, Method
 from pgbillion.tables.selection import Selection

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 import psycopg
 
-from pgbillion.errors import UserError
-from pgbillion.tables import probe, text
-from pgbillion.tables.host import FileSystem, Host
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import FileSystem, Host
+from pgbillion.tables import probe
 from pgbillion.tables.plan import Method, Plan
 from pgbillion.tables.probe import Cost
 

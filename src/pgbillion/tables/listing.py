@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgbillion.common import text
 from pgbillion.tables import selection as selecting
-from pgbillion.tables import text
 from pgbillion.tables.selection import Selection
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -12,8 +12,8 @@ from typing import Any
 
 import psycopg
 
-from pgbillion import sql
-from pgbillion.errors import UserError
+from pgbillion.common import sql
+from pgbillion.common.errors import UserError
 from pgbillion.tables.plan import Plan
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pgbillion.errors import UserError
+from pgbillion.common.errors import UserError
 
 MAX_NAME_BYTES = 63
 MAX_NUMBER = 2**63 - 1

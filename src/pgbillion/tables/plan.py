@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from pgbillion.errors import UserError
+from pgbillion.common.errors import UserError
 from pgbillion.tables.names import NameFormat
 
 # The source's ladder of databases by number of tables.

@@ -14,8 +14,8 @@ from typing import Any
 
 import psycopg
 
-from pgbillion import sql
-from pgbillion.tables import host, model, worker
+from pgbillion.common import host, sql
+from pgbillion.tables import model, worker
 from pgbillion.tables.names import NameFormat
 from pgbillion.tables.plan import Batch, Method, Plan
 

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pgbillion.errors import UserError
+from pgbillion.common.errors import UserError
 from pgbillion.report.chapter import Chapter
 from pgbillion.tables.plan import Plan
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import psycopg
 
-from pgbillion import sql
-from pgbillion.connect import Target
-from pgbillion.tables import host as machine
-from pgbillion.tables.host import FileSystem, Host
-from pgbillion.tables.progress import Progress
+from pgbillion.common import host as machine
+from pgbillion.common import sql
+from pgbillion.common.host import FileSystem, Host
+from pgbillion.common.progress import Progress
+from pgbillion.common.target import Target
 from pgbillion.tables.run import Run
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -20,13 +20,14 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion.connect import Target
-from pgbillion.errors import UserError
-from pgbillion.tables import create, describe, estimate, tablespaces, text
-from pgbillion.tables.host import Host
-from pgbillion.tables.meter import meter
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import Host
+from pgbillion.common.meter import meter
+from pgbillion.common.progress import Progress
+from pgbillion.common.target import Target
+from pgbillion.tables import create, estimate, tablespaces
 from pgbillion.tables.plan import tablespace_names
-from pgbillion.tables.progress import Progress
 from pgbillion.tables.run import Run
 
 _SAMPLE_INTERVAL = 10.0  # seconds; nobody looks at the samples
@@ -120,7 +121,7 @@ def _rate(
         create.check_server(conn, plan)
         if check:
             estimate.refuse_unfit(estimate.estimate(conn, plan, host))
-        server = describe.server(conn, target, plan, host)
+        server = create.server(conn, target, plan, host)
         _checkpoint(conn)
     with tempfile.TemporaryDirectory(prefix="pgbillion-") as folder:
         run = Run.create(Path(folder), plan, server)

@@ -13,8 +13,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension
-from pgbillion.errors import UserError
+from pgbillion.common.errors import UserError
+from pgbillion.server import extension
 from pgbillion.tables.names import NameFormat
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import psycopg
 
-from pgbillion.errors import UserError
-from pgbillion.tables.host import Host
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import Host
 from pgbillion.tables.model import quote
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -22,10 +22,10 @@ from typing import IO, Any, Literal
 import psycopg
 from psycopg import sql as composed
 
-from pgbillion import search_path, sql
-from pgbillion.connect import Target
-from pgbillion.tables import catalog, text
-from pgbillion.tables.host import Host
+from pgbillion.common import search_path, sql, text
+from pgbillion.common.host import Host
+from pgbillion.common.target import Target
+from pgbillion.tables import catalog
 from pgbillion.tables.model import quote
 from pgbillion.tables.plan import Plan
 from pgbillion.tables.worker import psql_connection

@@ -25,8 +25,8 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
-from pgbillion import search_path
-from pgbillion.errors import UserError
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
 from pgbillion.tables import model
 from pgbillion.tables.model import Model
 from pgbillion.tables.plan import DEFAULT_COLUMNS, Batch, Method, Plan, Share

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from pgbillion.sql import load
+from pgbillion.common.sql import load
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pgbillion.errors import UserError
+from pgbillion.common.errors import UserError
 from pgbillion.tables.plan import DEFAULT_BATCH, Method, Storage, ladder_text
 
 _WHAT, _HOW = "What", "How"

@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg
 
-from pgbillion import __version__, extension
-from pgbillion.connect import Target
-from pgbillion.tables.host import Host, hardware
-from pgbillion.tables.plan import Method, Plan
+from pgbillion import __version__
+from pgbillion.common.host import Host, hardware
+from pgbillion.common.target import Target
+from pgbillion.server import extension
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -57,13 +57,15 @@ def identity(conn: Connection) -> dict[str, Any]:
     return {"system_identifier": row[0], "database": row[1], "database_oid": row[2]}
 
 
-def server(conn: Connection, target: Target, plan: Plan, host: Host | None) -> dict[str, Any]:
-    """Return server, settings, versions and hardware of a run, as JSON's types."""
+def server(
+    conn: Connection, target: Target, host: Host | None, tablespaces: Sequence[str], *, extension_used: bool
+) -> dict[str, Any]:
+    """Return server, settings, versions, hardware and the folders of tablespaces, as JSON's types."""
     spaces = conn.execute(
         "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE spcname = ANY (%s) ORDER BY 1",
-        [list(plan.tablespaces)],
+        [list(tablespaces)],
     ).fetchall()
-    facts = machine(conn, target, host, SETTINGS, extension_used=plan.method is Method.BULK)
+    facts = machine(conn, target, host, SETTINGS, extension_used=extension_used)
     return {**facts, "tablespaces": dict(spaces)}
 
 

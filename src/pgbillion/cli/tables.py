@@ -13,10 +13,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pgbillion import connect, paths, server
-from pgbillion.connect import StateDir, Target, Where
-from pgbillion.errors import UserError
-from pgbillion.options import (
+from pgbillion.cli import connect, invocation
+from pgbillion.cli.connect import StateDir, Where
+from pgbillion.cli.options import (
     AllowUnobserved,
     BatchOption,
     Columns,
@@ -33,14 +32,18 @@ from pgbillion.options import (
     Template,
     Workers,
 )
+from pgbillion.cli.terminal import console
+from pgbillion.common import host as machine
+from pgbillion.common import paths, text
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
+from pgbillion.server import embedded
 from pgbillion.tables import create as creation
-from pgbillion.tables import describe, display, invocation, run, tablespaces, text
+from pgbillion.tables import display, run, tablespaces
 from pgbillion.tables import estimate as estimation
-from pgbillion.tables import host as machine
 from pgbillion.tables import verify as verification
 from pgbillion.tables.plan import DEFAULT_FORMAT, Method, Storage, count_from, parse_count
 from pgbillion.tables.probe import Cost
-from pgbillion.terminal import console
 
 app = typer.Typer(
     help="Tables by the million: estimate, create, verify, list, drop; pages about runs and how they scale."
@@ -195,13 +198,13 @@ def _begin(target: Target, request: creation.Request, folders: list[Path], folde
         if not force:
             estimation.refuse_unfit(result)
         tablespaces.create(conn, plan.tablespaces, folders, host)
-        return run.Run.create(folder, plan, describe.server(conn, target, plan, host))
+        return run.Run.create(folder, plan, creation.server(conn, target, plan, host))
 
 
 def _target_of(opened: run.Run, where: Where) -> Target:
     target = where.target()
     if opened.server.get("embedded") and not target.embedded and not any(where.server.values()):
-        cluster = server.find(where.state)
+        cluster = embedded.find(where.state)
         if cluster is not None and not cluster.running():
             raise UserError(
                 "the embedded server, which this run belongs to, is not running",
@@ -219,7 +222,7 @@ def _check_resume(target: Target, opened: run.Run) -> None:
 
 def find_psql(target: Target, state: Path) -> Path:
     """Return a psql: for the embedded server its own, for others the one in PATH; the other one if need be."""
-    cluster = server.find(state)
+    cluster = embedded.find(state)
     own = cluster.installation.bindir / "psql" if cluster is not None else None
     found = shutil.which("psql")
     candidates = [own, Path(found) if found else None]
@@ -286,7 +289,7 @@ def _print_estimate(result: estimation.Estimate) -> None:
     workers = text.many(plan.workers, "worker")
     out.print(f"{text.many(plan.count, 'table')} {plan.definition} by {workers}, method {plan.method}")
     out.print(
-        f"a table: {cost.rows:g} rows and {cost.entries:g} index entries in {len(cost.catalogs)} catalogues "
+        f"a table: {cost.rows:g} rows and {cost.entries:g} index entries in {len(cost.catalogs)} catalogs "
         f"({text.size(cost.catalog_bytes)}), {_files(cost)}"
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -322,7 +325,7 @@ def verify(
         int, typer.Option("--tables", metavar="N", min=1, help="Random tables to insert into and select from.")
     ] = verification.Options.tables,
     amcheck: Annotated[
-        verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogues' indexes are checked.")
+        verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogs' indexes are checked.")
     ] = verification.Options.amcheck,
     orphans: Annotated[bool, typer.Option("--orphans", help="Look for files that no table claims.")] = False,
     seed: Annotated[
@@ -397,7 +400,7 @@ def report(
     Example: pgbillion tables report --output million.html
     """
     # matplotlib takes long to load, and only this command needs it
-    from pgbillion.report import figures, page
+    from pgbillion.tables import figures, page
 
     opened = run.Run.open(run.find(paths.state_dir(state_dir), name))
     if as_json:

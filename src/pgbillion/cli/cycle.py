@@ -11,18 +11,19 @@ from typing import Annotated, TypeVar
 import typer
 from rich.table import Table
 
-from pgbillion import connect
-from pgbillion.connect import Where
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import AllowUnobserved, Json, Page, PgConfig, Rounds
+from pgbillion.cli.terminal import console, ending_in_order, say
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
 from pgbillion.cycle import mariadb, servers
 from pgbillion.cycle.measure import measure
 from pgbillion.cycle.plan import DEFAULT_COUNT, SOURCE_COLUMNS, Method, Outcome, Phase, Request
 from pgbillion.cycle.syscalls import strace
 from pgbillion.durability.profiles import Profile
-from pgbillion.errors import UserError
-from pgbillion.options import AllowUnobserved, Json, Page, PgConfig, Rounds
-from pgbillion.tables import create, model, text
+from pgbillion.tables import create, model
 from pgbillion.tables.plan import parse_count
-from pgbillion.terminal import console, ending_in_order, say
 
 _E = TypeVar("_E", bound=enum.StrEnum)
 
@@ -121,9 +122,9 @@ def cycle(
         path.parent.mkdir(parents=True, exist_ok=True)
 
     # matplotlib takes long to load
-    from pgbillion.report import page
+    from pgbillion.cycle import page
 
-    page.write_cycle(outcome, path)
+    page.write(outcome, path)
     if as_json:
         print(json.dumps({**outcome.to_json(), "report": str(path)}))
         return

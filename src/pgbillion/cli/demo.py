@@ -14,30 +14,21 @@ import typer
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion import connect, paths, search_path, server
-from pgbillion.connect import StateDir
+from pgbillion.cli import invocation
+from pgbillion.cli.connect import StateDir
+from pgbillion.cli.options import PgConfig
+from pgbillion.cli.server import start_embedded
+from pgbillion.cli.tables import run_checks
+from pgbillion.common import paths, search_path, text
+from pgbillion.common.errors import UserError
+from pgbillion.common.host import Host
+from pgbillion.common.meter import meter
+from pgbillion.common.target import Target
 from pgbillion.cycle import demo_chapter as cycle_chapter
-from pgbillion.errors import UserError
-from pgbillion.options import PgConfig
-from pgbillion.postgres import Cluster
 from pgbillion.rows import demo_chapter as rows_chapter
+from pgbillion.server.postgres import Cluster
 from pgbillion.shards import demo_chapter as shards_chapter
-from pgbillion.tables import (
-    commands,
-    create,
-    describe,
-    display,
-    drop,
-    estimate,
-    invocation,
-    listing,
-    selection,
-    text,
-    verify,
-    worker,
-)
-from pgbillion.tables.host import Host
-from pgbillion.tables.meter import meter
+from pgbillion.tables import create, display, drop, estimate, listing, selection, verify, worker
 from pgbillion.tables.plan import LADDER, Batch, Method, Storage, parse_count
 from pgbillion.tables.run import RUNS, Run
 
@@ -74,7 +65,7 @@ def demo(
         raise UserError(f"the number of tables must be at least 1, not {wanted:,}")
     state = paths.state_dir(state_dir)
     _say("starting PostgreSQL")
-    cluster, _ = server.start(state, pg_config)
+    cluster, _ = start_embedded(state, pg_config)
     _renew_database(cluster)
     target = _target(cluster, DATABASE)
     workers = max(1, os.cpu_count() or 1)
@@ -97,20 +88,21 @@ def demo(
         f"{text.count(outcome.rate)} tables/s"
     )
     _say("checking them")
-    checks = commands.run_checks(target, run, psql, verify.Options(dt_seconds=20, orphans=True), show=True)
+    checks = run_checks(target, run, psql, verify.Options(dt_seconds=20, orphans=True), show=True)
     wrong = [check for check in checks if check.result == "failed"]
     _say("listing them, dropping a tenth, and making that again")
     run.save_afterwards(_afterwards(target, run))
     _say("loading rows, and aggregating them by both ways")
-    rows_chapter.add(target, run)
+    run.save_chapter(rows_chapter.NAME, rows_chapter.make(target, run.plan.count))
     _say("distributing rows over four servers, and aggregating them on one, two and four")
-    shards_chapter.add(target, state, run)
+    run.save_chapter(shards_chapter.NAME, shards_chapter.make(target, state, run.plan.count))
     _say("creating, filling, reading and dropping tables, with full durability and without")
-    cycle_chapter.add(state, cluster.installation.source, run)
+    made = cycle_chapter.make(state, cluster.installation.source, run.plan.count)
+    run.save_chapter(cycle_chapter.NAME, made)
     _drop(cluster, _SAMPLE, _OLD)
 
     # matplotlib takes long to load
-    from pgbillion.report import page
+    from pgbillion.tables import page
 
     report = run.folder / "report.html"
     page.write(run, report)
@@ -124,7 +116,7 @@ def demo(
         raise UserError(f"{wrong[0].name}: {wrong[0].summary}")
 
 
-def _afterwards(target: connect.Target, run: Run) -> list[dict[str, Any]]:
+def _afterwards(target: Target, run: Run) -> list[dict[str, Any]]:
     """List all tables, drop a tenth of them and make that again; return what was done, and print it."""
     plan = run.plan
     steps: list[dict[str, Any]] = []
@@ -171,15 +163,15 @@ def _say(what: str) -> None:
     print(f"== {what}", file=sys.stderr, flush=True)
 
 
-def _target(cluster: Cluster, database: str) -> connect.Target:
-    return connect.Target(
+def _target(cluster: Cluster, database: str) -> Target:
+    return Target(
         make_conninfo(cluster.conninfo(database), fallback_application_name="pgbillion"),
         f"database {database} of the embedded server",
         embedded=True,
     )
 
 
-def _run(target: connect.Target, folder: Path, request: create.Request) -> Run:
+def _run(target: Target, folder: Path, request: create.Request) -> Run:
     """Check that there is room, and begin a run in place of the last demo's."""
     with target.connect() as conn:
         host = Host.of(conn)
@@ -187,7 +179,7 @@ def _run(target: connect.Target, folder: Path, request: create.Request) -> Run:
         create.check_server(conn, plan)
         estimate.refuse_unfit(estimate.estimate(conn, plan, host))
         shutil.rmtree(folder, ignore_errors=True)
-        return Run.create(folder, plan, describe.server(conn, target, plan, host))
+        return Run.create(folder, plan, create.server(conn, target, plan, host))
 
 
 def _renew_database(cluster: Cluster) -> None:

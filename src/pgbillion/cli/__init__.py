@@ -12,31 +12,44 @@ from typing import Annotated
 import psycopg
 import typer
 
-from pgbillion import __version__, connect, demo, server_commands
-from pgbillion.cycle import command as cycle_command
-from pgbillion.durability import commands as durability_commands
-from pgbillion.errors import UserError
-from pgbillion.rows import commands as rows_commands
-from pgbillion.shards import commands as shards_commands
-from pgbillion.tables import commands as tables_commands
-from pgbillion.tables import drop_command, list_command, scale_command
+from pgbillion import __version__
+from pgbillion.cli import (
+    connect,
+    cycle,
+    demo,
+    durability,
+    rows,
+    server,
+    shards,
+    tables,
+    tables_drop,
+    tables_list,
+    tables_runs,
+    tables_scale,
+)
+from pgbillion.common import target
+from pgbillion.common.errors import UserError
+from pgbillion.durability import warning
 
 app = typer.Typer(
     name="pgbillion",
     help="PostgreSQL at a billion: tables by the million, rows by the hundred million a second, watched and proved.",
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.add_typer(server_commands.app, name="server")
-app.add_typer(durability_commands.app, name="durability")
-tables_commands.app.command("drop")(drop_command.drop)
-tables_commands.app.command("list")(list_command.list_tables)
-tables_commands.app.command("scale")(scale_command.scale)
-app.add_typer(tables_commands.app, name="tables")
-app.add_typer(rows_commands.app, name="rows")
-app.add_typer(shards_commands.app, name="shards")
+app.add_typer(server.app, name="server")
+app.add_typer(durability.app, name="durability")
+tables.app.command("drop")(tables_drop.drop)
+tables.app.command("list")(tables_list.list_tables)
+tables.app.command("runs")(tables_runs.list_runs)
+tables.app.command("scale")(tables_scale.scale)
+app.add_typer(tables.app, name="tables")
+app.add_typer(rows.app, name="rows")
+app.add_typer(shards.app, name="shards")
 app.command()(demo.demo)
-app.command()(cycle_command.cycle)
+app.command()(cycle.cycle)
+
+# whatever a command connects to, its users are told when it is relaxed
+target.watchers.append(warning.warn)
 
 _INTERRUPTED = 130
 _DEBUG = "PGBILLION_DEBUG"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -12,13 +13,15 @@ from typing import Annotated
 import typer
 from rich.filesize import decimal
 
-from pgbillion import paths, server
-from pgbillion.connect import StateDir
-from pgbillion.durability import warning
-from pgbillion.errors import UserError
-from pgbillion.options import Json, Yes
+from pgbillion.cli import invocation
+from pgbillion.cli.connect import StateDir
+from pgbillion.cli.options import Json, Yes
+from pgbillion.common import paths, text
+from pgbillion.common.errors import UserError
+from pgbillion.durability import record, warning
+from pgbillion.server import embedded
+from pgbillion.server.postgres import Cluster
 from pgbillion.shards import servers
-from pgbillion.tables import invocation, text
 
 app = typer.Typer(help="The embedded PostgreSQL server: start, look, use, stop, remove.")
 
@@ -35,10 +38,10 @@ def start(
 
     Example: pgbillion server start --pg-config /usr/lib/postgresql/15/bin/pg_config
     """
-    cluster, started = server.start(paths.state_dir(state_dir), pg_config)
+    cluster, started = start_embedded(paths.state_dir(state_dir), pg_config)
     warning.warn_of(cluster.data)
     what = "started" if started else "already running"
-    print(f"PostgreSQL {cluster.installation.version} {what}: {cluster.conninfo(server.DATABASE)}")
+    print(f"PostgreSQL {cluster.installation.version} {what}: {cluster.conninfo(embedded.DATABASE)}")
     print(f"settings: {cluster.conf}")
 
 
@@ -54,14 +57,14 @@ def stop(
     Example: pgbillion server stop
     """
     state = paths.state_dir(state_dir)
-    print("stopped" if server.stop(state) else "not running")
+    print("stopped" if embedded.stop(state) else "not running")
     own = servers.of_embedded(state)
     if shards:
         print(f"{text.many(servers.stop(own), 'server')} of shards stopped")
     elif running := sum(cluster.running() for cluster in own):
         command = invocation.command("server", "stop", "--shards", state=state_dir)
         print(f"note: {text.many(running, 'server')} of shards still running; to stop: {command}", file=sys.stderr)
-    cluster = server.find(state)
+    cluster = embedded.find(state)
     if cluster is not None:
         warning.warn_of(cluster.data)
 
@@ -75,7 +78,7 @@ def status(
 
     Example: pgbillion server status --json
     """
-    report = server.status(paths.state_dir(state_dir))
+    report = embedded.status(paths.state_dir(state_dir))
     warning.warn_of(Path(report.data))
     if as_json:
         print(json.dumps(asdict(report), indent=1))
@@ -104,9 +107,9 @@ def psql(context: typer.Context, state_dir: StateDir = None) -> None:
 
     Example: pgbillion server psql -c '\dx'
     """
-    cluster = server.running(paths.state_dir(state_dir))
+    cluster = embedded.running(paths.state_dir(state_dir))
     warning.warn_of(cluster.data)
-    command, env = server.psql_command(cluster, context.args)
+    command, env = embedded.psql_command(cluster, context.args)
     sys.stdout.flush()
     os.execve(command[0], command, env)
 
@@ -129,5 +132,22 @@ def destroy(
     found = state.exists()
     # what they are shards of goes with it
     servers.remove_all(state)
-    server.destroy(state, everything=everything)
+    cluster = embedded.find(state)
+    if cluster is not None:
+        record.remove_copies(state, cluster.data)
+    embedded.destroy(state, everything=everything)
     print(f"removed: {state}" if found else f"nothing is in {state}")
+
+
+def start_embedded(state: Path, pg_config: Path | None) -> tuple[Cluster, bool]:
+    """Start the embedded server as `embedded.start` does; where it cannot be and is relaxed, say what to do."""
+    try:
+        return embedded.start(state, pg_config)
+    except UserError as error:
+        cluster = embedded.find(state)
+        if cluster is not None and not cluster.running():
+            with contextlib.suppress(OSError):
+                if record.read_mark(cluster.data) is not None:
+                    hint = "it was relaxed: pgbillion durability restore"
+                    raise UserError(error.message, hint, error.status) from error
+        raise

@@ -7,22 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pgbillion.report.charts import Series
 from pgbillion.tables.run import Run
-
-
-@dataclass(frozen=True)
-class Series:
-    """One line of a chart: ``None`` where nothing is known."""
-
-    name: str
-    x: list[float]  # seconds of work since the run began, time between attempts left out
-    y: list[float | None]
-    steps: bool = False  # a value holds for the time since the point before, rather than at the point
-
-    @property
-    def known(self) -> bool:
-        """Tell whether there is anything to draw."""
-        return any(value is not None for value in self.y)
 
 
 @dataclass(frozen=True)

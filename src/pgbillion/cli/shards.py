@@ -10,10 +10,14 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pgbillion import connect
-from pgbillion.connect import Target, Where
-from pgbillion.errors import UserError
-from pgbillion.options import Json, Page, PgConfig, Rounds, Yes, numbers
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json, Page, PgConfig, Rounds, Yes, numbers
+from pgbillion.cli.terminal import console, ending_in_order, say
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.meter import meter
+from pgbillion.common.target import Target
 from pgbillion.rows import load as loading
 from pgbillion.shards import create as creation
 from pgbillion.shards import destroy as removal
@@ -22,10 +26,7 @@ from pgbillion.shards import record, servers
 from pgbillion.shards import scale as scaling
 from pgbillion.shards import status as looking
 from pgbillion.shards.record import Engine, Set
-from pgbillion.tables import text
-from pgbillion.tables.meter import meter
 from pgbillion.tables.plan import parse_count
-from pgbillion.terminal import console, ending_in_order, say
 
 app = typer.Typer(help="One table over many servers: make it, look at it, ask it, see how it scales, remove it.")
 
@@ -231,9 +232,9 @@ def scale(
         path.parent.mkdir(parents=True, exist_ok=True)
 
     # matplotlib takes long to load
-    from pgbillion.report import page
+    from pgbillion.shards import page
 
-    page.write_shards(result, path)
+    page.write(result, path)
     if as_json:
         print(json.dumps({**result.to_json(), "report": str(path)}))
         return

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgbillion.connect import Target
+from pgbillion.common.target import Target
 
 _LEFT_OUT = ("password", "sslpassword", "oauth_client_secret", "fallback_application_name")
 

@@ -9,17 +9,17 @@ from typing import Annotated
 
 import typer
 
-from pgbillion import connect
-from pgbillion.connect import Where
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json
+from pgbillion.cli.terminal import say
+from pgbillion.common.errors import UserError
 from pgbillion.durability import relax as opening
 from pgbillion.durability import restore as closing
 from pgbillion.durability import status as looking
 from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import Profile
 from pgbillion.durability.witness import Trust
-from pgbillion.errors import UserError
-from pgbillion.options import Json
-from pgbillion.terminal import say
 
 app = typer.Typer(help="Durability off while loading, safely on again afterwards: status, relax, restore.")
 

@@ -10,15 +10,17 @@ from typing import Annotated
 
 import typer
 
-from pgbillion import connect, extension
-from pgbillion.connect import Target, Where
-from pgbillion.errors import UserError
-from pgbillion.options import AllowUnobserved, Json, Pattern, Yes
+from pgbillion.cli import connect, invocation
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import AllowUnobserved, Json, Pattern, Yes
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.meter import meter
+from pgbillion.common.target import Target, take_any_name
+from pgbillion.server import extension
 from pgbillion.tables import create as creation
 from pgbillion.tables import drop as dropping
-from pgbillion.tables import invocation, text
 from pgbillion.tables import selection as selecting
-from pgbillion.tables.meter import meter
 from pgbillion.tables.names import NameFormat
 from pgbillion.tables.plan import DEFAULT_FORMAT, Method, parse_count
 from pgbillion.tables.selection import Numbered
@@ -91,7 +93,7 @@ def drop(
 ) -> None:
     r"""Drop tables by pattern, schema or range of numbered names, in bulk; run it again to go on after an interrupt.
 
-    Nothing is dropped when one of them is a system catalogue, belongs to an extension or to somebody else, or is in
+    Nothing is dropped when one of them is a system catalog, belongs to an extension or to somebody else, or is in
     use. Foreign keys between tables of different batches need --cascade, as they do between two DROP TABLEs.
 
     Example: pgbillion tables drop 'tenant\_0%' --schema public --dry-run
@@ -110,7 +112,7 @@ def drop(
         NameFormat.parse(name_format or DEFAULT_FORMAT).check_range(first, number)
     target = where.target()
     with target.connect() as conn:
-        connect.take_any_name(conn)
+        take_any_name(conn)
         creation.check_writable(conn)
         if count is not None:
             schema = creation.current_schema(conn) if schema is None else schema

@@ -17,9 +17,9 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg_errors
 
-from pgbillion import paths, search_path
-from pgbillion.errors import UserError
-from pgbillion.sql import load
+from pgbillion.common import paths, search_path
+from pgbillion.common.errors import UserError
+from pgbillion.common.sql import load
 
 # the names of extension, library, schema and prefix of settings alike
 TABLES = "pgbillion_tables"

@@ -28,7 +28,7 @@ def state_dir(override: Path | None = None) -> Path:
 
 def extension_source() -> Path:
     """Return the folder of the extensions' sources: in the checkout, or inside the installed package."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     installed = package / "_extensions"
     return installed if installed.is_dir() else package.parents[1] / "extensions"
 

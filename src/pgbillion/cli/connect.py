@@ -17,10 +17,11 @@ import typer
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgbillion import paths, search_path, server
-from pgbillion.durability import warning
-from pgbillion.errors import UserError
-from pgbillion.postgres import SUPERUSER, Cluster
+from pgbillion.common import paths
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
+from pgbillion.server import embedded
+from pgbillion.server.postgres import SUPERUSER, Cluster
 
 # Help is --help only, because -h is the host.
 _PANEL = "Connection"
@@ -90,69 +91,6 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@dataclass(frozen=True)
-class Target:
-    """A server and database to talk to.
-
-    ``conninfo`` may hold a password: it is not to be shown, logged or put on a command line. ``display`` is for that.
-    What the user did not give is left out of it, so that libpq decides (PGHOST, PGSERVICE, the password file …).
-    ``embedded`` tells whether it is the server that `pgbillion server start` started.
-    """
-
-    conninfo: str
-    display: str
-    embedded: bool = False
-
-    def __repr__(self) -> str:
-        return f"Target({self.display!r})"
-
-    @property
-    def address(self) -> str:
-        """Where the server is, whichever way and for whichever database it was said."""
-        parts = conninfo_to_dict(self.conninfo)
-        names = {"host": "PGHOST", "hostaddr": "PGHOSTADDR", "port": "PGPORT", "service": "PGSERVICE"}
-        found = {name: str(parts.get(name) or os.environ.get(variable, "")) for name, variable in names.items()}
-        return make_conninfo(**{name: value for name, value in found.items() if value})
-
-    def connect(self, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
-        """Connect, in autocommit mode and as `pgbillion` in pg_stat_activity unless told otherwise.
-
-        What is sent means pg_catalog's names alone, see `search_path`. A server whose durability window is open is
-        warned of.
-        """
-        # what is sent is UTF-8, whatever the database's encoding: the server converts it, or says that it cannot
-        options = {"autocommit": True, "client_encoding": "UTF8", **options}
-        conn = search_path.pin(psycopg.connect(self.conninfo, **options))
-        try:
-            warning.warn(conn)
-        except BaseException:
-            conn.close()
-            raise
-        return conn
-
-
-class _AnyTextLoader(psycopg.adapt.Loader):
-    def load(self, data: psycopg.abc.Buffer) -> str:
-        return bytes(data).decode("utf-8", "surrogateescape")
-
-
-class _AnyTextDumper(psycopg.adapt.Dumper):
-    def dump(self, obj: str) -> bytes:
-        if "\0" in obj:
-            raise psycopg.DataError("text cannot contain a zero byte")
-        return obj.encode("utf-8", "surrogateescape")
-
-
-def take_any_name(conn: psycopg.Connection[Any]) -> None:
-    """Have bytes that are not UTF-8, which names of a database of SQL_ASCII may have, come and go as surrogates."""
-    if conn.info.parameter_status("server_encoding") != "SQL_ASCII":
-        return
-    conn.pgconn.exec_(b"SET client_encoding TO SQL_ASCII")
-    for kind in ("text", "name", "varchar", "bpchar"):
-        conn.adapters.register_loader(kind, _AnyTextLoader)
-    conn.adapters.register_dumper(str, _AnyTextDumper)
-
-
 def target(
     host: str | None = None,
     port: str | None = None,
@@ -174,11 +112,11 @@ def target(
         parts = _parse(dbname) if "=" in dbname or "://" in dbname else {"dbname": dbname}
     parts |= {name: value for name, value in given.items() if value is not None}
     if not given_server(**parts):
-        running = server.find(paths.state_dir(state_dir))
+        running = embedded.find(paths.state_dir(state_dir))
         if running is not None and (running.running() or (or_down and running.data.exists())):
-            return _make(conninfo_to_dict(running.conninfo(server.DATABASE)), embedded=True)
+            return _make(conninfo_to_dict(running.conninfo(embedded.DATABASE)), embedded=True)
     if parts.keys() == {"dbname"} and not given_server() and not _answers(""):
-        found = server.find(paths.state_dir(state_dir))
+        found = embedded.find(paths.state_dir(state_dir))
         if found is not None and found.running() and (or_down or has_database(found, parts["dbname"])):
             return _make(conninfo_to_dict(found.conninfo(parts["dbname"])), embedded=True)
     return _make(parts)
@@ -192,7 +130,7 @@ def hint(error: psycopg.OperationalError) -> str:
     name = tried.db.decode(errors="replace")
     host, port, user = (part.decode(errors="replace") for part in (tried.host, tried.port, tried.user))
     address = make_conninfo(**{key: value for key, value in {"host": host, "port": port}.items() if value})
-    here = server.find(paths.state_dir(None))
+    here = embedded.find(paths.state_dir(None))
     here = here if here is not None and here.running() else None
     mine = here is not None and host == str(here.socket_dir) and port == str(here.port)
     there = f"one of the embedded server: -h {here.socket_dir} -U {SUPERUSER} -d NAME" if here and not mine else ""

@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pgbillion import connect
-from pgbillion.connect import Where
-from pgbillion.errors import UserError
-from pgbillion.options import (
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import (
     AllowUnobserved,
     BatchOption,
     Columns,
@@ -25,12 +24,13 @@ from pgbillion.options import (
     TablespaceDirs,
     numbers,
 )
+from pgbillion.cli.tables import find_psql, tablespace_folders
+from pgbillion.cli.terminal import console, say
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
 from pgbillion.tables import scale as scaling
-from pgbillion.tables import text
-from pgbillion.tables.commands import find_psql, tablespace_folders
 from pgbillion.tables.create import Request
 from pgbillion.tables.plan import Method, Storage, parse_count
-from pgbillion.terminal import console, say
 
 
 @connect.options
@@ -95,7 +95,7 @@ def scale(
         path.parent.mkdir(parents=True, exist_ok=True)
 
     # matplotlib takes long to load
-    from pgbillion.report import page
+    from pgbillion.tables import page
 
     page.write_scale(result, path)
     if as_json:

@@ -16,10 +16,10 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from pgbillion import extension, search_path
-from pgbillion.durability import record
-from pgbillion.errors import UserError
-from pgbillion.postgres import SUPERUSER, Cluster, Installation
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
+from pgbillion.server import extension
+from pgbillion.server.postgres import SUPERUSER, Cluster, Installation
 
 DATABASE = "billion"
 _MIB = 1024 * 1024
@@ -83,12 +83,7 @@ def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
     if started:
         if not (cluster.data / "PG_VERSION").exists():
             cluster.init(conf=conf_text(state))
-        try:
-            cluster.start()
-        except UserError as error:
-            if record.read_mark(cluster.data) is not None:
-                raise UserError(error.message, "it was relaxed: pgbillion durability restore", error.status) from error
-            raise
+        cluster.start()
         _remember(state, cluster.installation)
     elif known is not None and known.installation.major != cluster.installation.major:
         raise UserError(
@@ -159,10 +154,9 @@ def destroy(state: Path, *, everything: bool = False) -> None:
         wal = cluster.data / "pg_wal"
         moved = wal.resolve() if wal.is_symlink() else None
         cluster.destroy()
-        record.remove_copies(state, cluster.data)
         if moved is not None and moved.is_dir():
             # moved by `durability relax --wal-dir`
-            record.remove_wal(moved)
+            _remove_wal(moved)
         for folder in tablespaces:
             # a tablespace's folder may hold those of several major versions
             for files in folder.glob(f"PG_{cluster.installation.major}_*"):
@@ -175,6 +169,17 @@ def destroy(state: Path, *, everything: bool = False) -> None:
             path.unlink(missing_ok=True)
     if state.is_dir() and not any(state.iterdir()):
         state.rmdir()
+
+
+def _remove_wal(folder: Path) -> None:
+    """Remove the folder a destroyed server had its log in; what is mounted there is only emptied."""
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def psql_command(cluster: Cluster, arguments: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -217,7 +222,7 @@ def conf_text(state: Path) -> str:
         "max_wal_size": f"{wal}MB",
         "min_wal_size": f"{wal // 4}MB",
     }
-    template = resources.files("pgbillion").joinpath("server.conf").read_text(encoding="utf-8")
+    template = resources.files("pgbillion.server").joinpath("server.conf").read_text(encoding="utf-8")
     return string.Template(template).substitute(values)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,11 +15,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgbillion.tables import text
-from pgbillion.tables.display import is_terminal
-from pgbillion.tables.progress import Rate
+from pgbillion.common import text
+from pgbillion.common.progress import Rate
 
 _INTERVAL = 10.0  # seconds between plain lines
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Tell whether a stream can be painted on."""
+    return stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 @contextlib.contextmanager

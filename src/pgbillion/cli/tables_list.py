@@ -11,11 +11,13 @@ from typing import Annotated
 
 import typer
 
-from pgbillion import connect
-from pgbillion.connect import Where
-from pgbillion.errors import UserError
-from pgbillion.options import Json, Pattern
-from pgbillion.tables import invocation, listing, text
+from pgbillion.cli import connect, invocation
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json, Pattern
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import take_any_name
+from pgbillion.tables import listing
 from pgbillion.tables import selection as selecting
 
 
@@ -59,7 +61,7 @@ def list_tables(
     # bytes that are no text go out as they came; in JSON, which is text, as escapes
     _output_any_name("backslashreplace" if as_json else "surrogateescape")
     with target.connect() as conn:
-        connect.take_any_name(conn)
+        take_any_name(conn)
         selection = selecting.select(conn, pattern, schema)
         extension = selecting.has_function(conn, "tables")
         for note in listing.notes(conn, selection, extension=extension):

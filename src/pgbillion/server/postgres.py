@@ -27,8 +27,8 @@ import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgbillion import extension
-from pgbillion.errors import UserError
+from pgbillion.common.errors import UserError
+from pgbillion.server import extension
 
 SUPPORTED_MAJORS = range(15, 19)
 SUPERUSER = "postgres"

@@ -10,17 +10,17 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pgbillion import connect
-from pgbillion.connect import Where
-from pgbillion.options import Json, Page, Rounds
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json, Page, Rounds
+from pgbillion.cli.terminal import console, say
+from pgbillion.common import text
+from pgbillion.common.meter import meter
 from pgbillion.rows import aggregate as aggregation
 from pgbillion.rows import load as loading
 from pgbillion.rows import scale as scaling
 from pgbillion.rows.aggregate import CORE, OURS, Comparison
-from pgbillion.tables import text
-from pgbillion.tables.meter import meter
 from pgbillion.tables.plan import parse_count
-from pgbillion.terminal import console, say
 
 app = typer.Typer(help="Rows by the hundred million: load a table, aggregate it with vectors, see how it scales.")
 
@@ -78,7 +78,7 @@ def load(
         f"{text.duration(outcome.copy_seconds)}: {text.count(outcome.rate)} rows/s, seed {outcome.seed}"
     )
     print(
-        f"indexed in {text.duration(outcome.index_seconds)}, frozen and analysed in "
+        f"indexed in {text.duration(outcome.index_seconds)}, frozen and analyzed in "
         f"{text.duration(outcome.vacuum_seconds)}: table {text.size(outcome.table_bytes)}, "
         f"index {text.size(outcome.index_bytes)}"
     )
@@ -103,7 +103,7 @@ def aggregate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a query with vectorised aggregation off and on, compare the answers, and tell rows a second.
+    """Run a query with vectorized aggregation off and on, compare the answers, and tell rows a second.
 
     Answers must be equal to the last bit, the order of rows aside; in a parallel plan floats may be apart by 1 in
     1,000 (real) or 1,000,000,000 (double precision), because the order of additions differs from run to run.
@@ -139,7 +139,7 @@ def scale(
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Draw rows a second over 1 to N processes, with vectorised aggregation off and on.
+    """Draw rows a second over 1 to N processes, with vectorized aggregation off and on.
 
     Example: pgbillion rows scale --processes 8 --output rows.html
     """
@@ -152,9 +152,9 @@ def scale(
         path.parent.mkdir(parents=True, exist_ok=True)
 
     # matplotlib takes long to load
-    from pgbillion.report import page
+    from pgbillion.rows import page
 
-    page.write_rows(result, path)
+    page.write(result, path)
     if as_json:
         print(json.dumps({**result.to_json(), "report": str(path)}))
         return

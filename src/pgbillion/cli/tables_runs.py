@@ -1,0 +1,94 @@
+"""`pgbillion tables runs`: the records of runs, listed and removed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from pgbillion.cli.connect import StateDir
+from pgbillion.cli.options import Json, Yes
+from pgbillion.cli.terminal import console
+from pgbillion.common import paths, text
+from pgbillion.common.errors import UserError
+from pgbillion.tables import runs
+from pgbillion.tables.runs import Found
+
+
+def list_runs(
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove records of runs; their tables stay. With --older-than or --keep.")
+    ] = False,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="Of runs begun so long ago: 90m, 12h, 30d, 2w.")
+    ] = None,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", min=0, help="Of all runs but the N begun last.")
+    ] = None,
+    yes: Yes = False,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """List the runs in the state folder: name, when, what, how it ended, size of its records.
+
+    A run that is pruned cannot be resumed, verified or reported any more. One that a process works on stays.
+
+    Example: pgbillion tables runs --prune --older-than 30d
+    """
+    limits = older_than is not None or keep is not None
+    if limits and not prune:
+        raise UserError("--older-than and --keep are for --prune", "add --prune to remove records of runs")
+    if prune and not limits:
+        raise UserError("--prune needs to know which runs", "name them with --older-than 30d, --keep 10, or both")
+    older = runs.parse_age(older_than) if older_than is not None else None
+    found = runs.find_all(paths.state_dir(state_dir))
+    if not prune:
+        if as_json:
+            print(json.dumps({"runs": [one.to_json() for one in found]}))
+        else:
+            _show(found)
+        return
+    chosen = runs.choose(found, older=older, keep=keep or 0)
+    if chosen and not yes:
+        if not sys.stdin.isatty():
+            told = f"not removing the records of {text.many(len(chosen), 'run')} without being told to"
+            raise UserError(told, "say --yes")
+        if not as_json:
+            _show(chosen)
+        typer.confirm(f"Remove the records of {text.many(len(chosen), 'run')}?", abort=True, err=True)
+    results = [(one, runs.remove(one)) for one in chosen]
+    gone = [one for one, removed in results if removed]
+    kept = [one for one, removed in results if not removed]
+    size = sum(one.size for one in gone)
+    if as_json:
+        names = {"removed": [one.folder.name for one in gone], "in_use": [one.folder.name for one in kept]}
+        print(json.dumps({**names, "size": size}))
+        return
+    print(f"{text.many(len(gone), 'run')} removed, {text.size(size)}")
+    for one in kept:
+        print(f"note: {one.folder.name} stays: a process works on it, or it is a link", file=sys.stderr)
+
+
+def _show(found: list[Found]) -> None:
+    if not found:
+        print("no runs")
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for column in ("name", "begun", "what", "outcome"):
+        table.add_column(column)
+    table.add_column("size", justify="right")
+    for one in found:
+        begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.started))
+        table.add_row(one.folder.name, begun, _what(one), one.outcome, text.size(one.size))
+    console().print(table, markup=False)
+
+
+def _what(one: Found) -> str:
+    if one.run is None:
+        return one.reason
+    plan = one.run.plan
+    return f"{text.many(plan.count, 'table')} {plan.definition}, {plan.method}"

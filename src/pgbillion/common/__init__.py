@@ -1,0 +1,1 @@
+"""What several features use, and knows none of them."""

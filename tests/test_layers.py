@@ -1,0 +1,104 @@
+"""The order of the folders: a module imports from below, never from above, and none imports itself by way of others."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "pgbillion"
+_BASE = {"common", "server", "report"}
+# what the modules of a folder may import from beside their own; "" is the package itself, which is its version
+MAY_IMPORT: Mapping[str, set[str]] = {
+    "": {"common"},
+    "common": set(),
+    "server": {"", "common"},
+    "report": {"", "common"},
+    "tables": _BASE,
+    "rows": _BASE,
+    "durability": _BASE,
+    "cycle": _BASE | {"tables", "durability"},
+    "shards": _BASE | {"rows"},
+    "cli": {"", "tables", "rows", "durability", "cycle", "shards"} | _BASE,
+}
+EXTENSIONS = ROOT / "extensions"
+# by folder of C sources: what the paths of the headers of ours that its files include may begin with
+MAY_INCLUDE = {
+    "pgbillion_tables": ("pgbillion_tables/", "shared/"),
+}
+
+
+def name(path: Path) -> str:
+    return ".".join(("pgbillion", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def folder(module: str) -> str:
+    words = module.split(".")
+    return words[1] if len(words) > 1 and (PACKAGE / words[1]).is_dir() else ""
+
+
+FILES = {name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def imports(module: str) -> Iterator[str]:
+    """Give the modules of ours that a module imports, wherever in its text."""
+    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: write imports in full"
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                if found := whole if whole in FILES else node.module if node.module in FILES else None:
+                    yield found
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in FILES)
+
+
+GRAPH = {module: set(imports(module)) for module in FILES}
+
+
+def test_every_folder_has_its_place() -> None:
+    assert {folder(module) for module in FILES} == set(MAY_IMPORT)
+    assert len(GRAPH["pgbillion.cli"]) > 10  # what is read here are the imports
+
+
+@pytest.mark.parametrize("within", MAY_IMPORT)
+def test_a_folder_imports_from_below(within: str) -> None:
+    # `python -m pgbillion` is the command line
+    modules = [module for module in FILES if folder(module) == within and module != "pgbillion.__main__"]
+    arrows = {(module, found) for module in modules for found in GRAPH[module] if folder(found) != within}
+    assert {(module, found) for module, found in arrows if folder(found) not in MAY_IMPORT[within]} == set()
+
+
+def test_there_is_no_circle() -> None:
+    TopologicalSorter(GRAPH).prepare()  # raises CycleError, which names the modules
+    folders: dict[str, set[str]] = {name: set(below) for name, below in MAY_IMPORT.items()}
+    TopologicalSorter(folders).prepare()
+
+
+def test_commands_are_in_one_folder() -> None:
+    assert {folder(module) for module, path in FILES.items() if "import typer" in path.read_text("utf-8")} == {"cli"}
+
+
+def includes(file: Path) -> Iterator[str]:
+    """Give the headers of ours that a C file includes, as paths below the folder of the extensions."""
+    extension = EXTENSIONS / file.relative_to(EXTENSIONS).parts[0]
+    for text in re.findall(r'^\s*#\s*include\s+"([^"]+)"', file.read_text(encoding="utf-8"), re.MULTILINE):
+        for start in (file.parent, extension / "src", EXTENSIONS / "shared"):
+            found = Path(os.path.normpath(start / text))
+            if found.is_file():
+                yield str(found.relative_to(EXTENSIONS))
+                break
+
+
+@pytest.mark.parametrize("within", MAY_INCLUDE)
+def test_a_folder_of_c_includes_from_where_it_may(within: str) -> None:
+    files = (EXTENSIONS / within).rglob("*.[ch]")
+    arrows = {(str(file.relative_to(EXTENSIONS)), header) for file in files for header in includes(file)}
+    assert arrows
+    assert {(file, header) for file, header in arrows if not header.startswith(MAY_INCLUDE[within])} == set()
