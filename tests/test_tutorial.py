@@ -57,7 +57,8 @@ def execute(shell: list[str], environment: dict[str, str]) -> tuple[int, list[st
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=120,
+        # half a minute of work where nothing else runs
+        timeout=600,
         check=False,
     )
     return done.returncode, done.stdout.split(f"{MARK}\n")[:-1], done.stderr
