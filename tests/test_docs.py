@@ -12,9 +12,7 @@ PROJECT = Path(__file__).parents[1]
 EXTENSIONS = PROJECT / "extensions"
 REFERENCE = (PROJECT / "docs" / "reference-sql.md").read_text(encoding="utf-8")
 # what is called by the server, not by anybody
-_INTERNAL = re.compile(
-    r"_(?:handler|validator|guard|serialize|deserialize|combine|accum|transfn|progress)$|^state$|^nothing$"
-)
+_INTERNAL = re.compile(r"_(?:handler|validator|guard|serialize|deserialize|combine|accum|transfn)$|[.]state$")
 
 
 def documents() -> list[Path]:
@@ -68,9 +66,7 @@ def objects() -> set[str]:
     kinds = "FUNCTION|PROCEDURE|AGGREGATE|VIEW|TABLE|ACCESS METHOD|FOREIGN DATA WRAPPER|EVENT TRIGGER"
     made = re.compile(rf"(?m)^CREATE (?:UNLOGGED )?(?:{kinds}) ([a-z0-9_.]+)")
     names = {name for script in scripts for name in made.findall(script.read_text(encoding="utf-8"))}
-    return {name for name in names if not _INTERNAL.search(name.rpartition(".")[2])} | {
-        "pgbillion_tables.create_progress"
-    }
+    return {name for name in names if not _INTERNAL.search(name)}
 
 
 def settings() -> set[str]:
