@@ -631,6 +631,14 @@ def test_the_embedded_server(installation: Installation) -> None:
             assert done.returncode == 0, done.stderr
             assert "warning: this server is relaxed" in run_embedded("server", "stop").stderr
             assert "down" in run_embedded("durability", "status").stdout
+            # where it does not start, that it was relaxed is said
+            settings = cluster.data / "postgresql.auto.conf"
+            text = settings.read_text()
+            settings.write_text(text + "no_such_setting = 1\n")
+            done = run_embedded("server", "start", "--pg-config", str(installation.source))
+            assert done.returncode == 2
+            assert "hint: it was relaxed: pgbillion durability restore" in done.stderr
+            settings.write_text(text)
             done = run_embedded("durability", "restore")
             assert done.returncode == 0, done.stderr
             assert server.picture() == before
