@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from harness import servers
-from pgbillion.paths import state_dir
-from pgbillion.postgres import Installation
+from pgbillion.common.paths import state_dir
+from pgbillion.server.postgres import Installation
 
 PROJECT = Path(__file__).parents[1]
 TUTORIAL = PROJECT / "docs" / "tutorial.md"
