@@ -10,7 +10,7 @@ flags=(-std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -Wmissing-prototypes -Wpointer
     -Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare -fno-strict-aliasing -fwrapv -D_GNU_SOURCE
     -DPGBILLION_VERSION='"0"')
 # libpq is the same for all of them; behind the server's, because headers of the same names are beside it
-libpq=$(.venv/bin/python -c 'from pgbillion.postgres import embedded_pg_config as find; print(find().parents[1] / "include")')
+libpq=$(.venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include")')
 for major in "$@"; do
     headers=$(tools/postgres.sh headers "$major")
     for extension in extensions/pgbillion_*; do

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 . tools/lib.sh
 
 if [ -x .venv/bin/pgbillion ]; then
-    state=$(.venv/bin/python -c 'from pgbillion.paths import state_dir; print(state_dir())')
+    state=$(.venv/bin/python -c 'from pgbillion.common.paths import state_dir; print(state_dir())')
     if [ -d "$state" ]; then
         say "this removes, for good:"
         # its shards' servers, runs and reports are there, too; folders change under du's hands

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 tools=$(tools/source.sh 18)/src/tools
 indent=$PWD/build/pg_bsd_indent
 if [ ! -x "$indent" ]; then
-    install=$(.venv/bin/python -c 'from pgbillion.postgres import embedded_pg_config as find; print(find().parents[1])')
+    install=$(.venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1])')
     cc -O1 -no-pie -I"$install/include/server" -o "$indent" "$tools"/pg_bsd_indent/*.c -L"$install/lib" -lpgport -lpgcommon -lpgport
 fi
 # the types defined here; two of PostgreSQL's are names of variables, too

@@ -123,6 +123,6 @@ case "${1:-} ${2:-}" in
     if [ -e "$installed/postgres.h" ]; then echo "$installed"; else deb_headers 15 bookworm; fi
     ;;
 "headers 17") deb_headers 17 trixie ;;
-"headers 18") .venv/bin/python -c 'from pgbillion.postgres import embedded_pg_config as find; print(find().parents[1] / "include" / "server")' ;;
+"headers 18") .venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include" / "server")' ;;
 *) die "usage: tools/postgres.sh config|headers MAJOR" ;;
 esac
