@@ -113,7 +113,7 @@ def test_the_same_rows_as_one_server_would_have(cli: CommandLine, addresses: lis
     with servers.new_database(cluster, "single") as name:
         single = connect.target(dbname=cluster.conninfo(name))
         load.execute(single, load.Request(100_000, seed=3), observe=nobody, say=lambda line: None)
-        query = "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t_demo t"
+        query = "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM public.t_demo t"
         with single.connect() as one_server, cli.connect() as many:
             assert one(one_server, query) == one(many, query)
     remove(cli)
@@ -284,7 +284,8 @@ def test_a_load_that_fails_leaves_nothing(cli: CommandLine, addresses: list[str]
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF new.id > 900 THEN"
             " RAISE 'no more of this'; END IF; RETURN new; END$$;"
             "CREATE FUNCTION attach() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN"
-            " CREATE TRIGGER refuse BEFORE INSERT ON t_demo FOR EACH ROW EXECUTE FUNCTION refuse(); END$$;"
+            " CREATE TRIGGER refuse BEFORE INSERT ON public.t_demo FOR EACH ROW EXECUTE FUNCTION public.refuse();"
+            " END$$;"
             "CREATE EVENT TRIGGER attach ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION attach()"
         )
         done = cli.run("shards", "create", *shards(addresses), "--rows", str(ROWS), "--local")

@@ -101,7 +101,7 @@ def test_plan_survives_json() -> None:
         ("%s", "cannot be used"),
         ("%-8d", "cannot be used"),
         ("%.3d", "cannot be used"),
-        ("t%", "cannot be used"),
+        ("t%", "begins no number"),
         ("%08 x", "cannot be used"),
     ],
 )
