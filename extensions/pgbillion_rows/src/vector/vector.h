@@ -9,22 +9,28 @@
  * Finalize Aggregate above it are core's.
  *
  *	plan.c			when it applies, what it costs, the paths and the plan
- *	explain.c		why a query is vectorised, or not
- *	estimate.c		how many groups expressions make
- *	pages.c			pages read one after the other, mostly without looking them up
- *	scan.c			the pages of a heap, and which of their rows are visible
- *	columns.c		values of attributes, a column at a time
- *	filter.c		which rows of a batch are kept
- *	range.c			comparisons of a column with constants, merged
- *	like.c			strings matched with a pattern
- *	expression.c	group keys and arguments over a batch
- *	decimal_expression.c	those that are numeric, in integers
- *	decimal.c		numeric as scaled integers, and back to core's formats
- *	aggregate.c		transition states: advance and hand over
- *	group.c			the hash table of groups
- *	execute.c		the executor node that drives them, EXPLAIN, parallelism
- *	spill.c			rows of groups for which there is no memory
- *	finish.c		the node above Finalize Aggregate that makes it superfluous
+ *	execute.c		the executor node that drives the others, EXPLAIN, parallelism
+ *	explain.c		pgbillion_rows.explain_vector()
+ *
+ *	source/
+ *	  scan.c		the pages of a heap, and which of their rows are visible
+ *	  pages.c		pages read one after the other, mostly without looking them up
+ *	  columns.c		values of attributes, a column at a time
+ *	  lazy.c		tables of pgbillion_tables that have no row yet
+ *	filter/
+ *	  filter.c		which rows of a batch are kept
+ *	  compare.c		comparisons over a batch
+ *	  range.c		comparisons of a column with constants, merged
+ *	  like.c		strings matched with a pattern
+ *	expression/
+ *	  expression.c	group keys and arguments over a batch
+ *	  decimal_expression.c	those that are numeric, in integers
+ *	  decimal.c		numeric as scaled integers, and back to core's formats
+ *	sink/
+ *	  group.c		the hash table of groups
+ *	  aggregate.c	transition states: advance and return
+ *	  spill.c		rows of groups for which there is no memory
+ *	  finish.c		the node above Finalize Aggregate that makes it superfluous
  *
  * A batch is what is visible of one page. The buffer stays pinned as long as
  * the batch is worked on, since values by reference point into it. A filter
