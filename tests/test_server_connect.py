@@ -223,6 +223,17 @@ def test_extension_is_created_and_checked(state: Path) -> None:
         extension.ensure_extension(conn, extension.TABLES)
 
 
+def test_the_first_version_is_refused(state: Path) -> None:
+    cluster = running(state)
+    with servers.new_database(cluster, "first"), cluster.connect("first") as conn:
+        conn.execute("UPDATE pg_extension SET extname = 'pgbillion' WHERE extname = 'plpgsql'")
+        for name in extension.ALL:
+            with pytest.raises(UserError, match=r"version 0\.1, from which there is no upgrade") as raised:
+                extension.ensure_extension(conn, name)
+            assert "DROP EXTENSION pgbillion" in (raised.value.hint or "")
+        assert extension.versions(conn, extension.TABLES) == (None, None)
+
+
 def test_extension_without_the_privilege(state: Path) -> None:
     cluster = running(state)
     with servers.new_database(cluster, "guarded"), cluster.connect("guarded") as conn:

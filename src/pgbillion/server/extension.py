@@ -160,6 +160,7 @@ def ensure_extension(conn: psycopg.Connection[Any], name: str, *, instead: str |
         # looked up first: on a standby, and without the privilege, even CREATE … IF NOT EXISTS is refused
         library, objects = versions(conn, name)
         if objects is None:
+            _refuse_first_version(conn)
             check_schema(conn, name)
             # what is found in its schema afterwards undoes it
             with conn.transaction():
@@ -214,6 +215,16 @@ def versions(conn: psycopg.Connection[Any], name: str) -> tuple[str | None, str 
     check_schema(conn, name)
     loaded = conn.execute(f"SELECT {name}.version()".encode()).fetchone()
     return loaded and loaded[0], objects
+
+
+def _refuse_first_version(conn: psycopg.Connection[Any]) -> None:
+    """Raise UserError where 0.1 is, which was one extension: its access method and its wrapper have the same names."""
+    if conn.execute("SELECT FROM pg_extension WHERE extname = 'pgbillion'").fetchone() is not None:
+        raise UserError(
+            f"database {conn.info.dbname} has the extension pgbillion, of version 0.1, from which there is no upgrade",
+            "make its lazy tables ordinary with billion.to_heap(), run DROP EXTENSION pgbillion, and try again",
+            status=3,
+        )
 
 
 def usable(conn: psycopg.Connection[Any], name: str, function: str) -> bool:
