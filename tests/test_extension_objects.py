@@ -398,10 +398,10 @@ def test_states_of_another_format_are_refused(cluster: Cluster, isolation: str) 
         fakes[state.format("int8", "numeric") + "state"] = "Its kind is 3335, instead of 2786"
         for definition, detail in fakes.items():
             with members[0].connect() as there:
-                there.execute("ALTER EXTENSION pgbillion_tables DROP AGGREGATE pgbillion_rows.partial_sum(bigint)")
+                there.execute("ALTER EXTENSION pgbillion_rows DROP AGGREGATE pgbillion_rows.partial_sum(bigint)")
                 there.execute("DROP AGGREGATE pgbillion_rows.partial_sum(bigint)")
                 there.execute(f"CREATE AGGREGATE pgbillion_rows.partial_sum(bigint) ({definition})")
-                there.execute("ALTER EXTENSION pgbillion_tables ADD AGGREGATE pgbillion_rows.partial_sum(bigint)")
+                there.execute("ALTER EXTENSION pgbillion_rows ADD AGGREGATE pgbillion_rows.partial_sum(bigint)")
             with pytest.raises(psycopg.errors.FdwInconsistentDescriptorInformation) as caught:
                 ask()
             assert caught.value.diag.message_primary == 'server "s1" returned a state that cannot be read here'

@@ -39,7 +39,7 @@ ALL = "SELECT count(*) FROM t"
 
 READERS = {
     "seq": Reader(OFF, ALL, "Seq Scan"),
-    "vector": Reader("SET pgbillion_rows.vector_aggregate = force", ALL, "Custom Scan"),
+    "vector": Reader("LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_aggregate = force", ALL, "Custom Scan"),
     "index": Reader(f"{OFF}; {INDEX}", f"{ALL} WHERE i >= 0 AND b <> ''", "Index Scan using t_i_idx"),
     "index_one": Reader(
         f"{OFF}; {INDEX}", f"{ALL} WHERE i = {{other}} AND b <> ''", "Index Scan using t_i_idx", one_row=True
@@ -66,7 +66,9 @@ PARALLEL_READERS = {
     "seq_parallel": Reader(f"{OFF}; {PARALLEL} on", ALL, "Parallel Seq Scan"),
     "seq_by_workers": Reader(f"{OFF}; {PARALLEL} off", ALL, "Parallel Seq Scan"),
     "vector_by_workers": Reader(
-        f"SET pgbillion_rows.vector_aggregate = force; {PARALLEL} off", ALL, "Parallel Custom Scan"
+        f"LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_aggregate = force; {PARALLEL} off",
+        ALL,
+        "Parallel Custom Scan",
     ),
     "index_parallel": Reader(
         f"{OFF}; {PARALLEL} on; {INDEX}", f"{ALL} WHERE i >= 0 AND b <> ''", "Parallel Index Scan using t_i_idx"

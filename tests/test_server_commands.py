@@ -398,7 +398,7 @@ def test_broken_source_is_reported_with_the_compilers_words(empty: Program) -> N
     (empty.state / "postgresql").unlink()
     arguments = ["server", "start", "--pg-config", str(script)]
     empty.fails(
-        1, "the extension could not be built", "make.log", *arguments, MAKEFILES="/no/such", CPATH="", COPT="-Dint=("
+        1, "pgbillion_tables could not be built", "make.log", *arguments, MAKEFILES="/no/such", CPATH="", COPT="-Dint=("
     )
 
 

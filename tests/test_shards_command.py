@@ -97,7 +97,7 @@ def test_the_source_table_on_all_servers(made: Made) -> None:
             assert one(there, "SELECT count(*) FROM pg_indexes WHERE tablename = 't_demo'") == 1
             pages = "SELECT relpages = relallvisible FROM pg_class WHERE oid = 't_demo'::regclass"
             assert one(there, pages)
-            assert one(there, "SHOW session_preload_libraries") == "pgbillion"
+            assert one(there, "SHOW session_preload_libraries") == "pgbillion_rows"
     with made.cli.connect() as conn:
         assert conn.execute(query).fetchall() == columns
         # known to the planner: as many rows as there are, and their groups

@@ -149,7 +149,7 @@ def test_verify_finds_gaps_and_orphans(cli: CommandLine) -> None:
     (found,) = [check["details"] for check in json.loads(done.stdout)["checks"] if check["name"] == "orphan files"]
     assert (found["orphans"], found["missing"]) == (1, 1), found
     assert found["orphan_files"][0].endswith("/999999999")
-    assert found["missing_files"][0].startswith("_00000012 ")
+    assert found["missing_files"][0].startswith("public._00000012 ")
     (folder / "999999999").unlink()
     with cli.connect() as conn:
         conn.execute("DROP TABLE _00000012")

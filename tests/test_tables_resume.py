@@ -194,7 +194,7 @@ def test_what_resume_refuses(cli: CommandLine, own: Cluster) -> None:
         failed(elsewhere.run(*resume), 1, "belongs to another server or database")
     nowhere = cli.run("tables", "create", "--resume", "nowhere")
     assert nowhere.returncode == 1
-    assert "is not the folder of a run" in nowhere.stderr
+    assert "there is no run" in nowhere.stderr
     # complete already: nothing to do, and said so
     assert cli.json(*resume)["created"] == 0
     # a gap that no crash makes is not passed over

@@ -15,7 +15,7 @@
 #include "postgres.h"
 
 /* which asks the other */
-#include "aggregates.c"
+#include "planner/aggregates.c"
 #include "shard/validate.c"
 
 #include "access/htup_details.h"
@@ -177,10 +177,10 @@ make_state(Fuzz *fuzz, char *data, int size, const char **problem)
 		initStringInfo(&buf);
 		appendBinaryStringInfo(&buf, data, size);
 		array = ReceiveFunctionCall(&fuzz->receive, &buf, fuzz->receive_param, -1);
-		*problem = buf.cursor != buf.len ? "too long" : ShardStateProblem(&fuzz->format, array);
+		*problem = buf.cursor != buf.len ? "too long" : shard_state_problem(&fuzz->format, array);
 		return array;
 	}
-	*problem = ShardStateBytesProblem(&fuzz->format, data, size);
+	*problem = shard_state_bytes_problem(&fuzz->format, data, size);
 	if (*problem != NULL)
 		return (Datum) 0;
 	bytes = palloc(VARHDRSZ + size);
@@ -286,7 +286,7 @@ look_up(Fuzz *fuzz, Oid aggregate, Oid argument, Oid result)
 	agg = (Form_pg_aggregate) GETSTRUCT(tuple);
 	aggref->aggfnoid = aggregate;
 	aggref->aggargtypes = list_make1_oid(argument);
-	if (!ShardFindStateFormat(aggref, &fuzz->format) || fuzz->format.kind == STATE_VALUE)
+	if (!shard_find_state_format(aggref, &fuzz->format) || fuzz->format.kind == STATE_VALUE)
 		elog(ERROR, "the states of aggregate %u have no format", aggregate);
 	fuzz->type = agg->aggtranstype;
 	fmgr_info(agg->aggcombinefn, &fuzz->combine);
