@@ -32,6 +32,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_attribute.h"
@@ -62,13 +63,17 @@ static List *lazy_tables(void);
 static bool one_to_heap(Oid relid);
 static int	take_mark_off(Oid *left);
 
-/* InvalidOid while the extension is being made or dropped. */
+/*
+ * InvalidOid while the extension is being made or dropped, and where the
+ * schema has been renamed: a table of that name may then be anybody's.
+ */
 static Oid
 marking_table(void)
 {
 	Oid			namespaceid = get_namespace_oid("pgbillion_tables", true);
+	Oid			table = OidIsValid(namespaceid) ? get_relname_relid("lazy_tables_left", namespaceid) : InvalidOid;
 
-	return OidIsValid(namespaceid) ? get_relname_relid("lazy_tables_left", namespaceid) : InvalidOid;
+	return OidIsValid(table) && OidIsValid(getExtensionOfObject(RelationRelationId, table)) ? table : InvalidOid;
 }
 
 static bool
