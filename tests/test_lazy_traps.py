@@ -460,7 +460,9 @@ def test_several_lazy_tables_dropped_in_one_transaction(fragile: Cluster, databa
 
 def test_a_standby_replays_it_all(installation: Installation) -> None:
     """Reads there before and after the first row, in sessions that knew the table; drops, aborts and tablespaces."""
-    with servers.new_cluster(installation, {**lazy.LAZY, "hot_standby_feedback": "on"}) as primary:
+    # feedback every second: the first must have arrived before the primary removes what the standby's snapshots see
+    feedback = {"hot_standby_feedback": "on", "wal_receiver_status_interval": "1s"}
+    with servers.new_cluster(installation, {**lazy.LAZY, **feedback}) as primary:
         with primary.connect() as conn:
             servers.install_extensions(conn)
             run(conn, "CREATE TABLE known (i int PRIMARY KEY, b text); CREATE TABLE held (i int PRIMARY KEY, b text)")
@@ -504,6 +506,10 @@ def _replay(primary: Cluster, standby: Cluster) -> None:
         reader.execute("SET enable_seqscan = off")
         assert one(reader, "SELECT count(*) FROM known") == 0
         assert reader.execute("SELECT b FROM known WHERE i = 1").fetchall() == []
+        servers.until(
+            lambda: one(conn, "SELECT bool_or(backend_xmin IS NOT NULL) FROM pg_stat_replication"),
+            "feedback of the standby",
+        )
         run(holder, "BEGIN; PREPARE p AS SELECT i, length(b) FROM held WHERE i > 0")
         assert holder.execute("EXECUTE p").fetchall() == []
         with holder.cursor("c") as cursor:
