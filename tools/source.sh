@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/source.sh 15|17|18: print the folder of what is needed of that major's source (its suites, and modules for them; pgindent),
-# fetching it from Debian first. It is kept in build/. 16 is in no Debian release.
+# tools/source.sh 15|17|18: print the folder of what is needed of that major's source (its suites, modules for them, and
+# pgindent), fetching it from Debian first. It is kept in build/. 16 is in no Debian release.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
