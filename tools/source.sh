@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# tools/source.sh 15|17|18: print the folder of what is needed of that major's source (its regression suites, pgindent),
-# fetching it from Debian first. It is kept in build/. 16 is in no Debian release.
+# tools/source.sh 15|17|18: print the folder of what is needed of that major's source (its suites, modules for them, and
+# pgindent), fetching it from Debian first. It is kept in build/. 16 is in no Debian release.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 . tools/lib.sh
 
 major=${1:-}
-parts=('*/src/test/regress' '*/src/test/isolation')
+parts=('*/src/test/regress' '*/src/test/isolation' '*/contrib/auto_explain' '*/contrib/spi')
 case $major in
 15) suite=bookworm ;;
 17) suite=trixie ;;
@@ -17,10 +17,10 @@ case $major in
     ;;
 *) die "there is no source of PostgreSQL $major in Debian" "tools/source.sh 15|17|18" ;;
 esac
-home=$PWD/build/source-$major-parts
+home=$PWD/build/source-$major-suites
 # tests run in several processes
 mkdir -p build
-exec 9>"build/source-$major-parts.lock"
+exec 9>"build/source-$major-suites.lock"
 flock 9
 if [ ! -e "$home/ready" ]; then
     command -v apt-get >/dev/null || die "PostgreSQL's source comes from Debian, and there is no apt-get"

@@ -96,7 +96,8 @@ def unsound(conn: Connection) -> list[str]:
     for oid, name, unique in conn.execute(
         "SELECT i.indexrelid::bigint, i.indexrelid::regclass::text, indisunique FROM pg_index i"
         " JOIN pg_class c ON c.oid = indexrelid JOIN pg_am a ON a.oid = c.relam"
-        " WHERE indexrelid >= 16384 AND amname = 'btree' AND indisvalid AND relpersistence <> 't' ORDER BY 1"
+        " WHERE indexrelid >= 16384 AND amname = 'btree' AND c.relkind = 'i' AND indisvalid AND relpersistence <> 't'"
+        " ORDER BY 1"
     ).fetchall():
         try:
             conn.execute("SELECT public.bt_index_parent_check(%s::oid, true, true)", [oid])

@@ -1,0 +1,39 @@
+"""PostgreSQL's own isolation suite with vectors and aggregation before joins forced, and lazy_heap as the default.
+
+It shows what it shows without: no difference is accepted. What isolation.HEAP names runs with heap as the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from harness import isolation, regress
+from pgbillion.server.postgres import Installation
+
+FORCED = (
+    ("session_preload_libraries", "pgbillion_rows,auto_explain"),
+    ("pgbillion_rows.vector_aggregate", "force"),
+    ("pgbillion_rows.aggregate_before_join", "force"),
+    ("default_table_access_method", "lazy_heap"),
+    *regress.LOG_PLANS,
+)
+# the suite has more of these on each major, and must not lose many
+FEWEST_PLANS = 150
+FEWEST_GROWN = 2000
+
+
+def test_servers_own_isolation_suite(installation: Installation, tell: Callable[[str], None]) -> None:
+    forced = isolation.outcome(installation, FORCED)
+    tell(
+        f"{forced.tests} tests, {forced.plans['vector']} plans with vectors,"
+        f" {forced.tables['lazy_heap']} lazy tables, {forced.grown} of them became heap;"
+        f" not as PostgreSQL's authors expect: {' '.join(forced.unexpected) or 'none'}"
+    )
+
+    if forced.unexpected:
+        core = isolation.outcome(installation, only=forced.unexpected)
+        assert core.alarms == []
+        assert regress.differences(core.results, {test: forced.results[test] for test in forced.unexpected}) == {}
+    assert forced.alarms == forced.unsound == []
+    assert forced.plans["vector"] >= FEWEST_PLANS
+    assert forced.grown >= FEWEST_GROWN
