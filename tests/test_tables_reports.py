@@ -57,10 +57,10 @@ def test_estimate_of_disk_comes_true(cli: CommandLine) -> None:
     per_table = cli.json("tables", "estimate", *plan)["per_table"]
     assert (per_table["catalog_rows"], per_table["index_entries"]) == (13, 27)
     with cli.connect() as conn:
-        before = sum(size for _, size in conn.execute(sql.load("catalog_sizes").encode()))
+        before = sum(size for _, size in conn.execute(sql.load("tables", "catalog_sizes").encode()))
     cli.run("tables", "create", *plan, check=True)
     with cli.connect() as conn:
-        after = sum(size for _, size in conn.execute(sql.load("catalog_sizes").encode()))
+        after = sum(size for _, size in conn.execute(sql.load("tables", "catalog_sizes").encode()))
     # free space in the catalogues' last pages may go either way
     assert 0.8 < (after - before) / (per_table["catalog_bytes"] * 4000) < 1.25
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from typing import Annotated
 
 import typer
@@ -13,7 +12,7 @@ from rich.table import Table
 from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Page, Rounds
-from pgbillion.cli.terminal import console, say
+from pgbillion.cli.terminal import console, new_page, say, show_chapter
 from pgbillion.common import text
 from pgbillion.common.meter import meter
 from pgbillion.rows import aggregate as aggregation
@@ -146,10 +145,7 @@ def scale(
     most = processes or os.cpu_count() or 1
     target = where.target()
     result = scaling.measure(target, query, range(1, most + 1), rounds, table=table, say=say)
-    path = output
-    if path is None:
-        path = where.state / "scale" / f"rows-{time.strftime('%Y%m%d-%H%M%S')}.html"
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or new_page(where.state, "scale", "rows-")
 
     # matplotlib takes long to load
     from pgbillion.rows import page
@@ -158,13 +154,7 @@ def scale(
     if as_json:
         print(json.dumps({**result.to_json(), "report": str(path)}))
         return
-    chapter = result.chapter()
-    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for index, column in enumerate(chapter.columns):
-        shown.add_column(column, justify="right" if index else "left")
-    for row in chapter.rows:
-        shown.add_row(*row)
-    console().print(shown)
+    show_chapter(result.chapter())
     if not result.best[1].vectorised:
         print(result.best[1].reason)
     print(f"report: {path}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import Annotated
 
 import typer
@@ -13,7 +12,7 @@ from rich.table import Table
 from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Page, PgConfig, Rounds, Yes, numbers
-from pgbillion.cli.terminal import console, ending_in_order, say
+from pgbillion.cli.terminal import console, ending_in_order, new_page, say, show_chapter
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
@@ -226,10 +225,7 @@ def scale(
     target, found = _find(table, where)
     chosen = scaling.numbers(found) if shards is None else numbers(shards, "--shards", 1)
     result = scaling.measure(target, found, chosen, rounds, seed=seed, say=say)
-    path = output
-    if path is None:
-        path = where.state / "scale" / f"shards-{time.strftime('%Y%m%d-%H%M%S')}.html"
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or new_page(where.state, "scale", "shards-")
 
     # matplotlib takes long to load
     from pgbillion.shards import page
@@ -238,13 +234,7 @@ def scale(
     if as_json:
         print(json.dumps({**result.to_json(), "report": str(path)}))
         return
-    chapter = result.chapter()
-    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for index, column in enumerate(chapter.columns):
-        shown.add_column(column, justify="right" if index else "left")
-    for row in chapter.rows:
-        shown.add_row(*row)
-    console().print(shown)
+    show_chapter(result.chapter())
     if result.sharing:
         print(result.sharing)
     print(f"report: {path}")

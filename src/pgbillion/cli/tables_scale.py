@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from typing import Annotated
 
 import typer
@@ -25,7 +24,7 @@ from pgbillion.cli.options import (
     numbers,
 )
 from pgbillion.cli.tables import find_psql, tablespace_folders
-from pgbillion.cli.terminal import console, say
+from pgbillion.cli.terminal import console, new_page, say
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.tables import scale as scaling
@@ -80,7 +79,6 @@ def scale(
     )
     request.check()
     state = where.state
-    path = output or state / "scale" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"
     target = where.target()
     result = scaling.measure(
         target,
@@ -91,8 +89,7 @@ def scale(
         psql=find_psql(target, state) if method is Method.SQL else None,
         say=say,
     )
-    if output is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or new_page(state, "scale", "tables-")
 
     # matplotlib takes long to load
     from pgbillion.tables import page

@@ -82,6 +82,6 @@ def refuse(locks: Locks, count: int) -> NoReturn:
 
 
 def _row(conn: psycopg.Connection[tuple[Any, ...]]) -> tuple[int, int, int]:
-    row = conn.execute(sql.load("cycle_locks").encode()).fetchone()
+    row = conn.execute(sql.load("cycle", "locks").encode()).fetchone()
     assert row is not None
     return row[0], row[1], row[2]

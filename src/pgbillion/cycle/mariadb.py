@@ -205,7 +205,7 @@ class MariaDB:
             if phase is Phase.READ
             else "",
         }
-        cursor.execute(sql.load("cycle_mariadb").format(**parts))
+        cursor.execute(sql.load("cycle", "mariadb").format(**parts))
 
     def _expression(self, phase: Phase) -> str:
         """Return the statement as an expression of the variable i."""

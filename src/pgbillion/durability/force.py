@@ -47,7 +47,7 @@ def synchronise(session: Session) -> None:
 
 def places(session: Session) -> list[str]:
     """Return the folders that hold data, as the server sees them."""
-    return [folder for (folder,) in session.conn.execute(queries.load("durability_places").encode())]
+    return [folder for (folder,) in session.conn.execute(queries.load("durability", "places").encode())]
 
 
 def volatile_places(session: Session) -> list[str]:

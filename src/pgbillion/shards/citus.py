@@ -122,7 +122,7 @@ def _counts(found: Set, member: Member) -> Counter[bytes | None]:
         # else Citus hides them
         conn.execute("SET citus.override_table_visibility = off")
         tables = conn.execute(
-            load_sql("citus_tables").encode(), {"schema": found.schema, "table": found.table}
+            load_sql("shards", "citus_tables").encode(), {"schema": found.schema, "table": found.table}
         ).fetchall()
         for (name,) in tables:
             query = sql.SQL("SELECT grp::text, count(data) FROM {} GROUP BY 1").format(

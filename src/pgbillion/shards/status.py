@@ -50,9 +50,9 @@ def ask(found: Set) -> list[Shard]:
 
 def _ask(found: Set, member: Member) -> Shard:
     if found.engine is Engine.CITUS:
-        query, given = load("citus_status"), {"schema": found.schema, "table": found.table}
+        query, given = load("shards", "citus_status"), {"schema": found.schema, "table": found.table}
     else:
-        query, given = load("shard_status"), {"table": sql.Identifier(member.schema, found.table).as_string(None)}
+        query, given = load("shards", "status"), {"table": sql.Identifier(member.schema, found.table).as_string(None)}
     try:
         with member.target.connect() as conn:
             # a server that stops answering now must not keep us

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -88,21 +88,27 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run, complete: written to the run's folder before the first table and never changed."""
+class Wish:
+    """What a request and the plan made of it have in common."""
 
     count: int
     workers: int
-    batch: int
-    method: Method
-    schema: str
+    method: Method = Method.BULK
     first: int = 0
     name_format: str = DEFAULT_FORMAT
-    template: str | None = None  # schema-qualified and quoted; None when columns are given
+    template: str | None = None  # of a plan: schema-qualified and quoted; None when columns are given
     columns: str | None = None  # what stands between the parentheses of CREATE TABLE
-    tablespaces: Sequence[str] = field(default=())
     allow_unobserved: bool = False
     storage: Storage = Storage.HEAP
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Wish):
+    """A run, complete: written to the run's folder before the first table and never changed."""
+
+    batch: int
+    schema: str
+    tablespaces: Sequence[str] = ()
 
     @property
     def names(self) -> NameFormat:

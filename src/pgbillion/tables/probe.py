@@ -101,12 +101,13 @@ def measure(conn: Connection, plan: Plan, local: bool, sample: int = SAMPLE) -> 
         after = host.private_memory(pid) if local else None
         wal = _wal(conn) - before
         locks = _locks(conn) - locks
-        made: dict[str, Any] = {
-            "names": [names(number) for number in range(_WARM_UP, _WARM_UP + sample)],
-            "schema": plan.schema,
-        }
-        rows = conn.execute(sql.load("probe_rows").encode(), made).fetchall()
-        files = conn.execute(sql.load("probe_files").encode(), made).fetchone()
+        named = [names(number) for number in range(_WARM_UP, _WARM_UP + sample)]
+        given = {"names": named, "schema": plan.schema}
+        found = conn.execute(sql.load("tables", "probe_family").encode(), given).fetchone()
+        assert found is not None
+        made = {"tables": found[0], "family": found[1]}
+        rows = conn.execute(sql.load("tables", "probe_rows").encode(), made).fetchall()
+        files = conn.execute(sql.load("tables", "probe_files").encode(), made).fetchone()
         assert files is not None
     return Cost(
         catalogs=tuple(CatalogUse(name, *(float(value) / sample for value in values)) for name, *values in rows),

@@ -191,7 +191,7 @@ def _trial(conn: Connection, plan: Plan | None, options: Options, check: Check) 
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
     chance = random.Random(seed)
     chosen = _planned(conn, plan, options.tables, chance) if plan else _any_tables(conn, options.tables, chance)
-    tables = [name for (name,) in conn.execute(sql.load("trial_tables").encode(), [chosen]).fetchall()]
+    tables = [name for (name,) in conn.execute(sql.load("tables", "trial_tables").encode(), [chosen]).fetchall()]
     if not tables:
         raise _NotPossibleError(
             "none of the tables tried is this role's, and those of others may run their code"
@@ -252,7 +252,7 @@ def _any_tables(conn: Connection, count: int, chance: random.Random) -> list[int
 
 def insertion(conn: Connection, table: str) -> str:
     """Return the statement that puts a made-up row into a table."""
-    columns = conn.execute(sql.load("trial_columns").encode(), {"table": table}).fetchall()
+    columns = conn.execute(sql.load("tables", "trial_columns").encode(), {"table": table}).fetchall()
     values = {name: value for name, value in columns if value is not None}
     if not values:
         return f"INSERT INTO {table} DEFAULT VALUES"
@@ -262,7 +262,7 @@ def insertion(conn: Connection, table: str) -> str:
 
 
 def _sizes(conn: Connection, host: Host | None, options: Options, check: Check) -> None:
-    catalogs: dict[str, int] = dict(conn.execute(sql.load("catalog_sizes").encode()).fetchall())
+    catalogs: dict[str, int] = dict(conn.execute(sql.load("tables", "catalog_sizes").encode()).fetchall())
     check.details = {"catalogs": catalogs, "catalogs_total": sum(catalogs.values())}
     words = [f"catalogues {text.size(sum(catalogs.values()))}"]
     try:
@@ -422,4 +422,4 @@ def _orphans(conn: Connection, check: Check) -> None:
 
 
 def _suspects(conn: Connection) -> set[tuple[str, str]]:
-    return {(what, name) for what, name in conn.execute(sql.load("orphans").encode())}
+    return {(what, name) for what, name in conn.execute(sql.load("tables", "orphans").encode())}
