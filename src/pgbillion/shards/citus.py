@@ -13,11 +13,11 @@ from psycopg import sql
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load as load_sql
 from pgbillion.common.target import Target
+from pgbillion.common.together import at_once
 from pgbillion.rows import load
 from pgbillion.server import extension
 from pgbillion.shards import coordinator
 from pgbillion.shards.record import Member, Set
-from pgbillion.shards.servers import at_once
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 LIBRARY = "citus"

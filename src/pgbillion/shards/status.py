@@ -9,9 +9,9 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common.sql import load
+from pgbillion.common.together import at_once
 from pgbillion.shards.members import first_line
 from pgbillion.shards.record import Engine, Member, Set
-from pgbillion.shards.servers import at_once
 
 
 @dataclass(frozen=True)
