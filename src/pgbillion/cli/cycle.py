@@ -47,7 +47,7 @@ def cycle(
         typer.Option(
             "--method",
             metavar="NAME,…",
-            help="sql: a DO block a phase; statements: a transaction a table; bulk: the extension.",
+            help="sql: a DO block per phase; statements: a transaction per table; bulk: the extension.",
         ),
     ] = f"{Method.SQL},{Method.BULK}",
     rounds: Rounds = 1,
@@ -163,5 +163,5 @@ def show(outcome: Outcome) -> None:
         ratios = {phase: outcome.ratio(profile, phase) for phase in (Phase.CREATE, Phase.DROP)}
         words = [f"{phase} {ratio:.1f}" for phase, ratio in ratios.items() if ratio is not None]
         if words:
-            print(f"bulk beside sql, {profile}: {', '.join(words)} times as fast")
+            print(f"bulk compared with sql, {profile}: {', '.join(words)} times as fast")
     print(f"{text.count(outcome.request.count)} tables {outcome.request.definition}; they are gone")

@@ -54,14 +54,14 @@ Schema = Annotated[
 First = Annotated[int, typer.Option("--first", metavar="N", help="Number of the first table.", rich_help_panel=_WHAT)]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", "-w", metavar="N", help="Processes. Default: one a core.", rich_help_panel=_HOW),
+    typer.Option("--workers", "-w", metavar="N", help="Processes. Default: one per CPU core.", rich_help_panel=_HOW),
 ]
 BatchOption = Annotated[
     int | None,
     typer.Option(
         "--batch",
         metavar="N",
-        help=f"Tables a transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or a psql (sql, default "
+        help=f"Tables per transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or per psql (sql, default "
         f"{DEFAULT_BATCH[Method.SQL]:,}).",
         rich_help_panel=_HOW,
     ),

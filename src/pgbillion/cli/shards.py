@@ -97,9 +97,9 @@ def create(
         print(json.dumps(outcome.to_json()))
         return
     made = outcome.made
-    beside = " and one partition here" if made.local else ""
+    also = " and one partition here" if made.local else ""
     print(
-        f"{made.table}: {len(made.members)} shards{beside}, {text.count(made.layout.rows)} rows each, "
+        f"{made.table}: {len(made.members)} shards{also}, {text.count(made.layout.rows)} rows each, "
         f"{text.count(made.rows)} in all, {text.size(outcome.table_bytes)}, seed {made.seed}"
     )
     print(
@@ -107,7 +107,7 @@ def create(
         f"{text.duration(outcome.copy_seconds)} ({text.count(outcome.rate)} rows/s), indexed in "
         f"{text.duration(outcome.index_seconds)}, vacuumed in {text.duration(outcome.vacuum_seconds)}"
     )
-    if not outcome.analysed:
+    if not outcome.analyzed:
         print("the coordinator has no statistics, as before PostgreSQL 16 all rows would be fetched for them: ANALYZE")
     setting = "" if made.engine is Engine.CITUS else "SET enable_partitionwise_aggregate = on; "
     print(f"in psql: {setting}{querying.default_query(made)};")
@@ -173,7 +173,7 @@ def query(
     ] = 3,
     as_json: Json = False,
 ) -> None:
-    """Run a query over all shards, in a read-only session, and tell rows a second.
+    """Run a query over all shards, in a read-only session, and tell rows per second.
 
     The answer to the default query is compared with the sum of what the shards answer by themselves.
 
@@ -216,7 +216,7 @@ def scale(
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Draw rows a second over 1, 2, 4 … N shards with as many rows each.
+    """Draw rows per second over 1, 2, 4 … N shards with as many rows each.
 
     Tables over the first shards are made in a transaction that is rolled back.
 

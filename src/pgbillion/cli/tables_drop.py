@@ -37,7 +37,7 @@ def drop(
         typer.Option(
             "--schema",
             metavar="NAME",
-            help="Of this schema. Default: all but the system's; for numbered names the current one.",
+            help="Of this schema. Default: all except the system's; for numbered names the current one.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -65,7 +65,7 @@ def drop(
     batch: Annotated[
         str,
         typer.Option(
-            "--batch", metavar="auto|N", help="Tables a transaction. auto: what locks allow.", rich_help_panel=_HOW
+            "--batch", metavar="auto|N", help="Tables per transaction. auto: what locks allow.", rich_help_panel=_HOW
         ),
     ] = "auto",
     workers: Annotated[
@@ -74,7 +74,7 @@ def drop(
             "--workers",
             "-w",
             metavar="N",
-            help="Sessions at work. Default: one a core, or one with --cascade.",
+            help="Sessions at work. Default: one per CPU core, or one with --cascade.",
             rich_help_panel=_HOW,
         ),
     ] = None,

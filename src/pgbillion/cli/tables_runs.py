@@ -27,7 +27,7 @@ def list_runs(
         str | None, typer.Option("--older-than", metavar="AGE", help="Of runs begun so long ago: 90m, 12h, 30d, 2w.")
     ] = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", min=0, help="Of all runs but the N begun last.")
+        int | None, typer.Option("--keep", metavar="N", min=0, help="Of all runs except the N begun last.")
     ] = None,
     yes: Yes = False,
     as_json: Json = False,

@@ -36,12 +36,12 @@ from pgbillion.tables.plan import Method, Storage, parse_count
 def scale(
     where: Where,
     count: Annotated[
-        str, typer.Option("--count", "-n", metavar="N", help="Number of tables a measurement: 20k, 1M.")
+        str, typer.Option("--count", "-n", metavar="N", help="Number of tables per measurement: 20k, 1M.")
     ] = "20k",
     workers: Annotated[
         str | None,
         typer.Option(
-            "--workers", "-w", metavar="N,…", help="Numbers of workers. Default: 1, 2, 4, … to twice the cores."
+            "--workers", "-w", metavar="N,…", help="Numbers of workers. Default: 1, 2, 4, … to twice the CPU cores."
         ),
     ] = None,
     spaces: Annotated[
@@ -57,7 +57,7 @@ def scale(
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Measure how many tables a second workers and tablespaces make, in databases that are dropped again.
+    """Measure how many tables per second workers and tablespaces make, in databases that are dropped again.
 
     Example: pgbillion tables scale --workers 1,2,4,8 --tablespaces 0,8 --count 50k --storage lazy
     """

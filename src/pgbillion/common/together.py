@@ -29,7 +29,7 @@ class Team:
         return self._pool.submit(work, *given, **named)
 
     def session(self, conn: psycopg.Connection[Any]) -> None:
-        """Have what a session runs cancelled when the team is stopped. Any thread may call it."""
+        """Have what a session runs canceled when the team is stopped. Any thread may call it."""
         self._sessions.append(conn)
         if self.stopped.is_set():
             raise psycopg.errors.QueryCanceled("stopped")

@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Rows a second while they were copied."""
+        """Rows per second while they were copied."""
         return self.rows / self.copy_seconds
 
     def to_json(self) -> dict[str, Any]:
@@ -187,7 +187,7 @@ class Share:
 
 
 def copy(work: Sequence[Share], groups: int, seed: int, update: Callable[[int], None]) -> None:
-    """Copy rows, a session each share. On any failure the other sessions are cancelled, and the first raised."""
+    """Copy rows, a session each share. On any failure the other sessions are canceled, and the first raised."""
     progress = [0] * len(work)
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(share.target.connect()) for share in work]

@@ -33,7 +33,7 @@ def check(conn: Connection) -> None:
     if available is None:
         raise UserError(
             "the coordinator does not have the extension Citus",
-            "install Citus on all servers, or use --engine fdw, which needs nothing but pgbillion",
+            "install Citus on all servers, or use --engine fdw, which needs only pgbillion",
         )
     loaded = conn.execute("SELECT current_setting('shared_preload_libraries') ~ '\\mcitus\\M'").fetchone()
     if loaded is None or not loaded[0]:

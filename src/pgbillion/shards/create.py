@@ -67,11 +67,11 @@ class Outcome:
     index_seconds: float
     vacuum_seconds: float
     table_bytes: int
-    analysed: bool
+    analyzed: bool
 
     @property
     def rate(self) -> float:
-        """Rows a second while they were copied."""
+        """Rows per second while they were copied."""
         return self.made.rows / self.copy_seconds
 
     def to_json(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Outcome:
             "vacuum_seconds": self.vacuum_seconds,
             "rows_per_second": round(self.rate),
             "table_bytes": self.table_bytes,
-            "analysed": self.analysed,
+            "analyzed": self.analyzed,
         }
 
 
@@ -237,7 +237,7 @@ def _make(
     indexed = time.perf_counter()
     say("vacuuming")
     _everywhere(places, "VACUUM (FREEZE, ANALYZE) {}")
-    analysed = coordinator.gather_statistics(conn, made)
+    analyzed = coordinator.gather_statistics(conn, made)
     vacuumed = time.perf_counter()
     sizes = [one.size or 0 for one in status.ask(made)]
     if made.local:
@@ -249,7 +249,7 @@ def _make(
         index_seconds=indexed - copied,
         vacuum_seconds=vacuumed - indexed,
         table_bytes=sum(sizes),
-        analysed=analysed,
+        analyzed=analyzed,
     )
 
 

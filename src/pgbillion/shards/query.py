@@ -52,7 +52,7 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / self.median
 
     def to_json(self) -> dict[str, Any]:

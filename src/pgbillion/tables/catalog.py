@@ -1,4 +1,4 @@
-"""What the server's catalogue says about a plan's tables: which exist, how many, where to go on."""
+"""What the server's catalog says about a plan's tables: which exist, how many, where to go on."""
 
 from __future__ import annotations
 

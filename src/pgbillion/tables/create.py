@@ -2,7 +2,7 @@
 
 What may go wrong is looked for first (arguments, server, extension, names, room), so that nothing is half-made.
 Afterwards a run may end at any moment, by Ctrl-C or by a crash of anything: what is committed is a prefix of each
-worker's range, and a resumed run asks the catalogue where that ends.
+worker's range, and a resumed run asks the catalog where that ends.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Tables a second."""
+        """Tables per second."""
         return self.created / self.seconds if self.seconds > 0 else 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Request:
         if not 1 <= self.workers <= MAX_WORKERS:
             raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
         if self.batch is not None and self.batch < 1:
-            raise UserError(f"the number of tables a batch must be at least 1, not {self.batch:,}")
+            raise UserError(f"the number of tables per batch must be at least 1, not {self.batch:,}")
 
 
 @dataclass(frozen=True)
@@ -148,9 +148,9 @@ def _refuse_system(conn: Connection, selection: Selection) -> None:
     if row is None:
         return
     if selection.schema is not None:
-        raise UserError(f"{row[0]} is a system catalogue", "nothing was dropped: choose other tables", status=3)
+        raise UserError(f"{row[0]} is a system catalog", "nothing was dropped: choose other tables", status=3)
     raise UserError(
-        f"the pattern matches system catalogues too, {row[0]} for one",
+        f"the pattern matches system catalogs too, {row[0]} for one",
         "nothing was dropped: name the schema with --schema, or use a narrower pattern",
         status=3,
     )
@@ -202,7 +202,7 @@ def refuse_used(conn: Connection, selection: Selection, own: Sequence[int] = (),
 
 
 def batch_size(conn: Connection, request: Request) -> int:
-    """Return how many tables a batch may have for all workers together to need no more than their share of locks."""
+    """Return how many tables per batch may have for all workers together to need no more than their share of locks."""
     if request.batch is not None:
         return request.batch
     extension = selecting.has_function(conn, "tables")
@@ -288,7 +288,7 @@ class _Dropping:
         return f"{text.count(self.dropped)} of {text.count(self._selected)} tables were dropped"
 
     def run(self, update: Callable[[int], None]) -> None:
-        """Drop all; on any failure the batches on their way are cancelled or completed before it is passed on."""
+        """Drop all; on any failure the batches on their way are canceled or completed before it is passed on."""
         batches = self._batches()
         try:
             with together.team(len(self.workers)) as team:
@@ -356,7 +356,7 @@ class _Dropping:
             try:
                 future.result()
             except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.OutOfMemory):
-                # more locks a table than the sample had, or others have taken them
+                # more locks per table than the sample had, or others have taken them
                 # a single table may have room when the other workers have ended theirs
                 if self.request.batch is not None or (len(batch) == 1 and not self._pending):
                     raise

@@ -36,7 +36,7 @@ MAX_WORKERS = 1024
 class Method(StrEnum):
     """How tables are made."""
 
-    BULK = "bulk"  # pgbillion_tables.create_tables of the extension: catalogue rows written in bulk
+    BULK = "bulk"  # pgbillion_tables.create_tables of the extension: catalog rows written in bulk
     SQL = "sql"  # CREATE TABLE statements streamed to psql: the source's way, and for servers without the extension
 
 
@@ -147,7 +147,7 @@ class Plan(Wish):
         if not 1 <= self.workers <= MAX_WORKERS:
             raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
         if self.batch < 1:
-            raise UserError(f"the number of tables a batch must be at least 1, not {self.batch:,}")
+            raise UserError(f"the number of tables per batch must be at least 1, not {self.batch:,}")
         if self.workers > self.count:
             raise UserError(
                 f"{self.workers:,} workers for {self.count:,} tables: some would have nothing to do",
