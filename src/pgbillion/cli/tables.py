@@ -29,7 +29,7 @@ from pgbillion.tables.plan import Method
 from pgbillion.tables.probe import Cost
 
 app = typer.Typer(
-    help="Tables by the million: estimate, create, verify, list, drop; pages about runs and how they scale."
+    help="Tables by the million: estimate, create, verify, list, drop; what is kept of runs, and how they scale."
 )
 
 _RUN = "The run"

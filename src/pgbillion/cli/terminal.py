@@ -12,6 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from pgbillion.common import paths
 from pgbillion.report.chapter import Chapter
 
 
@@ -39,6 +40,8 @@ def show_chapter(chapter: Chapter) -> None:
 
 def new_page(state: Path, folder: str, prefix: str = "") -> Path:
     """Return where a page of results goes that the user has not named: a new file in a folder of the state folder."""
+    # where `tables runs` finds it
+    assert folder in paths.PAGES
     path = state / folder / f"{prefix}{time.strftime('%Y%m%d-%H%M%S')}.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
