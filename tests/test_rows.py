@@ -171,7 +171,7 @@ def test_aggregate_with_so_many_processes(cli: CommandLine) -> None:
         assert values["pgbillion"]["processes"] == processes
 
 
-def test_aggregate_of_what_cannot_be_vectorised_says_why(cli: CommandLine) -> None:
+def test_aggregate_of_what_cannot_be_vectorized_says_why(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     values = cli.json("rows", "aggregate", "SELECT string_agg(grp::text, '' ORDER BY id) FROM t_demo", "--rounds", "1")
     assert values["vectorized"] is False
@@ -206,7 +206,7 @@ def test_scale_draws_the_sources_chart(cli: CommandLine) -> None:
     assert "Seq Scan" in page or "VectorAggregate" in page
     assert "http://" not in page.replace("http://www.w3.org/", "")
     people = cli.run("rows", "scale", "--processes", "1", "--rounds", "1", check=True).stdout.splitlines()
-    assert people[0].split() == ["Processes", "Core", "pgbillion", "Times", "as", "fast", "Processes", "at", "work"]
+    assert people[0].split() == ["Processes", "PostgreSQL", "pgbillion", "Times", "as", "fast", "Processes", "at", "work"]
     assert Path(people[-1].removeprefix("report: ")).exists()
     json.dumps(values)
 
