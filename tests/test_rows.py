@@ -206,7 +206,17 @@ def test_scale_draws_the_sources_chart(cli: CommandLine) -> None:
     assert "Seq Scan" in page or "VectorAggregate" in page
     assert "http://" not in page.replace("http://www.w3.org/", "")
     people = cli.run("rows", "scale", "--processes", "1", "--rounds", "1", check=True).stdout.splitlines()
-    assert people[0].split() == ["Processes", "PostgreSQL", "pgbillion", "Times", "as", "fast", "Processes", "at", "work"]
+    assert people[0].split() == [
+        "Processes",
+        "PostgreSQL",
+        "pgbillion",
+        "Times",
+        "as",
+        "fast",
+        "Processes",
+        "at",
+        "work",
+    ]
     assert Path(people[-1].removeprefix("report: ")).exists()
     json.dumps(values)
 

@@ -23,6 +23,20 @@ from pgbillion.tables.plan import (
 
 _WHAT, _HOW = "What", "How"
 
+
+def whole_number(given: str | int) -> int:
+    """Return a number of tables, written as a count may be: 1000000, 1_000_000, 500k, 10M. Raises UserError."""
+    return parse_count(str(given))
+
+
+def at_least_one(given: str | int) -> int:
+    """Return such a number. Raises UserError, and BadParameter, which names the option, when it is less than 1."""
+    number = whole_number(given)
+    if number < 1:
+        raise typer.BadParameter(f"it must be at least 1, not {number:,}")
+    return number
+
+
 Count = Annotated[
     str | None,
     typer.Option("--count", "-n", metavar="N", help="Number of tables: 1000000, 500k, 10M.", rich_help_panel=_WHAT),
@@ -51,7 +65,10 @@ Schema = Annotated[
     str | None,
     typer.Option("--schema", metavar="NAME", help="Schema. Default: the current one.", rich_help_panel=_WHAT),
 ]
-First = Annotated[int, typer.Option("--first", metavar="N", help="Number of the first table.", rich_help_panel=_WHAT)]
+First = Annotated[
+    int,
+    typer.Option("--first", metavar="N", help="Number of the first table.", rich_help_panel=_WHAT, parser=whole_number),
+]
 Workers = Annotated[
     int | None,
     typer.Option("--workers", "-w", metavar="N", help="Processes. Default: one per CPU core.", rich_help_panel=_HOW),
@@ -61,6 +78,7 @@ BatchOption = Annotated[
     typer.Option(
         "--batch",
         metavar="N",
+        parser=whole_number,
         help=f"Tables per transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or per psql (sql, default "
         f"{DEFAULT_BATCH[Method.SQL]:,}).",
         rich_help_panel=_HOW,

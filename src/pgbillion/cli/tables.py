@@ -14,7 +14,7 @@ from rich.text import Text
 
 from pgbillion.cli import connect, invocation
 from pgbillion.cli.connect import StateDir, Where
-from pgbillion.cli.options import Json, Tables
+from pgbillion.cli.options import Json, Tables, at_least_one
 from pgbillion.cli.terminal import console
 from pgbillion.common import host as machine
 from pgbillion.common import paths, text
@@ -234,7 +234,10 @@ def verify(
         float, typer.Option("--size-limit", metavar="SECONDS", min=0, help="Wait so long for the size of the database.")
     ] = verification.Options.size_seconds,
     tables: Annotated[
-        int, typer.Option("--tables", metavar="N", min=1, help="Random tables to insert into and select from.")
+        int,
+        typer.Option(
+            "--tables", metavar="N", parser=at_least_one, help="Random tables to insert into and select from."
+        ),
     ] = verification.Options.tables,
     amcheck: Annotated[
         verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogs' indexes are checked.")

@@ -12,7 +12,7 @@ import typer
 
 from pgbillion.cli import connect, invocation
 from pgbillion.cli.connect import Where
-from pgbillion.cli.options import AllowUnobserved, Json, Pattern, Yes
+from pgbillion.cli.options import AllowUnobserved, Json, Pattern, Yes, whole_number
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
@@ -48,7 +48,10 @@ def drop(
         ),
     ] = None,
     first: Annotated[
-        int, typer.Option("--first", metavar="N", help="Number of the first one.", rich_help_panel=_WHAT)
+        int,
+        typer.Option(
+            "--first", metavar="N", parser=whole_number, help="Number of the first one.", rich_help_panel=_WHAT
+        ),
     ] = 0,
     name_format: Annotated[
         str | None,
@@ -168,8 +171,8 @@ def _batch(given: str) -> int | None:
     if given == "auto":
         return None
     try:
-        return int(given)
-    except ValueError:
+        return whole_number(given)
+    except UserError:
         raise UserError(f'--batch is "auto" or a number of tables, not "{given}"') from None
 
 

@@ -13,7 +13,7 @@ import typer
 
 from pgbillion.cli import connect, invocation
 from pgbillion.cli.connect import Where
-from pgbillion.cli.options import Json, Pattern
+from pgbillion.cli.options import Json, Pattern, at_least_one
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import take_any_name
@@ -39,7 +39,8 @@ def list_tables(
         str | None, typer.Option("--after", metavar="NAME", help="Begin behind this name: the last of the page before.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help=f"Tables per page. Default: {listing.PAGE:,}.")
+        int | None,
+        typer.Option("--limit", metavar="N", parser=at_least_one, help=f"Tables per page. Default: {listing.PAGE:,}."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All of them instead of a page.")] = False,
     counting: Annotated[
