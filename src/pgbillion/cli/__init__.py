@@ -33,7 +33,7 @@ from pgbillion.durability import warning
 
 app = typer.Typer(
     name="pgbillion",
-    help="PostgreSQL at a billion: tables by the million, rows by the hundred million a second, watched and proved.",
+    help="PostgreSQL at a billion: tables by the million, rows by the hundred million per second, watched and proved.",
     pretty_exceptions_enable=False,
 )
 app.add_typer(server.app, name="server")
