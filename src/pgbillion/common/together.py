@@ -56,10 +56,10 @@ def team(threads: int) -> Iterator[Team]:
             raise
 
 
-def at_once(work: Callable[[_T], _R], items: Iterable[_T], *, most: int | None = None) -> list[_R]:
-    """Do something with each, all (or so many) at the same time, and wait for all; then the first failure is raised."""
+def at_once(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
+    """Do something with each, all at the same time, and wait for all; then the first failure is raised."""
     chosen = list(items)
     if not chosen:
         return []
-    with ThreadPoolExecutor(min(len(chosen), most or len(chosen))) as pool:
+    with ThreadPoolExecutor(len(chosen)) as pool:
         return [future.result() for future in [pool.submit(work, item) for item in chosen]]

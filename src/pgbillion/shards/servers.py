@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
-from pgbillion.common.together import at_once
+from pgbillion.common.together import at_once, team
 from pgbillion.server.postgres import Cluster
 from pgbillion.shards import record
 
@@ -40,12 +40,16 @@ def make(clusters: Sequence[Cluster], memory: int, partitions: int, libraries: s
     """
     conf = conf_text(memory, len(clusters), partitions, libraries)
 
-    def one(cluster: Cluster) -> None:
-        cluster.init(conf=conf)
-        cluster.start()
-
     # initdb keeps one CPU core busy
-    at_once(one, clusters, most=os.cpu_count() or 1)
+    with team(min(len(clusters), os.cpu_count() or 1)) as making:
+
+        def one(cluster: Cluster) -> None:
+            cluster.init(conf=conf)
+            if not making.stopped.is_set():
+                cluster.start()
+
+        for future in [making.start(one, cluster) for cluster in clusters]:
+            future.result()
 
 
 def conf_text(memory: int, servers: int, partitions: int, libraries: str = "") -> str:
