@@ -29,8 +29,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 SHARDS = 4
 ROWS = 500_000 if common.QUICK else 5_000_000
 ROUNDS = 3 if common.QUICK else 11
-CORE, VECTORS, OURS = "Citus", "Citus, vectorised", "pgbillion_fdw"
-TABLES = {CORE: "t_citus", VECTORS: "t_citus", OURS: "t_fdw"}
+CITUS, VECTORS, OURS = "Citus", "Citus, vectorized", "pgbillion_fdw"
+TABLES = {CITUS: "t_citus", VECTORS: "t_citus", OURS: "t_fdw"}
 QUERIES = {
     "count": "SELECT grp, count(data) FROM {} GROUP BY 1",
     "sum": "SELECT grp, sum(id), min(data), max(data) FROM {} WHERE data < 0.5 GROUP BY 1",
@@ -55,7 +55,7 @@ def run(conn: Connection, side: str, query: str) -> tuple[float, list[tuple[Any,
     """Return the seconds that a way takes, and its answer."""
     with conn.transaction():
         # Citus hands on what is SET LOCAL to its nodes; pgbillion_fdw does not, and its shards always have vectors
-        conn.execute(f"SET LOCAL pgbillion_rows.vector_aggregate = {'off' if side == CORE else 'on'}".encode())
+        conn.execute(f"SET LOCAL pgbillion_rows.vector_aggregate = {'off' if side == CITUS else 'on'}".encode())
         start = time.perf_counter()
         rows = conn.execute(query.format(TABLES[side]).encode()).fetchall()
         return time.perf_counter() - start, sorted(rows)
@@ -64,7 +64,7 @@ def run(conn: Connection, side: str, query: str) -> tuple[float, list[tuple[Any,
 def main() -> int:
     """Run the benchmark and return the exit status."""
     seed, order = common.seeded()
-    sides = (CORE, VECTORS, OURS)
+    sides = (CITUS, VECTORS, OURS)
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
     with common.own_server() as (cluster, _):
         load_citus(cluster)
@@ -72,7 +72,7 @@ def main() -> int:
         target = Target(cluster.conninfo("billion"), "the benchmark's server", embedded=True)
         state: Path = cluster.data.parent
         with contextlib.ExitStack() as stack:
-            for engine, table in ((Engine.CITUS, TABLES[CORE]), (Engine.FDW, TABLES[OURS])):
+            for engine, table in ((Engine.CITUS, TABLES[CITUS]), (Engine.FDW, TABLES[OURS])):
                 common.say(f"{SHARDS} servers with {ROWS:,} rows each, for {engine}")
                 request = create.Request(ROWS, SHARDS, table=table, engine=engine, seed=seed)
                 made = create.execute(target, state, request, observe=nobody, say=common.say).made
@@ -81,7 +81,7 @@ def main() -> int:
                 conn.execute("SET citus.propagate_set_commands = 'local'")
                 version = conn.execute("SELECT citus_version()").fetchone()
                 for name, query in QUERIES.items():
-                    expected = run(conn, CORE, query)[1]
+                    expected = run(conn, CITUS, query)[1]
                     for side in (VECTORS, OURS):
                         if run(conn, side, query)[1] != expected:
                             raise RuntimeError(f"{side} answers {name} otherwise than Citus without vectors")
@@ -97,7 +97,7 @@ def main() -> int:
 
 def check_plans(conn: Connection) -> None:
     """See that vectors are where they should be."""
-    for side, expected in ((CORE, False), (VECTORS, True)):
+    for side, expected in ((CITUS, False), (VECTORS, True)):
         with conn.transaction():
             conn.execute(f"SET LOCAL pgbillion_rows.vector_aggregate = {'on' if expected else 'off'}".encode())
             plan = "\n".join(
@@ -111,13 +111,13 @@ def report(times: dict[tuple[str, str], list[float]], more: dict[str, Any]) -> N
     """Print the table and the line for programs."""
     spread = {key: common.spread([seconds * 1000 for seconds in found]) for key, found in times.items()}
     for name, query in QUERIES.items():
-        core = spread[name, CORE]["median"]
+        core = spread[name, CITUS]["median"]
         common.table(
             f"{query.format('t_demo')}: {SHARDS} x {ROWS:,} rows, medians of {ROUNDS}",
             ("way", "ms", "rows/s", "times as fast as Citus"),
             [
                 [side, f"{median:,.1f}", f"{SHARDS * ROWS / median / 1000:,.1f} M", f"{core / median:.1f}"]
-                for side in (CORE, VECTORS, OURS)
+                for side in (CITUS, VECTORS, OURS)
                 for median in [spread[name, side]["median"]]
             ],
         )
@@ -126,7 +126,7 @@ def report(times: dict[tuple[str, str], list[float]], more: dict[str, Any]) -> N
             "benchmark": "citus",
             "milliseconds": {name: {side: spread[name, side] for side in TABLES} for name in QUERIES},
             "ratio_over_citus": {
-                name: round(spread[name, CORE]["median"] / spread[name, VECTORS]["median"], 2) for name in QUERIES
+                name: round(spread[name, CITUS]["median"] / spread[name, VECTORS]["median"], 2) for name in QUERIES
             },
             "rows": SHARDS * ROWS,
             "shards": SHARDS,

@@ -1,4 +1,4 @@
-"""What DROP TABLE costs a table, by shared_buffers and by tables a transaction; pgbillion_tables.drop_tables beside it.
+"""What DROP TABLE costs a table, by shared_buffers and by tables per transaction; and drop_tables().
 
 On servers of its own without fsync (profile minimal), so that it is the server's work that is seen. Tables of the
 source, (id INT, PRIMARY KEY (id)), each with a row. QUICK=1 is smaller; PG_CONFIG=… names another PostgreSQL.
@@ -43,7 +43,7 @@ DROP_BULK = (
 
 
 def drop(conn: Connection, method: Method, per_transaction: int) -> float:
-    """Make tables, drop them in transactions of so many, and return the microseconds a table."""
+    """Make tables, drop them in transactions of so many, and return the microseconds per table."""
     count = max(LEAST, per_transaction)
     session = Session.begin(conn, Request(count=count))
     session.work(Method.BULK, Phase.CREATE, count)()
@@ -78,9 +78,9 @@ def main() -> int:
                     found[buffers, per_transaction, method] = cost
                     common.say(f"shared_buffers {buffers}, {per_transaction:,} a transaction, {method}: {cost:,.0f} µs")
     common.table(
-        f"microseconds a table dropped, PostgreSQL {version}",
+        f"microseconds per table dropped, PostgreSQL {version}",
         (
-            "tables a transaction",
+            "tables per transaction",
             *(f"{method}, {buffers}" for method in (Method.SQL, Method.BULK) for buffers in BUFFERS),
         ),
         [

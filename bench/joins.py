@@ -47,9 +47,9 @@ class Way(NamedTuple):
 
 
 WAYS = (
-    Way("here, core", "near", "off", "off"),
+    Way("here, PostgreSQL", "near", "off", "off"),
     Way("here, aggregated before the join", "near", "off", "on"),
-    Way("here, aggregated before the join, vectorised", "near", "on", "on"),
+    Way("here, aggregated before the join, vectorized", "near", "on", "on"),
     Way("shards, joined here", "far", "on", "off"),
     Way("shards, aggregated before the join", "far", "on", "on"),
 )
@@ -106,7 +106,7 @@ def main() -> int:
                 expected = measure(conn, WAYS[0], where)[1]
                 for way in WAYS:
                     if measure(conn, way, where)[1] != expected:
-                        raise RuntimeError(f"{way.name} answers otherwise than core")
+                        raise RuntimeError(f"{way.name} answers otherwise than PostgreSQL")
             common.say("all ways answer the same")
             for number in range(ROUNDS):
                 todo = [

@@ -20,7 +20,7 @@ def main(folder: Path, output: Path) -> int:
     """Write three plots over time, one below the other, and print the figures."""
     found = figures(Run.open(folder))
     panels: list[tuple[str, str, list[Series]]] = [
-        ("tables a second", "", [found.rates]),
+        ("tables per second", "", [found.rates]),
         ("disk", "B", found.disk),
         ("private memory", "B", found.memory),
     ]

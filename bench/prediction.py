@@ -79,9 +79,9 @@ def predict(measured: dict[str, Any]) -> Prediction:
     cases = tuple(
         Case(name, milliseconds * slowest, coordinator, connecting)
         for name, milliseconds in (
-            ("a straight line to 16 cores, memory permitting", max(straight, memory)),
-            (f"16 cores no faster than {max(alone)} here", ROWS / here * 1000),
-            ("a straight line, without vectors", ROWS / (CORES * measured["rows_per_second_core"]) * 1000),
+            (f"{CORES} CPU cores are {CORES} times as fast as one", max(straight, memory)),
+            (f"{CORES} CPU cores are as fast as {max(alone)} here", ROWS / here * 1000),
+            ("as the first line, without vectors", ROWS / (CORES * measured["rows_per_second_postgresql"]) * 1000),
         )
     )
     query = measured["rows"] / here * 1000 + warm["ms_at_none"] + measured["shards"] * warm["ms_per_shard"]
@@ -89,7 +89,7 @@ def predict(measured: dict[str, Any]) -> Prediction:
 
 
 def rows(found: Prediction) -> list[list[str]]:
-    """Return a table's rows: case, shard, coordinator, warm, cold, rows a second, over the source."""
+    """Return a table's rows: case, shard, coordinator, warm, cold, rows per second, over the source."""
     return [
         [
             case.name,
@@ -104,7 +104,15 @@ def rows(found: Prediction) -> list[list[str]]:
     ]
 
 
-HEADER = ("each server", "shard, ms", "coordinator, ms", "query, ms", "first query, ms", "rows/s", "times theirs")
+HEADER = (
+    "assumption",
+    "slowest shard, ms",
+    "coordinator, ms",
+    "query, ms",
+    "first query, ms",
+    "rows/s",
+    "times as fast as Cybertec",
+)
 
 
 def page(measured: dict[str, Any]) -> str:

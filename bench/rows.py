@@ -1,4 +1,4 @@
-"""Vectorised aggregation of plain heap beside core, and beside DuckDB on its own columnar table.
+"""Vectorized aggregation of plain heap compared with PostgreSQL's own, and with DuckDB on its own columnar table.
 
 20 million rows of the source's table, frozen and in shared buffers; the same with a million groups; TPC-H's lineitem
 at scale 1. Every query is run once to compare the answers, then by all sides in turn, in an order by chance; medians
@@ -36,7 +36,7 @@ ROUNDS = 2 if common.QUICK else 5
 ORDERS = 1_500_000 * ROWS // 20_000_000
 MANY = "t_demo_many"  # the source's table with as many groups as rows by twenty
 SESSION = {"jit": "off", "max_parallel_workers_per_gather": "0"}
-CORE, OURS, DUCK = "core", "pgbillion", "DuckDB"
+POSTGRESQL, OURS, DUCK = "PostgreSQL", "pgbillion", "DuckDB"
 
 LINEITEM = """CREATE TABLE lineitem (
     l_orderkey bigint NOT NULL, l_partkey integer NOT NULL, l_suppkey integer NOT NULL, l_linenumber integer NOT NULL,
@@ -95,12 +95,12 @@ QUERIES = (
         " AND l_quantity < 24",
     ),
 )
-# not asked for, but measured so that nothing is slower than core unseen
+# not asked for, but measured so that nothing is slower than PostgreSQL unseen
 OTHERS = (
     Query("plain_count", "count(*)", "t_demo", "SELECT count(*) FROM t_demo"),
     Query("text", "char and text: min, max, LIKE", "lineitem", "SELECT l_shipmode, min(l_comment), max(l_comment)"
           " FROM lineitem WHERE l_comment LIKE '%sleep%' GROUP BY 1"),
-    Query("odd", "a term for core", "t_demo", "SELECT grp, count(*) FROM t_demo WHERE sqrt(data) < 0.5 GROUP BY 1"),
+    Query("odd", "a term left out", "t_demo", "SELECT grp, count(*) FROM t_demo WHERE sqrt(data) < 0.5 GROUP BY 1"),
     Query("orders", "a group for 4 rows", "lineitem", "SELECT count(*), max(q) FROM (SELECT l_orderkey,"
           " sum(l_quantity) AS q FROM lineitem GROUP BY 1) AS x"),
     Query("little_memory", "a group for 20 rows, scattered, work_mem 4 MB", MANY, SCATTERED, work_mem="4MB"),
@@ -164,7 +164,7 @@ def copy_to_duckdb(conn: Connection, duck: duckdb.DuckDBPyConnection, folder: Pa
 
 
 def bandwidth() -> float:
-    """Return the bytes a second one thread reads from memory, at best."""
+    """Return the bytes per second one thread reads from memory, at best."""
     numbers = np.ones(1 << 27, dtype=np.int64)
     best = float("inf")
     for _ in range(5):
@@ -175,28 +175,28 @@ def bandwidth() -> float:
 
 
 def check(conn: Connection, duck: duckdb.DuckDBPyConnection, query: Query) -> tuple[int, bool]:
-    """Compare the answers of all sides; return how many rows core has read, and whether ours was vectorised.
+    """Compare the answers of all sides; return how many rows PostgreSQL has read, and whether ours was vectorized.
 
     Raises RuntimeError when they differ. It also warms everything up.
     """
     found: dict[str, Answer] = {}
-    vectorised = True
+    vectorized = True
     conn.execute("SET max_parallel_workers_per_gather = 0")
     conn.execute("SELECT set_config('work_mem', %s, false)", [query.work_mem])
-    for side in (CORE, OURS):
+    for side in (POSTGRESQL, OURS):
         plans.switch(conn, side == OURS)
         found[side] = answers.answer(conn.execute(query.sql.encode()))
-    differs = answers.difference(found[CORE], found[OURS])
+    differs = answers.difference(found[POSTGRESQL], found[OURS])
     if differs is not None:
         raise RuntimeError(f"{query.key}: {differs}")
-    vectorised = plans.vectorised(plans.explain(conn, query.sql))
+    vectorized = plans.vectorized(plans.explain(conn, query.sql))
     plans.switch(conn, False)
     read = plans.rows_read(plans.explain(conn, query.sql, run=True))
     theirs = sorted(tuple(str(value).strip() for value in row) for row in duck.execute(query.duck).fetchall())
-    ours = sorted(tuple((value or b"").decode().strip() for value in row) for row in found[CORE].rows)
+    ours = sorted(tuple((value or b"").decode().strip() for value in row) for row in found[POSTGRESQL].rows)
     if len(theirs) != len(ours) or not all(_alike(*row) for row in zip(theirs, ours, strict=True)):
-        raise RuntimeError(f"{query.key}: DuckDB has {theirs[:3]}, core {ours[:3]}")
-    return read, vectorised
+        raise RuntimeError(f"{query.key}: DuckDB has {theirs[:3]}, PostgreSQL {ours[:3]}")
+    return read, vectorized
 
 
 def _alike(one: tuple[str, ...], two: tuple[str, ...]) -> bool:
@@ -231,7 +231,7 @@ def main() -> int:
     seed, order = common.seeded()
     times: dict[tuple[str, str, int], list[float]] = defaultdict(list)
     read: dict[str, int] = {}
-    vectorised: dict[str, bool] = {}
+    vectorized: dict[str, bool] = {}
     with common.own_server() as (cluster, folder):
         target = common.database(cluster, "bench")
         make(target, seed)
@@ -246,13 +246,13 @@ def main() -> int:
                 sizes[table] = row[0] if row else 0
             copy_to_duckdb(conn, duck, folder)
             for query in (*QUERIES, *OTHERS):
-                read[query.key], vectorised[query.key] = check(conn, duck, query)
-                common.say(f"{query.key}: the answers agree{'' if vectorised[query.key] else ', but not vectorised'}")
+                read[query.key], vectorized[query.key] = check(conn, duck, query)
+                common.say(f"{query.key}: the answers agree{'' if vectorized[query.key] else ', but not vectorized'}")
             for number in range(ROUNDS):
                 contestants = [
                     (query, side, processes)
                     for query in (*QUERIES, *OTHERS)
-                    for side in (CORE, OURS, DUCK)
+                    for side in (POSTGRESQL, OURS, DUCK)
                     for processes in (1, 2)
                 ]
                 order.shuffle(contestants)
@@ -260,14 +260,14 @@ def main() -> int:
                     times[query.key, side, processes].append(measure(conn, duck, query, side, processes))
                 common.say(f"round {number + 1} of {ROUNDS}")
     memory = bandwidth()
-    report(times, read, vectorised, sizes, memory, seed, conditions)
+    report(times, read, vectorized, sizes, memory, seed, conditions)
     return 0
 
 
 def report(
     times: dict[tuple[str, str, int], list[float]],
     read: dict[str, int],
-    vectorised: dict[str, bool],
+    vectorized: dict[str, bool],
     sizes: dict[str, int],
     memory: float,
     seed: int,
@@ -277,16 +277,16 @@ def report(
     median = {key: statistics.median(found) for key, found in times.items()}
 
     def ratio(key: str, processes: int = 1) -> float:
-        return round(median[key, CORE, processes] / median[key, OURS, processes], 2)
+        return round(median[key, POSTGRESQL, processes] / median[key, OURS, processes], 2)
 
     lines = []
     for query in (*QUERIES, *OTHERS):
         for processes in (1, 2):
             ours = median[query.key, OURS, processes]
-            cells = [f"{median[query.key, side, processes] * 1000:,.1f}" for side in (CORE, OURS, DUCK)]
+            cells = [f"{median[query.key, side, processes] * 1000:,.1f}" for side in (POSTGRESQL, OURS, DUCK)]
             lines.append(
                 [
-                    f"{query.title}, {processes}" + ("" if vectorised[query.key] else " (core's plan)"),
+                    f"{query.title}, {processes}" + ("" if vectorized[query.key] else " (PostgreSQL's plan)"),
                     *cells,
                     f"{ratio(query.key, processes):.1f}",
                     f"{read[query.key] / ours / 1e6:,.0f} M",
@@ -296,7 +296,7 @@ def report(
             )
     common.table(
         f"{ROWS:,} rows, medians of {ROUNDS}, ms; memory reads {memory / 1e9:.1f} GB/s a thread",
-        ("query, processes", CORE, OURS, DUCK, "core/ours", "rows/s", "heap read", "of memory"),
+        ("query, processes", POSTGRESQL, OURS, DUCK, "PostgreSQL/ours", "rows/s", "heap read", "of memory"),
         lines,
     )
     ratios = {query.key: {"serial": ratio(query.key), "parallel": ratio(query.key, 2)} for query in (*QUERIES, *OTHERS)}
@@ -307,13 +307,13 @@ def report(
             "ratio_count_parallel": ratio("count", 2),
             **{f"ratio_{query.key}": ratio(query.key) for query in QUERIES[1:]},
             "ratio_lowest": min(value for pair in ratios.values() for value in pair.values()),
-            "rows_per_s_core": round(read["count"] / median["count", OURS, 1]),
+            "rows_per_s_per_cpu_core": round(read["count"] / median["count", OURS, 1]),
             "rows_per_s_two_processes": round(read["count"] / median["count", OURS, 2]),
             "duckdb_over_ours_count": round(median["count", OURS, 1] / median["count", DUCK, 1], 2),
-            "bytes_per_s_core": round(sizes[load.TABLE] / median["count", OURS, 1]),
+            "bytes_per_s_per_cpu_core": round(sizes[load.TABLE] / median["count", OURS, 1]),
             "memory_bytes_per_s": round(memory),
             "ratios": ratios,
-            "vectorised": vectorised,
+            "vectorized": vectorized,
             "milliseconds": {
                 f"{key}, {side}, {processes}": common.spread([seconds * 1000 for seconds in found])
                 for (key, side, processes), found in times.items()

@@ -57,7 +57,7 @@ SHARD_SETTINGS = {
 }
 ONE, CORE_ONE, FDW, REWRITE, OURS = (
     "one server",
-    "one server, core",
+    "one server, PostgreSQL",
     "postgres_fdw",
     "postgres_fdw, rewritten",
     "pgbillion_fdw",
@@ -140,7 +140,7 @@ def measure(conn: Connection, side: str) -> tuple[float, list[tuple[Any, ...]]]:
 
 
 def alone(shard: Cluster) -> dict[str, Any]:
-    """Ask one shard by itself, by one process and by one for each core: rows a second."""
+    """Ask one shard by itself, by one process and by one for each CPU core: rows per second."""
     rows = ROWS // SHARDS
     times: dict[tuple[int, bool], list[float]] = defaultdict(list)
     with shard.connect() as conn:
@@ -160,7 +160,7 @@ def alone(shard: Cluster) -> dict[str, Any]:
     rates = {side: round(rows / statistics.median(found)) for side, found in times.items()}
     return {
         "rows_per_second_alone": {processes: rate for (processes, vectors), rate in rates.items() if vectors},
-        "rows_per_second_core": rates[1, False],
+        "rows_per_second_postgresql": rates[1, False],
         "bytes_per_row": round(size[0] / rows, 1),
         # copying reads as much as it writes
         "memory_bytes_per_second": round(2 * bandwidth.memory(1 << 30)),
@@ -198,7 +198,7 @@ def breadth(cluster: Cluster, conn: Connection, shards: Sequence[Cluster], order
         for count in shuffled(BREADTH, order):
             with cluster.connect() as new:
                 new.execute("SET enable_partitionwise_aggregate = on; SET jit = off")
-                # the library and the catalogues' caches are no shard's cost
+                # the library and the catalogs' caches are no shard's cost
                 new.execute(f"EXPLAIN {QUERY.format(f'wide_{count}')}".encode())
                 start = time.perf_counter()
                 new.execute(QUERY.format(f"wide_{count}").encode())
@@ -311,7 +311,7 @@ def report(
     )
     common.table(
         "shards with 100 rows each, ms",
-        ("connections", *map(str, BREADTH), "ms a shard", "r²"),
+        ("connections", *map(str, BREADTH), "ms per shard", "r²"),
         [
             [
                 name,

@@ -3,7 +3,7 @@
 Same server, same count, two workers; on disk and on tmpfs; three models of tables. On disk also with lazy storage,
 which makes no file and so is the yardstick that no file system moves, and by one worker. What is compared alternates. A
 database is new for each measurement. On disk it stays until all is measured (see files.py), on tmpfs it is dropped at
-once; neither is timed. What a table leaves in catalogues, files and WAL, times the rate, is set beside what the disk
+once; neither is timed. What a table leaves in catalogs, files and WAL, times the rate, is set beside what the disk
 takes (sequential, fsynced) and what memory copies (one thread) in the same run.
 
 QUICK=1 ends within a minute; SEED=… repeats an order, TMPFS=… names a tmpfs, PG_CONFIG=… another PostgreSQL.
@@ -107,7 +107,7 @@ class Place:
 
 @dataclass
 class Measured:
-    """Measurements of one model in one place, in the order they were made: tables a second, files a second."""
+    """Measurements of one model in one place, in the order they were made: tables per second, files per second."""
 
     rates: dict[str, list[float]]
     bytes_a_table: dict[str, list[float]]
@@ -125,7 +125,7 @@ class Measured:
 
     @property
     def share(self) -> float:
-        """Files a second of bulk over those of the bare file system."""
+        """Files per second of bulk over those of the bare file system."""
         return statistics.median(self.rates["bulk"]) * self.files_a_table / statistics.median(self.rates[FILES])
 
     def ratios(self) -> dict[str, float | None]:
@@ -138,7 +138,7 @@ class Measured:
         }
 
     def bytes_per_second(self, contestant: str) -> float | None:
-        """What it writes, catalogues, files and WAL: the medians' product."""
+        """What it writes, catalogs, files and WAL: the medians' product."""
         rate = self.median(contestant)
         return rate * statistics.median(self.bytes_a_table[contestant]) if rate is not None else None
 
@@ -178,7 +178,7 @@ def measure(cluster: Cluster, place: Place, model: Model, order: Any) -> Measure
 
 
 def _tables(cluster: Cluster, place: Place, model: Model, way: Way) -> tuple[float, float, int, float]:
-    """Make the model's tables; return tables a second, files a table, the largest backend's private memory, bytes."""
+    """Make the model's tables; return tables per second, files per table, and bytes of the largest backend."""
     name = f"bench{next(_numbers)}"
     target = common.database(cluster, name, place.tablespace)
     with target.connect() as conn:
@@ -239,7 +239,7 @@ def main() -> int:
         for (place, columns), one in measured.items()
     ]
     common.table(
-        f"tables a second, {WORKERS} workers, medians",
+        f"tables per second, {WORKERS} workers, medians",
         (
             "model",
             "on",
@@ -271,9 +271,9 @@ def main() -> int:
     limit = {name: statistics.median(found) for name, found in bandwidths.items()}
     written = {way: found for way in WAYS if (found := on_disk.bytes_per_second(way)) is not None}
     common.table(
-        f"catalogues, files and WAL of ({first}) on disk, beside what the disk takes ({limit['disk'] / 1e6:,.0f} MB/s)"
+        f"catalogs, files and WAL of ({first}) on disk, beside what the disk takes ({limit['disk'] / 1e6:,.0f} MB/s)"
         f" and memory copies ({limit['memory'] / 1e6:,.0f} MB/s)",
-        ("way", "bytes a table", "MB/s", "of the disk", "of memory"),
+        ("way", "bytes per table", "MB/s", "of the disk", "of memory"),
         [
             [
                 way.replace("_1", ", one worker").replace("_", ", "),
@@ -291,7 +291,7 @@ def main() -> int:
         {
             "benchmark": "tables",
             **ordinary,
-            # there is no mode that keeps others out of the catalogues: none was faster
+            # there is no mode that keeps others out of the catalogs: none was faster
             "exclusive_is_ordinary": True,
             "ratio_exclusive_over_sql_lazy": ordinary["ratio_ordinary_over_sql_lazy"],
             "ratio_exclusive_over_sql": ordinary["ratio_bulk_lazy_over_sql"],

@@ -16,7 +16,7 @@ MEASURED: dict[str, Any] = {
     "rows": 10_000_000,
     "shards": 4,
     "rows_per_second_alone": {"1": 200e6, "2": 250e6},
-    "rows_per_second_core": 10e6,
+    "rows_per_second_postgresql": 10e6,
     "bytes_per_row": 40,
     "memory_bytes_per_second": 32e9,
     "bytes_per_shard": 120,
@@ -29,11 +29,11 @@ MEASURED: dict[str, Any] = {
     },
 }
 # a hundred million rows of 40 bytes at 32 GB/s are 125 ms, at 16 * 200 M rows/s 31 ms: memory decides
-MEMORY = "| a straight line to 16 cores, memory permitting | 150 | 4.2 | 154 | 221 | 20.8 G | 18.9 |"
+MEMORY = "| 16 CPU cores are 16 times as fast as one | 150 | 4.2 | 154 | 221 | 20.8 G | 18.9 |"
 # … at 250 M rows/s 400 ms
-NO_FASTER = "| 16 cores no faster than 2 here | 480 | 4.2 | 484 | 551 | 6.6 G | 6.0 |"
+NO_FASTER = "| 16 CPU cores are as fast as 2 here | 480 | 4.2 | 484 | 551 | 6.6 G | 6.0 |"
 # … at 16 * 10 M rows/s 625 ms
-CORE = "| a straight line, without vectors | 750 | 4.2 | 754 | 821 | 4.2 G | 3.9 |"
+WITHOUT_VECTORS = "| as the first line, without vectors | 750 | 4.2 | 754 | 821 | 4.2 G | 3.9 |"
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -54,32 +54,33 @@ def test_the_arithmetic(tmp_path: Path) -> None:
     lines = page(tmp_path, MEASURED)
     assert lines[0] == "# 32 servers with 100 million rows each"
     table = lines.index(MEMORY)
-    assert lines[table : table + 3] == [MEMORY, NO_FASTER, CORE]
+    assert lines[table : table + 3] == [MEMORY, NO_FASTER, WITHOUT_VECTORS]
     # every cell has a column
     assert [line.count("|") for line in lines[table - 2 : table + 3]] == [8] * 5
     # 10 M rows at 250 M rows/s, and four shards at the coordinator
-    (here,) = (line for line in lines if line.startswith("The same arithmetic for what the benchmark itself ran"))
-    assert here.endswith("4 shards that share the cores of one machine: 41 ms; measured: 55 ms.")
+    (here,) = (line for line in lines if line.startswith("The same calculation for the benchmark itself"))
+    assert here.endswith("where 4 shards share the CPU cores of one machine, says 41 ms.")
+    assert "The benchmark measured 55 ms." in lines
 
 
 def test_cores_decide_where_memory_is_fast(tmp_path: Path) -> None:
     lines = page(tmp_path, {**MEASURED, "memory_bytes_per_second": 320e9, "slowest_over_median": 1})
-    (first,) = (line for line in lines if line.startswith("| a straight line to 16 cores"))
+    (first,) = (line for line in lines if line.startswith("| 16 CPU cores are 16 times as fast as one"))
     # 31.25 ms of the shard, and 32 of them at the coordinator
     assert first.split(" | ")[1:5] == ["31", "4.2", "35", "102"]
 
 
 def test_what_was_measured_is_told(tmp_path: Path) -> None:
     lines = page(tmp_path, {**MEASURED, "quick": True})
-    assert "a processor, 2 cores, PostgreSQL 18.6, QUICK=1, 10,000,000 rows over 4 servers:" in lines
+    assert "a processor, 2 CPU cores, PostgreSQL 18.6, QUICK=1, 10,000,000 rows over 4 servers:" in lines
     for line in (
-        "| one shard by itself, 1 process | 200 M rows/s |",
-        "| one shard by itself, 2 processes | 250 M rows/s |",
-        "| … 1 process, without vectors | 10 M rows/s |",
+        "| one shard alone, 1 process | 200 M rows/s |",
+        "| one shard alone, 2 processes | 250 M rows/s |",
+        "| one shard alone, 1 process without vectors | 10 M rows/s |",
         "| memory read and written by one thread that copies | 32 GB/s |",
-        "| the coordinator, connections kept | 0.5 ms and 0.100 ms a shard, r² 0.990 |",
-        "| … new connections | 4.0 ms and 2.100 ms a shard, r² 0.980 |",
-        "| … private memory of its session | 51.0 kB a shard |",
+        "| time of the coordinator, connections kept | 0.5 ms and 0.100 ms per shard (r² 0.990) |",
+        "| time of the coordinator, new connections | 4.0 ms and 2.100 ms per shard (r² 0.980) |",
+        "| memory of the coordinator's session | 51.0 kB per shard |",
     ):
         assert line in lines
 

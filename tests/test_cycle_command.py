@@ -76,7 +76,7 @@ def test_the_table_for_people(cli: CommandLine, tmp_path: Path) -> None:
     assert [line.split()[:3] for line in lines[1:9]] == [
         ["full", method, phase] for method in ("sql", "bulk") for phase in PHASES
     ]
-    assert lines[9].startswith("bulk beside sql, full: create ")
+    assert lines[9].startswith("bulk compared with sql, full: create ")
     assert lines[10] == "20 tables (id INT, PRIMARY KEY (id)); they are gone"
     assert lines[11] == f"report: {page}"
     assert "full, bulk, round 1: create" in done.stderr

@@ -216,7 +216,7 @@ def test_few_groups_are_made_before_the_join(tpch: Connection, query: str, vecto
     tpch.execute(f"SET pgbillion_rows.vector_aggregate = {vectors}".encode())
     plan = plans.explain(tpch, query)
     assert before_join(plan), reasons(tpch, query)
-    assert plans.vectorised(plan) is (vectors == "on")
+    assert plans.vectorized(plan) is (vectors == "on")
 
 
 def test_extended_statistics_tell_of_several_columns(tpch: Connection) -> None:
@@ -267,7 +267,7 @@ def test_duplicates_and_null_keys(joins: Connection, table: str, vectors: str) -
     answer = both(joins, QUERY.format(table), used=True)
     assert len(answer.rows) == 7
     plan = plans.explain(joins, QUERY.format(table))
-    assert plans.vectorised(plan) is (vectors == "force")
+    assert plans.vectorized(plan) is (vectors == "force")
 
 
 def test_every_aggregate(joins: Connection) -> None:
@@ -710,7 +710,7 @@ def test_workers_for_what_is_beside_shards(sharded: Connection) -> None:
     (append,) = (node for node in plans.nodes(plan) if node["Node Type"] == "Append")
     (gather,) = (node for node in append["Plans"] if node["Node Type"] == "Gather")
     assert gather["Workers Launched"] > 0
-    assert plans.vectorised(gather)
+    assert plans.vectorized(gather)
     assert [node["Node Type"] for node in append["Plans"]].count("Foreign Scan") == 2
     # what workers may not compute
     sharded.execute(

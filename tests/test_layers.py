@@ -105,3 +105,21 @@ def test_a_folder_of_c_includes_from_where_it_may(within: str) -> None:
     arrows = {(str(file.relative_to(EXTENSIONS)), header) for file in files for header in includes(file)}
     assert arrows
     assert {(file, header) for file, header in arrows if not header.startswith(MAY_INCLUDE[within])} == set()
+
+
+# folders of C whose files call each other in one direction
+ONE_WAY = ("pgbillion_rows/src/shard",)
+
+
+@pytest.mark.parametrize("within", ONE_WAY)
+def test_files_of_c_do_not_call_in_a_circle(within: str) -> None:
+    texts = {file: file.read_text(encoding="utf-8") for file in (EXTENSIONS / within).rglob("*.c")}
+    # as pgindent lays them out, a function's name begins the line after its type
+    definition = re.compile(r"^(?!static\b|PG_|pg_noreturn static\b)[A-Za-z][\w *]*\n(\w+)\(", re.MULTILINE)
+    home = {name: file for file, text in texts.items() for name in definition.findall(text)}
+    assert len(home) > 2 * len(texts)
+    calls = {
+        file: {home[word] for word in set(re.findall(r"\w+", text)) & set(home) if home[word] != file}
+        for file, text in texts.items()
+    }
+    TopologicalSorter(calls).prepare()  # raises CycleError, which names the files

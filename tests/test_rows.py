@@ -151,13 +151,13 @@ def test_aggregate_compares_and_measures(cli: CommandLine) -> None:
     values = cli.json("rows", "aggregate", "--rounds", "2")
     assert values["query"] == "SELECT grp, count(data) FROM t_demo GROUP BY 1"
     assert (values["rows"], values["answer_rows"], values["exact"], values["agree"]) == (ROWS, 7, True, True)
-    assert len(values["core"]["seconds"]) == len(values["pgbillion"]["seconds"]) == 2
+    assert len(values["postgresql"]["seconds"]) == len(values["pgbillion"]["seconds"]) == 2
     assert values["ratio"] > 0
 
     done = cli.run("rows", "aggregate", "SELECT sum(data), avg(data) FROM t_demo WHERE grp < 3;", "--rounds", "1")
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["median", "core", "pgbillion"]
+    assert [line.split()[0] for line in lines[:3]] == ["median", "PostgreSQL", "pgbillion"]
     # rows that a filter removes are read, too
     assert "1 row of answer from 120,000" in lines[3]
     assert "Seq Scan" in done.stdout or "VectorAggregate" in done.stdout
@@ -167,14 +167,14 @@ def test_aggregate_with_so_many_processes(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     for processes in (1, 3):
         values = cli.json("rows", "aggregate", "--rounds", "1", "--processes", str(processes))
-        assert values["core"]["processes"] == processes
+        assert values["postgresql"]["processes"] == processes
         assert values["pgbillion"]["processes"] == processes
 
 
-def test_aggregate_of_what_cannot_be_vectorised_says_why(cli: CommandLine) -> None:
+def test_aggregate_of_what_cannot_be_vectorized_says_why(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     values = cli.json("rows", "aggregate", "SELECT string_agg(grp::text, '' ORDER BY id) FROM t_demo", "--rounds", "1")
-    assert values["vectorised"] is False
+    assert values["vectorized"] is False
     assert values["reason"]
 
 
@@ -198,7 +198,7 @@ def test_scale_draws_the_sources_chart(cli: CommandLine) -> None:
     path = cli.state / "rows.html"
     values = cli.json("rows", "scale", "--processes", "2", "--rounds", "1", "--output", str(path))
     assert [point["asked_processes"] for point in values["points"]] == [1, 2]
-    assert [point["core"]["processes"] for point in values["points"]] == [1, 2]
+    assert [point["postgresql"]["processes"] for point in values["points"]] == [1, 2]
     assert values["server"]["settings"]["jit"] == "off"
     page = path.read_text()
     assert 'aria-label="Rows per second by processes"' in page
@@ -206,7 +206,17 @@ def test_scale_draws_the_sources_chart(cli: CommandLine) -> None:
     assert "Seq Scan" in page or "VectorAggregate" in page
     assert "http://" not in page.replace("http://www.w3.org/", "")
     people = cli.run("rows", "scale", "--processes", "1", "--rounds", "1", check=True).stdout.splitlines()
-    assert people[0].split() == ["Processes", "Core", "pgbillion", "Times", "as", "fast", "Processes", "at", "work"]
+    assert people[0].split() == [
+        "Processes",
+        "PostgreSQL",
+        "pgbillion",
+        "Times",
+        "as",
+        "fast",
+        "Processes",
+        "at",
+        "work",
+    ]
     assert Path(people[-1].removeprefix("report: ")).exists()
     json.dumps(values)
 

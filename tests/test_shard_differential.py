@@ -114,7 +114,7 @@ def test_generated_queries(coordinator: Connection, tell: Callable[[str], None])
             tally.errors[outcomes[0].error[0]] += 1
         if plan is not None and pushed_down(plan):
             tally.vectorised += 1
-            tally.vectorised_within += plans.vectorised(plan)
+            tally.vectorised_within += plans.vectorized(plan)
             tally.parallel += plans.parallel(plan)
             tally.shapes[query.shape.value] += 1
             tally.tables[query.table] += 1

@@ -171,7 +171,7 @@ def test_schema_that_does_not_exist(cli: CommandLine) -> None:
 def test_system_catalogues(cli: CommandLine, arguments: tuple[str, ...], method: str) -> None:
     make(cli)
     done = cli.run(*DROP, *arguments, "--yes", "--cascade", "--method", method)
-    failed(done, 3, "system catalogue", "nothing was dropped")
+    failed(done, 3, "system catalog", "nothing was dropped")
     with cli.connect() as conn:
         assert count(conn) == 30
 

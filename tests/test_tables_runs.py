@@ -67,7 +67,7 @@ def test_runs_are_listed_in_the_order_they_began(state: Path) -> None:
 
 
 def test_nothing_is_listed_where_nothing_is(tmp_path: Path) -> None:
-    assert command(tmp_path).stdout == "no runs\n"
+    assert command(tmp_path).stdout == "no runs and no pages\n"
     assert answer(command(tmp_path, "--json")) == {"runs": []}
     assert command(tmp_path, "--prune", "--keep", "0").returncode == 0
 
@@ -140,3 +140,22 @@ def test_ages() -> None:
     for given in ("", "d", "1", "1y", "1.5d", "٣d"):
         with pytest.raises(UserError):
             runs.parse_age(given)
+
+
+def test_pages_are_listed_and_removed_with_the_runs(state: Path) -> None:
+    for folder, name, days in (("scale", "rows-1.html", 60), ("cycle", "2.html", 0)):
+        page = state / folder / name
+        page.parent.mkdir()
+        page.write_text("<html>")
+        os.utime(page, (time.time() - days * DAY,) * 2)
+    found = answer(command(state, "--json"))["runs"]
+    assert [one["name"] for one in found] == ["oldest", "scale/rows-1.html", "old", "new", "cycle/2.html"]
+    assert [one["outcome"] for one in found] == ["done", "page", "done", "done", "page"]
+    refused = command(state, "--prune", "--keep", "3")
+    assert refused.returncode == 1
+    assert "the records of 1 run and 1 page" in refused.stderr
+    done = command(state, "--prune", "--keep", "3", "--yes")
+    assert done.stdout.startswith("the records of 1 run and 1 page removed, ")
+    assert left(state) == {"old", "new"}
+    assert not (state / "scale" / "rows-1.html").exists()
+    assert (state / "cycle" / "2.html").exists()

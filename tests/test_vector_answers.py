@@ -53,7 +53,7 @@ def make(conn: Connection, name: str = "data", first: int = 1, last: int = 5000,
 def both(conn: Connection, query: str, *, node: bool | None = True) -> list[answers.Row]:
     """The answer, which is the same with the feature off; ``node`` tells whether it must (not) be in the plan."""
     if node is not None:
-        assert plans.vectorised(plans.explain(conn, query)) is node, plans.reason(conn, query)
+        assert plans.vectorized(plans.explain(conn, query)) is node, plans.reason(conn, query)
     ours = answers.answer(conn.execute(query.encode()))
     plans.switch(conn, False)
     core = answers.answer(conn.execute(query.encode()))
@@ -71,11 +71,11 @@ def test_the_switch(conn: Connection) -> None:
     make(conn, "big", last=200_000)
     conn.execute("ANALYZE big")
     query = QUERY.format("big")
-    assert plans.vectorised(plans.explain(conn, query))
+    assert plans.vectorized(plans.explain(conn, query))
     conn.execute("SET pgbillion_rows.vector_aggregate = off")
-    assert not plans.vectorised(plans.explain(conn, query))
+    assert not plans.vectorized(plans.explain(conn, query))
     conn.execute("RESET pgbillion_rows.vector_aggregate")
-    assert plans.vectorised(plans.explain(conn, query))
+    assert plans.vectorized(plans.explain(conn, query))
     with pytest.raises(errors.InvalidParameterValue):
         conn.execute("SET pgbillion_rows.vector_aggregate = perhaps")
 
@@ -86,11 +86,11 @@ def test_what_wins_is_chosen(vectors: Connection) -> None:
     vectors.execute("CREATE INDEX ON data (id)")
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
     vectors.execute("SET pgbillion_rows.vector_aggregate = on")
-    assert plans.vectorised(plans.explain(vectors, QUERY.format("data")))
+    assert plans.vectorized(plans.explain(vectors, QUERY.format("data")))
     for query in ("SELECT sum(x) FROM data WHERE id = 77", "SELECT count(*) FROM data WHERE id < 20",
                   "SELECT max(id) FROM data"):  # fmt: skip
         vectors.execute("SET pgbillion_rows.vector_aggregate = on")
-        assert not plans.vectorised(plans.explain(vectors, query)), query
+        assert not plans.vectorized(plans.explain(vectors, query)), query
         both(vectors, query, node=None)
 
 
@@ -417,7 +417,7 @@ def test_prepared_statements(vectors: Connection) -> None:
         vectors.execute(f"SET plan_cache_mode = {mode}".encode())
         for values in ("(0, 'text 1')", "(4000, 'none')", "(NULL, 'text 1')", "(2147483000, NULL)"):
             both(vectors, f"EXECUTE q {values}", node=None)
-        assert plans.vectorised(plans.explain(vectors, "EXECUTE q (1, 'x')"))
+        assert plans.vectorized(plans.explain(vectors, "EXECUTE q (1, 'x')"))
     # a change of the table makes a new plan
     vectors.execute("ALTER TABLE data ALTER id TYPE bigint")
     both(vectors, "EXECUTE q (0, 'none')")
@@ -556,7 +556,7 @@ def test_statistics(vectors: Connection) -> None:
         row = vectors.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {QUERY.format('data')}".encode()).fetchone()
         assert row
         plan = row[0][0]["Plan"]
-        assert plans.vectorised(plan) is (on == "force")
+        assert plans.vectorized(plan) is (on == "force")
         assert pages <= plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= pages + 5
         vectors.execute("SELECT pg_stat_force_next_flush(), pg_stat_clear_snapshot()")
         after = vectors.execute(query.encode()).fetchone()
@@ -587,7 +587,7 @@ def test_statement_timeout_and_cancellation(cluster: Cluster, vectors: Connectio
         "SELECT count(*) FROM generate_series(1, 10000000) g,"
         " LATERAL (SELECT sum(x) FROM data WHERE id > g OR t LIKE '%9%') s"
     )
-    assert plans.vectorised(plans.explain(vectors, endless.replace("LATERAL", "LATERAL /* planned */")))
+    assert plans.vectorized(plans.explain(vectors, endless.replace("LATERAL", "LATERAL /* planned */")))
     vectors.execute("SET statement_timeout = '50ms'")
     with pytest.raises(errors.QueryCanceled, match="statement timeout"):
         vectors.execute(endless.encode())
@@ -753,7 +753,7 @@ def test_partitions(vectors: Connection) -> None:
                 "SELECT count(*) FROM parts WHERE grp = 99",
             ):
                 both(vectors, query, node=None)
-            assert plans.vectorised(plans.explain(vectors, "SELECT grp, count(*), sum(x) FROM parts GROUP BY 1"))
+            assert plans.vectorized(plans.explain(vectors, "SELECT grp, count(*), sum(x) FROM parts GROUP BY 1"))
 
 
 def test_collations(vectors: Connection) -> None:

@@ -64,7 +64,7 @@ def check(conn: Connection, query: Query, tally: Tally) -> str | None:
     if plan is None:
         return None
     tally.spilled += any(node.get("Spilled Partitions", 0) > 0 for node in plans.nodes(plan))
-    planned = plans.vectorised(plan)
+    planned = plans.vectorized(plan)
     tally.queries += 1
     if core.error is not None:
         tally.errors[core.error[0]] += 1

@@ -27,7 +27,7 @@ def vectors(conn: Connection) -> Iterator[Connection]:
 def both(conn: Connection, query: str) -> list[answers.Row]:
     """The answer of a vectorised query, which is core's."""
     conn.execute("SET pgbillion_rows.vector_aggregate = force")
-    assert plans.vectorised(plans.explain(conn, query)), plans.reason(conn, query)
+    assert plans.vectorized(plans.explain(conn, query)), plans.reason(conn, query)
     ours = answers.answer(conn.execute(query.encode()))
     plans.switch(conn, False)
     core = answers.answer(conn.execute(query.encode()))
@@ -111,7 +111,7 @@ def test_pages_found_are_counted(vectors: Connection) -> None:
             vectors.execute("SELECT pg_stat_force_next_flush(), pg_stat_clear_snapshot()")
             found.append(vectors.execute(counters.encode()).fetchone())
             plan = plans.explain(vectors, "SELECT sum(id) FROM data", run=True)
-            assert plans.vectorised(plan) is (side == "force")
+            assert plans.vectorized(plan) is (side == "force")
         vectors.execute("SELECT pg_stat_force_next_flush(), pg_stat_clear_snapshot()")
         counted[side] = [now - then for now, then in zip(found[1] or (), found[0] or (), strict=True)]
     pages = one(vectors, "SELECT relpages FROM pg_class WHERE oid = 'data'::regclass")
@@ -349,7 +349,7 @@ def test_estimates_of_expressions(vectors: Connection) -> None:
         vectors.execute("SET pgbillion_rows.vector_aggregate = on")
         query = f"SELECT {keys}, count(*) FROM e GROUP BY {keys}"
         plan = plans.explain(vectors, query)
-        assert plans.vectorised(plan), plans.reason(vectors, query)
+        assert plans.vectorized(plan), plans.reason(vectors, query)
         return int(plan["Plan Rows"])
 
     vectors.execute(

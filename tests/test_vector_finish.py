@@ -225,7 +225,7 @@ def test_it_is_chosen_although_it_spills(vectors: Connection) -> None:
     make(vectors, "few", last=100)
     vectors.execute("VACUUM (ANALYZE) few")
     for query in ("SELECT id, count(*) FROM few GROUP BY id", "SELECT DISTINCT grp FROM few"):
-        assert not plans.vectorised(plans.explain(vectors, query)), query
+        assert not plans.vectorized(plans.explain(vectors, query)), query
     # no partial states of so many groups from several tables
     vectors.execute("CREATE TABLE more () INHERITS (data)")
     vectors.execute("INSERT INTO more SELECT * FROM ONLY data")
@@ -338,7 +338,7 @@ def test_where_it_does_not_apply(vectors: Connection) -> None:
         ("SELECT id % 7, x % 10, sum(x) FROM data WHERE id % 7 = 3 GROUP BY 1, 2", None),
         ("SELECT id % 7, id, x % 10, sum(x) FROM data WHERE id % 7 = 3 GROUP BY 1, 2, 3", None),
     ):
-        assert plans.vectorised(plans.explain(vectors, query))
+        assert plans.vectorized(plans.explain(vectors, query))
         assert expected is None or has_node(plans.explain(vectors, query)) is expected, query
         both(vectors, query)
     vectors.execute("CREATE TABLE named (id integer PRIMARY KEY, name text, x integer)")
@@ -455,10 +455,10 @@ def test_distinct_that_is_left_to_core(vectors: Connection) -> None:
         ("SELECT DISTINCT a.grp FROM data a, data b WHERE a.id = b.x", "a join"),
         ("SELECT DISTINCT g FROM generate_series(1, 9) g", "no table"),
     ):
-        assert not plans.vectorised(plans.explain(vectors, query))
+        assert not plans.vectorized(plans.explain(vectors, query))
         assert reason in plans.reason(vectors, query), plans.reason(vectors, query)
     # of groups, or beside windows: what is below may be ours
     both(vectors, "SELECT DISTINCT count(*) FROM data GROUP BY grp")
     both(vectors, "SELECT DISTINCT rank() OVER (ORDER BY grp) FROM data", node=None)
     vectors.execute("SET enable_hashagg = off")
-    assert not plans.vectorised(plans.explain(vectors, "SELECT DISTINCT grp FROM data"))
+    assert not plans.vectorized(plans.explain(vectors, "SELECT DISTINCT grp FROM data"))

@@ -33,7 +33,7 @@ from pgbillion.durability import warning
 
 app = typer.Typer(
     name="pgbillion",
-    help="PostgreSQL at a billion: tables by the million, rows by the hundred million a second, watched and proved.",
+    help="PostgreSQL at a billion: tables by the million, rows by the hundred million per second, watched and proved.",
     pretty_exceptions_enable=False,
 )
 app.add_typer(server.app, name="server")
@@ -92,7 +92,7 @@ def main() -> int:
         sys.stdout.flush()
     except typer.TyperException as error:
         command = getattr(getattr(error, "ctx", None), "command_path", "pgbillion")
-        return _fail(error.format_message().replace("Value error, ", ""), f"{command} --help")
+        return _fail(_plain(error.format_message()), f"{command} --help")
     except UserError as error:
         return _fail(error.message, error.hint, error.status)
     except psycopg.Error as error:
@@ -119,6 +119,12 @@ def main() -> int:
     if status == _INTERRUPTED:
         return _fail("interrupted", status=_INTERRUPTED)
     return status if isinstance(status, int) else 0
+
+
+def _plain(message: str) -> str:
+    """Say what the parser of options says without its own words."""
+    plain = message.replace("Value error, ", "").replace("Input should be", "it must be")
+    return re.sub(r", unable to parse string as an? [a-z]+", "", plain)
 
 
 def _fail(message: str, hint: str | None = None, status: int = 1) -> int:

@@ -8,7 +8,7 @@ import inspect
 import os
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -78,16 +78,27 @@ class Where:
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of the connection, which it takes as its first argument."""
-    _, *own = inspect.signature(command, eval_str=True).parameters.values()
-    shared = inspect.signature(Where, eval_str=True).parameters
+    """Have each parameter of a command that is a dataclass stand for the options that are its fields.
+
+    Those of the connection (`Where`) come last in the help.
+    """
+    taken = inspect.signature(command, eval_str=True).parameters
+    shared = {
+        name: inspect.signature(parameter.annotation, eval_str=True).parameters
+        for name, parameter in taken.items()
+        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation)
+    }
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
-        command(Where(**{name: given.pop(name) for name in shared}), **given)
+        values = {name: taken[name].annotation(**{one: given.pop(one) for one in shared[name]}) for name in shared}
+        command(**values, **given)
 
+    shown: list[inspect.Parameter] = []
+    for name, parameter in sorted(taken.items(), key=lambda item: item[1].annotation is Where):
+        shown += shared[name].values() if name in shared else [parameter]
     # what typer makes options of
-    run.__signature__ = inspect.Signature([*own, *shared.values()])  # type: ignore[attr-defined]
+    run.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
     return run
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
-import time
 from typing import Annotated, TypeVar
 
 import typer
@@ -14,7 +13,7 @@ from rich.table import Table
 from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import AllowUnobserved, Json, Page, PgConfig, Rounds
-from pgbillion.cli.terminal import console, ending_in_order, say
+from pgbillion.cli.terminal import console, ending_in_order, new_page, say
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.cycle import mariadb, servers
@@ -48,7 +47,7 @@ def cycle(
         typer.Option(
             "--method",
             metavar="NAME,…",
-            help="sql: a DO block a phase; statements: a transaction a table; bulk: the extension.",
+            help="sql: a DO block per phase; statements: a transaction per table; bulk: the extension.",
         ),
     ] = f"{Method.SQL},{Method.BULK}",
     rounds: Rounds = 1,
@@ -102,7 +101,6 @@ def cycle(
         strace()
     chosen = _settings(setting or [])
     state = where.state
-    path = output or state / "cycle" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"
     with ending_in_order(), servers.alone(state), contextlib.ExitStack() as stack:
         rival = stack.enter_context(mariadb.private(state, request)) if against is Against.MARIADB else None
         server: servers.Server
@@ -118,8 +116,7 @@ def cycle(
         else:
             server = stack.enter_context(servers.private(state, pg_config, chosen))
         outcome = measure(server, request, say, rival)
-    if output is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or new_page(state, "cycle")
 
     # matplotlib takes long to load
     from pgbillion.cycle import page
@@ -166,5 +163,5 @@ def show(outcome: Outcome) -> None:
         ratios = {phase: outcome.ratio(profile, phase) for phase in (Phase.CREATE, Phase.DROP)}
         words = [f"{phase} {ratio:.1f}" for phase, ratio in ratios.items() if ratio is not None]
         if words:
-            print(f"bulk beside sql, {profile}: {', '.join(words)} times as fast")
+            print(f"bulk compared with sql, {profile}: {', '.join(words)} times as fast")
     print(f"{text.count(outcome.request.count)} tables {outcome.request.definition}; they are gone")

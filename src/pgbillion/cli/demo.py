@@ -135,7 +135,7 @@ def _afterwards(target: Target, run: Run) -> list[dict[str, Any]]:
         step(
             "all names",
             listed.seconds,
-            f"{text.count(listed.count)}, {text.count(listed.count / listed.seconds)} a second",
+            f"{text.count(listed.count)}, {text.count(listed.count / listed.seconds)} per second",
         )
 
         tenth = max(1, plan.count // 10)
@@ -147,7 +147,7 @@ def _afterwards(target: Target, run: Run) -> list[dict[str, Any]]:
             target, request, found.tables, command=command, observe=lambda total: meter(total, "dropped")
         )
         rate = text.count(gone.dropped / gone.seconds)
-        step(f"{text.count(gone.dropped)} tables dropped", gone.seconds, f"{rate} a second, in one session")
+        step(f"{text.count(gone.dropped)} tables dropped", gone.seconds, f"{rate} per second, in one session")
 
         template = worker.temporary_template(conn, plan)
         start = time.perf_counter()
@@ -155,7 +155,7 @@ def _afterwards(target: Target, run: Run) -> list[dict[str, Any]]:
             size = min(plan.batch, last.first + tenth - number)
             worker.create_batch(conn, plan, template, Batch(0, number, size), None)
         seconds = time.perf_counter() - start
-        step("and made again", seconds, f"{text.count(tenth / seconds)} a second, in one session")
+        step("and made again", seconds, f"{text.count(tenth / seconds)} per second, in one session")
     return steps
 
 
@@ -234,7 +234,7 @@ def _affordable(cluster: Cluster, workers: int) -> int:
         table = (time.perf_counter() - begin) / made
     rate = workers / table
     tables = max(LEAST, min(MOST, int(_CREATE_SECONDS * rate / _PESSIMISM) // _STEP * _STEP))
-    measured = f"this machine makes {text.count(rate)} tables a second"
+    measured = f"this machine makes {text.count(rate)} tables per second"
     if tables == MOST:
         _say(f"{measured}: enough for {text.count(MOST)} in three minutes")
     else:

@@ -76,7 +76,7 @@ def relax(
         typer.Option(
             "--restart",
             help="Where a setting takes a restart: now, by pgbillion; later, by you; never: leave it out. "
-            "Default: now for the embedded server, else to ask for one of these, --dry-run aside.",
+            "Default: now for the embedded server, else to ask for one of these, except with --dry-run.",
         ),
     ] = None,
     allow: Allowed = None,

@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pgbillion.common.errors import UserError
-from pgbillion.tables.plan import DEFAULT_BATCH, Method, Storage, ladder_text
+from pgbillion.tables.create import Request
+from pgbillion.tables.plan import (
+    DEFAULT_BATCH,
+    DEFAULT_FORMAT,
+    Method,
+    Storage,
+    count_from,
+    ladder_text,
+    parse_count,
+)
 
 _WHAT, _HOW = "What", "How"
+
+
+def whole_number(given: str | int) -> int:
+    """Return a number of tables, written as a count may be: 1000000, 1_000_000, 500k, 10M. Raises UserError."""
+    return parse_count(str(given))
+
+
+def at_least_one(given: str | int) -> int:
+    """Return such a number. Raises UserError, and BadParameter, which names the option, when it is less than 1."""
+    number = whole_number(given)
+    if number < 1:
+        raise typer.BadParameter(f"it must be at least 1, not {number:,}")
+    return number
+
 
 Count = Annotated[
     str | None,
@@ -41,17 +65,21 @@ Schema = Annotated[
     str | None,
     typer.Option("--schema", metavar="NAME", help="Schema. Default: the current one.", rich_help_panel=_WHAT),
 ]
-First = Annotated[int, typer.Option("--first", metavar="N", help="Number of the first table.", rich_help_panel=_WHAT)]
+First = Annotated[
+    int,
+    typer.Option("--first", metavar="N", help="Number of the first table.", rich_help_panel=_WHAT, parser=whole_number),
+]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", "-w", metavar="N", help="Processes. Default: one a core.", rich_help_panel=_HOW),
+    typer.Option("--workers", "-w", metavar="N", help="Processes. Default: one per CPU core.", rich_help_panel=_HOW),
 ]
 BatchOption = Annotated[
     int | None,
     typer.Option(
         "--batch",
         metavar="N",
-        help=f"Tables a transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or a psql (sql, default "
+        parser=whole_number,
+        help=f"Tables per transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or per psql (sql, default "
         f"{DEFAULT_BATCH[Method.SQL]:,}).",
         rich_help_panel=_HOW,
     ),
@@ -94,6 +122,40 @@ StorageOption = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables to make, and how: what every command that makes a run's tables, or estimates one, is given.
+
+    A field has the name that it has in a request, if it is there.
+    """
+
+    count: Count = None
+    ladder: Ladder = None
+    template: Template = None
+    columns: Columns = None
+    name_format: NameFormatOption = DEFAULT_FORMAT
+    schema: Schema = None
+    first: First = 0
+    workers: Workers = None
+    batch: BatchOption = None
+    method: MethodOption = Method.BULK
+    tablespaces: Tablespaces = 0
+    tablespace_dir: TablespaceDirs = None
+    allow_unobserved: AllowUnobserved = False
+    storage: StorageOption = Storage.HEAP
+
+    def request(self) -> Request:
+        """Return the request. Raises UserError for what no server could make right."""
+        count = count_from(parse_count(self.count) if self.count is not None else None, self.ladder)
+        # a default that cannot work is nobody's mistake: fewer tables, or tablespaces, than CPU cores
+        most = min(os.cpu_count() or 1, count, self.tablespaces or count)
+        workers = max(1, most) if self.workers is None else self.workers
+        given = {field.name: getattr(self, field.name) for field in fields(Request)}
+        request = Request(**{**given, "count": count, "workers": workers})
+        request.check()
+        return request
 
 
 def _writable(page: Path | None) -> Path | None:

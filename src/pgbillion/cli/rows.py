@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from typing import Annotated
 
 import typer
@@ -13,13 +12,13 @@ from rich.table import Table
 from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Page, Rounds
-from pgbillion.cli.terminal import console, say
+from pgbillion.cli.terminal import console, new_page, say, show_chapter
 from pgbillion.common import text
 from pgbillion.common.meter import meter
 from pgbillion.rows import aggregate as aggregation
 from pgbillion.rows import load as loading
 from pgbillion.rows import scale as scaling
-from pgbillion.rows.aggregate import CORE, OURS, Comparison
+from pgbillion.rows.aggregate import OURS, POSTGRESQL, Comparison
 from pgbillion.tables.plan import parse_count
 
 app = typer.Typer(help="Rows by the hundred million: load a table, aggregate it with vectors, see how it scales.")
@@ -42,7 +41,7 @@ def load(
     table: TableName = loading.TABLE,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", "-w", metavar="N", min=1, help="Sessions that copy. Default: one a core."),
+        typer.Option("--workers", "-w", metavar="N", min=1, help="Sessions that copy. Default: one per CPU core."),
     ] = None,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", min=0, help="Make the same random data again.")
@@ -103,7 +102,7 @@ def aggregate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a query with vectorized aggregation off and on, compare the answers, and tell rows a second.
+    """Run a query with vectorized aggregation off and on, compare the answers, and tell rows per second.
 
     Answers must be equal to the last bit, the order of rows aside; in a parallel plan floats may be apart by 1 in
     1,000 (real) or 1,000,000,000 (double precision), because the order of additions differs from run to run.
@@ -134,22 +133,21 @@ def scale(
     rounds: Rounds = 3,
     processes: Annotated[
         int | None,
-        typer.Option("--processes", "-w", metavar="N", min=1, help="From 1 to so many. Default: the cores."),
+        typer.Option(
+            "--processes", "-w", metavar="N", min=1, help="From 1 to so many. Default: the number of CPU cores."
+        ),
     ] = None,
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Draw rows a second over 1 to N processes, with vectorized aggregation off and on.
+    """Draw rows per second over 1 to N processes, with vectorized aggregation off and on.
 
     Example: pgbillion rows scale --processes 8 --output rows.html
     """
     most = processes or os.cpu_count() or 1
     target = where.target()
     result = scaling.measure(target, query, range(1, most + 1), rounds, table=table, say=say)
-    path = output
-    if path is None:
-        path = where.state / "scale" / f"rows-{time.strftime('%Y%m%d-%H%M%S')}.html"
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or new_page(where.state, "scale", "rows-")
 
     # matplotlib takes long to load
     from pgbillion.rows import page
@@ -158,14 +156,8 @@ def scale(
     if as_json:
         print(json.dumps({**result.to_json(), "report": str(path)}))
         return
-    chapter = result.chapter()
-    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for index, column in enumerate(chapter.columns):
-        shown.add_column(column, justify="right" if index else "left")
-    for row in chapter.rows:
-        shown.add_row(*row)
-    console().print(shown)
-    if not result.best[1].vectorised:
+    show_chapter(result.chapter())
+    if not result.best[1].vectorized:
         print(result.best[1].reason)
     print(f"report: {path}")
 
@@ -174,12 +166,12 @@ def _print(result: Comparison) -> None:
     shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for column in ("", "median", "rows/s", "processes"):
         shown.add_column(column, justify="right" if column else "left")
-    for name, side in ((CORE, result.core), (OURS, result.pgbillion)):
+    for name, side in ((POSTGRESQL, result.postgresql), (OURS, result.pgbillion)):
         shown.add_row(
             name, text.duration(side.median), f"{text.count(result.rate(side))}/s", text.count(side.processes)
         )
     console().print(shown)
-    agreed = "equal to the last bit" if result.exact else "equal, floats but for the order of additions"
+    agreed = "equal to the last bit" if result.exact else "equal, except for the order in which floats are added"
     print(
         f"{result.ratio:.1f} times as fast; {text.many(result.answer_rows, 'row')} of answer from "
         f"{text.count(result.rows)}, {agreed}"

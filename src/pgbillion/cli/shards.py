@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import Annotated
 
 import typer
@@ -13,7 +12,7 @@ from rich.table import Table
 from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Page, PgConfig, Rounds, Yes, numbers
-from pgbillion.cli.terminal import console, ending_in_order, say
+from pgbillion.cli.terminal import console, ending_in_order, new_page, say, show_chapter
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
@@ -98,9 +97,9 @@ def create(
         print(json.dumps(outcome.to_json()))
         return
     made = outcome.made
-    beside = " and one partition here" if made.local else ""
+    also = " and one partition here" if made.local else ""
     print(
-        f"{made.table}: {len(made.members)} shards{beside}, {text.count(made.layout.rows)} rows each, "
+        f"{made.table}: {len(made.members)} shards{also}, {text.count(made.layout.rows)} rows each, "
         f"{text.count(made.rows)} in all, {text.size(outcome.table_bytes)}, seed {made.seed}"
     )
     print(
@@ -108,7 +107,7 @@ def create(
         f"{text.duration(outcome.copy_seconds)} ({text.count(outcome.rate)} rows/s), indexed in "
         f"{text.duration(outcome.index_seconds)}, vacuumed in {text.duration(outcome.vacuum_seconds)}"
     )
-    if not outcome.analysed:
+    if not outcome.analyzed:
         print("the coordinator has no statistics, as before PostgreSQL 16 all rows would be fetched for them: ANALYZE")
     setting = "" if made.engine is Engine.CITUS else "SET enable_partitionwise_aggregate = on; "
     print(f"in psql: {setting}{querying.default_query(made)};")
@@ -174,7 +173,7 @@ def query(
     ] = 3,
     as_json: Json = False,
 ) -> None:
-    """Run a query over all shards, in a read-only session, and tell rows a second.
+    """Run a query over all shards, in a read-only session, and tell rows per second.
 
     The answer to the default query is compared with the sum of what the shards answer by themselves.
 
@@ -217,7 +216,7 @@ def scale(
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Draw rows a second over 1, 2, 4 … N shards with as many rows each.
+    """Draw rows per second over 1, 2, 4 … N shards with as many rows each.
 
     Tables over the first shards are made in a transaction that is rolled back.
 
@@ -226,10 +225,7 @@ def scale(
     target, found = _find(table, where)
     chosen = scaling.numbers(found) if shards is None else numbers(shards, "--shards", 1)
     result = scaling.measure(target, found, chosen, rounds, seed=seed, say=say)
-    path = output
-    if path is None:
-        path = where.state / "scale" / f"shards-{time.strftime('%Y%m%d-%H%M%S')}.html"
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or new_page(where.state, "scale", "shards-")
 
     # matplotlib takes long to load
     from pgbillion.shards import page
@@ -238,13 +234,7 @@ def scale(
     if as_json:
         print(json.dumps({**result.to_json(), "report": str(path)}))
         return
-    chapter = result.chapter()
-    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for index, column in enumerate(chapter.columns):
-        shown.add_column(column, justify="right" if index else "left")
-    for row in chapter.rows:
-        shown.add_row(*row)
-    console().print(shown)
+    show_chapter(result.chapter())
     if result.sharing:
         print(result.sharing)
     print(f"report: {path}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Annotated
@@ -15,23 +14,7 @@ from rich.text import Text
 
 from pgbillion.cli import connect, invocation
 from pgbillion.cli.connect import StateDir, Where
-from pgbillion.cli.options import (
-    AllowUnobserved,
-    BatchOption,
-    Columns,
-    Count,
-    First,
-    Json,
-    Ladder,
-    MethodOption,
-    NameFormatOption,
-    Schema,
-    StorageOption,
-    TablespaceDirs,
-    Tablespaces,
-    Template,
-    Workers,
-)
+from pgbillion.cli.options import Json, Tables, at_least_one
 from pgbillion.cli.terminal import console
 from pgbillion.common import host as machine
 from pgbillion.common import paths, text
@@ -42,51 +25,14 @@ from pgbillion.tables import create as creation
 from pgbillion.tables import display, run, tablespaces
 from pgbillion.tables import estimate as estimation
 from pgbillion.tables import verify as verification
-from pgbillion.tables.plan import DEFAULT_FORMAT, Method, Storage, count_from, parse_count
+from pgbillion.tables.plan import Method
 from pgbillion.tables.probe import Cost
 
 app = typer.Typer(
-    help="Tables by the million: estimate, create, verify, list, drop; pages about runs and how they scale."
+    help="Tables by the million: estimate, create, verify, list, drop; what is kept of runs, and how they scale."
 )
 
 _RUN = "The run"
-
-
-def _request(
-    count: str | None,
-    ladder: str | None,
-    template: str | None,
-    columns: str | None,
-    name_format: str,
-    schema: str | None,
-    first: int,
-    workers: int | None,
-    batch: int | None,
-    method: Method,
-    tablespace_count: int,
-    allow_unobserved: bool,
-    storage: Storage,
-) -> creation.Request:
-    tables = count_from(parse_count(count) if count is not None else None, ladder)
-    request = creation.Request(
-        count=tables,
-        # a default that cannot work is nobody's mistake: fewer tables than cores, fewer tablespaces than cores
-        workers=workers
-        if workers is not None
-        else max(1, min(os.cpu_count() or 1, tables, tablespace_count or tables)),
-        method=method,
-        batch=batch,
-        template=template,
-        columns=columns,
-        name_format=name_format,
-        schema=schema,
-        first=first,
-        tablespaces=tablespace_count,
-        allow_unobserved=allow_unobserved,
-        storage=storage,
-    )
-    request.check()
-    return request
 
 
 def tablespace_folders(target: Target, state: Path, given: list[Path] | None) -> list[Path]:
@@ -98,20 +44,7 @@ def tablespace_folders(target: Target, state: Path, given: list[Path] | None) ->
 @connect.options
 def create(
     where: Where,
-    count: Count = None,
-    ladder: Ladder = None,
-    template: Template = None,
-    columns: Columns = None,
-    name_format: NameFormatOption = DEFAULT_FORMAT,
-    schema: Schema = None,
-    first: First = 0,
-    workers: Workers = None,
-    batch: BatchOption = None,
-    method: MethodOption = Method.BULK,
-    tablespace_count: Tablespaces = 0,
-    tablespace_dir: TablespaceDirs = None,
-    allow_unobserved: AllowUnobserved = False,
-    storage: StorageOption = Storage.HEAP,
+    wanted: Tables,
     sample_interval: Annotated[
         float,
         typer.Option("--sample-interval", metavar="SECONDS", help="Time between two records.", rich_help_panel=_RUN),
@@ -144,8 +77,7 @@ def create(
     if sample_interval <= 0:
         raise UserError("--sample-interval must be more than 0 seconds")
     if resume is not None:
-        context_options = (count, ladder, template, columns, schema, workers, batch, run_dir, tablespace_dir)
-        if any(option is not None for option in context_options) or tablespace_count or first:
+        if wanted != Tables() or run_dir is not None:
             raise UserError(
                 "--resume goes on with the run's own plan: other options cannot change it",
                 "leave them out, or start a new run",
@@ -153,14 +85,10 @@ def create(
         opened = run.Run.open(run.find(state, resume))
         target = _target_of(opened, where)
     else:
-        request = _request(
-            count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
-            allow_unobserved, storage,
-        )  # fmt: skip
+        request = wanted.request()
         target = where.target()
-        opened = _begin(
-            target, request, tablespace_folders(target, state, tablespace_dir), run_dir or run.new_folder(state), force
-        )
+        folders = tablespace_folders(target, state, wanted.tablespace_dir)
+        opened = _begin(target, request, folders, run_dir or run.new_folder(state), force)
     with opened.locked():
         if resume is not None:
             _check_resume(target, opened)
@@ -238,20 +166,7 @@ def find_psql(target: Target, state: Path) -> Path:
 @connect.options
 def estimate(
     where: Where,
-    count: Count = None,
-    ladder: Ladder = None,
-    template: Template = None,
-    columns: Columns = None,
-    name_format: NameFormatOption = DEFAULT_FORMAT,
-    schema: Schema = None,
-    first: First = 0,
-    workers: Workers = None,
-    batch: BatchOption = None,
-    method: MethodOption = Method.BULK,
-    tablespace_count: Tablespaces = 0,
-    tablespace_dir: TablespaceDirs = None,
-    allow_unobserved: AllowUnobserved = False,
-    storage: StorageOption = Storage.HEAP,
+    wanted: Tables,
     as_json: Json = False,
 ) -> None:
     """Tell what tables would need, and whether this server and its file systems have it.
@@ -260,15 +175,12 @@ def estimate(
 
     Example: pgbillion tables estimate --type BTP --tablespaces 1000 --workers 16
     """
-    request = _request(
-        count, ladder, template, columns, name_format, schema, first, workers, batch, method, tablespace_count,
-        allow_unobserved, storage,
-    )  # fmt: skip
+    request = wanted.request()
     target = where.target()
     with target.connect() as conn:
         plan = creation.make_plan(conn, request)
         creation.check_server(conn, plan)
-        folders = tablespace_folders(target, where.state, tablespace_dir)
+        folders = tablespace_folders(target, where.state, wanted.tablespace_dir)
         result = estimation.estimate(conn, plan, machine.Host.of(conn), folders)
     if as_json:
         print(json.dumps(result.to_json()))
@@ -322,7 +234,10 @@ def verify(
         float, typer.Option("--size-limit", metavar="SECONDS", min=0, help="Wait so long for the size of the database.")
     ] = verification.Options.size_seconds,
     tables: Annotated[
-        int, typer.Option("--tables", metavar="N", min=1, help="Random tables to insert into and select from.")
+        int,
+        typer.Option(
+            "--tables", metavar="N", parser=at_least_one, help="Random tables to insert into and select from."
+        ),
     ] = verification.Options.tables,
     amcheck: Annotated[
         verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogs' indexes are checked.")

@@ -12,7 +12,7 @@ import typer
 
 from pgbillion.cli import connect, invocation
 from pgbillion.cli.connect import Where
-from pgbillion.cli.options import AllowUnobserved, Json, Pattern, Yes
+from pgbillion.cli.options import AllowUnobserved, Json, Pattern, Yes, whole_number
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
@@ -37,7 +37,7 @@ def drop(
         typer.Option(
             "--schema",
             metavar="NAME",
-            help="Of this schema. Default: all but the system's; for numbered names the current one.",
+            help="Of this schema. Default: all except the system's; for numbered names the current one.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
@@ -48,7 +48,10 @@ def drop(
         ),
     ] = None,
     first: Annotated[
-        int, typer.Option("--first", metavar="N", help="Number of the first one.", rich_help_panel=_WHAT)
+        int,
+        typer.Option(
+            "--first", metavar="N", parser=whole_number, help="Number of the first one.", rich_help_panel=_WHAT
+        ),
     ] = 0,
     name_format: Annotated[
         str | None,
@@ -65,7 +68,7 @@ def drop(
     batch: Annotated[
         str,
         typer.Option(
-            "--batch", metavar="auto|N", help="Tables a transaction. auto: what locks allow.", rich_help_panel=_HOW
+            "--batch", metavar="auto|N", help="Tables per transaction. auto: what locks allow.", rich_help_panel=_HOW
         ),
     ] = "auto",
     workers: Annotated[
@@ -74,7 +77,7 @@ def drop(
             "--workers",
             "-w",
             metavar="N",
-            help="Sessions at work. Default: one a core, or one with --cascade.",
+            help="Sessions at work. Default: one per CPU core, or one with --cascade.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -168,8 +171,8 @@ def _batch(given: str) -> int | None:
     if given == "auto":
         return None
     try:
-        return int(given)
-    except ValueError:
+        return whole_number(given)
+    except UserError:
         raise UserError(f'--batch is "auto" or a number of tables, not "{given}"') from None
 
 

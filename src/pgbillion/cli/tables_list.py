@@ -13,7 +13,7 @@ import typer
 
 from pgbillion.cli import connect, invocation
 from pgbillion.cli.connect import Where
-from pgbillion.cli.options import Json, Pattern
+from pgbillion.cli.options import Json, Pattern, at_least_one
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import take_any_name
@@ -39,9 +39,10 @@ def list_tables(
         str | None, typer.Option("--after", metavar="NAME", help="Begin behind this name: the last of the page before.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help=f"Tables a page. Default: {listing.PAGE:,}.")
+        int | None,
+        typer.Option("--limit", metavar="N", parser=at_least_one, help=f"Tables per page. Default: {listing.PAGE:,}."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Not a page, but all of them.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All of them instead of a page.")] = False,
     counting: Annotated[
         Counting | None, typer.Option("--count", help="Print how many there are instead, by estimate or exactly.")
     ] = None,
@@ -49,7 +50,7 @@ def list_tables(
 ) -> None:
     r"""List tables by name, a page at a time or all; the first page comes at once, however many there are.
 
-    One qualified and quoted name a line, in the order of their bytes.
+    One qualified and quoted name per line, in the order of their bytes.
 
     Example: pgbillion tables list 'tenant\_0%' --all
     """

@@ -1,4 +1,4 @@
-"""`pgbillion tables runs`: the records of runs, listed and removed."""
+"""`pgbillion tables runs`: the records of runs and the pages of measurements, listed and removed."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from pgbillion.tables.runs import Found
 
 def list_runs(
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove records of runs; their tables stay. With --older-than or --keep.")
+        bool, typer.Option("--prune", help="Remove them; tables stay. With --older-than or --keep.")
     ] = False,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="AGE", help="Of runs begun so long ago: 90m, 12h, 30d, 2w.")
+        str | None, typer.Option("--older-than", metavar="AGE", help="Of those begun so long ago: 90m, 12h, 30d, 2w.")
     ] = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", min=0, help="Of all runs but the N begun last.")
+        int | None, typer.Option("--keep", metavar="N", min=0, help="Of all except the N begun last.")
     ] = None,
     yes: Yes = False,
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """List the runs in the state folder: name, when, what, how it ended, size of its records.
+    """List what the state folder keeps of runs, and pages of scale and cycle; remove the old ones with --prune.
 
     A run that is pruned cannot be resumed, verified or reported any more. One that a process works on stays.
 
@@ -41,7 +41,7 @@ def list_runs(
     """
     limits = older_than is not None or keep is not None
     if limits and not prune:
-        raise UserError("--older-than and --keep are for --prune", "add --prune to remove records of runs")
+        raise UserError("--older-than and --keep are for --prune", "add --prune to remove runs' records and pages")
     if prune and not limits:
         raise UserError("--prune needs to know which runs", "name them with --older-than 30d, --keep 10, or both")
     older = runs.parse_age(older_than) if older_than is not None else None
@@ -55,27 +55,32 @@ def list_runs(
     chosen = runs.choose(found, older=older, keep=keep or 0)
     if chosen and not yes:
         if not sys.stdin.isatty():
-            told = f"not removing the records of {text.many(len(chosen), 'run')} without being told to"
-            raise UserError(told, "say --yes")
+            raise UserError(f"not removing {_many(chosen)} without being told to", "say --yes")
         if not as_json:
             _show(chosen)
-        typer.confirm(f"Remove the records of {text.many(len(chosen), 'run')}?", abort=True, err=True)
+        typer.confirm(f"Remove {_many(chosen)}?", abort=True, err=True)
     results = [(one, runs.remove(one)) for one in chosen]
     gone = [one for one, removed in results if removed]
     kept = [one for one, removed in results if not removed]
     size = sum(one.size for one in gone)
     if as_json:
-        names = {"removed": [one.folder.name for one in gone], "in_use": [one.folder.name for one in kept]}
+        names = {"removed": [one.name for one in gone], "in_use": [one.name for one in kept]}
         print(json.dumps({**names, "size": size}))
         return
-    print(f"{text.many(len(gone), 'run')} removed, {text.size(size)}")
+    print(f"{_many(gone)} removed, {text.size(size)}")
     for one in kept:
-        print(f"note: {one.folder.name} stays: a process works on it, or it is a link", file=sys.stderr)
+        print(f"note: {one.name} stays: a process works on it, or it is a link", file=sys.stderr)
+
+
+def _many(found: list[Found]) -> str:
+    pages = sum(one.page for one in found)
+    runs = f"the records of {text.many(len(found) - pages, 'run')}" if len(found) > pages or not pages else ""
+    return " and ".join(filter(None, [runs, text.many(pages, "page") if pages else ""]))
 
 
 def _show(found: list[Found]) -> None:
     if not found:
-        print("no runs")
+        print("no runs and no pages")
         return
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for column in ("name", "begun", "what", "outcome"):
@@ -83,7 +88,7 @@ def _show(found: list[Found]) -> None:
     table.add_column("size", justify="right")
     for one in found:
         begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.started))
-        table.add_row(one.folder.name, begun, _what(one), one.outcome, text.size(one.size))
+        table.add_row(one.name, begun, _what(one), one.outcome, text.size(one.size))
     console().print(table, markup=False)
 
 

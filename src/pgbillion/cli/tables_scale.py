@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from typing import Annotated
 
 import typer
@@ -25,7 +24,7 @@ from pgbillion.cli.options import (
     numbers,
 )
 from pgbillion.cli.tables import find_psql, tablespace_folders
-from pgbillion.cli.terminal import console, say
+from pgbillion.cli.terminal import console, new_page, say
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.tables import scale as scaling
@@ -37,12 +36,12 @@ from pgbillion.tables.plan import Method, Storage, parse_count
 def scale(
     where: Where,
     count: Annotated[
-        str, typer.Option("--count", "-n", metavar="N", help="Number of tables a measurement: 20k, 1M.")
+        str, typer.Option("--count", "-n", metavar="N", help="Number of tables per measurement: 20k, 1M.")
     ] = "20k",
     workers: Annotated[
         str | None,
         typer.Option(
-            "--workers", "-w", metavar="N,…", help="Numbers of workers. Default: 1, 2, 4, … to twice the cores."
+            "--workers", "-w", metavar="N,…", help="Numbers of workers. Default: 1, 2, 4, … to twice the CPU cores."
         ),
     ] = None,
     spaces: Annotated[
@@ -58,7 +57,7 @@ def scale(
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Measure how many tables a second workers and tablespaces make, in databases that are dropped again.
+    """Measure how many tables per second workers and tablespaces make, in databases that are dropped again.
 
     Example: pgbillion tables scale --workers 1,2,4,8 --tablespaces 0,8 --count 50k --storage lazy
     """
@@ -80,7 +79,6 @@ def scale(
     )
     request.check()
     state = where.state
-    path = output or state / "scale" / f"{time.strftime('%Y%m%d-%H%M%S')}.html"
     target = where.target()
     result = scaling.measure(
         target,
@@ -91,8 +89,7 @@ def scale(
         psql=find_psql(target, state) if method is Method.SQL else None,
         say=say,
     )
-    if output is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    path = output or new_page(state, "scale", "tables-")
 
     # matplotlib takes long to load
     from pgbillion.tables import page

@@ -5,9 +5,15 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
+
+from pgbillion.common import paths
+from pgbillion.report.chapter import Chapter
 
 
 def say(line: str) -> None:
@@ -20,6 +26,25 @@ def console() -> Console:
     """Return where results go, wide enough for paths when nobody looks at a window."""
     found = Console(highlight=False)
     return found if found.is_terminal else Console(highlight=False, width=160)
+
+
+def show_chapter(chapter: Chapter) -> None:
+    """Print the table of a chapter."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for index, column in enumerate(chapter.columns):
+        shown.add_column(column, justify="right" if index else "left")
+    for row in chapter.rows:
+        shown.add_row(*row)
+    console().print(shown)
+
+
+def new_page(state: Path, folder: str, prefix: str = "") -> Path:
+    """Return where a page of results goes that the user has not named: a new file in a folder of the state folder."""
+    # where `tables runs` finds it
+    assert folder in paths.PAGES
+    path = state / folder / f"{prefix}{time.strftime('%Y%m%d-%H%M%S')}.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 @contextlib.contextmanager

@@ -9,6 +9,8 @@ from pathlib import Path
 import platformdirs
 
 STATE_VARIABLE = "PGBILLION_STATE"
+# folders of the state folder in which pages of measurements are kept
+PAGES = ("scale", "cycle")
 
 
 def state_dir(override: Path | None = None) -> Path:

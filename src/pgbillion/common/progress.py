@@ -34,7 +34,7 @@ class Progress:
 
     @property
     def average(self) -> float:
-        """Tables a second since the start."""
+        """Tables per second since the start."""
         return (self.total - self.present) / self.elapsed if self.elapsed > 0 else 0.0
 
     @property
@@ -45,7 +45,7 @@ class Progress:
 
 @dataclass
 class Rate:
-    """Tables a second over the last few seconds."""
+    """Tables per second over the last few seconds."""
 
     window: float = 5.0
     _points: deque[tuple[float, int]] = field(default_factory=deque)

@@ -103,7 +103,7 @@ def qualified(conn: Connection, name: str) -> sql.Identifier | None:
 
 def trusted(conn: Connection, *names: str) -> list[str]:
     """Return those of some schemas in which nobody but superusers and the session's role have, or can make, code."""
-    return [name for (name,) in conn.execute(load("trusted_schemas").encode(), [list(names)]).fetchall()]
+    return [name for (name,) in conn.execute(load("common", "trusted_schemas").encode(), [list(names)]).fetchall()]
 
 
 def trusted_path(conn: Connection) -> tuple[str, list[str]]:

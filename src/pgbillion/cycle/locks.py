@@ -74,7 +74,7 @@ def refuse(locks: Locks, count: int) -> NoReturn:
     """Raise UserError with the value that will do."""
     raise UserError(
         f"max_locks_per_transaction = {locks.setting:,} is too small: method {locks.method} holds"
-        f" {locks.per_table:g} locks a table, {math.ceil(locks.per_table * count):,} for {count:,} tables in one"
+        f" {locks.per_table:g} locks per table, {math.ceil(locks.per_table * count):,} for {count:,} tables in one"
         " transaction",
         f"set max_locks_per_transaction = {locks.wanted} and restart the server; or use --method statements,"
         " or fewer tables with --count",
@@ -82,6 +82,6 @@ def refuse(locks: Locks, count: int) -> NoReturn:
 
 
 def _row(conn: psycopg.Connection[tuple[Any, ...]]) -> tuple[int, int, int]:
-    row = conn.execute(sql.load("cycle_locks").encode()).fetchone()
+    row = conn.execute(sql.load("cycle", "locks").encode()).fetchone()
     assert row is not None
     return row[0], row[1], row[2]

@@ -121,7 +121,7 @@ class MariaDB:
             process.wait()
             raise
 
-    def initialise(self) -> None:
+    def initialize(self) -> None:
         """Make the data directory."""
         make_folder(self.folder, private=True, for_server=True)
         install = _program("mariadb-install-db")
@@ -205,7 +205,7 @@ class MariaDB:
             if phase is Phase.READ
             else "",
         }
-        cursor.execute(sql.load("cycle_mariadb").format(**parts))
+        cursor.execute(sql.load("cycle", "mariadb").format(**parts))
 
     def _expression(self, phase: Phase) -> str:
         """Return the statement as an expression of the variable i."""
@@ -250,7 +250,7 @@ def private(state: Path, request: Request) -> Iterator[MariaDB]:
     _remove(made)
     try:
         make_folder(state)
-        made.initialise()
+        made.initialize()
         yield made
     finally:
         made.stop()

@@ -73,7 +73,7 @@ def _rounds(
     traced: dict[Method, Cycle] = {}
     for number in range(-request.warm_up, request.rounds + request.syscalls):
         name = "warm-up" if number < 0 else f"round {number + 1}" if number < request.rounds else "traced"
-        # back and forth, so that what changes with time does not favour either end
+        # back and forth, so that what changes with time does not favor either end
         for method in methods if number % 2 == 0 else reversed(methods):
             contestant = Contestant(engine, profile, method)
             found = runs.cycle(method, traced=number == request.rounds)

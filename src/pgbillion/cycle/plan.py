@@ -30,8 +30,8 @@ class Phase(StrEnum):
 class Method(StrEnum):
     """How the phases are done."""
 
-    SQL = "sql"  # the source's: a DO block a phase, and so a transaction a phase
-    STATEMENTS = "statements"  # a statement and a transaction a table
+    SQL = "sql"  # the source's: a DO block per phase, and so a transaction per phase
+    STATEMENTS = "statements"  # a statement and a transaction per table
     BULK = "bulk"  # created and dropped by the extension; inserted and read as sql does it
 
 

@@ -248,7 +248,7 @@ def _schema(target: Target, name: str) -> Iterator[Connection]:
             checkpoint(conn)
             yield conn
         finally:
-            # a session that was cancelled or lost may have left tables: a few at a time, for the sake of locks
+            # a session that was canceled or lost may have left tables: a few at a time, for the sake of locks
             with target.connect() as cleaner:
                 _drop_schema(cleaner, name)
 

@@ -92,9 +92,9 @@ class Session:
                 (self.request.template or _TEMPLATE, count, self.request.allow_unobserved),
             )
             return
-        name = "cycle_drop_bulk" if method is Method.BULK and phase is Phase.DROP else f"cycle_{phase}"
+        name = "drop_bulk" if method is Method.BULK and phase is Phase.DROP else str(phase)
         values = composed.SQL(_SOURCE_VALUES) if self.values is None else composed.Literal(self.values)
-        statement = composed.SQL(sql.load(name)).format(
+        statement = composed.SQL(sql.load("cycle", name)).format(
             schema=composed.Literal(self.schema),
             count=composed.Literal(count),
             definition=composed.Literal(f" ({_definition(self.request)})"),

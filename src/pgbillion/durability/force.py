@@ -21,15 +21,15 @@ def force(session: Session) -> None:
     """Have everything the server wrote on disk. fsync and full_page_writes must be on for every process of it.
 
     The first checkpoint hands what is in shared buffers to the kernel and fsyncs what was written since fsync is on.
-    What was written before is known to the kernel only, so every file system is synchronised. The second moves the
+    What was written before is known to the kernel only, so every file system is synchronized. The second moves the
     place recovery starts at, and with it pg_control, to after all that.
     """
     session.statement(sql.SQL("CHECKPOINT"))
-    synchronise(session)
+    synchronize(session)
     session.statement(sql.SQL("CHECKPOINT"))
 
 
-def synchronise(session: Session) -> None:
+def synchronize(session: Session) -> None:
     """Write back the file systems of all data. The server does it, which may, wherever it runs."""
     # no rows: the program reads none, and may be gone before they are written
     command = "sync -f " + " ".join(shlex.quote(folder) for folder in places(session))
@@ -39,7 +39,7 @@ def synchronise(session: Session) -> None:
         if error.sqlstate is None:
             raise
         raise UserError(
-            f"the file systems of the data could not be synchronised: {error.diag.message_primary}"
+            f"the file systems of the data could not be synchronized: {error.diag.message_primary}"
             + (f" ({error.diag.message_detail})" if error.diag.message_detail else ""),
             "nothing is durable yet; look after the disk, then: pgbillion durability restore",
         ) from error
@@ -47,7 +47,7 @@ def synchronise(session: Session) -> None:
 
 def places(session: Session) -> list[str]:
     """Return the folders that hold data, as the server sees them."""
-    return [folder for (folder,) in session.conn.execute(queries.load("durability_places").encode())]
+    return [folder for (folder,) in session.conn.execute(queries.load("durability", "places").encode())]
 
 
 def volatile_places(session: Session) -> list[str]:

@@ -255,7 +255,7 @@ def _start(opened: Session, request: Request, state: Path, error: psycopg.Operat
         ) from error
     if request.dry:
         opened.planned.append(f"-- start the server ({run.data})")
-        raise UserError("the server is down, so that the rest cannot be foretold", "start it first")
+        raise UserError("the server is down, so that the further steps are not known yet", "start it first")
     move = record.wal
     if move is not None:
         try:

@@ -126,7 +126,7 @@ class Session:
         since = self.one("SELECT clock_timestamp()")
         deadline = time.monotonic() + seconds
         told = False
-        while busy := self.conn.execute(queries.load("durability_busy").encode(), {"since": since}).fetchall():
+        while busy := self.conn.execute(queries.load("durability", "busy").encode(), {"since": since}).fetchall():
             pids = ", ".join(str(pid) for (pid,) in busy)
             if time.monotonic() > deadline:
                 raise UserError(
@@ -142,7 +142,7 @@ class Session:
         """Return what the server itself has for some settings, whatever this session's role or database has."""
         self.close()  # a new session has what the postmaster has
         found = {}
-        rows = self.conn.execute(queries.load("durability_settings").encode(), [list(names)]).fetchall()
+        rows = self.conn.execute(queries.load("durability", "settings").encode(), [list(names)]).fetchall()
         for name, value, source, pending, own, default, in_files, in_auto_conf in rows:
             if own:
                 value = default if in_files is None else self.canonical(name, in_files)

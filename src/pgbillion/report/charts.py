@@ -1,4 +1,4 @@
-"""Charts as SVG to put into a page: their colours are the page's own, so that they follow its light or dark theme."""
+"""Charts as SVG to put into a page: their colors are the page's own, so that they follow its light or dark theme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Colours that stand for the page's CSS variables until the SVG is finished.
+# Colors that stand for the page's CSS variables until the SVG is finished.
 _INK, _GRID, _MUTED = "#010101", "#020202", "#030303"
 _SERIES = [f"#0400{index:02x}" for index in range(1, 9)]
 MAX_LINES = len(_SERIES)
@@ -208,7 +208,7 @@ def _short(value: float, unit: str) -> str:
 
 
 def _for_page(svg: str, label: str, name: str) -> str:
-    """Make a file's SVG a part of a page: no prologue, its own ids, the page's colours and fonts."""
+    """Make a file's SVG a part of a page: no prologue, its own ids, the page's colors and fonts."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', svg)

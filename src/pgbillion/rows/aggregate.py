@@ -1,4 +1,4 @@
-"""One query with vectorised aggregation off and on, in turn: whether the answers agree, and how fast each is."""
+"""One query with vectorized aggregation off and on, in turn: whether the answers agree, and how fast each is."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pgbillion.rows.load import TABLE
 from pgbillion.server import extension
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-CORE, OURS = "core", "pgbillion"
-SIDES = (CORE, OURS)
+POSTGRESQL, OURS = "PostgreSQL", "pgbillion"
+SIDES = (POSTGRESQL, OURS)
 # As many processes as asked for, whatever the table's size says.
 _WILLING = {
     "min_parallel_table_scan_size": "0",
@@ -47,32 +47,32 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A query by both sides. ``rows`` were read by core's scans; ``exact`` tells whether floats were bit-equal."""
+    """A query by both sides. ``rows`` were read by PostgreSQL's scans; ``exact``: floats were bit-equal."""
 
     query: str
     rows: int
     answer_rows: int
-    vectorised: bool
+    vectorized: bool
     reason: str
     exact: bool
-    core: Side
+    postgresql: Side
     pgbillion: Side
     plan: str
 
     def rate(self, side: Side) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / side.median
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as core."""
-        return self.core.median / self.pgbillion.median
+        """How many times as fast as PostgreSQL alone."""
+        return self.postgresql.median / self.pgbillion.median
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON's types."""
         sides = {
-            name: {**asdict(side), "median": side.median, "rows_per_second": round(self.rate(side))}
-            for name, side in ((CORE, self.core), (OURS, self.pgbillion))
+            name.lower(): {**asdict(side), "median": side.median, "rows_per_second": round(self.rate(side))}
+            for name, side in ((POSTGRESQL, self.postgresql), (OURS, self.pgbillion))
         }
         return {**asdict(self), **sides, "ratio": round(self.ratio, 3), "agree": True}
 
@@ -150,9 +150,9 @@ def _measure(conn: Connection, shown: str, query: str, rounds: int, say: Callabl
         # not run to be timed: counting a plan's rows takes time of its own
         ran[side] = plans.explain(conn, query, run=True)
         found[side] = answers.answer(conn.execute(query.encode()))
-    plan, vectorised, reason = plans.text(conn, query), plans.vectorised(ran[OURS]), plans.reason(conn, query)
+    plan, vectorized, reason = plans.text(conn, query), plans.vectorized(ran[OURS]), plans.reason(conn, query)
     parallel = any(plans.parallel(one) for one in ran.values())
-    differs = answers.difference(found[CORE], found[OURS], answers.PARALLEL if parallel else None)
+    differs = answers.difference(found[POSTGRESQL], found[OURS], answers.PARALLEL if parallel else None)
     if differs is not None:
         raise UserError(
             f"the answers differ, with {plans.SETTING} off and on: {differs}",
@@ -169,12 +169,12 @@ def _measure(conn: Connection, shown: str, query: str, rounds: int, say: Callabl
             say(f"{side}: {seconds[side][-1] * 1000:,.1f} ms")
     return Comparison(
         query=shown,
-        rows=plans.rows_read(ran[CORE]),
-        answer_rows=len(found[CORE].rows),
-        vectorised=vectorised,
+        rows=plans.rows_read(ran[POSTGRESQL]),
+        answer_rows=len(found[POSTGRESQL].rows),
+        vectorized=vectorized,
         reason=reason,
-        exact=answers.difference(found[CORE], found[OURS]) is None,
-        core=Side(tuple(seconds[CORE]), plans.processes(ran[CORE])),
+        exact=answers.difference(found[POSTGRESQL], found[OURS]) is None,
+        postgresql=Side(tuple(seconds[POSTGRESQL]), plans.processes(ran[POSTGRESQL])),
         pgbillion=Side(tuple(seconds[OURS]), plans.processes(ran[OURS])),
         plan=plan,
     )

@@ -33,8 +33,8 @@ class Tolerance:
     absolute: float = 0.0
 
 
-# Parallel workers take blocks as they come, so that core's own answers differ from run to run. sum(real) adds in single
-# precision.
+# Parallel workers take blocks as they come, so that PostgreSQL's own answers differ from run to run.
+# sum(real) adds in single precision.
 PARALLEL = Tolerance(float4=1e-3, float8=1e-9)
 
 

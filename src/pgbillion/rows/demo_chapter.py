@@ -1,4 +1,4 @@
-"""The chapter of the demo about rows: the source's table, and its query with vectorised aggregation off and on."""
+"""The chapter of the demo about rows: the source's table, and its query with vectorized aggregation off and on."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def make(target: Target, tables: int) -> Chapter:
     query = aggregate.source_query(load.TABLE)
     result = scale.measure(target, None, range(1, cores + 1), _ROUNDS, say=lambda line: None)
     for processes, point in result.points:
-        core, ours = (text.count(point.rate(side)) for side in (point.core, point.pgbillion))
+        alone, ours = (text.count(point.rate(side)) for side in (point.postgresql, point.pgbillion))
         print(
-            f"{query}, {text.many(processes, 'process')}: core {core} rows/s, pgbillion {ours}, "
+            f"{query}, {text.many(processes, 'process')}: PostgreSQL {alone} rows/s, pgbillion {ours}, "
             f"{point.ratio:.1f} times as fast, same answer"
         )
     return result.chapter()

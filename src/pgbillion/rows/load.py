@@ -7,14 +7,14 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import search_path, text
+from pgbillion.common import search_path, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.target import Target
@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Rows a second while they were copied."""
+        """Rows per second while they were copied."""
         return self.rows / self.copy_seconds
 
     def to_json(self) -> dict[str, Any]:
@@ -187,32 +187,24 @@ class Share:
 
 
 def copy(work: Sequence[Share], groups: int, seed: int, update: Callable[[int], None]) -> None:
-    """Copy rows, a session each share. On any failure the other sessions are cancelled, and the first raised."""
+    """Copy rows, a session each share. On any failure the other sessions are canceled, and the first raised."""
     progress = [0] * len(work)
-    stop = threading.Event()
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(share.target.connect()) for share in work]
-        pool = stack.enter_context(ThreadPoolExecutor(len(work)))
+        team = stack.enter_context(together.team(len(work)))
 
         def copy_one(number: int) -> None:
-            for done in _copy_share(connections[number], work[number], groups, seed, stop):
+            # one that waits for the server (a lock, a full disk's checkpoint) hears of the others' failure, too
+            team.session(connections[number])
+            for done in _copy_share(connections[number], work[number], groups, seed, team.stopped):
                 progress[number] += done
 
-        futures: list[Future[None]] = [pool.submit(copy_one, number) for number in range(len(work))]
-        try:
-            pending = set(futures)
-            while pending:
-                finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
-                update(sum(progress))
-                for future in finished:
-                    future.result()
-        except BaseException:
-            # sessions that wait for the server (a lock, a full disk's checkpoint) hear of it, too
-            stop.set()
-            for connection in connections:
-                with contextlib.suppress(psycopg.Error):
-                    connection.cancel_safe(timeout=5)
-            raise
+        pending = {team.start(copy_one, number) for number in range(len(work))}
+        while pending:
+            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
+            update(sum(progress))
+            for future in finished:
+                future.result()
 
 
 class _Stopped(Exception):  # noqa: N818

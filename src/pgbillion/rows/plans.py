@@ -1,4 +1,4 @@
-"""Vectorised aggregation switched off and on in a session, and what plans tell of it."""
+"""Vectorized aggregation switched off and on in a session, and what plans tell of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NODE = "VectorAggregate"
 
 
 def switch(conn: Connection, on: bool) -> None:
-    """Switch vectorised aggregation for the session."""
+    """Switch vectorized aggregation for the session."""
     conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [SETTING, "on" if on else "off"])
 
 
@@ -37,7 +37,7 @@ def nodes(plan: Plan) -> Iterator[Plan]:
         yield from nodes(child)
 
 
-def vectorised(plan: Plan) -> bool:
+def vectorized(plan: Plan) -> bool:
     """Tell whether any of it is."""
     return any(node.get("Custom Plan Provider") == NODE for node in nodes(plan))
 
@@ -53,7 +53,7 @@ def processes(plan: Plan) -> int:
 
 
 def rows_read(plan: Plan) -> int:
-    """Return how many rows core's scans of tables have read, in a plan that was run."""
+    """Return how many rows PostgreSQL's scans of tables have read, in a plan that was run."""
     read = 0.0
     for node in nodes(plan):
         if "Relation Name" in node:
@@ -69,9 +69,9 @@ def text(conn: Connection, query: str) -> str:
 
 
 def reason(conn: Connection, query: str) -> str:
-    """Return what the extension says about a query: vectorised, or why it is not."""
+    """Return what the extension says about a query: vectorized, or why it is not."""
     row = conn.execute("SELECT pg_catalog.to_regprocedure('pgbillion_rows.explain_vector(text)')").fetchone()
     if row is None or row[0] is None:
-        return "the extension in this database is of before vectorised aggregation"
+        return "the extension in this database is of before vectorized aggregation"
     row = conn.execute("SELECT pgbillion_rows.explain_vector(%s)", [query]).fetchone()
     return str(row[0]) if row else ""

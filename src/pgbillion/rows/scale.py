@@ -1,4 +1,4 @@
-"""The source's chart: rows a second over the number of processes, with vectorised aggregation off and on."""
+"""The source's chart: rows per second over the number of processes, with vectorized aggregation off and on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgbillion.common.host import Host
 from pgbillion.common.target import Target
 from pgbillion.report.chapter import Chapter, Line
 from pgbillion.rows import aggregate
-from pgbillion.rows.aggregate import CORE, OURS, Comparison
+from pgbillion.rows.aggregate import OURS, POSTGRESQL, Comparison
 from pgbillion.rows.load import TABLE
 from pgbillion.server import describe
 
@@ -25,7 +25,7 @@ class Scale:
 
     @property
     def best(self) -> tuple[int, Comparison]:
-        """The one with most rows a second with vectors."""
+        """The one with most rows per second with vectors."""
         return max(self.points, key=lambda point: point[1].rate(point[1].pgbillion))
 
     def to_json(self) -> dict[str, Any]:
@@ -38,32 +38,29 @@ class Scale:
         rows = [
             [
                 str(number),
-                f"{text.count(point.rate(point.core))}/s",
+                f"{text.count(point.rate(point.postgresql))}/s",
                 f"{text.count(point.rate(point.pgbillion))}/s",
                 f"{point.ratio:.1f}",
-                f"{point.core.processes} and {point.pgbillion.processes}",
+                f"{point.postgresql.processes} and {point.pgbillion.processes}",
             ]
             for number, point in self.points
         ]
         first = self.points[0][1]
+        asked: list[float] = [number for number, _ in self.points]
         exact = all(point.exact for _, point in self.points)
-        agreed = "equal to the last bit" if exact else "equal, floats but for the order of additions"
-        note = "" if first.vectorised else f" Core's plan on both sides: {first.reason}."
+        agreed = "equal to the last bit" if exact else "equal, except for the order in which floats are added"
+        note = "" if first.vectorized else f" PostgreSQL's plan on both sides: {first.reason}."
         return Chapter(
             "Rows per second",
-            f"{first.query}: {text.count(first.rows)} rows of plain heap, medians of {len(first.core.seconds)} runs of "
-            f"each in turn. Both answers were compared and are {agreed}.{note}",
-            columns=["Processes", "Core", "pgbillion", "Times as fast", "Processes at work"],
+            f"{first.query}: {text.count(first.rows)} rows of plain heap, medians of "
+            f"{len(first.postgresql.seconds)} runs of each in turn. Both answers were compared and are {agreed}.{note}",
+            columns=["Processes", "PostgreSQL", "pgbillion", "Times as fast", "Processes at work"],
             rows=rows,
             label="Rows per second by processes",
             over="processes",
             lines=[
-                Line(CORE, [number for number, _ in self.points], [point.rate(point.core) for _, point in self.points]),
-                Line(
-                    OURS,
-                    [number for number, _ in self.points],
-                    [point.rate(point.pgbillion) for _, point in self.points],
-                ),
+                Line(POSTGRESQL, asked, [point.rate(point.postgresql) for _, point in self.points]),
+                Line(OURS, asked, [point.rate(point.pgbillion) for _, point in self.points]),
             ],
             notes=aggregate.excerpt(self.best[1].plan),
         )

@@ -249,7 +249,7 @@ def check_schema(conn: psycopg.Connection[Any], name: str) -> None:
 
 def _state(conn: psycopg.Connection[Any], name: str) -> tuple[str | None, bool, list[str]]:
     """Return the version of the SQL objects, whether the schema is there, and the functions that may be called."""
-    row = conn.execute(load("extension_state").encode(), {"name": name}).fetchone()
+    row = conn.execute(load("server", "extension_state").encode(), {"name": name}).fetchone()
     assert row is not None
     return row[0], row[1], row[2]
 

@@ -13,11 +13,11 @@ from psycopg import sql
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load as load_sql
 from pgbillion.common.target import Target
+from pgbillion.common.together import at_once
 from pgbillion.rows import load
 from pgbillion.server import extension
 from pgbillion.shards import coordinator
 from pgbillion.shards.record import Member, Set
-from pgbillion.shards.servers import at_once
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 LIBRARY = "citus"
@@ -33,7 +33,7 @@ def check(conn: Connection) -> None:
     if available is None:
         raise UserError(
             "the coordinator does not have the extension Citus",
-            "install Citus on all servers, or use --engine fdw, which needs nothing but pgbillion",
+            "install Citus on all servers, or use --engine fdw, which needs only pgbillion",
         )
     loaded = conn.execute("SELECT current_setting('shared_preload_libraries') ~ '\\mcitus\\M'").fetchone()
     if loaded is None or not loaded[0]:
@@ -122,7 +122,7 @@ def _counts(found: Set, member: Member) -> Counter[bytes | None]:
         # else Citus hides them
         conn.execute("SET citus.override_table_visibility = off")
         tables = conn.execute(
-            load_sql("citus_tables").encode(), {"schema": found.schema, "table": found.table}
+            load_sql("shards", "citus_tables").encode(), {"schema": found.schema, "table": found.table}
         ).fetchall()
         for (name,) in tables:
             query = sql.SQL("SELECT grp::text, count(data) FROM {} GROUP BY 1").format(

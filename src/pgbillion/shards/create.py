@@ -6,7 +6,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import search_path, text
+from pgbillion.common import search_path, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import load
@@ -67,11 +67,11 @@ class Outcome:
     index_seconds: float
     vacuum_seconds: float
     table_bytes: int
-    analysed: bool
+    analyzed: bool
 
     @property
     def rate(self) -> float:
-        """Rows a second while they were copied."""
+        """Rows per second while they were copied."""
         return self.made.rows / self.copy_seconds
 
     def to_json(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Outcome:
             "vacuum_seconds": self.vacuum_seconds,
             "rows_per_second": round(self.rate),
             "table_bytes": self.table_bytes,
-            "analysed": self.analysed,
+            "analyzed": self.analyzed,
         }
 
 
@@ -230,14 +230,14 @@ def _make(
     copied = time.perf_counter()
     say("indexing")
     places = list({share.table.as_string(None) + share.target.conninfo: share for share in work}.values())
-    servers.at_once(lambda share: _run(share, "CREATE INDEX ON {} (id)"), places)
+    _everywhere(places, "CREATE INDEX ON {} (id)")
     conn.execute(
         "SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [made.relation.as_string(conn), made.layout.last_id]
     )
     indexed = time.perf_counter()
     say("vacuuming")
-    servers.at_once(lambda share: _run(share, "VACUUM (FREEZE, ANALYZE) {}"), places)
-    analysed = coordinator.gather_statistics(conn, made)
+    _everywhere(places, "VACUUM (FREEZE, ANALYZE) {}")
+    analyzed = coordinator.gather_statistics(conn, made)
     vacuumed = time.perf_counter()
     sizes = [one.size or 0 for one in status.ask(made)]
     if made.local:
@@ -249,7 +249,7 @@ def _make(
         index_seconds=indexed - copied,
         vacuum_seconds=vacuumed - indexed,
         table_bytes=sum(sizes),
-        analysed=analysed,
+        analyzed=analyzed,
     )
 
 
@@ -269,8 +269,15 @@ def _shares(target: Target, made: Set) -> list[load.Share]:
     return shares
 
 
-def _run(share: load.Share, statement: Any) -> None:
+def _everywhere(places: Sequence[load.Share], statement: Any) -> None:
+    with together.team(len(places)) as team:
+        for future in [team.start(_run, team, share, statement) for share in places]:
+            future.result()
+
+
+def _run(team: together.Team, share: load.Share, statement: Any) -> None:
     with share.target.connect() as conn:
+        team.session(conn)
         # a page is not marked all-visible until the commit of its rows is in the log on disk
         conn.execute("SET synchronous_commit = local")
         conn.execute(sql.SQL(statement).format(share.table))

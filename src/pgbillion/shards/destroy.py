@@ -10,6 +10,7 @@ import psycopg
 
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
+from pgbillion.common.together import at_once
 from pgbillion.server import describe
 from pgbillion.shards import citus, coordinator, members, record, servers
 from pgbillion.shards.record import Engine, Member, Set
@@ -43,7 +44,7 @@ def execute(target: Target, state: Path, found: Set, *, abandon: bool = False) -
     gone = not _drop_on_coordinator(target, found, abandon)
     # Citus has dropped its nodes' tables with its own
     left = [] if found.engine is Engine.CITUS else [one for one in found.members if not one.own]
-    lost = servers.at_once(lambda member: _drop(found, member, abandon), left)
+    lost = at_once(lambda member: _drop(found, member, abandon), left)
     servers.remove(state, found)
     return Outcome(
         table=found.table,

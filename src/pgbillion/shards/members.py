@@ -14,10 +14,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgbillion.common import search_path
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
+from pgbillion.common.together import at_once
 from pgbillion.server import describe, extension
 from pgbillion.shards import coordinator
 from pgbillion.shards.record import Member, Set, member_name
-from pgbillion.shards.servers import at_once
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")

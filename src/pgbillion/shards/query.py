@@ -17,12 +17,12 @@ from psycopg import sql
 from pgbillion.common import search_path
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
+from pgbillion.common.together import at_once
 from pgbillion.rows import aggregate, answers
 from pgbillion.rows.answers import Answer
 from pgbillion.server import extension
 from pgbillion.shards import citus, coordinator
 from pgbillion.shards.record import Engine, Set
-from pgbillion.shards.servers import at_once
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -52,7 +52,7 @@ class Result:
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / self.median
 
     def to_json(self) -> dict[str, Any]:

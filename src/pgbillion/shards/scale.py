@@ -43,7 +43,7 @@ class Point:
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Rows per second."""
         return self.rows / self.median
 
     def to_json(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Scale:
 
     @property
     def best(self) -> Point:
-        """The one with most rows a second."""
+        """The one with most rows per second."""
         return max(self.points, key=lambda point: point.rate)
 
     def to_json(self) -> dict[str, Any]:
@@ -85,8 +85,8 @@ class Scale:
             return ""
         which = "All shards" if self.here == max(point.shards for point in self.points) else f"{self.here} shards"
         return (
-            f"{which} are on one machine and share its {self.cores} core{'s' if self.cores > 1 else ''}: time grows as"
-            " soon as they are busy. In the experiment this repeats, with servers of their own, it stayed the same."
+            f"{which} are on one machine and share its {self.cores} CPU core{'s' if self.cores > 1 else ''}: time grows"
+            " as soon as they are busy. In the experiment this repeats, with servers of their own, it stayed the same."
         )
 
     def chapter(self) -> Chapter:
@@ -111,7 +111,7 @@ class Scale:
         return Chapter(
             "Rows per second over shards",
             f"{words} {self.sharing}".rstrip(),
-            columns=["Shards", "Rows", "Time", "Rows a second", "Beside one shard", "With connecting"],
+            columns=["Shards", "Rows", "Time", "Rows per second", "Compared with one shard", "With connecting"],
             rows=rows,
             label="Rows per second by shards",
             over="shards",

@@ -6,31 +6,19 @@ import contextlib
 import os
 import shutil
 import string
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TypeVar
 
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
+from pgbillion.common.together import at_once, team
 from pgbillion.server.postgres import Cluster
 from pgbillion.shards import record
 
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 # initdb's files and the first WAL
 _DISK_NEEDED = 128 * 1024 * 1024
 _MIB = 1024 * 1024
-
-
-def at_once(work: Callable[[_T], _R], items: Iterable[_T]) -> list[_R]:
-    """Do something with each, all at the same time, and wait for all; then the first failure is raised."""
-    chosen = list(items)
-    if not chosen:
-        return []
-    with ThreadPoolExecutor(len(chosen)) as pool:
-        return [future.result() for future in [pool.submit(work, item) for item in chosen]]
 
 
 def check_room(state: Path, count: int) -> None:
@@ -48,17 +36,20 @@ def check_room(state: Path, count: int) -> None:
 def make(clusters: Sequence[Cluster], memory: int, partitions: int, libraries: str = "") -> None:
     """Make and start servers, which share the machine's ``memory`` with the coordinator.
 
-    ``partitions`` are read at a time: the cores are divided among them. ``libraries`` are those to be loaded at start.
+    ``partitions`` are read at a time: the CPU cores are divided among them. ``libraries`` are loaded at start.
     """
     conf = conf_text(memory, len(clusters), partitions, libraries)
 
-    def one(cluster: Cluster) -> None:
-        cluster.init(conf=conf)
-        cluster.start()
+    # initdb keeps one CPU core busy
+    with team(min(len(clusters), os.cpu_count() or 1)) as making:
 
-    # initdb is busy with one core
-    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-        list(pool.map(one, clusters))
+        def one(cluster: Cluster) -> None:
+            cluster.init(conf=conf)
+            if not making.stopped.is_set():
+                cluster.start()
+
+        for future in [making.start(one, cluster) for cluster in clusters]:
+            future.result()
 
 
 def conf_text(memory: int, servers: int, partitions: int, libraries: str = "") -> str:

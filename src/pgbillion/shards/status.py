@@ -9,9 +9,9 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common.sql import load
+from pgbillion.common.together import at_once
 from pgbillion.shards.members import first_line
 from pgbillion.shards.record import Engine, Member, Set
-from pgbillion.shards.servers import at_once
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def ask(found: Set) -> list[Shard]:
 
 def _ask(found: Set, member: Member) -> Shard:
     if found.engine is Engine.CITUS:
-        query, given = load("citus_status"), {"schema": found.schema, "table": found.table}
+        query, given = load("shards", "citus_status"), {"schema": found.schema, "table": found.table}
     else:
-        query, given = load("shard_status"), {"table": sql.Identifier(member.schema, found.table).as_string(None)}
+        query, given = load("shards", "status"), {"table": sql.Identifier(member.schema, found.table).as_string(None)}
     try:
         with member.target.connect() as conn:
             # a server that stops answering now must not keep us

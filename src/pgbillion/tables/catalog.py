@@ -1,4 +1,4 @@
-"""What the server's catalogue says about a plan's tables: which exist, how many, where to go on."""
+"""What the server's catalog says about a plan's tables: which exist, how many, where to go on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 def first_existing(conn: Connection, plan: Plan) -> str | None:
     """Return the first name of the plan that a relation of any kind has already."""
     for segment in plan.names.segments(plan.first, plan.count):
-        row = conn.execute(sql.load("first_name").encode(), _parameters(segment, plan.schema)).fetchone()
+        row = conn.execute(sql.load("tables", "first_name").encode(), _parameters(segment, plan.schema)).fetchone()
         if row is not None:
             return str(row[0])
     return None
@@ -26,7 +26,7 @@ def count_existing(conn: Connection, schema: str, names: NameFormat, first: int,
     """Return how many tables of the range exist; its own size means there is no gap, as names are unique."""
     total = 0
     for segment in names.segments(first, count):
-        row = conn.execute(sql.load("count_names").encode(), _parameters(segment, schema)).fetchone()
+        row = conn.execute(sql.load("tables", "count_names").encode(), _parameters(segment, schema)).fetchone()
         assert row is not None
         total += row[0]
     return total

@@ -2,7 +2,7 @@
 
 What may go wrong is looked for first (arguments, server, extension, names, room), so that nothing is half-made.
 Afterwards a run may end at any moment, by Ctrl-C or by a crash of anything: what is committed is a prefix of each
-worker's range, and a resumed run asks the catalogue where that ends.
+worker's range, and a resumed run asks the catalog where that ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,10 +29,10 @@ from pgbillion.tables.crew import Crew, Failure
 from pgbillion.tables.plan import (
     DEFAULT_BATCH,
     DEFAULT_COLUMNS,
-    DEFAULT_FORMAT,
     Method,
     Plan,
     Storage,
+    Wish,
     tablespace_names,
 )
 from pgbillion.tables.run import Attempt, Run
@@ -45,39 +45,24 @@ _TICK = 0.25  # seconds between two looks at the workers
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Wish):
     """What the user asks for; what is None gets a default that may depend on the server."""
 
-    count: int
-    workers: int
-    method: Method = Method.BULK
     batch: int | None = None
-    template: str | None = None
-    columns: str | None = None
-    name_format: str = DEFAULT_FORMAT
     schema: str | None = None
-    first: int = 0
     tablespaces: int = 0
-    allow_unobserved: bool = False
-    storage: Storage = Storage.HEAP
 
     def plan(self, schema: str, template: str | None) -> Plan:
         """Return the plan, with the schema and the template as the server knows them."""
-        columns = self.columns if self.columns is not None or template is not None else DEFAULT_COLUMNS
-        return Plan(
-            count=self.count,
-            workers=self.workers,
-            batch=DEFAULT_BATCH[self.method] if self.batch is None else self.batch,
-            method=self.method,
-            schema=schema,
-            first=self.first,
-            name_format=self.name_format,
-            template=template,
-            columns=columns,
-            tablespaces=tablespace_names(self.tablespaces),
-            allow_unobserved=self.allow_unobserved,
-            storage=self.storage,
-        )
+        same = {field.name: getattr(self, field.name) for field in fields(Wish)}
+        known: dict[str, Any] = {
+            "template": template,
+            "columns": DEFAULT_COLUMNS if self.columns is None and template is None else self.columns,
+            "batch": DEFAULT_BATCH[self.method] if self.batch is None else self.batch,
+            "schema": schema,
+            "tablespaces": tablespace_names(self.tablespaces),
+        }
+        return Plan(**{**same, **known})
 
     def check(self) -> None:
         """Raise UserError for arguments that no server could make right."""
@@ -98,7 +83,7 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Tables a second."""
+        """Tables per second."""
         return self.created / self.seconds if self.seconds > 0 else 0.0
 
     def to_json(self) -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""The worker processes of a run, seen from the coordinator: start them, hear them, stop them."""
+"""The worker processes of a run, seen from the coordinator: start them, hear them, stop them.
+
+They are processes, where all else that goes on at once is threads (`pgbillion.common.together`). Threads would be as
+fast, and are there half a second sooner. But a worker outlives a coordinator that is killed by as long as it takes to
+cancel its batch, so that a resumed run does not meet it; and one whose server says nothing any more can be ended.
+"""
 
 from __future__ import annotations
 

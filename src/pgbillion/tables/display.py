@@ -1,4 +1,4 @@
-"""A run on the screen: a live display on a terminal, plain lines elsewhere. Both on stderr, both honour NO_COLOR."""
+"""A run on the screen: a live display on a terminal, plain lines elsewhere. Both on stderr, both honor NO_COLOR."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _measured(progress: Progress) -> list[tuple[str, str]]:
     if first and last and first is not last:
         catalogs = _growth(first["disk"]["base"], last["disk"]["base"])
         if catalogs is not None:
-            facts.append(("catalogues", f"+{text.size(catalogs)}"))
+            facts.append(("catalogs", f"+{text.size(catalogs)}"))
         used = _used(first, last)
         if used is not None:
             facts.append(("disk", f"{'+' if used >= 0 else '-'}{text.size(abs(used))}"))

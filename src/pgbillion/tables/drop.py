@@ -1,24 +1,23 @@
 """Drop the tables of a selection: what could refuse it is looked for first, then batches go, each a transaction.
 
 A batch is dropped or not, and what is gone is not selected again: so a run that was interrupted, or refused half-way,
-goes on with the same command. Workers are threads, because all they do is wait for the server.
+goes on with the same command.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import text
+from pgbillion.common import text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target, take_any_name
 from pgbillion.tables import create
@@ -55,7 +54,7 @@ class Request:
         if not 1 <= self.workers <= MAX_WORKERS:
             raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
         if self.batch is not None and self.batch < 1:
-            raise UserError(f"the number of tables a batch must be at least 1, not {self.batch:,}")
+            raise UserError(f"the number of tables per batch must be at least 1, not {self.batch:,}")
 
 
 @dataclass(frozen=True)
@@ -149,9 +148,9 @@ def _refuse_system(conn: Connection, selection: Selection) -> None:
     if row is None:
         return
     if selection.schema is not None:
-        raise UserError(f"{row[0]} is a system catalogue", "nothing was dropped: choose other tables", status=3)
+        raise UserError(f"{row[0]} is a system catalog", "nothing was dropped: choose other tables", status=3)
     raise UserError(
-        f"the pattern matches system catalogues too, {row[0]} for one",
+        f"the pattern matches system catalogs too, {row[0]} for one",
         "nothing was dropped: name the schema with --schema, or use a narrower pattern",
         status=3,
     )
@@ -203,7 +202,7 @@ def refuse_used(conn: Connection, selection: Selection, own: Sequence[int] = (),
 
 
 def batch_size(conn: Connection, request: Request) -> int:
-    """Return how many tables a batch may have for all workers together to need no more than their share of locks."""
+    """Return how many tables per batch may have for all workers together to need no more than their share of locks."""
     if request.batch is not None:
         return request.batch
     extension = selecting.has_function(conn, "tables")
@@ -282,7 +281,6 @@ class _Dropping:
         self._free: deque[Connection] = deque(workers)
         self._pending: dict[Future[None], tuple[Connection, Batch]] = {}
         self._again: deque[Batch] = deque()
-        self._stopped = threading.Event()
 
     @property
     def so_far(self) -> str:
@@ -290,10 +288,12 @@ class _Dropping:
         return f"{text.count(self.dropped)} of {text.count(self._selected)} tables were dropped"
 
     def run(self, update: Callable[[int], None]) -> None:
-        """Drop all; on any failure the batches on their way are cancelled or completed before it is passed on."""
+        """Drop all; on any failure the batches on their way are canceled or completed before it is passed on."""
         batches = self._batches()
-        with ThreadPoolExecutor(len(self.workers)) as pool:
-            try:
+        try:
+            with together.team(len(self.workers)) as team:
+                for worker in self.workers:
+                    team.session(worker)
                 ahead = next(batches, ())
                 while ahead or self._again or self._pending:
                     while self._free and (ahead or self._again):
@@ -303,15 +303,17 @@ class _Dropping:
                             # more than a batch: read before the size shrank, or many share the page's last name
                             batch, ahead = ahead[: self.size], ahead[self.size :]
                         worker = self._free.popleft()
-                        self._pending[pool.submit(self._drop, worker, batch)] = worker, batch
+                        self._pending[team.start(self._drop, team, worker, batch)] = worker, batch
                         # read while the workers are at work
                         ahead = ahead or next(batches, ())
                     self._collect()
                     update(self.dropped)
-            except BaseException:
-                self._stop()
-                update(self.dropped)
-                raise
+        except BaseException:
+            for future, (_, batch) in self._pending.items():
+                if not future.cancelled() and future.exception() is None:
+                    self.dropped += len(batch)
+            update(self.dropped)
+            raise
 
     def _batches(self) -> Iterator[Batch]:
         """Yield what is selected, page by page; none is empty."""
@@ -329,8 +331,8 @@ class _Dropping:
             if page.value:
                 yield page.value
 
-    def _drop(self, worker: Connection, batch: Batch) -> None:
-        if self._stopped.is_set():
+    def _drop(self, team: together.Team, worker: Connection, batch: Batch) -> None:
+        if team.stopped.is_set():
             raise psycopg.errors.QueryCanceled("stopped")
         if self.request.method is Method.SQL:
             cascade = b" CASCADE" if self.request.cascade else b""
@@ -354,7 +356,7 @@ class _Dropping:
             try:
                 future.result()
             except (psycopg.errors.ProgramLimitExceeded, psycopg.errors.OutOfMemory):
-                # more locks a table than the sample had, or others have taken them
+                # more locks per table than the sample had, or others have taken them
                 # a single table may have room when the other workers have ended theirs
                 if self.request.batch is not None or (len(batch) == 1 and not self._pending):
                     raise
@@ -366,15 +368,6 @@ class _Dropping:
                     raise
                 self._again.append(batch)
             else:
-                self.dropped += len(batch)
-
-    def _stop(self) -> None:
-        self._stopped.set()
-        for worker in self.workers:
-            with contextlib.suppress(psycopg.Error):
-                worker.cancel_safe(timeout=10)
-        for future, (_, batch) in self._pending.items():
-            if future.exception() is None:
                 self.dropped += len(batch)
 
 

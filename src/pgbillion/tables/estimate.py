@@ -215,7 +215,7 @@ def _disk(
         files_needed[key] += number
         parts[key].add(part)
 
-    charge(host.filesystem(), "catalogues", catalog_bytes, 0)
+    charge(host.filesystem(), "catalogs", catalog_bytes, 0)
     charge(host.wal_filesystem(), "write-ahead log", wal, 0)
     homes = _homes(conn, plan, host, folders) if files else []
     for home in homes:
@@ -228,7 +228,7 @@ def _disk(
         free = system.free if system else None
         items.append(Item("disk", "bytes", math.ceil(size * _MARGIN), free, where, "count"))
         if files_needed[key]:
-            note = f"{cost.files:g} a table: {where}"
+            note = f"{cost.files:g} per table: {where}"
             if system and system.files is None:
                 note += ", which makes inodes as it needs them"
             free_files = system.files_free if system else None
@@ -270,14 +270,14 @@ _WITH_OIDS = ("pg_class", "pg_type", "pg_constraint", "pg_attrdef", "pg_statisti
 
 
 def _oids(conn: Connection, cost: Cost, count: int) -> list[Item]:
-    """Take the catalogue that needs most: OIDs are unique within each."""
+    """Take the catalog that needs most: OIDs are unique within each."""
     users = [use for use in cost.catalogs if use.catalog in _WITH_OIDS]
     most = max(users, key=lambda use: use.rows)
     row = conn.execute("SELECT pg_relation_size(%s::regclass)", [most.catalog]).fetchone()
     assert row is not None
     present = round(row[0] / (most.row_bytes / most.rows))
     spent = round(sum(use.rows for use in users) * count)
-    note = f"{most.rows:g} a table in {most.catalog}, the catalogue that needs most of them; {text.count(spent)} in all"
+    note = f"{most.rows:g} per table in {most.catalog}, the catalog that needs most of them; {text.count(spent)} in all"
     if spent > OIDS:
         note += ": the counter goes round, and then looks for free ones"
     return [Item("OIDs", "count", math.ceil(most.rows * count), OIDS - present, note, "count")]
@@ -285,10 +285,10 @@ def _oids(conn: Connection, cost: Cost, count: int) -> list[Item]:
 
 def _transactions(plan: Plan, count: int, facts: Mapping[str, int]) -> Item:
     if plan.method is Method.SQL:
-        need, note = count, "one a table"
+        need, note = count, "one per table"
     else:
         need = sum(math.ceil(share.count / plan.batch) for share in plan.shares())
-        note = f"one a batch of {text.count(plan.batch)} tables"
+        note = f"one per batch of {text.count(plan.batch)} tables"
     if facts["age"] + need > facts["freeze_max_age"]:
         note += (
             f"; beyond autovacuum_freeze_max_age ({text.count(facts['freeze_max_age'])}) vacuums against wraparound"
@@ -319,7 +319,7 @@ def _memory(plan: Plan, cost: Cost, host: Host | None) -> Item:
 def _wal(cost: Cost, count: int, facts: Mapping[str, int]) -> Item:
     need = round(cost.wal_bytes * count)
     rounds = need / facts["max_wal_size"]
-    note = f"{text.size(cost.wal_bytes)} a table; {rounds:.1f} × max_wal_size, so about as many checkpoints."
+    note = f"{text.size(cost.wal_bytes)} per table; {rounds:.1f} × max_wal_size, so about as many checkpoints."
     files = f" and make {text.count(cost.files * count)} files in one process" if cost.files else ""
     if facts["standbys"]:
         note += f" {facts['standbys']} standby server(s) will receive all of it{files},"
@@ -350,7 +350,7 @@ def _limits(cost: Cost) -> list[Limit]:
     reasons = {
         "the OID counter goes round for the first time: from then on it has to look for free OIDs, which is slower"
         f" but works (a table takes {sum(users.values()):g} OIDs)": OIDS / sum(users.values()),
-        f"OIDs are unique within a catalogue, and {catalog} has {most:g} rows a table: no more than this, ever": OIDS
+        f"OIDs are unique within a catalog, and {catalog} has {most:g} rows per table: no more than this, ever": OIDS
         / most,
         f"{largest.catalog} reaches 32 TB, the limit of one relation": MAX_RELATION_BYTES / largest.row_bytes,
     }

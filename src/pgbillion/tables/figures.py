@@ -13,7 +13,7 @@ from pgbillion.tables.run import Run
 
 @dataclass(frozen=True)
 class Figures:
-    """All that the page shows of one run; bytes, seconds, tables a second."""
+    """All that the page shows of one run; bytes, seconds, tables per second."""
 
     count: int
     total: int
@@ -101,7 +101,7 @@ def figures(run: Run) -> Figures:
         disk=[
             series
             for series in (
-                _grown("catalogues", x, samples, lambda sample: sample["disk"]["base"]),
+                _grown("catalogs", x, samples, lambda sample: sample["disk"]["base"]),
                 _grown("tablespaces", x, samples, _tablespaces),
                 _grown("file systems, by everybody", x, samples, _used),
                 Series("write-ahead log kept", x, [sample["disk"]["wal"] for sample in samples]),
@@ -122,7 +122,7 @@ def figures(run: Run) -> Figures:
                 Series(
                     "load average, 1 minute", x, [sample["load"][0] if sample["load"] else None for sample in samples]
                 ),
-                _steps("cores used by the backends", beginning + ends, cpu),
+                _steps("CPU cores used by the backends", beginning + ends, cpu),
             )
             if series.known
         ],
@@ -132,7 +132,7 @@ def figures(run: Run) -> Figures:
 def _pairs(
     samples: Sequence[dict[str, Any]],
 ) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[float]]:
-    """Return neighbours of the same attempt, and the second's places on the axis of working time."""
+    """Return neighbors of the same attempt, and the second's places on the axis of working time."""
     x, _ = _time(samples)
     near = [index for index in range(len(samples) - 1) if _same_attempt(samples[index], samples[index + 1])]
     return [(samples[index], samples[index + 1]) for index in near], [x[index + 1] for index in near]

@@ -84,7 +84,7 @@ def write(
     after: str | None = None,
     as_json: bool = False,
 ) -> Listed:
-    """Write the tables' qualified and quoted names, one a line, or one JSON object with all of them.
+    """Write the tables' qualified and quoted names, one per line, or one JSON object with all of them.
 
     ``limit`` is the size of the one page that is wanted, None for all. ``write`` is called once a page.
     """

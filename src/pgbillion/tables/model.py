@@ -77,7 +77,7 @@ class Model:
                 "sequence": literal(sequence.constant),
                 "defaults": f"ARRAY[{pairs}]",
             }
-            made.append(f"DO {literal(string.Template(sql.load('own_sequence')).substitute(values))}")
+            made.append(f"DO {literal(string.Template(sql.load('tables', 'own_sequence')).substitute(values))}")
         return made
 
 
@@ -124,7 +124,7 @@ def of_template(conn: Connection, template: str) -> Model:
         conn.execute("SET LOCAL quote_all_identifiers = off")
         conn.execute("SET LOCAL standard_conforming_strings = on")
         given = {"template": template}
-        row = conn.execute(sql.load("template_refused").encode(), given).fetchone()
+        row = conn.execute(sql.load("tables", "template_refused").encode(), given).fetchone()
         if row is None:
             raise UserError(f"template table {template} does not exist", "name an existing table", status=3)
         name, system, what, which = row
@@ -135,12 +135,12 @@ def of_template(conn: Connection, template: str) -> Model:
             raise UserError(
                 f'template "{name}" has {what}{named}, which CREATE TABLE … LIKE cannot carry', _REFUSED[what], status=3
             )
-        facts = conn.execute(sql.load("template_facts").encode(), given).fetchone()
+        facts = conn.execute(sql.load("tables", "template_facts").encode(), given).fetchone()
         assert facts is not None
         unlogged, options, toast_options, comment = facts
         sequences: dict[str, OwnSequence] = {}
         for constant, owner, sequence, column, default in conn.execute(
-            sql.load("template_sequences").encode(), given
+            sql.load("tables", "template_sequences").encode(), given
         ).fetchall():
             known = sequences.get(constant, OwnSequence(owner, sequence, constant, ()))
             sequences[constant] = OwnSequence(owner, sequence, constant, (*known.defaults, (column, default)))

@@ -75,14 +75,14 @@ def _charts(shown: Figures) -> list[dict[str, Any]]:
     )
     add("Tables per second, by worker", "Each worker makes one contiguous range.", shown.worker_rates)
     add("Tables", "All tables of the run that are committed.", [shown.tables], area=True)
-    add("Disk", "Growth since the run began; catalogues with their indexes.", shown.disk, unit="bytes")
+    add("Disk", "Growth since the run began; catalogs with their indexes.", shown.disk, unit="bytes")
     add(
         "Memory",
         "Private memory of the backends that make the tables: shared buffers are not in it.",
         shown.memory,
         unit="bytes",
     )
-    add("Load", "Of the whole machine, beside what the workers' backends use.", shown.load, unit="plain")
+    add("Load", "Of the whole machine, compared with what the workers' backends use.", shown.load, unit="plain")
     for index, chart in enumerate(made):
         # the first fills a row of its own, and so does one that would be left alone in its row
         chart["wide"] = index == 0 or (index % 2 == 1 and index == len(made) - 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -36,7 +36,7 @@ MAX_WORKERS = 1024
 class Method(StrEnum):
     """How tables are made."""
 
-    BULK = "bulk"  # pgbillion_tables.create_tables of the extension: catalogue rows written in bulk
+    BULK = "bulk"  # pgbillion_tables.create_tables of the extension: catalog rows written in bulk
     SQL = "sql"  # CREATE TABLE statements streamed to psql: the source's way, and for servers without the extension
 
 
@@ -88,21 +88,27 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run, complete: written to the run's folder before the first table and never changed."""
+class Wish:
+    """What a request and the plan made of it have in common."""
 
     count: int
     workers: int
-    batch: int
-    method: Method
-    schema: str
+    method: Method = Method.BULK
     first: int = 0
     name_format: str = DEFAULT_FORMAT
-    template: str | None = None  # schema-qualified and quoted; None when columns are given
+    template: str | None = None  # of a plan: schema-qualified and quoted; None when columns are given
     columns: str | None = None  # what stands between the parentheses of CREATE TABLE
-    tablespaces: Sequence[str] = field(default=())
     allow_unobserved: bool = False
     storage: Storage = Storage.HEAP
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan(Wish):
+    """A run, complete: written to the run's folder before the first table and never changed."""
+
+    batch: int
+    schema: str
+    tablespaces: Sequence[str] = ()
 
     @property
     def names(self) -> NameFormat:
@@ -141,7 +147,7 @@ class Plan:
         if not 1 <= self.workers <= MAX_WORKERS:
             raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
         if self.batch < 1:
-            raise UserError(f"the number of tables a batch must be at least 1, not {self.batch:,}")
+            raise UserError(f"the number of tables per batch must be at least 1, not {self.batch:,}")
         if self.workers > self.count:
             raise UserError(
                 f"{self.workers:,} workers for {self.count:,} tables: some would have nothing to do",

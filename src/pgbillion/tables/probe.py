@@ -1,7 +1,7 @@
 """What one table of a plan costs on this server: a few are made in a transaction that is rolled back.
 
 So every figure is measured and holds for the server's version, the template, the method and the file system.
-What stays is about a megabyte of dead catalogue rows, for the next vacuum.  A template or a column list that cannot
+What stays is about a megabyte of dead catalog rows, for the next vacuum.  A template or a column list that cannot
 be used is refused here, before anything is written.
 """
 
@@ -28,7 +28,7 @@ _WARM_UP = 20
 
 @dataclass(frozen=True)
 class CatalogUse:
-    """One catalogue's part, a table."""
+    """One catalog's part, a table."""
 
     catalog: str
     rows: float
@@ -52,17 +52,17 @@ class Cost:
 
     @property
     def rows(self) -> float:
-        """Rows in all catalogues."""
+        """Rows in all catalogs."""
         return sum(use.rows for use in self.catalogs)
 
     @property
     def entries(self) -> float:
-        """Index entries in all catalogues."""
+        """Index entries in all catalogs."""
         return sum(use.entries for use in self.catalogs)
 
     @property
     def catalog_bytes(self) -> float:
-        """Bytes of catalogues and their indexes on disk; index pages are left some 80 % full by concurrent workers."""
+        """Bytes of catalogs and their indexes on disk; index pages are left some 80 % full by concurrent workers."""
         return sum(use.row_bytes * 1.01 + use.entry_bytes / 0.8 for use in self.catalogs)
 
 
@@ -101,12 +101,13 @@ def measure(conn: Connection, plan: Plan, local: bool, sample: int = SAMPLE) -> 
         after = host.private_memory(pid) if local else None
         wal = _wal(conn) - before
         locks = _locks(conn) - locks
-        made: dict[str, Any] = {
-            "names": [names(number) for number in range(_WARM_UP, _WARM_UP + sample)],
-            "schema": plan.schema,
-        }
-        rows = conn.execute(sql.load("probe_rows").encode(), made).fetchall()
-        files = conn.execute(sql.load("probe_files").encode(), made).fetchone()
+        named = [names(number) for number in range(_WARM_UP, _WARM_UP + sample)]
+        given = {"names": named, "schema": plan.schema}
+        found = conn.execute(sql.load("tables", "probe_family").encode(), given).fetchone()
+        assert found is not None
+        made = {"tables": found[0], "family": found[1]}
+        rows = conn.execute(sql.load("tables", "probe_rows").encode(), made).fetchall()
+        files = conn.execute(sql.load("tables", "probe_files").encode(), made).fetchone()
         assert files is not None
     return Cost(
         catalogs=tuple(CatalogUse(name, *(float(value) / sample for value in values)) for name, *values in rows),

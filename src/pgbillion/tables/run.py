@@ -10,7 +10,7 @@
 ``worker-N.log``        what a worker had to say on stderr; removed when empty
 ======================  ==================================================================================
 
-The journal is for people and for the report.  Where to resume is asked of the server's catalogue.  No file holds a
+The journal is for people and for the report.  Where to resume is asked of the server's catalog.  No file holds a
 password.
 """
 

@@ -1,4 +1,4 @@
-"""The runs in the state folder: which there are, how large their folders are, and which may go."""
+"""What the state folder keeps of runs and measurements: what there is, how large it is, and what may go."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pgbillion.common import paths
 from pgbillion.common.errors import UserError
 from pgbillion.tables.run import RUNS, Run
 
@@ -19,7 +20,7 @@ _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 @dataclass(frozen=True)
 class Found:
-    """A run's folder, with the bytes of its files; ``run`` is None, and ``reason`` says why, when it cannot be read."""
+    """A run's folder or a page, with its bytes. ``run`` is None, and ``reason`` says why, when it cannot be read."""
 
     folder: Path
     started: float
@@ -28,13 +29,25 @@ class Found:
     reason: str = ""
 
     @property
+    def page(self) -> bool:
+        """Tell whether it is the page of a measurement."""
+        return self.folder.parent.name in paths.PAGES
+
+    @property
+    def name(self) -> str:
+        """The name that people know it by."""
+        return f"{self.folder.parent.name}/{self.folder.name}" if self.page else self.folder.name
+
+    @property
     def outcome(self) -> str:
         """How it ended; one that was killed still says running."""
+        if self.page:
+            return "page"
         return self.run.journal.outcome if self.run is not None else "unreadable"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON's types."""
-        values: dict[str, Any] = {"name": self.folder.name, "folder": str(self.folder), "started": self.started}
+        values: dict[str, Any] = {"name": self.name, "folder": str(self.folder), "started": self.started}
         values |= {"outcome": self.outcome, "size": self.size}
         if self.run is not None:
             plan = self.run.plan
@@ -44,12 +57,16 @@ class Found:
 
 
 def find_all(state: Path) -> list[Found]:
-    """Return the runs below the state folder, the one begun first first; those of --run-dir elsewhere are not known."""
+    """Return the runs and pages below the state folder, the oldest first; those kept elsewhere are not known."""
     # one that goes meanwhile is not there
     found = []
     for plan in (state / RUNS).glob("*/plan.json"):
         with contextlib.suppress(FileNotFoundError):
             found.append(_look(plan.parent))
+    for page in (page for folder in paths.PAGES for page in (state / folder).glob("*.html")):
+        with contextlib.suppress(FileNotFoundError):
+            there = page.lstat()
+            found.append(Found(page, there.st_mtime, there.st_size, None, "page of a measurement"))
     return sorted(found, key=lambda one: (one.started, one.folder.name))
 
 
@@ -71,18 +88,21 @@ def parse_age(given: str) -> float:
 
 
 def choose(found: Sequence[Found], *, older: float | None, keep: int) -> list[Found]:
-    """Return those that may go: all but the ``keep`` begun last, of these only those begun ``older`` seconds ago."""
+    """Return those that may go: all except the ``keep`` begun last, of these only those begun ``older`` seconds ago."""
     chosen = found[: max(0, len(found) - keep)]
     limit = time.time() - older if older is not None else None
     return [one for one in chosen if limit is None or one.started < limit]
 
 
 def remove(one: Found) -> bool:
-    """Remove a run's folder, not its tables; tell whether it could be: not while a process works on it."""
+    """Remove a page or a run's folder, not its tables; tell whether it could be: not while a process works on it."""
     try:
         # a link that somebody put here is not followed
         if one.folder.is_symlink():
             return False
+        if one.page:
+            one.folder.unlink()
+            return True
         if one.run is None:
             shutil.rmtree(one.folder)
             return True

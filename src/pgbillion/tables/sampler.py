@@ -52,7 +52,7 @@ class _Question:
 
 
 def _base(conn: Connection) -> int:
-    return sum(size for _, size in conn.execute(sql.load("catalog_sizes").encode()))
+    return sum(size for _, size in conn.execute(sql.load("tables", "catalog_sizes").encode()))
 
 
 def _wal(conn: Connection) -> int:

@@ -1,7 +1,7 @@
 """How fast tables are made with more workers and more tablespaces: the source's search for the sweet spot.
 
 Each measurement has a database of its own, dropped at once: it leaves nothing behind, neither tables nor dead rows in
-the catalogues, and finds none.
+the catalogs, and finds none.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SAMPLE_INTERVAL = 10.0  # seconds; nobody looks at the samples
 
 @dataclass(frozen=True)
 class Point:
-    """Tables a second of each round with so many workers and tablespaces."""
+    """Tables per second of each round with so many workers and tablespaces."""
 
     workers: int
     tablespaces: int
@@ -100,7 +100,7 @@ def measure(
         tablespaces.check_folders(conn, most, folders)
         with _tablespaces(conn, most, folders):
             for number in range(rounds):
-                # back and forth, so that what changes with time does not favour either end
+                # back and forth, so that what changes with time does not favor either end
                 for workers, spaces in pairs if number % 2 == 0 else reversed(pairs):
                     wanted = replace(request, workers=workers, tablespaces=spaces)
                     with _database(conn, target) as here:
@@ -114,7 +114,7 @@ def measure(
 def _rate(
     target: Target, request: create.Request, psql: Path | None, *, check: bool
 ) -> tuple[float, dict[str, Any], str]:
-    """Make the tables once; return tables a second, what they were made on, and their model."""
+    """Make the tables once; return tables per second, what they were made on, and their model."""
     with target.connect() as conn:
         host = Host.of(conn)
         plan = create.make_plan(conn, request)

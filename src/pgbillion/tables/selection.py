@@ -71,7 +71,7 @@ class Selection:
         return f'like "{self.pattern}"{where}' if self.pattern is not None else where.strip()
 
     def condition(self) -> sql.Composable:
-        """Return what tells the selection's rows of ``pg_class c``, as SQL; system catalogues are not left out."""
+        """Return what tells the selection's rows of ``pg_class c``, as SQL; system catalogs are not left out."""
         parts: list[sql.Composable] = [sql.SQL("c.relkind IN ('r', 'p')")]
         if self.schema_oid is not None:
             parts.append(sql.SQL("c.relnamespace = {}::oid").format(sql.Literal(self.schema_oid)))

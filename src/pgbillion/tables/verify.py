@@ -35,7 +35,7 @@ Result = Literal["ok", "failed", "skipped"]
 
 
 class Amcheck(StrEnum):
-    """How thoroughly the catalogues' indexes are checked; each includes the one before."""
+    """How thoroughly the catalogs' indexes are checked; each includes the one before."""
 
     OFF = "off"
     INDEX = "index"  # bt_index_check: order and links within each index
@@ -89,13 +89,13 @@ def verify(target: Target, plan: Plan | None, psql: Path | None, options: Option
         looks += [
             ("count(*) of pg_class", lambda check: _count(conn, check)),
             ("transaction ids", lambda check: _age(conn, check)),
-            ("statistics of shared catalogues", lambda check: _statistics(conn, check)),
+            ("statistics of shared catalogs", lambda check: _statistics(conn, check)),
             ("INSERT and SELECT", lambda check: _trial(conn, plan, options, check)),
             ("sizes on disk", lambda check: _sizes(conn, host, options, check)),
             ("\\dt", lambda check: _dt(conn, target, psql, options, check)),
         ]
         if options.amcheck is not Amcheck.OFF:
-            looks.append((f"amcheck of catalogues ({options.amcheck})", lambda check: _amcheck(conn, options, check)))
+            looks.append((f"amcheck of catalogs ({options.amcheck})", lambda check: _amcheck(conn, options, check)))
         if options.orphans:
             looks.append(("orphan files", lambda check: _orphans(conn, check)))
         for name, look in looks:
@@ -128,7 +128,7 @@ def _row(conn: Connection, query: str) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def _limit(conn: Connection, seconds: float) -> Iterator[None]:
-    """Let statements be cancelled by the server after so long."""
+    """Let statements be canceled by the server after so long."""
     conn.execute(f"SET statement_timeout = {max(1, round(seconds * 1000))}".encode())
     try:
         yield
@@ -191,7 +191,7 @@ def _trial(conn: Connection, plan: Plan | None, options: Options, check: Check) 
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
     chance = random.Random(seed)
     chosen = _planned(conn, plan, options.tables, chance) if plan else _any_tables(conn, options.tables, chance)
-    tables = [name for (name,) in conn.execute(sql.load("trial_tables").encode(), [chosen]).fetchall()]
+    tables = [name for (name,) in conn.execute(sql.load("tables", "trial_tables").encode(), [chosen]).fetchall()]
     if not tables:
         raise _NotPossibleError(
             "none of the tables tried is this role's, and those of others may run their code"
@@ -252,7 +252,7 @@ def _any_tables(conn: Connection, count: int, chance: random.Random) -> list[int
 
 def insertion(conn: Connection, table: str) -> str:
     """Return the statement that puts a made-up row into a table."""
-    columns = conn.execute(sql.load("trial_columns").encode(), {"table": table}).fetchall()
+    columns = conn.execute(sql.load("tables", "trial_columns").encode(), {"table": table}).fetchall()
     values = {name: value for name, value in columns if value is not None}
     if not values:
         return f"INSERT INTO {table} DEFAULT VALUES"
@@ -262,9 +262,9 @@ def insertion(conn: Connection, table: str) -> str:
 
 
 def _sizes(conn: Connection, host: Host | None, options: Options, check: Check) -> None:
-    catalogs: dict[str, int] = dict(conn.execute(sql.load("catalog_sizes").encode()).fetchall())
+    catalogs: dict[str, int] = dict(conn.execute(sql.load("tables", "catalog_sizes").encode()).fetchall())
     check.details = {"catalogs": catalogs, "catalogs_total": sum(catalogs.values())}
-    words = [f"catalogues {text.size(sum(catalogs.values()))}"]
+    words = [f"catalogs {text.size(sum(catalogs.values()))}"]
     try:
         with _limit(conn, options.size_seconds):
             (size,) = _row(conn, "SELECT pg_database_size(current_database())")
@@ -333,7 +333,7 @@ def _dt(conn: Connection, target: Target, psql: Path | None, options: Options, c
     seconds = time.perf_counter() - start
     check.details = {"returned": in_time, "limit_seconds": options.dt_seconds}
     if not in_time:
-        check.summary = f"did not return within {text.duration(options.dt_seconds)} and was cancelled"
+        check.summary = f"did not return within {text.duration(options.dt_seconds)} and was canceled"
     elif process.returncode != 0:
         check.result, check.summary = "failed", said.splitlines()[0] if said else f"psql: status {process.returncode}"
     else:
@@ -347,7 +347,7 @@ def _count_lines(stream: IO[bytes], lines: list[int]) -> None:
 
 
 def _amcheck(conn: Connection, options: Options, check: Check) -> None:
-    """Check every B-tree of the system catalogues."""
+    """Check every B-tree of the system catalogs."""
     (available,) = _row(conn, "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'amcheck')")
     if not available:
         raise _NotPossibleError("the server does not have amcheck; it comes with PostgreSQL's contrib modules")
@@ -422,4 +422,4 @@ def _orphans(conn: Connection, check: Check) -> None:
 
 
 def _suspects(conn: Connection) -> set[tuple[str, str]]:
-    return {(what, name) for what, name in conn.execute(sql.load("orphans").encode())}
+    return {(what, name) for what, name in conn.execute(sql.load("tables", "orphans").encode())}

@@ -1,7 +1,7 @@
 """One worker: a process that makes one contiguous range of tables, batch by batch.
 
 Started as ``python -m pgbillion.tables.worker``.  The first line of its stdin is the job (JSON: nothing secret is
-ever an argument); more, or the end of stdin, means stop: what is being done is cancelled or completed, and no batch is
+ever an argument); more, or the end of stdin, means stop: what is being done is canceled or completed, and no batch is
 begun.  So a worker ends by itself when its coordinator is killed.  Its stdout is one JSON object a line:
 
 ``{"event": "backend", "pid": 4711}``       the server process now working for it
@@ -139,7 +139,7 @@ def failure(error: psycopg.Error, conn: Connection | None) -> WorkerError:
 
 
 def _bulk(job: Job, stop: _Stop) -> None:
-    """Make the tables with pgbillion_tables.create_tables, one call and one transaction a batch."""
+    """Make the tables with pgbillion_tables.create_tables, one call and one transaction per batch."""
     plan = job.plan
     conn: Connection | None = None
     try:
@@ -209,7 +209,7 @@ def create_batch(
 
 
 def _sql(job: Job, stop: _Stop) -> None:
-    """Make the tables with CREATE TABLE, one psql a batch, as the source does; each table is a transaction."""
+    """Make the tables with CREATE TABLE, one psql per batch, as the source does; each table is a transaction."""
     assert job.psql is not None
     conn: Connection | None = None
     try:

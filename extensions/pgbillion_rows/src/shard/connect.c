@@ -32,7 +32,7 @@
 #define CHECK_MILLISECONDS "1000"
 
 /*
- * Sent first on every new connection. As postgres_fdw's, but for the last two:
+ * Sent first on every new connection. As postgres_fdw's, except for the last two:
  * a shard that is itself a coordinator passes partial aggregates on.
  */
 #define CONFIGURE \
@@ -44,7 +44,7 @@
 
 /*
  * Loads the library there, where that is installed and ours, so that plans on
- * the shard can be vectorised. What is sent together is one transaction, which
+ * the shard can be vectorized. What is sent together is one transaction, which
  * the verification ends when it fails.
  */
 #define LOADING_FUNCTION "version"
@@ -85,12 +85,12 @@ is_libpq_option(const char *name)
 					 errmsg("out of memory")));
 		while (defaults[n].keyword != NULL)
 			n++;
-		names = MemoryContextAllocZero(shard_context, sizeof(char *) * (n + 1));
+		names = MemoryContextAllocZero(TopMemoryContext, sizeof(char *) * (n + 1));
 		n = 0;
 		for (PQconninfoOption *option = defaults; option->keyword != NULL; option++)
 			if (strcmp(option->keyword, "client_encoding") != 0 &&
 				strcmp(option->keyword, "fallback_application_name") != 0)
-				names[n++] = MemoryContextStrdup(shard_context, option->keyword);
+				names[n++] = MemoryContextStrdup(TopMemoryContext, option->keyword);
 		pq.PQconninfoFree(defaults);
 		libpq_options = names;
 	}
@@ -155,35 +155,31 @@ shard_can_connect(ShardGroup *group)
 	return !password_required(user) || has_password(user);
 }
 
-/* Start to connect; returns at once. */
-ShardConnection *
-shard_start_connection(ShardGroup *group)
+/*
+ * Start to connect for the group of the connection, which is new; returns at
+ * once. An error leaves what there is of the connection.
+ */
+void
+shard_start_connecting(ShardConnection *connection)
 {
+	ShardGroup *group = connection->group;
 	ForeignServer *server;
 	UserMapping *user;
 	List	   *options;
 	const char **keywords;
 	const char **values;
 	const char *name = GetConfigOption("postgres_fdw.application_name", true, false);
-	ShardConnection *connection;
 	PQconninfoOption *conninfo;
 	int			n = 0;
 	ListCell   *lc;
 
-	/*
-	 * in the list from the start, so that the end of the statement frees it,
-	 * and what happens to its options is seen
-	 */
-	connection = MemoryContextAllocZero(shard_context, sizeof(ShardConnection));
 	connection->serverid = group->serverid;
 	connection->umid = group->umid;
 	connection->userid = group->userid;
 	connection->server_hash = GetSysCacheHashValue1(FOREIGNSERVEROID, ObjectIdGetDatum(group->serverid));
 	connection->mapping_hash = GetSysCacheHashValue1(USERMAPPINGOID, ObjectIdGetDatum(group->umid));
-	connection->group = group;
 	connection->connecting = true;
 	connection->poll = PGRES_POLLING_WRITING;
-	dlist_push_tail(&shard_connection_list, &connection->node);
 
 	server = GetForeignServer(group->serverid);
 	user = GetUserMapping(group->userid, group->serverid);
@@ -246,7 +242,6 @@ shard_start_connection(ShardGroup *group)
 
 	pfree(keywords);
 	pfree(values);
-	return connection;
 }
 
 /* The shard has accepted us: check that it should, and prepare the session. */

@@ -3,10 +3,10 @@
  * connection.c
  *	  Connections of our own to the shards.
  *
- * What is sent for a scan is sent at once, in libpq's pipeline mode: BEGIN,
- * the snapshot, the query, with a simple round trip for all of it. Rows come
- * in chunks, never all at once. Nothing waits in here but shard_wait(), so that
- * all shards of a statement connect, plan and run at the same time.
+ * What is sent for a scan is sent at once (pipeline.c): BEGIN, the snapshot,
+ * the query, with one round trip for all of it. Nothing waits in here, except
+ * for the snapshot that other connections begin with, so that all shards of a
+ * statement connect, plan and run at the same time.
  *
  * A connection belongs to a user mapping and is kept for later statements.
  * One on which anything went wrong is closed.
@@ -21,23 +21,18 @@
 #include "catalog/pg_foreign_server.h"
 #include "catalog/pg_user_mapping.h"
 #include "mb/pg_wchar.h"
-#include "miscadmin.h"
 #include "storage/fd.h"
-#include "storage/latch.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
-#include "utils/wait_event.h"
 
 #include "compat.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
 #include "shard/verify.h"
 
-/* rows of a result, where libpq can return several at a time */
-#define CHUNK_ROWS 256
 /* how long an aborting statement may wait for its shards to take the cancellation */
 #define CANCEL_MILLISECONDS 1000
 
@@ -51,8 +46,11 @@ struct ShardStatement
 
 int			shard_connections = 8;
 
-MemoryContext shard_context = NULL;
-dlist_head	shard_connection_list = DLIST_STATIC_INIT(shard_connection_list);
+/* for the life of the backend; NULL until the first group is made */
+static MemoryContext connection_context = NULL;
+
+/* all connections, in connection_context: idle ones, and those of groups */
+static dlist_head connections = DLIST_STATIC_INIT(connections);
 static dlist_head statements = DLIST_STATIC_INIT(statements);
 
 /* ----------------------------------------------------------------
@@ -77,7 +75,7 @@ close_connection(ShardConnection *connection)
 
 /*
  * Ask the shards of these connections to cancel what they run. Waits until
- * they have got it, but not for one that does not listen. Before 17 libpq could
+ * they have got it, except for one that does not listen. Before 17 libpq could
  * only wait for each without limit: there the shard finds its client gone.
  */
 static void
@@ -138,15 +136,6 @@ cancel_queries(List *list)
 	pfree(status);
 }
 
-/* Note that a command was sent, and what its answer will be. */
-static void
-expect(ShardConnection *connection, ShardReply reply)
-{
-	if (connection->nreplies == MAX_REPLIES)
-		elog(ERROR, "too many commands were sent to server \"%s\"", connection->server);
-	connection->replies[connection->nreplies++] = reply;
-}
-
 /*
  * End the transaction of a connection whose group has no more use for it, and
  * make it idle. The answer is read when it is used again. Returns false when
@@ -155,22 +144,13 @@ expect(ShardConnection *connection, ShardReply reply)
 static bool
 end_transaction(ShardConnection *connection)
 {
-	int			flushed;
-
 	if (connection->connecting || connection->invalidated || connection->result != NULL ||
 		connection->busy || connection->nreplies > 0)
 		return false;
 	if (connection->in_transaction)
 	{
-		if (!pq.PQsendQueryParams(connection->conn, "COMMIT", 0, NULL, NULL, NULL, NULL, 0) ||
-			!pq.PQpipelineSync(connection->conn))
+		if (!shard_send_commit(connection))
 			return false;
-		flushed = pq.PQflush(connection->conn);
-		if (flushed < 0)
-			return false;
-		connection->need_flush = flushed > 0;
-		expect(connection, REPLY_DONE);
-		expect(connection, REPLY_SYNC);
 		connection->in_transaction = false;
 	}
 	connection->group = NULL;
@@ -186,7 +166,7 @@ release_connections(ShardStatement *statement)
 	List	   *dead = NIL;
 	ListCell   *lc;
 
-	dlist_foreach_modify(iter, &shard_connection_list)
+	dlist_foreach_modify(iter, &connections)
 	{
 		ShardConnection *connection = dlist_container(ShardConnection, node, iter.cur);
 
@@ -210,7 +190,7 @@ static void
 end_statement(void *arg)
 {
 	ShardStatement *statement = arg;
-	MemoryContext oldcontext = MemoryContextSwitchTo(shard_context);
+	MemoryContext oldcontext = MemoryContextSwitchTo(connection_context);
 
 	release_connections(statement);
 	dlist_delete(&statement->node);
@@ -227,7 +207,7 @@ end_transaction_callback(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_ABORT:
 			/* those whose statements' memory is still there */
-			oldcontext = MemoryContextSwitchTo(shard_context);
+			oldcontext = MemoryContextSwitchTo(connection_context);
 			release_connections(NULL);
 			MemoryContextSwitchTo(oldcontext);
 			break;
@@ -238,7 +218,7 @@ end_transaction_callback(XactEvent event, void *arg)
 			return;
 	}
 
-	dlist_foreach_modify(iter, &shard_connection_list)
+	dlist_foreach_modify(iter, &connections)
 	{
 		ShardConnection *connection = dlist_container(ShardConnection, node, iter.cur);
 
@@ -252,7 +232,7 @@ invalidate_connections(Datum arg, int cacheid, uint32 hash)
 {
 	dlist_iter	iter;
 
-	dlist_foreach(iter, &shard_connection_list)
+	dlist_foreach(iter, &connections)
 	{
 		ShardConnection *connection = dlist_container(ShardConnection, node, iter.cur);
 
@@ -261,97 +241,6 @@ invalidate_connections(Datum arg, int cacheid, uint32 hash)
 			(cacheid == USERMAPPINGOID && connection->mapping_hash == hash))
 			connection->invalidated = true;
 	}
-}
-
-/* ----------------------------------------------------------------
- *		Errors
- * ----------------------------------------------------------------
- */
-
-/* the longest text of a shard's error that is passed on */
-#define MAX_TEXT 8192
-
-/*
- * A copy of what a shard has said, which may be anything: not too much of it,
- * and what is not valid in this database's encoding as question marks.
- */
-char *
-shard_clean_text(const char *text)
-{
-	int			encoding = GetDatabaseEncoding();
-	size_t		left = strlen(text);
-	StringInfoData buf;
-
-	initStringInfo(&buf);
-	while (left > 0 && buf.len < MAX_TEXT)
-	{
-		int			size = pg_encoding_verifymbchar(encoding, text, (int) Min(left, MAX_MULTIBYTE_CHAR_LEN));
-
-		if (size > 0)
-			appendBinaryStringInfo(&buf, text, size);
-		else
-		{
-			appendStringInfoChar(&buf, '?');
-			size = 1;
-		}
-		text += size;
-		left -= size;
-	}
-	return buf.data;
-}
-
-/* The code of an error that a shard has sent; is it one? */
-static bool
-is_sqlstate(const char *code)
-{
-	return strlen(code) == 5 && strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5;
-}
-
-/*
- * Raise what the shard has to say, in its name. Takes the result, which may be
- * NULL: then it is libpq that says something.
- */
-void
-shard_report(ShardConnection *connection, PGresult *result)
-{
-	const char *fields[] = {NULL, NULL, NULL, NULL, NULL};
-	static const int codes[] = {PG_DIAG_SQLSTATE, PG_DIAG_MESSAGE_PRIMARY, PG_DIAG_MESSAGE_DETAIL,
-	PG_DIAG_MESSAGE_HINT, PG_DIAG_CONTEXT};
-	const char *hint;
-	int			sqlstate = ERRCODE_CONNECTION_FAILURE;
-
-	if (result != NULL)
-	{
-		for (int i = 0; i < lengthof(codes); i++)
-		{
-			const char *field = pq.PQresultErrorField(result, codes[i]);
-
-			fields[i] = field == NULL ? NULL : shard_clean_text(field);
-		}
-		pq.PQclear(result);
-	}
-	if (fields[0] != NULL && is_sqlstate(fields[0]))
-		sqlstate = MAKE_SQLSTATE(fields[0][0], fields[0][1], fields[0][2], fields[0][3], fields[0][4]);
-	if (fields[1] == NULL)
-		fields[1] = shard_clean_text(pchomp(pq.PQerrorMessage(connection->conn)));
-	if (connection->nreplies > 0 && connection->replies[0] == REPLY_VERIFIED)
-	{
-		char	   *problem = shard_verification_problem(fields[1]);
-
-		if (problem != NULL)
-			shard_report_problem(connection->server, problem);
-	}
-	hint = fields[3];
-	if (sqlstate == ERRCODE_UNDEFINED_FUNCTION || sqlstate == ERRCODE_INVALID_SCHEMA_NAME)
-		hint = "Partial aggregates must be there on every shard: call pgbillion_rows.create_partial_aggregate() for those of your own.";
-
-	ereport(ERROR,
-			(errcode(sqlstate),
-			 errmsg("server \"%s\": %s", connection->server, fields[1][0] ? fields[1] : "the connection was lost"),
-			 fields[2] ? errdetail_internal("%s", fields[2]) : 0,
-			 hint ? errhint("%s", hint) : 0,
-			 fields[4] ? errcontext("%s", fields[4]) : 0,
-			 connection->sql ? errcontext("remote SQL command: %s", connection->sql) : 0));
 }
 
 /* ----------------------------------------------------------------
@@ -372,9 +261,9 @@ shard_get_group(EState *estate, Oid serverid, UserMapping *user)
 	ListCell   *lc;
 	MemoryContext oldcontext;
 
-	if (shard_context == NULL)
+	if (connection_context == NULL)
 	{
-		shard_context = AllocSetContextCreate(TopMemoryContext, "pgbillion_fdw connections", ALLOCSET_SMALL_SIZES);
+		connection_context = AllocSetContextCreate(TopMemoryContext, "pgbillion_fdw connections", ALLOCSET_SMALL_SIZES);
 		RegisterXactCallback(end_transaction_callback, NULL);
 		CacheRegisterSyscacheCallback(FOREIGNSERVEROID, invalidate_connections, (Datum) 0);
 		CacheRegisterSyscacheCallback(USERMAPPINGOID, invalidate_connections, (Datum) 0);
@@ -431,6 +320,22 @@ is_alive(ShardConnection *connection)
 		pq.PQstatus(connection->conn) == CONNECTION_OK;
 }
 
+/* Return a connection that begins to connect. */
+static ShardConnection *
+new_connection(ShardGroup *group)
+{
+	ShardConnection *connection = MemoryContextAllocZero(connection_context, sizeof(ShardConnection));
+
+	/*
+	 * in the list from the start, so that the end of the statement frees it,
+	 * and what happens to its options is seen
+	 */
+	connection->group = group;
+	dlist_push_tail(&connections, &connection->node);
+	shard_start_connecting(connection);
+	return connection;
+}
+
 /*
  * Return a connection for a scan: one of the group's that is free, an idle one
  * or a new one, which is then still connecting. When the group has as many as
@@ -442,7 +347,7 @@ shard_take_connection(ShardGroup *group, bool beyond_limit)
 	dlist_mutable_iter iter;
 	ShardConnection *connection;
 
-	dlist_foreach_modify(iter, &shard_connection_list)
+	dlist_foreach_modify(iter, &connections)
 	{
 		connection = dlist_container(ShardConnection, node, iter.cur);
 		if (connection->group == group && !connection->busy)
@@ -455,7 +360,7 @@ shard_take_connection(ShardGroup *group, bool beyond_limit)
 		return NULL;
 
 	connection = NULL;
-	dlist_foreach_modify(iter, &shard_connection_list)
+	dlist_foreach_modify(iter, &connections)
 	{
 		ShardConnection *candidate = dlist_container(ShardConnection, node, iter.cur);
 
@@ -470,7 +375,7 @@ shard_take_connection(ShardGroup *group, bool beyond_limit)
 		close_connection(candidate);
 	}
 	if (connection == NULL)
-		connection = shard_start_connection(group);
+		connection = new_connection(group);
 	connection->busy = true;
 	group->nconnections++;
 	if (group->exporter == NULL)
@@ -485,35 +390,6 @@ shard_give_connection(ShardConnection *connection)
 	Assert(connection->nreplies == 0 && connection->result == NULL);
 	connection->busy = false;
 	connection->sql = NULL;
-}
-
-/* Send one command of a pipeline. */
-void
-shard_send_command(ShardConnection *connection, const char *sql, ShardReply reply)
-{
-	if (!pq.PQsendQueryParams(connection->conn, sql, 0, NULL, NULL, NULL, NULL, 0))
-		shard_report(connection, NULL);
-	expect(connection, reply);
-}
-
-void
-shard_send_sync(ShardConnection *connection)
-{
-	if (!pq.PQpipelineSync(connection->conn))
-		shard_report(connection, NULL);
-	expect(connection, REPLY_SYNC);
-	connection->need_flush = true;
-}
-
-/*
- * Rows in chunks, or else one by one, for the query whose answer comes next. libpq would
- * return all of them at once otherwise, which is as right but takes more memory.
- */
-static void
-set_row_mode(ShardConnection *connection)
-{
-	if (pq.PQsetChunkedRowsMode == NULL || !pq.PQsetChunkedRowsMode(connection->conn, CHUNK_ROWS))
-		(void) pq.PQsetSingleRowMode(connection->conn);
 }
 
 /*
@@ -568,8 +444,8 @@ has_our_encoding(ShardConnection *connection)
 /*
  * Send a query, and before it what begins the transaction and what verifies the
  * functions of ours that it calls, if any (verify.c): when that fails, the shard
- * does not even parse the query. The connection must be connected. Waits only for the snapshot that other connections of the
- * group have begun with.
+ * does not even parse the query. The connection must be connected. Waits only
+ * for the snapshot that other connections of the group have begun with.
  */
 void
 shard_send_query(ShardConnection *connection, const char *sql, const char *verification, int nparams,
@@ -604,173 +480,8 @@ shard_send_query(ShardConnection *connection, const char *sql, const char *verif
 	shard_send_command(connection, "SET LOCAL search_path = pg_catalog, pg_temp", REPLY_DONE);
 	if (verification[0] != '\0')
 		shard_send_command(connection, shard_verification_command(verification), REPLY_VERIFIED);
-	connection->sql = sql;
-	if (!pq.PQsendQueryParams(connection->conn, sql, nparams, NULL, values, NULL, NULL, binary))
-		shard_report(connection, NULL);
-	expect(connection, REPLY_ROWS);
-
-	/*
-	 * comes too late when answers to other commands are awaited first; see
-	 * next_reply()
-	 */
-	if (connection->nreplies == 1)
-		set_row_mode(connection);
+	shard_send_scan(connection, sql, nparams, values, binary);
 	shard_send_sync(connection);
-}
-
-/* ----------------------------------------------------------------
- *		Answers
- * ----------------------------------------------------------------
- */
-
-/* The first of the replies has come in full. */
-static void
-next_reply(ShardConnection *connection)
-{
-	connection->nreplies--;
-	memmove(connection->replies, connection->replies + 1, sizeof(ShardReply) * connection->nreplies);
-	if (connection->nreplies > 0 && connection->replies[0] == REPLY_ROWS)
-		set_row_mode(connection);
-}
-
-/* Deal with a result; NULL ends those of one command. Returns true when it has rows for the scan. */
-static bool
-take_result(ShardConnection *connection, PGresult *result)
-{
-	ShardReply	reply = connection->replies[0];
-	ExecStatusType status;
-
-	if (result == NULL)
-	{
-		/* a lost connection ends like this as well */
-		if (reply == REPLY_SYNC || pq.PQstatus(connection->conn) != CONNECTION_OK)
-			shard_report(connection, NULL);
-		next_reply(connection);
-		return false;
-	}
-	status = pq.PQresultStatus(result);
-	/* libpq would return a COPY over and over */
-	if (reply == REPLY_ANY && status != PGRES_COPY_IN && status != PGRES_COPY_OUT && status != PGRES_COPY_BOTH)
-	{
-		pq.PQclear(result);
-		return false;
-	}
-	if (status == PGRES_FATAL_ERROR || status == PGRES_BAD_RESPONSE || status == PGRES_NONFATAL_ERROR ||
-		status == PGRES_PIPELINE_ABORTED)
-		shard_report(connection, result);
-
-	switch (reply)
-	{
-		case REPLY_SYNC:
-			if (status == PGRES_PIPELINE_SYNC)
-			{
-				pq.PQclear(result);
-				next_reply(connection);
-				return false;
-			}
-			break;
-		case REPLY_ANY:
-		case REPLY_DONE:
-			if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
-			{
-				pq.PQclear(result);
-				return false;
-			}
-			break;
-		case REPLY_SNAPSHOT:
-			/* libpq ends values with a zero byte, but a row may have none */
-			if (status == PGRES_TUPLES_OK && pq.PQntuples(result) == 1 && pq.PQnfields(result) == 1)
-			{
-				ShardGroup *group = connection->group;
-
-				group->snapshot = MemoryContextStrdup(GetMemoryChunkContext(group), pq.PQgetvalue(result, 0, 0));
-				pq.PQclear(result);
-				return false;
-			}
-			break;
-		case REPLY_VERIFIED:
-			if (status == PGRES_TUPLES_OK)
-			{
-				pq.PQclear(result);
-				return false;
-			}
-			break;
-		case REPLY_ROWS:
-			if (pq.PQntuples(result) > 0)
-			{
-				connection->result = result;
-				return true;
-			}
-			if (status == PGRES_TUPLES_OK)
-			{
-				pq.PQclear(result);
-				return false;
-			}
-			break;
-	}
-	pq.PQclear(result);
-	ereport(ERROR,
-			(errcode(ERRCODE_PROTOCOL_VIOLATION),
-			 errmsg("server \"%s\" returned an unexpected result", connection->server),
-			 connection->sql ? errcontext("remote SQL command: %s", connection->sql) : 0));
-}
-
-/*
- * Read what there is of the answers, without waiting. The connection must be
- * connected. After SHARD_ROWS, the caller has to take care of the result and
- * set it to NULL before it calls again.
- */
-ShardProgress
-shard_advance(ShardConnection *connection)
-{
-	bool		consumed = false;
-
-	Assert(!connection->connecting);
-	if (connection->result != NULL)
-		return SHARD_ROWS;
-	if (connection->need_flush)
-	{
-		int			flushed = pq.PQflush(connection->conn);
-
-		/* it may be that the shard said why */
-		if (flushed < 0 && !pq.PQconsumeInput(connection->conn))
-			shard_report(connection, NULL);
-		connection->need_flush = flushed != 0;
-	}
-	while (connection->nreplies > 0)
-	{
-		if (pq.PQisBusy(connection->conn))
-		{
-			if (consumed)
-				return SHARD_WAIT;
-			if (!pq.PQconsumeInput(connection->conn))
-				shard_report(connection, NULL);
-			consumed = true;
-			continue;
-		}
-		if (take_result(connection, pq.PQgetResult(connection->conn)))
-			return SHARD_ROWS;
-	}
-	return SHARD_DONE;
-}
-
-/* What to wait for on the connection's socket. */
-uint32
-shard_events(ShardConnection *connection)
-{
-	if (connection->connecting)
-		return connection->poll == PGRES_POLLING_READING ? WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE;
-	return WL_SOCKET_READABLE | (connection->need_flush ? WL_SOCKET_WRITEABLE : 0);
-}
-
-/* Wait for that; an interrupt may raise an error. */
-void
-shard_wait(ShardConnection *connection)
-{
-	(void) WaitLatchOrSocket(MyLatch, WL_LATCH_SET | WL_EXIT_ON_PM_DEATH | shard_events(connection),
-							 pq.PQsocket(connection->conn), -1, PG_WAIT_EXTENSION);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
 }
 
 void

@@ -92,29 +92,31 @@ typedef enum ShardProgress
 	SHARD_DONE					/* there is nothing left to be answered */
 } ShardProgress;
 
-extern ShardGroup *shard_get_group(EState *estate, Oid serverid, UserMapping *user);
-extern bool shard_can_connect(ShardGroup *group);
-extern ShardConnection *shard_take_connection(ShardGroup *group, bool beyond_limit);
-extern void shard_give_connection(ShardConnection *connection);
-extern bool shard_connected(ShardConnection *connection);
-extern void shard_send_query(ShardConnection *connection, const char *sql, const char *verification, int nparams,
-							 const char *const *values, bool binary, int states);
+/* pipeline.c: one connection's commands and answers */
+extern void shard_send_command(ShardConnection *connection, const char *sql, ShardReply reply);
+extern void shard_send_scan(ShardConnection *connection, const char *sql, int nparams,
+							const char *const *values, bool binary);
+extern void shard_send_sync(ShardConnection *connection);
+extern bool shard_send_commit(ShardConnection *connection);
 extern ShardProgress shard_advance(ShardConnection *connection);
 extern uint32 shard_events(ShardConnection *connection);
 extern void shard_wait(ShardConnection *connection);
+extern char *shard_clean_text(const char *text);
 pg_noreturn extern void shard_report(ShardConnection *connection, PGresult *result);
 
-extern char *shard_clean_text(const char *text);
-
-/* between connection.c and connect.c */
-extern MemoryContext shard_context;
-extern dlist_head shard_connection_list;
-extern ShardConnection *shard_start_connection(ShardGroup *group);
-extern void shard_send_command(ShardConnection *connection, const char *sql, ShardReply reply);
-extern void shard_send_sync(ShardConnection *connection);
+/* connect.c: how one comes to be */
+extern bool shard_can_connect(ShardGroup *group);
+extern void shard_start_connecting(ShardConnection *connection);
+extern bool shard_connected(ShardConnection *connection);
 extern void shard_connect_init(void);
 
+/* connection.c: all connections, and the statements that have them */
 extern int	shard_connections;
+extern ShardGroup *shard_get_group(EState *estate, Oid serverid, UserMapping *user);
+extern ShardConnection *shard_take_connection(ShardGroup *group, bool beyond_limit);
+extern void shard_give_connection(ShardConnection *connection);
+extern void shard_send_query(ShardConnection *connection, const char *sql, const char *verification, int nparams,
+							 const char *const *values, bool binary, int states);
 extern void shard_connection_init(void);
 
 #endif							/* SHARD_CONNECTION_H */

@@ -220,12 +220,14 @@ write_var(Var *node, Context *cxt)
 	return true;
 }
 
-static void
-write_param(Expr *node, Context *cxt)
+static bool
+write_param(Param *node, Context *cxt)
 {
 	int			number = 0;
 	ListCell   *lc;
 
+	if (node->paramkind != PARAM_EXTERN && node->paramkind != PARAM_EXEC)
+		return false;
 	foreach(lc, cxt->params)
 	{
 		number++;
@@ -238,7 +240,19 @@ write_param(Expr *node, Context *cxt)
 		number = list_length(cxt->params);
 	}
 	appendStringInfo(cxt->buf, "$%d::", number);
-	write_type(exprType((Node *) node), exprTypmod((Node *) node), cxt);
+	write_type(node->paramtype, node->paramtypmod, cxt);
+	return true;
+}
+
+static bool
+write_cast(Expr *arg, Oid type, int32 typmod, Context *cxt, Origin *inner)
+{
+	appendStringInfoChar(cxt->buf, '(');
+	if (!write_expr((Node *) arg, cxt, inner))
+		return false;
+	appendStringInfoString(cxt->buf, ")::");
+	write_type(type, typmod, cxt);
+	return true;
 }
 
 /* f(arguments), or a cast */
@@ -255,12 +269,7 @@ write_func(FuncExpr *node, Context *cxt, Origin *inner)
 		int32		typmod;
 
 		(void) exprIsLengthCoercion((Node *) node, &typmod);
-		appendStringInfoChar(cxt->buf, '(');
-		if (!write_expr(linitial(node->args), cxt, inner))
-			return false;
-		appendStringInfoString(cxt->buf, ")::");
-		write_type(node->funcresulttype, typmod, cxt);
-		return true;
+		return write_cast(linitial(node->args), node->funcresulttype, typmod, cxt, inner);
 	}
 
 	write_function(node->funcid, cxt);
@@ -300,7 +309,7 @@ write_operator(Oid opno, Context *cxt)
 
 /*
  * IS DISTINCT FROM and NULLIF look for their operator in the search path of
- * the shard's session: core's schema.
+ * the shard's session: PostgreSQL's schema.
  */
 static bool
 is_plain_equality(Oid opno)
@@ -330,6 +339,39 @@ write_op(OpExpr *node, Context *cxt, Origin *inner)
 	if (!write_expr(llast(node->args), cxt, inner))
 		return false;
 	appendStringInfoChar(cxt->buf, ')');
+	return true;
+}
+
+static bool
+write_nullif(NullIfExpr *node, Context *cxt, Origin *inner)
+{
+	if (!is_plain_equality(node->opno))
+		return false;
+	appendStringInfoString(cxt->buf, "NULLIF(");
+	if (!write_list(node->args, cxt, inner))
+		return false;
+	appendStringInfoChar(cxt->buf, ')');
+	return true;
+}
+
+static bool
+write_coalesce(CoalesceExpr *node, Context *cxt, Origin *inner)
+{
+	appendStringInfoString(cxt->buf, "COALESCE(");
+	if (!write_list(node->args, cxt, inner))
+		return false;
+	appendStringInfoChar(cxt->buf, ')');
+	return true;
+}
+
+static bool
+write_array(ArrayExpr *node, Context *cxt, Origin *inner)
+{
+	appendStringInfoString(cxt->buf, "ARRAY[");
+	if (!write_list(node->elements, cxt, inner))
+		return false;
+	appendStringInfoString(cxt->buf, "]::");
+	write_type(node->array_typeid, -1, cxt);
 	return true;
 }
 
@@ -430,7 +472,7 @@ write_case(CaseExpr *node, Context *cxt, Origin *inner)
 }
 
 /*
- * Serialised states of polymorphic aggregates may hold the OID of the type of
+ * Serialized states of polymorphic aggregates may hold the OID of the type of
  * the values in them: only a built-in type has the same on the shard.
  */
 static bool
@@ -473,7 +515,7 @@ has_text(Oid type)
 	return strchr("BDGINTV", category) == NULL;
 }
 
-/* What has to be alike here and there for the serialised state of this aggregate to mean the same. */
+/* What has to be alike here and there for the serialized state of this aggregate to mean the same. */
 static int
 state_needs(Aggref *node)
 {
@@ -497,7 +539,7 @@ state_needs(Aggref *node)
 }
 
 /*
- * The argument of an aggregate with a serialised state, which does not tell
+ * The argument of an aggregate with a serialized state, which does not tell
  * what it was made from: the column on the shard may be of another type than
  * here.
  */
@@ -509,16 +551,9 @@ write_cast_argument(Expr *arg, Context *cxt, Origin *inner)
 		(IsA(arg, FuncExpr) && ((FuncExpr *) arg)->funcformat != COERCE_IMPLICIT_CAST &&
 		 ((FuncExpr *) arg)->funcformat != COERCE_EXPLICIT_CAST);
 
-	if (cast)
-		appendStringInfoChar(cxt->buf, '(');
-	if (!write_expr((Node *) arg, cxt, inner))
-		return false;
-	if (cast)
-	{
-		appendStringInfoString(cxt->buf, ")::");
-		write_type(exprType((Node *) arg), -1, cxt);
-	}
-	return true;
+	if (!cast)
+		return write_expr((Node *) arg, cxt, inner);
+	return write_cast(arg, exprType((Node *) arg), -1, cxt, inner);
 }
 
 /*
@@ -652,6 +687,81 @@ ignores_collation(Node *node)
 }
 
 /*
+ * What compares by a collation must have it from a column. The origin is that
+ * of the node's parts.
+ */
+static bool
+has_input_collation(Node *node, Origin inner)
+{
+	Oid			input = exprInputCollation(node);
+
+	return !OidIsValid(input) || ignores_collation(node) ||
+		(inner.state == COLLATION_SAFE && input == inner.collation);
+}
+
+/* Where the collation of the node's value comes from. The origin given is that of its parts. */
+static Origin
+origin_of(Node *node, Origin inner)
+{
+	Origin		mine = {COLLATION_UNSAFE, exprCollation(node)};
+
+	if (!OidIsValid(mine.collation))
+		mine.state = COLLATION_NONE;
+	else if (IsA(node, Var) ||
+			 (inner.state == COLLATION_SAFE && inner.collation == mine.collation))
+		mine.state = COLLATION_SAFE;
+	else if (mine.collation == DEFAULT_COLLATION_OID)
+		mine.state = COLLATION_NONE;
+	return mine;
+}
+
+/* Write a node of any kind that has a form in SQL; *inner becomes the origin of its parts. */
+static bool
+write_node(Node *node, Context *cxt, Origin *inner)
+{
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			return write_var((Var *) node, cxt);
+		case T_Const:
+			return write_const((Const *) node, cxt);
+		case T_Param:
+			return write_param((Param *) node, cxt);
+		case T_FuncExpr:
+			return write_func((FuncExpr *) node, cxt, inner);
+		case T_OpExpr:
+		case T_DistinctExpr:
+			return write_op((OpExpr *) node, cxt, inner);
+		case T_NullIfExpr:
+			return write_nullif((NullIfExpr *) node, cxt, inner);
+		case T_ScalarArrayOpExpr:
+			return write_scalar_array_op((ScalarArrayOpExpr *) node, cxt, inner);
+		case T_RelabelType:
+			{
+				RelabelType *relabel = (RelabelType *) node;
+
+				return write_cast(relabel->arg, relabel->resulttype, relabel->resulttypmod, cxt, inner);
+			}
+		case T_BoolExpr:
+			return write_bool((BoolExpr *) node, cxt, inner);
+		case T_BooleanTest:
+			return write_bool_test((BooleanTest *) node, cxt, inner);
+		case T_NullTest:
+			return write_null_test((NullTest *) node, cxt, inner);
+		case T_CaseExpr:
+			return write_case((CaseExpr *) node, cxt, inner);
+		case T_CoalesceExpr:
+			return write_coalesce((CoalesceExpr *) node, cxt, inner);
+		case T_ArrayExpr:
+			return write_array((ArrayExpr *) node, cxt, inner);
+		case T_Aggref:
+			return write_aggref((Aggref *) node, cxt, inner);
+		default:
+			return false;
+	}
+}
+
+/*
  * Write the expression, and merge where its collation comes from into *outer.
  * Returns false if it, or a part of it, is not for the shard; what is in the
  * buffer is then worth nothing.
@@ -660,107 +770,18 @@ static bool
 write_expr(Node *node, Context *cxt, Origin *outer)
 {
 	Origin		inner = {COLLATION_NONE, InvalidOid};
-	Origin		mine;
-	Oid			input = InvalidOid;
-	bool		written = false;
 
 	check_stack_depth();
 
-	switch (nodeTag(node))
-	{
-		case T_Var:
-			written = write_var((Var *) node, cxt);
-			break;
-		case T_Const:
-			written = write_const((Const *) node, cxt);
-			break;
-		case T_Param:
-			if (((Param *) node)->paramkind == PARAM_EXTERN || ((Param *) node)->paramkind == PARAM_EXEC)
-			{
-				write_param((Expr *) node, cxt);
-				written = true;
-			}
-			break;
-		case T_FuncExpr:
-			written = write_func((FuncExpr *) node, cxt, &inner);
-			input = ((FuncExpr *) node)->inputcollid;
-			break;
-		case T_OpExpr:
-		case T_DistinctExpr:
-			written = write_op((OpExpr *) node, cxt, &inner);
-			input = ((OpExpr *) node)->inputcollid;
-			break;
-		case T_NullIfExpr:
-			if (is_plain_equality(((OpExpr *) node)->opno))
-			{
-				appendStringInfoString(cxt->buf, "NULLIF(");
-				written = write_list(((OpExpr *) node)->args, cxt, &inner);
-				appendStringInfoChar(cxt->buf, ')');
-			}
-			input = ((OpExpr *) node)->inputcollid;
-			break;
-		case T_ScalarArrayOpExpr:
-			written = write_scalar_array_op((ScalarArrayOpExpr *) node, cxt, &inner);
-			input = ((ScalarArrayOpExpr *) node)->inputcollid;
-			break;
-		case T_RelabelType:
-			appendStringInfoChar(cxt->buf, '(');
-			written = write_expr((Node *) ((RelabelType *) node)->arg, cxt, &inner);
-			appendStringInfoString(cxt->buf, ")::");
-			write_type(((RelabelType *) node)->resulttype, ((RelabelType *) node)->resulttypmod, cxt);
-			break;
-		case T_BoolExpr:
-			written = write_bool((BoolExpr *) node, cxt, &inner);
-			break;
-		case T_BooleanTest:
-			written = write_bool_test((BooleanTest *) node, cxt, &inner);
-			break;
-		case T_NullTest:
-			written = write_null_test((NullTest *) node, cxt, &inner);
-			break;
-		case T_CaseExpr:
-			written = write_case((CaseExpr *) node, cxt, &inner);
-			break;
-		case T_CoalesceExpr:
-			appendStringInfoString(cxt->buf, "COALESCE(");
-			written = write_list(((CoalesceExpr *) node)->args, cxt, &inner);
-			appendStringInfoChar(cxt->buf, ')');
-			break;
-		case T_ArrayExpr:
-			appendStringInfoString(cxt->buf, "ARRAY[");
-			written = write_list(((ArrayExpr *) node)->elements, cxt, &inner);
-			appendStringInfoString(cxt->buf, "]::");
-			write_type(((ArrayExpr *) node)->array_typeid, -1, cxt);
-			break;
-		case T_Aggref:
-			written = write_aggref((Aggref *) node, cxt, &inner);
-			input = ((Aggref *) node)->inputcollid;
-			break;
-		default:
-			break;
-	}
-	if (!written || !shippable(exprType(node), TypeRelationId, cxt) || shard_names_object(exprType(node)))
+	if (!write_node(node, cxt, &inner) ||
+		!shippable(exprType(node), TypeRelationId, cxt) || shard_names_object(exprType(node)) ||
+		!has_input_collation(node, inner))
 		return false;
-
-	/* What compares by a collation must have it from a column. */
-	if (OidIsValid(input) && !ignores_collation(node) && (inner.state != COLLATION_SAFE || input != inner.collation))
-		return false;
-
-	mine.collation = exprCollation(node);
-	if (!OidIsValid(mine.collation))
-		mine.state = COLLATION_NONE;
-	else if (IsA(node, Var) ||
-			 (inner.state == COLLATION_SAFE && inner.collation == mine.collation))
-		mine.state = COLLATION_SAFE;
-	else if (mine.collation == DEFAULT_COLLATION_OID)
-		mine.state = COLLATION_NONE;
-	else
-		mine.state = COLLATION_UNSAFE;
-	merge_origin(outer, mine);
+	merge_origin(outer, origin_of(node, inner));
 	return true;
 }
 
-/* An expression of its own: its value may be collated by nothing but a column's collation. */
+/* An expression of its own: its value may be collated only by a column's collation. */
 static bool
 write_whole(Expr *expr, Context *cxt)
 {
@@ -845,7 +866,7 @@ write_table(Context *cxt)
 /*
  * The columns to ask for: what is grouped by, aggregates, and columns of the
  * table that depend on what is grouped by. To group by these too changes
- * nothing. Core computes the rest from them.
+ * nothing. PostgreSQL computes the remainder from them.
  */
 static List *
 query_columns(PlannerInfo *root, PathTarget *target)

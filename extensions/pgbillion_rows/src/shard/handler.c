@@ -4,93 +4,24 @@
  *	  The handler and validator of pgbillion_fdw.
  *
  * Which callbacks are ours, and for which scans, is decided here; so is what
- * counts as a use of postgres_fdw's own connection (see shard.h).
+ * counts as a use of postgres_fdw's own connection (postgres_fdw.c).
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_foreign_data_wrapper.h"
 #include "executor/executor.h"
 #include "utils/array.h"
 #include "utils/guc.h"
-#include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "compat.h"
 #include "planner/planner.h"
-#include "shard/libpq.h"
 #include "shard/shard.h"
-
-#define POSTGRES_FDW "$libdir/postgres_fdw"
-
-/* postgres_fdw's routine, for the life of the backend */
-static FdwRoutine *postgres_fdw = NULL;
-
-/* servers that this transaction has reached through postgres_fdw's connection */
-static List *used_servers = NIL;
 
 PG_FUNCTION_INFO_V1(pgbillion_fdw_handler);
 PG_FUNCTION_INFO_V1(pgbillion_fdw_validator);
-
-static void
-forget_used_servers(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
-			/* the list went with TopTransactionContext, or will */
-			used_servers = NIL;
-			break;
-		default:
-			break;
-	}
-}
-
-/*
- * Return postgres_fdw's routine. Raises an error when the module is not
- * installed.
- */
-FdwRoutine *
-postgres_fdw_routine(void)
-{
-	if (postgres_fdw == NULL)
-	{
-		PGFunction	handler = load_external_function(POSTGRES_FDW, "postgres_fdw_handler", true, NULL);
-		MemoryContext oldcontext;
-
-		LOCAL_FCINFO(fcinfo, 0);
-
-		LibpqFind();
-		InitFunctionCallInfoData(*fcinfo, NULL, 0, InvalidOid, NULL, NULL);
-		oldcontext = MemoryContextSwitchTo(TopMemoryContext);
-		postgres_fdw = (FdwRoutine *) DatumGetPointer(handler(fcinfo));
-		MemoryContextSwitchTo(oldcontext);
-	}
-	return postgres_fdw;
-}
-
-/*
- * Has this transaction an open transaction of postgres_fdw on that server?
- */
-bool
-postgres_fdw_used(Oid serverid)
-{
-	return list_member_oid(used_servers, serverid);
-}
-
-/* It has one from now on. */
-void
-note_postgres_fdw_use(Oid serverid)
-{
-	MemoryContext oldcontext = MemoryContextSwitchTo(TopTransactionContext);
-
-	used_servers = list_append_unique_oid(used_servers, serverid);
-	MemoryContextSwitchTo(oldcontext);
-}
 
 static void
 begin_foreign_scan(ForeignScanState *node, int eflags)
@@ -102,8 +33,8 @@ begin_foreign_scan(ForeignScanState *node, int eflags)
 	}
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		note_postgres_fdw_use(((ForeignScan *) node->ss.ps.plan)->fs_server);
-	node->fdwroutine = postgres_fdw;
-	postgres_fdw->BeginForeignScan(node, eflags);
+	node->fdwroutine = postgres_fdw_routine();
+	postgres_fdw_routine()->BeginForeignScan(node, eflags);
 }
 
 static void
@@ -111,14 +42,14 @@ begin_foreign_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo, List *fdw_
 {
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
-	postgres_fdw->BeginForeignModify(mtstate, rinfo, fdw_private, subplan_index, eflags);
+	postgres_fdw_routine()->BeginForeignModify(mtstate, rinfo, fdw_private, subplan_index, eflags);
 }
 
 static void
 begin_foreign_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 {
 	note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
-	postgres_fdw->BeginForeignInsert(mtstate, rinfo);
+	postgres_fdw_routine()->BeginForeignInsert(mtstate, rinfo);
 }
 
 static void
@@ -126,7 +57,7 @@ begin_direct_modify(ForeignScanState *node, int eflags)
 {
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		note_postgres_fdw_use(((ForeignScan *) node->ss.ps.plan)->fs_server);
-	postgres_fdw->BeginDirectModify(node, eflags);
+	postgres_fdw_routine()->BeginDirectModify(node, eflags);
 }
 
 static void
@@ -136,7 +67,7 @@ exec_foreign_truncate(List *rels, DropBehavior behavior, bool restart_seqs)
 
 	foreach(lc, rels)
 		note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid((Relation) lfirst(lc))));
-	postgres_fdw->ExecForeignTruncate(rels, behavior, restart_seqs);
+	postgres_fdw_routine()->ExecForeignTruncate(rels, behavior, restart_seqs);
 }
 
 /*
@@ -197,7 +128,7 @@ pgbillion_fdw_validator(PG_FUNCTION_ARGS)
 void
 shard_init(void)
 {
-	RegisterXactCallback(forget_used_servers, NULL);
+	postgres_fdw_init();
 	states_sources.of_foreign_table = shard_states_path;
 	DefineCustomBoolVariable("pgbillion_rows.push_down_aggregates",
 							 "Lets pgbillion_fdw run aggregates on the shards.",

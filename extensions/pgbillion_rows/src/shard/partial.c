@@ -9,7 +9,7 @@
  * ours that calls it (aggregates.c). Where the state is an ordinary value, it
  * has no final function. Where the state is of type internal, the final
  * function is pgbillion_rows.state(), which puts a header before what the other's
- * serialisation function makes of it. An aggregate without a final function
+ * serialization function makes of it. An aggregate without a final function
  * whose state is an ordinary value is its own partial aggregate, and so is
  * every partial aggregate: that makes trees of servers work.
  *
@@ -17,13 +17,13 @@
  *
  *	bytes 0-2	"PGB"
  *	byte 3		version of this format
- *	bytes 4-5	major version of the server, as it is core's format that follows
- *	bytes 6-7	kind: the OID of core's serialisation function, which is the
+ *	bytes 4-5	major version of the server, as it is PostgreSQL's format that follows
+ *	bytes 6-7	kind: the OID of PostgreSQL's serialization function, which is the
  *				same in all major versions, or 0 for anybody else's
  *
- * Nothing but the result of a partial aggregate has it: what Partial Aggregate
- * and Finalize Aggregate of one server hand to each other is core's format,
- * and so is what a scan of a shard hands up, where the header has been checked
+ * Only the result of a partial aggregate has it: what Partial Aggregate
+ * and Finalize Aggregate of one server give each other is PostgreSQL's format,
+ * and so is what a scan of a shard returns, where the header has been checked
  * and taken away.
  *
  *-------------------------------------------------------------------------
@@ -67,22 +67,22 @@ pg_noreturn static void refuse_state(const char *server, const char *detail);
  * ----------------------------------------------------------------
  */
 
-/* The kind of the states that a serialisation function makes. */
+/* The kind of the states that a serialization function makes. */
 static int
 state_kind(Oid serialfn)
 {
-	Oid			core = aggregate_core_function(serialfn);
+	Oid			builtin = aggregate_core_function(serialfn);
 
 	StaticAssertStmt(FirstGenbkiObjectId <= PG_UINT16_MAX, "a kind has 16 bits");
-	return core < FirstGenbkiObjectId ? (int) core : 0;
+	return builtin < FirstGenbkiObjectId ? (int) builtin : 0;
 }
 
 /*
  * state(internal) returns bytea
  *		The final function of partial aggregates with states of type internal.
- *		The state is the argument of the aggregate's serialisation function:
+ *		The state is the argument of the aggregate's serialization function:
  *		that is sound because only superusers declare aggregates with such
- *		states, and core has both functions declared for that one aggregate.
+ *		states, and PostgreSQL has both functions declared for that one aggregate.
  */
 Datum
 pgbillion_state(PG_FUNCTION_ARGS)
@@ -142,7 +142,7 @@ pgbillion_state(PG_FUNCTION_ARGS)
 
 /*
  * For each column of an aggregate scan the kind of its states, -1 if it has
- * none that are serialised.
+ * none that are serialized.
  */
 int *
 shard_state_kinds(ForeignScan *plan)
@@ -175,7 +175,7 @@ refuse_state(const char *server, const char *detail)
 			(errcode(ERRCODE_FDW_INCONSISTENT_DESCRIPTOR_INFORMATION),
 			 errmsg("server \"%s\" returned a state that cannot be read here", server),
 			 errdetail_internal("%s", detail),
-			 errhint("All servers need the same version of the extension pgbillion and the same major version of PostgreSQL.")));
+			 errhint("All servers need the same version of the extension pgbillion_rows and the same major version of PostgreSQL.")));
 }
 
 /* What follows the header, copied, if the header is what it should be. */
@@ -204,7 +204,7 @@ open_state(Datum state, int kind, const char *server)
 }
 
 /*
- * Put, in a row of an aggregate scan, what core's deserialisation functions
+ * Put, in a row of an aggregate scan, what PostgreSQL's deserialization functions
  * take in the place of states as they came, in the current memory context.
  * Raises an error if a state is not of the format, major version and kind that
  * is expected.
@@ -262,9 +262,9 @@ same_initial_value(HeapTuple one, HeapTuple two)
 static bool
 same_function(Oid one, Oid two)
 {
-	Oid			core = aggregate_core_function(one);
+	Oid			builtin = aggregate_core_function(one);
 
-	return one == two || (OidIsValid(core) && core == aggregate_core_function(two));
+	return one == two || (OidIsValid(builtin) && builtin == aggregate_core_function(two));
 }
 
 /* Does `partial` make the states of `aggregate`? */
@@ -363,8 +363,8 @@ shard_is_partial_aggregate(Oid aggregate)
 }
 
 /*
- * Return the aggregate whose result is the (serialised) state of this one, or
- * InvalidOid. *serialized tells whether that is a serialised state. A built-in
+ * Return the aggregate whose result is the (serialized) state of this one, or
+ * InvalidOid. *serialized tells whether that is a serialized state. A built-in
  * aggregate may be its own; others than built-in ones must have been declared.
  */
 Oid
@@ -434,7 +434,7 @@ write_create_aggregate(Oid aggregate, Oid schema, const char *name, Oid statefn)
 	return sql.data;
 }
 
-/* Raise an error unless the aggregate has states that can be combined, and is nobody's but the caller's to declare. */
+/* Raise an error unless the aggregate has states that can be combined, and only the caller may declare it. */
 static void
 check_declarable(Oid aggregate)
 {
@@ -485,7 +485,7 @@ pgbillion_create_partial_aggregate(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_NAME_TOO_LONG),
 				 errmsg("the name \"%s\" is too long", name)));
-	/* the one beside us, whatever the schema is called */
+	/* the one in our schema, whatever the schema is called */
 	statefn = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid, CStringGetDatum("state"),
 							  PointerGetDatum(buildoidvector(&internal, 1)), ObjectIdGetDatum(ours));
 	if (!aggregate_gives_state(statefn))

@@ -3,7 +3,7 @@
  * plan.c
  *	  Offers the planner aggregate scans.
  *
- * Core asks for the stage of partial aggregation where a partitioned table is
+ * PostgreSQL asks for the stage of partial aggregation where a partitioned table is
  * grouped by something else than its partition key and
  * enable_partitionwise_aggregate is on; postgres_fdw has no answer then.
  *
@@ -149,8 +149,9 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 	total = Min(total, input->total_cost * 0.9);
 
 	/*
-	 * Less than the first row in order, which core asks for otherwise and
-	 * takes to be had for the startup cost: without an index the shard sorts.
+	 * Less than the first row in order, which PostgreSQL asks for otherwise
+	 * and takes to be had for the startup cost: without an index the shard
+	 * sorts.
 	 */
 	if (is_minmax(query->columns))
 		total = Min(total, startup * 0.9);
@@ -171,7 +172,7 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 
 	/*
 	 * unlike postgres_fdw's, our scans are asynchronous unless told
-	 * otherwise: they wait for nothing but their shard
+	 * otherwise: they wait only for their shard
 	 */
 	private = lappend(private, makeBoolean(async == NULL || defGetBoolean(async)));
 	private = lappend(private, makeString(query->verification));

@@ -7,7 +7,7 @@
  * decided for all scans of a statement and shard when the first of them is
  * asked for a row: by then all other parts of the plan have begun, and it is
  * known which of them use that connection. The node's routine and state are
- * then postgres_fdw's, but that we look at the rows.
+ * then postgres_fdw's, except that we look at the rows.
  *
  * Either way, nothing that a shard sends is taken for what it should be: states
  * are checked by validate.c, all other values by the receive or input functions
@@ -584,7 +584,7 @@ shard_iterate_foreign_scan(ForeignScanState *node)
 
 /*
  * The same query again, or one with other parameters, with the snapshot of the
- * first time. What it has not read yet is read to nobody's use.
+ * first time. What it has not read yet is read, and dropped.
  */
 void
 shard_rescan_foreign_scan(ForeignScanState *node)

@@ -11,7 +11,10 @@
  *	plan.c		 offers the planner an aggregate scan
  *	deparse.c	 writes its SQL, or says why the shard cannot run it
  *	scan.c		 runs it, asynchronously below an Append
- *	connection.c connections of our own, without cursors; connect.c makes them
+ *	connection.c gives it connections of our own, with one snapshot
+ *	connect.c	 makes a connection
+ *	pipeline.c	 sends commands over one, and takes the answers
+ *	postgres_fdw.c	postgres_fdw's routine, and where its connection is in use
  *	partial.c	 aggregates whose result is the state of another
  *	verify.c	 whether what we call on a shard is ours
  *	validate.c	 checks the states that shards send
@@ -21,7 +24,7 @@
  * Snapshots. In a READ COMMITTED transaction each statement reads a shard
  * with one snapshot, taken when its first aggregate scan of that shard
  * begins; several scans of one shard share it. Those of different shards are
- * not synchronised, as they are not with postgres_fdw. Where the transaction
+ * not synchronized, as they are not with postgres_fdw. Where the transaction
  * has used postgres_fdw's own connection to the shard (it wrote there, or the
  * statement scans it without aggregating), or is REPEATABLE READ or
  * SERIALIZABLE, the aggregate scan runs on that connection too, by
@@ -54,7 +57,7 @@ enum ShardScanPrivate
 	ShardScanFetchSize,
 	/* what the scan stands for, range table index in parentheses (String) */
 	ShardScanRelations,
-	/* SHARD_STATE_… of the serialised states among the columns (Integer) */
+	/* SHARD_STATE_… of the serialized states among the columns (Integer) */
 	ShardScanStates,
 
 	/*
@@ -79,11 +82,11 @@ enum ShardPathPrivate
 	ShardPathVerification
 };
 
-/* Serialised states can only travel between servers of one major version, … */
+/* Serialized states can only travel between servers of one major version, … */
 #define SHARD_STATE_SERIALIZED	0x01
 /* … with text as it is in memory, between databases of one encoding, … */
 #define SHARD_STATE_RAW_TEXT	0x02
-/* … with text that core reads as if it came from our client, when that has the database's encoding. */
+/* … with text that PostgreSQL reads as if it came from our client, when that has the database's encoding. */
 #define SHARD_STATE_SENT_TEXT	0x04
 
 /* SQL for the aggregate over one foreign table. */
@@ -96,10 +99,14 @@ typedef struct ShardQuery
 	char	   *verification;	/* see ShardScanVerification */
 } ShardQuery;
 
-/* handler.c */
+/* postgres_fdw.c */
+#define POSTGRES_FDW "$libdir/postgres_fdw"
 extern FdwRoutine *postgres_fdw_routine(void);
 extern bool postgres_fdw_used(Oid serverid);
 extern void note_postgres_fdw_use(Oid serverid);
+extern void postgres_fdw_init(void);
+
+/* handler.c */
 extern void shard_init(void);
 
 /* plan.c */

@@ -3,11 +3,11 @@
  * validate.c
  *	  Checks states of aggregates that a shard has sent.
  *
- * Core's deserialisation and combine functions trust their input: it comes
+ * PostgreSQL's deserialization and combine functions trust their input: it comes
  * from a worker of the same server. What a shard sends is hostile until
  * checked. A state of a format that is not known here is never asked for.
  *
- * What is accepted is what core can take without reading beyond the state,
+ * What is accepted is what PostgreSQL can take without reading beyond the state,
  * following a pointer in it, or computing with values that its types cannot
  * have. That the numbers are true is for nobody to check. Elements of
  * array_agg(anynonarray) that are not by value are left to their type's
@@ -144,7 +144,7 @@ check_counts(Reader *reader, int n)
 }
 
 /*
- * A number as core's numericvar_serialize() writes it; of integers, one that
+ * A number as PostgreSQL's numericvar_serialize() writes it; of integers, one that
  * fits into 128 bits.
  */
 static const char *
@@ -380,8 +380,8 @@ check_array_state(Reader *reader, const ShardStateFormat *format)
 		return "its elements are of another type";
 
 	/*
-	 * core makes room for all of them before it reads any; there is no state
-	 * without one
+	 * PostgreSQL makes room for all of them before it reads any; there is no
+	 * state without one
 	 */
 	if (n < 1 || (uint64) n > reader->left)
 		return "its number of elements is wrong";
@@ -441,7 +441,7 @@ is_numeric(const char *data, size_t size)
 	for (int i = 0; i < ndigits; i++)
 	{
 		memcpy(&digit, data + header_size + sizeof(digit) * i, sizeof(digit));
-		/* core leaves out zeros at both ends */
+		/* PostgreSQL leaves out zeros at both ends */
 		if (digit < 0 || digit >= DIGIT_BASE || (digit == 0 && (i == 0 || i == ndigits - 1)))
 			return false;
 	}
@@ -469,7 +469,7 @@ is_variable(Oid type)
 /*
  * Types by reference whose receive functions read nothing beyond the bytes that
  * they are given. That of others may: pq_getmsgstring(), which tsvector's
- * calls, looks for a zero byte, of which core's deserialisation has none.
+ * calls, looks for a zero byte, of which PostgreSQL's deserialization has none.
  */
 pg_attribute_unused() static bool
 is_received(Oid type)
@@ -571,7 +571,7 @@ check_arrays_state(Reader *reader, const ShardStateFormat *format)
 		return too_short;
 	if (element != format->element || array != format->array)
 		return "its elements are of another type";
-	/* core allocates as much as the sender had */
+	/* PostgreSQL allocates as much as the sender had */
 	if (abytes < nbytes || abytes > Max(INT64CONST(1024), 2 * (int64) nbytes + 2))
 		return "the space for its elements is out of range";
 	if (aitems < 0 || aitems > MaxArraySize)
@@ -696,7 +696,7 @@ set_element(ShardStateFormat *format, ShardStateKind kind, Oid element)
 	return true;
 }
 
-/* The format that this deserialisation function reads, of an aggregate of values of this type. */
+/* The format that this deserialization function reads, of an aggregate of values of this type. */
 static bool
 serialized_format(Oid deserialfn, Oid type, ShardStateFormat *format)
 {

@@ -8,11 +8,11 @@
  * runs as the user of the mapping. READ ONLY is no barrier: COPY … TO PROGRAM
  * runs in it. So every function of ours is looked up before it is called, in
  * the same transaction, and must be a member of the extension, a superuser's,
- * and in C from our library or core's; of an aggregate, also each function that
- * it names; every overload as well. Nobody but superusers may create others
- * beside it.
+ * and in C from our library or PostgreSQL's; of an aggregate, also each function that
+ * it names; every overload as well. Only superusers may create others
+ * in that schema.
  *
- * The call comes later than the look-up and may see a newer catalogue. Names
+ * The call comes later than the look-up and may see a newer catalog. Names
  * are therefore resolved as the parser will do it (to_regprocedure()), and must
  * lead to what the look-up has seen; who then could still change what they
  * lead to is a superuser.
@@ -123,7 +123,7 @@ shard_verification(List *names)
 	return psprintf(VERIFICATION, literal, literal);
 }
 
-/* The same as a command that fails if anything forbids it, so that the rest of a pipeline is not run. */
+/* The same as a command that fails if anything forbids it, so that the remainder of a pipeline is not run. */
 char *
 shard_verification_command(const char *verification)
 {
@@ -154,6 +154,6 @@ shard_report_problem(const char *server, const char *problem)
 	ereport(ERROR,
 			(errcode(ERRCODE_FDW_ERROR),
 			 errmsg("server \"%s\": %s", server, problem),
-			 errdetail("Functions of schema %s are called on a shard only where they are those of the extension, and no user but a superuser could have put others there.", SCHEMA),
+			 errdetail("Functions of schema %s are called on a shard only where they are those of the extension, and only superusers could have put others there.", SCHEMA),
 			 errhint("Have a superuser create the extension %s in the shard's database, in a schema of its own, or set pgbillion_rows.push_down_aggregates to off.", EXTENSION)));
 }

@@ -1,10 +1,10 @@
-"""The SQL of the command line, one statement or script a file."""
+"""The SQL of the command line, one statement or script per file, in the folder ``sql`` of the package that uses it."""
 
 from functools import cache
 from importlib.resources import files
 
 
 @cache
-def load(name: str) -> str:
-    """The text of ``sql/<name>.sql``."""
-    return files(__name__).joinpath(f"{name}.sql").read_text(encoding="utf-8")
+def load(package: str, name: str) -> str:
+    """Return the text of ``sql/<name>.sql`` in a package of ours, such as ``tables``."""
+    return files("pgbillion").joinpath(package, "sql", f"{name}.sql").read_text(encoding="utf-8")

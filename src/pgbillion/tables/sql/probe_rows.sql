@@ -1,23 +1,7 @@
--- What a set of tables keeps in the catalogues: rows, bytes of rows, and bytes of index entries, by catalogue.
--- Parameters: names (text[]), schema (text).
-WITH made AS MATERIALIZED (
-    SELECT c.oid
-    FROM pg_class c
-    WHERE c.relname = ANY (%(names)s::name[])
-      AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
-), stored AS MATERIALIZED (
-    SELECT oid FROM made
-    UNION
-    SELECT c.reltoastrelid FROM pg_class c JOIN made USING (oid) WHERE c.reltoastrelid <> 0
-), family AS MATERIALIZED (
-    SELECT oid FROM stored
-    UNION
-    SELECT i.indexrelid FROM pg_index i JOIN stored ON i.indrelid = stored.oid
-    UNION
-    -- sequences of serial and identity columns
-    SELECT d.objid
-    FROM pg_depend d JOIN made ON d.refobjid = made.oid
-    WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+-- What a set of tables keeps in the catalogs: rows, bytes of rows, and bytes of index entries, by catalog.
+-- Parameters: tables (oid[]), family (oid[]), as probe_family.sql gives them.
+WITH family AS MATERIALIZED (
+    SELECT oid FROM unnest(%(family)s::oid[]) AS f (oid)
 ), types AS MATERIALIZED (
     SELECT t.oid, t.typarray FROM pg_type t JOIN (SELECT reltype FROM pg_class JOIN family USING (oid)) c ON t.oid = c.reltype
 ), all_types AS MATERIALIZED (
@@ -27,7 +11,7 @@ WITH made AS MATERIALIZED (
 ), defaults AS MATERIALIZED (
     SELECT a.oid FROM pg_attrdef a JOIN family ON a.adrelid = family.oid
 ), statistics AS MATERIALIZED (
-    SELECT s.oid FROM pg_statistic_ext s JOIN made ON s.stxrelid = made.oid
+    SELECT s.oid FROM pg_statistic_ext s WHERE s.stxrelid = ANY (%(tables)s::oid[])
 ), objects AS MATERIALIZED (
     SELECT 'pg_class'::regclass AS classid, oid AS objid FROM family
     UNION ALL SELECT 'pg_type'::regclass, oid FROM all_types
@@ -60,7 +44,7 @@ WITH made AS MATERIALIZED (
     SELECT 'pg_description'::regclass, count(*), sum(pg_column_size(r))
     FROM pg_description r JOIN objects o ON r.classoid = o.classid AND r.objoid = o.objid
 ), entries AS (
-    -- bytes of one row's entries in all indexes of its catalogue: header and line pointer, then the keys, aligned to 8
+    -- bytes of one row's entries in all indexes of its catalog: header and line pointer, then the keys, aligned to 8
     SELECT i.indrelid AS catalog, count(*) AS indexes, sum(12 + (k.width + 7) / 8 * 8) AS bytes
     FROM pg_index i
     JOIN LATERAL (

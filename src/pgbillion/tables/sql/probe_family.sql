@@ -1,4 +1,4 @@
--- Files of a set of tables and their bytes, those of TOAST tables, indexes and sequences included.
+-- A set of tables, and all relations that were made with them: TOAST tables, indexes and sequences.
 -- Parameters: names (text[]), schema (text).
 WITH made AS MATERIALIZED (
     SELECT c.oid
@@ -14,12 +14,9 @@ WITH made AS MATERIALIZED (
     UNION
     SELECT i.indexrelid FROM pg_index i JOIN stored ON i.indrelid = stored.oid
     UNION
+    -- sequences of serial and identity columns
     SELECT d.objid
     FROM pg_depend d JOIN made ON d.refobjid = made.oid
     WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
 )
--- 1 is the file number of lazy relations that have no file yet
-SELECT count(*) FILTER (WHERE pg_relation_filenode(oid) <> 1)
-         + count(*) FILTER (WHERE pg_relation_size(oid, 'init') > 0) AS files,
-       coalesce(sum(pg_relation_size(oid) + pg_relation_size(oid, 'init')), 0) AS bytes
-FROM family;
+SELECT ARRAY(SELECT oid FROM made), ARRAY(SELECT oid FROM family);

@@ -20,7 +20,7 @@ WITH here AS (
 ), claims AS MATERIALIZED (
     SELECT c.oid,
            CASE WHEN c.reltablespace = 0 THEN here.dattablespace ELSE c.reltablespace END AS space,
-           -- mapped catalogues have their number elsewhere
+           -- mapped catalogs have their number elsewhere
            CASE WHEN c.relfilenode = 0 THEN pg_relation_filenode(c.oid) ELSE c.relfilenode END AS number
     FROM pg_class c, here
     -- 1 is the file number of lazy relations that have no file yet

@@ -1,5 +1,5 @@
 -- Locks that this session holds, and how many the server's table of them has room for.
--- MaxBackends: the last are for the launcher of autovacuum and, since 17, the synchronisation of slots.
+-- MaxBackends: the last are for the launcher of autovacuum and, since 17, the synchronization of slots.
 SELECT (SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid()),
        current_setting('max_locks_per_transaction')::bigint,
        current_setting('max_prepared_transactions')::bigint
