@@ -18,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
 
 from . import lazy, servers
 
 ROOT = Path(__file__).parents[2]
+# the source of 16 is in no Debian release; with a server compared with itself another major's suite serves as well
+_SUITES = {16: 17}
 Connection = psycopg.Connection[tuple[Any, ...]]
 # nothing of this kind may be in a server's log, whatever psql shows
 ALARMING = re.compile(
@@ -85,10 +86,8 @@ def not_accepted(found: Mapping[str, str], accepted: Path) -> list[str]:
 
 
 def _source(major: int) -> Path:
-    if major == 16:
-        pytest.skip("no Debian release has the source of 16")
     tool = ROOT / "tools" / "source.sh"
-    done = subprocess.run([tool, str(major)], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run([tool, str(_SUITES.get(major, major))], stdout=subprocess.PIPE, text=True, check=True)
     return Path(done.stdout.strip()) / "src/test/regress"
 
 
