@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * list_tables.c
- *	  pgbillion_tables.tables(): one page of a listing, at once, whatever the number
- *	  of tables.
+ *	  pgbillion_tables.tables(): one page of a listing, at once, whatever the
+ *	  number of tables.
  *
  * psql's \dt reads all of pg_class, checks the visibility of every table in
  * the search path and sorts. Here a page is read from an index, in order,
