@@ -28,6 +28,7 @@ import psycopg
 from psycopg import sql
 
 from harness import compare, invariants, oracle, servers, subject
+from harness.amount import amount
 from harness.catalogs import Catalogs
 from harness.sessions import Running
 from pgbillion.common.errors import UserError
@@ -35,7 +36,7 @@ from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-POINTS = int(os.environ.get("PGBILLION_TEST_CRASHES", "200"))
+POINTS = amount("PGBILLION_TEST_CRASHES", 200, 40)
 SEED = os.environ.get("PGBILLION_TEST_SEED", "1")
 SPACES = 8
 POINTS_A_DATABASE = 5

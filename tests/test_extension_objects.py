@@ -12,7 +12,7 @@ from harness import servers
 from harness.extension_objects import dumped
 from harness.servers import Connection, one
 from harness.shards import make_coordinator, plan, shard_table, shards
-from pgbillion.common.paths import extension_source, state_dir
+from pgbillion.common.paths import state_dir
 from pgbillion.server import extension
 from pgbillion.server.postgres import Cluster, Installation
 
@@ -247,17 +247,10 @@ def test_explaining_a_query_needs_the_privileges_to_run_it(bare: Connection) -> 
 
 
 def other_installations(mine: Installation) -> list[Installation]:
-    """Those of other major versions on this machine: Debian's, and the fetched ones."""
-    found = [*Path("/usr/lib/postgresql").glob("*/bin/pg_config")]
-    build = extension_source().parent / "build"
-    found += [*build.glob("postgresql-*/bin/pg_config"), *build.glob("postgresql-*/*/pginstall/bin/pg_config")]
-    candidates = [None, *sorted(path for path in found if "apt" not in path.parts)]
-    result: dict[int, Installation] = {}
-    for candidate in candidates:
-        prepared = Installation.prepare(state_dir(), candidate)
-        if prepared.major != mine.major:
-            result.setdefault(prepared.major, prepared)
-    return [result[major] for major in sorted(result)]
+    """Those of other major versions on this machine."""
+    return [
+        Installation.prepare(state_dir(), path) for major, path in servers.pg_configs().items() if major != mine.major
+    ]
 
 
 def created(cluster: Cluster, pg_dump: Path) -> list[str]:

