@@ -230,7 +230,7 @@ def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iter
     elif mode in ("commit", "rollback"):
         time.sleep(chance.uniform(0, 0.05))
         workload.ending[mode].clear()
-        assert workload.ending[mode].wait(30)
+        assert workload.ending[mode].wait(300)
         time.sleep(chance.uniform(0, 0.003))
     elif mode == "committed":
         time.sleep(chance.uniform(0, 0.05))
@@ -280,7 +280,7 @@ def _start(cluster: Cluster) -> None:
 
 def _until_files(cluster: Cluster, wanted: int, workload: Workload) -> None:
     """Until the batch in flight has made so many files, or has ended."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     number = len(workload.batches)
     while len(workload.batches) <= number and time.monotonic() < deadline:
         pass

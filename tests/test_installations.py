@@ -18,7 +18,7 @@ def test_a_copy_has_what_links_lead_to() -> None:
         (base / "lib" / "libpq.so.5").symlink_to("libpq.so.5.17")
         (base / "lib" / "absolute.so").symlink_to(base / "lib" / "libpq.so.5.17")
         (base / "lib" / "gone.so").symlink_to("nowhere")
-        values = {"BINDIR": base / "bin", "PKGLIBDIR": base / "lib", "SHAREDIR": base / "share"}
+        values = {"BINDIR": f"{base}/bin", "PKGLIBDIR": f"{base}/lib", "SHAREDIR": f"{base}/share"}
         facts = PgConfig(
             base / "bin" / "pg_config", "17.11", 170011, {name: str(path) for name, path in values.items()}
         )

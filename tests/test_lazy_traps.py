@@ -460,7 +460,8 @@ def test_several_lazy_tables_dropped_in_one_transaction(fragile: Cluster, databa
 
 def test_a_standby_replays_it_all(installation: Installation) -> None:
     """Reads there before and after the first row, in sessions that knew the table; drops, aborts and tablespaces."""
-    with servers.new_cluster(installation, {**lazy.LAZY, "hot_standby_feedback": "on"}) as primary:
+    feedback = {"hot_standby_feedback": "on", "wal_receiver_status_interval": "1s"}
+    with servers.new_cluster(installation, {**lazy.LAZY, **feedback}) as primary:
         with primary.connect() as conn:
             servers.install_extensions(conn)
             run(conn, "CREATE TABLE known (i int PRIMARY KEY, b text); CREATE TABLE held (i int PRIMARY KEY, b text)")
@@ -508,6 +509,12 @@ def _replay(primary: Cluster, standby: Cluster) -> None:
         assert holder.execute("EXECUTE p").fetchall() == []
         with holder.cursor("c") as cursor:
             cursor.execute("SELECT i FROM held")
+            # else replaying a removal of old catalog rows would wait for this snapshot, and then cancel it
+            oldest = one(holder, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+            servers.until(
+                lambda: one(conn, "SELECT max(backend_xmin::text::bigint) <= %s FROM pg_stat_replication", oldest),
+                "the standby's oldest snapshot to be known",
+            )
             conn.execute("INSERT INTO known VALUES (1, repeat('x', 100000))")
             run(conn, "BEGIN; INSERT INTO held VALUES (8); ROLLBACK")
             caught_up()

@@ -117,7 +117,7 @@ def new_database(cluster: Cluster, name: str, encoding: str | None = None) -> It
             conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def until(condition: Callable[[], T | None], what: str, seconds: float = 60) -> T:
+def until(condition: Callable[[], T | None], what: str, seconds: float = 300) -> T:
     """Poll until the condition holds (is neither None nor false) and return its value."""
     deadline = time.monotonic() + seconds
     while True:
