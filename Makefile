@@ -41,28 +41,28 @@ test-all: setup ## … on 15, 16, 17 and 18, one after the other, with a line fo
 lint: setup ## ruff, mypy --strict, the layout of the C, and the extensions compiled with all warnings as errors
 	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/indent.sh --check && tools/compile.sh 15 16 17 18
 
-bench-tables: setup ## method bulk beside method sql and the file system's own rate
+bench-tables: setup ## method bulk compared with method sql and the file system's own rate
 	@$(BIN)/python bench/tables.py
 
-bench-drop: setup ## dropping in bulk beside DROP TABLE and the rate of removing files
+bench-drop: setup ## dropping in bulk compared with DROP TABLE and the rate of removing files
 	@$(BIN)/python bench/drop.py
 
-bench-list: setup ## the first page and all names beside the \dt of psql
+bench-list: setup ## the first page and all names compared with the \dt of psql
 	@$(BIN)/python bench/list.py
 
 bench-cycle: setup ## 30,000 tables created, filled, read, dropped under three durability profiles, and by MariaDB
 	@$(BIN)/python bench/cycle.py
 
-bench-rows: setup ## vectorised aggregation of plain heap beside core, and beside DuckDB's columns
+bench-rows: setup ## vectorized aggregation of plain heap compared with PostgreSQL's own, and with DuckDB's columns
 	@$(BIN)/python bench/rows.py
 
-bench-shards: setup ## an aggregate over four shards beside postgres_fdw and one server, and the cost of breadth
+bench-shards: setup ## an aggregate over four shards compared with postgres_fdw and one server, and the cost of breadth
 	@$(BIN)/python bench/shards.py
 
-bench-joins: setup ## aggregation before the join beside core's joins, here and over four shards
+bench-joins: setup ## aggregation before the join compared with PostgreSQL's joins, here and over four shards
 	@$(BIN)/python bench/joins.py
 
-bench-citus: setup ## vectors under Citus, beside pgbillion_fdw, in a PostgreSQL with Citus named by PG_CONFIG=
+bench-citus: setup ## vectors under Citus, compared with pgbillion_fdw, in a PostgreSQL with Citus named by PG_CONFIG=
 	@$(BIN)/python bench/citus.py
 
 clean: ## remove what was built here and the caches; servers, data and reports stay

@@ -7,12 +7,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/lib.sh
 
-# optimised, because some warnings come of that; PostgreSQL's own headers are not ours to mend (-isystem);
-# callbacks do not use every argument, designated initialisers leave out what is null, and lengthof() is unsigned
+# optimized, because some warnings come of that; PostgreSQL's own headers are not ours to mend (-isystem);
+# callbacks do not use every argument, designated initializers leave out what is null, and lengthof() is unsigned
 flags=(-std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -Wmissing-prototypes -Wpointer-arith -Wvla -Wshadow=compatible-local -Wdeclaration-after-statement
     -Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare -fno-strict-aliasing -fwrapv -D_GNU_SOURCE
     -DPGBILLION_VERSION='"0"')
-# libpq is the same for all of them; behind the server's, because headers of the same names are beside it
+# libpq is the same for all of them; behind the server's, because there are headers of the same names with it
 libpq=$(.venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include")')
 for major in "$@"; do
     headers=$(tools/postgres.sh headers "$major")

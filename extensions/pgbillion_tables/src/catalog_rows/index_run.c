@@ -11,7 +11,7 @@
  * deduplicated), and one that may have an equal in a unique index (its
  * visibility is checked, its transaction awaited).
  *
- * What makes it safe to leave the rest out:
+ * What makes it safe to leave out what else index_insert() does:
  *
  * - A leaf page found by _bt_search() and locked for writing is the right one
  *	 for every key from the one searched for up to its high key; and as for

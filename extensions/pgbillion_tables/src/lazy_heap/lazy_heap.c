@@ -10,7 +10,7 @@
  * extension afterwards). Everything else follows from that:
  *
  * - While the table is lazy its size is zero, whatever is asked of it, and
- *	 heap's own functions do the rest. Its pg_class.relfilenode is
+ *	 heap's own functions do all else. Its pg_class.relfilenode is
  *	 LAZY_FILE_NUMBER, which is nobody's, so that no other relation can ever
  *	 be given a number that a lazy table counts on. Whether there is a file is
  *	 thus known from the catalog alone.

@@ -45,7 +45,7 @@ typedef struct Listing
 	ReturnSetInfo *rsinfo;
 	char	   *pattern;		/* LIKE pattern, or NULL */
 	Datum		pattern_text;	/* the same */
-	Oid			namespaceid;	/* or InvalidOid for all but the system's */
+	Oid			namespaceid;	/* or InvalidOid for all except the system's */
 	bool		after_given;
 	NameData	after;			/* names up to this one are left out */
 	NameData	prefix;			/* what the pattern's matches begin with */
