@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup demo test lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus clean destroy
+.PHONY: all install uninstall installcheck help setup demo test test-all lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -35,8 +35,11 @@ demo: setup ## a million tables in a server of their own, verified, with a repor
 test: setup ## every test, on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17
 	@tools/test.sh
 
+test-all: setup ## … on 15, 16, 17 and 18, one after the other, with a line for each at the end
+	@tools/test-all.sh
+
 lint: setup ## ruff, mypy --strict, the layout of the C, and the extensions compiled with all warnings as errors
-	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/indent.sh --check && tools/compile.sh 15 18
+	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/indent.sh --check && tools/compile.sh 15 16 17 18
 
 bench-tables: setup ## method bulk compared with method sql and the file system's own rate
 	@$(BIN)/python bench/tables.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,37 @@ _LONG = (
     "test_vector_pg_regress",
     "test_pg_isolation",
 )
+# -m majors: what compat.h and #if PG_VERSION_NUM decide, rows of the catalogs, plans, states of aggregates, upgrades,
+# and PostgreSQL's regression suite. What is only Python's, or of locks and crashes, is the same on every major.
+_MAJORS = (
+    "test_catalog_equality",
+    "test_catalog_refusals",
+    "test_extension_objects",
+    "test_extension_upgrade",
+    "test_join_aggregate",
+    "test_lazy_catalogs",
+    "test_lazy_pg_regress",
+    "test_lazy_serializable",
+    "test_lazy_servers",
+    "test_lazy_traps",
+    "test_pg_isolation",
+    "test_pg_upgrade",
+    "test_regress",
+    "test_shard_answers",
+    "test_shard_differential",
+    "test_shard_states",
+    "test_shard_types",
+    "test_standby",
+    "test_tables_drop",
+    "test_vector_answers",
+    "test_vector_collations",
+    "test_vector_differential",
+    "test_vector_finish",
+    "test_vector_pg_regress",
+    "test_vector_rechecks",
+)
+# tests of these modules that compare all majors with each other, for which one run is enough
+_ONCE = ("test_the_objects_are_the_same_on_all_major_versions",)
 
 
 # a shell that runs tests in the background has them ignore Ctrl-C, and so all that they start, in vain interrupted
@@ -40,6 +72,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(_LONG)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+    for name in _MAJORS:
+        assert Path(__file__).with_name(f"{name}.py").exists(), name
+    for item in items:
+        if item.path.stem in _MAJORS and item.name not in _ONCE:
+            item.add_marker(pytest.mark.majors)
 
 
 @pytest.fixture
@@ -54,8 +91,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, text in report.user_properties:
             if name == _TOLD:
                 terminalreporter.write_line(f"{report.nodeid}\n{text}\n")
-    skipped = [report.longreprtext for report in terminalreporter.getreports("skipped")]
-    terminalreporter.config.stash[_FOR_ROOT] = sum(f"{root.REASON}: " in text for text in skipped)
+    reasons = Counter(
+        report.longrepr[2].removeprefix("Skipped: ")
+        for report in terminalreporter.getreports("skipped")
+        if isinstance(report.longrepr, tuple)
+    )
+    if reasons:
+        terminalreporter.section(f"{reasons.total()} tests were skipped")
+    for reason, number in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
+        terminalreporter.write_line(f"{number:5} {reason}")
+    terminalreporter.config.stash[_FOR_ROOT] = sum(
+        number for reason, number in reasons.items() if reason.startswith(f"{root.REASON}: ")
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

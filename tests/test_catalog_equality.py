@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from harness import catalogs as catalog
 from harness import compare, oracle, subject, templates
+from harness.amount import amount
 from harness.catalogs import Catalogs
 from harness.compare import Batch, CoreRefusesError
 from harness.servers import has_extension, one
@@ -21,7 +22,7 @@ from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-EXAMPLES = int(os.environ.get("PGBILLION_TEST_EXAMPLES", "60"))
+EXAMPLES = amount("PGBILLION_TEST_EXAMPLES", 60, 12)
 # Making a failing example small takes minutes.
 SHRINK = bool(os.environ.get("PGBILLION_TEST_SHRINK"))
 

@@ -28,6 +28,7 @@ import psycopg
 from psycopg import sql
 
 from harness import compare, invariants, oracle, servers, subject
+from harness.amount import amount
 from harness.catalogs import Catalogs
 from harness.sessions import Running
 from pgbillion.common.errors import UserError
@@ -35,7 +36,7 @@ from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-POINTS = int(os.environ.get("PGBILLION_TEST_CRASHES", "200"))
+POINTS = amount("PGBILLION_TEST_CRASHES", 200, 40)
 SEED = os.environ.get("PGBILLION_TEST_SEED", "1")
 SPACES = 8
 POINTS_A_DATABASE = 5
@@ -229,7 +230,7 @@ def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iter
     elif mode in ("commit", "rollback"):
         time.sleep(chance.uniform(0, 0.05))
         workload.ending[mode].clear()
-        assert workload.ending[mode].wait(30)
+        assert workload.ending[mode].wait(300)
         time.sleep(chance.uniform(0, 0.003))
     elif mode == "committed":
         time.sleep(chance.uniform(0, 0.05))
@@ -279,7 +280,7 @@ def _start(cluster: Cluster) -> None:
 
 def _until_files(cluster: Cluster, wanted: int, workload: Workload) -> None:
     """Until the batch in flight has made so many files, or has ended."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     number = len(workload.batches)
     while len(workload.batches) <= number and time.monotonic() < deadline:
         pass

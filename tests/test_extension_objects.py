@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from harness import catalogs, servers
+from harness import servers
+from harness.extension_objects import dumped
 from harness.servers import Connection, one
 from harness.shards import make_coordinator, plan, shard_table, shards
-from pgbillion.common.paths import extension_source, state_dir
+from pgbillion.common.paths import state_dir
 from pgbillion.server import extension
-from pgbillion.server.postgres import Cluster, Installation, run_as_server
+from pgbillion.server.postgres import Cluster, Installation
 
 # What whoever may create objects can put in the way of a careless name. Whatever is used of it raises an error, which
 # stands for anything the user of it may do. Operators first: CVE-2018-1058 and its like.
@@ -247,39 +247,19 @@ def test_explaining_a_query_needs_the_privileges_to_run_it(bare: Connection) -> 
 
 
 def other_installations(mine: Installation) -> list[Installation]:
-    """Those of other major versions on this machine: Debian's, and the fetched ones."""
-    found = [*Path("/usr/lib/postgresql").glob("*/bin/pg_config")]
-    build = extension_source().parent / "build"
-    found += [*build.glob("postgresql-*/bin/pg_config"), *build.glob("postgresql-*/*/pginstall/bin/pg_config")]
-    candidates = [None, *sorted(path for path in found if "apt" not in path.parts)]
-    result: dict[int, Installation] = {}
-    for candidate in candidates:
-        prepared = Installation.prepare(state_dir(), candidate)
-        if prepared.major != mine.major:
-            result.setdefault(prepared.major, prepared)
-    return [result[major] for major in sorted(result)]
+    """Those of other major versions on this machine."""
+    return [
+        Installation.prepare(state_dir(), path) for major, path in servers.pg_configs().items() if major != mine.major
+    ]
 
 
-def dumped(cluster: Cluster, dump: Path) -> list[str]:
-    """What pg_upgrade would restore, but for numbers: those it keeps, and those that some servers give columns."""
+def created(cluster: Cluster, pg_dump: Path) -> list[str]:
+    """What pg_upgrade would restore of both extensions."""
     with cluster.connect("template1") as conn:
         conn.execute("CREATE DATABASE dumped TEMPLATE template0")
     with cluster.connect("dumped") as conn:
         conn.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows")
-    done = run_as_server(
-        [dump, "--schema-only", "--binary-upgrade", "--dbname", cluster.conninfo("dumped")], stdout=subprocess.PIPE
-    )
-    assert done.returncode == 0
-    lines = [line for line in done.stdout.splitlines() if line and not line.startswith(("--", "\\"))]
-    return [
-        line
-        for line in lines
-        if "binary_upgrade_set_" not in line
-        and "binary_upgrade_create_empty" not in line
-        and not line.startswith("SET ")
-        and "relfrozenxid" not in line
-        and not catalogs.ATTRIBUTE_VERSION.search(line)
-    ]
+    return dumped(cluster, "dumped", pg_dump)
 
 
 def test_the_objects_are_the_same_on_all_major_versions(installation: Installation) -> None:
@@ -294,7 +274,7 @@ def test_the_objects_are_the_same_on_all_major_versions(installation: Installati
             cluster.init(servers.SETTINGS)
             cluster.start()
             try:
-                dumps[each.major] = dumped(cluster, newest.program("pg_dump"))
+                dumps[each.major] = created(cluster, newest.program("pg_dump"))
             finally:
                 cluster.destroy()
     mine = dumps[installation.major]

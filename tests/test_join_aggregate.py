@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 from harness import servers
+from harness.amount import amount
 from harness.join_queries import BIG, FILL_BIG, SMALL, JoinGenerator, JoinQuery
 from harness.servers import one
 from harness.shards import Connection, make_coordinator, shard_table, shards
@@ -21,7 +22,7 @@ from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Answer, Tolerance
 from pgbillion.server.postgres import Cluster
 
-QUERIES = int(os.environ.get("PGBILLION_TEST_JOINS") or 100)
+QUERIES = amount("PGBILLION_TEST_JOINS", 100, 50)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 LEAST_USED = 0.9
 # the order of additions is another one, and values of both signs are added

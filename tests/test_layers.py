@@ -107,19 +107,45 @@ def test_a_folder_of_c_includes_from_where_it_may(within: str) -> None:
     assert {(file, header) for file, header in arrows if not header.startswith(MAY_INCLUDE[within])} == set()
 
 
-# folders of C whose files call each other in one direction
-ONE_WAY = ("pgbillion_rows/src/shard",)
+# ---- functions in C ----
+
+# extensions whose files call each other in one direction, with functions that fit a screen or two
+IN_ORDER = ("pgbillion_tables",)
+LONGEST_FUNCTION = 99
 
 
-@pytest.mark.parametrize("within", ONE_WAY)
-def test_files_of_c_do_not_call_in_a_circle(within: str) -> None:
-    texts = {file: file.read_text(encoding="utf-8") for file in (EXTENSIONS / within).rglob("*.c")}
-    # as pgindent lays them out, a function's name begins the line after its type
-    definition = re.compile(r"^(?!static\b|PG_|pg_noreturn static\b)[A-Za-z][\w *]*\n(\w+)\(", re.MULTILINE)
-    home = {name: file for file, text in texts.items() for name in definition.findall(text)}
-    assert len(home) > 2 * len(texts)
+def functions(file: Path) -> Iterator[tuple[str, bool, list[str]]]:
+    """Give the functions that a file of pgindent's layout defines: name, whether others may call it, and its lines."""
+    # neither comments nor strings, and no line less
+    text = re.sub(
+        r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"',
+        lambda found: re.sub(r"[^\n]", " ", found.group()),
+        file.read_text(encoding="utf-8"),
+        flags=re.DOTALL,
+    )
+    # the type of what it returns has a line of its own
+    for found in re.finditer(r"^(\w[^\n;{}]*)\n(\w+)\([^;{}]*\)\n\{\n.*?^\}", text, re.MULTILINE | re.DOTALL):
+        yield found.group(2), not found.group(1).startswith("static"), found.group().splitlines()
+
+
+@pytest.mark.parametrize("extension", IN_ORDER)
+def test_files_of_c_call_in_one_direction(extension: str) -> None:
+    defined = {file: list(functions(file)) for file in (EXTENSIONS / extension / "src").rglob("*.c")}
+    owner = {name: file.name for file, found in defined.items() for name, public, _ in found if public}
+    assert len(owner) > 50  # what is read here are functions
     calls = {
-        file: {home[word] for word in set(re.findall(r"\w+", text)) & set(home) if home[word] != file}
-        for file, text in texts.items()
+        file.name: {
+            owner[word] for _, _, lines in found for word in re.findall(r"\w+", "\n".join(lines[2:])) if word in owner
+        }
+        - {file.name}
+        for file, found in defined.items()
     }
+    assert sum(map(len, calls.values())) > 20
     TopologicalSorter(calls).prepare()  # raises CycleError, which names the files
+
+
+@pytest.mark.parametrize("extension", IN_ORDER)
+def test_functions_of_c_are_short(extension: str) -> None:
+    files = (EXTENSIONS / extension / "src").rglob("*.c")
+    long = {name: len(lines) for file in files for name, _, lines in functions(file) if len(lines) > LONGEST_FUNCTION}
+    assert long == {}

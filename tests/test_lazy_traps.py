@@ -514,6 +514,12 @@ def _replay(primary: Cluster, standby: Cluster) -> None:
         assert holder.execute("EXECUTE p").fetchall() == []
         with holder.cursor("c") as cursor:
             cursor.execute("SELECT i FROM held")
+            # else replaying a removal of old catalog rows would wait for this snapshot, and then cancel it
+            oldest = one(holder, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+            servers.until(
+                lambda: one(conn, "SELECT max(backend_xmin::text::bigint) <= %s FROM pg_stat_replication", oldest),
+                "the standby's oldest snapshot to be known",
+            )
             conn.execute("INSERT INTO known VALUES (1, repeat('x', 100000))")
             run(conn, "BEGIN; INSERT INTO held VALUES (8); ROLLBACK")
             caught_up()

@@ -24,7 +24,6 @@ from pgbillion.common.paths import state_dir
 from pgbillion.server.postgres import Cluster, Installation, make_folder, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-ROOT = Path(__file__).parents[1]
 SETTINGS = {**servers.SETTINGS, **lazy.LAZY}
 MARK = "pgbillion_tables.lazy_tables_left.CALL pgbillion_tables.all_to_heap() before pg_upgrade"
 MODES = ("--copy", "--link", "--swap")
@@ -32,17 +31,7 @@ MODES = ("--copy", "--link", "--swap")
 
 def _present() -> Mapping[int, Path]:
     """pg_config of each major that is on this machine and has pg_upgrade."""
-    found: dict[int, Path] = {}
-    for path in (
-        *Path("/usr/lib/postgresql").glob("*/bin/pg_config"),
-        *(ROOT / "build").glob("postgresql-*/bin/pg_config"),
-        *(ROOT / "build").glob("postgresql-*/*/pginstall/bin/pg_config"),
-        servers.installation().source,
-    ):
-        if path.with_name("pg_upgrade").exists():
-            version = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
-            found[int(version.split()[1].split(".")[0])] = path
-    return dict(sorted(found.items()))
+    return {major: path for major, path in servers.pg_configs().items() if path.with_name("pg_upgrade").exists()}
 
 
 def _pairs() -> list[tuple[int, int]]:

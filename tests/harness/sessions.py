@@ -35,7 +35,7 @@ class Running(Generic[T]):
     def done(self) -> bool:
         return not self._thread.is_alive()
 
-    def result(self, seconds: float = 120) -> T:
+    def result(self, seconds: float = 300) -> T:
         self._thread.join(seconds)
         if self._thread.is_alive():
             raise TimeoutError(f"still running after {seconds:.0f} s")

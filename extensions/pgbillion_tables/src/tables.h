@@ -1,35 +1,34 @@
 /*-------------------------------------------------------------------------
  *
- * create_tables.h
- *	  Creating tables by writing their catalogue rows in bulk.
+ * tables.h
+ *	  Creating tables by writing their catalog rows in bulk.
  *
  * The way of a call of pgbillion_tables.create_tables():
  *
  *	create_tables.c	checks the arguments, drives the others, batch by batch
- *	prototype.c		has core make the first table, by ordinary DDL
- *	stamp.c			compiles that table's catalogue rows to a stamp: images
+ *	prototype.c		has PostgreSQL make the first table, by ordinary DDL
+ *	stamp.c			compiles that table's catalog rows to a stamp: images
  *					of the rows, and the places where an OID, a name, a file
  *					number or a tablespace goes
  *	stamp_batch.c	writes the others' rows from it
- *	naming.c		the names a table and its parts get, as core chooses them
- *	oids.c			ranges of unused OIDs
- *	files.c			the files, copied from those of the first table
- *	bulk_insert.c	many rows at a time into a catalogue
- *	index_run.c		sorted runs of entries into its indexes
- *	progress.c		the view of it all for other sessions
+ *	naming.c                the names a table and its parts get, as PostgreSQL
+ *	chooses them oids.c                  ranges of unused OIDs files.c
+ *	the files, copied from those of the first table bulk_insert.c   many rows
+ *	at a time into a catalog index_run.c          sorted runs of entries into
+ *	its indexes progress.c              the view of it all for other sessions
  *
  * and the way back, of pgbillion_tables.drop_tables():
  *
  *	drop_tables.c	checks and locks the tables, drives the others
- *	family.c		finds the catalogue rows of many tables and their parts
- *	bulk_delete.c	many rows at a time out of a catalogue
+ *	family.c		finds the catalog rows of many tables and their parts
+ *	bulk_delete.c	many rows at a time out of a catalog
  *
  * list_tables.c lists what is there.
  *
- * Because the stamp is made from rows that core wrote a moment before, in the
- * same transaction, whatever core records about a table (in this major
- * version, for this user, under these default privileges) is what the stamped
- * tables get.
+ * Because the stamp is made from rows that PostgreSQL wrote a moment before,
+ * in the same transaction, whatever PostgreSQL records about a table (in this
+ * major version, for this user, under these default privileges) is what the
+ * stamped tables get.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,14 +64,14 @@ typedef struct NameFormat
 typedef enum StampNameKind
 {
 	STAMP_NAME_TABLE,			/* the table's own, and its row type's */
-	STAMP_NAME_ARRAY_TYPE,		/* core's makeArrayTypeName() */
+	STAMP_NAME_ARRAY_TYPE,		/* PostgreSQL's makeArrayTypeName() */
 	STAMP_NAME_TOAST,			/* pg_toast_OID */
 	STAMP_NAME_TOAST_INDEX,		/* pg_toast_OID_index */
-	STAMP_NAME_RELATION,		/* core's ChooseRelationName() */
+	STAMP_NAME_RELATION,		/* PostgreSQL's ChooseRelationName() */
 	STAMP_NAME_INDEX_CONSTRAINT,	/* the same, of an index with a constraint */
-	STAMP_NAME_CONSTRAINT,		/* core's ChooseConstraintName() */
-	STAMP_NAME_STATISTICS,		/* core's ChooseExtendedStatisticName() */
-	STAMP_NAME_TRIGGER			/* LABEL_OID, of core's own triggers */
+	STAMP_NAME_CONSTRAINT,		/* PostgreSQL's ChooseConstraintName() */
+	STAMP_NAME_STATISTICS,		/* PostgreSQL's ChooseExtendedStatisticName() */
+	STAMP_NAME_TRIGGER			/* LABEL_OID, of PostgreSQL's own triggers */
 } StampNameKind;
 
 typedef struct StampName

@@ -198,14 +198,22 @@ def _copy(facts: extension.PgConfig, home: Path) -> Path:
         unfinished = home.with_name(f".{home.name}.new")
         shutil.rmtree(unfinished, ignore_errors=True)
         make_folder(unfinished)
-        ignore = shutil.ignore_patterns("*.a", "pgxs", "man", "doc")
         folders = {folder: unfinished / inside / folder.relative_to(base) for folder in facts.folders}
         if bundled:
             folders[libraries] = unfinished / libraries.name
         for source, target in folders.items():
-            shutil.copytree(source, target, ignore=ignore, ignore_dangling_symlinks=True, dirs_exist_ok=True)
+            shutil.copytree(source, target, ignore=_not_copied, dirs_exist_ok=True)
         unfinished.rename(home)
     return home / inside
+
+
+def _not_copied(folder: str, names: list[str]) -> set[str]:
+    """Name what no server needs, and links that lead nowhere.
+
+    copytree's ignore_dangling_symlinks takes all relative links, such as libpq.so.5, for such.
+    """
+    dangling = {name for name in names if not Path(folder, name).exists()}
+    return dangling | shutil.ignore_patterns("*.a", "pgxs", "man", "doc")(folder, names)
 
 
 @contextlib.contextmanager

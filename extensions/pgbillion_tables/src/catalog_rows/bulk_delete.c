@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * bulk_delete.c
- *	  Many rows at a time out of a system catalogue.
+ *	  Many rows at a time out of a system catalog.
  *
  * What simple_heap_delete() does, for rows whose objects the caller has
  * locked, a page at a time: the page is read and locked once for all rows on
@@ -45,14 +45,14 @@ static int	compare_tids(const void *a, const void *b);
 void
 catalog_delete(Relation rel, ItemPointerData *tids, int ntids, bool invalidate_each)
 {
-	bool		by_core = invalidate_each || RelationIsAccessibleInLogicalDecoding(rel);
+	bool		row_by_row = invalidate_each || RelationIsAccessibleInLogicalDecoding(rel);
 	int			done = 0;
 
 	qsort(tids, ntids, sizeof(ItemPointerData), compare_tids);
 
 	while (done < ntids)
 	{
-		int			n = by_core ? 0 : delete_on_page(rel, tids + done, ntids - done);
+		int			n = row_by_row ? 0 : delete_on_page(rel, tids + done, ntids - done);
 
 		if (n == 0)
 		{

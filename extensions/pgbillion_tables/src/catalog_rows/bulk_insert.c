@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * bulk_insert.c
- *	  Many rows at a time into a system catalogue and its indexes.
+ *	  Many rows at a time into a system catalog and its indexes.
  *
  * What heap_multi_insert() and CatalogIndexInsert() do, for callers that
  * insert rows by the hundred thousand, with two differences:
  *
- * - One cache invalidation of the whole catalogue, when the writer is closed,
+ * - One cache invalidation of the whole catalog, when the writer is closed,
  *	 stands for one or two messages a row. To everybody else it means the
  *	 same, and beyond a few hundred rows it is what they would get anyway when
  *	 their queue overflows. In here it spares the linear search for duplicates
@@ -16,7 +16,7 @@
  *	 time; see index_run.c.
  *
  * Where logical decoding is possible (wal_level = logical) every row needs its
- * combo CID logged, and there core's own functions do the work.
+ * combo CID logged, and there PostgreSQL's own functions do the work.
  *
  *-------------------------------------------------------------------------
  */
@@ -40,7 +40,7 @@
 
 #include "tables.h"
 
-/* By how many pages a catalogue is extended at once, at most. */
+/* By how many pages a catalog is extended at once, at most. */
 #define MAX_PAGES_AHEAD 16
 
 struct CatalogWriter
@@ -48,7 +48,7 @@ struct CatalogWriter
 	Relation	rel;			/* locked RowExclusiveLock */
 	CatalogIndexState indexes;
 	BulkInsertState bistate;
-	bool		by_core;		/* leave rows to core's functions? */
+	bool		row_by_row;		/* leave rows to PostgreSQL's functions? */
 	bool		invalidate_all; /* does close owe an invalidation? */
 };
 
@@ -60,7 +60,7 @@ static void log_page_insert(Relation rel, Buffer buffer, HeapTuple *tuples, int 
 							bool init_page);
 static void insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int ntables);
 
-/* Open a catalogue for writing; result in the current memory context. */
+/* Open a catalog for writing; result in the current memory context. */
 CatalogWriter *
 catalog_writer_open(Oid catalog)
 {
@@ -68,12 +68,12 @@ catalog_writer_open(Oid catalog)
 
 	writer->rel = table_open(catalog, RowExclusiveLock);
 	writer->indexes = CatalogOpenIndexes(writer->rel);
-	writer->by_core = RelationIsAccessibleInLogicalDecoding(writer->rel);
+	writer->row_by_row = RelationIsAccessibleInLogicalDecoding(writer->rel);
 
 	/*
 	 * Keeps the page last written to pinned, and from 16 on the pages that
-	 * the catalogue was extended by. The ring of buffers that comes with it
-	 * is for data nobody reads again soon; catalogue rows are not that.
+	 * the catalog was extended by. The ring of buffers that comes with it is
+	 * for data nobody reads again soon; catalog rows are not that.
 	 */
 	writer->bistate = GetBulkInsertState();
 	FreeAccessStrategy(writer->bistate->strategy);
@@ -93,7 +93,7 @@ catalog_writer_relation(const CatalogWriter *writer)
  * one after the other. The tuples are the caller's; their
  * headers are filled in here, t_self and t_tableOid are set. They hold no
  * out-of-line values. With invalidate_each other sessions are told of each
- * row, else at the end of all the catalogue has changed. May raise an error at
+ * row, else at the end of all the catalog has changed. May raise an error at
  * any point, which must abort the (sub)transaction.
  */
 void
@@ -103,7 +103,7 @@ catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int
 	if (ntuples == 0)
 		return;
 
-	if (writer->by_core)
+	if (writer->row_by_row)
 	{
 		for (int i = 0; i < ntuples; i++)
 			CatalogTupleInsertWithInfo(writer->rel, tuples[i], writer->indexes);
@@ -178,7 +178,7 @@ insert_rows(CatalogWriter *writer, HeapTuple *tuples, int ntuples)
 			continue;
 		}
 
-		/* how far to extend the catalogue, should that be necessary */
+		/* how far to extend the catalog, should that be necessary */
 		for (int i = done; i < ntuples && npages < MAX_PAGES_AHEAD; i++)
 		{
 			if (needs_toasting(tuples[i]))
@@ -198,7 +198,8 @@ insert_rows(CatalogWriter *writer, HeapTuple *tuples, int ntuples)
 		{
 			/*
 			 * How clearing the visibility map is logged differs even between
-			 * minor versions: core inserts the first row, and so clears it.
+			 * minor versions: PostgreSQL inserts the first row, and so clears
+			 * it.
 			 */
 			UnlockReleaseBuffer(buffer);
 			heap_insert(rel, tuples[done], cid, 0, writer->bistate);

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * index_run.c
- *	  Sorted runs of new entries into a btree index of a system catalogue.
+ *	  Sorted runs of new entries into a btree index of a system catalog.
  *
  * index_insert() descends the tree, locks a leaf page, logs and unlocks it
- * for every entry. New tables' entries come in long runs of neighbours, so
+ * for every entry. New tables' entries come in long runs of neighbors, so
  * here a leaf page is searched for and locked once, takes all entries of the
  * run that belong on it, and is logged once. Whatever needs more than that
  * goes to index_insert(): an entry that does not fit (the page is split, or
  * deduplicated), and one that may have an equal in a unique index (its
  * visibility is checked, its transaction awaited).
  *
- * What makes it safe to leave the rest out:
+ * What makes it safe to leave out what else index_insert() does:
  *
  * - A leaf page found by _bt_search() and locked for writing is the right one
  *	 for every key from the one searched for up to its high key; and as for
@@ -22,8 +22,8 @@
  * - The page's full image (or each of its entries) is logged within the
  *	 critical section that changed it, as an ordinary insertion is.
  *
- * Catalogues need no predicate locks. Their key columns are fixed-width and
- * not null, but for names, which an index stores as C strings.
+ * Catalogs need no predicate locks. Their key columns are fixed-width and
+ * not null, except for names, which an index stores as C strings.
  *
  *-------------------------------------------------------------------------
  */
@@ -71,6 +71,11 @@ static int	compare_entries(const void *a, const void *b);
 static void arrange_entries(RunEntry *entries, int nentries, int ntables, int key_bytes);
 static int	insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
 						   RunEntry *entries, int nentries, int key_bytes);
+static int	place_on_leaf(Page page, Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
+						  RunEntry *entries, int nentries, int key_bytes, Placement *placements,
+						  bool *log_image);
+static void add_to_leaf(Relation index, Buffer buffer, const Placement *placements, int n,
+						bool log_image);
 static void key_of(BTScanInsert key, const IndexInfo *info, HeapTuple tuple, TupleDesc tupdesc,
 				   bool unique);
 static OffsetNumber position_of(Relation index, BTScanInsert key, Page page, OffsetNumber low,
@@ -80,8 +85,9 @@ static void insert_one(Relation heap, Relation index, IndexInfo *info, HeapTuple
 
 /*
  * Insert the entries of `tuples`, which are in the heap already, into one
- * index. They are those of `ntables` tables, one after the other. Constraints on catalogues are immediate; a violation is raised as
- * index_insert() does, and may wait for the transaction it is found in.
+ * index. They are those of `ntables` tables, one after the other. Constraints
+ * on catalogs are immediate; a violation is raised as index_insert() does, and
+ * may wait for the transaction it is found in.
  */
 void
 index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tuples, int ntuples,
@@ -299,7 +305,7 @@ arrange_entries(RunEntry *entries, int nentries, int ntables, int key_bytes)
 	{
 		int			end = begin + 1;
 
-		/* numbers of neighbouring tables differ in their last byte or two */
+		/* numbers of neighboring tables differ in their last byte or two */
 		while (end < period && slots[begin].common < key_bytes &&
 			   memcmp(slots[begin].key, slots[end].key, Min(slots[begin].common, slots[end].common)) == 0 &&
 			   slots[end].common < key_bytes)
@@ -324,27 +330,48 @@ static int
 insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
 			   RunEntry *entries, int nentries, int key_bytes)
 {
-	TupleDesc	heapdesc = RelationGetDescr(heap);
-	bool		unique = index->rd_index->indisunique;
 	Placement	placements[MaxIndexTuplesPerPage];
+	bool		log_image;
 	Buffer		buffer;
 	Page		page;
-	BTPageOpaque opaque;
-	Size		avail;
-	Size		record_bytes = 0;
-	OffsetNumber position;
-	int			n = 0;
+	int			n;
 
-	key_of(key, info, entries[0].tuple, heapdesc, unique);
+	key_of(key, info, entries[0].tuple, RelationGetDescr(heap), index->rd_index->indisunique);
 	_bt_freestack(_bt_search(index, heap, key, &buffer, BT_WRITE));
 	page = BufferGetPage(buffer);
-	opaque = BTPageGetOpaque(page);
+
+	n = place_on_leaf(page, heap, index, info, key, entries, Min(nentries, MaxIndexTuplesPerPage),
+					  key_bytes, placements, &log_image);
+	if (n > 0)
+		add_to_leaf(index, buffer, placements, n, log_image);
+	for (int i = 0; i < n; i++)
+		pfree(placements[i].itup);
+
+	_bt_relbuf(index, buffer);
+	return n;
+}
+
+/*
+ * Find the places of the first entries on a leaf page that is locked for
+ * writing, as long as they belong there and fit. Returns how many; their
+ * tuples are palloc'd. On return *log_image tells whether an image of the page
+ * is shorter than a record for each of them.
+ */
+static int
+place_on_leaf(Page page, Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
+			  RunEntry *entries, int nentries, int key_bytes, Placement *placements, bool *log_image)
+{
+	TupleDesc	heapdesc = RelationGetDescr(heap);
+	bool		unique = index->rd_index->indisunique;
+	BTPageOpaque opaque = BTPageGetOpaque(page);
+	Size		avail = PageGetFreeSpace(page); /* less one line pointer */
+	Size		record_bytes = 0;
+	OffsetNumber position = P_FIRSTDATAKEY(opaque);
+	int			n;
+
 	Assert(P_ISLEAF(opaque) && !P_IGNORE(opaque) && !P_INCOMPLETE_SPLIT(opaque));
 
-	avail = PageGetFreeSpace(page); /* less one line pointer */
-	position = P_FIRSTDATAKEY(opaque);
-
-	for (n = 0; n < nentries && n < MaxIndexTuplesPerPage; n++)
+	for (n = 0; n < nentries; n++)
 	{
 		Datum		values[INDEX_MAX_KEYS];
 		bool		isnull[INDEX_MAX_KEYS] = {false};
@@ -390,35 +417,34 @@ insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInser
 		placements[n].offset = position + n;
 	}
 
-	if (n > 0)
-	{
-		bool		log_image = record_bytes > BLCKSZ - avail;
-
-		/* NO EREPORT(ERROR) from here till changes are logged */
-		START_CRIT_SECTION();
-		for (int i = 0; i < n; i++)
-		{
-			IndexTuple	itup = placements[i].itup;
-
-			if (PageAddItem(page, (Item) itup, IndexTupleSize(itup), placements[i].offset,
-							false, false) == InvalidOffsetNumber)
-				elog(PANIC, "failed to add new item to block %u in index \"%s\"",
-					 BufferGetBlockNumber(buffer), RelationGetRelationName(index));
-			if (i == 0)
-				MarkBufferDirty(buffer);
-			if (!log_image && RelationNeedsWAL(index))
-				log_leaf_insert(buffer, itup, placements[i].offset);
-		}
-		if (log_image && RelationNeedsWAL(index))
-			log_newpage_buffer(buffer, true);
-		END_CRIT_SECTION();
-
-		for (int i = 0; i < n; i++)
-			pfree(placements[i].itup);
-	}
-
-	_bt_relbuf(index, buffer);
+	*log_image = record_bytes > BLCKSZ - avail;
 	return n;
+}
+
+/* Add entries to a leaf page that is locked for writing, and log that. They fit. */
+static void
+add_to_leaf(Relation index, Buffer buffer, const Placement *placements, int n, bool log_image)
+{
+	Page		page = BufferGetPage(buffer);
+
+	/* NO EREPORT(ERROR) from here till changes are logged */
+	START_CRIT_SECTION();
+	for (int i = 0; i < n; i++)
+	{
+		IndexTuple	itup = placements[i].itup;
+
+		if (PageAddItem(page, (Item) itup, IndexTupleSize(itup), placements[i].offset,
+						false, false) == InvalidOffsetNumber)
+			elog(PANIC, "failed to add new item to block %u in index \"%s\"",
+				 BufferGetBlockNumber(buffer), RelationGetRelationName(index));
+		if (i == 0)
+			MarkBufferDirty(buffer);
+		if (!log_image && RelationNeedsWAL(index))
+			log_leaf_insert(buffer, itup, placements[i].offset);
+	}
+	if (log_image && RelationNeedsWAL(index))
+		log_newpage_buffer(buffer, true);
+	END_CRIT_SECTION();
 }
 
 /* Make `key` search for a row's entry; see _bt_doinsert() on the TID. */

@@ -3,14 +3,14 @@
  * oids.c
  *	  Unused OIDs, a range at a time.
  *
- * Core asks the shared counter for one OID and an index whether it is in use,
- * again and again. Here a whole range is taken from the counter at once, as
- * if GetNewObjectId() had been called that often, and each catalogue's index
+ * PostgreSQL asks the shared counter for one OID and an index whether it is in
+ * use, again and again. Here a whole range is taken from the counter at once,
+ * as if GetNewObjectId() had been called that often, and each catalog's index
  * is asked once, for the range. Until the counter has wrapped around the
  * answer is always 'none in use'. A range of its own also keeps a backend's
  * index entries together, away from the pages another one inserts into.
  *
- * The OIDs of a range are unused in every catalogue of the allocator, which
+ * The OIDs of a range are unused in every catalog of the allocator, which
  * is more than is needed and keeps the objects of one table consecutive.
  *
  *-------------------------------------------------------------------------
@@ -74,7 +74,7 @@ oid_allocator_reserve(OidAllocator *allocator, uint32 wanted)
 	allocator->step = Max(wanted, 1);
 }
 
-/* An OID that no catalogue of the allocator uses, not even in a dead row. */
+/* An OID that no catalog of the allocator uses, not even in a dead row. */
 Oid
 oid_allocator_next(OidAllocator *allocator)
 {

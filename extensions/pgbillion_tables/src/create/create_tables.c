@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * create_tables.c
- *	  pgbillion_tables.create_tables(): many tables like a template, in one call.
+ *	  pgbillion_tables.create_tables(): many tables like a template, in one
+ *	  call.
  *
- * Core makes the first table, by ordinary DDL; the others are stamped from
- * its catalogue rows. See create_tables.h for the parts.
+ * PostgreSQL makes the first table, by ordinary DDL; the others are stamped
+ * from its catalog rows. See tables.h for the parts.
  *
  * Locks, all kept until the end of the transaction: AccessShareLock on the
  * template, those of CREATE TABLE for the first table and its schema,
- * RowExclusiveLock on the catalogues written to. The stamped tables are not
+ * RowExclusiveLock on the catalogs written to. The stamped tables are not
  * locked: nobody else can see them before the transaction has ended, and a
  * lock for each would need an entry for each in the shared lock table.
  *
@@ -39,18 +40,18 @@
 #include "tables.h"
 
 /*
- * Catalogue rows that are in memory before they are written. Enough for runs
- * of neighbours in every index, few enough to stay in the processor's cache.
+ * Catalog rows that are in memory before they are written. Enough for runs
+ * of neighbors in every index, few enough to stay in the processor's cache.
  */
 #define ROWS_PER_FLUSH 4096
 
 /*
- * With logical decoding core's functions write the rows, and register a
+ * With logical decoding PostgreSQL's functions write the rows, and register a
  * message for each; the search among those of one command is linear.
  */
 #define TABLES_PER_FLUSH_LOGICAL 16
 
-/* Up to here others are told of each row rather than of whole catalogues. */
+/* Up to here others are told of each row rather than of whole catalogs. */
 #define TABLES_INVALIDATED_EACH 32
 
 PG_FUNCTION_INFO_V1(pgbillion_create_tables);
@@ -77,8 +78,8 @@ static uint64 stamped_levels = 0;
 static bool preparing_transaction = false;
 
 /*
- * pgbillion_tables.create_tables(template regclass, name_format text, first bigint,
- *						 count bigint, tablespaces name[], schema regnamespace,
+ * pgbillion_tables.create_tables(template regclass, name_format text,
+ *						 first bigint, count bigint, tablespaces name[], schema regnamespace,
  *						 access_method name, allow_unobserved boolean)
  *						 returns bigint
  *		Creates tables first … first + count - 1 like the template and returns
@@ -400,10 +401,10 @@ rethrow_name_conflict(MemoryContext context)
 /*
  * Stamped tables that this backend has used before their transaction aborts
  * are in its relation cache, and its cached plans refer to them. What makes it
- * forget tables that core has created, a mark on the cache entry and a message
- * for each, stamped tables do not have; others need neither. So the backend
- * resets its caches on abort, and after PREPARE, when it must no longer see
- * the tables either.
+ * forget tables that PostgreSQL has created, a mark on the cache entry and a
+ * message for each, stamped tables do not have; others need neither. So the
+ * backend resets its caches on abort, and after PREPARE, when it must no
+ * longer see the tables either.
  */
 void
 create_tables_init(void)

@@ -5,10 +5,10 @@
  *
  * A table's own name comes from the caller's name_format. The names of its
  * array type, indexes, sequences, generated constraints and statistics are
- * chosen as core chooses them: makeObjectName(), and a number behind the
+ * chosen as PostgreSQL chooses them: makeObjectName(), and a number behind the
  * label as long as the name is taken.
  *
- * Whether a name is taken is asked of the catalogues once a call, not once a
+ * Whether a name is taken is asked of the catalogs once a call, not once a
  * name: all names of a call that are not truncated begin with one of its
  * table names (array types: with an underscore and one of them), so one range
  * scan of each name index finds everything they could collide with. Usually
@@ -42,7 +42,7 @@
 
 #include "tables.h"
 
-/* A catalogue whose rows have names unique in a schema, or looked up by them. */
+/* A catalog whose rows have names unique in a schema, or looked up by them. */
 typedef struct NameSpace
 {
 	Oid			catalog;
@@ -50,7 +50,7 @@ typedef struct NameSpace
 	AttrNumber	attname;
 	AttrNumber	attnamespace;
 	HTAB	   *taken;			/* names found or given out, NULL if none */
-	bool		lookup_each;	/* ask the catalogue for every name? */
+	bool		lookup_each;	/* ask the catalog for every name? */
 } NameSpace;
 
 enum
@@ -316,7 +316,7 @@ space_scan_range(NameRegistry *registry, NameSpace *space, const char *prefix,
 	ScanKeyInit(&key[2], space->attnamespace,
 				BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(registry->namespaceid));
 
-	/* uncommitted names count: core avoids them too where it can choose */
+	/* uncommitted names count: PostgreSQL avoids them too where it can choose */
 	InitDirtySnapshot(dirty);
 	scan = systable_beginscan(catalog, space->index, true, &dirty, 3, key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -337,7 +337,7 @@ space_scan_range(NameRegistry *registry, NameSpace *space, const char *prefix,
 }
 
 /*
- * Is the name in the catalogue now, seen by anyone? *in_progress becomes the
+ * Is the name in the catalog now, seen by anyone? *in_progress becomes the
  * transaction that has not yet decided about that, if it is not ours.
  */
 static bool
@@ -413,9 +413,9 @@ space_has_settled(const NameRegistry *registry, const NameSpace *space, const ch
 }
 
 /*
- * Make sure that a table can have this name. As in core a relation of that
- * name is an error (42P07), an array type of that name is renamed, any other
- * type is an error (42710).
+ * Make sure that a table can have this name. As in PostgreSQL a relation of
+ * that name is an error (42P07), an array type of that name is renamed, any
+ * other type is an error (42710).
  */
 void
 name_registry_claim_table(NameRegistry *registry, const char *relname)
@@ -453,7 +453,7 @@ name_registry_claim_table(NameRegistry *registry, const char *relname)
 
 /*
  * Choose the names of one table's objects, in the order given, which is the
- * order in which core would create them. `oids` are those of the stamp's
+ * order in which PostgreSQL would create them. `oids` are those of the stamp's
  * objects, oids[table] the table's own. Fills
  * result[0 .. nnames - 1], each padded with zeros.
  */
@@ -508,7 +508,7 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 			if (!taken && sn->kind == STAMP_NAME_INDEX_CONSTRAINT)
 				taken = space_has(registry, &registry->spaces[SPACE_CONSTRAINT], name, truncated);
 
-			/* this table's earlier objects are not in the catalogue yet */
+			/* this table's earlier objects are not in the catalog yet */
 			for (int j = 0; j < i && !taken; j++)
 			{
 				bool		same_space = names[j].kind == sn->kind ||
@@ -536,8 +536,9 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 
 /*
  * Would the rule, with some number behind the label, give `actual` to a part
- * of table `relname`? stamp.c asks this of every name that core chose for the
- * prototype, so that a rule that a new major version changed is noticed.
+ * of table `relname`? stamp.c asks this of every name that PostgreSQL chose
+ * for the prototype, so that a rule that a new major version changed is
+ * noticed.
  */
 bool
 stamp_name_explains(const StampName *sn, const char *relname, const char *actual)
@@ -555,8 +556,8 @@ stamp_name_explains(const StampName *sn, const char *relname, const char *actual
 }
 
 /*
- * The name that core considers for a part of table `relname` when `pass`
- * others are taken; palloc'd. Raises 42710 where core runs out of names.
+ * The name that PostgreSQL considers for a part of table `relname` when `pass`
+ * others are taken; palloc'd. Raises 42710 where PostgreSQL runs out of names.
  */
 static char *
 candidate_name(const StampName *sn, const char *relname, int pass)

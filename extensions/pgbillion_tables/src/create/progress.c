@@ -3,10 +3,10 @@
  * progress.c
  *	  What a running pgbillion_tables.create_tables() shows to other sessions.
  *
- * The counters live in the backend's own status entry, where core keeps those
- * of VACUUM and COPY: no shared memory of our own, no preloading, and an
- * error clears them. The command's number is outside core's enum, so that
- * none of core's progress views shows it.
+ * The counters live in the backend's own status entry, where PostgreSQL keeps
+ * those of VACUUM and COPY: no shared memory of our own, no preloading, and an
+ * error clears them. The command's number is outside PostgreSQL's enum, so
+ * that none of PostgreSQL's progress views shows it.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,9 +54,9 @@ create_progress_end(void)
 
 /*
  * pgbillion_tables.create_progress() returns setof record
- *		One row for each running pgbillion_tables.create_tables(): pid, database,
- *		template, tables in all, tables done. As in pg_stat_activity the
- *		counters are null for those who may not see the other's activity.
+ *		One row for each running pgbillion_tables.create_tables(): pid,
+ *		database, template, tables in all, tables done. As in pg_stat_activity
+ *		the counters are null for those who may not see the other's activity.
  */
 Datum
 pgbillion_create_progress(PG_FUNCTION_ARGS)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * prototype.c
- *	  The first table of a batch, made by core.
+ *	  The first table of a batch, made by PostgreSQL.
  *
  * The definition of 'a table like the template' is a sequence of ordinary
  * commands, run as the caller: CREATE TABLE … (LIKE … INCLUDING ALL) with the
@@ -136,7 +136,7 @@ refuse(Relation rel, const char *what, const char *hint)
 			 errhint("%s", hint)));
 }
 
-/* Does the catalogue have a row whose column, the index's first, is `oid`? */
+/* Does the catalog have a row whose column, the index's first, is `oid`? */
 static bool
 has_row(Oid catalog, Oid index, AttrNumber column, Oid oid)
 {
@@ -184,7 +184,8 @@ check_no_trigger(Relation rel)
 
 /*
  * Create a table like the template and return its OID. `tablespace` is
- * InvalidOid and `access_method` NULL for the default one. Raises what CREATE TABLE raises.
+ * InvalidOid and `access_method` NULL for the default one. Raises what CREATE
+ * TABLE raises.
  */
 Oid
 prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace,

@@ -6,15 +6,15 @@
  * DROP TABLE opens every relation it drops, looks up the rows of each of its
  * parts one index descent at a time and deletes them one by one. Here the
  * families (see family.h) of all tables are found together, a level of
- * pg_depend at a time, and their rows are read and deleted catalogue by
- * catalogue. Relations are never opened: what DROP needs of them is in their
+ * pg_depend at a time, and their rows are read and deleted catalog by
+ * catalog. Relations are never opened: what DROP needs of them is in their
  * pg_class rows.
  *
  * That is done for tables that nothing but their own parts depends on. All
  * others (views, foreign keys, inheritance, partitions, rules, policies,
  * publications, members of extensions, temporary tables, tables in use by
- * this session …) are dropped by core, in the same transaction: refused or
- * cascaded as DROP TABLE does.
+ * this session …) are dropped by PostgreSQL, in the same transaction: refused
+ * or cascaded as DROP TABLE does.
  *
  * Locks: AccessExclusiveLock on each table, its TOAST table, indexes and
  * sequences; what depends on the tables is looked at again once it is held.
@@ -64,7 +64,7 @@
 #include "drop/family.h"
 #include "lazy_heap/lazy_heap.h"
 
-/* Up to here others are told of each row rather than of whole catalogues. */
+/* Up to here others are told of each row rather than of whole catalogs. */
 #define TABLES_INVALIDATED_EACH 16
 
 /* What part of the shared lock table one call may fill. */
@@ -76,7 +76,7 @@ typedef struct DropTable
 {
 	Oid			oid;
 	bool		exists;
-	bool		by_core;
+	bool		by_postgresql;
 } DropTable;
 
 /* A relation to go. */
@@ -88,7 +88,7 @@ typedef struct DropRelation
 	int			table;			/* in tables[] */
 } DropRelation;
 
-/* Rows of a catalogue. */
+/* Rows of a catalog. */
 typedef struct RowList
 {
 	ItemPointerData *tids;
@@ -113,7 +113,7 @@ typedef struct DropContext
 	RowList		class_rows;		/* of members, as lock_parts() saw them last */
 	RowList		depend_rows;	/* of members, as find_families() saw them
 								 * last */
-	RowList		other_rows;		/* of the catalogue being read */
+	RowList		other_rows;		/* of the catalog being read */
 	DropRelation *relations;	/* as class_rows */
 	int			nrelations;
 	int			relations_size;
@@ -139,7 +139,7 @@ static void check_table_row(HeapTuple tuple, Relation rel, const FamilyKey *key,
 static void lock_tables(DropContext *context);
 static bool held_by_me(Oid relid);
 static void check_lock_table(int64 wanted, int ntables);
-static int	drop_by_core(DropContext *context, DropBehavior behavior);
+static int	drop_by_postgresql(DropContext *context, DropBehavior behavior);
 static void find_families(DropContext *context);
 static FamilyKey *keys_for(DropContext *context, const FamilyCatalog *family);
 static void add_member(DropContext *context, Oid classid, Oid objid, int table);
@@ -189,16 +189,16 @@ pgbillion_drop_tables(PG_FUNCTION_ARGS)
 	check_tables(&context, true);
 
 	/*
-	 * Core's deletions may change other tables of the list, and waiting for a
-	 * lock lets others change what it is for, so that all is looked at anew
-	 * until nothing is left to core or to be locked.
+	 * PostgreSQL's deletions may change other tables of the list, and waiting
+	 * for a lock lets others change what it is for, so that all is looked at
+	 * anew until nothing is left to PostgreSQL or to be locked.
 	 */
 	for (;;)
 	{
 		int			n;
 
 		find_families(&context);
-		n = drop_by_core(&context, behavior);
+		n = drop_by_postgresql(&context, behavior);
 		dropped += n;
 		if (n > 0)
 			check_tables(&context, true);
@@ -307,7 +307,7 @@ check_table_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	table->exists = true;
 	if (form->relkind != RELKIND_RELATION || form->relispartition || form->relhassubclass ||
 		form->relpersistence == RELPERSISTENCE_TEMP || IsolationIsSerializable())
-		table->by_core = true;
+		table->by_postgresql = true;
 }
 
 /* In the order of OIDs, as everybody who drops tables this way does. */
@@ -323,9 +323,9 @@ lock_tables(DropContext *context)
 		CHECK_FOR_INTERRUPTS();
 		if (!table->exists)
 			continue;
-		/* perhaps by an open cursor: core checks that it is not in use */
+		/* perhaps by an open cursor: PostgreSQL checks that it is not in use */
 		if (held_by_me(table->oid) || AfterTriggerPendingOnRel(table->oid))
-			table->by_core = true;
+			table->by_postgresql = true;
 		LockRelationOid(table->oid, AccessExclusiveLock);
 	}
 }
@@ -360,9 +360,9 @@ check_lock_table(int64 wanted, int ntables)
 						 Max((int64) 1, (int64) (room * LOCK_TABLE_SHARE * ntables / wanted)))));
 }
 
-/* Hand the tables that are not simple to core. Returns how many. */
+/* Hand the tables that are not simple to PostgreSQL. Returns how many. */
 static int
-drop_by_core(DropContext *context, DropBehavior behavior)
+drop_by_postgresql(DropContext *context, DropBehavior behavior)
 {
 	ObjectAddresses *objects = new_object_addresses();
 	int			n = 0;
@@ -371,7 +371,7 @@ drop_by_core(DropContext *context, DropBehavior behavior)
 	{
 		ObjectAddress address;
 
-		if (!context->tables[i].exists || !context->tables[i].by_core)
+		if (!context->tables[i].exists || !context->tables[i].by_postgresql)
 			continue;
 		ObjectAddressSet(address, RelationRelationId, context->tables[i].oid);
 		add_exact_object_address(&address, objects);
@@ -392,7 +392,7 @@ drop_by_core(DropContext *context, DropBehavior behavior)
 
 /*
  * Find all members, and the tables that have more to them than their own
- * members, which become by_core.
+ * members, which become by_postgresql.
  */
 static void
 find_families(DropContext *context)
@@ -413,7 +413,7 @@ find_families(DropContext *context)
 	context->references = NIL;
 
 	for (int i = 0; i < context->ntables; i++)
-		if (context->tables[i].exists && !context->tables[i].by_core)
+		if (context->tables[i].exists && !context->tables[i].by_postgresql)
 			add_member(context, RelationRelationId, context->tables[i].oid, i);
 
 	while (context->level < context->nkeys)
@@ -438,9 +438,9 @@ find_families(DropContext *context)
 
 		if (member == NULL || member->table != reference->table)
 		{
-			context->tables[reference->table].by_core = true;
+			context->tables[reference->table].by_postgresql = true;
 			if (member != NULL)
-				context->tables[member->table].by_core = true;
+				context->tables[member->table].by_postgresql = true;
 		}
 	}
 
@@ -462,7 +462,7 @@ find_families(DropContext *context)
 	}
 }
 
-/* All members, in the order that the catalogue is searched in. */
+/* All members, in the order that the catalog is searched in. */
 static FamilyKey *
 keys_for(DropContext *context, const FamilyCatalog *family)
 {
@@ -480,7 +480,7 @@ add_member(DropContext *context, Oid classid, Oid objid, int table)
 	{
 		/* a part of two tables is more than a part */
 		if (member->table != table)
-			context->tables[member->table].by_core = context->tables[table].by_core = true;
+			context->tables[member->table].by_postgresql = context->tables[table].by_postgresql = true;
 		return;
 	}
 	member->table = table;
@@ -504,7 +504,7 @@ add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	int			table = key->table;
 
 	if (!is_family_class(form->classid))
-		context->tables[table].by_core = true;
+		context->tables[table].by_postgresql = true;
 	else if (form->deptype == DEPENDENCY_AUTO || form->deptype == DEPENDENCY_INTERNAL)
 		add_member(context, form->classid, form->objid, table);
 	else
@@ -523,7 +523,7 @@ leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 {
 	DropContext *context = arg;
 
-	context->tables[key->table].by_core = true;
+	context->tables[key->table].by_postgresql = true;
 }
 
 /* Rows of members that tell of more than the family. */
@@ -556,7 +556,7 @@ inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 			break;
 	}
 	if (!simple)
-		context->tables[table].by_core = true;
+		context->tables[table].by_postgresql = true;
 }
 
 /* ---- dropping ---- */
@@ -588,7 +588,7 @@ lock_parts(DropContext *context)
 			continue;
 		/* as for tables: perhaps a cursor is open on it */
 		if (held_by_me(relid))
-			context->tables[context->relations[i].table].by_core = true;
+			context->tables[context->relations[i].table].by_postgresql = true;
 		LockRelationOid(relid, AccessExclusiveLock);
 		locked = true;
 	}
@@ -633,7 +633,7 @@ collect_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	relation->table = key->table;
 }
 
-/* Note a row of another catalogue to delete. */
+/* Note a row of another catalog to delete. */
 static void
 collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 {

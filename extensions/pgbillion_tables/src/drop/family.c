@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * family.c
- *	  Catalogue rows of tables and their parts, for many of them at a time.
+ *	  Catalog rows of tables and their parts, for many of them at a time.
  *
  * Tables that are dropped together were most often created together, and so
- * have neighbouring OIDs. Their rows are found by reading an index from one
+ * have neighboring OIDs. Their rows are found by reading an index from one
  * wanted key on to the next, which takes one descent of the tree for all of
  * them, rather than one for each.
  *
@@ -79,7 +79,7 @@ static int	compare_by_class(const void *a, const void *b);
 static int	compare_by_object(const void *a, const void *b);
 static Oid	oid_column(HeapTuple tuple, Relation rel, AttrNumber attnum);
 
-/* Do objects of this catalogue belong to families? */
+/* Do objects of this catalog belong to families? */
 bool
 is_family_class(Oid classid)
 {
@@ -89,7 +89,7 @@ is_family_class(Oid classid)
 	return false;
 }
 
-/* Are keys sorted by class, and then by OID, to search this catalogue, or by OID first? */
+/* Are keys sorted by class, and then by OID, to search this catalog, or by OID first? */
 bool
 family_class_first(const FamilyCatalog *family)
 {
@@ -97,10 +97,10 @@ family_class_first(const FamilyCatalog *family)
 }
 
 /*
- * Call back for every row, visible to a new catalogue snapshot, of the
- * catalogue that is about one of the keys. The keys, without duplicates, are
- * sorted in place. Takes AccessShareLock on the catalogue. The callback must
- * not change the catalogue.
+ * Call back for every row, visible to a new catalog snapshot, of the
+ * catalog that is about one of the keys. The keys, without duplicates, are
+ * sorted in place. Takes AccessShareLock on the catalog. The callback must
+ * not change the catalog.
  */
 void
 family_scan(const FamilyCatalog *family, FamilyKey *keys, int nkeys,

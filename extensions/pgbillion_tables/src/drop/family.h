@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * family.h
- *	  Which catalogues hold rows about a table and its parts.
+ *	  Which catalogs hold rows about a table and its parts.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,18 +13,17 @@
 #include "utils/rel.h"
 
 /*
- * A catalogue, and how to find its rows about a member of a table's family:
+ * A catalog, and how to find its rows about a member of a table's family:
  * the table itself, its types, TOAST table, indexes, constraints, defaults,
  * owned sequences, statistics, and the triggers of deferrable constraints.
  */
 typedef struct FamilyCatalog
 {
 	Oid			catalog;
-	Oid			oid_index;		/* on the OID, of catalogues of members; else
-								 * 0 */
+	Oid			oid_index;		/* on the OID, of catalogs of members; else 0 */
 	Oid			scan_index;		/* finds the rows of a member */
 	AttrNumber	object_column;	/* that holds the member's OID */
-	AttrNumber	class_column;	/* that holds its catalogue, or 0 */
+	AttrNumber	class_column;	/* that holds its catalog, or 0 */
 	AttrNumber	database_column;	/* that holds the database, or 0 */
 	Oid			member_class;	/* whose members have rows here, or 0 for all */
 } FamilyCatalog;

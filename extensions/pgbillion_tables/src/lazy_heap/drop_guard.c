@@ -6,11 +6,12 @@
  * A lazy table has no row, but what depends on it may: a heap table that
  * inherits from it, a partition, a column of its row type, a materialized
  * view. DROP … CASCADE of the extension would take them along, so that it is
- * refused while there is any lazy table. Without CASCADE core refuses it.
+ * refused while there is any lazy table. Without CASCADE PostgreSQL refuses
+ * it.
  *
  * An event trigger rather than a hook, because the session need not have
  * loaded this library before. It does not see tables that are created at the
- * same moment; neither does core.
+ * same moment; neither does PostgreSQL.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,7 +66,7 @@ pgbillion_drop_guard(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST),
 				 errmsg("cannot drop extension %s while there are lazy tables", get_extension_name(extension)),
-				 errdetail("\"%s\" for one would be dropped, with all that depends on it: tables with rows that inherit from it, perhaps.",
+				 errdetail("Table \"%s\", for example, would be dropped with all that depends on it, such as tables with rows that inherit from it.",
 						   get_rel_name(table)),
 				 errhint("Make lazy tables ordinary with pgbillion_tables.to_heap(), or drop them, first.")));
 	PG_RETURN_NULL();

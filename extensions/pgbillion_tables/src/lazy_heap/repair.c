@@ -6,8 +6,8 @@
  * pg_shdepend says for each relation whose it is and who has privileges on it.
  * Without, DROP ROLE leaves relations without an owner behind, which pg_dump
  * refuses, and DROP OWNED and REASSIGN OWNED pass them over. Earlier builds of
- * this extension deleted them for a lazy table in a tablespace; core does when
- * a partitioned table is moved to the default tablespace.
+ * this extension deleted them for a lazy table in a tablespace; PostgreSQL
+ * does when a partitioned table is moved to the default tablespace.
  *
  *-------------------------------------------------------------------------
  */
@@ -108,7 +108,7 @@ pgbillion_repair_dependencies(PG_FUNCTION_ARGS)
 	PG_RETURN_NULL();
 }
 
-/* Is it a kind of relation whose owner core records, and not that of its table or type? */
+/* Is it a kind of relation whose owner PostgreSQL records, and not that of its table or type? */
 static bool
 has_owner_record(char relkind)
 {

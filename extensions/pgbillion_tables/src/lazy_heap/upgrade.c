@@ -1,29 +1,28 @@
 /*-------------------------------------------------------------------------
  *
  * upgrade.c
- *	  What keeps pg_upgrade from a database with lazy tables, and the way to
- *	  make all of them ordinary.
+ *	  What keeps pg_upgrade from a database with lazy tables.
  *
  * pg_upgrade copies or links a file for each table, and lazy tables have
  * none. It has no hook, but it refuses, in --check already, databases with a
  * column of one of the types whose values are OIDs that it does not keep,
  * regproc for one, and names the table and the column. So there is a table,
- * pgbillion_tables.lazy_tables_left, always empty, whose only column has the name of
- * what is to be done. Its type is oid, and regproc as soon as a lazy table may
- * be there. Both are the same on disk, so that its row in pg_attribute is all
- * that changes.
+ * pgbillion_tables.lazy_tables_left, always empty, whose only column has the
+ * name of what is to be done. Its type is oid, and regproc as soon as a lazy
+ * table may be there. Both are the same on disk, so that its row in
+ * pg_attribute is all that changes.
  *
  * The mark is set when a transaction that has made a lazy table commits, and
- * taken off by pgbillion_tables.all_to_heap() when there is none left. In between it
- * stays although the last lazy table may have had its first row or have been
- * dropped meanwhile.
+ * taken off by pgbillion_tables.all_to_heap() when there is none left. In
+ * between it stays although the last lazy table may have had its first row or
+ * have been dropped meanwhile.
  *
- * Locks, all on sub-object 1 of the marking table, which core never locks, and
- * until the end of the transaction: whoever makes lazy tables takes RowShareLock
- * before he looks at the mark, and ShareUpdateExclusiveLock too before he sets
- * it; whoever takes it off takes ExclusiveLock before he looks for lazy tables.
- * So those who find it set do not wait for one another, and a lazy table is
- * either seen, or its maker finds the mark taken off.
+ * Locks, all on sub-object 1 of the marking table, which PostgreSQL never
+ * locks, and until the end of the transaction: whoever makes lazy tables takes
+ * RowShareLock before he looks at the mark, and ShareUpdateExclusiveLock too
+ * before he sets it; whoever takes it off takes ExclusiveLock before he looks
+ * for lazy tables. So those who find it set do not wait for one another, and a
+ * lazy table is either seen, or its maker finds the mark taken off.
  *
  *-------------------------------------------------------------------------
  */
@@ -38,10 +37,6 @@
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
-#include "executor/spi.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
@@ -51,17 +46,9 @@
 
 #define MARK_SUBID 1
 
-/* so that the locks of one transaction, about eight a table, fit the default lock table many times */
-#define TABLES_PER_TRANSACTION 100
-
-PG_FUNCTION_INFO_V1(pgbillion_all_to_heap);
-
 static Oid	marking_table(void);
 static bool mark_is(Oid table, Oid type);
 static void set_mark(Oid table, Oid type);
-static List *lazy_tables(void);
-static bool one_to_heap(Oid relid);
-static int	take_mark_off(Oid *left);
 
 /*
  * InvalidOid while the extension is being made or dropped, and where the
@@ -118,7 +105,7 @@ mark_lazy_tables(void)
 }
 
 /* OIDs of all tables without a file, in the current memory context. */
-static List *
+List *
 lazy_tables(void)
 {
 	List	   *result = NIL;
@@ -142,30 +129,8 @@ lazy_tables(void)
 	return result;
 }
 
-/* Make a table that was lazy a heap, unless it is gone or somebody else's. */
-static bool
-one_to_heap(Oid relid)
-{
-	Relation	rel;
-	bool		changed;
-
-	/*
-	 * before the lock: who may not change a table must not be able to hold up
-	 * others
-	 */
-	if (get_rel_relkind(relid) == '\0' || !class_owner_check(relid, GetUserId()))
-		return false;
-	rel = try_table_open(relid, RowExclusiveLock);
-	if (rel == NULL)
-		return false;
-	changed = lazy_to_heap(rel);
-	table_close(rel, NoLock);
-
-	return changed;
-}
-
 /* Returns how many lazy tables there are, which one for example, and no mark if none. */
-static int
+int
 take_mark_off(Oid *left)
 {
 	Oid			table = marking_table();
@@ -180,69 +145,4 @@ take_mark_off(Oid *left)
 		set_mark(table, OIDOID);
 
 	return list_length(tables);
-}
-
-/*
- * CALL pgbillion_tables.all_to_heap()
- *		Make all lazy tables of the database that the caller owns ordinary heap
- *		tables, some a transaction, so that pg_upgrade can be run.
- */
-Datum
-pgbillion_all_to_heap(PG_FUNCTION_ARGS)
-{
-	MemoryContext context = CurrentMemoryContext;
-	List	   *tables;
-	ListCell   *lc;
-	int64		changed = 0;
-	int			nleft;
-	Oid			left = InvalidOid;
-
-	if (fcinfo->context == NULL || !IsA(fcinfo->context, CallContext) ||
-		castNode(CallContext, fcinfo->context)->atomic)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_TRANSACTION_TERMINATION),
-				 errmsg("pgbillion_tables.all_to_heap() cannot run inside a transaction block or a function"),
-				 errhint("It commits. Within a transaction, pgbillion_tables.to_heap() takes a list of tables.")));
-	PreventCommandIfReadOnly("pgbillion_tables.all_to_heap()");
-
-	SPI_connect_ext(SPI_OPT_NONATOMIC);
-	MemoryContextSwitchTo(context);
-	tables = lazy_tables();
-	foreach(lc, tables)
-	{
-		CHECK_FOR_INTERRUPTS();
-		PushActiveSnapshot(GetTransactionSnapshot());
-		if (one_to_heap(lfirst_oid(lc)))
-			changed++;
-		PopActiveSnapshot();
-		if ((foreach_current_index(lc) + 1) % TABLES_PER_TRANSACTION == 0)
-		{
-			SPI_commit();
-			MemoryContextSwitchTo(context);
-		}
-	}
-	SPI_commit();
-	MemoryContextSwitchTo(context);
-
-	/* in a transaction of its own, which holds no other lock than this */
-	nleft = take_mark_off(&left);
-
-	/*
-	 * whoever called may go on for long, and its lock holds up all makers of
-	 * lazy tables
-	 */
-	SPI_commit();
-	MemoryContextSwitchTo(context);
-	ereport(NOTICE,
-			(errmsg_plural("%lld table is an ordinary heap table now",
-						   "%lld tables are ordinary heap tables now",
-						   changed, (long long) changed)));
-	if (nleft > 0)
-		ereport(WARNING,
-				(errmsg_plural("%d lazy table is left", "%d lazy tables are left", nleft, nleft),
-				 errdetail("\"%s\" for one.", get_rel_name(left) ? get_rel_name(left) : "?"),
-				 errhint("They are not yours, or were created meanwhile: call this again, as a superuser.")));
-	SPI_finish();
-
-	PG_RETURN_VOID();
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * list_tables.c
- *	  pgbillion_tables.tables(): one page of a listing, at once, whatever the number
- *	  of tables.
+ *	  pgbillion_tables.tables(): one page of a listing, at once, whatever the
+ *	  number of tables.
  *
  * psql's \dt reads all of pg_class, checks the visibility of every table in
  * the search path and sorts. Here a page is read from an index, in order,
@@ -45,7 +45,7 @@ typedef struct Listing
 	ReturnSetInfo *rsinfo;
 	char	   *pattern;		/* LIKE pattern, or NULL */
 	Datum		pattern_text;	/* the same */
-	Oid			namespaceid;	/* or InvalidOid for all but the system's */
+	Oid			namespaceid;	/* or InvalidOid for all except the system's */
 	bool		after_given;
 	NameData	after;			/* names up to this one are left out */
 	NameData	prefix;			/* what the pattern's matches begin with */

@@ -13,7 +13,7 @@
  * wal_level = minimal is not taken (no WAL, and a sync of each file at
  * commit): nothing but the few pages copied here is ever written that way,
  * and the relation cache entries of stamped relations, built from the
- * catalogue, would not know of it.
+ * catalog, would not know of it.
  *
  *-------------------------------------------------------------------------
  */

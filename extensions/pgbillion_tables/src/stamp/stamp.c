@@ -1,19 +1,19 @@
 /*-------------------------------------------------------------------------
  *
  * stamp.c
- *	  The catalogue rows of one table, compiled so as to be written again for
+ *	  The catalog rows of one table, compiled so as to be written again for
  *	  others (by stamp_batch.c).
  *
- * A stamp is made of a prototype: a table that core created a moment before
- * in the same transaction, so that nothing but its own parts can depend on
- * it. Its family is everything that does, found through pg_depend: row and
+ * A stamp is made of a prototype: a table that PostgreSQL created a moment
+ * before in the same transaction, so that nothing but its own parts can depend
+ * on it. Its family is everything that does, found through pg_depend: row and
  * array type, TOAST table and index, indexes, constraints, defaults, owned
- * sequences, statistics. Every catalogue row about a member of the family is
+ * sequences, statistics. Every catalog row about a member of the family is
  * kept as an image, with a list of patches: at this offset goes the OID of
  * that member, the name of that one, a file number, a tablespace.
  *
- * Which columns hold OIDs of which catalogue is not written down here; it
- * comes from the table that core itself publishes by
+ * Which columns hold OIDs of which catalog is not written down here; it
+ * comes from the table that PostgreSQL itself publishes by
  * pg_get_catalog_foreign_keys(), so that a column which a new major version
  * adds is patched too. Any other OID column that happens to hold the OID of a
  * member is an error, not a wrong row.
@@ -59,7 +59,7 @@
 #include "stamp/stamp.h"
 #include "lazy_heap/lazy_heap.h"
 
-/* Columns that hold an object of the catalogue named by another column. */
+/* Columns that hold an object of the catalog named by another column. */
 static const struct
 {
 	Oid			catalog;
@@ -89,7 +89,7 @@ static int	find_member(const Stamp *stamp, Oid classid, Oid objid);
 /*
  * Compile the stamp of `prototype`, a table made by prototype_create() of
  * `template` in this transaction. Raises 0A000 for a part that a stamp cannot
- * carry, XX000 where core did something unknown here.
+ * carry, XX000 where PostgreSQL did something unknown here.
  */
 Stamp *
 stamp_compile(Oid prototype, Oid template)
@@ -133,7 +133,7 @@ stamp_compile(Oid prototype, Oid template)
 	return stamp;
 }
 
-/* How many catalogue rows a table of this stamp has. */
+/* How many catalog rows a table of this stamp has. */
 int
 stamp_rows_per_table(const Stamp *stamp)
 {
@@ -224,7 +224,7 @@ find_member(const Stamp *stamp, Oid classid, Oid objid)
 
 /*
  * Find out how each member got its name, and make sure of it: the rule must
- * give the name that core has chosen.
+ * give the name that PostgreSQL has chosen.
  */
 static void
 name_members(Stamp *stamp, Oid template)
@@ -299,7 +299,10 @@ name_members(Stamp *stamp, Oid template)
 			object->name = stamp->objects[find_member(stamp, RelationRelationId, form->conindid)].name;
 		else if (!OidIsValid(get_relation_constraint_oid(template, NameStr(form->conname), true)))
 		{
-			/* LIKE keeps the names of CHECK and NOT NULL; core chose this one */
+			/*
+			 * LIKE keeps the names of CHECK and NOT NULL; PostgreSQL chose
+			 * this one
+			 */
 			bool		isnull;
 			Datum		conkey = SysCacheGetAttr(CONSTROID, tuple, Anum_pg_constraint_conkey, &isnull);
 			ArrayType  *array = isnull ? NULL : DatumGetArrayTypeP(conkey);
@@ -398,7 +401,7 @@ name_relation(Stamp *stamp, int object)
 	relation_close(rel, NoLock);
 }
 
-/* A trigger that core made for a constraint; CreateTriggerFiringOn() names it. */
+/* A trigger that PostgreSQL made for a constraint; CreateTriggerFiringOn() names it. */
 static void
 name_trigger(Stamp *stamp, int object)
 {
@@ -473,7 +476,7 @@ statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid)
 
 /* ---- rows ---- */
 
-/* Keep all rows of one catalogue that are about a member of the family. */
+/* Keep all rows of one catalog that are about a member of the family. */
 static void
 collect_rows(Stamp *stamp, const FamilyCatalog *family)
 {
@@ -557,7 +560,7 @@ add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple)
 		toast_flatten_tuple(tuple, tupdesc) : heap_copytuple(tuple);
 	row->patches = palloc(tupdesc->natts * sizeof(StampPatch));
 
-	/* a row of an object catalogue begins with the member's OID */
+	/* a row of an object catalog begins with the member's OID */
 	if (OidIsValid(catalog->oid_index))
 	{
 		bool		isnull;
@@ -627,7 +630,7 @@ add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple)
 }
 
 /*
- * The catalogue whose OIDs a column holds; InvalidOid if that is none, or is
+ * The catalog whose OIDs a column holds; InvalidOid if that is none, or is
  * not known.
  */
 static Oid
@@ -703,7 +706,7 @@ count_references(Node *node, void *arg)
 
 /*
  * Expressions of the family refer to it by column numbers, which need no
- * patch, but for defaults that call nextval() on an own sequence.
+ * patch, except for defaults that call nextval() on an own sequence.
  */
 static void
 compile_expressions(Stamp *stamp, StampRow *row, Relation rel)

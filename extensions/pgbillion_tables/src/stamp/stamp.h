@@ -49,7 +49,7 @@ typedef struct StampRow
 	StampExpression *expression;	/* usually NULL */
 } StampRow;
 
-/* A catalogue that the family has rows in. */
+/* A catalog that the family has rows in. */
 typedef struct StampCatalog
 {
 	Oid			catalog;

@@ -4,7 +4,7 @@
  *	  Tables written from a stamp.
  *
  * The files of a table are made when it is added to a batch; its rows are
- * kept in memory and written by catalogue when the batch is flushed.
+ * kept in memory and written by catalog when the batch is flushed.
  *
  * OIDs are given to the members of a stamped table in the order in which the
  * prototype's were created, since the order of OIDs is visible (the order in
@@ -215,7 +215,7 @@ stamp_row(StampBatch *batch, StampCatalog *catalog, StampRow *row, Oid tablespac
 
 /*
  * A relation without a file records its dependency on its tablespace, which
- * a file would otherwise protect; see lazy_heap.c.
+ * a file would otherwise protect; see lazy_files.c.
  */
 static void
 add_tablespace_rows(StampBatch *batch, int catalog, Oid tablespace)
@@ -255,12 +255,15 @@ stamp_batch_flush(StampBatch *batch, bool invalidate_each)
 	batch->ntables = 0;
 	MemoryContextReset(batch->context);
 
-	/* core searches the messages of a command; see catalog_writer_insert() */
+	/*
+	 * PostgreSQL searches the messages of a command; see
+	 * catalog_writer_insert()
+	 */
 	if (XLogLogicalInfoActive())
 		CommandCounterIncrement();
 }
 
-/* Close the catalogues; what was flushed is visible to later commands. */
+/* Close the catalogs; what was flushed is visible to later commands. */
 void
 stamp_batch_end(StampBatch *batch)
 {

@@ -191,7 +191,7 @@ SELECT count(*) FROM pg_class WHERE relname ~ '^j\d+$';
 
 SELECT * FROM pgbillion_tables.create_progress;
 
--- every catalogue is as it was once all is dropped
+-- every catalog is as it was once all is dropped
 SET client_min_messages = warning;
 RESET search_path;
 DROP SCHEMA t CASCADE;

@@ -1,0 +1,13 @@
+"""How many examples tests generate."""
+
+from __future__ import annotations
+
+import os
+
+# what part of the usual numbers, as in 0.2
+SCALE = float(os.environ.get("PGBILLION_TEST_SCALE") or 1)
+
+
+def amount(variable: str, usual: int, least: int = 1) -> int:
+    """Return the number in the environment variable, or without it the scaled usual one, but not below the least."""
+    return int(os.environ.get(variable) or max(least, round(usual * SCALE)))

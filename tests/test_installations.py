@@ -1,0 +1,28 @@
+"""The private copy of an installation: what a server needs, links and all."""
+
+from __future__ import annotations
+
+from harness import servers
+from pgbillion.server import postgres
+from pgbillion.server.extension import PgConfig
+
+
+def test_a_copy_has_what_links_lead_to() -> None:
+    with servers.temporary_folder() as where:
+        base = where / "postgresql"
+        for folder in ("bin", "lib/pgxs", "share/extension"):
+            (base / folder).mkdir(parents=True)
+        (base / "bin" / "postgres").write_text("server")
+        (base / "lib" / "libpq.so.5.17").write_text("libpq")
+        (base / "lib" / "libpq.a").write_text("not needed")
+        (base / "lib" / "libpq.so.5").symlink_to("libpq.so.5.17")
+        (base / "lib" / "absolute.so").symlink_to(base / "lib" / "libpq.so.5.17")
+        (base / "lib" / "gone.so").symlink_to("nowhere")
+        values = {"BINDIR": f"{base}/bin", "PKGLIBDIR": f"{base}/lib", "SHAREDIR": f"{base}/share"}
+        facts = PgConfig(
+            base / "bin" / "pg_config", "17.11", 170011, {name: str(path) for name, path in values.items()}
+        )
+        copy = postgres._copy(facts, where / "home")
+        assert {path.name for path in (copy / "lib").iterdir()} == {"libpq.so.5.17", "libpq.so.5", "absolute.so"}
+        assert (copy / "lib" / "libpq.so.5").read_text() == "libpq"
+        assert (copy / "share" / "extension").is_dir()
