@@ -45,6 +45,9 @@
 
 #include "planner/groups.h"
 #include "planner/planner.h"
+#include "vector/aggregate/aggregate.h"
+#include "vector/sink/group.h"
+#include "vector/source/source.h"
 #include "vector/vector.h"
 
 /*
@@ -176,7 +179,7 @@ target_refusal(PathTarget *target)
 			return "a volatile function";
 		if (expression_returns_set((Node *) expr))
 			return "a set-returning function";
-		reason = IsA(expr, Aggref) ? vector_agg_refusal((Aggref *) expr) : group_key_refusal(expr);
+		reason = IsA(expr, Aggref) ? aggregate_refusal_of((Aggref *) expr) : group_key_refusal(expr);
 		if (reason != NULL)
 			return reason;
 		nkeys += !IsA(expr, Aggref);
@@ -408,7 +411,7 @@ adds_floats(PathTarget *target)
 
 	foreach(lc, target->exprs)
 	{
-		if (IsA(lfirst(lc), Aggref) && vector_agg_adds_floats(lfirst_node(Aggref, lc)))
+		if (IsA(lfirst(lc), Aggref) && aggregate_adds_floats(lfirst_node(Aggref, lc)))
 			return true;
 	}
 	return false;

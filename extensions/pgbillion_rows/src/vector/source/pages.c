@@ -27,7 +27,7 @@
 #endif
 #include "utils/rel.h"
 
-#include "vector/vector.h"
+#include "vector/source/heap.h"
 
 /*
  * After so many right guesses in a row a wrong one costs a single block of the

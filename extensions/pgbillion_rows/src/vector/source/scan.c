@@ -26,7 +26,7 @@
 #endif
 #include "utils/rel.h"
 
-#include "vector/vector.h"
+#include "vector/source/heap.h"
 
 struct VectorScan
 {
@@ -208,7 +208,6 @@ vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples)
 	bool		check_serializable;
 	int			n;
 
-	CHECK_FOR_INTERRUPTS();
 	if (!scan->begun)
 	{
 		scan->ahead = read_ahead(scan);
