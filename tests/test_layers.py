@@ -33,8 +33,31 @@ MAY_INCLUDE = {
     "pgbillion_tables": ("pgbillion_tables/", "shared/"),
     "pgbillion_rows/src/planner": ("pgbillion_rows/src/planner/", "shared/"),
     "pgbillion_rows/src/vector": ("pgbillion_rows/src/vector/", "pgbillion_rows/src/planner/", "shared/"),
+    **{
+        f"pgbillion_rows/src/vector/{folder}": (
+            *(f"pgbillion_rows/src/vector/{below}" for below in (f"{folder}/", "batch.h", *others)),
+            "pgbillion_rows/src/planner/",
+            "shared/",
+        )
+        for folder, others in {
+            "source": (),
+            "expression": (),
+            "filter": ("expression/",),
+            "aggregate": ("expression/", "filter/"),
+            "sink": ("expression/", "filter/", "aggregate/"),
+        }.items()
+    },
     "pgbillion_rows/src/shard": ("pgbillion_rows/src/shard/", "pgbillion_rows/src/planner/", "shared/"),
 }
+# folders of C sources whose files call each other in one direction only
+WITHOUT_CIRCLES = (
+    "pgbillion_rows/src/planner",
+    "pgbillion_rows/src/vector",
+    "pgbillion_tables/src/catalog_rows",
+    "pgbillion_tables/src/create",
+    "pgbillion_tables/src/drop",
+    "pgbillion_tables/src/stamp",
+)
 
 
 def name(path: Path) -> str:
@@ -105,3 +128,29 @@ def test_a_folder_of_c_includes_from_where_it_may(within: str) -> None:
     arrows = {(str(file.relative_to(EXTENSIONS)), header) for file in files for header in includes(file)}
     assert arrows
     assert {(file, header) for file, header in arrows if not header.startswith(MAY_INCLUDE[within])} == set()
+
+
+def calls(within: str) -> dict[str, set[str]]:
+    """Give for each C file of a folder the files of it that have the functions which it calls."""
+    texts = {
+        str(file.relative_to(EXTENSIONS / within)): re.sub(
+            r'/\*.*?\*/|"(?:\\.|[^"\\])*"', "", file.read_text(encoding="utf-8"), flags=re.DOTALL
+        )
+        for file in (EXTENSIONS / within).rglob("*.c")
+    }
+    # as pgindent lays a definition out: its type on one line, its name at the beginning of the next
+    defined = {file: re.findall(r"^(\w[^\n;#]*)\n(\w+)\(", text, re.MULTILINE) for file, text in texts.items()}
+    homes = {name: file for file, found in defined.items() for kind, name in found if not kind.startswith("static")}
+    arrows: dict[str, set[str]] = {}
+    for file, text in texts.items():
+        own = {name for _, name in defined[file]}
+        called = set(re.findall(r"\b(\w+)\(", text)) - own
+        arrows[file] = {homes[name] for name in called if name in homes}
+    return arrows
+
+
+@pytest.mark.parametrize("within", WITHOUT_CIRCLES)
+def test_files_of_c_call_each_other_in_one_direction(within: str) -> None:
+    arrows = calls(within)
+    assert any(arrows.values())
+    TopologicalSorter(arrows).prepare()  # raises CycleError, which names the files

@@ -12,11 +12,11 @@
 
 #include "vector/batch.h"
 
-/* Values beyond this are left to core: room for a few additions and rescales. */
+/* Values beyond this are left to PostgreSQL: room for a few additions and rescales. */
 #define DECIMAL_MAX INT64CONST(1000000000000000000)
 #define DECIMAL_MAX_DIGITS 18
 
-/* Sum of numerics: what core's NumericAggState holds, without squares. */
+/* Sum of numerics: what PostgreSQL's NumericAggState holds, without squares. */
 typedef struct DecimalSum
 {
 	int128		sum;			/* in units of 10^-scale */
@@ -26,7 +26,7 @@ typedef struct DecimalSum
 	int64		ninfs;
 	int32		scale;
 	int32		max_scale;		/* largest display scale seen */
-	Numeric		rest;			/* further summand, divided by a power of ten;
+	Numeric		remainder;		/* further summand, divided by a power of ten;
 								 * or NULL */
 } DecimalSum;
 
@@ -118,7 +118,7 @@ decimal_decode_stored(Datum numeric, int64 *value, int *scale)
 	}
 	*value = (header & SHORT_NEGATIVE) != 0 ? -(int64) result : (int64) result;
 
-	/* scale and digits within bounds: shift is small, and so is the rest */
+	/* scale and digits within bounds: shift is small, and so is what is left */
 	return *scale <= DECIMAL_MAX_DIGITS;
 #else
 	return decimal_decode(numeric, value, scale);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * decimal_expression.c
- *	  Numeric arithmetic over a batch, in scaled integers: the table of kernels.
+ *	  Numeric arithmetic in scaled integers: the table of kernels.
  *
  * Sums, differences and products of numerics are exact, and so is this as
  * long as it fits in 64 bits. The display scale of a result depends on those

@@ -6,17 +6,17 @@
  * Open addressing over slots of a tag and an entry. With one key that is
  * compared bit by bit the tag is the key; otherwise it is a hash of a word for
  * each key, and the entry is looked at. A word is mostly all there is to know
- * of a key's value: short strings fit. An entry is a head (which keys are NULL,
- * and the number of the group), the keys, their words, and the states.
+ * of a key's value: short strings fit. An entry is a head (which keys are
+ * NULL, and the number of the group), the keys, their words, and the states.
  *
  * Groups of one integer key that are close to each other, as are codes and
  * small numbers, are found in an array by the key itself.
  *
  * Memory is bounded by hash_mem. Once it is reached no group is added: a row
- * of another group gets an entry of its own in a side table, which is handed
- * up after its page and then forgotten, or none, if the caller spills it. So
- * what the resident groups add up is added in the order of rows, and so is
- * what core's Finalize Aggregate combines of the others.
+ * of another group gets an entry of its own in a side table, which is returned
+ * after its page and then forgotten, or none, if the caller spills it. So what
+ * the resident groups add up is added in the order of rows, and so is what
+ * PostgreSQL's Finalize Aggregate combines of the others.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,8 +65,8 @@ typedef struct Slot
 
 typedef struct EntryHead
 {
-	uint32		nulls;			/* a bit a key */
-	uint32		id;				/* the how manieth group it is */
+	uint32		nulls;			/* a bit per key */
+	uint32		id;				/* its number in the order of groups */
 } EntryHead;
 
 StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
@@ -115,7 +115,7 @@ struct GroupTable
 	char	   *overflow;		/* BATCH_ROWS entries */
 	MemoryContext overflow_context;
 	int			noverflow;
-	bool		spills;			/* there is no side table, but the count */
+	bool		spills;			/* there is no side table, only the count */
 };
 
 #define ENTRY_HEAD(entry) ((EntryHead *) (entry))
@@ -211,7 +211,7 @@ start(GroupTable *table)
 
 /*
  * A table for groups of these keys. init() is called on every new entry,
- * which is zeroed but for its keys. The table lives in the current context.
+ * which is zeroed except for its keys. The table lives in the current context.
  */
 GroupTable *
 group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,

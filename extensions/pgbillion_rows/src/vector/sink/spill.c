@@ -3,12 +3,12 @@
  * spill.c
  *	  Rows of groups for which there is no memory, kept in temporary files.
  *
- * As core's hash aggregation does: when the table of groups is full, rows of
- * other groups are written to partitions, chosen by a hash of their keys, and
- * aggregated one partition after the other when the table has been handed
- * over. A group's rows are all in one partition, in the order of the scan, so
- * that floats are added in the same order as if there had been room. A
- * partition that does not fit either is partitioned again, by another hash.
+ * As PostgreSQL's hash aggregation does: when the table of groups is full,
+ * rows of other groups are written to partitions, chosen by a hash of their
+ * keys, and aggregated one partition after the other when the table has been
+ * handed over. A group's rows are all in one partition, in the order of the
+ * scan, so that floats are added in the same order as if there had been room.
+ * A partition that does not fit either is partitioned again, by another hash.
  *
  * What is written are the columns that group keys and aggregates need, of
  * rows that the filter has kept. A file is a sequence of blocks, each a batch:
@@ -110,7 +110,7 @@ spill_begin(Batch *batch, int level, double groups, int64 resident, Size limit)
 	Spill	   *spill = palloc0(sizeof(Spill));
 	double		wanted = PARTITION_FACTOR * groups / Max(resident, 1);
 
-	/* a quarter of the memory for buffers, as core has it */
+	/* a quarter of the memory for buffers, as PostgreSQL has it */
 	double		most = (double) limit / 4 / (2 * BLCKSZ);
 
 	spill->context = CurrentMemoryContext;

@@ -255,7 +255,7 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 		{
 			uint32		header = *(const uint8 *) p;
 
-			/* an odd one is the length, but for that of a TOAST pointer: 1 */
+			/* an odd one is the length, except that of a TOAST pointer: 1 */
 			odd &= header;
 			below_two |= header - 2;
 			if (wanted)
