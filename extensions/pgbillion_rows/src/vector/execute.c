@@ -39,6 +39,7 @@ typedef struct VectorState
 	Sink	   *sink;
 	int			noutputs;
 	bool		ended;			/* the batch's source has, as the sink knows */
+	bool		returning;		/* the sink may have rows for us */
 } VectorState;
 
 static Node *create_state(CustomScan *cscan);
@@ -155,14 +156,14 @@ next_batch(VectorState *state)
 			InstrCountFiltered1(&state->css, removed);
 		}
 		if (batch->n > 0)
-			state->sink->methods->consume(state->sink, batch);
+			state->returning = state->sink->methods->consume(state->sink, batch);
 	}
 	else
 	{
 		source->methods->end(source);
 		batch->source = state->source;
 		state->sink->methods->finish(state->sink);
-		state->ended = true;
+		state->ended = state->returning = true;
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -208,17 +209,30 @@ next_row(VectorState *state)
 	return ExecStoreVirtualTuple(slot);
 }
 
+/* Have the sink consume batches until it may have rows for us; false if there is nothing left. */
+static bool
+fill(VectorState *state)
+{
+	if (state->ended && !begin_remainder(state))
+		return false;
+	do
+		next_batch(state);
+	while (!state->returning);
+
+	return true;
+}
+
 static TupleTableSlot *
 exec_scan(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
 	TupleTableSlot *slot;
 
-	while ((slot = next_row(state)) == NULL)
+	while (!state->returning || (slot = next_row(state)) == NULL)
 	{
-		if (state->ended && !begin_remainder(state))
+		state->returning = false;
+		if (!fill(state))
 			return NULL;
-		next_batch(state);
 	}
 	if (css->ss.ps.ps_ProjInfo == NULL)
 		return slot;
@@ -245,7 +259,7 @@ rescan(CustomScanState *css)
 	state->source->methods->end(state->source);
 	state->sink->methods->reset(state->sink);
 	ExecClearTuple(css->ss.ss_ScanTupleSlot);
-	state->ended = false;
+	state->ended = state->returning = false;
 }
 
 /* ---- for the node above Finalize Aggregate ---- */

@@ -101,7 +101,7 @@ eval_keys(Groups *groups, Batch *batch, Values *keys)
 	}
 }
 
-static void
+static bool
 consume(Sink *sink, Batch *batch)
 {
 	Groups	   *groups = (Groups *) sink;
@@ -118,11 +118,13 @@ consume(Sink *sink, Batch *batch)
 		spill_some(groups, batch, entries);
 		groups->noverflow = 0;
 		if (batch->n == 0)
-			return;
+			return false;
 	}
 	if (groups->aggregates->uses_ids)
 		row_groups.nids = group_table_ids(groups->table, entries, batch->n, ids, &row_groups.by_id);
 	aggregates_advance(groups->aggregates, batch, &row_groups);
+
+	return groups->noverflow > 0;
 }
 
 static void

@@ -22,13 +22,15 @@ typedef struct OneGroup
 	bool		pending;		/* the row is still to be returned */
 } OneGroup;
 
-static void
+static bool
 consume(Sink *sink, Batch *batch)
 {
 	OneGroup   *one = (OneGroup *) sink;
 	RowGroups	groups = {.single = one->entry};
 
 	aggregates_advance(one->aggregates, batch, &groups);
+
+	return false;
 }
 
 static void

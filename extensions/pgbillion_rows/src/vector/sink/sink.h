@@ -24,9 +24,10 @@ typedef struct SinkMethods
 {
 	/*
 	 * Take the rows of a batch, of which there is at least one. It may remove
-	 * some. Called in the batch's memory.
+	 * some. Called in the batch's memory. Returns true if rows are to be
+	 * returned before the next batch.
 	 */
-	void		(*consume) (Sink *sink, Batch *batch);
+	bool		(*consume) (Sink *sink, Batch *batch);
 
 	/* The source has ended. */
 	void		(*finish) (Sink *sink);
@@ -35,8 +36,8 @@ typedef struct SinkMethods
 	 * The next row to be returned, in the order of the output columns and
 	 * allocated in the current context; values by reference may be the
 	 * sink's, valid until the next call. False if there is none until more
-	 * batches have been consumed. Called until it says so, after each batch
-	 * and after the end.
+	 * batches have been consumed. Called until it says so, after a batch
+	 * where consume() wants it and after the end.
 	 */
 	bool		(*next) (Sink *sink, Datum *values, bool *isnull);
 

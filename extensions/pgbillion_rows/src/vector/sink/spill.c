@@ -6,7 +6,7 @@
  * As PostgreSQL's hash aggregation does: when the table of groups is full,
  * rows of other groups are written to partitions, chosen by a hash of their
  * keys, and aggregated one partition after the other when the table has been
- * handed over. A group's rows are all in one partition, in the order of the
+ * returned. A group's rows are all in one partition, in the order of the
  * scan, so that floats are added in the same order as if there had been room.
  * A partition that does not fit either is partitioned again, by another hash.
  *
