@@ -332,7 +332,7 @@ def test_partial_aggregates_are_vectorised(conn: Connection) -> None:
     conn.execute("SET pgbillion_rows.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
     for columns in (exact, others):
         assert "VectorAggregate" in plan(conn, grouped.format(columns))
-        assert "\nvectorised" in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", grouped.format(columns))
+        assert "\nvectorized" in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", grouped.format(columns))
     assert "VectorFinish" in plan(conn, grouped.format(others))
     vectors = conn.execute(grouped.format(exact)).fetchall()
     assert len(conn.execute(grouped.format(others)).fetchall()) == 7

@@ -143,7 +143,7 @@ def test_the_switch(joins: Connection) -> None:
 def test_explain_vector_tells_of_it(joins: Connection) -> None:
     said = one(joins, "SELECT pgbillion_rows.explain_vector(%s)", QUERY.format("big"))
     assert "aggregation before the join is possible" in said
-    assert said.endswith("\nvectorised")
+    assert said.endswith("\nvectorized")
 
 
 def test_too_many_groups_are_left_alone(joins: Connection) -> None:

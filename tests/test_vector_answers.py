@@ -251,7 +251,7 @@ def test_explain_vector_checks_privileges(vectors: Connection) -> None:
         vectors.execute("SET ROLE reads")
         for query in ALLOWED:
             told = explained(vectors, query)
-            assert "vectorised" in told or "not chosen" in told, query
+            assert "vectorized" in told or "not chosen" in told, query
             assert said_at_debug1(vectors, f"EXPLAIN {query}") != [], query
         vectors.execute("RESET ROLE; ALTER VIEW allowed SET (security_invoker); SET ROLE reads")
         with pytest.raises(errors.InsufficientPrivilege):
@@ -271,9 +271,9 @@ def test_explain_vector_checks_privileges(vectors: Connection) -> None:
 
 def test_explain_vector_runs_nothing(vectors: Connection) -> None:
     make(vectors, last=9)
-    assert "vectorised" in explained(vectors, "WITH d AS (DELETE FROM data RETURNING x) SELECT sum(x) FROM d")
+    assert "vectorized" in explained(vectors, "WITH d AS (DELETE FROM data RETURNING x) SELECT sum(x) FROM d")
     vectors.execute("BEGIN READ ONLY")
-    assert "vectorised" in explained(vectors, "INSERT INTO data SELECT count(*) FROM data")
+    assert "vectorized" in explained(vectors, "INSERT INTO data SELECT count(*) FROM data")
     vectors.execute("ROLLBACK")
     assert one(vectors, "SELECT count(*) FROM data") == 9
 
@@ -283,7 +283,7 @@ def test_distinct_within_an_aggregate_is_named(vectors: Connection) -> None:
     vectors.execute("INSERT INTO data (grp) VALUES (1), (NULL)")
     told = explained(vectors, "SELECT sum(x), count(DISTINCT grp) FROM data")
     assert told == (
-        "not vectorised: count(DISTINCT grp) has no partial form; faster is count(grp) over a subquery with SELECT"
+        "not vectorized: count(DISTINCT grp) has no partial form; faster is count(grp) over a subquery with SELECT"
         " DISTINCT grp\nnot chosen"
     )
     remedy = both(vectors, "SELECT count(grp) FROM (SELECT DISTINCT grp FROM data) d", node=True)
@@ -573,9 +573,9 @@ def test_explain(vectors: Connection) -> None:
     lines = "\n".join(line for (line,) in vectors.execute(f"EXPLAIN (ANALYZE, VERBOSE) {query}".encode()))
     assert "Custom Scan (VectorAggregate) on v.data" in lines
     assert "Rows Removed by Filter: 100" in lines
-    assert plans.reason(vectors, query).splitlines()[-1] == "vectorised"
+    assert plans.reason(vectors, query).splitlines()[-1] == "vectorized"
     refused = plans.reason(vectors, "SELECT bit_and(grp) FROM data")
-    assert refused.startswith("not vectorised: aggregate bit_and")
+    assert refused.startswith("not vectorized: aggregate bit_and")
 
 
 # when things go wrong

@@ -63,7 +63,7 @@ def run(conn: Connection, query: str, on: str) -> answers.Answer | tuple[str | N
 def terms(conn: Connection, query: str) -> str:
     """What the forced plan tells of its filter: `1 of 1 filter terms` are kernels."""
     conn.execute("SET pgbillion_rows.vector_aggregate = force")
-    found = [node["Vectorised"] for node in plans.nodes(plans.explain(conn, query)) if "Vectorised" in node]
+    found = [node["Vectorized"] for node in plans.nodes(plans.explain(conn, query)) if "Vectorized" in node]
     assert len(found) == 1, query
     return next(part for part in str(found[0]).split(", ") if part.endswith("filter terms"))
 

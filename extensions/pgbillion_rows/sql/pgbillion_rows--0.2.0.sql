@@ -17,7 +17,7 @@ COMMENT ON FUNCTION pgbillion_rows.version() IS
 CREATE FUNCTION pgbillion_rows.explain_vector(query text) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'pgbillion_explain_vector';
 
-COMMENT ON FUNCTION pgbillion_rows.explain_vector(text) IS 'whether the aggregation of a query is vectorised, and why not';
+COMMENT ON FUNCTION pgbillion_rows.explain_vector(text) IS 'whether the aggregation of a query is vectorized, and why not';
 
 CREATE FUNCTION pgbillion_rows.pgbillion_fdw_handler() RETURNS fdw_handler
 LANGUAGE c STRICT

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * aggregates.c
- *	  C functions of ours that call core's aggregate functions.
+ *	  C functions of ours that call PostgreSQL's aggregate functions.
  *
- * Core's transition, combine and (de)serialisation functions come and go with
- * major versions. The SQL objects of the extension must not: pg_upgrade
+ * PostgreSQL's transition, combine and (de)serialization functions come and go
+ * with major versions. The SQL objects of the extension must not: pg_upgrade
  * restores them as they were. So each has a C function of ours, which calls
- * core's with the same call information, or raises an error on a major
+ * PostgreSQL's with the same call information, or raises an error on a major
  * version that has no such function.
  *
  * Where a group of functions is incomplete, none of them works: there is no
@@ -35,7 +35,7 @@
 /* the final function of partial aggregates, in shard/partial.c */
 #define STATE_FUNCTION PREFIX "state"
 
-/* Core's on every major version. */
+/* PostgreSQL's on every major version. */
 #define FUNCTIONS(X) \
 	X(int2_avg_accum, F_INT2_AVG_ACCUM) \
 	X(int4_avg_accum, F_INT4_AVG_ACCUM) \
@@ -95,7 +95,7 @@
 typedef struct OwnFunction
 {
 	const char *symbol;
-	Oid			core;			/* InvalidOid where core has none */
+	Oid			core;			/* InvalidOid where PostgreSQL has none */
 } OwnFunction;
 
 #define DEFINE(name, oid) \
@@ -184,7 +184,7 @@ own_symbol(Oid function)
 }
 
 /*
- * Return the function of core that one of ours calls, InvalidOid if this major
+ * Return the function of PostgreSQL that one of ours calls, InvalidOid if this major
  * version has none; any other function itself.
  */
 Oid

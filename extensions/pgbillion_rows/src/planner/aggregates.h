@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * aggregates.h
- *	  Which function of core stands behind a function of ours.
+ *	  Which function of PostgreSQL stands behind a function of ours.
  *
  * The partial aggregates of the extension name C functions of ours only, the
  * same on every major version: a dump of the extension can be restored by any
- * other. Whoever recognises an aggregate by its functions asks here first.
+ * other. Whoever recognizes an aggregate by its functions asks here first.
  *
  *-------------------------------------------------------------------------
  */

@@ -4,8 +4,9 @@
  *	  Partial states of the tables below a partitioned or inherited one.
  *
  * Some of these tables are scanned by us, which workers can share; others are
- * on shards, or aggregated by core. Core has no workers where one partition is
- * not for them, so that there a Gather of our scans goes below the Append.
+ * on shards, or aggregated by PostgreSQL. PostgreSQL has no workers where one
+ * partition is not for them, so that there a Gather of our scans goes below
+ * the Append.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,7 +63,7 @@ collect_leaves(PlannerInfo *root, RelOptInfo *rel, List **leaves)
 	}
 }
 
-/* The tables (List of RelOptInfo) of which there is anything to read, in core's order; the table itself if it is one. */
+/* The tables (List of RelOptInfo) of which there is anything to read, in PostgreSQL's order; the table itself if it is one. */
 List *
 leaf_tables(PlannerInfo *root, RelOptInfo *table)
 {
@@ -81,7 +82,7 @@ has_param(Node *node, void *context)
 }
 
 /*
- * Might core leave out partitions when the query runs? It looks for
+ * Might PostgreSQL leave out partitions when the query runs? It looks for
  * parameters in conditions on what tables are partitioned by; an Append of
  * ours does not.
  */
@@ -113,7 +114,7 @@ prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 }
 
 /*
- * Can workers scan these tables? Core does not tell of those that are beside
+ * Can workers scan these tables? PostgreSQL does not tell of those that are next to
  * foreign ones: to it all partitions are for workers, or none.
  */
 bool

@@ -3,12 +3,12 @@
  * before_join.c
  *	  Joins partial states of a table with the other tables of a query.
  *
- * Where core has built its paths for GROUP BY over a join, the join is
- * planned once more with the states in the place of the table: in every
- * order that core has considered, by core's own add_paths_to_joinrel(), in
- * copies of its join relations. Finalize Aggregate above competes with core's
- * paths by its cost. What speaks against it is reported at DEBUG1, and by
- * pgbillion_rows.explain_vector().
+ * Where PostgreSQL has built its paths for GROUP BY over a join, the join is
+ * planned once more with the states in the place of the table: in every order
+ * that PostgreSQL has considered, by PostgreSQL's own add_paths_to_joinrel(),
+ * in copies of its join relations. Finalize Aggregate above competes with
+ * PostgreSQL's paths by its cost. What speaks against it is reported at
+ * DEBUG1, and by pgbillion_rows.explain_vector().
  *
  *-------------------------------------------------------------------------
  */
@@ -42,7 +42,7 @@ static int	aggregate_before_join = PLAN_ON;
 
 /* ---- joins ---- */
 
-/* The relation that core has for these tables, or NULL if it has none with a path. */
+/* The relation that PostgreSQL has for these tables, or NULL if it has none with a path. */
 static RelOptInfo *
 core_rel(PlannerInfo *root, Relids relids)
 {
@@ -77,7 +77,7 @@ add_needed(PlannerInfo *root, RelOptInfo *joinrel, RelOptInfo *input)
 	}
 }
 
-/* A join relation like core's, but for the states in the place of the table; yet without paths. */
+/* A join relation like PostgreSQL's, except for the states in the place of the table; yet without paths. */
 static RelOptInfo *
 copy_joinrel(RelOptInfo *core, RelOptInfo *table, RelOptInfo *states)
 {
@@ -157,8 +157,8 @@ add_join_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *joinrel, Li
 		sjinfo = inner_join(left, right);
 
 		/*
-		 * core has this join relation: that makes the list of conditions, and
-		 * no more
+		 * PostgreSQL has this join relation: that makes the list of
+		 * conditions, and no more
 		 */
 		(void) build_join_rel(root, joinrel->relids, core_rel(root, left->relids), right, sjinfo, NIL, &restrictlist);
 		if (!has_columns_for(early, restrictlist))
@@ -234,7 +234,7 @@ join_states(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, RelOpt
 
 /* ---- above the join ---- */
 
-/* Offer core's Finalize Aggregate over a path of the join. */
+/* Offer PostgreSQL's Finalize Aggregate over a path of the join. */
 static void
 add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Path *path, PathTarget *partial,
 			 GroupPathExtraData *extra, double *best)
@@ -253,7 +253,7 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 									 path->rows, NULL, NULL);
 
 	/*
-	 * grouped by constants alone, as core does it: one group, but none
+	 * grouped by constants alone, as PostgreSQL does it: one group, but none
 	 * without rows
 	 */
 	if (group_clause == NIL)
@@ -277,7 +277,7 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 		Path	   *agg = lfirst(lc);
 
 		/*
-		 * cheaper than anything of core's, and still comparable among
+		 * cheaper than anything of PostgreSQL's, and still comparable among
 		 * themselves
 		 */
 		if (aggregate_before_join == PLAN_FORCE)
@@ -337,7 +337,7 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		path = (Path *) create_gather_path(root, joined, path, joined->reltarget, NULL, &rows);
 		add_finalize(root, grouped_rel, joined, path, partial, extra, &ours);
 	}
-	plan_report(root, "aggregation before the join is possible, and estimated to cost %.2f beside %.2f", ours, core);
+	plan_report(root, "aggregation before the join is possible, and estimated to cost %.2f compared with PostgreSQL's %.2f", ours, core);
 
 	return NULL;
 }

@@ -5,7 +5,7 @@
  *
  * A query that joins a big table to others and aggregates columns of the big
  * one can aggregate it first, grouped by those of its columns that anything
- * but the aggregates needs, and join the few partial states:
+ * except the aggregates needs, and join the few partial states:
  *
  *	  Finalize Aggregate	by what the query groups by
  *		Join
@@ -19,8 +19,8 @@
  * out. equivalence.c sees to both.
  *
  *	equivalence.c  what is aggregated and by which columns, or why it is not
- *	states.c	   paths of the partial states: by vectors, shards, or core
- *	before_join.c  joins them with the other tables, and offers it to core
+ *	states.c	   paths of the states: by vectors, shards, or PostgreSQL
+ *	before_join.c  joins them with the other tables, and offers that
  *
  *-------------------------------------------------------------------------
  */

@@ -341,8 +341,8 @@ static const char *
 aggregate_refusal(Aggref *aggref)
 {
 	/*
-	 * Core's partial form excludes all that needs its rows in an order, or
-	 * once each.
+	 * PostgreSQL's partial form excludes all that needs its rows in an order,
+	 * or once each.
 	 */
 	Assert(aggref->aggkind == AGGKIND_NORMAL);
 	Assert(aggref->aggorder == NIL && aggref->aggdistinct == NIL && aggref->aggdirectargs == NIL);
@@ -469,7 +469,7 @@ needed_by_join(RelOptInfo *table, Var *var)
 
 /*
  * Estimate how many groups there are, and whether that is more than a guess.
- * Core takes a tenth of the rows for the most that several columns make, as
+ * PostgreSQL takes a tenth of the rows for the most that several columns make, as
  * they might be correlated: where that is what limits its estimate, there are
  * as many groups as the columns' values combined.
  */
@@ -520,7 +520,7 @@ estimate_early_groups(PlannerInfo *root, EarlyAggregate *early)
 	early->groups = clamp_row_est(Min(product, rows));
 }
 
-/* Work out what is read, grouped by and handed up. */
+/* Work out what is read, grouped by and returned. */
 static const char *
 make_targets(PlannerInfo *root, PathTarget *partial, EarlyAggregate *early)
 {
@@ -540,8 +540,8 @@ make_targets(PlannerInfo *root, PathTarget *partial, EarlyAggregate *early)
 	others = pull_var_clause((Node *) others, PVC_INCLUDE_PLACEHOLDERS);
 
 	/*
-	 * all that core's paths of the table give, in its order, so that they
-	 * need no projection
+	 * all that PostgreSQL's paths of the table give, in its order, so that
+	 * they need no projection
 	 */
 	early->input = create_empty_pathtarget();
 	early->target = create_empty_pathtarget();

@@ -3,10 +3,11 @@
  * groups.c
  *	  How many groups expressions make.
  *
- * Core takes an expression for as diverse as the columns in it: id / 20 for
- * as many groups as there are ids, date_trunc('day', t) for one a microsecond.
- * Then memory seems not to suffice where it does. The statistics of a column
- * tell between which values it lies, and so between which an expression does.
+ * PostgreSQL takes an expression for as diverse as the columns in it: id / 20
+ * for as many groups as there are ids, date_trunc('day', t) for one a
+ * microsecond. Then memory seems not to suffice where it does. The statistics
+ * of a column tell between which values it lies, and so between which an
+ * expression does.
  *
  *-------------------------------------------------------------------------
  */

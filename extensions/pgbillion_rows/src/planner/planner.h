@@ -3,12 +3,12 @@
  * planner.h
  *	  What is offered to the planner: the map of the parts.
  *
- *	hook.c			core's hook, and those who answer to it; modes of settings
+ *	hook.c			the planner's hook, and those who answer to it; modes of settings
  *	targets.c		what partial aggregation returns
  *	append.c		partial states of the tables below a partitioned one
  *	groups.c		how many groups expressions make
  *	arithmetic.c	arithmetic known by its functions
- *	aggregates.c	which function of core stands behind one of ours
+ *	aggregates.c	which function of PostgreSQL stands behind one of ours
  *	reasons.c		why a query is planned as it is, for those who ask
  *	before_join.c	aggregation before the join; see before_join.h
  *
@@ -36,12 +36,12 @@ typedef enum PlanMode
 
 extern const struct config_enum_entry plan_mode_options[];
 
-/* Adds paths to `rel`, as core's create_upper_paths_hook. */
+/* Adds paths to `rel`, as PostgreSQL's create_upper_paths_hook. */
 typedef void (*UpperPathsOffer) (PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 								 RelOptInfo *rel, void *extra);
 
 /*
- * Who gives the partial states of one table, besides core; members are NULL
+ * Who gives the partial states of one table, in addition to PostgreSQL; members are NULL
  * until they are set when the library is loaded. Each returns a path, or NULL
  * where it does not apply.
  */

@@ -38,7 +38,7 @@ reads_forbidden(Node *node, void *context)
 }
 
 /*
- * May the user know what the planner finds out? Core checks privileges when a
+ * May the user know what the planner finds out? PostgreSQL checks privileges when a
  * plan is about to run, and estimates tell of the values in a table. All that
  * an estimate can be made from is in the query that is being planned, in those
  * around it, and in the subqueries that have been planned apart from it. A
@@ -65,7 +65,7 @@ may_be_told(PlannerInfo *root)
 }
 
 /*
- * Have what is found out collected, a line each; NULL: no longer. Returns what
+ * Have what is found out collected, one line each; NULL: no longer. Returns what
  * it was collected in before. Whoever collects must check privileges before
  * anything of it is shown, and restore what was before on errors, too.
  */

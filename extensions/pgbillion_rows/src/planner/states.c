@@ -3,9 +3,9 @@
  * states.c
  *	  Paths that give the partial states of a table.
  *
- * Core's hashed aggregation over any path of the table; and, for a table or
- * each of its partitions, the vectorised scan or that of a shard. States
- * always are in their serialised form: they may be kept by a hash table or
+ * PostgreSQL's hashed aggregation over any path of the table; and, for a table
+ * or each of its partitions, the vectorized scan or that of a shard. States
+ * always are in their serialized form: they may be kept by a hash table or
  * sorted, go to another process, and are copied by the join.
  *
  *-------------------------------------------------------------------------
@@ -46,7 +46,7 @@ make_upper_rel(RelOptInfo *table, RelOptKind kind, PathTarget *target, bool para
 	return rel;
 }
 
-/* Core's aggregation of what a path of the table gives. */
+/* PostgreSQL's aggregation of what a path of the table gives. */
 static Path *
 core_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *rel, Path *path, PathTarget *input)
 {
@@ -68,7 +68,7 @@ adopted(PlannerInfo *root, RelOptInfo *states, Path *path)
 	return (Path *) create_projection_path(root, states, path, states->reltarget);
 }
 
-/* The shard's or the vectorised scan of one table, or NULL. Workers are for vectors alone. */
+/* The shard's or the vectorized scan of one table, or NULL. Workers are for vectors alone. */
 static Path *
 special_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *leaf, int workers)
 {
@@ -83,7 +83,7 @@ special_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *leaf, int wor
 								leaf, early->groups, workers);
 }
 
-/* An Append, in each of the workers, of the vectorised scans of these tables. */
+/* An Append, in each of the workers, of the vectorized scans of these tables. */
 static Path *
 partial_append(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, List *leaves, int workers)
 {
@@ -95,7 +95,7 @@ partial_append(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, Lis
 	return partial_append_path(root, states, states->reltarget, paths, workers);
 }
 
-/* Can core read each of the tables, whatever the others give? */
+/* Can PostgreSQL read each of the tables, whatever the others give? */
 static bool
 all_have_paths(List *leaves)
 {
@@ -111,7 +111,7 @@ all_have_paths(List *leaves)
 	return true;
 }
 
-/* Offer special scans of all tables there are, those without one aggregated by core. */
+/* Offer special scans of all tables there are, those without one aggregated by PostgreSQL. */
 static void
 add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, List *leaves)
 {
@@ -119,7 +119,7 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 	bool		special = false;
 	List	   *paths = NIL;
 	List	   *others = NIL;
-	List	   *vectorised = NIL;
+	List	   *vectorized = NIL;
 	double		pages = 0;
 	int			workers = 0;
 	bool		safe;
@@ -142,7 +142,7 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 		paths = lappend(paths, path);
 		if (IsA(path, CustomPath))
 		{
-			vectorised = lappend(vectorised, leaf);
+			vectorized = lappend(vectorized, leaf);
 			pages += leaf->pages;
 		}
 		else
@@ -155,23 +155,24 @@ add_special_paths(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *states, 
 	else
 		add_path(states, append_path(root, states, states->reltarget, paths));
 
-	if (vectorised == NIL)
+	if (vectorized == NIL)
 		return;
 	if (others != NIL)
-		safe = tables_parallel_safe(root, vectorised, early->target);
+		safe = tables_parallel_safe(root, vectorized, early->target);
 	else
 		safe = early->parallel_safe && table->partial_pathlist != NIL;
 	if (safe)
-		workers = compute_parallel_worker(linitial(vectorised), pages, -1, max_parallel_workers_per_gather);
+		workers = compute_parallel_worker(linitial(vectorized), pages, -1, max_parallel_workers_per_gather);
 	if (workers == 0)
 		return;
 	if (others != NIL)
 	{
-		/* core has no workers where one partition is not for them */
+		/* PostgreSQL has no workers where one partition is not for them */
 		RelOptInfo *rel = make_upper_rel(table, RELOPT_UPPER_REL, early->target, true);
 
-		add_path(states, gathered_path(root, rel, early->target,
-									   partial_append(root, early, rel, vectorised, workers), others));
+		add_path(states, adopted(root, states,
+								 gathered_path(root, rel, early->target,
+											   partial_append(root, early, rel, vectorized, workers), others)));
 	}
 	else if (linitial(leaves) == table)
 		add_partial_path(states, adopted(root, states, special_path(root, early, table, workers)));
@@ -207,7 +208,7 @@ make_states_rel(PlannerInfo *root, EarlyAggregate *early)
 		add_path(states, gathered_path(root, states, states->reltarget, linitial(states->partial_pathlist), NIL));
 
 	/*
-	 * joins are estimated alike for all paths; groups may be there once a
+	 * joins are estimated alike for all paths; groups may be there once per
 	 * partition or process
 	 */
 	foreach(lc, states->pathlist)

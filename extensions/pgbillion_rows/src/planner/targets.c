@@ -33,8 +33,8 @@ without_keys(Node *node, List *keys)
 }
 
 /*
- * The columns that partial aggregation hands up, and Finalize Aggregate
- * looks for: as core's make_partial_grouping_target() chooses them.
+ * The columns that partial aggregation returns, and Finalize Aggregate
+ * looks for: as PostgreSQL's make_partial_grouping_target() chooses them.
  */
 PathTarget *
 partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
@@ -55,7 +55,7 @@ partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
 	}
 	if (having != NULL)
 		others = lappend(others, having);
-	/* what is computed from a group key needs not what the key is made of */
+	/* what is computed from a group key does not need what the key is made of */
 	others = (List *) without_keys((Node *) others, target->exprs);
 	add_new_columns_to_pathtarget(target, pull_var_clause((Node *) others,
 														  PVC_INCLUDE_AGGREGATES |

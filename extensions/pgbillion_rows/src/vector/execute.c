@@ -1,107 +1,45 @@
 /*-------------------------------------------------------------------------
  *
  * execute.c
- *	  The executor node: pages in, one row a group out.
+ *	  The executor node: batches go down the pipeline, rows are returned.
  *
- * Work goes a page at a time: filter, find the groups, advance the states.
- * When the scan has ended the groups are handed up. Rows that found no room
- * because the groups outgrew hash_mem are handed up before that, one by one
- * (group.c), or, for the node that wants whole groups (finish.c), kept in
- * files and aggregated afterwards (spill.c).
+ * Work goes a batch at a time: the source gives one, the filter removes rows,
+ * the sink consumes what is left. Rows that the sink has for us are returned
+ * after each batch, and when the source has ended.
  *
- * In a parallel plan the pages are shared out as for a parallel sequential
- * scan; each process has groups of its own.
+ * In a parallel plan the source's rows are shared out; each process has a sink
+ * of its own.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/sysattr.h"
-#include "access/tableam.h"
 #include "commands/explain.h"
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
 #include "commands/explain_state.h"
 #endif
 #include "executor/executor.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
-#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
-#include "storage/predicate.h"
-#include "utils/lsyscache.h"
-#include "utils/memutils.h"
-#include "utils/rel.h"
 #include "utils/ruleutils.h"
 
+#include "vector/filter/filter.h"
+#include "vector/sink/sink.h"
+#include "vector/source/source.h"
 #include "vector/vector.h"
-
-/* What processes of a parallel plan share. */
-typedef struct SharedState
-{
-	pg_atomic_uint64 all_visible;
-	pg_atomic_uint64 checked;
-	ParallelBlockTableScanDescData scan;
-} SharedState;
-
-/* One column of the output. */
-typedef struct Output
-{
-	int			key;			/* index of a group key, or -1 */
-	VectorAgg  *agg;			/* perhaps another output's too */
-} Output;
-
-typedef enum
-{
-	PHASE_SCAN,
-	PHASE_OVERFLOW,				/* handing up rows that found no room */
-	PHASE_FINAL,				/* handing up all groups */
-	PHASE_DONE
-} Phase;
 
 typedef struct VectorState
 {
 	CustomScanState css;
-	MemoryContext context;		/* the plan's, for what is begun late */
 	Batch		batch;
-	HeapTupleHeader tuples[BATCH_ROWS];
-	VectorScan *scan;
-	SharedState *shared;
-	bool		in_worker;
-
+	Source	   *source;			/* of the table's rows */
 	VectorFilter *filter;
+	Sink	   *sink;
 	int			noutputs;
-	Output	   *outputs;
-	int			naggs;			/* several outputs may share one */
-	VectorAgg **aggs;
-	int		   *aggtransnos;
-	bool		uses_ids;
-
-	int			nkeys;
-	VectorExpr **keys;
-	bool	   *key_is_varlena;
-	Datum	   *key_values;		/* detoasted */
-	GroupTable *groups;			/* NULL without GROUP BY */
-	char	   *single;			/* then the only entry */
-	Size		single_size;
-	MemoryContext single_context;
-
-	/* for vector_run(): rows that found no room are kept in files */
-	bool		spills;
-	MemoryContext spill_context;
-	Spill	   *spill;			/* being written, or NULL */
-	List	   *partitions;		/* waiting to be read */
-	int			level;			/* how often the rows at hand were written */
-	double		expected;		/* of so many groups, at most */
-	uint64		spilled_partitions;
-	uint64		spilled_bytes;
-
-	Phase		phase;
-	int			noverflow;
-	int			next_overflow;
-	int			next_chunk;
-	Size		next_offset;
-	uint64		all_visible;	/* of scans that have ended */
-	uint64		checked;
+	bool		ended;			/* the batch's source has, as the sink knows */
+	bool		returning;		/* the sink may have rows for us */
 } VectorState;
 
 static Node *create_state(CustomScan *cscan);
@@ -111,7 +49,21 @@ const CustomScanMethods vector_scan_methods = {
 	.CreateCustomScanState = create_state,
 };
 
-/* The plan's terms of the filter. */
+/* ---- what the plan says ---- */
+
+/* The expressions of the output columns. */
+static List *
+output_exprs(CustomScan *cscan)
+{
+	List	   *exprs = NIL;
+
+	for (int i = 0; i < intVal(linitial(cscan->custom_private)); i++)
+		exprs = lappend(exprs, list_nth_node(TargetEntry, cscan->custom_scan_tlist, i)->expr);
+
+	return exprs;
+}
+
+/* The terms of the filter. */
 static List *
 filter_clauses(CustomScan *cscan)
 {
@@ -124,39 +76,31 @@ filter_clauses(CustomScan *cscan)
 	return clauses;
 }
 
-static void
-add_attnos(Node *node, Bitmapset **attnos)
+static Bitmapset *
+attnos_of(List *exprs)
 {
+	Bitmapset  *attnos = NULL;
 	ListCell   *lc;
 
-	foreach(lc, pull_var_clause(node, PVC_RECURSE_AGGREGATES))
-		* attnos = bms_add_member(*attnos, lfirst_node(Var, lc)->varattno);
+	foreach(lc, pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES))
+		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
+
+	return attnos;
 }
 
-static void
-init_entry(void *arg, char *entry)
+/* The group keys among some outputs. */
+static List *
+key_exprs(List *outputs)
 {
-	VectorState *state = arg;
-
-	for (int i = 0; i < state->naggs; i++)
-		vector_agg_init(state->aggs[i], entry);
-}
-
-/* Does another aggregate of the plan share the transition of this one, and want its squares? */
-static bool
-shares_squares(Aggref *aggref, List *tlist)
-{
+	List	   *keys = NIL;
 	ListCell   *lc;
 
-	foreach(lc, tlist)
+	foreach(lc, outputs)
 	{
-		Aggref	   *other = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
-
-		if (IsA(other, Aggref) && other->aggtransno == aggref->aggtransno &&
-			!vector_agg_only_avg(other))
-			return true;
+		if (!IsA(lfirst(lc), Aggref))
+			keys = lappend(keys, lfirst(lc));
 	}
-	return false;
+	return keys;
 }
 
 static void
@@ -165,433 +109,144 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	VectorState *state = (VectorState *) css;
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
 	Relation	rel = css->ss.ss_currentRelation;
-	TupleDesc	tupdesc;
 	List	   *clauses = filter_clauses(cscan);
-	Bitmapset  *attnos = NULL;
-	Bitmapset  *filter_attnos = NULL;
-	Oid		   *types;
-	Oid		   *collations;
-	int			offset;
-	ListCell   *lc;
+	List	   *outputs = output_exprs(cscan);
+	Batch	   *batch = &state->batch;
 
 	/*
 	 * a copy, whose missing values stay where they are when the cache entry
 	 * is rebuilt
 	 */
-	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
-	state->context = CurrentMemoryContext;
-	add_attnos((Node *) clauses, &filter_attnos);
-	add_attnos((Node *) list_copy_head(cscan->custom_scan_tlist, intVal(linitial(cscan->custom_private))),
-			   &attnos);
+	TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 
-	state->batch.columns = columns_create(tupdesc, filter_attnos, attnos);
-	state->batch.econtext = css->ss.ps.ps_ExprContext;
-	state->batch.parent = &css->ss.ps;
-	state->batch.slot = ExecInitExtraTupleSlot(estate, tupdesc, &TTSOpsVirtual);
-	ExecClearTuple(state->batch.slot);
-	memset(state->batch.slot->tts_isnull, true, tupdesc->natts * sizeof(bool));
-	ExecStoreVirtualTuple(state->batch.slot);
-	state->filter = vector_filter_compile(clauses, &state->batch);
-
-	state->noutputs = intVal(linitial(cscan->custom_private));
-	state->outputs = palloc0(sizeof(Output) * Max(state->noutputs, 1));
-	state->aggs = palloc0(sizeof(VectorAgg *) * Max(state->noutputs, 1));
-	state->aggtransnos = palloc0(sizeof(int) * Max(state->noutputs, 1));
-	state->keys = palloc0(sizeof(VectorExpr *) * Max(state->noutputs, 1));
-	state->key_is_varlena = palloc0(sizeof(bool) * Max(state->noutputs, 1));
-	types = palloc(sizeof(Oid) * Max(state->noutputs, 1));
-	collations = palloc(sizeof(Oid) * Max(state->noutputs, 1));
-	foreach(lc, cscan->custom_scan_tlist)
-	{
-		Expr	   *expr = lfirst_node(TargetEntry, lc)->expr;
-		Output	   *output = &state->outputs[foreach_current_index(lc)];
-
-		if (foreach_current_index(lc) == state->noutputs)
-			break;
-		output->key = -1;
-		if (IsA(expr, Aggref))
-			continue;
-		output->key = state->nkeys;
-		types[state->nkeys] = exprType((Node *) expr);
-		collations[state->nkeys] = exprCollation((Node *) expr);
-		state->key_is_varlena[state->nkeys] = get_typlen(types[state->nkeys]) == -1;
-		state->keys[state->nkeys++] = vector_expr_compile(expr, &state->batch);
-	}
-
-	/* states follow the keys in an entry */
-	offset = group_table_states_offset(state->nkeys, types);
-	foreach(lc, cscan->custom_scan_tlist)
-	{
-		Aggref	   *aggref = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
-		Output	   *output = &state->outputs[foreach_current_index(lc)];
-		int			size;
-
-		if (foreach_current_index(lc) == state->noutputs)
-			break;
-		if (output->key >= 0)
-			continue;
-		/* as in core, aggregates of one transition have one state */
-		for (int i = 0; i < state->naggs; i++)
-		{
-			if (state->aggtransnos[i] == aggref->aggtransno)
-				output->agg = state->aggs[i];
-		}
-		if (output->agg != NULL)
-			continue;
-		output->agg = vector_agg_compile(aggref, shares_squares(aggref, cscan->custom_scan_tlist),
-										 &state->batch, &size);
-		vector_agg_set_offset(output->agg, offset);
-		offset += MAXALIGN(size);
-		state->uses_ids |= vector_agg_uses_ids(output->agg);
-		state->aggtransnos[state->naggs] = aggref->aggtransno;
-		state->aggs[state->naggs++] = output->agg;
-	}
-
-	if (state->nkeys > 0)
-	{
-		state->groups = group_table_create(state->nkeys, types, collations,
-										   offset - group_table_states_offset(state->nkeys, types),
-										   init_entry, state);
-		state->key_values = palloc(sizeof(Datum) * BATCH_ROWS * state->nkeys);
-	}
-	else
-	{
-		state->single = palloc0(offset);
-		state->single_size = offset;
-		state->single_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion aggregate",
-													  ALLOCSET_DEFAULT_SIZES);
-		init_entry(state, state->single);
-	}
-	for (int i = 0; i < state->naggs; i++)
-		vector_agg_set_context(state->aggs[i], state->groups != NULL ?
-							   group_table_context(state->groups) : state->single_context,
-							   state->groups);
-	state->phase = PHASE_SCAN;
+	batch_init(batch, tupdesc, attnos_of(clauses), attnos_of(outputs), &css->ss.ps);
+	state->source = heap_source_create(rel, tupdesc, batch);
+	batch->source = state->source;
+	state->filter = vector_filter_compile(clauses, batch);
+	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) : groups_create(outputs, batch);
+	state->noutputs = list_length(outputs);
 }
 
 /* ---- work ---- */
 
-/* Spill the rows of the batch that have no entry, and keep the others. */
+/* Have the next batch go down to the sink, or tell it that there is none. */
 static void
-spill_some(VectorState *state, char **entries)
+next_batch(VectorState *state)
 {
 	Batch	   *batch = &state->batch;
-	uint16		without[BATCH_ROWS];
-	uint16		with[BATCH_ROWS];
-	int			nwithout = 0;
-	int			nwith = 0;
-
-	for (int i = 0; i < batch->n; i++)
-	{
-		if (entries[i] == NULL)
-			without[nwithout++] = i;
-		else
-		{
-			entries[nwith] = entries[i];
-			with[nwith++] = i;
-		}
-	}
-	if (state->spill == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(state->spill_context);
-
-		state->spill = spill_begin(batch->columns, state->level + 1, state->expected,
-								   group_table_count(state->groups), group_table_limit(state->groups));
-		MemoryContextSwitchTo(old);
-	}
-	spill_rows(state->spill, without, nwithout, group_table_tags(state->groups));
-	group_table_clear_overflow(state->groups);
-	columns_compact(batch->columns, with, nwith, true);
-	batch->n = nwith;
-	batch->serial++;
-}
-
-/* Group and aggregate the rows of the batch. */
-static void
-aggregate_batch(VectorState *state)
-{
-	Batch	   *batch = &state->batch;
-	char	   *entries[BATCH_ROWS];
-	uint8		ids[BATCH_ROWS];
-	RowGroups	groups = {.single = state->single,.entries = entries,.ids = ids};
-
-	if (state->groups != NULL)
-	{
-		Values		keys[GROUP_MAX_KEYS];
-
-		for (int k = 0; k < state->nkeys; k++)
-		{
-			vector_expr_eval(state->keys[k], batch, NULL, batch->n, &keys[k]);
-			if (state->key_is_varlena[k])
-			{
-				Datum	   *values = state->key_values + k * BATCH_ROWS;
-
-				for (int i = 0; i < batch->n; i++)
-					values[i] = keys[k].nulls[i] ? (Datum) 0 :
-						PointerGetDatum(PG_DETOAST_DATUM_PACKED(keys[k].values[i]));
-				keys[k].values = values;
-			}
-		}
-		state->noverflow = group_table_find(state->groups, keys, batch->n, entries);
-		if (state->noverflow > 0 && state->spills)
-		{
-			spill_some(state, entries);
-			state->noverflow = 0;
-			if (batch->n == 0)
-				return;
-		}
-		if (state->uses_ids)
-			groups.nids = group_table_ids(state->groups, entries, batch->n, ids, &groups.by_id);
-	}
-	for (int i = 0; i < state->naggs; i++)
-		vector_agg_advance(state->aggs[i], batch, &groups);
-}
-
-/* Filter, group and aggregate the visible rows of a page. */
-static void
-do_page(VectorState *state, int n)
-{
-	Batch	   *batch = &state->batch;
-	int			removed;
+	Source	   *source = batch->source;
 	MemoryContext old;
+
+	CHECK_FOR_INTERRUPTS();
 
 	/*
 	 * what is detoasted or computed on the way is forgotten with the next
-	 * page
+	 * batch
 	 */
 	ResetExprContext(batch->econtext);
 	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
-	columns_begin_batch(batch->columns, state->tuples, n, vector_scan_ahead(state->scan));
-	batch->n = n;
-	batch->serial++;
-	removed = vector_filter_batch(state->filter, batch);
-	vector_scan_fetched_ahead(state->scan, columns_fetched_ahead(batch->columns));
-	InstrCountFiltered1(&state->css, removed);
-	if (batch->n > 0)
-		aggregate_batch(state);
+	if (source->methods->next(source, batch))
+	{
+		batch->serial++;
+		/* what the sink has kept has passed the filter */
+		if (batch->n > 0 && source == state->source)
+		{
+			int			removed = vector_filter_batch(state->filter, batch);
+
+			InstrCountFiltered1(&state->css, removed);
+		}
+		if (batch->n > 0)
+			state->returning = state->sink->methods->consume(state->sink, batch);
+	}
+	else
+	{
+		source->methods->end(source);
+		batch->source = state->source;
+		state->sink->methods->finish(state->sink);
+		state->ended = state->returning = true;
+	}
 	MemoryContextSwitchTo(old);
 }
 
-/* Keys and states of an entry, allocated in the current context. */
-static void
-get_outputs(VectorState *state, char *entry, Datum *values, bool *isnull)
+/* Go on with the rows that the sink has kept; false if there are none. */
+static bool
+begin_remainder(VectorState *state)
 {
-	for (int i = 0; i < state->noutputs; i++)
-	{
-		Output	   *output = &state->outputs[i];
+	Source	   *source;
 
-		if (output->key >= 0)
-			values[i] = group_key(state->groups, entry, output->key, &isnull[i]);
-		else
-			values[i] = vector_agg_output(output->agg, entry, &isnull[i]);
-	}
+	Assert(state->ended);
+	source = state->sink->methods->remainder == NULL ? NULL : state->sink->methods->remainder(state->sink);
+	if (source == NULL)
+		return false;
+	state->batch.source = source;
+	state->ended = false;
+
+	return true;
 }
 
-/* An entry as a row of the scan slot. */
+/* The next row that the sink has for us, in the scan slot, or NULL. */
 static TupleTableSlot *
-hand_up(VectorState *state, char *entry)
+next_row(VectorState *state)
 {
 	TupleTableSlot *slot = state->css.ss.ss_ScanTupleSlot;
 	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
 	MemoryContext old;
+	bool		found;
 
 	ExecClearTuple(slot);
-
-	/*
-	 * keys of overflowing rows live in the batch's memory until all are
-	 * handed up
-	 */
-	if (state->phase != PHASE_OVERFLOW)
+	/* until then, rows may refer to the batch's memory */
+	if (state->ended)
 		ResetExprContext(econtext);
 	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
-	get_outputs(state, entry, slot->tts_values, slot->tts_isnull);
+	found = state->sink->methods->next(state->sink, slot->tts_values, slot->tts_isnull);
 	MemoryContextSwitchTo(old);
+	if (!found)
+		return NULL;
 	/* terms of the filter are described as columns, and are none */
 	for (int i = state->noutputs; i < slot->tts_tupleDescriptor->natts; i++)
 		slot->tts_isnull[i] = true;
-	ExecStoreVirtualTuple(slot);
 
-	if (state->css.ss.ps.ps_ProjInfo == NULL)
-		return slot;
-	econtext->ecxt_scantuple = slot;
-	return ExecProject(state->css.ss.ps.ps_ProjInfo);
+	return ExecStoreVirtualTuple(slot);
 }
 
-/* Remember what a scan has counted, and end it. */
-static void
-end_pages(VectorState *state)
+/* Have the sink consume batches until it may have rows for us; false if there is nothing left. */
+static bool
+fill(VectorState *state)
 {
-	uint64		all_visible;
-	uint64		checked;
+	if (state->ended && !begin_remainder(state))
+		return false;
+	do
+		next_batch(state);
+	while (!state->returning);
 
-	if (state->scan == NULL)
-		return;
-	vector_scan_counts(state->scan, &all_visible, &checked);
-	vector_scan_end(state->scan);
-	state->scan = NULL;
-	if (state->in_worker)
-	{
-		pg_atomic_fetch_add_u64(&state->shared->all_visible, all_visible);
-		pg_atomic_fetch_add_u64(&state->shared->checked, checked);
-	}
-	else
-	{
-		state->all_visible += all_visible;
-		state->checked += checked;
-	}
-}
-
-static void
-begin_pages(VectorState *state)
-{
-	MemoryContext old = MemoryContextSwitchTo(state->context);
-
-	state->scan = vector_scan_begin(state->css.ss.ss_currentRelation,
-									state->css.ss.ps.state->es_snapshot,
-									state->shared != NULL ? &state->shared->scan : NULL,
-									columns_count(state->batch.columns) > 0);
-	MemoryContextSwitchTo(old);
-}
-
-static void
-rewind_groups(VectorState *state)
-{
-	state->phase = PHASE_FINAL;
-	state->next_chunk = 0;
-	state->next_offset = 0;
-}
-
-/* All rows at hand are aggregated: what was spilled of them waits. */
-static void
-end_spill(VectorState *state)
-{
-	MemoryContext old;
-	List	   *partitions;
-
-	if (state->spill == NULL)
-		return;
-	old = MemoryContextSwitchTo(state->spill_context);
-	partitions = spill_end(state->spill, &state->spilled_bytes);
-	state->spilled_partitions += list_length(partitions);
-	/* before those of other partitions: there are never many files */
-	state->partitions = list_concat(partitions, state->partitions);
-	state->spill = NULL;
-	MemoryContextSwitchTo(old);
-}
-
-/* Replace the groups by those of a partition that was spilled. */
-static void
-next_partition(VectorState *state)
-{
-	Batch	   *batch = &state->batch;
-	SpillPartition *partition = linitial(state->partitions);
-	MemoryContext old = CurrentMemoryContext;
-
-	state->level = spill_level(partition);
-	state->expected = spill_count(partition);
-	group_table_reset(state->groups);
-	for (;;)
-	{
-		CHECK_FOR_INTERRUPTS();
-		ResetExprContext(batch->econtext);
-		MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
-		batch->n = spill_read(partition, batch->columns);
-		if (batch->n == 0)
-			break;
-		batch->serial++;
-		aggregate_batch(state);
-	}
-	MemoryContextSwitchTo(old);
-	state->partitions = list_delete_first(state->partitions);
-	spill_close(partition);
-	end_spill(state);
-	rewind_groups(state);
-}
-
-/* Aggregate the next page, and see what is to be done then. */
-static void
-scan_page(VectorState *state)
-{
-	int			n;
-
-	if (state->scan == NULL)
-		begin_pages(state);
-	n = vector_scan_next(state->scan, state->tuples);
-	if (n < 0)
-	{
-		end_pages(state);
-		end_spill(state);
-		rewind_groups(state);
-	}
-	else if (n > 0)
-	{
-		do_page(state, n);
-		if (state->groups != NULL && state->noverflow > 0)
-		{
-			state->phase = PHASE_OVERFLOW;
-			state->next_overflow = 0;
-		}
-	}
+	return true;
 }
 
 static TupleTableSlot *
 exec_scan(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
-	char	   *entry;
+	TupleTableSlot *slot;
 
-	for (;;)
+	while (!state->returning || (slot = next_row(state)) == NULL)
 	{
-		switch (state->phase)
-		{
-			case PHASE_SCAN:
-				scan_page(state);
-				break;
-			case PHASE_OVERFLOW:
-				if (state->next_overflow < state->noverflow)
-					return hand_up(state, group_table_overflow(state->groups, state->next_overflow++));
-				group_table_clear_overflow(state->groups);
-				state->noverflow = 0;
-				state->phase = PHASE_SCAN;
-				break;
-			case PHASE_FINAL:
-				if (state->groups == NULL)
-				{
-					/* without GROUP BY there is one row, whatever was read */
-					state->phase = PHASE_DONE;
-					return hand_up(state, state->single);
-				}
-				entry = group_table_next(state->groups, &state->next_chunk, &state->next_offset);
-				if (entry != NULL)
-					return hand_up(state, entry);
-				state->phase = PHASE_DONE;
-				break;
-			case PHASE_DONE:
-				return NULL;
-		}
+		state->returning = false;
+		if (!fill(state))
+			return NULL;
 	}
-}
-
-/* Forget what was spilled. */
-static void
-drop_partitions(VectorState *state)
-{
-	ListCell   *lc;
-
-	Assert(state->spill == NULL);
-	foreach(lc, state->partitions)
-		spill_close(lfirst(lc));
-	state->partitions = NIL;
-	if (state->spill_context != NULL)
-		MemoryContextReset(state->spill_context);
-	state->level = 0;
+	if (css->ss.ps.ps_ProjInfo == NULL)
+		return slot;
+	css->ss.ps.ps_ExprContext->ecxt_scantuple = slot;
+	return ExecProject(css->ss.ps.ps_ProjInfo);
 }
 
 static void
 end_scan(CustomScanState *css)
 {
-	end_pages((VectorState *) css);
-	drop_partitions((VectorState *) css);
+	VectorState *state = (VectorState *) css;
+
+	state->source->methods->end(state->source);
+	state->sink->methods->end(state->sink);
 }
 
 static void
@@ -599,22 +254,29 @@ rescan(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
 
-	end_pages(state);
-	drop_partitions(state);
+	/* a remainder is read to its end without a row being returned */
+	Assert(state->batch.source == state->source);
+	state->source->methods->end(state->source);
+	state->sink->methods->reset(state->sink);
 	ExecClearTuple(css->ss.ss_ScanTupleSlot);
-	state->noverflow = 0;
-	if (state->groups != NULL)
-		group_table_reset(state->groups);
-	else
-	{
-		MemoryContextReset(state->single_context);
-		memset(state->single, 0, state->single_size);
-		init_entry(state, state->single);
-	}
-	state->phase = PHASE_SCAN;
+	state->ended = state->returning = false;
 }
 
 /* ---- for the node above Finalize Aggregate ---- */
+
+/* Consume all of the batch's source. */
+static void
+run_source(VectorState *state)
+{
+	Instrumentation *instrument = state->css.ss.ps.instrument;
+
+	if (instrument != NULL)
+		InstrStartNode(instrument);
+	while (!state->ended)
+		next_batch(state);
+	if (instrument != NULL)
+		InstrStopNode(instrument, state->sink->methods->count(state->sink));
+}
 
 /*
  * Aggregate the whole table, for a node that takes the groups by
@@ -624,26 +286,15 @@ void
 vector_run(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
-	Instrumentation *instrument = css->ss.ps.instrument;
 
-	Assert(css->methods->ExecCustomScan == exec_scan && state->groups != NULL && state->shared == NULL);
+	Assert(css->methods->ExecCustomScan == exec_scan && state->sink->methods->keep_whole != NULL &&
+		   !css->ss.ps.plan->parallel_aware);
 	if (css->ss.ps.chgParam != NULL)
 		ExecReScan(&css->ss.ps);
-	if (state->phase != PHASE_SCAN)
+	if (state->ended)
 		return;
-	if (instrument != NULL)
-		InstrStartNode(instrument);
-	if (state->spill_context == NULL)
-		state->spill_context = AllocSetContextCreate(state->context, "pgbillion spilled rows",
-													 ALLOCSET_DEFAULT_SIZES);
-	group_table_spill(state->groups);
-	state->spills = true;
-	state->expected = css->ss.ps.plan->plan_rows;
-	while (state->phase == PHASE_SCAN)
-		scan_page(state);
-	Assert(state->phase == PHASE_FINAL);
-	if (instrument != NULL)
-		InstrStopNode(instrument, group_table_count(state->groups));
+	state->sink->methods->keep_whole(state->sink, css->ss.ps.plan->plan_rows);
+	run_source(state);
 }
 
 /*
@@ -656,21 +307,13 @@ bool
 vector_next_group(CustomScanState *css, Datum *values, bool *isnull)
 {
 	VectorState *state = (VectorState *) css;
-	Instrumentation *instrument = css->ss.ps.instrument;
-	char	   *entry;
 
-	while ((entry = group_table_next(state->groups, &state->next_chunk, &state->next_offset)) == NULL)
+	while (!state->sink->methods->next(state->sink, values, isnull))
 	{
-		if (state->partitions == NIL)
+		if (!begin_remainder(state))
 			return false;
-		if (instrument != NULL)
-			InstrStartNode(instrument);
-		next_partition(state);
-		if (instrument != NULL)
-			InstrStopNode(instrument, group_table_count(state->groups));
+		run_source(state);
 	}
-	get_outputs(state, entry, values, isnull);
-
 	return true;
 }
 
@@ -680,10 +323,8 @@ vector_rewind(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
 
-	if (state->level > 0 || state->partitions != NIL)
+	if (!state->sink->methods->rewind(state->sink))
 		ExecReScan(&css->ss.ps);
-	else
-		rewind_groups(state);
 }
 
 /* ---- parallelism ---- */
@@ -691,7 +332,7 @@ vector_rewind(CustomScanState *css)
 static Size
 estimate_dsm(CustomScanState *css, ParallelContext *pcxt)
 {
-	return sizeof(SharedState);
+	return ((VectorState *) css)->source->methods->shared_size;
 }
 
 static void
@@ -699,18 +340,7 @@ initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 {
 	VectorState *state = (VectorState *) css;
 
-	state->shared = coordinate;
-	pg_atomic_init_u64(&state->shared->all_visible, 0);
-	pg_atomic_init_u64(&state->shared->checked, 0);
-
-	/*
-	 * locked before its pages are counted: who adds one afterwards finds the
-	 * lock
-	 */
-	PredicateLockRelation(css->ss.ss_currentRelation, css->ss.ps.state->es_snapshot);
-	(void) source_read_lazy(css->ss.ss_currentRelation, css->ss.ps.state->es_snapshot);
-	table_block_parallelscan_initialize(css->ss.ss_currentRelation,
-										(ParallelTableScanDesc) &state->shared->scan);
+	state->source->methods->share(state->source, coordinate);
 }
 
 static void
@@ -718,9 +348,7 @@ reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 {
 	VectorState *state = (VectorState *) css;
 
-	state->shared = coordinate;
-	table_block_parallelscan_reinitialize(css->ss.ss_currentRelation,
-										  (ParallelTableScanDesc) &state->shared->scan);
+	state->source->methods->share_again(state->source, coordinate);
 }
 
 static void
@@ -728,23 +356,15 @@ initialize_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 {
 	VectorState *state = (VectorState *) css;
 
-	state->shared = coordinate;
-	state->in_worker = true;
+	state->source->methods->attach(state->source, coordinate);
 }
 
-/* The shared memory is about to go: keep what EXPLAIN will ask for. */
 static void
 shutdown(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
 
-	end_pages(state);
-	if (state->shared != NULL && !state->in_worker)
-	{
-		state->all_visible += pg_atomic_exchange_u64(&state->shared->all_visible, 0);
-		state->checked += pg_atomic_exchange_u64(&state->shared->checked, 0);
-		state->shared = NULL;
-	}
+	state->source->methods->detach(state->source);
 }
 
 /* ---- EXPLAIN ---- */
@@ -765,6 +385,45 @@ explain_list(const char *label, List *exprs, const char *separator, List *contex
 	ExplainPropertyText(label, buf.data, es);
 }
 
+/* How much of the work is done by kernels. */
+static void
+explain_kernels(VectorState *state, ExplainState *es)
+{
+	const Sink *sink = state->sink;
+	int			kernels;
+	int			terms;
+	StringInfoData buf;
+
+	vector_filter_kernels(state->filter, &kernels, &terms);
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "%d of %d aggregates", sink->kernel_aggregates, sink->aggregates);
+	if (terms > 0)
+		appendStringInfo(&buf, ", %d of %d filter terms", kernels, terms);
+	if (sink->keys > 0)
+		appendStringInfo(&buf, ", %d of %d group keys", sink->kernel_keys, sink->keys);
+	ExplainPropertyText("Vectorized", buf.data, es);
+}
+
+static void
+explain_spilled(const Sink *sink, ExplainState *es)
+{
+	uint64		kilobytes = (sink->spilled_bytes + 1023) / 1024;
+	StringInfoData buf;
+
+	if (es->format != EXPLAIN_FORMAT_TEXT)
+	{
+		ExplainPropertyUInteger("Spilled Partitions", NULL, sink->spilled_partitions, es);
+		ExplainPropertyUInteger("Spilled Disk", "kB", kilobytes, es);
+		return;
+	}
+	if (sink->spilled_partitions == 0)
+		return;
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "partitions=" UINT64_FORMAT " disk=" UINT64_FORMAT "kB",
+					 sink->spilled_partitions, kilobytes);
+	ExplainPropertyText("Spilled", buf.data, es);
+}
+
 static void
 explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 {
@@ -772,20 +431,9 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
 	bool		prefix = list_length(es->rtable) > 1 || es->verbose;
-	List	   *keys = NIL;
+	List	   *keys = key_exprs(output_exprs(cscan));
 	List	   *clauses = filter_clauses(cscan);
-	int			kernels;
-	int			terms;
-	int			ninline = 0;
-	StringInfoData buf;
 
-	for (int i = 0; i < state->noutputs; i++)
-	{
-		TargetEntry *tle = list_nth_node(TargetEntry, cscan->custom_scan_tlist, i);
-
-		if (!IsA(tle->expr, Aggref))
-			keys = lappend(keys, tle->expr);
-	}
 	if (keys != NIL)
 		explain_list("Group Key", keys, ", ", context, prefix, es);
 	if (clauses != NIL)
@@ -800,48 +448,12 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 				ExplainPropertyFloat("Rows Removed by Filter", NULL, nloops > 0 ? removed / nloops : 0, 0, es);
 		}
 	}
-
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
-	{
-		vector_filter_kernels(state->filter, &kernels, &terms);
-		initStringInfo(&buf);
-		for (int i = 0; i < state->noutputs; i++)
-			ninline += state->outputs[i].agg != NULL && vector_agg_is_kernel(state->outputs[i].agg);
-		appendStringInfo(&buf, "%d of %d aggregates", ninline, state->noutputs - state->nkeys);
-		if (terms > 0)
-			appendStringInfo(&buf, ", %d of %d filter terms", kernels, terms);
-		if (state->nkeys > 0)
-		{
-			ninline = 0;
-			for (int i = 0; i < state->nkeys; i++)
-				ninline += vector_expr_is_kernel(state->keys[i]);
-			appendStringInfo(&buf, ", %d of %d group keys", ninline, state->nkeys);
-		}
-		ExplainPropertyText("Vectorised", buf.data, es);
-	}
+		explain_kernels(state, es);
 	if (es->analyze)
 	{
-		if (es->format == EXPLAIN_FORMAT_TEXT)
-		{
-			initStringInfo(&buf);
-			appendStringInfo(&buf, "all-visible=" UINT64_FORMAT " checked=" UINT64_FORMAT,
-							 state->all_visible, state->checked);
-			ExplainPropertyText("Heap Pages", buf.data, es);
-			if (state->spilled_partitions > 0)
-			{
-				resetStringInfo(&buf);
-				appendStringInfo(&buf, "partitions=" UINT64_FORMAT " disk=" UINT64_FORMAT "kB",
-								 state->spilled_partitions, (state->spilled_bytes + 1023) / 1024);
-				ExplainPropertyText("Spilled", buf.data, es);
-			}
-		}
-		else
-		{
-			ExplainPropertyUInteger("Heap Pages All-Visible", NULL, state->all_visible, es);
-			ExplainPropertyUInteger("Heap Pages Checked", NULL, state->checked, es);
-			ExplainPropertyUInteger("Spilled Partitions", NULL, state->spilled_partitions, es);
-			ExplainPropertyUInteger("Spilled Disk", "kB", (state->spilled_bytes + 1023) / 1024, es);
-		}
+		state->source->methods->explain(state->source, es);
+		explain_spilled(state->sink, es);
 	}
 }
 

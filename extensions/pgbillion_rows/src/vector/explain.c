@@ -21,7 +21,7 @@
 
 /* Is there a scan of ours in a plan? */
 static bool
-plan_is_vectorised(Plan *plan)
+plan_is_vectorized(Plan *plan)
 {
 	ListCell   *lc;
 	List	   *children = NIL;
@@ -40,10 +40,10 @@ plan_is_vectorised(Plan *plan)
 		children = ((CustomScan *) plan)->custom_plans;
 	foreach(lc, children)
 	{
-		if (plan_is_vectorised(lfirst(lc)))
+		if (plan_is_vectorized(lfirst(lc)))
 			return true;
 	}
-	return plan_is_vectorised(plan->lefttree) || plan_is_vectorised(plan->righttree);
+	return plan_is_vectorized(plan->lefttree) || plan_is_vectorized(plan->righttree);
 }
 
 /*
@@ -67,7 +67,7 @@ PG_FUNCTION_INFO_V1(pgbillion_explain_vector);
 /*
  * pgbillion_rows.explain_vector(query text) returns text
  *		Plan a query, without running it, and tell for each of its aggregations
- *		whether it is vectorised, and why not. Raises the errors that EXPLAIN
+ *		whether it is vectorized, and why not. Raises the errors that EXPLAIN
  *		would, those of privileges among them.
  */
 Datum
@@ -105,14 +105,14 @@ pgbillion_explain_vector(PG_FUNCTION_ARGS)
 	PG_END_TRY();
 	check_privileges(plan, query);
 
-	chosen = plan_is_vectorised(plan->planTree);
+	chosen = plan_is_vectorized(plan->planTree);
 	foreach(lc, plan->subplans)
-		chosen |= plan_is_vectorised(lfirst(lc));
+		chosen |= plan_is_vectorized(lfirst(lc));
 	if (vector_aggregate == PLAN_OFF)
-		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: pgbillion_rows.vector_aggregate is off"));
+		PG_RETURN_TEXT_P(cstring_to_text("not vectorized: pgbillion_rows.vector_aggregate is off"));
 	if (found.len == 0)
-		PG_RETURN_TEXT_P(cstring_to_text("not vectorised: there is nothing to aggregate"));
-	appendStringInfo(&found, "\n%s", chosen ? "vectorised" : "not chosen");
+		PG_RETURN_TEXT_P(cstring_to_text("not vectorized: there is nothing to aggregate"));
+	appendStringInfo(&found, "\n%s", chosen ? "vectorized" : "not chosen");
 
 	PG_RETURN_TEXT_P(cstring_to_text(found.data));
 }

@@ -1,15 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * decimal.c
- *	  numeric as scaled integers, and back to core's formats.
+ *	  numeric as scaled integers, and back to PostgreSQL's formats.
  *
  * A numeric value on disk is base-10000 digits with a weight and a display
  * scale (numeric.c: NumericData; the short form has its sign, scale and
  * weight in one 16-bit word). One that fits is worked on as a 64-bit integer
  * in units of 10^-scale, sums as 128-bit integers. What does not fit is added
- * up by core's numeric_add().
+ * up by PostgreSQL's numeric_add().
  *
- * Partial states are handed over in the format of core's own serialisation
+ * Partial states are returned in the format of PostgreSQL's own serialization
  * functions (numericvar_serialize(), numeric_avg_serialize(),
  * int8_avg_serialize(), numeric_poly_serialize()), unchanged from 15 to 18.
  *
@@ -139,11 +139,11 @@ typedef struct Digits
 	int16		digits[16];
 } Digits;
 
-/* Normalised digits of sum * 10^-scale. */
+/* Normalized digits of sum * 10^-scale. */
 static void
 split(int128 sum, int scale, Digits *result)
 {
-	unsigned	__int128 rest = sum < 0 ? -(unsigned __int128) sum : (unsigned __int128) sum;
+	unsigned	__int128 left = sum < 0 ? -(unsigned __int128) sum : (unsigned __int128) sum;
 	int16		reversed[16];
 	int			n = 0;
 	int			fraction = (scale + 3) / 4;
@@ -155,13 +155,13 @@ split(int128 sum, int scale, Digits *result)
 	{
 		int			power = (int) powers_of_ten[odd];
 
-		reversed[n++] = (int16) ((int) (rest % power) * (int) powers_of_ten[4 - odd]);
-		rest /= power;
+		reversed[n++] = (int16) ((int) (left % power) * (int) powers_of_ten[4 - odd]);
+		left /= power;
 	}
-	while (rest != 0)
+	while (left != 0)
 	{
-		reversed[n++] = (int16) (rest % BASE);
-		rest /= BASE;
+		reversed[n++] = (int16) (left % BASE);
+		left /= BASE;
 	}
 	result->weight = n - fraction - 1;
 	/* no zeros at either end */
@@ -225,7 +225,7 @@ make_numeric(int128 sum, int scale)
 
 /*
  * What is added up by numeric_add() is divided by this power of BASE. The
- * largest numerics have no room for a sum of them; core's state has, and finds
+ * largest numerics have no room for a sum of them; PostgreSQL's state has, and finds
  * what is too large when it is finished. Digits may go on beyond the display
  * scale, which addition keeps.
  */
@@ -258,31 +258,31 @@ lowered(const struct varlena *numeric)
 	return (Numeric) result;
 }
 
-/* Add a finite numeric that is not toasted to `rest`, in the current context. */
+/* Add a finite numeric that is not toasted to `remainder`, in the current context. */
 static void
-add_to_rest(DecimalSum *sum, const struct varlena *numeric)
+add_to_remainder(DecimalSum *sum, const struct varlena *numeric)
 {
 	Numeric		part = lowered(numeric);
-	Numeric		before = sum->rest;
+	Numeric		before = sum->remainder;
 
 	if (before == NULL)
 	{
-		sum->rest = part;
+		sum->remainder = part;
 		return;
 	}
-	sum->rest = DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(before), NumericGetDatum(part)));
+	sum->remainder = DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(before), NumericGetDatum(part)));
 	pfree(before);
 	pfree(part);
 }
 
-/* Move what has been summed up to `rest`, which lives in `context`. */
+/* Move what has been summed up to `remainder`, which lives in `context`. */
 static void
 flush(DecimalSum *sum, MemoryContext context)
 {
 	MemoryContext old = MemoryContextSwitchTo(context);
 	Numeric		part = make_numeric(sum->sum, sum->scale);
 
-	add_to_rest(sum, (struct varlena *) part);
+	add_to_remainder(sum, (struct varlena *) part);
 	pfree(part);
 	sum->sum = 0;
 	MemoryContextSwitchTo(old);
@@ -356,7 +356,7 @@ decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context)
 		scale = HEADER_KIND(header) == HEADER_SHORT ? SHORT_SCALE(header) : LONG_SCALE(header);
 		sum->count++;
 		sum->max_scale = Max(sum->max_scale, scale);
-		add_to_rest(sum, plain);
+		add_to_remainder(sum, plain);
 	}
 	if ((Pointer) plain != DatumGetPointer(numeric))
 		pfree(plain);
@@ -371,7 +371,7 @@ decimal_serialize_sum(const DecimalSum *sum)
 
 	pq_begintypsend(&buf);
 	pq_sendint64(&buf, sum->count);
-	if (sum->rest == NULL)
+	if (sum->remainder == NULL)
 	{
 		Digits		digits;
 
@@ -381,7 +381,7 @@ decimal_serialize_sum(const DecimalSum *sum)
 	else
 	{
 		Numeric		part = lowered((struct varlena *) make_numeric(sum->sum, sum->scale));
-		Datum		total = DirectFunctionCall2(numeric_add, NumericGetDatum(sum->rest), NumericGetDatum(part));
+		Datum		total = DirectFunctionCall2(numeric_add, NumericGetDatum(sum->remainder), NumericGetDatum(part));
 		StringInfoData sent;
 		bytea	   *bytes = DatumGetByteaP(DirectFunctionCall1(numeric_send, total));
 		int			ndigits;

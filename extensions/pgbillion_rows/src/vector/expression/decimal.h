@@ -8,7 +8,35 @@
 #ifndef PGBILLION_VECTOR_DECIMAL_H
 #define PGBILLION_VECTOR_DECIMAL_H
 
-#include "vector/vector.h"
+#include "utils/numeric.h"
+
+#include "vector/batch.h"
+
+/* Values beyond this are left to PostgreSQL: room for a few additions and rescales. */
+#define DECIMAL_MAX INT64CONST(1000000000000000000)
+#define DECIMAL_MAX_DIGITS 18
+
+/* Sum of numerics: what PostgreSQL's NumericAggState holds, without squares. */
+typedef struct DecimalSum
+{
+	int128		sum;			/* in units of 10^-scale */
+	int64		count;			/* finite inputs */
+	int64		nans;
+	int64		pinfs;
+	int64		ninfs;
+	int32		scale;
+	int32		max_scale;		/* largest display scale seen */
+	Numeric		remainder;		/* further summand, divided by a power of ten;
+								 * or NULL */
+} DecimalSum;
+
+extern bool decimal_decode(Datum numeric, int64 *value, int *scale);
+extern int64 decimal_unit(int digits);
+extern void decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context);
+extern void decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context);
+extern Datum decimal_serialize_sum(const DecimalSum *sum);
+extern Datum decimal_serialize_int128(int64 count, int128 sum);
+extern Datum decimal_serialize_int128_squares(int64 count, int128 sum, int128 squares);
 
 /* The layout of a numeric's first word; private to numeric.c. */
 #define HEADER_KIND(h) ((h) & 0xC000)
@@ -90,7 +118,7 @@ decimal_decode_stored(Datum numeric, int64 *value, int *scale)
 	}
 	*value = (header & SHORT_NEGATIVE) != 0 ? -(int64) result : (int64) result;
 
-	/* scale and digits within bounds: shift is small, and so is the rest */
+	/* scale and digits within bounds: shift is small, and so is what is left */
 	return *scale <= DECIMAL_MAX_DIGITS;
 #else
 	return decimal_decode(numeric, value, scale);

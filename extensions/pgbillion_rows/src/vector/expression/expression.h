@@ -1,23 +1,58 @@
 /*-------------------------------------------------------------------------
  *
  * expression.h
- *	  What the parts of expression evaluation share: expression.c,
- *	  decimal_expression.c and the filters.
+ *	  Expressions over a batch: group keys, arguments, operands of conditions.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef PGBILLION_VECTOR_EXPRESSION_H
 #define PGBILLION_VECTOR_EXPRESSION_H
 
-#include "vector/vector.h"
+#include "vector/batch.h"
 
-typedef struct DecimalExpr DecimalExpr;
+/* Dense numerics as integers, in units of 10^-scale. */
+typedef struct Decimals
+{
+	const int64 *values;
+	const bool *nulls;			/* always valid */
+	bool		has_nulls;
+	int			scale;
+	uint64		bits;			/* all that are set in any value's magnitude */
+} Decimals;
 
-extern ExprState *core_expr_prepare(Expr *expr, Batch *batch, int **needed, int *nneeded);
-extern void core_expr_set_row(Batch *batch, const int *needed, int nneeded, int i);
+/* Dense results of an expression. */
+typedef struct Values
+{
+	Datum	   *values;
+	bool	   *nulls;
+	bool		has_nulls;
+} Values;
 
-extern DecimalExpr *decimal_expr_compile(Expr *expr, Batch *batch);
-extern bool decimal_expr_eval(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n,
-							  Decimals *result);
+typedef struct VectorExpr VectorExpr;
+
+/* ---- by_row.c ---- */
+
+/* An expression that PostgreSQL's expression code evaluates, row by row. */
+typedef struct ByRow
+{
+	ExprState  *state;
+	int			nneeded;
+	int		   *needed;			/* columns */
+} ByRow;
+
+extern void by_row_prepare(ByRow *by_row, Expr *expr, Batch *batch);
+extern Datum by_row_eval(const ByRow *by_row, Batch *batch, int row, bool *isnull);
+
+/* ---- expression.c ---- */
+
+extern VectorExpr *vector_expr_compile(Expr *expr, Batch *batch);
+extern bool vector_expr_is_column(VectorExpr *expr);
+extern int	vector_expr_column(VectorExpr *expr);
+extern bool vector_expr_is_scalar(VectorExpr *expr);
+extern Datum vector_expr_scalar(VectorExpr *expr, Batch *batch, bool *isnull);
+extern bool vector_expr_is_kernel(VectorExpr *expr);
+extern void vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result);
+extern bool vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n,
+								 Decimals *result);
 
 #endif							/* PGBILLION_VECTOR_EXPRESSION_H */

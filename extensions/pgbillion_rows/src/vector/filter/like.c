@@ -5,8 +5,8 @@
  *
  * A pattern is cut at each % into parts, which are looked for one after the
  * other: where a part is found first is as good as any later place. Characters
- * are stepped over for _ only, and as core does, so that strings that are not
- * valid in the encoding are matched as by core, too.
+ * are stepped over for _ only, and as PostgreSQL does, so that strings that
+ * are not valid in the encoding are matched alike.
  *
  *-------------------------------------------------------------------------
  */
@@ -19,7 +19,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "vector/filter/filter.h"
+#include "planner/arithmetic.h"
+#include "vector/filter/predicate.h"
 
 /* What stands between two of a pattern's %. */
 typedef struct Part
@@ -32,26 +33,35 @@ typedef struct Part
 	const bool *any;			/* is it _, which stands for any character? */
 } Part;
 
-struct LikePattern
+typedef struct LikePattern
 {
 	bool		utf8;
-	bool		known;			/* is the rest valid? */
+	bool		known;			/* is what follows valid? */
 	bool		supported;
 	int			len;
 	char	   *text;			/* what it was made from */
 	int			nparts;
 	Part	   *parts;			/* from the string's beginning, behind the
 								 * first % ... */
-};
+} LikePattern;
+
+typedef struct Like
+{
+	Predicate	predicate;
+	bool		negated;		/* NOT LIKE */
+	VectorExpr *string;
+	VectorExpr *text;			/* of the pattern */
+	LikePattern *pattern;
+} Like;
 
 /* ---- patterns ---- */
 
 /*
  * Is it LIKE or NOT LIKE, and can there be a kernel for it? In encodings of
- * more than one byte but UTF-8 a character's last byte may be another's first.
+ * more than one byte except UTF-8 a character's last byte may be another's first.
  */
-bool
-like_operator(Oid funcid, Oid collation, bool *negated)
+static bool
+is_like(Oid funcid, Oid collation, bool *negated)
 {
 	*negated = funcid == F_TEXTNLIKE || funcid == F_BPCHARNLIKE;
 	return (*negated || funcid == F_TEXTLIKE || funcid == F_BPCHARLIKE) &&
@@ -59,8 +69,8 @@ like_operator(Oid funcid, Oid collation, bool *negated)
 		OidIsValid(collation) && get_collation_isdeterministic(collation);
 }
 
-LikePattern *
-like_create(void)
+static LikePattern *
+pattern_create(void)
 {
 	LikePattern *pattern = palloc0(sizeof(LikePattern));
 
@@ -68,7 +78,7 @@ like_create(void)
 	return pattern;
 }
 
-/* Cut a pattern into parts; false if core has to match it. */
+/* Cut a pattern into parts; false if PostgreSQL has to match it. */
 static bool
 cut(LikePattern *pattern)
 {
@@ -105,12 +115,12 @@ cut(LikePattern *pattern)
 		*any = *p == '_';
 
 		/*
-		 * core raises an error for an escape at the end, but only if it comes
-		 * to it
+		 * PostgreSQL raises an error for an escape at the end, if it comes to
+		 * it
 		 */
 		if (*p == '\\' && ++p == end)
 			return false;
-		/* where core looks for it no character ends */
+		/* where PostgreSQL looks for it no character ends */
 		if (behind_percent && pattern->utf8 && ((uint8) *p & 0xC0) == 0x80)
 			return false;
 		if (part->run == part->len && !*any)
@@ -124,9 +134,9 @@ cut(LikePattern *pattern)
 	return true;
 }
 
-/* Make it that of a text; false if core has to match it. */
-bool
-like_set(LikePattern *pattern, Datum text)
+/* Make it that of a text; false if PostgreSQL has to match it. */
+static bool
+pattern_set(LikePattern *pattern, Datum text)
 {
 	struct varlena *value = PG_DETOAST_DATUM_PACKED(text);
 	const char *data = VARDATA_ANY(value);
@@ -228,7 +238,7 @@ next_character(const LikePattern *pattern, const char *t, const char *end)
 
 /* The end of what matches a part from its byte i on, or NULL. */
 static const char *
-match_rest(const LikePattern *pattern, const Part *part, int i, const char *t, const char *end)
+match_bytes(const LikePattern *pattern, const Part *part, int i, const char *t, const char *end)
 {
 	for (; i < part->len; i++)
 	{
@@ -251,7 +261,7 @@ matches(const LikePattern *pattern, const char *t, int len)
 
 	if (len < part->run || memcmp(t, part->bytes, part->run) != 0)
 		return false;
-	t = match_rest(pattern, part, part->run, t + part->run, end);
+	t = match_bytes(pattern, part, part->run, t + part->run, end);
 	if (t == NULL)
 		return false;
 	if (part == last)
@@ -275,7 +285,7 @@ matches(const LikePattern *pattern, const char *t, int len)
 
 			if (place == NULL)
 				return false;
-			behind = match_rest(pattern, part, part->run, place + part->run, end);
+			behind = match_bytes(pattern, part, part->run, place + part->run, end);
 			if (behind != NULL && (part < last || behind == end))
 			{
 				t = behind;
@@ -289,8 +299,8 @@ matches(const LikePattern *pattern, const char *t, int len)
 }
 
 /* The truth of LIKE, or of NOT LIKE, for n strings. */
-void
-like_rows(const LikePattern *pattern, const Values *strings, int n, bool negated, uint8 *truth)
+static void
+match_rows(const LikePattern *pattern, const Values *strings, int n, bool negated, uint8 *truth)
 {
 	for (int i = 0; i < n; i++)
 	{
@@ -309,3 +319,63 @@ like_rows(const LikePattern *pattern, const Values *strings, int n, bool negated
 		}
 	}
 }
+
+/* ---- the kernel ---- */
+
+static Predicate *
+compile(Expr *expr, const PredicateContext *context)
+{
+	OpExpr	   *op = (OpExpr *) expr;
+	Expr	   *left;
+	Expr	   *right;
+	Like	   *result;
+	bool		negated;
+
+	if (!IsA(expr, OpExpr) || list_length(op->args) != 2 ||
+		!is_like(op->opfuncid, op->inputcollid, &negated))
+		return NULL;
+	left = linitial(op->args);
+	right = strip_relabel(lsecond(op->args));
+
+	/*
+	 * with a string that may raise an error, a pattern must not: which of
+	 * them comes first is PostgreSQL's to say
+	 */
+	if (!predicate_is_harmless(left) && !(context->top && IsA(right, Const)))
+		return NULL;
+	if (!IsA(right, Const) && !(IsA(right, Param) && (context->top || predicate_is_harmless(right))))
+		return NULL;
+	result = predicate_create(sizeof(Like), &like_kernel);
+	result->predicate.costly = true;
+	result->negated = negated;
+	result->string = vector_expr_compile(left, context->batch);
+	result->text = vector_expr_compile(right, context->batch);
+	result->pattern = pattern_create();
+	if (IsA(right, Const) &&
+		(((Const *) right)->constisnull || !pattern_set(result->pattern, ((Const *) right)->constvalue)))
+		return NULL;
+	return &result->predicate;
+}
+
+static bool
+eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+{
+	Like	   *like = (Like *) predicate;
+	Values		strings;
+	bool		isnull;
+	Datum		text = vector_expr_scalar(like->text, batch, &isnull);
+
+	if (!isnull && !pattern_set(like->pattern, text))
+		return false;
+	vector_expr_eval(like->string, batch, rows, n, &strings);
+	if (isnull)
+		memset(truth, TRUTH_NULL, n);
+	else
+		match_rows(like->pattern, &strings, n, like->negated, truth);
+	return true;
+}
+
+const PredicateKernel like_kernel = {
+	.compile = compile,
+	.eval = eval,
+};

@@ -6,17 +6,17 @@
  * Open addressing over slots of a tag and an entry. With one key that is
  * compared bit by bit the tag is the key; otherwise it is a hash of a word for
  * each key, and the entry is looked at. A word is mostly all there is to know
- * of a key's value: short strings fit. An entry is a head (which keys are NULL,
- * and the number of the group), the keys, their words, and the states.
+ * of a key's value: short strings fit. An entry is a head (which keys are
+ * NULL, and the number of the group), the keys, their words, and the states.
  *
  * Groups of one integer key that are close to each other, as are codes and
  * small numbers, are found in an array by the key itself.
  *
  * Memory is bounded by hash_mem. Once it is reached no group is added: a row
- * of another group gets an entry of its own in a side table, which is handed
- * up after its page and then forgotten, or none, if the caller spills it. So
- * what the resident groups add up is added in the order of rows, and so is
- * what core's Finalize Aggregate combines of the others.
+ * of another group gets an entry of its own in a side table, which is returned
+ * after its page and then forgotten, or none, if the caller spills it. So what
+ * the resident groups add up is added in the order of rows, and so is what
+ * PostgreSQL's Finalize Aggregate combines of the others.
  *
  *-------------------------------------------------------------------------
  */
@@ -35,7 +35,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "vector/vector.h"
+#include "vector/sink/group.h"
 
 typedef enum
 {
@@ -65,8 +65,8 @@ typedef struct Slot
 
 typedef struct EntryHead
 {
-	uint32		nulls;			/* a bit a key */
-	uint32		id;				/* the how manieth group it is */
+	uint32		nulls;			/* a bit per key */
+	uint32		id;				/* its number in the order of groups */
 } EntryHead;
 
 StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
@@ -115,7 +115,7 @@ struct GroupTable
 	char	   *overflow;		/* BATCH_ROWS entries */
 	MemoryContext overflow_context;
 	int			noverflow;
-	bool		spills;			/* there is no side table, but the count */
+	bool		spills;			/* there is no side table, only the count */
 };
 
 #define ENTRY_HEAD(entry) ((EntryHead *) (entry))
@@ -211,7 +211,7 @@ start(GroupTable *table)
 
 /*
  * A table for groups of these keys. init() is called on every new entry,
- * which is zeroed but for its keys. The table lives in the current context.
+ * which is zeroed except for its keys. The table lives in the current context.
  */
 GroupTable *
 group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
@@ -249,26 +249,17 @@ group_table_reset(GroupTable *table)
 	start(table);
 }
 
-/* Where what states point to is to be allocated. */
-MemoryContext
-group_table_context(GroupTable *table)
+/*
+ * Where what states point to is to be allocated. What entries of the side
+ * table point to is forgotten after each batch.
+ */
+void
+group_table_memory(GroupTable *table, StateMemory *memory)
 {
-	return table->context;
-}
-
-/* The same for entries of the side table, which are forgotten after each page. */
-MemoryContext
-group_table_overflow_context(GroupTable *table)
-{
-	return table->overflow_context;
-}
-
-/* Is an entry one of the side table? */
-bool
-group_table_is_overflow(GroupTable *table, const char *entry)
-{
-	return table->noverflow > 0 && entry >= table->overflow &&
-		entry < table->overflow + table->entry_size * BATCH_ROWS;
+	memory->context = table->context;
+	memory->overflow = table->overflow;
+	memory->overflow_end = table->overflow + table->entry_size * BATCH_ROWS;
+	memory->overflow_context = table->overflow_context;
 }
 
 /* From now on, rows that find no room are spilled by the caller. */
@@ -581,6 +572,129 @@ find_dense(GroupTable *table, const Values *keys, int n, char **entries)
 	return beyond < DENSE_KEYS && !missing;
 }
 
+/* Have room for all rows of a batch, or for none that is new. */
+static void
+make_room(GroupTable *table, int n)
+{
+	bool		grows = (table->nentries + n) * 3 > table->nslots * 2;
+	Size		used = MemoryContextMemAllocated(table->context, true);
+
+	if (used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
+		table->nentries >= MIN_SLOTS)
+		table->full = true;
+	else
+		while ((table->nentries + n) * 3 > table->nslots * 2)
+			grow(table);
+}
+
+/* What the rows of a batch are looked for by. */
+typedef struct Sought
+{
+	const Values *keys;
+	uint64	   *tags;
+	uint64	   *words;			/* BATCH_ROWS of each key, unless direct */
+	uint32		nulls[BATCH_ROWS];	/* a bit per key, unless direct */
+} Sought;
+
+/* Compute words and tags of keys that are not their own. */
+static void
+hash_keys(GroupTable *table, Sought *sought, int n)
+{
+	const Values *keys = sought->keys;
+	uint64	   *tags = sought->tags;
+
+	sought->words = palloc(sizeof(uint64) * table->nkeys * BATCH_ROWS);
+	memset(tags, 0, sizeof(uint64) * n);
+	memset(sought->nulls, 0, sizeof(uint32) * n);
+	for (int k = 0; k < table->nkeys; k++)
+	{
+		uint64	   *own = sought->words + k * BATCH_ROWS;
+
+		key_words(&table->keys[k], &keys[k], n, own);
+		for (int i = 0; i < n; i++)
+		{
+			/* the multiplier of Knuth's MMIX generator */
+			tags[i] = (tags[i] ^ own[i]) * UINT64CONST(6364136223846793005);
+			tags[i] ^= tags[i] >> 29;
+		}
+		if (keys[k].has_nulls)
+			for (int i = 0; i < n; i++)
+				sought->nulls[i] |= (uint32) keys[k].nulls[i] << k;
+	}
+}
+
+/* Has an entry of the same tag the keys of a row? */
+static inline bool
+same_keys(GroupTable *table, const Sought *sought, int row, char *entry)
+{
+	int			nkeys = table->nkeys;
+	uint32		nulls = sought->nulls[row];
+	bool		same = ENTRY_HEAD(entry)->nulls == nulls;
+
+	for (int k = 0; same && k < nkeys; k++)
+	{
+		uint64		word = sought->words[k * BATCH_ROWS + row];
+
+		same = ENTRY_WORDS(entry, nkeys)[k] == word &&
+			(!word_is_hash(&table->keys[k], word) || (nulls >> k & 1) != 0 ||
+			 equal_keys(&table->keys[k], ENTRY_KEYS(entry)[k], sought->keys[k].values[row]));
+	}
+	return same;
+}
+
+/* Find or make the one group of NULL, which is let in whatever there is. */
+static char *
+find_null(GroupTable *table, const Values *keys, int row)
+{
+	if (table->null_entry == NULL)
+	{
+		bool		full = table->full;
+
+		table->full = false;
+		table->null_entry = add_entry(table, keys, row);
+		table->full = full;
+	}
+	return table->null_entry;
+}
+
+/* Find or make the entry of a row; NULL as add_entry() returns it. Inlined with constants. */
+static pg_attribute_always_inline char *
+find_row(GroupTable *table, const Sought *sought, int row, bool direct)
+{
+	uint64		tag = sought->tags[row];
+	uint64		s = slot_of(table, tag);
+	char	   *entry;
+
+	for (; (entry = table->slots[s].entry) != NULL; s = (s + 1) & (table->nslots - 1))
+	{
+		if (table->slots[s].tag == tag && (direct || same_keys(table, sought, row, entry)))
+			return entry;
+	}
+	entry = add_entry(table, sought->keys, row);
+	if (!table->full)
+	{
+		table->slots[s].tag = tag;
+		table->slots[s].entry = entry;
+		if (!direct)
+			for (int k = 0; k < table->nkeys; k++)
+				ENTRY_WORDS(entry, table->nkeys)[k] = sought->words[k * BATCH_ROWS + row];
+	}
+	return entry;
+}
+
+/* Remember the entries of keys that are close to each other. */
+static void
+remember_dense(GroupTable *table, const Values *keys, int n, char **entries)
+{
+	for (int i = 0; i < n; i++)
+	{
+		uint64		place = (uint64) keys[0].values[i] - (uint64) table->dense_base;
+
+		if (place < DENSE_KEYS && entries[i] != NULL && ENTRY_HEAD(entries[i])->id != PG_UINT32_MAX)
+			table->dense[place] = entries[i];
+	}
+}
+
 /*
  * Find or make the entries of n rows. Keys of variable length must be
  * detoasted. Rows that find no room get entries in the side table, or NULL
@@ -589,125 +703,52 @@ find_dense(GroupTable *table, const Values *keys, int n, char **entries)
 int
 group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 {
-	uint64	   *tags = table->tags;
-	uint32		nulls[BATCH_ROWS];
-	uint64	   *words = NULL;
-	int			nkeys = table->nkeys;
+	Sought		sought;
 	bool		dense = table->dense_misses < DENSE_PATIENCE && !keys[0].has_nulls;
 
 	Assert(table->noverflow == 0);
 	if (dense && find_dense(table, keys, n, entries))
 		return 0;
-
-	/* room for all rows of the batch, or for none that is new */
 	if (!table->full)
-	{
-		bool		grows = (table->nentries + n) * 3 > table->nslots * 2;
-		Size		used = MemoryContextMemAllocated(table->context, true);
-
-		if (used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
-			table->nentries >= MIN_SLOTS)
-			table->full = true;
-		else
-			while ((table->nentries + n) * 3 > table->nslots * 2)
-				grow(table);
-	}
-
+		make_room(table, n);
+	sought.keys = keys;
+	sought.tags = table->tags;
+	sought.words = NULL;
 	if (table->direct)
-		key_words(&table->keys[0], &keys[0], n, tags);
+		key_words(&table->keys[0], &keys[0], n, sought.tags);
 	else
-	{
-		words = palloc(sizeof(uint64) * nkeys * BATCH_ROWS);
-		memset(tags, 0, sizeof(uint64) * n);
-		memset(nulls, 0, sizeof(uint32) * n);
-		for (int k = 0; k < nkeys; k++)
-		{
-			uint64	   *own = words + k * BATCH_ROWS;
-
-			key_words(&table->keys[k], &keys[k], n, own);
-			for (int i = 0; i < n; i++)
-			{
-				/* the multiplier of Knuth's MMIX generator */
-				tags[i] = (tags[i] ^ own[i]) * UINT64CONST(6364136223846793005);
-				tags[i] ^= tags[i] >> 29;
-			}
-			if (keys[k].has_nulls)
-				for (int i = 0; i < n; i++)
-					nulls[i] |= (uint32) keys[k].nulls[i] << k;
-		}
-	}
+		hash_keys(table, &sought, n);
 
 	/* a table beyond the caches: have all slots of the batch fetched at once */
 	if (table->nslots > 4096)
 	{
 		for (int i = 0; i < n; i++)
-			__builtin_prefetch(&table->slots[slot_of(table, tags[i])]);
+			__builtin_prefetch(&table->slots[slot_of(table, sought.tags[i])]);
 	}
-
-	for (int i = 0; i < n; i++)
+	if (!table->direct)
 	{
-		uint64		s;
-		char	   *entry;
-
-		if (table->direct && keys[0].has_nulls && keys[0].nulls[i])
-		{
-			if (table->null_entry == NULL)
-			{
-				bool		full = table->full;
-
-				/* the one group of NULL is let in whatever there is */
-				table->full = false;
-				table->null_entry = add_entry(table, keys, i);
-				table->full = full;
-			}
-			entries[i] = table->null_entry;
-			continue;
-		}
-		for (s = slot_of(table, tags[i]); (entry = table->slots[s].entry) != NULL;
-			 s = (s + 1) & (table->nslots - 1))
-		{
-			bool		same = table->slots[s].tag == tags[i];
-
-			if (same && !table->direct)
-			{
-				same = ENTRY_HEAD(entry)->nulls == nulls[i];
-				for (int k = 0; same && k < nkeys; k++)
-				{
-					uint64		word = words[k * BATCH_ROWS + i];
-
-					same = ENTRY_WORDS(entry, nkeys)[k] == word &&
-						(!word_is_hash(&table->keys[k], word) || (nulls[i] >> k & 1) != 0 ||
-						 equal_keys(&table->keys[k], ENTRY_KEYS(entry)[k], keys[k].values[i]));
-				}
-			}
-			if (same)
-				break;
-		}
-		if (entry == NULL)
-		{
-			entry = add_entry(table, keys, i);
-			if (!table->full)
-			{
-				table->slots[s].tag = tags[i];
-				table->slots[s].entry = entry;
-				if (!table->direct)
-					for (int k = 0; k < nkeys; k++)
-						ENTRY_WORDS(entry, nkeys)[k] = words[k * BATCH_ROWS + i];
-			}
-		}
-		entries[i] = entry;
-		if (dense && entry != NULL && ENTRY_HEAD(entry)->id != PG_UINT32_MAX &&
-			(uint64) keys[0].values[i] - (uint64) table->dense_base < DENSE_KEYS)
-			table->dense[(uint64) keys[0].values[i] - (uint64) table->dense_base] = entry;
+		for (int i = 0; i < n; i++)
+			entries[i] = find_row(table, &sought, i, false);
 	}
-
+	else if (!keys[0].has_nulls)
+	{
+		for (int i = 0; i < n; i++)
+			entries[i] = find_row(table, &sought, i, true);
+	}
+	else
+	{
+		for (int i = 0; i < n; i++)
+			entries[i] = keys[0].nulls[i] ? find_null(table, keys, i) : find_row(table, &sought, i, true);
+	}
+	if (dense)
+		remember_dense(table, keys, n, entries);
 	if (table->nslots > 4096)
 	{
 		for (int i = 0; i < n; i++)
 			__builtin_prefetch(entries[i] + sizeof(EntryHead), 1);
 	}
-	if (words != NULL)
-		pfree(words);
+	if (sought.words != NULL)
+		pfree(sought.words);
 
 	return table->noverflow;
 }

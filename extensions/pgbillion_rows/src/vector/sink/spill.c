@@ -3,12 +3,12 @@
  * spill.c
  *	  Rows of groups for which there is no memory, kept in temporary files.
  *
- * As core's hash aggregation does: when the table of groups is full, rows of
- * other groups are written to partitions, chosen by a hash of their keys, and
- * aggregated one partition after the other when the table has been handed
- * over. A group's rows are all in one partition, in the order of the scan, so
- * that floats are added in the same order as if there had been room. A
- * partition that does not fit either is partitioned again, by another hash.
+ * As PostgreSQL's hash aggregation does: when the table of groups is full,
+ * rows of other groups are written to partitions, chosen by a hash of their
+ * keys, and aggregated one partition after the other when the table has been
+ * returned. A group's rows are all in one partition, in the order of the
+ * scan, so that floats are added in the same order as if there had been room.
+ * A partition that does not fit either is partitioned again, by another hash.
  *
  * What is written are the columns that group keys and aggregates need, of
  * rows that the filter has kept. A file is a sequence of blocks, each a batch:
@@ -34,7 +34,7 @@
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
-#include "vector/vector.h"
+#include "vector/sink/spill.h"
 
 /* Partitions are made for at most so many, and for this many times the groups expected. */
 #define MIN_PARTITIONS 8
@@ -60,6 +60,7 @@ typedef struct Layout
 
 struct SpillPartition
 {
+	Source		source;			/* of its rows, once they are written */
 	BufFile    *file;			/* NULL until a block is written */
 	int			level;			/* how often its rows were written */
 	int64		rows;
@@ -71,7 +72,7 @@ struct SpillPartition
 struct Spill
 {
 	MemoryContext context;		/* of the partitions */
-	Columns    *columns;
+	Batch	   *batch;
 	Layout		layout;
 	int			level;
 	uint64		bytes;			/* written */
@@ -80,21 +81,19 @@ struct Spill
 };
 
 static void
-set_layout(Layout *layout, Columns *columns)
+set_layout(Layout *layout, Batch *batch)
 {
 	layout->ncolumns = layout->nbyval = 0;
 	for (int pass = 0; pass < 2; pass++)
 	{
-		for (int i = 0; i < columns_count(columns); i++)
+		for (int i = 0; i < batch->ncolumns; i++)
 		{
-			int16		len;
-			bool		byval;
-			Column	   *column = columns_described(columns, i, &len, &byval);
+			Column	   *column = &batch->columns[i];
 
-			if (!column->later || byval != (pass == 0))
+			if (!column->later || column->byval != (pass == 0))
 				continue;
 			layout->columns[layout->ncolumns] = column;
-			layout->lens[layout->ncolumns++] = len;
+			layout->lens[layout->ncolumns++] = column->len;
 		}
 		if (pass == 0)
 			layout->nbyval = layout->ncolumns;
@@ -103,21 +102,21 @@ set_layout(Layout *layout, Columns *columns)
 
 /*
  * Begin to write rows for the level-th time, in the current context: about
- * `groups` are expected, `seated` found room in `limit` bytes.
+ * `groups` are expected, `resident` ones found room in `limit` bytes.
  */
 Spill *
-spill_begin(Columns *columns, int level, double groups, int64 seated, Size limit)
+spill_begin(Batch *batch, int level, double groups, int64 resident, Size limit)
 {
 	Spill	   *spill = palloc0(sizeof(Spill));
-	double		wanted = PARTITION_FACTOR * groups / Max(seated, 1);
+	double		wanted = PARTITION_FACTOR * groups / Max(resident, 1);
 
-	/* a quarter of the memory for buffers, as core has it */
+	/* a quarter of the memory for buffers, as PostgreSQL has it */
 	double		most = (double) limit / 4 / (2 * BLCKSZ);
 
 	spill->context = CurrentMemoryContext;
-	spill->columns = columns;
+	spill->batch = batch;
 	spill->level = level;
-	set_layout(&spill->layout, columns);
+	set_layout(&spill->layout, batch);
 	spill->npartitions = (int) Max(Min(Min(wanted, most), MAX_PARTITIONS), MIN_PARTITIONS);
 	spill->partitions = palloc0(sizeof(SpillPartition *) * spill->npartitions);
 
@@ -227,7 +226,11 @@ spill_rows(Spill *spill, const uint16 *rows, int n, const uint64 *tags)
 	const Layout *layout = &spill->layout;
 	bool		any_nulls = false;
 
-	columns_load_later(spill->columns);
+	for (int i = 0; i < spill->batch->ncolumns; i++)
+	{
+		if (spill->batch->columns[i].later)
+			(void) batch_column(spill->batch, i);
+	}
 	for (int c = 0; c < layout->ncolumns; c++)
 		any_nulls |= layout->columns[c]->has_nulls;
 
@@ -361,19 +364,19 @@ read_temporary(BufFile *file, void *to, size_t bytes, bool may_end)
 }
 
 /*
- * Read the next block of a partition into the columns, and return the number
- * of rows, which is 0 after the last. Values point into the block, and are
- * valid until the next call.
+ * Read the next block of a partition into the batch. Values point into the
+ * block, and are valid until the next call.
  */
-int
-spill_read(SpillPartition *partition, Columns *columns)
+static bool
+read_block(Source *source, Batch *batch)
 {
+	SpillPartition *partition = (SpillPartition *) source;
 	Layout		layout;
 	BlockHead	head;
 	const char *p;
 
 	if (!read_temporary(partition->file, &head, sizeof(BlockHead), true))
-		return 0;
+		return false;
 	Assert(head.rows > 0 && head.rows <= BATCH_ROWS);
 	if (head.bytes > partition->size)
 	{
@@ -386,8 +389,12 @@ spill_read(SpillPartition *partition, Columns *columns)
 	}
 	(void) read_temporary(partition->file, partition->block, head.bytes, false);
 
-	columns_begin_values(columns, head.rows);
-	set_layout(&layout, columns);
+	for (int i = 0; i < batch->ncolumns; i++)
+	{
+		batch->columns[i].loaded = batch->columns[i].later;
+		batch->columns[i].has_nulls = false;
+	}
+	set_layout(&layout, batch);
 	p = partition->block;
 	for (int row = 0; row < head.rows; row++)
 	{
@@ -419,7 +426,9 @@ spill_read(SpillPartition *partition, Columns *columns)
 	}
 	Assert(p == partition->block + head.bytes);
 
-	return head.rows;
+	batch->n = head.rows;
+
+	return true;
 }
 
 /* Close a partition's file, and forget it. */
@@ -431,4 +440,24 @@ spill_close(SpillPartition *partition)
 	if (partition->block != NULL)
 		pfree(partition->block);
 	pfree(partition);
+}
+
+static void
+end_block(Source *source)
+{
+	spill_close((SpillPartition *) source);
+}
+
+/* A row is read whole: there is nothing to load later. */
+static const SourceMethods partition_methods = {
+	.next = read_block,
+	.end = end_block,
+};
+
+/* A partition as a source, which is closed when it ends. */
+Source *
+spill_source(SpillPartition *partition)
+{
+	partition->source.methods = &partition_methods;
+	return &partition->source;
 }

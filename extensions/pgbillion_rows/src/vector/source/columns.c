@@ -17,7 +17,7 @@
 #include "access/tupdesc_details.h"
 #include "nodes/bitmapset.h"
 
-#include "vector/vector.h"
+#include "vector/source/heap.h"
 
 typedef struct Attribute
 {
@@ -39,8 +39,8 @@ struct Columns
 	int			nfixed;			/* leading ones at a constant offset */
 	Attribute  *attributes;
 	int			ncolumns;
-	Column	   *columns;
-	bool	   *loaded;
+	Column	   *columns;		/* the batch's */
+	bool	   *first;			/* of each: columns_load_only() is to load it */
 
 	/* the batch */
 	int			n;
@@ -50,8 +50,10 @@ struct Columns
 	int			walked;			/* attributes walked past in every row */
 	const char *at[BATCH_ROWS]; /* where the walk goes on */
 	const char *ahead;			/* page to be fetched on the way, or NULL */
-	bool		sparing;		/* the walk loads but the columns marked
-								 * `first` */
+	bool		filtering;		/* the walk loads what a filter needs */
+	bool		fetched;		/* such a walk has fetched the page ahead */
+	bool		selective;		/* the walk loads only the columns marked in
+								 * first[] */
 };
 
 /* What a tuple's header says of its layout, in one load. */
@@ -75,32 +77,24 @@ StaticAssertDecl(offsetof(HeapTupleHeaderData, t_infomask) == LAYOUT_OFFSET + of
 				 "layout of heap tuples");
 
 /*
- * For the attributes that a filter needs, and those that are needed later, for
- * rows which it keeps. Missing values belong to tupdesc, which must outlive
- * the columns.
+ * For the columns of a batch. Missing values belong to tupdesc, which must
+ * outlive the columns. Memory belongs to the current context.
  */
 Columns *
-columns_create(TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos)
+columns_create(TupleDesc tupdesc, Batch *batch)
 {
 	Columns    *columns = palloc0(sizeof(Columns));
-	Bitmapset  *attnos = bms_union(filter_attnos, later_attnos);
-	int			attno = -1;
 	int			offset = 0;
 
-	columns->columns = palloc0(sizeof(Column) * Max(bms_num_members(attnos), 1));
-	columns->loaded = palloc0(sizeof(bool) * Max(bms_num_members(attnos), 1));
-	while ((attno = bms_next_member(attnos, attno)) >= 0)
+	columns->ncolumns = batch->ncolumns;
+	columns->columns = batch->columns;
+	columns->first = palloc0(sizeof(bool) * Max(columns->ncolumns, 1));
+	/* they are in the order of attributes */
+	for (int i = 0; i < columns->ncolumns; i++)
 	{
-		Column	   *column = &columns->columns[columns->ncolumns++];
-
-		column->attno = attno;
-		column->filter = bms_is_member(attno, filter_attnos);
-		column->later = bms_is_member(attno, later_attnos);
-		column->values = palloc(sizeof(Datum) * BATCH_ROWS);
-		column->nulls = palloc0(sizeof(bool) * BATCH_ROWS);
-		columns->nattributes = attno;
-		if (column->filter)
-			columns->filter_attributes = attno;
+		columns->nattributes = columns->columns[i].attno;
+		if (columns->columns[i].filter)
+			columns->filter_attributes = columns->columns[i].attno;
 	}
 
 	columns->attributes = palloc0(sizeof(Attribute) * Max(columns->nattributes, 1));
@@ -112,7 +106,7 @@ columns_create(TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_att
 		attribute->len = form->attlen;
 		attribute->align = form->attalign;
 		attribute->byval = form->attbyval;
-		attribute->column = columns_index(columns, i + 1);
+		attribute->column = batch_index(batch, i + 1);
 		attribute->fixed_offset = -1;
 		attribute->missing_null = true;
 		if (form->atthasmissing)
@@ -141,31 +135,13 @@ columns_create(TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_att
 	return columns;
 }
 
-/* The index of an attribute's column, or -1. */
-int
-columns_index(Columns *columns, AttrNumber attno)
-{
-	for (int i = 0; i < columns->ncolumns; i++)
-	{
-		if (columns->columns[i].attno == attno)
-			return i;
-	}
-	return -1;
-}
-
-int
-columns_count(Columns *columns)
-{
-	return columns->ncolumns;
-}
-
 /*
  * Start on the rows of a page. The array of tuples stays the caller's, but is
  * compacted together with the columns. `ahead` is the next page, if it is to
  * be fetched into the processor's caches meanwhile.
  */
 void
-columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n, const char *ahead)
+columns_begin(Columns *columns, HeapTupleHeader *tuples, int n, const char *ahead)
 {
 	Layout		any;
 	Layout		all;
@@ -174,7 +150,9 @@ columns_begin_batch(Columns *columns, HeapTupleHeader *tuples, int n, const char
 	columns->tuples = tuples;
 	columns->walked = 0;
 	columns->ahead = ahead;
-	memset(columns->loaded, 0, sizeof(bool) * columns->ncolumns);
+	columns->fetched = false;
+	for (int i = 0; i < columns->ncolumns; i++)
+		columns->columns[i].loaded = false;
 	if (columns->ncolumns == 0)
 		return;
 	any.word = 0;
@@ -280,7 +258,7 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 		{
 			uint32		header = *(const uint8 *) p;
 
-			/* an odd one is the length, but for that of a TOAST pointer: 1 */
+			/* an odd one is the length, except that of a TOAST pointer: 1 */
 			odd &= header;
 			below_two |= header - 2;
 			if (wanted)
@@ -294,6 +272,7 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 		}
 		next[i] = p;
 	}
+	columns->fetched |= columns->filtering && ahead != NULL;
 	columns->ahead = NULL;
 #ifdef WORDS_BIGENDIAN
 	odd = 0;
@@ -331,7 +310,7 @@ is_wanted(Columns *columns, int a)
 {
 	int			c = columns->attributes[a].column;
 
-	return c >= 0 && (!columns->sparing || columns->columns[c].first);
+	return c >= 0 && (!columns->selective || columns->first[c]);
 }
 
 /* Have the walk load an attribute, if it is wanted; return where to, or NULL. */
@@ -346,7 +325,7 @@ load_into(Columns *columns, int a)
 	if (column->dirty)
 		memset(column->nulls, 0, sizeof(bool) * BATCH_ROWS);
 	column->dirty = column->has_nulls = false;
-	columns->loaded[columns->attributes[a].column] = true;
+	columns->columns[columns->attributes[a].column].loaded = true;
 
 	return column->values;
 }
@@ -478,7 +457,7 @@ walk(Columns *columns, int until)
 	{
 		int			c = columns->attributes[a].column;
 
-		if (c >= 0 && !columns->loaded[c])
+		if (c >= 0 && !columns->columns[c].loaded)
 			columns->columns[c].has_nulls = false;
 	}
 
@@ -533,86 +512,43 @@ walk(Columns *columns, int until)
 	for (int a = from; a < until; a++)
 	{
 		if (columns->attributes[a].column >= 0)
-			columns->loaded[columns->attributes[a].column] = true;
+			columns->columns[columns->attributes[a].column].loaded = true;
 	}
 	columns->walked = until;
 }
 
-/* The column of an index, loaded for the rows that are in the batch now. */
-Column *
-columns_get(Columns *columns, int index)
+/* Load a column for the rows that are left, and perhaps others on the way. */
+void
+columns_load(Columns *columns, int index)
 {
 	Column	   *column = &columns->columns[index];
+	Attribute  *attribute = &columns->attributes[column->attno - 1];
+	int			until;
 
-	if (!columns->loaded[index])
+	if (columns->simple && attribute->fixed_offset >= 0)
 	{
-		Attribute  *attribute = &columns->attributes[column->attno - 1];
-
-		if (columns->simple && attribute->fixed_offset >= 0)
-		{
-			gather(columns, attribute, column);
-			columns->loaded[index] = true;
-		}
-		else
-		{
-			/*
-			 * all that this stage of the work can need, and what is on the
-			 * way
-			 */
-			int			until = Max(column->filter ? columns->filter_attributes : columns->nattributes,
-									column->attno);
-
-			Assert(until > columns->walked);
-			walk(columns, until);
-		}
+		gather(columns, attribute, column);
+		column->loaded = true;
+		return;
 	}
 
-	return column;
+	/* all that this stage of the work can need, and what is on the way */
+	until = Max(column->filter ? columns->filter_attributes : columns->nattributes,
+				column->attno);
+	Assert(until > columns->walked);
+	columns->filtering = column->filter;
+	walk(columns, until);
 }
 
-/* A column as it is now, loaded or not, and its type's length and passing. */
-Column *
-columns_described(Columns *columns, int index, int16 *len, bool *byval)
-{
-	Attribute  *attribute = &columns->attributes[columns->columns[index].attno - 1];
-
-	*len = attribute->len;
-	*byval = attribute->byval;
-	return &columns->columns[index];
-}
-
-/* Load all that is needed after filtering. */
-void
-columns_load_later(Columns *columns)
-{
-	for (int i = 0; i < columns->ncolumns; i++)
-	{
-		if (columns->columns[i].later)
-			(void) columns_get(columns, i);
-	}
-}
-
-/* Start on n rows without tuples: the caller sets the columns that are needed later. */
-void
-columns_begin_values(Columns *columns, int n)
-{
-	columns->n = n;
-	columns->tuples = NULL;
-	columns->walked = 0;
-	columns->ahead = NULL;
-	columns->simple = false;
-	for (int i = 0; i < columns->ncolumns; i++)
-	{
-		columns->loaded[i] = columns->columns[i].later;
-		columns->columns[i].has_nulls = false;
-	}
-}
-
-/* Has the page ahead been fetched, which columns_begin_batch() was told of? */
+/*
+ * Has the page ahead been fetched on the way, of which columns_begin() was
+ * told? Only what is loaded for a filter counts: where all rows are walked
+ * through for aggregates, it is faster to have the page fetched twice.
+ */
 bool
 columns_fetched_ahead(Columns *columns)
 {
-	return columns->ahead == NULL;
+	return columns->fetched;
 }
 
 /*
@@ -631,68 +567,46 @@ columns_load_only(Columns *columns, const int *indexes, int n)
 	{
 		Column	   *column = &columns->columns[indexes[i]];
 
-		column->first = columns->attributes[column->attno - 1].fixed_offset < 0;
-		if (column->first)
+		columns->first[indexes[i]] = columns->attributes[column->attno - 1].fixed_offset < 0;
+		if (columns->first[indexes[i]])
 			until = Max(until, column->attno);
 	}
 	if (until > 0)
 	{
-		columns->sparing = true;
+		columns->selective = true;
+		columns->filtering = true;
 		walk_simple(columns, until);
-		columns->sparing = false;
+		columns->selective = false;
 		columns->walked = 0;
 	}
 }
 
-/* Does a column hold no NULL? It is loaded only if that cannot be told without. */
+/* Can a column be loaded without a walk? */
 bool
-columns_no_nulls(Columns *columns, int index)
+columns_is_cheap(Columns *columns, int index)
 {
-	if (!columns->loaded[index] && columns->simple)
-		return true;
-	return !columns_get(columns, index)->has_nulls;
+	return columns->simple && columns->attributes[columns->columns[index].attno - 1].fixed_offset >= 0;
 }
 
-/* Are the values of a column at hand, or cheap to get? */
+/* Is it known that no column holds a NULL? */
 bool
-columns_at_hand(Columns *columns, int index)
+columns_has_no_nulls(Columns *columns)
 {
-	return columns->loaded[index] ||
-		(columns->simple && columns->attributes[columns->columns[index].attno - 1].fixed_offset >= 0);
+	return columns->simple;
 }
 
-/*
- * Keep the n rows listed, in order. With `final`, columns that only a filter
- * needs are forgotten.
- */
+/* The n rows listed are left. */
 void
-columns_compact(Columns *columns, const uint16 *rows, int n, bool final)
+columns_keep(Columns *columns, const uint16 *rows, int n)
 {
 	columns->n = n;
 	if (columns->ncolumns == 0)
 		return;
-	if (columns->tuples != NULL)
-	{
-		for (int k = 0; k < n; k++)
-			columns->tuples[k] = columns->tuples[rows[k]];
-	}
+	for (int k = 0; k < n; k++)
+		columns->tuples[k] = columns->tuples[rows[k]];
 	if (columns->walked > 0)
 	{
 		for (int k = 0; k < n; k++)
 			columns->at[k] = columns->at[rows[k]];
-	}
-	for (int c = 0; c < columns->ncolumns; c++)
-	{
-		Column	   *column = &columns->columns[c];
-
-		if (!columns->loaded[c] || (final && !column->later))
-			continue;
-		for (int k = 0; k < n; k++)
-			column->values[k] = column->values[rows[k]];
-		if (column->has_nulls)
-		{
-			for (int k = 0; k < n; k++)
-				column->nulls[k] = column->nulls[rows[k]];
-		}
 	}
 }

@@ -12,7 +12,7 @@
 #include "fmgr.h"
 
 #include "lazy_tables.h"
-#include "vector/vector.h"
+#include "vector/source/heap.h"
 
 /* What the other library has published, or NULL as long as it is not loaded. */
 static const LazyTables *

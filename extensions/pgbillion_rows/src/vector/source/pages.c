@@ -4,15 +4,16 @@
  *	  The pages that a scan asks for, pinned one after the other.
  *
  * Looking a page up in the buffer table waits for memory three times, longer
- * than the simplest queries work on its rows. Neighbouring blocks are mostly
- * in neighbouring buffers, since they were loaded one after the other, or as
- * far away as a little while ago, where several sessions loaded them. So the
- * place of a block is guessed from those of the last ones, and only what is
- * not found there is read in core's ways: by a read stream where the server
+ * than the simplest queries work on its rows. Neighboring blocks are mostly in
+ * neighboring buffers, since they were loaded one after the other, or as far
+ * away as a little while ago, where several sessions loaded them. So the place
+ * of a block is guessed from those of the last ones, and only what is not
+ * found there is read in PostgreSQL's ways: by a read stream where the server
  * has them, which looks ahead, else by ReadBuffer().
  *
- * A guess is made where core would leave the buffer's usage count alone, so
- * that tables which are only read by us stay in the cache as well as others.
+ * A guess is made where PostgreSQL would leave the buffer's usage count alone,
+ * so that tables which are only read by us stay in the cache as well as
+ * others.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,7 +28,7 @@
 #endif
 #include "utils/rel.h"
 
-#include "vector/vector.h"
+#include "vector/source/heap.h"
 
 /*
  * After so many right guesses in a row a wrong one costs a single block of the
@@ -120,7 +121,7 @@ page_reader_begin(Relation rel, BufferAccessStrategy strategy,
 	return reader;
 }
 
-/* Pin a buffer if it holds a block and core would not raise its usage count, else return false. */
+/* Pin a buffer if it holds a block and PostgreSQL would not raise its usage count, else return false. */
 static bool
 pin_guess(PageReader *reader, BlockNumber block, Buffer guess)
 {
@@ -177,7 +178,7 @@ read_guessed(PageReader *reader, BlockNumber block)
 	return InvalidBuffer;
 }
 
-/* Remember where a block was that core has found. */
+/* Remember where a block was that PostgreSQL has found. */
 static Buffer
 remember(PageReader *reader, Buffer buffer)
 {

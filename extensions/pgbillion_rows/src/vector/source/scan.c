@@ -4,7 +4,7 @@
  *	  The pages of a heap, and which of their rows are visible.
  *
  * Does what heap_beginscan() and heap_prepare_pagescan() do for a sequential
- * scan: bulk-read strategy and synchronised start for large tables, read
+ * scan: bulk-read strategy and synchronized start for large tables, read
  * streams where the server has them, opportunistic pruning, predicate locks,
  * statistics. It hands out the rows of a page together instead of one by one.
  *
@@ -26,7 +26,7 @@
 #endif
 #include "utils/rel.h"
 
-#include "vector/vector.h"
+#include "vector/source/heap.h"
 
 struct VectorScan
 {
@@ -35,7 +35,7 @@ struct VectorScan
 	BufferAccessStrategy strategy;
 	BlockNumber nblocks;
 	BlockNumber start;			/* serial scans: first block */
-	BlockNumber done;			/* serial scans: blocks handed out */
+	BlockNumber done;			/* serial scans: blocks given out */
 	bool		sync;			/* serial scans: report where we are */
 	ParallelBlockTableScanDesc parallel;
 	ParallelBlockTableScanWorkerData worker;
@@ -72,7 +72,11 @@ next_block(void *arg)
 
 	block = (BlockNumber) (((uint64) scan->start + scan->done) % scan->nblocks);
 	scan->done++;
-	/* as core does: the position of the next one, so that others start there */
+
+	/*
+	 * as PostgreSQL does: the position of the next one, so that others start
+	 * there
+	 */
 	if (scan->sync)
 		ss_report_location(scan->rel,
 						   (BlockNumber) (((uint64) block + 1) % scan->nblocks));
@@ -208,7 +212,6 @@ vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples)
 	bool		check_serializable;
 	int			n;
 
-	CHECK_FOR_INTERRUPTS();
 	if (!scan->begun)
 	{
 		scan->ahead = read_ahead(scan);

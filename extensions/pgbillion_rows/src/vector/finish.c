@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * finish.c
- *	  Groups finished where they are, without core's hash table.
+ *	  Groups finished where they are, without PostgreSQL's hash table.
  *
  * In a serial plan over one table, Finalize HashAggregate takes every group
  * from the scan below it, looks for a group of that key in a hash table of
@@ -10,10 +10,10 @@
  * groups from the scan's table, calls the final functions, and has the Agg
  * node's own expressions compute HAVING and the output columns; the Agg node
  * is never executed. Groups for which there is no memory are kept on disk by
- * the scan meanwhile, as core's hash aggregation would keep them.
+ * the scan meanwhile, as PostgreSQL's hash aggregation would keep them.
  *
  * Why the results are the same: combining a state with what a group begins
- * with gives that state. finishable() admits but aggregates of which that is
+ * with gives that state. finishable() admits only aggregates of which that is
  * known.
  *
  *-------------------------------------------------------------------------
@@ -69,9 +69,9 @@ const CustomScanMethods vector_finish_methods = {
 
 /*
  * Is combining a state of this aggregate with what a group begins with that
- * state again? Where a group begins with nothing, core's combine functions
+ * state again? Where a group begins with nothing, PostgreSQL's combine functions
  * take the first state as it is, or are strict; where it begins with a value,
- * that is so for core's own aggregates: zeros are added to the state.
+ * that is so for PostgreSQL's own aggregates: zeros are added to the state.
  */
 static bool
 finishable(Aggref *aggref)
@@ -95,7 +95,7 @@ finishable(Aggref *aggref)
 /*
  * Can groups of which a scan has these keys and partial states be finished
  * here? Not if it has to tell more groups apart than GROUP BY does, because
- * columns are wanted above that are no keys: those of keys that core has left
+ * columns are wanted above that are no keys: those of keys that PostgreSQL has left
  * out as they are constant, or depend on a primary key.
  */
 bool
@@ -231,7 +231,7 @@ final_result(FinishState *state, AggStatePerAgg aggregate, bool *isnull)
 	if (!OidIsValid(aggregate->finalfn_oid))
 		return value;
 
-	/* arguments after the state, of which there are but dummies, are null */
+	/* arguments after the state, of which there are only dummies, are null */
 	if (aggregate->finalfn.fn_strict && (*isnull || aggregate->numFinalArgs > 1))
 	{
 		*isnull = true;
@@ -326,8 +326,8 @@ rescan_finish(CustomScanState *css)
 		UpdateChangedParamSet(&state->agg->ss.ps, css->ss.ps.chgParam);
 
 	/*
-	 * as it was not executed, it does nothing about the scan but tell it of
-	 * parameters
+	 * as it was not executed, it does nothing about the scan except telling
+	 * it of parameters
 	 */
 	ExecReScan(&state->agg->ss.ps);
 	if (!state->begun)

@@ -1,0 +1,289 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggregate.c
+ *	  The table of aggregates, and those of a plan.
+ *
+ * An aggregate is recognized by its transition function, so that any aggregate
+ * built on one of PostgreSQL's is vectorized.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/pg_aggregate.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/regproc.h"
+#include "utils/syscache.h"
+
+#include "planner/aggregates.h"
+#include "vector/aggregate/aggregate.h"
+
+static const AggKind *const families[] = {
+	count_kinds,
+	integer_kinds,
+	float_kinds,
+	numeric_kinds,
+	extreme_kinds,
+	by_row_kinds,
+};
+
+/* ---- what is known of aggregates ---- */
+
+/* The kind of a transition function, or NULL. */
+static const AggKind *
+find_kind(Oid transition)
+{
+	Oid			function = aggregate_core_function(transition);
+
+	for (int f = 0; f < lengthof(families); f++)
+	{
+		for (const AggKind *kind = families[f]; OidIsValid(kind->transitions[0]); kind++)
+		{
+			for (int i = 0; i < lengthof(kind->transitions); i++)
+			{
+				if (kind->transitions[i] == function && OidIsValid(function))
+					return kind;
+			}
+		}
+	}
+	return NULL;
+}
+
+/* The row of pg_aggregate; the caller releases it. */
+static HeapTuple
+aggregate_tuple(Aggref *aggref)
+{
+	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	return tuple;
+}
+
+static Oid
+transition_of(HeapTuple tuple)
+{
+	return ((Form_pg_aggregate) GETSTRUCT(tuple))->aggtransfn;
+}
+
+/*
+ * Do states begin as those of the kind do? count() starts with 0, a sum with
+ * nothing; other beginnings are somebody's own.
+ */
+static bool
+begins_alike(const AggKind *kind, HeapTuple tuple)
+{
+	bool		isnull;
+	Datum		initial = SysCacheGetAttr(AGGFNOID, tuple, Anum_pg_aggregate_agginitval, &isnull);
+
+	if (isnull || kind->initial == NULL)
+		return isnull && kind->initial == NULL;
+	return strcmp(TextDatumGetCString(initial), kind->initial) == 0;
+}
+
+/* Why an aggregate cannot be vectorized, or NULL. */
+const char *
+aggregate_refusal_of(Aggref *aggref)
+{
+	HeapTuple	tuple = aggregate_tuple(aggref);
+	const AggKind *kind = find_kind(transition_of(tuple));
+	bool		known = kind != NULL &&
+		(aggref->aggfnoid < FirstNormalObjectId || begins_alike(kind, tuple));
+
+	ReleaseSysCache(tuple);
+	if (!known)
+		return psprintf("aggregate %s", format_procedure(aggref->aggfnoid));
+	if (list_length(aggref->args) > 1)
+		return "an aggregate of several arguments";
+	return NULL;
+}
+
+/* Does its result depend on the order in which values are added? */
+bool
+aggregate_adds_floats(Aggref *aggref)
+{
+	HeapTuple	tuple = aggregate_tuple(aggref);
+	const AggKind *kind = find_kind(transition_of(tuple));
+
+	ReleaseSysCache(tuple);
+	return kind != NULL && kind->adds_floats;
+}
+
+/* ---- the aggregates of a plan ---- */
+
+/* Is avg() all that looks at the state of this aggregate? */
+static bool
+only_average(Aggref *aggref, List *outputs)
+{
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		Aggref	   *other = lfirst(lc);
+
+		if (IsA(other, Aggref) && other->aggtransno == aggref->aggtransno &&
+			other->aggfnoid != F_AVG_FLOAT4)
+			return false;
+	}
+	return true;
+}
+
+static VectorAgg *
+compile_aggregate(Aggref *aggref, List *outputs, Batch *batch)
+{
+	VectorAgg  *agg = palloc0(sizeof(VectorAgg));
+	HeapTuple	tuple = aggregate_tuple(aggref);
+
+	agg->kind = find_kind(transition_of(tuple));
+	if (agg->kind == NULL)
+		elog(ERROR, "aggregate %u cannot be vectorized", aggref->aggfnoid);
+	if (agg->kind->for_average != NULL && only_average(aggref, outputs))
+		agg->kind = agg->kind->for_average;
+	if (agg->kind->prepare != NULL)
+		agg->kind->prepare(agg, aggref, tuple);
+	ReleaseSysCache(tuple);
+
+	if (aggref->args != NIL)
+		agg->argument = vector_expr_compile(linitial_node(TargetEntry, aggref->args)->expr, batch);
+	if (aggref->aggfilter != NULL)
+		agg->filter = vector_filter_compile_rows(aggref->aggfilter, batch);
+
+	return agg;
+}
+
+/*
+ * Prepare the aggregates among the outputs, whose states are put into an entry
+ * from `offset` on. Everything is allocated in the current context; `memory`
+ * must live as long.
+ */
+Aggregates *
+aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory)
+{
+	Aggregates *result = palloc0(sizeof(Aggregates));
+	int			length = Max(list_length(outputs), 1);
+	int			end = offset;
+	int		   *transitions = palloc(sizeof(int) * length);
+	ListCell   *lc;
+
+	result->aggs = palloc0(sizeof(VectorAgg *) * length);
+	result->of_output = palloc0(sizeof(VectorAgg *) * length);
+	result->inits = palloc0(sizeof(VectorAgg *) * length);
+	foreach(lc, outputs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+		VectorAgg  *agg = NULL;
+
+		if (!IsA(aggref, Aggref))
+			continue;
+		for (int i = 0; i < result->n; i++)
+		{
+			if (transitions[i] == aggref->aggtransno)
+				agg = result->aggs[i];
+		}
+		if (agg == NULL)
+		{
+			agg = compile_aggregate(aggref, outputs, batch);
+			agg->offset = end;
+			agg->memory = memory;
+			end += MAXALIGN(agg->kind->state_size);
+			result->uses_ids |= agg->kind->uses_ids;
+			if (agg->kind->init != NULL)
+				result->inits[result->ninits++] = agg;
+			transitions[result->n] = aggref->aggtransno;
+			result->aggs[result->n++] = agg;
+		}
+		result->of_output[foreach_current_index(lc)] = agg;
+	}
+	result->size = end - offset;
+	pfree(transitions);
+
+	return result;
+}
+
+/* How many of the outputs advance without calling PostgreSQL for each row. */
+int
+aggregates_kernels(const Aggregates *aggregates, int noutputs)
+{
+	int			n = 0;
+
+	for (int i = 0; i < noutputs; i++)
+	{
+		const VectorAgg *agg = aggregates->of_output[i];
+
+		n += agg != NULL && !agg->kind->by_row &&
+			(agg->argument == NULL || vector_expr_is_kernel(agg->argument));
+	}
+	return n;
+}
+
+/* A new group's states; the entry is zeroed. */
+void
+aggregates_init(void *aggregates, char *entry)
+{
+	Aggregates *all = aggregates;
+
+	for (int i = 0; i < all->ninits; i++)
+		all->inits[i]->kind->init(entry + all->inits[i]->offset);
+}
+
+static void
+advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *groups)
+{
+	Values		argument;
+
+	if (agg->kind->advance_batch != NULL)
+	{
+		agg->kind->advance_batch(agg, batch, rows, n, groups);
+		return;
+	}
+	vector_expr_eval(agg->argument, batch, rows, n, &argument);
+	agg->kind->advance(agg, &argument, n, groups);
+}
+
+/* The same for the rows that FILTER (WHERE …) keeps. */
+static void
+advance_filtered(VectorAgg *agg, Batch *batch, const RowGroups *groups)
+{
+	uint16		rows[BATCH_ROWS];
+	char	   *entries[BATCH_ROWS];
+	uint8		ids[BATCH_ROWS];
+	RowGroups	filtered = *groups;
+	int			n = vector_filter_rows(agg->filter, batch, rows);
+
+	if (n == 0)
+		return;
+	if (groups->single == NULL)
+	{
+		for (int i = 0; i < n; i++)
+			entries[i] = groups->entries[rows[i]];
+		filtered.entries = entries;
+		if (groups->nids > 0)
+		{
+			for (int i = 0; i < n; i++)
+				ids[i] = groups->ids[rows[i]];
+		}
+		filtered.ids = ids;
+	}
+	advance(agg, batch, rows, n, &filtered);
+}
+
+/*
+ * Add the rows of a batch to their groups. What is computed on the way is left
+ * in the batch's memory.
+ */
+void
+aggregates_advance(Aggregates *aggregates, Batch *batch, const RowGroups *groups)
+{
+	Assert(batch->n > 0);
+	for (int i = 0; i < aggregates->n; i++)
+	{
+		VectorAgg  *agg = aggregates->aggs[i];
+
+		if (agg->filter != NULL)
+			advance_filtered(agg, batch, groups);
+		else
+			advance(agg, batch, NULL, batch->n, groups);
+	}
+}

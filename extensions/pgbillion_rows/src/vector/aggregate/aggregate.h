@@ -1,0 +1,182 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggregate.h
+ *	  Transition states of aggregates: the interface of a kind of aggregate.
+ *
+ * A kind is known by PostgreSQL's transition functions. A family of kinds is a
+ * file with an array of AggKind; aggregate.c has the table of families. To add
+ * one, write the file, and name its array here and there.
+ *
+ * A state lives in a group's entry. What is returned is the transition value,
+ * in the serialized form that PostgreSQL's partial aggregation would give it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_AGGREGATE_H
+#define PGBILLION_VECTOR_AGGREGATE_H
+
+#include "access/htup.h"
+#include "nodes/primnodes.h"
+
+#include "vector/expression/expression.h"
+#include "vector/filter/filter.h"
+
+/* So many groups have numbers: what rows add to them is collected for a batch. */
+#define SMALL_GROUPS 32
+
+/* The groups of some rows. */
+typedef struct RowGroups
+{
+	char	   *single;			/* the entry of all rows, or NULL and: */
+	char	  **entries;		/* of each row */
+	int			nids;			/* 0, or each row's group has a number below
+								 * it */
+	const uint8 *ids;
+	char	  **by_id;
+} RowGroups;
+
+/* Where what states point to is allocated. */
+typedef struct StateMemory
+{
+	MemoryContext context;
+
+	/* except that of entries which lie between these two, if there are any */
+	const char *overflow;
+	const char *overflow_end;
+	MemoryContext overflow_context;
+} StateMemory;
+
+typedef struct VectorAgg VectorAgg;
+
+typedef struct AggKind
+{
+	/* PostgreSQL's functions that do the same; unused places are 0 */
+	Oid			transitions[8];
+	int			state_size;
+
+	/* the state begins with this, as text; NULL: with nothing */
+	const char *initial;
+
+	/* the kind to take where only avg() looks at the state; NULL: this one */
+	const struct AggKind *for_average;
+
+	bool		adds_floats;	/* the order of rows matters */
+	bool		uses_ids;		/* it gains from knowing the numbers of groups */
+	bool		by_row;			/* PostgreSQL's function is called for each
+								 * row */
+
+	/* Once, to make what agg->own points to. NULL: nothing. */
+	void		(*prepare) (VectorAgg *agg, Aggref *aggref, HeapTuple tuple);
+
+	/* A new group's state, which is zeroed. NULL: that is all. */
+	void		(*init) (void *state);
+
+	/*
+	 * Add n rows, of which these are the groups. One of the two is there: the
+	 * first is given the argument's values, dense; the second evaluates what
+	 * it needs for the rows listed, or for the batch's first n. Errors are
+	 * those that PostgreSQL's function raises.
+	 */
+	void		(*advance) (VectorAgg *agg, const Values *argument, int n, const RowGroups *groups);
+	void		(*advance_batch) (VectorAgg *agg, Batch *batch, const uint16 *rows, int n,
+								  const RowGroups *groups);
+
+	/* The transition value in the current context; *isnull is false before. */
+	Datum		(*output) (const VectorAgg *agg, const void *state, bool *isnull);
+} AggKind;
+
+struct VectorAgg
+{
+	const AggKind *kind;
+	int			offset;			/* of the state in a group's entry */
+	VectorExpr *argument;		/* NULL for count(*) */
+	VectorFilter *filter;		/* FILTER (WHERE …), or NULL */
+	const StateMemory *memory;
+	void	   *own;			/* the kind's */
+};
+
+/* The memory of what an entry's states point to. */
+static inline MemoryContext
+agg_context(const VectorAgg *agg, const char *entry)
+{
+	const StateMemory *memory = agg->memory;
+
+	return entry >= memory->overflow && entry < memory->overflow_end ?
+		memory->overflow_context : memory->context;
+}
+
+/*
+ * The loops of advance(), once for one group and once for many, once with
+ * NULLs and once without: BODY sees the state as s and the value as v. With
+ * one group the state is worked on in a local copy, which the compiler keeps
+ * in registers.
+ */
+#define FOR_VALUES(type, BODY) \
+	do { \
+		int			offset = agg->offset; \
+		char	   *single = groups->single; \
+		char	  **entries = groups->entries; \
+		const Datum *values = argument->values; \
+		const bool *nulls = argument->nulls; \
+		if (single != NULL) \
+		{ \
+			type		local = *(type *) (single + offset); \
+			type	   *s = &local; \
+			if (!argument->has_nulls) \
+				for (int i = 0; i < n; i++) { Datum v = values[i]; BODY; } \
+			else \
+				for (int i = 0; i < n; i++) { if (!nulls[i]) { Datum v = values[i]; BODY; } } \
+			*(type *) (single + offset) = local; \
+		} \
+		else if (!argument->has_nulls) \
+			for (int i = 0; i < n; i++) \
+			{ type *s = (type *) (entries[i] + offset); Datum v = values[i]; BODY; } \
+		else \
+			for (int i = 0; i < n; i++) \
+			{ \
+				if (!nulls[i]) \
+				{ type *s = (type *) (entries[i] + offset); Datum v = values[i]; BODY; } \
+			} \
+	} while (0)
+
+/* ---- families: arrays that end with a kind without a function ---- */
+
+extern const AggKind count_kinds[];
+extern const AggKind integer_kinds[];
+extern const AggKind float_kinds[];
+extern const AggKind numeric_kinds[];
+extern const AggKind extreme_kinds[];
+extern const AggKind by_row_kinds[];
+
+/* ---- aggregate.c ---- */
+
+/* The aggregates among some outputs. Those of one transition have one state. */
+typedef struct Aggregates
+{
+	int			n;
+	VectorAgg **aggs;
+	VectorAgg **of_output;		/* of each output, or NULL where it is none */
+	int			size;			/* of all states together */
+	bool		uses_ids;
+	int			ninits;			/* those with a kind that has init() */
+	VectorAgg **inits;
+} Aggregates;
+
+extern const char *aggregate_refusal_of(Aggref *aggref);
+extern bool aggregate_adds_floats(Aggref *aggref);
+extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory);
+extern int	aggregates_kernels(const Aggregates *aggregates, int noutputs);
+extern void aggregates_init(void *aggregates, char *entry);
+extern void aggregates_advance(Aggregates *aggregates, Batch *batch, const RowGroups *groups);
+
+/* The transition value of an output of a group, in the current context. */
+static inline Datum
+aggregates_output(const Aggregates *aggregates, int output, const char *entry, bool *isnull)
+{
+	const VectorAgg *agg = aggregates->of_output[output];
+
+	*isnull = false;
+	return agg->kind->output(agg, entry + agg->offset, isnull);
+}
+
+#endif							/* PGBILLION_VECTOR_AGGREGATE_H */

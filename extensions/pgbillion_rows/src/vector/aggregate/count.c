@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * count.c
+ *	  count(*) and count() of anything.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/fmgroids.h"
+
+#include "vector/aggregate/aggregate.h"
+
+/* Count n rows. */
+static void
+count_rows(VectorAgg *agg, int n, const RowGroups *groups)
+{
+	int			offset = agg->offset;
+	char	  **entries = groups->entries;
+
+	if (groups->single != NULL)
+		*(int64 *) (groups->single + offset) += n;
+	else
+		for (int i = 0; i < n; i++)
+			++* (int64 *) (entries[i] + offset);
+}
+
+static void
+count(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *groups)
+{
+	int			offset = agg->offset;
+	char	  **entries = groups->entries;
+	Values		argument;
+	const bool *nulls;
+
+	/* no value need be looked at, and none loaded */
+	if (agg->argument == NULL ||
+		(vector_expr_is_column(agg->argument) &&
+		 batch_no_nulls(batch, vector_expr_column(agg->argument))))
+	{
+		count_rows(agg, n, groups);
+		return;
+	}
+	vector_expr_eval(agg->argument, batch, rows, n, &argument);
+	if (!argument.has_nulls)
+	{
+		count_rows(agg, n, groups);
+		return;
+	}
+	nulls = argument.nulls;
+	if (groups->single != NULL)
+	{
+		int64		found = n;
+
+		for (int i = 0; i < n; i++)
+			found -= nulls[i];
+		*(int64 *) (groups->single + offset) += found;
+	}
+	else
+		for (int i = 0; i < n; i++)
+			*(int64 *) (entries[i] + offset) += !nulls[i];
+}
+
+static Datum
+count_output(const VectorAgg *agg, const void *state, bool *isnull)
+{
+	return Int64GetDatum(*(const int64 *) state);
+}
+
+const AggKind count_kinds[] = {
+	{
+		.transitions = {F_INT8INC, F_INT8INC_ANY},
+		.state_size = sizeof(int64),
+		.initial = "0",
+		.advance_batch = count,
+		.output = count_output,
+	},
+	{{InvalidOid}}
+};

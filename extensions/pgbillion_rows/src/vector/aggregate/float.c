@@ -1,0 +1,194 @@
+/*-------------------------------------------------------------------------
+ *
+ * float.c
+ *	  Sums of floats, and of their squares.
+ *
+ * States are advanced in the order of rows with PostgreSQL's arithmetic, so
+ * that they are the same to the last bit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_type.h"
+#include "utils/array.h"
+#include "utils/float.h"
+#include "utils/fmgroids.h"
+
+#include "vector/aggregate/aggregate.h"
+
+typedef struct FloatState
+{
+	int64		count;
+	float8		sum;			/* float4 sums are rounded to float4 */
+} FloatState;
+
+typedef struct SquaresState
+{
+	float8		count;
+	float8		sum;
+	float8		squares;
+} SquaresState;
+
+/* float4pl() and float8pl(), strict with no initial value */
+static inline void
+add_float4(FloatState *s, float4 value)
+{
+	s->sum = s->count == 0 ? value : float4_pl((float4) s->sum, value);
+	s->count++;
+}
+
+static inline void
+add_float8(FloatState *s, float8 value)
+{
+	s->sum = s->count == 0 ? value : float8_pl(s->sum, value);
+	s->count++;
+}
+
+/* float8_accum() */
+static inline void
+add_squares(SquaresState *s, float8 value)
+{
+	float8		count = s->count + 1.0;
+	float8		sum = s->sum + value;
+
+	if (s->count > 0.0)
+	{
+		float8		tmp = value * count - sum;
+
+		s->squares += tmp * tmp / (count * s->count);
+		if (unlikely(isinf(sum) || isinf(s->squares)))
+		{
+			if (!isinf(s->sum) && !isinf(value))
+				float_overflow_error();
+			s->squares = get_float8_nan();
+		}
+	}
+	else if (unlikely(isnan(value) || isinf(value)))
+		s->squares = get_float8_nan();
+	s->count = count;
+	s->sum = sum;
+}
+
+static void
+sum_float4(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+{
+	FOR_VALUES(FloatState, add_float4(s, DatumGetFloat4(v)));
+}
+
+static void
+sum_float8(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+{
+	FOR_VALUES(FloatState, add_float8(s, DatumGetFloat8(v)));
+}
+
+static void
+squares_float4(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+{
+	FOR_VALUES(SquaresState, add_squares(s, DatumGetFloat4(v)));
+}
+
+static void
+squares_float8(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+{
+	FOR_VALUES(SquaresState, add_squares(s, DatumGetFloat8(v)));
+}
+
+/* Neither 2^63 values of 2^128 nor their squares overflow a double. */
+static void
+average_float4(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+{
+	FOR_VALUES(FloatState, (s->count++, s->sum += DatumGetFloat4(v)));
+}
+
+static Datum
+sum_float4_output(const VectorAgg *agg, const void *state, bool *isnull)
+{
+	const FloatState *s = state;
+
+	*isnull = s->count == 0;
+	return Float4GetDatum((float4) s->sum);
+}
+
+static Datum
+sum_float8_output(const VectorAgg *agg, const void *state, bool *isnull)
+{
+	const FloatState *s = state;
+
+	*isnull = s->count == 0;
+	return Float8GetDatum(s->sum);
+}
+
+static Datum
+float8_array(float8 count, float8 sum, float8 squares)
+{
+	Datum		elements[3] = {Float8GetDatum(count), Float8GetDatum(sum), Float8GetDatum(squares)};
+
+	return PointerGetDatum(construct_array(elements, 3, FLOAT8OID, sizeof(float8),
+										   FLOAT8PASSBYVAL, TYPALIGN_DOUBLE));
+}
+
+static Datum
+squares_output(const VectorAgg *agg, const void *state, bool *isnull)
+{
+	const SquaresState *s = state;
+
+	return float8_array(s->count, s->sum, s->squares);
+}
+
+/*
+ * As PostgreSQL does: NaN squares with infinite sums, so that combining them
+ * is no overflow.
+ */
+static Datum
+average_output(const VectorAgg *agg, const void *state, bool *isnull)
+{
+	const FloatState *s = state;
+
+	return float8_array((float8) s->count, s->sum, isfinite(s->sum) ? 0.0 : get_float8_nan());
+}
+
+/* float4_accum() without the squares, which avg(real) does not look at. */
+static const AggKind average_of_float4 = {
+	.state_size = sizeof(FloatState),
+	.adds_floats = true,
+	.advance = average_float4,
+	.output = average_output,
+};
+
+const AggKind float_kinds[] = {
+	{
+		.transitions = {F_FLOAT4PL},
+		.state_size = sizeof(FloatState),
+		.adds_floats = true,
+		.advance = sum_float4,
+		.output = sum_float4_output,
+	},
+	{
+		.transitions = {F_FLOAT8PL},
+		.state_size = sizeof(FloatState),
+		.adds_floats = true,
+		.advance = sum_float8,
+		.output = sum_float8_output,
+	},
+	{
+		.transitions = {F_FLOAT4_ACCUM},
+		.state_size = sizeof(SquaresState),
+		.initial = "{0,0,0}",
+		.for_average = &average_of_float4,
+		.adds_floats = true,
+		.advance = squares_float4,
+		.output = squares_output,
+	},
+	{
+		.transitions = {F_FLOAT8_ACCUM},
+		.state_size = sizeof(SquaresState),
+		.initial = "{0,0,0}",
+		.adds_floats = true,
+		.advance = squares_float8,
+		.output = squares_output,
+	},
+	{{InvalidOid}}
+};

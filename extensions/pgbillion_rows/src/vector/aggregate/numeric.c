@@ -1,0 +1,114 @@
+/*-------------------------------------------------------------------------
+ *
+ * numeric.c
+ *	  Sums of numerics, in integers where they fit.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/fmgroids.h"
+
+#include "vector/aggregate/aggregate.h"
+#include "vector/expression/decimal.h"
+
+/* Values of at most so many bits can be added for a whole batch in 64. */
+#define PARTIAL_BITS 54
+
+StaticAssertDecl(BATCH_ROWS <= 1 << (63 - PARTIAL_BITS), "a batch's sum fits in 64 bits");
+
+/* Add values one by one. */
+static void
+add_each(VectorAgg *agg, const Decimals *decimals, int n, const RowGroups *groups)
+{
+	for (int i = 0; i < n; i++)
+	{
+		char	   *entry = groups->single != NULL ? groups->single : groups->entries[i];
+
+		if (!decimals->has_nulls || !decimals->nulls[i])
+			decimal_sum_add((DecimalSum *) (entry + agg->offset), decimals->values[i], 1,
+							decimals->scale, agg_context(agg, entry));
+	}
+}
+
+/* Add small values up for the whole batch, and then to the state. */
+static void
+add_together(VectorAgg *agg, const Decimals *decimals, int n, const RowGroups *groups)
+{
+	const int64 *values = decimals->values;
+	int64		total = 0;
+
+	for (int i = 0; i < n; i++)
+		total += values[i];
+	decimal_sum_add((DecimalSum *) (groups->single + agg->offset), total, n, decimals->scale,
+					agg->memory->context);
+}
+
+/* The same, for each of a few groups. */
+static void
+add_by_id(VectorAgg *agg, const Decimals *decimals, int n, const RowGroups *groups)
+{
+	const int64 *values = decimals->values;
+	int64		totals[SMALL_GROUPS] = {0};
+	int			counts[SMALL_GROUPS] = {0};
+
+	for (int i = 0; i < n; i++)
+	{
+		totals[groups->ids[i]] += values[i];
+		counts[groups->ids[i]]++;
+	}
+	for (int id = 0; id < groups->nids; id++)
+	{
+		if (counts[id] > 0)
+			decimal_sum_add((DecimalSum *) (groups->by_id[id] + agg->offset), totals[id], counts[id],
+							decimals->scale, agg->memory->context);
+	}
+}
+
+static void
+add_numerics(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *groups)
+{
+	Decimals	decimals;
+	Values		result;
+
+	/* one scale for all of the batch: arithmetic in integers */
+	if (vector_expr_decimals(agg->argument, batch, rows, n, &decimals))
+	{
+		bool		small = decimals.bits >> PARTIAL_BITS == 0 && !decimals.has_nulls;
+
+		if (small && groups->single != NULL)
+			add_together(agg, &decimals, n, groups);
+		else if (small && groups->nids > 0)
+			add_by_id(agg, &decimals, n, groups);
+		else
+			add_each(agg, &decimals, n, groups);
+		return;
+	}
+
+	vector_expr_eval(agg->argument, batch, rows, n, &result);
+	for (int i = 0; i < n; i++)
+	{
+		char	   *entry = groups->single != NULL ? groups->single : groups->entries[i];
+
+		if (!result.nulls[i])
+			decimal_sum_add_numeric((DecimalSum *) (entry + agg->offset), result.values[i],
+									agg_context(agg, entry));
+	}
+}
+
+static Datum
+sum_output(const VectorAgg *agg, const void *state, bool *isnull)
+{
+	return decimal_serialize_sum(state);
+}
+
+const AggKind numeric_kinds[] = {
+	{
+		.transitions = {F_NUMERIC_AVG_ACCUM},
+		.state_size = sizeof(DecimalSum),
+		.uses_ids = true,
+		.advance_batch = add_numerics,
+		.output = sum_output,
+	},
+	{{InvalidOid}}
+};

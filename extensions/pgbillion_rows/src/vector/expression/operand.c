@@ -1,0 +1,102 @@
+/*-------------------------------------------------------------------------
+ *
+ * operand.c
+ *	  What expressions are made of: columns, and what is the same for all rows.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+
+#include "vector/expression/kernel.h"
+
+/* A kernel's expression, zeroed, in the current context; NULL: of no kernel. */
+void *
+expr_create(Size size, const ExprKernel *kernel)
+{
+	VectorExpr *result = palloc0(size);
+
+	result->kernel = kernel;
+	result->values = palloc(sizeof(Datum) * BATCH_ROWS);
+	result->nulls = palloc(sizeof(bool) * BATCH_ROWS);
+	return result;
+}
+
+static VectorExpr *
+compile_column(Expr *expr, Batch *batch, CompileOperand operand)
+{
+	ColumnExpr *result;
+
+	if (!IsA(expr, Var))
+		return NULL;
+	result = expr_create(sizeof(ColumnExpr), &column_kernel);
+	result->column = batch_index(batch, ((Var *) expr)->varattno);
+	Assert(result->column >= 0);
+	return &result->expr;
+}
+
+static bool
+eval_column(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
+{
+	Column	   *column = batch_column(batch, ((ColumnExpr *) expr)->column);
+
+	result->has_nulls = column->has_nulls;
+	if (rows == NULL)
+	{
+		result->values = column->values;
+		result->nulls = column->nulls;
+		return true;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		expr->values[i] = column->values[rows[i]];
+		expr->nulls[i] = column->nulls[rows[i]];
+	}
+	result->values = expr->values;
+	result->nulls = expr->nulls;
+	return true;
+}
+
+static VectorExpr *
+compile_scalar(Expr *expr, Batch *batch, CompileOperand operand)
+{
+	ScalarExpr *result;
+
+	if (!IsA(expr, Const) && !IsA(expr, Param))
+		return NULL;
+	result = expr_create(sizeof(ScalarExpr), &scalar_kernel);
+	result->state = ExecInitExpr(expr, batch->parent);
+	return &result->expr;
+}
+
+static bool
+eval_scalar(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
+{
+	result->has_nulls = false;
+	if (n > 0)
+	{
+		bool		isnull;
+		Datum		value = ExecEvalExprSwitchContext(((ScalarExpr *) expr)->state, batch->econtext, &isnull);
+
+		for (int i = 0; i < n; i++)
+			expr->values[i] = value;
+		memset(expr->nulls, isnull, n * sizeof(bool));
+		result->has_nulls = isnull;
+	}
+	result->values = expr->values;
+	result->nulls = expr->nulls;
+	return true;
+}
+
+const ExprKernel column_kernel = {
+	.compile = compile_column,
+	.eval = eval_column,
+	.always = true,
+};
+
+const ExprKernel scalar_kernel = {
+	.compile = compile_scalar,
+	.eval = eval_scalar,
+	.always = true,
+};

@@ -1,0 +1,79 @@
+/*-------------------------------------------------------------------------
+ *
+ * column_test.c
+ *	  Tests of a column: IS NULL, IS NOT NULL, and a boolean itself.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/nodeFuncs.h"
+
+#include "planner/arithmetic.h"
+#include "vector/filter/predicate.h"
+
+typedef struct Test
+{
+	Predicate	predicate;
+	VectorExpr *operand;
+	bool		wants_null;		/* IS NULL */
+} Test;
+
+static Predicate *
+compile_null(Expr *expr, const PredicateContext *context)
+{
+	NullTest   *test = (NullTest *) expr;
+	Test	   *result;
+
+	if (!IsA(expr, NullTest) || test->argisrow || !IsA(strip_relabel(test->arg), Var))
+		return NULL;
+	result = predicate_create(sizeof(Test), &null_kernel);
+	result->operand = vector_expr_compile(test->arg, context->batch);
+	result->wants_null = test->nulltesttype == IS_NULL;
+	return &result->predicate;
+}
+
+static bool
+eval_null(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+{
+	Test	   *test = (Test *) predicate;
+	Values		values;
+
+	vector_expr_eval(test->operand, batch, rows, n, &values);
+	for (int i = 0; i < n; i++)
+		truth[i] = values.nulls[i] == test->wants_null;
+	return true;
+}
+
+static Predicate *
+compile_boolean(Expr *expr, const PredicateContext *context)
+{
+	Test	   *result;
+
+	if (!IsA(expr, Var) || exprType((Node *) expr) != BOOLOID)
+		return NULL;
+	result = predicate_create(sizeof(Test), &boolean_kernel);
+	result->operand = vector_expr_compile(expr, context->batch);
+	return &result->predicate;
+}
+
+static bool
+eval_boolean(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+{
+	Values		values;
+
+	vector_expr_eval(((Test *) predicate)->operand, batch, rows, n, &values);
+	for (int i = 0; i < n; i++)
+		truth[i] = values.nulls[i] ? TRUTH_NULL : DatumGetBool(values.values[i]);
+	return true;
+}
+
+const PredicateKernel null_kernel = {
+	.compile = compile_null,
+	.eval = eval_null,
+};
+
+const PredicateKernel boolean_kernel = {
+	.compile = compile_boolean,
+	.eval = eval_boolean,
+};

@@ -1,0 +1,141 @@
+/*-------------------------------------------------------------------------
+ *
+ * path.c
+ *	  The path of one table's vectorized scan, and its plan.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/extensible.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "utils/spccache.h"
+
+#include "vector/plan/plan.h"
+#include "vector/vector.h"
+
+/* Cost of setting a scan up, which keeps small tables with PostgreSQL. */
+#define STARTUP_COST 20.0
+
+/* Terms in the order in which PostgreSQL applies them: order_qual_clauses(). */
+static List *
+ordered_terms(PlannerInfo *root, List *restrictinfos)
+{
+	List	   *result = NIL;
+	List	   *costs = NIL;
+	ListCell   *lc;
+
+	foreach(lc, restrictinfos)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+		QualCost	cost;
+		Cost	   *own = palloc(sizeof(Cost));
+		int			position = list_length(costs);
+
+		cost_qual_eval_node(&cost, (Node *) rinfo, root);
+		*own = cost.per_tuple;
+		/* stable: behind all that cost as much */
+		while (position > 0 && *(Cost *) list_nth(costs, position - 1) > *own)
+			position--;
+		costs = list_insert_nth(costs, position, own);
+		result = list_insert_nth(result, position, rinfo->clause);
+	}
+
+	return result;
+}
+
+static Plan *plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+					   List *clauses, List *custom_plans);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "VectorAggregate",
+	.PlanCustomPath = plan_scan,
+};
+
+/*
+ * The custom scan of a table. With parallel_workers it is a partial path.
+ */
+Path *
+scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
+		  double groups, int parallel_workers, bool safe)
+{
+	CustomPath *path = makeNode(CustomPath);
+	List	   *terms = ordered_terms(root, rel->baserestrictinfo);
+	double		page_cost;
+	double		divisor = 1;
+	Cost		run;
+
+	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
+	if (parallel_workers > 0)
+	{
+		divisor = parallel_workers;
+		/* as get_parallel_divisor() has it */
+		if (parallel_leader_participation && parallel_workers < 4)
+			divisor += 1.0 - 0.3 * parallel_workers;
+	}
+	run = page_cost * rel->pages + row_cost(root, terms, target) * rel->tuples / divisor;
+
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = parent;
+	path->path.pathtarget = target;
+	path->path.parallel_aware = parallel_workers > 0;
+	path->path.parallel_safe = safe;
+	path->path.parallel_workers = parallel_workers;
+	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
+	path->path.startup_cost = STARTUP_COST + run;
+	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
+	path->custom_private = list_make2(makeInteger(rel->relid), terms);
+	path->methods = &path_methods;
+
+	return &path->path;
+}
+
+static bool
+params_walker(Node *node, List **params)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+	{
+		*params = lappend(*params, copyObject(node));
+		return false;
+	}
+	return expression_tree_walker(node, params_walker, params);
+}
+
+/* The Params in an expression. */
+static List *
+collect_params(Node *node)
+{
+	List	   *params = NIL;
+
+	(void) params_walker(node, &params);
+	return params;
+}
+
+/* Make the plan node: vector.h tells what it passes. */
+static Plan *
+plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+		  List *clauses, List *custom_plans)
+{
+	CustomScan *cscan = makeNode(CustomScan);
+	List	   *terms = lsecond_node(List, best_path->custom_private);
+	List	   *scan_tlist = copyObject(tlist);
+	ListCell   *lc;
+
+	foreach(lc, terms)
+		scan_tlist = lappend(scan_tlist,
+							 makeTargetEntry(copyObject(lfirst(lc)), list_length(scan_tlist) + 1,
+											 NULL, true));
+	cscan->scan.scanrelid = intVal(linitial(best_path->custom_private));
+	cscan->scan.plan.targetlist = tlist;
+	cscan->custom_scan_tlist = scan_tlist;
+	cscan->custom_exprs = collect_params((Node *) scan_tlist);
+	cscan->custom_private = list_make1(makeInteger(list_length(tlist)));
+	cscan->methods = &vector_scan_methods;
+
+	return &cscan->scan.plan;
+}

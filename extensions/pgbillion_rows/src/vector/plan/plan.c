@@ -1,0 +1,490 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.c
+ *	  What is offered to the planner: vectorized aggregation of tables.
+ *
+ * Where PostgreSQL has built its paths for GROUP BY, one more is offered: a
+ * custom scan that gives partial states of each group, under PostgreSQL's
+ * Finalize Aggregate. In parallel plans a Gather is between them, and over
+ * partitions an Append of one custom scan each. What speaks against it is
+ * reported.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/planner.h"
+#include "optimizer/prep.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
+#include "utils/float.h"
+#include "utils/guc.h"
+
+#include "planner/groups.h"
+#include "planner/planner.h"
+#include "vector/aggregate/aggregate.h"
+#include "vector/plan/plan.h"
+#include "vector/vector.h"
+
+int			vector_aggregate = PLAN_ON;
+
+/* What is asked for: GROUP BY, or DISTINCT, which is GROUP BY without aggregates. */
+typedef struct Request
+{
+	RelOptInfo *rel;			/* whose paths are offered */
+	RelOptInfo *input;			/* what is aggregated */
+	PathTarget *result;
+	PathTarget *target;			/* keys and partial states that it is made of */
+	List	   *clause;			/* of SortGroupClauses; NIL: one group */
+	List	   *having;
+	AggSplit	split;			/* of PostgreSQL's node above */
+	AggClauseCosts costs;
+
+	/* what is found out */
+	bool		inherited;
+	List	   *tables;			/* to be read by us */
+	List	   *foreign;		/* paths for the states of others */
+	double		groups;
+	bool		fits;			/* they do, in memory */
+	bool		finish;			/* vector_finish_path() applies */
+	bool		safe;			/* for workers */
+	RelOptInfo *partial_rel;	/* of paths of partial states */
+
+	double		best;			/* what the cheapest of our paths costs */
+} Request;
+
+/* ---- which tables ---- */
+
+/*
+ * A path for the partial states of a foreign table, to stand next to ours, or
+ * NULL. For GROUP BY PostgreSQL has one, the shard's or its own, where it aggregates
+ * partitions one by one.
+ */
+static Path *
+foreign_states(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, bool distinct)
+{
+	RelOptInfo *core;
+
+	if (rel->fdwroutine == NULL || !enable_partitionwise_aggregate)
+		return NULL;
+	if (!distinct)
+	{
+		core = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, rel->relids);
+		if (core->cheapest_total_path == NULL)
+			return NULL;
+		/* it may return more: columns that group keys are made of */
+		if (equal(core->reltarget->exprs, target->exprs))
+			return core->cheapest_total_path;
+	}
+	return states_sources.of_foreign_table == NULL ? NULL : states_sources.of_foreign_table(root, rel, target);
+}
+
+/*
+ * Sort the tables to be read into those for us and paths for the partial
+ * states of the foreign ones; false if one is neither.
+ */
+static bool
+sort_leaves(PlannerInfo *root, RelOptInfo *top, PathTarget *target, bool distinct,
+			List **tables, List **foreign, const char **reason)
+{
+	ListCell   *lc;
+
+	foreach(lc, leaf_tables(root, top))
+	{
+		RelOptInfo *leaf = lfirst(lc);
+		Path	   *path = foreign_states(root, leaf, leaf_target(root, target, leaf, top), distinct);
+
+		if (path != NULL)
+		{
+			*foreign = lappend(*foreign, path);
+			continue;
+		}
+		*reason = table_refusal(root, leaf);
+		if (*reason != NULL)
+			return false;
+		*tables = lappend(*tables, leaf);
+	}
+	return true;
+}
+
+/* Is there an aggregate whose result depends on the order of rows? */
+static bool
+adds_floats(PathTarget *target)
+{
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (IsA(lfirst(lc), Aggref) && aggregate_adds_floats(lfirst_node(Aggref, lc)))
+			return true;
+	}
+	return false;
+}
+
+/* Why what is aggregated is nothing for us, or NULL. */
+static const char *
+input_refusal(RelOptInfo *input)
+{
+	if (!enable_seqscan)
+		return "enable_seqscan is off";
+	if (input->reloptkind == RELOPT_JOINREL || input->reloptkind == RELOPT_OTHER_JOINREL)
+		return "a join";
+	if (input->reloptkind != RELOPT_BASEREL && input->reloptkind != RELOPT_OTHER_MEMBER_REL)
+		return "no table is read";
+	if (input->rtekind != RTE_RELATION)
+		return "what is aggregated is no table";
+	if (IS_DUMMY_REL(input))
+		return "no row can satisfy the conditions";
+	return NULL;
+}
+
+/* Find the tables to be read, or say why they cannot be. */
+static const char *
+find_tables(PlannerInfo *root, Request *request)
+{
+	const char *reason = NULL;
+	RelOptInfo *partial_rel;
+
+	request->inherited = planner_rt_fetch(request->input->relid, root)->inh;
+	if (!request->inherited)
+	{
+		request->tables = list_make1(request->input);
+		return table_refusal(root, request->input);
+	}
+	if (prunes_at_run_time(root, request->input))
+		return "parameters that prune partitions when the query runs";
+	if (!sort_leaves(root, request->input, request->target, request->split == AGGSPLIT_SIMPLE,
+					 &request->tables, &request->foreign, &reason))
+		return reason;
+	if (request->tables == NIL && request->foreign == NIL)
+		return "there is no partition to read";
+
+	/*
+	 * nothing for us, but shards need not group by what PostgreSQL would have
+	 * returned in addition
+	 */
+	partial_rel = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, request->rel->relids);
+	if (request->tables == NIL && equal(partial_rel->reltarget->exprs, request->target->exprs))
+		return "all partitions are foreign tables";
+	return NULL;
+}
+
+/* ---- how many groups ---- */
+
+/* Estimate the groups, and say why that are too many, if they are. */
+static const char *
+estimate(PlannerInfo *root, Request *request)
+{
+	List	   *keys = NIL;
+	const char *reason;
+	ListCell   *lc;
+
+	foreach(lc, request->target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			keys = lappend(keys, lfirst(lc));
+	}
+	request->groups = keys == NIL ? 1 : estimate_groups(root, keys, request->input->rows);
+
+	/*
+	 * a scan alone spills what does not fit; others would return it row by
+	 * row
+	 */
+	reason = memory_refusal(request->target, request->groups);
+	request->fits = reason == NULL;
+	request->finish = !request->inherited && request->clause != NIL && enable_hashagg &&
+		vector_finishable(request->target, request->clause);
+	return request->finish ? NULL : reason;
+}
+
+/* ---- paths ---- */
+
+static void
+add_final(Request *request, Path *path)
+{
+	/*
+	 * cheaper than anything of PostgreSQL's, and still comparable among
+	 * themselves
+	 */
+	if (vector_aggregate == PLAN_FORCE)
+	{
+		path->startup_cost *= 1e-6;
+		path->total_cost *= 1e-6;
+	}
+	request->best = Min(request->best, path->total_cost);
+	add_path(request->rel, path);
+}
+
+/* PostgreSQL's Finalize Aggregate over partial states. */
+static Path *
+finalize_path(PlannerInfo *root, Request *request, Path *path)
+{
+	return (Path *) create_agg_path(root, request->rel, path, request->result,
+									request->clause != NIL ? AGG_HASHED : AGG_PLAIN, request->split,
+									request->clause, request->having, &request->costs, request->groups);
+}
+
+/* Prepare the relation of paths of partial states. */
+static void
+set_partial_rel(PlannerInfo *root, Request *request)
+{
+	RelOptInfo *rel = fetch_upper_rel(root, UPPERREL_PARTIAL_GROUP_AGG, request->rel->relids);
+
+	if (request->foreign != NIL)
+	{
+		request->safe = request->tables != NIL &&
+			tables_parallel_safe(root, request->tables, request->target);
+		/* PostgreSQL's is not for workers */
+		request->partial_rel = makeNode(RelOptInfo);
+		memcpy(request->partial_rel, rel, sizeof(RelOptInfo));
+		request->partial_rel->consider_parallel = request->safe;
+		return;
+	}
+	request->safe = request->rel->consider_parallel && request->input->consider_parallel &&
+		is_parallel_safe(root, (Node *) request->target->exprs);
+	request->partial_rel = rel;
+	if (rel->reltarget->exprs == NIL)
+	{
+		rel->reltarget = request->target;
+		rel->consider_parallel = request->safe;
+	}
+}
+
+/* The scans of all tables; with workers, partial ones. */
+static List *
+scan_paths(PlannerInfo *root, Request *request, int workers)
+{
+	List	   *paths = NIL;
+	ListCell   *lc;
+
+	foreach(lc, request->tables)
+	{
+		RelOptInfo *rel = lfirst(lc);
+		PathTarget *own = leaf_target(root, request->target, rel, request->input);
+
+		paths = lappend(paths, scan_path(root, request->partial_rel, rel, own, request->groups,
+										 workers, request->safe));
+	}
+	return paths;
+}
+
+/* How many workers are worth while; 0 if there can be none. */
+static int
+count_workers(Request *request)
+{
+	double		pages = 0;
+	ListCell   *lc;
+
+	if (!request->fits || !request->safe ||
+		(request->foreign == NIL && request->input->partial_pathlist == NIL))
+		return 0;
+	foreach(lc, request->tables)
+		pages += ((RelOptInfo *) lfirst(lc))->pages;
+	return compute_parallel_worker(linitial(request->tables), pages, -1, max_parallel_workers_per_gather);
+}
+
+/* Add the serial path of one table. */
+static void
+add_single(PlannerInfo *root, Request *request)
+{
+	Path	   *path = finalize_path(root, request, linitial(scan_paths(root, request, 0)));
+
+	if (request->finish)
+	{
+		path = vector_finish_path(root, (AggPath *) path, &request->costs,
+								  spill_cost(request->input, request->target, request->groups));
+		add_waiting(path, request->target, request->rel->pathlist, request->input->rows, request->groups);
+	}
+	add_final(request, path);
+}
+
+/*
+ * Is the sum of floats over several tables another than PostgreSQL's? It would
+ * add in the order of rows over all tables, except where shards add.
+ */
+static bool
+adds_in_other_order(Request *request)
+{
+	return request->foreign == NIL && list_length(request->tables) > 1 && adds_floats(request->target);
+}
+
+/* Offer our paths, or say why not. */
+static const char *
+offer(PlannerInfo *root, Request *request)
+{
+	const char *reason = input_refusal(request->input);
+	RelOptInfo *partial_rel;
+	List	   *partial;
+	int			workers;
+
+	if (reason == NULL)
+		reason = target_refusal(request->target);
+	if (reason == NULL)
+		reason = clause_refusal(request->target, request->clause);
+	if (reason == NULL)
+		reason = find_tables(root, request);
+	if (reason == NULL)
+		reason = estimate(root, request);
+	if (reason != NULL)
+		return reason;
+
+	set_partial_rel(root, request);
+	partial_rel = request->partial_rel;
+	workers = count_workers(request);
+	if (!request->inherited)
+		add_single(root, request);
+	else if (!adds_in_other_order(request))
+	{
+		List	   *paths = list_concat_copy(request->foreign, scan_paths(root, request, 0));
+
+		add_final(request, finalize_path(root, request,
+										 append_path(root, partial_rel, request->target, paths)));
+	}
+	else if (workers == 0)
+		return "sums of floats over several tables in a serial plan";
+	if (workers > 0)
+	{
+		partial = scan_paths(root, request, workers);
+		if (request->inherited)
+			partial = list_make1(partial_append_path(root, partial_rel, request->target, partial, workers));
+		add_final(request, finalize_path(root, request,
+										 gathered_path(root, partial_rel, request->target,
+													   linitial(partial), request->foreign)));
+	}
+	if (request->tables == NIL)
+		return "all partitions are foreign tables";
+
+	return NULL;
+}
+
+/* ---- the planner's questions ---- */
+
+/* Offer our paths for GROUP BY, or say why not. */
+static const char *
+offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
+{
+	Query	   *parse = root->parse;
+
+	if (parse->groupingSets != NIL)
+		return "grouping sets";
+	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
+		return no_partial_form(root, request->rel->reltarget, extra->havingQual);
+	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
+		return "group keys that are all constant";
+	if (parse->groupClause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) == 0)
+		return "a group key that cannot be hashed";
+
+	request->result = request->rel->reltarget;
+	request->target = partial_target(root, request->result, extra->havingQual);
+	request->clause = group_clause_of(root);
+	request->having = (List *) extra->havingQual;
+	request->split = AGGSPLIT_FINAL_DESERIAL;
+	if (parse->hasAggs)
+		get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &request->costs);
+
+	return offer(root, request);
+}
+
+/* The same for DISTINCT. */
+static const char *
+offer_distinct(PlannerInfo *root, Request *request)
+{
+	if (root->parse->hasDistinctOn)
+		return "DISTINCT ON";
+	if (distinct_clause_of(root) == NIL)
+		return "distinct columns that are all constant";
+	if (!enable_hashagg || !grouping_is_hashable(distinct_clause_of(root)))
+		return "a distinct column that cannot be hashed, or enable_hashagg is off";
+
+	/* nothing is computed: the keys are the result */
+	request->result = request->target = request->input->cheapest_total_path->pathtarget;
+	request->clause = distinct_clause_of(root);
+	request->split = AGGSPLIT_SIMPLE;
+
+	return offer(root, request);
+}
+
+/*
+ * A path that gives partial states of the groups of a table, for plans made
+ * elsewhere, or NULL. With parallel_workers it is a partial path.
+ */
+static Path *
+vector_states_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups, int parallel_workers)
+{
+	const char *reason;
+	Path	   *path;
+
+	if (vector_aggregate == PLAN_OFF)
+		return NULL;
+	reason = enable_seqscan ? table_refusal(root, rel) : "enable_seqscan is off";
+	if (reason == NULL)
+		reason = target_refusal(parent->reltarget);
+	if (reason == NULL)
+		reason = memory_refusal(parent->reltarget, groups);
+	if (reason != NULL)
+	{
+		plan_report(root, "not vectorized before the join: %s", reason);
+		return NULL;
+	}
+	path = scan_path(root, parent, rel, parent->reltarget, groups, parallel_workers, parent->consider_parallel);
+	if (vector_aggregate == PLAN_FORCE)
+	{
+		path->startup_cost *= 1e-6;
+		path->total_cost *= 1e-6;
+	}
+	return path;
+}
+
+static void
+offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
+				  RelOptInfo *rel, void *extra)
+{
+	const char *reason;
+	Request		request = {.rel = rel,.input = input_rel,.best = get_float8_infinity()};
+	double		core = 0;
+
+	if ((stage != UPPERREL_GROUP_AGG && stage != UPPERREL_DISTINCT) || vector_aggregate == PLAN_OFF)
+		return;
+	/* of groups: those are what was aggregated */
+	if (stage == UPPERREL_DISTINCT && IS_UPPER_REL(input_rel))
+		return;
+
+	/*
+	 * what PostgreSQL's own paths cost is asked for in messages only, and set
+	 * later
+	 */
+	if (rel->pathlist != NIL)
+	{
+		set_cheapest(rel);
+		core = rel->cheapest_total_path->total_cost;
+	}
+	reason = stage == UPPERREL_DISTINCT ? offer_distinct(root, &request) :
+		offer_groups(root, &request, extra);
+	if (reason != NULL)
+		plan_report(root, "not vectorized: %s", reason);
+	else if (request.best > core && core > 0)
+		plan_report(root, "vectors are possible, but estimated to cost %.2f compared with PostgreSQL's %.2f", request.best, core);
+	else
+		plan_report(root, "vectors are possible, and estimated to cost %.2f compared with PostgreSQL's %.2f", request.best, core);
+}
+
+void
+vector_init(void)
+{
+	DefineCustomEnumVariable("pgbillion_rows.vector_aggregate",
+							 "Aggregates plain heap tables a page at a time.",
+							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
+							 &vector_aggregate, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	RegisterCustomScanMethods(&vector_scan_methods);
+	RegisterCustomScanMethods(&vector_finish_methods);
+	states_sources.of_table = vector_states_path;
+	planner_add_offer(offer_upper_paths);
+}

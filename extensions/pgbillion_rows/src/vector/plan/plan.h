@@ -1,0 +1,35 @@
+/*-------------------------------------------------------------------------
+ *
+ * plan.h
+ *	  What the parts of the planner's side share: when vectors apply, what they
+ *	  cost, and their paths.
+ *
+ *	plan.c			the offers
+ *	refusal.c		what speaks against them
+ *	cost.c			memory, and what waiting and spilling cost
+ *	path.c			the path of one table's scan, and its plan
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_PLAN_H
+#define PGBILLION_VECTOR_PLAN_H
+
+#include "nodes/pathnodes.h"
+
+/* refusal.c: the reason, or NULL */
+extern const char *table_refusal(PlannerInfo *root, RelOptInfo *rel);
+extern const char *target_refusal(PathTarget *target);
+extern const char *clause_refusal(PathTarget *target, List *clause);
+extern const char *memory_refusal(PathTarget *target, double groups);
+
+/* cost.c */
+extern double memory_of_groups(PathTarget *target, double groups);
+extern Cost row_cost(PlannerInfo *root, List *terms, PathTarget *target);
+extern Cost spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
+extern void add_waiting(Path *path, PathTarget *target, List *others, double rows, double groups);
+
+/* path.c */
+extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
+					   double groups, int parallel_workers, bool safe);
+
+#endif							/* PGBILLION_VECTOR_PLAN_H */

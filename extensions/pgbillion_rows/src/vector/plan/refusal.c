@@ -1,0 +1,159 @@
+/*-------------------------------------------------------------------------
+ *
+ * refusal.c
+ *	  What speaks against vectorized aggregation of a table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_class.h"
+#include "executor/nodeHash.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/restrictinfo.h"
+#include "optimizer/tlist.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/typcache.h"
+
+#include "planner/planner.h"
+#include "vector/aggregate/aggregate.h"
+#include "vector/plan/plan.h"
+#include "vector/sink/group.h"
+#include "vector/source/source.h"
+#include "vector/vector.h"
+
+/* Does an expression hold what the scan cannot evaluate? Sets *reason if so. */
+static bool
+unsuitable(Node *node, const char **reason)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			if (((Var *) node)->varattno <= 0)
+				*reason = ((Var *) node)->varattno == 0 ? "a whole-row reference" : "a system column";
+			else if (((Var *) node)->varlevelsup != 0)
+				*reason = "a reference to an outer query";
+			return *reason != NULL;
+		case T_PlaceHolderVar:
+			*reason = "an expression from below an outer join";
+			return true;
+		case T_SubLink:
+		case T_SubPlan:
+		case T_AlternativeSubPlan:
+			*reason = "a subquery in an expression";
+			return true;
+		case T_WindowFunc:
+		case T_GroupingFunc:
+		case T_CurrentOfExpr:
+			*reason = "an expression that cannot be evaluated in a scan";
+			return true;
+		default:
+			return expression_tree_walker(node, unsuitable, reason);
+	}
+}
+
+/* Why a table cannot be scanned by us, or NULL. */
+const char *
+table_refusal(PlannerInfo *root, RelOptInfo *rel)
+{
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+	const char *reason = NULL;
+	Relation	table;
+	ListCell   *lc;
+
+	if (rte->tablesample != NULL)
+		return "TABLESAMPLE";
+	if (rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW)
+		return psprintf("\"%s\", which is neither a table nor a materialized view", get_rel_name(rte->relid));
+	/* the planner holds a lock */
+	table = table_open(rte->relid, NoLock);
+	if (table->rd_rel->relam != HEAP_TABLE_AM_OID && !source_is_lazy(table))
+		reason = psprintf("the access method of \"%s\"", RelationGetRelationName(table));
+	table_close(table, NoLock);
+	if (reason != NULL)
+		return reason;
+	if (!bms_is_empty(rel->lateral_relids))
+		return "a lateral reference";
+	foreach(lc, rel->baserestrictinfo)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (rinfo->security_level > 0)
+			return "row security";
+		if (rinfo->pseudoconstant)
+			return "a condition that refers to no column";
+		if (unsuitable((Node *) rinfo->clause, &reason))
+			return reason;
+		if (contain_volatile_functions((Node *) rinfo->clause))
+			return "a volatile function";
+	}
+
+	return NULL;
+}
+
+/* Why what is asked for cannot be computed by us, or NULL. */
+const char *
+target_refusal(PathTarget *target)
+{
+	int			nkeys = 0;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		Expr	   *expr = lfirst(lc);
+		const char *reason = NULL;
+
+		if (unsuitable((Node *) expr, &reason))
+			return reason;
+		if (contain_volatile_functions((Node *) expr))
+			return "a volatile function";
+		if (expression_returns_set((Node *) expr))
+			return "a set-returning function";
+		reason = IsA(expr, Aggref) ? aggregate_refusal_of((Aggref *) expr) : group_key_refusal(expr);
+		if (reason != NULL)
+			return reason;
+		nkeys += !IsA(expr, Aggref);
+	}
+	if (nkeys > GROUP_MAX_KEYS)
+		return psprintf("more than %d group keys", GROUP_MAX_KEYS);
+
+	return NULL;
+}
+
+/* Why the columns cannot be told apart as a clause of SortGroupClauses wants it, or NULL. */
+const char *
+clause_refusal(PathTarget *target, List *clause)
+{
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		Index		ref = get_pathtarget_sortgroupref(target, foreach_current_index(lc));
+		SortGroupClause *own = ref == 0 ? NULL : get_sortgroupref_clause_noerr(ref, clause);
+
+		/*
+		 * ORDER BY … USING may have chosen another equality than the type's
+		 * own
+		 */
+		if (own != NULL && own->eqop != lookup_type_cache(exprType(lfirst(lc)), TYPECACHE_EQ_OPR)->eq_opr)
+			return "a group key that is compared by another operator than its type's own";
+	}
+	return NULL;
+}
+
+/* Why so many groups are too many where they cannot be spilled, or NULL. */
+const char *
+memory_refusal(PathTarget *target, double groups)
+{
+	if (vector_aggregate != PLAN_FORCE && memory_of_groups(target, groups) > get_hash_memory_limit())
+		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
+	return NULL;
+}

@@ -1,0 +1,344 @@
+/*-------------------------------------------------------------------------
+ *
+ * groups.c
+ *	  The sink of GROUP BY: one row per group, with its partial states.
+ *
+ * Groups are returned when the source has ended. Rows that found no room
+ * because the groups outgrew hash_mem are returned before that, one by one,
+ * each after its batch (group.c), or, for the node that wants whole groups
+ * (finish.c), kept in files and aggregated afterwards (spill.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "vector/sink/group.h"
+#include "vector/sink/sink.h"
+#include "vector/sink/spill.h"
+
+typedef struct Groups
+{
+	Sink		sink;
+	int			noutputs;
+	int		   *key_of_output;	/* or -1 */
+	int			nkeys;
+	VectorExpr **keys;
+	bool	   *key_is_varlena;
+	Datum	   *key_values;		/* detoasted */
+	Aggregates *aggregates;
+	GroupTable *table;
+
+	/* what is to be returned: rows without room first */
+	int			noverflow;
+	int			next_overflow;
+	bool		finished;
+	int			next_chunk;
+	Size		next_offset;
+
+	/* for whole groups: rows that found no room are kept in files */
+	bool		whole;
+	double		expected;		/* of so many groups, at most */
+	MemoryContext spill_context;
+	Spill	   *spill;			/* being written, or NULL */
+	List	   *partitions;		/* waiting to be read */
+	int			level;			/* how often the rows at hand were written */
+} Groups;
+
+/* ---- consuming ---- */
+
+/* Spill the rows of the batch that have no entry, and keep the others. */
+static void
+spill_some(Groups *groups, Batch *batch, char **entries)
+{
+	uint16		without[BATCH_ROWS];
+	uint16		with[BATCH_ROWS];
+	int			nwithout = 0;
+	int			nwith = 0;
+
+	for (int i = 0; i < batch->n; i++)
+	{
+		if (entries[i] == NULL)
+			without[nwithout++] = i;
+		else
+		{
+			entries[nwith] = entries[i];
+			with[nwith++] = i;
+		}
+	}
+	if (groups->spill == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(groups->spill_context);
+
+		groups->spill = spill_begin(batch, groups->level + 1, groups->expected,
+									group_table_count(groups->table), group_table_limit(groups->table));
+		MemoryContextSwitchTo(old);
+	}
+	spill_rows(groups->spill, without, nwithout, group_table_tags(groups->table));
+	group_table_clear_overflow(groups->table);
+	batch_keep(batch, with, nwith, true);
+}
+
+/* The values of the keys, detoasted. */
+static void
+eval_keys(Groups *groups, Batch *batch, Values *keys)
+{
+	for (int k = 0; k < groups->nkeys; k++)
+	{
+		vector_expr_eval(groups->keys[k], batch, NULL, batch->n, &keys[k]);
+		if (groups->key_is_varlena[k])
+		{
+			Datum	   *values = groups->key_values + k * BATCH_ROWS;
+
+			for (int i = 0; i < batch->n; i++)
+				values[i] = keys[k].nulls[i] ? (Datum) 0 :
+					PointerGetDatum(PG_DETOAST_DATUM_PACKED(keys[k].values[i]));
+			keys[k].values = values;
+		}
+	}
+}
+
+static bool
+consume(Sink *sink, Batch *batch)
+{
+	Groups	   *groups = (Groups *) sink;
+	Values		keys[GROUP_MAX_KEYS];
+	char	   *entries[BATCH_ROWS];
+	uint8		ids[BATCH_ROWS];
+	RowGroups	row_groups = {.entries = entries,.ids = ids};
+
+	Assert(groups->noverflow == 0);
+	eval_keys(groups, batch, keys);
+	groups->noverflow = group_table_find(groups->table, keys, batch->n, entries);
+	if (groups->noverflow > 0 && groups->whole)
+	{
+		spill_some(groups, batch, entries);
+		groups->noverflow = 0;
+		if (batch->n == 0)
+			return false;
+	}
+	if (groups->aggregates->uses_ids)
+		row_groups.nids = group_table_ids(groups->table, entries, batch->n, ids, &row_groups.by_id);
+	aggregates_advance(groups->aggregates, batch, &row_groups);
+
+	return groups->noverflow > 0;
+}
+
+static void
+rewind_groups(Groups *groups)
+{
+	groups->finished = true;
+	groups->next_chunk = 0;
+	groups->next_offset = 0;
+}
+
+/* Have what was spilled ready to be read. */
+static void
+end_spill(Groups *groups)
+{
+	MemoryContext old;
+	List	   *partitions;
+
+	if (groups->spill == NULL)
+		return;
+	old = MemoryContextSwitchTo(groups->spill_context);
+	partitions = spill_end(groups->spill, &groups->sink.spilled_bytes);
+	groups->sink.spilled_partitions += list_length(partitions);
+	/* before those of other partitions: there are never many files */
+	groups->partitions = list_concat(partitions, groups->partitions);
+	groups->spill = NULL;
+	MemoryContextSwitchTo(old);
+}
+
+static void
+finish(Sink *sink)
+{
+	Groups	   *groups = (Groups *) sink;
+
+	end_spill(groups);
+	rewind_groups(groups);
+}
+
+/* ---- returning ---- */
+
+/* The next entry to be returned, or NULL if there is none for now. */
+static char *
+next_entry(Groups *groups)
+{
+	if (groups->next_overflow < groups->noverflow)
+		return group_table_overflow(groups->table, groups->next_overflow++);
+	if (groups->noverflow > 0)
+	{
+		group_table_clear_overflow(groups->table);
+		groups->noverflow = groups->next_overflow = 0;
+	}
+	return groups->finished ? group_table_next(groups->table, &groups->next_chunk, &groups->next_offset) : NULL;
+}
+
+static bool
+next(Sink *sink, Datum *values, bool *isnull)
+{
+	Groups	   *groups = (Groups *) sink;
+	char	   *entry = next_entry(groups);
+
+	if (entry == NULL)
+		return false;
+	for (int i = 0; i < groups->noutputs; i++)
+	{
+		if (groups->key_of_output[i] >= 0)
+			values[i] = group_key(groups->table, entry, groups->key_of_output[i], &isnull[i]);
+		else
+			values[i] = aggregates_output(groups->aggregates, i, entry, &isnull[i]);
+	}
+	return true;
+}
+
+/* Replace the groups by those of a partition that was spilled. */
+static Source *
+begin_remainder(Sink *sink)
+{
+	Groups	   *groups = (Groups *) sink;
+	SpillPartition *partition;
+
+	if (groups->partitions == NIL)
+		return NULL;
+	partition = linitial(groups->partitions);
+	groups->partitions = list_delete_first(groups->partitions);
+	groups->level = spill_level(partition);
+	groups->expected = spill_count(partition);
+	groups->finished = false;
+	group_table_reset(groups->table);
+
+	return spill_source(partition);
+}
+
+/* Forget what was spilled. */
+static void
+end(Sink *sink)
+{
+	Groups	   *groups = (Groups *) sink;
+	ListCell   *lc;
+
+	/* what consumes is not left between the first batch and the end */
+	Assert(groups->spill == NULL);
+	foreach(lc, groups->partitions)
+		spill_close(lfirst(lc));
+	groups->partitions = NIL;
+	if (groups->spill_context != NULL)
+		MemoryContextReset(groups->spill_context);
+	groups->level = 0;
+}
+
+static void
+reset(Sink *sink)
+{
+	Groups	   *groups = (Groups *) sink;
+
+	end(sink);
+	groups->noverflow = groups->next_overflow = 0;
+	groups->finished = false;
+	group_table_reset(groups->table);
+}
+
+static void
+keep_whole(Sink *sink, double expected)
+{
+	Groups	   *groups = (Groups *) sink;
+
+	if (groups->spill_context == NULL)
+		groups->spill_context = AllocSetContextCreate(GetMemoryChunkContext(groups), "pgbillion spilled rows",
+													  ALLOCSET_DEFAULT_SIZES);
+	group_table_spill(groups->table);
+	groups->whole = true;
+	groups->expected = expected;
+}
+
+static bool
+rewind_to_first(Sink *sink)
+{
+	Groups	   *groups = (Groups *) sink;
+
+	if (groups->level > 0 || groups->partitions != NIL)
+		return false;
+	rewind_groups(groups);
+	return true;
+}
+
+static int64
+count(Sink *sink)
+{
+	return group_table_count(((Groups *) sink)->table);
+}
+
+static const SinkMethods groups_methods = {
+	.consume = consume,
+	.finish = finish,
+	.next = next,
+	.remainder = begin_remainder,
+	.reset = reset,
+	.end = end,
+	.keep_whole = keep_whole,
+	.rewind = rewind_to_first,
+	.count = count,
+};
+
+/* ---- compilation ---- */
+
+/* Compile the group keys among the outputs. */
+static void
+compile_keys(Groups *groups, List *outputs, Batch *batch, Oid *types, Oid *collations)
+{
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		Expr	   *expr = lfirst(lc);
+		int			k = groups->nkeys;
+
+		groups->key_of_output[foreach_current_index(lc)] = -1;
+		if (IsA(expr, Aggref))
+			continue;
+		groups->key_of_output[foreach_current_index(lc)] = k;
+		types[k] = exprType((Node *) expr);
+		collations[k] = exprCollation((Node *) expr);
+		groups->key_is_varlena[k] = get_typlen(types[k]) == -1;
+		groups->keys[k] = vector_expr_compile(expr, batch);
+		groups->sink.kernel_keys += vector_expr_is_kernel(groups->keys[k]);
+		groups->nkeys++;
+	}
+}
+
+/* One output at least is a group key. Memory belongs to the current context. */
+Sink *
+groups_create(List *outputs, Batch *batch)
+{
+	Groups	   *groups = palloc0(sizeof(Groups));
+	int			n = list_length(outputs);
+	Oid		   *types = palloc(sizeof(Oid) * n);
+	Oid		   *collations = palloc(sizeof(Oid) * n);
+	StateMemory *memory = palloc0(sizeof(StateMemory));
+
+	groups->sink.methods = &groups_methods;
+	groups->noutputs = n;
+	groups->key_of_output = palloc(sizeof(int) * n);
+	groups->keys = palloc0(sizeof(VectorExpr *) * n);
+	groups->key_is_varlena = palloc0(sizeof(bool) * n);
+	compile_keys(groups, outputs, batch, types, collations);
+	groups->key_values = palloc(sizeof(Datum) * BATCH_ROWS * groups->nkeys);
+
+	/* states follow the keys in an entry */
+	groups->aggregates = aggregates_compile(outputs, batch,
+											group_table_states_offset(groups->nkeys, types), memory);
+	groups->table = group_table_create(groups->nkeys, types, collations, groups->aggregates->size,
+									   aggregates_init, groups->aggregates);
+	group_table_memory(groups->table, memory);
+
+	groups->sink.keys = groups->nkeys;
+	groups->sink.aggregates = n - groups->nkeys;
+	groups->sink.kernel_aggregates = aggregates_kernels(groups->aggregates, n);
+
+	return &groups->sink;
+}

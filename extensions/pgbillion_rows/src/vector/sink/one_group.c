@@ -1,0 +1,97 @@
+/*-------------------------------------------------------------------------
+ *
+ * one_group.c
+ *	  The sink without GROUP BY: one row of partial states, whatever was read.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "vector/aggregate/aggregate.h"
+#include "vector/sink/sink.h"
+
+typedef struct OneGroup
+{
+	Sink		sink;
+	int			noutputs;
+	Aggregates *aggregates;
+	char	   *entry;
+	StateMemory memory;
+	bool		pending;		/* the row is still to be returned */
+} OneGroup;
+
+static bool
+consume(Sink *sink, Batch *batch)
+{
+	OneGroup   *one = (OneGroup *) sink;
+	RowGroups	groups = {.single = one->entry};
+
+	aggregates_advance(one->aggregates, batch, &groups);
+
+	return false;
+}
+
+static void
+finish(Sink *sink)
+{
+	((OneGroup *) sink)->pending = true;
+}
+
+static bool
+next(Sink *sink, Datum *values, bool *isnull)
+{
+	OneGroup   *one = (OneGroup *) sink;
+
+	if (!one->pending)
+		return false;
+	for (int i = 0; i < one->noutputs; i++)
+		values[i] = aggregates_output(one->aggregates, i, one->entry, &isnull[i]);
+	one->pending = false;
+
+	return true;
+}
+
+static void
+reset(Sink *sink)
+{
+	OneGroup   *one = (OneGroup *) sink;
+
+	MemoryContextReset(one->memory.context);
+	memset(one->entry, 0, one->aggregates->size);
+	aggregates_init(one->aggregates, one->entry);
+	one->pending = false;
+}
+
+static void
+end(Sink *sink)
+{
+}
+
+static const SinkMethods one_group_methods = {
+	.consume = consume,
+	.finish = finish,
+	.next = next,
+	.reset = reset,
+	.end = end,
+};
+
+/* All outputs are aggregates. Memory belongs to the current context. */
+Sink *
+one_group_create(List *outputs, Batch *batch)
+{
+	OneGroup   *one = palloc0(sizeof(OneGroup));
+
+	one->sink.methods = &one_group_methods;
+	one->noutputs = list_length(outputs);
+	one->aggregates = aggregates_compile(outputs, batch, 0, &one->memory);
+	one->sink.aggregates = one->noutputs;
+	one->sink.kernel_aggregates = aggregates_kernels(one->aggregates, one->noutputs);
+	one->memory.context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion aggregate",
+												ALLOCSET_DEFAULT_SIZES);
+	one->entry = palloc(Max(one->aggregates->size, 1));
+	reset(&one->sink);
+
+	return &one->sink;
+}

@@ -1,0 +1,240 @@
+/*-------------------------------------------------------------------------
+ *
+ * heap.c
+ *	  The source of batches from the pages of a heap.
+ *
+ * A batch is what is visible of one page. The buffer stays pinned as long as
+ * the batch is worked on, since values by reference point into it.
+ *
+ * In a parallel plan the pages are shared out as for a parallel sequential
+ * scan.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/tableam.h"
+#include "commands/explain.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
+#include "lib/stringinfo.h"
+#include "storage/predicate.h"
+
+#include "vector/source/heap.h"
+
+/* What processes of a parallel plan share. */
+typedef struct SharedHeap
+{
+	pg_atomic_uint64 all_visible;
+	pg_atomic_uint64 checked;
+	ParallelBlockTableScanDescData scan;
+} SharedHeap;
+
+typedef struct HeapSource
+{
+	Source		source;
+	Relation	rel;
+	EState	   *estate;
+	MemoryContext context;		/* the plan's, for what is begun late */
+	bool		rows_read;		/* are there columns to be loaded? */
+	Columns    *columns;
+	VectorScan *scan;			/* NULL until the first batch is asked for */
+	SharedHeap *shared;			/* or NULL */
+	bool		in_worker;
+	uint64		all_visible;	/* pages of scans that have ended */
+	uint64		checked;
+	HeapTupleHeader tuples[BATCH_ROWS];
+} HeapSource;
+
+static void
+begin_pages(HeapSource *heap)
+{
+	MemoryContext old = MemoryContextSwitchTo(heap->context);
+
+	heap->scan = vector_scan_begin(heap->rel, heap->estate->es_snapshot,
+								   heap->shared != NULL ? &heap->shared->scan : NULL,
+								   heap->rows_read);
+	MemoryContextSwitchTo(old);
+}
+
+static bool
+next_page(Source *source, Batch *batch)
+{
+	HeapSource *heap = (HeapSource *) source;
+	int			n;
+
+	if (heap->scan == NULL)
+		begin_pages(heap);
+	else
+		vector_scan_fetched_ahead(heap->scan, columns_fetched_ahead(heap->columns));
+	n = vector_scan_next(heap->scan, heap->tuples);
+	if (n < 0)
+		return false;
+	columns_begin(heap->columns, heap->tuples, n, vector_scan_ahead(heap->scan));
+	batch->n = n;
+
+	return true;
+}
+
+static void
+load(Source *source, Batch *batch, int column)
+{
+	columns_load(((HeapSource *) source)->columns, column);
+}
+
+static void
+load_only(Source *source, Batch *batch, const int *columns, int n)
+{
+	columns_load_only(((HeapSource *) source)->columns, columns, n);
+}
+
+static bool
+is_cheap(Source *source, Batch *batch, int column)
+{
+	return columns_is_cheap(((HeapSource *) source)->columns, column);
+}
+
+static bool
+has_no_nulls(Source *source, Batch *batch, int column)
+{
+	return columns_has_no_nulls(((HeapSource *) source)->columns);
+}
+
+static void
+keep(Source *source, Batch *batch, const uint16 *rows, int n)
+{
+	columns_keep(((HeapSource *) source)->columns, rows, n);
+}
+
+/* Remember what a scan has counted, and end it. */
+static void
+end_pages(Source *source)
+{
+	HeapSource *heap = (HeapSource *) source;
+	uint64		all_visible;
+	uint64		checked;
+
+	if (heap->scan == NULL)
+		return;
+	vector_scan_counts(heap->scan, &all_visible, &checked);
+	vector_scan_end(heap->scan);
+	heap->scan = NULL;
+	if (heap->in_worker)
+	{
+		pg_atomic_fetch_add_u64(&heap->shared->all_visible, all_visible);
+		pg_atomic_fetch_add_u64(&heap->shared->checked, checked);
+	}
+	else
+	{
+		heap->all_visible += all_visible;
+		heap->checked += checked;
+	}
+}
+
+static void
+share(Source *source, void *shared)
+{
+	HeapSource *heap = (HeapSource *) source;
+
+	heap->shared = shared;
+	pg_atomic_init_u64(&heap->shared->all_visible, 0);
+	pg_atomic_init_u64(&heap->shared->checked, 0);
+
+	/*
+	 * locked before its pages are counted: who adds one afterwards finds the
+	 * lock
+	 */
+	PredicateLockRelation(heap->rel, heap->estate->es_snapshot);
+	(void) source_read_lazy(heap->rel, heap->estate->es_snapshot);
+	table_block_parallelscan_initialize(heap->rel, (ParallelTableScanDesc) &heap->shared->scan);
+}
+
+static void
+share_again(Source *source, void *shared)
+{
+	HeapSource *heap = (HeapSource *) source;
+
+	heap->shared = shared;
+	table_block_parallelscan_reinitialize(heap->rel, (ParallelTableScanDesc) &heap->shared->scan);
+}
+
+static void
+attach(Source *source, void *shared)
+{
+	HeapSource *heap = (HeapSource *) source;
+
+	heap->shared = shared;
+	heap->in_worker = true;
+}
+
+/* The shared memory is about to go: keep what EXPLAIN will ask for. */
+static void
+detach(Source *source)
+{
+	HeapSource *heap = (HeapSource *) source;
+
+	end_pages(source);
+	if (heap->shared != NULL && !heap->in_worker)
+	{
+		heap->all_visible += pg_atomic_exchange_u64(&heap->shared->all_visible, 0);
+		heap->checked += pg_atomic_exchange_u64(&heap->shared->checked, 0);
+		heap->shared = NULL;
+	}
+}
+
+static void
+explain_pages(Source *source, ExplainState *es)
+{
+	HeapSource *heap = (HeapSource *) source;
+	StringInfoData buf;
+
+	if (es->format != EXPLAIN_FORMAT_TEXT)
+	{
+		ExplainPropertyUInteger("Heap Pages All-Visible", NULL, heap->all_visible, es);
+		ExplainPropertyUInteger("Heap Pages Checked", NULL, heap->checked, es);
+		return;
+	}
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "all-visible=" UINT64_FORMAT " checked=" UINT64_FORMAT,
+					 heap->all_visible, heap->checked);
+	ExplainPropertyText("Heap Pages", buf.data, es);
+	pfree(buf.data);
+}
+
+static const SourceMethods heap_methods = {
+	.next = next_page,
+	.load = load,
+	.load_only = load_only,
+	.is_cheap = is_cheap,
+	.has_no_nulls = has_no_nulls,
+	.keep = keep,
+	.end = end_pages,
+	.shared_size = sizeof(SharedHeap),
+	.share = share,
+	.share_again = share_again,
+	.attach = attach,
+	.detach = detach,
+	.explain = explain_pages,
+};
+
+/*
+ * The source of a heap's rows. The caller keeps the relation locked. Missing
+ * values belong to tupdesc, which must outlive the source. Memory belongs to
+ * the current context.
+ */
+Source *
+heap_source_create(Relation rel, TupleDesc tupdesc, Batch *batch)
+{
+	HeapSource *heap = palloc0(sizeof(HeapSource));
+
+	heap->source.methods = &heap_methods;
+	heap->rel = rel;
+	heap->estate = batch->parent->state;
+	heap->context = CurrentMemoryContext;
+	heap->rows_read = batch->ncolumns > 0;
+	heap->columns = columns_create(tupdesc, batch);
+
+	return &heap->source;
+}

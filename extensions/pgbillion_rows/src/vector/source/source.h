@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * source.h
+ *	  The sources that there are for a table.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_SOURCE_H
+#define PGBILLION_VECTOR_SOURCE_H
+
+#include "utils/rel.h"
+
+#include "vector/batch.h"
+
+/* ---- heap.c ---- */
+
+extern Source *heap_source_create(Relation rel, TupleDesc tupdesc, Batch *batch);
+
+/* ---- lazy.c ---- */
+
+extern bool source_is_lazy(Relation rel);
+
+#endif							/* PGBILLION_VECTOR_SOURCE_H */
