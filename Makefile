@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup demo test test-all lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus clean destroy
+.PHONY: all install uninstall installcheck help setup demo test test-all lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -64,6 +64,9 @@ bench-joins: setup ## aggregation before the join compared with PostgreSQL's joi
 
 bench-citus: setup ## vectors under Citus, compared with pgbillion_fdw, in a PostgreSQL with Citus named by PG_CONFIG=
 	@$(BIN)/python bench/citus.py
+
+bench-kernels: setup ## kernels over columns as an index would store them: rows per second of one CPU core
+	@$(BIN)/python bench/kernels.py
 
 clean: ## remove what was built here and the caches; servers, data and reports stay
 	@tools/clean.sh

@@ -31,6 +31,7 @@ EXTENSIONS = ROOT / "extensions"
 # by folder of C sources: what the paths of the headers of ours that its files include may begin with
 MAY_INCLUDE = {
     "pgbillion_tables": ("pgbillion_tables/", "shared/"),
+    "pgbillion_rows/src/columns": ("pgbillion_rows/src/columns/", "shared/"),
     "pgbillion_rows/src/planner": ("pgbillion_rows/src/planner/", "shared/"),
     "pgbillion_rows/src/vector": ("pgbillion_rows/src/vector/", "pgbillion_rows/src/planner/", "shared/"),
     **{
