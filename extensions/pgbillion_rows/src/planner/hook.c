@@ -7,6 +7,8 @@
  */
 #include "postgres.h"
 
+#include "nodes/parsenodes.h"
+#include "optimizer/paths.h"
 #include "optimizer/planner.h"
 
 #include "planner/planner.h"
@@ -31,6 +33,10 @@ StatesSources states_sources;
 static create_upper_paths_hook_type previous_hook = NULL;
 static UpperPathsOffer offers[MOST_OFFERS];
 static int	noffers = 0;
+static set_rel_pathlist_hook_type previous_scan_hook = NULL;
+static ScanPathsOffer scan_offer = NULL;
+static planner_hook_type previous_planner_hook = NULL;
+static int	cursor_options = 0; /* of the statement that is being planned */
 
 static void
 upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
@@ -49,9 +55,63 @@ planner_add_offer(UpperPathsOffer offer)
 	offers[noffers++] = offer;
 }
 
+static void
+scan_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
+{
+	if (previous_scan_hook != NULL)
+		previous_scan_hook(root, rel, rti, rte);
+	if (scan_offer != NULL)
+		scan_offer(root, rel, rte);
+}
+
+/* The same for the paths of one table. */
+void
+planner_set_scan_offer(ScanPathsOffer offer)
+{
+	Assert(scan_offer == NULL);
+	scan_offer = offer;
+}
+
+/* Statements are planned inside others: functions are evaluated by the planner. */
+static PlannedStmt *
+plan_statement(Query *parse, const char *query, int options, ParamListInfo params)
+{
+	int			outer = cursor_options;
+	PlannedStmt *result;
+
+	cursor_options = options;
+	PG_TRY();
+	{
+		result = previous_planner_hook != NULL ? previous_planner_hook(parse, query, options, params) :
+			standard_planner(parse, query, options, params);
+	}
+	PG_FINALLY();
+	{
+		cursor_options = outer;
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/*
+ * Is it for a cursor that goes backward if its plan can? DECLARE CURSOR without
+ * SCROLL and NO SCROLL is; its other mark is that the first rows are wanted
+ * fast.
+ */
+bool
+planner_may_scroll(void)
+{
+	return (cursor_options & CURSOR_OPT_FAST_PLAN) != 0 &&
+		(cursor_options & (CURSOR_OPT_SCROLL | CURSOR_OPT_NO_SCROLL)) == 0;
+}
+
 void
 planner_hook_init(void)
 {
 	previous_hook = create_upper_paths_hook;
 	create_upper_paths_hook = upper_paths;
+	previous_scan_hook = set_rel_pathlist_hook;
+	set_rel_pathlist_hook = scan_paths;
+	previous_planner_hook = planner_hook;
+	planner_hook = plan_statement;
 }

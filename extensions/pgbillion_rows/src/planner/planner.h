@@ -40,6 +40,9 @@ extern const struct config_enum_entry plan_mode_options[];
 typedef void (*UpperPathsOffer) (PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 								 RelOptInfo *rel, void *extra);
 
+/* Adds paths to a table, as PostgreSQL's set_rel_pathlist_hook. */
+typedef void (*ScanPathsOffer) (PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte);
+
 /*
  * Who gives the partial states of one table, in addition to PostgreSQL; members are NULL
  * until they are set when the library is loaded. Each returns a path, or NULL
@@ -62,6 +65,8 @@ extern StatesSources states_sources;
 
 extern void planner_hook_init(void);
 extern void planner_add_offer(UpperPathsOffer offer);
+extern void planner_set_scan_offer(ScanPathsOffer offer);
+extern bool planner_may_scroll(void);
 
 /* ---- targets.c ---- */
 

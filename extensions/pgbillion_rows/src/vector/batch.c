@@ -13,13 +13,12 @@
 #include "vector/batch.h"
 
 /*
- * For the attributes that a filter needs, and those that are needed later, for
- * rows which it keeps. Memory belongs to the current context. The source is
- * the caller's to set.
+ * The columns of a batch: attributes that a filter needs, and those that are
+ * needed later, for rows which it keeps. Memory belongs to the current
+ * context.
  */
 void
-batch_init(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos,
-		   PlanState *parent)
+batch_init_columns(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos)
 {
 	Bitmapset  *attnos = bms_union(filter_attnos, later_attnos);
 	int			attno = -1;
@@ -38,7 +37,14 @@ batch_init(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset 
 		column->nulls = palloc0(sizeof(bool) * BATCH_ROWS);
 	}
 	bms_free(attnos);
+}
 
+/* The same, and what evaluates them. The source is the caller's to set. */
+void
+batch_init(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos,
+		   PlanState *parent)
+{
+	batch_init_columns(batch, tupdesc, filter_attnos, later_attnos);
 	batch->parent = parent;
 	batch->econtext = parent->ps_ExprContext;
 	batch->slot = ExecInitExtraTupleSlot(parent->state, tupdesc, &TTSOpsVirtual);

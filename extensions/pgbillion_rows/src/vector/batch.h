@@ -86,6 +86,13 @@ typedef struct SourceMethods
 	/* The batch is about to have only the n rows listed. NULL: no matter. */
 	void		(*keep) (Source *source, Batch *batch, const uint16 *rows, int n);
 
+	/*
+	 * Store a row that is left in a slot of the table's own kind, which pins
+	 * what it lies in. Rows are asked for in ascending order, after the last
+	 * keep(). NULL: rows have no such form.
+	 */
+	void		(*store) (Source *source, int row, TupleTableSlot *slot);
+
 	/* End reading, wherever it is; next() may begin anew. */
 	void		(*end) (Source *source);
 
@@ -124,6 +131,8 @@ struct Batch
 	PlanState  *parent;
 };
 
+extern void batch_init_columns(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos,
+							   Bitmapset *later_attnos);
 extern void batch_init(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos,
 					   PlanState *parent);
 extern int	batch_index(Batch *batch, AttrNumber attno);

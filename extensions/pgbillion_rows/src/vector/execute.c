@@ -20,22 +20,16 @@
 #include "commands/explain_state.h"
 #endif
 #include "executor/executor.h"
-#include "miscadmin.h"
-#include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "utils/ruleutils.h"
 
-#include "vector/filter/filter.h"
+#include "vector/node.h"
 #include "vector/sink/sink.h"
-#include "vector/source/source.h"
 #include "vector/vector.h"
 
 typedef struct VectorState
 {
-	CustomScanState css;
-	Batch		batch;
-	Source	   *source;			/* of the table's rows */
-	VectorFilter *filter;
+	VectorNode	node;
 	Sink	   *sink;
 	int			noutputs;
 	bool		ended;			/* the batch's source has, as the sink knows */
@@ -76,18 +70,6 @@ filter_clauses(CustomScan *cscan)
 	return clauses;
 }
 
-static Bitmapset *
-attnos_of(List *exprs)
-{
-	Bitmapset  *attnos = NULL;
-	ListCell   *lc;
-
-	foreach(lc, pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES))
-		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
-
-	return attnos;
-}
-
 /* The group keys among some outputs. */
 static List *
 key_exprs(List *outputs)
@@ -108,21 +90,10 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 {
 	VectorState *state = (VectorState *) css;
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
-	Relation	rel = css->ss.ss_currentRelation;
-	List	   *clauses = filter_clauses(cscan);
 	List	   *outputs = output_exprs(cscan);
-	Batch	   *batch = &state->batch;
+	Batch	   *batch = &state->node.batch;
 
-	/*
-	 * a copy, whose missing values stay where they are when the cache entry
-	 * is rebuilt
-	 */
-	TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
-
-	batch_init(batch, tupdesc, attnos_of(clauses), attnos_of(outputs), &css->ss.ps);
-	state->source = heap_source_create(rel, tupdesc, batch);
-	batch->source = state->source;
-	state->filter = vector_filter_compile(clauses, batch);
+	vector_node_begin(&state->node, filter_clauses(cscan), outputs);
 	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) : groups_create(outputs, batch);
 	state->noutputs = list_length(outputs);
 }
@@ -133,38 +104,19 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 static void
 next_batch(VectorState *state)
 {
-	Batch	   *batch = &state->batch;
-	Source	   *source = batch->source;
-	MemoryContext old;
+	Batch	   *batch = &state->node.batch;
+	bool		more = vector_node_next(&state->node);
+	MemoryContext old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
 
-	CHECK_FOR_INTERRUPTS();
-
-	/*
-	 * what is detoasted or computed on the way is forgotten with the next
-	 * batch
-	 */
-	ResetExprContext(batch->econtext);
-	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
-	if (source->methods->next(source, batch))
+	if (!more)
 	{
-		batch->serial++;
-		/* what the sink has kept has passed the filter */
-		if (batch->n > 0 && source == state->source)
-		{
-			int			removed = vector_filter_batch(state->filter, batch);
-
-			InstrCountFiltered1(&state->css, removed);
-		}
-		if (batch->n > 0)
-			state->returning = state->sink->methods->consume(state->sink, batch);
-	}
-	else
-	{
-		source->methods->end(source);
-		batch->source = state->source;
+		batch->source->methods->end(batch->source);
+		batch->source = state->node.source;
 		state->sink->methods->finish(state->sink);
 		state->ended = state->returning = true;
 	}
+	else if (batch->n > 0)
+		state->returning = state->sink->methods->consume(state->sink, batch);
 	MemoryContextSwitchTo(old);
 }
 
@@ -178,7 +130,7 @@ begin_remainder(VectorState *state)
 	source = state->sink->methods->remainder == NULL ? NULL : state->sink->methods->remainder(state->sink);
 	if (source == NULL)
 		return false;
-	state->batch.source = source;
+	state->node.batch.source = source;
 	state->ended = false;
 
 	return true;
@@ -188,8 +140,8 @@ begin_remainder(VectorState *state)
 static TupleTableSlot *
 next_row(VectorState *state)
 {
-	TupleTableSlot *slot = state->css.ss.ss_ScanTupleSlot;
-	ExprContext *econtext = state->css.ss.ps.ps_ExprContext;
+	TupleTableSlot *slot = state->node.css.ss.ss_ScanTupleSlot;
+	ExprContext *econtext = state->node.css.ss.ps.ps_ExprContext;
 	MemoryContext old;
 	bool		found;
 
@@ -245,7 +197,7 @@ end_scan(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
 
-	state->source->methods->end(state->source);
+	state->node.source->methods->end(state->node.source);
 	state->sink->methods->end(state->sink);
 }
 
@@ -255,8 +207,8 @@ rescan(CustomScanState *css)
 	VectorState *state = (VectorState *) css;
 
 	/* a remainder is read to its end without a row being returned */
-	Assert(state->batch.source == state->source);
-	state->source->methods->end(state->source);
+	Assert(state->node.batch.source == state->node.source);
+	state->node.source->methods->end(state->node.source);
 	state->sink->methods->reset(state->sink);
 	ExecClearTuple(css->ss.ss_ScanTupleSlot);
 	state->ended = state->returning = false;
@@ -268,7 +220,7 @@ rescan(CustomScanState *css)
 static void
 run_source(VectorState *state)
 {
-	Instrumentation *instrument = state->css.ss.ps.instrument;
+	Instrumentation *instrument = state->node.css.ss.ps.instrument;
 
 	if (instrument != NULL)
 		InstrStartNode(instrument);
@@ -327,63 +279,7 @@ vector_rewind(CustomScanState *css)
 		ExecReScan(&css->ss.ps);
 }
 
-/* ---- parallelism ---- */
-
-static Size
-estimate_dsm(CustomScanState *css, ParallelContext *pcxt)
-{
-	return ((VectorState *) css)->source->methods->shared_size;
-}
-
-static void
-initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
-{
-	VectorState *state = (VectorState *) css;
-
-	state->source->methods->share(state->source, coordinate);
-}
-
-static void
-reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
-{
-	VectorState *state = (VectorState *) css;
-
-	state->source->methods->share_again(state->source, coordinate);
-}
-
-static void
-initialize_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
-{
-	VectorState *state = (VectorState *) css;
-
-	state->source->methods->attach(state->source, coordinate);
-}
-
-static void
-shutdown(CustomScanState *css)
-{
-	VectorState *state = (VectorState *) css;
-
-	state->source->methods->detach(state->source);
-}
-
 /* ---- EXPLAIN ---- */
-
-static void
-explain_list(const char *label, List *exprs, const char *separator, List *context, bool prefix, ExplainState *es)
-{
-	StringInfoData buf;
-	ListCell   *lc;
-
-	initStringInfo(&buf);
-	foreach(lc, exprs)
-	{
-		if (foreach_current_index(lc) > 0)
-			appendStringInfoString(&buf, separator);
-		appendStringInfoString(&buf, deparse_expression(lfirst(lc), context, prefix, false));
-	}
-	ExplainPropertyText(label, buf.data, es);
-}
 
 /* How much of the work is done by kernels. */
 static void
@@ -394,7 +290,7 @@ explain_kernels(VectorState *state, ExplainState *es)
 	int			terms;
 	StringInfoData buf;
 
-	vector_filter_kernels(state->filter, &kernels, &terms);
+	vector_filter_kernels(state->node.filter, &kernels, &terms);
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "%d of %d aggregates", sink->kernel_aggregates, sink->aggregates);
 	if (terms > 0)
@@ -435,24 +331,13 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	List	   *clauses = filter_clauses(cscan);
 
 	if (keys != NIL)
-		explain_list("Group Key", keys, ", ", context, prefix, es);
-	if (clauses != NIL)
-	{
-		explain_list("Filter", list_make1(make_ands_explicit(clauses)), "", context, prefix, es);
-		if (es->analyze && css->ss.ps.instrument != NULL)
-		{
-			double		nloops = css->ss.ps.instrument->nloops;
-			double		removed = css->ss.ps.instrument->nfiltered1;
-
-			if (removed > 0 || es->format != EXPLAIN_FORMAT_TEXT)
-				ExplainPropertyFloat("Rows Removed by Filter", NULL, nloops > 0 ? removed / nloops : 0, 0, es);
-		}
-	}
+		vector_node_explain_list("Group Key", keys, context, prefix, es);
+	vector_node_explain_filter(&state->node, clauses, context, prefix, es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);
 	if (es->analyze)
 	{
-		state->source->methods->explain(state->source, es);
+		state->node.source->methods->explain(state->node.source, es);
 		explain_spilled(state->sink, es);
 	}
 }
@@ -463,11 +348,11 @@ static const CustomExecMethods exec_methods = {
 	.ExecCustomScan = exec_scan,
 	.EndCustomScan = end_scan,
 	.ReScanCustomScan = rescan,
-	.EstimateDSMCustomScan = estimate_dsm,
-	.InitializeDSMCustomScan = initialize_dsm,
-	.ReInitializeDSMCustomScan = reinitialize_dsm,
-	.InitializeWorkerCustomScan = initialize_worker,
-	.ShutdownCustomScan = shutdown,
+	.EstimateDSMCustomScan = vector_node_estimate_dsm,
+	.InitializeDSMCustomScan = vector_node_initialize_dsm,
+	.ReInitializeDSMCustomScan = vector_node_reinitialize_dsm,
+	.InitializeWorkerCustomScan = vector_node_initialize_worker,
+	.ShutdownCustomScan = vector_node_shutdown,
 	.ExplainCustomScan = explain_scan,
 };
 
@@ -477,7 +362,7 @@ create_state(CustomScan *cscan)
 	VectorState *state = palloc0(sizeof(VectorState));
 
 	NodeSetTag(state, T_CustomScanState);
-	state->css.methods = &exec_methods;
+	state->node.css.methods = &exec_methods;
 
 	return (Node *) state;
 }

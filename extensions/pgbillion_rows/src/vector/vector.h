@@ -9,7 +9,9 @@
  * Finalize Aggregate above it are PostgreSQL's.
  *
  *	plan/			when it applies, what it costs, and the plan: plan/plan.h
- *	execute.c		the executor node, which drives the steps below; EXPLAIN
+ *	node.c			what our executor nodes have in common
+ *	execute.c		that which aggregates: it drives the steps below; EXPLAIN
+ *	filter_scan.c	that which returns the rows that a filter keeps
  *	explain.c		pgbillion_rows.explain_vector()
  *	finish.c		the node above Finalize Aggregate that makes it superfluous
  *
@@ -48,6 +50,7 @@
  * outputs. Params are repeated in custom_exprs, where the planner looks.
  */
 extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */
+extern int	vector_scan;		/* pgbillion_rows.vector_scan: a PlanMode */
 
 extern void vector_init(void);
 
@@ -58,6 +61,10 @@ extern const CustomScanMethods vector_scan_methods;
 extern void vector_run(CustomScanState *css);
 extern bool vector_next_group(CustomScanState *css, Datum *values, bool *isnull);
 extern void vector_rewind(CustomScanState *css);
+
+/* ---- filter_scan.c ---- */
+
+extern const CustomScanMethods vector_filter_scan_methods;
 
 /* ---- finish.c ---- */
 

@@ -17,12 +17,6 @@
 #include "vector/plan/plan.h"
 #include "vector/sink/group.h"
 
-/*
- * What a row costs compared with PostgreSQL's. Measured on tables in cache:
- * about an eighth for columns and kernels.
- */
-#define KERNEL_COST_FACTOR 0.12
-
 /* Memory that so many groups take. */
 double
 memory_of_groups(PathTarget *target, double groups)
@@ -44,7 +38,7 @@ row_cost(PlannerInfo *root, List *terms, PathTarget *target)
 	ListCell   *lc;
 
 	cost_qual_eval(&qual, terms, root);
-	cost += qual.per_tuple * KERNEL_COST_FACTOR * 2;
+	cost += qual.per_tuple * TERM_COST_FACTOR;
 	foreach(lc, target->exprs)
 	{
 		/* a transition, or finding the group */
@@ -57,6 +51,15 @@ row_cost(PlannerInfo *root, List *terms, PathTarget *target)
 	}
 
 	return cost;
+}
+
+/* As get_parallel_divisor() has it; 1 without workers. */
+double
+parallel_divisor(int workers)
+{
+	if (workers == 0)
+		return 1;
+	return workers + (parallel_leader_participation && workers < 4 ? 1.0 - 0.3 * workers : 0);
 }
 
 /*

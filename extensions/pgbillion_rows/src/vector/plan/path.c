@@ -17,11 +17,8 @@
 #include "vector/plan/plan.h"
 #include "vector/vector.h"
 
-/* Cost of setting a scan up, which keeps small tables with PostgreSQL. */
-#define STARTUP_COST 20.0
-
 /* Terms in the order in which PostgreSQL applies them: order_qual_clauses(). */
-static List *
+List *
 ordered_terms(PlannerInfo *root, List *restrictinfos)
 {
 	List	   *result = NIL;
@@ -65,17 +62,10 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 	CustomPath *path = makeNode(CustomPath);
 	List	   *terms = ordered_terms(root, rel->baserestrictinfo);
 	double		page_cost;
-	double		divisor = 1;
+	double		divisor = parallel_divisor(parallel_workers);
 	Cost		run;
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
-	if (parallel_workers > 0)
-	{
-		divisor = parallel_workers;
-		/* as get_parallel_divisor() has it */
-		if (parallel_leader_participation && parallel_workers < 4)
-			divisor += 1.0 - 0.3 * parallel_workers;
-	}
 	run = page_cost * rel->pages + row_cost(root, terms, target) * rel->tuples / divisor;
 
 	path->path.pathtype = T_CustomScan;

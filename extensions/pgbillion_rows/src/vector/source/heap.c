@@ -108,6 +108,16 @@ keep(Source *source, Batch *batch, const uint16 *rows, int n)
 	columns_keep(((HeapSource *) source)->columns, rows, n);
 }
 
+static void
+store(Source *source, int row, TupleTableSlot *slot)
+{
+	HeapSource *heap = (HeapSource *) source;
+
+	/* batches without columns are not compacted */
+	Assert(heap->rows_read);
+	vector_scan_store(heap->scan, heap->tuples[row], slot);
+}
+
 /* Remember what a scan has counted, and end it. */
 static void
 end_pages(Source *source)
@@ -169,14 +179,19 @@ attach(Source *source, void *shared)
 	heap->in_worker = true;
 }
 
-/* The shared memory is about to go: keep what EXPLAIN will ask for. */
+/*
+ * The shared memory is about to go: keep what EXPLAIN will ask for. Without
+ * any, a cursor that goes on with the scan may have returned some of its rows.
+ */
 static void
 detach(Source *source)
 {
 	HeapSource *heap = (HeapSource *) source;
 
+	if (heap->shared == NULL)
+		return;
 	end_pages(source);
-	if (heap->shared != NULL && !heap->in_worker)
+	if (!heap->in_worker)
 	{
 		heap->all_visible += pg_atomic_exchange_u64(&heap->shared->all_visible, 0);
 		heap->checked += pg_atomic_exchange_u64(&heap->shared->checked, 0);
@@ -188,17 +203,24 @@ static void
 explain_pages(Source *source, ExplainState *es)
 {
 	HeapSource *heap = (HeapSource *) source;
+	uint64		all_visible = 0;
+	uint64		checked = 0;
 	StringInfoData buf;
+
+	if (heap->scan != NULL)
+		vector_scan_counts(heap->scan, &all_visible, &checked);
+	all_visible += heap->all_visible;
+	checked += heap->checked;
 
 	if (es->format != EXPLAIN_FORMAT_TEXT)
 	{
-		ExplainPropertyUInteger("Heap Pages All-Visible", NULL, heap->all_visible, es);
-		ExplainPropertyUInteger("Heap Pages Checked", NULL, heap->checked, es);
+		ExplainPropertyUInteger("Heap Pages All-Visible", NULL, all_visible, es);
+		ExplainPropertyUInteger("Heap Pages Checked", NULL, checked, es);
 		return;
 	}
 	initStringInfo(&buf);
 	appendStringInfo(&buf, "all-visible=" UINT64_FORMAT " checked=" UINT64_FORMAT,
-					 heap->all_visible, heap->checked);
+					 all_visible, checked);
 	ExplainPropertyText("Heap Pages", buf.data, es);
 	pfree(buf.data);
 }
@@ -210,6 +232,7 @@ static const SourceMethods heap_methods = {
 	.is_cheap = is_cheap,
 	.has_no_nulls = has_no_nulls,
 	.keep = keep,
+	.store = store,
 	.end = end_pages,
 	.shared_size = sizeof(SharedHeap),
 	.share = share,

@@ -37,6 +37,7 @@ extern VectorScan *vector_scan_begin(Relation rel, Snapshot snapshot,
 extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples);
 extern const char *vector_scan_ahead(VectorScan *scan);
 extern void vector_scan_fetched_ahead(VectorScan *scan, bool fetched);
+extern void vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot);
 extern void vector_scan_end(VectorScan *scan);
 extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked);
 

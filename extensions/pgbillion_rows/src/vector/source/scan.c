@@ -47,6 +47,8 @@ struct VectorScan
 								 * page are */
 	Buffer		ahead;			/* the next one, pinned, or invalid */
 	bool		begun;			/* has there been a first one? */
+	OffsetNumber line;			/* where vector_scan_store() goes on */
+	HeapTupleData stored;		/* what its slot refers to */
 	uint64		all_visible;	/* pages trusted whole */
 	uint64		checked;		/* pages checked row by row */
 };
@@ -225,6 +227,7 @@ vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples)
 	scan->ahead = InvalidBuffer;
 	scan->ahead = read_ahead(scan);
 	block = BufferGetBlockNumber(scan->buffer);
+	scan->line = FirstOffsetNumber;
 
 	heap_page_prune_opt(scan->rel, scan->buffer);
 	check_serializable = CheckForSerializableConflictOutNeeded(scan->rel, scan->snapshot);
@@ -253,6 +256,33 @@ vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples)
 	vector_count_tuples_returned(scan->rel, n);
 
 	return n;
+}
+
+/*
+ * Store a row of the page in a slot for tuples of buffers, which refers to the
+ * scan's memory until the next call. Rows are asked for in ascending order.
+ *
+ * Line pointers of visible rows stay as they are while the page is pinned, so
+ * that they are looked at without a lock, as heapgettup_pagemode() does.
+ */
+void
+vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot)
+{
+	Page		page = BufferGetPage(scan->buffer);
+	unsigned	offset = (char *) tuple - (char *) page;
+	ItemId		item = PageGetItemId(page, scan->line);
+
+	while (!ItemIdIsNormal(item) || ItemIdGetOffset(item) != offset)
+	{
+		scan->line++;
+		Assert(scan->line <= PageGetMaxOffsetNumber(page));
+		item = PageGetItemId(page, scan->line);
+	}
+	scan->stored.t_data = tuple;
+	scan->stored.t_len = ItemIdGetLength(item);
+	scan->stored.t_tableOid = RelationGetRelid(scan->rel);
+	ItemPointerSet(&scan->stored.t_self, BufferGetBlockNumber(scan->buffer), scan->line);
+	ExecStoreBufferHeapTuple(&scan->stored, slot, scan->buffer);
 }
 
 /* The page after that of vector_scan_next(), or NULL. */

@@ -1,0 +1,168 @@
+/*-------------------------------------------------------------------------
+ *
+ * filter_scan.c
+ *	  The executor node that returns the rows of a table which a filter keeps.
+ *
+ * The filter removes rows a batch at a time. Those that are left are returned
+ * as PostgreSQL's sequential scan returns them: in the table's own form, with
+ * the page pinned. So system columns, row locks, rechecks of updated rows and
+ * WHERE CURRENT OF are PostgreSQL's, and nothing is copied.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/explain.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+
+#include "vector/node.h"
+#include "vector/vector.h"
+
+typedef struct FilterScanState
+{
+	VectorNode	node;
+	int			next;			/* row of the batch to be returned */
+	ExprState  *recheck;		/* the filter, for a row that was updated
+								 * meanwhile */
+} FilterScanState;
+
+static Node *create_state(CustomScan *cscan);
+
+const CustomScanMethods vector_filter_scan_methods = {
+	.CustomName = "VectorScan",
+	.CreateCustomScanState = create_state,
+};
+
+static void
+begin_scan(CustomScanState *css, EState *estate, int eflags)
+{
+	FilterScanState *state = (FilterScanState *) css;
+	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
+
+	/*
+	 * rows are those of pages; until 16 there is no other way to say so than
+	 * to repeat what ExecInitCustomScan() has done
+	 */
+	ExecInitScanTupleSlot(estate, &css->ss, RelationGetDescr(css->ss.ss_currentRelation),
+						  &TTSOpsBufferHeapTuple);
+	ExecAssignScanProjectionInfoWithVarno(&css->ss, cscan->scan.scanrelid);
+
+	vector_node_begin(&state->node, cscan->custom_exprs, NIL);
+	state->recheck = ExecInitQual(cscan->custom_exprs, &css->ss.ps);
+}
+
+/* The next row that the filter keeps, in the scan slot, or an empty slot. */
+static TupleTableSlot *
+next_row(ScanState *ss)
+{
+	FilterScanState *state = (FilterScanState *) ss;
+	VectorNode *node = &state->node;
+	TupleTableSlot *slot = ss->ss_ScanTupleSlot;
+
+	/* backward scans are not offered */
+	Assert(ScanDirectionIsForward(ss->ps.state->es_direction));
+	while (state->next >= node->batch.n)
+	{
+		/* its page is about to be unpinned */
+		ExecClearTuple(slot);
+		state->next = 0;
+		if (!vector_node_next(node))
+		{
+			node->batch.n = 0;
+			return slot;
+		}
+	}
+	node->source->methods->store(node->source, state->next++, slot);
+
+	return slot;
+}
+
+/* Does the filter keep a row that was updated since it was returned? */
+static bool
+recheck_row(ScanState *ss, TupleTableSlot *slot)
+{
+	FilterScanState *state = (FilterScanState *) ss;
+	ExprContext *econtext = ss->ps.ps_ExprContext;
+
+	econtext->ecxt_scantuple = slot;
+	return ExecQual(state->recheck, econtext);
+}
+
+static TupleTableSlot *
+exec_scan(CustomScanState *css)
+{
+	return ExecScan(&css->ss, next_row, recheck_row);
+}
+
+static void
+end_scan(CustomScanState *css)
+{
+	FilterScanState *state = (FilterScanState *) css;
+
+	state->node.source->methods->end(state->node.source);
+}
+
+static void
+rescan(CustomScanState *css)
+{
+	FilterScanState *state = (FilterScanState *) css;
+
+	state->node.source->methods->end(state->node.source);
+	state->node.batch.n = 0;
+	state->next = 0;
+	ExecScanReScan(&css->ss);
+}
+
+static void
+explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
+{
+	VectorNode *node = (VectorNode *) css;
+	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
+	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
+
+	vector_node_explain_filter(node, cscan->custom_exprs, context, list_length(es->rtable) > 1 || es->verbose, es);
+	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
+	{
+		int			kernels;
+		int			terms;
+		char	   *text;
+
+		vector_filter_kernels(node->filter, &kernels, &terms);
+		text = psprintf("%d of %d filter terms", kernels, terms);
+		ExplainPropertyText("Vectorized", text, es);
+	}
+	if (es->analyze)
+		node->source->methods->explain(node->source, es);
+}
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "VectorScan",
+	.BeginCustomScan = begin_scan,
+	.ExecCustomScan = exec_scan,
+	.EndCustomScan = end_scan,
+	.ReScanCustomScan = rescan,
+	.EstimateDSMCustomScan = vector_node_estimate_dsm,
+	.InitializeDSMCustomScan = vector_node_initialize_dsm,
+	.ReInitializeDSMCustomScan = vector_node_reinitialize_dsm,
+	.InitializeWorkerCustomScan = vector_node_initialize_worker,
+	.ShutdownCustomScan = vector_node_shutdown,
+	.ExplainCustomScan = explain_scan,
+};
+
+static Node *
+create_state(CustomScan *cscan)
+{
+	FilterScanState *state = palloc0(sizeof(FilterScanState));
+
+	NodeSetTag(state, T_CustomScanState);
+	state->node.css.methods = &exec_methods;
+
+	return (Node *) state;
+}

@@ -1,0 +1,41 @@
+/*-------------------------------------------------------------------------
+ *
+ * node.h
+ *	  What our scans of a table have in common: a source of batches, a filter,
+ *	  parallel workers, and what EXPLAIN tells of these.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_NODE_H
+#define PGBILLION_VECTOR_NODE_H
+
+#include "vector/batch.h"
+#include "vector/filter/filter.h"
+
+struct ExplainState;
+
+/* Each scan's own state begins with it. */
+typedef struct VectorNode
+{
+	CustomScanState css;
+	Batch		batch;
+	Source	   *source;			/* of the table's rows */
+	VectorFilter *filter;
+} VectorNode;
+
+extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs);
+extern bool vector_node_next(VectorNode *node);
+extern void vector_node_explain_list(const char *label, List *exprs, List *context, bool prefix,
+									 struct ExplainState *es);
+extern void vector_node_explain_filter(VectorNode *node, List *clauses, List *context, bool prefix,
+									   struct ExplainState *es);
+
+/* ---- callbacks ---- */
+
+extern Size vector_node_estimate_dsm(CustomScanState *css, ParallelContext *pcxt);
+extern void vector_node_initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate);
+extern void vector_node_reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate);
+extern void vector_node_initialize_worker(CustomScanState *css, shm_toc *toc, void *coordinate);
+extern void vector_node_shutdown(CustomScanState *css);
+
+#endif							/* PGBILLION_VECTOR_NODE_H */

@@ -1,0 +1,200 @@
+/*-------------------------------------------------------------------------
+ *
+ * filter_path.c
+ *	  The vectorized scan of a table with a filter: when it applies, what it
+ *	  costs, its paths and its plan.
+ *
+ * It is offered for every table that a query reads, in addition to
+ * PostgreSQL's own paths, so that joins, sorts and all else above it are
+ * PostgreSQL's. It pays where the filter removes many rows by kernels.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "nodes/extensible.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/spccache.h"
+
+#include "planner/planner.h"
+#include "vector/filter/filter.h"
+#include "vector/plan/plan.h"
+#include "vector/vector.h"
+
+int			vector_scan = PLAN_ON;
+
+/*
+ * What a row that is returned costs compared with PostgreSQL's: its columns
+ * may be walked to twice. Measured.
+ */
+#define RETURN_COST_FACTOR 1.1
+
+static Plan *plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+							  List *clauses, List *custom_plans);
+
+static const CustomPathMethods filter_path_methods = {
+	.CustomName = "VectorScan",
+	.PlanCustomPath = plan_filter_scan,
+};
+
+/* Which of the terms have kernels? Returns a set of their places. */
+static Bitmapset *
+kernel_terms(Oid relid, List *terms)
+{
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion filter", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = CurrentMemoryContext;
+
+	/* the planner holds a lock */
+	Relation	rel = table_open(relid, NoLock);
+	Bitmapset  *result = NULL;
+	ListCell   *lc;
+
+	foreach(lc, terms)
+	{
+		bool		is_kernel;
+
+		MemoryContextSwitchTo(work);
+		is_kernel = vector_filter_is_kernel(lfirst(lc), RelationGetDescr(rel));
+		MemoryContextSwitchTo(old);
+		if (is_kernel)
+			result = bms_add_member(result, foreach_current_index(lc));
+	}
+	table_close(rel, NoLock);
+	MemoryContextDelete(work);
+
+	return result;
+}
+
+/* The share of a row's cost in PostgreSQL's scan that is the filter's; those of kernels are counted as ours. */
+static Cost
+terms_cost(PlannerInfo *root, List *terms, const Bitmapset *kernels)
+{
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, terms)
+	{
+		QualCost	term;
+
+		cost_qual_eval_node(&term, lfirst(lc), root);
+		cost += term.per_tuple * (bms_is_member(foreach_current_index(lc), kernels) ? TERM_COST_FACTOR : 1);
+	}
+	return cost;
+}
+
+/* With workers it is a partial path. */
+static CustomPath *
+filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, const Bitmapset *kernels, int workers)
+{
+	CustomPath *path = makeNode(CustomPath);
+	double		divisor = parallel_divisor(workers);
+	double		page_cost;
+	Cost		run;
+
+	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
+	run = page_cost * rel->pages;
+	run += (cpu_tuple_cost * KERNEL_COST_FACTOR + terms_cost(root, terms, kernels)) * rel->tuples / divisor;
+	run += (cpu_tuple_cost * RETURN_COST_FACTOR + rel->reltarget->cost.per_tuple) * rel->rows / divisor;
+
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = rel;
+	path->path.pathtarget = rel->reltarget;
+	path->path.parallel_aware = workers > 0;
+	path->path.parallel_safe = rel->consider_parallel;
+	path->path.parallel_workers = workers;
+	path->path.rows = clamp_row_est(rel->rows / divisor);
+	path->path.startup_cost = STARTUP_COST + rel->reltarget->cost.startup;
+	path->path.total_cost = path->path.startup_cost + run;
+	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+	path->custom_private = terms;
+	path->methods = &filter_path_methods;
+	if (vector_scan == PLAN_FORCE)
+	{
+		path->path.startup_cost *= 1e-6;
+		path->path.total_cost *= 1e-6;
+	}
+
+	return path;
+}
+
+/* Is so much less than what PostgreSQL's best path costs? */
+static bool
+pays(RelOptInfo *rel, Cost cost)
+{
+	return vector_scan == PLAN_FORCE || cost < rel->cheapest_total_path->total_cost;
+}
+
+/* Offer our paths for a table of a query. */
+static void
+offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
+{
+	List	   *terms;
+	Bitmapset  *kernels;
+	double		page_cost;
+	int			workers = 0;
+
+	if (vector_scan == PLAN_OFF || !enable_seqscan || rte->rtekind != RTE_RELATION || rte->inh ||
+		rel->baserestrictinfo == NIL || rel->pathlist == NIL || planner_may_scroll())
+		return;
+
+	/*
+	 * most tables are small, or have an index for it: leave as soon as that
+	 * is known
+	 */
+	set_cheapest(rel);
+	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
+	if (!pays(rel, STARTUP_COST + page_cost * rel->pages) || table_refusal(root, rel) != NULL)
+		return;
+	terms = ordered_terms(root, rel->baserestrictinfo);
+	kernels = bms_add_range(NULL, 0, list_length(terms) - 1);
+	if (!pays(rel, filter_path(root, rel, terms, kernels, 0)->path.total_cost))
+		return;
+	kernels = kernel_terms(rte->relid, terms);
+	if (bms_is_empty(kernels) && vector_scan != PLAN_FORCE)
+		return;
+
+	add_path(rel, (Path *) filter_path(root, rel, terms, kernels, 0));
+	if (rel->consider_parallel && bms_is_empty(rel->lateral_relids))
+		workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
+	if (workers > 0)
+		add_partial_path(rel, (Path *) filter_path(root, rel, terms, kernels, workers));
+}
+
+/*
+ * Make the plan node. The terms are its expressions, and not its qualification,
+ * so that PostgreSQL does not evaluate them once more.
+ */
+static Plan *
+plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+				 List *clauses, List *custom_plans)
+{
+	CustomScan *cscan = makeNode(CustomScan);
+
+	Assert(rel->relid > 0);
+	cscan->scan.scanrelid = rel->relid;
+	cscan->scan.plan.targetlist = tlist;
+	cscan->custom_exprs = copyObject(best_path->custom_private);
+	cscan->flags = best_path->flags;
+	cscan->methods = &vector_filter_scan_methods;
+
+	return &cscan->scan.plan;
+}
+
+void
+vector_filter_path_init(void)
+{
+	DefineCustomEnumVariable("pgbillion_rows.vector_scan",
+							 "Filters plain heap tables a page at a time.",
+							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
+							 &vector_scan, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	RegisterCustomScanMethods(&vector_filter_scan_methods);
+	planner_set_scan_offer(offer_filter_scan);
+}
