@@ -319,7 +319,7 @@ def test_states_tell_their_format(conn: Connection) -> None:
         conn.execute("SELECT pgbillion_rows.partial_sum(1::bigint) OVER ()")
 
 
-def test_partial_aggregates_are_vectorised(conn: Connection) -> None:
+def test_partial_aggregates_are_vectorized(conn: Connection) -> None:
     """Their functions are ours, and recognised as core's."""
     conn.execute(
         "LOAD 'pgbillion_rows'; CREATE SCHEMA v; CREATE TABLE v.t (g integer, b bigint, n numeric, i integer, f float8)"

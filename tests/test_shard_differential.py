@@ -114,22 +114,22 @@ def test_generated_queries(coordinator: Connection, tell: Callable[[str], None])
         if outcomes[0].error is not None:
             tally.errors[outcomes[0].error[0]] += 1
         if plan is not None and pushed_down(plan):
-            tally.vectorised += 1
-            tally.vectorised_within += plans.vectorized(plan)
+            tally.vectorized += 1
+            tally.vectorized_within += plans.vectorized(plan)
             tally.parallel += plans.parallel(plan)
             tally.shapes[query.shape.value] += 1
             tally.tables[query.table] += 1
             tally.cells.update(part.cell for part in query.aggregates if part.cell)
     tell(
-        f"seed {SEED}: {tally.queries} queries, {tally.vectorised} pushed down, {tally.vectorised_within} of them"
+        f"seed {SEED}: {tally.queries} queries, {tally.vectorized} pushed down, {tally.vectorized_within} of them"
         f" with vectors here, {tally.parallel} with workers here; {tally.rows} rows compared;"
         f" errors: {dict(tally.errors)}\nby shape: {dict(tally.shapes)}\nby table: {dict(tally.tables)}\n"
         + tally.matrix()
     )
     assert failures == [], f"seed {SEED}: " + "\n".join(failures)
     assert [state for state in tally.errors if not state.startswith(("22", "0A000"))] == []
-    assert tally.vectorised >= LEAST_PUSHED_DOWN * tally.queries
-    assert tally.vectorised_within >= LEAST_BESIDE * tally.vectorised
+    assert tally.vectorized >= LEAST_PUSHED_DOWN * tally.queries
+    assert tally.vectorized_within >= LEAST_BESIDE * tally.vectorized
     assert tally.parallel > 0
     if QUERIES >= 3000:
         assert tally.holes() == []

@@ -199,7 +199,7 @@ def test_what_core_does_for_less_stays_cores(conn: Connection) -> None:
 
 
 def test_shards_that_do_not_aggregate(conn: Connection) -> None:
-    """What is here is vectorised all the same, and core aggregates what comes from there."""
+    """What is here is vectorized all the same, and core aggregates what comes from there."""
     conn.execute("SET pgbillion_rows.push_down_aggregates = off; SET pgbillion_rows.vector_aggregate = force")
     for table in TABLES:
         assert "vectors" in scans(plans.explain(conn, QUERIES[0].format(table)))

@@ -75,12 +75,12 @@ def test_from_create_to_destroy(cli: CommandLine) -> None:
     # what Citus computes of its nodes' answers, with vectors and without
     query = "SELECT grp, count(*), sum(id), min(data), max(data) FROM t_demo WHERE data < 0.5 GROUP BY 1 ORDER BY 1"
     with cli.connect() as conn:
-        vectorised = conn.execute(query).fetchall()
-        assert len(vectorised) == GROUPS
+        vectorized = conn.execute(query).fetchall()
+        assert len(vectorized) == GROUPS
         conn.execute("SET citus.propagate_set_commands = local")
         conn.execute("BEGIN")
         conn.execute("SET LOCAL pgbillion_rows.vector_aggregate = off")
-        assert conn.execute(query).fetchall() == vectorised
+        assert conn.execute(query).fetchall() == vectorized
         plan = "\n".join(line for (line,) in conn.execute(f"EXPLAIN {query}"))
         assert "Citus Adaptive" in plan
         assert "VectorAggregate" not in plan

@@ -90,17 +90,17 @@ def test_groups_and_joins(words: Connection) -> None:
 
 def _compare(conn: Connection, queries: Iterable[str], fewest: int) -> None:
     """Run each query for each pair of columns; so many, at least, must have vectors."""
-    vectorised = 0
+    vectorized = 0
     wrong = []
     texts = {query.format(*pair) for query in queries for pair in itertools.product(COLUMNS, repeat=2)}
     for query in sorted(texts):
         core, ours = _answer(conn, query, "off"), _answer(conn, query, "force")
         if not isinstance(ours, tuple):
-            vectorised += plans.vectorised(plans.explain(conn, query))
+            vectorized += plans.vectorized(plans.explain(conn, query))
         if _differ(core, ours):
             wrong.append(f"{query}: {core if isinstance(core, tuple) else _differ(core, ours)}")
     assert wrong == [], f"{len(wrong)} of {len(texts)}:\n" + "\n".join(wrong[:20])
-    assert vectorised >= fewest, f"{vectorised} of {len(texts)}"
+    assert vectorized >= fewest, f"{vectorized} of {len(texts)}"
 
 
 def _answer(conn: Connection, query: str, on: str) -> Found:

@@ -1,4 +1,4 @@
-"""Generated queries with vectorised aggregation off and forced: the same rows, or the same error.
+"""Generated queries with vectorized aggregation off and forced: the same rows, or the same error.
 
 PGBILLION_TEST_QUERIES is how many (default 3,000), PGBILLION_TEST_SEED repeats a run: tables and queries follow from
 it, but for those of the table that is written to meanwhile. A failure prints the smallest query that still fails.
@@ -29,7 +29,7 @@ SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randra
 # queries a transaction, and with it a snapshot
 TRANSACTION = 25
 FAILURES_SHOWN = 20
-LEAST_VECTORISED = 0.8
+LEAST_VECTORIZED = 0.8
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +71,9 @@ def check(conn: Connection, query: Query, tally: Tally) -> str | None:
         tally.errors[core.error[0]] += 1
     tally.rows += sum(len(answer.rows) for answer in core.answers)
     tally.within_grammar += query.within_grammar
-    tally.vectorised += planned
+    tally.vectorized += planned
     if planned:
-        tally.vectorised_within += query.within_grammar
+        tally.vectorized_within += query.within_grammar
         tally.parallel += plans.parallel(plan)
         tally.shapes[query.shape.value] += 1
         tally.tables[query.table] += 1
@@ -99,12 +99,12 @@ def compare(conn: Connection, generator: Generator, count: int, tally: Tally) ->
 
 
 def summary(tally: Tally) -> str:
-    share = tally.vectorised_within / max(1, tally.within_grammar)
+    share = tally.vectorized_within / max(1, tally.within_grammar)
     return "\n".join(
         [
-            f"seed {SEED}: {tally.queries} queries, {tally.vectorised} vectorised, {tally.parallel} in parallel,"
+            f"seed {SEED}: {tally.queries} queries, {tally.vectorized} vectorized, {tally.parallel} in parallel,"
             f" {tally.spilled} spilled",
-            f"{share:.1%} of the {tally.within_grammar} within the grammar are vectorised",
+            f"{share:.1%} of the {tally.within_grammar} within the grammar are vectorized",
             f"{tally.rows} rows compared; errors: {dict(tally.errors)}",
             f"by shape: {dict(tally.shapes)}",
             f"by table: {dict(tally.tables)}",
@@ -122,8 +122,8 @@ def test_generated_queries(cluster: Cluster, vectors: str, tell: Callable[[str],
     # 22 is of data, 0A000 is a NaN cast to an integer; any other would be a query that makes no sense
     assert [state for state in tally.errors if not state.startswith(("22", "0A000"))] == []
     assert tally.parallel >= 0.05 * tally.queries
-    assert tally.vectorised >= LEAST_VECTORISED * tally.queries
-    assert tally.vectorised_within >= LEAST_VECTORISED * tally.within_grammar
+    assert tally.vectorized >= LEAST_VECTORIZED * tally.queries
+    assert tally.vectorized_within >= LEAST_VECTORIZED * tally.within_grammar
     if QUERIES >= 3000:
         assert tally.holes() == []
         assert tally.spilled > 0
@@ -167,5 +167,5 @@ def test_generated_queries_beside_writers(cluster: Cluster, vectors: str, tell: 
             failures = compare(conn, generator, queries, tally)
     tell(f"{summary(tally)}\n{transactions[0]} transactions meanwhile")
     assert failures == [], f"seed {SEED}: " + "\n".join(failures)
-    assert tally.vectorised_within >= LEAST_VECTORISED * tally.within_grammar
+    assert tally.vectorized_within >= LEAST_VECTORIZED * tally.within_grammar
     assert transactions[0] > 50

@@ -1,4 +1,4 @@
-"""What vectorised aggregation takes short cuts for: each of them beside core, at its edges."""
+"""What vectorized aggregation takes short cuts for: each of them beside core, at its edges."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def vectors(conn: Connection) -> Iterator[Connection]:
 
 
 def both(conn: Connection, query: str) -> list[answers.Row]:
-    """The answer of a vectorised query, which is core's."""
+    """The answer of a vectorized query, which is core's."""
     conn.execute("SET pgbillion_rows.vector_aggregate = force")
     assert plans.vectorized(plans.explain(conn, query)), plans.reason(conn, query)
     ours = answers.answer(conn.execute(query.encode()))

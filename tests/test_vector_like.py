@@ -1,4 +1,4 @@
-"""LIKE of vectorised aggregation beside core's: patterns and strings of few characters, so that much matches.
+"""LIKE of vectorized aggregation beside core's: patterns and strings of few characters, so that much matches.
 
 PGBILLION_TEST_SEED repeats a run.
 """

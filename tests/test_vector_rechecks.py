@@ -68,7 +68,7 @@ def test_rechecks(cluster: Cluster, waiting: str) -> None:
                 for setting in ("vector_aggregate", "aggregate_before_join"):
                     two.execute(f"SET pgbillion_rows.{setting} = {mode}".encode())
 
-                assert plans.vectorised(plans.explain(two, WAITING[waiting])) is (mode == "force")
+                assert plans.vectorized(plans.explain(two, WAITING[waiting])) is (mode == "force")
                 answers[mode] = _answer(cluster, one, two, change, WAITING[waiting])
             assert answers["off"] == answers["force"], change
 

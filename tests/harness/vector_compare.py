@@ -1,4 +1,4 @@
-"""One query with vectorised aggregation off and on, in one transaction: do rows or errors agree?"""
+"""One query with vectorized aggregation off and on, in one transaction: do rows or errors agree?"""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Tally:
 
     queries: int = 0
     within_grammar: int = 0
-    vectorised: int = 0
-    vectorised_within: int = 0
+    vectorized: int = 0
+    vectorized_within: int = 0
     parallel: int = 0
     spilled: int = 0
     errors: Counter[str] = field(default_factory=Counter)
@@ -46,7 +46,7 @@ class Tally:
     tables: Counter[str] = field(default_factory=Counter)
 
     def matrix(self) -> str:
-        """Aggregates × types: in how many queries that ran vectorised."""
+        """Aggregates × types: in how many queries that ran vectorized."""
         columns = list(dict.fromkeys(column for columns in MATRIX.values() for column in columns))
         lines = [f"{'':12}" + "".join(f"{column:>6}" for column in columns)]
         for name, allowed in MATRIX.items():
@@ -55,7 +55,7 @@ class Tally:
         return "\n".join(lines)
 
     def holes(self) -> list[tuple[str, str]]:
-        """Cells that no vectorised query has touched."""
+        """Cells that no vectorized query has touched."""
         cells = [(name, column) for name, columns in MATRIX.items() for column in columns]
         return [cell for cell in cells if not self.cells[cell]]
 
