@@ -134,7 +134,7 @@ def test_generated_filters(cluster: Cluster, database: str, tell: Callable[[str]
                 tally["explained"] += 1
             conn.execute("ROLLBACK")
     tell(f"seed {SEED}: {dict(tally)}")
-    assert tally["planned"] > 0.6 * tally["explained"]
+    assert tally["planned"] > 0.35 * tally["explained"]
     assert tally["rows"] > 10 * tally["queries"]
 
 
@@ -143,9 +143,10 @@ def test_explain(conn: Connection) -> None:
     query = f"EXPLAIN ({options}) SELECT v FROM t WHERE k = 3 AND length(v) > 6"
     text = "\n".join(row[0] for row in conn.execute(query.encode()))
     assert "Custom Scan (VectorScan) on v.t" in text
-    assert "Filter: ((t.k = 3) AND (length(t.v) > 6))" in text
+    assert "  Filter: (length(t.v) > 6)\n" in text
+    assert "  Vectorized Filter: (t.k = 3)\n" in text
+    assert "Rows Removed by Vectorized Filter: 1800\n" in text
     assert "Rows Removed by Filter: " in text
-    assert "Vectorized: 2 of 2 filter terms" in text
 
 
 @pytest.mark.parametrize(
@@ -164,6 +165,21 @@ def test_left_to_postgresql(conn: Connection, query: str) -> None:
     )
     plan = plans.explain(conn, query)
     assert not any(n.get("Custom Plan Provider") == NODE and n.get("Alias") == "t" for n in plans.nodes(plan))
+
+
+def test_no_row_is_looked_at_that_might_raise_an_error(conn: Connection) -> None:
+    """With LIMIT, PostgreSQL ends before it comes to the rows which would."""
+    query = "SELECT i FROM t WHERE k >= 0 AND 100 / (i - 5) < 0 LIMIT 1"
+    assert has_node(conn, query)
+    assert conn.execute(query).fetchall() == [(1,)]
+    for first in ("v LIKE '%w 1'", "v LIKE 'row 1' OR k < 0"):
+        assert has_node(conn, f"SELECT i FROM t WHERE {first} LIMIT 1")
+    conn.execute(
+        "PREPARE p(text) AS SELECT i FROM t WHERE v LIKE $1 LIMIT 1; SET LOCAL plan_cache_mode = force_generic_plan"
+    )
+    assert not has_node(conn, "EXECUTE p('row 1')")
+    for first in ("i / 2 > 3", "i + 1 > k", "v || '' = 'row 5'", "(k > 3 OR 1 / i = 1)"):
+        assert not has_node(conn, f"SELECT i FROM t WHERE {first} LIMIT 1")
 
 
 def test_row_security_is_left_to_postgresql(conn: Connection) -> None:

@@ -332,7 +332,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 
 	if (keys != NIL)
 		vector_node_explain_list("Group Key", keys, context, prefix, es);
-	vector_node_explain_filter(&state->node, clauses, context, prefix, es);
+	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);
 	if (es->analyze)

@@ -53,6 +53,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	ExecInitScanTupleSlot(estate, &css->ss, RelationGetDescr(css->ss.ss_currentRelation),
 						  &TTSOpsBufferHeapTuple);
 	ExecAssignScanProjectionInfoWithVarno(&css->ss, cscan->scan.scanrelid);
+	css->ss.ps.qual = ExecInitQual(cscan->scan.plan.qual, &css->ss.ps);
 
 	vector_node_begin(&state->node, cscan->custom_exprs, NIL);
 	state->recheck = ExecInitQual(cscan->custom_exprs, &css->ss.ps);
@@ -127,17 +128,9 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
 
-	vector_node_explain_filter(node, cscan->custom_exprs, context, list_length(es->rtable) > 1 || es->verbose, es);
-	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
-	{
-		int			kernels;
-		int			terms;
-		char	   *text;
-
-		vector_filter_kernels(node->filter, &kernels, &terms);
-		text = psprintf("%d of %d filter terms", kernels, terms);
-		ExplainPropertyText("Vectorized", text, es);
-	}
+	/* PostgreSQL shows the qualification, and what that removes, as Filter */
+	vector_node_explain_filter(node, "Vectorized Filter", cscan->custom_exprs, context,
+							   list_length(es->rtable) > 1 || es->verbose, es);
 	if (es->analyze)
 		node->source->methods->explain(node->source, es);
 }

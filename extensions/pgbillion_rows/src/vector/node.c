@@ -82,7 +82,11 @@ vector_node_next(VectorNode *node)
 		{
 			int			removed = vector_filter_batch(node->filter, batch);
 
-			InstrCountFiltered1(&node->css, removed);
+			/*
+			 * the first count is of the qualification, which PostgreSQL
+			 * evaluates
+			 */
+			InstrCountFiltered2(&node->css, removed);
 		}
 	}
 	MemoryContextSwitchTo(old);
@@ -149,16 +153,17 @@ vector_node_explain_list(const char *label, List *exprs, List *context, bool pre
 	ExplainPropertyText(label, buf.data, es);
 }
 
-/* The filter, and how many rows it has removed. */
+/* The filter by its name, and how many rows it has removed. */
 void
-vector_node_explain_filter(VectorNode *node, List *clauses, List *context, bool prefix, ExplainState *es)
+vector_node_explain_filter(VectorNode *node, const char *label, List *clauses, List *context, bool prefix,
+						   ExplainState *es)
 {
 	Instrumentation *instrument = node->css.ss.ps.instrument;
 
 	if (clauses == NIL)
 		return;
-	vector_node_explain_list("Filter", list_make1(make_ands_explicit(clauses)), context, prefix, es);
-	if (es->analyze && instrument != NULL && (instrument->nfiltered1 > 0 || es->format != EXPLAIN_FORMAT_TEXT))
-		ExplainPropertyFloat("Rows Removed by Filter", NULL,
-							 instrument->nloops > 0 ? instrument->nfiltered1 / instrument->nloops : 0, 0, es);
+	vector_node_explain_list(label, list_make1(make_ands_explicit(clauses)), context, prefix, es);
+	if (es->analyze && instrument != NULL && (instrument->nfiltered2 > 0 || es->format != EXPLAIN_FORMAT_TEXT))
+		ExplainPropertyFloat(psprintf("Rows Removed by %s", label), NULL,
+							 instrument->nloops > 0 ? instrument->nfiltered2 / instrument->nloops : 0, 0, es);
 }

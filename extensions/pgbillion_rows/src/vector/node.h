@@ -27,8 +27,8 @@ extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs);
 extern bool vector_node_next(VectorNode *node);
 extern void vector_node_explain_list(const char *label, List *exprs, List *context, bool prefix,
 									 struct ExplainState *es);
-extern void vector_node_explain_filter(VectorNode *node, List *clauses, List *context, bool prefix,
-									   struct ExplainState *es);
+extern void vector_node_explain_filter(VectorNode *node, const char *label, List *clauses, List *context,
+									   bool prefix, struct ExplainState *es);
 
 /* ---- callbacks ---- */
 

@@ -107,34 +107,22 @@ vector_filter_compile_rows(Expr *clause, Batch *batch)
 }
 
 /*
- * Is there a kernel for a condition on a row of this kind, and for its
- * operands? For the planner: what is allocated in the current context is the
- * caller's to free.
+ * Is there a kernel for a condition on a row of this kind, and can it raise no
+ * error whatever the row holds? For the planner: what is allocated in the
+ * current context is the caller's to free.
  */
 bool
-vector_filter_is_kernel(Expr *clause, TupleDesc tupdesc)
+vector_filter_is_certain(Expr *clause, TupleDesc tupdesc)
 {
 	Batch	   *batch = palloc0(sizeof(Batch));
-	PredicateContext context = {.batch = batch,.top = true,.compile = compile};
+	PredicateContext context = {.batch = batch,.certain = true,.compile = compile};
 	Bitmapset  *attnos = NULL;
 	ListCell   *lc;
 
 	foreach(lc, pull_var_clause((Node *) clause, 0))
 		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
 	batch_init_columns(batch, tupdesc, attnos, NULL);
-	if (compile(clause, &context) == NULL)
-		return false;
-	/* operands below AND, OR and NOT are no more than columns and constants */
-	clause = strip_relabel(clause);
-	if (IsA(clause, OpExpr))
-	{
-		foreach(lc, ((OpExpr *) clause)->args)
-		{
-			if (!vector_expr_is_kernel(vector_expr_compile(lfirst(lc), batch)))
-				return false;
-		}
-	}
-	return true;
+	return compile(clause, &context) != NULL;
 }
 
 /* How many of the terms are kernels. */

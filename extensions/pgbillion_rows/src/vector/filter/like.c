@@ -345,6 +345,9 @@ compile(Expr *expr, const PredicateContext *context)
 		return NULL;
 	if (!IsA(right, Const) && !(IsA(right, Param) && (context->top || predicate_is_harmless(right))))
 		return NULL;
+	/* a parameter may be a pattern for which strings raise errors */
+	if (context->certain && !IsA(right, Const))
+		return NULL;
 	result = predicate_create(sizeof(Like), &like_kernel);
 	result->predicate.costly = true;
 	result->negated = negated;

@@ -76,6 +76,12 @@ struct PredicateContext
 	 */
 	bool		top;
 
+	/*
+	 * It must not raise an error whatever a row holds: rows are evaluated
+	 * that PostgreSQL might never have come to.
+	 */
+	bool		certain;
+
 	/* what compiles the parts of a condition; NULL if one has no kernel */
 	Predicate  *(*compile) (Expr *expr, const PredicateContext *context);
 };

@@ -44,64 +44,51 @@ static const CustomPathMethods filter_path_methods = {
 	.PlanCustomPath = plan_filter_scan,
 };
 
-/* Which of the terms have kernels? Returns a set of their places. */
-static Bitmapset *
-kernel_terms(Oid relid, List *terms)
+/*
+ * How many of the terms, from the first on, are for the vectorized filter. It
+ * looks at all rows of a page, of which the plan above may want only some, and
+ * so takes no term that could raise an error. Those behind such a term stay
+ * behind it.
+ */
+static int
+count_certain(Oid relid, List *terms)
 {
 	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion filter", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = CurrentMemoryContext;
+	MemoryContext old = MemoryContextSwitchTo(work);
 
 	/* the planner holds a lock */
 	Relation	rel = table_open(relid, NoLock);
-	Bitmapset  *result = NULL;
-	ListCell   *lc;
+	int			n = 0;
 
-	foreach(lc, terms)
-	{
-		bool		is_kernel;
-
-		MemoryContextSwitchTo(work);
-		is_kernel = vector_filter_is_kernel(lfirst(lc), RelationGetDescr(rel));
-		MemoryContextSwitchTo(old);
-		if (is_kernel)
-			result = bms_add_member(result, foreach_current_index(lc));
-	}
+	while (n < list_length(terms) && vector_filter_is_certain(list_nth(terms, n), RelationGetDescr(rel)))
+		n++;
 	table_close(rel, NoLock);
+	MemoryContextSwitchTo(old);
 	MemoryContextDelete(work);
 
-	return result;
+	return n;
 }
 
-/* The share of a row's cost in PostgreSQL's scan that is the filter's; those of kernels are counted as ours. */
-static Cost
-terms_cost(PlannerInfo *root, List *terms, const Bitmapset *kernels)
-{
-	Cost		cost = 0;
-	ListCell   *lc;
-
-	foreach(lc, terms)
-	{
-		QualCost	term;
-
-		cost_qual_eval_node(&term, lfirst(lc), root);
-		cost += term.per_tuple * (bms_is_member(foreach_current_index(lc), kernels) ? TERM_COST_FACTOR : 1);
-	}
-	return cost;
-}
-
-/* With workers it is a partial path. */
+/* The path of a scan whose filter takes the first n terms. With workers it is a partial path. */
 static CustomPath *
-filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, const Bitmapset *kernels, int workers)
+filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, int workers)
 {
 	CustomPath *path = makeNode(CustomPath);
+	List	   *ours = list_copy_head(terms, n);
+	List	   *others = list_copy_tail(terms, n);
 	double		divisor = parallel_divisor(workers);
+	double		left = rel->tuples * clauselist_selectivity(root, ours, 0, JOIN_INNER, NULL);
 	double		page_cost;
+	QualCost	our_cost;
+	QualCost	other_cost;
 	Cost		run;
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
-	run = page_cost * rel->pages;
-	run += (cpu_tuple_cost * KERNEL_COST_FACTOR + terms_cost(root, terms, kernels)) * rel->tuples / divisor;
-	run += (cpu_tuple_cost * RETURN_COST_FACTOR + rel->reltarget->cost.per_tuple) * rel->rows / divisor;
+	cost_qual_eval(&our_cost, ours, root);
+	cost_qual_eval(&other_cost, others, root);
+	run = (cpu_tuple_cost * KERNEL_COST_FACTOR + our_cost.per_tuple * TERM_COST_FACTOR) * rel->tuples;
+	run += (cpu_tuple_cost * RETURN_COST_FACTOR + other_cost.per_tuple) * left;
+	run += rel->reltarget->cost.per_tuple * rel->rows;
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = rel;
@@ -110,10 +97,10 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, const Bitmapset *ke
 	path->path.parallel_safe = rel->consider_parallel;
 	path->path.parallel_workers = workers;
 	path->path.rows = clamp_row_est(rel->rows / divisor);
-	path->path.startup_cost = STARTUP_COST + rel->reltarget->cost.startup;
-	path->path.total_cost = path->path.startup_cost + run;
+	path->path.startup_cost = STARTUP_COST + our_cost.startup + other_cost.startup + rel->reltarget->cost.startup;
+	path->path.total_cost = path->path.startup_cost + page_cost * rel->pages + run / divisor;
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->custom_private = terms;
+	path->custom_private = list_make2(ours, others);
 	path->methods = &filter_path_methods;
 	if (vector_scan == PLAN_FORCE)
 	{
@@ -136,7 +123,7 @@ static void
 offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 {
 	List	   *terms;
-	Bitmapset  *kernels;
+	int			n;
 	double		page_cost;
 	int			workers = 0;
 
@@ -153,23 +140,22 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 	if (!pays(rel, STARTUP_COST + page_cost * rel->pages) || table_refusal(root, rel) != NULL)
 		return;
 	terms = ordered_terms(root, rel->baserestrictinfo);
-	kernels = bms_add_range(NULL, 0, list_length(terms) - 1);
-	if (!pays(rel, filter_path(root, rel, terms, kernels, 0)->path.total_cost))
+	if (!pays(rel, filter_path(root, rel, terms, list_length(terms), 0)->path.total_cost))
 		return;
-	kernels = kernel_terms(rte->relid, terms);
-	if (bms_is_empty(kernels) && vector_scan != PLAN_FORCE)
+	n = count_certain(rte->relid, terms);
+	if (n == 0)
 		return;
 
-	add_path(rel, (Path *) filter_path(root, rel, terms, kernels, 0));
+	add_path(rel, (Path *) filter_path(root, rel, terms, n, 0));
 	if (rel->consider_parallel && bms_is_empty(rel->lateral_relids))
 		workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
-		add_partial_path(rel, (Path *) filter_path(root, rel, terms, kernels, workers));
+		add_partial_path(rel, (Path *) filter_path(root, rel, terms, n, workers));
 }
 
 /*
- * Make the plan node. The terms are its expressions, and not its qualification,
- * so that PostgreSQL does not evaluate them once more.
+ * Make the plan node. The terms of its filter are its expressions; what the
+ * rows that are left have to pass is its qualification, as of any scan.
  */
 static Plan *
 plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
@@ -180,7 +166,8 @@ plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List
 	Assert(rel->relid > 0);
 	cscan->scan.scanrelid = rel->relid;
 	cscan->scan.plan.targetlist = tlist;
-	cscan->custom_exprs = copyObject(best_path->custom_private);
+	cscan->scan.plan.qual = copyObject(lsecond_node(List, best_path->custom_private));
+	cscan->custom_exprs = copyObject(linitial_node(List, best_path->custom_private));
 	cscan->flags = best_path->flags;
 	cscan->methods = &vector_filter_scan_methods;
 
