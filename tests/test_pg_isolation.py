@@ -13,6 +13,7 @@ from pgbillion.server.postgres import Installation
 FORCED = (
     ("session_preload_libraries", "pgbillion_rows,auto_explain"),
     ("pgbillion_rows.vector_aggregate", "force"),
+    ("pgbillion_rows.vector_scan", "force"),
     ("pgbillion_rows.aggregate_before_join", "force"),
     ("default_table_access_method", "lazy_heap"),
     *regress.LOG_PLANS,

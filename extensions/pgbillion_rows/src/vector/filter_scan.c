@@ -129,8 +129,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
 
 	/* PostgreSQL shows the qualification, and what that removes, as Filter */
-	vector_node_explain_filter(node, "Vectorized Filter", cscan->custom_exprs, context,
-							   list_length(es->rtable) > 1 || es->verbose, es);
+	vector_node_explain_filter(node, "Vectorized Filter", cscan->custom_exprs, context, es->verbose, es);
 	if (es->analyze)
 		node->source->methods->explain(node->source, es);
 }

@@ -36,6 +36,9 @@ int			vector_scan = PLAN_ON;
  */
 #define RETURN_COST_FACTOR 1.1
 
+/* So much less that add_path() takes it for less. */
+#define FORCED_COST_FACTOR 0.98
+
 static Plan *plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 							  List *clauses, List *custom_plans);
 
@@ -102,13 +105,29 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, int workers)
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	path->custom_private = list_make2(ours, others);
 	path->methods = &filter_path_methods;
-	if (vector_scan == PLAN_FORCE)
-	{
-		path->path.startup_cost *= 1e-6;
-		path->path.total_cost *= 1e-6;
-	}
-
 	return path;
+}
+
+/*
+ * With "force" it takes the place of the sequential scan among the paths, if
+ * there is one: it costs a little less, so that what is chosen above and in
+ * place of it stays the same, and so does the order of rows.
+ */
+static void
+undercut(CustomPath *path, List *others)
+{
+	ListCell   *lc;
+
+	foreach(lc, others)
+	{
+		Path	   *other = lfirst(lc);
+
+		if (other->pathtype == T_SeqScan)
+		{
+			path->path.startup_cost = other->startup_cost * FORCED_COST_FACTOR;
+			path->path.total_cost = other->total_cost * FORCED_COST_FACTOR;
+		}
+	}
 }
 
 /* Is so much less than what PostgreSQL's best path costs? */
@@ -124,6 +143,7 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 {
 	List	   *terms;
 	int			n;
+	CustomPath *path;
 	double		page_cost;
 	int			workers = 0;
 
@@ -146,11 +166,19 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 	if (n == 0)
 		return;
 
-	add_path(rel, (Path *) filter_path(root, rel, terms, n, 0));
+	path = filter_path(root, rel, terms, n, 0);
+	if (vector_scan == PLAN_FORCE)
+		undercut(path, rel->pathlist);
+	add_path(rel, (Path *) path);
 	if (rel->consider_parallel && bms_is_empty(rel->lateral_relids))
 		workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
-		add_partial_path(rel, (Path *) filter_path(root, rel, terms, n, workers));
+	{
+		path = filter_path(root, rel, terms, n, workers);
+		if (vector_scan == PLAN_FORCE)
+			undercut(path, rel->partial_pathlist);
+		add_partial_path(rel, (Path *) path);
+	}
 }
 
 /*
@@ -179,7 +207,7 @@ vector_filter_path_init(void)
 {
 	DefineCustomEnumVariable("pgbillion_rows.vector_scan",
 							 "Filters plain heap tables a page at a time.",
-							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
+							 "\"force\" does so in place of every sequential scan that it can replace, whatever it is estimated to cost.",
 							 &vector_scan, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_filter_scan_methods);
