@@ -6,7 +6,6 @@ accepted, and tests/regress_vector/README.md the reason for each. To see new one
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -30,7 +29,7 @@ def test_servers_own_regression_suite(installation: Installation, tell: Callable
     forced = regress.outcome(installation, FORCED)
     tell(f"{forced.plans} in {forced.tests} tests")
 
-    found = regress.differences(core.results, forced.results, _without_plans)
+    found = regress.differences(core.results, forced.results, regress.without_plans)
     wrong = regress.not_accepted(found, ACCEPTED / str(installation.major))
     assert wrong == [], "\n".join(wrong)
     assert forced.alarms == core.alarms == []
@@ -38,17 +37,3 @@ def test_servers_own_regression_suite(installation: Installation, tell: Callable
     assert set(forced.unsound) <= set(core.unsound)
     assert forced.plans["vector"] >= FEWEST_PLANS["vector"]
     assert forced.plans["before join"] >= FEWEST_PLANS["before join"]
-
-
-def _without_plans(lines: list[str]) -> list[str]:
-    """Leave out what EXPLAIN, or explain_…() of the suite, shows: from its heading to the count of its rows."""
-    kept: list[str] = []
-    inside = False
-    for line in lines:
-        if re.fullmatch(r"QUERY PLAN|explain_\w+", line.strip()):
-            inside = True
-        if not inside:
-            kept.append(line)
-        if inside and re.fullmatch(r"\(\d+ rows?\)", line):
-            inside = False
-    return kept

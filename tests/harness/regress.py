@@ -252,3 +252,17 @@ def _difference(one: list[str], two: list[str]) -> str:
     """As diff shows it, without line numbers, so that it outlives changes elsewhere in the test."""
     lines = list(difflib.unified_diff(one, two, lineterm="", n=1))[2:]
     return "".join(f"{'@@' if line.startswith('@@') else line.rstrip()}\n" for line in lines)
+
+
+def without_plans(lines: list[str]) -> list[str]:
+    """Leave out what EXPLAIN, or explain_…() of the suite, shows: from its heading to the count of its rows."""
+    kept: list[str] = []
+    inside = False
+    for line in lines:
+        if re.fullmatch(r"QUERY PLAN|explain_\w+", line.strip()):
+            inside = True
+        if not inside:
+            kept.append(line)
+        if inside and re.fullmatch(r"\(\d+ rows?\)", line):
+            inside = False
+    return kept

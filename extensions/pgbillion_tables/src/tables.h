@@ -11,11 +11,13 @@
  *					of the rows, and the places where an OID, a name, a file
  *					number or a tablespace goes
  *	stamp_batch.c	writes the others' rows from it
- *	naming.c                the names a table and its parts get, as PostgreSQL
- *	chooses them oids.c                  ranges of unused OIDs files.c
- *	the files, copied from those of the first table bulk_insert.c   many rows
- *	at a time into a catalog index_run.c          sorted runs of entries into
- *	its indexes progress.c              the view of it all for other sessions
+ *	naming.c		the names a table and its parts get, as PostgreSQL
+ *					chooses them
+ *	oids.c			ranges of unused OIDs
+ *	files.c			the files, copied from those of the first table
+ *	bulk_insert.c	many rows at a time into a catalog
+ *	index_run.c		sorted runs of entries into its indexes
+ *	progress.c		the view of it all for other sessions
  *
  * and the way back, of pgbillion_tables.drop_tables():
  *

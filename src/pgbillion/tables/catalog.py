@@ -1,4 +1,4 @@
-"""What the server's catalog says about a plan's tables: which exist, how many, where to go on."""
+"""What the server's catalog says about a plan's tables: which exist, and how many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import psycopg
 
 from pgbillion.common import sql
 from pgbillion.tables.names import NameFormat, Segment
-from pgbillion.tables.plan import Plan, Share
+from pgbillion.tables.plan import Plan
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -30,34 +30,6 @@ def count_existing(conn: Connection, schema: str, names: NameFormat, first: int,
         assert row is not None
         total += row[0]
     return total
-
-
-def done(conn: Connection, plan: Plan, share: Share) -> int:
-    """Return how many tables of a worker's share exist.
-
-    A worker makes its tables in the order of their numbers and commits in that order, so those that exist are the first
-    ones, whatever died and when: a binary search finds the first that is missing in a few dozen look-ups, even among a
-    billion.
-    """
-    names = plan.names
-    low, high = 0, share.count
-    while low < high:
-        middle = (low + high) // 2
-        if _exists(conn, plan.schema, names(share.first + middle)):
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def _exists(conn: Connection, schema: str, name: str) -> bool:
-    row = conn.execute(
-        "SELECT EXISTS (SELECT FROM pg_class WHERE relname = %s::name"
-        " AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %s))",
-        (name, schema),
-    ).fetchone()
-    assert row is not None
-    return bool(row[0])
 
 
 def _parameters(segment: Segment, schema: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from pgbillion.common.host import Host
 from pgbillion.common.progress import Progress, WorkerProgress
 from pgbillion.common.target import Target
 from pgbillion.server import describe, extension
-from pgbillion.tables import catalog, model
+from pgbillion.tables import catalog, model, resume
 from pgbillion.tables.crew import Crew, Failure
 from pgbillion.tables.plan import (
     DEFAULT_BATCH,
@@ -154,16 +154,6 @@ def check_names(conn: Connection, plan: Plan) -> None:
         )
 
 
-def check_same_database(conn: Connection, run: Run) -> None:
-    """Raise UserError when a run was begun in another database than this."""
-    here = describe.identity(conn)
-    if any(run.server.get(key) != value for key, value in here.items()):
-        raise UserError(
-            f"the run in {run.folder} belongs to another server or database: {run.server['display']}",
-            "name that server with -h, -p, -U, -d",
-        )
-
-
 def execute(
     target: Target,
     run: Run,
@@ -183,7 +173,7 @@ def execute(
     resumed = bool(run.journal.attempts)
     with target.connect() as conn:
         host = Host.of(conn)
-        done = [catalog.done(conn, plan, share) for share in plan.shares()]
+        done = [resume.done(conn, plan, share) for share in plan.shares()]
     attempt = Attempt(started=time.time(), present=sum(done), total=sum(done))
     run.journal.attempts.append(attempt)
     run.save()
@@ -216,7 +206,7 @@ def execute(
                 INTERRUPTED,
             )
         if resumed:
-            _prove(target, plan)
+            resume.prove(target, plan)
         attempt.outcome = "done"
     except UserError as error:
         attempt.outcome = "interrupted" if error.status == INTERRUPTED else "failed"
@@ -235,17 +225,6 @@ def execute(
         seconds=seconds,
         peak_backend_memory=attempt.peak_backend_memory,
     )
-
-
-def _prove(target: Target, plan: Plan) -> None:
-    """Raise UserError unless every name of the plan is there: what a resumed run owes."""
-    with target.connect() as conn:
-        present = catalog.count_existing(conn, plan.schema, plan.names, plan.first, plan.count)
-    if present != plan.count:
-        raise UserError(
-            f"{text.count(plan.count - present)} of the {text.count(plan.count)} tables are missing among the others",
-            "somebody dropped some, or the server lost committed work in a crash; create them with --first and --count",
-        )
 
 
 def _progress(plan: Plan, attempt: Attempt, crew: Crew, elapsed: float, sampler: Sampler, stopping: bool) -> Progress:
