@@ -71,7 +71,7 @@ def test_limits(cli: CommandLine) -> None:
     )
     limits = {limit["tables"]: limit["reason"] for limit in report["limits"]}
     assert "the OID counter goes round" in limits[1_431_650_304]
-    assert "pg_type has 2 rows a table" in limits[2_147_475_456]
+    assert "pg_type has 2 rows per table" in limits[2_147_475_456]
     people = cli.run("tables", "estimate", "--count", "10", check=True).stdout
     assert "1,431,650,304: the OID counter" in people
 
