@@ -348,11 +348,7 @@ static const CustomExecMethods exec_methods = {
 	.ExecCustomScan = exec_scan,
 	.EndCustomScan = end_scan,
 	.ReScanCustomScan = rescan,
-	.EstimateDSMCustomScan = vector_node_estimate_dsm,
-	.InitializeDSMCustomScan = vector_node_initialize_dsm,
-	.ReInitializeDSMCustomScan = vector_node_reinitialize_dsm,
-	.InitializeWorkerCustomScan = vector_node_initialize_worker,
-	.ShutdownCustomScan = vector_node_shutdown,
+	VECTOR_NODE_PARALLEL,
 	.ExplainCustomScan = explain_scan,
 };
 

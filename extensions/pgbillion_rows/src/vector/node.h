@@ -38,4 +38,12 @@ extern void vector_node_reinitialize_dsm(CustomScanState *css, ParallelContext *
 extern void vector_node_initialize_worker(CustomScanState *css, shm_toc *toc, void *coordinate);
 extern void vector_node_shutdown(CustomScanState *css);
 
+/* They, for a node's methods. */
+#define VECTOR_NODE_PARALLEL \
+	.EstimateDSMCustomScan = vector_node_estimate_dsm, \
+	.InitializeDSMCustomScan = vector_node_initialize_dsm, \
+	.ReInitializeDSMCustomScan = vector_node_reinitialize_dsm, \
+	.InitializeWorkerCustomScan = vector_node_initialize_worker, \
+	.ShutdownCustomScan = vector_node_shutdown
+
 #endif							/* PGBILLION_VECTOR_NODE_H */
