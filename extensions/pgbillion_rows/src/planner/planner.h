@@ -3,7 +3,7 @@
  * planner.h
  *	  What is offered to the planner: the map of the parts.
  *
- *	hook.c			the planner's hook, and those who answer to it; modes of settings
+ *	hook.c			the planner's hooks, and those who answer to them; modes of settings
  *	targets.c		what partial aggregation returns
  *	append.c		partial states of the tables below a partitioned one
  *	groups.c		how many groups expressions make

@@ -148,7 +148,7 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 	int			workers = 0;
 
 	if (vector_scan == PLAN_OFF || !enable_seqscan || rte->rtekind != RTE_RELATION || rte->inh ||
-		rel->baserestrictinfo == NIL || rel->pathlist == NIL || planner_may_scroll())
+		rel->baserestrictinfo == NIL || rel->pathlist == NIL || IS_DUMMY_REL(rel) || planner_may_scroll())
 		return;
 
 	/*
