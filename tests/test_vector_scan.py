@@ -222,6 +222,12 @@ def test_current_of_and_scrolling(conn: Connection) -> None:
     conn.execute("DECLARE d CURSOR FOR SELECT i FROM t WHERE k = 5")  # may be scrolled, as PostgreSQL has it
     two = conn.execute("FETCH 2 FROM d").fetchall()
     assert conn.execute("FETCH BACKWARD 1 FROM d").fetchall() == two[:1]
+    for number, scroll in enumerate(("", "SCROLL", "NO SCROLL")):
+        conn.execute(f"DECLARE e{number} {scroll} CURSOR FOR SELECT i FROM t WHERE k = 7".encode())
+        at = conn.execute(f"FETCH 2 FROM e{number}".encode()).fetchall()[1]
+        updated = conn.execute(f"UPDATE t SET v = '' WHERE CURRENT OF e{number} RETURNING i".encode()).fetchall()
+        assert updated == [at], scroll
+        conn.execute(f"CLOSE e{number}".encode())
     conn.execute(
         "DO $$DECLARE r record; k CURSOR FOR SELECT * FROM t WHERE k = 6 FOR UPDATE; BEGIN"
         " FOR r IN k LOOP DELETE FROM t WHERE CURRENT OF k; END LOOP; END$$"
