@@ -182,6 +182,18 @@ def test_no_row_is_looked_at_that_might_raise_an_error(conn: Connection) -> None
         assert not has_node(conn, f"SELECT i FROM t WHERE {first} LIMIT 1")
 
 
+@pytest.mark.parametrize("aggregate", ["off", "force"])
+def test_no_parameter_is_looked_at_that_has_no_value(conn: Connection, aggregate: str) -> None:
+    conn.execute(
+        "CREATE FUNCTION f(assign bool) RETURNS bigint LANGUAGE plpgsql AS $$"
+        "DECLARE r record; n bigint; BEGIN IF assign THEN SELECT 5 AS x INTO r; END IF;"
+        " SELECT count(*) INTO n FROM t WHERE k >= 0 OR i = r.x; RETURN n; END$$"
+    )
+    conn.execute(f"SET LOCAL pgbillion_rows.vector_aggregate = {aggregate}")
+    conn.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+    assert one(conn, "SELECT f(true)") == one(conn, "SELECT f(false)") == 2000
+
+
 def test_row_security_is_left_to_postgresql(conn: Connection) -> None:
     conn.execute(
         "CREATE ROLE filter_reader; GRANT SELECT ON t TO filter_reader; GRANT USAGE ON SCHEMA v TO filter_reader"
@@ -222,6 +234,12 @@ def test_current_of_and_scrolling(conn: Connection) -> None:
     conn.execute("DECLARE d CURSOR FOR SELECT i FROM t WHERE k = 5")  # may be scrolled, as PostgreSQL has it
     two = conn.execute("FETCH 2 FROM d").fetchall()
     assert conn.execute("FETCH BACKWARD 1 FROM d").fetchall() == two[:1]
+    for number, scroll in enumerate(("", "SCROLL", "NO SCROLL")):
+        conn.execute(f"DECLARE e{number} {scroll} CURSOR FOR SELECT i FROM t WHERE k = 7".encode())
+        at = conn.execute(f"FETCH 2 FROM e{number}".encode()).fetchall()[1]
+        updated = conn.execute(f"UPDATE t SET v = '' WHERE CURRENT OF e{number} RETURNING i".encode()).fetchall()
+        assert updated == [at], scroll
+        conn.execute(f"CLOSE e{number}".encode())
     conn.execute(
         "DO $$DECLARE r record; k CURSOR FOR SELECT * FROM t WHERE k = 6 FOR UPDATE; BEGIN"
         " FOR r IN k LOOP DELETE FROM t WHERE CURRENT OF k; END LOOP; END$$"

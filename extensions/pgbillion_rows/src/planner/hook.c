@@ -94,15 +94,15 @@ plan_statement(Query *parse, const char *query, int options, ParamListInfo param
 }
 
 /*
- * Is it for a cursor that goes backward if its plan can? DECLARE CURSOR without
- * SCROLL and NO SCROLL is; its other mark is that the first rows are wanted
- * fast.
+ * Is it for a cursor that may go backward? Without NO SCROLL it does if its plan
+ * can; with SCROLL a plan that cannot is put below Materialize, where WHERE
+ * CURRENT OF does not find the row. A cursor's other mark is that the first
+ * rows are wanted fast.
  */
 bool
 planner_may_scroll(void)
 {
-	return (cursor_options & CURSOR_OPT_FAST_PLAN) != 0 &&
-		(cursor_options & (CURSOR_OPT_SCROLL | CURSOR_OPT_NO_SCROLL)) == 0;
+	return (cursor_options & CURSOR_OPT_FAST_PLAN) != 0 && (cursor_options & CURSOR_OPT_NO_SCROLL) == 0;
 }
 
 void

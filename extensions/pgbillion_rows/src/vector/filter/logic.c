@@ -6,11 +6,14 @@
  * They are computed for all rows with three-valued logic, without short
  * circuit. That is right only for operands that cannot raise errors: operands
  * are no terms of a filter, so that kernels compile no others. Strings are not
- * looked at for rows that are decided without.
+ * looked at for rows that are decided without, nor parameters, which may be
+ * variables that have no value yet.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
+
+#include "nodes/nodeFuncs.h"
 
 #include "vector/filter/predicate.h"
 
@@ -20,6 +23,12 @@ typedef struct Logic
 	BoolExprType op;
 	List	   *args;			/* of Predicate */
 } Logic;
+
+static bool
+has_param(Node *node, void *context)
+{
+	return node != NULL && (IsA(node, Param) || expression_tree_walker(node, has_param, context));
+}
 
 static Predicate *
 compile(Expr *expr, const PredicateContext *context)
@@ -40,6 +49,13 @@ compile(Expr *expr, const PredicateContext *context)
 
 		if (arg == NULL)
 			return NULL;
+		/* PostgreSQL may not come to it */
+		if (foreach_current_index(lc) > 0 && has_param(lfirst(lc), NULL))
+		{
+			if (context->certain)
+				return NULL;
+			arg->costly = true;
+		}
 		result->predicate.costly |= arg->costly;
 		result->args = lappend(result->args, arg);
 	}

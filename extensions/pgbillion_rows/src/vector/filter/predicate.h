@@ -61,8 +61,8 @@ typedef struct PredicateKernel
 struct Predicate
 {
 	const PredicateKernel *kernel;
-	bool		costly;			/* strings, which may have to be fetched: not
-								 * for rows decided without */
+	bool		costly;			/* strings, which may have to be fetched, or
+								 * parameters: not for rows decided without */
 	uint8	   *truth;			/* room for it, for whoever combines several */
 };
 
