@@ -46,14 +46,17 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	FilterScanState *state = (FilterScanState *) css;
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
 
+#if PG_VERSION_NUM < 160000
+
 	/*
-	 * rows are those of pages; until 16 there is no other way to say so than
-	 * to repeat what ExecInitCustomScan() has done
+	 * ExecInitCustomScan() takes rows for virtual ones, and cannot be told
+	 * that they are those of pages
 	 */
 	ExecInitScanTupleSlot(estate, &css->ss, RelationGetDescr(css->ss.ss_currentRelation),
 						  &TTSOpsBufferHeapTuple);
 	ExecAssignScanProjectionInfoWithVarno(&css->ss, cscan->scan.scanrelid);
 	css->ss.ps.qual = ExecInitQual(cscan->scan.plan.qual, &css->ss.ps);
+#endif
 
 	vector_node_begin(&state->node, cscan->custom_exprs, NIL);
 	state->recheck = ExecInitQual(cscan->custom_exprs, &css->ss.ps);
@@ -151,6 +154,9 @@ create_state(CustomScan *cscan)
 
 	NodeSetTag(state, T_CustomScanState);
 	state->node.css.methods = &exec_methods;
+#if PG_VERSION_NUM >= 160000
+	state->node.css.slotOps = &TTSOpsBufferHeapTuple;
+#endif
 
 	return (Node *) state;
 }
