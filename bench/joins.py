@@ -84,6 +84,7 @@ def make(conn: Connection, servers: Sequence[Cluster]) -> None:
 def measure(conn: Connection, way: Way, where: str) -> tuple[float, list[tuple[Any, ...]]]:
     """Return the seconds that a way takes, and its answer."""
     conn.execute(f"SET pgbillion_rows.vector_aggregate = {way.vectors}".encode())
+    conn.execute(f"SET pgbillion_rows.vector_scan = {way.vectors}".encode())
     conn.execute(f"SET pgbillion_rows.aggregate_before_join = {way.before_join}".encode())
     start = time.perf_counter()
     rows = conn.execute(QUERY.format(table=way.table, where=WHERE[where]).encode()).fetchall()

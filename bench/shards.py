@@ -129,7 +129,7 @@ def measure(conn: Connection, side: str) -> tuple[float, list[tuple[Any, ...]]]:
     )
     conn.execute(f"SET enable_partitionwise_aggregate = {'on' if side == OURS else 'off'}".encode())
     with contextlib.suppress(psycopg.errors.UndefinedObject):
-        conn.execute(f"SET pgbillion_rows.vector_aggregate = {'off' if side == CORE_ONE else 'on'}".encode())
+        plans.switch(conn, side != CORE_ONE)
     query = REWRITTEN if side == REWRITE else QUERY.format("one" if side in (ONE, CORE_ONE) else "t_demo")
     if side in (OURS, REWRITE):
         # its connections are closed when servers change

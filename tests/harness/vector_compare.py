@@ -97,6 +97,8 @@ class _settings:  # noqa: N801
 
     def __enter__(self) -> list[bool]:
         settings = [("pgbillion_rows.vector_aggregate", self._on), *self._query.settings]
+        if self._on == "off":
+            settings.append(("pgbillion_rows.vector_scan", "off"))
         text = "SAVEPOINT one; " + "".join(f"SET LOCAL {name} = {value}; " for name, value in settings)
         self._conn.execute(text.encode())
         return self._failed

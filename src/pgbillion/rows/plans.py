@@ -1,4 +1,4 @@
-"""Vectorized aggregation switched off and on in a session, and what plans tell of it."""
+"""Vectors switched off and on in a session, and what plans tell of them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 Plan = Mapping[str, Any]
 
 SETTING = "pgbillion_rows.vector_aggregate"
+# all that vectors do: without them, a plan is PostgreSQL's own
+SETTINGS = (SETTING, "pgbillion_rows.vector_scan")
 NODE = "VectorAggregate"
 
 
 def switch(conn: Connection, on: bool) -> None:
-    """Switch vectorized aggregation for the session."""
-    conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [SETTING, "on" if on else "off"])
+    """Switch vectors for the session."""
+    for setting in SETTINGS:
+        conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [setting, "on" if on else "off"])
 
 
 def explain(conn: Connection, query: str, *, run: bool = False) -> Plan:
