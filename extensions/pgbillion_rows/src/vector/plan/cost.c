@@ -29,18 +29,27 @@ memory_of_groups(PathTarget *target, double groups)
 	return groups * group_table_entry_bytes(nkeys, 16 * list_length(target->exprs));
 }
 
-/* Cost of evaluating a row's worth of expressions, kernels being cheaper. */
+/* Cost of reading and filtering a row, kernels being cheaper. */
 Cost
-row_cost(PlannerInfo *root, List *terms, PathTarget *target)
+filter_cost(PlannerInfo *root, List *terms)
 {
-	Cost		cost = cpu_tuple_cost * KERNEL_COST_FACTOR;
 	QualCost	qual;
-	ListCell   *lc;
 
 	cost_qual_eval(&qual, terms, root);
-	cost += qual.per_tuple * TERM_COST_FACTOR;
+	return cpu_tuple_cost * KERNEL_COST_FACTOR + qual.per_tuple * TERM_COST_FACTOR;
+}
+
+/* Cost of aggregating a row that the filter keeps. */
+Cost
+row_cost(PlannerInfo *root, PathTarget *target)
+{
+	Cost		cost = 0;
+	ListCell   *lc;
+
 	foreach(lc, target->exprs)
 	{
+		QualCost	qual;
+
 		/* a transition, or finding the group */
 		cost += cpu_operator_cost * KERNEL_COST_FACTOR * 2;
 		if (!IsA(lfirst(lc), Aggref) && !IsA(lfirst(lc), Var))

@@ -66,7 +66,8 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 	Cost		run;
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
-	run = page_cost * rel->pages + row_cost(root, terms, target) * rel->tuples / divisor;
+	run = page_cost * rel->pages +
+		(filter_cost(root, terms) * rel->tuples + row_cost(root, target) * rel->rows) / divisor;
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = parent;
