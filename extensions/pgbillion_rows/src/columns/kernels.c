@@ -9,7 +9,7 @@
  */
 #include "columns/kernels.h"
 
-#include "port/pg_bitutils.h"
+#include "port/pg_bswap.h"
 
 #define SET baseline
 #define SET_TARGET

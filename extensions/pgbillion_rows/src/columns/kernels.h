@@ -22,12 +22,6 @@
 /* Codes of one byte: so many values can a dictionary have. */
 #define KERNEL_CODES 256
 
-/*
- * Rows per call at most: more than a page of 32 kB has of one byte each, and
- * small enough that a sum of them in 16-bit steps stays below 2^32.
- */
-#define KERNEL_ROWS 32768
-
 /* Words of a bitmap of rows: bit i % 64 of word i / 64 is row i. */
 #define KERNEL_BITMAP_WORDS(rows) (((rows) + 63) / 64)
 

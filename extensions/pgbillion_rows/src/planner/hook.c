@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * hook.c
- *	  PostgreSQL's hook, and those who answer to it.
+ *	  PostgreSQL's hooks, and those who answer to them.
  *
  *-------------------------------------------------------------------------
  */
