@@ -41,7 +41,7 @@
 #include "utils/snapshot.h"
 
 /* Heap blocks of a segment: a power of two, chosen when the index is built. */
-#define COLUMNS_MIN_BLOCKS 16
+#define COLUMNS_MIN_BLOCKS 32
 #define COLUMNS_MAX_BLOCKS 1024
 
 /* In which form a column is in a segment. */
@@ -55,8 +55,8 @@ typedef enum ColumnKind
 								 * entries */
 	COLUMN_INTEGERS,			/* base + uint8, uint16, uint32 or uint64,
 								 * modulo 2^64; the sum is the value's int64.
-								 * Of width 1 they are codes, too: of the
-								 * values base, base + 1, ... */
+								 * Of width 1 they are codes, too: of a
+								 * dictionary base, base + 1, ... */
 	COLUMN_DECIMALS,			/* the same in units of 10^-scale: numerics
 								 * that all have `scale` digits to be shown */
 	COLUMN_FLOAT4,
@@ -86,7 +86,7 @@ typedef struct ColumnState
 	bool		has_nulls;		/* false: no row is NULL */
 	int			scale;			/* COLUMN_DECIMALS */
 	int64		base;			/* COLUMN_INTEGERS, COLUMN_DECIMALS */
-	int			dictionary_size;	/* COLUMN_CONSTANT: 1; COLUMN_CODES */
+	int			dictionary_size;	/* of column_reader_dictionary(), or 0 */
 	ColumnOrder order;
 	int64		min;
 	int64		max;
@@ -98,8 +98,14 @@ typedef struct ColumnSegment
 {
 	BlockNumber first_block;
 	int			nblocks;		/* fewer than others at the scan's end */
-	int			nvalid;			/* blocks that may be read here; 0: the rest
-								 * is undefined but for first_block, nblocks */
+	int			nvalid;			/* blocks that may be read here; 0: what
+								 * follows the next three is undefined, but
+								 * valid[] is false */
+	int			nnot_visible;	/* why others are not, each counted once: not
+								 * all-visible, */
+	int			nstale;			/* else changed since, or never encoded, in a
+								 * segment that is encoded, */
+	int			nabsent;		/* else in one that is not */
 	int			nrows;			/* of all blocks, valid or not */
 	bool		valid[COLUMNS_MAX_BLOCKS];
 	uint16		rows[COLUMNS_MAX_BLOCKS];	/* of each block */
@@ -121,6 +127,9 @@ typedef struct ColumnRun
 } ColumnRun;
 
 typedef struct ColumnReader ColumnReader;
+
+/* options.c: called once by _PG_init() */
+extern void columns_init(void);
 
 /* read.c */
 extern ColumnReader *column_reader_begin(Relation heap, Relation index, Snapshot snapshot,
