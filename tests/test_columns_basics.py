@@ -40,9 +40,11 @@ def test_build(conn: Connection, table: str) -> None:
 
 def test_nothing_is_held_before_a_vacuum(conn: Connection, table: str) -> None:
     notices: list[str] = []
-    conn.add_notice_handler(lambda diagnostic: notices.append(f"{diagnostic.message_primary}|{diagnostic.message_hint}"))
+    conn.add_notice_handler(lambda told: notices.append(f"{told.message_primary}|{told.message_hint}"))
     conn.execute(f"CREATE INDEX t_columns ON {table} USING columns (grp)")
-    assert len(notices) == 1 and "holds 0 of the" in notices[0] and "VACUUM" in notices[0]
+    assert len(notices) == 1
+    assert "holds 0 of the" in notices[0]
+    assert "VACUUM" in notices[0]
     assert check(conn, "t_columns") == 0
     conn.execute(f"VACUUM {table}")
     assert check(conn, table) == blocks(conn, table)
