@@ -44,12 +44,20 @@ typedef struct Room
 	char	   *start;			/* aligned */
 } Room;
 
+/* The buffer that a page of the segment was in when it was last read. */
+typedef struct Guess
+{
+	uint32		number;			/* of the page in the segment */
+	Buffer		buffer;			/* not pinned; or InvalidBuffer */
+} Guess;
+
 typedef struct ReaderColumn
 {
 	int			number;			/* in the index */
 	ColumnType	type;
 	StoredColumn stored;		/* in the segment */
 	Datum	   *dictionary;		/* NULL: not loaded */
+	Guess		guess;
 	Room		array;
 	Room		places;
 	Room		nulls;
@@ -64,6 +72,7 @@ struct ColumnReader
 	MemoryContext segment_context;	/* dictionaries of the segment */
 	uint32		segment_number;
 	DirectoryEntry entry;
+	Guess		guess;			/* of the head */
 	ColumnSegment segment;
 	ColumnState *states;
 	int			ncolumns;
@@ -177,12 +186,28 @@ make_room(ColumnReader *reader, Room *room, Size bytes)
 	return room->start;
 }
 
+/* Pin a page of the segment: looking its buffer up is most of a short read. */
+static Buffer
+pin_page(ColumnReader *reader, uint32 number, Guess *guess)
+{
+	Relation	index = reader->directory.index;
+	BlockNumber block = reader->entry.first_page + number;
+
+	if (guess->buffer != InvalidBuffer && guess->number == number &&
+		ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, guess->buffer))
+		return guess->buffer;
+	guess->number = number;
+	guess->buffer = ReadBuffer(index, block);
+
+	return guess->buffer;
+}
+
 /*
  * Copy bytes of the segment that the reader is at.  Returns false if it has
  * been replaced.
  */
 static bool
-read_bytes(ColumnReader *reader, Size at, Size length, char *to)
+read_bytes(ColumnReader *reader, Guess *guess, Size at, Size length, char *to)
 {
 	Relation	index = reader->directory.index;
 
@@ -197,7 +222,7 @@ read_bytes(ColumnReader *reader, Size at, Size length, char *to)
 
 		if (number >= reader->entry.pages)
 			store_corrupted(index, reader->entry.first_page);
-		buffer = ReadBuffer(index, reader->entry.first_page + number);
+		buffer = pin_page(reader, number, guess);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		data = store_content(BufferGetPage(buffer));
 		ours = data->magic == DATA_MAGIC && data->segment == reader->segment_number &&
@@ -294,6 +319,7 @@ take_head(ColumnReader *reader)
 		sane = is_sane(&column->stored, &head);
 		set_state(&reader->states[c], &column->stored, head.nrows);
 		column->dictionary = NULL;
+		column->guess.buffer = InvalidBuffer;
 	}
 	if (!sane)
 		store_corrupted(reader->directory.index, reader->entry.first_page);
@@ -310,6 +336,7 @@ look_at_segment(ColumnReader *reader)
 	uint8		visible[BITMAP_BYTES];
 
 	segment->nvalid = segment->nstale = segment->nabsent = 0;
+	reader->guess.buffer = InvalidBuffer;
 	segment->nnot_visible = segment->nblocks -
 		gather_visible(reader->heap, segment->first_block, segment->nblocks, visible);
 	if (segment->nnot_visible == segment->nblocks)
@@ -331,7 +358,7 @@ look_at_segment(ColumnReader *reader)
 	}
 	if (segment->nvalid == 0)
 		return true;
-	if (!read_bytes(reader, 0, HEAD_COLUMNS(reader->directory.segment_blocks) +
+	if (!read_bytes(reader, &reader->guess, 0, HEAD_COLUMNS(reader->directory.segment_blocks) +
 					reader->directory.ncolumns * sizeof(StoredColumn), reader->head))
 	{
 		segment->nvalid = 0;
@@ -391,7 +418,7 @@ load_nulls(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int nro
 		return true;
 	}
 	bitmap = (uint8 *) make_room(reader, &column->bitmap, nbytes);
-	if (!read_bytes(reader, column->stored.nulls + first_byte, nbytes, (char *) bitmap))
+	if (!read_bytes(reader, &column->guess, column->stored.nulls + first_byte, nbytes, (char *) bitmap))
 		return false;
 	for (int i = 0; i < nrows; i++)
 	{
@@ -467,7 +494,7 @@ column_reader_load(ColumnReader *reader, int c, uint32 first_row, int nrows, Col
 	{
 		char	   *array = make_room(reader, &column->array, (Size) nrows * width);
 
-		if (!read_bytes(reader, column->stored.values + (Size) first_row * width, (Size) nrows * width, array))
+		if (!read_bytes(reader, &column->guess, column->stored.values + (Size) first_row * width, (Size) nrows * width, array))
 			return false;
 		if (has_codes(column))
 			check_codes(reader, column, array, nrows);
@@ -544,7 +571,7 @@ load_values_dictionary(ColumnReader *reader, ReaderColumn *column, Datum *dictio
 		store_corrupted(reader->directory.index, reader->entry.first_page);
 	bytes = MemoryContextAllocHuge(reader->segment_context, stored->dictionary_bytes + 2 * SLACK);
 	bytes += SLACK;
-	if (!read_bytes(reader, stored->dictionary, stored->dictionary_bytes, bytes))
+	if (!read_bytes(reader, &column->guess, stored->dictionary, stored->dictionary_bytes, bytes))
 		return false;
 	check_places(reader, (uint32 *) bytes, n, stored->dictionary_bytes - places_bytes);
 	point_at_values(reader, column, (uint32 *) bytes, NULL, n, bytes + places_bytes, 0, dictionary);
@@ -560,7 +587,7 @@ load_integers_dictionary(ColumnReader *reader, ReaderColumn *column, Datum *dict
 
 	if (column->stored.dictionary_bytes != sizeof(int64) * n)
 		store_corrupted(reader->directory.index, reader->entry.first_page);
-	if (!read_bytes(reader, column->stored.dictionary, sizeof(int64) * n, (char *) integers))
+	if (!read_bytes(reader, &column->guess, column->stored.dictionary, sizeof(int64) * n, (char *) integers))
 		return false;
 	for (int i = 0; i < n; i++)
 		dictionary[i] = datum_of(&column->type, integers[i]);
@@ -710,14 +737,14 @@ decode_values(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int 
 
 	if (stored->values_bytes < places_bytes)
 		store_corrupted(reader->directory.index, reader->entry.first_page);
-	if (!read_bytes(reader, stored->values + sizeof(uint32) * first_row, sizeof(uint32) * (nrows + 1),
+	if (!read_bytes(reader, &column->guess, stored->values + sizeof(uint32) * first_row, sizeof(uint32) * (nrows + 1),
 					(char *) places))
 		return false;
 	check_places(reader, places, nrows, stored->values_bytes - places_bytes);
 	/* aligned as in the segment */
 	start = TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, places[0]);
 	bytes = make_room(reader, &column->array, places[nrows] - start);
-	if (!read_bytes(reader, stored->values + places_bytes + start, places[nrows] - start, bytes))
+	if (!read_bytes(reader, &column->guess, stored->values + places_bytes + start, places[nrows] - start, bytes))
 		return false;
 	point_at_values(reader, column, places, nulls, nrows, bytes, start, values);
 
