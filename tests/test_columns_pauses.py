@@ -143,7 +143,7 @@ def replace_pages(conn: Connection) -> None:
 
     What makes blocks stale are versions of rows that never were: no snapshot keeps them from being removed.
     """
-    for block in (0, 32):
+    for block in (0, 0, 32):
         with conn.transaction(force_rollback=True):
             conn.execute(f"UPDATE t SET grp = -1 WHERE ctid = '({block},1)'")
         vacuum(conn)
@@ -157,6 +157,25 @@ def test_pages_are_replaced_under_a_reader(conn: Connection, connect: Connect) -
         until_paused(conn, "directory read")
         replace_pages(conn)
     assert reading.result() == []
+    assert problems(conn) == []
+
+
+def test_pages_are_replaced_by_the_same_segment(conn: Connection, connect: Connect) -> None:
+    """What is written there last has more blocks, so that rows of others lie elsewhere."""
+    conn.execute("DROP INDEX t_columns")
+    with conn.transaction(force_rollback=True):
+        conn.execute("UPDATE t SET grp = -1 WHERE ctid = '(3,1)'")
+    conn.execute("CREATE INDEX t_columns ON t USING columns (id, grp, word) WITH (segment_blocks = 32)")
+    assert readable(conn) == blocks(conn) - 1
+    reader, holder = connect(), connect()
+    with paused(holder, "head read"):
+        reading = Running(lambda: problems(reader))
+        until_paused(conn, "head read")
+        vacuum(conn)
+        refresh(conn)
+        replace_pages(conn)
+    assert reading.result() == []
+    assert readable(conn) == blocks(conn)
     assert problems(conn) == []
 
 
@@ -184,3 +203,51 @@ def test_pages_are_replaced_under_a_reader_on_a_standby(conn: Connection, primar
             assert reading.result() == []
         assert readable(monitor) == blocks(monitor)
         assert problems(monitor) == []
+        # promoted in the middle of an encoding
+        conn.execute("DELETE FROM t WHERE id % 1000 = 7")
+        vacuum(conn)
+        encoder = stack.enter_context(primary.connect(DATABASE))
+        with paused(conn, "between data pages"):
+            encoding = Running(lambda: refresh(encoder))
+            until_paused(conn, "between data pages")
+            standby.replayed(conn, monitor)
+            monitor.execute("SELECT pg_promote()")
+        encoding.result()
+        assert problems(monitor) == []
+        vacuum(monitor)
+        refresh(monitor)
+        assert readable(monitor) == blocks(monitor)
+        assert problems(monitor) == []
+
+
+def test_crashes(conn: Connection, primary: Cluster) -> None:
+    conn.execute("DROP TABLE IF EXISTS u")
+    conn.execute("CREATE UNLOGGED TABLE u AS SELECT * FROM t")
+    conn.execute("VACUUM u")
+    conn.execute("CREATE INDEX ON u USING columns (id, word)")
+    for number, place in enumerate(["begun", "gathered", "between data pages", "before publishing", "published"]):
+        with ExitStack() as stack:
+            session, encoder, holder = (stack.enter_context(primary.connect(DATABASE)) for _ in range(3))
+            session.execute(f"DELETE FROM t WHERE id % 1000 = {number}")
+            vacuum(session)
+            holder.execute("SELECT pg_advisory_lock(0, hashtext(%s))", [place])
+            encoding = Running(lambda encoder=encoder: refresh(encoder))  # type: ignore[misc]
+            until_paused(session, place)
+            session.execute("CHECKPOINT")
+            session.execute(f"UPDATE t SET grp = -{number} WHERE id % 5000 = 77")
+            primary.kill()
+            with pytest.raises(psycopg.OperationalError):
+                encoding.result()
+        primary.start()
+        with primary.connect(DATABASE) as session:
+            assert problems(session) == []
+            if number == 0:
+                assert one(session, "SELECT count(*) FROM u") == 0
+                session.execute("INSERT INTO u SELECT * FROM t")
+                session.execute("VACUUM u")
+            for _ in range(2):
+                vacuum(session)
+                refresh(session)
+                assert problems(session) == []
+            assert readable(session) == blocks(session)
+            assert session.execute("SELECT * FROM pgbillion_rows.columns_check('u')").fetchall() == []

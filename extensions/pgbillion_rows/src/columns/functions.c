@@ -241,7 +241,8 @@ put_status(ReturnSetInfo *result, Oid oid)
 		bool		nulls[10] = {false};
 
 		memset(&coverage, 0, sizeof(coverage));
-		if (heap_blocks > 0)
+		/* one that was never built has no pages */
+		if (heap_blocks > 0 && column_index_usable(index))
 			measure(heap, index, &coverage);
 		values[0] = ObjectIdGetDatum(oid);
 		values[1] = ObjectIdGetDatum(table);

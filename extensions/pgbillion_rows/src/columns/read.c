@@ -365,6 +365,7 @@ look_at_segment(ColumnReader *reader)
 		return false;
 	}
 	take_head(reader);
+	PAUSE("head read");
 
 	return true;
 }
