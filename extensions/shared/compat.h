@@ -240,4 +240,36 @@ typedef PGAlignedBlock IOAlignedBlock;
 	create_foreign_upper_path(root, rel, target, rows, startup, total, pathkeys, outer, restrictinfo, private)
 #endif
 
+/* 16 knows indexes that say something of blocks only: updates of their columns stay HOT. */
+#if PG_VERSION_NUM >= 160000
+#define set_amsummarizing(routine) ((routine)->amsummarizing = true)
+#else
+#define set_amsummarizing(routine) ((void) 0)
+#endif
+
+/* 16 tells an index which is vacuumed its table. */
+#if PG_VERSION_NUM >= 160000
+#define vacuumed_heap(info) ((info)->heaprel)
+#define close_vacuumed_heap(heap) ((void) (heap))
+#else
+#include "access/table.h"
+#include "catalog/index.h"
+#define vacuumed_heap(info) \
+	table_open(IndexGetRelation(RelationGetRelid((info)->index), false), AccessShareLock)
+#define close_vacuumed_heap(heap) table_close(heap, AccessShareLock)
+#endif
+
+/* 17 dropped the setting that lets old snapshots lose rows. */
+#if PG_VERSION_NUM < 170000
+#include "utils/snapmgr.h"
+#define old_snapshots_lose_rows() OldSnapshotThresholdActive()
+#else
+#define old_snapshots_lose_rows() false
+#endif
+
+/* 18 tells ANALYZE from VACUUM. */
+#if PG_VERSION_NUM < 180000
+#define vacuum_delay_point(is_analyze) vacuum_delay_point()
+#endif
+
 #endif							/* PGBILLION_COMPAT_H */

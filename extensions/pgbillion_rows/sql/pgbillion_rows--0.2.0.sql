@@ -655,3 +655,42 @@ CREATE AGGREGATE pgbillion_rows.partial_avg_array(interval) (
     COMBINEFUNC = pgbillion_rows.interval_combine, INITCOND = '{0 second,0 second}',
     PARALLEL = SAFE
 );
+
+-- Columns beside the heap.
+
+CREATE FUNCTION pgbillion_rows.columns_handler(internal) RETURNS index_am_handler
+LANGUAGE c STRICT
+AS 'MODULE_PATHNAME', 'pgbillion_columns_handler';
+
+CREATE ACCESS METHOD columns TYPE INDEX HANDLER pgbillion_rows.columns_handler;
+
+COMMENT ON ACCESS METHOD columns IS
+'copies of columns, which vectorized aggregation reads instead of the table where they are current';
+
+CREATE OPERATOR CLASS pgbillion_rows.any_ops
+DEFAULT FOR TYPE anyelement USING columns AS STORAGE anyelement;
+
+CREATE PROCEDURE pgbillion_rows.columns_refresh(relation regclass)
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'pgbillion_columns_refresh';
+
+COMMENT ON PROCEDURE pgbillion_rows.columns_refresh(regclass) IS
+'encodes what VACUUM has made visible to everybody, in an index of columns or in those of a table';
+
+CREATE FUNCTION pgbillion_rows.columns_status(relation regclass,
+    OUT index regclass, OUT "table" regclass, OUT valid boolean, OUT table_blocks bigint,
+    OUT encoded_blocks bigint, OUT stale_blocks bigint, OUT readable_blocks bigint, OUT rows bigint,
+    OUT index_bytes bigint, OUT table_bytes bigint) RETURNS SETOF record
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_columns_status';
+
+COMMENT ON FUNCTION pgbillion_rows.columns_status(regclass) IS
+'how much of a table its indexes of columns cover';
+
+CREATE FUNCTION pgbillion_rows.columns_check(relation regclass,
+    OUT index regclass, OUT block bigint, OUT problem text) RETURNS SETOF record
+LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_columns_check';
+
+COMMENT ON FUNCTION pgbillion_rows.columns_check(regclass) IS
+'compares what indexes of columns hold with the table, and returns what differs';

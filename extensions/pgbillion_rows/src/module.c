@@ -11,6 +11,7 @@
 #include "utils/guc.h"
 #include "utils/builtins.h"
 
+#include "columns/columns.h"
 #include "planner/before_join.h"
 #include "planner/planner.h"
 #include "shard/connection.h"
@@ -24,6 +25,7 @@ void		_PG_init(void);
 void
 _PG_init(void)
 {
+	columns_init();
 	planner_hook_init();
 	vector_init();
 	shard_init();

@@ -1,0 +1,253 @@
+"""An index of columns while others write, VACUUM and encode: each race, stopped at the place where it is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import servers, standby
+from harness.pauses import cluster_with_pauses, paused, until_paused
+from harness.servers import one
+from harness.sessions import Running
+from pgbillion.server.postgres import Cluster, Installation
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Connect = Callable[[], Connection]
+DATABASE = "pauses"
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def primary(installation: Installation) -> Iterator[Cluster]:
+    with cluster_with_pauses(installation) as cluster, servers.new_database(cluster, DATABASE):
+        yield cluster
+
+
+@pytest.fixture
+def connect(primary: Cluster) -> Iterator[Connect]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(primary.connect(DATABASE))
+
+
+@pytest.fixture
+def conn(connect: Connect) -> Connection:
+    """A session that has made a table of several segments, all-visible, and an index of it that VACUUM leaves alone."""
+    conn = connect()
+    conn.execute("DROP TABLE IF EXISTS t CASCADE")
+    conn.execute("CREATE TABLE t (id int PRIMARY KEY, grp int, word text) WITH (fillfactor = 90)")
+    conn.execute(f"INSERT INTO t SELECT i, i % 7, 'word ' || i % 100 FROM generate_series(1, {ROWS}) i")
+    conn.execute("VACUUM t")
+    conn.execute(
+        "CREATE INDEX t_columns ON t USING columns (id, grp, word) WITH (segment_blocks = 32, refresh_share = 1)"
+    )
+    assert readable(conn) == blocks(conn) > 64
+    return conn
+
+
+def readable(conn: Connection) -> int:
+    return int(one(conn, "SELECT readable_blocks FROM pgbillion_rows.columns_status('t_columns')"))
+
+
+def blocks(conn: Connection) -> int:
+    return int(one(conn, "SELECT table_blocks FROM pgbillion_rows.columns_status('t_columns')"))
+
+
+def problems(conn: Connection) -> list[Any]:
+    return conn.execute("SELECT block, problem FROM pgbillion_rows.columns_check('t_columns')").fetchall()
+
+
+def refresh(conn: Connection) -> None:
+    conn.execute("CALL pgbillion_rows.columns_refresh('t_columns')")
+
+
+def vacuum(conn: Connection) -> None:
+    conn.execute("VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) t")
+
+
+@pytest.mark.parametrize("place", ["visibility map read", "directory read"])
+@pytest.mark.parametrize("encoded_again", [False, True])
+def test_vacuum_between_the_looks(conn: Connection, connect: Connect, place: str, encoded_again: bool) -> None:
+    conn.execute("DELETE FROM t WHERE id = 500")
+    reader, holder = connect(), connect()
+    with paused(holder, place):
+        reading = Running(lambda: problems(reader))
+        until_paused(conn, place)
+        vacuum(conn)
+        if encoded_again:
+            refresh(conn)
+    assert reading.result() == []
+    assert problems(conn) == []
+    assert readable(conn) == blocks(conn) - (not encoded_again)
+
+
+@pytest.mark.parametrize("place", ["begun", "gathered", "between data pages", "before publishing"])
+@pytest.mark.parametrize("change", ["INSERT INTO t VALUES (-1, 1, 'new')", "UPDATE t SET grp = -1 WHERE id = 5"])
+@pytest.mark.parametrize("first", [True, False])
+def test_change_while_a_block_is_encoded(
+    conn: Connection, connect: Connect, place: str, change: str, first: bool
+) -> None:
+    # all of the first block is dead, so that there is room where the encoder has been
+    conn.execute("DELETE FROM t WHERE ctid < '(1,1)' AND id <> 5")
+    if first:
+        conn.execute("DROP INDEX t_columns")
+        vacuum(conn)
+        conn.execute(
+            "CREATE INDEX CONCURRENTLY t_columns ON t USING columns (id, grp, word)"
+            " WITH (segment_blocks = 32, refresh_share = 1)"
+        )
+    else:
+        vacuum(conn)
+    writer, encoder, holder = connect(), connect(), connect()
+    with paused(holder, place):
+        encoding = Running(lambda: refresh(encoder))
+        until_paused(conn, place)
+        writer.execute(change)
+        assert int(one(conn, "SELECT max((ctid::text::point)[0]) FROM t WHERE id = -1 OR grp = -1")) == 0
+    encoding.result()
+    # makes the block all-visible; what is encoded stays as it is
+    vacuum(conn)
+    vacuum(conn)
+    assert problems(conn) == []
+    assert readable(conn) == blocks(conn) - 1
+    refresh(conn)
+    assert problems(conn) == []
+    assert readable(conn) == blocks(conn)
+
+
+@pytest.mark.parametrize("place", ["begun", "gathered", "between data pages", "before publishing", "published"])
+def test_an_encoder_is_killed(conn: Connection, connect: Connect, place: str) -> None:
+    conn.execute("DELETE FROM t WHERE id % 1000 = 3")
+    vacuum(conn)
+    encoder, holder = connect(), connect()
+    with paused(holder, place):
+        encoding = Running(lambda: refresh(encoder))
+        until_paused(conn, place)
+        conn.execute("INSERT INTO t VALUES (-1, 1, 'new')")
+        conn.execute("SELECT pg_terminate_backend(%s)", [encoder.info.backend_pid])
+        with pytest.raises(psycopg.OperationalError):
+            encoding.result()
+    assert problems(conn) == []
+    vacuum(conn)
+    assert problems(conn) == []
+    refresh(conn)
+    assert problems(conn) == []
+    assert readable(conn) == blocks(conn)
+
+
+def replace_pages(conn: Connection) -> None:
+    """Encode the first segment anew, and then the second into the pages that have become free.
+
+    What makes blocks stale are versions of rows that never were: no snapshot keeps them from being removed.
+    """
+    for block in (0, 0, 32):
+        with conn.transaction(force_rollback=True):
+            conn.execute(f"UPDATE t SET grp = -1 WHERE ctid = '({block},1)'")
+        vacuum(conn)
+        refresh(conn)
+
+
+def test_pages_are_replaced_under_a_reader(conn: Connection, connect: Connect) -> None:
+    reader, holder = connect(), connect()
+    with paused(holder, "directory read"):
+        reading = Running(lambda: problems(reader))
+        until_paused(conn, "directory read")
+        replace_pages(conn)
+    assert reading.result() == []
+    assert problems(conn) == []
+
+
+def test_pages_are_replaced_by_the_same_segment(conn: Connection, connect: Connect) -> None:
+    """What is written there last has more blocks, so that rows of others lie elsewhere."""
+    conn.execute("DROP INDEX t_columns")
+    with conn.transaction(force_rollback=True):
+        conn.execute("UPDATE t SET grp = -1 WHERE ctid = '(3,1)'")
+    conn.execute("CREATE INDEX t_columns ON t USING columns (id, grp, word) WITH (segment_blocks = 32)")
+    assert readable(conn) == blocks(conn) - 1
+    reader, holder = connect(), connect()
+    with paused(holder, "head read"):
+        reading = Running(lambda: problems(reader))
+        until_paused(conn, "head read")
+        vacuum(conn)
+        refresh(conn)
+        replace_pages(conn)
+    assert reading.result() == []
+    assert readable(conn) == blocks(conn)
+    assert problems(conn) == []
+
+
+def test_pages_are_replaced_under_a_reader_on_a_standby(conn: Connection, primary: Cluster) -> None:
+    with standby.standby(primary) as there, ExitStack() as stack:
+        reader, holder, monitor = (stack.enter_context(there.connect(DATABASE)) for _ in range(3))
+        assert readable(reader) == blocks(reader)
+        with paused(holder, "directory read"):
+            reading = Running(lambda: problems(reader))
+            until_paused(monitor, "directory read")
+            replace_pages(conn)
+            standby.replayed(conn, monitor)
+        assert reading.result() == []
+        # a deletion, VACUUM and an encoding between the looks; nothing that the reader's snapshot sees goes
+        conn.execute("DELETE FROM t WHERE id = 500")
+        standby.replayed(conn, monitor)
+        for place in ("visibility map read", "directory read"):
+            with paused(holder, place):
+                reading = Running(lambda: problems(reader))
+                until_paused(monitor, place)
+                vacuum(conn)
+                standby.replayed(conn, monitor)
+                refresh(conn)
+                standby.replayed(conn, monitor)
+            assert reading.result() == []
+        assert readable(monitor) == blocks(monitor)
+        assert problems(monitor) == []
+        # promoted in the middle of an encoding
+        conn.execute("DELETE FROM t WHERE id % 1000 = 7")
+        vacuum(conn)
+        encoder = stack.enter_context(primary.connect(DATABASE))
+        with paused(conn, "between data pages"):
+            encoding = Running(lambda: refresh(encoder))
+            until_paused(conn, "between data pages")
+            standby.replayed(conn, monitor)
+            monitor.execute("SELECT pg_promote()")
+        encoding.result()
+        assert problems(monitor) == []
+        vacuum(monitor)
+        refresh(monitor)
+        assert readable(monitor) == blocks(monitor)
+        assert problems(monitor) == []
+
+
+def test_crashes(conn: Connection, primary: Cluster) -> None:
+    conn.execute("DROP TABLE IF EXISTS u")
+    conn.execute("CREATE UNLOGGED TABLE u AS SELECT * FROM t")
+    conn.execute("VACUUM u")
+    conn.execute("CREATE INDEX ON u USING columns (id, word)")
+    for number, place in enumerate(["begun", "gathered", "between data pages", "before publishing", "published"]):
+        with ExitStack() as stack:
+            session, encoder, holder = (stack.enter_context(primary.connect(DATABASE)) for _ in range(3))
+            session.execute(f"DELETE FROM t WHERE id % 1000 = {number}")
+            vacuum(session)
+            holder.execute("SELECT pg_advisory_lock(0, hashtext(%s))", [place])
+            encoding = Running(lambda encoder=encoder: refresh(encoder))  # type: ignore[misc]
+            until_paused(session, place)
+            session.execute("CHECKPOINT")
+            session.execute(f"UPDATE t SET grp = -{number} WHERE id % 5000 = 77")
+            primary.kill()
+            with pytest.raises(psycopg.OperationalError):
+                encoding.result()
+        primary.start()
+        with primary.connect(DATABASE) as session:
+            assert problems(session) == []
+            if number == 0:
+                assert one(session, "SELECT count(*) FROM u") == 0
+                session.execute("INSERT INTO u SELECT * FROM t")
+                session.execute("VACUUM u")
+            for _ in range(2):
+                vacuum(session)
+                refresh(session)
+                assert problems(session) == []
+            assert readable(session) == blocks(session)
+            assert session.execute("SELECT * FROM pgbillion_rows.columns_check('u')").fetchall() == []
