@@ -69,6 +69,8 @@ def spoil(conn: Connection) -> None:
 
 def session(cluster: Cluster, database: str) -> Connection:
     conn = cluster.connect(database)
+    # a plan that is kept would be of the setting it was made with
+    conn.prepare_threshold = None
     conn.execute("LOAD 'pgbillion_rows'")
     conn.execute(
         "SET search_path = v, public; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0;"
