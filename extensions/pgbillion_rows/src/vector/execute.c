@@ -21,6 +21,7 @@
 #endif
 #include "executor/executor.h"
 #include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 
 #include "vector/node.h"
@@ -70,6 +71,13 @@ filter_clauses(CustomScan *cscan)
 	return clauses;
 }
 
+/* The index of columns to be read, or InvalidOid. */
+static Oid
+index_of(CustomScan *cscan)
+{
+	return linitial_oid(lsecond(cscan->custom_private));
+}
+
 /* The group keys among some outputs. */
 static List *
 key_exprs(List *outputs)
@@ -93,7 +101,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	List	   *outputs = output_exprs(cscan);
 	Batch	   *batch = &state->node.batch;
 
-	vector_node_begin(&state->node, filter_clauses(cscan), outputs);
+	vector_node_begin(&state->node, filter_clauses(cscan), outputs, index_of(cscan));
 	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) : groups_create(outputs, batch);
 	state->noutputs = list_length(outputs);
 }
@@ -197,7 +205,7 @@ end_scan(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
 
-	state->node.source->methods->end(state->node.source);
+	vector_node_end(&state->node);
 	state->sink->methods->end(state->sink);
 }
 
@@ -333,6 +341,8 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (keys != NIL)
 		vector_node_explain_list("Group Key", keys, context, prefix, es);
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
+	if (OidIsValid(index_of(cscan)))
+		ExplainPropertyText("Columns", get_rel_name(index_of(cscan)), es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);
 	if (es->analyze)

@@ -19,6 +19,7 @@
  *
  *	source/			where rows are from
  *	  heap.c		pages of a heap
+ *	  segments.c	segments of an index of columns, and heap pages elsewhere
  *	  scan.c		which rows of a page are visible
  *	  pages.c		pages one after the other, mostly without looking them up
  *	  columns.c		values of attributes, a column at a time
@@ -46,10 +47,12 @@
 /*
  * What the plan says to the executor: custom_scan_tlist holds the output
  * columns (group keys and partial Aggrefs) and after them, as junk, the terms
- * of the filter; custom_private is a list of one integer, the number of
- * outputs. Params are repeated in custom_exprs, where the planner looks.
+ * of the filter; custom_private is a list of an integer, the number of
+ * outputs, and of a list of one OID, the index of columns to be read, if any.
+ * Params are repeated in custom_exprs, where the planner looks.
  */
 extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */
+extern int	vector_columns;		/* pgbillion_rows.columns: a PlanMode */
 extern int	vector_scan;		/* pgbillion_rows.vector_scan: a PlanMode */
 
 extern void vector_init(void);

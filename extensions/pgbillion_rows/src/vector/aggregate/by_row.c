@@ -144,11 +144,13 @@ advance_row(RowFunctions *own, RowState *state, MemoryContext context, Datum val
 }
 
 static void
-advance_rows(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+advance_rows(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
+	char	  **entries = groups->single != NULL ? NULL : group_entries(groups, n);
+
 	for (int i = 0; i < n; i++)
 	{
-		char	   *entry = groups->single != NULL ? groups->single : groups->entries[i];
+		char	   *entry = entries == NULL ? groups->single : entries[i];
 
 		advance_row(agg->own, (RowState *) (entry + agg->offset), agg_context(agg, entry),
 					argument->values[i], argument->nulls[i]);

@@ -486,6 +486,7 @@ vector_init(void)
 	RegisterCustomScanMethods(&vector_scan_methods);
 	RegisterCustomScanMethods(&vector_finish_methods);
 	vector_filter_path_init();
+	vector_columns_init();
 	states_sources.of_table = vector_states_path;
 	planner_add_offer(offer_upper_paths);
 }

@@ -77,6 +77,9 @@ StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
 /* Batches with keys beyond that, after which it is given up. */
 #define DENSE_PATIENCE 16
 
+/* So many groups are few in any batch. */
+#define MIN_SMALL_GROUPS 32
+
 /* The first byte of the word of a string that does not fit into it. */
 #define WORD_IS_HASH 0xFF
 
@@ -110,6 +113,8 @@ struct GroupTable
 	List	   *chunks;
 	bool		full;
 	uint64		tags[BATCH_ROWS];	/* of the rows looked for last */
+	uint64	   *words;			/* of their keys, BATCH_ROWS of each; direct:
+								 * NULL */
 
 	/* rows that found no room, one entry each, in the caller's order */
 	char	   *overflow;		/* BATCH_ROWS entries */
@@ -230,6 +235,8 @@ group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
 	table->arg = arg;
 	table->limit = get_hash_memory_limit();
 	table->overflow = palloc(table->entry_size * BATCH_ROWS);
+	if (!table->direct)
+		table->words = palloc(sizeof(uint64) * nkeys * BATCH_ROWS);
 	table->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion groups",
 										   ALLOCSET_DEFAULT_SIZES);
 	table->overflow_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion overflowing groups",
@@ -603,7 +610,7 @@ hash_keys(GroupTable *table, Sought *sought, int n)
 	const Values *keys = sought->keys;
 	uint64	   *tags = sought->tags;
 
-	sought->words = palloc(sizeof(uint64) * table->nkeys * BATCH_ROWS);
+	sought->words = table->words;
 	memset(tags, 0, sizeof(uint64) * n);
 	memset(sought->nulls, 0, sizeof(uint32) * n);
 	for (int k = 0; k < table->nkeys; k++)
@@ -747,8 +754,6 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 		for (int i = 0; i < n; i++)
 			__builtin_prefetch(entries[i] + sizeof(EntryHead), 1);
 	}
-	if (sought.words != NULL)
-		pfree(sought.words);
 
 	return table->noverflow;
 }
@@ -760,7 +765,8 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 int
 group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id)
 {
-	if (table->nentries > SMALL_GROUPS || table->noverflow > 0)
+	/* many groups and few rows: going through the groups would take longer */
+	if (table->nentries > SMALL_GROUPS || table->nentries > Max(MIN_SMALL_GROUPS, n / 2) || table->noverflow > 0)
 		return 0;
 	for (int i = 0; i < n; i++)
 		ids[i] = (uint8) ENTRY_HEAD(entries[i])->id;

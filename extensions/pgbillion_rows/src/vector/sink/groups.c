@@ -16,6 +16,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "vector/sink/by_code.h"
 #include "vector/sink/group.h"
 #include "vector/sink/sink.h"
 #include "vector/sink/spill.h"
@@ -31,6 +32,7 @@ typedef struct Groups
 	Datum	   *key_values;		/* detoasted */
 	Aggregates *aggregates;
 	GroupTable *table;
+	GroupByCode *by_code;		/* or NULL */
 
 	/* what is to be returned: rows without room first */
 	int			noverflow;
@@ -108,9 +110,16 @@ consume(Sink *sink, Batch *batch)
 	Values		keys[GROUP_MAX_KEYS];
 	char	   *entries[BATCH_ROWS];
 	uint8		ids[BATCH_ROWS];
-	RowGroups	row_groups = {.entries = entries,.ids = ids};
+	RowGroups	row_groups;
 
 	Assert(groups->noverflow == 0);
+	group_rows_init(&row_groups, NULL, entries);
+	if (groups->by_code != NULL && group_by_code(groups->by_code, groups->table, batch, ids, &row_groups))
+	{
+		aggregates_advance(groups->aggregates, batch, &row_groups);
+		return false;
+	}
+	row_groups.filled = true;
 	eval_keys(groups, batch, keys);
 	groups->noverflow = group_table_find(groups->table, keys, batch->n, entries);
 	if (groups->noverflow > 0 && groups->whole)
@@ -120,6 +129,7 @@ consume(Sink *sink, Batch *batch)
 		if (batch->n == 0)
 			return false;
 	}
+	row_groups.ids = ids;
 	if (groups->aggregates->uses_ids)
 		row_groups.nids = group_table_ids(groups->table, entries, batch->n, ids, &row_groups.by_id);
 	aggregates_advance(groups->aggregates, batch, &row_groups);
@@ -196,6 +206,14 @@ next(Sink *sink, Datum *values, bool *isnull)
 	return true;
 }
 
+/* The entries that codes stood for are gone. */
+static void
+forget_codes(Groups *groups)
+{
+	if (groups->by_code != NULL)
+		group_by_code_reset(groups->by_code);
+}
+
 /* Replace the groups by those of a partition that was spilled. */
 static Source *
 begin_remainder(Sink *sink)
@@ -211,6 +229,7 @@ begin_remainder(Sink *sink)
 	groups->expected = spill_count(partition);
 	groups->finished = false;
 	group_table_reset(groups->table);
+	forget_codes(groups);
 
 	return spill_source(partition);
 }
@@ -241,6 +260,7 @@ reset(Sink *sink)
 	groups->noverflow = groups->next_overflow = 0;
 	groups->finished = false;
 	group_table_reset(groups->table);
+	forget_codes(groups);
 }
 
 static void
@@ -335,6 +355,8 @@ groups_create(List *outputs, Batch *batch)
 	groups->table = group_table_create(groups->nkeys, types, collations, groups->aggregates->size,
 									   aggregates_init, groups->aggregates);
 	group_table_memory(groups->table, memory);
+
+	groups->by_code = group_by_code_create(groups->keys, groups->nkeys);
 
 	groups->sink.keys = groups->nkeys;
 	groups->sink.aggregates = n - groups->nkeys;

@@ -26,8 +26,9 @@ static bool
 consume(Sink *sink, Batch *batch)
 {
 	OneGroup   *one = (OneGroup *) sink;
-	RowGroups	groups = {.single = one->entry};
+	RowGroups	groups;
 
+	group_rows_init(&groups, one->entry, NULL);
 	aggregates_advance(one->aggregates, batch, &groups);
 
 	return false;
