@@ -91,6 +91,7 @@ struct VectorAgg
 	int			offset;			/* of the state in a group's entry */
 	VectorExpr *argument;		/* NULL for count(*) */
 	VectorFilter *filter;		/* FILTER (WHERE …), or NULL */
+	bool		distinct;		/* it is not for aggregates_advance() */
 	const StateMemory *memory;
 	void	   *own;			/* the kind's */
 };
@@ -146,6 +147,7 @@ extern const AggKind integer_kinds[];
 extern const AggKind float_kinds[];
 extern const AggKind numeric_kinds[];
 extern const AggKind extreme_kinds[];
+extern const AggKind text_kinds[];
 extern const AggKind by_row_kinds[];
 
 /* ---- aggregate.c ---- */
@@ -164,9 +166,11 @@ typedef struct Aggregates
 
 extern const char *aggregate_refusal_of(Aggref *aggref);
 extern bool aggregate_adds_floats(Aggref *aggref);
+extern bool aggregate_counts(Aggref *aggref);
 extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory);
 extern int	aggregates_kernels(const Aggregates *aggregates, int noutputs);
 extern void aggregates_init(void *aggregates, char *entry);
+extern void aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *groups);
 extern void aggregates_advance(Aggregates *aggregates, Batch *batch, const RowGroups *groups);
 
 /* The transition value of an output of a group, in the current context. */

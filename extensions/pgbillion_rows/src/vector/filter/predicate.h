@@ -273,9 +273,14 @@ extern int	select_integers(Range *range, const Datum *scalars, const Column *col
 extern const PredicateKernel compare_kernel;
 extern const PredicateKernel like_kernel;
 extern const PredicateKernel in_kernel;
+extern const PredicateKernel in_text_kernel;
 extern const PredicateKernel null_kernel;
 extern const PredicateKernel boolean_kernel;
 extern const PredicateKernel logic_kernel;
+
+/* ---- filter.c ---- */
+
+extern Predicate *vector_condition_compile(Expr *expr, Batch *batch);
 
 /* ---- predicate.c ---- */
 
