@@ -16,6 +16,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "vector/sink/distinct.h"
 #include "vector/sink/group.h"
 #include "vector/sink/sink.h"
 #include "vector/sink/spill.h"
@@ -30,6 +31,7 @@ typedef struct Groups
 	bool	   *key_is_varlena;
 	Datum	   *key_values;		/* detoasted */
 	Aggregates *aggregates;
+	Distincts  *distincts;		/* or NULL: then groups are kept whole */
 	GroupTable *table;
 
 	/* what is to be returned: rows without room first */
@@ -110,7 +112,7 @@ consume(Sink *sink, Batch *batch)
 	uint8		ids[BATCH_ROWS];
 	RowGroups	row_groups = {.entries = entries,.ids = ids};
 
-	Assert(groups->noverflow == 0);
+	Assert(groups->noverflow == 0 && (groups->distincts == NULL || groups->whole));
 	eval_keys(groups, batch, keys);
 	groups->noverflow = group_table_find(groups->table, keys, batch->n, entries);
 	if (groups->noverflow > 0 && groups->whole)
@@ -123,6 +125,7 @@ consume(Sink *sink, Batch *batch)
 	if (groups->aggregates->uses_ids)
 		row_groups.nids = group_table_ids(groups->table, entries, batch->n, ids, &row_groups.by_id);
 	aggregates_advance(groups->aggregates, batch, &row_groups);
+	distincts_advance(groups->distincts, batch, &row_groups);
 
 	return groups->noverflow > 0;
 }
@@ -159,6 +162,7 @@ finish(Sink *sink)
 	Groups	   *groups = (Groups *) sink;
 
 	end_spill(groups);
+	distincts_finish(groups->distincts, NULL, &sink->spilled_partitions, &sink->spilled_bytes);
 	rewind_groups(groups);
 }
 
@@ -241,6 +245,7 @@ reset(Sink *sink)
 	groups->noverflow = groups->next_overflow = 0;
 	groups->finished = false;
 	group_table_reset(groups->table);
+	distincts_forget(groups->distincts);
 }
 
 static void
@@ -339,6 +344,8 @@ groups_create(List *outputs, Batch *batch)
 	groups->sink.keys = groups->nkeys;
 	groups->sink.aggregates = n - groups->nkeys;
 	groups->sink.kernel_aggregates = aggregates_kernels(groups->aggregates, n);
+	groups->distincts = distincts_create(groups->aggregates, outputs, batch, true);
+	group_table_set_limit(groups->table, distincts_share(groups->distincts, group_table_limit(groups->table)));
 
 	return &groups->sink;
 }
