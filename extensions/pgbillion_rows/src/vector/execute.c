@@ -46,14 +46,27 @@ const CustomScanMethods vector_scan_methods = {
 
 /* ---- what the plan says ---- */
 
-/* The expressions of the output columns. */
+/* The expressions of the output columns; aggregates have their DISTINCT here. */
 static List *
 output_exprs(CustomScan *cscan)
 {
 	List	   *exprs = NIL;
+	List	   *distinct = lthird_node(List, cscan->custom_private);
 
 	for (int i = 0; i < intVal(linitial(cscan->custom_private)); i++)
-		exprs = lappend(exprs, list_nth_node(TargetEntry, cscan->custom_scan_tlist, i)->expr);
+	{
+		Expr	   *expr = list_nth_node(TargetEntry, cscan->custom_scan_tlist, i)->expr;
+
+		if (list_nth(distinct, i) != NULL)
+		{
+			Aggref	   *aggref = makeNode(Aggref);
+
+			memcpy(aggref, castNode(Aggref, expr), sizeof(Aggref));
+			aggref->aggdistinct = list_nth_node(List, distinct, i);
+			expr = (Expr *) aggref;
+		}
+		exprs = lappend(exprs, expr);
+	}
 
 	return exprs;
 }
@@ -91,6 +104,23 @@ key_exprs(List *outputs)
 			keys = lappend(keys, lfirst(lc));
 	}
 	return keys;
+}
+
+/* What is aggregated with DISTINCT. */
+static List *
+distinct_exprs(List *outputs)
+{
+	List	   *exprs = NIL;
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		if (IsA(aggref, Aggref) && aggref->aggdistinct != NIL)
+			exprs = list_append_unique(exprs, linitial_node(TargetEntry, aggref->args)->expr);
+	}
+	return exprs;
 }
 
 static void
@@ -335,11 +365,15 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
 	bool		prefix = list_length(es->rtable) > 1 || es->verbose;
-	List	   *keys = key_exprs(output_exprs(cscan));
+	List	   *outputs = output_exprs(cscan);
+	List	   *keys = key_exprs(outputs);
+	List	   *distinct = distinct_exprs(outputs);
 	List	   *clauses = filter_clauses(cscan);
 
 	if (keys != NIL)
 		vector_node_explain_list("Group Key", keys, context, prefix, es);
+	if (distinct != NIL)
+		vector_node_explain_list("Distinct", distinct, context, prefix, es);
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
 	if (OidIsValid(index_of(cscan)))
 		ExplainPropertyText("Columns", get_rel_name(index_of(cscan)), es);

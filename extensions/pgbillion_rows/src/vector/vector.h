@@ -48,8 +48,10 @@
  * What the plan says to the executor: custom_scan_tlist holds the output
  * columns (group keys and partial Aggrefs) and after them, as junk, the terms
  * of the filter; custom_private is a list of an integer, the number of
- * outputs, and of a list of one OID, the index of columns to be read, if any.
- * Params are repeated in custom_exprs, where the planner looks.
+ * outputs; of a list of one OID, the index of columns to be read, if any; and
+ * of a list of what the outputs have for aggdistinct, which the Aggrefs there
+ * do not tell: those above have to find them equal to theirs. Params are
+ * repeated in custom_exprs, where the planner looks.
  */
 extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */
 extern int	vector_columns;		/* pgbillion_rows.columns: a PlanMode */
@@ -73,6 +75,7 @@ extern const CustomScanMethods vector_filter_scan_methods;
 
 extern const CustomScanMethods vector_finish_methods;
 
+extern Node *vector_without_distinct(Node *node, void *context);
 extern bool vector_finishable(PathTarget *target, List *clause);
 extern Path *vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling);
 

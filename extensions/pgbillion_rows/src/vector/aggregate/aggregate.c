@@ -26,6 +26,7 @@ static const AggKind *const families[] = {
 	float_kinds,
 	numeric_kinds,
 	extreme_kinds,
+	text_kinds,
 	by_row_kinds,
 };
 
@@ -122,6 +123,17 @@ aggregate_only_counts(Aggref *aggref)
 	return kind != NULL && kind->counts && list_length(aggref->args) == 1;
 }
 
+/* Does it count values, whatever they are? */
+bool
+aggregate_counts(Aggref *aggref)
+{
+	HeapTuple	tuple = aggregate_tuple(aggref);
+	const AggKind *kind = find_kind(transition_of(tuple));
+
+	ReleaseSysCache(tuple);
+	return kind == &count_kinds[0];
+}
+
 /* ---- the aggregates of a plan ---- */
 
 /* Is avg() all that looks at the state of this aggregate? */
@@ -156,6 +168,7 @@ compile_aggregate(Aggref *aggref, List *outputs, Batch *batch)
 		agg->kind->prepare(agg, aggref, tuple);
 	ReleaseSysCache(tuple);
 
+	agg->distinct = aggref->aggdistinct != NIL;
 	if (aggref->args != NIL)
 		agg->argument = vector_expr_compile(linitial_node(TargetEntry, aggref->args)->expr, batch);
 	if (aggref->aggfilter != NULL)
@@ -239,8 +252,9 @@ aggregates_init(void *aggregates, char *entry)
 		all->inits[i]->kind->init(entry + all->inits[i]->offset);
 }
 
-static void
-advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
+/* Add the n rows listed, or the batch's first n, of which these are the groups. */
+void
+aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
 {
 	Values		argument;
 	Packed		packed;
@@ -287,12 +301,12 @@ advance_filtered(VectorAgg *agg, Batch *batch, RowGroups *groups)
 			entries[i] = groups->entries[rows[i]];
 		filtered.filled = true;
 	}
-	advance(agg, batch, rows, n, &filtered);
+	aggregate_advance(agg, batch, rows, n, &filtered);
 }
 
 /*
- * Add the rows of a batch to their groups. What is computed on the way is left
- * in the batch's memory.
+ * Add the rows of a batch to their groups, except for aggregates with DISTINCT.
+ * What is computed on the way is left in the batch's memory.
  */
 void
 aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups)
@@ -302,9 +316,11 @@ aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups)
 	{
 		VectorAgg  *agg = aggregates->aggs[i];
 
+		if (agg->distinct)
+			continue;
 		if (agg->filter != NULL)
 			advance_filtered(agg, batch, groups);
 		else
-			advance(agg, batch, NULL, batch->n, groups);
+			aggregate_advance(agg, batch, NULL, batch->n, groups);
 	}
 }

@@ -148,6 +148,7 @@ struct VectorAgg
 	int			offset;			/* of the state in a group's entry */
 	VectorExpr *argument;		/* NULL for count(*) */
 	VectorFilter *filter;		/* FILTER (WHERE …), or NULL */
+	bool		distinct;		/* it is not for aggregates_advance() */
 	const StateMemory *memory;
 	void	   *own;			/* the kind's */
 };
@@ -203,6 +204,7 @@ extern const AggKind integer_kinds[];
 extern const AggKind float_kinds[];
 extern const AggKind numeric_kinds[];
 extern const AggKind extreme_kinds[];
+extern const AggKind text_kinds[];
 extern const AggKind by_row_kinds[];
 
 /* ---- aggregate.c ---- */
@@ -222,9 +224,11 @@ typedef struct Aggregates
 extern const char *aggregate_refusal_of(Aggref *aggref);
 extern bool aggregate_adds_floats(Aggref *aggref);
 extern bool aggregate_only_counts(Aggref *aggref);
+extern bool aggregate_counts(Aggref *aggref);
 extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory);
 extern int	aggregates_kernels(const Aggregates *aggregates, int noutputs);
 extern void aggregates_init(void *aggregates, char *entry);
+extern void aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups);
 extern void aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups);
 
 /* The transition value of an output of a group, in the current context. */

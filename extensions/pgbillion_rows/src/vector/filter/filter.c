@@ -24,6 +24,7 @@ static const PredicateKernel *const kernels[] = {
 	&compare_kernel,
 	&like_kernel,
 	&in_kernel,
+	&in_text_kernel,
 	&null_kernel,
 	&boolean_kernel,
 	&logic_kernel,
@@ -142,6 +143,18 @@ vector_filter_is_certain(Expr *clause, TupleDesc tupdesc)
 		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
 	batch_init_columns(batch, tupdesc, attnos, NULL);
 	return compile(clause, &context) != NULL;
+}
+
+/*
+ * Compile a condition for eval() by its kernel, for any rows, or return NULL.
+ * Memory belongs to the current context.
+ */
+Predicate *
+vector_condition_compile(Expr *expr, Batch *batch)
+{
+	PredicateContext context = {.batch = batch,.compile = compile};
+
+	return compile(expr, &context);
 }
 
 /* How many of the terms are kernels. */

@@ -299,9 +299,14 @@ extern bool integers_excluded(Range *range, const Datum *scalars, const Bounds *
 extern const PredicateKernel compare_kernel;
 extern const PredicateKernel like_kernel;
 extern const PredicateKernel in_kernel;
+extern const PredicateKernel in_text_kernel;
 extern const PredicateKernel null_kernel;
 extern const PredicateKernel boolean_kernel;
 extern const PredicateKernel logic_kernel;
+
+/* ---- filter.c ---- */
+
+extern Predicate *vector_condition_compile(Expr *expr, Batch *batch);
 
 /* ---- predicate.c ---- */
 

@@ -118,9 +118,18 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 {
 	CustomScan *cscan = makeNode(CustomScan);
 	List	   *terms = lsecond_node(List, best_path->custom_private);
-	List	   *scan_tlist = copyObject(tlist);
+	List	   *scan_tlist;
+	List	   *distinct = NIL;
 	ListCell   *lc;
 
+	foreach(lc, tlist)
+	{
+		Aggref	   *aggref = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
+
+		distinct = lappend(distinct, IsA(aggref, Aggref) ? copyObject(aggref->aggdistinct) : NIL);
+	}
+	tlist = (List *) vector_without_distinct((Node *) tlist, NULL);
+	scan_tlist = copyObject(tlist);
 	foreach(lc, terms)
 		scan_tlist = lappend(scan_tlist,
 							 makeTargetEntry(copyObject(lfirst(lc)), list_length(scan_tlist) + 1,
@@ -129,8 +138,8 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	cscan->scan.plan.targetlist = tlist;
 	cscan->custom_scan_tlist = scan_tlist;
 	cscan->custom_exprs = collect_params((Node *) scan_tlist);
-	cscan->custom_private = list_make2(makeInteger(list_length(tlist)),
-									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))));
+	cscan->custom_private = list_make3(makeInteger(list_length(tlist)),
+									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))), distinct);
 	cscan->methods = &vector_scan_methods;
 
 	return &cscan->scan.plan;

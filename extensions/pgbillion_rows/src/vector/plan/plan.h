@@ -41,6 +41,7 @@ extern double parallel_divisor(int workers);
 extern double memory_of_groups(PathTarget *target, double groups);
 extern Cost filter_cost(PlannerInfo *root, List *terms);
 extern Cost row_cost(PlannerInfo *root, PathTarget *target);
+extern Cost distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
 extern void add_waiting(Path *path, PathTarget *target, List *others, double rows, double groups);
 

@@ -290,6 +290,13 @@ group_table_limit(GroupTable *table)
 	return table->limit;
 }
 
+/* Let it have so many instead of all of hash_mem. */
+void
+group_table_set_limit(GroupTable *table, Size limit)
+{
+	table->limit = limit;
+}
+
 /* Memory that a group takes, without what its keys and states point to. */
 Size
 group_table_entry_bytes(int nkeys, Size state_size)
@@ -586,8 +593,9 @@ make_room(GroupTable *table, int n)
 	bool		grows = (table->nentries + n) * 3 > table->nslots * 2;
 	Size		used = MemoryContextMemAllocated(table->context, true);
 
-	if (used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
-		table->nentries >= MIN_SLOTS)
+	/* numbers of entries tell new ones from others */
+	if ((used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
+		 table->nentries >= MIN_SLOTS) || table->nentries + n >= PG_UINT32_MAX)
 		table->full = true;
 	else
 		while ((table->nentries + n) * 3 > table->nslots * 2)
@@ -772,6 +780,28 @@ group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by
 		ids[i] = (uint8) ENTRY_HEAD(entries[i])->id;
 	*by_id = table->by_id;
 	return (int) table->nentries;
+}
+
+/*
+ * List those of n rows, just found, that are the first of a group which is
+ * resident now and was not when there were `before` groups; return how many.
+ */
+int
+group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows)
+{
+	int			k = 0;
+
+	if (table->nentries == before)
+		return 0;
+	for (int i = 0; i < n; i++)
+	{
+		/* they are numbered in the order of rows */
+		if (entries[i] != NULL && ENTRY_HEAD(entries[i])->id == before + k)
+			rows[k++] = i;
+	}
+	Assert(before + k == table->nentries);
+
+	return k;
 }
 
 /* Entry i of the side table. */

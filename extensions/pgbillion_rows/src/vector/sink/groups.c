@@ -17,6 +17,7 @@
 #include "utils/memutils.h"
 
 #include "vector/sink/by_code.h"
+#include "vector/sink/distinct.h"
 #include "vector/sink/group.h"
 #include "vector/sink/sink.h"
 #include "vector/sink/spill.h"
@@ -31,6 +32,7 @@ typedef struct Groups
 	bool	   *key_is_varlena;
 	Datum	   *key_values;		/* detoasted */
 	Aggregates *aggregates;
+	Distincts  *distincts;		/* or NULL: then groups are kept whole */
 	GroupTable *table;
 	GroupByCode *by_code;		/* or NULL */
 
@@ -112,11 +114,12 @@ consume(Sink *sink, Batch *batch)
 	uint8		ids[BATCH_ROWS];
 	RowGroups	row_groups;
 
-	Assert(groups->noverflow == 0);
+	Assert(groups->noverflow == 0 && (groups->distincts == NULL || groups->whole));
 	group_rows_init(&row_groups, NULL, entries);
 	if (groups->by_code != NULL && group_by_code(groups->by_code, groups->table, batch, ids, &row_groups))
 	{
 		aggregates_advance(groups->aggregates, batch, &row_groups);
+		distincts_advance(groups->distincts, batch, &row_groups);
 		return false;
 	}
 	row_groups.filled = true;
@@ -133,6 +136,7 @@ consume(Sink *sink, Batch *batch)
 	if (groups->aggregates->uses_ids)
 		row_groups.nids = group_table_ids(groups->table, entries, batch->n, ids, &row_groups.by_id);
 	aggregates_advance(groups->aggregates, batch, &row_groups);
+	distincts_advance(groups->distincts, batch, &row_groups);
 
 	return groups->noverflow > 0;
 }
@@ -169,6 +173,7 @@ finish(Sink *sink)
 	Groups	   *groups = (Groups *) sink;
 
 	end_spill(groups);
+	distincts_finish(groups->distincts, NULL, &sink->spilled_partitions, &sink->spilled_bytes);
 	rewind_groups(groups);
 }
 
@@ -261,6 +266,7 @@ reset(Sink *sink)
 	groups->finished = false;
 	group_table_reset(groups->table);
 	forget_codes(groups);
+	distincts_forget(groups->distincts);
 }
 
 static void
@@ -361,6 +367,8 @@ groups_create(List *outputs, Batch *batch)
 	groups->sink.keys = groups->nkeys;
 	groups->sink.aggregates = n - groups->nkeys;
 	groups->sink.kernel_aggregates = aggregates_kernels(groups->aggregates, n);
+	groups->distincts = distincts_create(groups->aggregates, outputs, batch, true);
+	group_table_set_limit(groups->table, distincts_share(groups->distincts, group_table_limit(groups->table)));
 
 	return &groups->sink;
 }
