@@ -137,36 +137,76 @@ pays(RelOptInfo *rel, Cost cost)
 	return vector_scan == PLAN_FORCE || cost < rel->cheapest_total_path->total_cost;
 }
 
-/* Offer our paths for a table of a query. */
+/* Tell that it cannot cost less than so much, which does not pay. */
+static void
+report_cost(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, const char *what, Cost cost)
+{
+	plan_report(root, "no vectorized scan of \"%s\": %s would cost %.2f, compared with PostgreSQL's %.2f",
+				rte->eref->aliasname, what, cost, rel->cheapest_total_path->total_cost);
+}
+
+/*
+ * How many of the terms a vectorized scan would take; 0, with a report, if
+ * there is to be none. Most tables are small, or have an index for it: what is
+ * known soonest is asked first.
+ */
+static int
+count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms)
+{
+	double		page_cost;
+	Cost		least;
+	const char *reason;
+	int			n;
+
+	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
+	least = STARTUP_COST + page_cost * rel->pages;
+	if (!pays(rel, least))
+	{
+		report_cost(root, rel, rte, "reading all of it", least);
+		return 0;
+	}
+	reason = table_refusal(root, rel);
+	if (reason != NULL)
+	{
+		plan_report(root, "no vectorized scan of \"%s\": %s", rte->eref->aliasname, reason);
+		return 0;
+	}
+	least = filter_path(root, rel, terms, list_length(terms), 0)->path.total_cost;
+	if (!pays(rel, least))
+	{
+		report_cost(root, rel, rte, "it", least);
+		return 0;
+	}
+	n = count_certain(rte->relid, terms);
+	if (n == 0)
+		plan_report(root, "no vectorized scan of \"%s\": a condition that might raise an error comes first",
+					rte->eref->aliasname);
+	return n;
+}
+
+/* Offer our paths for a table of a query, or say why not. */
 static void
 offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 {
 	List	   *terms;
 	int			n;
 	CustomPath *path;
-	double		page_cost;
 	int			workers = 0;
 
 	if (vector_scan == PLAN_OFF || !enable_seqscan || rte->rtekind != RTE_RELATION || rte->inh ||
 		rel->baserestrictinfo == NIL || rel->pathlist == NIL || IS_DUMMY_REL(rel) || planner_may_scroll())
 		return;
 
-	/*
-	 * most tables are small, or have an index for it: leave as soon as that
-	 * is known
-	 */
 	set_cheapest(rel);
-	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
-	if (!pays(rel, STARTUP_COST + page_cost * rel->pages) || table_refusal(root, rel) != NULL)
-		return;
 	terms = ordered_terms(root, rel->baserestrictinfo);
-	if (!pays(rel, filter_path(root, rel, terms, list_length(terms), 0)->path.total_cost))
-		return;
-	n = count_certain(rte->relid, terms);
+	n = count_terms(root, rel, rte, terms);
 	if (n == 0)
 		return;
 
 	path = filter_path(root, rel, terms, n, 0);
+	plan_report(root, "a vectorized scan of \"%s\" is possible, and estimated to cost %.2f compared with PostgreSQL's %.2f: %d of %d conditions, %.0f of %.0f rows",
+				rte->eref->aliasname, path->path.total_cost, rel->cheapest_total_path->total_cost,
+				n, list_length(terms), rel->rows, rel->tuples);
 	if (vector_scan == PLAN_FORCE)
 		undercut(path, rel->pathlist);
 	add_path(rel, (Path *) path);
