@@ -1,4 +1,4 @@
--- The table of `make bench-hits`: page views of many sites, one row each, 106 columns, of our own making.
+-- The table of `make bench-hits`: page views of many sites, one row each, 104 columns, of our own making.
 -- All of row i follows from hashes of i: the same rows everywhere. u(k) is even between 0 and 1, and z(n, k) is between
 -- 0 and n - 1, small numbers being the frequent ones. What is in braces is filled in by hits.py.
 CREATE FUNCTION pg_temp.u(i bigint, k bigint) RETURNS double precision LANGUAGE sql IMMUTABLE AS

@@ -74,6 +74,7 @@ import duckdb, duckdb_extension_tpch
 scale, folder, tables = sys.argv[1], sys.argv[2], sys.argv[3:]
 (file,) = pathlib.Path(duckdb_extension_tpch.__file__).parent.rglob("tpch.duckdb_extension")
 db = duckdb.connect(f"{folder}/duck.db")
+db.execute("SET enable_progress_bar = false")
 db.execute(f"LOAD '{file}'")
 db.execute(f"CALL dbgen(sf={scale})")
 for table in tables:

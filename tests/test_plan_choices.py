@@ -137,3 +137,51 @@ def test_explain_vector_tells_what_is_off(conn: Connection) -> None:
         "not vectorized: pgbillion_rows.vector_aggregate is off",
         "no vectorized scan: pgbillion_rows.vector_scan is off",
     ]
+
+
+# what considering it takes
+
+
+@pytest.mark.parametrize("column", ["k", "price"])
+def test_thousands_of_conditions_take_little_memory_to_plan(conn: Connection, column: str) -> None:
+    if conn.info.server_version < 170000:
+        pytest.skip("EXPLAIN tells of memory from PostgreSQL 17 on")
+    conn.execute("CREATE TABLE priced AS SELECT id, k, id::numeric(10, 2) AS price FROM big; ANALYZE priced")
+    where = " OR ".join(f"{column} = {number}" for number in range(2000))
+    query = f"SELECT * FROM priced WHERE {where}"
+    assert providers(conn, query) == {"VectorScan"}
+    used = {}
+    for setting in ("off", "on"):
+        conn.execute(f"SET pgbillion_rows.enable = {setting}".encode())
+        (found,) = conn.execute(f"EXPLAIN (MEMORY, FORMAT JSON) {query}".encode()).fetchone() or ()
+        used[setting] = found[0]["Planning"]["Memory Used"]
+    assert used["on"] < 1.5 * used["off"]
+    assert (
+        conn.execute(query.encode()).fetchall()
+        == conn.execute(
+            query.replace(where, f"{column} BETWEEN 0 AND 1999 AND {column} = trunc({column})").encode()
+        ).fetchall()
+    )
+
+
+# scans that stand in for others
+
+
+def test_a_scan_that_returns_most_rows_does_not_change_the_plan_above(conn: Connection) -> None:
+    """It is taken wherever a sequential scan would be, and not in place of other ways to many rows."""
+    conn.execute("CREATE TABLE lines AS SELECT i AS id, i / 4 AS ref, i % 100 AS k, repeat('y', 80) AS v"
+                 " FROM generate_series(1, 200000) i; CREATE INDEX ON lines (ref)")  # fmt: skip
+    conn.execute("CREATE TABLE heads AS SELECT i AS id, i % 100 AS g FROM generate_series(1, 50000) i")
+    conn.execute("ANALYZE lines, heads; SET pgbillion_rows.vector_aggregate = off")
+    for limit, share in ((2, 50), (2, 70), (2, 90), (5, 50)):
+        query = (
+            f"SELECT h.g, count(*) FROM heads h JOIN lines l ON l.ref = h.id WHERE h.g < {limit} AND l.k < {share}"
+            " GROUP BY 1"
+        )
+        shapes = {}
+        for setting in ("off", "on"):
+            conn.execute(f"SET pgbillion_rows.enable = {setting}".encode())
+            found = plans.nodes(plans.explain(conn, query))
+            # a filter's scan is a sequential one, to what is above
+            shapes[setting] = [node["Node Type"].replace("Custom", "Seq") for node in found]
+        assert shapes["on"] == shapes["off"], query
