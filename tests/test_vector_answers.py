@@ -57,7 +57,7 @@ def both(conn: Connection, query: str, *, node: bool | None = True) -> list[answ
     ours = answers.answer(conn.execute(query.encode()))
     plans.switch(conn, False)
     core = answers.answer(conn.execute(query.encode()))
-    conn.execute("SET pgbillion_rows.vector_aggregate = force")
+    plans.switch(conn, True)
     assert answers.difference(core, ours) is None
     return ours.rows
 

@@ -547,10 +547,10 @@ offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_
 		offer_groups(root, &request, extra);
 	if (reason != NULL)
 		plan_report(root, "not vectorized: %s", reason);
-	else if (request.best > core && core > 0)
-		plan_report(root, "vectors are possible, but estimated to cost %.2f compared with PostgreSQL's %.2f", request.best, core);
 	else
-		plan_report(root, "vectors are possible, and estimated to cost %.2f compared with PostgreSQL's %.2f", request.best, core);
+		plan_report(root, "vectors are possible, %s estimated to cost %.2f compared with PostgreSQL's %.2f: %.0f groups of %.0f rows",
+					request.best > core && core > 0 ? "but" : "and", request.best, core,
+					request.groups, request.input->rows);
 }
 
 void
