@@ -13,17 +13,20 @@
 
 #include "planner/before_join.h"
 #include "planner/planner.h"
+#include "server_build.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
 #include "vector/vector.h"
 
 PG_MODULE_MAGIC;
+SERVER_BUILD("pgbillion_rows");
 
 void		_PG_init(void);
 
 void
 _PG_init(void)
 {
+	require_server_build("pgbillion_rows");
 	planner_hook_init();
 	vector_init();
 	shard_init();
