@@ -29,6 +29,7 @@ _PG_init(void)
 	require_server_build("pgbillion_rows");
 	planner_hook_init();
 	vector_init();
+	explain_vector_init();
 	shard_init();
 	shard_connection_init();
 	before_join_init();

@@ -12,12 +12,38 @@
 #include "lib/stringinfo.h"
 #include "nodes/plannodes.h"
 #include "tcop/dest.h"
+#include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
 #include "planner/planner.h"
 #include "vector/vector.h"
+
+/*
+ * Has a call of a function loaded the library, rather than a setting or LOAD?
+ * Then other sessions that run the same query have not loaded it.
+ */
+static bool loaded_by_call = false;
+
+/* Is the statement LOAD? Within a function or DO it is not seen. */
+static bool
+statement_is_load(void)
+{
+	Node	   *statement;
+
+	if (ActivePortal == NULL || list_length(ActivePortal->stmts) != 1)
+		return false;
+	statement = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
+	return statement != NULL && IsA(statement, LoadStmt);
+}
+
+/* Note what is loading the library. Settings do before there is a snapshot. */
+void
+explain_vector_init(void)
+{
+	loaded_by_call = ActiveSnapshotSet() && !statement_is_load();
+}
 
 /* Is there a scan of ours in a plan? */
 static bool
@@ -113,6 +139,9 @@ pgbillion_explain_vector(PG_FUNCTION_ARGS)
 	if (found.len == 0)
 		PG_RETURN_TEXT_P(cstring_to_text("not vectorized: there is nothing to aggregate"));
 	appendStringInfo(&found, "\n%s", chosen ? "vectorized" : "not chosen");
+	if (chosen && loaded_by_call)
+		appendStringInfoString(&found, " in this session only, where a call of a function has loaded the library:"
+							   " name pgbillion_rows in session_preload_libraries");
 
 	PG_RETURN_TEXT_P(cstring_to_text(found.data));
 }
