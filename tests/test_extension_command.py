@@ -30,6 +30,13 @@ OTHER = "0.1.9"
 QUERY = "SELECT g, count(*), sum(i) FROM numbers GROUP BY g"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _usual(cluster: Cluster) -> None:
+    with cluster.connect() as conn:
+        if one(conn, "SHOW debug_assertions") == "on":
+            pytest.skip("a wheel has no libraries for servers with assertions")
+
+
 @pytest.fixture(scope="module")
 def program(installation: Installation) -> Iterator[Program]:
     with wheel.installed(installation) as program:

@@ -16,6 +16,7 @@
 #include "server_build.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
+#include "statistics/statistics.h"
 #include "vector/vector.h"
 
 PG_MODULE_MAGIC;
@@ -33,6 +34,8 @@ _PG_init(void)
 	shard_init();
 	shard_connection_init();
 	before_join_init();
+	statistics_memory_init();
+	statistics_count_init();
 	MarkGUCPrefixReserved("pgbillion_rows");
 }
 
