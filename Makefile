@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits clean destroy
+.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -28,6 +28,9 @@ help: ## this list
 
 setup: ## the virtual environment with everything in it
 	@tools/setup.sh
+
+wheels: setup ## what pip installs, in dist/: the program with libraries for 15, 16, 17 and 18, and the sources
+	@tools/wheels.sh
 
 demo: setup ## a million tables in a server of their own, verified, with a report
 	@$(BIN)/pgbillion demo

@@ -55,6 +55,10 @@ MAY_INCLUDE = {
             "sink": ("expression/", "filter/", "aggregate/"),
         }.items()
     },
+    "pgbillion_rows/src/statistics": (
+        "pgbillion_rows/src/statistics/",
+        *(f"pgbillion_rows/src/{header}" for header in ("shard/shard.h", "vector/vector.h")),
+    ),
     "pgbillion_rows/src/shard": ("pgbillion_rows/src/shard/", "pgbillion_rows/src/planner/", "shared/"),
 }
 

@@ -18,6 +18,7 @@ from pgbillion.cli import (
     cycle,
     demo,
     durability,
+    extension,
     rows,
     server,
     shards,
@@ -37,6 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(server.app, name="server")
+app.add_typer(extension.app, name="extension")
 app.add_typer(durability.app, name="durability")
 tables.app.command("drop")(tables_drop.drop)
 tables.app.command("list")(tables_list.list_tables)

@@ -59,6 +59,10 @@ extern int	vector_scan;		/* pgbillion_rows.vector_scan: a PlanMode */
 
 extern void vector_init(void);
 
+/* ---- explain_vector.c ---- */
+
+extern void explain_vector_init(void);
+
 /* ---- execute.c ---- */
 
 extern const CustomScanMethods vector_scan_methods;
