@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits clean destroy
+.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -61,6 +61,9 @@ bench-cycle: setup ## 30,000 tables created, filled, read, dropped under three d
 
 bench-rows: setup ## vectorized aggregation of plain heap compared with PostgreSQL's own and with DuckDB's
 	@$(BIN)/python bench/rows.py
+
+bench-columns: setup ## indexes of columns compared with PostgreSQL's plans, vectors over the heap, and DuckDB
+	@$(BIN)/python bench/columns.py
 
 bench-shards: setup ## an aggregate over four shards compared with postgres_fdw and one server, and the cost of breadth
 	@$(BIN)/python bench/shards.py
