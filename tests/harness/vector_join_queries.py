@@ -39,6 +39,12 @@ CREATE TABLE parts (k integer, h text) PARTITION BY LIST (k);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES IN (1, 2, 3, NULL);
 CREATE TABLE parts_2 PARTITION OF parts DEFAULT;
 INSERT INTO parts SELECT nullif(i, 4), 'h' || i % 5 FROM generate_series(1, 30) i;
+-- for nested loops that look for rows, and merge joins
+CREATE INDEX ON ints (k);
+CREATE INDEX ON shorts (k);
+CREATE INDEX ON words (code);
+CREATE INDEX ON many (k, y);
+CREATE INDEX ON days (day);
 ANALYZE;
 """
 
@@ -130,6 +136,9 @@ SETTINGS = (
     "join_collapse_limit = 1",
     "enable_hashagg = off",
     "enable_memoize = off; SET enable_material = off",
+    "enable_nestloop = on; SET random_page_cost = 0; SET cpu_index_tuple_cost = 0",
+    "enable_nestloop = on; SET random_page_cost = 0; SET enable_memoize = off",
+    "enable_mergejoin = on; SET cpu_operator_cost = 0",
 )
 SHAPES = (
     "plain",

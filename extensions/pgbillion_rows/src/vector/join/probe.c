@@ -474,14 +474,18 @@ pair_undecided(VectorJoin *join)
 	return n;
 }
 
-/* The rows that semijoins and antijoins are about once matches are known, paired with nothing; how many. */
+/*
+ * The rows that semijoins and antijoins are about once matches are known; how
+ * many. What a semijoin's rows match may be looked at above, in place of the
+ * equal keys; antijoins' match nothing.
+ */
 static int
 pair_decided(VectorJoin *join)
 {
 	for (int row = 0; row < join->input->n; row++)
 	{
 		join->rows[row] = row;
-		join->entries[row] = NULL;
+		join->entries[row] = join->next[row];
 	}
 	join->phase = PAIRS_NONE;
 

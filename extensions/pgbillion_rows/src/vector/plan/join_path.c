@@ -4,8 +4,9 @@
  *	  Aggregation above joins: which joins it applies to, what they cost, and
  *	  the path.
  *
- * PostgreSQL's join order is taken: a chain of hash joins whose first outer
- * side is a table that we can scan. The inner sides stay PostgreSQL's paths.
+ * PostgreSQL's join order is taken: a chain of joins whose first outer side is
+ * a table that we can scan. The inner sides stay PostgreSQL's paths; where it
+ * has a nested loop or a merge join, they are read as a whole instead.
  *
  *-------------------------------------------------------------------------
  */
@@ -71,21 +72,37 @@ skip_plain(Path *path)
 	return path;
 }
 
+/* A path below what keeps its rows for the next time. */
+static Path *
+skip_cache(Path *path)
+{
+	if (IsA(path, MaterialPath))
+		path = ((MaterialPath *) path)->subpath;
+	if (IsA(path, MemoizePath))
+		path = ((MemoizePath *) path)->subpath;
+	return path;
+}
+
 /*
- * A path of all the rows of an inner side, of which PostgreSQL's may give each
- * process a part, or NULL. With `safe` workers must be able to run it.
+ * A path of all the rows of an inner side, of which PostgreSQL's may look for
+ * those of each outer row, or give each process a part; or NULL. With `safe`
+ * workers must be able to run it.
  */
 static Path *
-whole_inner(Path *inner, bool safe)
+whole_inner(JoinPath *join, bool safe)
 {
+	Path	   *inner = skip_cache(join->innerjoinpath);
 	Path	   *best = NULL;
 	ListCell   *lc;
 
-	if (inner->parallel_workers == 0 && (inner->parallel_safe || !safe))
-		return inner;
 	/* rows made unique are no longer the relation's */
-	if (IsA(inner, UniquePath))
-		return NULL;
+	if (IsA(inner, UniquePath) || IsA(join, HashPath))
+	{
+		if (inner->param_info == NULL && inner->parallel_workers == 0 && (inner->parallel_safe || !safe))
+			return inner;
+		if (IsA(inner, UniquePath))
+			return NULL;
+	}
 	foreach(lc, inner->parent->pathlist)
 	{
 		Path	   *path = lfirst(lc);
@@ -95,6 +112,19 @@ whole_inner(Path *inner, bool safe)
 			best = path;
 	}
 	return best;
+}
+
+/*
+ * The conditions of a join. Those that the inner side of a nested loop uses to
+ * look for rows are not among the path's own: *looked_for.
+ */
+static List *
+conditions_of(JoinPath *join, List **looked_for)
+{
+	ParamPathInfo *params = skip_cache(join->innerjoinpath)->param_info;
+
+	*looked_for = params == NULL ? NIL : params->ppi_clauses;
+	return list_concat_copy(join->joinrestrictinfo, *looked_for);
 }
 
 /* Is it the scan of a table, which might as well be ours? */
@@ -145,38 +175,58 @@ condition_refusal(RestrictInfo *rinfo)
 	return expression_refusal(rinfo->clause);
 }
 
+/* May a condition of a join be hashed? Of a hash join those that PostgreSQL hashes are. */
+static bool
+is_hashable(JoinPath *join, JoinType type, RestrictInfo *rinfo)
+{
+	Relids		outer = join->outerjoinpath->parent->relids;
+	Relids		inner = join->innerjoinpath->parent->relids;
+
+	if (IsA(join, HashPath))
+		return list_member_ptr(((HashPath *) join)->path_hashclauses, rinfo);
+	if (!OidIsValid(rinfo->hashjoinoperator) ||
+		(IS_OUTER_JOIN(type) && RINFO_IS_PUSHED_DOWN(rinfo, join->path.parent->relids)))
+		return false;
+	return (bms_is_subset(rinfo->left_relids, outer) && bms_is_subset(rinfo->right_relids, inner)) ||
+		(bms_is_subset(rinfo->left_relids, inner) && bms_is_subset(rinfo->right_relids, outer));
+}
+
 /* Sort the conditions of a join into a step; the reason if one is nothing for us. */
 static const char *
-sort_conditions(PlannerInfo *root, HashPath *path, JoinStep *step)
+sort_conditions(PlannerInfo *root, JoinPath *join, JoinStep *step)
 {
-	Relids		joined = path->jpath.path.parent->relids;
-	Relids		outer = path->jpath.outerjoinpath->parent->relids;
+	List	   *looked_for;
 	List	   *quals = NIL;
 	List	   *others = NIL;
 	ListCell   *lc;
 
-	foreach(lc, path->jpath.joinrestrictinfo)
+	foreach(lc, conditions_of(join, &looked_for))
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 		const char *reason = condition_refusal(rinfo);
 
 		if (reason != NULL)
 			return reason;
-		if (list_member_ptr(path->path_hashclauses, rinfo))
+#if PG_VERSION_NUM >= 160000
+		/* one of several forms, of which only one holds here */
+		if (looked_for != NIL && (rinfo->has_clone || rinfo->is_clone))
+			return "a condition that outer joins give several forms";
+#endif
+		if (is_hashable(join, step->type, rinfo))
 		{
-			OpExpr	   *clause = hash_clause(rinfo, outer);
+			OpExpr	   *clause = hash_clause(rinfo, join->outerjoinpath->parent->relids);
 
 			if (clause == NULL)
 				return "a join by an operator that is not strict";
 			step->clauses = lappend(step->clauses, clause);
 		}
-		else if (IS_OUTER_JOIN(step->type) && RINFO_IS_PUSHED_DOWN(rinfo, joined))
+		else if (IS_OUTER_JOIN(step->type) && RINFO_IS_PUSHED_DOWN(rinfo, join->path.parent->relids))
 			others = lappend(others, rinfo);
 		else
 			quals = lappend(quals, rinfo);
 	}
-	if (list_length(step->clauses) != list_length(path->path_hashclauses))
-		return "a join by other conditions than its own";
+	if (step->clauses == NIL)
+		return "a join by other conditions than equality";
 	if (list_length(step->clauses) > JOIN_MAX_KEYS)
 		return psprintf("a join by more than %d columns", JOIN_MAX_KEYS);
 	step->quals = ordered_terms(root, quals);
@@ -192,8 +242,6 @@ inner_refusal(Path *inner, int nkeys)
 	double		bytes;
 	ListCell   *lc;
 
-	if (inner->param_info != NULL)
-		return "a join whose inner side depends on its outer side";
 	foreach(lc, inner->pathtarget->exprs)
 	{
 		Expr	   *expr = lfirst(lc);
@@ -212,35 +260,55 @@ inner_refusal(Path *inner, int nkeys)
 	return NULL;
 }
 
-/* Make a step of a hash join, or say why not. */
+/* What a join costs beyond its sides and the filling of a table, in PostgreSQL's hash join of all rows. */
+static Cost
+probe_cost(PlannerInfo *root, JoinPath *join, const JoinStep *step, Cost row)
+{
+	Path	   *inner = join->innerjoinpath;
+	QualCost	quals;
+
+	/* where processes share the rows, this is the cost of one's */
+	if (IsA(join, HashPath))
+		return Max(join->path.total_cost - join->outerjoinpath->total_cost - inner->total_cost - inner->rows * row, 0) *
+			parallel_divisor(join->path.parallel_workers);
+
+	cost_qual_eval(&quals, list_concat_copy(step->quals, step->others), root);
+	return 2 * cpu_operator_cost * list_length(step->clauses) * join->outerjoinpath->parent->rows +
+		(cpu_tuple_cost + quals.per_tuple) * join->path.parent->rows;
+}
+
+/* Make a step of a join, or say why not. */
 static const char *
-make_step(PlannerInfo *root, HashPath *path, bool safe, JoinStep **result)
+make_step(PlannerInfo *root, JoinPath *join, bool safe, JoinStep **result)
 {
 	JoinStep   *step = palloc0(sizeof(JoinStep));
-	Path	   *given = path->jpath.innerjoinpath;
-	Path	   *inner = whole_inner(given, safe);
 	Cost		row;
 	const char *reason;
 
-	if (inner == NULL)
-		return "a join whose inner side only processes of a parallel plan can read together";
-	step->type = path->jpath.jointype;
-	step->inner = inner;
+	step->type = join->jointype;
+	step->inner = whole_inner(join, safe);
+	if (step->inner == NULL)
+		return "a join whose inner side cannot be read as a whole";
 	if (step->type != JOIN_INNER && step->type != JOIN_LEFT && step->type != JOIN_SEMI && step->type != JOIN_ANTI)
 		return "a right or full join";
-	reason = sort_conditions(root, path, step);
+	reason = sort_conditions(root, join, step);
 	if (reason == NULL)
-		reason = inner_refusal(inner, list_length(step->clauses));
+		reason = inner_refusal(step->inner, list_length(step->clauses));
 	if (reason != NULL)
 		return reason;
 	row = cpu_operator_cost * list_length(step->clauses) + cpu_tuple_cost;
-	step->build = inner->rows * row;
-	/* where processes share the rows, this is the cost of one's */
-	step->probe = Max(path->jpath.path.total_cost - path->jpath.outerjoinpath->total_cost - given->total_cost -
-					  given->rows * row, 0) * parallel_divisor(path->jpath.path.parallel_workers);
+	step->build = step->inner->rows * row;
+	step->probe = probe_cost(root, join, step, row);
 	*result = step;
 
 	return NULL;
+}
+
+/* Is it a join of a kind that can be taken for a hash join? */
+static bool
+is_join(Path *path)
+{
+	return IsA(path, HashPath) || IsA(path, NestPath) || IsA(path, MergePath);
 }
 
 /* Make a chain of a path of a join, or say why not. */
@@ -251,18 +319,18 @@ make_chain(PlannerInfo *root, Path *path, bool safe, JoinChain *chain)
 	ListCell   *lc;
 
 	path = skip_plain(path);
-	while (IsA(path, HashPath))
+	while (is_join(path))
 	{
 		JoinStep   *step;
-		const char *reason = make_step(root, (HashPath *) path, safe, &step);
+		const char *reason = make_step(root, (JoinPath *) path, safe, &step);
 
 		if (reason != NULL)
 			return reason;
 		chain->steps = lcons(step, chain->steps);
-		path = skip_plain(((HashPath *) path)->jpath.outerjoinpath);
+		path = skip_plain(((JoinPath *) path)->outerjoinpath);
 	}
 	if (chain->steps == NIL || !scans_table(root, path))
-		return "a join that is no chain of hash joins along a table";
+		return "a join that is no chain of joins along a table";
 	chain->table = path->parent;
 	natts = chain->table->max_attr;
 	foreach(lc, chain->steps)
@@ -327,7 +395,7 @@ look_for_chain(PlannerInfo *root, RelOptInfo *joined, List *paths, bool safe, Jo
 }
 
 /*
- * The chain of hash joins that gives the rows of a join, of all that there are
+ * The chain of joins that gives the rows of a join, of all that there are
  * the cheapest, or NULL and a reason. With `safe` it is one for workers.
  */
 JoinChain *
