@@ -53,6 +53,8 @@ MAY_INCLUDE = {
             "filter": ("expression/",),
             "aggregate": ("expression/", "filter/"),
             "sink": ("expression/", "filter/", "aggregate/"),
+            # spec.c looks up what the plan passes in vector.h
+            "join": ("expression/", "filter/", "sink/spill.h", "source/source.h", "vector.h"),
         }.items()
     },
     "pgbillion_rows/src/statistics": (
