@@ -23,7 +23,10 @@ ROWS = 20_000
 
 @pytest.fixture(scope="module")
 def primary(installation: Installation) -> Iterator[Cluster]:
-    with cluster_with_pauses(installation) as cluster, servers.new_database(cluster, DATABASE):
+    with (
+        cluster_with_pauses(installation, wal_consistency_checking="generic") as cluster,
+        servers.new_database(cluster, DATABASE),
+    ):
         yield cluster
 
 
