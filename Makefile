@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup demo test test-all lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels clean destroy
+.PHONY: all install uninstall installcheck help setup demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -34,6 +34,9 @@ demo: setup ## a million tables in a server of their own, verified, with a repor
 
 test: setup ## every test, on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17
 	@tools/test.sh
+
+fuzz: setup ## generated tests with new seeds for MINUTES=60, ONLY=… of the campaigns; a journal lets it go on another time
+	@$(BIN)/python tools/fuzz.py
 
 test-all: setup ## … on 15, 16, 17 and 18, one after the other, with a line for each at the end
 	@tools/test-all.sh
@@ -67,6 +70,12 @@ bench-citus: setup ## vectors under Citus, compared with pgbillion_fdw, in a Pos
 
 bench-kernels: setup ## kernels over columns as an index would store them: rows per second of one CPU core
 	@$(BIN)/python bench/kernels.py
+
+bench-tpch: setup ## 22 queries derived from TPC-H compared with PostgreSQL's own plans, one process and two
+	@$(BIN)/python bench/tpch.py
+
+bench-hits: setup ## queries of web analytics over a wide table compared with PostgreSQL's own plans
+	@$(BIN)/python bench/hits.py
 
 clean: ## remove what was built here and the caches; servers, data and reports stay
 	@tools/clean.sh

@@ -306,6 +306,7 @@ def report(
             "ratio_count_serial": ratio("count"),
             "ratio_count_parallel": ratio("count", 2),
             **{f"ratio_{query.key}": ratio(query.key) for query in QUERIES[1:]},
+            "ratio_million_groups_two": round(median["million_groups", OURS, 1] / median["million_groups", OURS, 2], 2),
             "ratio_lowest": min(value for pair in ratios.values() for value in pair.values()),
             "rows_per_s_per_cpu_core": round(read["count"] / median["count", OURS, 1]),
             "rows_per_s_two_processes": round(read["count"] / median["count", OURS, 2]),

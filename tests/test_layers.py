@@ -33,10 +33,17 @@ MAY_INCLUDE = {
     "pgbillion_tables": ("pgbillion_tables/", "shared/"),
     "pgbillion_rows/src/columns": ("pgbillion_rows/src/columns/", "shared/"),
     "pgbillion_rows/src/planner": ("pgbillion_rows/src/planner/", "shared/"),
-    "pgbillion_rows/src/vector": ("pgbillion_rows/src/vector/", "pgbillion_rows/src/planner/", "shared/"),
+    "pgbillion_rows/src/vector": (
+        "pgbillion_rows/src/vector/",
+        "pgbillion_rows/src/columns/columns.h",
+        "pgbillion_rows/src/columns/kernels.h",
+        "pgbillion_rows/src/planner/",
+        "shared/",
+    ),
     **{
         f"pgbillion_rows/src/vector/{folder}": (
             *(f"pgbillion_rows/src/vector/{below}" for below in (f"{folder}/", "batch.h", *others)),
+            f"pgbillion_rows/src/columns/{'columns' if folder == 'source' else 'kernels'}.h",
             "pgbillion_rows/src/planner/",
             "shared/",
         )

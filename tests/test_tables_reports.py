@@ -11,6 +11,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+from psycopg.sql import SQL, Composed, Identifier
 
 from harness import servers
 from pgbillion.common import sql
@@ -213,6 +214,21 @@ def test_report_stands_alone(cli: CommandLine) -> None:
     other = cli.state / "elsewhere.html"
     cli.run("tables", "report", run, "--output", str(other), server=False, check=True)
     assert other.stat().st_size > 10_000
+
+
+def test_names_are_text_in_a_report(cli: CommandLine) -> None:
+    """Whoever may name a schema or a table must not reach the browser of whoever reads the report."""
+    evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+    with cli.connect() as conn:
+        conn.execute(Composed([SQL("CREATE SCHEMA "), Identifier(evil)]))
+    run = cli.json(
+        "tables", "create", "--count", "20", "--workers", "1", "--schema", evil, "--name-format", "<marquee>%d"
+    )["run"]
+    cli.run("tables", "verify", run, "--amcheck", "off", check=True)
+    cli.run("tables", "report", run, server=False, check=True)
+    page = (Path(run) / "report.html").read_text()
+    assert "&lt;script&gt;alert(1)" in page
+    assert not re.search(r"<script|<img|<marquee", page)
 
 
 def test_report_of_many_workers_and_two_attempts(cli: CommandLine) -> None:

@@ -57,7 +57,7 @@ def both(conn: Connection, query: str, *, node: bool | None = True) -> list[answ
     ours = answers.answer(conn.execute(query.encode()))
     plans.switch(conn, False)
     core = answers.answer(conn.execute(query.encode()))
-    conn.execute("SET pgbillion_rows.vector_aggregate = force")
+    plans.switch(conn, True)
     assert answers.difference(core, ours) is None
     return ours.rows
 
@@ -279,20 +279,23 @@ def test_explain_vector_runs_nothing(vectors: Connection) -> None:
 
 
 def test_distinct_within_an_aggregate_is_named(vectors: Connection) -> None:
+    """Where it is not for us, as over a join, what does the same faster is told."""
     make(vectors)
     vectors.execute("INSERT INTO data (grp) VALUES (1), (NULL)")
-    told = explained(vectors, "SELECT sum(x), count(DISTINCT grp) FROM data")
-    assert told == (
-        "not vectorized: count(DISTINCT grp) has no partial form; faster is count(grp) over a subquery with SELECT"
-        " DISTINCT grp\nnot chosen"
-    )
-    remedy = both(vectors, "SELECT count(grp) FROM (SELECT DISTINCT grp FROM data) d", node=True)
-    assert remedy == both(vectors, "SELECT count(DISTINCT grp) FROM data", node=False)
-    told = explained(vectors, "SELECT grp FROM data GROUP BY 1 HAVING avg(DISTINCT x + 1) > 3")
+    joined = "data JOIN (VALUES (1), (2)) v(k) ON grp = k"
+    told = explained(vectors, f"SELECT sum(x), count(DISTINCT t) FROM {joined}")
+    assert (
+        "not vectorized: count(DISTINCT t) has no partial form; faster is count(t) over a subquery with SELECT"
+        " DISTINCT t\n"
+    ) in told
+    told = explained(vectors, f"SELECT grp FROM {joined} GROUP BY 1 HAVING avg(DISTINCT x + 1) > 3")
     assert "avg(DISTINCT ...) has no partial form; faster is avg(...) over a subquery" in told
-    assert told.splitlines()[0].endswith("SELECT DISTINCT ... and what is grouped by")
+    assert any(line.endswith("SELECT DISTINCT ... and what is grouped by") for line in told.splitlines())
+    # without a join it is for us, and so is what is recommended elsewhere
+    remedy = both(vectors, "SELECT count(grp) FROM (SELECT DISTINCT grp FROM data) d", node=True)
+    assert remedy == both(vectors, "SELECT count(DISTINCT grp) FROM data", node=True)
     remedy = both(vectors, "SELECT grp, sum(x) FROM (SELECT DISTINCT grp, x FROM data) d GROUP BY 1", node=True)
-    assert set(remedy) == set(both(vectors, "SELECT grp, sum(DISTINCT x) FROM data GROUP BY 1", node=False))
+    assert set(remedy) == set(both(vectors, "SELECT grp, sum(DISTINCT x) FROM data GROUP BY 1", node=True))
 
 
 @pytest.mark.parametrize("order", ["+ + -", "- - + +", "+ 1 -", "1.5 + + - -", "+ -", "i + + -", "0 + + - 0.001"])

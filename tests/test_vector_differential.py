@@ -75,6 +75,7 @@ def check(conn: Connection, query: Query, tally: Tally) -> str | None:
     if planned:
         tally.vectorized_within += query.within_grammar
         tally.parallel += plans.parallel(plan)
+        tally.distinct += query.distinct
         tally.shapes[query.shape.value] += 1
         tally.tables[query.table] += 1
         tally.cells.update(part.cell for part in query.aggregates if part.cell)
@@ -103,7 +104,7 @@ def summary(tally: Tally) -> str:
     return "\n".join(
         [
             f"seed {SEED}: {tally.queries} queries, {tally.vectorized} vectorized, {tally.parallel} in parallel,"
-            f" {tally.spilled} spilled",
+            f" {tally.distinct} with DISTINCT, {tally.spilled} spilled",
             f"{share:.1%} of the {tally.within_grammar} within the grammar are vectorized",
             f"{tally.rows} rows compared; errors: {dict(tally.errors)}",
             f"by shape: {dict(tally.shapes)}",
@@ -122,6 +123,7 @@ def test_generated_queries(cluster: Cluster, vectors: str, tell: Callable[[str],
     # 22 is of data, 0A000 is a NaN cast to an integer; any other would be a query that makes no sense
     assert [state for state in tally.errors if not state.startswith(("22", "0A000"))] == []
     assert tally.parallel >= 0.05 * tally.queries
+    assert tally.distinct >= 0.05 * tally.queries
     assert tally.vectorized >= LEAST_VECTORIZED * tally.queries
     assert tally.vectorized_within >= LEAST_VECTORIZED * tally.within_grammar
     if QUERIES >= 3000:

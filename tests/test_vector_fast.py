@@ -31,6 +31,7 @@ def both(conn: Connection, query: str) -> list[answers.Row]:
     ours = answers.answer(conn.execute(query.encode()))
     plans.switch(conn, False)
     core = answers.answer(conn.execute(query.encode()))
+    plans.switch(conn, True)
     assert answers.difference(core, ours) is None, query
     return ours.rows
 

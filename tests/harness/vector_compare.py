@@ -39,6 +39,7 @@ class Tally:
     vectorized_within: int = 0
     parallel: int = 0
     spilled: int = 0
+    distinct: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     rows: int = 0
     cells: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -144,7 +145,7 @@ def difference(query: Query, core: Outcome, ours: Outcome, *, reordered: bool = 
         if query.parallel and query.table == "extreme" and {core.error, ours.error} == {None, OVERFLOW}:
             return None
         # of several errors the one that is met first is reported, and in a parallel plan that is a matter of luck
-        if not (both and (query.parallel or query.risks > 1)):
+        if not (both and (query.parallel or query.distinct or query.risks > 1)):
             return f"error {core.error}, and {ours.error}"
     if core.error is not None:
         return None

@@ -63,6 +63,15 @@ _CROSS: dict[str, tuple[str, ...]] = {
     "t": (),
     "v": (),
 }
+# what DISTINCT is for within an aggregate: of other types, equal values may look different
+_DISTINCT: dict[str, tuple[str, ...]] = {
+    "count": (*SUPPORTED, "c", "u", "j", "tm", "a"),
+    **dict.fromkeys(_ARITHMETIC, (*INTEGERS, "n2")),
+    **dict.fromkeys(("min", "max"), (*INTEGERS, "n2", *TIMES, *TEXTS)),
+    **dict.fromkeys(("bool_and", "bool_or", "every"), ("b",)),
+}
+_UNITS = ("minute", "hour", "day", "week", "month", "quarter", "year", "dow", "isodow", "doy")
+_CUTS = ("second", "minute", "hour", "day", "week", "month", "quarter", "year")
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _PATTERNS = ("a%", "%a", "%ph%", "a_p%", "_", "%", "", "alpha", "a\\%b", "%ï%", "x%x", "%\\_%", "%_n%c_d%", "%_ %")
 # core raises an error for some strings
@@ -129,6 +138,11 @@ class Query:
     def combined(self) -> bool:
         """Whether floats may be added up in another order than core's, though by one process."""
         return self.ordered_sums and self.little_memory
+
+    @property
+    def distinct(self) -> bool:
+        """Whether an aggregate has DISTINCT, for which core sorts the rows."""
+        return any("(DISTINCT " in part.sql for part in self.aggregates)
 
     @property
     def within_grammar(self) -> bool:
@@ -277,7 +291,7 @@ class Generator:
     def _settings(self, table: str, open_order: bool) -> tuple[tuple[str, str], ...]:
         chance = self._chance
         found: list[tuple[str, str]] = []
-        if chance.random() < 0.2:
+        if chance.random() < 0.27:
             found.append(("max_parallel_workers_per_gather", "2"))
             if chance.random() < 0.3:
                 found.append(("parallel_leader_participation", "off"))
@@ -308,6 +322,11 @@ class Generator:
         chance = self._chance
         if chance.random() < 0.08:
             return Part("count(*)")
+        if chance.random() < 0.2:
+            return self._distinct_aggregate()
+        if chance.random() < 0.15:
+            value = self._value_expression()
+            return replace(value, sql=f"{'count' if chance.random() < 0.3 else 'sum'}({value.sql})")
         name = chance.choice(list(MATRIX))
         column = chance.choice(MATRIX[name])
         cell = (name, column)
@@ -315,6 +334,66 @@ class Generator:
             argument, risky = self._arithmetic(column)
             return Part(f"{name}({argument})", risky=risky, cell=cell)
         return Part(f"{name}({column})", cell=cell)
+
+    def _distinct_aggregate(self) -> Part:
+        chance = self._chance
+        if chance.random() < 0.2:
+            name = chance.choice(("count", "count", "sum", "avg", "max"))
+            argument = self._value_expression()
+            return replace(argument, sql=f"{name}(DISTINCT {argument.sql})")
+        name = chance.choice(list(_DISTINCT))
+        column = chance.choice(_DISTINCT[name])
+        return Part(f"{name}(DISTINCT {column})")
+
+    def _value_expression(self) -> Part:
+        """An expression that is an integer, and no arithmetic."""
+        chance = self._chance
+        text, one, two = chance.choice(TEXTS), chance.choice(INTEGERS), chance.choice(INTEGERS)
+        form = chance.randrange(6)
+        if form == 0:
+            return Part(f"{chance.choice(('length', 'char_length', 'octet_length'))}({text})")
+        if form == 1:
+            condition = self._condition(1)
+            other = chance.choice((two, "0", "NULL", "length(v)"))
+            return Part(f"CASE WHEN {condition.sql} THEN {one} ELSE {other} END", risky=condition.risky)
+        if form == 2:
+            first, second = self._condition(1), self._condition(0)
+            return Part(
+                f"CASE WHEN {first.sql} THEN {one} WHEN {second.sql} THEN 3 END", risky=first.risky + second.risky
+            )
+        if form == 3:
+            return Part(f"CASE {chance.choice(INTEGERS)} WHEN 0 THEN {one} WHEN 1 THEN 5 ELSE {two} END")
+        if form == 4:
+            return Part(f"coalesce({one}, {two}, {chance.choice(('-1', 'id', 'NULL'))})")
+        # core comes to no row that would raise an error
+        return Part(f"CASE WHEN i2 <> 0 THEN {one} / i2 ELSE 0 END")
+
+    def _computed_key(self) -> Part:
+        chance = self._chance
+        text = chance.choice(TEXTS)
+        form = chance.randrange(9)
+        if form == 0:
+            return Part(f"extract({chance.choice(_UNITS)} FROM ts)")
+        if form == 1:
+            return Part(f"extract({chance.choice(_UNITS[2:])} FROM d)")
+        if form == 2:
+            return Part(f"date_part('{chance.choice(_UNITS)}', ts)")
+        if form == 3:
+            return Part(f"date_trunc('{chance.choice(_CUTS)}', {chance.choice(('ts', 'd::timestamp', 'tz'))})")
+        if form == 4:
+            return Part(chance.choice(("ts::date", "d::timestamp", "b IS NULL")))
+        if form == 5:
+            cut = chance.choice(
+                ("left({}, 1)", "left({}, 0)", "substring({}, 2)", "substring({}, 2, 3)", "substr({}, 1, 2)")
+            )
+            return Part(cut.format(text))
+        if form == 6:
+            condition = self._condition(1)
+            return Part(f"({condition.sql})", risky=condition.risky)
+        if form == 7:
+            condition = self._condition(1)
+            return Part(f"CASE WHEN {condition.sql} THEN {text} ELSE 'other' END", risky=condition.risky)
+        return self._value_expression()
 
     def _arithmetic(self, column: str, depth: int = 2) -> tuple[str, int]:
         """An expression over a column: the SQL, and how many errors it may raise where values are ordinary."""
@@ -343,7 +422,11 @@ class Generator:
     def _odd_aggregate(self) -> Part:
         text = self._chance.choice(
             (
-                "count(DISTINCT i2)",
+                "sum(DISTINCT f8)",
+                "max(DISTINCT f4)",
+                "sum(DISTINCT n)",
+                "count(DISTINCT i2 ORDER BY i2)",
+                "count(DISTINCT iv)",
                 "sum(i2 ORDER BY id)",
                 "string_agg(t, ',' ORDER BY id)",
                 "array_agg(i4 ORDER BY id)",
@@ -396,7 +479,9 @@ class Generator:
                 ),
                 odd=True,
             )  # fmt: skip
-        form = chance.randrange(4)
+        form = chance.randrange(6)
+        if form > 3:
+            return self._computed_key()
         if form < 2:
             column = chance.choice(SUPPORTED)
             return Part(column, ambiguous=column in ("n", "f4", "f8"))

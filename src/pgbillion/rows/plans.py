@@ -11,16 +11,14 @@ import psycopg
 Connection = psycopg.Connection[tuple[Any, ...]]
 Plan = Mapping[str, Any]
 
-SETTING = "pgbillion_rows.vector_aggregate"
-# all that vectors do: without them, a plan is PostgreSQL's own
-SETTINGS = (SETTING, "pgbillion_rows.vector_scan")
+# off: plans are PostgreSQL's own
+SETTING = "pgbillion_rows.enable"
 NODE = "VectorAggregate"
 
 
 def switch(conn: Connection, on: bool) -> None:
-    """Switch vectors for the session."""
-    for setting in SETTINGS:
-        conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [setting, "on" if on else "off"])
+    """Switch the extension's part in planning for the session."""
+    conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [SETTING, "on" if on else "off"])
 
 
 def explain(conn: Connection, query: str, *, run: bool = False) -> Plan:

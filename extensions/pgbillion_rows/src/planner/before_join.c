@@ -337,7 +337,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 		path = (Path *) create_gather_path(root, joined, path, joined->reltarget, NULL, &rows);
 		add_finalize(root, grouped_rel, joined, path, partial, extra, &ours);
 	}
-	plan_report(root, "aggregation before the join is possible, and estimated to cost %.2f compared with PostgreSQL's %.2f", ours, core);
+	plan_report(root, "aggregation before the join is possible, and estimated to cost %.2f compared with PostgreSQL's %.2f: %.0f groups of %.0f rows, of which the join leaves %.0f",
+				ours, core, early.groups, early.table->rows, input_rel->rows);
 
 	return NULL;
 }

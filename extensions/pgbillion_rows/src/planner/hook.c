@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * hook.c
- *	  PostgreSQL's hooks, and those who answer to them.
+ *	  PostgreSQL's hooks, and those who answer to them; the setting that keeps
+ *	  them all from answering.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +31,8 @@ const struct config_enum_entry plan_mode_options[] = {
 
 StatesSources states_sources;
 
+bool		planner_enabled = true;
+
 static create_upper_paths_hook_type previous_hook = NULL;
 static UpperPathsOffer offers[MOST_OFFERS];
 static int	noffers = 0;
@@ -43,7 +46,7 @@ upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, R
 {
 	if (previous_hook != NULL)
 		previous_hook(root, stage, input_rel, rel, extra);
-	for (int i = 0; i < noffers; i++)
+	for (int i = 0; planner_enabled && i < noffers; i++)
 		offers[i] (root, stage, input_rel, rel, extra);
 }
 
@@ -60,7 +63,7 @@ scan_paths(PlannerInfo *root, RelOptInfo *rel, Index rti, RangeTblEntry *rte)
 {
 	if (previous_scan_hook != NULL)
 		previous_scan_hook(root, rel, rti, rte);
-	if (scan_offer != NULL)
+	if (planner_enabled && scan_offer != NULL)
 		scan_offer(root, rel, rte);
 }
 
@@ -108,6 +111,11 @@ planner_may_scroll(void)
 void
 planner_hook_init(void)
 {
+	DefineCustomBoolVariable("pgbillion_rows.enable",
+							 "Lets the extension take part in planning at all.",
+							 "While it is off, every statement is planned as without the extension, whatever its other settings say.",
+							 &planner_enabled, true, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
 	previous_hook = create_upper_paths_hook;
 	create_upper_paths_hook = upper_paths;
 	previous_scan_hook = set_rel_pathlist_hook;

@@ -36,6 +36,12 @@ typedef enum PlanMode
 
 extern const struct config_enum_entry plan_mode_options[];
 
+/*
+ * pgbillion_rows.enable: off means that nobody is asked by the hooks. Whoever is
+ * asked by another way, such as a foreign-data wrapper, looks here.
+ */
+extern bool planner_enabled;
+
 /* Adds paths to `rel`, as PostgreSQL's create_upper_paths_hook. */
 typedef void (*UpperPathsOffer) (PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 								 RelOptInfo *rel, void *extra);

@@ -27,6 +27,7 @@
 #include "compat.h"
 #include "shard/shard.h"
 #include "planner/groups.h"
+#include "planner/planner.h"
 
 /* What the shard does with a row costs this much of what the coordinator would, which must fetch the row first. */
 #define SHARD_COST_RATIO 0.1
@@ -74,6 +75,8 @@ static const char *
 plan_query(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *output_rel,
 		   GroupPathExtraData *extra, ShardQuery *query)
 {
+	if (!planner_enabled)
+		return "pgbillion_rows.enable is off";
 	if (!shard_push_down)
 		return "pgbillion_rows.push_down_aggregates is off";
 	if (!IS_SIMPLE_REL(input_rel) || input_rel->rtekind != RTE_RELATION || input_rel->pathlist == NIL)

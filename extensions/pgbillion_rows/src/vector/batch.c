@@ -9,6 +9,7 @@
 
 #include "executor/executor.h"
 #include "nodes/bitmapset.h"
+#include "utils/lsyscache.h"
 
 #include "vector/batch.h"
 
@@ -29,12 +30,19 @@ batch_init_columns(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos, Bi
 		Column	   *column = &batch->columns[batch->ncolumns++];
 
 		column->attno = attno;
+		column->type = getBaseType(TupleDescAttr(tupdesc, attno - 1)->atttypid);
 		column->len = TupleDescAttr(tupdesc, attno - 1)->attlen;
 		column->byval = TupleDescAttr(tupdesc, attno - 1)->attbyval;
 		column->filter = bms_is_member(attno, filter_attnos);
 		column->later = bms_is_member(attno, later_attnos);
 		column->values = palloc(sizeof(Datum) * BATCH_ROWS);
 		column->nulls = palloc0(sizeof(bool) * BATCH_ROWS);
+	}
+	batch->later = palloc(sizeof(int) * Max(batch->ncolumns, 1));
+	for (int i = 0; i < batch->ncolumns; i++)
+	{
+		if (batch->columns[i].later)
+			batch->later[batch->nlater++] = i;
 	}
 	bms_free(attnos);
 }

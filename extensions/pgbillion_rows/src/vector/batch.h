@@ -25,8 +25,11 @@
 #error "pgbillion needs a compiler with 128-bit integers"
 #endif
 
-/* A batch has at most so many rows: what one page of a heap holds. */
-#define BATCH_ROWS MaxHeapTuplesPerPage
+/*
+ * A batch has at most so many rows: what one page of a heap holds, and what
+ * columns of Datums take of the processor's first cache.
+ */
+#define BATCH_ROWS Max(1024, MaxHeapTuplesPerPage)
 
 /* Bytes that a prefetch brings; a wrong guess costs a little speed. */
 #define CACHE_LINE 64
@@ -38,10 +41,12 @@ typedef struct Source Source;
 typedef struct Column
 {
 	AttrNumber	attno;
+	Oid			type;			/* below domains */
 	int16		len;
 	bool		byval;
 	bool		filter;			/* a filter needs it */
 	bool		later;			/* it is needed after filtering */
+	bool		only_counted;	/* ... and then only whether it is NULL */
 	bool		loaded;			/* for the rows that are in the batch now */
 	bool		has_nulls;		/* false: nulls[] need not be looked at */
 	bool		dirty;			/* nulls[] holds true somewhere, maybe beyond
@@ -49,6 +54,61 @@ typedef struct Column
 	Datum	   *values;
 	bool	   *nulls;			/* always valid */
 } Column;
+
+/*
+ * A column as numbers of values in a dictionary, for the rows of a batch. NULL
+ * has a number of its own. Different values may be equal, as 1.0 and 1.00, and
+ * values need not occur.
+ */
+typedef struct Codes
+{
+	uint64		serial;			/* of the dictionary, among all columns: it
+								 * changes with the values */
+	int			n;				/* codes are below it */
+	const uint8 *codes;			/* if n is at most SHORT_CODES, else NULL and: */
+	const uint16 *long_codes;
+	const Datum *values;		/* valid until the next batch; of NULL: none */
+	int			null;			/* the code of NULL, which is the last, or -1 */
+} Codes;
+
+#define SHORT_CODES 256
+
+/* A column as an array of numbers, for the rows of a batch, none of which is NULL. */
+typedef enum PackedKind
+{
+	PACKED_INTEGERS,			/* so much above the base, unsigned and modulo
+								 * 2^64; the sum is the value */
+	PACKED_DECIMALS,			/* the same, in units of 10^-scale */
+	PACKED_FLOAT4
+} PackedKind;
+
+typedef struct Packed
+{
+	PackedKind	kind;
+	int			width;			/* 1, 2, 4 or 8 */
+	const void *array;
+	int64		base;
+	int			scale;
+	int64		min;			/* of integers and decimals: no value is below */
+	int64		max;			/* ... nor above; both are within what base
+								 * and width can say */
+	bool		no_nan;			/* of floats: none is NaN */
+} Packed;
+
+/*
+ * What is known of the values of a column in many batches. Nothing is said of
+ * NULLs.
+ */
+typedef struct Bounds
+{
+	bool		floats;			/* float_min and float_max, and no NaN; else
+								 * min and max */
+	int			scale;			/* of decimals, or -1 */
+	int64		min;
+	int64		max;
+	float8		float_min;
+	float8		float_max;
+} Bounds;
 
 /*
  * Where batches come from. Each function is called once a batch or column at
@@ -83,6 +143,28 @@ typedef struct SourceMethods
 	/* Is it known, without loading a column, that it holds no NULL? */
 	bool		(*has_no_nulls) (Source *source, Batch *batch, int column);
 
+	/*
+	 * A column in a shorter form, for the rows that are in the batch now, if
+	 * it is at hand; valid until rows are removed or the next batch. NULL:
+	 * there is none.
+	 */
+	bool		(*codes) (Source *source, Batch *batch, int column, Codes *result);
+	bool		(*packed) (Source *source, Batch *batch, int column, Packed *result);
+
+	/*
+	 * Have columns at hand, so that they can be loaded, those only_counted
+	 * unless none of their rows is NULL. False if that cannot be: then the
+	 * batch is void, and its rows will come again with another. NULL: they
+	 * always can.
+	 */
+	bool		(*prepare) (Source *source, Batch *batch, const int *columns, int n);
+
+	/*
+	 * What is known of a column in all batches until excludes() is asked
+	 * again. NULL, or false: nothing.
+	 */
+	bool		(*bounds) (Source *source, Batch *batch, int column, Bounds *bounds);
+
 	/* The batch is about to have only the n rows listed. NULL: no matter. */
 	void		(*keep) (Source *source, Batch *batch, const uint16 *rows, int n);
 
@@ -97,11 +179,16 @@ typedef struct SourceMethods
 	void		(*end) (Source *source);
 
 	/*
+	 * After end(): close what is open from the source's creation on. NULL:
+	 * nothing.
+	 */
+	void		(*close) (Source *source);
+
+	/*
 	 * Processes of a parallel plan share what next() has to give. The leader
-	 * has memory of this size initialized, and again for a rescan; workers
+	 * has memory of shared_size initialized, and again for a rescan; workers
 	 * attach to it. detach() is called in the leader before it goes.
 	 */
-	Size		shared_size;
 	void		(*share) (Source *source, void *shared);
 	void		(*share_again) (Source *source, void *shared);
 	void		(*attach) (Source *source, void *shared);
@@ -114,6 +201,14 @@ typedef struct SourceMethods
 struct Source
 {
 	const SourceMethods *methods;
+	Size		shared_size;	/* of what processes share */
+
+	/*
+	 * Can a filter keep no row, as far as bounds() tells? Set by whoever
+	 * filters. NULL: there is no filter.
+	 */
+	bool		(*excludes) (void *filter, Batch *batch);
+	void	   *filter;
 };
 
 struct Batch
@@ -123,6 +218,8 @@ struct Batch
 	uint64		serial;			/* changes with every change of the rows */
 	int			ncolumns;
 	Column	   *columns;
+	int			nlater;			/* columns that are needed after filtering */
+	int		   *later;
 	ExprContext *econtext;		/* its per-tuple memory lives as long as the
 								 * rows */
 	TupleTableSlot *slot;		/* row for PostgreSQL's expression code */
@@ -156,6 +253,33 @@ batch_at_hand(Batch *batch, int index)
 {
 	return batch->columns[index].loaded ||
 		batch->source->methods->is_cheap(batch->source, batch, index);
+}
+
+/* Have columns at hand; false: the batch is void. */
+static inline bool
+batch_prepare(Batch *batch, const int *columns, int n)
+{
+	const SourceMethods *methods = batch->source->methods;
+
+	return methods->prepare == NULL || methods->prepare(batch->source, batch, columns, n);
+}
+
+/* A column by codes, if the source has them. */
+static inline bool
+batch_codes(Batch *batch, int index, Codes *result)
+{
+	const SourceMethods *methods = batch->source->methods;
+
+	return methods->codes != NULL && methods->codes(batch->source, batch, index, result);
+}
+
+/* A column as an array of numbers, if the source has it. */
+static inline bool
+batch_packed(Batch *batch, int index, Packed *result)
+{
+	const SourceMethods *methods = batch->source->methods;
+
+	return methods->packed != NULL && methods->packed(batch->source, batch, index, result);
 }
 
 /* Does a column hold no NULL? It is loaded only if that cannot be told without. */

@@ -21,6 +21,7 @@
 #endif
 #include "executor/executor.h"
 #include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 
 #include "vector/node.h"
@@ -45,14 +46,27 @@ const CustomScanMethods vector_scan_methods = {
 
 /* ---- what the plan says ---- */
 
-/* The expressions of the output columns. */
+/* The expressions of the output columns; aggregates have their DISTINCT here. */
 static List *
 output_exprs(CustomScan *cscan)
 {
 	List	   *exprs = NIL;
+	List	   *distinct = lthird_node(List, cscan->custom_private);
 
 	for (int i = 0; i < intVal(linitial(cscan->custom_private)); i++)
-		exprs = lappend(exprs, list_nth_node(TargetEntry, cscan->custom_scan_tlist, i)->expr);
+	{
+		Expr	   *expr = list_nth_node(TargetEntry, cscan->custom_scan_tlist, i)->expr;
+
+		if (list_nth(distinct, i) != NULL)
+		{
+			Aggref	   *aggref = makeNode(Aggref);
+
+			memcpy(aggref, castNode(Aggref, expr), sizeof(Aggref));
+			aggref->aggdistinct = list_nth_node(List, distinct, i);
+			expr = (Expr *) aggref;
+		}
+		exprs = lappend(exprs, expr);
+	}
 
 	return exprs;
 }
@@ -70,6 +84,13 @@ filter_clauses(CustomScan *cscan)
 	return clauses;
 }
 
+/* The index of columns to be read, or InvalidOid. */
+static Oid
+index_of(CustomScan *cscan)
+{
+	return linitial_oid(lsecond(cscan->custom_private));
+}
+
 /* The group keys among some outputs. */
 static List *
 key_exprs(List *outputs)
@@ -85,6 +106,23 @@ key_exprs(List *outputs)
 	return keys;
 }
 
+/* What is aggregated with DISTINCT. */
+static List *
+distinct_exprs(List *outputs)
+{
+	List	   *exprs = NIL;
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		if (IsA(aggref, Aggref) && aggref->aggdistinct != NIL)
+			exprs = list_append_unique(exprs, linitial_node(TargetEntry, aggref->args)->expr);
+	}
+	return exprs;
+}
+
 static void
 begin_scan(CustomScanState *css, EState *estate, int eflags)
 {
@@ -93,7 +131,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	List	   *outputs = output_exprs(cscan);
 	Batch	   *batch = &state->node.batch;
 
-	vector_node_begin(&state->node, filter_clauses(cscan), outputs);
+	vector_node_begin(&state->node, filter_clauses(cscan), outputs, index_of(cscan));
 	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) : groups_create(outputs, batch);
 	state->noutputs = list_length(outputs);
 }
@@ -197,7 +235,7 @@ end_scan(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
 
-	state->node.source->methods->end(state->node.source);
+	vector_node_end(&state->node);
 	state->sink->methods->end(state->sink);
 }
 
@@ -327,12 +365,18 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
 	bool		prefix = list_length(es->rtable) > 1 || es->verbose;
-	List	   *keys = key_exprs(output_exprs(cscan));
+	List	   *outputs = output_exprs(cscan);
+	List	   *keys = key_exprs(outputs);
+	List	   *distinct = distinct_exprs(outputs);
 	List	   *clauses = filter_clauses(cscan);
 
 	if (keys != NIL)
 		vector_node_explain_list("Group Key", keys, context, prefix, es);
+	if (distinct != NIL)
+		vector_node_explain_list("Distinct", distinct, context, prefix, es);
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
+	if (OidIsValid(index_of(cscan)))
+		ExplainPropertyText("Columns", get_rel_name(index_of(cscan)), es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);
 	if (es->analyze)

@@ -19,16 +19,16 @@
 #include "planner/planner.h"
 #include "vector/vector.h"
 
-/* Is there a scan of ours in a plan? */
+/* Is there a scan of these methods in a plan? */
 static bool
-plan_is_vectorized(Plan *plan)
+plan_has(Plan *plan, const CustomScanMethods *methods)
 {
 	ListCell   *lc;
 	List	   *children = NIL;
 
 	if (plan == NULL)
 		return false;
-	if (IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &vector_scan_methods)
+	if (IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == methods)
 		return true;
 	if (IsA(plan, Append))
 		children = ((Append *) plan)->appendplans;
@@ -40,10 +40,42 @@ plan_is_vectorized(Plan *plan)
 		children = ((CustomScan *) plan)->custom_plans;
 	foreach(lc, children)
 	{
-		if (plan_is_vectorized(lfirst(lc)))
+		if (plan_has(lfirst(lc), methods))
 			return true;
 	}
-	return plan_is_vectorized(plan->lefttree) || plan_is_vectorized(plan->righttree);
+	return plan_has(plan->lefttree, methods) || plan_has(plan->righttree, methods);
+}
+
+/* The same for a statement with its subplans. */
+static bool
+statement_has(PlannedStmt *stmt, const CustomScanMethods *methods)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->subplans)
+	{
+		if (plan_has(lfirst(lc), methods))
+			return true;
+	}
+	return plan_has(stmt->planTree, methods);
+}
+
+/* Add what is switched off to what was found, and what came of it in the end. */
+static void
+conclude(StringInfo found, PlannedStmt *plan)
+{
+	if (vector_aggregate == PLAN_OFF)
+		appendStringInfo(found, "%snot vectorized: pgbillion_rows.vector_aggregate is off", found->len > 0 ? "\n" : "");
+	else if (found->len == 0)
+		appendStringInfoString(found, "not vectorized: there is nothing to aggregate");
+	if (vector_scan == PLAN_OFF)
+		appendStringInfoString(found, "\nno vectorized scan: pgbillion_rows.vector_scan is off");
+	if (statement_has(plan, &vector_scan_methods))
+		appendStringInfoString(found, "\nvectorized");
+	else if (statement_has(plan, &vector_filter_scan_methods))
+		appendStringInfoString(found, "\nvectorized filter");
+	else if (vector_aggregate != PLAN_OFF || vector_scan != PLAN_OFF)
+		appendStringInfoString(found, "\nnot chosen");
 }
 
 /*
@@ -67,8 +99,9 @@ PG_FUNCTION_INFO_V1(pgbillion_explain_vector);
 /*
  * pgbillion_rows.explain_vector(query text) returns text
  *		Plan a query, without running it, and tell for each of its aggregations
- *		whether it is vectorized, and why not. Raises the errors that EXPLAIN
- *		would, those of privileges among them.
+ *		and each of its tables with a filter whether vectors are possible, what
+ *		was estimated, and why not; and in the last line what the plan has.
+ *		Raises the errors that EXPLAIN would, those of privileges among them.
  */
 Datum
 pgbillion_explain_vector(PG_FUNCTION_ARGS)
@@ -79,8 +112,6 @@ pgbillion_explain_vector(PG_FUNCTION_ARGS)
 	StringInfoData found;
 	StringInfo	before;
 	PlannedStmt *plan = NULL;
-	bool		chosen;
-	ListCell   *lc;
 
 	if (list_length(raw) != 1)
 		ereport(ERROR,
@@ -105,14 +136,9 @@ pgbillion_explain_vector(PG_FUNCTION_ARGS)
 	PG_END_TRY();
 	check_privileges(plan, query);
 
-	chosen = plan_is_vectorized(plan->planTree);
-	foreach(lc, plan->subplans)
-		chosen |= plan_is_vectorized(lfirst(lc));
-	if (vector_aggregate == PLAN_OFF)
-		PG_RETURN_TEXT_P(cstring_to_text("not vectorized: pgbillion_rows.vector_aggregate is off"));
-	if (found.len == 0)
-		PG_RETURN_TEXT_P(cstring_to_text("not vectorized: there is nothing to aggregate"));
-	appendStringInfo(&found, "\n%s", chosen ? "vectorized" : "not chosen");
+	if (!planner_enabled)
+		PG_RETURN_TEXT_P(cstring_to_text("not vectorized: pgbillion_rows.enable is off"));
+	conclude(&found, plan);
 
 	PG_RETURN_TEXT_P(cstring_to_text(found.data));
 }

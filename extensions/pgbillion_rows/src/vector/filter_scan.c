@@ -58,7 +58,8 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	css->ss.ps.qual = ExecInitQual(cscan->scan.plan.qual, &css->ss.ps);
 #endif
 
-	vector_node_begin(&state->node, cscan->custom_exprs, NIL);
+	/* rows have to be tuples */
+	vector_node_begin(&state->node, cscan->custom_exprs, NIL, InvalidOid);
 	state->recheck = ExecInitQual(cscan->custom_exprs, &css->ss.ps);
 }
 
@@ -110,7 +111,7 @@ end_scan(CustomScanState *css)
 {
 	FilterScanState *state = (FilterScanState *) css;
 
-	state->node.source->methods->end(state->node.source);
+	vector_node_end(&state->node);
 }
 
 static void

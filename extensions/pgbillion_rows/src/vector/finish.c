@@ -22,6 +22,7 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_aggregate.h"
+#include "catalog/pg_type.h"
 #include "commands/explain.h"
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
@@ -30,6 +31,7 @@
 #include "executor/executor.h"
 #include "executor/nodeAgg.h"
 #include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
@@ -42,7 +44,7 @@
 typedef struct FinishState
 {
 	CustomScanState css;
-	AggState   *agg;			/* Finalize HashAggregate */
+	AggState   *agg;			/* Finalize Aggregate */
 	CustomScanState *scan;		/* VectorAggregate below it */
 	bool		begun;			/* have groups been asked for since the last
 								 * rescan? */
@@ -68,8 +70,31 @@ const CustomScanMethods vector_finish_methods = {
 /* ---- planning ---- */
 
 /*
- * Is combining a state of this aggregate with what a group begins with that
- * state again? Where a group begins with nothing, PostgreSQL's combine functions
+ * Aggregates without their DISTINCT. They are told apart from others all the
+ * same, as PostgreSQL has numbered them.
+ */
+Node *
+vector_without_distinct(Node *node, void *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Aggref))
+	{
+		Aggref	   *aggref = makeNode(Aggref);
+
+		memcpy(aggref, node, sizeof(Aggref));
+		aggref->aggdistinct = NIL;
+#if PG_VERSION_NUM >= 160000
+		aggref->aggpresorted = false;
+#endif
+		return (Node *) aggref;
+	}
+	return expression_tree_mutator(node, vector_without_distinct, context);
+}
+
+/*
+ * Has this aggregate a partial form, and is combining a state of it with what
+ * a group begins with that state again? Where a group begins with nothing, PostgreSQL's combine functions
  * take the first state as it is, or are strict; where it begins with a value,
  * that is so for PostgreSQL's own aggregates: zeros are added to the state.
  */
@@ -84,9 +109,14 @@ finishable(Aggref *aggref)
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
 	(void) SysCacheGetAttr(AGGFNOID, tuple, Anum_pg_aggregate_agginitval, &nothing);
-	combine = aggregate_core_function(((Form_pg_aggregate) GETSTRUCT(tuple))->aggcombinefn);
+	combine = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggcombinefn;
+	if (OidIsValid(combine))
+		combine = aggregate_core_function(combine);
 	result = OidIsValid(combine) && combine < FirstNormalObjectId &&
-		(nothing || aggref->aggfnoid < FirstNormalObjectId);
+		(nothing || aggref->aggfnoid < FirstNormalObjectId) &&
+		(aggref->aggtranstype != INTERNALOID ||
+		 (OidIsValid(((Form_pg_aggregate) GETSTRUCT(tuple))->aggserialfn) &&
+		  OidIsValid(((Form_pg_aggregate) GETSTRUCT(tuple))->aggdeserialfn)));
 	ReleaseSysCache(tuple);
 
 	return result;
@@ -113,8 +143,9 @@ vector_finishable(PathTarget *target, List *clause)
 }
 
 /*
- * The path above Finalize HashAggregate over a scan of ours. It costs what
- * the scan, spilling, new groups and the final functions do.
+ * The path above Finalize Aggregate over a scan of ours, hashed or of one
+ * group. It costs what the scan, spilling, new groups and the final functions
+ * do.
  */
 Path *
 vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling)
@@ -122,7 +153,6 @@ vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs,
 	CustomPath *path = makeNode(CustomPath);
 	QualCost	having;
 
-	Assert(agg->aggstrategy == AGG_HASHED);
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = agg->path.parent;
 	path->path.pathtarget = agg->path.pathtarget;
@@ -146,11 +176,19 @@ plan_finish(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tli
 			List *clauses, List *custom_plans)
 {
 	CustomScan *cscan = makeNode(CustomScan);
+	Agg		   *agg = linitial_node(Agg, custom_plans);
 
 	/* it is not executed: no memory for its hash table */
-	linitial_node(Agg, custom_plans)->numGroups = 1;
+	agg->numGroups = 1;
 	cscan->scan.plan.targetlist = tlist;
-	cscan->custom_scan_tlist = copyObject(((Plan *) linitial(custom_plans))->targetlist);
+	cscan->custom_scan_tlist = copyObject(agg->plan.targetlist);
+
+	/*
+	 * what combines states has no DISTINCT: the scan below sees to it, and
+	 * says so in the same words
+	 */
+	agg->plan.targetlist = (List *) vector_without_distinct((Node *) agg->plan.targetlist, NULL);
+	agg->plan.qual = (List *) vector_without_distinct((Node *) agg->plan.qual, NULL);
 	cscan->custom_plans = custom_plans;
 	cscan->methods = &vector_finish_methods;
 
@@ -289,6 +327,13 @@ next_finished(FinishState *state)
 	}
 }
 
+/* What the Agg node would keep its states in. */
+static ExprContext *
+state_context(FinishState *state)
+{
+	return state->agg->aggstrategy == AGG_HASHED ? state->agg->hashcontext : state->agg->aggcontexts[0];
+}
+
 static TupleTableSlot *
 exec_finish(CustomScanState *css)
 {
@@ -298,7 +343,7 @@ exec_finish(CustomScanState *css)
 	if (!state->begun)
 	{
 		/* what AggCheckCallContext() and its like look for */
-		state->agg->curaggcontext = state->agg->hashcontext;
+		state->agg->curaggcontext = state_context(state);
 		vector_run(state->scan);
 		state->begun = true;
 	}
@@ -327,13 +372,20 @@ rescan_finish(CustomScanState *css)
 
 	/*
 	 * as it was not executed, it does nothing about the scan except telling
-	 * it of parameters
+	 * it of parameters if it hashes, and else begins that anew
 	 */
 	ExecReScan(&state->agg->ss.ps);
 	if (!state->begun)
 		return;
+	if (state->agg->aggstrategy != AGG_HASHED)
+	{
+		if (scan->chgParam != NULL)
+			ExecReScan(scan);
+		state->begun = false;
+		return;
+	}
 	/* what final functions may have left there */
-	ReScanExprContext(state->agg->hashcontext);
+	ReScanExprContext(state_context(state));
 	/* groups are kept where the scan would give the same ones */
 	if (scan->chgParam == NULL)
 		vector_rewind(state->scan);

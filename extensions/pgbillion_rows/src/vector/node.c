@@ -20,6 +20,7 @@
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
+#include "vector/aggregate/aggregate.h"
 #include "vector/node.h"
 #include "vector/source/source.h"
 
@@ -35,13 +36,50 @@ attnos_of(List *exprs)
 	return attnos;
 }
 
+/* The columns that outputs need only as arguments of count(). */
+static Bitmapset *
+counted_attnos(List *outputs)
+{
+	List	   *others = NIL;
+	Bitmapset  *counted = NULL;
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		if (IsA(aggref, Aggref) && aggregate_only_counts(aggref) && aggref->aggfilter == NULL &&
+			IsA(linitial_node(TargetEntry, aggref->args)->expr, Var))
+			counted = bms_add_members(counted, attnos_of(list_make1(aggref)));
+		else
+			others = lappend(others, aggref);
+	}
+	return bms_difference(counted, attnos_of(others));
+}
+
+/* Mark the columns of the batch that are only counted, and that any value can stand for. */
+static void
+mark_counted(Batch *batch, List *outputs)
+{
+	Bitmapset  *attnos = counted_attnos(outputs);
+
+	for (int i = 0; i < batch->ncolumns; i++)
+	{
+		Column	   *column = &batch->columns[i];
+
+		column->only_counted = !column->filter && (column->byval || column->len == -1) &&
+			bms_is_member(column->attno, attnos);
+	}
+}
+
 /*
  * Prepare to read the table of the scan: columns that the clauses need are
  * loaded to filter rows, and those that the outputs need for rows that are
- * kept. Memory belongs to the current context.
+ * kept. With an index of columns they are read from it where that can be.
+ * Memory belongs to the current context.
  */
 void
-vector_node_begin(VectorNode *node, List *clauses, List *outputs)
+vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index)
 {
 	ScanState  *ss = &node->css.ss;
 
@@ -52,9 +90,14 @@ vector_node_begin(VectorNode *node, List *clauses, List *outputs)
 	TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(ss->ss_currentRelation));
 
 	batch_init(&node->batch, tupdesc, attnos_of(clauses), attnos_of(outputs), &ss->ps);
+	mark_counted(&node->batch, outputs);
 	node->source = heap_source_create(ss->ss_currentRelation, tupdesc, &node->batch);
+	if (OidIsValid(index))
+		node->source = segment_source_create(ss->ss_currentRelation, index, tupdesc, &node->batch, node->source);
 	node->batch.source = node->source;
 	node->filter = vector_filter_compile(clauses, &node->batch);
+	node->source->excludes = vector_filter_excludes;
+	node->source->filter = node->filter;
 }
 
 /*
@@ -83,6 +126,13 @@ vector_node_next(VectorNode *node)
 			int			removed = vector_filter_batch(node->filter, batch);
 
 			/*
+			 * from here on what rows are left is final: columns that cannot
+			 * be loaded make the batch void before that
+			 */
+			if (batch->n > 0 && !batch_prepare(batch, batch->later, batch->nlater))
+				removed = batch->n = 0;
+
+			/*
 			 * the first count is of the qualification, which PostgreSQL
 			 * evaluates
 			 */
@@ -94,12 +144,21 @@ vector_node_next(VectorNode *node)
 	return more;
 }
 
+/* The scan has ended: close the source. */
+void
+vector_node_end(VectorNode *node)
+{
+	node->source->methods->end(node->source);
+	if (node->source->methods->close != NULL)
+		node->source->methods->close(node->source);
+}
+
 /* ---- parallelism ---- */
 
 Size
 vector_node_estimate_dsm(CustomScanState *css, ParallelContext *pcxt)
 {
-	return ((VectorNode *) css)->source->methods->shared_size;
+	return ((VectorNode *) css)->source->shared_size;
 }
 
 void

@@ -23,7 +23,8 @@ typedef struct VectorNode
 	VectorFilter *filter;
 } VectorNode;
 
-extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs);
+extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index);
+extern void vector_node_end(VectorNode *node);
 extern bool vector_node_next(VectorNode *node);
 extern void vector_node_explain_list(const char *label, List *exprs, List *context, bool prefix,
 									 struct ExplainState *es);

@@ -19,6 +19,7 @@
  *
  *	source/			where rows are from
  *	  heap.c		pages of a heap
+ *	  segments.c	segments of an index of columns, and heap pages elsewhere
  *	  scan.c		which rows of a page are visible
  *	  pages.c		pages one after the other, mostly without looking them up
  *	  columns.c		values of attributes, a column at a time
@@ -46,10 +47,14 @@
 /*
  * What the plan says to the executor: custom_scan_tlist holds the output
  * columns (group keys and partial Aggrefs) and after them, as junk, the terms
- * of the filter; custom_private is a list of one integer, the number of
- * outputs. Params are repeated in custom_exprs, where the planner looks.
+ * of the filter; custom_private is a list of an integer, the number of
+ * outputs; of a list of one OID, the index of columns to be read, if any; and
+ * of a list of what the outputs have for aggdistinct, which the Aggrefs there
+ * do not tell: those above have to find them equal to theirs. Params are
+ * repeated in custom_exprs, where the planner looks.
  */
 extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */
+extern int	vector_columns;		/* pgbillion_rows.columns: a PlanMode */
 extern int	vector_scan;		/* pgbillion_rows.vector_scan: a PlanMode */
 
 extern void vector_init(void);
@@ -70,6 +75,7 @@ extern const CustomScanMethods vector_filter_scan_methods;
 
 extern const CustomScanMethods vector_finish_methods;
 
+extern Node *vector_without_distinct(Node *node, void *context);
 extern bool vector_finishable(PathTarget *target, List *clause);
 extern Path *vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling);
 

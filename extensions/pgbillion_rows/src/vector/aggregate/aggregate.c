@@ -26,6 +26,7 @@ static const AggKind *const families[] = {
 	float_kinds,
 	numeric_kinds,
 	extreme_kinds,
+	text_kinds,
 	by_row_kinds,
 };
 
@@ -111,6 +112,28 @@ aggregate_adds_floats(Aggref *aggref)
 	return kind != NULL && kind->adds_floats;
 }
 
+/* Is all that it looks at whether its one argument is NULL? */
+bool
+aggregate_only_counts(Aggref *aggref)
+{
+	HeapTuple	tuple = aggregate_tuple(aggref);
+	const AggKind *kind = find_kind(transition_of(tuple));
+
+	ReleaseSysCache(tuple);
+	return kind != NULL && kind->counts && list_length(aggref->args) == 1;
+}
+
+/* Does it count values, whatever they are? */
+bool
+aggregate_counts(Aggref *aggref)
+{
+	HeapTuple	tuple = aggregate_tuple(aggref);
+	const AggKind *kind = find_kind(transition_of(tuple));
+
+	ReleaseSysCache(tuple);
+	return kind == &count_kinds[0];
+}
+
 /* ---- the aggregates of a plan ---- */
 
 /* Is avg() all that looks at the state of this aggregate? */
@@ -145,6 +168,7 @@ compile_aggregate(Aggref *aggref, List *outputs, Batch *batch)
 		agg->kind->prepare(agg, aggref, tuple);
 	ReleaseSysCache(tuple);
 
+	agg->distinct = aggref->aggdistinct != NIL;
 	if (aggref->args != NIL)
 		agg->argument = vector_expr_compile(linitial_node(TargetEntry, aggref->args)->expr, batch);
 	if (aggref->aggfilter != NULL)
@@ -228,11 +252,18 @@ aggregates_init(void *aggregates, char *entry)
 		all->inits[i]->kind->init(entry + all->inits[i]->offset);
 }
 
-static void
-advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *groups)
+/* Add the n rows listed, or the batch's first n, of which these are the groups. */
+void
+aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
 {
 	Values		argument;
+	Packed		packed;
 
+	if (rows == NULL && agg->kind->advance_packed != NULL && vector_expr_is_column(agg->argument) &&
+		batch_packed(batch, vector_expr_column(agg->argument), &packed) &&
+		(groups->single != NULL || groups->nids > 0) &&
+		agg->kind->advance_packed(agg, &packed, n, groups))
+		return;
 	if (agg->kind->advance_batch != NULL)
 	{
 		agg->kind->advance_batch(agg, batch, rows, n, groups);
@@ -244,46 +275,52 @@ advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups
 
 /* The same for the rows that FILTER (WHERE …) keeps. */
 static void
-advance_filtered(VectorAgg *agg, Batch *batch, const RowGroups *groups)
+advance_filtered(VectorAgg *agg, Batch *batch, RowGroups *groups)
 {
 	uint16		rows[BATCH_ROWS];
 	char	   *entries[BATCH_ROWS];
 	uint8		ids[BATCH_ROWS];
-	RowGroups	filtered = *groups;
+	RowGroups	filtered;
 	int			n = vector_filter_rows(agg->filter, batch, rows);
 
 	if (n == 0)
 		return;
-	if (groups->single == NULL)
+	group_rows_init(&filtered, groups->single, entries);
+	if (groups->nids > 0)
 	{
 		for (int i = 0; i < n; i++)
-			entries[i] = groups->entries[rows[i]];
-		filtered.entries = entries;
-		if (groups->nids > 0)
-		{
-			for (int i = 0; i < n; i++)
-				ids[i] = groups->ids[rows[i]];
-		}
+			ids[i] = groups->ids[rows[i]];
 		filtered.ids = ids;
+		filtered.nids = groups->nids;
+		filtered.by_id = groups->by_id;
 	}
-	advance(agg, batch, rows, n, &filtered);
+	else if (groups->single == NULL)
+	{
+		Assert(groups->filled);
+		for (int i = 0; i < n; i++)
+			entries[i] = groups->entries[rows[i]];
+		filtered.filled = true;
+	}
+	aggregate_advance(agg, batch, rows, n, &filtered);
 }
 
 /*
- * Add the rows of a batch to their groups. What is computed on the way is left
- * in the batch's memory.
+ * Add the rows of a batch to their groups, except for aggregates with DISTINCT.
+ * What is computed on the way is left in the batch's memory.
  */
 void
-aggregates_advance(Aggregates *aggregates, Batch *batch, const RowGroups *groups)
+aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups)
 {
 	Assert(batch->n > 0);
 	for (int i = 0; i < aggregates->n; i++)
 	{
 		VectorAgg  *agg = aggregates->aggs[i];
 
+		if (agg->distinct)
+			continue;
 		if (agg->filter != NULL)
 			advance_filtered(agg, batch, groups);
 		else
-			advance(agg, batch, NULL, batch->n, groups);
+			aggregate_advance(agg, batch, NULL, batch->n, groups);
 	}
 }

@@ -18,22 +18,71 @@
 #include "access/htup.h"
 #include "nodes/primnodes.h"
 
+#include "columns/kernels.h"
 #include "vector/expression/expression.h"
 #include "vector/filter/filter.h"
 
-/* So many groups have numbers: what rows add to them is collected for a batch. */
-#define SMALL_GROUPS 32
+/* So many groups can have numbers: what rows add to them is collected for a batch. */
+#define SMALL_GROUPS SHORT_CODES
 
-/* The groups of some rows. */
+/*
+ * The groups of some rows. Where each row has a number, entries are filled in
+ * only when somebody asks: group_entries(), group_counts().
+ */
 typedef struct RowGroups
 {
 	char	   *single;			/* the entry of all rows, or NULL and: */
-	char	  **entries;		/* of each row */
+	char	  **entries;		/* of each row: room for them, if not filled */
+	bool		filled;
 	int			nids;			/* 0, or each row's group has a number below
 								 * it */
 	const uint8 *ids;
-	char	  **by_id;
+	char	  **by_id;			/* different numbers are different groups;
+								 * NULL where no row has the number */
+	bool		counted;
+	uint64		counts[SMALL_GROUPS];	/* rows of each number */
 } RowGroups;
+
+/* Groups of rows whose entries, or numbers, are to be set. What is counted is left as it is: it is large. */
+static inline void
+group_rows_init(RowGroups *groups, char *single, char **entries)
+{
+	groups->single = single;
+	groups->entries = entries;
+	groups->filled = groups->counted = false;
+	groups->nids = 0;
+	groups->ids = NULL;
+	groups->by_id = NULL;
+}
+
+/* The entries of the n rows; not with `single`. */
+static inline char **
+group_entries(RowGroups *groups, int n)
+{
+	Assert(groups->single == NULL);
+	if (!groups->filled)
+	{
+		Assert(groups->nids > 0);
+		for (int i = 0; i < n; i++)
+			groups->entries[i] = groups->by_id[groups->ids[i]];
+		groups->filled = true;
+	}
+	return groups->entries;
+}
+
+/* How many of the n rows each number has. */
+static inline const uint64 *
+group_counts(RowGroups *groups, int n)
+{
+	Assert(groups->nids > 0 && groups->nids <= SMALL_GROUPS);
+	if (!groups->counted)
+	{
+		memset(groups->counts, 0, sizeof(groups->counts[0]) * groups->nids);
+		column_kernels()->count_codes(groups->ids, n, groups->nids, groups->counts);
+		groups->counted = true;
+	}
+	return groups->counts;
+}
 
 /* Where what states point to is allocated. */
 typedef struct StateMemory
@@ -60,6 +109,7 @@ typedef struct AggKind
 	/* the kind to take where only avg() looks at the state; NULL: this one */
 	const struct AggKind *for_average;
 
+	bool		counts;			/* it looks at no value, only for NULLs */
 	bool		adds_floats;	/* the order of rows matters */
 	bool		uses_ids;		/* it gains from knowing the numbers of groups */
 	bool		by_row;			/* PostgreSQL's function is called for each
@@ -77,9 +127,16 @@ typedef struct AggKind
 	 * it needs for the rows listed, or for the batch's first n. Errors are
 	 * those that PostgreSQL's function raises.
 	 */
-	void		(*advance) (VectorAgg *agg, const Values *argument, int n, const RowGroups *groups);
+	void		(*advance) (VectorAgg *agg, const Values *argument, int n, RowGroups *groups);
 	void		(*advance_batch) (VectorAgg *agg, Batch *batch, const uint16 *rows, int n,
-								  const RowGroups *groups);
+								  RowGroups *groups);
+
+	/*
+	 * Tried before advance() where the argument is a column that the source
+	 * has as an array of numbers. False if it is not for this array, or if an
+	 * error may have to be raised: nothing has changed. NULL: never.
+	 */
+	bool		(*advance_packed) (VectorAgg *agg, const Packed *packed, int n, RowGroups *groups);
 
 	/* The transition value in the current context; *isnull is false before. */
 	Datum		(*output) (const VectorAgg *agg, const void *state, bool *isnull);
@@ -91,6 +148,7 @@ struct VectorAgg
 	int			offset;			/* of the state in a group's entry */
 	VectorExpr *argument;		/* NULL for count(*) */
 	VectorFilter *filter;		/* FILTER (WHERE …), or NULL */
+	bool		distinct;		/* it is not for aggregates_advance() */
 	const StateMemory *memory;
 	void	   *own;			/* the kind's */
 };
@@ -115,7 +173,7 @@ agg_context(const VectorAgg *agg, const char *entry)
 	do { \
 		int			offset = agg->offset; \
 		char	   *single = groups->single; \
-		char	  **entries = groups->entries; \
+		char	  **entries = single != NULL ? NULL : group_entries(groups, n); \
 		const Datum *values = argument->values; \
 		const bool *nulls = argument->nulls; \
 		if (single != NULL) \
@@ -146,6 +204,7 @@ extern const AggKind integer_kinds[];
 extern const AggKind float_kinds[];
 extern const AggKind numeric_kinds[];
 extern const AggKind extreme_kinds[];
+extern const AggKind text_kinds[];
 extern const AggKind by_row_kinds[];
 
 /* ---- aggregate.c ---- */
@@ -164,10 +223,13 @@ typedef struct Aggregates
 
 extern const char *aggregate_refusal_of(Aggref *aggref);
 extern bool aggregate_adds_floats(Aggref *aggref);
+extern bool aggregate_only_counts(Aggref *aggref);
+extern bool aggregate_counts(Aggref *aggref);
 extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory);
 extern int	aggregates_kernels(const Aggregates *aggregates, int noutputs);
 extern void aggregates_init(void *aggregates, char *entry);
-extern void aggregates_advance(Aggregates *aggregates, Batch *batch, const RowGroups *groups);
+extern void aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups);
+extern void aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups);
 
 /* The transition value of an output of a group, in the current context. */
 static inline Datum

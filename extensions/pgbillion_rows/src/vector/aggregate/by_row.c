@@ -144,11 +144,13 @@ advance_row(RowFunctions *own, RowState *state, MemoryContext context, Datum val
 }
 
 static void
-advance_rows(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+advance_rows(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
+	char	  **entries = groups->single != NULL ? NULL : group_entries(groups, n);
+
 	for (int i = 0; i < n; i++)
 	{
-		char	   *entry = groups->single != NULL ? groups->single : groups->entries[i];
+		char	   *entry = entries == NULL ? groups->single : entries[i];
 
 		advance_row(agg->own, (RowState *) (entry + agg->offset), agg_context(agg, entry),
 					argument->values[i], argument->nulls[i]);
@@ -179,7 +181,6 @@ const AggKind by_row_kinds[] = {
 		.transitions = {
 			F_INT8_ACCUM, F_NUMERIC_ACCUM,
 			F_NUMERIC_LARGER, F_NUMERIC_SMALLER,
-			F_TEXT_LARGER, F_TEXT_SMALLER,
 			F_BPCHAR_LARGER, F_BPCHAR_SMALLER
 		},
 		.state_size = sizeof(RowState),

@@ -13,23 +13,35 @@
 
 /* Count n rows. */
 static void
-count_rows(VectorAgg *agg, int n, const RowGroups *groups)
+count_rows(VectorAgg *agg, int n, RowGroups *groups)
 {
 	int			offset = agg->offset;
-	char	  **entries = groups->entries;
 
 	if (groups->single != NULL)
 		*(int64 *) (groups->single + offset) += n;
+	else if (!groups->filled)
+	{
+		const uint64 *counts = group_counts(groups, n);
+
+		for (int id = 0; id < groups->nids; id++)
+		{
+			if (counts[id] > 0)
+				*(int64 *) (groups->by_id[id] + offset) += (int64) counts[id];
+		}
+	}
 	else
+	{
+		char	  **entries = groups->entries;
+
 		for (int i = 0; i < n; i++)
 			++* (int64 *) (entries[i] + offset);
+	}
 }
 
 static void
-count(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *groups)
+count(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
 {
 	int			offset = agg->offset;
-	char	  **entries = groups->entries;
 	Values		argument;
 	const bool *nulls;
 
@@ -57,8 +69,12 @@ count(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *
 		*(int64 *) (groups->single + offset) += found;
 	}
 	else
+	{
+		char	  **entries = group_entries(groups, n);
+
 		for (int i = 0; i < n; i++)
 			*(int64 *) (entries[i] + offset) += !nulls[i];
+	}
 }
 
 static Datum
@@ -72,6 +88,7 @@ const AggKind count_kinds[] = {
 		.transitions = {F_INT8INC, F_INT8INC_ANY},
 		.state_size = sizeof(int64),
 		.initial = "0",
+		.counts = true,
 		.advance_batch = count,
 		.output = count_output,
 	},

@@ -24,7 +24,7 @@ typedef struct ExtremeState
 
 #define EXTREME(name, better, get) \
 static void \
-name(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups) \
+name(VectorAgg *agg, const Values *argument, int n, RowGroups *groups) \
 { \
 	FOR_VALUES(ExtremeState, (s->value = s->set && better(get(s->value), get(v)) ? s->value : v, \
 							  s->set = true)); \
@@ -42,14 +42,14 @@ EXTREME(smaller_float4, float4_lt, DatumGetFloat4)
 EXTREME(smaller_float8, float8_lt, DatumGetFloat8)
 
 static void
-bool_and(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+bool_and(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(ExtremeState, (s->value = BoolGetDatum((!s->set || DatumGetBool(s->value)) && DatumGetBool(v)),
 							  s->set = true));
 }
 
 static void
-bool_or(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+bool_or(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(ExtremeState, (s->value = BoolGetDatum((s->set && DatumGetBool(s->value)) || DatumGetBool(v)),
 							  s->set = true));

@@ -73,34 +73,104 @@ add_squares(SquaresState *s, float8 value)
 }
 
 static void
-sum_float4(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+sum_float4(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(FloatState, add_float4(s, DatumGetFloat4(v)));
 }
 
 static void
-sum_float8(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+sum_float8(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(FloatState, add_float8(s, DatumGetFloat8(v)));
 }
 
 static void
-squares_float4(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+squares_float4(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(SquaresState, add_squares(s, DatumGetFloat4(v)));
 }
 
 static void
-squares_float8(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+squares_float8(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(SquaresState, add_squares(s, DatumGetFloat8(v)));
 }
 
 /* Neither 2^63 values of 2^128 nor their squares overflow a double. */
 static void
-average_float4(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+average_float4(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(FloatState, (s->count++, s->sum += DatumGetFloat4(v)));
+}
+
+/* ---- arrays ---- */
+
+/*
+ * Add an array to the groups, in the order of rows, with sums of a type. The
+ * first begins as FIRST: -0 leaves any value added to it as it is. Infinities and
+ * NaNs stay what they are: a sum that is finite at the end has never
+ * overflowed. Where one is not, nothing is changed, and an error may have to
+ * be raised.
+ */
+#define ADD_ARRAY(type, FIRST) \
+	do { \
+		const float4 *values = packed->array; \
+		type		sums[SMALL_GROUPS]; \
+		if (packed->kind != PACKED_FLOAT4) \
+			return false; \
+		if (groups->single != NULL) \
+		{ \
+			FloatState *s = (FloatState *) (groups->single + agg->offset); \
+			type		sum = s->count == 0 ? (type) FIRST : (type) s->sum; \
+			for (int i = 0; i < n; i++) \
+				sum += values[i]; \
+			if (!isfinite(sum)) \
+				return false; \
+			s->sum = sum; \
+			s->count += n; \
+		} \
+		else \
+		{ \
+			const uint64 *counts = group_counts(groups, n); \
+			const uint8 *ids = groups->ids; \
+			bool		finite = true; \
+			for (int id = 0; id < groups->nids; id++) \
+			{ \
+				FloatState *s; \
+				if (counts[id] == 0) \
+					continue; \
+				s = (FloatState *) (groups->by_id[id] + agg->offset); \
+				sums[id] = s->count == 0 ? (type) FIRST : (type) s->sum; \
+			} \
+			for (int i = 0; i < n; i++) \
+				sums[ids[i]] += values[i]; \
+			for (int id = 0; id < groups->nids; id++) \
+				finite &= counts[id] == 0 || isfinite(sums[id]); \
+			if (!finite) \
+				return false; \
+			for (int id = 0; id < groups->nids; id++) \
+			{ \
+				FloatState *s; \
+				if (counts[id] == 0) \
+					continue; \
+				s = (FloatState *) (groups->by_id[id] + agg->offset); \
+				s->sum = sums[id]; \
+				s->count += (int64) counts[id]; \
+			} \
+		} \
+		return true; \
+	} while (0)
+
+static bool
+sum_float4_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups)
+{
+	ADD_ARRAY(float4, -0.0);
+}
+
+static bool
+average_float4_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups)
+{
+	ADD_ARRAY(float8, 0.0);
 }
 
 static Datum
@@ -155,6 +225,7 @@ static const AggKind average_of_float4 = {
 	.state_size = sizeof(FloatState),
 	.adds_floats = true,
 	.advance = average_float4,
+	.advance_packed = average_float4_array,
 	.output = average_output,
 };
 
@@ -164,6 +235,7 @@ const AggKind float_kinds[] = {
 		.state_size = sizeof(FloatState),
 		.adds_floats = true,
 		.advance = sum_float4,
+		.advance_packed = sum_float4_array,
 		.output = sum_float4_output,
 	},
 	{

@@ -34,35 +34,121 @@ typedef struct SquaresState
 } SquaresState;
 
 static void
-add_int2(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+add_int2(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(IntState, (s->count++, s->sum += DatumGetInt16(v)));
 }
 
 static void
-add_int4(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+add_int4(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(IntState, (s->count++, s->sum += DatumGetInt32(v)));
 }
 
 static void
-add_int8(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+add_int8(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(BigState, (s->count++, s->sum += DatumGetInt64(v)));
 }
 
 static void
-add_squares_int2(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+add_squares_int2(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(SquaresState, (s->count++, s->sum += DatumGetInt16(v),
 							  s->squares += (int64) DatumGetInt16(v) * DatumGetInt16(v)));
 }
 
 static void
-add_squares_int4(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+add_squares_int4(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	FOR_VALUES(SquaresState, (s->count++, s->sum += DatumGetInt32(v),
 							  s->squares += (int64) DatumGetInt32(v) * DatumGetInt32(v)));
+}
+
+/* ---- arrays ---- */
+
+/* The sum of an array. */
+static uint64
+sum_array(const Packed *packed, int n)
+{
+	uint64		sum = 0;
+
+#define SUM_OF(type) \
+	for (int i = 0; i < n; i++) \
+		sum += ((const type *) packed->array)[i]
+
+	if (packed->width == sizeof(uint8))
+		SUM_OF(uint8);
+	else if (packed->width == sizeof(uint16))
+		SUM_OF(uint16);
+	else
+		SUM_OF(uint32);
+	return sum;
+}
+
+/* The sums by the numbers of groups. */
+static void
+sum_array_by_id(const Packed *packed, int n, const RowGroups *groups, uint64 *sums)
+{
+	memset(sums, 0, sizeof(uint64) * groups->nids);
+	if (packed->width == sizeof(uint8))
+	{
+		const uint8 *values = packed->array;
+
+		for (int i = 0; i < n; i++)
+			sums[groups->ids[i]] += values[i];
+	}
+	else if (packed->width == sizeof(uint16))
+		column_kernels()->sum_uint16(groups->ids, packed->array, n, groups->nids, sums);
+	else
+		column_kernels()->sum_uint32(groups->ids, packed->array, n, groups->nids, sums);
+}
+
+/*
+ * What an array adds to each group: BODY sees the state as s, how many rows
+ * there are as `count`, and their sum above the base as `sum`, which is far
+ * from the limits of 64 bits.
+ */
+#define FOR_GROUPS(type, BODY) \
+	do { \
+		if (packed->kind != PACKED_INTEGERS || packed->width > (int) sizeof(uint32)) \
+			return false; \
+		if (groups->single != NULL) \
+		{ \
+			type	   *s = (type *) (groups->single + agg->offset); \
+			int64		count = n; \
+			uint64		sum = sum_array(packed, n); \
+			BODY; \
+		} \
+		else \
+		{ \
+			const uint64 *counts = group_counts(groups, n); \
+			uint64		sums[SMALL_GROUPS]; \
+			sum_array_by_id(packed, n, groups, sums); \
+			for (int id = 0; id < groups->nids; id++) \
+			{ \
+				if (counts[id] > 0) \
+				{ \
+					type	   *s = (type *) (groups->by_id[id] + agg->offset); \
+					int64		count = (int64) counts[id]; \
+					uint64		sum = sums[id]; \
+					BODY; \
+				} \
+			} \
+		} \
+		return true; \
+	} while (0)
+
+static bool
+add_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups)
+{
+	FOR_GROUPS(IntState, (s->count += count, s->sum += packed->base * count + (int64) sum));
+}
+
+static bool
+add_big_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups)
+{
+	FOR_GROUPS(BigState, (s->count += count, s->sum += (int128) packed->base * count + sum));
 }
 
 /* int2_sum(), int4_sum(): a bigint */
@@ -107,12 +193,14 @@ const AggKind integer_kinds[] = {
 		.transitions = {F_INT2_SUM},
 		.state_size = sizeof(IntState),
 		.advance = add_int2,
+		.advance_packed = add_array,
 		.output = sum_output,
 	},
 	{
 		.transitions = {F_INT4_SUM},
 		.state_size = sizeof(IntState),
 		.advance = add_int4,
+		.advance_packed = add_array,
 		.output = sum_output,
 	},
 	{
@@ -120,6 +208,7 @@ const AggKind integer_kinds[] = {
 		.state_size = sizeof(IntState),
 		.initial = "{0,0}",
 		.advance = add_int2,
+		.advance_packed = add_array,
 		.output = average_output,
 	},
 	{
@@ -127,12 +216,14 @@ const AggKind integer_kinds[] = {
 		.state_size = sizeof(IntState),
 		.initial = "{0,0}",
 		.advance = add_int4,
+		.advance_packed = add_array,
 		.output = average_output,
 	},
 	{
 		.transitions = {F_INT8_AVG_ACCUM},
 		.state_size = sizeof(BigState),
 		.advance = add_int8,
+		.advance_packed = add_big_array,
 		.output = big_output,
 	},
 	{

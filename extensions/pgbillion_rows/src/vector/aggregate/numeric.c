@@ -13,17 +13,19 @@
 #include "vector/expression/decimal.h"
 
 /* Values of at most so many bits can be added for a whole batch in 64. */
-#define PARTIAL_BITS 54
+#define PARTIAL_BITS 52
 
 StaticAssertDecl(BATCH_ROWS <= 1 << (63 - PARTIAL_BITS), "a batch's sum fits in 64 bits");
 
 /* Add values one by one. */
 static void
-add_each(VectorAgg *agg, const Decimals *decimals, int n, const RowGroups *groups)
+add_each(VectorAgg *agg, const Decimals *decimals, int n, RowGroups *groups)
 {
+	char	  **entries = groups->single != NULL ? NULL : group_entries(groups, n);
+
 	for (int i = 0; i < n; i++)
 	{
-		char	   *entry = groups->single != NULL ? groups->single : groups->entries[i];
+		char	   *entry = entries == NULL ? groups->single : entries[i];
 
 		if (!decimals->has_nulls || !decimals->nulls[i])
 			decimal_sum_add((DecimalSum *) (entry + agg->offset), decimals->values[i], 1,
@@ -33,7 +35,7 @@ add_each(VectorAgg *agg, const Decimals *decimals, int n, const RowGroups *group
 
 /* Add small values up for the whole batch, and then to the state. */
 static void
-add_together(VectorAgg *agg, const Decimals *decimals, int n, const RowGroups *groups)
+add_together(VectorAgg *agg, const Decimals *decimals, int n, RowGroups *groups)
 {
 	const int64 *values = decimals->values;
 	int64		total = 0;
@@ -46,30 +48,40 @@ add_together(VectorAgg *agg, const Decimals *decimals, int n, const RowGroups *g
 
 /* The same, for each of a few groups. */
 static void
-add_by_id(VectorAgg *agg, const Decimals *decimals, int n, const RowGroups *groups)
+add_by_id(VectorAgg *agg, const Decimals *decimals, int n, RowGroups *groups)
 {
 	const int64 *values = decimals->values;
-	int64		totals[SMALL_GROUPS] = {0};
-	int			counts[SMALL_GROUPS] = {0};
+	const uint8 *ids = groups->ids;
+	const uint64 *counts = group_counts(groups, n);
 
-	for (int i = 0; i < n; i++)
+	/* two totals in turn: neighbors often are of one group */
+	int64		totals[SMALL_GROUPS];
+	int64		more[SMALL_GROUPS];
+	int			i = 0;
+
+	memset(totals, 0, sizeof(totals[0]) * groups->nids);
+	memset(more, 0, sizeof(more[0]) * groups->nids);
+	for (; i + 1 < n; i += 2)
 	{
-		totals[groups->ids[i]] += values[i];
-		counts[groups->ids[i]]++;
+		totals[ids[i]] += values[i];
+		more[ids[i + 1]] += values[i + 1];
 	}
+	if (i < n)
+		totals[ids[i]] += values[i];
 	for (int id = 0; id < groups->nids; id++)
 	{
 		if (counts[id] > 0)
-			decimal_sum_add((DecimalSum *) (groups->by_id[id] + agg->offset), totals[id], counts[id],
-							decimals->scale, agg->memory->context);
+			decimal_sum_add((DecimalSum *) (groups->by_id[id] + agg->offset), totals[id] + more[id],
+							(int64) counts[id], decimals->scale, agg->memory->context);
 	}
 }
 
 static void
-add_numerics(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowGroups *groups)
+add_numerics(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
 {
 	Decimals	decimals;
 	Values		result;
+	char	  **entries;
 
 	/* one scale for all of the batch: arithmetic in integers */
 	if (vector_expr_decimals(agg->argument, batch, rows, n, &decimals))
@@ -86,9 +98,10 @@ add_numerics(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, const RowG
 	}
 
 	vector_expr_eval(agg->argument, batch, rows, n, &result);
+	entries = groups->single != NULL ? NULL : group_entries(groups, n);
 	for (int i = 0; i < n; i++)
 	{
-		char	   *entry = groups->single != NULL ? groups->single : groups->entries[i];
+		char	   *entry = entries == NULL ? groups->single : entries[i];
 
 		if (!result.nulls[i])
 			decimal_sum_add_numeric((DecimalSum *) (entry + agg->offset), result.values[i],

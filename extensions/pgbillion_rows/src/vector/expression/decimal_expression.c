@@ -33,8 +33,11 @@ decimal_expr_compile(Expr *expr, Batch *batch)
 	ListCell   *lc;
 
 	expr = strip_relabel(expr);
+	/* constants are not worth looking for: there may be thousands */
 	foreach(lc, batch->decimals)
 	{
+		if (IsA(expr, Const))
+			break;
 		if (equal(((DecimalExpr *) lfirst(lc))->source, expr))
 			return lfirst(lc);
 	}
@@ -45,7 +48,8 @@ decimal_expr_compile(Expr *expr, Batch *batch)
 		if (result == NULL)
 			continue;
 		result->source = expr;
-		batch->decimals = lappend(batch->decimals, result);
+		if (!IsA(expr, Const))
+			batch->decimals = lappend(batch->decimals, result);
 		return result;
 	}
 	return NULL;

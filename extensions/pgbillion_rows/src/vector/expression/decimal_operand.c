@@ -68,16 +68,74 @@ compile_column(Expr *expr, Batch *batch, CompileDecimal operand)
 	return &result->expr;
 }
 
+/* All bits up to the highest one that a magnitude of these has. */
+static uint64
+bits_within(int64 min, int64 max)
+{
+	uint64		bits = magnitude(min) | magnitude(max);
+
+	for (int shift = 1; shift < 64; shift *= 2)
+		bits |= bits >> shift;
+	return bits;
+}
+
+/* A column that the source has as integers of one scale. */
+static bool
+eval_packed(DecimalExpr *expr, const Packed *packed, const uint16 *rows, int n, Decimals *result)
+{
+	int64	   *values = expr->values;
+	uint64		base = (uint64) packed->base;
+
+	if (packed->kind != PACKED_DECIMALS || packed->scale > DECIMAL_MAX_DIGITS ||
+		magnitude(packed->min) > DECIMAL_MAX || magnitude(packed->max) > DECIMAL_MAX)
+		return false;
+#define UNPACK(type) \
+	if (rows == NULL) \
+		for (int i = 0; i < n; i++) \
+			values[i] = (int64) (base + ((const type *) packed->array)[i]); \
+	else \
+		for (int i = 0; i < n; i++) \
+			values[i] = (int64) (base + ((const type *) packed->array)[rows[i]])
+
+	switch (packed->width)
+	{
+		case 1:
+			UNPACK(uint8);
+			break;
+		case 2:
+			UNPACK(uint16);
+			break;
+		case 4:
+			UNPACK(uint32);
+			break;
+		default:
+			UNPACK(uint64);
+			break;
+	}
+	/* no row is NULL: they stay as they were allocated, or are cleared */
+	memset(expr->nulls, 0, sizeof(bool) * n);
+	result->nulls = expr->nulls;
+	result->has_nulls = false;
+	result->scale = packed->scale;
+	result->bits = bits_within(packed->min, packed->max);
+
+	return true;
+}
+
 /* Decode a column of numerics; NULLs become zeros. */
 static bool
 eval_column(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals *result)
 {
 	DecimalColumn *own = (DecimalColumn *) expr;
-	Column	   *column = batch_column(batch, own->column);
+	Column	   *column;
 	int64	   *values = expr->values;
 	int			common = -1;
 	uint64		bits = 0;
+	Packed		packed;
 
+	if (batch_packed(batch, own->column, &packed) && eval_packed(expr, &packed, rows, n, result))
+		return true;
+	column = batch_column(batch, own->column);
 	set_nulls(expr, column, rows, n, result);
 	if (own->mixed)
 		return false;

@@ -24,6 +24,10 @@ static const ExprKernel *const kernels[] = {
 	&scalar_kernel,
 	&integer_kernel,
 	&float_kernel,
+	&time_kernel,
+	&text_kernel,
+	&choice_kernel,
+	&condition_kernel,
 };
 
 /* Compile an expression, or return NULL if PostgreSQL has to evaluate it. */

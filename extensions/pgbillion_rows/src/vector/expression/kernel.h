@@ -68,6 +68,12 @@ extern const ExprKernel column_kernel;
 extern const ExprKernel scalar_kernel;
 extern const ExprKernel integer_kernel;
 extern const ExprKernel float_kernel;
+extern const ExprKernel time_kernel;
+extern const ExprKernel text_kernel;
+extern const ExprKernel choice_kernel;
+
+/* filter/condition.c */
+extern const ExprKernel condition_kernel;
 
 /* operand.c */
 extern void *expr_create(Size size, const ExprKernel *kernel);

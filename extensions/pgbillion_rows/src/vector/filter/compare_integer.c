@@ -170,9 +170,38 @@ select_integers(Range *range, const Datum *scalars, const Column *column,
 	return k;
 }
 
+int
+select_integer_array(Range *range, const Datum *scalars, const Packed *packed, const uint16 *rows, int n,
+					 uint16 *selected)
+{
+	int64		from;
+	int64		to;
+
+	if (packed->kind != PACKED_INTEGERS)
+		return -1;
+	if (!find_ends(range, scalars, &from, &to))
+		return 0;
+	return select_packed_integers(packed, from, to, rows, n, selected);
+}
+
+bool
+integers_excluded(Range *range, const Datum *scalars, const Bounds *bounds)
+{
+	int64		from;
+	int64		to;
+
+	if (bounds->floats || bounds->scale >= 0)
+		return false;
+	return !find_ends(range, scalars, &from, &to) || from > bounds->max || to < bounds->min;
+}
+
+/* How ranges of integers are looked for. */
+#define INTEGER_RANGE \
+	.select = select_integers,.select_packed = select_integer_array,.excludes = integers_excluded
+
 const CompareKind integer_comparisons[] = {
-	{.applies = are_four_bytes,.compare = compare_four_bytes,.select = select_integers},
-	{.applies = are_eight_bytes,.compare = compare_eight_bytes,.select = select_integers},
-	{.applies = are_integers,.compare = compare_integers,.select = select_integers},
+	{.applies = are_four_bytes,.compare = compare_four_bytes, INTEGER_RANGE},
+	{.applies = are_eight_bytes,.compare = compare_eight_bytes, INTEGER_RANGE},
+	{.applies = are_integers,.compare = compare_integers, INTEGER_RANGE},
 	{NULL}
 };

@@ -141,15 +141,11 @@ find_ends(Range *range, int scale)
 	}
 }
 
-static int
-select_numerics(Range *range, const Datum *scalars, const Column *column,
-				const uint16 *rows, int n, uint16 *selected)
+/* Decode what a range is between; false if that cannot be. */
+static bool
+decode_bounds(Range *range, const Datum *scalars)
 {
-	const Datum *values = column->values;
-	const bool *nulls = column->nulls;
-	bool		has_nulls = column->has_nulls;
 	bool		decoded = true;
-	int			k = 0;
 
 	for (int b = 0; b < range->nbounds; b++)
 	{
@@ -166,6 +162,19 @@ select_numerics(Range *range, const Datum *scalars, const Column *column,
 			range->scale = -1;
 		}
 	}
+	return decoded;
+}
+
+static int
+select_numerics(Range *range, const Datum *scalars, const Column *column,
+				const uint16 *rows, int n, uint16 *selected)
+{
+	const Datum *values = column->values;
+	const bool *nulls = column->nulls;
+	bool		has_nulls = column->has_nulls;
+	bool		decoded = decode_bounds(range, scalars);
+	int			k = 0;
+
 	for (int i = 0; i < n; i++)
 	{
 		int			row = rows != NULL ? rows[i] : i;
@@ -194,12 +203,42 @@ select_numerics(Range *range, const Datum *scalars, const Column *column,
 	return k;
 }
 
+/* Find the ends of a range in units of 10^-scale; false if that cannot be. */
+static bool
+set_ends(Range *range, const Datum *scalars, int scale)
+{
+	if (scale < 0 || scale > DECIMAL_MAX_DIGITS || !decode_bounds(range, scalars))
+		return false;
+	if (scale != range->scale)
+		find_ends(range, scale);
+	return true;
+}
+
+static int
+select_decimal_array(Range *range, const Datum *scalars, const Packed *packed, const uint16 *rows, int n,
+					 uint16 *selected)
+{
+	if (packed->kind != PACKED_DECIMALS || !set_ends(range, scalars, packed->scale))
+		return -1;
+	return select_packed_integers(packed, range->from, range->to, rows, n, selected);
+}
+
+static bool
+decimals_excluded(Range *range, const Datum *scalars, const Bounds *bounds)
+{
+	if (bounds->floats || !set_ends(range, scalars, bounds->scale))
+		return false;
+	return range->from > range->to || range->from > bounds->max || range->to < bounds->min;
+}
+
 const CompareKind numeric_comparisons[] = {
 	{
 		.applies = are_numerics,
 		.compare = compare_numerics,
 		.compare_batch = compare_decimals,
 		.select = select_numerics,
+		.select_packed = select_decimal_array,
+		.excludes = decimals_excluded,
 	},
 	{NULL}
 };

@@ -48,6 +48,8 @@ const CompareKind time_comparisons[] = {
 		.commuted = &time_comparisons[1],
 		.compare = compare_date_timestamp,
 		.select = select_integers,
+		.select_packed = select_integer_array,
+		.excludes = integers_excluded,
 	},
 	{
 		.applies = are_timestamp_and_date,

@@ -14,6 +14,7 @@
 
 #include "nodes/bitmapset.h"
 #include "optimizer/optimizer.h"
+#include "utils/memutils.h"
 
 #include "planner/arithmetic.h"
 #include "vector/filter/filter.h"
@@ -23,6 +24,7 @@ static const PredicateKernel *const kernels[] = {
 	&compare_kernel,
 	&like_kernel,
 	&in_kernel,
+	&in_text_kernel,
 	&null_kernel,
 	&boolean_kernel,
 	&logic_kernel,
@@ -33,6 +35,15 @@ typedef struct Term
 	Predicate  *predicate;		/* or NULL */
 	ByRow		by_row;			/* for terms without, and for batches that are
 								 * not for it */
+
+	/*
+	 * Of one column, and unable to raise an error: evaluated once for every
+	 * value of a dictionary.
+	 */
+	bool		by_value;
+	uint64		serial;			/* of the dictionary whose truth is known */
+	uint8	   *truth;			/* of each code */
+	int			room;			/* for so many */
 } Term;
 
 struct VectorFilter
@@ -80,6 +91,7 @@ vector_filter_compile(List *clauses, Batch *batch)
 {
 	VectorFilter *filter = palloc0(sizeof(VectorFilter));
 	PredicateContext context = {.batch = batch,.top = true,.compile = compile};
+	PredicateContext certain = {.batch = batch,.certain = true,.compile = compile};
 	ListCell   *lc;
 
 	filter->nclauses = list_length(clauses);
@@ -92,7 +104,15 @@ vector_filter_compile(List *clauses, Batch *batch)
 		term->predicate = compile(lfirst(lc), &context);
 		filter->nkernels += term->predicate != NULL;
 		if (term->predicate != NULL && filter->nterms > 0 && merge(term[-1].predicate, term->predicate))
+		{
+			*term = (Term)
+			{
+				NULL
+			};
 			continue;
+		}
+		term->by_value = term->by_row.nneeded == 1 && batch->source->methods->codes != NULL &&
+			compile(lfirst(lc), &certain) != NULL;
 		filter->nterms++;
 	}
 
@@ -125,6 +145,18 @@ vector_filter_is_certain(Expr *clause, TupleDesc tupdesc)
 	return compile(clause, &context) != NULL;
 }
 
+/*
+ * Compile a condition for eval() by its kernel, for any rows, or return NULL.
+ * Memory belongs to the current context.
+ */
+Predicate *
+vector_condition_compile(Expr *expr, Batch *batch)
+{
+	PredicateContext context = {.batch = batch,.compile = compile};
+
+	return compile(expr, &context);
+}
+
 /* How many of the terms are kernels. */
 void
 vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms)
@@ -140,7 +172,7 @@ vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms)
  * The list may take the place of that of the rows.
  */
 static int
-select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selected)
+select_each(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selected)
 {
 	Predicate  *predicate = term->predicate;
 	uint8		truth[BATCH_ROWS];
@@ -167,10 +199,130 @@ select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 	return k;
 }
 
+/* ---- once for every value of a dictionary ---- */
+
+/* A dictionary has been loaded. */
+static const SourceMethods values_methods = {NULL};
+static Source values_source = {.methods = &values_methods};
+
+/* List for which of at most BATCH_ROWS values of a dictionary, from one on, a term is true. */
+static int
+select_values(Term *term, Batch *batch, const Codes *codes, int from, uint16 *selected)
+{
+	int			n = Min(codes->n - from, BATCH_ROWS);
+	int			null = codes->null >= from && codes->null < from + n ? codes->null - from : -1;
+	Batch		values = *batch;
+	Column	   *column;
+	int			found;
+
+	values.columns = palloc(sizeof(Column) * batch->ncolumns);
+	memcpy(values.columns, batch->columns, sizeof(Column) * batch->ncolumns);
+	column = &values.columns[term->by_row.needed[0]];
+	column->values = palloc(sizeof(Datum) * n);
+	column->nulls = palloc0(sizeof(bool) * n);
+	/* the last one is no value if it is NULL */
+	Assert(null == -1 || null == n - 1);
+	for (int i = 0; i < (null == -1 ? n : null); i++)
+		column->values[i] = codes->values[from + i];
+	column->has_nulls = column->dirty = null >= 0;
+	if (null >= 0)
+	{
+		column->values[null] = (Datum) 0;
+		column->nulls[null] = true;
+	}
+	column->loaded = true;
+	values.n = n;
+	values.source = &values_source;
+	/* what has been computed is of other rows, before and afterwards */
+	values.serial = batch->serial + 1;
+	found = select_each(term, &values, NULL, n, selected);
+	batch->serial += 2;
+	pfree(column->values);
+	pfree(column->nulls);
+	pfree(values.columns);
+
+	return found;
+}
+
+/* Find the truth of a term for all values of a dictionary. */
+static void
+find_truth(Term *term, Batch *batch, const Codes *codes)
+{
+	uint16		selected[BATCH_ROWS];
+
+	if (codes->n > term->room)
+	{
+		MemoryContext context = GetMemoryChunkContext(batch->columns);
+
+		if (term->truth != NULL)
+			pfree(term->truth);
+		term->room = Max(codes->n, SHORT_CODES);
+		term->truth = MemoryContextAlloc(context, term->room);
+	}
+	memset(term->truth, TRUTH_FALSE, codes->n);
+	for (int from = 0; from < codes->n; from += BATCH_ROWS)
+	{
+		int			found = select_values(term, batch, codes, from, selected);
+
+		for (int i = 0; i < found; i++)
+			term->truth[from + selected[i]] = TRUTH_TRUE;
+	}
+	term->serial = codes->serial;
+}
+
+/* So many batches of a dictionary are expected: its values are looked at if that are fewer than the rows. */
+#define BATCHES_OF_DICTIONARY 16
+
+static int
+select_by_value(Term *term, Batch *batch, const Codes *codes, const uint16 *rows, int n, uint16 *selected)
+{
+	const uint8 *truth;
+	int			k = 0;
+
+	if (codes->serial != term->serial)
+		find_truth(term, batch, codes);
+	truth = term->truth;
+
+#define SELECT_CODES(array) \
+	do { \
+		for (int i = 0; i < n; i++) \
+		{ \
+			int			row = rows != NULL ? rows[i] : i; \
+			selected[k] = row; \
+			k += truth[array[row]]; \
+		} \
+	} while (0)
+
+	if (codes->codes != NULL)
+		SELECT_CODES(codes->codes);
+	else
+		SELECT_CODES(codes->long_codes);
+
+	return k;
+}
+
+/*
+ * List those of n rows of the batch for which a term is true; return how many.
+ * The list may take the place of that of the rows.
+ */
+static int
+select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selected)
+{
+	Codes		codes;
+
+	if (term->by_value && batch_codes(batch, term->by_row.needed[0], &codes) &&
+		(codes.serial == term->serial || codes.n <= n * BATCHES_OF_DICTIONARY))
+		return select_by_value(term, batch, &codes, rows, n, selected);
+	return select_each(term, batch, rows, n, selected);
+}
+
 /* How many rows are seen before it is decided again how to fetch columns. */
 #define DECISION_ROWS 4096
 
-/* Remove the rows from the batch that the filter does not keep; return how many. */
+/*
+ * Remove the rows from the batch that the filter does not keep; return how
+ * many. A batch that is void is left without any.
+ */
 int
 vector_filter_batch(VectorFilter *filter, Batch *batch)
 {
@@ -199,6 +351,11 @@ vector_filter_batch(VectorFilter *filter, Batch *batch)
 				rows = NULL;
 			}
 		}
+		if (!batch_prepare(batch, term->by_row.needed, term->by_row.nneeded))
+		{
+			batch->n = 0;
+			return 0;
+		}
 		kept = select_term(term, batch, rows, n, selected);
 		if (kept < n)
 			rows = selected;
@@ -224,4 +381,21 @@ vector_filter_rows(VectorFilter *filter, Batch *batch, uint16 *rows)
 {
 	Assert(filter->nterms == 1);
 	return select_term(&filter->terms[0], batch, NULL, batch->n, rows);
+}
+
+/* Does it keep no row of the next batches, as far as their source knows? */
+bool
+vector_filter_excludes(void *arg, Batch *batch)
+{
+	VectorFilter *filter = arg;
+
+	for (int t = 0; t < filter->nterms; t++)
+	{
+		Predicate  *predicate = filter->terms[t].predicate;
+
+		if (predicate != NULL && predicate->kernel->excludes != NULL &&
+			predicate->kernel->excludes(predicate, batch))
+			return true;
+	}
+	return false;
 }

@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * in.c
- *	  IN, of an integer and a list of constants.
+ *	  IN and NOT IN, of an integer, a date or a timestamp and a list of
+ *	  constants.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,6 +23,7 @@ typedef struct In
 	VectorExpr *operand;
 	Oid			type;
 	bool		null_element;
+	bool		negated;		/* NOT IN */
 	int			nelements;
 	int64		elements[MAX_ELEMENTS];
 } In;
@@ -30,6 +32,15 @@ static bool
 is_integer(Oid type)
 {
 	return type == INT2OID || type == INT4OID || type == INT8OID;
+}
+
+/* Are values of these types equal if they are the same integers? */
+static bool
+are_integers(Oid left, Oid right)
+{
+	if (left == right && (left == DATEOID || left == TIMESTAMPOID || left == TIMESTAMPTZOID))
+		return true;
+	return is_integer(left) && is_integer(right);
 }
 
 static Predicate *
@@ -53,13 +64,13 @@ compile(Expr *expr, const PredicateContext *context)
 		return NULL;
 	left = linitial(op->args);
 	array = lsecond(op->args);
-	if (!op->useOr || !IsA(array, Const) || array->constisnull ||
-		!is_integer(exprType((Node *) left)) || !predicate_is_harmless(left))
+	if (!IsA(array, Const) || array->constisnull || !predicate_is_harmless(left))
 		return NULL;
 	value = DatumGetArrayTypeP(array->constvalue);
 	element_type = ARR_ELEMTYPE(value);
-	if (!is_integer(element_type) ||
-		!predicate_find_op(op->opno, exprType((Node *) left), &compare_op) || compare_op != OP_EQ)
+	if (!are_integers(exprType((Node *) left), element_type) ||
+		!predicate_find_op(op->opno, exprType((Node *) left), &compare_op) ||
+		compare_op != (op->useOr ? OP_EQ : OP_NE))
 		return NULL;
 	get_typlenbyvalalign(element_type, &len, &byval, &align);
 	deconstruct_array(value, element_type, len, byval, align, &elements, &nulls, &n);
@@ -68,6 +79,7 @@ compile(Expr *expr, const PredicateContext *context)
 	result = predicate_create(sizeof(In), &in_kernel);
 	result->operand = vector_expr_compile(left, context->batch);
 	result->type = exprType((Node *) left);
+	result->negated = !op->useOr;
 	for (int i = 0; i < n; i++)
 	{
 		if (nulls[i])
@@ -97,6 +109,8 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 			truth[i] = in->nelements == 0 && !in->null_element ? TRUTH_FALSE : TRUTH_NULL;
 		else
 			truth[i] = found ? TRUTH_TRUE : in->null_element ? TRUTH_NULL : TRUTH_FALSE;
+		if (in->negated && truth[i] != TRUTH_NULL)
+			truth[i] = !truth[i];
 	}
 	return true;
 }

@@ -14,6 +14,7 @@
 #include "postgres.h"
 
 #include "nodes/nodeFuncs.h"
+#include "utils/memutils.h"
 
 #include "vector/filter/predicate.h"
 
@@ -30,6 +31,38 @@ has_param(Node *node, void *context)
 	return node != NULL && (IsA(node, Param) || expression_tree_walker(node, has_param, context));
 }
 
+/*
+ * Would all operands compile? Nothing of them is kept: thousands would take
+ * much memory, and the planner's time is spent on fetching that.
+ */
+static bool
+is_certain(List *args, const PredicateContext *context)
+{
+	PredicateContext within = *context;
+	Batch		scratch = *context->batch;
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion operands", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(work);
+	bool		result = true;
+	ListCell   *lc;
+
+	within.batch = &scratch;
+	foreach(lc, args)
+	{
+		/* it would remember what is compiled, to use it twice */
+		scratch.decimals = NIL;
+		/* PostgreSQL may not come to a parameter, which may have no value */
+		result = within.compile(lfirst(lc), &within) != NULL &&
+			(foreach_current_index(lc) == 0 || !has_param(lfirst(lc), NULL));
+		if (!result)
+			break;
+		MemoryContextReset(work);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
+
+	return result;
+}
+
 static Predicate *
 compile(Expr *expr, const PredicateContext *context)
 {
@@ -41,6 +74,8 @@ compile(Expr *expr, const PredicateContext *context)
 	if (!IsA(expr, BoolExpr))
 		return NULL;
 	within.top = false;
+	if (context->certain)
+		return is_certain(boolean->args, &within) ? predicate_create(sizeof(Logic), &logic_kernel) : NULL;
 	result = predicate_create(sizeof(Logic), &logic_kernel);
 	result->op = boolean->boolop;
 	foreach(lc, boolean->args)
@@ -51,11 +86,7 @@ compile(Expr *expr, const PredicateContext *context)
 			return NULL;
 		/* PostgreSQL may not come to it */
 		if (foreach_current_index(lc) > 0 && has_param(lfirst(lc), NULL))
-		{
-			if (context->certain)
-				return NULL;
 			arg->costly = true;
-		}
 		result->predicate.costly |= arg->costly;
 		result->args = lappend(result->args, arg);
 	}

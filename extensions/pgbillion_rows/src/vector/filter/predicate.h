@@ -55,6 +55,13 @@ typedef struct PredicateKernel
 	 * be. NULL: never.
 	 */
 	bool		(*merge) (Predicate *first, Predicate *second);
+
+	/*
+	 * Is it true for no row of the next batches, as far as their source
+	 * knows? Must not do what might raise an error. NULL: that is never
+	 * known.
+	 */
+	bool		(*excludes) (Predicate *predicate, Batch *batch);
 } PredicateKernel;
 
 /* Each kernel's own struct begins with it. */
@@ -128,6 +135,16 @@ typedef struct CompareKind
 	int			(*select) (Range *range, const Datum *scalars, const Column *column,
 						   const uint16 *rows, int n, uint16 *selected);
 	bool		one_bound;		/* that is all that select() can do */
+
+	/*
+	 * The same of an array of numbers. -1: it is nothing for this array.
+	 * NULL: there are none of this kind.
+	 */
+	int			(*select_packed) (Range *range, const Datum *scalars, const Packed *packed,
+								  const uint16 *rows, int n, uint16 *selected);
+
+	/* Is no value within these bounds within the range? NULL: unknown. */
+	bool		(*excludes) (Range *range, const Datum *scalars, const Bounds *bounds);
 } CompareKind;
 
 struct Comparison
@@ -256,6 +273,12 @@ holds(CompareOp op, int order)
 			} \
 	} while (0)
 
+/* ---- select_packed.c ---- */
+
+extern int	select_packed_integers(const Packed *packed, int64 from, int64 to, const uint16 *rows, int n,
+								   uint16 *selected);
+extern int	list_bitmap(const uint64 *bitmap, int n, uint16 *selected);
+
 /* ---- families of comparisons: arrays that end with a kind without functions ---- */
 
 extern const CompareKind integer_comparisons[];
@@ -267,15 +290,23 @@ extern const CompareKind text_comparisons[];
 /* compare_integer.c */
 extern int	select_integers(Range *range, const Datum *scalars, const Column *column,
 							const uint16 *rows, int n, uint16 *selected);
+extern int	select_integer_array(Range *range, const Datum *scalars, const Packed *packed,
+								 const uint16 *rows, int n, uint16 *selected);
+extern bool integers_excluded(Range *range, const Datum *scalars, const Bounds *bounds);
 
 /* ---- kernels ---- */
 
 extern const PredicateKernel compare_kernel;
 extern const PredicateKernel like_kernel;
 extern const PredicateKernel in_kernel;
+extern const PredicateKernel in_text_kernel;
 extern const PredicateKernel null_kernel;
 extern const PredicateKernel boolean_kernel;
 extern const PredicateKernel logic_kernel;
+
+/* ---- filter.c ---- */
+
+extern Predicate *vector_condition_compile(Expr *expr, Batch *batch);
 
 /* ---- predicate.c ---- */
 

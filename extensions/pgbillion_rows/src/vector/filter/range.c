@@ -31,22 +31,64 @@ commuted(CompareOp op)
 	}
 }
 
-static int
-select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected)
+/* What the bounds are now; false if one is NULL. */
+static bool
+get_scalars(Range *range, Batch *batch, Datum *scalars)
 {
-	Range	   *range = (Range *) predicate;
-	Datum		scalars[MAX_BOUNDS];
-	Column	   *column = batch_column(batch, range->column);
-
 	for (int b = 0; b < range->nbounds; b++)
 	{
 		bool		isnull;
 
 		scalars[b] = vector_expr_scalar(range->bounds[b].scalar, batch, &isnull);
 		if (isnull)
-			return 0;
+			return false;
 	}
-	return range->kind->select(range, scalars, column, rows, n, selected);
+	return true;
+}
+
+/*
+ * Is the column compared as what it is? As another type of the same bits, its
+ * numbers may be others.
+ */
+static bool
+is_own_type(const Range *range, const Batch *batch)
+{
+	return range->type == batch->columns[range->column].type;
+}
+
+static int
+select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected)
+{
+	Range	   *range = (Range *) predicate;
+	Datum		scalars[MAX_BOUNDS];
+	Packed		packed;
+
+	if (!get_scalars(range, batch, scalars))
+		return 0;
+	if (range->kind->select_packed != NULL && is_own_type(range, batch) &&
+		batch_packed(batch, range->column, &packed))
+	{
+		int			found = range->kind->select_packed(range, scalars, &packed, rows, n, selected);
+
+		if (found >= 0)
+			return found;
+	}
+	return range->kind->select(range, scalars, batch_column(batch, range->column), rows, n, selected);
+}
+
+static bool
+excludes(Predicate *predicate, Batch *batch)
+{
+	Range	   *range = (Range *) predicate;
+	const SourceMethods *methods = batch->source->methods;
+	Datum		scalars[MAX_BOUNDS];
+	Bounds		bounds;
+
+	if (range->kind->excludes == NULL || !range->harmless || methods->bounds == NULL ||
+		!is_own_type(range, batch) ||
+		!methods->bounds(batch->source, batch, range->column, &bounds))
+		return false;
+	return !get_scalars(range, batch, scalars) || range->kind->excludes(range, scalars, &bounds);
 }
 
 /* Are both ranges of the same column, and can they be one? */
@@ -70,6 +112,7 @@ merge(Predicate *first, Predicate *second)
 static const PredicateKernel range_kernel = {
 	.select = select_range,
 	.merge = merge,
+	.excludes = excludes,
 };
 
 /* The range that a comparison of a column with a constant or a parameter is, or NULL. */

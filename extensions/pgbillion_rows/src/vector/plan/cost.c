@@ -10,10 +10,13 @@
 #include <math.h>
 
 #include "executor/nodeHash.h"
+#include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "utils/lsyscache.h"
 
+#include "planner/groups.h"
 #include "vector/plan/plan.h"
 #include "vector/sink/group.h"
 
@@ -92,6 +95,48 @@ spill_cost(RelOptInfo *rel, PathTarget *target, double groups)
 	return 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + 0.6 * cpu_tuple_cost * rows;
 }
 
+/* What waiting for memory costs a row in a table of so many bytes; measured. */
+static Cost
+waiting_cost(double bytes)
+{
+	return bytes <= CACHE_BYTES ? 0 : 2 * cpu_tuple_cost * Min(log2(bytes / CACHE_BYTES) / 3, 1);
+}
+
+/*
+ * What it costs to look for the values of aggregates with DISTINCT in a table
+ * for each of them, and to spill those for which there is no memory.
+ */
+Cost
+distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
+{
+	List	   *keys = NIL;
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			keys = lappend(keys, lfirst(lc));
+	}
+	foreach(lc, target->exprs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+		Node	   *argument;
+		double		bytes;
+		double		limit = get_hash_memory_limit();
+
+		if (!IsA(aggref, Aggref) || aggref->aggdistinct == NIL)
+			continue;
+		argument = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
+		bytes = estimate_groups(root, lappend(list_copy(keys), argument), rel->rows) *
+			(group_table_entry_bytes(keys == NIL ? 1 : 2, 0) + get_typavgwidth(exprType(argument), -1));
+		cost += rel->rows * (cpu_operator_cost + waiting_cost(Min(bytes, limit)));
+		if (bytes > limit)
+			cost += rel->rows * (1 - limit / bytes) * (0.6 * cpu_tuple_cost + 2 * seq_page_cost * 32 / BLCKSZ);
+	}
+	return cost;
+}
+
 /*
  * Add what waiting for memory costs in a table of groups that outgrows the
  * caches. PostgreSQL does not count that in its own table, where it is longer:
@@ -106,7 +151,7 @@ add_waiting(Path *path, PathTarget *target, List *others, double rows, double gr
 
 	if (bytes <= CACHE_BYTES)
 		return;
-	waiting = 2 * cpu_tuple_cost * rows * Min(log2(bytes / CACHE_BYTES) / 3, 1);
+	waiting = rows * waiting_cost(bytes);
 	foreach(lc, others)
 	{
 		Path	   *other = lfirst(lc);

@@ -63,11 +63,15 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 	List	   *terms = ordered_terms(root, rel->baserestrictinfo);
 	double		page_cost;
 	double		divisor = parallel_divisor(parallel_workers);
+	Cost		pages;
+	Cost		row = filter_cost(root, terms);
 	Cost		run;
+	Oid			index;
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
-	run = page_cost * rel->pages +
-		(filter_cost(root, terms) * rel->tuples + row_cost(root, target) * rel->rows) / divisor;
+	pages = page_cost * rel->pages;
+	index = choose_columns(rel, target, &pages, &row);
+	run = pages + (row * rel->tuples + row_cost(root, target) * rel->rows) / divisor;
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = parent;
@@ -78,7 +82,7 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
 	path->path.startup_cost = STARTUP_COST + run;
 	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
-	path->custom_private = list_make2(makeInteger(rel->relid), terms);
+	path->custom_private = list_make3(makeInteger(rel->relid), terms, list_make1_oid(index));
 	path->methods = &path_methods;
 
 	return &path->path;
@@ -114,9 +118,18 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 {
 	CustomScan *cscan = makeNode(CustomScan);
 	List	   *terms = lsecond_node(List, best_path->custom_private);
-	List	   *scan_tlist = copyObject(tlist);
+	List	   *scan_tlist;
+	List	   *distinct = NIL;
 	ListCell   *lc;
 
+	foreach(lc, tlist)
+	{
+		Aggref	   *aggref = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
+
+		distinct = lappend(distinct, IsA(aggref, Aggref) ? copyObject(aggref->aggdistinct) : NIL);
+	}
+	tlist = (List *) vector_without_distinct((Node *) tlist, NULL);
+	scan_tlist = copyObject(tlist);
 	foreach(lc, terms)
 		scan_tlist = lappend(scan_tlist,
 							 makeTargetEntry(copyObject(lfirst(lc)), list_length(scan_tlist) + 1,
@@ -125,7 +138,8 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	cscan->scan.plan.targetlist = tlist;
 	cscan->custom_scan_tlist = scan_tlist;
 	cscan->custom_exprs = collect_params((Node *) scan_tlist);
-	cscan->custom_private = list_make1(makeInteger(list_length(tlist)));
+	cscan->custom_private = list_make3(makeInteger(list_length(tlist)),
+									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))), distinct);
 	cscan->methods = &vector_scan_methods;
 
 	return &cscan->scan.plan;

@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
@@ -46,6 +47,7 @@ typedef struct Request
 	List	   *having;
 	AggSplit	split;			/* of PostgreSQL's node above */
 	AggClauseCosts costs;
+	bool		distinct;		/* there are aggregates with DISTINCT */
 
 	/* what is found out */
 	bool		inherited;
@@ -199,7 +201,7 @@ estimate(PlannerInfo *root, Request *request)
 	 */
 	reason = memory_refusal(request->target, request->groups);
 	request->fits = reason == NULL;
-	request->finish = !request->inherited && request->clause != NIL && enable_hashagg &&
+	request->finish = !request->inherited && (request->clause != NIL || request->distinct) && enable_hashagg &&
 		vector_finishable(request->target, request->clause);
 	return request->finish ? NULL : reason;
 }
@@ -282,12 +284,46 @@ count_workers(Request *request)
 	double		pages = 0;
 	ListCell   *lc;
 
-	if (!request->fits || !request->safe ||
+	if (!request->fits || !request->safe || request->distinct ||
 		(request->foreign == NIL && request->input->partial_pathlist == NIL))
 		return 0;
 	foreach(lc, request->tables)
 		pages += ((RelOptInfo *) lfirst(lc))->pages;
 	return compute_parallel_worker(linitial(request->tables), pages, -1, max_parallel_workers_per_gather);
+}
+
+/*
+ * What DISTINCT costs. PostgreSQL does not count what sorting within its node
+ * costs: where it does not sort below that, which it counts, ours must not make
+ * our path more expensive than its own.
+ */
+static Cost
+extra_for_distinct(PlannerInfo *root, Request *request, Path *path)
+{
+	Cost		cost;
+	bool		counted = true;
+	ListCell   *lc;
+
+	if (!request->distinct)
+		return 0;
+	cost = distinct_cost(root, request->input, request->target);
+	foreach(lc, request->target->exprs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		if (!IsA(aggref, Aggref) || aggref->aggdistinct == NIL)
+			continue;
+#if PG_VERSION_NUM >= 160000
+		counted &= aggref->aggpresorted;
+#else
+		counted = false;
+#endif
+	}
+	if (!counted)
+		foreach(lc, request->rel->pathlist)
+			cost = Min(cost, Max(0.9 * ((Path *) lfirst(lc))->total_cost - path->total_cost, 0));
+
+	return cost;
 }
 
 /* Add the serial path of one table. */
@@ -299,7 +335,8 @@ add_single(PlannerInfo *root, Request *request)
 	if (request->finish)
 	{
 		path = vector_finish_path(root, (AggPath *) path, &request->costs,
-								  spill_cost(request->input, request->target, request->groups));
+								  spill_cost(request->input, request->target, request->groups) +
+								  extra_for_distinct(root, request, path));
 		add_waiting(path, request->target, request->rel->pathlist, request->input->rows, request->groups);
 	}
 	add_final(request, path);
@@ -366,6 +403,28 @@ offer(PlannerInfo *root, Request *request)
 
 /* ---- the planner's questions ---- */
 
+/* Is there an aggregate with DISTINCT, and none with ORDER BY? */
+static bool
+aggregates_distinct(PathTarget *grouping, Node *having)
+{
+	List	   *exprs = list_concat(list_copy(grouping->exprs), having != NULL ? list_make1(having) : NIL);
+	bool		found = false;
+	ListCell   *lc;
+
+	foreach(lc, pull_var_clause((Node *) exprs, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+								PVC_INCLUDE_PLACEHOLDERS))
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		if (!IsA(aggref, Aggref))
+			continue;
+		if (aggref->aggorder != NIL || AGGKIND_IS_ORDERED_SET(aggref->aggkind))
+			return false;
+		found |= aggref->aggdistinct != NIL;
+	}
+	return found;
+}
+
 /* Offer our paths for GROUP BY, or say why not. */
 static const char *
 offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
@@ -374,11 +433,16 @@ offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 
 	if (parse->groupingSets != NIL)
 		return "grouping sets";
-	if ((extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0)
+	request->distinct = (extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0;
+	if (request->distinct &&
+		(!aggregates_distinct(request->rel->reltarget, extra->havingQual) || input_refusal(request->input) != NULL ||
+		 planner_rt_fetch(request->input->relid, root)->inh))
 		return no_partial_form(root, request->rel->reltarget, extra->havingQual);
 	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
 		return "group keys that are all constant";
-	if (parse->groupClause != NIL && (extra->flags & GROUPING_CAN_USE_HASH) == 0)
+	/* PostgreSQL itself does not hash where an aggregate has DISTINCT */
+	if (parse->groupClause != NIL &&
+		!(request->distinct ? grouping_is_hashable(group_clause_of(root)) : (extra->flags & GROUPING_CAN_USE_HASH) != 0))
 		return "a group key that cannot be hashed";
 
 	request->result = request->rel->reltarget;
@@ -386,6 +450,20 @@ offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 	request->clause = group_clause_of(root);
 	request->having = (List *) extra->havingQual;
 	request->split = AGGSPLIT_FINAL_DESERIAL;
+	if (request->distinct)
+	{
+		const char *reason = target_refusal(request->target);
+
+		if (reason != NULL)
+			return reason;
+
+		/*
+		 * states of aggregates with DISTINCT are no partial ones: those of
+		 * one group must not meet
+		 */
+		if (!enable_hashagg || !vector_finishable(request->target, request->clause))
+			return "DISTINCT in an aggregate next to one that has no partial form, or with enable_hashagg off";
+	}
 	if (parse->hasAggs)
 		get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &request->costs);
 
@@ -469,10 +547,10 @@ offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_
 		offer_groups(root, &request, extra);
 	if (reason != NULL)
 		plan_report(root, "not vectorized: %s", reason);
-	else if (request.best > core && core > 0)
-		plan_report(root, "vectors are possible, but estimated to cost %.2f compared with PostgreSQL's %.2f", request.best, core);
 	else
-		plan_report(root, "vectors are possible, and estimated to cost %.2f compared with PostgreSQL's %.2f", request.best, core);
+		plan_report(root, "vectors are possible, %s estimated to cost %.2f compared with PostgreSQL's %.2f: %.0f groups of %.0f rows",
+					request.best > core && core > 0 ? "but" : "and", request.best, core,
+					request.groups, request.input->rows);
 }
 
 void
@@ -486,6 +564,7 @@ vector_init(void)
 	RegisterCustomScanMethods(&vector_scan_methods);
 	RegisterCustomScanMethods(&vector_finish_methods);
 	vector_filter_path_init();
+	vector_columns_init();
 	states_sources.of_table = vector_states_path;
 	planner_add_offer(offer_upper_paths);
 }

@@ -8,6 +8,7 @@
  *	refusal.c		what speaks against them
  *	cost.c			memory, and what waiting and spilling cost
  *	path.c			the path of one table's scan that aggregates, and its plan
+ *	columns_path.c	which index of columns such a scan reads
  *	filter_path.c	the path of one that returns rows, and its plan
  *
  *-------------------------------------------------------------------------
@@ -40,6 +41,7 @@ extern double parallel_divisor(int workers);
 extern double memory_of_groups(PathTarget *target, double groups);
 extern Cost filter_cost(PlannerInfo *root, List *terms);
 extern Cost row_cost(PlannerInfo *root, PathTarget *target);
+extern Cost distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
 extern void add_waiting(Path *path, PathTarget *target, List *others, double rows, double groups);
 
@@ -47,6 +49,10 @@ extern void add_waiting(Path *path, PathTarget *target, List *others, double row
 extern List *ordered_terms(PlannerInfo *root, List *restrictinfos);
 extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
+
+/* columns_path.c */
+extern Oid	choose_columns(RelOptInfo *rel, PathTarget *target, Cost *pages, Cost *row);
+extern void vector_columns_init(void);
 
 /* filter_path.c */
 extern void vector_filter_path_init(void);

@@ -24,6 +24,7 @@
 #include "planner/planner.h"
 #include "vector/aggregate/aggregate.h"
 #include "vector/plan/plan.h"
+#include "vector/sink/distinct.h"
 #include "vector/sink/group.h"
 #include "vector/source/source.h"
 #include "vector/vector.h"
@@ -118,6 +119,8 @@ target_refusal(PathTarget *target)
 		if (expression_returns_set((Node *) expr))
 			return "a set-returning function";
 		reason = IsA(expr, Aggref) ? aggregate_refusal_of((Aggref *) expr) : group_key_refusal(expr);
+		if (reason == NULL && IsA(expr, Aggref) && ((Aggref *) expr)->aggdistinct != NIL)
+			reason = distinct_refusal((Aggref *) expr);
 		if (reason != NULL)
 			return reason;
 		nkeys += !IsA(expr, Aggref);

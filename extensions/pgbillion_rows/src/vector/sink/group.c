@@ -77,6 +77,9 @@ StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
 /* Batches with keys beyond that, after which it is given up. */
 #define DENSE_PATIENCE 16
 
+/* So many groups are few in any batch. */
+#define MIN_SMALL_GROUPS 32
+
 /* The first byte of the word of a string that does not fit into it. */
 #define WORD_IS_HASH 0xFF
 
@@ -110,6 +113,8 @@ struct GroupTable
 	List	   *chunks;
 	bool		full;
 	uint64		tags[BATCH_ROWS];	/* of the rows looked for last */
+	uint64	   *words;			/* of their keys, BATCH_ROWS of each; direct:
+								 * NULL */
 
 	/* rows that found no room, one entry each, in the caller's order */
 	char	   *overflow;		/* BATCH_ROWS entries */
@@ -230,6 +235,8 @@ group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
 	table->arg = arg;
 	table->limit = get_hash_memory_limit();
 	table->overflow = palloc(table->entry_size * BATCH_ROWS);
+	if (!table->direct)
+		table->words = palloc(sizeof(uint64) * nkeys * BATCH_ROWS);
 	table->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion groups",
 										   ALLOCSET_DEFAULT_SIZES);
 	table->overflow_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion overflowing groups",
@@ -281,6 +288,13 @@ Size
 group_table_limit(GroupTable *table)
 {
 	return table->limit;
+}
+
+/* Let it have so many instead of all of hash_mem. */
+void
+group_table_set_limit(GroupTable *table, Size limit)
+{
+	table->limit = limit;
 }
 
 /* Memory that a group takes, without what its keys and states point to. */
@@ -579,8 +593,9 @@ make_room(GroupTable *table, int n)
 	bool		grows = (table->nentries + n) * 3 > table->nslots * 2;
 	Size		used = MemoryContextMemAllocated(table->context, true);
 
-	if (used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
-		table->nentries >= MIN_SLOTS)
+	/* numbers of entries tell new ones from others */
+	if ((used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
+		 table->nentries >= MIN_SLOTS) || table->nentries + n >= PG_UINT32_MAX)
 		table->full = true;
 	else
 		while ((table->nentries + n) * 3 > table->nslots * 2)
@@ -603,7 +618,7 @@ hash_keys(GroupTable *table, Sought *sought, int n)
 	const Values *keys = sought->keys;
 	uint64	   *tags = sought->tags;
 
-	sought->words = palloc(sizeof(uint64) * table->nkeys * BATCH_ROWS);
+	sought->words = table->words;
 	memset(tags, 0, sizeof(uint64) * n);
 	memset(sought->nulls, 0, sizeof(uint32) * n);
 	for (int k = 0; k < table->nkeys; k++)
@@ -747,8 +762,6 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 		for (int i = 0; i < n; i++)
 			__builtin_prefetch(entries[i] + sizeof(EntryHead), 1);
 	}
-	if (sought.words != NULL)
-		pfree(sought.words);
 
 	return table->noverflow;
 }
@@ -760,12 +773,35 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 int
 group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id)
 {
-	if (table->nentries > SMALL_GROUPS || table->noverflow > 0)
+	/* many groups and few rows: going through the groups would take longer */
+	if (table->nentries > SMALL_GROUPS || table->nentries > Max(MIN_SMALL_GROUPS, n / 2) || table->noverflow > 0)
 		return 0;
 	for (int i = 0; i < n; i++)
 		ids[i] = (uint8) ENTRY_HEAD(entries[i])->id;
 	*by_id = table->by_id;
 	return (int) table->nentries;
+}
+
+/*
+ * List those of n rows, just found, that are the first of a group which is
+ * resident now and was not when there were `before` groups; return how many.
+ */
+int
+group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows)
+{
+	int			k = 0;
+
+	if (table->nentries == before)
+		return 0;
+	for (int i = 0; i < n; i++)
+	{
+		/* they are numbered in the order of rows */
+		if (entries[i] != NULL && ENTRY_HEAD(entries[i])->id == before + k)
+			rows[k++] = i;
+	}
+	Assert(before + k == table->nentries);
+
+	return k;
 }
 
 /* Entry i of the side table. */

@@ -18,6 +18,7 @@ extern const char *group_key_refusal(Expr *key);
 extern void group_table_spill(GroupTable *table);
 extern const uint64 *group_table_tags(GroupTable *table);
 extern Size group_table_limit(GroupTable *table);
+extern void group_table_set_limit(GroupTable *table, Size limit);
 extern Size group_table_entry_bytes(int nkeys, Size state_size);
 extern int	group_table_states_offset(int nkeys, const Oid *types);
 extern GroupTable *group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
@@ -26,6 +27,7 @@ extern void group_table_reset(GroupTable *table);
 extern void group_table_memory(GroupTable *table, StateMemory *memory);
 extern int	group_table_find(GroupTable *table, const Values *keys, int n, char **entries);
 extern int	group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id);
+extern int	group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows);
 extern char *group_table_overflow(GroupTable *table, int i);
 extern void group_table_clear_overflow(GroupTable *table);
 extern int64 group_table_count(GroupTable *table);

@@ -16,6 +16,8 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "vector/sink/by_code.h"
+#include "vector/sink/distinct.h"
 #include "vector/sink/group.h"
 #include "vector/sink/sink.h"
 #include "vector/sink/spill.h"
@@ -30,7 +32,9 @@ typedef struct Groups
 	bool	   *key_is_varlena;
 	Datum	   *key_values;		/* detoasted */
 	Aggregates *aggregates;
+	Distincts  *distincts;		/* or NULL: then groups are kept whole */
 	GroupTable *table;
+	GroupByCode *by_code;		/* or NULL */
 
 	/* what is to be returned: rows without room first */
 	int			noverflow;
@@ -108,9 +112,17 @@ consume(Sink *sink, Batch *batch)
 	Values		keys[GROUP_MAX_KEYS];
 	char	   *entries[BATCH_ROWS];
 	uint8		ids[BATCH_ROWS];
-	RowGroups	row_groups = {.entries = entries,.ids = ids};
+	RowGroups	row_groups;
 
-	Assert(groups->noverflow == 0);
+	Assert(groups->noverflow == 0 && (groups->distincts == NULL || groups->whole));
+	group_rows_init(&row_groups, NULL, entries);
+	if (groups->by_code != NULL && group_by_code(groups->by_code, groups->table, batch, ids, &row_groups))
+	{
+		aggregates_advance(groups->aggregates, batch, &row_groups);
+		distincts_advance(groups->distincts, batch, &row_groups);
+		return false;
+	}
+	row_groups.filled = true;
 	eval_keys(groups, batch, keys);
 	groups->noverflow = group_table_find(groups->table, keys, batch->n, entries);
 	if (groups->noverflow > 0 && groups->whole)
@@ -120,9 +132,11 @@ consume(Sink *sink, Batch *batch)
 		if (batch->n == 0)
 			return false;
 	}
+	row_groups.ids = ids;
 	if (groups->aggregates->uses_ids)
 		row_groups.nids = group_table_ids(groups->table, entries, batch->n, ids, &row_groups.by_id);
 	aggregates_advance(groups->aggregates, batch, &row_groups);
+	distincts_advance(groups->distincts, batch, &row_groups);
 
 	return groups->noverflow > 0;
 }
@@ -159,6 +173,7 @@ finish(Sink *sink)
 	Groups	   *groups = (Groups *) sink;
 
 	end_spill(groups);
+	distincts_finish(groups->distincts, NULL, &sink->spilled_partitions, &sink->spilled_bytes);
 	rewind_groups(groups);
 }
 
@@ -196,6 +211,14 @@ next(Sink *sink, Datum *values, bool *isnull)
 	return true;
 }
 
+/* The entries that codes stood for are gone. */
+static void
+forget_codes(Groups *groups)
+{
+	if (groups->by_code != NULL)
+		group_by_code_reset(groups->by_code);
+}
+
 /* Replace the groups by those of a partition that was spilled. */
 static Source *
 begin_remainder(Sink *sink)
@@ -211,6 +234,7 @@ begin_remainder(Sink *sink)
 	groups->expected = spill_count(partition);
 	groups->finished = false;
 	group_table_reset(groups->table);
+	forget_codes(groups);
 
 	return spill_source(partition);
 }
@@ -241,6 +265,8 @@ reset(Sink *sink)
 	groups->noverflow = groups->next_overflow = 0;
 	groups->finished = false;
 	group_table_reset(groups->table);
+	forget_codes(groups);
+	distincts_forget(groups->distincts);
 }
 
 static void
@@ -336,9 +362,13 @@ groups_create(List *outputs, Batch *batch)
 									   aggregates_init, groups->aggregates);
 	group_table_memory(groups->table, memory);
 
+	groups->by_code = group_by_code_create(groups->keys, groups->nkeys);
+
 	groups->sink.keys = groups->nkeys;
 	groups->sink.aggregates = n - groups->nkeys;
 	groups->sink.kernel_aggregates = aggregates_kernels(groups->aggregates, n);
+	groups->distincts = distincts_create(groups->aggregates, outputs, batch, true);
+	group_table_set_limit(groups->table, distincts_share(groups->distincts, group_table_limit(groups->table)));
 
 	return &groups->sink;
 }

@@ -10,6 +10,7 @@
 #include "utils/memutils.h"
 
 #include "vector/aggregate/aggregate.h"
+#include "vector/sink/distinct.h"
 #include "vector/sink/sink.h"
 
 typedef struct OneGroup
@@ -17,6 +18,7 @@ typedef struct OneGroup
 	Sink		sink;
 	int			noutputs;
 	Aggregates *aggregates;
+	Distincts  *distincts;		/* or NULL */
 	char	   *entry;
 	StateMemory memory;
 	bool		pending;		/* the row is still to be returned */
@@ -26,9 +28,11 @@ static bool
 consume(Sink *sink, Batch *batch)
 {
 	OneGroup   *one = (OneGroup *) sink;
-	RowGroups	groups = {.single = one->entry};
+	RowGroups	groups;
 
+	group_rows_init(&groups, one->entry, NULL);
 	aggregates_advance(one->aggregates, batch, &groups);
+	distincts_advance(one->distincts, batch, &groups);
 
 	return false;
 }
@@ -36,7 +40,10 @@ consume(Sink *sink, Batch *batch)
 static void
 finish(Sink *sink)
 {
-	((OneGroup *) sink)->pending = true;
+	OneGroup   *one = (OneGroup *) sink;
+
+	distincts_finish(one->distincts, one->entry, &sink->spilled_partitions, &sink->spilled_bytes);
+	one->pending = true;
 }
 
 static bool
@@ -61,6 +68,7 @@ reset(Sink *sink)
 	MemoryContextReset(one->memory.context);
 	memset(one->entry, 0, one->aggregates->size);
 	aggregates_init(one->aggregates, one->entry);
+	distincts_forget(one->distincts);
 	one->pending = false;
 }
 
@@ -69,12 +77,34 @@ end(Sink *sink)
 {
 }
 
+/* There is one group, which is always whole. */
+static void
+keep_whole(Sink *sink, double expected)
+{
+}
+
+static bool
+rewind_to_first(Sink *sink)
+{
+	((OneGroup *) sink)->pending = true;
+	return true;
+}
+
+static int64
+count(Sink *sink)
+{
+	return 1;
+}
+
 static const SinkMethods one_group_methods = {
 	.consume = consume,
 	.finish = finish,
 	.next = next,
 	.reset = reset,
 	.end = end,
+	.keep_whole = keep_whole,
+	.rewind = rewind_to_first,
+	.count = count,
 };
 
 /* All outputs are aggregates. Memory belongs to the current context. */
@@ -88,6 +118,7 @@ one_group_create(List *outputs, Batch *batch)
 	one->aggregates = aggregates_compile(outputs, batch, 0, &one->memory);
 	one->sink.aggregates = one->noutputs;
 	one->sink.kernel_aggregates = aggregates_kernels(one->aggregates, one->noutputs);
+	one->distincts = distincts_create(one->aggregates, outputs, batch, false);
 	one->memory.context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion aggregate",
 												ALLOCSET_DEFAULT_SIZES);
 	one->entry = palloc(Max(one->aggregates->size, 1));

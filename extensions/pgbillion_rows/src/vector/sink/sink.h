@@ -8,6 +8,7 @@
  *	groups.c		one row per group, with its partial states
  *
  *	group.c			the hash table of groups
+ *	by_code.c		groups by the codes of their keys
  *	aggregate.c		the table of aggregates, and their states in an entry
  *	spill.c			rows of groups for which there is no memory
  *

@@ -48,7 +48,7 @@ struct Columns
 	bool		simple;			/* no NULLs, no short rows, one header size */
 	int			hoff;			/* of simple batches */
 	int			walked;			/* attributes walked past in every row */
-	const char *at[BATCH_ROWS]; /* where the walk goes on */
+	const char *at[MaxHeapTuplesPerPage];	/* where the walk goes on */
 	const char *ahead;			/* page to be fetched on the way, or NULL */
 	bool		filtering;		/* the walk loads what a filter needs */
 	bool		fetched;		/* such a walk has fetched the page ahead */
@@ -235,7 +235,7 @@ gather(Columns *columns, Attribute *attribute, Column *column)
 static pg_attribute_always_inline bool
 step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 {
-	const char *next[BATCH_ROWS];
+	const char *next[MaxHeapTuplesPerPage];
 	const char **at = columns->at;
 	int			n = columns->n;
 	Datum	   *into[MAX_STEPS] = {NULL};

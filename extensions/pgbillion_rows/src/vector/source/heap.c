@@ -39,13 +39,14 @@ typedef struct HeapSource
 	EState	   *estate;
 	MemoryContext context;		/* the plan's, for what is begun late */
 	bool		rows_read;		/* are there columns to be loaded? */
+	bool		listed;			/* heap_source_list() gives the blocks */
 	Columns    *columns;
 	VectorScan *scan;			/* NULL until the first batch is asked for */
 	SharedHeap *shared;			/* or NULL */
 	bool		in_worker;
 	uint64		all_visible;	/* pages of scans that have ended */
 	uint64		checked;
-	HeapTupleHeader tuples[BATCH_ROWS];
+	HeapTupleHeader tuples[MaxHeapTuplesPerPage];
 } HeapSource;
 
 static void
@@ -54,9 +55,26 @@ begin_pages(HeapSource *heap)
 	MemoryContext old = MemoryContextSwitchTo(heap->context);
 
 	heap->scan = vector_scan_begin(heap->rel, heap->estate->es_snapshot,
-								   heap->shared != NULL ? &heap->shared->scan : NULL,
-								   heap->rows_read);
+								   heap->shared != NULL && !heap->listed ? &heap->shared->scan : NULL,
+								   heap->listed, heap->rows_read);
 	MemoryContextSwitchTo(old);
+}
+
+/*
+ * From now on until the source ends, read these blocks only, ascending, and
+ * nothing that is left of those given before. The list is the caller's, and
+ * stays until the next one.
+ */
+void
+heap_source_list(Source *source, const BlockNumber *blocks, int n)
+{
+	HeapSource *heap = (HeapSource *) source;
+
+	Assert(heap->scan == NULL || heap->listed);
+	heap->listed = true;
+	if (heap->scan == NULL)
+		begin_pages(heap);
+	vector_scan_list(heap->scan, blocks, n);
 }
 
 static bool
@@ -126,6 +144,7 @@ end_pages(Source *source)
 	uint64		all_visible;
 	uint64		checked;
 
+	heap->listed = false;
 	if (heap->scan == NULL)
 		return;
 	vector_scan_counts(heap->scan, &all_visible, &checked);
@@ -234,7 +253,6 @@ static const SourceMethods heap_methods = {
 	.keep = keep,
 	.store = store,
 	.end = end_pages,
-	.shared_size = sizeof(SharedHeap),
 	.share = share,
 	.share_again = share_again,
 	.attach = attach,
@@ -253,6 +271,7 @@ heap_source_create(Relation rel, TupleDesc tupdesc, Batch *batch)
 	HeapSource *heap = palloc0(sizeof(HeapSource));
 
 	heap->source.methods = &heap_methods;
+	heap->source.shared_size = sizeof(SharedHeap);
 	heap->rel = rel;
 	heap->estate = batch->parent->state;
 	heap->context = CurrentMemoryContext;

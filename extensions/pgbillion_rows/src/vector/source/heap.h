@@ -22,6 +22,7 @@ typedef struct PageReader PageReader;
 extern PageReader *page_reader_begin(Relation rel, BufferAccessStrategy strategy,
 									 BlockNumber (*next_block) (void *arg), void *arg);
 extern Buffer page_reader_next(PageReader *reader);
+extern void page_reader_again(PageReader *reader);
 extern void page_reader_end(PageReader *reader);
 
 /* ---- lazy.c ---- */
@@ -33,7 +34,8 @@ extern bool source_read_lazy(Relation rel, Snapshot snapshot);
 typedef struct VectorScan VectorScan;
 
 extern VectorScan *vector_scan_begin(Relation rel, Snapshot snapshot,
-									 ParallelBlockTableScanDesc parallel, bool rows_read);
+									 ParallelBlockTableScanDesc parallel, bool listed, bool rows_read);
+extern void vector_scan_list(VectorScan *scan, const BlockNumber *blocks, int n);
 extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples);
 extern const char *vector_scan_ahead(VectorScan *scan);
 extern void vector_scan_fetched_ahead(VectorScan *scan, bool fetched);

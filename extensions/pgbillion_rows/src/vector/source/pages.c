@@ -247,6 +247,18 @@ page_reader_next(PageReader *reader)
 	return remember(reader, buffer);
 }
 
+/* next_block() has more to give, or another: forget what was read ahead. Can follow any call. */
+void
+page_reader_again(PageReader *reader)
+{
+#if PG_VERSION_NUM >= 170000
+	read_stream_reset(reader->stream);
+	reader->streaming = reader->exhausted = false;
+	reader->first = InvalidBlockNumber;
+	reader->left = 0;
+#endif
+}
+
 void
 page_reader_end(PageReader *reader)
 {

@@ -37,6 +37,10 @@ struct VectorScan
 	BlockNumber start;			/* serial scans: first block */
 	BlockNumber done;			/* serial scans: blocks given out */
 	bool		sync;			/* serial scans: report where we are */
+	bool		listed;			/* blocks are given as lists: */
+	const BlockNumber *list;
+	int			nlisted;
+	int			next_listed;
 	ParallelBlockTableScanDesc parallel;
 	ParallelBlockTableScanWorkerData worker;
 	bool		worker_started;
@@ -60,6 +64,8 @@ next_block(void *arg)
 	VectorScan *scan = arg;
 	BlockNumber block;
 
+	if (scan->listed)
+		return scan->next_listed < scan->nlisted ? scan->list[scan->next_listed++] : InvalidBlockNumber;
 	if (scan->parallel != NULL)
 	{
 		if (!scan->worker_started)
@@ -88,17 +94,20 @@ next_block(void *arg)
 
 /*
  * Begin a scan of the whole heap, or of the share that `parallel` gives this
- * process. rows_read says whether the rows will be looked at, not only
- * counted. Memory belongs to the current context.
+ * process, or, if it is `listed`, of the blocks that vector_scan_list() will
+ * give. rows_read says whether the rows will be looked at, not only counted.
+ * Memory belongs to the current context.
  */
 VectorScan *
-vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc parallel,
+vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc parallel, bool listed,
 				  bool rows_read)
 {
 	VectorScan *scan = palloc0(sizeof(VectorScan));
 	bool		large;
 
 	Assert(IsMVCCSnapshot(snapshot));
+	Assert(parallel == NULL || !listed);
+	scan->listed = listed;
 	scan->rel = rel;
 	scan->snapshot = snapshot;
 	scan->parallel = parallel;
@@ -112,7 +121,7 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
 	large = !RelationUsesLocalBuffers(rel) && scan->nblocks > NBuffers / 4;
 	if (large)
 		scan->strategy = GetAccessStrategy(BAS_BULKREAD);
-	if (parallel == NULL && large && synchronize_seqscans)
+	if (parallel == NULL && !listed && large && synchronize_seqscans)
 	{
 		scan->sync = true;
 		scan->start = ss_get_location(rel, scan->nblocks);
@@ -195,11 +204,32 @@ read_ahead(VectorScan *scan)
 	 * all-visible is looked at anyway
 	 */
 	bytes = (scan->rows_read && !scan->fetched) || scan->checked > 0 ? BLCKSZ :
-		SizeOfPageHeaderData + BATCH_ROWS * sizeof(ItemIdData);
+		SizeOfPageHeaderData + MaxHeapTuplesPerPage * sizeof(ItemIdData);
 	for (int offset = 0; offset < bytes; offset += CACHE_LINE)
 		__builtin_prefetch(page + offset);
 
 	return buffer;
+}
+
+/*
+ * Go on with these blocks, ascending, whatever is left of those given before.
+ * The list is the caller's, and stays until the next one.
+ */
+void
+vector_scan_list(VectorScan *scan, const BlockNumber *blocks, int n)
+{
+	Assert(scan->listed);
+	Assert(n == 0 || blocks[n - 1] < scan->nblocks);
+	if (BufferIsValid(scan->buffer))
+		ReleaseBuffer(scan->buffer);
+	if (BufferIsValid(scan->ahead))
+		ReleaseBuffer(scan->ahead);
+	scan->buffer = scan->ahead = InvalidBuffer;
+	scan->list = blocks;
+	scan->nlisted = n;
+	scan->next_listed = 0;
+	scan->begun = false;
+	page_reader_again(scan->reader);
 }
 
 /*

@@ -15,6 +15,11 @@
 /* ---- heap.c ---- */
 
 extern Source *heap_source_create(Relation rel, TupleDesc tupdesc, Batch *batch);
+extern void heap_source_list(Source *source, const BlockNumber *blocks, int n);
+
+/* ---- segments.c ---- */
+
+extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap);
 
 /* ---- lazy.c ---- */
 

@@ -1,0 +1,208 @@
+"""The 22 queries of TPC-H by PostgreSQL's own plans and by ours.
+
+Derived from TPC-H: the results are not comparable with published results of TPC-H, as they do not comply with its
+specification. Queries and data are those of DuckDB's extension for TPC-H, scale 1; primary keys, indexes on foreign
+keys, heap only. One process, and two. Answers of both sides are compared in full, and with DuckDB's. QUICK=1 is scale
+0.2, SCALE=… another one; SEED=… repeats the order, ROUNDS=… is how often, CLOCK=cpu counts CPU time,
+QUERIES=q5,q6 are only these, PG_CONFIG=… another PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import common
+import contest
+from contest import OURS, POSTGRESQL, Connection, Query, Result
+
+from pgbillion.common import paths, search_path
+from pgbillion.rows import aggregate
+from pgbillion.rows.answers import Answer
+
+SCALE = float(os.environ.get("SCALE") or (0.2 if common.QUICK else 1))
+SIDES = (POSTGRESQL, OURS)
+# both of one version: the wheel holds the extension's file for this DuckDB, which .venv may not have
+PACKAGES = ("duckdb==1.5.5", "duckdb-extension-tpch==1.5.5")
+BOUNDS = {"q5": 1.5}
+ONLY = os.environ.get("QUERIES", "").split(",") if os.environ.get("QUERIES") else None
+
+TABLES = {
+    "region": "r_regionkey integer PRIMARY KEY, r_name char(25) NOT NULL, r_comment varchar(152) NOT NULL",
+    "nation": "n_nationkey integer PRIMARY KEY, n_name char(25) NOT NULL, n_regionkey integer NOT NULL,"
+    " n_comment varchar(152) NOT NULL",
+    "supplier": "s_suppkey integer PRIMARY KEY, s_name char(25) NOT NULL, s_address varchar(40) NOT NULL,"
+    " s_nationkey integer NOT NULL, s_phone char(15) NOT NULL, s_acctbal numeric(15,2) NOT NULL,"
+    " s_comment varchar(101) NOT NULL",
+    "customer": "c_custkey integer PRIMARY KEY, c_name varchar(25) NOT NULL, c_address varchar(40) NOT NULL,"
+    " c_nationkey integer NOT NULL, c_phone char(15) NOT NULL, c_acctbal numeric(15,2) NOT NULL,"
+    " c_mktsegment char(10) NOT NULL, c_comment varchar(117) NOT NULL",
+    "part": "p_partkey integer PRIMARY KEY, p_name varchar(55) NOT NULL, p_mfgr char(25) NOT NULL,"
+    " p_brand char(10) NOT NULL, p_type varchar(25) NOT NULL, p_size integer NOT NULL, p_container char(10) NOT NULL,"
+    " p_retailprice numeric(15,2) NOT NULL, p_comment varchar(23) NOT NULL",
+    "partsupp": "ps_partkey integer NOT NULL, ps_suppkey integer NOT NULL, ps_availqty integer NOT NULL,"
+    " ps_supplycost numeric(15,2) NOT NULL, ps_comment varchar(199) NOT NULL, PRIMARY KEY (ps_partkey, ps_suppkey)",
+    "orders": "o_orderkey bigint PRIMARY KEY, o_custkey integer NOT NULL, o_orderstatus char(1) NOT NULL,"
+    " o_totalprice numeric(15,2) NOT NULL, o_orderdate date NOT NULL, o_orderpriority char(15) NOT NULL,"
+    " o_clerk char(15) NOT NULL, o_shippriority integer NOT NULL, o_comment varchar(79) NOT NULL",
+    "lineitem": "l_orderkey bigint NOT NULL, l_partkey integer NOT NULL, l_suppkey integer NOT NULL,"
+    " l_linenumber integer NOT NULL, l_quantity numeric(15,2) NOT NULL, l_extendedprice numeric(15,2) NOT NULL,"
+    " l_discount numeric(15,2) NOT NULL, l_tax numeric(15,2) NOT NULL, l_returnflag char(1) NOT NULL,"
+    " l_linestatus char(1) NOT NULL, l_shipdate date NOT NULL, l_commitdate date NOT NULL,"
+    " l_receiptdate date NOT NULL, l_shipinstruct char(25) NOT NULL, l_shipmode char(10) NOT NULL,"
+    " l_comment varchar(44) NOT NULL, PRIMARY KEY (l_orderkey, l_linenumber)",
+}
+# the first columns of primary keys have an index
+FOREIGN_KEYS = {
+    "nation": ("n_regionkey",),
+    "supplier": ("s_nationkey",),
+    "customer": ("c_nationkey",),
+    "partsupp": ("ps_suppkey",),
+    "orders": ("o_custkey",),
+    "lineitem": ("l_partkey, l_suppkey", "l_suppkey"),
+}
+# run by the Python that has DuckDB: data as CSV, and each query with its answer as JSON on a line of its own
+GENERATE = """
+import json, pathlib, sys
+import duckdb, duckdb_extension_tpch
+scale, folder, tables = sys.argv[1], sys.argv[2], sys.argv[3:]
+(file,) = pathlib.Path(duckdb_extension_tpch.__file__).parent.rglob("tpch.duckdb_extension")
+db = duckdb.connect(f"{folder}/duck.db")
+db.execute("SET enable_progress_bar = false")
+db.execute(f"LOAD '{file}'")
+db.execute(f"CALL dbgen(sf={scale})")
+for table in tables:
+    db.execute(f"COPY {table} TO '{folder}/{table}.csv' (FORMAT csv, HEADER false)")
+for number, text in db.execute("SELECT query_nr, query FROM tpch_queries() ORDER BY 1").fetchall():
+    rows = [[None if value is None else str(value) for value in row] for row in db.execute(text).fetchall()]
+    print(json.dumps({"number": number, "sql": text, "rows": rows}))
+"""
+
+
+def generate(folder: Path) -> list[dict[str, Any]]:
+    """Have DuckDB make the tables as CSV, and give its queries and answers."""
+    home = paths.state_dir() / "bench-duckdb"
+    python = home / "bin" / "python"
+    installed = home / "packages"
+    if not installed.exists() or installed.read_text(encoding="utf-8") != " ".join(PACKAGES):
+        common.say(f"installing {' and '.join(PACKAGES)} in {home}")
+        venv.create(home, with_pip=True, clear=True)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES], check=True
+        )
+        installed.write_text(" ".join(PACKAGES), encoding="utf-8")
+    common.say(f"generating scale {SCALE:g}")
+    # the file is for DuckDB: one of the name in the user's home would come before it
+    done = subprocess.run(
+        [python, "-I", "-c", GENERATE, str(SCALE), str(folder), *TABLES],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def load(conn: Connection, folder: Path) -> None:
+    """Load the tables, with their indexes, statistics and visibility map."""
+    for table, columns in TABLES.items():
+        common.say(f"loading {table}")
+        conn.execute(f"CREATE TABLE {table} ({columns})".encode())
+        file = folder / f"{table}.csv"
+        with file.open("rb") as data, conn.cursor().copy(f"COPY {table} FROM STDIN (FORMAT csv)".encode()) as copy:
+            while block := data.read(1 << 20):
+                copy.write(block)
+        file.unlink()
+    for table, keys in FOREIGN_KEYS.items():
+        for key in keys:
+            conn.execute(f"CREATE INDEX ON {table} ({key})".encode())
+    # first the log to disk: pages of commits that are not there are not marked all-visible
+    conn.execute("CHECKPOINT")
+    conn.execute(f"VACUUM (FREEZE, ANALYZE) {', '.join(TABLES)}".encode())
+    conn.execute("CHECKPOINT")
+
+
+def compare(key: str, answer: Answer, duck: list[list[str | None]]) -> None:
+    """Raise RuntimeError unless DuckDB answers the same, which divides in double precision and pads no strings."""
+    ours = [[None if value is None else value.decode().strip() for value in row] for row in answer.rows]
+    theirs = [[None if value is None else value.strip() for value in row] for row in duck]
+    if len(ours) != len(theirs):
+        raise RuntimeError(f"{key}: {len(theirs)} rows by DuckDB, {len(ours)} by PostgreSQL")
+    for one, two in zip(sorted(ours, key=_order), sorted(theirs, key=_order), strict=True):
+        if len(one) != len(two) or not all(_close(*pair) for pair in zip(one, two, strict=True)):
+            raise RuntimeError(f"{key}: DuckDB has {two}, PostgreSQL {one}")
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        return None
+
+
+def _order(row: list[str | None]) -> tuple[list[str], list[float]]:
+    """Words first: numbers may differ in their last digits."""
+    numbers = [_number(value) for value in row]
+    words = [value or "" for value, number in zip(row, numbers, strict=True) if number is None]
+    return words, [number for number in numbers if number is not None]
+
+
+def _close(one: str | None, two: str | None) -> bool:
+    left, right = _number(one), _number(two)
+    if left is None or right is None:
+        return one == two
+    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def main() -> int:
+    """Run the benchmark and return the exit status."""
+    seed, order = common.seeded()
+    results: list[Result] = []
+    with common.own_server() as (cluster, folder):
+        given = generate(folder)
+        target = common.database(cluster, "bench")
+        with target.connect() as conn, search_path.users(conn):
+            load(conn, folder)
+        with aggregate.session(target) as conn, search_path.users(conn):
+            conditions = common.conditions(cluster)
+            contest.configure(conn, contest.SESSION)
+            for one in given:
+                key = f"q{one['number']}"
+                if ONLY is not None and key not in ONLY:
+                    continue
+                query = Query(key, one["sql"].strip().rstrip(";"), BOUNDS.get(key, contest.LOWEST))
+                for processes in (1, 2) if contest.CLOCK == "wall" else (1,):
+                    result, answer = contest.check(conn, query, SIDES, processes)
+                    compare(key, answer, one["rows"])
+                    results.append(result)
+                common.say(f"{key}: the answers agree")
+            again = contest.measure(conn, results, SIDES, order)
+    serial = [result for result in results if result.processes == 1]
+    parallel = [result for result in results if result.processes == 2]
+    keys = {"tpch_geomean": contest.geomean(serial), "tpch_lowest": contest.lowest(serial)}
+    for result in serial:
+        if result.query.key == "q5":
+            keys["tpch_q5"] = round(result.ratio(), 2)
+    if parallel:
+        keys |= {
+            "tpch_geomean_parallel": contest.geomean(parallel),
+            "tpch_lowest_parallel": contest.lowest(parallel),
+        }
+    contest.report(
+        "tpch",
+        f"derived from TPC-H, not comparable with published results; scale {SCALE:g}",
+        keys,
+        results,
+        SIDES,
+        {"scale": SCALE, "measured_again": again, "seed": seed, **conditions},
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

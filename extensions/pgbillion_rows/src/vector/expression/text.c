@@ -1,0 +1,244 @@
+/*-------------------------------------------------------------------------
+ *
+ * text.c
+ *	  Lengths of strings, and what they begin with or have in the middle.
+ *
+ * Characters are counted in UTF-8 and in encodings of one byte; in others,
+ * only ASCII is for us.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "catalog/pg_type.h"
+#include "mb/pg_wchar.h"
+#include "utils/fmgroids.h"
+
+#include "vector/expression/kernel.h"
+
+typedef struct TextExpr
+{
+	VectorExpr	expr;
+	VectorExpr *operand;
+	bool		bytes;			/* octet_length() */
+	bool		substring;		/* or a length */
+	int32		before;			/* characters before it */
+	int32		length;			/* at most so many */
+} TextExpr;
+
+static bool
+is_leading(char c)
+{
+	return (c & 0xC0) != 0x80;
+}
+
+/* The characters of a string, or -1 if PostgreSQL has to count them. */
+static int
+count_characters(const char *data, int len)
+{
+	int			n = 0;
+
+	if (pg_database_encoding_max_length() == 1)
+		return len;
+	if (GetDatabaseEncoding() == PG_UTF8)
+	{
+		for (int i = 0; i < len; i++)
+			n += is_leading(data[i]);
+		return n;
+	}
+	for (int i = 0; i < len; i++)
+	{
+		if (IS_HIGHBIT_SET(data[i]))
+			return -1;
+	}
+	return len;
+}
+
+/* ---- compilation ---- */
+
+/* A constant integer that is not NULL. */
+static bool
+constant_int4(Expr *expr, int32 *value)
+{
+	Const	   *constant = (Const *) expr;
+
+	if (!IsA(expr, Const) || constant->constisnull || constant->consttype != INT4OID)
+		return false;
+	*value = DatumGetInt32(constant->constvalue);
+	return true;
+}
+
+/* Which part of a string it is, all of which PostgreSQL gives without an error. */
+static bool
+find_part(FuncExpr *func, TextExpr *text)
+{
+	int32		from = 1;
+
+	text->length = PG_INT32_MAX;
+	switch (func->funcid)
+	{
+		case F_LEFT:
+			if (!constant_int4(lsecond(func->args), &text->length))
+				return false;
+			break;
+		case F_SUBSTR_TEXT_INT4_INT4:
+		case F_SUBSTRING_TEXT_INT4_INT4:
+			if (!constant_int4(lthird(func->args), &text->length))
+				return false;
+			/* FALLTHROUGH */
+		case F_SUBSTR_TEXT_INT4:
+		case F_SUBSTRING_TEXT_INT4:
+			if (!constant_int4(lsecond(func->args), &from))
+				return false;
+			break;
+	}
+	/* what is counted from before the first character, or from the end */
+	if (from < 1 || text->length < 0)
+		return false;
+	text->before = from - 1;
+	text->substring = true;
+	return true;
+}
+
+static VectorExpr *
+compile(Expr *expr, Batch *batch, CompileOperand operand)
+{
+	FuncExpr   *func = (FuncExpr *) expr;
+	TextExpr	text = {0};
+	TextExpr   *result;
+	VectorExpr *arg;
+
+	if (!IsA(expr, FuncExpr))
+		return NULL;
+	switch (func->funcid)
+	{
+		case F_LENGTH_TEXT:
+		case F_CHAR_LENGTH_TEXT:
+		case F_CHARACTER_LENGTH_TEXT:
+			break;
+		case F_OCTET_LENGTH_TEXT:
+			text.bytes = true;
+			break;
+		case F_LEFT:
+		case F_SUBSTR_TEXT_INT4_INT4:
+		case F_SUBSTRING_TEXT_INT4_INT4:
+		case F_SUBSTR_TEXT_INT4:
+		case F_SUBSTRING_TEXT_INT4:
+			if (!find_part(func, &text))
+				return NULL;
+			break;
+		default:
+			return NULL;
+	}
+	arg = operand(linitial(func->args), batch);
+	if (arg == NULL)
+		return NULL;
+	result = expr_create(sizeof(TextExpr), &text_kernel);
+	result->operand = arg;
+	result->bytes = text.bytes;
+	result->substring = text.substring;
+	result->before = text.before;
+	result->length = text.length;
+	return &result->expr;
+}
+
+/* ---- evaluation ---- */
+
+/* Where the n-th character from `data` on begins, or the end. */
+static const char *
+skip_characters(const char *data, const char *end, int32 n)
+{
+	if (pg_database_encoding_max_length() == 1 || GetDatabaseEncoding() != PG_UTF8)
+		return n < end - data ? data + n : end;
+	while (data < end && n > 0)
+	{
+		do
+			data++;
+		while (data < end && !is_leading(*data));
+		n--;
+	}
+	return data;
+}
+
+/* The part of a string, in the current context. */
+static Datum
+part_of(const TextExpr *text, const char *data, int len)
+{
+	const char *end = data + len;
+	const char *begin = skip_characters(data, end, text->before);
+	int			bytes = skip_characters(begin, end, text->length) - begin;
+	char	   *result;
+
+	if (bytes + VARHDRSZ_SHORT <= VARATT_SHORT_MAX)
+	{
+		result = palloc(bytes + VARHDRSZ_SHORT);
+		SET_VARSIZE_SHORT(result, bytes + VARHDRSZ_SHORT);
+	}
+	else
+	{
+		result = palloc(bytes + VARHDRSZ);
+		SET_VARSIZE(result, bytes + VARHDRSZ);
+	}
+	memcpy(VARDATA_ANY(result), begin, bytes);
+	return PointerGetDatum(result);
+}
+
+/* The result for a string; false if PostgreSQL has to find it. */
+static bool
+text_datum(const TextExpr *text, Datum value, Datum *result)
+{
+	struct varlena *packed;
+	const char *data;
+	int			len;
+	bool		done = true;
+
+	if (text->bytes || (!text->substring && pg_database_encoding_max_length() == 1))
+	{
+		*result = Int32GetDatum(toast_raw_datum_size(value) - VARHDRSZ);
+		return true;
+	}
+	packed = PG_DETOAST_DATUM_PACKED(value);
+	data = VARDATA_ANY(packed);
+	len = VARSIZE_ANY_EXHDR(packed);
+	if (!text->substring)
+	{
+		int			n = count_characters(data, len);
+
+		*result = Int32GetDatum(n);
+		done = n >= 0;
+	}
+	else if (GetDatabaseEncoding() != PG_UTF8 && count_characters(data, len) < 0)
+		done = false;
+	else
+		*result = part_of(text, data, len);
+	if ((Pointer) packed != DatumGetPointer(value))
+		pfree(packed);
+	return done;
+}
+
+static bool
+eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
+{
+	TextExpr   *text = (TextExpr *) expr;
+	Values		arg;
+
+	if (!text->operand->kernel->eval(text->operand, batch, rows, n, &arg))
+		return false;
+	for (int i = 0; i < n; i++)
+	{
+		if (arg.has_nulls && arg.nulls[i])
+			expr->values[i] = (Datum) 0;
+		else if (!text_datum(text, arg.values[i], &expr->values[i]))
+			return false;
+	}
+	result->values = expr->values;
+	result->nulls = arg.nulls;
+	result->has_nulls = arg.has_nulls;
+	return true;
+}
+
+const ExprKernel text_kernel = {
+	.compile = compile,
+	.eval = eval,
+};

@@ -1,0 +1,134 @@
+/*-------------------------------------------------------------------------
+ *
+ * columns_path.c
+ *	  Which index of columns a scan reads, and what that costs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "nodes/bitmapset.h"
+#include "optimizer/optimizer.h"
+#include "utils/guc.h"
+#include "utils/rel.h"
+#include "utils/spccache.h"
+
+#include "columns/columns.h"
+#include "planner/planner.h"
+#include "vector/plan/plan.h"
+#include "vector/vector.h"
+
+int			vector_columns = PLAN_ON;
+
+/* What a row costs from an array compared with one of a heap page, kernels being the same. Measured. */
+#define COLUMN_COST_FACTOR 0.3
+
+/* The attributes of a table that a scan needs. */
+static Bitmapset *
+needed_attributes(RelOptInfo *rel, PathTarget *target)
+{
+	Bitmapset  *attnos = NULL;
+	List	   *vars = pull_var_clause((Node *) target->exprs, PVC_RECURSE_AGGREGATES);
+	ListCell   *lc;
+
+	foreach(lc, rel->baserestrictinfo)
+		vars = list_concat(vars, pull_var_clause((Node *) lfirst_node(RestrictInfo, lc)->clause, 0));
+	foreach(lc, vars)
+		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
+
+	return attnos;
+}
+
+/* Does an index hold all of these attributes? */
+static bool
+has_attributes(const IndexOptInfo *info, const Bitmapset *attnos)
+{
+	int			attno = -1;
+
+	while ((attno = bms_next_member(attnos, attno)) >= 0)
+	{
+		bool		found = false;
+
+		for (int i = 0; i < info->nkeycolumns; i++)
+			found |= info->indexkeys[i] == attno;
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+/* The index of the fewest columns that holds all that a scan needs, or NULL. */
+static IndexOptInfo *
+find_index(RelOptInfo *rel, const Bitmapset *attnos)
+{
+	IndexOptInfo *best = NULL;
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *info = lfirst_node(IndexOptInfo, lc);
+
+		if (!info->hypothetical && column_index_is_ours(info) && has_attributes(info, attnos) &&
+			(best == NULL || info->nkeycolumns < best->nkeycolumns))
+			best = info;
+	}
+	return best;
+}
+
+/*
+ * The index of columns that a scan of a table is to read, or InvalidOid, and
+ * what its pages and rows cost in place of those given. With "force" it is
+ * read if there is one that can be, else if it is cheaper.
+ */
+Oid
+choose_columns(RelOptInfo *rel, PathTarget *target, Cost *pages, Cost *row)
+{
+	Bitmapset  *attnos;
+	IndexOptInfo *info;
+	Relation	index;
+	ColumnEstimate estimate;
+	double		page_cost;
+	double		share;
+	Cost		index_pages;
+	Cost		index_row;
+
+	if (vector_columns == PLAN_OFF || rel->indexlist == NIL)
+		return InvalidOid;
+	attnos = needed_attributes(rel, target);
+	info = find_index(rel, attnos);
+	if (info == NULL)
+		return InvalidOid;
+	/* the planner holds a lock */
+	index = index_open(info->indexoid, NoLock);
+	if (!column_index_usable(index))
+	{
+		index_close(index, NoLock);
+		return InvalidOid;
+	}
+	column_index_estimate(index, rel->pages, &estimate);
+	index_close(index, NoLock);
+
+	get_tablespace_page_costs(info->reltablespace, NULL, &page_cost);
+	share = Max(Min(estimate.valid_share, 1), 0);
+	index_pages = *pages * (1 - share) +
+		page_cost * rel->pages * share * estimate.pages_per_block *
+		Max(bms_num_members(attnos), 1) / Max(info->nkeycolumns, 1);
+	index_row = *row * (1 - share) + *row * share * COLUMN_COST_FACTOR;
+	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
+		return InvalidOid;
+	*pages = index_pages;
+	*row = index_row;
+
+	return info->indexoid;
+}
+
+void
+vector_columns_init(void)
+{
+	DefineCustomEnumVariable("pgbillion_rows.columns",
+							 "Reads tables from indexes of columns instead of the heap where that is sound.",
+							 "\"force\" does so wherever there is such an index, whatever it is estimated to cost.",
+							 &vector_columns, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+}

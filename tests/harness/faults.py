@@ -1,0 +1,88 @@
+"""A server whose calls of the C library fail when a test says so: out of memory, out of disk, errors of files."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import psycopg
+
+from pgbillion.server.postgres import Cluster, Installation
+
+from . import servers, sessions
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+SOURCE = Path(__file__).parents[1] / "faults" / "faults.c"
+# process, kind, countdown, calls, failed
+LAYOUT = struct.Struct("5l")
+
+
+class Kind(IntEnum):
+    """Which calls fail."""
+
+    MEMORY = 0
+    SPACE = 1
+    FILES = 2
+
+
+@dataclass
+class Faults:
+    """What the processes of one server look at before each call."""
+
+    memory: mmap.mmap
+
+    @contextmanager
+    def counting(self, conn: Connection, kind: Kind, countdown: int) -> Iterator[None]:
+        """Have the session's call of that number fail; none with 0."""
+        self._write(sessions.pid(conn), kind, countdown)
+        try:
+            yield
+        finally:
+            self.memory[: LAYOUT.size // 5] = struct.pack("l", 0)
+
+    def _write(self, process: int, kind: Kind, countdown: int) -> None:
+        # the process last: it begins to count at once
+        self.memory[LAYOUT.size // 5 : LAYOUT.size] = LAYOUT.pack(0, kind, countdown, 0, 0)[LAYOUT.size // 5 :]
+        self.memory[: LAYOUT.size // 5] = struct.pack("l", process)
+
+    @property
+    def calls(self) -> int:
+        """How many calls were counted."""
+        return int(LAYOUT.unpack(self.memory[: LAYOUT.size])[3])
+
+    @property
+    def failed(self) -> bool:
+        """Whether one of them was failed."""
+        return bool(LAYOUT.unpack(self.memory[: LAYOUT.size])[4])
+
+
+@contextmanager
+def faulty_cluster(where: Installation, settings: Mapping[str, str]) -> Iterator[tuple[Cluster, Faults]]:
+    """A running cluster with the extensions in template1, and what makes its calls fail."""
+    with servers.temporary_folder() as folder:
+        library, file = folder / "faults.so", folder / "faults"
+        options = ("-O1", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror")
+        subprocess.run(["cc", *options, "-o", library, SOURCE, "-ldl"], check=True)
+        file.write_bytes(bytes(mmap.PAGESIZE))
+        file.chmod(0o666)
+        with file.open("r+b") as opened, mmap.mmap(opened.fileno(), mmap.PAGESIZE) as memory:
+            preloaded = {"LD_PRELOAD": str(library), "TEST_FAULTS": str(file)}
+            cluster = Cluster(where, folder / "data", folder / "s", 5432)
+            cluster.init({**servers.SETTINGS, **settings})
+            with mock.patch.dict(os.environ, preloaded):
+                cluster.start()
+            try:
+                with cluster.connect("template1") as conn:
+                    servers.install_extensions(conn)
+                yield cluster, Faults(memory)
+            finally:
+                cluster.destroy()

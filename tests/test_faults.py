@@ -1,0 +1,183 @@
+"""Every allocation, write and read of a command fails once: the command fails in one piece, and the server goes on.
+
+How many there are is counted first; each number is then failed in a session of its own, so that what fails is the same
+step again. PGBILLION_TEST_FAULTS is how many numbers of each command and kind are tried at most (default 12): the first
+ones and evenly spread ones of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import invariants, servers
+from harness.amount import amount
+from harness.faults import Faults, Kind, faulty_cluster
+from pgbillion.server.postgres import Cluster, Installation
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+MOST = amount("PGBILLION_TEST_FAULTS", 12, 6)
+DATABASE = "faults"
+# out of memory; no space, too many files, errors of the system; a library that could not be read
+EXPECTED = {
+    Kind.MEMORY: {"53200"},
+    Kind.SPACE: {"53100", "58030"},
+    Kind.FILES: {"58030", "58P01", "XX001"},
+}
+
+
+@dataclass(frozen=True)
+class Command:
+    """SQL that is to happen as a whole or not at all."""
+
+    run: str
+    # before each time, without faults
+    prepare: str = ""
+    # what it leaves: the same before, if it failed, and as after a run without faults, if it did not
+    state: str = "SELECT 1"
+
+
+TABLES = (
+    "SELECT count(*), count(*) FILTER (WHERE relkind = 'i') FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
+    " WHERE nspname = 'f'"
+)
+ROWS = "SELECT count(*), sum(i) FROM f.lazy"
+COMMANDS = {
+    "create": Command(
+        "SELECT pgbillion_tables.create_tables('f.template', 'made%d', 1, 60, schema => 'f')",
+        "DROP SCHEMA IF EXISTS f CASCADE; CREATE SCHEMA f; CREATE TABLE f.template (id serial PRIMARY KEY, t text)",
+        TABLES,
+    ),
+    "create lazy": Command(
+        "SELECT pgbillion_tables.create_tables('f.template', 'made%d', 1, 60, schema => 'f', access_method =>"
+        " 'lazy_heap')",
+        "DROP SCHEMA IF EXISTS f CASCADE; CREATE SCHEMA f; CREATE TABLE f.template (id integer PRIMARY KEY, t text)",
+        TABLES,
+    ),
+    "drop": Command(
+        "SELECT pgbillion_tables.drop_tables(array_agg(c.oid::regclass)) FROM pg_class c"
+        " WHERE relnamespace = 'f'::regnamespace AND relkind = 'r'",
+        "DROP SCHEMA IF EXISTS f CASCADE; CREATE SCHEMA f; CREATE TABLE f.template (id serial PRIMARY KEY, t text);"
+        " SELECT pgbillion_tables.create_tables('f.template', 'made%d', 1, 30, schema => 'f')",
+        TABLES,
+    ),
+    "first row": Command(
+        "INSERT INTO f.lazy VALUES (1, repeat('x', 10000))",
+        "DROP SCHEMA IF EXISTS f CASCADE; CREATE SCHEMA f;"
+        " CREATE TABLE f.lazy (i integer PRIMARY KEY, t text) USING lazy_heap; CREATE INDEX ON f.lazy (t)",
+        ROWS,
+    ),
+    "to heap": Command(
+        "SELECT pgbillion_tables.to_heap(ARRAY['f.lazy'::regclass])",
+        "DROP SCHEMA IF EXISTS f CASCADE; CREATE SCHEMA f;"
+        " CREATE TABLE f.lazy (i integer PRIMARY KEY, t text) USING lazy_heap",
+        "SELECT amname FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE c.oid = 'f.lazy'::regclass",
+    ),
+    "aggregate": Command(
+        "SELECT g, count(*), sum(v), avg(n), min(t) FROM f.rows WHERE v < 30000 GROUP BY g ORDER BY g",
+    ),
+    "aggregate and spill": Command(
+        "SELECT v, count(*), sum(n), min(t) FROM f.rows GROUP BY v ORDER BY v",
+    ),
+    "filter": Command(
+        "SELECT v, t FROM f.rows WHERE t LIKE '%9%' AND n > 100 ORDER BY v",
+    ),
+}
+READING = ("aggregate", "aggregate and spill", "filter")
+FORCED = (
+    "SET pgbillion_rows.vector_aggregate = force; SET pgbillion_rows.vector_scan = force; SET work_mem = '64kB';"
+    " SET hash_mem_multiplier = 1; SET max_parallel_workers_per_gather = 0"
+)
+
+
+@pytest.fixture(scope="module")
+def server(installation: Installation) -> Iterator[tuple[Cluster, Faults]]:
+    # few buffers, so that commands read and write files
+    settings = {"shared_buffers": "1MB", "log_min_messages": "warning"}
+    with faulty_cluster(installation, settings) as (cluster, faults), servers.new_database(cluster, DATABASE):
+        with cluster.connect(DATABASE) as conn:
+            conn.execute(
+                "CREATE SCHEMA g; CREATE TABLE g.rows AS SELECT i % 10 AS g, i AS v, i::numeric / 7 AS n,"
+                " 'text ' || i AS t FROM generate_series(1, 40000) i"
+            )
+            conn.execute("VACUUM ANALYZE g.rows")
+        yield cluster, faults
+
+
+def prepared(cluster: Cluster, command: Command) -> Connection:
+    """A new session that is ready to run the command."""
+    if command.prepare:
+        with cluster.connect(DATABASE) as conn:
+            conn.execute(command.prepare.encode())
+    conn = cluster.connect(DATABASE)
+    conn.prepare_threshold = None
+    conn.execute(f"LOAD 'pgbillion_rows'; LOAD 'pgbillion_tables'; {FORCED}".encode())
+    return conn
+
+
+def state(cluster: Cluster, command: Command) -> Any:
+    with cluster.connect(DATABASE) as conn:
+        return conn.execute(command.state.encode()).fetchall()
+
+
+def started(cluster: Cluster) -> Any:
+    with cluster.connect() as conn:
+        return servers.one(conn, "SELECT pg_postmaster_start_time()")
+
+
+def some(calls: int) -> list[int]:
+    """Numbers of the calls that are to fail."""
+    if calls <= MOST:
+        return list(range(1, calls + 1))
+    first = MOST // 3
+    return [
+        *range(1, first + 1),
+        *(first + 1 + round(i * (calls - first - 1) / (MOST - first - 1)) for i in range(MOST - first)),
+    ]
+
+
+@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name.lower())
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_call_fails(server: tuple[Cluster, Faults], name: str, kind: Kind, tell: Callable[[str], None]) -> None:
+    cluster, faults = server
+    command = COMMANDS[name]
+    if name in READING:
+        command = Command(command.run.replace("f.rows", "g.rows"), command.prepare, command.state)
+    before_all = started(cluster)
+    with prepared(cluster, command) as conn:
+        before = state(cluster, command)
+        with faults.counting(conn, kind, 0):
+            whole = conn.execute(command.run.encode())
+        calls = faults.calls
+        # whoever reads one row of few looks at memory, and hardly at files
+        assert calls > 0 or kind is not Kind.MEMORY
+        expected = whole.fetchall() if whole.description else None
+    after = state(cluster, command)
+    errors = 0
+    for number in some(calls):
+        with prepared(cluster, command) as conn:
+            error: psycopg.Error | None = None
+            try:
+                with faults.counting(conn, kind, number):
+                    cursor = conn.execute(command.run.encode())
+            except psycopg.Error as raised:
+                error = raised
+            # the session goes on, and can do what it could not
+            if error is not None:
+                assert error.sqlstate in EXPECTED[kind], f"call {number} of {calls}: {error}"
+                assert state(cluster, command) == before, f"call {number} of {calls}"
+                cursor = conn.execute(command.run.encode())
+                errors += 1
+            if cursor.description:
+                assert cursor.fetchall() == expected, f"call {number} of {calls}"
+        assert state(cluster, command) == after, f"call {number} of {calls}"
+    assert started(cluster) == before_all, "the server was restarted"
+    with cluster.connect(DATABASE) as conn:
+        assert invariants.index_errors(conn) == []
+        assert invariants.reference_errors(conn) == []
+        assert servers.one(conn, "SELECT count(*) FROM pg_ls_tmpdir()") == 0
+    tell(f"{calls} calls, {len(some(calls))} of them failed, {errors} errors")
