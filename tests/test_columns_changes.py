@@ -151,6 +151,57 @@ def test_hot_updates(conn: Connection, t: str) -> None:
     settle(conn)
 
 
+WAITS = """
+    CREATE OR REPLACE FUNCTION waits(id int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
+    DECLARE
+        call int := current_setting('test.calls', true);
+    BEGIN
+        IF call > 0 THEN
+            PERFORM set_config('test.calls', (call + 1)::text, false);
+            PERFORM pg_advisory_lock_shared(call);
+            PERFORM pg_advisory_unlock_shared(call);
+        END IF;
+        RETURN id;
+    END $$
+"""
+
+
+def test_a_block_that_one_statement_marks_twice(conn: Connection, connect: Connect) -> None:
+    """INSERT … ON CONFLICT takes a row back, VACUUM encodes its block again, and the next row goes there."""
+    conn.execute("DROP TABLE IF EXISTS t CASCADE")
+    conn.execute("CREATE TABLE t (id int, word text)")
+    conn.execute("ALTER TABLE t ALTER word SET STORAGE plain")
+    conn.execute("INSERT INTO t SELECT i, 'w' FROM generate_series(1, 150) i")
+    conn.execute("VACUUM t")
+    conn.execute("CREATE INDEX ON t USING columns (id, word) WITH (refresh_share = 0)")
+    conn.execute(WAITS)
+    # index functions are called in the order of the indexes' numbers
+    conn.execute("CREATE UNIQUE INDEX ON t (waits(id))")
+    assert (status(conn, "readable_blocks"), status(conn, "table_blocks")) == (1, 1)
+    writer, other, holder, monitor = connect(), connect(), connect(), connect()
+    # of the first row: before it is inserted, then after; of the second: before
+    holder.execute("SELECT pg_advisory_lock(2), pg_advisory_lock(3)")
+    writer.execute("SET test.calls = 1")
+    writing = Running(
+        lambda: writer.execute("INSERT INTO t VALUES (1000, 'taken back'), (1001, 'stays') ON CONFLICT DO NOTHING")
+    )
+    until_blocked(monitor, writer, writing)
+    # in another block
+    other.execute("INSERT INTO t SELECT 1000, string_agg(md5(i::text), '') FROM generate_series(1, 200) i")
+    assert stale(conn) == 2  # and the block that is new
+    holder.execute("SELECT pg_advisory_unlock(2)")
+    until(lambda: one(monitor, "SELECT count(*) FROM pg_locks WHERE NOT granted AND objid = 3") == 1, "the second row")
+    conn.execute("VACUUM (INDEX_CLEANUP ON) t")
+    assert status(conn, "readable_blocks") == 1
+    holder.execute("SELECT pg_advisory_unlock(3)")
+    writing.result()
+    assert one(conn, "SELECT ctid::text LIKE '(0,%%)' FROM t WHERE id = 1001")
+    assert stale(conn) == 2
+    conn.execute("SET test.calls = 0")
+    conn.execute("DROP INDEX t_waits_idx")
+    settle(conn)
+
+
 # ---- VACUUM ----
 
 

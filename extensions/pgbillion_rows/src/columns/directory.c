@@ -107,6 +107,7 @@ directory_open(Directory *directory, Relation index)
 	directory->segment_blocks = meta->segment_blocks;
 	directory->ncolumns = meta->ncolumns;
 	directory->known_block = 0;
+	directory->known_buffer = InvalidBuffer;
 	UnlockReleaseBuffer(buffer);
 
 	if (version != STORE_VERSION)
@@ -163,8 +164,32 @@ find_directory(Directory *directory, uint32 segment)
 	{
 		directory->known_number = number;
 		directory->known_block = block;
+		directory->known_buffer = InvalidBuffer;
 	}
 	return block;
+}
+
+/*
+ * Pin and lock a directory page that find_directory() has just returned. For
+ * each row that is inserted it is the same one: looking its buffer up would be
+ * most of the work.
+ */
+static Buffer
+lock_directory(Directory *directory, BlockNumber block, int lock)
+{
+	Relation	index = directory->index;
+	Buffer		buffer = directory->known_buffer;
+
+	Assert(block == directory->known_block);
+	if (buffer != InvalidBuffer && ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, buffer))
+	{
+		LockBuffer(buffer, lock);
+		return buffer;
+	}
+	buffer = store_read(index, block, lock, DIRECTORY_MAGIC);
+	directory->known_buffer = buffer;
+
+	return buffer;
 }
 
 /* Add a map page, and enter it in the metapage. */
@@ -249,7 +274,7 @@ directory_read(Directory *directory, uint32 segment, DirectoryEntry *entry)
 
 	if (block == 0)
 		return false;
-	buffer = store_read(directory->index, block, BUFFER_LOCK_SHARE, DIRECTORY_MAGIC);
+	buffer = lock_directory(directory, block, BUFFER_LOCK_SHARE);
 	memcpy(entry, entry_of(directory, directory_page(buffer), segment), entry_bytes(directory));
 	UnlockReleaseBuffer(buffer);
 
@@ -286,7 +311,7 @@ directory_mark_blocks(Directory *directory, uint32 segment, const uint8 *blocks)
 	/* an encoder that begins now finds the heap as it is */
 	if (block == 0)
 		return;
-	buffer = store_read(directory->index, block, BUFFER_LOCK_SHARE, DIRECTORY_MAGIC);
+	buffer = lock_directory(directory, block, BUFFER_LOCK_SHARE);
 	if (marks_are_new(directory, directory_page(buffer), segment, blocks))
 	{
 		GenericXLogState *state;

@@ -27,8 +27,11 @@
 
 #include "columns/store.h"
 
-/* Segments that refreshing encodes in one transaction. */
-#define SEGMENTS_PER_TRANSACTION 32
+/*
+ * Segments that refreshing encodes in one transaction: about a second of work,
+ * beside which looking for free pages is little.
+ */
+#define SEGMENTS_PER_TRANSACTION 256
 
 /* ---- which indexes ---- */
 

@@ -203,6 +203,20 @@ pin_page(ColumnReader *reader, uint32 number, Guess *guess)
 }
 
 /*
+ * A page is not the segment's.  Pages are written again only after the entry
+ * has been switched to others: if it has not, they are damaged.
+ */
+static void
+check_replaced(ColumnReader *reader, uint32 number)
+{
+	DirectoryEntry now;
+
+	if (directory_read(&reader->directory, reader->segment_number, &now) &&
+		now.generation == reader->entry.generation)
+		store_corrupted(reader->directory.index, reader->entry.first_page + number);
+}
+
+/*
  * Copy bytes of the segment that the reader is at.  Returns false if it has
  * been replaced.
  */
@@ -231,7 +245,10 @@ read_bytes(ColumnReader *reader, Guess *guess, Size at, Size length, char *to)
 			memcpy(to, data->bytes + offset, part);
 		UnlockReleaseBuffer(buffer);
 		if (!ours)
+		{
+			check_replaced(reader, number);
 			return false;
+		}
 		at += part;
 		to += part;
 		length -= part;

@@ -200,6 +200,7 @@ typedef struct Directory
 	int			ncolumns;
 	BlockNumber known_number;	/* of the directory page looked up last */
 	BlockNumber known_block;	/* 0: none */
+	Buffer		known_buffer;	/* that it was in, not pinned; or invalid */
 } Directory;
 
 /* A run of pages. */
