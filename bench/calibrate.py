@@ -1,14 +1,15 @@
 """What the planner's constants should be on this machine, and whether its choices are the faster ones.
 
 Each probe is a query that does one thing more than another: PostgreSQL's way and ours in turn, CPU time of one process,
-all in cache. From their differences follow nanoseconds per row, and from these the constants of
-extensions/pgbillion_rows/src/vector/plan and planner/before_join.c, in units of PostgreSQL's own cost of an operator.
+all in cache. From their differences follow nanoseconds per row, and from these constants of planner/early_cost.c and
+vector/plan/filter_path.c in extensions/pgbillion_rows/src, in units of PostgreSQL's own cost of an operator.
 Then every probe is planned as ever: where the slower plan is chosen, that is said. ROWS=… is another number of rows,
 QUICK=1 a tenth, SEED=… repeats the order, PG_CONFIG=… another PostgreSQL.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import statistics
@@ -31,6 +32,8 @@ ROUNDS = 3 if common.QUICK else 7
 # a choice counts as wrong if the other plan takes so many times less
 MARGIN = 1.1
 WIDE = 60
+OPERATOR_COST = 0.0025  # cpu_operator_cost
+JOINED = ("k1000", "k10000", "k100000")
 
 POSTGRESQL = Side("PostgreSQL", {contest.ENABLE: "off"})
 _FORCED = {
@@ -79,7 +82,6 @@ def probes() -> list[Probe]:
     """All that is measured."""
     found = [
         Probe("scan", "SELECT count(*) FROM narrow WHERE k100 < 0", AGGREGATE),
-        Probe("scan, another condition", "SELECT count(*) FROM narrow WHERE k100 < 0 OR k1000 < 0", AGGREGATE),
         Probe("LIKE", "SELECT count(*) FROM narrow WHERE words LIKE '%nothing of it%'", AGGREGATE),
     ]
     for share in (0, 1, 10, 30, 50, 80, 95):
@@ -105,7 +107,7 @@ def probes() -> list[Probe]:
         )
     for place in (1, WIDE // 2, WIDE):
         found.append(Probe(f"column {place} of {WIDE}", f"SELECT sum(c{place}) FROM wide", AGGREGATE))
-    for column in ("k1000", "k10000", "k100000"):
+    for column in JOINED:
         for left in (0.2, 2, 10, 50, 100):
             for calls in ("count(*)", "avg(n), sum(n), count(*)"):
                 found.append(
@@ -192,7 +194,7 @@ def measure(conn: Connection, found: Sequence[Probe], order: random.Random) -> N
 
 
 def constants(found: Sequence[Probe]) -> dict[str, float]:
-    """What follows for the constants, in the units of the sources."""
+    """What follows for the constants of early_cost.c and filter_path.c, in units of cpu_operator_cost as there."""
     by_key = {probe.key: probe for probe in found}
 
     def core(key: str) -> float:
@@ -203,21 +205,25 @@ def constants(found: Sequence[Probe]) -> dict[str, float]:
 
     # a unit of cost, by a scan, most of whose cost is of pages and rows
     unit = core("scan") * ROWS / by_key["scan"].costs[POSTGRESQL.name]
-    operator = 0.0025 * unit
-    calls = ("count(*)", "sum(integer)", "sum(numeric)", "avg(numeric)")
-    return {
-        "nanoseconds_per_unit": unit,
-        "KERNEL_COST_FACTOR": ours("scan") / core("scan"),
-        "TERM_COST_FACTOR": (ours("scan, another condition") - ours("scan"))
-        / max(core("scan, another condition") - core("scan"), 1),
-        "LIKE_COST": (core("LIKE") - core("scan") - ours("LIKE") + ours("scan")) / operator,
-        "RETURN_COST": (ours("returned, 95 %") - ours("returned, 0 %"))
-        / max(core("returned, 95 %") - core("returned, 0 %"), 1),
-        "CORE_TRANSITION_COST": statistics.mean(core(f"10 groups, {call}") - core("scan") for call in calls) / operator,
-        "TRANSITION_COST": statistics.mean(ours(f"10 groups, {call}") - ours("scan") for call in calls) / operator,
-        "KEY_COST": (ours("10 groups, two keys") - ours("10 groups")) / operator,
-        "WAIT_COST": (ours("1000000 groups, two keys") - ours("1000 groups, two keys")) / operator,
+    operator = OPERATOR_COST * unit
+    # one key, one state, as early_cost.c counts them
+    doublings = math.log2(min(COLUMNS["k100000"], ROWS) * 96 / (512 * 1024))
+    joined = statistics.mean(core(f"join by {column}, 2 % left, count(*)") for column in JOINED)
+    found_here = {
+        "VECTOR_INTEGER": ours("10 groups, sum(integer)") - ours("10 groups, count(*)"),
+        "VECTOR_OTHER": ours("10 groups, sum(numeric)") - ours("10 groups, count(*)"),
+        "VECTOR_FURTHER_KEY": ours("10 groups, two keys") - ours("10 groups"),
+        "VECTOR_WAITING": (ours("100000 groups") - ours("1000 groups")) / doublings,
+        "CORE_ROW": core("10 groups, count(*)") - core("scan"),
+        "CORE_AGGREGATE": (core("10 groups, sum(integer)") + core("10 groups, sum(numeric)")) / 2
+        - core("10 groups, count(*)"),
+        "CORE_WAITING": (core("100000 groups") - core("1000 groups")) / doublings,
+        # its rows pass no condition
+        "JOIN_PROBED": joined - core("one group, count(*)"),
+        "ROW_LEFT": core("join by k1000, 100 % left, count(*)") - core("join by k1000, 0.2 % left, count(*)"),
+        "LIKE_COST": core("LIKE") - core("scan") - ours("LIKE") + ours("scan"),
     }
+    return {"nanoseconds_of_an_operator": operator, **{name: ns / operator for name, ns in found_here.items()}}
 
 
 def main() -> int:
