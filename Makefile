@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns clean destroy
+.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-calibrate clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -82,6 +82,9 @@ bench-tpch: setup ## 22 queries derived from TPC-H compared with PostgreSQL's ow
 
 bench-hits: setup ## queries of web analytics over a wide table compared with PostgreSQL's own plans
 	@$(BIN)/python bench/hits.py
+
+bench-calibrate: setup ## constants of the planner as they would be on this machine, and whether it chooses the faster plans
+	@$(BIN)/python bench/calibrate.py
 
 clean: ## remove what was built here and the caches; servers, data and reports stay
 	@tools/clean.sh
