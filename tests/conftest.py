@@ -36,6 +36,7 @@ _LONG = (
 _MAJORS = (
     "test_catalog_equality",
     "test_catalog_refusals",
+    "test_clone_schema",
     "test_extension_objects",
     "test_extension_upgrade",
     "test_join_aggregate",

@@ -90,6 +90,12 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 #endif
 
 #if PG_VERSION_NUM < 160000
+#define namespace_aclcheck(nspid, roleid, mode) pg_namespace_aclcheck(nspid, roleid, mode)
+#else
+#define namespace_aclcheck(nspid, roleid, mode) object_aclcheck(NamespaceRelationId, nspid, roleid, mode)
+#endif
+
+#if PG_VERSION_NUM < 160000
 #define class_owner_check(relid, roleid) pg_class_ownercheck(relid, roleid)
 #define namespace_owner_check(nspid, roleid) pg_namespace_ownercheck(nspid, roleid)
 #else

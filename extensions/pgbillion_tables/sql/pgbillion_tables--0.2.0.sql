@@ -143,3 +143,31 @@ AS 'MODULE_PATHNAME', 'pgbillion_tables';
 
 COMMENT ON FUNCTION pgbillion_tables.tables(text, regnamespace, name, bigint) IS
 'a page of the tables whose names match, in order of their names, from the one behind "after"';
+
+CREATE FUNCTION pgbillion_tables.clone_schema(
+    template regnamespace,
+    name text,
+    access_method name DEFAULT NULL
+) RETURNS regnamespace
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_clone_schema';
+
+REVOKE ALL ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name) FROM PUBLIC;
+
+COMMENT ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name) IS
+'creates a schema with all that the template has, except rows';
+
+CREATE FUNCTION pgbillion_tables.clone_schemas(
+    template regnamespace,
+    name_format text,
+    first bigint,
+    count bigint,
+    access_method name DEFAULT NULL
+) RETURNS bigint
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_clone_schemas';
+
+REVOKE ALL ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name) FROM PUBLIC;
+
+COMMENT ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name) IS
+'creates schemas first … first + count - 1 like the template, all or none';

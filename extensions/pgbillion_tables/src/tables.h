@@ -25,7 +25,7 @@
  *	family.c		finds the catalog rows of many tables and their parts
  *	bulk_delete.c	many rows at a time out of a catalog
  *
- * list_tables.c lists what is there.
+ * list_tables.c lists what is there. clone/clone.h is the map of whole schemas.
  *
  * Because the stamp is made from rows that PostgreSQL wrote a moment before,
  * in the same transaction, whatever PostgreSQL records about a table (in this

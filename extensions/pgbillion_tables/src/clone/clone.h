@@ -1,0 +1,72 @@
+/*-------------------------------------------------------------------------
+ *
+ * clone.h
+ *	  Whole schemas, cloned.
+ *
+ * The way of a call of pgbillion_tables.clone_schema():
+ *
+ *	clone_schema.c	checks the arguments, drives the others
+ *	definition.c	reads what a schema has, as commands in an order in which
+ *					they can be run
+ *	kinds.c			the queries for that, one for each kind of object, and
+ *					those that find what cannot be carried
+ *	verify.c		refuses what cannot be carried, and compares a clone with
+ *					its template
+ *
+ * A clone is made by ordinary commands, run as the caller: PostgreSQL checks
+ * the privileges, takes the locks, applies the hooks.
+ *
+ * The commands name what is in the schema without the schema. They are read
+ * with the template first in the search path, and run with the clone in its
+ * place. That is sound because every name in the template is visible under
+ * that path (one that pg_catalog has, too, is refused), and it is verified:
+ * the commands that are read from the clone are the same, and nothing in the
+ * clone refers to anything in the template.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_CLONE_H
+#define PGBILLION_CLONE_H
+
+#include "nodes/pg_list.h"
+
+/*
+ * The queries of kinds.c. Each has two parameters: $1, the schema's OID, and
+ * $2, see below. Their own names are pg_catalog's; the names in what they
+ * return are looked up, or shown, under the path of the schema.
+ */
+
+/* Returns classid, objid and a command; $2 is an access method, or null. */
+extern const char *const clone_object_queries[];
+extern const int clone_object_nqueries;
+
+/* Pairs of objects, the first of which needs the second, as classid and objid each. */
+extern const char *const clone_order_query;
+
+/* Returns commands to be run after those of all objects; $2 is the clone's name. */
+extern const char *const clone_last_queries[];
+extern const int clone_last_nqueries;
+
+/* Returns what cannot be carried, and a hint. */
+extern const char *const clone_refused_queries[];
+extern const int clone_refused_nqueries;
+
+/* Returns an object of schema $1 and the one of the schema named $2 that it refers to. */
+extern const char *const clone_strays_query;
+
+/* Returns functions whose text names the schema. */
+extern const char *const clone_functions_query;
+
+/* ---- definition.c ---- */
+
+extern void clone_query(const char *query, Oid schema, const char *argument);
+extern List *definition_of_objects(Oid schema, const char *access_method);
+extern List *definition_of_rest(Oid schema, const char *clone);
+
+/* ---- verify.c ---- */
+
+extern void clone_refuse(Oid template);
+extern void clone_verify(Oid template, Oid clone, List *objects, List *rest,
+						 const char *access_method);
+
+#endif							/* PGBILLION_CLONE_H */

@@ -1,0 +1,312 @@
+/*-------------------------------------------------------------------------
+ *
+ * clone_schema.c
+ *	  pgbillion_tables.clone_schema() and clone_schemas(): whole schemas like
+ *	  a template, without its rows.
+ *
+ * See clone.h for the parts. All is done by commands, run as the caller, who
+ * needs the privileges for them.
+ *
+ * Locks, all kept until the end of the transaction: AccessShareLock on the
+ * template and its tables, views and sequences, so that they stay as they
+ * are; and those of the commands on what is created.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/catalog.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_namespace.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "clone/clone.h"
+#include "tables.h"
+
+PG_FUNCTION_INFO_V1(pgbillion_clone_schema);
+PG_FUNCTION_INFO_V1(pgbillion_clone_schemas);
+
+static void clone_many(Oid template, const NameFormat *format, const char *name, int64 first,
+					   int64 count, const char *access_method);
+static void check_template(Oid template);
+static void lock_template(Oid template);
+static void settle(void);
+static void make_clone(const char *name, List *objects);
+static void run_all(List *commands);
+static void run(const char *command);
+static void tell_functions(Oid template);
+
+/*
+ * pgbillion_tables.clone_schema(template regnamespace, name text, access_method name)
+ *						 returns regnamespace
+ *		Creates a schema like the template, all or nothing.
+ */
+Datum
+pgbillion_clone_schema(PG_FUNCTION_ARGS)
+{
+	char	   *name;
+
+	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("%s must not be null", PG_ARGISNULL(0) ? "template" : "name")));
+	name = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	if (strlen(name) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("schema name \"%s\" is too long", name),
+				 errhint("A name has at most %d bytes.", NAMEDATALEN - 1)));
+
+	clone_many(PG_GETARG_OID(0), NULL, name, 0, 1, PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2)));
+
+	PG_RETURN_OID(get_namespace_oid(name, false));
+}
+
+/*
+ * pgbillion_tables.clone_schemas(template regnamespace, name_format text, first bigint,
+ *						  count bigint, access_method name) returns bigint
+ *		Creates schemas first … first + count - 1 like the template and returns
+ *		their number. All or none.
+ */
+Datum
+pgbillion_clone_schemas(PG_FUNCTION_ARGS)
+{
+	static const char *const names[] = {"template", "name_format", "first", "count"};
+	int64		first;
+	int64		count;
+	NameFormat *format;
+
+	for (int i = 0; i < lengthof(names); i++)
+		if (PG_ARGISNULL(i))
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("%s must not be null", names[i])));
+	first = PG_GETARG_INT64(2);
+	count = PG_GETARG_INT64(3);
+	if (count <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count must be greater than zero")));
+	if (first < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("first must not be negative")));
+	if (count - 1 > PG_INT64_MAX - first)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("the last schema's number is out of range")));
+
+	format = name_format_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	name_format_check_lengths(format, first, first + count - 1);
+
+	clone_many(PG_GETARG_OID(0), format, NULL, first, count,
+			   PG_ARGISNULL(4) ? NULL : NameStr(*PG_GETARG_NAME(4)));
+
+	PG_RETURN_INT64(count);
+}
+
+/* Clones of the names of `format`, or of one name without a format. */
+static void
+clone_many(Oid template, const NameFormat *format, const char *name, int64 first, int64 count,
+		   const char *access_method)
+{
+	List	   *objects;
+	int			nestlevel;
+	MemoryContext each;
+
+	PreventCommandIfReadOnly("pgbillion_tables.clone_schema()");
+	PreventCommandIfParallelMode("pgbillion_tables.clone_schema()");
+	PreventCommandDuringRecovery("pgbillion_tables.clone_schema()");
+
+	check_template(template);
+	lock_template(template);
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	nestlevel = NewGUCNestLevel();
+	settle();
+
+	clone_refuse(template);
+	objects = definition_of_objects(template, access_method);
+
+	/* what one clone needs must not add up */
+	each = AllocSetContextCreate(CurrentMemoryContext, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
+	for (int64 i = 0; i < count; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(each);
+		NameData	formatted;
+		List	   *rest;
+
+		if (format != NULL)
+		{
+			name_format_apply(format, first + i, &formatted);
+			name = NameStr(formatted);
+		}
+		rest = definition_of_rest(template, name);
+		make_clone(name, objects);
+		run_all(rest);
+		/* the others are made by the same commands */
+		if (i == 0)
+			clone_verify(template, get_namespace_oid(name, false), objects, rest, access_method);
+
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(each);
+	}
+
+	AtEOXact_GUC(true, nestlevel);
+	nestlevel = NewGUCNestLevel();
+	tell_functions(template);
+	AtEOXact_GUC(true, nestlevel);
+	SPI_finish();
+}
+
+/* Raise an error unless there is such a schema, it is a user's, and the caller may use it. */
+static void
+check_template(Oid template)
+{
+	char	   *name = get_namespace_name(template);
+	AclResult	aclresult;
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_SCHEMA),
+				 errmsg("schema with OID %u does not exist", template)));
+	if (IsReservedName(name) || strcmp(name, "information_schema") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("template \"%s\" is a schema of the system", name),
+				 errhint("Name a schema of your own.")));
+	aclresult = namespace_aclcheck(template, GetUserId(), ACL_USAGE);
+	if (aclresult != ACLCHECK_OK)
+		aclcheck_error(aclresult, OBJECT_SCHEMA, name);
+}
+
+/* Keep the schema and its relations as they are. */
+static void
+lock_template(Oid template)
+{
+	static const char *const query =
+		"SELECT s.objid FROM pg_catalog.pg_depend s"
+		" WHERE s.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass"
+		" AND s.refobjid OPERATOR(pg_catalog.=) $1"
+		" AND s.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass"
+		" ORDER BY s.objid USING OPERATOR(pg_catalog.<)";
+	Oid			types[] = {OIDOID};
+	Datum		values[] = {ObjectIdGetDatum(template)};
+
+	LockDatabaseObject(NamespaceRelationId, template, 0, AccessShareLock);
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	if (SPI_execute_with_args(query, 1, types, values, NULL, false, 0) != SPI_OK_SELECT)
+		elog(ERROR, "could not read pg_depend");
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		bool		isnull;
+		Oid			relid = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[row],
+														   SPI_tuptable->tupdesc, 1, &isnull));
+
+		/* it may have been dropped meanwhile */
+		Relation	rel = try_relation_open(relid, AccessShareLock);
+
+		if (rel != NULL)
+			relation_close(rel, NoLock);
+	}
+	SPI_finish();
+}
+
+/* Settings that change neither what is read nor what is made, for the caller's GUC level. */
+static void
+settle(void)
+{
+	static const char *const settings[][2] = {
+		/* values as text that is read again as the same */
+		{"DateStyle", "ISO"},
+		{"IntervalStyle", "postgres"},
+		{"extra_float_digits", "3"},
+		{"standard_conforming_strings", "on"},
+		{"array_nulls", "on"},
+		{"transform_null_equals", "off"},
+		{"quote_all_identifiers", "off"},
+		/* bodies may refer to what is made later */
+		{"check_function_bodies", "off"},
+		/* what is not said is the database's default */
+		{"default_tablespace", ""},
+		{"default_table_access_method", "heap"},
+		{"default_toast_compression", "pglz"},
+		{"client_min_messages", "warning"},
+		/* the catalogs are large, and whole ones are never wanted */
+		{"enable_hashjoin", "off"},
+		{"enable_mergejoin", "off"},
+		{"enable_seqscan", "off"},
+		{"max_parallel_workers_per_gather", "0"},
+		{"jit", "off"},
+	};
+
+	for (int i = 0; i < lengthof(settings); i++)
+		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* Create the schema and what is in it. */
+static void
+make_clone(const char *name, List *objects)
+{
+	const char *quoted = quote_identifier(name);
+
+	run(psprintf("CREATE SCHEMA %s", quoted));
+	(void) set_config_option("search_path", psprintf("%s, pg_temp", quoted), PGC_USERSET,
+							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	run_all(objects);
+}
+
+static void
+run_all(List *commands)
+{
+	ListCell   *lc;
+
+	foreach(lc, commands)
+	{
+		CHECK_FOR_INTERRUPTS();
+		run(lfirst(lc));
+	}
+}
+
+static void
+run(const char *command)
+{
+	int			result = SPI_execute(command, false, 0);
+
+	if (result < 0)
+		elog(ERROR, "SPI_execute failed: %s", SPI_result_code_string(result));
+	SPI_freetuptable(SPI_tuptable);
+}
+
+/* Tell of functions whose text stays what it is, though it names the template. */
+static void
+tell_functions(Oid template)
+{
+	StringInfoData names;
+
+	initStringInfo(&names);
+	clone_query(clone_functions_query, template, NULL);
+	for (uint64 row = 0; row < SPI_processed; row++)
+		appendStringInfo(&names, "%s%s", row == 0 ? "" : ", ",
+						 SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1));
+	if (SPI_processed > 0)
+		ereport(NOTICE,
+				(errmsg("functions of template \"%s\" name it in their text, and so do the clone's: %s",
+						get_namespace_name(template), names.data),
+				 errhint("Leave the schema's name out, and have callers set search_path.")));
+	SPI_freetuptable(SPI_tuptable);
+}

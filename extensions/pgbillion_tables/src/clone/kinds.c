@@ -1,0 +1,513 @@
+/*-------------------------------------------------------------------------
+ *
+ * kinds.c
+ *	  What a schema can have: for each kind of object the query that returns
+ *	  the commands for it.
+ *
+ * Where several objects could be made next, the one whose query stands first
+ * is. A query can also add commands to an object of a query before it.
+ *
+ * To carry another kind of object, add its query, its owners, grants and
+ * comments below, and take it out of what is refused.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "clone/clone.h"
+
+/* The schema's objects in a catalog; an index on pg_depend finds them, however many others there are. */
+#define MEMBERS(catalog) \
+	"(SELECT x.* FROM pg_depend s JOIN " catalog " x ON x.oid = s.objid" \
+	" WHERE s.refclassid = 'pg_namespace'::regclass AND s.refobjid = $1" \
+	" AND s.classid = '" catalog "'::regclass)"
+
+#define RELATIONS MEMBERS("pg_class")
+/* without those that come with a range type */
+#define ROUTINES \
+	"(SELECT x.* FROM pg_depend s JOIN pg_proc x ON x.oid = s.objid" \
+	" WHERE s.refclassid = 'pg_namespace'::regclass AND s.refobjid = $1 AND s.classid = 'pg_proc'::regclass" \
+	" AND NOT EXISTS (SELECT FROM pg_depend i WHERE i.classid = s.classid AND i.objid = s.objid AND i.deptype = 'i'))"
+#define TABLES RELATIONS " c JOIN (VALUES ('r'), ('p')) k (kind) ON k.kind = c.relkind::text"
+
+/* reloptions as in WITH (…), with a prefix to the names */
+#define OPTIONS(array, prefix) \
+	"(SELECT string_agg(" prefix " || quote_ident(split_part(o, '=', 1)) || ' = ' ||" \
+	" quote_literal(substr(o, strpos(o, '=') + 1)), ', ') FROM unnest(" array ") o)"
+
+#define COLLATION(column, natural) \
+	"CASE WHEN " column " <> 0 AND " column " <> " natural " THEN ' COLLATE ' || " column "::regcollation ELSE '' END"
+
+#define SEQUENCE(q) \
+	"format('INCREMENT BY %s MINVALUE %s MAXVALUE %s START WITH %s CACHE %s %sCYCLE'," \
+	" " q ".seqincrement, " q ".seqmin, " q ".seqmax, " q ".seqstart, " q ".seqcache," \
+	" CASE WHEN " q ".seqcycle THEN '' ELSE 'NO ' END)"
+
+#define TABLESPACE(c) \
+	"coalesce((SELECT format(' TABLESPACE %I', spcname) FROM pg_tablespace WHERE oid = " c ".reltablespace), '')"
+
+/* $2 takes the place of the project's access methods only, and of heap */
+#define ACCESS_METHOD(c) \
+	"coalesce((SELECT format(' USING %I', CASE WHEN amname IN ('heap', 'lazy_heap') THEN coalesce($2, amname::text)" \
+	" ELSE amname END) FROM pg_am WHERE oid = " c ".relam), '')"
+
+#define UNLOGGED(c) "CASE " c ".relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END"
+
+/* 17 has constraints for NOT NULL of domains, and 18 for that of columns. */
+#if PG_VERSION_NUM >= 170000
+#define DOMAIN_NOT_NULL "''"
+#else
+#define DOMAIN_NOT_NULL "CASE WHEN t.typnotnull THEN ' NOT NULL' ELSE '' END"
+#endif
+#if PG_VERSION_NUM >= 180000
+#define COLUMN_NOT_NULL "''"
+#define TABLE_NOT_NULL \
+	"ARRAY(SELECT format('CONSTRAINT %I %s', n.conname, pg_get_constraintdef(n.oid)) FROM pg_constraint n" \
+	" WHERE n.conrelid = c.oid AND n.contype = 'n' AND n.convalidated AND (n.conislocal OR c.relispartition)" \
+	" ORDER BY n.conkey[1])"
+#else
+#define COLUMN_NOT_NULL "CASE WHEN a.attnotnull THEN ' NOT NULL' ELSE '' END"
+#define TABLE_NOT_NULL "'{}'::text[]"
+#endif
+
+const char *const clone_object_queries[] = {
+	/* enums */
+	"SELECT 'pg_type'::regclass::oid, t.oid, format('CREATE TYPE %I AS ENUM (%s)', t.typname,"
+	" (SELECT string_agg(quote_literal(enumlabel), ', ' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid))"
+	" FROM " MEMBERS("pg_type") " t WHERE t.typtype = 'e'",
+
+	/* composite types */
+	"SELECT 'pg_type'::regclass::oid, t.oid, format('CREATE TYPE %I AS (%s)', t.typname,"
+	" (SELECT string_agg(format('%I %s%s', a.attname, format_type(a.atttypid, a.atttypmod),"
+	COLLATION("a.attcollation", "u.typcollation") "), ', ' ORDER BY a.attnum)"
+	" FROM pg_attribute a JOIN pg_type u ON u.oid = a.atttypid"
+	" WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped))"
+	" FROM " MEMBERS("pg_type") " t JOIN pg_class c ON c.oid = t.typrelid AND c.relkind = 'c'",
+
+	/* domains */
+	"SELECT 'pg_type'::regclass::oid, t.oid, format('CREATE DOMAIN %I AS %s%s%s%s', t.typname,"
+	" format_type(t.typbasetype, t.typtypmod),"
+	COLLATION("t.typcollation", "b.typcollation") ","
+	" coalesce(' DEFAULT ' || pg_get_expr(t.typdefaultbin, 'pg_type'::regclass), ''), " DOMAIN_NOT_NULL ")"
+	" FROM " MEMBERS("pg_type") " t JOIN pg_type b ON b.oid = t.typbasetype WHERE t.typtype = 'd'",
+
+	/* range types */
+	"SELECT 'pg_type'::regclass::oid, t.oid, format('CREATE TYPE %I AS RANGE (subtype = %s, subtype_opclass = %I.%I%s%s,"
+	" multirange_type_name = %I)', t.typname, format_type(r.rngsubtype, NULL), n.nspname, o.opcname,"
+	" CASE WHEN r.rngcollation <> 0 THEN ', collation = ' || r.rngcollation::regcollation ELSE '' END,"
+	" CASE WHEN r.rngsubdiff::oid <> 0 THEN ', subtype_diff = ' || r.rngsubdiff::regproc ELSE '' END, m.typname)"
+	" FROM " MEMBERS("pg_type") " t JOIN pg_range r ON r.rngtypid = t.oid JOIN pg_type m ON m.oid = r.rngmultitypid"
+	" JOIN pg_opclass o ON o.oid = r.rngsubopc JOIN pg_namespace n ON n.oid = o.opcnamespace",
+
+	/* constraints of domains */
+	"SELECT 'pg_constraint'::regclass::oid, o.oid, format('ALTER DOMAIN %I ADD CONSTRAINT %I %s', t.typname, o.conname,"
+	" pg_get_constraintdef(o.oid))"
+	" FROM " MEMBERS("pg_type") " t JOIN pg_constraint o ON o.contypid = t.oid WHERE t.typtype = 'd'",
+
+	/* functions and procedures, whose definition begins with a qualified name */
+	"SELECT 'pg_proc'::regclass::oid, p.oid, 'CREATE ' || k.word || substr(pg_get_functiondef(p.oid),"
+	" length('CREATE OR REPLACE ' || k.word || quote_ident(n.nspname) || '.') + 1)"
+	" FROM " ROUTINES " p JOIN pg_namespace n ON n.oid = p.pronamespace,"
+	" LATERAL (SELECT CASE p.prokind WHEN 'p' THEN 'PROCEDURE ' ELSE 'FUNCTION ' END) k (word)"
+	" WHERE p.prokind <> 'a'",
+
+	/* sequences; their tables come before them, because they depend on those */
+	"SELECT 'pg_class'::regclass::oid, c.oid, v.command"
+	" FROM " RELATIONS " c JOIN pg_sequence q ON q.seqrelid = c.oid"
+	" LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.refclassid = 'pg_class'::regclass"
+	" AND d.refobjsubid > 0 AND d.deptype IN ('a', 'i')"
+	" LEFT JOIN pg_class t ON t.oid = d.refobjid"
+	" LEFT JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = d.refobjsubid,"
+	" LATERAL (VALUES (format('CREATE %sSEQUENCE %I AS %s %s', " UNLOGGED("c") ", c.relname,"
+	" format_type(q.seqtypid, NULL), " SEQUENCE("q") ")),"
+	" (CASE d.deptype WHEN 'a' THEN format('ALTER SEQUENCE %I OWNED BY %I.%I', c.relname, t.relname, a.attname) END)) v (command)"
+	" WHERE d.deptype IS DISTINCT FROM 'i' AND v.command IS NOT NULL",
+
+	/*
+	 * tables; partitions are attached when they have all that their parents
+	 * have
+	 */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('CREATE %sTABLE %I (%s)%s%s%s%s%s', " UNLOGGED("c") ", c.relname,"
+	" array_to_string(ARRAY(SELECT format('%I %s%s%s%s', a.attname, format_type(a.atttypid, a.atttypmod),"
+	COLLATION("a.attcollation", "u.typcollation") ","
+	" CASE WHEN a.attgenerated <> '' THEN"
+	"  format(' GENERATED ALWAYS AS (%s)%s', pg_get_expr(e.adbin, e.adrelid),"
+	"   CASE a.attgenerated WHEN 's' THEN ' STORED' ELSE '' END)"
+	" WHEN q.seqrelid IS NOT NULL THEN"
+	"  format(' GENERATED %s AS IDENTITY (SEQUENCE NAME %s %s)', CASE a.attidentity WHEN 'a' THEN 'ALWAYS' ELSE 'BY DEFAULT' END,"
+	"   q.seqrelid::regclass, " SEQUENCE("q") ")"
+	" ELSE '' END, " COLUMN_NOT_NULL ")"
+	" FROM pg_attribute a JOIN pg_type u ON u.oid = a.atttypid"
+	" LEFT JOIN pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum"
+	" LEFT JOIN (pg_depend d JOIN pg_sequence q ON q.seqrelid = d.objid) ON a.attidentity <> ''"
+	" AND d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid"
+	" AND d.refobjsubid = a.attnum AND d.deptype = 'i'"
+	" WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND (a.attislocal OR c.relispartition)"
+	" ORDER BY a.attnum) || " TABLE_NOT_NULL ", ', '),"
+	" CASE WHEN c.relispartition THEN '' ELSE coalesce((SELECT format(' INHERITS (%s)',"
+	"  string_agg(inhparent::regclass::text, ', ' ORDER BY inhseqno))"
+	"  FROM pg_inherits WHERE inhrelid = c.oid HAVING count(*) > 0), '') END,"
+	" CASE c.relkind WHEN 'p' THEN ' PARTITION BY ' || pg_get_partkeydef(c.oid) ELSE '' END,"
+	ACCESS_METHOD("c") ","
+	" coalesce(' WITH (' || nullif(concat_ws(', ', " OPTIONS("c.reloptions", "''") ", " OPTIONS("x.reloptions", "'toast.'") "), '') || ')', ''),"
+	TABLESPACE("c") ")"
+	" FROM " TABLES " LEFT JOIN pg_class x ON x.oid = c.reltoastrelid AND x.reloptions IS NOT NULL",
+
+	/* how columns are stored and counted */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I ALTER COLUMN %I %s', c.relname, a.attname, v.setting)"
+	" FROM " RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+	" JOIN pg_type u ON u.oid = a.atttypid,"
+	" LATERAL (VALUES"
+	" (CASE WHEN a.attstorage <> u.typstorage THEN 'SET STORAGE ' || CASE a.attstorage WHEN 'p' THEN 'PLAIN'"
+	"  WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END),"
+	" (CASE a.attcompression WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END),"
+	" (CASE WHEN a.attstattarget >= 0 THEN 'SET STATISTICS ' || a.attstattarget END),"
+	" ('SET (' || " OPTIONS("a.attoptions", "''") " || ')')) v (setting)"
+	" WHERE c.relkind IN ('r', 'p', 'm') AND v.setting IS NOT NULL",
+
+#if PG_VERSION_NUM >= 180000
+	/* those that are not validated cannot be made with the table */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I ADD CONSTRAINT %I %s', c.relname, n.conname,"
+	" pg_get_constraintdef(n.oid))"
+	" FROM " TABLES " JOIN pg_constraint n ON n.conrelid = c.oid"
+	" WHERE n.contype = 'n' AND NOT n.convalidated AND (n.conislocal OR c.relispartition)",
+#endif
+
+	/* row security and replica identity */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I %s', c.relname, v.setting)"
+	" FROM " TABLES ","
+	" LATERAL (VALUES (c.relrowsecurity, 'ENABLE ROW LEVEL SECURITY'), (c.relforcerowsecurity, 'FORCE ROW LEVEL SECURITY'),"
+	" (c.relreplident = 'f', 'REPLICA IDENTITY FULL'), (c.relreplident = 'n', 'REPLICA IDENTITY NOTHING')) v (given, setting)"
+	" WHERE v.given",
+
+	/* defaults */
+	"SELECT 'pg_attrdef'::regclass::oid, e.oid, format('ALTER TABLE ONLY %I ALTER COLUMN %I SET DEFAULT %s', c.relname, a.attname,"
+	" pg_get_expr(e.adbin, e.adrelid))"
+	" FROM " RELATIONS " c JOIN pg_attrdef e ON e.adrelid = c.oid"
+	" JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = e.adnum"
+	" WHERE c.relkind IN ('r', 'p', 'v') AND a.attgenerated = ''",
+
+	/* check constraints; children get those that they only inherit */
+	"SELECT 'pg_constraint'::regclass::oid, o.oid, format('ALTER TABLE %s%I ADD CONSTRAINT %I %s',"
+	" CASE WHEN c.relkind = 'p' THEN 'ONLY ' ELSE '' END, c.relname, o.conname, pg_get_constraintdef(o.oid))"
+	" FROM " TABLES " JOIN pg_constraint o ON o.conrelid = c.oid"
+	" WHERE o.contype = 'c' AND (o.conislocal OR c.relispartition)",
+
+	/* partitions into their tables */
+	"SELECT 'pg_inherits'::regclass::oid, c.oid, format('ALTER TABLE ONLY %s ATTACH PARTITION %I %s', i.inhparent::regclass, c.relname,"
+	" pg_get_expr(c.relpartbound, c.oid))"
+	" FROM " TABLES " JOIN pg_inherits i ON i.inhrelid = c.oid WHERE c.relispartition",
+
+	/* primary keys, unique and exclusion constraints */
+	"SELECT 'pg_constraint'::regclass::oid, o.oid, v.command"
+	" FROM " TABLES " JOIN pg_constraint o ON o.conrelid = c.oid JOIN pg_class i ON i.oid = o.conindid,"
+	" LATERAL (VALUES (format('ALTER TABLE ONLY %I ADD CONSTRAINT %I %s', c.relname, o.conname, pg_get_constraintdef(o.oid))),"
+	" (format('ALTER INDEX %I SET (%s)', i.relname, " OPTIONS("i.reloptions", "''") ")),"
+	" (format('ALTER INDEX %I SET%s', i.relname, nullif(" TABLESPACE("i") ", '')))) v (command)"
+	" WHERE o.contype IN ('p', 'u', 'x') AND v.command NOT LIKE '% SET' AND v.command NOT LIKE '% SET ()'",
+
+	/* other indexes */
+	"SELECT 'pg_class'::regclass::oid, i.oid, v.command"
+	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid,"
+	" LATERAL (VALUES (pg_get_indexdef(i.oid, 0, true)),"
+	" (format('ALTER INDEX %I SET%s', i.relname, nullif(" TABLESPACE("i") ", '')))) v (command)"
+	" WHERE c.relkind IN ('r', 'p', 'm') AND v.command NOT LIKE '% SET'"
+	" AND NOT EXISTS (SELECT FROM pg_constraint o WHERE o.conrelid = c.oid AND o.conindid = i.oid AND o.contype IN ('p', 'u', 'x'))",
+
+	/* indexes of partitions into those of their tables */
+	"SELECT 'pg_inherits'::regclass::oid, i.inhrelid, format('ALTER INDEX %s ATTACH PARTITION %s', i.inhparent::regclass,"
+	" i.inhrelid::regclass)"
+	" FROM " TABLES " JOIN pg_index x ON x.indrelid = c.oid JOIN pg_inherits i ON i.inhrelid = x.indexrelid",
+
+	/* what is said of an index afterwards, with its constraint if it has one */
+	"SELECT coalesce('pg_constraint'::regclass::oid, 0), o.oid, v.command"
+	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid"
+	" JOIN pg_constraint o ON o.conrelid = c.oid AND o.conindid = i.oid AND o.contype IN ('p', 'u', 'x'),"
+	" LATERAL (VALUES (x.indisclustered, format('ALTER TABLE %I CLUSTER ON %I', c.relname, i.relname)),"
+	" (x.indisreplident, format('ALTER TABLE ONLY %I REPLICA IDENTITY USING INDEX %I', c.relname, i.relname))) v (given, command)"
+	" WHERE v.given",
+	"SELECT 'pg_class'::regclass::oid, i.oid, v.command"
+	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid,"
+	" LATERAL (SELECT format('ALTER TABLE %I CLUSTER ON %I', c.relname, i.relname) WHERE x.indisclustered"
+	" UNION ALL SELECT format('ALTER TABLE ONLY %I REPLICA IDENTITY USING INDEX %I', c.relname, i.relname) WHERE x.indisreplident"
+	" UNION ALL SELECT format('ALTER INDEX %I ALTER COLUMN %s SET STATISTICS %s', i.relname, a.attnum, a.attstattarget)"
+	" FROM pg_attribute a WHERE a.attrelid = i.oid AND a.attstattarget >= 0) v (command)"
+	" WHERE NOT EXISTS (SELECT FROM pg_constraint o WHERE o.conrelid = c.oid AND o.conindid = i.oid AND o.contype IN ('p', 'u', 'x'))",
+
+	/* extended statistics, whose definition begins with a qualified name */
+	"SELECT 'pg_statistic_ext'::regclass::oid, t.oid, v.command"
+	" FROM " MEMBERS("pg_statistic_ext") " t JOIN pg_namespace n ON n.oid = t.stxnamespace,"
+	" LATERAL (VALUES ('CREATE STATISTICS ' || substr(pg_get_statisticsobjdef(t.oid),"
+	" length('CREATE STATISTICS ' || quote_ident(n.nspname) || '.') + 1)),"
+	" (CASE WHEN t.stxstattarget >= 0 THEN format('ALTER STATISTICS %I SET STATISTICS %s', t.stxname, t.stxstattarget) END)) v (command)"
+	" WHERE v.command IS NOT NULL",
+
+	/* foreign keys; those of partitions are their tables' */
+	"SELECT 'pg_constraint'::regclass::oid, o.oid, format('ALTER TABLE %I ADD CONSTRAINT %I %s', c.relname, o.conname,"
+	" pg_get_constraintdef(o.oid))"
+	" FROM " TABLES " JOIN pg_constraint o ON o.conrelid = c.oid WHERE o.contype = 'f' AND o.conparentid = 0",
+
+	/* views */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('CREATE VIEW %I%s AS %s', c.relname,"
+	" coalesce(' WITH (' || " OPTIONS("c.reloptions", "''") " || ')', ''), pg_get_viewdef(c.oid))"
+	" FROM " RELATIONS " c WHERE c.relkind = 'v'",
+
+	/* materialized views */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('CREATE MATERIALIZED VIEW %I%s%s%s AS %s WITH NO DATA', c.relname,"
+	ACCESS_METHOD("c") ","
+	" coalesce(' WITH (' || nullif(concat_ws(', ', " OPTIONS("c.reloptions", "''") ", " OPTIONS("x.reloptions", "'toast.'") "), '') || ')', ''),"
+	TABLESPACE("c") ", rtrim(pg_get_viewdef(c.oid), ';'))"
+	" FROM " RELATIONS " c LEFT JOIN pg_class x ON x.oid = c.reltoastrelid AND x.reloptions IS NOT NULL WHERE c.relkind = 'm'",
+
+	/* rules */
+	"SELECT 'pg_rewrite'::regclass::oid, r.oid, v.command"
+	" FROM " RELATIONS " c JOIN pg_rewrite r ON r.ev_class = c.oid,"
+	" LATERAL (VALUES (pg_get_ruledef(r.oid, true)), (format('ALTER TABLE %I %s RULE %I', c.relname, CASE r.ev_enabled"
+	"  WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' END, r.rulename))) v (command)"
+	" WHERE r.rulename <> '_RETURN' AND (r.ev_enabled <> 'O' OR v.command LIKE 'CREATE%')",
+
+	/*
+	 * triggers; partitions have those of their tables, and may have them
+	 * switched otherwise
+	 */
+	"SELECT 'pg_trigger'::regclass::oid, t.oid, v.command"
+	" FROM " RELATIONS " c JOIN pg_trigger t ON t.tgrelid = c.oid LEFT JOIN pg_trigger p ON p.oid = t.tgparentid,"
+	" LATERAL (VALUES (pg_get_triggerdef(t.oid, true)), (format('ALTER TABLE ONLY %I %s TRIGGER %I', c.relname, CASE t.tgenabled"
+	"  WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END, t.tgname))) v (command)"
+	" WHERE NOT t.tgisinternal AND CASE WHEN v.command LIKE 'CREATE%' THEN p.oid IS NULL"
+	" ELSE t.tgenabled <> coalesce(p.tgenabled, 'O') END",
+
+	/* policies */
+	"SELECT 'pg_policy'::regclass::oid, p.oid, format('CREATE POLICY %I ON %I AS %s FOR %s TO %s%s%s', p.polname, c.relname,"
+	" CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,"
+	" CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,"
+	" (SELECT string_agg(CASE WHEN role = 0 THEN 'PUBLIC' ELSE role::regrole::text END, ', ') FROM unnest(p.polroles) role),"
+	" coalesce(' USING (' || pg_get_expr(p.polqual, p.polrelid) || ')', ''),"
+	" coalesce(' WITH CHECK (' || pg_get_expr(p.polwithcheck, p.polrelid) || ')', ''))"
+	" FROM " TABLES " JOIN pg_policy p ON p.polrelid = c.oid",
+};
+const int	clone_object_nqueries = lengthof(clone_object_queries);
+
+/* All that goes with the schema $1, in whatever catalog: what is in it, and the parts of that. */
+#define CLOSURE(name, schema) \
+	name " (classid, objid) AS (" \
+	" SELECT classid, objid FROM pg_depend WHERE refclassid = 'pg_namespace'::regclass AND refobjid = " schema \
+	" UNION SELECT d.classid, d.objid FROM " name " m JOIN pg_depend d ON d.refclassid = m.classid AND d.refobjid = m.objid" \
+	" WHERE d.deptype IN ('i', 'a', 'P', 'S'))"
+
+/*
+ * deptype tells whether the first is a part of the second, which stands for
+ * it if it has no commands of its own. A partition is attached when it has
+ * what its table has, and before indexes and keys.
+ */
+const char *const clone_order_query =
+"WITH RECURSIVE " CLOSURE("m", "$1") ", inherited AS ("
+" SELECT c.oid AS child, i.inhparent AS parent FROM " RELATIONS " c JOIN pg_inherits i ON i.inhrelid = c.oid"
+" WHERE c.relispartition)"
+" SELECT d.classid, d.objid, d.refclassid, d.refobjid, d.deptype::text FROM m"
+" JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid"
+" UNION ALL SELECT 'pg_inherits'::regclass, child, 'pg_class'::regclass, v.oid, 'n'"
+"  FROM inherited, LATERAL (VALUES (child), (parent)) v (oid)"
+" UNION ALL SELECT 'pg_inherits'::regclass, child, 'pg_constraint'::regclass, o.oid, 'n'"
+"  FROM inherited JOIN pg_constraint o ON o.conrelid IN (child, parent) AND o.contype = 'c'"
+" UNION ALL SELECT 'pg_constraint'::regclass, o.oid, 'pg_inherits'::regclass, child, 'n'"
+"  FROM inherited JOIN pg_constraint o ON o.conrelid IN (child, parent) AND o.contype IN ('p', 'u', 'x', 'f')"
+" UNION ALL SELECT 'pg_constraint'::regclass, o.oid, 'pg_inherits'::regclass, child, 'n'"
+"  FROM inherited JOIN pg_constraint o ON o.confrelid IN (child, parent) AND o.contype = 'f'"
+" UNION ALL SELECT 'pg_class'::regclass, x.indexrelid, 'pg_inherits'::regclass, child, 'n'"
+"  FROM inherited JOIN pg_index x ON x.indrelid IN (child, parent)"
+" UNION ALL SELECT 'pg_trigger'::regclass, t.oid, 'pg_inherits'::regclass, child, 'n'"
+"  FROM inherited JOIN pg_trigger t ON t.tgrelid IN (child, parent)"
+" UNION ALL SELECT 'pg_inherits'::regclass, i.inhrelid, 'pg_class'::regclass, v.oid, 'n'"
+"  FROM " TABLES " JOIN pg_index x ON x.indrelid = c.oid JOIN pg_inherits i ON i.inhrelid = x.indexrelid,"
+"  LATERAL (VALUES (i.inhrelid), (i.inhparent)) v (oid)";
+
+/* ---- what comes last: comments, owners, grants, contents ---- */
+
+/* All objects with an owner: as commands name them, and in what catalog. */
+#define OWNED \
+	"(SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS word," \
+	" CASE c.relkind WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS grant_word," \
+	" CASE c.relkind WHEN 'S' THEN 's' ELSE 'r' END AS kind, quote_ident(c.relname) AS name, c.relowner AS owner, c.relacl AS acl," \
+	" 'pg_class'::regclass::oid AS classid, c.oid AS objid," \
+	/* the sequence of a column has its table's owner */ \
+	" NOT (c.relkind = 'S' AND EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid" \
+	"  AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i'))) AS alone" \
+	" FROM " RELATIONS " c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S')" \
+	" UNION ALL SELECT CASE t.typtype WHEN 'd' THEN 'DOMAIN' ELSE 'TYPE' END, 'TYPE', 'T', quote_ident(t.typname), t.typowner, t.typacl," \
+	" 'pg_type'::regclass::oid, t.oid, true FROM " MEMBERS("pg_type") " t WHERE t.typtype IN ('e', 'c', 'd', 'r')" \
+	" UNION ALL SELECT 'ROUTINE', 'ROUTINE', 'f', p.oid::regprocedure::text, p.proowner, p.proacl," \
+	" 'pg_proc'::regclass::oid, p.oid, true FROM " ROUTINES " p" \
+	" UNION ALL SELECT 'STATISTICS', NULL, NULL, quote_ident(t.stxname), t.stxowner, NULL," \
+	" 'pg_statistic_ext'::regclass::oid, t.oid, true FROM " MEMBERS("pg_statistic_ext") " t" \
+	" UNION ALL SELECT 'SCHEMA', 'SCHEMA', 'n', quote_ident($2), n.nspowner, n.nspacl," \
+	" 'pg_namespace'::regclass::oid, n.oid, true FROM pg_namespace n WHERE n.oid = $1)"
+
+/* The parts of tables and domains that can have comments. */
+#define PARTS \
+	"(SELECT 'pg_constraint'::regclass::oid AS classid, o.oid AS objid," \
+	" format('CONSTRAINT %I ON %I', o.conname, c.relname) AS name" \
+	" FROM " RELATIONS " c JOIN pg_constraint o ON o.conrelid = c.oid" \
+	" UNION ALL SELECT 'pg_constraint'::regclass::oid, o.oid, format('CONSTRAINT %I ON DOMAIN %I', o.conname, t.typname)" \
+	" FROM " MEMBERS("pg_type") " t JOIN pg_constraint o ON o.contypid = t.oid" \
+	" UNION ALL SELECT 'pg_trigger'::regclass::oid, g.oid, format('TRIGGER %I ON %I', g.tgname, c.relname)" \
+	" FROM " RELATIONS " c JOIN pg_trigger g ON g.tgrelid = c.oid" \
+	" UNION ALL SELECT 'pg_rewrite'::regclass::oid, r.oid, format('RULE %I ON %I', r.rulename, c.relname)" \
+	" FROM " RELATIONS " c JOIN pg_rewrite r ON r.ev_class = c.oid" \
+	" UNION ALL SELECT 'pg_policy'::regclass::oid, p.oid, format('POLICY %I ON %I', p.polname, c.relname)" \
+	" FROM " RELATIONS " c JOIN pg_policy p ON p.polrelid = c.oid" \
+	" UNION ALL SELECT 'pg_class'::regclass::oid, i.oid, format('INDEX %I', i.relname)" \
+	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid)"
+
+/* Whom a new object's default privileges give something, besides its owner. */
+#define DEFAULT_GRANTEES \
+	"(SELECT DISTINCT e.grantee FROM pg_default_acl d, aclexplode(d.defaclacl) e" \
+	" WHERE d.defaclrole = current_user::regrole AND d.defaclnamespace = 0)"
+
+#define ROLE(oid) "CASE WHEN " oid " = 0 THEN 'PUBLIC' ELSE " oid "::regrole::text END"
+
+const char *const clone_last_queries[] = {
+	/* comments */
+	"SELECT format('COMMENT ON %s %s IS %L', o.word, o.name, d.description) FROM " OWNED " o"
+	" JOIN pg_description d ON d.classoid = o.classid AND d.objoid = o.objid AND d.objsubid = 0",
+	"SELECT format('COMMENT ON %s IS %L', p.name, d.description) FROM " PARTS " p"
+	" JOIN pg_description d ON d.classoid = p.classid AND d.objoid = p.objid AND d.objsubid = 0",
+	"SELECT format('COMMENT ON COLUMN %I.%I IS %L', c.relname, a.attname, d.description)"
+	" FROM (SELECT oid, relname FROM " RELATIONS " r WHERE r.relkind IN ('r', 'p', 'v', 'm')"
+	" UNION ALL SELECT typrelid, typname FROM " MEMBERS("pg_type") " t WHERE t.typtype = 'c') c"
+	" JOIN pg_attribute a ON a.attrelid = c.oid AND NOT a.attisdropped"
+	" JOIN pg_description d ON d.classoid = 'pg_class'::regclass AND d.objoid = c.oid AND d.objsubid = a.attnum",
+
+	/*
+	 * grants on the schema, which owners of what is in it may need; then
+	 * owners
+	 */
+	"SELECT format('ALTER SCHEMA %I OWNER TO %s', $2, n.nspowner::regrole) FROM pg_namespace n"
+	" WHERE n.oid = $1 AND n.nspowner <> current_user::regrole",
+	"SELECT format('REVOKE ALL ON SCHEMA %I FROM PUBLIC, %s', $2, n.nspowner::regrole) FROM pg_namespace n"
+	" WHERE n.oid = $1 AND n.nspacl IS NOT NULL",
+	"SELECT format('GRANT %s ON SCHEMA %I TO %s%s', string_agg(e.privilege_type, ', ' ORDER BY e.privilege_type), $2, " ROLE("e.grantee") ","
+	" CASE WHEN e.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)"
+	" FROM pg_namespace n, aclexplode(n.nspacl) WITH ORDINALITY e WHERE n.oid = $1"
+	" GROUP BY e.grantee, e.is_grantable ORDER BY min(e.ordinality)",
+	"SELECT format('ALTER %s %s OWNER TO %s', o.word, o.name, o.owner::regrole) FROM " OWNED " o"
+	" WHERE o.alone AND o.owner <> current_user::regrole AND o.word <> 'SCHEMA'",
+
+	/*
+	 * grants on objects: first none, whatever default privileges have given;
+	 * then the template's
+	 */
+	"SELECT format('REVOKE ALL ON %s %s FROM %s', o.grant_word, o.name, (SELECT string_agg(" ROLE("g.role") ", ', ' ORDER BY g.role)"
+	" FROM (SELECT 0::oid AS role UNION SELECT o.owner UNION SELECT grantee FROM " DEFAULT_GRANTEES " d) g))"
+	" FROM " OWNED " o WHERE o.grant_word <> 'SCHEMA'"
+	" AND (o.acl IS NOT NULL OR EXISTS (SELECT FROM " DEFAULT_GRANTEES " d))",
+	"SELECT format('GRANT %s ON %s %s TO %s%s', string_agg(e.privilege_type, ', ' ORDER BY e.privilege_type), o.grant_word, o.name,"
+	" " ROLE("e.grantee") ", CASE WHEN e.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)"
+	" FROM " OWNED " o, aclexplode(coalesce(o.acl, acldefault(o.kind::\"char\", o.owner))) WITH ORDINALITY e"
+	" WHERE o.grant_word <> 'SCHEMA' AND (o.acl IS NOT NULL OR EXISTS (SELECT FROM " DEFAULT_GRANTEES " d))"
+	" GROUP BY o.grant_word, o.name, e.grantee, e.is_grantable ORDER BY o.name, min(e.ordinality)",
+	"SELECT format('GRANT %s ON TABLE %I TO %s%s', string_agg(format('%s (%I)', e.privilege_type, a.attname), ', '"
+	" ORDER BY a.attnum, e.privilege_type), c.relname, " ROLE("e.grantee") ","
+	" CASE WHEN e.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)"
+	" FROM " RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid AND NOT a.attisdropped, aclexplode(a.attacl) e"
+	" GROUP BY c.relname, e.grantee, e.is_grantable",
+
+	/* default privileges, now that nothing more is made */
+	"SELECT format('ALTER DEFAULT PRIVILEGES FOR ROLE %s IN SCHEMA %I GRANT %s ON %s TO %s%s', d.defaclrole::regrole, $2,"
+	" string_agg(e.privilege_type, ', ' ORDER BY e.privilege_type), CASE d.defaclobjtype WHEN 'r' THEN 'TABLES' WHEN 'S' THEN 'SEQUENCES'"
+	" WHEN 'f' THEN 'ROUTINES' WHEN 'T' THEN 'TYPES' END, " ROLE("e.grantee") ","
+	" CASE WHEN e.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)"
+	" FROM pg_default_acl d, aclexplode(d.defaclacl) e WHERE d.defaclnamespace = $1"
+	" GROUP BY d.defaclrole, d.defaclobjtype, e.grantee, e.is_grantable",
+
+	/*
+	 * a view that can be read in the template can be read in the clone; those
+	 * that others read come first
+	 */
+	"WITH RECURSIVE m (oid, relname, level) AS (SELECT c.oid, c.relname, 0 FROM " RELATIONS " c WHERE c.relkind = 'm'"
+	" UNION ALL SELECT c.oid, c.relname, m.level + 1 FROM m JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid"
+	" AND d.classid = 'pg_rewrite'::regclass AND d.deptype = 'n' JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class c ON c.oid = r.ev_class"
+	" WHERE c.relkind IN ('m', 'v') AND c.oid <> m.oid AND c.relnamespace = $1)"
+	" SELECT format('REFRESH MATERIALIZED VIEW %I', c.relname) FROM m JOIN pg_class c ON c.oid = m.oid"
+	" WHERE c.relkind = 'm' AND c.relispopulated GROUP BY c.relname ORDER BY max(m.level), c.relname",
+};
+const int	clone_last_nqueries = lengthof(clone_last_queries);
+
+/* ---- what cannot be carried ---- */
+
+/* Objects of a catalog of which a schema's clone would have none. */
+#define NONE(catalog, hint) \
+	"SELECT pg_describe_object(classid, objid, 0), '" hint "' FROM pg_depend" \
+	" WHERE refclassid = 'pg_namespace'::regclass AND refobjid = $1 AND classid = '" catalog "'::regclass ORDER BY 1"
+
+#define ELSEWHERE "Move it to a schema that is not a template, or drop it."
+
+const char *const clone_refused_queries[] = {
+	/* names under which another object would be found, and perhaps changed */
+	"SELECT pg_describe_object('pg_class'::regclass, c.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " RELATIONS " c WHERE NOT pg_table_is_visible(c.oid)"
+	" UNION ALL SELECT pg_describe_object('pg_class'::regclass, i.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid WHERE NOT pg_table_is_visible(i.oid)"
+	" UNION ALL SELECT pg_describe_object('pg_type'::regclass, t.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " MEMBERS("pg_type") " t WHERE NOT pg_type_is_visible(t.oid)"
+	" UNION ALL SELECT pg_describe_object('pg_type'::regclass, t.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " RELATIONS " c JOIN pg_type t ON t.oid = c.reltype WHERE NOT pg_type_is_visible(t.oid)"
+	" UNION ALL SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " ROUTINES " p WHERE NOT pg_function_is_visible(p.oid)",
+
+	NONE("pg_operator", ELSEWHERE),
+	NONE("pg_opclass", ELSEWHERE),
+	NONE("pg_opfamily", ELSEWHERE),
+	NONE("pg_collation", ELSEWHERE),
+	NONE("pg_conversion", ELSEWHERE),
+	NONE("pg_ts_config", ELSEWHERE),
+	NONE("pg_ts_dict", ELSEWHERE),
+	NONE("pg_ts_parser", ELSEWHERE),
+	NONE("pg_ts_template", ELSEWHERE),
+
+	"SELECT 'aggregate ' || p.oid::regprocedure, '" ELSEWHERE "' FROM " ROUTINES " p WHERE p.prokind = 'a' ORDER BY 1",
+	"SELECT CASE WHEN t.typtype = 'r' THEN format('range type %I, which has a canonical function', t.typname)"
+	" ELSE 'base type ' || t.oid::regtype END, '" ELSEWHERE "'"
+	" FROM " MEMBERS("pg_type") " t LEFT JOIN pg_range r ON r.rngtypid = t.oid"
+	" WHERE t.typtype IN ('b', 'p') OR r.rngcanonical::oid <> 0 ORDER BY 1",
+	"SELECT CASE WHEN c.relkind = 'f' THEN 'foreign table ' ELSE 'typed table ' END || c.oid::regclass, '" ELSEWHERE "'"
+	" FROM " RELATIONS " c WHERE c.relkind = 'f' OR c.reloftype <> 0 ORDER BY 1",
+	"SELECT format('partition %s of %s, which is in another schema', c.oid::regclass, p.oid::regclass), 'Move both into one schema.'"
+	" FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent"
+	" JOIN " RELATIONS " m ON m.oid IN (c.oid, p.oid) WHERE c.relispartition AND c.relnamespace <> p.relnamespace ORDER BY 1",
+	"SELECT format('%s, which belongs to extension %I', pg_describe_object(m.classid, m.objid, 0), e.extname),"
+	" 'Create the extension in another schema.'"
+	" FROM pg_depend m JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid AND d.deptype IN ('e', 'x')"
+	" JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid"
+	" WHERE m.refclassid = 'pg_namespace'::regclass AND m.refobjid = $1 ORDER BY 1",
+	"SELECT pg_describe_object('pg_cast'::regclass, k.oid, 0), 'Drop the cast, or move the type to another schema.'"
+	" FROM " MEMBERS("pg_type") " t JOIN pg_cast k ON t.oid IN (k.castsource, k.casttarget)"
+	" WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = k.oid AND d.deptype = 'i') ORDER BY 1",
+	"SELECT format('index %s, which is not valid', x.indexrelid::regclass), 'Rebuild it by REINDEX, or drop it.'"
+	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid WHERE NOT x.indisvalid AND c.relkind <> 'p' ORDER BY 1",
+	"SELECT format('%s, which is switched off', pg_describe_object('pg_constraint'::regclass, t.tgconstraint, 0)),"
+	" 'Enable the triggers of the table.'"
+	" FROM " RELATIONS " c JOIN pg_trigger t ON t.tgrelid = c.oid WHERE t.tgisinternal AND t.tgenabled <> 'O' AND t.tgparentid = 0 ORDER BY 1",
+	"SELECT 'a security label of ' || pg_describe_object(l.classoid, l.objoid, l.objsubid), 'Remove the label.'"
+	" FROM pg_depend m JOIN pg_seclabel l ON l.classoid = m.classid AND l.objoid = m.objid"
+	" WHERE m.refclassid = 'pg_namespace'::regclass AND m.refobjid = $1"
+	" UNION ALL SELECT 'a security label of ' || pg_describe_object(l.classoid, l.objoid, l.objsubid), 'Remove the label.'"
+	" FROM pg_seclabel l WHERE l.classoid = 'pg_namespace'::regclass AND l.objoid = $1",
+	"SELECT format('grants on %s %s that %s has made', lower(o.word), o.name, e.grantor::regrole), 'Grant them as the owner.'"
+	" FROM " OWNED " o, aclexplode(o.acl) e WHERE e.grantor <> o.owner ORDER BY 1",
+	"SELECT format('grants on column %I of table %s that %s has made', a.attname, c.oid::regclass, e.grantor::regrole), 'Grant them as the owner.'"
+	" FROM " RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid, aclexplode(a.attacl) e WHERE e.grantor <> c.relowner ORDER BY 1",
+};
+const int	clone_refused_nqueries = lengthof(clone_refused_queries);
+
+const char *const clone_strays_query =
+"WITH RECURSIVE " CLOSURE("m", "$1") ", " CLOSURE("t", "(SELECT oid FROM pg_namespace WHERE nspname = $2)")
+" SELECT pg_describe_object(d.classid, d.objid, d.objsubid), pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)"
+" FROM m JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid"
+" JOIN t ON t.classid = d.refclassid AND t.objid = d.refobjid ORDER BY 1";
+
+/* As a word: the name of a schema may be part of many others. */
+const char *const clone_functions_query =
+"SELECT p.oid::regprocedure::text FROM " ROUTINES " p JOIN pg_namespace n ON n.oid = p.pronamespace"
+" WHERE p.prosrc || ' ' || coalesce(array_to_string(p.proconfig, ' '), '') ~ format('(^|[^[:alnum:]_$])%s($|[^[:alnum:]_$])',"
+" regexp_replace(n.nspname, '([^[:alnum:]_])', '\\\\\\1', 'g')) ORDER BY 1";

@@ -1,0 +1,266 @@
+"""Schemas to be cloned: a small application's, and one for each kind of object. Each is made in its own search_path.
+
+``outside`` is a schema that is there already, with a table, a type and a function to refer to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import psycopg
+from psycopg import sql
+
+Connection = psycopg.Connection[tuple[object, ...]]
+
+OUTSIDE = """
+CREATE SCHEMA outside;
+CREATE TABLE outside.country (code char(2) PRIMARY KEY, name text);
+CREATE TYPE outside.size AS ENUM ('small', 'large');
+CREATE FUNCTION outside.twice(integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 2 * $1';
+CREATE FUNCTION outside.noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TABLE outside.ancestor (born date);
+GRANT USAGE ON SCHEMA outside TO PUBLIC;
+GRANT ALL ON outside.country TO PUBLIC;
+"""
+
+APPLICATION = """
+CREATE TYPE state AS ENUM ('new', 'paid', 'it''s sent');
+CREATE DOMAIN amount AS numeric(12,2) DEFAULT 0 NOT NULL CONSTRAINT not_negative CHECK (VALUE >= 0);
+CREATE TYPE address AS (street text COLLATE "C", code varchar(8));
+CREATE FUNCTION rounded(numeric, digits integer DEFAULT 2) RETURNS numeric LANGUAGE sql IMMUTABLE
+    AS 'SELECT round($1, $2)';
+CREATE TABLE customer (
+    id bigint GENERATED ALWAYS AS IDENTITY (START WITH 100 INCREMENT BY 10) PRIMARY KEY,
+    name text NOT NULL COLLATE "C",
+    country char(2) REFERENCES outside.country,
+    home address,
+    size outside.size DEFAULT 'small',
+    referrer bigint REFERENCES customer,
+    seen timestamptz DEFAULT '2020-01-02 03:04:05+00',
+    CONSTRAINT named CHECK (name <> '')
+);
+CREATE SEQUENCE number START WITH 1000 INCREMENT BY 5 CACHE 3 CYCLE MAXVALUE 99999;
+CREATE TABLE invoice (
+    id serial PRIMARY KEY,
+    customer bigint NOT NULL REFERENCES customer ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+    number integer DEFAULT nextval('number') UNIQUE,
+    state state DEFAULT 'new',
+    net amount,
+    tax numeric GENERATED ALWAYS AS (rounded(net * 0.2)) STORED,
+    note text,
+    EXCLUDE USING btree (number WITH =) WHERE (state <> 'new')
+) WITH (fillfactor = 70, toast.autovacuum_enabled = off);
+CREATE INDEX invoice_open ON invoice (customer, lower(note) DESC NULLS LAST) INCLUDE (net) WHERE
+    state = 'new' AND note > 'a';
+CREATE INDEX ON invoice ((net + tax), (outside.twice(id))) WITH (fillfactor = 50);
+CREATE TABLE log (at timestamptz DEFAULT now(), what text, was invoice);
+CREATE FUNCTION logged() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format('INSERT INTO %I.log (what) VALUES ($1)', TG_TABLE_SCHEMA) USING TG_OP;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER log_change AFTER INSERT OR UPDATE OF net ON invoice
+    FOR EACH ROW WHEN (NEW.net > 0) EXECUTE FUNCTION logged('it''s');
+CREATE TRIGGER noted BEFORE UPDATE ON invoice FOR EACH ROW EXECUTE FUNCTION outside.noted();
+ALTER TABLE invoice DISABLE TRIGGER noted;
+CREATE VIEW unpaid (number, who, total) WITH (security_barrier) AS
+    SELECT i.number, c.name, i.net + i.tax FROM invoice i JOIN customer c ON c.id = i.customer WHERE i.state < 'paid';
+CREATE VIEW sums AS SELECT c.*, sum(i.net) AS net FROM customer c LEFT JOIN invoice i ON i.customer = c.id
+    GROUP BY c.id;
+CREATE FUNCTION of_view() RETURNS SETOF unpaid LANGUAGE sql STABLE BEGIN ATOMIC SELECT * FROM unpaid; END;
+CREATE MATERIALIZED VIEW totals AS SELECT count(*) AS customers FROM customer;
+CREATE UNIQUE INDEX totals_key ON totals (customers);
+CREATE POLICY own ON invoice FOR SELECT TO reader, maker USING (customer IN (SELECT id FROM customer WHERE
+    name = current_user));
+CREATE POLICY strict ON invoice AS RESTRICTIVE USING (net > 0) WITH CHECK (net < 1000);
+ALTER TABLE invoice ENABLE ROW LEVEL SECURITY;
+CREATE PROCEDURE pay(which integer) LANGUAGE sql AS 'UPDATE invoice SET state = ''paid'' WHERE id = which';
+CREATE STATISTICS pair (dependencies) ON customer, state FROM invoice;
+COMMENT ON TABLE invoice IS 'what''s owed';
+COMMENT ON COLUMN invoice.net IS 'without tax';
+COMMENT ON CONSTRAINT named ON customer IS 'not empty';
+COMMENT ON FUNCTION rounded(numeric, integer) IS 'as in books';
+COMMENT ON TRIGGER log_change ON invoice IS 'a trigger';
+COMMENT ON INDEX invoice_open IS 'an index';
+COMMENT ON TYPE state IS 'a type';
+COMMENT ON POLICY own ON invoice IS 'a policy';
+GRANT SELECT ON invoice, unpaid TO reader;
+GRANT SELECT (name), UPDATE (name, size) ON customer TO reader WITH GRANT OPTION;
+GRANT USAGE ON SEQUENCE number TO reader;
+REVOKE EXECUTE ON FUNCTION rounded FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION rounded TO maker;
+GRANT INSERT ON log TO PUBLIC;
+"""
+
+KINDS: Mapping[str, str] = {
+    "application": APPLICATION,
+    "nothing": "",
+    "types": """
+        CREATE TYPE no_label AS ENUM ();
+        CREATE TYPE "Odd ""Name" AS ENUM ('a');
+        CREATE TYPE pair AS (one "Odd ""Name", other "Odd ""Name"[]);
+        CREATE DOMAIN pairs AS pair[] CHECK (array_length(VALUE, 1) < 3) CONSTRAINT two CHECK (VALUE IS NOT NULL);
+        CREATE DOMAIN word AS text COLLATE "C" DEFAULT 'it''s' CHECK (VALUE <> 'a' OR VALUE IS NULL);
+        CREATE DOMAIN short AS word DEFAULT 'x' CHECK (length(VALUE) < 9);
+        CREATE FUNCTION difference(double precision, double precision) RETURNS double precision LANGUAGE sql IMMUTABLE
+            AS 'SELECT $1 - $2';
+        CREATE TYPE stretch AS RANGE (subtype = double precision, subtype_diff = difference,
+            multirange_type_name = stretches);
+        CREATE TYPE words AS RANGE (subtype = text, collation = "C");
+        CREATE TABLE typed (a no_label, b "Odd ""Name"[] DEFAULT '{a}', c pairs, d short, e stretch
+            DEFAULT '[1,2.5)', f stretches,
+            g words, h pair DEFAULT ROW('a', '{a}'), i bit varying(7) DEFAULT B'101', j interval
+                DEFAULT '1 day 02:03:04.5',
+            k double precision DEFAULT 0.1 + 1e-17, l date DEFAULT '2001-02-03', m regclass DEFAULT 'typed',
+                n "char" DEFAULT 'x',
+            o timestamp(3) with time zone, p numeric(4,2)[]);
+        COMMENT ON DOMAIN word IS 'a domain';
+        COMMENT ON CONSTRAINT two ON DOMAIN pairs IS 'a constraint';
+        COMMENT ON COLUMN pair.one IS 'an attribute';
+        GRANT USAGE ON TYPE pair TO reader;
+        REVOKE USAGE ON TYPE word FROM PUBLIC;
+    """,
+    "partitions": """
+        CREATE TABLE event (id bigint NOT NULL, at date NOT NULL DEFAULT '2020-01-01', kind integer CHECK
+            (kind > 0), note text,
+            PRIMARY KEY (id, at), CONSTRAINT noted CHECK (note <> '')) PARTITION BY RANGE (at);
+        CREATE TABLE event_2020 PARTITION OF event FOR VALUES FROM (MINVALUE) TO ('2021-01-01');
+        CREATE TABLE event_2021 PARTITION OF event (note DEFAULT 'x') FOR VALUES FROM ('2021-01-01') TO ('2022-01-01')
+            PARTITION BY LIST (id);
+        CREATE TABLE event_2021_a PARTITION OF event_2021 FOR VALUES IN (1, 2);
+        CREATE TABLE event_2021_rest PARTITION OF event_2021 DEFAULT;
+        CREATE TABLE event_old (note text, dropped integer, at date NOT NULL, kind integer CHECK (kind > 0),
+            id bigint NOT NULL,
+            CONSTRAINT noted CHECK (note <> ''), CONSTRAINT event_kind_check CHECK (kind > 0), PRIMARY KEY (id, at));
+        ALTER TABLE event_old DROP COLUMN dropped;
+        ALTER TABLE event ATTACH PARTITION event_old FOR VALUES FROM ('2022-01-01') TO (MAXVALUE);
+        CREATE INDEX by_kind ON event (kind) WHERE kind > 2;
+        CREATE UNIQUE INDEX one_more ON event_2020 (kind);
+        CREATE TABLE detail (id bigint, at date, FOREIGN KEY (id, at) REFERENCES event) PARTITION BY HASH (id);
+        CREATE TABLE detail_0 PARTITION OF detail FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+        CREATE TABLE detail_1 PARTITION OF detail FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+        CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+        CREATE TRIGGER t AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION f();
+        ALTER TABLE event_2020 DISABLE TRIGGER t;
+        CREATE TABLE keyed (a integer, b text) PARTITION BY RANGE ((a / 10), lower(b) COLLATE "C");
+        CREATE TABLE keyed_1 PARTITION OF keyed FOR VALUES FROM (0, 'it''s') TO (10, MAXVALUE);
+    """,
+    "inheritance": """
+        CREATE TABLE parent (a integer NOT NULL, b text DEFAULT 'p', CONSTRAINT positive CHECK (a > 0));
+        CREATE TABLE other (b text, c integer, CONSTRAINT mine CHECK (c > 0) NO INHERIT);
+        CREATE TABLE child (d integer UNIQUE, CHECK (d > a)) INHERITS (parent, other);
+        CREATE TABLE local (a integer, e integer) INHERITS (parent);
+        CREATE TABLE of_outside (f integer) INHERITS (outside.ancestor);
+        ALTER TABLE child ALTER COLUMN b SET DEFAULT 'c';
+    """,
+    "constraints": """
+        CREATE TABLE one (a integer, b integer NOT NULL, c text,
+            CONSTRAINT pk PRIMARY KEY (a) INCLUDE (c) WITH (fillfactor = 60),
+            CONSTRAINT late UNIQUE (b) DEFERRABLE INITIALLY DEFERRED);
+        CREATE TABLE three (a integer PRIMARY KEY, b integer NOT NULL);
+        CREATE TABLE two (a integer CONSTRAINT fk REFERENCES one (a) MATCH FULL ON UPDATE CASCADE ON DELETE SET NULL,
+            b integer CONSTRAINT fk2 REFERENCES three DEFERRABLE, c outside.size);
+        ALTER TABLE two ADD CONSTRAINT unchecked CHECK (a > 0) NOT VALID;
+        ALTER TABLE two ADD CONSTRAINT unheld FOREIGN KEY (b) REFERENCES one NOT VALID;
+        ALTER TABLE one ADD COLUMN again integer CONSTRAINT circle REFERENCES three;
+        CREATE UNIQUE INDEX nulls ON two (a, b) NULLS NOT DISTINCT;
+        ALTER TABLE two ADD CONSTRAINT nulls_too UNIQUE NULLS NOT DISTINCT (b);
+        ALTER TABLE one CLUSTER ON pk;
+        ALTER TABLE one REPLICA IDENTITY USING INDEX pk;
+        CREATE UNIQUE INDEX identity ON three (b);
+        ALTER TABLE three REPLICA IDENTITY USING INDEX identity;
+        ALTER TABLE three CLUSTER ON identity;
+        ALTER TABLE two REPLICA IDENTITY FULL;
+    """,
+    "storage": """
+        CREATE UNLOGGED TABLE fast (id serial, t text, u text, v integer, drop_me integer, w text);
+        ALTER TABLE fast DROP COLUMN drop_me;
+        ALTER TABLE fast ALTER COLUMN t SET STORAGE EXTERNAL, ALTER COLUMN u SET COMPRESSION pglz,
+            ALTER COLUMN v SET STATISTICS 7, ALTER COLUMN v SET (n_distinct = -0.5, n_distinct_inherited = 3);
+        ALTER TABLE fast SET (autovacuum_enabled = off, toast.autovacuum_vacuum_threshold = 9);
+        CREATE TABLE spaced (a integer, CONSTRAINT spaced_key UNIQUE (a) USING INDEX TABLESPACE space2)
+            TABLESPACE space1;
+        CREATE INDEX spaced_index ON spaced ((a + 1)) TABLESPACE space3;
+        ALTER INDEX spaced_index ALTER COLUMN 1 SET STATISTICS 11;
+        CREATE INDEX trees ON spaced USING brin (a) WITH (pages_per_range = 4);
+        CREATE TABLE lazy (a integer PRIMARY KEY, b text) USING lazy_heap;
+        CREATE STATISTICS s (ndistinct, mcv) ON a, (a % 10) FROM spaced;
+        ALTER STATISTICS s SET STATISTICS 5;
+        COMMENT ON STATISTICS s IS 'statistics';
+        CREATE UNLOGGED SEQUENCE quick AS smallint INCREMENT BY -1;
+    """,
+    "rules": """
+        CREATE TABLE target (a integer, b text);
+        CREATE VIEW seen AS SELECT a, b FROM target WHERE a > 0 WITH LOCAL CHECK OPTION;
+        ALTER VIEW seen ALTER COLUMN b SET DEFAULT 'seen';
+        CREATE RULE written AS ON INSERT TO seen DO INSTEAD INSERT INTO target VALUES (NEW.a, NEW.b) RETURNING target.*;
+        CREATE RULE kept AS ON DELETE TO target WHERE OLD.a = 1 DO INSTEAD NOTHING;
+        ALTER TABLE target DISABLE RULE kept;
+        COMMENT ON RULE kept ON target IS 'a rule';
+        CREATE RECURSIVE VIEW numbers (n) AS VALUES (1) UNION ALL SELECT n + 1 FROM numbers WHERE n < 5;
+        CREATE VIEW over_view AS SELECT s.*, n FROM seen s, LATERAL (SELECT n FROM numbers WHERE n = s.a) x;
+        CREATE FUNCTION instead() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+        CREATE TRIGGER instead INSTEAD OF UPDATE ON over_view FOR EACH ROW EXECUTE FUNCTION instead();
+        CREATE CONSTRAINT TRIGGER later AFTER INSERT ON target DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+            EXECUTE FUNCTION instead();
+        CREATE TRIGGER whole AFTER DELETE ON target REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE
+            FUNCTION instead();
+        ALTER TABLE target ENABLE ALWAYS TRIGGER whole, FORCE ROW LEVEL SECURITY;
+        CREATE MATERIALIZED VIEW below AS SELECT a FROM target;
+        CREATE VIEW between_them AS SELECT a FROM below;
+        CREATE MATERIALIZED VIEW above AS SELECT count(*) FROM between_them;
+        CREATE MATERIALIZED VIEW not_yet AS SELECT 1 AS one WITH NO DATA;
+    """,
+    "functions": """
+        CREATE TYPE mood AS ENUM ('sad');
+        CREATE TABLE t (a integer, m mood);
+        CREATE FUNCTION f(t) RETURNS t LANGUAGE sql AS 'SELECT $1';
+        CREATE FUNCTION f(integer, VARIADIC text[]) RETURNS SETOF mood LANGUAGE sql STRICT STABLE COST 7
+            ROWS 3 SECURITY DEFINER
+            SET work_mem = '1MB' SET DateStyle = 'ISO, MDY' AS $$SELECT 'sad'::mood$$;
+        CREATE FUNCTION g(a integer DEFAULT 1, OUT b t, INOUT c mood DEFAULT 'sad') LANGUAGE plpgsql AS 'BEGIN END';
+        CREATE FUNCTION h(x integer) RETURNS TABLE (y integer, z mood) LANGUAGE sql
+            BEGIN ATOMIC SELECT x, 'sad'::mood; END;
+        CREATE PROCEDURE p(INOUT x mood, y integer DEFAULT outside.twice(2)) LANGUAGE plpgsql AS 'BEGIN END';
+        CREATE VIEW v AS SELECT (g()).c, f(1, 'a', 'b'), outside.twice(a) FROM t;
+        CREATE TABLE by_function (x mood DEFAULT (g()).c, y integer CHECK ((f(ROW(y, 'sad')::t)).a > 0));
+    """,
+    "privileges": """
+        CREATE TABLE theirs (id serial, a integer);
+        CREATE FUNCTION theirs() RETURNS integer LANGUAGE sql AS 'SELECT 1';
+        CREATE TYPE theirs_too AS ENUM ('a');
+        CREATE VIEW of_theirs AS SELECT a FROM theirs;
+        CREATE STATISTICS st ON id, a FROM theirs;
+        GRANT SELECT, INSERT ON theirs TO maker WITH GRANT OPTION;
+        GRANT ALL ON theirs TO reader;
+        GRANT UPDATE ON SEQUENCE theirs_id_seq TO reader;
+        REVOKE ALL ON of_theirs FROM CURRENT_USER;
+        ALTER TABLE theirs OWNER TO maker;
+        ALTER FUNCTION theirs() OWNER TO maker;
+        ALTER TYPE theirs_too OWNER TO maker;
+        ALTER STATISTICS st OWNER TO maker;
+        DO $$ BEGIN
+            EXECUTE format('GRANT USAGE, CREATE ON SCHEMA %I TO maker', current_schema());
+            EXECUTE format('GRANT USAGE ON SCHEMA %I TO reader WITH GRANT OPTION', current_schema());
+            EXECUTE format('COMMENT ON SCHEMA %I IS %L', current_schema(), 'it''s ours');
+            EXECUTE
+                format('ALTER DEFAULT PRIVILEGES FOR ROLE maker IN SCHEMA %I GRANT SELECT, INSERT ON TABLES TO reader',
+                current_schema());
+            EXECUTE
+                format('ALTER DEFAULT PRIVILEGES IN SCHEMA %I GRANT EXECUTE ON FUNCTIONS TO reader WITH GRANT OPTION',
+                current_schema());
+        END $$;
+    """,
+}
+
+
+def make_outside(conn: Connection) -> None:
+    conn.execute(OUTSIDE.encode())
+
+
+def make_schema(conn: Connection, name: str, commands: str) -> None:
+    """A schema of the library."""
+    with conn.transaction():
+        conn.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+        conn.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(name)))
+        conn.execute(commands.encode())

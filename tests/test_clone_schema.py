@@ -1,0 +1,303 @@
+"""clone_schema(): a clone is what the same commands make under another name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import schema_rows, schemas
+from harness.catalogs import Catalogs
+from harness.servers import one
+from pgbillion.common import together
+from pgbillion.server.postgres import Cluster, run_as_server
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+# what a template remembers of dropped columns, a clone does not
+DROPPED_COLUMNS = ("partitions", "storage")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def outside(cluster: Cluster, database: str) -> Iterator[None]:
+    with cluster.connect(database) as conn:
+        schemas.make_outside(conn)
+    yield
+    with cluster.connect(database) as conn:
+        conn.execute("DROP SCHEMA outside CASCADE")
+
+
+def clone(conn: Connection, template: str, name: str) -> None:
+    assert one(conn, "SELECT pgbillion_tables.clone_schema(%s, %s)::text", template, name) == name
+
+
+def same(found: list[str], wanted: list[str]) -> None:
+    more, less = Counter(found) - Counter(wanted), Counter(wanted) - Counter(found)
+    assert "\n".join([f"+ {row}" for row in more] + [f"- {row}" for row in less]) == ""
+
+
+def dump(cluster: Cluster, database: str, schema: str) -> str:
+    """What pg_dump makes of a schema, without its name."""
+    done = run_as_server(
+        [
+            cluster.installation.program("pg_dump"), "--schema-only", "--schema", schema,
+            "--dbname", cluster.conninfo(database),
+        ],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert done.returncode == 0
+    # since minor versions of 2025 with a random key
+    return re.sub(r"(?m)^\\(un)?restrict .*", "", re.sub(rf"\b{schema}\b", "SCHEMA", str(done.stdout)))
+
+
+@pytest.mark.parametrize("kind", schemas.KINDS)
+def test_the_dump_of_a_clone_is_the_template_s(cluster: Cluster, database: str, conn: Connection, kind: str) -> None:
+    schemas.make_schema(conn, "the_template", schemas.KINDS[kind])
+    clone(conn, "the_template", "the_clone")
+    assert dump(cluster, database, "the_clone") == dump(cluster, database, "the_template")
+
+
+@pytest.mark.parametrize("kind", schemas.KINDS)
+def test_the_rows_of_a_clone_are_those_that_commands_make(conn: Connection, catalogs: Catalogs, kind: str) -> None:
+    schemas.make_schema(conn, "the_template", schemas.KINDS[kind])
+    clone(conn, "the_template", "the_clone")
+    clone(conn, "the_clone", "clone_of_clone")
+    made = schema_rows.rows(conn, catalogs, "the_clone")
+    same(schema_rows.rows(conn, catalogs, "clone_of_clone"), made)
+    if kind not in DROPPED_COLUMNS:
+        same(
+            schema_rows.rows(conn, catalogs, "the_clone", trees=False),
+            schema_rows.rows(conn, catalogs, "the_template", trees=False),
+        )
+
+
+def test_a_clone_lives_its_own_life(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+    conn.execute("INSERT INTO model.customer (name) VALUES ('in the template')")
+    conn.execute("SELECT nextval('model.number')")
+    clone(conn, "model", "tenant")
+    conn.execute("INSERT INTO tenant.customer (name) VALUES ('a'), ('b')")
+    assert conn.execute("SELECT id, name FROM tenant.customer ORDER BY id").fetchall() == [(100, "a"), (110, "b")]
+    conn.execute("INSERT INTO tenant.invoice (customer, net) VALUES (100, 50), (110, 10)")
+    assert conn.execute("SELECT id, number, tax FROM tenant.invoice ORDER BY id").fetchall() == [
+        (1, 1000, 10),
+        (2, 1005, 2),
+    ]
+    assert conn.execute("SELECT what FROM tenant.log").fetchall() == [("INSERT",), ("INSERT",)]
+    assert conn.execute("SELECT who, total FROM tenant.unpaid ORDER BY 1").fetchall() == [("a", 60), ("b", 12)]
+    assert conn.execute("SELECT number FROM tenant.of_view() ORDER BY 1").fetchall() == [(1000,), (1005,)]
+    assert conn.execute("SELECT customers FROM tenant.totals").fetchall() == [(0,)]
+    with pytest.raises(psycopg.errors.CheckViolation, match="not_negative"):
+        conn.execute("UPDATE tenant.invoice SET net = -1")
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        conn.execute("UPDATE tenant.invoice SET customer = 100000")
+    with pytest.raises(psycopg.errors.ForeignKeyViolation):
+        conn.execute("UPDATE tenant.customer SET country = 'xx'")
+    conn.execute("DELETE FROM tenant.customer WHERE name = 'b'")
+    assert one(conn, "SELECT count(*) FROM tenant.invoice") == 1
+    with conn.transaction():
+        conn.execute("GRANT USAGE ON SCHEMA tenant TO reader")
+        conn.execute("GRANT SELECT ON tenant.customer TO reader")
+        conn.execute("SET LOCAL ROLE reader")
+        assert one(conn, "SELECT count(*) FROM tenant.invoice") == 0
+        with pytest.raises(psycopg.errors.InsufficientPrivilege), conn.transaction():
+            conn.execute("SELECT * FROM tenant.log")
+    assert one(conn, "SELECT count(*) FROM model.invoice") == 0
+    conn.execute("DROP SCHEMA model CASCADE")
+    assert one(conn, "SELECT count(*) FROM tenant.sums") == 1
+
+
+def test_many_clones_in_one_call(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i serial PRIMARY KEY); CREATE TABLE b (i integer REFERENCES a)")
+    assert one(conn, "SELECT pgbillion_tables.clone_schemas('model', 'tenant_%05d', 7, 3)") == 3
+    for number in (7, 8, 9):
+        conn.execute(f"INSERT INTO tenant_{number:05}.a DEFAULT VALUES")
+        conn.execute(f"INSERT INTO tenant_{number:05}.b VALUES (1)")
+    assert one(conn, "SELECT pgbillion_tables.clone_schema('model', 'lazy', 'lazy_heap')::text") == "lazy"
+    kinds = conn.execute("SELECT DISTINCT amname FROM pg_class c JOIN pg_am a ON a.oid = relam"
+                         " WHERE relnamespace = 'lazy'::regnamespace AND relkind = 'r'").fetchall()  # fmt: skip
+    assert kinds == [("lazy_heap",)]
+
+
+def test_a_savepoint_takes_a_clone_back(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+    with conn.transaction():
+        with conn.transaction(force_rollback=True):
+            clone(conn, "model", "gone")
+        clone(conn, "model", "kept3")
+        with pytest.raises(psycopg.errors.DuplicateSchema), conn.transaction():
+            conn.execute("SELECT pgbillion_tables.clone_schemas('model', 'kept%d', 1, 5)")
+        conn.execute("INSERT INTO kept3.customer (name) VALUES ('a')")
+    assert one(conn, "SELECT array_agg(nspname::text) FROM pg_namespace WHERE nspname ~ '^(gone|kept)'") == ["kept3"]
+    assert one(conn, "SHOW search_path") != ""
+
+
+def test_the_session_s_settings_stay(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (d date DEFAULT '2001-02-03', f float8 DEFAULT 0.1)")
+    conn.execute("SET DateStyle = 'German'; SET extra_float_digits = -3; SET search_path = outside")
+    clone(conn, "model", "tenant")
+    shown = [one(conn, f"SHOW {name}") for name in ("DateStyle", "extra_float_digits", "search_path", "enable_seqscan")]
+    assert shown == ["German, DMY", "-3", "outside", "on"]
+    conn.execute("RESET ALL")
+    conn.execute("INSERT INTO tenant.a DEFAULT VALUES")
+    assert one(conn, "SELECT d::text || ' ' || f FROM tenant.a") == "2001-02-03 0.1"
+
+
+def test_sign_ups_at_the_same_time(cluster: Cluster, database: str, conn: Connection) -> None:
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+
+    def sign_up(name: str) -> str:
+        with cluster.connect(database) as mine:
+            try:
+                clone(mine, "model", name)
+            except psycopg.errors.UniqueViolation:
+                return "taken"
+            except psycopg.errors.DuplicateSchema:
+                return "taken"
+            return name
+
+    names = [f"at_once_{number}" for number in range(6)]
+    assert together.at_once(sign_up, names) == names
+    assert sorted(together.at_once(sign_up, ["contested"] * 4)) == ["contested", "taken", "taken", "taken"]
+
+
+def test_an_ordinary_role_clones_what_it_may_make(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+    signature = "pgbillion_tables.clone_schema(regnamespace, text, name)"
+    with conn.transaction():
+        conn.execute("SET LOCAL ROLE maker")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="function clone_schema"), conn.transaction():
+            clone(conn, "model", "tenant")
+    conn.execute(f"GRANT EXECUTE ON FUNCTION {signature} TO maker")
+    try:
+        for grant, refused in (
+            ("SELECT", "permission denied for schema model"),
+            ("GRANT USAGE ON SCHEMA model TO maker", "permission denied for database"),
+            (f"GRANT CREATE ON DATABASE {conn.info.dbname} TO maker", "permission denied for table country"),
+            ("GRANT REFERENCES ON outside.country TO maker", "must be able to SET ROLE|must be member of role"),
+        ):
+            conn.execute(grant)
+            with conn.transaction():
+                conn.execute("SET LOCAL ROLE maker")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match=refused), conn.transaction():
+                    clone(conn, "model", "tenant")
+            assert one(conn, "SELECT to_regnamespace('tenant')") is None
+            if "REFERENCES" not in grant:
+                conn.execute("REVOKE ALL ON outside.country FROM PUBLIC")
+        schemas.make_schema(conn, "theirs", "CREATE TABLE a (i serial); SET LOCAL ROLE maker")
+        conn.execute("ALTER SCHEMA theirs OWNER TO maker; ALTER TABLE theirs.a OWNER TO maker")
+        with conn.transaction():
+            conn.execute("SET LOCAL ROLE maker")
+            clone(conn, "theirs", "theirs_too")
+        assert one(conn, "SELECT tableowner FROM pg_tables WHERE schemaname = 'theirs_too'") == "maker"
+    finally:
+        conn.execute("DROP SCHEMA IF EXISTS theirs_too CASCADE; DROP SCHEMA IF EXISTS theirs CASCADE")
+        conn.execute(f"REVOKE CREATE ON DATABASE {conn.info.dbname} FROM maker")
+        conn.execute(f"REVOKE EXECUTE ON FUNCTION {signature} FROM maker")
+
+
+def test_default_privileges_of_the_caller_change_nothing(conn: Connection, catalogs: Catalogs) -> None:
+    schemas.make_schema(conn, "model", schemas.KINDS["privileges"])
+    conn.execute("ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO reader")
+    conn.execute("ALTER DEFAULT PRIVILEGES GRANT USAGE ON SCHEMAS TO maker")
+    try:
+        clone(conn, "model", "tenant")
+        acls = "SELECT coalesce(relacl, acldefault(relkind, relowner))::text FROM pg_class WHERE relname = %s AND relnamespace = %s::regnamespace"  # noqa: E501
+        for name in ("theirs", "of_theirs", "theirs_id_seq"):
+            assert one(conn, acls.replace("relkind,", "'r',"), name, "tenant") == one(
+                conn, acls.replace("relkind,", "'r',"), name, "model"
+            )
+    finally:
+        conn.execute("ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM reader")
+        conn.execute("ALTER DEFAULT PRIVILEGES REVOKE USAGE ON SCHEMAS FROM maker")
+
+
+def test_functions_that_name_the_template_are_told(conn: Connection) -> None:
+    schemas.make_schema(
+        conn,
+        "model",
+        "CREATE FUNCTION f() RETURNS integer LANGUAGE sql SET search_path = model AS 'SELECT 1';"
+        "CREATE FUNCTION g(integer) RETURNS integer LANGUAGE plpgsql AS 'BEGIN RETURN count(*) FROM model.t; END';"
+        "CREATE FUNCTION h() RETURNS integer LANGUAGE plpgsql AS 'BEGIN RETURN remodel; END'",
+    )
+    told: list[str] = []
+    conn.add_notice_handler(lambda diagnosis: told.append(diagnosis.message_primary or ""))
+    clone(conn, "model", "tenant")
+    assert told == ['functions of template "model" name it in their text, and so do the clone\'s: f(), g(integer)']
+
+
+def test_a_clone_joins_no_publication(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i integer PRIMARY KEY)")
+    conn.execute("CREATE PUBLICATION one FOR TABLE model.a; CREATE PUBLICATION two FOR TABLES IN SCHEMA model")
+    try:
+        clone(conn, "model", "tenant")
+        published = "SELECT DISTINCT schemaname::text FROM pg_publication_tables"
+        assert conn.execute(published.encode()).fetchall() == [("model",)]
+    finally:
+        conn.execute("DROP PUBLICATION one, two")
+
+
+HIDDEN = "whose name is also one of pg_catalog's"
+PARTITION = "partition outside.part of p, which is in another schema"
+REFUSED = {
+    "CREATE OPERATOR === (LEFTARG = integer, RIGHTARG = integer, FUNCTION = int4eq)": "operator ===(integer,integer)",
+    "CREATE COLLATION mine (locale = 'C')": "collation mine",
+    "CREATE AGGREGATE total (integer) (SFUNC = int4pl, STYPE = integer)": "aggregate total(integer)",
+    "CREATE TEXT SEARCH CONFIGURATION mine (COPY = simple)": "text search configuration mine",
+    "CREATE TYPE shell": "base type shell",
+    "CREATE TYPE t AS (a integer); CREATE TABLE of_type OF t": "typed table of_type",
+    "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;"
+    "CREATE FOREIGN TABLE far (a integer) SERVER s": "foreign table far",
+    "CREATE TABLE p (a integer) PARTITION BY LIST (a);"
+    "CREATE TABLE outside.part PARTITION OF p FOR VALUES IN (1)": PARTITION,
+    "CREATE TYPE t AS ENUM ('a'); CREATE CAST (t AS integer) WITH INOUT": "cast from t to integer",
+    "CREATE FUNCTION lower(text) RETURNS text LANGUAGE sql AS 'SELECT $1'": f"function model.lower(text), {HIDDEN}",
+    "CREATE TABLE pg_tables (a integer)": f"table model.pg_tables, {HIDDEN}",
+    "CREATE TABLE a (i integer PRIMARY KEY); CREATE TABLE b (i integer CONSTRAINT fk REFERENCES a);"
+    "ALTER TABLE b DISABLE TRIGGER ALL": "constraint fk on table b, which is switched off",
+    "CREATE TABLE a (i integer); GRANT SELECT ON a TO maker WITH GRANT OPTION; SET LOCAL ROLE maker;"
+    "GRANT SELECT ON model.a TO reader; RESET ROLE": "grants on table a that maker has made",
+}
+
+
+@pytest.mark.parametrize("commands", REFUSED)
+def test_what_cannot_be_cloned_is_refused_by_name(conn: Connection, commands: str) -> None:
+    with conn.transaction(force_rollback=True):
+        conn.execute("CREATE SCHEMA model; GRANT USAGE ON SCHEMA model TO maker; SET LOCAL search_path = model")
+        conn.execute(commands.encode())
+        with pytest.raises(psycopg.errors.FeatureNotSupported) as refused, conn.transaction():
+            clone(conn, "model", "tenant")
+    assert refused.value.diag.message_primary == f'template "model" has {REFUSED[commands]}, which cannot be cloned'
+    assert refused.value.diag.message_hint
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("clone_schema('nowhere', 'a')", 'schema "nowhere" does not exist'),
+        ("clone_schema(4711, 'a')", "schema with OID 4711 does not exist"),
+        ("clone_schema('pg_catalog', 'a')", 'template "pg_catalog" is a schema of the system'),
+        ("clone_schema('information_schema', 'a')", 'template "information_schema" is a schema of the system'),
+        ("clone_schema('outside', 'outside')", 'schema "outside" already exists'),
+        ("clone_schema('outside', repeat('x', 64))", f'schema name "{"x" * 64}" is too long'),
+        ("clone_schema('outside', 'pg_mine')", 'unacceptable schema name "pg_mine"'),
+        ("clone_schema('outside', NULL)", "name must not be null"),
+        ("clone_schema(NULL, 'a')", "template must not be null"),
+        ("clone_schema('outside', 'a', 'no_such')", 'access method "no_such" does not exist'),
+        ("clone_schemas('outside', 'a', 1, 2)", 'name format "a" '),
+        ("clone_schemas('outside', 'a%d', 1, 0)", "count must be greater than zero"),
+        ("clone_schemas('outside', 'a%d', -1, 1)", "first must not be negative"),
+        ("clone_schemas('outside', 'a%d', 9223372036854775807, 2)", "the last schema's number is out of range"),
+        ("clone_schemas('outside', 'a%d', NULL, 2)", "first must not be null"),
+    ],
+)
+def test_bad_arguments(conn: Connection, call: str, message: str) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        conn.execute(f"SELECT pgbillion_tables.{call}".encode())
+    assert (refused.value.diag.message_primary or "").startswith(message)
