@@ -48,14 +48,16 @@
  * What the plan says to the executor: custom_scan_tlist holds the output
  * columns (group keys and partial Aggrefs) and after them, as junk, the terms
  * of the filter; custom_private is a list of an integer, the number of
- * outputs; of a list of one OID, the index of columns to be read, if any; and
+ * outputs; of a list of one OID, the index of columns to be read, if any;
  * of a list of what the outputs have for aggdistinct, which the Aggrefs there
- * do not tell: those above have to find them equal to theirs. Params are
+ * do not tell: those above have to find them equal to theirs; and of true,
+ * where processes exchange groups. Params are
  * repeated in custom_exprs, where the planner looks.
  */
 extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */
 extern int	vector_columns;		/* pgbillion_rows.columns: a PlanMode */
 extern int	vector_scan;		/* pgbillion_rows.vector_scan: a PlanMode */
+extern int	vector_exchange;	/* pgbillion_rows.vector_exchange: a PlanMode */
 
 extern void vector_init(void);
 

@@ -88,6 +88,26 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 	return &path->path;
 }
 
+/*
+ * The partial path of a table's scan whose processes exchange their groups, so
+ * that each has final states of some of them: for the node that finishes groups.
+ */
+Path *
+exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
+			  double groups, int parallel_workers)
+{
+	CustomPath *path = (CustomPath *) scan_path(root, parent, rel, target, groups, parallel_workers, true);
+	Cost		cost = exchange_cost(path->path.rows);
+
+	/* those of each process are exchanged; it returns its share of all */
+	path->path.startup_cost += cost;
+	path->path.total_cost += cost;
+	path->path.rows = clamp_row_est(groups / parallel_divisor(parallel_workers));
+	path->custom_private = lappend(path->custom_private, makeBoolean(true));
+
+	return &path->path;
+}
+
 static bool
 params_walker(Node *node, List **params)
 {
@@ -140,6 +160,8 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	cscan->custom_exprs = collect_params((Node *) scan_tlist);
 	cscan->custom_private = list_make3(makeInteger(list_length(tlist)),
 									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))), distinct);
+	if (list_length(best_path->custom_private) > 3)
+		cscan->custom_private = lappend(cscan->custom_private, makeBoolean(true));
 	cscan->methods = &vector_scan_methods;
 
 	return &cscan->scan.plan;

@@ -43,12 +43,15 @@ extern Cost filter_cost(PlannerInfo *root, List *terms);
 extern Cost row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
+extern Cost exchange_cost(double groups);
 extern void add_waiting(Path *path, PathTarget *target, List *others, double rows, double groups);
 
 /* path.c */
 extern List *ordered_terms(PlannerInfo *root, List *restrictinfos);
 extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
+extern Path *exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
+						   double groups, int parallel_workers);
 
 /* columns_path.c */
 extern Oid	choose_columns(RelOptInfo *rel, PathTarget *target, Cost *pages, Cost *row);
