@@ -347,6 +347,8 @@ def test_where_it_does_not_apply(vectors: Connection) -> None:
     in_parallel(vectors)
     query = "SELECT grp, sum(x) FROM data GROUP BY grp"
     vectors.execute("SET pgbillion_rows.vector_aggregate = force")
+    assert has_node(plans.explain(vectors, query))
+    vectors.execute("SET pgbillion_rows.vector_exchange = off")
     assert plans.parallel(plans.explain(vectors, query))
     assert not has_node(plans.explain(vectors, query))
     both(vectors, query)

@@ -295,6 +295,8 @@ class Generator:
             found.append(("max_parallel_workers_per_gather", "2"))
             if chance.random() < 0.3:
                 found.append(("parallel_leader_participation", "off"))
+            if chance.random() < 0.3:
+                found.append(("pgbillion_rows.vector_exchange", "off"))
         else:
             found.append(("max_parallel_workers_per_gather", "0"))
             if open_order or chance.random() < 0.3:

@@ -8,7 +8,8 @@
  * after each batch, and when the source has ended.
  *
  * In a parallel plan the source's rows are shared out; each process has a sink
- * of its own.
+ * of its own. The sinks may exchange what they have consumed, for the node that
+ * wants whole groups.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +28,7 @@
 #include "utils/ruleutils.h"
 
 #include "vector/node.h"
+#include "vector/sink/exchange.h"
 #include "vector/sink/sink.h"
 #include "vector/vector.h"
 
@@ -73,9 +75,9 @@ static List *
 output_exprs(CustomScan *cscan)
 {
 	List	   *exprs = NIL;
-	List	   *distinct = lthird_node(List, cscan->custom_private);
+	List	   *distinct = list_nth_node(List, cscan->custom_private, VECTOR_PRIVATE_DISTINCT);
 
-	for (int i = 0; i < intVal(linitial(cscan->custom_private)); i++)
+	for (int i = 0; i < count_of(cscan, VECTOR_PRIVATE_OUTPUTS); i++)
 	{
 		Expr	   *expr = list_nth_node(TargetEntry, cscan->custom_scan_tlist, i)->expr;
 
@@ -114,7 +116,7 @@ join_exprs(CustomScan *cscan)
 static Oid
 index_of(CustomScan *cscan)
 {
-	return linitial_oid(lsecond(cscan->custom_private));
+	return linitial_oid(list_nth(cscan->custom_private, VECTOR_PRIVATE_COLUMNS));
 }
 
 /* The group keys among some outputs. */
@@ -178,7 +180,8 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 		begin_joins(state, estate, eflags, &outputs);
 	else
 		vector_node_begin(&state->node, filter_clauses(cscan), outputs, index_of(cscan));
-	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) : groups_create(outputs, batch);
+	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) :
+		groups_create(outputs, batch, boolVal(list_nth(cscan->custom_private, VECTOR_PRIVATE_EXCHANGE)));
 	state->noutputs = list_length(outputs);
 }
 
@@ -327,9 +330,25 @@ run_source(VectorState *state)
 		InstrStopNode(instrument, state->sink->methods->count(state->sink));
 }
 
+/* Aggregate this process's share of the table, if it does not come too late, and wait for the others. */
+static void
+run_share(VectorState *state)
+{
+	Exchange   *exchange = state->sink->exchange;
+
+	if (exchange_begin(exchange))
+	{
+		run_source(state);
+		exchange_wait(exchange);
+	}
+	else
+		state->ended = true;
+}
+
 /*
  * Aggregate the whole table, for a node that takes the groups by
- * vector_next_group(). Does nothing if they are there already.
+ * vector_next_group(); with other processes together, each of which then has
+ * some of the groups. Does nothing if they are there already.
  */
 void
 vector_run(CustomScanState *css)
@@ -337,11 +356,16 @@ vector_run(CustomScanState *css)
 	VectorState *state = (VectorState *) css;
 
 	Assert(css->methods->ExecCustomScan == exec_scan && state->sink->methods->keep_whole != NULL &&
-		   !css->ss.ps.plan->parallel_aware);
+		   (!css->ss.ps.plan->parallel_aware || state->sink->exchange != NULL));
 	if (css->ss.ps.chgParam != NULL)
 		ExecReScan(&css->ss.ps);
 	if (state->ended)
 		return;
+	if (state->sink->exchange != NULL && exchange_is_shared(state->sink->exchange))
+	{
+		run_share(state);
+		return;
+	}
 	state->sink->methods->keep_whole(state->sink, css->ss.ps.plan->plan_rows);
 	run_source(state);
 }
@@ -374,6 +398,64 @@ vector_rewind(CustomScanState *css)
 
 	if (!state->sink->methods->rewind(state->sink))
 		ExecReScan(&css->ss.ps);
+}
+
+/* ---- parallelism ---- */
+
+/* In shared memory the sink's part comes after the source's. */
+static void *
+sink_part(VectorState *state, void *coordinate)
+{
+	return (char *) coordinate + MAXALIGN(state->node.source->shared_size);
+}
+
+static Size
+estimate_dsm(CustomScanState *css, ParallelContext *pcxt)
+{
+	VectorState *state = (VectorState *) css;
+	Size		size = vector_node_estimate_dsm(css, pcxt);
+
+	return state->sink->exchange == NULL ? size : MAXALIGN(size) + exchange_shared_size(pcxt->nworkers);
+}
+
+static void
+initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
+{
+	VectorState *state = (VectorState *) css;
+
+	vector_node_initialize_dsm(css, pcxt, coordinate);
+	if (state->sink->exchange != NULL)
+		exchange_share(state->sink->exchange, pcxt, sink_part(state, coordinate));
+}
+
+static void
+reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
+{
+	VectorState *state = (VectorState *) css;
+
+	vector_node_reinitialize_dsm(css, pcxt, coordinate);
+	if (state->sink->exchange != NULL)
+		exchange_share_again(state->sink->exchange, pcxt, sink_part(state, coordinate));
+}
+
+static void
+initialize_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
+{
+	VectorState *state = (VectorState *) css;
+
+	vector_node_initialize_worker(css, toc, coordinate);
+	if (state->sink->exchange != NULL)
+		exchange_attach(state->sink->exchange, sink_part(state, coordinate));
+}
+
+static void
+shut_down(CustomScanState *css)
+{
+	VectorState *state = (VectorState *) css;
+
+	vector_node_shutdown(css);
+	if (state->sink->exchange != NULL)
+		exchange_detach(state->sink->exchange);
 }
 
 /* ---- EXPLAIN ---- */
@@ -455,6 +537,26 @@ explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
 	}
 }
 
+/* What the processes have exchanged. */
+static void
+explain_exchanged(const Exchange *exchange, ExplainState *es)
+{
+	uint64		groups;
+	uint64		bytes;
+	StringInfoData buf;
+
+	exchange_counts(exchange, &groups, &bytes);
+	if (es->format != EXPLAIN_FORMAT_TEXT)
+	{
+		ExplainPropertyUInteger("Exchanged Groups", NULL, groups, es);
+		ExplainPropertyUInteger("Exchanged Disk", "kB", (bytes + 1023) / 1024, es);
+		return;
+	}
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "groups=" UINT64_FORMAT " disk=" UINT64_FORMAT "kB", groups, (bytes + 1023) / 1024);
+	ExplainPropertyText("Exchanged", buf.data, es);
+}
+
 static void
 explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 {
@@ -471,6 +573,8 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 		vector_node_explain_list("Group Key", keys, context, prefix, es);
 	if (distinct != NIL)
 		vector_node_explain_list("Distinct", distinct, context, prefix, es);
+	if (state->sink->exchange != NULL)
+		ExplainPropertyText("Exchange", "by group key", es);
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
 	if (OidIsValid(index_of(cscan)))
 		ExplainPropertyText("Columns", get_rel_name(index_of(cscan)), es);
@@ -481,6 +585,8 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	{
 		state->node.table->methods->explain(state->node.table, es);
 		explain_spilled(state->sink, es);
+		if (state->sink->exchange != NULL)
+			explain_exchanged(state->sink->exchange, es);
 	}
 }
 
@@ -490,7 +596,11 @@ static const CustomExecMethods exec_methods = {
 	.ExecCustomScan = exec_scan,
 	.EndCustomScan = end_scan,
 	.ReScanCustomScan = rescan,
-	VECTOR_NODE_PARALLEL,
+	.EstimateDSMCustomScan = estimate_dsm,
+	.InitializeDSMCustomScan = initialize_dsm,
+	.ReInitializeDSMCustomScan = reinitialize_dsm,
+	.InitializeWorkerCustomScan = initialize_worker,
+	.ShutdownCustomScan = shut_down,
 	.ExplainCustomScan = explain_scan,
 };
 

@@ -3,7 +3,7 @@
  * finish.c
  *	  Groups finished where they are, without PostgreSQL's hash table.
  *
- * In a serial plan over one table, Finalize HashAggregate takes every group
+ * In a plan over one table, Finalize HashAggregate takes every group
  * from the scan below it, looks for a group of that key in a hash table of
  * its own, finds none, and adds one: with many groups that costs several
  * times what aggregating them did. This node stands above both. It takes the
@@ -11,6 +11,10 @@
  * node's own expressions compute HAVING and the output columns; the Agg node
  * is never executed. Groups for which there is no memory are kept on disk by
  * the scan meanwhile, as PostgreSQL's hash aggregation would keep them.
+ *
+ * In a parallel plan, processes exchange their groups before (exchange.c), and
+ * each finishes those that it has then. Without workers it is as in a serial
+ * plan.
  *
  * Why the results are the same: combining a state with what a group begins
  * with gives that state. finishable() admits only aggregates of which that is
@@ -157,6 +161,7 @@ vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs,
 	path->path.parent = agg->path.parent;
 	path->path.pathtarget = agg->path.pathtarget;
 	path->path.parallel_safe = agg->path.parallel_safe;
+	path->path.parallel_workers = agg->path.parallel_workers;
 	path->path.rows = agg->path.rows;
 	cost_qual_eval(&having, agg->qual, root);
 	path->path.startup_cost = agg->subpath->startup_cost + spilling + costs->finalCost.startup + having.startup +

@@ -63,6 +63,7 @@ typedef enum VectorPrivate
 								 * be read, if any */
 	VECTOR_PRIVATE_DISTINCT,	/* a list of aggdistinct, one per output */
 	VECTOR_PRIVATE_TERMS,		/* an integer */
+	VECTOR_PRIVATE_EXCHANGE,	/* a boolean: do processes exchange groups? */
 	VECTOR_PRIVATE_JOINS		/* from there on a list of integers per join:
 								 * its JoinType, and four numbers */
 } VectorPrivate;
@@ -71,6 +72,7 @@ extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */
 extern int	vector_columns;		/* pgbillion_rows.columns: a PlanMode */
 extern int	vector_scan;		/* pgbillion_rows.vector_scan: a PlanMode */
 extern int	vector_join;		/* pgbillion_rows.vector_join: a PlanMode */
+extern int	vector_exchange;	/* pgbillion_rows.vector_exchange: a PlanMode */
 
 extern void vector_init(void);
 

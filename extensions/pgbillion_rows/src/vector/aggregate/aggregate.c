@@ -135,6 +135,19 @@ aggregate_counts(Aggref *aggref)
 	return kind == &count_kinds[0];
 }
 
+/* Can states be combined that other processes have made? */
+bool
+aggregate_can_combine(Aggref *aggref)
+{
+	HeapTuple	tuple = aggregate_tuple(aggref);
+	const AggKind *kind = find_kind(transition_of(tuple));
+
+	ReleaseSysCache(tuple);
+	Assert(kind == NULL || kind->for_average == NULL ||
+		   (kind->combine == NULL) == (kind->for_average->combine == NULL));
+	return kind != NULL && kind->combine != NULL;
+}
+
 /* ---- the aggregates of a plan ---- */
 
 /* Is avg() all that looks at the state of this aggregate? */
@@ -251,6 +264,14 @@ aggregates_init(void *aggregates, char *entry)
 
 	for (int i = 0; i < all->ninits; i++)
 		all->inits[i]->kind->init(entry + all->inits[i]->offset);
+}
+
+/* Add other states of the same groups to those in n entries. All kinds must be able to. */
+void
+aggregates_combine(Aggregates *aggregates, char **entries, char **others, int n)
+{
+	for (int i = 0; i < aggregates->n; i++)
+		aggregates->aggs[i]->kind->combine(aggregates->aggs[i]->offset, entries, others, n);
 }
 
 /* Add the n rows listed, or the batch's first n, of which these are the groups. */

@@ -138,6 +138,14 @@ typedef struct AggKind
 	 */
 	bool		(*advance_packed) (VectorAgg *agg, const Packed *packed, int n, RowGroups *groups);
 
+	/*
+	 * Add other states of the same groups to those in n entries, as
+	 * PostgreSQL's combine function does. States point to nothing then: they
+	 * can be copied by others, bytewise. An entry may be there more than
+	 * once. NULL: it cannot be done.
+	 */
+	void		(*combine) (int offset, char **entries, char **others, int n);
+
 	/* The transition value in the current context; *isnull is false before. */
 	Datum		(*output) (const VectorAgg *agg, const void *state, bool *isnull);
 } AggKind;
@@ -197,6 +205,17 @@ agg_context(const VectorAgg *agg, const char *entry)
 			} \
 	} while (0)
 
+/* The loop of combine(): BODY sees the state as s, and the one to be added as o. */
+#define FOR_STATES(type, BODY) \
+	do { \
+		for (int i = 0; i < n; i++) \
+		{ \
+			type	   *s = (type *) (entries[i] + offset); \
+			const type *o = (const type *) (others[i] + offset); \
+			BODY; \
+		} \
+	} while (0)
+
 /* ---- families: arrays that end with a kind without a function ---- */
 
 extern const AggKind count_kinds[];
@@ -224,12 +243,14 @@ typedef struct Aggregates
 
 extern const char *aggregate_refusal_of(Aggref *aggref);
 extern bool aggregate_adds_floats(Aggref *aggref);
+extern bool aggregate_can_combine(Aggref *aggref);
 extern bool aggregate_only_counts(Aggref *aggref);
 extern bool aggregate_counts(Aggref *aggref);
 extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory);
 extern int	aggregates_kernels(const Aggregates *aggregates, int noutputs);
 extern void aggregates_init(void *aggregates, char *entry);
 extern void aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups);
+extern void aggregates_combine(Aggregates *aggregates, char **entries, char **others, int n);
 extern void aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups);
 
 /* The transition value of an output of a group, in the current context. */

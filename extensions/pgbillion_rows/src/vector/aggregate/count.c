@@ -77,6 +77,12 @@ count(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups
 	}
 }
 
+static void
+add_counts(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(int64, *s += *o);
+}
+
 static Datum
 count_output(const VectorAgg *agg, const void *state, bool *isnull)
 {
@@ -90,6 +96,7 @@ const AggKind count_kinds[] = {
 		.initial = "0",
 		.counts = true,
 		.advance_batch = count,
+		.combine = add_counts,
 		.output = count_output,
 	},
 	{{InvalidOid}}

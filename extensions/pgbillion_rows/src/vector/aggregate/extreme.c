@@ -28,6 +28,13 @@ name(VectorAgg *agg, const Values *argument, int n, RowGroups *groups) \
 { \
 	FOR_VALUES(ExtremeState, (s->value = s->set && better(get(s->value), get(v)) ? s->value : v, \
 							  s->set = true)); \
+} \
+\
+static void \
+name##_combine(int offset, char **entries, char **others, int n) \
+{ \
+	FOR_STATES(ExtremeState, if (o->set && !(s->set && better(get(s->value), get(o->value)))) \
+			   *s = *o); \
 }
 
 EXTREME(larger_int2, GREATER, DatumGetInt16)
@@ -55,6 +62,20 @@ bool_or(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 							  s->set = true));
 }
 
+static void
+bool_and_combine(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(ExtremeState, if (o->set && (!s->set || !DatumGetBool(o->value)))
+			   * s = *o);
+}
+
+static void
+bool_or_combine(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(ExtremeState, if (o->set && (!s->set || DatumGetBool(o->value)))
+			   * s = *o);
+}
+
 static Datum
 extreme_output(const VectorAgg *agg, const void *state, bool *isnull)
 {
@@ -65,7 +86,8 @@ extreme_output(const VectorAgg *agg, const void *state, bool *isnull)
 }
 
 #define KIND(function, ...) \
-	{.transitions = {__VA_ARGS__},.state_size = sizeof(ExtremeState),.advance = function,.output = extreme_output}
+	{.transitions = {__VA_ARGS__},.state_size = sizeof(ExtremeState),.advance = function, \
+	.combine = function##_combine,.output = extreme_output}
 
 const AggKind extreme_kinds[] = {
 	KIND(larger_int2, F_INT2LARGER),

@@ -40,11 +40,13 @@ stays(const NumericState *state, Datum value, int64 decimal, int scale, bool lar
 }
 
 static void
-advance(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups, bool larger)
+advance(VectorAgg *agg, const Values *argument, int n, RowGroups *groups, bool larger)
 {
+	char	  **entries = groups->single == NULL ? group_entries(groups, n) : NULL;
+
 	for (int i = 0; i < n; i++)
 	{
-		char	   *entry = groups->single != NULL ? groups->single : groups->entries[i];
+		char	   *entry = entries == NULL ? groups->single : entries[i];
 		NumericState *state = (NumericState *) (entry + agg->offset);
 		int64 decimal = 0;
 		int			scale;
@@ -69,13 +71,13 @@ advance(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups, 
 }
 
 static void
-larger(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+larger(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	advance(agg, argument, n, groups, true);
 }
 
 static void
-smaller(VectorAgg *agg, const Values *argument, int n, const RowGroups *groups)
+smaller(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
 	advance(agg, argument, n, groups, false);
 }

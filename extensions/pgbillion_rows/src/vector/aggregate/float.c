@@ -173,6 +173,53 @@ average_float4_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *gro
 	ADD_ARRAY(float8, 0.0);
 }
 
+/* ---- states of other processes ---- */
+
+/* float4pl() and float8pl() of states, strict */
+static void
+combine_float4(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(FloatState, if (o->count > 0)
+			   (s->sum = s->count == 0 ? o->sum : float4_pl((float4) s->sum, (float4) o->sum), s->count += o->count));
+}
+
+static void
+combine_float8(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(FloatState, if (o->count > 0)
+			   (s->sum = s->count == 0 ? o->sum : float8_pl(s->sum, o->sum), s->count += o->count));
+}
+
+/* float8_combine() */
+static inline void
+add_squares_state(SquaresState *s, const SquaresState *o)
+{
+	float8		count = s->count + o->count;
+	float8		tmp;
+	float8		squares;
+
+	if (o->count == 0.0)
+		return;
+	if (s->count == 0.0)
+	{
+		*s = *o;
+		return;
+	}
+	tmp = s->sum / s->count - o->sum / o->count;
+	squares = s->squares + o->squares + s->count * o->count * tmp * tmp / count;
+	s->sum = float8_pl(s->sum, o->sum);
+	if (unlikely(isinf(squares)) && !isinf(s->squares) && !isinf(o->squares))
+		float_overflow_error();
+	s->squares = squares;
+	s->count = count;
+}
+
+static void
+combine_squares(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(SquaresState, add_squares_state(s, o));
+}
+
 static Datum
 sum_float4_output(const VectorAgg *agg, const void *state, bool *isnull)
 {
@@ -226,6 +273,7 @@ static const AggKind average_of_float4 = {
 	.adds_floats = true,
 	.advance = average_float4,
 	.advance_packed = average_float4_array,
+	.combine = combine_float8,
 	.output = average_output,
 };
 
@@ -236,6 +284,7 @@ const AggKind float_kinds[] = {
 		.adds_floats = true,
 		.advance = sum_float4,
 		.advance_packed = sum_float4_array,
+		.combine = combine_float4,
 		.output = sum_float4_output,
 	},
 	{
@@ -243,6 +292,7 @@ const AggKind float_kinds[] = {
 		.state_size = sizeof(FloatState),
 		.adds_floats = true,
 		.advance = sum_float8,
+		.combine = combine_float8,
 		.output = sum_float8_output,
 	},
 	{
@@ -252,6 +302,7 @@ const AggKind float_kinds[] = {
 		.for_average = &average_of_float4,
 		.adds_floats = true,
 		.advance = squares_float4,
+		.combine = combine_squares,
 		.output = squares_output,
 	},
 	{
@@ -260,6 +311,7 @@ const AggKind float_kinds[] = {
 		.initial = "{0,0,0}",
 		.adds_floats = true,
 		.advance = squares_float8,
+		.combine = combine_squares,
 		.output = squares_output,
 	},
 	{{InvalidOid}}

@@ -151,6 +151,26 @@ add_big_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups)
 	FOR_GROUPS(BigState, (s->count += count, s->sum += (int128) packed->base * count + sum));
 }
 
+/* ---- states of other processes ---- */
+
+static void
+combine_sums(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(IntState, (s->count += o->count, s->sum += o->sum));
+}
+
+static void
+combine_big(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(BigState, (s->count += o->count, s->sum += o->sum));
+}
+
+static void
+combine_squares(int offset, char **entries, char **others, int n)
+{
+	FOR_STATES(SquaresState, (s->count += o->count, s->sum += o->sum, s->squares += o->squares));
+}
+
 /* int2_sum(), int4_sum(): a bigint */
 static Datum
 sum_output(const VectorAgg *agg, const void *state, bool *isnull)
@@ -194,6 +214,7 @@ const AggKind integer_kinds[] = {
 		.state_size = sizeof(IntState),
 		.advance = add_int2,
 		.advance_packed = add_array,
+		.combine = combine_sums,
 		.output = sum_output,
 	},
 	{
@@ -201,6 +222,7 @@ const AggKind integer_kinds[] = {
 		.state_size = sizeof(IntState),
 		.advance = add_int4,
 		.advance_packed = add_array,
+		.combine = combine_sums,
 		.output = sum_output,
 	},
 	{
@@ -209,6 +231,7 @@ const AggKind integer_kinds[] = {
 		.initial = "{0,0}",
 		.advance = add_int2,
 		.advance_packed = add_array,
+		.combine = combine_sums,
 		.output = average_output,
 	},
 	{
@@ -217,6 +240,7 @@ const AggKind integer_kinds[] = {
 		.initial = "{0,0}",
 		.advance = add_int4,
 		.advance_packed = add_array,
+		.combine = combine_sums,
 		.output = average_output,
 	},
 	{
@@ -224,18 +248,21 @@ const AggKind integer_kinds[] = {
 		.state_size = sizeof(BigState),
 		.advance = add_int8,
 		.advance_packed = add_big_array,
+		.combine = combine_big,
 		.output = big_output,
 	},
 	{
 		.transitions = {F_INT2_ACCUM},
 		.state_size = sizeof(SquaresState),
 		.advance = add_squares_int2,
+		.combine = combine_squares,
 		.output = squares_output,
 	},
 	{
 		.transitions = {F_INT4_ACCUM},
 		.state_size = sizeof(SquaresState),
 		.advance = add_squares_int4,
+		.combine = combine_squares,
 		.output = squares_output,
 	},
 	{{InvalidOid}}

@@ -138,6 +138,16 @@ distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
 }
 
 /*
+ * What it costs a process to put so many groups into temporary files, and to
+ * take and merge as many; measured. The files themselves are a small part.
+ */
+Cost
+exchange_cost(double groups)
+{
+	return STARTUP_COST + cpu_tuple_cost * groups;
+}
+
+/*
  * Add what waiting for memory costs in a table of groups that outgrows the
  * caches. PostgreSQL does not count that in its own table, where it is longer:
  * it must not make our path more expensive than the `others`.

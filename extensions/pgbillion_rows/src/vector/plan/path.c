@@ -65,7 +65,8 @@ make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *te
 	path->path.parallel_aware = parallel_workers > 0;
 	path->path.parallel_safe = safe;
 	path->path.parallel_workers = parallel_workers;
-	path->custom_private = list_make3(makeInteger(rel->relid), terms, list_make1_oid(index));
+	/* do processes exchange groups? and, if there are joins, those are added */
+	path->custom_private = list_make4(makeInteger(rel->relid), terms, list_make1_oid(index), makeBoolean(false));
 	path->methods = &path_methods;
 
 	return path;
@@ -96,6 +97,26 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
 	path->path.startup_cost = STARTUP_COST + run;
 	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
+
+	return &path->path;
+}
+
+/*
+ * The partial path of a table's scan whose processes exchange their groups, so
+ * that each has final states of some of them: for the node that finishes groups.
+ */
+Path *
+exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
+			  double groups, int parallel_workers)
+{
+	CustomPath *path = (CustomPath *) scan_path(root, parent, rel, target, groups, parallel_workers, true);
+	Cost		cost = exchange_cost(path->path.rows);
+
+	/* those of each process are exchanged; it returns its share of all */
+	path->path.startup_cost += cost;
+	path->path.total_cost += cost;
+	path->path.rows = clamp_row_est(groups / parallel_divisor(parallel_workers));
+	lfourth(path->custom_private) = makeBoolean(true);
 
 	return &path->path;
 }
@@ -149,11 +170,11 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	cscan->scan.scanrelid = intVal(linitial(best_path->custom_private));
 	cscan->scan.plan.targetlist = tlist;
 	cscan->custom_scan_tlist = scan_tlist;
-	cscan->custom_private = list_make4(makeInteger(list_length(tlist)),
+	cscan->custom_private = list_make5(makeInteger(list_length(tlist)),
 									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))), distinct,
-									   makeInteger(list_length(terms)));
+									   makeInteger(list_length(terms)), lfourth(best_path->custom_private));
 	if (custom_plans != NIL)
-		plan_joins(cscan, lfourth_node(List, best_path->custom_private), custom_plans);
+		plan_joins(cscan, list_nth_node(List, best_path->custom_private, 4), custom_plans);
 	cscan->custom_exprs = collect_params((Node *) cscan->custom_scan_tlist);
 	cscan->methods = &vector_scan_methods;
 

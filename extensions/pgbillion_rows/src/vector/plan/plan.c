@@ -32,9 +32,11 @@
 #include "planner/planner.h"
 #include "vector/aggregate/aggregate.h"
 #include "vector/plan/plan.h"
+#include "vector/sink/exchange.h"
 #include "vector/vector.h"
 
 int			vector_aggregate = PLAN_ON;
+int			vector_exchange = PLAN_ON;
 
 /* What is asked for: GROUP BY, or DISTINCT, which is GROUP BY without aggregates. */
 typedef struct Request
@@ -58,6 +60,7 @@ typedef struct Request
 	double		groups;
 	bool		fits;			/* they do, in memory */
 	bool		finish;			/* vector_finish_path() applies */
+	bool		exchange;		/* processes can exchange groups */
 	bool		safe;			/* for workers */
 	RelOptInfo *partial_rel;	/* of paths of partial states */
 
@@ -194,6 +197,20 @@ find_tables(PlannerInfo *root, Request *request)
 	return NULL;
 }
 
+/* Can processes exchange so many groups, each partition of which should fit in memory? */
+static bool
+can_exchange(PathTarget *target, double groups)
+{
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (IsA(lfirst(lc), Aggref) && !aggregate_can_combine(lfirst_node(Aggref, lc)))
+			return false;
+	}
+	return memory_refusal(target, groups / EXCHANGE_PARTITIONS) == NULL;
+}
+
 /* ---- how many groups ---- */
 
 /* Estimate the groups, and say why that are too many, if they are. */
@@ -219,6 +236,8 @@ estimate(PlannerInfo *root, Request *request)
 	request->fits = reason == NULL;
 	request->finish = !request->inherited && (request->clause != NIL || request->distinct) && enable_hashagg &&
 		vector_finishable(request->target, request->clause);
+	request->exchange = request->finish && vector_exchange != PLAN_OFF &&
+		can_exchange(request->target, request->groups);
 	return request->finish ? NULL : reason;
 }
 
@@ -305,7 +324,7 @@ count_workers(Request *request)
 	double		pages = 0;
 	ListCell   *lc;
 
-	if (!request->fits || !request->safe || request->distinct ||
+	if (!request->safe || request->distinct ||
 		(request->foreign == NIL && request->input->partial_pathlist == NIL))
 		return 0;
 	foreach(lc, request->tables)
@@ -364,6 +383,42 @@ add_single(PlannerInfo *root, Request *request)
 }
 
 /*
+ * Add the parallel paths of one table whose processes exchange groups: the
+ * partial one, on which PostgreSQL may build more before it gathers, and that
+ * which gathers the result.
+ */
+static void
+add_exchange(PlannerInfo *root, Request *request, int workers)
+{
+	double		divisor = parallel_divisor(workers);
+	Request		share = *request;
+	Path	   *scan = exchange_path(root, request->partial_rel, request->input, request->target,
+									 request->groups, workers);
+	Path	   *path;
+	Path	   *gather;
+	double		rows;
+
+	add_waiting(scan, request->target, NIL, request->input->rows / divisor, request->groups);
+	share.groups = scan->rows;
+	path = vector_finish_path(root, (AggPath *) finalize_path(root, &share, scan), &request->costs, 0);
+	if (vector_aggregate == PLAN_FORCE || vector_exchange == PLAN_FORCE)
+	{
+		path->startup_cost *= 1e-6;
+		path->total_cost *= 1e-6;
+	}
+	rows = path->rows * divisor;
+	gather = (Path *) create_gather_path(root, request->rel, path, request->result, NULL, &rows);
+	/* cheaper than our other paths, too, which are forced to be cheap */
+	if (vector_aggregate == PLAN_FORCE || vector_exchange == PLAN_FORCE)
+	{
+		gather->startup_cost *= 1e-3;
+		gather->total_cost *= 1e-3;
+	}
+	add_partial_path(request->rel, path);
+	add_final(request, gather);
+}
+
+/*
  * Is the sum of floats over several tables another than PostgreSQL's? It would
  * add in the order of rows over all tables, except where shards add.
  */
@@ -407,7 +462,9 @@ offer(PlannerInfo *root, Request *request)
 	}
 	else if (workers == 0)
 		return "sums of floats over several tables in a serial plan";
-	if (workers > 0)
+	if (workers > 0 && request->exchange)
+		add_exchange(root, request, workers);
+	if (workers > 0 && request->fits)
 	{
 		partial = scan_paths(root, request, workers);
 		if (request->inherited)
@@ -581,6 +638,11 @@ vector_init(void)
 							 "Aggregates plain heap tables a page at a time.",
 							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
 							 &vector_aggregate, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	DefineCustomEnumVariable("pgbillion_rows.vector_exchange",
+							 "Lets the processes of a parallel plan exchange groups, so that each finishes some of them.",
+							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
+							 &vector_exchange, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_scan_methods);
 	RegisterCustomScanMethods(&vector_finish_methods);

@@ -47,6 +47,7 @@ extern Cost filter_cost(PlannerInfo *root, List *terms);
 extern Cost row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
+extern Cost exchange_cost(double groups);
 extern void add_waiting(Path *path, PathTarget *target, List *others, double rows, double groups);
 
 /* path.c */
@@ -55,10 +56,13 @@ extern CustomPath *make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarge
 								  int parallel_workers, bool safe);
 extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
+extern Path *exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
+						   double groups, int parallel_workers);
 
 /* columns_path.c */
 extern Oid	choose_columns(RelOptInfo *rel, PathTarget *target, Cost *pages, Cost *row);
 extern void vector_columns_init(void);
+
 /* join_path.c */
 typedef struct JoinChain JoinChain;
 

@@ -12,6 +12,9 @@
 
 #define GROUP_MAX_KEYS 32
 
+/* So many records are merged at a time. */
+#define GROUP_RECORDS 256
+
 typedef struct GroupTable GroupTable;
 
 extern const char *group_key_refusal(Expr *key);
@@ -33,5 +36,13 @@ extern void group_table_clear_overflow(GroupTable *table);
 extern int64 group_table_count(GroupTable *table);
 extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);
 extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
+
+/* for exchange.c */
+extern Size group_record_size(GroupTable *table, char *entry);
+extern void group_record_write(GroupTable *table, char *entry, char *record, Size size);
+extern char *group_record_next(char *record);
+extern uint64 group_record_hash(GroupTable *table, const char *entry);
+extern bool group_table_reserve(GroupTable *table, int n, bool whatever);
+extern int	group_table_merge(GroupTable *table, char **records, int n, char **entries);
 
 #endif							/* PGBILLION_VECTOR_GROUP_H */

@@ -6,7 +6,9 @@
  * Groups are returned when the source has ended. Rows that found no room
  * because the groups outgrew hash_mem are returned before that, one by one,
  * each after its batch (group.c), or, for the node that wants whole groups
- * (finish.c), kept in files and aggregated afterwards (spill.c).
+ * (finish.c), kept in files and aggregated afterwards (spill.c). Processes of a
+ * parallel plan may exchange their groups instead, and return them when they
+ * have (exchange.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -18,6 +20,7 @@
 
 #include "vector/sink/by_code.h"
 #include "vector/sink/distinct.h"
+#include "vector/sink/exchange.h"
 #include "vector/sink/group.h"
 #include "vector/sink/sink.h"
 #include "vector/sink/spill.h"
@@ -52,7 +55,22 @@ typedef struct Groups
 	int			level;			/* how often the rows at hand were written */
 } Groups;
 
+/* Are there other processes to exchange groups with? */
+static inline bool
+exchanges(const Groups *groups)
+{
+	return groups->sink.exchange != NULL && exchange_is_shared(groups->sink.exchange);
+}
+
 /* ---- consuming ---- */
+
+/* The entries that codes stood for are gone. */
+static void
+forget_codes(Groups *groups)
+{
+	if (groups->by_code != NULL)
+		group_by_code_reset(groups->by_code);
+}
 
 /* Spill the rows of the batch that have no entry, and keep the others. */
 static void
@@ -115,6 +133,8 @@ consume(Sink *sink, Batch *batch)
 	RowGroups	row_groups;
 
 	Assert(groups->noverflow == 0 && (groups->distincts == NULL || groups->whole));
+	if (exchanges(groups) && exchange_reserve(groups->sink.exchange, batch->n))
+		forget_codes(groups);
 	group_rows_init(&row_groups, NULL, entries);
 	if (groups->by_code != NULL && group_by_code(groups->by_code, groups->table, batch, ids, &row_groups))
 	{
@@ -174,6 +194,8 @@ finish(Sink *sink)
 
 	end_spill(groups);
 	distincts_finish(groups->distincts, NULL, &sink->spilled_partitions, &sink->spilled_bytes);
+	if (exchanges(groups))
+		exchange_finish(groups->sink.exchange);
 	rewind_groups(groups);
 }
 
@@ -197,10 +219,14 @@ static bool
 next(Sink *sink, Datum *values, bool *isnull)
 {
 	Groups	   *groups = (Groups *) sink;
-	char	   *entry = next_entry(groups);
+	char	   *entry;
 
-	if (entry == NULL)
-		return false;
+	while ((entry = next_entry(groups)) == NULL)
+	{
+		if (!exchanges(groups) || !exchange_take(groups->sink.exchange))
+			return false;
+		rewind_groups(groups);
+	}
 	for (int i = 0; i < groups->noutputs; i++)
 	{
 		if (groups->key_of_output[i] >= 0)
@@ -209,14 +235,6 @@ next(Sink *sink, Datum *values, bool *isnull)
 			values[i] = aggregates_output(groups->aggregates, i, entry, &isnull[i]);
 	}
 	return true;
-}
-
-/* The entries that codes stood for are gone. */
-static void
-forget_codes(Groups *groups)
-{
-	if (groups->by_code != NULL)
-		group_by_code_reset(groups->by_code);
 }
 
 /* Replace the groups by those of a partition that was spilled. */
@@ -251,6 +269,8 @@ end(Sink *sink)
 	foreach(lc, groups->partitions)
 		spill_close(lfirst(lc));
 	groups->partitions = NIL;
+	if (groups->sink.exchange != NULL)
+		exchange_end(groups->sink.exchange);
 	if (groups->spill_context != NULL)
 		MemoryContextReset(groups->spill_context);
 	groups->level = 0;
@@ -287,7 +307,7 @@ rewind_to_first(Sink *sink)
 {
 	Groups	   *groups = (Groups *) sink;
 
-	if (groups->level > 0 || groups->partitions != NIL)
+	if (groups->level > 0 || groups->partitions != NIL || exchanges(groups))
 		return false;
 	rewind_groups(groups);
 	return true;
@@ -296,7 +316,9 @@ rewind_to_first(Sink *sink)
 static int64
 count(Sink *sink)
 {
-	return group_table_count(((Groups *) sink)->table);
+	Groups	   *groups = (Groups *) sink;
+
+	return exchanges(groups) ? exchange_put_here(groups->sink.exchange) : group_table_count(groups->table);
 }
 
 static const SinkMethods groups_methods = {
@@ -337,9 +359,12 @@ compile_keys(Groups *groups, List *outputs, Batch *batch, Oid *types, Oid *colla
 	}
 }
 
-/* One output at least is a group key. Memory belongs to the current context. */
+/*
+ * One output at least is a group key. In a parallel plan, groups may be
+ * exchanged between processes. Memory belongs to the current context.
+ */
 Sink *
-groups_create(List *outputs, Batch *batch)
+groups_create(List *outputs, Batch *batch, bool exchanged)
 {
 	Groups	   *groups = palloc0(sizeof(Groups));
 	int			n = list_length(outputs);
@@ -361,6 +386,8 @@ groups_create(List *outputs, Batch *batch)
 	groups->table = group_table_create(groups->nkeys, types, collations, groups->aggregates->size,
 									   aggregates_init, groups->aggregates);
 	group_table_memory(groups->table, memory);
+	if (exchanged)
+		groups->sink.exchange = exchange_create(groups->table, groups->aggregates);
 
 	groups->by_code = group_by_code_create(groups->keys, groups->nkeys);
 

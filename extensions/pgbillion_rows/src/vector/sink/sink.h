@@ -11,6 +11,7 @@
  *	by_code.c		groups by the codes of their keys
  *	aggregate.c		the table of aggregates, and their states in an entry
  *	spill.c			rows of groups for which there is no memory
+ *	exchange.c		groups that processes finish together
  *
  *-------------------------------------------------------------------------
  */
@@ -70,13 +71,19 @@ typedef struct SinkMethods
 	/* After the end: return all rows once more. False if some are forgotten. */
 	bool		(*rewind) (Sink *sink);
 
-	/* How many rows there are to return. */
+	/* How many rows there are to return, or to be exchanged. */
 	int64		(*count) (Sink *sink);
 } SinkMethods;
 
 struct Sink
 {
 	const SinkMethods *methods;
+
+	/*
+	 * of groups that the processes of a parallel plan finish together, or
+	 * NULL: whoever wants whole groups begins, waits, and then asks for rows
+	 */
+	struct Exchange *exchange;
 
 	/* what EXPLAIN tells of it: how many outputs, and of these by kernels */
 	int			aggregates;
@@ -89,6 +96,6 @@ struct Sink
 
 /* The outputs are expressions: aggregates, and group keys. */
 extern Sink *one_group_create(List *outputs, Batch *batch);
-extern Sink *groups_create(List *outputs, Batch *batch);
+extern Sink *groups_create(List *outputs, Batch *batch, bool exchanged);
 
 #endif							/* PGBILLION_VECTOR_SINK_H */
