@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits clean destroy
+.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-calibrate clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -29,6 +29,9 @@ help: ## this list
 setup: ## the virtual environment with everything in it
 	@tools/setup.sh
 
+wheels: setup ## what pip installs, in dist/: the program with libraries for 15, 16, 17 and 18, and the sources
+	@tools/wheels.sh
+
 demo: setup ## a million tables in a server of their own, verified, with a report
 	@$(BIN)/pgbillion demo
 
@@ -53,11 +56,17 @@ bench-drop: setup ## dropping in bulk compared with DROP TABLE and the rate of r
 bench-list: setup ## the first page and all names compared with the \dt of psql
 	@$(BIN)/python bench/list.py
 
+bench-tenants: setup ## schemas cloned, migrated and compared, beside PostgreSQL's commands fed to psql
+	@$(BIN)/python bench/tenants.py
+
 bench-cycle: setup ## 30,000 tables created, filled, read, dropped under three durability profiles, and by MariaDB
 	@$(BIN)/python bench/cycle.py
 
 bench-rows: setup ## vectorized aggregation of plain heap compared with PostgreSQL's own and with DuckDB's
 	@$(BIN)/python bench/rows.py
+
+bench-columns: setup ## indexes of columns compared with PostgreSQL's plans, vectors over the heap, and DuckDB
+	@$(BIN)/python bench/columns.py
 
 bench-shards: setup ## an aggregate over four shards compared with postgres_fdw and one server, and the cost of breadth
 	@$(BIN)/python bench/shards.py
@@ -76,6 +85,9 @@ bench-tpch: setup ## 22 queries derived from TPC-H compared with PostgreSQL's ow
 
 bench-hits: setup ## queries of web analytics over a wide table compared with PostgreSQL's own plans
 	@$(BIN)/python bench/hits.py
+
+bench-calibrate: setup ## constants of the planner as they would be on this machine, and whether it chooses the faster plans
+	@$(BIN)/python bench/calibrate.py
 
 clean: ## remove what was built here and the caches; servers, data and reports stay
 	@tools/clean.sh

@@ -56,6 +56,7 @@ _MAJORS = (
     "test_vector_collations",
     "test_vector_differential",
     "test_vector_finish",
+    "test_vector_join",
     "test_vector_pg_regress",
     "test_vector_rechecks",
 )

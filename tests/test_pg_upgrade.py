@@ -75,7 +75,12 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
             assert done.returncode == 0, done.stderr
         result.old.start()
         with result.old.connect() as conn:
-            conn.execute("CREATE EXTENSION pgbillion_tables")
+            conn.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows")
+            conn.execute("ALTER DATABASE postgres SET session_preload_libraries = pgbillion_rows")
+            if _has_postgres_fdw(old) and _has_postgres_fdw(new):
+                # where the shard is does not matter: nobody asks it
+                run(conn, "CREATE EXTENSION postgres_fdw; CREATE SERVER shard FOREIGN DATA WRAPPER pgbillion_fdw")
+                run(conn, "CREATE FOREIGN TABLE afar (i int) SERVER shard")
             run(
                 conn,
                 "CREATE TABLE filled (i int PRIMARY KEY, b text); INSERT INTO filled VALUES (1, repeat('x', 100000))",
@@ -87,6 +92,10 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
             )
         result.old.stop()
         yield result
+
+
+def _has_postgres_fdw(where: Installation) -> bool:
+    return (where.sharedir / "extension" / "postgres_fdw.control").exists()
 
 
 @pytest.fixture
@@ -155,7 +164,21 @@ def _make_lazy(conn: Connection) -> None:
     run(conn, "CREATE TABLE had (i int); INSERT INTO had VALUES (1)")
 
 
+def _check_rows(conn: Connection) -> None:
+    """pgbillion_rows is loaded by its setting, gives vectors, and has its partial aggregates and its wrapper."""
+    run(conn, "SET pgbillion_rows.vector_aggregate = force; SET max_parallel_workers_per_gather = 0")
+    plan = conn.execute("EXPLAIN SELECT i, count(*), max(i) FROM filled GROUP BY i").fetchall()
+    assert "VectorAggregate" in str(plan)
+    assert conn.execute("SELECT i, count(*), max(i) FROM filled GROUP BY i").fetchall() == [(1, 1, 1)]
+    assert one(conn, "SELECT pgbillion_rows.partial_avg(i)::text FROM filled") == "{1,1}"
+    if one(conn, "SELECT to_regclass('afar')"):
+        (remote,) = conn.execute("EXPLAIN (VERBOSE, COSTS OFF) SELECT count(*) FROM afar").fetchall()[-1]
+        assert "count(*)" in remote
+    run(conn, "RESET pgbillion_rows.vector_aggregate")
+
+
 def _check(conn: Connection) -> None:
+    _check_rows(conn)
     run(conn, "SET default_table_access_method = lazy_heap")
     assert conn.execute("SELECT i, length(b) FROM filled").fetchall() == [(1, 100000)]
     if one(conn, "SELECT to_regclass('empty')"):

@@ -139,6 +139,45 @@ def test_explain_vector_tells_what_is_off(conn: Connection) -> None:
     ]
 
 
+# before the join, or not
+
+
+@pytest.fixture
+def sold(conn: Connection) -> Connection:
+    conn.execute(
+        "CREATE TABLE sold AS SELECT i % 100 AS shop, (i / 100) % 120 AS day, i::numeric(12, 2) AS price,"
+        " repeat('z', 40) AS pad FROM generate_series(1, 60000) i;"
+        " CREATE TABLE shop AS SELECT i AS id, i % 5 AS region FROM generate_series(0, 99) i; ANALYZE sold, shop"
+    )
+    return conn
+
+
+CALLS = "avg(price), sum(price), max(price), count(*)"
+
+
+@pytest.mark.parametrize(
+    ("keys", "calls", "where", "expected"),
+    [
+        ("region", CALLS, "true", True),
+        ("region", "count(*)", "id = 3", True),
+        # five rows make a group here: all of them are aggregated for the few that the join leaves
+        ("region, day", CALLS, "id = 3", False),
+        ("region, day", CALLS, "id = 3 AND price > 0", False),
+        ("region, day", CALLS, "true", True),
+    ],
+)
+def test_what_the_join_leaves_counts(sold: Connection, keys: str, calls: str, where: str, expected: bool) -> None:
+    query = f"SELECT {keys}, {calls} FROM sold JOIN shop ON shop = id WHERE {where} GROUP BY {keys}"
+    modes = {node.get("Partial Mode") for node in plans.nodes(plans.explain(sold, query))}
+    assert ("Finalize" in modes) is expected, told(sold, query)
+
+
+def test_what_the_join_leaves_does_not_count_where_it_is_forced(sold: Connection) -> None:
+    sold.execute("SET pgbillion_rows.aggregate_before_join = force")
+    query = f"SELECT region, day, {CALLS} FROM sold JOIN shop ON shop = id WHERE id = 3 GROUP BY 1, 2"
+    assert "Finalize" in {node.get("Partial Mode") for node in plans.nodes(plans.explain(sold, query))}
+
+
 # what considering it takes
 
 

@@ -269,7 +269,7 @@ def test_server_without_the_extension(state: Path) -> None:
             finally:
                 aside.rename(file)
             assert raised.value.status == 3
-            assert "make install" in (raised.value.hint or "")
+            assert "pgbillion extension install" in (raised.value.hint or "")
 
 
 def test_names_are_text_in_a_database_of_sql_ascii(state: Path) -> None:

@@ -278,6 +278,27 @@ def test_explain_vector_runs_nothing(vectors: Connection) -> None:
     assert one(vectors, "SELECT count(*) FROM data") == 9
 
 
+def test_explain_vector_tells_what_has_loaded_the_library(vectors: Connection, cluster: Cluster) -> None:
+    """A call of it does, in its session alone: that says nothing about other sessions."""
+    make(vectors, last=200_000)
+    vectors.execute("ANALYZE data")
+    query = QUERY.format("v.data")
+    only = "\nvectorized in this session only, where a call of a function has loaded the library"
+    for options, load, told in (
+        ("", "SELECT 1", only),
+        ("", "SELECT pgbillion_rows.version()", only),
+        ("", "SET jit = off; LOAD 'pgbillion_rows'; SELECT 1", "\nvectorized"),
+        ("-c session_preload_libraries=pgbillion_rows", "SELECT 1", "\nvectorized"),
+    ):
+        with psycopg.connect(cluster.conninfo(vectors.info.dbname), options=options, autocommit=True) as conn:
+            conn.execute("SET max_parallel_workers_per_gather = 0")
+            conn.execute(load.encode())
+            for _ in range(2):
+                answer = explained(conn, query)
+                assert told in answer
+                assert (only in answer) is (told == only)
+
+
 def test_distinct_within_an_aggregate_is_named(vectors: Connection) -> None:
     """Where it is not for us, as over a join, what does the same faster is told."""
     make(vectors)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # tools/postgres.sh config 15|16|17    print the path of a pg_config of that major, fetching or building it first
-# tools/postgres.sh headers 15|16|17|18   print the folder of its server headers; enough to compile against
+# tools/postgres.sh headers 15|16|17|18|19   print the folder of its server headers; enough to compile against
 #
-# 15 is Debian's, 16 and 17 come in Python wheels, 18 is the embedded one. The wheels are kept in build/.
+# 15 is Debian's, 16 and 17 come in Python wheels, 18 is the embedded one. 19 is for looking ahead: Debian experimental has it. The wheels are kept in build/.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -100,6 +100,7 @@ case "${1:-} ${2:-}" in
     installed=/usr/include/postgresql/15/server
     if [ -e "$installed/postgres.h" ]; then echo "$installed"; else deb_headers 15 bookworm; fi
     ;;
+"headers 19") deb_headers 19 experimental ;;
 "headers 18") .venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include" / "server")' ;;
 *) die "usage: tools/postgres.sh config|headers MAJOR" ;;
 esac

@@ -694,3 +694,32 @@ AS 'MODULE_PATHNAME', 'pgbillion_columns_check';
 
 COMMENT ON FUNCTION pgbillion_rows.columns_check(regclass) IS
 'compares what indexes of columns hold with the table, and returns what differs';
+
+-- What queries ran, in the manner of pg_stat views: everybody may look, and nobody but superusers may reset.
+CREATE FUNCTION pgbillion_rows.query_counts(
+    OUT datid oid, OUT kind text, OUT queries bigint, OUT total_time double precision, OUT stats_reset timestamptz)
+RETURNS SETOF record
+LANGUAGE c VOLATILE PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pgbillion_query_counts';
+
+COMMENT ON FUNCTION pgbillion_rows.query_counts() IS
+'how many queries of each database ran what this extension adds, and how many milliseconds they took';
+
+CREATE VIEW pgbillion_rows.stat_queries AS
+SELECT c.datid, d.datname, c.kind, c.queries, c.total_time, c.stats_reset
+  FROM pgbillion_rows.query_counts() c
+       LEFT JOIN pg_catalog.pg_database d ON d.oid OPERATOR(pg_catalog.=) c.datid;
+
+GRANT SELECT ON pgbillion_rows.stat_queries TO PUBLIC;
+
+COMMENT ON VIEW pgbillion_rows.stat_queries IS
+'queries that ran what this extension adds, by database and kind: how many, and their time in milliseconds';
+
+CREATE FUNCTION pgbillion_rows.stat_reset() RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_stat_reset';
+
+REVOKE ALL ON FUNCTION pgbillion_rows.stat_reset() FROM PUBLIC;
+
+COMMENT ON FUNCTION pgbillion_rows.stat_reset() IS
+'begins to count the queries of this database anew';

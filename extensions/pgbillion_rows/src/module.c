@@ -14,23 +14,30 @@
 #include "columns/columns.h"
 #include "planner/before_join.h"
 #include "planner/planner.h"
+#include "server_build.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
+#include "statistics/statistics.h"
 #include "vector/vector.h"
 
 PG_MODULE_MAGIC;
+SERVER_BUILD("pgbillion_rows");
 
 void		_PG_init(void);
 
 void
 _PG_init(void)
 {
+	require_server_build("pgbillion_rows");
 	columns_init();
 	planner_hook_init();
 	vector_init();
+	explain_vector_init();
 	shard_init();
 	shard_connection_init();
 	before_join_init();
+	statistics_memory_init();
+	statistics_count_init();
 	MarkGUCPrefixReserved("pgbillion_rows");
 }
 

@@ -12,15 +12,18 @@
 #include "utils/builtins.h"
 
 #include "lazy_heap/lazy_heap.h"
+#include "server_build.h"
 #include "tables.h"
 
 PG_MODULE_MAGIC;
+SERVER_BUILD("pgbillion_tables");
 
 void		_PG_init(void);
 
 void
 _PG_init(void)
 {
+	require_server_build("pgbillion_tables");
 	create_tables_init();
 	lazy_heap_init();
 	MarkGUCPrefixReserved("pgbillion_tables");

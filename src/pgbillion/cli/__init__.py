@@ -18,6 +18,7 @@ from pgbillion.cli import (
     cycle,
     demo,
     durability,
+    extension,
     rows,
     server,
     shards,
@@ -26,6 +27,7 @@ from pgbillion.cli import (
     tables_list,
     tables_runs,
     tables_scale,
+    tenants,
 )
 from pgbillion.common import target
 from pgbillion.common.errors import UserError
@@ -37,12 +39,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(server.app, name="server")
+app.add_typer(extension.app, name="extension")
 app.add_typer(durability.app, name="durability")
 tables.app.command("drop")(tables_drop.drop)
 tables.app.command("list")(tables_list.list_tables)
 tables.app.command("runs")(tables_runs.list_runs)
 tables.app.command("scale")(tables_scale.scale)
 app.add_typer(tables.app, name="tables")
+app.add_typer(tenants.app, name="tenants")
 app.add_typer(rows.app, name="rows")
 app.add_typer(shards.app, name="shards")
 app.command()(demo.demo)

@@ -19,7 +19,7 @@ from pgbillion.cli.connect import StateDir
 from pgbillion.cli.options import PgConfig
 from pgbillion.cli.server import start_embedded
 from pgbillion.cli.tables import run_checks
-from pgbillion.common import paths, search_path, text
+from pgbillion.common import extras, paths, search_path, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.meter import meter
@@ -63,6 +63,7 @@ def demo(
     wanted = parse_count(count) if count is not None else None
     if wanted is not None and wanted < 1:
         raise UserError(f"the number of tables must be at least 1, not {wanted:,}")
+    extras.need(*(() if pg_config else (extras.EMBEDDED,)), extras.NUMPY, extras.MATPLOTLIB)
     state = paths.state_dir(state_dir)
     _say("starting PostgreSQL")
     cluster, _ = start_embedded(state, pg_config)

@@ -35,6 +35,11 @@ def extension_source() -> Path:
     return installed if installed.is_dir() else package.parents[1] / "extensions"
 
 
+def libraries() -> Path:
+    """Return the folder of the libraries that came with the package, by major version; it need not exist."""
+    return Path(__file__).parents[1] / "_libraries"
+
+
 def version() -> str:
     """Return the version of pgbillion, which stands in the extensions' control files and nowhere else."""
     control = (extension_source() / "pgbillion_tables" / "pgbillion_tables.control").read_text(encoding="utf-8")

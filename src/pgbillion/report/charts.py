@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pgbillion.common import extras
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -40,7 +42,11 @@ class Series:
 
 @contextmanager
 def _matplotlib() -> Iterator[Any]:
-    """Give matplotlib with a folder of its own for its caches: it would write into the user's home."""
+    """Give matplotlib with a folder of its own for its caches: it would write into the user's home.
+
+    Raises UserError when it is not installed.
+    """
+    extras.need(extras.MATPLOTLIB)
     if "MPLCONFIGDIR" in os.environ:
         import matplotlib.figure
 

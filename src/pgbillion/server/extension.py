@@ -1,9 +1,7 @@
-"""The two extensions: built and installed for one PostgreSQL, created and checked in one database."""
+"""The two extensions: what building them takes of one PostgreSQL, and created and checked in one database."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import shlex
@@ -82,44 +80,6 @@ def read_pg_config(pg_config: Path) -> PgConfig:
     return PgConfig(program, values["VERSION"].removeprefix("PostgreSQL "), number, values)
 
 
-def install(facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> None:
-    """Build the extensions against an installation in the folder ``build`` and install them into the folders given.
-
-    Does nothing when the sources are those that were installed last. Raises UserError for missing tools or headers
-    and for a failing compiler.
-    """
-    source = paths.extension_source()
-    stamp, fingerprint = build / "installed", _fingerprint(source, facts)
-    if stamp.exists() and stamp.read_text() == fingerprint:
-        return
-    check_tools(facts)
-    for name in ALL:
-        _install(name, facts, build / name, pkglibdir, sharedir)
-    stamp.write_text(fingerprint)
-
-
-def _install(name: str, facts: PgConfig, build: Path, pkglibdir: Path, sharedir: Path) -> None:
-    source = paths.extension_source() / name
-    if any(source.glob("src/**/*.o")):
-        raise UserError(
-            f"there are object files in {source}, which make would take for this server's",
-            f"make -C {source} clean",
-        )
-    build.mkdir(parents=True, exist_ok=True)
-    # linked again even when all that happened is that a source file is gone
-    (build / f"{name}.so").unlink(missing_ok=True)
-    log = build / "make.log"
-    command = ["make", f"-j{os.cpu_count() or 1}", "-f", str(source / "Makefile"), f"PG_CONFIG={facts.pg_config}"]
-    # bitcode would need the very clang the server was built with, and is for inlining into JIT code only
-    command += ["with_llvm=no", f"pkglibdir={pkglibdir}", f"datadir={sharedir}"]
-    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    for target in ("all", "install"):
-        with log.open("w") as output:
-            made = subprocess.run([*command, target], cwd=build, env=env, stdout=output, stderr=subprocess.STDOUT)
-        if made.returncode != 0:
-            raise UserError(f"{name} could not be built: {_first_error(log)}", f"all that make said is in {log}")
-
-
 def check_tools(facts: PgConfig) -> None:
     """Raise UserError, with the command that installs them, when compiler, make or server headers are missing."""
     missing = [tool for tool in (shlex.split(facts.values["CC"])[0], "make") if shutil.which(tool) is None]
@@ -153,15 +113,15 @@ def ensure_extension(conn: psycopg.Connection[Any], name: str, *, instead: str |
     ``instead`` is the option by which the command that is run does without it, if it has one.
     """
     mine = paths.version()
-    install_it = "install it on the server's machine (make install PG_CONFIG=…)"
+    where = _options(conn)
+    install_it = f"on the server's machine, run: pgbillion extension install {where}"
     if instead is not None:
-        install_it += f", or use {instead}, which does without"
+        install_it += f"; or use {instead}, which does without"
     try:
         # looked up first: on a standby, and without the privilege, even CREATE … IF NOT EXISTS is refused
         library, objects = versions(conn, name)
         if objects is None:
-            _refuse_first_version(conn)
-            check_schema(conn, name)
+            check_creatable(conn, name)
             # what is found in its schema afterwards undoes it
             with conn.transaction():
                 conn.execute(f"CREATE EXTENSION IF NOT EXISTS {name}".encode())
@@ -186,17 +146,22 @@ def ensure_extension(conn: psycopg.Connection[Any], name: str, *, instead: str |
         raise UserError(
             f"the extension {name} in database {conn.info.dbname} is version {objects}, its library {library},"
             f" and this program {mine}",
-            "install the extension of this program's version on the server's machine (make install PG_CONFIG=…),"
-            f" connect again, and run ALTER EXTENSION {name} UPDATE in that database",
+            f"on the server's machine, with the newer of the two versions, run: pgbillion extension upgrade {where}",
             status=3,
         )
     if library != objects:
         raise UserError(
             f"database {conn.info.dbname} has version {objects} of the extension {name}, and the server loads its"
             f" library of version {library}",
-            f"run ALTER EXTENSION {name} UPDATE in that database, or connect again",
+            f"run: pgbillion extension upgrade {where}; or connect again",
             status=3,
         )
+
+
+def _options(conn: psycopg.Connection[Any]) -> str:
+    """Return the options by which a command reaches the connection's database."""
+    parts = {"-h": conn.info.host, "-p": str(conn.info.port), "-U": conn.info.user, "-d": conn.info.dbname}
+    return " ".join(f"{option} {shlex.quote(value)}" for option, value in parts.items() if value)
 
 
 def compatible(theirs: str, mine: str) -> bool:
@@ -215,6 +180,13 @@ def versions(conn: psycopg.Connection[Any], name: str) -> tuple[str | None, str 
     check_schema(conn, name)
     loaded = conn.execute(f"SELECT {name}.version()".encode()).fetchone()
     return loaded and loaded[0], objects
+
+
+def check_creatable(conn: psycopg.Connection[Any], name: str) -> None:
+    """Raise UserError where CREATE EXTENSION would find something in its way, or something that is not ours."""
+    if versions(conn, name)[1] is None:
+        _refuse_first_version(conn)
+        check_schema(conn, name)
 
 
 def _refuse_first_version(conn: psycopg.Connection[Any]) -> None:
@@ -252,20 +224,3 @@ def _state(conn: psycopg.Connection[Any], name: str) -> tuple[str | None, bool, 
     row = conn.execute(load("server", "extension_state").encode(), {"name": name}).fetchone()
     assert row is not None
     return row[0], row[1], row[2]
-
-
-def _fingerprint(source: Path, facts: PgConfig) -> str:
-    """Change with every change of a source file and of the server it is built against."""
-    digest = hashlib.sha256(json.dumps([str(source), facts.version, dict(facts.values)]).encode())
-    parts = [
-        path for name in ("*.mk", "*.map", "Makefile", "*.control", "*.sql", "*.[ch]") for path in source.rglob(name)
-    ]
-    for path in sorted(parts):
-        digest.update(f"{path.relative_to(source)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-def _first_error(log: Path) -> str:
-    text = log.read_text(encoding="utf-8", errors="replace")
-    match = re.search(r"^.*(?:error:|Error |\*\*\* ).*$", text, re.MULTILINE)
-    return match.group(0).strip() if match else "make failed"

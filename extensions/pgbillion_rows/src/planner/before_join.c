@@ -318,6 +318,8 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	if (aggregate_before_join != PLAN_FORCE && early.groups * LEAST_ROWS_PER_GROUP > early.table->rows)
 		return psprintf("it would leave %.0f groups of %.0f rows", early.groups, early.table->rows);
 
+	early.left = input_rel->rows;
+	early.forced = aggregate_before_join == PLAN_FORCE;
 	states = make_states_rel(root, &early);
 	if (states == NULL)
 		return "the table cannot be read on its own";

@@ -20,6 +20,7 @@
  *
  *	equivalence.c  what is aggregated and by which columns, or why it is not
  *	states.c	   paths of the states: by vectors, shards, or PostgreSQL
+ *	early_cost.c   what these take beyond what they are estimated to cost
  *	before_join.c  joins them with the other tables, and offers that
  *
  *-------------------------------------------------------------------------
@@ -44,6 +45,9 @@ typedef struct EarlyAggregate
 	PathTarget *target;
 	double		groups;
 	bool		known;			/* the number of groups, from statistics */
+	double		left;			/* how many of the table's rows the join
+								 * leaves */
+	bool		forced;			/* whatever it costs */
 	bool		parallel_safe;
 } EarlyAggregate;
 
@@ -53,6 +57,9 @@ extern void before_join_init(void);
 /* equivalence.c */
 extern const char *before_join_refusal(PlannerInfo *root, RelOptInfo *input_rel, PathTarget *partial,
 									   EarlyAggregate *early);
+
+/* early_cost.c */
+extern void add_early_cost(Path *path, EarlyAggregate *early, double rows, bool vectorized);
 
 /* states.c */
 extern RelOptInfo *make_states_rel(PlannerInfo *root, EarlyAggregate *early);

@@ -51,14 +51,16 @@ static Path *
 core_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *rel, Path *path, PathTarget *input)
 {
 	AggClauseCosts costs;
+	double		rows = path->rows;
 
 	MemSet(&costs, 0, sizeof(costs));
 	get_agg_clause_costs(root, AGGSPLIT_INITIAL_SERIAL, &costs);
 	path = (Path *) create_projection_path(root, rel, path, input);
+	path = (Path *) create_agg_path(root, rel, path, rel->reltarget, AGG_HASHED, AGGSPLIT_INITIAL_SERIAL,
+									early->group_clause, NIL, &costs, clamp_row_est(Min(early->groups, rows)));
+	add_early_cost(path, early, rows, false);
 
-	return (Path *) create_agg_path(root, rel, path, rel->reltarget, AGG_HASHED, AGGSPLIT_INITIAL_SERIAL,
-									early->group_clause, NIL, &costs,
-									clamp_row_est(Min(early->groups, path->rows)));
+	return path;
 }
 
 /* A path of its own for the states; paths of a relation to be joined must have it as parent. */
@@ -73,14 +75,21 @@ static Path *
 special_path(PlannerInfo *root, EarlyAggregate *early, RelOptInfo *leaf, int workers)
 {
 	PathTarget *target = leaf_target(root, early->target, leaf, early->table);
+	RelOptInfo *rel;
+	Path	   *path;
 
 	if (leaf->fdwroutine != NULL)
 		return states_sources.of_foreign_table == NULL ? NULL :
 			states_sources.of_foreign_table(root, leaf, target);
-	return states_sources.of_table == NULL ? NULL :
-		states_sources.of_table(root, make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, target,
-													 workers > 0 || (early->parallel_safe && leaf->consider_parallel)),
-								leaf, early->groups, workers);
+	if (states_sources.of_table == NULL)
+		return NULL;
+	rel = make_upper_rel(leaf, RELOPT_OTHER_UPPER_REL, target,
+						 workers > 0 || (early->parallel_safe && leaf->consider_parallel));
+	path = states_sources.of_table(root, rel, leaf, early->groups, workers);
+	/* the leader has about as large a share as a worker */
+	if (path != NULL)
+		add_early_cost(path, early, leaf->rows / (workers + 1), true);
+	return path;
 }
 
 /* An Append, in each of the workers, of the vectorized scans of these tables. */

@@ -10,6 +10,7 @@
 #include "executor/executor.h"
 #include "nodes/bitmapset.h"
 #include "utils/lsyscache.h"
+#include "optimizer/optimizer.h"
 
 #include "vector/batch.h"
 
@@ -59,6 +60,19 @@ batch_init(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset 
 	ExecClearTuple(batch->slot);
 	memset(batch->slot->tts_isnull, true, tupdesc->natts * sizeof(bool));
 	ExecStoreVirtualTuple(batch->slot);
+}
+
+/* The attributes that expressions, or aggregates, need. */
+Bitmapset *
+batch_attnos(List *exprs)
+{
+	Bitmapset  *attnos = NULL;
+	ListCell   *lc;
+
+	foreach(lc, pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES))
+		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
+
+	return attnos;
 }
 
 /* The index of an attribute's column, or -1. */

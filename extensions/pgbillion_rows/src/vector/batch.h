@@ -232,6 +232,7 @@ extern void batch_init_columns(Batch *batch, TupleDesc tupdesc, Bitmapset *filte
 							   Bitmapset *later_attnos);
 extern void batch_init(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos, Bitmapset *later_attnos,
 					   PlanState *parent);
+extern Bitmapset *batch_attnos(List *exprs);
 extern int	batch_index(Batch *batch, AttrNumber attno);
 extern void batch_keep(Batch *batch, const uint16 *rows, int n, bool final);
 

@@ -20,8 +20,10 @@
 #include "commands/explain_state.h"
 #endif
 #include "executor/executor.h"
+#include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 #include "utils/ruleutils.h"
 
 #include "vector/node.h"
@@ -31,6 +33,7 @@
 typedef struct VectorState
 {
 	VectorNode	node;
+	JoinRows   *joins;			/* or NULL */
 	Sink	   *sink;
 	int			noutputs;
 	bool		ended;			/* the batch's source has, as the sink knows */
@@ -45,6 +48,25 @@ const CustomScanMethods vector_scan_methods = {
 };
 
 /* ---- what the plan says ---- */
+
+/* How many entries there are in a part of the target list. */
+static int
+count_of(CustomScan *cscan, VectorPrivate part)
+{
+	return intVal(list_nth(cscan->custom_private, part));
+}
+
+/* Expressions of the target list from one place to before another. */
+static List *
+exprs_between(CustomScan *cscan, int from, int to)
+{
+	List	   *exprs = NIL;
+
+	for (int i = from; i < to; i++)
+		exprs = lappend(exprs, list_nth_node(TargetEntry, cscan->custom_scan_tlist, i)->expr);
+
+	return exprs;
+}
 
 /* The expressions of the output columns; aggregates have their DISTINCT here. */
 static List *
@@ -75,13 +97,17 @@ output_exprs(CustomScan *cscan)
 static List *
 filter_clauses(CustomScan *cscan)
 {
-	List	   *clauses = NIL;
-	int			noutputs = intVal(linitial(cscan->custom_private));
+	int			outputs = count_of(cscan, VECTOR_PRIVATE_OUTPUTS);
 
-	for (int i = noutputs; i < list_length(cscan->custom_scan_tlist); i++)
-		clauses = lappend(clauses, list_nth_node(TargetEntry, cscan->custom_scan_tlist, i)->expr);
+	return exprs_between(cscan, outputs, outputs + count_of(cscan, VECTOR_PRIVATE_TERMS));
+}
 
-	return clauses;
+/* What there is of the joins. */
+static List *
+join_exprs(CustomScan *cscan)
+{
+	return exprs_between(cscan, count_of(cscan, VECTOR_PRIVATE_OUTPUTS) + count_of(cscan, VECTOR_PRIVATE_TERMS),
+						 list_length(cscan->custom_scan_tlist));
 }
 
 /* The index of columns to be read, or InvalidOid. */
@@ -123,6 +149,23 @@ distinct_exprs(List *outputs)
 	return exprs;
 }
 
+/* Prepare the joins, and what they are with; the outputs are to be over their rows. */
+static void
+begin_joins(VectorState *state, EState *estate, int eflags, List **outputs)
+{
+	CustomScanState *css = &state->node.css;
+	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
+	ListCell   *lc;
+
+	foreach(lc, cscan->custom_plans)
+		css->custom_ps = lappend(css->custom_ps,
+								 ExecInitNode(lfirst(lc), estate, eflags & ~(EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK)));
+	state->joins = join_rows_create(cscan, join_exprs(cscan), css->custom_ps,
+									CreateTupleDescCopy(RelationGetDescr(css->ss.ss_currentRelation)));
+	*outputs = join_rows_exprs(state->joins, *outputs);
+	vector_node_begin_joins(&state->node, filter_clauses(cscan), *outputs, state->joins);
+}
+
 static void
 begin_scan(CustomScanState *css, EState *estate, int eflags)
 {
@@ -131,7 +174,10 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	List	   *outputs = output_exprs(cscan);
 	Batch	   *batch = &state->node.batch;
 
-	vector_node_begin(&state->node, filter_clauses(cscan), outputs, index_of(cscan));
+	if (cscan->custom_plans != NIL)
+		begin_joins(state, estate, eflags, &outputs);
+	else
+		vector_node_begin(&state->node, filter_clauses(cscan), outputs, index_of(cscan));
 	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) : groups_create(outputs, batch);
 	state->noutputs = list_length(outputs);
 }
@@ -235,8 +281,12 @@ end_scan(CustomScanState *css)
 {
 	VectorState *state = (VectorState *) css;
 
+	ListCell   *lc;
+
 	vector_node_end(&state->node);
 	state->sink->methods->end(state->sink);
+	foreach(lc, css->custom_ps)
+		ExecEndNode(lfirst(lc));
 }
 
 static void
@@ -247,6 +297,15 @@ rescan(CustomScanState *css)
 	/* a remainder is read to its end without a row being returned */
 	Assert(state->node.batch.source == state->node.source);
 	state->node.source->methods->end(state->node.source);
+	if (css->ss.ps.chgParam != NULL && state->joins != NULL)
+	{
+		ListCell   *lc;
+
+		foreach(lc, css->custom_ps)
+			UpdateChangedParamSet(lfirst(lc), css->ss.ps.chgParam);
+		/* their keys may hold parameters, too */
+		joins_forget(state->node.source);
+	}
 	state->sink->methods->reset(state->sink);
 	ExecClearTuple(css->ss.ss_ScanTupleSlot);
 	state->ended = state->returning = false;
@@ -358,6 +417,44 @@ explain_spilled(const Sink *sink, ExplainState *es)
 	ExplainPropertyText("Spilled", buf.data, es);
 }
 
+/* What has been read into the hash table of a join. */
+static void
+explain_build(const JoinBuild *build, int number, ExplainState *es)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	appendStringInfo(&buf, "rows=" INT64_FORMAT " memory=%zukB", build->most_rows, (build->most_bytes + 1023) / 1024);
+	if (build->spilled_partitions > 0)
+		appendStringInfo(&buf, " partitions=" UINT64_FORMAT " disk=" UINT64_FORMAT "kB",
+						 build->spilled_partitions, (build->spilled_bytes + 1023) / 1024);
+	ExplainPropertyText(psprintf("Hash Table %d", number), buf.data, es);
+}
+
+static void
+explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
+{
+	int			n = state->joins == NULL ? 0 : list_length(state->joins->specs);
+
+	for (int i = 0; i < n; i++)
+	{
+		JoinSpec   *spec = list_nth(state->joins->specs, i);
+		const char *kind = spec->type == JOIN_INNER ? "Inner" : spec->type == JOIN_LEFT ? "Left" :
+			spec->type == JOIN_SEMI ? "Semi" : "Anti";
+
+		vector_node_explain_list(psprintf("%s Join %d", kind, i + 1), list_make1(make_ands_explicit(spec->clauses)),
+								 context, prefix, es);
+		if (spec->plain_quals != NIL)
+			vector_node_explain_list(psprintf("Join Filter %d", i + 1),
+									 list_make1(make_ands_explicit(spec->plain_quals)), context, prefix, es);
+		if (spec->plain_others != NIL)
+			vector_node_explain_list(psprintf("Filter %d", i + 1),
+									 list_make1(make_ands_explicit(spec->plain_others)), context, prefix, es);
+		if (es->analyze)
+			explain_build(join_build_of(state->node.source, n - 1 - i), i + 1, es);
+	}
+}
+
 static void
 explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 {
@@ -377,11 +474,12 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
 	if (OidIsValid(index_of(cscan)))
 		ExplainPropertyText("Columns", get_rel_name(index_of(cscan)), es);
+	explain_joins(state, context, prefix, es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);
 	if (es->analyze)
 	{
-		state->node.source->methods->explain(state->node.source, es);
+		state->node.table->methods->explain(state->node.table, es);
 		explain_spilled(state->sink, es);
 	}
 }

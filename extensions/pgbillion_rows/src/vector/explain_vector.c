@@ -12,12 +12,38 @@
 #include "lib/stringinfo.h"
 #include "nodes/plannodes.h"
 #include "tcop/dest.h"
+#include "tcop/pquery.h"
 #include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
 #include "planner/planner.h"
 #include "vector/vector.h"
+
+/*
+ * Has a call of a function loaded the library, rather than a setting or LOAD?
+ * Then other sessions that run the same query have not loaded it.
+ */
+static bool loaded_by_call = false;
+
+/* Is the statement LOAD? Within a function or DO it is not seen. */
+static bool
+statement_is_load(void)
+{
+	Node	   *statement;
+
+	if (ActivePortal == NULL || list_length(ActivePortal->stmts) != 1)
+		return false;
+	statement = linitial_node(PlannedStmt, ActivePortal->stmts)->utilityStmt;
+	return statement != NULL && IsA(statement, LoadStmt);
+}
+
+/* Note what is loading the library. Settings do before there is a snapshot. */
+void
+explain_vector_init(void)
+{
+	loaded_by_call = ActiveSnapshotSet() && !statement_is_load();
+}
 
 /* Is there a scan of these methods in a plan? */
 static bool
@@ -60,6 +86,15 @@ statement_has(PlannedStmt *stmt, const CustomScanMethods *methods)
 	return plan_has(stmt->planTree, methods);
 }
 
+static void
+conclude_used(StringInfo found, const char *what)
+{
+	appendStringInfo(found, "\n%s", what);
+	if (loaded_by_call)
+		appendStringInfoString(found, " in this session only, where a call of a function has loaded the library:"
+							   " name pgbillion_rows in session_preload_libraries");
+}
+
 /* Add what is switched off to what was found, and what came of it in the end. */
 static void
 conclude(StringInfo found, PlannedStmt *plan)
@@ -71,9 +106,9 @@ conclude(StringInfo found, PlannedStmt *plan)
 	if (vector_scan == PLAN_OFF)
 		appendStringInfoString(found, "\nno vectorized scan: pgbillion_rows.vector_scan is off");
 	if (statement_has(plan, &vector_scan_methods))
-		appendStringInfoString(found, "\nvectorized");
+		conclude_used(found, "vectorized");
 	else if (statement_has(plan, &vector_filter_scan_methods))
-		appendStringInfoString(found, "\nvectorized filter");
+		conclude_used(found, "vectorized filter");
 	else if (vector_aggregate != PLAN_OFF || vector_scan != PLAN_OFF)
 		appendStringInfoString(found, "\nnot chosen");
 }

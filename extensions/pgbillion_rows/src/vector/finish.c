@@ -165,6 +165,9 @@ vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs,
 																		costs->finalCost.per_tuple +
 																		having.per_tuple) +
 		agg->path.rows * agg->path.pathtarget->cost.per_tuple;
+#if PG_VERSION_NUM >= 180000
+	path->path.disabled_nodes = agg->path.disabled_nodes;
+#endif
 	path->custom_paths = list_make1(agg);
 	path->methods = &path_methods;
 

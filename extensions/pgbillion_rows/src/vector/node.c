@@ -24,18 +24,6 @@
 #include "vector/node.h"
 #include "vector/source/source.h"
 
-static Bitmapset *
-attnos_of(List *exprs)
-{
-	Bitmapset  *attnos = NULL;
-	ListCell   *lc;
-
-	foreach(lc, pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES))
-		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
-
-	return attnos;
-}
-
 /* The columns that outputs need only as arguments of count(). */
 static Bitmapset *
 counted_attnos(List *outputs)
@@ -50,11 +38,11 @@ counted_attnos(List *outputs)
 
 		if (IsA(aggref, Aggref) && aggregate_only_counts(aggref) && aggref->aggfilter == NULL &&
 			IsA(linitial_node(TargetEntry, aggref->args)->expr, Var))
-			counted = bms_add_members(counted, attnos_of(list_make1(aggref)));
+			counted = bms_add_members(counted, batch_attnos(list_make1(aggref)));
 		else
 			others = lappend(others, aggref);
 	}
-	return bms_difference(counted, attnos_of(others));
+	return bms_difference(counted, batch_attnos(others));
 }
 
 /* Mark the columns of the batch that are only counted, and that any value can stand for. */
@@ -73,13 +61,13 @@ mark_counted(Batch *batch, List *outputs)
 }
 
 /*
- * Prepare to read the table of the scan: columns that the clauses need are
- * loaded to filter rows, and those that the outputs need for rows that are
- * kept. With an index of columns they are read from it where that can be.
- * Memory belongs to the current context.
+ * Prepare to read the table of the scan into a batch: columns that the clauses
+ * need are loaded to filter rows, and others (`later`) for rows that are kept.
+ * With an index of columns they are read from it where that can be. `counted`
+ * are outputs of which some only count a column, or NIL.
  */
-void
-vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index)
+static void
+begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, List *counted, Oid index)
 {
 	ScanState  *ss = &node->css.ss;
 
@@ -89,15 +77,35 @@ vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index)
 	 */
 	TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(ss->ss_currentRelation));
 
-	batch_init(&node->batch, tupdesc, attnos_of(clauses), attnos_of(outputs), &ss->ps);
-	mark_counted(&node->batch, outputs);
-	node->source = heap_source_create(ss->ss_currentRelation, tupdesc, &node->batch);
+	batch_init(batch, tupdesc, batch_attnos(clauses), later, &ss->ps);
+	mark_counted(batch, counted);
+	node->table = heap_source_create(ss->ss_currentRelation, tupdesc, batch);
 	if (OidIsValid(index))
-		node->source = segment_source_create(ss->ss_currentRelation, index, tupdesc, &node->batch, node->source);
+		node->table = segment_source_create(ss->ss_currentRelation, index, tupdesc, batch, node->table);
+	batch->source = node->table;
+	node->filter = vector_filter_compile(clauses, batch);
+	node->table->excludes = vector_filter_excludes;
+	node->table->filter = node->filter;
+}
+
+/* Prepare to read the table of the scan for these outputs. Memory belongs to the current context. */
+void
+vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index)
+{
+	begin_table(node, &node->batch, clauses, batch_attnos(outputs), outputs, index);
+	node->source = node->table;
+}
+
+/* The same with joins; the outputs are over their rows. */
+void
+vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins)
+{
+	Batch	   *batch = palloc0(sizeof(Batch));
+
+	begin_table(node, batch, clauses, joins_needed(joins, outputs), NIL, InvalidOid);
+	batch->econtext = CreateExprContext(node->css.ss.ps.state);
+	node->source = joins_create(joins, outputs, batch, node->filter, &node->batch);
 	node->batch.source = node->source;
-	node->filter = vector_filter_compile(clauses, &node->batch);
-	node->source->excludes = vector_filter_excludes;
-	node->source->filter = node->filter;
 }
 
 /*
@@ -120,8 +128,8 @@ vector_node_next(VectorNode *node)
 	if (more)
 	{
 		batch->serial++;
-		/* what a sink has kept has passed the filter */
-		if (batch->n > 0 && source == node->source)
+		/* what joins give has passed the filter, and what a sink has kept */
+		if (batch->n > 0 && source == node->table)
 		{
 			int			removed = vector_filter_batch(node->filter, batch);
 
@@ -149,8 +157,8 @@ void
 vector_node_end(VectorNode *node)
 {
 	node->source->methods->end(node->source);
-	if (node->source->methods->close != NULL)
-		node->source->methods->close(node->source);
+	if (node->table->methods->close != NULL)
+		node->table->methods->close(node->table);
 }
 
 /* ---- parallelism ---- */
@@ -158,7 +166,7 @@ vector_node_end(VectorNode *node)
 Size
 vector_node_estimate_dsm(CustomScanState *css, ParallelContext *pcxt)
 {
-	return ((VectorNode *) css)->source->shared_size;
+	return ((VectorNode *) css)->table->shared_size;
 }
 
 void
@@ -166,7 +174,7 @@ vector_node_initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *co
 {
 	VectorNode *node = (VectorNode *) css;
 
-	node->source->methods->share(node->source, coordinate);
+	node->table->methods->share(node->table, coordinate);
 }
 
 void
@@ -174,7 +182,7 @@ vector_node_reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *
 {
 	VectorNode *node = (VectorNode *) css;
 
-	node->source->methods->share_again(node->source, coordinate);
+	node->table->methods->share_again(node->table, coordinate);
 }
 
 void
@@ -182,7 +190,7 @@ vector_node_initialize_worker(CustomScanState *css, shm_toc *toc, void *coordina
 {
 	VectorNode *node = (VectorNode *) css;
 
-	node->source->methods->attach(node->source, coordinate);
+	node->table->methods->attach(node->table, coordinate);
 }
 
 void
@@ -190,7 +198,7 @@ vector_node_shutdown(CustomScanState *css)
 {
 	VectorNode *node = (VectorNode *) css;
 
-	node->source->methods->detach(node->source);
+	node->table->methods->detach(node->table);
 }
 
 /* ---- EXPLAIN ---- */

@@ -11,6 +11,7 @@
 
 #include "vector/batch.h"
 #include "vector/filter/filter.h"
+#include "vector/join/join.h"
 
 struct ExplainState;
 
@@ -19,12 +20,14 @@ typedef struct VectorNode
 {
 	CustomScanState css;
 	Batch		batch;
-	Source	   *source;			/* of the table's rows */
-	VectorFilter *filter;
+	Source	   *table;			/* of the table's rows */
+	Source	   *source;			/* the same, or the last of the joins */
+	VectorFilter *filter;		/* of the table's rows */
 } VectorNode;
 
 extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index);
 extern void vector_node_end(VectorNode *node);
+extern void vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins);
 extern bool vector_node_next(VectorNode *node);
 extern void vector_node_explain_list(const char *label, List *exprs, List *context, bool prefix,
 									 struct ExplainState *es);

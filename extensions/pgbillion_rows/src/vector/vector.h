@@ -24,7 +24,9 @@
  *	  pages.c		pages one after the other, mostly without looking them up
  *	  columns.c		values of attributes, a column at a time
  *	  lazy.c		tables of pgbillion_tables that have no row yet
+ *	  plan_rows.c	rows of a plan of PostgreSQL's
  *	filter/			which of them are kept: predicate.h
+ *	join/			hash joins with plans of PostgreSQL's: join.h
  *	expression/		values over a batch: expression.h, kernel.h
  *	  decimal.c		numeric as scaled integers, and PostgreSQL's formats
  *	aggregate/		transition states, advanced and returned: aggregate.h
@@ -47,17 +49,34 @@
 /*
  * What the plan says to the executor: custom_scan_tlist holds the output
  * columns (group keys and partial Aggrefs) and after them, as junk, the terms
- * of the filter; custom_private is a list of an integer, the number of
- * outputs; of a list of one OID, the index of columns to be read, if any; and
- * of a list of what the outputs have for aggdistinct, which the Aggrefs there
- * do not tell: those above have to find them equal to theirs. Params are
- * repeated in custom_exprs, where the planner looks.
+ * of the filter, and, for each join, its hashable clauses (the build side on
+ * the right), what else a pair must satisfy, what a row of the join must
+ * satisfy, and the columns of the build side's plan, which is one of
+ * custom_plans. custom_private tells how many there are. What the outputs have
+ * for aggdistinct the Aggrefs there do not tell: those above have to find them
+ * equal to theirs. Params are repeated in custom_exprs, where the planner looks.
  */
+typedef enum VectorPrivate
+{
+	VECTOR_PRIVATE_OUTPUTS,		/* an integer */
+	VECTOR_PRIVATE_COLUMNS,		/* a list of one OID: the index of columns to
+								 * be read, if any */
+	VECTOR_PRIVATE_DISTINCT,	/* a list of aggdistinct, one per output */
+	VECTOR_PRIVATE_TERMS,		/* an integer */
+	VECTOR_PRIVATE_JOINS		/* from there on a list of integers per join:
+								 * its JoinType, and four numbers */
+} VectorPrivate;
+
 extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */
 extern int	vector_columns;		/* pgbillion_rows.columns: a PlanMode */
 extern int	vector_scan;		/* pgbillion_rows.vector_scan: a PlanMode */
+extern int	vector_join;		/* pgbillion_rows.vector_join: a PlanMode */
 
 extern void vector_init(void);
+
+/* ---- explain_vector.c ---- */
+
+extern void explain_vector_init(void);
 
 /* ---- execute.c ---- */
 

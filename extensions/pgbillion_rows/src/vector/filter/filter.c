@@ -375,6 +375,29 @@ vector_filter_batch(VectorFilter *filter, Batch *batch)
 	return before - batch->n;
 }
 
+/*
+ * Have the batch's source give its next rows, of which the filter, if there is
+ * one, keeps some, possibly none. False at the source's end. Called in the
+ * batch's memory, which has just been reset. Rows that are removed are counted
+ * as those of the plan node: the first count is of the qualification, which
+ * PostgreSQL evaluates, so that it is the second.
+ */
+bool
+vector_filter_next(VectorFilter *filter, Batch *batch)
+{
+	Source	   *source = batch->source;
+	int			removed = 0;
+
+	if (!source->methods->next(source, batch))
+		return false;
+	batch->serial++;
+	if (filter != NULL && batch->n > 0)
+		removed = vector_filter_batch(filter, batch);
+	InstrCountFiltered2(batch->parent, removed);
+
+	return true;
+}
+
 /* List the rows of the batch that the filter keeps; return how many. */
 int
 vector_filter_rows(VectorFilter *filter, Batch *batch, uint16 *rows)

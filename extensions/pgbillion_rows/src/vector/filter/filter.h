@@ -16,6 +16,7 @@ extern VectorFilter *vector_filter_compile(List *clauses, Batch *batch);
 extern bool vector_filter_is_certain(Expr *clause, TupleDesc tupdesc);
 extern void vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms);
 extern bool vector_filter_excludes(void *filter, Batch *batch);
+extern bool vector_filter_next(VectorFilter *filter, Batch *batch);
 extern int	vector_filter_batch(VectorFilter *filter, Batch *batch);
 extern VectorFilter *vector_filter_compile_rows(Expr *clause, Batch *batch);
 extern int	vector_filter_rows(VectorFilter *filter, Batch *batch, uint16 *rows);

@@ -52,6 +52,25 @@ static const CustomPathMethods path_methods = {
 	.PlanCustomPath = plan_scan,
 };
 
+/* A custom scan of a table, reading an index of columns if one is named, without its cost. */
+CustomPath *
+make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
+			   int parallel_workers, bool safe)
+{
+	CustomPath *path = makeNode(CustomPath);
+
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = parent;
+	path->path.pathtarget = target;
+	path->path.parallel_aware = parallel_workers > 0;
+	path->path.parallel_safe = safe;
+	path->path.parallel_workers = parallel_workers;
+	path->custom_private = list_make3(makeInteger(rel->relid), terms, list_make1_oid(index));
+	path->methods = &path_methods;
+
+	return path;
+}
+
 /*
  * The custom scan of a table. With parallel_workers it is a partial path.
  */
@@ -59,7 +78,7 @@ Path *
 scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 		  double groups, int parallel_workers, bool safe)
 {
-	CustomPath *path = makeNode(CustomPath);
+	CustomPath *path;
 	List	   *terms = ordered_terms(root, rel->baserestrictinfo);
 	double		page_cost;
 	double		divisor = parallel_divisor(parallel_workers);
@@ -73,17 +92,10 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 	index = choose_columns(rel, target, &pages, &row);
 	run = pages + (row * rel->tuples + row_cost(root, target) * rel->rows) / divisor;
 
-	path->path.pathtype = T_CustomScan;
-	path->path.parent = parent;
-	path->path.pathtarget = target;
-	path->path.parallel_aware = parallel_workers > 0;
-	path->path.parallel_safe = safe;
-	path->path.parallel_workers = parallel_workers;
+	path = make_scan_path(parent, rel, target, terms, index, parallel_workers, safe);
 	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
 	path->path.startup_cost = STARTUP_COST + run;
 	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
-	path->custom_private = list_make3(makeInteger(rel->relid), terms, list_make1_oid(index));
-	path->methods = &path_methods;
 
 	return &path->path;
 }
@@ -137,9 +149,12 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	cscan->scan.scanrelid = intVal(linitial(best_path->custom_private));
 	cscan->scan.plan.targetlist = tlist;
 	cscan->custom_scan_tlist = scan_tlist;
-	cscan->custom_exprs = collect_params((Node *) scan_tlist);
-	cscan->custom_private = list_make3(makeInteger(list_length(tlist)),
-									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))), distinct);
+	cscan->custom_private = list_make4(makeInteger(list_length(tlist)),
+									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))), distinct,
+									   makeInteger(list_length(terms)));
+	if (custom_plans != NIL)
+		plan_joins(cscan, lfourth_node(List, best_path->custom_private), custom_plans);
+	cscan->custom_exprs = collect_params((Node *) cscan->custom_scan_tlist);
 	cscan->methods = &vector_scan_methods;
 
 	return &cscan->scan.plan;

@@ -50,6 +50,8 @@ typedef struct Request
 	bool		distinct;		/* there are aggregates with DISTINCT */
 
 	/* what is found out */
+	JoinChain  *chain;			/* of joins, or NULL */
+	JoinChain  *worker_chain;	/* one for workers, or NULL */
 	bool		inherited;
 	List	   *tables;			/* to be read by us */
 	List	   *foreign;		/* paths for the states of others */
@@ -136,11 +138,12 @@ input_refusal(RelOptInfo *input)
 {
 	if (!enable_seqscan)
 		return "enable_seqscan is off";
-	if (input->reloptkind == RELOPT_JOINREL || input->reloptkind == RELOPT_OTHER_JOINREL)
+	if (input->reloptkind == RELOPT_OTHER_JOINREL)
 		return "a join";
-	if (input->reloptkind != RELOPT_BASEREL && input->reloptkind != RELOPT_OTHER_MEMBER_REL)
+	if (input->reloptkind != RELOPT_BASEREL && input->reloptkind != RELOPT_OTHER_MEMBER_REL &&
+		input->reloptkind != RELOPT_JOINREL)
 		return "no table is read";
-	if (input->rtekind != RTE_RELATION)
+	if (input->reloptkind != RELOPT_JOINREL && input->rtekind != RTE_RELATION)
 		return "what is aggregated is no table";
 	if (IS_DUMMY_REL(input))
 		return "no row can satisfy the conditions";
@@ -154,6 +157,19 @@ find_tables(PlannerInfo *root, Request *request)
 	const char *reason = NULL;
 	RelOptInfo *partial_rel;
 
+	if (request->input->reloptkind == RELOPT_JOINREL)
+	{
+		request->chain = find_join_chain(root, request->input, false, &reason);
+		if (request->chain != NULL)
+		{
+			const char *no_worker;
+
+			request->worker_chain = find_join_chain(root, request->input, true, &no_worker);
+			request->tables = list_make1(join_chain_table(request->worker_chain != NULL ? request->worker_chain :
+														  request->chain));
+		}
+		return reason;
+	}
 	request->inherited = planner_rt_fetch(request->input->relid, root)->inh;
 	if (!request->inherited)
 	{
@@ -215,7 +231,7 @@ add_final(Request *request, Path *path)
 	 * cheaper than anything of PostgreSQL's, and still comparable among
 	 * themselves
 	 */
-	if (vector_aggregate == PLAN_FORCE)
+	if ((request->chain != NULL ? vector_join : vector_aggregate) == PLAN_FORCE)
 	{
 		path->startup_cost *= 1e-6;
 		path->total_cost *= 1e-6;
@@ -250,7 +266,8 @@ set_partial_rel(PlannerInfo *root, Request *request)
 		return;
 	}
 	request->safe = request->rel->consider_parallel && request->input->consider_parallel &&
-		is_parallel_safe(root, (Node *) request->target->exprs);
+		is_parallel_safe(root, (Node *) request->target->exprs) &&
+		(request->chain == NULL || request->worker_chain != NULL);
 	request->partial_rel = rel;
 	if (rel->reltarget->exprs == NIL)
 	{
@@ -266,6 +283,10 @@ scan_paths(PlannerInfo *root, Request *request, int workers)
 	List	   *paths = NIL;
 	ListCell   *lc;
 
+	if (request->chain != NULL)
+		return list_make1(join_path(root, request->partial_rel,
+									workers > 0 ? request->worker_chain : request->chain, request->target,
+									request->groups, workers, workers > 0));
 	foreach(lc, request->tables)
 	{
 		RelOptInfo *rel = lfirst(lc);
@@ -565,6 +586,7 @@ vector_init(void)
 	RegisterCustomScanMethods(&vector_finish_methods);
 	vector_filter_path_init();
 	vector_columns_init();
+	vector_join_path_init();
 	states_sources.of_table = vector_states_path;
 	planner_add_offer(offer_upper_paths);
 }

@@ -9,6 +9,8 @@
  *	cost.c			memory, and what waiting and spilling cost
  *	path.c			the path of one table's scan that aggregates, and its plan
  *	columns_path.c	which index of columns such a scan reads
+ *	join_path.c		the same above joins
+ *	join_plan.c		what a plan tells of them
  *	filter_path.c	the path of one that returns rows, and its plan
  *
  *-------------------------------------------------------------------------
@@ -16,9 +18,11 @@
 #ifndef PGBILLION_VECTOR_PLAN_H
 #define PGBILLION_VECTOR_PLAN_H
 
+#include "nodes/extensible.h"
 #include "nodes/pathnodes.h"
 
 /* refusal.c: the reason, or NULL */
+extern const char *expression_refusal(Expr *expr);
 extern const char *table_refusal(PlannerInfo *root, RelOptInfo *rel);
 extern const char *target_refusal(PathTarget *target);
 extern const char *clause_refusal(PathTarget *target, List *clause);
@@ -47,12 +51,25 @@ extern void add_waiting(Path *path, PathTarget *target, List *others, double row
 
 /* path.c */
 extern List *ordered_terms(PlannerInfo *root, List *restrictinfos);
+extern CustomPath *make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
+								  int parallel_workers, bool safe);
 extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
 
 /* columns_path.c */
 extern Oid	choose_columns(RelOptInfo *rel, PathTarget *target, Cost *pages, Cost *row);
 extern void vector_columns_init(void);
+/* join_path.c */
+typedef struct JoinChain JoinChain;
+
+extern JoinChain *find_join_chain(PlannerInfo *root, RelOptInfo *joined, bool safe, const char **reason);
+extern RelOptInfo *join_chain_table(JoinChain *chain);
+extern Path *join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
+					   double groups, int parallel_workers, bool safe);
+extern void vector_join_path_init(void);
+
+/* join_plan.c */
+extern void plan_joins(CustomScan *cscan, List *joins, List *plans);
 
 /* filter_path.c */
 extern void vector_filter_path_init(void);

@@ -61,6 +61,17 @@ unsuitable(Node *node, const char **reason)
 	}
 }
 
+/* Why an expression cannot be evaluated by us, or NULL. */
+const char *
+expression_refusal(Expr *expr)
+{
+	const char *reason = NULL;
+
+	if (!unsuitable((Node *) expr, &reason) && contain_volatile_functions((Node *) expr))
+		reason = "a volatile function";
+	return reason;
+}
+
 /* Why a table cannot be scanned by us, or NULL. */
 const char *
 table_refusal(PlannerInfo *root, RelOptInfo *rel)
@@ -91,10 +102,9 @@ table_refusal(PlannerInfo *root, RelOptInfo *rel)
 			return "row security";
 		if (rinfo->pseudoconstant)
 			return "a condition that refers to no column";
-		if (unsuitable((Node *) rinfo->clause, &reason))
+		reason = expression_refusal(rinfo->clause);
+		if (reason != NULL)
 			return reason;
-		if (contain_volatile_functions((Node *) rinfo->clause))
-			return "a volatile function";
 	}
 
 	return NULL;
@@ -110,12 +120,10 @@ target_refusal(PathTarget *target)
 	foreach(lc, target->exprs)
 	{
 		Expr	   *expr = lfirst(lc);
-		const char *reason = NULL;
+		const char *reason = expression_refusal(expr);
 
-		if (unsuitable((Node *) expr, &reason))
+		if (reason != NULL)
 			return reason;
-		if (contain_volatile_functions((Node *) expr))
-			return "a volatile function";
 		if (expression_returns_set((Node *) expr))
 			return "a set-returning function";
 		reason = IsA(expr, Aggref) ? aggregate_refusal_of((Aggref *) expr) : group_key_refusal(expr);

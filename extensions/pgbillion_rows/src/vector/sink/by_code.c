@@ -26,6 +26,7 @@ struct GroupByCode
 {
 	int			nkeys;
 	int		   *columns;		/* of each key */
+	MemoryContext context;		/* of the arrays, once they are needed */
 
 	/* the dictionaries that what follows is of */
 	bool		known;
@@ -59,9 +60,7 @@ group_by_code_create(VectorExpr **keys, int nkeys)
 			return NULL;
 		by_code->columns[k] = vector_expr_column(keys[k]);
 	}
-	by_code->entries = palloc(sizeof(char *) * MAX_COMBINATIONS);
-	by_code->values = palloc(sizeof(Datum) * BATCH_ROWS * nkeys);
-	by_code->nulls = palloc(sizeof(bool) * BATCH_ROWS * nkeys);
+	by_code->context = CurrentMemoryContext;
 
 	return by_code;
 }
@@ -71,6 +70,15 @@ void
 group_by_code_reset(GroupByCode *by_code)
 {
 	by_code->known = false;
+}
+
+/* Most sources have no codes: then there is no need for room. */
+static void
+make_arrays(GroupByCode *by_code)
+{
+	by_code->entries = MemoryContextAlloc(by_code->context, sizeof(char *) * MAX_COMBINATIONS);
+	by_code->values = MemoryContextAlloc(by_code->context, sizeof(Datum) * BATCH_ROWS * by_code->nkeys);
+	by_code->nulls = MemoryContextAlloc(by_code->context, sizeof(bool) * BATCH_ROWS * by_code->nkeys);
 }
 
 /* The codes of all keys, if the source has them, and combinations are few enough. */
@@ -96,6 +104,8 @@ get_codes(GroupByCode *by_code, Batch *batch, Codes *codes)
 		Assert(by_code->ncodes == ncodes);
 		return true;
 	}
+	if (by_code->entries == NULL)
+		make_arrays(by_code);
 	by_code->known = true;
 	by_code->twins = false;
 	by_code->ncodes = ncodes;

@@ -63,6 +63,7 @@ struct SpillPartition
 	Source		source;			/* of its rows, once they are written */
 	BufFile    *file;			/* NULL until a block is written */
 	int			level;			/* how often its rows were written */
+	int			number;			/* among those that were written together */
 	int64		rows;
 	BlockHead	head;
 	char	   *block;			/* being filled or read */
@@ -107,20 +108,35 @@ set_layout(Layout *layout, Batch *batch)
 Spill *
 spill_begin(Batch *batch, int level, double groups, int64 resident, Size limit)
 {
-	Spill	   *spill = palloc0(sizeof(Spill));
 	double		wanted = PARTITION_FACTOR * groups / Max(resident, 1);
 
 	/* a quarter of the memory for buffers, as PostgreSQL has it */
 	double		most = (double) limit / 4 / (2 * BLCKSZ);
 
+	return spill_begin_partitions(batch, level, (int) Max(Min(Min(wanted, most), MAX_PARTITIONS), MIN_PARTITIONS));
+}
+
+/* The same with so many partitions: rows of two batches with equal tags go to those of the same number. */
+Spill *
+spill_begin_partitions(Batch *batch, int level, int npartitions)
+{
+	Spill	   *spill = palloc0(sizeof(Spill));
+
 	spill->context = CurrentMemoryContext;
 	spill->batch = batch;
 	spill->level = level;
 	set_layout(&spill->layout, batch);
-	spill->npartitions = (int) Max(Min(Min(wanted, most), MAX_PARTITIONS), MIN_PARTITIONS);
-	spill->partitions = palloc0(sizeof(SpillPartition *) * spill->npartitions);
+	spill->npartitions = npartitions;
+	spill->partitions = palloc0(sizeof(SpillPartition *) * npartitions);
 
 	return spill;
+}
+
+/* How many partitions there are to write to. */
+int
+spill_partitions(Spill *spill)
+{
+	return spill->npartitions;
 }
 
 /* Write a partition's block. */
@@ -249,7 +265,8 @@ spill_rows(Spill *spill, const uint16 *rows, int n, const uint64 *tags)
 		{
 			partition = MemoryContextAllocZero(spill->context, sizeof(SpillPartition));
 			partition->level = spill->level;
-			spill->partitions[hash % spill->npartitions] = partition;
+			partition->number = hash % spill->npartitions;
+			spill->partitions[partition->number] = partition;
 		}
 		/* from the first batch with NULLs on, all blocks have room for them */
 		if (any_nulls && partition->head.null_bytes == 0)
@@ -320,7 +337,7 @@ spill_end(Spill *spill, uint64 *bytes)
 		if (BufFileSeek(partition->file, 0, 0, SEEK_SET) != 0)
 			ereport(ERROR,
 					(errcode_for_file_access(),
-					 errmsg("could not rewind temporary file of an aggregation")));
+					 errmsg("could not rewind temporary file of a vectorized plan")));
 		/* memory for it is needed again when it is its turn */
 		pfree(partition->block);
 		partition->block = NULL;
@@ -341,6 +358,13 @@ spill_level(SpillPartition *partition)
 	return partition->level;
 }
 
+/* Which one it is of those that were written together. */
+int
+spill_number(SpillPartition *partition)
+{
+	return partition->number;
+}
+
 /* How many rows it holds. */
 int64
 spill_count(SpillPartition *partition)
@@ -359,7 +383,7 @@ read_temporary(BufFile *file, void *to, size_t bytes, bool may_end)
 	if (found != bytes)
 		ereport(ERROR,
 				(errcode_for_file_access(),
-				 errmsg("could not read from a temporary file of an aggregation: %zu of %zu bytes", found, bytes)));
+				 errmsg("could not read from a temporary file of a vectorized plan: %zu of %zu bytes", found, bytes)));
 	return true;
 }
 

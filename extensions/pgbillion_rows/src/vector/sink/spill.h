@@ -14,9 +14,12 @@ typedef struct Spill Spill;
 typedef struct SpillPartition SpillPartition;
 
 extern Spill *spill_begin(Batch *batch, int level, double groups, int64 resident, Size limit);
+extern Spill *spill_begin_partitions(Batch *batch, int level, int npartitions);
+extern int	spill_partitions(Spill *spill);
 extern void spill_rows(Spill *spill, const uint16 *rows, int n, const uint64 *tags);
 extern List *spill_end(Spill *spill, uint64 *bytes);
 extern int	spill_level(SpillPartition *partition);
+extern int	spill_number(SpillPartition *partition);
 extern int64 spill_count(SpillPartition *partition);
 extern Source *spill_source(SpillPartition *partition);
 extern void spill_close(SpillPartition *partition);

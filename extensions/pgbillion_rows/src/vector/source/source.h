@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * source.h
- *	  The sources that there are for a table.
+ *	  The sources that there are for a table, and for the rows of a plan.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +20,10 @@ extern void heap_source_list(Source *source, const BlockNumber *blocks, int n);
 /* ---- segments.c ---- */
 
 extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap);
+
+/* ---- plan_rows.c ---- */
+
+extern Source *plan_rows_create(PlanState *plan);
 
 /* ---- lazy.c ---- */
 

@@ -1,0 +1,281 @@
+"""What the planner's constants should be on this machine, and whether its choices are the faster ones.
+
+Each probe is a query that does one thing more than another: PostgreSQL's way and ours in turn, CPU time of one process,
+all in cache. From their differences follow nanoseconds per row, and from these constants of planner/early_cost.c and
+vector/plan/filter_path.c in extensions/pgbillion_rows/src, in units of PostgreSQL's own cost of an operator.
+Then every probe is planned as ever: where the slower plan is chosen, that is said. ROWS=… is another number of rows,
+QUICK=1 a tenth, SEED=… repeats the order, PG_CONFIG=… another PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+# one process, whatever else the machine does
+os.environ["CLOCK"] = "cpu"
+
+import common
+import contest
+from contest import Connection, Query, Side
+
+from pgbillion.common import search_path
+from pgbillion.rows import aggregate, plans
+
+ROWS = int(os.environ.get("ROWS") or (200_000 if common.QUICK else 2_000_000))
+ROUNDS = 3 if common.QUICK else 7
+# a choice counts as wrong if the other plan takes so many times less
+MARGIN = 1.1
+WIDE = 60
+OPERATOR_COST = 0.0025  # cpu_operator_cost
+JOINED = ("k1000", "k10000", "k100000")
+
+POSTGRESQL = Side("PostgreSQL", {contest.ENABLE: "off"})
+_FORCED = {
+    contest.ENABLE: "on",
+    "pgbillion_rows.vector_aggregate": "force",
+    "pgbillion_rows.vector_scan": "off",
+    "pgbillion_rows.aggregate_before_join": "off",
+}
+AGGREGATE = Side("VectorAggregate", _FORCED)
+SCAN = Side("VectorScan", {**_FORCED, "pgbillion_rows.vector_aggregate": "off", "pgbillion_rows.vector_scan": "force"})
+BEFORE = Side("before the join", {**_FORCED, "pgbillion_rows.aggregate_before_join": "force"})
+CHOSEN = Side(
+    "as planned",
+    {
+        contest.ENABLE: "on",
+        "pgbillion_rows.vector_aggregate": "on",
+        "pgbillion_rows.vector_scan": "on",
+        "pgbillion_rows.aggregate_before_join": "on",
+    },
+)
+
+
+@dataclass
+class Probe:
+    """A query, our way to be compared, and what was found: nanoseconds per row and estimated costs, by side."""
+
+    key: str
+    sql: str
+    side: Side
+    nanoseconds: dict[str, float] = field(default_factory=dict)
+    costs: dict[str, float] = field(default_factory=dict)
+    uses_ours: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast our way is."""
+        return self.nanoseconds[POSTGRESQL.name] / self.nanoseconds[self.side.name]
+
+    @property
+    def wrong(self) -> bool:
+        """Tell whether the planner takes the slower way."""
+        return self.ratio < 1 / MARGIN if self.uses_ours else self.ratio > MARGIN
+
+
+def probes() -> list[Probe]:
+    """All that is measured."""
+    found = [
+        Probe("scan", "SELECT count(*) FROM narrow WHERE k100 < 0", AGGREGATE),
+        Probe("LIKE", "SELECT count(*) FROM narrow WHERE words LIKE '%nothing of it%'", AGGREGATE),
+    ]
+    for share in (0, 1, 10, 30, 50, 80, 95):
+        sql = f"SELECT count(*) FROM narrow WHERE k100 < {share} AND pad IS NOT NULL"
+        found.append(Probe(f"returned, {share} %", sql, SCAN))
+        found.append(Probe(f"returned, {share} %, wide", sql.replace("narrow", "wide"), SCAN))
+    for name, call in {
+        "count(*)": "count(*)",
+        "sum(integer)": "sum(k1000)",
+        "sum(double precision)": "sum(d)",
+        "sum(numeric)": "sum(n)",
+        "avg(numeric)": "avg(n)",
+        "min(integer)": "min(k1000)",
+        "min(text)": "min(words)",
+    }.items():
+        found.append(Probe(f"one group, {name}", f"SELECT {call} FROM narrow", AGGREGATE))
+        found.append(Probe(f"10 groups, {name}", f"SELECT k10, {call} FROM narrow GROUP BY 1", AGGREGATE))
+    for column, groups in COLUMNS.items():
+        sql = f"SELECT count(*), sum(c) FROM (SELECT {column}, count(*) AS c FROM narrow GROUP BY 1) x"
+        found.append(Probe(f"{groups} groups", sql, AGGREGATE))
+        found.append(
+            Probe(f"{groups} groups, two keys", sql.replace("GROUP BY 1", f"GROUP BY {column}, k3"), AGGREGATE)
+        )
+    for place in (1, WIDE // 2, WIDE):
+        found.append(Probe(f"column {place} of {WIDE}", f"SELECT sum(c{place}) FROM wide", AGGREGATE))
+    for column in JOINED:
+        for left in (0.2, 2, 10, 50, 100):
+            for calls in ("count(*)", "avg(n), sum(n), count(*)"):
+                found.append(
+                    Probe(
+                        f"join by {column}, {left} % left, {calls}",
+                        f"SELECT s.g, {calls} FROM narrow t JOIN small_{column} s ON t.{column} = s.id"
+                        f" WHERE s.share < {left * 10} GROUP BY 1",
+                        BEFORE,
+                    )
+                )
+    return found
+
+
+# columns with so many values, in no order
+COLUMNS = {"k10": 10, "k1000": 1000, "k10000": 10_000, "k100000": 100_000, "k1000000": 1_000_000}
+
+
+def make(conn: Connection) -> None:
+    """Make the tables: a narrow one, a wide one, and those to join them with."""
+    common.say(f"making {ROWS:,} rows")
+    spread = ", ".join(
+        f"(hashint8extended(i, {seed}) & 2147483647)::integer % {groups} AS {column}"
+        for seed, (column, groups) in enumerate(COLUMNS.items())
+    )
+    conn.execute(
+        f"CREATE TABLE narrow AS SELECT i::integer AS id, {spread}, (i * 7919 % 100)::integer AS k100,"
+        " (i % 3)::integer AS k3, i * 0.5::double precision AS d, (i % 100000 / 100.0)::numeric(12, 2) AS n,"
+        " 'some words, about fifty bytes of them, number ' || i AS words, 'x'::text AS pad"
+        f" FROM generate_series(1, {ROWS}::bigint) i".encode()
+    )
+    columns = ", ".join(f"(i + {n})::integer AS c{n}, 'text ' || i % {n} AS t{n}" for n in range(1, WIDE + 1))
+    conn.execute(
+        f"CREATE TABLE wide AS SELECT {columns}, (i * 7919 % 100)::integer AS k100, 'x'::text AS pad"
+        f" FROM generate_series(1, {ROWS // 4}::bigint) i".encode()
+    )
+    for column, groups in COLUMNS.items():
+        conn.execute(
+            f"CREATE TABLE small_{column} AS SELECT i AS id, i % 25 AS g, i::bigint * 7919 % 1000 AS share"
+            f" FROM generate_series(0, {groups - 1}) i".encode()
+        )
+    conn.execute("CHECKPOINT")
+    conn.execute("VACUUM (FREEZE, ANALYZE)")
+
+
+def cost(plan: plans.Plan) -> float:
+    """What a plan is estimated to cost."""
+    return float(plan["Total Cost"])
+
+
+def is_ours(plan: plans.Plan) -> bool:
+    """Tell whether a plan has a node of ours, or aggregates before a join."""
+    return any(
+        "Custom Plan Provider" in node or node.get("Partial Mode", "Simple") != "Simple" for node in plans.nodes(plan)
+    )
+
+
+def measure(conn: Connection, found: Sequence[Probe], order: random.Random) -> None:
+    """Run all probes by both ways in turn; the medians of CPU time count."""
+    times: dict[tuple[str, str], list[float]] = {}
+    for number in range(ROUNDS + 1):
+        turn = list(found)
+        order.shuffle(turn)
+        for probe in turn:
+            rows = ROWS // 4 if " wide" in probe.sql else ROWS
+            result = contest.Result(Query(probe.key, probe.sql), 1)
+            result.plans = {POSTGRESQL.name: "one", probe.side.name: "other"}
+            result.times = {POSTGRESQL.name: [], probe.side.name: []}
+            contest.alternate(conn, result, (contest.POSTGRESQL, probe.side), number)
+            for name, seconds in result.times.items():
+                # the first round fills the caches
+                if number > 0:
+                    times.setdefault((probe.key, name), []).append(seconds[0] / rows * 1e9)
+        common.say(f"round {number} of {ROUNDS}")
+    for probe in found:
+        for side in (POSTGRESQL, probe.side, CHOSEN):
+            contest.prepare(conn, side, 1)
+            plan = plans.explain(conn, probe.sql)
+            if side == CHOSEN:
+                probe.uses_ours = is_ours(plan)
+                probe.costs[side.name] = cost(plan)
+                continue
+            probe.nanoseconds[side.name] = statistics.median(times[probe.key, side.name])
+            probe.costs[side.name] = cost(plan)
+
+
+def constants(found: Sequence[Probe]) -> dict[str, float]:
+    """What follows for the constants of early_cost.c and filter_path.c, in units of cpu_operator_cost as there."""
+    by_key = {probe.key: probe for probe in found}
+
+    def core(key: str) -> float:
+        return by_key[key].nanoseconds[POSTGRESQL.name]
+
+    def ours(key: str) -> float:
+        return by_key[key].nanoseconds[by_key[key].side.name]
+
+    # a unit of cost, by a scan, most of whose cost is of pages and rows
+    unit = core("scan") * ROWS / by_key["scan"].costs[POSTGRESQL.name]
+    operator = OPERATOR_COST * unit
+    # one key, one state, as early_cost.c counts them
+    doublings = math.log2(min(COLUMNS["k100000"], ROWS) * 96 / (512 * 1024))
+    joined = statistics.mean(core(f"join by {column}, 2 % left, count(*)") for column in JOINED)
+    found_here = {
+        "VECTOR_INTEGER": ours("10 groups, sum(integer)") - ours("10 groups, count(*)"),
+        "VECTOR_OTHER": ours("10 groups, sum(numeric)") - ours("10 groups, count(*)"),
+        "VECTOR_FURTHER_KEY": ours("10 groups, two keys") - ours("10 groups"),
+        "VECTOR_WAITING": (ours("100000 groups") - ours("1000 groups")) / doublings,
+        "CORE_ROW": core("10 groups, count(*)") - core("scan"),
+        "CORE_AGGREGATE": (core("10 groups, sum(integer)") + core("10 groups, sum(numeric)")) / 2
+        - core("10 groups, count(*)"),
+        "CORE_WAITING": (core("100000 groups") - core("1000 groups")) / doublings,
+        # its rows pass no condition
+        "JOIN_PROBED": joined - core("one group, count(*)"),
+        "ROW_LEFT": core("join by k1000, 100 % left, count(*)") - core("join by k1000, 0.2 % left, count(*)"),
+        "LIKE_COST": core("LIKE") - core("scan") - ours("LIKE") + ours("scan"),
+    }
+    return {"nanoseconds_of_an_operator": operator, **{name: ns / operator for name, ns in found_here.items()}}
+
+
+def main() -> int:
+    """Run all probes, say what follows, and return the exit status."""
+    seed, order = common.seeded()
+    found = probes()
+    with common.own_server() as (cluster, _):
+        target = common.database(cluster, "bench")
+        with aggregate.session(target):
+            pass
+        with target.connect() as conn, search_path.users(conn):
+            make(conn)
+        with aggregate.session(target) as conn, search_path.users(conn):
+            conditions = common.conditions(cluster)
+            contest.configure(conn, {**contest.SESSION, "work_mem": "512MB"})
+            measure(conn, found, order)
+    wrong = [probe for probe in found if probe.wrong]
+    common.table(
+        f"{ROWS:,} rows, CPU time, medians of {ROUNDS}",
+        ("probe", "PostgreSQL ns", "ours ns", "ratio", "ratio of costs", "planned", "choice"),
+        [
+            [
+                probe.key,
+                f"{probe.nanoseconds[POSTGRESQL.name]:,.1f}",
+                f"{probe.nanoseconds[probe.side.name]:,.1f}",
+                f"{probe.ratio:.2f}",
+                f"{probe.costs[POSTGRESQL.name] / max(probe.costs[CHOSEN.name], 0.01):.2f}",
+                "ours" if probe.uses_ours else "PostgreSQL's",
+                "WRONG" if probe.wrong else "right",
+            ]
+            for probe in found
+        ],
+    )
+    numbers = {name: round(value, 3) for name, value in constants(found).items()}
+    common.table("what the constants would be here", ("constant", "value"), [[k, str(v)] for k, v in numbers.items()])
+    common.result(
+        {
+            "benchmark": "calibrate",
+            "choices": len(found),
+            "wrong_choices": [probe.key for probe in wrong],
+            "constants": numbers,
+            "nanoseconds": {
+                probe.key: {name: round(value, 2) for name, value in probe.nanoseconds.items()} for probe in found
+            },
+            "rows": ROWS,
+            "rounds": ROUNDS,
+            "seed": seed,
+            **conditions,
+        }
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,137 @@
+/*-------------------------------------------------------------------------
+ *
+ * count.c
+ *	  Look at each query that begins and ends, and count those that run
+ *	  something of this extension's.
+ *
+ * A query that runs nothing of it costs a walk over its nodes. One that does is
+ * timed by the executor itself, by the means that are there for such hooks. A
+ * query that ends with an error is not counted: its executor does not end.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "executor/executor.h"
+#include "executor/instrument.h"
+#include "foreign/fdwapi.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/memutils.h"
+
+#include "shard/shard.h"
+#include "statistics/statistics.h"
+#include "vector/vector.h"
+
+static ExecutorStart_hook_type previous_start = NULL;
+static ExecutorEnd_hook_type previous_end = NULL;
+
+/* Does a foreign scan stand for an aggregate on a shard of ours? */
+static bool
+is_shard_aggregate(ForeignScanState *node)
+{
+	ForeignScan *scan = (ForeignScan *) node->ss.ps.plan;
+
+	/* before the wrapper is asked, which calls its handler */
+	if (scan->scan.scanrelid != 0 || !OidIsValid(scan->fs_server) || !shard_is_aggregate_scan(node))
+		return false;
+	return GetFdwRoutineByServerId(scan->fs_server)->GetForeignUpperPaths == shard_get_foreign_upper_paths;
+}
+
+/*
+ * Does an Aggregate finish states that went through a join? PostgreSQL finishes
+ * only what it has aggregated above all joins.
+ */
+static bool
+finishes_joined_states(AggState *node)
+{
+	PlanState  *below = outerPlanState(node);
+
+	if (!DO_AGGSPLIT_COMBINE(node->aggsplit))
+		return false;
+	while (below != NULL && (IsA(below, GatherState) || IsA(below, GatherMergeState) || IsA(below, SortState) ||
+							 IsA(below, IncrementalSortState) || IsA(below, ResultState)))
+		below = outerPlanState(below);
+	return below != NULL && (IsA(below, NestLoopState) || IsA(below, MergeJoinState) || IsA(below, HashJoinState));
+}
+
+static bool
+collect_kinds(PlanState *node, uint32 *kinds)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, CustomScanState))
+	{
+		const CustomScanMethods *methods = ((CustomScan *) node->plan)->methods;
+
+		/* VectorFinish stands above one of these */
+		if (methods == &vector_scan_methods)
+			*kinds |= 1 << QUERY_AGGREGATE;
+		else if (methods == &vector_filter_scan_methods)
+			*kinds |= 1 << QUERY_SCAN;
+	}
+	else if (IsA(node, AggState) && finishes_joined_states((AggState *) node))
+		*kinds |= 1 << QUERY_BEFORE_JOIN;
+	else if (IsA(node, ForeignScanState) && is_shard_aggregate((ForeignScanState *) node))
+		*kinds |= 1 << QUERY_SHARDS;
+	return planstate_tree_walker(node, collect_kinds, kinds);
+}
+
+/* What a query runs, a bit for each kind. Parallel workers are part of their leader's. */
+static uint32
+kinds_of(QueryDesc *query)
+{
+	uint32		kinds = 0;
+
+	if (!IsParallelWorker() && query->planstate != NULL &&
+		(query->estate->es_top_eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		(void) collect_kinds(query->planstate, &kinds);
+	return kinds;
+}
+
+static void
+start(QueryDesc *query, int eflags)
+{
+	if (previous_start != NULL)
+		previous_start(query, eflags);
+	else
+		standard_ExecutorStart(query, eflags);
+
+	if (query->totaltime == NULL && kinds_of(query) != 0)
+	{
+		MemoryContext old = MemoryContextSwitchTo(query->estate->es_query_cxt);
+
+		query->totaltime = InstrAlloc(1, INSTRUMENT_TIMER, false);
+		MemoryContextSwitchTo(old);
+	}
+}
+
+static void
+end(QueryDesc *query)
+{
+	/* others may have asked for it, and then it tells nothing about us */
+	if (query->totaltime != NULL)
+	{
+		uint32		kinds = kinds_of(query);
+
+		if (kinds != 0)
+		{
+			/* done by each hook that reads it */
+			InstrEndLoop(query->totaltime);
+			statistics_add(kinds, (uint64) (query->totaltime->total * 1000000.0));
+		}
+	}
+	if (previous_end != NULL)
+		previous_end(query);
+	else
+		standard_ExecutorEnd(query);
+}
+
+void
+statistics_count_init(void)
+{
+	previous_start = ExecutorStart_hook;
+	ExecutorStart_hook = start;
+	previous_end = ExecutorEnd_hook;
+	ExecutorEnd_hook = end;
+}

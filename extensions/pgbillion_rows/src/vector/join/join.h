@@ -1,0 +1,144 @@
+/*-------------------------------------------------------------------------
+ *
+ * join.h
+ *	  Hash joins along the big table: a source whose rows are those of another
+ *	  one, each together with the rows of a plan of PostgreSQL's that match it.
+ *
+ *	  source of the table ─▶ filter ─▶ join 1 ─▶ join 2 ─▶ … ─▶ sink
+ *	                                     ▲          ▲
+ *	                                   plan       plan, read into hash tables
+ *
+ * Each join reads a batch of its own, its input, and fills that of the next
+ * step. The rows of all of these are described alike: first the attributes of
+ * the table, then the columns that each of the plans returns. A value is
+ * copied from step to step when it is asked for, and not before.
+ *
+ *	spec.c		what the plan says of the joins, in terms of such rows
+ *	keys.c		what rows are matched by
+ *	table.c		the hash table
+ *	build.c		fills it; what does not fit into memory goes to files
+ *	probe.c		the source: which rows match, partition by partition if need be
+ *
+ * Memory: each hash table is bounded by hash_mem. Beyond it both sides are
+ * written to partitions by a hash of their keys, again if a partition does not
+ * fit, up to MAX_PARTITION_LEVEL times. Only rows that share a hash cannot be
+ * told apart then, and exceed the bound, as they do in PostgreSQL's hash join.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_JOIN_H
+#define PGBILLION_VECTOR_JOIN_H
+
+#include "vector/batch.h"
+#include "vector/expression/expression.h"
+#include "vector/filter/filter.h"
+#include "vector/sink/spill.h"
+
+/* ---- spec.c ---- */
+
+/* One join. Expressions are over the rows described above, except inner_keys. */
+typedef struct JoinSpec
+{
+	JoinType	type;			/* inner, left, semi or anti; the table is on
+								 * the left */
+	List	   *clauses;		/* hashable, the plan on the right, as in the
+								 * plan: for operators and EXPLAIN */
+	List	   *outer_keys;
+	List	   *inner_keys;		/* over the rows of the plan */
+	List	   *quals;			/* what a pair of rows must satisfy, too */
+	List	   *others;			/* what the rows of the join must satisfy */
+	List	   *plain_quals;	/* both, as in the plan: for EXPLAIN */
+	List	   *plain_others;
+	PlanState  *plan;			/* of the build side */
+	AttrNumber	first;			/* attribute before that of its first column */
+	int			ncolumns;
+} JoinSpec;
+
+typedef struct JoinRows
+{
+	List	   *specs;			/* in the order in which rows are joined */
+	TupleDesc	tupdesc;		/* of their rows */
+	Index		table;
+	List	   *columns;		/* of all plans */
+	AttrNumber	first;			/* attribute before that of the first of them */
+} JoinRows;
+
+extern JoinRows *join_rows_create(CustomScan *cscan, List *exprs, List *plans, TupleDesc tupdesc);
+extern List *join_rows_exprs(JoinRows *rows, List *exprs);
+
+/* ---- keys.c ---- */
+
+#define JOIN_MAX_KEYS 8
+
+typedef struct JoinKeys JoinKeys;
+
+extern JoinKeys *join_keys_create(List *clauses);
+extern int	join_keys_count(const JoinKeys *keys);
+extern bool join_keys_direct(const JoinKeys *keys);
+extern void join_keys_tags(JoinKeys *keys, bool inner, Values *values, int n, uint64 *tags, bool *known);
+extern bool join_keys_equal(JoinKeys *keys, const Values *outer, int row, const Datum *inner);
+extern Datum join_keys_copy(JoinKeys *keys, int key, Datum value, char *(*alloc) (void *arg, Size size), void *arg);
+
+/* ---- table.c ---- */
+
+/* A row of the build side: its columns' values, and its keys' unless the tag tells. */
+typedef struct JoinEntry
+{
+	struct JoinEntry *next;		/* of the same tag */
+	Datum		values[FLEXIBLE_ARRAY_MEMBER];
+} JoinEntry;
+
+typedef struct JoinTable JoinTable;
+
+extern JoinTable *join_table_create(JoinKeys *keys, Batch *batch);
+extern void join_table_reset(JoinTable *table);
+extern bool join_table_fits(JoinTable *table, int n);
+extern Size join_table_limit(JoinTable *table);
+extern Size join_table_bytes(JoinTable *table);
+extern int64 join_table_count(JoinTable *table);
+extern bool join_table_has_twins(JoinTable *table);
+extern void join_table_insert(JoinTable *table, Batch *batch, const Values *keys, const uint64 *tags,
+							  const bool *known);
+extern void join_table_find(JoinTable *table, const Values *keys, const uint64 *tags, const bool *known,
+							int n, JoinEntry **entries);
+extern JoinEntry *join_table_next(JoinTable *table, const Values *keys, int row, JoinEntry *entry);
+extern bool join_table_entry_null(JoinTable *table, const JoinEntry *entry, int column);
+extern bool join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag);
+extern Size join_table_entry_bytes(int ncolumns, int nkeys);
+
+/* ---- build.c ---- */
+
+#define MAX_PARTITION_LEVEL 5
+
+typedef struct JoinBuild
+{
+	Batch		batch;			/* of the plan's rows */
+	PlanState  *plan;
+	Source	   *rows;			/* these */
+	VectorExpr *keys[JOIN_MAX_KEYS];
+	JoinKeys   *join_keys;
+	JoinTable  *table;
+	Spill	   *spill;			/* the rows are being written, or NULL */
+	int			npartitions;	/* to which they were written at last */
+	List	   *partitions;
+
+	/* what EXPLAIN tells */
+	uint64		spilled_partitions;
+	uint64		spilled_bytes;
+	int64		most_rows;		/* in memory */
+	Size		most_bytes;
+} JoinBuild;
+
+extern JoinBuild *join_build_create(const JoinSpec *spec, JoinKeys *keys, Bitmapset *columns, PlanState *parent);
+extern bool join_build_run(JoinBuild *build, Source *source, int level, MemoryContext spill_context);
+
+/* ---- probe.c ---- */
+
+typedef struct VectorJoin VectorJoin;
+
+extern Bitmapset *joins_needed(JoinRows *rows, List *outputs);
+extern Source *joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, Batch *output);
+extern void joins_forget(Source *source);
+extern JoinBuild *join_build_of(Source *source, int above);
+
+#endif							/* PGBILLION_VECTOR_JOIN_H */

@@ -1,0 +1,800 @@
+/*-------------------------------------------------------------------------
+ *
+ * probe.c
+ *	  A join as a source: the rows of another source that match.
+ *
+ * A batch of the input is looked up in the hash table together. Rows without a
+ * match are removed from it where they are of no use. What is left gives pairs
+ * of a row and an entry, up to a batch of them at a time:
+ *
+ *	inner, left		all matches of a row, one after the other; a left join's
+ *					rows without any are paired with nothing
+ *	semi, anti		with no further condition the first match decides; else
+ *					each row's next match is tried, until one satisfies it
+ *
+ * The hash table is filled when the first row is asked for. If it does not fit
+ * into memory, both sides are in partitions, which are joined one by one: the
+ * rows of a partition are a source, too.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/bitmapset.h"
+#include "utils/memutils.h"
+
+#include "vector/join/join.h"
+
+/* What is written of both sides; NULL: there are no rows. */
+typedef struct PartitionPair
+{
+	SpillPartition *build;
+	SpillPartition *probe;
+} PartitionPair;
+
+/* What pairs are made of. */
+typedef enum PairPhase
+{
+	PAIRS_NONE,					/* of the input batch there is nothing left */
+	PAIRS_MATCHES,
+	PAIRS_UNMATCHED				/* rows that no match has satisfied */
+} PairPhase;
+
+struct VectorJoin
+{
+	Source		source;
+	JoinType	type;
+	Source	   *below;			/* of the rows of the input */
+	Batch	   *input;
+	VectorFilter *filter;		/* of what is below, or NULL */
+	Batch	   *output;			/* what we fill */
+	int		   *origins;		/* of its columns: in the input, or in the
+								 * build side's batch, after that: -1, -2, … */
+	VectorFilter *quals;		/* of pairs, or NULL */
+	VectorFilter *others;		/* of the rows of the join, or NULL */
+	VectorExpr *keys[JOIN_MAX_KEYS];
+	JoinKeys   *join_keys;
+	JoinBuild  *build;
+
+	/* how far we are */
+	bool		read;			/* the plan has been, and is to be rescanned */
+	bool		built;			/* its rows are in the table, or divided */
+	bool		divided;		/* they are, or were, in partitions */
+	bool		begun;			/* rows are being read */
+	bool		ended;
+	MemoryContext spill_context;
+	Spill	   *spill;			/* the input's rows are being written, or NULL */
+	List	   *pairs;			/* of partitions, waiting to be joined */
+
+	/* the batch of the input */
+	PairPhase	phase;
+	int			row;			/* from which on there are pairs */
+	Values		values[JOIN_MAX_KEYS];	/* of the keys, unless direct */
+	JoinEntry  *next[BATCH_ROWS];	/* each row's next match */
+	bool		matched[BATCH_ROWS];	/* one has satisfied it */
+
+	/* the batch of the output */
+	uint16		rows[BATCH_ROWS];	/* of the input */
+	JoinEntry  *entries[BATCH_ROWS];	/* NULL: none */
+};
+
+/* Are rows without a match of no use? */
+static inline bool
+drops_unmatched(const VectorJoin *join)
+{
+	return join->type == JOIN_INNER || join->type == JOIN_SEMI;
+}
+
+/* Does the first match decide, or rows without any? */
+static inline bool
+decides_once(const VectorJoin *join)
+{
+	return join->type == JOIN_SEMI || join->type == JOIN_ANTI;
+}
+
+/* ---- values of the output ---- */
+
+static void
+set_no_nulls(Column *column)
+{
+	if (column->dirty)
+		memset(column->nulls, 0, sizeof(bool) * BATCH_ROWS);
+	column->dirty = column->has_nulls = false;
+}
+
+/* Gather a column of the input. */
+static void
+gather_input(VectorJoin *join, int n, int from, Column *column)
+{
+	const Column *input = batch_column(join->input, from);
+	const uint16 *rows = join->rows;
+
+	for (int i = 0; i < n; i++)
+		column->values[i] = input->values[rows[i]];
+	if (!input->has_nulls)
+	{
+		set_no_nulls(column);
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		column->nulls[i] = input->nulls[rows[i]];
+	column->has_nulls = column->dirty = true;
+}
+
+/* Gather a column of the build side; where there is no entry it is NULL. */
+static void
+gather_build(VectorJoin *join, int n, int from, Column *column)
+{
+	JoinEntry **entries = join->entries;
+	bool		any = false;
+
+	for (int i = 0; i < n; i++)
+	{
+		const JoinEntry *entry = entries[i];
+		bool		isnull = entry == NULL || join_table_entry_null(join->build->table, entry, from);
+
+		column->values[i] = isnull ? (Datum) 0 : entry->values[from];
+		column->nulls[i] = isnull;
+		any |= isnull;
+	}
+	column->has_nulls = any;
+	column->dirty |= any;
+}
+
+static void
+load(Source *source, Batch *batch, int c)
+{
+	VectorJoin *join = (VectorJoin *) source;
+	Column	   *column = &batch->columns[c];
+
+	Assert(batch == join->output);
+	if (join->origins[c] >= 0)
+		gather_input(join, batch->n, join->origins[c], column);
+	else
+		gather_build(join, batch->n, -1 - join->origins[c], column);
+	column->loaded = true;
+}
+
+/* Columns are loaded one by one, anyway. */
+static void
+load_only(Source *source, Batch *batch, const int *columns, int n)
+{
+}
+
+static bool
+is_cheap(Source *source, Batch *batch, int c)
+{
+	VectorJoin *join = (VectorJoin *) source;
+
+	return join->origins[c] < 0 || batch_at_hand(join->input, join->origins[c]);
+}
+
+static bool
+has_no_nulls(Source *source, Batch *batch, int c)
+{
+	VectorJoin *join = (VectorJoin *) source;
+	Batch	   *input = join->input;
+	int			from = join->origins[c];
+
+	if (from < 0)
+		return false;
+	if (input->columns[from].loaded)
+		return !input->columns[from].has_nulls;
+	return input->source->methods->has_no_nulls != NULL &&
+		input->source->methods->has_no_nulls(input->source, input, from);
+}
+
+static void
+keep(Source *source, Batch *batch, const uint16 *rows, int n)
+{
+	VectorJoin *join = (VectorJoin *) source;
+
+	for (int i = 0; i < n; i++)
+	{
+		join->rows[i] = join->rows[rows[i]];
+		join->entries[i] = join->entries[rows[i]];
+	}
+}
+
+/* ---- the input ---- */
+
+/* Evaluate the keys of the input's rows, and their tags. */
+static void
+find_tags(VectorJoin *join, uint64 *tags, bool *known)
+{
+	for (int k = 0; k < join_keys_count(join->join_keys); k++)
+		vector_expr_eval(join->keys[k], join->input, NULL, join->input->n, &join->values[k]);
+	join_keys_tags(join->join_keys, false, join->values, join->input->n, tags, known);
+}
+
+/* Write the rows of the input to partitions. */
+static void
+spill_input(VectorJoin *join)
+{
+	uint64		tags[BATCH_ROWS];
+	bool		known[BATCH_ROWS];
+	uint16		rows[BATCH_ROWS];
+	int			n = 0;
+
+	find_tags(join, tags, known);
+	for (int i = 0; i < join->input->n; i++)
+	{
+		/* wherever it is, it matches nothing */
+		if (!known[i])
+			tags[i] = 0;
+		rows[n] = i;
+		n += known[i] || !drops_unmatched(join);
+	}
+	spill_rows(join->spill, rows, n, tags);
+}
+
+/* Keep those rows of the input that may be of use; false if there are none. */
+static bool
+keep_useful(VectorJoin *join)
+{
+	Batch	   *input = join->input;
+	bool		matches = join->type != JOIN_ANTI;
+	uint16		rows[BATCH_ROWS];
+	int			n = 0;
+
+	/* of which rows there is an answer only with the further condition */
+	if (!drops_unmatched(join) && (join->type == JOIN_LEFT || join->quals != NULL))
+		return true;
+	for (int i = 0; i < input->n; i++)
+	{
+		rows[n] = i;
+		n += (join->next[i] != NULL) == matches;
+	}
+	if (n == input->n)
+		return n > 0;
+	for (int i = 0; i < n; i++)
+		join->next[i] = join->next[rows[i]];
+	if (!join_keys_direct(join->join_keys))
+	{
+		/* arrays of our own */
+		for (int k = 0; k < join_keys_count(join->join_keys); k++)
+			for (int i = 0; i < n; i++)
+				join->values[k].values[i] = join->values[k].values[rows[i]];
+	}
+	batch_keep(input, rows, n, true);
+
+	return n > 0;
+}
+
+/* Look the rows of the input up; false if none of them is of use. */
+static bool
+look_up(VectorJoin *join)
+{
+	Batch	   *input = join->input;
+	uint64		tags[BATCH_ROWS];
+	bool		known[BATCH_ROWS];
+
+	find_tags(join, tags, known);
+	join_table_find(join->build->table, join->values, tags, known, input->n, join->next);
+	if (!keep_useful(join))
+		return false;
+	join->phase = PAIRS_MATCHES;
+	join->row = 0;
+	memset(join->matched, 0, sizeof(bool) * input->n);
+
+	return true;
+}
+
+/* ---- partitions ---- */
+
+static PartitionPair *
+pair_of(List *pairs, int number)
+{
+	ListCell   *lc;
+
+	foreach(lc, pairs)
+	{
+		PartitionPair *pair = lfirst(lc);
+
+		if (spill_number(pair->build != NULL ? pair->build : pair->probe) == number)
+			return pair;
+	}
+	return NULL;
+}
+
+/* The rows of the input have been written: pair their partitions with those of the build side. */
+static void
+pair_partitions(VectorJoin *join)
+{
+	MemoryContext old = MemoryContextSwitchTo(join->spill_context);
+	List	   *probes = spill_end(join->spill, &join->build->spilled_bytes);
+	List	   *pairs = NIL;
+	ListCell   *lc;
+
+	join->spill = NULL;
+	foreach(lc, join->build->partitions)
+	{
+		PartitionPair *pair = palloc0(sizeof(PartitionPair));
+
+		pair->build = lfirst(lc);
+		pairs = lappend(pairs, pair);
+	}
+	join->build->partitions = NIL;
+	foreach(lc, probes)
+	{
+		PartitionPair *pair = pair_of(pairs, spill_number(lfirst(lc)));
+
+		if (pair == NULL)
+		{
+			pair = palloc0(sizeof(PartitionPair));
+			pairs = lappend(pairs, pair);
+		}
+		Assert(pair->probe == NULL);
+		pair->probe = lfirst(lc);
+	}
+	/* before those of other partitions: there are never many files */
+	join->pairs = list_concat(pairs, join->pairs);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+close_pair(PartitionPair *pair)
+{
+	if (pair->build != NULL)
+		spill_close(pair->build);
+	if (pair->probe != NULL)
+		spill_close(pair->probe);
+}
+
+/* Fill the table from a source; where it does not fit the input is written, too. */
+static void
+fill_table(VectorJoin *join, Source *source, int level)
+{
+	if (join_build_run(join->build, source, level, join->spill_context))
+		return;
+	else
+	{
+		MemoryContext old = MemoryContextSwitchTo(join->spill_context);
+
+		join->divided = true;
+		join->spill = spill_begin_partitions(join->input, level + 1, join->build->npartitions);
+		MemoryContextSwitchTo(old);
+	}
+}
+
+/* The source of the input has ended: go on with the next partition, if there is one. */
+static bool
+next_partition(VectorJoin *join)
+{
+	Batch	   *input = join->input;
+
+	input->source->methods->end(input->source);
+	input->source = join->below;
+	if (join->spill != NULL)
+		pair_partitions(join);
+	while (join->pairs != NIL)
+	{
+		PartitionPair *pair = linitial(join->pairs);
+
+		join->pairs = list_delete_first(join->pairs);
+		if (pair->probe == NULL || (pair->build == NULL && drops_unmatched(join)))
+		{
+			close_pair(pair);
+			continue;
+		}
+		if (pair->build == NULL)
+			join_table_reset(join->build->table);
+		else
+			fill_table(join, spill_source(pair->build), spill_level(pair->build));
+		input->source = spill_source(pair->probe);
+		return true;
+	}
+	return false;
+}
+
+/* ---- pairs ---- */
+
+/* Have some rows of the input to be paired; false at the end. */
+static bool
+next_input(VectorJoin *join)
+{
+	Batch	   *input = join->input;
+	MemoryContext old = MemoryContextSwitchTo(input->econtext->ecxt_per_tuple_memory);
+
+	while (join->phase == PAIRS_NONE)
+	{
+		CHECK_FOR_INTERRUPTS();
+		ResetExprContext(input->econtext);
+		if (!vector_filter_next(input->source == join->below ? join->filter : NULL, input))
+		{
+			if (!next_partition(join))
+				break;
+		}
+		else if (input->n == 0)
+			continue;
+		else if (join->spill != NULL)
+			spill_input(join);
+		else
+			(void) look_up(join);
+	}
+	MemoryContextSwitchTo(old);
+
+	return join->phase != PAIRS_NONE;
+}
+
+/* Pairs of rows and all of their matches; how many. */
+static int
+pair_all(VectorJoin *join)
+{
+	int			n = 0;
+	int			row = join->row;
+	bool		alone = join->type == JOIN_LEFT && join->quals == NULL;
+	bool		twins = join_table_has_twins(join->build->table);
+
+	while (n < BATCH_ROWS && row < join->input->n)
+	{
+		JoinEntry  *entry = join->next[row];
+
+		if (entry != NULL || alone)
+		{
+			join->rows[n] = row;
+			join->entries[n++] = entry;
+		}
+		if (entry != NULL && twins)
+		{
+			join->next[row] = join_table_next(join->build->table, join->values, row, entry);
+			if (join->next[row] != NULL)
+				continue;
+		}
+		row++;
+	}
+	join->row = row;
+	if (row == join->input->n)
+		join->phase = join->type == JOIN_LEFT && !alone ? PAIRS_UNMATCHED : PAIRS_NONE;
+
+	return n;
+}
+
+/* Pairs of the rows that are undecided, each with its next match; how many. */
+static int
+pair_undecided(VectorJoin *join)
+{
+	int			n = 0;
+
+	for (int row = 0; row < join->input->n; row++)
+	{
+		JoinEntry  *entry = join->next[row];
+
+		if (entry == NULL || join->matched[row])
+			continue;
+		join->rows[n] = row;
+		join->entries[n++] = entry;
+		join->next[row] = join_table_next(join->build->table, join->values, row, entry);
+	}
+	if (n == 0)
+		join->phase = join->type == JOIN_ANTI ? PAIRS_UNMATCHED : PAIRS_NONE;
+
+	return n;
+}
+
+/*
+ * The rows that semijoins and antijoins are about once matches are known; how
+ * many. What a semijoin's rows match may be looked at above, in place of the
+ * equal keys; antijoins' match nothing.
+ */
+static int
+pair_decided(VectorJoin *join)
+{
+	for (int row = 0; row < join->input->n; row++)
+	{
+		join->rows[row] = row;
+		join->entries[row] = join->next[row];
+	}
+	join->phase = PAIRS_NONE;
+
+	return join->input->n;
+}
+
+/* Rows that no match has satisfied, paired with nothing; how many. */
+static int
+pair_unmatched(VectorJoin *join)
+{
+	int			n = 0;
+
+	for (int row = 0; row < join->input->n; row++)
+	{
+		join->rows[n] = row;
+		join->entries[n] = NULL;
+		n += !join->matched[row];
+	}
+	join->phase = PAIRS_NONE;
+
+	return n;
+}
+
+/* The output's rows are now these pairs. */
+static void
+begin_output(VectorJoin *join, int n)
+{
+	Batch	   *output = join->output;
+
+	for (int c = 0; c < output->ncolumns; c++)
+		output->columns[c].loaded = false;
+	output->n = n;
+	output->serial++;
+}
+
+/*
+ * Keep the pairs that satisfy the further condition, and remember of which
+ * rows they are.
+ */
+static void
+check_pairs(VectorJoin *join)
+{
+	(void) vector_filter_batch(join->quals, join->output);
+	for (int i = 0; i < join->output->n; i++)
+		join->matched[join->rows[i]] = true;
+	if (join->type == JOIN_ANTI)
+		join->output->n = 0;
+}
+
+/* Fill the output with the next pairs of the input's rows, possibly none. */
+static void
+next_pairs(VectorJoin *join)
+{
+	Batch	   *output = join->output;
+	bool		candidates = join->phase == PAIRS_MATCHES && join->quals != NULL;
+	int			n;
+
+	if (join->phase == PAIRS_UNMATCHED)
+		n = pair_unmatched(join);
+	else if (!decides_once(join))
+		n = pair_all(join);
+	else if (join->quals != NULL)
+		n = pair_undecided(join);
+	else
+		n = pair_decided(join);
+	begin_output(join, n);
+	if (n > 0 && candidates)
+		check_pairs(join);
+	if (output->n > 0 && join->others != NULL)
+		(void) vector_filter_batch(join->others, output);
+}
+
+/* Fill the table from the plan, unless it holds its rows. */
+static void
+begin(VectorJoin *join)
+{
+	if (!join->built)
+	{
+		MemoryContext old = MemoryContextSwitchTo(join->input->parent->state->es_query_cxt);
+
+		if (join->spill_context == NULL)
+			join->spill_context = AllocSetContextCreate(GetMemoryChunkContext(join), "pgbillion spilled join",
+														ALLOCSET_DEFAULT_SIZES);
+		if (join->read)
+			ExecReScan(join->build->plan);
+		join->read = join->built = true;
+		MemoryContextSwitchTo(old);
+		fill_table(join, join->build->rows, 0);
+	}
+	join->begun = true;
+
+	/* as PostgreSQL does, do not look at rows that nothing can match */
+	join->ended = drops_unmatched(join) && !join->divided && join_table_count(join->build->table) == 0;
+}
+
+static bool
+next_rows(Source *source, Batch *batch)
+{
+	VectorJoin *join = (VectorJoin *) source;
+
+	Assert(batch == join->output);
+	if (!join->begun)
+		begin(join);
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		ResetExprContext(batch->econtext);
+		if (join->ended)
+			return false;
+		if (join->phase == PAIRS_NONE && !next_input(join))
+		{
+			join->ended = true;
+			return false;
+		}
+		next_pairs(join);
+	} while (batch->n == 0);
+
+	return true;
+}
+
+/*
+ * End reading. The table is kept if it holds all of the plan's rows; else the
+ * plan is to be read again.
+ */
+static void
+end(Source *source)
+{
+	VectorJoin *join = (VectorJoin *) source;
+	ListCell   *lc;
+
+	if (join->input->source != join->below)
+		join->input->source->methods->end(join->input->source);
+	join->input->source = join->below;
+	join->below->methods->end(join->below);
+	/* what writes is not left between the first row and the last */
+	Assert(join->spill == NULL && join->build->partitions == NIL);
+	foreach(lc, join->pairs)
+		close_pair(lfirst(lc));
+	join->pairs = NIL;
+	if (join->spill_context != NULL)
+		MemoryContextReset(join->spill_context);
+	if (join->divided)
+		join->built = join->divided = false;
+	join->begun = join->ended = false;
+	join->phase = PAIRS_NONE;
+}
+
+/* Parallel workers share what is below all joins. */
+static const SourceMethods join_methods = {
+	.next = next_rows,
+	.load = load,
+	.load_only = load_only,
+	.is_cheap = is_cheap,
+	.has_no_nulls = has_no_nulls,
+	.keep = keep,
+	.end = end,
+};
+
+/* ---- compilation ---- */
+
+/* What the joins above one, from `above` on, and the outputs need of its rows, and of the joins before it. */
+static Bitmapset *
+needed_above(JoinRows *rows, int above, List *outputs)
+{
+	Bitmapset  *attnos = batch_attnos(outputs);
+
+	for (int i = above; i < list_length(rows->specs); i++)
+	{
+		JoinSpec   *spec = list_nth(rows->specs, i);
+
+		attnos = bms_join(attnos, batch_attnos(spec->outer_keys));
+		attnos = bms_join(attnos, batch_attnos(spec->quals));
+		attnos = bms_join(attnos, batch_attnos(spec->others));
+	}
+	return attnos;
+}
+
+/* Those of some attributes that come before the first column of a plan. */
+static Bitmapset *
+attributes_before(Bitmapset *attnos, AttrNumber first)
+{
+	Bitmapset  *result = NULL;
+	int			attno = -1;
+
+	while ((attno = bms_next_member(attnos, attno)) >= 0 && attno <= first)
+		result = bms_add_member(result, attno);
+	return result;
+}
+
+/* What is needed of the table after the filter. */
+Bitmapset *
+joins_needed(JoinRows *rows, List *outputs)
+{
+	return attributes_before(needed_above(rows, 0, outputs), rows->first);
+}
+
+/* The columns of a join's own plan that are needed, by their numbers. */
+static Bitmapset *
+own_columns(const JoinSpec *spec, Bitmapset *attnos)
+{
+	Bitmapset  *result = NULL;
+
+	for (int i = 1; i <= spec->ncolumns; i++)
+	{
+		if (bms_is_member(spec->first + i, attnos))
+			result = bms_add_member(result, i);
+	}
+	return result;
+}
+
+/* Where each column of the output comes from. */
+static void
+find_origins(VectorJoin *join, const JoinSpec *spec)
+{
+	Batch	   *output = join->output;
+
+	join->origins = palloc(sizeof(int) * Max(output->ncolumns, 1));
+	for (int c = 0; c < output->ncolumns; c++)
+	{
+		AttrNumber	attno = output->columns[c].attno;
+
+		if (attno <= spec->first)
+		{
+			join->origins[c] = batch_index(join->input, attno);
+			Assert(join->origins[c] >= 0);
+		}
+		else
+			join->origins[c] = -1 - batch_index(&join->build->batch, attno - spec->first);
+	}
+}
+
+static VectorJoin *
+create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilter *filter, Batch *output)
+{
+	JoinSpec   *spec = list_nth(rows->specs, number);
+	VectorJoin *join = palloc0(sizeof(VectorJoin));
+	Bitmapset  *attnos = needed_above(rows, number + 1, outputs);
+	ListCell   *lc;
+
+	attnos = bms_join(attnos, batch_attnos(spec->quals));
+	attnos = bms_join(attnos, batch_attnos(spec->others));
+	attnos = attributes_before(attnos, spec->first + spec->ncolumns);
+	join->source.methods = &join_methods;
+	join->type = spec->type;
+	join->input = input;
+	join->below = input->source;
+	join->filter = filter;
+	join->output = output;
+	batch_init(output, rows->tupdesc, NULL, attnos, input->parent);
+	output->source = &join->source;
+	join->join_keys = join_keys_create(spec->clauses);
+	join->build = join_build_create(spec, join->join_keys, own_columns(spec, attnos), input->parent);
+	find_origins(join, spec);
+	foreach(lc, spec->outer_keys)
+		join->keys[foreach_current_index(lc)] = vector_expr_compile(lfirst(lc), input);
+	if (spec->quals != NIL)
+		join->quals = vector_filter_compile(spec->quals, output);
+	if (spec->others != NIL)
+		join->others = vector_filter_compile(spec->others, output);
+
+	return join;
+}
+
+/*
+ * The source of the rows of all joins, for a batch that is initialized here.
+ * Its input is the table's batch, with its filter. The batch of the table, as
+ * those of joins that are not the last one, has memory of its own, which lives
+ * as long as its rows are joined. Everything is in the current context.
+ */
+Source *
+joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, Batch *output)
+{
+	Batch	   *input = table;
+	int			n = list_length(rows->specs);
+
+	for (int i = 0; i < n; i++)
+	{
+		Batch	   *next = i == n - 1 ? output : palloc0(sizeof(Batch));
+
+		(void) create_join(rows, i, outputs, input, i == 0 ? filter : NULL, next);
+		if (i < n - 1)
+			next->econtext = CreateExprContext(table->parent->state);
+		input = next;
+	}
+	return output->source;
+}
+
+/* Have all plans read again: parameters have changed. Called after end(). */
+void
+joins_forget(Source *source)
+{
+	while (source->methods == &join_methods)
+	{
+		VectorJoin *join = (VectorJoin *) source;
+
+		Assert(!join->begun);
+		join->built = false;
+		source = join->below;
+	}
+}
+
+/* The build side of a join; the source is that of the last join, with so many above the one in question. */
+JoinBuild *
+join_build_of(Source *source, int above)
+{
+	VectorJoin *join = (VectorJoin *) source;
+
+	while (above-- > 0)
+		join = (VectorJoin *) join->below;
+	Assert(join->source.methods == &join_methods);
+	return join->build;
+}

@@ -1,0 +1,344 @@
+/*-------------------------------------------------------------------------
+ *
+ * table.c
+ *	  The hash table of a join: rows of the build side by their tags.
+ *
+ * Open addressing over slots of a tag and the first entry of a list: all rows
+ * of that tag, which have the same keys where the tag is the key. An entry has
+ * the values of its columns, so that they are gathered without looking at
+ * rows, and of its keys unless the tag tells; then a byte for each column,
+ * which says whether it is NULL. What values point to is in the same memory.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/nodeHash.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+
+#include "vector/join/join.h"
+
+typedef struct Slot
+{
+	uint64		tag;
+	JoinEntry  *first;			/* NULL: free */
+} Slot;
+
+#define MIN_SLOTS 256
+#define CHUNK_BYTES (256 * 1024)
+
+struct JoinTable
+{
+	JoinKeys   *keys;
+	int			nkeys;			/* stored in an entry: none if direct */
+	bool		direct;
+	int			ncolumns;
+	int16	   *lens;
+	bool	   *byval;
+	Size		entry_size;
+
+	MemoryContext context;		/* slots, entries, and what they point to */
+	Size		limit;
+	Slot	   *slots;
+	uint64		nslots;			/* a power of two */
+	int			shift;			/* 64 - log2(nslots) */
+	uint64		ntags;
+	int64		nentries;
+	bool		twins;			/* some entries have the same tag */
+	char	   *chunk;			/* where the next bytes are taken from */
+	Size		chunk_left;
+	Size		chunk_bytes;	/* of the next one */
+};
+
+#define ENTRY_KEYS(table, entry) ((entry)->values + (table)->ncolumns)
+#define ENTRY_NULLS(table, entry) ((bool *) ((entry)->values + (table)->ncolumns + (table)->nkeys))
+
+static void
+start(JoinTable *table)
+{
+	table->nslots = MIN_SLOTS;
+	table->shift = 64 - 8;
+	table->slots = MemoryContextAllocZero(table->context, sizeof(Slot) * table->nslots);
+	table->ntags = 0;
+	table->nentries = 0;
+	table->twins = false;
+	table->chunk_left = 0;
+	table->chunk_bytes = 8192;
+}
+
+/* A table of rows as they are in a batch. It lives in the current context. */
+JoinTable *
+join_table_create(JoinKeys *keys, Batch *batch)
+{
+	JoinTable  *table = palloc0(sizeof(JoinTable));
+
+	table->keys = keys;
+	table->direct = join_keys_direct(keys);
+	table->nkeys = table->direct ? 0 : join_keys_count(keys);
+	table->ncolumns = batch->ncolumns;
+	table->lens = palloc(sizeof(int16) * Max(table->ncolumns, 1));
+	table->byval = palloc(sizeof(bool) * Max(table->ncolumns, 1));
+	for (int i = 0; i < table->ncolumns; i++)
+	{
+		table->lens[i] = batch->columns[i].len;
+		table->byval[i] = batch->columns[i].byval;
+	}
+	table->entry_size = MAXALIGN(offsetof(JoinEntry, values) + sizeof(Datum) * (table->ncolumns + table->nkeys) +
+								 sizeof(bool) * table->ncolumns);
+	table->limit = get_hash_memory_limit();
+	table->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion join", ALLOCSET_DEFAULT_SIZES);
+	start(table);
+
+	return table;
+}
+
+/* Forget all rows. */
+void
+join_table_reset(JoinTable *table)
+{
+	MemoryContextReset(table->context);
+	start(table);
+}
+
+/* Memory that a row takes, without what its values point to. */
+Size
+join_table_entry_bytes(int ncolumns, int nkeys)
+{
+	/* slots are between a third and two thirds full */
+	return MAXALIGN(offsetof(JoinEntry, values) + (sizeof(Datum) + sizeof(bool)) * ncolumns + sizeof(Datum) * nkeys) +
+		2 * sizeof(Slot);
+}
+
+/* The bytes that the table may take. */
+Size
+join_table_limit(JoinTable *table)
+{
+	return table->limit;
+}
+
+/* Those that it takes. */
+Size
+join_table_bytes(JoinTable *table)
+{
+	return MemoryContextMemAllocated(table->context, true);
+}
+
+/* Is there room for n more rows, as far as can be told before they are inserted? */
+bool
+join_table_fits(JoinTable *table, int n)
+{
+	bool		grows = (table->ntags + n) * 3 > table->nslots * 2;
+
+	return join_table_bytes(table) + (grows ? 2 * table->nslots * sizeof(Slot) : 0) <= table->limit;
+}
+
+int64
+join_table_count(JoinTable *table)
+{
+	return table->nentries;
+}
+
+/* May a row match more than one entry? */
+bool
+join_table_has_twins(JoinTable *table)
+{
+	return table->twins;
+}
+
+static inline uint64
+slot_of(const JoinTable *table, uint64 tag)
+{
+	/* Fibonacci hashing */
+	return ((tag ^ (tag >> 32)) * UINT64CONST(0x9E3779B97F4A7C15)) >> table->shift;
+}
+
+static void
+grow(JoinTable *table)
+{
+	Slot	   *old = table->slots;
+	uint64		nold = table->nslots;
+
+	table->nslots *= 2;
+	table->shift--;
+	table->slots = MemoryContextAllocExtended(table->context, sizeof(Slot) * table->nslots,
+											  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	for (uint64 i = 0; i < nold; i++)
+	{
+		if (old[i].first != NULL)
+		{
+			uint64		s = slot_of(table, old[i].tag);
+
+			while (table->slots[s].first != NULL)
+				s = (s + 1) & (table->nslots - 1);
+			table->slots[s] = old[i];
+		}
+	}
+	pfree(old);
+}
+
+/* Aligned memory for entries and what they point to. */
+static char *
+take(void *arg, Size size)
+{
+	JoinTable  *table = arg;
+	char	   *result;
+
+	size = MAXALIGN(size);
+	if (size > table->chunk_left)
+	{
+		/* large values have memory of their own */
+		if (size > table->chunk_bytes / 4)
+			return MemoryContextAllocHuge(table->context, size);
+		table->chunk = MemoryContextAlloc(table->context, table->chunk_bytes);
+		table->chunk_left = table->chunk_bytes;
+		table->chunk_bytes = Min(2 * table->chunk_bytes, Max(Min(CHUNK_BYTES, table->limit / 16), 8192));
+	}
+	result = table->chunk;
+	table->chunk += size;
+	table->chunk_left -= size;
+	return result;
+}
+
+static JoinEntry *
+make_entry(JoinTable *table, Batch *batch, const Values *keys, int row)
+{
+	JoinEntry  *entry = (JoinEntry *) take(table, table->entry_size);
+
+	for (int c = 0; c < table->ncolumns; c++)
+	{
+		Column	   *column = &batch->columns[c];
+		Datum		value = column->values[row];
+		bool		isnull = column->nulls[row];
+
+		if (isnull)
+			value = (Datum) 0;
+		else if (!table->byval[c])
+		{
+			Size		size = datumGetSize(value, false, table->lens[c]);
+			char	   *copy = take(table, size);
+
+			memcpy(copy, DatumGetPointer(value), size);
+			value = PointerGetDatum(copy);
+		}
+		entry->values[c] = value;
+		ENTRY_NULLS(table, entry)[c] = isnull;
+	}
+	for (int k = 0; k < table->nkeys; k++)
+		ENTRY_KEYS(table, entry)[k] = join_keys_copy(table->keys, k, keys[k].values[row], take, table);
+
+	return entry;
+}
+
+/*
+ * Insert the rows of a batch, all columns of which are loaded. Rows with a
+ * NULL among their keys are left out.
+ */
+void
+join_table_insert(JoinTable *table, Batch *batch, const Values *keys, const uint64 *tags, const bool *known)
+{
+	while ((table->ntags + batch->n) * 3 > table->nslots * 2)
+		grow(table);
+	for (int i = 0; i < batch->n; i++)
+	{
+		uint64		s = slot_of(table, tags[i]);
+		JoinEntry  *entry;
+
+		if (!known[i])
+			continue;
+		entry = make_entry(table, batch, keys, i);
+		while (table->slots[s].first != NULL && table->slots[s].tag != tags[i])
+			s = (s + 1) & (table->nslots - 1);
+		entry->next = table->slots[s].first;
+		if (entry->next == NULL)
+		{
+			table->slots[s].tag = tags[i];
+			table->ntags++;
+		}
+		else
+			table->twins = true;
+		table->slots[s].first = entry;
+		table->nentries++;
+	}
+}
+
+/* The first of an entry and those after it that matches a row, or NULL. */
+static inline JoinEntry *
+first_match(JoinTable *table, const Values *keys, int row, JoinEntry *entry)
+{
+	if (!table->direct)
+		while (entry != NULL && !join_keys_equal(table->keys, keys, row, ENTRY_KEYS(table, entry)))
+			entry = entry->next;
+	return entry;
+}
+
+/* The first entry that matches each of n rows, or NULL. What is compared leaves memory in the current context. */
+void
+join_table_find(JoinTable *table, const Values *keys, const uint64 *tags, const bool *known, int n,
+				JoinEntry **entries)
+{
+	const Slot *slots = table->slots;
+	uint64		mask = table->nslots - 1;
+
+	/* a table beyond the caches: have all slots of the batch fetched at once */
+	if (table->nslots > 4096)
+	{
+		for (int i = 0; i < n; i++)
+			__builtin_prefetch(&slots[slot_of(table, tags[i])]);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		uint64		s = slot_of(table, tags[i]);
+
+		while (slots[s].first != NULL && slots[s].tag != tags[i])
+			s = (s + 1) & mask;
+		entries[i] = known[i] ? slots[s].first : NULL;
+	}
+	if (table->nslots > 4096)
+	{
+		for (int i = 0; i < n; i++)
+			__builtin_prefetch(entries[i]);
+	}
+	if (!table->direct)
+	{
+		for (int i = 0; i < n; i++)
+			entries[i] = first_match(table, keys, i, entries[i]);
+	}
+}
+
+/* The next entry that matches a row, after one that did, or NULL. */
+JoinEntry *
+join_table_next(JoinTable *table, const Values *keys, int row, JoinEntry *entry)
+{
+	return first_match(table, keys, row, entry->next);
+}
+
+/* Is a column of an entry NULL? */
+bool
+join_table_entry_null(JoinTable *table, const JoinEntry *entry, int column)
+{
+	return ENTRY_NULLS(table, entry)[column];
+}
+
+/* All entries one after the other, with their tags; a walk starts with zeroes. False after the last. */
+bool
+join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag)
+{
+	if (*entry != NULL && (*entry)->next != NULL)
+	{
+		*entry = (*entry)->next;
+		return true;
+	}
+	while (*slot < table->nslots)
+	{
+		const Slot *found = &table->slots[(*slot)++];
+
+		if (found->first != NULL)
+		{
+			*entry = found->first;
+			*tag = found->tag;
+			return true;
+		}
+	}
+	return false;
+}

@@ -1,0 +1,270 @@
+"""`pgbillion extension …`: the two extensions into a server of one's own, and away again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgbillion.cli import connect, invocation
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json, Yes
+from pgbillion.common import paths, text
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
+from pgbillion.server import deploy, files
+from pgbillion.server.deploy import InDatabase, Report
+from pgbillion.server.extension import ALL, ROWS, PgConfig, read_pg_config
+from pgbillion.server.files import Folders
+from pgbillion.server.postgres import SUPPORTED_MAJORS
+
+app = typer.Typer(help="The extensions in a server of your own: install, look, upgrade, remove.")
+
+PgConfig_ = Annotated[
+    Path | None,
+    typer.Option("--pg-config", metavar="PROGRAM", help="Only the files, for this installation; no server need run."),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--folder",
+        metavar="FOLDER",
+        help="Put the files there, and tell the server of it: without root, PostgreSQL 18.",
+    ),
+]
+
+
+@app.command()
+@connect.options
+def install(
+    where: Where,
+    pg_config: PgConfig_ = None,
+    folder: Folder = None,
+    preload: Annotated[
+        bool,
+        typer.Option("--preload", help="Have every new session of the database use vectors, whatever its role."),
+    ] = False,
+) -> None:
+    """Put the extensions' files into the server, and create both extensions in the database.
+
+    The server runs on this machine. What came with this program is used where it fits the server; elsewhere the
+    extensions are compiled. With --pg-config only the files are put there, which takes no connection.
+
+    Example: pgbillion extension install -d mydb --preload
+    """
+    if pg_config is not None:
+        _refuse_both(where, folder is not None or preload)
+        facts = _facts(pg_config)
+        _put(facts, Folders.of(facts), _again("install", facts=facts), None)
+        statements = " ".join(f"CREATE EXTENSION {name};" for name in ALL)
+        print(f"then, as a superuser, in each database that is to have them: {statements}")
+        return
+    target = where.target()
+    with target.connect() as conn:
+        facts = deploy.facts_of(conn)
+        deploy.check_major(facts, SUPPORTED_MAJORS)
+        deploy.check_superuser(conn)
+        deploy.check_database(conn)
+        if folder is not None:
+            folder = folder.expanduser().absolute()
+            deploy.check_outside(conn, facts, folder)
+        folders = deploy.outside_folders(folder) if folder else deploy.folders_of(conn, facts)
+        _put(facts, folders, _again("install", facts=facts), _outside(facts, folder, target))
+        if folder is not None:
+            deploy.look_outside(target, conn, folder)
+    # of a session that has not loaded anything before
+    with target.connect() as conn:
+        made = deploy.create(conn)
+        print(f"database {conn.info.dbname}: {' and '.join(made) if made else 'both extensions'}", end="")
+        print(" created" if made else " are there")
+        if preload and deploy.preload(conn):
+            print(f"new sessions of database {conn.info.dbname} load {ROWS}")
+
+
+@app.command()
+@connect.options
+def status(where: Where, pg_config: PgConfig_ = None, as_json: Json = False) -> None:
+    """Tell which versions of program, files, libraries and SQL objects there are, and what to do.
+
+    Example: pgbillion extension status -d mydb
+    """
+    target = None
+    if pg_config is not None:
+        _refuse_both(where, False)
+        facts = _facts(pg_config)
+        found = deploy.report(facts, Folders.of(facts))
+    else:
+        target = where.target()
+        with target.connect() as conn:
+            found = deploy.report_server(target, conn)
+    steps = [_step(step, target, pg_config) for step in deploy.to_do(found)]
+    if as_json:
+        print(json.dumps({**asdict(found), "to_do": steps}, indent=1))
+        return
+    lines = [("program", found.program), ("server", f"PostgreSQL {found.server}"), ("folder", found.pkglibdir)]
+    lines += [(name, _files(found, name)) for name in ALL]
+    lines.append(("to install", "without a compiler" if found.prebuilt else f"compiled: {found.compiled_because}"))
+    lines += [(f"in {database.name}", _database(database)) for database in found.databases]
+    lines += [("to do", step) for step in steps or ["nothing"]]
+    width = max(len(name) for name, _ in lines) + 2
+    for name, value in lines:
+        print(f"{name:<{width}}{value}")
+
+
+@app.command()
+@connect.options
+def upgrade(where: Where, pg_config: PgConfig_ = None) -> None:
+    """Put this program's version of the files into the server, and update each database that has the extensions.
+
+    With --pg-config only the files are replaced.
+
+    Example: pgbillion extension upgrade -d mydb
+    """
+    if pg_config is not None:
+        _refuse_both(where, False)
+        facts = _facts(pg_config)
+        _put(facts, Folders.of(facts), _again("upgrade", facts=facts), None)
+        print("then, in each database that has them: ALTER EXTENSION … UPDATE, for both")
+        return
+    target = where.target()
+    with target.connect() as conn:
+        facts = deploy.facts_of(conn)
+        deploy.check_major(facts, SUPPORTED_MAJORS)
+        deploy.check_superuser(conn)
+        folders = deploy.folders_of(conn, facts)
+        if not files.present(folders):
+            raise UserError("the extensions are not installed there", _step(deploy.INSTALL, target, None))
+        _put(facts, folders, _again("upgrade", facts=facts), None)
+        for database, names in deploy.update(target, conn).items():
+            print(f"database {database}: {' and '.join(names)} updated to {paths.version()}")
+    with target.connect() as conn:
+        left = deploy.to_do(deploy.report_server(target, conn))
+    print("open sessions keep the library that they have loaded until they end")
+    for step in left:
+        print(f"note: {_step(step, target, None)}", file=sys.stderr)
+
+
+@app.command()
+@connect.options
+def uninstall(where: Where, pg_config: PgConfig_ = None, yes: Yes = False) -> None:
+    """Drop the extensions from the database, and remove their files when no other database has them.
+
+    With --pg-config only the files are removed, and nobody asks the databases.
+
+    Example: pgbillion extension uninstall -d mydb
+    """
+    if pg_config is not None:
+        _refuse_both(where, False)
+        facts = _facts(pg_config)
+        folders = Folders.of(facts)
+        deploy.check_writable(folders, _again("uninstall", facts=facts), None)
+        if files.present(folders):
+            _confirm(yes, f"Remove the files from {folders.pkglibdir}? Databases that have the extensions need them.")
+        print(f"{text.many(files.remove(folders), 'file')} removed")
+        return
+    target = where.target()
+    with target.connect() as conn:
+        facts = deploy.facts_of(conn)
+        deploy.check_superuser(conn)
+        folders = deploy.folders_of(conn, facts)
+        others = deploy.others_with_it(target, conn)
+        if not others:
+            deploy.check_not_preloaded(conn)
+        dropped = deploy.drop(conn)
+        if deploy.preload_no_more(conn):
+            print(f"new sessions of database {conn.info.dbname} no longer load {ROWS}")
+        print(f"database {conn.info.dbname}: {' and '.join(dropped)} dropped" if dropped else "nothing to drop")
+        if others:
+            print(
+                f"the files stay: {text.many(len(others), 'other database')} have the extensions: {', '.join(others)}"
+            )
+            return
+        if files.not_writable(folders) is not None:
+            if files.present(folders):
+                print(f"the files stay, to be removed by their owner: sudo {_again('uninstall', facts=facts)}")
+            return
+        if folders != Folders.of(facts):
+            deploy.look_outside_no_more(target, conn, folders.sharedir.parent)
+        print(f"{text.many(files.remove(folders), 'file')} removed")
+        _remove_empty(folders, Folders.of(facts))
+
+
+def _facts(pg_config: Path) -> PgConfig:
+    facts = read_pg_config(pg_config)
+    deploy.check_major(facts, SUPPORTED_MAJORS)
+    return facts
+
+
+def _put(facts: PgConfig, folders: Folders, again: str, outside: str | None) -> None:
+    """Put the files into folders unless they are there and cannot be replaced; check that first."""
+    deploy.check_newer(folders)
+    if deploy.is_there(folders) and files.not_writable(folders) is not None:
+        print(f"files of version {paths.version()} are in {folders.pkglibdir}")
+        return
+    deploy.check_writable(folders, again, outside)
+    how = deploy.put(facts, folders)
+    print(f"files of version {paths.version()} ({how}) put into {folders.pkglibdir} and {folders.extension}")
+
+
+def _remove_empty(folders: Folders, own: Folders) -> None:
+    home = folders.sharedir.parent
+    if folders != own and home.is_dir() and not any(home.iterdir()):
+        home.rmdir()
+
+
+def _refuse_both(where: Where, more: bool) -> None:
+    if more or any(value is not None for value in where.server.values()):
+        raise UserError(
+            "--pg-config is for files alone, and takes no server, --folder or --preload",
+            "leave --pg-config out to work on a running server",
+        )
+
+
+def _again(word: str, *, facts: PgConfig) -> str:
+    return invocation.command("extension", word, "--pg-config", str(facts.pg_config))
+
+
+def _outside(facts: PgConfig, folder: Path | None, target: Target) -> str | None:
+    """Return the command that does without the server's own folders, where there is one."""
+    if folder is not None or facts.major < deploy.OUTSIDE_SINCE:
+        return None
+    return invocation.command("extension", "install", "--folder", "FOLDER", target=target)
+
+
+def _step(step: str, target: Target | None, pg_config: Path | None) -> str:
+    if step not in (deploy.INSTALL, deploy.UPGRADE):
+        return step
+    where = [] if pg_config is None else ["--pg-config", str(pg_config)]
+    return invocation.command("extension", step, *where, target=target)
+
+
+def _files(found: Report, name: str) -> str:
+    if found.files[name] is None and found.libraries[name] is None:
+        return "not installed"
+    library = found.libraries[name]
+    built = f"library {library}, for PostgreSQL {found.built_for[name]} or later" if library else "no library of ours"
+    return f"{found.files[name] or 'no control file'} ({built})"
+
+
+def _database(database: InDatabase) -> str:
+    if not database.objects:
+        return "neither"
+    parts = [
+        f"{name} {version}" + ("" if database.loaded[name] == version else f" (library {database.loaded[name]} loaded)")
+        for name, version in database.objects.items()
+    ]
+    if ROWS in database.objects:
+        parts.append("sessions use vectors" if database.preloads else f"sessions use vectors after LOAD '{ROWS}'")
+    return ", ".join(parts)
+
+
+def _confirm(yes: bool, question: str) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UserError("not removing files without being told to", "say --yes")
+    typer.confirm(question, abort=True, err=True)

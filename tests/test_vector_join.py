@@ -1,0 +1,487 @@
+"""Joins below vectorized aggregation: one test for each rule, and generated queries with them forced and off.
+
+PGBILLION_TEST_VECTOR_JOINS is how many are generated (default 400), PGBILLION_TEST_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from harness import servers
+from harness.amount import amount
+from harness.servers import one
+from harness.vector_join_queries import TABLES, VectorJoinGenerator, VectorJoinQuery
+from pgbillion.rows import answers, plans
+from pgbillion.rows.answers import Answer, Tolerance
+from pgbillion.server.postgres import Cluster
+
+Connection = servers.Connection
+
+QUERIES = amount("PGBILLION_TEST_VECTOR_JOINS", 400, 100)
+SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
+LEAST_USED = 0.6
+# rows may come in another order, and values of both signs are added
+TOLERANCE = Tolerance(float4=1e-3, float8=1e-6, absolute=1e-6)
+KINDS = ("Inner", "Left", "Semi", "Anti")
+LITTLE = "SET work_mem = '64kB'; SET hash_mem_multiplier = 1"
+
+
+@pytest.fixture(scope="module")
+def tables(cluster: Cluster) -> Iterator[str]:
+    with servers.new_database(cluster, "vector_joins") as name:
+        with cluster.connect(name) as conn:
+            conn.execute(TABLES.encode())
+        yield name
+
+
+def prepare(conn: Connection) -> None:
+    """Have PostgreSQL take hash joins, workers for small tables, and us wherever we can."""
+    conn.prepare_threshold = None
+    conn.execute(
+        "LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_join = force; SET pgbillion_rows.aggregate_before_join = off;"
+        " SET enable_nestloop = off; SET enable_mergejoin = off; SET min_parallel_table_scan_size = 0;"
+        " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0;"
+        " SET statement_timeout = '120s'"
+    )
+
+
+@pytest.fixture
+def joins(cluster: Cluster, tables: str) -> Iterator[Connection]:
+    """A session with the feature forced, in a transaction that leaves nothing."""
+    with cluster.connect(tables) as conn:
+        prepare(conn)
+        conn.execute("BEGIN")
+        yield conn
+        conn.execute("ROLLBACK")
+
+
+def kinds(plan: plans.Plan) -> list[str]:
+    """The kinds of the joins that vectors do, in their order."""
+    return [
+        key.split()[0]
+        for node in plans.nodes(plan)
+        for key in node
+        if key.split()[0] in KINDS and key.split()[1:2] == ["Join"] and node.get("Custom Plan Provider") == plans.NODE
+    ]
+
+
+def switch(conn: Connection, mode: str) -> None:
+    conn.execute(f"SET pgbillion_rows.vector_join = {mode}".encode())
+
+
+def both(conn: Connection, query: str, expected: list[str] | None) -> Answer:
+    """The answer, which is the same with the feature off. ``expected`` are the joins that vectors must do."""
+    switch(conn, "force")
+    found = kinds(plans.explain(conn, query))
+    assert expected is None or found == expected, plans.text(conn, query)
+    ours = answers.answer(conn.execute(query.encode()))
+    switch(conn, "off")
+    assert kinds(plans.explain(conn, query)) == []
+    core = answers.answer(conn.execute(query.encode()))
+    switch(conn, "force")
+    assert answers.difference(core, ours, TOLERANCE) is None, query
+    return ours
+
+
+def shape(conn: Connection, query: str) -> str:
+    """The plan as text, without costs."""
+    return "\n".join(line for (line,) in conn.execute(f"EXPLAIN (COSTS OFF) {query}".encode()))
+
+
+def details(conn: Connection, query: str, label: str) -> list[str]:
+    """What EXPLAIN ANALYZE tells under a label."""
+    plan = plans.explain(conn, query, run=True)
+    return [str(value) for node in plans.nodes(plan) for key, value in node.items() if key.startswith(label)]
+
+
+# when it is chosen
+
+
+def test_the_switch(joins: Connection) -> None:
+    query = "SELECT i.name, sum(f.x) FROM fact f JOIN ints i ON f.b = i.k GROUP BY 1"
+    both(joins, query, ["Inner"])
+    joins.execute("RESET pgbillion_rows.vector_join")
+    assert one(joins, "SHOW pgbillion_rows.vector_join") == "off"
+    assert kinds(plans.explain(joins, query)) == []
+    assert "not vectorized: a join" in one(joins, "SELECT pgbillion_rows.explain_vector(%s)", query)
+    switch(joins, "on")
+    joins.execute("CREATE TABLE more AS SELECT f.* FROM fact f, generate_series(1, 30); ANALYZE more")
+    more = query.replace("fact", "more")
+    assert kinds(plans.explain(joins, more)) == ["Inner"]
+    for setting in ("enable_hashjoin", "enable_seqscan", "pgbillion_rows.vector_aggregate"):
+        joins.execute(f"SET LOCAL {setting} = off".encode())
+        assert kinds(plans.explain(joins, more)) == [], setting
+        joins.execute(f"SET LOCAL {setting} = on".encode())
+    # what does not fit is PostgreSQL's
+    joins.execute("CREATE TABLE wide AS SELECT i AS k, repeat('x', 100) AS t FROM generate_series(1, 5000) i")
+    joins.execute("ANALYZE wide")
+    joins.execute(LITTLE.encode())
+    wide = "SELECT max(t), count(*) FROM more f JOIN wide ON f.id = wide.k"
+    assert kinds(plans.explain(joins, wide)) == []
+    assert "5000 rows estimated to be joined with" in one(joins, "SELECT pgbillion_rows.explain_vector(%s)", wide)
+
+
+def test_explain_shows_the_joins(joins: Connection) -> None:
+    said = shape(
+        joins,
+        "SELECT i.name, l.label, count(*) FROM fact f LEFT JOIN ints i ON f.b = i.k AND i.w < f.x"
+        " JOIN longs l ON l.k = f.c WHERE f.x > 5 AND coalesce(i.w, 1) > f.c GROUP BY 1, 2",
+    )
+    for line in (
+        "Left Join 1: (f.b = i.k)", "Join Filter 1: (i.w < f.x)", "Filter 1: (COALESCE(i.w, 1) > f.c)",
+        "Inner Join 2: (f.c = l.k)", "Seq Scan on ints i", "Seq Scan on longs l", "Filter: (f.x > 5)",
+    ):  # fmt: skip
+        swapped = line.translate(str.maketrans("12", "21")) if "Join" in line or "Filter 1" in line else line
+        assert line in said or swapped in said, (line, said)
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT count(*) FROM fact f JOIN ints i ON f.b < i.k", "a join by other conditions than equality"),
+        ("SELECT count(*) FROM ints i FULL JOIN longs l ON l.k = i.k", "a right or full join"),
+        ("SELECT count(*) FROM fact f JOIN ints i ON f.b = i.k AND f.x + i.w < random()", "a volatile function"),
+        ("SELECT max(f.ctid::text) FROM fact f JOIN ints i ON f.b = i.k", "a system column"),
+        ("SELECT count(i) FROM fact f JOIN ints i ON f.b = i.k", "a whole-row reference"),
+        (
+            "SELECT i.one, count(*) FROM fact f LEFT JOIN (SELECT k, 1 AS one FROM ints) i ON f.b = i.k GROUP BY 1",
+            "an expression from below an outer join",
+        ),
+        (
+            "SELECT count(*) FROM fact f JOIN ints i ON f.b = i.k AND f.x > (SELECT max(g) FROM longs WHERE k = i.w)",
+            "a subquery in an expression",
+        ),
+    ],
+)
+def test_what_is_left_alone(joins: Connection, query: str, reason: str) -> None:
+    both(joins, query, []) if "random" not in query else None
+    assert f"not vectorized: {reason}" in one(joins, "SELECT pgbillion_rows.explain_vector(%s)", query)
+
+
+def test_security_barriers(joins: Connection) -> None:
+    """A view with one is a plan of PostgreSQL's, which has filtered its rows; row security is left alone."""
+    joins.execute("CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM ints WHERE w > 3")
+    query = "SELECT count(*) FROM fact f JOIN barrier i ON f.b = i.k"
+    both(joins, query, ["Inner"])
+    joins.execute("GRANT SELECT ON fact, ints TO reader; CREATE POLICY p ON ints USING (w > 3)")
+    joins.execute("ALTER TABLE ints ENABLE ROW LEVEL SECURITY; SET LOCAL ROLE reader")
+    assert kinds(plans.explain(joins, query.replace("barrier", "ints"))) == []
+
+
+# what joins do
+
+
+def test_kinds_of_joins(joins: Connection) -> None:
+    both(joins, "SELECT count(*), sum(i.w), sum(f.x) FROM fact f JOIN ints i ON f.b = i.k", ["Inner"])
+    both(joins, "SELECT count(*), count(i.k), sum(f.x) FROM fact f LEFT JOIN ints i ON f.b = i.k", ["Left"])
+    both(joins, "SELECT count(*), sum(f.x) FROM fact f WHERE EXISTS (SELECT FROM many m WHERE m.k = f.a)", None)
+    both(joins, "SELECT count(*), sum(f.x) FROM fact f WHERE NOT EXISTS (SELECT FROM many m WHERE m.k = f.a)", ["Anti"])
+    # with further conditions, of which the first match need not be the one
+    for negated, kind in (("", "Semi"), ("NOT", "Anti")):
+        both(
+            joins,
+            f"SELECT f.s, count(*) FROM fact f WHERE {negated} EXISTS"
+            " (SELECT FROM many m WHERE m.k = f.a AND m.y % 13 > abs(f.x) % 99) GROUP BY 1",
+            [kind],
+        )
+    both(
+        joins,
+        "SELECT f.s, count(*), count(m.y), sum(m.y) FROM fact f LEFT JOIN many m ON m.k = f.a AND m.y % 13 = f.x % 13"
+        " WHERE coalesce(m.y, 0) % 2 = 0 GROUP BY 1",
+        None,
+    )
+
+
+def test_a_later_join_may_look_at_what_a_semijoin_found(joins: Connection) -> None:
+    """The same values are equal to three columns, of which PostgreSQL compares any two."""
+    query = (
+        "SELECT count(*) FROM fact f WHERE f.b IN (SELECT z FROM shorts)"
+        " AND f.b IN (SELECT extract(day FROM day) FROM days)"
+    )
+    assert both(joins, query, ["Semi", "Semi"]).rows != [(b"0",)]
+
+
+def test_no_row_to_join_with(joins: Connection) -> None:
+    both(joins, "SELECT count(*), sum(f.x) FROM fact f JOIN nobody n ON f.b = n.k", ["Inner"])
+    both(joins, "SELECT count(*), count(n.name) FROM fact f LEFT JOIN nobody n ON f.b = n.k", ["Left"])
+    both(joins, "SELECT count(*) FROM fact f WHERE NOT EXISTS (SELECT FROM nobody n WHERE f.b = n.k)", ["Anti"])
+    # the table is not even looked at, whatever its conditions do
+    both(joins, "SELECT count(*) FROM fact f JOIN nobody n ON f.b = n.k WHERE 1 / (f.id - f.id) = 1", ["Inner"])
+
+
+def test_more_matches_than_a_batch_holds(joins: Connection) -> None:
+    joins.execute("CREATE TEMP TABLE same AS SELECT 3 AS k, i FROM generate_series(1, 1200) i; ANALYZE same")
+    both(joins, "SELECT f.s, count(*), sum(i), min(f.big) FROM fact f JOIN same ON f.a = same.k GROUP BY 1", ["Inner"])
+    both(
+        joins,
+        "SELECT f.s, count(*), sum(i) FROM fact f LEFT JOIN same ON f.a = same.k AND (i < f.x) GROUP BY 1",
+        None,
+    )
+
+
+def test_columns_of_several_steps(joins: Connection) -> None:
+    """A later join's key and condition are of an earlier join's rows."""
+    both(
+        joins,
+        "SELECT l.label, w.grade, min(i.name), sum(i.w + l.g), count(*) FROM fact f JOIN ints i ON f.b = i.k"
+        " LEFT JOIN longs l ON l.k = i.k2 AND l.g < f.a LEFT JOIN words w ON w.code = f.s AND w.grade > l.g"
+        " GROUP BY 1, 2",
+        None,
+    )
+
+
+def test_keys_that_are_equal_without_being_identical(joins: Connection) -> None:
+    joins.execute(
+        "CREATE TEMP TABLE k1 AS SELECT * FROM (VALUES (1.0, 'a ', -0.0::float8), (1.00, 'a', 0), (2, 'b', 'nan'))"
+        " AS v (n, p, f); ALTER TABLE k1 ALTER p TYPE char(3); ANALYZE k1;"
+        "CREATE TEMP TABLE big AS SELECT (i % 4)::numeric AS n, chr(97 + i % 3)::char(5) AS p,"
+        " CASE WHEN i % 2 = 0 THEN 0 ELSE 'nan'::float8 END AS f FROM generate_series(1, 900) i; ANALYZE big"
+    )
+    for column in ("n", "p", "f"):
+        both(joins, f"SELECT count(*) FROM big JOIN k1 ON big.{column} = k1.{column}", ["Inner"])
+
+
+def test_nondeterministic_collations(joins: Connection) -> None:
+    try:
+        joins.execute(
+            "SAVEPOINT s; CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
+        )
+    except psycopg.errors.FeatureNotSupported:
+        pytest.skip("this server has no ICU")
+    joins.execute(
+        "CREATE TEMP TABLE w (t text COLLATE nocase, n integer); INSERT INTO w VALUES ('A', 1), ('B', 2); ANALYZE w"
+    )
+    assert both(joins, "SELECT sum(n), count(*) FROM fact f JOIN w ON f.s = w.t", ["Inner"]).rows != [(None, b"0")]
+
+
+def test_long_values_out_of_line(joins: Connection) -> None:
+    joins.execute(
+        "CREATE TEMP TABLE long AS SELECT i AS k, (SELECT string_agg(md5(i::text || j), '') FROM"
+        " generate_series(1, 300) j) AS t FROM generate_series(1, 20) i; ANALYZE long;"
+        "CREATE TEMP TABLE keyed AS SELECT l.t, i FROM long l, generate_series(1, 30) i; ANALYZE keyed"
+    )
+    both(joins, "SELECT md5(long.t), count(*) FROM fact f JOIN long ON f.b = long.k GROUP BY 1", ["Inner"])
+    both(joins, "SELECT long.k, count(*) FROM keyed JOIN long USING (t) GROUP BY 1", ["Inner"])
+
+
+# memory
+
+
+def test_what_does_not_fit_goes_to_files(joins: Connection) -> None:
+    joins.execute(
+        "CREATE TEMP TABLE build AS SELECT nullif(i % 7000, 5) AS k, i AS y, repeat('t' || i, 4) AS t"
+        " FROM generate_series(1, 9000) i; CREATE TEMP TABLE probe AS SELECT nullif(i % 9000, 7) AS k,"
+        " i::text AS t, i AS x, i / 3.0 AS n FROM generate_series(1, 30000) i; ANALYZE probe, build"
+    )
+    joins.execute(LITTLE.encode())
+    for query, kind in (
+        ("SELECT p.x % 7, count(*), sum(p.n), max(b.t) FROM probe p JOIN build b ON p.k = b.k GROUP BY 1", "Inner"),
+        ("SELECT count(*), count(b.y), sum(p.n), max(b.t) FROM probe p LEFT JOIN build b ON p.k = b.k", "Left"),
+        ("SELECT count(*) FROM probe p LEFT JOIN build b ON p.k = b.k AND b.y > p.x WHERE b.t IS NULL", "Left"),
+        (
+            "SELECT count(*), sum(x) FROM probe p WHERE EXISTS (SELECT FROM build b WHERE p.k = b.k AND b.y > p.x)",
+            "Semi",
+        ),
+        ("SELECT count(*), sum(x) FROM probe p WHERE NOT EXISTS (SELECT FROM build b WHERE p.k = b.k)", "Anti"),
+    ):
+        both(joins, query, [kind])
+        (said,) = details(joins, query, "Hash Table 1")
+        assert "partitions=" in said, said
+        memory = int(said.split("memory=")[1].split("kB")[0])
+        assert memory < 130, said
+    # two such joins, and groups that do not fit either
+    query = (
+        "SELECT b.t, count(*), sum(p.n) FROM probe p JOIN build b ON p.k = b.k"
+        " JOIN (SELECT k, max(y) AS y FROM build GROUP BY k) c ON c.k = p.x % 8000 GROUP BY 1"
+    )
+    both(joins, query, None)
+    # rows of one key cannot be divided
+    joins.execute("CREATE TEMP TABLE same AS SELECT 1 AS k, i AS y FROM generate_series(1, 5000) i; ANALYZE same")
+    both(joins, "SELECT count(*), sum(y) FROM probe p JOIN same s ON p.k = s.k", ["Inner"])
+
+
+def test_memory_is_given_back(joins: Connection) -> None:
+    used = "SELECT sum(used_bytes) FROM pg_backend_memory_contexts"
+    query = "SELECT i.name, sum(f.x) FROM fact f JOIN ints i ON f.b = i.k LEFT JOIN words w ON w.code = f.s GROUP BY 1"
+    joins.execute(LITTLE.encode())
+    for _ in range(3):
+        joins.execute(query.encode())
+    before = one(joins, used)
+    for _ in range(200):
+        joins.execute(query.encode())
+    assert one(joins, used) < before + 100_000
+
+
+# being run again, stopped, and failing
+
+
+def test_rescans(joins: Connection) -> None:
+    # one table that stays as it is, and one that depends on the row outside
+    both(
+        joins,
+        "SELECT o.k, (SELECT sum(f.x + i.w) FROM fact f JOIN ints i ON f.b = i.k WHERE f.id < o.k * 100) FROM longs o",
+        ["Inner"],
+    )
+    both(
+        joins,
+        "SELECT o.k, (SELECT sum(f.x + i.w) FROM fact f JOIN ints i ON f.b = i.k + o.k WHERE i.w > o.k) FROM longs o",
+        ["Inner"],
+    )
+    joins.execute(LITTLE.encode())
+    joins.execute("CREATE TEMP TABLE build AS SELECT i AS k, repeat('t' || i, 4) AS t FROM generate_series(1, 4000) i")
+    joins.execute("ANALYZE build")
+    both(
+        joins,
+        "SELECT o.k, (SELECT max(b.t) FROM fact f JOIN build b ON f.id = b.k WHERE f.id < o.k * 100) FROM longs o",
+        ["Inner"],
+    )
+
+
+def test_prepared_statements_and_cursors(joins: Connection) -> None:
+    query = "SELECT i.name, count(*) FROM fact f JOIN ints i ON f.b = i.k + {0} AND i.w > {0} GROUP BY 1"
+    joins.execute(f"SET plan_cache_mode = force_generic_plan; PREPARE q (int) AS {query.format('$1')}".encode())
+    for number in (1, 5, 100):
+        assert kinds(plans.explain(joins, f"EXECUTE q ({number})")) == ["Inner"]
+        ours = answers.answer(joins.execute(f"EXECUTE q ({number})".encode()))
+        assert answers.difference(ours, both(joins, query.format(number), ["Inner"])) is None
+    joins.execute(
+        "DECLARE c SCROLL CURSOR FOR SELECT i.name, count(*) FROM fact f JOIN ints i ON f.b = i.k GROUP BY 1 ORDER BY 1"
+    )
+    first = joins.execute("FETCH 3 FROM c").fetchall()
+    joins.execute("FETCH ALL FROM c")
+    joins.execute("MOVE ABSOLUTE 0 IN c")
+    assert joins.execute("FETCH 3 FROM c").fetchall() == first
+
+
+def test_errors_in_the_middle(joins: Connection) -> None:
+    joins.execute(LITTLE.encode())
+    for query in (
+        "SELECT sum(1 / (i.w - 60)) FROM fact f JOIN ints i ON f.b = i.k",
+        "SELECT count(*) FROM fact f JOIN ints i ON f.b = i.k AND 1 / (i.w - 60 + f.x - f.x) > 2",
+        "SELECT count(*) FROM fact f JOIN ints i ON f.b = 1 / (i.w - 60)",
+        "SELECT count(*) FROM fact f JOIN ints i ON 1 / (f.id - 1500) = i.k",
+        "SELECT count(*) FROM fact f JOIN (SELECT 1 / (k - 9) AS k FROM longs) l ON f.b = l.k",
+    ):
+        for mode in ("force", "off"):
+            joins.execute("SAVEPOINT s")
+            switch(joins, mode)
+            with pytest.raises(psycopg.errors.DivisionByZero):
+                joins.execute(query.encode())
+            joins.execute("ROLLBACK TO s")
+    # a match that satisfies the condition ends the search, so that those behind it raise nothing
+    for negated in ("", "NOT"):
+        joins.execute("CREATE TEMP TABLE first AS SELECT 1 AS k, 1 AS y; ANALYZE first")
+        both(
+            joins,
+            f"SELECT count(*) FROM fact f WHERE {negated} EXISTS (SELECT FROM first t WHERE t.k = f.a AND 1 / t.y > 0)",
+            None,
+        )
+        joins.execute("DROP TABLE first")
+
+
+def test_cancellation(cluster: Cluster, joins: Connection) -> None:
+    joins.execute(
+        "CREATE TEMP TABLE same AS SELECT 3 AS k, i FROM generate_series(1, 60000) i; ANALYZE same;"
+        "CREATE TEMP TABLE probe AS SELECT 3 AS k, i FROM generate_series(1, 60000) i; ANALYZE probe"
+    )
+    query = "SELECT count(*) FROM probe p JOIN same s ON p.k = s.k AND p.i + s.i < 0"
+    assert kinds(plans.explain(joins, query)) == ["Inner"]
+    timer = threading.Timer(0.3, joins.cancel)
+    timer.start()
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        joins.execute(query.encode())
+    timer.join()
+
+
+# other plans
+
+
+def test_workers(joins: Connection) -> None:
+    joins.execute(
+        "SET max_parallel_workers_per_gather = 2; CREATE TABLE more AS SELECT f.* FROM fact f, generate_series(1, 20)"
+    )
+    joins.execute("ANALYZE more")
+    query = (
+        "SELECT i.name, count(*), sum(f.x), count(l.k) FROM more f JOIN ints i ON f.b = i.k"
+        " LEFT JOIN longs l ON l.k = f.c AND l.g < f.a GROUP BY 1"
+    )
+    for leader in ("on", "off"):
+        joins.execute(f"SET parallel_leader_participation = {leader}".encode())
+        both(joins, query, None)
+        plan = plans.explain(joins, query, run=True)
+        assert len(kinds(plan)) == 2
+        assert plans.parallel(plan)
+    # an inner side that workers cannot read
+    joins.execute(
+        "CREATE FUNCTION restricted(integer) RETURNS boolean IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql"
+        " AS 'BEGIN RETURN $1 > 3; END'"
+    )
+    both(joins, "SELECT count(*) FROM more f JOIN ints i ON f.b = i.k WHERE restricted(i.w)", ["Inner"])
+    assert not plans.parallel(
+        plans.explain(joins, "SELECT count(*) FROM more f JOIN ints i ON f.b = i.k WHERE restricted(i.w)")
+    )
+
+
+def test_serializable_transactions_lock_both_sides(cluster: Cluster, tables: str) -> None:
+    with cluster.connect(tables) as conn:
+        prepare(conn)
+        conn.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        query = "SELECT count(*), sum(i.w) FROM fact f JOIN ints i ON f.b = i.k"
+        assert kinds(plans.explain(conn, query)) == ["Inner"]
+        conn.execute(query.encode())
+        locked = conn.execute(
+            "SELECT relation::regclass::text FROM pg_locks WHERE mode = 'SIReadLock' ORDER BY 1"
+        ).fetchall()
+        assert {"fact", "ints"} <= {name for (name,) in locked}
+        conn.execute("ROLLBACK")
+
+
+def test_privileges_are_checked(joins: Connection) -> None:
+    joins.execute("GRANT SELECT ON fact TO reader; SET LOCAL ROLE reader")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        joins.execute("SELECT count(*) FROM fact f JOIN ints i ON f.b = i.k")
+
+
+# generated queries
+
+
+def compare(conn: Connection, query: VectorJoinQuery) -> tuple[str | None, list[str]]:
+    """What differs, if anything does, and which joins vectors did."""
+    found: list[Answer] = []
+    used: list[str] = []
+    for mode in ("off", "force"):
+        conn.execute("SAVEPOINT one")
+        switch(conn, mode)
+        conn.execute(query.setup.encode())
+        used = kinds(plans.explain(conn, query.text))
+        found.append(answers.answer(conn.execute(query.text.encode())))
+        conn.execute("DEALLOCATE ALL; ROLLBACK TO one")
+    return answers.difference(found[0], found[1], TOLERANCE), used
+
+
+def test_generated_queries(cluster: Cluster, tables: str, tell: Callable[[str], None]) -> None:
+    generator = VectorJoinGenerator(SEED)
+    seen: set[str] = set()
+    used = 0
+    with cluster.connect(tables) as conn:
+        prepare(conn)
+        conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        for number in range(QUERIES):
+            query = generator.query()
+            try:
+                differs, found = compare(conn, query)
+            except psycopg.Error as error:
+                pytest.fail(f"seed {SEED}, number {number}: {error}\n{query.setup}\n{query.text}")
+            assert differs is None, f"seed {SEED}, number {number}: {differs}\n{query.setup}\n{query.text}"
+            used += bool(found)
+            seen.update(found)
+        conn.execute("ROLLBACK")
+    tell(f"seed {SEED}: {QUERIES} queries over joins, {used} with vectors")
+    assert used >= LEAST_USED * QUERIES
+    assert seen == set(KINDS)
