@@ -36,6 +36,9 @@ _LONG = (
 _MAJORS = (
     "test_catalog_equality",
     "test_catalog_refusals",
+    "test_columns_changes",
+    "test_columns_pauses",
+    "test_columns_values",
     "test_clone_schema",
     "test_extension_objects",
     "test_extension_upgrade",

@@ -38,7 +38,8 @@ entry_bytes(const Directory *directory)
 static int
 entries_per_page(const Directory *directory)
 {
-	return (PAGE_BYTES - sizeof(DirectoryPage) - bitmap_bytes(directory)) / entry_bytes(directory);
+	Assert(directory->page_entries > 0);
+	return directory->page_entries;
 }
 
 static uint8 *
@@ -108,6 +109,7 @@ directory_open(Directory *directory, Relation index)
 	directory->ncolumns = meta->ncolumns;
 	directory->known_block = 0;
 	directory->known_buffer = InvalidBuffer;
+	directory->meta_buffer = buffer;
 	UnlockReleaseBuffer(buffer);
 
 	if (version != STORE_VERSION)
@@ -120,13 +122,16 @@ directory_open(Directory *directory, Relation index)
 		(directory->segment_blocks & (directory->segment_blocks - 1)) != 0 ||
 		directory->ncolumns != RelationGetNumberOfAttributes(index))
 		store_corrupted(index, META_BLOCK);
+	directory->page_entries = (PAGE_BYTES - sizeof(DirectoryPage) - bitmap_bytes(directory)) /
+		entry_bytes(directory);
 }
 
 /* The map page of a directory page's number, or 0. */
 static BlockNumber
 find_map(Directory *directory, BlockNumber number)
 {
-	Buffer		buffer = store_read(directory->index, META_BLOCK, BUFFER_LOCK_SHARE, META_MAGIC);
+	Buffer		buffer = store_read_again(directory->index, META_BLOCK, BUFFER_LOCK_SHARE, META_MAGIC,
+										  &directory->meta_buffer);
 	MetaPage   *meta = store_content(BufferGetPage(buffer));
 	BlockNumber map = 0;
 
@@ -169,27 +174,12 @@ find_directory(Directory *directory, uint32 segment)
 	return block;
 }
 
-/*
- * Pin and lock a directory page that find_directory() has just returned. For
- * each row that is inserted it is the same one: looking its buffer up would be
- * most of the work.
- */
+/* Pin and lock a directory page that find_directory() has just returned. */
 static Buffer
 lock_directory(Directory *directory, BlockNumber block, int lock)
 {
-	Relation	index = directory->index;
-	Buffer		buffer = directory->known_buffer;
-
 	Assert(block == directory->known_block);
-	if (buffer != InvalidBuffer && ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, buffer))
-	{
-		LockBuffer(buffer, lock);
-		return buffer;
-	}
-	buffer = store_read(index, block, lock, DIRECTORY_MAGIC);
-	directory->known_buffer = buffer;
-
-	return buffer;
+	return store_read_again(directory->index, block, lock, DIRECTORY_MAGIC, &directory->known_buffer);
 }
 
 /* Add a map page, and enter it in the metapage. */
@@ -336,14 +326,36 @@ directory_mark_blocks(Directory *directory, uint32 segment, const uint8 *blocks)
 	UnlockReleaseBuffer(buffer);
 }
 
+/* Is there nothing to mark?  What a writer finds for all rows of a block but the first. */
+static bool
+is_marked(Directory *directory, BlockNumber directory_block, uint32 segment, int block)
+{
+	Buffer		buffer = lock_directory(directory, directory_block, BUFFER_LOCK_SHARE);
+	DirectoryPage *page = directory_page(buffer);
+	DirectoryEntry *entry = entry_of(directory, page, segment);
+	bool		marked = (entry->first_page == 0 || bitmap_test(entry->stale, block)) &&
+		(page->encoding != segment || bitmap_test(dirty_bitmap(page), block));
+
+	UnlockReleaseBuffer(buffer);
+
+	return marked;
+}
+
 /* The same of one heap block. */
 void
 directory_mark_block(Directory *directory, BlockNumber block)
 {
-	uint8		blocks[BITMAP_BYTES] = {0};
+	uint32		segment = block / directory->segment_blocks;
+	BlockNumber directory_block = find_directory(directory, segment);
 
-	bitmap_set(blocks, block % directory->segment_blocks);
-	directory_mark_blocks(directory, block / directory->segment_blocks, blocks);
+	if (directory_block != 0 &&
+		!is_marked(directory, directory_block, segment, block % directory->segment_blocks))
+	{
+		uint8		blocks[BITMAP_BYTES] = {0};
+
+		bitmap_set(blocks, block % directory->segment_blocks);
+		directory_mark_blocks(directory, segment, blocks);
+	}
 }
 
 /*

@@ -94,6 +94,23 @@ store_read(Relation index, BlockNumber block, int lock, uint32 magic)
 	return buffer;
 }
 
+/*
+ * The same of a page that is read again and again: looking its buffer up would
+ * be most of the work.  *known is the buffer it was in, or InvalidBuffer.
+ */
+Buffer
+store_read_again(Relation index, BlockNumber block, int lock, uint32 magic, Buffer *known)
+{
+	if (*known != InvalidBuffer && ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, *known))
+	{
+		LockBuffer(*known, lock);
+		return *known;
+	}
+	*known = store_read(index, block, lock, magic);
+
+	return *known;
+}
+
 /* What can be said of the order of a type's values without asking it. */
 static ColumnOrder
 order_of(Oid type)

@@ -171,6 +171,7 @@ extern void store_page_init(Page page, Size bytes);
 extern void *store_content(Page page);
 extern Buffer store_extend(Relation index);
 extern Buffer store_read(Relation index, BlockNumber block, int lock, uint32 magic);
+extern Buffer store_read_again(Relation index, BlockNumber block, int lock, uint32 magic, Buffer *known);
 pg_noreturn extern void store_corrupted(Relation index, BlockNumber block);
 extern ColumnType column_type_of(Relation index, int column);
 
@@ -198,9 +199,11 @@ typedef struct Directory
 	Relation	index;
 	int			segment_blocks;
 	int			ncolumns;
+	int			page_entries;	/* of a directory page */
 	BlockNumber known_number;	/* of the directory page looked up last */
 	BlockNumber known_block;	/* 0: none */
 	Buffer		known_buffer;	/* that it was in, not pinned; or invalid */
+	Buffer		meta_buffer;	/* the same of the metapage */
 } Directory;
 
 /* A run of pages. */
