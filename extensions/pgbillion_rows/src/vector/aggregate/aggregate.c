@@ -26,7 +26,8 @@ static const AggKind *const families[] = {
 	float_kinds,
 	numeric_kinds,
 	extreme_kinds,
-	text_kinds,
+	extreme_numeric_kinds,
+	extreme_text_kinds,
 	by_row_kinds,
 };
 

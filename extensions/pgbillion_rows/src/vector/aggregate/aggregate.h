@@ -204,7 +204,8 @@ extern const AggKind integer_kinds[];
 extern const AggKind float_kinds[];
 extern const AggKind numeric_kinds[];
 extern const AggKind extreme_kinds[];
-extern const AggKind text_kinds[];
+extern const AggKind extreme_numeric_kinds[];
+extern const AggKind extreme_text_kinds[];
 extern const AggKind by_row_kinds[];
 
 /* ---- aggregate.c ---- */

@@ -180,7 +180,6 @@ const AggKind by_row_kinds[] = {
 	{
 		.transitions = {
 			F_INT8_ACCUM, F_NUMERIC_ACCUM,
-			F_NUMERIC_LARGER, F_NUMERIC_SMALLER,
 			F_BPCHAR_LARGER, F_BPCHAR_SMALLER
 		},
 		.state_size = sizeof(RowState),

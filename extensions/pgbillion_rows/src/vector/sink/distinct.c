@@ -44,7 +44,8 @@ typedef struct Distinct
 	VectorAgg  *agg;
 	VectorExpr *argument;		/* over the batch that is consumed; the
 								 * aggregate's own is over the next: */
-	Batch		batch;			/* of values, dense and not NULL */
+	Batch		batch;			/* of values, dense and not NULL; numerics
+								 * that are summed are as they were stored */
 	Source		source;			/* of that, where it is filled here */
 	bool		varlena;
 	bool		grouped;

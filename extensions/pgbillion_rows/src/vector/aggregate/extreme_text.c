@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * text.c
+ * extreme_text.c
  *	  min and max of text and varchar.
  *
  * PostgreSQL compares by varstr_cmp(), and so does this, except with strings
@@ -112,7 +112,7 @@ output(const VectorAgg *agg, const void *state, bool *isnull)
 	return PointerGetDatum(s->value);
 }
 
-const AggKind text_kinds[] = {
+const AggKind extreme_text_kinds[] = {
 	{
 		.transitions = {F_TEXT_LARGER},
 		.state_size = sizeof(TextState),
