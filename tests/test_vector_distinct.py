@@ -68,15 +68,15 @@ def test_types_of_values(vectors: Connection, name: str) -> None:
 def test_values_without_room(vectors: Connection) -> None:
     """Values spilled and spilled again, next to groups that are; every state advanced once per value."""
     vectors.execute(
-        "CREATE TABLE data AS SELECT g AS id, g % 40000 AS x, (g % 35000)::bigint * 1000003 AS y,"
-        " (g % 30000 / 100.0)::numeric(9,2) AS n, repeat('x', g % 50) || g % 20000 AS t, g % 4 AS few"
-        " FROM generate_series(1, 120000) g"
+        "CREATE TABLE data AS SELECT g AS id, g % 12000 AS x, (g % 10500)::bigint * 1000003 AS y,"
+        " (g % 9000 / 100.0)::numeric(9,2) AS n, repeat('x', g % 50) || g % 6000 AS t, g % 4 AS few"
+        " FROM generate_series(1, 36000) g"
     )
     little_memory(vectors)
     for query in (
         "SELECT count(DISTINCT x), sum(DISTINCT y), avg(DISTINCT y), sum(DISTINCT n), avg(DISTINCT n) FROM data",
         "SELECT few, count(DISTINCT x), sum(DISTINCT n), stddev(DISTINCT n), sum(DISTINCT y) FROM data GROUP BY 1",
-        "SELECT x % 9000, count(DISTINCT y), sum(DISTINCT n), count(DISTINCT t), sum(id) FROM data GROUP BY 1",
+        "SELECT x % 3000, count(DISTINCT y), sum(DISTINCT n), count(DISTINCT t), sum(id) FROM data GROUP BY 1",
         "SELECT t, count(DISTINCT id), variance(DISTINCT y) FROM data GROUP BY 1",
         "SELECT count(DISTINCT t), max(DISTINCT t), min(DISTINCT t) FROM data",
     ):
@@ -84,7 +84,7 @@ def test_values_without_room(vectors: Connection) -> None:
         assert spilled(vectors, query)[0] > 8, query
     # again and again, with groups begun anew
     query = (
-        "SELECT o.k, s.* FROM (VALUES (1), (90000), (1), (300000)) o(k), LATERAL (SELECT few, count(DISTINCT x),"
+        "SELECT o.k, s.* FROM (VALUES (1), (27000), (1), (90000)) o(k), LATERAL (SELECT few, count(DISTINCT x),"
         " sum(DISTINCT y) FROM data WHERE id > o.k GROUP BY few) s ORDER BY 1, 2"
     )
     both(vectors, query)
