@@ -255,3 +255,24 @@ def test_answers_do_not_depend_on_the_rest(vectors: Connection) -> None:
     query = "SELECT count(t), count(DISTINCT t), sum(x % 10), sum(DISTINCT x % 10), count(DISTINCT t) * 2 FROM data"
     assert both(vectors, query) == [(b"5000", b"11", b"22500", b"45", b"22")]
     assert answers.answer(vectors.execute("SELECT avg(DISTINCT grp), min(DISTINCT grp) FROM data")).rows
+
+
+def test_values_from_an_index_of_columns(vectors: Connection) -> None:
+    """What is only counted need not be read, except with DISTINCT."""
+    vectors.execute(
+        "CREATE TABLE data AS SELECT g AS id, g % 7 AS few, g % 4000 AS many, ('t' || g % 900) AS t,"
+        " (g % 50 / 4.0)::numeric(9,2) AS n FROM generate_series(1, 20000) g"
+    )
+    vectors.execute("VACUUM data")
+    vectors.execute("CREATE INDEX ON data USING columns (id, few, many, t, n)")
+    vectors.execute("VACUUM ANALYZE data")
+    vectors.execute("CALL pgbillion_rows.columns_refresh('data')")
+    vectors.execute("SET pgbillion_rows.columns = force")
+    for query in (
+        "SELECT count(DISTINCT few), count(DISTINCT many), count(DISTINCT t), count(DISTINCT n), count(id) FROM data",
+        "SELECT few, count(DISTINCT many), count(DISTINCT t), sum(DISTINCT n), max(n), max(t) FROM data GROUP BY 1",
+        "SELECT count(DISTINCT t) FROM data WHERE id % 3 = 1",
+        "SELECT t, count(DISTINCT many), min(n), count(DISTINCT n) FILTER (WHERE many > 5) FROM data GROUP BY 1",
+    ):
+        assert any("Columns" in node for node in plans.nodes(plans.explain(vectors, query))), query
+        both(vectors, query)

@@ -113,7 +113,7 @@ aggregate_adds_floats(Aggref *aggref)
 	return kind != NULL && kind->adds_floats;
 }
 
-/* Is all that it looks at whether its one argument is NULL? */
+/* Is all that it looks at whether its one argument is NULL? With DISTINCT it is not. */
 bool
 aggregate_only_counts(Aggref *aggref)
 {
@@ -121,7 +121,7 @@ aggregate_only_counts(Aggref *aggref)
 	const AggKind *kind = find_kind(transition_of(tuple));
 
 	ReleaseSysCache(tuple);
-	return kind != NULL && kind->counts && list_length(aggref->args) == 1;
+	return kind != NULL && kind->counts && list_length(aggref->args) == 1 && aggref->aggdistinct == NIL;
 }
 
 /* Does it count values, whatever they are? */
