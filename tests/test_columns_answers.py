@@ -219,6 +219,8 @@ QUESTIONS = (
     "SELECT count(*) FROM own WHERE m IS NULL",
     "SELECT m, count(*) FROM own WHERE f < 100.5 AND n > 3.125 GROUP BY m ORDER BY m NULLS FIRST",
     "SELECT DISTINCT s FROM own ORDER BY s",
+    "SELECT count(DISTINCT id), count(DISTINCT s), count(DISTINCT m), sum(DISTINCT n) FROM own",
+    "SELECT s, count(DISTINCT g), count(DISTINCT id), count(DISTINCT m), count(*) FROM own GROUP BY s ORDER BY s",
 )
 
 

@@ -36,8 +36,9 @@ counted_attnos(List *outputs)
 	{
 		Aggref	   *aggref = lfirst(lc);
 
+		/* with DISTINCT values are compared */
 		if (IsA(aggref, Aggref) && aggregate_only_counts(aggref) && aggref->aggfilter == NULL &&
-			IsA(linitial_node(TargetEntry, aggref->args)->expr, Var))
+			aggref->aggdistinct == NIL && IsA(linitial_node(TargetEntry, aggref->args)->expr, Var))
 			counted = bms_add_members(counted, batch_attnos(list_make1(aggref)));
 		else
 			others = lappend(others, aggref);
