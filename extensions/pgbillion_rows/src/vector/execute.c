@@ -85,8 +85,8 @@ filter_clauses(CustomScan *cscan)
 }
 
 /* The index of columns to be read, or InvalidOid. */
-static Oid
-index_of(CustomScan *cscan)
+Oid
+vector_scan_index(CustomScan *cscan)
 {
 	return linitial_oid(lsecond(cscan->custom_private));
 }
@@ -131,7 +131,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	List	   *outputs = output_exprs(cscan);
 	Batch	   *batch = &state->node.batch;
 
-	vector_node_begin(&state->node, filter_clauses(cscan), outputs, index_of(cscan));
+	vector_node_begin(&state->node, filter_clauses(cscan), outputs, vector_scan_index(cscan));
 	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) : groups_create(outputs, batch);
 	state->noutputs = list_length(outputs);
 }
@@ -375,8 +375,8 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (distinct != NIL)
 		vector_node_explain_list("Distinct", distinct, context, prefix, es);
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
-	if (OidIsValid(index_of(cscan)))
-		ExplainPropertyText("Columns", get_rel_name(index_of(cscan)), es);
+	if (OidIsValid(vector_scan_index(cscan)))
+		ExplainPropertyText("Columns", get_rel_name(vector_scan_index(cscan)), es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);
 	if (es->analyze)
