@@ -14,8 +14,9 @@ from harness.servers import one
 from harness.shards import Connection, make_coordinator, shard_table, shards
 from pgbillion.server.postgres import Cluster, Installation
 
-AGGREGATE, SCAN, JOIN, SHARDS = (
+AGGREGATE, COLUMNS, SCAN, JOIN, SHARDS = (
     "vectorized aggregation",
+    "aggregation from columns",
     "vectorized scan",
     "aggregation before join",
     "aggregation on shards",
@@ -74,6 +75,17 @@ def test_each_kind_is_counted_where_it_ran(counted: Connection) -> None:
     counted.execute("SET pgbillion_rows.vector_aggregate = force")
     counted.execute(joined.encode())
     assert counts(counted) == {AGGREGATE: 2, SCAN: 1, JOIN: 2}
+
+
+def test_columns_are_counted_where_they_are_read(counted: Connection) -> None:
+    counted.execute("VACUUM numbers")
+    counted.execute("CREATE INDEX ON numbers USING columns (g, i) WITH (segment_blocks = 16)")
+    counted.execute("SET pgbillion_rows.columns = off")
+    counted.execute(GROUPED.encode())
+    assert counts(counted) == {AGGREGATE: 1}
+    counted.execute("SET pgbillion_rows.columns = force")
+    counted.execute(GROUPED.encode())
+    assert counts(counted) == {AGGREGATE: 2, COLUMNS: 1}
 
 
 def test_postgresqls_own_partial_aggregation_is_not_counted(counted: Connection) -> None:

@@ -66,7 +66,11 @@ collect_kinds(PlanState *node, uint32 *kinds)
 
 		/* VectorFinish stands above one of these */
 		if (methods == &vector_scan_methods)
+		{
 			*kinds |= 1 << QUERY_AGGREGATE;
+			if (OidIsValid(vector_scan_index((CustomScan *) node->plan)))
+				*kinds |= 1 << QUERY_COLUMNS;
+		}
 		else if (methods == &vector_filter_scan_methods)
 			*kinds |= 1 << QUERY_SCAN;
 	}

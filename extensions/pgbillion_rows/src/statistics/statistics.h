@@ -22,6 +22,8 @@ typedef enum QueryKind
 {
 	/* vectorized aggregation */
 	QUERY_AGGREGATE,
+	/* the same, planned to read columns from an index of them */
+	QUERY_COLUMNS,
 	/* a vectorized scan that returns rows */
 	QUERY_SCAN,
 	/* aggregation before a join */

@@ -16,6 +16,7 @@
 
 static const char *const kind_names[QUERY_KINDS] = {
 	[QUERY_AGGREGATE] = "vectorized aggregation",
+	[QUERY_COLUMNS] = "aggregation from columns",
 	[QUERY_SCAN] = "vectorized scan",
 	[QUERY_BEFORE_JOIN] = "aggregation before join",
 	[QUERY_SHARDS] = "aggregation on shards"

@@ -113,8 +113,8 @@ join_exprs(CustomScan *cscan)
 }
 
 /* The index of columns to be read, or InvalidOid. */
-static Oid
-index_of(CustomScan *cscan)
+Oid
+vector_scan_index(CustomScan *cscan)
 {
 	return linitial_oid(list_nth(cscan->custom_private, VECTOR_PRIVATE_COLUMNS));
 }
@@ -179,7 +179,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	if (cscan->custom_plans != NIL)
 		begin_joins(state, estate, eflags, &outputs);
 	else
-		vector_node_begin(&state->node, filter_clauses(cscan), outputs, index_of(cscan));
+		vector_node_begin(&state->node, filter_clauses(cscan), outputs, vector_scan_index(cscan));
 	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) :
 		groups_create(outputs, batch, boolVal(list_nth(cscan->custom_private, VECTOR_PRIVATE_EXCHANGE)));
 	state->noutputs = list_length(outputs);
@@ -576,8 +576,8 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (state->sink->exchange != NULL)
 		ExplainPropertyText("Exchange", "by group key", es);
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
-	if (OidIsValid(index_of(cscan)))
-		ExplainPropertyText("Columns", get_rel_name(index_of(cscan)), es);
+	if (OidIsValid(vector_scan_index(cscan)))
+		ExplainPropertyText("Columns", get_rel_name(vector_scan_index(cscan)), es);
 	explain_joins(state, context, prefix, es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);

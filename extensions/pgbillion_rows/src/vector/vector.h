@@ -84,6 +84,7 @@ extern void explain_vector_init(void);
 
 extern const CustomScanMethods vector_scan_methods;
 
+extern Oid	vector_scan_index(CustomScan *cscan);
 extern void vector_run(CustomScanState *css);
 extern bool vector_next_group(CustomScanState *css, Datum *values, bool *isnull);
 extern void vector_rewind(CustomScanState *css);
