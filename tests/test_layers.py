@@ -21,11 +21,12 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "server": {"", "common"},
     "report": {"", "common"},
     "tables": _BASE,
+    "tenants": _BASE | {"tables"},
     "rows": _BASE,
     "durability": _BASE,
     "cycle": _BASE | {"tables", "durability"},
     "shards": _BASE | {"rows"},
-    "cli": {"", "tables", "rows", "durability", "cycle", "shards"} | _BASE,
+    "cli": {"", "tables", "tenants", "rows", "durability", "cycle", "shards"} | _BASE,
 }
 EXTENSIONS = ROOT / "extensions"
 # by folder of C sources: what the paths of the headers of ours that its files include may begin with

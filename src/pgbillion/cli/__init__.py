@@ -27,6 +27,7 @@ from pgbillion.cli import (
     tables_list,
     tables_runs,
     tables_scale,
+    tenants,
 )
 from pgbillion.common import target
 from pgbillion.common.errors import UserError
@@ -45,6 +46,7 @@ tables.app.command("list")(tables_list.list_tables)
 tables.app.command("runs")(tables_runs.list_runs)
 tables.app.command("scale")(tables_scale.scale)
 app.add_typer(tables.app, name="tables")
+app.add_typer(tenants.app, name="tenants")
 app.add_typer(rows.app, name="rows")
 app.add_typer(shards.app, name="shards")
 app.command()(demo.demo)

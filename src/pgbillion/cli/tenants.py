@@ -1,0 +1,303 @@
+"""`pgbillion tenants`: schemas, one for each tenant."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import psycopg
+import typer
+
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json, Yes, at_least_one, whole_number
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.meter import meter
+from pgbillion.server import extension
+from pgbillion.tables.plan import Storage, parse_count
+from pgbillion.tenants import create as creating
+from pgbillion.tenants import diff as comparing
+from pgbillion.tenants import manage, schemas, script
+from pgbillion.tenants import migrate as migrating
+
+app = typer.Typer(help="Schemas, one for each tenant: create, migrate, compare, list, rename, drop.")
+
+_WHAT, _HOW = "What", "How"
+
+Tenants = Annotated[
+    str,
+    typer.Argument(metavar="PATTERN", help="Schemas with names like this, as SQL's LIKE has it: % _ are wildcards."),
+]
+Workers = Annotated[
+    int | None, typer.Option("--workers", "-w", metavar="N", help="Sessions at work. Default: one per CPU core.")
+]
+
+
+def _observe(word: str) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
+    return lambda total: meter(total, word, noun="tenants")
+
+
+def _workers(given: int | None) -> int:
+    return os.cpu_count() or 1 if given is None else given
+
+
+@app.command()
+@connect.options
+def create(
+    where: Where,
+    template: Annotated[str, typer.Option("--template", metavar="SCHEMA", help="The schema to be cloned.")],
+    count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of tenants: 10000, 10k.")],
+    name_format: Annotated[
+        str, typer.Option("--name-format", metavar="FORMAT", help="Names, with one of %d %o %x %X for the number.")
+    ] = creating.DEFAULT_FORMAT,
+    first: Annotated[
+        int, typer.Option("--first", metavar="N", help="Number of the first tenant.", parser=whole_number)
+    ] = 1,
+    workers: Workers = None,
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", help="Tenants per transaction.", parser=at_least_one)
+    ] = 1,
+    storage: Annotated[
+        Storage | None,
+        typer.Option(
+            "--storage",
+            help="heap, or lazy, without files until their first row. Default: the template's.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Create tenants: clones of a schema with all that is in it, except rows; run it again to go on after an interrupt.
+
+    Schemas that are there already are left as they are.
+
+    Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -w 2
+    """
+    method = None if storage is None else "lazy_heap" if storage is Storage.LAZY else "heap"
+    request = creating.Request(template, name_format, first, parse_count(count), _workers(workers), batch, method)
+    request.check()
+    target = where.target()
+    with target.connect() as conn:
+        extension.ensure_extension(conn, extension.TABLES)
+    outcome = creating.execute(target, request, observe=_observe("created"))
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    before = f", {text.count(outcome.before)} were there" if outcome.before else ""
+    rate = outcome.created / outcome.seconds if outcome.seconds > 0 else 0.0
+    took = text.duration(outcome.seconds)
+    print(f"{text.many(outcome.created, 'tenant')} created in {took}{before}: {rate:,.1f} tenants/s")
+
+
+@app.command()
+@connect.options
+def migrate(
+    where: Where,
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="FILE… PATTERN", help="Files of SQL, then the names of schemas, as SQL's LIKE has it."),
+    ],
+    command: Annotated[
+        list[str] | None,
+        typer.Option("--command", "-c", metavar="SQL", help="Run this SQL, after the files; can be given again."),
+    ] = None,
+    workers: Workers = None,
+    no_transaction: Annotated[
+        bool,
+        typer.Option(
+            "--no-transaction", help="Statement by statement, each at least once, as CREATE INDEX CONCURRENTLY needs."
+        ),
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run all and roll it back.")] = False,
+    canary: Annotated[
+        int,
+        typer.Option("--canary", metavar="N", min=0, help="Begin with so many tenants; go on if none of them fails."),
+    ] = 0,
+    lock_timeout: Annotated[
+        str, typer.Option("--lock-timeout", metavar="TIME", help="Wait so long for a lock.")
+    ] = "5s",
+    retries: Annotated[
+        int, typer.Option("--retries", metavar="N", help="Try again so often after a lock timeout or deadlock.")
+    ] = 3,
+    path: Annotated[
+        list[str] | None,
+        typer.Option("--path", metavar="SCHEMA", help="Look names up here, too, after the tenant; can be given again."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    r"""Run SQL in many schemas, each in its own transaction, which also notes it, so that it never runs twice.
+
+    search_path is the schema, and :schema, :'schema' and :"schema" stand for its name as psql's variables do. Run it
+    again to go on after an interrupt, or with the tenants that have failed. It needs no extension.
+
+    Example: pgbillion tenants migrate add_column.sql 'tenant\_%' --canary 10
+    """
+    *files, pattern = what
+    if not files and not command:
+        raise UserError("say what to run: a file, or SQL with -c", "as in: migrate add_column.sql 'tenant_%'")
+    request = migrating.Request(
+        script.load([Path(name) for name in files], command or []),
+        _workers(workers),
+        not no_transaction,
+        dry_run,
+        canary,
+        lock_timeout,
+        retries,
+        path or (),
+    )
+    request.check()
+    target = where.target()
+    with target.connect() as conn:
+        names = schemas.select(conn, pattern)
+        # what is no time is refused here, not by each tenant
+        try:
+            conn.execute("SELECT set_config('lock_timeout', %s, false)", [lock_timeout])
+        except psycopg.errors.InvalidParameterValue:
+            raise UserError(f'"{lock_timeout}" is no time', "as in --lock-timeout 500ms, 5s or 1min") from None
+    outcome = migrating.run(target, request, names, observe=_observe("over"))
+    if as_json:
+        print(json.dumps(asdict(outcome)))
+    else:
+        _print_migrated(outcome, dry_run=dry_run)
+    if outcome.failures:
+        raise typer.Exit(1)
+
+
+def _print_migrated(outcome: migrating.Outcome, *, dry_run: bool) -> None:
+    for failure in sorted(outcome.failures, key=lambda failure: failure.tenant):
+        print(f"failed: {failure.tenant}: {failure.migration}: {failure.error}", file=sys.stderr)
+    if any(failure.sqlstate == "25001" for failure in outcome.failures):
+        print("hint: --no-transaction runs statements that cannot be run in a transaction", file=sys.stderr)
+    words = [f"{text.many(outcome.done, 'tenant')} {'could be migrated' if dry_run else 'migrated'}"]
+    words += [f"{text.count(outcome.before)} before"] if outcome.before else []
+    words += [f"{text.count(len(outcome.failures))} failed"] if outcome.failures else []
+    words += [f"{text.count(outcome.left)} not begun"] if outcome.left else []
+    print(f"{', '.join(words)}, in {text.duration(outcome.seconds)}")
+
+
+@app.command()
+@connect.options
+def diff(
+    where: Where,
+    model: Annotated[str, typer.Argument(metavar="SCHEMA", help="The schema that is as the others should be.")],
+    pattern: Tenants,
+    workers: Workers = None,
+    as_json: Json = False,
+) -> None:
+    r"""Tell which schemas differ from one, and in what, with statements that make them the same where there are such.
+
+    Those that differ in the same way are one group. The exit status is 1 if any differs. It needs no extension.
+
+    Example: pgbillion tenants diff model 'tenant\_%'
+    """
+    target = where.target()
+    with target.connect() as conn:
+        names = schemas.select(conn, pattern, but=model)
+    outcome = comparing.compare(target, model, names, max(1, _workers(workers)), observe=_observe("compared"))
+    if as_json:
+        print(json.dumps(asdict(outcome)))
+    else:
+        print(
+            f"{text.count(outcome.same)} of {text.many(outcome.tenants, 'tenant')} are as {model};"
+            f" {text.many(outcome.tables, 'table')} compared in {text.duration(outcome.seconds)}"
+        )
+        for group in outcome.groups:
+            shown = ", ".join(group.tenants[:5]) + (" …" if len(group.tenants) > 5 else "")
+            print(f"\n{text.many(len(group.tenants), 'tenant')} differ{'s' * (len(group.tenants) == 1)}: {shown}")
+            for difference in group.differences:
+                print(f"  {difference.what}")
+                for statement in difference.statements:
+                    print(f"    {' '.join(statement.split()) if len(statement) < 200 else statement};")
+    if outcome.groups:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+@connect.options
+def list_tenants(
+    where: Where,
+    pattern: Tenants = "%",
+    size: Annotated[
+        bool, typer.Option("--size", help="Tell how much their tables, indexes and sequences hold.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    r"""List schemas with their owners and how many tables they have.
+
+    Example: pgbillion tenants list 'tenant\_%' --size
+    """
+    with where.target().connect() as conn:
+        found = manage.listed(conn, schemas.select(conn, pattern), size=size)
+    if as_json:
+        print(json.dumps([asdict(tenant) for tenant in found]))
+        return
+    width = max(len(tenant.name) for tenant in found)
+    for tenant in found:
+        held = "" if tenant.size is None else f"  {text.size(tenant.size)}"
+        print(f"{tenant.name:{width}}  {text.many(tenant.tables, 'table')}{held}  {tenant.owner}")
+
+
+@app.command()
+@connect.options
+def rename(
+    where: Where,
+    old: Annotated[str, typer.Argument(metavar="OLD", help="The name, or names with % for any text.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new one, with % for the same text.")],
+    as_json: Json = False,
+) -> None:
+    """Rename schemas, all or none; the journal of migrations goes with them.
+
+    Example: pgbillion tenants rename 'tenant_%' 'customer_%'
+    """
+    with where.target().connect() as conn:
+        pairs = manage.rename(conn, old, new, schemas.select(conn, "%"))
+    if as_json:
+        print(json.dumps(dict(pairs)))
+    else:
+        print(f"{text.many(len(pairs), 'tenant')} renamed")
+
+
+@app.command()
+@connect.options
+def drop(
+    where: Where,
+    pattern: Tenants,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Drop what depends on them elsewhere, too.")] = False,
+    workers: Workers = None,
+    yes: Yes = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which they would be.")] = False,
+    as_json: Json = False,
+) -> None:
+    r"""Drop schemas and all that is in them, each in its own transaction; run it again to go on after an interrupt.
+
+    Example: pgbillion tenants drop 'tenant\_0%' --dry-run
+    """
+    target = where.target()
+    with target.connect() as conn:
+        names = schemas.select(conn, pattern)
+    shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    summary = f"{text.many(len(names), 'schema')} ({shown})"
+    if dry_run:
+        print(json.dumps({"selected": len(names), "dropped": 0}) if as_json else f"{summary} would be dropped")
+        return
+    if not yes:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise UserError(
+                f"{summary} would be dropped, and there is no terminal to ask at",
+                "--yes drops them without asking, --dry-run shows which they would be",
+            )
+        if not typer.confirm(f"drop {summary} on {target.display}?", err=True):
+            print("nothing was dropped", file=sys.stderr)
+            return
+    dropped = manage.drop(target, names, max(1, _workers(workers)), cascade=cascade, observe=_observe("dropped"))
+    print(
+        json.dumps({"selected": len(names), "dropped": dropped})
+        if as_json
+        else f"{text.many(dropped, 'tenant')} dropped"
+    )

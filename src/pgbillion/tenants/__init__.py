@@ -1,0 +1,1 @@
+"""Schemas as tenants: created, migrated, compared, listed, renamed, dropped."""

@@ -1,0 +1,126 @@
+"""Create tenants: clones of a template, some per transaction; those that are there already are left as they are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import psycopg
+
+from pgbillion.common import together
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
+from pgbillion.tables.names import NameFormat
+from pgbillion.tenants import journal
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+MAX_WORKERS = 100
+DEFAULT_FORMAT = "tenant_%05d"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to create: ``count`` schemas from the number ``first``; ``access_method`` None: the template's."""
+
+    template: str
+    name_format: str
+    first: int
+    count: int
+    workers: int = 1
+    batch: int = 1
+    access_method: str | None = None
+
+    def check(self) -> None:
+        """Raise UserError for arguments that no server could make right."""
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS}, not {self.workers:,}")
+        if self.batch < 1:
+            raise UserError(f"the number of tenants per transaction must be at least 1, not {self.batch:,}")
+        NameFormat.parse(self.name_format).check_range(self.first, self.count)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How it ended well."""
+
+    created: int
+    before: int
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON's types."""
+        rate = self.created / self.seconds if self.seconds > 0 else 0.0
+        return {**asdict(self), "tenants_per_second": round(rate, 2)}
+
+
+def missing(conn: Connection, request: Request) -> list[range]:
+    """Return the numbers of tenants that are not there, in runs of at most a batch."""
+    name = NameFormat.parse(request.name_format)
+    there = {found for (found,) in conn.execute("SELECT nspname::text FROM pg_namespace")}
+    runs: list[range] = []
+    for number in range(request.first, request.first + request.count):
+        if name(number) in there:
+            continue
+        if runs and runs[-1].stop == number and len(runs[-1]) < request.batch:
+            runs[-1] = range(runs[-1].start, number + 1)
+        else:
+            runs.append(range(number, number + 1))
+    return runs
+
+
+def execute(
+    target: Target,
+    request: Request,
+    *,
+    observe: Callable[[int], AbstractContextManager[Callable[[int], None]]],
+) -> Outcome:
+    """Create the tenants that are missing. Whatever fails, each transaction's tenants are there as a whole or not."""
+    start = time.monotonic()
+    with target.connect() as conn:
+        row = conn.execute("SELECT FROM pg_namespace WHERE nspname = %s", [request.template]).fetchone()
+        if row is None:
+            raise UserError(f'there is no schema "{request.template}" to be cloned', "--template names the model")
+        runs = missing(conn, request)
+        journaled = journal.exists(conn)
+    wanted = sum(map(len, runs))
+    lock = threading.Lock()
+    todo: Iterator[range] = iter(runs)
+    created = 0
+
+    def take() -> range | None:
+        with lock:
+            return next(todo, None)
+
+    def work(team: together.Team) -> None:
+        nonlocal created
+        with target.connect(application_name="pgbillion tenants create") as mine:
+            team.session(mine)
+            mine.execute("SET client_min_messages = warning")
+            while not team.stopped.is_set() and (run := take()) is not None:
+                _create(mine, request, run, journaled=journaled)
+                with lock:
+                    created += len(run)
+                update(created)
+
+    with observe(wanted) as update, together.team(min(request.workers, max(1, len(runs)))) as team:
+        futures = [team.start(work, team) for _ in range(min(request.workers, len(runs)))]
+        for future in futures:
+            future.result()
+    return Outcome(created, request.count - wanted, time.monotonic() - start)
+
+
+def _create(conn: Connection, request: Request, run: Sequence[int], *, journaled: bool) -> None:
+    with conn.transaction():
+        conn.execute(
+            "SELECT pgbillion_tables.clone_schemas((SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = %s)"
+            "::pg_catalog.regnamespace, %s, %s, %s, %s)",
+            [request.template, request.name_format, run[0], len(run), request.access_method],
+        )
+        if journaled:
+            name = NameFormat.parse(request.name_format)
+            journal.inherit(conn, request.template, [name(number) for number in run])

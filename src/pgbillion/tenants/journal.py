@@ -1,0 +1,135 @@
+"""The journal of migrations: a table in a schema of its own, which only superusers and the role that runs them own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
+from pgbillion.common.sql import load
+from pgbillion.tenants.schemas import JOURNAL
+from pgbillion.tenants.script import Script
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_CLAIM = (
+    "INSERT INTO pgbillion_journal.migration AS m (tenant, migration, statement, checksum, done, started, finished)"
+    " VALUES (%s, %s, %s, %s, true, now(), clock_timestamp())"
+    " ON CONFLICT (migration, tenant, statement) DO UPDATE SET checksum = excluded.checksum, done = true,"
+    " started = excluded.started, finished = excluded.finished, error = NULL WHERE NOT m.done RETURNING true"
+)
+_FAIL = (
+    "INSERT INTO pgbillion_journal.migration AS m"
+    " (tenant, migration, statement, checksum, done, started, finished, error)"
+    " VALUES (%s, %s, %s, %s, false, now(), clock_timestamp(), %s)"
+    " ON CONFLICT (migration, tenant, statement) DO UPDATE"
+    " SET checksum = excluded.checksum, started = excluded.started, finished = excluded.finished,"
+    " error = excluded.error WHERE NOT m.done"
+)
+
+
+def exists(conn: Connection) -> bool:
+    """Tell whether there is a journal. Raises UserError when others could have made it say what they like."""
+    row = conn.execute(
+        "SELECT n.nspname, r.rolsuper OR r.rolname = current_user, c.relkind = 'r' AND NOT c.relhastriggers"
+        " AND NOT c.relhasrules AND NOT c.relrowsecurity"
+        " FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'migration'"
+        " LEFT JOIN pg_roles r ON r.oid = c.relowner WHERE n.nspname = %s",
+        [JOURNAL],
+    ).fetchone()
+    if row is None:
+        return False
+    if not search_path.trusted(conn, JOURNAL) or not row[1] or not row[2]:
+        raise UserError(
+            f"the schema {JOURNAL} is not this role's or a superuser's alone, or is no journal",
+            "connect as the role that has made it; if it is nobody's journal, rename it",
+            status=3,
+        )
+    return True
+
+
+def make(conn: Connection) -> None:
+    """Create the journal where there is none."""
+    if exists(conn):
+        return
+    try:
+        with conn.transaction():
+            conn.execute(load("tenants", "journal").encode())
+    except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
+        # another run has, at the same moment
+        exists(conn)
+    except psycopg.errors.InsufficientPrivilege:
+        raise UserError(
+            f"no privilege to create the schema {JOURNAL}, in which migrate notes what it has done",
+            f"let somebody run: GRANT CREATE ON DATABASE {conn.info.dbname} TO {conn.info.user}",
+            status=3,
+        ) from None
+
+
+def pending(conn: Connection, script: Script, tenants: Sequence[str]) -> list[str]:
+    """Return the tenants that have not had a migration. Raises UserError if some had another one of that name."""
+    rows = conn.execute(
+        "SELECT tenant, checksum FROM pgbillion_journal.migration"
+        " WHERE migration = %s AND done AND (statement = 0 OR checksum <> %s)",
+        [script.name, script.checksum],
+    ).fetchall()
+    for tenant, checksum in rows:
+        if checksum != script.checksum:
+            raise UserError(
+                f"{script.name} has been run in {tenant}, and was another text then",
+                "a migration that was run stays as it is: put what is new into a file of another name",
+            )
+    done = {tenant for tenant, _ in rows}
+    return [tenant for tenant in tenants if tenant not in done]
+
+
+def claim(conn: Connection, script: Script, tenant: str, statement: int = 0) -> bool:
+    """Note that a migration is done, in the transaction that does it; False if it was before.
+
+    Whoever does the same in another transaction waits until this one ends.
+    """
+    row = conn.execute(_CLAIM, [tenant, script.name, statement, script.checksum]).fetchone()
+    return row is not None
+
+
+def fail(conn: Connection, script: Script, tenant: str, statement: int, error: str) -> None:
+    """Note that it has failed."""
+    conn.execute(_FAIL, [tenant, script.name, statement, script.checksum, error])
+
+
+def statements_done(conn: Connection, script: Script, tenant: str) -> set[int]:
+    """Return the numbers of the statements that were run."""
+    rows = conn.execute(
+        "SELECT statement FROM pgbillion_journal.migration WHERE migration = %s AND tenant = %s AND done",
+        [script.name, tenant],
+    )
+    return {number for (number,) in rows}
+
+
+def rename(conn: Connection, old: Sequence[str], new: Sequence[str]) -> None:
+    """Have renamed tenants keep what they have had; in the transaction that renames."""
+    if exists(conn):
+        conn.execute(
+            "UPDATE pgbillion_journal.migration SET tenant = n.new"
+            " FROM unnest(%s::text[], %s::text[]) AS n (old, new) WHERE tenant = n.old",
+            [list(old), list(new)],
+        )
+
+
+def forget(conn: Connection, tenant: str) -> None:
+    """Forget a tenant that is dropped; in the transaction that drops it."""
+    conn.execute("DELETE FROM pgbillion_journal.migration WHERE tenant = %s", [tenant])
+
+
+def inherit(conn: Connection, template: str, tenants: Sequence[str]) -> None:
+    """Note that new tenants have had what their template has had; in the transaction that creates them."""
+    conn.execute(
+        "INSERT INTO pgbillion_journal.migration"
+        " SELECT t.tenant, m.migration, m.statement, m.checksum, m.done, m.started, m.finished, m.error"
+        " FROM pgbillion_journal.migration m, unnest(%s::text[]) AS t (tenant)"
+        " WHERE m.tenant = %s AND m.done ON CONFLICT DO NOTHING",
+        [list(tenants), template],
+    )

@@ -1,0 +1,31 @@
+"""Which schemas are tenants: those whose names match a pattern of SQL's LIKE; never the system's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from pgbillion.common.errors import UserError
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def select(conn: Connection, pattern: str, *, but: str | None = None) -> list[str]:
+    """Return the names in the order of their bytes, without ``but``. Raises UserError without any."""
+    rows = conn.execute(
+        "SELECT nspname::text FROM pg_namespace WHERE nspname::text LIKE %s AND nspname !~ '^pg_'"
+        " AND nspname NOT IN ('information_schema', 'pgbillion_tables', 'pgbillion_rows', %s)"
+        ' ORDER BY nspname::text COLLATE "C"',
+        [pattern, JOURNAL],
+    ).fetchall()
+    names = [name for (name,) in rows if name != but]
+    if not names:
+        raise UserError(
+            f'no schema matches "{pattern}"', "a pattern is SQL's LIKE: % and _ are wildcards, as in 'tenant_%'"
+        )
+    return names
+
+
+# where migrate keeps what it has done
+JOURNAL = "pgbillion_journal"

@@ -1,0 +1,310 @@
+"""`pgbillion tenants`: schemas created, migrated, compared, listed, renamed and dropped by the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import schemas, servers
+from harness.servers import one
+from pgbillion.common.target import Target
+from pgbillion.server.postgres import Cluster
+from pgbillion.tenants import diff
+from tables_support import CommandLine, command_line, failed
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+MODEL = (
+    "CREATE TABLE a (i serial PRIMARY KEY, t text); CREATE TABLE b (a integer REFERENCES a); CREATE VIEW v AS TABLE a"
+)
+
+
+@pytest.fixture
+def cli(cluster: Cluster) -> Iterator[CommandLine]:
+    """A database with a schema `model`, and four tenants like it, made by SQL alone."""
+    with servers.new_database(cluster, "tenants") as database, command_line(cluster, database) as made:
+        with made.connect() as conn:
+            for name in ("model", "tenant_1", "tenant_2", "tenant_3", "tenant_4"):
+                schemas.make_schema(conn, name, MODEL)
+        yield made
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def having(conn: Connection, column: str) -> list[str]:
+    """The schemas whose table a has a column."""
+    rows = conn.execute(
+        "SELECT table_schema::text FROM information_schema.columns"
+        " WHERE table_name = 'a' AND column_name = %s ORDER BY 1",
+        [column],
+    )
+    return [name for (name,) in rows]
+
+
+def tenants(*numbers: int) -> list[str]:
+    return [f"tenant_{number}" for number in numbers]
+
+
+def test_create_clones_what_is_missing(cli: CommandLine) -> None:
+    cli.run("tenants", "migrate", "model", "-c", "ALTER TABLE a ADD COLUMN c integer", check=True)
+    create = (
+        "tenants",
+        "create",
+        "--template",
+        "model",
+        "--name-format",
+        "tenant_%d",
+        "-n",
+        "7",
+        "-w",
+        "2",
+        "--batch",
+        "2",
+    )
+    assert cli.json(*create) | {"seconds": 0, "tenants_per_second": 0} == {
+        "created": 3,
+        "before": 4,
+        "seconds": 0,
+        "tenants_per_second": 0,
+    }
+    with cli.connect() as conn:
+        conn.execute("INSERT INTO tenant_7.a DEFAULT VALUES; INSERT INTO tenant_7.b VALUES (1)")
+        assert one(conn, "SELECT i FROM tenant_7.v") == 1
+    assert "0 tenants created" in cli.run(*create, check=True).stdout
+    # those that were cloned from a template that had it need it no more
+    done = cli.run("tenants", "migrate", "tenant_%", "-c", "ALTER TABLE a ADD COLUMN c integer", check=True)
+    assert done.stdout.startswith("4 tenants migrated, 3 before")
+    failed(cli.run("tenants", "create", "--template", "none", "-n", "1"), 1, 'no schema "none"')
+    failed(cli.run("tenants", "create", "--template", "model", "-n", "2", "--name-format", "x"), 1, "no number in it")
+
+
+def test_migrate_lists_failures_and_goes_on_with_them(cli: CommandLine, tmp_path: Path) -> None:
+    add = written(
+        tmp_path,
+        "add.sql",
+        "ALTER TABLE a ADD COLUMN c integer; CREATE INDEX ON :\"schema\".a (c); SET work_mem = '1MB'",
+    )
+    with cli.connect() as conn:
+        conn.execute("ALTER TABLE tenant_2.a ADD COLUMN c text; DROP VIEW tenant_3.v; DROP TABLE tenant_3.a CASCADE")
+    migrate = ("tenants", "migrate", add, r"tenant\_%", "-w", "2")
+    done = cli.run(*migrate)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        'failed: tenant_2: add.sql: column "c" of relation "a" already exists',
+        'failed: tenant_3: add.sql: relation "a" does not exist',
+    ]
+    assert done.stdout.startswith("2 tenants migrated, 2 failed")
+    with cli.connect() as conn:
+        assert having(conn, "c") == tenants(1, 2, 4)
+        journal = "SELECT tenant, done, error FROM pgbillion_journal.migration ORDER BY 1"
+        assert conn.execute(journal.encode()).fetchall() == [
+            ("tenant_1", True, None),
+            ("tenant_2", False, 'column "c" of relation "a" already exists'),
+            ("tenant_3", False, 'relation "a" does not exist'),
+            ("tenant_4", True, None),
+        ]
+        conn.execute("ALTER TABLE tenant_2.a DROP COLUMN c; CREATE TABLE tenant_3.a (i integer)")
+    assert cli.run(*migrate, check=True).stdout.startswith("2 tenants migrated, 2 before")
+    assert cli.run(*migrate, check=True).stdout.startswith("0 tenants migrated, 4 before")
+    with cli.connect() as conn:
+        assert having(conn, "c") == tenants(1, 2, 3, 4)
+    written(tmp_path, "add.sql", "ALTER TABLE a ADD COLUMN d integer")
+    failed(cli.run(*migrate), 1, "add.sql has been run in tenant_", "a file of another name")
+
+
+def test_what_a_tenant_s_statements_set_does_not_reach_the_next(cli: CommandLine) -> None:
+    spoil = "SET search_path = tenant_4; SET ROLE reader; CREATE TEMPORARY TABLE a (j integer)"
+    cli.run(
+        "tenants", "migrate", "tenant_%", "-w", "1", "-c", spoil, "-c", "ALTER TABLE a ADD COLUMN c text", check=True
+    )
+    with cli.connect() as conn:
+        assert having(conn, "c") == tenants(1, 2, 3, 4)
+
+
+def test_dry_run_and_canary(cli: CommandLine) -> None:
+    add = ("-c", "ALTER TABLE a ADD COLUMN c integer")
+    done = cli.run("tenants", "migrate", "tenant_%", *add, "--dry-run", check=True)
+    assert done.stdout.startswith("4 tenants could be migrated")
+    with cli.connect() as conn:
+        assert having(conn, "c") == []
+        assert one(conn, "SELECT to_regnamespace('pgbillion_journal')") is None
+        conn.execute("DROP TABLE tenant_2.a CASCADE")
+    late = (
+        "ALTER TABLE b ADD CONSTRAINT k UNIQUE (a) DEFERRABLE INITIALLY DEFERRED;"
+        " INSERT INTO a VALUES (1); INSERT INTO b VALUES (1), (1)"
+    )
+    assert "violates unique constraint" in cli.run("tenants", "migrate", "tenant_1", "-c", late, "--dry-run").stderr
+    done = cli.run("tenants", "migrate", "tenant_%", *add, "--canary", "2", "--json")
+    assert done.returncode == 1
+    with cli.connect() as conn:
+        assert having(conn, "c") == tenants(1)
+    assert '"left": 2' in done.stdout
+    assert cli.run("tenants", "migrate", r"tenant\__", *add, "--canary", "2").returncode == 1
+    with cli.connect() as conn:
+        assert having(conn, "c") == tenants(1, 3)
+        conn.execute("CREATE TABLE tenant_2.a (i integer)")
+    assert cli.run("tenants", "migrate", "tenant_%", *add, "--canary", "2", check=True).stdout.startswith(
+        "2 tenants migrated"
+    )
+
+
+def test_without_a_transaction_each_statement_is_noted(cli: CommandLine) -> None:
+    concurrently = "CREATE INDEX CONCURRENTLY one ON a (t); CREATE INDEX CONCURRENTLY two ON b (a)"
+    done = cli.run("tenants", "migrate", "tenant_%", "-c", concurrently)
+    assert done.returncode == 1
+    assert "hint: --no-transaction" in done.stderr
+    with cli.connect() as conn:
+        conn.execute("CREATE TABLE tenant_2.two (i integer)")
+    migrate = ("tenants", "migrate", "tenant_%", "-c", concurrently, "--no-transaction")
+    done = cli.run(*migrate)
+    assert done.returncode == 1
+    assert done.stderr.count("failed: ") == 1
+    with cli.connect() as conn:
+        assert one(conn, "SELECT count(*) FROM pg_class WHERE relname = 'one'") == 4
+        assert one(conn, "SELECT count(*) FROM pg_class WHERE relname = 'two' AND relkind = 'i'") == 3
+        conn.execute("DROP TABLE tenant_2.two")
+    # the first is not run again: it would fail
+    assert cli.run(*migrate, check=True).stdout.startswith("1 tenant migrated, 3 before")
+    failed(cli.run(*migrate, "--dry-run"), 1, "nothing to roll back")
+
+
+def test_a_lock_that_others_have_is_waited_for(cli: CommandLine) -> None:
+    migrate = ("tenants", "migrate", "tenant_%", "-c", "ALTER TABLE a ADD COLUMN c integer", "--lock-timeout")
+    with cli.connect() as conn:
+        with conn.transaction():
+            conn.execute("LOCK TABLE tenant_3.a IN ACCESS SHARE MODE")
+            done = cli.run(*migrate, "10ms", "--retries", "1")
+        assert "failed: tenant_3: " in done.stderr
+        assert "lock timeout" in done.stderr
+        assert having(conn, "c") == tenants(1, 2, 4)
+        conn.autocommit = False
+        conn.execute("LOCK TABLE tenant_3.a IN ACCESS SHARE MODE")
+        with cli.started(*migrate, "100ms", "--retries", "30") as process, cli.connect() as watcher:
+            waits = (
+                "SELECT EXISTS (SELECT FROM pg_stat_activity"
+                " WHERE application_name = 'pgbillion tenants migrate' AND wait_event_type = 'Lock')"
+            )
+            servers.until(lambda: one(watcher, waits), "migrate to wait")
+            conn.rollback()
+            assert process.wait(60) == 0
+        assert having(conn, "c") == tenants(1, 2, 3, 4)
+    failed(cli.run(*migrate, "soon"), 1, '"soon" is no time')
+
+
+def test_two_runs_at_the_same_time_do_everything_once(cli: CommandLine) -> None:
+    migrate = ("tenants", "migrate", "tenant_%", "-c", "INSERT INTO a DEFAULT VALUES", "-w", "3")
+    with cli.started(*migrate) as first, cli.started(*migrate) as second:
+        assert (first.wait(60), second.wait(60)) == (0, 0)
+    with cli.connect() as conn:
+        assert [one(conn, f"SELECT count(*) FROM {name}.a") for name in tenants(1, 2, 3, 4)] == [1, 1, 1, 1]
+
+
+def test_a_journal_of_somebody_else_is_not_believed(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("CREATE SCHEMA pgbillion_journal AUTHORIZATION maker; CREATE TABLE pgbillion_journal.migration ()")
+    failed(cli.run("tenants", "migrate", "tenant_%", "-c", "SELECT 1"), 3, "pgbillion_journal is not this role's")
+
+
+def test_diff_groups_tenants_and_tells_how_to_mend_them(cli: CommandLine) -> None:
+    same = cli.run("tenants", "diff", "model", "tenant_%", check=True)
+    assert same.stdout.startswith("4 of 4 tenants are as model; 8 tables compared")
+    drift = """
+        ALTER TABLE a ADD COLUMN extra integer, ALTER COLUMN t SET DEFAULT 'x', ALTER COLUMN t SET NOT NULL;
+        ALTER TABLE b ALTER COLUMN a TYPE bigint, DROP CONSTRAINT b_a_fkey;
+        CREATE INDEX many ON a (lower(t));
+        CREATE OR REPLACE VIEW v AS SELECT i, t FROM a WHERE i > 0;
+        CREATE FUNCTION f() RETURNS text LANGUAGE sql AS $$SELECT 'x' -- a comment $$;
+    """
+    with cli.connect() as conn:
+        for name in tenants(2, 3):
+            with conn.transaction():
+                conn.execute(f"SET LOCAL search_path = {name}".encode())
+                conn.execute(drift.encode())
+        conn.execute("ALTER TABLE tenant_4.a DROP COLUMN t CASCADE; ALTER TABLE tenant_4.a ADD COLUMN t text")
+        conn.execute("CREATE VIEW tenant_4.v AS TABLE tenant_4.a; DROP TABLE tenant_4.b")
+    done = cli.run("tenants", "diff", "model", "tenant_%")
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[2:] == [
+        "2 tenants differ: tenant_2, tenant_3",
+        "  function f() is too many",
+        "    DROP ROUTINE f();",
+        "  column a.extra is too many",
+        "    ALTER TABLE a DROP COLUMN extra;",
+        "  column a.t is text DEFAULT 'x'::text NOT NULL, should be text",
+        "    ALTER TABLE a ALTER COLUMN t DROP DEFAULT;",
+        "    ALTER TABLE a ALTER COLUMN t DROP NOT NULL;",
+        "  column b.a is bigint, should be integer",
+        "    ALTER TABLE b ALTER COLUMN a TYPE integer;",
+        "  constraint b_a_fkey on b is missing",
+        "    ALTER TABLE b ADD CONSTRAINT b_a_fkey FOREIGN KEY (a) REFERENCES a(i);",
+        "  index many is too many",
+        "    DROP INDEX many;",
+        "  view v is CREATE OR REPLACE VIEW v AS SELECT i, t FROM a WHERE (i > 0),"
+        " should be CREATE OR REPLACE VIEW v AS SELECT i, t FROM a",
+        "    CREATE OR REPLACE VIEW v AS SELECT i, t FROM a;",
+        "",
+        "1 tenant differs: tenant_4",
+        "  table b is missing",
+    ]
+    groups = cli.run("tenants", "diff", "model", r"tenant\_2", "--json").stdout
+    with cli.connect() as conn:
+        conn.execute("CREATE TABLE seen (groups json)")
+        conn.execute("INSERT INTO seen VALUES (%s)", [groups])
+        statements = [
+            text
+            for (text,) in conn.execute(
+                "SELECT json_array_elements_text(d->'statements') FROM seen,"
+                " json_array_elements(groups->'groups'->0->'differences') d"
+            )
+        ]
+    # what it tells mends them
+    mend = [word for statement in statements for word in ("-c", statement)]
+    cli.run("tenants", "migrate", r"tenant\_2", *mend, check=True)
+    cli.run("tenants", "diff", "model", r"tenant\_2", check=True)
+    failed(cli.run("tenants", "diff", "none", "tenant_%"), 1, 'no schema "none"')
+
+
+def test_a_clone_is_the_same_to_diff(cli: CommandLine) -> None:
+    target = Target(cli.conninfo, "the test's")
+    with cli.connect() as conn:
+        schemas.make_outside(conn)
+        for number, commands in enumerate(schemas.KINDS.values()):
+            schemas.make_schema(conn, f"kind_{number}", commands)
+            conn.execute(f"SELECT pgbillion_tables.clone_schema('kind_{number}', 'clone_{number}')".encode())
+        for number in range(len(schemas.KINDS)):
+            outcome = diff.compare(
+                target, f"kind_{number}", [f"clone_{number}"], 1, observe=lambda _: nullcontext(print)
+            )
+            assert outcome.groups == []
+
+
+def test_list_rename_drop(cli: CommandLine) -> None:
+    listed = cli.run("tenants", "list", "tenant_%", "--size", check=True).stdout.splitlines()
+    assert [line.split()[:3] for line in listed] == [[name, "2", "tables"] for name in tenants(1, 2, 3, 4)]
+    cli.run("tenants", "migrate", "tenant_%", "-c", "SELECT 1", check=True)
+    assert cli.run("tenants", "rename", "tenant_%", "customer_%_x", check=True).stdout == "4 tenants renamed\n"
+    assert cli.run("tenants", "rename", "customer_4_x", "model_2", check=True).stdout == "1 tenant renamed\n"
+    assert cli.run("tenants", "migrate", "customer%", "-c", "SELECT 1", check=True).stdout.startswith(
+        "0 tenants migrated, 3"
+    )
+    failed(cli.run("tenants", "rename", "a%", "b"), 1, "the wildcard % once")
+    failed(cli.run("tenants", "rename", "customer_%", "x" * 63 + "%"), 1, "more than 63 bytes")
+    failed(cli.run("tenants", "list", "nobody%"), 1, 'no schema matches "nobody%"')
+    failed(cli.run("tenants", "drop", "customer%"), 1, "no terminal to ask at", "--yes")
+    assert "3 schemas (customer_1_x, customer_2_x, customer_3_x) would be dropped" in cli.run(
+        "tenants", "drop", "customer%", "--dry-run", check=True
+    ).stdout  # fmt: skip
+    with cli.connect() as conn:
+        conn.execute("CREATE VIEW public.over AS TABLE customer_2_x.a")
+        failed(cli.run("tenants", "drop", "customer%", "--yes", "-w", "1"), 3, "depends on", "--cascade")
+        assert one(conn, "SELECT to_regnamespace('customer_1_x') IS NULL AND to_regclass('over') IS NOT NULL")
+        assert cli.run("tenants", "drop", "customer%", "--yes", "--cascade", check=True).stdout == "2 tenants dropped\n"
+        assert one(conn, "SELECT array_agg(DISTINCT tenant) FROM pgbillion_journal.migration") == ["model_2"]
