@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits clean destroy
+.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -55,6 +55,9 @@ bench-drop: setup ## dropping in bulk compared with DROP TABLE and the rate of r
 
 bench-list: setup ## the first page and all names compared with the \dt of psql
 	@$(BIN)/python bench/list.py
+
+bench-tenants: setup ## schemas cloned, migrated and compared, beside PostgreSQL's commands fed to psql
+	@$(BIN)/python bench/tenants.py
 
 bench-cycle: setup ## 30,000 tables created, filled, read, dropped under three durability profiles, and by MariaDB
 	@$(BIN)/python bench/cycle.py

@@ -218,6 +218,30 @@ def test_default_privileges_of_the_caller_change_nothing(conn: Connection, catal
         conn.execute("ALTER DEFAULT PRIVILEGES REVOKE USAGE ON SCHEMAS FROM maker")
 
 
+def test_functions_of_the_template_s_owner_are_not_called(conn: Connection) -> None:
+    better = (
+        "quote_ident(name)",
+        "quote_literal(name)",
+        "format(text, name, text)",
+        "length(name)",
+        "concat_ws(text, text)",
+    )
+    commands = ["CREATE TABLE a (i serial PRIMARY KEY, t text DEFAULT 'x' CHECK (t <> ''))", "CREATE TABLE called ()"]
+    commands += [
+        f"CREATE FUNCTION {signature} RETURNS text LANGUAGE plpgsql AS"
+        " 'BEGIN RAISE EXCEPTION USING MESSAGE = ''called''; END'"
+        for signature in better
+    ]
+    schemas.make_schema(conn, "model", ";".join(commands))
+    # they would be chosen where the template is in the search path
+    with pytest.raises(psycopg.errors.RaiseException, match="called"):
+        conn.execute("SET search_path = model; SELECT quote_ident(relname) FROM pg_class")
+    conn.execute("SET search_path = model")
+    clone(conn, "model", "tenant")
+    conn.execute("RESET search_path")
+    assert one(conn, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'tenant'::regnamespace") == len(better)
+
+
 def test_functions_that_name_the_template_are_told(conn: Connection) -> None:
     schemas.make_schema(
         conn,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -232,7 +233,9 @@ def test_diff_groups_tenants_and_tells_how_to_mend_them(cli: CommandLine) -> Non
         conn.execute("CREATE VIEW tenant_4.v AS TABLE tenant_4.a; DROP TABLE tenant_4.b")
     done = cli.run("tenants", "diff", "model", "tenant_%")
     assert done.returncode == 1
-    assert done.stdout.splitlines()[2:] == [
+    # before 18 the columns of a single table are qualified
+    shown = [re.sub(r"\ba\.([it])\b", r"\1", line) if "VIEW" in line else line for line in done.stdout.splitlines()]
+    assert shown[2:] == [
         "2 tenants differ: tenant_2, tenant_3",
         "  function f() is too many",
         "    DROP ROUTINE f();",
@@ -280,6 +283,10 @@ def test_a_clone_is_the_same_to_diff(cli: CommandLine) -> None:
             schemas.make_schema(conn, f"kind_{number}", commands)
             conn.execute(f"SELECT pgbillion_tables.clone_schema('kind_{number}', 'clone_{number}')".encode())
         for number in range(len(schemas.KINDS)):
+            if number == 0:
+                # a lazy table is heap as soon as it has a row
+                conn.execute("DROP SCHEMA clone_0 CASCADE")
+                conn.execute("SELECT pgbillion_tables.clone_schema('kind_0', 'clone_0', 'lazy_heap')")
             outcome = diff.compare(
                 target, f"kind_{number}", [f"clone_{number}"], 1, observe=lambda _: nullcontext(print)
             )

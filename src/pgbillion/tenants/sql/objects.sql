@@ -21,7 +21,8 @@ WITH s AS MATERIALIZED (
                                    r.relname, format_type(q.seqtypid, NULL), q.seqincrement, q.seqmin, q.seqmax, q.seqstart,
                                    q.seqcache, CASE WHEN q.seqcycle THEN ' CYCLE' ELSE '' END)
                        FROM pg_sequence q WHERE q.seqrelid = r.oid)
-                ELSE concat_ws(' ', r.relpersistence, r.reloptions::text, (SELECT amname FROM pg_am WHERE oid = r.relam),
+                ELSE concat_ws(' ', r.relpersistence, r.reloptions::text, -- a lazy table becomes heap with its first row
+                               (SELECT replace(amname, 'lazy_heap', 'heap') FROM pg_am WHERE oid = r.relam),
                                CASE WHEN r.relrowsecurity THEN 'row security' END, CASE WHEN r.relforcerowsecurity THEN 'forced' END,
                                'replica identity ' || r.relreplident::text, pg_get_partkeydef(r.oid),
                                pg_get_expr(r.relpartbound, r.oid),
