@@ -301,6 +301,23 @@ def test_what_cannot_be_cloned_is_refused_by_name(conn: Connection, commands: st
     assert refused.value.diag.message_hint
 
 
+def test_what_would_lead_back_to_the_template_is_refused(conn: Connection) -> None:
+    schemas.make_schema(
+        conn,
+        "model",
+        "CREATE FUNCTION lower(anyelement) RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT 'x'$$;"
+        # pg_catalog's fits better, so that the name alone would mean that one
+        "CREATE TABLE a (t text, CONSTRAINT c CHECK (model.lower(t) <> ''))",
+    )
+    with pytest.raises(psycopg.errors.FeatureNotSupported) as refused:
+        clone(conn, "model", "tenant")
+    assert refused.value.diag.message_primary == (
+        'template "model" cannot be cloned: the clone\'s constraint c on table a'
+        " would refer to function model.lower(anyelement)"
+    )
+    assert one(conn, "SELECT to_regnamespace('tenant')") is None
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from harness import schemas, servers
 from harness.servers import one
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
-from pgbillion.tenants import diff
+from pgbillion.tenants import diff, migrate, script
 from tables_support import CommandLine, command_line, failed
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -38,6 +38,11 @@ def cli(cluster: Cluster) -> Iterator[CommandLine]:
 def written(folder: Path, name: str, text: str) -> str:
     (folder / name).write_text(text, encoding="utf-8")
     return str(folder / name)
+
+
+@contextmanager
+def unseen(total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda done: None
 
 
 def having(conn: Connection, column: str) -> list[str]:
@@ -200,6 +205,18 @@ def test_a_lock_that_others_have_is_waited_for(cli: CommandLine) -> None:
     failed(cli.run(*migrate, "soon"), 1, '"soon" is no time')
 
 
+def test_a_tenant_that_is_gone_is_a_failure(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("CREATE TABLE public.a (i integer)")
+    add = migrate.Request(script.load([], ["ALTER TABLE a ADD COLUMN c integer"]), path=["public"])
+    outcome = migrate.run(Target(cli.conninfo, "the test's"), add, ["tenant_1", "gone"], observe=unseen)
+    assert [(failure.tenant, failure.error) for failure in outcome.failures] == [
+        ("gone", 'schema "gone" does not exist')
+    ]
+    with cli.connect() as conn:
+        assert having(conn, "c") == tenants(1)
+
+
 def test_two_runs_at_the_same_time_do_everything_once(cli: CommandLine) -> None:
     migrate = ("tenants", "migrate", "tenant_%", "-c", "INSERT INTO a DEFAULT VALUES", "-w", "3")
     with cli.started(*migrate) as first, cli.started(*migrate) as second:
@@ -287,9 +304,7 @@ def test_a_clone_is_the_same_to_diff(cli: CommandLine) -> None:
                 # a lazy table is heap as soon as it has a row
                 conn.execute("DROP SCHEMA clone_0 CASCADE")
                 conn.execute("SELECT pgbillion_tables.clone_schema('kind_0', 'clone_0', 'lazy_heap')")
-            outcome = diff.compare(
-                target, f"kind_{number}", [f"clone_{number}"], 1, observe=lambda _: nullcontext(print)
-            )
+            outcome = diff.compare(target, f"kind_{number}", [f"clone_{number}"], 1, observe=unseen)
             assert outcome.groups == []
 
 

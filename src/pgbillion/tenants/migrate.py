@@ -218,6 +218,7 @@ class _Run:
         try:
             # before the path is the tenant's, in which there may be other functions
             if not self._journaled or journal.claim(conn, script, tenant):
+                _check_there(conn, tenant)
                 row = conn.execute("SELECT pg_current_xact_id()::text").fetchone()
                 conn.execute(self._settings(tenant))
                 conn.execute(script.for_schema(tenant).encode(), prepare=False)
@@ -248,6 +249,7 @@ class _Run:
             for number, statement in enumerate(script.statements, 1):
                 if number in before:
                     continue
+                _check_there(conn, tenant)
                 conn.execute(self._settings(tenant))
                 conn.execute(statement.for_schema(tenant).encode(), prepare=False)
                 conn.execute(_AFRESH.encode())
@@ -256,3 +258,9 @@ class _Run:
         finally:
             if not conn.closed:
                 conn.execute("SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended(%s, 0))", [key])
+
+
+def _check_there(conn: Connection, tenant: str) -> None:
+    # without the schema, what is meant for it would go to the next one in the path
+    if conn.execute("SELECT FROM pg_namespace WHERE nspname = %s", [tenant]).fetchone() is None:
+        raise psycopg.errors.InvalidSchemaName(f'schema "{tenant}" does not exist')

@@ -504,7 +504,8 @@ const char *const clone_strays_query =
 "WITH RECURSIVE " CLOSURE("m", "$1") ", " CLOSURE("t", "(SELECT oid FROM pg_namespace WHERE nspname = $2)")
 " SELECT pg_describe_object(d.classid, d.objid, d.objsubid), pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)"
 " FROM m JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid"
-" JOIN t ON t.classid = d.refclassid AND t.objid = d.refobjid ORDER BY 1";
+/* a hashed subplan: joins are nested loops here */
+" WHERE ((d.refclassid, d.refobjid) IN (SELECT classid, objid FROM t)) IS TRUE ORDER BY 1";
 
 /* As a word: the name of a schema may be part of many others. */
 const char *const clone_functions_query =

@@ -11,5 +11,6 @@ WITH RECURSIVE member (classid, objid) AS (
 SELECT pg_describe_object(d.classid, d.objid, d.objsubid), pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)
   FROM member m
   JOIN pg_depend d ON d.refclassid = m.classid AND d.refobjid = m.objid
- WHERE NOT EXISTS (SELECT FROM member o WHERE o.classid = d.classid AND o.objid = d.objid)
+ -- a hashed subplan: joins are nested loops here
+ WHERE ((d.classid, d.objid) IN (SELECT classid, objid FROM member)) IS NOT TRUE
  ORDER BY 1, 2
