@@ -157,11 +157,11 @@ def cost(plan: plans.Plan) -> float:
     return float(plan["Total Cost"])
 
 
-def is_ours(plan: plans.Plan) -> bool:
-    """Tell whether a plan has a node of ours, or aggregates before a join."""
-    return any(
-        "Custom Plan Provider" in node or node.get("Partial Mode", "Simple") != "Simple" for node in plans.nodes(plan)
-    )
+def takes(plan: plans.Plan, side: Side) -> bool:
+    """Tell whether a plan is of our way that the side stands for."""
+    if side == BEFORE:
+        return any(node.get("Partial Mode", "Simple") != "Simple" for node in plans.nodes(plan))
+    return any(node.get("Custom Plan Provider") == side.name for node in plans.nodes(plan))
 
 
 def measure(conn: Connection, found: Sequence[Probe], order: random.Random) -> None:
@@ -186,7 +186,7 @@ def measure(conn: Connection, found: Sequence[Probe], order: random.Random) -> N
             contest.prepare(conn, side, 1)
             plan = plans.explain(conn, probe.sql)
             if side == CHOSEN:
-                probe.uses_ours = is_ours(plan)
+                probe.uses_ours = takes(plan, probe.side)
                 probe.costs[side.name] = cost(plan)
                 continue
             probe.nanoseconds[side.name] = statistics.median(times[probe.key, side.name])

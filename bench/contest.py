@@ -42,8 +42,9 @@ class Side:
     settings: Mapping[str, str]
 
 
-POSTGRESQL = Side("PostgreSQL", {ENABLE: "off"})
-OURS = Side("pgbillion", {ENABLE: "on"})
+# each sets what any of them sets: the session is one
+POSTGRESQL = Side("PostgreSQL", {ENABLE: "off", "search_path": "public"})
+OURS = Side("pgbillion", {ENABLE: "on", "search_path": "public"})
 
 
 @dataclass(frozen=True)

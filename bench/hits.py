@@ -24,6 +24,12 @@ from pgbillion.rows import aggregate
 SCALE = float(os.environ.get("SCALE") or (0.2 if common.QUICK else 1))
 ROWS = round(2_000_000 * SCALE)
 COPY = "with_columns"  # the schema of the copy with the index
+# an index has room for 32 columns: those of which most queries have all they read
+INDEXED = (
+    "visitor_id, url, phrase, site_id, load_ms, hit_date, hit_time, is_robot, screen_width, price, title, hit_id,"
+    " is_mobile, country, browser, is_new, items, score, stay_ms, page_id, currency, language, referrer, ip, region_id,"
+    " phone, version, os, country_id, source, campaign, request"
+)
 COLUMNS = Side("with columns", {contest.ENABLE: "on", "search_path": f"{COPY}, public"})
 ONLY = os.environ.get("QUERIES", "").split(",") if os.environ.get("QUERIES") else None
 LEAST_COLUMNS = 100
@@ -188,16 +194,13 @@ def make_copy(conn: Connection) -> bool:
     if conn.execute("SELECT 1 FROM pg_am WHERE amname = 'columns'").fetchone() is None:
         return False
     common.say("making the copy with an index of columns")
-    names = conn.execute(
-        "SELECT string_agg(attname, ', ' ORDER BY attnum) FROM pg_attribute WHERE attrelid = 'hits'::regclass"
-        " AND attnum > 0"
-    ).fetchone()
-    assert names is not None
     conn.execute(f"CREATE SCHEMA {COPY}; CREATE TABLE {COPY}.hits (LIKE hits)".encode())
     conn.execute(f"INSERT INTO {COPY}.hits SELECT * FROM hits".encode())
-    conn.execute(f"CREATE INDEX ON {COPY}.hits USING columns ({names[0]})".encode())
+    conn.execute(f"CREATE INDEX ON {COPY}.hits USING columns ({INDEXED})".encode())
     conn.execute("CHECKPOINT")
+    # encodes what is all-visible
     conn.execute(f"VACUUM (FREEZE, ANALYZE) {COPY}.hits".encode())
+    conn.execute(f"VACUUM {COPY}.hits".encode())
     return True
 
 
