@@ -59,6 +59,7 @@ extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, P
 /* columns_path.c */
 extern Oid	choose_columns(RelOptInfo *rel, PathTarget *target, Cost *pages, Cost *row);
 extern void vector_columns_init(void);
+
 /* join_path.c */
 typedef struct JoinChain JoinChain;
 
