@@ -294,7 +294,8 @@ def test_what_does_not_fit_goes_to_files(joins: Connection) -> None:
         (said,) = details(joins, query, "Hash Table 1")
         assert "partitions=" in said, said
         memory = int(said.split("memory=")[1].split("kB")[0])
-        assert memory < 130, said
+        # the last rows before the limit was met, and slots for them
+        assert memory < 150, said
     # two such joins, and groups that do not fit either
     query = (
         "SELECT b.t, count(*), sum(p.n) FROM probe p JOIN build b ON p.k = b.k"

@@ -116,7 +116,7 @@ consume(JoinBuild *build, int level, MemoryContext spill_context)
 		join_table_insert(build->table, batch, keys, tags, known);
 		build->most_rows = Max(build->most_rows, join_table_count(build->table));
 		build->most_bytes = Max(build->most_bytes, join_table_bytes(build->table));
-		if (level < MAX_PARTITION_LEVEL && !join_table_fits(build->table, BATCH_ROWS))
+		if (level < MAX_PARTITION_LEVEL && !join_table_fits(build->table, PLAN_BATCH_ROWS))
 			begin_spill(build, level + 1, spill_context);
 	}
 }

@@ -45,6 +45,7 @@ struct JoinTable
 	int			shift;			/* 64 - log2(nslots) */
 	uint64		ntags;
 	int64		nentries;
+	Size		taken;			/* by entries and what they point to */
 	bool		twins;			/* some entries have the same tag */
 	char	   *chunk;			/* where the next bytes are taken from */
 	Size		chunk_left;
@@ -62,6 +63,7 @@ start(JoinTable *table)
 	table->slots = MemoryContextAllocZero(table->context, sizeof(Slot) * table->nslots);
 	table->ntags = 0;
 	table->nentries = 0;
+	table->taken = 0;
 	table->twins = false;
 	table->chunk_left = 0;
 	table->chunk_bytes = 8192;
@@ -124,13 +126,14 @@ join_table_bytes(JoinTable *table)
 	return MemoryContextMemAllocated(table->context, true);
 }
 
-/* Is there room for n more rows, as far as can be told before they are inserted? */
+/* Is there room for n more rows that are like those which there are? */
 bool
 join_table_fits(JoinTable *table, int n)
 {
 	bool		grows = (table->ntags + n) * 3 > table->nslots * 2;
+	Size		more = table->nentries > 0 ? table->taken / table->nentries * n : 0;
 
-	return join_table_bytes(table) + (grows ? 2 * table->nslots * sizeof(Slot) : 0) <= table->limit;
+	return join_table_bytes(table) + more + (grows ? 2 * table->nslots * sizeof(Slot) : 0) <= table->limit;
 }
 
 int64
@@ -185,6 +188,7 @@ take(void *arg, Size size)
 	char	   *result;
 
 	size = MAXALIGN(size);
+	table->taken += size;
 	if (size > table->chunk_left)
 	{
 		/* large values have memory of their own */

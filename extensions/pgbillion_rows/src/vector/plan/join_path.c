@@ -435,7 +435,9 @@ Path *
 join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
 		  double groups, int parallel_workers, bool safe)
 {
-	CustomPath *path = (CustomPath *) scan_path(root, parent, chain->table, target, groups, parallel_workers, safe);
+	CustomPath *path = make_scan_path(parent, chain->table, target,
+									  ordered_terms(root, chain->table->baserestrictinfo), InvalidOid,
+									  parallel_workers, safe);
 	double		divisor = parallel_divisor(parallel_workers);
 	double		rows = chain->joined->rows / divisor;
 	List	   *joins = NIL;

@@ -514,7 +514,7 @@ offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 	request->distinct = (extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0;
 	if (request->distinct &&
 		(!aggregates_distinct(request->rel->reltarget, extra->havingQual) || input_refusal(request->input) != NULL ||
-		 planner_rt_fetch(request->input->relid, root)->inh))
+		 request->input->reloptkind == RELOPT_JOINREL || planner_rt_fetch(request->input->relid, root)->inh))
 		return no_partial_form(root, request->rel->reltarget, extra->havingQual);
 	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
 		return "group keys that are all constant";

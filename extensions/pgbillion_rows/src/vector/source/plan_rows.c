@@ -16,6 +16,8 @@
 
 #include "vector/source/source.h"
 
+StaticAssertDecl(PLAN_BATCH_ROWS <= BATCH_ROWS, "rows of a batch");
+
 typedef struct PlanRows
 {
 	Source		source;
@@ -23,9 +25,15 @@ typedef struct PlanRows
 	bool		ended;			/* it must not be asked for more */
 } PlanRows;
 
-static void
+/* Bytes of values by reference after which a batch ends. */
+#define PLAN_BATCH_BYTES (64 * 1024)
+
+/* Put a row into the batch; return the bytes that were copied. */
+static Size
 put_row(Batch *batch, int row, TupleTableSlot *slot)
 {
+	Size		bytes = 0;
+
 	for (int c = 0; c < batch->ncolumns; c++)
 	{
 		Column	   *column = &batch->columns[c];
@@ -35,12 +43,16 @@ put_row(Batch *batch, int row, TupleTableSlot *slot)
 		if (isnull)
 			value = (Datum) 0;
 		else if (!column->byval)
+		{
 			value = datumCopy(value, false, column->len);
+			bytes += datumGetSize(value, false, column->len);
+		}
 		column->values[row] = value;
 		column->nulls[row] = isnull;
 		column->has_nulls |= isnull;
 		column->dirty |= isnull;
 	}
+	return bytes;
 }
 
 static bool
@@ -48,13 +60,14 @@ next_rows(Source *source, Batch *batch)
 {
 	PlanRows   *rows = (PlanRows *) source;
 	int			n = 0;
+	Size		bytes = 0;
 
 	for (int c = 0; c < batch->ncolumns; c++)
 	{
 		batch->columns[c].loaded = true;
 		batch->columns[c].has_nulls = false;
 	}
-	while (n < BATCH_ROWS && !rows->ended)
+	while (n < PLAN_BATCH_ROWS && bytes < PLAN_BATCH_BYTES && !rows->ended)
 	{
 		/* nodes keep what they allocate on the way */
 		MemoryContext old = MemoryContextSwitchTo(rows->plan->state->es_query_cxt);
@@ -64,7 +77,7 @@ next_rows(Source *source, Batch *batch)
 		if (TupIsNull(slot))
 			rows->ended = true;
 		else
-			put_row(batch, n++, slot);
+			bytes += put_row(batch, n++, slot);
 	}
 	batch->n = n;
 

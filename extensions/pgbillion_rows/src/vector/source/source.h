@@ -23,6 +23,9 @@ extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc,
 
 /* ---- plan_rows.c ---- */
 
+/* It gives at most so many rows at a time: those who take them bound their memory. */
+#define PLAN_BATCH_ROWS 256
+
 extern Source *plan_rows_create(PlanState *plan);
 
 /* ---- lazy.c ---- */
