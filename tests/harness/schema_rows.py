@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from . import catalogs as catalog_rows
-from .catalogs import Catalogs, Object
+from .catalogs import ATTRIBUTE_VERSION, Catalogs, Object
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -54,6 +54,8 @@ def rows(conn: Connection, catalogs: Catalogs, schema: str, *, trees: bool = Tru
             return None
         if not trees and column in catalogs.by_name[name].trees:
             return "…"
+        if column == "attoptions":
+            text = ATTRIBUTE_VERSION.sub(r"\1<version>", text)
         # columns of type regproc name it
         text = _VALUE.sub(_numbers, _PLACE.sub("", re.sub(rf"\b{schema}\b", "SCHEMA", text)))
         return _NUMBER.sub(lambda one: symbols.get(int(one[0]), one[0]), text)

@@ -30,10 +30,13 @@
 	" AND NOT EXISTS (SELECT FROM pg_depend i WHERE i.classid = s.classid AND i.objid = s.objid AND i.deptype = 'i'))"
 #define TABLES RELATIONS " c JOIN (VALUES ('r'), ('p')) k (kind) ON k.kind = c.relkind::text"
 
-/* reloptions as in WITH (…), with a prefix to the names */
+/*
+ * Options as in WITH (…), with a prefix to the names. Minor releases since
+ * November 2026 note among a column's options when its row type last changed.
+ */
 #define OPTIONS(array, prefix) \
 	"(SELECT string_agg(" prefix " || quote_ident(split_part(o, '=', 1)) || ' = ' ||" \
-	" quote_literal(substr(o, strpos(o, '=') + 1)), ', ') FROM unnest(" array ") o)"
+	" quote_literal(substr(o, strpos(o, '=') + 1)), ', ') FROM unnest(" array ") o WHERE o !~ '^pg_attver=')"
 
 #define COLLATION(column, natural) \
 	"CASE WHEN " column " <> 0 AND " column " <> " natural " THEN ' COLLATE ' || " column "::regcollation ELSE '' END"
