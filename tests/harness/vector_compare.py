@@ -141,8 +141,8 @@ def difference(query: Query, core: Outcome, ours: Outcome, *, reordered: bool = 
     """
     if core.error != ours.error:
         both = core.error is not None and ours.error is not None
-        # whether a sum of huge floats overflows depends on their order, which is luck in a parallel plan too
-        if query.parallel and query.table == "extreme" and {core.error, ours.error} == {None, OVERFLOW}:
+        # whether a sum of huge floats overflows depends on their order, which is luck in a parallel plan, too
+        if (query.parallel or reordered) and query.table == "extreme" and {core.error, ours.error} == {None, OVERFLOW}:
             return None
         # of several errors the one that is met first is reported, and in a parallel plan that is a matter of luck
         if not (both and (query.parallel or query.distinct or query.risks > 1)):

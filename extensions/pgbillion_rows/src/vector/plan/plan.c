@@ -236,7 +236,8 @@ estimate(PlannerInfo *root, Request *request)
 	request->fits = reason == NULL;
 	request->finish = !request->inherited && (request->clause != NIL || request->distinct) && enable_hashagg &&
 		vector_finishable(request->target, request->clause);
-	request->exchange = request->finish && vector_exchange != PLAN_OFF &&
+	/* an exchange is made for scans of one table */
+	request->exchange = request->finish && request->chain == NULL && vector_exchange != PLAN_OFF &&
 		can_exchange(request->target, request->groups);
 	return request->finish ? NULL : reason;
 }
@@ -392,12 +393,14 @@ add_exchange(PlannerInfo *root, Request *request, int workers)
 {
 	double		divisor = parallel_divisor(workers);
 	Request		share = *request;
-	Path	   *scan = exchange_path(root, request->partial_rel, request->input, request->target,
-									 request->groups, workers);
+	Path	   *scan;
 	Path	   *path;
 	Path	   *gather;
 	double		rows;
 
+	Assert(request->chain == NULL);
+	scan = exchange_path(root, request->partial_rel, request->input, request->target,
+						 request->groups, workers);
 	add_waiting(scan, request->target, NIL, request->input->rows / divisor, request->groups);
 	share.groups = scan->rows;
 	path = vector_finish_path(root, (AggPath *) finalize_path(root, &share, scan), &request->costs, 0);
