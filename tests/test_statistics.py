@@ -212,3 +212,31 @@ def _starts_over(cluster: Cluster) -> bool:
             return counts(conn) == {} and one(conn, "SELECT count(*) FROM numbers") == 3000
     except psycopg.OperationalError:
         return False
+
+
+def test_no_query_fails_for_want_of_memory_to_count_in(installation: Installation) -> None:
+    """Since 17 the counters' memory is made when the first query wants it, and there may be none."""
+    if installation.major < 17:
+        pytest.skip("before 17 the memory is there when the server starts, or never")
+    settings = {"dynamic_shared_memory_type": "mmap", "max_parallel_workers_per_gather": "0"}
+    with servers.new_cluster(installation, settings) as cluster, servers.new_database(cluster, "poor") as name:
+        folder = cluster.data / "pg_dynshmem"
+        mode = folder.stat().st_mode
+        with cluster.connect(name) as conn:
+            conn.execute(FORCE.encode())
+            conn.execute("CREATE TABLE numbers AS SELECT i % 7 AS g, i FROM generate_series(1, 30000) i")
+            # a segment is a file here, and now none can be made
+            folder.chmod(0o500)
+            try:
+                conn.execute("BEGIN; CREATE TABLE kept ()")
+                assert len(conn.execute(GROUPED.encode()).fetchall()) == 7
+                conn.execute("DECLARE c CURSOR FOR " + GROUPED)
+                assert len(conn.execute("FETCH 3 FROM c").fetchall()) == 3
+                conn.execute("COMMIT")
+                assert one(conn, "SELECT count(*) FROM kept") == 0
+                assert "does not count the queries of this session" in cluster.log.read_text(encoding="utf-8")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    conn.execute("SELECT * FROM pgbillion_rows.stat_queries")
+            finally:
+                folder.chmod(mode)
+        assert "WARNING" not in cluster.log.read_text(encoding="utf-8").split("does not count", 1)[1]

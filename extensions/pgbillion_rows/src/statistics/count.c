@@ -101,7 +101,11 @@ start(QueryDesc *query, int eflags)
 	else
 		standard_ExecutorStart(query, eflags);
 
-	if (query->totaltime == NULL && kinds_of(query) != 0)
+	if (kinds_of(query) == 0)
+		return;
+	/* now, as an error at the query's end would undo what it has done */
+	statistics_prepare();
+	if (query->totaltime == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(query->estate->es_query_cxt);
 

@@ -5,7 +5,7 @@
  *
  * Since PostgreSQL 17 the first session that counts makes the memory. Before,
  * there is none unless the library is in shared_preload_libraries, and then
- * nothing is counted.
+ * nothing is counted. No query fails because there is none to be had.
  *
  * There is a fixed number of places, and a database takes the first free one
  * from where its OID says, for as long as the server runs: so a place's OID
@@ -16,11 +16,14 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
 #if PG_VERSION_NUM >= 170000
@@ -79,6 +82,52 @@ attach(void)
 	return memory != NULL;
 }
 
+/*
+ * Have the memory at hand, if there is any, before the first query that counts.
+ * An error that none can be had ends a subtransaction, which frees what had
+ * been locked, and not the query; it is logged, and the session counts nothing.
+ * Called where a subtransaction may begin, except in parallel mode: then a
+ * later query counts.
+ */
+void
+statistics_prepare(void)
+{
+#if PG_VERSION_NUM >= 170000
+	static bool tried = false;
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+
+	if (tried || IsInParallelMode())
+		return;
+	tried = true;
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		/* what is caught below is no wish to end the query */
+		HOLD_INTERRUPTS();
+		(void) attach();
+		RESUME_INTERRUPTS();
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		ereport(LOG,
+				(errmsg("pgbillion_rows does not count the queries of this session: %s", error->message)));
+		FreeErrorData(error);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+#endif
+}
+
 /* The place of this database, which is taken if it has none. */
 static Place *
 place_of_database(void)
@@ -101,14 +150,14 @@ place_of_database(void)
 
 /*
  * Count a query that ran something of each of these kinds, a bit for each. Does
- * nothing without memory.
+ * nothing without memory, and raises no errors.
  */
 void
 statistics_add(uint32 kinds, uint64 microseconds)
 {
 	Place	   *place;
 
-	if (!attach())
+	if (memory == NULL)
 		return;
 	place = place_of_database();
 	for (int kind = 0; kind < QUERY_KINDS; kind++)

@@ -52,6 +52,7 @@ extern void statistics_count_init(void);
 /* ---- memory.c ---- */
 
 extern void statistics_memory_init(void);
+extern void statistics_prepare(void);
 extern void statistics_add(uint32 kinds, uint64 microseconds);
 extern int	statistics_read(QueryCounts **counts);
 extern void statistics_reset(void);

@@ -21,7 +21,10 @@
 
 int			vector_columns = PLAN_ON;
 
-/* What a row costs from an array compared with one of a heap page, kernels being the same. Measured. */
+/*
+ * What a row costs from an array compared with one of a heap page. Between 0.08
+ * (a count) and 0.24 (sums of floats) were measured; this errs toward the heap.
+ */
 #define COLUMN_COST_FACTOR 0.3
 
 /* The attributes of a table that a scan needs. */

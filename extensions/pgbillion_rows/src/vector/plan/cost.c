@@ -139,7 +139,7 @@ distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
 
 /*
  * What it costs a process to put so many groups into temporary files, and to
- * take and merge as many; measured. The files themselves are a small part.
+ * take and merge as many: an estimate, of the order of handling a tuple twice.
  */
 Cost
 exchange_cost(double groups)
