@@ -121,6 +121,57 @@ def test_change_while_a_block_is_encoded(
     assert readable(conn) == blocks(conn)
 
 
+# where a session stops that puts rows into the first block, which has room for short rows only
+WAITING = (
+    "CREATE OR REPLACE FUNCTION waits(id int, place text) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN"
+    " PERFORM pg_advisory_lock(0, hashtext(place)), pg_advisory_unlock(0, hashtext(place)); RETURN id; END $$",
+    "DROP TABLE IF EXISTS t CASCADE",
+    "CREATE TABLE t (id int, pad text)",
+    "ALTER TABLE t ALTER pad SET STORAGE plain",
+    "CREATE INDEX ON t (waits(id, 'added ' || id))",
+    "CREATE UNIQUE INDEX ON t (id)",
+    "INSERT INTO t VALUES (0, repeat('x', 6000))",
+    "VACUUM t",
+    "CREATE INDEX t_columns ON t USING columns (id) WITH (segment_blocks = 32, refresh_share = 1)",
+)
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_rows_of_one_statement_while_their_block_is_encoded(connect: Connect, killed: bool) -> None:
+    """A block is marked once, as long as a row of the statement keeps it from being encoded. Killed ones do not."""
+    conn, writer, holder = connect(), connect(), connect()
+    for statement in WAITING:
+        conn.execute(statement)
+    insert = "INSERT INTO t SELECT waits(i, 'before ' || i), '' FROM (VALUES (1), (2), (3)) v (i)"
+    insert += " ON CONFLICT DO NOTHING" if killed else ""
+    with ExitStack() as places:
+        places.enter_context(paused(holder, "before 3"))
+        with ExitStack() as added:
+            for number in (1, 2):
+                added.enter_context(paused(holder, f"added {number}"))
+            inserting = Running(lambda: writer.execute(insert.encode()))
+            for number in (1, 2):
+                until_paused(conn, f"added {number}")
+                if killed:
+                    # by now the statement believes that there is no such row
+                    holder.execute("INSERT INTO t VALUES (%s, repeat('x', 6000))", [number])
+                holder.execute("SELECT pg_advisory_unlock(0, hashtext(%s))", [f"added {number}"])
+            until_paused(conn, "before 3")
+            # nothing is left to unlock
+            added.pop_all()
+        vacuum(conn)
+        refresh(conn)
+        assert one(conn, "SELECT readable_blocks > 0 FROM pgbillion_rows.columns_status('t_columns')") == killed
+    inserting.result()
+    assert int(one(conn, "SELECT (ctid::text::point)[0] FROM t WHERE id = 3")) == 0
+    for _ in range(2):
+        assert problems(conn) == []
+        vacuum(conn)
+    refresh(conn)
+    assert problems(conn) == []
+    assert readable(conn) == blocks(conn)
+
+
 @pytest.mark.parametrize("place", ["begun", "gathered", "between data pages", "before publishing", "published"])
 def test_an_encoder_is_killed(conn: Connection, connect: Connect, place: str) -> None:
     conn.execute("DELETE FROM t WHERE id % 1000 = 3")

@@ -4,9 +4,10 @@
  *	  The access method `columns`: what PostgreSQL calls.
  *
  * There is no function to scan: PostgreSQL never reads such an index, our
- * scans do (read.c). Every inserted row marks its heap block as stale, every
- * time: a memory of "this one is marked" would be wrong as soon as VACUUM
- * encodes the block again. VACUUM marks the blocks from which it is about to
+ * scans do (read.c). Every inserted row marks its heap block as stale, unless
+ * a row of the same statement is there that keeps the block from being encoded
+ * in between: a mere memory of "this one is marked" would be wrong as soon as
+ * VACUUM encodes the block again. VACUUM marks the blocks from which it is about to
  * take rows away, and encodes at its end what has become all-visible.
  *
  * An index that is built while others write holds nothing until it is valid:
@@ -18,10 +19,13 @@
 #include "postgres.h"
 
 #include "access/amapi.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "commands/vacuum.h"
 #include "fmgr.h"
 #include "nodes/execnodes.h"
+#include "storage/bufmgr.h"
 #include "storage/proc.h"
 
 #include "columns/store.h"
@@ -111,6 +115,57 @@ columns_buildempty(Relation index)
 
 /* ---- writing ---- */
 
+/* What a statement knows of the block in which it has put a row last. */
+typedef enum LastBlock
+{
+	BLOCK_MARKED,				/* once */
+	BLOCK_UNSURE,				/* it is to be marked again for each row */
+	BLOCK_HELD					/* it stays as it was marked */
+} LastBlock;
+
+/* What the statements that insert rows remember: as long as their IndexInfo. */
+typedef struct Inserter
+{
+	Directory	directory;
+	BlockNumber block;
+	LastBlock	state;
+} Inserter;
+
+/*
+ * Does the row that was just inserted hold its block: nobody finds it
+ * all-visible, nor encodes it, before the statement has ended?  So does a row
+ * of this transaction that is still in progress.  Neither a row of COPY FREEZE,
+ * nor one that ON CONFLICT may kill, nor one of others, as when an index is
+ * built concurrently.
+ */
+static bool
+holds_block(Relation heap, ItemPointer tid)
+{
+	TransactionId own = GetCurrentTransactionIdIfAny();
+	Buffer		buffer;
+	Page		page;
+	ItemId		item;
+	bool		holds = false;
+
+	if (!TransactionIdIsValid(own) || !gather_encodes(heap))
+		return false;
+	buffer = ReadBuffer(heap, ItemPointerGetBlockNumber(tid));
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+	item = PageGetItemId(page, ItemPointerGetOffsetNumber(tid));
+	if (ItemIdIsNormal(item))
+	{
+		HeapTupleHeader tuple = (HeapTupleHeader) PageGetItem(page, item);
+
+		/* of a frozen one this is another number */
+		holds = TransactionIdEquals(HeapTupleHeaderGetXmin(tuple), own) &&
+			!HeapTupleHeaderIsSpeculative(tuple);
+	}
+	UnlockReleaseBuffer(buffer);
+
+	return holds;
+}
+
 /*
  * A row was inserted, or a new version of one that has other values.  Its
  * block is not all-visible before this returns and the transaction has ended,
@@ -120,17 +175,28 @@ static bool
 columns_insert(Relation index, Datum *values, bool *isnull, ItemPointer tid, Relation heap,
 			   IndexUniqueCheck unique, bool unchanged, IndexInfo *info)
 {
-	Directory  *directory = info->ii_AmCache;
+	Inserter   *inserter = info->ii_AmCache;
+	BlockNumber block = ItemPointerGetBlockNumber(tid);
 
-	/* only where the directory is may be remembered */
-	if (directory == NULL)
+	if (inserter == NULL)
 	{
-		directory = MemoryContextAlloc(info->ii_Context, sizeof(Directory));
-		directory_open(directory, index);
-		info->ii_AmCache = directory;
+		inserter = MemoryContextAlloc(info->ii_Context, sizeof(Inserter));
+		directory_open(&inserter->directory, index);
+		inserter->block = InvalidBlockNumber;
+		info->ii_AmCache = inserter;
 	}
-	directory->index = index;
-	directory_mark_block(directory, ItemPointerGetBlockNumber(tid));
+	if (inserter->block == block && inserter->state == BLOCK_HELD)
+		return false;
+	/* of a directory, only where it is may be remembered */
+	inserter->directory.index = index;
+	directory_mark_block(&inserter->directory, block);
+	if (inserter->block != block)
+	{
+		inserter->block = block;
+		inserter->state = BLOCK_MARKED;
+	}
+	else if (inserter->state == BLOCK_MARKED)
+		inserter->state = holds_block(heap, tid) ? BLOCK_HELD : BLOCK_UNSURE;
 
 	return false;
 }
