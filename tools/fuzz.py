@@ -43,6 +43,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "schemas": Campaign("tests/test_catalog_equality.py::test_generated_templates", {"PGBILLION_TEST_EXAMPLES": "500"}),
     "serializable": Campaign("tests/test_lazy_serializable.py", {}),
     "crashes": Campaign("tests/test_crash.py", {}),
+    "columns": Campaign("tests/test_columns_beside.py", {"PGBILLION_TEST_QUERIES": "2500"}),
     "column-crashes": Campaign("tests/test_columns_crash.py", {"PGBILLION_TEST_COLUMN_CRASHES": "40"}),
 }
 

@@ -64,7 +64,7 @@ class Tally:
 def execute(conn: Connection, query: Query, on: str) -> Outcome:
     """Run a query with the feature off, on or forced, leaving the transaction as it was."""
     found: list[Answer] = []
-    with _settings(conn, query, on) as failed:
+    with settings(conn, query, on) as failed:
         for statement in query.statements()[0]:
             try:
                 cursor = conn.execute(statement.encode())
@@ -79,7 +79,7 @@ def execute(conn: Connection, query: Query, on: str) -> Outcome:
 def planned(conn: Connection, query: Query, on: str = "force", *, run: bool = False) -> plans.Plan | None:
     """Return the query's plan, or None when planning it, or running it where that is asked for, raises an error."""
     statements, explained = query.statements()
-    with _settings(conn, query, on) as failed:
+    with settings(conn, query, on) as failed:
         try:
             for statement in statements[:3] if query.shape is Shape.PREPARED else ():
                 conn.execute(statement.encode())
@@ -89,7 +89,7 @@ def planned(conn: Connection, query: Query, on: str = "force", *, run: bool = Fa
             return None
 
 
-class _settings:  # noqa: N801
+class settings:  # noqa: N801
     """A savepoint in which the query's settings hold."""
 
     def __init__(self, conn: Connection, query: Query, on: str) -> None:
