@@ -236,14 +236,15 @@ def differences(
     return found
 
 
-def session(cluster: Cluster, database: str) -> Connection:
-    conn = cluster.connect(database)
-    conn.prepare_threshold = None
-    conn.execute(
-        "SET client_min_messages = error; LOAD 'pgbillion_rows'; SET min_parallel_table_scan_size = 0;"
-        " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET statement_timeout = '120s'"
-    )
-    return conn
+@contextmanager
+def session(cluster: Cluster, database: str) -> Iterator[Connection]:
+    with cluster.connect(database) as conn:
+        conn.prepare_threshold = None
+        conn.execute(
+            "SET client_min_messages = error; LOAD 'pgbillion_rows'; SET min_parallel_table_scan_size = 0;"
+            " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET statement_timeout = '300s'"
+        )
+        yield conn
 
 
 def settled(conn: Connection, chance: random.Random, seen: Counter[str] | None = None) -> list[Any]:
