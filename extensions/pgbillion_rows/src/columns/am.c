@@ -242,6 +242,7 @@ columns_bulkdelete(IndexVacuumInfo *info, IndexBulkDeleteResult *stats, IndexBul
 			directory_mark_blocks(&directory, segment, blocks);
 	}
 	close_vacuumed_heap(heap);
+	PAUSE("marked");
 
 	return stats;
 }

@@ -526,14 +526,13 @@ directory_free_pages(Directory *directory, Extents *free_pages)
 	for (int i = 0; i < used.n; i++)
 	{
 		BlockNumber first = used.extents[i].first;
-		BlockNumber end = first + used.extents[i].pages;
 
 		/* two owners of a page, or pages that are not there */
-		if (first < next || end > npages)
+		if (first < next || first > npages || used.extents[i].pages > npages - first)
 			store_corrupted(directory->index, first);
 		if (first > next)
 			add_extent(free_pages, next, first - next);
-		next = end;
+		next = first + used.extents[i].pages;
 	}
 	pfree(used.extents);
 }

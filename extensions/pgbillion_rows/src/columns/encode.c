@@ -577,7 +577,7 @@ encode_column(const ColumnValues *column, int nrows, StoredColumn *stored, Strin
 void
 encode_segment(const GatheredBlocks *gathered, int segment_blocks, StringInfo bytes)
 {
-	Size		head_bytes = HEAD_COLUMNS(segment_blocks) + gathered->ncolumns * sizeof(StoredColumn);
+	Size		head_bytes = HEAD_BYTES(segment_blocks, gathered->ncolumns);
 	SegmentHead head = {0};
 	StoredColumn *stored = palloc0(sizeof(StoredColumn) * gathered->ncolumns);
 
@@ -594,4 +594,6 @@ encode_segment(const GatheredBlocks *gathered, int segment_blocks, StringInfo by
 	memcpy(bytes->data, &head, sizeof(head));
 	memcpy(bytes->data + sizeof(head), gathered->rows, segment_blocks * sizeof(uint16));
 	memcpy(bytes->data + HEAD_COLUMNS(segment_blocks), stored, gathered->ncolumns * sizeof(StoredColumn));
+	head.crc = head_crc(bytes->data, head_bytes);
+	memcpy(bytes->data, &head, sizeof(head));
 }

@@ -83,12 +83,17 @@ store_corrupted(Relation index, BlockNumber block)
 Buffer
 store_read(Relation index, BlockNumber block, int lock, uint32 magic)
 {
-	Buffer		buffer = ReadBuffer(index, block);
+	Buffer		buffer;
 	Page		page;
 
+	/* the number is from a page, which may be damaged */
+	if (block >= RelationGetNumberOfBlocks(index))
+		store_corrupted(index, block);
+	buffer = ReadBuffer(index, block);
 	LockBuffer(buffer, lock);
 	page = BufferGetPage(buffer);
-	if (PageIsNew(page) || *(uint32 *) store_content(page) != magic)
+	/* what is above pd_lower would be zeroed by the next change */
+	if (PageIsNew(page) || *(uint32 *) store_content(page) != magic || ((PageHeader) page)->pd_lower != BLCKSZ)
 		store_corrupted(index, block);
 
 	return buffer;

@@ -72,6 +72,7 @@ struct ColumnReader
 	MemoryContext segment_context;	/* dictionaries of the segment */
 	uint32		segment_number;
 	DirectoryEntry entry;
+	BlockNumber npages;			/* the index has had so many at least */
 	Guess		guess;			/* of the head */
 	ColumnSegment segment;
 	ColumnState *states;
@@ -316,7 +317,8 @@ take_head(ColumnReader *reader)
 	bool		sane;
 
 	memcpy(&head, reader->head, sizeof(head));
-	sane = head.nblocks <= blocks && head.ncolumns == reader->directory.ncolumns &&
+	sane = head.crc == head_crc(reader->head, HEAD_BYTES(blocks, reader->directory.ncolumns)) &&
+		head.nblocks <= blocks && head.ncolumns == reader->directory.ncolumns &&
 		head.bytes <= (uint64) reader->entry.pages * DATA_BYTES;
 	memcpy(segment->rows, reader->head + sizeof(head), blocks * sizeof(uint16));
 	for (int i = 0; i < blocks; i++)
@@ -339,6 +341,18 @@ take_head(ColumnReader *reader)
 		column->guess.buffer = InvalidBuffer;
 	}
 	if (!sane)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+}
+
+/* The segment's pages must be there, whatever they are by now: the file never shrinks. */
+static void
+check_extent(ColumnReader *reader)
+{
+	uint64		end = (uint64) reader->entry.first_page + reader->entry.pages;
+
+	if (end > reader->npages)
+		reader->npages = RelationGetNumberOfBlocks(reader->directory.index);
+	if (end > reader->npages)
 		store_corrupted(reader->directory.index, reader->entry.first_page);
 }
 
@@ -365,6 +379,7 @@ look_at_segment(ColumnReader *reader)
 		return true;
 	}
 	PAUSE("directory read");
+	check_extent(reader);
 	for (int i = 0; i < segment->nblocks; i++)
 	{
 		bool		stale = bitmap_test(reader->entry.stale, i);
@@ -375,8 +390,8 @@ look_at_segment(ColumnReader *reader)
 	}
 	if (segment->nvalid == 0)
 		return true;
-	if (!read_bytes(reader, &reader->guess, 0, HEAD_COLUMNS(reader->directory.segment_blocks) +
-					reader->directory.ncolumns * sizeof(StoredColumn), reader->head))
+	if (!read_bytes(reader, &reader->guess, 0,
+					HEAD_BYTES(reader->directory.segment_blocks, reader->directory.ncolumns), reader->head))
 	{
 		segment->nvalid = 0;
 		return false;

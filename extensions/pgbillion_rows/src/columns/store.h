@@ -35,13 +35,14 @@
 #include "access/generic_xlog.h"
 #include "lib/stringinfo.h"
 #include "nodes/execnodes.h"
+#include "port/pg_crc32c.h"
 #include "storage/bufmgr.h"
 #include "storage/bufpage.h"
 #include "utils/rel.h"
 
 #include "columns/columns.h"
 
-#define STORE_VERSION 1
+#define STORE_VERSION 2
 #define META_BLOCK 0
 
 #define META_MAGIC 0x50674d31
@@ -118,13 +119,18 @@ typedef struct DataPage
 StaticAssertDecl(DATA_BYTES % 8 == 0 && (PAGE_START + offsetof(DataPage, bytes)) % 8 == 0,
 				 "alignment of data pages");
 
-/* The first bytes of a segment. They fit its first page. */
+/*
+ * The first bytes of a segment. They fit its first page.  They say in what form
+ * all others are, and which rows can be skipped: so they have a checksum of
+ * their own, which costs nothing per row.
+ */
 typedef struct SegmentHead
 {
 	uint32		nblocks;
 	uint32		nrows;
 	uint32		ncolumns;
 	uint32		bytes;			/* of the whole segment */
+	pg_crc32c	crc;			/* head_crc() */
 	/* uint16 rows[segment_blocks], then StoredColumn[ncolumns] */
 } SegmentHead;
 
@@ -148,6 +154,8 @@ typedef struct StoredColumn
 } StoredColumn;
 
 #define HEAD_COLUMNS(segment_blocks) (sizeof(SegmentHead) + (segment_blocks) * sizeof(uint16))
+#define HEAD_BYTES(segment_blocks, ncolumns) \
+	(HEAD_COLUMNS(segment_blocks) + (ncolumns) * sizeof(StoredColumn))
 
 StaticAssertDecl(HEAD_COLUMNS(COLUMNS_MAX_BLOCKS) + INDEX_MAX_KEYS * sizeof(StoredColumn) <= DATA_BYTES,
 				 "a segment's head fits a page");
@@ -174,6 +182,20 @@ extern Buffer store_read(Relation index, BlockNumber block, int lock, uint32 mag
 extern Buffer store_read_again(Relation index, BlockNumber block, int lock, uint32 magic, Buffer *known);
 pg_noreturn extern void store_corrupted(Relation index, BlockNumber block);
 extern ColumnType column_type_of(Relation index, int column);
+
+/* Checksum of a segment's head, whatever its field of that name says. */
+static inline pg_crc32c
+head_crc(const char *head, Size bytes)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, head, offsetof(SegmentHead, crc));
+	COMP_CRC32C(crc, head + sizeof(SegmentHead), bytes - sizeof(SegmentHead));
+	FIN_CRC32C(crc);
+
+	return crc;
+}
 
 /* Bit of a block in a bitmap. */
 static inline bool
