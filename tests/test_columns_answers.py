@@ -20,6 +20,7 @@ import pytest
 from harness import servers, vector_compare, vector_tables
 from harness.amount import amount
 from harness.servers import one
+from harness.sessions import Running, until_blocked
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query
 from harness.vector_tables import COLUMNS
@@ -269,6 +270,29 @@ def test_workers_share_segments(conn: Connection) -> None:
         assert found["Column Blocks Read"] + found["Heap Blocks Read"] == whole
 
 
+@pytest.mark.parametrize("leads", ["on", "off"])
+def test_groups_of_segments_are_exchanged(conn: Connection, leads: str) -> None:
+    """Tables of groups find no memory, so that they are exchanged more than once; some blocks are the heap's."""
+    conn.execute("SET max_parallel_workers_per_gather = 2; SET work_mem = '64kB'; SET hash_mem_multiplier = 1")
+    conn.execute(f"SET parallel_leader_participation = {leads}")
+    conn.execute("UPDATE own SET m = 9 WHERE id % 4000 = 0")
+    for question in (
+        "SELECT id, count(*), sum(m), max(f) FROM own GROUP BY id",
+        "SELECT id % 5000, s, count(m), sum(id) FILTER (WHERE g > 50), bool_or(m > 2) FROM own GROUP BY 1, 2",
+        "SELECT count(*), sum(id), max(x) FROM (SELECT id, max(g) AS x FROM own WHERE f > 5 GROUP BY id) y",
+        "SELECT DISTINCT id, g FROM own",
+    ):
+        answers = []
+        for vectors, columns in (("off", "off"), ("force", "off"), ("force", "force")):
+            conn.execute(f"SET pgbillion_rows.vector_aggregate = {vectors}; SET pgbillion_rows.columns = {columns}")
+            answers.append(sorted(map(str, conn.execute(question.encode()).fetchall())))
+        assert answers[0] == answers[1] == answers[2], question
+        plan = plans.explain(conn, question, run=True)
+        assert any("Exchange" in node and "Columns" in node for node in plans.nodes(plan)), question
+        assert sum(node.get("Exchanged Groups", 0) for node in plans.nodes(plan)) >= 19_000
+        assert blocks(plan)["Column Blocks Read"] > blocks(plan)["Heap Blocks Read"] > 0
+
+
 def test_rescans_begin_anew(conn: Connection) -> None:
     both(
         conn,
@@ -411,6 +435,59 @@ def test_it_is_not_read_where_that_is_not_sound(conn: Connection) -> None:
     conn.execute("SET pgbillion_rows.vector_aggregate = off; SET pgbillion_rows.vector_scan = force")
     plan = plans.explain(conn, "SELECT * FROM own WHERE id < 5", run=True)
     assert not any("Columns" in node for node in plans.nodes(plan))
+
+
+def test_serializable_transactions_still_conflict(conn: Connection, cluster: Cluster, database: str) -> None:
+    conn.execute("SET pgbillion_rows.columns = force")
+    with session(cluster, database) as other:
+        other.execute("SET pgbillion_rows.vector_aggregate = force; SET pgbillion_rows.columns = force")
+        for each in (conn, other):
+            each.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+            assert one(each, "SELECT count(*) FROM own WHERE g = 7") == 200
+        conn.execute("INSERT INTO own (id, g) VALUES (-1, 7)")
+        conn.execute("COMMIT")
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            other.execute("INSERT INTO own (id, g) VALUES (-1, 7)")
+        other.execute("ROLLBACK")
+    assert one(conn, "SELECT count(*) FROM own WHERE g = 7") == 201
+
+
+def test_a_prepared_transaction_is_open(conn: Connection, cluster: Cluster, database: str) -> None:
+    with session(cluster, database) as other:
+        other.execute("BEGIN")
+        other.execute("DELETE FROM own WHERE id % 500 = 1")
+        other.execute("UPDATE own SET s = 'prepared' WHERE id % 500 = 2")
+        other.execute("INSERT INTO own (id, g) SELECT -i, 5 FROM generate_series(1, 100) i")
+        other.execute("PREPARE TRANSACTION 'columns'")
+    for _ in range(2):
+        assert both(conn, "SELECT count(*) FROM own") == [(20000,)]
+        ask_all(conn)
+        conn.execute("VACUUM (INDEX_CLEANUP on) own")
+        conn.execute("CALL pgbillion_rows.columns_refresh('own')")
+    conn.execute("COMMIT PREPARED 'columns'")
+    for _ in range(2):
+        assert both(conn, "SELECT count(*) FROM own") == [(20000 - 40 + 100,)]
+        ask_all(conn)
+        conn.execute("VACUUM (INDEX_CLEANUP on) own")
+        conn.execute("CALL pgbillion_rows.columns_refresh('own')")
+
+
+def test_a_plan_meets_an_index_that_is_being_dropped(conn: Connection, cluster: Cluster, database: str) -> None:
+    """DROP INDEX CONCURRENTLY waits for who has used it, and has no row told to it any more."""
+    conn.execute("SET pgbillion_rows.columns = force; SET plan_cache_mode = force_generic_plan")
+    conn.execute("PREPARE q AS SELECT count(*), sum(g) FROM own WHERE id < $1")
+    conn.execute("BEGIN")
+    assert conn.execute("EXECUTE q(30000)").fetchall() == [(20000, 990000)]
+    with session(cluster, database) as dropper, session(cluster, database) as other:
+        dropping = Running(lambda: dropper.execute("DROP INDEX CONCURRENTLY own_columns"))
+        until_blocked(other, dropper, dropping)
+        other.execute("DELETE FROM own WHERE id = 100")
+        other.execute("INSERT INTO own (id, g) VALUES (-1, 5), (-2, 5)")
+        assert conn.execute("EXECUTE q(30000)").fetchall() == [(20001, 990010)]
+        assert both(conn, "SELECT count(*) FROM own") == [(20001,)]
+        conn.execute("COMMIT")
+        dropping.result()
+    assert conn.execute("EXECUTE q(30000)").fetchall() == [(20001, 990010)]
 
 
 def test_a_plan_outlives_its_index(conn: Connection) -> None:

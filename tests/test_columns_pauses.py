@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import psycopg
 import pytest
@@ -13,10 +14,12 @@ from harness import servers, standby
 from harness.pauses import cluster_with_pauses, paused, until_paused
 from harness.servers import one
 from harness.sessions import Running
+from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
+T = TypeVar("T")
 DATABASE = "pauses"
 ROWS = 20_000
 
@@ -232,6 +235,82 @@ def test_pages_are_replaced_by_the_same_segment(conn: Connection, connect: Conne
     assert reading.result() == []
     assert readable(conn) == blocks(conn)
     assert problems(conn) == []
+
+
+@pytest.mark.parametrize("place", ["directory read", "head read"])
+def test_pages_are_replaced_under_a_query(conn: Connection, connect: Connect, place: str) -> None:
+    """It goes on in the table, and counts no row twice: with the batch that it could not load begin the blocks left."""
+    conn.execute("UPDATE t SET grp = 9 WHERE id % 7000 = 3")
+    reader, holder = connect(), connect()
+    reader.execute("LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_aggregate = force")
+    reader.execute("SET max_parallel_workers_per_gather = 0")
+
+    def meanwhile(work: Callable[[], T]) -> T:
+        with paused(holder, place):
+            running = Running(work)
+            until_paused(conn, place)
+            # the first segment's pages are written again by the second one, and then by itself
+            replace_pages(conn, 0, 32, 0, 32)
+        return running.result()
+
+    for question in ("SELECT count(*), sum(id), min(word) FROM t", "SELECT grp, count(*), sum(id) FROM t GROUP BY 1"):
+        ask = partial(reader.execute, question.encode())
+        reader.execute("SET pgbillion_rows.columns = off")
+        expected = sorted(ask().fetchall())
+        reader.execute("SET pgbillion_rows.columns = force")
+        assert sorted(meanwhile(ask).fetchall()) == expected
+        plan = meanwhile(partial(plans.explain, reader, question, run=True))
+        replaced = sum(node.get("Heap Blocks Replaced", 0) for node in plans.nodes(plan))
+        # before the head is read, the entry can be looked at once more
+        assert (replaced > 0) is (place == "head read")
+
+
+@pytest.mark.parametrize("place", ["marked", "begun", "gathered", "between data pages", "before publishing"])
+def test_a_vacuum_is_canceled(conn: Connection, connect: Connect, place: str) -> None:
+    """Before it takes rows away, which it has told the index of, and while it encodes."""
+    conn.execute("ALTER INDEX t_columns SET (refresh_share = 0)")
+    conn.execute("DELETE FROM t WHERE id % 1000 = 3")
+    vacuuming, holder = connect(), connect()
+    with paused(holder, place):
+        running = Running(lambda: vacuum(vacuuming))
+        until_paused(conn, place)
+        assert problems(conn) == [] or place != "marked"
+        conn.execute("INSERT INTO t VALUES (-1, 1, 'new')")
+        conn.execute("SELECT pg_cancel_backend(%s)", [vacuuming.info.backend_pid])
+        with pytest.raises(psycopg.errors.QueryCanceled):
+            running.result()
+    assert problems(conn) == []
+    vacuum(conn)
+    assert problems(conn) == []
+    refresh(conn)
+    assert readable(conn) == blocks(conn)
+    assert problems(conn) == []
+
+
+def test_a_page_s_own_flag_does_not_count_on_a_standby(conn: Connection, primary: Cluster) -> None:
+    """Only the visibility map does: it is what conflicts with old snapshots are resolved for."""
+    if not one(conn, "SELECT count(*) FROM pg_available_extensions WHERE name = 'pg_visibility'"):
+        pytest.skip("this installation is without pg_visibility")
+    conn.execute("CREATE EXTENSION IF NOT EXISTS pg_visibility")
+    conn.execute("CREATE EXTENSION IF NOT EXISTS pageinspect")
+    with standby.standby(primary) as there, there.connect(DATABASE) as reader:
+        standby.replayed(conn, reader)
+        assert readable(reader) == blocks(reader)
+        conn.execute("SELECT pg_truncate_visibility_map('t')")
+        standby.replayed(conn, reader)
+        assert one(reader, "SELECT flags & 4 FROM page_header(get_raw_page('t', 0))") == 4
+        assert readable(reader) == readable(conn) == 0
+        assert problems(reader) == []
+        conn.execute("DELETE FROM t WHERE id % 500 = 3")
+        for _ in range(2):
+            vacuum(conn)
+            standby.replayed(conn, reader)
+            assert problems(reader) == problems(conn) == []
+            assert readable(reader) == readable(conn) > 0
+            refresh(conn)
+        standby.replayed(conn, reader)
+        assert readable(reader) == blocks(reader)
+        assert problems(reader) == []
 
 
 def test_pages_are_replaced_under_a_reader_on_a_standby(conn: Connection, primary: Cluster) -> None:

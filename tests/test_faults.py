@@ -46,6 +46,14 @@ TABLES = (
     " WHERE nspname = 'f'"
 )
 ROWS = "SELECT count(*), sum(i) FROM f.lazy"
+# one segment, so that what is encoded is all or nothing; VACUUM leaves it alone
+COLUMNS = (
+    "DROP SCHEMA IF EXISTS f CASCADE; CREATE SCHEMA f; CREATE TABLE f.t AS SELECT i, i % 10 AS g, i / 7.0 AS n,"
+    " 'text ' || i AS t FROM generate_series(1, 3000) i; VACUUM f.t"
+)
+INDEX = "CREATE INDEX c ON f.t USING columns (i, g, n, t) WITH (refresh_share = 1)"
+CHECKED = "SELECT (SELECT array_agg(c) FROM pgbillion_rows.columns_check('f.t') c), (SELECT count(*) FROM f.t)"
+COVERED = f"{CHECKED}, encoded_blocks, stale_blocks, readable_blocks FROM pgbillion_rows.columns_status('f.t')"
 COMMANDS = {
     "create": Command(
         "SELECT pgbillion_tables.create_tables('f.template', 'made%d', 1, 60, schema => 'f')",
@@ -83,11 +91,32 @@ COMMANDS = {
     "aggregate and spill": Command(
         "SELECT v, count(*), sum(n), min(t) FROM f.rows GROUP BY v ORDER BY v",
     ),
+    "columns: build": Command(INDEX, COLUMNS, "SELECT count(*) FROM pg_index WHERE indrelid = 'f.t'::regclass"),
+    "columns: insert": Command(
+        "INSERT INTO f.t SELECT * FROM f.t WHERE i % 30 = 0",
+        f"{COLUMNS}; {INDEX}; DELETE FROM f.t WHERE i = 5",
+        CHECKED,
+    ),
+    "columns: refresh": Command(
+        "CALL pgbillion_rows.columns_refresh('f.t')",
+        f"{COLUMNS}; {INDEX}; UPDATE f.t SET t = md5(t) WHERE i % 300 = 0; VACUUM (INDEX_CLEANUP ON) f.t",
+        COVERED,
+    ),
+    # dead rows may be gone before what fails
+    "columns: vacuum": Command(
+        "VACUUM (INDEX_CLEANUP ON) f.t",
+        f"{COLUMNS}; {INDEX.replace('refresh_share = 1', 'refresh_share = 0')}; DELETE FROM f.t WHERE i % 300 = 0",
+        "SELECT array_agg(c) FROM pgbillion_rows.columns_check('f.t') c",
+    ),
+    "columns: aggregate": Command("SELECT g, count(*), sum(v), avg(n), min(t) FROM f.rows GROUP BY g ORDER BY g"),
+    "columns: aggregate and spill": Command(
+        "SELECT t, sum(v), avg(n) FROM f.rows WHERE v < 30000 GROUP BY t ORDER BY t"
+    ),
     "filter": Command(
         "SELECT v, t FROM f.rows WHERE t LIKE '%9%' AND n > 100 ORDER BY v",
     ),
 }
-READING = ("aggregate", "aggregate and spill", "filter")
+READING = ("aggregate", "aggregate and spill", "columns: aggregate", "columns: aggregate and spill", "filter")
 FORCED = (
     "SET pgbillion_rows.vector_aggregate = force; SET pgbillion_rows.vector_scan = force; SET work_mem = '64kB';"
     " SET hash_mem_multiplier = 1; SET max_parallel_workers_per_gather = 0"
@@ -105,17 +134,20 @@ def server(installation: Installation) -> Iterator[tuple[Cluster, Faults]]:
                 " 'text ' || i AS t FROM generate_series(1, 40000) i"
             )
             conn.execute("VACUUM ANALYZE g.rows")
+            conn.execute("CREATE INDEX ON g.rows USING columns (g, v, n, t) WITH (segment_blocks = 32)")
         yield cluster, faults
 
 
-def prepared(cluster: Cluster, command: Command) -> Connection:
+def prepared(cluster: Cluster, command: Command, columns: bool) -> Connection:
     """A new session that is ready to run the command."""
     if command.prepare:
         with cluster.connect(DATABASE) as conn:
-            conn.execute(command.prepare.encode())
+            for statement in command.prepare.split("; "):
+                conn.execute(statement.encode())
     conn = cluster.connect(DATABASE)
     conn.prepare_threshold = None
     conn.execute(f"LOAD 'pgbillion_rows'; LOAD 'pgbillion_tables'; {FORCED}".encode())
+    conn.execute(f"SET pgbillion_rows.columns = {'force' if columns else 'off'}")
     return conn
 
 
@@ -148,7 +180,8 @@ def test_a_call_fails(server: tuple[Cluster, Faults], name: str, kind: Kind, tel
     if name in READING:
         command = Command(command.run.replace("f.rows", "g.rows"), command.prepare, command.state)
     before_all = started(cluster)
-    with prepared(cluster, command) as conn:
+    columns = name.startswith("columns")
+    with prepared(cluster, command, columns) as conn:
         before = state(cluster, command)
         with faults.counting(conn, kind, 0):
             whole = conn.execute(command.run.encode())
@@ -159,7 +192,7 @@ def test_a_call_fails(server: tuple[Cluster, Faults], name: str, kind: Kind, tel
     after = state(cluster, command)
     errors = 0
     for number in some(calls):
-        with prepared(cluster, command) as conn:
+        with prepared(cluster, command, columns) as conn:
             error: psycopg.Error | None = None
             try:
                 with faults.counting(conn, kind, number):
