@@ -237,20 +237,25 @@ def test_pages_are_replaced_by_the_same_segment(conn: Connection, connect: Conne
     assert problems(conn) == []
 
 
-@pytest.mark.parametrize("place", ["directory read", "head read"])
-def test_pages_are_replaced_under_a_query(conn: Connection, connect: Connect, place: str) -> None:
-    """It goes on in the table, and counts no row twice: with the batch that it could not load begin the blocks left."""
+def check_replaced(conn: Connection, reader: Connection, holder: Connection, monitor: Connection, place: str) -> None:
+    """Have pages replaced under queries of a reader, here or on a standby, where holder and monitor are, too.
+
+    A query goes on in the table, and counts no row twice: the batch that it could not load is the first to come again.
+    """
     conn.execute("UPDATE t SET grp = 9 WHERE id % 7000 = 3")
-    reader, holder = connect(), connect()
+    if monitor is not conn:
+        standby.replayed(conn, monitor)
     reader.execute("LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_aggregate = force")
     reader.execute("SET max_parallel_workers_per_gather = 0")
 
     def meanwhile(work: Callable[[], T]) -> T:
         with paused(holder, place):
             running = Running(work)
-            until_paused(conn, place)
+            until_paused(monitor, place)
             # the first segment's pages are written again by the second one, and then by itself
             replace_pages(conn, 0, 32, 0, 32)
+            if monitor is not conn:
+                standby.replayed(conn, monitor)
         return running.result()
 
     for question in ("SELECT count(*), sum(id), min(word) FROM t", "SELECT grp, count(*), sum(id) FROM t GROUP BY 1"):
@@ -263,6 +268,18 @@ def test_pages_are_replaced_under_a_query(conn: Connection, connect: Connect, pl
         replaced = sum(node.get("Heap Blocks Replaced", 0) for node in plans.nodes(plan))
         # before the head is read, the entry can be looked at once more
         assert (replaced > 0) is (place == "head read")
+
+
+@pytest.mark.parametrize("place", ["directory read", "head read"])
+def test_pages_are_replaced_under_a_query(conn: Connection, connect: Connect, place: str) -> None:
+    check_replaced(conn, connect(), connect(), conn, place)
+
+
+def test_pages_are_replaced_under_a_query_on_a_standby(conn: Connection, primary: Cluster) -> None:
+    with standby.standby(primary) as there, ExitStack() as stack:
+        reader, holder, monitor = (stack.enter_context(there.connect(DATABASE)) for _ in range(3))
+        for place in ("directory read", "head read"):
+            check_replaced(conn, reader, holder, monitor, place)
 
 
 @pytest.mark.parametrize("place", ["marked", "begun", "gathered", "between data pages", "before publishing"])
