@@ -44,6 +44,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "serializable": Campaign("tests/test_lazy_serializable.py", {}),
     "crashes": Campaign("tests/test_crash.py", {}),
     "columns": Campaign("tests/test_columns_beside.py", {"PGBILLION_TEST_QUERIES": "2500"}),
+    "column-damage": Campaign("tests/test_columns_damage.py", {"PGBILLION_TEST_DAMAGES": "1000"}),
     "column-crashes": Campaign("tests/test_columns_crash.py", {"PGBILLION_TEST_COLUMN_CRASHES": "40"}),
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pgbillion.server.postgres import Cluster, Installation
 
-from . import regress, servers
+from . import columns_everywhere, regress, servers
 
 # In these tests two sessions write the first row of the same table, and the second is not expected to wait, as it does
 # where the table is lazy. In the first two the session that it waits for goes on only after it; in the third, which of
@@ -51,9 +51,12 @@ class Outcome(regress.Outcome):
 
 
 def outcome(
-    installation: Installation, settings: tuple[tuple[str, str], ...] = (), only: Collection[str] = ()
+    installation: Installation,
+    settings: tuple[tuple[str, str], ...] = (),
+    only: Collection[str] = (),
+    before: str = "SELECT",
 ) -> Outcome:
-    """Run the suite, or only some of its tests, on a server of its own with these settings."""
+    """Run the suite, or only some of its tests, on a server of its own with these settings, and after this SQL."""
     with servers.temporary_folder() as folder:
         shutil.copytree(regress.source(installation.major) / "src/test/isolation", folder / "source")
         with regress.running(installation, folder, dict(settings)) as cluster:
@@ -62,6 +65,7 @@ def outcome(
             with cluster.connect(DATABASE) as conn:
                 conn.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows")
                 conn.execute(WATCH)
+                conn.execute(before.encode())
             return _run(cluster, folder / "source", folder, only)
 
 
@@ -87,6 +91,7 @@ def _run(cluster: Cluster, suite: Path, folder: Path, only: Collection[str]) -> 
             tables={method: len(tables) for method, tables in states.items()},
             unsound=regress.unsound(conn),
             plans=regress.count_plans(log),
+            columns=columns_everywhere.count(log),
             unexpected=[test for test, good in shown.items() if not good],
             grown=len(states["heap"] & states["lazy_heap"]),
         )

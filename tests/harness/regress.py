@@ -23,7 +23,7 @@ import psycopg
 
 from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
 
-from . import lazy, servers
+from . import columns_everywhere, lazy, servers
 
 ROOT = Path(__file__).parents[2]
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -41,7 +41,10 @@ LOG_PLANS = (("auto_explain.log_min_duration", "0"), ("auto_explain.log_nested_s
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run of a suite has shown and left: tables by access method, what amcheck finds, plans by kind."""
+    """What one run of a suite has shown and left: tables by access method, what amcheck finds, plans by kind.
+
+    ``columns`` is what columns_everywhere.count() finds.
+    """
 
     results: dict[str, list[str]]
     tests: int
@@ -49,13 +52,20 @@ class Outcome:
     tables: dict[str, int]
     unsound: list[str]
     plans: Counter[str]
+    columns: tuple[int, int]
 
 
 @cache
 def outcome(
-    installation: Installation, settings: tuple[tuple[str, str], ...] = (), only: tuple[str, ...] = ()
+    installation: Installation,
+    settings: tuple[tuple[str, str], ...] = (),
+    only: tuple[str, ...] = (),
+    before: str = "",
 ) -> Outcome:
-    """Run the regression suite, or only some of it, on a server of its own with these settings; once for all tests."""
+    """Run the regression suite, or only some of it, on a server of its own with these settings; once for all tests.
+
+    ``before`` is SQL for the suite's database.
+    """
     with servers.temporary_folder() as folder:
         shutil.copytree(source(installation.major) / "src/test/regress", folder / "source")
         schedule = folder / "source" / "parallel_schedule"
@@ -68,7 +78,7 @@ def outcome(
             else:
                 compile_library(installation, folder, f"contrib/spi/{name}.c")
         with running(installation, folder, {"max_locks_per_transaction": "64", **dict(settings)}) as cluster:
-            return _run(cluster, folder / "source", folder, only)
+            return _run(cluster, folder / "source", folder, only, before)
 
 
 @contextmanager
@@ -216,8 +226,25 @@ def count_plans(log: Iterable[str]) -> Counter[str]:
     return found
 
 
-def _run(cluster: Cluster, suite: Path, folder: Path, only: tuple[str, ...]) -> Outcome:
+def _make_database(cluster: Cluster, before: str) -> None:
+    """Make the suite's database, as pg_regress does."""
+    with cluster.connect() as conn:
+        conn.execute("CREATE DATABASE regression TEMPLATE template0")
+        for name in ("lc_messages", "lc_monetary", "lc_numeric", "lc_time"):
+            conn.execute(f"ALTER DATABASE regression SET {name} = 'C'")
+        conn.execute("ALTER DATABASE regression SET bytea_output = 'hex'")
+        conn.execute("ALTER DATABASE regression SET timezone_abbreviations = 'Default'")
+    with cluster.connect("regression") as conn:
+        conn.execute(f"CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows; {before}".encode())
+
+
+def _run(cluster: Cluster, suite: Path, folder: Path, only: tuple[str, ...], before: str) -> Outcome:
     output = folder / "output"
+    if before:
+        _make_database(cluster, before)
+        made = ["--use-existing", "--dbname=regression"]
+    else:
+        made = ["--load-extension=pgbillion_tables", "--load-extension=pgbillion_rows"]
     # which tests show what their authors expect does not matter here
     shown = run_suite(
         cluster,
@@ -227,8 +254,7 @@ def _run(cluster: Cluster, suite: Path, folder: Path, only: tuple[str, ...]) -> 
         *(only or [f"--schedule={suite / 'parallel_schedule'}"]),
         f"--dlpath={folder}",
         "--max-concurrent-tests=20",
-        "--load-extension=pgbillion_tables",
-        "--load-extension=pgbillion_rows",
+        *made,
     )
     assert len(shown) == len(only) if only else len(shown) > 150
     log = log_lines(cluster)
@@ -237,7 +263,15 @@ def _run(cluster: Cluster, suite: Path, folder: Path, only: tuple[str, ...]) -> 
             "SELECT amname, count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam"
             " WHERE c.oid >= 16384 AND relkind IN ('r', 'm') GROUP BY 1"
         ).fetchall()
-        return Outcome(results(output), len(shown), alarms(log), dict(tables), unsound(conn), count_plans(log))
+        return Outcome(
+            results(output),
+            len(shown),
+            alarms(log),
+            dict(tables),
+            unsound(conn),
+            count_plans(log),
+            columns_everywhere.count(log),
+        )
 
 
 def unsound(conn: Connection) -> list[str]:
