@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pgbillion.common import statements
 from pgbillion.common.errors import UserError
 from pgbillion.tenants import script
 
@@ -45,13 +46,13 @@ SPLIT = {
 
 @pytest.mark.parametrize("text", SPLIT)
 def test_statements_end_where_psql_ends_them(text: str) -> None:
-    assert [statement.text for statement in script.split(text)] == SPLIT[text]
+    assert [statement.text for statement in statements.split(text)] == SPLIT[text]
 
 
 def test_the_schema_s_name_is_put_in_as_by_psql() -> None:
     text = """SELECT :schema.f(:'schema', :"schema", 1::schema, ':schema', ":schema", $$:schema$$) -- :schema
         , x[1:schema], :schemas"""
-    (statement,) = script.split("  " + text)
+    (statement,) = statements.split("  " + text)
     assert statement.for_schema("o'd\"d") == (
         """SELECT o'd"d.f('o''d"d', "o'd""d", 1::schema, ':schema', ":schema", $$:schema$$) -- :schema
         , x[1:schema], :schemas"""

@@ -20,6 +20,7 @@ from pgbillion.cli import (
     durability,
     extension,
     rows,
+    rows_columns,
     server,
     shards,
     tables,
@@ -47,6 +48,7 @@ tables.app.command("runs")(tables_runs.list_runs)
 tables.app.command("scale")(tables_scale.scale)
 app.add_typer(tables.app, name="tables")
 app.add_typer(tenants.app, name="tenants")
+rows.app.command("columns")(rows_columns.rows_columns)
 app.add_typer(rows.app, name="rows")
 app.add_typer(shards.app, name="shards")
 app.command()(demo.demo)

@@ -14,6 +14,8 @@ Plan = Mapping[str, Any]
 # off: plans are PostgreSQL's own
 SETTING = "pgbillion_rows.enable"
 NODE = "VectorAggregate"
+# what such a node tells with VERBOSE: the columns that it reads of its table
+COLUMNS_OF_TABLE = "Table Columns"
 
 
 def switch(conn: Connection, on: bool) -> None:
@@ -21,9 +23,9 @@ def switch(conn: Connection, on: bool) -> None:
     conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [SETTING, "on" if on else "off"])
 
 
-def explain(conn: Connection, query: str, *, run: bool = False) -> Plan:
+def explain(conn: Connection, query: str, *, run: bool = False, verbose: bool = False) -> Plan:
     """Return a query's plan, with what happened when ``run``."""
-    options = "ANALYZE, TIMING OFF, BUFFERS OFF, " if run else ""
+    options = ("ANALYZE, TIMING OFF, BUFFERS OFF, " if run else "") + ("VERBOSE, " if verbose else "")
     row = conn.execute(f"EXPLAIN ({options}FORMAT JSON) {query}".encode()).fetchone()
     assert row is not None
     found: list[dict[str, Any]] = row[0] if isinstance(row[0], list) else json.loads(row[0])

@@ -557,6 +557,19 @@ explain_exchanged(const Exchange *exchange, ExplainState *es)
 	ExplainPropertyText("Exchanged", buf.data, es);
 }
 
+/* The columns that are read of the table: those that an index of columns must have. */
+static void
+explain_table_columns(const VectorState *state, ExplainState *es)
+{
+	const Batch *batch = &state->node.batch;
+	TupleDesc	tupdesc = RelationGetDescr(state->node.css.ss.ss_currentRelation);
+	List	   *names = NIL;
+
+	for (int i = 0; i < batch->ncolumns; i++)
+		names = lappend(names, NameStr(TupleDescAttr(tupdesc, batch->columns[i].attno - 1)->attname));
+	ExplainPropertyList("Table Columns", names, es);
+}
+
 static void
 explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 {
@@ -581,6 +594,9 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	explain_joins(state, context, prefix, es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);
+	/* with joins, the batch is of their rows */
+	if (es->verbose && cscan->custom_plans == NIL)
+		explain_table_columns(state, es);
 	if (es->analyze)
 	{
 		state->node.table->methods->explain(state->node.table, es);

@@ -1,0 +1,153 @@
+"""SQL of the user's, read as psql reads it and cut into statements.
+
+Quotes, comments, dollar quotes and bodies of functions after BEGIN ATOMIC are psql's. The text is never changed, except
+for `:schema`, `:'schema'` and `:"schema"`, which can stand for a schema's name as psql's variables do.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from psycopg import sql
+
+from pgbillion.common.errors import UserError
+
+_TOKEN = re.compile(
+    r"""
+      (?P<comment> --[^\n]* )
+    | (?P<block> /\* )
+    | (?P<escape> \b[eE]'(?:[^'\\]|''|\\.)*' )
+    | (?P<string> '(?:[^']|'')*' )
+    | (?P<identifier> "(?:[^"]|"")*" )
+    | (?P<dollar> (?<![\w$])\$(?P<tag>[^\W\d]\w*|)\$ )
+    | (?P<variable> (?<![:\w])(?: :schema\b | :'schema' | :"schema" ) )
+    | (?P<word> [^\W\d][\w$]* )
+    | (?P<open> [(\[] ) | (?P<close> [)\]] )
+    | (?P<end> ; )
+    | (?P<backslash> \\ )
+    | (?P<unclosed> ['"] )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_BLOCK = re.compile(r"/\*|\*/")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement: its text without the semicolon, and where `:schema` stands in it, in which form."""
+
+    text: str
+    variables: tuple[tuple[int, int], ...]
+    line: int
+
+    def for_schema(self, schema: str) -> str:
+        """Return the statement with the schema's name put in."""
+        forms = {
+            ":schema": schema,
+            ":'schema'": sql.Literal(schema).as_string(None),
+            ':"schema"': sql.Identifier(schema).as_string(None),
+        }
+        result, last = "", 0
+        for start, end in self.variables:
+            result += self.text[last:start] + forms[self.text[start:end]]
+            last = end
+        return result + self.text[last:]
+
+
+def split(text: str, where: str = "the text") -> list[Statement]:
+    """Cut a text into statements, empty ones left out. Raises UserError for psql's commands and open quotes."""
+    found: list[Statement] = []
+    start = position = depth = body = 0
+    words: list[str] = []
+    variables: list[tuple[int, int]] = []
+    solid = False  # is there anything but comments?
+
+    def line(at: int) -> int:
+        return text.count("\n", 0, at) + 1
+
+    def finish(end: int) -> None:
+        raw = text[start:end]
+        if solid:
+            lead = len(raw) - len(raw.lstrip())
+            places = tuple((first - start - lead, last - start - lead) for first, last in variables)
+            found.append(Statement(raw.strip(), places, line(start + lead)))
+
+    while token := _TOKEN.search(text, position):
+        silent = token.lastgroup in ("comment", "block", "end") and not text[position : token.start()].strip()
+        solid = solid or not silent
+        position = token.end()
+        match token.lastgroup:
+            case "block":
+                position = _block_end(text, position, where, line(token.start()))
+            case "dollar" | "tag":
+                quote = token["dollar"]
+                end = text.find(quote, position)
+                if end < 0:
+                    raise UserError(
+                        f"{where}, line {line(token.start())}: {quote} is not closed", "close it, as psql wants it, too"
+                    )
+                position = end + len(quote)
+            case "unclosed":
+                raise UserError(
+                    f"{where}, line {line(token.start())}: the quote is not closed", "close it, as psql wants it, too"
+                )
+            case "backslash":
+                raise UserError(
+                    f"{where}, line {line(token.start())}: psql's commands cannot be run here",
+                    "leave out what begins with a backslash",
+                )
+            case "variable":
+                variables.append((token.start(), token.end()))
+            case "word":
+                word = token["word"].lower()
+                words.append(word)
+                if _makes_function(words):
+                    # as psql counts: CASE … END within the body, too
+                    if body == 0:
+                        body = words[-2:] == ["begin", "atomic"]
+                    elif word == "case":
+                        body += 1
+                    elif word == "end":
+                        body -= 1
+            case "open":
+                depth += 1
+            case "close":
+                depth = max(0, depth - 1)
+            case "end" if depth == 0 and body == 0:
+                finish(token.start())
+                start, words, variables, solid = position, [], [], False
+    solid = solid or text[position:].strip() != ""
+    finish(len(text))
+    return found
+
+
+def _block_end(text: str, position: int, where: str, line: int) -> int:
+    """Return where a comment ends; they nest."""
+    depth = 1
+    while depth:
+        edge = _BLOCK.search(text, position)
+        if edge is None:
+            raise UserError(f"{where}, line {line}: the comment is not closed", "close it, as psql wants it, too")
+        depth += 1 if edge[0] == "/*" else -1
+        position = edge.end()
+    return position
+
+
+def _makes_function(words: list[str]) -> bool:
+    rest = words[3:4] if words[1:3] == ["or", "replace"] else words[1:2]
+    return words[:1] == ["create"] and rest in (["function"], ["procedure"])
+
+
+def words_of(statement: Statement) -> list[str]:
+    """Return the words of a statement outside of quotes and comments, in lower case."""
+    words, position = [], 0
+    while token := _TOKEN.search(statement.text, position):
+        position = token.end()
+        if token.lastgroup == "block":
+            position = _block_end(statement.text, position, "", 0)
+        elif token.lastgroup in ("dollar", "tag"):
+            position = statement.text.find(token["dollar"], position) + len(token["dollar"])
+        elif token.lastgroup == "word":
+            words.append(token["word"].lower())
+    return words

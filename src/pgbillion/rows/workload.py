@@ -1,0 +1,229 @@
+"""Queries as users have them, and what each reads: which columns of which tables an index of columns has to have.
+
+Nothing here is run. A query is planned by the server, in a transaction that is read-only and rolled back, and the
+extension's own node says in the plan which columns it reads of its table: views, aliases, joins, partitions and quoted
+names are then the server's matter. Planning may call functions of the query's that are immutable or help to estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
+from pgbillion.common.sql import load
+from pgbillion.common.statements import Statement, split, words_of
+from pgbillion.rows import plans
+from pgbillion.rows.plans import Plan
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+# what begins a query; all else is not planned
+_QUERIES = {"select", "with", "values", "table"}
+# of the statements that took longest
+_MOST_STATEMENTS = 1000
+_PREPARED = "pgbillion_advised"
+# Reading columns takes so much of what reading the heap by vectors does, at most: the planner's own factor is 0.3 per
+# row, and fewer pages are read.
+_COLUMNS_FACTOR = 0.3
+_INDEX_SCANS = ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan")
+_SETTINGS = {
+    "pgbillion_rows.enable": "on",
+    "pgbillion_rows.vector_aggregate": "on",
+    "pgbillion_rows.vector_scan": "off",
+    # with a join below it, a scan reads no index of columns
+    "pgbillion_rows.vector_join": "off",
+    "pgbillion_rows.columns": "off",
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query, how often it is run, and where it is from."""
+
+    text: str
+    calls: int = 1
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Read:
+    """A table of a query's plan, and those of its columns that are read."""
+
+    schema: str
+    table: str
+    columns: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a query reads from tables by vectors; why nothing, without any."""
+
+    query: Query
+    reads: tuple[Read, ...]
+    reason: str = ""
+
+
+def of_text(text: str, where: str) -> list[Query]:
+    """Return the queries of a text, cut as psql cuts it. Raises UserError for anything else that is in it."""
+    found = []
+    for statement in split(text, where):
+        words = words_of(statement)
+        if not words or words[0] not in _QUERIES:
+            raise UserError(
+                f"{where}, line {statement.line}: {_begin(statement)} is not a query",
+                "leave out what does not begin with SELECT, WITH, VALUES or TABLE: nothing here is run",
+            )
+        found.append(Query(statement.text, where=f"line {statement.line}"))
+    if not found:
+        raise UserError(f"{where} has no query", "give SELECT statements, with semicolons in between")
+    return found
+
+
+def of_file(path: Path) -> list[Query]:
+    """Return the queries of a file. Raises UserError for what cannot be read as such."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not text in UTF-8", "convert it, with iconv for one") from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}", "name a file with --file") from error
+    return of_text(text, str(path))
+
+
+def of_statistics(conn: Connection, *, all_roles: bool) -> tuple[list[Query], int]:
+    """Return the queries that pg_stat_statements has seen in this database, and how many of other roles it left out.
+
+    Those are of this role and of superusers: to plan a query can run functions of it with this role's rights, which
+    ``all_roles`` allows. Raises UserError where there is no such view.
+    """
+    row = conn.execute(load("rows", "statements_view").encode()).fetchone()
+    if row is None:
+        raise UserError(
+            f"database {conn.info.dbname} does not have the extension pg_stat_statements",
+            "name it in shared_preload_libraries, restart the server, run CREATE EXTENSION pg_stat_statements; or give"
+            " a query, or a file with --file",
+        )
+    rows = conn.execute(
+        sql.SQL(
+            "SELECT s.query, sum(s.calls)::int8, bool_or(r.oid = current_user::regrole OR r.rolsuper) FROM {} s"
+            " JOIN pg_roles r ON r.oid = s.userid"
+            " WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND s.query IS NOT NULL"
+            " GROUP BY s.query ORDER BY sum(s.total_exec_time) DESC"
+        ).format(sql.Identifier(*row))
+    ).fetchall()
+    found: list[Query] = []
+    others = 0
+    for text, calls, trusted in rows:
+        statements = _statements(text)
+        if statements is None or len(statements) != 1:
+            continue
+        words = words_of(statements[0])
+        if not words or words[0] not in _QUERIES:
+            continue
+        if not trusted and not all_roles:
+            others += 1
+        elif len(found) < _MOST_STATEMENTS:
+            found.append(Query(text, int(calls), "pg_stat_statements"))
+    return found, others
+
+
+def plan(conn: Connection, queries: Sequence[Query], *, strict: bool) -> list[Planned]:
+    """Plan the queries, each for itself, in a transaction of the caller's that is rolled back afterwards.
+
+    What the server refuses is an error when ``strict``, and else a reason.
+    """
+    for name, value in _SETTINGS.items():
+        _set(conn, name, value)
+    found = []
+    for query in queries:
+        try:
+            # whatever it sets is undone
+            with conn.transaction(force_rollback=True), search_path.users(conn):
+                found.append(_plan(conn, query))
+        except psycopg.Error as error:
+            if strict or error.diag.message_primary is None:
+                raise
+            found.append(Planned(query, (), f"the server refuses to plan it: {error.diag.message_primary}"))
+        # a rollback leaves them
+        conn.execute("DEALLOCATE ALL")
+    return found
+
+
+def _plan(conn: Connection, query: Query) -> Planned:
+    """Plan a query under the user's path. What is sent beside it is qualified."""
+    parameters = _prepare(conn, query.text)
+    tree = _explain(conn, parameters)
+    reads = [read for _, read in _reads(tree)]
+    known = {(read.schema, read.table) for read in reads}
+    # what an index of another kind serves now can still be slower than columns would be
+    for name in _INDEX_SCANS:
+        _set(conn, name, "off")
+    other = _explain(conn, parameters)
+    for node, read in _reads(other):
+        saved = (1 - _COLUMNS_FACTOR) * float(node["Total Cost"])
+        if (read.schema, read.table) not in known and other["Total Cost"] - saved < tree["Total Cost"]:
+            reads.append(read)
+    return Planned(query, tuple(reads), "" if reads else _why_not(conn, query.text, parameters))
+
+
+def _prepare(conn: Connection, text: str) -> int:
+    """Have the server parse a query, and return how many parameters it has.
+
+    In one message of the extended protocol there can be one statement only, and PREPARE takes nothing that is not a
+    query or a change of rows, which EXPLAIN without ANALYZE does not carry out.
+    """
+    conn.execute(f"PREPARE {_PREPARED} AS {text}".encode(), binary=True)
+    row = conn.execute(
+        "SELECT pg_catalog.cardinality(parameter_types) FROM pg_catalog.pg_prepared_statements"
+        " WHERE name OPERATOR(pg_catalog.=) %s::pg_catalog.text",
+        [_PREPARED],
+    ).fetchone()
+    assert row is not None
+    # of values that are not known
+    _set(conn, "plan_cache_mode", "force_generic_plan" if row[0] else "force_custom_plan")
+    return int(row[0])
+
+
+def _explain(conn: Connection, parameters: int) -> Plan:
+    given = f"({', '.join(['NULL'] * parameters)})" if parameters else ""
+    return plans.explain(conn, f"EXECUTE {_PREPARED}{given}", verbose=True)
+
+
+def _reads(tree: Plan) -> Iterator[tuple[Plan, Read]]:
+    """Return what scans by vectors read, with their nodes."""
+    for node in plans.nodes(tree):
+        if node.get("Custom Plan Provider") == plans.NODE and plans.COLUMNS_OF_TABLE in node:
+            columns = frozenset(node[plans.COLUMNS_OF_TABLE])
+            yield node, Read(node["Schema"], node["Relation Name"], columns)
+
+
+def _why_not(conn: Connection, text: str, parameters: int) -> str:
+    if parameters:
+        return "not vectorized"
+    # the last line says what came of it, which is nothing
+    lines = plans.reason(conn, text).splitlines()
+    return "; ".join(lines[:-1] or lines)
+
+
+def _set(conn: Connection, name: str, value: str) -> None:
+    conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
+
+
+def _begin(statement: Statement) -> str:
+    words = " ".join(statement.text.split())
+    return words if len(words) <= 40 else words[:39] + "…"
+
+
+def _statements(text: str) -> list[Statement] | None:
+    """Return the statements of a text that is not the user's own, None for what psql would not take."""
+    try:
+        return split(text)
+    except UserError:
+        return None
