@@ -151,3 +151,15 @@ def words_of(statement: Statement) -> list[str]:
         elif token.lastgroup == "word":
             words.append(token["word"].lower())
     return words
+
+
+def without_comment(statement: Statement) -> tuple[str, int]:
+    """Return the text of a statement from its first word on, and the line of that."""
+    position = 0
+    while token := _TOKEN.search(statement.text, position):
+        if token.lastgroup not in ("comment", "block"):
+            # an operator may come before what is a token here
+            start = position + len(statement.text[position:]) - len(statement.text[position:].lstrip())
+            return statement.text[start:], statement.line + statement.text.count("\n", 0, start)
+        position = token.end() if token.lastgroup == "comment" else _block_end(statement.text, token.end(), "", 0)
+    return statement.text, statement.line

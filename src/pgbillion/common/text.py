@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def count(value: float) -> str:
     """Return 1,234,567."""
@@ -11,6 +13,11 @@ def count(value: float) -> str:
 def many(number: int, noun: str) -> str:
     """Return 1 table, 2,000 tables, 3 processes."""
     return f"{count(number)} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return a, b and c."""
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def size(value: float) -> str:

@@ -135,7 +135,10 @@ class _Proposal:
 
 @dataclass(frozen=True)
 class Advised:
-    """An index to be made. ``oid`` and ``pieces`` are the table's. ``saved_bytes`` are bytes of heap that the queries then do not read, in all their calls."""
+    """An index to be made. ``oid`` and ``pieces`` are the table's.
+
+    ``saved_bytes`` are bytes of heap that the queries then do not read, in all their calls.
+    """
 
     oid: int
     schema: str
@@ -304,9 +307,9 @@ def _refusal(need: _Need) -> str:
         return table.refusal
     if len(need.columns) > MOST_COLUMNS:
         return f"it needs {len(need.columns)} columns of {table.identifier}, and an index has at most {MOST_COLUMNS}"
-    out_of_line = table.in_order(need.columns & table.estimate.out_of_line)
-    if out_of_line:
-        return f"values of {', '.join(out_of_line)} of {table.identifier} lie out of line, where no index has them"
+    absent = table.in_order(need.columns & table.estimate.absent)
+    if absent:
+        return f"values of {', '.join(absent)} of {table.identifier} are too long: no index has them"
     if table.stale_share > _TOO_STALE:
         return (
             f"{table.identifier} changes too much: {text.count(table.updates)} updates, and about"

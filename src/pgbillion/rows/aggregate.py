@@ -1,4 +1,7 @@
-"""One query with vectorized aggregation off and on, in turn: whether the answers agree, and how fast each is."""
+"""One query by PostgreSQL, by vectors from the heap, and by vectors from an index of columns: answers and speed.
+
+The third side is there where an index of columns has all that the query reads of a table.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,7 @@ from pgbillion.rows.load import TABLE
 from pgbillion.server import extension
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-POSTGRESQL, OURS = "PostgreSQL", "pgbillion"
-SIDES = (POSTGRESQL, OURS)
+POSTGRESQL, OURS, COLUMNS = "PostgreSQL", "pgbillion", "columns"
 # As many processes as asked for, whatever the table's size says.
 _WILLING = {
     "min_parallel_table_scan_size": "0",
@@ -47,7 +49,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A query by both sides. ``rows`` were read by PostgreSQL's scans; ``exact``: floats were bit-equal."""
+    """A query by all sides. ``rows`` were read by PostgreSQL's scans; ``exact``: floats were bit-equal.
+
+    ``columns`` is None where no index of columns is read. ``columns_note`` tells why not, or whether it would be
+    without being asked for.
+    """
 
     query: str
     rows: int
@@ -57,6 +63,8 @@ class Comparison:
     exact: bool
     postgresql: Side
     pgbillion: Side
+    columns: Side | None
+    columns_note: str
     plan: str
 
     def rate(self, side: Side) -> float:
@@ -64,17 +72,36 @@ class Comparison:
         return self.rows / side.median
 
     @property
+    def sides(self) -> dict[str, Side]:
+        """The sides there are, PostgreSQL's first."""
+        found = {POSTGRESQL: self.postgresql, OURS: self.pgbillion}
+        return found if self.columns is None else {**found, COLUMNS: self.columns}
+
+    @property
+    def best(self) -> Side:
+        """The extension's side that is furthest from the heap."""
+        return self.columns or self.pgbillion
+
+    @property
     def ratio(self) -> float:
+        """How many times as fast as PostgreSQL alone vectors over the heap are."""
+        return self.times(self.pgbillion)
+
+    def times(self, side: Side) -> float:
         """How many times as fast as PostgreSQL alone."""
-        return self.postgresql.median / self.pgbillion.median
+        return self.postgresql.median / side.median
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON's types."""
         sides = {
             name.lower(): {**asdict(side), "median": side.median, "rows_per_second": round(self.rate(side))}
-            for name, side in ((POSTGRESQL, self.postgresql), (OURS, self.pgbillion))
+            for name, side in self.sides.items()
         }
-        return {**asdict(self), **sides, "ratio": round(self.ratio, 3), "agree": True}
+        ratios = {
+            "ratio": round(self.ratio, 3),
+            "columns_ratio": None if self.columns is None else round(self.times(self.columns), 3),
+        }
+        return {**asdict(self), **sides, **ratios, "agree": True}
 
 
 def source_query(table: str) -> str:
@@ -93,10 +120,10 @@ def compare(
     processes: int | None = None,
     say: Callable[[str], None],
 ) -> Comparison:
-    """Run a query by both sides, once to compare the answers and warm up, then ``rounds`` times in turn.
+    """Run a query by all sides, once to compare the answers and warm up, then ``rounds`` times in turn.
 
     Without a query it is the source's over ``table``, which is what the user's search_path says.
-    Both see the same rows: it is one read-only transaction. ``processes`` is how many are to work on it, the leader
+    All see the same rows: it is one read-only transaction. ``processes`` is how many are to work on it, the leader
     among them; left to the server when None. Raises UserError when the answers differ.
     """
     with session(target) as conn:
@@ -143,41 +170,67 @@ def measure(
 
 def _measure(conn: Connection, shown: str, query: str, rounds: int, say: Callable[[str], None]) -> Comparison:
     """Measure ``query``, which people read as ``shown``. What is sent beside it is qualified."""
+    sides, note = _sides(conn, query)
     found: dict[str, Answer] = {}
     ran: dict[str, plans.Plan] = {}
-    for side in SIDES:
-        plans.switch(conn, side == OURS)
+    for side in sides:
+        _switch(conn, side)
         # not run to be timed: counting a plan's rows takes time of its own
         ran[side] = plans.explain(conn, query, run=True)
         found[side] = answers.answer(conn.execute(query.encode()))
-    plan, vectorized, reason = plans.text(conn, query), plans.vectorized(ran[OURS]), plans.reason(conn, query)
+    plan, reason = plans.text(conn, query), plans.reason(conn, query)
     parallel = any(plans.parallel(one) for one in ran.values())
-    differs = answers.difference(found[POSTGRESQL], found[OURS], answers.PARALLEL if parallel else None)
-    if differs is not None:
-        raise UserError(
-            f"the answers differ, with {plans.SETTING} off and on: {differs}",
-            "unless the query is volatile, as random() is, this is a bug: report it",
-        )
+    for side in sides[1:]:
+        differs = answers.difference(found[POSTGRESQL], found[side], answers.PARALLEL if parallel else None)
+        if differs is not None:
+            raise UserError(
+                f"the answers differ, with {_DIFFERS[side]} off and on: {differs}",
+                "unless the query is volatile, as random() is, this is a bug: report it",
+            )
 
-    seconds: dict[str, list[float]] = {side: [] for side in SIDES}
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
     for number in range(rounds):
-        for side in SIDES if number % 2 == 0 else reversed(SIDES):
-            plans.switch(conn, side == OURS)
+        for side in sides if number % 2 == 0 else reversed(sides):
+            _switch(conn, side)
             start = time.perf_counter()
             conn.execute(query.encode())
             seconds[side].append(time.perf_counter() - start)
             say(f"{side}: {seconds[side][-1] * 1000:,.1f} ms")
+    measured = {side: Side(tuple(seconds[side]), plans.processes(ran[side])) for side in sides}
     return Comparison(
         query=shown,
         rows=plans.rows_read(ran[POSTGRESQL]),
         answer_rows=len(found[POSTGRESQL].rows),
-        vectorized=vectorized,
+        vectorized=plans.vectorized(ran[OURS]),
         reason=reason,
-        exact=answers.difference(found[POSTGRESQL], found[OURS]) is None,
-        postgresql=Side(tuple(seconds[POSTGRESQL]), plans.processes(ran[POSTGRESQL])),
-        pgbillion=Side(tuple(seconds[OURS]), plans.processes(ran[OURS])),
+        exact=all(answers.difference(found[POSTGRESQL], found[side]) is None for side in sides[1:]),
+        postgresql=measured[POSTGRESQL],
+        pgbillion=measured[OURS],
+        columns=measured.get(COLUMNS),
+        columns_note=note,
         plan=plan,
     )
+
+
+_DIFFERS = {OURS: plans.SETTING, COLUMNS: plans.COLUMNS}
+
+
+def _switch(conn: Connection, side: str) -> None:
+    plans.switch(conn, side != POSTGRESQL, columns="force" if side == COLUMNS else "off")
+
+
+def _sides(conn: Connection, query: str) -> tuple[tuple[str, ...], str]:
+    """Return the sides there are, and a line about that of indexes of columns."""
+    _switch(conn, COLUMNS)
+    forced = plans.indexes_of_columns(plans.explain(conn, query))
+    if not forced:
+        return (POSTGRESQL, OURS), "no index of columns has what the query reads: pgbillion rows columns advises"
+    plans.switch(conn, True, columns="on")
+    chosen = plans.indexes_of_columns(plans.explain(conn, query))
+    named = ", ".join(dict.fromkeys(forced))
+    if len(chosen) == len(forced):
+        return (POSTGRESQL, OURS, COLUMNS), f"{named} read"
+    return (POSTGRESQL, OURS, COLUMNS), f"{named} read with {plans.COLUMNS} = force; without, the heap seems cheaper"
 
 
 def excerpt(plan: str, lines: int = 24) -> str:

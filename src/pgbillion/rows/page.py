@@ -16,7 +16,9 @@ def write(result: Scale, path: Path) -> None:
         entry={"chapter": chapter, "svg": page.chapter_chart(chapter, "rows")},
         chapter=chapter,
         best=best,
-        rate=best.rate(best.pgbillion),
+        rate=best.rate(best.best),
+        side=best.best,
+        times=best.times(best.best),
         server=result.server,
     )
     page.write(path, made)

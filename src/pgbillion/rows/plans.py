@@ -13,14 +13,18 @@ Plan = Mapping[str, Any]
 
 # off: plans are PostgreSQL's own
 SETTING = "pgbillion_rows.enable"
+# off: the heap is read, force: an index of columns wherever there is one that can be
+COLUMNS = "pgbillion_rows.columns"
 NODE = "VectorAggregate"
 # what such a node tells with VERBOSE: the columns that it reads of its table
 COLUMNS_OF_TABLE = "Table Columns"
 
 
-def switch(conn: Connection, on: bool) -> None:
-    """Switch the extension's part in planning for the session."""
-    conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [SETTING, "on" if on else "off"])
+def switch(conn: Connection, on: bool, *, columns: str | None = None) -> None:
+    """Switch the extension's part in planning for the session, and whether indexes of columns are read."""
+    for name, value in ((SETTING, "on" if on else "off"), (COLUMNS, columns)):
+        if value is not None:
+            conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
 
 
 def explain(conn: Connection, query: str, *, run: bool = False, verbose: bool = False) -> Plan:
@@ -43,6 +47,11 @@ def nodes(plan: Plan) -> Iterator[Plan]:
 def vectorized(plan: Plan) -> bool:
     """Tell whether any of it is."""
     return any(node.get("Custom Plan Provider") == NODE for node in nodes(plan))
+
+
+def indexes_of_columns(plan: Plan) -> list[str]:
+    """Return the names of the indexes of columns that are read."""
+    return [node["Columns"] for node in nodes(plan) if node.get("Custom Plan Provider") == NODE and "Columns" in node]
 
 
 def parallel(plan: Plan) -> bool:

@@ -1,4 +1,4 @@
-"""The source's chart: rows per second over the number of processes, with vectorized aggregation off and on."""
+"""The source's chart: rows per second over the number of processes, by each side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgbillion.common.host import Host
 from pgbillion.common.target import Target
 from pgbillion.report.chapter import Chapter, Line
 from pgbillion.rows import aggregate
-from pgbillion.rows.aggregate import OURS, POSTGRESQL, Comparison
+from pgbillion.rows.aggregate import COLUMNS, Comparison
 from pgbillion.rows.load import TABLE
 from pgbillion.server import describe
 
@@ -25,8 +25,8 @@ class Scale:
 
     @property
     def best(self) -> tuple[int, Comparison]:
-        """The one with most rows per second with vectors."""
-        return max(self.points, key=lambda point: point[1].rate(point[1].pgbillion))
+        """The one with most rows per second by the extension."""
+        return max(self.points, key=lambda point: point[1].rate(point[1].best))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON's types."""
@@ -35,35 +35,39 @@ class Scale:
 
     def chapter(self) -> Chapter:
         """Return it as a chapter of a page."""
+        first = self.points[0][1]
+        sides = list(first.sides)
         rows = [
             [
                 str(number),
-                f"{text.count(point.rate(point.postgresql))}/s",
-                f"{text.count(point.rate(point.pgbillion))}/s",
-                f"{point.ratio:.1f}",
-                f"{point.postgresql.processes} and {point.pgbillion.processes}",
+                *(f"{text.count(point.rate(side))}/s" for side in point.sides.values()),
+                *(f"{point.times(point.sides[name]):.1f}" for name in sides[1:]),
+                text.listed([str(side.processes) for side in point.sides.values()]),
             ]
             for number, point in self.points
         ]
-        first = self.points[0][1]
         asked: list[float] = [number for number, _ in self.points]
         exact = all(point.exact for _, point in self.points)
         agreed = "equal to the last bit" if exact else "equal, except for the order in which floats are added"
-        note = "" if first.vectorized else f" PostgreSQL's plan on both sides: {first.reason}."
+        note = "" if first.vectorized else f" pgbillion has PostgreSQL's plan: {first.reason}."
+        if first.columns is not None:
+            note += " pgbillion reads the heap, and columns an index of columns."
         return Chapter(
             "Rows per second",
             f"{first.query}: {text.count(first.rows)} rows of plain heap, medians of "
-            f"{len(first.postgresql.seconds)} runs of each in turn. Both answers were compared and are {agreed}.{note}",
-            columns=["Processes", "PostgreSQL", "pgbillion", "Times as fast", "Processes at work"],
+            f"{len(first.postgresql.seconds)} runs of each in turn. The answers were compared and are {agreed}.{note}",
+            columns=["Processes", *sides, *_times(sides), "Processes at work"],
             rows=rows,
             label="Rows per second by processes",
             over="processes",
-            lines=[
-                Line(POSTGRESQL, asked, [point.rate(point.postgresql) for _, point in self.points]),
-                Line(OURS, asked, [point.rate(point.pgbillion) for _, point in self.points]),
-            ],
+            lines=[Line(name, asked, [point.rate(point.sides[name]) for _, point in self.points]) for name in sides],
             notes=aggregate.excerpt(self.best[1].plan),
         )
+
+
+def _times(sides: Sequence[str]) -> list[str]:
+    """Return what the columns are called that compare the sides with PostgreSQL's."""
+    return ["Times as fast"] if COLUMNS not in sides else [f"{name}, times as fast" for name in sides[1:]]
 
 
 def measure(

@@ -21,9 +21,12 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 # of encode.c, options.c and store.h
 _FEW_ENTRIES, _MOST_ENTRIES = 256, 65536
+# rows after which a dictionary is given up if more than half of them are different
+_TRIAL_ROWS = 4096
 _ROWS_WANTED, _DEFAULT_BLOCKS, _MOST_BLOCKS = 24_000, 128, 1024
 _PAGE, _PAGE_DATA = 8192, 8152
 _HEAD, _STORED_COLUMN = 16, 80
+# of a segment; longer ones are in no index
 _MOST_COLUMN_BYTES = 16 * 1024 * 1024
 _PAYS = 0.75
 
@@ -83,14 +86,14 @@ class Piece:
 class Estimate:
     """Bytes that each column takes in an index, and in how many segments of how many blocks.
 
-    ``out_of_line`` are columns of which some values are in no index, because they lie out of line. ``sampled`` tells
-    whether rows were looked at; if not, types and statistics had to do.
+    ``absent`` are columns of which some values are in no index: they lie out of line, or are too long. ``sampled``
+    tells whether rows were looked at; if not, types and statistics had to do.
     """
 
     segments: int
     blocks_of_segment: int
     columns: Mapping[str, float]
-    out_of_line: frozenset[str]
+    absent: frozenset[str]
     sampled: bool
 
     def bytes_of(self, columns: Iterable[str]) -> int:
@@ -133,7 +136,7 @@ def estimate(conn: Connection, pieces: Sequence[Piece], columns: Sequence[Column
         segments=segments,
         blocks_of_segment=blocks,
         columns=sizes,
-        out_of_line=frozenset(name for name, (_, out) in found.items() if out),
+        absent=frozenset(name for name, (_, out) in found.items() if out),
         sampled=len(found) == len(columns),
     )
 
@@ -157,7 +160,7 @@ def _width(column: Column) -> float:
 def _sample(
     conn: Connection, pieces: Sequence[Piece], blocks: int, columns: Sequence[Column]
 ) -> dict[str, tuple[float, bool]]:
-    """Return of each column how many bytes it takes of all pieces, and whether values lie out of line."""
+    """Return of each column how many bytes it takes of all pieces, and whether some values are in no index."""
     bytes_of: dict[str, float] = dict.fromkeys((column.name for column in columns), 0.0)
     out: set[str] = set()
     looked_at = 0
@@ -166,11 +169,12 @@ def _sample(
         looked_at += count
         for start in range(0, len(columns), _COLUMNS_PER_QUERY):
             some = columns[start : start + _COLUMNS_PER_QUERY]
-            rows, *values = _look(conn, piece, first, count, some)
+            rows, trial, *values = _look(conn, piece, first, count, some)
             for number, column in enumerate(some):
                 facts = values[number * _FACTS : (number + 1) * _FACTS]
-                bytes_of[column.name] += _encoded(column, rows, facts)
-                if column.may_be_out_of_line and (facts[5] or 0) >= _OUT_OF_LINE:
+                size = _encoded(column, rows, trial, facts)
+                bytes_of[column.name] += size
+                if size > _MOST_COLUMN_BYTES or (column.may_be_out_of_line and (facts[5] or 0) >= _OUT_OF_LINE):
                     out.add(column.name)
     share = sum(piece.blocks for piece in pieces) / looked_at
     return {name: (size * share, name in out) for name, size in bytes_of.items()}
@@ -185,17 +189,21 @@ def _places(pieces: Sequence[Piece], blocks: int) -> list[tuple[Piece, int]]:
     return [all_segments[int((number + 0.5) * step)] for number in range(_SEGMENTS)]
 
 
-# of a column: values that are not NULL, different ones, least, greatest, bytes of all, bytes of the largest; for
-# numerics least and greatest are of the integers they are in units of the one scale, NULL without one
-_FACTS = 6
+# of a column: values that are not NULL, different ones, least, greatest, bytes of all, bytes of the largest, different
+# ones of the first rows; for numerics least and greatest are of the integers they are in units of the one scale, NULL
+# without one
+_FACTS = 7
 
 
 def _look(conn: Connection, piece: Piece, first: int, count: int, columns: Sequence[Column]) -> tuple[Any, ...]:
-    expressions: list[sql.Composable] = [sql.SQL("count(*)")]
+    # the first rows are those of the first blocks
+    trial = first + math.ceil(_TRIAL_ROWS / max(piece.rows_per_block, 1))
+    of_trial = sql.SQL("FILTER (WHERE ctid < {}::tid)").format(sql.Literal(f"({trial},0)"))
+    expressions: list[sql.Composable] = [sql.SQL("count(*), count(*) {}").format(of_trial)]
     for column in columns:
-        expressions += [
-            sql.SQL(text.replace("{}", "{0}")).format(sql.Identifier(column.name)) for text in _facts(column)
-        ]
+        name = sql.Identifier(column.name)
+        facts = [sql.SQL(text.replace("{}", "{0}")).format(name) for text in _facts(column)]
+        expressions += [*facts, sql.SQL("{} {}").format(facts[1], of_trial)]
     query = sql.SQL("SELECT {} FROM ONLY {} WHERE ctid >= {}::tid AND ctid < {}::tid").format(
         sql.SQL(", ").join(expressions),
         sql.Identifier(piece.schema, piece.name),
@@ -235,9 +243,9 @@ def _facts(column: Column) -> list[str]:
 # ---- the form of a column in a segment, as encode.c chooses it ----
 
 
-def _encoded(column: Column, rows: int, facts: Sequence[Any]) -> float:
-    """Return the bytes of a column of a segment."""
-    values, different, least, most, size, _ = facts
+def _encoded(column: Column, rows: int, trial: int, facts: Sequence[Any]) -> float:
+    """Return the bytes of a column of a segment, of whose rows the first ``trial`` were looked at by themselves."""
+    values, different, least, most, size, _, of_trial = facts
     nulls = math.ceil(rows / 8) if 0 < values < rows else 0
     if values == 0:
         return 0.0
@@ -245,6 +253,8 @@ def _encoded(column: Column, rows: int, facts: Sequence[Any]) -> float:
         return nulls + _by_value(column.length, rows, different, None if least is None else most - least)
     if column.type == "numeric" and column.builtin and least is not None and max(abs(least), abs(most)) < 2**63:
         return nulls + (16 if least == most else rows * _width_of(most - least))
+    if rows > _TRIAL_ROWS and of_trial > trial / 2:
+        different = rows
     return nulls + _by_reference(column, rows, values, different, size)
 
 
@@ -273,7 +283,7 @@ def _by_reference(column: Column, rows: int, values: int, different: int, size: 
     dictionary = different * (each + 4) + rows * (1 if different <= _FEW_ENTRIES else 2)
     if different <= min(_MOST_ENTRIES, rows / 2) and dictionary < _PAYS * otherwise:
         return dictionary
-    return otherwise if otherwise <= _MOST_COLUMN_BYTES else 0.0
+    return otherwise
 
 
 def _width_of(distance: int) -> int:

@@ -18,7 +18,7 @@ from psycopg import sql
 from pgbillion.common import search_path
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
-from pgbillion.common.statements import Statement, split, words_of
+from pgbillion.common.statements import Statement, split, without_comment, words_of
 from pgbillion.rows import plans
 from pgbillion.rows.plans import Plan
 
@@ -75,12 +75,13 @@ def of_text(text: str, where: str) -> list[Query]:
     found = []
     for statement in split(text, where):
         words = words_of(statement)
+        query, line = without_comment(statement)
         if not words or words[0] not in _QUERIES:
             raise UserError(
-                f"{where}, line {statement.line}: {_begin(statement)} is not a query",
+                f"{where}, line {line}: {_begin(query)} is not a query",
                 "leave out what does not begin with SELECT, WITH, VALUES or TABLE: nothing here is run",
             )
-        found.append(Query(statement.text, where=f"line {statement.line}"))
+        found.append(Query(query, where=f"line {line}"))
     if not found:
         raise UserError(f"{where} has no query", "give SELECT statements, with semicolons in between")
     return found
@@ -207,17 +208,17 @@ def _reads(tree: Plan) -> Iterator[tuple[Plan, Read]]:
 def _why_not(conn: Connection, text: str, parameters: int) -> str:
     if parameters:
         return "not vectorized"
-    # the last line says what came of it, which is nothing
+    # the last line says what came of it, which is nothing; scans without aggregation read no index of columns anyhow
     lines = plans.reason(conn, text).splitlines()
-    return "; ".join(lines[:-1] or lines)
+    return "; ".join([line for line in lines[:-1] if not line.startswith("no vectorized scan")] or lines)
 
 
 def _set(conn: Connection, name: str, value: str) -> None:
     conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
 
 
-def _begin(statement: Statement) -> str:
-    words = " ".join(statement.text.split())
+def _begin(text: str) -> str:
+    words = " ".join(text.split())
     return words if len(words) <= 40 else words[:39] + "…"
 
 
