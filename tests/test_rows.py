@@ -163,6 +163,35 @@ def test_aggregate_compares_and_measures(cli: CommandLine) -> None:
     assert "Seq Scan" in done.stdout or "VectorAggregate" in done.stdout
 
 
+def test_an_index_of_columns_is_a_third_side(cli: CommandLine) -> None:
+    cli.run(*LOAD, check=True)
+    without = cli.json("rows", "aggregate", "--rounds", "1")
+    assert without["columns"] is without["columns_ratio"] is None
+    assert "pgbillion rows columns advises" in without["columns_note"]
+    with cli.connect() as conn:
+        conn.execute("CREATE INDEX the_columns ON t_demo USING columns (grp, data)")
+    values = cli.json("rows", "aggregate", "--rounds", "2")
+    assert len(values["columns"]["seconds"]) == 2
+    assert (values["rows"], values["exact"], values["columns_ratio"] > 0) == (ROWS, True, True)
+    assert values["columns_note"] == "the_columns read"
+    # the plan shown is of the last side
+    assert "Columns: the_columns" in values["plan"]
+    assert "Table Columns: grp, data" in values["plan"]
+    lines = cli.run("rows", "aggregate", "--rounds", "1", check=True).stdout.splitlines()
+    assert [line.split()[0] for line in lines[:4]] == ["median", "PostgreSQL", "pgbillion", "columns"]
+    assert " and " in lines[4].split(" times as fast")[0]
+    # a column that it does not have
+    assert cli.json("rows", "aggregate", "SELECT sum(id) FROM t_demo", "--rounds", "1")["columns"] is None
+
+    path = cli.state / "columns.html"
+    values = cli.json("rows", "scale", "--processes", "2", "--rounds", "1", "--output", str(path))
+    assert [point["columns"]["processes"] for point in values["points"]] == [1, 2]
+    page = path.read_text()
+    assert "from an index of columns" in page
+    assert "columns, times as fast" in page
+    assert page.count(">columns<") >= 2
+
+
 def test_aggregate_with_so_many_processes(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     for processes in (1, 3):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from harness import servers
@@ -14,7 +15,7 @@ from harness.servers import one, until
 from pgbillion.common.errors import UserError
 from pgbillion.rows import columns, sizes, workload
 from pgbillion.rows.workload import Query, Read
-from pgbillion.server.postgres import Cluster
+from pgbillion.server.postgres import Cluster, Installation
 from tables_support import CommandLine, command_line, failed
 
 # a table with all kinds of columns, names that must be quoted, and one that was dropped
@@ -341,6 +342,57 @@ def test_a_query_that_the_server_refuses(shop: CommandLine, tmp_path: Path) -> N
         'the server refuses to plan it: relation "nowhere" does not exist',
         "advised",
     ]
+
+
+@pytest.fixture(scope="module")
+def counted(installation: Installation) -> Iterator[CommandLine]:
+    """A server that counts statements."""
+    if not (installation.sharedir / "extension" / "pg_stat_statements.control").exists():
+        pytest.skip("this PostgreSQL has no contrib")
+    settings = {"shared_preload_libraries": "pg_stat_statements"}
+    with (
+        servers.new_cluster(installation, settings) as cluster,
+        servers.new_database(cluster, "counted") as database,
+        command_line(cluster, database) as cli,
+    ):
+        _fill(cli, 20_000)
+        yield cli
+
+
+@pytest.mark.majors
+def test_queries_that_were_counted(counted: CommandLine) -> None:
+    with counted.connect() as conn:
+        # wherever it is
+        conn.execute('CREATE SCHEMA "St"; CREATE EXTENSION pg_stat_statements SCHEMA "St"; CREATE ROLE clerk LOGIN')
+        conn.execute(
+            'CREATE SCHEMA trap; GRANT ALL ON SCHEMA trap, "Shop" TO clerk; GRANT SELECT ON "Shop"."Sales" TO clerk'
+        )
+        for price in (5, 7):
+            conn.execute(f"SELECT kind, sum(price) {SALES} WHERE price < {price} GROUP BY 1".encode())
+        conn.execute(f"SELECT id {SALES} WHERE id = 5".encode())
+        conn.execute("INSERT INTO small VALUES (1)")
+        # planning this one runs what another role has made
+        conn.execute("SET SESSION AUTHORIZATION clerk")
+        conn.execute(
+            "CREATE FUNCTION trap.f() RETURNS int IMMUTABLE LANGUAGE plpgsql AS"
+            " $$BEGIN RAISE 'planned by %', current_user; END$$"
+        )
+        with pytest.raises(psycopg.errors.RaiseException, match="planned by clerk"):
+            conn.execute(f"SELECT sum(weight) {SALES} WHERE few = trap.f()".encode())
+        conn.execute(f"SELECT sum(weight) {SALES} WHERE few = 3".encode())
+        conn.execute("RESET SESSION AUTHORIZATION")
+    done = counted.json("rows", "columns", "--statements")["advice"]
+    (advised,) = done["indexes"]
+    assert (advised["columns"], advised["calls"], done["others_left_out"]) == (["kind", "price"], 2, 1)
+    outcomes = {one["query"]: one for one in done["queries"]}
+    sums = f"SELECT kind, sum(price) {SALES} WHERE price < $1 GROUP BY 1"
+    assert (outcomes[sums]["calls"], outcomes[sums]["outcome"]) == (2, "advised")
+    assert not any("INSERT" in query or "weight" in query for query in outcomes)
+    assert "1 of other roles left out" in counted.run("rows", "columns", "--statements", check=True).stdout
+    (advised,) = _advise(counted, "--statements", "--all-roles")["indexes"]
+    assert advised["columns"] == ["kind", "price", "weight", "few"]
+    with counted.connect() as conn:
+        conn.execute("DROP OWNED BY clerk; DROP ROLE clerk")
 
 
 def test_ctrl_c_leaves_no_index(cli: CommandLine) -> None:

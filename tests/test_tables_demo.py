@@ -33,6 +33,10 @@ def test_demo_twice_then_the_default_server() -> None:
                 assert "200,000 rows copied" in done.stdout
                 assert "same answer" in done.stdout
                 assert 'aria-label="Rows per second by processes"' in report
+                assert "times as fast as PostgreSQL, same answer" in done.stdout
+                assert "Columns beside the heap" in report
+                assert 'aria-label="Rows per second by processes, from heap and columns"' in report
+                assert "public.t_demo_columns" in report
                 assert "8,000 rows copied into them" in done.stdout
                 assert "4 shards: " in done.stdout
                 assert 'aria-label="Rows per second by shards"' in report

@@ -25,6 +25,7 @@ from pgbillion.common.host import Host
 from pgbillion.common.meter import meter
 from pgbillion.common.target import Target
 from pgbillion.cycle import demo_chapter as cycle_chapter
+from pgbillion.rows import columns_chapter
 from pgbillion.rows import demo_chapter as rows_chapter
 from pgbillion.server.postgres import Cluster
 from pgbillion.shards import demo_chapter as shards_chapter
@@ -95,6 +96,8 @@ def demo(
     run.save_afterwards(_afterwards(target, run))
     _say("loading rows, and aggregating them by both ways")
     run.save_chapter(rows_chapter.NAME, rows_chapter.make(target, run.plan.count))
+    _say("indexing columns, and aggregating the rows from these")
+    run.save_chapter(columns_chapter.NAME, columns_chapter.make(target))
     _say("distributing rows over four servers, and aggregating them on one, two and four")
     run.save_chapter(shards_chapter.NAME, shards_chapter.make(target, state, run.plan.count))
     _say("creating, filling, reading and dropping tables, with full durability and without")
