@@ -1,6 +1,6 @@
 """kill -9 at random moments of builds, encodings, VACUUM, COPY and updates: an index of columns is right afterwards.
 
-PGBILLION_TEST_COLUMN_CRASHES is how often a server is killed (default 8), and a standby promoted a quarter as often;
+PGBILLION_TEST_COLUMN_CRASHES is how often a server is killed (default 6), and a standby promoted a quarter as often;
 PGBILLION_TEST_SEED gives another load.
 """
 
@@ -24,7 +24,7 @@ from harness.servers import one, until
 from harness.sessions import Running
 from pgbillion.server.postgres import Cluster, Installation
 
-KILLS = amount("PGBILLION_TEST_COLUMN_CRASHES", 8, 3)
+KILLS = amount("PGBILLION_TEST_COLUMN_CRASHES", 6, 2)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 DATABASE = "crashes"
 LEVELS = {

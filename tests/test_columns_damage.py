@@ -2,7 +2,7 @@
 
 Copies of one index are damaged by chance while the server is down, then read, checked, written to and encoded again.
 What lies in the directory's marks and in values has no checksum of its own: columns_check() has to notice it there.
-PGBILLION_TEST_DAMAGES is how many copies are damaged (default 200), PGBILLION_TEST_SEED repeats them.
+PGBILLION_TEST_DAMAGES is how many copies are damaged (default 100), PGBILLION_TEST_SEED repeats them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from harness.servers import one
 from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-DAMAGES = amount("PGBILLION_TEST_DAMAGES", 200, 50)
+DAMAGES = amount("PGBILLION_TEST_DAMAGES", 100, 50)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 COPIES = 50
 DATABASE, TEMPLATE = "damaged", "whole"

@@ -50,7 +50,7 @@ CREATE EVENT TRIGGER everywhere_add_index ON ddl_command_end
 
 # what describing commands show of them, and what their builds tell
 _SHOWN = re.compile(
-    r' +"[^"]+" columns \(|NOTICE:  index "zz_columns_\d+" holds|HINT:  VACUUM the table: only blocks whose rows'
+    r' +"[^"]+" columns \(|(s\d+: )?NOTICE:  index "zz_columns_\d+" holds|HINT:  VACUUM the table: only blocks whose'
 )
 
 
