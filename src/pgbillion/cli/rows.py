@@ -17,6 +17,7 @@ from pgbillion.common import text
 from pgbillion.common.meter import meter
 from pgbillion.rows import aggregate as aggregation
 from pgbillion.rows import load as loading
+from pgbillion.rows import partitions as partitioning
 from pgbillion.rows import scale as scaling
 from pgbillion.rows.aggregate import Comparison
 from pgbillion.tables.plan import parse_count
@@ -34,7 +35,7 @@ Query = Annotated[
 @connect.options
 def load(
     where: Where,
-    count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of rows: 500k, 20M, 1G.")] = "20M",
+    count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of rows: 500k, 20M, 1B.")] = "20M",
     groups: Annotated[
         str, typer.Option("--groups", "-g", metavar="N", help="Number of groups, equally large: 10, 1M.")
     ] = "10",
@@ -46,12 +47,25 @@ def load(
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", min=0, help="Make the same random data again.")
     ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            min=1,
+            help="Load into N partitions. Default: one per 50M rows from 500M rows on, none below.",
+        ),
+    ] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Drop a table of that name first.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make a table (id serial, grp int, data real), copy rows into it, index and vacuum it.
 
     All of it or nothing: after a failure or Ctrl-C the table is gone.
+
+    With partitions, there is no index. Each partition is created, copied with FREEZE, analyzed and attached in one
+    transaction, so that its rows are written once. After a failure or Ctrl-C, the partitions that are complete stay,
+    and the same command loads those that are missing.
 
     Example: pgbillion rows load --count 100M --groups 10 --workers 4
     """
@@ -63,6 +77,10 @@ def load(
         seed=seed,
         replace=replace,
     )
+    number = partitions or partitioning.usual(request.count)
+    if number is not None:
+        _load_partitions(where, request, number, as_json)
+        return
     outcome = loading.execute(
         where.target(),
         request,
@@ -81,6 +99,27 @@ def load(
         f"{text.duration(outcome.vacuum_seconds)}: table {text.size(outcome.table_bytes)}, "
         f"index {text.size(outcome.index_bytes)}"
     )
+
+
+def _load_partitions(where: Where, request: loading.Request, number: int, as_json: bool) -> None:
+    outcome = partitioning.execute(
+        where.target(),
+        request,
+        number,
+        observe=lambda total: meter(total, "loaded", noun="rows"),
+        say=say,
+    )
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    shown = f"{text.count(outcome.rows)} rows in {text.count(outcome.groups)} groups are in {outcome.table}, "
+    shown += f"{text.many(outcome.partitions, 'partition')}, {text.size(outcome.table_bytes)}, seed {outcome.seed}"
+    print(shown)
+    if outcome.copied:
+        print(
+            f"{text.count(outcome.copied)} of them copied in {text.duration(outcome.copy_seconds)}: "
+            f"{text.count(outcome.rate)} rows/s; analyzed in {text.duration(outcome.analyze_seconds)}"
+        )
 
 
 @app.command()

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -148,11 +148,14 @@ def shares(count: int, workers: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def check_room(conn: Connection, count: int) -> None:
-    """Raise UserError when the server's disk has no room for so many rows, as far as can be seen."""
+def check_room(conn: Connection, count: int, size: int | None = None) -> None:
+    """Raise UserError when the server's disk has no room for so many rows, as far as can be seen.
+
+    ``size`` is the bytes that they take, with indexes and WAL; without it they are those of `execute`.
+    """
     host = Host.of(conn)
     disk = host.filesystem() if host else None
-    needed = int(count * (_ROW_BYTES + _WAL_BYTES) * _MARGIN)
+    needed = int((count * (_ROW_BYTES + _WAL_BYTES) if size is None else size) * _MARGIN)
     if disk is not None and disk.free < needed:
         raise UserError(
             f"{text.count(count)} rows need {text.size(needed)} of disk while they are loaded, "
@@ -177,13 +180,15 @@ def _create(conn: Connection, request: Request, table: sql.Identifier) -> None:
 class Share:
     """What one session copies into one table: runs of rows, each by its first id and its number.
 
-    ``wide`` says that the id is a bigint.
+    ``wide`` says that the id is a bigint, ``frozen`` that the table was made in the same transaction and that nobody
+    minds seeing rows which are too new for a snapshot.
     """
 
     target: Target
     table: sql.Composable
     runs: Sequence[tuple[int, int]]
     wide: bool = False
+    frozen: bool = False
 
 
 def copy(work: Sequence[Share], groups: int, seed: int, update: Callable[[int], None]) -> None:
@@ -196,27 +201,33 @@ def copy(work: Sequence[Share], groups: int, seed: int, update: Callable[[int], 
         def copy_one(number: int) -> None:
             # one that waits for the server (a lock, a full disk's checkpoint) hears of the others' failure, too
             team.session(connections[number])
-            for done in _copy_share(connections[number], work[number], groups, seed, team.stopped):
+            for done in copy_share(connections[number], work[number], groups, seed, team.stopped):
                 progress[number] += done
 
-        pending = {team.start(copy_one, number) for number in range(len(work))}
-        while pending:
-            finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
-            update(sum(progress))
-            for future in finished:
-                future.result()
+        watch({team.start(copy_one, number) for number in range(len(work))}, progress, update)
+
+
+def watch(pending: set[Future[None]], progress: Sequence[int], update: Callable[[int], None]) -> None:
+    """Tell how many rows are there until all sessions have ended, and raise what the first failed with."""
+    while pending:
+        finished, pending = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
+        update(sum(progress))
+        for future in finished:
+            future.result()
 
 
 class _Stopped(Exception):  # noqa: N818
     """Another session has failed."""
 
 
-def _copy_share(conn: Connection, share: Share, groups: int, seed: int, stop: threading.Event) -> Iterator[int]:
+def copy_share(conn: Connection, share: Share, groups: int, seed: int, stop: threading.Event) -> Iterator[int]:
+    """Copy a share by a session, and return the number of rows of each block that was sent, until ``stop``."""
     # a page is not marked all-visible until the commit of its rows is in the log on disk, and VACUUM will not wait
     conn.execute(
         "SELECT set_config('synchronous_commit', 'local', false) WHERE current_setting('synchronous_commit') = 'off'"
     )
-    statement = sql.SQL("COPY {} (id, grp, data) FROM STDIN (FORMAT binary)").format(share.table)
+    options = sql.SQL("FORMAT binary, FREEZE" if share.frozen else "FORMAT binary")
+    statement = sql.SQL("COPY {} (id, grp, data) FROM STDIN ({})").format(share.table, options)
     with conn.cursor().copy(statement) as stream:
         stream.write(generate.HEADER)
         for first, count in share.runs:
