@@ -3,7 +3,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-calibrate clean destroy
+.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-billion bench-calibrate clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -67,6 +67,9 @@ bench-rows: setup ## vectorized aggregation of plain heap compared with PostgreS
 
 bench-columns: setup ## indexes of columns compared with PostgreSQL's plans, vectors over the heap, and DuckDB
 	@$(BIN)/python bench/columns.py
+
+bench-billion: setup ## a billion rows, kept for further runs: the source's query with indexes of columns in memory
+	@$(BIN)/python bench/billion.py
 
 bench-shards: setup ## an aggregate over four shards compared with postgres_fdw and one server, and the cost of breadth
 	@$(BIN)/python bench/shards.py

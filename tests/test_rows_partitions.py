@@ -59,8 +59,9 @@ def test_rows_are_frozen_and_can_be_encoded_at_once(cli: CommandLine) -> None:
         used = one(conn, "SELECT count(DISTINCT (tableoid, (ctid::text::point)[0])) FROM t_demo")
         assert one(conn, f"SELECT sum(relallvisible) FROM {PARTITIONS}") == used
         # committed and frozen
-        masks = "SELECT sum((t_infomask & 768 = 768)::int) FROM generate_series(0, 9) p, heap_page_items(get_raw_page(%s, p::int))"
-        assert one(conn, masks, "t_demo_2") == one(conn, masks.replace("t_infomask & 768 = 768", "true"), "t_demo_2")
+        items = "generate_series(0, 9) AS p, heap_page_items(get_raw_page('t_demo_2', p))"
+        assert one(conn, f"SELECT count(*) FROM {items} WHERE t_infomask & 768 <> 768") == 0
+        assert one(conn, f"SELECT count(*) FROM {items}") == 10 * 185
         conn.execute("CREATE INDEX ON t_demo USING columns (grp, data)")
         encoded, readable = conn.execute(
             "SELECT sum(rows), sum(readable_blocks)"
@@ -75,7 +76,7 @@ def test_a_load_that_was_killed_goes_on(cli: CommandLine) -> None:
             until(lambda: one(conn, ATTACHED) >= 3, "some partitions")
             process.send_signal(signal.SIGKILL)
         until(lambda: one(conn, SESSIONS) == 0, "the sessions to be gone")
-        before = dict(conn.execute(f"SELECT oid, relfilenode FROM {PARTITIONS}").fetchall())
+        before: dict[int, int] = dict(conn.execute(f"SELECT oid, relfilenode FROM {PARTITIONS}").fetchall())
         assert 3 <= len(before) < 20
         seed = one(conn, "SELECT obj_description('t_demo'::regclass)")
         # what was not complete is not there at all
@@ -83,7 +84,7 @@ def test_a_load_that_was_killed_goes_on(cli: CommandLine) -> None:
         failed(cli.run(*LONG, "--groups", "11"), 1, "a load of 4,000,000 rows in 10 groups", "--replace")
         values = cli.json(*LONG)
         assert values["copied"] == 4_000_000 - 200_000 * len(before)
-        after = dict(conn.execute(f"SELECT oid, relfilenode FROM {PARTITIONS}").fetchall())
+        after: dict[int, int] = dict(conn.execute(f"SELECT oid, relfilenode FROM {PARTITIONS}").fetchall())
         assert len(after) == 20
         assert before.items() <= after.items()
         assert one(conn, "SELECT obj_description('t_demo'::regclass)") == seed
@@ -168,7 +169,7 @@ def test_what_cannot_be_is_one_line(cli: CommandLine, arguments: tuple[str, ...]
 
 def test_too_little_disk(cli: CommandLine) -> None:
     with cli.connect() as conn:
-        with pytest.raises(UserError, match="1,000,000,000,000 rows need 49.5 TB of disk"):
+        with pytest.raises(UserError, match=r"1,000,000,000,000 rows need 49\.5 TB of disk"):
             partitions.check_room(conn, 10**12)
         host = Host.of(conn)
         assert host is not None

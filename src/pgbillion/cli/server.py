@@ -117,7 +117,9 @@ def psql(context: typer.Context, state_dir: StateDir = None) -> None:
 @app.command()
 def destroy(
     yes: Yes = False,
-    everything: Annotated[bool, typer.Option("--everything", help="Remove runs and their reports, too.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--everything", help="Remove runs, their reports, and what benchmarks keep, too.")
+    ] = False,
     state_dir: StateDir = None,
 ) -> None:
     """Stop the server and remove it with all its data.

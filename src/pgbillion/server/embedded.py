@@ -26,6 +26,8 @@ _MIB = 1024 * 1024
 # initdb's files, one round of WAL, and room to do anything at all
 _DISK_NEEDED = 512 * _MIB
 _DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
+# folder of the state folder in which benchmarks keep servers, each with a state folder of its own
+KEPT = "kept"
 _MADE_BY_US = ("data", "data.log", "run", "postgresql", "tablespaces", "server.json")
 
 
@@ -143,9 +145,10 @@ def status(state: Path) -> Status:
 
 
 def destroy(state: Path, *, everything: bool = False) -> None:
-    """Stop the embedded server and remove what was made for it in ``state``; with ``everything``, runs and reports too.
+    """Stop the embedded server and remove what was made for it in ``state``.
 
-    Nothing else in the folder is touched, and the folder itself goes when nothing is left in it.
+    With ``everything``, runs and reports go too, and the servers that benchmarks keep. Nothing else in the folder is
+    touched, and the folder itself goes when nothing is left in it.
     """
     cluster = find(state)
     if cluster is not None:
@@ -161,7 +164,10 @@ def destroy(state: Path, *, everything: bool = False) -> None:
             # a tablespace's folder may hold those of several major versions
             for files in folder.glob(f"PG_{cluster.installation.major}_*"):
                 shutil.rmtree(files)
-    for name in (*_MADE_BY_US, *(("runs", "scale", "cycle") if everything else ())):
+    if everything and (state / KEPT).is_dir():
+        for kept in (state / KEPT).iterdir():
+            destroy(kept)
+    for name in (*_MADE_BY_US, *(("runs", "scale", "cycle", KEPT) if everything else ())):
         path = state / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
