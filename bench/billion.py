@@ -29,6 +29,7 @@ from psycopg.conninfo import make_conninfo
 
 from pgbillion.common import search_path, text, together
 from pgbillion.common.errors import UserError
+from pgbillion.common.host import FileSystem
 from pgbillion.common.meter import meter
 from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
@@ -82,6 +83,9 @@ def kept_server() -> Iterator[tuple[Cluster, Record]]:
     """Start the server that is kept for so many rows, made where there is none; stop or remove it at the end."""
     state = state_dir() / embedded.KEPT / f"billion-{ROWS}-{PARTITIONS}"
     chosen = os.environ.get("PG_CONFIG")
+    if not state.exists():
+        disk = FileSystem.of(next(folder for folder in state.parents if folder.exists()))
+        load.need_room(disk, ROWS, ROWS * (partitions.HEAP_BYTES + INDEX_BYTES))
     cluster, _ = embedded.start(state, Path(chosen) if chosen else None)
     record = Record(state / "record.json")
     try:
@@ -199,11 +203,6 @@ def sizes(conn: Connection) -> dict[str, int]:
     return {"heap_bytes": heap, "index_bytes": indexes, "heap_blocks": blocks, "readable_blocks": readable}
 
 
-def processes(conn: Connection, number: int) -> None:
-    """Have so many processes work on a query, the leader among them."""
-    conn.execute("SELECT pg_catalog.set_config('max_parallel_workers_per_gather', %s, false)", [str(number - 1)])
-
-
 def run(conn: Connection) -> tuple[float, list[list[str]]]:
     """Run the query; return its seconds, and the answer in order."""
     start = time.perf_counter()
@@ -218,7 +217,7 @@ def postgresql(conn: Connection, record: Record) -> tuple[float, list[list[str]]
     if known is None:
         common.say("PostgreSQL's plan, once")
         plans.switch(conn, False)
-        processes(conn, 2)
+        aggregate.be_willing(conn, 2)
         seconds, answer = run(conn)
         plans.switch(conn, True)
         if sum(int(count) for _, count in answer) != ROWS:
@@ -233,7 +232,7 @@ def warm(conn: Connection, number: int) -> tuple[float, int]:
 
     Raises RuntimeError when it is not done by so many processes, or not with the indexes.
     """
-    processes(conn, number)
+    aggregate.be_willing(conn, number)
     start = time.perf_counter()
     row = conn.execute(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {QUERY}".encode()).fetchone()
     seconds = time.perf_counter() - start
@@ -250,7 +249,7 @@ def measure(conn: Connection, expected: list[list[str]]) -> dict[int, list[float
     times: dict[int, list[float]] = defaultdict(list)
     for number in range(ROUNDS):
         for count in PROCESSES if number % 2 == 0 else reversed(PROCESSES):
-            processes(conn, count)
+            aggregate.be_willing(conn, count)
             seconds, answer = run(conn)
             if answer != expected:
                 raise RuntimeError(f"by {count} processes {answer}, by PostgreSQL's plan {expected}")

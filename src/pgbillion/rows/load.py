@@ -16,7 +16,7 @@ from psycopg import sql
 
 from pgbillion.common import search_path, text, together
 from pgbillion.common.errors import UserError
-from pgbillion.common.host import Host
+from pgbillion.common.host import FileSystem, Host
 from pgbillion.common.target import Target
 from pgbillion.rows import generate
 
@@ -155,8 +155,14 @@ def check_room(conn: Connection, count: int, size: int | None = None) -> None:
     """
     host = Host.of(conn)
     disk = host.filesystem() if host else None
-    needed = int((count * (_ROW_BYTES + _WAL_BYTES) if size is None else size) * _MARGIN)
-    if disk is not None and disk.free < needed:
+    if disk is not None:
+        need_room(disk, count, count * (_ROW_BYTES + _WAL_BYTES) if size is None else size)
+
+
+def need_room(disk: FileSystem, count: int, size: int) -> None:
+    """Raise UserError when a disk has no room for so many rows, which take ``size`` bytes, and some more."""
+    needed = int(size * _MARGIN)
+    if disk.free < needed:
         raise UserError(
             f"{text.count(count)} rows need {text.size(needed)} of disk while they are loaded, "
             f"{disk.mount} has {text.size(disk.free)} left",
