@@ -17,6 +17,7 @@
 #include "access/htup_details.h"
 #include "access/visibilitymap.h"
 #include "catalog/pg_am.h"
+#include "port/pg_bitutils.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
 
@@ -32,26 +33,73 @@ gather_encodes(Relation heap)
 	return heap->rd_rel->relam == HEAP_TABLE_AM_OID;
 }
 
-/* Set the bits of the blocks that the visibility map calls all-visible, and count them. */
+/*
+ * How the visibility map lies on disk, which visibilitymap.c tells nobody: a
+ * byte has the bits of so many blocks, the lowest first, and a page has a
+ * header and bytes.
+ */
+#define MAP_BYTE_BLOCKS (BITS_PER_BYTE / BITS_PER_HEAPBLOCK)
+#define MAP_PAGE_BLOCKS ((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) * MAP_BYTE_BLOCKS)
+
+StaticAssertDecl(MAP_BYTE_BLOCKS == 4 && VISIBILITYMAP_ALL_VISIBLE == 1, "bits of the visibility map");
+StaticAssertDecl(COLUMNS_MIN_BLOCKS % 8 == 0 && MAP_PAGE_BLOCKS % 8 == 0, "bitmaps are of whole bytes");
+
+/* The bits of four blocks, as they are in the low half of a byte. */
+static inline uint8
+visible_of(uint8 map)
+{
+	return (map & 1) | (map >> 1 & 2) | (map >> 2 & 4) | (map >> 3 & 8);
+}
+
+/*
+ * Set the bits of some blocks that are in one page of the visibility map.
+ * Bytes are read without the page's lock, each once, and are looked at by
+ * nobody else's rules than visibilitymap_get_status()'s.
+ */
+static void
+gather_map_page(Relation heap, BlockNumber first, int nblocks, Buffer *map, uint8 *visible)
+{
+	int			nbytes = (nblocks + MAP_BYTE_BLOCKS - 1) / MAP_BYTE_BLOCKS;
+	uint8		bytes[COLUMNS_MAX_BLOCKS / MAP_BYTE_BLOCKS + 1];
+
+	Assert(first % 8 == 0 && nblocks <= COLUMNS_MAX_BLOCKS);
+	/* this brings the page, if there is one */
+	(void) visibilitymap_get_status(heap, first, map);
+	if (!BufferIsValid(*map))
+		return;
+	Assert(BufferGetBlockNumber(*map) == first / MAP_PAGE_BLOCKS);
+	memcpy(bytes, PageGetContents(BufferGetPage(*map)) + first % MAP_PAGE_BLOCKS / MAP_BYTE_BLOCKS, nbytes);
+	bytes[nbytes] = 0;
+	for (int i = 0; i < nbytes; i += 2)
+		visible[i / 2] = visible_of(bytes[i]) | visible_of(bytes[i + 1]) << 4;
+}
+
+/*
+ * Set the bits of the blocks that the visibility map calls all-visible, and
+ * count them.  The first block is a segment's.  Each block's bit is read once,
+ * before this returns.
+ */
 int
 gather_visible(Relation heap, BlockNumber first, int nblocks, uint8 *visible)
 {
 	Buffer		map = InvalidBuffer;
-	int			n = 0;
+	int			n;
 
 	memset(visible, 0, BITMAP_BYTES);
-	for (int i = 0; i < nblocks; i++)
+	for (int done = 0; done < nblocks; done += n)
 	{
-		if ((visibilitymap_get_status(heap, first + i, &map) & VISIBILITYMAP_ALL_VISIBLE) != 0)
-		{
-			bitmap_set(visible, i);
-			n++;
-		}
+		BlockNumber block = first + done;
+
+		n = Min(nblocks - done, (int) (MAP_PAGE_BLOCKS - block % MAP_PAGE_BLOCKS));
+		gather_map_page(heap, block, n, &map, visible + done / 8);
 	}
 	if (BufferIsValid(map))
 		ReleaseBuffer(map);
+	/* the map says nothing of blocks after the last */
+	if (nblocks % 8 != 0)
+		visible[nblocks / 8] &= (1 << nblocks % 8) - 1;
 
-	return n;
+	return (int) pg_popcount((char *) visible, BITMAP_BYTES);
 }
 
 /* Copy a block's page, unless it is not all-visible. */
