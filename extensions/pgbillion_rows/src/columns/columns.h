@@ -121,10 +121,27 @@ typedef struct ColumnSegment
  */
 typedef struct ColumnRun
 {
-	const void *array;			/* `width` bytes an element, aligned to 64;
+	const void *array;			/* `width` bytes an element, aligned to them;
 								 * NULL for COLUMN_ALL_NULL, _CONSTANT */
 	const bool *nulls;			/* NULL: none of these rows is */
 } ColumnRun;
+
+/* Element i of an array of unsigned integers. */
+static inline uint64
+column_element(const void *array, int width, int i)
+{
+	switch (width)
+	{
+		case 1:
+			return ((const uint8 *) array)[i];
+		case 2:
+			return ((const uint16 *) array)[i];
+		case 4:
+			return ((const uint32 *) array)[i];
+		default:
+			return ((const uint64 *) array)[i];
+	}
+}
 
 typedef struct ColumnReader ColumnReader;
 

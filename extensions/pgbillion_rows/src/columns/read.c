@@ -12,7 +12,9 @@
  * A segment's pages may be overwritten while it is read, also by replay on a
  * standby, where nothing can be told to wait. So bytes are copied under the
  * page's share lock, and only if the page still says that it is this segment's
- * and generation's.
+ * and generation's. What has been copied stays right: of arrays, which are read
+ * in runs of rows one after the other, all that the page holds is copied with
+ * the first run, and the next ones are given from the copy.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +22,7 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "port/pg_bitutils.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -33,6 +36,9 @@
 /* What loops over arrays want. */
 #define ARRAY_ALIGNMENT 64
 
+/* Bytes that a prefetch brings; a wrong guess costs a little speed. */
+#define CACHE_LINE 64
+
 /* Bytes beside values that are taken a word at a time may be loaded, too. */
 #define SLACK 64
 
@@ -44,10 +50,10 @@ typedef struct Room
 	char	   *start;			/* aligned */
 } Room;
 
-/* The buffer that a page of the segment was in when it was last read. */
+/* The page that was read last, and the buffer that it was in. */
 typedef struct Guess
 {
-	uint32		number;			/* of the page in the segment */
+	BlockNumber block;
 	Buffer		buffer;			/* not pinned; or InvalidBuffer */
 } Guess;
 
@@ -58,6 +64,8 @@ typedef struct ReaderColumn
 	StoredColumn stored;		/* in the segment */
 	Datum	   *dictionary;		/* NULL: not loaded */
 	Guess		guess;
+	uint32		first_row;		/* what is in `array`, if it is of elements: */
+	uint32		nrows;			/* the rows from the first on, or 0 */
 	Room		array;
 	Room		places;
 	Room		nulls;
@@ -187,18 +195,24 @@ make_room(ColumnReader *reader, Room *room, Size bytes)
 	return room->start;
 }
 
-/* Pin a page of the segment: looking its buffer up is most of a short read. */
+/*
+ * Pin a page: looking its buffer up is most of a short read.  Pages that were
+ * written or read one after the other mostly are in buffers that follow one
+ * another.
+ */
 static Buffer
-pin_page(ColumnReader *reader, uint32 number, Guess *guess)
+pin_page(ColumnReader *reader, BlockNumber block, Guess *guess)
 {
 	Relation	index = reader->directory.index;
-	BlockNumber block = reader->entry.first_page + number;
+	int64		buffer = (int64) guess->buffer + block - guess->block;
 
-	if (guess->buffer != InvalidBuffer && guess->number == number &&
-		ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, guess->buffer))
-		return guess->buffer;
-	guess->number = number;
-	guess->buffer = ReadBuffer(index, block);
+	/* a temporary table's buffers are numbered downwards, and looked up fast */
+	if (guess->buffer > 0 && buffer > 0 && buffer <= NBuffers &&
+		ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, (Buffer) buffer))
+		guess->buffer = (Buffer) buffer;
+	else
+		guess->buffer = ReadBuffer(index, block);
+	guess->block = block;
 
 	return guess->buffer;
 }
@@ -215,6 +229,21 @@ check_replaced(ColumnReader *reader, uint32 number)
 	if (directory_read(&reader->directory, reader->segment_number, &now) &&
 		now.generation == reader->entry.generation)
 		store_corrupted(reader->directory.index, reader->entry.first_page + number);
+}
+
+/* So many bytes to the end of a page are part of an array that goes on in the next. */
+#define PREFETCHED_PART (DATA_BYTES / 4)
+
+/*
+ * Have the processor fetch the page in the next buffer, which mostly is the
+ * next one to be read, while the values of this one are worked on.  Nothing is
+ * read: no pin is needed, and there may be no such buffer.
+ */
+static inline void
+prefetch_next(Page page)
+{
+	for (int i = 0; i < BLCKSZ; i += CACHE_LINE)
+		__builtin_prefetch((char *) page + BLCKSZ + i, 0, 2);
 }
 
 /*
@@ -237,13 +266,17 @@ read_bytes(ColumnReader *reader, Guess *guess, Size at, Size length, char *to)
 
 		if (number >= reader->entry.pages)
 			store_corrupted(index, reader->entry.first_page);
-		buffer = pin_page(reader, number, guess);
+		buffer = pin_page(reader, reader->entry.first_page + number, guess);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		data = store_content(BufferGetPage(buffer));
 		ours = data->magic == DATA_MAGIC && data->segment == reader->segment_number &&
 			data->generation == reader->entry.generation && data->number == number;
 		if (ours)
+		{
 			memcpy(to, data->bytes + offset, part);
+			if (part >= PREFETCHED_PART && offset + part == DATA_BYTES)
+				prefetch_next(BufferGetPage(buffer));
+		}
 		UnlockReleaseBuffer(buffer);
 		if (!ours)
 		{
@@ -338,7 +371,7 @@ take_head(ColumnReader *reader)
 		sane = is_sane(&column->stored, &head);
 		set_state(&reader->states[c], &column->stored, head.nrows);
 		column->dictionary = NULL;
-		column->guess.buffer = InvalidBuffer;
+		column->nrows = 0;
 	}
 	if (!sane)
 		store_corrupted(reader->directory.index, reader->entry.first_page);
@@ -356,6 +389,25 @@ check_extent(ColumnReader *reader)
 		store_corrupted(reader->directory.index, reader->entry.first_page);
 }
 
+/* Which blocks may be read: those that are all-visible, and not stale. */
+static void
+take_blocks(ColumnReader *reader, const uint8 *visible)
+{
+	ColumnSegment *segment = &reader->segment;
+	const uint8 *stale = reader->entry.stale;
+	int			nvisible = segment->nblocks - segment->nnot_visible;
+
+	for (int i = 0; i < segment->nblocks; i += 8)
+	{
+		uint8		valid = visible[i / 8] & ~stale[i / 8];
+
+		segment->nvalid += pg_number_of_ones[valid];
+		for (int bit = 0; bit < 8; bit++)
+			segment->valid[i + bit] = valid >> bit & 1;
+	}
+	segment->nstale = nvisible - segment->nvalid;
+}
+
 /*
  * Look at a segment: the visibility map first, then the entry, then the head.
  * Returns false if its pages are another's by now.
@@ -367,7 +419,6 @@ look_at_segment(ColumnReader *reader)
 	uint8		visible[BITMAP_BYTES];
 
 	segment->nvalid = segment->nstale = segment->nabsent = 0;
-	reader->guess.buffer = InvalidBuffer;
 	segment->nnot_visible = segment->nblocks -
 		gather_visible(reader->heap, segment->first_block, segment->nblocks, visible);
 	if (segment->nnot_visible == segment->nblocks)
@@ -380,14 +431,7 @@ look_at_segment(ColumnReader *reader)
 	}
 	PAUSE("directory read");
 	check_extent(reader);
-	for (int i = 0; i < segment->nblocks; i++)
-	{
-		bool		stale = bitmap_test(reader->entry.stale, i);
-
-		segment->valid[i] = bitmap_test(visible, i) && !stale;
-		segment->nvalid += segment->valid[i];
-		segment->nstale += bitmap_test(visible, i) && stale;
-	}
+	take_blocks(reader, visible);
 	if (segment->nvalid == 0)
 		return true;
 	if (!read_bytes(reader, &reader->guess, 0,
@@ -508,6 +552,40 @@ has_codes(const ReaderColumn *column)
 }
 
 /*
+ * Have rows of an array in the column's room, and with them all that are in
+ * the page of the last one.  False if the segment was replaced.
+ */
+static bool
+load_array(ColumnReader *reader, ReaderColumn *column, uint32 first_row, uint32 nrows)
+{
+	Size		width = column->stored.width;
+	Size		at = column->stored.values + first_row * width;
+	Size		pages = (at + nrows * width + DATA_BYTES - 1) / DATA_BYTES;
+	uint32		known = 0;		/* rows that are there already */
+	uint32		more = Min((pages * DATA_BYTES - at) / width, reader->segment.nrows - first_row);
+
+	if (first_row >= column->first_row && first_row < column->first_row + column->nrows)
+		known = column->first_row + column->nrows - first_row;
+	if (known > 0 && known >= nrows)
+		return true;
+	if (known > 0 && column->array.size >= more * width)
+		memmove(column->array.start, column->array.start + (first_row - column->first_row) * width, known * width);
+	else
+		known = 0;
+	column->nrows = 0;
+	(void) make_room(reader, &column->array, more * width);
+	if (!read_bytes(reader, &column->guess, at + known * width, (more - known) * width, column->array.start + known * width))
+		return false;
+	if (has_codes(column))
+		check_codes(reader, column, column->array.start + known * width, more - known);
+	column->first_row = first_row;
+	column->nrows = more;
+	Assert(more >= nrows);
+
+	return true;
+}
+
+/*
  * Load rows of a column (numbered as in column_reader_begin()) as the array
  * that they are in.  Returns false if the segment was replaced: then nothing
  * more of it can be read.  Not for COLUMN_ABSENT and COLUMN_DATUMS.
@@ -516,7 +594,6 @@ bool
 column_reader_load(ColumnReader *reader, int c, uint32 first_row, int nrows, ColumnRun *run)
 {
 	ReaderColumn *column = &reader->columns[c];
-	int			width = column->stored.width;
 
 	Assert(column->stored.kind != COLUMN_ABSENT && column->stored.kind != COLUMN_DATUMS);
 	Assert(nrows >= 0 && first_row + nrows <= reader->segment.nrows);
@@ -525,13 +602,9 @@ column_reader_load(ColumnReader *reader, int c, uint32 first_row, int nrows, Col
 		return false;
 	if (has_array(column))
 	{
-		char	   *array = make_room(reader, &column->array, (Size) nrows * width);
-
-		if (!read_bytes(reader, &column->guess, column->stored.values + (Size) first_row * width, (Size) nrows * width, array))
+		if (!load_array(reader, column, first_row, nrows))
 			return false;
-		if (has_codes(column))
-			check_codes(reader, column, array, nrows);
-		run->array = array;
+		run->array = column->array.start + (first_row - column->first_row) * (Size) column->stored.width;
 	}
 	return true;
 }
@@ -702,22 +775,6 @@ decode_codes(const ReaderColumn *column, const void *array, int nrows, Datum *va
 	}
 }
 
-static uint64
-element(const void *array, int width, int i)
-{
-	switch (width)
-	{
-		case 1:
-			return ((const uint8 *) array)[i];
-		case 2:
-			return ((const uint16 *) array)[i];
-		case 4:
-			return ((const uint32 *) array)[i];
-		default:
-			return ((const uint64 *) array)[i];
-	}
-}
-
 static void
 decode_integers(const ReaderColumn *column, const void *array, int nrows, Datum *values)
 {
@@ -752,7 +809,7 @@ decode_decimals(ColumnReader *reader, ReaderColumn *column, const ColumnRun *run
 	for (int i = 0; i < nrows; i++)
 	{
 		/* elements of rows that are NULL mean nothing, but are in range */
-		values[i] = decimal_datum(reader, column, element(run->array, column->stored.width, i),
+		values[i] = decimal_datum(reader, column, column_element(run->array, column->stored.width, i),
 								  memory + (Size) i * DECIMAL_IMAGE_BYTES);
 	}
 }

@@ -20,6 +20,7 @@
  *	source/			where rows are from
  *	  heap.c		pages of a heap
  *	  segments.c	segments of an index of columns, and heap pages elsewhere
+ *	  segment_values.c	what batches of the former hold
  *	  scan.c		which rows of a page are visible
  *	  pages.c		pages one after the other, mostly without looking them up
  *	  columns.c		values of attributes, a column at a time
