@@ -41,13 +41,26 @@
 
 typedef uint8 BYTES __attribute__((vector_size(SET_BYTES), aligned(1), may_alias));
 
+typedef uint16 NAME(words) __attribute__((vector_size(SET_BYTES), may_alias));
+typedef uint32 NAME(longs) __attribute__((vector_size(SET_BYTES), may_alias));
+typedef uint64 NAME(quads) __attribute__((vector_size(SET_BYTES), may_alias));
+
+/* The sum of a register's bytes: neighbors are added in place, ever wider ones. */
 BODY uint64
-NAME(sum_of_bytes) (const BYTES * bytes)
+NAME(sum_of_bytes) (BYTES bytes)
 {
+	NAME(words) words = (NAME(words)) bytes;
+	NAME(longs) longs;
+	NAME(quads) quads;
 	uint64		sum = 0;
 
-	for (int i = 0; i < SET_BYTES; i++)
-		sum += (*bytes)[i];
+	words = (words & 0xff) + (words >> 8);
+	longs = (NAME(longs)) words;
+	longs = (longs & 0xffff) + (longs >> 16);
+	quads = (NAME(quads)) longs;
+	quads = (quads & 0xffffffff) + (quads >> 32);
+	for (int i = 0; i < SET_BYTES / (int) sizeof(uint64); i++)
+		sum += quads[i];
 	return sum;
 }
 
@@ -72,7 +85,7 @@ NAME(count_pass) (const uint8 *codes, int steps, int first, uint64 *counts)
 			matches[3] -= (BYTES) (row == (uint8) (first + 3));
 		}
 		for (int i = 0; i < CODES_PER_PASS; i++)
-			counts[first + i] += NAME(sum_of_bytes) (&matches[i]);
+			counts[first + i] += NAME(sum_of_bytes) (matches[i]);
 	}
 }
 

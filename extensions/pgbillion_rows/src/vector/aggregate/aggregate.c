@@ -191,6 +191,36 @@ compile_aggregate(Aggref *aggref, List *outputs, Batch *batch)
 	return agg;
 }
 
+/* Can one array be for both aggregates? */
+static bool
+have_one_column(const VectorAgg *one, const VectorAgg *other)
+{
+	return one->filter == NULL && other->filter == NULL && !one->distinct && !other->distinct &&
+		vector_expr_is_column(one->argument) && vector_expr_is_column(other->argument) &&
+		vector_expr_column(one->argument) == vector_expr_column(other->argument);
+}
+
+/* Find what can be advanced together. */
+static void
+find_mates(Aggregates *aggregates)
+{
+	for (int i = 0; i < aggregates->n; i++)
+	{
+		VectorAgg  *agg = aggregates->aggs[i];
+
+		for (int j = 0; j < aggregates->n && agg->kind->mate != NULL && agg->mate == NULL; j++)
+		{
+			VectorAgg  *other = aggregates->aggs[j];
+
+			if (other->kind == agg->kind->mate && !other->is_mate && have_one_column(agg, other))
+			{
+				agg->mate = other;
+				other->is_mate = true;
+			}
+		}
+	}
+}
+
 /*
  * Prepare the aggregates among the outputs, whose states are put into an entry
  * from `offset` on. Everything is allocated in the current context; `memory`
@@ -235,6 +265,7 @@ aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *m
 		result->of_output[foreach_current_index(lc)] = agg;
 	}
 	result->size = end - offset;
+	find_mates(result);
 	pfree(transitions);
 
 	return result;
@@ -274,6 +305,15 @@ aggregates_combine(Aggregates *aggregates, char **entries, char **others, int n)
 		aggregates->aggs[i]->kind->combine(aggregates->aggs[i]->offset, entries, others, n);
 }
 
+/* The array of an aggregate's argument, if it can be added to the groups as such. */
+static bool
+packed_argument(VectorAgg *agg, Batch *batch, const RowGroups *groups, Packed *packed)
+{
+	return vector_expr_is_column(agg->argument) &&
+		batch_packed(batch, vector_expr_column(agg->argument), packed) &&
+		(groups->single != NULL || groups->nids > 0);
+}
+
 /* Add the n rows listed, or the batch's first n, of which these are the groups. */
 void
 aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
@@ -281,9 +321,7 @@ aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGr
 	Values		argument;
 	Packed		packed;
 
-	if (rows == NULL && agg->kind->advance_packed != NULL && vector_expr_is_column(agg->argument) &&
-		batch_packed(batch, vector_expr_column(agg->argument), &packed) &&
-		(groups->single != NULL || groups->nids > 0) &&
+	if (rows == NULL && agg->kind->advance_packed != NULL && packed_argument(agg, batch, groups, &packed) &&
 		agg->kind->advance_packed(agg, &packed, n, groups))
 		return;
 	if (agg->kind->advance_batch != NULL)
@@ -293,6 +331,19 @@ aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGr
 	}
 	vector_expr_eval(agg->argument, batch, rows, n, &argument);
 	agg->kind->advance(agg, &argument, n, groups);
+}
+
+/* Add the rows of a batch to an aggregate and its mate. */
+static void
+advance_both(VectorAgg *agg, Batch *batch, RowGroups *groups)
+{
+	Packed		packed;
+
+	if (packed_argument(agg, batch, groups, &packed) &&
+		agg->kind->advance_packed_both(agg, agg->mate, &packed, batch->n, groups))
+		return;
+	aggregate_advance(agg, batch, NULL, batch->n, groups);
+	aggregate_advance(agg->mate, batch, NULL, batch->n, groups);
 }
 
 /* The same for the rows that FILTER (WHERE …) keeps. */
@@ -338,9 +389,11 @@ aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups)
 	{
 		VectorAgg  *agg = aggregates->aggs[i];
 
-		if (agg->distinct)
+		if (agg->distinct || agg->is_mate)
 			continue;
-		if (agg->filter != NULL)
+		if (agg->mate != NULL)
+			advance_both(agg, batch, groups);
+		else if (agg->filter != NULL)
 			advance_filtered(agg, batch, groups);
 		else
 			aggregate_advance(agg, batch, NULL, batch->n, groups);

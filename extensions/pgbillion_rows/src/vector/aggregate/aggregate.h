@@ -139,6 +139,14 @@ typedef struct AggKind
 	bool		(*advance_packed) (VectorAgg *agg, const Packed *packed, int n, RowGroups *groups);
 
 	/*
+	 * The same for two aggregates of one column in one pass over the array,
+	 * this one and one of the kind `mate`. NULL: there is no such kind.
+	 */
+	const struct AggKind *mate;
+	bool		(*advance_packed_both) (VectorAgg *agg, VectorAgg *mate, const Packed *packed, int n,
+										RowGroups *groups);
+
+	/*
 	 * Add other states of the same groups to those in n entries, as
 	 * PostgreSQL's combine function does. States point to nothing then: they
 	 * can be copied by others, bytewise. An entry may be there more than
@@ -157,6 +165,8 @@ struct VectorAgg
 	VectorExpr *argument;		/* NULL for count(*) */
 	VectorFilter *filter;		/* FILTER (WHERE …), or NULL */
 	bool		distinct;		/* it is not for aggregates_advance() */
+	VectorAgg  *mate;			/* to be advanced with this one, or NULL */
+	bool		is_mate;		/* it is another's */
 	const StateMemory *memory;
 	void	   *own;			/* the kind's */
 };
