@@ -253,6 +253,40 @@ def test_all_is_read_from_the_index(conn: Connection) -> None:
         assert found["Column Blocks Read"] > 0, question
 
 
+# scattered groups, a group after the other, more than a batch's numbers say, one group
+GROUPINGS = ("id % 10", "id / 3000", "id % 700", "1")
+
+
+@pytest.mark.parametrize("values", ["1e30", "'-0'", "1e-40", "'inf'", "'-inf'", "'nan'", "3e38"])
+def test_sums_and_averages_of_reals_bit_for_bit(conn: Connection, values: str) -> None:
+    groupings = ", ".join(f"({each})::int AS g{number}" for number, each in enumerate(GROUPINGS))
+    conn.execute(
+        f"DROP TABLE IF EXISTS reals; CREATE TABLE reals AS SELECT id, {groupings}, f, -f AS other FROM (SELECT id,"
+        f" CASE WHEN id % 77 = 5 THEN {values} ELSE (id % 1000) / 7.0 - 70 END::real AS f"
+        " FROM generate_series(1, 20000) id) x"
+    )
+    conn.execute("VACUUM ANALYZE reals")
+    conn.execute("CREATE INDEX ON reals USING columns (id, g0, g1, g2, g3, f, other) WITH (segment_blocks = 32)")
+    for group in ("g0", "g1", "g2", "g3", "'all'"):
+        for outputs in (
+            "sum(f), avg(f)",
+            "avg(f), count(*), sum(f)",
+            "sum(f), avg(other), sum(other)",
+            "sum(f) FILTER (WHERE id % 3 = 0), avg(f)",
+            "sum(DISTINCT f), avg(f), sum(f)",
+            "avg(f), stddev(f), sum(f)",
+        ):
+            question = f"SELECT {group}, {outputs} FROM reals WHERE id > 9 GROUP BY 1 ORDER BY 1"
+            found = []
+            for mode in ("off", "force"):
+                conn.execute(f"SET pgbillion_rows.columns = {mode}; SET pgbillion_rows.enable = {mode == 'force'}")
+                try:
+                    found.append(repr(conn.execute(question.encode()).fetchall()))
+                except psycopg.errors.NumericValueOutOfRange as error:
+                    found.append(str(error))
+            assert found[0] == found[1], question
+
+
 def test_workers_share_segments(conn: Connection) -> None:
     conn.execute("SET max_parallel_workers_per_gather = 2")
     conn.execute("UPDATE own SET m = 9 WHERE id % 4000 = 0")
