@@ -55,6 +55,7 @@ typedef struct Guess
 {
 	BlockNumber block;
 	Buffer		buffer;			/* not pinned; or InvalidBuffer */
+	int			step;			/* how far the next page's buffer may be */
 } Guess;
 
 typedef struct ReaderColumn
@@ -197,24 +198,31 @@ make_room(ColumnReader *reader, Room *room, Size bytes)
 
 /*
  * Pin a page: looking its buffer up is most of a short read.  Pages that were
- * written or read one after the other mostly are in buffers that follow one
- * another.
+ * written or read one after the other mostly are in buffers at the same
+ * distance: those that were never used are given out upwards, and those of a
+ * relation that was dropped downwards.
  */
 static Buffer
 pin_page(ColumnReader *reader, BlockNumber block, Guess *guess)
 {
 	Relation	index = reader->directory.index;
-	int64		buffer = (int64) guess->buffer + block - guess->block;
+	int64		distance = (int64) block - guess->block;
+	int64		guessed = guess->buffer + guess->step * distance;
+	Buffer		buffer;
 
-	/* a temporary table's buffers are numbered downwards, and looked up fast */
-	if (guess->buffer > 0 && buffer > 0 && buffer <= NBuffers &&
-		ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, (Buffer) buffer))
-		guess->buffer = (Buffer) buffer;
+	/* a temporary table's buffers have other numbers, and are looked up fast */
+	if (guess->buffer > 0 && guessed > 0 && guessed <= NBuffers &&
+		ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, (Buffer) guessed))
+		buffer = (Buffer) guessed;
 	else
-		guess->buffer = ReadBuffer(index, block);
+	{
+		buffer = ReadBuffer(index, block);
+		guess->step = guess->buffer > 0 && distance == 1 ? buffer - guess->buffer : 1;
+	}
 	guess->block = block;
+	guess->buffer = buffer;
 
-	return guess->buffer;
+	return buffer;
 }
 
 /*
@@ -235,15 +243,17 @@ check_replaced(ColumnReader *reader, uint32 number)
 #define PREFETCHED_PART (DATA_BYTES / 4)
 
 /*
- * Have the processor fetch the page in the next buffer, which mostly is the
- * next one to be read, while the values of this one are worked on.  Nothing is
- * read: no pin is needed, and there may be no such buffer.
+ * Have the processor fetch what most likely is the next page, while the values
+ * of this one are worked on.  Nothing is read: no pin is needed, and there may
+ * be no such buffer.
  */
 static inline void
-prefetch_next(Page page)
+prefetch_next(Page page, const Guess *guess)
 {
+	const char *next = (char *) page + (int64) guess->step * BLCKSZ;
+
 	for (int i = 0; i < BLCKSZ; i += CACHE_LINE)
-		__builtin_prefetch((char *) page + BLCKSZ + i, 0, 2);
+		__builtin_prefetch(next + i, 0, 2);
 }
 
 /*
@@ -275,7 +285,7 @@ read_bytes(ColumnReader *reader, Guess *guess, Size at, Size length, char *to)
 		{
 			memcpy(to, data->bytes + offset, part);
 			if (part >= PREFETCHED_PART && offset + part == DATA_BYTES)
-				prefetch_next(BufferGetPage(buffer));
+				prefetch_next(BufferGetPage(buffer), guess);
 		}
 		UnlockReleaseBuffer(buffer);
 		if (!ours)
