@@ -262,33 +262,44 @@ by_short_codes(GroupByCode *by_code, GroupTable *table, const Codes *codes, int 
 
 /* ---- others: entries ---- */
 
-/* The combination of a row. */
-static inline int
-combination(GroupByCode *by_code, const Codes *codes, int row)
-{
-	int			result = code_of(&codes[0], row);
-	int			factor = codes[0].n;
+StaticAssertDecl(MAX_COMBINATIONS - 1 <= PG_UINT16_MAX, "a combination's number fits in 16 bits");
 
-	for (int k = 1; k < by_code->nkeys; k++)
+/* The combination of each row. */
+static void
+combine(GroupByCode *by_code, const Codes *codes, int n, uint16 *numbers)
+{
+	int			factor = 1;
+
+	memset(numbers, 0, sizeof(numbers[0]) * n);
+	for (int k = 0; k < by_code->nkeys; k++)
 	{
-		result += code_of(&codes[k], row) * factor;
+		const uint8 *short_codes = codes[k].codes;
+		const uint16 *long_codes = codes[k].long_codes;
+
+		if (short_codes != NULL)
+			for (int i = 0; i < n; i++)
+				numbers[i] += (uint16) (short_codes[i] * factor);
+		else
+			for (int i = 0; i < n; i++)
+				numbers[i] += (uint16) (long_codes[i] * factor);
 		factor *= codes[k].n;
 	}
-	return result;
 }
 
 static bool
 by_long_codes(GroupByCode *by_code, GroupTable *table, const Codes *codes, int n, RowGroups *groups)
 {
+	uint16		numbers[BATCH_ROWS];
 	uint16		rows[BATCH_ROWS];
 	char	   *found[BATCH_ROWS];
 	int			nrows = 0;
 	bool		room = true;
 	char	  **entries = groups->entries;
 
+	combine(by_code, codes, n, numbers);
 	for (int i = 0; i < n; i++)
 	{
-		char	  **entry = &by_code->entries[combination(by_code, codes, i)];
+		char	  **entry = &by_code->entries[numbers[i]];
 
 		if (*entry == NULL)
 		{
@@ -301,9 +312,9 @@ by_long_codes(GroupByCode *by_code, GroupTable *table, const Codes *codes, int n
 	{
 		room = find_entries(by_code, table, codes, rows, nrows, found);
 		for (int i = 0; i < nrows; i++)
-			by_code->entries[combination(by_code, codes, rows[i])] = room ? found[i] : NULL;
+			by_code->entries[numbers[rows[i]]] = room ? found[i] : NULL;
 		for (int i = 0; i < n; i++)
-			entries[i] = by_code->entries[combination(by_code, codes, i)];
+			entries[i] = by_code->entries[numbers[i]];
 	}
 	groups->filled = room;
 
