@@ -325,6 +325,9 @@ def _covered(need: _Need, there: Sequence[Index]) -> str:
     for index in _usable(there, need.table):
         if need.columns <= set(index.columns):
             return f"{index.identifier} has its columns"
+    held = {index.table for index in there if index.valid and need.columns <= set(index.columns)}
+    if need.table.partitioned and all(piece.oid in held for piece in need.table.pieces):
+        return f"indexes of the partitions of {need.table.identifier} have its columns"
     return ""
 
 

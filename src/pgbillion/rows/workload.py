@@ -29,9 +29,9 @@ _QUERIES = {"select", "with", "values", "table"}
 # of the statements that took longest
 _MOST_STATEMENTS = 1000
 _PREPARED = "pgbillion_advised"
-# Reading columns takes so much of what reading the heap by vectors does, at most: the planner's own factor is 0.3 per
-# row, and fewer pages are read.
-_COLUMNS_FACTOR = 0.3
+# What reading columns costs of what reading the heap by vectors does: of rows the planner's own factor, and of pages
+# about what an index of some columns has.
+_OF_ROWS, _OF_PAGES = 0.3, 0.1
 _INDEX_SCANS = ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan")
 _SETTINGS = {
     "pgbillion_rows.enable": "on",
@@ -152,30 +152,32 @@ def plan(conn: Connection, queries: Sequence[Query], *, strict: bool) -> list[Pl
             if strict or error.diag.message_primary is None:
                 raise
             found.append(Planned(query, (), f"the server refuses to plan it: {error.diag.message_primary}"))
-        # a rollback leaves them
+        # an error leaves it, and so does a rollback
         conn.execute("DEALLOCATE ALL")
     return found
 
 
 def _plan(conn: Connection, query: Query) -> Planned:
     """Plan a query under the user's path. What is sent beside it is qualified."""
-    parameters = _prepare(conn, query.text)
-    tree = _explain(conn, parameters)
+    tree, parameters = _explain(conn, query.text)
     reads = [read for _, read in _reads(tree)]
     known = {(read.schema, read.table) for read in reads}
     # what an index of another kind serves now can still be slower than columns would be
-    for name in _INDEX_SCANS:
-        _set(conn, name, "off")
-    other = _explain(conn, parameters)
+    with conn.transaction(force_rollback=True):
+        for name in _INDEX_SCANS:
+            _set(conn, name, "off")
+        other, _ = _explain(conn, query.text)
     for node, read in _reads(other):
-        saved = (1 - _COLUMNS_FACTOR) * float(node["Total Cost"])
-        if (read.schema, read.table) not in known and other["Total Cost"] - saved < tree["Total Cost"]:
-            reads.append(read)
+        if (read.schema, read.table) not in known:
+            cost, pages = float(node["Total Cost"]), _cost_of_pages(conn, read)
+            saved = (1 - _OF_PAGES) * min(pages, cost) + (1 - _OF_ROWS) * max(cost - pages, 0)
+            if other["Total Cost"] - saved < tree["Total Cost"]:
+                reads.append(read)
     return Planned(query, tuple(reads), "" if reads else _why_not(conn, query.text, parameters))
 
 
-def _prepare(conn: Connection, text: str) -> int:
-    """Have the server parse a query, and return how many parameters it has.
+def _explain(conn: Connection, text: str) -> tuple[Plan, int]:
+    """Return the plan of a query, and how many parameters it has, of which no value is known.
 
     In one message of the extended protocol there can be one statement only, and PREPARE takes nothing that is not a
     query or a change of rows, which EXPLAIN without ANALYZE does not carry out.
@@ -187,14 +189,12 @@ def _prepare(conn: Connection, text: str) -> int:
         [_PREPARED],
     ).fetchone()
     assert row is not None
-    # of values that are not known
-    _set(conn, "plan_cache_mode", "force_generic_plan" if row[0] else "force_custom_plan")
-    return int(row[0])
-
-
-def _explain(conn: Connection, parameters: int) -> Plan:
-    given = f"({', '.join(['NULL'] * parameters)})" if parameters else ""
-    return plans.explain(conn, f"EXECUTE {_PREPARED}{given}", verbose=True)
+    given = f"({', '.join(['NULL'] * row[0])})" if row[0] else ""
+    _set(conn, "plan_cache_mode", "force_generic_plan")
+    tree = plans.explain(conn, f"EXECUTE {_PREPARED}{given}", verbose=True)
+    # it keeps its plan, whatever is set
+    conn.execute(f"DEALLOCATE {_PREPARED}".encode())
+    return tree, int(row[0])
 
 
 def _reads(tree: Plan) -> Iterator[tuple[Plan, Read]]:
@@ -203,6 +203,19 @@ def _reads(tree: Plan) -> Iterator[tuple[Plan, Read]]:
         if node.get("Custom Plan Provider") == plans.NODE and plans.COLUMNS_OF_TABLE in node:
             columns = frozenset(node[plans.COLUMNS_OF_TABLE])
             yield node, Read(node["Schema"], node["Relation Name"], columns)
+
+
+def _cost_of_pages(conn: Connection, read: Read) -> float:
+    """Return what the planner says that reading a table's pages costs."""
+    row = conn.execute(
+        "SELECT pg_catalog.float8mul(c.relpages::pg_catalog.float8,"
+        " pg_catalog.current_setting('seq_page_cost')::pg_catalog.float8)"
+        " FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace"
+        " WHERE n.nspname OPERATOR(pg_catalog.=) %s::pg_catalog.name"
+        " AND c.relname OPERATOR(pg_catalog.=) %s::pg_catalog.name",
+        [read.schema, read.table],
+    ).fetchone()
+    return float(row[0]) if row else 0.0
 
 
 def _why_not(conn: Connection, text: str, parameters: int) -> str:

@@ -18,5 +18,5 @@ SELECT i.indexrelid::int8, i.indrelid::int8, xn.nspname, x.relname, tn.nspname, 
  WHERE fn.nspname = 'pgbillion_rows' AND f.proname = 'columns_handler'
    AND (t.relpersistence <> 't' OR t.relnamespace = pg_my_temp_schema())
    AND (%(tables)s::oid[] IS NULL OR i.indrelid = ANY (%(tables)s::oid[])
-        OR pg_partition_root(t.oid)::oid = ANY (%(tables)s::oid[]))
+        OR EXISTS (SELECT FROM pg_partition_ancestors(t.oid) a WHERE a.relid::oid = ANY (%(tables)s::oid[])))
  ORDER BY tn.nspname, t.relname, xn.nspname, x.relname
