@@ -55,7 +55,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of all runs beside the server: rows and seconds of each step, and PostgreSQL's answer."""
+    """What is kept of all runs with the server's data: rows and seconds of each step, and PostgreSQL's answer."""
 
     file: Path
 
@@ -87,7 +87,8 @@ def kept_server() -> Iterator[tuple[Cluster, Record]]:
         disk = FileSystem.of(next(folder for folder in state.parents if folder.exists()))
         load.need_room(disk, ROWS, ROWS * (partitions.HEAP_BYTES + INDEX_BYTES))
     cluster, _ = embedded.start(state, Path(chosen) if chosen else None)
-    record = Record(state / "record.json")
+    # goes with the data, whoever removes them
+    record = Record(cluster.data / "bench.json")
     try:
         configure(cluster)
         yield cluster, record
@@ -95,7 +96,6 @@ def kept_server() -> Iterator[tuple[Cluster, Record]]:
         if KEEP:
             cluster.stop()
         else:
-            record.file.unlink(missing_ok=True)
             embedded.destroy(state)
 
 
@@ -176,11 +176,11 @@ def index(target: Target, conn: Connection, record: Record) -> None:
         ):
 
             def index_one(number: int) -> None:
-                table, rows = missing[number]
+                table, _ = missing[number]
                 with target.connect() as session:
                     team.session(session)
                     session.execute(f"CREATE INDEX ON {table} USING columns (grp, data)".encode())
-                done[number] = rows
+                    done[number] = one(session, f"SELECT rows FROM pgbillion_rows.columns_status('{table}')")
 
             load.watch({team.start(index_one, number) for number in range(len(missing))}, done, update)
     finally:

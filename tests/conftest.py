@@ -52,6 +52,7 @@ _MAJORS = (
     "test_pg_isolation",
     "test_pg_upgrade",
     "test_regress",
+    "test_rows_partitions",
     "test_shard_answers",
     "test_shard_differential",
     "test_shard_states",

@@ -47,7 +47,7 @@ def test_the_partitions_have_the_rows_of_one_table(cli: CommandLine) -> None:
             ("t_demo_2", "FOR VALUES FROM (100001) TO (200001)"),
             ("t_demo_3", "FOR VALUES FROM (200001) TO (MAXVALUE)"),
         ]
-        assert one(conn, "SELECT count(*) FROM pg_constraint WHERE contype = 'c' AND conrelid > 16384") == 0
+        assert one(conn, "SELECT count(*) FROM pg_constraint WHERE conname = 'part'") == 0
         assert one(conn, "SELECT count(DISTINCT starelid) FROM pg_statistic WHERE starelid > 16384") == PARTS + 2
         assert one(conn, "INSERT INTO t_demo DEFAULT VALUES RETURNING id") == ROWS + 1
 
@@ -153,9 +153,7 @@ def test_another_table_is_left_alone(cli: CommandLine, cluster: Cluster) -> None
         (("--count", "1M", "--partitions", "0"), "--partitions"),
         (("--count", "1M", "--partitions", "10001"), "1 to 10,000 partitions, not 10,001"),
         (("--count", "3B"), "1 to 2,147,483,647 rows, not 3,000,000,000"),
-        (("--count", "1Bn"), '"1Bn" is not a number of rows'),
         (("--count", "1e9"), '"1e9" is not a number of rows'),
-        (("--count", "1,00", "--partitions", "2"), '"1,00" is not a number of rows'),
         (("--count", "1M", "--partitions", "2", "--table", "t" * 62), "names of more than 63 bytes"),
     ],
 )
