@@ -9,6 +9,11 @@
  * stopped is kept for each row, so that what only the survivors of a filter
  * need is not walked to for the others.
  *
+ * The walk goes an attribute at a time, and only those which are NULL in some
+ * row of the batch need a look at each row's bitmap. Neighbors of fixed length
+ * of which none needs more alignment than the first are one step: the others
+ * are at constant distances from it.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -16,6 +21,7 @@
 #include "access/tupmacs.h"
 #include "access/tupdesc_details.h"
 #include "nodes/bitmapset.h"
+#include "port/pg_bitutils.h"
 
 #include "vector/source/heap.h"
 
@@ -24,13 +30,23 @@ typedef struct Attribute
 	int16		len;
 	char		align;
 	bool		byval;
+	int			align_bytes;
 	int			column;			/* index of the column wanted, or -1 */
+	int			next_column;	/* ... of the first wanted that is not before
+								 * this attribute */
 	int			fixed_offset;	/* in a row without NULLs, or -1 */
+	int			distance;		/* of fixed length: from the first neighbor
+								 * that is, if that is fully aligned */
+	int			run_end;		/* of fixed length: neighbors before it are at
+								 * constant distances from this */
 	bool		lengthy;		/* a value of the last batch had a header of
 								 * four bytes */
 	bool		missing_null;	/* what rows too short to have it hold */
 	Datum		missing;
 } Attribute;
+
+/* A bit per attribute. */
+#define BITMAP_WORDS ((MaxTupleAttributeNumber + 63) / 64)
 
 struct Columns
 {
@@ -45,8 +61,12 @@ struct Columns
 	/* the batch */
 	int			n;
 	HeapTupleHeader *tuples;	/* the caller's array, compacted with us */
-	bool		simple;			/* no NULLs, no short rows, one header size */
-	int			hoff;			/* of simple batches */
+	int			plain;			/* so many leading attributes are there, and
+								 * not NULL, in every row */
+	int			hoff;			/* of every row, or -1 */
+	uint64		nullable[BITMAP_WORDS]; /* beyond those: attributes that some
+										 * row does not have, or as NULL */
+	uint64		only_null[BITMAP_WORDS];	/* ... that all rows have as NULL */
 	int			walked;			/* attributes walked past in every row */
 	const char *at[MaxHeapTuplesPerPage];	/* where the walk goes on */
 	const char *ahead;			/* page to be fetched on the way, or NULL */
@@ -75,6 +95,38 @@ typedef union Layout
 StaticAssertDecl(offsetof(HeapTupleHeaderData, t_infomask) == LAYOUT_OFFSET + offsetof(Layout, field.infomask) &&
 				 offsetof(HeapTupleHeaderData, t_hoff) == LAYOUT_OFFSET + offsetof(Layout, field.hoff),
 				 "layout of heap tuples");
+
+/* Set next_column, distance and run_end of all attributes. */
+static void
+find_runs(Columns *columns)
+{
+	int			distance = 0;
+
+	for (int a = 0, c = 0; a < columns->nattributes; a++)
+	{
+		Attribute  *attribute = &columns->attributes[a];
+
+		while (columns->columns[c].attno - 1 < a)
+			c++;
+		attribute->next_column = c;
+		if (attribute->len <= 0)
+		{
+			distance = 0;
+			continue;
+		}
+		attribute->distance = att_align_nominal(distance, attribute->align);
+		distance = attribute->distance + attribute->len;
+		attribute->run_end = a + 1;
+		while (attribute->run_end < columns->nattributes)
+		{
+			Attribute  *end = &columns->attributes[attribute->run_end];
+
+			if (end->len <= 0 || end->align_bytes > attribute->align_bytes)
+				break;
+			attribute->run_end++;
+		}
+	}
+}
 
 /*
  * For the columns of a batch. Missing values belong to tupdesc, which must
@@ -106,6 +158,7 @@ columns_create(TupleDesc tupdesc, Batch *batch)
 		attribute->len = form->attlen;
 		attribute->align = form->attalign;
 		attribute->byval = form->attbyval;
+		attribute->align_bytes = att_align_nominal(1, form->attalign);
 		attribute->column = batch_index(batch, i + 1);
 		attribute->fixed_offset = -1;
 		attribute->missing_null = true;
@@ -131,8 +184,86 @@ columns_create(TupleDesc tupdesc, Batch *batch)
 			}
 		}
 	}
+	find_runs(columns);
 
 	return columns;
+}
+
+/* Is an attribute NULL, or not there, in some row of the batch? */
+static inline bool
+is_nullable(const Columns *columns, int a)
+{
+	return a >= columns->plain && (columns->nullable[a / 64] >> (a % 64) & 1) != 0;
+}
+
+/* The first attribute from `from` on for which that is so, but not beyond `until`. */
+static int
+next_nullable(const Columns *columns, int from, int until)
+{
+	int			w = from / 64;
+	uint64		bits = columns->nullable[w] & (~UINT64CONST(0) << (from % 64));
+
+	while (bits == 0 && (w + 1) * 64 < until)
+		bits = columns->nullable[++w];
+	return bits == 0 ? until : Min(w * 64 + pg_rightmost_one_pos64(bits), until);
+}
+
+/*
+ * Find which attributes are NULL in some row or in all rows of the batch, or
+ * are not there because the row is older than they are. A tuple's bitmap is
+ * its header's last byte before the first word boundary, and as many words as
+ * it takes: the header ends at such a boundary.
+ */
+static void
+find_nulls(Columns *columns)
+{
+	uint64		all[BITMAP_WORDS + 1];
+	uint64		any[BITMAP_WORDS + 1];
+	int			present = columns->nattributes;
+	int			nwords;
+
+	StaticAssertDecl(MAXIMUM_ALIGNOF == sizeof(uint64) &&
+					 (SizeofHeapTupleHeader + 1) % sizeof(uint64) == 0, "words of a tuple's bitmap");
+	for (int i = 0; i < columns->n; i++)
+		present = Min(present, HeapTupleHeaderGetNatts(columns->tuples[i]));
+	/* the first byte of the bitmap is the last of the word before it */
+	nwords = 1 + (Max(present - 8, 0) + 63) / 64;
+	memset(all, 0xFF, sizeof(uint64) * nwords);
+	memset(any, 0, sizeof(uint64) * nwords);
+	for (int i = 0; i < columns->n; i++)
+	{
+		const char *bits = (const char *) columns->tuples[i] + SizeofHeapTupleHeader + 1 - sizeof(uint64);
+
+		if ((columns->tuples[i]->t_infomask & HEAP_HASNULL) == 0)
+		{
+			memset(any, 0xFF, sizeof(uint64) * nwords);
+			continue;
+		}
+		Assert((SizeofHeapTupleHeader + 1 + sizeof(uint64) * (nwords - 1)) <= columns->tuples[i]->t_hoff);
+		for (int w = 0; w < nwords; w++)
+		{
+			uint64		word;
+
+			memcpy(&word, bits + sizeof(word) * w, sizeof(word));
+			all[w] &= word;
+			any[w] |= word;
+		}
+	}
+
+	memset(columns->nullable, 0, sizeof(uint64) * ((columns->nattributes + 63) / 64));
+	memset(columns->only_null, 0, sizeof(uint64) * ((columns->nattributes + 63) / 64));
+	for (int a = 0; a < present; a += 8)
+	{
+		int			byte = sizeof(uint64) - 1 + a / 8;
+		int			width = Min(8, present - a);
+		uint8		within = (uint8) ((1 << width) - 1);
+
+		columns->nullable[a / 64] |= (uint64) (~((uint8 *) all)[byte] & within) << (a % 64);
+		columns->only_null[a / 64] |= (uint64) (~((uint8 *) any)[byte] & within) << (a % 64);
+	}
+	for (int a = present; a < columns->nattributes; a++)
+		columns->nullable[a / 64] |= UINT64CONST(1) << (a % 64);
+	columns->plain = next_nullable(columns, 0, columns->nattributes);
 }
 
 /*
@@ -175,61 +306,88 @@ columns_begin(Columns *columns, HeapTupleHeader *tuples, int n, const char *ahea
 		any.word |= word;
 		all.word &= word;
 	}
-	columns->simple = any.field.hoff == all.field.hoff && (any.field.infomask & HEAP_HASNULL) == 0 &&
-		((any.field.infomask2 ^ all.field.infomask2) & HEAP_NATTS_MASK) == 0 &&
-		(any.field.infomask2 & HEAP_NATTS_MASK) >= columns->nattributes;
-	columns->hoff = any.field.hoff;
+	columns->hoff = any.field.hoff == all.field.hoff ? any.field.hoff : -1;
+	columns->plain = columns->nattributes;
+	if ((any.field.infomask & HEAP_HASNULL) != 0 || ((any.field.infomask2 ^ all.field.infomask2) & HEAP_NATTS_MASK) != 0 ||
+		(any.field.infomask2 & HEAP_NATTS_MASK) < columns->nattributes)
+		find_nulls(columns);
 }
 
-/* Gather an attribute of constant offset from a simple batch. */
-static void
-gather(Columns *columns, Attribute *attribute, Column *column)
+/* Is an attribute at a constant offset in every row of the batch? */
+static inline bool
+is_fixed(const Columns *columns, int a)
 {
-	int			offset = columns->hoff + attribute->fixed_offset;
-	int			n = columns->n;
-	HeapTupleHeader *tuples = columns->tuples;
-	Datum	   *values = column->values;
+	return columns->attributes[a].fixed_offset >= 0 && a < columns->plain;
+}
 
+/* The values of an attribute that is so far behind a place in each row, and nowhere NULL. */
+static void
+gather(const Attribute *attribute, const char *const *from, int offset, int n, Datum *values)
+{
 #define GATHER(type, get) \
 	for (int i = 0; i < n; i++) \
-		values[i] = get(*(const type *) ((const char *) tuples[i] + offset))
+		values[i] = get(*(const type *) (from[i] + offset))
 
 	if (!attribute->byval)
 	{
 		for (int i = 0; i < n; i++)
-			values[i] = PointerGetDatum((char *) tuples[i] + offset);
+			values[i] = PointerGetDatum(from[i] + offset);
+		return;
 	}
-	else
+	switch (attribute->len)
 	{
-		switch (attribute->len)
-		{
-			case 1:
-				GATHER(char, CharGetDatum);
-				break;
-			case 2:
-				GATHER(int16, Int16GetDatum);
-				break;
-			case 4:
-				GATHER(int32, Int32GetDatum);
-				break;
-			case 8:
-				GATHER(Datum, (Datum));
-				break;
-			default:
-				elog(ERROR, "unsupported byval length: %d", attribute->len);
-		}
+		case 1:
+			GATHER(char, CharGetDatum);
+			break;
+		case 2:
+			GATHER(int16, Int16GetDatum);
+			break;
+		case 4:
+			GATHER(int32, Int32GetDatum);
+			break;
+		case 8:
+			GATHER(Datum, (Datum));
+			break;
+		default:
+			elog(ERROR, "unsupported byval length: %d", attribute->len);
 	}
+}
+
+/* Begin to load a column, which holds no NULL so far. */
+static void
+begin_column(Column *column)
+{
 	if (column->dirty)
 		memset(column->nulls, 0, sizeof(bool) * BATCH_ROWS);
 	column->dirty = column->has_nulls = false;
+	column->loaded = true;
+}
+
+/* Load an attribute at a constant offset. */
+static void
+gather_fixed(Columns *columns, const Attribute *attribute, Column *column)
+{
+	HeapTupleHeader *tuples = columns->tuples;
+	const char *data[MaxHeapTuplesPerPage];
+
+	begin_column(column);
+	if (columns->hoff >= 0)
+	{
+		gather(attribute, (const char *const *) tuples, columns->hoff + attribute->fixed_offset, columns->n,
+			   column->values);
+		return;
+	}
+	for (int i = 0; i < columns->n; i++)
+		data[i] = (const char *) tuples[i] + tuples[i]->t_hoff;
+	gather(attribute, data, attribute->fixed_offset, columns->n, column->values);
 }
 
 /* So many values of variable length are stepped over together. */
 #define MAX_STEPS 6
 
 /*
- * Step over some values of variable length in every row of a simple batch, if
- * all of them have a header of one byte: no alignment, no branch. targets says
+ * Step over some values of variable length, none of them NULL, in every row,
+ * if all of them have a header of one byte: no alignment, no branch. targets says
  * where each value goes, if wanted. Inlined with constants.
  */
 static pg_attribute_always_inline bool
@@ -322,15 +480,12 @@ load_into(Columns *columns, int a)
 	if (!is_wanted(columns, a))
 		return NULL;
 	column = &columns->columns[columns->attributes[a].column];
-	if (column->dirty)
-		memset(column->nulls, 0, sizeof(bool) * BATCH_ROWS);
-	column->dirty = column->has_nulls = false;
-	columns->columns[columns->attributes[a].column].loaded = true;
+	begin_column(column);
 
 	return column->values;
 }
 
-/* Step over any attribute in every row of a simple batch. */
+/* Step over an attribute that is nowhere NULL and of variable length, in every row. */
 static void
 step(Columns *columns, int a)
 {
@@ -338,80 +493,161 @@ step(Columns *columns, int a)
 	const char **at = columns->at;
 	Datum	   *values = load_into(columns, a);
 	int			n = columns->n;
-	int			len = attribute->len;
 	char		align = attribute->align;
 	bool		wanted = values != NULL;
+	bool		all_short = true;
 
-	if (len == -1)
-	{
-		bool		all_short = true;
-
-		for (int i = 0; i < n; i++)
-		{
-			const char *p = (const char *) att_align_pointer((uintptr_t) at[i], align, -1, at[i]);
-
-			all_short &= VARATT_IS_SHORT(p);
-			if (wanted)
-				values[i] = PointerGetDatum(p);
-			at[i] = p + VARSIZE_ANY(p);
-		}
-		/* the next batch will be alike */
-		attribute->lengthy = !all_short;
-	}
-	else if (wanted && len == sizeof(int32) && attribute->byval)
+	if (attribute->len != -1)
 	{
 		for (int i = 0; i < n; i++)
 		{
 			const char *p = (const char *) att_align_nominal((uintptr_t) at[i], align);
 
-			values[i] = Int32GetDatum(*(const int32 *) p);
-			at[i] = p + len;
+			if (wanted)
+				values[i] = PointerGetDatum(p);
+			at[i] = (const char *) att_addlength_pointer((uintptr_t) p, attribute->len, p);
 		}
+		return;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		const char *p = (const char *) att_align_pointer((uintptr_t) at[i], align, -1, at[i]);
+
+		all_short &= VARATT_IS_SHORT(p);
+		if (wanted)
+			values[i] = PointerGetDatum(p);
+		at[i] = p + VARSIZE_ANY(p);
+	}
+	/* the next batch will be alike */
+	attribute->lengthy = !all_short;
+}
+
+/* Step over an attribute that is NULL or not there in some rows. */
+static void
+step_nullable(Columns *columns, int a)
+{
+	const Attribute *attribute = &columns->attributes[a];
+	const char **at = columns->at;
+	Datum	   *values = load_into(columns, a);
+	Column	   *column = values == NULL ? NULL : &columns->columns[attribute->column];
+	bool		only_null = (columns->only_null[a / 64] >> (a % 64) & 1) != 0;
+
+	if (only_null && column == NULL)
+		return;
+	for (int i = 0; i < columns->n; i++)
+	{
+		HeapTupleHeader tuple = columns->tuples[i];
+		bool		missing = a >= HeapTupleHeaderGetNatts(tuple);
+		Datum		value;
+		bool		isnull;
+
+		if (missing || only_null ||
+			((tuple->t_infomask & HEAP_HASNULL) != 0 && att_isnull(a, tuple->t_bits)))
+		{
+			value = missing ? attribute->missing : (Datum) 0;
+			isnull = !missing || attribute->missing_null;
+		}
+		else
+		{
+			const char *p = at[i];
+
+			if (attribute->len == -1)
+				p = (const char *) att_align_pointer((uintptr_t) p, attribute->align, -1, p);
+			else
+				p = (const char *) att_align_nominal((uintptr_t) p, attribute->align);
+			at[i] = (const char *) att_addlength_pointer((uintptr_t) p, attribute->len, p);
+			value = column == NULL ? (Datum) 0 : fetch_att(p, attribute->byval, attribute->len);
+			isnull = false;
+		}
+		if (column != NULL)
+		{
+			values[i] = value;
+			column->nulls[i] = isnull;
+			column->has_nulls |= isnull;
+		}
+	}
+	if (column != NULL)
+		column->dirty = column->has_nulls;
+}
+
+/* Step over the attributes of a run, none of which is NULL anywhere. */
+static void
+step_run(Columns *columns, int from, int end)
+{
+	const Attribute *first = &columns->attributes[from];
+	const Attribute *last = &columns->attributes[end - 1];
+	const char **at = columns->at;
+	int			n = columns->n;
+	uintptr_t	align = first->align_bytes - 1;
+	int			length = last->distance + last->len - first->distance;
+	int			c = first->next_column;
+
+	Assert(end > from && end <= first->run_end);
+	if (c >= columns->ncolumns || columns->columns[c].attno > end)
+	{
+		for (int i = 0; i < n; i++)
+			at[i] = (const char *) (((uintptr_t) at[i] + align) & ~align) + length;
+		return;
+	}
+	for (int i = 0; i < n; i++)
+		at[i] = (const char *) (((uintptr_t) at[i] + align) & ~align);
+	for (; c < columns->ncolumns && columns->columns[c].attno <= end; c++)
+	{
+		int			a = columns->columns[c].attno - 1;
+		Datum	   *values = load_into(columns, a);
+
+		if (values != NULL)
+			gather(&columns->attributes[a], at, columns->attributes[a].distance - first->distance, n, values);
+	}
+	for (int i = 0; i < n; i++)
+		at[i] += length;
+}
+
+/* Begin a walk; return from which attribute on it goes. */
+static int
+begin_walk(Columns *columns, int until)
+{
+	const char **at = columns->at;
+	HeapTupleHeader *tuples = columns->tuples;
+	int			n = columns->n;
+
+	/*
+	 * up to the last attribute at a constant offset there is nothing to walk:
+	 * gather_fixed() needs it not
+	 */
+	int			from = Min(columns->nfixed - 1, Min(columns->plain, until));
+	int			start = 0;
+
+	Assert(n == 0 || (uintptr_t) tuples[0] % MAXIMUM_ALIGNOF == 0);
+	if (from > 0)
+		start = columns->attributes[from - 1].fixed_offset + columns->attributes[from - 1].len;
+	if (columns->hoff >= 0)
+	{
+		start += columns->hoff;
+		for (int i = 0; i < n; i++)
+			at[i] = (const char *) tuples[i] + start;
 	}
 	else
 	{
 		for (int i = 0; i < n; i++)
-		{
-			const char *p = (const char *) att_align_nominal((uintptr_t) at[i], align);
-
-			if (wanted)
-				values[i] = fetch_att(p, attribute->byval, len);
-			at[i] = (const char *) att_addlength_pointer((uintptr_t) p, len, p);
-		}
+			at[i] = (const char *) tuples[i] + tuples[i]->t_hoff + start;
 	}
+	return from;
 }
 
 /*
- * Walk the rows of a simple batch, an attribute at a time: the steps of
- * different rows do not depend on each other, so that the processor works on
- * many at once. A row's data begins at a multiple of MAXIMUM_ALIGNOF, so that
- * pointers can be aligned as offsets are.
+ * Walk the rows from where the last walk ended to the attribute before
+ * `until`, and load what is wanted on the way. It goes an attribute at a time:
+ * the steps of different rows do not depend on each other, so that the
+ * processor works on many at once. A row's data begins at a multiple of
+ * MAXIMUM_ALIGNOF, so that pointers can be aligned as offsets are.
  */
 static void
-walk_simple(Columns *columns, int until)
+walk(Columns *columns, int until)
 {
-	int			n = columns->n;
-	int			from = columns->walked;
-	const char **at = columns->at;
-	HeapTupleHeader *tuples = columns->tuples;
-
-	/*
-	 * up to the last attribute at a constant offset there is nothing to walk:
-	 * gather() needs it not
-	 */
-	if (from == 0)
-	{
-		int			start = columns->hoff;
-
-		if (columns->nfixed > 0 && columns->nfixed - 1 <= until)
-		{
-			from = columns->nfixed - 1;
-			start += columns->attributes[from].fixed_offset;
-		}
-		for (int i = 0; i < n; i++)
-			at[i] = (const char *) tuples[i] + start;
-		Assert(n == 0 || (uintptr_t) tuples[0] % MAXIMUM_ALIGNOF == 0);
-	}
+	int			from = columns->walked == 0 ? begin_walk(columns, until) : columns->walked;
+	int			limit = Min(columns->plain, until); /* before it, no attribute
+													 * is NULL anywhere */
 
 	while (from < until)
 	{
@@ -419,7 +655,22 @@ walk_simple(Columns *columns, int until)
 		Datum	   *targets[MAX_STEPS];
 		int			steps = 0;
 
-		while (steps < MAX_STEPS && from + steps < until &&
+		if (is_nullable(columns, from))
+		{
+			step_nullable(columns, from++);
+			continue;
+		}
+		if (limit <= from)
+			limit = next_nullable(columns, from, until);
+		if (attribute->len > 0)
+		{
+			int			end = Min(attribute->run_end, limit);
+
+			step_run(columns, from, end);
+			from = end;
+			continue;
+		}
+		while (steps < MAX_STEPS && from + steps < limit &&
 			   attribute[steps].len == -1 && !attribute[steps].lengthy &&
 			   (steps == 0 || is_wanted(columns, from + steps) == is_wanted(columns, from)))
 		{
@@ -439,84 +690,6 @@ walk_simple(Columns *columns, int until)
 	columns->walked = until;
 }
 
-/*
- * Walk every row from where the last walk ended to the attribute before
- * `until`, and load what is wanted on the way.
- */
-static void
-walk(Columns *columns, int until)
-{
-	int			from = columns->walked;
-
-	if (columns->simple)
-	{
-		walk_simple(columns, until);
-		return;
-	}
-	for (int a = from; a < until; a++)
-	{
-		int			c = columns->attributes[a].column;
-
-		if (c >= 0 && !columns->columns[c].loaded)
-			columns->columns[c].has_nulls = false;
-	}
-
-	for (int i = 0; i < columns->n; i++)
-	{
-		HeapTupleHeader tuple = columns->tuples[i];
-		const char *data = (const char *) tuple + tuple->t_hoff;
-		bool		hasnulls = (tuple->t_infomask & HEAP_HASNULL) != 0;
-		int			natts = HeapTupleHeaderGetNatts(tuple);
-		uint32		offset = from == 0 ? 0 : columns->at[i] - data;
-
-		for (int a = from; a < until; a++)
-		{
-			const Attribute *attribute = &columns->attributes[a];
-			Column	   *column = attribute->column >= 0 ? &columns->columns[attribute->column] : NULL;
-
-			if (unlikely(a >= natts))
-			{
-				if (column != NULL)
-				{
-					column->values[i] = attribute->missing;
-					column->nulls[i] = attribute->missing_null;
-					column->dirty |= attribute->missing_null;
-					column->has_nulls |= attribute->missing_null;
-				}
-				continue;
-			}
-			if (hasnulls && att_isnull(a, tuple->t_bits))
-			{
-				if (column != NULL)
-				{
-					column->values[i] = (Datum) 0;
-					column->nulls[i] = true;
-					column->dirty = column->has_nulls = true;
-				}
-				continue;
-			}
-			if (attribute->len == -1)
-				offset = att_align_pointer(offset, attribute->align, -1, data + offset);
-			else
-				offset = att_align_nominal(offset, attribute->align);
-			if (column != NULL)
-			{
-				column->values[i] = fetch_att(data + offset, attribute->byval, attribute->len);
-				column->nulls[i] = false;
-			}
-			offset = att_addlength_pointer(offset, attribute->len, data + offset);
-		}
-		columns->at[i] = data + offset;
-	}
-
-	for (int a = from; a < until; a++)
-	{
-		if (columns->attributes[a].column >= 0)
-			columns->columns[columns->attributes[a].column].loaded = true;
-	}
-	columns->walked = until;
-}
-
 /* Load a column for the rows that are left, and perhaps others on the way. */
 void
 columns_load(Columns *columns, int index)
@@ -525,10 +698,9 @@ columns_load(Columns *columns, int index)
 	Attribute  *attribute = &columns->attributes[column->attno - 1];
 	int			until;
 
-	if (columns->simple && attribute->fixed_offset >= 0)
+	if (is_fixed(columns, column->attno - 1))
 	{
-		gather(columns, attribute, column);
-		column->loaded = true;
+		gather_fixed(columns, attribute, column);
 		return;
 	}
 
@@ -561,13 +733,11 @@ columns_load_only(Columns *columns, const int *indexes, int n)
 	int			until = 0;
 
 	Assert(columns->walked == 0);
-	if (!columns->simple)
-		return;
 	for (int i = 0; i < n; i++)
 	{
 		Column	   *column = &columns->columns[indexes[i]];
 
-		columns->first[indexes[i]] = columns->attributes[column->attno - 1].fixed_offset < 0;
+		columns->first[indexes[i]] = !is_fixed(columns, column->attno - 1);
 		if (columns->first[indexes[i]])
 			until = Max(until, column->attno);
 	}
@@ -575,7 +745,7 @@ columns_load_only(Columns *columns, const int *indexes, int n)
 	{
 		columns->selective = true;
 		columns->filtering = true;
-		walk_simple(columns, until);
+		walk(columns, until);
 		columns->selective = false;
 		columns->walked = 0;
 	}
@@ -585,14 +755,14 @@ columns_load_only(Columns *columns, const int *indexes, int n)
 bool
 columns_is_cheap(Columns *columns, int index)
 {
-	return columns->simple && columns->attributes[columns->columns[index].attno - 1].fixed_offset >= 0;
+	return is_fixed(columns, columns->columns[index].attno - 1);
 }
 
-/* Is it known that no column holds a NULL? */
+/* Is it known that a column holds no NULL? */
 bool
-columns_has_no_nulls(Columns *columns)
+columns_has_no_nulls(Columns *columns, int index)
 {
-	return columns->simple;
+	return !is_nullable(columns, columns->columns[index].attno - 1);
 }
 
 /* The n rows listed are left. */

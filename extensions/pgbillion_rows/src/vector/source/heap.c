@@ -117,7 +117,7 @@ is_cheap(Source *source, Batch *batch, int column)
 static bool
 has_no_nulls(Source *source, Batch *batch, int column)
 {
-	return columns_has_no_nulls(((HeapSource *) source)->columns);
+	return columns_has_no_nulls(((HeapSource *) source)->columns, column);
 }
 
 static void

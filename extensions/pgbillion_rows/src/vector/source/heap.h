@@ -53,7 +53,7 @@ extern bool columns_fetched_ahead(Columns *columns);
 extern void columns_load(Columns *columns, int index);
 extern void columns_load_only(Columns *columns, const int *indexes, int n);
 extern bool columns_is_cheap(Columns *columns, int index);
-extern bool columns_has_no_nulls(Columns *columns);
+extern bool columns_has_no_nulls(Columns *columns, int index);
 extern void columns_keep(Columns *columns, const uint16 *rows, int n);
 
 #endif							/* PGBILLION_VECTOR_HEAP_H */
