@@ -19,6 +19,7 @@
 #include "planner/groups.h"
 #include "vector/plan/plan.h"
 #include "vector/sink/group.h"
+#include "vector/sink/value_set.h"
 
 /* Memory that so many groups take. */
 double
@@ -128,8 +129,11 @@ distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
 		if (!IsA(aggref, Aggref) || aggref->aggdistinct == NIL)
 			continue;
 		argument = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
-		bytes = estimate_groups(root, lappend(list_copy(keys), argument), rel->rows) *
-			(group_table_entry_bytes(keys == NIL ? 1 : 2, 0) + get_typavgwidth(exprType(argument), -1));
+		bytes = estimate_groups(root, lappend(list_copy(keys), argument), rel->rows);
+		if (group_key_is_bits(exprType(argument)))
+			bytes *= VALUE_SET_BYTES;
+		else
+			bytes *= group_table_entry_bytes(keys == NIL ? 1 : 2, 0) + get_typavgwidth(exprType(argument), -1);
 		cost += rel->rows * (cpu_operator_cost + waiting_cost(Min(bytes, limit)));
 		if (bytes > limit)
 			cost += rel->rows * (1 - limit / bytes) * (0.6 * cpu_tuple_cost + 2 * seq_page_cost * 32 / BLCKSZ);

@@ -4,9 +4,11 @@
  *	  DISTINCT within aggregates: each value advances its group's state once.
  *
  * Each such aggregate has a table of its own of the values seen, with several
- * groups of pairs of a value and the address of its group's entry. Values that
- * are new go to the aggregate's kind in a batch of their own. Kinds whose
- * result depends on the order of values, or on which of several equal values
+ * groups of pairs of a value and the address of its group's entry. Values of
+ * integers and the like are in a set of their own (value_set.c), and looked for
+ * when enough of them have come together; others are keys of a table of groups.
+ * Values that are new go to the aggregate's kind in a batch of their own. Kinds
+ * whose result depends on the order of values, or on which of several equal values
  * they are given, are refused: PostgreSQL sorts the values and takes the first.
  *
  * Memory: each table gets an equal share of hash_mem, and so does that of the
@@ -31,6 +33,7 @@
 #include "vector/sink/distinct.h"
 #include "vector/sink/group.h"
 #include "vector/sink/spill.h"
+#include "vector/sink/value_set.h"
 
 /* The columns of a batch of values. */
 #define VALUE_ATTNO 1
@@ -49,7 +52,9 @@ typedef struct Distinct
 	Source		source;			/* of that, where it is filled here */
 	bool		varlena;
 	bool		grouped;
+	ValueSet   *set;			/* of values whose bits tell, or NULL and: */
 	GroupTable *seen;
+	Size		limit;			/* of what either may take */
 	MemoryContext spill_context;
 	MemoryContext work_context; /* of a batch read back */
 	Spill	   *spill;			/* being written, or NULL */
@@ -123,7 +128,7 @@ static const SourceMethods filled_methods = {0};
 
 /* Prepare an aggregate's batch of values and the table of those seen. */
 static void
-prepare(Distinct *distinct, VectorAgg *agg, Aggref *aggref, Batch *batch, bool grouped)
+prepare(Distinct *distinct, VectorAgg *agg, Aggref *aggref, Batch *batch, bool grouped, Size limit)
 {
 	Expr	   *expr = linitial_node(TargetEntry, aggref->args)->expr;
 	Oid			types[2] = {exprType((Node *) expr), INT8OID};
@@ -147,8 +152,15 @@ prepare(Distinct *distinct, VectorAgg *agg, Aggref *aggref, Batch *batch, bool g
 	distinct->varlena = get_typlen(types[0]) == -1;
 	agg->argument = vector_expr_compile((Expr *) makeVar(1, VALUE_ATTNO, types[0], typmod, collations[0], 0),
 										&distinct->batch);
-	distinct->seen = group_table_create(grouped ? 2 : 1, types, collations, 0, no_states, NULL);
-	group_table_spill(distinct->seen);
+	distinct->limit = limit;
+	if (group_key_is_bits(types[0]))
+		distinct->set = value_set_create(get_typlen(types[0]), limit);
+	else
+	{
+		distinct->seen = group_table_create(grouped ? 2 : 1, types, collations, 0, no_states, NULL);
+		group_table_set_limit(distinct->seen, limit);
+		group_table_spill(distinct->seen);
+	}
 	distinct->spill_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion spilled values",
 													ALLOCSET_DEFAULT_SIZES);
 	distinct->work_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion values",
@@ -162,9 +174,17 @@ prepare(Distinct *distinct, VectorAgg *agg, Aggref *aggref, Batch *batch, bool g
 Distincts *
 distincts_create(Aggregates *aggregates, List *outputs, Batch *batch, bool grouped)
 {
-	Distincts  *result = palloc0(sizeof(Distincts));
+	Distincts  *result;
+	int			n = 0;
+	Size		limit;
 
-	result->of = palloc0(sizeof(Distinct) * Max(aggregates->n, 1));
+	for (int i = 0; i < aggregates->n; i++)
+		n += aggregates->aggs[i]->distinct;
+	if (n == 0)
+		return NULL;
+	result = palloc0(sizeof(Distincts));
+	result->of = palloc0(sizeof(Distinct) * n);
+	limit = get_hash_memory_limit() / (n + (grouped ? 1 : 0));
 	for (int i = 0; i < aggregates->n; i++)
 	{
 		VectorAgg  *agg = aggregates->aggs[i];
@@ -175,20 +195,13 @@ distincts_create(Aggregates *aggregates, List *outputs, Batch *batch, bool group
 		{
 			if (aggregates->of_output[output] == agg)
 			{
-				prepare(&result->of[result->n++], agg, list_nth_node(Aggref, outputs, output), batch, grouped);
+				prepare(&result->of[result->n++], agg, list_nth_node(Aggref, outputs, output), batch, grouped,
+						limit);
 				break;
 			}
 		}
 	}
-	if (result->n == 0)
-	{
-		pfree(result->of);
-		pfree(result);
-		return NULL;
-	}
-	for (int i = 0; i < result->n; i++)
-		group_table_set_limit(result->of[i].seen,
-							  get_hash_memory_limit() / (result->n + (grouped ? 1 : 0)));
+	Assert(result->n == n);
 
 	return result;
 }
@@ -202,44 +215,38 @@ distincts_share(const Distincts *distincts, Size limit)
 
 /* ---- consuming ---- */
 
-/* Spill the values of the batch that found no room. */
-static void
-spill_missing(Distinct *distinct, char **found)
+/* How many values are resident. */
+static int64
+count_values(Distinct *distinct)
 {
-	uint16		rows[BATCH_ROWS];
-	int			n = 0;
+	return distinct->set != NULL ? value_set_count(distinct->set) : group_table_count(distinct->seen);
+}
 
-	for (int i = 0; i < distinct->batch.n; i++)
-	{
-		rows[n] = i;
-		n += found[i] == NULL;
-	}
+/* Spill values of the batch, which found no room. */
+static void
+spill_missing(Distinct *distinct, const uint16 *missing, int n, const uint64 *tags)
+{
 	if (distinct->spill == NULL)
 	{
-		int64		resident = group_table_count(distinct->seen);
+		int64		resident = count_values(distinct);
 		double		expected = distinct->level > 0 ? distinct->expected : (double) resident * FIRST_EXPECTATION;
 		MemoryContext old = MemoryContextSwitchTo(distinct->spill_context);
 
 		distinct->spill = spill_begin(&distinct->batch, distinct->level + 1, expected, resident,
-									  group_table_limit(distinct->seen));
+									  distinct->limit);
 		MemoryContextSwitchTo(old);
 	}
-	spill_rows(distinct->spill, rows, n, group_table_tags(distinct->seen));
-	group_table_clear_overflow(distinct->seen);
+	spill_rows(distinct->spill, missing, n, tags);
 }
 
-/* Advance the states by the values of the batch which their groups have not seen. */
-static void
-advance_new(Distinct *distinct, char *single)
+/* The same as find_new(), of values that a table of groups has as keys. */
+static int
+find_new_keys(Distinct *distinct, uint16 *rows)
 {
 	Batch	   *batch = &distinct->batch;
 	Values		keys[2];
 	char	   *found[BATCH_ROWS];
-	char	   *entries[BATCH_ROWS];
-	uint16		rows[BATCH_ROWS];
-	RowGroups	groups;
 	int64		before = group_table_count(distinct->seen);
-	int			n;
 
 	for (int c = 0; c < batch->ncolumns; c++)
 	{
@@ -248,22 +255,72 @@ advance_new(Distinct *distinct, char *single)
 		keys[c].has_nulls = false;
 	}
 	if (group_table_find(distinct->seen, keys, batch->n, found) > 0)
-		spill_missing(distinct, found);
-	n = group_table_added(distinct->seen, found, batch->n, before, rows);
-	if (n == 0)
-		return;
-	batch_keep(batch, rows, n, true);
-	if (distinct->grouped)
 	{
-		for (int i = 0; i < n; i++)
-			entries[i] = (char *) DatumGetPointer(batch->columns[1].values[i]);
+		uint16		missing[BATCH_ROWS];
+		int			n = 0;
+
+		for (int i = 0; i < batch->n; i++)
+		{
+			missing[n] = i;
+			n += found[i] == NULL;
+		}
+		spill_missing(distinct, missing, n, group_table_tags(distinct->seen));
+		group_table_clear_overflow(distinct->seen);
 	}
-	group_rows_init(&groups, single, entries);
-	groups.filled = distinct->grouped;
-	aggregate_advance(distinct->agg, batch, NULL, n, &groups);
+	return group_table_added(distinct->seen, found, batch->n, before, rows);
 }
 
-/* Take the values of the n rows listed, or of the batch's first n, that are not NULL. */
+/* List the values of the batch which their groups have not seen, and return how many; spill those without room. */
+static int
+find_new(Distinct *distinct, uint16 *rows)
+{
+	Batch	   *batch = &distinct->batch;
+	uint16		missing[BATCH_ROWS];
+	int			nmissing;
+	int			n;
+
+	if (distinct->set == NULL)
+		return find_new_keys(distinct, rows);
+	n = value_set_add(distinct->set, batch->columns[0].values,
+					  distinct->grouped ? batch->columns[1].values : NULL, batch->n, rows, missing, &nmissing);
+	if (nmissing > 0)
+		spill_missing(distinct, missing, nmissing, value_set_tags(distinct->set));
+	return n;
+}
+
+/* Advance the states by the values of the batch which their groups have not seen; none is left in it. */
+static void
+advance_new(Distinct *distinct, char *single)
+{
+	Batch	   *batch = &distinct->batch;
+	char	   *entries[BATCH_ROWS];
+	uint16		rows[BATCH_ROWS];
+	RowGroups	groups;
+	int			n;
+
+	if (batch->n == 0)
+		return;
+	batch->serial++;
+	n = find_new(distinct, rows);
+	if (n > 0)
+	{
+		batch_keep(batch, rows, n, true);
+		if (distinct->grouped)
+		{
+			for (int i = 0; i < n; i++)
+				entries[i] = (char *) DatumGetPointer(batch->columns[1].values[i]);
+		}
+		group_rows_init(&groups, single, entries);
+		groups.filled = distinct->grouped;
+		aggregate_advance(distinct->agg, batch, NULL, n, &groups);
+	}
+	batch->n = 0;
+}
+
+/*
+ * Add the values of the n rows listed, or of the batch's first n, that are not
+ * NULL to those at hand, for which there must be room.
+ */
 static void
 take_values(Distinct *distinct, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
 {
@@ -272,8 +329,9 @@ take_values(Distinct *distinct, Batch *batch, const uint16 *rows, int n, RowGrou
 	Datum	   *entry = distinct->grouped ? own->columns[1].values : NULL;
 	char	  **entries = distinct->grouped ? group_entries(groups, batch->n) : NULL;
 	Values		values;
-	int			k = 0;
+	int			k = own->n;
 
+	Assert(k + n <= BATCH_ROWS);
 	vector_expr_eval(distinct->argument, batch, rows, n, &values);
 	for (int i = 0; i < n; i++)
 	{
@@ -291,7 +349,6 @@ take_values(Distinct *distinct, Batch *batch, const uint16 *rows, int n, RowGrou
 	}
 	own->source = &distinct->source;
 	own->n = k;
-	own->serial++;
 }
 
 /*
@@ -309,16 +366,29 @@ distincts_advance(Distincts *distincts, Batch *batch, RowGroups *groups)
 		VectorFilter *filter = distinct->agg->filter;
 
 		Assert(distinct->grouped == (groups->single == NULL));
+		if (distinct->batch.n + batch->n > BATCH_ROWS)
+			advance_new(distinct, groups->single);
 		if (filter != NULL)
 			take_values(distinct, batch, rows, vector_filter_rows(filter, batch, rows), groups);
 		else
 			take_values(distinct, batch, NULL, batch->n, groups);
-		if (distinct->batch.n > 0)
+		/* values by reference are the batch's */
+		if (distinct->set == NULL)
 			advance_new(distinct, groups->single);
 	}
 }
 
 /* ---- what was spilled ---- */
+
+/* Forget the values that are resident. */
+static void
+forget_values(Distinct *distinct)
+{
+	if (distinct->set != NULL)
+		value_set_reset(distinct->set);
+	else
+		group_table_reset(distinct->seen);
+}
 
 /* Have what was spilled ready to be read. */
 static void
@@ -351,7 +421,6 @@ read_partition(Distinct *distinct, SpillPartition *partition, char *single)
 	while (source->methods->next(source, &distinct->batch))
 	{
 		CHECK_FOR_INTERRUPTS();
-		distinct->batch.serial++;
 		advance_new(distinct, single);
 		MemoryContextReset(distinct->work_context);
 	}
@@ -370,13 +439,14 @@ distincts_finish(Distincts *distincts, char *single, uint64 *partitions, uint64 
 	{
 		Distinct   *distinct = &distincts->of[i];
 
+		advance_new(distinct, single);
 		end_spill(distinct, partitions, bytes);
 		while (distinct->partitions != NIL)
 		{
 			SpillPartition *partition = linitial(distinct->partitions);
 
 			distinct->partitions = list_delete_first(distinct->partitions);
-			group_table_reset(distinct->seen);
+			forget_values(distinct);
 			read_partition(distinct, partition, single);
 			end_spill(distinct, partitions, bytes);
 		}
@@ -394,7 +464,8 @@ distincts_forget(Distincts *distincts)
 
 		/* a source that has begun to be consumed is consumed to its end */
 		Assert(distinct->spill == NULL && distinct->partitions == NIL);
-		group_table_reset(distinct->seen);
+		forget_values(distinct);
+		distinct->batch.n = 0;
 		MemoryContextReset(distinct->spill_context);
 		distinct->level = 0;
 	}

@@ -138,6 +138,13 @@ group_table_states_offset(int nkeys, const Oid *types)
 	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (direct ? 0 : sizeof(uint64) * nkeys);
 }
 
+/* Are values of a type equal if and only if their bits are? */
+bool
+group_key_is_bits(Oid type)
+{
+	return kind_of(getBaseType(type)) == KEY_BITS;
+}
+
 /* Why an expression cannot be a group key, or NULL. */
 const char *
 group_key_refusal(Expr *expr)

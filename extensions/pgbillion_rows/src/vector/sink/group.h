@@ -17,6 +17,7 @@
 
 typedef struct GroupTable GroupTable;
 
+extern bool group_key_is_bits(Oid type);
 extern const char *group_key_refusal(Expr *key);
 extern void group_table_spill(GroupTable *table);
 extern const uint64 *group_table_tags(GroupTable *table);
