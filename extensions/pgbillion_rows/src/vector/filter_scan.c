@@ -8,6 +8,9 @@
  * the page pinned. So system columns, row locks, rechecks of updated rows and
  * WHERE CURRENT OF are PostgreSQL's, and nothing is copied.
  *
+ * Where only the first rows of an order are wanted above it, others may be left
+ * out (top_rows.c).
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -19,10 +22,12 @@
 #endif
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
 #include "vector/node.h"
+#include "vector/top_rows.h"
 #include "vector/vector.h"
 
 typedef struct FilterScanState
@@ -31,6 +36,7 @@ typedef struct FilterScanState
 	int			next;			/* row of the batch to be returned */
 	ExprState  *recheck;		/* the filter, for a row that was updated
 								 * meanwhile */
+	TopRows    *top;			/* or NULL */
 } FilterScanState;
 
 static Node *create_state(CustomScan *cscan);
@@ -39,6 +45,16 @@ const CustomScanMethods vector_filter_scan_methods = {
 	.CustomName = "VectorScan",
 	.CreateCustomScanState = create_state,
 };
+
+/* The column by which only the first rows are wanted. */
+static Expr *
+key_of(CustomScanState *css, const TopOrder *order)
+{
+	Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(css->ss.ss_currentRelation), order->attno - 1);
+
+	return (Expr *) makeVar(((CustomScan *) css->ss.ps.plan)->scan.scanrelid, order->attno, attribute->atttypid,
+							attribute->atttypmod, attribute->attcollation, 0);
+}
 
 static void
 begin_scan(CustomScanState *css, EState *estate, int eflags)
@@ -59,8 +75,34 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 #endif
 
 	/* rows have to be tuples */
-	vector_node_begin(&state->node, cscan->custom_exprs, NIL, InvalidOid);
+	if (cscan->custom_private == NIL)
+		vector_node_begin(&state->node, cscan->custom_exprs, NIL, InvalidOid);
+	else
+	{
+		TopOrder	order = top_order_of_list(cscan->custom_private);
+
+		vector_node_begin(&state->node, cscan->custom_exprs, list_make1(key_of(css, &order)), InvalidOid);
+		state->top = top_rows_create(&order, &state->node.batch);
+	}
 	state->recheck = ExecInitQual(cscan->custom_exprs, &css->ss.ps);
+}
+
+/* Have the next rows that may be wanted in the batch; false if there are none. */
+static bool
+next_batch(FilterScanState *state)
+{
+	VectorNode *node = &state->node;
+	MemoryContext old;
+
+	if (!vector_node_next(node))
+		return false;
+	if (state->top != NULL)
+	{
+		old = MemoryContextSwitchTo(node->batch.econtext->ecxt_per_tuple_memory);
+		top_rows_remove(state->top, &node->batch);
+		MemoryContextSwitchTo(old);
+	}
+	return true;
 }
 
 /* The next row that the filter keeps, in the scan slot, or an empty slot. */
@@ -78,7 +120,7 @@ next_row(ScanState *ss)
 		/* its page is about to be unpinned */
 		ExecClearTuple(slot);
 		state->next = 0;
-		if (!vector_node_next(node))
+		if (!next_batch(state))
 		{
 			node->batch.n = 0;
 			return slot;
@@ -122,7 +164,30 @@ rescan(CustomScanState *css)
 	state->node.source->methods->end(state->node.source);
 	state->node.batch.n = 0;
 	state->next = 0;
+	if (state->top != NULL)
+		top_rows_reset(state->top);
 	ExecScanReScan(&css->ss);
+}
+
+/* By which column only the first rows are wanted, and how many. */
+static void
+explain_top(FilterScanState *state, List *context, ExplainState *es)
+{
+	CustomScan *cscan = (CustomScan *) state->node.css.ss.ps.plan;
+	TopOrder	order;
+	char	   *key;
+
+	if (state->top == NULL)
+		return;
+	order = top_order_of_list(cscan->custom_private);
+	key = deparse_expression((Node *) key_of(&state->node.css, &order), context, es->verbose, false);
+	if (es->format == EXPLAIN_FORMAT_TEXT)
+		ExplainPropertyText("Top Rows", psprintf(INT64_FORMAT " by %s", order.n, key), es);
+	else
+	{
+		ExplainPropertyInteger("Top Rows", NULL, order.n, es);
+		ExplainPropertyText("Top Rows Key", key, es);
+	}
 }
 
 static void
@@ -134,6 +199,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 
 	/* PostgreSQL shows the qualification, and what that removes, as Filter */
 	vector_node_explain_filter(node, "Vectorized Filter", cscan->custom_exprs, context, es->verbose, es);
+	explain_top((FilterScanState *) css, context, es);
 	if (es->analyze)
 		node->source->methods->explain(node->source, es);
 }

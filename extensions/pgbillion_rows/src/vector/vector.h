@@ -12,6 +12,7 @@
  *	node.c			what our executor nodes have in common
  *	execute.c		that which aggregates: it drives the steps below; EXPLAIN
  *	filter_scan.c	that which returns the rows that a filter keeps
+ *	top_rows.c		rows that cannot be among the first of an order
  *	explain_vector.c	pgbillion_rows.explain_vector()
  *	finish.c		the node above Finalize Aggregate that makes it superfluous
  *

@@ -6,28 +6,35 @@
  *
  * It is offered for every table that a query reads, in addition to
  * PostgreSQL's own paths, so that joins, sorts and all else above it are
- * PostgreSQL's. It pays where the filter removes many rows by kernels.
+ * PostgreSQL's. It pays where the filter removes many rows by kernels, or where
+ * only the first rows of an order are wanted.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/table.h"
 #include "nodes/extensible.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "optimizer/tlist.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/selfuncs.h"
 #include "utils/spccache.h"
 
 #include "planner/planner.h"
 #include "vector/filter/filter.h"
 #include "vector/plan/plan.h"
+#include "vector/top_rows.h"
 #include "vector/vector.h"
 
 int			vector_scan = PLAN_ON;
@@ -116,15 +123,102 @@ rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n)
 	return rel->tuples * clauselist_selectivity(root, list_copy_head(terms, n), 0, JOIN_INNER, NULL);
 }
 
-/* The path of a scan whose filter takes the first n terms. With workers it is a partial path. */
+/* No more rows than so many, and no more memory than this part of work_mem, for the first of an order. */
+#define MAX_TOP_ROWS 100000
+#define TOP_MEMORY_FACTOR 0.25
+
+/* What PostgreSQL's plan does with a row before it is sorted, if that cannot raise an error. */
+static bool
+is_plain(Node *expr)
+{
+	return IsA(expr, Var) || IsA(expr, Const) || IsA(expr, Param) ||
+		(IsA(expr, RelabelType) && is_plain((Node *) ((RelabelType *) expr)->arg));
+}
+
+/* Is it a constant that says how many rows, or is it left out? */
+static bool
+is_constant_or_none(Node *limit)
+{
+	return limit == NULL || (IsA(limit, Const) && !((Const *) limit)->constisnull);
+}
+
+/*
+ * Are only the first rows of an order wanted of a table, by a column of it? It
+ * must be all that the query reads, and nothing above the scan may remove rows
+ * except LIMIT. What the plan would compute for rows that are left out must not
+ * be able to fail.
+ */
+static bool
+find_top_order(PlannerInfo *root, RelOptInfo *rel, TopOrder *order)
+{
+	Query	   *parse = root->parse;
+	SortGroupClause *clause;
+	Var		   *key;
+	ListCell   *lc;
+
+	/*
+	 * of groups, windows, DISTINCT and functions that return sets there is
+	 * none
+	 */
+	if (root->limit_tuples <= 0 || root->limit_tuples > MAX_TOP_ROWS || parse->sortClause == NIL ||
+		parse->commandType != CMD_SELECT || parse->rowMarks != NIL || root->rowMarks != NIL ||
+		parse->setOperations != NULL || rel->reloptkind != RELOPT_BASEREL ||
+		bms_membership(root->all_baserels) != BMS_SINGLETON || !bms_is_member(rel->relid, root->all_baserels) ||
+		!is_constant_or_none(parse->limitCount) || !is_constant_or_none(parse->limitOffset))
+		return false;
+	foreach(lc, root->processed_tlist)
+	{
+		if (!is_plain((Node *) lfirst_node(TargetEntry, lc)->expr))
+			return false;
+	}
+	clause = linitial_node(SortGroupClause, parse->sortClause);
+	key = (Var *) get_sortgroupclause_expr(clause, root->processed_tlist);
+	if (!IsA(key, Var) || key->varno != rel->relid || key->varattno <= 0 || key->varlevelsup > 0)
+		return false;
+	order->attno = key->varattno;
+	order->operator = clause->sortop;
+	order->collation = key->varcollid;
+	order->nulls_first = clause->nulls_first;
+	order->n = (int64) root->limit_tuples;
+	return order->n * (get_typavgwidth(key->vartype, key->vartypmod) + 32.0) <
+		work_mem * 1024.0 * TOP_MEMORY_FACTOR;
+}
+
+/* How many of so many rows, in an order by chance, are returned by a process that wants the first of an order. */
+static double
+rows_of_top(PlannerInfo *root, RelOptInfo *rel, const TopOrder *order, double rows)
+{
+	Node	   *key = NULL;
+	double		values;
+	ListCell   *lc;
+
+	if (rows <= order->n)
+		return rows;
+	foreach(lc, rel->reltarget->exprs)
+	{
+		if (IsA(lfirst(lc), Var) && lfirst_node(Var, lc)->varattno == order->attno)
+			key = lfirst(lc);
+	}
+	values = key == NULL ? rows : estimate_num_groups(root, list_make1(key), rows, NULL, NULL);
+
+	/* those that are the best so far, and those that are as good as the last */
+	return Min(rows, order->n * (1 + log(rows / order->n)) + rows / Max(values, 1));
+}
+
+/*
+ * The path of a scan whose filter takes the first n terms; with an order, of
+ * which the first rows are wanted, these must be all. With workers it is a
+ * partial path.
+ */
 static CustomPath *
-filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, int workers)
+filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order, int workers)
 {
 	CustomPath *path = makeNode(CustomPath);
 	List	   *ours = list_copy_head(terms, n);
 	List	   *others = list_copy_tail(terms, n);
 	double		divisor = parallel_divisor(workers);
 	double		left = rows_left(root, rel, terms, n);
+	double		rows = rel->rows;
 	double		page_cost;
 	QualCost	our_cost;
 	QualCost	other_cost;
@@ -134,8 +228,14 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, int workers)
 	cost_qual_eval(&our_cost, ours, root);
 	cost_qual_eval(&other_cost, others, root);
 	run = (cpu_tuple_cost * KERNEL_COST_FACTOR + our_cost.per_tuple * TERM_COST_FACTOR) * rel->tuples;
+	if (order != NULL)
+	{
+		Assert(n == list_length(terms));
+		run += cpu_operator_cost * left;
+		left = rows = divisor * rows_of_top(root, rel, order, rows / divisor);
+	}
 	run += (cpu_tuple_cost * RETURN_COST_FACTOR + other_cost.per_tuple) * left;
-	run += rel->reltarget->cost.per_tuple * rel->rows;
+	run += rel->reltarget->cost.per_tuple * rows;
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = rel;
@@ -143,11 +243,11 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, int workers)
 	path->path.parallel_aware = workers > 0;
 	path->path.parallel_safe = rel->consider_parallel;
 	path->path.parallel_workers = workers;
-	path->path.rows = clamp_row_est(rel->rows / divisor);
+	path->path.rows = clamp_row_est(rows / divisor);
 	path->path.startup_cost = STARTUP_COST + our_cost.startup + other_cost.startup + rel->reltarget->cost.startup;
 	path->path.total_cost = path->path.startup_cost + page_cost * rel->pages + run / divisor;
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->custom_private = list_make2(ours, others);
+	path->custom_private = list_make3(ours, others, order == NULL ? NIL : top_order_list(order));
 	path->methods = &filter_path_methods;
 	return path;
 }
@@ -211,12 +311,13 @@ report_cost(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, const char *
 }
 
 /*
- * How many of the terms a vectorized scan would take; 0, with a report, if
+ * How many of the terms a vectorized scan would take; -1, with a report, if
  * there is to be none. Most tables are small, or have an index for it: what is
- * known soonest is asked first.
+ * known soonest is asked first. The order counts if it takes all, and without
+ * it there must be something to take.
  */
 static int
-count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms)
+count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms, const TopOrder *order)
 {
 	double		page_cost;
 	Cost		least;
@@ -228,31 +329,34 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms)
 	if (!pays(rel, least))
 	{
 		report_cost(root, rel, rte, "reading all of it", least);
-		return 0;
+		return -1;
 	}
 	reason = table_refusal(root, rel);
 	if (reason != NULL)
 	{
 		plan_report(root, "no vectorized scan of \"%s\": %s", rte->eref->aliasname, reason);
-		return 0;
+		return -1;
 	}
-	least = filter_path(root, rel, terms, list_length(terms), 0)->path.total_cost;
+	least = filter_path(root, rel, terms, list_length(terms), order, 0)->path.total_cost;
 	if (!pays(rel, least - hidden_cost(rel, terms, list_length(terms))))
 	{
 		report_cost(root, rel, rte, "it", least);
-		return 0;
+		return -1;
 	}
 	n = count_certain(rte->relid, terms);
-	if (n == 0)
+	if (n == 0 && terms != NIL)
+	{
 		plan_report(root, "no vectorized scan of \"%s\": a condition that might raise an error comes first",
 					rte->eref->aliasname);
+		n = -1;
+	}
 	else if (n < list_length(terms))
 	{
-		least = filter_path(root, rel, terms, n, 0)->path.total_cost;
+		least = filter_path(root, rel, terms, n, NULL, 0)->path.total_cost;
 		if (!pays(rel, least - hidden_cost(rel, terms, n)))
 		{
 			report_cost(root, rel, rte, "it", least);
-			n = 0;
+			n = -1;
 		}
 	}
 	return n;
@@ -265,19 +369,27 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 	List	   *terms;
 	int			n;
 	CustomPath *path;
+	TopOrder	order;
+	TopOrder   *top;
 	int			workers = 0;
 
 	if (vector_scan == PLAN_OFF || !enable_seqscan || rte->rtekind != RTE_RELATION || rte->inh ||
-		rel->baserestrictinfo == NIL || rel->pathlist == NIL || IS_DUMMY_REL(rel) || planner_may_scroll())
+		rel->pathlist == NIL || IS_DUMMY_REL(rel) || planner_may_scroll())
+		return;
+
+	top = find_top_order(root, rel, &order) ? &order : NULL;
+	if (rel->baserestrictinfo == NIL && top == NULL)
 		return;
 
 	set_cheapest(rel);
 	terms = ordered_terms(root, rel->baserestrictinfo);
-	n = count_terms(root, rel, rte, terms);
-	if (n == 0)
+	n = count_terms(root, rel, rte, terms, top);
+	if (n < 0)
 		return;
+	if (n < list_length(terms))
+		top = NULL;
 
-	path = filter_path(root, rel, terms, n, 0);
+	path = filter_path(root, rel, terms, n, top, 0);
 	plan_report(root, "a vectorized scan of \"%s\" is possible, and estimated to cost %.2f compared with PostgreSQL's %.2f: %d of %d conditions, %.0f of %.0f rows",
 				rte->eref->aliasname, path->path.total_cost, rel->cheapest_total_path->total_cost,
 				n, list_length(terms), rel->rows, rel->tuples);
@@ -287,7 +399,7 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 		workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
 	{
-		path = filter_path(root, rel, terms, n, workers);
+		path = filter_path(root, rel, terms, n, top, workers);
 		settle_cost(root, rel, path, workers);
 		add_partial_path(rel, (Path *) path);
 	}
@@ -308,6 +420,7 @@ plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List
 	cscan->scan.plan.targetlist = tlist;
 	cscan->scan.plan.qual = copyObject(lsecond_node(List, best_path->custom_private));
 	cscan->custom_exprs = copyObject(linitial_node(List, best_path->custom_private));
+	cscan->custom_private = lthird_node(List, best_path->custom_private);
 	cscan->flags = best_path->flags;
 	cscan->methods = &vector_filter_scan_methods;
 
