@@ -2,7 +2,7 @@
  *
  * in.c
  *	  IN and NOT IN, of an integer, a date or a timestamp and a list of
- *	  constants.
+ *	  constants; and what is common to lists of all types.
  *
  *-------------------------------------------------------------------------
  */
@@ -12,18 +12,15 @@
 #include "utils/array.h"
 #include "utils/lsyscache.h"
 
-#include "vector/filter/predicate.h"
+#include "vector/filter/in_list.h"
 
 /* PostgreSQL hashes longer lists. */
 #define MAX_ELEMENTS 32
 
 typedef struct In
 {
-	Predicate	predicate;
-	VectorExpr *operand;
+	InList		list;
 	Oid			type;
-	bool		null_element;
-	bool		negated;		/* NOT IN */
 	int			nelements;
 	int64		elements[MAX_ELEMENTS];
 } In;
@@ -41,6 +38,21 @@ are_integers(Oid left, Oid right)
 	if (left == right && (left == DATEOID || left == TIMESTAMPOID || left == TIMESTAMPTZOID))
 		return true;
 	return is_integer(left) && is_integer(right);
+}
+
+static void
+find(const InList *list, const Values *values, int n, bool *found)
+{
+	const In   *in = (const In *) list;
+
+	for (int i = 0; i < n; i++)
+	{
+		int64		value = int_of(values->values[i], in->type);
+
+		found[i] = false;
+		for (int k = 0; k < in->nelements; k++)
+			found[i] |= in->elements[k] == value;
+	}
 }
 
 static Predicate *
@@ -77,39 +89,39 @@ compile(Expr *expr, const PredicateContext *context)
 	if (n > MAX_ELEMENTS)
 		return NULL;
 	result = predicate_create(sizeof(In), &in_kernel);
-	result->operand = vector_expr_compile(left, context->batch);
+	result->list.operand = vector_expr_compile(left, context->batch);
+	result->list.negated = !op->useOr;
+	result->list.empty = n == 0;
+	result->list.find = find;
 	result->type = exprType((Node *) left);
-	result->negated = !op->useOr;
 	for (int i = 0; i < n; i++)
 	{
 		if (nulls[i])
-			result->null_element = true;
+			result->list.null_element = true;
 		else
 			result->elements[result->nelements++] = int_of(elements[i], element_type);
 	}
-	return &result->predicate;
+	return &result->list.predicate;
 }
 
-static bool
-eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+/* The truth of any list, by its find(). */
+bool
+in_list_eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
 {
-	In		   *in = (In *) predicate;
+	InList	   *list = (InList *) predicate;
+	bool		found[BATCH_ROWS];
 	Values		values;
 
-	vector_expr_eval(in->operand, batch, rows, n, &values);
+	vector_expr_eval(list->operand, batch, rows, n, &values);
+	list->find(list, &values, n, found);
 	for (int i = 0; i < n; i++)
 	{
-		int64		value = int_of(values.values[i], in->type);
-		bool		found = false;
-
-		for (int k = 0; k < in->nelements; k++)
-			found |= in->elements[k] == value;
 		/* NULL = ANY of no elements is false */
 		if (values.nulls[i])
-			truth[i] = in->nelements == 0 && !in->null_element ? TRUTH_FALSE : TRUTH_NULL;
+			truth[i] = list->empty ? TRUTH_FALSE : TRUTH_NULL;
 		else
-			truth[i] = found ? TRUTH_TRUE : in->null_element ? TRUTH_NULL : TRUTH_FALSE;
-		if (in->negated && truth[i] != TRUTH_NULL)
+			truth[i] = found[i] ? TRUTH_TRUE : list->null_element ? TRUTH_NULL : TRUTH_FALSE;
+		if (list->negated && truth[i] != TRUTH_NULL)
 			truth[i] = !truth[i];
 	}
 	return true;
@@ -117,5 +129,5 @@ eval(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth
 
 const PredicateKernel in_kernel = {
 	.compile = compile,
-	.eval = eval,
+	.eval = in_list_eval,
 };

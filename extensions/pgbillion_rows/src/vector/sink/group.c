@@ -35,41 +35,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
-#include "vector/sink/group.h"
-
-typedef enum
-{
-	KEY_BITS,					/* equal if and only if the same bits */
-	KEY_FLOAT4,
-	KEY_FLOAT8,
-	KEY_TEXT,
-	KEY_BPCHAR,
-	KEY_OTHER					/* by the type's own functions */
-} KeyKind;
-
-typedef struct Key
-{
-	KeyKind		kind;
-	int16		len;
-	bool		byval;
-	Oid			collation;
-	FmgrInfo	hash;
-	FmgrInfo	equal;
-} Key;
-
-typedef struct Slot
-{
-	uint64		tag;
-	char	   *entry;			/* NULL: free */
-} Slot;
-
-typedef struct EntryHead
-{
-	uint32		nulls;			/* a bit per key */
-	uint32		id;				/* its number in the order of groups */
-} EntryHead;
-
-StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
+#include "vector/sink/group_table.h"
 
 /* Keys found by their value: a power of two. */
 #define DENSE_KEYS 2048
@@ -80,52 +46,9 @@ StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
 /* So many groups are few in any batch. */
 #define MIN_SMALL_GROUPS 32
 
-/* The first byte of the word of a string that does not fit into it. */
-#define WORD_IS_HASH 0xFF
-
 /* Entries are allocated this many bytes at a time. */
 #define CHUNK_BYTES (256 * 1024)
 #define MIN_SLOTS 256
-
-struct GroupTable
-{
-	int			nkeys;
-	Key		   *keys;
-	bool		direct;			/* the tag is the key */
-	Size		entry_size;
-	char	  **dense;			/* direct: entries of keys from dense_base on,
-								 * or NULL */
-	int64		dense_base;
-	int			dense_misses;
-	char	   *by_id[SMALL_GROUPS];	/* the first groups */
-	void		(*init) (void *arg, char *entry);
-	void	   *arg;
-
-	MemoryContext context;		/* slots, entries, keys, what states point to */
-	Size		limit;
-	Slot	   *slots;
-	uint64		nslots;			/* a power of two */
-	int			shift;			/* 64 - log2(nslots) */
-	uint64		nentries;
-	char	   *null_entry;		/* direct: the group of NULL */
-	char	   *chunk;			/* where the next entry goes */
-	Size		chunk_left;
-	List	   *chunks;
-	bool		full;
-	uint64		tags[BATCH_ROWS];	/* of the rows looked for last */
-	uint64	   *words;			/* of their keys, BATCH_ROWS of each; direct:
-								 * NULL */
-
-	/* rows that found no room, one entry each, in the caller's order */
-	char	   *overflow;		/* BATCH_ROWS entries */
-	MemoryContext overflow_context;
-	int			noverflow;
-	bool		spills;			/* there is no side table, only the count */
-};
-
-#define ENTRY_HEAD(entry) ((EntryHead *) (entry))
-#define ENTRY_KEYS(entry) ((Datum *) ((entry) + sizeof(EntryHead)))
-#define ENTRY_WORDS(entry, nkeys) ((uint64 *) ((entry) + sizeof(EntryHead)) + (nkeys))
 
 static KeyKind kind_of(Oid type);
 
@@ -316,16 +239,6 @@ group_table_entry_bytes(int nkeys, Size state_size)
 		state_size + 2 * sizeof(Slot);
 }
 
-static inline uint64
-slot_of(GroupTable *table, uint64 tag)
-{
-	/*
-	 * Fibonacci hashing: the high bits of a product by 2^64 / golden ratio,
-	 * after folding
-	 */
-	return ((tag ^ (tag >> 32)) * UINT64CONST(0x9E3779B97F4A7C15)) >> table->shift;
-}
-
 static void
 grow(GroupTable *table)
 {
@@ -451,16 +364,9 @@ key_words(Key *key, const Values *values, int n, uint64 *words)
 	}
 }
 
-static inline bool
-word_is_hash(Key *key, uint64 word)
-{
-	return key->kind == KEY_OTHER ||
-		((key->kind == KEY_TEXT || key->kind == KEY_BPCHAR) && word >> 56 == WORD_IS_HASH);
-}
-
 /* Are values of the same word equal? */
-static bool
-equal_keys(Key *key, Datum left, Datum right)
+bool
+group_equal_keys(Key *key, Datum left, Datum right)
 {
 	char	   *a;
 	char	   *b;
@@ -506,8 +412,8 @@ set_keys(GroupTable *table, char *entry, const Values *keys, int row, bool copy)
 }
 
 /* Memory for a new resident entry, zeroed except for its number. */
-static char *
-resident_entry(GroupTable *table)
+char *
+group_resident_entry(GroupTable *table)
 {
 	char	   *entry;
 
@@ -560,7 +466,7 @@ add_entry(GroupTable *table, const Values *keys, int row)
 		set_keys(table, entry, keys, row, false);
 		return entry;
 	}
-	entry = resident_entry(table);
+	entry = group_resident_entry(table);
 	set_keys(table, entry, keys, row, true);
 
 	return entry;
@@ -620,6 +526,20 @@ make_room(GroupTable *table, int n)
 			grow(table);
 }
 
+/* Have room for n more groups; false if memory does not suffice, unless it does not matter. */
+bool
+group_table_reserve(GroupTable *table, int n, bool whatever)
+{
+	make_room(table, n);
+	if (table->full && whatever)
+	{
+		table->full = false;
+		while ((table->nentries + n) * 3 > table->nslots * 2)
+			grow(table);
+	}
+	return !table->full;
+}
+
 /* What the rows of a batch are looked for by. */
 typedef struct Sought
 {
@@ -628,15 +548,6 @@ typedef struct Sought
 	uint64	   *words;			/* BATCH_ROWS of each key, unless direct */
 	uint32		nulls[BATCH_ROWS];	/* a bit per key, unless direct */
 } Sought;
-
-/* The tag of keys and one more, of which this is the word. */
-static inline uint64
-mix(uint64 tag, uint64 word)
-{
-	/* the multiplier of Knuth's MMIX generator */
-	tag = (tag ^ word) * UINT64CONST(6364136223846793005);
-	return tag ^ tag >> 29;
-}
 
 /* Compute words and tags of keys that are not their own. */
 static void
@@ -675,7 +586,7 @@ same_keys(GroupTable *table, const Sought *sought, int row, char *entry)
 
 		same = ENTRY_WORDS(entry, nkeys)[k] == word &&
 			(!word_is_hash(&table->keys[k], word) || (nulls >> k & 1) != 0 ||
-			 equal_keys(&table->keys[k], ENTRY_KEYS(entry)[k], sought->keys[k].values[row]));
+			 group_equal_keys(&table->keys[k], ENTRY_KEYS(entry)[k], sought->keys[k].values[row]));
 	}
 	return same;
 }
@@ -880,224 +791,4 @@ group_key(GroupTable *table, char *entry, int key, bool *isnull)
 {
 	*isnull = (ENTRY_HEAD(entry)->nulls >> key & 1) != 0;
 	return ENTRY_KEYS(entry)[key];
-}
-
-/* ---- groups that go from one process to another ---- */
-
-/*
- * A record is an entry as it is, and behind it what its keys point to, each
- * aligned. The pointers are offsets from the record's beginning then, and the
- * number is the record's size.
- */
-
-/* Does a key of an entry or a record point to something? */
-static inline bool
-key_is_apart(GroupTable *table, const char *entry, int key)
-{
-	return !table->keys[key].byval && (ENTRY_HEAD(entry)->nulls >> key & 1) == 0;
-}
-
-/* How many bytes the record of an entry takes. */
-Size
-group_record_size(GroupTable *table, char *entry)
-{
-	Size		size = table->entry_size;
-
-	for (int k = 0; k < table->nkeys; k++)
-	{
-		if (key_is_apart(table, entry, k))
-			size += MAXALIGN(datumGetSize(ENTRY_KEYS(entry)[k], false, table->keys[k].len));
-	}
-	if (size > MaxAllocSize)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("group keys of %zu bytes are too long", size)));
-	return size;
-}
-
-/* Write the record of an entry, which has that size. What is between values is defined, as it goes to a file. */
-void
-group_record_write(GroupTable *table, char *entry, char *record, Size size)
-{
-	Size		end = table->entry_size;
-
-	memcpy(record, entry, table->entry_size);
-	ENTRY_HEAD(record)->id = (uint32) size;
-	for (int k = 0; k < table->nkeys; k++)
-	{
-		Size		length;
-
-		if (!key_is_apart(table, entry, k))
-			continue;
-		length = datumGetSize(ENTRY_KEYS(entry)[k], false, table->keys[k].len);
-		memcpy(record + end, DatumGetPointer(ENTRY_KEYS(entry)[k]), length);
-		memset(record + end + length, 0, MAXALIGN(length) - length);
-		ENTRY_KEYS(record)[k] = (Datum) end;
-		end += MAXALIGN(length);
-	}
-	Assert(end == size);
-}
-
-/* The record after this one. */
-char *
-group_record_next(char *record)
-{
-	return record + ENTRY_HEAD(record)->id;
-}
-
-/* The tag of a resident entry, or of a record. */
-static inline uint64
-tag_of(GroupTable *table, const char *entry)
-{
-	uint64		tag = 0;
-
-	if (table->direct)
-	{
-		Datum		value = ENTRY_KEYS(entry)[0];
-
-		switch (table->keys[0].len)
-		{
-			case 1:
-				return (uint8) value;
-			case 2:
-				return (uint16) value;
-			case 4:
-				return (uint32) value;
-			default:
-				return (uint64) value;
-		}
-	}
-	for (int k = 0; k < table->nkeys; k++)
-		tag = mix(tag, ENTRY_WORDS(entry, table->nkeys)[k]);
-	return tag;
-}
-
-/*
- * A hash of a resident entry's or a record's keys: equal ones have the same in
- * all processes. It has nothing to do with the slot.
- */
-uint64
-group_record_hash(GroupTable *table, const char *entry)
-{
-	uint64		hash = tag_of(table, entry);
-
-	/* the finalizer of MurmurHash3 */
-	hash ^= hash >> 33;
-	hash *= UINT64CONST(0xFF51AFD7ED558CCD);
-	hash ^= hash >> 33;
-	hash *= UINT64CONST(0xC4CEB9FE1A85EC53);
-	return hash ^ hash >> 33;
-}
-
-/* Have room for n more groups; false if memory does not suffice, unless it does not matter. */
-bool
-group_table_reserve(GroupTable *table, int n, bool whatever)
-{
-	make_room(table, n);
-	if (table->full && whatever)
-	{
-		table->full = false;
-		while ((table->nentries + n) * 3 > table->nslots * 2)
-			grow(table);
-	}
-	return !table->full;
-}
-
-/* Add the group of a record. */
-static char *
-add_record(GroupTable *table, char *record)
-{
-	char	   *entry = resident_entry(table);
-	uint32		id = ENTRY_HEAD(entry)->id;
-	Size		apart = ENTRY_HEAD(record)->id - table->entry_size;
-
-	memcpy(entry, record, table->entry_size);
-	ENTRY_HEAD(entry)->id = id;
-	if (apart > 0)
-	{
-		char	   *copy = MemoryContextAlloc(table->context, apart);
-
-		memcpy(copy, record + table->entry_size, apart);
-		for (int k = 0; k < table->nkeys; k++)
-		{
-			if (key_is_apart(table, record, k))
-				ENTRY_KEYS(entry)[k] = PointerGetDatum(copy + ((Size) ENTRY_KEYS(record)[k] - table->entry_size));
-		}
-	}
-	return entry;
-}
-
-/* Has an entry of the same tag the keys of a record? */
-static inline bool
-same_as_record(GroupTable *table, char *entry, char *record)
-{
-	int			nkeys = table->nkeys;
-	bool		same = ENTRY_HEAD(entry)->nulls == ENTRY_HEAD(record)->nulls;
-
-	for (int k = 0; same && k < nkeys; k++)
-	{
-		uint64		word = ENTRY_WORDS(record, nkeys)[k];
-		Datum		value = ENTRY_KEYS(record)[k];
-
-		if (key_is_apart(table, record, k))
-			value = PointerGetDatum(record + (Size) value);
-		same = ENTRY_WORDS(entry, nkeys)[k] == word &&
-			(!word_is_hash(&table->keys[k], word) || (ENTRY_HEAD(record)->nulls >> k & 1) != 0 ||
-			 equal_keys(&table->keys[k], ENTRY_KEYS(entry)[k], value));
-	}
-	return same;
-}
-
-/* The entry of a record's group, or NULL if it has just been added. */
-static inline char *
-merge_record(GroupTable *table, char *record, uint64 tag)
-{
-	uint64		s = slot_of(table, tag);
-	char	   *entry;
-
-	if (table->direct && ENTRY_HEAD(record)->nulls != 0)
-	{
-		entry = table->null_entry;
-		if (entry == NULL)
-			table->null_entry = add_record(table, record);
-		return entry;
-	}
-	for (; (entry = table->slots[s].entry) != NULL; s = (s + 1) & (table->nslots - 1))
-	{
-		if (table->slots[s].tag == tag && (table->direct || same_as_record(table, entry, record)))
-			return entry;
-	}
-	table->slots[s].tag = tag;
-	table->slots[s].entry = add_record(table, record);
-	return NULL;
-}
-
-/*
- * Add the groups of n records that are not there yet, with the records'
- * states; there must be room. Returns how many were there, whose records come
- * first then, with their entries: their states are to be combined.
- */
-int
-group_table_merge(GroupTable *table, char **records, int n, char **entries)
-{
-	uint64		tags[GROUP_RECORDS];
-	int			found = 0;
-
-	Assert(n <= GROUP_RECORDS && (table->nentries + n) * 3 <= table->nslots * 2);
-	for (int i = 0; i < n; i++)
-	{
-		tags[i] = tag_of(table, records[i]);
-		__builtin_prefetch(&table->slots[slot_of(table, tags[i])]);
-	}
-	for (int i = 0; i < n; i++)
-	{
-		char	   *entry = merge_record(table, records[i], tags[i]);
-
-		if (entry != NULL)
-		{
-			records[found] = records[i];
-			entries[found++] = entry;
-		}
-	}
-	return found;
 }

@@ -34,16 +34,16 @@ extern int	group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids,
 extern int	group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows);
 extern char *group_table_overflow(GroupTable *table, int i);
 extern void group_table_clear_overflow(GroupTable *table);
+extern bool group_table_reserve(GroupTable *table, int n, bool whatever);
 extern int64 group_table_count(GroupTable *table);
 extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);
 extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
 
-/* for exchange.c */
+/* ---- group_record.c: for exchange.c ---- */
 extern Size group_record_size(GroupTable *table, char *entry);
 extern void group_record_write(GroupTable *table, char *entry, char *record, Size size);
 extern char *group_record_next(char *record);
 extern uint64 group_record_hash(GroupTable *table, const char *entry);
-extern bool group_table_reserve(GroupTable *table, int n, bool whatever);
 extern int	group_table_merge(GroupTable *table, char **records, int n, char **entries);
 
 #endif							/* PGBILLION_VECTOR_GROUP_H */

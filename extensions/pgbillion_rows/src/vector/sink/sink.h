@@ -8,7 +8,10 @@
  *	groups.c		one row per group, with its partial states
  *
  *	group.c			the hash table of groups
+ *	group_record.c	its groups on their way to another process
  *	by_code.c		groups by the codes of their keys
+ *	distinct.c		values within a group, each once
+ *	value_set.c		pairs of a value and a group
  *	aggregate.c		the table of aggregates, and their states in an entry
  *	spill.c			rows of groups for which there is no memory
  *	exchange.c		groups that processes finish together

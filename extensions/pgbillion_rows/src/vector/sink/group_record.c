@@ -1,0 +1,215 @@
+/*-------------------------------------------------------------------------
+ *
+ * group_record.c
+ *	  Groups that go from one process to another.
+ *
+ * A record is an entry as it is, and behind it what its keys point to, each
+ * aligned. The pointers are offsets from the record's beginning then, and the
+ * number is the record's size.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/datum.h"
+#include "utils/memutils.h"
+
+#include "vector/sink/group_table.h"
+
+/* Does a key of an entry or a record point to something? */
+static inline bool
+key_is_apart(GroupTable *table, const char *entry, int key)
+{
+	return !table->keys[key].byval && (ENTRY_HEAD(entry)->nulls >> key & 1) == 0;
+}
+
+/* How many bytes the record of an entry takes. */
+Size
+group_record_size(GroupTable *table, char *entry)
+{
+	Size		size = table->entry_size;
+
+	for (int k = 0; k < table->nkeys; k++)
+	{
+		if (key_is_apart(table, entry, k))
+			size += MAXALIGN(datumGetSize(ENTRY_KEYS(entry)[k], false, table->keys[k].len));
+	}
+	if (size > MaxAllocSize)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("group keys of %zu bytes are too long", size)));
+	return size;
+}
+
+/* Write the record of an entry, which has that size. What is between values is defined, as it goes to a file. */
+void
+group_record_write(GroupTable *table, char *entry, char *record, Size size)
+{
+	Size		end = table->entry_size;
+
+	memcpy(record, entry, table->entry_size);
+	ENTRY_HEAD(record)->id = (uint32) size;
+	for (int k = 0; k < table->nkeys; k++)
+	{
+		Size		length;
+
+		if (!key_is_apart(table, entry, k))
+			continue;
+		length = datumGetSize(ENTRY_KEYS(entry)[k], false, table->keys[k].len);
+		memcpy(record + end, DatumGetPointer(ENTRY_KEYS(entry)[k]), length);
+		memset(record + end + length, 0, MAXALIGN(length) - length);
+		ENTRY_KEYS(record)[k] = (Datum) end;
+		end += MAXALIGN(length);
+	}
+	Assert(end == size);
+}
+
+/* The record after this one. */
+char *
+group_record_next(char *record)
+{
+	return record + ENTRY_HEAD(record)->id;
+}
+
+/* The tag of a resident entry, or of a record. */
+static inline uint64
+tag_of(GroupTable *table, const char *entry)
+{
+	uint64		tag = 0;
+
+	if (table->direct)
+	{
+		Datum		value = ENTRY_KEYS(entry)[0];
+
+		switch (table->keys[0].len)
+		{
+			case 1:
+				return (uint8) value;
+			case 2:
+				return (uint16) value;
+			case 4:
+				return (uint32) value;
+			default:
+				return (uint64) value;
+		}
+	}
+	for (int k = 0; k < table->nkeys; k++)
+		tag = mix(tag, ENTRY_WORDS(entry, table->nkeys)[k]);
+	return tag;
+}
+
+/*
+ * A hash of a resident entry's or a record's keys: equal ones have the same in
+ * all processes. It has nothing to do with the slot.
+ */
+uint64
+group_record_hash(GroupTable *table, const char *entry)
+{
+	uint64		hash = tag_of(table, entry);
+
+	/* the finalizer of MurmurHash3 */
+	hash ^= hash >> 33;
+	hash *= UINT64CONST(0xFF51AFD7ED558CCD);
+	hash ^= hash >> 33;
+	hash *= UINT64CONST(0xC4CEB9FE1A85EC53);
+	return hash ^ hash >> 33;
+}
+
+/* Add the group of a record. */
+static char *
+add_record(GroupTable *table, char *record)
+{
+	char	   *entry = group_resident_entry(table);
+	uint32		id = ENTRY_HEAD(entry)->id;
+	Size		apart = ENTRY_HEAD(record)->id - table->entry_size;
+
+	memcpy(entry, record, table->entry_size);
+	ENTRY_HEAD(entry)->id = id;
+	if (apart > 0)
+	{
+		char	   *copy = MemoryContextAlloc(table->context, apart);
+
+		memcpy(copy, record + table->entry_size, apart);
+		for (int k = 0; k < table->nkeys; k++)
+		{
+			if (key_is_apart(table, record, k))
+				ENTRY_KEYS(entry)[k] = PointerGetDatum(copy + ((Size) ENTRY_KEYS(record)[k] - table->entry_size));
+		}
+	}
+	return entry;
+}
+
+/* Has an entry of the same tag the keys of a record? */
+static inline bool
+same_as_record(GroupTable *table, char *entry, char *record)
+{
+	int			nkeys = table->nkeys;
+	bool		same = ENTRY_HEAD(entry)->nulls == ENTRY_HEAD(record)->nulls;
+
+	for (int k = 0; same && k < nkeys; k++)
+	{
+		uint64		word = ENTRY_WORDS(record, nkeys)[k];
+		Datum		value = ENTRY_KEYS(record)[k];
+
+		if (key_is_apart(table, record, k))
+			value = PointerGetDatum(record + (Size) value);
+		same = ENTRY_WORDS(entry, nkeys)[k] == word &&
+			(!word_is_hash(&table->keys[k], word) || (ENTRY_HEAD(record)->nulls >> k & 1) != 0 ||
+			 group_equal_keys(&table->keys[k], ENTRY_KEYS(entry)[k], value));
+	}
+	return same;
+}
+
+/* The entry of a record's group, or NULL if it has just been added. */
+static inline char *
+merge_record(GroupTable *table, char *record, uint64 tag)
+{
+	uint64		s = slot_of(table, tag);
+	char	   *entry;
+
+	if (table->direct && ENTRY_HEAD(record)->nulls != 0)
+	{
+		entry = table->null_entry;
+		if (entry == NULL)
+			table->null_entry = add_record(table, record);
+		return entry;
+	}
+	for (; (entry = table->slots[s].entry) != NULL; s = (s + 1) & (table->nslots - 1))
+	{
+		if (table->slots[s].tag == tag && (table->direct || same_as_record(table, entry, record)))
+			return entry;
+	}
+	table->slots[s].tag = tag;
+	table->slots[s].entry = add_record(table, record);
+	return NULL;
+}
+
+/*
+ * Add the groups of n records that are not there yet, with the records'
+ * states; there must be room. Returns how many were there, whose records come
+ * first then, with their entries: their states are to be combined.
+ */
+int
+group_table_merge(GroupTable *table, char **records, int n, char **entries)
+{
+	uint64		tags[GROUP_RECORDS];
+	int			found = 0;
+
+	Assert(n <= GROUP_RECORDS && (table->nentries + n) * 3 <= table->nslots * 2);
+	for (int i = 0; i < n; i++)
+	{
+		tags[i] = tag_of(table, records[i]);
+		__builtin_prefetch(&table->slots[slot_of(table, tags[i])]);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		char	   *entry = merge_record(table, records[i], tags[i]);
+
+		if (entry != NULL)
+		{
+			records[found] = records[i];
+			entries[found++] = entry;
+		}
+	}
+	return found;
+}
