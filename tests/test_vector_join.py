@@ -270,6 +270,85 @@ def test_long_values_out_of_line(joins: Connection) -> None:
     both(joins, "SELECT long.k, count(*) FROM keyed JOIN long USING (t) GROUP BY 1", ["Inner"])
 
 
+# keys of build sides that remove rows of the table
+
+
+def removed(conn: Connection, query: str) -> int:
+    """How many rows of the table the keys of build sides have removed."""
+    return sum(int(value) for value in details(conn, query, "Rows Removed by Join Keys"))
+
+
+KEYED = """
+CREATE TEMP TABLE probe AS SELECT i AS id, nullif(i % 3000, 7) AS k, (i % 3000)::smallint AS s,
+    nullif(i % 3000, 7) * 1000000007::bigint AS far, (i % 3000)::oid AS o, date '2000-01-01' + nullif(i % 3000, 7) AS d,
+    timestamp '2000-01-01' + make_interval(hours => i % 3000) AS ts, (i % 3000)::text AS t, i / 4.0 AS n
+    FROM generate_series(1, 30000) i;
+CREATE TEMP TABLE build AS SELECT nullif(i * 20, 100) - 40 AS k, (i * 20)::smallint AS s,
+    (i * 20 - 40) * 1000000007::bigint AS far, (i * 20)::oid AS o, date '2000-01-01' + i * 20 - 40 AS d,
+    timestamp '2000-01-01' + make_interval(hours => i * 20) AS ts, (i * 20)::text AS t, i AS y
+    FROM generate_series(0, 60) i;
+INSERT INTO build SELECT * FROM build WHERE y % 3 = 0; ANALYZE probe, build
+"""
+
+
+@pytest.mark.parametrize("key", ["k", "s", "far", "o", "d", "ts", "k = b.s AND p.s", "far = b.k AND p.s"])
+def test_keys_remove_rows_first(joins: Connection, key: str) -> None:
+    joins.execute(KEYED.encode())
+    on = f"p.{key} = b.{key.split()[-1].removeprefix('p.')}"
+    inner = f"SELECT count(*), sum(p.n), sum(b.y) FROM probe p JOIN build b ON {on} WHERE p.id % 5 <> 2"
+    semi = f"SELECT count(*), sum(p.n) FROM probe p WHERE EXISTS (SELECT FROM build b WHERE {on} AND b.y > p.id % 50)"
+    both(joins, inner, ["Inner"])
+    assert removed(joins, inner) > 10_000
+    both(joins, semi, ["Semi"])
+    assert removed(joins, semi) > 10_000
+    # the table is on the preserved side
+    for kept in (
+        f"SELECT count(*), count(b.y), sum(p.n) FROM probe p LEFT JOIN build b ON {on}",
+        f"SELECT count(*), sum(p.n) FROM probe p WHERE NOT EXISTS (SELECT FROM build b WHERE {on})",
+    ):
+        both(joins, kept, None)
+        assert details(joins, kept, "Rows Removed by Join Keys") == []
+
+
+def test_keys_next_to_outer_joins(joins: Connection) -> None:
+    """A join before and one after may remove what an outer join between them would keep."""
+    joins.execute(KEYED.encode())
+    for between in ("LEFT JOIN build x ON x.t = p.t", "LEFT JOIN build x ON x.k = p.k AND x.y > 30"):
+        query = (
+            f"SELECT count(*), count(x.y), sum(b.y), sum(p.n) FROM probe p {between} JOIN build b ON b.s = p.s"
+            " WHERE NOT EXISTS (SELECT FROM build c WHERE c.d = p.d AND c.y % 2 = 1)"
+        )
+        both(joins, query, None)
+        assert removed(joins, query) > 10_000
+
+
+def test_keys_of_other_kinds_stay(joins: Connection) -> None:
+    joins.execute(KEYED.encode())
+    for on in ("p.t = b.t", "p.k + 1 = b.k", "p.n = b.y"):
+        query = f"SELECT count(*), sum(b.y) FROM probe p JOIN build b ON {on}"
+        both(joins, query, ["Inner"])
+        assert details(joins, query, "Rows Removed by Join Keys") == []
+
+
+def test_keys_that_remove_little_are_left_out(joins: Connection) -> None:
+    joins.execute(KEYED.encode())
+    query = "SELECT count(*) FROM probe p JOIN (SELECT DISTINCT s FROM probe WHERE s > 900) b ON p.s = b.s"
+    both(joins, query, ["Inner"])
+    assert 0 < removed(joins, query) < 3_000
+
+
+def test_keys_of_a_build_side_that_is_read_again(joins: Connection) -> None:
+    joins.execute(KEYED.encode())
+    query = "SELECT o.k, (SELECT sum(p.id) FROM probe p JOIN build b ON p.k = b.k WHERE b.y > o.k * 4) FROM longs o"
+    both(joins, query, ["Inner"])
+    assert removed(joins, query) > 100_000
+    joins.execute(LITTLE.encode())
+    # it does not fit: nothing is known of it
+    big = "SELECT count(*), sum(q.n) FROM probe p JOIN probe q ON p.k = q.id"
+    both(joins, big, ["Inner"])
+    assert removed(joins, big) == 0
+
+
 # memory
 
 

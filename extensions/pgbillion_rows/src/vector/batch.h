@@ -133,7 +133,6 @@ typedef struct SourceMethods
 	/*
 	 * Few rows are expected to be left once these columns have been looked
 	 * at: load them, and nothing that is on the way, if that is a saving.
-	 * Called before any other column is loaded.
 	 */
 	void		(*load_only) (Source *source, Batch *batch, const int *columns, int n);
 

@@ -518,6 +518,9 @@ explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
 {
 	int			n = state->joins == NULL ? 0 : list_length(state->joins->specs);
 
+	if (n > 0 && es->analyze && join_key_filter_of(state->node.source) != NULL)
+		ExplainPropertyUInteger("Rows Removed by Join Keys", NULL,
+								join_key_filter_removed(join_key_filter_of(state->node.source)), es);
 	for (int i = 0; i < n; i++)
 	{
 		JoinSpec   *spec = list_nth(state->joins->specs, i);

@@ -97,6 +97,33 @@ spill_batch(JoinBuild *build, const uint64 *tags, const bool *known)
 	spill_rows(build->spill, rows, n, tags);
 }
 
+/* Note between which values the keys of rows are that can match. */
+static void
+note_bounds(JoinBuild *build, const Values *keys, const uint64 *tags, const bool *known)
+{
+	bool		direct = join_keys_direct(build->join_keys);
+
+	for (int k = 0; k < join_keys_count(build->join_keys); k++)
+	{
+		int64		min = build->min[k];
+		int64		max = build->max[k];
+
+		if (!join_keys_integer(build->join_keys, k))
+			continue;
+		for (int i = 0; i < build->batch.n; i++)
+		{
+			int64		value = direct ? (int64) tags[i] : DatumGetInt64(keys[k].values[i]);
+
+			if (!known[i])
+				continue;
+			min = Min(min, value);
+			max = Max(max, value);
+		}
+		build->min[k] = min;
+		build->max[k] = max;
+	}
+}
+
 /* Take the rows of the batch in. */
 static void
 consume(JoinBuild *build, int level, MemoryContext spill_context)
@@ -113,6 +140,8 @@ consume(JoinBuild *build, int level, MemoryContext spill_context)
 		spill_batch(build, tags, known);
 	else
 	{
+		if (level == 0)
+			note_bounds(build, keys, tags, known);
 		join_table_insert(build->table, batch, keys, tags, known);
 		build->most_rows = Max(build->most_rows, join_table_count(build->table));
 		build->most_bytes = Max(build->most_bytes, join_table_bytes(build->table));
@@ -135,6 +164,16 @@ join_build_run(JoinBuild *build, Source *source, int level, MemoryContext spill_
 
 	Assert(build->spill == NULL && build->partitions == NIL);
 	join_table_reset(build->table);
+	if (level == 0)
+	{
+		for (int k = 0; k < JOIN_MAX_KEYS; k++)
+		{
+			build->min[k] = PG_INT64_MAX;
+			build->max[k] = PG_INT64_MIN;
+		}
+		build->serial++;
+		build->whole = true;
+	}
 	batch->source = source;
 	for (;;)
 	{
@@ -150,6 +189,7 @@ join_build_run(JoinBuild *build, Source *source, int level, MemoryContext spill_
 	MemoryContextSwitchTo(spill_context);
 	if (build->spill != NULL)
 	{
+		build->whole = false;
 		build->partitions = spill_end(build->spill, &build->spilled_bytes);
 		build->spilled_partitions += list_length(build->partitions);
 		build->spill = NULL;

@@ -17,6 +17,7 @@
  *	keys.c		what rows are matched by
  *	table.c		the hash table
  *	build.c		fills it; what does not fit into memory goes to files
+ *	key_filter.c	removes rows of the table that cannot match
  *	probe.c		the source: which rows match, partition by partition if need be
  *
  * Memory: each hash table is bounded by hash_mem. Beyond it both sides are
@@ -75,6 +76,8 @@ typedef struct JoinKeys JoinKeys;
 extern JoinKeys *join_keys_create(List *clauses);
 extern int	join_keys_count(const JoinKeys *keys);
 extern bool join_keys_direct(const JoinKeys *keys);
+extern bool join_keys_integer(const JoinKeys *keys, int key);
+extern Oid	join_keys_outer_type(const JoinKeys *keys, int key);
 extern void join_keys_tags(JoinKeys *keys, bool inner, Values *values, int n, uint64 *tags, bool *known);
 extern bool join_keys_equal(JoinKeys *keys, const Values *outer, int row, const Datum *inner);
 extern Datum join_keys_copy(JoinKeys *keys, int key, Datum value, char *(*alloc) (void *arg, Size size), void *arg);
@@ -104,6 +107,7 @@ extern void join_table_find(JoinTable *table, const Values *keys, const uint64 *
 extern JoinEntry *join_table_next(JoinTable *table, const Values *keys, int row, JoinEntry *entry);
 extern bool join_table_entry_null(JoinTable *table, const JoinEntry *entry, int column);
 extern bool join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag);
+extern bool join_table_tags(JoinTable *table, uint64 *slot, uint64 *tag);
 extern Size join_table_entry_bytes(int ncolumns, int nkeys);
 
 /* ---- build.c ---- */
@@ -118,6 +122,14 @@ typedef struct JoinBuild
 	VectorExpr *keys[JOIN_MAX_KEYS];
 	JoinKeys   *join_keys;
 	JoinTable  *table;
+
+	/* of all rows that have no NULL among their keys; of integers only */
+	int64		min[JOIN_MAX_KEYS];
+	int64		max[JOIN_MAX_KEYS];
+	bool		whole;			/* they are all in the table, or were until
+								 * the next run */
+	uint64		serial;			/* of the run that read them */
+
 	Spill	   *spill;			/* the rows are being written, or NULL */
 	int			npartitions;	/* to which they were written at last */
 	List	   *partitions;
@@ -132,6 +144,17 @@ typedef struct JoinBuild
 extern JoinBuild *join_build_create(const JoinSpec *spec, JoinKeys *keys, Bitmapset *columns, PlanState *parent);
 extern bool join_build_run(JoinBuild *build, Source *source, int level, MemoryContext spill_context);
 
+/* ---- key_filter.c ---- */
+
+typedef struct JoinKeyFilter JoinKeyFilter;
+
+extern JoinKeyFilter *join_key_filter_create(VectorFilter *filter);
+extern void join_key_filter_add(JoinKeyFilter *filter, JoinBuild *build, int key, int column, Oid type);
+extern void join_key_filter_begin(JoinKeyFilter *filter);
+extern void join_key_filter_batch(JoinKeyFilter *filter, Batch *batch);
+extern bool join_key_filter_excludes(void *filter, Batch *batch);
+extern uint64 join_key_filter_removed(const JoinKeyFilter *filter);
+
 /* ---- probe.c ---- */
 
 typedef struct VectorJoin VectorJoin;
@@ -140,5 +163,6 @@ extern Bitmapset *joins_needed(JoinRows *rows, List *outputs);
 extern Source *joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, Batch *output);
 extern void joins_forget(Source *source);
 extern JoinBuild *join_build_of(Source *source, int above);
+extern JoinKeyFilter *join_key_filter_of(Source *source);
 
 #endif							/* PGBILLION_VECTOR_JOIN_H */

@@ -127,6 +127,20 @@ join_keys_direct(const JoinKeys *keys)
 	return keys->n == 1 && keys->keys[0].kind == KEY_INTEGER;
 }
 
+/* Is a key compared as a 64-bit integer? */
+bool
+join_keys_integer(const JoinKeys *keys, int key)
+{
+	return keys->keys[key].kind == KEY_INTEGER;
+}
+
+/* The type of a key's values on the outer side. */
+Oid
+join_keys_outer_type(const JoinKeys *keys, int key)
+{
+	return keys->keys[key].types[0];
+}
+
 /*
  * Bring values of a key into the form in which they are compared, in an array
  * of their own, and give a word for each: the same for equal values.

@@ -25,6 +25,7 @@
 #include "nodes/bitmapset.h"
 #include "utils/memutils.h"
 
+#include "planner/arithmetic.h"
 #include "vector/join/join.h"
 
 /* What is written of both sides; NULL: there are no rows. */
@@ -49,6 +50,8 @@ struct VectorJoin
 	Source	   *below;			/* of the rows of the input */
 	Batch	   *input;
 	VectorFilter *filter;		/* of what is below, or NULL */
+	JoinKeyFilter *key_filter;	/* what is below is the table, of which it
+								 * removes rows first; or NULL */
 	Batch	   *output;			/* what we fill */
 	int		   *origins;		/* of its columns: in the input, or in the
 								 * build side's batch, after that: -1, -2, … */
@@ -391,6 +394,36 @@ next_partition(VectorJoin *join)
 
 /* ---- pairs ---- */
 
+/* Have the next rows of the input, possibly none; false at the end of its source. */
+static bool
+read_input(VectorJoin *join)
+{
+	Batch	   *input = join->input;
+	Source	   *source = input->source;
+	int			removed = 0;
+
+	/* what was written, and what joins give, has been filtered */
+	if (source != join->below || join->filter == NULL)
+		return vector_filter_next(NULL, input);
+	if (!source->methods->next(source, input))
+		return false;
+	input->serial++;
+	if (join->key_filter != NULL)
+		join_key_filter_batch(join->key_filter, input);
+	if (input->n > 0)
+		removed = vector_filter_batch(join->filter, input);
+
+	/*
+	 * from here on what rows are left is final: the batch is not void after
+	 * that
+	 */
+	if (input->n > 0 && !batch_prepare(input, input->later, input->nlater))
+		removed = input->n = 0;
+	InstrCountFiltered2(input->parent, removed);
+
+	return true;
+}
+
 /* Have some rows of the input to be paired; false at the end. */
 static bool
 next_input(VectorJoin *join)
@@ -402,7 +435,7 @@ next_input(VectorJoin *join)
 	{
 		CHECK_FOR_INTERRUPTS();
 		ResetExprContext(input->econtext);
-		if (!vector_filter_next(input->source == join->below ? join->filter : NULL, input))
+		if (!read_input(join))
 		{
 			if (!next_partition(join))
 				break;
@@ -576,6 +609,9 @@ begin(VectorJoin *join)
 		fill_table(join, join->build->rows, 0);
 	}
 	join->begun = true;
+	/* the joins above have begun before */
+	if (join->key_filter != NULL)
+		join_key_filter_begin(join->key_filter);
 
 	/* as PostgreSQL does, do not look at rows that nothing can match */
 	join->ended = drops_unmatched(join) && !join->divided && join_table_count(join->build->table) == 0;
@@ -749,6 +785,28 @@ create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilte
 	return join;
 }
 
+/* Have the keys of a join remove rows of the table, where they are columns of it. */
+static void
+add_key_filter(JoinRows *rows, VectorJoin *first, const JoinSpec *spec, JoinBuild *build)
+{
+	ListCell   *lc;
+
+	if (spec->type != JOIN_INNER && spec->type != JOIN_SEMI)
+		return;
+	foreach(lc, spec->outer_keys)
+	{
+		int			key = foreach_current_index(lc);
+		Var		   *var = (Var *) strip_relabel(lfirst(lc));
+
+		if (!IsA(var, Var) || var->varattno > rows->first || !join_keys_integer(build->join_keys, key))
+			continue;
+		if (first->key_filter == NULL)
+			first->key_filter = join_key_filter_create(first->filter);
+		join_key_filter_add(first->key_filter, build, key, batch_index(first->input, var->varattno),
+							join_keys_outer_type(build->join_keys, key));
+	}
+}
+
 /*
  * The source of the rows of all joins, for a batch that is initialized here.
  * Its input is the table's batch, with its filter. The batch of the table, as
@@ -760,15 +818,24 @@ joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, 
 {
 	Batch	   *input = table;
 	int			n = list_length(rows->specs);
+	VectorJoin *first = NULL;
 
 	for (int i = 0; i < n; i++)
 	{
 		Batch	   *next = i == n - 1 ? output : palloc0(sizeof(Batch));
+		VectorJoin *join = create_join(rows, i, outputs, input, i == 0 ? filter : NULL, next);
 
-		(void) create_join(rows, i, outputs, input, i == 0 ? filter : NULL, next);
+		if (i == 0)
+			first = join;
+		add_key_filter(rows, first, list_nth(rows->specs, i), join->build);
 		if (i < n - 1)
 			next->econtext = CreateExprContext(table->parent->state);
 		input = next;
+	}
+	if (first->key_filter != NULL)
+	{
+		table->source->excludes = join_key_filter_excludes;
+		table->source->filter = first->key_filter;
 	}
 	return output->source;
 }
@@ -797,4 +864,15 @@ join_build_of(Source *source, int above)
 		join = (VectorJoin *) join->below;
 	Assert(join->source.methods == &join_methods);
 	return join->build;
+}
+
+/* What removes rows of the table, of the last join's source; or NULL. */
+JoinKeyFilter *
+join_key_filter_of(Source *source)
+{
+	VectorJoin *join = (VectorJoin *) source;
+
+	while (join->below->methods == &join_methods)
+		join = (VectorJoin *) join->below;
+	return join->key_filter;
 }

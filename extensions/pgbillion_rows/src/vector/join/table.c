@@ -324,6 +324,23 @@ join_table_entry_null(JoinTable *table, const JoinEntry *entry, int column)
 	return ENTRY_NULLS(table, entry)[column];
 }
 
+/* All tags one after the other, each once; a walk starts with zero. False after the last. */
+bool
+join_table_tags(JoinTable *table, uint64 *slot, uint64 *tag)
+{
+	while (*slot < table->nslots)
+	{
+		const Slot *found = &table->slots[(*slot)++];
+
+		if (found->first != NULL)
+		{
+			*tag = found->tag;
+			return true;
+		}
+	}
+	return false;
+}
+
 /* All entries one after the other, with their tags; a walk starts with zeroes. False after the last. */
 bool
 join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag)

@@ -732,7 +732,9 @@ columns_load_only(Columns *columns, const int *indexes, int n)
 {
 	int			until = 0;
 
-	Assert(columns->walked == 0);
+	/* after a walk it is too late */
+	if (columns->walked > 0)
+		return;
 	for (int i = 0; i < n; i++)
 	{
 		Column	   *column = &columns->columns[indexes[i]];

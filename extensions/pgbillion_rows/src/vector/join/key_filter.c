@@ -1,0 +1,330 @@
+/*-------------------------------------------------------------------------
+ *
+ * key_filter.c
+ *	  The keys of build sides, by which rows of the table that cannot join are
+ *	  removed before anything else is computed of them.
+ *
+ * When the table is first read, the build sides of all joins have been. Of
+ * each inner join and semijoin whose key is an integer column of the table, the
+ * least and the greatest key are known, and which values between them occur: a
+ * bitmap where they are dense, a Bloom filter where not, or only the bounds
+ * where either would take too much memory. Values are compared as the join
+ * itself compares them: within one family of operators on integers or dates,
+ * which are leakproof, and have no collation.
+ *
+ * Rows of the table are on the preserved side of the other joins, whether they
+ * come before or after: a row that an inner join or a semijoin is to remove is
+ * of no use to them.
+ *
+ * A build side that went to partitions is not asked. Keys that remove few rows
+ * are left out for a while.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "vector/filter/predicate.h"
+#include "vector/join/join.h"
+
+/* Keys of one build side. */
+typedef struct KeySet
+{
+	JoinBuild  *build;
+	int			key;			/* which of its keys */
+	int			column;			/* of the table's batch */
+	Oid			type;			/* of that */
+
+	bool		usable;			/* there is something to be known */
+	uint64		serial;			/* of the build side of which it is known */
+	int64		min;
+	int64		max;
+	uint64	   *bits;			/* NULL: the bounds are all that is known */
+	bool		bitmap;			/* a bit for each value, else a Bloom filter */
+	int			shift;			/* of a Bloom filter: 64 - log2(its words) */
+
+	/* what it is good for */
+	int			seen;			/* rows of late */
+	int			passed;
+	int			rest;			/* rows for which it is left out */
+} KeySet;
+
+struct JoinKeyFilter
+{
+	int			nsets;
+	KeySet	   *sets;
+	MemoryContext context;		/* bits */
+	VectorFilter *filter;		/* of the table, for what is excluded */
+	uint64		removed;		/* rows */
+};
+
+/* How many rows are seen before it is decided whether to go on. */
+#define DECISION_ROWS 4096
+
+/* For how many a set that removes fewer than half of them is left out. */
+#define REST_ROWS (32 * DECISION_ROWS)
+
+/* Bits per key: of a bitmap at most, and of a Bloom filter at least. */
+#define BITMAP_BITS 64
+#define BLOOM_BITS 16
+
+/* A filter for the rows of a table, without keys yet. In the current context. */
+JoinKeyFilter *
+join_key_filter_create(VectorFilter *filter)
+{
+	JoinKeyFilter *result = palloc0(sizeof(JoinKeyFilter));
+
+	result->filter = filter;
+	result->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion keys of joins",
+											ALLOCSET_DEFAULT_SIZES);
+	return result;
+}
+
+/* Add a key of an inner join or a semijoin, to which a column of the table is compared. */
+void
+join_key_filter_add(JoinKeyFilter *filter, JoinBuild *build, int key, int column, Oid type)
+{
+	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(filter));
+	KeySet	   *set;
+
+	filter->sets = filter->sets == NULL ? palloc(sizeof(KeySet)) :
+		repalloc(filter->sets, sizeof(KeySet) * (filter->nsets + 1));
+	set = &filter->sets[filter->nsets++];
+	memset(set, 0, sizeof(KeySet));
+	set->build = build;
+	set->key = key;
+	set->column = column;
+	set->type = type;
+	MemoryContextSwitchTo(old);
+}
+
+/* ---- what is known ---- */
+
+static inline uint64
+hash_of(int64 value)
+{
+	uint64		word = (uint64) value;
+
+	return (word ^ (word >> 32)) * UINT64CONST(0x9E3779B97F4A7C15);
+}
+
+/* Two bits of a word of a Bloom filter. */
+static inline uint64
+bloom_mask(uint64 hash)
+{
+	return (UINT64CONST(1) << (hash & 63)) | (UINT64CONST(1) << ((hash >> 6) & 63));
+}
+
+/* Note which keys occur, unless that would take too much memory. They are the tags. */
+static void
+note_values(JoinKeyFilter *filter, KeySet *set)
+{
+	JoinTable  *table = set->build->table;
+	uint64		count = join_table_count(table);
+	uint64		range = (uint64) set->max - (uint64) set->min;
+	uint64		words = 64;
+	uint64		slot = 0;
+	uint64		tag;
+
+	set->bitmap = range / BITMAP_BITS < Max(count, 1024);
+	set->shift = 64 - 6;
+	if (set->bitmap)
+		words = range / 64 + 1;
+	else
+		while (words * 64 < count * BLOOM_BITS)
+		{
+			words *= 2;
+			set->shift--;
+		}
+	if (words * sizeof(uint64) > join_table_limit(table) / 8)
+		return;
+	set->bits = MemoryContextAllocZero(filter->context, sizeof(uint64) * words);
+	while (join_table_tags(table, &slot, &tag))
+	{
+		uint64		hash = hash_of((int64) tag);
+
+		if (set->bitmap)
+			set->bits[(tag - (uint64) set->min) / 64] |= UINT64CONST(1) << ((tag - (uint64) set->min) & 63);
+		else
+			set->bits[hash >> set->shift] |= bloom_mask(hash);
+	}
+}
+
+/*
+ * The table is about to be read, and all build sides have been. What is known
+ * of one that has not been read again stays.
+ */
+void
+join_key_filter_begin(JoinKeyFilter *filter)
+{
+	bool		same = true;
+
+	for (int i = 0; i < filter->nsets; i++)
+		same &= filter->sets[i].serial == filter->sets[i].build->serial;
+	for (int i = 0; i < filter->nsets; i++)
+		filter->sets[i].seen = filter->sets[i].passed = filter->sets[i].rest = 0;
+	if (same)
+		return;
+	MemoryContextReset(filter->context);
+	for (int i = 0; i < filter->nsets; i++)
+	{
+		KeySet	   *set = &filter->sets[i];
+		JoinBuild  *build = set->build;
+
+		set->serial = build->serial;
+		set->usable = build->whole && join_table_count(build->table) > 0;
+		set->bits = NULL;
+		if (!set->usable)
+			continue;
+		set->min = build->min[set->key];
+		set->max = build->max[set->key];
+		Assert(set->min <= set->max);
+		if (join_keys_direct(build->join_keys))
+			note_values(filter, set);
+	}
+}
+
+/* ---- what it removes ---- */
+
+/* List the rows of the batch whose value may occur; return how many. */
+static int
+select_rows(const KeySet *set, const Column *column, int n, uint16 *rows)
+{
+	const Datum *values = column->values;
+	const uint64 *bits = set->bits;
+	uint64		base = (uint64) set->min;
+	uint64		range = (uint64) set->max - base;
+	int			k = 0;
+
+#define SELECT(GET, TEST) \
+	for (int i = 0; i < n; i++) \
+	{ \
+		uint64		v = (uint64) (int64) (GET); \
+		uint64		above = v - base; \
+		bool		within = above <= range; \
+		rows[k] = i; \
+		k += within && (TEST); \
+	}
+#define SELECT_BY(GET) \
+	do { \
+		if (bits == NULL) \
+			SELECT(GET, true) \
+		else if (set->bitmap) \
+			SELECT(GET, (bits[above / 64] >> (above & 63)) & 1) \
+		else \
+			SELECT(GET, (bits[hash_of((int64) v) >> set->shift] & bloom_mask(hash_of((int64) v))) == \
+				   bloom_mask(hash_of((int64) v))) \
+	} while (0)
+
+	switch (set->type)
+	{
+		case INT4OID:
+		case DATEOID:
+			SELECT_BY(DatumGetInt32(values[i]));
+			break;
+		case INT8OID:
+			SELECT_BY(DatumGetInt64(values[i]));
+			break;
+		default:
+			SELECT_BY(int_of(values[i], set->type));
+	}
+	if (column->has_nulls)
+	{
+		int			known = 0;
+
+		/* NULL matches nothing; what stands for it may be any value */
+		for (int i = 0; i < k; i++)
+		{
+			rows[known] = rows[i];
+			known += !column->nulls[rows[i]];
+		}
+		k = known;
+	}
+	return k;
+}
+
+/* Is a set worth a look at a batch? Sets that are not have a rest. */
+static bool
+is_worthwhile(KeySet *set, int n)
+{
+	if (!set->usable)
+		return false;
+	if (set->rest > 0)
+	{
+		set->rest -= n;
+		return false;
+	}
+	return true;
+}
+
+static void
+count_passed(KeySet *set, int seen, int passed)
+{
+	set->seen += seen;
+	set->passed += passed;
+	if (set->seen < DECISION_ROWS)
+		return;
+	set->rest = set->passed > set->seen / 2 ? REST_ROWS : 0;
+	set->seen = set->passed = 0;
+}
+
+/*
+ * Remove rows from a batch of the table that cannot join. It is full of what
+ * the source has given; a batch that is void is left without any row.
+ */
+void
+join_key_filter_batch(JoinKeyFilter *filter, Batch *batch)
+{
+	uint16		rows[BATCH_ROWS];
+
+	for (int i = 0; i < filter->nsets && batch->n > 0; i++)
+	{
+		KeySet	   *set = &filter->sets[i];
+		int			before = batch->n;
+		int			n;
+
+		if (!is_worthwhile(set, before))
+			continue;
+		if (!batch_prepare(batch, &set->column, 1))
+		{
+			batch->n = 0;
+			return;
+		}
+		if (!batch->columns[set->column].loaded)
+			batch->source->methods->load_only(batch->source, batch, &set->column, 1);
+		n = select_rows(set, batch_column(batch, set->column), before, rows);
+		count_passed(set, before, n);
+		filter->removed += before - n;
+		if (n < before)
+			batch_keep(batch, rows, n, false);
+	}
+}
+
+/* Is no row of the next batches of any use, as far as their source knows? */
+bool
+join_key_filter_excludes(void *arg, Batch *batch)
+{
+	JoinKeyFilter *filter = arg;
+
+	if (vector_filter_excludes(filter->filter, batch))
+		return true;
+	for (int i = 0; i < filter->nsets; i++)
+	{
+		KeySet	   *set = &filter->sets[i];
+		Bounds		bounds;
+
+		if (set->usable && batch->source->methods->bounds != NULL &&
+			batch->source->methods->bounds(batch->source, batch, set->column, &bounds) &&
+			!bounds.floats && bounds.scale < 0 && (bounds.min > set->max || bounds.max < set->min))
+			return true;
+	}
+	return false;
+}
+
+/* How many rows have been removed. */
+uint64
+join_key_filter_removed(const JoinKeyFilter *filter)
+{
+	return filter->removed;
+}
