@@ -16,7 +16,7 @@ import pytest
 from harness import servers
 from harness.amount import amount
 from harness.servers import one
-from harness.vector_join_queries import TABLES, VectorJoinGenerator, VectorJoinQuery
+from harness.vector_join_queries import COLUMNS, TABLES, VectorJoinGenerator, VectorJoinQuery
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Answer, Tolerance
 from pgbillion.server.postgres import Cluster
@@ -37,6 +37,11 @@ def tables(cluster: Cluster) -> Iterator[str]:
     with servers.new_database(cluster, "vector_joins") as name:
         with cluster.connect(name) as conn:
             conn.execute(TABLES.encode())
+            conn.execute("VACUUM fact")
+            conn.execute(COLUMNS.encode())
+            # where rows have changed since, the index does not hold
+            conn.execute("UPDATE fact SET x = x - 1, b = 3 WHERE id BETWEEN 600 AND 640")
+            conn.execute("ANALYZE fact")
         yield name
 
 
@@ -47,6 +52,7 @@ def prepare(conn: Connection) -> None:
         "LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_join = force; SET pgbillion_rows.aggregate_before_join = off;"
         " SET enable_nestloop = off; SET enable_mergejoin = off; SET min_parallel_table_scan_size = 0;"
         " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0;"
+        " SET pgbillion_rows.columns = off;"
         " SET statement_timeout = '120s'"
     )
 
@@ -335,6 +341,39 @@ def test_keys_that_remove_little_are_left_out(joins: Connection) -> None:
     query = "SELECT count(*) FROM probe p JOIN (SELECT DISTINCT s FROM probe WHERE s > 900) b ON p.s = b.s"
     both(joins, query, ["Inner"])
     assert 0 < removed(joins, query) < 3_000
+
+
+def test_joins_along_a_table_that_postgresql_has_inside(joins: Connection) -> None:
+    """What is joined first makes a small hash table, whichever side PostgreSQL has it on."""
+    joins.execute(KEYED.encode())
+    joins.execute("CREATE INDEX ON probe (k); CREATE INDEX ON build (k); ANALYZE probe")
+    query = "SELECT b.y, sum(p.n) FROM build b JOIN longs l ON l.k = b.y JOIN probe p ON p.k = b.k GROUP BY 1"
+    for settings in ("", "SET enable_nestloop = on", "SET join_collapse_limit = 1"):
+        joins.execute(settings.encode())
+        both(joins, query, None)
+        (plan,) = (node for node in plans.nodes(plans.explain(joins, query)) if "Inner Join 1" in node)
+        assert plan["Relation Name"] == "probe"
+    # the genetic search is left alone
+    joins.execute("SET geqo_threshold = 2; SET geqo_seed = 0.5")
+    both(joins, query, None)
+
+
+def test_an_index_of_columns_below_joins(joins: Connection) -> None:
+    query = (
+        "SELECT i.name, count(*), sum(f.x), min(f.s) FROM fact f JOIN ints i ON f.b = i.k LEFT JOIN longs l"
+        " ON l.k = f.c WHERE f.id < 1500 GROUP BY 1"
+    )
+    joins.execute("SET pgbillion_rows.columns = force")
+    both(joins, query, None)
+    assert details(joins, query, "Columns") == ["fact_columns"]
+    # segments whose rows have other keys are not read
+    joins.execute("CREATE TEMP TABLE few AS SELECT 3000 + i AS id, i AS y FROM generate_series(1, 20) i; ANALYZE few")
+    query = "SELECT sum(f.x), sum(w.y) FROM fact f JOIN few w ON f.id = w.id"
+    both(joins, query, ["Inner"])
+    assert details(joins, query, "Column Segments Skipped") not in ([], ["0"]), plans.text(joins, query)
+    # a column that it lacks
+    both(joins, "SELECT max(f.r), count(*) FROM fact f JOIN ints i ON f.b = i.k", ["Inner"])
+    assert details(joins, "SELECT max(f.r), count(*) FROM fact f JOIN ints i ON f.b = i.k", "Columns") == []
 
 
 def test_keys_of_a_build_side_that_is_read_again(joins: Connection) -> None:

@@ -158,7 +158,7 @@ def test_lists(vectors: Connection) -> None:
         "t IN ('x1', 'xx2', '0')", "t NOT IN ('x1', 'xx2', '0')", "t IN ('x1', NULL)", "t NOT IN ('x1', NULL)",
         "t = ANY ('{}')", "t <> ALL ('{}')", "t = ALL ('{x1}')", "t <> ANY ('{x1,x2}')", f"t IN ({many})",
         f"t NOT IN ({many}, 'a', 'b', 'c', 'd')", "v IN ('v1', 'v2')", "c IN ('v1', 'v2  ')",
-        "c NOT IN ('v1', 'v2  ')", "c IN ('v1', NULL)", "c = ANY ('{}'::bpchar[])", "c IN ('  v1', '')",
+        "c NOT IN ('v1', 'v2  ')", "c IN ('v1', NULL)", "c NOT IN ('v1', 'v2  ', NULL)", "c = ANY ('{}'::bpchar[])", "c IN ('  v1', '')",
         "c::text IN ('v1', 'v2  ')", "t COLLATE \"C\" IN ('x1')",
         "d IN ('2020-01-05', '2020-01-09', NULL)", "d NOT IN ('2020-01-05', '2020-01-09')",
         "ts IN ('2020-01-01 05:00', '2020-01-02')", "tz NOT IN ('2020-01-01 05:00', '2020-01-02')",
@@ -168,7 +168,7 @@ def test_lists(vectors: Connection) -> None:
         both(
             vectors, f"SELECT count(*) FILTER (WHERE {condition}), count(*) FILTER (WHERE NOT ({condition})) FROM data"
         )
-    for column in ("t", "c"):
+    for column in ("t", "v", "c"):
         query = f"SELECT count(*) FROM data WHERE {column} IN ('x1', 'v2')"
         assert "1 of 1 filter terms" in kernels(vectors, query)
 

@@ -13,9 +13,9 @@ TABLES = """
 CREATE TABLE fact (id integer, a smallint, b integer, c bigint, s text, v varchar(9), p char(4), n numeric, d date,
     ts timestamp, f double precision, r real, x integer, big text);
 INSERT INTO fact SELECT i, nullif(i % 17, 5), nullif(i % 41, 7), nullif(i % 13, 2) - 3, nullif(chr(97 + i % 7), 'e'),
-    nullif('w' || i % 11, 'w3'), chr(97 + i % 5), nullif(i % 9, 4) / 2.0, date '2024-01-01' + nullif(i % 31, 11),
-    timestamp '2024-01-01' + make_interval(hours => i % 50), nullif(i / 8.0, 3), i / 16.0, nullif(i % 1000, 17) - 500,
-    repeat(chr(97 + i % 3), 10 + i % 40) FROM generate_series(1, 1700) i;
+    nullif('w' || i % 11, 'w3'), chr(97 + i % 5), round(nullif(i % 9, 4) / 2.0, 1),
+    date '2024-01-01' + nullif(i % 31, 11), timestamp '2024-01-01' + make_interval(hours => i % 50), nullif(i / 8.0, 3),
+    i / 16.0, nullif(i % 1000, 17) - 500, repeat(chr(97 + i % 3), 10 + i % 40) FROM generate_series(1, 1700) i;
 -- pages of many versions, and rows that are gone
 UPDATE fact SET x = x + 1 WHERE id % 19 = 0;
 DELETE FROM fact WHERE id % 23 = 0;
@@ -46,6 +46,10 @@ CREATE INDEX ON words (code);
 CREATE INDEX ON many (k, y);
 CREATE INDEX ON days (day);
 ANALYZE;
+"""
+# all columns except r
+COLUMNS = """
+CREATE INDEX fact_columns ON fact USING columns (id, a, b, c, s, v, p, n, d, ts, f, x, big) WITH (segment_blocks = 8)
 """
 
 
@@ -129,6 +133,11 @@ SETTINGS = (
     "",
     "",
     "",
+    "pgbillion_rows.columns = force",
+    "pgbillion_rows.columns = force",
+    "pgbillion_rows.columns = force; SET max_parallel_workers_per_gather = 2",
+    "pgbillion_rows.columns = force; SET work_mem = '64kB'; SET hash_mem_multiplier = 1",
+    "enable_nestloop = on; SET enable_mergejoin = on",
     "work_mem = '64kB'; SET hash_mem_multiplier = 1",
     "work_mem = '64kB'",
     "max_parallel_workers_per_gather = 2",

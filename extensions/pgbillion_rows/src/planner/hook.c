@@ -38,6 +38,8 @@ static UpperPathsOffer offers[MOST_OFFERS];
 static int	noffers = 0;
 static set_rel_pathlist_hook_type previous_scan_hook = NULL;
 static ScanPathsOffer scan_offer = NULL;
+static set_join_pathlist_hook_type previous_join_hook = NULL;
+static JoinPathsOffer join_offer = NULL;
 static planner_hook_type previous_planner_hook = NULL;
 static int	cursor_options = 0; /* of the statement that is being planned */
 
@@ -73,6 +75,24 @@ planner_set_scan_offer(ScanPathsOffer offer)
 {
 	Assert(scan_offer == NULL);
 	scan_offer = offer;
+}
+
+static void
+join_paths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+		   JoinPathExtraData *extra)
+{
+	if (previous_join_hook != NULL)
+		previous_join_hook(root, joined, outer, inner, type, extra);
+	if (planner_enabled && join_offer != NULL)
+		join_offer(root, joined, outer, inner, type, extra);
+}
+
+/* The same for two relations that are joined. */
+void
+planner_set_join_offer(JoinPathsOffer offer)
+{
+	Assert(join_offer == NULL);
+	join_offer = offer;
 }
 
 /* Statements are planned inside others: functions are evaluated by the planner. */
@@ -120,6 +140,8 @@ planner_hook_init(void)
 	create_upper_paths_hook = upper_paths;
 	previous_scan_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = scan_paths;
+	previous_join_hook = set_join_pathlist_hook;
+	set_join_pathlist_hook = join_paths;
 	previous_planner_hook = planner_hook;
 	planner_hook = plan_statement;
 }

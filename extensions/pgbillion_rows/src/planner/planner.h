@@ -49,6 +49,10 @@ typedef void (*UpperPathsOffer) (PlannerInfo *root, UpperRelationKind stage, Rel
 /* Adds paths to a table, as PostgreSQL's set_rel_pathlist_hook. */
 typedef void (*ScanPathsOffer) (PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte);
 
+/* Looks at two relations that are joined, as PostgreSQL's set_join_pathlist_hook. */
+typedef void (*JoinPathsOffer) (PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
+								JoinType type, JoinPathExtraData *extra);
+
 /*
  * Who gives the partial states of one table, in addition to PostgreSQL; members are NULL
  * until they are set when the library is loaded. Each returns a path, or NULL
@@ -72,6 +76,7 @@ extern StatesSources states_sources;
 extern void planner_hook_init(void);
 extern void planner_add_offer(UpperPathsOffer offer);
 extern void planner_set_scan_offer(ScanPathsOffer offer);
+extern void planner_set_join_offer(JoinPathsOffer offer);
 extern bool planner_may_scroll(void);
 
 /* ---- targets.c ---- */

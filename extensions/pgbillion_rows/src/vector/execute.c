@@ -165,7 +165,8 @@ begin_joins(VectorState *state, EState *estate, int eflags, List **outputs)
 	state->joins = join_rows_create(cscan, join_exprs(cscan), css->custom_ps,
 									CreateTupleDescCopy(RelationGetDescr(css->ss.ss_currentRelation)));
 	*outputs = join_rows_exprs(state->joins, *outputs);
-	vector_node_begin_joins(&state->node, filter_clauses(cscan), *outputs, state->joins);
+	vector_node_begin_joins(&state->node, filter_clauses(cscan), *outputs, state->joins,
+							vector_scan_index(cscan));
 }
 
 static void

@@ -99,11 +99,11 @@ vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index)
 
 /* The same with joins; the outputs are over their rows. */
 void
-vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins)
+vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins, Oid index)
 {
 	Batch	   *batch = palloc0(sizeof(Batch));
 
-	begin_table(node, batch, clauses, joins_needed(joins, outputs), NIL, InvalidOid);
+	begin_table(node, batch, clauses, joins_needed(joins, outputs), NIL, index);
 	batch->econtext = CreateExprContext(node->css.ss.ps.state);
 	node->source = joins_create(joins, outputs, batch, node->filter, &node->batch);
 	node->batch.source = node->source;

@@ -27,7 +27,7 @@ typedef struct VectorNode
 
 extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index);
 extern void vector_node_end(VectorNode *node);
-extern void vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins);
+extern void vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins, Oid index);
 extern bool vector_node_next(VectorNode *node);
 extern void vector_node_explain_list(const char *label, List *exprs, List *context, bool prefix,
 									 struct ExplainState *es);

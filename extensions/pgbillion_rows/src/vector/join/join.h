@@ -73,6 +73,7 @@ extern List *join_rows_exprs(JoinRows *rows, List *exprs);
 
 typedef struct JoinKeys JoinKeys;
 
+extern bool join_key_is_integer(const OpExpr *clause);
 extern JoinKeys *join_keys_create(List *clauses);
 extern int	join_keys_count(const JoinKeys *keys);
 extern bool join_keys_direct(const JoinKeys *keys);

@@ -76,6 +76,13 @@ compares_integers(Oid function)
 	}
 }
 
+/* Is the key of a clause compared as a 64-bit integer? */
+bool
+join_key_is_integer(const OpExpr *clause)
+{
+	return compares_integers(get_opcode(clause->opno));
+}
+
 static void
 prepare(JoinKey *key, OpExpr *clause)
 {

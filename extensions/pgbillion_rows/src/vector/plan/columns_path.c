@@ -27,18 +27,21 @@ int			vector_columns = PLAN_ON;
  */
 #define COLUMN_COST_FACTOR 0.3
 
-/* The attributes of a table that a scan needs. */
+/* The attributes of a table that a scan needs for its filter and these expressions. */
 static Bitmapset *
-needed_attributes(RelOptInfo *rel, PathTarget *target)
+needed_attributes(RelOptInfo *rel, List *exprs)
 {
 	Bitmapset  *attnos = NULL;
-	List	   *vars = pull_var_clause((Node *) target->exprs, PVC_RECURSE_AGGREGATES);
+	List	   *vars = pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES);
 	ListCell   *lc;
 
 	foreach(lc, rel->baserestrictinfo)
 		vars = list_concat(vars, pull_var_clause((Node *) lfirst_node(RestrictInfo, lc)->clause, 0));
 	foreach(lc, vars)
-		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
+	{
+		if (lfirst_node(Var, lc)->varno == rel->relid)
+			attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
+	}
 
 	return attnos;
 }
@@ -80,12 +83,13 @@ find_index(RelOptInfo *rel, const Bitmapset *attnos)
 }
 
 /*
- * The index of columns that a scan of a table is to read, or InvalidOid, and
- * what its pages and rows cost in place of those given. With "force" it is
+ * The index of columns that a scan of a table is to read for expressions over
+ * it and perhaps others, or InvalidOid, and what its pages and rows cost in
+ * place of those given. With "force" it is
  * read if there is one that can be, else if it is cheaper.
  */
 Oid
-choose_columns(RelOptInfo *rel, PathTarget *target, Cost *pages, Cost *row)
+choose_columns(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 {
 	Bitmapset  *attnos;
 	IndexOptInfo *info;
@@ -98,7 +102,7 @@ choose_columns(RelOptInfo *rel, PathTarget *target, Cost *pages, Cost *row)
 
 	if (vector_columns == PLAN_OFF || rel->indexlist == NIL)
 		return InvalidOid;
-	attnos = needed_attributes(rel, target);
+	attnos = needed_attributes(rel, exprs);
 	info = find_index(rel, attnos);
 	if (info == NULL)
 		return InvalidOid;

@@ -54,15 +54,6 @@ int			vector_scan = PLAN_ON;
  */
 #define LIKE_COST (10 * cpu_operator_cost)
 
-/*
- * What PostgreSQL's costs leave out of a row that a scan returns: what joins,
- * sorts and aggregates do with it takes about three times as long as they say,
- * with tables in cache. A sequential scan and all above it are underestimated
- * alike; so without this a cheaper scan would pull the plan away from index
- * scans, which are not.
- */
-#define ROW_ABOVE_COST (1.0 * cpu_tuple_cost)
-
 static Plan *plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 							  List *clauses, List *custom_plans);
 

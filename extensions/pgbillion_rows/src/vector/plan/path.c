@@ -90,7 +90,7 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
 	pages = page_cost * rel->pages;
-	index = choose_columns(rel, target, &pages, &row);
+	index = choose_columns(rel, target->exprs, &pages, &row);
 	run = pages + (row * rel->tuples + row_cost(root, target) * rel->rows) / divisor;
 
 	path = make_scan_path(parent, rel, target, terms, index, parallel_workers, safe);

@@ -1,0 +1,45 @@
+/*-------------------------------------------------------------------------
+ *
+ * join_chain.h
+ *	  A table, and joins along it: what join_chain.c finds, and join_path.c
+ *	  makes paths of.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_JOIN_CHAIN_H
+#define PGBILLION_VECTOR_JOIN_CHAIN_H
+
+#include "nodes/pathnodes.h"
+
+/* One join of a chain. */
+typedef struct JoinStep
+{
+	JoinType	type;
+	Path	   *inner;
+	List	   *clauses;		/* hashable, the inner side on the right */
+	List	   *quals;
+	List	   *others;
+	Cost		build;			/* of filling the table, without reading rows */
+	Cost		probe;			/* of looking up all rows that come to the
+								 * join */
+	Cost		pairs;			/* of those that it makes of them */
+	double		left;			/* the share of the table's rows that its keys
+								 * leave before all else, 1 if they do not */
+} JoinStep;
+
+/* It lives as long as the paths of the relation that is joined. */
+struct JoinChain
+{
+	RelOptInfo *table;
+	RelOptInfo *joined;
+	List	   *steps;			/* from the table on */
+};
+
+extern const char *chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, struct JoinChain *chain);
+extern struct JoinChain *chain_of_search(RelOptInfo *joined, bool safe);
+extern void chain_scan_cost(PlannerInfo *root, const struct JoinChain *chain, Cost *pages, Cost *row);
+extern Cost chain_joins_cost(const struct JoinChain *chain, double divisor);
+extern Cost chain_cost(PlannerInfo *root, const struct JoinChain *chain);
+extern void join_chain_init(void);
+
+#endif							/* PGBILLION_VECTOR_JOIN_CHAIN_H */
