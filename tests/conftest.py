@@ -66,6 +66,8 @@ _MAJORS = (
     "test_vector_join",
     "test_vector_pg_regress",
     "test_vector_rechecks",
+    "test_vector_top",
+    "test_vector_walk",
 )
 # tests of these modules that compare all majors with each other, for which one run is enough
 _ONCE = ("test_the_objects_are_the_same_on_all_major_versions",)
