@@ -30,6 +30,7 @@
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
@@ -109,7 +110,7 @@ cheapest_whole(RelOptInfo *rel, bool safe)
 		Path	   *path = lfirst(lc);
 
 		if (path->param_info == NULL && (path->parallel_safe || !safe) &&
-			(best == NULL || path->total_cost < best->total_cost))
+			(best == NULL || compare_path_costs(path, best, TOTAL_COST) < 0))
 			best = path;
 	}
 	return best;
