@@ -90,6 +90,7 @@ typedef struct NameRegistry NameRegistry;
 extern NameFormat *name_format_parse(const char *format);
 extern void name_format_apply(const NameFormat *format, int64 number, NameData *name);
 extern void name_format_check_lengths(const NameFormat *format, int64 first, int64 last);
+extern void check_numbers(int64 first, int64 count, const char *what);
 
 extern NameRegistry *name_registry_create(const NameFormat *format, int64 first, int64 last,
 										  Oid namespaceid);

@@ -93,18 +93,7 @@ pgbillion_clone_schemas(PG_FUNCTION_ARGS)
 					 errmsg("%s must not be null", names[i])));
 	first = PG_GETARG_INT64(2);
 	count = PG_GETARG_INT64(3);
-	if (count <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("count must be greater than zero")));
-	if (first < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("first must not be negative")));
-	if (count - 1 > PG_INT64_MAX - first)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("the last schema's number is out of range")));
+	check_numbers(first, count, "schema");
 
 	format = name_format_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	name_format_check_lengths(format, first, first + count - 1);

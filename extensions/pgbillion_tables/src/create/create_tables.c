@@ -118,18 +118,7 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	PreventCommandIfParallelMode("pgbillion_tables.create_tables()");
 	PreventCommandDuringRecovery("pgbillion_tables.create_tables()");
 
-	if (count <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("count must be greater than zero")));
-	if (first < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("first must not be negative")));
-	if (count - 1 > PG_INT64_MAX - first)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("the last table's number is out of range")));
+	check_numbers(first, count, "table");
 	last = first + count - 1;
 
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion create_tables",

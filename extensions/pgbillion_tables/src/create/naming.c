@@ -227,6 +227,27 @@ name_format_check_lengths(const NameFormat *format, int64 first, int64 last)
 }
 
 /*
+ * Raises an error unless first … first + count - 1 are numbers for names;
+ * `what` is what is numbered.
+ */
+void
+check_numbers(int64 first, int64 count, const char *what)
+{
+	if (count <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("count must be greater than zero")));
+	if (first < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("first must not be negative")));
+	if (count - 1 > PG_INT64_MAX - first)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("the last %s's number is out of range", what)));
+}
+
+/*
  * Find what the names of tables first … last, and the names derived from
  * them, could collide with. Result in the current memory context.
  */
