@@ -6,16 +6,18 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 import pytest
 
-from harness import schema_rows, schemas
+from harness import catalogs as catalog_rows
+from harness import invariants, schema_rows, schemas, servers
 from harness.catalogs import Catalogs
 from harness.servers import one
 from pgbillion.common import together
-from pgbillion.server.postgres import Cluster, run_as_server
+from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -77,11 +79,16 @@ def test_the_rows_of_a_clone_are_those_that_commands_make(conn: Connection, cata
         )
 
 
-def test_a_clone_lives_its_own_life(conn: Connection) -> None:
+@pytest.mark.parametrize("stamped", [False, True])
+def test_a_clone_lives_its_own_life(conn: Connection, stamped: bool) -> None:
     schemas.make_schema(conn, "model", schemas.APPLICATION)
     conn.execute("INSERT INTO model.customer (name) VALUES ('in the template')")
     conn.execute("SELECT nextval('model.number')")
-    clone(conn, "model", "tenant")
+    if stamped:
+        some(conn, "model", "tenant%d", 1, 3)
+        conn.execute("ALTER SCHEMA tenant3 RENAME TO tenant")
+    else:
+        clone(conn, "model", "tenant")
     conn.execute("INSERT INTO tenant.customer (name) VALUES ('a'), ('b')")
     assert conn.execute("SELECT id, name FROM tenant.customer ORDER BY id").fetchall() == [(100, "a"), (110, "b")]
     conn.execute("INSERT INTO tenant.invoice (customer, net) VALUES (100, 50), (110, 10)")
@@ -123,6 +130,132 @@ def test_many_clones_in_one_call(conn: Connection) -> None:
     kinds = conn.execute("SELECT DISTINCT amname FROM pg_class c JOIN pg_am a ON a.oid = relam"
                          " WHERE relnamespace = 'lazy'::regnamespace AND relkind = 'r'").fetchall()  # fmt: skip
     assert kinds == [("lazy_heap",)]
+
+
+def reasons(conn: Connection) -> list[str]:
+    """What is said from now on of clones that are not stamped."""
+    told: list[str] = []
+    conn.execute("SET client_min_messages = debug1")
+    conn.add_notice_handler(
+        lambda diagnosis: (
+            told.append(diagnosis.message_primary or "")
+            if "are made by commands" in (diagnosis.message_primary or "")
+            else None
+        )
+    )
+    return told
+
+
+def some(conn: Connection, template: str, name_format: str, first: int, count: int) -> None:
+    called = "SELECT pgbillion_tables.clone_schemas(%s::regnamespace, %s, %s, %s)"
+    assert one(conn, called, template, name_format, first, count) == count
+
+
+@pytest.mark.parametrize("kind", schemas.KINDS)
+def test_stamped_clones_are_those_that_commands_make(
+    cluster: Cluster, database: str, conn: Connection, catalogs: Catalogs, kind: str
+) -> None:
+    schemas.make_schema(conn, "model", schemas.KINDS[kind])
+    told = reasons(conn)
+    some(conn, "model", "clone_%d", 98, 5)
+    assert told == []
+    made = schema_rows.rows(conn, catalogs, "clone_98")
+    for name in ("clone_100", "clone_102"):
+        same(schema_rows.rows(conn, catalogs, name), made)
+    assert dump(cluster, database, "clone_102") == dump(cluster, database, "model")
+
+
+def test_a_stamped_clone_can_be_used_at_once(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+    with conn.transaction():
+        some(conn, "model", "tenant%d", 1, 4)
+        conn.execute("INSERT INTO tenant4.customer (name) VALUES ('a'); ALTER TABLE tenant4.customer ADD more integer")
+        conn.execute("INSERT INTO tenant4.invoice (customer, net) VALUES (100, 50)")
+        assert one(conn, "SELECT total FROM tenant4.unpaid") == 60
+        conn.execute("DROP SCHEMA tenant3 CASCADE")
+        with conn.transaction(force_rollback=True):
+            some(conn, "model", "gone%d", 1, 4)
+            conn.execute("INSERT INTO gone4.customer (name) VALUES ('a')")
+        assert one(conn, "SELECT to_regclass('gone4.customer')") is None
+        # the names, and the caches, are free again
+        some(conn, "model", "gone%d", 1, 4)
+        conn.execute("INSERT INTO gone4.customer (name) VALUES ('a')")
+    assert one(conn, "SELECT count(*) FROM gone4.customer") == 1
+
+
+def test_other_sessions_know_what_stamped_clones_need_of_theirs(
+    cluster: Cluster, database: str, conn: Connection
+) -> None:
+    schemas.make_schema(
+        conn,
+        "model",
+        "CREATE TABLE a (c char(2) REFERENCES outside.country); CREATE TABLE b () INHERITS (outside.ancestor)",
+    )
+    conn.execute("INSERT INTO outside.country VALUES ('de'), ('fr')")
+    try:
+        with cluster.connect(database) as other:
+            assert other.execute("DELETE FROM outside.country WHERE code = 'fr'").rowcount == 1
+            assert one(other, "SELECT count(*) FROM outside.ancestor") == 0
+            some(conn, "model", "tenant%d", 1, 3)
+            conn.execute("INSERT INTO tenant3.a VALUES ('de'); INSERT INTO tenant3.b VALUES (now())")
+            with pytest.raises(psycopg.errors.ForeignKeyViolation):
+                other.execute("DELETE FROM outside.country")
+            assert one(other, "SELECT count(*) FROM outside.ancestor") == 1
+            other.execute("DROP SCHEMA tenant3 CASCADE; DELETE FROM outside.country")
+    finally:
+        conn.execute("DELETE FROM outside.country")
+
+
+def test_who_sees_commands_sees_those_of_each_clone(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i serial PRIMARY KEY)")
+    conn.execute(
+        "CREATE TABLE seen (tag text);"
+        "CREATE FUNCTION see() RETURNS event_trigger LANGUAGE plpgsql AS"
+        " 'BEGIN INSERT INTO public.seen VALUES (TG_TAG); END';"
+        "CREATE EVENT TRIGGER see ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION see()"
+    )
+    told = reasons(conn)
+    try:
+        some(conn, "model", "tenant%d", 1, 4)
+        assert one(conn, "SELECT count(*) FROM seen") == 4
+        assert told == ['all clones of template "model" are made by commands: others rely on seeing the commands']
+    finally:
+        conn.execute("DROP EVENT TRIGGER see; DROP FUNCTION see; DROP TABLE seen")
+
+
+def test_a_name_that_is_taken_undoes_all_stamped_clones(conn: Connection, catalogs: Catalogs) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i serial PRIMARY KEY)")
+    conn.execute("CREATE SCHEMA tenant5")
+    before = catalog_rows.counts(conn, catalogs)
+    with pytest.raises(psycopg.errors.DuplicateSchema, match='schema "tenant5" already exists'):
+        some(conn, "model", "tenant%d", 1, 7)
+    assert catalog_rows.counts(conn, catalogs) == before
+
+
+def test_kill_while_clones_are_stamped(installation: Installation) -> None:
+    with servers.new_cluster(installation, {"max_locks_per_transaction": "1000"}) as cluster:
+        with suppress(psycopg.OperationalError), cluster.connect() as conn:
+            servers.make_shared_objects(conn)
+            servers.install_extensions(conn)
+            schemas.make_outside(conn)
+            schemas.make_schema(conn, "model", schemas.APPLICATION)
+            catalogs = Catalogs.load(conn)
+            some(conn, "model", "kept%d", 1, 4)
+            before = catalog_rows.counts(conn, catalogs)
+            conn.execute("BEGIN")
+            some(conn, "model", "gone%d", 1, 9)
+            cluster.kill()
+        cluster.start()
+        with cluster.connect() as conn:
+            assert catalog_rows.counts(conn, catalogs) == before
+            assert invariants.index_errors(conn) == []
+            assert invariants.heap_errors(conn) == []
+            assert invariants.reference_errors(conn) == []
+            assert invariants.missing(cluster.data, conn) == set()
+            same(schema_rows.rows(conn, catalogs, "kept4"), schema_rows.rows(conn, catalogs, "kept1"))
+            conn.execute("INSERT INTO kept4.customer (name) VALUES ('a')")
+            assert one(conn, "SELECT id FROM kept4.customer") == 100
+            some(conn, "model", "gone%d", 1, 3)
 
 
 def test_a_savepoint_takes_a_clone_back(conn: Connection) -> None:

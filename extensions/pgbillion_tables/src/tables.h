@@ -48,6 +48,8 @@
 
 extern void create_tables_init(void);
 extern void check_observers(bool drop);
+extern bool is_observed(void);
+extern void note_stamped(void);
 
 /* ---- naming.c ---- */
 
@@ -133,6 +135,8 @@ typedef struct FileImage FileImage;
 
 extern FileImage *file_image_capture(Relation rel);
 extern void file_image_create(const FileImage *image, RelFileLocator locator);
+extern bool file_image_equal(const FileImage *one, const FileImage *other);
+extern void file_image_free(FileImage *image);
 
 /* ---- stamp.c ---- */
 

@@ -12,9 +12,11 @@
  *					those that find what cannot be carried
  *	verify.c		refuses what cannot be carried, and compares a clone with
  *					its template
+ *	stamp_schema.h	the map of how further clones are made of the first ones
  *
  * A clone is made by ordinary commands, run as the caller: PostgreSQL checks
- * the privileges, takes the locks, applies the hooks.
+ * the privileges, takes the locks, applies the hooks. Where many are wanted,
+ * two of them are, and their catalog rows tell what those of the others are.
  *
  * The commands name what is in the schema without the schema. They are read
  * with the template first in the search path, and run with the clone in its
@@ -47,6 +49,9 @@ extern const char *const clone_order_query;
 extern const char *const clone_last_queries[];
 extern const int clone_last_nqueries;
 
+/* Returns commands that give materialized views their contents. */
+extern const char *const clone_fill_query;
+
 /* Returns what cannot be carried, and a hint. */
 extern const char *const clone_refused_queries[];
 extern const int clone_refused_nqueries;
@@ -62,6 +67,7 @@ extern const char *const clone_functions_query;
 extern void clone_query(const char *query, Oid schema, const char *argument);
 extern List *definition_of_objects(Oid schema, const char *access_method);
 extern List *definition_of_rest(Oid schema, const char *clone);
+extern List *definition_of_contents(Oid schema);
 
 /* ---- verify.c ---- */
 

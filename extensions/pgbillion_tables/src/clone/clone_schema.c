@@ -4,12 +4,15 @@
  *	  pgbillion_tables.clone_schema() and clone_schemas(): whole schemas like
  *	  a template, without its rows.
  *
- * See clone.h for the parts. All is done by commands, run as the caller, who
- * needs the privileges for them.
+ * See clone.h for the parts. The first clones are made by commands, run as the
+ * caller, who needs the privileges for them; others are stamped, if somebody
+ * has not asked to see the commands.
  *
  * Locks, all kept until the end of the transaction: AccessShareLock on the
  * template and its tables, views and sequences, so that they stay as they
- * are; and those of the commands on what is created.
+ * are; those of the commands on what is created, and on what it refers to
+ * outside; RowExclusiveLock on the catalogs. What is stamped is not locked:
+ * nobody else can see it.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +23,7 @@
 #include "catalog/catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
+#include "commands/extension.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -31,17 +35,42 @@
 #include "utils/memutils.h"
 
 #include "clone/clone.h"
+#include "clone/stamp_schema.h"
 #include "tables.h"
 
 PG_FUNCTION_INFO_V1(pgbillion_clone_schema);
 PG_FUNCTION_INFO_V1(pgbillion_clone_schemas);
 
+/* So many are made by commands, and compared, before others are stamped. */
+#define FIRST_CLONES 2
+
+/* What is to be made of a template. */
+typedef struct Cloning
+{
+	Oid			template;
+	const NameFormat *format;	/* NULL if there is one clone, of this name */
+	const char *name;
+	int64		first;
+	const char *access_method;
+	List	   *objects;		/* commands */
+	List	   *contents;		/* commands */
+	char	   *reason;			/* why all are made by commands, or NULL */
+	MemoryContext each;			/* emptied after each clone */
+} Cloning;
+
 static void clone_many(Oid template, const NameFormat *format, const char *name, int64 first,
 					   int64 count, const char *access_method);
+static const char *clone_name(const Cloning *cloning, int64 number);
+static void clone_by_commands(const Cloning *cloning, int64 from, int64 to);
+static SchemaStamp *learn(Cloning *cloning);
+static void clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to);
+static void verify_stamped(const Cloning *cloning, int64 number);
+static void fill_clones(const Cloning *cloning, int64 count);
 static void check_template(Oid template);
 static void lock_template(Oid template);
 static void settle(void);
 static void make_clone(const char *name, List *objects);
+static void set_path(const char *name);
 static void run_all(List *commands);
 static void run(const char *command);
 static void tell_functions(Oid template);
@@ -109,9 +138,8 @@ static void
 clone_many(Oid template, const NameFormat *format, const char *name, int64 first, int64 count,
 		   const char *access_method)
 {
-	List	   *objects;
+	Cloning		cloning = {template, format, name, first, access_method};
 	int			nestlevel;
-	MemoryContext each;
 
 	PreventCommandIfReadOnly("pgbillion_tables.clone_schema()");
 	PreventCommandIfParallelMode("pgbillion_tables.clone_schema()");
@@ -126,37 +154,138 @@ clone_many(Oid template, const NameFormat *format, const char *name, int64 first
 	settle();
 
 	clone_refuse(template);
-	objects = definition_of_objects(template, access_method);
-
+	cloning.objects = definition_of_objects(template, access_method);
+	cloning.contents = definition_of_contents(template);
 	/* what one clone needs must not add up */
-	each = AllocSetContextCreate(CurrentMemoryContext, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
-	for (int64 i = 0; i < count; i++)
+	cloning.each = AllocSetContextCreate(CurrentMemoryContext, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
+
+	clone_by_commands(&cloning, 0, Min(count, FIRST_CLONES));
+	if (count > FIRST_CLONES)
 	{
-		MemoryContext old = MemoryContextSwitchTo(each);
-		NameData	formatted;
-		List	   *rest;
+		SchemaStamp *stamp = learn(&cloning);
 
-		if (format != NULL)
-		{
-			name_format_apply(format, first + i, &formatted);
-			name = NameStr(formatted);
-		}
-		rest = definition_of_rest(template, name);
-		make_clone(name, objects);
-		run_all(rest);
-		/* the others are made by the same commands */
-		if (i == 0)
-			clone_verify(template, get_namespace_oid(name, false), objects, rest, access_method);
-
-		MemoryContextSwitchTo(old);
-		MemoryContextReset(each);
+		if (stamp != NULL)
+			clone_by_stamp(&cloning, stamp, FIRST_CLONES, count);
+		else
+			clone_by_commands(&cloning, FIRST_CLONES, count);
 	}
+	fill_clones(&cloning, count);
 
 	AtEOXact_GUC(true, nestlevel);
 	nestlevel = NewGUCNestLevel();
 	tell_functions(template);
 	AtEOXact_GUC(true, nestlevel);
+	if (cloning.reason != NULL)
+		ereport(DEBUG1,
+				(errmsg("all clones of template \"%s\" are made by commands: %s",
+						get_namespace_name(template), cloning.reason)));
 	SPI_finish();
+}
+
+/* The name of a clone, of those that are counted from 0. */
+static const char *
+clone_name(const Cloning *cloning, int64 number)
+{
+	NameData	formatted;
+
+	if (cloning->format == NULL)
+		return cloning->name;
+	name_format_apply(cloning->format, cloning->first + number, &formatted);
+	return pstrdup(NameStr(formatted));
+}
+
+/* Clones from … to - 1; without what materialized views hold. */
+static void
+clone_by_commands(const Cloning *cloning, int64 from, int64 to)
+{
+	for (int64 number = from; number < to; number++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(cloning->each);
+		const char *name = clone_name(cloning, number);
+		List	   *rest = definition_of_rest(cloning->template, name);
+
+		make_clone(name, cloning->objects);
+		run_all(rest);
+		/* the others are made by the same commands */
+		if (number == 0)
+			clone_verify(cloning->template, get_namespace_oid(name, false), cloning->objects, rest,
+						 cloning->access_method);
+
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(cloning->each);
+	}
+}
+
+/* The stamp of the first two clones; NULL, and the reason, if further ones must be made by commands. */
+static SchemaStamp *
+learn(Cloning *cloning)
+{
+	if (is_observed() || creating_extension)
+	{
+		cloning->reason = "others rely on seeing the commands";
+		return NULL;
+	}
+	CommandCounterIncrement();
+	return schema_stamp_compile(get_namespace_oid(clone_name(cloning, 0), false),
+								get_namespace_oid(clone_name(cloning, 1), false), &cloning->reason);
+}
+
+/*
+ * Clones from … to - 1. The first of them is verified: its commands must be
+ * the template's, and its catalog rows those of a clone by commands.
+ */
+static void
+clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to)
+{
+	SchemaWriter *writer = schema_writer_begin(stamp);
+
+	for (int64 number = from; number < to; number++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(cloning->each);
+
+		schema_writer_add(writer, clone_name(cloning, number));
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(cloning->each);
+		if (number == from)
+		{
+			schema_writer_end(writer);
+			verify_stamped(cloning, number);
+			writer = schema_writer_begin(stamp);
+		}
+	}
+	schema_writer_end(writer);
+}
+
+static void
+verify_stamped(const Cloning *cloning, int64 number)
+{
+	MemoryContext old = MemoryContextSwitchTo(cloning->each);
+	const char *name = clone_name(cloning, number);
+	Oid			clone = get_namespace_oid(name, false);
+	char	   *reason;
+
+	clone_verify(cloning->template, clone, cloning->objects,
+				 definition_of_rest(cloning->template, name), cloning->access_method);
+	if (schema_stamp_compile(get_namespace_oid(clone_name(cloning, 0), false), clone, &reason) == NULL)
+		elog(ERROR, "clone \"%s\" is not what commands would make: %s", name, reason);
+
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(cloning->each);
+}
+
+/* What materialized views hold, in all clones. */
+static void
+fill_clones(const Cloning *cloning, int64 count)
+{
+	for (int64 number = 0; number < count && cloning->contents != NIL; number++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(cloning->each);
+
+		set_path(clone_name(cloning, number));
+		run_all(cloning->contents);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(cloning->each);
+	}
 }
 
 /* Raise an error unless there is such a schema, it is a user's, and the caller may use it. */
@@ -251,12 +380,17 @@ settle(void)
 static void
 make_clone(const char *name, List *objects)
 {
-	const char *quoted = quote_identifier(name);
-
-	run(psprintf("CREATE SCHEMA %s", quoted));
-	(void) set_config_option("search_path", psprintf("%s, pg_temp", quoted), PGC_USERSET,
-							 PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	run(psprintf("CREATE SCHEMA %s", quote_identifier(name)));
+	set_path(name);
 	run_all(objects);
+}
+
+/* Names in commands are the clone's, for the caller's GUC level. */
+static void
+set_path(const char *name)
+{
+	(void) set_config_option("search_path", psprintf("%s, pg_temp", quote_identifier(name)),
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
 static void

@@ -43,6 +43,7 @@ typedef struct CloneObject
 	bool		done;
 } CloneObject;
 
+static List *read_commands(const char *query, Oid schema, const char *argument, List *result);
 static HTAB *read_objects(Oid schema, const char *access_method);
 static void read_parts(HTAB *objects, SPITupleTable *rows, uint64 nrows);
 static void read_order(HTAB *objects, SPITupleTable *rows, uint64 nrows);
@@ -136,12 +137,25 @@ definition_of_rest(Oid schema, const char *clone)
 	List	   *result = NIL;
 
 	for (int i = 0; i < clone_last_nqueries; i++)
-	{
-		clone_query(clone_last_queries[i], schema, clone);
-		for (uint64 row = 0; row < SPI_processed; row++)
-			result = lappend(result, SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1));
-		SPI_freetuptable(SPI_tuptable);
-	}
+		result = read_commands(clone_last_queries[i], schema, clone, result);
+	return result;
+}
+
+/* The commands that give the schema's materialized views their contents, when all is there. */
+List *
+definition_of_contents(Oid schema)
+{
+	return read_commands(clone_fill_query, schema, NULL, NIL);
+}
+
+/* A query's commands, added to a list. */
+static List *
+read_commands(const char *query, Oid schema, const char *argument, List *result)
+{
+	clone_query(query, schema, argument);
+	for (uint64 row = 0; row < SPI_processed; row++)
+		result = lappend(result, SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1));
+	SPI_freetuptable(SPI_tuptable);
 	return result;
 }
 

@@ -422,19 +422,20 @@ const char *const clone_last_queries[] = {
 	" CASE WHEN e.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)"
 	" FROM pg_default_acl d, aclexplode(d.defaclacl) e WHERE d.defaclnamespace = $1"
 	" GROUP BY d.defaclrole, d.defaclobjtype, e.grantee, e.is_grantable",
-
-	/*
-	 * a view that can be read in the template can be read in the clone; those
-	 * that others read come first
-	 */
-	"WITH RECURSIVE m (oid, relname, level) AS (SELECT c.oid, c.relname, 0 FROM " RELATIONS " c WHERE c.relkind = 'm'"
-	" UNION ALL SELECT c.oid, c.relname, m.level + 1 FROM m JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid"
-	" AND d.classid = 'pg_rewrite'::regclass AND d.deptype = 'n' JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class c ON c.oid = r.ev_class"
-	" WHERE c.relkind IN ('m', 'v') AND c.oid <> m.oid AND c.relnamespace = $1)"
-	" SELECT format('REFRESH MATERIALIZED VIEW %I', c.relname) FROM m JOIN pg_class c ON c.oid = m.oid"
-	" WHERE c.relkind = 'm' AND c.relispopulated GROUP BY c.relname ORDER BY max(m.level), c.relname",
 };
 const int	clone_last_nqueries = lengthof(clone_last_queries);
+
+/*
+ * A view that can be read in the template can be read in the clone; those
+ * that others read come first.
+ */
+const char *const clone_fill_query =
+"WITH RECURSIVE m (oid, relname, level) AS (SELECT c.oid, c.relname, 0 FROM " RELATIONS " c WHERE c.relkind = 'm'"
+" UNION ALL SELECT c.oid, c.relname, m.level + 1 FROM m JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid"
+" AND d.classid = 'pg_rewrite'::regclass AND d.deptype = 'n' JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class c ON c.oid = r.ev_class"
+" WHERE c.relkind IN ('m', 'v') AND c.oid <> m.oid AND c.relnamespace = $1)"
+" SELECT format('REFRESH MATERIALIZED VIEW %I', c.relname) FROM m JOIN pg_class c ON c.oid = m.oid"
+" WHERE c.relkind = 'm' AND c.relispopulated GROUP BY c.relname ORDER BY max(m.level), c.relname";
 
 /* ---- what cannot be carried ---- */
 

@@ -61,6 +61,7 @@ static Oid	make_prototype(Oid template, const char *relname, Oid namespaceid, Oi
 static Oid	resolve_namespace(Oid requested);
 static Oid *resolve_tablespaces(ArrayType *names, int *ntablespaces);
 static void check_event_triggers(EventTriggerEvent event, const char *name, bool drop);
+static bool sees_creation(EventTriggerEvent event);
 static void stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 						 int64 count, const Oid *tablespaces, int ntablespaces);
 static void flush(StampBatch *batch, bool invalidate_each);
@@ -261,6 +262,34 @@ check_observers(bool drop)
 				 errhint("Pass allow_unobserved => true to go on nevertheless.")));
 }
 
+/* Whether anybody relies on seeing some of the commands that create things. */
+bool
+is_observed(void)
+{
+	return object_access_hook != NULL || sees_creation(EVT_DDLCommandStart) ||
+		sees_creation(EVT_DDLCommandEnd);
+}
+
+static bool
+sees_creation(EventTriggerEvent event)
+{
+	ListCell   *lc;
+
+	foreach(lc, EventCacheLookup(event))
+	{
+		EventTriggerCacheItem *item = lfirst(lc);
+		int			tag = -1;
+
+		if (item->tagset == NULL)
+			return true;
+		/* whatever is not a way of dropping */
+		while ((tag = bms_next_member(item->tagset, tag)) >= 0)
+			if (strncmp(GetCommandTagName((CommandTag) tag), "DROP ", strlen("DROP ")) != 0)
+				return true;
+	}
+	return false;
+}
+
 static void
 check_event_triggers(EventTriggerEvent event, const char *name, bool drop)
 {
@@ -307,7 +336,7 @@ stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 	if (XLogLogicalInfoActive())
 		per_flush = Min(per_flush, TABLES_PER_FLUSH_LOGICAL);
 
-	stamped_levels |= level_bit(GetCurrentTransactionNestLevel());
+	note_stamped();
 	batch = stamp_batch_begin(stamp, registry);
 	while (done < count)
 	{
@@ -400,6 +429,13 @@ create_tables_init(void)
 {
 	RegisterXactCallback(note_prepare, NULL);
 	RegisterResourceReleaseCallback(forget_stamped_tables, NULL);
+}
+
+/* To be called before anything is stamped. */
+void
+note_stamped(void)
+{
+	stamped_levels |= level_bit(GetCurrentTransactionNestLevel());
 }
 
 static void

@@ -46,6 +46,8 @@ struct FileImage
 	ForkImage	init;			/* unlogged relations only */
 };
 
+static bool forks_equal(const ForkImage *one, const ForkImage *other);
+static void free_fork(ForkImage *image);
 static void capture_fork(Relation rel, ForkNumber forknum, ForkImage *image);
 static void write_fork(SMgrRelation smgr, RelFileLocator *locator, ForkNumber forknum,
 					   const ForkImage *image, bool logged);
@@ -138,6 +140,47 @@ file_image_create(const FileImage *image, RelFileLocator locator)
 	 * on) and in its list of files to delete on abort.
 	 */
 	smgrclose(smgr);
+}
+
+/* Whether two relations' files say the same. */
+bool
+file_image_equal(const FileImage *one, const FileImage *other)
+{
+	return one->permanent == other->permanent && forks_equal(&one->main, &other->main) &&
+		forks_equal(&one->init, &other->init);
+}
+
+/* Pages say when they were last written, too. */
+static bool
+forks_equal(const ForkImage *one, const ForkImage *other)
+{
+	Size		skipped = offsetof(PageHeaderData, pd_flags);
+
+	if (one->nblocks != other->nblocks)
+		return false;
+	for (BlockNumber blkno = 0; blkno < one->nblocks; blkno++)
+		if (memcmp(one->pages + (Size) blkno * BLCKSZ + skipped,
+				   other->pages + (Size) blkno * BLCKSZ + skipped, BLCKSZ - skipped) != 0)
+			return false;
+	return true;
+}
+
+void
+file_image_free(FileImage *image)
+{
+	free_fork(&image->main);
+	free_fork(&image->init);
+	pfree(image);
+}
+
+static void
+free_fork(ForkImage *image)
+{
+	if (image->pages != NULL)
+	{
+		pfree(image->pages);
+		pfree(image->standard);
+	}
 }
 
 /*

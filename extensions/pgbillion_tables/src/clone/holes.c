@@ -1,0 +1,281 @@
+/*-------------------------------------------------------------------------
+ *
+ * holes.c
+ *	  Texts of two clones that differ in the OIDs of members: names such as
+ *	  pg_toast_16384, and stored expressions.
+ *
+ * An expression is stored as nodeToString() writes it: fields that are OIDs
+ * as decimal numbers, and the value of a Const as a list of bytes, in which
+ * OIDs (of an enum's label, of reg* types, or several of them in an array or
+ * a row) stand as words of four.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+
+#include "clone/stamp_schema.h"
+
+#define CONST_VALUE ":constvalue "
+
+typedef struct Comparison
+{
+	const SchemaRows *one;
+	const SchemaRows *other;
+	const char *text;			/* what is left of both */
+	const char *other_text;
+	bool		is_name;
+	StringInfoData piece;		/* since the last hole */
+	HoledText  *result;
+	int			size;			/* of its arrays */
+} Comparison;
+
+static bool compare_number(Comparison *comparison, char before);
+static bool compare_value(Comparison *comparison);
+static int	value_length(const char *text, int *nbytes);
+static const char *read_word(const char *text, int nbytes, unsigned char *word);
+static void add_hole(Comparison *comparison, int member, bool as_bytes);
+
+/*
+ * What two clones' texts are made of; NULL if they differ in anything except
+ * the OIDs of members. They are names, or expressions.
+ */
+HoledText *
+holed_text_compare(const SchemaRows *one, const SchemaRows *other,
+				   const char *text, const char *other_text, bool is_name)
+{
+	Comparison	comparison = {one, other, text, other_text, is_name};
+	char		before = ' ';
+
+	comparison.result = palloc0(sizeof(HoledText));
+	initStringInfo(&comparison.piece);
+	while (*comparison.text != '\0')
+	{
+		const char *start = comparison.text;
+		bool		digit = isdigit((unsigned char) *start) &&
+			isdigit((unsigned char) *comparison.other_text);
+
+		if (digit && !isdigit((unsigned char) before))
+		{
+			if (!compare_number(&comparison, before))
+				return NULL;
+		}
+		else if (!is_name && strncmp(start, CONST_VALUE, strlen(CONST_VALUE)) == 0 &&
+				 strncmp(comparison.other_text, CONST_VALUE, strlen(CONST_VALUE)) == 0)
+		{
+			if (!compare_value(&comparison))
+				return NULL;
+		}
+		else
+		{
+			if (*start != *comparison.other_text)
+				return NULL;
+			appendStringInfoChar(&comparison.piece, *start);
+			comparison.text++;
+			comparison.other_text++;
+		}
+		before = comparison.text[-1];
+	}
+	if (*comparison.other_text != '\0')
+		return NULL;
+	/* the last piece ends the text */
+	add_hole(&comparison, -1, false);
+	comparison.result->nholes--;
+	return comparison.result;
+}
+
+/* The text of the clone whose members have these OIDs; palloc'd. */
+char *
+holed_text_fill(const HoledText *text, const Oid *oids)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	for (int i = 0; i < text->nholes; i++)
+	{
+		Oid			oid = oids[text->members[i]];
+
+		appendStringInfoString(&buf, text->pieces[i]);
+		if (text->as_bytes[i])
+		{
+			const char *bytes = (const char *) &oid;
+
+			/* as outDatum() does, which prints char as it is */
+			appendStringInfo(&buf, "%d %d %d %d", (int) bytes[0], (int) bytes[1],
+							 (int) bytes[2], (int) bytes[3]);
+		}
+		else
+			appendStringInfo(&buf, "%u", oid);
+	}
+	appendStringInfoString(&buf, text->pieces[text->nholes]);
+	return buf.data;
+}
+
+/* Both texts stand at the first digit of a number; `before` is what precedes it. */
+static bool
+compare_number(Comparison *comparison, char before)
+{
+	int			length = strspn(comparison->text, "0123456789");
+	int			other_length = strspn(comparison->other_text, "0123456789");
+	const char *end = comparison->text + length;
+	int			member;
+
+	if (length == other_length &&
+		memcmp(comparison->text, comparison->other_text, length) == 0)
+		appendBinaryStringInfo(&comparison->piece, comparison->text, length);
+	else
+	{
+		/* in an expression it must be a whole field, or one of a list */
+		if (!comparison->is_name &&
+			((before != ' ' && before != '(') ||
+			 (*end != '\0' && strchr(" )}", *end) == NULL)))
+			return false;
+		if (length > 10 || other_length > 10)
+			return false;
+		member = schema_rows_explain(comparison->one, comparison->other,
+									 (Oid) strtoul(comparison->text, NULL, 10),
+									 (Oid) strtoul(comparison->other_text, NULL, 10));
+		if (member < 0)
+			return false;
+		add_hole(comparison, member, false);
+	}
+	comparison->text = end;
+	comparison->other_text += other_length;
+	return true;
+}
+
+/* Both texts stand at what may be the value of a Const: ":constvalue 4 [ 1 2 0 0 0 0 0 0 ]". */
+static bool
+compare_value(Comparison *comparison)
+{
+	int			nbytes;
+	int			other_nbytes;
+	int			head = value_length(comparison->text, &nbytes);
+	int			other_head = value_length(comparison->other_text, &other_nbytes);
+
+	if (head == 0 && other_head == 0)
+	{
+		/* null, or a name that only looks like it */
+		appendStringInfoString(&comparison->piece, CONST_VALUE);
+		comparison->text += strlen(CONST_VALUE);
+		comparison->other_text += strlen(CONST_VALUE);
+		return true;
+	}
+	if (head != other_head || nbytes != other_nbytes ||
+		memcmp(comparison->text, comparison->other_text, head) != 0)
+		return false;
+	appendBinaryStringInfo(&comparison->piece, comparison->text, head);
+	comparison->text += head;
+	comparison->other_text += head;
+
+	for (int done = 0; done < nbytes; done += sizeof(Oid))
+	{
+		int			n = Min(nbytes - done, (int) sizeof(Oid));
+		unsigned char word[sizeof(Oid)] = {0};
+		unsigned char other_word[sizeof(Oid)] = {0};
+		const char *end = read_word(comparison->text, n, word);
+		const char *other_end = read_word(comparison->other_text, n, other_word);
+
+		if (memcmp(word, other_word, sizeof(word)) == 0)
+			appendBinaryStringInfo(&comparison->piece, comparison->text, end - comparison->text);
+		else
+		{
+			Oid			oid;
+			Oid			other_oid;
+			int			member;
+
+			memcpy(&oid, word, sizeof(Oid));
+			memcpy(&other_oid, other_word, sizeof(Oid));
+			member = n < sizeof(Oid) ? -1 :
+				schema_rows_explain(comparison->one, comparison->other, oid, other_oid);
+			if (member < 0)
+				return false;
+			add_hole(comparison, member, true);
+			/* what read_word() has read beyond the last byte is a space */
+			appendStringInfoChar(&comparison->piece, ' ');
+		}
+		comparison->text = end;
+		comparison->other_text = other_end;
+	}
+	return true;
+}
+
+/*
+ * The length of what precedes the bytes of a Const's value, and how many
+ * bytes follow; 0 if the text is not one.
+ */
+static int
+value_length(const char *text, int *nbytes)
+{
+	const char *p = text + strlen(CONST_VALUE);
+	int			head;
+	int			n = 0;
+
+	if (!isdigit((unsigned char) *p))
+		return 0;
+	p += strspn(p, "0123456789");
+	if (strncmp(p, " [ ", 3) != 0)
+		return 0;
+	p += 3;
+	head = p - text;
+	while (*p != ']')
+	{
+		if (*p == '-')
+			p++;
+		if (!isdigit((unsigned char) *p))
+			return 0;
+		p += strspn(p, "0123456789");
+		if (*p++ != ' ')
+			return 0;
+		n++;
+	}
+	*nbytes = n;
+	return head;
+}
+
+/* Reads bytes, each with the space behind it; value_length() has seen them. */
+static const char *
+read_word(const char *text, int nbytes, unsigned char *word)
+{
+	for (int i = 0; i < nbytes; i++)
+	{
+		char	   *end;
+
+		word[i] = (unsigned char) strtol(text, &end, 10);
+		Assert(*end == ' ');
+		text = end + 1;
+	}
+	return text;
+}
+
+static void
+add_hole(Comparison *comparison, int member, bool as_bytes)
+{
+	HoledText  *result = comparison->result;
+
+	if (result->nholes == comparison->size)
+	{
+		bool		first = comparison->size == 0;
+
+		comparison->size = Max(4, comparison->size * 2);
+		if (first)
+		{
+			result->pieces = palloc(comparison->size * sizeof(char *));
+			result->members = palloc(comparison->size * sizeof(int));
+			result->as_bytes = palloc(comparison->size * sizeof(bool));
+		}
+		else
+		{
+			result->pieces = repalloc(result->pieces, comparison->size * sizeof(char *));
+			result->members = repalloc(result->members, comparison->size * sizeof(int));
+			result->as_bytes = repalloc(result->as_bytes, comparison->size * sizeof(bool));
+		}
+	}
+	result->pieces[result->nholes] = pstrdup(comparison->piece.data);
+	result->members[result->nholes] = member;
+	result->as_bytes[result->nholes] = as_bytes;
+	result->nholes++;
+	resetStringInfo(&comparison->piece);
+}

@@ -1,0 +1,442 @@
+/*-------------------------------------------------------------------------
+ *
+ * schema_rows.c
+ *	  All catalog rows about a schema and what is in it.
+ *
+ * The members of a schema are what depends on it, directly or not, by
+ * pg_depend; the labels of its enums, which pg_depend does not know; and
+ * files whose numbers are not the OIDs of their relations.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/heaptoast.h"
+#include "access/htup_details.h"
+#include "catalog/indexing.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_attrdef.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_cast.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_default_acl.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_description.h"
+#include "catalog/pg_enum.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_partitioned_table.h"
+#include "catalog/pg_policy.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_range.h"
+#include "catalog/pg_rewrite.h"
+#include "catalog/pg_seclabel.h"
+#include "catalog/pg_sequence.h"
+#include "catalog/pg_shdepend.h"
+#include "catalog/pg_statistic.h"
+#include "catalog/pg_statistic_ext.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+
+#include "clone/stamp_schema.h"
+#include "lazy_heap/lazy_heap.h"
+
+const FamilyCatalog schema_catalogs[NUM_SCHEMA_CATALOGS] = {
+	{NamespaceRelationId, NamespaceOidIndexId,
+	NamespaceOidIndexId, Anum_pg_namespace_oid, 0, 0, NamespaceRelationId},
+	{RelationRelationId, ClassOidIndexId,
+	ClassOidIndexId, Anum_pg_class_oid, 0, 0, RelationRelationId},
+	{AttributeRelationId, InvalidOid,
+	AttributeRelidNumIndexId, Anum_pg_attribute_attrelid, 0, 0, RelationRelationId},
+	{IndexRelationId, InvalidOid,
+	IndexRelidIndexId, Anum_pg_index_indexrelid, 0, 0, RelationRelationId},
+	{SequenceRelationId, InvalidOid,
+	SequenceRelidIndexId, Anum_pg_sequence_seqrelid, 0, 0, RelationRelationId},
+	{InheritsRelationId, InvalidOid,
+	InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, 0, 0, RelationRelationId},
+	{PartitionedRelationId, InvalidOid,
+	PartitionedRelidIndexId, Anum_pg_partitioned_table_partrelid, 0, 0, RelationRelationId},
+	{StatisticRelationId, InvalidOid,
+	StatisticRelidAttnumInhIndexId, Anum_pg_statistic_starelid, 0, 0, RelationRelationId},
+	{TypeRelationId, TypeOidIndexId,
+	TypeOidIndexId, Anum_pg_type_oid, 0, 0, TypeRelationId},
+	{EnumRelationId, EnumOidIndexId,
+	EnumOidIndexId, Anum_pg_enum_oid, 0, 0, EnumRelationId},
+	{RangeRelationId, InvalidOid,
+	RangeTypidIndexId, Anum_pg_range_rngtypid, 0, 0, TypeRelationId},
+	{CastRelationId, CastOidIndexId,
+	CastOidIndexId, Anum_pg_cast_oid, 0, 0, CastRelationId},
+	{ProcedureRelationId, ProcedureOidIndexId,
+	ProcedureOidIndexId, Anum_pg_proc_oid, 0, 0, ProcedureRelationId},
+	{AttrDefaultRelationId, AttrDefaultOidIndexId,
+	AttrDefaultOidIndexId, Anum_pg_attrdef_oid, 0, 0, AttrDefaultRelationId},
+	{ConstraintRelationId, ConstraintOidIndexId,
+	ConstraintOidIndexId, Anum_pg_constraint_oid, 0, 0, ConstraintRelationId},
+	{TriggerRelationId, TriggerOidIndexId,
+	TriggerOidIndexId, Anum_pg_trigger_oid, 0, 0, TriggerRelationId},
+	{RewriteRelationId, RewriteOidIndexId,
+	RewriteOidIndexId, Anum_pg_rewrite_oid, 0, 0, RewriteRelationId},
+	{PolicyRelationId, PolicyOidIndexId,
+	PolicyOidIndexId, Anum_pg_policy_oid, 0, 0, PolicyRelationId},
+	{StatisticExtRelationId, StatisticExtOidIndexId,
+	StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, StatisticExtRelationId},
+	{DefaultAclRelationId, DefaultAclOidIndexId,
+	DefaultAclOidIndexId, Anum_pg_default_acl_oid, 0, 0, DefaultAclRelationId},
+	{DependRelationId, InvalidOid,
+	DependDependerIndexId, Anum_pg_depend_objid, Anum_pg_depend_classid, 0, InvalidOid},
+	{SharedDependRelationId, InvalidOid,
+		SharedDependDependerIndexId, Anum_pg_shdepend_objid, Anum_pg_shdepend_classid,
+	Anum_pg_shdepend_dbid, InvalidOid},
+	{DescriptionRelationId, InvalidOid,
+	DescriptionObjIndexId, Anum_pg_description_objoid, Anum_pg_description_classoid, 0, InvalidOid},
+	{SecLabelRelationId, InvalidOid,
+	SecLabelObjectIndexId, Anum_pg_seclabel_objoid, Anum_pg_seclabel_classoid, 0, InvalidOid},
+};
+
+/* Finds what depends on a member. */
+static const FamilyCatalog dependents = {
+	DependRelationId, InvalidOid, DependReferenceIndexId,
+	Anum_pg_depend_refobjid, Anum_pg_depend_refclassid, 0, InvalidOid
+};
+
+/* Finds the labels of an enum. */
+static const FamilyCatalog labels = {
+	EnumRelationId, InvalidOid, EnumTypIdLabelIndexId, Anum_pg_enum_enumtypid, 0, 0, TypeRelationId
+};
+
+/* The state of schema_rows_collect(). */
+typedef struct Collection
+{
+	SchemaRows *rows;
+	HTAB	   *found;			/* of SchemaMember */
+	int			size;			/* of members[] */
+	int			catalog;		/* in schema_catalogs */
+	int			row_size;		/* of rows[catalog] */
+	char	   *reason;			/* the first one not to go on, or NULL */
+} Collection;
+
+static void find_members(Collection *collection, Oid schema);
+static void scan_members(Collection *collection, const FamilyCatalog *catalog, int from, int to,
+						 FamilyRowCallback callback);
+static void add_member(Collection *collection, Oid classid, Oid objid);
+static void add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void add_label(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void add_file(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void sort_rows(SchemaRows *rows, int catalog);
+static int	compare_members(const void *a, const void *b);
+static int	compare_rows(const void *a, const void *b, void *arg);
+static int	compare_depend(const SchemaRows *rows, HeapTuple a, HeapTuple b);
+static int	compare_shdepend(HeapTuple a, HeapTuple b);
+
+/*
+ * The rows of a schema, as a new catalog snapshot sees them. NULL, and the
+ * reason, if it has an object of a catalog that is not known here.
+ */
+SchemaRows *
+schema_rows_collect(Oid schema, char **reason)
+{
+	HASHCTL		control = {
+		.keysize = sizeof(SchemaMember),
+		.entrysize = sizeof(SchemaMember),
+		.hcxt = CurrentMemoryContext
+	};
+	Collection	collection = {0};
+	SchemaRows *rows = palloc0(sizeof(SchemaRows));
+
+	collection.rows = rows;
+	collection.found = hash_create("pgbillion schema", 1024, &control,
+								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	rows->name = get_namespace_name(schema);
+
+	find_members(&collection, schema);
+	hash_destroy(collection.found);
+	if (collection.reason != NULL)
+	{
+		*reason = collection.reason;
+		return NULL;
+	}
+	qsort(rows->members, rows->nmembers, sizeof(SchemaMember), compare_members);
+
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	{
+		collection.catalog = i;
+		collection.row_size = 0;
+		scan_members(&collection, &schema_catalogs[i], 0, rows->nmembers, collect_row);
+		sort_rows(rows, i);
+	}
+	return rows;
+}
+
+/* Position of a member, or -1. */
+int
+schema_rows_member(const SchemaRows *rows, Oid classid, Oid objid)
+{
+	SchemaMember wanted = {classid, objid};
+	SchemaMember *found = bsearch(&wanted, rows->members, rows->nmembers, sizeof(SchemaMember),
+								  compare_members);
+
+	return found == NULL ? -1 : (int) (found - rows->members);
+}
+
+/*
+ * The member whose OID is `oid` in one clone and `other_oid` in the other,
+ * which have the same members in the same order; -1 if there is none, or more
+ * than one.
+ */
+int
+schema_rows_explain(const SchemaRows *one, const SchemaRows *other, Oid oid, Oid other_oid)
+{
+	int			low = 0;
+	int			high = one->nmembers;
+	int			result = -1;
+
+	/* the first whose OID is not less */
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (one->members[middle].objid < oid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (; low < one->nmembers && one->members[low].objid == oid; low++)
+	{
+		if (other->members[low].objid != other_oid)
+			continue;
+		if (result >= 0)
+			return -1;
+		result = low;
+	}
+	return result;
+}
+
+static void
+find_members(Collection *collection, Oid schema)
+{
+	SchemaRows *rows = collection->rows;
+	int			from = 0;
+
+	add_member(collection, NamespaceRelationId, schema);
+	while (from < rows->nmembers)
+	{
+		int			to = rows->nmembers;
+
+		scan_members(collection, &dependents, from, to, add_dependent);
+		from = to;
+	}
+	scan_members(collection, &labels, 0, from, add_label);
+	scan_members(collection, &schema_catalogs[1], 0, from, add_file);
+}
+
+/* family_scan() for members from … to - 1; the key's `table` is the position. */
+static void
+scan_members(Collection *collection, const FamilyCatalog *catalog, int from, int to,
+			 FamilyRowCallback callback)
+{
+	FamilyKey  *keys = palloc(Max(1, to - from) * sizeof(FamilyKey));
+	int			nkeys = 0;
+
+	for (int i = from; i < to; i++)
+	{
+		const SchemaMember *member = &collection->rows->members[i];
+
+		if (!OidIsValid(member->classid) ||
+			(OidIsValid(catalog->member_class) && catalog->member_class != member->classid))
+			continue;
+		keys[nkeys].classid = member->classid;
+		keys[nkeys].objid = member->objid;
+		keys[nkeys++].table = i;
+	}
+	family_scan(catalog, keys, nkeys, callback, collection);
+	pfree(keys);
+}
+
+static void
+add_member(Collection *collection, Oid classid, Oid objid)
+{
+	SchemaRows *rows = collection->rows;
+	SchemaMember member = {classid, objid};
+	bool		found;
+
+	(void) hash_search(collection->found, &member, HASH_ENTER, &found);
+	if (found)
+		return;
+	if (rows->nmembers == collection->size)
+	{
+		collection->size = Max(256, collection->size * 2);
+		rows->members = rows->members == NULL ?
+			palloc(collection->size * sizeof(SchemaMember)) :
+			repalloc(rows->members, collection->size * sizeof(SchemaMember));
+	}
+	rows->members[rows->nmembers++] = member;
+}
+
+static bool
+is_known_class(Oid classid)
+{
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+		if (schema_catalogs[i].catalog == classid)
+			return OidIsValid(schema_catalogs[i].oid_index);
+	return false;
+}
+
+static void
+add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	Collection *collection = arg;
+	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+	if (!is_known_class(form->classid))
+	{
+		ObjectAddress address;
+
+		ObjectAddressSet(address, form->classid, form->objid);
+		if (collection->reason == NULL)
+			collection->reason = psprintf("it has %s", getObjectDescription(&address, false));
+		return;
+	}
+	add_member(collection, form->classid, form->objid);
+}
+
+static void
+add_label(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	add_member(arg, EnumRelationId, ((Form_pg_enum) GETSTRUCT(tuple))->oid);
+}
+
+static void
+add_file(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+	if (OidIsValid(form->relfilenode) && form->relfilenode != form->oid &&
+		!file_number_is_lazy(form->relfilenode))
+		add_member(arg, InvalidOid, form->relfilenode);
+}
+
+static void
+collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	Collection *collection = arg;
+	SchemaRows *rows = collection->rows;
+	int			catalog = collection->catalog;
+	SchemaRow  *row;
+
+	if (rows->nrows[catalog] == collection->row_size)
+	{
+		collection->row_size = Max(64, collection->row_size * 2);
+		rows->rows[catalog] = rows->rows[catalog] == NULL ?
+			palloc(collection->row_size * sizeof(SchemaRow)) :
+			repalloc(rows->rows[catalog], collection->row_size * sizeof(SchemaRow));
+	}
+	row = &rows->rows[catalog][rows->nrows[catalog]++];
+	row->member = key->table;
+	row->tuple = HeapTupleHasExternal(tuple) ?
+		toast_flatten_tuple(tuple, RelationGetDescr(rel)) : heap_copytuple(tuple);
+}
+
+/* ---- order ---- */
+
+static int
+compare_members(const void *a, const void *b)
+{
+	const SchemaMember *ma = a;
+	const SchemaMember *mb = b;
+
+	if (ma->objid != mb->objid)
+		return ma->objid < mb->objid ? -1 : 1;
+	return ma->classid < mb->classid ? -1 : ma->classid > mb->classid ? 1 : 0;
+}
+
+typedef struct RowOrder
+{
+	const SchemaRows *rows;
+	Oid			catalog;
+} RowOrder;
+
+/*
+ * By member; rows of one member stay in the order of the index they were
+ * found in, except dependencies, whose index does not tell them apart.
+ */
+static void
+sort_rows(SchemaRows *rows, int catalog)
+{
+	RowOrder	order = {rows, schema_catalogs[catalog].catalog};
+
+	qsort_arg(rows->rows[catalog], rows->nrows[catalog], sizeof(SchemaRow), compare_rows, &order);
+}
+
+static int
+compare_rows(const void *a, const void *b, void *arg)
+{
+	const SchemaRow *ra = a;
+	const SchemaRow *rb = b;
+	const RowOrder *order = arg;
+
+	if (ra->member != rb->member)
+		return ra->member < rb->member ? -1 : 1;
+	switch (order->catalog)
+	{
+		case DependRelationId:
+			return compare_depend(order->rows, ra->tuple, rb->tuple);
+		case SharedDependRelationId:
+			return compare_shdepend(ra->tuple, rb->tuple);
+		case AttributeRelationId:
+			return ((Form_pg_attribute) GETSTRUCT(ra->tuple))->attnum -
+				((Form_pg_attribute) GETSTRUCT(rb->tuple))->attnum;
+		case InheritsRelationId:
+			return ((Form_pg_inherits) GETSTRUCT(ra->tuple))->inhseqno -
+				((Form_pg_inherits) GETSTRUCT(rb->tuple))->inhseqno;
+		case DescriptionRelationId:
+			return ((Form_pg_description) GETSTRUCT(ra->tuple))->objsubid -
+				((Form_pg_description) GETSTRUCT(rb->tuple))->objsubid;
+		default:
+			/* the others have one row per member, or are no clone's */
+			return 0;
+	}
+}
+
+#define COMPARE(x, y) \
+	do { \
+		if ((x) != (y)) \
+			return (x) < (y) ? -1 : 1; \
+	} while (0)
+
+/* By what the objects are, and not by their OIDs, if they are members. */
+static int
+compare_depend(const SchemaRows *rows, HeapTuple a, HeapTuple b)
+{
+	Form_pg_depend fa = (Form_pg_depend) GETSTRUCT(a);
+	Form_pg_depend fb = (Form_pg_depend) GETSTRUCT(b);
+	int			ma = schema_rows_member(rows, fa->refclassid, fa->refobjid);
+	int			mb = schema_rows_member(rows, fb->refclassid, fb->refobjid);
+
+	COMPARE(fa->objsubid, fb->objsubid);
+	COMPARE(fa->refclassid, fb->refclassid);
+	COMPARE(ma, mb);
+	if (ma < 0)
+		COMPARE(fa->refobjid, fb->refobjid);
+	COMPARE(fa->refobjsubid, fb->refobjsubid);
+	COMPARE(fa->deptype, fb->deptype);
+	return 0;
+}
+
+static int
+compare_shdepend(HeapTuple a, HeapTuple b)
+{
+	Form_pg_shdepend fa = (Form_pg_shdepend) GETSTRUCT(a);
+	Form_pg_shdepend fb = (Form_pg_shdepend) GETSTRUCT(b);
+
+	COMPARE(fa->objsubid, fb->objsubid);
+	COMPARE(fa->refclassid, fb->refclassid);
+	COMPARE(fa->refobjid, fb->refobjid);
+	COMPARE(fa->deptype, fb->deptype);
+	return 0;
+}

@@ -1,0 +1,150 @@
+/*-------------------------------------------------------------------------
+ *
+ * stamp_schema.h
+ *	  The catalog rows of a whole schema, compiled so as to be written again.
+ *
+ * The way of a stamp:
+ *
+ *	schema_rows.c	collects the rows about a schema and all that is in it
+ *	compare.c		compares those of two clones that PostgreSQL has made; what
+ *					differs is what changes from clone to clone
+ *	holes.c			the same for texts: stored expressions, and names
+ *	write.c			writes further clones
+ *
+ * Nothing here knows what an expression or a kind of object is made of. Two
+ * clones of one template, made by the same commands one after the other,
+ * differ only where an OID or the name of the schema stands, because no two
+ * objects of a catalog have the same OID. So each place that differs must
+ * hold the OIDs of one and the same member of both, and goes into the stamp
+ * as that member's; any other difference, and whatever the list of catalogs
+ * does not have, is a reason to make all clones by commands.
+ *
+ * Memory: what is returned lives in the caller's current context.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_STAMP_SCHEMA_H
+#define PGBILLION_STAMP_SCHEMA_H
+
+#include "access/htup.h"
+#include "storage/lockdefs.h"
+
+#include "drop/family.h"
+#include "tables.h"
+
+/* ---- schema_rows.c ---- */
+
+#define NUM_SCHEMA_CATALOGS 24
+
+/* The catalogs that can have rows about a schema; the first is pg_namespace. */
+extern const FamilyCatalog schema_catalogs[NUM_SCHEMA_CATALOGS];
+
+/* The schema, an object in it, a part of one, or a file (whose class is invalid). */
+typedef struct SchemaMember
+{
+	Oid			classid;
+	Oid			objid;
+} SchemaMember;
+
+typedef struct SchemaRow
+{
+	int			member;			/* whom it is about */
+	HeapTuple	tuple;
+} SchemaRow;
+
+typedef struct SchemaRows
+{
+	char	   *name;			/* of the schema */
+	int			nmembers;
+	SchemaMember *members;		/* by OID, and then by catalog */
+	int			nrows[NUM_SCHEMA_CATALOGS];
+	SchemaRow  *rows[NUM_SCHEMA_CATALOGS];	/* by member */
+} SchemaRows;
+
+extern SchemaRows *schema_rows_collect(Oid schema, char **reason);
+extern int	schema_rows_member(const SchemaRows *rows, Oid classid, Oid objid);
+extern int	schema_rows_explain(const SchemaRows *one, const SchemaRows *other, Oid oid,
+								Oid other_oid);
+
+/* ---- holes.c ---- */
+
+/* A text with OIDs of members in it. */
+typedef struct HoledText
+{
+	int			nholes;
+	char	  **pieces;			/* nholes + 1 */
+	int		   *members;		/* nholes */
+	bool	   *as_bytes;		/* nholes: four bytes, as in a Const's value? */
+} HoledText;
+
+extern HoledText *holed_text_compare(const SchemaRows *one, const SchemaRows *other,
+									 const char *text, const char *other_text, bool is_name);
+extern char *holed_text_fill(const HoledText *text, const Oid *oids);
+
+/* ---- compare.c ---- */
+
+typedef enum SchemaPatchKind
+{
+	SCHEMA_PATCH_OID,			/* of members[what] */
+	SCHEMA_PATCH_SCHEMA_NAME,
+	SCHEMA_PATCH_NAME,			/* texts[what] */
+	SCHEMA_PATCH_TREE,			/* the same, of the column at `place` */
+	SCHEMA_PATCH_XID,			/* before which no row can have been written */
+	SCHEMA_PATCH_MULTIXACT
+} SchemaPatchKind;
+
+typedef struct SchemaPatch
+{
+	SchemaPatchKind kind;
+	int			what;
+	int			place;			/* from the tuple's header, or a column */
+} SchemaPatch;
+
+typedef struct SchemaStampRow
+{
+	HeapTuple	image;
+	int			npatches;
+	SchemaPatch *patches;
+	bool		has_trees;
+} SchemaStampRow;
+
+typedef struct SchemaStampMember
+{
+	Oid			classid;
+	int			file;			/* in files[], or -1 */
+	Oid			tablespace;		/* of the file */
+} SchemaStampMember;
+
+/* A relation of another schema that clones refer to. */
+typedef struct SchemaOutside
+{
+	Oid			relid;
+	LOCKMODE	lockmode;		/* of the command that refers to it */
+} SchemaOutside;
+
+typedef struct SchemaStamp
+{
+	int			nmembers;
+	SchemaStampMember *members;
+	int			nfiles;
+	FileImage **files;			/* each different from the others */
+	int			ntexts;
+	HoledText **texts;
+	int			nrows[NUM_SCHEMA_CATALOGS];
+	SchemaStampRow *rows[NUM_SCHEMA_CATALOGS];
+	int			noutside;
+	SchemaOutside *outside;
+} SchemaStamp;
+
+extern SchemaStamp *schema_stamp_compile(Oid schema, Oid other, char **reason);
+extern int	schema_stamp_rows(const SchemaStamp *stamp);
+
+/* ---- write.c ---- */
+
+typedef struct SchemaWriter SchemaWriter;
+
+extern SchemaWriter *schema_writer_begin(const SchemaStamp *stamp);
+extern void schema_writer_add(SchemaWriter *writer, const char *name);
+extern void schema_writer_end(SchemaWriter *writer);
+
+#endif							/* PGBILLION_STAMP_SCHEMA_H */

@@ -1,0 +1,290 @@
+/*-------------------------------------------------------------------------
+ *
+ * write.c
+ *	  Schemas written from a stamp.
+ *
+ * Files are made when a schema is added; rows are kept in memory until there
+ * are enough of them. Nobody can see the schema before its transaction has
+ * ended, so that nothing in it is locked.
+ *
+ * Members get their OIDs in the order in which PostgreSQL created those of
+ * the first clone, because that is visible, as in the order of triggers'
+ * names that hold them.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/multixact.h"
+#include "access/xact.h"
+#include "catalog/catalog.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_enum.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "commands/tablespace.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/pgstat_internal.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "clone/stamp_schema.h"
+
+/* Rows in memory before they are written: see create_tables.c. */
+#define ROWS_PER_FLUSH 4096
+#define ROWS_PER_FLUSH_LOGICAL 200
+
+/* Up to here others are told of each row rather than of whole catalogs. */
+#define ROWS_INVALIDATED_EACH 1000
+
+struct SchemaWriter
+{
+	const SchemaStamp *stamp;
+	OidAllocator *allocator;
+	CatalogWriter *writers[NUM_SCHEMA_CATALOGS];	/* NULL for those without
+													 * rows */
+	HeapTuple  *tuples[NUM_SCHEMA_CATALOGS];
+	int			nschemas;		/* whose rows are in memory */
+	int			capacity;
+	bool		invalidate_each;
+	Oid		   *oids;			/* of the schema being added, as
+								 * stamp->members */
+	MemoryContext context;		/* holds the rows to be written */
+};
+
+static void check_name(const char *name);
+static void choose_oids(SchemaWriter *writer);
+static HeapTuple make_row(SchemaWriter *writer, int catalog, const SchemaStampRow *row,
+						  const char *name);
+static HeapTuple fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row,
+							HeapTuple tuple);
+static void flush(SchemaWriter *writer);
+
+/* Begin to write schemas; in the current memory context. */
+SchemaWriter *
+schema_writer_begin(const SchemaStamp *stamp)
+{
+	SchemaWriter *writer = palloc0(sizeof(SchemaWriter));
+	Oid			catalogs[NUM_SCHEMA_CATALOGS];
+	Oid			oid_indexes[NUM_SCHEMA_CATALOGS];
+	int			nwith_oid = 0;
+	int			nrows = schema_stamp_rows(stamp);
+
+	writer->stamp = stamp;
+	writer->capacity = Max(1, (XLogLogicalInfoActive() ? ROWS_PER_FLUSH_LOGICAL : ROWS_PER_FLUSH) / nrows);
+	writer->invalidate_each = true;
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	{
+		if (stamp->nrows[i] == 0)
+			continue;
+		writer->writers[i] = catalog_writer_open(schema_catalogs[i].catalog);
+		writer->tuples[i] = palloc((Size) writer->capacity * stamp->nrows[i] * sizeof(HeapTuple));
+		if (OidIsValid(schema_catalogs[i].oid_index))
+		{
+			catalogs[nwith_oid] = schema_catalogs[i].catalog;
+			oid_indexes[nwith_oid++] = schema_catalogs[i].oid_index;
+		}
+	}
+	writer->allocator = oid_allocator_create(catalogs, oid_indexes, nwith_oid);
+	/* every other OID is no label's */
+	oid_allocator_reserve(writer->allocator, writer->capacity * (stamp->nmembers + 16));
+	writer->oids = palloc(stamp->nmembers * sizeof(Oid));
+	writer->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion schema rows",
+											ALLOCSET_DEFAULT_SIZES);
+	note_stamped();
+	return writer;
+}
+
+/*
+ * Make a schema's files, and its rows in memory. Raises 42P06 if there is a
+ * schema of that name, 42939 for names of the system's.
+ */
+void
+schema_writer_add(SchemaWriter *writer, const char *name)
+{
+	const SchemaStamp *stamp = writer->stamp;
+	MemoryContext old = MemoryContextSwitchTo(writer->context);
+
+	CHECK_FOR_INTERRUPTS();
+	check_name(name);
+	choose_oids(writer);
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+		for (int j = 0; j < stamp->nrows[i]; j++)
+			writer->tuples[i][writer->nschemas * stamp->nrows[i] + j] =
+				make_row(writer, i, &stamp->rows[i][j], name);
+	MemoryContextSwitchTo(old);
+
+	/* others are told in the way that is cheaper for them */
+	if (++writer->nschemas == writer->capacity)
+	{
+		writer->invalidate_each = false;
+		flush(writer);
+	}
+}
+
+/* Write what is left; all is visible to later commands. */
+void
+schema_writer_end(SchemaWriter *writer)
+{
+	const SchemaStamp *stamp = writer->stamp;
+
+	if (writer->nschemas * schema_stamp_rows(stamp) > ROWS_INVALIDATED_EACH)
+		writer->invalidate_each = false;
+	flush(writer);
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+		if (writer->writers[i] != NULL)
+			catalog_writer_close(writer->writers[i]);
+
+	/* they have triggers, or children, more than before */
+	for (int i = 0; i < stamp->noutside; i++)
+		if (stamp->outside[i].lockmode > AccessShareLock)
+			CacheInvalidateRelcacheByRelid(stamp->outside[i].relid);
+	MemoryContextDelete(writer->context);
+	CommandCounterIncrement();
+}
+
+/* As CREATE SCHEMA does. */
+static void
+check_name(const char *name)
+{
+	if (!allowSystemTableMods && IsReservedName(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_RESERVED_NAME),
+				 errmsg("unacceptable schema name \"%s\"", name),
+				 errdetail("The prefix \"pg_\" is reserved for system schemas.")));
+	if (SearchSysCacheExists1(NAMESPACENAME, PointerGetDatum(name)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_SCHEMA),
+				 errmsg("schema \"%s\" already exists", name)));
+}
+
+/* OIDs for all members, and the files of those that have one. */
+static void
+choose_oids(SchemaWriter *writer)
+{
+	const SchemaStamp *stamp = writer->stamp;
+
+	for (int i = 0; i < stamp->nmembers; i++)
+	{
+		const SchemaStampMember *member = &stamp->members[i];
+		Oid			oid = oid_allocator_next(writer->allocator);
+
+		/* even OIDs of labels sort as the labels do: see pg_enum.c */
+		while (member->classid == EnumRelationId && (oid & 1) != 0)
+			oid = oid_allocator_next(writer->allocator);
+
+		/*
+		 * as GetNewRelFileNumber(): after a wraparound the file may be
+		 * another's
+		 */
+		while (member->file >= 0)
+		{
+			Oid			spc = OidIsValid(member->tablespace) ? member->tablespace : MyDatabaseTableSpace;
+			RelFileLocator locator = make_locator(spc, oid);
+
+			if (!relation_file_exists(locator, MAIN_FORKNUM))
+			{
+				file_image_create(stamp->files[member->file], locator);
+				break;
+			}
+			oid = oid_allocator_next(writer->allocator);
+		}
+
+		/* an abort takes back what was counted for it */
+		if (member->classid == RelationRelationId)
+			pgstat_create_transactional(PGSTAT_KIND_RELATION, MyDatabaseId, oid);
+		else if (member->classid == ProcedureRelationId)
+			pgstat_create_transactional(PGSTAT_KIND_FUNCTION, MyDatabaseId, oid);
+		writer->oids[i] = oid;
+	}
+}
+
+static HeapTuple
+make_row(SchemaWriter *writer, int catalog, const SchemaStampRow *row, const char *name)
+{
+	HeapTuple	tuple = heap_copytuple(row->image);
+
+	for (int i = 0; i < row->npatches; i++)
+	{
+		const SchemaPatch *patch = &row->patches[i];
+		char	   *place = (char *) tuple->t_data + patch->place;
+
+		switch (patch->kind)
+		{
+			case SCHEMA_PATCH_OID:
+				memcpy(place, &writer->oids[patch->what], sizeof(Oid));
+				break;
+			case SCHEMA_PATCH_SCHEMA_NAME:
+				namestrcpy((Name) place, name);
+				break;
+			case SCHEMA_PATCH_NAME:
+				namestrcpy((Name) place, holed_text_fill(writer->stamp->texts[patch->what], writer->oids));
+				break;
+			case SCHEMA_PATCH_XID:
+				memcpy(place, &RecentXmin, sizeof(TransactionId));
+				break;
+			case SCHEMA_PATCH_MULTIXACT:
+				{
+					MultiXactId oldest = GetOldestMultiXactId();
+
+					memcpy(place, &oldest, sizeof(MultiXactId));
+					break;
+				}
+			case SCHEMA_PATCH_TREE:
+				break;
+		}
+	}
+	return row->has_trees ? fill_trees(writer, catalog, row, tuple) : tuple;
+}
+
+/* The row with its expressions; last, because other columns' places change with them. */
+static HeapTuple
+fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTuple tuple)
+{
+	TupleDesc	tupdesc = RelationGetDescr(catalog_writer_relation(writer->writers[catalog]));
+	Datum		values[MaxHeapAttributeNumber];
+	bool		nulls[MaxHeapAttributeNumber] = {false};
+	bool		replaces[MaxHeapAttributeNumber] = {false};
+
+	for (int i = 0; i < row->npatches; i++)
+	{
+		const SchemaPatch *patch = &row->patches[i];
+
+		if (patch->kind != SCHEMA_PATCH_TREE)
+			continue;
+		values[patch->place - 1] =
+			CStringGetTextDatum(holed_text_fill(writer->stamp->texts[patch->what], writer->oids));
+		replaces[patch->place - 1] = true;
+	}
+	return heap_modify_tuple(tuple, tupdesc, values, nulls, replaces);
+}
+
+static void
+flush(SchemaWriter *writer)
+{
+	const SchemaStamp *stamp = writer->stamp;
+
+	/*
+	 * pg_namespace first, so that who comes too late waits before it has
+	 * written anything
+	 */
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS && writer->nschemas > 0; i++)
+		if (writer->writers[i] != NULL)
+			catalog_writer_insert(writer->writers[i], writer->tuples[i],
+								  writer->nschemas * stamp->nrows[i], writer->nschemas,
+								  writer->invalidate_each);
+	writer->nschemas = 0;
+	MemoryContextReset(writer->context);
+
+	/*
+	 * PostgreSQL searches the messages of a command; see
+	 * catalog_writer_insert()
+	 */
+	if (XLogLogicalInfoActive())
+		CommandCounterIncrement();
+}
