@@ -163,6 +163,166 @@ def test_stamped_clones_are_those_that_commands_make(
     for name in ("clone_100", "clone_102"):
         same(schema_rows.rows(conn, catalogs, name), made)
     assert dump(cluster, database, "clone_102") == dump(cluster, database, "model")
+    assert prepare(conn, "model")
+    clone(conn, "model", "prepared")
+    same(schema_rows.rows(conn, catalogs, "prepared"), made)
+
+
+def prepare(conn: Connection, template: str) -> bool:
+    return bool(one(conn, "SELECT pgbillion_tables.prepare_clone(%s::regnamespace)", template))
+
+
+def by_commands(conn: Connection, template: str, name: str) -> bool:
+    """Clone; whether it was by commands, which lock what they create."""
+    with conn.transaction():
+        clone(conn, template, name)
+        return bool(
+            one(
+                conn,
+                "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessExclusiveLock'"
+                " AND relation IN"
+                " (SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = %s::regnamespace)",
+                name,
+            )
+        )
+
+
+def test_a_prepared_clone_needs_no_commands(cluster: Cluster, database: str, conn: Connection) -> None:
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+    assert by_commands(conn, "model", "first")
+    assert prepare(conn, "model")
+    assert prepare(conn, "model")
+    with cluster.connect(database) as other:
+        assert not by_commands(other, "model", "second")
+        other.execute("INSERT INTO second.customer (name) VALUES ('a')")
+        assert one(other, "SELECT id FROM second.customer") == 100
+    # none of this changes what a clone is
+    conn.execute(
+        "INSERT INTO model.customer (name) VALUES ('a'); SELECT nextval('model.number'); ANALYZE model.customer"
+    )
+    some(conn, "model", "more%d", 1, 3)
+    conn.execute("VACUUM pg_class, pg_attribute, pg_depend, pg_proc")
+    assert not by_commands(conn, "model", "third")
+    assert conn.execute("SELECT customers FROM third.totals").fetchall() == [(0,)]
+    assert one(conn, "SELECT count(*) FROM pgbillion_tables.prepared_clones") == 1
+    # for another access method and another role there is none
+    assert one(conn, "SELECT pgbillion_tables.clone_schema('model', 'lazy', 'lazy_heap')::text") == "lazy"
+    kinds = (
+        "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = relam WHERE amname = 'lazy_heap' AND relnamespace = %s"
+    )
+    assert one(conn, kinds.replace("%s", "'lazy'::regnamespace")) > 0
+    schemas.make_schema(conn, "small", "CREATE TABLE a (i integer)")
+    conn.execute("DROP SCHEMA model CASCADE")
+    assert prepare(conn, "small")
+    assert one(conn, "SELECT count(*) FROM pgbillion_tables.prepared_clones") == 1
+
+
+CHANGED = """
+    CREATE TYPE state AS ENUM ('new');
+    CREATE TABLE customer (id serial, name text, size outside.size, country char(2) REFERENCES outside.country);
+    CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+    CREATE TRIGGER noted BEFORE UPDATE ON customer FOR EACH ROW EXECUTE FUNCTION noted();
+    ALTER TABLE customer DISABLE TRIGGER noted;
+    CREATE VIEW sums AS SELECT count(*) FROM customer;
+"""
+CHANGES = (
+    "ALTER TABLE model.customer ADD COLUMN more integer",
+    "CREATE INDEX ON model.customer (size)",
+    "COMMENT ON COLUMN model.customer.name IS 'a name'",
+    "GRANT INSERT ON model.customer TO reader",
+    "ALTER TYPE model.state ADD VALUE 'gone'",
+    "ALTER TABLE model.customer ALTER name SET STATISTICS 7",
+    "ALTER TABLE model.customer ENABLE TRIGGER noted",
+    "DROP VIEW model.sums",
+    "CREATE OR REPLACE FUNCTION model.noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+    "ALTER SCHEMA model OWNER TO maker",
+    "GRANT SELECT ON outside.country TO maker",
+    "GRANT USAGE ON SCHEMA outside TO maker",
+    "GRANT USAGE ON LANGUAGE plpgsql TO maker",
+    "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader",
+    "ALTER ROLE postgres CONNECTION LIMIT 1000",
+    "GRANT reader TO maker",
+)
+
+
+def test_what_changes_a_clone_makes_it_by_commands_again(conn: Connection, catalogs: Catalogs) -> None:
+    schemas.make_schema(conn, "model", CHANGED)
+    undo = "; ".join(
+        (
+            "REVOKE SELECT ON outside.country FROM maker; REVOKE USAGE ON SCHEMA outside FROM maker",
+            "REVOKE USAGE ON LANGUAGE plpgsql FROM maker; REVOKE reader FROM maker",
+            "ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM reader; ALTER ROLE postgres CONNECTION LIMIT -1",
+        )
+    )
+    try:
+        for number, change in enumerate(CHANGES):
+            assert prepare(conn, "model")
+            conn.execute(change.encode())
+            assert by_commands(conn, "model", f"tenant{number}"), change
+        assert prepare(conn, "model")
+        assert not by_commands(conn, "model", "stamped")
+        same(
+            schema_rows.rows(conn, catalogs, "stamped"),
+            schema_rows.rows(conn, catalogs, f"tenant{len(CHANGES) - 1}"),
+        )
+    finally:
+        conn.execute(undo.encode())
+
+
+def test_a_prepared_clone_needs_the_privileges_that_commands_need(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i serial PRIMARY KEY, c char(2) REFERENCES outside.country)")
+    functions = "clone_schema(regnamespace, text, name), pgbillion_tables.prepare_clone(regnamespace, name)"
+    executing = f"EXECUTE ON FUNCTION pgbillion_tables.{functions}"
+    creating = f"CREATE ON DATABASE {conn.info.dbname}"
+    conn.execute("ALTER SCHEMA model OWNER TO maker; ALTER TABLE model.a OWNER TO maker")
+    conn.execute(f"GRANT {creating} TO maker; GRANT {executing} TO maker")
+    try:
+        assert prepare(conn, "model")
+        with conn.transaction():
+            conn.execute("SET LOCAL ROLE maker")
+            # the superuser's is not theirs
+            assert by_commands(conn, "model", "one")
+            assert prepare(conn, "model")
+            assert not by_commands(conn, "model", "two")
+        for revoke, grant, refused in (
+            (f"REVOKE {creating} FROM maker", f"GRANT {creating} TO maker", "permission denied for database"),
+            (
+                "REVOKE ALL ON outside.country FROM PUBLIC",
+                "GRANT ALL ON outside.country TO PUBLIC",
+                "permission denied for table country",
+            ),
+        ):
+            conn.execute(revoke)
+            with conn.transaction():
+                conn.execute("SET LOCAL ROLE maker")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match=refused), conn.transaction():
+                    clone(conn, "model", "three")
+            conn.execute(grant)
+        conn.execute("UPDATE pgbillion_tables.prepared_clones SET stamp = substr(stamp, 1, 100)")
+        assert by_commands(conn, "model", "four")
+    finally:
+        conn.execute("DROP SCHEMA IF EXISTS one CASCADE; DROP SCHEMA IF EXISTS two CASCADE; DROP SCHEMA model CASCADE")
+        conn.execute(f"REVOKE {creating} FROM maker; REVOKE {executing} FROM maker")
+
+
+def test_who_sees_commands_is_not_passed_by_a_prepared_clone(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i serial PRIMARY KEY)")
+    assert prepare(conn, "model")
+    conn.execute(
+        "CREATE FUNCTION see() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END';"
+        "CREATE EVENT TRIGGER see ON ddl_command_start EXECUTE FUNCTION see()"
+    )
+    told: list[str] = []
+    conn.add_notice_handler(lambda diagnosis: told.append(diagnosis.message_primary or ""))
+    try:
+        assert by_commands(conn, "model", "tenant")
+        assert not prepare(conn, "model")
+    finally:
+        conn.execute("DROP EVENT TRIGGER see; DROP FUNCTION see")
+    assert told == ['all clones of template "model" are made by commands: others rely on seeing the commands']
+    assert not by_commands(conn, "model", "tenant2")
+    with pytest.raises(psycopg.errors.NullValueNotAllowed, match="template must not be null"):
+        conn.execute("SELECT pgbillion_tables.prepare_clone(NULL)")
 
 
 def test_a_stamped_clone_can_be_used_at_once(conn: Connection) -> None:

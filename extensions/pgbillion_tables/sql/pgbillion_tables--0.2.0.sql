@@ -171,3 +171,29 @@ REVOKE ALL ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint
 
 COMMENT ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name) IS
 'creates schemas first … first + count - 1 like the template, all or none';
+
+-- What prepare_clone() keeps; dumps leave it out, because it is of use in this database only.
+-- NOT NULL would be constraints with OIDs on 18 only.
+CREATE TABLE pgbillion_tables.prepared_clones (
+    template pg_catalog.oid,
+    role pg_catalog.oid,
+    access_method pg_catalog.name,
+    stamp pg_catalog.bytea
+) USING heap;
+
+ALTER TABLE pgbillion_tables.prepared_clones ALTER COLUMN stamp SET STORAGE EXTERNAL;
+
+COMMENT ON TABLE pgbillion_tables.prepared_clones IS
+'stamps of schemas, by which clone_schema() needs no commands; see prepare_clone()';
+
+CREATE FUNCTION pgbillion_tables.prepare_clone(
+    template regnamespace,
+    access_method name DEFAULT NULL
+) RETURNS boolean
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'pgbillion_prepare_clone';
+
+REVOKE ALL ON FUNCTION pgbillion_tables.prepare_clone(regnamespace, name) FROM PUBLIC;
+
+COMMENT ON FUNCTION pgbillion_tables.prepare_clone(regnamespace, name) IS
+'has clones of the template made without commands as long as nothing of it changes';

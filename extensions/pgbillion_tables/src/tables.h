@@ -38,6 +38,7 @@
 #define PGBILLION_CREATE_TABLES_H
 
 #include "access/htup.h"
+#include "lib/stringinfo.h"
 #include "nodes/execnodes.h"
 #include "utils/hsearch.h"
 #include "utils/rel.h"
@@ -137,6 +138,8 @@ extern FileImage *file_image_capture(Relation rel);
 extern void file_image_create(const FileImage *image, RelFileLocator locator);
 extern bool file_image_equal(const FileImage *one, const FileImage *other);
 extern void file_image_free(FileImage *image);
+extern void file_image_put(StringInfo buf, const FileImage *image);
+extern FileImage *file_image_get(const char **at, const char *end);
 
 /* ---- stamp.c ---- */
 

@@ -86,6 +86,8 @@ def execute(
         if row is None:
             raise UserError(f'there is no schema "{request.template}" to be cloned', "--template names the model")
         runs = missing(conn, request)
+        if len(runs) > 1:
+            _prepare(conn, request)
         journaled = journal.exists(conn)
     wanted = sum(map(len, runs))
     lock = threading.Lock()
@@ -112,6 +114,20 @@ def execute(
         for future in futures:
             future.result()
     return Outcome(created, request.count - wanted, time.monotonic() - start)
+
+
+def _prepare(conn: Connection, request: Request) -> None:
+    """Have the transactions of all workers need no commands, where the role may and the template can."""
+    may = conn.execute(
+        "SELECT pg_catalog.has_function_privilege('pgbillion_tables.prepare_clone(regnamespace, name)', 'EXECUTE')"
+    ).fetchone()
+    if may and may[0]:
+        conn.execute("SET client_min_messages = warning")
+        conn.execute(
+            "SELECT pgbillion_tables.prepare_clone((SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = %s)"
+            "::pg_catalog.regnamespace, %s)",
+            [request.template, request.access_method],
+        )
 
 
 def _create(conn: Connection, request: Request, run: Sequence[int], *, journaled: bool) -> None:

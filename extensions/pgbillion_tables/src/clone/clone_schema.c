@@ -33,6 +33,7 @@
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "clone/clone.h"
 #include "clone/stamp_schema.h"
@@ -40,6 +41,7 @@
 
 PG_FUNCTION_INFO_V1(pgbillion_clone_schema);
 PG_FUNCTION_INFO_V1(pgbillion_clone_schemas);
+PG_FUNCTION_INFO_V1(pgbillion_prepare_clone);
 
 /* So many are made by commands, and compared, before others are stamped. */
 #define FIRST_CLONES 2
@@ -55,17 +57,22 @@ typedef struct Cloning
 	List	   *objects;		/* commands */
 	List	   *contents;		/* commands */
 	char	   *reason;			/* why all are made by commands, or NULL */
-	MemoryContext each;			/* emptied after each clone */
+	MemoryContext each;			/* emptied after each clone: they must not add
+								 * up */
 } Cloning;
 
 static void clone_many(Oid template, const NameFormat *format, const char *name, int64 first,
 					   int64 count, const char *access_method);
 static const char *clone_name(const Cloning *cloning, int64 number);
 static void clone_by_commands(const Cloning *cloning, int64 from, int64 to);
+static void clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count);
+static char *prepare(Cloning *cloning, MemoryContext result_context, int *length);
 static SchemaStamp *learn(Cloning *cloning);
-static void clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to);
+static void clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to,
+						   bool verified);
 static void verify_stamped(const Cloning *cloning, int64 number);
 static void fill_clones(const Cloning *cloning, int64 count);
+static void check_callable(const char *function);
 static void check_template(Oid template);
 static void lock_template(Oid template);
 static void settle(void);
@@ -73,7 +80,8 @@ static void make_clone(const char *name, List *objects);
 static void set_path(const char *name);
 static void run_all(List *commands);
 static void run(const char *command);
-static void tell_functions(Oid template);
+static char *functions_of(Oid template);
+static void tell_functions(Oid template, const char *functions);
 
 /*
  * pgbillion_tables.clone_schema(template regnamespace, name text, access_method name)
@@ -139,13 +147,20 @@ clone_many(Oid template, const NameFormat *format, const char *name, int64 first
 		   const char *access_method)
 {
 	Cloning		cloning = {template, format, name, first, access_method};
+	SchemaStamp *kept = NULL;
+	char	   *functions;
 	int			nestlevel;
 
-	PreventCommandIfReadOnly("pgbillion_tables.clone_schema()");
-	PreventCommandIfParallelMode("pgbillion_tables.clone_schema()");
-	PreventCommandDuringRecovery("pgbillion_tables.clone_schema()");
-
+	check_callable("pgbillion_tables.clone_schema()");
 	check_template(template);
+	cloning.each = AllocSetContextCreate(CurrentMemoryContext, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
+	if (!is_observed() && !creating_extension)
+		kept = kept_stamp_find(template, access_method);
+	if (kept != NULL)
+	{
+		clone_by_kept_stamp(&cloning, kept, count);
+		return;
+	}
 	lock_template(template);
 
 	if (SPI_connect() != SPI_OK_CONNECT)
@@ -156,8 +171,6 @@ clone_many(Oid template, const NameFormat *format, const char *name, int64 first
 	clone_refuse(template);
 	cloning.objects = definition_of_objects(template, access_method);
 	cloning.contents = definition_of_contents(template);
-	/* what one clone needs must not add up */
-	cloning.each = AllocSetContextCreate(CurrentMemoryContext, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
 
 	clone_by_commands(&cloning, 0, Min(count, FIRST_CLONES));
 	if (count > FIRST_CLONES)
@@ -165,7 +178,7 @@ clone_many(Oid template, const NameFormat *format, const char *name, int64 first
 		SchemaStamp *stamp = learn(&cloning);
 
 		if (stamp != NULL)
-			clone_by_stamp(&cloning, stamp, FIRST_CLONES, count);
+			clone_by_stamp(&cloning, stamp, FIRST_CLONES, count, false);
 		else
 			clone_by_commands(&cloning, FIRST_CLONES, count);
 	}
@@ -173,13 +186,121 @@ clone_many(Oid template, const NameFormat *format, const char *name, int64 first
 
 	AtEOXact_GUC(true, nestlevel);
 	nestlevel = NewGUCNestLevel();
-	tell_functions(template);
+	functions = functions_of(template);
 	AtEOXact_GUC(true, nestlevel);
+	tell_functions(template, functions);
 	if (cloning.reason != NULL)
 		ereport(DEBUG1,
 				(errmsg("all clones of template \"%s\" are made by commands: %s",
 						get_namespace_name(template), cloning.reason)));
 	SPI_finish();
+}
+
+/* What has been verified when the stamp was prepared is not done again. */
+static void
+clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count)
+{
+	int			nestlevel = NewGUCNestLevel();
+
+	cloning->contents = stamp->contents;
+	clone_by_stamp(cloning, stamp, 0, count, true);
+	if (stamp->contents != NIL)
+	{
+		if (SPI_connect() != SPI_OK_CONNECT)
+			elog(ERROR, "SPI_connect failed");
+		settle();
+		fill_clones(cloning, count);
+		SPI_finish();
+	}
+	AtEOXact_GUC(true, nestlevel);
+	tell_functions(cloning->template, stamp->functions);
+}
+
+/*
+ * pgbillion_tables.prepare_clone(template regnamespace, access_method name) returns boolean
+ *		Keeps a stamp, with which clone_schema() and clone_schemas() of the
+ *		caller need no commands as long as nothing changes that it depends on.
+ *		False, and a NOTICE, if they need commands nevertheless.
+ */
+Datum
+pgbillion_prepare_clone(PG_FUNCTION_ARGS)
+{
+	/* of numbers with different lengths, so that the clones' names have, too */
+	char	   *format = psprintf("pgbillion clone of process %d, number %%d", MyProcPid);
+	Cloning		cloning = {.first = 99};
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	char	   *bytes;
+	int			length;
+
+	if (PG_ARGISNULL(0))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("template must not be null")));
+	cloning.template = PG_GETARG_OID(0);
+	cloning.access_method = PG_ARGISNULL(1) ? NULL : NameStr(*PG_GETARG_NAME(1));
+	cloning.format = name_format_parse(format);
+	cloning.each = AllocSetContextCreate(context, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
+
+	check_callable("pgbillion_tables.prepare_clone()");
+	check_template(cloning.template);
+	lock_template(cloning.template);
+
+	/* clones to learn from, and none of them stays */
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	bytes = prepare(&cloning, context, &length);
+	RollbackAndReleaseCurrentSubTransaction();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+
+	if (bytes == NULL)
+		ereport(NOTICE,
+				(errmsg("all clones of template \"%s\" are made by commands: %s",
+						get_namespace_name(cloning.template), cloning.reason)));
+	else
+		kept_stamp_store(cloning.template, cloning.access_method, bytes, length);
+	PG_RETURN_BOOL(bytes != NULL);
+}
+
+/*
+ * Makes clones, and returns the bytes of their stamp, in the context given;
+ * or NULL, and the reason in *cloning.
+ */
+static char *
+prepare(Cloning *cloning, MemoryContext result_context, int *length)
+{
+	SchemaStamp *stamp;
+	MemoryContext old;
+	char	   *bytes = NULL;
+	int			nestlevel;
+
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	nestlevel = NewGUCNestLevel();
+	settle();
+
+	clone_refuse(cloning->template);
+	cloning->objects = definition_of_objects(cloning->template, cloning->access_method);
+	clone_by_commands(cloning, 0, FIRST_CLONES);
+	stamp = learn(cloning);
+	if (stamp != NULL)
+	{
+		clone_by_stamp(cloning, stamp, FIRST_CLONES, FIRST_CLONES + 1, false);
+		stamp->contents = definition_of_contents(cloning->template);
+		stamp->functions = functions_of(cloning->template);
+	}
+
+	/* every call of SPI has left its own context the current one */
+	old = MemoryContextSwitchTo(result_context);
+	if (stamp != NULL)
+		bytes = kept_stamp_bytes(cloning->template, stamp, length);
+	else
+		cloning->reason = pstrdup(cloning->reason);
+	MemoryContextSwitchTo(old);
+	AtEOXact_GUC(true, nestlevel);
+	SPI_finish();
+	return bytes;
 }
 
 /* The name of a clone, of those that are counted from 0. */
@@ -231,11 +352,12 @@ learn(Cloning *cloning)
 }
 
 /*
- * Clones from … to - 1. The first of them is verified: its commands must be
+ * Clones from … to - 1. The first of them is verified, unless one of the same
+ * stamp has been: its commands must be
  * the template's, and its catalog rows those of a clone by commands.
  */
 static void
-clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to)
+clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to, bool verified)
 {
 	SchemaWriter *writer = schema_writer_begin(stamp);
 
@@ -246,7 +368,7 @@ clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int
 		schema_writer_add(writer, clone_name(cloning, number));
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(cloning->each);
-		if (number == from)
+		if (number == from && !verified)
 		{
 			schema_writer_end(writer);
 			verify_stamped(cloning, number);
@@ -415,9 +537,9 @@ run(const char *command)
 	SPI_freetuptable(SPI_tuptable);
 }
 
-/* Tell of functions whose text stays what it is, though it names the template. */
-static void
-tell_functions(Oid template)
+/* Functions whose text stays what it is, though it names the template; NULL if there are none. */
+static char *
+functions_of(Oid template)
 {
 	StringInfoData names;
 
@@ -426,10 +548,25 @@ tell_functions(Oid template)
 	for (uint64 row = 0; row < SPI_processed; row++)
 		appendStringInfo(&names, "%s%s", row == 0 ? "" : ", ",
 						 SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1));
-	if (SPI_processed > 0)
+	SPI_freetuptable(SPI_tuptable);
+	return names.len > 0 ? names.data : NULL;
+}
+
+static void
+tell_functions(Oid template, const char *functions)
+{
+	if (functions != NULL)
 		ereport(NOTICE,
 				(errmsg("functions of template \"%s\" name it in their text, and so do the clone's: %s",
-						get_namespace_name(template), names.data),
+						get_namespace_name(template), functions),
 				 errhint("Leave the schema's name out, and have callers set search_path.")));
-	SPI_freetuptable(SPI_tuptable);
+}
+
+/* Raise an error where nothing can be written. */
+static void
+check_callable(const char *function)
+{
+	PreventCommandIfReadOnly(function);
+	PreventCommandIfParallelMode(function);
+	PreventCommandDuringRecovery(function);
 }

@@ -117,7 +117,8 @@ typedef struct Collection
 	int			size;			/* of members[] */
 	int			catalog;		/* in schema_catalogs */
 	int			row_size;		/* of rows[catalog] */
-	char	   *reason;			/* the first one not to go on, or NULL */
+	bool		all;			/* refuse what is of an unknown catalog? */
+	char	   *reason;			/* to refuse, or NULL */
 } Collection;
 
 static void find_members(Collection *collection, Oid schema);
@@ -136,7 +137,8 @@ static int	compare_shdepend(HeapTuple a, HeapTuple b);
 
 /*
  * The rows of a schema, as a new catalog snapshot sees them. NULL, and the
- * reason, if it has an object of a catalog that is not known here.
+ * reason, if it has an object of a catalog that is not known here; without
+ * `reason` those are left out.
  */
 SchemaRows *
 schema_rows_collect(Oid schema, char **reason)
@@ -150,6 +152,7 @@ schema_rows_collect(Oid schema, char **reason)
 	SchemaRows *rows = palloc0(sizeof(SchemaRows));
 
 	collection.rows = rows;
+	collection.all = reason != NULL;
 	collection.found = hash_create("pgbillion schema", 1024, &control,
 								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	rows->name = get_namespace_name(schema);
@@ -298,7 +301,7 @@ add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 		ObjectAddress address;
 
 		ObjectAddressSet(address, form->classid, form->objid);
-		if (collection->reason == NULL)
+		if (collection->all && collection->reason == NULL)
 			collection->reason = psprintf("it has %s", getObjectDescription(&address, false));
 		return;
 	}

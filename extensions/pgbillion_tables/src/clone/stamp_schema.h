@@ -10,6 +10,7 @@
  *					differs is what changes from clone to clone
  *	holes.c			the same for texts: stored expressions, and names
  *	write.c			writes further clones
+ *	kept_stamps.c	keeps stamps from call to call
  *
  * Nothing here knows what an expression or a kind of object is made of. Two
  * clones of one template, made by the same commands one after the other,
@@ -27,6 +28,7 @@
 #define PGBILLION_STAMP_SCHEMA_H
 
 #include "access/htup.h"
+#include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 
 #include "drop/family.h"
@@ -134,6 +136,10 @@ typedef struct SchemaStamp
 	SchemaStampRow *rows[NUM_SCHEMA_CATALOGS];
 	int			noutside;
 	SchemaOutside *outside;
+	int			nreferences;
+	SchemaMember *references;	/* whatever clones depend on outside */
+	List	   *contents;		/* commands that fill materialized views */
+	char	   *functions;		/* those that name the template, or NULL */
 } SchemaStamp;
 
 extern SchemaStamp *schema_stamp_compile(Oid schema, Oid other, char **reason);
@@ -146,5 +152,12 @@ typedef struct SchemaWriter SchemaWriter;
 extern SchemaWriter *schema_writer_begin(const SchemaStamp *stamp);
 extern void schema_writer_add(SchemaWriter *writer, const char *name);
 extern void schema_writer_end(SchemaWriter *writer);
+
+/* ---- kept_stamps.c ---- */
+
+extern SchemaStamp *kept_stamp_find(Oid template, const char *access_method);
+extern char *kept_stamp_bytes(Oid template, const SchemaStamp *stamp, int *length);
+extern void kept_stamp_store(Oid template, const char *access_method, const char *bytes,
+							 int length);
 
 #endif							/* PGBILLION_STAMP_SCHEMA_H */

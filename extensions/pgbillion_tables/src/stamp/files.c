@@ -48,6 +48,9 @@ struct FileImage
 
 static bool forks_equal(const ForkImage *one, const ForkImage *other);
 static void free_fork(ForkImage *image);
+static void put_fork(StringInfo buf, const ForkImage *image);
+static void get_fork(ForkImage *image, const char **at, const char *end);
+static void get_bytes(void *bytes, Size length, const char **at, const char *end);
 static void capture_fork(Relation rel, ForkNumber forknum, ForkImage *image);
 static void write_fork(SMgrRelation smgr, RelFileLocator *locator, ForkNumber forknum,
 					   const ForkImage *image, bool logged);
@@ -181,6 +184,60 @@ free_fork(ForkImage *image)
 		pfree(image->pages);
 		pfree(image->standard);
 	}
+}
+
+/* Append the image as bytes. */
+void
+file_image_put(StringInfo buf, const FileImage *image)
+{
+	appendBinaryStringInfo(buf, (char *) &image->permanent, sizeof(bool));
+	put_fork(buf, &image->main);
+	put_fork(buf, &image->init);
+}
+
+static void
+put_fork(StringInfo buf, const ForkImage *image)
+{
+	appendBinaryStringInfo(buf, (char *) &image->nblocks, sizeof(BlockNumber));
+	if (image->nblocks == 0)
+		return;
+	appendBinaryStringInfo(buf, (char *) image->standard, image->nblocks * sizeof(bool));
+	appendBinaryStringInfo(buf, image->pages, image->nblocks * BLCKSZ);
+}
+
+/* The image of what file_image_put() has written at *at, which is moved on; palloc'd. */
+FileImage *
+file_image_get(const char **at, const char *end)
+{
+	FileImage  *image = palloc0(sizeof(FileImage));
+
+	get_bytes(&image->permanent, sizeof(bool), at, end);
+	get_fork(&image->main, at, end);
+	get_fork(&image->init, at, end);
+	return image;
+}
+
+static void
+get_fork(ForkImage *image, const char **at, const char *end)
+{
+	get_bytes(&image->nblocks, sizeof(BlockNumber), at, end);
+	if (image->nblocks > MAX_FORK_BLOCKS)
+		elog(ERROR, "a kept file has %u blocks", image->nblocks);
+	if (image->nblocks == 0)
+		return;
+	image->standard = palloc(image->nblocks * sizeof(bool));
+	image->pages = palloc((Size) image->nblocks * BLCKSZ);
+	get_bytes(image->standard, image->nblocks * sizeof(bool), at, end);
+	get_bytes(image->pages, (Size) image->nblocks * BLCKSZ, at, end);
+}
+
+static void
+get_bytes(void *bytes, Size length, const char **at, const char *end)
+{
+	if (length > (Size) (end - *at))
+		elog(ERROR, "a kept file is too short");
+	memcpy(bytes, *at, length);
+	*at += length;
 }
 
 /*

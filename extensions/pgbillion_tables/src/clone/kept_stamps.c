@@ -1,0 +1,561 @@
+/*-------------------------------------------------------------------------
+ *
+ * kept_stamps.c
+ *	  Stamps of schemas kept from call to call, in a table of the extension.
+ *
+ * A stamp is for one template, one role and one access method. It is as good
+ * as commands would be as long as nothing has changed that they depend on:
+ *
+ * - the template: every catalog row about it and what is in it,
+ * - what clones refer to outside of it, the schemas of that, and the
+ *	 privileges on both,
+ * - the role and its memberships, the database's and tablespaces' privileges,
+ *	 and default privileges,
+ * - the database, and the versions of server and library.
+ *
+ * A fingerprint of where all those rows are, and of who wrote them, is kept
+ * with the stamp. An update changes that, whatever it updates, except for
+ * those in place, which only tell statistics of relations.
+ *
+ * The table is the extension's and its owner a superuser, or it is not read.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/catalog.h"
+#include "catalog/catversion.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_auth_members.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_default_acl.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_statistic.h"
+#include "catalog/pg_tablespace.h"
+#include "commands/extension.h"
+#include "common/hashfn.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "clone/stamp_schema.h"
+
+#define EXTENSION "pgbillion_tables"
+#define TABLE "prepared_clones"
+
+/* The table's columns. */
+enum
+{
+	COLUMN_TEMPLATE = 1,
+	COLUMN_ROLE,
+	COLUMN_ACCESS_METHOD,
+	COLUMN_STAMP,
+	NCOLUMNS = COLUMN_STAMP
+};
+
+/* What a kept stamp begins with. */
+typedef struct KeptHeader
+{
+	uint64		fingerprint;
+	int32		server_version;
+	int32		catalog_version;
+	Oid			database;
+	uint32		library;		/* hash of its version */
+	uint32		length;			/* of all */
+	uint32		unused;			/* it is compared as bytes */
+} KeptHeader;
+
+/* A kept stamp as it is read. */
+typedef struct Reader
+{
+	const char *at;
+	const char *end;
+} Reader;
+
+/* Finds languages. */
+static const FamilyCatalog languages = {
+	LanguageRelationId, InvalidOid, LanguageOidIndexId, Anum_pg_language_oid, 0, 0, LanguageRelationId
+};
+
+static Relation open_table(LOCKMODE lockmode);
+static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method);
+static void fill_header(KeptHeader *header, uint32 length, uint64 fingerprint);
+static uint64 fingerprint_of(Oid template, const SchemaStamp *stamp);
+static void add_schema(StringInfo buf, Oid schema);
+static void add_references(StringInfo buf, const SchemaStamp *stamp);
+static void add_shared(StringInfo buf);
+static void add_row(StringInfo buf, Oid catalog, HeapTuple tuple);
+static void add_scanned_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void lock_outside(const SchemaStamp *stamp);
+static void put_stamp(StringInfo buf, const SchemaStamp *stamp);
+static SchemaStamp *get_stamp(Reader *reader);
+static void put_int(StringInfo buf, int value);
+static void put_string(StringInfo buf, const char *text);
+static int	get_int(Reader *reader);
+static const char *get_bytes(Reader *reader, Size length);
+static void *get_array(Reader *reader, int n, Size size);
+
+/* ---- the table ---- */
+
+/*
+ * The kept stamp for clones of the template by the current role, if it holds
+ * now, else NULL. Locks what clones refer to outside of the template, as the
+ * commands would, until the end of the transaction.
+ */
+SchemaStamp *
+kept_stamp_find(Oid template, const char *access_method)
+{
+	Relation	rel = open_table(AccessShareLock);
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	SchemaStamp *stamp = NULL;
+
+	if (rel == NULL)
+		return NULL;
+	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	while (stamp == NULL && (tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		Datum		value;
+		bytea	   *bytes;
+		KeptHeader	header;
+		KeptHeader	wanted;
+		Reader		reader;
+
+		if (!is_row_of(rel, tuple, template, access_method))
+			continue;
+		value = heap_getattr(tuple, COLUMN_STAMP, RelationGetDescr(rel), &isnull);
+		if (isnull)
+			continue;
+		bytes = DatumGetByteaPP(value);
+		if (VARSIZE_ANY_EXHDR(bytes) < sizeof(KeptHeader))
+			continue;
+		memcpy(&header, VARDATA_ANY(bytes), sizeof(KeptHeader));
+		fill_header(&wanted, VARSIZE_ANY_EXHDR(bytes), header.fingerprint);
+		if (memcmp(&header, &wanted, sizeof(KeptHeader)) != 0)
+			continue;
+
+		reader.at = VARDATA_ANY(bytes) + sizeof(KeptHeader);
+		reader.end = VARDATA_ANY(bytes) + VARSIZE_ANY_EXHDR(bytes);
+		stamp = get_stamp(&reader);
+		lock_outside(stamp);
+		if (fingerprint_of(template, stamp) != header.fingerprint)
+		{
+			ereport(DEBUG1,
+					(errmsg("what clones of template \"%s\" depend on has changed since they were prepared",
+							get_namespace_name(template))));
+			stamp = NULL;
+			break;
+		}
+	}
+	table_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return stamp;
+}
+
+/*
+ * Keep the stamp, for the current role, in place of what there is for it; and
+ * forget those of templates that are gone. Expects that the template is
+ * locked.
+ */
+void
+kept_stamp_store(Oid template, const char *access_method, const char *bytes, int length)
+{
+	Relation	rel = open_table(ShareRowExclusiveLock);
+	Snapshot	snapshot;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+	Datum		values[NCOLUMNS];
+	bool		nulls[NCOLUMNS] = {false};
+	NameData	name;
+	bytea	   *value = palloc(length + VARHDRSZ);
+
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the table %s.%s is not the extension's, or its owner is no superuser", EXTENSION, TABLE),
+				 errhint("Create the extension anew.")));
+
+	/* what another session has kept while this one waited is seen */
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = table_beginscan(rel, snapshot, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+	{
+		bool		isnull;
+		Oid			other = DatumGetObjectId(heap_getattr(tuple, COLUMN_TEMPLATE, RelationGetDescr(rel), &isnull));
+
+		if (is_row_of(rel, tuple, template, access_method) ||
+			!SearchSysCacheExists1(NAMESPACEOID, ObjectIdGetDatum(other)))
+			simple_heap_delete(rel, &tuple->t_self);
+	}
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+
+	SET_VARSIZE(value, length + VARHDRSZ);
+	memcpy(VARDATA(value), bytes, length);
+	values[COLUMN_TEMPLATE - 1] = ObjectIdGetDatum(template);
+	values[COLUMN_ROLE - 1] = ObjectIdGetDatum(GetUserId());
+	namestrcpy(&name, access_method == NULL ? "" : access_method);
+	values[COLUMN_ACCESS_METHOD - 1] = NameGetDatum(&name);
+	values[COLUMN_STAMP - 1] = PointerGetDatum(value);
+	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+	simple_heap_insert(rel, tuple);
+	CommandCounterIncrement();
+	table_close(rel, NoLock);
+}
+
+/*
+ * The bytes to be kept of a stamp, with a fingerprint of now; expects that
+ * nobody can change the template meanwhile. palloc'd.
+ */
+char *
+kept_stamp_bytes(Oid template, const SchemaStamp *stamp, int *length)
+{
+	StringInfoData buf;
+	KeptHeader	header;
+
+	initStringInfo(&buf);
+	appendBinaryStringInfo(&buf, (char *) &header, sizeof(KeptHeader));
+	put_stamp(&buf, stamp);
+	fill_header(&header, buf.len, fingerprint_of(template, stamp));
+	memcpy(buf.data, &header, sizeof(KeptHeader));
+	*length = buf.len;
+	return buf.data;
+}
+
+/* The table, locked; NULL if it is not to be trusted. */
+static Relation
+open_table(LOCKMODE lockmode)
+{
+	Oid			extension = get_extension_oid(EXTENSION, true);
+	Oid			schema = get_namespace_oid(EXTENSION, true);
+	Oid			relid = OidIsValid(schema) ? get_relname_relid(TABLE, schema) : InvalidOid;
+	Relation	rel;
+
+	if (!OidIsValid(relid) || !OidIsValid(extension))
+		return NULL;
+	rel = table_open(relid, lockmode);
+	if (getExtensionOfObject(RelationRelationId, relid) != extension ||
+		!superuser_arg(rel->rd_rel->relowner) || rel->rd_tableam != GetHeapamTableAmRoutine() ||
+		RelationGetDescr(rel)->natts != NCOLUMNS)
+	{
+		table_close(rel, lockmode);
+		return NULL;
+	}
+	return rel;
+}
+
+static bool
+is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method)
+{
+	Datum		values[NCOLUMNS];
+	bool		nulls[NCOLUMNS];
+
+	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
+	return !nulls[COLUMN_TEMPLATE - 1] && !nulls[COLUMN_ROLE - 1] && !nulls[COLUMN_ACCESS_METHOD - 1] &&
+		DatumGetObjectId(values[COLUMN_TEMPLATE - 1]) == template &&
+		DatumGetObjectId(values[COLUMN_ROLE - 1]) == GetUserId() &&
+		strcmp(NameStr(*DatumGetName(values[COLUMN_ACCESS_METHOD - 1])),
+			   access_method == NULL ? "" : access_method) == 0;
+}
+
+static void
+fill_header(KeptHeader *header, uint32 length, uint64 fingerprint)
+{
+	memset(header, 0, sizeof(KeptHeader));
+	header->fingerprint = fingerprint;
+	header->server_version = PG_VERSION_NUM;
+	header->catalog_version = CATALOG_VERSION_NO;
+	header->database = MyDatabaseId;
+	header->library = hash_bytes((const unsigned char *) PGBILLION_VERSION, strlen(PGBILLION_VERSION));
+	header->length = length;
+	header->unused = 0;
+}
+
+/* ---- the fingerprint ---- */
+
+static uint64
+fingerprint_of(Oid template, const SchemaStamp *stamp)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	add_schema(&buf, template);
+
+	/*
+	 * what has gone has taken something of the template with it, or is the
+	 * next line's
+	 */
+	add_references(&buf, stamp);
+	add_shared(&buf);
+	return hash_bytes_extended((const unsigned char *) buf.data, buf.len, 0);
+}
+
+/* Where the schema's rows are. */
+static void
+add_schema(StringInfo buf, Oid schema)
+{
+	SchemaRows *rows = schema_rows_collect(schema, NULL);
+
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+		/* ANALYZE changes nothing that is cloned */
+		for (int j = 0; j < rows->nrows[i] && schema_catalogs[i].catalog != StatisticRelationId; j++)
+			add_row(buf, schema_catalogs[i].catalog, rows->rows[i][j].tuple);
+}
+
+/* Where the rows of what clones refer to are, and those of its schemas. */
+static void
+add_references(StringInfo buf, const SchemaStamp *stamp)
+{
+	FamilyKey  *keys = palloc(Max(1, 2 * stamp->nreferences) * sizeof(FamilyKey));
+	int			nkeys = 0;
+
+	for (int i = 0; i < stamp->nreferences; i++)
+	{
+		ObjectAddress address;
+		Oid			schema;
+		bool		known = false;
+
+		ObjectAddressSet(address, stamp->references[i].classid, stamp->references[i].objid);
+		keys[nkeys].classid = address.classId;
+		keys[nkeys++].objid = address.objectId;
+
+		/* of one that has gone there is nothing to be asked */
+		if (get_object_catcache_oid(address.classId) >= 0 &&
+			!SearchSysCacheExists1(get_object_catcache_oid(address.classId), ObjectIdGetDatum(address.objectId)))
+			continue;
+		schema = get_object_namespace(&address);
+		for (int j = 0; j < nkeys && !known; j++)
+			known = keys[j].classid == NamespaceRelationId && keys[j].objid == schema;
+		if (OidIsValid(schema) && !known)
+		{
+			keys[nkeys].classid = NamespaceRelationId;
+			keys[nkeys++].objid = schema;
+		}
+	}
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+		if (OidIsValid(schema_catalogs[i].oid_index))
+			family_scan(&schema_catalogs[i], keys, nkeys, add_scanned_row, buf);
+	family_scan(&languages, keys, nkeys, add_scanned_row, buf);
+	pfree(keys);
+}
+
+/* The role, whose member it is, and what it may create. */
+static void
+add_shared(StringInfo buf)
+{
+	static const Oid whole[] = {AuthMemRelationId, TableSpaceRelationId, DefaultAclRelationId};
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+
+	if (HeapTupleIsValid(tuple))
+	{
+		add_row(buf, AuthIdRelationId, tuple);
+		ReleaseSysCache(tuple);
+	}
+	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	if (HeapTupleIsValid(tuple))
+	{
+		add_row(buf, DatabaseRelationId, tuple);
+		ReleaseSysCache(tuple);
+	}
+	for (int i = 0; i < lengthof(whole); i++)
+	{
+		Relation	rel = table_open(whole[i], AccessShareLock);
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+
+		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+			/* those of a schema are for what is created there later */
+			if (whole[i] != DefaultAclRelationId ||
+				!OidIsValid(((Form_pg_default_acl) GETSTRUCT(tuple))->defaclnamespace))
+				add_row(buf, whole[i], tuple);
+		systable_endscan(scan);
+		table_close(rel, AccessShareLock);
+	}
+}
+
+static void
+add_row(StringInfo buf, Oid catalog, HeapTuple tuple)
+{
+	TransactionId xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+
+	appendBinaryStringInfo(buf, (char *) &catalog, sizeof(Oid));
+	appendBinaryStringInfo(buf, (char *) &tuple->t_self, sizeof(ItemPointerData));
+	appendBinaryStringInfo(buf, (char *) &xmin, sizeof(TransactionId));
+}
+
+static void
+add_scanned_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	add_row(arg, RelationGetRelid(rel), tuple);
+}
+
+static void
+lock_outside(const SchemaStamp *stamp)
+{
+	for (int i = 0; i < stamp->noutside; i++)
+		LockRelationOid(stamp->outside[i].relid, stamp->outside[i].lockmode);
+}
+
+/* ---- as bytes ---- */
+
+static void
+put_stamp(StringInfo buf, const SchemaStamp *stamp)
+{
+	put_int(buf, stamp->nmembers);
+	appendBinaryStringInfo(buf, (char *) stamp->members, stamp->nmembers * sizeof(SchemaStampMember));
+	put_int(buf, stamp->nfiles);
+	for (int i = 0; i < stamp->nfiles; i++)
+		file_image_put(buf, stamp->files[i]);
+	put_int(buf, stamp->ntexts);
+	for (int i = 0; i < stamp->ntexts; i++)
+	{
+		const HoledText *text = stamp->texts[i];
+
+		put_int(buf, text->nholes);
+		appendBinaryStringInfo(buf, (char *) text->members, text->nholes * sizeof(int));
+		appendBinaryStringInfo(buf, (char *) text->as_bytes, text->nholes * sizeof(bool));
+		for (int j = 0; j <= text->nholes; j++)
+			put_string(buf, text->pieces[j]);
+	}
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	{
+		put_int(buf, stamp->nrows[i]);
+		for (int j = 0; j < stamp->nrows[i]; j++)
+		{
+			const SchemaStampRow *row = &stamp->rows[i][j];
+
+			put_int(buf, row->image->t_len);
+			appendBinaryStringInfo(buf, (char *) row->image->t_data, row->image->t_len);
+			put_int(buf, row->npatches);
+			appendBinaryStringInfo(buf, (char *) row->patches, row->npatches * sizeof(SchemaPatch));
+			put_int(buf, row->has_trees);
+		}
+	}
+	put_int(buf, stamp->noutside);
+	appendBinaryStringInfo(buf, (char *) stamp->outside, stamp->noutside * sizeof(SchemaOutside));
+	put_int(buf, stamp->nreferences);
+	appendBinaryStringInfo(buf, (char *) stamp->references, stamp->nreferences * sizeof(SchemaMember));
+	put_int(buf, list_length(stamp->contents));
+	for (int i = 0; i < list_length(stamp->contents); i++)
+		put_string(buf, list_nth(stamp->contents, i));
+	put_string(buf, stamp->functions == NULL ? "" : stamp->functions);
+}
+
+/* In the current memory context. */
+static SchemaStamp *
+get_stamp(Reader *reader)
+{
+	SchemaStamp *stamp = palloc0(sizeof(SchemaStamp));
+	int			ncontents;
+
+	stamp->nmembers = get_int(reader);
+	stamp->members = get_array(reader, stamp->nmembers, sizeof(SchemaStampMember));
+	stamp->nfiles = get_int(reader);
+	stamp->files = palloc(Max(1, stamp->nfiles) * sizeof(FileImage *));
+	for (int i = 0; i < stamp->nfiles; i++)
+		stamp->files[i] = file_image_get(&reader->at, reader->end);
+	stamp->ntexts = get_int(reader);
+	stamp->texts = palloc(Max(1, stamp->ntexts) * sizeof(HoledText *));
+	for (int i = 0; i < stamp->ntexts; i++)
+	{
+		HoledText  *text = palloc(sizeof(HoledText));
+
+		text->nholes = get_int(reader);
+		text->members = get_array(reader, text->nholes, sizeof(int));
+		text->as_bytes = get_array(reader, text->nholes, sizeof(bool));
+		text->pieces = palloc((text->nholes + 1) * sizeof(char *));
+		for (int j = 0; j <= text->nholes; j++)
+			text->pieces[j] = pstrdup(get_bytes(reader, get_int(reader)));
+		stamp->texts[i] = text;
+	}
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	{
+		stamp->nrows[i] = get_int(reader);
+		stamp->rows[i] = palloc0(Max(1, stamp->nrows[i]) * sizeof(SchemaStampRow));
+		for (int j = 0; j < stamp->nrows[i]; j++)
+		{
+			SchemaStampRow *row = &stamp->rows[i][j];
+			int			length = get_int(reader);
+
+			row->image = palloc0(HEAPTUPLESIZE + length);
+			row->image->t_len = length;
+			row->image->t_data = (HeapTupleHeader) ((char *) row->image + HEAPTUPLESIZE);
+			memcpy(row->image->t_data, get_bytes(reader, length), length);
+			row->npatches = get_int(reader);
+			row->patches = get_array(reader, row->npatches, sizeof(SchemaPatch));
+			row->has_trees = get_int(reader) != 0;
+		}
+	}
+	stamp->noutside = get_int(reader);
+	stamp->outside = get_array(reader, stamp->noutside, sizeof(SchemaOutside));
+	stamp->nreferences = get_int(reader);
+	stamp->references = get_array(reader, stamp->nreferences, sizeof(SchemaMember));
+	ncontents = get_int(reader);
+	for (int i = 0; i < ncontents; i++)
+		stamp->contents = lappend(stamp->contents, pstrdup(get_bytes(reader, get_int(reader))));
+	stamp->functions = pstrdup(get_bytes(reader, get_int(reader)));
+	if (stamp->functions[0] == '\0')
+		stamp->functions = NULL;
+	return stamp;
+}
+
+static void
+put_int(StringInfo buf, int value)
+{
+	appendBinaryStringInfo(buf, (char *) &value, sizeof(int));
+}
+
+static void
+put_string(StringInfo buf, const char *text)
+{
+	put_int(buf, strlen(text) + 1);
+	appendBinaryStringInfo(buf, text, strlen(text) + 1);
+}
+
+static int
+get_int(Reader *reader)
+{
+	int			value;
+
+	memcpy(&value, get_bytes(reader, sizeof(int)), sizeof(int));
+	return value;
+}
+
+static const char *
+get_bytes(Reader *reader, Size length)
+{
+	const char *at = reader->at;
+
+	if (length > (Size) (reader->end - reader->at))
+		elog(ERROR, "a kept stamp is too short");
+	reader->at += length;
+	return at;
+}
+
+/* A copy that is aligned. */
+static void *
+get_array(Reader *reader, int n, Size size)
+{
+	const char *bytes = get_bytes(reader, n * size);
+	void	   *result = palloc(Max(1, n * size));
+
+	memcpy(result, bytes, n * size);
+	return result;
+}
