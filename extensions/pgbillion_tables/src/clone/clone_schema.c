@@ -218,7 +218,7 @@ clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count)
 
 /*
  * pgbillion_tables.prepare_clone(template regnamespace, access_method name) returns boolean
- *		Keeps a stamp, with which clone_schema() and clone_schemas() of the
+ *		Keeps a stamp, unless there is one that holds, with which clone_schema() and clone_schemas() of the
  *		caller need no commands as long as nothing changes that it depends on.
  *		False, and a NOTICE, if they need commands nevertheless.
  */
@@ -244,6 +244,9 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 
 	check_callable("pgbillion_tables.prepare_clone()");
 	check_template(cloning.template);
+	if (!is_observed() && !creating_extension &&
+		kept_stamp_find(cloning.template, cloning.access_method) != NULL)
+		PG_RETURN_BOOL(true);
 	lock_template(cloning.template);
 
 	/* clones to learn from, and none of them stays */
