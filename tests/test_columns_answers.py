@@ -20,7 +20,7 @@ import pytest
 from harness import servers, vector_compare, vector_tables
 from harness.amount import amount
 from harness.servers import one
-from harness.sessions import Running, until_blocked
+from harness.sessions import Running, beside, until_blocked
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query
 from harness.vector_tables import COLUMNS
@@ -140,18 +140,16 @@ def test_generated_queries(cluster: Cluster, database: str, tell: Callable[[str]
 @contextmanager
 def writers(cluster: Cluster, database: str) -> Iterator[list[int]]:
     """Write to the busy table, VACUUM it and refresh its index all the time."""
-    stop = threading.Event()
     done = [0, 0]
-    errors: list[BaseException] = []
 
-    def write() -> None:
+    def write(stop: threading.Event) -> None:
         with cluster.connect(database) as conn:
             while not stop.is_set():
                 vector_tables.write(conn, done[0])
                 done[0] += 1
                 stop.wait(0.003)
 
-    def refresh() -> None:
+    def refresh(stop: threading.Event) -> None:
         with cluster.connect(database) as conn:
             while not stop.is_set():
                 conn.execute("VACUUM v.busy")
@@ -159,22 +157,8 @@ def writers(cluster: Cluster, database: str) -> Iterator[list[int]]:
                 done[1] += 1
                 stop.wait(0.01)
 
-    def guarded(work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(work,)) for work in (write, refresh)]
-    for thread in threads:
-        thread.start()
-    try:
+    with beside(write, refresh):
         yield done
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert errors == []
 
 
 def test_beside_writers_and_refresh(cluster: Cluster, database: str, tell: Callable[[str], None]) -> None:

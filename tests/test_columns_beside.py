@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -22,6 +23,7 @@ from psycopg import errors
 
 from harness import servers, vector_compare, vector_tables
 from harness.amount import amount
+from harness.sessions import beside
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query, Shape
 from harness.vector_tables import COLUMNS
@@ -138,39 +140,25 @@ def look_after(conn: Connection, chance: random.Random) -> None:
 @contextmanager
 def others(cluster: Cluster, database: str) -> Iterator[Counter[str]]:
     """Have two sessions write, and two look after the indexes; what is given counts their transactions."""
-    stop = threading.Event()
     done: Counter[str] = Counter()
-    failures: list[BaseException] = []
 
-    def work(number: int, do: Callable[[Connection, random.Random], None]) -> None:
+    def work(stop: threading.Event, number: int, do: Callable[[Connection, random.Random], None]) -> None:
         chance = random.Random(f"{SEED} {number}")
-        try:
-            with cluster.connect(database) as conn:
-                conn.prepare_threshold = None
-                conn.execute("SET search_path = v, public; SET client_min_messages = error")
-                conn.execute("SET deadlock_timeout = '50ms'")
-                while not stop.is_set():
-                    try:
-                        do(conn, chance)
-                    except errors.DeadlockDetected:
-                        conn.execute("ROLLBACK")
-                    done[do.__name__] += 1
-                    stop.wait(chance.random() * 0.01)
-        except BaseException as error:
-            failures.append(error)
+        with cluster.connect(database) as conn:
+            conn.prepare_threshold = None
+            conn.execute("SET search_path = v, public; SET client_min_messages = error")
+            conn.execute("SET deadlock_timeout = '50ms'")
+            while not stop.is_set():
+                try:
+                    do(conn, chance)
+                except errors.DeadlockDetected:
+                    conn.execute("ROLLBACK")
+                done[do.__name__] += 1
+                stop.wait(chance.random() * 0.01)
 
     workers = [disturb, disturb, look_after, look_after]
-    threads = [threading.Thread(target=work, args=each, daemon=True) for each in enumerate(workers)]
-    for thread in threads:
-        thread.start()
-    try:
+    with beside(*(partial(work, number=number, do=do) for number, do in enumerate(workers))):
         yield done
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    if failures:
-        raise AssertionError(f"seed {SEED}: {failures!r}")
 
 
 def with_one_order(query: Query) -> Query:

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -20,6 +21,7 @@ from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
 
 from .servers import one
+from .sessions import beside
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 # `kept` is encoded again only where all of a segment is stale, so that marks have to hold for long
@@ -157,11 +159,9 @@ WORKERS: tuple[tuple[Work, float], ...] = (
 @contextmanager
 def load(cluster: Cluster, database: str, seed: int) -> Iterator[Counter[str]]:
     """Have the sessions at work until the end, or until the server is gone, and count what they have done."""
-    stop = threading.Event()
     done: Counter[str] = Counter()
-    failures: list[BaseException] = []
 
-    def run(number: int, work: Work, pause: float) -> None:
+    def run(stop: threading.Event, number: int, work: Work, pause: float) -> None:
         chance = random.Random(f"{seed} {number}")
         with suppress(psycopg.OperationalError), cluster.connect(database) as conn:
             conn.prepare_threshold = None
@@ -171,22 +171,13 @@ def load(cluster: Cluster, database: str, seed: int) -> Iterator[Counter[str]]:
                     work(conn, chance)
                 except psycopg.Error as error:
                     if not conn.broken:
-                        failures.append(error)
+                        raise AssertionError(f"seed {seed}: {error!r}") from error
                     return
                 done[work.__name__] += 1
                 stop.wait(chance.random() * 2 * pause)
 
-    threads = [threading.Thread(target=run, args=(n, *worker), daemon=True) for n, worker in enumerate(WORKERS)]
-    for thread in threads:
-        thread.start()
-    try:
+    with beside(*(partial(run, number=n, work=work, pause=pause) for n, (work, pause) in enumerate(WORKERS))):
         yield done
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    if failures:
-        raise AssertionError(f"seed {seed}: {failures!r}")
 
 
 # ---- is it right? ----

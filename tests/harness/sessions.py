@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -13,6 +14,30 @@ from .servers import one, until
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
+
+
+@contextmanager
+def beside(*works: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Have functions at work, a thread each, until the end sets their event. Fails with what they have raised."""
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[threading.Event], None]) -> None:
+        try:
+            work(stop)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,), daemon=True) for work in works]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not failures, f"beside: {failures!r}"
 
 
 class Running(Generic[T]):
