@@ -209,9 +209,13 @@ def test_what_resume_refuses(cli: CommandLine, own: Cluster) -> None:
 def test_two_at_once(cli: CommandLine) -> None:
     with cli.started(*create(cli, "sql")) as process:
         cli.wait_for_table()
-        failed(
-            cli.run("tables", "create", "--resume", str(cli.state / "run")), 1, "another process is working on the run"
-        )
+        # it must not be done before the other begins
+        process.send_signal(signal.SIGSTOP)
+        try:
+            done = cli.run("tables", "create", "--resume", str(cli.state / "run"))
+        finally:
+            process.send_signal(signal.SIGCONT)
+        failed(done, 1, "another process is working on the run")
         process.send_signal(signal.SIGINT)
         process.communicate()
     complete(cli, "sql")
