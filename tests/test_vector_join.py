@@ -151,6 +151,10 @@ def test_explain_shows_the_joins(joins: Connection) -> None:
     ("query", "reason"),
     [
         ("SELECT count(*) FROM fact f JOIN ints i ON f.b < i.k", "a join by other conditions than equality"),
+        (
+            "SELECT count(*) FROM fact f LEFT JOIN ints i ON 5::bigint = f.b",
+            "a join by other conditions than equality",
+        ),
         ("SELECT count(*) FROM ints i FULL JOIN longs l ON l.k = i.k", "a right or full join"),
         ("SELECT count(*) FROM fact f JOIN ints i ON f.b = i.k AND f.x + i.w < random()", "a volatile function"),
         ("SELECT max(f.ctid::text) FROM fact f JOIN ints i ON f.b = i.k", "a system column"),

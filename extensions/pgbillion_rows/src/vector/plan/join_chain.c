@@ -232,7 +232,8 @@ is_hashable(const Joining *join, RestrictInfo *rinfo)
 {
 	if (join->hashes)
 		return list_member_ptr(join->hashed, rinfo);
-	if (!OidIsValid(rinfo->hashjoinoperator) ||
+	/* a side may have no column at all */
+	if (!OidIsValid(rinfo->hashjoinoperator) || !rinfo->can_join ||
 		(IS_OUTER_JOIN(join->type) && RINFO_IS_PUSHED_DOWN(rinfo, join->relids)))
 		return false;
 	return (bms_is_subset(rinfo->left_relids, join->outer) && bms_is_subset(rinfo->right_relids, join->inner)) ||
