@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -276,6 +277,16 @@ def test_estimates_are_near_the_sizes(cli: CommandLine) -> None:
             real = one(conn, f"SELECT pg_relation_size('{made.name}')")
             guess = estimate.bytes_of([column.name])
             assert abs(guess - real) <= 0.2 * real + 8 * 8192, (column, guess, real)
+
+
+def test_a_segment_s_head_is_as_long_as_the_library_s() -> None:
+    header = (Path(__file__).parents[1] / "extensions/pgbillion_rows/src/columns/store.h").read_text()
+    bytes_of = {"uint8": 1, "uint32": 4, "int32": 4, "int64": 8, "pg_crc32c": 4, "ColumnKind": 1, "ColumnOrder": 1}
+    for struct, length in (("SegmentHead", sizes._HEAD), ("StoredColumn", sizes._STORED_COLUMN)):
+        found = re.search(r"typedef struct " + struct + r"\n\{(.*?)\n\} " + struct, header, re.DOTALL)
+        assert found
+        fields = re.findall(r"^\t(\w+)\s+\w+;", found[1], re.MULTILINE)
+        assert sum(bytes_of[field] for field in fields) == length
 
 
 def test_without_looking_at_rows_types_must_do(cli: CommandLine) -> None:
