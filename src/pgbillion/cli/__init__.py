@@ -29,6 +29,8 @@ from pgbillion.cli import (
     tables_runs,
     tables_scale,
     tenants,
+    tenants_size,
+    tenants_tablespace,
 )
 from pgbillion.common import target
 from pgbillion.common.errors import UserError
@@ -47,6 +49,8 @@ tables.app.command("list")(tables_list.list_tables)
 tables.app.command("runs")(tables_runs.list_runs)
 tables.app.command("scale")(tables_scale.scale)
 app.add_typer(tables.app, name="tables")
+tenants.app.command("size")(tenants_size.size)
+tenants.app.command("tablespace")(tenants_tablespace.tablespace)
 app.add_typer(tenants.app, name="tenants")
 rows.app.command("columns")(rows_columns.rows_columns)
 app.add_typer(rows.app, name="rows")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import psycopg
 import typer
@@ -27,7 +27,7 @@ from pgbillion.tenants import diff as comparing
 from pgbillion.tenants import manage, schemas, script
 from pgbillion.tenants import migrate as migrating
 
-app = typer.Typer(help="Schemas, one for each tenant: create, migrate, compare, list, rename, drop.")
+app = typer.Typer(help="Schemas, one for each tenant: create, migrate, compare, list, measure, move, rename, drop.")
 
 _WHAT, _HOW = "What", "How"
 
@@ -38,14 +38,29 @@ Tenants = Annotated[
 Workers = Annotated[
     int | None, typer.Option("--workers", "-w", metavar="N", help="Sessions at work. Default: one per CPU core.")
 ]
+LockTimeout = Annotated[str, typer.Option("--lock-timeout", metavar="TIME", help="Wait so long for a lock.")]
+Retries = Annotated[
+    int,
+    typer.Option("--retries", metavar="N", help="Try again so often after a lock timeout or deadlock."),
+]
 
 
-def _observe(word: str) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
+def observe(word: str) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
+    """Give the display of how many tenants are over."""
     return lambda total: meter(total, word, noun="tenants")
 
 
-def _workers(given: int | None) -> int:
+def number_of_workers(given: int | None) -> int:
+    """Return how many sessions are to be at work."""
     return os.cpu_count() or 1 if given is None else given
+
+
+def check_time(conn: psycopg.Connection[Any], lock_timeout: str) -> None:
+    """Refuse what is no time at once, and not by each tenant. Raises UserError."""
+    try:
+        conn.execute("SELECT set_config('lock_timeout', %s, false)", [lock_timeout])
+    except psycopg.errors.InvalidParameterValue:
+        raise UserError(f'"{lock_timeout}" is no time', "as in --lock-timeout 500ms, 5s or 1min") from None
 
 
 @app.command()
@@ -80,12 +95,14 @@ def create(
     Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -w 2
     """
     method = None if storage is None else "lazy_heap" if storage is Storage.LAZY else "heap"
-    request = creating.Request(template, name_format, first, parse_count(count), _workers(workers), batch, method)
+    request = creating.Request(
+        template, name_format, first, parse_count(count), number_of_workers(workers), batch, method
+    )
     request.check()
     target = where.target()
     with target.connect() as conn:
         extension.ensure_extension(conn, extension.TABLES)
-    outcome = creating.execute(target, request, observe=_observe("created"))
+    outcome = creating.execute(target, request, observe=observe("created"))
     if as_json:
         print(json.dumps(outcome.to_json()))
         return
@@ -119,12 +136,8 @@ def migrate(
         int,
         typer.Option("--canary", metavar="N", min=0, help="Begin with so many tenants; go on if none of them fails."),
     ] = 0,
-    lock_timeout: Annotated[
-        str, typer.Option("--lock-timeout", metavar="TIME", help="Wait so long for a lock.")
-    ] = "5s",
-    retries: Annotated[
-        int, typer.Option("--retries", metavar="N", help="Try again so often after a lock timeout or deadlock.")
-    ] = 3,
+    lock_timeout: LockTimeout = "5s",
+    retries: Retries = 3,
     path: Annotated[
         list[str] | None,
         typer.Option("--path", metavar="SCHEMA", help="Look names up here, too, after the tenant; can be given again."),
@@ -143,7 +156,7 @@ def migrate(
         raise UserError("say what to run: a file, or SQL with -c", "as in: migrate add_column.sql 'tenant_%'")
     request = migrating.Request(
         script.load([Path(name) for name in files], command or []),
-        _workers(workers),
+        number_of_workers(workers),
         not no_transaction,
         dry_run,
         canary,
@@ -155,12 +168,8 @@ def migrate(
     target = where.target()
     with target.connect() as conn:
         names = schemas.select(conn, pattern)
-        # what is no time is refused here, not by each tenant
-        try:
-            conn.execute("SELECT set_config('lock_timeout', %s, false)", [lock_timeout])
-        except psycopg.errors.InvalidParameterValue:
-            raise UserError(f'"{lock_timeout}" is no time', "as in --lock-timeout 500ms, 5s or 1min") from None
-    outcome = migrating.run(target, request, names, observe=_observe("over"))
+        check_time(conn, lock_timeout)
+    outcome = migrating.run(target, request, names, observe=observe("over"))
     if as_json:
         print(json.dumps(asdict(outcome)))
     else:
@@ -199,7 +208,7 @@ def diff(
     target = where.target()
     with target.connect() as conn:
         names = schemas.select(conn, pattern, but=model)
-    outcome = comparing.compare(target, model, names, max(1, _workers(workers)), observe=_observe("compared"))
+    outcome = comparing.compare(target, model, names, max(1, number_of_workers(workers)), observe=observe("compared"))
     if as_json:
         print(json.dumps(asdict(outcome)))
     else:
@@ -295,7 +304,9 @@ def drop(
         if not typer.confirm(f"drop {summary} on {target.display}?", err=True):
             print("nothing was dropped", file=sys.stderr)
             return
-    dropped = manage.drop(target, names, max(1, _workers(workers)), cascade=cascade, observe=_observe("dropped"))
+    dropped = manage.drop(
+        target, names, max(1, number_of_workers(workers)), cascade=cascade, observe=observe("dropped")
+    )
     print(
         json.dumps({"selected": len(names), "dropped": dropped})
         if as_json

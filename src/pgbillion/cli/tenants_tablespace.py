@@ -1,0 +1,54 @@
+"""`pgbillion tenants tablespace`: schemas into a tablespace."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json
+from pgbillion.cli.tenants import LockTimeout, Retries, Tenants, Workers, check_time, number_of_workers, observe
+from pgbillion.common import text
+from pgbillion.tenants import schemas
+from pgbillion.tenants import tablespace as moving
+
+
+@connect.options
+def tablespace(
+    where: Where,
+    pattern: Tenants,
+    name: Annotated[str, typer.Argument(metavar="TABLESPACE", help="Where they are to lie; pg_default is one, too.")],
+    workers: Workers = None,
+    lock_timeout: LockTimeout = "5s",
+    retries: Retries = 3,
+    as_json: Json = False,
+) -> None:
+    r"""Move tables, indexes and materialized views of schemas into a tablespace, each in its own transaction.
+
+    What is there already is left, so run it again to go on after an interrupt, or with those that have failed. A table
+    is locked while its own file is copied. Sequences stay: PostgreSQL does not move them. It needs no extension.
+
+    Example: pgbillion tenants tablespace 'tenant\_0%' fast
+    """
+    request = moving.Request(name, number_of_workers(workers), lock_timeout, retries)
+    request.check()
+    target = where.target()
+    with target.connect() as conn:
+        names = schemas.select(conn, pattern)
+        check_time(conn, lock_timeout)
+    outcome = moving.move(target, request, names, observe=observe("moved"))
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+    else:
+        for failure in outcome.failures:
+            print(f"failed: {failure.tenant}.{failure.relation}: {failure.error}", file=sys.stderr)
+        words = [f"{text.many(outcome.moved, 'relation')} of {text.many(outcome.tenants, 'tenant')} moved"]
+        words += [f"{text.count(outcome.before)} were there"] if outcome.before else []
+        words += [f"{text.count(len(outcome.failures))} failed"] if outcome.failures else []
+        print(f"{', '.join(words)}, in {text.duration(outcome.seconds)}")
+    if outcome.failures:
+        raise typer.Exit(1)
