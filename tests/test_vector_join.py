@@ -456,6 +456,16 @@ def test_rescans(joins: Connection) -> None:
         "SELECT o.k, (SELECT sum(f.x + i.w) FROM fact f JOIN ints i ON f.b = i.k + o.k WHERE i.w > o.k) FROM longs o",
         ["Inner"],
     )
+    # only what depends on that row is read again: a plan, or the keys of its rows
+    for on, where, loops in (
+        ("f.b = i.k", "f.id < o.k * 100", 1),
+        ("f.b = i.k + o.k", "f.id < 900", 14),
+        ("f.b = i.k", "i.w > o.k", 14),
+    ):
+        query = f"SELECT o.k, (SELECT sum(i.w) FROM fact f JOIN ints i ON {on} WHERE {where}) FROM longs o"
+        both(joins, query, ["Inner"])
+        read = [node for node in plans.nodes(plans.explain(joins, query, run=True)) if node.get("Alias") == "i"]
+        assert [node["Actual Loops"] for node in read] == [loops], query
     joins.execute(LITTLE.encode())
     joins.execute("CREATE TEMP TABLE build AS SELECT i AS k, repeat('t' || i, 4) AS t FROM generate_series(1, 4000) i")
     joins.execute("ANALYZE build")

@@ -307,8 +307,7 @@ rescan(CustomScanState *css)
 
 		foreach(lc, css->custom_ps)
 			UpdateChangedParamSet(lfirst(lc), css->ss.ps.chgParam);
-		/* their keys may hold parameters, too */
-		joins_forget(state->node.source);
+		joins_forget(state->node.source, css->ss.ps.chgParam);
 	}
 	state->sink->methods->reset(state->sink);
 	ExecClearTuple(css->ss.ss_ScanTupleSlot);

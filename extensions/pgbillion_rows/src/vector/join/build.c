@@ -10,6 +10,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
+#include "optimizer/clauses.h"
 
 #include "vector/join/join.h"
 #include "vector/source/source.h"
@@ -33,6 +34,7 @@ join_build_create(const JoinSpec *spec, JoinKeys *keys, Bitmapset *columns, Plan
 	build->join_keys = keys;
 	foreach(lc, spec->inner_keys)
 		build->keys[foreach_current_index(lc)] = vector_expr_compile(lfirst(lc), &build->batch);
+	build->params = pull_paramids((Expr *) spec->inner_keys);
 	build->table = join_table_create(keys, &build->batch);
 
 	return build;

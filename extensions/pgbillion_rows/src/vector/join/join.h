@@ -122,6 +122,7 @@ typedef struct JoinBuild
 	Source	   *rows;			/* these */
 	VectorExpr *keys[JOIN_MAX_KEYS];
 	JoinKeys   *join_keys;
+	Bitmapset  *params;			/* parameters in these keys */
 	JoinTable  *table;
 
 	/* of all rows that have no NULL among their keys; of integers only */
@@ -162,7 +163,7 @@ typedef struct VectorJoin VectorJoin;
 
 extern Bitmapset *joins_needed(JoinRows *rows, List *outputs);
 extern Source *joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, Batch *output);
-extern void joins_forget(Source *source);
+extern void joins_forget(Source *source, const Bitmapset *changed);
 extern JoinBuild *join_build_of(Source *source, int above);
 extern JoinKeyFilter *join_key_filter_of(Source *source);
 

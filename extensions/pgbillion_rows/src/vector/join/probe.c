@@ -840,16 +840,20 @@ joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, 
 	return output->source;
 }
 
-/* Have all plans read again: parameters have changed. Called after end(). */
+/*
+ * Parameters have changed: have the plans read again that depend on them, or
+ * whose keys do. Called after end().
+ */
 void
-joins_forget(Source *source)
+joins_forget(Source *source, const Bitmapset *changed)
 {
 	while (source->methods == &join_methods)
 	{
 		VectorJoin *join = (VectorJoin *) source;
 
 		Assert(!join->begun);
-		join->built = false;
+		if (join->build->plan->chgParam != NULL || bms_overlap(join->build->params, changed))
+			join->built = false;
 		source = join->below;
 	}
 }
