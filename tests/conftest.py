@@ -64,6 +64,7 @@ _MAJORS = (
     "test_vector_differential",
     "test_vector_finish",
     "test_vector_join",
+    "test_vector_mixed_joins",
     "test_vector_pg_regress",
     "test_vector_rechecks",
     "test_vector_top",

@@ -38,6 +38,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "disturbed": Campaign("tests/test_vector_disturbed.py", {"PGBILLION_TEST_DISTURBED": "1000"}),
     "joins": Campaign("tests/test_join_aggregate.py::test_generated_queries", {"PGBILLION_TEST_JOINS": "1000"}),
     "chains": Campaign("tests/test_vector_join.py::test_generated_queries", {"PGBILLION_TEST_VECTOR_JOINS": "3000"}),
+    "mixed-joins": Campaign("tests/test_vector_mixed_joins.py", {"PGBILLION_TEST_MIXED_JOINS": "2500"}),
     "shards": Campaign("tests/test_shard_differential.py", {"PGBILLION_TEST_SHARD_QUERIES": "1000"}),
     "states": Campaign("tests/test_shard_states.py", {"STATE_FUZZ_RUNS": "2000000"}),
     "schemas": Campaign("tests/test_catalog_equality.py::test_generated_templates", {"PGBILLION_TEST_EXAMPLES": "500"}),
