@@ -226,6 +226,18 @@ def test_given_up_where_every_row_is_better(top: Connection) -> None:
     assert scan["Actual Rows"] == 3
 
 
+def test_long_values_end_it(top: Connection) -> None:
+    """Values that are longer than types say take no more memory than work_mem."""
+    top.execute("CREATE TABLE long AS SELECT g AS id, repeat('x', 20000) || g AS t FROM generate_series(1, 3000) g")
+    top.execute("CREATE FUNCTION used() RETURNS bigint VOLATILE LANGUAGE sql AS 'SELECT sum(total_bytes)::bigint"
+                " FROM pg_backend_memory_contexts'")  # fmt: skip
+    # the subquery is run above the scan, while that has all values that it keeps
+    query = "SELECT used() AS used FROM (SELECT id FROM long ORDER BY t DESC, id LIMIT 2000) s LIMIT 1"
+    assert wanted(top, query) == 2000
+    assert one(top, query) < 30 << 20
+    both(top, "SELECT id FROM long ORDER BY t DESC, id LIMIT 2000")
+
+
 def test_an_index_in_order_wins(top: Connection) -> None:
     top.execute(
         "CREATE TABLE big AS SELECT g AS id, g * 7919 % 100003 AS k, 'x' || g AS t FROM generate_series(1, 100000) g"

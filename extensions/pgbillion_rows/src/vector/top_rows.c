@@ -9,11 +9,15 @@
  * not returned. All others are: so PostgreSQL's nodes above sort them, decide
  * between ties, and count.
  *
+ * Values by reference are copied, detoasted. If they turn out to need more than
+ * work_mem, all rows are returned from then on.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
 #include "nodes/value.h"
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
@@ -43,7 +47,7 @@ struct TopRows
 	int64		count;
 	int64		seen;			/* rows that came, and that went on */
 	int64		kept;
-	bool		off;			/* it removes too little */
+	bool		off;			/* it removes too little, or takes too much */
 };
 
 /*
@@ -254,21 +258,36 @@ list_candidates(TopRows *top, const Column *column, int n, uint16 *rows)
 	return k;
 }
 
+/* Remove nothing any more, and give the memory back. */
+static void
+give_up(TopRows *top)
+{
+	top->off = true;
+	top->count = 0;
+	MemoryContextReset(top->context);
+}
+
 /* Take a row's value; false if it comes after n others. */
 static bool
 take(TopRows *top, const TopValue *value)
 {
 	int			order;
 
-	if (top->count < top->n)
-	{
-		add_value(top, value);
+	if (top->off)
 		return true;
+	if (top->count == top->n)
+	{
+		order = compare(top, value, &top->heap[0]);
+		if (order > 0)
+			return false;
+		if (order < 0)
+			replace_last(top, value);
 	}
-	order = compare(top, value, &top->heap[0]);
-	if (order < 0)
-		replace_last(top, value);
-	return order <= 0;
+	else
+		add_value(top, value);
+	if (MemoryContextMemAllocated(top->context, false) > work_mem * (Size) 1024)
+		give_up(top);
+	return true;
 }
 
 /* Remove rows that come after n others. Called in the batch's memory. */
@@ -299,5 +318,5 @@ top_rows_remove(TopRows *top, Batch *batch)
 	top->seen += n;
 	top->kept += k;
 	if (top->seen >= Max(MIN_SEEN, MIN_TURNS * top->n) && top->kept > top->seen - top->seen / 10)
-		top->off = true;
+		give_up(top);
 }
