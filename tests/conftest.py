@@ -42,6 +42,7 @@ _MAJORS = (
     "test_columns_servers",
     "test_columns_values",
     "test_clone_schema",
+    "test_clone_stamps",
     "test_extension_objects",
     "test_extension_upgrade",
     "test_join_aggregate",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,12 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from clone_support import by_commands, clone, dump, prepare, reasons, same, some
 from harness import catalogs as catalog_rows
 from harness import invariants, schema_rows, schemas, servers
 from harness.catalogs import Catalogs
 from harness.servers import one
 from pgbillion.common import together
-from pgbillion.server.postgres import Cluster, Installation, run_as_server
+from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -33,29 +31,6 @@ def outside(cluster: Cluster, database: str) -> Iterator[None]:
     yield
     with cluster.connect(database) as conn:
         conn.execute("DROP SCHEMA outside CASCADE")
-
-
-def clone(conn: Connection, template: str, name: str) -> None:
-    assert one(conn, "SELECT pgbillion_tables.clone_schema(%s, %s)::text", template, name) == name
-
-
-def same(found: list[str], wanted: list[str]) -> None:
-    more, less = Counter(found) - Counter(wanted), Counter(wanted) - Counter(found)
-    assert "\n".join([f"+ {row}" for row in more] + [f"- {row}" for row in less]) == ""
-
-
-def dump(cluster: Cluster, database: str, schema: str) -> str:
-    """What pg_dump makes of a schema, without its name."""
-    done = run_as_server(
-        [
-            cluster.installation.program("pg_dump"), "--schema-only", "--schema", schema,
-            "--dbname", cluster.conninfo(database),
-        ],
-        stdout=subprocess.PIPE,
-    )  # fmt: skip
-    assert done.returncode == 0
-    # since minor versions of 2025 with a random key
-    return re.sub(r"(?m)^\\(un)?restrict .*", "", re.sub(rf"\b{schema}\b", "SCHEMA", str(done.stdout)))
 
 
 @pytest.mark.parametrize("kind", schemas.KINDS)
@@ -132,25 +107,6 @@ def test_many_clones_in_one_call(conn: Connection) -> None:
     assert kinds == [("lazy_heap",)]
 
 
-def reasons(conn: Connection) -> list[str]:
-    """What is said from now on of clones that are not stamped."""
-    told: list[str] = []
-    conn.execute("SET client_min_messages = debug1")
-    conn.add_notice_handler(
-        lambda diagnosis: (
-            told.append(diagnosis.message_primary or "")
-            if "are made by commands" in (diagnosis.message_primary or "")
-            else None
-        )
-    )
-    return told
-
-
-def some(conn: Connection, template: str, name_format: str, first: int, count: int) -> None:
-    called = "SELECT pgbillion_tables.clone_schemas(%s::regnamespace, %s, %s, %s)"
-    assert one(conn, called, template, name_format, first, count) == count
-
-
 @pytest.mark.parametrize("kind", schemas.KINDS)
 def test_stamped_clones_are_those_that_commands_make(
     cluster: Cluster, database: str, conn: Connection, catalogs: Catalogs, kind: str
@@ -166,25 +122,6 @@ def test_stamped_clones_are_those_that_commands_make(
     assert prepare(conn, "model")
     clone(conn, "model", "prepared")
     same(schema_rows.rows(conn, catalogs, "prepared"), made)
-
-
-def prepare(conn: Connection, template: str) -> bool:
-    return bool(one(conn, "SELECT pgbillion_tables.prepare_clone(%s::regnamespace)", template))
-
-
-def by_commands(conn: Connection, template: str, name: str) -> bool:
-    """Clone; whether it was by commands, which lock what they create."""
-    with conn.transaction():
-        clone(conn, template, name)
-        return bool(
-            one(
-                conn,
-                "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessExclusiveLock'"
-                " AND relation IN"
-                " (SELECT oid FROM pg_class WHERE relkind = 'r' AND relnamespace = %s::regnamespace)",
-                name,
-            )
-        )
 
 
 def test_a_prepared_clone_needs_no_commands(cluster: Cluster, database: str, conn: Connection) -> None:
@@ -241,7 +178,7 @@ CHANGES = (
     "GRANT USAGE ON LANGUAGE plpgsql TO maker",
     "ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO reader",
     "ALTER ROLE postgres CONNECTION LIMIT 1000",
-    "GRANT reader TO maker",
+    "CREATE ROLE group_of_postgres; GRANT group_of_postgres TO postgres",
 )
 
 
@@ -250,7 +187,7 @@ def test_what_changes_a_clone_makes_it_by_commands_again(conn: Connection, catal
     undo = "; ".join(
         (
             "REVOKE SELECT ON outside.country FROM maker; REVOKE USAGE ON SCHEMA outside FROM maker",
-            "REVOKE USAGE ON LANGUAGE plpgsql FROM maker; REVOKE reader FROM maker",
+            "REVOKE USAGE ON LANGUAGE plpgsql FROM maker; DROP ROLE group_of_postgres",
             "ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM reader; ALTER ROLE postgres CONNECTION LIMIT -1",
         )
     )

@@ -57,6 +57,7 @@ typedef struct Cloning
 	List	   *objects;		/* commands */
 	List	   *contents;		/* commands */
 	char	   *reason;			/* why all are made by commands, or NULL */
+	uint64		fingerprint;	/* of the template, before it is read */
 	MemoryContext each;			/* emptied after each clone: they must not add
 								 * up */
 } Cloning;
@@ -67,6 +68,7 @@ static const char *clone_name(const Cloning *cloning, int64 number);
 static void clone_by_commands(const Cloning *cloning, int64 from, int64 to);
 static void clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count);
 static char *prepare(Cloning *cloning, MemoryContext result_context, int *length);
+static void check_unchanged(const Cloning *cloning);
 static SchemaStamp *learn(Cloning *cloning);
 static void clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to,
 						   bool verified);
@@ -168,6 +170,7 @@ clone_many(Oid template, const NameFormat *format, const char *name, int64 first
 	nestlevel = NewGUCNestLevel();
 	settle();
 
+	cloning.fingerprint = fingerprint_of_template(template);
 	clone_refuse(template);
 	cloning.objects = definition_of_objects(template, access_method);
 	cloning.contents = definition_of_contents(template);
@@ -230,7 +233,7 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 	Cloning		cloning = {.first = 99};
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	char	   *bytes;
+	char	   *volatile bytes = NULL;
 	int			length;
 
 	if (PG_ARGISNULL(0))
@@ -252,7 +255,23 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 	/* clones to learn from, and none of them stays */
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
-	bytes = prepare(&cloning, context, &length);
+	PG_TRY();
+	{
+		bytes = prepare(&cloning, context, &length);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		ReThrowError(error);
+	}
+	PG_END_TRY();
 	RollbackAndReleaseCurrentSubTransaction();
 	MemoryContextSwitchTo(context);
 	CurrentResourceOwner = owner;
@@ -276,6 +295,7 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	SchemaStamp *stamp;
 	MemoryContext old;
 	char	   *bytes = NULL;
+	uint64		fingerprint = fingerprint_of_clones(cloning->template);
 	int			nestlevel;
 
 	if (SPI_connect() != SPI_OK_CONNECT)
@@ -283,6 +303,7 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	nestlevel = NewGUCNestLevel();
 	settle();
 
+	cloning->fingerprint = fingerprint_of_template(cloning->template);
 	clone_refuse(cloning->template);
 	cloning->objects = definition_of_objects(cloning->template, cloning->access_method);
 	clone_by_commands(cloning, 0, FIRST_CLONES);
@@ -292,12 +313,17 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 		clone_by_stamp(cloning, stamp, FIRST_CLONES, FIRST_CLONES + 1, false);
 		stamp->contents = definition_of_contents(cloning->template);
 		stamp->functions = functions_of(cloning->template);
+		if (fingerprint_of_clones(cloning->template) != fingerprint)
+		{
+			cloning->reason = "what they depend on has changed meanwhile";
+			stamp = NULL;
+		}
 	}
 
 	/* every call of SPI has left its own context the current one */
 	old = MemoryContextSwitchTo(result_context);
 	if (stamp != NULL)
-		bytes = kept_stamp_bytes(cloning->template, stamp, length);
+		bytes = kept_stamp_bytes(cloning->template, cloning->access_method, stamp, fingerprint, length);
 	else
 		cloning->reason = pstrdup(cloning->reason);
 	MemoryContextSwitchTo(old);
@@ -328,6 +354,7 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 		const char *name = clone_name(cloning, number);
 		List	   *rest = definition_of_rest(cloning->template, name);
 
+		check_unchanged(cloning);
 		make_clone(name, cloning->objects);
 		run_all(rest);
 		/* the others are made by the same commands */
@@ -338,6 +365,22 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(cloning->each);
 	}
+}
+
+/*
+ * Locks on tables, views and sequences leave others room for commands (CREATE
+ * INDEX, GRANT), and there are none on functions and types. If some of the
+ * template was read before such a command and some after it, raise 40001.
+ */
+static void
+check_unchanged(const Cloning *cloning)
+{
+	if (fingerprint_of_template(cloning->template) != cloning->fingerprint)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("template \"%s\" was changed while it was being cloned",
+						get_namespace_name(cloning->template)),
+				 errhint("Try again.")));
 }
 
 /* The stamp of the first two clones; NULL, and the reason, if further ones must be made by commands. */
@@ -481,6 +524,7 @@ settle(void)
 		{"array_nulls", "on"},
 		{"transform_null_equals", "off"},
 		{"quote_all_identifiers", "off"},
+		{"xmloption", "content"},
 		/* bodies may refer to what is made later */
 		{"check_function_bodies", "off"},
 		/* what is not said is the database's default */

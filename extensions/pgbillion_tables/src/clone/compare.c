@@ -62,8 +62,6 @@ static bool compile_file(Compiler *compiler, int member, Oid relid, Oid other_re
 static FileImage *capture(Oid relid, char **reason);
 static void note_outside(Compiler *compiler);
 static void add_outside(Compiler *compiler, Oid relid, LOCKMODE lockmode);
-static void note_references(Compiler *compiler);
-static int	compare_references(const void *a, const void *b);
 
 /*
  * The stamp of two clones that nobody but this transaction has touched; or
@@ -93,7 +91,6 @@ schema_stamp_compile(Oid schema, Oid other, char **reason)
 			return NULL;
 		}
 	note_outside(&compiler);
-	note_references(&compiler);
 	return compiler.stamp;
 }
 
@@ -519,38 +516,4 @@ add_outside(Compiler *compiler, Oid relid, LOCKMODE lockmode)
 	}
 	stamp->outside[stamp->noutside].relid = relid;
 	stamp->outside[stamp->noutside++].lockmode = lockmode;
-}
-
-/* Which objects of other schemas, or of none, the clones depend on; each once. */
-static void
-note_references(Compiler *compiler)
-{
-	const SchemaRows *one = compiler->one;
-	SchemaStamp *stamp = compiler->stamp;
-	int			depend = 0;
-	int			n = 0;
-
-	while (schema_catalogs[depend].catalog != DependRelationId)
-		depend++;
-	stamp->references = palloc(Max(1, one->nrows[depend]) * sizeof(SchemaMember));
-	for (int i = 0; i < one->nrows[depend]; i++)
-	{
-		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(one->rows[depend][i].tuple);
-
-		if (schema_rows_member(one, form->refclassid, form->refobjid) >= 0)
-			continue;
-		stamp->references[n].classid = form->refclassid;
-		stamp->references[n++].objid = form->refobjid;
-	}
-	qsort(stamp->references, n, sizeof(SchemaMember), compare_references);
-	for (int i = 0; i < n; i++)
-		if (stamp->nreferences == 0 ||
-			compare_references(&stamp->references[i], &stamp->references[stamp->nreferences - 1]) != 0)
-			stamp->references[stamp->nreferences++] = stamp->references[i];
-}
-
-static int
-compare_references(const void *a, const void *b)
-{
-	return memcmp(a, b, sizeof(SchemaMember));
 }

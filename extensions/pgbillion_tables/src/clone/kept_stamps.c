@@ -4,18 +4,12 @@
  *	  Stamps of schemas kept from call to call, in a table of the extension.
  *
  * A stamp is for one template, one role and one access method. It is as good
- * as commands would be as long as nothing has changed that they depend on:
+ * as commands would be as long as nothing has changed that they depend on,
+ * the versions of server and library included: see fingerprint.c.
  *
- * - the template: every catalog row about it and what is in it,
- * - what clones refer to outside of it, the schemas of that, and the
- *	 privileges on both,
- * - the role and its memberships, the database's and tablespaces' privileges,
- *	 and default privileges,
- * - the database, and the versions of server and library.
- *
- * A fingerprint of where all those rows are, and of who wrote them, is kept
- * with the stamp. An update changes that, whatever it updates, except for
- * those in place, which only tell statistics of relations.
+ * Whoever can write to the table could have any catalog row written by it, and
+ * privileges on it can be given away (by pg_write_all_data, too). So what is
+ * kept is signed, with a secret of the cluster that SQL does not show.
  *
  * The table is the extension's and its owner a superuser, or it is not read.
  *
@@ -23,34 +17,27 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/catalog.h"
+#include "access/xlog.h"
 #include "catalog/catversion.h"
 #include "catalog/dependency.h"
-#include "catalog/indexing.h"
 #include "catalog/namespace.h"
-#include "catalog/objectaddress.h"
-#include "catalog/pg_auth_members.h"
 #include "catalog/pg_authid.h"
-#include "catalog/pg_database.h"
-#include "catalog/pg_default_acl.h"
-#include "catalog/pg_depend.h"
-#include "catalog/pg_language.h"
-#include "catalog/pg_namespace.h"
-#include "catalog/pg_statistic.h"
+#include "catalog/pg_control.h"
+#include "catalog/pg_shdepend.h"
 #include "catalog/pg_tablespace.h"
 #include "commands/extension.h"
 #include "common/hashfn.h"
+#include "common/hmac.h"
+#include "common/sha2.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
@@ -59,6 +46,9 @@
 
 #define EXTENSION "pgbillion_tables"
 #define TABLE "prepared_clones"
+
+/* What is signed begins with this; to be changed with what put_stamp() writes. */
+#define FORMAT "pgbillion prepared clone, 1"
 
 /* The table's columns. */
 enum
@@ -80,6 +70,7 @@ typedef struct KeptHeader
 	uint32		library;		/* hash of its version */
 	uint32		length;			/* of all */
 	uint32		unused;			/* it is compared as bytes */
+	uint8		signature[PG_SHA256_DIGEST_LENGTH];
 } KeptHeader;
 
 /* A kept stamp as it is read. */
@@ -89,26 +80,18 @@ typedef struct Reader
 	const char *end;
 } Reader;
 
-/* Finds languages. */
-static const FamilyCatalog languages = {
-	LanguageRelationId, InvalidOid, LanguageOidIndexId, Anum_pg_language_oid, 0, 0, LanguageRelationId
-};
-
 static Relation open_table(LOCKMODE lockmode);
 static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method);
 static void fill_header(KeptHeader *header, uint32 length, uint64 fingerprint);
-static uint64 fingerprint_of(Oid template, const SchemaStamp *stamp);
-static void add_schema(StringInfo buf, Oid schema);
-static void add_references(StringInfo buf, const SchemaStamp *stamp);
-static void add_shared(StringInfo buf);
-static void add_row(StringInfo buf, Oid catalog, HeapTuple tuple);
-static void add_scanned_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void lock_outside(const SchemaStamp *stamp);
+static void sign(KeptHeader *header, Oid template, const char *access_method, const char *payload);
+static bool lock_outside(const SchemaStamp *stamp);
+static bool is_there(Oid classid, Oid objid);
 static void put_stamp(StringInfo buf, const SchemaStamp *stamp);
 static SchemaStamp *get_stamp(Reader *reader);
 static void put_int(StringInfo buf, int value);
 static void put_string(StringInfo buf, const char *text);
 static int	get_int(Reader *reader);
+static int	get_count(Reader *reader);
 static const char *get_bytes(Reader *reader, Size length);
 static void *get_array(Reader *reader, int n, Size size);
 
@@ -149,14 +132,14 @@ kept_stamp_find(Oid template, const char *access_method)
 			continue;
 		memcpy(&header, VARDATA_ANY(bytes), sizeof(KeptHeader));
 		fill_header(&wanted, VARSIZE_ANY_EXHDR(bytes), header.fingerprint);
+		sign(&wanted, template, access_method, VARDATA_ANY(bytes) + sizeof(KeptHeader));
 		if (memcmp(&header, &wanted, sizeof(KeptHeader)) != 0)
 			continue;
 
 		reader.at = VARDATA_ANY(bytes) + sizeof(KeptHeader);
 		reader.end = VARDATA_ANY(bytes) + VARSIZE_ANY_EXHDR(bytes);
 		stamp = get_stamp(&reader);
-		lock_outside(stamp);
-		if (fingerprint_of(template, stamp) != header.fingerprint)
+		if (!lock_outside(stamp) || fingerprint_of_clones(template) != header.fingerprint)
 		{
 			ereport(DEBUG1,
 					(errmsg("what clones of template \"%s\" depend on has changed since they were prepared",
@@ -222,11 +205,12 @@ kept_stamp_store(Oid template, const char *access_method, const char *bytes, int
 }
 
 /*
- * The bytes to be kept of a stamp, with a fingerprint of now; expects that
- * nobody can change the template meanwhile. palloc'd.
+ * The bytes to be kept of a stamp, with the fingerprint of what it was made
+ * of. palloc'd.
  */
 char *
-kept_stamp_bytes(Oid template, const SchemaStamp *stamp, int *length)
+kept_stamp_bytes(Oid template, const char *access_method, const SchemaStamp *stamp,
+				 uint64 fingerprint, int *length)
 {
 	StringInfoData buf;
 	KeptHeader	header;
@@ -234,7 +218,8 @@ kept_stamp_bytes(Oid template, const SchemaStamp *stamp, int *length)
 	initStringInfo(&buf);
 	appendBinaryStringInfo(&buf, (char *) &header, sizeof(KeptHeader));
 	put_stamp(&buf, stamp);
-	fill_header(&header, buf.len, fingerprint_of(template, stamp));
+	fill_header(&header, buf.len, fingerprint);
+	sign(&header, template, access_method, buf.data + sizeof(KeptHeader));
 	memcpy(buf.data, &header, sizeof(KeptHeader));
 	*length = buf.len;
 	return buf.data;
@@ -286,131 +271,69 @@ fill_header(KeptHeader *header, uint32 length, uint64 fingerprint)
 	header->database = MyDatabaseId;
 	header->library = hash_bytes((const unsigned char *) PGBILLION_VERSION, strlen(PGBILLION_VERSION));
 	header->length = length;
-	header->unused = 0;
 }
 
-/* ---- the fingerprint ---- */
-
-static uint64
-fingerprint_of(Oid template, const SchemaStamp *stamp)
-{
-	StringInfoData buf;
-
-	initStringInfo(&buf);
-	add_schema(&buf, template);
-
-	/*
-	 * what has gone has taken something of the template with it, or is the
-	 * next line's
-	 */
-	add_references(&buf, stamp);
-	add_shared(&buf);
-	return hash_bytes_extended((const unsigned char *) buf.data, buf.len, 0);
-}
-
-/* Where the schema's rows are. */
+/* Sign a header that is complete otherwise, and what follows it, for the current role. */
 static void
-add_schema(StringInfo buf, Oid schema)
+sign(KeptHeader *header, Oid template, const char *access_method, const char *payload)
 {
-	SchemaRows *rows = schema_rows_collect(schema, NULL);
+	Oid			whose[] = {template, GetUserId()};
+	NameData	name;
+	pg_hmac_ctx *context = pg_hmac_create(PG_SHA256);
 
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
-		/* ANALYZE changes nothing that is cloned */
-		for (int j = 0; j < rows->nrows[i] && schema_catalogs[i].catalog != StatisticRelationId; j++)
-			add_row(buf, schema_catalogs[i].catalog, rows->rows[i][j].tuple);
+	namestrcpy(&name, access_method == NULL ? "" : access_method);
+	if (context == NULL ||
+		pg_hmac_init(context, (uint8 *) GetMockAuthenticationNonce(), MOCK_AUTH_NONCE_LEN) < 0 ||
+		pg_hmac_update(context, (const uint8 *) FORMAT, sizeof(FORMAT)) < 0 ||
+		pg_hmac_update(context, (uint8 *) whose, sizeof(whose)) < 0 ||
+		pg_hmac_update(context, (uint8 *) &name, sizeof(name)) < 0 ||
+		pg_hmac_update(context, (uint8 *) header, offsetof(KeptHeader, signature)) < 0 ||
+		pg_hmac_update(context, (const uint8 *) payload, header->length - sizeof(KeptHeader)) < 0 ||
+		pg_hmac_final(context, header->signature, sizeof(header->signature)) < 0)
+		elog(ERROR, "could not sign a kept stamp: %s", pg_hmac_error(context));
+	pg_hmac_free(context);
 }
 
-/* Where the rows of what clones refer to are, and those of its schemas. */
-static void
-add_references(StringInfo buf, const SchemaStamp *stamp)
-{
-	FamilyKey  *keys = palloc(Max(1, 2 * stamp->nreferences) * sizeof(FamilyKey));
-	int			nkeys = 0;
+/* ---- locks ---- */
 
-	for (int i = 0; i < stamp->nreferences; i++)
-	{
-		ObjectAddress address;
-		Oid			schema;
-		bool		known = false;
-
-		ObjectAddressSet(address, stamp->references[i].classid, stamp->references[i].objid);
-		keys[nkeys].classid = address.classId;
-		keys[nkeys++].objid = address.objectId;
-
-		/* of one that has gone there is nothing to be asked */
-		if (get_object_catcache_oid(address.classId) >= 0 &&
-			!SearchSysCacheExists1(get_object_catcache_oid(address.classId), ObjectIdGetDatum(address.objectId)))
-			continue;
-		schema = get_object_namespace(&address);
-		for (int j = 0; j < nkeys && !known; j++)
-			known = keys[j].classid == NamespaceRelationId && keys[j].objid == schema;
-		if (OidIsValid(schema) && !known)
-		{
-			keys[nkeys].classid = NamespaceRelationId;
-			keys[nkeys++].objid = schema;
-		}
-	}
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
-		if (OidIsValid(schema_catalogs[i].oid_index))
-			family_scan(&schema_catalogs[i], keys, nkeys, add_scanned_row, buf);
-	family_scan(&languages, keys, nkeys, add_scanned_row, buf);
-	pfree(keys);
-}
-
-/* The role, whose member it is, and what it may create. */
-static void
-add_shared(StringInfo buf)
-{
-	static const Oid whole[] = {AuthMemRelationId, TableSpaceRelationId, DefaultAclRelationId};
-	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
-
-	if (HeapTupleIsValid(tuple))
-	{
-		add_row(buf, AuthIdRelationId, tuple);
-		ReleaseSysCache(tuple);
-	}
-	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
-	if (HeapTupleIsValid(tuple))
-	{
-		add_row(buf, DatabaseRelationId, tuple);
-		ReleaseSysCache(tuple);
-	}
-	for (int i = 0; i < lengthof(whole); i++)
-	{
-		Relation	rel = table_open(whole[i], AccessShareLock);
-		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
-
-		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-			/* those of a schema are for what is created there later */
-			if (whole[i] != DefaultAclRelationId ||
-				!OidIsValid(((Form_pg_default_acl) GETSTRUCT(tuple))->defaclnamespace))
-				add_row(buf, whole[i], tuple);
-		systable_endscan(scan);
-		table_close(rel, AccessShareLock);
-	}
-}
-
-static void
-add_row(StringInfo buf, Oid catalog, HeapTuple tuple)
-{
-	TransactionId xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
-
-	appendBinaryStringInfo(buf, (char *) &catalog, sizeof(Oid));
-	appendBinaryStringInfo(buf, (char *) &tuple->t_self, sizeof(ItemPointerData));
-	appendBinaryStringInfo(buf, (char *) &xmin, sizeof(TransactionId));
-}
-
-static void
-add_scanned_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
-{
-	add_row(arg, RelationGetRelid(rel), tuple);
-}
-
-static void
+/*
+ * Lock what clones refer to outside of the template, as commands do, until the
+ * end of the transaction; false if a role or tablespace is gone.
+ */
+static bool
 lock_outside(const SchemaStamp *stamp)
 {
 	for (int i = 0; i < stamp->noutside; i++)
 		LockRelationOid(stamp->outside[i].relid, stamp->outside[i].lockmode);
+
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	{
+		if (schema_catalogs[i].catalog != SharedDependRelationId)
+			continue;
+		for (int j = 0; j < stamp->nrows[i]; j++)
+		{
+			Form_pg_shdepend form = (Form_pg_shdepend) GETSTRUCT(stamp->rows[i][j].image);
+
+			LockSharedObject(form->refclassid, form->refobjid, 0, AccessShareLock);
+			if (!is_there(form->refclassid, form->refobjid))
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool
+is_there(Oid classid, Oid objid)
+{
+	switch (classid)
+	{
+		case AuthIdRelationId:
+			return SearchSysCacheExists1(AUTHOID, ObjectIdGetDatum(objid));
+		case TableSpaceRelationId:
+			return SearchSysCacheExists1(TABLESPACEOID, ObjectIdGetDatum(objid));
+		default:
+			return false;
+	}
 }
 
 /* ---- as bytes ---- */
@@ -450,8 +373,6 @@ put_stamp(StringInfo buf, const SchemaStamp *stamp)
 	}
 	put_int(buf, stamp->noutside);
 	appendBinaryStringInfo(buf, (char *) stamp->outside, stamp->noutside * sizeof(SchemaOutside));
-	put_int(buf, stamp->nreferences);
-	appendBinaryStringInfo(buf, (char *) stamp->references, stamp->nreferences * sizeof(SchemaMember));
 	put_int(buf, list_length(stamp->contents));
 	for (int i = 0; i < list_length(stamp->contents); i++)
 		put_string(buf, list_nth(stamp->contents, i));
@@ -465,52 +386,50 @@ get_stamp(Reader *reader)
 	SchemaStamp *stamp = palloc0(sizeof(SchemaStamp));
 	int			ncontents;
 
-	stamp->nmembers = get_int(reader);
+	stamp->nmembers = get_count(reader);
 	stamp->members = get_array(reader, stamp->nmembers, sizeof(SchemaStampMember));
-	stamp->nfiles = get_int(reader);
+	stamp->nfiles = get_count(reader);
 	stamp->files = palloc(Max(1, stamp->nfiles) * sizeof(FileImage *));
 	for (int i = 0; i < stamp->nfiles; i++)
 		stamp->files[i] = file_image_get(&reader->at, reader->end);
-	stamp->ntexts = get_int(reader);
+	stamp->ntexts = get_count(reader);
 	stamp->texts = palloc(Max(1, stamp->ntexts) * sizeof(HoledText *));
 	for (int i = 0; i < stamp->ntexts; i++)
 	{
 		HoledText  *text = palloc(sizeof(HoledText));
 
-		text->nholes = get_int(reader);
+		text->nholes = get_count(reader);
 		text->members = get_array(reader, text->nholes, sizeof(int));
 		text->as_bytes = get_array(reader, text->nholes, sizeof(bool));
 		text->pieces = palloc((text->nholes + 1) * sizeof(char *));
 		for (int j = 0; j <= text->nholes; j++)
-			text->pieces[j] = pstrdup(get_bytes(reader, get_int(reader)));
+			text->pieces[j] = pstrdup(get_bytes(reader, get_count(reader)));
 		stamp->texts[i] = text;
 	}
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
 	{
-		stamp->nrows[i] = get_int(reader);
+		stamp->nrows[i] = get_count(reader);
 		stamp->rows[i] = palloc0(Max(1, stamp->nrows[i]) * sizeof(SchemaStampRow));
 		for (int j = 0; j < stamp->nrows[i]; j++)
 		{
 			SchemaStampRow *row = &stamp->rows[i][j];
-			int			length = get_int(reader);
+			int			length = get_count(reader);
 
 			row->image = palloc0(HEAPTUPLESIZE + length);
 			row->image->t_len = length;
 			row->image->t_data = (HeapTupleHeader) ((char *) row->image + HEAPTUPLESIZE);
 			memcpy(row->image->t_data, get_bytes(reader, length), length);
-			row->npatches = get_int(reader);
+			row->npatches = get_count(reader);
 			row->patches = get_array(reader, row->npatches, sizeof(SchemaPatch));
 			row->has_trees = get_int(reader) != 0;
 		}
 	}
-	stamp->noutside = get_int(reader);
+	stamp->noutside = get_count(reader);
 	stamp->outside = get_array(reader, stamp->noutside, sizeof(SchemaOutside));
-	stamp->nreferences = get_int(reader);
-	stamp->references = get_array(reader, stamp->nreferences, sizeof(SchemaMember));
-	ncontents = get_int(reader);
+	ncontents = get_count(reader);
 	for (int i = 0; i < ncontents; i++)
-		stamp->contents = lappend(stamp->contents, pstrdup(get_bytes(reader, get_int(reader))));
-	stamp->functions = pstrdup(get_bytes(reader, get_int(reader)));
+		stamp->contents = lappend(stamp->contents, pstrdup(get_bytes(reader, get_count(reader))));
+	stamp->functions = pstrdup(get_bytes(reader, get_count(reader)));
 	if (stamp->functions[0] == '\0')
 		stamp->functions = NULL;
 	return stamp;
@@ -536,6 +455,16 @@ get_int(Reader *reader)
 
 	memcpy(&value, get_bytes(reader, sizeof(int)), sizeof(int));
 	return value;
+}
+
+static int
+get_count(Reader *reader)
+{
+	int			n = get_int(reader);
+
+	if (n < 0)
+		elog(ERROR, "a kept stamp has a negative count");
+	return n;
 }
 
 static const char *

@@ -11,6 +11,7 @@
  *	holes.c			the same for texts: stored expressions, and names
  *	write.c			writes further clones
  *	kept_stamps.c	keeps stamps from call to call
+ *	fingerprint.c	tells whether those still hold
  *
  * Nothing here knows what an expression or a kind of object is made of. Two
  * clones of one template, made by the same commands one after the other,
@@ -136,8 +137,6 @@ typedef struct SchemaStamp
 	SchemaStampRow *rows[NUM_SCHEMA_CATALOGS];
 	int			noutside;
 	SchemaOutside *outside;
-	int			nreferences;
-	SchemaMember *references;	/* whatever clones depend on outside */
 	List	   *contents;		/* commands that fill materialized views */
 	char	   *functions;		/* those that name the template, or NULL */
 } SchemaStamp;
@@ -153,10 +152,16 @@ extern SchemaWriter *schema_writer_begin(const SchemaStamp *stamp);
 extern void schema_writer_add(SchemaWriter *writer, const char *name);
 extern void schema_writer_end(SchemaWriter *writer);
 
+/* ---- fingerprint.c ---- */
+
+extern uint64 fingerprint_of_template(Oid template);
+extern uint64 fingerprint_of_clones(Oid template);
+
 /* ---- kept_stamps.c ---- */
 
 extern SchemaStamp *kept_stamp_find(Oid template, const char *access_method);
-extern char *kept_stamp_bytes(Oid template, const SchemaStamp *stamp, int *length);
+extern char *kept_stamp_bytes(Oid template, const char *access_method, const SchemaStamp *stamp,
+							  uint64 fingerprint, int *length);
 extern void kept_stamp_store(Oid template, const char *access_method, const char *bytes,
 							 int length);
 

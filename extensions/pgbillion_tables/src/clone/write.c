@@ -59,6 +59,7 @@ struct SchemaWriter
 
 static void check_name(const char *name);
 static void choose_oids(SchemaWriter *writer);
+static void sort_labels(SchemaWriter *writer);
 static HeapTuple make_row(SchemaWriter *writer, int catalog, const SchemaStampRow *row,
 						  const char *name);
 static HeapTuple fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row,
@@ -202,6 +203,29 @@ choose_oids(SchemaWriter *writer)
 			pgstat_create_transactional(PGSTAT_KIND_FUNCTION, MyDatabaseId, oid);
 		writer->oids[i] = oid;
 	}
+	sort_labels(writer);
+}
+
+/*
+ * PostgreSQL compares labels with even OIDs by those; after a wraparound of
+ * the counter they have come in another order.
+ */
+static void
+sort_labels(SchemaWriter *writer)
+{
+	const SchemaStamp *stamp = writer->stamp;
+	Oid		   *sorted = palloc(stamp->nmembers * sizeof(Oid));
+	int			nlabels = 0;
+
+	for (int i = 0; i < stamp->nmembers; i++)
+		if (stamp->members[i].classid == EnumRelationId)
+			sorted[nlabels++] = writer->oids[i];
+	qsort(sorted, nlabels, sizeof(Oid), oid_cmp);
+	nlabels = 0;
+	for (int i = 0; i < stamp->nmembers; i++)
+		if (stamp->members[i].classid == EnumRelationId)
+			writer->oids[i] = sorted[nlabels++];
+	pfree(sorted);
 }
 
 static HeapTuple

@@ -1,0 +1,360 @@
+/*-------------------------------------------------------------------------
+ *
+ * fingerprint.c
+ *	  Whether a template, or what its clones depend on, has changed.
+ *
+ * A fingerprint is of where catalog rows are, and of who wrote them. An
+ * update changes that, whatever it updates, except for those in place, which
+ * only tell statistics of relations.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/catalog.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/objectaddress.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_auth_members.h"
+#include "catalog/pg_authid.h"
+#include "catalog/pg_database.h"
+#include "catalog/pg_default_acl.h"
+#include "catalog/pg_depend.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_range.h"
+#include "catalog/pg_statistic.h"
+#include "catalog/pg_tablespace.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/catcache.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/syscache.h"
+
+#include "clone/stamp_schema.h"
+
+/* Finds languages. */
+static const FamilyCatalog languages = {
+	LanguageRelationId, InvalidOid, LanguageOidIndexId, Anum_pg_language_oid, 0, 0, LanguageRelationId
+};
+
+/* Finds the columns of a relation, which have privileges of their own. */
+static const FamilyCatalog columns = {
+	AttributeRelationId, InvalidOid, AttributeRelidNumIndexId, Anum_pg_attribute_attrelid, 0, 0, RelationRelationId
+};
+
+static void add_template(StringInfo buf, const SchemaRows *rows);
+static void add_references(StringInfo buf, const SchemaRows *rows);
+static void find_references(HTAB *references, const SchemaRows *rows);
+static void find_privileged(HTAB *references, const SchemaRows *rows, Oid catalog, HeapTuple tuple);
+static void find_routine(HTAB *references, const SchemaRows *rows, HeapTuple tuple);
+static void add_reference(HTAB *references, const SchemaRows *rows, Oid classid, Oid objid);
+static Oid	schema_of(const SchemaMember *member);
+static void add_caller(StringInfo buf);
+static void add_memberships(StringInfo buf);
+static void add_database(StringInfo buf);
+static void add_row(StringInfo buf, Oid catalog, HeapTuple tuple);
+static void add_scanned_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static uint64 hash_of(const StringInfoData *buf);
+
+/* Of the template alone: every catalog row about it and what is in it. */
+uint64
+fingerprint_of_template(Oid template)
+{
+	StringInfoData buf;
+
+	initStringInfo(&buf);
+	add_template(&buf, schema_rows_collect(template, NULL));
+	return hash_of(&buf);
+}
+
+/*
+ * Of all that a clone made by the current role depends on:
+ *
+ * - the template,
+ * - what it refers to outside of it, types and functions of PostgreSQL's
+ *	 included, the schemas of that, and the privileges on both,
+ * - the role and what it is a member of, the database's and tablespaces'
+ *	 privileges, and default privileges.
+ */
+uint64
+fingerprint_of_clones(Oid template)
+{
+	StringInfoData buf;
+	SchemaRows *rows;
+
+	/* roles are read from caches */
+	AcceptInvalidationMessages();
+	initStringInfo(&buf);
+	rows = schema_rows_collect(template, NULL);
+	add_template(&buf, rows);
+	add_references(&buf, rows);
+	add_caller(&buf);
+	add_memberships(&buf);
+	add_database(&buf);
+	return hash_of(&buf);
+}
+
+/* ---- the template and what it refers to ---- */
+
+static void
+add_template(StringInfo buf, const SchemaRows *rows)
+{
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+		/* ANALYZE changes nothing that is cloned */
+		for (int j = 0; j < rows->nrows[i] && schema_catalogs[i].catalog != StatisticRelationId; j++)
+			add_row(buf, schema_catalogs[i].catalog, rows->rows[i][j].tuple);
+}
+
+static void
+add_references(StringInfo buf, const SchemaRows *rows)
+{
+	HASHCTL		control = {
+		.keysize = sizeof(SchemaMember),
+		.entrysize = sizeof(SchemaMember),
+		.hcxt = CurrentMemoryContext
+	};
+	HTAB	   *references = hash_create("pgbillion references", 256, &control,
+										 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	HASH_SEQ_STATUS scan;
+	SchemaMember *reference;
+	FamilyKey  *keys;
+	long		n;
+	int			nkeys = 0;
+
+	find_references(references, rows);
+
+	/* with their schemas, which are entered while they are looked at */
+	n = hash_get_num_entries(references);
+	keys = palloc(Max(1, n) * sizeof(FamilyKey));
+	hash_seq_init(&scan, references);
+	while ((reference = hash_seq_search(&scan)) != NULL)
+	{
+		keys[nkeys].classid = reference->classid;
+		keys[nkeys++].objid = reference->objid;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		SchemaMember member = {keys[i].classid, keys[i].objid};
+		SchemaMember schema = {NamespaceRelationId, schema_of(&member)};
+		bool		found = true;
+
+		if (OidIsValid(schema.objid))
+			(void) hash_search(references, &schema, HASH_ENTER, &found);
+		if (!found)
+		{
+			keys = repalloc(keys, (nkeys + 1) * sizeof(FamilyKey));
+			keys[nkeys].classid = schema.classid;
+			keys[nkeys++].objid = schema.objid;
+		}
+	}
+	hash_destroy(references);
+
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+		if (OidIsValid(schema_catalogs[i].oid_index))
+			family_scan(&schema_catalogs[i], keys, nkeys, add_scanned_row, buf);
+	family_scan(&columns, keys, nkeys, add_scanned_row, buf);
+	family_scan(&languages, keys, nkeys, add_scanned_row, buf);
+	pfree(keys);
+}
+
+/*
+ * What the template depends on. pg_depend leaves out what comes with
+ * PostgreSQL; of that, what commands need privileges on is found in the rows
+ * themselves.
+ */
+static void
+find_references(HTAB *references, const SchemaRows *rows)
+{
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	{
+		for (int j = 0; j < rows->nrows[i]; j++)
+		{
+			HeapTuple	tuple = rows->rows[i][j].tuple;
+
+			if (schema_catalogs[i].catalog == DependRelationId)
+			{
+				Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+				add_reference(references, rows, form->refclassid, form->refobjid);
+			}
+			else
+				find_privileged(references, rows, schema_catalogs[i].catalog, tuple);
+		}
+	}
+}
+
+/* Types, functions and languages that a row names. */
+static void
+find_privileged(HTAB *references, const SchemaRows *rows, Oid catalog, HeapTuple tuple)
+{
+	void	   *form = GETSTRUCT(tuple);
+
+	switch (catalog)
+	{
+		case AttributeRelationId:
+			add_reference(references, rows, TypeRelationId, ((Form_pg_attribute) form)->atttypid);
+			break;
+		case TypeRelationId:
+			add_reference(references, rows, TypeRelationId, ((Form_pg_type) form)->typbasetype);
+			break;
+		case RangeRelationId:
+			add_reference(references, rows, TypeRelationId, ((Form_pg_range) form)->rngsubtype);
+			add_reference(references, rows, ProcedureRelationId, ((Form_pg_range) form)->rngsubdiff);
+			break;
+		case TriggerRelationId:
+			add_reference(references, rows, ProcedureRelationId, ((Form_pg_trigger) form)->tgfoid);
+			break;
+		case ProcedureRelationId:
+			find_routine(references, rows, tuple);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+find_routine(HTAB *references, const SchemaRows *rows, HeapTuple tuple)
+{
+	Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
+	bool		isnull;
+	Datum		value;
+
+	add_reference(references, rows, LanguageRelationId, form->prolang);
+	add_reference(references, rows, TypeRelationId, form->prorettype);
+	for (int i = 0; i < form->proargtypes.dim1; i++)
+		add_reference(references, rows, TypeRelationId, form->proargtypes.values[i]);
+
+	/* those of OUT parameters, too */
+	value = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proallargtypes, &isnull);
+	if (!isnull)
+	{
+		ArrayType  *array = DatumGetArrayTypeP(value);
+		const Oid  *types = (Oid *) ARR_DATA_PTR(array);
+
+		for (int i = 0; i < ARR_DIMS(array)[0]; i++)
+			add_reference(references, rows, TypeRelationId, types[i]);
+	}
+}
+
+static void
+add_reference(HTAB *references, const SchemaRows *rows, Oid classid, Oid objid)
+{
+	SchemaMember reference = {classid, objid};
+
+	if (OidIsValid(objid) && schema_rows_member(rows, classid, objid) < 0)
+		(void) hash_search(references, &reference, HASH_ENTER, NULL);
+}
+
+/* The schema an object is in, if it is in one, and there. */
+static Oid
+schema_of(const SchemaMember *member)
+{
+	ObjectAddress address;
+	int			cache = get_object_catcache_oid(member->classid);
+
+	if (cache >= 0 && !SearchSysCacheExists1(cache, ObjectIdGetDatum(member->objid)))
+		return InvalidOid;
+	ObjectAddressSet(address, member->classid, member->objid);
+	return get_object_namespace(&address);
+}
+
+/* ---- who makes the clone, and where ---- */
+
+static void
+add_caller(StringInfo buf)
+{
+	static const Oid whole[] = {TableSpaceRelationId, DefaultAclRelationId};
+
+	for (int i = 0; i < lengthof(whole); i++)
+	{
+		Relation	rel = table_open(whole[i], AccessShareLock);
+		SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, NULL, 0, NULL);
+		HeapTuple	tuple;
+
+		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+			/* those of a schema are for what is created there later */
+			if (whole[i] != DefaultAclRelationId ||
+				!OidIsValid(((Form_pg_default_acl) GETSTRUCT(tuple))->defaclnamespace))
+				add_row(buf, whole[i], tuple);
+		systable_endscan(scan);
+		table_close(rel, AccessShareLock);
+	}
+}
+
+/* The current role, and the roles it is a member of, by whatever way. */
+static void
+add_memberships(StringInfo buf)
+{
+	List	   *roles = list_make1_oid(GetUserId());
+	ListCell   *lc;
+
+	/* the list grows meanwhile */
+	foreach(lc, roles)
+	{
+		Oid			role = lfirst_oid(lc);
+		HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(role));
+		CatCList   *memberships;
+
+		if (HeapTupleIsValid(tuple))
+		{
+			add_row(buf, AuthIdRelationId, tuple);
+			ReleaseSysCache(tuple);
+		}
+		memberships = SearchSysCacheList1(AUTHMEMMEMROLE, ObjectIdGetDatum(role));
+		for (int i = 0; i < memberships->n_members; i++)
+		{
+			tuple = &memberships->members[i]->tuple;
+			add_row(buf, AuthMemRelationId, tuple);
+			roles = list_append_unique_oid(roles, ((Form_pg_auth_members) GETSTRUCT(tuple))->roleid);
+		}
+		ReleaseSysCacheList(memberships);
+	}
+}
+
+static void
+add_database(StringInfo buf)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+
+	if (HeapTupleIsValid(tuple))
+	{
+		add_row(buf, DatabaseRelationId, tuple);
+		ReleaseSysCache(tuple);
+	}
+}
+
+/* ---- rows ---- */
+
+static void
+add_row(StringInfo buf, Oid catalog, HeapTuple tuple)
+{
+	TransactionId xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+
+	appendBinaryStringInfo(buf, (char *) &catalog, sizeof(Oid));
+	appendBinaryStringInfo(buf, (char *) &tuple->t_self, sizeof(ItemPointerData));
+	appendBinaryStringInfo(buf, (char *) &xmin, sizeof(TransactionId));
+}
+
+static void
+add_scanned_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+{
+	add_row(arg, RelationGetRelid(rel), tuple);
+}
+
+static uint64
+hash_of(const StringInfoData *buf)
+{
+	return hash_bytes_extended((const unsigned char *) buf->data, buf->len, 0);
+}

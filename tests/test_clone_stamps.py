@@ -1,0 +1,221 @@
+"""Kept stamps of schemas: none may be used that is not as good as commands would be."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from clone_support import by_commands, clone, prepare, some
+from harness import schemas, servers
+from harness.servers import one
+from harness.sessions import Running, until_blocked
+from pgbillion.server.postgres import Cluster, Installation, run_as_server
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def outside(cluster: Cluster, database: str) -> Iterator[None]:
+    functions = "clone_schema(regnamespace, text, name), pgbillion_tables.prepare_clone(regnamespace, name)"
+    with cluster.connect(database) as conn:
+        schemas.make_outside(conn)
+        conn.execute("CREATE ROLE signer; CREATE ROLE their_group; CREATE ROLE group_of_groups")
+        conn.execute(f"GRANT EXECUTE ON FUNCTION pgbillion_tables.{functions} TO signer".encode())
+        conn.execute(f"GRANT CREATE ON DATABASE {database} TO signer".encode())
+    yield
+    with cluster.connect(database) as conn:
+        conn.execute("DROP OWNED BY signer, their_group, group_of_groups; DROP SCHEMA outside CASCADE")
+        conn.execute("DROP ROLE signer, their_group, group_of_groups")
+
+
+def test_an_error_while_preparing_is_only_that(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE OPERATOR === (LEFTARG = integer, RIGHTARG = integer, FUNCTION = int4eq)")
+    for _ in range(2):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=r"operator ===\(integer,integer\)"):
+            prepare(conn, "model")
+    conn.execute(
+        "DO $$ BEGIN PERFORM pgbillion_tables.prepare_clone('model'); EXCEPTION WHEN feature_not_supported THEN"
+        " CREATE TABLE caught (); END $$"
+    )
+    assert one(conn, "SELECT to_regclass('caught')::text") == "caught"
+    conn.execute("DROP TABLE caught")
+
+
+def test_bytes_that_others_have_written_are_not_used(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+    assert prepare(conn, "model")
+    length = one(conn, "SELECT length(stamp) FROM pgbillion_tables.prepared_clones")
+    chance = random.Random(20261122)
+    places = [*range(0, 80, 8), *(chance.randrange(length) for _ in range(30)), length - 1]
+    for number, place in enumerate(places):
+        change = f"set_byte(stamp, {place}, get_byte(stamp, {place}) # {1 << chance.randrange(8)})"
+        with conn.transaction(force_rollback=True):
+            conn.execute(f"UPDATE pgbillion_tables.prepared_clones SET stamp = {change}".encode())
+            assert by_commands(conn, "model", f"tenant{number}"), place
+    # signed for another role, template or access method
+    schemas.make_schema(conn, "other", "CREATE TABLE a (i integer)")
+    for change in ("role = 'signer'::regrole", "template = 'other'::regnamespace", "access_method = 'lazy_heap'"):
+        with conn.transaction(force_rollback=True):
+            conn.execute(f"UPDATE pgbillion_tables.prepared_clones SET {change}".encode())
+            conn.execute("GRANT USAGE ON SCHEMA model TO signer")
+            if "role" in change:
+                conn.execute("SET LOCAL ROLE signer")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege), conn.transaction():
+                    clone(conn, "model", "tenant")
+            elif "template" in change:
+                assert by_commands(conn, "other", "tenant")
+            else:
+                assert one(conn, "SELECT pgbillion_tables.clone_schema('model', 'tenant', 'lazy_heap')::text")
+                locks = "SELECT count(*) FROM pg_locks WHERE relation = 'tenant.customer'::regclass"
+                assert one(conn, locks + " AND mode = 'AccessExclusiveLock'") == 1
+    assert not by_commands(conn, "model", "tenant")
+
+
+# by a role that owns the template: what it had when it prepared, and what is taken from it
+TAKEN = (
+    ("GRANT REFERENCES (code) ON outside.country TO signer", "REVOKE REFERENCES (code) ON outside.country FROM signer",
+     "permission denied for table country"),
+    ("", "REVOKE USAGE ON TYPE pg_catalog.int4 FROM PUBLIC", "permission denied for type integer"),
+    ("", "REVOKE USAGE ON TYPE pg_catalog.inet FROM PUBLIC", "permission denied for type inet"),
+    ("", "REVOKE USAGE ON LANGUAGE sql FROM PUBLIC", "permission denied for language sql"),
+    ("", "REVOKE EXECUTE ON FUNCTION pg_catalog.suppress_redundant_updates_trigger FROM PUBLIC",
+     "permission denied for function suppress_redundant_updates_trigger"),
+    ("GRANT their_group TO signer; GRANT group_of_groups TO their_group;"
+     "GRANT REFERENCES ON outside.country TO group_of_groups", "REVOKE group_of_groups FROM their_group",
+     "permission denied for table country"),
+)  # fmt: skip
+OWNED = """
+    CREATE TABLE a (i integer, c char(2));
+    CREATE FUNCTION f(OUT inet, OUT text) LANGUAGE sql AS 'SELECT NULL::inet, NULL::text';
+    CREATE TRIGGER t BEFORE UPDATE ON a FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger();
+    ALTER TABLE a ADD FOREIGN KEY (c) REFERENCES outside.country;
+    ALTER TABLE a OWNER TO signer; ALTER FUNCTION f OWNER TO signer; ALTER SCHEMA model OWNER TO signer;
+"""
+
+
+@pytest.mark.parametrize(("given", "taken", "refused"), TAKEN)
+def test_a_privilege_that_is_taken_is_noticed(conn: Connection, given: str, taken: str, refused: str) -> None:
+    with conn.transaction(force_rollback=True):
+        conn.execute("REVOKE ALL ON outside.country FROM PUBLIC")
+        conn.execute((given or "GRANT REFERENCES ON outside.country TO signer").encode())
+        schemas.make_schema(conn, "model", OWNED)
+        conn.execute("SET LOCAL ROLE signer")
+        assert prepare(conn, "model")
+        assert not by_commands(conn, "model", "one")
+        conn.execute("RESET ROLE")
+        conn.execute(taken.encode())
+        conn.execute("SET LOCAL ROLE signer")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match=refused), conn.transaction():
+            clone(conn, "model", "two")
+
+
+def test_a_membership_that_is_no_longer_inherited_is_noticed(conn: Connection, installation: Installation) -> None:
+    if installation.major >= 16:
+        pytest.skip("16 keeps it with the membership")
+    with conn.transaction(force_rollback=True):
+        conn.execute(
+            "REVOKE ALL ON outside.country FROM PUBLIC; GRANT REFERENCES ON outside.country TO group_of_groups"
+        )
+        conn.execute("GRANT their_group TO signer; GRANT group_of_groups TO their_group")
+        schemas.make_schema(conn, "model", OWNED)
+        conn.execute("SET LOCAL ROLE signer")
+        assert prepare(conn, "model")
+        conn.execute("RESET ROLE; ALTER ROLE their_group NOINHERIT; SET LOCAL ROLE signer")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="country"), conn.transaction():
+            clone(conn, "model", "two")
+
+
+def test_roles_of_others_do_not_matter(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i integer)")
+    assert prepare(conn, "model")
+    with conn.transaction(force_rollback=True):
+        conn.execute("CREATE ROLE tenant_role; GRANT their_group TO tenant_role; ALTER ROLE reader CONNECTION LIMIT 7")
+        assert not by_commands(conn, "model", "tenant")
+
+
+def test_a_role_that_is_being_dropped_is_waited_for(cluster: Cluster, database: str, conn: Connection) -> None:
+    conn.execute("CREATE ROLE leaving")
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i integer); GRANT SELECT ON a TO leaving")
+    assert prepare(conn, "model")
+    with cluster.connect(database) as other, cluster.connect(database) as monitor:
+        conn.execute("BEGIN; REVOKE ALL ON model.a FROM leaving; DROP ROLE leaving")
+        running = Running(lambda: clone(other, "model", "tenant"))
+        until_blocked(monitor, other, running)
+        conn.execute("COMMIT")
+        running.result()
+    granted = "SELECT relacl::text FROM pg_class WHERE oid = 'tenant.a'::regclass"
+    assert one(conn, granted) == one(conn, granted.replace("tenant", "model"))
+
+
+def test_what_changes_while_a_stamp_is_prepared(cluster: Cluster, database: str, conn: Connection) -> None:
+    schemas.make_schema(
+        conn,
+        "model",
+        "CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS 'SELECT 1';"
+        "CREATE FUNCTION waits(integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS"
+        " 'BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN $1; END';"
+        # which planning calls
+        "CREATE TABLE a (i integer); CREATE INDEX ON a ((i + waits(1)))",
+    )
+    with cluster.connect(database) as other, cluster.connect(database) as monitor:
+        conn.execute("SELECT pg_advisory_lock(4711)")
+        running = Running(lambda: prepare(other, "model"))
+        until_blocked(monitor, other, running)
+        conn.execute("CREATE OR REPLACE FUNCTION model.f() RETURNS integer LANGUAGE sql AS 'SELECT 2'")
+        conn.execute("SELECT pg_advisory_unlock(4711)")
+        with pytest.raises(psycopg.errors.SerializationFailure, match='template "model" was changed'):
+            running.result()
+        assert prepare(other, "model")
+        clone(other, "model", "tenant")
+        assert one(other, "SELECT tenant.f()") == 2
+
+
+def test_what_changes_while_a_template_is_read(cluster: Cluster, database: str, conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE FUNCTION f() RETURNS text LANGUAGE sql AS 'SELECT 1'; CREATE TABLE a ()")
+    with cluster.connect(database) as other, cluster.connect(database) as monitor:
+        clone(other, "model", "first")
+        # functions are read before tables, for which this catalog is needed, and comments after both
+        conn.execute("BEGIN; LOCK pg_tablespace")
+        running = Running(lambda: clone(other, "model", "second"))
+        until_blocked(monitor, other, running)
+        conn.execute("CREATE OR REPLACE FUNCTION model.f() RETURNS text LANGUAGE sql AS 'SELECT 2'")
+        conn.execute("COMMENT ON TABLE model.a IS 'f returns 2'; COMMIT")
+        with pytest.raises(psycopg.errors.SerializationFailure, match="while it was being cloned"):
+            running.result()
+        clone(other, "model", "second")
+        assert one(other, "SELECT second.f() || obj_description('second.a'::regclass)") == "2f returns 2"
+
+
+def test_labels_keep_their_order_where_oids_wrap_around(installation: Installation) -> None:
+    labels = [f"label {number:03}" for number in range(100)]
+    with servers.new_cluster(installation) as cluster:
+        with cluster.connect() as conn:
+            servers.make_shared_objects(conn)
+            servers.install_extensions(conn)
+            listed = ", ".join(f"'{label}'" for label in labels)
+            schemas.make_schema(conn, "model", f"CREATE TYPE level AS ENUM ({listed})")
+            assert prepare(conn, "model")
+        cluster.stop()
+        resetwal: list[str | Path] = [
+            cluster.installation.program("pg_resetwal"),
+            "-o",
+            "4294961296",
+            "-D",
+            cluster.data,
+        ]
+        run_as_server(resetwal, check=True, capture_output=True)
+        cluster.start()
+        with cluster.connect() as conn:
+            some(conn, "model", "tenant%d", 1, 40)
+            across = "SELECT count(DISTINCT oid < 1000000) FROM pg_enum WHERE enumtypid = 'tenant{}.level'::regtype"
+            assert 2 in [one(conn, across.format(number)) for number in range(1, 41)]
+            for number in range(1, 41):
+                query = f"SELECT array_agg(l::text ORDER BY l) FROM unnest(enum_range(NULL::tenant{number}.level)) l"
+                assert one(conn, query) == labels
+                query = f"SELECT array_agg(l ORDER BY l::tenant{number}.level) FROM unnest(%s::text[]) l"
+                assert one(conn, query, labels) == labels
