@@ -43,7 +43,7 @@ MAY_INCLUDE = {
     ),
     **{
         f"pgbillion_rows/src/vector/{folder}": (
-            *(f"pgbillion_rows/src/vector/{below}" for below in (f"{folder}/", "batch.h", *others)),
+            *(f"pgbillion_rows/src/vector/{below}" for below in (f"{folder}/", "batch.h", "huge_pages.h", *others)),
             f"pgbillion_rows/src/columns/{'columns' if folder == 'source' else 'kernels'}.h",
             "pgbillion_rows/src/planner/",
             "shared/",

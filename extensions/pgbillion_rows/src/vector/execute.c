@@ -119,6 +119,13 @@ vector_scan_index(CustomScan *cscan)
 	return linitial_oid(list_nth(cscan->custom_private, VECTOR_PRIVATE_COLUMNS));
 }
 
+/* About how many groups processes exchange, 0: they do not. */
+static double
+exchanged_groups(CustomScan *cscan)
+{
+	return count_of(cscan, VECTOR_PRIVATE_EXCHANGE);
+}
+
 /* The group keys among some outputs. */
 static List *
 key_exprs(List *outputs)
@@ -182,7 +189,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	else
 		vector_node_begin(&state->node, filter_clauses(cscan), outputs, vector_scan_index(cscan));
 	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) :
-		groups_create(outputs, batch, boolVal(list_nth(cscan->custom_private, VECTOR_PRIVATE_EXCHANGE)));
+		groups_create(outputs, batch, exchanged_groups(cscan) > 0);
 	state->noutputs = list_length(outputs);
 }
 
@@ -336,7 +343,7 @@ run_share(VectorState *state)
 {
 	Exchange   *exchange = state->sink->exchange;
 
-	if (exchange_begin(exchange))
+	if (exchange_begin(exchange, exchanged_groups((CustomScan *) state->node.css.ss.ps.plan)))
 	{
 		run_source(state);
 		exchange_wait(exchange);

@@ -17,6 +17,7 @@
  *	finish.c		the node above Finalize Aggregate that makes it superfluous
  *
  *	batch.h			what goes down: rows, columns, and the interface of sources
+ *	huge_pages.h	memory that is accessed at random
  *
  *	source/			where rows are from
  *	  heap.c		pages of a heap
@@ -65,7 +66,8 @@ typedef enum VectorPrivate
 								 * be read, if any */
 	VECTOR_PRIVATE_DISTINCT,	/* a list of aggdistinct, one per output */
 	VECTOR_PRIVATE_TERMS,		/* an integer */
-	VECTOR_PRIVATE_EXCHANGE,	/* a boolean: do processes exchange groups? */
+	VECTOR_PRIVATE_EXCHANGE,	/* an integer: about so many groups are
+								 * exchanged by processes, or none */
 	VECTOR_PRIVATE_JOINS		/* from there on a list of integers per join:
 								 * its JoinType, and four numbers */
 } VectorPrivate;

@@ -65,8 +65,8 @@ make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *te
 	path->path.parallel_aware = parallel_workers > 0;
 	path->path.parallel_safe = safe;
 	path->path.parallel_workers = parallel_workers;
-	/* do processes exchange groups? and, if there are joins, those are added */
-	path->custom_private = list_make4(makeInteger(rel->relid), terms, list_make1_oid(index), makeBoolean(false));
+	/* no groups are exchanged; if there are joins, those are added */
+	path->custom_private = list_make4(makeInteger(rel->relid), terms, list_make1_oid(index), makeInteger(0));
 	path->methods = &path_methods;
 
 	return path;
@@ -116,7 +116,7 @@ exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget
 	path->path.startup_cost += cost;
 	path->path.total_cost += cost;
 	path->path.rows = clamp_row_est(groups / parallel_divisor(parallel_workers));
-	lfourth(path->custom_private) = makeBoolean(true);
+	lfourth(path->custom_private) = makeInteger((int) Min(Max(groups, 1), INT_MAX));
 
 	return &path->path;
 }

@@ -34,6 +34,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "miscadmin.h"
 #include "storage/barrier.h"
 #include "storage/buffile.h"
@@ -74,8 +76,15 @@ typedef struct ChunkHead
 
 StaticAssertDecl(sizeof(ChunkHead) == MAXALIGN(sizeof(ChunkHead)), "records are aligned");
 
+/* What a process has put into a partition. */
+typedef struct Bucket
+{
+	Place		last;			/* chunk */
+	int64		records;
+} Bucket;
+
 /*
- * In shared memory. The places are written by the process they belong to,
+ * In shared memory. The buckets are written by the process they belong to,
  * before it arrives at the barrier, and read by others after they have left
  * it; nothing else protects them.
  */
@@ -88,8 +97,7 @@ typedef struct ExchangeShared
 	pg_atomic_uint32 next;		/* partition to be taken */
 	pg_atomic_uint64 groups;	/* put, for EXPLAIN; since the beginning */
 	pg_atomic_uint64 bytes;
-	Place		last[FLEXIBLE_ARRAY_MEMBER];	/* chunk, PARTITIONS of each
-												 * process */
+	Bucket		buckets[FLEXIBLE_ARRAY_MEMBER]; /* PARTITIONS of each process */
 } ExchangeShared;
 
 struct Exchange
@@ -142,7 +150,7 @@ exchange_create(GroupTable *table, Aggregates *aggregates)
 Size
 exchange_shared_size(int workers)
 {
-	return offsetof(ExchangeShared, last) + sizeof(Place) * PARTITIONS * (workers + 1);
+	return offsetof(ExchangeShared, buckets) + sizeof(Bucket) * PARTITIONS * (workers + 1);
 }
 
 /* Begin with the first phase. Nobody else must be looking. */
@@ -152,7 +160,10 @@ clear(ExchangeShared *shared)
 	BarrierInit(&shared->barrier, 0);
 	pg_atomic_init_u32(&shared->next, 0);
 	for (int i = 0; i < PARTITIONS * shared->nprocesses; i++)
-		shared->last[i].fileno = -1;
+	{
+		shared->buckets[i].last.fileno = -1;
+		shared->buckets[i].records = 0;
+	}
 }
 
 /* Initialize shared memory, in the leader. */
@@ -261,7 +272,7 @@ file_name(char *name, int process)
 static void
 write_chunk(Exchange *exchange, int partition, ChunkHead *chunk)
 {
-	Place	   *last = &exchange->shared->last[exchange->process * PARTITIONS + partition];
+	Bucket	   *bucket = &exchange->shared->buckets[exchange->process * PARTITIONS + partition];
 	Size		bytes = sizeof(ChunkHead) + chunk->bytes;
 	Place		place;
 
@@ -275,9 +286,10 @@ write_chunk(Exchange *exchange, int partition, ChunkHead *chunk)
 		MemoryContextSwitchTo(old);
 	}
 	BufFileTell(exchange->file, &place.fileno, &place.offset);
-	chunk->previous = *last;
+	chunk->previous = bucket->last;
 	BufFileWrite(exchange->file, chunk, bytes);
-	*last = place;
+	bucket->last = place;
+	bucket->records += chunk->records;
 	exchange->bytes_here += bytes;
 	chunk->bytes = chunk->records = 0;
 }
@@ -340,17 +352,18 @@ begin_taking(Exchange *exchange)
 }
 
 /*
- * Begin. Returns false if this process comes too late to read rows: then
+ * Begin; about so many groups are expected. Returns false if this process comes too late to read rows: then
  * exchange_take() is next.
  */
 bool
-exchange_begin(Exchange *exchange)
+exchange_begin(Exchange *exchange, double groups)
 {
 	Assert(!exchange->attached && !exchange->taking);
 	exchange->groups_here = exchange->bytes_here = 0;
 	if (BarrierAttach(&exchange->shared->barrier) == PHASE_PUT)
 	{
 		exchange->attached = true;
+		group_table_expect(exchange->table, groups);
 		return true;
 	}
 	BarrierDetach(&exchange->shared->barrier);
@@ -502,10 +515,16 @@ merge_chunk(Exchange *exchange, const ChunkHead *head)
 static bool
 take_range(Exchange *exchange)
 {
+	const Bucket *buckets = exchange->shared->buckets;
+	double		records = 0;
+
 	group_table_reset(exchange->table);
+	for (int i = exchange->partition; i < PARTITIONS * exchange->shared->nprocesses; i += PARTITIONS)
+		records = Max(records, buckets[i].records);
+	group_table_expect(exchange->table, ldexp(records, -exchange->depth));
 	for (int process = 0; process < exchange->shared->nprocesses; process++)
 	{
-		ChunkHead	head = {.previous = exchange->shared->last[process * PARTITIONS + exchange->partition]};
+		ChunkHead	head = {.previous = buckets[process * PARTITIONS + exchange->partition].last};
 
 		while (head.previous.fileno >= 0)
 		{

@@ -29,7 +29,7 @@ extern void exchange_detach(Exchange *exchange);
 extern bool exchange_is_shared(const Exchange *exchange);
 
 /* in this order */
-extern bool exchange_begin(Exchange *exchange);
+extern bool exchange_begin(Exchange *exchange, double groups);
 extern bool exchange_reserve(Exchange *exchange, int n);
 extern void exchange_finish(Exchange *exchange);
 extern void exchange_wait(Exchange *exchange);

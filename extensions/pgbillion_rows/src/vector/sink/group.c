@@ -35,6 +35,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "vector/huge_pages.h"
 #include "vector/sink/group_table.h"
 
 /* Keys found by their value: a power of two. */
@@ -46,9 +47,12 @@
 /* So many groups are few in any batch. */
 #define MIN_SMALL_GROUPS 32
 
-/* Entries are allocated this many bytes at a time. */
+/* Entries are allocated at least so many bytes at a time, and a quarter of what there is, or is expected. */
 #define CHUNK_BYTES (256 * 1024)
 #define MIN_SLOTS 256
+
+/* Whether as many groups come as are expected is open until there are so many. */
+#define MANY_ENTRIES 8192
 
 static KeyKind kind_of(Oid type);
 
@@ -136,6 +140,7 @@ start(GroupTable *table)
 	table->shift = 64 - 8;
 	table->slots = MemoryContextAllocZero(table->context, sizeof(Slot) * table->nslots);
 	table->nentries = 0;
+	table->expected = 0;
 	table->null_entry = NULL;
 	table->chunk_left = 0;
 	table->chunks = NIL;
@@ -239,16 +244,19 @@ group_table_entry_bytes(int nkeys, Size state_size)
 		state_size + 2 * sizeof(Slot);
 }
 
+/* Have slots for so many groups; there are fewer than that. */
 static void
-grow(GroupTable *table)
+grow(GroupTable *table, uint64 groups)
 {
 	Slot	   *old = table->slots;
 	uint64		nold = table->nslots;
 
-	table->nslots *= 2;
-	table->shift--;
-	table->slots = MemoryContextAllocExtended(table->context, sizeof(Slot) * table->nslots,
-											  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	do
+	{
+		table->nslots *= 2;
+		table->shift--;
+	} while (groups * 3 > table->nslots * 2);
+	table->slots = alloc_zero_for_random_access(table->context, sizeof(Slot) * table->nslots);
 	for (uint64 i = 0; i < nold; i++)
 	{
 		if (old[i].entry != NULL)
@@ -425,11 +433,14 @@ group_resident_entry(GroupTable *table)
 		 * small at first, as most queries have few groups, and never much of
 		 * what there may be
 		 */
+		uint64		groups = table->nentries < MANY_ENTRIES ? table->nentries : Max(table->nentries, table->expected);
+		Size		wanted = Max(CHUNK_BYTES, groups * table->entry_size / 4);
 		Size		bytes = Max(table->entry_size,
-								table->chunks == NIL ? 8192 : Min(CHUNK_BYTES, Max(table->limit / 16, 8192)));
+								table->chunks == NIL ? 8192 : Min(wanted, Max(table->limit / 16, 8192)));
 
 		bytes -= bytes % table->entry_size;
-		table->chunk = palloc(bytes);
+		table->chunk = MemoryContextAllocHuge(table->context, bytes);
+		ask_for_huge_pages(table->chunk, bytes);
 		table->chunk_left = bytes;
 		table->chunks = lappend(table->chunks, table->chunk);
 		table->chunks = lappend(table->chunks, table->chunk + bytes);
@@ -521,9 +532,8 @@ make_room(GroupTable *table, int n)
 	if ((used + (grows ? 2 * table->nslots * sizeof(Slot) : 0) > table->limit &&
 		 table->nentries >= MIN_SLOTS) || table->nentries + n >= PG_UINT32_MAX)
 		table->full = true;
-	else
-		while ((table->nentries + n) * 3 > table->nslots * 2)
-			grow(table);
+	else if (grows)
+		grow(table, table->nentries + n);
 }
 
 /* Have room for n more groups; false if memory does not suffice, unless it does not matter. */
@@ -534,10 +544,27 @@ group_table_reserve(GroupTable *table, int n, bool whatever)
 	if (table->full && whatever)
 	{
 		table->full = false;
-		while ((table->nentries + n) * 3 > table->nslots * 2)
-			grow(table);
+		if ((table->nentries + n) * 3 > table->nslots * 2)
+			grow(table, table->nentries + n);
 	}
 	return !table->full;
+}
+
+/*
+ * So many groups are estimated: make the slots for them at once, and take
+ * memory for entries in pieces that befit them. As far as that takes an eighth
+ * of what the table may have; if there are fewer groups it has cost a little
+ * memory, and the time to clear it.
+ */
+void
+group_table_expect(GroupTable *table, double groups)
+{
+	double		most = table->limit / 8 / (2 * sizeof(Slot));
+
+	Assert(table->nentries == 0);
+	table->expected = (uint64) Min(groups, most);
+	if (table->expected * 3 > table->nslots * 2)
+		grow(table, table->expected);
 }
 
 /* What the rows of a batch are looked for by. */

@@ -34,6 +34,7 @@ extern int	group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids,
 extern int	group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows);
 extern char *group_table_overflow(GroupTable *table, int i);
 extern void group_table_clear_overflow(GroupTable *table);
+extern void group_table_expect(GroupTable *table, double groups);
 extern bool group_table_reserve(GroupTable *table, int n, bool whatever);
 extern int64 group_table_count(GroupTable *table);
 extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);

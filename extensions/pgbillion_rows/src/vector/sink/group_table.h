@@ -69,6 +69,7 @@ struct GroupTable
 	uint64		nslots;			/* a power of two */
 	int			shift;			/* 64 - log2(nslots) */
 	uint64		nentries;
+	uint64		expected;		/* so many at least, or 0 */
 	char	   *null_entry;		/* direct: the group of NULL */
 	char	   *chunk;			/* where the next entry goes */
 	Size		chunk_left;

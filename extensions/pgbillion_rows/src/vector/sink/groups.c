@@ -298,6 +298,7 @@ keep_whole(Sink *sink, double expected)
 		groups->spill_context = AllocSetContextCreate(GetMemoryChunkContext(groups), "pgbillion spilled rows",
 													  ALLOCSET_DEFAULT_SIZES);
 	group_table_spill(groups->table);
+	group_table_expect(groups->table, expected);
 	groups->whole = true;
 	groups->expected = expected;
 }
