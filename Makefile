@@ -1,5 +1,6 @@
 # One line of intent for each target; the work is in tools/ and in the package itself.
 #   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17   one that is fetched
+#   MACHINE=…     what wheels are for: x86_64, aarch64
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
@@ -9,7 +10,9 @@ PG_CONFIG ?=
 PG ?=
 QUICK ?=
 YES ?=
-export PG_CONFIG PG QUICK YES
+MACHINE ?=
+MINOR ?=
+export PG_CONFIG PG QUICK YES MACHINE MINOR
 
 all: ## both extensions, compiled for the PostgreSQL of PG_CONFIG (default: pg_config in PATH)
 	@tools/extensions.sh all
@@ -29,13 +32,13 @@ help: ## this list
 setup: ## the virtual environment with everything in it
 	@tools/setup.sh
 
-wheels: setup ## what pip installs, in dist/: the program with libraries for 15, 16, 17 and 18, and the sources
+wheels: setup ## what pip installs, in dist/: the program with libraries for 15, 16, 17 and 18, and the sources (MACHINE=aarch64: cross-compiled)
 	@tools/wheels.sh
 
 demo: setup ## a million tables in a server of their own, verified, with a report
 	@$(BIN)/pgbillion demo
 
-test: setup ## every test, on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17
+test: setup ## every test, on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17 (MINOR=lowest: the first that wheels are for)
 	@tools/test.sh
 
 fuzz: setup ## generated tests with new seeds for MINUTES=60, ONLY=… of the campaigns; a journal lets it go on another time

@@ -50,6 +50,7 @@ _MAJORS = (
     "test_lazy_pg_regress",
     "test_lazy_servers",
     "test_lazy_traps",
+    "test_minor_versions",
     "test_pg_isolation",
     "test_pg_upgrade",
     "test_regress",

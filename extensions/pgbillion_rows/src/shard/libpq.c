@@ -9,6 +9,8 @@
 
 #include <dlfcn.h>
 
+#include "fmgr.h"
+
 #include "shard/libpq.h"
 
 Libpq		pq;
@@ -17,7 +19,8 @@ Libpq		pq;
 static void
 find(const char *name, void *function, bool required)
 {
-	void	   *address = dlsym(RTLD_DEFAULT, name);
+	/* the server's call of dlsym(): one of our own would need the C library of whoever compiles this, or a later one */
+	void	   *address = lookup_external_function(RTLD_DEFAULT, name);
 
 	if (address == NULL && required)
 		ereport(ERROR,
