@@ -17,6 +17,7 @@
 #include "access/htup_details.h"
 #include "access/visibilitymap.h"
 #include "catalog/pg_am.h"
+#include "port/atomics.h"
 #include "port/pg_bitutils.h"
 #include "utils/datum.h"
 #include "utils/memutils.h"
@@ -98,6 +99,13 @@ gather_visible(Relation heap, BlockNumber first, int nblocks, uint8 *visible)
 	/* the map says nothing of blocks after the last */
 	if (nblocks % 8 != 0)
 		visible[nblocks / 8] &= (1 << nblocks % 8) - 1;
+
+	/*
+	 * What is read afterwards, the bits of stale blocks above all, must not
+	 * have been read before. Locks alone do not give that on processors that
+	 * reorder reads.
+	 */
+	pg_read_barrier();
 
 	return (int) pg_popcount((char *) visible, BITMAP_BYTES);
 }
