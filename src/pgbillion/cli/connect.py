@@ -133,6 +133,16 @@ def target(
     return _make(parts)
 
 
+def other(given: str, than: Target) -> Target:
+    """Return a second target: a URI or connection string of its own, or the name of a database beside the first one.
+
+    Raises UserError for a connection string that cannot be understood.
+    """
+    if "=" in given or "://" in given:
+        return _make(_parse(given))
+    return _make({**conninfo_to_dict(than.conninfo), "dbname": given}, embedded=than.embedded)
+
+
 def hint(error: psycopg.OperationalError) -> str:
     """Return what to do about a connection that could not be made, as far as can be seen from here."""
     tried = error.pgconn
@@ -194,7 +204,7 @@ def _parse(conninfo: str) -> dict[str, Any]:
     except psycopg.ProgrammingError:
         # libpq's message quotes the string, and with it, maybe, the password
         raise UserError(
-            "the connection string given with -d is not one libpq understands",
+            "the connection string is not one libpq understands",
             "as in -d postgresql://user@host:5432/dbname or -d 'host=… dbname=…'",
         ) from None
 

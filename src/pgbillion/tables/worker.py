@@ -303,7 +303,7 @@ class _Psql:
 
 
 def psql_connection(conninfo: str, application_name: str) -> tuple[list[str], dict[str, str]]:
-    """Return arguments and environment that make psql connect as ``conninfo`` says; secrets are never arguments.
+    """Return arguments and environment that have psql, or pg_dump, connect to ``conninfo``; secrets are no arguments.
 
     Raises UserError for a secret that has no environment variable.
     """
@@ -316,7 +316,7 @@ def psql_connection(conninfo: str, application_name: str) -> tuple[list[str], di
             continue
         if option.envvar is None:
             raise UserError(
-                f"psql cannot be given {keyword} without showing it to everybody on this machine",
+                f"PostgreSQL's programs cannot be given {keyword} without showing it to everybody on this machine",
                 "put it into a service file (~/.pg_service.conf) and use service=NAME.",
             )
         environment[option.envvar.decode()] = str(values.pop(keyword))

@@ -94,7 +94,7 @@ def drop(
             while not team.stopped.is_set() and (name := take()) is not None:
                 with mine.transaction():
                     if not cascade:
-                        _refuse_used(mine, name)
+                        refuse_used(mine, name, hint="--cascade drops what depends on tenants, too; or drop it before")
                     mine.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))
                     if journaled:
                         journal.forget(mine, name)
@@ -108,13 +108,12 @@ def drop(
     return dropped
 
 
-def _refuse_used(conn: Connection, name: str) -> None:
+def refuse_used(conn: Connection, name: str, *, hint: str) -> None:
+    """Raise UserError when something outside of a tenant depends on it. In a transaction, whose settings it changes."""
     # a few rows of a large catalog, whatever its statistics say
     conn.execute("SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off; SET LOCAL enable_seqscan = off")
     rows = conn.execute(load("tenants", "outside").encode(), [name]).fetchall()
     if rows:
         outside, inside = rows[0]
         more = f" (and {text.count(len(rows) - 1)} more)" if len(rows) > 1 else ""
-        raise UserError(
-            f"{outside} depends on {inside}{more}", "--cascade drops what depends on tenants, too; or drop it before", 3
-        )
+        raise UserError(f"{outside} depends on {inside}{more}", hint, 3)

@@ -1,0 +1,112 @@
+"""`pgbillion tenants export` and `move`: a schema with its rows, by pg_dump and pg_restore."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgbillion.cli import connect
+from pgbillion.cli.connect import Where
+from pgbillion.cli.options import Json
+from pgbillion.cli.tenants import LockTimeout, check_time
+from pgbillion.common import text
+from pgbillion.tenants import export as exporting
+from pgbillion.tenants import move as moving
+
+Tenant = Annotated[str, typer.Argument(metavar="SCHEMA", help="The schema, by its name.")]
+Bindir = Annotated[
+    Path | None,
+    typer.Option(
+        "--bindir", metavar="FOLDER", help="Folder of pg_dump and pg_restore. Default: found by the server's version."
+    ),
+]
+
+
+class Form(StrEnum):
+    """What pg_dump writes and pg_restore reads."""
+
+    CUSTOM = "custom"
+    DIRECTORY = "directory"
+
+
+@connect.options
+def export(
+    where: Where,
+    schema: Tenant,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write this. Default: SCHEMA.dump in the current folder."),
+    ] = None,
+    form: Annotated[
+        Form, typer.Option("--format", help="pg_dump's format: custom, a file, or directory, a folder.")
+    ] = Form.CUSTOM,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", metavar="N", help="Write so many tables at once, with --format directory.")
+    ] = 1,
+    schema_only: Annotated[bool, typer.Option("--schema-only", help="Leave out the rows.")] = False,
+    bindir: Bindir = None,
+    as_json: Json = False,
+) -> None:
+    """Write a schema with its rows to an archive that pg_restore reads, and tell what else it needs where it goes.
+
+    pg_dump writes it, of the server's version or a newer one. After a failure or Ctrl-C there is no file.
+
+    Example: pgbillion tenants export tenant_00001 --output tenant_00001.dump
+    """
+    path = output or Path(f"{schema.replace('/', '_')}.dump")
+    request = exporting.Request(schema, path, form.value, jobs, not schema_only, bindir)
+    request.check()
+    outcome = exporting.export(where.target(), request)
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    print(f"{outcome.path}: {text.size(outcome.size)} in {text.duration(outcome.seconds)}")
+    if outcome.needs:
+        print(f"it needs: {', '.join(outcome.needs)}")
+    print(f"restore it with: {shlex.quote(outcome.restore)} -1 -d DBNAME {shlex.quote(outcome.path)}")
+
+
+@connect.options
+def move(
+    where: Where,
+    schema: Tenant,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="DBNAME", help="The target: a database of the same server, or a URI or connection string."
+        ),
+    ],
+    drop_source: Annotated[
+        bool, typer.Option("--drop-source", help="Hold off writes, and drop the source once the copy is verified.")
+    ] = False,
+    lock_timeout: LockTimeout = "5s",
+    bindir: Bindir = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a schema with its rows into another database, verify the copy, and drop the source if that is wanted.
+
+    What the schema needs from outside is looked for first. pg_dump and pg_restore copy it, in one transaction there.
+    Objects, numbers of rows and sequences are compared. After a failure or Ctrl-C both sides are as they were.
+
+    Example: pgbillion tenants move tenant_00001 --to 'host=db2 dbname=app' --drop-source
+    """
+    source = where.target()
+    target = connect.other(to, source)
+    with source.connect() as conn:
+        check_time(conn, lock_timeout)
+    request = moving.Request(schema, drop_source, lock_timeout, bindir)
+    outcome = moving.move(source, target, request, say=lambda line: print(line, file=sys.stderr, flush=True))
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    what = "moved" if outcome.dropped else "copied"
+    print(
+        f"{outcome.tenant} {what}: {text.many(outcome.tables, 'table')}, {text.many(outcome.rows, 'row')},"
+        f" verified, in {text.duration(outcome.seconds)}"
+    )

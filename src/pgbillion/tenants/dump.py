@@ -1,0 +1,124 @@
+"""pg_dump and pg_restore of one schema: run here, without secrets in their arguments, and ended with us."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
+from pgbillion.server.client import Programs
+from pgbillion.tables.worker import psql_connection
+
+# what is of the whole database, or of others who read from it
+_LEFT_OUT = ("--no-publications", "--no-subscriptions")
+
+
+def to_file(programs: Programs, source: Target, schema: str, path: Path, *, form: str, jobs: int, rows: bool) -> None:
+    """Write a schema's archive. Raises UserError with what pg_dump says; what is there then is to be removed."""
+    options = ["--format", form, "--file", str(path), *(["--jobs", str(jobs)] if form == "directory" else [])]
+    options += [] if rows else ["--schema-only"]
+    with _started(programs.dump, [*_what(schema), *options], source, "pgbillion tenants export") as (process, said):
+        process.wait()
+        _check(process, said, "pg_dump", schema)
+
+
+def copy(
+    programs: Programs,
+    source: Target,
+    target: Target,
+    schema: str,
+    snapshot: str,
+    *,
+    meanwhile: Callable[[], None],
+    arrived: Callable[[], None],
+) -> None:
+    """Copy a schema, as a snapshot sees it, into another database in one transaction.
+
+    ``meanwhile`` is called while that goes on, and ``arrived`` once the copy is there, whatever fails besides. Raises
+    UserError with what one of the programs says.
+    """
+    name = "pgbillion tenants move"
+    options = [*_what(schema), "--format", "custom", "--compress", "0", "--snapshot", snapshot]
+    restore: subprocess.Popen[bytes] | None = None
+    try:
+        with _started(programs.dump, options, source, name, stdout=subprocess.PIPE) as (dump, said):
+            options = ["--single-transaction", "--exit-on-error", *_LEFT_OUT]
+            with _started(programs.restore, options, target, name, stdin=dump.stdout) as (restore, restore_said):
+                # the other one alone reads it, so that its end is noticed
+                assert dump.stdout is not None
+                dump.stdout.close()
+                meanwhile()
+                restore.wait()
+                if restore.returncode != 0:
+                    # a reader that has gone ends the writer; else it has ended by itself, which is the reason
+                    dump.wait()
+                    if dump.returncode > 0 and b"roken pipe" not in _text(said):
+                        _check(dump, said, "pg_dump", schema)
+                _check(restore, restore_said, "pg_restore", schema)
+                dump.wait()
+                _check(dump, said, "pg_dump", schema)
+    finally:
+        if restore is not None and restore.returncode == 0:
+            arrived()
+
+
+def _what(schema: str) -> list[str]:
+    # in quotes nothing is a wildcard
+    quoted = '"' + schema.replace('"', '""') + '"'
+    return ["--schema", quoted, "--strict-names", *_LEFT_OUT]
+
+
+@contextlib.contextmanager
+def _started(
+    program: Path,
+    options: Sequence[str],
+    target: Target,
+    name: str,
+    *,
+    stdin: IO[bytes] | int | None = subprocess.DEVNULL,
+    stdout: IO[bytes] | int | None = subprocess.DEVNULL,
+) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes]]]:
+    """Give a program that runs, and what it says; it has ended when this is over, terminated if need be."""
+    arguments, environment = psql_connection(target.conninfo, name)
+    # an archive is in the database's own encoding; messages are read here
+    environment.pop("PGCLIENTENCODING", None)
+    environment["LC_ALL"] = "C"
+    with tempfile.TemporaryFile() as said:
+        # Ctrl-C is for us, and we end it
+        process = subprocess.Popen(
+            [program, "--no-password", *options, *arguments],
+            env=environment,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=said,
+            start_new_session=True,
+        )
+        try:
+            yield process, said
+        finally:
+            if process.poll() is None:
+                # it cancels what the server does for it
+                process.terminate()
+            process.wait()
+
+
+def _text(said: IO[bytes]) -> bytes:
+    said.seek(0)
+    return said.read()
+
+
+def _check(process: subprocess.Popen[bytes], said: IO[bytes], name: str, schema: str) -> None:
+    if process.returncode == 0:
+        return
+    lines = [line.strip() for line in _text(said).decode(errors="backslashreplace").splitlines()]
+    errors = [line.partition("error: ")[2] for line in lines if "error: " in line]
+    # the statement may be long; what explains the error is worth a line
+    details = [f"({line.removeprefix('DETAIL:').strip()})" for line in lines if line.startswith("DETAIL:")]
+    text = " ".join(errors[:1] + details[:1]) or (lines[-1] if lines else f"exit status {process.returncode}")
+    doing = "dump" if name == "pg_dump" else "restore"
+    raise UserError(f"{name} could not {doing} {schema}: {text}", "nothing was left behind", 3)

@@ -1,0 +1,350 @@
+"""A tenant, rows included, into another database: copied by pg_dump and pg_restore, compared, and then moved if wanted.
+
+Nothing is written before the target is known to have what the tenant needs. The copy is one transaction there, and is
+dropped again if anything fails afterwards, Ctrl-C included. It is made from one snapshot, in which rows are counted.
+
+The source is dropped only at the end, in a transaction that from before the snapshot has held off all who write: tables
+are locked in EXCLUSIVE mode, sequences by an ALTER that changes nothing. Who creates or alters something else meanwhile
+is noticed before the commit, as what the schema then holds is not what was copied: then all is as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgbillion.common import text
+from pgbillion.common.errors import UserError
+from pgbillion.common.sql import load
+from pgbillion.common.target import Target
+from pgbillion.server import client
+from pgbillion.tenants import dump, journal, manage, needs
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+Say = Callable[[str], None]
+
+# a server may have limits for statements, and for transactions that wait, as ours does for the programs
+_PATIENT = (
+    "SELECT set_config(name, '0', false) FROM pg_settings"
+    " WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"
+)
+_OVER = "SELECT pg_advisory_lock(hashtextextended(%s, 0))"
+_OVER_SECONDS = 60
+_USED = "drop that first, or copy the tenant without --drop-source"
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to move, and how."""
+
+    schema: str
+    drop: bool = False
+    lock_timeout: str = "5s"
+    bindir: Path | None = None
+
+
+@dataclass
+class Outcome:
+    """What is in the target, counted there and in the source."""
+
+    tenant: str
+    tables: int
+    rows: int
+    dropped: bool
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON's types."""
+        return asdict(self)
+
+
+@dataclass
+class _Contents:
+    """What a schema holds: objects by kind and name, and what is to be counted."""
+
+    objects: dict[tuple[str, str], str]
+    tables: list[str]
+    sequences: dict[str, tuple[Any, ...]]
+
+
+def oid_of(conn: Connection, schema: str) -> int:
+    """Return a schema's OID. Raises UserError without one, and for the system's."""
+    row = conn.execute(
+        "SELECT oid::int8, nspname ~ '^pg_' OR nspname = 'information_schema' FROM pg_namespace WHERE nspname = %s",
+        [schema],
+    ).fetchone()
+    if row is None:
+        raise UserError(f'there is no schema "{schema}"', "see what there is with: pgbillion tenants list")
+    if row[1]:
+        raise UserError(f"{schema} is the system's", "tenants have schemas of their own")
+    return int(row[0])
+
+
+def major(conn: Connection) -> int:
+    """Return the server's major version."""
+    return conn.info.server_version // 10000
+
+
+def move(source: Target, target: Target, request: Request, *, say: Say) -> Outcome:
+    """Copy a tenant, and drop the source if that is wanted. Raises UserError, and leaves both sides as they were then.
+
+    ``say`` is told what is going on.
+    """
+    start = time.monotonic()
+    name = request.schema
+    with source.connect() as here, target.connect() as there:
+        schema = oid_of(here, name)
+        programs = _check(here, there, request, schema)
+        journaled = journal.exists(here)
+        if journaled:
+            journal.make(there)
+    arrived = False
+
+    def note() -> None:
+        nonlocal arrived
+        arrived = True
+
+    try:
+        with contextlib.ExitStack() as stack:
+            holder = stack.enter_context(_locked(source, request, schema)) if request.drop else None
+            with source.connect(application_name="pgbillion tenants move") as reader:
+                _patient(reader)
+                reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                row = reader.execute("SELECT pg_export_snapshot()").fetchone()
+                assert row is not None
+                state = _state(reader, schema)
+                contents = _contents(reader, schema)
+                say(f"copying {text.many(len(contents.tables), 'table')}")
+                counts: dict[str, int] = {}
+
+                def count() -> None:
+                    counts.update(_counts(reader, contents.tables))
+
+                dump.copy(programs, source, target, name, row[0], meanwhile=count, arrived=note)
+            say("comparing")
+            with source.connect() as here, target.connect() as there:
+                _patient(there)
+                _compare(request, contents, counts, there, same=major(here) == major(there))
+                if journaled:
+                    _journal(here, there, name)
+                if holder is not None:
+                    _drop(holder, here, schema, name, state, journaled=journaled)
+    except BaseException as error:
+        if arrived:
+            gone = _gone(source, request, schema)
+            if gone is None:
+                say(f"it is not known whether {name} was dropped in the source: so it is left in the target, too")
+            elif gone:
+                say(f"{name} has been moved all the same")
+            else:
+                _take_back(target, name)
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            raise UserError(
+                f"{name} could not be locked within {request.lock_timeout}: others are at work in it",
+                "--lock-timeout waits longer",
+                3,
+            ) from None
+        raise
+    rows = sum(counts.values())
+    return Outcome(name, len(contents.tables), rows, request.drop, time.monotonic() - start)
+
+
+def _check(here: Connection, there: Connection, request: Request, schema: int) -> client.Programs:
+    """Look at all that can be known before anything is done."""
+    name = request.schema
+    if there.execute("SELECT FROM pg_namespace WHERE nspname = %s", [name]).fetchone() is not None:
+        raise UserError(
+            f'the target, {there.info.dbname}, has a schema "{name}" already', "pgbillion tenants rename changes one", 3
+        )
+    if major(there) < major(here):
+        raise UserError(
+            f"the target is PostgreSQL {major(there)}, and the source {major(here)}",
+            "what a newer server has may be unknown to an older one: move to the same version or a newer one",
+        )
+    programs = client.find(major(here), major(there), request.bindir)
+    row = there.execute(
+        "SELECT has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery(), current_user"
+    ).fetchone()
+    assert row is not None
+    if row[1]:
+        raise UserError("the target is a standby, which takes no writes", "name its primary", 3)
+    if not row[0]:
+        raise UserError(
+            f"no privilege to create a schema in {there.info.dbname}",
+            f"let somebody run: GRANT CREATE ON DATABASE {there.info.dbname} TO {row[2]}",
+            3,
+        )
+    there.execute("SELECT set_config('lock_timeout', %s, false)", [request.lock_timeout])
+    absent = needs.missing(there, needs.of(here, schema))
+    if absent:
+        raise UserError(
+            f"the target lacks what {name} needs: {', '.join(map(str, absent))}", "create that there first", 3
+        )
+    if request.drop:
+        with here.transaction():
+            manage.refuse_used(here, name, hint=_USED)
+    return programs
+
+
+def _patient(conn: Connection) -> None:
+    conn.execute(_PATIENT)
+    # rows that a policy hides would not be counted: then it is an error, as it is pg_dump's
+    conn.execute("SET row_security = off")
+
+
+@contextlib.contextmanager
+def _locked(source: Target, request: Request, schema: int) -> Iterator[Connection]:
+    """Give a transaction in which nobody else writes to a schema's tables and sequences; rolled back at the end."""
+    with source.connect(application_name="pgbillion tenants move") as conn:
+        _patient(conn)
+        conn.execute("SELECT set_config('lock_timeout', %s, false)", [request.lock_timeout])
+        conn.execute("SET client_min_messages = warning")
+        conn.execute("BEGIN")
+        # until it is over, one way or the other; of two that move the same tenant the second waits, too
+        conn.execute(_OVER.replace("lock", "xact_lock").encode(), [_key(schema)])
+        rows = conn.execute(
+            "SELECT relkind::text, format('%%I.%%I', nspname, relname), seqincrement FROM pg_class c"
+            " JOIN pg_namespace n ON n.oid = relnamespace LEFT JOIN pg_sequence s ON seqrelid = c.oid"
+            " WHERE relnamespace = %s::oid AND relkind IN ('r', 'p', 'S') ORDER BY c.oid",
+            [schema],
+        ).fetchall()
+        tables = [name for kind, name, _ in rows if kind != "S"]
+        if tables:
+            conn.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE".encode())
+        for kind, name, increment in rows:
+            if kind == "S":
+                conn.execute(f"ALTER SEQUENCE {name} INCREMENT BY {increment}".encode())
+        yield conn
+        # closed: what is not committed is rolled back
+
+
+def _state(conn: Connection, schema: int) -> list[tuple[Any, ...]]:
+    return conn.execute(load("tenants", "state").encode(), [schema]).fetchall()
+
+
+def _contents(conn: Connection, schema: int) -> _Contents:
+    objects = {
+        (kind, name): _plain(kind, what)
+        for _, kind, name, what in conn.execute(load("tenants", "objects").encode(), [[schema]])
+    }
+    relations = conn.execute(
+        "SELECT relkind::text, format('%%I.%%I', nspname, relname) FROM pg_class c"
+        " JOIN pg_namespace n ON n.oid = relnamespace"
+        " WHERE relnamespace = %s::oid AND relkind IN ('r', 'S') ORDER BY relname",
+        [schema],
+    ).fetchall()
+    sequences = {
+        name: conn.execute(f"SELECT last_value, is_called FROM {name}".encode()).fetchall()[0]
+        for kind, name in relations
+        if kind == "S"
+    }
+    return _Contents(objects, [name for kind, name in relations if kind == "r"], sequences)
+
+
+def _plain(kind: str, what: str) -> str:
+    """Return what an object is, without grants that say what goes without saying: pg_dump leaves them out."""
+    if kind == "owner and grants of":
+        owner, _, grants = what.partition(" ")
+        kept = [item for item in grants.split(", ") if item and not item.startswith(f"{owner}=")]
+        return f"{owner} {', '.join(kept)}"
+    if kind == "function":
+        definition, mark, rest = what.rpartition(" -- ")
+        owner, _, grants = rest.partition(" ")
+        default = {f"=X/{owner}", f"{owner}=X/{owner}"}
+        return f"{definition}{mark}{owner} {'' if set(grants.strip('{}').split(',')) == default else grants}"
+    return what
+
+
+def _counts(conn: Connection, tables: list[str]) -> dict[str, int]:
+    return {name: conn.execute(f"SELECT count(*) FROM ONLY {name}".encode()).fetchall()[0][0] for name in tables}
+
+
+def _compare(request: Request, contents: _Contents, counts: dict[str, int], there: Connection, *, same: bool) -> None:
+    """Raise UserError where the copy is not what was copied; servers of different versions word objects differently."""
+    found = _contents(there, oid_of(there, request.schema))
+    wrong = [
+        " ".join(key)
+        for key in sorted(contents.objects.keys() | found.objects.keys())
+        if (key in contents.objects) != (key in found.objects) or (same and contents.objects[key] != found.objects[key])
+    ]
+    copied = _counts(there, found.tables)
+    wrong += [
+        f"rows of {table}: {text.count(counts.get(table, 0))} there, {text.count(copied.get(table, 0))} here"
+        for table in sorted(counts.keys() | copied.keys())
+        if counts.get(table) != copied.get(table)
+    ]
+    if request.drop:
+        # no snapshot holds the values of sequences that others use
+        wrong += [
+            f"value of {sequence}"
+            for sequence, value in sorted(contents.sequences.items())
+            if value != found.sequences.get(sequence)
+        ]
+    if wrong:
+        more = f" (and {text.count(len(wrong) - _SHOWN)} more)" if len(wrong) > _SHOWN else ""
+        raise UserError(
+            f"the copy is not the same: {'; '.join(wrong[:_SHOWN])}{more}", "it was dropped, and the source is left", 3
+        )
+
+
+def _journal(here: Connection, there: Connection, name: str) -> None:
+    """Have the copy know which migrations it has had."""
+    columns = "tenant, migration, statement, checksum, done, started, finished, error"
+    rows = here.execute(
+        f"SELECT {columns} FROM pgbillion_journal.migration WHERE tenant = %s".encode(), [name]
+    ).fetchall()
+    with there.transaction(), there.cursor() as cursor:
+        # of a tenant of that name that was dropped by hand
+        journal.forget(there, name)
+        cursor.executemany(
+            f"INSERT INTO pgbillion_journal.migration ({columns}) VALUES ({', '.join(['%s'] * 8)})".encode(), rows
+        )
+
+
+def _drop(
+    holder: Connection, here: Connection, schema: int, name: str, state: list[tuple[Any, ...]], *, journaled: bool
+) -> None:
+    manage.refuse_used(holder, name, hint=_USED)
+    holder.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+    if journaled:
+        journal.forget(holder, name)
+    # Nothing can be created in it any more, and this session still sees what is in it.
+    if _state(here, schema) != state:
+        raise UserError(
+            f"somebody has changed {name} meanwhile", "it is as that has left it, and nothing was moved: try again", 3
+        )
+    holder.execute("COMMIT")
+
+
+def _key(schema: int) -> str:
+    return f"pgbillion tenants move {schema}"
+
+
+def _gone(source: Target, request: Request, schema: int) -> bool | None:
+    """Tell whether the source has been dropped, as a failure may come after the commit; None if that is not known."""
+    if not request.drop:
+        return False
+    try:
+        with source.connect() as conn:
+            conn.execute(f"SET lock_timeout = '{_OVER_SECONDS}s'".encode())
+            conn.execute(_OVER.encode(), [_key(schema)])
+            return conn.execute("SELECT FROM pg_namespace WHERE oid = %s::oid", [schema]).fetchone() is None
+    except psycopg.Error:
+        return None
+
+
+def _take_back(target: Target, name: str) -> None:
+    with target.connect() as conn:
+        conn.execute("SET client_min_messages = warning")
+        with conn.transaction():
+            conn.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))
+            if journal.exists(conn):
+                journal.forget(conn, name)

@@ -1,0 +1,84 @@
+"""What a tenant needs from outside of its schema, and whether another database has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from pgbillion.common.errors import UserError
+from pgbillion.common.sql import load
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_BY_NAME = {
+    "extension": "SELECT extname::text FROM pg_extension",
+    "role": "SELECT rolname::text FROM pg_roles",
+    "tablespace": "SELECT spcname::text FROM pg_tablespace",
+}
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something to be there: an extension, role or tablespace, or else an object, by its address.
+
+    ``extension`` is that of the object, if it belongs to one.
+    """
+
+    kind: str
+    name: str
+    address: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    extension: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+def of(conn: Connection, schema: int) -> list[Need]:
+    """Return what a schema needs. Raises UserError if an extension lives in it, as no dump of a schema has that."""
+    row = conn.execute("SELECT extname::text FROM pg_extension WHERE extnamespace = %s::oid", [schema]).fetchone()
+    if row is not None:
+        raise UserError(
+            f"the extension {row[0]} lives in the schema, and pg_dump takes it only with the whole database",
+            "ALTER EXTENSION … SET SCHEMA puts it elsewhere, if it can be",
+            3,
+        )
+    needs = {Need(kind, name) for kind, name in conn.execute(load("tenants", "needed_roles").encode(), [schema] * 4)}
+    for kind, names, arguments, name, extension in conn.execute(load("tenants", "needs").encode(), [schema]):
+        if extension is not None:
+            needs.add(Need("extension", extension))
+        if kind in _BY_NAME:
+            needs.add(Need(kind, name))
+        else:
+            needs.add(Need(kind, name, (tuple(names), tuple(arguments)), extension))
+    return sorted(needs, key=lambda need: (need.address is not None, str(need)))
+
+
+def missing(conn: Connection, needs: Sequence[Need]) -> list[Need]:
+    """Return what a database lacks: of an extension not each object, and of a table not each column."""
+    there = {kind: {name for (name,) in conn.execute(query.encode())} for kind, query in _BY_NAME.items()}
+    absent: list[Need] = []
+    for need in needs:
+        if need.address is None:
+            if need.name not in there[need.kind]:
+                absent.append(need)
+        elif need.extension is None or need.extension in there["extension"]:
+            try:
+                conn.execute(
+                    "SELECT pg_get_object_address(%s, %s::text[], %s::text[])", [need.kind, *map(list, need.address)]
+                )
+            except psycopg.errors.LockNotAvailable:
+                # it is there, and somebody is at work with it
+                continue
+            except psycopg.Error:
+                if conn.closed:
+                    raise
+                absent.append(need)
+    tables = {need.address[0] for need in absent if need.address and not need.kind.endswith(" column")}
+    return [
+        need
+        for need in absent
+        if not (need.address and need.kind.endswith(" column") and need.address[0][:-1] in tables)
+    ]

@@ -1,0 +1,23 @@
+-- The roles and tablespaces that a schema and what is in it name. Parameters: the schema's OID, four times.
+WITH RECURSIVE member (classid, objid) AS (
+    SELECT 'pg_namespace'::regclass::oid, %s::oid
+     UNION
+    SELECT d.classid, d.objid
+      FROM member m
+      JOIN pg_depend d ON d.refclassid = m.classid AND d.refobjid = m.objid
+     WHERE m.classid = 'pg_namespace'::regclass OR d.deptype IN ('a', 'i', 'P', 'S')
+), named (oid) AS (
+    SELECT s.refobjid
+      FROM member m
+      JOIN pg_shdepend s ON s.classid = m.classid AND s.objid = m.objid
+     WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND s.refclassid = 'pg_authid'::regclass
+     UNION
+    -- the superuser of initdb is in no such list
+    SELECT nspowner FROM pg_namespace WHERE oid = %s::oid
+     UNION
+    SELECT relowner FROM pg_class WHERE relnamespace = %s::oid
+)
+SELECT 'role', r.rolname::text FROM named n JOIN pg_roles r ON r.oid = n.oid
+ UNION
+SELECT 'tablespace', t.spcname::text FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE c.relnamespace = %s::oid
+ ORDER BY 1, 2

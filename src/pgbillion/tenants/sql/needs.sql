@@ -1,0 +1,28 @@
+-- What a schema refers to outside of itself: type, names and arguments of its address, identity, and the
+-- extension that it belongs to. What every database has is not told. Parameter: the schema's OID.
+WITH RECURSIVE member (classid, objid) AS (
+    SELECT 'pg_namespace'::regclass::oid, %s::oid
+     UNION
+    SELECT d.classid, d.objid
+      FROM member m
+      JOIN pg_depend d ON d.refclassid = m.classid AND d.refobjid = m.objid
+     -- what is in the schema, and the parts of that
+     WHERE m.classid = 'pg_namespace'::regclass OR d.deptype IN ('a', 'i', 'P', 'S')
+), reference (classid, objid, objsubid) AS (
+    -- what has a part that is needed is needed, too
+    SELECT DISTINCT d.refclassid, d.refobjid, part.number
+      FROM member m
+      JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid
+     CROSS JOIN LATERAL (VALUES (0), (d.refobjsubid)) AS part (number)
+     WHERE NOT EXISTS (SELECT FROM member i WHERE i.classid = d.refclassid AND i.objid = d.refobjid)
+       -- a foreign key names its index: another of the same columns will do
+       AND NOT EXISTS (SELECT FROM pg_class c WHERE d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
+                          AND c.relkind IN ('i', 'I'))
+)
+SELECT i.type, a.object_names, a.object_args, i.identity, e.extname::text
+  FROM reference r
+ CROSS JOIN LATERAL pg_identify_object(r.classid, r.objid, r.objsubid) i
+ CROSS JOIN LATERAL pg_identify_object_as_address(r.classid, r.objid, r.objsubid) a
+  LEFT JOIN pg_depend d ON d.classid = r.classid AND d.objid = r.objid AND d.objsubid = 0 AND d.deptype = 'e'
+  LEFT JOIN pg_extension e ON e.oid = d.refobjid
+ ORDER BY 4
