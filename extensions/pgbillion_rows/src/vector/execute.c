@@ -27,6 +27,7 @@
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
+#include "vector/join/share.h"
 #include "vector/node.h"
 #include "vector/sink/exchange.h"
 #include "vector/sink/sink.h"
@@ -36,6 +37,7 @@ typedef struct VectorState
 {
 	VectorNode	node;
 	JoinRows   *joins;			/* or NULL */
+	List	   *shared_rows;	/* of those whose plans processes run together */
 	Sink	   *sink;
 	int			noutputs;
 	bool		ended;			/* the batch's source has, as the sink knows */
@@ -174,6 +176,7 @@ begin_joins(VectorState *state, EState *estate, int eflags, List **outputs)
 	*outputs = join_rows_exprs(state->joins, *outputs);
 	vector_node_begin_joins(&state->node, filter_clauses(cscan), *outputs, state->joins,
 							vector_scan_index(cscan));
+	state->shared_rows = joins_shared_rows(state->node.source);
 }
 
 static void
@@ -409,11 +412,15 @@ vector_rewind(CustomScanState *css)
 
 /* ---- parallelism ---- */
 
-/* In shared memory the sink's part comes after the source's. */
+/*
+ * In shared memory that of the joins, or of the sink, comes after the table's:
+ * groups above joins are not exchanged.
+ */
 static void *
-sink_part(VectorState *state, void *coordinate)
+second_part(VectorState *state, void *coordinate)
 {
-	return (char *) coordinate + MAXALIGN(state->node.source->shared_size);
+	Assert(state->sink->exchange == NULL || state->shared_rows == NIL);
+	return (char *) coordinate + MAXALIGN(state->node.table->shared_size);
 }
 
 static Size
@@ -422,7 +429,11 @@ estimate_dsm(CustomScanState *css, ParallelContext *pcxt)
 	VectorState *state = (VectorState *) css;
 	Size		size = vector_node_estimate_dsm(css, pcxt);
 
-	return state->sink->exchange == NULL ? size : MAXALIGN(size) + exchange_shared_size(pcxt->nworkers);
+	if (state->sink->exchange != NULL)
+		size = MAXALIGN(size) + exchange_shared_size(pcxt->nworkers);
+	if (state->shared_rows != NIL)
+		size = MAXALIGN(size) + shared_rows_size(state->shared_rows);
+	return size;
 }
 
 static void
@@ -432,7 +443,9 @@ initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	vector_node_initialize_dsm(css, pcxt, coordinate);
 	if (state->sink->exchange != NULL)
-		exchange_share(state->sink->exchange, pcxt, sink_part(state, coordinate));
+		exchange_share(state->sink->exchange, pcxt, second_part(state, coordinate));
+	if (state->shared_rows != NIL)
+		shared_rows_share(state->shared_rows, pcxt, second_part(state, coordinate));
 }
 
 static void
@@ -442,7 +455,9 @@ reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	vector_node_reinitialize_dsm(css, pcxt, coordinate);
 	if (state->sink->exchange != NULL)
-		exchange_share_again(state->sink->exchange, pcxt, sink_part(state, coordinate));
+		exchange_share_again(state->sink->exchange, pcxt, second_part(state, coordinate));
+	if (state->shared_rows != NIL)
+		shared_rows_share_again(state->shared_rows, pcxt, second_part(state, coordinate));
 }
 
 static void
@@ -452,7 +467,9 @@ initialize_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 
 	vector_node_initialize_worker(css, toc, coordinate);
 	if (state->sink->exchange != NULL)
-		exchange_attach(state->sink->exchange, sink_part(state, coordinate));
+		exchange_attach(state->sink->exchange, second_part(state, coordinate));
+	if (state->shared_rows != NIL)
+		shared_rows_attach(state->shared_rows, second_part(state, coordinate));
 }
 
 static void
@@ -463,6 +480,7 @@ shut_down(CustomScanState *css)
 	vector_node_shutdown(css);
 	if (state->sink->exchange != NULL)
 		exchange_detach(state->sink->exchange);
+	shared_rows_detach(state->shared_rows);
 }
 
 /* ---- EXPLAIN ---- */

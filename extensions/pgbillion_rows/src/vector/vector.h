@@ -69,7 +69,8 @@ typedef enum VectorPrivate
 	VECTOR_PRIVATE_EXCHANGE,	/* an integer: about so many groups are
 								 * exchanged by processes, or none */
 	VECTOR_PRIVATE_JOINS		/* from there on a list of integers per join:
-								 * its JoinType, and four numbers */
+								 * its JoinType, four numbers, and whether
+								 * processes run its plan together */
 } VectorPrivate;
 
 extern int	vector_aggregate;	/* pgbillion_rows.vector_aggregate: a PlanMode */

@@ -13,6 +13,7 @@
 #include "optimizer/clauses.h"
 
 #include "vector/join/join.h"
+#include "vector/join/share.h"
 #include "vector/source/source.h"
 
 /*
@@ -31,6 +32,8 @@ join_build_create(const JoinSpec *spec, JoinKeys *keys, Bitmapset *columns, Plan
 	build->batch.econtext = CreateExprContext(parent->state);
 	build->plan = spec->plan;
 	build->rows = plan_rows_create(spec->plan);
+	if (spec->shared)
+		build->rows = shared_rows_create(build->rows);
 	build->join_keys = keys;
 	foreach(lc, spec->inner_keys)
 		build->keys[foreach_current_index(lc)] = vector_expr_compile(lfirst(lc), &build->batch);

@@ -16,6 +16,7 @@
  *	spec.c		what the plan says of the joins, in terms of such rows
  *	keys.c		what rows are matched by
  *	table.c		the hash table
+ *	share.c		rows of a plan that processes run together: share.h
  *	build.c		fills it; what does not fit into memory goes to files
  *	key_filter.c	removes rows of the table that cannot match
  *	probe.c		the source: which rows match, partition by partition if need be
@@ -51,6 +52,7 @@ typedef struct JoinSpec
 	List	   *plain_quals;	/* both, as in the plan: for EXPLAIN */
 	List	   *plain_others;
 	PlanState  *plan;			/* of the build side */
+	bool		shared;			/* processes run it together */
 	AttrNumber	first;			/* attribute before that of its first column */
 	int			ncolumns;
 } JoinSpec;
@@ -165,6 +167,7 @@ extern Bitmapset *joins_needed(JoinRows *rows, List *outputs);
 extern Source *joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, Batch *output);
 extern void joins_forget(Source *source, const Bitmapset *changed);
 extern JoinBuild *join_build_of(Source *source, int above);
+extern List *joins_shared_rows(Source *source);
 extern JoinKeyFilter *join_key_filter_of(Source *source);
 
 #endif							/* PGBILLION_VECTOR_JOIN_H */

@@ -27,6 +27,7 @@
 
 #include "planner/arithmetic.h"
 #include "vector/join/join.h"
+#include "vector/join/share.h"
 
 /* What is written of both sides; NULL: there are no rows. */
 typedef struct PartitionPair
@@ -868,6 +869,23 @@ join_build_of(Source *source, int above)
 		join = (VectorJoin *) join->below;
 	Assert(join->source.methods == &join_methods);
 	return join->build;
+}
+
+/* The sources of build sides whose plans processes run together; the source is that of the last join. */
+List *
+joins_shared_rows(Source *source)
+{
+	List	   *result = NIL;
+
+	while (source->methods == &join_methods)
+	{
+		VectorJoin *join = (VectorJoin *) source;
+
+		if (rows_are_shared(join->build->rows))
+			result = lappend(result, join->build->rows);
+		source = join->below;
+	}
+	return result;
 }
 
 /* What removes rows of the table, of the last join's source; or NULL. */

@@ -145,6 +145,7 @@ join_rows_create(CustomScan *cscan, List *exprs, List *plans, TupleDesc tupdesc)
 		spec->plain_quals = take(exprs, &position, lthird_int(numbers));
 		spec->plain_others = take(exprs, &position, lfourth_int(numbers));
 		spec->ncolumns = list_nth_int(numbers, 4);
+		spec->shared = list_nth_int(numbers, 5) != 0;
 		columns = take(exprs, &position, spec->ncolumns);
 		spec->plan = list_nth(plans, list_length(rows->specs));
 		spec->first = last;

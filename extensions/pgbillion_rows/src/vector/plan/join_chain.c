@@ -54,6 +54,9 @@
 #define OTHER_KEY_COST (0.6 * cpu_tuple_cost)
 #define PAIR_COST (0.1 * cpu_tuple_cost)
 
+/* Writing a row of a build side for other processes, and reading it. */
+#define SHARE_ROW_COST (0.2 * cpu_tuple_cost)
+
 /* Testing whether a row of the table has one of the keys. */
 #define KEY_TEST_COST (0.03 * cpu_tuple_cost)
 
@@ -221,6 +224,7 @@ typedef struct Joining
 	List	   *hashed;			/* of these, if PostgreSQL hashes */
 	bool		hashes;
 	bool		looks_for_rows; /* by some of them */
+	bool		safe;			/* is it for workers? */
 	Index		table;			/* that the chain begins with */
 	double		outer_rows;
 	double		rows;
@@ -349,6 +353,50 @@ set_cost(PlannerInfo *root, const Joining *join, JoinStep *step)
 		step->left = Max(left, 1e-6);
 }
 
+/*
+ * Can processes run a partial path below ours, and again? Of those that
+ * wait for each other, and of Appends, that is left open.
+ */
+static bool
+runs_in_parts(Path *path)
+{
+	switch (nodeTag(path))
+	{
+		case T_Path:
+		case T_IndexPath:
+		case T_BitmapHeapPath:
+			return path->parallel_aware;
+		case T_ProjectionPath:
+			return runs_in_parts(((ProjectionPath *) path)->subpath);
+		case T_NestPath:
+		case T_HashPath:
+		case T_MergePath:
+			return !path->parallel_aware && runs_in_parts(((JoinPath *) path)->outerjoinpath);
+		default:
+			return false;
+	}
+}
+
+/* The cheapest path that gives each process a part of the rows of a path of a relation, or NULL. */
+static Path *
+cheapest_part(Path *whole)
+{
+	Path	   *best = NULL;
+	ListCell   *lc;
+
+	/* rows made unique are no longer the relation's */
+	if (IsA(whole, UniquePath))
+		return NULL;
+	foreach(lc, whole->parent->partial_pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if (runs_in_parts(path) && (best == NULL || compare_path_costs(path, best, TOTAL_COST) < 0))
+			best = path;
+	}
+	return best;
+}
+
 /* Make a step of a join with this inner path, or say why not. */
 static const char *
 make_step(PlannerInfo *root, const Joining *join, Path *inner, JoinStep **result)
@@ -358,6 +406,7 @@ make_step(PlannerInfo *root, const Joining *join, Path *inner, JoinStep **result
 
 	step->type = join->type;
 	step->inner = inner;
+	step->partial = join->safe ? cheapest_part(inner) : NULL;
 	reason = sort_conditions(root, join, step);
 	if (reason == NULL)
 		reason = inner_refusal(inner, list_length(step->clauses));
@@ -381,6 +430,7 @@ step_of_path(PlannerInfo *root, JoinPath *path, Index table, bool safe, JoinStep
 		.outer = path->outerjoinpath->parent->relids,
 		.inner = path->innerjoinpath->parent->relids,
 		.hashes = IsA(path, HashPath),
+		.safe = safe,
 		.table = table,
 		.outer_rows = path->outerjoinpath->parent->rows,
 		.rows = path->path.parent->rows,
@@ -479,6 +529,25 @@ chain_scan_cost(PlannerInfo *root, const JoinChain *chain, Cost *pages, Cost *ro
 	*row += terms * share;
 }
 
+/* What a process of so many spends on its part of a step's inner side, and on handing its rows around. */
+static Cost
+part_cost(const JoinStep *step, double divisor)
+{
+	/* it may be planned for another number of workers */
+	return step->partial->total_cost * parallel_divisor(step->partial->parallel_workers) / divisor +
+		step->inner->rows * SHARE_ROW_COST;
+}
+
+/* The path of a step's inner side, of which each of so many processes needs all rows. */
+Path *
+step_inner(const JoinStep *step, double divisor)
+{
+	if (divisor > 1 && step->partial != NULL &&
+		(vector_join == PLAN_FORCE || part_cost(step, divisor) < step->inner->total_cost))
+		return step->partial;
+	return step->inner;
+}
+
 /* What the joins cost. Keys that go down save the steps before theirs the rows that they remove. */
 Cost
 chain_joins_cost(const JoinChain *chain, double divisor)
@@ -494,8 +563,9 @@ chain_joins_cost(const JoinChain *chain, double divisor)
 	{
 		JoinStep   *step = lfirst(lc);
 
-		/* each process reads the inner sides */
-		own += step->inner->total_cost + step->build;
+		/* each process puts all rows of the inner sides into a table */
+		own += step_inner(step, divisor) == step->inner ? step->inner->total_cost : part_cost(step, divisor);
+		own += step->build;
 		shared += step->probe * share;
 		share /= step->left;
 		shared += step->pairs * share;
@@ -652,6 +722,7 @@ look_at_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInf
 		if (memory->chains[safe] == NULL || (safe && !joined->consider_parallel))
 			continue;
 		join.table = memory->chains[safe]->table->relid;
+		join.safe = safe;
 		prolong(root, joined, memory->chains[safe], &join, inner, safe);
 	}
 }

@@ -16,6 +16,8 @@ typedef struct JoinStep
 {
 	JoinType	type;
 	Path	   *inner;
+	Path	   *partial;		/* gives each process a part of its rows, or
+								 * NULL */
 	List	   *clauses;		/* hashable, the inner side on the right */
 	List	   *quals;
 	List	   *others;
@@ -38,6 +40,7 @@ struct JoinChain
 extern const char *chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, struct JoinChain *chain);
 extern struct JoinChain *chain_of_search(RelOptInfo *joined, bool safe);
 extern void chain_scan_cost(PlannerInfo *root, const struct JoinChain *chain, Cost *pages, Cost *row);
+extern Path *step_inner(const JoinStep *step, double divisor);
 extern Cost chain_joins_cost(const struct JoinChain *chain, double divisor);
 extern Cost chain_cost(PlannerInfo *root, const struct JoinChain *chain);
 extern void join_chain_init(void);

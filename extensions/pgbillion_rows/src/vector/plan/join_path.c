@@ -188,10 +188,13 @@ join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *t
 	{
 		JoinStep   *step = lfirst(lc);
 
-		path->custom_paths = lappend(path->custom_paths, step->inner);
-		joins = lappend(joins, list_make4(list_make1_int(step->type), step->clauses, step->quals, step->others));
+		Path	   *inner = step_inner(step, divisor);
+
+		path->custom_paths = lappend(path->custom_paths, inner);
+		joins = lappend(joins, list_make4(list_make2_int(step->type, inner == step->partial), step->clauses,
+										  step->quals, step->others));
 #if PG_VERSION_NUM >= 180000
-		path->path.disabled_nodes += step->inner->disabled_nodes;
+		path->path.disabled_nodes += inner->disabled_nodes;
 #endif
 	}
 	path->custom_private = lappend(path->custom_private, joins);

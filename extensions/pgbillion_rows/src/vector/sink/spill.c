@@ -79,6 +79,8 @@ struct Spill
 	uint64		bytes;			/* written */
 	int			npartitions;
 	SpillPartition **partitions;
+	FileSet    *files;			/* of named files, or NULL */
+	const char *name;
 };
 
 static void
@@ -149,7 +151,8 @@ flush(Spill *spill, SpillPartition *partition)
 	{
 		MemoryContext old = MemoryContextSwitchTo(spill->context);
 
-		partition->file = BufFileCreateTemp(false);
+		partition->file = spill->files != NULL ? BufFileCreateFileSet(spill->files, spill->name) :
+			BufFileCreateTemp(false);
 		MemoryContextSwitchTo(old);
 	}
 	BufFileWrite(partition->file, &partition->head, sizeof(BlockHead));
@@ -349,6 +352,48 @@ spill_end(Spill *spill, uint64 *bytes)
 	pfree(spill);
 
 	return partitions;
+}
+
+/* Begin to write rows for other processes, in the current context. The first block makes the file. */
+Spill *
+spill_begin_shared(Batch *batch, FileSet *files, const char *name)
+{
+	Spill	   *spill = spill_begin_partitions(batch, 0, 1);
+
+	spill->files = files;
+	spill->name = pstrdup(name);
+
+	return spill;
+}
+
+/* All rows are in the file, which is closed. */
+void
+spill_end_shared(Spill *spill)
+{
+	SpillPartition *partition = spill->partitions[0];
+
+	if (partition != NULL)
+	{
+		flush(spill, partition);
+		spill_close(partition);
+	}
+	pfree(spill->partitions);
+	pfree(spill);
+}
+
+/* A file of such rows as a source, in the current context, or NULL if there was none to write. */
+Source *
+spill_open_shared(FileSet *files, const char *name)
+{
+	BufFile    *file = BufFileOpenFileSet(files, name, O_RDONLY, true);
+	SpillPartition *partition;
+
+	if (file == NULL)
+		return NULL;
+	partition = palloc0(sizeof(SpillPartition));
+	partition->file = file;
+
+	return spill_source(partition);
 }
 
 /* How often they were written. */

@@ -8,6 +8,8 @@
 #ifndef PGBILLION_VECTOR_SPILL_H
 #define PGBILLION_VECTOR_SPILL_H
 
+#include "storage/fileset.h"
+
 #include "vector/batch.h"
 
 typedef struct Spill Spill;
@@ -22,6 +24,12 @@ extern int	spill_level(SpillPartition *partition);
 extern int	spill_number(SpillPartition *partition);
 extern int64 spill_count(SpillPartition *partition);
 extern Source *spill_source(SpillPartition *partition);
+
+/* ---- rows for other processes: one partition, in a file with a name ---- */
+extern Spill *spill_begin_shared(Batch *batch, FileSet *files, const char *name);
+extern void spill_end_shared(Spill *spill);
+extern Source *spill_open_shared(FileSet *files, const char *name);
+
 extern void spill_close(SpillPartition *partition);
 
 #endif							/* PGBILLION_VECTOR_SPILL_H */
