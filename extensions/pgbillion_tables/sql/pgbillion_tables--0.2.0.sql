@@ -197,3 +197,15 @@ REVOKE ALL ON FUNCTION pgbillion_tables.prepare_clone(regnamespace, name) FROM P
 
 COMMENT ON FUNCTION pgbillion_tables.prepare_clone(regnamespace, name) IS
 'has clones of the template made without commands as long as nothing of it changes';
+
+CREATE FUNCTION pgbillion_tables.schema_fingerprints(
+    schemas oid[],
+    OUT schema oid,
+    OUT fingerprint text,
+    OUT tables bigint
+) RETURNS SETOF record
+LANGUAGE c STABLE PARALLEL RESTRICTED ROWS 100
+AS 'MODULE_PATHNAME', 'pgbillion_schema_fingerprints';
+
+COMMENT ON FUNCTION pgbillion_tables.schema_fingerprints(oid[]) IS
+'for each schema a fingerprint of all definitions in it, without names and OIDs of its own; schemas with the same are the same';

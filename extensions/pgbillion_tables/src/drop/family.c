@@ -106,6 +106,14 @@ void
 family_scan(const FamilyCatalog *family, FamilyKey *keys, int nkeys,
 			FamilyRowCallback callback, void *arg)
 {
+	family_scan_as_of(NULL, family, keys, nkeys, callback, arg);
+}
+
+/* The same for what a snapshot sees. */
+void
+family_scan_as_of(Snapshot snapshot, const FamilyCatalog *family, FamilyKey *keys, int nkeys,
+				  FamilyRowCallback callback, void *arg)
+{
 	bool		class_first = family_class_first(family);
 	Relation	rel;
 	Relation	index;
@@ -142,7 +150,7 @@ family_scan(const FamilyCatalog *family, FamilyKey *keys, int nkeys,
 		ScanKeyInit(&scankey[nscankeys++], family->object_column, BTGreaterEqualStrategyNumber,
 					F_OIDGE, ObjectIdGetDatum(keys[i].objid));
 
-		scan = systable_beginscan_ordered(rel, index, NULL, nscankeys, scankey);
+		scan = systable_beginscan_ordered(rel, index, snapshot, nscankeys, scankey);
 		for (;;)
 		{
 			Oid			objid;

@@ -11,6 +11,7 @@
 #include "access/attnum.h"
 #include "access/htup.h"
 #include "utils/rel.h"
+#include "utils/snapshot.h"
 
 /*
  * A catalog, and how to find its rows about a member of a table's family:
@@ -48,5 +49,7 @@ typedef void (*FamilyRowCallback) (HeapTuple tuple, Relation rel, const FamilyKe
 
 extern void family_scan(const FamilyCatalog *family, FamilyKey *keys, int nkeys,
 						FamilyRowCallback callback, void *arg);
+extern void family_scan_as_of(Snapshot snapshot, const FamilyCatalog *family, FamilyKey *keys, int nkeys,
+							  FamilyRowCallback callback, void *arg);
 
 #endif							/* PGBILLION_FAMILY_H */

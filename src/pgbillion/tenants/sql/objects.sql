@@ -7,9 +7,21 @@ WITH s AS MATERIALIZED (
       FROM pg_namespace n
      WHERE n.oid = ANY (%s::oid[])
 ), r AS MATERIALIZED (
-    SELECT c.*, s.prefix, s.nspname FROM s JOIN pg_class c ON c.relnamespace = s.oid
-), object (schema, prefix, kind, name, what) AS (
-    SELECT r.relnamespace, r.prefix,
+    SELECT c.*, s.oid AS schema FROM s JOIN pg_class c ON c.relnamespace = s.oid
+), m (schema, classid, objid) AS (
+    SELECT s.oid, 'pg_namespace'::regclass::oid, s.oid FROM s
+     UNION ALL SELECT r.schema, 'pg_class'::regclass, r.oid FROM r
+     UNION ALL SELECT s.oid, 'pg_type'::regclass, t.oid FROM s JOIN pg_type t ON t.typnamespace = s.oid
+     UNION ALL SELECT s.oid, 'pg_proc'::regclass, p.oid FROM s JOIN pg_proc p ON p.pronamespace = s.oid
+     UNION ALL SELECT s.oid, 'pg_statistic_ext'::regclass, t.oid FROM s JOIN pg_statistic_ext t ON t.stxnamespace = s.oid
+     UNION ALL SELECT r.schema, 'pg_constraint'::regclass, o.oid FROM r JOIN pg_constraint o ON o.conrelid = r.oid
+     UNION ALL SELECT s.oid, 'pg_constraint'::regclass, o.oid FROM s JOIN pg_type t ON t.typnamespace = s.oid
+               JOIN pg_constraint o ON o.contypid = t.oid
+     UNION ALL SELECT r.schema, 'pg_trigger'::regclass, g.oid FROM r JOIN pg_trigger g ON g.tgrelid = r.oid
+     UNION ALL SELECT r.schema, 'pg_policy'::regclass, p.oid FROM r JOIN pg_policy p ON p.polrelid = r.oid
+     UNION ALL SELECT r.schema, 'pg_rewrite'::regclass, w.oid FROM r JOIN pg_rewrite w ON w.ev_class = r.oid
+), object (schema, kind, name, what) AS (
+    SELECT r.schema,
            CASE r.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'f' THEN 'foreign table'
                 ELSE 'table' END,
            quote_ident(r.relname),
@@ -27,23 +39,111 @@ WITH s AS MATERIALIZED (
                                'replica identity ' || r.relreplident::text, pg_get_partkeydef(r.oid),
                                pg_get_expr(r.relpartbound, r.oid),
                                (SELECT string_agg(i.inhparent::regclass::text, ', ' ORDER BY i.inhseqno) FROM pg_inherits i
-                                 WHERE i.inhrelid = r.oid))
+                                 WHERE i.inhrelid = r.oid),
+                               (SELECT 'of ' || t.oid::regtype FROM pg_type t WHERE t.oid = r.reloftype),
+                               (SELECT 'toast ' || x.reloptions::text FROM pg_class x
+                                 WHERE x.oid = r.reltoastrelid AND x.reloptions IS NOT NULL),
+                               (SELECT concat_ws(' ', 'server', f.ftserver, f.ftoptions::text) FROM pg_foreign_table f
+                                 WHERE f.ftrelid = r.oid))
            END
       FROM r
      WHERE r.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
      UNION ALL
-    SELECT r.relnamespace, r.prefix, 'options of ' || CASE r.relkind WHEN 'v' THEN 'view' ELSE 'materialized view' END,
+    SELECT r.schema, 'options of ' || CASE r.relkind WHEN 'v' THEN 'view' ELSE 'materialized view' END,
            quote_ident(r.relname), r.reloptions::text
       FROM r
      WHERE r.relkind IN ('v', 'm') AND r.reloptions IS NOT NULL
      UNION ALL
-    SELECT r.relnamespace, r.prefix, 'owner and grants of', quote_ident(r.relname),
-           r.relowner::regrole || ' ' || (SELECT string_agg(item, ', ' ORDER BY item) FROM unnest(r.relacl::text[]) item)
+    SELECT r.schema, 'owner and grants of', quote_ident(r.relname),
+           r.relowner::regrole || ' ' ||
+               (SELECT string_agg(item, ', ' ORDER BY item)
+                  FROM unnest((coalesce(r.relacl, acldefault(CASE r.relkind WHEN 'S' THEN 's' ELSE 'r' END::"char", r.relowner)))::text[]) item)
       FROM r
      WHERE r.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
      UNION ALL
+    SELECT s.oid, 'owner and grants of', 'the schema',
+           n.nspowner::regrole || ' ' ||
+               (SELECT string_agg(item, ', ' ORDER BY item)
+                  FROM unnest((coalesce(n.nspacl, acldefault('n', n.nspowner)))::text[]) item)
+      FROM s
+      JOIN pg_namespace n ON n.oid = s.oid
+     UNION ALL
+    SELECT s.oid, 'owner and grants of type', quote_ident(t.typname),
+           t.typowner::regrole || ' ' ||
+               (SELECT string_agg(item, ', ' ORDER BY item)
+                  FROM unnest((coalesce(t.typacl, acldefault('T', t.typowner)))::text[]) item)
+      FROM s
+      JOIN pg_type t ON t.typnamespace = s.oid
+     WHERE t.typrelid = 0 AND t.typelem = 0
+     UNION ALL
+    SELECT s.oid, 'default privileges of', format('%%s for %%s', d.defaclrole::regrole, d.defaclobjtype),
+        (SELECT string_agg(item, ', ' ORDER BY item)
+           FROM unnest((d.defaclacl)::text[]) item)
+      FROM s
+      JOIN pg_default_acl d ON d.defaclnamespace = s.oid
+     UNION ALL
+    SELECT r.schema, 'settings of sequence', quote_ident(r.relname),
+           nullif(concat_ws(' ', CASE r.relpersistence WHEN 'u' THEN 'unlogged' END,
+                            (SELECT format('owned by %%I.%%I', t.relname, a.attname)
+                               FROM pg_depend d
+                               JOIN pg_class t ON t.oid = d.refobjid
+                               JOIN pg_attribute a ON a.attrelid = t.oid AND a.attnum = d.refobjsubid
+                              WHERE d.classid = 'pg_class'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass
+                                AND d.deptype IN ('a', 'i'))), '')
+      FROM r
+     WHERE r.relkind = 'S'
+     UNION ALL
+    SELECT r.schema, 'settings of index', quote_ident(r.relname),
+           nullif(concat_ws(' ', CASE WHEN x.indisclustered THEN 'clustered' END,
+                            CASE WHEN x.indisreplident THEN 'replica identity' END,
+                            CASE WHEN NOT x.indisvalid THEN 'not valid' END, r.reloptions::text,
+                            (SELECT 'partition of ' || i.inhparent::regclass FROM pg_inherits i WHERE i.inhrelid = r.oid)), '')
+      FROM r
+      JOIN pg_index x ON x.indexrelid = r.oid
+     UNION ALL
+    SELECT r.schema, 'settings of column', format('%%I.%%I', r.relname, a.attname),
+           concat_ws(' ', CASE WHEN a.attstorage <> t.typstorage THEN 'storage ' || a.attstorage::text END,
+                     CASE WHEN a.attcompression <> '' THEN 'compression ' || a.attcompression::text END,
+                     CASE WHEN a.attstattarget >= 0 THEN 'statistics ' || a.attstattarget END,
+                     nullif(array_to_string(ARRAY(SELECT o FROM unnest(a.attoptions) o WHERE o !~ '^pg_attver=' ORDER BY 1), ' '), ''),
+                     (SELECT string_agg(item, ', ' ORDER BY item) FROM unnest((a.attacl)::text[]) item))
+      FROM r
+      JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+      JOIN pg_type t ON t.oid = a.atttypid
+     WHERE r.relkind IN ('r', 'p', 'm', 'v', 'f', 'c')
+       AND (a.attstorage <> t.typstorage OR a.attcompression <> '' OR a.attstattarget >= 0 OR a.attoptions IS NOT NULL
+            OR a.attacl IS NOT NULL)
+     UNION ALL
+    -- a view's columns can have other names than in its query
+    SELECT r.schema, 'columns of', quote_ident(r.relname), string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+      FROM r
+      JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0
+     WHERE r.relkind IN ('v', 'm')
+     GROUP BY r.schema, r.relname
+     UNION ALL
+    SELECT r.schema, 'default of', format('%%I.%%I', r.relname, a.attname), pg_get_expr(e.adbin, e.adrelid)
+      FROM r
+      JOIN pg_attrdef e ON e.adrelid = r.oid
+      JOIN pg_attribute a ON a.attrelid = e.adrelid AND a.attnum = e.adnum
+     WHERE r.relkind = 'v'
+     UNION ALL
+    -- before 18 there are none of NOT NULL; most are told with the column
+    SELECT r.schema, 'constraint', format('%%I on %%I', o.conname, r.relname),
+           format('ALTER TABLE %%I ADD CONSTRAINT %%I %%s', r.relname, o.conname, pg_get_constraintdef(o.oid))
+      FROM r
+      JOIN pg_constraint o ON o.conrelid = r.oid AND o.contype = 'n'
+      JOIN pg_attribute a ON a.attrelid = o.conrelid AND a.attnum = o.conkey[1]
+     WHERE o.conname <> format('%%s_%%s_not_null', r.relname, a.attname) OR o.connoinherit OR NOT o.convalidated
+     UNION ALL
+    SELECT r.schema, 'disabled triggers of constraint', format('%%I on %%I', o.conname, r.relname),
+           string_agg(format('%%s %%s', g.tgfoid::regproc, g.tgenabled), ', ' ORDER BY g.tgfoid::regproc::text, g.tgenabled)
+      FROM r
+      JOIN pg_trigger g ON g.tgrelid = r.oid AND g.tgisinternal AND g.tgenabled <> 'O'
+      JOIN pg_constraint o ON o.oid = g.tgconstraint
+     GROUP BY r.schema, o.conname, r.relname
+     UNION ALL
     -- the order of columns is that of those that are left
-    SELECT r.relnamespace, r.prefix, 'column', format('%%I.%%I', r.relname, a.attname),
+    SELECT r.schema, 'column', format('%%I.%%I', r.relname, a.attname),
            format('%%s%%s%%s%%s', format_type(a.atttypid, a.atttypmod),
                   CASE WHEN a.attcollation <> 0 AND a.attcollation <> t.typcollation THEN ' COLLATE ' || a.attcollation::regcollation
                        ELSE '' END,
@@ -59,30 +159,30 @@ WITH s AS MATERIALIZED (
       LEFT JOIN pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum
      WHERE r.relkind IN ('r', 'p', 'f', 'c')
      UNION ALL
-    SELECT r.relnamespace, r.prefix, 'order of columns of', quote_ident(r.relname), string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+    SELECT r.schema, 'order of columns of', quote_ident(r.relname), string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
       FROM r
       JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
      WHERE r.relkind IN ('r', 'p', 'f', 'c')
-     GROUP BY r.relnamespace, r.prefix, r.relname
+     GROUP BY r.schema, r.relname
      UNION ALL
-    SELECT r.relnamespace, r.prefix, 'constraint', format('%%I on %%I', o.conname, r.relname),
+    SELECT r.schema, 'constraint', format('%%I on %%I', o.conname, r.relname),
            format('ALTER TABLE %%I ADD CONSTRAINT %%I %%s', r.relname, o.conname, pg_get_constraintdef(o.oid))
       FROM r
       JOIN pg_constraint o ON o.conrelid = r.oid AND o.contype IN ('c', 'p', 'u', 'x', 'f')
      UNION ALL
-    SELECT r.relnamespace, r.prefix, 'index', quote_ident(r.relname),
+    SELECT r.schema, 'index', quote_ident(r.relname),
            pg_get_indexdef(r.oid) || CASE WHEN x.indisvalid THEN '' ELSE ' -- not valid' END
       FROM r
       JOIN pg_index x ON x.indexrelid = r.oid
      WHERE NOT EXISTS (SELECT FROM pg_constraint o WHERE o.conrelid = x.indrelid AND o.conindid = x.indexrelid
                           AND o.contype IN ('p', 'u', 'x'))
      UNION ALL
-    SELECT r.relnamespace, r.prefix, 'trigger', format('%%I on %%I', g.tgname, r.relname),
+    SELECT r.schema, 'trigger', format('%%I on %%I', g.tgname, r.relname),
            pg_get_triggerdef(g.oid) || CASE g.tgenabled WHEN 'O' THEN '' ELSE ' -- enabled: ' || g.tgenabled::text END
       FROM r
       JOIN pg_trigger g ON g.tgrelid = r.oid AND NOT g.tgisinternal
      UNION ALL
-    SELECT r.relnamespace, r.prefix, 'policy', format('%%I on %%I', p.polname, r.relname),
+    SELECT r.schema, 'policy', format('%%I on %%I', p.polname, r.relname),
            format('CREATE POLICY %%I ON %%I AS %%s FOR %%s TO %%s%%s%%s', p.polname, r.relname,
                   CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
                   CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
@@ -93,36 +193,82 @@ WITH s AS MATERIALIZED (
       FROM r
       JOIN pg_policy p ON p.polrelid = r.oid
      UNION ALL
-    SELECT r.relnamespace, r.prefix, 'rule', format('%%I on %%I', w.rulename, r.relname), pg_get_ruledef(w.oid)
+    SELECT r.schema, 'rule', format('%%I on %%I', w.rulename, r.relname),
+           pg_get_ruledef(w.oid) || CASE w.ev_enabled WHEN 'O' THEN '' ELSE ' -- enabled: ' || w.ev_enabled::text END
       FROM r
       JOIN pg_rewrite w ON w.ev_class = r.oid AND w.rulename <> '_RETURN'
      UNION ALL
-    SELECT s.oid, s.prefix, 'function', regexp_replace(p.oid::regprocedure::text, s.prefix, '', 'g'),
-           CASE WHEN p.prokind = 'a' THEN p.oid::regprocedure::text ELSE pg_get_functiondef(p.oid) END
-           || ' -- ' || p.proowner::regrole || ' ' || coalesce(p.proacl::text, '')
+    SELECT s.oid, 'function', regexp_replace(p.oid::regprocedure::text, s.prefix, '', 'g'),
+           CASE WHEN p.prokind = 'a' THEN
+                (SELECT concat_ws(' ', p.oid::regprocedure, format_type(p.prorettype, NULL), g.aggkind, g.aggnumdirectargs,
+                                  g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn,
+                                  g.aggminvtransfn, g.aggmfinalfn, g.aggfinalextra, g.aggmfinalextra, g.aggfinalmodify,
+                                  g.aggmfinalmodify, nullif(g.aggsortop, 0)::regoperator, format_type(g.aggtranstype, NULL), g.aggtransspace,
+                                  format_type(nullif(g.aggmtranstype, 0), NULL), g.aggmtransspace, g.agginitval, g.aggminitval, p.proparallel)
+                   FROM pg_aggregate g WHERE g.aggfnoid = p.oid)
+                ELSE pg_get_functiondef(p.oid) END
+           || ' -- ' || p.proowner::regrole || ' ' ||
+               (SELECT string_agg(item, ', ' ORDER BY item)
+                  FROM unnest((coalesce(p.proacl, acldefault('f', p.proowner)))::text[]) item)
       FROM s
       JOIN pg_proc p ON p.pronamespace = s.oid
      WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'i')
      UNION ALL
-    SELECT s.oid, s.prefix, 'statistics', quote_ident(t.stxname), pg_get_statisticsobjdef(t.oid)
+    SELECT s.oid, 'statistics', quote_ident(t.stxname),
+           pg_get_statisticsobjdef(t.oid) || coalesce(' -- statistics ' || nullif(t.stxstattarget, -1), '')
       FROM s
       JOIN pg_statistic_ext t ON t.stxnamespace = s.oid
      UNION ALL
-    SELECT s.oid, s.prefix, 'type', quote_ident(t.typname),
+    SELECT s.oid, 'type', quote_ident(t.typname),
            CASE t.typtype
                 WHEN 'e' THEN format('CREATE TYPE %%I AS ENUM (%%s)', t.typname,
                      (SELECT string_agg(quote_literal(enumlabel), ', ' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid))
                 WHEN 'd' THEN concat_ws(' ', format('CREATE DOMAIN %%I AS %%s', t.typname, format_type(t.typbasetype, t.typtypmod)),
+                     (SELECT 'COLLATE ' || t.typcollation::regcollation FROM pg_type b
+                       WHERE b.oid = t.typbasetype AND b.typcollation <> t.typcollation),
                      CASE WHEN t.typnotnull THEN 'NOT NULL' END,
                      'DEFAULT ' || pg_get_expr(t.typdefaultbin, 'pg_type'::regclass),
                      (SELECT string_agg(format('CONSTRAINT %%I %%s', o.conname, pg_get_constraintdef(o.oid)), ' ' ORDER BY o.conname)
                         FROM pg_constraint o WHERE o.contypid = t.oid AND o.contype = 'c'))
-                WHEN 'r' THEN (SELECT format('range of %%s', format_type(g.rngsubtype, NULL)) FROM pg_range g WHERE g.rngtypid = t.oid)
+                WHEN 'r' THEN (SELECT concat_ws(' ', 'range of', format_type(g.rngsubtype, NULL), g.rngsubopc, nullif(g.rngcollation, 0)::regcollation,
+                                             nullif(g.rngcanonical, 0)::regproc, nullif(g.rngsubdiff, 0)::regproc)
+                                 FROM pg_range g WHERE g.rngtypid = t.oid)
                 ELSE t.typtype::text
            END
       FROM s
       JOIN pg_type t ON t.typnamespace = s.oid
      WHERE t.typtype IN ('e', 'd', 'r') OR (t.typtype = 'c' AND EXISTS (SELECT FROM r WHERE r.oid = t.typrelid AND r.relkind = 'c'))
+     UNION ALL
+    -- what has no definition here is told by its name
+    SELECT s.oid, i.type, regexp_replace(i.identity, s.prefix, '', 'g'), ''
+      FROM s
+      JOIN pg_depend d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = s.oid,
+           LATERAL pg_identify_object(d.classid, d.objid, 0) i
+     WHERE d.classid IN ('pg_collation'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_opfamily'::regclass,
+                         'pg_conversion'::regclass, 'pg_ts_config'::regclass, 'pg_ts_dict'::regclass,
+                         'pg_ts_parser'::regclass, 'pg_ts_template'::regclass)
+     UNION ALL
+    SELECT m.schema, 'comment', regexp_replace(i.type || ' ' || i.identity, s.prefix, '', 'g'), quote_literal(d.description)
+      FROM m
+      JOIN s ON s.oid = m.schema
+      JOIN pg_description d ON d.objoid = m.objid AND d.classoid = m.classid,
+           LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) i
+     WHERE m.classid <> 'pg_namespace'::regclass
+     UNION ALL
+    SELECT m.schema, 'comment', 'schema', quote_literal(d.description)
+      FROM m
+      JOIN pg_description d ON d.objoid = m.objid AND d.classoid = m.classid
+     WHERE m.classid = 'pg_namespace'::regclass
+     UNION ALL
+    SELECT m.schema, 'security label of', i.type || ' ' || CASE WHEN m.classid = 'pg_namespace'::regclass THEN ''
+           ELSE regexp_replace(i.identity, s.prefix, '', 'g') END || ' by ' || d.provider, quote_literal(d.label)
+      FROM m
+      JOIN s ON s.oid = m.schema
+      JOIN pg_seclabel d ON d.objoid = m.objid AND d.classoid = m.classid,
+           LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) i
 )
-SELECT schema::int8, kind, name, coalesce(regexp_replace(what, prefix, '', 'g'), '') AS what
-  FROM object
+SELECT o.schema::int8, o.kind, o.name,
+       CASE WHEN strpos(o.what, s.nspname::text) > 0 THEN regexp_replace(o.what, s.prefix, '', 'g') ELSE o.what END AS what
+  FROM object o
+  JOIN s ON s.oid = o.schema
+ WHERE o.what IS NOT NULL

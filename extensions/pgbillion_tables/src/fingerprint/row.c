@@ -1,0 +1,313 @@
+/*-------------------------------------------------------------------------
+ *
+ * row.c
+ *	  A catalog row in a form that says nothing of the schema.
+ *
+ * What each column of a catalog refers to is known from the list that
+ * PostgreSQL generates of its catalogs (see pg_get_catalog_foreign_keys()).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_description.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_seclabel.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "catalog/system_fk_info.h"
+#include "common/hashfn.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+
+#include "fingerprint/fingerprint.h"
+
+/* How a column is written. */
+typedef enum ColumnKind
+{
+	COLUMN_LEFT_OUT,
+	COLUMN_PLAIN,
+	COLUMN_OID,
+	COLUMN_OIDS,
+	COLUMN_NAME,
+	COLUMN_TREE,
+	COLUMN_GRANTS,
+	COLUMN_OPTIONS,
+	COLUMN_ACCESS_METHOD
+} ColumnKind;
+
+typedef struct ShapeColumn
+{
+	ColumnKind	kind;
+	Oid			refers_to;		/* a catalog, for OIDs */
+} ShapeColumn;
+
+typedef struct RowShape
+{
+	Oid			catalog;
+	ShapeColumn *columns;
+} RowShape;
+
+/* No more catalogs are looked at. */
+#define MAX_SHAPES 40
+
+/*
+ * What says nothing about a definition: numbers of objects and files, where
+ * they are, statistics, and hints that may be out of date.
+ */
+static const struct
+{
+	Oid			catalog;
+	const char *column;
+}			left_out[] = {
+	{NamespaceRelationId, "nspname"},
+	{RelationRelationId, "reltype"},
+	{RelationRelationId, "relfilenode"},
+	{RelationRelationId, "reltablespace"},
+	{RelationRelationId, "relpages"},
+	{RelationRelationId, "reltuples"},
+	{RelationRelationId, "relallvisible"},
+	{RelationRelationId, "relallfrozen"},
+	{RelationRelationId, "reltoastrelid"},
+	{RelationRelationId, "relhasindex"},
+	{RelationRelationId, "relhasrules"},
+	{RelationRelationId, "relhastriggers"},
+	{RelationRelationId, "relhassubclass"},
+	{RelationRelationId, "relispopulated"},
+	{RelationRelationId, "relrewrite"},
+	{RelationRelationId, "relfrozenxid"},
+	{RelationRelationId, "relminmxid"},
+	{AttributeRelationId, "attcacheoff"},
+	{AttributeRelationId, "atthasmissing"},
+	{AttributeRelationId, "attmissingval"},
+	{IndexRelationId, "indcheckxmin"},
+	{TriggerRelationId, "tgparentid"},
+	{TypeRelationId, "typarray"},
+	/* the caller has put what these are about */
+	{DescriptionRelationId, "objoid"},
+	{SecLabelRelationId, "objoid"},
+};
+
+static const RowShape *shape_of(Fingerprinter *printer, Relation rel);
+static ShapeColumn shape_of_column(Oid catalog, Form_pg_attribute att);
+static void put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColumn column, Datum value);
+static void put_grants(Fingerprinter *printer, const Acl *acl);
+static void put_options(Fingerprinter *printer, ArrayType *options);
+
+Digest
+digest_of(const char *bytes, int length)
+{
+	Digest		digest;
+
+	digest.low = hash_bytes_extended((const unsigned char *) bytes, length, 0);
+	digest.high = hash_bytes_extended((const unsigned char *) bytes, length, UINT64CONST(0x9E3779B97F4A7C15));
+	return digest;
+}
+
+/* A member of the schema, or NULL. */
+FingerprintMember *
+fingerprint_find(const Fingerprinter *printer, int schema, Oid classid, Oid objid)
+{
+	Oid			key[] = {classid, objid};
+	FingerprintMember *member;
+
+	/* of what initdb makes, schemas are the only members */
+	if (objid < FirstNormalObjectId && classid != NamespaceRelationId)
+		return NULL;
+	member = hash_search(printer->members, key, HASH_FIND, NULL);
+	return member != NULL && member->schema == schema ? member : NULL;
+}
+
+/* What the OID stands for, if that is in the schema, or else the OID. */
+void
+fingerprint_put_oid(Fingerprinter *printer, int schema, Oid classid, Oid oid)
+{
+	const FingerprintMember *member = fingerprint_find(printer, schema, classid, oid);
+
+	appendStringInfoChar(&printer->row, member != NULL ? 'm' : 'o');
+	if (member != NULL)
+		appendBinaryStringInfo(&printer->row, (const char *) &member->identity, sizeof(Digest));
+	else
+		appendBinaryStringInfo(&printer->row, (const char *) &oid, sizeof(Oid));
+}
+
+/* Adds the row to what printer->row holds. */
+void
+fingerprint_put_row(Fingerprinter *printer, int schema, Relation rel, HeapTuple tuple)
+{
+	TupleDesc	tupdesc = RelationGetDescr(rel);
+	const RowShape *shape = shape_of(printer, rel);
+	Datum		values[MaxHeapAttributeNumber];
+	bool		nulls[MaxHeapAttributeNumber];
+	MemoryContext old = MemoryContextSwitchTo(printer->row_context);
+
+	appendBinaryStringInfo(&printer->row, (const char *) &shape->catalog, sizeof(Oid));
+	heap_deform_tuple(tuple, tupdesc, values, nulls);
+	for (int i = 0; i < tupdesc->natts; i++)
+	{
+		if (shape->columns[i].kind == COLUMN_LEFT_OUT)
+			continue;
+		appendStringInfoChar(&printer->row, nulls[i] ? 'n' : 'v');
+		if (!nulls[i])
+			put_column(printer, schema, TupleDescAttr(tupdesc, i), shape->columns[i], values[i]);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(printer->row_context);
+}
+
+static const RowShape *
+shape_of(Fingerprinter *printer, Relation rel)
+{
+	RowShape   *shape;
+
+	for (int i = 0; i < printer->nshapes; i++)
+		if (printer->shapes[i].catalog == RelationGetRelid(rel))
+			return &printer->shapes[i];
+	if (printer->nshapes == MAX_SHAPES)
+		elog(ERROR, "too many catalogs");
+	if (printer->shapes == NULL)
+		printer->shapes = palloc(MAX_SHAPES * sizeof(RowShape));
+	shape = &printer->shapes[printer->nshapes++];
+	shape->catalog = RelationGetRelid(rel);
+	shape->columns = palloc(RelationGetDescr(rel)->natts * sizeof(ShapeColumn));
+	for (int i = 0; i < RelationGetDescr(rel)->natts; i++)
+		shape->columns[i] = shape_of_column(shape->catalog, TupleDescAttr(RelationGetDescr(rel), i));
+	return shape;
+}
+
+static ShapeColumn
+shape_of_column(Oid catalog, Form_pg_attribute att)
+{
+	const char *name = NameStr(att->attname);
+	ShapeColumn column = {COLUMN_PLAIN, InvalidOid};
+
+	if (strcmp(name, "oid") == 0)
+		column.kind = COLUMN_LEFT_OUT;
+	for (int i = 0; i < lengthof(left_out); i++)
+		if (left_out[i].catalog == catalog && strcmp(left_out[i].column, name) == 0)
+			column.kind = COLUMN_LEFT_OUT;
+	if (column.kind == COLUMN_LEFT_OUT)
+		return column;
+
+	for (int i = 0; i < lengthof(sys_fk_relationships); i++)
+	{
+		const SysFKRelationship *fk = &sys_fk_relationships[i];
+		int			length = strlen(name);
+
+		/* those of two columns are of attribute numbers */
+		if (fk->fk_table != catalog || strncmp(fk->fk_columns + 1, name, length) != 0 ||
+			strcmp(fk->fk_columns + 1 + length, "}") != 0)
+			continue;
+		column.kind = fk->is_array ? COLUMN_OIDS : COLUMN_OID;
+		column.refers_to = fk->pk_table;
+	}
+	if (catalog == RelationRelationId && strcmp(name, "relam") == 0)
+		column.kind = COLUMN_ACCESS_METHOD;
+	else if (att->atttypid == NAMEOID)
+		column.kind = COLUMN_NAME;
+	else if (att->atttypid == PG_NODE_TREEOID)
+		column.kind = COLUMN_TREE;
+	else if (att->atttypid == ACLITEMARRAYOID)
+		column.kind = COLUMN_GRANTS;
+	else if (catalog == AttributeRelationId && strcmp(name, "attoptions") == 0)
+		column.kind = COLUMN_OPTIONS;
+	return column;
+}
+
+static void
+put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColumn column, Datum value)
+{
+	switch (column.kind)
+	{
+		case COLUMN_LEFT_OUT:
+			break;
+		case COLUMN_ACCESS_METHOD:
+			/* a lazy table becomes heap with its first row */
+			if (DatumGetObjectId(value) == printer->lazy_heap)
+				value = ObjectIdGetDatum(HEAP_TABLE_AM_OID);
+			/* FALLTHROUGH */
+		case COLUMN_OID:
+			fingerprint_put_oid(printer, schema, column.refers_to, DatumGetObjectId(value));
+			break;
+		case COLUMN_OIDS:
+			{
+				/* oidvector, or oid[] without nulls, has the same form */
+				ArrayType  *array = DatumGetArrayTypeP(value);
+				int			n = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
+
+				appendBinaryStringInfo(&printer->row, (const char *) &n, sizeof(int));
+				for (int i = 0; i < n; i++)
+					fingerprint_put_oid(printer, schema, column.refers_to, ((Oid *) ARR_DATA_PTR(array))[i]);
+				break;
+			}
+		case COLUMN_NAME:
+			fingerprint_put_name(printer, schema, NameStr(*DatumGetName(value)));
+			break;
+		case COLUMN_TREE:
+			fingerprint_put_tree(printer, schema, TextDatumGetCString(value));
+			break;
+		case COLUMN_GRANTS:
+			put_grants(printer, DatumGetAclP(value));
+			break;
+		case COLUMN_OPTIONS:
+			put_options(printer, DatumGetArrayTypeP(value));
+			break;
+		case COLUMN_PLAIN:
+			if (att->attbyval)
+				appendBinaryStringInfo(&printer->row, (const char *) &value, sizeof(Datum));
+			else if (att->attlen > 0)
+				appendBinaryStringInfo(&printer->row, DatumGetPointer(value), att->attlen);
+			else
+			{
+				struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
+
+				fingerprint_put_text(printer, schema, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+			}
+			break;
+	}
+}
+
+/* In whatever order they were granted. */
+static void
+put_grants(Fingerprinter *printer, const Acl *acl)
+{
+	Digest		sum = {0, 0};
+
+	for (int i = 0; i < ACL_NUM(acl); i++)
+	{
+		const AclItem *item = &ACL_DAT(acl)[i];
+		uint64		parts[3] = {item->ai_grantee, item->ai_grantor, item->ai_privs};
+		Digest		digest = digest_of((const char *) parts, sizeof(parts));
+
+		sum.low += digest.low;
+		sum.high += digest.high;
+	}
+	appendBinaryStringInfo(&printer->row, (const char *) &sum, sizeof(Digest));
+}
+
+/* Minor releases since November 2026 note among a column's options when its row type last changed. */
+static void
+put_options(Fingerprinter *printer, ArrayType *options)
+{
+	Datum	   *elements;
+	int			n;
+
+	deconstruct_array(options, TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
+	for (int i = 0; i < n; i++)
+	{
+		const char *option = TextDatumGetCString(elements[i]);
+
+		if (strncmp(option, "pg_attver=", strlen("pg_attver=")) != 0)
+			appendBinaryStringInfo(&printer->row, option, strlen(option) + 1);
+	}
+}

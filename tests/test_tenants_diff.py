@@ -1,0 +1,191 @@
+"""`pgbillion tenants diff`: every small change of a schema is found, in both of its ways, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import schemas, servers
+from harness.servers import one
+from pgbillion.common.target import Target
+from pgbillion.server.postgres import Cluster
+from pgbillion.tenants import diff
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+# beside the library's application, what that does not have
+MORE = """
+CREATE FUNCTION of_enum(state DEFAULT 'paid') RETURNS state LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+CREATE TABLE plain (a integer, b text, c state DEFAULT of_enum('new'), d integer,
+    CONSTRAINT few CHECK (c IN ('new', 'paid')));
+CREATE TABLE parent (a integer, b text) PARTITION BY LIST (a);
+CREATE TABLE part PARTITION OF parent FOR VALUES IN (1, 2);
+CREATE INDEX plain_a ON plain (a);
+CREATE INDEX plain_f ON plain (of_enum(c));
+CREATE UNLOGGED SEQUENCE free;
+CREATE RULE nothing AS ON DELETE TO plain DO INSTEAD NOTHING;
+CREATE TYPE span AS RANGE (subtype = integer);
+CREATE VIEW of_plain AS SELECT p.a, p.b, of_enum(p.c) AS c FROM plain p WHERE p.c <> 'paid';
+"""
+
+# each makes another schema of it
+CHANGES = (
+    "ALTER TABLE plain ADD COLUMN more integer",
+    "ALTER TABLE plain RENAME COLUMN d TO e",
+    "ALTER TABLE plain DROP COLUMN d",
+    "ALTER TABLE plain ALTER COLUMN d TYPE bigint",
+    "ALTER TABLE plain ALTER COLUMN d SET NOT NULL",
+    "ALTER TABLE plain ALTER COLUMN d SET DEFAULT 1",
+    "ALTER TABLE plain ALTER COLUMN c SET DEFAULT of_enum('paid')",
+    "ALTER TABLE plain DROP COLUMN d; ALTER TABLE plain DROP COLUMN c CASCADE; ALTER TABLE plain ADD COLUMN d integer",
+    "ALTER TABLE plain ALTER COLUMN b SET STORAGE EXTERNAL",
+    "ALTER TABLE plain ALTER COLUMN b SET COMPRESSION pglz",
+    "ALTER TABLE plain ALTER COLUMN b SET STATISTICS 7",
+    "ALTER TABLE plain ALTER COLUMN b SET (n_distinct = 7)",
+    "ALTER TABLE plain SET (fillfactor = 70)",
+    "ALTER TABLE plain SET (toast.autovacuum_enabled = off)",
+    "ALTER TABLE plain SET UNLOGGED",
+    "ALTER TABLE plain RENAME TO plane",
+    "ALTER TABLE plain ENABLE ROW LEVEL SECURITY",
+    "ALTER TABLE plain FORCE ROW LEVEL SECURITY",
+    "ALTER TABLE plain REPLICA IDENTITY FULL",
+    "ALTER TABLE plain CLUSTER ON plain_a",
+    "ALTER TABLE plain OWNER TO maker",
+    "ALTER TABLE plain ADD CONSTRAINT more CHECK (a > 0)",
+    "ALTER TABLE plain ADD CONSTRAINT more CHECK (d > 0)",
+    "ALTER TABLE plain ADD CONSTRAINT more CHECK (d > 0) NOT VALID",
+    "ALTER TABLE plain DROP CONSTRAINT few",
+    "ALTER TABLE plain DROP CONSTRAINT few, ADD CONSTRAINT few CHECK (c IN ('paid', 'new'))",
+    "ALTER TABLE plain RENAME CONSTRAINT few TO fewer",
+    "ALTER TABLE plain DISABLE RULE nothing",
+    "ALTER TABLE invoice DROP CONSTRAINT invoice_customer_fkey",
+    "ALTER TABLE invoice ALTER CONSTRAINT invoice_customer_fkey NOT DEFERRABLE",
+    "ALTER TABLE invoice DISABLE TRIGGER log_change",
+    "ALTER TABLE invoice DISABLE TRIGGER ALL",
+    "ALTER TABLE invoice ENABLE TRIGGER noted",
+    "ALTER TABLE invoice ALTER COLUMN id SET DEFAULT nextval('number')",
+    "ALTER INDEX plain_a SET (fillfactor = 70)",
+    "ALTER INDEX invoice_pkey SET (fillfactor = 70)",
+    "ALTER INDEX plain_a RENAME TO plain_b",
+    "DROP INDEX plain_a",
+    "DROP INDEX plain_a; CREATE INDEX plain_a ON plain (a DESC)",
+    "DROP INDEX plain_a; CREATE INDEX plain_a ON plain (d)",
+    "DROP INDEX plain_f; CREATE INDEX plain_f ON plain (of_enum(c)) WHERE a > 0",
+    "DROP INDEX plain_a; CREATE INDEX plain_a ON plain USING hash (a)",
+    "CREATE TABLE more ()",
+    "DROP TABLE plain CASCADE",
+    "CREATE TABLE part_2 PARTITION OF parent FOR VALUES IN (3)",
+    "ALTER TABLE parent DETACH PARTITION part",
+    "ALTER TABLE parent DETACH PARTITION part; ALTER TABLE parent ATTACH PARTITION part FOR VALUES IN (1)",
+    "ALTER TYPE state ADD VALUE 'more'",
+    "ALTER TYPE state ADD VALUE 'more' BEFORE 'new'",
+    "ALTER TYPE state RENAME VALUE 'paid' TO 'payed'",
+    "ALTER TYPE state OWNER TO maker",
+    "ALTER TYPE address ADD ATTRIBUTE more integer",
+    "ALTER DOMAIN amount DROP CONSTRAINT not_negative",
+    "ALTER DOMAIN amount SET DEFAULT 1",
+    "ALTER DOMAIN amount DROP NOT NULL",
+    "ALTER TYPE span RENAME TO spam",
+    "ALTER SEQUENCE number INCREMENT BY 7",
+    "ALTER SEQUENCE free OWNED BY plain.a",
+    "ALTER SEQUENCE invoice_id_seq OWNED BY NONE",
+    "CREATE OR REPLACE VIEW of_plain AS SELECT p.a, p.b, of_enum(p.c) AS c FROM plain p WHERE p.c <> 'new'",
+    "CREATE OR REPLACE VIEW of_plain AS SELECT p.d AS a, p.b, of_enum(p.c) AS c FROM plain p WHERE p.c <> 'paid'",
+    "ALTER VIEW of_plain RENAME COLUMN b TO bb",
+    "ALTER VIEW of_plain SET (security_barrier)",
+    "ALTER VIEW of_plain ALTER COLUMN b SET DEFAULT 'x'",
+    "CREATE OR REPLACE FUNCTION of_enum(state DEFAULT 'paid') RETURNS state LANGUAGE sql IMMUTABLE AS 'VALUES ($1)'",
+    "CREATE OR REPLACE FUNCTION of_enum(state DEFAULT 'new') RETURNS state LANGUAGE sql IMMUTABLE AS 'SELECT $1'",
+    "ALTER FUNCTION of_enum STABLE",
+    "ALTER FUNCTION of_enum SET work_mem = '1MB'",
+    "ALTER FUNCTION of_enum OWNER TO maker",
+    "GRANT EXECUTE ON FUNCTION of_enum TO reader WITH GRANT OPTION",
+    "CREATE FUNCTION of_enum(integer) RETURNS integer LANGUAGE sql AS 'SELECT $1'",
+    "CREATE AGGREGATE total(integer) (sfunc = int4pl, stype = integer)",
+    "CREATE AGGREGATE total(integer) (sfunc = int4pl, stype = integer, initcond = '0')",
+    "CREATE OPERATOR === (leftarg = integer, rightarg = integer, function = int4eq)",
+    "CREATE COLLATION same FROM \"C\"",
+    "DROP TRIGGER log_change ON invoice",
+    "DROP POLICY own ON invoice",
+    "ALTER POLICY strict ON invoice USING (net > 1)",
+    "ALTER POLICY strict ON invoice TO reader",
+    "DROP STATISTICS pair",
+    "ALTER STATISTICS pair SET STATISTICS 9",
+    "COMMENT ON TABLE invoice IS 'another'",
+    "COMMENT ON COLUMN plain.a IS 'first'",
+    "COMMENT ON CONSTRAINT few ON plain IS 'few'",
+    "COMMENT ON TRIGGER log_change ON invoice IS NULL",
+    "COMMENT ON TYPE span IS 'a range'",
+    "GRANT SELECT ON plain TO reader",
+    "GRANT SELECT (a) ON plain TO reader",
+    "GRANT SELECT (b) ON plain TO reader",
+    "REVOKE EXECUTE ON FUNCTION of_enum FROM PUBLIC",
+    "GRANT USAGE ON SEQUENCE free TO reader",
+)  # fmt: skip
+
+# these change rows of catalogs, but no definition
+SAME = (
+    "ALTER TABLE plain ADD COLUMN more integer; ALTER TABLE plain DROP COLUMN more",
+    "DROP INDEX plain_a; CREATE INDEX plain_a ON plain (a)",
+    "GRANT SELECT ON plain TO reader; REVOKE SELECT ON plain FROM reader",
+    "REVOKE SELECT ON invoice FROM reader; GRANT SELECT ON invoice TO reader",
+    "INSERT INTO plain VALUES (1, 'x'); ANALYZE plain; SELECT nextval('number'); TRUNCATE plain",
+    "INSERT INTO customer (name) VALUES ('x'); REFRESH MATERIALIZED VIEW totals",
+    "ALTER TABLE plain DISABLE RULE nothing; ALTER TABLE plain ENABLE RULE nothing",
+    "ALTER TABLE plain SET (fillfactor = 70); ALTER TABLE plain RESET (fillfactor)",
+    "CREATE OR REPLACE FUNCTION of_enum(state DEFAULT 'paid') RETURNS state LANGUAGE sql IMMUTABLE AS 'SELECT $1'",
+    "DROP VIEW of_plain; CREATE VIEW of_plain AS SELECT p.a, p.b, of_enum(p.c) AS c FROM plain p WHERE p.c <> 'paid'",
+    "COMMENT ON TABLE plain IS 'x'; COMMENT ON TABLE plain IS NULL",
+)
+
+
+@contextmanager
+def unseen(total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda done: None
+
+
+@pytest.fixture
+def database(cluster: Cluster) -> Iterator[str]:
+    with servers.new_database(cluster, "diff") as made:
+        yield made
+
+
+def groups(target: Target, model: str, tenants: list[str]) -> list[set[str]]:
+    """The groups that are found: those that are as the model first."""
+    outcome = diff.compare(target, model, tenants, 2, observe=unseen)
+    others = [set(group.tenants) for group in outcome.groups]
+    assert all(group.differences for group in outcome.groups)
+    same = set(tenants).difference(*others)
+    assert outcome.same == len(same)
+    return [same, *sorted(others, key=min)]
+
+
+def test_each_change_is_found_and_nothing_else(cluster: Cluster, database: str, tell: Callable[[str], None]) -> None:
+    target = Target(cluster.conninfo(database), "the test's")
+    names = {f"change_{number:03}": change for number, change in enumerate((*CHANGES, *SAME))}
+    with target.connect() as conn:
+        schemas.make_outside(conn)
+        schemas.make_schema(conn, "model", schemas.APPLICATION + MORE)
+        # two by commands, the others by their stamp
+        assert one(conn, "SELECT pgbillion_tables.clone_schemas('model', 'change_%%03d', 0, %s)", len(names))
+        assert groups(target, "model", list(names)) == [set(names)]
+        for name, change in names.items():
+            conn.execute(f"SET search_path = {name}".encode())
+            for statement in change.split("; "):
+                conn.execute(statement.encode())
+        conn.execute("RESET search_path")
+        # the names of schemas are not all of one length
+        conn.execute('ALTER SCHEMA change_007 RENAME TO "Odd ""name"')
+        names['Odd "name'] = names.pop("change_007")
+        by_rows = groups(target, "model", list(names))
+        changes = {change: name for name, change in names.items()}
+        assert by_rows[0] == {changes[change] for change in SAME}
+        assert by_rows[1:] == sorted([{changes[change]} for change in CHANGES], key=min)
+        # without the extension the definitions of all are read
+        conn.execute("DROP EXTENSION pgbillion_tables")
+        assert groups(target, "model", list(names)) == by_rows
+    tell(f"{len(CHANGES)} changes found, {len(SAME)} that change no definition")
