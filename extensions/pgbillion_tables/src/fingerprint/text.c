@@ -317,7 +317,7 @@ put_value(Fingerprinter *printer, int schema, Oid type, const char *at)
 			memcpy(head, bytes, sizeof(head));
 			/* without nulls the elements follow the dimensions */
 			if (element != NULL && element->kind == TYPTYPE_ENUM && head[2] == 0 && head[1] > 0 &&
-				done + head[1] * 8 <= length)
+				head[1] <= (length - done) / 8)
 			{
 				appendBinaryStringInfo(&printer->row, bytes + done, head[1] * 8);
 				done += head[1] * 8;
