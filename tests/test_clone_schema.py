@@ -208,7 +208,10 @@ def test_what_changes_a_clone_makes_it_by_commands_again(conn: Connection, catal
 
 def test_a_prepared_clone_needs_the_privileges_that_commands_need(conn: Connection) -> None:
     schemas.make_schema(conn, "model", "CREATE TABLE a (i serial PRIMARY KEY, c char(2) REFERENCES outside.country)")
-    functions = "clone_schema(regnamespace, text, name), pgbillion_tables.prepare_clone(regnamespace, name)"
+    functions = (
+        "clone_schema(regnamespace, text, name, regclass[], boolean),"
+        " pgbillion_tables.prepare_clone(regnamespace, name)"
+    )
     executing = f"EXECUTE ON FUNCTION pgbillion_tables.{functions}"
     creating = f"CREATE ON DATABASE {conn.info.dbname}"
     conn.execute("ALTER SCHEMA model OWNER TO maker; ALTER TABLE model.a OWNER TO maker")
@@ -399,7 +402,7 @@ def test_sign_ups_at_the_same_time(cluster: Cluster, database: str, conn: Connec
 
 def test_an_ordinary_role_clones_what_it_may_make(conn: Connection) -> None:
     schemas.make_schema(conn, "model", schemas.APPLICATION)
-    signature = "pgbillion_tables.clone_schema(regnamespace, text, name)"
+    signature = "pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean)"
     with conn.transaction():
         conn.execute("SET LOCAL ROLE maker")
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="function clone_schema"), conn.transaction():

@@ -21,7 +21,10 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 @pytest.fixture(scope="module", autouse=True)
 def outside(cluster: Cluster, database: str) -> Iterator[None]:
-    functions = "clone_schema(regnamespace, text, name), pgbillion_tables.prepare_clone(regnamespace, name)"
+    functions = (
+        "clone_schema(regnamespace, text, name, regclass[], boolean),"
+        " pgbillion_tables.prepare_clone(regnamespace, name)"
+    )
     with cluster.connect(database) as conn:
         schemas.make_outside(conn)
         conn.execute("CREATE ROLE signer; CREATE ROLE their_group; CREATE ROLE group_of_groups")

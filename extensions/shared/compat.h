@@ -77,6 +77,18 @@ relation_file_exists(RelFileLocator locator, ForkNumber forknum)
 #endif
 }
 
+/* 18 runs every query once. */
+#include "executor/executor.h"
+static inline void
+executor_run(QueryDesc *desc)
+{
+#if PG_VERSION_NUM >= 180000
+	ExecutorRun(desc, ForwardScanDirection, 0);
+#else
+	ExecutorRun(desc, ForwardScanDirection, 0, true);
+#endif
+}
+
 /* 16 replaced the many pg_xxx_aclcheck() by one function. */
 #if PG_VERSION_NUM < 160000
 #include "catalog/pg_tablespace.h"

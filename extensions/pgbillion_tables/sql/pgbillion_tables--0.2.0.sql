@@ -147,29 +147,33 @@ COMMENT ON FUNCTION pgbillion_tables.tables(text, regnamespace, name, bigint) IS
 CREATE FUNCTION pgbillion_tables.clone_schema(
     template regnamespace,
     name text,
-    access_method name DEFAULT NULL
+    access_method name DEFAULT NULL,
+    rows regclass[] DEFAULT NULL,
+    all_rows boolean DEFAULT false
 ) RETURNS regnamespace
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_clone_schema';
 
-REVOKE ALL ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name) IS
-'creates a schema with all that the template has, except rows';
+COMMENT ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean) IS
+'creates a schema with all that the template has, and the rows that are asked for';
 
 CREATE FUNCTION pgbillion_tables.clone_schemas(
     template regnamespace,
     name_format text,
     first bigint,
     count bigint,
-    access_method name DEFAULT NULL
+    access_method name DEFAULT NULL,
+    rows regclass[] DEFAULT NULL,
+    all_rows boolean DEFAULT false
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_clone_schemas';
 
-REVOKE ALL ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name) IS
+COMMENT ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean) IS
 'creates schemas first … first + count - 1 like the template, all or none';
 
 -- What prepare_clone() keeps; dumps leave it out, because it is of use in this database only.

@@ -86,17 +86,32 @@ def create(
             help="heap, or lazy, without files until their first row. Default: the template's.",
         ),
     ] = None,
+    rows_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rows-of", metavar="TABLE", help="Copy the rows of this table of the template; can be given again."
+        ),
+    ] = None,
+    all_rows: Annotated[bool, typer.Option("--all-rows", help="Copy the rows of all tables.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Create tenants: clones of a schema with all that is in it, except rows; run it again to go on after an interrupt.
+    """Create tenants: clones of a schema with all that is in it; run it again to go on after an interrupt.
 
-    Schemas that are there already are left as they are.
+    Rows are copied only where they are asked for. Schemas that are there already are left as they are.
 
     Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -w 2
     """
     method = None if storage is None else "lazy_heap" if storage is Storage.LAZY else "heap"
     request = creating.Request(
-        template, name_format, first, parse_count(count), number_of_workers(workers), batch, method
+        template,
+        name_format,
+        first,
+        parse_count(count),
+        number_of_workers(workers),
+        batch,
+        method,
+        tuple(rows_of or ()),
+        all_rows,
     )
     request.check()
     target = where.target()

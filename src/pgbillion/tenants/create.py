@@ -25,7 +25,10 @@ DEFAULT_FORMAT = "tenant_%05d"
 
 @dataclass(frozen=True)
 class Request:
-    """What to create: ``count`` schemas from the number ``first``; ``access_method`` None: the template's."""
+    """What to create: ``count`` schemas from the number ``first``; ``access_method`` None: the template's.
+
+    The rows of the tables ``rows_of``, or ``all_rows``, are copied.
+    """
 
     template: str
     name_format: str
@@ -34,11 +37,15 @@ class Request:
     workers: int = 1
     batch: int = 1
     access_method: str | None = None
+    rows_of: tuple[str, ...] = ()
+    all_rows: bool = False
 
     def check(self) -> None:
         """Raise UserError for arguments that no server could make right."""
         if not 1 <= self.workers <= MAX_WORKERS:
             raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS}, not {self.workers:,}")
+        if self.rows_of and self.all_rows:
+            raise UserError("--rows-of and --all-rows exclude each other")
         if self.batch < 1:
             raise UserError(f"the number of tenants per transaction must be at least 1, not {self.batch:,}")
         NameFormat.parse(self.name_format).check_range(self.first, self.count)
@@ -85,6 +92,7 @@ def execute(
         row = conn.execute("SELECT FROM pg_namespace WHERE nspname = %s", [request.template]).fetchone()
         if row is None:
             raise UserError(f'there is no schema "{request.template}" to be cloned', "--template names the model")
+        tables = _tables(conn, request)
         runs = missing(conn, request)
         if len(runs) > 1:
             _prepare(conn, request)
@@ -104,7 +112,7 @@ def execute(
             team.session(mine)
             mine.execute("SET client_min_messages = warning")
             while not team.stopped.is_set() and (run := take()) is not None:
-                _create(mine, request, run, journaled=journaled)
+                _create(mine, request, run, tables, journaled=journaled)
                 with lock:
                     created += len(run)
                 update(created)
@@ -130,12 +138,31 @@ def _prepare(conn: Connection, request: Request) -> None:
         )
 
 
-def _create(conn: Connection, request: Request, run: Sequence[int], *, journaled: bool) -> None:
+def _tables(conn: Connection, request: Request) -> list[int] | None:
+    """Return the tables whose rows are copied, None for none in particular."""
+    if not request.rows_of:
+        return None
+    found: dict[str, int] = dict(
+        conn.execute(
+            "SELECT c.relname::text, c.oid::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+            " WHERE n.nspname = %s AND c.relname = ANY (%s::text[]) AND c.relkind IN ('r', 'p')",
+            [request.template, list(request.rows_of)],
+        ).fetchall()
+    )
+    for name in request.rows_of:
+        if name not in found:
+            raise UserError(f'there is no table "{name}" in schema "{request.template}"', "--rows-of names a table")
+    return list(found.values())
+
+
+def _create(
+    conn: Connection, request: Request, run: Sequence[int], tables: Sequence[int] | None, *, journaled: bool
+) -> None:
     with conn.transaction():
         conn.execute(
             "SELECT pgbillion_tables.clone_schemas((SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = %s)"
-            "::pg_catalog.regnamespace, %s, %s, %s, %s)",
-            [request.template, request.name_format, run[0], len(run), request.access_method],
+            "::pg_catalog.regnamespace, %s, %s, %s, %s, %s::pg_catalog.oid[]::pg_catalog.regclass[], %s)",
+            [request.template, request.name_format, run[0], len(run), request.access_method, tables, request.all_rows],
         )
         if journaled:
             name = NameFormat.parse(request.name_format)

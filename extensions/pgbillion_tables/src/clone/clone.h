@@ -10,6 +10,7 @@
  *					they can be run
  *	kinds.c			the queries for that, one for each kind of object, and
  *					those that find what cannot be carried
+ *	copy_rows.c		copies rows of the template
  *	verify.c		refuses what cannot be carried, and compares a clone with
  *					its template
  *	stamp_schema.h	the map of how further clones are made of the first ones
@@ -31,6 +32,7 @@
 #define PGBILLION_CLONE_H
 
 #include "nodes/pg_list.h"
+#include "utils/snapshot.h"
 
 /*
  * The queries of kinds.c. Each has two parameters: $1, the schema's OID, and
@@ -62,12 +64,36 @@ extern const char *const clone_strays_query;
 /* Returns functions whose text names the schema. */
 extern const char *const clone_functions_query;
 
+/*
+ * Of tables whose rows are to be copied, $2, an array of OIDs as text; all
+ * without it. Returns those that are no tables of the schema; tables of which
+ * that is impossible, why, and a hint; their names; and the names of sequences
+ * that go on from their present values.
+ */
+extern const char *const clone_no_table_query;
+extern const char *const clone_not_copied_query;
+extern const char *const clone_copied_tables_query;
+extern const char *const clone_copied_sequences_query;
+
 /* ---- definition.c ---- */
 
 extern void clone_query(const char *query, Oid schema, const char *argument);
 extern List *definition_of_objects(Oid schema, const char *access_method);
 extern List *definition_of_rest(Oid schema, const char *clone);
 extern List *definition_of_contents(Oid schema);
+
+/* ---- copy_rows.c ---- */
+
+/* What is copied of a template's contents: names in it. */
+typedef struct CopiedRows
+{
+	List	   *tables;
+	List	   *sequences;
+} CopiedRows;
+
+extern CopiedRows *copied_rows_choose(Oid template, const char *tables);
+extern void copied_rows_copy(const CopiedRows *rows, Oid template, const char *clone,
+							 Snapshot snapshot);
 
 /* ---- verify.c ---- */
 

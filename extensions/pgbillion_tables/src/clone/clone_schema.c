@@ -2,7 +2,7 @@
  *
  * clone_schema.c
  *	  pgbillion_tables.clone_schema() and clone_schemas(): whole schemas like
- *	  a template, without its rows.
+ *	  a template, with or without its rows.
  *
  * See clone.h for the parts. The first clones are made by commands, run as the
  * caller, who needs the privileges for them; others are stamped, if somebody
@@ -23,17 +23,20 @@
 #include "catalog/catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 
 #include "clone/clone.h"
 #include "clone/stamp_schema.h"
@@ -54,6 +57,9 @@ typedef struct Cloning
 	const char *name;
 	int64		first;
 	const char *access_method;
+	bool		all_rows;		/* copied, */
+	const char *tables;			/* or those of these tables, or NULL */
+	CopiedRows *rows;			/* of which these are made; NULL for none */
 	List	   *objects;		/* commands */
 	List	   *contents;		/* commands */
 	char	   *reason;			/* why all are made by commands, or NULL */
@@ -62,8 +68,9 @@ typedef struct Cloning
 								 * up */
 } Cloning;
 
-static void clone_many(Oid template, const NameFormat *format, const char *name, int64 first,
-					   int64 count, const char *access_method);
+static void clone_many(Cloning *cloning, int64 count);
+static char *oids_as_text(ArrayType *array);
+static void choose_rows(Cloning *cloning, FunctionCallInfo fcinfo, int tables, int all_rows);
 static const char *clone_name(const Cloning *cloning, int64 number);
 static void clone_by_commands(const Cloning *cloning, int64 from, int64 to);
 static void clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count);
@@ -73,6 +80,7 @@ static SchemaStamp *learn(Cloning *cloning);
 static void clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to,
 						   bool verified);
 static void verify_stamped(const Cloning *cloning, int64 number);
+static void copy_rows(Cloning *cloning, int64 count);
 static void fill_clones(const Cloning *cloning, int64 count);
 static void check_callable(const char *function);
 static void check_template(Oid template);
@@ -86,13 +94,14 @@ static char *functions_of(Oid template);
 static void tell_functions(Oid template, const char *functions);
 
 /*
- * pgbillion_tables.clone_schema(template regnamespace, name text, access_method name)
- *						 returns regnamespace
+ * pgbillion_tables.clone_schema(template regnamespace, name text, access_method name,
+ *						 rows regclass[], all_rows boolean) returns regnamespace
  *		Creates a schema like the template, all or nothing.
  */
 Datum
 pgbillion_clone_schema(PG_FUNCTION_ARGS)
 {
+	Cloning		cloning = {0};
 	char	   *name;
 
 	if (PG_ARGISNULL(0) || PG_ARGISNULL(1))
@@ -106,14 +115,19 @@ pgbillion_clone_schema(PG_FUNCTION_ARGS)
 				 errmsg("schema name \"%s\" is too long", name),
 				 errhint("A name has at most %d bytes.", NAMEDATALEN - 1)));
 
-	clone_many(PG_GETARG_OID(0), NULL, name, 0, 1, PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2)));
+	cloning.template = PG_GETARG_OID(0);
+	cloning.name = name;
+	cloning.access_method = PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2));
+	choose_rows(&cloning, fcinfo, 3, 4);
+	clone_many(&cloning, 1);
 
 	PG_RETURN_OID(get_namespace_oid(name, false));
 }
 
 /*
  * pgbillion_tables.clone_schemas(template regnamespace, name_format text, first bigint,
- *						  count bigint, access_method name) returns bigint
+ *						  count bigint, access_method name, rows regclass[], all_rows boolean)
+ *						  returns bigint
  *		Creates schemas first … first + count - 1 like the template and returns
  *		their number. All or none.
  */
@@ -121,6 +135,7 @@ Datum
 pgbillion_clone_schemas(PG_FUNCTION_ARGS)
 {
 	static const char *const names[] = {"template", "name_format", "first", "count"};
+	Cloning		cloning = {0};
 	int64		first;
 	int64		count;
 	NameFormat *format;
@@ -137,30 +152,78 @@ pgbillion_clone_schemas(PG_FUNCTION_ARGS)
 	format = name_format_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	name_format_check_lengths(format, first, first + count - 1);
 
-	clone_many(PG_GETARG_OID(0), format, NULL, first, count,
-			   PG_ARGISNULL(4) ? NULL : NameStr(*PG_GETARG_NAME(4)));
+	cloning.template = PG_GETARG_OID(0);
+	cloning.format = format;
+	cloning.first = first;
+	cloning.access_method = PG_ARGISNULL(4) ? NULL : NameStr(*PG_GETARG_NAME(4));
+	choose_rows(&cloning, fcinfo, 5, 6);
+	clone_many(&cloning, count);
 
 	PG_RETURN_INT64(count);
 }
 
-/* Clones of the names of `format`, or of one name without a format. */
+/* Which rows are copied, by these arguments of a function. */
 static void
-clone_many(Oid template, const NameFormat *format, const char *name, int64 first, int64 count,
-		   const char *access_method)
+choose_rows(Cloning *cloning, FunctionCallInfo fcinfo, int tables, int all_rows)
 {
-	Cloning		cloning = {template, format, name, first, access_method};
+	cloning->all_rows = !PG_ARGISNULL(all_rows) && PG_GETARG_BOOL(all_rows);
+	if (PG_ARGISNULL(tables))
+		return;
+	if (cloning->all_rows)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("rows and all_rows exclude each other")));
+	cloning->tables = oids_as_text(PG_GETARG_ARRAYTYPE_P(tables));
+}
+
+static char *
+oids_as_text(ArrayType *array)
+{
+	StringInfoData text;
+	Datum	   *oids;
+	bool	   *nulls;
+	int			n;
+
+	deconstruct_array(array, REGCLASSOID, sizeof(Oid), true, TYPALIGN_INT, &oids, &nulls, &n);
+	initStringInfo(&text);
+	appendStringInfoChar(&text, '{');
+	for (int i = 0; i < n; i++)
+	{
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("rows must not contain null")));
+		appendStringInfo(&text, "%s%u", i == 0 ? "" : ",", DatumGetObjectId(oids[i]));
+	}
+	appendStringInfoChar(&text, '}');
+	return text.data;
+}
+
+/* Clones of the names of the format, or of one name without a format. */
+static void
+clone_many(Cloning *cloning, int64 count)
+{
+	Oid			template = cloning->template;
+	const char *access_method = cloning->access_method;
 	SchemaStamp *kept = NULL;
 	char	   *functions;
 	int			nestlevel;
 
 	check_callable("pgbillion_tables.clone_schema()");
 	check_template(template);
-	cloning.each = AllocSetContextCreate(CurrentMemoryContext, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
+	cloning->each = AllocSetContextCreate(CurrentMemoryContext, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
+
+	/*
+	 * what is read must not be written anew meanwhile: that is not seen in
+	 * snapshots
+	 */
+	if (cloning->all_rows || cloning->tables != NULL)
+		lock_template(template);
 	if (!is_observed() && !creating_extension)
 		kept = kept_stamp_find(template, access_method);
 	if (kept != NULL)
 	{
-		clone_by_kept_stamp(&cloning, kept, count);
+		clone_by_kept_stamp(cloning, kept, count);
 		return;
 	}
 	lock_template(template);
@@ -170,32 +233,33 @@ clone_many(Oid template, const NameFormat *format, const char *name, int64 first
 	nestlevel = NewGUCNestLevel();
 	settle();
 
-	cloning.fingerprint = fingerprint_of_template(template);
+	cloning->fingerprint = fingerprint_of_template(template);
 	clone_refuse(template);
-	cloning.objects = definition_of_objects(template, access_method);
-	cloning.contents = definition_of_contents(template);
+	cloning->objects = definition_of_objects(template, access_method);
+	cloning->contents = definition_of_contents(template);
 
-	clone_by_commands(&cloning, 0, Min(count, FIRST_CLONES));
+	clone_by_commands(cloning, 0, Min(count, FIRST_CLONES));
 	if (count > FIRST_CLONES)
 	{
-		SchemaStamp *stamp = learn(&cloning);
+		SchemaStamp *stamp = learn(cloning);
 
 		if (stamp != NULL)
-			clone_by_stamp(&cloning, stamp, FIRST_CLONES, count, false);
+			clone_by_stamp(cloning, stamp, FIRST_CLONES, count, false);
 		else
-			clone_by_commands(&cloning, FIRST_CLONES, count);
+			clone_by_commands(cloning, FIRST_CLONES, count);
 	}
-	fill_clones(&cloning, count);
+	copy_rows(cloning, count);
+	fill_clones(cloning, count);
 
 	AtEOXact_GUC(true, nestlevel);
 	nestlevel = NewGUCNestLevel();
 	functions = functions_of(template);
 	AtEOXact_GUC(true, nestlevel);
 	tell_functions(template, functions);
-	if (cloning.reason != NULL)
+	if (cloning->reason != NULL)
 		ereport(DEBUG1,
 				(errmsg("all clones of template \"%s\" are made by commands: %s",
-						get_namespace_name(template), cloning.reason)));
+						get_namespace_name(template), cloning->reason)));
 	SPI_finish();
 }
 
@@ -207,11 +271,12 @@ clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count)
 
 	cloning->contents = stamp->contents;
 	clone_by_stamp(cloning, stamp, 0, count, true);
-	if (stamp->contents != NIL)
+	if (stamp->contents != NIL || cloning->all_rows || cloning->tables != NULL)
 	{
 		if (SPI_connect() != SPI_OK_CONNECT)
 			elog(ERROR, "SPI_connect failed");
 		settle();
+		copy_rows(cloning, count);
 		fill_clones(cloning, count);
 		SPI_finish();
 	}
@@ -439,6 +504,29 @@ verify_stamped(const Cloning *cloning, int64 number)
 
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(cloning->each);
+}
+
+/* The rows that are asked for, into all clones; those of one and the same moment. */
+static void
+copy_rows(Cloning *cloning, int64 count)
+{
+	Snapshot	snapshot;
+	MemoryContext old;
+
+	if (!cloning->all_rows && cloning->tables == NULL)
+		return;
+	cloning->rows = copied_rows_choose(cloning->template, cloning->tables);
+
+	/* whatever the isolation level: it must not be older than the locks */
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	for (int64 number = 0; number < count; number++)
+	{
+		old = MemoryContextSwitchTo(cloning->each);
+		copied_rows_copy(cloning->rows, cloning->template, clone_name(cloning, number), snapshot);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(cloning->each);
+	}
+	UnregisterSnapshot(snapshot);
 }
 
 /* What materialized views hold, in all clones. */

@@ -516,3 +516,33 @@ const char *const clone_functions_query =
 "SELECT p.oid::regprocedure::text FROM " ROUTINES " p JOIN pg_namespace n ON n.oid = p.pronamespace"
 " WHERE p.prosrc || ' ' || coalesce(array_to_string(p.proconfig, ' '), '') ~ format('(^|[^[:alnum:]_$])%s($|[^[:alnum:]_$])',"
 " regexp_replace(n.nspname, '([^[:alnum:]_])', '\\\\\\1', 'g')) ORDER BY 1";
+
+/* ---- rows ---- */
+
+/* Tables with rows; a partitioned one stands for its partitions. */
+#define COPIED_TABLES \
+	"(SELECT c.oid, c.relname FROM " RELATIONS " c WHERE c.relkind = 'r' AND ($2 IS NULL OR EXISTS" \
+	" (SELECT FROM unnest($2::oid[]) o WHERE o = c.oid OR o IN (SELECT relid FROM pg_partition_ancestors(c.oid)))))"
+
+const char *const clone_no_table_query =
+"SELECT coalesce(o::regclass::text, 'null') FROM unnest($2::oid[]) o"
+" WHERE NOT EXISTS (SELECT FROM " TABLES " WHERE c.oid = o)";
+
+const char *const clone_not_copied_query =
+"WITH copied AS MATERIALIZED " COPIED_TABLES
+" SELECT m.oid::regclass::text, format('rule %I takes the place of INSERT', r.rulename), 'Drop the rule, or copy the rows yourself.'"
+" FROM copied m JOIN pg_rewrite r ON r.ev_class = m.oid WHERE r.ev_type = '3'"
+" UNION ALL SELECT m.oid::regclass::text, format('by %I they refer to those of %s, which are not copied', o.conname, p.oid::regclass),"
+" 'Copy those, too.'"
+" FROM copied m JOIN pg_constraint o ON o.conrelid = m.oid AND o.contype = 'f'"
+" JOIN " RELATIONS " p ON p.oid = o.confrelid"
+" WHERE $2 IS NOT NULL AND NOT EXISTS (SELECT FROM copied x WHERE x.oid = p.oid)"
+" AND NOT EXISTS (SELECT FROM unnest($2::oid[]) x WHERE x = p.oid OR x IN (SELECT relid FROM pg_partition_ancestors(p.oid)))"
+" ORDER BY 1, 2";
+
+const char *const clone_copied_tables_query = "SELECT c.relname FROM " COPIED_TABLES " c ORDER BY c.oid";
+
+const char *const clone_copied_sequences_query =
+"SELECT c.relname FROM " RELATIONS " c WHERE c.relkind = 'S' AND ($2 IS NULL OR EXISTS (SELECT FROM pg_depend d"
+" WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')"
+" AND (d.refobjid = ANY ($2::oid[]) OR d.refobjid IN (SELECT t.oid FROM " COPIED_TABLES " t)))) ORDER BY c.oid";
