@@ -90,6 +90,16 @@ def superusers(conn: Connection) -> list[str]:
 
 
 @pytest.mark.parametrize("name", extension.ALL)
+def test_only_superusers_can_create_them(bare: Connection, name: str) -> None:
+    """What writes catalogs, or talks to other servers, is not trusted, in no version."""
+    found = bare.execute("SELECT superuser, trusted FROM pg_available_extension_versions WHERE name = %s", [name])
+    assert set(found.fetchall()) == {(True, False)}
+    bare.execute("SET ROLE intruder")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="superuser"):
+        bare.execute(f"CREATE EXTENSION {name}")
+
+
+@pytest.mark.parametrize("name", extension.ALL)
 def test_a_schema_that_is_there_already_is_an_error(bare: Connection, name: str) -> None:
     """Its owner had a function of (regproc, integer) called by the superuser who created the extension."""
     bare.execute(
