@@ -19,7 +19,7 @@ Libpq		pq;
 static void
 find(const char *name, void *function, bool required)
 {
-	/* the server's call of dlsym(): one of our own would need the C library of whoever compiles this, or a later one */
+	/* not by dlsym(), which would ask for the C library of whoever compiles */
 	void	   *address = lookup_external_function(RTLD_DEFAULT, name);
 
 	if (address == NULL && required)
