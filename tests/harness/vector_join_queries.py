@@ -1,4 +1,4 @@
-"""Aggregate queries over joins along a big table, by chance: hash joins of every kind that vectors may do.
+"""Queries over joins along a big table, mostly aggregates, by chance: hash joins of every kind that vectors may do.
 
 The big table has NULLs and duplicates in all that it is joined by; the others have duplicates, NULLs, no row at all,
 other types for the same values, and rows that join with nothing.
@@ -161,6 +161,9 @@ SHAPES = (
     "distinct",
     "union",
     "top",
+    "rows",
+    "rows",
+    "ordered rows",
 )
 
 
@@ -235,15 +238,18 @@ class VectorJoinGenerator:
         where = self._where
         if shape == "prepared":
             where.append(chance.choice(("f.id > $1", "f.b + $1 < f.id")))
+        elif shape in ("rows", "ordered rows"):
+            # floats that are not added are the same
+            keys, aggregates = chance.sample(self._keys, 1), chance.sample(self._values, chance.randint(1, 3))
         elif shape == "correlated":
             where.append("f.id > o.k * 100")
             keys = []
             # shown as text, where floats cannot be compared as such
             aggregates = ["count(*)", chance.choice(("sum(f.x)", "max(f.n)", "count(f.s)"))]
-        group = ", ".join(map(str, range(1, len(keys) + 1)))
+        group = "" if "rows" in shape else ", ".join(map(str, range(1, len(keys) + 1)))
         text = f"SELECT {', '.join([*keys, *aggregates])} FROM {source}"
         text += f" WHERE {' AND '.join(where)}" if where else ""
-        text += f" GROUP BY {group}" if keys else ""
+        text += f" GROUP BY {group}" if keys and group else ""
         match shape:
             case "having":
                 text += f" HAVING {chance.choice(('count(*) > 3', 'sum(f.x) > 0', 'max(f.id) > 100'))}"
@@ -259,6 +265,8 @@ class VectorJoinGenerator:
                 text += f" WHERE {' AND '.join(where)}" if where else ""
             case "union":
                 text = f"({text}) UNION ALL ({text})"
+            case "ordered rows":
+                text = f"SELECT q.*, row_number() OVER (ORDER BY q) AS n FROM ({text}) AS q ORDER BY n LIMIT 40"
             case "top" if keys:
                 text += f" ORDER BY {group}"
             case _:

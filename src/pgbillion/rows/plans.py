@@ -16,6 +16,7 @@ SETTING = "pgbillion_rows.enable"
 # off: the heap is read, force: an index of columns wherever there is one that can be
 COLUMNS = "pgbillion_rows.columns"
 NODE = "VectorAggregate"
+JOIN = "VectorJoin"
 # what such a node tells with VERBOSE: the columns that it reads of its table
 COLUMNS_OF_TABLE = "Table Columns"
 

@@ -51,6 +51,18 @@ const CustomScanMethods vector_scan_methods = {
 	.CreateCustomScanState = create_state,
 };
 
+/* It returns the rows of joins as they are. */
+const CustomScanMethods vector_join_methods = {
+	.CustomName = "VectorJoin",
+	.CreateCustomScanState = create_state,
+};
+
+static bool
+returns_rows(const CustomScan *cscan)
+{
+	return cscan->methods == &vector_join_methods;
+}
+
 /* ---- what the plan says ---- */
 
 /* How many entries there are in a part of the target list. */
@@ -191,8 +203,16 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 		begin_joins(state, estate, eflags, &outputs);
 	else
 		vector_node_begin(&state->node, filter_clauses(cscan), outputs, vector_scan_index(cscan));
-	state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) :
-		groups_create(outputs, batch, exchanged_groups(cscan) > 0);
+	if (returns_rows(cscan))
+	{
+		state->sink = rows_create(outputs, batch);
+
+		/* what looks for the scan of a cursor's table is to find a join */
+		css->ss.ss_currentRelation = NULL;
+	}
+	else
+		state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) :
+			groups_create(outputs, batch, exchanged_groups(cscan) > 0);
 	state->noutputs = list_length(outputs);
 }
 
@@ -496,12 +516,14 @@ explain_kernels(VectorState *state, ExplainState *es)
 
 	vector_filter_kernels(state->node.filter, &kernels, &terms);
 	initStringInfo(&buf);
-	appendStringInfo(&buf, "%d of %d aggregates", sink->kernel_aggregates, sink->aggregates);
+	if (sink->aggregates > 0 || sink->keys > 0)
+		appendStringInfo(&buf, "%d of %d aggregates, ", sink->kernel_aggregates, sink->aggregates);
 	if (terms > 0)
-		appendStringInfo(&buf, ", %d of %d filter terms", kernels, terms);
+		appendStringInfo(&buf, "%d of %d filter terms, ", kernels, terms);
 	if (sink->keys > 0)
-		appendStringInfo(&buf, ", %d of %d group keys", sink->kernel_keys, sink->keys);
-	ExplainPropertyText("Vectorized", buf.data, es);
+		appendStringInfo(&buf, "%d of %d group keys, ", sink->kernel_keys, sink->keys);
+	if (buf.len > 0)
+		ExplainPropertyText("Vectorized", pnstrdup(buf.data, buf.len - 2), es);
 }
 
 static void
@@ -606,7 +628,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
 	bool		prefix = list_length(es->rtable) > 1 || es->verbose;
 	List	   *outputs = output_exprs(cscan);
-	List	   *keys = key_exprs(outputs);
+	List	   *keys = returns_rows(cscan) ? NIL : key_exprs(outputs);
 	List	   *distinct = distinct_exprs(outputs);
 	List	   *clauses = filter_clauses(cscan);
 
@@ -648,13 +670,27 @@ static const CustomExecMethods exec_methods = {
 	.ExplainCustomScan = explain_scan,
 };
 
+static const CustomExecMethods join_exec_methods = {
+	.CustomName = "VectorJoin",
+	.BeginCustomScan = begin_scan,
+	.ExecCustomScan = exec_scan,
+	.EndCustomScan = end_scan,
+	.ReScanCustomScan = rescan,
+	.EstimateDSMCustomScan = estimate_dsm,
+	.InitializeDSMCustomScan = initialize_dsm,
+	.ReInitializeDSMCustomScan = reinitialize_dsm,
+	.InitializeWorkerCustomScan = initialize_worker,
+	.ShutdownCustomScan = shut_down,
+	.ExplainCustomScan = explain_scan,
+};
+
 static Node *
 create_state(CustomScan *cscan)
 {
 	VectorState *state = palloc0(sizeof(VectorState));
 
 	NodeSetTag(state, T_CustomScanState);
-	state->node.css.methods = &exec_methods;
+	state->node.css.methods = returns_rows(cscan) ? &join_exec_methods : &exec_methods;
 
 	return (Node *) state;
 }

@@ -10,7 +10,8 @@
  *
  *	plan/			when it applies, what it costs, and the plan: plan/plan.h
  *	node.c			what our executor nodes have in common
- *	execute.c		that which aggregates: it drives the steps below; EXPLAIN
+ *	execute.c		those which aggregate, or return the rows of joins: it drives
+ *					the steps below; EXPLAIN
  *	filter_scan.c	that which returns the rows that a filter keeps
  *	top_rows.c		rows that cannot be among the first of an order
  *	explain_vector.c	pgbillion_rows.explain_vector()
@@ -51,7 +52,8 @@
 
 /*
  * What the plan says to the executor: custom_scan_tlist holds the output
- * columns (group keys and partial Aggrefs) and after them, as junk, the terms
+ * columns (group keys and partial Aggrefs, or columns of joined rows) and
+ * after them, as junk, the terms
  * of the filter, and, for each join, its hashable clauses (the build side on
  * the right), what else a pair must satisfy, what a row of the join must
  * satisfy, and the columns of the build side's plan, which is one of
@@ -88,6 +90,7 @@ extern void explain_vector_init(void);
 /* ---- execute.c ---- */
 
 extern const CustomScanMethods vector_scan_methods;
+extern const CustomScanMethods vector_join_methods;
 
 extern Oid	vector_scan_index(CustomScan *cscan);
 extern void vector_run(CustomScanState *css);

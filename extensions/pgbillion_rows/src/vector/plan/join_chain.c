@@ -72,6 +72,9 @@
 #define FAR_KEY_COST (0.25 * cpu_tuple_cost)
 #define FAR_BUILD_COST (0.5 * cpu_tuple_cost)
 
+/* A chain that costs so many times what PostgreSQL's plan does will not become cheaper by further joins. */
+#define HOPELESS_FACTOR 4
+
 /* More columns than that cannot be described. */
 #define MAX_ATTRIBUTES MaxHeapAttributeNumber
 
@@ -289,7 +292,7 @@ sort_conditions(PlannerInfo *root, const Joining *join, JoinStep *step)
 
 /* Why the rows of a path cannot be put into a hash table, or NULL. */
 static const char *
-inner_refusal(Path *inner, int nkeys)
+inner_refusal(PlannerInfo *root, Path *inner, int nkeys)
 {
 	double		bytes;
 	ListCell   *lc;
@@ -304,8 +307,8 @@ inner_refusal(Path *inner, int nkeys)
 		if (reason != NULL)
 			return reason;
 	}
-	bytes = inner->rows * (join_table_entry_bytes(list_length(inner->pathtarget->exprs), nkeys) +
-						   inner->pathtarget->width);
+	bytes = inner->rows * rows_factor(root, inner->parent) *
+		(join_table_entry_bytes(list_length(inner->pathtarget->exprs), nkeys) + inner->pathtarget->width);
 	if (vector_join != PLAN_FORCE && bytes > get_hash_memory_limit())
 		return psprintf("the %.0f rows estimated to be joined with need more memory than work_mem and hash_mem_multiplier allow",
 						inner->rows);
@@ -332,7 +335,8 @@ goes_down(const OpExpr *clause, Index table)
 static void
 set_cost(PlannerInfo *root, const Joining *join, JoinStep *step)
 {
-	double		far = distance(step->inner->rows *
+	double		inner_rows = step->inner->rows * rows_factor(root, step->inner->parent);
+	double		far = distance(inner_rows *
 							   join_table_entry_bytes(list_length(step->inner->pathtarget->exprs),
 													  list_length(step->clauses)));
 	double		left = join->rows / Max(join->outer_rows, 1);
@@ -343,9 +347,10 @@ set_cost(PlannerInfo *root, const Joining *join, JoinStep *step)
 	foreach(lc, step->clauses)
 		keys += join_key_is_integer(lfirst_node(OpExpr, lc)) ? INTEGER_KEY_COST : OTHER_KEY_COST;
 	cost_qual_eval(&quals, list_concat_copy(step->quals, step->others), root);
-	step->build = step->inner->rows * (BUILD_ROW_COST + keys + FAR_BUILD_COST * far);
+	step->build = inner_rows * (BUILD_ROW_COST + keys + FAR_BUILD_COST * far);
 	step->probe = join->outer_rows * keys;
 	step->pairs = join->rows * (PAIR_COST + quals.per_tuple);
+	step->inner_cost = memory_cost(root, step->inner);
 	step->left = 1;
 	/* of several keys only the bounds are known */
 	if ((step->type == JOIN_INNER || step->type == JOIN_SEMI) && list_length(step->clauses) == 1 &&
@@ -409,7 +414,7 @@ make_step(PlannerInfo *root, const Joining *join, Path *inner, JoinStep **result
 	step->partial = join->safe ? cheapest_part(inner) : NULL;
 	reason = sort_conditions(root, join, step);
 	if (reason == NULL)
-		reason = inner_refusal(inner, list_length(step->clauses));
+		reason = inner_refusal(root, inner, list_length(step->clauses));
 	if (reason != NULL)
 		return reason;
 	set_cost(root, join, step);
@@ -432,8 +437,8 @@ step_of_path(PlannerInfo *root, JoinPath *path, Index table, bool safe, JoinStep
 		.hashes = IsA(path, HashPath),
 		.safe = safe,
 		.table = table,
-		.outer_rows = path->outerjoinpath->parent->rows,
-		.rows = path->path.parent->rows,
+		.outer_rows = path->outerjoinpath->parent->rows * rows_factor(root, path->outerjoinpath->parent),
+		.rows = path->path.parent->rows * rows_factor(root, path->path.parent),
 	};
 
 	if (inner == NULL)
@@ -516,7 +521,7 @@ chain_scan_cost(PlannerInfo *root, const JoinChain *chain, Cost *pages, Cost *ro
 	ListCell   *lc;
 
 	get_tablespace_page_costs(table->reltablespace, NULL, &page_cost);
-	*pages = page_cost * table->pages;
+	*pages = whole_page_cost(root, page_cost) * table->pages;
 	*row = filter_cost(root, NIL);
 	terms = filter_cost(root, ordered_terms(root, table->baserestrictinfo)) - *row;
 	foreach(lc, chain->steps)
@@ -534,7 +539,10 @@ static Cost
 part_cost(const JoinStep *step, double divisor)
 {
 	/* it may be planned for another number of workers */
-	return step->partial->total_cost * parallel_divisor(step->partial->parallel_workers) / divisor +
+	Cost		planned = step->partial->total_cost * parallel_divisor(step->partial->parallel_workers) / divisor;
+
+	/* in the measure of the whole */
+	return planned * step->inner_cost / Max(step->inner->total_cost, cpu_operator_cost) +
 		step->inner->rows * SHARE_ROW_COST;
 }
 
@@ -543,7 +551,7 @@ Path *
 step_inner(const JoinStep *step, double divisor)
 {
 	if (divisor > 1 && step->partial != NULL &&
-		(vector_join == PLAN_FORCE || part_cost(step, divisor) < step->inner->total_cost))
+		(vector_join == PLAN_FORCE || part_cost(step, divisor) < step->inner_cost))
 		return step->partial;
 	return step->inner;
 }
@@ -564,7 +572,7 @@ chain_joins_cost(const JoinChain *chain, double divisor)
 		JoinStep   *step = lfirst(lc);
 
 		/* each process puts all rows of the inner sides into a table */
-		own += step_inner(step, divisor) == step->inner ? step->inner->total_cost : part_cost(step, divisor);
+		own += step_inner(step, divisor) == step->inner ? step->inner_cost : part_cost(step, divisor);
 		own += step->build;
 		shared += step->probe * share;
 		share /= step->left;
@@ -593,6 +601,7 @@ typedef struct Memory
 	RelOptInfo *rel;
 	JoinChain  *chains[2];
 	Cost		costs[2];
+	Rival		rival;			/* planned 0: none yet */
 	MemoryContextCallback callback;
 } Memory;
 
@@ -627,6 +636,64 @@ static void
 forget(void *arg)
 {
 	dlist_delete(&((Memory *) arg)->node);
+}
+
+/* The cheapest path for all rows of a joined relation that is not ours, or NULL. */
+static Path *
+cheapest_of_core(RelOptInfo *joined)
+{
+	ListCell   *lc;
+
+	/* the cheapest comes first */
+	foreach(lc, joined->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if (path->param_info == NULL && !is_rows_of_joins(path))
+			return path;
+	}
+	return NULL;
+}
+
+/* Does PostgreSQL look for rows, in a path or below it, by those of another relation? */
+static bool
+looks_for_rows(Path *path)
+{
+	JoinPath   *join = (JoinPath *) path;
+
+	switch (nodeTag(path))
+	{
+		case T_NestPath:
+			return !bms_is_empty(PATH_REQ_OUTER(join->innerjoinpath)) || looks_for_rows(join->outerjoinpath) ||
+				looks_for_rows(join->innerjoinpath);
+		case T_HashPath:
+		case T_MergePath:
+			return looks_for_rows(join->outerjoinpath) || looks_for_rows(join->innerjoinpath);
+		case T_ProjectionPath:
+			return looks_for_rows(((ProjectionPath *) path)->subpath);
+		case T_GatherPath:
+			return looks_for_rows(((GatherPath *) path)->subpath);
+		default:
+			return false;
+	}
+}
+
+/*
+ * The cheapest path of PostgreSQL's, of those which there have been: ours makes
+ * it forget others. False if it is the one that was known.
+ */
+static bool
+meet_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
+{
+	Path	   *best = cheapest_of_core(joined);
+
+	if (best == NULL || (rival->planned > 0 && best->total_cost >= rival->planned))
+		return false;
+	rival->planned = best->total_cost;
+	rival->taken = memory_cost(root, best);
+	rival->looks = looks_for_rows(best);
+
+	return true;
 }
 
 /* Begin to remember a relation. */
@@ -665,19 +732,20 @@ recall(PlannerInfo *root, RelOptInfo *rel)
 	return memory;
 }
 
-/* Prolong a chain by a join, and remember it if it is the cheapest one of its rows. */
-static void
-prolong(PlannerInfo *root, RelOptInfo *joined, const JoinChain *chain, const Joining *join, RelOptInfo *inner,
-		bool safe)
+/*
+ * Prolong a chain by a join, and remember it if it is the cheapest one of its
+ * rows: then true.
+ */
+static bool
+prolong(PlannerInfo *root, RelOptInfo *joined, const JoinChain *chain, const Joining *join, Path *inner, bool safe)
 {
-	Path	   *path = cheapest_whole(inner, safe);
 	Memory	   *memory = find_memory(joined);
 	JoinChain  *longer;
 	JoinStep   *step;
 	Cost		cost;
 
-	if (path == NULL || make_step(root, join, path, &step) != NULL)
-		return;
+	if (make_step(root, join, inner, &step) != NULL)
+		return false;
 	longer = palloc0(sizeof(JoinChain));
 	longer->table = chain->table;
 	longer->joined = joined;
@@ -685,17 +753,53 @@ prolong(PlannerInfo *root, RelOptInfo *joined, const JoinChain *chain, const Joi
 	cost = chain_cost(root, longer);
 	if (memory == NULL)
 		memory = make_memory(joined);
-	if ((memory->chains[safe] == NULL || cost < memory->costs[safe]) && width_refusal(longer) == NULL)
-	{
-		memory->chains[safe] = longer;
-		memory->costs[safe] = cost;
-	}
+	if ((memory->chains[safe] != NULL && cost >= memory->costs[safe]) || width_refusal(longer) != NULL)
+		return false;
+	memory->chains[safe] = longer;
+	memory->costs[safe] = cost;
+
+	return true;
 }
 
-/* PostgreSQL looks at two relations that can be joined. */
-static void
-look_at_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
-			 JoinPathExtraData *extra)
+/*
+ * What a statement does with the rows of joins must not need those of the
+ * tables, as locks and rechecks of updated rows do.
+ */
+static bool
+is_for_us(PlannerInfo *root)
+{
+	return (root->parse->commandType == CMD_SELECT || root->parse->commandType == CMD_INSERT) &&
+		root->rowMarks == NIL && root->parse->rowMarks == NIL && root->join_search_private == NULL;
+}
+
+/*
+ * Could a chain that costs at least so much be of use for the rows of a join,
+ * of which PostgreSQL has paths? One that costs many times as much is not
+ * prolonged. This is asked of every join of every statement.
+ */
+static bool
+is_promising(RelOptInfo *joined, Cost least)
+{
+	Path	   *best = cheapest_of_core(joined);
+
+	return vector_join == PLAN_FORCE || best == NULL || least < HOPELESS_FACTOR * best->total_cost;
+}
+
+/* At least so much does it cost to read a table. */
+static Cost
+least_cost(RelOptInfo *table)
+{
+	return STARTUP_COST + cpu_tuple_cost * KERNEL_COST_FACTOR * table->tuples;
+}
+
+/*
+ * PostgreSQL looks at two relations that can be joined: remember the chain that
+ * ends with this join, if it is the cheapest one of its rows. True if there is
+ * a new one, or PostgreSQL has a new path for them.
+ */
+bool
+chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+			  JoinPathExtraData *extra)
 {
 	Joining		join = {
 		.type = type,
@@ -703,28 +807,53 @@ look_at_join(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInf
 		.outer = outer->relids,
 		.inner = inner->relids,
 		.conditions = extra->restrictlist,
-		.outer_rows = outer->rows,
-		.rows = joined->rows,
 	};
 	Memory	   *memory;
+	bool		found = false;
 
-	if (vector_join == PLAN_OFF || vector_aggregate == PLAN_OFF || !enable_hashjoin || !enable_seqscan ||
-		!is_our_type(type) || joined->reloptkind != RELOPT_JOINREL || root->join_search_private != NULL ||
+	if (vector_join == PLAN_OFF || !enable_hashjoin || !enable_seqscan || !is_our_type(type) ||
+		joined->reloptkind != RELOPT_JOINREL || !is_for_us(root) ||
+		(outer->reloptkind == RELOPT_BASEREL && !is_promising(joined, least_cost(outer))) ||
 		!bms_is_empty(joined->lateral_relids) || !bms_is_empty(outer->lateral_relids) ||
-		!bms_is_empty(inner->lateral_relids) || root->parse->commandType != CMD_SELECT ||
-		!(root->parse->hasAggs || root->parse->groupClause != NIL || root->parse->distinctClause != NIL))
-		return;
+		!bms_is_empty(inner->lateral_relids))
+		return false;
 	memory = recall(root, outer);
 	if (memory == NULL)
-		return;
+		return false;
+	join.outer_rows = outer->rows * rows_factor(root, outer);
+	join.rows = joined->rows * rows_factor(root, joined);
 	for (int safe = 0; safe < 2; safe++)
 	{
-		if (memory->chains[safe] == NULL || (safe && !joined->consider_parallel))
+		const JoinChain *chain = memory->chains[safe];
+		Path	   *path;
+
+		if (chain == NULL || (safe && !joined->consider_parallel))
 			continue;
-		join.table = memory->chains[safe]->table->relid;
+		path = cheapest_whole(inner, safe);
+		if (path == NULL || !is_promising(joined, Max(least_cost(chain->table), memory->costs[safe]) + path->total_cost))
+			continue;
+		join.table = chain->table->relid;
 		join.safe = safe;
-		prolong(root, joined, memory->chains[safe], &join, inner, safe);
+		found |= prolong(root, joined, chain, &join, path, safe);
 	}
+	memory = find_memory(joined);
+	if (memory != NULL)
+		found |= meet_rival(root, joined, &memory->rival);
+	return found;
+}
+
+/* Tell what PostgreSQL has for the rows of a relation; false if that is nothing. */
+bool
+chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
+{
+	Memory	   *memory = find_memory(joined);
+
+	memset(rival, 0, sizeof(Rival));
+	if (memory != NULL)
+		*rival = memory->rival;
+	else
+		(void) meet_rival(root, joined, rival);
+	return rival->planned > 0;
 }
 
 /* The cheapest chain of the rows of a relation, as far as PostgreSQL has looked at joins; or NULL. */
@@ -734,10 +863,4 @@ chain_of_search(RelOptInfo *joined, bool safe)
 	Memory	   *memory = find_memory(joined);
 
 	return memory == NULL ? NULL : memory->chains[safe];
-}
-
-void
-join_chain_init(void)
-{
-	planner_set_join_offer(look_at_join);
 }

@@ -21,6 +21,7 @@ typedef struct JoinStep
 	List	   *clauses;		/* hashable, the inner side on the right */
 	List	   *quals;
 	List	   *others;
+	Cost		inner_cost;		/* of reading the inner side */
 	Cost		build;			/* of filling the table, without reading rows */
 	Cost		probe;			/* of looking up all rows that come to the
 								 * join */
@@ -28,6 +29,14 @@ typedef struct JoinStep
 	double		left;			/* the share of the table's rows that its keys
 								 * leave before all else, 1 if they do not */
 } JoinStep;
+
+/* The cheapest path of PostgreSQL's for the rows of a relation, by its own costs. */
+typedef struct Rival
+{
+	Cost		planned;		/* what it says */
+	Cost		taken;			/* memory_cost() */
+	bool		looks;			/* for rows, by those of another relation */
+} Rival;
 
 /* It lives as long as the paths of the relation that is joined. */
 struct JoinChain
@@ -43,6 +52,8 @@ extern void chain_scan_cost(PlannerInfo *root, const struct JoinChain *chain, Co
 extern Path *step_inner(const JoinStep *step, double divisor);
 extern Cost chain_joins_cost(const struct JoinChain *chain, double divisor);
 extern Cost chain_cost(PlannerInfo *root, const struct JoinChain *chain);
-extern void join_chain_init(void);
+extern bool chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival);
+extern bool chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+						  JoinPathExtraData *extra);
 
 #endif							/* PGBILLION_VECTOR_JOIN_CHAIN_H */

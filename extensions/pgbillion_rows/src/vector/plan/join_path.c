@@ -1,18 +1,26 @@
 /*-------------------------------------------------------------------------
  *
  * join_path.c
- *	  Aggregation above joins: the chain of joins, and the path.
+ *	  Chains of joins: which is taken, and the paths, of aggregation above them
+ *	  and of their rows.
  *
  * The inner sides stay PostgreSQL's paths; where it has a nested loop or a
  * merge join, they are read as a whole instead.
+ *
+ * The rows of joins are offered for each relation that PostgreSQL's search
+ * joins, in addition to its own paths, so that further joins, sorts, windows
+ * and all else above are PostgreSQL's.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "nodes/extensible.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "utils/float.h"
 #include "utils/guc.h"
 
@@ -23,7 +31,7 @@
 
 int			vector_join = PLAN_OFF;
 
-/* How much cheaper ours has to be than index scans for each row of another relation. Measured. */
+/* How much cheaper ours has to be than index scans for each row of another relation: those are less certain. */
 #define LOOK_UP_FACTOR 1.2
 
 /* Take a chain if it is the cheapest so far. */
@@ -96,42 +104,21 @@ join_chain_table(JoinChain *chain)
 
 /* ---- the path ---- */
 
-/* Does PostgreSQL look for rows, in a path or below it, by those of another relation? */
-static bool
-looks_for_rows(Path *path)
-{
-	JoinPath   *join = (JoinPath *) path;
-
-	switch (nodeTag(path))
-	{
-		case T_NestPath:
-			return !bms_is_empty(PATH_REQ_OUTER(join->innerjoinpath)) || looks_for_rows(join->outerjoinpath) ||
-				looks_for_rows(join->innerjoinpath);
-		case T_HashPath:
-		case T_MergePath:
-			return looks_for_rows(join->outerjoinpath) || looks_for_rows(join->innerjoinpath);
-		case T_ProjectionPath:
-			return looks_for_rows(((ProjectionPath *) path)->subpath);
-		case T_GatherPath:
-			return looks_for_rows(((GatherPath *) path)->subpath);
-		default:
-			return false;
-	}
-}
-
 /*
- * Bring the cost of joins and what aggregates their rows to a measure with
- * PostgreSQL's. Its costs leave out much of what it does with each row that it
- * joins and aggregates, as filter_path.c knows, too; and they overestimate
- * index scans of tables in cache. With workers it is as much, so that ours are
- * comparable among themselves.
+ * What PostgreSQL would say that a chain costs which takes so much: the share
+ * of its own path's cost that this is of what that takes. Where tables are not
+ * in memory, both are PostgreSQL's costs.
  */
 static Cost
-settled(const JoinChain *chain, Cost cost)
+planned_cost(PlannerInfo *root, const JoinChain *chain, Cost taken)
 {
-	if (chain->joined->cheapest_total_path != NULL && looks_for_rows(chain->joined->cheapest_total_path))
-		cost *= LOOK_UP_FACTOR;
-	return Max(cost - ROW_ABOVE_COST * chain->joined->rows, cost / 2);
+	Rival		rival;
+
+	if (!chain_rival(root, chain->joined, &rival))
+		return taken;
+	if (rival.looks)
+		taken *= LOOK_UP_FACTOR;
+	return rival.planned * (taken / Max(rival.taken, cpu_tuple_cost));
 }
 
 /* The expressions that need columns of the table. */
@@ -153,37 +140,27 @@ exprs_of(JoinChain *chain, PathTarget *target)
 }
 
 /*
- * The custom scan of a table, with joins. With parallel_workers it is a
- * partial path.
+ * The custom scan of a table, with joins, for a target; *run is what it costs
+ * except for what is done with the rows of the joins.
  */
-Path *
-join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
-		  double groups, int parallel_workers, bool safe)
+static CustomPath *
+chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target, int parallel_workers,
+		   bool safe, Cost *run)
 {
 	double		divisor = parallel_divisor(parallel_workers);
-	double		rows = chain->joined->rows / divisor;
 	List	   *joins = NIL;
 	CustomPath *path;
 	Cost		pages;
 	Cost		row;
-	Cost		run;
 	Oid			index;
 	ListCell   *lc;
 
 	chain_scan_cost(root, chain, &pages, &row);
 	index = choose_columns(chain->table, exprs_of(chain, target), &pages, &row);
-	run = pages + row * chain->table->tuples / divisor + chain_joins_cost(chain, divisor) +
-		row_cost(root, target) * rows;
+	*run = STARTUP_COST * (1 + list_length(chain->steps)) + pages + row * chain->table->tuples / divisor +
+		chain_joins_cost(chain, divisor);
 	path = make_scan_path(parent, chain->table, target, ordered_terms(root, chain->table->baserestrictinfo), index,
 						  parallel_workers, safe);
-
-	/* EXPLAIN names the relations that the path's parent is of */
-	path->path.parent = makeNode(RelOptInfo);
-	memcpy(path->path.parent, parent, sizeof(RelOptInfo));
-	path->path.parent->relids = chain->joined->relids;
-	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
-	path->path.startup_cost = STARTUP_COST * (1 + list_length(chain->steps)) + settled(chain, run);
-	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
 	foreach(lc, chain->steps)
 	{
 		JoinStep   *step = lfirst(lc);
@@ -199,16 +176,196 @@ join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *t
 	}
 	path->custom_private = lappend(path->custom_private, joins);
 
+	return path;
+}
+
+/*
+ * The path of a table's scan with joins, which aggregates their rows. With
+ * parallel_workers it is a partial path.
+ */
+Path *
+join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
+		  double groups, int parallel_workers, bool safe)
+{
+	double		rows = chain->joined->rows / parallel_divisor(parallel_workers);
+	Cost		run;
+	CustomPath *path = chain_path(root, parent, chain, target, parallel_workers, safe, &run);
+
+	/* EXPLAIN names the relations that the path's parent is of */
+	path->path.parent = makeNode(RelOptInfo);
+	memcpy(path->path.parent, parent, sizeof(RelOptInfo));
+	path->path.parent->relids = chain->joined->relids;
+	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
+	path->path.startup_cost = planned_cost(root, chain, run) + row_cost(root, target) * rows;
+
+	/*
+	 * PostgreSQL's costs leave out much of what it does with each row that it
+	 * aggregates, as filter_path.c knows, too
+	 */
+	path->path.startup_cost = Max(path->path.startup_cost - ROW_ABOVE_COST * rows, path->path.startup_cost / 2);
+	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
+
 	return &path->path;
+}
+
+/* ---- rows of joins ---- */
+
+/* What it costs to return a row; measured. */
+#define RETURN_ROW_COST (0.3 * cpu_tuple_cost)
+
+/* So much less that add_path() takes it for less. */
+#define LESS_COST_FACTOR 0.98
+
+static Plan *plan_rows(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+					   List *clauses, List *custom_plans);
+
+static const CustomPathMethods rows_path_methods = {
+	.CustomName = "VectorJoin",
+	.PlanCustomPath = plan_rows,
+};
+
+/*
+ * The path of the rows of a chain, or NULL if it does not pay. It costs a bit
+ * less than PostgreSQL's own, and no less than that: what is chosen above stays
+ * the same, and of other paths for the same rows that PostgreSQL comes to look
+ * at none is lost that it would have preferred.
+ */
+static Path *
+rows_path(PlannerInfo *root, JoinChain *chain, bool safe)
+{
+	RelOptInfo *joined = chain->joined;
+	Cost		taken;
+	CustomPath *path = chain_path(root, joined, chain, joined->reltarget, 0, safe, &taken);
+	Cost		builds = 0;
+	Cost		planned;
+	Rival		rival;
+	ListCell   *lc;
+
+	taken += (RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows;
+	planned = planned_cost(root, chain, taken);
+	if (chain_rival(root, joined, &rival) && vector_join != PLAN_FORCE)
+	{
+		if (planned >= rival.planned)
+			return NULL;
+		planned = rival.planned * LESS_COST_FACTOR;
+	}
+	foreach(lc, chain->steps)
+		builds += ((JoinStep *) lfirst(lc))->inner_cost + ((JoinStep *) lfirst(lc))->build;
+	path->path.rows = joined->rows;
+	path->path.total_cost = planned;
+	path->path.startup_cost = planned * Min(builds / taken, 1);
+	if (vector_join == PLAN_FORCE)
+	{
+		path->path.startup_cost *= FORCED_COST_FACTOR;
+		path->path.total_cost *= FORCED_COST_FACTOR;
+	}
+	/* above the last join the relation gets another target */
+	path->custom_private = lappend(path->custom_private, joined->reltarget->exprs);
+	/* core_cost.c */
+	path->custom_private = lappend(path->custom_private, makeFloat(psprintf("%.17g", taken)));
+	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+	path->methods = &rows_path_methods;
+
+	return &path->path;
+}
+
+/* May the plan above want only the first rows, in whatever order they come? */
+static bool
+wants_first_rows(PlannerInfo *root)
+{
+	Query	   *parse = root->parse;
+
+	return root->tuple_fraction > 0 && parse->sortClause == NIL && parse->groupClause == NIL &&
+		parse->distinctClause == NIL && !parse->hasAggs && !parse->hasWindowFuncs;
+}
+
+/* Could evaluating the conditions of a chain raise an error? As far as PostgreSQL knows: it calls that a leak. */
+static bool
+may_fail(const JoinChain *chain)
+{
+	ListCell   *lc;
+
+	foreach(lc, chain->table->baserestrictinfo)
+	{
+		if (contain_leaked_vars((Node *) lfirst_node(RestrictInfo, lc)->clause))
+			return true;
+	}
+	foreach(lc, chain->steps)
+	{
+		JoinStep   *step = lfirst(lc);
+
+		if (contain_leaked_vars((Node *) step->clauses) || contain_leaked_vars((Node *) step->quals) ||
+			contain_leaked_vars((Node *) step->others))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Can the rows of a chain be returned by us? They are computed a batch at a
+ * time: where only the first may be wanted, the others must not fail.
+ */
+static bool
+can_return_rows(PlannerInfo *root, const JoinChain *chain)
+{
+	ListCell   *lc;
+
+	foreach(lc, chain->joined->reltarget->exprs)
+	{
+		if (!IsA(lfirst(lc), Var) || expression_refusal(lfirst(lc)) != NULL)
+			return false;
+	}
+	return !wants_first_rows(root) || !may_fail(chain);
+}
+
+/* PostgreSQL has looked at two relations that are joined: offer a path for their rows. */
+static void
+offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+		   JoinPathExtraData *extra)
+{
+	if (!chain_look_at(root, joined, outer, inner, type, extra))
+		return;
+	for (int safe = 0; safe < 2; safe++)
+	{
+		JoinChain  *chain = chain_of_search(joined, safe);
+		Path	   *path;
+
+		if (chain == NULL || !can_return_rows(root, chain))
+			continue;
+		path = rows_path(root, chain, safe);
+		if (path != NULL)
+			add_path(joined, path);
+	}
+}
+
+/* Make the plan node. Its scan returns all columns of the relation, whatever is computed of them. */
+static Plan *
+plan_rows(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+		  List *clauses, List *custom_plans)
+{
+	List	   *outputs = NIL;
+	CustomScan *cscan;
+	ListCell   *lc;
+
+	Assert(clauses == NIL);
+	foreach(lc, list_nth_node(List, best_path->custom_private, 5))
+		outputs = lappend(outputs, makeTargetEntry(copyObject(lfirst(lc)), list_length(outputs) + 1, NULL, false));
+	cscan = plan_scan(best_path, outputs, custom_plans);
+	cscan->scan.plan.targetlist = tlist;
+	cscan->flags = best_path->flags;
+	cscan->methods = &vector_join_methods;
+
+	return &cscan->scan.plan;
 }
 
 void
 vector_join_path_init(void)
 {
 	DefineCustomEnumVariable("pgbillion_rows.vector_join",
-							 "Joins plain heap tables a page at a time, below vectorized aggregation.",
+							 "Joins plain heap tables a page at a time.",
 							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
 							 &vector_join, PLAN_OFF, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
-	join_chain_init();
+	RegisterCustomScanMethods(&vector_join_methods);
+	planner_set_join_offer(offer_rows);
 }

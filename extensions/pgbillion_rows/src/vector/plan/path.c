@@ -44,12 +44,12 @@ ordered_terms(PlannerInfo *root, List *restrictinfos)
 	return result;
 }
 
-static Plan *plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
-					   List *clauses, List *custom_plans);
+static Plan *plan_aggregation(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+							  List *clauses, List *custom_plans);
 
 static const CustomPathMethods path_methods = {
 	.CustomName = "VectorAggregate",
-	.PlanCustomPath = plan_scan,
+	.PlanCustomPath = plan_aggregation,
 };
 
 /* A custom scan of a table, reading an index of columns if one is named, without its cost. */
@@ -144,10 +144,12 @@ collect_params(Node *node)
 	return params;
 }
 
-/* Make the plan node: vector.h tells what it passes. */
-static Plan *
-plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
-		  List *clauses, List *custom_plans)
+/*
+ * Make the plan node of a scan with these outputs: vector.h tells what it
+ * passes.
+ */
+CustomScan *
+plan_scan(CustomPath *best_path, List *outputs, List *custom_plans)
 {
 	CustomScan *cscan = makeNode(CustomScan);
 	List	   *terms = lsecond_node(List, best_path->custom_private);
@@ -155,22 +157,22 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	List	   *distinct = NIL;
 	ListCell   *lc;
 
-	foreach(lc, tlist)
+	foreach(lc, outputs)
 	{
 		Aggref	   *aggref = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
 
 		distinct = lappend(distinct, IsA(aggref, Aggref) ? copyObject(aggref->aggdistinct) : NIL);
 	}
-	tlist = (List *) vector_without_distinct((Node *) tlist, NULL);
-	scan_tlist = copyObject(tlist);
+	outputs = (List *) vector_without_distinct((Node *) outputs, NULL);
+	scan_tlist = copyObject(outputs);
 	foreach(lc, terms)
 		scan_tlist = lappend(scan_tlist,
 							 makeTargetEntry(copyObject(lfirst(lc)), list_length(scan_tlist) + 1,
 											 NULL, true));
 	cscan->scan.scanrelid = intVal(linitial(best_path->custom_private));
-	cscan->scan.plan.targetlist = tlist;
+	cscan->scan.plan.targetlist = outputs;
 	cscan->custom_scan_tlist = scan_tlist;
-	cscan->custom_private = list_make5(makeInteger(list_length(tlist)),
+	cscan->custom_private = list_make5(makeInteger(list_length(outputs)),
 									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))), distinct,
 									   makeInteger(list_length(terms)), lfourth(best_path->custom_private));
 	if (custom_plans != NIL)
@@ -178,5 +180,12 @@ plan_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	cscan->custom_exprs = collect_params((Node *) cscan->custom_scan_tlist);
 	cscan->methods = &vector_scan_methods;
 
-	return &cscan->scan.plan;
+	return cscan;
+}
+
+static Plan *
+plan_aggregation(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+				 List *clauses, List *custom_plans)
+{
+	return &plan_scan(best_path, tlist, custom_plans)->scan.plan;
 }

@@ -7,10 +7,11 @@
  *	plan.c			the offers
  *	refusal.c		what speaks against them
  *	cost.c			memory, and what waiting and spilling cost
+ *	core_cost.c		what PostgreSQL's paths take where tables are in memory
  *	path.c			the path of one table's scan that aggregates, and its plan
  *	columns_path.c	which index of columns such a scan reads
  *	join_chain.c	which joins there can be along a table
- *	join_path.c		the same as path.c above joins
+ *	join_path.c		the same as path.c above joins, and rows of joins
  *	join_plan.c		what a plan tells of them
  *	filter_path.c	the path of one that returns rows, and its plan
  *
@@ -50,6 +51,9 @@ extern const char *memory_refusal(PathTarget *target, double groups);
  */
 #define ROW_ABOVE_COST (1.0 * cpu_tuple_cost)
 
+/* Where joins are forced, rows of joins cost so much of what they do. */
+#define FORCED_COST_FACTOR 1e-6
+
 /* cost.c */
 extern double parallel_divisor(int workers);
 extern double memory_of_groups(PathTarget *target, double groups);
@@ -60,10 +64,18 @@ extern Cost spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
 extern Cost exchange_cost(double groups);
 extern void add_waiting(Path *path, PathTarget *target, List *others, double rows, double groups);
 
+/* core_cost.c */
+extern bool tables_in_memory(PlannerInfo *root);
+extern bool is_rows_of_joins(Path *path);
+extern double rows_factor(PlannerInfo *root, RelOptInfo *rel);
+extern Cost whole_page_cost(PlannerInfo *root, Cost planned);
+extern Cost memory_cost(PlannerInfo *root, Path *path);
+
 /* path.c */
 extern List *ordered_terms(PlannerInfo *root, List *restrictinfos);
 extern CustomPath *make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
 								  int parallel_workers, bool safe);
+extern CustomScan *plan_scan(CustomPath *best_path, List *outputs, List *custom_plans);
 extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
 extern Path *exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,

@@ -6,6 +6,7 @@
  *
  *	one_group.c		one row of partial states, without GROUP BY
  *	groups.c		one row per group, with its partial states
+ *	rows.c			the rows themselves
  *
  *	group.c			the hash table of groups
  *	group_record.c	its groups on their way to another process
@@ -100,5 +101,8 @@ struct Sink
 /* The outputs are expressions: aggregates, and group keys. */
 extern Sink *one_group_create(List *outputs, Batch *batch);
 extern Sink *groups_create(List *outputs, Batch *batch, bool exchanged);
+
+/* They are columns of the batch. */
+extern Sink *rows_create(List *outputs, Batch *batch);
 
 #endif							/* PGBILLION_VECTOR_SINK_H */

@@ -1,0 +1,354 @@
+/*-------------------------------------------------------------------------
+ *
+ * core_cost.c
+ *	  What paths of PostgreSQL's take where all tables are in memory.
+ *
+ * PostgreSQL's costs count pages, whether they are in memory or not, and say
+ * less of rows than they take. Of two plans that both read much the one with
+ * fewer pages seems cheaper by them: a hundred thousand rows looked for in an
+ * index, for instance, and a table read as a whole in a fraction of that time.
+ * So where a statement's tables fit into effective_cache_size, PostgreSQL's
+ * paths and ours are compared by what is estimated here, in units of
+ * cpu_tuple_cost, which is what PostgreSQL takes for a row of a sequential
+ * scan. Elsewhere its costs are taken as they are.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "catalog/pg_statistic.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+#include "utils/syscache.h"
+
+#include "planner/planner.h"
+#include "vector/plan/plan.h"
+#include "vector/vector.h"
+
+/* Measured on tables in cache, in cpu_tuple_cost. */
+#define PAGE 5.0				/* of a table that is read as a whole */
+#define DESCENT 15.0			/* in an index */
+#define FETCH 10.0				/* of a row that an index names */
+#define INDEX_ROW 2.0			/* of an index alone */
+#define CLUSTERED 0.9			/* correlation of values and places from which
+								 * on rows of an index are near each other */
+#define BUILD 2.5				/* a row into a hash table */
+#define PROBE 1.5				/* a row that is looked up there */
+#define FAR 3.0					/* more than that in a large one */
+#define FAR_ROWS 1e5
+#define MERGED 1.5				/* a row of a merge join's sides */
+#define COMPARED 0.25			/* by a sort */
+#define PAIR 1.0				/* a row that a join returns */
+#define LOOP 1.5				/* a row for which an inner side is read again */
+#define KEPT 0.3				/* a row of what has been read before */
+#define REMEMBERED 3.0			/* a key that is looked up by Memoize */
+
+/* Are all tables of the statement in memory, as far as can be known? */
+bool
+tables_in_memory(PlannerInfo *root)
+{
+	return root->total_table_pages <= effective_cache_size;
+}
+
+/* What a page of a table costs that is read as a whole. */
+Cost
+whole_page_cost(PlannerInfo *root, Cost planned)
+{
+	return tables_in_memory(root) ? PAGE * cpu_tuple_cost : planned;
+}
+
+/* Is it a path of the rows of joins? They are ours. */
+bool
+is_rows_of_joins(Path *path)
+{
+	return path->pathtype == T_CustomScan && IS_JOIN_REL(path->parent);
+}
+
+/* What PostgreSQL says that a path costs, whether or not it is forced to be cheap: join_path.c. */
+static Cost
+honest_cost(Path *path)
+{
+	bool		forced = vector_join == PLAN_FORCE && is_rows_of_joins(path);
+
+	return forced ? path->total_cost / FORCED_COST_FACTOR : path->total_cost;
+}
+
+/* ---- how many rows ---- */
+
+/* The number of different values of a column. */
+static double
+count_values(PlannerInfo *root, Node *column)
+{
+	VariableStatData data;
+	bool		isdefault;
+	double		n;
+
+	examine_variable(root, column, 0, &data);
+	n = get_variable_numdistinct(&data, &isdefault);
+	ReleaseVariableStats(data);
+
+	return Max(n, 1);
+}
+
+/* The column of one table that a class has equal to a column of another, or NULL. Sets *own to that one. */
+static Node *
+find_equal(EquivalenceClass *class, Index table, AttrNumber attno, Index other, Node **own)
+{
+	Node	   *found = NULL;
+	ListCell   *lc;
+
+	*own = NULL;
+	foreach(lc, class->ec_members)
+	{
+		Var		   *var = (Var *) ((EquivalenceMember *) lfirst(lc))->em_expr;
+
+		if (!IsA(var, Var))
+			continue;
+		if (var->varno == table && var->varattno == attno)
+			*own = (Node *) var;
+		else if (var->varno == other)
+			found = (Node *) var;
+	}
+	return *own == NULL ? NULL : found;
+}
+
+/*
+ * PostgreSQL takes a row's equality in one column to say nothing of another. If
+ * a unique index of a table has all the columns, they are likely to be what
+ * rows of the other table refer to it by, and each of these finds its row: how
+ * many times as many there are then, or 1.
+ */
+static double
+factor_of_index(PlannerInfo *root, IndexOptInfo *index, Index other)
+{
+	double		pairs = 1;
+
+	if (!index->unique || index->nkeycolumns < 2 || index->indpred != NIL || index->indexprs != NIL)
+		return 1;
+	for (int i = 0; i < index->nkeycolumns; i++)
+	{
+		Node	   *found = NULL;
+		Node	   *own;
+		ListCell   *lc;
+
+		foreach(lc, root->eq_classes)
+		{
+			found = find_equal(lfirst(lc), index->rel->relid, index->indexkeys[i], other, &own);
+			if (found != NULL)
+				break;
+		}
+		if (found == NULL)
+			return 1;
+		pairs *= Max(count_values(root, own), count_values(root, found));
+	}
+	return Max(pairs / Max(index->rel->tuples, 1), 1);
+}
+
+/* How many times the rows of a relation, as PostgreSQL estimates them, are likely. */
+double
+rows_factor(PlannerInfo *root, RelOptInfo *rel)
+{
+	double		factor = 1;
+	int			table = -1;
+
+	if (!IS_JOIN_REL(rel) || root->eq_classes == NIL)
+		return 1;
+	while ((table = bms_next_member(rel->relids, table)) >= 0)
+	{
+		RelOptInfo *own = root->simple_rel_array[table];
+		ListCell   *lc;
+
+		if (own == NULL || own->reloptkind != RELOPT_BASEREL)
+			continue;
+		foreach(lc, own->indexlist)
+		{
+			IndexOptInfo *index = lfirst(lc);
+			int			other = -1;
+
+			if (index->unique && index->nkeycolumns > 1)
+				while ((other = bms_next_member(rel->relids, other)) >= 0)
+					if (other != table && root->simple_rel_array[other] != NULL)
+						factor = Max(factor, factor_of_index(root, index, other));
+		}
+	}
+	return factor;
+}
+
+/* ---- what paths take ---- */
+
+static Cost
+quals_cost(PlannerInfo *root, List *quals)
+{
+	QualCost	cost;
+
+	cost_qual_eval(&cost, quals, root);
+	return cost.per_tuple;
+}
+
+/* A scan of a table as a whole, by PostgreSQL or by us. */
+static Cost
+whole_scan(PlannerInfo *root, Path *path)
+{
+	RelOptInfo *rel = path->parent;
+	Cost		row = cpu_tuple_cost + quals_cost(root, rel->baserestrictinfo);
+
+	if (path->pathtype == T_CustomScan)
+		row = filter_cost(root, rel->baserestrictinfo) + cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
+	return PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples;
+}
+
+/* Do rows lie in the order of an index, so that those next to each other there share pages? */
+static bool
+is_clustered(PlannerInfo *root, IndexOptInfo *index)
+{
+	AttrNumber	attno = index->indexkeys[0];
+	HeapTuple	tuple;
+	AttStatsSlot slot;
+	bool		found = false;
+
+	if (attno <= 0)
+		return false;
+	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(planner_rt_fetch(index->rel->relid, root)->relid),
+							Int16GetDatum(attno), BoolGetDatum(false));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid, ATTSTATSSLOT_NUMBERS))
+	{
+		found = fabs(slot.numbers[0]) > CLUSTERED;
+		free_attstatsslot(&slot);
+	}
+	ReleaseSysCache(tuple);
+
+	return found;
+}
+
+/* A scan of an index, which with `first` ends with the first row that its conditions keep. */
+static Cost
+index_scan(PlannerInfo *root, IndexPath *path, bool first)
+{
+	RelOptInfo *rel = path->path.parent;
+	double		rows = clamp_row_est(path->indexselectivity * rel->tuples);
+	double		row = path->path.pathtype == T_IndexOnlyScan ? INDEX_ROW : FETCH;
+	double		further = is_clustered(root, path->indexinfo) ? INDEX_ROW : row;
+
+	if (first)
+		rows = clamp_row_est(rows / Max(path->path.rows, 1));
+	return cpu_tuple_cost * (DESCENT + row + further * (rows - 1)) + quals_cost(root, rel->baserestrictinfo) * rows;
+}
+
+static Cost
+bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
+{
+	RelOptInfo *rel = path->path.parent;
+	Cost		cost;
+	Selectivity selectivity;
+	double		rows;
+
+	cost_bitmap_tree_node(path->bitmapqual, &cost, &selectivity);
+	rows = clamp_row_est(selectivity * rel->tuples);
+	/* many rows of a page are fetched together */
+	return cpu_tuple_cost * (2 * DESCENT + FETCH * Min(rows, rel->pages) + INDEX_ROW * rows) +
+		quals_cost(root, rel->baserestrictinfo) * rows;
+}
+
+static Cost
+sort_cost(double rows)
+{
+	return cpu_tuple_cost * COMPARED * rows * log2(Max(rows, 2));
+}
+
+/* The inner side of a nested loop, for so many rows outside; with `first` one match of each is enough. */
+static Cost
+loops(PlannerInfo *root, Path *inner, double times, bool first)
+{
+	if (IsA(inner, IndexPath))
+		return index_scan(root, (IndexPath *) inner, first) * times;
+	if (IsA(inner, MaterialPath))
+		return memory_cost(root, inner) + cpu_tuple_cost * KEPT * inner->rows * Max(times - 1, 0);
+	if (IsA(inner, MemoizePath))
+	{
+		MemoizePath *memoize = (MemoizePath *) inner;
+		double		misses = memoize->est_entries > 0 ? Min(memoize->est_entries, times) : times;
+
+		return cpu_tuple_cost * REMEMBERED * times + memory_cost(root, memoize->subpath) * misses;
+	}
+	return memory_cost(root, inner) * times;
+}
+
+static Cost
+join_cost(PlannerInfo *root, JoinPath *join)
+{
+	Path	   *outer = join->outerjoinpath;
+	Path	   *inner = join->innerjoinpath;
+	double		outer_rows = outer->rows * rows_factor(root, outer->parent);
+	double		inner_rows = inner->rows * rows_factor(root, inner->parent);
+	double		rows = join->path.rows * rows_factor(root, join->path.parent);
+	Cost		cost = memory_cost(root, outer) + cpu_tuple_cost * PAIR * rows;
+
+	if (IsA(join, NestPath))
+	{
+		bool		first = join->jointype == JOIN_SEMI || join->jointype == JOIN_ANTI;
+
+		/*
+		 * of more rows than its index scan was estimated to return, each is
+		 * fetched
+		 */
+		cost += cpu_tuple_cost * (outer_rows * LOOP + FETCH * (rows - join->path.rows));
+		/* every pair of rows has to pass the conditions */
+		return cost + loops(root, inner, Max(outer_rows, 1), first) +
+			quals_cost(root, join->joinrestrictinfo) * outer_rows * inner_rows;
+	}
+	cost += memory_cost(root, inner);
+	if (IsA(join, HashPath))
+		return cost + cpu_tuple_cost * (BUILD * inner_rows + outer_rows * PROBE +
+										(inner_rows > FAR_ROWS ? FAR * outer_rows : 0));
+	if (((MergePath *) join)->outersortkeys != NIL)
+		cost += sort_cost(outer_rows);
+	if (((MergePath *) join)->innersortkeys != NIL)
+		cost += sort_cost(inner_rows);
+	return cost + cpu_tuple_cost * MERGED * (outer_rows + inner_rows);
+}
+
+/* What a path takes where all tables are in memory, and PostgreSQL's cost of it where they are not. */
+Cost
+memory_cost(PlannerInfo *root, Path *path)
+{
+	if (!tables_in_memory(root))
+		return honest_cost(path);
+	switch (nodeTag(path))
+	{
+		case T_Path:
+			return path->pathtype == T_SeqScan ? whole_scan(root, path) : path->total_cost;
+		case T_IndexPath:
+			return index_scan(root, (IndexPath *) path, false);
+		case T_BitmapHeapPath:
+			return bitmap_scan(root, (BitmapHeapPath *) path);
+		case T_NestPath:
+		case T_HashPath:
+		case T_MergePath:
+			return join_cost(root, (JoinPath *) path);
+		case T_MaterialPath:
+			return memory_cost(root, ((MaterialPath *) path)->subpath) + cpu_tuple_cost * KEPT * path->rows;
+		case T_MemoizePath:
+			return memory_cost(root, ((MemoizePath *) path)->subpath);
+		case T_UniquePath:
+			return memory_cost(root, ((UniquePath *) path)->subpath) +
+				cpu_tuple_cost * BUILD * ((UniquePath *) path)->subpath->rows;
+		case T_ProjectionPath:
+			return memory_cost(root, ((ProjectionPath *) path)->subpath) +
+				path->pathtarget->cost.per_tuple * path->rows;
+		case T_SortPath:
+			return memory_cost(root, ((SortPath *) path)->subpath) + sort_cost(path->rows);
+		case T_CustomPath:
+			return is_rows_of_joins(path) ? floatVal(llast(((CustomPath *) path)->custom_private)) :
+				whole_scan(root, path);
+		default:
+			return path->total_cost;
+	}
+}
