@@ -75,6 +75,14 @@
 /* A chain that costs so many times what PostgreSQL's plan does will not become cheaper by further joins. */
 #define HOPELESS_FACTOR 4
 
+/* Tables of less than that many pages together are joined in a few milliseconds. */
+#define LEAST_PAGES 128
+
+/* What a few rows of a table are, found for a small share of what it costs to look at all. */
+#define FEW_ROWS 20
+#define FEW_PAGES 32
+#define FEW_ROWS_SHARE 0.1
+
 /* More columns than that cannot be described. */
 #define MAX_ATTRIBUTES MaxHeapAttributeNumber
 
@@ -762,12 +770,35 @@ prolong(PlannerInfo *root, RelOptInfo *joined, const JoinChain *chain, const Joi
 }
 
 /*
+ * Is a statement about a few rows of a table, which an index gives? What it
+ * joins with these is looked for in indexes, too: nothing is to be gained, and
+ * planning it must not take longer.
+ */
+static bool
+is_about_few_rows(PlannerInfo *root)
+{
+	int			table = -1;
+
+	while ((table = bms_next_member(root->all_baserels, table)) >= 0)
+	{
+		RelOptInfo *rel = root->simple_rel_array[table];
+
+		if (rel != NULL && rel->rows <= FEW_ROWS && rel->pages > FEW_PAGES && rel->cheapest_total_path != NULL &&
+			rel->cheapest_total_path->total_cost < FEW_ROWS_SHARE * cpu_tuple_cost * rel->tuples)
+			return true;
+	}
+	return false;
+}
+
+/*
  * What a statement does with the rows of joins must not need those of the
- * tables, as locks and rechecks of updated rows do.
+ * tables, as locks and rechecks of updated rows do. Small tables are left alone.
  */
 static bool
 is_for_us(PlannerInfo *root)
 {
+	if (vector_join != PLAN_FORCE && (root->total_table_pages < LEAST_PAGES || is_about_few_rows(root)))
+		return false;
 	return (root->parse->commandType == CMD_SELECT || root->parse->commandType == CMD_INSERT) &&
 		root->rowMarks == NIL && root->parse->rowMarks == NIL && root->join_search_private == NULL;
 }
