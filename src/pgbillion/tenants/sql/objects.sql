@@ -6,17 +6,31 @@ WITH s AS MATERIALIZED (
            '(?<![[:alnum:]_$".])' || regexp_replace(quote_ident(n.nspname), '([^[:alnum:]_])', '\\\1', 'g') || '\.' AS prefix
       FROM pg_namespace n
      WHERE n.oid = ANY (%s::oid[])
+), d AS MATERIALIZED (
+    -- by the index: no other finds what is in a schema
+    SELECT s.oid AS schema, d.classid, d.objid
+      FROM s
+      JOIN pg_depend d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = s.oid
+), t AS MATERIALIZED (
+    -- without those of rows and arrays
+    SELECT d.schema, t.* FROM d JOIN pg_type t ON t.oid = d.objid WHERE d.classid = 'pg_type'::regclass
+), p AS MATERIALIZED (
+    SELECT d.schema, p.* FROM d JOIN pg_proc p ON p.oid = d.objid WHERE d.classid = 'pg_proc'::regclass
+), x AS MATERIALIZED (
+    SELECT d.schema, x.* FROM d JOIN pg_statistic_ext x ON x.oid = d.objid WHERE d.classid = 'pg_statistic_ext'::regclass
 ), r AS MATERIALIZED (
-    SELECT c.*, s.oid AS schema FROM s JOIN pg_class c ON c.relnamespace = s.oid
+    SELECT d.schema, c.* FROM d JOIN pg_class c ON c.oid = d.objid WHERE d.classid = 'pg_class'::regclass
+     UNION ALL SELECT t.schema, c.* FROM t JOIN pg_class c ON c.oid = t.typrelid
+     UNION ALL SELECT d.schema, c.* FROM d JOIN pg_index i ON i.indrelid = d.objid JOIN pg_class c ON c.oid = i.indexrelid
+     WHERE d.classid = 'pg_class'::regclass
 ), m (schema, classid, objid) AS (
     SELECT s.oid, 'pg_namespace'::regclass::oid, s.oid FROM s
      UNION ALL SELECT r.schema, 'pg_class'::regclass, r.oid FROM r
-     UNION ALL SELECT s.oid, 'pg_type'::regclass, t.oid FROM s JOIN pg_type t ON t.typnamespace = s.oid
-     UNION ALL SELECT s.oid, 'pg_proc'::regclass, p.oid FROM s JOIN pg_proc p ON p.pronamespace = s.oid
-     UNION ALL SELECT s.oid, 'pg_statistic_ext'::regclass, t.oid FROM s JOIN pg_statistic_ext t ON t.stxnamespace = s.oid
+     UNION ALL SELECT t.schema, 'pg_type'::regclass, t.oid FROM t
+     UNION ALL SELECT p.schema, 'pg_proc'::regclass, p.oid FROM p
+     UNION ALL SELECT x.schema, 'pg_statistic_ext'::regclass, x.oid FROM x
      UNION ALL SELECT r.schema, 'pg_constraint'::regclass, o.oid FROM r JOIN pg_constraint o ON o.conrelid = r.oid
-     UNION ALL SELECT s.oid, 'pg_constraint'::regclass, o.oid FROM s JOIN pg_type t ON t.typnamespace = s.oid
-               JOIN pg_constraint o ON o.contypid = t.oid
+     UNION ALL SELECT t.schema, 'pg_constraint'::regclass, o.oid FROM t JOIN pg_constraint o ON o.contypid = t.oid
      UNION ALL SELECT r.schema, 'pg_trigger'::regclass, g.oid FROM r JOIN pg_trigger g ON g.tgrelid = r.oid
      UNION ALL SELECT r.schema, 'pg_policy'::regclass, p.oid FROM r JOIN pg_policy p ON p.polrelid = r.oid
      UNION ALL SELECT r.schema, 'pg_rewrite'::regclass, w.oid FROM r JOIN pg_rewrite w ON w.ev_class = r.oid
@@ -68,19 +82,18 @@ WITH s AS MATERIALIZED (
       FROM s
       JOIN pg_namespace n ON n.oid = s.oid
      UNION ALL
-    SELECT s.oid, 'owner and grants of type', quote_ident(t.typname),
+    SELECT t.schema, 'owner and grants of type', quote_ident(t.typname),
            t.typowner::regrole || ' ' ||
                (SELECT string_agg(item, ', ' ORDER BY item)
                   FROM unnest((coalesce(t.typacl, acldefault('T', t.typowner)))::text[]) item)
-      FROM s
-      JOIN pg_type t ON t.typnamespace = s.oid
-     WHERE t.typrelid = 0 AND t.typelem = 0
+      FROM t
      UNION ALL
-    SELECT s.oid, 'default privileges of', format('%%s for %%s', d.defaclrole::regrole, d.defaclobjtype),
+    SELECT d.schema, 'default privileges of', format('%%s for %%s', g.defaclrole::regrole, g.defaclobjtype),
         (SELECT string_agg(item, ', ' ORDER BY item)
-           FROM unnest((d.defaclacl)::text[]) item)
-      FROM s
-      JOIN pg_default_acl d ON d.defaclnamespace = s.oid
+           FROM unnest((g.defaclacl)::text[]) item)
+      FROM d
+      JOIN pg_default_acl g ON g.oid = d.objid
+     WHERE d.classid = 'pg_default_acl'::regclass
      UNION ALL
     SELECT r.schema, 'settings of sequence', quote_ident(r.relname),
            nullif(concat_ws(' ', CASE r.relpersistence WHEN 'u' THEN 'unlogged' END,
@@ -198,7 +211,7 @@ WITH s AS MATERIALIZED (
       FROM r
       JOIN pg_rewrite w ON w.ev_class = r.oid AND w.rulename <> '_RETURN'
      UNION ALL
-    SELECT s.oid, 'function', regexp_replace(p.oid::regprocedure::text, s.prefix, '', 'g'),
+    SELECT p.schema, 'function', regexp_replace(p.oid::regprocedure::text, s.prefix, '', 'g'),
            CASE WHEN p.prokind = 'a' THEN
                 (SELECT concat_ws(' ', p.oid::regprocedure, format_type(p.prorettype, NULL), g.aggkind, g.aggnumdirectargs,
                                   g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn,
@@ -210,16 +223,15 @@ WITH s AS MATERIALIZED (
            || ' -- ' || p.proowner::regrole || ' ' ||
                (SELECT string_agg(item, ', ' ORDER BY item)
                   FROM unnest((coalesce(p.proacl, acldefault('f', p.proowner)))::text[]) item)
-      FROM s
-      JOIN pg_proc p ON p.pronamespace = s.oid
+      FROM p
+      JOIN s ON s.oid = p.schema
      WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'i')
      UNION ALL
-    SELECT s.oid, 'statistics', quote_ident(t.stxname),
-           pg_get_statisticsobjdef(t.oid) || coalesce(' -- statistics ' || nullif(t.stxstattarget, -1), '')
-      FROM s
-      JOIN pg_statistic_ext t ON t.stxnamespace = s.oid
+    SELECT x.schema, 'statistics', quote_ident(x.stxname),
+           pg_get_statisticsobjdef(x.oid) || coalesce(' -- statistics ' || nullif(x.stxstattarget, -1), '')
+      FROM x
      UNION ALL
-    SELECT s.oid, 'type', quote_ident(t.typname),
+    SELECT t.schema, 'type', quote_ident(t.typname),
            CASE t.typtype
                 WHEN 'e' THEN format('CREATE TYPE %%I AS ENUM (%%s)', t.typname,
                      (SELECT string_agg(quote_literal(enumlabel), ', ' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid))
@@ -235,14 +247,12 @@ WITH s AS MATERIALIZED (
                                  FROM pg_range g WHERE g.rngtypid = t.oid)
                 ELSE t.typtype::text
            END
-      FROM s
-      JOIN pg_type t ON t.typnamespace = s.oid
-     WHERE t.typtype IN ('e', 'd', 'r') OR (t.typtype = 'c' AND EXISTS (SELECT FROM r WHERE r.oid = t.typrelid AND r.relkind = 'c'))
+      FROM t
      UNION ALL
     -- what has no definition here is told by its name
     SELECT s.oid, i.type, regexp_replace(i.identity, s.prefix, '', 'g'), ''
-      FROM s
-      JOIN pg_depend d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = s.oid,
+      FROM d
+      JOIN s ON s.oid = d.schema,
            LATERAL pg_identify_object(d.classid, d.objid, 0) i
      WHERE d.classid IN ('pg_collation'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_opfamily'::regclass,
                          'pg_conversion'::regclass, 'pg_ts_config'::regclass, 'pg_ts_dict'::regclass,
