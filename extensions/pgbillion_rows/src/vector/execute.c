@@ -213,6 +213,8 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	else
 		state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) :
 			groups_create(outputs, batch, exchanged_groups(cscan) > 0);
+	state->sink->patience = count_of(cscan, VECTOR_PRIVATE_PATIENCE);
+	state->sink->any_order = cscan->scan.plan.parallel_aware;
 	state->noutputs = list_length(outputs);
 }
 
@@ -546,6 +548,14 @@ explain_spilled(const Sink *sink, ExplainState *es)
 	ExplainPropertyText("Spilled", buf.data, es);
 }
 
+/* How many rows have been returned one by one, as groups did not pay. */
+static void
+explain_alone(const Sink *sink, ExplainState *es)
+{
+	if (sink->keys > 0 && (sink->alone > 0 || es->format != EXPLAIN_FORMAT_TEXT))
+		ExplainPropertyUInteger("Rows Not Grouped", NULL, sink->alone, es);
+}
+
 /* What has been read into the hash table of a join. */
 static void
 explain_build(const JoinBuild *build, int number, ExplainState *es)
@@ -651,6 +661,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	{
 		state->node.table->methods->explain(state->node.table, es);
 		explain_spilled(state->sink, es);
+		explain_alone(state->sink, es);
 		if (state->sink->exchange != NULL)
 			explain_exchanged(state->sink->exchange, es);
 	}

@@ -70,6 +70,9 @@ typedef enum VectorPrivate
 	VECTOR_PRIVATE_TERMS,		/* an integer */
 	VECTOR_PRIVATE_EXCHANGE,	/* an integer: about so many groups are
 								 * exchanged by processes, or none */
+	VECTOR_PRIVATE_PATIENCE,	/* an integer: so many groups are made of rows
+								 * in which few groups are found again; -1:
+								 * any number */
 	VECTOR_PRIVATE_JOINS		/* from there on a list of integers per join:
 								 * its JoinType, four numbers, and whether
 								 * processes run its plan together */

@@ -12,9 +12,12 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "utils/spccache.h"
 
+#include "vector/aggregate/aggregate.h"
 #include "vector/plan/plan.h"
+#include "vector/sink/distinct.h"
 #include "vector/vector.h"
 
 /* Terms in the order in which PostgreSQL applies them: order_qual_clauses(). */
@@ -144,12 +147,57 @@ collect_params(Node *node)
 	return params;
 }
 
+/* Groups that leave more than this share of the rows are not expected to pay. */
+#define PAYING_SHARE 0.8
+
+/* Is it all the same in which order rows are grouped? */
+static bool
+order_is_moot(List *tlist)
+{
+	ListCell   *lc;
+
+	foreach(lc, tlist)
+	{
+		Expr	   *expr = lfirst_node(TargetEntry, lc)->expr;
+
+		if (IsA(expr, Aggref))
+		{
+			if (aggregate_counts((Aggref *) expr))
+				continue;
+			if (list_length(((Aggref *) expr)->args) != 1)
+				return false;
+			expr = linitial_node(TargetEntry, ((Aggref *) expr)->args)->expr;
+		}
+		if (!distinct_equal_is_same(expr))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * How many groups there may be before it counts that few rows are of groups
+ * met before: with estimates that are right it is not known earlier. -1 where
+ * they are to be grouped whatever happens: one process takes rows in their
+ * order, which may show.
+ */
+static int
+patience_of(PlannerInfo *root, CustomPath *path, List *tlist, Index table)
+{
+	RelOptInfo *input = path->custom_paths == NIL ? find_base_rel(root, table) :
+		find_join_rel(root, path->path.parent->relids);
+	double		rows = input->rows / parallel_divisor(path->path.parallel_workers);
+
+	if (!path->path.parallel_aware && !order_is_moot(tlist))
+		return -1;
+	return path->path.rows > PAYING_SHARE * rows ? 0 : (int) Min(2 * path->path.rows, PG_INT32_MAX);
+}
+
 /*
  * Make the plan node of a scan with these outputs: vector.h tells what it
  * passes.
  */
 CustomScan *
-plan_scan(CustomPath *best_path, List *outputs, List *custom_plans)
+plan_scan(CustomPath *best_path, List *outputs, List *custom_plans, int patience)
 {
 	CustomScan *cscan = makeNode(CustomScan);
 	List	   *terms = lsecond_node(List, best_path->custom_private);
@@ -175,6 +223,7 @@ plan_scan(CustomPath *best_path, List *outputs, List *custom_plans)
 	cscan->custom_private = list_make5(makeInteger(list_length(outputs)),
 									   list_make1_oid(linitial_oid(lthird(best_path->custom_private))), distinct,
 									   makeInteger(list_length(terms)), lfourth(best_path->custom_private));
+	cscan->custom_private = lappend(cscan->custom_private, makeInteger(patience));
 	if (custom_plans != NIL)
 		plan_joins(cscan, list_nth_node(List, best_path->custom_private, 4), custom_plans);
 	cscan->custom_exprs = collect_params((Node *) cscan->custom_scan_tlist);
@@ -187,5 +236,7 @@ static Plan *
 plan_aggregation(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 				 List *clauses, List *custom_plans)
 {
-	return &plan_scan(best_path, tlist, custom_plans)->scan.plan;
+	Index		table = intVal(linitial(best_path->custom_private));
+
+	return &plan_scan(best_path, tlist, custom_plans, patience_of(root, best_path, tlist, table))->scan.plan;
 }

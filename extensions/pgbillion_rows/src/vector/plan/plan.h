@@ -75,7 +75,7 @@ extern Cost memory_cost(PlannerInfo *root, Path *path);
 extern List *ordered_terms(PlannerInfo *root, List *restrictinfos);
 extern CustomPath *make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
 								  int parallel_workers, bool safe);
-extern CustomScan *plan_scan(CustomPath *best_path, List *outputs, List *custom_plans);
+extern CustomScan *plan_scan(CustomPath *best_path, List *outputs, List *custom_plans, int patience);
 extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
 extern Path *exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,

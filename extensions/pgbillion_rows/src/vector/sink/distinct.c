@@ -72,8 +72,8 @@ struct Distincts
 /* ---- for the planner ---- */
 
 /* Do values of an expression that are equal look the same in all respects? */
-static bool
-equal_is_same(Expr *expr)
+bool
+distinct_equal_is_same(Expr *expr)
 {
 	switch (getBaseType(exprType((Node *) expr)))
 	{
@@ -112,7 +112,7 @@ distinct_refusal(Aggref *aggref)
 		return "DISTINCT in an aggregate by another equality than the type's own";
 	if (aggregate_adds_floats(aggref))
 		return "a sum of DISTINCT floats, which PostgreSQL adds in order";
-	if (!aggregate_counts(aggref) && !equal_is_same(argument))
+	if (!aggregate_counts(aggref) && !distinct_equal_is_same(argument))
 		return "DISTINCT in an aggregate of values that can be equal and look different";
 	return NULL;
 }

@@ -12,6 +12,7 @@
 
 typedef struct Distincts Distincts;
 
+extern bool distinct_equal_is_same(Expr *expr);
 extern const char *distinct_refusal(Aggref *aggref);
 extern Distincts *distincts_create(Aggregates *aggregates, List *outputs, Batch *batch, bool grouped);
 extern Size distincts_share(const Distincts *distincts, Size limit);

@@ -727,6 +727,19 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 	return table->noverflow;
 }
 
+/* Make entries in the side table for n rows, whatever groups there are. */
+void
+group_table_set_apart(GroupTable *table, const Values *keys, int n, char **entries)
+{
+	bool		full = table->full;
+
+	Assert(table->noverflow == 0 && !table->spills);
+	table->full = true;
+	for (int i = 0; i < n; i++)
+		entries[i] = add_entry(table, keys, i);
+	table->full = full;
+}
+
 /*
  * The number of each row's group, below that returned, and the entries by
  * these numbers; 0 if there are too many groups for that.

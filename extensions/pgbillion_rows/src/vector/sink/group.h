@@ -29,6 +29,7 @@ extern GroupTable *group_table_create(int nkeys, Oid *types, Oid *collations, in
 									  void (*init) (void *arg, char *entry), void *arg);
 extern void group_table_reset(GroupTable *table);
 extern void group_table_memory(GroupTable *table, StateMemory *memory);
+extern void group_table_set_apart(GroupTable *table, const Values *keys, int n, char **entries);
 extern int	group_table_find(GroupTable *table, const Values *keys, int n, char **entries);
 extern int	group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id);
 extern int	group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows);

@@ -10,6 +10,10 @@
  * parallel plan may exchange their groups instead, and return them when they
  * have (exchange.c).
  *
+ * Where groups are merged above anyway, and few rows are of groups that have
+ * been met before, rows are returned one by one for a while, without being
+ * looked for: whoever merges has to look for them all the same.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -24,6 +28,13 @@
 #include "vector/sink/group.h"
 #include "vector/sink/sink.h"
 #include "vector/sink/spill.h"
+
+/* After so many rows it is decided whether the next ones are grouped, and so many then are not. */
+#define DECISION_ROWS 32768
+#define ALONE_ROWS (16 * DECISION_ROWS)
+
+/* They are if fewer than that share of them made new groups. */
+#define REDUCING_SHARE 0.8
 
 typedef struct Groups
 {
@@ -45,6 +56,11 @@ typedef struct Groups
 	bool		finished;
 	int			next_chunk;
 	Size		next_offset;
+
+	/* do they pay? */
+	int64		seen;			/* rows since it was decided, */
+	int64		fresh;			/* and those of them that were of no group */
+	int64		alone;			/* so many further rows are not grouped */
 
 	/* for whole groups: rows that found no room are kept in files */
 	bool		whole;
@@ -123,6 +139,52 @@ eval_keys(Groups *groups, Batch *batch, Values *keys)
 	}
 }
 
+/* May rows be returned one by one? */
+static bool
+may_return_rows(const Groups *groups)
+{
+	if (groups->whole || groups->sink.exchange != NULL || groups->distincts != NULL || groups->sink.patience < 0)
+		return false;
+	for (int i = 0; i < groups->aggregates->n && !groups->sink.any_order; i++)
+	{
+		if (groups->aggregates->aggs[i]->kind->by_row)
+			return false;
+	}
+	return true;
+}
+
+/* Rows have been grouped, of which so many were of no group before. */
+static void
+count_fresh(Groups *groups, int n, int64 fresh)
+{
+	groups->seen += n;
+	groups->fresh += fresh;
+	if (groups->seen < DECISION_ROWS)
+		return;
+	if (groups->fresh > REDUCING_SHARE * groups->seen &&
+		group_table_count(groups->table) > groups->sink.patience && may_return_rows(groups))
+		groups->alone = ALONE_ROWS;
+	groups->seen = groups->fresh = 0;
+}
+
+/* Have each row of a batch returned as a group of its own. */
+static void
+set_apart(Groups *groups, Batch *batch)
+{
+	Values		keys[GROUP_MAX_KEYS];
+	char	   *entries[BATCH_ROWS];
+	RowGroups	row_groups;
+
+	group_rows_init(&row_groups, NULL, entries);
+	eval_keys(groups, batch, keys);
+	group_table_set_apart(groups->table, keys, batch->n, entries);
+	row_groups.filled = true;
+	aggregates_advance(groups->aggregates, batch, &row_groups);
+	groups->noverflow = batch->n;
+	groups->alone -= batch->n;
+	groups->sink.alone += batch->n;
+}
+
 static bool
 consume(Sink *sink, Batch *batch)
 {
@@ -131,8 +193,14 @@ consume(Sink *sink, Batch *batch)
 	char	   *entries[BATCH_ROWS];
 	uint8		ids[BATCH_ROWS];
 	RowGroups	row_groups;
+	int64		before = group_table_count(groups->table);
 
 	Assert(groups->noverflow == 0 && (groups->distincts == NULL || groups->whole));
+	if (groups->alone > 0)
+	{
+		set_apart(groups, batch);
+		return true;
+	}
 	if (exchanges(groups) && exchange_reserve(groups->sink.exchange, batch->n))
 		forget_codes(groups);
 	group_rows_init(&row_groups, NULL, entries);
@@ -140,6 +208,7 @@ consume(Sink *sink, Batch *batch)
 	{
 		aggregates_advance(groups->aggregates, batch, &row_groups);
 		distincts_advance(groups->distincts, batch, &row_groups);
+		count_fresh(groups, batch->n, group_table_count(groups->table) - before);
 		return false;
 	}
 	row_groups.filled = true;
@@ -157,6 +226,7 @@ consume(Sink *sink, Batch *batch)
 		row_groups.nids = group_table_ids(groups->table, entries, batch->n, ids, &row_groups.by_id);
 	aggregates_advance(groups->aggregates, batch, &row_groups);
 	distincts_advance(groups->distincts, batch, &row_groups);
+	count_fresh(groups, batch->n, group_table_count(groups->table) - before + groups->noverflow);
 
 	return groups->noverflow > 0;
 }
@@ -283,6 +353,7 @@ reset(Sink *sink)
 
 	end(sink);
 	groups->noverflow = groups->next_overflow = 0;
+	groups->seen = groups->fresh = groups->alone = 0;
 	groups->finished = false;
 	group_table_reset(groups->table);
 	forget_codes(groups);

@@ -89,6 +89,15 @@ struct Sink
 	 */
 	struct Exchange *exchange;
 
+	/*
+	 * Where whoever is above merges groups anyway, and this one finds few
+	 * rows of groups that it has, it returns rows one by one, but not before
+	 * it has so many groups; never if it is -1. PostgreSQL's functions have
+	 * to see rows in their order unless they come in any.
+	 */
+	int64		patience;
+	bool		any_order;
+
 	/* what EXPLAIN tells of it: how many outputs, and of these by kernels */
 	int			aggregates;
 	int			kernel_aggregates;
@@ -96,6 +105,7 @@ struct Sink
 	int			kernel_keys;
 	uint64		spilled_partitions;
 	uint64		spilled_bytes;
+	uint64		alone;			/* rows returned one by one for want of groups */
 };
 
 /* The outputs are expressions: aggregates, and group keys. */
