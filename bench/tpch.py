@@ -4,7 +4,8 @@ Derived from TPC-H: the results are not comparable with published results of TPC
 specification. Queries and data are those of DuckDB's extension for TPC-H, scale 1; primary keys, indexes on foreign
 keys, heap only. One process, and two. Answers of both sides are compared in full, and with DuckDB's. QUICK=1 is scale
 0.2, SCALE=… another one; SEED=… repeats the order, ROUNDS=… is how often, CLOCK=cpu counts CPU time,
-QUERIES=q5,q6 are only these, PG_CONFIG=… another PostgreSQL.
+QUERIES=q5,q6 are only these, PG_CONFIG=… another PostgreSQL. CHECK=1 measures nothing: it compares the answers with
+vectors and their joins forced, with much and with little memory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 import common
 import contest
-from contest import OURS, POSTGRESQL, Connection, Query, Result
+from contest import OURS, POSTGRESQL, Connection, Query, Result, Side
 
 from pgbillion.common import paths, search_path
 from pgbillion.rows import aggregate
@@ -28,6 +29,7 @@ from pgbillion.rows.answers import Answer
 
 SCALE = float(os.environ.get("SCALE") or (0.2 if common.QUICK else 1))
 SIDES = (POSTGRESQL, OURS)
+CHECK = bool(os.environ.get("CHECK"))
 # both of one version: the wheel holds the extension's file for this DuckDB, which .venv may not have
 PACKAGES = ("duckdb==1.5.5", "duckdb-extension-tpch==1.5.5")
 BOUNDS = {"q5": 1.5}
@@ -159,6 +161,21 @@ def _close(one: str | None, two: str | None) -> bool:
     return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
 
 
+def check_forced(conn: Connection, query: Query, duck: list[list[str | None]]) -> None:
+    """Compare the answers with whatever vectors can do, and tell how many plans have joins of theirs."""
+    switches = ("vector_join", "vector_aggregate", "vector_scan")
+    sides = [POSTGRESQL]
+    for memory in ("256MB", "1MB"):
+        forced = {f"pgbillion_rows.{switch}": "force" for switch in switches}
+        sides.append(Side(f"forced, {memory}", {**OURS.settings, **forced, "work_mem": memory}))
+    joins = 0
+    for processes in (1, 2):
+        result, answer = contest.check(conn, query, sides, processes)
+        compare(query.key, answer, duck)
+        joins += sum(" Join 1: " in plan for plan in result.plans.values())
+    common.say(f"{query.key}: the answers agree; {joins} of 4 plans with joins by vectors")
+
+
 def main() -> int:
     """Run the benchmark and return the exit status."""
     seed, order = common.seeded()
@@ -176,11 +193,16 @@ def main() -> int:
                 if ONLY is not None and key not in ONLY:
                     continue
                 query = Query(key, one["sql"].strip().rstrip(";"), BOUNDS.get(key, contest.LOWEST))
+                if CHECK:
+                    check_forced(conn, query, one["rows"])
+                    continue
                 for processes in (1, 2) if contest.CLOCK == "wall" else (1,):
                     result, answer = contest.check(conn, query, SIDES, processes)
                     compare(key, answer, one["rows"])
                     results.append(result)
                 common.say(f"{key}: the answers agree")
+            if CHECK:
+                return 0
             again = contest.measure(conn, results, SIDES, order)
     serial = [result for result in results if result.processes == 1]
     parallel = [result for result in results if result.processes == 2]
