@@ -115,6 +115,8 @@ only_entry(RowGroups *groups, int n)
 {
 	const uint64 *counts;
 
+	/* the first row is looked at */
+	Assert(n > 0);
 	if (groups->single != NULL)
 		return groups->single;
 	counts = group_counts(groups, n);
