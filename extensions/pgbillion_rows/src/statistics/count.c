@@ -65,9 +65,9 @@ collect_kinds(PlanState *node, uint32 *kinds)
 		const CustomScanMethods *methods = ((CustomScan *) node->plan)->methods;
 
 		/* VectorFinish stands above one of these */
-		if (methods == &vector_scan_methods)
+		if (methods == &vector_scan_methods || methods == &vector_join_methods)
 		{
-			*kinds |= 1 << QUERY_AGGREGATE;
+			*kinds |= 1 << (methods == &vector_scan_methods ? QUERY_AGGREGATE : QUERY_SCAN);
 			if (OidIsValid(vector_scan_index((CustomScan *) node->plan)))
 				*kinds |= 1 << QUERY_COLUMNS;
 		}

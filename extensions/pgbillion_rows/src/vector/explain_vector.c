@@ -107,6 +107,8 @@ conclude(StringInfo found, PlannedStmt *plan)
 		appendStringInfoString(found, "\nno vectorized scan: pgbillion_rows.vector_scan is off");
 	if (statement_has(plan, &vector_scan_methods))
 		conclude_used(found, "vectorized");
+	else if (statement_has(plan, &vector_join_methods))
+		conclude_used(found, "vectorized join");
 	else if (statement_has(plan, &vector_filter_scan_methods))
 		conclude_used(found, "vectorized filter");
 	else if (vector_aggregate != PLAN_OFF || vector_scan != PLAN_OFF)

@@ -299,7 +299,7 @@ join_cost(PlannerInfo *root, JoinPath *join)
 		 * of more rows than its index scan was estimated to return, each is
 		 * fetched
 		 */
-		cost += cpu_tuple_cost * (outer_rows * LOOP + FETCH * (rows - join->path.rows));
+		cost += cpu_tuple_cost * (outer_rows * LOOP +FETCH * (rows - join->path.rows));
 		/* every pair of rows has to pass the conditions */
 		return cost + loops(root, inner, Max(outer_rows, 1), first) +
 			quals_cost(root, join->joinrestrictinfo) * outer_rows * inner_rows;
