@@ -434,28 +434,27 @@ vector_rewind(CustomScanState *css)
 
 /* ---- parallelism ---- */
 
-/*
- * In shared memory that of the joins, or of the sink, comes after the table's:
- * groups above joins are not exchanged.
- */
+/* In shared memory the joins' part comes after the table's, */
 static void *
-second_part(VectorState *state, void *coordinate)
+joins_part(VectorState *state, void *coordinate)
 {
-	Assert(state->sink->exchange == NULL || state->shared_rows == NIL);
 	return (char *) coordinate + MAXALIGN(state->node.table->shared_size);
+}
+
+/* and the sink's after that. */
+static void *
+sink_part(VectorState *state, void *coordinate)
+{
+	return (char *) joins_part(state, coordinate) + MAXALIGN(shared_rows_size(state->shared_rows));
 }
 
 static Size
 estimate_dsm(CustomScanState *css, ParallelContext *pcxt)
 {
 	VectorState *state = (VectorState *) css;
-	Size		size = vector_node_estimate_dsm(css, pcxt);
+	Size		size = MAXALIGN(vector_node_estimate_dsm(css, pcxt)) + MAXALIGN(shared_rows_size(state->shared_rows));
 
-	if (state->sink->exchange != NULL)
-		size = MAXALIGN(size) + exchange_shared_size(pcxt->nworkers);
-	if (state->shared_rows != NIL)
-		size = MAXALIGN(size) + shared_rows_size(state->shared_rows);
-	return size;
+	return state->sink->exchange == NULL ? size : size + exchange_shared_size(pcxt->nworkers);
 }
 
 static void
@@ -465,9 +464,9 @@ initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	vector_node_initialize_dsm(css, pcxt, coordinate);
 	if (state->sink->exchange != NULL)
-		exchange_share(state->sink->exchange, pcxt, second_part(state, coordinate));
+		exchange_share(state->sink->exchange, pcxt, sink_part(state, coordinate));
 	if (state->shared_rows != NIL)
-		shared_rows_share(state->shared_rows, pcxt, second_part(state, coordinate));
+		shared_rows_share(state->shared_rows, pcxt, joins_part(state, coordinate));
 }
 
 static void
@@ -477,9 +476,9 @@ reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	vector_node_reinitialize_dsm(css, pcxt, coordinate);
 	if (state->sink->exchange != NULL)
-		exchange_share_again(state->sink->exchange, pcxt, second_part(state, coordinate));
+		exchange_share_again(state->sink->exchange, pcxt, sink_part(state, coordinate));
 	if (state->shared_rows != NIL)
-		shared_rows_share_again(state->shared_rows, pcxt, second_part(state, coordinate));
+		shared_rows_share_again(state->shared_rows, pcxt, joins_part(state, coordinate));
 }
 
 static void
@@ -489,9 +488,9 @@ initialize_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
 
 	vector_node_initialize_worker(css, toc, coordinate);
 	if (state->sink->exchange != NULL)
-		exchange_attach(state->sink->exchange, second_part(state, coordinate));
+		exchange_attach(state->sink->exchange, sink_part(state, coordinate));
 	if (state->shared_rows != NIL)
-		shared_rows_attach(state->shared_rows, second_part(state, coordinate));
+		shared_rows_attach(state->shared_rows, joins_part(state, coordinate));
 }
 
 static void

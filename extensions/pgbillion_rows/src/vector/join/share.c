@@ -226,7 +226,7 @@ rows_are_shared(const Source *source)
 Size
 shared_rows_size(List *sources)
 {
-	return offsetof(RowsShared, barriers) + sizeof(Barrier) * list_length(sources);
+	return sources == NIL ? 0 : offsetof(RowsShared, barriers) + sizeof(Barrier) * list_length(sources);
 }
 
 /* Have the sources use this memory. */

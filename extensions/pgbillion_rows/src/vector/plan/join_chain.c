@@ -379,6 +379,8 @@ runs_in_parts(Path *path)
 		case T_IndexPath:
 		case T_BitmapHeapPath:
 			return path->parallel_aware;
+		case T_CustomPath:
+			return path->parallel_aware && ((CustomPath *) path)->custom_paths == NIL;
 		case T_ProjectionPath:
 			return runs_in_parts(((ProjectionPath *) path)->subpath);
 		case T_NestPath:

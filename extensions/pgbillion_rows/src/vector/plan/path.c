@@ -105,23 +105,19 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 }
 
 /*
- * The partial path of a table's scan whose processes exchange their groups, so
- * that each has final states of some of them: for the node that finishes groups.
+ * Have the processes of a partial path exchange their groups, so that each has
+ * final states of some of them: for the node that finishes groups.
  */
-Path *
-exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
-			  double groups, int parallel_workers)
+void
+exchange_groups(Path *path, double groups, int parallel_workers)
 {
-	CustomPath *path = (CustomPath *) scan_path(root, parent, rel, target, groups, parallel_workers, true);
-	Cost		cost = exchange_cost(path->path.rows);
+	Cost		cost = exchange_cost(path->rows);
 
 	/* those of each process are exchanged; it returns its share of all */
-	path->path.startup_cost += cost;
-	path->path.total_cost += cost;
-	path->path.rows = clamp_row_est(groups / parallel_divisor(parallel_workers));
-	lfourth(path->custom_private) = makeInteger((int) Min(Max(groups, 1), INT_MAX));
-
-	return &path->path;
+	path->startup_cost += cost;
+	path->total_cost += cost;
+	path->rows = clamp_row_est(groups / parallel_divisor(parallel_workers));
+	lfourth(castNode(CustomPath, path)->custom_private) = makeInteger((int) Min(Max(groups, 1), INT_MAX));
 }
 
 static bool

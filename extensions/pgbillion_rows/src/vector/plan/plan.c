@@ -236,8 +236,7 @@ estimate(PlannerInfo *root, Request *request)
 	request->fits = reason == NULL;
 	request->finish = !request->inherited && (request->clause != NIL || request->distinct) && enable_hashagg &&
 		vector_finishable(request->target, request->clause);
-	/* an exchange is made for scans of one table */
-	request->exchange = request->finish && request->chain == NULL && vector_exchange != PLAN_OFF &&
+	request->exchange = request->finish && vector_exchange != PLAN_OFF &&
 		can_exchange(request->target, request->groups);
 	return request->finish ? NULL : reason;
 }
@@ -384,7 +383,7 @@ add_single(PlannerInfo *root, Request *request)
 }
 
 /*
- * Add the parallel paths of one table whose processes exchange groups: the
+ * Add the parallel paths of one table, or of joins, whose processes exchange groups: the
  * partial one, on which PostgreSQL may build more before it gathers, and that
  * which gathers the result.
  */
@@ -393,18 +392,19 @@ add_exchange(PlannerInfo *root, Request *request, int workers)
 {
 	double		divisor = parallel_divisor(workers);
 	Request		share = *request;
+	bool		forced = vector_exchange == PLAN_FORCE ||
+		(request->chain != NULL ? vector_join : vector_aggregate) == PLAN_FORCE;
 	Path	   *scan;
 	Path	   *path;
 	Path	   *gather;
 	double		rows;
 
-	Assert(request->chain == NULL);
-	scan = exchange_path(root, request->partial_rel, request->input, request->target,
-						 request->groups, workers);
+	scan = linitial(scan_paths(root, request, workers));
+	exchange_groups(scan, request->groups, workers);
 	add_waiting(scan, request->target, NIL, request->input->rows / divisor, request->groups);
 	share.groups = scan->rows;
 	path = vector_finish_path(root, (AggPath *) finalize_path(root, &share, scan), &request->costs, 0);
-	if (vector_aggregate == PLAN_FORCE || vector_exchange == PLAN_FORCE)
+	if (forced)
 	{
 		path->startup_cost *= 1e-6;
 		path->total_cost *= 1e-6;
@@ -412,7 +412,7 @@ add_exchange(PlannerInfo *root, Request *request, int workers)
 	rows = path->rows * divisor;
 	gather = (Path *) create_gather_path(root, request->rel, path, request->result, NULL, &rows);
 	/* cheaper than our other paths, too, which are forced to be cheap */
-	if (vector_aggregate == PLAN_FORCE || vector_exchange == PLAN_FORCE)
+	if (forced)
 	{
 		gather->startup_cost *= 1e-3;
 		gather->total_cost *= 1e-3;

@@ -78,8 +78,7 @@ extern CustomPath *make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarge
 extern CustomScan *plan_scan(CustomPath *best_path, List *outputs, List *custom_plans, int patience);
 extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
-extern Path *exchange_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
-						   double groups, int parallel_workers);
+extern void exchange_groups(Path *path, double groups, int parallel_workers);
 
 /* columns_path.c */
 extern Oid	choose_columns(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row);
