@@ -54,8 +54,12 @@
 #define OTHER_KEY_COST (0.6 * cpu_tuple_cost)
 #define PAIR_COST (0.1 * cpu_tuple_cost)
 
-/* Writing a row of a build side for other processes, and reading it. */
+/*
+ * Writing a row of a build side for other processes, and reading it; and, of
+ * any side, making files and waiting for others.
+ */
 #define SHARE_ROW_COST (0.2 * cpu_tuple_cost)
+#define SHARE_COST 10.0
 
 /* Testing whether a row of the table has one of the keys. */
 #define KEY_TEST_COST (0.03 * cpu_tuple_cost)
@@ -553,7 +557,7 @@ part_cost(const JoinStep *step, double divisor)
 
 	/* in the measure of the whole */
 	return planned * step->inner_cost / Max(step->inner->total_cost, cpu_operator_cost) +
-		step->inner->rows * SHARE_ROW_COST;
+		step->inner->rows * SHARE_ROW_COST + SHARE_COST;
 }
 
 /* The path of a step's inner side, of which each of so many processes needs all rows. */

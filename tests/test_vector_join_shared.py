@@ -1,0 +1,261 @@
+"""Build sides that the processes of a parallel plan run together: whoever comes when, each has all rows once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from harness import servers
+from harness.amount import amount
+from harness.servers import one
+from harness.sessions import Running, pid
+from harness.vector_join_queries import VectorJoinGenerator
+from pgbillion.rows import plans
+from pgbillion.server.postgres import Cluster
+from test_vector_exchange import DELAYED
+from test_vector_join import SEED, Connection, both, compare, kinds, prepare, switch, tables
+
+__all__ = ["tables"]
+
+# tables of their own, so that others see no more of a cancelled query than they should
+BIG = """
+CREATE TABLE big AS SELECT g AS id, g % 3000 AS k, g % 7 AS few FROM generate_series(1, 40000) g;
+CREATE TABLE side AS SELECT g % 2500 AS k, g AS w, 'side ' || g % 13 AS name FROM generate_series(1, 6000) g;
+INSERT INTO side VALUES (NULL, 1, NULL), (7, NULL, NULL);
+CREATE TABLE other AS SELECT g AS few, repeat('x', g * 300) AS label FROM generate_series(0, 5) g;
+CREATE TABLE empty (k integer);
+ANALYZE big, side, other, empty;
+"""
+# neither the rows of a side fit, nor the groups; but each partition of those does
+LITTLE = "SET work_mem = '128kB'; SET hash_mem_multiplier = 1"
+SLOW = DELAYED.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
+# one and two build sides, of each type of join, with groups that are exchanged and others
+QUERIES = (
+    "SELECT s.name, count(*), sum(s.w) FROM big b JOIN side s USING (k) GROUP BY 1",
+    "SELECT b.few, count(*), sum(s.w), count(o.few) FROM big b LEFT JOIN side s ON s.k = b.k AND s.w > b.id % 50"
+    " JOIN (SELECT few FROM other) o ON o.few = b.few GROUP BY 1",
+    "SELECT o.label, count(*) FROM big b JOIN other o USING (few) WHERE EXISTS (SELECT FROM side s WHERE s.k = b.k)"
+    " GROUP BY 1",
+    "SELECT count(*), min(b.id) FROM big b WHERE NOT EXISTS (SELECT FROM side s WHERE s.k = b.k)",
+    "SELECT b.id, count(*), sum(s.w), max(s.w) FROM big b JOIN side s USING (k) GROUP BY 1",
+)
+
+
+@pytest.fixture
+def shared(cluster: Cluster, tables: str) -> Iterator[Connection]:
+    """Two workers, who are welcome at any table."""
+    with cluster.connect(tables) as conn:
+        prepare(conn)
+        conn.execute(
+            "SET max_parallel_workers_per_gather = 2; SET pgbillion_rows.vector_exchange = force;"
+            " SET client_min_messages = warning"
+        )
+        conn.execute(f"DROP TABLE IF EXISTS big, side, other, empty; {BIG}".encode())
+        yield conn
+
+
+def together(plan: plans.Plan) -> int:
+    """How many build sides processes run together."""
+    return sum(
+        child["Parallel Aware"] or any(node["Parallel Aware"] for node in plans.nodes(child))
+        for node in plans.nodes(plan)
+        if node.get("Custom Plan Provider") == plans.NODE and node["Parallel Aware"]
+        for child in node.get("Plans", ())
+    )
+
+
+def same(conn: Connection, query: str) -> None:
+    switch(conn, "force")
+    assert together(plans.explain(conn, query)) >= 1, plans.text(conn, query)
+    both(conn, query, None)
+
+
+def files(conn: Connection) -> int:
+    return int(one(conn, "SELECT count(*) FROM pg_ls_tmpdir()"))
+
+
+@pytest.mark.parametrize("leader", ["on", "off"])
+@pytest.mark.parametrize("workers", [0, 1, 2, 8])
+def test_any_number_of_processes(shared: Connection, leader: str, workers: int) -> None:
+    """Also those that are planned and do not come; with room for all rows, and without."""
+    shared.execute(f"SET parallel_leader_participation = {leader}; SET max_parallel_workers = {workers}".encode())
+    shared.execute("SET max_parallel_workers_per_gather = 4")
+    for query in QUERIES:
+        same(shared, query)
+    shared.execute(LITTLE.encode())
+    for query in QUERIES:
+        same(shared, query)
+    assert files(shared) == 0
+
+
+def test_what_is_run_together(shared: Connection) -> None:
+    plan = plans.explain(shared, QUERIES[1], run=True)
+    assert together(plan) == 2
+    assert sorted(kinds(plan)) == ["Inner", "Left"]
+    # rows made unique by one process are not by all
+    distinct = "SELECT count(*) FROM big b JOIN (SELECT DISTINCT k FROM side) s USING (k)"
+    assert together(plans.explain(shared, distinct)) == 0
+    both(shared, distinct, None)
+    # nobody reads the table
+    same(shared, "SELECT count(*), sum(b.id) FROM big b JOIN empty USING (k)")
+    # below a build side, joins of PostgreSQL's that are not of several processes
+    same(shared, "SELECT o.label, count(*) FROM big b JOIN side s USING (k) JOIN other o ON o.few = s.w % 7 GROUP BY 1")
+
+
+def test_it_is_chosen_for_large_sides(shared: Connection) -> None:
+    """By what it is estimated to cost: not for a side of a few rows, and not without workers."""
+    shared.execute(
+        "INSERT INTO big SELECT big.* FROM big, generate_series(1, 9);"
+        " INSERT INTO side SELECT side.* FROM side, generate_series(1, 20); ANALYZE big, side"
+    )
+    shared.execute(
+        "SET pgbillion_rows.vector_join = on; SET pgbillion_rows.vector_exchange = on;"
+        " SET max_parallel_workers_per_gather = 1"
+    )
+    for query, expected in (
+        ("SELECT count(*) FROM big b WHERE EXISTS (SELECT FROM side s WHERE s.k = b.k AND s.w % 100 = 3)", 1),
+        ("SELECT count(*), max(o.label) FROM big b JOIN other o USING (few)", 0),
+    ):
+        assert together(plans.explain(shared, query)) == expected, plans.text(shared, query)
+
+
+def test_rescans(shared: Connection) -> None:
+    """Shared memory is used again, with files and barriers as new; tables that hold all rows are kept."""
+    shared.execute(
+        "SET enable_material = off; SET enable_memoize = off; SET enable_hashjoin = on; SET enable_mergejoin = off;"
+        " SET enable_nestloop = on; CREATE TEMP TABLE three AS SELECT g AS x FROM generate_series(1, 3) g"
+    )
+    shared.execute("ANALYZE three")
+    inner = "(SELECT s.w, count(*) AS n FROM big b JOIN side s USING (k) GROUP BY s.w OFFSET 0) g"
+    for memory in ("4MB", "64kB"):
+        shared.execute(f"SET work_mem = '{memory}'; SET hash_mem_multiplier = 1".encode())
+        for query in (
+            f"SELECT x, w, n FROM three LEFT JOIN {inner} ON w > x * 1500",
+            f"SELECT x, (SELECT sum(n + x) FROM {inner} WHERE w > x) FROM three",
+        ):
+            switch(shared, "force")
+            plan = plans.explain(shared, query, run=True)
+            assert together(plan) == 1
+            gather = [node for node in plans.nodes(plan) if node["Node Type"] == "Gather"][-1]
+            assert gather["Actual Loops"] == 3, plans.text(shared, query)
+            same(shared, query)
+    assert files(shared) == 0
+
+
+def test_some_of_the_rows(shared: Connection) -> None:
+    """LIMIT, and a cursor that is closed early."""
+    query = QUERIES[4]
+    expected = set(shared.execute(query.encode()).fetchall())
+    assert together(plans.explain(shared, f"{query} LIMIT 10")) == 1
+    for limit in (1, 100, 20_000):
+        found = shared.execute(f"{query} LIMIT {limit}".encode()).fetchall()
+        assert len(found) == limit
+        assert set(found) <= expected
+    with shared.transaction():
+        shared.execute(f"DECLARE early CURSOR FOR {query}".encode())
+        assert set(shared.execute("FETCH 5 FROM early").fetchall()) <= expected
+    assert files(shared) == 0
+
+
+@pytest.mark.parametrize("who", ["leader", "worker"])
+def test_some_process_is_late(shared: Connection, who: str) -> None:
+    """It waits for nobody, and nobody for it, once all others have their rows; or all wait for its last one."""
+    shared.execute(SLOW.encode())
+    query = f"SELECT few, count(*), sum(w) FROM big JOIN side USING (k) WHERE slow(w, '{who}') > 10 GROUP BY 1"
+    switch(shared, "force")
+    assert together(plans.explain(shared, query)) == 1, plans.text(shared, query)
+    expected = shared.execute(
+        "SELECT few, count(*), sum(w) FROM big JOIN side USING (k) WHERE w > 10 GROUP BY 1 ORDER BY 1"
+    ).fetchall()
+    assert sorted(shared.execute(query.encode()).fetchall()) == expected
+
+
+def test_errors(shared: Connection) -> None:
+    """In any process, while rows of the build side are computed: the others do not wait for ever."""
+    for query in (
+        "SELECT count(*) FROM big JOIN side USING (k) WHERE 100 / (w - 5990) <> 7",
+        "SELECT few, count(*) FROM big JOIN side USING (k) WHERE 100 / (w - 3) <> 7 GROUP BY 1",
+    ):
+        assert together(plans.explain(shared, query)) == 1, plans.text(shared, query)
+        for _ in range(5):
+            with pytest.raises(errors.DivisionByZero):
+                shared.execute(query.encode())
+            assert files(shared) == 0
+    same(shared, QUERIES[0])
+
+
+def test_a_worker_is_terminated(cluster: Cluster, shared: Connection, tables: str) -> None:
+    shared.execute(SLOW.replace("0.002", "0.2").replace("400", "50").encode())
+    query = "SELECT count(*) FROM big JOIN side USING (k) WHERE slow(w, 'worker') > 10"
+    switch(shared, "force")
+    assert together(plans.explain(shared, query)) == 1, plans.text(shared, query)
+    workers = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND leader_pid = %s LIMIT 1"
+    with cluster.connect(tables) as other:
+        running = Running(lambda: shared.execute(query.encode()).fetchall())
+        worker = servers.until(lambda: one(other, workers, pid(shared)), "a worker")
+        other.execute("SELECT pg_terminate_backend(%s)", [worker])
+        with pytest.raises(psycopg.Error):
+            running.result()
+    assert files(shared) == 0
+    same(shared, QUERIES[0])
+
+
+def test_cancelled_anywhere(cluster: Cluster, shared: Connection, tables: str, tell: Callable[[str], None]) -> None:
+    """At random moments; nothing is left, and the next query is right."""
+    shared.execute(LITTLE.encode())
+    chance = random.Random(SEED)
+    states: Counter[str] = Counter()
+    with cluster.connect(tables) as other:
+        for _ in range(amount("PGBILLION_TEST_CANCELS", 30, 5)):
+            running = Running(lambda: len(shared.execute(QUERIES[4].encode()).fetchall()))
+            other.execute("SELECT pg_sleep(%s)", [chance.random() * 0.15])
+            other.execute("SELECT pg_cancel_backend(%s)", [pid(shared)])
+            try:
+                running.result()
+                states["ended"] += 1
+            except errors.QueryCanceled:
+                states["cancelled"] += 1
+            servers.until(
+                lambda: one(other, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'") == 0,
+                "workers to end",
+            )
+            # a cancellation that came late is of this one
+            try:
+                shared.execute("SELECT 1")
+            except errors.QueryCanceled:
+                states["late"] += 1
+            assert files(other) == 0
+    tell(str(dict(states)))
+    same(shared, QUERIES[4])
+
+
+def test_generated_queries(cluster: Cluster, tables: str, tell: Callable[[str], None]) -> None:
+    """The generator of joins, all of them with workers, of whom a leader may be none."""
+    generator = VectorJoinGenerator(SEED + 1)
+    chance = random.Random(SEED)
+    queries = amount("PGBILLION_TEST_VECTOR_JOINS_SHARED", 150, 40)
+    used = 0
+    with cluster.connect(tables) as conn:
+        prepare(conn)
+        conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        for number in range(queries):
+            query = generator.query()
+            leader = chance.choice(("on", "on", "off"))
+            workers = "SET max_parallel_workers_per_gather = 2; SET parallel_leader_participation"
+            query = replace(query, setup=f"{query.setup}; {workers} = {leader}")
+            differs, _ = compare(conn, query)
+            assert differs is None, f"seed {SEED}, number {number}: {differs}\n{query.setup}\n{query.text}"
+            conn.execute("SAVEPOINT plan")
+            switch(conn, "force")
+            conn.execute(query.setup.encode())
+            used += together(plans.explain(conn, query.text)) > 0
+            conn.execute("DEALLOCATE ALL; ROLLBACK TO plan")
+        conn.execute("ROLLBACK")
+    tell(f"seed {SEED}: {queries} queries over joins with workers, {used} with build sides run together")
+    assert used >= queries * 0.1
