@@ -52,9 +52,9 @@ plan_joins(CustomScan *cscan, List *joins, List *plans)
 		cscan->custom_scan_tlist = add_exprs(cscan->custom_scan_tlist, lfourth(parts));
 		cscan->custom_scan_tlist = add_exprs(cscan->custom_scan_tlist, columns);
 		cscan->custom_private = lappend(cscan->custom_private,
-										lappend_int(list_make5_int(linitial_int(linitial_node(List, parts)),
+										lappend_int(list_make5_int(linitial_int((List *) linitial(parts)),
 																   list_length(lsecond(parts)), list_length(lthird(parts)),
 																   list_length(lfourth(parts)), list_length(columns)),
-													lsecond_int(linitial_node(List, parts))));
+													lsecond_int((List *) linitial(parts))));
 	}
 }
