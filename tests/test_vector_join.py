@@ -441,6 +441,21 @@ def test_rows_in_an_inner_loop(joins: Connection) -> None:
     )
 
 
+def test_small_and_selective_statements_are_left_alone(joins: Connection) -> None:
+    switch(joins, "on")
+    joins.execute(
+        "CREATE TABLE more AS SELECT f.*, n.i AS j FROM fact f, generate_series(1, 30) n (i);"
+        " CREATE INDEX ON more (id); CREATE TABLE again AS SELECT * FROM more; ANALYZE more, again"
+    )
+    query = "SELECT m.x, a.s FROM {0} m JOIN {1} a ON m.id = a.id AND m.j = a.j"
+    assert kinds(plans.explain(joins, query.format("more", "again"))) == ["Inner"]
+    assert kinds(plans.explain(joins, query.format("more", "again") + " WHERE m.x > 100")) == ["Inner"]
+    # an index gives a few rows of one
+    assert kinds(plans.explain(joins, query.format("more", "again") + " WHERE m.id = 3 AND m.j = 4")) == []
+    joins.execute("CREATE TABLE small AS SELECT *, 1 AS j FROM fact; ANALYZE small")
+    assert kinds(plans.explain(joins, query.format("small", "small"))) == []
+
+
 def test_rows_to_be_locked_or_changed_are_left_alone(joins: Connection) -> None:
     for query in (
         "SELECT f.id FROM fact f JOIN ints i ON f.b = i.k FOR UPDATE",
