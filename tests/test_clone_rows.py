@@ -195,6 +195,23 @@ def test_who_may_not_read_rows_may_not_copy_them(conn: Connection) -> None:
                 copy()
 
 
+def test_materialized_views_are_filled_as_without_rows(conn: Connection) -> None:
+    with conn.transaction(force_rollback=True):
+        conn.execute("CREATE ROLE owner")
+        schemas.make_schema(
+            conn,
+            "theirs",
+            "CREATE TABLE a (i integer); INSERT INTO a VALUES (1), (2); CREATE POLICY p ON a USING (i = 1);"
+            "CREATE MATERIALIZED VIEW m AS SELECT i FROM a; ALTER TABLE a OWNER TO owner;"
+            "ALTER MATERIALIZED VIEW m OWNER TO owner;"
+            "ALTER TABLE a ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; GRANT USAGE ON SCHEMA theirs TO owner",
+        )
+        assert one(conn, "SELECT pgbillion_tables.clone_schema('theirs', 'tenant', all_rows => true)::text") == "tenant"
+        assert one(conn, "SELECT count(*) FROM tenant.a") == 2
+        # its owner's query is under the policy
+        assert one(conn, "SELECT array_agg(i) FROM tenant.m") == [1]
+
+
 def test_rows_are_those_of_one_moment(cluster: Cluster, database: str, conn: Connection) -> None:
     with cluster.connect(database) as other, cluster.connect(database) as monitor:
         with conn.transaction(force_rollback=True):

@@ -92,12 +92,13 @@ read_names(const char *query, Oid template, const char *tables)
 /*
  * Copy them into a clone that nobody has changed. Raises what INSERT … SELECT
  * raises, and 42501 where row security would hide rows. Expects an SPI
- * connection, and that the caller restores the settings.
+ * connection.
  */
 void
 copied_rows_copy(const CopiedRows *rows, Oid template, const char *clone, Snapshot snapshot)
 {
 	char	   *name = get_namespace_name(template);
+	int			nestlevel = NewGUCNestLevel();
 	ListCell   *lc;
 
 	(void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION,
@@ -110,6 +111,7 @@ copied_rows_copy(const CopiedRows *rows, Oid template, const char *clone, Snapsh
 	/* they do not roll back; read later, they have at least the rows' numbers */
 	foreach(lc, rows->sequences)
 		copy_sequence(lfirst(lc), name, clone);
+	AtEOXact_GUC(true, nestlevel);
 }
 
 static void
