@@ -17,7 +17,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from harness import lazy, servers
+from clone_support import by_commands, prepare, same, some
+from harness import lazy, schema_rows, schemas, servers
+from harness.amount import amount
+from harness.catalogs import Catalogs
 from harness.lazy import run
 from harness.servers import one
 from pgbillion.common.paths import state_dir
@@ -285,3 +288,39 @@ def test_after_all_tables_are_heaps(clusters: tuple[Cluster, Cluster], mode: str
     done = _upgrade(old, new, mode)
     assert done.returncode == 0, done.stdout + done.stderr + _output(new)
     _on(new, _check)
+
+
+def test_with_clones_of_schemas(clusters: tuple[Cluster, Cluster]) -> None:
+    """Clones by commands and stamped ones are the same afterwards, too; a stamp of the old server is not used."""
+    old, new = clusters
+    count = amount("PGBILLION_CLONES", 40, 10)
+
+    def make(conn: Connection) -> None:
+        run(conn, "SET default_table_access_method = heap")
+        conn.execute("CREATE ROLE maker; CREATE ROLE reader")
+        schemas.make_outside(conn)
+        schemas.make_schema(conn, "model", schemas.APPLICATION)
+        conn.execute("INSERT INTO model.customer (name) VALUES ('in the template')")
+        some(conn, "model", "tenant%d", 1, count)
+        assert prepare(conn, "model")
+        run(conn, "SELECT pgbillion_tables.clone_schema('model', 'filled_tenant', all_rows => true)")
+        assert not by_commands(conn, "model", "prepared")
+
+    def check(conn: Connection) -> None:
+        catalogs = Catalogs.load(conn)
+        made = schema_rows.rows(conn, catalogs, "tenant1")
+        for name in ("tenant3", f"tenant{count}", "prepared", "filled_tenant"):
+            same(schema_rows.rows(conn, catalogs, name), made)
+        conn.execute("INSERT INTO prepared.customer (name) VALUES ('a')")
+        assert one(conn, "SELECT array_agg(id) FROM prepared.customer") == [100]
+        conn.execute("INSERT INTO filled_tenant.customer (name) VALUES ('a')")
+        assert one(conn, "SELECT array_agg(id ORDER BY id) FROM filled_tenant.customer") == [100, 110]
+        assert by_commands(conn, "model", "later")
+        assert prepare(conn, "model")
+        assert not by_commands(conn, "model", "stamped_later")
+        same(schema_rows.rows(conn, catalogs, "stamped_later"), schema_rows.rows(conn, catalogs, "later"))
+
+    _on(old, make)
+    done = _upgrade(old, new)
+    assert done.returncode == 0, done.stdout + done.stderr + _output(new)
+    _on(new, check)
