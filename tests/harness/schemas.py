@@ -188,6 +188,10 @@ KINDS: Mapping[str, str] = {
         ALTER STATISTICS s SET STATISTICS 5;
         COMMENT ON STATISTICS s IS 'statistics';
         CREATE UNLOGGED SEQUENCE quick AS smallint INCREMENT BY -1;
+        CREATE UNLOGGED TABLE unlogged (i integer GENERATED ALWAYS AS IDENTITY);
+        ALTER SEQUENCE unlogged_i_seq SET LOGGED;
+        CREATE TABLE logged (i integer GENERATED ALWAYS AS IDENTITY);
+        ALTER SEQUENCE logged_i_seq SET UNLOGGED;
     """,
     "rules": """
         CREATE TABLE target (a integer, b text);

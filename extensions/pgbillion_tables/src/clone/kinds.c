@@ -156,6 +156,16 @@ const char *const clone_object_queries[] = {
 	TABLESPACE("c") ")"
 	" FROM " TABLES " LEFT JOIN pg_class x ON x.oid = c.reltoastrelid AND x.reloptions IS NOT NULL",
 
+	/*
+	 * sequences of identity columns that are logged where their tables are
+	 * not, or the other way round
+	 */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER SEQUENCE %I SET %s', s.relname,"
+	" CASE s.relpersistence WHEN 'u' THEN 'UNLOGGED' ELSE 'LOGGED' END)"
+	" FROM " TABLES " JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass"
+	" AND d.refobjid = c.oid AND d.refobjsubid > 0 AND d.deptype = 'i'"
+	" JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' WHERE s.relpersistence <> c.relpersistence",
+
 	/* how columns are stored and counted */
 	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I ALTER COLUMN %I %s', c.relname, a.attname, v.setting)"
 	" FROM " RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
