@@ -67,18 +67,25 @@ def outcome(
     ``before`` is SQL for the suite's database.
     """
     with servers.temporary_folder() as folder:
-        shutil.copytree(source(installation.major) / "src/test/regress", folder / "source")
-        schedule = folder / "source" / "parallel_schedule"
-        # what 15's says about failures, 16 does not understand
-        schedule.write_text(re.sub("^ignore:.*\n", "", schedule.read_text(encoding="utf-8"), flags=re.MULTILINE))
-        compile_library(installation, folder, "src/test/regress/regress.c")
-        for name in ("refint", "autoinc"):
-            if (installation.pkglibdir / f"{name}.so").exists():
-                shutil.copy(installation.pkglibdir / f"{name}.so", folder)
-            else:
-                compile_library(installation, folder, f"contrib/spi/{name}.c")
+        suite = prepare(installation, folder)
         with running(installation, folder, {"max_locks_per_transaction": "64", **dict(settings)}) as cluster:
-            return _run(cluster, folder / "source", folder, only, before)
+            return _run(cluster, suite, folder, only, before)
+
+
+def prepare(installation: Installation, folder: Path) -> Path:
+    """Put the regression suite, which is returned, and its libraries into a folder."""
+    suite = folder / "source"
+    shutil.copytree(source(installation.major) / "src/test/regress", suite)
+    schedule = suite / "parallel_schedule"
+    # what 15's says about failures, 16 does not understand
+    schedule.write_text(re.sub("^ignore:.*\n", "", schedule.read_text(encoding="utf-8"), flags=re.MULTILINE))
+    compile_library(installation, folder, "src/test/regress/regress.c")
+    for name in ("refint", "autoinc"):
+        if (installation.pkglibdir / f"{name}.so").exists():
+            shutil.copy(installation.pkglibdir / f"{name}.so", folder)
+        else:
+            compile_library(installation, folder, f"contrib/spi/{name}.c")
+    return suite
 
 
 @contextmanager

@@ -56,6 +56,9 @@ def rows(conn: Connection, catalogs: Catalogs, schema: str, *, trees: bool = Tru
             return "…"
         if column == "attoptions":
             text = ATTRIBUTE_VERSION.sub(r"\1<version>", text)
+        # of bytes, some may look like a number
+        if text.startswith("\\x"):
+            return text
         # columns of type regproc name it
         text = _VALUE.sub(_numbers, _PLACE.sub("", re.sub(rf"\b{schema}\b", "SCHEMA", text)))
         return _NUMBER.sub(lambda one: symbols.get(int(one[0]), one[0]), text)
