@@ -194,6 +194,27 @@ def test_what_changes_while_a_template_is_read(cluster: Cluster, database: str, 
         assert one(other, "SELECT second.f() || obj_description('second.a'::regclass)") == "2f returns 2"
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_an_old_snapshot_does_not_tell_what_a_template_is(
+    cluster: Cluster, database: str, conn: Connection, prepared: bool
+) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i integer); CREATE FUNCTION f() RETURNS text RETURN 'of i'")
+    with cluster.connect(database) as other:
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_language")
+        conn.execute("ALTER TABLE model.a ADD COLUMN j integer; CREATE TABLE model.b ()")
+        conn.execute("CREATE OR REPLACE FUNCTION model.f() RETURNS text RETURN 'of i and j'")
+        if prepared:
+            assert prepare(other, "model")
+            other.execute("COMMIT")
+            assert not by_commands(other, "model", "tenant")
+        else:
+            clone(other, "model", "tenant")
+            other.execute("COMMIT")
+        assert one(other, "SELECT tenant.f()") == "of i and j"
+        assert one(other, "SELECT count(*) FROM pg_attribute WHERE attrelid = 'tenant.a'::regclass AND attnum > 0") == 2
+        assert one(other, "SELECT to_regclass('tenant.b')::text") == "tenant.b"
+
+
 def test_labels_keep_their_order_where_oids_wrap_around(installation: Installation) -> None:
     labels = [f"label {number:03}" for number in range(100)]
     with servers.new_cluster(installation) as cluster:

@@ -582,8 +582,10 @@ lock_template(Oid template)
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
-	if (SPI_execute_with_args(query, 1, types, values, NULL, false, 0) != SPI_OK_SELECT)
+	PushActiveSnapshot(GetLatestSnapshot());
+	if (SPI_execute_with_args(query, 1, types, values, NULL, true, 0) != SPI_OK_SELECT)
 		elog(ERROR, "could not read pg_depend");
+	PopActiveSnapshot();
 	for (uint64 row = 0; row < SPI_processed; row++)
 	{
 		bool		isnull;

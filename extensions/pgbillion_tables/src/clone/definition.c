@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "lib/pairingheap.h"
@@ -20,6 +21,7 @@
 #include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 
 #include "clone/clone.h"
 
@@ -61,6 +63,9 @@ static Oid	oid_value(SPITupleTable *rows, uint64 row, int column);
  *
  * Names in the query are looked up when it is planned. Nothing of the
  * schema's is in the search path then.
+ *
+ * What it reads is of now, whatever the isolation level, as is what functions
+ * such as pg_get_viewdef() read.
  */
 void
 clone_query(const char *query, Oid schema, const char *argument)
@@ -86,11 +91,14 @@ clone_query(const char *query, Oid schema, const char *argument)
 	plan = SPI_prepare(query, lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
-	portal = SPI_cursor_open(NULL, plan, values, nulls, false);
+	CommandCounterIncrement();
+	PushActiveSnapshot(GetLatestSnapshot());
+	portal = SPI_cursor_open(NULL, plan, values, nulls, true);
 
 	set_path(psprintf("%s, pg_temp", quote_identifier(name)));
 	SPI_cursor_fetch(portal, true, FETCH_ALL);
 	SPI_cursor_close(portal);
+	PopActiveSnapshot();
 	SPI_freeplan(plan);
 }
 
