@@ -1,12 +1,15 @@
 """Tenants: cloned beside PostgreSQL's own commands fed to psql, migrated beside a loop of psql, compared.
 
 The model is a schema of 50 tables in the manner of an application: 120 indexes, 60 foreign keys, 20 triggers, 10 views,
-10 functions, policies. What is compared takes turns. QUICK=1 makes fewer tenants; PG_CONFIG=… is another PostgreSQL.
+10 functions, policies. What is compared takes turns, and so do as many bare files as the tenants have, made by as many
+processes. QUICK=1 makes fewer tenants; PG_CONFIG=… is another PostgreSQL. PG_CLONE_SCHEMA=… is the file
+clone_schema.sql of the project pg-clone-schema, whose function is timed as it is, in a database with nothing else.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import statistics
 import subprocess
@@ -14,8 +17,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import common
+import files
 import psycopg
 
 from pgbillion.common.target import Target
@@ -23,9 +28,11 @@ from pgbillion.server.postgres import Cluster
 from pgbillion.tables.worker import psql_connection
 from pgbillion.tenants import create, diff, migrate, script
 
-TENANTS = 20 if common.QUICK else 200  # cloned in a round
-SINGLES = 3 if common.QUICK else 30
-MIGRATED = 30 if common.QUICK else 2_000
+TENANTS = 60 if common.QUICK else 200  # cloned in a round
+WORKERS = 2
+SINGLES = 5 if common.QUICK else 30
+MIGRATED = 100 if common.QUICK else 2_000
+THEIRS = 1 if common.QUICK else 5  # by pg-clone-schema
 ROUNDS = 1 if common.QUICK else 3
 TABLES = 50
 
@@ -114,13 +121,21 @@ def dump(cluster: Cluster, target: Target) -> str:
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
-def cloning(cluster: Cluster, target: Target) -> dict[str, list[float]]:
-    """Return the seconds of TENANTS by each way."""
+def files_of(target: Target) -> int:
+    """Return how many files the database has."""
+    with target.connect() as conn:
+        found = "SELECT oid FROM pg_database WHERE datname = current_database()"
+        (row,) = conn.execute(f"SELECT count(*) FROM pg_ls_dir('base/' || ({found}))".encode()).fetchall()
+    return int(row[0])
+
+
+def cloning(cluster: Cluster, target: Target, folder: Path) -> tuple[dict[str, list[float]], diff.Outcome]:
+    """Return the seconds of TENANTS by each way, and of their bare files; and how the last ones compare."""
     text, psql = dump(cluster, target), Psql(cluster, target)
-    found: dict[str, list[float]] = {"heap": [], "lazy": [], "sql": []}
+    found: dict[str, list[float]] = {way: [] for way in ("heap", "lazy", "sql", "files_heap", "files_lazy")}
 
     def bulk(prefix: str, method: str | None) -> Callable[[], object]:
-        request = create.Request("model", f"{prefix}_%04d", 0, TENANTS, 2, 5, method)
+        request = create.Request("model", f"{prefix}_%04d", 0, TENANTS, WORKERS, 5, method)
         return lambda: create.execute(target, request, observe=_quiet)
 
     def by_psql() -> None:
@@ -128,11 +143,54 @@ def cloning(cluster: Cluster, target: Target) -> dict[str, list[float]]:
             psql.run(re.sub(r"\bmodel\b", f"sql_{number:04}", text))
 
     for _ in range(ROUNDS):
-        for way, work in {"heap": bulk("heap", "heap"), "lazy": bulk("lazy", "lazy_heap"), "sql": by_psql}.items():
+        for way, work in {"sql": by_psql, "heap": bulk("heap", "heap"), "lazy": bulk("lazy", "lazy_heap")}.items():
+            before = files_of(target)
             found[way].append(timed(work))
             common.say(f"{TENANTS} tenants, {way}: {found[way][-1]:.2f} s")
+            if way != "sql":
+                made = files_of(target) - before
+                found[f"files_{way}"].append(files.creation_seconds(folder, made, WORKERS))
+                common.say(f"{made:,} bare files: {found[f'files_{way}'][-1]:.2f} s")
+            if way == "lazy":
+                names = [f"lazy_{number:04}" for number in range(TENANTS)]
+                compared = diff.compare(target, "model", names, WORKERS, observe=_quiet)
+                if compared.groups:
+                    raise RuntimeError(f"a clone differs: {compared.groups[0]}")
+                common.say(f"{compared.tables:,} tables compared: {compared.seconds:.2f} s")
             dropped(target, rf"{way}\_%")
-    return found
+    return found, compared
+
+
+def by_definitions(cluster: Cluster) -> float:
+    """Return the tables a second that are compared where the extension is not."""
+    target = common.database(cluster, "without")
+    names = [f"tenant_{number}" for number in range(10)]
+    with target.connect() as conn:
+        for name in ("model", *names):
+            conn.execute(f"CREATE SCHEMA {name}; SET search_path = {name}; {model()}; RESET search_path".encode())
+    compared = diff.compare(target, "model", names, WORKERS, observe=_quiet)
+    if compared.groups:
+        raise RuntimeError(f"a schema by the same commands differs: {compared.groups[0]}")
+    common.drop_database(cluster, "without")
+    return compared.tables / compared.seconds
+
+
+def by_their_function(cluster: Cluster) -> float | None:
+    """Return the seconds of a clone by pg-clone-schema; None, said loudly, if it is not named."""
+    path = os.environ.get("PG_CLONE_SCHEMA")
+    if not path:
+        common.say("*** LEFT OUT: pg-clone-schema; name its clone_schema.sql with PG_CLONE_SCHEMA=… ***")
+        return None
+    target = common.database(cluster, "theirs")
+    Psql(cluster, target).run(Path(path).read_text(encoding="utf-8"))
+    with target.connect() as conn:
+        conn.execute(f"CREATE SCHEMA model; SET search_path = model; {model()}; RESET search_path".encode())
+        conn.execute("SET client_min_messages = error")
+        call = "SELECT public.clone_schema('model', %s, 'NODATA')"
+        seconds = [timed(lambda: conn.execute(call, [f"theirs_{number}"])) for number in range(THEIRS)]  # noqa: B023
+    common.drop_database(cluster, "theirs")
+    common.say(f"pg-clone-schema: {statistics.median(seconds):.2f} s a clone")
+    return statistics.median(seconds)
 
 
 def single(target: Target, number: int) -> None:
@@ -171,29 +229,34 @@ def migrating(cluster: Cluster, target: Target) -> dict[str, list[float]]:
 
 def main() -> int:
     """Run the benchmark and return the exit status."""
-    with common.own_server() as (cluster, _):
+    with common.own_server() as (cluster, folder):
         target = common.database(cluster, "bench")
         conditions = common.conditions(cluster)
         with target.connect() as conn:
             conn.execute("CREATE EXTENSION pgbillion_tables")
             conn.execute(f"CREATE SCHEMA model; SET search_path = model; {model()}; SET search_path = ''".encode())
-        cloned = cloning(cluster, target)
+        cloned, compared = cloning(cluster, target, folder)
         with target.connect() as conn:
             conn.execute("SELECT pgbillion_tables.prepare_clone('model', 'lazy_heap')")
         singles = [timed(lambda: single(target, number)) for number in range(SINGLES)]  # noqa: B023
-        names = [f"single_{number:04}" for number in range(SINGLES)]
-        compared = diff.compare(target, "model", names, 2, observe=_quiet)
-        if compared.groups:
-            raise RuntimeError(f"a clone differs: {compared.groups[0]}")
         dropped(target, r"single\_%")
         migrated = migrating(cluster, target)
+        definitions = by_definitions(cluster)
+        theirs = by_their_function(cluster)
     median = {way: statistics.median(found) for way, found in {**cloned, **migrated}.items()}
+
+    def excess(way: str) -> float:
+        """Milliseconds a tenant beyond 1.5 times what its bare files take, in the median round."""
+        rounds = zip(cloned[way], cloned[f"files_{way}"], strict=True)
+        return round(statistics.median(seconds - 1.5 * bare for seconds, bare in rounds) / TENANTS * 1000, 2)
+
     common.table(
         "tenants, medians",
         ("", "tenants/s"),
         [
             *([f"cloned, {way}", f"{TENANTS / median[way]:,.1f}"] for way in cloned),
             *([f"migrated, {way}", f"{MIGRATED / median[way]:,.1f}"] for way in migrated),
+            *([["cloned, pg-clone-schema", f"{1 / theirs:,.1f}"]] if theirs is not None else []),
         ],
     )
     common.result(
@@ -201,9 +264,13 @@ def main() -> int:
             "benchmark": "tenants",
             "ratio_bulk_over_sql": round(median["sql"] / median["lazy"], 2),
             "ratio_bulk_over_sql_heap": round(median["sql"] / median["heap"], 2),
+            "excess_ms_per_tenant": excess("lazy"),
+            "excess_ms_per_tenant_heap": excess("heap"),
             "ms_single": round(statistics.median(singles) * 1000, 1),
+            "ratio_over_pg_clone_schema": None if theirs is None else round(theirs * TENANTS / median["lazy"], 1),
             "ratio_migrate": round(median["psql"] / median["migrate"], 2),
             "diff_tables_per_s": round(compared.tables / compared.seconds),
+            "diff_tables_per_s_by_definitions": round(definitions),
             "seconds": {way: common.spread(found) for way, found in {**cloned, **migrated}.items()},
             "tenants": TENANTS,
             "tables_per_tenant": TABLES,
