@@ -6,6 +6,7 @@
  *	schemas.c		the SQL function: which rows are about which schema
  *	row.c			a catalog row in a form that says nothing of the schema
  *	text.c			the same for texts and stored expressions
+ *	members.c		what is in a schema
  *
  * The rows about a schema and what is in it are written in a form in which
  * each OID of a member is replaced by what the member is: a digest of its
@@ -72,11 +73,14 @@ typedef struct Fingerprinter
 	Oid			lazy_heap;		/* the access method, or invalid */
 } Fingerprinter;
 
-/* ---- row.c ---- */
+/* ---- members.c ---- */
 
 extern Digest digest_of(const char *bytes, int length);
 extern FingerprintMember *fingerprint_find(const Fingerprinter *printer, int schema, Oid classid, Oid objid);
 extern void fingerprint_put_oid(Fingerprinter *printer, int schema, Oid classid, Oid oid);
+
+/* ---- row.c ---- */
+
 extern void fingerprint_put_row(Fingerprinter *printer, int schema, Relation rel, HeapTuple tuple);
 
 /* ---- text.c ---- */

@@ -11,7 +11,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/transam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_class.h"
@@ -24,7 +23,6 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "catalog/system_fk_info.h"
-#include "common/hashfn.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -103,43 +101,6 @@ static ShapeColumn shape_of_column(Oid catalog, Form_pg_attribute att);
 static void put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColumn column, Datum value);
 static void put_grants(Fingerprinter *printer, const Acl *acl);
 static void put_options(Fingerprinter *printer, ArrayType *options);
-
-Digest
-digest_of(const char *bytes, int length)
-{
-	Digest		digest;
-
-	digest.low = hash_bytes_extended((const unsigned char *) bytes, length, 0);
-	digest.high = hash_bytes_extended((const unsigned char *) bytes, length, UINT64CONST(0x9E3779B97F4A7C15));
-	return digest;
-}
-
-/* A member of the schema, or NULL. */
-FingerprintMember *
-fingerprint_find(const Fingerprinter *printer, int schema, Oid classid, Oid objid)
-{
-	Oid			key[] = {classid, objid};
-	FingerprintMember *member;
-
-	/* of what initdb makes, schemas are the only members */
-	if (objid < FirstNormalObjectId && classid != NamespaceRelationId)
-		return NULL;
-	member = hash_search(printer->members, key, HASH_FIND, NULL);
-	return member != NULL && member->schema == schema ? member : NULL;
-}
-
-/* What the OID stands for, if that is in the schema, or else the OID. */
-void
-fingerprint_put_oid(Fingerprinter *printer, int schema, Oid classid, Oid oid)
-{
-	const FingerprintMember *member = fingerprint_find(printer, schema, classid, oid);
-
-	appendStringInfoChar(&printer->row, member != NULL ? 'm' : 'o');
-	if (member != NULL)
-		appendBinaryStringInfo(&printer->row, (const char *) &member->identity, sizeof(Digest));
-	else
-		appendBinaryStringInfo(&printer->row, (const char *) &oid, sizeof(Oid));
-}
 
 /* Adds the row to what printer->row holds. */
 void
