@@ -23,6 +23,7 @@ import common
 import files
 import psycopg
 
+from pgbillion.common import together
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
 from pgbillion.tables.worker import psql_connection
@@ -138,9 +139,12 @@ def cloning(cluster: Cluster, target: Target, folder: Path) -> tuple[dict[str, l
         request = create.Request("model", f"{prefix}_%04d", 0, TENANTS, WORKERS, 5, method)
         return lambda: create.execute(target, request, observe=_quiet)
 
-    def by_psql() -> None:
-        for number in range(TENANTS):
+    def some_by_psql(numbers: range) -> None:
+        for number in numbers:
             psql.run(re.sub(r"\bmodel\b", f"sql_{number:04}", text))
+
+    def by_psql() -> None:
+        together.at_once(some_by_psql, [range(first, TENANTS, WORKERS) for first in range(WORKERS)])
 
     for _ in range(ROUNDS):
         for way, work in {"sql": by_psql, "heap": bulk("heap", "heap"), "lazy": bulk("lazy", "lazy_heap")}.items():
