@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -90,6 +91,34 @@ def test_create_clones_what_is_missing(cli: CommandLine) -> None:
     assert done.stdout.startswith("4 tenants migrated, 3 before")
     failed(cli.run("tenants", "create", "--template", "none", "-n", "1"), 1, 'no schema "none"')
     failed(cli.run("tenants", "create", "--template", "model", "-n", "2", "--name-format", "x"), 1, "no number in it")
+    assert (
+        "number of tenants must be at least 1" in cli.run("tenants", "create", "--template", "model", "-n", "0").stderr
+    )
+
+
+def test_create_and_drop_can_be_interrupted(cli: CommandLine) -> None:
+    """Whole tenants are there or not, and the same command goes on."""
+    create = ("tenants", "create", "--template", "model", "--name-format", "new_%d", "-n", "40", "-w", "2")
+    count = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'new%'"
+    with cli.connect() as conn:
+        with cli.started(*create) as process:
+            servers.until(lambda: one(conn, count) > 1, "the first clones")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130
+        cli.run("tenants", "diff", "model", r"new\_%", check=True)
+        before = one(conn, count)
+        assert cli.json(*create)["created"] == 40 - before
+        with cli.connect() as holder, holder.transaction():
+            holder.execute("LOCK TABLE new_20.a IN ACCESS SHARE MODE")
+            with cli.started("tenants", "drop", r"new\_%", "--yes", "-w", "1") as process:
+                waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')"
+                servers.until(lambda: one(conn, waits), "drop to wait")
+                process.send_signal(signal.SIGINT)
+                assert process.wait(60) == 130
+        assert 0 < one(conn, count) < 40
+        cli.run("tenants", "diff", "model", r"new\_%", check=True)
+        cli.run("tenants", "drop", r"new\_%", "--yes", check=True)
+        assert one(conn, count) == 0
 
 
 def test_migrate_lists_failures_and_goes_on_with_them(cli: CommandLine, tmp_path: Path) -> None:
@@ -319,6 +348,7 @@ def test_list_rename_drop(cli: CommandLine) -> None:
     )
     failed(cli.run("tenants", "rename", "a%", "b"), 1, "the wildcard % once")
     failed(cli.run("tenants", "rename", "customer_%", "x" * 63 + "%"), 1, "more than 63 bytes")
+    failed(cli.run("tenants", "rename", "customer_1_x", ""), 1, "the new name of customer_1_x is empty")
     failed(cli.run("tenants", "list", "nobody%"), 1, 'no schema matches "nobody%"')
     failed(cli.run("tenants", "drop", "customer%"), 1, "no terminal to ask at", "--yes")
     assert "3 schemas (customer_1_x, customer_2_x, customer_3_x) would be dropped" in cli.run(

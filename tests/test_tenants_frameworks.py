@@ -1,7 +1,7 @@
 """Sign-ups by django-tenants and SQLAlchemy, and by the statements for Rails, all as docs/how-to.md has them.
 
-The programs are the document's own text, and run in an environment of their own. Where pip cannot
-install the frameworks the tests are skipped.
+The programs are the document's own text, and run in an environment of their own.
+Where pip cannot install the frameworks the tests are skipped.
 """
 
 from __future__ import annotations

@@ -116,6 +116,7 @@ def test_what_the_target_lacks_is_named_at_once(cli: CommandLine) -> None:
 def test_refusals(cli: CommandLine) -> None:
     to = ("--to", OTHER)
     failed(cli.run("tenants", "move", "nobody", *to), 1, 'no schema "nobody"')
+    failed(cli.run("tenants", "move", "tenant", "--to", cli.database), 1, "the target is the source's database")
     failed(cli.run("tenants", "move", "pg_catalog", *to), 1, "pg_catalog is the system's")
     failed(cli.run("tenants", "move", "tenant", "--to", "host=/nowhere nonsense"), 1, "not one libpq understands")
     failed(cli.run("tenants", "move", "tenant", *to, "--bindir", str(cli.state)), 1, "no pg_dump and pg_restore of")

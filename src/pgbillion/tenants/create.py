@@ -48,6 +48,8 @@ class Request:
             raise UserError("--rows-of and --all-rows exclude each other")
         if self.batch < 1:
             raise UserError(f"the number of tenants per transaction must be at least 1, not {self.batch:,}")
+        if self.count < 1:
+            raise UserError(f"the number of tenants must be at least 1, not {self.count:,}")
         NameFormat.parse(self.name_format).check_range(self.first, self.count)
 
 

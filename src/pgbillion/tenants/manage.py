@@ -52,6 +52,8 @@ def rename(conn: Connection, old: str, new: str, names: Sequence[str]) -> list[t
         if not fits if wildcard else name != old:
             continue
         renamed = new.replace("%", name[len(before) : len(name) - len(after)]) if wildcard else new
+        if not renamed:
+            raise UserError(f"the new name of {name} is empty", "as in 'tenant_%' 'customer_%'")
         if len(renamed.encode()) > 63:
             raise UserError(f'the name "{renamed}" has more than 63 bytes', "choose a shorter one")
         pairs.append((name, renamed))

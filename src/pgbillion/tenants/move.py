@@ -157,9 +157,18 @@ def move(source: Target, target: Target, request: Request, *, say: Say) -> Outco
     return Outcome(name, len(contents.tables), rows, request.drop, time.monotonic() - start)
 
 
+def _identity(conn: Connection) -> list[tuple[Any, ...]]:
+    return conn.execute(
+        "SELECT oid, pg_postmaster_start_time(), current_setting('port') FROM pg_database"
+        " WHERE datname = current_database()"
+    ).fetchall()
+
+
 def _check(here: Connection, there: Connection, request: Request, schema: int) -> client.Programs:
     """Look at all that can be known before anything is done."""
     name = request.schema
+    if _identity(here) == _identity(there):
+        raise UserError("the target is the source's database", "--to names another one")
     if there.execute("SELECT FROM pg_namespace WHERE nspname = %s", [name]).fetchone() is not None:
         raise UserError(
             f'the target, {there.info.dbname}, has a schema "{name}" already', "pgbillion tenants rename changes one", 3
