@@ -16,9 +16,10 @@ from psycopg.conninfo import make_conninfo
 from harness import schemas, servers
 from harness.servers import one
 from pgbillion.common.errors import UserError
+from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
 from pgbillion.server import client
-from pgbillion.server.postgres import Cluster
+from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tenants import move
 from tables_support import CommandLine, command_line, failed
 
@@ -196,6 +197,42 @@ def test_what_is_changed_meanwhile_is_not_lost(cli: CommandLine, change: str) ->
     with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
         assert (has(conn), has(other)) == (True, False)
         assert one(conn, "INSERT INTO tenant.a (t) VALUES ('x') RETURNING i") == 201
+
+
+def test_what_begins_to_depend_on_it_meanwhile_is_not_dropped(cli: CommandLine) -> None:
+    def say(line: str) -> None:
+        if line == "comparing":
+            with cli.connect() as conn:
+                conn.execute("CREATE VIEW public.over AS TABLE tenant.a")
+
+    with pytest.raises(UserError, match=r"view public\.over depends on"):
+        move.move(target(cli), target(cli, OTHER), move.Request("tenant", drop=True), say=say)
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        assert (has(conn), has(other)) == (True, False)
+        assert one(conn, "SELECT count(*) FROM over") == 200
+
+
+def test_a_newer_server_takes_it_and_an_older_one_does_not(cli: CommandLine) -> None:
+    mine = cli.cluster.installation.version_num // 10000
+    others = [path for major, path in servers.pg_configs().items() if major < mine]
+    if not others:
+        pytest.skip("there is no older PostgreSQL here")
+    with servers.new_cluster(Installation.prepare(state_dir(), others[0])) as older:
+        there = Target(older.conninfo(), "the older one's")
+        with older.connect() as conn:
+            servers.make_shared_objects(conn)
+            schemas.make_outside(conn)
+        with pytest.raises(UserError, match=r"the target is PostgreSQL 1[5-7], and the source"):
+            move.move(target(cli), there, move.Request("tenant"), say=lambda line: None)
+        with older.connect() as conn:
+            schemas.make_schema(conn, "old", schemas.APPLICATION)
+            conn.execute("INSERT INTO old.customer (name) VALUES ('a'), ('b')")
+        outcome = move.move(there, target(cli, OTHER), move.Request("old", drop=True), say=lambda line: None)
+        assert outcome.rows >= 2
+        with older.connect() as conn:
+            assert not has(conn, "old")
+    with cli.cluster.connect(OTHER) as conn:
+        assert one(conn, "INSERT INTO old.customer (name) VALUES ('c') RETURNING id") == 120
 
 
 @pytest.mark.parametrize(

@@ -321,11 +321,12 @@ def _journal(here: Connection, there: Connection, name: str) -> None:
 def _drop(
     holder: Connection, here: Connection, schema: int, name: str, state: list[tuple[Any, ...]], *, journaled: bool
 ) -> None:
-    manage.refuse_used(holder, name, hint=_USED)
     holder.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
     if journaled:
         journal.forget(holder, name)
-    # Nothing can be created in it any more, and this session still sees what is in it.
+    # Nothing can be created in it any more, and nothing that refers to it; this session still sees what there was.
+    with here.transaction():
+        manage.refuse_used(here, name, hint=_USED)
     if _state(here, schema) != state:
         raise UserError(
             f"somebody has changed {name} meanwhile", "it is as that has left it, and nothing was moved: try again", 3
