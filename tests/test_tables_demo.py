@@ -1,22 +1,45 @@
-"""`pgbillion demo`, and the commands' default server, which it starts."""
+"""`pgbillion demo`, and the commands' default server, which it starts.
+
+By the program as a wheel installs it, from another folder, with nothing in PATH; the libraries are those in the wheel.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 
-from harness import servers
+import pytest
+
+from harness import servers, wheel
+from harness.servers import one
+from pgbillion.server.postgres import Cluster, Installation
+
+Run = Callable[[list[str], dict[str, str]], "subprocess.CompletedProcess[str]"]
 
 
-def test_demo_twice_then_the_default_server() -> None:
+@pytest.fixture
+def run(cluster: Cluster, installation: Installation) -> Iterator[Run]:
+    with cluster.connect() as conn:
+        assertions = one(conn, "SHOW debug_assertions") == "on"
+    if assertions:
+        env = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        yield lambda arguments, more: subprocess.run(
+            [sys.executable, "-m", "pgbillion", *arguments], env=env | more, capture_output=True, text=True, timeout=300
+        )
+        return
+    with wheel.installed(installation, "demo") as program:
+        yield lambda arguments, more: program.run(*arguments, env=more)
+
+
+def test_demo_twice_then_the_default_server(run: Run) -> None:
     with servers.temporary_folder() as state:
-        env = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name == "PG_CONFIG"}
+        env = {name: value for name, value in os.environ.items() if name == "PG_CONFIG"}
         env["PGBILLION_STATE"] = str(state / "s")
 
         def pgbillion(*arguments: str) -> subprocess.CompletedProcess[str]:
-            argv = [sys.executable, "-m", "pgbillion", *arguments]
-            return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300)
+            return run(list(arguments), env)
 
         try:
             for _ in range(2):
@@ -68,9 +91,9 @@ def test_demo_twice_then_the_default_server() -> None:
             made = pgbillion("tables", "create", "--count", "40", "--workers", "2", "--tablespaces", "2")
             assert made.returncode == 0, made.stderr
             assert (state / "s" / "tablespaces" / "_001").is_dir()
-            run = made.stdout.split("run: ")[1].splitlines()[0]
+            folder = made.stdout.split("run: ")[1].splitlines()[0]
             assert pgbillion("server", "stop").returncode == 0
-            stopped = pgbillion("tables", "create", "--resume", run)
+            stopped = pgbillion("tables", "create", "--resume", folder)
             assert stopped.returncode == 2
             assert "server start" in stopped.stderr
         finally:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -33,12 +33,14 @@ class Program:
     wheel: Path
     path: Path
 
-    def run(self, *arguments: str | Path, ordinary: bool = False) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *arguments: str | Path, ordinary: bool = False, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run it; ``ordinary``: permissions bind root as they bind everybody else."""
         bound = ["/usr/bin/setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
         return subprocess.run(
             [*(bound if ordinary and os.geteuid() == 0 else []), str(self.path), *map(str, arguments)],
-            env={"PATH": "/no/bin", "HOME": "/no/home", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"},
+            env={"PATH": "/no/bin", "HOME": "/no/home", "NO_COLOR": "1", "LC_ALL": "C.UTF-8", **(env or {})},
             cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -124,23 +126,23 @@ def _needed(texts: Iterable[str], extras: Sequence[str] = ()) -> Iterator[str]:
             yield from _needed(metadata.requires(wanted.name) or (), sorted(wanted.extras))
 
 
-def _requirements(wheel: Path) -> set[str]:
+def _requirements(wheel: Path, extras: Sequence[str] = ()) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         text = archive.read(name).decode()
-    return set(_needed(re.findall(r"(?m)^Requires-Dist: (.*)$", text)))
+    return set(_needed(re.findall(r"(?m)^Requires-Dist: (.*)$", text), extras))
 
 
 @contextmanager
-def installed(installation: Installation) -> Iterator[Program]:
-    """The wheel for an installation, installed with what it requires and no more."""
+def installed(installation: Installation, *extras: str) -> Iterator[Program]:
+    """The wheel for an installation, installed with what it and these extras require and no more."""
     with servers.temporary_folder() as folder:
         wheel = build(installation, folder)
         venv = folder / "venv"
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
         packages = next((venv / "lib").glob("python3*")) / "site-packages"
         # copies of what is installed here: links would let the sources of this checkout in
-        for name in _requirements(wheel):
+        for name in _requirements(wheel, extras):
             tops = {Path(file).parts[0] for file in metadata.files(name) or ()}
             home = Path(str(metadata.distribution(name).locate_file("")))
             for top in tops - {"..", "__pycache__"}:
