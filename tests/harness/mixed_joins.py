@@ -392,7 +392,8 @@ class MixedGenerator:
         yield "count(*)"
         for _ in range(chance.randint(0, 3)):
             function = chance.choice(
-                ("sum({0}.v)", "sum({0}.n)", "sum({0}.f)", "count({0}.w)", "min({0}.w)", "max({0}.v)", "min({0}.n)",
+                ("sum({0}.v)", "sum({0}.n)", "sum({0}.f::float8)", "count({0}.w)", "min({0}.w)", "max({0}.v)",
+                 "min({0}.n)",
                  "avg({0}.v)", "sum({0}.v + {1}.v)", "sum({0}.n * {1}.v)", "bool_or({0}.o)", "count(DISTINCT {0}.v)",
                  "sum(DISTINCT {0}.v)", "count(DISTINCT {0}.w)", "count({0}.k)", "max(length({0}.w))",
                  "sum(CASE WHEN {0}.o THEN {1}.v ELSE 1 END)", "count(DISTINCT {0}.s)")
