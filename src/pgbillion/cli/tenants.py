@@ -228,7 +228,8 @@ def diff(
         print(json.dumps(asdict(outcome)))
     else:
         print(
-            f"{text.count(outcome.same)} of {text.many(outcome.tenants, 'tenant')} are as {model};"
+            f"{text.count(outcome.same)} of {text.many(outcome.tenants, 'tenant')}"
+            f" {'is' if outcome.tenants == 1 else 'are'} as {model};"
             f" {text.many(outcome.tables, 'table')} compared in {text.duration(outcome.seconds)}"
         )
         for group in outcome.groups:
