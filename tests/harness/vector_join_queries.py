@@ -266,7 +266,8 @@ class VectorJoinGenerator:
             case "union":
                 text = f"({text}) UNION ALL ({text})"
             case "ordered rows":
-                text = f"SELECT q.*, row_number() OVER (ORDER BY q) AS place FROM ({text}) AS q ORDER BY place LIMIT 40"
+                numbered = f"SELECT whole.*, row_number() OVER (ORDER BY whole) AS place FROM ({text}) AS whole"
+                text = f"{numbered} ORDER BY place LIMIT 40"
             case "top" if keys:
                 text += f" ORDER BY {group}"
             case _:
