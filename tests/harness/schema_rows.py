@@ -7,6 +7,8 @@ between catalogs, and a number in a row that is the OID of a member of the schem
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -16,10 +18,14 @@ from .catalogs import ATTRIBUTE_VERSION, Catalogs, Object
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-_NUMBER = re.compile(r"(?<![\d.])\d{4,10}(?!\d)")
+_NUMBER = re.compile(r"(?<![\d.#])\d{4,10}(?!\d)")
 _VALUE = re.compile(r":constvalue (\d+) \[([-\d ]+)\]")
 # where in its command an expression stood
 _PLACE = re.compile(r":(?:location|stmt_location|stmt_len|list_start|list_end) -?\d+")
+# what the fields of stored expressions refer to, by the ends of their names, and the numbers among their values
+_FIELD = re.compile(r":(\w+) (\d{4,10})(?![\d.])")
+_FIELDS = {"funcid": "pg_proc", "fnoid": "pg_proc", "type": "pg_type", "typeid": "pg_type", "relid": "pg_class"}
+_LIKELY = ("pg_class", "pg_type", "pg_enum", "pg_proc", "pg_constraint")
 # when it was made, how large it is, and files of those that were moved or refreshed
 _VARYING = {
     "pg_class": {"relfilenode", "relfrozenxid", "relminmxid", "relpages", "reltuples", "relallvisible", "relallfrozen"}
@@ -49,7 +55,19 @@ def rows(conn: Connection, catalogs: Catalogs, schema: str, *, trees: bool = Tru
         members |= found
     symbols = _symbols(conn, catalogs, members, raw, schema)
 
-    def canonical(name: str, column: str, text: str | None) -> str | None:
+    anywhere = (*_LIKELY, *sorted(catalogs.oids))
+
+    def symbol(number: str, likely: Sequence[str]) -> str:
+        """Of an OID that several catalogs have, the object in the first of these that has it."""
+        known = symbols.get(int(number), {})
+        return next((known[one] for one in likely if one in known), f"#{number}")
+
+    def field(found: re.Match[str]) -> str:
+        target = next((one for ends, one in _FIELDS.items() if found[1].endswith(ends)), None)
+        return found[0] if target is None else f":{found[1]} {symbol(found[2], (target,))}"
+
+    def canonical(name: str, row: dict[str, str | None], column: str) -> str | None:
+        text = row[column]
         if text is None or column in _VARYING.get(name, ()):
             return None
         if not trees and column in catalogs.by_name[name].trees:
@@ -61,13 +79,33 @@ def rows(conn: Connection, catalogs: Catalogs, schema: str, *, trees: bool = Tru
             return text
         # columns of type regproc name it
         text = _VALUE.sub(_numbers, _PLACE.sub("", re.sub(rf"\b{schema}\b", "SCHEMA", text)))
-        return _NUMBER.sub(lambda one: symbols.get(int(one[0]), one[0]), text)
+        likely: Sequence[str] = _LIKELY
+        if column in catalogs.by_name[name].trees:
+            text = _FIELD.sub(field, text)
+        elif target := _target(catalogs, name, row, column):
+            likely = (target,)
+        else:
+            likely = anywhere
+        return _NUMBER.sub(lambda one: symbol(one[0], likely), text)
 
     return sorted(
-        f"{name}: " + ", ".join(f"{column}={canonical(name, column, text)}" for column, text in row.items())
+        f"{name}: " + ", ".join(f"{column}={canonical(name, row, column)}" for column in row)
         for name, found_rows in raw.items()
         for row in found_rows
     )
+
+
+def _target(catalogs: Catalogs, name: str, row: dict[str, str | None], column: str) -> str | None:
+    """The catalog that a column refers to, where that is known."""
+    if column == "oid":
+        return name
+    for reference in catalogs.by_name[name].references:
+        if reference.column == column and reference.class_column is not None:
+            classid = int(row[reference.class_column] or 0)
+            return next((one for one, oid in catalogs.oids.items() if oid == classid), None)
+        if reference.column == column:
+            return reference.catalog
+    return None
 
 
 def _numbers(value: re.Match[str]) -> str:
@@ -79,15 +117,20 @@ def _numbers(value: re.Match[str]) -> str:
 
 def _symbols(
     conn: Connection, catalogs: Catalogs, members: set[Object], raw: dict[str, list[dict[str, str | None]]], schema: str
-) -> dict[int, str]:
-    labels = {int(row["oid"] or 0): f"<label {row['enumlabel']}>" for row in raw.get("pg_enum", [])}
+) -> dict[int, dict[str, str]]:
+    """What an OID stands for, in each of the catalogs that have it."""
+    names = {oid: name for name, oid in catalogs.oids.items()}
     classes = [(catalogs.oids[name], oid) for name, oid in members if name != "pg_enum"]
     described = conn.execute(
-        "SELECT o.oid::bigint, pg_describe_object(o.class, o.oid, 0) FROM unnest(%s::oid[], %s::oid[]) o (class, oid)",
+        "SELECT o.class::bigint, o.oid::bigint, pg_describe_object(o.class, o.oid, 0)"
+        " FROM unnest(%s::oid[], %s::oid[]) o (class, oid)",
         [[one for one, _ in classes], [oid for _, oid in classes]],
     ).fetchall()
-    # the names of TOAST tables and of internal triggers have OIDs
-    return labels | {
-        oid: "<" + re.sub(r"\d{4,}", "N", re.sub(rf"\b{schema}\b", "SCHEMA", text or "?")) + ">"
-        for oid, text in described
-    }
+    symbols: dict[int, dict[str, str]] = defaultdict(dict)
+    for row in raw.get("pg_enum", []):
+        symbols[int(row["oid"] or 0)]["pg_enum"] = f"<label {row['enumlabel']}>"
+    for classid, oid, text in described:
+        # the names of TOAST tables and of internal triggers have OIDs
+        shown = re.sub(r"\d{4,}", "N", re.sub(rf"\b{schema}\b", "SCHEMA", text or "?"))
+        symbols[oid][names[classid]] = f"<{shown}>"
+    return symbols
