@@ -97,7 +97,7 @@ def test_only_what_is_beyond_all_limits_goes(state: Path, limits: tuple[str, ...
         (("--older-than", "1d"), "are for --prune"),
         (("--prune", "--older-than", "soon"), "is no age"),
         (("--prune", "--older-than", "-1d"), "is no age"),
-        (("--prune", "--keep", "-1"), "greater than or equal to 0"),
+        (("--prune", "--keep", "-1"), "x>=0"),
         (("--prune", "--keep", "0"), "without being told to"),
     ],
 )

@@ -124,8 +124,8 @@ WITH s AS MATERIALIZED (
       JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
       JOIN pg_type t ON t.oid = a.atttypid
      WHERE r.relkind IN ('r', 'p', 'm', 'v', 'f', 'c')
-       AND (a.attstorage <> t.typstorage OR a.attcompression <> '' OR a.attstattarget >= 0 OR a.attoptions IS NOT NULL
-            OR a.attacl IS NOT NULL)
+       AND (a.attstorage <> t.typstorage OR a.attcompression <> '' OR a.attstattarget >= 0 OR a.attacl IS NOT NULL
+            OR EXISTS (SELECT FROM unnest(a.attoptions) o WHERE o !~ '^pg_attver='))
      UNION ALL
     -- a view's columns can have other names than in its query
     SELECT r.schema, 'columns of', quote_ident(r.relname), string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
