@@ -50,12 +50,12 @@ QUERIES = (
 
 @pytest.fixture
 def shared(cluster: Cluster, tables: str) -> Iterator[Connection]:
-    """Two workers, who are welcome at any table, but not so that each inner side has some of its own."""
+    """Two workers, who are welcome at any table, but not for inner sides of a plan of one process."""
     with cluster.connect(tables) as conn:
         prepare(conn)
         conn.execute(
             "SET max_parallel_workers_per_gather = 2; SET pgbillion_rows.vector_exchange = force;"
-            " SET client_min_messages = warning; SET parallel_setup_cost = 1"
+            " SET client_min_messages = warning; SET parallel_setup_cost = 1; SET parallel_tuple_cost = 1"
         )
         conn.execute(f"DROP TABLE IF EXISTS big, side, other, empty; {BIG}".encode())
         yield conn
@@ -194,8 +194,6 @@ def test_errors(shared: Connection) -> None:
 
 def test_a_worker_is_terminated(cluster: Cluster, shared: Connection, tables: str) -> None:
     shared.execute(SLOW.replace("0.002", "0.2").replace("400", "50").encode())
-    # not to gather the inner side's rows in a plan of one process
-    shared.execute("SET parallel_tuple_cost = 1")
     query = "SELECT count(*) FROM big JOIN side USING (k) WHERE slow(w, 'worker') > 10"
     switch(shared, "force")
     assert together(plans.explain(shared, query)) == 1, plans.text(shared, query)
