@@ -214,6 +214,7 @@ KINDS: Mapping[str, str] = {
         CREATE VIEW between_them AS SELECT a FROM below;
         CREATE MATERIALIZED VIEW above AS SELECT count(*) FROM between_them;
         CREATE MATERIALIZED VIEW not_yet AS SELECT 1 AS one WITH NO DATA;
+        ALTER MATERIALIZED VIEW not_yet ALTER COLUMN one SET STATISTICS 7;
     """,
     "functions": """
         CREATE TYPE mood AS ENUM ('sad');

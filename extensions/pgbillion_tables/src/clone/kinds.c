@@ -56,6 +56,26 @@
 
 #define UNLOGGED(c) "CASE " c ".relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END"
 
+/* How columns of relations of these kinds are stored and counted. */
+#define COLUMN_SETTINGS(kinds) \
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I ALTER COLUMN %I %s', c.relname, a.attname, v.setting)" \
+	" FROM " RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped" \
+	" JOIN pg_type u ON u.oid = a.atttypid," \
+	" LATERAL (VALUES" \
+	" (CASE WHEN a.attstorage <> u.typstorage THEN 'SET STORAGE ' || CASE a.attstorage WHEN 'p' THEN 'PLAIN'" \
+	"  WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END)," \
+	" (CASE a.attcompression WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END)," \
+	" (CASE WHEN a.attstattarget >= 0 THEN 'SET STATISTICS ' || a.attstattarget END)," \
+	" ('SET (' || " OPTIONS("a.attoptions", "''") " || ')')) v (setting)" \
+	" WHERE c.relkind IN " kinds " AND v.setting IS NOT NULL"
+
+/* Before 16 a child's generated column has its parents' expression, and CREATE TABLE must not repeat it. */
+#if PG_VERSION_NUM >= 160000
+#define OWN_EXPRESSION "true"
+#else
+#define OWN_EXPRESSION "(a.attinhcount = 0 OR c.relispartition)"
+#endif
+
 /* 17 has constraints for NOT NULL of domains, and 18 for that of columns. */
 #if PG_VERSION_NUM >= 170000
 #define DOMAIN_NOT_NULL "''"
@@ -133,7 +153,7 @@ const char *const clone_object_queries[] = {
 	"SELECT 'pg_class'::regclass::oid, c.oid, format('CREATE %sTABLE %I (%s)%s%s%s%s%s', " UNLOGGED("c") ", c.relname,"
 	" array_to_string(ARRAY(SELECT format('%I %s%s%s%s', a.attname, format_type(a.atttypid, a.atttypmod),"
 	COLLATION("a.attcollation", "u.typcollation") ","
-	" CASE WHEN a.attgenerated <> '' THEN"
+	" CASE WHEN a.attgenerated <> '' AND " OWN_EXPRESSION " THEN"
 	"  format(' GENERATED ALWAYS AS (%s)%s', pg_get_expr(e.adbin, e.adrelid),"
 	"   CASE a.attgenerated WHEN 's' THEN ' STORED' ELSE '' END)"
 	" WHEN q.seqrelid IS NOT NULL THEN"
@@ -166,17 +186,7 @@ const char *const clone_object_queries[] = {
 	" AND d.refobjid = c.oid AND d.refobjsubid > 0 AND d.deptype = 'i'"
 	" JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' WHERE s.relpersistence <> c.relpersistence",
 
-	/* how columns are stored and counted */
-	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I ALTER COLUMN %I %s', c.relname, a.attname, v.setting)"
-	" FROM " RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
-	" JOIN pg_type u ON u.oid = a.atttypid,"
-	" LATERAL (VALUES"
-	" (CASE WHEN a.attstorage <> u.typstorage THEN 'SET STORAGE ' || CASE a.attstorage WHEN 'p' THEN 'PLAIN'"
-	"  WHEN 'e' THEN 'EXTERNAL' WHEN 'm' THEN 'MAIN' ELSE 'EXTENDED' END END),"
-	" (CASE a.attcompression WHEN 'p' THEN 'SET COMPRESSION pglz' WHEN 'l' THEN 'SET COMPRESSION lz4' END),"
-	" (CASE WHEN a.attstattarget >= 0 THEN 'SET STATISTICS ' || a.attstattarget END),"
-	" ('SET (' || " OPTIONS("a.attoptions", "''") " || ')')) v (setting)"
-	" WHERE c.relkind IN ('r', 'p', 'm') AND v.setting IS NOT NULL",
+	COLUMN_SETTINGS("('r', 'p')"),
 
 #if PG_VERSION_NUM >= 180000
 	/* those that are not validated cannot be made with the table */
@@ -271,6 +281,7 @@ const char *const clone_object_queries[] = {
 	" coalesce(' WITH (' || nullif(concat_ws(', ', " OPTIONS("c.reloptions", "''") ", " OPTIONS("x.reloptions", "'toast.'") "), '') || ')', ''),"
 	TABLESPACE("c") ", rtrim(pg_get_viewdef(c.oid), ';'))"
 	" FROM " RELATIONS " c LEFT JOIN pg_class x ON x.oid = c.reltoastrelid AND x.reloptions IS NOT NULL WHERE c.relkind = 'm'",
+	COLUMN_SETTINGS("('m')"),
 
 	/* rules */
 	"SELECT 'pg_rewrite'::regclass::oid, r.oid, v.command"
