@@ -264,8 +264,6 @@ put_value(Fingerprinter *printer, int schema, Oid type, const char *at)
 	const char *end;
 	char	   *bytes;
 	int			length;
-	const char *quoted = printer->schemas[schema].quoted;
-	int			quoted_length = strlen(quoted);
 	char		kind = member == NULL ? '\0' : member->kind;
 
 	/* null, or a name that only looks like it */
@@ -278,12 +276,6 @@ put_value(Fingerprinter *printer, int schema, Oid type, const char *at)
 
 	appendStringInfoChar(&printer->row, MARK_VALUE);
 	appendBinaryStringInfo(&printer->row, (const char *) &length, sizeof(int));
-	for (int i = 0; i + quoted_length <= length; i++)
-		if (memcmp(bytes + i, quoted, quoted_length) == 0)
-		{
-			appendStringInfoChar(&printer->row, MARK_OTHER_NAME);
-			break;
-		}
 
 	if (kind == TYPTYPE_ENUM)
 		put_words(printer, schema, EnumRelationId, bytes, 0, length);

@@ -3,8 +3,13 @@
 WITH s AS MATERIALIZED (
     SELECT n.oid, n.nspname,
            -- the name as it stands before a dot, and nothing that only ends so
-           '(?<![[:alnum:]_$".])' || regexp_replace(quote_ident(n.nspname), '([^[:alnum:]_])', '\\\1', 'g') || '\.' AS prefix
-      FROM pg_namespace n
+           '(?<![[:alnum:]_$".])' || i.name AS prefix,
+           -- what is to be kept, as groups, or that name: strings stay, as a setting may be called so; but for those that
+           -- refer to objects
+           $p$('(?:[^']|'')*'(?!'|::reg))|(')$p$ || i.name || $p$((?:[^']|'')*'::reg)|('(?:[^']|'')*')|("(?:[^"]|"")*")|$p$
+           || '(?<![[:alnum:]_$".])' || i.name AS strings_or_prefix
+      FROM pg_namespace n,
+           LATERAL (SELECT regexp_replace(quote_ident(n.nspname), '([^[:alnum:]_])', '\\\1', 'g') || '\.') i (name)
      WHERE n.oid = ANY (%s::oid[])
 ), d AS MATERIALIZED (
     -- by the index: no other finds what is in a schema
@@ -278,7 +283,11 @@ WITH s AS MATERIALIZED (
            LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) i
 )
 SELECT o.schema::int8, o.kind, o.name,
-       CASE WHEN strpos(o.what, s.nspname::text) > 0 THEN regexp_replace(o.what, s.prefix, '', 'g') ELSE o.what END AS what
+       CASE WHEN strpos(o.what, s.nspname::text) = 0 THEN o.what
+            -- a function's body and a comment are text, in which quotes need not come in pairs
+            WHEN strpos(o.what, '''') = 0 OR o.kind IN ('function', 'comment') OR o.kind LIKE 'security label%%'
+            THEN regexp_replace(o.what, s.prefix, '', 'g')
+            ELSE regexp_replace(o.what, s.strings_or_prefix, '\1\2\3\4\5', 'g') END AS what
   FROM object o
   JOIN s ON s.oid = o.schema
  WHERE o.what IS NOT NULL
