@@ -67,6 +67,10 @@ def test_demo_twice_then_the_default_server(run: Run) -> None:
                 assert "minimal, bulk, round 1: create" in done.stdout
                 assert "Created, filled, read, dropped" in report
                 assert "full, sql" in report
+                assert "cloned: 20 tenants, " in done.stdout
+                assert ", 20 like the model" in done.stdout
+                assert "migrated: 20 tenants, " in done.stdout
+                assert "A schema for each tenant" in report
             assert not (state / "s" / "cycle-server").exists()
             assert not (state / "s" / "shards").exists()
             assert "removing the tables of the last demo" in done.stderr

@@ -32,6 +32,7 @@ from pgbillion.shards import demo_chapter as shards_chapter
 from pgbillion.tables import create, display, drop, estimate, listing, selection, verify, worker
 from pgbillion.tables.plan import LADDER, Batch, Method, Storage, parse_count
 from pgbillion.tables.run import RUNS, Run
+from pgbillion.tenants import demo_chapter as tenants_chapter
 
 DATABASE = "demo"
 _OLD, _SAMPLE = "demo_old", "demo_sample"
@@ -54,7 +55,7 @@ def demo(
     pg_config: PgConfig = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Create a million tables in a server of their own, check them, aggregate rows on one server and several, report.
+    """Create a million tables in a server of their own, check them, aggregate rows, clone schemas of tenants, report.
 
     Each time anew, in the database `demo` of the embedded server; its other databases are left alone.
 
@@ -103,6 +104,8 @@ def demo(
     _say("creating, filling, reading and dropping tables, with full durability and without")
     made = cycle_chapter.make(state, cluster.installation.source, run.plan.count)
     run.save_chapter(cycle_chapter.NAME, made)
+    _say("cloning a shop's schema for each tenant, comparing the clones, and migrating them")
+    run.save_chapter(tenants_chapter.NAME, tenants_chapter.make(target, run.plan.count))
     _drop(cluster, _SAMPLE, _OLD)
 
     # matplotlib takes long to load

@@ -11,7 +11,6 @@ from pgbillion.cycle.plan import Method, Outcome, Phase, Request
 from pgbillion.durability.profiles import Profile
 from pgbillion.report.chapter import Chapter
 
-# chapters are in the order of their names: this one comes last
 NAME = "tables-cycle"
 _PROFILES = (Profile.FULL, Profile.MINIMAL)
 _MOST = 2_000
