@@ -5,16 +5,15 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
-import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from harness import servers
 from harness.extension_objects import described, dumped
-from pgbillion.common.paths import extension_source, state_dir, version
+from pgbillion.common.paths import extension_source, version
 from pgbillion.server import extension
 from pgbillion.server.postgres import Cluster, Installation
 
@@ -59,18 +58,8 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(installation: Installation) -> Iterator[Place]:
-    """A copy, because an ordinary user, or another test, has the installation as well."""
-    home = next(path for path in installation.bindir.parents if path.parent == state_dir() / "postgresql")
-    with servers.temporary_folder() as folder:
-        root = folder / home.name
-        shutil.copytree(home, root, ignore=shutil.ignore_patterns("build"), symlinks=True)
-        mine = replace(
-            installation,
-            bindir=root / installation.bindir.relative_to(home),
-            pkglibdir=root / installation.pkglibdir.relative_to(home),
-            sharedir=root / installation.sharedir.relative_to(home),
-        )
-        cluster = Cluster(mine, folder / "data", folder / "s", 5432)
+    with servers.copied_installation(installation, "build") as (mine, root):
+        cluster = Cluster(mine, root.parent / "data", root.parent / "s", 5432)
         cluster.init(servers.SETTINGS)
         cluster.start()
         try:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import psycopg
 
-from pgbillion.common.paths import extension_source, state_dir
+from pgbillion.common.paths import extension_source
 from pgbillion.server.postgres import Cluster, Installation
 
 from . import servers
@@ -25,16 +23,7 @@ _EXTENSION = "pgbillion_rows"
 @contextmanager
 def installation_with_pauses(installation: Installation) -> Iterator[Installation]:
     """A copy of an installation, with only what can pause compiled again."""
-    home = next(path for path in installation.bindir.parents if path.parent == state_dir() / "postgresql")
-    with servers.temporary_folder() as folder:
-        root = folder / home.name
-        shutil.copytree(home, root, symlinks=True)
-        mine = replace(
-            installation,
-            bindir=root / installation.bindir.relative_to(home),
-            pkglibdir=root / installation.pkglibdir.relative_to(home),
-            sharedir=root / installation.sharedir.relative_to(home),
-        )
+    with servers.copied_installation(installation) as (mine, root):
         build = root / "build" / _EXTENSION
         for compiled in (build / "src" / "columns").glob("*.o"):
             compiled.unlink()

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -69,6 +70,22 @@ def temporary_folder() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def copied_installation(installation: Installation, *left_out: str) -> Iterator[tuple[Installation, Path]]:
+    """A copy, without files of these names, because an ordinary user, or another test, has it as well; and its root."""
+    home = next(path for path in installation.bindir.parents if path.parent == state_dir() / "postgresql")
+    with temporary_folder() as folder:
+        root = folder / home.name
+        shutil.copytree(home, root, ignore=shutil.ignore_patterns(*left_out), symlinks=True)
+        mine = replace(
+            installation,
+            bindir=root / installation.bindir.relative_to(home),
+            pkglibdir=root / installation.pkglibdir.relative_to(home),
+            sharedir=root / installation.sharedir.relative_to(home),
+        )
+        yield mine, root
 
 
 @contextmanager

@@ -10,14 +10,13 @@ import sys
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from harness import servers
-from pgbillion.common.paths import state_dir
 from pgbillion.server import files
 from pgbillion.server.extension import ALL
 from pgbillion.server.files import Folders
@@ -83,19 +82,10 @@ class Server:
 
 @contextmanager
 def copied_server(installation: Installation) -> Iterator[Server]:
-    home = next(path for path in installation.bindir.parents if path.parent == state_dir() / "postgresql")
-    with servers.temporary_folder() as folder:
-        copy = folder / home.name
-        shutil.copytree(home, copy, ignore=shutil.ignore_patterns("build"), symlinks=True)
-        mine = replace(
-            installation,
-            bindir=copy / installation.bindir.relative_to(home),
-            pkglibdir=copy / installation.pkglibdir.relative_to(home),
-            sharedir=copy / installation.sharedir.relative_to(home),
-        )
+    with servers.copied_installation(installation, "build") as (mine, root):
         folders = Folders(mine.pkglibdir, mine.sharedir)
         files.remove(folders)
-        cluster = Cluster(mine, folder / "data", folder / "s", 5432)
+        cluster = Cluster(mine, root.parent / "data", root.parent / "s", 5432)
         cluster.init(servers.SETTINGS)
         cluster.start()
         try:

@@ -45,8 +45,9 @@ def of(conn: Connection, schema: int) -> list[Need]:
             "ALTER EXTENSION … SET SCHEMA puts it elsewhere, if it can be",
             3,
         )
-    needs = {Need(kind, name) for kind, name in conn.execute(load("tenants", "needed_roles").encode(), [schema] * 4)}
-    for kind, names, arguments, name, extension in conn.execute(load("tenants", "needs").encode(), [schema]):
+    roles = conn.execute(_of_members("needed_roles").encode(), [schema] * 4)
+    needs = {Need(kind, name) for kind, name in roles}
+    for kind, names, arguments, name, extension in conn.execute(_of_members("needs").encode(), [schema]):
         if extension is not None:
             needs.add(Need("extension", extension))
         if kind in _BY_NAME:
@@ -54,6 +55,10 @@ def of(conn: Connection, schema: int) -> list[Need]:
         else:
             needs.add(Need(kind, name, (tuple(names), tuple(arguments)), extension))
     return sorted(needs, key=lambda need: (need.address is not None, str(need)))
+
+
+def _of_members(name: str) -> str:
+    return load("tenants", name).replace("{members}", load("tenants", "members"))
 
 
 def missing(conn: Connection, needs: Sequence[Need]) -> list[Need]:

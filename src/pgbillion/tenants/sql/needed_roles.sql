@@ -1,11 +1,6 @@
 -- The roles and tablespaces that a schema and what is in it name. Parameters: the schema's OID, four times.
 WITH RECURSIVE member (classid, objid) AS (
-    SELECT 'pg_namespace'::regclass::oid, %s::oid
-     UNION
-    SELECT d.classid, d.objid
-      FROM member m
-      JOIN pg_depend d ON d.refclassid = m.classid AND d.refobjid = m.objid
-     WHERE m.classid = 'pg_namespace'::regclass OR d.deptype IN ('a', 'i', 'P', 'S')
+    {members}
 ), named (oid) AS (
     SELECT s.refobjid
       FROM member m

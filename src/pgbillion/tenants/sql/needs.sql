@@ -1,13 +1,7 @@
 -- What a schema refers to outside of itself: type, names and arguments of its address, identity, and the
 -- extension that it belongs to. What every database has is not told. Parameter: the schema's OID.
 WITH RECURSIVE member (classid, objid) AS (
-    SELECT 'pg_namespace'::regclass::oid, %s::oid
-     UNION
-    SELECT d.classid, d.objid
-      FROM member m
-      JOIN pg_depend d ON d.refclassid = m.classid AND d.refobjid = m.objid
-     -- what is in the schema, and the parts of that
-     WHERE m.classid = 'pg_namespace'::regclass OR d.deptype IN ('a', 'i', 'P', 'S')
+    {members}
 ), reference (classid, objid, objsubid) AS (
     -- what has a part that is needed is needed, too
     SELECT DISTINCT d.refclassid, d.refobjid, part.number
