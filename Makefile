@@ -41,7 +41,7 @@ demo: setup ## a million tables in a server of their own, verified, with a repor
 test: setup ## every test, on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17 (MINOR=lowest: the first that wheels are for)
 	@tools/test.sh
 
-fuzz: setup ## generated tests with new seeds for MINUTES=60, ONLY=… of the campaigns; a journal lets it go on another time
+fuzz: setup ## generated tests with new seeds for MINUTES=60, CAMPAIGNS=… of them; goes on where it was, and ends with a table of all runs
 	@$(BIN)/python tools/fuzz.py
 
 test-all: setup ## … on 15, 16, 17 and 18, one after the other, with a line for each at the end

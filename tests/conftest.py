@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from psycopg import sql
 
 from harness import invariants, root, servers
+from harness.amount import COUNTED, Count
 from harness.catalogs import Catalogs
 from pgbillion.server.postgres import Cluster, Installation
 
@@ -96,6 +97,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Show what a test has counted, also when it passes."""
     return lambda text: record_property(_TOLD, text)
+
+
+@pytest.fixture
+def counted(record_property: Callable[[str, object], None]) -> Count:
+    """Add to what `make fuzz` has in its table: numbers by what they are numbers of."""
+
+    def record(numbers: Mapping[str, int]) -> None:
+        for what, number in numbers.items():
+            record_property(f"{COUNTED}{what}", number)
+
+    return record
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

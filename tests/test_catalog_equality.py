@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from harness import catalogs as catalog
 from harness import compare, oracle, subject, templates
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.catalogs import Catalogs
 from harness.compare import Batch, CoreRefusesError
 from harness.servers import has_extension, one
@@ -359,6 +359,7 @@ def test_generated_templates(
     installation: Installation,
     world: dict[str, int],
     tell: Callable[[str], None],
+    counted: Count,
 ) -> None:
     @hypothesis.settings(
         max_examples=EXAMPLES,
@@ -390,6 +391,7 @@ def test_generated_templates(
 
     check()
     tell(f"seed {SEED}: generated templates: {world}")
+    counted({"templates": world["made"], "that PostgreSQL refuses to copy": world["refused"]})
     assert world["made"] >= EXAMPLES // 2
 
 

@@ -22,7 +22,7 @@ import pytest
 from psycopg import errors
 
 from harness import servers, vector_compare, vector_tables
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.sessions import beside
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query, Shape
@@ -179,7 +179,9 @@ def compare(conn: Connection, query: Query, one_statement: bool) -> tuple[str | 
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "READ COMMITTED"])
-def test_generated_queries(cluster: Cluster, database: str, level: str, tell: Callable[[str], None]) -> None:
+def test_generated_queries(
+    cluster: Cluster, database: str, level: str, tell: Callable[[str], None], counted: Count
+) -> None:
     one_statement = level == "READ COMMITTED"
     chance = random.Random(SEED)
     generator = Generator(SEED + one_statement, TABLES)
@@ -210,6 +212,7 @@ def test_generated_queries(cluster: Cluster, database: str, level: str, tell: Ca
                 number += 1
             conn.execute("ROLLBACK")
     tell(f"seed {SEED}: {dict(seen)}; meanwhile {dict(done)}")
+    counted({"queries": seen["equal"], "with an answer": seen["equal answers"]})
     assert wrong == [], f"seed {SEED}: " + "\n".join(wrong)
     assert seen["Column Blocks Read"] > 0
     assert seen["Heap Blocks Read"] > 0

@@ -19,7 +19,7 @@ import pytest
 from psycopg import errors
 
 from harness import columns_load, servers, standby
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.servers import one, until
 from harness.sessions import Running
 from pgbillion.server.postgres import Cluster, Installation
@@ -63,7 +63,9 @@ def refilled(cluster: Cluster, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_killed_at_random_moments(installation: Installation, level: str, tell: Callable[[str], None]) -> None:
+def test_killed_at_random_moments(
+    installation: Installation, level: str, tell: Callable[[str], None], counted: Count
+) -> None:
     chance = random.Random(SEED)
     done: Counter[str] = Counter()
     seen: Counter[str] = Counter()
@@ -82,6 +84,7 @@ def test_killed_at_random_moments(installation: Installation, level: str, tell: 
             assert wrong == [], f"seed {SEED}, kill {number}"
             refilled(primary, chance)
     tell(f"seed {SEED}: killed {kills} times; {dict(done)}; {dict(seen)}")
+    counted({"times killed": kills})
     assert seen["Column Blocks Read"] > 0
 
 
@@ -109,7 +112,7 @@ def read_all_the_time(there: Cluster, seed: int, end: float, seen: Counter[str])
     return wrong
 
 
-def test_a_standby_is_read_and_promoted(primary: Cluster, tell: Callable[[str], None]) -> None:
+def test_a_standby_is_read_and_promoted(primary: Cluster, tell: Callable[[str], None], counted: Count) -> None:
     """While the primary writes and encodes: pages are replaced under readers by replay."""
     chance = random.Random(SEED)
     seen: Counter[str] = Counter()
@@ -142,4 +145,5 @@ def test_a_standby_is_read_and_promoted(primary: Cluster, tell: Callable[[str], 
             assert columns_load.settled(conn, chance, settled) == [], f"seed {SEED}, standby {number}"
         refilled(primary, chance)
     tell(f"seed {SEED}: on the standby {dict(seen)}; promoted {dict(settled)}")
+    counted({"standbys read and promoted": max(1, KILLS // 4)})
     assert seen["Column Blocks Read"] > 0

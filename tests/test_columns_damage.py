@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 from harness import servers
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.regress import alarms, log_lines
 from harness.servers import one
 from pgbillion.rows import answers
@@ -253,7 +253,7 @@ def damage_all(cluster: Cluster, chance: random.Random, tables: int) -> list[Dam
     return damages
 
 
-def test_damaged_files(cluster: Cluster, tell: Callable[[str], None]) -> None:
+def test_damaged_files(cluster: Cluster, tell: Callable[[str], None], counted: Count) -> None:
     chance = random.Random(SEED)
     seen: Counter[str] = Counter()
     wrong: list[str] = []
@@ -279,6 +279,7 @@ def test_damaged_files(cluster: Cluster, tell: Callable[[str], None]) -> None:
                 wrong.append(f"{first + number}: {each}: {error}")
                 servers.until(lambda: _accepts(cluster), "the server")
     tell(f"seed {SEED}: {dict(seen)}")
+    counted({"damaged files": DAMAGES})
     assert wrong == [], f"seed {SEED}: " + "\n".join(wrong)
     log = [line for line in log_lines(cluster) if "invalid page" not in line]
     assert alarms(log) == []

@@ -28,7 +28,7 @@ import psycopg
 from psycopg import sql
 
 from harness import compare, invariants, oracle, servers, subject
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.catalogs import Catalogs
 from harness.sessions import Running
 from pgbillion.common.errors import UserError
@@ -173,11 +173,12 @@ def _row(kind: str) -> str:
     )
 
 
-def test_kill(installation: Installation, tell: Callable[[str], None]) -> None:
+def test_kill(installation: Installation, tell: Callable[[str], None], counted: Count) -> None:
     """Half of the points with each wal_level, on two servers at once."""
     running = {level: Running(lambda level=level: _kill_again_and_again(installation, level)) for level in LEVELS}  # type: ignore[misc]
     for level, outcomes in ((level, one.result(3600)) for level, one in running.items()):
         tell(f"wal_level {level}: {dict(outcomes)}")
+        counted({"times killed": POINTS // len(LEVELS), "in flight": outcomes["lost in flight"]})
         assert sum(outcomes[mode] for mode in set(MODES[level])) == POINTS // len(LEVELS)
         assert outcomes["lost in flight"] > 0
         assert outcomes["committed in flight"] >= outcomes["committed"]

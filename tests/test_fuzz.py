@@ -7,11 +7,12 @@ import json
 import os
 import subprocess
 import sys
-from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from harness.amount import COUNTED
 
 PROGRAM = Path(__file__).parents[1] / "tools" / "fuzz.py"
 
@@ -35,7 +36,17 @@ def run(state: Path, **variables: str) -> subprocess.CompletedProcess[str]:
 def journal(state: Path, *runs: tuple[str, int, bool]) -> None:
     (state / "fuzz").mkdir()
     lines = [
-        json.dumps({"campaign": name, "seed": seed, "pg_config": "", "seconds": 60.0, "passed": passed})
+        json.dumps(
+            {
+                "campaign": name,
+                "seed": seed,
+                "pg_config": "",
+                "seconds": 60.0 * seed,
+                "passed": passed,
+                "server": "18.6",
+                "counts": {"queries": 1000, "in parallel": seed},
+            }
+        )
         for name, seed, passed in runs
     ]
     (state / "fuzz" / "journal.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -45,8 +56,11 @@ def test_the_sum_of_earlier_runs(tmp_path: Path) -> None:
     journal(tmp_path, ("filters", 1, True), ("filters", 2, False), ("joins", 1, False), ("joins", 1, True))
     done = run(tmp_path, MINUTES="0")
     assert done.stdout.splitlines() == [
-        "filters: 2 seeds, 2 minutes, failing: 2",
-        "joins: 2 seeds, 2 minutes, failing: none",
+        "",
+        "| campaign | PostgreSQL | seeds | minutes | counted | failing seeds |",
+        "|---|---|---|---|---|---|",
+        "| `filters` | 18.6 | 2 | 3 | 2,000 queries, 3 in parallel | 2 |",
+        "| `joins` | 18.6 | 1 | 2 | 2,000 queries, 2 in parallel | none |",
     ]
     assert done.returncode == 1
 
@@ -54,27 +68,46 @@ def test_the_sum_of_earlier_runs(tmp_path: Path) -> None:
 def test_it_goes_on_where_it_was(fuzz: ModuleType, tmp_path: Path) -> None:
     journal(tmp_path, ("filters", 1, True), ("filters", 2, False))
     outcomes = fuzz.read_journal(tmp_path / "fuzz")
-    assert list(islice(fuzz.new_runs(outcomes, ["filters", "joins"]), 4)) == [
-        ("filters", 3),
-        ("joins", 1),
-        ("filters", 4),
-        ("joins", 2),
-    ]
+    chosen = []
+    for _ in range(5):
+        name, seed = fuzz.next_run(outcomes, ["filters", "joins"], "")
+        chosen.append((name, seed))
+        outcomes.append(fuzz.Outcome(name, seed, "", 100.0, True))
+    # filters has had 180 seconds, joins none
+    assert chosen == [("joins", 1), ("joins", 2), ("filters", 3), ("joins", 3), ("filters", 4)]
+    # another server has its own time, and gets seeds that nobody has seen
+    assert fuzz.next_run(outcomes, ["filters"], "/other/pg_config") == ("filters", 5)
+
+
+def test_what_tests_count_is_added_up(fuzz: ModuleType, tmp_path: Path) -> None:
+    results = tmp_path / "results.xml"
+    assert fuzz.read_counts(results) == {}
+    assert fuzz.COUNTED == COUNTED
+    properties = [(f"{COUNTED}queries", 2), ("told", "7 rows"), (f"{COUNTED}queries", 3), (f"{COUNTED}rows", 1)]
+    cases = "".join(
+        f'<testcase><properties><property name="{name}" value="{value}"/></properties></testcase>'
+        for name, value in properties
+    )
+    results.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>", encoding="utf-8")
+    assert fuzz.read_counts(results) == {"queries": 5, "rows": 1}
 
 
 def test_every_campaign_names_tests_that_exist(fuzz: ModuleType) -> None:
     for campaign in fuzz.CAMPAIGNS.values():
-        path, _, name = campaign.tests.partition("::")
-        text = (PROGRAM.parents[1] / path).read_text(encoding="utf-8")
-        assert f"def {name or 'test_'}" in text
-        whole = text + (PROGRAM.parents[1] / "tests/harness/templates.py").read_text(encoding="utf-8")
+        whole = (PROGRAM.parents[1] / "tests/harness/templates.py").read_text(encoding="utf-8")
+        for tests in campaign.tests:
+            path, _, name = tests.partition("::")
+            text = (PROGRAM.parents[1] / path).read_text(encoding="utf-8")
+            assert f"def {name}(" in text if name else "def test_" in text
+            assert " counted(" in text, "nothing to be told of it"
+            whole += text
         assert all(variable in whole for variable in campaign.amounts)
 
 
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"ONLY": "nothing"}, "error: there is no campaign nothing\n"),
+        ({"CAMPAIGNS": "nothing"}, "error: there is no campaign nothing\n"),
         ({"MINUTES": "long"}, "error: MINUTES is not a number\n"),
     ],
 )

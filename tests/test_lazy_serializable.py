@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from harness import interleaved, servers
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.interleaved import Outcome, Reader
 from harness.lazy import run
 from pgbillion.server.postgres import Cluster
@@ -145,11 +145,14 @@ class Trial:
 
 
 @pytest.mark.parametrize("name", [*READERS, *PARALLEL_READERS])
-def test_two_transactions(connect: Callable[[], Connection], tell: Callable[[str], None], name: str) -> None:
+def test_two_transactions(
+    connect: Callable[[], Connection], tell: Callable[[str], None], counted: Count, name: str
+) -> None:
     trial = Trial(connect, (READERS | PARALLEL_READERS)[name], 2)
     # without an index to conflict on ON CONFLICT is an INSERT
     found = [trial.run(programs) for programs in (PAIRS + MORE_PAIRS if name in ("seq", "index") else PAIRS)]
     tell(f"{sum(count for count, _ in found)} interleavings, stricter than heap in {sum(more for _, more in found)}")
+    counted({"interleavings": sum(count for count, _ in found)})
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,12 @@ def test_two_transactions(connect: Callable[[], Connection], tell: Callable[[str
     ],
 )
 def test_three_transactions(
-    connect: Callable[[], Connection], tell: Callable[[str], None], name: str, programs: tuple[str, ...]
+    connect: Callable[[], Connection],
+    tell: Callable[[str], None],
+    counted: Count,
+    name: str,
+    programs: tuple[str, ...],
 ) -> None:
     count, stricter = Trial(connect, READERS[name], 3).run(programs, LIMIT)
     tell(f"{count} interleavings, stricter than heap in {stricter}; seed {SEED}")
+    counted({"interleavings": count})

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from harness import servers, vector_compare, vector_tables
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.shards import Connection, make_coordinator, shard_table, shards
 from harness.vector_compare import Outcome, Tally
 from harness.vector_queries import Generator, Query
@@ -82,7 +82,7 @@ def pushed_down(plan: plans.Plan) -> bool:
     return any("Aggregate on" in str(node.get("Relations")) for node in plans.nodes(plan))
 
 
-def test_generated_queries(coordinator: Connection, tell: Callable[[str], None]) -> None:
+def test_generated_queries(coordinator: Connection, tell: Callable[[str], None], counted: Count) -> None:
     tally = Tally()
     failures = []
     generator = Generator(SEED, TABLES)
@@ -125,6 +125,13 @@ def test_generated_queries(coordinator: Connection, tell: Callable[[str], None])
         f" with vectors here, {tally.parallel} with workers here; {tally.rows} rows compared;"
         f" errors: {dict(tally.errors)}\nby shape: {dict(tally.shapes)}\nby table: {dict(tally.tables)}\n"
         + tally.matrix()
+    )
+    counted(
+        {
+            "queries": tally.queries,
+            "pushed down": tally.vectorized,
+            "of these also with vectors here": tally.vectorized_within,
+        }
     )
     assert failures == [], f"seed {SEED}: " + "\n".join(failures)
     assert [state for state in tally.errors if not state.startswith(("22", "0A000"))] == []

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness import servers
+from harness.amount import Count
 from harness.shards import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
@@ -142,7 +143,7 @@ def make_raw(conn: Connection, signature: str) -> str | None:
 
 
 @pytest.mark.parametrize("name", AGGREGATES)
-def test_states(fuzz: Connection, name: str, tell: Callable[[str], None]) -> None:
+def test_states(fuzz: Connection, name: str, tell: Callable[[str], None], counted: Count) -> None:
     expression, values = AGGREGATES[name]
     raw = make_raw(fuzz, core_signature(name))
     if raw is None:
@@ -165,5 +166,6 @@ def test_states(fuzz: Connection, name: str, tell: Callable[[str], None]) -> Non
     )  # fmt: skip
     refused, raised, finished = counts
     tell(f"{refused} refused, {raised} raised an error, {finished} finished")
+    counted({"states": sum(counts), "refused": refused, "that PostgreSQL took to the end": finished})
     assert refused > 0
     assert finished > 0

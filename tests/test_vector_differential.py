@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from harness import servers, vector_compare, vector_tables
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.vector_compare import Tally
 from harness.vector_queries import Generator, Query
 from pgbillion.rows import plans
@@ -114,11 +114,21 @@ def summary(tally: Tally) -> str:
     )
 
 
-def test_generated_queries(cluster: Cluster, vectors: str, tell: Callable[[str], None]) -> None:
+def numbers(tally: Tally) -> dict[str, int]:
+    return {
+        "queries": tally.queries,
+        "with vectors": tally.vectorized,
+        "in parallel plans": tally.parallel,
+        "that spilled": tally.spilled,
+    }
+
+
+def test_generated_queries(cluster: Cluster, vectors: str, tell: Callable[[str], None], counted: Count) -> None:
     tally = Tally()
     with session(cluster, vectors) as conn, vector_tables.unfinished(cluster, vectors):
         failures = compare(conn, Generator(SEED), QUERIES, tally)
     tell(summary(tally))
+    counted(numbers(tally))
     assert failures == [], f"seed {SEED}: " + "\n".join(failures)
     # 22 is of data, 0A000 is a NaN cast to an integer; any other would be a query that makes no sense
     assert [state for state in tally.errors if not state.startswith(("22", "0A000"))] == []
@@ -158,7 +168,9 @@ def writer(cluster: Cluster, database: str) -> Iterator[list[int]]:
     assert errors == []
 
 
-def test_generated_queries_beside_writers(cluster: Cluster, vectors: str, tell: Callable[[str], None]) -> None:
+def test_generated_queries_beside_writers(
+    cluster: Cluster, vectors: str, tell: Callable[[str], None], counted: Count
+) -> None:
     """Both sides have one snapshot while pages change, are pruned and become all-visible."""
     tally = Tally()
     with session(cluster, vectors) as conn, writer(cluster, vectors) as transactions:
@@ -168,6 +180,7 @@ def test_generated_queries_beside_writers(cluster: Cluster, vectors: str, tell: 
         while not failures and transactions[0] <= 50:
             failures = compare(conn, generator, queries, tally)
     tell(f"{summary(tally)}\n{transactions[0]} transactions meanwhile")
+    counted({**numbers(tally), "transactions beside them": transactions[0]})
     assert failures == [], f"seed {SEED}: " + "\n".join(failures)
     assert tally.vectorized_within >= LEAST_VECTORIZED * tally.within_grammar
     assert transactions[0] > 50

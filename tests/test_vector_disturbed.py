@@ -25,7 +25,8 @@ import psycopg
 import pytest
 
 from harness import servers, sessions, vector_compare, vector_tables
-from harness.amount import amount
+from harness.amount import Count, amount
+from harness.mixed_joins import MixedGenerator, MixedQuery, schema
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query
 from pgbillion.rows import answers
@@ -36,10 +37,16 @@ QUERIES = amount("PGBILLION_TEST_DISTURBED", 150, 40)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 CANCELED, OUT_OF_MEMORY, NO_LIBRARY, NO_MORE_FILES, STOPPED = "57014", "53200", "58P01", "53400", "57P01"
 DATABASE = "vectors"
+# tables in a schema of that name
+JOINED = schema(SEED)
+# whoever makes joins must not wait for products of large tables
+PATIENCE = "3s"
 # more than this would be memory that queries have left behind
 KEPT_BYTES = 8 * 2**20
 # what a server says of a resource that its owner has forgotten, or of its own end
 BAD_LINES = re.compile(r"PANIC|TRAP:|terminated by signal|leak|still referenced|problem in alloc set|lost track")
+
+FORCED = (("pgbillion_rows.vector_aggregate", "force"), ("pgbillion_rows.vector_join", "force"))
 
 Disturb = Callable[[random.Random, Connection, float], Any]
 
@@ -53,6 +60,9 @@ def own_cluster() -> Iterator[Cluster]:
         cluster.connect(DATABASE) as conn,
     ):
         vector_tables.make(conn, random.Random(SEED).uniform(-1, 1))
+        conn.execute("CREATE SCHEMA joins; SET search_path = joins")
+        for statement in JOINED.statements:
+            conn.execute(statement.encode())
         yield cluster
 
 
@@ -68,8 +78,8 @@ def session(cluster: Cluster) -> Connection:
 
 @contextmanager
 def canceled(chance: random.Random, conn: Connection, seconds: float) -> Iterator[None]:
-    """Cancel what runs within the time that it took before."""
-    delay, backend = chance.uniform(0, seconds), sessions.pid(conn)
+    """Cancel what runs within the time that it took before, half of which went into other statements and threads."""
+    delay, backend = chance.uniform(0, seconds / 2), sessions.pid(conn)
 
     def cancel() -> None:
         time.sleep(delay)
@@ -135,13 +145,17 @@ def without_workers(chance: random.Random, conn: Connection, seconds: float) -> 
         thread.join()
 
 
-def run(conn: Connection, query: Query, disturb: Disturb | None, chance: random.Random, seconds: float) -> Outcome:
+def run(
+    conn: Connection, query: Query | MixedQuery, disturb: Disturb | None, chance: random.Random, seconds: float
+) -> Outcome:
     """Run a query in a transaction of its own, the session left as it was."""
     found: list[answers.Answer] = []
     error: tuple[str, str] | None = None
     conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-    for name, value in (("pgbillion_rows.vector_aggregate", "force"), *query.settings):
+    for name, value in FORCED:
         conn.execute(f"SET LOCAL {name} = {value}".encode())
+    for setting in query.settings:
+        conn.execute(f"SET LOCAL {setting if isinstance(setting, str) else ' = '.join(setting)}".encode())
     try:
         if disturb is None:
             found = [answers.answer(cursor) for cursor in executed(conn, query)]
@@ -161,9 +175,10 @@ def run(conn: Connection, query: Query, disturb: Disturb | None, chance: random.
     return Outcome(found, error)
 
 
-def executed(conn: Connection, query: Query) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+def executed(conn: Connection, query: Query | MixedQuery) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
     """The statements' cursors, as they are run."""
-    for statement in query.statements()[0]:
+    before, last = query.statements()
+    for statement in before if isinstance(query, Query) else [*before, last]:
         cursor = conn.execute(statement.encode())
         if cursor.description is not None:
             yield cursor
@@ -181,7 +196,7 @@ def kept_bytes(conn: Connection) -> int:
     )
 
 
-@pytest.mark.parametrize(
+DISTURBED = pytest.mark.parametrize(
     ("disturb", "allowed"),
     [
         (canceled, {CANCELED}),
@@ -193,13 +208,26 @@ def kept_bytes(conn: Connection) -> int:
     ],
     ids=("canceled", "short of memory", "short of disk", "without workers"),
 )
+
+
+@contextmanager
+def leaving_nothing(cluster: Cluster) -> Iterator[None]:
+    """What is run has left no file, and nothing in the server's log that tells of something forgotten."""
+    log_before = len(cluster.log.read_text(encoding="utf-8", errors="replace"))
+    yield
+    with cluster.connect(DATABASE) as conn:
+        assert servers.one(conn, "SELECT count(*) FROM pg_ls_tmpdir()") == 0
+    log = cluster.log.read_text(encoding="utf-8", errors="replace")[log_before:]
+    assert [line for line in log.splitlines() if BAD_LINES.search(line)] == []
+
+
+@DISTURBED
 def test_a_disturbed_query_leaves_nothing_behind(
-    own_cluster: Cluster, disturb: Disturb, allowed: set[str], tell: Callable[[str], None]
+    own_cluster: Cluster, disturb: Disturb, allowed: set[str], tell: Callable[[str], None], counted: Count
 ) -> None:
     chance, tally = random.Random(SEED), Counter[str]()
     generator = Generator(SEED)
-    log_before = len(own_cluster.log.read_text(encoding="utf-8", errors="replace"))
-    with session(own_cluster) as conn:
+    with leaving_nothing(own_cluster), session(own_cluster) as conn:
         kept = 0
         for number in range(QUERIES):
             query = generator.query(number)
@@ -225,8 +253,55 @@ def test_a_disturbed_query_leaves_nothing_behind(
             if number == QUERIES // 4:
                 kept = kept_bytes(conn)
         assert kept_bytes(conn) <= kept + KEPT_BYTES
-        assert servers.one(conn, "SELECT count(*) FROM pg_ls_tmpdir()") == 0
-    log = own_cluster.log.read_text(encoding="utf-8", errors="replace")[log_before:]
-    assert [line for line in log.splitlines() if BAD_LINES.search(line)] == []
+    report(tally, allowed, tell, counted)
+
+
+def report(tally: Counter[str], allowed: set[str], tell: Callable[[str], None], counted: Count) -> None:
+    disturbed = sum(tally[state] for state in allowed)
     tell(f"seed {SEED}: {dict(tally)}")
-    assert sum(tally[state] for state in allowed) >= QUERIES // 20, "hardly any query was disturbed"
+    counted({"queries": disturbed + tally["answered"], "that were stopped by it": disturbed})
+    assert disturbed >= QUERIES // 40, "hardly any query was disturbed"
+
+
+@DISTURBED
+def test_a_disturbed_join_leaves_nothing_behind(
+    own_cluster: Cluster, disturb: Disturb, allowed: set[str], tell: Callable[[str], None], counted: Count
+) -> None:
+    """The same for joins: their tables, what they spill and what the processes of a plan share."""
+    chance, tally = random.Random(SEED), Counter[str]()
+    generator = MixedGenerator(SEED, JOINED)
+    with leaving_nothing(own_cluster), session(own_cluster) as conn:
+        conn.execute("SET search_path = joins")
+        kept = 0
+        for number in range(QUERIES):
+            query = generator.query()
+            where = f"seed {SEED}, number {number}: {query}"
+            conn.execute(f"SET statement_timeout = '{PATIENCE}'".encode())
+            start = time.perf_counter()
+            whole = run(conn, query, None, chance, 0)
+            seconds = time.perf_counter() - start
+            conn.execute("SET statement_timeout = '60s'")
+            if whole.error is not None:
+                # a product of large tables, or an error of the data
+                assert whole.error[0][:2] in ("57", "22", "0A"), where
+                continue
+            with session(own_cluster) if disturb is short_of_memory else nullcontext(conn) as disturbed_session:
+                disturbed_session.execute("SET search_path = joins")
+                disturbed = run(disturbed_session, query, disturb, chance, seconds)
+                if disturbed.error is not None and disturbed.error[0] in allowed:
+                    tally[disturbed.error[0]] += 1
+                else:
+                    assert same(whole, disturbed), f"{disturbed.error}: {where}"
+                    tally["answered"] += 1
+                assert same(whole, run(disturbed_session, query, None, chance, 0)), where
+            if number == QUERIES // 4:
+                kept = kept_bytes(conn)
+        assert kept_bytes(conn) <= kept + KEPT_BYTES
+    report(tally, allowed, tell, counted)
+
+
+def same(one: Outcome, two: Outcome) -> bool:
+    """Their sums are exact, in whatever order they are added."""
+    return one.error == two.error and all(
+        answers.difference(*each) is None for each in zip(one.answers, two.answers, strict=True)
+    )

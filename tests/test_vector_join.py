@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from harness import servers
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.servers import one
 from harness.vector_join_queries import COLUMNS, TABLES, VectorJoinGenerator, VectorJoinQuery
 from pgbillion.rows import answers, plans
@@ -684,7 +684,7 @@ def compare(conn: Connection, query: VectorJoinQuery) -> tuple[str | None, list[
     return answers.difference(found[0], found[1], TOLERANCE), used
 
 
-def test_generated_queries(cluster: Cluster, tables: str, tell: Callable[[str], None]) -> None:
+def test_generated_queries(cluster: Cluster, tables: str, tell: Callable[[str], None], counted: Count) -> None:
     generator = VectorJoinGenerator(SEED)
     seen: set[str] = set()
     used = 0
@@ -702,5 +702,6 @@ def test_generated_queries(cluster: Cluster, tables: str, tell: Callable[[str], 
             seen.update(found)
         conn.execute("ROLLBACK")
     tell(f"seed {SEED}: {QUERIES} queries over joins, {used} with vectors")
+    counted({"queries": QUERIES, "with joins by vectors": used})
     assert used >= LEAST_USED * QUERIES
     assert seen == set(KINDS)

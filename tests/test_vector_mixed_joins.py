@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from harness import servers
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.mixed_joins import MixedGenerator, MixedQuery, schema, smaller
 from pgbillion.rows import answers
 from pgbillion.rows.answers import Answer
@@ -107,7 +107,7 @@ def count(tally: Tally, query: MixedQuery, plan: str) -> None:
     tally.shapes[query.shape] += bool(found)
 
 
-def test_generated_queries(cluster: Cluster, tell: Callable[[str], None]) -> None:
+def test_generated_queries(cluster: Cluster, tell: Callable[[str], None], counted: Count) -> None:
     tally = Tally()
     failures: list[str] = []
     for seed in range(SEED, SEED + (QUERIES + QUERIES_OF_SCHEMA - 1) // QUERIES_OF_SCHEMA):
@@ -141,6 +141,14 @@ def test_generated_queries(cluster: Cluster, tell: Callable[[str], None]) -> Non
         f"seed {SEED}: {tally.queries} queries, {tally.used} with joins of vectors: {dict(tally.joins)},"
         f" {tally.parallel} in parallel, {tally.little} with little memory, {tally.slow} slow;"
         f" by shape: {dict(tally.shapes)}"
+    )
+    counted(
+        {
+            "queries": tally.queries,
+            "with joins by vectors": tally.used,
+            "in parallel plans": tally.parallel,
+            "with 64 kB": tally.little,
+        }
     )
     assert failures == [], "\n".join(failures)
     assert tally.used >= LEAST_USED * tally.queries

@@ -14,6 +14,7 @@ import pytest
 from psycopg import errors
 
 from harness import servers, vector_tables
+from harness.amount import Count
 from harness.servers import one
 from harness.vector_queries import Generator, Query, literal, parameters
 from pgbillion.rows import plans
@@ -103,7 +104,7 @@ def statements(query: Query, number: int) -> list[str]:
     return [literal(text)]
 
 
-def test_generated_filters(cluster: Cluster, database: str, tell: Callable[[str], None]) -> None:
+def test_generated_filters(cluster: Cluster, database: str, tell: Callable[[str], None], counted: Count) -> None:
     generator = Generator(SEED)
     tally: Counter[str] = Counter()
     with session(cluster, database) as conn, vector_tables.unfinished(cluster, database):
@@ -134,6 +135,7 @@ def test_generated_filters(cluster: Cluster, database: str, tell: Callable[[str]
                 tally["explained"] += 1
             conn.execute("ROLLBACK")
     tell(f"seed {SEED}: {dict(tally)}")
+    counted({"queries": tally["queries"], "with vectors, of those explained": tally["planned"]})
     assert tally["planned"] > 0.35 * tally["explained"]
     assert tally["rows"] > 10 * tally["queries"]
 

@@ -1,52 +1,62 @@
 """Run the generators of tests with one new seed after the other, for as many minutes as one has.
 
-MINUTES=… (60) is the time, ONLY=… names some of the campaigns, PG_CONFIG=… another PostgreSQL, such as one that was
-built with assertions or sanitizers. A journal in the state folder has each seed that was run: the next run begins with
-those that failed, goes on with seeds that nobody has seen, and ends with the sum of all runs. Each run of a test makes
-a query or schema that fails as small as it can; that one becomes a test of its own when the bug is mended.
+MINUTES=… (60) is the time, CAMPAIGNS=… names some of the campaigns, PG_CONFIG=… another PostgreSQL, such as one that
+was built with assertions or sanitizers. A journal in the state folder has each seed that was run, and what its tests
+have counted. The next run begins with the seeds that failed, and goes on with seeds that nobody has seen, of whichever
+campaign has had the least time. It ends with a table of all runs. Each run of a test makes a query or schema that fails
+as small as it can; that one becomes a test of its own when the bug is mended.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pgbillion.common.errors import UserError
 from pgbillion.common.paths import state_dir
+from pgbillion.server.postgres import embedded_pg_config
 
 ROOT = Path(__file__).parents[1]
+# begins the name of a test's property that is a number to be added up (tests/harness/amount.py)
+COUNTED = "count "
+# what pg_config says of a server that was built to find bugs
+SPECIAL = {"--enable-cassert": "assertions", "-fsanitize": "sanitizers", "-DUSE_VALGRIND": "valgrind"}
 
 
 @dataclass(frozen=True)
 class Campaign:
     """A generator of tests: what pytest is to run, and how much of it with one seed."""
 
-    tests: str
+    tests: tuple[str, ...]
     amounts: Mapping[str, str]
 
 
+_JOIN = "tests/test_join_aggregate.py::test_generated_queries"
+_SCHEMAS = "tests/test_catalog_equality.py"
 CAMPAIGNS: Mapping[str, Campaign] = {
-    "aggregates": Campaign("tests/test_vector_differential.py", {"PGBILLION_TEST_QUERIES": "3000"}),
-    "filters": Campaign("tests/test_vector_scan.py::test_generated_filters", {"PGBILLION_TEST_QUERIES": "3000"}),
-    "disturbed": Campaign("tests/test_vector_disturbed.py", {"PGBILLION_TEST_DISTURBED": "1000"}),
-    "joins": Campaign("tests/test_join_aggregate.py::test_generated_queries", {"PGBILLION_TEST_JOINS": "1000"}),
-    "chains": Campaign("tests/test_vector_join.py::test_generated_queries", {"PGBILLION_TEST_VECTOR_JOINS": "3000"}),
-    "mixed-joins": Campaign("tests/test_vector_mixed_joins.py", {"PGBILLION_TEST_MIXED_JOINS": "2500"}),
-    "shards": Campaign("tests/test_shard_differential.py", {"PGBILLION_TEST_SHARD_QUERIES": "1000"}),
-    "states": Campaign("tests/test_shard_states.py", {"STATE_FUZZ_RUNS": "2000000"}),
-    "schemas": Campaign("tests/test_catalog_equality.py::test_generated_templates", {"PGBILLION_TEST_EXAMPLES": "500"}),
-    "serializable": Campaign("tests/test_lazy_serializable.py", {}),
-    "crashes": Campaign("tests/test_crash.py", {}),
-    "columns": Campaign("tests/test_columns_beside.py", {"PGBILLION_TEST_QUERIES": "2500"}),
-    "column-damage": Campaign("tests/test_columns_damage.py", {"PGBILLION_TEST_DAMAGES": "1000"}),
-    "column-crashes": Campaign("tests/test_columns_crash.py", {"PGBILLION_TEST_COLUMN_CRASHES": "40"}),
+    "aggregates": Campaign(("tests/test_vector_differential.py",), {"PGBILLION_TEST_QUERIES": "3000"}),
+    "filters": Campaign(("tests/test_vector_scan.py::test_generated_filters",), {"PGBILLION_TEST_QUERIES": "3000"}),
+    "disturbed": Campaign(("tests/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}),
+    "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}),
+    "chains": Campaign(("tests/test_vector_join.py::test_generated_queries",), {"PGBILLION_TEST_VECTOR_JOINS": "3000"}),
+    "mixed-joins": Campaign(("tests/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "2500"}),
+    "shards": Campaign(("tests/test_shard_differential.py",), {"PGBILLION_TEST_SHARD_QUERIES": "1000"}),
+    "states": Campaign(("tests/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}),
+    "schemas": Campaign((f"{_SCHEMAS}::test_generated_templates",), {"PGBILLION_TEST_EXAMPLES": "500"}),
+    "serializable": Campaign(("tests/test_lazy_serializable.py",), {}),
+    "crashes": Campaign(("tests/test_crash.py",), {}),
+    "columns": Campaign(("tests/test_columns_beside.py",), {"PGBILLION_TEST_QUERIES": "2500"}),
+    "column-damage": Campaign(("tests/test_columns_damage.py",), {"PGBILLION_TEST_DAMAGES": "1000"}),
+    "column-crashes": Campaign(("tests/test_columns_crash.py",), {"PGBILLION_TEST_COLUMN_CRASHES": "40"}),
 }
 
 
@@ -59,6 +69,8 @@ class Outcome:
     pg_config: str
     seconds: float
     passed: bool
+    server: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> tuple[str, int, str]:
@@ -72,21 +84,45 @@ def run(folder: Path, name: str, seed: int, pg_config: str) -> Outcome:
     numbers = {**campaign.amounts, "PGBILLION_TEST_SEED": str(seed), "STATE_FUZZ_SEED": str(seed)}
     shrinking = {"PGBILLION_TEST_SHRINK": "1"}
     server = {"PG_CONFIG": pg_config} if pg_config else {}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", campaign.tests]
+    results = folder / f"{name}-{seed}.xml"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *campaign.tests]
     start = time.monotonic()
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **numbers, **shrinking, **server}, capture_output=True, text=True
     )
-    outcome = Outcome(name, seed, pg_config, round(time.monotonic() - start, 1), done.returncode == 0)
+    seconds = round(time.monotonic() - start, 1)
+    outcome = Outcome(name, seed, pg_config, seconds, done.returncode == 0, describe(pg_config), read_counts(results))
+    results.unlink(missing_ok=True)
     print(f"{name}, seed {seed}: {'passed' if outcome.passed else 'FAILED'} in {outcome.seconds:.0f} s", flush=True)
     if not outcome.passed:
         log = folder / f"{name}-{seed}.log"
         log.write_text(done.stdout + done.stderr, encoding="utf-8")
         again = " ".join(f"{key}={value}" for key, value in {**numbers, **server}.items())
-        print(f"  what it printed: {log}\n  once more: {again} .venv/bin/pytest {campaign.tests}", flush=True)
+        print(f"  what it printed: {log}\n  once more: {again} .venv/bin/pytest {' '.join(campaign.tests)}", flush=True)
     with (folder / "journal.jsonl").open("a", encoding="utf-8") as journal:
         journal.write(json.dumps(asdict(outcome)) + "\n")
     return outcome
+
+
+def read_counts(results: Path) -> dict[str, int]:
+    """Add up the numbers that tests have given, by what they are numbers of."""
+    if not results.exists():
+        return {}
+    counts: Counter[str] = Counter()
+    for one in ET.parse(results).iter("property"):
+        name, number = one.get("name", ""), one.get("value", "")
+        if name.startswith(COUNTED):
+            counts[name.removeprefix(COUNTED)] += int(number)
+    return dict(counts)
+
+
+def describe(pg_config: str) -> str:
+    """Say which PostgreSQL it is, as in '18.6 with assertions'."""
+    command = [pg_config or embedded_pg_config(), "--version", "--configure", "--cflags"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    version = re.search(r"\d+(\.\d+|[a-z]+\d*)", text)
+    special = [what for mark, what in SPECIAL.items() if mark in text]
+    return (version[0] if version else "") + (f" with {' and '.join(special)}" if special else "")
 
 
 def read_journal(folder: Path) -> list[Outcome]:
@@ -103,22 +139,37 @@ def still_failing(outcomes: list[Outcome]) -> list[Outcome]:
     return [one for one in {one.name: one for one in outcomes}.values() if not one.passed]
 
 
-def new_runs(outcomes: list[Outcome], names: list[str]) -> Iterator[tuple[str, int]]:
-    """Give campaigns in turn, each with the seed after its last one."""
-    last = {name: max([one.seed for one in outcomes if one.campaign == name], default=0) for name in names}
-    for number in itertools.count(1):
-        for name in names:
-            yield name, last[name] + number
+def next_run(outcomes: list[Outcome], names: list[str], pg_config: str) -> tuple[str, int]:
+    """Choose the campaign that has had the least time on this PostgreSQL, and the seed after its last one."""
+
+    def seconds(name: str) -> float:
+        return sum(one.seconds for one in outcomes if one.campaign == name and one.pg_config == pg_config)
+
+    name = min(names, key=seconds)
+    return name, 1 + max([one.seed for one in outcomes if one.campaign == name], default=0)
 
 
 def report(outcomes: list[Outcome]) -> None:
-    """Print the sum of all runs."""
+    """Print the sum of all runs as a table in Markdown."""
+    if not outcomes:
+        return
+    print("\n| campaign | PostgreSQL | seeds | minutes | counted | failing seeds |\n|---|---|---|---|---|---|")
+    failing = still_failing(outcomes)
     for name in CAMPAIGNS:
-        runs = [one for one in outcomes if one.campaign == name]
-        if runs:
-            minutes = sum(one.seconds for one in runs) / 60
-            failed = [str(one.seed) for one in still_failing(runs)]
-            print(f"{name}: {len(runs)} seeds, {minutes:.0f} minutes, failing: {', '.join(failed) or 'none'}")
+        for server in dict.fromkeys(one.server for one in outcomes if one.campaign == name):
+            runs = [one for one in outcomes if (one.campaign, one.server) == (name, server)]
+            counts: Counter[str] = Counter()
+            for one in runs:
+                counts.update(one.counts)
+            cells = [
+                f"`{name}`",
+                server,
+                f"{len({one.seed for one in runs}):,}",
+                f"{sum(one.seconds for one in runs) / 60:.0f}",
+                ", ".join(f"{number:,} {what}" for what, number in counts.items()),
+                ", ".join(str(one.seed) for one in failing if one in runs) or "none",
+            ]
+            print(f"| {' | '.join(cells)} |")
 
 
 def main() -> int:
@@ -126,23 +177,21 @@ def main() -> int:
     try:
         seconds = float(os.environ.get("MINUTES") or 60) * 60
     except ValueError:
-        raise UserError("MINUTES is not a number", "MINUTES=60 make fuzz") from None
-    names = (os.environ.get("ONLY") or ",".join(CAMPAIGNS)).replace(",", " ").split()
+        raise UserError("MINUTES is not a number", "make fuzz MINUTES=60") from None
+    names = (os.environ.get("CAMPAIGNS") or ",".join(CAMPAIGNS)).replace(",", " ").split()
     unknown = [name for name in names if name not in CAMPAIGNS]
     if unknown:
-        raise UserError(f"there is no campaign {unknown[0]}", f"ONLY is of {', '.join(CAMPAIGNS)}")
+        raise UserError(f"there is no campaign {unknown[0]}", f"CAMPAIGNS is of {', '.join(CAMPAIGNS)}")
     folder = state_dir() / "fuzz"
     folder.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + seconds
     outcomes = read_journal(folder)
-    known = [(one.campaign, one.seed, one.pg_config) for one in still_failing(outcomes) if one.campaign in names]
+    known = [one.name for one in still_failing(outcomes) if one.campaign in names]
     pg_config = os.environ.get("PG_CONFIG", "")
-    fresh = ((name, seed, pg_config) for name, seed in new_runs(outcomes, names))
     try:
-        for name, seed, where in itertools.chain(known, fresh):
-            if time.monotonic() >= end:
-                break
-            outcomes.append(run(folder, name, seed, where))
+        while time.monotonic() < end:
+            chosen = known.pop(0) if known else (*next_run(outcomes, names, pg_config), pg_config)
+            outcomes.append(run(folder, *chosen))
     except KeyboardInterrupt:
         print("interrupted", flush=True)
     report(outcomes)

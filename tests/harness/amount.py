@@ -1,9 +1,13 @@
-"""How many examples tests generate."""
+"""How many examples tests generate, and how many they have seen."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 
+# begins the name of a test's property that is a number to be added up
+COUNTED = "count "
+Count = Callable[[Mapping[str, int]], None]
 # what part of the usual numbers, as in 0.2
 SCALE = float(os.environ.get("PGBILLION_TEST_SCALE") or 1)
 

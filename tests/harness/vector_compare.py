@@ -97,7 +97,8 @@ class settings:  # noqa: N801
         self._failed: list[bool] = []
 
     def __enter__(self) -> list[bool]:
-        settings = [("pgbillion_rows.vector_aggregate", self._on), *self._query.settings]
+        settings = [(f"pgbillion_rows.{name}", self._on) for name in ("vector_aggregate", "vector_join")]
+        settings += self._query.settings
         if self._on == "off":
             settings.append(("pgbillion_rows.vector_scan", "off"))
         text = "SAVEPOINT one; " + "".join(f"SET LOCAL {name} = {value}; " for name, value in settings)
