@@ -6,6 +6,8 @@
  * The file that TEST_FAULTS names is mapped into every process. One
  * process at a time, the one whose number is in it, counts its calls of one
  * kind; the call at which the countdown ends fails as the system would let it.
+ * Instead of that process the parallel workers can be meant, all of them: then
+ * one session alone may have any.
  *
  * Calls on files count where the path has /base/ or pgsql_tmp in it: an error
  * of WAL or of control files is PostgreSQL's own PANIC, with or without us.
@@ -33,6 +35,7 @@ struct control
 	volatile long countdown;	/* the call that brings it to 0 fails */
 	volatile long calls;		/* how many there have been */
 	volatile long failed;		/* has one been failed? */
+	volatile long workers;		/* parallel workers count, not the process */
 };
 
 enum kind
@@ -64,15 +67,26 @@ map_control(void)
 		control = mapped;
 }
 
+/* Is this a parallel worker? PostgreSQL's own variable tells, which initdb's programs lack. */
+static bool
+is_worker(void)
+{
+	static int *number;
+
+	if (number == NULL)
+		number = (int *) dlsym(RTLD_DEFAULT, "ParallelWorkerNumber");
+	return number != NULL && *number >= 0;
+}
+
 /* Does this call fail? */
 static bool
 fails(enum kind kind)
 {
 	if (control == NULL || control->process == 0 || control->kind != kind ||
-		control->process != getpid())
+		!(control->workers ? is_worker() : control->process == getpid()))
 		return false;
-	control->calls++;
-	if (--control->countdown != 0)
+	__atomic_add_fetch(&control->calls, 1, __ATOMIC_RELAXED);
+	if (__atomic_sub_fetch(&control->countdown, 1, __ATOMIC_RELAXED) != 0)
 		return false;
 	control->failed = 1;
 	return true;

@@ -22,8 +22,9 @@ from . import servers, sessions
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SOURCE = Path(__file__).parents[1] / "faults" / "faults.c"
-# process, kind, countdown, calls, failed
-LAYOUT = struct.Struct("5l")
+# process, kind, countdown, calls, failed, workers
+LAYOUT = struct.Struct("6l")
+PROCESS = struct.Struct("l")
 
 
 class Kind(IntEnum):
@@ -41,18 +42,15 @@ class Faults:
     memory: mmap.mmap
 
     @contextmanager
-    def counting(self, conn: Connection, kind: Kind, countdown: int) -> Iterator[None]:
-        """Have the session's call of that number fail; none with 0."""
-        self._write(sessions.pid(conn), kind, countdown)
+    def counting(self, conn: Connection, kind: Kind, countdown: int, *, workers: bool = False) -> Iterator[None]:
+        """Have the call of that number fail, the session's or one of its parallel workers'; none with 0."""
+        # the process last: it begins to count at once
+        self.memory[PROCESS.size : LAYOUT.size] = LAYOUT.pack(0, kind, countdown, 0, 0, workers)[PROCESS.size :]
+        self.memory[: PROCESS.size] = PROCESS.pack(sessions.pid(conn))
         try:
             yield
         finally:
-            self.memory[: LAYOUT.size // 5] = struct.pack("l", 0)
-
-    def _write(self, process: int, kind: Kind, countdown: int) -> None:
-        # the process last: it begins to count at once
-        self.memory[LAYOUT.size // 5 : LAYOUT.size] = LAYOUT.pack(0, kind, countdown, 0, 0)[LAYOUT.size // 5 :]
-        self.memory[: LAYOUT.size // 5] = struct.pack("l", process)
+            self.memory[: PROCESS.size] = PROCESS.pack(0)
 
     @property
     def calls(self) -> int:
