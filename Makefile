@@ -4,7 +4,7 @@
 #   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels demo test test-all fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-billion bench-calibrate clean destroy
+.PHONY: all install uninstall installcheck help setup wheels demo test test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-billion bench-calibrate clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -46,6 +46,9 @@ fuzz: setup ## generated tests with new seeds for MINUTES=60, CAMPAIGNS=… of t
 
 test-all: setup ## … on 15, 16, 17 and 18, one after the other, with a line for each at the end
 	@tools/test-all.sh
+
+test-memory: setup ## tests under KIND=valgrind|sanitizers, with a server built for that from SOURCE=/path/to/postgresql-18.6
+	@$(BIN)/python tools/memory.py
 
 lint: setup ## ruff, mypy --strict, the layout of the C, and the extensions compiled with all warnings as errors
 	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/indent.sh --check && tools/compile.sh 15 16 17 18
