@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import psutil
 import pytest
 
 from harness.amount import COUNTED
+from harness.servers import until
 
 PROGRAM = Path(__file__).parents[1] / "tools" / "fuzz.py"
 
@@ -117,3 +119,24 @@ def test_bad_input(tmp_path: Path, variables: dict[str, str], said: str) -> None
     assert done.stderr.startswith(said)
     assert "hint: " in done.stderr
     assert not (tmp_path / "fuzz").exists()
+
+
+def test_an_interrupted_run_ends_in_order(tmp_path: Path) -> None:
+    """Its servers are stopped, the seed is not counted, and the table is printed."""
+    journal(tmp_path, ("filters", 1, True))
+    with subprocess.Popen(
+        [sys.executable, PROGRAM],
+        env={**os.environ, "PGBILLION_STATE": str(tmp_path), "CAMPAIGNS": "filters"},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            children = psutil.Process(process.pid)
+            until(lambda: any("pytest" in one.cmdline() for one in children.children(recursive=True)), "a test")
+            process.terminate()
+            said, _ = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert said.splitlines()[:1] == ["interrupted"]
+    assert "| `filters` | 18.6 | 1 | 1 |" in said
+    assert process.returncode == 0

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -85,23 +86,44 @@ def run(folder: Path, name: str, seed: int, pg_config: str) -> Outcome:
     shrinking = {"PGBILLION_TEST_SHRINK": "1"}
     server = {"PG_CONFIG": pg_config} if pg_config else {}
     results = folder / f"{name}-{seed}.xml"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={results}", *campaign.tests]
+    # of the formats of results, only the older one has properties of tests
+    options = ["-q", "-p", "no:cacheprovider", f"--junitxml={results}", "-o", "junit_family=xunit1"]
+    command = [sys.executable, "-m", "pytest", *options, *campaign.tests]
     start = time.monotonic()
-    done = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **numbers, **shrinking, **server}, capture_output=True, text=True
-    )
+    passed, printed = pytest(command, {**os.environ, **numbers, **shrinking, **server})
     seconds = round(time.monotonic() - start, 1)
-    outcome = Outcome(name, seed, pg_config, seconds, done.returncode == 0, describe(pg_config), read_counts(results))
+    outcome = Outcome(name, seed, pg_config, seconds, passed, describe(pg_config), read_counts(results))
     results.unlink(missing_ok=True)
     print(f"{name}, seed {seed}: {'passed' if outcome.passed else 'FAILED'} in {outcome.seconds:.0f} s", flush=True)
     if not outcome.passed:
         log = folder / f"{name}-{seed}.log"
-        log.write_text(done.stdout + done.stderr, encoding="utf-8")
+        log.write_text(printed, encoding="utf-8")
         again = " ".join(f"{key}={value}" for key, value in {**numbers, **server}.items())
         print(f"  what it printed: {log}\n  once more: {again} .venv/bin/pytest {' '.join(campaign.tests)}", flush=True)
     with (folder / "journal.jsonl").open("a", encoding="utf-8") as journal:
         journal.write(json.dumps(asdict(outcome)) + "\n")
     return outcome
+
+
+def pytest(command: Sequence[str], environment: Mapping[str, str]) -> tuple[bool, str]:
+    """Run tests: did they pass, and what was printed? Who is interrupted has them stop their servers first."""
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        # so that Ctrl-C does not come twice
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+            raise
+    return process.returncode == 0, printed
 
 
 def read_counts(results: Path) -> dict[str, int]:
@@ -188,6 +210,9 @@ def main() -> int:
     outcomes = read_journal(folder)
     known = [one.name for one in still_failing(outcomes) if one.campaign in names]
     pg_config = os.environ.get("PG_CONFIG", "")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # a shell has what it runs in the background ignore Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     try:
         while time.monotonic() < end:
             chosen = known.pop(0) if known else (*next_run(outcomes, names, pg_config), pg_config)
