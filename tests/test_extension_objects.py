@@ -253,6 +253,20 @@ def test_explaining_a_query_needs_the_privileges_to_run_it(bare: Connection) -> 
     assert one(bare, "SELECT pgbillion_rows.explain_vector('SELECT count(*) FROM seen GROUP BY i')")
 
 
+def test_fingerprints_need_the_privileges_to_read_their_catalogs(bare: Connection) -> None:
+    bare.execute("CREATE EXTENSION pgbillion_tables; CREATE SCHEMA s; CREATE TABLE s.t (i integer CHECK (i > 5))")
+    fingerprints = "SELECT tables FROM pgbillion_tables.schema_fingerprints(ARRAY['s'::regnamespace::oid])"
+    bare.execute("SET ROLE intruder")
+    # definitions are what everybody may read in the catalogs
+    assert one(bare, fingerprints) == 1
+    for catalog in ("pg_constraint", "pg_proc"):
+        bare.execute(f"RESET ROLE; BEGIN; REVOKE SELECT ON {catalog} FROM PUBLIC; SET LOCAL ROLE intruder".encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match=f"permission denied for table {catalog}"):
+            bare.execute(fingerprints.encode())
+        bare.execute("ROLLBACK; SET ROLE intruder")
+    bare.execute("RESET ROLE")
+
+
 # ---- the same on every major ----
 
 
