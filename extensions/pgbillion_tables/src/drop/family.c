@@ -39,6 +39,12 @@
 /* Rows read in vain before the tree is descended anew. */
 #define MAX_GAP 50
 
+/*
+ * The same, in OIDs between two keys. Rows that are dead do not count as read:
+ * there may be any number of them.
+ */
+#define MAX_OID_GAP 1000
+
 const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS] = {
 	{RelationRelationId, ClassOidIndexId,
 	ClassOidIndexId, Anum_pg_class_oid, 0, 0, RelationRelationId},
@@ -77,6 +83,7 @@ const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS] = {
 
 static int	compare_by_class(const void *a, const void *b);
 static int	compare_by_object(const void *a, const void *b);
+static int	end_of_run(const FamilyKey *keys, int nkeys, int from, bool class_first);
 static Oid	oid_column(HeapTuple tuple, Relation rel, AttrNumber attnum);
 
 /* Do objects of this catalog belong to families? */
@@ -118,6 +125,7 @@ family_scan_as_of(Snapshot snapshot, const FamilyCatalog *family, FamilyKey *key
 	Relation	rel;
 	Relation	index;
 	int			i = 0;
+	int			end = 0;		/* of the keys that are near each other */
 
 	if (nkeys == 0)
 		return;
@@ -128,7 +136,7 @@ family_scan_as_of(Snapshot snapshot, const FamilyCatalog *family, FamilyKey *key
 
 	while (i < nkeys)
 	{
-		ScanKeyData scankey[3];
+		ScanKeyData scankey[4];
 		int			nscankeys = 0;
 		Oid			classid = keys[i].classid;
 		int			gap = 0;
@@ -149,6 +157,10 @@ family_scan_as_of(Snapshot snapshot, const FamilyCatalog *family, FamilyKey *key
 						F_OIDEQ, ObjectIdGetDatum(classid));
 		ScanKeyInit(&scankey[nscankeys++], family->object_column, BTGreaterEqualStrategyNumber,
 					F_OIDGE, ObjectIdGetDatum(keys[i].objid));
+		if (i >= end)
+			end = end_of_run(keys, nkeys, i, class_first);
+		ScanKeyInit(&scankey[nscankeys++], family->object_column, BTLessEqualStrategyNumber,
+					F_OIDLE, ObjectIdGetDatum(keys[end - 1].objid));
 
 		scan = systable_beginscan_ordered(rel, index, snapshot, nscankeys, scankey);
 		for (;;)
@@ -159,23 +171,17 @@ family_scan_as_of(Snapshot snapshot, const FamilyCatalog *family, FamilyKey *key
 			CHECK_FOR_INTERRUPTS();
 			tuple = systable_getnext_ordered(scan, ForwardScanDirection);
 
-			/* none is left for this class, or at all */
+			/* none is left for these keys */
 			if (!HeapTupleIsValid(tuple))
 			{
-				if (!class_first)
-					i = nkeys;
-				else
-					while (i < nkeys && keys[i].classid == classid)
-						i++;
+				i = end;
 				break;
 			}
 
 			objid = oid_column(tuple, rel, family->object_column);
-			while (i < nkeys && (!class_first || keys[i].classid == classid) &&
-				   keys[i].objid < objid)
+			while (keys[i].objid < objid)
 				i++;
-			if (i == nkeys || (class_first && keys[i].classid != classid))
-				break;
+			Assert(i < end);
 
 			if (keys[i].objid > objid)
 			{
@@ -186,7 +192,7 @@ family_scan_as_of(Snapshot snapshot, const FamilyCatalog *family, FamilyKey *key
 			gap = 0;
 
 			/* members of several classes may have the same OID */
-			for (match = i; match < nkeys && keys[match].objid == objid; match++)
+			for (match = i; match < end && keys[match].objid == objid; match++)
 			{
 				if ((OidIsValid(family->member_class) &&
 					 keys[match].classid != family->member_class) ||
@@ -202,6 +208,18 @@ family_scan_as_of(Snapshot snapshot, const FamilyCatalog *family, FamilyKey *key
 
 	index_close(index, AccessShareLock);
 	table_close(rel, AccessShareLock);
+}
+
+/* The end of the keys from `from` on that are near each other, of one class if they are sorted by that. */
+static int
+end_of_run(const FamilyKey *keys, int nkeys, int from, bool class_first)
+{
+	int			end = from + 1;
+
+	while (end < nkeys && keys[end].objid - keys[end - 1].objid <= MAX_OID_GAP &&
+		   (!class_first || keys[end].classid == keys[from].classid))
+		end++;
+	return end;
 }
 
 static int
