@@ -71,7 +71,12 @@ typedef struct Fingerprinter
 	struct RowShape *shapes;	/* see row.c */
 	int			nshapes;
 	Oid			lazy_heap;		/* the access method, or invalid */
+	bool		with_tablespaces;	/* are these part of a definition? */
 } Fingerprinter;
+
+/* ---- schemas.c ---- */
+
+extern bool fingerprints_are_same(Oid schema, Oid other);
 
 /* ---- members.c ---- */
 

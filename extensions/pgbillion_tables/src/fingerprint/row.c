@@ -97,7 +97,7 @@ static const struct
 };
 
 static const RowShape *shape_of(Fingerprinter *printer, Relation rel);
-static ShapeColumn shape_of_column(Oid catalog, Form_pg_attribute att);
+static ShapeColumn shape_of_column(const Fingerprinter *printer, Oid catalog, Form_pg_attribute att);
 static void put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColumn column, Datum value);
 static void put_grants(Fingerprinter *printer, const Acl *acl);
 static void put_options(Fingerprinter *printer, ArrayType *options);
@@ -142,12 +142,12 @@ shape_of(Fingerprinter *printer, Relation rel)
 	shape->catalog = RelationGetRelid(rel);
 	shape->columns = palloc(RelationGetDescr(rel)->natts * sizeof(ShapeColumn));
 	for (int i = 0; i < RelationGetDescr(rel)->natts; i++)
-		shape->columns[i] = shape_of_column(shape->catalog, TupleDescAttr(RelationGetDescr(rel), i));
+		shape->columns[i] = shape_of_column(printer, shape->catalog, TupleDescAttr(RelationGetDescr(rel), i));
 	return shape;
 }
 
 static ShapeColumn
-shape_of_column(Oid catalog, Form_pg_attribute att)
+shape_of_column(const Fingerprinter *printer, Oid catalog, Form_pg_attribute att)
 {
 	const char *name = NameStr(att->attname);
 	ShapeColumn column = {COLUMN_PLAIN, InvalidOid};
@@ -157,6 +157,8 @@ shape_of_column(Oid catalog, Form_pg_attribute att)
 	for (int i = 0; i < lengthof(left_out); i++)
 		if (left_out[i].catalog == catalog && strcmp(left_out[i].column, name) == 0)
 			column.kind = COLUMN_LEFT_OUT;
+	if (printer->with_tablespaces && catalog == RelationRelationId && strcmp(name, "reltablespace") == 0)
+		column.kind = COLUMN_PLAIN;
 	if (column.kind == COLUMN_LEFT_OUT)
 		return column;
 

@@ -134,7 +134,7 @@ Anum_pg_description_objoid, Anum_pg_description_classoid, 0, InvalidOid},
 			label_rows = {SecLabelRelationId, InvalidOid, SecLabelObjectIndexId,
 Anum_pg_seclabel_objoid, Anum_pg_seclabel_classoid, 0, InvalidOid};
 
-static void begin(Reading *reading, ArrayType *schemas);
+static void begin(Reading *reading, const Oid *schemas, int n);
 static void read_members(Reading *reading);
 static void read_rows(Reading *reading);
 static void check_may_read(Oid catalog);
@@ -172,6 +172,11 @@ pgbillion_schema_fingerprints(PG_FUNCTION_ARGS)
 {
 	Reading		reading = {0};
 	ReturnSetInfo *rsinfo;
+	Datum	   *elements;
+	bool	   *nulls;
+	Oid		   *schemas;
+	int			n;
+	int			nschemas = 0;
 
 	InitMaterializedSRF(fcinfo, 0);
 	rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
@@ -180,7 +185,13 @@ pgbillion_schema_fingerprints(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("schemas must not be null")));
 
-	begin(&reading, PG_GETARG_ARRAYTYPE_P(0));
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, &nulls, &n);
+	schemas = palloc(Max(1, n) * sizeof(Oid));
+	for (int i = 0; i < n; i++)
+		if (!nulls[i])
+			schemas[nschemas++] = DatumGetObjectId(elements[i]);
+
+	begin(&reading, schemas, nschemas);
 	read_members(&reading);
 	read_rows(&reading);
 
@@ -202,8 +213,30 @@ pgbillion_schema_fingerprints(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/*
+ * Are two schemas the same, down to the tablespaces of what is in them? False
+ * if that takes more than fingerprints. The active snapshot sees both.
+ */
+bool
+fingerprints_are_same(Oid schema, Oid other)
+{
+	Reading		reading = {.printer.with_tablespaces = true};
+	Oid			schemas[] = {schema, other};
+	const FingerprintedSchema *found;
+
+	begin(&reading, schemas, lengthof(schemas));
+	read_members(&reading);
+	read_rows(&reading);
+
+	found = reading.printer.schemas;
+	return reading.printer.nschemas == 2 && found[0].name != NULL && found[1].name != NULL &&
+		!found[0].unknown && !found[1].unknown &&
+		found[0].sum.low == found[1].sum.low && found[0].sum.high == found[1].sum.high;
+}
+
+/* Each schema once, whether it is there or not. */
 static void
-begin(Reading *reading, ArrayType *schemas)
+begin(Reading *reading, const Oid *schemas, int n)
 {
 	HASHCTL		control = {
 		.keysize = 2 * sizeof(Oid),
@@ -211,9 +244,6 @@ begin(Reading *reading, ArrayType *schemas)
 		.hcxt = CurrentMemoryContext
 	};
 	Fingerprinter *printer = &reading->printer;
-	Datum	   *elements;
-	bool	   *nulls;
-	int			n;
 
 	reading->snapshot = GetActiveSnapshot();
 	printer->members = hash_create("pgbillion fingerprints", 4096, &control,
@@ -222,14 +252,12 @@ begin(Reading *reading, ArrayType *schemas)
 	printer->row_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion row", ALLOCSET_DEFAULT_SIZES);
 	printer->lazy_heap = get_table_am_oid("lazy_heap", true);
 
-	deconstruct_array(schemas, OIDOID, sizeof(Oid), true, TYPALIGN_INT, &elements, &nulls, &n);
 	printer->schemas = palloc0(Max(1, n) * sizeof(FingerprintedSchema));
 	for (int i = 0; i < n; i++)
 	{
-		Oid			key[] = {NamespaceRelationId, DatumGetObjectId(elements[i])};
+		Oid			key[] = {NamespaceRelationId, schemas[i]};
 
-		/* each once */
-		if (nulls[i] || hash_search(printer->members, key, HASH_FIND, NULL) != NULL)
+		if (hash_search(printer->members, key, HASH_FIND, NULL) != NULL)
 			continue;
 		printer->schemas[printer->nschemas].oid = key[1];
 		add_key(&reading->schemas, key[0], key[1], printer->nschemas);
