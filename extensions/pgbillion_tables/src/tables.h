@@ -126,8 +126,16 @@ extern void catalog_delete(Relation rel, ItemPointerData *tids, int ntids, bool 
 
 /* ---- index_run.c ---- */
 
+/* The order of an index in which the last run's rows were; no rows before the first. */
+typedef struct RunOrder
+{
+	MemoryContext context;		/* of rows[] */
+	int			nrows;
+	int		   *rows;
+} RunOrder;
+
 extern void index_run_insert(Relation heap, Relation index, IndexInfo *info,
-							 HeapTuple *tuples, int ntuples, int ntables);
+							 HeapTuple *tuples, int ntuples, int ntables, RunOrder *order);
 
 /* ---- files.c ---- */
 

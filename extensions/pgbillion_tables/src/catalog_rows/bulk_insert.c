@@ -47,6 +47,7 @@ struct CatalogWriter
 {
 	Relation	rel;			/* locked RowExclusiveLock */
 	CatalogIndexState indexes;
+	RunOrder   *orders;			/* of the indexes */
 	BulkInsertState bistate;
 	bool		row_by_row;		/* leave rows to PostgreSQL's functions? */
 	bool		invalidate_all; /* does close owe an invalidation? */
@@ -68,6 +69,9 @@ catalog_writer_open(Oid catalog)
 
 	writer->rel = table_open(catalog, RowExclusiveLock);
 	writer->indexes = CatalogOpenIndexes(writer->rel);
+	writer->orders = palloc0(Max(1, writer->indexes->ri_NumIndices) * sizeof(RunOrder));
+	for (int i = 0; i < writer->indexes->ri_NumIndices; i++)
+		writer->orders[i].context = CurrentMemoryContext;
 	writer->row_by_row = RelationIsAccessibleInLogicalDecoding(writer->rel);
 
 	/*
@@ -129,6 +133,10 @@ catalog_writer_close(CatalogWriter *writer)
 	if (writer->invalidate_all)
 		CacheInvalidateCatalog(RelationGetRelid(writer->rel));
 	FreeBulkInsertState(writer->bistate);
+	for (int i = 0; i < writer->indexes->ri_NumIndices; i++)
+		if (writer->orders[i].rows != NULL)
+			pfree(writer->orders[i].rows);
+	pfree(writer->orders);
 	CatalogCloseIndexes(writer->indexes);
 	table_close(writer->rel, NoLock);
 	pfree(writer);
@@ -326,6 +334,7 @@ insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int 
 		/* see CatalogIndexInsert() */
 		if (indexes->ri_IndexRelationInfo[i]->ii_ReadyForInserts)
 			index_run_insert(writer->rel, indexes->ri_IndexRelationDescs[i],
-							 indexes->ri_IndexRelationInfo[i], tuples, ntuples, ntables);
+							 indexes->ri_IndexRelationInfo[i], tuples, ntuples, ntables,
+							 &writer->orders[i]);
 	}
 }

@@ -55,6 +55,7 @@ typedef struct RunEntry
 	unsigned char sort_key[SORT_KEY_SIZE];	/* bytes that sort as the entry
 											 * does */
 	HeapTuple	tuple;
+	int			row;			/* of the run */
 } RunEntry;
 
 /* An entry's place on the leaf page. */
@@ -67,6 +68,9 @@ typedef struct Placement
 static bool is_run_index(Relation index);
 static int	make_sort_key(RunEntry *entry, HeapTuple tuple, Relation index, const IndexInfo *info,
 						  TupleDesc tupdesc);
+static bool take_order(RunEntry *entries, HeapTuple *tuples, Relation index, const IndexInfo *info,
+					   TupleDesc tupdesc, const RunOrder *order, int *key_bytes);
+static void keep_order(RunOrder *order, const RunEntry *entries, int nentries);
 static int	compare_entries(const void *a, const void *b);
 static void arrange_entries(RunEntry *entries, int nentries, int ntables, int key_bytes);
 static int	insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
@@ -88,10 +92,13 @@ static void insert_one(Relation heap, Relation index, IndexInfo *info, HeapTuple
  * index. They are those of `ntables` tables, one after the other. Constraints
  * on catalogs are immediate; a violation is raised as index_insert() does, and
  * may wait for the transaction it is found in.
+ *
+ * *order is the caller's, for this index, from run to run. Rows in the order
+ * of the last run's need not be sorted.
  */
 void
 index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tuples, int ntuples,
-				 int ntables)
+				 int ntables, RunOrder *order)
 {
 	TupleDesc	tupdesc = RelationGetDescr(heap);
 	MemoryContext context;
@@ -116,11 +123,19 @@ index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tupl
 	old = MemoryContextSwitchTo(context);
 
 	entries = palloc(ntuples * sizeof(RunEntry));
-	for (int i = 0; i < ntuples; i++)
-		key_bytes = make_sort_key(&entries[i], tuples[i], index, info, tupdesc);
-	arrange_entries(entries, ntuples, ntables, key_bytes);
-	/* linear when they are in order, as they are most often */
-	qsort(entries, ntuples, sizeof(RunEntry), compare_entries);
+	if (order->nrows != ntuples ||
+		!take_order(entries, tuples, index, info, tupdesc, order, &key_bytes))
+	{
+		for (int i = 0; i < ntuples; i++)
+		{
+			key_bytes = make_sort_key(&entries[i], tuples[i], index, info, tupdesc);
+			entries[i].row = i;
+		}
+		arrange_entries(entries, ntuples, ntables, key_bytes);
+		/* linear when they are in order, as they are most often */
+		qsort(entries, ntuples, sizeof(RunEntry), compare_entries);
+		keep_order(order, entries, ntuples);
+	}
 
 	key = _bt_mkscankey(index, NULL);
 	key->keysz = IndexRelationGetNumberOfKeyAttributes(index);
@@ -248,6 +263,36 @@ make_sort_key(RunEntry *entry, HeapTuple tuple, Relation index, const IndexInfo 
 	Assert(p - entry->sort_key <= SORT_KEY_SIZE);
 
 	return key_bytes;
+}
+
+/* Make the entries in the order of the last run; false if it is not theirs. */
+static bool
+take_order(RunEntry *entries, HeapTuple *tuples, Relation index, const IndexInfo *info,
+		   TupleDesc tupdesc, const RunOrder *order, int *key_bytes)
+{
+	for (int i = 0; i < order->nrows; i++)
+	{
+		*key_bytes = make_sort_key(&entries[i], tuples[order->rows[i]], index, info, tupdesc);
+		entries[i].row = order->rows[i];
+		if (i > 0 && compare_entries(&entries[i - 1], &entries[i]) > 0)
+			return false;
+	}
+	return true;
+}
+
+/* Note the order of sorted entries. */
+static void
+keep_order(RunOrder *order, const RunEntry *entries, int nentries)
+{
+	if (order->nrows != nentries)
+	{
+		if (order->rows != NULL)
+			pfree(order->rows);
+		order->rows = MemoryContextAlloc(order->context, nentries * sizeof(int));
+		order->nrows = nentries;
+	}
+	for (int i = 0; i < nentries; i++)
+		order->rows[i] = entries[i].row;
 }
 
 static int
