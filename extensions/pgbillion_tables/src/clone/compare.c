@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "access/heaptoast.h"
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/relation.h"
@@ -357,6 +358,9 @@ compile_text(Compiler *compiler, SchemaStampRow *row, const Difference *differen
 	found = holed_text_compare(compiler->one, compiler->other, one, other, is_name);
 	if (found == NULL)
 		return false;
+	/* a row with it would be compressed, whatever else it has */
+	if (!is_name && strlen(one) > TOAST_TUPLE_THRESHOLD)
+		holed_text_pack(found);
 
 	/* grown by powers of two */
 	if ((stamp->ntexts & (stamp->ntexts - 1)) == 0)

@@ -37,6 +37,7 @@ static bool compare_value(Comparison *comparison);
 static int	value_length(const char *text, int *nbytes);
 static const char *read_word(const char *text, int nbytes, unsigned char *word);
 static void add_hole(Comparison *comparison, int member, bool as_bytes);
+static void fill(StringInfo buf, const HoledText *text, const Oid *oids);
 
 /*
  * What two clones' texts are made of; NULL if they differ in anything except
@@ -86,31 +87,63 @@ holed_text_compare(const SchemaRows *one, const SchemaRows *other,
 	return comparison.result;
 }
 
-/* The text of the clone whose members have these OIDs; palloc'd. */
+/* The name in the clone whose members have these OIDs; palloc'd. */
 char *
-holed_text_fill(const HoledText *text, const Oid *oids)
+holed_text_fill_name(const HoledText *text, const Oid *oids)
 {
 	StringInfoData buf;
 
 	initStringInfo(&buf);
+	fill(&buf, text, oids);
+	return buf.data;
+}
+
+/* The expression, as text; palloc'd. */
+Datum
+holed_text_fill(const HoledText *text, const Oid *oids)
+{
+	StringInfoData buf;
+	char		header[VARHDRSZ] = {0};
+
+	initStringInfo(&buf);
+	appendBinaryStringInfo(&buf, header, VARHDRSZ);
+	fill(&buf, text, oids);
+	SET_VARSIZE(buf.data, buf.len);
+	return PointerGetDatum(buf.data);
+}
+
+static void
+fill(StringInfo buf, const HoledText *text, const Oid *oids)
+{
+	char		characters[MAX_HOLE];
+
 	for (int i = 0; i < text->nholes; i++)
 	{
-		Oid			oid = oids[text->members[i]];
-
-		appendStringInfoString(&buf, text->pieces[i]);
-		if (text->as_bytes[i])
-		{
-			const char *bytes = (const char *) &oid;
-
-			/* as outDatum() does, which prints char as it is */
-			appendStringInfo(&buf, "%d %d %d %d", (int) bytes[0], (int) bytes[1],
-							 (int) bytes[2], (int) bytes[3]);
-		}
-		else
-			appendStringInfo(&buf, "%u", oid);
+		appendStringInfoString(buf, text->pieces[i]);
+		appendBinaryStringInfo(buf, characters, hole_write(text, i, oids, characters));
 	}
-	appendStringInfoString(&buf, text->pieces[text->nholes]);
-	return buf.data;
+	appendStringInfoString(buf, text->pieces[text->nholes]);
+}
+
+/* What stands in a hole, MAX_HOLE characters at most, without a zero at the end; returns how many. */
+int
+hole_write(const HoledText *text, int hole, const Oid *oids, char *characters)
+{
+	Oid			oid = oids[text->members[hole]];
+	const char *bytes = (const char *) &oid;
+	char	   *p = characters;
+
+	if (!text->as_bytes[hole])
+		return pg_ultoa_n(oid, characters);
+
+	/* as outDatum() does, which prints char as it is */
+	for (int i = 0; i < (int) sizeof(Oid); i++)
+	{
+		if (i > 0)
+			*p++ = ' ';
+		p += pg_itoa((int16) bytes[i], p);
+	}
+	return p - characters;
 }
 
 /* Both texts stand at the first digit of a number; `before` is what precedes it. */

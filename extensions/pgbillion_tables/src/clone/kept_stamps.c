@@ -33,6 +33,7 @@
 #include "commands/extension.h"
 #include "common/hashfn.h"
 #include "common/hmac.h"
+#include "common/pg_lzcompress.h"
 #include "common/sha2.h"
 #include "lib/stringinfo.h"
 #include "miscadmin.h"
@@ -48,7 +49,7 @@
 #define TABLE "prepared_clones"
 
 /* What is signed begins with this; to be changed with what put_stamp() writes. */
-#define FORMAT "pgbillion prepared clone, 1"
+#define FORMAT "pgbillion prepared clone, 2"
 
 /* The table's columns. */
 enum
@@ -69,7 +70,8 @@ typedef struct KeptHeader
 	Oid			database;
 	uint32		library;		/* hash of its version */
 	uint32		length;			/* of all */
-	uint32		unused;			/* it is compared as bytes */
+	uint32		raw_length;		/* of what follows, when it has been
+								 * decompressed */
 	uint8		signature[PG_SHA256_DIGEST_LENGTH];
 } KeptHeader;
 
@@ -82,7 +84,7 @@ typedef struct Reader
 
 static Relation open_table(LOCKMODE lockmode);
 static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method);
-static void fill_header(KeptHeader *header, uint32 length, uint64 fingerprint);
+static void fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerprint);
 static void sign(KeptHeader *header, Oid template, const char *access_method, const char *payload);
 static bool lock_outside(const SchemaStamp *stamp);
 static bool is_there(Oid classid, Oid objid);
@@ -94,6 +96,7 @@ static int	get_int(Reader *reader);
 static int	get_count(Reader *reader);
 static const char *get_bytes(Reader *reader, Size length);
 static void *get_array(Reader *reader, int n, Size size);
+static Reader decompress(const char *payload, int length, int raw_length);
 
 /* ---- the table ---- */
 
@@ -120,6 +123,7 @@ kept_stamp_find(Oid template, const char *access_method)
 		bytea	   *bytes;
 		KeptHeader	header;
 		KeptHeader	wanted;
+		const char *payload;
 		Reader		reader;
 
 		if (!is_row_of(rel, tuple, template, access_method))
@@ -131,13 +135,13 @@ kept_stamp_find(Oid template, const char *access_method)
 		if (VARSIZE_ANY_EXHDR(bytes) < sizeof(KeptHeader))
 			continue;
 		memcpy(&header, VARDATA_ANY(bytes), sizeof(KeptHeader));
-		fill_header(&wanted, VARSIZE_ANY_EXHDR(bytes), header.fingerprint);
-		sign(&wanted, template, access_method, VARDATA_ANY(bytes) + sizeof(KeptHeader));
+		payload = VARDATA_ANY(bytes) + sizeof(KeptHeader);
+		fill_header(&wanted, VARSIZE_ANY_EXHDR(bytes), header.raw_length, header.fingerprint);
+		sign(&wanted, template, access_method, payload);
 		if (memcmp(&header, &wanted, sizeof(KeptHeader)) != 0)
 			continue;
 
-		reader.at = VARDATA_ANY(bytes) + sizeof(KeptHeader);
-		reader.end = VARDATA_ANY(bytes) + VARSIZE_ANY_EXHDR(bytes);
+		reader = decompress(payload, header.length - sizeof(KeptHeader), header.raw_length);
 		stamp = get_stamp(&reader);
 		if (!lock_outside(stamp) || fingerprint_of_clones(template) != header.fingerprint)
 		{
@@ -214,15 +218,24 @@ kept_stamp_bytes(Oid template, const char *access_method, const SchemaStamp *sta
 {
 	StringInfoData buf;
 	KeptHeader	header;
+	char	   *result;
+	int			compressed;
 
 	initStringInfo(&buf);
-	appendBinaryStringInfo(&buf, (char *) &header, sizeof(KeptHeader));
 	put_stamp(&buf, stamp);
-	fill_header(&header, buf.len, fingerprint);
-	sign(&header, template, access_method, buf.data + sizeof(KeptHeader));
-	memcpy(buf.data, &header, sizeof(KeptHeader));
-	*length = buf.len;
-	return buf.data;
+	result = palloc(sizeof(KeptHeader) + PGLZ_MAX_OUTPUT(buf.len));
+	compressed = pglz_compress(buf.data, buf.len, result + sizeof(KeptHeader), PGLZ_strategy_always);
+	if (compressed < 0)
+	{
+		/* as it is */
+		memcpy(result + sizeof(KeptHeader), buf.data, buf.len);
+		compressed = buf.len;
+	}
+	*length = sizeof(KeptHeader) + compressed;
+	fill_header(&header, *length, buf.len, fingerprint);
+	sign(&header, template, access_method, result + sizeof(KeptHeader));
+	memcpy(result, &header, sizeof(KeptHeader));
+	return result;
 }
 
 /* The table, locked; NULL if it is not to be trusted. */
@@ -262,7 +275,7 @@ is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method
 }
 
 static void
-fill_header(KeptHeader *header, uint32 length, uint64 fingerprint)
+fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerprint)
 {
 	memset(header, 0, sizeof(KeptHeader));
 	header->fingerprint = fingerprint;
@@ -271,6 +284,7 @@ fill_header(KeptHeader *header, uint32 length, uint64 fingerprint)
 	header->database = MyDatabaseId;
 	header->library = hash_bytes((const unsigned char *) PGBILLION_VERSION, strlen(PGBILLION_VERSION));
 	header->length = length;
+	header->raw_length = raw_length;
 }
 
 /* Sign a header that is complete otherwise, and what follows it, for the current role. */
@@ -356,6 +370,8 @@ put_stamp(StringInfo buf, const SchemaStamp *stamp)
 		appendBinaryStringInfo(buf, (char *) text->as_bytes, text->nholes * sizeof(bool));
 		for (int j = 0; j <= text->nholes; j++)
 			put_string(buf, text->pieces[j]);
+		put_int(buf, text->nitems);
+		appendBinaryStringInfo(buf, (char *) text->items, text->nitems * sizeof(PackedItem));
 	}
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
 	{
@@ -404,6 +420,8 @@ get_stamp(Reader *reader)
 		text->pieces = palloc((text->nholes + 1) * sizeof(char *));
 		for (int j = 0; j <= text->nholes; j++)
 			text->pieces[j] = pstrdup(get_bytes(reader, get_count(reader)));
+		text->nitems = get_count(reader);
+		text->items = get_array(reader, text->nitems, sizeof(PackedItem));
 		stamp->texts[i] = text;
 	}
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
@@ -433,6 +451,24 @@ get_stamp(Reader *reader)
 	if (stamp->functions[0] == '\0')
 		stamp->functions = NULL;
 	return stamp;
+}
+
+/* Reads what kept_stamp_bytes() has compressed, unless that made it no shorter. */
+static Reader
+decompress(const char *payload, int length, int raw_length)
+{
+	Reader		reader = {payload, payload + raw_length};
+
+	if (length != raw_length)
+	{
+		char	   *raw = palloc(raw_length);
+
+		if (pglz_decompress(payload, length, raw, raw_length, true) != raw_length)
+			elog(ERROR, "a kept stamp cannot be decompressed");
+		reader.at = raw;
+		reader.end = raw + raw_length;
+	}
+	return reader;
 }
 
 static void

@@ -9,6 +9,7 @@
  *	compare.c		compares those of two clones that PostgreSQL has made; what
  *					differs is what changes from clone to clone
  *	holes.c			the same for texts: stored expressions, and names
+ *	packed_text.c	the long ones among them, compressed
  *	write.c			writes further clones
  *	kept_stamps.c	keeps stamps from call to call
  *	fingerprint.c	tells whether those still hold
@@ -71,6 +72,15 @@ extern int	schema_rows_explain(const SchemaRows *one, const SchemaRows *other, O
 
 /* ---- holes.c ---- */
 
+/* Bytes of a piece, a copy of earlier ones, or (of no length) the OID behind a piece. */
+typedef struct PackedItem
+{
+	int			piece;
+	int			at;				/* in the piece */
+	unsigned int length:31;
+	unsigned int is_copy:1;
+} PackedItem;
+
 /* A text with OIDs of members in it. */
 typedef struct HoledText
 {
@@ -78,11 +88,23 @@ typedef struct HoledText
 	char	  **pieces;			/* nholes + 1 */
 	int		   *members;		/* nholes */
 	bool	   *as_bytes;		/* nholes: four bytes, as in a Const's value? */
+	int			nitems;			/* 0 unless it has been packed */
+	PackedItem *items;
 } HoledText;
+
+/* An OID takes so many characters at most, as four signed bytes. */
+#define MAX_HOLE 20
 
 extern HoledText *holed_text_compare(const SchemaRows *one, const SchemaRows *other,
 									 const char *text, const char *other_text, bool is_name);
-extern char *holed_text_fill(const HoledText *text, const Oid *oids);
+extern char *holed_text_fill_name(const HoledText *text, const Oid *oids);
+extern Datum holed_text_fill(const HoledText *text, const Oid *oids);
+extern int	hole_write(const HoledText *text, int hole, const Oid *oids, char *characters);
+
+/* ---- packed_text.c ---- */
+
+extern void holed_text_pack(HoledText *text);
+extern Datum holed_text_fill_packed(const HoledText *text, const Oid *oids);
 
 /* ---- compare.c ---- */
 

@@ -247,7 +247,7 @@ make_row(SchemaWriter *writer, int catalog, const SchemaStampRow *row, const cha
 				namestrcpy((Name) place, name);
 				break;
 			case SCHEMA_PATCH_NAME:
-				namestrcpy((Name) place, holed_text_fill(writer->stamp->texts[patch->what], writer->oids));
+				namestrcpy((Name) place, holed_text_fill_name(writer->stamp->texts[patch->what], writer->oids));
 				break;
 			case SCHEMA_PATCH_XID:
 				memcpy(place, &RecentXmin, sizeof(TransactionId));
@@ -278,11 +278,13 @@ fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTup
 	for (int i = 0; i < row->npatches; i++)
 	{
 		const SchemaPatch *patch = &row->patches[i];
+		const HoledText *text;
 
 		if (patch->kind != SCHEMA_PATCH_TREE)
 			continue;
-		values[patch->place - 1] =
-			CStringGetTextDatum(holed_text_fill(writer->stamp->texts[patch->what], writer->oids));
+		text = writer->stamp->texts[patch->what];
+		values[patch->place - 1] = text->nitems > 0 ?
+			holed_text_fill_packed(text, writer->oids) : holed_text_fill(text, writer->oids);
 		replaces[patch->place - 1] = true;
 	}
 	return heap_modify_tuple(tuple, tupdesc, values, nulls, replaces);
