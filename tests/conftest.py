@@ -69,6 +69,7 @@ _MAJORS = (
     "test_vector_finish",
     "test_vector_join",
     "test_vector_mixed_joins",
+    "test_vector_neighbour",
     "test_vector_pg_regress",
     "test_vector_rechecks",
     "test_vector_top",

@@ -24,10 +24,12 @@
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/selfuncs.h"
 #include "utils/syscache.h"
 
 #include "planner/planner.h"
+#include "vector/plan/notes.h"
 #include "vector/plan/plan.h"
 #include "vector/vector.h"
 
@@ -63,11 +65,25 @@ whole_page_cost(PlannerInfo *root, Cost planned)
 	return tables_in_memory(root) ? PAGE * cpu_tuple_cost : planned;
 }
 
-/* Is it a path of the rows of joins? They are ours. */
-bool
-is_rows_of_joins(Path *path)
+/* Is it a path of ours, of these methods? Other extensions have custom paths, too, of which nothing is known. */
+static bool
+is_ours(const Path *path, const CustomPathMethods * methods)
 {
-	return path->pathtype == T_CustomScan && IS_JOIN_REL(path->parent);
+	return IsA(path, CustomPath) && ((const CustomPath *) path)->methods == methods;
+}
+
+/* Is it our path of the rows of joins? */
+bool
+is_rows_of_joins(const Path *path)
+{
+	return is_ours(path, &vector_join_path_methods);
+}
+
+/* Is it our scan of a table that filters it? */
+bool
+is_filter_scan(const Path *path)
+{
+	return is_ours(path, &vector_filter_path_methods);
 }
 
 /* What PostgreSQL says that a path costs, whether or not it is forced to be cheap: join_path.c. */
@@ -150,32 +166,95 @@ factor_of_index(PlannerInfo *root, IndexOptInfo *index, Index other)
 	return Max(pairs / Max(index->rel->tuples, 1), 1);
 }
 
+/* Of the rows of two tables there are likely so many times as many as PostgreSQL estimates. */
+typedef struct Multiple
+{
+	Index		table;
+	Index		other;
+	double		factor;
+} Multiple;
+
+/* Those of a statement. */
+typedef struct RowsNote
+{
+	Note		note;
+	List	   *multiples;
+} RowsNote;
+
+/* Find out how a table's unique indexes multiply its rows with those of others. */
+static void
+add_multiples(PlannerInfo *root, RelOptInfo *table, RowsNote *rows)
+{
+	ListCell   *lc;
+
+	foreach(lc, table->indexlist)
+	{
+		IndexOptInfo *index = lfirst(lc);
+
+		if (!index->unique || index->nkeycolumns < 2)
+			continue;
+		for (int other = 1; other < root->simple_rel_array_size; other++)
+		{
+			double		factor = 1;
+
+			if (other != table->relid && root->simple_rel_array[other] != NULL)
+				factor = factor_of_index(root, index, other);
+			if (factor > 1)
+			{
+				Multiple   *multiple = palloc(sizeof(Multiple));
+
+				*multiple = (Multiple)
+				{
+					table->relid, other, factor
+				};
+				rows->multiples = lappend(rows->multiples, multiple);
+			}
+		}
+	}
+}
+
+/*
+ * The multiples of a statement. They are asked for with each join that is
+ * looked at, and so found out once.
+ */
+static List *
+multiples_of(PlannerInfo *root)
+{
+	RowsNote   *rows = find_note(NOTE_ROWS, root);
+	MemoryContext old;
+
+	if (rows != NULL)
+		return rows->multiples;
+	rows = make_note(NOTE_ROWS, root, sizeof(RowsNote));
+	/* the genetic search has a context of its own */
+	old = MemoryContextSwitchTo(root->planner_cxt);
+	for (int table = 1; root->eq_classes != NIL && table < root->simple_rel_array_size; table++)
+	{
+		RelOptInfo *rel = root->simple_rel_array[table];
+
+		if (rel != NULL && rel->reloptkind == RELOPT_BASEREL)
+			add_multiples(root, rel, rows);
+	}
+	MemoryContextSwitchTo(old);
+
+	return rows->multiples;
+}
+
 /* How many times the rows of a relation, as PostgreSQL estimates them, are likely. */
 double
 rows_factor(PlannerInfo *root, RelOptInfo *rel)
 {
 	double		factor = 1;
-	int			table = -1;
+	ListCell   *lc;
 
-	if (!IS_JOIN_REL(rel) || root->eq_classes == NIL)
+	if (!IS_JOIN_REL(rel))
 		return 1;
-	while ((table = bms_next_member(rel->relids, table)) >= 0)
+	foreach(lc, multiples_of(root))
 	{
-		RelOptInfo *own = root->simple_rel_array[table];
-		ListCell   *lc;
+		Multiple   *multiple = lfirst(lc);
 
-		if (own == NULL || own->reloptkind != RELOPT_BASEREL)
-			continue;
-		foreach(lc, own->indexlist)
-		{
-			IndexOptInfo *index = lfirst(lc);
-			int			other = -1;
-
-			if (index->unique && index->nkeycolumns > 1)
-				while ((other = bms_next_member(rel->relids, other)) >= 0)
-					if (other != table && root->simple_rel_array[other] != NULL)
-						factor = Max(factor, factor_of_index(root, index, other));
-		}
+		if (bms_is_member(multiple->table, rel->relids) && bms_is_member(multiple->other, rel->relids))
+			factor = Max(factor, multiple->factor);
 	}
 	return factor;
 }
@@ -198,7 +277,7 @@ whole_scan(PlannerInfo *root, Path *path)
 	RelOptInfo *rel = path->parent;
 	Cost		row = cpu_tuple_cost + quals_cost(root, rel->baserestrictinfo);
 
-	if (path->pathtype == T_CustomScan)
+	if (is_filter_scan(path))
 		row = filter_cost(root, rel->baserestrictinfo) + cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
 	return PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples;
 }
@@ -315,12 +394,19 @@ join_cost(PlannerInfo *root, JoinPath *join)
 	return cost + cpu_tuple_cost * MERGED * (outer_rows + inner_rows);
 }
 
-/* What a path takes where all tables are in memory, and PostgreSQL's cost of it where they are not. */
-Cost
-memory_cost(PlannerInfo *root, Path *path)
+/* What one of our paths takes; PostgreSQL's cost of a path of another extension's. */
+static Cost
+custom_cost(PlannerInfo *root, CustomPath *path)
 {
-	if (!tables_in_memory(root))
-		return honest_cost(path);
+	if (is_rows_of_joins(&path->path))
+		return floatVal(llast(path->custom_private));
+	return is_filter_scan(&path->path) ? whole_scan(root, &path->path) : path->path.total_cost;
+}
+
+/* What a path takes where all tables are in memory. */
+static Cost
+find_cost(PlannerInfo *root, Path *path)
+{
 	switch (nodeTag(path))
 	{
 		case T_Path:
@@ -346,9 +432,59 @@ memory_cost(PlannerInfo *root, Path *path)
 		case T_SortPath:
 			return memory_cost(root, ((SortPath *) path)->subpath) + sort_cost(path->rows);
 		case T_CustomPath:
-			return is_rows_of_joins(path) ? floatVal(llast(((CustomPath *) path)->custom_private)) :
-				whole_scan(root, path);
+			return custom_cost(root, (CustomPath *) path);
 		default:
 			return path->total_cost;
 	}
+}
+
+/* What has been found out of a relation's paths. */
+typedef struct CostNote
+{
+	Note		note;
+	List	   *paths;
+	List	   *costs;			/* a Cost of each */
+} CostNote;
+
+static void
+note_cost(CostNote *known, Path *path, Cost found)
+{
+	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(known));
+	Cost	   *cost = palloc(sizeof(Cost));
+
+	*cost = found;
+	known->paths = lappend(known->paths, path);
+	known->costs = lappend(known->costs, cost);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * What a path takes where all tables are in memory, and PostgreSQL's cost of it
+ * where they are not. The paths below are looked at again with each join above
+ * them; so it is noted, of relations that have all their paths.
+ */
+Cost
+memory_cost(PlannerInfo *root, Path *path)
+{
+	CostNote   *known;
+	ListCell   *one;
+	ListCell   *cost;
+	Cost		found;
+
+	if (!tables_in_memory(root))
+		return honest_cost(path);
+	if (path->parent->cheapest_total_path == NULL)
+		return find_cost(root, path);
+	known = find_note(NOTE_COSTS, path->parent);
+	if (known == NULL)
+		known = make_note(NOTE_COSTS, path->parent, sizeof(CostNote));
+	forboth(one, known->paths, cost, known->costs)
+	{
+		if (lfirst(one) == path)
+			return *(Cost *) lfirst(cost);
+	}
+	found = find_cost(root, path);
+	note_cost(known, path, found);
+
+	return found;
 }

@@ -45,9 +45,6 @@ int			vector_scan = PLAN_ON;
  */
 #define RETURN_COST_FACTOR 1.1
 
-/* So much less that add_path() takes it for less. */
-#define LESS_COST_FACTOR 0.98
-
 /*
  * What LIKE takes in PostgreSQL beyond the one operator that it costs:
  * measured by bench/calibrate.py for strings of 50 bytes.
@@ -57,7 +54,7 @@ int			vector_scan = PLAN_ON;
 static Plan *plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 							  List *clauses, List *custom_plans);
 
-static const CustomPathMethods filter_path_methods = {
+const		CustomPathMethods vector_filter_path_methods = {
 	.CustomName = "VectorScan",
 	.PlanCustomPath = plan_filter_scan,
 };
@@ -239,7 +236,7 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 	path->path.total_cost = path->path.startup_cost + page_cost * rel->pages + run / divisor;
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	path->custom_private = list_make3(ours, others, order == NULL ? NIL : top_order_list(order));
-	path->methods = &filter_path_methods;
+	path->methods = &vector_filter_path_methods;
 	return path;
 }
 

@@ -23,9 +23,7 @@
 
 #include <math.h>
 
-#include "common/hashfn.h"
 #include "executor/nodeHash.h"
-#include "lib/ilist.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
@@ -35,13 +33,13 @@
 #include "optimizer/restrictinfo.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/spccache.h"
 
 #include "planner/arithmetic.h"
 #include "planner/planner.h"
 #include "vector/join/join.h"
 #include "vector/plan/join_chain.h"
+#include "vector/plan/notes.h"
 #include "vector/plan/plan.h"
 #include "vector/vector.h"
 
@@ -186,11 +184,12 @@ scans_table(PlannerInfo *root, Path *path)
 		case T_IndexScan:
 		case T_IndexOnlyScan:
 		case T_BitmapHeapScan:
-		case T_CustomScan:
-			return is_table(root, path->parent) && path->param_info == NULL;
+			break;
 		default:
-			return false;
+			if (!is_filter_scan(path))
+				return false;
 	}
+	return is_table(root, path->parent) && path->param_info == NULL;
 }
 
 /* Is it a type of join that we do? */
@@ -384,7 +383,7 @@ runs_in_parts(Path *path)
 		case T_BitmapHeapPath:
 			return path->parallel_aware;
 		case T_CustomPath:
-			return path->parallel_aware && ((CustomPath *) path)->custom_paths == NIL;
+			return path->parallel_aware && is_filter_scan(path);
 		case T_ProjectionPath:
 			return runs_in_parts(((ProjectionPath *) path)->subpath);
 		case T_NestPath:
@@ -611,45 +610,23 @@ chain_cost(PlannerInfo *root, const JoinChain *chain)
 /* The best chains that give the rows of a relation: one of any, one for workers; or NULL. */
 typedef struct Memory
 {
-	dlist_node	node;			/* in a bucket */
-	RelOptInfo *rel;
+	Note		note;
 	JoinChain  *chains[2];
 	Cost		costs[2];
 	Rival		rival;			/* planned 0: none yet */
-	MemoryContextCallback callback;
 } Memory;
-
-#define BUCKETS 256
-
-static dlist_head memories[BUCKETS];	/* zero: empty */
-
-static dlist_head *
-bucket_of(RelOptInfo *rel)
-{
-	return &memories[murmurhash32((uint32) ((uintptr_t) rel >> 4)) % BUCKETS];
-}
 
 static Memory *
 find_memory(RelOptInfo *rel)
 {
-	dlist_head *bucket = bucket_of(rel);
-	dlist_iter	iter;
-
-	dlist_foreach(iter, bucket)
-	{
-		Memory	   *memory = dlist_container(Memory, node, iter.cur);
-
-		if (memory->rel == rel)
-			return memory;
-	}
-	return NULL;
+	return find_note(NOTE_CHAINS, rel);
 }
 
-/* The context of the relation is going. */
-static void
-forget(void *arg)
+/* Begin to remember a relation. */
+static Memory *
+make_memory(RelOptInfo *rel)
 {
-	dlist_delete(&((Memory *) arg)->node);
+	return make_note(NOTE_CHAINS, rel, sizeof(Memory));
 }
 
 /* The cheapest path for all rows of a joined relation that is not ours, or NULL. */
@@ -708,22 +685,6 @@ meet_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
 	rival->looks = looks_for_rows(best);
 
 	return true;
-}
-
-/* Begin to remember a relation. */
-static Memory *
-make_memory(RelOptInfo *rel)
-{
-	MemoryContext context = GetMemoryChunkContext(rel);
-	Memory	   *memory = MemoryContextAllocZero(context, sizeof(Memory));
-
-	memory->rel = rel;
-	memory->callback.func = forget;
-	memory->callback.arg = memory;
-	dlist_push_head(bucket_of(rel), &memory->node);
-	MemoryContextRegisterResetCallback(context, &memory->callback);
-
-	return memory;
 }
 
 /* What is known of a relation, of which a table alone is found out now; or NULL. */
@@ -801,12 +762,36 @@ is_about_few_rows(PlannerInfo *root)
  * tables, as locks and rechecks of updated rows do. Small tables are left alone.
  */
 static bool
-is_for_us(PlannerInfo *root)
+find_for_us(PlannerInfo *root)
 {
 	if (vector_join != PLAN_FORCE && (root->total_table_pages < LEAST_PAGES || is_about_few_rows(root)))
 		return false;
 	return (root->parse->commandType == CMD_SELECT || root->parse->commandType == CMD_INSERT) &&
-		root->rowMarks == NIL && root->parse->rowMarks == NIL && root->join_search_private == NULL;
+		root->rowMarks == NIL && root->parse->rowMarks == NIL;
+}
+
+/* Is a statement for us? This is asked with each of its joins. */
+typedef struct StatementNote
+{
+	Note		note;
+	bool		for_us;
+} StatementNote;
+
+static bool
+is_for_us(PlannerInfo *root)
+{
+	StatementNote *known;
+
+	/* the genetic search */
+	if (root->join_search_private != NULL)
+		return false;
+	known = find_note(NOTE_STATEMENT, root);
+	if (known == NULL)
+	{
+		known = make_note(NOTE_STATEMENT, root, sizeof(StatementNote));
+		known->for_us = find_for_us(root);
+	}
+	return known->for_us;
 }
 
 /*
@@ -888,8 +873,8 @@ chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
 	memset(rival, 0, sizeof(Rival));
 	if (memory != NULL)
 		*rival = memory->rival;
-	else
-		(void) meet_rival(root, joined, rival);
+	/* other extensions add paths after ours */
+	(void) meet_rival(root, joined, rival);
 	return rival->planned > 0;
 }
 

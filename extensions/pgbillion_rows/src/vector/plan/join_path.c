@@ -213,13 +213,10 @@ join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *t
 /* What it costs to return a row; measured. */
 #define RETURN_ROW_COST (0.3 * cpu_tuple_cost)
 
-/* So much less that add_path() takes it for less. */
-#define LESS_COST_FACTOR 0.98
-
 static Plan *plan_rows(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 					   List *clauses, List *custom_plans);
 
-static const CustomPathMethods rows_path_methods = {
+const		CustomPathMethods vector_join_path_methods = {
 	.CustomName = "VectorJoin",
 	.PlanCustomPath = plan_rows,
 };
@@ -264,7 +261,7 @@ rows_path(PlannerInfo *root, JoinChain *chain, bool safe)
 	/* core_cost.c */
 	path->custom_private = lappend(path->custom_private, makeFloat(psprintf("%.17g", taken)));
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->methods = &rows_path_methods;
+	path->methods = &vector_join_path_methods;
 
 	return &path->path;
 }

@@ -9,6 +9,7 @@
  *	cost.c			memory, and what waiting and spilling cost
  *	core_cost.c		what PostgreSQL's paths take where tables are in memory
  *	path.c			the path of one table's scan that aggregates, and its plan
+ *	notes.c			what is found out and asked for again: notes.h
  *	columns_path.c	which index of columns such a scan reads
  *	join_chain.c	which joins there can be along a table
  *	join_path.c		the same as path.c above joins, and rows of joins
@@ -51,6 +52,12 @@ extern const char *memory_refusal(PathTarget *target, double groups);
  */
 #define ROW_ABOVE_COST (1.0 * cpu_tuple_cost)
 
+/*
+ * What a path costs of PostgreSQL's that it stands in for: so much less that
+ * add_path() takes it for less.
+ */
+#define LESS_COST_FACTOR 0.98
+
 /* Where joins are forced, rows of joins cost so much of what they do. */
 #define FORCED_COST_FACTOR 1e-6
 
@@ -66,7 +73,8 @@ extern void add_waiting(Path *path, PathTarget *target, List *others, double row
 
 /* core_cost.c */
 extern bool tables_in_memory(PlannerInfo *root);
-extern bool is_rows_of_joins(Path *path);
+extern bool is_rows_of_joins(const Path *path);
+extern bool is_filter_scan(const Path *path);
 extern double rows_factor(PlannerInfo *root, RelOptInfo *rel);
 extern Cost whole_page_cost(PlannerInfo *root, Cost planned);
 extern Cost memory_cost(PlannerInfo *root, Path *path);
@@ -92,11 +100,13 @@ extern RelOptInfo *join_chain_table(JoinChain *chain);
 extern Path *join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
 extern void vector_join_path_init(void);
+extern const CustomPathMethods vector_join_path_methods;
 
 /* join_plan.c */
 extern void plan_joins(CustomScan *cscan, List *joins, List *plans);
 
 /* filter_path.c */
 extern void vector_filter_path_init(void);
+extern const CustomPathMethods vector_filter_path_methods;
 
 #endif							/* PGBILLION_VECTOR_PLAN_H */
