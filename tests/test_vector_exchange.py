@@ -92,7 +92,8 @@ def test_what_explain_tells(shared: Connection) -> None:
     assert plan["Actual Rows"] == 20_001
     assert node["Exchange"] == "by group key"
     assert node["Exchanged Groups"] >= 20_001
-    assert node["Exchanged Disk"] >= 20_001 * 32 // 1024
+    # nothing, if the workers came too late to read rows
+    assert node["Exchanged Disk"] >= 0
     assert node["Heap Pages All-Visible"] + node["Heap Pages Checked"] == one(
         shared, "SELECT pg_relation_size('data') / 8192"
     )
@@ -112,8 +113,11 @@ def test_what_can_be_exchanged(shared: Connection) -> None:
         ("SELECT id FROM ONLY data GROUP BY id", True),
         ("SELECT sum(x) FROM ONLY data", False),
         # states that point to something
-        ("SELECT grp, sum(x::numeric) FROM ONLY data GROUP BY 1", False),
-        ("SELECT grp, min(t) FROM ONLY data GROUP BY 1", False),
+        ("SELECT grp, sum(x::numeric) FROM ONLY data GROUP BY 1", True),
+        ("SELECT grp, min(t) FROM ONLY data GROUP BY 1", True),
+        # states that only PostgreSQL's functions know
+        ("SELECT grp, variance(x::numeric) FROM ONLY data GROUP BY 1", False),
+        ("SELECT grp, max(t::char(7)) FROM ONLY data GROUP BY 1", False),
         # several tables
         ("SELECT grp, count(*) FROM data GROUP BY 1", False),
     ):
@@ -254,6 +258,49 @@ def test_states_of_every_kind(shared: Connection) -> None:
         same(shared, "SELECT grp, sum(f), avg(f), variance(f), sum(r), avg(r), max(f), min(r) FROM data GROUP BY grp")
 
 
+def test_states_that_point_to_something(shared: Connection) -> None:
+    """Numerics of any size and scale, and texts that are compressed and out of line, in memory and without it."""
+    shared.execute(DELAYED.encode())
+    shared.execute("ALTER TABLE data ADD n numeric, ADD s text")
+    shared.execute(
+        "UPDATE data SET s = repeat(md5((id % 77)::text), id % 100), n = CASE id % 11"
+        " WHEN 0 THEN 10::numeric ^ (id % 400) WHEN 1 THEN -(10::numeric ^ (id % 400)) + id / 7.0"
+        " WHEN 2 THEN id / 10::numeric ^ (id % 30) WHEN 3 THEN 99999999999999999::numeric * id WHEN 4 THEN NULL"
+        " WHEN 5 THEN (id % 9)::numeric(12, 5) ELSE id / 100.0 END"
+    )
+    calls = "sum(n), avg(n), min(n)::text, max(n)::text, min(s), max(s), count(*)"
+    for which in ("leader", "all"):
+        for memory in ("4MB", "64kB"):
+            shared.execute(f"SET work_mem = '{memory}'; SET hash_mem_multiplier = 1".encode())
+            for keys in ("grp", "id % 999", "s", "id"):
+                # the display scale of equal values is open
+                same(
+                    shared,
+                    f"SELECT {keys}, {calls.replace('::text', '')} FROM data WHERE slow(id, '{which}') > 0"
+                    f" GROUP BY {keys}",
+                )
+    for value in ("NaN", "Infinity", "-Infinity"):
+        shared.execute("UPDATE data SET n = %s WHERE id IN (70, 700, 7000)", [value])
+        same(shared, "SELECT grp, sum(n), avg(n), max(n), min(n) FROM data GROUP BY grp")
+
+
+def test_processes_have_groups_in_common(shared: Connection) -> None:
+    """Each of them reads rows, keeps some of its groups, and gives the others to their processes."""
+    shared.execute(DELAYED.encode())
+    shared.execute("SET jit = off")
+    for memory, leader in (("4MB", "on"), ("4MB", "off"), ("64kB", "on"), ("64kB", "off")):
+        shared.execute(f"SET work_mem = '{memory}'; SET hash_mem_multiplier = 1".encode())
+        shared.execute(f"SET parallel_leader_participation = {leader}".encode())
+        calls = "count(*), sum(id), sum(x::numeric), min(t)"
+        query = f"SELECT x % 5000, {calls} FROM data WHERE slow(id, 'all') > 0 GROUP BY 1"
+        node = exchange(plans.explain(shared, query, run=True))
+        assert node is not None
+        # more groups than there are, of which some went to others
+        assert node["Exchanged Groups"] > 5000, plans.text(shared, query)
+        assert node["Exchanged Disk"] > 0
+        same(shared, query)
+
+
 # what is above
 
 
@@ -371,6 +418,7 @@ def test_errors(shared: Connection) -> None:
             with pytest.raises(error):
                 shared.execute(query.encode())
             assert files(shared) == 0
+    little_memory(shared)
     shared.execute("SET temp_file_limit = '100kB'")
     with pytest.raises(errors.ConfigurationLimitExceeded):
         shared.execute(QUERIES[0].encode())

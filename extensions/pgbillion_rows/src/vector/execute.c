@@ -371,7 +371,7 @@ run_share(VectorState *state)
 	if (exchange_begin(exchange, exchanged_groups((CustomScan *) state->node.css.ss.ps.plan)))
 	{
 		run_source(state);
-		exchange_wait(exchange);
+		exchange_put(exchange);
 	}
 	else
 		state->ended = true;

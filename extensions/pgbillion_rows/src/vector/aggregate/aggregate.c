@@ -238,6 +238,7 @@ aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *m
 	result->aggs = palloc0(sizeof(VectorAgg *) * length);
 	result->of_output = palloc0(sizeof(VectorAgg *) * length);
 	result->inits = palloc0(sizeof(VectorAgg *) * length);
+	result->pointers = palloc0(sizeof(VectorAgg *) * length);
 	foreach(lc, outputs)
 	{
 		Aggref	   *aggref = lfirst(lc);
@@ -259,6 +260,8 @@ aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *m
 			result->uses_ids |= agg->kind->uses_ids;
 			if (agg->kind->init != NULL)
 				result->inits[result->ninits++] = agg;
+			if (agg->kind->apart != NULL)
+				result->pointers[result->npointers++] = agg;
 			transitions[result->n] = aggref->aggtransno;
 			result->aggs[result->n++] = agg;
 		}
@@ -297,12 +300,21 @@ aggregates_init(void *aggregates, char *entry)
 		all->inits[i]->kind->init(entry + all->inits[i]->offset);
 }
 
+/* The place of the i-th pointer in an entry's states. */
+struct varlena **
+aggregates_pointer(void *aggregates, char *entry, int i)
+{
+	const VectorAgg *agg = ((Aggregates *) aggregates)->pointers[i];
+
+	return agg->kind->apart(entry + agg->offset);
+}
+
 /* Add other states of the same groups to those in n entries. All kinds must be able to. */
 void
 aggregates_combine(Aggregates *aggregates, char **entries, char **others, int n)
 {
 	for (int i = 0; i < aggregates->n; i++)
-		aggregates->aggs[i]->kind->combine(aggregates->aggs[i]->offset, entries, others, n);
+		aggregates->aggs[i]->kind->combine(aggregates->aggs[i], entries, others, n);
 }
 
 /* The array of an aggregate's argument, if it can be added to the groups as such. */

@@ -148,11 +148,17 @@ typedef struct AggKind
 
 	/*
 	 * Add other states of the same groups to those in n entries, as
-	 * PostgreSQL's combine function does. States point to nothing then: they
-	 * can be copied by others, bytewise. An entry may be there more than
-	 * once. NULL: it cannot be done.
+	 * PostgreSQL's combine function does. States can be copied bytewise then,
+	 * together with what they point to. An entry may be there more than once.
+	 * NULL: it cannot be done.
 	 */
-	void		(*combine) (int offset, char **entries, char **others, int n);
+	void		(*combine) (VectorAgg *agg, char **entries, char **others, int n);
+
+	/*
+	 * Of kinds with combine(): the one place in the state that holds the
+	 * address of an allocated varlena, or NULL there. NULL: there is none.
+	 */
+	struct varlena **(*apart) (void *state);
 
 	/* The transition value in the current context; *isnull is false before. */
 	Datum		(*output) (const VectorAgg *agg, const void *state, bool *isnull);
@@ -218,6 +224,7 @@ agg_context(const VectorAgg *agg, const char *entry)
 /* The loop of combine(): BODY sees the state as s, and the one to be added as o. */
 #define FOR_STATES(type, BODY) \
 	do { \
+		int			offset = agg->offset; \
 		for (int i = 0; i < n; i++) \
 		{ \
 			type	   *s = (type *) (entries[i] + offset); \
@@ -249,6 +256,8 @@ typedef struct Aggregates
 	bool		uses_ids;
 	int			ninits;			/* those with a kind that has init() */
 	VectorAgg **inits;
+	int			npointers;		/* those whose states point to something */
+	VectorAgg **pointers;
 } Aggregates;
 
 extern const char *aggregate_refusal_of(Aggref *aggref);
@@ -259,6 +268,7 @@ extern bool aggregate_counts(Aggref *aggref);
 extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory);
 extern int	aggregates_kernels(const Aggregates *aggregates, int noutputs);
 extern void aggregates_init(void *aggregates, char *entry);
+extern struct varlena **aggregates_pointer(void *aggregates, char *entry, int i);
 extern void aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups);
 extern void aggregates_combine(Aggregates *aggregates, char **entries, char **others, int n);
 extern void aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups);

@@ -78,7 +78,7 @@ count(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups
 }
 
 static void
-add_counts(int offset, char **entries, char **others, int n)
+add_counts(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(int64, *s += *o);
 }

@@ -31,7 +31,7 @@ name(VectorAgg *agg, const Values *argument, int n, RowGroups *groups) \
 } \
 \
 static void \
-name##_combine(int offset, char **entries, char **others, int n) \
+name##_combine(VectorAgg *agg, char **entries, char **others, int n) \
 { \
 	FOR_STATES(ExtremeState, if (o->set && !(s->set && better(get(s->value), get(o->value)))) \
 			   *s = *o); \
@@ -63,14 +63,14 @@ bool_or(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 }
 
 static void
-bool_and_combine(int offset, char **entries, char **others, int n)
+bool_and_combine(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(ExtremeState, if (o->set && (!s->set || !DatumGetBool(o->value)))
 			   * s = *o);
 }
 
 static void
-bool_or_combine(int offset, char **entries, char **others, int n)
+bool_or_combine(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(ExtremeState, if (o->set && (!s->set || DatumGetBool(o->value)))
 			   * s = *o);

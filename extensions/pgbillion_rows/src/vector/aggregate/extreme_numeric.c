@@ -70,6 +70,46 @@ advance(VectorAgg *agg, const Values *argument, int n, RowGroups *groups, bool l
 	}
 }
 
+/* Take the value of another state if it is to be. */
+static void
+combine(VectorAgg *agg, char **entries, char **others, int n, bool larger)
+{
+	for (int i = 0; i < n; i++)
+	{
+		NumericState *state = (NumericState *) (entries[i] + agg->offset);
+		const NumericState *other = (const NumericState *) (others[i] + agg->offset);
+		MemoryContext old;
+
+		if (other->value == NULL ||
+			stays(state, PointerGetDatum(other->value), other->decimal, other->scale, larger))
+			continue;
+		if (state->value != NULL)
+			pfree(state->value);
+		*state = *other;
+		old = MemoryContextSwitchTo(agg_context(agg, entries[i]));
+		state->value = (char *) DatumGetPointer(datumCopy(PointerGetDatum(other->value), false, -1));
+		MemoryContextSwitchTo(old);
+	}
+}
+
+static void
+combine_larger(VectorAgg *agg, char **entries, char **others, int n)
+{
+	combine(agg, entries, others, n, true);
+}
+
+static void
+combine_smaller(VectorAgg *agg, char **entries, char **others, int n)
+{
+	combine(agg, entries, others, n, false);
+}
+
+static struct varlena **
+value_of(void *state)
+{
+	return (struct varlena **) &((NumericState *) state)->value;
+}
+
 static void
 larger(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 {
@@ -96,12 +136,16 @@ const AggKind extreme_numeric_kinds[] = {
 		.transitions = {F_NUMERIC_LARGER},
 		.state_size = sizeof(NumericState),
 		.advance = larger,
+		.combine = combine_larger,
+		.apart = value_of,
 		.output = output,
 	},
 	{
 		.transitions = {F_NUMERIC_SMALLER},
 		.state_size = sizeof(NumericState),
 		.advance = smaller,
+		.combine = combine_smaller,
+		.apart = value_of,
 		.output = output,
 	},
 	{{InvalidOid}}

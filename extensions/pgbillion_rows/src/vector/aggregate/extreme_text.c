@@ -103,6 +103,35 @@ advance(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
 	}
 }
 
+/* Take the value of another state if it is to be. What has come from another process has only the room that it takes. */
+static void
+combine(VectorAgg *agg, char **entries, char **others, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		TextState  *state = (TextState *) (entries[i] + agg->offset);
+		char	   *value = ((const TextState *) (others[i] + agg->offset))->value;
+		int			len;
+
+		if (value == NULL)
+			continue;
+		len = VARSIZE(value) - VARHDRSZ;
+		if (stays(agg->own, state, VARDATA(value), len))
+			continue;
+		if (state->value != NULL)
+			pfree(state->value);
+		state->value = NULL;
+		state->room = 0;
+		keep(state, agg_context(agg, entries[i]), VARDATA(value), len);
+	}
+}
+
+static struct varlena **
+value_of(void *state)
+{
+	return (struct varlena **) &((TextState *) state)->value;
+}
+
 static Datum
 output(const VectorAgg *agg, const void *state, bool *isnull)
 {
@@ -118,6 +147,8 @@ const AggKind extreme_text_kinds[] = {
 		.state_size = sizeof(TextState),
 		.prepare = prepare_larger,
 		.advance = advance,
+		.combine = combine,
+		.apart = value_of,
 		.output = output,
 	},
 	{
@@ -125,6 +156,8 @@ const AggKind extreme_text_kinds[] = {
 		.state_size = sizeof(TextState),
 		.prepare = prepare_smaller,
 		.advance = advance,
+		.combine = combine,
+		.apart = value_of,
 		.output = output,
 	},
 	{{InvalidOid}}

@@ -273,14 +273,14 @@ sum_and_average_float4_array(VectorAgg *agg, VectorAgg *mate, const Packed *pack
 
 /* float4pl() and float8pl() of states, strict */
 static void
-combine_float4(int offset, char **entries, char **others, int n)
+combine_float4(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(FloatState, if (o->count > 0)
 			   (s->sum = s->count == 0 ? o->sum : float4_pl((float4) s->sum, (float4) o->sum), s->count += o->count));
 }
 
 static void
-combine_float8(int offset, char **entries, char **others, int n)
+combine_float8(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(FloatState, if (o->count > 0)
 			   (s->sum = s->count == 0 ? o->sum : float8_pl(s->sum, o->sum), s->count += o->count));
@@ -311,7 +311,7 @@ add_squares_state(SquaresState *s, const SquaresState *o)
 }
 
 static void
-combine_squares(int offset, char **entries, char **others, int n)
+combine_squares(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(SquaresState, add_squares_state(s, o));
 }

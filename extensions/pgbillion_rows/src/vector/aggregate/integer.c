@@ -154,19 +154,19 @@ add_big_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups)
 /* ---- states of other processes ---- */
 
 static void
-combine_sums(int offset, char **entries, char **others, int n)
+combine_sums(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(IntState, (s->count += o->count, s->sum += o->sum));
 }
 
 static void
-combine_big(int offset, char **entries, char **others, int n)
+combine_big(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(BigState, (s->count += o->count, s->sum += o->sum));
 }
 
 static void
-combine_squares(int offset, char **entries, char **others, int n)
+combine_squares(VectorAgg *agg, char **entries, char **others, int n)
 {
 	FOR_STATES(SquaresState, (s->count += o->count, s->sum += o->sum, s->squares += o->squares));
 }

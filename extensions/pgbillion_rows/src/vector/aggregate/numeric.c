@@ -109,6 +109,18 @@ add_numerics(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups 
 	}
 }
 
+static void
+combine_sums(VectorAgg *agg, char **entries, char **others, int n)
+{
+	FOR_STATES(DecimalSum, decimal_sum_combine(s, o, agg_context(agg, entries[i])));
+}
+
+static struct varlena **
+remainder_of(void *state)
+{
+	return (struct varlena **) &((DecimalSum *) state)->remainder;
+}
+
 static Datum
 sum_output(const VectorAgg *agg, const void *state, bool *isnull)
 {
@@ -121,6 +133,8 @@ const AggKind numeric_kinds[] = {
 		.state_size = sizeof(DecimalSum),
 		.uses_ids = true,
 		.advance_batch = add_numerics,
+		.combine = combine_sums,
+		.apart = remainder_of,
 		.output = sum_output,
 	},
 	{{InvalidOid}}

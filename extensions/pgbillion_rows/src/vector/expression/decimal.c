@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "libpq/pqformat.h"
+#include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/numeric.h"
 
@@ -275,6 +276,21 @@ add_to_remainder(DecimalSum *sum, const struct varlena *numeric)
 	pfree(part);
 }
 
+/* Add what another state has in its `remainder`, in the current context. */
+static void
+add_remainder(DecimalSum *sum, Numeric other)
+{
+	Numeric		before = sum->remainder;
+
+	if (before == NULL)
+	{
+		sum->remainder = DatumGetNumeric(datumCopy(NumericGetDatum(other), false, -1));
+		return;
+	}
+	sum->remainder = DatumGetNumeric(DirectFunctionCall2(numeric_add, NumericGetDatum(before), NumericGetDatum(other)));
+	pfree(before);
+}
+
 /* Move what has been summed up to `remainder`, which lives in `context`. */
 static void
 flush(DecimalSum *sum, MemoryContext context)
@@ -286,6 +302,21 @@ flush(DecimalSum *sum, MemoryContext context)
 	pfree(part);
 	sum->sum = 0;
 	MemoryContextSwitchTo(old);
+}
+
+/* The sum in units of a finer scale; what is too large for that goes to `remainder`. */
+static void
+rescale(DecimalSum *sum, int scale, MemoryContext context)
+{
+	int128		rescaled;
+
+	if (__builtin_mul_overflow(sum->sum, (int128) powers_of_ten[scale - sum->scale], &rescaled))
+	{
+		flush(sum, context);
+		rescaled = 0;
+	}
+	sum->sum = rescaled;
+	sum->scale = scale;
 }
 
 /*
@@ -301,16 +332,8 @@ decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryCont
 	sum->count += count;
 	if (unlikely(scale > sum->scale))
 	{
-		int128		rescaled;
-
 		sum->max_scale = Max(sum->max_scale, scale);
-		if (__builtin_mul_overflow(sum->sum, (int128) powers_of_ten[scale - sum->scale], &rescaled))
-		{
-			flush(sum, context);
-			rescaled = 0;
-		}
-		sum->sum = rescaled;
-		sum->scale = scale;
+		rescale(sum, scale, context);
 	}
 	else if (unlikely(scale < sum->scale))
 		/* both scales are at most 18, so that this stays below 10^37 */
@@ -360,6 +383,43 @@ decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context)
 	}
 	if ((Pointer) plain != DatumGetPointer(numeric))
 		pfree(plain);
+	MemoryContextSwitchTo(old);
+}
+
+/* Add another sum; memory is allocated in `context`. */
+void
+decimal_sum_combine(DecimalSum *sum, const DecimalSum *other, MemoryContext context)
+{
+	DecimalSum	added = *other;
+	int128		total;
+	MemoryContext old;
+
+	sum->count += other->count;
+	sum->nans += other->nans;
+	sum->pinfs += other->pinfs;
+	sum->ninfs += other->ninfs;
+	sum->max_scale = Max(sum->max_scale, other->max_scale);
+	added.remainder = NULL;
+	if (other->scale > sum->scale)
+		rescale(sum, other->scale, context);
+	else if (other->scale < sum->scale)
+		rescale(&added, sum->scale, context);
+	if (unlikely(__builtin_add_overflow(sum->sum, added.sum, &total)))
+	{
+		flush(sum, context);
+		total = added.sum;
+	}
+	sum->sum = total;
+	if (likely(added.remainder == NULL && other->remainder == NULL))
+		return;
+	old = MemoryContextSwitchTo(context);
+	if (added.remainder != NULL)
+	{
+		add_remainder(sum, added.remainder);
+		pfree(added.remainder);
+	}
+	if (other->remainder != NULL)
+		add_remainder(sum, other->remainder);
 	MemoryContextSwitchTo(old);
 }
 

@@ -34,6 +34,7 @@ extern bool decimal_decode(Datum numeric, int64 *value, int *scale);
 extern int64 decimal_unit(int digits);
 extern void decimal_sum_add(DecimalSum *sum, int64 value, int64 count, int scale, MemoryContext context);
 extern void decimal_sum_add_numeric(DecimalSum *sum, Datum numeric, MemoryContext context);
+extern void decimal_sum_combine(DecimalSum *sum, const DecimalSum *other, MemoryContext context);
 extern Datum decimal_serialize_sum(const DecimalSum *sum);
 extern Datum decimal_serialize_int128(int64 count, int128 sum);
 extern Datum decimal_serialize_int128_squares(int64 count, int128 sum, int128 squares);

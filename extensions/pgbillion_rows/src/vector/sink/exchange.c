@@ -3,29 +3,33 @@
  * exchange.c
  *	  Groups exchanged between the processes of a parallel plan.
  *
- * Each process aggregates its share of the rows in a table of its own, and
- * puts its groups into partitions by a hash of their keys: at the end, and
- * whenever the table is full. Then each takes whole partitions, merges the
- * groups that several processes have put there, and returns them: they are
- * final.
+ * Each process aggregates its share of the rows in a table of its own. Then
+ * groups of the same keys come together in one process, which merges them, and
+ * returns them: they are final. Where memory suffices, each process keeps those
+ * of its groups whose hash is its own in its table, puts the others there for
+ * their processes, and adds what these have put there for it. Otherwise all
+ * groups are put into partitions by their hash: at the end, and whenever the
+ * table is full. Then each process takes whole partitions.
  *
- * There are two phases, put and take, with a barrier between them. A process
- * attaches to the barrier before it reads its first row, and leaves it when all
- * that have attached have put their groups there. It returns no row before
+ * There are three phases, read, put and take, with one barrier. A process
+ * attaches to it before it reads its first row. When all that have attached
+ * have read their rows, it is known how many they are and what memory they
+ * need; so it is decided which way to go. They leave the barrier when all
+ * have put their groups there. A process returns no row before
  * that, and waits for nobody after it: otherwise a process that waits until
  * there is room in the queue of its rows, and another that waits at the
- * barrier, could wait for each other. Who comes when the barrier has been
- * passed finds nothing to read, and takes partitions at once. Any number of
- * processes will do, also a leader alone.
+ * barrier, could wait for each other. Who comes when all rows have been read
+ * takes partitions if there are any, and otherwise has nothing to do. Any
+ * number of processes will do, also a leader alone.
  *
  * Groups go through temporary files, one of each process, as chunks. A chunk
- * holds records of one partition and says where the one before it is; where a
- * partition's last one is stands in shared memory. The files are deleted with
- * it, however the query ends.
+ * holds records of one partition, or for one process, and says where the one
+ * before it is; where the last one is stands in shared memory. The files are
+ * deleted with it, however the query ends.
  *
- * Memory: the table is bounded by hash_mem in both phases, besides which there
- * is a buffer for each partition in the first, together a quarter of hash_mem
- * (128 kB at least), and one chunk in the second. Of a partition that does not fit only
+ * Memory: the table is bounded by hash_mem in all phases, besides which there
+ * are buffers for what is put there, together a quarter of hash_mem
+ * (128 kB at least), and one chunk while it is taken. Of a partition that does not fit only
  * groups in a range of hashes are taken at a time, and it is read again for
  * the others. Groups of the same hash are taken together, whether they fit or
  * not.
@@ -56,9 +60,9 @@
 
 StaticAssertDecl(MAX_DEPTH < 64 - 6 && PARTITIONS <= 1 << 6, "partitions and ranges use other bits");
 
-/* The barrier's phases. */
-#define PHASE_PUT 0
-#define PHASE_TAKE 1
+/* The barrier's phases; between them they put groups there. */
+#define PHASE_READ 0
+#define PHASE_TAKE 2
 
 /* A place in a process's file. */
 typedef struct Place
@@ -76,7 +80,7 @@ typedef struct ChunkHead
 
 StaticAssertDecl(sizeof(ChunkHead) == MAXALIGN(sizeof(ChunkHead)), "records are aligned");
 
-/* What a process has put into a partition. */
+/* What a process has put into a partition, or there for a process. */
 typedef struct Bucket
 {
 	Place		last;			/* chunk */
@@ -95,8 +99,14 @@ typedef struct ExchangeShared
 	dsm_handle	segment;		/* this memory's */
 	int			nprocesses;		/* at most */
 	pg_atomic_uint32 next;		/* partition to be taken */
-	pg_atomic_uint64 groups;	/* put, for EXPLAIN; since the beginning */
-	pg_atomic_uint64 bytes;
+
+	/* final when all rows have been read */
+	pg_atomic_uint32 readers;	/* processes that have attached */
+	pg_atomic_uint32 crowded;	/* tables that are too large to be kept */
+
+	/* for EXPLAIN, since the beginning */
+	pg_atomic_uint64 groups;	/* of all processes, before they are merged */
+	pg_atomic_uint64 bytes;		/* put there */
 	Bucket		buckets[FLEXIBLE_ARRAY_MEMBER]; /* PARTITIONS of each process */
 } ExchangeShared;
 
@@ -108,16 +118,20 @@ struct Exchange
 	ExchangeShared *shared;		/* NULL: there is no other process */
 	int			process;		/* number of this one */
 	bool		attached;		/* to the barrier */
+	uint32		reader;			/* its number among those that read rows, */
+	uint32		readers;		/* so many */
 
 	/* putting */
 	BufFile    *file;			/* NULL until a chunk is written */
 	Size		chunk_bytes;	/* with its head */
-	char	   *chunks;			/* PARTITIONS of them, or NULL */
+	char	   *chunks;			/* of each partition or reader, or NULL */
 	uint64		groups_here;
 	uint64		bytes_here;
 
 	/* taking */
 	bool		taking;
+	bool		in_place;		/* groups of this process are in the table; */
+	bool		done;			/* there is nothing else to be taken */
 	int			partition;		/* the one at hand, or -1 */
 	int			depth;			/* of its 2^depth ranges */
 	uint64		range;			/* the one at hand */
@@ -159,6 +173,8 @@ clear(ExchangeShared *shared)
 {
 	BarrierInit(&shared->barrier, 0);
 	pg_atomic_init_u32(&shared->next, 0);
+	pg_atomic_init_u32(&shared->readers, 0);
+	pg_atomic_init_u32(&shared->crowded, 0);
 	for (int i = 0; i < PARTITIONS * shared->nprocesses; i++)
 	{
 		shared->buckets[i].last.fileno = -1;
@@ -234,14 +250,14 @@ exchange_is_shared(const Exchange *exchange)
 	return exchange->shared != NULL;
 }
 
-/* How many groups this process has put there. */
+/* How many groups this process had before they were merged. */
 int64
-exchange_put_here(const Exchange *exchange)
+exchange_groups_here(const Exchange *exchange)
 {
 	return exchange->groups_here;
 }
 
-/* What all processes have put there, asked of the leader. */
+/* How many groups all processes had, and what they have put there; asked of the leader. */
 void
 exchange_counts(const Exchange *exchange, uint64 *groups, uint64 *bytes)
 {
@@ -308,10 +324,10 @@ write_long(Exchange *exchange, int partition, char *entry, Size size)
 	pfree(chunk);
 }
 
+/* Put a group into a partition, or there for a reader. */
 static void
-put_group(Exchange *exchange, char *entry)
+put_group(Exchange *exchange, char *entry, int partition)
 {
-	int			partition = group_record_hash(exchange->table, entry) % PARTITIONS;
 	Size		size = group_record_size(exchange->table, entry);
 	ChunkHead  *chunk = chunk_of(exchange, partition);
 	Size		room = exchange->chunk_bytes - sizeof(ChunkHead);
@@ -334,14 +350,73 @@ put_table(Exchange *exchange)
 {
 	int			chunk = 0;
 	Size		offset = 0;
-	char	   *entry;
+	char	   *entries[GROUP_RECORDS];
+	uint64		hashes[GROUP_RECORDS];
+	int			n;
 
 	if (exchange->chunks == NULL)
 		exchange->chunks = MemoryContextAllocZero(exchange->context, exchange->chunk_bytes * PARTITIONS);
-	while ((entry = group_table_next(exchange->table, &chunk, &offset)) != NULL)
-		put_group(exchange, entry);
+	while ((n = group_records_next(exchange->table, &chunk, &offset, entries, hashes)) > 0)
+	{
+		for (int i = 0; i < n; i++)
+			put_group(exchange, entries[i], hashes[i] % PARTITIONS);
+	}
 	exchange->groups_here += group_table_count(exchange->table);
 	group_table_reset(exchange->table);
+}
+
+/* Put those groups there that are for other readers; the table has the others. */
+static void
+put_others(Exchange *exchange)
+{
+	int			chunk = 0;
+	Size		offset = 0;
+	char	   *entries[GROUP_RECORDS];
+	uint64		hashes[GROUP_RECORDS];
+	int			n;
+
+	Assert(exchange->chunks == NULL);
+	exchange->groups_here = group_table_count(exchange->table);
+	if (exchange->readers == 1)
+		return;
+	exchange->chunks = MemoryContextAllocZero(exchange->context, exchange->chunk_bytes * exchange->readers);
+	while ((n = group_records_next(exchange->table, &chunk, &offset, entries, hashes)) > 0)
+	{
+		CHECK_FOR_INTERRUPTS();
+		for (int i = 0; i < n; i++)
+		{
+			uint32		reader = (hashes[i] & PG_UINT32_MAX) * exchange->readers >> 32;
+
+			if (reader == exchange->reader)
+				continue;
+			put_group(exchange, entries[i], reader);
+			group_set_gone(entries[i]);
+		}
+	}
+}
+
+/* All have been put there. */
+static void
+end_putting(Exchange *exchange)
+{
+	ExchangeShared *shared = exchange->shared;
+	int			n = exchange->in_place ? (int) exchange->readers : PARTITIONS;
+
+	for (int i = 0; exchange->chunks != NULL && i < n; i++)
+	{
+		ChunkHead  *chunk = chunk_of(exchange, i);
+
+		if (chunk->records > 0)
+			write_chunk(exchange, i, chunk);
+	}
+	if (exchange->chunks != NULL)
+		pfree(exchange->chunks);
+	exchange->chunks = NULL;
+	if (exchange->file != NULL)
+		BufFileClose(exchange->file);
+	exchange->file = NULL;
+	pg_atomic_fetch_add_u64(&shared->groups, exchange->groups_here);
+	pg_atomic_fetch_add_u64(&shared->bytes, exchange->bytes_here);
 }
 
 static void
@@ -351,6 +426,13 @@ begin_taking(Exchange *exchange)
 	exchange->partition = -1;
 }
 
+/* Does each process keep its groups in its table? All say the same, once all rows have been read. */
+static bool
+keep_in_place(ExchangeShared *shared)
+{
+	return pg_atomic_read_u32(&shared->crowded) == 0 && pg_atomic_read_u32(&shared->readers) <= PARTITIONS;
+}
+
 /*
  * Begin; about so many groups are expected. Returns false if this process comes too late to read rows: then
  * exchange_take() is next.
@@ -358,15 +440,22 @@ begin_taking(Exchange *exchange)
 bool
 exchange_begin(Exchange *exchange, double groups)
 {
+	ExchangeShared *shared = exchange->shared;
+	int			phase;
+
 	Assert(!exchange->attached && !exchange->taking);
 	exchange->groups_here = exchange->bytes_here = 0;
-	if (BarrierAttach(&exchange->shared->barrier) == PHASE_PUT)
+	exchange->in_place = exchange->done = false;
+	phase = BarrierAttach(&shared->barrier);
+	if (phase == PHASE_READ)
 	{
 		exchange->attached = true;
+		exchange->reader = pg_atomic_fetch_add_u32(&shared->readers, 1);
 		group_table_expect(exchange->table, groups);
 		return true;
 	}
-	BarrierDetach(&exchange->shared->barrier);
+	BarrierDetach(&shared->barrier);
+	exchange->done = phase != PHASE_TAKE || keep_in_place(shared);
 	begin_taking(exchange);
 	return false;
 }
@@ -383,40 +472,38 @@ exchange_reserve(Exchange *exchange, int n)
 	return true;
 }
 
-/* All rows have been read: put what is left there. */
+/*
+ * Has a table room for what others put there for this process? Of N tables of the same size that is as much again, or
+ * less; and slots may have to be twice as many.
+ */
+static bool
+is_crowded(const Exchange *exchange)
+{
+	return exchange->chunks != NULL || group_table_bytes(exchange->table) > group_table_limit(exchange->table) / 3;
+}
+
+/*
+ * All rows have been read: put groups there for all others that have read some, and wait for theirs. No row must have
+ * been returned since exchange_begin(), and nothing is waited for afterwards.
+ */
 void
-exchange_finish(Exchange *exchange)
+exchange_put(Exchange *exchange)
 {
 	ExchangeShared *shared = exchange->shared;
 
 	Assert(exchange->attached);
-	put_table(exchange);
-	for (int i = 0; i < PARTITIONS; i++)
-	{
-		ChunkHead  *chunk = chunk_of(exchange, i);
-
-		if (chunk->records > 0)
-			write_chunk(exchange, i, chunk);
-	}
-	pfree(exchange->chunks);
-	exchange->chunks = NULL;
-	if (exchange->file != NULL)
-		BufFileClose(exchange->file);
-	exchange->file = NULL;
-	pg_atomic_fetch_add_u64(&shared->groups, exchange->groups_here);
-	pg_atomic_fetch_add_u64(&shared->bytes, exchange->bytes_here);
-}
-
-/*
- * Wait until all have put their groups there. No row must have been returned
- * since exchange_begin(), and nothing is waited for afterwards.
- */
-void
-exchange_wait(Exchange *exchange)
-{
-	Assert(exchange->attached);
-	(void) BarrierArriveAndWait(&exchange->shared->barrier, PG_WAIT_EXTENSION);
-	BarrierDetach(&exchange->shared->barrier);
+	if (is_crowded(exchange))
+		pg_atomic_fetch_add_u32(&shared->crowded, 1);
+	(void) BarrierArriveAndWait(&shared->barrier, PG_WAIT_EXTENSION);
+	exchange->readers = pg_atomic_read_u32(&shared->readers);
+	exchange->in_place = keep_in_place(shared);
+	if (exchange->in_place)
+		put_others(exchange);
+	else
+		put_table(exchange);
+	end_putting(exchange);
+	(void) BarrierArriveAndWait(&shared->barrier, PG_WAIT_EXTENSION);
+	BarrierDetach(&shared->barrier);
 	exchange->attached = false;
 	begin_taking(exchange);
 }
@@ -511,6 +598,24 @@ merge_chunk(Exchange *exchange, const ChunkHead *head)
 		merge_records(exchange, records, n);
 }
 
+/* Merge what a process has put into a partition, or there for a reader; false if memory does not suffice. */
+static bool
+merge_bucket(Exchange *exchange, int process, int partition, bool whatever)
+{
+	const Bucket *bucket = &exchange->shared->buckets[process * PARTITIONS + partition];
+	ChunkHead	head = {.previous = bucket->last};
+
+	while (head.previous.fileno >= 0)
+	{
+		CHECK_FOR_INTERRUPTS();
+		read_chunk(exchange, process, head.previous, &head);
+		if (!group_table_reserve(exchange->table, head.records, whatever))
+			return false;
+		merge_chunk(exchange, &head);
+	}
+	return true;
+}
+
 /* Have the groups in the range at hand in the table; false if they do not fit. */
 static bool
 take_range(Exchange *exchange)
@@ -524,18 +629,19 @@ take_range(Exchange *exchange)
 	group_table_expect(exchange->table, ldexp(records, -exchange->depth));
 	for (int process = 0; process < exchange->shared->nprocesses; process++)
 	{
-		ChunkHead	head = {.previous = buckets[process * PARTITIONS + exchange->partition].last};
-
-		while (head.previous.fileno >= 0)
-		{
-			CHECK_FOR_INTERRUPTS();
-			read_chunk(exchange, process, head.previous, &head);
-			if (!group_table_reserve(exchange->table, head.records, exchange->depth == MAX_DEPTH))
-				return false;
-			merge_chunk(exchange, &head);
-		}
+		if (!merge_bucket(exchange, process, exchange->partition, exchange->depth == MAX_DEPTH))
+			return false;
 	}
 	return true;
+}
+
+/* Add what others have put there for this process to its groups in the table. */
+static void
+take_own(Exchange *exchange)
+{
+	exchange->depth = 0;
+	for (int process = 0; process < exchange->shared->nprocesses; process++)
+		(void) merge_bucket(exchange, process, exchange->reader, true);
 }
 
 /* Go on to the next range, or else to the next partition; false if there is none. */
@@ -574,6 +680,14 @@ bool
 exchange_take(Exchange *exchange)
 {
 	Assert(exchange->taking && !exchange->attached);
+	if (exchange->done)
+		return false;
+	if (exchange->in_place)
+	{
+		take_own(exchange);
+		exchange->done = true;
+		return true;
+	}
 	while (next_range(exchange))
 	{
 		while (!take_range(exchange))

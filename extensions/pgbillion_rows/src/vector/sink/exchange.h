@@ -31,12 +31,11 @@ extern bool exchange_is_shared(const Exchange *exchange);
 /* in this order */
 extern bool exchange_begin(Exchange *exchange, double groups);
 extern bool exchange_reserve(Exchange *exchange, int n);
-extern void exchange_finish(Exchange *exchange);
-extern void exchange_wait(Exchange *exchange);
+extern void exchange_put(Exchange *exchange);
 extern bool exchange_take(Exchange *exchange);
 extern void exchange_end(Exchange *exchange);
 
-extern int64 exchange_put_here(const Exchange *exchange);
+extern int64 exchange_groups_here(const Exchange *exchange);
 extern void exchange_counts(const Exchange *exchange, uint64 *groups, uint64 *bytes);
 
 #endif							/* PGBILLION_VECTOR_EXCHANGE_H */

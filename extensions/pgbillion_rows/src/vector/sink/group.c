@@ -204,6 +204,14 @@ group_table_memory(GroupTable *table, StateMemory *memory)
 	memory->overflow_context = table->overflow_context;
 }
 
+/* Where in an entry's states the n pointers are that records are to take along. */
+void
+group_table_pointers(GroupTable *table, int n, struct varlena **(*pointer) (void *arg, char *entry, int i))
+{
+	table->npointers = n;
+	table->pointer = pointer;
+}
+
 /* From now on, rows that find no room are spilled by the caller. */
 void
 group_table_spill(GroupTable *table)
@@ -798,6 +806,13 @@ int64
 group_table_count(GroupTable *table)
 {
 	return table->nentries;
+}
+
+/* What groups, slots, and what they point to take. */
+Size
+group_table_bytes(GroupTable *table)
+{
+	return MemoryContextMemAllocated(table->context, true);
 }
 
 /*

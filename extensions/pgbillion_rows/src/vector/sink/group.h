@@ -38,10 +38,15 @@ extern void group_table_clear_overflow(GroupTable *table);
 extern void group_table_expect(GroupTable *table, double groups);
 extern bool group_table_reserve(GroupTable *table, int n, bool whatever);
 extern int64 group_table_count(GroupTable *table);
+extern Size group_table_bytes(GroupTable *table);
 extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);
 extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
 
 /* ---- group_record.c: for exchange.c ---- */
+extern void group_table_pointers(GroupTable *table, int n, struct varlena **(*pointer) (void *arg, char *entry, int i));
+extern int	group_records_next(GroupTable *table, int *chunk, Size *offset, char **entries, uint64 *hashes);
+extern void group_set_gone(char *entry);
+extern bool group_is_gone(const char *entry);
 extern Size group_record_size(GroupTable *table, char *entry);
 extern void group_record_write(GroupTable *table, char *entry, char *record, Size size);
 extern char *group_record_next(char *record);

@@ -3,9 +3,9 @@
  * group_record.c
  *	  Groups that go from one process to another.
  *
- * A record is an entry as it is, and behind it what its keys point to, each
- * aligned. The pointers are offsets from the record's beginning then, and the
- * number is the record's size.
+ * A record is an entry as it is, and behind it what its keys and its states
+ * point to, each aligned. The pointers are offsets from the record's beginning
+ * then, and the number is the record's size.
  *
  *-------------------------------------------------------------------------
  */
@@ -23,6 +23,13 @@ key_is_apart(GroupTable *table, const char *entry, int key)
 	return !table->keys[key].byval && (ENTRY_HEAD(entry)->nulls >> key & 1) == 0;
 }
 
+/* The place of a pointer in an entry's or a record's states, as exchange.c's caller has it. */
+static inline struct varlena **
+pointer_of(GroupTable *table, char *entry, int i)
+{
+	return table->pointer(table->arg, entry, i);
+}
+
 /* How many bytes the record of an entry takes. */
 Size
 group_record_size(GroupTable *table, char *entry)
@@ -34,14 +41,31 @@ group_record_size(GroupTable *table, char *entry)
 		if (key_is_apart(table, entry, k))
 			size += MAXALIGN(datumGetSize(ENTRY_KEYS(entry)[k], false, table->keys[k].len));
 	}
+	for (int i = 0; i < table->npointers; i++)
+	{
+		struct varlena *value = *pointer_of(table, entry, i);
+
+		if (value != NULL)
+			size += MAXALIGN(VARSIZE(value));
+	}
 	if (size > MaxAllocSize)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("group keys of %zu bytes are too long", size)));
+				 errmsg("a group of %zu bytes is too long", size)));
 	return size;
 }
 
-/* Write the record of an entry, which has that size. What is between values is defined, as it goes to a file. */
+/* Write a value at the end of a record, and return the new one. What is between values is defined, as it goes to a file. */
+static inline Size
+write_value(char *record, Size end, const void *value, Size length)
+{
+	memcpy(record + end, value, length);
+	memset(record + end + length, 0, MAXALIGN(length) - length);
+
+	return end + MAXALIGN(length);
+}
+
+/* Write the record of an entry, which has that size. */
 void
 group_record_write(GroupTable *table, char *entry, char *record, Size size)
 {
@@ -51,15 +75,21 @@ group_record_write(GroupTable *table, char *entry, char *record, Size size)
 	ENTRY_HEAD(record)->id = (uint32) size;
 	for (int k = 0; k < table->nkeys; k++)
 	{
-		Size		length;
+		Datum		value = ENTRY_KEYS(entry)[k];
 
 		if (!key_is_apart(table, entry, k))
 			continue;
-		length = datumGetSize(ENTRY_KEYS(entry)[k], false, table->keys[k].len);
-		memcpy(record + end, DatumGetPointer(ENTRY_KEYS(entry)[k]), length);
-		memset(record + end + length, 0, MAXALIGN(length) - length);
 		ENTRY_KEYS(record)[k] = (Datum) end;
-		end += MAXALIGN(length);
+		end = write_value(record, end, DatumGetPointer(value), datumGetSize(value, false, table->keys[k].len));
+	}
+	for (int i = 0; i < table->npointers; i++)
+	{
+		struct varlena *value = *pointer_of(table, entry, i);
+
+		if (value == NULL)
+			continue;
+		*pointer_of(table, record, i) = (struct varlena *) end;
+		end = write_value(record, end, value, VARSIZE(value));
 	}
 	Assert(end == size);
 }
@@ -115,27 +145,74 @@ group_record_hash(GroupTable *table, const char *entry)
 	return hash ^ hash >> 33;
 }
 
+/* Have the states of a record point to what is in it. */
+static inline void
+set_pointers(GroupTable *table, char *record)
+{
+	for (int i = 0; i < table->npointers; i++)
+	{
+		struct varlena **value = pointer_of(table, record, i);
+
+		if (*value != NULL)
+			*value = (struct varlena *) (record + (Size) *value);
+	}
+}
+
+/* Have the states of a new entry point to copies of what those of its record point to. */
+static void
+copy_pointed(GroupTable *table, char *entry)
+{
+	for (int i = 0; i < table->npointers; i++)
+	{
+		struct varlena **value = pointer_of(table, entry, i);
+		struct varlena *copy;
+
+		if (*value == NULL)
+			continue;
+		copy = MemoryContextAllocHuge(table->context, VARSIZE(*value));
+		memcpy(copy, *value, VARSIZE(*value));
+		*value = copy;
+	}
+}
+
+/*
+ * The next entries of a table, as group_table_next() has them, GROUP_RECORDS of them at most, with their hashes; returns
+ * how many.
+ */
+int
+group_records_next(GroupTable *table, int *chunk, Size *offset, char **entries, uint64 *hashes)
+{
+	int			n = 0;
+
+	while (n < GROUP_RECORDS && (entries[n] = group_table_next(table, chunk, offset)) != NULL)
+		n++;
+	for (int i = 0; i < n; i++)
+		hashes[i] = group_record_hash(table, entries[i]);
+	return n;
+}
+
 /* Add the group of a record. */
 static char *
 add_record(GroupTable *table, char *record)
 {
 	char	   *entry = group_resident_entry(table);
 	uint32		id = ENTRY_HEAD(entry)->id;
-	Size		apart = ENTRY_HEAD(record)->id - table->entry_size;
 
 	memcpy(entry, record, table->entry_size);
 	ENTRY_HEAD(entry)->id = id;
-	if (apart > 0)
+	for (int k = 0; k < table->nkeys; k++)
 	{
-		char	   *copy = MemoryContextAlloc(table->context, apart);
+		Datum		key = PointerGetDatum(record + (Size) ENTRY_KEYS(record)[k]);
+		MemoryContext old;
 
-		memcpy(copy, record + table->entry_size, apart);
-		for (int k = 0; k < table->nkeys; k++)
-		{
-			if (key_is_apart(table, record, k))
-				ENTRY_KEYS(entry)[k] = PointerGetDatum(copy + ((Size) ENTRY_KEYS(record)[k] - table->entry_size));
-		}
+		if (!key_is_apart(table, record, k))
+			continue;
+		old = MemoryContextSwitchTo(table->context);
+		ENTRY_KEYS(entry)[k] = datumCopy(key, false, table->keys[k].len);
+		MemoryContextSwitchTo(old);
 	}
+	copy_pointed(table, entry);
+
 	return entry;
 }
 
@@ -199,6 +276,7 @@ group_table_merge(GroupTable *table, char **records, int n, char **entries)
 	for (int i = 0; i < n; i++)
 	{
 		tags[i] = tag_of(table, records[i]);
+		set_pointers(table, records[i]);
 		__builtin_prefetch(&table->slots[slot_of(table, tags[i])]);
 	}
 	for (int i = 0; i < n; i++)
@@ -207,9 +285,24 @@ group_table_merge(GroupTable *table, char **records, int n, char **entries)
 
 		if (entry != NULL)
 		{
+			/* its state is going to be changed */
+			__builtin_prefetch(entry + sizeof(EntryHead), 1);
 			records[found] = records[i];
 			entries[found++] = entry;
 		}
 	}
 	return found;
+}
+
+/* Mark an entry as a group that another process has now. */
+void
+group_set_gone(char *entry)
+{
+	ENTRY_HEAD(entry)->id = PG_UINT32_MAX;
+}
+
+bool
+group_is_gone(const char *entry)
+{
+	return ENTRY_HEAD(entry)->id == PG_UINT32_MAX;
 }

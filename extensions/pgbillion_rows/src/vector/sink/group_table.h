@@ -62,6 +62,9 @@ struct GroupTable
 	char	   *by_id[SMALL_GROUPS];	/* the first groups */
 	void		(*init) (void *arg, char *entry);
 	void	   *arg;
+	int			npointers;		/* in the states of an entry: to a varlena of
+								 * its own, or NULL */
+	struct varlena **(*pointer) (void *arg, char *entry, int i);
 
 	MemoryContext context;		/* slots, entries, keys, what states point to */
 	Size		limit;

@@ -264,9 +264,9 @@ finish(Sink *sink)
 
 	end_spill(groups);
 	distincts_finish(groups->distincts, NULL, &sink->spilled_partitions, &sink->spilled_bytes);
-	if (exchanges(groups))
-		exchange_finish(groups->sink.exchange);
-	rewind_groups(groups);
+	/* groups that are exchanged are taken before */
+	if (!exchanges(groups))
+		rewind_groups(groups);
 }
 
 /* ---- returning ---- */
@@ -275,6 +275,8 @@ finish(Sink *sink)
 static char *
 next_entry(Groups *groups)
 {
+	char	   *entry;
+
 	if (groups->next_overflow < groups->noverflow)
 		return group_table_overflow(groups->table, groups->next_overflow++);
 	if (groups->noverflow > 0)
@@ -282,7 +284,12 @@ next_entry(Groups *groups)
 		group_table_clear_overflow(groups->table);
 		groups->noverflow = groups->next_overflow = 0;
 	}
-	return groups->finished ? group_table_next(groups->table, &groups->next_chunk, &groups->next_offset) : NULL;
+	if (!groups->finished)
+		return NULL;
+	do
+		entry = group_table_next(groups->table, &groups->next_chunk, &groups->next_offset);
+	while (entry != NULL && group_is_gone(entry));
+	return entry;
 }
 
 static bool
@@ -390,7 +397,7 @@ count(Sink *sink)
 {
 	Groups	   *groups = (Groups *) sink;
 
-	return exchanges(groups) ? exchange_put_here(groups->sink.exchange) : group_table_count(groups->table);
+	return exchanges(groups) ? exchange_groups_here(groups->sink.exchange) : group_table_count(groups->table);
 }
 
 static const SinkMethods groups_methods = {
@@ -458,6 +465,7 @@ groups_create(List *outputs, Batch *batch, bool exchanged)
 	groups->table = group_table_create(groups->nkeys, types, collations, groups->aggregates->size,
 									   aggregates_init, groups->aggregates);
 	group_table_memory(groups->table, memory);
+	group_table_pointers(groups->table, groups->aggregates->npointers, aggregates_pointer);
 	if (exchanged)
 		groups->sink.exchange = exchange_create(groups->table, groups->aggregates);
 
