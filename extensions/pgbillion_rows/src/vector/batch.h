@@ -26,10 +26,11 @@
 #endif
 
 /*
- * A batch has at most so many rows: what one page of a heap holds, and what
- * columns of Datums take of the processor's first cache.
+ * A batch has at most so many rows: what one page of a heap holds, or a few
+ * pages with few rows, and what columns of Datums take of the processor's
+ * first cache.
  */
-#define BATCH_ROWS Max(1024, MaxHeapTuplesPerPage)
+#define BATCH_ROWS Max(1024, MaxHeapTuplesPerPage + 64)
 
 /* Bytes that a prefetch brings; a wrong guess costs a little speed. */
 #define CACHE_LINE 64

@@ -68,12 +68,17 @@ struct Columns
 										 * row does not have, or as NULL */
 	uint64		only_null[BITMAP_WORDS];	/* ... that all rows have as NULL */
 	int			walked;			/* attributes walked past in every row */
-	const char *at[MaxHeapTuplesPerPage];	/* where the walk goes on */
-	const char *ahead;			/* page to be fetched on the way, or NULL */
-	bool		filtering;		/* the walk loads what a filter needs */
-	bool		fetched;		/* such a walk has fetched the page ahead */
+	const char *at[BATCH_ROWS]; /* where the walk goes on */
 	bool		selective;		/* the walk loads only the columns marked in
 								 * first[] */
+
+	/* what there is to be fetched of the next rows on the way */
+	VectorFetch *fetch;
+	int			begun;			/* rows of the batch when it began */
+	int			reached;		/* so many bytes were looked at of most of
+								 * them */
+	int			steps;			/* that have fetched something */
+	int			last_steps;		/* ... in the batch before */
 };
 
 /* What a tuple's header says of its layout, in one load. */
@@ -267,37 +272,54 @@ find_nulls(Columns *columns)
 }
 
 /*
- * Start on the rows of a page. The array of tuples stays the caller's, but is
- * compacted together with the columns. `ahead` is the next page, if it is to
- * be fetched into the processor's caches meanwhile.
+ * The batch is done with: say what is to be fetched of rows, as far as it
+ * tells, and have what is left fetched.
  */
 void
-columns_begin(Columns *columns, HeapTupleHeader *tuples, int n, const char *ahead)
+columns_end(Columns *columns)
+{
+	VectorFetch *fetch = columns->fetch;
+
+	if (columns->begun == 0)
+		return;
+	while (fetch->next < fetch->n)
+		__builtin_prefetch(fetch->lines[fetch->next++]);
+	fetch->bytes = fetch->bytes == 0 ? columns->reached : (3 * fetch->bytes + columns->reached) / 4;
+	fetch->now = columns->steps > 0 ? CACHE_LINE : fetch->bytes;
+	columns->last_steps = columns->steps;
+	columns->begun = 0;
+}
+
+/* So many bytes of each row that is left are looked at. */
+static inline void
+reach(Columns *columns, int bytes)
+{
+	if (columns->n * 4 >= columns->begun)
+		columns->reached = Max(columns->reached, bytes);
+}
+
+/*
+ * Start on some rows. The array of tuples stays the caller's, but is compacted
+ * together with the columns. `fetch` is what of the next rows is to be fetched
+ * into the processor's caches meanwhile.
+ */
+void
+columns_begin(Columns *columns, HeapTupleHeader *tuples, int n, VectorFetch *fetch)
 {
 	Layout		any;
 	Layout		all;
 
-	columns->n = n;
+	columns->n = columns->begun = n;
 	columns->tuples = tuples;
 	columns->walked = 0;
-	columns->ahead = ahead;
-	columns->fetched = false;
+	columns->fetch = fetch;
+	columns->steps = columns->reached = 0;
 	for (int i = 0; i < columns->ncolumns; i++)
 		columns->columns[i].loaded = false;
 	if (columns->ncolumns == 0)
 		return;
 	any.word = 0;
 	all.word = ~UINT64CONST(0);
-
-	/*
-	 * walking will need more of the rows: have it fetched, in case the page
-	 * has left the cache again
-	 */
-	if (columns->nattributes > columns->nfixed)
-	{
-		for (int i = 0; i < n; i++)
-			__builtin_prefetch((const char *) tuples[i] + CACHE_LINE);
-	}
 	for (int i = 0; i < n; i++)
 	{
 		uint64		word;
@@ -368,9 +390,16 @@ static void
 gather_fixed(Columns *columns, const Attribute *attribute, Column *column)
 {
 	HeapTupleHeader *tuples = columns->tuples;
-	const char *data[MaxHeapTuplesPerPage];
+	const char *data[BATCH_ROWS];
 
 	begin_column(column);
+	if (columns->n > 0)
+	{
+		const char *first = (const char *) tuples[0] + tuples[0]->t_hoff + attribute->fixed_offset;
+
+		reach(columns, first + (attribute->len > 0 ? attribute->len : attribute->len == -1 ? VARSIZE_ANY(first) : 0) -
+			  (const char *) tuples[0]);
+	}
 	if (columns->hoff >= 0)
 	{
 		gather(attribute, (const char *const *) tuples, columns->hoff + attribute->fixed_offset, columns->n,
@@ -385,6 +414,20 @@ gather_fixed(Columns *columns, const Attribute *attribute, Column *column)
 /* So many values of variable length are stepped over together. */
 #define MAX_STEPS 6
 
+/* What a step is to fetch per row, for so many rows. */
+static int
+share_of(Columns *columns, int n)
+{
+	VectorFetch *fetch = columns->fetch;
+	int			left = fetch->n - fetch->next;
+	int			steps = Max(columns->last_steps - columns->steps, 1);
+
+	columns->steps++;
+	if (left == 0 || n == 0)
+		return 0;
+	return (left + steps * n - 1) / (steps * n);
+}
+
 /*
  * Step over some values of variable length, none of them NULL, in every row,
  * if all of them have a header of one byte: no alignment, no branch. targets says
@@ -393,12 +436,14 @@ gather_fixed(Columns *columns, const Attribute *attribute, Column *column)
 static pg_attribute_always_inline bool
 step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 {
-	const char *next[MaxHeapTuplesPerPage];
+	const char *next[BATCH_ROWS];
 	const char **at = columns->at;
 	int			n = columns->n;
 	Datum	   *into[MAX_STEPS] = {NULL};
-	const char *ahead = columns->ahead;
-	int			share = ahead != NULL && n > 0 ? (BLCKSZ + n - 1) / n : 0;
+	VectorFetch *fetch = columns->fetch;
+	int			share = share_of(columns, n);
+	int			line = fetch->next;
+	int			last = fetch->n - 1;
 	uint32		odd = 1;
 	uint32		below_two = 0;
 
@@ -409,9 +454,9 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 	{
 		const char *p = at[i];
 
-		/* while this waits for memory, so may the next page */
-		for (int offset = 0; offset < share; offset += CACHE_LINE)
-			__builtin_prefetch(ahead + i * share + offset);
+		/* while this waits for memory, so may the next rows */
+		for (int k = 0; k < share; k++, line++)
+			__builtin_prefetch(fetch->lines[Min(line, last)], 0, 2);
 		for (int s = 0; s < steps; s++)
 		{
 			uint32		header = *(const uint8 *) p;
@@ -430,8 +475,7 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 		}
 		next[i] = p;
 	}
-	columns->fetched |= columns->filtering && ahead != NULL;
-	columns->ahead = NULL;
+	fetch->next = Min(line, fetch->n);
 #ifdef WORDS_BIGENDIAN
 	odd = 0;
 #endif
@@ -688,6 +732,14 @@ walk(Columns *columns, int until)
 			step(columns, from++);
 	}
 	columns->walked = until;
+	if (columns->n > 0 && columns->n * 4 >= columns->begun)
+	{
+		int64		bytes = 0;
+
+		for (int i = 0; i < columns->n; i++)
+			bytes += columns->at[i] - (const char *) columns->tuples[i];
+		reach(columns, bytes / columns->n);
+	}
 }
 
 /* Load a column for the rows that are left, and perhaps others on the way. */
@@ -708,19 +760,7 @@ columns_load(Columns *columns, int index)
 	until = Max(column->filter ? columns->filter_attributes : columns->nattributes,
 				column->attno);
 	Assert(until > columns->walked);
-	columns->filtering = column->filter;
 	walk(columns, until);
-}
-
-/*
- * Has the page ahead been fetched on the way, of which columns_begin() was
- * told? Only what is loaded for a filter counts: where all rows are walked
- * through for aggregates, it is faster to have the page fetched twice.
- */
-bool
-columns_fetched_ahead(Columns *columns)
-{
-	return columns->fetched;
 }
 
 /*
@@ -746,7 +786,6 @@ columns_load_only(Columns *columns, const int *indexes, int n)
 	if (until > 0)
 	{
 		columns->selective = true;
-		columns->filtering = true;
 		walk(columns, until);
 		columns->selective = false;
 		columns->walked = 0;

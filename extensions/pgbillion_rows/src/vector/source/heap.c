@@ -3,8 +3,9 @@
  * heap.c
  *	  The source of batches from the pages of a heap.
  *
- * A batch is what is visible of one page. The buffer stays pinned as long as
- * the batch is worked on, since values by reference point into it.
+ * A batch is what is visible of one page, or of a few with few rows. The
+ * buffers stay pinned as long as the batch is worked on, since values by
+ * reference point into them.
  *
  * In a parallel plan the pages are shared out as for a parallel sequential
  * scan.
@@ -46,7 +47,7 @@ typedef struct HeapSource
 	bool		in_worker;
 	uint64		all_visible;	/* pages of scans that have ended */
 	uint64		checked;
-	HeapTupleHeader tuples[MaxHeapTuplesPerPage];
+	HeapTupleHeader *tuples;	/* of the batch */
 } HeapSource;
 
 static void
@@ -86,11 +87,11 @@ next_page(Source *source, Batch *batch)
 	if (heap->scan == NULL)
 		begin_pages(heap);
 	else
-		vector_scan_fetched_ahead(heap->scan, columns_fetched_ahead(heap->columns));
-	n = vector_scan_next(heap->scan, heap->tuples);
+		columns_end(heap->columns);
+	n = vector_scan_next(heap->scan, &heap->tuples);
 	if (n < 0)
 		return false;
-	columns_begin(heap->columns, heap->tuples, n, vector_scan_ahead(heap->scan));
+	columns_begin(heap->columns, heap->tuples, n, vector_scan_fetch(heap->scan));
 	batch->n = n;
 
 	return true;

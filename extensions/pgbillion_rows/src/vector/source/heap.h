@@ -21,7 +21,7 @@ typedef struct PageReader PageReader;
 
 extern PageReader *page_reader_begin(Relation rel, BufferAccessStrategy strategy,
 									 BlockNumber (*next_block) (void *arg), void *arg);
-extern Buffer page_reader_next(PageReader *reader);
+extern Buffer page_reader_next(PageReader *reader, int lines);
 extern void page_reader_again(PageReader *reader);
 extern void page_reader_end(PageReader *reader);
 
@@ -31,14 +31,37 @@ extern bool source_read_lazy(Relation rel, Snapshot snapshot);
 
 /* ---- scan.c ---- */
 
+/*
+ * Pages are handed out together until they have MIN_ROWS rows, or are
+ * MAX_PAGES. Twice as many are pinned: no more than PostgreSQL keeps count of
+ * in an array.
+ */
+#define MIN_ROWS 64
+#define MAX_PAGES 4
+
+/* So many can be asked for: all of the pages, and a line per row that is of two. */
+#define FETCH_LINES (MAX_PAGES * BLCKSZ / CACHE_LINE + MIN_ROWS + MaxHeapTuplesPerPage)
+
 typedef struct VectorScan VectorScan;
+
+/* What the processor is to fetch of the next rows into its caches. */
+typedef struct VectorFetch
+{
+	/* set by who works on rows: as of the rows to be found from then on */
+	int			bytes;			/* so much of each row, */
+	int			now;			/* and of that so much when it is found */
+
+	/* the rest */
+	int			n;
+	int			next;			/* those before it have been fetched */
+	const char *lines[FETCH_LINES];
+} VectorFetch;
 
 extern VectorScan *vector_scan_begin(Relation rel, Snapshot snapshot,
 									 ParallelBlockTableScanDesc parallel, bool listed, bool rows_read);
 extern void vector_scan_list(VectorScan *scan, const BlockNumber *blocks, int n);
-extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples);
-extern const char *vector_scan_ahead(VectorScan *scan);
-extern void vector_scan_fetched_ahead(VectorScan *scan, bool fetched);
+extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader **tuples);
+extern VectorFetch *vector_scan_fetch(VectorScan *scan);
 extern void vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot);
 extern void vector_scan_end(VectorScan *scan);
 extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked);
@@ -48,8 +71,8 @@ extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *ch
 typedef struct Columns Columns;
 
 extern Columns *columns_create(TupleDesc tupdesc, Batch *batch);
-extern void columns_begin(Columns *columns, HeapTupleHeader *tuples, int n, const char *ahead);
-extern bool columns_fetched_ahead(Columns *columns);
+extern void columns_end(Columns *columns);
+extern void columns_begin(Columns *columns, HeapTupleHeader *tuples, int n, VectorFetch *fetch);
 extern void columns_load(Columns *columns, int index);
 extern void columns_load_only(Columns *columns, const int *indexes, int n);
 extern bool columns_is_cheap(Columns *columns, int index);

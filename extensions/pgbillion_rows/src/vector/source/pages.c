@@ -46,6 +46,9 @@
  */
 #define DISTANCES 4
 
+/* How many pages before it is asked for the beginning of a page is fetched. */
+#define SOON 6
+
 struct PageReader
 {
 	Relation	rel;
@@ -159,9 +162,26 @@ remember_distance(PageReader *reader, int64 distance, int place)
 	reader->distances[0] = distance;
 }
 
+/*
+ * Have the processor fetch what a guess, and who collects rows, will look at of
+ * a page that will be asked for soon. If the page is elsewhere that is no harm.
+ */
+static void
+fetch_soon(int64 guess, int lines)
+{
+	const char *page;
+
+	if (guess < 1 || guess > NBuffers)
+		return;
+	__builtin_prefetch(GetBufferDescriptor(guess - 1), 1);
+	page = (const char *) BufferGetPage((Buffer) guess);
+	for (int offset = 0; offset < SizeOfPageHeaderData + lines * (int) sizeof(ItemIdData); offset += CACHE_LINE)
+		__builtin_prefetch(page + offset);
+}
+
 /* Pin the buffer of a block if it is where it is expected, else return InvalidBuffer. */
 static Buffer
-read_guessed(PageReader *reader, BlockNumber block)
+read_guessed(PageReader *reader, BlockNumber block, int lines)
 {
 	for (int i = 0; i < reader->ndistances; i++)
 	{
@@ -171,6 +191,7 @@ read_guessed(PageReader *reader, BlockNumber block)
 		if (guess >= 1 && guess <= NBuffers && pin_guess(reader, block, (Buffer) guess))
 		{
 			remember_distance(reader, distance, i);
+			fetch_soon(guess + SOON, lines);
 			return (Buffer) guess;
 		}
 	}
@@ -195,9 +216,12 @@ remember(PageReader *reader, Buffer buffer)
 	return buffer;
 }
 
-/* The next page, pinned, or InvalidBuffer at the end. */
+/*
+ * The next page, pinned, or InvalidBuffer at the end. Pages are expected to
+ * have so many line pointers.
+ */
 Buffer
-page_reader_next(PageReader *reader)
+page_reader_next(PageReader *reader, int lines)
 {
 	BlockNumber block;
 	Buffer		buffer;
@@ -224,7 +248,7 @@ page_reader_next(PageReader *reader)
 #endif
 		return InvalidBuffer;
 	}
-	buffer = read_guessed(reader, block);
+	buffer = read_guessed(reader, block, lines);
 #if PG_VERSION_NUM >= 170000
 	if (BufferIsValid(buffer))
 	{

@@ -6,10 +6,16 @@
  * Does what heap_beginscan() and heap_prepare_pagescan() do for a sequential
  * scan: bulk-read strategy and synchronized start for large tables, read
  * streams where the server has them, opportunistic pruning, predicate locks,
- * statistics. It hands out the rows of a page together instead of one by one.
+ * statistics. It hands out the rows of a page together instead of one by one,
+ * and those of a few pages where they have few.
  *
- * Locking: the relation must stay locked by the caller. The page is share
- * locked while visibility is checked, and pinned until the next call.
+ * It is one hand ahead: the rows of the next pages have been found when those
+ * of the last ones are handed out, so that whoever works on these can have the
+ * processor fetch the next ones meanwhile.
+ *
+ * Locking: the relation must stay locked by the caller. A page is share
+ * locked while visibility is checked, and pinned until its rows are taken back
+ * by the next call.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,6 +33,17 @@
 #include "utils/rel.h"
 
 #include "vector/source/heap.h"
+
+StaticAssertDecl(MIN_ROWS + MaxHeapTuplesPerPage <= BATCH_ROWS, "rows of a few pages");
+
+/* Pages that are handed out together. */
+typedef struct Hand
+{
+	int			npages;
+	Buffer		pages[MAX_PAGES];	/* pinned */
+	int			n;				/* rows */
+	HeapTupleHeader tuples[BATCH_ROWS];
+} Hand;
 
 struct VectorScan
 {
@@ -46,12 +63,17 @@ struct VectorScan
 	bool		worker_started;
 	PageReader *reader;
 	bool		rows_read;		/* will the rows themselves be looked at? */
-	Buffer		buffer;			/* pinned, or invalid */
-	bool		fetched;		/* the caller sees to it that rows of the next
-								 * page are */
-	Buffer		ahead;			/* the next one, pinned, or invalid */
-	bool		begun;			/* has there been a first one? */
-	OffsetNumber line;			/* where vector_scan_store() goes on */
+	VectorFetch fetch;			/* of the next rows */
+	int			lines;			/* line pointers of the last page */
+	int			most_pages;		/* of the next hand */
+	Hand		hands[2];
+	Hand	   *hand;			/* what was handed out last, */
+	Hand	   *ahead;			/* and what is next */
+	bool		begun;			/* has the first one been filled? */
+	bool		ended;			/* there is no further page */
+	int			page;			/* where vector_scan_store() goes on: page of
+								 * the hand, */
+	OffsetNumber line;			/* and line pointer */
 	HeapTupleData stored;		/* what its slot refers to */
 	uint64		all_visible;	/* pages trusted whole */
 	uint64		checked;		/* pages checked row by row */
@@ -112,8 +134,9 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
 	scan->snapshot = snapshot;
 	scan->parallel = parallel;
 	scan->rows_read = rows_read;
-	scan->buffer = InvalidBuffer;
-	scan->ahead = InvalidBuffer;
+	scan->most_pages = 1;
+	scan->hand = &scan->hands[0];
+	scan->ahead = &scan->hands[1];
 	PredicateLockRelation(rel, snapshot);
 	scan->nblocks = parallel != NULL ? parallel->phs_nblocks :
 		source_read_lazy(rel, snapshot) ? 0 : RelationGetNumberOfBlocks(rel);
@@ -138,9 +161,10 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
  * more than collect addresses.
  */
 static pg_attribute_always_inline int
-collect(VectorScan *scan, Page page, BlockNumber block, HeapTupleHeader *tuples,
-		bool all_visible, bool check_serializable)
+collect(VectorScan *scan, Buffer buffer, HeapTupleHeader *tuples, bool all_visible, bool check_serializable)
 {
+	Page		page = BufferGetPage(buffer);
+	BlockNumber block = BufferGetBlockNumber(buffer);
 	int			n = 0;
 	OffsetNumber lines = PageGetMaxOffsetNumber(page);
 
@@ -175,10 +199,9 @@ collect(VectorScan *scan, Page page, BlockNumber block, HeapTupleHeader *tuples,
 			tuple.t_tableOid = RelationGetRelid(scan->rel);
 			ItemPointerSet(&tuple.t_self, block, line);
 			if (!all_visible)
-				valid = HeapTupleSatisfiesVisibility(&tuple, scan->snapshot, scan->buffer);
+				valid = HeapTupleSatisfiesVisibility(&tuple, scan->snapshot, buffer);
 			if (check_serializable)
-				HeapCheckForSerializableConflictOut(valid, scan->rel, &tuple, scan->buffer,
-													scan->snapshot);
+				HeapCheckForSerializableConflictOut(valid, scan->rel, &tuple, buffer, scan->snapshot);
 		}
 		if (valid)
 			tuples[n++] = (HeapTupleHeader) PageGetItem(page, item);
@@ -187,28 +210,110 @@ collect(VectorScan *scan, Page page, BlockNumber block, HeapTupleHeader *tuples,
 	return n;
 }
 
-/* Pin the next page, and have the processor fetch it while another is worked on. */
-static Buffer
-read_ahead(VectorScan *scan)
+/*
+ * Have the processor fetch rows that have been found: their beginnings at once,
+ * and leave the rest of what was looked at of the last ones to who works on
+ * rows meanwhile.
+ */
+static void
+fetch_rows(VectorScan *scan, Page page, HeapTupleHeader *tuples, int n)
 {
-	Buffer		buffer = page_reader_next(scan->reader);
-	char	   *page;
-	int			bytes;
+	VectorFetch *fetch = &scan->fetch;
+	int			now = Min(fetch->now, fetch->bytes);
+
+	/* if most of the page is to be fetched, in the order of memory */
+	if (n * fetch->bytes > BLCKSZ / 4 * 3)
+	{
+		const char *line = (const char *) page + SizeOfPageHeaderData + n * sizeof(ItemIdData);
+
+		line -= (uintptr_t) line % CACHE_LINE;
+		for (; line < (const char *) page + BLCKSZ; line += CACHE_LINE)
+		{
+			if (now == fetch->bytes)
+				__builtin_prefetch(line);
+			else
+				fetch->lines[fetch->n++] = line;
+		}
+		return;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		const char *row = (const char *) tuples[i];
+		const char *line = row - (uintptr_t) row % CACHE_LINE;
+
+		for (; line < row + now; line += CACHE_LINE)
+			__builtin_prefetch(line);
+		for (; line < row + fetch->bytes; line += CACHE_LINE)
+			fetch->lines[fetch->n++] = line;
+	}
+}
+
+/* Add the visible rows of the next page to a hand; false if there is none. */
+static bool
+add_page(VectorScan *scan, Hand *hand)
+{
+	Buffer		buffer = scan->ended ? InvalidBuffer : page_reader_next(scan->reader, scan->lines);
+	HeapTupleHeader *tuples = hand->tuples + hand->n;
+	bool		check_serializable;
+	Page		page;
+	int			n;
 
 	if (!BufferIsValid(buffer))
-		return InvalidBuffer;
-	page = (char *) BufferGetPage(buffer);
+	{
+		scan->ended = true;
+		return false;
+	}
+	hand->pages[hand->npages++] = buffer;
+	heap_page_prune_opt(scan->rel, buffer);
+	check_serializable = CheckForSerializableConflictOutNeeded(scan->rel, scan->snapshot);
 
-	/*
-	 * the line pointers, or all of it; what a page holds that is not
-	 * all-visible is looked at anyway
-	 */
-	bytes = (scan->rows_read && !scan->fetched) || scan->checked > 0 ? BLCKSZ :
-		SizeOfPageHeaderData + MaxHeapTuplesPerPage * sizeof(ItemIdData);
-	for (int offset = 0; offset < bytes; offset += CACHE_LINE)
-		__builtin_prefetch(page + offset);
+	LockBuffer(buffer, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buffer);
+#if PG_VERSION_NUM < 170000
+	TestForOldSnapshot(scan->snapshot, scan->rel, page);
+#endif
+	scan->lines = PageGetMaxOffsetNumber(page);
+	/* why the mark is not trusted in hot standby: heap_prepare_pagescan() */
+	if (PageIsAllVisible(page) && !scan->snapshot->takenDuringRecovery)
+	{
+		scan->all_visible++;
+		n = likely(!check_serializable) ?
+			collect(scan, buffer, tuples, true, false) :
+			collect(scan, buffer, tuples, true, true);
+	}
+	else
+	{
+		scan->checked++;
+		n = check_serializable ?
+			collect(scan, buffer, tuples, false, true) :
+			collect(scan, buffer, tuples, false, false);
+	}
+	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+	if (scan->rows_read)
+		fetch_rows(scan, page, tuples, n);
+	hand->n += n;
 
-	return buffer;
+	return true;
+}
+
+/* Unpin the pages of a hand. */
+static void
+put_back(Hand *hand)
+{
+	for (int i = 0; i < hand->npages; i++)
+		ReleaseBuffer(hand->pages[i]);
+	hand->npages = hand->n = 0;
+}
+
+/* Have the rows of the next pages in a hand, which is empty. */
+static void
+fill_hand(VectorScan *scan, Hand *hand)
+{
+	scan->fetch.n = scan->fetch.next = 0;
+	while (hand->npages < scan->most_pages && hand->n < MIN_ROWS && add_page(scan, hand))
+		;
+	/* who wants the first rows only need not wait for more pages than that */
+	scan->most_pages = scan->listed ? 1 : Min(2 * scan->most_pages, MAX_PAGES);
 }
 
 /*
@@ -220,77 +325,46 @@ vector_scan_list(VectorScan *scan, const BlockNumber *blocks, int n)
 {
 	Assert(scan->listed);
 	Assert(n == 0 || blocks[n - 1] < scan->nblocks);
-	if (BufferIsValid(scan->buffer))
-		ReleaseBuffer(scan->buffer);
-	if (BufferIsValid(scan->ahead))
-		ReleaseBuffer(scan->ahead);
-	scan->buffer = scan->ahead = InvalidBuffer;
+	put_back(scan->hand);
+	put_back(scan->ahead);
 	scan->list = blocks;
 	scan->nlisted = n;
 	scan->next_listed = 0;
-	scan->begun = false;
+	scan->begun = scan->ended = false;
 	page_reader_again(scan->reader);
 }
 
 /*
- * The visible rows of the next page, possibly none, or -1 at the end. They
- * are valid until the next call.
+ * The visible rows of the next pages, possibly none, or -1 at the end. They,
+ * and the array, are the caller's until the next call. Of listed blocks it is
+ * one page.
  */
 int
-vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples)
+vector_scan_next(VectorScan *scan, HeapTupleHeader **tuples)
 {
-	Page		page;
-	BlockNumber block;
-	bool		check_serializable;
-	int			n;
+	Hand	   *last = scan->hand;
 
 	if (!scan->begun)
-	{
-		scan->ahead = read_ahead(scan);
-		scan->begun = true;
-	}
-	if (BufferIsValid(scan->buffer))
-		ReleaseBuffer(scan->buffer);
-	scan->buffer = scan->ahead;
-	if (!BufferIsValid(scan->buffer))
+		fill_hand(scan, scan->ahead);
+	scan->begun = true;
+	put_back(last);
+	scan->hand = scan->ahead;
+	scan->ahead = last;
+	if (scan->hand->npages == 0)
 		return -1;
-	scan->ahead = InvalidBuffer;
-	scan->ahead = read_ahead(scan);
-	block = BufferGetBlockNumber(scan->buffer);
+	fill_hand(scan, scan->ahead);
+	scan->page = 0;
 	scan->line = FirstOffsetNumber;
+	vector_count_tuples_returned(scan->rel, scan->hand->n);
+	*tuples = scan->hand->tuples;
 
-	heap_page_prune_opt(scan->rel, scan->buffer);
-	check_serializable = CheckForSerializableConflictOutNeeded(scan->rel, scan->snapshot);
-
-	LockBuffer(scan->buffer, BUFFER_LOCK_SHARE);
-	page = BufferGetPage(scan->buffer);
-#if PG_VERSION_NUM < 170000
-	TestForOldSnapshot(scan->snapshot, scan->rel, page);
-#endif
-	/* why the mark is not trusted in hot standby: heap_prepare_pagescan() */
-	if (PageIsAllVisible(page) && !scan->snapshot->takenDuringRecovery)
-	{
-		scan->all_visible++;
-		n = likely(!check_serializable) ?
-			collect(scan, page, block, tuples, true, false) :
-			collect(scan, page, block, tuples, true, true);
-	}
-	else
-	{
-		scan->checked++;
-		n = check_serializable ?
-			collect(scan, page, block, tuples, false, true) :
-			collect(scan, page, block, tuples, false, false);
-	}
-	LockBuffer(scan->buffer, BUFFER_LOCK_UNLOCK);
-	vector_count_tuples_returned(scan->rel, n);
-
-	return n;
+	return scan->hand->n;
 }
 
 /*
- * Store a row of the page in a slot for tuples of buffers, which refers to the
- * scan's memory until the next call. Rows are asked for in ascending order.
+ * Store a row of those handed out in a slot for tuples of buffers, which refers
+ * to the scan's memory until the next call. Rows are asked for in ascending
+ * order.
  *
  * Line pointers of visible rows stay as they are while the page is pinned, so
  * that they are looked at without a lock, as heapgettup_pagemode() does.
@@ -298,10 +372,20 @@ vector_scan_next(VectorScan *scan, HeapTupleHeader *tuples)
 void
 vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot)
 {
-	Page		page = BufferGetPage(scan->buffer);
-	unsigned	offset = (char *) tuple - (char *) page;
-	ItemId		item = PageGetItemId(page, scan->line);
+	Hand	   *hand = scan->hand;
+	Page		page = BufferGetPage(hand->pages[scan->page]);
+	unsigned	offset;
+	ItemId		item;
 
+	while ((char *) tuple < (char *) page || (char *) tuple >= (char *) page + BLCKSZ)
+	{
+		scan->page++;
+		Assert(scan->page < hand->npages);
+		page = BufferGetPage(hand->pages[scan->page]);
+		scan->line = FirstOffsetNumber;
+	}
+	offset = (char *) tuple - (char *) page;
+	item = PageGetItemId(page, scan->line);
 	while (!ItemIdIsNormal(item) || ItemIdGetOffset(item) != offset)
 	{
 		scan->line++;
@@ -311,22 +395,18 @@ vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot)
 	scan->stored.t_data = tuple;
 	scan->stored.t_len = ItemIdGetLength(item);
 	scan->stored.t_tableOid = RelationGetRelid(scan->rel);
-	ItemPointerSet(&scan->stored.t_self, BufferGetBlockNumber(scan->buffer), scan->line);
-	ExecStoreBufferHeapTuple(&scan->stored, slot, scan->buffer);
+	ItemPointerSet(&scan->stored.t_self, BufferGetBlockNumber(hand->pages[scan->page]), scan->line);
+	ExecStoreBufferHeapTuple(&scan->stored, slot, hand->pages[scan->page]);
 }
 
-/* The page after that of vector_scan_next(), or NULL. */
-const char *
-vector_scan_ahead(VectorScan *scan)
+/*
+ * What is to be fetched of the next rows, while those that were handed out are
+ * worked on, and how much of each row that is.
+ */
+VectorFetch *
+vector_scan_fetch(VectorScan *scan)
 {
-	return BufferIsValid(scan->ahead) ? (const char *) BufferGetPage(scan->ahead) : NULL;
-}
-
-/* Has the caller fetched it into the processor's caches while at work? Then it will do so again. */
-void
-vector_scan_fetched_ahead(VectorScan *scan, bool fetched)
-{
-	scan->fetched = fetched;
+	return &scan->fetch;
 }
 
 /* Pages seen so far, by how their rows were found visible. */
@@ -340,10 +420,8 @@ vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked)
 void
 vector_scan_end(VectorScan *scan)
 {
-	if (BufferIsValid(scan->buffer))
-		ReleaseBuffer(scan->buffer);
-	if (BufferIsValid(scan->ahead))
-		ReleaseBuffer(scan->ahead);
+	put_back(scan->hand);
+	put_back(scan->ahead);
 	page_reader_end(scan->reader);
 	if (scan->strategy != NULL)
 		FreeAccessStrategy(scan->strategy);
