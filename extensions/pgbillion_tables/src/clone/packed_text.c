@@ -216,7 +216,7 @@ holed_text_fill_packed(const HoledText *text, const Oid *oids)
 		most += strlen(text->pieces[i]) + MAX_HOLE;
 	/* a copy takes no more than what it stands for */
 	result = palloc(VARHDRSZ_COMPRESSED + most + most / 8 + 1);
-	output.next = (unsigned char *) result + VARHDRSZ_COMPRESSED;
+	output.control = output.next = (unsigned char *) result + VARHDRSZ_COMPRESSED;
 	output.bit = 0;
 
 	starts[0] = 0;
