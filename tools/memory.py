@@ -171,6 +171,9 @@ def main() -> int:
         wrap(pg_config.parent, source, logs)
     tests = os.environ.get("TESTS", "").split() or TESTS
     environment = {
+        # these do not follow the scale
+        "STATE_FUZZ_RUNS": "2000",
+        "PGBILLION_TEST_QUERIES": "100",
         **os.environ,
         **{variable: value.format(logs=logs) for variable, value in kind.environment.items()},
         "PG_CONFIG": str(pg_config),

@@ -34,6 +34,8 @@
 
 #define MEMORY_NAME "pgbillion_rows"
 #define PLACES 256
+/* more than the memory contexts that a subtransaction begins with, and less than malloc() takes of the system alone */
+#define SUBTRANSACTION_NEEDS (96 * 1024)
 
 typedef struct Place
 {
@@ -96,9 +98,15 @@ statistics_prepare(void)
 	static bool tried = false;
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
+	void	   *reserve;
 
 	if (tried || IsInParallelMode())
 		return;
+	/* a subtransaction that lacks memory to begin ends the session */
+	reserve = MemoryContextAllocExtended(context, SUBTRANSACTION_NEEDS, MCXT_ALLOC_NO_OOM);
+	if (reserve == NULL)
+		return;
+	pfree(reserve);
 	tried = true;
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
