@@ -64,6 +64,20 @@ has_attributes(const IndexOptInfo *info, const Bitmapset *attnos)
 	return true;
 }
 
+/* Is there an index of columns of a table? */
+bool
+has_columns(RelOptInfo *rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		if (vector_columns != PLAN_OFF && column_index_is_ours(lfirst_node(IndexOptInfo, lc)))
+			return true;
+	}
+	return false;
+}
+
 /* The index of the fewest columns that holds all that a scan needs, or NULL. */
 static IndexOptInfo *
 find_index(RelOptInfo *rel, const Bitmapset *attnos)
@@ -100,7 +114,7 @@ choose_columns(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 	Cost		index_pages;
 	Cost		index_row;
 
-	if (vector_columns == PLAN_OFF || rel->indexlist == NIL)
+	if (!has_columns(rel))
 		return InvalidOid;
 	attnos = needed_attributes(rel, exprs);
 	info = find_index(rel, attnos);

@@ -11,24 +11,7 @@
 
 #include "nodes/pathnodes.h"
 
-/* One join of a chain. */
-typedef struct JoinStep
-{
-	JoinType	type;
-	Path	   *inner;
-	Path	   *partial;		/* gives each process a part of its rows, or
-								 * NULL */
-	List	   *clauses;		/* hashable, the inner side on the right */
-	List	   *quals;
-	List	   *others;
-	Cost		inner_cost;		/* of reading the inner side */
-	Cost		build;			/* of filling the table, without reading rows */
-	Cost		probe;			/* of looking up all rows that come to the
-								 * join */
-	Cost		pairs;			/* of those that it makes of them */
-	double		left;			/* the share of the table's rows that its keys
-								 * leave before all else, 1 if they do not */
-} JoinStep;
+#include "vector/plan/join_step.h"
 
 /* The cheapest path of PostgreSQL's for the rows of a relation, by its own costs. */
 typedef struct Rival
@@ -38,20 +21,38 @@ typedef struct Rival
 	bool		looks;			/* for rows, by those of another relation */
 } Rival;
 
-/* It lives as long as the paths of the relation that is joined. */
+/*
+ * A table without joins, or a shorter chain and a step. It lives as long as the
+ * paths of the relation that is joined.
+ */
 struct JoinChain
 {
 	RelOptInfo *table;
 	RelOptInfo *joined;
-	List	   *steps;			/* from the table on */
+	const struct JoinChain *previous;	/* NULL: of the table alone */
+	JoinStep   *step;			/* the last one */
+	int			nsteps;
+	int			natts;			/* of the table and all inner sides */
+	bool		has_columns;	/* is there an index of columns of the table? */
+
+	/* what it costs: of the table */
+	Cost		pages;
+	Cost		row;			/* without conditions */
+	Cost		terms;			/* those, of each row */
+	/* of the steps */
+	int			tests;			/* of keys that go down */
+	double		share;			/* of the table's rows that these leave */
+	Cost		own;			/* of inner sides and their tables */
+	Cost		shared;			/* of rows that are joined */
 };
 
-extern const char *chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, struct JoinChain *chain);
+extern const char *chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
+								 struct JoinChain **result, int *nsteps);
 extern struct JoinChain *chain_of_search(RelOptInfo *joined, bool safe);
-extern void chain_scan_cost(PlannerInfo *root, const struct JoinChain *chain, Cost *pages, Cost *row);
-extern Path *step_inner(const JoinStep *step, double divisor);
+extern List *chain_steps(const struct JoinChain *chain);
+extern void chain_scan_cost(const struct JoinChain *chain, Cost *pages, Cost *row);
 extern Cost chain_joins_cost(const struct JoinChain *chain, double divisor);
-extern Cost chain_cost(PlannerInfo *root, const struct JoinChain *chain);
+extern Cost chain_cost(const struct JoinChain *chain);
 extern bool chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival);
 extern bool chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 						  JoinPathExtraData *extra);

@@ -26,6 +26,7 @@
 
 #include "planner/planner.h"
 #include "vector/plan/join_chain.h"
+#include "vector/plan/notes.h"
 #include "vector/plan/plan.h"
 #include "vector/vector.h"
 
@@ -36,9 +37,9 @@ int			vector_join = PLAN_OFF;
 
 /* Take a chain if it is the cheapest so far. */
 static void
-consider(PlannerInfo *root, JoinChain *chain, JoinChain **best, Cost *best_cost)
+consider(JoinChain *chain, JoinChain **best, Cost *best_cost)
 {
-	Cost		cost = chain_cost(root, chain);
+	Cost		cost = chain_cost(chain);
 
 	if (cost < *best_cost)
 	{
@@ -56,13 +57,14 @@ look_for_chain(PlannerInfo *root, RelOptInfo *joined, List *paths, bool safe, Jo
 
 	foreach(lc, paths)
 	{
-		JoinChain  *chain = palloc0(sizeof(JoinChain));
-		const char *refusal = chain_of_path(root, joined, lfirst(lc), safe, chain);
+		JoinChain  *chain;
+		int			nsteps;
+		const char *refusal = chain_of_path(root, joined, lfirst(lc), safe, &chain, &nsteps);
 
 		if (refusal == NULL)
-			consider(root, chain, best, best_cost);
+			consider(chain, best, best_cost);
 		/* the one that has got furthest tells most */
-		else if (*reason == NULL || chain->steps != NIL)
+		else if (*reason == NULL || nsteps > 0)
 			*reason = refusal;
 	}
 }
@@ -89,7 +91,7 @@ find_join_chain(PlannerInfo *root, RelOptInfo *joined, bool safe, const char **r
 	look_for_chain(root, joined, joined->partial_pathlist, safe, &best, &best_cost, reason);
 	searched = chain_of_search(joined, safe);
 	if (searched != NULL)
-		consider(root, searched, &best, &best_cost);
+		consider(searched, &best, &best_cost);
 	if (best != NULL)
 		*reason = NULL;
 	return best;
@@ -128,7 +130,7 @@ exprs_of(JoinChain *chain, PathTarget *target)
 	List	   *exprs = list_copy(target->exprs);
 	ListCell   *lc;
 
-	foreach(lc, chain->steps)
+	foreach(lc, chain_steps(chain))
 	{
 		JoinStep   *step = lfirst(lc);
 
@@ -140,32 +142,38 @@ exprs_of(JoinChain *chain, PathTarget *target)
 }
 
 /*
- * The custom scan of a table, with joins, for a target; *run is what it costs
- * except for what is done with the rows of the joins.
+ * What a chain costs each of so many processes except for what is done with the
+ * rows of the joins, and which index of columns it reads.
  */
-static CustomPath *
-chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target, int parallel_workers,
-		   bool safe, Cost *run)
+static Cost
+run_cost(JoinChain *chain, PathTarget *target, double divisor, Oid *index)
 {
-	double		divisor = parallel_divisor(parallel_workers);
-	List	   *joins = NIL;
-	CustomPath *path;
 	Cost		pages;
 	Cost		row;
-	Oid			index;
+
+	chain_scan_cost(chain, &pages, &row);
+	*index = InvalidOid;
+	if (chain->has_columns)
+		*index = choose_columns(chain->table, exprs_of(chain, target), &pages, &row);
+	return STARTUP_COST * (1 + chain->nsteps) + pages + row * chain->table->tuples / divisor +
+		chain_joins_cost(chain, divisor);
+}
+
+/* The custom scan of a table, with joins, for a target, without its cost. */
+static CustomPath *
+chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target, int parallel_workers,
+		   bool safe, Oid index)
+{
+	List	   *joins = NIL;
+	CustomPath *path = make_scan_path(parent, chain->table, target,
+									  ordered_terms(root, chain->table->baserestrictinfo), index,
+									  parallel_workers, safe);
 	ListCell   *lc;
 
-	chain_scan_cost(root, chain, &pages, &row);
-	index = choose_columns(chain->table, exprs_of(chain, target), &pages, &row);
-	*run = STARTUP_COST * (1 + list_length(chain->steps)) + pages + row * chain->table->tuples / divisor +
-		chain_joins_cost(chain, divisor);
-	path = make_scan_path(parent, chain->table, target, ordered_terms(root, chain->table->baserestrictinfo), index,
-						  parallel_workers, safe);
-	foreach(lc, chain->steps)
+	foreach(lc, chain_steps(chain))
 	{
 		JoinStep   *step = lfirst(lc);
-
-		Path	   *inner = step_inner(step, divisor);
+		Path	   *inner = step_inner(step, parallel_divisor(parallel_workers));
 
 		path->custom_paths = lappend(path->custom_paths, inner);
 		joins = lappend(joins, list_make4(list_make2_int(step->type, inner == step->partial), step->clauses,
@@ -187,9 +195,11 @@ Path *
 join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
 		  double groups, int parallel_workers, bool safe)
 {
-	double		rows = chain->joined->rows / parallel_divisor(parallel_workers);
-	Cost		run;
-	CustomPath *path = chain_path(root, parent, chain, target, parallel_workers, safe, &run);
+	double		divisor = parallel_divisor(parallel_workers);
+	double		rows = chain->joined->rows / divisor;
+	Oid			index;
+	Cost		run = run_cost(chain, target, divisor, &index);
+	CustomPath *path = chain_path(root, parent, chain, target, parallel_workers, safe, index);
 
 	/* EXPLAIN names the relations that the path's parent is of */
 	path->path.parent = makeNode(RelOptInfo);
@@ -222,40 +232,39 @@ const		CustomPathMethods vector_join_path_methods = {
 };
 
 /*
- * The path of the rows of a chain, or NULL if it does not pay. It costs a bit
- * less than PostgreSQL's own, and no less than that: what is chosen above stays
- * the same, and of other paths for the same rows that PostgreSQL comes to look
- * at none is lost that it would have preferred.
+ * What the rows of a chain cost PostgreSQL's planner, or -1 if they do not pay;
+ * *taken is what they take. They cost a bit less than PostgreSQL's own, and no
+ * less than that: what is chosen above stays the same, and of other paths for
+ * the same rows that PostgreSQL comes to look at none is lost that it would
+ * have preferred.
  */
-static Path *
-rows_path(PlannerInfo *root, JoinChain *chain, bool safe)
+static Cost
+cost_of_rows(PlannerInfo *root, JoinChain *chain, Oid *index, Cost *taken)
 {
 	RelOptInfo *joined = chain->joined;
-	Cost		taken;
-	CustomPath *path = chain_path(root, joined, chain, joined->reltarget, 0, safe, &taken);
-	Cost		builds = 0;
 	Cost		planned;
 	Rival		rival;
-	ListCell   *lc;
 
-	taken += (RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows;
-	planned = planned_cost(root, chain, taken);
-	if (chain_rival(root, joined, &rival) && vector_join != PLAN_FORCE)
-	{
-		if (planned >= rival.planned)
-			return NULL;
-		planned = rival.planned * LESS_COST_FACTOR;
-	}
-	foreach(lc, chain->steps)
-		builds += ((JoinStep *) lfirst(lc))->inner_cost + ((JoinStep *) lfirst(lc))->build;
+	*taken = run_cost(chain, joined->reltarget, 1, index) +
+		(RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows;
+	planned = planned_cost(root, chain, *taken);
+	if (vector_join == PLAN_FORCE)
+		return planned * FORCED_COST_FACTOR;
+	if (!chain_rival(root, joined, &rival))
+		return planned;
+	return planned < rival.planned ? rival.planned * LESS_COST_FACTOR : -1;
+}
+
+/* Make the path of the rows of a chain, which cost so much and take as much. */
+static CustomPath *
+rows_path(PlannerInfo *root, JoinChain *chain, bool safe, Oid index, Cost planned, Cost taken)
+{
+	RelOptInfo *joined = chain->joined;
+	CustomPath *path = chain_path(root, joined, chain, joined->reltarget, 0, safe, index);
+
 	path->path.rows = joined->rows;
 	path->path.total_cost = planned;
-	path->path.startup_cost = planned * Min(builds / taken, 1);
-	if (vector_join == PLAN_FORCE)
-	{
-		path->path.startup_cost *= FORCED_COST_FACTOR;
-		path->path.total_cost *= FORCED_COST_FACTOR;
-	}
+	path->path.startup_cost = planned * Min(chain->own / taken, 1);
 	/* above the last join the relation gets another target */
 	path->custom_private = lappend(path->custom_private, joined->reltarget->exprs);
 	/* core_cost.c */
@@ -263,7 +272,7 @@ rows_path(PlannerInfo *root, JoinChain *chain, bool safe)
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	path->methods = &vector_join_path_methods;
 
-	return &path->path;
+	return path;
 }
 
 /* May the plan above want only the first rows, in whatever order they come? */
@@ -287,7 +296,7 @@ may_fail(const JoinChain *chain)
 		if (contain_leaked_vars((Node *) lfirst_node(RestrictInfo, lc)->clause))
 			return true;
 	}
-	foreach(lc, chain->steps)
+	foreach(lc, chain_steps(chain))
 	{
 		JoinStep   *step = lfirst(lc);
 
@@ -298,6 +307,28 @@ may_fail(const JoinChain *chain)
 	return false;
 }
 
+/* What is known of a relation's columns. */
+typedef struct ColumnsNote
+{
+	Note		note;
+	bool		returned;		/* can they be, by us? */
+} ColumnsNote;
+
+static bool
+can_return_columns(RelOptInfo *joined)
+{
+	ColumnsNote *known = find_note(NOTE_COLUMNS, joined);
+	ListCell   *lc;
+
+	if (known != NULL)
+		return known->returned;
+	known = make_note(NOTE_COLUMNS, joined, sizeof(ColumnsNote));
+	known->returned = true;
+	foreach(lc, joined->reltarget->exprs)
+		known->returned &= IsA(lfirst(lc), Var) && expression_refusal(lfirst(lc)) == NULL;
+	return known->returned;
+}
+
 /*
  * Can the rows of a chain be returned by us? They are computed a batch at a
  * time: where only the first may be wanted, the others must not fail.
@@ -305,14 +336,44 @@ may_fail(const JoinChain *chain)
 static bool
 can_return_rows(PlannerInfo *root, const JoinChain *chain)
 {
+	return can_return_columns(chain->joined) && (!wants_first_rows(root) || !may_fail(chain));
+}
+
+/* Our path of the rows of a relation that PostgreSQL's planner has at this cost, or NULL. */
+static CustomPath *
+find_offered(RelOptInfo *joined, bool safe, Cost planned)
+{
 	ListCell   *lc;
 
-	foreach(lc, chain->joined->reltarget->exprs)
+	foreach(lc, joined->pathlist)
 	{
-		if (!IsA(lfirst(lc), Var) || expression_refusal(lfirst(lc)) != NULL)
-			return false;
+		Path	   *path = lfirst(lc);
+
+		if (is_rows_of_joins(path) && path->parallel_safe == safe && path->total_cost == planned)
+			return (CustomPath *) path;
 	}
-	return !wants_first_rows(root) || !may_fail(chain);
+	return NULL;
+}
+
+/* Offer the path of a chain's rows, for any process or for workers. */
+static void
+offer_chain(PlannerInfo *root, JoinChain *chain, bool safe)
+{
+	Oid			index;
+	Cost		taken;
+	Cost		planned = cost_of_rows(root, chain, &index, &taken);
+	CustomPath *offered;
+	CustomPath *path;
+
+	if (planned < 0)
+		return;
+	offered = find_offered(chain->joined, safe, planned);
+	path = rows_path(root, chain, safe, index, planned, taken);
+	/* it would not be taken for better than the longer one that costs as much */
+	if (offered != NULL)
+		*offered = *path;
+	else
+		add_path(chain->joined, &path->path);
 }
 
 /* PostgreSQL has looked at two relations that are joined: offer a path for their rows. */
@@ -320,19 +381,20 @@ static void
 offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 		   JoinPathExtraData *extra)
 {
+	JoinChain  *any;
+	JoinChain  *of_workers;
+
 	if (!chain_look_at(root, joined, outer, inner, type, extra))
 		return;
-	for (int safe = 0; safe < 2; safe++)
-	{
-		JoinChain  *chain = chain_of_search(joined, safe);
-		Path	   *path;
-
-		if (chain == NULL || !can_return_rows(root, chain))
-			continue;
-		path = rows_path(root, chain, safe);
-		if (path != NULL)
-			add_path(joined, path);
-	}
+	any = chain_of_search(joined, false);
+	of_workers = chain_of_search(joined, true);
+	/* as good, and for more */
+	if (any != NULL && of_workers != NULL && chain_cost(of_workers) <= chain_cost(any))
+		any = NULL;
+	if (any != NULL && can_return_rows(root, any))
+		offer_chain(root, any, false);
+	if (of_workers != NULL && can_return_rows(root, of_workers))
+		offer_chain(root, of_workers, true);
 }
 
 /* Make the plan node. Its scan returns all columns of the relation, whatever is computed of them. */

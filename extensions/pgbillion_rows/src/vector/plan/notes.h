@@ -21,7 +21,10 @@ typedef enum NoteKind
 	NOTE_ROWS,					/* of a PlannerInfo: core_cost.c */
 	NOTE_COSTS,					/* of a relation's paths: core_cost.c */
 	NOTE_STATEMENT,				/* of a PlannerInfo: join_chain.c */
-	NOTE_CHAINS					/* of a relation: join_chain.c */
+	NOTE_CHAINS,				/* of a relation: join_chain.c */
+	NOTE_INNER,					/* of a relation: join_step.c */
+	NOTE_CLAUSE,				/* of a RestrictInfo: join_step.c */
+	NOTE_COLUMNS				/* of a relation: join_path.c */
 } NoteKind;
 
 typedef struct Note

@@ -11,7 +11,8 @@
  *	path.c			the path of one table's scan that aggregates, and its plan
  *	notes.c			what is found out and asked for again: notes.h
  *	columns_path.c	which index of columns such a scan reads
- *	join_chain.c	which joins there can be along a table
+ *	join_step.c		one join along a table
+ *	join_chain.c	which of them there can be
  *	join_path.c		the same as path.c above joins, and rows of joins
  *	join_plan.c		what a plan tells of them
  *	filter_path.c	the path of one that returns rows, and its plan
@@ -89,6 +90,7 @@ extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, P
 extern void exchange_groups(Path *path, double groups, int parallel_workers);
 
 /* columns_path.c */
+extern bool has_columns(RelOptInfo *rel);
 extern Oid	choose_columns(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row);
 extern void vector_columns_init(void);
 

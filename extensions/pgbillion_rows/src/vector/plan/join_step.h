@@ -1,0 +1,69 @@
+/*-------------------------------------------------------------------------
+ *
+ * join_step.h
+ *	  One join of a chain: what join_step.c finds out of it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_JOIN_STEP_H
+#define PGBILLION_VECTOR_JOIN_STEP_H
+
+#include "nodes/pathnodes.h"
+
+/* A join of which a step is to be made. */
+typedef struct Joining
+{
+	JoinType	type;
+	Relids		relids;			/* of its rows */
+	Relids		outer;
+	Relids		inner;
+	List	   *conditions;
+	List	   *hashed;			/* of these, if PostgreSQL hashes */
+	bool		hashes;
+	bool		looks_for_rows; /* by some of them */
+	Index		table;			/* that the chain begins with */
+	double		outer_rows;
+	double		rows;
+} Joining;
+
+/* What is known of a path as an inner side. */
+typedef struct InnerSide
+{
+	Path	   *path;
+	Path	   *partial;		/* gives each process a part of its rows, or
+								 * NULL */
+	const char *refusal;		/* why it is none, or NULL */
+	double		rows;
+	Cost		cost;
+	int			ncolumns;
+} InnerSide;
+
+/* One join of a chain. */
+typedef struct JoinStep
+{
+	JoinType	type;
+	Path	   *inner;
+	Path	   *partial;		/* gives each process a part of its rows, or
+								 * NULL */
+	List	   *clauses;		/* hashable, the inner side on the right */
+	List	   *quals;
+	List	   *others;
+	Cost		inner_cost;		/* of reading the inner side */
+	Cost		build;			/* of filling the table, without reading rows */
+	Cost		probe;			/* of looking up all rows that come to the
+								 * join */
+	Cost		pairs;			/* of those that it makes of them */
+	double		left;			/* the share of the table's rows that its keys
+								 * leave before all else, 1 if they do not */
+} JoinStep;
+
+extern bool is_our_type(JoinType type);
+extern Path *cheapest_whole(RelOptInfo *rel, bool safe);
+extern void appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner);
+extern const InnerSide *inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe);
+extern const char *try_step(PlannerInfo *root, const Joining *join, const InnerSide *inner, JoinStep *step);
+extern JoinStep *make_step(PlannerInfo *root, const Joining *join, const JoinStep *tried);
+extern Path *step_inner(const JoinStep *step, double divisor);
+extern Cost step_own_cost(const JoinStep *step, double divisor);
+
+#endif							/* PGBILLION_VECTOR_JOIN_STEP_H */
