@@ -324,6 +324,40 @@ def test_floats_as_keys(vectors: Connection) -> None:
         both(vectors, f"SELECT {keys}, count(*), sum(n) FROM f GROUP BY {keys}")
 
 
+def test_numerics_as_keys(vectors: Connection) -> None:
+    """Numerics of few digits are compared as one number, whatever their scale; the first one met stands for a group."""
+    values = ["0", "0.00", "1", "1.0", "1.000000", "-1", "-1.0", "10000", "1e4", "1e8", "-1e8", "0.0001", "0.00010",
+              "1e-5", "1e-300", "1e300", "1.5e250", "-1e300", "123456789012", "1234567890123", "12345678901234.5",
+              "1234567890.12", "0.1234", "0.12345", "99999999.9999", "9999.9999", "nan", "infinity", "-infinity",
+              "1e255", "1e256", "1e260", "1e-252", "1e-256", "1e-260", "10000.0001", "100000000.0001"]  # fmt: skip
+    vectors.execute("CREATE TABLE n (v numeric, w numeric(8,2), t text, n integer)")
+    with vectors.cursor().copy("COPY n FROM STDIN") as copy:
+        for number in range(30):
+            for place, value in enumerate(values[number % 5 :]):
+                copy.write_row((value, f"{place * number / 8:.2f}" if number % 4 else None, str(place % 3), number))
+    for keys in ("v", "w", "v, w", "t, v", "w, t", "abs(v)", "v, n % 2", "v::float8::text, v"):
+        both(vectors, f"SELECT {keys}, count(*), sum(n), min(t) FROM n GROUP BY {keys}")
+    both(vectors, "SELECT count(DISTINCT v), count(DISTINCT w), sum(DISTINCT w) FROM n")
+    both(vectors, "SELECT t, count(DISTINCT v) FROM n GROUP BY t")
+    vectors.execute("INSERT INTO n SELECT g / 7.0, g / 4.0, 'x', g FROM generate_series(1, 9000) g")
+    both(vectors, "SELECT v, w, count(*) FROM n GROUP BY v, w")
+
+
+def test_many_strings_as_keys(vectors: Connection) -> None:
+    """Strings of every length around what is hashed at a time, which differ in any byte, among many groups."""
+    vectors.execute(
+        "CREATE TABLE s AS SELECT overlay(repeat('abcdefgh', 6) PLACING chr(48 + p % 60) FROM p FOR 1) AS t, n % 5 AS n"
+        " FROM generate_series(1, 48) p, generate_series(1, 3) n"
+    )
+    vectors.execute("INSERT INTO s SELECT left(t, l), n FROM s, generate_series(0, 48) l")
+    vectors.execute(
+        "INSERT INTO s SELECT repeat('x', 100) || g || repeat('y', g % 40), g FROM generate_series(1, 9000) g"
+    )
+    for keys in ("t", "t, n", "n, t", "left(t, 20), right(t, 20)"):
+        both(vectors, f"SELECT {keys}, count(*), sum(n) FROM s GROUP BY {keys}")
+    both(vectors, "SELECT count(DISTINCT t), count(*) FROM s")
+
+
 def test_integer_keys_near_and_far(vectors: Connection) -> None:
     """Keys found by their value, and those too far off for that, at once and one after the other."""
     vectors.execute("CREATE TABLE k (s smallint, i integer, b bigint, d date, o oid)")

@@ -23,7 +23,6 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "common/hashfn.h"
 #include "executor/executor.h"
 #include "executor/nodeHash.h"
 #include "miscadmin.h"
@@ -35,6 +34,7 @@
 #include "utils/memutils.h"
 #include "utils/typcache.h"
 
+#include "vector/expression/decimal.h"
 #include "vector/huge_pages.h"
 #include "vector/sink/group_table.h"
 
@@ -112,6 +112,8 @@ kind_of(Oid type)
 			return KEY_TEXT;
 		case BPCHAROID:
 			return KEY_BPCHAR;
+		case NUMERICOID:
+			return KEY_NUMERIC;
 		default:
 			return KEY_OTHER;
 	}
@@ -124,7 +126,7 @@ key_prepare(Key *key, Oid type, Oid collation)
 	get_typlenbyval(type, &key->len, &key->byval);
 	key->collation = collation;
 	key->kind = kind_of(type);
-	if (key->kind == KEY_OTHER)
+	if (key->kind >= KEY_NUMERIC)
 	{
 		TypeCacheEntry *cache = lookup_type_cache(type, TYPECACHE_HASH_PROC | TYPECACHE_EQ_OPR);
 
@@ -279,6 +281,45 @@ grow(GroupTable *table, uint64 groups)
 	pfree(old);
 }
 
+/* ---- words ---- */
+
+static inline uint64
+load_word(const char *p)
+{
+	uint64		word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+/* Both halves of a product, of which each depends on all bits of the factors. */
+static inline uint64
+fold(uint64 a, uint64 b)
+{
+	unsigned	__int128 product = (unsigned __int128) a * b;
+
+	return (uint64) product ^ (uint64) (product >> 64);
+}
+
+/* A hash of a string of eight bytes or more, sixteen at a time; the last ones may overlap others. */
+static inline uint64
+hash_string(const char *data, int len)
+{
+	/* 2^64 / golden ratio; the fractions of the square roots of 2 and 3 */
+	const uint64 golden = UINT64CONST(0x9E3779B97F4A7C15);
+	const uint64 first = UINT64CONST(0x6A09E667F3BCC909);
+	const uint64 second = UINT64CONST(0xBB67AE8584CAA73B);
+	const char *end = data + len;
+	uint64		hash = (uint64) len * golden;
+
+	for (; end - data > 16; data += 16)
+		hash = fold(load_word(data) ^ first ^ hash, load_word(data + 8) ^ second);
+	if (len >= 16)
+		data = end - 16;
+	hash = fold(load_word(data) ^ first ^ hash, load_word(end - 8) ^ second);
+	return fold(hash ^ golden, (uint64) len ^ second);
+}
+
 /* The word of a string. */
 static inline uint64
 text_word(const char *data, int len)
@@ -286,10 +327,70 @@ text_word(const char *data, int len)
 	uint64		word = 0;
 
 	if (len >= 8)
-		return (uint64) WORD_IS_HASH << 56 | hash_bytes_extended((const unsigned char *) data, len, 0) >> 8;
+		return (uint64) WORD_IS_HASH << 56 | hash_string(data, len) >> 8;
 	for (int i = 0; i < len; i++)
 		word |= (uint64) (unsigned char) data[i] << (8 * i);
 	return word | (uint64) len << 56;
+}
+
+/* So many digits of a numeric, of base 10000, fit into a word with their weight and sign. */
+#define WORD_DIGITS 3
+
+/*
+ * The word of a numeric. What is equal differs in the display scale only, and
+ * in zeros at either end, as PostgreSQL sees it; it stores none.
+ */
+static uint64
+numeric_word(Key *key, Datum value)
+{
+	const char *p = VARDATA_ANY(DatumGetPointer(value));
+	int			size = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
+	uint16		header;
+	uint16		digits[WORD_DIGITS];
+	uint64		word = 0;
+	bool		negative = false;
+	int			weight = 0;
+	int			first = 0;
+	int			n;
+
+	memcpy(&header, p, sizeof(header));
+	if (HEADER_KIND(header) == HEADER_SHORT)
+	{
+		negative = (header & SHORT_NEGATIVE) != 0;
+		weight = SHORT_WEIGHT(header);
+		n = (size - 2) / 2;
+		p += 2;
+	}
+	else if (HEADER_KIND(header) != HEADER_SPECIAL)
+	{
+		int16		stored;
+
+		memcpy(&stored, p + 2, sizeof(stored));
+		negative = HEADER_KIND(header) == HEADER_NEGATIVE;
+		weight = stored;
+		n = (size - 4) / 2;
+		p += 4;
+	}
+	else
+		n = WORD_DIGITS + 1;
+	if (n <= WORD_DIGITS)
+	{
+		memcpy(digits, p, sizeof(uint16) * n);
+		while (n > 0 && digits[n - 1] == 0)
+			n--;
+		while (first < n && digits[first] == 0)
+			first++;
+		weight -= first;
+		if (first == n)
+			return 0;
+		if (weight >= -64 && weight < 64)
+		{
+			for (int i = first; i < n; i++)
+				word = word << 16 | digits[i];
+			return word | (uint64) (weight + 64) << 48 | (uint64) negative << 55 | (uint64) (n - first) << 56;
+		}
+	}
+	return (uint64) WORD_IS_HASH << 56 | DatumGetUInt32(FunctionCall1Coll(&key->hash, InvalidOid, value));
 }
 
 /*
@@ -362,6 +463,13 @@ key_words(Key *key, const Values *values, int n, uint64 *words)
 				words[i] = text_word(data, len);
 			}
 			break;
+		case KEY_NUMERIC:
+			for (int i = 0; i < n; i++)
+			{
+				if (!values->has_nulls || !values->nulls[i])
+					words[i] = numeric_word(key, v[i]);
+			}
+			break;
 		case KEY_OTHER:
 			for (int i = 0; i < n; i++)
 			{
@@ -389,7 +497,7 @@ group_equal_keys(Key *key, Datum left, Datum right)
 	int			a_len;
 	int			b_len;
 
-	if (key->kind == KEY_OTHER)
+	if (key->kind >= KEY_NUMERIC)
 		return DatumGetBool(FunctionCall2Coll(&key->equal, key->collation, left, right));
 	Assert(key->kind == KEY_TEXT || key->kind == KEY_BPCHAR);
 	a = VARDATA_ANY(DatumGetPointer(left));
@@ -626,6 +734,34 @@ same_keys(GroupTable *table, const Sought *sought, int row, char *entry)
 	return same;
 }
 
+/*
+ * The slots are on their way: have what they lead to fetched too, and then the
+ * strings that have to be compared.
+ */
+static void
+fetch_entries(GroupTable *table, const Sought *sought, int n)
+{
+	char	   *found[BATCH_ROWS];
+
+	for (int i = 0; i < n; i++)
+	{
+		Slot	   *slot = &table->slots[slot_of(table, sought->tags[i])];
+
+		found[i] = slot->tag == sought->tags[i] ? slot->entry : NULL;
+		__builtin_prefetch(found[i]);
+	}
+	for (int k = 0; k < table->nkeys; k++)
+	{
+		if (table->keys[k].byval)
+			continue;
+		for (int i = 0; i < n; i++)
+		{
+			if (found[i] != NULL && word_is_hash(&table->keys[k], sought->words[k * BATCH_ROWS + i]))
+				__builtin_prefetch(DatumGetPointer(ENTRY_KEYS(found[i])[k]));
+		}
+	}
+}
+
 /* Find or make the one group of NULL, which is let in whatever there is. */
 static char *
 find_null(GroupTable *table, const Values *keys, int row)
@@ -708,6 +844,8 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 	{
 		for (int i = 0; i < n; i++)
 			__builtin_prefetch(&table->slots[slot_of(table, sought.tags[i])]);
+		if (!table->direct)
+			fetch_entries(table, &sought, n);
 	}
 	if (!table->direct)
 	{

@@ -19,6 +19,7 @@ typedef enum
 	KEY_FLOAT8,
 	KEY_TEXT,
 	KEY_BPCHAR,
+	KEY_NUMERIC,
 	KEY_OTHER					/* by the type's own functions */
 } KeyKind;
 
@@ -46,7 +47,7 @@ typedef struct EntryHead
 
 StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
 
-/* The first byte of the word of a string that does not fit into it. */
+/* The first byte of the word of a string or numeric that does not fit into it. */
 #define WORD_IS_HASH 0xFF
 
 struct GroupTable
@@ -106,8 +107,7 @@ slot_of(GroupTable *table, uint64 tag)
 static inline bool
 word_is_hash(Key *key, uint64 word)
 {
-	return key->kind == KEY_OTHER ||
-		((key->kind == KEY_TEXT || key->kind == KEY_BPCHAR) && word >> 56 == WORD_IS_HASH);
+	return key->kind == KEY_OTHER || (key->kind >= KEY_TEXT && word >> 56 == WORD_IS_HASH);
 }
 
 /* The tag of keys and one more, of which this is the word. */
