@@ -192,3 +192,26 @@ def test_extremes(vectors: Connection) -> None:
         "CREATE TABLE less AS SELECT id, repeat(chr(123 - id % 26), id) AS t FROM data WHERE id BETWEEN 1 AND 26"
     )
     both(vectors, "SELECT min(t), max(t) FROM less")
+
+
+def test_casts_of_integers(vectors: Connection) -> None:
+    """Booleans as numbers, and integers as narrower ones, whose errors are PostgreSQL's."""
+    vectors.execute("CREATE TABLE data (id integer, flag boolean, big bigint, four integer, two smallint)")
+    vectors.execute(
+        "INSERT INTO data SELECT g, nullif(g % 3, 2) = 0, g::bigint * 1000, g * 7, g % 100"
+        " FROM generate_series(-300, 300) g"
+    )
+    vectors.execute("INSERT INTO data VALUES (1000, NULL, NULL, NULL, NULL), (1001, true, 2147483647, 32767, 5)")
+    casts = ("flag::integer", "big::integer", "(big / 1000)::smallint", "four::smallint", "(two + four)::smallint",
+             "flag::integer * four", "(CASE WHEN flag THEN big ELSE 0 END)::integer")  # fmt: skip
+    for value in casts:
+        query = f"SELECT {value}, count(*), sum({value}), max({value}) FROM data GROUP BY 1"
+        agree(vectors, query)
+        assert "1 of 1 group keys" in kernels(vectors, query)
+    vectors.execute("INSERT INTO data VALUES (1002, false, 2147483648, 32768, 32767)")
+    for value in casts:
+        agree(vectors, f"SELECT sum({value}) FROM data")
+        agree(vectors, f"SELECT sum({value}) FROM data WHERE id < 1002")
+    vectors.execute("INSERT INTO data VALUES (1003, false, -2147483649, -32769, -32768)")
+    for value in casts:
+        agree(vectors, f"SELECT sum({value}) FROM data WHERE id <> 1002")

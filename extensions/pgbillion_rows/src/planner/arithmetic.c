@@ -24,6 +24,7 @@ static const Arithmetic arithmetics[] = {
 	{F_INT84PL, '+', '8', '8', '4'}, {F_INT84MI, '-', '8', '8', '4'}, {F_INT84MUL, '*', '8', '8', '4'}, {F_INT84DIV, '/', '8', '8', '4'},
 	{F_INT28PL, '+', '8', '2', '8'}, {F_INT28MI, '-', '8', '2', '8'}, {F_INT28MUL, '*', '8', '2', '8'}, {F_INT28DIV, '/', '8', '2', '8'},
 	{F_INT82PL, '+', '8', '8', '2'}, {F_INT82MI, '-', '8', '8', '2'}, {F_INT82MUL, '*', '8', '8', '2'}, {F_INT82DIV, '/', '8', '8', '2'},
+	{F_INT4_INT8, '=', '4', '8', 0}, {F_INT2_INT8, '=', '2', '8', 0}, {F_INT2_INT4, '=', '2', '4', 0}, {F_INT4_BOOL, '=', '4', 'b', 0},
 	{F_INT8_INT4, '=', '8', '4', 0}, {F_INT8_INT2, '=', '8', '2', 0}, {F_INT4_INT2, '=', '4', '2', 0},
 	{F_FLOAT8PL, '+', 'f', 'f', 'f'}, {F_FLOAT8MI, '-', 'f', 'f', 'f'}, {F_FLOAT8MUL, '*', 'f', 'f', 'f'}, {F_FLOAT8DIV, '/', 'f', 'f', 'f'},
 	{F_FLOAT48PL, '+', 'f', 'r', 'f'}, {F_FLOAT48MI, '-', 'f', 'r', 'f'}, {F_FLOAT48MUL, '*', 'f', 'r', 'f'}, {F_FLOAT48DIV, '/', 'f', 'r', 'f'},

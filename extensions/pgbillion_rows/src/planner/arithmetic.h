@@ -17,7 +17,7 @@ typedef struct Arithmetic
 	char		op;				/* one of + - * / %, or = for a cast */
 	char		kind;			/* of the result: integer of '2', '4', '8'
 								 * bytes, or float 'f' (8), 'r' (4) */
-	char		left;			/* of the operands */
+	char		left;			/* of the operands; of a cast also boolean 'b' */
 	char		right;
 } Arithmetic;
 

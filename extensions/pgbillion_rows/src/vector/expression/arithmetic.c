@@ -27,7 +27,8 @@ typedef struct ArithmeticExpr
 static inline int64
 as_int(Datum value, char kind)
 {
-	return kind == '8' ? DatumGetInt64(value) : kind == '4' ? DatumGetInt32(value) : DatumGetInt16(value);
+	return kind == '8' ? DatumGetInt64(value) : kind == '4' ? DatumGetInt32(value) :
+		kind == '2' ? DatumGetInt16(value) : DatumGetBool(value);
 }
 
 static inline float8
@@ -81,7 +82,12 @@ integer_rows(const Arithmetic *arithmetic, const Datum *left, const Datum *right
 		default:
 			Assert(arithmetic->op == '=');
 			for (int i = 0; i < n; i++)
-				values[i] = Int64GetDatum(as_int(left[i], l));
+			{
+				int64		a = as_int(left[i], l);
+
+				bad |= (a < low || a > high) && !nulls[i];
+				values[i] = Int64GetDatum(a);
+			}
 			break;
 	}
 
