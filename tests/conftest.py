@@ -45,6 +45,7 @@ _MAJORS = (
     "test_clone_rows",
     "test_clone_schema",
     "test_clone_stamps",
+    "test_create_parts",
     "test_extension_objects",
     "test_extension_upgrade",
     "test_join_aggregate",

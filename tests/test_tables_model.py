@@ -79,7 +79,9 @@ def test_refused(conn: Connection, installation: Installation, name: str) -> Non
         return
     with pytest.raises(UserError) as raised:
         model.of_template(conn, create.template_name(conn, case.template))
-    assert re.search(f"{case.says}|not an ordinary table", raised.value.message, re.IGNORECASE)
+    assert re.search(
+        f"{case.says}|not an ordinary table|has (foreign key|row security)", raised.value.message, re.IGNORECASE
+    )
     assert raised.value.hint
     assert raised.value.status == 3
 
@@ -93,7 +95,25 @@ def test_refused_by_the_command(cluster: Cluster, command: str) -> None:
         with cli.connect() as conn:
             conn.execute("CREATE TABLE guarded (i int); ALTER TABLE guarded ENABLE ROW LEVEL SECURITY")
         done = cli.run("tables", command, "--method", "sql", "--count", "3", "--template", "guarded")
-        failed(done, 3, 'template "guarded" has row security', "disable row security")
+        failed(done, 3, 'template "guarded" has row security', "--method bulk")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t.template ADD FOREIGN KEY (i) REFERENCES t.other",
+        "CREATE TRIGGER g BEFORE UPDATE ON t.template EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        "CREATE POLICY p ON t.template USING (i > 0)",
+        "ALTER TABLE t.template FORCE ROW LEVEL SECURITY",
+    ],
+)
+def test_what_only_the_extension_makes(conn: Connection, statement: str) -> None:
+    conn.execute("CREATE SCHEMA t; CREATE TABLE t.other (i int PRIMARY KEY); CREATE TABLE t.template (i int)")
+    conn.execute(statement.encode())
+    with pytest.raises(UserError) as raised:
+        model.of_template(conn, "t.template")
+    assert raised.value.hint == "Use --method bulk, whose tables have it."
+    assert subject.create_tables(conn, templates.TEMPLATE, count=3, schema="t") == 3
 
 
 def test_made_by_the_command(cluster: Cluster) -> None:

@@ -322,6 +322,9 @@ def _canonical(catalog: Catalog, row: Row, family: Family, catalogs: Catalogs) -
         value = row[column]
         if value is not None:
             result[column] = _canonical_tree(value, family, catalogs)
+            if catalog.name in ("pg_policy", "pg_trigger"):
+                # where in the statement it stood, which is another one
+                result[column] = re.sub(r":location -?\d+", ":location -1", result[column] or "")
     if catalog.name == "pg_attribute" and row["attoptions"]:
         result["attoptions"] = ATTRIBUTE_VERSION.sub(r"\1<version>", row["attoptions"])
     for column, value in result.items():
@@ -367,7 +370,7 @@ def _canonical_tree(text: str, family: Family, catalogs: Catalogs) -> str:
         # oracle's ALTER TABLE … SET DEFAULT does not.
         text = re.sub(r":location \d+", ":location -1", text)
     text = re.sub(r"(:\w*type(?:id)? )(\d+)", lambda m: m[1] + _symbol(family, "pg_type", int(m[2])), text)
-    return re.sub(r"(:(?:relid|seqid) )(\d+)", lambda m: m[1] + _symbol(family, "pg_class", int(m[2])), text)
+    return re.sub(r"(:(?:relid|seqid|resorigtbl) )(\d+)", lambda m: m[1] + _symbol(family, "pg_class", int(m[2])), text)
 
 
 def _array(values: Iterable[int]) -> sql.Composable:

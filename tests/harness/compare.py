@@ -33,6 +33,8 @@ class Batch:
     prepare: tuple[str, ...] = ()
     #: settings of the session
     settings: tuple[tuple[str, str], ...] = ()
+    #: what was said of the template after it was created, to be said of each table by core; see oracle.say()
+    parts: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -65,6 +67,7 @@ def differences(conn: Connection, catalogs: Catalogs, template: str, batch: Batc
                 for number, name in enumerate(batch.names, batch.first):
                     space = batch.tablespaces[number % len(batch.tablespaces)] if batch.tablespaces else None
                     oracle.make(conn, template, CORE, name, space)
+                    oracle.say(conn, batch.parts, sql.Identifier(CORE, name))
             except psycopg.Error as error:
                 raise CoreRefusesError from error
         between = catalog.counts(conn, catalogs)

@@ -6,6 +6,7 @@ serial column, a sequence of its own in place of the template's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +60,12 @@ def make(conn: Connection, template: str, schema: str, name: str, tablespace: st
             if serial.sequence not in made:
                 made[serial.sequence] = _own_sequence(conn, schema, name, serial, bool(unlogged))
             _use_own_sequence(conn, table, serial, made[serial.sequence])
+
+
+def say(conn: Connection, parts: Sequence[str], table: sql.Composable) -> None:
+    """Run statements about the table, which is {table} in them."""
+    for statement in parts:
+        conn.execute(sql.SQL(statement).format(table=table))
 
 
 def serials(conn: Connection, table: int) -> list[Serial]:

@@ -6,7 +6,10 @@
  * The way of a call of pgbillion_tables.create_tables():
  *
  *	create_tables.c	checks the arguments, drives the others, batch by batch
- *	prototype.c		has PostgreSQL make the first table, by ordinary DDL
+ *	prototype.c		has PostgreSQL make the first table, by ordinary DDL, and
+ *					sometimes another
+ *	parts.c			the same for what LIKE does not copy: foreign keys,
+ *					triggers, row security
  *	stamp.c			compiles that table's catalog rows to a stamp: images
  *					of the rows, and the places where an OID, a name, a file
  *					number or a tablespace goes
@@ -40,6 +43,7 @@
 #include "access/htup.h"
 #include "lib/stringinfo.h"
 #include "nodes/execnodes.h"
+#include "tcop/cmdtag.h"
 #include "utils/hsearch.h"
 #include "utils/rel.h"
 
@@ -48,7 +52,7 @@
 /* ---- create_tables.c ---- */
 
 extern void create_tables_init(void);
-extern void check_observers(bool drop);
+extern void check_observers(bool drop, const List *parts);
 extern bool is_observed(void);
 extern void note_stamped(void);
 
@@ -82,8 +86,10 @@ typedef enum StampNameKind
 typedef struct StampName
 {
 	StampNameKind kind;
-	const char *addition;		/* makeObjectName()'s second name, or NULL */
-	const char *label;			/* makeObjectName()'s label, or NULL */
+	const char *base;			/* makeObjectName()'s first name; NULL for the
+								 * table's */
+	const char *addition;		/* the second, or NULL */
+	const char *label;			/* its label, or NULL; "" for numbers only */
 	int			object;			/* the stamp's object whose name it is */
 } StampName;
 
@@ -153,7 +159,8 @@ extern FileImage *file_image_get(const char **at, const char *end);
 
 typedef struct Stamp Stamp;
 
-extern Stamp *stamp_compile(Oid prototype, Oid template);
+extern bool stamp_is_of_both(Oid prototype, Oid other);
+extern Stamp *stamp_compile(Oid prototype, Oid other, Oid template);
 extern int	stamp_rows_per_table(const Stamp *stamp);
 
 /* ---- stamp_batch.c ---- */
@@ -169,8 +176,26 @@ extern void stamp_batch_end(StampBatch *batch);
 /* ---- prototype.c ---- */
 
 extern void template_lock(Oid template);
-extern Oid	prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
-							 const char *access_method);
+extern bool template_has_serials(Oid template);
+extern Oid	prototype_create(Oid template, const List *parts, const char *relname,
+							 Oid namespaceid, Oid tablespace, const char *access_method);
+
+/* ---- parts.c ---- */
+
+/* A command about the template. */
+typedef struct TemplatePart
+{
+	const char *command;
+	Node	   *statement;
+	CommandTag	tag;
+	Oid			object;			/* that it creates, or changes */
+	int			number;
+} TemplatePart;
+
+extern void refuse_template(Relation rel, const char *what, const char *hint);
+extern List *template_parts_read(Oid template);
+extern bool template_parts_have_expressions(const List *parts);
+extern void template_parts_create(const List *parts, Oid template, Oid relid);
 
 /* ---- progress.c ---- */
 

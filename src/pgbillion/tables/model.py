@@ -18,16 +18,15 @@ from pgbillion.tables.plan import Plan
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# In the order, and with the words, of the extension: what a template has, and what to do about it.
+# What tables made by LIKE would lack, and what to do about it; the extension's tables have keys, triggers and policies.
+_BULK = "Use --method bulk, whose tables have it."
 _REFUSED = {
-    "partitions": "Use a table without partitions as template.",
-    "a partition bound": "Detach the template from its partitioned table.",
-    "foreign key": "Drop the template's foreign keys, and add them to the new tables.",
-    "trigger": "Drop the template's triggers, and create them on the new tables.",
+    "partitions": "Use one of its partitions as template.",
+    "foreign key": _BULK,
+    "trigger": _BULK,
     "rules": "Drop the template's rules, and create them on the new tables.",
-    "row security": "Drop the template's policies and disable row security, and set them up on the new tables.",
+    "row security": _BULK,
     "inheritance": "Use a table without parents and children as template.",
-    "publications": "Drop the template from its publications, and add the new tables to them.",
     "a generated column that uses a sequence of its own": "Use a template without it.",
 }
 

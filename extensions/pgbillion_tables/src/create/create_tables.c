@@ -4,12 +4,14 @@
  *	  pgbillion_tables.create_tables(): many tables like a template, in one
  *	  call.
  *
- * PostgreSQL makes the first table, by ordinary DDL; the others are stamped
- * from its catalog rows. See tables.h for the parts.
+ * PostgreSQL makes the first table, by ordinary DDL, and another where
+ * expressions may refer to their table; the others are stamped from their
+ * catalog rows. See tables.h for the parts.
  *
  * Locks, all kept until the end of the transaction: AccessShareLock on the
- * template, those of CREATE TABLE for the first table and its schema,
- * RowExclusiveLock on the catalogs written to. The stamped tables are not
+ * template; those of the commands that make the first table, among them
+ * ShareRowExclusiveLock on tables that foreign keys refer to; RowExclusiveLock
+ * on the catalogs written to. The stamped tables are not
  * locked: nobody else can see them before the transaction has ended, and a
  * lock for each would need an entry for each in the shared lock table.
  *
@@ -51,19 +53,28 @@
  */
 #define TABLES_PER_FLUSH_LOGICAL 16
 
+/* So many tables are made by commands, at most, before some are stamped. */
+#define MAX_PROTOTYPES 8
+
 /* Up to here others are told of each row rather than of whole catalogs. */
 #define TABLES_INVALIDATED_EACH 32
 
 PG_FUNCTION_INFO_V1(pgbillion_create_tables);
 
-static Oid	make_prototype(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
-						   const char *access_method);
+static Oid	make_prototype(Oid template, const List *parts, const char *relname, Oid namespaceid,
+						   Oid tablespace, const char *access_method);
+static int	make_prototypes(Oid template, const List *parts, const NameFormat *format,
+							int64 first, int64 count, Oid namespaceid, const Oid *tablespaces,
+							int ntablespaces, const char *access_method, Oid *prototypes);
 static Oid	resolve_namespace(Oid requested);
 static Oid *resolve_tablespaces(ArrayType *names, int *ntablespaces);
-static void check_event_triggers(EventTriggerEvent event, const char *name, bool drop);
+static void check_event_triggers(EventTriggerEvent event, const char *name, bool drop,
+								 const List *parts);
+static bool fires_on(const EventTriggerCacheItem *item, bool drop, const List *parts);
 static bool sees_creation(EventTriggerEvent event);
-static void stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
-						 int64 count, const Oid *tablespaces, int ntablespaces);
+static void stamp_tables(Oid template, const Oid *prototypes, const NameFormat *format,
+						 int64 first, int64 made, int64 count, const Oid *tablespaces,
+						 int ntablespaces);
 static void flush(StampBatch *batch, bool invalidate_each);
 static void rethrow_name_conflict(MemoryContext context);
 static uint64 level_bit(int level);
@@ -97,8 +108,9 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	Oid			namespaceid;
 	Oid		   *tablespaces = NULL;
 	int			ntablespaces = 0;
-	NameData	relname;
-	Oid			prototype;
+	List	   *parts;
+	Oid			prototypes[2];
+	int			made;
 	MemoryContext context;
 	MemoryContext old;
 
@@ -134,22 +146,16 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 		tablespaces = resolve_tablespaces(PG_GETARG_ARRAYTYPE_P(4), &ntablespaces);
 
 	template_lock(template);
+	parts = template_parts_read(template);
 	if (PG_ARGISNULL(7) || !PG_GETARG_BOOL(7))
-		check_observers(false);
+		check_observers(false, parts);
 
 	create_progress_start(template, count);
-
-	name_format_apply(format, first, &relname);
-	prototype = make_prototype(template, NameStr(relname), namespaceid,
-							   ntablespaces > 0 ? tablespaces[first % ntablespaces] : InvalidOid,
-							   PG_ARGISNULL(6) ? NULL : NameStr(*PG_GETARG_NAME(6)));
-
-	/* building an index has shown its own progress meanwhile, and ended it */
-	create_progress_start(template, count);
-	create_progress_update(1);
-
-	if (count > 1)
-		stamp_tables(template, prototype, format, first + 1, count - 1, tablespaces, ntablespaces);
+	made = make_prototypes(template, parts, format, first, count, namespaceid,
+						   tablespaces, ntablespaces,
+						   PG_ARGISNULL(6) ? NULL : NameStr(*PG_GETARG_NAME(6)), prototypes);
+	if (count > made)
+		stamp_tables(template, prototypes, format, first, made, count, tablespaces, ntablespaces);
 
 	create_progress_end();
 
@@ -159,17 +165,65 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(count);
 }
 
+/*
+ * Make the first tables by commands, and return how many. prototypes[] are the
+ * last of them: one, or two whose difference tells what expressions refer to.
+ * Two that were made in different ways are no use: one had a name, or a part of
+ * a name, that there was a shell type for, or somebody has changed the template
+ * in between.
+ */
+static int
+make_prototypes(Oid template, const List *parts, const NameFormat *format, int64 first,
+				int64 count, Oid namespaceid, const Oid *tablespaces, int ntablespaces,
+				const char *access_method, Oid *prototypes)
+{
+	bool		pair = template_has_serials(template) || template_parts_have_expressions(parts);
+	int			made = 0;
+
+	prototypes[0] = prototypes[1] = InvalidOid;
+	while (made < count &&
+		   (made == 0 || (pair && (made == 1 || !stamp_is_of_both(prototypes[0], prototypes[1])))))
+	{
+		int64		number = first + made;
+		NameData	relname;
+		Oid			prototype;
+
+		if (made == MAX_PROTOTYPES)
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("template \"%s\" was changed while tables were being created",
+							get_rel_name(template)),
+					 errhint("Try again.")));
+		name_format_apply(format, number, &relname);
+		prototype = make_prototype(template, parts, NameStr(relname), namespaceid,
+								   ntablespaces > 0 ? tablespaces[number % ntablespaces] : InvalidOid,
+								   access_method);
+		if (made > 1)
+			prototypes[0] = prototypes[1];
+		prototypes[made > 0 ? 1 : 0] = prototype;
+		made++;
+
+		/*
+		 * building an index has shown its own progress meanwhile, and ended
+		 * it
+		 */
+		create_progress_start(template, count);
+		create_progress_update(made);
+	}
+	return made;
+}
+
 /* prototype_create(), with names that are being taken reported as flush() does. */
 static Oid
-make_prototype(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
-			   const char *access_method)
+make_prototype(Oid template, const List *parts, const char *relname, Oid namespaceid,
+			   Oid tablespace, const char *access_method)
 {
 	MemoryContext context = CurrentMemoryContext;
 	volatile Oid result = InvalidOid;
 
 	PG_TRY();
 	{
-		result = prototype_create(template, relname, namespaceid, tablespace, access_method);
+		result = prototype_create(template, parts, relname, namespaceid, tablespace, access_method);
 	}
 	PG_CATCH();
 	{
@@ -246,14 +300,17 @@ resolve_tablespaces(ArrayType *names, int *ntablespaces)
 	return result;
 }
 
-/* Raise 55000 where somebody relies on seeing each CREATE or DROP TABLE. */
+/*
+ * Raise 55000 where somebody relies on seeing each DROP TABLE, or each CREATE
+ * TABLE and the commands that create these parts.
+ */
 void
-check_observers(bool drop)
+check_observers(bool drop, const List *parts)
 {
-	check_event_triggers(EVT_DDLCommandStart, "ddl_command_start", drop);
-	check_event_triggers(EVT_DDLCommandEnd, "ddl_command_end", drop);
+	check_event_triggers(EVT_DDLCommandStart, "ddl_command_start", drop, parts);
+	check_event_triggers(EVT_DDLCommandEnd, "ddl_command_end", drop, parts);
 	if (drop)
-		check_event_triggers(EVT_SQLDrop, "sql_drop", drop);
+		check_event_triggers(EVT_SQLDrop, "sql_drop", drop, parts);
 
 	if (object_access_hook != NULL)
 		ereport(ERROR,
@@ -291,28 +348,19 @@ sees_creation(EventTriggerEvent event)
 }
 
 static void
-check_event_triggers(EventTriggerEvent event, const char *name, bool drop)
+check_event_triggers(EventTriggerEvent event, const char *name, bool drop, const List *parts)
 {
-	static const CommandTag create_tags[] = {
-		CMDTAG_CREATE_TABLE, CMDTAG_CREATE_INDEX, CMDTAG_CREATE_SEQUENCE, CMDTAG_COMMENT
-	};
-	static const CommandTag drop_tags[] = {CMDTAG_DROP_TABLE};
-	const CommandTag *tags = drop ? drop_tags : create_tags;
-	int			ntags = drop ? lengthof(drop_tags) : lengthof(create_tags);
 	bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
 	ListCell   *lc;
 
 	foreach(lc, EventCacheLookup(event))
 	{
 		EventTriggerCacheItem *item = lfirst(lc);
-		bool		fires = item->tagset == NULL;
 
 		/* the cache leaves out disabled ones */
 		if (item->enabled == (replica ? TRIGGER_FIRES_ON_ORIGIN : TRIGGER_FIRES_ON_REPLICA))
 			continue;
-		for (int i = 0; i < ntags && !fires; i++)
-			fires = bms_is_member(tags[i], item->tagset);
-		if (fires)
+		if (fires_on(item, drop, parts))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("event triggers on %s would not see each table", name),
@@ -320,32 +368,62 @@ check_event_triggers(EventTriggerEvent event, const char *name, bool drop)
 	}
 }
 
-/* Tables first … first + count - 1, like the prototype. */
-static void
-stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first, int64 count,
-			 const Oid *tablespaces, int ntablespaces)
+/* Does the event trigger fire on a command that a call stands for? */
+static bool
+fires_on(const EventTriggerCacheItem *item, bool drop, const List *parts)
 {
-	Stamp	   *stamp = stamp_compile(prototype, template);
-	NameRegistry *registry = name_registry_create(format, first, first + count - 1,
-												  get_rel_namespace(prototype));
+	static const CommandTag create_tags[] = {
+		CMDTAG_CREATE_TABLE, CMDTAG_CREATE_INDEX, CMDTAG_CREATE_SEQUENCE, CMDTAG_COMMENT
+	};
+	static const CommandTag drop_tags[] = {CMDTAG_DROP_TABLE};
+	const CommandTag *tags = drop ? drop_tags : create_tags;
+	int			ntags = drop ? lengthof(drop_tags) : lengthof(create_tags);
+	ListCell   *lc;
+
+	if (item->tagset == NULL)
+		return true;
+	for (int i = 0; i < ntags; i++)
+		if (bms_is_member(tags[i], item->tagset))
+			return true;
+	foreach(lc, parts)
+	{
+		TemplatePart *part = lfirst(lc);
+
+		if (bms_is_member(part->tag, item->tagset))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Of tables first … first + count - 1 those that have not been made yet, like
+ * the prototype, or two of them.
+ */
+static void
+stamp_tables(Oid template, const Oid *prototypes, const NameFormat *format, int64 first,
+			 int64 made, int64 count, const Oid *tablespaces, int ntablespaces)
+{
+	Stamp	   *stamp = stamp_compile(prototypes[0], prototypes[1], template);
+	NameRegistry *registry = name_registry_create(format, first + made, first + count - 1,
+												  get_rel_namespace(prototypes[0]));
 	StampBatch *batch;
-	Oid			tablespace = get_rel_tablespace(prototype);
+	Oid			tablespace = get_rel_tablespace(prototypes[0]);
 	int64		per_flush = Max(1, ROWS_PER_FLUSH / stamp_rows_per_table(stamp));
-	int64		done = 0;
+	bool		invalidate_each = count - made <= TABLES_INVALIDATED_EACH;
 
 	if (XLogLogicalInfoActive())
 		per_flush = Min(per_flush, TABLES_PER_FLUSH_LOGICAL);
 
 	note_stamped();
 	batch = stamp_batch_begin(stamp, registry);
-	while (done < count)
+	while (made < count)
 	{
-		int			n = (int) Min(count - done, per_flush);
+		int			n = (int) Min(count - made, per_flush);
 
 		stamp_batch_reserve(batch, n);
 		for (int i = 0; i < n; i++)
 		{
-			int64		number = first + done + i;
+			int64		number = first + made + i;
 			NameData	relname;
 
 			CHECK_FOR_INTERRUPTS();
@@ -359,9 +437,9 @@ stamp_tables(Oid template, Oid prototype, const NameFormat *format, int64 first,
 			name_registry_claim_table(registry, NameStr(relname));
 			stamp_batch_add(batch, &relname, tablespace);
 		}
-		flush(batch, count <= TABLES_INVALIDATED_EACH);
-		done += n;
-		create_progress_update(1 + done);
+		flush(batch, invalidate_each);
+		made += n;
+		create_progress_update(made);
 	}
 
 	stamp_batch_end(batch);

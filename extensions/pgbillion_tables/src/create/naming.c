@@ -522,7 +522,8 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 		{
 			bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
 			char	   *name = candidate_name(sn, relname, pass);
-			bool		truncated = strncmp(is_array ? name + 1 : name, relname, strlen(relname)) != 0;
+			bool		truncated = sn->base != NULL ||
+				strncmp(is_array ? name + 1 : name, relname, strlen(relname)) != 0;
 			bool		taken;
 
 			taken = space_has(registry, space, name, truncated);
@@ -604,11 +605,13 @@ candidate_name(const StampName *sn, const char *relname, int pass)
 	}
 #endif
 
+	if (sn->label != NULL && sn->label[0] == '\0')
+		pass++;
 	if (pass == 0)
 		strlcpy(label, sn->label ? sn->label : "", sizeof(label));
 	else
 		snprintf(label, sizeof(label), "%s%d", sn->label ? sn->label : "", pass);
 
-	return makeObjectName(is_array ? "" : relname, is_array ? relname : sn->addition,
+	return makeObjectName(is_array ? "" : sn->base != NULL ? sn->base : relname, is_array ? relname : sn->addition,
 						  label[0] != '\0' ? label : NULL);
 }

@@ -5,10 +5,10 @@
  *
  * The definition of 'a table like the template' is a sequence of ordinary
  * commands, run as the caller: CREATE TABLE … (LIKE … INCLUDING ALL) with the
- * template's storage parameters; its comment; and for serial columns, which
- * LIKE would leave on the template's sequence, a sequence of the new table's
- * own. Privileges are checked, locks taken and default privileges applied by
- * these commands.
+ * template's storage parameters; its comment; for serial columns, which LIKE
+ * would leave on the template's sequence, a sequence of the new table's own;
+ * and what parts.c has read. Privileges are checked, locks taken and default
+ * privileges applied by these commands.
  *
  * What such a table would lack is refused beforehand, by name.
  *
@@ -30,10 +30,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_policy.h"
-#include "catalog/pg_publication_rel.h"
 #include "catalog/pg_sequence.h"
-#include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/comment.h"
 #include "commands/defrem.h"
@@ -52,9 +49,6 @@
 #include "lazy_heap/lazy_heap.h"
 
 static bool has_row(Oid catalog, Oid index, AttrNumber column, Oid oid);
-static void refuse(Relation rel, const char *what, const char *hint);
-static void check_no_foreign_key(Relation rel);
-static void check_no_trigger(Relation rel);
 static void append_storage_parameters(StringInfo sql, Oid relid, const char *namespace,
 									  const char **separator);
 static void own_serial_sequences(Oid template, Oid prototype);
@@ -89,7 +83,8 @@ template_lock(Oid template)
 				 errmsg("template with OID %u does not exist", template)));
 
 	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		refuse(rel, "partitions", "Use a table without partitions as template.");
+		refuse_template(rel, "partitions",
+						"Use one of its partitions as template, or clone the schema by pgbillion_tables.clone_schemas().");
 	if (rel->rd_rel->relkind != RELKIND_RELATION)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
@@ -105,35 +100,15 @@ template_lock(Oid template)
 				 errmsg("template \"%s\" is a temporary table of another session",
 						RelationGetRelationName(rel))));
 
-	if (rel->rd_rel->relispartition)
-		refuse(rel, "a partition bound", "Detach the template from its partitioned table.");
-	check_no_foreign_key(rel);
-	check_no_trigger(rel);
 	if (rel->rd_rel->relhasrules && rel->rd_rules != NULL)
-		refuse(rel, "rules", "Drop the template's rules, and create them on the new tables.");
-	if (rel->rd_rel->relrowsecurity || rel->rd_rel->relforcerowsecurity ||
-		has_row(PolicyRelationId, PolicyPolrelidPolnameIndexId, Anum_pg_policy_polrelid, template))
-		refuse(rel, "row security",
-			   "Drop the template's policies and disable row security, and set them up on the new tables.");
-	if (has_row(InheritsRelationId, InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, template) ||
+		refuse_template(rel, "rules", "Drop the template's rules, and create them on the new tables.");
+	/* of a partition it is the bound, and LIKE makes ordinary tables */
+	if ((!rel->rd_rel->relispartition &&
+		 has_row(InheritsRelationId, InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, template)) ||
 		has_row(InheritsRelationId, InheritsParentIndexId, Anum_pg_inherits_inhparent, template))
-		refuse(rel, "inheritance", "Use a table without parents and children as template.");
-	if (has_row(PublicationRelRelationId, PublicationRelPrrelidPrpubidIndexId,
-				Anum_pg_publication_rel_prrelid, template))
-		refuse(rel, "publications",
-			   "Drop the template from its publications, and add the new tables to them.");
+		refuse_template(rel, "inheritance", "Use a table without parents and children as template.");
 
 	relation_close(rel, NoLock);
-}
-
-static void
-refuse(Relation rel, const char *what, const char *hint)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("template \"%s\" has %s, which a stamp cannot carry",
-					RelationGetRelationName(rel), what),
-			 errhint("%s", hint)));
 }
 
 /* Does the catalog have a row whose column, the index's first, is `oid`? */
@@ -154,42 +129,14 @@ has_row(Oid catalog, Oid index, AttrNumber column, Oid oid)
 	return found;
 }
 
-static void
-check_no_foreign_key(Relation rel)
-{
-	ListCell   *lc;
-
-	foreach(lc, RelationGetFKeyList(rel))
-	{
-		ForeignKeyCacheInfo *fk = lfirst(lc);
-
-		refuse(rel, psprintf("foreign key \"%s\"", get_constraint_name(fk->conoid)),
-			   "Drop the template's foreign keys, and add them to the new tables.");
-	}
-}
-
-/* Triggers that foreign keys of other tables put on the template do not count. */
-static void
-check_no_trigger(Relation rel)
-{
-	TriggerDesc *triggers = rel->trigdesc;
-
-	for (int i = 0; triggers != NULL && i < triggers->numtriggers; i++)
-	{
-		if (!triggers->triggers[i].tgisinternal)
-			refuse(rel, psprintf("trigger \"%s\"", triggers->triggers[i].tgname),
-				   "Drop the template's triggers, and create them on the new tables.");
-	}
-}
-
 /*
- * Create a table like the template and return its OID. `tablespace` is
- * InvalidOid and `access_method` NULL for the default one. Raises what CREATE
- * TABLE raises.
+ * Create a table like the template, with these parts of it, and return its
+ * OID. `tablespace` is InvalidOid and `access_method` NULL for the default
+ * one. Raises what CREATE TABLE and the other commands raise.
  */
 Oid
-prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablespace,
-				 const char *access_method)
+prototype_create(Oid template, const List *parts, const char *relname, Oid namespaceid,
+				 Oid tablespace, const char *access_method)
 {
 	StringInfoData sql;
 	const char *separator = " WITH (";
@@ -235,6 +182,7 @@ prototype_create(Oid template, const char *relname, Oid namespaceid, Oid tablesp
 					 quote_literal_cstr(comment)));
 
 	own_serial_sequences(template, prototype);
+	template_parts_create(parts, template, prototype);
 
 	SPI_finish();
 
@@ -292,6 +240,23 @@ append_storage_parameters(StringInfo sql, Oid relid, const char *namespace, cons
 }
 
 /* ---- serial columns ---- */
+
+/* Does a column own a sequence that is not an identity's? */
+bool
+template_has_serials(Oid template)
+{
+	ListCell   *lc;
+
+	foreach(lc, getOwnedSequences(template))
+	{
+		Oid			tableid;
+		int32		column;
+
+		if (sequenceIsOwned(lfirst_oid(lc), DEPENDENCY_AUTO, &tableid, &column))
+			return true;
+	}
+	return false;
+}
 
 typedef struct SequenceMap
 {

@@ -174,7 +174,7 @@ pgbillion_drop_tables(PG_FUNCTION_ARGS)
 	PreventCommandIfParallelMode("pgbillion_tables.drop_tables()");
 	PreventCommandDuringRecovery("pgbillion_tables.drop_tables()");
 	if (!PG_GETARG_BOOL(2))
-		check_observers(true);
+		check_observers(true, NIL);
 
 	memory = AllocSetContextCreate(CurrentMemoryContext, "pgbillion drop_tables",
 								   ALLOCSET_DEFAULT_SIZES);

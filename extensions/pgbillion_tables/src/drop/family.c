@@ -23,6 +23,7 @@
 #include "catalog/pg_description.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_init_privs.h"
+#include "catalog/pg_policy.h"
 #include "catalog/pg_seclabel.h"
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_shdepend.h"
@@ -64,6 +65,8 @@ const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS] = {
 	ConstraintOidIndexId, Anum_pg_constraint_oid, 0, 0, ConstraintRelationId},
 	{TriggerRelationId, TriggerOidIndexId,
 	TriggerOidIndexId, Anum_pg_trigger_oid, 0, 0, TriggerRelationId},
+	{PolicyRelationId, PolicyOidIndexId,
+	PolicyOidIndexId, Anum_pg_policy_oid, 0, 0, PolicyRelationId},
 	{StatisticExtRelationId, StatisticExtOidIndexId,
 	StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, StatisticExtRelationId},
 	{StatisticExtDataRelationId, InvalidOid,

@@ -72,14 +72,29 @@ static const struct
 	{DescriptionRelationId, Anum_pg_description_objoid, Anum_pg_description_classoid},
 };
 
-static void find_family(Stamp *stamp);
+static void find_family(SchemaRows *family, Oid prototype);
+static void keep_objects(Stamp *stamp);
 static void collect_rows(Stamp *stamp, const FamilyCatalog *family);
+static SysScanDesc scan_rows(const FamilyCatalog *family, Relation rel, const SchemaMember *member);
 static void add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple);
 static Oid	column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum);
-static void compile_expressions(Stamp *stamp, StampRow *row, Relation rel);
+static void compile_expressions(Stamp *stamp, StampRow *row, const FamilyCatalog *family,
+								Relation rel, int object);
+static HeapTuple row_of_other(const Stamp *stamp, const FamilyCatalog *family, Relation rel,
+							  int object);
+static char *expression_of(HeapTuple tuple, Relation rel, Form_pg_attribute att);
+static void compile_expression(Stamp *stamp, StampRow *row, Form_pg_attribute att, char *text,
+							   char *other);
 static void name_members(Stamp *stamp, Oid template);
-static int	add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
+static void name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tuple,
+							Oid template);
+static void name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form,
+								  ArrayType *columns, int ncolumns);
+static void add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
 					 const char *label, const char *actual);
+static int	reserve_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
+						 const char *label);
+static void check_name(const Stamp *stamp, int name, const char *actual);
 static void name_relation(Stamp *stamp, int object);
 static void name_trigger(Stamp *stamp, int object);
 static char *index_name_addition(Oid indexid);
@@ -88,18 +103,24 @@ static int	find_member(const Stamp *stamp, Oid classid, Oid objid);
 
 /*
  * Compile the stamp of `prototype`, a table made by prototype_create() of
- * `template` in this transaction. Raises 0A000 for a part that a stamp cannot
- * carry, XX000 where PostgreSQL did something unknown here.
+ * `template` in this transaction. `other` is another one, of which
+ * stamp_is_of_both() holds, or InvalidOid if no expression can refer to its
+ * table. Raises 0A000 for a part that a stamp cannot carry, XX000 where
+ * PostgreSQL did something unknown here.
  */
 Stamp *
-stamp_compile(Oid prototype, Oid template)
+stamp_compile(Oid prototype, Oid other, Oid template)
 {
 	Stamp	   *stamp = palloc0(sizeof(Stamp));
 
 	stamp->prototype = prototype;
+	stamp->other = other;
 	stamp->relname = get_rel_name(prototype);
 
-	find_family(stamp);
+	find_family(&stamp->members, prototype);
+	if (OidIsValid(other))
+		find_family(&stamp->other_members, other);
+	keep_objects(stamp);
 	name_members(stamp, template);
 
 	for (int i = 0; i < stamp->nobjects; i++)
@@ -145,64 +166,99 @@ stamp_rows_per_table(const Stamp *stamp)
 }
 
 static int
-compare_objects(const void *a, const void *b)
+compare_members(const void *a, const void *b)
 {
-	Oid			oa = ((const StampObject *) a)->address.objectId;
-	Oid			ob = ((const StampObject *) b)->address.objectId;
+	const SchemaMember *ma = a;
+	const SchemaMember *mb = b;
 
-	return oa < ob ? -1 : oa > ob ? 1 : 0;
+	if (ma->objid != mb->objid)
+		return ma->objid < mb->objid ? -1 : 1;
+	return ma->classid < mb->classid ? -1 : ma->classid > mb->classid ? 1 : 0;
 }
 
-/* Everything that depends on the prototype, transitively. */
+/* Everything that depends on a prototype, transitively. */
 static void
-find_family(Stamp *stamp)
+find_family(SchemaRows *family, Oid prototype)
 {
 	Relation	depend = table_open(DependRelationId, AccessShareLock);
 	int			size = 16;
 
-	stamp->objects = palloc0(size * sizeof(StampObject));
-	stamp->nobjects = 1;
-	ObjectAddressSet(stamp->objects[0].address, RelationRelationId, stamp->prototype);
+	family->members = palloc(size * sizeof(SchemaMember));
+	family->members[0].classid = RelationRelationId;
+	family->members[0].objid = prototype;
+	family->nmembers = 1;
 
-	for (int i = 0; i < stamp->nobjects; i++)
+	for (int i = 0; i < family->nmembers; i++)
 	{
 		ScanKeyData key[2];
 		SysScanDesc scan;
 		HeapTuple	tuple;
 
 		ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
-					ObjectIdGetDatum(stamp->objects[i].address.classId));
+					ObjectIdGetDatum(family->members[i].classid));
 		ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
-					ObjectIdGetDatum(stamp->objects[i].address.objectId));
+					ObjectIdGetDatum(family->members[i].objid));
 		scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, key);
 		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		{
 			Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
-			ObjectAddress address;
+			bool		found = false;
 
-			ObjectAddressSet(address, form->classid, form->objid);
-			if (find_member(stamp, address.classId, address.objectId) >= 0)
+			for (int j = 0; j < family->nmembers && !found; j++)
+				found = family->members[j].objid == form->objid &&
+					family->members[j].classid == form->classid;
+			if (found)
 				continue;
+			if (!is_family_class(form->classid))
+			{
+				ObjectAddress address;
 
-			if (!is_family_class(address.classId))
+				ObjectAddressSet(address, form->classid, form->objid);
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot stamp tables with %s",
 								getObjectDescription(&address, false))));
+			}
 
-			if (stamp->nobjects == size)
+			if (family->nmembers == size)
 			{
 				size *= 2;
-				stamp->objects = repalloc(stamp->objects, size * sizeof(StampObject));
+				family->members = repalloc(family->members, size * sizeof(SchemaMember));
 			}
-			memset(&stamp->objects[stamp->nobjects], 0, sizeof(StampObject));
-			stamp->objects[stamp->nobjects++].address = address;
+			family->members[family->nmembers].classid = form->classid;
+			family->members[family->nmembers++].objid = form->objid;
 		}
 		systable_endscan(scan);
 	}
 	table_close(depend, AccessShareLock);
 
-	qsort(stamp->objects, stamp->nobjects, sizeof(StampObject), compare_objects);
+	qsort(family->members, family->nmembers, sizeof(SchemaMember), compare_members);
+}
+
+/* Were the parts of two prototypes created in the same order? */
+bool
+stamp_is_of_both(Oid prototype, Oid other)
+{
+	SchemaRows	one = {0};
+	SchemaRows	two = {0};
+	bool		same;
+
+	find_family(&one, prototype);
+	find_family(&two, other);
+	same = one.nmembers == two.nmembers;
+	for (int i = 0; i < one.nmembers && same; i++)
+		same = one.members[i].classid == two.members[i].classid;
+	return same;
+}
+
+static void
+keep_objects(Stamp *stamp)
+{
+	stamp->nobjects = stamp->members.nmembers;
+	stamp->objects = palloc0(stamp->nobjects * sizeof(StampObject));
+	for (int i = 0; i < stamp->nobjects; i++)
+		ObjectAddressSet(stamp->objects[i].address, stamp->members.members[i].classid,
+						 stamp->members.members[i].objid);
 	stamp->table = find_member(stamp, RelationRelationId, stamp->prototype);
 }
 
@@ -295,32 +351,93 @@ name_members(Stamp *stamp, Oid template)
 			elog(ERROR, "cache lookup failed for constraint %u", object->address.objectId);
 		form = (Form_pg_constraint) GETSTRUCT(tuple);
 
-		if (OidIsValid(form->conindid))
-			object->name = stamp->objects[find_member(stamp, RelationRelationId, form->conindid)].name;
-		else if (!OidIsValid(get_relation_constraint_oid(template, NameStr(form->conname), true)))
-		{
-			/*
-			 * LIKE keeps the names of CHECK and NOT NULL; PostgreSQL chose
-			 * this one
-			 */
-			bool		isnull;
-			Datum		conkey = SysCacheGetAttr(CONSTROID, tuple, Anum_pg_constraint_conkey, &isnull);
-			ArrayType  *array = isnull ? NULL : DatumGetArrayTypeP(conkey);
-
-			if (array == NULL || ARR_DIMS(array)[0] != 1)
-				elog(ERROR, "cannot tell the origin of the name of constraint \"%s\"",
-					 NameStr(form->conname));
-			add_name(stamp, i, STAMP_NAME_CONSTRAINT,
-					 get_attname(stamp->prototype, *(int16 *) ARR_DATA_PTR(array), false),
-					 "not_null", NameStr(form->conname));
-		}
+		name_constraint(stamp, i, form, tuple, template);
 		ReleaseSysCache(tuple);
 	}
 }
 
-static int
+/*
+ * LIKE keeps the names of CHECK and NOT NULL, and parts.c those of foreign
+ * keys and of constraint triggers; PostgreSQL chooses others.
+ */
+static void
+name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tuple, Oid template)
+{
+	const char *actual = NameStr(form->conname);
+	bool		isnull;
+	Datum		conkey = SysCacheGetAttr(CONSTROID, tuple, Anum_pg_constraint_conkey, &isnull);
+	ArrayType  *columns = isnull ? NULL : DatumGetArrayTypeP(conkey);
+	int			ncolumns = columns == NULL ? 0 : ARR_DIMS(columns)[0];
+
+	if (form->contype == CONSTRAINT_PRIMARY || form->contype == CONSTRAINT_UNIQUE ||
+		form->contype == CONSTRAINT_EXCLUSION)
+		stamp->objects[object].name =
+			stamp->objects[find_member(stamp, RelationRelationId, form->conindid)].name;
+	else if (form->contype == CONSTRAINT_FOREIGN && OidIsValid(form->conparentid))
+		name_key_of_partition(stamp, object, form, columns, ncolumns);
+	else if (!OidIsValid(get_relation_constraint_oid(template, actual, true)))
+	{
+		if (ncolumns != 1)
+			elog(ERROR, "cannot tell the origin of the name of constraint \"%s\"", actual);
+		add_name(stamp, object, STAMP_NAME_CONSTRAINT,
+				 get_attname(stamp->prototype, *(int16 *) ARR_DATA_PTR(columns), false),
+				 "not_null", actual);
+	}
+}
+
+/*
+ * A foreign key to a partitioned table has one for each of its partitions;
+ * addFkConstraint() names them.
+ */
+static void
+name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form, ArrayType *columns,
+					  int ncolumns)
+{
+#if PG_VERSION_NUM >= 180000
+	const char *base;
+	Oid			parent = form->conparentid;
+	int			name;
+
+	/* by the name of the key itself */
+	for (;;)
+	{
+		HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(parent));
+		Form_pg_constraint key;
+
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for constraint %u", parent);
+		key = (Form_pg_constraint) GETSTRUCT(tuple);
+		base = pstrdup(NameStr(key->conname));
+		parent = key->conparentid;
+		ReleaseSysCache(tuple);
+		if (!OidIsValid(parent))
+			break;
+	}
+	name = reserve_name(stamp, object, STAMP_NAME_CONSTRAINT, NULL, "");
+	stamp->names[name].base = base;
+	check_name(stamp, name, NameStr(form->conname));
+#else
+	StringInfoData addition;
+
+	/* by the names of its columns */
+	initStringInfo(&addition);
+	for (int i = 0; i < ncolumns && addition.len < NAMEDATALEN; i++)
+		appendStringInfo(&addition, "%s%s", i == 0 ? "" : "_",
+						 get_attname(stamp->prototype, ((int16 *) ARR_DATA_PTR(columns))[i], false));
+	add_name(stamp, object, STAMP_NAME_CONSTRAINT, addition.data, "fkey", NameStr(form->conname));
+#endif
+}
+
+static void
 add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
 		 const char *label, const char *actual)
+{
+	check_name(stamp, reserve_name(stamp, object, kind, addition, label), actual);
+}
+
+/* A name that is to be checked by check_name(), unless it follows from an OID. */
+static int
+reserve_name(Stamp *stamp, int object, StampNameKind kind, const char *addition, const char *label)
 {
 	StampName  *name = &stamp->names[stamp->nnames];
 
@@ -328,12 +445,16 @@ add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
 	name->addition = addition;
 	name->label = label;
 	name->object = object;
-	if (kind != STAMP_NAME_TOAST && kind != STAMP_NAME_TOAST_INDEX && kind != STAMP_NAME_TRIGGER &&
-		!stamp_name_explains(name, stamp->relname, actual))
-		elog(ERROR, "cannot tell the origin of the name \"%s\"", actual);
-
 	stamp->objects[object].name = stamp->nnames;
 	return stamp->nnames++;
+}
+
+/* Raises XX000 if the rule does not give the name that PostgreSQL has chosen. */
+static void
+check_name(const Stamp *stamp, int name, const char *actual)
+{
+	if (!stamp_name_explains(&stamp->names[name], stamp->relname, actual))
+		elog(ERROR, "cannot tell the origin of the name \"%s\"", actual);
 }
 
 /* Names a relation, and notes what else its pg_class row says. */
@@ -359,12 +480,12 @@ name_relation(Stamp *stamp, int object)
 	}
 	else if (relid == toastrelid)
 	{
-		add_name(stamp, object, STAMP_NAME_TOAST, NULL, NULL, relname);
+		reserve_name(stamp, object, STAMP_NAME_TOAST, NULL, NULL);
 		stamp->objects[object].follows_table = true;
 	}
 	else if (rel->rd_rel->relkind == RELKIND_INDEX && rel->rd_index->indrelid == toastrelid)
 	{
-		add_name(stamp, object, STAMP_NAME_TOAST_INDEX, NULL, NULL, relname);
+		reserve_name(stamp, object, STAMP_NAME_TOAST_INDEX, NULL, NULL);
 		stamp->objects[object].follows_table = true;
 	}
 	else if (rel->rd_rel->relkind == RELKIND_INDEX)
@@ -401,14 +522,14 @@ name_relation(Stamp *stamp, int object)
 	relation_close(rel, NoLock);
 }
 
-/* A trigger that PostgreSQL made for a constraint; CreateTriggerFiringOn() names it. */
+/* CreateTriggerFiringOn() names triggers that PostgreSQL makes for a constraint; others keep their names. */
 static void
 name_trigger(Stamp *stamp, int object)
 {
 	Oid			oid = stamp->objects[object].address.objectId;
 	Relation	rel = table_open(TriggerRelationId, AccessShareLock);
-	char	   *oid_suffix = psprintf("_%u", oid);
 	char	   *name;
+	Form_pg_trigger form;
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -418,16 +539,23 @@ name_trigger(Stamp *stamp, int object)
 	tuple = systable_getnext(scan);
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "could not find trigger %u", oid);
-	name = pstrdup(NameStr(((Form_pg_trigger) GETSTRUCT(tuple))->tgname));
-	if (!((Form_pg_trigger) GETSTRUCT(tuple))->tgisinternal ||
-		strlen(name) <= strlen(oid_suffix) ||
-		strcmp(name + strlen(name) - strlen(oid_suffix), oid_suffix) != 0)
-		elog(ERROR, "cannot tell the origin of the name \"%s\"", name);
+	form = (Form_pg_trigger) GETSTRUCT(tuple);
+	if (form->tgisinternal)
+	{
+		char	   *oid_suffix = psprintf("_%u", oid);
+		int			length;
+
+		name = pstrdup(NameStr(form->tgname));
+		length = (int) strlen(name) - (int) strlen(oid_suffix);
+		if (length <= 0 || strcmp(name + length, oid_suffix) != 0)
+			elog(ERROR, "cannot tell the origin of the name \"%s\"", name);
+		name[length] = '\0';
+		reserve_name(stamp, object, STAMP_NAME_TRIGGER, NULL, name);
+	}
+	if (find_member(stamp, RelationRelationId, form->tgrelid) < 0)
+		stamp->referenced = list_append_unique_oid(stamp->referenced, form->tgrelid);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
-
-	name[strlen(name) - strlen(oid_suffix)] = '\0';
-	add_name(stamp, object, STAMP_NAME_TRIGGER, NULL, name, NULL);
 }
 
 /* What DefineIndex() puts between table name and label: see indexcmds.c. */
@@ -488,33 +616,13 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 
 	for (int i = 0; i < stamp->nobjects; i++)
 	{
-		const ObjectAddress *address = &stamp->objects[i].address;
-		ScanKeyData key[3];
-		int			nkeys = 0;
 		SysScanDesc scan;
 		HeapTuple	tuple;
 
-		if (OidIsValid(family->member_class) && family->member_class != address->classId)
+		if (OidIsValid(family->member_class) &&
+			family->member_class != stamp->objects[i].address.classId)
 			continue;
-
-		/* keys go in the order of the index, which is that of the columns */
-		for (AttrNumber attnum = 1; attnum <= RelationGetDescr(rel)->natts; attnum++)
-		{
-			Oid			value;
-
-			if (attnum == family->database_column)
-				value = MyDatabaseId;
-			else if (attnum == family->class_column)
-				value = address->classId;
-			else if (attnum == family->object_column)
-				value = address->objectId;
-			else
-				continue;
-			ScanKeyInit(&key[nkeys++], attnum, BTEqualStrategyNumber, F_OIDEQ,
-						ObjectIdGetDatum(value));
-		}
-
-		scan = systable_beginscan(rel, family->scan_index, true, NULL, nkeys, key);
+		scan = scan_rows(family, rel, &stamp->members.members[i]);
 		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		{
 			/*
@@ -525,6 +633,7 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 				((Form_pg_shdepend) GETSTRUCT(tuple))->deptype == SHARED_DEPENDENCY_TABLESPACE)
 				continue;
 			add_row(stamp, catalog, rel, tuple);
+			compile_expressions(stamp, &catalog->rows[catalog->nrows - 1], family, rel, i);
 		}
 		systable_endscan(scan);
 	}
@@ -534,6 +643,32 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 	if (catalog->nrows > 0 ||
 		(stamp->nlazy > 0 && catalog->catalog == SharedDependRelationId))
 		stamp->ncatalogs++;
+}
+
+/* Find the rows of a catalog about a member. */
+static SysScanDesc
+scan_rows(const FamilyCatalog *family, Relation rel, const SchemaMember *member)
+{
+	ScanKeyData key[3];
+	int			nkeys = 0;
+
+	/* keys go in the order of the index, which is that of the columns */
+	for (AttrNumber attnum = 1; attnum <= RelationGetDescr(rel)->natts; attnum++)
+	{
+		Oid			value;
+
+		if (attnum == family->database_column)
+			value = MyDatabaseId;
+		else if (attnum == family->class_column)
+			value = member->classid;
+		else if (attnum == family->object_column)
+			value = member->objid;
+		else
+			continue;
+		ScanKeyInit(&key[nkeys++], attnum, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(value));
+	}
+	return systable_beginscan(rel, family->scan_index, true, NULL, nkeys, key);
 }
 
 /* Keep one row, and find the places to patch in it. */
@@ -625,8 +760,6 @@ add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple)
 
 		offset = att_addlength_pointer(offset, att->attlen, data + offset);
 	}
-
-	compile_expressions(stamp, row, rel);
 }
 
 /*
@@ -673,17 +806,11 @@ column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum)
 
 /* ---- expressions ---- */
 
-typedef struct ExpressionContext
-{
-	const Stamp *stamp;
-	int			nreferences;	/* Consts that are OIDs of members */
-} ExpressionContext;
-
-/* Count references to the family; refuse its row type, which LIKE refuses too. */
+/* Does an expression refer to the row type or to a relation of the family? */
 static bool
-count_references(Node *node, void *arg)
+refers_to_family(Node *node, void *arg)
 {
-	ExpressionContext *context = arg;
+	const Stamp *stamp = arg;
 
 	if (node == NULL)
 		return false;
@@ -692,34 +819,29 @@ count_references(Node *node, void *arg)
 	{
 		Const	   *con = (Const *) node;
 
-		if (con->consttype == REGCLASSOID && !con->constisnull &&
-			find_member(context->stamp, RelationRelationId, DatumGetObjectId(con->constvalue)) >= 0)
-			context->nreferences++;
+		return con->consttype == REGCLASSOID && !con->constisnull &&
+			find_member(stamp, RelationRelationId, DatumGetObjectId(con->constvalue)) >= 0;
 	}
 	if (IsA(node, Var) && ((Var *) node)->varattno == InvalidAttrNumber)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot stamp tables with an expression of their whole row")));
-
-	return expression_tree_walker(node, count_references, context);
+		return true;
+	return expression_tree_walker(node, refers_to_family, arg);
 }
 
 /*
  * Expressions of the family refer to it by column numbers, which need no
- * patch, except for defaults that call nextval() on an own sequence.
+ * patch; unless there are two prototypes, whose difference tells what else
+ * they refer to.
  */
 static void
-compile_expressions(Stamp *stamp, StampRow *row, Relation rel)
+compile_expressions(Stamp *stamp, StampRow *row, const FamilyCatalog *family, Relation rel,
+					int object)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
+	HeapTuple	other = NULL;
 
 	for (int i = 0; i < tupdesc->natts; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
-		ExpressionContext context = {.stamp = stamp};
-		StampExpression *expression;
-		char	   *source;
-		char	   *rest;
 		bool		isnull;
 		Datum		value;
 
@@ -730,69 +852,67 @@ compile_expressions(Stamp *stamp, StampRow *row, Relation rel)
 			continue;
 
 		/* pg_class.relpartbound is a node of another kind; stamps have none */
-		source = TextDatumGetCString(value);
-		count_references(stringToNode(source), &context);
-		if (context.nreferences == 0)
-			continue;
-		if (RelationGetRelid(rel) != AttrDefaultRelationId)
-			elog(ERROR, "unexpected reference in column \"%s\" of \"%s\"",
-				 NameStr(att->attname), RelationGetRelationName(rel));
-
-		expression = palloc0(sizeof(StampExpression));
-		expression->attnum = att->attnum;
-		expression->text = palloc0((context.nreferences + 1) * sizeof(char *));
-		expression->objects = palloc0(context.nreferences * sizeof(int));
-
-		/* cut the text at the value of each Const that is a member's OID */
-		for (rest = source;;)
+		if (!OidIsValid(stamp->other))
 		{
-			char	   *nearest = NULL;
-			int			nearest_length = 0;
-			int			object = -1;
-
-			for (int j = 0; j < stamp->nobjects; j++)
-			{
-				StringInfoData pattern;
-				char	   *found;
-
-				if (stamp->objects[j].relkind != RELKIND_SEQUENCE)
-					continue;
-				initStringInfo(&pattern);
-				stamp_append_oid_const(&pattern, stamp->objects[j].address.objectId);
-				found = strstr(rest, pattern.data);
-				if (found != NULL && (nearest == NULL || found < nearest))
-				{
-					nearest = found;
-					nearest_length = pattern.len;
-					object = j;
-				}
-				pfree(pattern.data);
-			}
-			if (nearest == NULL)
-				break;
-			if (expression->nholes == context.nreferences)
-				elog(ERROR, "more references than expected in a default");
-			expression->text[expression->nholes] = pnstrdup(rest, nearest - rest);
-			expression->objects[expression->nholes] = object;
-			expression->nholes++;
-			rest = nearest + nearest_length;
+			if (refers_to_family(stringToNode(TextDatumGetCString(value)), stamp))
+				elog(ERROR, "unexpected reference in column \"%s\" of \"%s\"",
+					 NameStr(att->attname), RelationGetRelationName(rel));
+			continue;
 		}
-		if (expression->nholes != context.nreferences)
-			elog(ERROR, "fewer references than expected in a default");
-		expression->text[expression->nholes] = rest;
-		row->expression = expression;
+		if (other == NULL)
+			other = row_of_other(stamp, family, rel, object);
+		compile_expression(stamp, row, att, TextDatumGetCString(value),
+						   expression_of(other, rel, att));
 	}
 }
 
-/* Append the value of a Const that is an OID, as outfuncs.c writes it. */
-void
-stamp_append_oid_const(StringInfo buf, Oid oid)
+/* The row of the second prototype's member; palloc'd. */
+static HeapTuple
+row_of_other(const Stamp *stamp, const FamilyCatalog *family, Relation rel, int object)
 {
-	Datum		value = ObjectIdGetDatum(oid);
-	char	   *bytes = (char *) &value;
+	SysScanDesc scan = scan_rows(family, rel, &stamp->other_members.members[object]);
+	HeapTuple	tuple = systable_getnext(scan);
 
-	appendStringInfoString(buf, ":constvalue 4 [ ");
-	for (int i = 0; i < (int) sizeof(Datum); i++)
-		appendStringInfo(buf, "%d ", (int) bytes[i]);
-	appendStringInfoChar(buf, ']');
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "no row for object %u in \"%s\"", stamp->other_members.members[object].objid,
+			 RelationGetRelationName(rel));
+	tuple = heap_copytuple(tuple);
+	if (HeapTupleIsValid(systable_getnext(scan)))
+		elog(ERROR, "several rows with expressions for one object in \"%s\"",
+			 RelationGetRelationName(rel));
+	systable_endscan(scan);
+	return tuple;
+}
+
+static char *
+expression_of(HeapTuple tuple, Relation rel, Form_pg_attribute att)
+{
+	bool		isnull;
+	Datum		value = heap_getattr(tuple, att->attnum, RelationGetDescr(rel), &isnull);
+
+	return isnull ? "" : TextDatumGetCString(value);
+}
+
+/* Keep the holes of an expression whose texts differ. */
+static void
+compile_expression(Stamp *stamp, StampRow *row, Form_pg_attribute att, char *text, char *other)
+{
+	HoledText  *holed;
+
+	if (strcmp(text, other) == 0)
+		return;
+	holed = holed_text_compare(&stamp->members, &stamp->other_members, text, other, false);
+	if (holed == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot stamp tables with an expression of table \"%s\" that differs from table to table",
+						stamp->relname),
+				 errdetail("It is in column %s of a system catalog.", NameStr(att->attname))));
+
+	/* grown by powers of two */
+	if ((row->nexpressions & (row->nexpressions - 1)) == 0)
+		row->expressions = row->expressions == NULL ? palloc(sizeof(StampExpression)) :
+			repalloc(row->expressions, row->nexpressions * 2 * sizeof(StampExpression));
+	row->expressions[row->nexpressions].attnum = att->attnum;
+	row->expressions[row->nexpressions++].text = holed;
 }

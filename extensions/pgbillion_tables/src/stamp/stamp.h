@@ -11,8 +11,9 @@
 
 #include "access/htup.h"
 #include "catalog/objectaddress.h"
-#include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
 
+#include "clone/stamp_schema.h"
 #include "tables.h"
 
 typedef enum PatchKind
@@ -29,16 +30,11 @@ typedef struct StampPatch
 	Size		offset;			/* from the tuple's header */
 } StampPatch;
 
-/*
- * A default whose expression holds OIDs of the family (nextval() of an own
- * sequence): its text up to each of them, and whose it is.
- */
+/* A stored expression that holds OIDs of the family. */
 typedef struct StampExpression
 {
 	AttrNumber	attnum;
-	int			nholes;
-	char	  **text;			/* nholes + 1 pieces */
-	int		   *objects;		/* nholes */
+	HoledText  *text;			/* whose members are objects of the stamp */
 } StampExpression;
 
 typedef struct StampRow
@@ -46,7 +42,8 @@ typedef struct StampRow
 	HeapTuple	image;
 	int			npatches;
 	StampPatch *patches;
-	StampExpression *expression;	/* usually NULL */
+	int			nexpressions;
+	StampExpression *expressions;	/* NULL if there are none */
 } StampRow;
 
 /* A catalog that the family has rows in. */
@@ -73,17 +70,20 @@ typedef struct StampObject
 struct Stamp
 {
 	Oid			prototype;
+	Oid			other;			/* a second one, or InvalidOid */
 	char	   *relname;		/* the prototype's */
 	int			nobjects;
 	StampObject *objects;		/* by OID, ascending */
+	SchemaRows	members;		/* the same, without rows */
+	SchemaRows	other_members;	/* those of the second prototype */
 	int			table;			/* the table among them */
 	int			nlazy;			/* how many are relations without a file */
 	int			nnames;
 	StampName  *names;
 	int			ncatalogs;
 	StampCatalog *catalogs;
+	List	   *referenced;		/* OIDs of other tables with triggers of its
+								 * foreign keys */
 };
-
-extern void stamp_append_oid_const(StringInfo buf, Oid oid);
 
 #endif							/* PGBILLION_STAMP_H */

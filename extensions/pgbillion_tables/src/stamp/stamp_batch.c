@@ -23,6 +23,7 @@
 #include "catalog/pg_tablespace.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/pgstat_internal.h"
 #include "utils/rel.h"
@@ -46,6 +47,8 @@ struct StampBatch
 };
 
 static HeapTuple stamp_row(StampBatch *batch, StampCatalog *catalog, StampRow *row, Oid tablespace);
+static HeapTuple fill_expressions(StampBatch *batch, StampCatalog *catalog, StampRow *row,
+								  HeapTuple tuple);
 static void add_tablespace_rows(StampBatch *batch, int catalog, Oid tablespace);
 
 /* Begin to stamp tables whose names are in `registry`. */
@@ -164,32 +167,7 @@ stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace)
 static HeapTuple
 stamp_row(StampBatch *batch, StampCatalog *catalog, StampRow *row, Oid tablespace)
 {
-	HeapTuple	tuple;
-
-	if (row->expression == NULL)
-		tuple = heap_copytuple(row->image);
-	else
-	{
-		StampExpression *expression = row->expression;
-		TupleDesc	tupdesc = RelationGetDescr(catalog_writer_relation(batch->writers[catalog - batch->stamp->catalogs]));
-		Datum		values[MaxHeapAttributeNumber];
-		bool		nulls[MaxHeapAttributeNumber] = {false};
-		bool		replaces[MaxHeapAttributeNumber] = {false};
-		StringInfoData text;
-
-		initStringInfo(&text);
-		for (int i = 0; i < expression->nholes; i++)
-		{
-			appendStringInfoString(&text, expression->text[i]);
-			stamp_append_oid_const(&text, batch->oids[expression->objects[i]]);
-		}
-		appendStringInfoString(&text, expression->text[expression->nholes]);
-		values[expression->attnum - 1] = CStringGetTextDatum(text.data);
-		replaces[expression->attnum - 1] = true;
-
-		/* what is patched lies before the expression, and stays where it was */
-		tuple = heap_modify_tuple(row->image, tupdesc, values, nulls, replaces);
-	}
+	HeapTuple	tuple = heap_copytuple(row->image);
 
 	for (int i = 0; i < row->npatches; i++)
 	{
@@ -210,7 +188,28 @@ stamp_row(StampBatch *batch, StampCatalog *catalog, StampRow *row, Oid tablespac
 		}
 	}
 
-	return tuple;
+	return row->nexpressions == 0 ? tuple : fill_expressions(batch, catalog, row, tuple);
+}
+
+/* The row with its expressions; last, because they have other lengths. */
+static HeapTuple
+fill_expressions(StampBatch *batch, StampCatalog *catalog, StampRow *row, HeapTuple tuple)
+{
+	CatalogWriter *writer = batch->writers[catalog - batch->stamp->catalogs];
+	Datum		values[MaxHeapAttributeNumber];
+	bool		nulls[MaxHeapAttributeNumber] = {false};
+	bool		replaces[MaxHeapAttributeNumber] = {false};
+
+	for (int i = 0; i < row->nexpressions; i++)
+	{
+		StampExpression *expression = &row->expressions[i];
+
+		values[expression->attnum - 1] =
+			CStringGetTextDatum(holed_text_fill(expression->text, batch->oids));
+		replaces[expression->attnum - 1] = true;
+	}
+	return heap_modify_tuple(tuple, RelationGetDescr(catalog_writer_relation(writer)),
+							 values, nulls, replaces);
 }
 
 /*
@@ -267,9 +266,15 @@ stamp_batch_flush(StampBatch *batch, bool invalidate_each)
 void
 stamp_batch_end(StampBatch *batch)
 {
+	ListCell   *lc;
+
 	Assert(batch->ntables == 0);
 	for (int i = 0; i < batch->stamp->ncatalogs; i++)
 		catalog_writer_close(batch->writers[i]);
+
+	/* they have more triggers than before */
+	foreach(lc, batch->stamp->referenced)
+		CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 	MemoryContextDelete(batch->context);
 	CommandCounterIncrement();
 }

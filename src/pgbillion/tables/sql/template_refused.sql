@@ -5,17 +5,15 @@ FROM pg_catalog.pg_class c
 LEFT JOIN LATERAL (
     SELECT * FROM (
         SELECT 1, 'partitions', NULL::name WHERE c.relkind = 'p'
-        UNION ALL SELECT 2, 'a partition bound', NULL WHERE c.relispartition
-        UNION ALL SELECT 3, 'foreign key', conname FROM pg_catalog.pg_constraint
+        UNION ALL SELECT 2, 'foreign key', conname FROM pg_catalog.pg_constraint
             WHERE conrelid = c.oid AND contype = 'f'
-        UNION ALL SELECT 4, 'trigger', tgname FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal
-        UNION ALL SELECT 5, 'rules', NULL FROM pg_catalog.pg_rewrite WHERE ev_class = c.oid
-        UNION ALL SELECT 6, 'row security', NULL WHERE c.relrowsecurity OR c.relforcerowsecurity
-        UNION ALL SELECT 6, 'row security', NULL FROM pg_catalog.pg_policy WHERE polrelid = c.oid
-        UNION ALL SELECT 7, 'inheritance', NULL FROM pg_catalog.pg_inherits
-            WHERE inhrelid = c.oid OR inhparent = c.oid
-        UNION ALL SELECT 8, 'publications', NULL FROM pg_catalog.pg_publication_rel WHERE prrelid = c.oid
-        UNION ALL SELECT 9, 'a generated column that uses a sequence of its own', NULL
+        UNION ALL SELECT 3, 'trigger', tgname FROM pg_catalog.pg_trigger WHERE tgrelid = c.oid AND NOT tgisinternal
+        UNION ALL SELECT 4, 'rules', NULL FROM pg_catalog.pg_rewrite WHERE ev_class = c.oid
+        UNION ALL SELECT 5, 'row security', NULL WHERE c.relrowsecurity OR c.relforcerowsecurity
+        UNION ALL SELECT 5, 'row security', NULL FROM pg_catalog.pg_policy WHERE polrelid = c.oid
+        UNION ALL SELECT 6, 'inheritance', NULL FROM pg_catalog.pg_inherits
+            WHERE inhrelid = c.oid AND NOT c.relispartition OR inhparent = c.oid
+        UNION ALL SELECT 7, 'a generated column that uses a sequence of its own', NULL
             FROM pg_catalog.pg_attribute a
             JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
             JOIN pg_catalog.pg_depend uses ON uses.classid = 'pg_catalog.pg_attrdef'::regclass AND uses.objid = d.oid
