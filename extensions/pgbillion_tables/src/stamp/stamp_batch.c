@@ -204,8 +204,7 @@ fill_expressions(StampBatch *batch, StampCatalog *catalog, StampRow *row, HeapTu
 	{
 		StampExpression *expression = &row->expressions[i];
 
-		values[expression->attnum - 1] =
-			CStringGetTextDatum(holed_text_fill(expression->text, batch->oids));
+		values[expression->attnum - 1] = holed_text_fill(expression->text, batch->oids);
 		replaces[expression->attnum - 1] = true;
 	}
 	return heap_modify_tuple(tuple, RelationGetDescr(catalog_writer_relation(writer)),
