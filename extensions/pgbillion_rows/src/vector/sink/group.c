@@ -292,13 +292,16 @@ load_word(const char *p)
 	return word;
 }
 
-/* Both halves of a product, of which each depends on all bits of the factors. */
+/*
+ * Both halves of a product, of which each depends on all bits of the factors;
+ * and their sum, lest a string that makes one factor zero hide the other.
+ */
 static inline uint64
 fold(uint64 a, uint64 b)
 {
 	unsigned	__int128 product = (unsigned __int128) a * b;
 
-	return (uint64) product ^ (uint64) (product >> 64);
+	return (uint64) product ^ (uint64) (product >> 64) ^ (a + b);
 }
 
 /* A hash of a string of eight bytes or more, sixteen at a time; the last ones may overlap others. */
