@@ -136,6 +136,9 @@ def test_blocks_beside_an_index_of_columns(conn: Connection) -> None:
             f"SELECT k, count(*), sum(v), array_agg(id) FROM {table} GROUP BY k ORDER BY k",
             f"SELECT count(*), sum(v) FROM {table} WHERE id > 450",
             f"SELECT v, count(*) FROM {table} GROUP BY v ORDER BY v",
+            # begun anew, and not read to the end
+            f"SELECT k, (SELECT sum(v) FROM {table} s WHERE s.k < o.k) FROM generate_series(1, 6) AS o(k)",
+            f"SELECT k, EXISTS (SELECT FROM {table} s WHERE s.k <> o.k GROUP BY v) FROM generate_series(1, 6) AS o(k)",
         ):
             assert conn.execute(query.encode()).fetchall() == core(conn, query)
         conn.execute(f"DROP TABLE {table}".encode())

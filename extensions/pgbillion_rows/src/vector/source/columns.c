@@ -22,6 +22,7 @@
 #include "access/tupdesc_details.h"
 #include "nodes/bitmapset.h"
 #include "port/pg_bitutils.h"
+#include "port/pg_bswap.h"
 
 #include "vector/source/heap.h"
 
@@ -213,6 +214,40 @@ next_nullable(const Columns *columns, int from, int until)
 	return bits == 0 ? until : Min(w * 64 + pg_rightmost_one_pos64(bits), until);
 }
 
+/* Are the attributes wanted, and those before them, NULL in no row of the batch? Bitmaps as below. */
+static bool
+nulls_lie_beyond(const Columns *columns, int nwords)
+{
+	for (int w = 0; w < nwords; w++)
+	{
+		int			first = w * 64 - 56;	/* attribute of the word's first
+											 * bit */
+		int			bits = Min(columns->nattributes - first, 64);
+		uint64		all = ~UINT64CONST(0);
+
+		for (int i = 0; i < columns->n; i++)
+		{
+			const char *tuple = (const char *) columns->tuples[i];
+			uint64		word;
+
+			if ((columns->tuples[i]->t_infomask & HEAP_HASNULL) == 0)
+				continue;
+			memcpy(&word, tuple + SizeofHeapTupleHeader + 1 - sizeof(word) + sizeof(word) * w, sizeof(word));
+			all &= word;
+		}
+#ifdef WORDS_BIGENDIAN
+		all = pg_bswap64(all);
+#endif
+		/* the first seven bytes are not of the bitmap */
+		if (w == 0)
+			all |= ~UINT64CONST(0) >> 8;
+		all |= bits == 64 ? 0 : ~UINT64CONST(0) << bits;
+		if (all != ~UINT64CONST(0))
+			return false;
+	}
+	return true;
+}
+
 /*
  * Find which attributes are NULL in some row or in all rows of the batch, or
  * are not there because the row is older than they are. A tuple's bitmap is
@@ -233,6 +268,9 @@ find_nulls(Columns *columns)
 		present = Min(present, HeapTupleHeaderGetNatts(columns->tuples[i]));
 	/* the first byte of the bitmap is the last of the word before it */
 	nwords = 1 + (Max(present - 8, 0) + 63) / 64;
+	columns->plain = columns->nattributes;
+	if (present == columns->nattributes && nulls_lie_beyond(columns, nwords))
+		return;
 	memset(all, 0xFF, sizeof(uint64) * nwords);
 	memset(any, 0, sizeof(uint64) * nwords);
 	for (int i = 0; i < columns->n; i++)
@@ -285,7 +323,7 @@ columns_end(Columns *columns)
 	while (fetch->next < fetch->n)
 		__builtin_prefetch(fetch->lines[fetch->next++]);
 	fetch->bytes = fetch->bytes == 0 ? columns->reached : (3 * fetch->bytes + columns->reached) / 4;
-	fetch->now = columns->steps > 0 ? CACHE_LINE : fetch->bytes;
+	fetch->on_way = columns->steps > 0;
 	columns->last_steps = columns->steps;
 	columns->begun = 0;
 }

@@ -148,6 +148,8 @@ end_pages(Source *source)
 	heap->listed = false;
 	if (heap->scan == NULL)
 		return;
+	/* what it is to fetch is the scan's */
+	columns_end(heap->columns);
 	vector_scan_counts(heap->scan, &all_visible, &checked);
 	vector_scan_end(heap->scan);
 	heap->scan = NULL;

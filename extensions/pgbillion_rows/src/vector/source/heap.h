@@ -37,6 +37,7 @@ extern bool source_read_lazy(Relation rel, Snapshot snapshot);
  * in an array.
  */
 #define MIN_ROWS 64
+#define FEW_ROWS 32				/* of a page */
 #define MAX_PAGES 4
 
 /* So many can be asked for: all of the pages, and a line per row that is of two. */
@@ -49,9 +50,9 @@ typedef struct VectorFetch
 {
 	/* set by who works on rows: as of the rows to be found from then on */
 	int			bytes;			/* so much of each row, */
-	int			now;			/* and of that so much when it is found */
+	bool		on_way;			/* and most of that by who works on rows */
 
-	/* the rest */
+	/* what is not fetched when rows are found */
 	int			n;
 	int			next;			/* those before it have been fetched */
 	const char *lines[FETCH_LINES];

@@ -46,8 +46,9 @@
  */
 #define DISTANCES 4
 
-/* How many pages before it is asked for the beginning of a page is fetched. */
+/* How many pages before it is asked for the beginning of a page is fetched, of few rows and of many. */
 #define SOON 6
+#define SOON_OF_MANY 2
 
 struct PageReader
 {
@@ -191,7 +192,7 @@ read_guessed(PageReader *reader, BlockNumber block, int lines)
 		if (guess >= 1 && guess <= NBuffers && pin_guess(reader, block, (Buffer) guess))
 		{
 			remember_distance(reader, distance, i);
-			fetch_soon(guess + SOON, lines);
+			fetch_soon(guess + (lines > FEW_ROWS ? SOON_OF_MANY : SOON), lines);
 			return (Buffer) guess;
 		}
 	}

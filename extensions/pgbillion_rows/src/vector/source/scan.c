@@ -219,33 +219,38 @@ static void
 fetch_rows(VectorScan *scan, Page page, HeapTupleHeader *tuples, int n)
 {
 	VectorFetch *fetch = &scan->fetch;
-	int			now = Min(fetch->now, fetch->bytes);
+	int			bytes = fetch->bytes;
 
-	/* if most of the page is to be fetched, in the order of memory */
-	if (n * fetch->bytes > BLCKSZ / 4 * 3)
+	/* the first of many rows is worked on late enough */
+	int			now = fetch->on_way && n > FEW_ROWS ? 0 : fetch->on_way ? Min(CACHE_LINE, bytes) : bytes;
+	const char **later = fetch->lines + fetch->n;
+
+	/* if that is most lines of the page, all in the order of memory */
+	if (n * (bytes + CACHE_LINE) > BLCKSZ / 4 * 3)
 	{
 		const char *line = (const char *) page + SizeOfPageHeaderData + n * sizeof(ItemIdData);
+		const char *end = (const char *) page + BLCKSZ;
 
 		line -= (uintptr_t) line % CACHE_LINE;
-		for (; line < (const char *) page + BLCKSZ; line += CACHE_LINE)
-		{
-			if (now == fetch->bytes)
+		if (now == bytes)
+			for (; line < end; line += CACHE_LINE)
 				__builtin_prefetch(line);
-			else
-				fetch->lines[fetch->n++] = line;
-		}
-		return;
+		for (; line < end; line += CACHE_LINE)
+			*later++ = line;
 	}
-	for (int i = 0; i < n; i++)
-	{
-		const char *row = (const char *) tuples[i];
-		const char *line = row - (uintptr_t) row % CACHE_LINE;
+	else
+		for (int i = 0; i < n; i++)
+		{
+			const char *row = (const char *) tuples[i];
+			const char *line = row - (uintptr_t) row % CACHE_LINE;
 
-		for (; line < row + now; line += CACHE_LINE)
-			__builtin_prefetch(line);
-		for (; line < row + fetch->bytes; line += CACHE_LINE)
-			fetch->lines[fetch->n++] = line;
-	}
+			for (; line < row + now; line += CACHE_LINE)
+				__builtin_prefetch(line);
+			for (; line < row + bytes; line += CACHE_LINE)
+				*later++ = line;
+		}
+	fetch->n = later - fetch->lines;
+	Assert(fetch->n <= FETCH_LINES);
 }
 
 /* Add the visible rows of the next page to a hand; false if there is none. */
