@@ -57,11 +57,13 @@ typedef struct ColumnExpr
 	int			column;			/* index */
 } ColumnExpr;
 
-/* The same for all rows: evaluated once a batch. */
+/* The same for all rows: evaluated once a batch, or, if it is a constant, once. */
 typedef struct ScalarExpr
 {
 	VectorExpr	expr;
 	ExprState  *state;
+	bool		constant;
+	bool		isnull;			/* of a constant */
 } ScalarExpr;
 
 extern const ExprKernel column_kernel;

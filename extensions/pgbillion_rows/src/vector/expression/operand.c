@@ -58,6 +58,14 @@ eval_column(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *r
 	return true;
 }
 
+static void
+fill(VectorExpr *expr, Datum value, bool isnull, int n)
+{
+	for (int i = 0; i < n; i++)
+		expr->values[i] = value;
+	memset(expr->nulls, isnull, n * sizeof(bool));
+}
+
 static VectorExpr *
 compile_scalar(Expr *expr, Batch *batch, CompileOperand operand)
 {
@@ -67,23 +75,28 @@ compile_scalar(Expr *expr, Batch *batch, CompileOperand operand)
 		return NULL;
 	result = expr_create(sizeof(ScalarExpr), &scalar_kernel);
 	result->state = ExecInitExpr(expr, batch->parent);
+	result->constant = IsA(expr, Const);
+	if (result->constant)
+	{
+		result->isnull = ((Const *) expr)->constisnull;
+		fill(&result->expr, ((Const *) expr)->constvalue, result->isnull, BATCH_ROWS);
+	}
 	return &result->expr;
 }
 
 static bool
 eval_scalar(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
 {
-	result->has_nulls = false;
-	if (n > 0)
-	{
-		bool		isnull;
-		Datum		value = ExecEvalExprSwitchContext(((ScalarExpr *) expr)->state, batch->econtext, &isnull);
+	ScalarExpr *scalar = (ScalarExpr *) expr;
+	bool		isnull = scalar->isnull;
 
-		for (int i = 0; i < n; i++)
-			expr->values[i] = value;
-		memset(expr->nulls, isnull, n * sizeof(bool));
-		result->has_nulls = isnull;
+	if (!scalar->constant && n > 0)
+	{
+		Datum		value = ExecEvalExprSwitchContext(scalar->state, batch->econtext, &isnull);
+
+		fill(expr, value, isnull, n);
 	}
+	result->has_nulls = isnull;
 	result->values = expr->values;
 	result->nulls = expr->nulls;
 	return true;

@@ -21,11 +21,16 @@ typedef struct TextExpr
 {
 	VectorExpr	expr;
 	VectorExpr *operand;
+	bool		one_byte;		/* the encoding has no longer characters */
+	bool		utf8;
 	bool		bytes;			/* octet_length() */
 	bool		substring;		/* or a length */
 	int32		before;			/* characters before it */
 	int32		length;			/* at most so many */
 } TextExpr;
+
+/* Eight bytes of ASCII have none of these bits. */
+#define HIGH_BITS UINT64CONST(0x8080808080808080)
 
 static bool
 is_leading(char c)
@@ -33,15 +38,25 @@ is_leading(char c)
 	return (c & 0xC0) != 0x80;
 }
 
+/* Are the next eight bytes ASCII? */
+static bool
+are_ascii(const char *data)
+{
+	uint64		word;
+
+	memcpy(&word, data, sizeof(word));
+	return (word & HIGH_BITS) == 0;
+}
+
 /* The characters of a string, or -1 if PostgreSQL has to count them. */
 static int
-count_characters(const char *data, int len)
+count_characters(const TextExpr *text, const char *data, int len)
 {
 	int			n = 0;
 
-	if (pg_database_encoding_max_length() == 1)
+	if (text->one_byte)
 		return len;
-	if (GetDatabaseEncoding() == PG_UTF8)
+	if (text->utf8)
 	{
 		for (int i = 0; i < len; i++)
 			n += is_leading(data[i]);
@@ -136,6 +151,8 @@ compile(Expr *expr, Batch *batch, CompileOperand operand)
 		return NULL;
 	result = expr_create(sizeof(TextExpr), &text_kernel);
 	result->operand = arg;
+	result->one_byte = pg_database_encoding_max_length() == 1;
+	result->utf8 = GetDatabaseEncoding() == PG_UTF8;
 	result->bytes = text.bytes;
 	result->substring = text.substring;
 	result->before = text.before;
@@ -147,10 +164,16 @@ compile(Expr *expr, Batch *batch, CompileOperand operand)
 
 /* Where the n-th character from `data` on begins, or the end. */
 static const char *
-skip_characters(const char *data, const char *end, int32 n)
+skip_characters(const TextExpr *text, const char *data, const char *end, int32 n)
 {
-	if (pg_database_encoding_max_length() == 1 || GetDatabaseEncoding() != PG_UTF8)
+	if (!text->utf8)
 		return n < end - data ? data + n : end;
+	/* mostly a byte is a character */
+	while (n >= sizeof(uint64) && end - data >= sizeof(uint64) && are_ascii(data))
+	{
+		data += sizeof(uint64);
+		n -= sizeof(uint64);
+	}
 	while (data < end && n > 0)
 	{
 		do
@@ -166,8 +189,8 @@ static Datum
 part_of(const TextExpr *text, const char *data, int len)
 {
 	const char *end = data + len;
-	const char *begin = skip_characters(data, end, text->before);
-	int			bytes = skip_characters(begin, end, text->length) - begin;
+	const char *begin = skip_characters(text, data, end, text->before);
+	int			bytes = skip_characters(text, begin, end, text->length) - begin;
 	char	   *result;
 
 	if (bytes + VARHDRSZ_SHORT <= VARATT_SHORT_MAX)
@@ -193,7 +216,7 @@ text_datum(const TextExpr *text, Datum value, Datum *result)
 	int			len;
 	bool		done = true;
 
-	if (text->bytes || (!text->substring && pg_database_encoding_max_length() == 1))
+	if (text->bytes || (!text->substring && text->one_byte))
 	{
 		*result = Int32GetDatum(toast_raw_datum_size(value) - VARHDRSZ);
 		return true;
@@ -203,12 +226,12 @@ text_datum(const TextExpr *text, Datum value, Datum *result)
 	len = VARSIZE_ANY_EXHDR(packed);
 	if (!text->substring)
 	{
-		int			n = count_characters(data, len);
+		int			n = count_characters(text, data, len);
 
 		*result = Int32GetDatum(n);
 		done = n >= 0;
 	}
-	else if (GetDatabaseEncoding() != PG_UTF8 && count_characters(data, len) < 0)
+	else if (!text->utf8 && count_characters(text, data, len) < 0)
 		done = false;
 	else
 		*result = part_of(text, data, len);

@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "utils/builtins.h"
 
 #include "vector/filter/predicate.h"
@@ -49,6 +50,76 @@ equal_text(Datum left, Datum right, bool blank_padded)
 	return equal;
 }
 
+/* What all rows are compared with. */
+typedef struct Scalar
+{
+	const char *data;
+	Size		len;			/* without blanks that do not count */
+	bool		blank_padded;
+} Scalar;
+
+static bool
+equals_scalar(const Scalar *scalar, Datum value)
+{
+	struct varlena *text = (struct varlena *) DatumGetPointer(value);
+	bool		in_row = !VARATT_IS_COMPRESSED(text) && !VARATT_IS_EXTERNAL(text);
+	Size		len;
+	bool		equal;
+
+	if (!in_row)
+	{
+		/* strings of other lengths are not fetched */
+		if (!scalar->blank_padded && toast_raw_datum_size(value) - VARHDRSZ != scalar->len)
+			return false;
+		text = pg_detoast_datum_packed(text);
+	}
+	len = VARSIZE_ANY_EXHDR(text);
+	if (scalar->blank_padded)
+		len = bpchartruelen(VARDATA_ANY(text), len);
+	equal = len == scalar->len &&
+		(len == 0 || (*VARDATA_ANY(text) == *scalar->data && memcmp(VARDATA_ANY(text), scalar->data, len) == 0));
+	if (!in_row)
+		pfree(text);
+
+	return equal;
+}
+
+/* Compare with what is the same for all rows; false if neither side is that. */
+static bool
+compare_with_scalar(const Comparison *comparison, Batch *batch, const uint16 *rows, int n, uint8 *truth)
+{
+	bool		on_right = vector_expr_is_scalar(comparison->right);
+	Scalar		scalar = {.blank_padded = comparison->left_type == BPCHAROID};
+	bool		wanted = comparison->op == OP_EQ;
+	struct varlena *text;
+	Values		values;
+	bool		isnull;
+	Datum		datum;
+
+	if (on_right == vector_expr_is_scalar(comparison->left))
+		return false;
+	vector_expr_eval(on_right ? comparison->left : comparison->right, batch, rows, n, &values);
+	datum = vector_expr_scalar(on_right ? comparison->right : comparison->left, batch, &isnull);
+	if (isnull)
+	{
+		memset(truth, TRUTH_NULL, n);
+		return true;
+	}
+	text = PG_DETOAST_DATUM_PACKED(datum);
+	scalar.data = VARDATA_ANY(text);
+	scalar.len = VARSIZE_ANY_EXHDR(text);
+	if (scalar.blank_padded)
+		scalar.len = bpchartruelen(VARDATA_ANY(text), scalar.len);
+	for (int i = 0; i < n; i++)
+	{
+		if (values.has_nulls && values.nulls[i])
+			truth[i] = TRUTH_NULL;
+		else
+			truth[i] = equals_scalar(&scalar, values.values[i]) == wanted;
+	}
+	return true;
+}
+
 static void
 compare_texts(const Comparison *comparison, const Values *left, const Values *right, int n, uint8 *truth)
 {
@@ -61,7 +132,19 @@ compare_texts(const Comparison *comparison, const Values *left, const Values *ri
 }
 
 const CompareKind text_comparisons[] = {
-	{.applies = are_texts,.only_equality = true,.costly = true,.compare = compare_texts},
-	{.applies = are_bpchars,.only_equality = true,.costly = true,.compare = compare_texts},
+	{
+		.applies = are_texts,
+		.only_equality = true,
+		.costly = true,
+		.compare = compare_texts,
+		.compare_batch = compare_with_scalar,
+	},
+	{
+		.applies = are_bpchars,
+		.only_equality = true,
+		.costly = true,
+		.compare = compare_texts,
+		.compare_batch = compare_with_scalar,
+	},
 	{NULL}
 };

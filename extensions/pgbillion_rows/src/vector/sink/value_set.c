@@ -14,6 +14,7 @@
 
 #include "utils/memutils.h"
 
+#include "vector/huge_pages.h"
 #include "vector/sink/value_set.h"
 
 typedef struct ValueSlot
@@ -116,8 +117,7 @@ grow(ValueSet *set)
 
 	set->nslots *= 2;
 	set->shift--;
-	set->slots = MemoryContextAllocExtended(set->context, sizeof(ValueSlot) * set->nslots,
-											MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	set->slots = alloc_zero_for_random_access(set->context, sizeof(ValueSlot) * set->nslots);
 	for (uint64 i = 0; i < nold; i++)
 	{
 		uint64		s;
