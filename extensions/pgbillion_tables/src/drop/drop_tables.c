@@ -10,14 +10,15 @@
  * catalog. Relations are never opened: what DROP needs of them is in their
  * pg_class rows.
  *
- * That is done for tables that nothing but their own parts depends on. All
- * others (views, foreign keys, inheritance, partitions, rules, policies,
- * publications, members of extensions, temporary tables, tables in use by
- * this session …) are dropped by PostgreSQL, in the same transaction: refused
- * or cascaded as DROP TABLE does.
+ * That is done for tables that nothing depends on but their own parts and
+ * those of other tables that go with them. All others (views, foreign keys of
+ * other tables, inheritance, partitions, rules, publications, members of
+ * extensions, temporary tables, tables in use by this session …) are dropped by
+ * PostgreSQL, in the same transaction: refused or cascaded as DROP TABLE does.
  *
  * Locks: AccessExclusiveLock on each table, its TOAST table, indexes and
- * sequences; what depends on the tables is looked at again once it is held.
+ * sequences, and on other tables that its foreign keys refer to, as DROP TABLE
+ * takes it; what depends on the tables is looked at again once it is held.
  * Types and statistics, which hardly anybody uses by themselves, are not
  * locked: a COMMENT ON TYPE at the same moment can outlive its type.
  *
@@ -36,7 +37,6 @@
 #include "catalog/namespace.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_constraint.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
@@ -88,6 +88,17 @@ typedef struct DropRelation
 	int			table;			/* in tables[] */
 } DropRelation;
 
+/*
+ * Two tables of which one refers to the other; or a table and another one,
+ * which stays, with triggers of the first one's foreign keys.
+ */
+typedef struct DropLink
+{
+	int			table;			/* in tables[] */
+	int			other;			/* the same, or -1 */
+	Oid			referenced;		/* if so */
+} DropLink;
+
 /* Rows of a catalog. */
 typedef struct RowList
 {
@@ -110,6 +121,9 @@ typedef struct DropContext
 								 * yet */
 	List	   *references;		/* of FamilyKey: what depends on a member, but
 								 * not as a part of it */
+	DropLink   *links;
+	int			nlinks;
+	int			links_size;
 	RowList		class_rows;		/* of members, as lock_parts() saw them last */
 	RowList		depend_rows;	/* of members, as find_families() saw them
 								 * last */
@@ -144,7 +158,11 @@ static void find_families(DropContext *context);
 static FamilyKey *keys_for(DropContext *context, const FamilyCatalog *family);
 static void add_member(DropContext *context, Oid classid, Oid objid, int table);
 static void add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void add_link(DropContext *context, int table, int other, Oid referenced);
+static void spread_by_postgresql(DropContext *context);
+static bool lock_referenced(DropContext *context);
 static void leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static bool inspect_trigger(DropContext *context, Form_pg_trigger form, int table);
 static void inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void add_row(RowList *rows, HeapTuple tuple);
 static void collect_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
@@ -391,8 +409,8 @@ drop_by_postgresql(DropContext *context, DropBehavior behavior)
 /* ---- families ---- */
 
 /*
- * Find all members, and the tables that have more to them than their own
- * members, which become by_postgresql.
+ * Find all members, and the tables that have more to them than members of
+ * tables that are dropped, which become by_postgresql.
  */
 static void
 find_families(DropContext *context)
@@ -408,12 +426,13 @@ find_families(DropContext *context)
 		hash_destroy(context->members);
 	context->members = hash_create("pgbillion family members", 1024, &ctl,
 								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	context->nkeys = context->level = 0;
+	context->nkeys = context->level = context->nlinks = 0;
 	context->depend_rows.ntids = 0;
 	context->references = NIL;
 
+	/* PostgreSQL's too: what refers to those is PostgreSQL's */
 	for (int i = 0; i < context->ntables; i++)
-		if (context->tables[i].exists && !context->tables[i].by_postgresql)
+		if (context->tables[i].exists)
 			add_member(context, RelationRelationId, context->tables[i].oid, i);
 
 	while (context->level < context->nkeys)
@@ -427,21 +446,16 @@ find_families(DropContext *context)
 		pfree(keys);
 	}
 
-	/*
-	 * whatever else refers to a member must be another member of the same
-	 * table
-	 */
+	/* whatever else refers to a member must be another member */
 	foreach(lc, context->references)
 	{
 		FamilyKey  *reference = lfirst(lc);
 		FamilyKey  *member = hash_search(context->members, reference, HASH_FIND, NULL);
 
-		if (member == NULL || member->table != reference->table)
-		{
+		if (member == NULL)
 			context->tables[reference->table].by_postgresql = true;
-			if (member != NULL)
-				context->tables[member->table].by_postgresql = true;
-		}
+		else if (member->table != reference->table)
+			add_link(context, reference->table, member->table, InvalidOid);
 	}
 
 	/* searches sort their keys: what is in order already costs little */
@@ -456,9 +470,49 @@ find_families(DropContext *context)
 	{
 		const FamilyCatalog *family = &family_catalogs[i];
 
-		if (family->catalog == ConstraintRelationId || family->catalog == TriggerRelationId ||
-			family->catalog == DependRelationId)
+		if (family->catalog == TriggerRelationId || family->catalog == DependRelationId)
 			family_scan(family, keys_for(context, family), context->nkeys, inspect_row, context);
+	}
+	spread_by_postgresql(context);
+}
+
+static void
+add_link(DropContext *context, int table, int other, Oid referenced)
+{
+	DropLink   *link;
+
+	if (context->nlinks == context->links_size)
+	{
+		context->links_size = Max(64, context->links_size * 2);
+		context->links = context->links == NULL ?
+			palloc(context->links_size * sizeof(DropLink)) :
+			repalloc_huge(context->links, context->links_size * sizeof(DropLink));
+	}
+	link = &context->links[context->nlinks++];
+	link->table = table;
+	link->other = other;
+	link->referenced = referenced;
+}
+
+/* Of tables that refer to each other PostgreSQL drops all or none. */
+static void
+spread_by_postgresql(DropContext *context)
+{
+	bool		changed = true;
+
+	while (changed)
+	{
+		changed = false;
+		for (int i = 0; i < context->nlinks; i++)
+		{
+			DropLink   *link = &context->links[i];
+
+			if (link->other < 0 ||
+				context->tables[link->table].by_postgresql == context->tables[link->other].by_postgresql)
+				continue;
+			context->tables[link->table].by_postgresql = context->tables[link->other].by_postgresql = true;
+			changed = true;
+		}
 	}
 }
 
@@ -536,11 +590,8 @@ inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 
 	switch (RelationGetRelid(rel))
 	{
-		case ConstraintRelationId:
-			simple = ((Form_pg_constraint) GETSTRUCT(tuple))->contype != CONSTRAINT_FOREIGN;
-			break;
 		case TriggerRelationId:
-			simple = ((Form_pg_trigger) GETSTRUCT(tuple))->tgrelid == context->tables[table].oid;
+			simple = inspect_trigger(context, (Form_pg_trigger) GETSTRUCT(tuple), table);
 			break;
 		case DependRelationId:
 			add_row(&context->depend_rows, tuple);
@@ -557,6 +608,23 @@ inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	}
 	if (!simple)
 		context->tables[table].by_postgresql = true;
+}
+
+/* Whether it is the table's own, or on another one for a foreign key of the table. */
+static bool
+inspect_trigger(DropContext *context, Form_pg_trigger form, int table)
+{
+	int			other;
+
+	if (form->tgrelid == context->tables[table].oid)
+		return true;
+	if (!form->tgisinternal)
+		return false;
+	other = find_table(context, form->tgrelid);
+	if (other >= 0 && !context->tables[other].exists)
+		other = -1;
+	add_link(context, table, other, form->tgrelid);
+	return true;
 }
 
 /* ---- dropping ---- */
@@ -593,6 +661,33 @@ lock_parts(DropContext *context)
 		locked = true;
 	}
 
+	return lock_referenced(context) || locked;
+}
+
+/*
+ * Lock the tables that stay, and that lose triggers of foreign keys. Returns
+ * whether there was any that we had not locked before.
+ */
+static bool
+lock_referenced(DropContext *context)
+{
+	bool		locked = false;
+
+	for (int i = 0; i < context->nlinks; i++)
+	{
+		Oid			relid = context->links[i].referenced;
+		bool		found;
+
+		if (context->links[i].other >= 0)
+			continue;
+		(void) hash_search(context->locked, &relid, HASH_ENTER, &found);
+		if (found)
+			continue;
+		CHECK_FOR_INTERRUPTS();
+		/* in use by this session or not: see RemoveTriggerById() */
+		LockRelationOid(relid, AccessExclusiveLock);
+		locked = true;
+	}
 	return locked;
 }
 
@@ -690,6 +785,10 @@ drop_families(DropContext *context, bool invalidate_each)
 		pgstat_drop_transactional(PGSTAT_KIND_RELATION, MyDatabaseId, relation->oid);
 		RelationForgetRelation(relation->oid);
 	}
+	/* as RemoveTriggerById() does, which leaves relhastriggers to VACUUM */
+	for (int i = 0; i < context->nlinks && invalidate_each; i++)
+		if (context->links[i].other < 0)
+			CacheInvalidateRelcacheByRelid(context->links[i].referenced);
 	if (!invalidate_each)
 		CacheInvalidateRelcacheAll();
 }
