@@ -119,6 +119,7 @@ def test_stamped_clones_are_those_that_commands_make(
     for name in ("clone_100", "clone_102"):
         same(schema_rows.rows(conn, catalogs, name), made)
     assert dump(cluster, database, "clone_102") == dump(cluster, database, "model")
+    conn.execute("DELETE FROM pgbillion_tables.prepared_clones")
     assert prepare(conn, "model")
     clone(conn, "model", "prepared")
     same(schema_rows.rows(conn, catalogs, "prepared"), made)
@@ -152,6 +153,55 @@ def test_a_prepared_clone_needs_no_commands(cluster: Cluster, database: str, con
     conn.execute("DROP SCHEMA model CASCADE")
     assert prepare(conn, "small")
     assert one(conn, "SELECT count(*) FROM pgbillion_tables.prepared_clones") == 1
+
+
+def test_what_many_clones_have_taught_is_kept(
+    cluster: Cluster, database: str, conn: Connection, catalogs: Catalogs
+) -> None:
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+    with cluster.connect(database) as other:
+        # nobody waits for that
+        with other.transaction():
+            other.execute("LOCK pgbillion_tables.prepared_clones IN SHARE MODE")
+            some(conn, "model", "early%d", 1, 3)
+        assert by_commands(other, "model", "first")
+        some(conn, "model", "learned%d", 1, 3)
+        assert not by_commands(other, "model", "second")
+        same(schema_rows.rows(conn, catalogs, "second"), schema_rows.rows(conn, catalogs, "first"))
+        assert one(other, "SELECT customers FROM second.totals") == 0
+        conn.execute("CREATE INDEX ON model.customer (name, id)")
+        assert by_commands(other, "model", "third")
+
+
+def test_nothing_is_kept_for_roles_that_may_not_prepare(conn: Connection) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i integer)")
+    function = "pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean)"
+    database = one(conn, "SELECT current_database()")
+    with conn.transaction(force_rollback=True):
+        conn.execute(f"CREATE ROLE cloner; GRANT CREATE ON DATABASE {database} TO cloner".encode())
+        conn.execute(f"GRANT EXECUTE ON FUNCTION {function} TO cloner; ALTER SCHEMA model OWNER TO cloner".encode())
+        conn.execute("ALTER TABLE model.a OWNER TO cloner; SET LOCAL ROLE cloner")
+        some(conn, "model", "tenant%d", 1, 3)
+        conn.execute("RESET ROLE")
+        assert one(conn, "SELECT count(*) FROM pgbillion_tables.prepared_clones WHERE role = 'cloner'::regrole") == 0
+
+
+def test_long_views_are_compressed_as_postgresql_does(conn: Connection, catalogs: Catalogs) -> None:
+    schemas.make_schema(conn, "model", schemas.LONG_VIEWS)
+    told = reasons(conn)
+    some(conn, "model", "clone_%d", 98, 6)
+    assert told == []
+    made = schema_rows.rows(conn, catalogs, "clone_98")
+    for number in range(100, 104):
+        same(schema_rows.rows(conn, catalogs, f"clone_{number}"), made)
+        conn.execute(f"INSERT INTO clone_{number}.a VALUES ('new', 'x', {number})".encode())
+        assert one(conn, f"SELECT total FROM clone_{number}.long_view") == number
+        assert one(conn, f"SELECT count(*) FROM clone_{number}.of_view") == 1
+    compressed = conn.execute(
+        "SELECT pg_column_compression(ev_action), pg_column_size(ev_action) * 2 < octet_length(ev_action::text)"
+        " FROM pg_rewrite r JOIN pg_class c ON c.oid = ev_class WHERE relnamespace::regnamespace::text ~ '^clone_1'"
+    ).fetchall()
+    assert compressed == [("pglz", True)] * 8
 
 
 CHANGED = """

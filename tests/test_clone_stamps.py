@@ -222,7 +222,8 @@ def test_labels_keep_their_order_where_oids_wrap_around(installation: Installati
             servers.make_shared_objects(conn)
             servers.install_extensions(conn)
             listed = ", ".join(f"'{label}'" for label in labels)
-            schemas.make_schema(conn, "model", f"CREATE TYPE level AS ENUM ({listed})")
+            schemas.make_schema(conn, "model", f"CREATE TYPE level AS ENUM ({listed}); {schemas.LONG_VIEWS}")
+            view = one(conn, "SELECT pg_get_viewdef('model.long_view'::regclass)")
             assert prepare(conn, "model")
         cluster.stop()
         resetwal: list[str | Path] = [
@@ -243,3 +244,6 @@ def test_labels_keep_their_order_where_oids_wrap_around(installation: Installati
                 assert one(conn, query) == labels
                 query = f"SELECT array_agg(l ORDER BY l::tenant{number}.level) FROM unnest(%s::text[]) l"
                 assert one(conn, query, labels) == labels
+                # OIDs of ten digits, of five, and of both
+                query = f"SELECT pg_get_viewdef('tenant{number}.long_view'::regclass)"
+                assert one(conn, query).replace(f"tenant{number}.", "model.") == view

@@ -103,8 +103,10 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 
 #if PG_VERSION_NUM < 160000
 #define namespace_aclcheck(nspid, roleid, mode) pg_namespace_aclcheck(nspid, roleid, mode)
+#define proc_aclcheck(oid, roleid, mode) pg_proc_aclcheck(oid, roleid, mode)
 #else
 #define namespace_aclcheck(nspid, roleid, mode) object_aclcheck(NamespaceRelationId, nspid, roleid, mode)
+#define proc_aclcheck(oid, roleid, mode) object_aclcheck(ProcedureRelationId, oid, roleid, mode)
 #endif
 
 #if PG_VERSION_NUM < 160000

@@ -92,7 +92,22 @@ GRANT EXECUTE ON FUNCTION rounded TO maker;
 GRANT INSERT ON log TO PUBLIC;
 """
 
+# views whose stored queries take several pages, with constants that hold OIDs
+_CASES = ", ".join(
+    f"CASE s WHEN 'new' THEN n + {number} WHEN 'done' THEN 2 ELSE length('é\" {{ ( \\ {number}') END AS c{number}"
+    for number in range(40)
+)
+LONG_VIEWS = f"""
+    CREATE TYPE state AS ENUM ('new', 'done');
+    CREATE TABLE a (s state, t text, n bigint);
+    CREATE VIEW long_view AS SELECT sum(n) AS total, max(s) AS last,
+        (SELECT count(*) FROM (SELECT {_CASES} FROM a b WHERE b.s <> 'done') c) AS others FROM a;
+    CREATE VIEW of_view AS SELECT x.total, y.others, {", ".join(f"x.total + y.total + {n} AS d{n}" for n in range(40))}
+        FROM long_view x JOIN long_view y ON x.last IS NOT DISTINCT FROM y.last AND y.last IN ('new', 'done');
+"""
+
 KINDS: Mapping[str, str] = {
+    "long views": LONG_VIEWS,
     "application": APPLICATION,
     "nothing": "",
     "types": """

@@ -23,6 +23,7 @@
 #include "catalog/catalog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/extension.h"
 #include "executor/spi.h"
@@ -37,6 +38,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "clone/clone.h"
 #include "clone/stamp_schema.h"
@@ -64,6 +66,8 @@ typedef struct Cloning
 	List	   *contents;		/* commands */
 	char	   *reason;			/* why all are made by commands, or NULL */
 	uint64		fingerprint;	/* of the template, before it is read */
+	uint64		of_clones;		/* the fingerprint of all that clones depend
+								 * on, from before */
 	MemoryContext each;			/* emptied after each clone: they must not add
 								 * up */
 } Cloning;
@@ -77,6 +81,9 @@ static void clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int6
 static char *prepare(Cloning *cloning, MemoryContext result_context, int *length);
 static void check_unchanged(const Cloning *cloning);
 static SchemaStamp *learn(Cloning *cloning);
+static char *stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length);
+static void keep(Cloning *cloning, SchemaStamp *stamp);
+static bool may_prepare(void);
 static void clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to,
 						   bool verified);
 static void verify_stamped(const Cloning *cloning, int64 number);
@@ -206,6 +213,7 @@ clone_many(Cloning *cloning, int64 count)
 	Oid			template = cloning->template;
 	const char *access_method = cloning->access_method;
 	SchemaStamp *kept = NULL;
+	SchemaStamp *stamp = NULL;
 	char	   *functions;
 	int			nestlevel;
 
@@ -233,6 +241,8 @@ clone_many(Cloning *cloning, int64 count)
 	nestlevel = NewGUCNestLevel();
 	settle();
 
+	if (count > FIRST_CLONES)
+		cloning->of_clones = fingerprint_of_clones(template);
 	cloning->fingerprint = fingerprint_of_template(template);
 	clone_refuse(template);
 	cloning->objects = definition_of_objects(template, access_method);
@@ -241,13 +251,14 @@ clone_many(Cloning *cloning, int64 count)
 	clone_by_commands(cloning, 0, Min(count, FIRST_CLONES));
 	if (count > FIRST_CLONES)
 	{
-		SchemaStamp *stamp = learn(cloning);
-
+		stamp = learn(cloning);
 		if (stamp != NULL)
 			clone_by_stamp(cloning, stamp, FIRST_CLONES, count, false);
 		else
 			clone_by_commands(cloning, FIRST_CLONES, count);
 	}
+	if (stamp != NULL && may_prepare())
+		keep(cloning, stamp);
 	copy_rows(cloning, count);
 	fill_clones(cloning, count);
 
@@ -346,7 +357,7 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 				(errmsg("all clones of template \"%s\" are made by commands: %s",
 						get_namespace_name(cloning.template), cloning.reason)));
 	else
-		kept_stamp_store(cloning.template, cloning.access_method, bytes, length);
+		(void) kept_stamp_store(cloning.template, cloning.access_method, bytes, length, true);
 	PG_RETURN_BOOL(bytes != NULL);
 }
 
@@ -360,9 +371,9 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	SchemaStamp *stamp;
 	MemoryContext old;
 	char	   *bytes = NULL;
-	uint64		fingerprint = fingerprint_of_clones(cloning->template);
 	int			nestlevel;
 
+	cloning->of_clones = fingerprint_of_clones(cloning->template);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	nestlevel = NewGUCNestLevel();
@@ -376,25 +387,60 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	if (stamp != NULL)
 	{
 		clone_by_stamp(cloning, stamp, FIRST_CLONES, FIRST_CLONES + 1, false);
-		stamp->contents = definition_of_contents(cloning->template);
-		stamp->functions = functions_of(cloning->template);
-		if (fingerprint_of_clones(cloning->template) != fingerprint)
-		{
-			cloning->reason = "what they depend on has changed meanwhile";
-			stamp = NULL;
-		}
+		cloning->contents = definition_of_contents(cloning->template);
+		bytes = stamp_to_keep(cloning, stamp, length);
 	}
 
 	/* every call of SPI has left its own context the current one */
 	old = MemoryContextSwitchTo(result_context);
-	if (stamp != NULL)
-		bytes = kept_stamp_bytes(cloning->template, cloning->access_method, stamp, fingerprint, length);
+	if (bytes != NULL)
+		bytes = memcpy(palloc(*length), bytes, *length);
 	else
 		cloning->reason = pstrdup(cloning->reason);
 	MemoryContextSwitchTo(old);
 	AtEOXact_GUC(true, nestlevel);
 	SPI_finish();
 	return bytes;
+}
+
+/* The bytes of a stamp that still holds; NULL, and the reason in *cloning, if it does not. */
+static char *
+stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length)
+{
+	stamp->contents = cloning->contents;
+	stamp->functions = functions_of(cloning->template);
+	if (fingerprint_of_clones(cloning->template) != cloning->of_clones)
+	{
+		cloning->reason = "what they depend on has changed meanwhile";
+		return NULL;
+	}
+	return kept_stamp_bytes(cloning->template, cloning->access_method, stamp, cloning->of_clones, length);
+}
+
+/* Keeps what has been learned for later calls, if that can be done at once. */
+static void
+keep(Cloning *cloning, SchemaStamp *stamp)
+{
+	int			length;
+	char	   *bytes = stamp_to_keep(cloning, stamp, &length);
+
+	if (bytes != NULL)
+		(void) kept_stamp_store(cloning->template, cloning->access_method, bytes, length, false);
+	cloning->reason = NULL;
+}
+
+/* May the current role call prepare_clone()? */
+static bool
+may_prepare(void)
+{
+	Oid			types[] = {REGNAMESPACEOID, NAMEOID};
+	Oid			schema = get_namespace_oid("pgbillion_tables", true);
+	Oid			function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+										   CStringGetDatum("prepare_clone"),
+										   PointerGetDatum(buildoidvector(types, lengthof(types))),
+										   ObjectIdGetDatum(schema));
+
+	return OidIsValid(function) && proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
 }
 
 /* The name of a clone, of those that are counted from 0. */
@@ -469,7 +515,7 @@ learn(Cloning *cloning)
 static void
 clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to, bool verified)
 {
-	SchemaWriter *writer = schema_writer_begin(stamp);
+	SchemaWriter *writer = schema_writer_begin(stamp, verified ? to - from : 1);
 
 	for (int64 number = from; number < to; number++)
 	{
@@ -482,7 +528,7 @@ clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int
 		{
 			schema_writer_end(writer);
 			verify_stamped(cloning, number);
-			writer = schema_writer_begin(stamp);
+			writer = schema_writer_begin(stamp, to - from - 1);
 		}
 	}
 	schema_writer_end(writer);

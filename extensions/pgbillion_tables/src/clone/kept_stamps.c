@@ -82,7 +82,7 @@ typedef struct Reader
 	const char *end;
 } Reader;
 
-static Relation open_table(LOCKMODE lockmode);
+static Relation open_table(LOCKMODE lockmode, bool wait);
 static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method);
 static void fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerprint);
 static void sign(KeptHeader *header, Oid template, const char *access_method, const char *payload);
@@ -108,7 +108,7 @@ static Reader decompress(const char *payload, int length, int raw_length);
 SchemaStamp *
 kept_stamp_find(Oid template, const char *access_method)
 {
-	Relation	rel = open_table(AccessShareLock);
+	Relation	rel = open_table(AccessShareLock, true);
 	TableScanDesc scan;
 	HeapTuple	tuple;
 	SchemaStamp *stamp = NULL;
@@ -160,12 +160,13 @@ kept_stamp_find(Oid template, const char *access_method)
 /*
  * Keep the stamp, for the current role, in place of what there is for it; and
  * forget those of templates that are gone. Expects that the template is
- * locked.
+ * locked. Without `wait`, false if the table is not there or somebody else's
+ * just now.
  */
-void
-kept_stamp_store(Oid template, const char *access_method, const char *bytes, int length)
+bool
+kept_stamp_store(Oid template, const char *access_method, const char *bytes, int length, bool wait)
 {
-	Relation	rel = open_table(ShareRowExclusiveLock);
+	Relation	rel = open_table(ShareRowExclusiveLock, wait);
 	Snapshot	snapshot;
 	TableScanDesc scan;
 	HeapTuple	tuple;
@@ -174,6 +175,8 @@ kept_stamp_store(Oid template, const char *access_method, const char *bytes, int
 	NameData	name;
 	bytea	   *value = palloc(length + VARHDRSZ);
 
+	if (rel == NULL && !wait)
+		return false;
 	if (rel == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -206,6 +209,7 @@ kept_stamp_store(Oid template, const char *access_method, const char *bytes, int
 	simple_heap_insert(rel, tuple);
 	CommandCounterIncrement();
 	table_close(rel, NoLock);
+	return true;
 }
 
 /*
@@ -238,9 +242,9 @@ kept_stamp_bytes(Oid template, const char *access_method, const SchemaStamp *sta
 	return result;
 }
 
-/* The table, locked; NULL if it is not to be trusted. */
+/* The table, locked; NULL if it is not to be trusted, or, without `wait`, if it cannot be locked at once. */
 static Relation
-open_table(LOCKMODE lockmode)
+open_table(LOCKMODE lockmode, bool wait)
 {
 	Oid			extension = get_extension_oid(EXTENSION, true);
 	Oid			schema = get_namespace_oid(EXTENSION, true);
@@ -249,7 +253,9 @@ open_table(LOCKMODE lockmode)
 
 	if (!OidIsValid(relid) || !OidIsValid(extension))
 		return NULL;
-	rel = table_open(relid, lockmode);
+	if (!wait && !ConditionalLockRelationOid(relid, lockmode))
+		return NULL;
+	rel = table_open(relid, wait ? lockmode : NoLock);
 	if (getExtensionOfObject(RelationRelationId, relid) != extension ||
 		!superuser_arg(rel->rd_rel->relowner) || rel->rd_tableam != GetHeapamTableAmRoutine() ||
 		RelationGetDescr(rel)->natts != NCOLUMNS)

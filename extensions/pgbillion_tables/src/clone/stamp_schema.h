@@ -170,7 +170,7 @@ extern int	schema_stamp_rows(const SchemaStamp *stamp);
 
 typedef struct SchemaWriter SchemaWriter;
 
-extern SchemaWriter *schema_writer_begin(const SchemaStamp *stamp);
+extern SchemaWriter *schema_writer_begin(const SchemaStamp *stamp, int64 count);
 extern void schema_writer_add(SchemaWriter *writer, const char *name);
 extern void schema_writer_end(SchemaWriter *writer);
 
@@ -184,7 +184,7 @@ extern uint64 fingerprint_of_clones(Oid template);
 extern SchemaStamp *kept_stamp_find(Oid template, const char *access_method);
 extern char *kept_stamp_bytes(Oid template, const char *access_method, const SchemaStamp *stamp,
 							  uint64 fingerprint, int *length);
-extern void kept_stamp_store(Oid template, const char *access_method, const char *bytes,
-							 int length);
+extern bool kept_stamp_store(Oid template, const char *access_method, const char *bytes,
+							 int length, bool wait);
 
 #endif							/* PGBILLION_STAMP_SCHEMA_H */

@@ -35,8 +35,12 @@
 
 #include "clone/stamp_schema.h"
 
-/* Rows in memory before they are written: see create_tables.c. */
-#define ROWS_PER_FLUSH 4096
+/*
+ * Rows in memory before they are written. A schema has thousands of rows, and
+ * entries of an index on names are neighbors only if they are those of several
+ * schemas.
+ */
+#define ROWS_PER_FLUSH 65536
 #define ROWS_PER_FLUSH_LOGICAL 200
 
 /* Up to here others are told of each row rather than of whole catalogs. */
@@ -66,9 +70,9 @@ static HeapTuple fill_trees(SchemaWriter *writer, int catalog, const SchemaStamp
 							HeapTuple tuple);
 static void flush(SchemaWriter *writer);
 
-/* Begin to write schemas; in the current memory context. */
+/* Begin to write so many schemas; in the current memory context. */
 SchemaWriter *
-schema_writer_begin(const SchemaStamp *stamp)
+schema_writer_begin(const SchemaStamp *stamp, int64 count)
 {
 	SchemaWriter *writer = palloc0(sizeof(SchemaWriter));
 	Oid			catalogs[NUM_SCHEMA_CATALOGS];
@@ -93,7 +97,7 @@ schema_writer_begin(const SchemaStamp *stamp)
 	}
 	writer->allocator = oid_allocator_create(catalogs, oid_indexes, nwith_oid);
 	/* every other OID is no label's */
-	oid_allocator_reserve(writer->allocator, writer->capacity * (stamp->nmembers + 16));
+	oid_allocator_reserve(writer->allocator, Min(writer->capacity, count) * (stamp->nmembers + 16));
 	writer->oids = palloc(stamp->nmembers * sizeof(Oid));
 	writer->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion schema rows",
 											ALLOCSET_DEFAULT_SIZES);
