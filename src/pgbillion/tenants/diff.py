@@ -96,7 +96,7 @@ def compare(
         tables = definitions.tables | rows.tables
         same, *others = groups
         outcome = Outcome(len(chosen), sum(tables.get(oid, 0) for oid in chosen), len(chosen.intersection(same)), 0.0)
-        wanted = _objects(conn, found[model])
+        wanted = _objects(conn, found[model]) if others else {}
         for alike in sorted(others, key=lambda group: (-len(group), names[group[0]])):
             differences = _differences(wanted, _objects(conn, alike[0]))
             outcome.groups.append(Group([names[oid] for oid in alike], differences))
