@@ -77,8 +77,14 @@ def create(
     ] = 1,
     workers: Workers = None,
     batch: Annotated[
-        int, typer.Option("--batch", metavar="N", help="Tenants per transaction.", parser=at_least_one)
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--batch",
+            metavar="N",
+            help="Tenants per transaction. Default: up to 20 if the template can be stamped, else 1.",
+            parser=at_least_one,
+        ),
+    ] = None,
     storage: Annotated[
         Storage | None,
         typer.Option(

@@ -22,12 +22,18 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 MAX_WORKERS = 100
 DEFAULT_FORMAT = "tenant_%05d"
 
+# per transaction, where all are made from one stamp, whose reading they share
+_STAMPED_TOGETHER = 20
+# so many in a call leave a stamp to the calls that follow
+_LEARNED_FROM = 3
+
 
 @dataclass(frozen=True)
 class Request:
     """What to create: ``count`` schemas from the number ``first``; ``access_method`` None: the template's.
 
-    The rows of the tables ``rows_of``, or ``all_rows``, are copied.
+    The rows of the tables ``rows_of``, or ``all_rows``, are copied. ``batch`` schemas are created per transaction; None
+    leaves that open.
     """
 
     template: str
@@ -35,7 +41,7 @@ class Request:
     first: int
     count: int
     workers: int = 1
-    batch: int = 1
+    batch: int | None = None
     access_method: str | None = None
     rows_of: tuple[str, ...] = ()
     all_rows: bool = False
@@ -46,7 +52,7 @@ class Request:
             raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS}, not {self.workers:,}")
         if self.rows_of and self.all_rows:
             raise UserError("--rows-of and --all-rows exclude each other")
-        if self.batch < 1:
+        if self.batch is not None and self.batch < 1:
             raise UserError(f"the number of tenants per transaction must be at least 1, not {self.batch:,}")
         if self.count < 1:
             raise UserError(f"the number of tenants must be at least 1, not {self.count:,}")
@@ -67,19 +73,31 @@ class Outcome:
         return {**asdict(self), "tenants_per_second": round(rate, 2)}
 
 
-def missing(conn: Connection, request: Request) -> list[range]:
-    """Return the numbers of tenants that are not there, in runs of at most a batch."""
+def _missing(conn: Connection, request: Request) -> list[int]:
+    """Return the numbers of tenants that are not there."""
     name = NameFormat.parse(request.name_format)
     there = {found for (found,) in conn.execute("SELECT nspname::text FROM pg_namespace")}
+    return [n for n in range(request.first, request.first + request.count) if name(n) not in there]
+
+
+def _runs(numbers: Sequence[int], batch: int) -> list[range]:
+    """Return numbers in runs of at most a batch."""
     runs: list[range] = []
-    for number in range(request.first, request.first + request.count):
-        if name(number) in there:
-            continue
-        if runs and runs[-1].stop == number and len(runs[-1]) < request.batch:
+    for number in numbers:
+        if runs and runs[-1].stop == number and len(runs[-1]) < batch:
             runs[-1] = range(runs[-1].start, number + 1)
         else:
             runs.append(range(number, number + 1))
     return runs
+
+
+def _batch(request: Request, wanted: int, *, stamped: bool) -> int:
+    """Return how many tenants a transaction makes; commands lock all that they make."""
+    if request.batch is not None:
+        return request.batch
+    if not stamped or request.rows_of or request.all_rows:
+        return 1
+    return max(1, min(_STAMPED_TOGETHER, -(-wanted // request.workers)))
 
 
 def execute(
@@ -95,13 +113,10 @@ def execute(
         if row is None:
             raise UserError(f'there is no schema "{request.template}" to be cloned', "--template names the model")
         tables = _tables(conn, request)
-        runs = missing(conn, request)
-        if len(runs) > 1:
-            _prepare(conn, request)
+        numbers = _missing(conn, request)
         journaled = journal.exists(conn)
-    wanted = sum(map(len, runs))
+    wanted = len(numbers)
     lock = threading.Lock()
-    todo: Iterator[range] = iter(runs)
     created = 0
 
     def take() -> range | None:
@@ -119,25 +134,47 @@ def execute(
                     created += len(run)
                 update(created)
 
-    with observe(wanted) as update, together.team(min(request.workers, max(1, len(runs)))) as team:
-        futures = [team.start(work, team) for _ in range(min(request.workers, len(runs)))]
-        for future in futures:
-            future.result()
+    with observe(wanted) as update:
+        with target.connect(application_name="pgbillion tenants create") as conn:
+            conn.execute("SET client_min_messages = warning")
+            created = _first(conn, request, numbers, tables, journaled=journaled)
+            update(created)
+            numbers = numbers[created:]
+            stamped = len(numbers) > (request.batch or 1) and _prepare(conn, request)
+        runs = _runs(numbers, _batch(request, len(numbers), stamped=stamped))
+        todo: Iterator[range] = iter(runs)
+        with together.team(min(request.workers, max(1, len(runs)))) as team:
+            futures = [team.start(work, team) for _ in range(min(request.workers, len(runs)))]
+            for future in futures:
+                future.result()
     return Outcome(created, request.count - wanted, time.monotonic() - start)
 
 
-def _prepare(conn: Connection, request: Request) -> None:
+def _first(
+    conn: Connection, request: Request, numbers: Sequence[int], tables: Sequence[int] | None, *, journaled: bool
+) -> int:
+    """Create those from which the others' stamp is learned, rather than clones that do not stay; return how many."""
+    runs = _runs(numbers[:_LEARNED_FROM], _LEARNED_FROM)
+    if len(numbers) <= _LEARNED_FROM or len(runs) > 1 or 0 < (request.batch or 0) < _LEARNED_FROM:
+        return 0
+    _create(conn, request, runs[0], tables, journaled=journaled)
+    return len(runs[0])
+
+
+def _prepare(conn: Connection, request: Request) -> bool:
     """Have the transactions of all workers need no commands, where the role may and the template can."""
     may = conn.execute(
         "SELECT pg_catalog.has_function_privilege('pgbillion_tables.prepare_clone(regnamespace, name)', 'EXECUTE')"
     ).fetchone()
-    if may and may[0]:
-        conn.execute("SET client_min_messages = warning")
+    if not (may and may[0]):
+        return False
+    return bool(
         conn.execute(
             "SELECT pgbillion_tables.prepare_clone((SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = %s)"
             "::pg_catalog.regnamespace, %s)",
             [request.template, request.access_method],
-        )
+        ).fetchall()[0][0]
+    )
 
 
 def _tables(conn: Connection, request: Request) -> list[int] | None:
