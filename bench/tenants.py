@@ -2,7 +2,9 @@
 
 The model is a schema of 50 tables in the manner of an application: 120 indexes, 60 foreign keys, 20 triggers, 10 views,
 10 functions, policies. What is compared takes turns, and so do as many bare files as the tenants have, made by as many
-processes. QUICK=1 makes fewer tenants; PG_CONFIG=… is another PostgreSQL. PG_CLONE_SCHEMA=… is the file
+processes. Each time includes what is learned from the first clones. psql is tried in two ways, a process per tenant and
+one per worker, and the faster counts. Nothing is dropped meanwhile: ext4 without a journal passes over the inodes of
+removed files for minutes. QUICK=1 makes fewer tenants; PG_CONFIG=… is another PostgreSQL. PG_CLONE_SCHEMA=… is the file
 clone_schema.sql of the project pg-clone-schema, whose function is timed as it is, in a database with nothing else.
 """
 
@@ -30,6 +32,7 @@ from pgbillion.tables.worker import psql_connection
 from pgbillion.tenants import create, diff, migrate, script
 
 TENANTS = 60 if common.QUICK else 200  # cloned in a round
+OTHERS = () if common.QUICK else (60, 1_000)  # cloned once, to see what the number matters
 WORKERS = 2
 SINGLES = 5 if common.QUICK else 30
 MIGRATED = 100 if common.QUICK else 2_000
@@ -84,18 +87,6 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def dropped(target: Target, pattern: str) -> None:
-    """Drop schemas, a transaction each, and checkpoint."""
-    with target.connect() as conn:
-        found = conn.execute(
-            "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname LIKE %s", [pattern]
-        ).fetchall()
-        conn.execute("SET client_min_messages = warning")
-        for (name,) in found:
-            conn.execute(f"DROP SCHEMA {name} CASCADE".encode())
-        conn.execute("CHECKPOINT")
-
-
 class Psql:
     """psql, a process per file, as scripts of administrators run it."""
 
@@ -103,12 +94,20 @@ class Psql:
         self._arguments, self._environment = psql_connection(target.conninfo, "pgbillion bench")
         self._program = str(cluster.installation.program("psql"))
 
-    def run(self, text: str) -> None:
-        """Run a text in one transaction."""
+    def run(self, text: str, transaction: str = "-1") -> None:
+        """Run a text, in one transaction unless it has its own."""
         with tempfile.TemporaryFile("w+") as file:
             file.write(text)
             file.seek(0)
-            command = [self._program, "-X", "-q", "-1", "-v", "ON_ERROR_STOP=1", *self._arguments]
+            command = [
+                self._program,
+                "-X",
+                "-q",
+                "-v",
+                "ON_ERROR_STOP=1",
+                *filter(None, [transaction]),
+                *self._arguments,
+            ]
             done = subprocess.run(
                 command, env=self._environment, stdin=file, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
@@ -130,38 +129,51 @@ def files_of(target: Target) -> int:
     return int(row[0])
 
 
+def by_psql(psql: Psql, text: str, prefix: str, *, together_: bool) -> None:
+    """Clone by what pg_dump has written, a transaction each; with a process per worker, or one per tenant."""
+
+    def some(numbers: range) -> None:
+        texts = [re.sub(r"\bmodel\b", f"{prefix}_{number:04}", text) for number in numbers]
+        if together_:
+            psql.run("".join(f"BEGIN;\n{one}\nCOMMIT;\n" for one in texts), "")
+        else:
+            for one in texts:
+                psql.run(one)
+
+    together.at_once(some, [range(first, TENANTS, WORKERS) for first in range(WORKERS)])
+
+
+def in_bulk(target: Target, prefix: str, method: str, count: int) -> float:
+    """Return the seconds of so many clones, what is learned for them included."""
+    with target.connect() as conn:
+        conn.execute("DELETE FROM pgbillion_tables.prepared_clones; CHECKPOINT")
+    request = create.Request("model", f"{prefix}_%04d", 0, count, WORKERS, None, method)
+    return timed(lambda: create.execute(target, request, observe=_quiet))
+
+
 def cloning(cluster: Cluster, target: Target, folder: Path) -> tuple[dict[str, list[float]], diff.Outcome]:
     """Return the seconds of TENANTS by each way, and of their bare files; and how the last ones compare."""
     text, psql = dump(cluster, target), Psql(cluster, target)
-    found: dict[str, list[float]] = {way: [] for way in ("heap", "lazy", "sql", "files_heap", "files_lazy")}
-
-    def bulk(prefix: str, method: str | None) -> Callable[[], object]:
-        request = create.Request("model", f"{prefix}_%04d", 0, TENANTS, WORKERS, 5, method)
-        return lambda: create.execute(target, request, observe=_quiet)
-
-    def some_by_psql(numbers: range) -> None:
-        for number in numbers:
-            psql.run(re.sub(r"\bmodel\b", f"sql_{number:04}", text))
-
-    def by_psql() -> None:
-        together.at_once(some_by_psql, [range(first, TENANTS, WORKERS) for first in range(WORKERS)])
-
-    for _ in range(ROUNDS):
-        for way, work in {"sql": by_psql, "heap": bulk("heap", "heap"), "lazy": bulk("lazy", "lazy_heap")}.items():
-            before = files_of(target)
-            found[way].append(timed(work))
+    found: dict[str, list[float]] = {
+        way: [] for way in ("heap", "lazy", "sql", "sql_one_process", "files_heap", "files_lazy")
+    }
+    for round_ in range(ROUNDS):
+        for way, one_process in (("sql", False), ("sql_one_process", True)):
+            prefix = f"{way}_{round_}"
+            found[way].append(timed(lambda: by_psql(psql, text, prefix, together_=one_process)))  # noqa: B023
             common.say(f"{TENANTS} tenants, {way}: {found[way][-1]:.2f} s")
-            if way != "sql":
-                made = files_of(target) - before
-                found[f"files_{way}"].append(files.creation_seconds(folder, made, WORKERS))
-                common.say(f"{made:,} bare files: {found[f'files_{way}'][-1]:.2f} s")
-            if way == "lazy":
-                names = [f"lazy_{number:04}" for number in range(TENANTS)]
-                compared = diff.compare(target, "model", names, WORKERS, observe=_quiet)
-                if compared.groups:
-                    raise RuntimeError(f"a clone differs: {compared.groups[0]}")
-                common.say(f"{compared.tables:,} tables compared: {compared.seconds:.2f} s")
-            dropped(target, rf"{way}\_%")
+        for way, method in (("heap", "heap"), ("lazy", "lazy_heap")):
+            before = files_of(target)
+            found[way].append(in_bulk(target, f"{way}_{round_}", method, TENANTS))
+            common.say(f"{TENANTS} tenants, {way}: {found[way][-1]:.2f} s")
+            made = files_of(target) - before
+            found[f"files_{way}"].append(files.creation_seconds(folder, made, WORKERS))
+            common.say(f"{made:,} bare files: {found[f'files_{way}'][-1]:.2f} s")
+        names = [f"lazy_{round_}_{number:04}" for number in range(TENANTS)]
+        compared = diff.compare(target, "model", names, WORKERS, observe=_quiet)
+        if compared.groups:
+            raise RuntimeError(f"a clone differs: {compared.groups[0]}")
+        common.say(f"{compared.tables:,} tables compared: {compared.seconds:.2f} s")
     return found, compared
 
 
@@ -175,7 +187,6 @@ def by_definitions(cluster: Cluster) -> float:
     compared = diff.compare(target, "model", names, WORKERS, observe=_quiet)
     if compared.groups:
         raise RuntimeError(f"a schema by the same commands differs: {compared.groups[0]}")
-    common.drop_database(cluster, "without")
     return compared.tables / compared.seconds
 
 
@@ -192,7 +203,6 @@ def by_their_function(cluster: Cluster) -> float | None:
         conn.execute("SET client_min_messages = error")
         call = "SELECT public.clone_schema('model', %s, 'NODATA')"
         seconds = [timed(lambda: conn.execute(call, [f"theirs_{number}"])) for number in range(THEIRS)]  # noqa: B023
-    common.drop_database(cluster, "theirs")
     common.say(f"pg-clone-schema: {statistics.median(seconds):.2f} s a clone")
     return statistics.median(seconds)
 
@@ -227,7 +237,6 @@ def migrating(cluster: Cluster, target: Target) -> dict[str, list[float]]:
         found["migrate"].append(timed(lambda: migrate.run(target, request, names, observe=_quiet)))  # noqa: B023
         found["psql"].append(timed(lambda: by_psql(f"b{number}")))  # noqa: B023
         common.say(f"{MIGRATED} tenants migrated: {found['migrate'][-1]:.2f} s, by psql {found['psql'][-1]:.2f} s")
-    dropped(target, r"mig\_%")
     return found
 
 
@@ -240,14 +249,17 @@ def main() -> int:
             conn.execute("CREATE EXTENSION pgbillion_tables")
             conn.execute(f"CREATE SCHEMA model; SET search_path = model; {model()}; SET search_path = ''".encode())
         cloned, compared = cloning(cluster, target, folder)
+        by_number = {count: count / in_bulk(target, f"lazy_{count}", "lazy_heap", count) for count in OTHERS}
         with target.connect() as conn:
             conn.execute("SELECT pgbillion_tables.prepare_clone('model', 'lazy_heap')")
         singles = [timed(lambda: single(target, number)) for number in range(SINGLES)]  # noqa: B023
-        dropped(target, r"single\_%")
         migrated = migrating(cluster, target)
         definitions = by_definitions(cluster)
         theirs = by_their_function(cluster)
     median = {way: statistics.median(found) for way, found in {**cloned, **migrated}.items()}
+
+    by_number[TENANTS] = TENANTS / median["lazy"]
+    sql = min(median["sql"], median["sql_one_process"])
 
     def excess(way: str) -> float:
         """Milliseconds a tenant beyond 1.5 times what its bare files take, in the median round."""
@@ -260,14 +272,18 @@ def main() -> int:
         [
             *([f"cloned, {way}", f"{TENANTS / median[way]:,.1f}"] for way in cloned),
             *([f"migrated, {way}", f"{MIGRATED / median[way]:,.1f}"] for way in migrated),
+            *([f"cloned, lazy, {number} tenants", f"{rate:,.1f}"] for number, rate in sorted(by_number.items())),
             *([["cloned, pg-clone-schema", f"{1 / theirs:,.1f}"]] if theirs is not None else []),
         ],
     )
     common.result(
         {
             "benchmark": "tenants",
-            "ratio_bulk_over_sql": round(median["sql"] / median["lazy"], 2),
-            "ratio_bulk_over_sql_heap": round(median["sql"] / median["heap"], 2),
+            "ratio_bulk_over_sql": round(sql / median["lazy"], 2),
+            "ratio_bulk_over_sql_heap": round(sql / median["heap"], 2),
+            "ratio_bulk_over_sql_by_tenants": {
+                number: round(rate * sql / TENANTS, 2) for number, rate in sorted(by_number.items())
+            },
             "excess_ms_per_tenant": excess("lazy"),
             "excess_ms_per_tenant_heap": excess("heap"),
             "ms_single": round(statistics.median(singles) * 1000, 1),
