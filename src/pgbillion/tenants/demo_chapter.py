@@ -20,7 +20,6 @@ from pgbillion.tenants import create, diff, migrate, schemas, script
 NAME = "tenants"
 _MODEL, _PATTERN = "shop", r"tenant\_%"
 _MOST, _BY_COMMANDS = 300, 10
-_BATCH = 10
 # a small demo, as in a test, is small in all its parts
 _TABLES_PER_TENANT = 100
 _MIGRATION = "ALTER TABLE orders ADD COLUMN note text; CREATE INDEX ON orders (changed)"
@@ -44,7 +43,7 @@ def make(target: Target, tables: int) -> Chapter:
         relations = _relations(conn.execute(load("tenants", "demo_relations").encode(), [_MODEL]).fetchall())
     steps = [("by the model's commands", _BY_COMMANDS, alone * _BY_COMMANDS, "one session")]
     made = create.execute(
-        target, create.Request(_MODEL, create.DEFAULT_FORMAT, 0, count, workers, _BATCH), observe=_observe("cloned")
+        target, create.Request(_MODEL, create.DEFAULT_FORMAT, 0, count, workers), observe=_observe("cloned")
     )
     steps.append(("cloned", made.created, made.seconds, text.many(workers, "session")))
     with target.connect() as conn:
