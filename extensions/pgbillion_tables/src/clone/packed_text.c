@@ -20,6 +20,7 @@
 
 #include "access/toast_compression.h"
 #include "access/toast_internals.h"
+#include "utils/builtins.h"
 #if PG_VERSION_NUM >= 160000
 #include "varatt.h"
 #endif
@@ -61,6 +62,9 @@ static void add_item(HoledText *text, int length, int piece, int at, bool is_cop
 static inline void next_bit(PackedOutput *output);
 static inline void put_bytes(PackedOutput *output, const char *bytes, int n);
 static inline void put_copy(PackedOutput *output, int distance, int length);
+#ifdef USE_ASSERT_CHECKING
+static bool is_text_of(Datum compressed, const HoledText *holed, const Oid *oids);
+#endif
 
 /* Find what of the text can be copied from what precedes it. */
 void
@@ -247,8 +251,18 @@ holed_text_fill_packed(const HoledText *text, const Oid *oids)
 	SET_VARSIZE_COMPRESSED(result, output.next - (unsigned char *) result);
 	TOAST_COMPRESS_SET_SIZE_AND_COMPRESS_METHOD(result, done, TOAST_PGLZ_COMPRESSION_ID);
 	pfree(starts);
+	Assert(is_text_of(PointerGetDatum(result), text, oids));
 	return PointerGetDatum(result);
 }
+
+#ifdef USE_ASSERT_CHECKING
+/* Is that the text that is not compressed? */
+static bool
+is_text_of(Datum compressed, const HoledText *holed, const Oid *oids)
+{
+	return strcmp(TextDatumGetCString(compressed), TextDatumGetCString(holed_text_fill(holed, oids))) == 0;
+}
+#endif
 
 /* Eight things follow each byte of control bits. */
 static inline void

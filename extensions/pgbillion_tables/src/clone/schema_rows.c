@@ -137,8 +137,9 @@ static int	compare_shdepend(HeapTuple a, HeapTuple b);
 
 /*
  * The rows of a schema, as a new catalog snapshot sees them. NULL, and the
- * reason, if it has an object of a catalog that is not known here; without
- * `reason` those are left out.
+ * reason, if it has an object of a catalog that is not known here. Without
+ * `reason` those are left out, and a member's rows are in the order in which
+ * an index has them, which changes only if they do.
  */
 SchemaRows *
 schema_rows_collect(Oid schema, char **reason)
@@ -171,7 +172,8 @@ schema_rows_collect(Oid schema, char **reason)
 		collection.catalog = i;
 		collection.row_size = 0;
 		scan_members(&collection, &schema_catalogs[i], 0, rows->nmembers, collect_row);
-		sort_rows(rows, i);
+		if (reason != NULL)
+			sort_rows(rows, i);
 	}
 	return rows;
 }
