@@ -64,6 +64,8 @@ class Workload:
         self.pid = self._conn.info.backend_pid
         self.changes: list[Change] = []
         self.there = _there(self._conn)
+        # the abort record of what _check_clones() has rolled back is on disk, and its files are gone
+        self._conn.execute("CHECKPOINT")
         self.old = self._files()
         self.running = Running(self._run)
 
