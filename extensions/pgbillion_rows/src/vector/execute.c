@@ -30,6 +30,7 @@
 #include "vector/join/share.h"
 #include "vector/node.h"
 #include "vector/sink/exchange.h"
+#include "vector/sink/regroup.h"
 #include "vector/sink/sink.h"
 #include "vector/vector.h"
 
@@ -40,6 +41,8 @@ typedef struct VectorState
 	List	   *shared_rows;	/* of those whose plans processes run together */
 	Sink	   *sink;
 	int			noutputs;
+	bool		regroups;		/* groups are to be whole before they are
+								 * returned, as the sink groups them again */
 	bool		ended;			/* the batch's source has, as the sink knows */
 	bool		returning;		/* the sink may have rows for us */
 } VectorState;
@@ -210,6 +213,11 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 		/* what looks for the scan of a cursor's table is to find a join */
 		css->ss.ss_currentRelation = NULL;
 	}
+	else if (exchanged_groups(cscan) > 0 && distinct_exprs(outputs) != NIL)
+	{
+		state->sink = regroup_create(outputs, batch);
+		state->regroups = true;
+	}
 	else
 		state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) :
 			groups_create(outputs, batch, exchanged_groups(cscan) > 0);
@@ -256,6 +264,17 @@ begin_remainder(VectorState *state)
 	return true;
 }
 
+/* What the sink returns has been put into the scan slot: have it a row. */
+static TupleTableSlot *
+store_row(VectorState *state, TupleTableSlot *slot)
+{
+	/* terms of the filter are described as columns, and are none */
+	for (int i = state->noutputs; i < slot->tts_tupleDescriptor->natts; i++)
+		slot->tts_isnull[i] = true;
+
+	return ExecStoreVirtualTuple(slot);
+}
+
 /* The next row that the sink has for us, in the scan slot, or NULL. */
 static TupleTableSlot *
 next_row(VectorState *state)
@@ -272,13 +291,7 @@ next_row(VectorState *state)
 	old = MemoryContextSwitchTo(econtext->ecxt_per_tuple_memory);
 	found = state->sink->methods->next(state->sink, slot->tts_values, slot->tts_isnull);
 	MemoryContextSwitchTo(old);
-	if (!found)
-		return NULL;
-	/* terms of the filter are described as columns, and are none */
-	for (int i = state->noutputs; i < slot->tts_tupleDescriptor->natts; i++)
-		slot->tts_isnull[i] = true;
-
-	return ExecStoreVirtualTuple(slot);
+	return found ? store_row(state, slot) : NULL;
 }
 
 /* Have the sink consume batches until it may have rows for us; false if there is nothing left. */
@@ -294,10 +307,29 @@ fill(VectorState *state)
 	return true;
 }
 
+/* The next row of groups that are grouped again, in the scan slot, or NULL. */
 static TupleTableSlot *
-exec_scan(CustomScanState *css)
+next_regrouped(VectorState *state)
 {
-	VectorState *state = (VectorState *) css;
+	CustomScanState *css = &state->node.css;
+	TupleTableSlot *slot = css->ss.ss_ScanTupleSlot;
+	MemoryContext old;
+	bool		found;
+
+	vector_run(css);
+	ExecClearTuple(slot);
+	ResetExprContext(css->ss.ps.ps_ExprContext);
+	old = MemoryContextSwitchTo(css->ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+	found = vector_next_group(css, slot->tts_values, slot->tts_isnull);
+	MemoryContextSwitchTo(old);
+
+	return found ? store_row(state, slot) : NULL;
+}
+
+/* The next row, in the scan slot, after as many batches as it takes; NULL at the end. */
+static TupleTableSlot *
+next_of_batches(VectorState *state)
+{
 	TupleTableSlot *slot;
 
 	while (!state->returning || (slot = next_row(state)) == NULL)
@@ -306,6 +338,17 @@ exec_scan(CustomScanState *css)
 		if (!fill(state))
 			return NULL;
 	}
+	return slot;
+}
+
+static TupleTableSlot *
+exec_scan(CustomScanState *css)
+{
+	VectorState *state = (VectorState *) css;
+	TupleTableSlot *slot = state->regroups ? next_regrouped(state) : next_of_batches(state);
+
+	if (slot == NULL)
+		return NULL;
 	if (css->ss.ps.ps_ProjInfo == NULL)
 		return slot;
 	css->ss.ps.ps_ExprContext->ecxt_scantuple = slot;
@@ -354,11 +397,14 @@ run_source(VectorState *state)
 {
 	Instrumentation *instrument = state->node.css.ss.ps.instrument;
 
-	if (instrument != NULL)
+	/* PostgreSQL's executor sees to that where it calls us */
+	bool		counted = instrument != NULL && !state->regroups;
+
+	if (counted)
 		InstrStartNode(instrument);
 	while (!state->ended)
 		next_batch(state);
-	if (instrument != NULL)
+	if (counted)
 		InstrStopNode(instrument, state->sink->methods->count(state->sink));
 }
 
@@ -646,7 +692,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	if (distinct != NIL)
 		vector_node_explain_list("Distinct", distinct, context, prefix, es);
 	if (state->sink->exchange != NULL)
-		ExplainPropertyText("Exchange", "by group key", es);
+		ExplainPropertyText("Exchange", state->regroups ? "by group key and distinct value" : "by group key", es);
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
 	if (OidIsValid(vector_scan_index(cscan)))
 		ExplainPropertyText("Columns", get_rel_name(vector_scan_index(cscan)), es);

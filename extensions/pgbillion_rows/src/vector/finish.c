@@ -16,6 +16,10 @@
  * each finishes those that it has then. Without workers it is as in a serial
  * plan.
  *
+ * Where processes share the values of an aggregate with DISTINCT (regroup.c),
+ * PostgreSQL finishes groups above a Gather; then this node is there only so
+ * that the planner sees the aggregate with DISTINCT above, and without below.
+ *
  * Why the results are the same: combining a state with what a group begins
  * with gives that state. finishable() admits only aggregates of which that is
  * known.
@@ -49,7 +53,9 @@ typedef struct FinishState
 {
 	CustomScanState css;
 	AggState   *agg;			/* Finalize Aggregate */
-	CustomScanState *scan;		/* VectorAggregate below it */
+	CustomScanState *scan;		/* VectorAggregate below it; NULL: a Gather is
+								 * between them, and PostgreSQL finishes
+								 * groups */
 	bool		begun;			/* have groups been asked for since the last
 								 * rescan? */
 	Datum	   *states;			/* of each transition of a group, */
@@ -179,6 +185,21 @@ vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs,
 	return &path->path;
 }
 
+/* The path above Finalize Aggregate over a Gather, which PostgreSQL executes: it only takes the DISTINCT off. */
+Path *
+vector_finish_gathered_path(AggPath *agg)
+{
+	CustomPath *path = makeNode(CustomPath);
+
+	path->path = agg->path;
+	path->path.type = T_CustomPath;
+	path->path.pathtype = T_CustomScan;
+	path->custom_paths = list_make1(agg);
+	path->methods = &path_methods;
+
+	return &path->path;
+}
+
 static Plan *
 plan_finish(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 			List *clauses, List *custom_plans)
@@ -186,8 +207,11 @@ plan_finish(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tli
 	CustomScan *cscan = makeNode(CustomScan);
 	Agg		   *agg = linitial_node(Agg, custom_plans);
 
-	/* it is not executed: no memory for its hash table */
-	agg->numGroups = 1;
+	if (IsA(outerPlan(agg), Gather))
+		outerPlan(agg)->targetlist = (List *) vector_without_distinct((Node *) outerPlan(agg)->targetlist, NULL);
+	else
+		/* it is not executed: no memory for its hash table */
+		agg->numGroups = 1;
 	cscan->scan.plan.targetlist = tlist;
 	cscan->custom_scan_tlist = copyObject(agg->plan.targetlist);
 
@@ -213,6 +237,8 @@ begin_finish(CustomScanState *css, EState *estate, int eflags)
 
 	state->agg = castNode(AggState, ExecInitNode(linitial(cscan->custom_plans), estate, eflags));
 	css->custom_ps = list_make1(state->agg);
+	if (IsA(outerPlanState(state->agg), GatherState))
+		return;
 	state->scan = castNode(CustomScanState, outerPlanState(state->agg));
 	state->states = palloc(sizeof(Datum) * Max(state->agg->numtrans, 1));
 	state->nulls = palloc(sizeof(bool) * Max(state->agg->numtrans, 1));
@@ -348,15 +374,15 @@ exec_finish(CustomScanState *css)
 	FinishState *state = (FinishState *) css;
 	TupleTableSlot *slot;
 
-	if (!state->begun)
+	if (state->scan != NULL && !state->begun)
 	{
 		/* what AggCheckCallContext() and its like look for */
 		state->agg->curaggcontext = state_context(state);
 		vector_run(state->scan);
 		state->begun = true;
 	}
-	slot = next_finished(state);
-	if (slot == NULL || css->ss.ps.ps_ProjInfo == NULL)
+	slot = state->scan == NULL ? ExecProcNode(&state->agg->ss.ps) : next_finished(state);
+	if (TupIsNull(slot) || css->ss.ps.ps_ProjInfo == NULL)
 		return slot;
 	css->ss.ps.ps_ExprContext->ecxt_scantuple = slot;
 	ResetExprContext(css->ss.ps.ps_ExprContext);
@@ -373,7 +399,7 @@ static void
 rescan_finish(CustomScanState *css)
 {
 	FinishState *state = (FinishState *) css;
-	PlanState  *scan = &state->scan->ss.ps;
+	PlanState  *scan = outerPlanState(state->agg);
 
 	if (css->ss.ps.chgParam != NULL)
 		UpdateChangedParamSet(&state->agg->ss.ps, css->ss.ps.chgParam);
@@ -383,7 +409,7 @@ rescan_finish(CustomScanState *css)
 	 * it of parameters if it hashes, and else begins that anew
 	 */
 	ExecReScan(&state->agg->ss.ps);
-	if (!state->begun)
+	if (state->scan == NULL || !state->begun)
 		return;
 	if (state->agg->aggstrategy != AGG_HASHED)
 	{
@@ -408,7 +434,7 @@ explain_finish(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	Instrumentation *instrument = css->ss.ps.instrument;
 
-	if (!es->analyze || instrument == NULL || ((FinishState *) css)->agg->ss.ps.qual == NULL)
+	if (!es->analyze || instrument == NULL || ((FinishState *) css)->scan == NULL || ((FinishState *) css)->agg->ss.ps.qual == NULL)
 		return;
 	ExplainPropertyFloat("Rows Removed by Filter", NULL,
 						 instrument->nloops > 0 ? instrument->nfiltered1 / instrument->nloops : 0, 0, es);

@@ -110,6 +110,7 @@ extern const CustomScanMethods vector_finish_methods;
 
 extern Node *vector_without_distinct(Node *node, void *context);
 extern bool vector_finishable(PathTarget *target, List *clause);
+extern Path *vector_finish_gathered_path(AggPath *agg);
 extern Path *vector_finish_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling);
 
 #endif							/* PGBILLION_VECTOR_H */

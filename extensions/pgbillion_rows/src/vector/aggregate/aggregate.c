@@ -182,6 +182,7 @@ compile_aggregate(Aggref *aggref, List *outputs, Batch *batch)
 		agg->kind->prepare(agg, aggref, tuple);
 	ReleaseSysCache(tuple);
 
+	agg->others = -1;
 	agg->distinct = aggref->aggdistinct != NIL;
 	if (aggref->args != NIL)
 		agg->argument = vector_expr_compile(linitial_node(TargetEntry, aggref->args)->expr, batch);
@@ -390,6 +391,39 @@ advance_filtered(VectorAgg *agg, Batch *batch, RowGroups *groups)
 }
 
 /*
+ * Have the aggregate of an output add the states that another output has in other entries, whose addresses are in a
+ * column of the batch, instead of rows. It must have combine().
+ */
+void
+aggregates_take_states(Aggregates *aggregates, int output, const Aggregates *others, int other, int column)
+{
+	VectorAgg  *agg = aggregates->of_output[output];
+
+	Assert(agg->kind == others->of_output[other]->kind && agg->kind->combine != NULL);
+	agg->others = column;
+	agg->others_shift = others->of_output[other]->offset - agg->offset;
+	/* only such as this one have that column */
+	agg->mate = NULL;
+	agg->is_mate = false;
+}
+
+/* Add the states of other entries. */
+static void
+advance_states(VectorAgg *agg, Batch *batch, RowGroups *groups)
+{
+	const Datum *addresses = batch_column(batch, agg->others)->values;
+	char	   *entries[BATCH_ROWS];
+	char	   *others[BATCH_ROWS];
+
+	for (int i = 0; i < batch->n; i++)
+	{
+		others[i] = DatumGetPointer(addresses[i]) + agg->others_shift;
+		entries[i] = groups->single != NULL ? groups->single : group_entries(groups, batch->n)[i];
+	}
+	agg->kind->combine(agg, entries, others, batch->n);
+}
+
+/*
  * Add the rows of a batch to their groups, except for aggregates with DISTINCT.
  * What is computed on the way is left in the batch's memory.
  */
@@ -403,7 +437,9 @@ aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups)
 
 		if (agg->distinct || agg->is_mate)
 			continue;
-		if (agg->mate != NULL)
+		if (agg->others >= 0)
+			advance_states(agg, batch, groups);
+		else if (agg->mate != NULL)
 			advance_both(agg, batch, groups);
 		else if (agg->filter != NULL)
 			advance_filtered(agg, batch, groups);

@@ -173,6 +173,9 @@ struct VectorAgg
 	bool		distinct;		/* it is not for aggregates_advance() */
 	VectorAgg  *mate;			/* to be advanced with this one, or NULL */
 	bool		is_mate;		/* it is another's */
+	int			others;			/* column of the batch with the addresses of
+								 * entries whose states are to be added, or -1 */
+	ssize_t		others_shift;	/* so much further in these than here */
 	const StateMemory *memory;
 	void	   *own;			/* the kind's */
 };
@@ -271,6 +274,7 @@ extern void aggregates_init(void *aggregates, char *entry);
 extern struct varlena **aggregates_pointer(void *aggregates, char *entry, int i);
 extern void aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups);
 extern void aggregates_combine(Aggregates *aggregates, char **entries, char **others, int n);
+extern void aggregates_take_states(Aggregates *aggregates, int output, const Aggregates *others, int other, int column);
 extern void aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups);
 
 /* The transition value of an output of a group, in the current context. */

@@ -19,6 +19,7 @@
 #include "planner/groups.h"
 #include "vector/plan/plan.h"
 #include "vector/sink/group.h"
+#include "vector/sink/regroup.h"
 #include "vector/sink/value_set.h"
 
 /* Memory that so many groups take. */
@@ -149,6 +150,38 @@ Cost
 exchange_cost(double groups)
 {
 	return STARTUP_COST + cpu_tuple_cost * groups;
+}
+
+/* How many pairs of a group and a value there are where one argument is to be DISTINCT. */
+double
+distinct_pairs(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
+{
+	List	   *keys = NIL;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			keys = lappend(keys, lfirst(lc));
+	}
+	keys = lappend(keys, regroup_argument(target->exprs));
+
+	return estimate_groups(root, keys, rel->rows);
+}
+
+/*
+ * What it costs a process to group its rows by so many pairs, exchange them, and group them again by the keys: for a
+ * row what a table of groups does, and for a pair what the second does.
+ */
+Cost
+shared_distinct_cost(RelOptInfo *rel, PathTarget *target, double pairs, int workers)
+{
+	double		divisor = parallel_divisor(workers);
+	double		rows = rel->rows / divisor;
+	double		own = Min(pairs, rows);
+	double		bytes = Min(memory_of_groups(target, own), get_hash_memory_limit());
+
+	return exchange_cost(own) + rows * (cpu_operator_cost + waiting_cost(bytes)) + pairs / divisor * cpu_tuple_cost;
 }
 
 /*

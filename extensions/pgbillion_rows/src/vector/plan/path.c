@@ -120,6 +120,18 @@ exchange_groups(Path *path, double groups, int parallel_workers)
 	lfourth(castNode(CustomPath, path)->custom_private) = makeInteger((int) Min(Max(groups, 1), INT_MAX));
 }
 
+/*
+ * Have the processes of a partial path exchange pairs of a group and a value that is to be DISTINCT, which costs so
+ * much, so that each has partial states of values that no other has.
+ */
+void
+share_pairs(Path *path, double pairs, Cost cost)
+{
+	path->startup_cost += cost;
+	path->total_cost += cost;
+	lfourth(castNode(CustomPath, path)->custom_private) = makeInteger((int) Min(Max(pairs, 1), INT_MAX));
+}
+
 static bool
 params_walker(Node *node, List **params)
 {

@@ -33,6 +33,7 @@
 #include "vector/aggregate/aggregate.h"
 #include "vector/plan/plan.h"
 #include "vector/sink/exchange.h"
+#include "vector/sink/regroup.h"
 #include "vector/vector.h"
 
 int			vector_aggregate = PLAN_ON;
@@ -197,7 +198,10 @@ find_tables(PlannerInfo *root, Request *request)
 	return NULL;
 }
 
-/* Can processes exchange so many groups, each partition of which should fit in memory? */
+/*
+ * Can processes exchange so many groups, each partition of which should fit in memory? With DISTINCT, groups of the
+ * keys and of its one argument.
+ */
 static bool
 can_exchange(PathTarget *target, double groups)
 {
@@ -205,7 +209,12 @@ can_exchange(PathTarget *target, double groups)
 
 	foreach(lc, target->exprs)
 	{
-		if (IsA(lfirst(lc), Aggref) && !aggregate_can_combine(lfirst_node(Aggref, lc)))
+		if (IsA(lfirst(lc), Aggref) && ((Aggref *) lfirst(lc))->aggdistinct != NIL)
+		{
+			if (regroup_argument(target->exprs) == NULL)
+				return false;
+		}
+		else if (IsA(lfirst(lc), Aggref) && !aggregate_can_combine(lfirst_node(Aggref, lc)))
 			return false;
 	}
 	return memory_refusal(target, groups / EXCHANGE_PARTITIONS) == NULL;
@@ -237,7 +246,8 @@ estimate(PlannerInfo *root, Request *request)
 	request->finish = !request->inherited && (request->clause != NIL || request->distinct) && enable_hashagg &&
 		vector_finishable(request->target, request->clause);
 	request->exchange = request->finish && vector_exchange != PLAN_OFF &&
-		can_exchange(request->target, request->groups);
+		can_exchange(request->target, request->distinct && regroup_argument(request->target->exprs) != NULL ?
+					 distinct_pairs(root, request->input, request->target) : request->groups);
 	return request->finish ? NULL : reason;
 }
 
@@ -324,7 +334,7 @@ count_workers(Request *request)
 	double		pages = 0;
 	ListCell   *lc;
 
-	if (!request->safe || request->distinct ||
+	if (!request->safe || (request->distinct && !request->exchange) ||
 		(request->foreign == NIL && request->input->partial_pathlist == NIL))
 		return 0;
 	foreach(lc, request->tables)
@@ -382,6 +392,13 @@ add_single(PlannerInfo *root, Request *request)
 	add_final(request, path);
 }
 
+/* Is the exchange of groups to be chosen, whatever it costs? */
+static bool
+exchange_is_forced(const Request *request)
+{
+	return vector_exchange == PLAN_FORCE || (request->chain != NULL ? vector_join : vector_aggregate) == PLAN_FORCE;
+}
+
 /*
  * Add the parallel paths of one table, or of joins, whose processes exchange groups: the
  * partial one, on which PostgreSQL may build more before it gathers, and that
@@ -392,8 +409,7 @@ add_exchange(PlannerInfo *root, Request *request, int workers)
 {
 	double		divisor = parallel_divisor(workers);
 	Request		share = *request;
-	bool		forced = vector_exchange == PLAN_FORCE ||
-		(request->chain != NULL ? vector_join : vector_aggregate) == PLAN_FORCE;
+	bool		forced = exchange_is_forced(request);
 	Path	   *scan;
 	Path	   *path;
 	Path	   *gather;
@@ -419,6 +435,27 @@ add_exchange(PlannerInfo *root, Request *request, int workers)
 	}
 	add_partial_path(request->rel, path);
 	add_final(request, gather);
+}
+
+/* Add the parallel path of aggregates with DISTINCT, whose processes share the values out. */
+static void
+add_shared_distinct(PlannerInfo *root, Request *request, int workers)
+{
+	double		pairs = distinct_pairs(root, request->input, request->target);
+	Path	   *scan = linitial(scan_paths(root, request, workers));
+	Path	   *path;
+	Cost		cost = shared_distinct_cost(request->input, request->target, pairs, workers);
+
+	share_pairs(scan, pairs, cost);
+	path = finalize_path(root, request, gathered_path(root, request->partial_rel, request->target, scan, NIL));
+	path = vector_finish_gathered_path(castNode(AggPath, path));
+	/* cheaper than our other paths, too, which are forced to be cheap */
+	if (exchange_is_forced(request))
+	{
+		path->startup_cost *= 1e-3;
+		path->total_cost *= 1e-3;
+	}
+	add_final(request, path);
 }
 
 /*
@@ -465,6 +502,11 @@ offer(PlannerInfo *root, Request *request)
 	}
 	else if (workers == 0)
 		return "sums of floats over several tables in a serial plan";
+	if (workers > 0 && request->distinct)
+	{
+		add_shared_distinct(root, request, workers);
+		return NULL;
+	}
 	if (workers > 0 && request->exchange)
 		add_exchange(root, request, workers);
 	if (workers > 0 && request->fits)

@@ -70,6 +70,8 @@ extern Cost row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
 extern Cost exchange_cost(double groups);
+extern double distinct_pairs(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
+extern Cost shared_distinct_cost(RelOptInfo *rel, PathTarget *target, double pairs, int workers);
 extern void add_waiting(Path *path, PathTarget *target, List *others, double rows, double groups);
 
 /* core_cost.c */
@@ -88,6 +90,7 @@ extern CustomScan *plan_scan(CustomPath *best_path, List *outputs, List *custom_
 extern Path *scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 					   double groups, int parallel_workers, bool safe);
 extern void exchange_groups(Path *path, double groups, int parallel_workers);
+extern void share_pairs(Path *path, double pairs, Cost cost);
 
 /* columns_path.c */
 extern bool has_columns(RelOptInfo *rel);

@@ -25,7 +25,7 @@
 #include "vector/sink/by_code.h"
 #include "vector/sink/distinct.h"
 #include "vector/sink/exchange.h"
-#include "vector/sink/group.h"
+#include "vector/sink/groups.h"
 #include "vector/sink/sink.h"
 #include "vector/sink/spill.h"
 
@@ -292,6 +292,16 @@ next_entry(Groups *groups)
 	return entry;
 }
 
+/* Have the next groups that were exchanged in the table; false if there are none. */
+static bool
+take_exchanged(Groups *groups)
+{
+	if (!exchanges(groups) || !exchange_take(groups->sink.exchange))
+		return false;
+	rewind_groups(groups);
+	return true;
+}
+
 static bool
 next(Sink *sink, Datum *values, bool *isnull)
 {
@@ -300,9 +310,8 @@ next(Sink *sink, Datum *values, bool *isnull)
 
 	while ((entry = next_entry(groups)) == NULL)
 	{
-		if (!exchanges(groups) || !exchange_take(groups->sink.exchange))
+		if (!take_exchanged(groups))
 			return false;
-		rewind_groups(groups);
 	}
 	for (int i = 0; i < groups->noutputs; i++)
 	{
@@ -312,6 +321,34 @@ next(Sink *sink, Datum *values, bool *isnull)
 			values[i] = aggregates_output(groups->aggregates, i, entry, &isnull[i]);
 	}
 	return true;
+}
+
+/* The entries of the next n groups, or fewer, valid until the next call; none if there are none for now. */
+int
+groups_next_entries(Sink *sink, char **entries, int n)
+{
+	Groups	   *groups = (Groups *) sink;
+	int			found = 0;
+
+	do
+	{
+		while (found < n && (entries[found] = next_entry(groups)) != NULL)
+			found++;
+	} while (found == 0 && take_exchanged(groups));
+	return found;
+}
+
+/* Are there rows in files, of groups to be returned later? */
+bool
+groups_have_remainder(Sink *sink)
+{
+	return ((Groups *) sink)->partitions != NIL;
+}
+
+GroupTable *
+groups_table(Sink *sink)
+{
+	return ((Groups *) sink)->table;
 }
 
 /* Replace the groups by those of a partition that was spilled. */
@@ -471,6 +508,7 @@ groups_create(List *outputs, Batch *batch, bool exchanged)
 
 	groups->by_code = group_by_code_create(groups->keys, groups->nkeys);
 
+	groups->sink.states = groups->aggregates;
 	groups->sink.keys = groups->nkeys;
 	groups->sink.aggregates = n - groups->nkeys;
 	groups->sink.kernel_aggregates = aggregates_kernels(groups->aggregates, n);

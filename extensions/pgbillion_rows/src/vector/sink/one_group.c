@@ -116,6 +116,7 @@ one_group_create(List *outputs, Batch *batch)
 	one->sink.methods = &one_group_methods;
 	one->noutputs = list_length(outputs);
 	one->aggregates = aggregates_compile(outputs, batch, 0, &one->memory);
+	one->sink.states = one->aggregates;
 	one->sink.aggregates = one->noutputs;
 	one->sink.kernel_aggregates = aggregates_kernels(one->aggregates, one->noutputs);
 	one->distincts = distincts_create(one->aggregates, outputs, batch, false);

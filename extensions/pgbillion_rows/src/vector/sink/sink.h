@@ -7,6 +7,7 @@
  *	one_group.c		one row of partial states, without GROUP BY
  *	groups.c		one row per group, with its partial states
  *	rows.c			the rows themselves
+ *	regroup.c		groups with DISTINCT, whose values processes share out
  *
  *	group.c			the hash table of groups
  *	group_record.c	its groups on their way to another process
@@ -97,6 +98,8 @@ struct Sink
 	 */
 	int64		patience;
 	bool		any_order;
+
+	struct Aggregates *states;	/* of groups, or NULL */
 
 	/* what EXPLAIN tells of it: how many outputs, and of these by kernels */
 	int			aggregates;
