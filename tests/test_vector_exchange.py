@@ -132,8 +132,12 @@ def test_it_is_chosen_for_many_groups(vectors: Connection) -> None:
     vectors.execute("CREATE TABLE data AS SELECT g % 100000 AS k, g % 10 AS few FROM generate_series(1, 1000000) g")
     vectors.execute("VACUUM (FREEZE, ANALYZE) data")
     vectors.execute("SET pgbillion_rows.vector_aggregate = on; SET max_parallel_workers_per_gather = 1")
+    many = "SELECT count(*), max(n) FROM (SELECT k, count(*) AS n FROM data GROUP BY k) s"
+    # so few rows are read before a worker has started
+    assert exchange(plans.explain(vectors, many)) is None
+    vectors.execute("SET parallel_setup_cost = 100; SET work_mem = '64MB'")
     for query, expected in (
-        ("SELECT count(*), max(n) FROM (SELECT k, count(*) AS n FROM data GROUP BY k) s", True),
+        (many, True),
         ("SELECT few, count(*) FROM data GROUP BY few", False),
         ("SELECT k, count(*) FROM data GROUP BY k", False),
     ):
