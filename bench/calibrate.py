@@ -1,9 +1,11 @@
 """What the planner's constants should be on this machine, and whether its choices are the faster ones.
 
 Each probe is a query that does one thing more than another: PostgreSQL's way and ours in turn, CPU time of one process,
-all in cache. From their differences follow nanoseconds per row, and from these constants of planner/early_cost.c and
-vector/plan/filter_path.c in extensions/pgbillion_rows/src, in units of PostgreSQL's own cost of an operator.
-Then every probe is planned as ever: where the slower plan is chosen, that is said. ROWS=… is another number of rows,
+all in cache. From their differences follow nanoseconds per row, and from these constants of planner/early_cost.c,
+vector/plan/filter_path.c and vector/plan/core_cost.c in extensions/pgbillion_rows/src, in the units that these use.
+Our way by one process and by two is compared by the time that passes: what a second process takes to be of use, and
+MORE_SETUP_FACTOR of vector/plan/plan.c, follow from tables of several sizes. Then every probe is planned as ever: where
+the slower plan is chosen, that is said. ROWS=… is another number of rows,
 QUICK=1 a tenth, SEED=… repeats the order, PG_CONFIG=… another PostgreSQL.
 """
 
@@ -33,44 +35,80 @@ ROUNDS = 3 if common.QUICK else 7
 MARGIN = 1.1
 WIDE = 60
 OPERATOR_COST = 0.0025  # cpu_operator_cost
+TUPLE_COST = 0.01  # cpu_tuple_cost
 JOINED = ("k1000", "k10000", "k100000")
 
-POSTGRESQL = Side("PostgreSQL", {contest.ENABLE: "off"})
+POSTGRESQL = contest.POSTGRESQL
 _FORCED = {
     contest.ENABLE: "on",
     "pgbillion_rows.vector_aggregate": "force",
     "pgbillion_rows.vector_scan": "off",
     "pgbillion_rows.aggregate_before_join": "off",
+    "pgbillion_rows.vector_join": "off",
+    "pgbillion_rows.vector_exchange": "on",
+    "min_parallel_table_scan_size": "8MB",
+    "parallel_setup_cost": "1000",
+    "parallel_tuple_cost": "0.1",
 }
 AGGREGATE = Side("VectorAggregate", _FORCED)
 SCAN = Side("VectorScan", {**_FORCED, "pgbillion_rows.vector_aggregate": "off", "pgbillion_rows.vector_scan": "force"})
 BEFORE = Side("before the join", {**_FORCED, "pgbillion_rows.aggregate_before_join": "force"})
+JOIN = Side("VectorJoin", {**_FORCED, "pgbillion_rows.vector_join": "force"})
+# tables are too small for workers, or workers cost nothing
+ONE = Side("one process", {**_FORCED, "pgbillion_rows.vector_aggregate": "on", "min_parallel_table_scan_size": "4TB"})
+TWO = Side(
+    "two processes",
+    {
+        **_FORCED,
+        "pgbillion_rows.vector_aggregate": "on",
+        "pgbillion_rows.vector_exchange": "force",
+        "min_parallel_table_scan_size": "0",
+        "parallel_setup_cost": "0",
+        "parallel_tuple_cost": "0",
+    },
+)
 CHOSEN = Side(
     "as planned",
     {
-        contest.ENABLE: "on",
+        **_FORCED,
         "pgbillion_rows.vector_aggregate": "on",
         "pgbillion_rows.vector_scan": "on",
         "pgbillion_rows.aggregate_before_join": "on",
+        "pgbillion_rows.vector_join": "on",
     },
 )
 
 
 @dataclass
 class Probe:
-    """A query, our way to be compared, and what was found: nanoseconds per row and estimated costs, by side."""
+    """A query, our way to be compared, and what was found: nanoseconds per row and estimated costs, by side.
+
+    Sides are PostgreSQL and ours, or one process of ours and two.
+    """
 
     key: str
     sql: str
     side: Side
+    rows: int = 0
+    pages: int = 0
     nanoseconds: dict[str, float] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
     uses_ours: bool = False
 
     @property
+    def other(self) -> Side:
+        """What our way is compared with."""
+        return ONE if self.side == TWO else POSTGRESQL
+
+    @property
+    def processes(self) -> int:
+        """How many there may be."""
+        return 2 if self.side == TWO else 1
+
+    @property
     def ratio(self) -> float:
         """How many times as fast our way is."""
-        return self.nanoseconds[POSTGRESQL.name] / self.nanoseconds[self.side.name]
+        return self.nanoseconds[self.other.name] / self.nanoseconds[self.side.name]
 
     @property
     def wrong(self) -> bool:
@@ -118,9 +156,22 @@ def probes() -> list[Probe]:
                         BEFORE,
                     )
                 )
+    for column, size in (("k1000", "k1000"), ("k10", "k1000000"), ("k1000000", "k1000000")):
+        sql = f"SELECT count(*) FROM narrow t JOIN small_{size} s ON t.{column} = s.id"
+        found.append(Probe(f"joined by {column} with {COLUMNS[size]} rows", sql, JOIN))
+    for rows in (ROWS // size for size in SIZES):
+        for key, sql in {
+            "10 groups": "SELECT k10, count(*), sum(n) FROM {} GROUP BY 1",
+            "100000 groups": "SELECT count(*), sum(c) FROM (SELECT k100000, count(*) AS c FROM {} GROUP BY 1) x",
+            "1000000 groups": "SELECT count(*), sum(c) FROM (SELECT k1000000, count(*) AS c FROM {} GROUP BY 1) x",
+            "100000 distinct": "SELECT count(DISTINCT k100000) FROM {}",
+        }.items():
+            found.append(Probe(f"{key} of {rows} rows by two", sql.format(f"first_{rows}"), TWO, rows))
     return found
 
 
+# tables of so many times fewer rows, and as many
+SIZES = (8, 4, 2, 1)
 # columns with so many values, in no order
 COLUMNS = {"k10": 10, "k1000": 1000, "k10000": 10_000, "k100000": 100_000, "k1000000": 1_000_000}
 
@@ -148,6 +199,11 @@ def make(conn: Connection) -> None:
             f"CREATE TABLE small_{column} AS SELECT i AS id, i % 25 AS g, i::bigint * 7919 % 1000 AS share"
             f" FROM generate_series(0, {groups - 1}) i".encode()
         )
+    for rows in (ROWS // size for size in SIZES):
+        conn.execute(
+            f"CREATE TABLE first_{rows} AS SELECT id, {', '.join(COLUMNS)}, n, words FROM narrow"
+            f" WHERE id <= {rows}".encode()
+        )
     conn.execute("CHECKPOINT")
     conn.execute("VACUUM (FREEZE, ANALYZE)")
 
@@ -161,29 +217,38 @@ def takes(plan: plans.Plan, side: Side) -> bool:
     """Tell whether a plan is of our way that the side stands for."""
     if side == BEFORE:
         return any(node.get("Partial Mode", "Simple") != "Simple" for node in plans.nodes(plan))
+    if side == TWO:
+        return any(node["Node Type"] == "Gather" for node in plans.nodes(plan))
+    if side in (SCAN, JOIN):
+        # with all of it on, the scan aggregates, too
+        return any("Custom Plan Provider" in node for node in plans.nodes(plan))
     return any(node.get("Custom Plan Provider") == side.name for node in plans.nodes(plan))
 
 
 def measure(conn: Connection, found: Sequence[Probe], order: random.Random) -> None:
-    """Run all probes by both ways in turn; the medians of CPU time count."""
+    """Run all probes by both ways in turn; the medians count, of CPU time except where there are two processes."""
     times: dict[tuple[str, str], list[float]] = {}
     for number in range(ROUNDS + 1):
         turn = list(found)
         order.shuffle(turn)
         for probe in turn:
-            rows = ROWS // 4 if " wide" in probe.sql else ROWS
-            result = contest.Result(Query(probe.key, probe.sql), 1)
-            result.plans = {POSTGRESQL.name: "one", probe.side.name: "other"}
-            result.times = {POSTGRESQL.name: [], probe.side.name: []}
-            contest.alternate(conn, result, (contest.POSTGRESQL, probe.side), number)
+            rows = probe.rows or (ROWS // 4 if " wide" in probe.sql else ROWS)
+            result = contest.Result(Query(probe.key, probe.sql), probe.processes)
+            result.plans = {POSTGRESQL.name: "", probe.other.name: "one", probe.side.name: "other"}
+            result.times = {probe.other.name: [], probe.side.name: []}
+            contest.CLOCK = "cpu" if probe.processes == 1 else "wall"
+            contest.alternate(conn, result, (probe.other, probe.side), number)
             for name, seconds in result.times.items():
                 # the first round fills the caches
                 if number > 0:
                     times.setdefault((probe.key, name), []).append(seconds[0] / rows * 1e9)
         common.say(f"round {number} of {ROUNDS}")
     for probe in found:
-        for side in (POSTGRESQL, probe.side, CHOSEN):
-            contest.prepare(conn, side, 1)
+        if probe.side == TWO:
+            size = conn.execute("SELECT relpages FROM pg_class WHERE relname = %s", [f"first_{probe.rows}"]).fetchone()
+            probe.pages = size[0] if size else 0
+        for side in (probe.other, probe.side, CHOSEN):
+            contest.prepare(conn, side, probe.processes)
             plan = plans.explain(conn, probe.sql)
             if side == CHOSEN:
                 probe.uses_ours = takes(plan, probe.side)
@@ -193,8 +258,29 @@ def measure(conn: Connection, found: Sequence[Probe], order: random.Random) -> N
             probe.costs[side.name] = cost(plan)
 
 
+def second_process(found: Sequence[Probe]) -> dict[str, float]:
+    """Milliseconds that pass before a second process is of use, what share of one's time two take, and the factor."""
+    pairs = [
+        tuple(probe.nanoseconds[side.name] * probe.rows / 1e6 for side in (ONE, TWO))
+        for probe in found
+        if probe.side == TWO
+    ]
+    slope, intercept = statistics.linear_regression([one for one, _ in pairs], [two for _, two in pairs])
+    # what costs of rows are in time, by one process: those of pages are left out
+    rows = [probe for probe in found if probe.side == TWO and probe.key.startswith("10 groups")]
+    small, large = rows[0], rows[-1]
+    costs = large.costs[ONE.name] - large.pages - small.costs[ONE.name] + small.pages
+    spent = large.nanoseconds[ONE.name] * large.rows - small.nanoseconds[ONE.name] * small.rows
+    setup = intercept * 1e6 * costs / spent
+    return {
+        "SECOND_PROCESS_MS": intercept,
+        "SECOND_PROCESS_SHARE": slope,
+        "MORE_SETUP_FACTOR": setup / 1000 - 1,
+    }
+
+
 def constants(found: Sequence[Probe]) -> dict[str, float]:
-    """What follows for the constants of early_cost.c and filter_path.c, in units of cpu_operator_cost as there."""
+    """What follows for the constants, in units of cpu_operator_cost, or of cpu_tuple_cost in core_cost.c."""
     by_key = {probe.key: probe for probe in found}
 
     def core(key: str) -> float:
@@ -223,7 +309,21 @@ def constants(found: Sequence[Probe]) -> dict[str, float]:
         "ROW_LEFT": core("join by k1000, 100 % left, count(*)") - core("join by k1000, 0.2 % left, count(*)"),
         "LIKE_COST": core("LIKE") - core("scan") - ours("LIKE") + ours("scan"),
     }
-    return {"nanoseconds_of_an_operator": operator, **{name: ns / operator for name, ns in found_here.items()}}
+    # of PostgreSQL's hash joins: every row finds one, in a small table, in a large one of which little is used, and all
+    # over that
+    row = core("scan") / (1 + OPERATOR_COST / TUPLE_COST)
+    small, built, large = (probe.nanoseconds[POSTGRESQL.name] for probe in found if probe.side == JOIN)
+    joins = {
+        "PROBE + PAIR": (small - core("one group, count(*)")) / row,
+        "BUILD": (built - small) * ROWS / COLUMNS["k1000000"] / row,
+        "FAR": (large - built) / row,
+    }
+    return {
+        "nanoseconds_of_an_operator": operator,
+        **{name: ns / operator for name, ns in found_here.items()},
+        **joins,
+        **second_process(found),
+    }
 
 
 def main() -> int:
@@ -242,16 +342,16 @@ def main() -> int:
             measure(conn, found, order)
     wrong = [probe for probe in found if probe.wrong]
     common.table(
-        f"{ROWS:,} rows, CPU time, medians of {ROUNDS}",
-        ("probe", "PostgreSQL ns", "ours ns", "ratio", "ratio of costs", "planned", "choice"),
+        f"{ROWS:,} rows, CPU time, of two processes the time that passes, medians of {ROUNDS}",
+        ("probe", "PostgreSQL ns, or one process", "ours ns, or two", "ratio", "ratio of costs", "planned", "choice"),
         [
             [
                 probe.key,
-                f"{probe.nanoseconds[POSTGRESQL.name]:,.1f}",
+                f"{probe.nanoseconds[probe.other.name]:,.1f}",
                 f"{probe.nanoseconds[probe.side.name]:,.1f}",
                 f"{probe.ratio:.2f}",
-                f"{probe.costs[POSTGRESQL.name] / max(probe.costs[CHOSEN.name], 0.01):.2f}",
-                "ours" if probe.uses_ours else "PostgreSQL's",
+                f"{probe.costs[probe.other.name] / max(probe.costs[CHOSEN.name], 0.01):.2f}",
+                probe.side.name if probe.uses_ours else probe.other.name,
                 "WRONG" if probe.wrong else "right",
             ]
             for probe in found
