@@ -144,6 +144,22 @@ def test_blocks_beside_an_index_of_columns(conn: Connection) -> None:
         conn.execute(f"DROP TABLE {table}".encode())
 
 
+def test_a_small_cache_is_not_pinned_whole(conn: Connection) -> None:
+    """Scans in the middle of a table leave room for others in as few buffers as there can be."""
+    conn.execute("SET temp_buffers = 100; SET join_collapse_limit = 1; SET enable_hashjoin = off")
+    conn.execute("SET enable_mergejoin = off; SET enable_material = off; SET geqo = off")
+    conn.execute(
+        "CREATE TEMPORARY TABLE small (id integer, filling text); ALTER TABLE small ALTER filling SET STORAGE plain"
+    )
+    conn.execute("INSERT INTO small SELECT g, repeat('x', 2600) FROM generate_series(1, 300) g; ANALYZE small")
+    tables = [f"small s{number}" for number in range(14)]
+    where = " AND ".join(f"s{number}.id = 150 + {number}" for number in range(14))
+    query = f"SELECT s0.id, s13.id FROM {' CROSS JOIN '.join(tables)} WHERE {where}"
+    plan = list(plans.nodes(plans.explain(conn, query)))
+    assert sum(node.get("Custom Plan Provider") == "VectorScan" for node in plan) == 14
+    assert conn.execute(query.encode()).fetchall() == [(150, 163)]
+
+
 def test_no_page_stays_pinned(conn: Connection) -> None:
     """A scan that ends early lets go of its pages; PostgreSQL would warn of those that it has to."""
     notices: list[str] = []

@@ -33,6 +33,7 @@ static const PredicateKernel *const kernels[] = {
 typedef struct Term
 {
 	Predicate  *predicate;		/* or NULL */
+	bool		certain;		/* it raises no error, whatever a row holds */
 	ByRow		by_row;			/* for terms without, and for batches that are
 								 * not for it */
 
@@ -53,6 +54,8 @@ struct VectorFilter
 	int			seen;			/* rows of late */
 	int			passed;			/* of these, rows that passed the first term */
 	bool		selective;		/* few did: load only what it needs */
+	bool		arranged;		/* terms are in the order in which they are
+								 * applied */
 	int			nclauses;		/* before some were merged */
 	int			nkernels;		/* of these */
 };
@@ -103,16 +106,18 @@ vector_filter_compile(List *clauses, Batch *batch)
 		by_row_prepare(&term->by_row, lfirst(lc), batch);
 		term->predicate = compile(lfirst(lc), &context);
 		filter->nkernels += term->predicate != NULL;
+		term->certain = term->predicate != NULL && (filter->nclauses > 1 || batch->source->methods->codes != NULL) &&
+			compile(lfirst(lc), &certain) != NULL;
 		if (term->predicate != NULL && filter->nterms > 0 && merge(term[-1].predicate, term->predicate))
 		{
+			term[-1].certain &= term->certain;
 			*term = (Term)
 			{
 				NULL
 			};
 			continue;
 		}
-		term->by_value = term->by_row.nneeded == 1 && batch->source->methods->codes != NULL &&
-			compile(lfirst(lc), &certain) != NULL;
+		term->by_value = term->certain && term->by_row.nneeded == 1 && batch->source->methods->codes != NULL;
 		filter->nterms++;
 	}
 
@@ -316,6 +321,41 @@ select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 	return select_each(term, batch, rows, n, selected);
 }
 
+/* Is a term one of numbers which are at hand in every row? */
+static bool
+is_light(const Term *term, Batch *batch)
+{
+	for (int i = 0; i < term->by_row.nneeded; i++)
+	{
+		if (!batch_at_hand(batch, term->by_row.needed[i]))
+			return false;
+	}
+	return !term->predicate->costly;
+}
+
+/*
+ * Of neighbors that raise no errors, apply those first for which rows need not
+ * be walked through.
+ */
+static void
+arrange(VectorFilter *filter, Batch *batch)
+{
+	Term	   *terms = filter->terms;
+
+	for (int t = 1; t < filter->nterms; t++)
+	{
+		for (int k = t; k > 0 && terms[k].certain && terms[k - 1].certain &&
+			 is_light(&terms[k], batch) && !is_light(&terms[k - 1], batch); k--)
+		{
+			Term		other = terms[k];
+
+			terms[k] = terms[k - 1];
+			terms[k - 1] = other;
+		}
+	}
+	filter->arranged = true;
+}
+
 /* How many rows are seen before it is decided again how to fetch columns. */
 #define DECISION_ROWS 4096
 
@@ -331,6 +371,8 @@ vector_filter_batch(VectorFilter *filter, Batch *batch)
 	int			before = batch->n;
 	int			n = batch->n;
 
+	if (!filter->arranged)
+		arrange(filter, batch);
 	if (filter->selective)
 		batch->source->methods->load_only(batch->source, batch, filter->terms[0].by_row.needed, filter->terms[0].by_row.nneeded);
 	for (int t = 0; t < filter->nterms && n > 0; t++)

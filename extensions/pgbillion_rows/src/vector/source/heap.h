@@ -37,8 +37,13 @@ extern bool source_read_lazy(Relation rel, Snapshot snapshot);
  * in an array.
  */
 #define MIN_ROWS 64
-#define FEW_ROWS 32				/* of a page */
 #define MAX_PAGES 4
+
+/* One of so many buffers at most: there may be many scans at once. */
+#define BUFFERS_PER_PAGE 256
+
+/* Rows of a page that are few. */
+#define FEW_ROWS 32
 
 /* So many can be asked for: all of the pages, and a line per row that is of two. */
 #define FETCH_LINES (MAX_PAGES * BLCKSZ / CACHE_LINE + MIN_ROWS + MaxHeapTuplesPerPage)

@@ -27,6 +27,7 @@
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 #include "storage/predicate.h"
+#include "utils/guc.h"
 #if PG_VERSION_NUM < 170000
 #include "utils/snapmgr.h"
 #endif
@@ -66,6 +67,7 @@ struct VectorScan
 	VectorFetch fetch;			/* of the next rows */
 	int			lines;			/* line pointers of the last page */
 	int			most_pages;		/* of the next hand */
+	int			page_limit;		/* of any */
 	Hand		hands[2];
 	Hand	   *hand;			/* what was handed out last, */
 	Hand	   *ahead;			/* and what is next */
@@ -114,6 +116,15 @@ next_block(void *arg)
 	return block;
 }
 
+/* How many pages may be handed out together: few of those for which there is room in the cache. */
+static int
+pages_at_a_time(Relation rel)
+{
+	int			buffers = RelationUsesLocalBuffers(rel) ? num_temp_buffers : NBuffers;
+
+	return Max(Min(buffers / BUFFERS_PER_PAGE, MAX_PAGES), 1);
+}
+
 /*
  * Begin a scan of the whole heap, or of the share that `parallel` gives this
  * process, or, if it is `listed`, of the blocks that vector_scan_list() will
@@ -135,6 +146,7 @@ vector_scan_begin(Relation rel, Snapshot snapshot, ParallelBlockTableScanDesc pa
 	scan->parallel = parallel;
 	scan->rows_read = rows_read;
 	scan->most_pages = 1;
+	scan->page_limit = listed ? 1 : pages_at_a_time(rel);
 	scan->hand = &scan->hands[0];
 	scan->ahead = &scan->hands[1];
 	PredicateLockRelation(rel, snapshot);
@@ -318,7 +330,7 @@ fill_hand(VectorScan *scan, Hand *hand)
 	while (hand->npages < scan->most_pages && hand->n < MIN_ROWS && add_page(scan, hand))
 		;
 	/* who wants the first rows only need not wait for more pages than that */
-	scan->most_pages = scan->listed ? 1 : Min(2 * scan->most_pages, MAX_PAGES);
+	scan->most_pages = Min(2 * scan->most_pages, scan->page_limit);
 }
 
 /*
