@@ -97,6 +97,23 @@ def test_from_create_to_destroy(cli: CommandLine) -> None:
     assert list(record.all_sets(cli.state)) == []
 
 
+def test_a_query_that_citus_has_changed_is_told_of(coordinator: Cluster) -> None:
+    """Citus plans a table of its own by itself, and leaves its privileges behind in the query."""
+    with servers.new_database(coordinator, "changed") as database, coordinator.connect(database) as conn:
+        conn.execute("CREATE EXTENSION citus; CREATE EXTENSION pgbillion_rows")
+        here = str(coordinator.socket_dir)
+        conn.execute("SET citus.shard_replication_factor = 1")
+        conn.execute("SELECT citus_set_coordinator_host(%s, %s)", [here, coordinator.port])
+        conn.execute("SELECT citus_set_node_property(%s, %s, 'shouldhaveshards', true)", [here, coordinator.port])
+        conn.execute("LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_aggregate = force")
+        conn.execute("CREATE TABLE local AS SELECT i AS id FROM generate_series(50, 150) i")
+        conn.execute("CREATE TABLE many AS SELECT i AS id, i AS v FROM generate_series(1, 100) i")
+        conn.execute("SELECT create_distributed_table('many', 'id', shard_count => 2)")
+        conn.execute("SET client_min_messages = debug1")
+        query = "SELECT count(*) FROM many m JOIN local l USING (id) WHERE m.id = 55 AND m.v IN (TABLE one)"
+        assert one(conn, query.replace("TABLE one", "SELECT v FROM many WHERE id = 55")) == 1
+
+
 def test_what_citus_cannot_do(cli: CommandLine, coordinator: Cluster) -> None:
     create = ("shards", "create", "--engine", "citus", "--rows", "10")
     failed(

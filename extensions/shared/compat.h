@@ -239,9 +239,31 @@ typedef PGAlignedBlock IOAlignedBlock;
 	build_join_rel(root, relids, outer, inner, sjinfo, restrictlist)
 #endif
 
-/* 16 keeps the privileges that a query needs apart from its range table. */
+/*
+ * 16 keeps the privileges that a query needs apart from its range table, and
+ * asserts that each of them is an entry's. While a query is being planned this
+ * need not be so: Citus takes entries out. They are checked all the same.
+ */
 #if PG_VERSION_NUM >= 160000
-#define may_access_tables(query) ExecCheckPermissions((query)->rtable, (query)->rteperminfos, false)
+#define may_access_tables(query) \
+	ExecCheckPermissions(entries_of_permissions((query)->rteperminfos), (query)->rteperminfos, false)
+
+static inline List *
+entries_of_permissions(List *rteperminfos)
+{
+	List	   *entries = NIL;
+
+	for (int i = 0; i < list_length(rteperminfos); i++)
+	{
+		RangeTblEntry *entry = makeNode(RangeTblEntry);
+
+		entry->rtekind = RTE_RELATION;
+		entry->relid = list_nth_node(RTEPermissionInfo, rteperminfos, i)->relid;
+		entry->perminfoindex = i + 1;
+		entries = lappend(entries, entry);
+	}
+	return entries;
+}
 #else
 #define may_access_tables(query) ExecCheckRTPerms((query)->rtable, false)
 #endif
