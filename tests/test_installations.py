@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness import servers
-from pgbillion.server import postgres
+from pgbillion.server import extension, files, postgres
 from pgbillion.server.extension import PgConfig
 
 
@@ -26,3 +26,18 @@ def test_a_copy_has_what_links_lead_to() -> None:
         assert {path.name for path in (copy / "lib").iterdir()} == {"libpq.so.5.17", "libpq.so.5", "absolute.so"}
         assert (copy / "lib" / "libpq.so.5").read_text() == "libpq"
         assert (copy / "share" / "extension").is_dir()
+
+
+def test_a_copy_that_has_the_extension_gets_the_link_for_every_role() -> None:
+    """Where the extension was installed, a copy has the library itself in the place of the link to it."""
+    with servers.temporary_folder() as where:
+        folders = files.Folders(where / "lib", where / "share")
+        library = where / "built.so"
+        library.write_text("new")
+        for _ in range(2):
+            files.place(dict.fromkeys(extension.ALL, library), folders)
+            link = folders.plugins / "pgbillion_rows.so"
+            assert link.is_symlink()
+            assert link.read_text() == "new"
+            link.unlink()
+            link.write_text("old")

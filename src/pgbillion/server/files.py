@@ -214,6 +214,8 @@ def place(libraries: Mapping[str, Path], folders: Folders) -> None:
     # what every role may load changes the plans of its own session, and no right
     link = folders.plugins / f"{ROWS}.so"
     if not link.is_symlink():
+        # a copy of an installation has the library itself here, of whichever version
+        link.unlink(missing_ok=True)
         link.symlink_to(Path("..", link.name))
 
 
