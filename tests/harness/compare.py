@@ -204,6 +204,8 @@ def _occupy(conn: Connection, kind: str, schema: str, name: str) -> None:
             )
         except (psycopg.errors.DuplicateObject, psycopg.errors.DuplicateTable):
             return  # an index and its constraint share a name
+        except psycopg.errors.UniqueViolation:
+            return  # of 63 underscores PostgreSQL makes no type: its array's name would be the same
 
 
 def _text(conn: Connection, table: tuple[str, str]) -> str:
