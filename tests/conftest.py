@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,8 @@ from pgbillion.server.postgres import Cluster, Installation
 Connection = psycopg.Connection[tuple[Any, ...]]
 _numbers = itertools.count(1)
 _TOLD = "told"
+# under valgrind, looking at all catalogs takes much longer than most tests
+CHECKED = not os.environ.get("PGBILLION_TEST_UNCHECKED")
 _FOR_ROOT = pytest.StashKey[int]()
 # those of minutes, the longest first: what begins last must not be what takes long
 _LONG = (
@@ -187,8 +190,9 @@ def conn(cluster: Cluster, database: str) -> Iterator[Connection]:
         conn.execute("SET lock_timeout = '30s'")
         for (prepared,) in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
             conn.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(prepared)))
-        assert invariants.index_errors(conn, parents=False) == []
-        assert invariants.reference_errors(conn) == []
+        if CHECKED:
+            assert invariants.index_errors(conn, parents=False) == []
+            assert invariants.reference_errors(conn) == []
         for schema in _schemas(conn) - before:
             conn.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(schema)))
 
