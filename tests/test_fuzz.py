@@ -62,7 +62,7 @@ def test_the_sum_of_earlier_runs(tmp_path: Path) -> None:
         "| campaign | PostgreSQL | seeds | minutes | counted | failing seeds |",
         "|---|---|---|---|---|---|",
         "| `filters` | 18.6 | 2 | 3 | 2,000 queries, 3 in parallel | 2 |",
-        "| `joins` | 18.6 | 1 | 2 | 2,000 queries, 2 in parallel | none |",
+        "| `joins` | 18.6 | 1 | 2 | 1,000 queries, 1 in parallel | none |",
     ]
     assert done.returncode == 1
 

@@ -181,7 +181,8 @@ def report(outcomes: list[Outcome]) -> None:
         for server in dict.fromkeys(one.server for one in outcomes if one.campaign == name):
             runs = [one for one in outcomes if (one.campaign, one.server) == (name, server)]
             counts: Counter[str] = Counter()
-            for one in runs:
+            # a seed that was repeated has the same queries
+            for one in {one.name: one for one in runs}.values():
                 counts.update(one.counts)
             cells = [
                 f"`{name}`",
