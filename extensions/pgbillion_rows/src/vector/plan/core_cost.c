@@ -24,7 +24,6 @@
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/selfuncs.h"
 #include "utils/syscache.h"
 
@@ -177,7 +176,6 @@ typedef struct Multiple
 /* Those of a statement. */
 typedef struct RowsNote
 {
-	Note		note;
 	List	   *multiples;
 } RowsNote;
 
@@ -220,12 +218,12 @@ add_multiples(PlannerInfo *root, RelOptInfo *table, RowsNote *rows)
 static List *
 multiples_of(PlannerInfo *root)
 {
-	RowsNote   *rows = find_note(NOTE_ROWS, root);
+	RowsNote   *rows = find_note(root, NOTE_ROWS, root);
 	MemoryContext old;
 
 	if (rows != NULL)
 		return rows->multiples;
-	rows = make_note(NOTE_ROWS, root, sizeof(RowsNote));
+	rows = make_note(root, NOTE_ROWS, root, sizeof(RowsNote));
 	/* the genetic search has a context of its own */
 	old = MemoryContextSwitchTo(root->planner_cxt);
 	for (int table = 1; root->eq_classes != NIL && table < root->simple_rel_array_size; table++)
@@ -399,7 +397,7 @@ static Cost
 custom_cost(PlannerInfo *root, CustomPath *path)
 {
 	if (is_rows_of_joins(&path->path))
-		return floatVal(llast(path->custom_private));
+		return ((RowsPath *) path)->taken;
 	return is_filter_scan(&path->path) ? whole_scan(root, &path->path) : path->path.total_cost;
 }
 
@@ -441,15 +439,14 @@ find_cost(PlannerInfo *root, Path *path)
 /* What has been found out of a relation's paths. */
 typedef struct CostNote
 {
-	Note		note;
 	List	   *paths;
 	List	   *costs;			/* a Cost of each */
 } CostNote;
 
 static void
-note_cost(CostNote *known, Path *path, Cost found)
+note_cost(PlannerInfo *root, CostNote *known, Path *path, Cost found)
 {
-	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(known));
+	MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
 	Cost	   *cost = palloc(sizeof(Cost));
 
 	*cost = found;
@@ -475,16 +472,16 @@ memory_cost(PlannerInfo *root, Path *path)
 		return honest_cost(path);
 	if (path->parent->cheapest_total_path == NULL)
 		return find_cost(root, path);
-	known = find_note(NOTE_COSTS, path->parent);
+	known = find_note(root, NOTE_COSTS, path->parent);
 	if (known == NULL)
-		known = make_note(NOTE_COSTS, path->parent, sizeof(CostNote));
+		known = make_note(root, NOTE_COSTS, path->parent, sizeof(CostNote));
 	forboth(one, known->paths, cost, known->costs)
 	{
 		if (lfirst(one) == path)
 			return *(Cost *) lfirst(cost);
 	}
 	found = find_cost(root, path);
-	note_cost(known, path, found);
+	note_cost(root, known, path, found);
 
 	return found;
 }

@@ -21,10 +21,13 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
+#include "optimizer/planmain.h"
 #include "parser/parsetree.h"
 #include "utils/spccache.h"
 
@@ -43,6 +46,13 @@
 
 /* Tables of less than that many pages together are joined in a few milliseconds. */
 #define LEAST_PAGES 128
+
+/*
+ * What a table should cost for each join that may be looked at, of so many
+ * tables: that takes a fifth of a microsecond, and then a few percent of the
+ * statement's time at most.
+ */
+#define SEARCH_COST 1.0
 
 /* What a few rows of a table are, found for a small share of what it costs to look at all. */
 #define FEW_ROWS 20
@@ -322,22 +332,21 @@ chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, Join
 /* The best chains that give the rows of a relation: one of any, one for workers; or NULL. */
 typedef struct Memory
 {
-	Note		note;
 	JoinChain  *chains[2];
 	Rival		rival;			/* planned 0: none yet */
 } Memory;
 
 static Memory *
-find_memory(RelOptInfo *rel)
+find_memory(PlannerInfo *root, RelOptInfo *rel)
 {
-	return find_note(NOTE_CHAINS, rel);
+	return find_note(root, NOTE_CHAINS, rel);
 }
 
 /* Begin to remember a relation. */
 static Memory *
-make_memory(RelOptInfo *rel)
+make_memory(PlannerInfo *root, RelOptInfo *rel)
 {
-	return make_note(NOTE_CHAINS, rel, sizeof(Memory));
+	return make_note(root, NOTE_CHAINS, rel, sizeof(Memory));
 }
 
 /* The cheapest path for all rows of a joined relation that is not ours, or NULL. */
@@ -402,11 +411,11 @@ meet_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
 static Memory *
 recall(PlannerInfo *root, RelOptInfo *rel)
 {
-	Memory	   *memory = find_memory(rel);
+	Memory	   *memory = find_memory(root, rel);
 
 	if (memory == NULL && is_table(root, rel))
 	{
-		memory = make_memory(rel);
+		memory = make_memory(root, rel);
 		if (table_refusal(root, rel) == NULL)
 		{
 			JoinChain  *chain = palloc(sizeof(JoinChain));
@@ -426,7 +435,7 @@ static bool
 prolong(PlannerInfo *root, RelOptInfo *joined, const JoinChain *chain, const Joining *join, const InnerSide *inner,
 		bool safe)
 {
-	Memory	   *memory = find_memory(joined);
+	Memory	   *memory = find_memory(root, joined);
 	JoinChain	longer = *chain;
 	JoinStep	tried;
 
@@ -437,7 +446,7 @@ prolong(PlannerInfo *root, RelOptInfo *joined, const JoinChain *chain, const Joi
 		(memory != NULL && memory->chains[safe] != NULL && chain_cost(&longer) >= chain_cost(memory->chains[safe])))
 		return false;
 	if (memory == NULL)
-		memory = make_memory(joined);
+		memory = make_memory(root, joined);
 	memory->chains[safe] = make_longer(chain, joined, make_step(root, join, &tried));
 
 	return true;
@@ -465,13 +474,39 @@ is_about_few_rows(PlannerInfo *root)
 }
 
 /*
+ * Is what a statement reads worth looking at all of its joins? Of many tables
+ * there are very many, and their tables on their own cost about what can be
+ * gained.
+ */
+static bool
+is_worth_search(PlannerInfo *root)
+{
+	int			levels = Max(from_collapse_limit, join_collapse_limit);
+	int			tables = 0;
+	Cost		cost = 0;
+	int			table = -1;
+
+	while ((table = bms_next_member(root->all_baserels, table)) >= 0)
+	{
+		RelOptInfo *rel = root->simple_rel_array[table];
+
+		if (rel == NULL || rel->cheapest_total_path == NULL)
+			continue;
+		tables++;
+		cost += rel->cheapest_total_path->total_cost;
+	}
+	return cost >= SEARCH_COST * tables * exp2(Min(tables, levels));
+}
+
+/*
  * What a statement does with the rows of joins must not need those of the
  * tables, as locks and rechecks of updated rows do. Small tables are left alone.
  */
 static bool
 find_for_us(PlannerInfo *root)
 {
-	if (vector_join != PLAN_FORCE && (root->total_table_pages < LEAST_PAGES || is_about_few_rows(root)))
+	if (vector_join != PLAN_FORCE &&
+		(root->total_table_pages < LEAST_PAGES || is_about_few_rows(root) || !is_worth_search(root)))
 		return false;
 	return (root->parse->commandType == CMD_SELECT || root->parse->commandType == CMD_INSERT) &&
 		root->rowMarks == NIL && root->parse->rowMarks == NIL;
@@ -480,7 +515,6 @@ find_for_us(PlannerInfo *root)
 /* Is a statement for us? This is asked with each of its joins. */
 typedef struct StatementNote
 {
-	Note		note;
 	bool		for_us;
 } StatementNote;
 
@@ -492,10 +526,10 @@ is_for_us(PlannerInfo *root)
 	/* the genetic search */
 	if (root->join_search_private != NULL)
 		return false;
-	known = find_note(NOTE_STATEMENT, root);
+	known = find_note(root, NOTE_STATEMENT, root);
 	if (known == NULL)
 	{
-		known = make_note(NOTE_STATEMENT, root, sizeof(StatementNote));
+		known = make_note(root, NOTE_STATEMENT, root, sizeof(StatementNote));
 		known->for_us = find_for_us(root);
 	}
 	return known->for_us;
@@ -566,7 +600,7 @@ chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		join.table = chain->table->relid;
 		found |= prolong(root, joined, chain, &join, side, safe);
 	}
-	memory = find_memory(joined);
+	memory = find_memory(root, joined);
 	if (memory != NULL)
 		found |= meet_rival(root, joined, &memory->rival);
 	return found;
@@ -576,7 +610,7 @@ chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 bool
 chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
 {
-	Memory	   *memory = find_memory(joined);
+	Memory	   *memory = find_memory(root, joined);
 
 	memset(rival, 0, sizeof(Rival));
 	if (memory != NULL)
@@ -588,9 +622,9 @@ chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
 
 /* The cheapest chain of the rows of a relation, as far as PostgreSQL has looked at joins; or NULL. */
 JoinChain *
-chain_of_search(RelOptInfo *joined, bool safe)
+chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe)
 {
-	Memory	   *memory = find_memory(joined);
+	Memory	   *memory = find_memory(root, joined);
 
 	return memory == NULL ? NULL : memory->chains[safe];
 }

@@ -48,7 +48,7 @@ struct JoinChain
 
 extern const char *chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
 								 struct JoinChain **result, int *nsteps);
-extern struct JoinChain *chain_of_search(RelOptInfo *joined, bool safe);
+extern struct JoinChain *chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe);
 extern List *chain_steps(const struct JoinChain *chain);
 extern void chain_scan_cost(const struct JoinChain *chain, Cost *pages, Cost *row);
 extern Cost chain_joins_cost(const struct JoinChain *chain, double divisor);

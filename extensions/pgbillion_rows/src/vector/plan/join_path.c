@@ -89,7 +89,7 @@ find_join_chain(PlannerInfo *root, RelOptInfo *joined, bool safe, const char **r
 		return NULL;
 	look_for_chain(root, joined, joined->pathlist, safe, &best, &best_cost, reason);
 	look_for_chain(root, joined, joined->partial_pathlist, safe, &best, &best_cost, reason);
-	searched = chain_of_search(joined, safe);
+	searched = chain_of_search(root, joined, safe);
 	if (searched != NULL)
 		consider(searched, &best, &best_cost);
 	if (best != NULL)
@@ -256,23 +256,24 @@ cost_of_rows(PlannerInfo *root, JoinChain *chain, Oid *index, Cost *taken)
 }
 
 /* Make the path of the rows of a chain, which cost so much and take as much. */
-static CustomPath *
+static RowsPath *
 rows_path(PlannerInfo *root, JoinChain *chain, bool safe, Oid index, Cost planned, Cost taken)
 {
 	RelOptInfo *joined = chain->joined;
-	CustomPath *path = chain_path(root, joined, chain, joined->reltarget, 0, safe, index);
+	RowsPath   *result = palloc(sizeof(RowsPath));
+	CustomPath *path = &result->path;
 
+	*path = *chain_path(root, joined, chain, joined->reltarget, 0, safe, index);
+	result->taken = taken;
 	path->path.rows = joined->rows;
 	path->path.total_cost = planned;
 	path->path.startup_cost = planned * Min(chain->own / taken, 1);
 	/* above the last join the relation gets another target */
 	path->custom_private = lappend(path->custom_private, joined->reltarget->exprs);
-	/* core_cost.c */
-	path->custom_private = lappend(path->custom_private, makeFloat(psprintf("%.17g", taken)));
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	path->methods = &vector_join_path_methods;
 
-	return path;
+	return result;
 }
 
 /* May the plan above want only the first rows, in whatever order they come? */
@@ -310,19 +311,18 @@ may_fail(const JoinChain *chain)
 /* What is known of a relation's columns. */
 typedef struct ColumnsNote
 {
-	Note		note;
 	bool		returned;		/* can they be, by us? */
 } ColumnsNote;
 
 static bool
-can_return_columns(RelOptInfo *joined)
+can_return_columns(PlannerInfo *root, RelOptInfo *joined)
 {
-	ColumnsNote *known = find_note(NOTE_COLUMNS, joined);
+	ColumnsNote *known = find_note(root, NOTE_COLUMNS, joined);
 	ListCell   *lc;
 
 	if (known != NULL)
 		return known->returned;
-	known = make_note(NOTE_COLUMNS, joined, sizeof(ColumnsNote));
+	known = make_note(root, NOTE_COLUMNS, joined, sizeof(ColumnsNote));
 	known->returned = true;
 	foreach(lc, joined->reltarget->exprs)
 		known->returned &= IsA(lfirst(lc), Var) && expression_refusal(lfirst(lc)) == NULL;
@@ -336,11 +336,11 @@ can_return_columns(RelOptInfo *joined)
 static bool
 can_return_rows(PlannerInfo *root, const JoinChain *chain)
 {
-	return can_return_columns(chain->joined) && (!wants_first_rows(root) || !may_fail(chain));
+	return can_return_columns(root, chain->joined) && (!wants_first_rows(root) || !may_fail(chain));
 }
 
 /* Our path of the rows of a relation that PostgreSQL's planner has at this cost, or NULL. */
-static CustomPath *
+static RowsPath *
 find_offered(RelOptInfo *joined, bool safe, Cost planned)
 {
 	ListCell   *lc;
@@ -350,7 +350,7 @@ find_offered(RelOptInfo *joined, bool safe, Cost planned)
 		Path	   *path = lfirst(lc);
 
 		if (is_rows_of_joins(path) && path->parallel_safe == safe && path->total_cost == planned)
-			return (CustomPath *) path;
+			return (RowsPath *) path;
 	}
 	return NULL;
 }
@@ -362,8 +362,8 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe)
 	Oid			index;
 	Cost		taken;
 	Cost		planned = cost_of_rows(root, chain, &index, &taken);
-	CustomPath *offered;
-	CustomPath *path;
+	RowsPath   *offered;
+	RowsPath   *path;
 
 	if (planned < 0)
 		return;
@@ -373,7 +373,7 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe)
 	if (offered != NULL)
 		*offered = *path;
 	else
-		add_path(chain->joined, &path->path);
+		add_path(chain->joined, &path->path.path);
 }
 
 /* PostgreSQL has looked at two relations that are joined: offer a path for their rows. */
@@ -386,8 +386,8 @@ offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo 
 
 	if (!chain_look_at(root, joined, outer, inner, type, extra))
 		return;
-	any = chain_of_search(joined, false);
-	of_workers = chain_of_search(joined, true);
+	any = chain_of_search(root, joined, false);
+	of_workers = chain_of_search(root, joined, true);
 	/* as good, and for more */
 	if (any != NULL && of_workers != NULL && chain_cost(of_workers) <= chain_cost(any))
 		any = NULL;

@@ -22,7 +22,6 @@
 #include "optimizer/paths.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 
 #include "planner/arithmetic.h"
 #include "planner/planner.h"
@@ -167,7 +166,6 @@ cheapest_whole(RelOptInfo *rel, bool safe)
 /* Of a relation that has all its paths: what its cheapest one is as an inner side, for any process and for workers. */
 typedef struct InnerNote
 {
-	Note		note;
 	InnerSide	sides[2];
 	bool		known[2];
 } InnerNote;
@@ -176,14 +174,14 @@ typedef struct InnerNote
 const InnerSide *
 inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe)
 {
-	InnerNote  *known = find_note(NOTE_INNER, rel);
+	InnerNote  *known = find_note(root, NOTE_INNER, rel);
 
 	Assert(rel->cheapest_total_path != NULL);
 	if (known == NULL)
-		known = make_note(NOTE_INNER, rel, sizeof(InnerNote));
+		known = make_note(root, NOTE_INNER, rel, sizeof(InnerNote));
 	if (!known->known[safe])
 	{
-		MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(known));
+		MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
 		Path	   *path = cheapest_whole(rel, safe);
 
 		known->known[safe] = true;
@@ -199,7 +197,6 @@ inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe)
 /* What is known of a condition. */
 typedef struct ClauseNote
 {
-	Note		note;
 	const char *refusal;		/* or NULL */
 	bool		tried[2];
 	OpExpr	   *hashed[2];		/* with the left side outside, and commuted;
@@ -219,16 +216,16 @@ condition_refusal(RestrictInfo *rinfo)
 }
 
 static ClauseNote *
-note_of(RestrictInfo *rinfo)
+note_of(PlannerInfo *root, RestrictInfo *rinfo)
 {
-	ClauseNote *known = find_note(NOTE_CLAUSE, rinfo);
+	ClauseNote *known = find_note(root, NOTE_CLAUSE, rinfo);
 
 	if (known == NULL)
 	{
 		MemoryContext old;
 
-		known = make_note(NOTE_CLAUSE, rinfo, sizeof(ClauseNote));
-		old = MemoryContextSwitchTo(GetMemoryChunkContext(known));
+		known = make_note(root, NOTE_CLAUSE, rinfo, sizeof(ClauseNote));
+		old = MemoryContextSwitchTo(root->planner_cxt);
 		known->refusal = condition_refusal(rinfo);
 		MemoryContextSwitchTo(old);
 	}
@@ -254,13 +251,13 @@ make_hashed(RestrictInfo *rinfo, bool commute)
 
 /* The same, found once. It is not to be changed. */
 static OpExpr *
-hashed_clause(RestrictInfo *rinfo, ClauseNote *known, Relids outer)
+hashed_clause(PlannerInfo *root, RestrictInfo *rinfo, ClauseNote *known, Relids outer)
 {
 	bool		commute = !bms_is_subset(rinfo->left_relids, outer);
 
 	if (!known->tried[commute])
 	{
-		MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(known));
+		MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
 
 		known->tried[commute] = true;
 		known->hashed[commute] = make_hashed(rinfo, commute);
@@ -314,7 +311,7 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 	foreach(lc, join->conditions)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
-		ClauseNote *known = note_of(rinfo);
+		ClauseNote *known = note_of(root, rinfo);
 		QualCost	cost;
 		OpExpr	   *clause;
 
@@ -331,7 +328,7 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 			found->others += cost.per_tuple;
 			continue;
 		}
-		clause = hashed_clause(rinfo, known, join->outer);
+		clause = hashed_clause(root, rinfo, known, join->outer);
 		if (clause == NULL)
 			return "a join by an operator that is not strict";
 		found->keys += known->is_integer ? INTEGER_KEY_COST : OTHER_KEY_COST;
@@ -357,7 +354,7 @@ sort_conditions(PlannerInfo *root, const Joining *join, JoinStep *step)
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 
 		if (is_hashable(join, rinfo))
-			step->clauses = lappend(step->clauses, hashed_clause(rinfo, note_of(rinfo), join->outer));
+			step->clauses = lappend(step->clauses, hashed_clause(root, rinfo, note_of(root, rinfo), join->outer));
 		else if (IS_OUTER_JOIN(step->type) && RINFO_IS_PUSHED_DOWN(rinfo, join->relids))
 			others = lappend(others, rinfo);
 		else

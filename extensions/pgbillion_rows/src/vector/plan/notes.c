@@ -3,63 +3,118 @@
  * notes.c
  *	  Notes about objects of the planner's: notes.h.
  *
+ * Each query that is being planned has a table of its own, in its memory
+ * context. When that goes, so does the table: there is one callback for all
+ * notes, of which a search of joins makes thousands.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "lib/ilist.h"
 #include "utils/memutils.h"
 
 #include "vector/plan/notes.h"
 
-#define BUCKETS 1024
-
-static dlist_head notes[BUCKETS];	/* zero: empty */
-
-static dlist_head *
-bucket_of(NoteKind kind, const void *about)
+/* What is known of an object. */
+typedef struct Entry
 {
-	return &notes[murmurhash32((uint32) ((uintptr_t) about >> 3) + kind) % BUCKETS];
+	const void *about;
+	void	   *notes[NOTE_KINDS];
+	char		status;
+} Entry;
+
+#define SH_PREFIX entries
+#define SH_ELEMENT_TYPE Entry
+#define SH_KEY_TYPE const void *
+#define SH_KEY about
+#define SH_HASH_KEY(tb, key) murmurhash32((uint32) ((uintptr_t) (key) >> 3))
+#define SH_EQUAL(tb, a, b) ((a) == (b))
+#define SH_SCOPE static inline
+#define SH_DEFINE
+#define SH_DECLARE
+#include "lib/simplehash.h"
+
+/* The notes of a query. */
+typedef struct Notebook
+{
+	dlist_node	node;
+	PlannerInfo *root;
+	entries_hash *entries;
+	MemoryContextCallback callback;
+} Notebook;
+
+/* Of all queries that are being planned: subqueries, and those of functions that the planner calls. */
+static dlist_head notebooks = DLIST_STATIC_INIT(notebooks);
+
+/* The query's context is going. */
+static void
+forget(void *arg)
+{
+	dlist_delete(&((Notebook *) arg)->node);
 }
 
-/* The note of a kind about an object, or NULL. */
-void *
-find_note(NoteKind kind, const void *about)
+static Notebook *
+make_notebook(PlannerInfo *root)
 {
-	dlist_head *bucket = bucket_of(kind, about);
-	dlist_iter	iter;
+	Notebook   *made = MemoryContextAllocZero(root->planner_cxt, sizeof(Notebook));
 
-	dlist_foreach(iter, bucket)
+	made->root = root;
+	made->entries = entries_create(root->planner_cxt, 64, NULL);
+	made->callback.func = forget;
+	made->callback.arg = made;
+	dlist_push_head(&notebooks, &made->node);
+	MemoryContextRegisterResetCallback(root->planner_cxt, &made->callback);
+
+	return made;
+}
+
+/* The notebook of a query, or NULL. The one that was asked for last comes first. */
+static Notebook *
+find_notebook(PlannerInfo *root)
+{
+	dlist_mutable_iter iter;
+
+	dlist_foreach_modify(iter, &notebooks)
 	{
-		Note	   *note = dlist_container(Note, node, iter.cur);
+		Notebook   *found = dlist_container(Notebook, node, iter.cur);
 
-		if (note->about == about && note->kind == kind)
-			return note;
+		if (found->root == root)
+		{
+			dlist_move_head(&notebooks, &found->node);
+			return found;
+		}
 	}
 	return NULL;
 }
 
-/* The object's context is going. */
-static void
-forget(void *arg)
+/* The note of a kind about an object, or NULL. */
+void *
+find_note(PlannerInfo *root, NoteKind kind, const void *about)
 {
-	dlist_delete(&((Note *) arg)->node);
+	Notebook   *notebook = find_notebook(root);
+	Entry	   *entry = notebook == NULL ? NULL : entries_lookup(notebook->entries, about);
+
+	return entry == NULL ? NULL : entry->notes[kind];
 }
 
-/* Make the note of a kind about an object that is a chunk of memory: there must be none. The rest of it is zero. */
+/* Make the note of a kind about an object, of which there is none: zero. */
 void *
-make_note(NoteKind kind, void *about, Size size)
+make_note(PlannerInfo *root, NoteKind kind, const void *about, Size size)
 {
-	MemoryContext context = GetMemoryChunkContext(about);
-	Note	   *note = MemoryContextAllocZero(context, size);
+	Notebook   *notebook = find_notebook(root);
+	void	   *made = MemoryContextAllocZero(root->planner_cxt, size);
+	Entry	   *entry;
+	bool		found;
 
-	Assert(size >= sizeof(Note) && find_note(kind, about) == NULL);
-	note->about = about;
-	note->kind = kind;
-	note->callback.func = forget;
-	note->callback.arg = note;
-	dlist_push_head(bucket_of(kind, about), &note->node);
-	MemoryContextRegisterResetCallback(context, &note->callback);
+	if (notebook == NULL)
+		notebook = make_notebook(root);
+	entry = entries_insert(notebook->entries, about, &found);
+	if (!found)
+		memset(entry->notes, 0, sizeof(entry->notes));
+	Assert(entry->notes[kind] == NULL);
+	entry->notes[kind] = made;
 
-	return note;
+	return made;
 }

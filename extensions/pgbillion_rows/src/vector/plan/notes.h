@@ -4,17 +4,15 @@
  *	  What is found out of a statement's parts while it is planned, and is asked
  *	  for again.
  *
- * A note is about an object of the planner's, and lives in its memory context:
- * it is gone when that is. There is one of each kind about an object. A struct
- * that begins with a Note has what is known.
+ * A note is about an object of the planner's for one query, which lives as long
+ * as the planning of that query does. There is one of each kind about an object.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef PGBILLION_VECTOR_NOTES_H
 #define PGBILLION_VECTOR_NOTES_H
 
-#include "lib/ilist.h"
-#include "utils/palloc.h"
+#include "nodes/pathnodes.h"
 
 typedef enum NoteKind
 {
@@ -24,18 +22,11 @@ typedef enum NoteKind
 	NOTE_CHAINS,				/* of a relation: join_chain.c */
 	NOTE_INNER,					/* of a relation: join_step.c */
 	NOTE_CLAUSE,				/* of a RestrictInfo: join_step.c */
-	NOTE_COLUMNS				/* of a relation: join_path.c */
+	NOTE_COLUMNS,				/* of a relation: join_path.c */
+	NOTE_KINDS					/* how many there are */
 } NoteKind;
 
-typedef struct Note
-{
-	dlist_node	node;			/* in a bucket */
-	const void *about;
-	NoteKind	kind;
-	MemoryContextCallback callback;
-} Note;
-
-extern void *find_note(NoteKind kind, const void *about);
-extern void *make_note(NoteKind kind, void *about, Size size);
+extern void *find_note(PlannerInfo *root, NoteKind kind, const void *about);
+extern void *make_note(PlannerInfo *root, NoteKind kind, const void *about, Size size);
 
 #endif							/* PGBILLION_VECTOR_NOTES_H */

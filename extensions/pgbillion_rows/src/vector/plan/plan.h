@@ -107,6 +107,13 @@ extern Path *join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, 
 extern void vector_join_path_init(void);
 extern const CustomPathMethods vector_join_path_methods;
 
+/* The path of the rows of joins. */
+typedef struct RowsPath
+{
+	CustomPath	path;
+	Cost		taken;			/* memory_cost() */
+} RowsPath;
+
 /* join_plan.c */
 extern void plan_joins(CustomScan *cscan, List *joins, List *plans);
 
