@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import neighbour, servers
-from harness.servers import Connection
+from harness.servers import Connection, one
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster, Installation
 from test_vector_join import both, kinds
@@ -117,3 +117,35 @@ def test_its_partial_paths_are_not_run_by_processes_together(beside: Connection)
             assert not (child.get("Custom Plan Provider") == THEIRS and child["Parallel Aware"]), plans.text(
                 beside, GROUPED
             )
+
+
+def test_planning_joins_looks_few_statistics_up(cluster: Cluster, database: str, library: Path) -> None:
+    """Work that is counted: what is known of unique indexes of several columns is found out once per statement."""
+    tables = 6
+    with cluster.connect(database) as conn:
+        conn.prepare_threshold = None
+        conn.execute(f"LOAD '{library}'".encode())
+        conn.execute("LOAD 'pgbillion_rows'; SET max_parallel_workers_per_gather = 0; BEGIN")
+        conn.execute(
+            f"CREATE FUNCTION pg_temp.lookups() RETURNS bigint LANGUAGE c AS '{library}', 'neighbour_lookups'".encode()
+        )
+        for number in range(tables):
+            conn.execute(
+                f"CREATE TABLE u{number} AS SELECT i % 100 AS a, i / 100 AS b, i % 99 AS c, i / 99 AS d"
+                " FROM generate_series(1, 30000) i;"
+                f" CREATE UNIQUE INDEX ON u{number} (a, b); ANALYZE u{number}".encode()
+            )
+        query = "SELECT u0.c FROM u0" + "".join(
+            f" JOIN u{number} ON u{number}.a = u{number - 1}.c AND u{number}.b = u{number - 1}.d"
+            for number in range(1, tables)
+        )
+        used = {}
+        for mode in ("off", "on"):
+            conn.execute(f"SET pgbillion_rows.vector_join = {mode}".encode())
+            before = one(conn, "SELECT pg_temp.lookups()")
+            found = kinds(plans.explain(conn, query))
+            used[mode] = one(conn, "SELECT pg_temp.lookups()") - before
+            assert (found != []) is (mode == "on")
+        conn.execute("ROLLBACK")
+    # two columns on either side of each join
+    assert 0 < used["on"] - used["off"] <= 8 * (tables - 1), used
