@@ -454,7 +454,7 @@ def test_distinct_that_is_left_to_core(vectors: Connection) -> None:
         ("SELECT DISTINCT random() FROM data", "a volatile function"),
         ("SELECT DISTINCT grp, generate_series(1, 2) FROM data", "set-returning"),
         ("SELECT DISTINCT ctid FROM data", "a system column"),
-        ("SELECT DISTINCT a.grp FROM data a, data b WHERE a.id = b.x", "a join"),
+        ("SELECT DISTINCT a.grp FROM data a, data b WHERE a.id < b.x", "a join by other conditions"),
         ("SELECT DISTINCT g FROM generate_series(1, 9) g", "no table"),
     ):
         assert not plans.vectorized(plans.explain(vectors, query))

@@ -116,7 +116,8 @@ def test_the_switch(joins: Connection) -> None:
     query = "SELECT i.name, sum(f.x) FROM fact f JOIN ints i ON f.b = i.k GROUP BY 1"
     both(joins, query, ["Inner"])
     joins.execute("RESET pgbillion_rows.vector_join")
-    assert one(joins, "SHOW pgbillion_rows.vector_join") == "off"
+    assert one(joins, "SHOW pgbillion_rows.vector_join") == "on"
+    switch(joins, "off")
     assert kinds(plans.explain(joins, query)) == []
     assert "not vectorized: a join" in one(joins, "SELECT pgbillion_rows.explain_vector(%s)", query)
     switch(joins, "on")

@@ -37,7 +37,7 @@ _SETTINGS = {
     "pgbillion_rows.enable": "on",
     "pgbillion_rows.vector_aggregate": "on",
     "pgbillion_rows.vector_scan": "off",
-    # as it is by default; a node with joins does not tell its table's columns
+    # a node with joins does not tell its table's columns
     "pgbillion_rows.vector_join": "off",
     "pgbillion_rows.columns": "off",
 }

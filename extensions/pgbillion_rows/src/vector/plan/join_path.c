@@ -30,7 +30,7 @@
 #include "vector/plan/plan.h"
 #include "vector/vector.h"
 
-int			vector_join = PLAN_OFF;
+int			vector_join = PLAN_ON;
 
 /* How much cheaper ours has to be than index scans for each row of another relation: those are less certain. */
 #define LOOK_UP_FACTOR 1.2
@@ -423,7 +423,7 @@ vector_join_path_init(void)
 	DefineCustomEnumVariable("pgbillion_rows.vector_join",
 							 "Joins plain heap tables a page at a time.",
 							 "\"force\" does so wherever it can be done, whatever it is estimated to cost.",
-							 &vector_join, PLAN_OFF, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 &vector_join, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_join_methods);
 	planner_set_join_offer(offer_rows);
