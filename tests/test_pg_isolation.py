@@ -14,6 +14,7 @@ FORCED = (
     ("session_preload_libraries", "pgbillion_rows,auto_explain"),
     ("pgbillion_rows.vector_aggregate", "force"),
     ("pgbillion_rows.vector_scan", "force"),
+    ("pgbillion_rows.vector_join", "force"),
     # which process returns a group, and when, is chance
     ("pgbillion_rows.vector_exchange", "off"),
     ("pgbillion_rows.aggregate_before_join", "force"),

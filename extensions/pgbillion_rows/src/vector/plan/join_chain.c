@@ -349,7 +349,34 @@ make_memory(PlannerInfo *root, RelOptInfo *rel)
 	return make_note(root, NOTE_CHAINS, rel, sizeof(Memory));
 }
 
-/* The cheapest path for all rows of a joined relation that is not ours, or NULL. */
+/* Is it a path of one process of PostgreSQL's or another extension's, also where something is done with its rows? */
+static bool
+is_serial_of_core(Path *path)
+{
+	for (;;)
+	{
+		switch (nodeTag(path))
+		{
+			case T_ProjectionPath:
+				path = ((ProjectionPath *) path)->subpath;
+				break;
+			case T_ProjectSetPath:
+				path = ((ProjectSetPath *) path)->subpath;
+				break;
+			case T_SortPath:
+			case T_IncrementalSortPath:
+				path = ((SortPath *) path)->subpath;
+				break;
+			case T_GatherPath:
+			case T_GatherMergePath:
+				return false;
+			default:
+				return !is_rows_of_joins(path);
+		}
+	}
+}
+
+/* The cheapest such path for all rows of a joined relation, or NULL. */
 static Path *
 cheapest_of_core(RelOptInfo *joined)
 {
@@ -360,7 +387,7 @@ cheapest_of_core(RelOptInfo *joined)
 	{
 		Path	   *path = lfirst(lc);
 
-		if (path->param_info == NULL && !is_rows_of_joins(path))
+		if (path->param_info == NULL && is_serial_of_core(path))
 			return path;
 	}
 	return NULL;

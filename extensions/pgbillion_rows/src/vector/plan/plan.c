@@ -307,8 +307,8 @@ set_partial_rel(PlannerInfo *root, Request *request)
 
 /*
  * What workers take to start, to find their way into shared memory, and to end, beyond parallel_setup_cost: that is
- * for rows which take PostgreSQL's time. Measured: about seven milliseconds, in which we aggregate as many rows as
- * cost that much.
+ * for rows which take PostgreSQL's time. An estimate: about seven milliseconds, in which we aggregate as many rows as
+ * cost that much; bench/calibrate.py measures it.
  */
 #define MORE_SETUP_FACTOR 1.5
 
