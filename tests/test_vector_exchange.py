@@ -15,7 +15,7 @@ from psycopg import errors
 from harness import servers, vector_compare
 from harness.amount import amount
 from harness.servers import one
-from harness.sessions import Running, pid
+from harness.sessions import Running, canceled_at_random, pid
 from harness.vector_compare import Tally
 from harness.vector_queries import Generator
 from pgbillion.rows import answers, plans
@@ -464,24 +464,8 @@ def test_cancelled_anywhere(cluster: Cluster, shared: Connection, database: str,
     chance = random.Random(SEED)
     states: Counter[str] = Counter()
     with cluster.connect(database) as other:
-        for _ in range(amount("PGBILLION_TEST_CANCELS", 30, 5)):
-            running = Running(lambda: len(shared.execute(query.encode()).fetchall()))
-            other.execute("SELECT pg_sleep(%s)", [chance.random() * 0.15])
-            other.execute("SELECT pg_cancel_backend(%s)", [pid(shared)])
-            try:
-                assert running.result() == 20_001
-                states["ended"] += 1
-            except errors.QueryCanceled:
-                states["cancelled"] += 1
-            servers.until(
-                lambda: one(other, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'") == 0,
-                "workers to end",
-            )
-            # a cancellation that came late is of this one
-            try:
-                shared.execute("SELECT 1")
-            except errors.QueryCanceled:
-                states["late"] += 1
+        for ended in canceled_at_random(shared, other, query, 20_001, chance, amount("PGBILLION_TEST_CANCELS", 30, 5)):
+            states[ended] += 1
             assert files(other) == 0
     tell(str(dict(states)))
     same(shared, query)

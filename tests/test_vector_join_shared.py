@@ -15,7 +15,7 @@ from psycopg import errors
 from harness import servers
 from harness.amount import amount
 from harness.servers import one
-from harness.sessions import Running, pid
+from harness.sessions import Running, canceled_at_random, pid
 from harness.vector_join_queries import VectorJoinGenerator
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
@@ -214,25 +214,12 @@ def test_cancelled_anywhere(cluster: Cluster, shared: Connection, tables: str, t
     shared.execute(LITTLE.encode())
     chance = random.Random(SEED)
     states: Counter[str] = Counter()
+    rows = len(shared.execute(QUERIES[4].encode()).fetchall())
     with cluster.connect(tables) as other:
-        for _ in range(amount("PGBILLION_TEST_CANCELS", 30, 5)):
-            running = Running(lambda: len(shared.execute(QUERIES[4].encode()).fetchall()))
-            other.execute("SELECT pg_sleep(%s)", [chance.random() * 0.15])
-            other.execute("SELECT pg_cancel_backend(%s)", [pid(shared)])
-            try:
-                running.result()
-                states["ended"] += 1
-            except errors.QueryCanceled:
-                states["cancelled"] += 1
-            servers.until(
-                lambda: one(other, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'") == 0,
-                "workers to end",
-            )
-            # a cancellation that came late is of this one
-            try:
-                shared.execute("SELECT 1")
-            except errors.QueryCanceled:
-                states["late"] += 1
+        for ended in canceled_at_random(
+            shared, other, QUERIES[4], rows, chance, amount("PGBILLION_TEST_CANCELS", 30, 5)
+        ):
+            states[ended] += 1
             assert files(other) == 0
     tell(str(dict(states)))
     same(shared, QUERIES[4])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import psycopg
+from psycopg import errors
 
 from .servers import one, until
 
@@ -82,6 +84,32 @@ def until_blocked(monitor: Connection, blocked: Connection, running: Running[Any
         return bool(one(monitor, "SELECT cardinality(pg_blocking_pids(%s)) > 0", pid(blocked)))
 
     until(waits, "the session to be blocked")
+
+
+def canceled_at_random(
+    conn: Connection, monitor: Connection, query: str, rows: int, chance: random.Random, times: int
+) -> Iterator[str]:
+    """Run a parallel query of so many rows again and again, canceled within 150 ms; yield how each run ended.
+
+    Its workers are gone by then, and `conn` is ready for another query.
+    """
+    workers = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'parallel worker'"
+    for _ in range(times):
+        running = Running(lambda: len(conn.execute(query.encode()).fetchall()))
+        monitor.execute("SELECT pg_sleep(%s)", [chance.random() * 0.15])
+        monitor.execute("SELECT pg_cancel_backend(%s)", [pid(conn)])
+        ended = "ended"
+        try:
+            assert running.result() == rows
+        except errors.QueryCanceled:
+            ended = "canceled"
+        until(lambda: one(monitor, workers) == 0, "workers to end")
+        # a cancellation that came late is of this one
+        try:
+            conn.execute("SELECT 1")
+        except errors.QueryCanceled:
+            ended = "ended before it was canceled"
+        yield ended
 
 
 def anonymous_memory(conn: Connection) -> int:
