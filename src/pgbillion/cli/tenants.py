@@ -81,7 +81,8 @@ def create(
         typer.Option(
             "--batch",
             metavar="N",
-            help="Tenants per transaction. Default: up to 20 if the template can be stamped, else 1.",
+            help="Tenants per transaction. Default: the first three in one, then up to 20 if the template can be"
+            " stamped and no rows are copied, else 1.",
             parser=at_least_one,
         ),
     ] = None,
