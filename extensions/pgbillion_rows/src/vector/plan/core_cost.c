@@ -397,7 +397,10 @@ static Cost
 custom_cost(PlannerInfo *root, CustomPath *path)
 {
 	if (is_rows_of_joins(&path->path))
+	{
+		Assert(path->path.param_info == NULL);
 		return ((RowsPath *) path)->taken;
+	}
 	return is_filter_scan(&path->path) ? whole_scan(root, &path->path) : path->path.total_cost;
 }
 

@@ -107,7 +107,10 @@ extern Path *join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, 
 extern void vector_join_path_init(void);
 extern const CustomPathMethods vector_join_path_methods;
 
-/* The path of the rows of joins. */
+/*
+ * The path of the rows of joins. It is never parameterized: such custom paths
+ * PostgreSQL may copy, as far as it knows them.
+ */
 typedef struct RowsPath
 {
 	CustomPath	path;
