@@ -12,10 +12,10 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from harness import servers, vector_compare
+from harness import vector_compare
 from harness.amount import amount
 from harness.servers import one
-from harness.sessions import Running, canceled_at_random, pid
+from harness.sessions import canceled_at_random, worker_terminated
 from harness.vector_compare import Tally
 from harness.vector_queries import Generator
 from pgbillion.rows import answers, plans
@@ -476,13 +476,8 @@ def test_a_worker_is_terminated(cluster: Cluster, shared: Connection, database: 
     shared.execute(DELAYED.replace("0.002", "0.05").encode())
     query = "SELECT slow(id, 'worker'), count(*) FROM data GROUP BY 1"
     assert exchange(plans.explain(shared, query)) is not None
-    workers = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND leader_pid = %s LIMIT 1"
     with cluster.connect(database) as other:
-        running = Running(lambda: shared.execute(query.encode()).fetchall())
-        worker = servers.until(lambda: one(other, workers, pid(shared)), "a worker")
-        other.execute("SELECT pg_terminate_backend(%s)", [worker])
-        with pytest.raises(psycopg.Error):
-            running.result()
+        assert worker_terminated(shared, other, query) is not None
     assert files(shared) == 0
     same(shared, QUERIES[0])
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-import psycopg
 import pytest
 from psycopg import errors
 
-from harness import servers
 from harness.amount import amount
 from harness.servers import one
-from harness.sessions import Running, canceled_at_random, pid
+from harness.sessions import canceled_at_random, worker_terminated
 from harness.vector_join_queries import VectorJoinGenerator
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
@@ -197,14 +194,9 @@ def test_a_worker_is_terminated(cluster: Cluster, shared: Connection, tables: st
     query = "SELECT count(*) FROM big JOIN side USING (k) WHERE slow(w, 'worker') > 10"
     switch(shared, "force")
     assert together(plans.explain(shared, query)) == 1, plans.text(shared, query)
-    workers = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND leader_pid = %s LIMIT 1"
     with cluster.connect(tables) as other:
-        running = Running(lambda: shared.execute(query.encode()).fetchall())
-        worker = servers.until(lambda: one(other, workers, pid(shared)), "a worker")
-        other.execute("SELECT pg_terminate_backend(%s)", [worker])
         # no error if it had no row left
-        with contextlib.suppress(psycopg.Error):
-            running.result()
+        worker_terminated(shared, other, query)
     assert files(shared) == 0
     same(shared, QUERIES[0])
 

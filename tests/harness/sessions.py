@@ -112,6 +112,19 @@ def canceled_at_random(
         yield ended
 
 
+def worker_terminated(conn: Connection, monitor: Connection, query: str) -> psycopg.Error | None:
+    """Terminate a parallel worker of a query that is running; what the query raised, if anything."""
+    workers = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND leader_pid = %s LIMIT 1"
+    running = Running(lambda: conn.execute(query.encode()).fetchall())
+    worker = until(lambda: one(monitor, workers, pid(conn)), "a worker")
+    monitor.execute("SELECT pg_terminate_backend(%s)", [worker])
+    try:
+        running.result()
+    except psycopg.Error as error:
+        return error
+    return None
+
+
 def anonymous_memory(conn: Connection) -> int:
     """Private memory of the session's backend, in bytes (RssAnon: shared buffers are not in it)."""
     status = Path(f"/proc/{pid(conn)}/status").read_text(encoding="ascii").splitlines()

@@ -344,10 +344,11 @@ put_group(Exchange *exchange, char *entry, int partition)
 	chunk->records++;
 }
 
-/* Put all groups of the table there, and forget them. */
+/* Put groups of the table there: all, into partitions, or those that are for other readers. */
 static void
-put_table(Exchange *exchange)
+put_groups(Exchange *exchange, bool to_readers)
 {
+	int			nbuckets = to_readers ? (int) exchange->readers : PARTITIONS;
 	int			chunk = 0;
 	Size		offset = 0;
 	char	   *entries[GROUP_RECORDS];
@@ -355,12 +356,29 @@ put_table(Exchange *exchange)
 	int			n;
 
 	if (exchange->chunks == NULL)
-		exchange->chunks = MemoryContextAllocZero(exchange->context, exchange->chunk_bytes * PARTITIONS);
+		exchange->chunks = MemoryContextAllocZero(exchange->context, exchange->chunk_bytes * nbuckets);
 	while ((n = group_records_next(exchange->table, &chunk, &offset, entries, hashes)) > 0)
 	{
+		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < n; i++)
-			put_group(exchange, entries[i], hashes[i] % PARTITIONS);
+		{
+			uint32		bucket = to_readers ? (hashes[i] & PG_UINT32_MAX) * exchange->readers >> 32 :
+				hashes[i] % PARTITIONS;
+
+			if (to_readers && bucket == exchange->reader)
+				continue;
+			put_group(exchange, entries[i], bucket);
+			if (to_readers)
+				group_set_gone(entries[i]);
+		}
 	}
+}
+
+/* Put all groups of the table there, and forget them. */
+static void
+put_table(Exchange *exchange)
+{
+	put_groups(exchange, false);
 	exchange->groups_here += group_table_count(exchange->table);
 	group_table_reset(exchange->table);
 }
@@ -369,30 +387,10 @@ put_table(Exchange *exchange)
 static void
 put_others(Exchange *exchange)
 {
-	int			chunk = 0;
-	Size		offset = 0;
-	char	   *entries[GROUP_RECORDS];
-	uint64		hashes[GROUP_RECORDS];
-	int			n;
-
 	Assert(exchange->chunks == NULL);
 	exchange->groups_here = group_table_count(exchange->table);
-	if (exchange->readers == 1)
-		return;
-	exchange->chunks = MemoryContextAllocZero(exchange->context, exchange->chunk_bytes * exchange->readers);
-	while ((n = group_records_next(exchange->table, &chunk, &offset, entries, hashes)) > 0)
-	{
-		CHECK_FOR_INTERRUPTS();
-		for (int i = 0; i < n; i++)
-		{
-			uint32		reader = (hashes[i] & PG_UINT32_MAX) * exchange->readers >> 32;
-
-			if (reader == exchange->reader)
-				continue;
-			put_group(exchange, entries[i], reader);
-			group_set_gone(entries[i]);
-		}
-	}
+	if (exchange->readers > 1)
+		put_groups(exchange, true);
 }
 
 /* All have been put there. */
