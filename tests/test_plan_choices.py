@@ -28,7 +28,8 @@ def database(cluster: Cluster) -> Iterator[str]:
                 " FROM generate_series(0, 99) i; CREATE TABLE none (i int)"
             )
             conn.execute("ALTER TABLE small ADD PRIMARY KEY (id)")
-            conn.execute("VACUUM ANALYZE big, small, none")
+            conn.execute("CREATE TABLE indexed AS SELECT * FROM big; CREATE INDEX ON indexed (id)")
+            conn.execute("VACUUM ANALYZE big, small, none, indexed")
         yield name
 
 
@@ -110,6 +111,7 @@ def test_explain_vector_tells_of_filters(conn: Connection) -> None:
     assert last == "vectorized filter"
     assert told(conn, "SELECT * FROM big b WHERE 1 / k = 1") == [
         'no vectorized scan of "b": a condition that might raise an error comes first',
+        'the number of rows of "b" is a guess: there are no statistics of an expression (ANALYZE)',
         "not chosen",
     ]
     (first, last) = told(conn, "SELECT * FROM small WHERE id = 3")
@@ -139,6 +141,173 @@ def test_explain_vector_tells_what_is_off(conn: Connection) -> None:
         "not vectorized: pgbillion_rows.vector_aggregate is off",
         "no vectorized scan: pgbillion_rows.vector_scan is off",
     ]
+
+
+# estimates that are guesses
+
+GUESS = "is a guess: "
+LIMIT = (
+    "6000 is PostgreSQL's limit for several columns of a table; there may be 60000"
+    " (CREATE STATISTICS (ndistinct) tells)"
+)
+
+
+def guesses(conn: Connection, query: str) -> list[str]:
+    return [line for line in told(conn, query) if GUESS in line]
+
+
+@pytest.fixture
+def pairs(conn: Connection) -> Connection:
+    """Two columns of a thousand values each, which make as many pairs as there are rows."""
+    conn.execute(
+        "CREATE TABLE pairs AS SELECT i % 1000 AS a, (i * 7 + i / 1000) % 1000 AS b, i % 5 AS c, repeat('z', 40) AS w"
+        " FROM generate_series(1, 60000) i; ANALYZE pairs"
+    )
+    return conn
+
+
+def test_a_limit_of_groups_is_a_guess(pairs: Connection) -> None:
+    query = "SELECT a, b, count(*) FROM pairs GROUP BY 1, 2"
+    assert guesses(pairs, query) == [f"the number of groups {GUESS}{LIMIT}"]
+    assert guesses(pairs, "SELECT DISTINCT a, b FROM pairs") == [f"the number of groups {GUESS}{LIMIT}"]
+    # of few rows
+    (found,) = guesses(pairs, query.replace("GROUP", "WHERE c = 3 GROUP"))
+    assert re.search(r"; there may be 1\d{4} ", found), found
+    # what lies below the limit is an estimate, and so is what one column makes
+    for keys in ("a, c", "a", "a % 2, b % 3"):
+        assert guesses(pairs, f"SELECT count(*) FROM pairs GROUP BY {keys}") == [], keys
+    pairs.execute("CREATE STATISTICS together (ndistinct) ON a, b FROM pairs; ANALYZE pairs")
+    assert guesses(pairs, query) == []
+    assert ": 60000 groups of 60000 rows" in told(pairs, query)[0]
+
+
+def test_who_merges_groups_is_careful_where_their_number_is_a_limit(pairs: Connection) -> None:
+    """Neither are as many as there may be to be held in memory, nor merged one by one for nothing."""
+    pairs.execute(
+        "CREATE TABLE parts (a int, b int, c int, w text) PARTITION BY LIST (c);"
+        " CREATE TABLE few PARTITION OF parts FOR VALUES IN (0, 1); CREATE TABLE more PARTITION OF parts DEFAULT;"
+        " INSERT INTO parts SELECT * FROM pairs; ANALYZE parts; SET work_mem = '2MB'; SET hash_mem_multiplier = 1"
+    )
+    query = "SELECT a, b, count(*) FROM parts GROUP BY 1, 2"
+    assert told(pairs, query)[0] == (
+        "not vectorized: the 60000 groups estimated need more memory than work_mem and hash_mem_multiplier allow"
+    )
+    assert providers(pairs, "SELECT a, c, count(*) FROM parts GROUP BY 1, 2") == {"VectorAggregate"}
+    # processes that return what they have grouped, for PostgreSQL to merge
+    pairs.execute(
+        "SET work_mem = '64MB'; SET max_parallel_workers_per_gather = 1; SET min_parallel_table_scan_size = 0;"
+        " SET parallel_setup_cost = 0; SET pgbillion_rows.vector_exchange = off;"
+        " SET pgbillion_rows.vector_aggregate = force"
+    )
+    plan = plans.explain(pairs, query.replace("parts", "pairs"))
+    partial = [node for node in plans.nodes(plan) if node.get("Parallel Aware")]
+    assert [node["Plan Rows"] for node in partial] in ([], [35294]), plans.text(pairs, query)
+
+
+@pytest.mark.parametrize(
+    ("where", "guess"),
+    [
+        ("k = 3 AND id < 100", None),
+        ("fresh = 3", 'there are no statistics of column "fresh" of "b" (ANALYZE)'),
+        ("fresh IS NULL OR k IN (1, 2)", 'there are no statistics of column "fresh" of "b" (ANALYZE)'),
+        ("k = ANY ('{1,2}') AND v LIKE 'text 1%'", None),
+        ("k % 2 = 1", "there are no statistics of an expression (ANALYZE)"),
+        (
+            "isfinite(k::float8::text::date)",
+            "PostgreSQL takes a default for a condition that statistics do not tell of",
+        ),
+        ("id = (SELECT max(i) FROM none)", None),
+        ("id < k", "PostgreSQL takes a default for a condition that statistics do not tell of"),
+        ("id > (SELECT max(i) FROM none)", "a value is not known when the query is planned"),
+        (
+            "id = 3 AND k = 3 AND g = 3",
+            "one is PostgreSQL's least, for conditions that it takes to have nothing to do with each other",
+        ),
+    ],
+)
+def test_guesses_of_rows_are_told(conn: Connection, where: str, guess: str | None) -> None:
+    conn.execute("ALTER TABLE big ADD fresh int")
+    expected = [] if guess is None else [f'the number of rows of "b" {GUESS}{guess}']
+    assert guesses(conn, f"SELECT * FROM big b WHERE {where}") == expected
+
+
+def test_groups_without_statistics_are_told(conn: Connection) -> None:
+    conn.execute("ALTER TABLE big ADD fresh int")
+    assert guesses(conn, "SELECT fresh, count(*) FROM big GROUP BY 1") == [
+        f'the number of groups {GUESS}there are no statistics of column "fresh" of "big" (ANALYZE)'
+    ]
+
+
+# joins, and why they are taken
+
+JOINED = "SELECT b.w, s.name FROM big b JOIN small s ON b.k = s.id AND b.g < 3"
+
+
+def test_joins_are_told(conn: Connection) -> None:
+    conn.execute("SET pgbillion_rows.vector_join = on")
+    lines = told(conn, JOINED)
+    (found,) = [line for line in lines if "vectorized join" in line and line != "vectorized join"]
+    assert re.fullmatch(
+        r'a vectorized join of "b" with "s" is possible, and estimated to take \d+\.\d\d compared with PostgreSQL\'s'
+        r" \d+\.\d\d in memory: \d+ rows",
+        found,
+    )
+    assert lines[-1] == "vectorized join"
+    conn.execute("SET effective_cache_size = '1MB'")
+    (found,) = [line for line in told(conn, JOINED) if "vectorized join of" in line]
+    assert "in memory" not in found
+    # where it is not possible
+    for query, reason in (
+        (f"{JOINED} FOR UPDATE OF s", "rows are changed or locked"),
+        (JOINED.replace("b.k = s.id", "b.k < s.id"), "a join by other conditions than equality"),
+        (JOINED.replace("s ON", "s ON random() < 0.5 AND"), "a volatile function"),
+    ):
+        assert f"no vectorized join: {reason}" in told(conn, query), told(conn, query)
+    conn.execute("SET pgbillion_rows.vector_join = off")
+    assert "no vectorized join: pgbillion_rows.vector_join is off" in told(conn, JOINED)
+    # of one table there is nothing to say
+    assert not [line for line in told(conn, FILTER) if "join" in line]
+
+
+def test_guesses_of_matches_are_told(conn: Connection) -> None:
+    conn.execute("SET pgbillion_rows.vector_join = on; ALTER TABLE small ADD fresh int")
+    assert guesses(conn, JOINED) == []
+    assert guesses(conn, JOINED.replace("s.id", "s.fresh")) == [
+        f'the number of matches of "s" {GUESS}there are no statistics of column "fresh" of "s" (ANALYZE)'
+    ]
+
+
+def test_small_statements_are_left_alone(conn: Connection) -> None:
+    """Joins of small tables take no time, and of very many tables looking for the best takes more than it gains."""
+    conn.execute("SET pgbillion_rows.vector_join = on; CREATE TABLE tiny AS SELECT * FROM big LIMIT 2000; ANALYZE tiny")
+    tiny = "SELECT a.w, b.v FROM tiny a JOIN tiny b USING (id)"
+    assert "no vectorized join: the tables are small" in told(conn, tiny)
+    many = " ".join(f"JOIN tiny t{i} USING (id)" for i in range(7))
+    assert "no vectorized join: reading the tables takes little, compared with looking at all their joins" in told(
+        conn, f"SELECT t0.w FROM tiny a {many}"
+    )
+    assert "no vectorized join: an index gives the few rows that are read of a table" in told(
+        conn, "SELECT b.w FROM big b JOIN small s ON b.k = s.id JOIN indexed i ON i.id = b.id WHERE i.id = 7"
+    )
+
+
+def test_pairs_that_a_unique_index_makes_certain(pairs: Connection) -> None:
+    """PostgreSQL multiplies how rarely either column is equal; each row finds its partner, which costs the more."""
+    pairs.execute(
+        "SET pgbillion_rows.vector_join = on; CREATE TABLE offers AS SELECT DISTINCT a, b, repeat('y', 30) AS y"
+        " FROM pairs; ANALYZE offers; SET enable_nestloop = off; SET enable_mergejoin = off"
+    )
+    query = "SELECT p.w, o.y FROM pairs p JOIN offers o USING (a, b)"
+
+    def figures() -> list[float]:
+        (line,) = [line for line in told(pairs, query) if "vectorized join of" in line]
+        return [float(number) for number in re.findall(r"\d+\.\d\d", line)]
+
+    before = figures()
+    pairs.execute("CREATE UNIQUE INDEX ON offers (a, b)")
+    after = figures()
+    assert after[0] > before[0] + 50, (before, after)
+    assert after[1] > before[1] + 500, (before, after)
 
 
 # before the join, or not

@@ -12,8 +12,6 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "access/nbtree.h"
 #include "access/transam.h"
 #include "catalog/pg_aggregate.h"
@@ -40,6 +38,7 @@
 
 #include "compat.h"
 #include "planner/before_join.h"
+#include "planner/groups.h"
 
 /* ---- what may fail ---- */
 
@@ -468,56 +467,19 @@ needed_by_join(RelOptInfo *table, Var *var)
 }
 
 /*
- * Estimate how many groups there are, and whether that is more than a guess.
- * PostgreSQL takes a tenth of the rows for the most that several columns make, as
- * they might be correlated: where that is what limits its estimate, there are
- * as many groups as the columns' values combined.
+ * Estimate how many groups there are, and whether that is more than a guess:
+ * where PostgreSQL's estimate is its limit, there are as many groups as the
+ * columns' values combined.
  */
 static void
 estimate_early_groups(PlannerInfo *root, EarlyAggregate *early)
 {
-	RelOptInfo *table = early->table;
-	double		rows = table->rows;
 	List	   *columns = get_sortgrouplist_exprs(early->group_clause, make_tlist_from_pathtarget(early->input));
-	double		product = 1;
-	double		most = 1;
-	double		all;
-	ListCell   *lc;
+	EstimationInfo info = {0};
+	double		beyond = groups_beyond_limit(root, early->table, columns);
 
-	early->known = true;
-	foreach(lc, columns)
-	{
-		VariableStatData data;
-		bool		isdefault;
-		double		values;
-
-		examine_variable(root, lfirst(lc), 0, &data);
-		values = get_variable_numdistinct(&data, &isdefault);
-		ReleaseVariableStats(data);
-		early->known &= !isdefault;
-		product *= values;
-		most = Max(most, values);
-	}
-	early->groups = estimate_num_groups(root, columns, rows, NULL, NULL);
-	if (list_length(columns) == 1 || table->tuples <= 0)
-		return;
-
-	/*
-	 * estimate_num_groups() without conditions; extended statistics may say
-	 * what is below its limit, or above
-	 */
-	most = Min(Max(most, 0.1 * table->tuples), table->tuples);
-	table->rows = table->tuples;
-	all = estimate_num_groups(root, columns, table->tuples, NULL, NULL);
-	table->rows = rows;
-	if (product <= most || fabs(all - most) > 1)
-		return;
-
-	/* what of the groups is in the rows that are left, as it has it */
-	product = Min(product, table->tuples);
-	if (rows < table->tuples)
-		product *= 1 - pow((table->tuples - rows) / table->tuples, table->tuples / product);
-	early->groups = clamp_row_est(Min(product, rows));
+	early->groups = Max(estimate_num_groups(root, columns, early->table->rows, NULL, &info), beyond);
+	early->known = (info.flags & SELFLAG_USED_DEFAULT) == 0;
 }
 
 /* Work out what is read, grouped by and returned. */

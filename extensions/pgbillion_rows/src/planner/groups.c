@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/fmgroids.h"
@@ -285,4 +286,106 @@ estimate_groups(PlannerInfo *root, List *keys, double rows)
 		product *= estimate_num_groups(root, others, rows, NULL, NULL);
 
 	return clamp_row_est(Min(total, product));
+}
+
+/* ---- where PostgreSQL's estimate is a limit ---- */
+
+/*
+ * PostgreSQL takes a tenth of the rows for the most groups that several columns of
+ * a table make, as they might be correlated. Where that is what limits its
+ * estimate of the groups of the table's rows that are read: as many as the
+ * columns' values combined. 0 where it is not.
+ */
+double
+groups_beyond_limit(PlannerInfo *root, RelOptInfo *table, List *columns)
+{
+	double		rows = table->rows;
+	double		product = 1;
+	double		limit = 1;
+	double		all;
+	ListCell   *lc;
+
+	if (list_length(columns) < 2 || table->tuples <= 0)
+		return 0;
+	foreach(lc, columns)
+	{
+		VariableStatData data;
+		bool		isdefault;
+		double		values;
+
+		examine_variable(root, lfirst(lc), 0, &data);
+		values = get_variable_numdistinct(&data, &isdefault);
+		ReleaseVariableStats(data);
+		product *= values;
+		limit = Max(limit, values);
+	}
+
+	/*
+	 * estimate_num_groups() without conditions; extended statistics may say
+	 * what is below its limit, or above
+	 */
+	limit = Min(Max(limit, 0.1 * table->tuples), table->tuples);
+	table->rows = table->tuples;
+	all = estimate_num_groups(root, columns, table->tuples, NULL, NULL);
+	table->rows = rows;
+	if (product <= limit || fabs(all - limit) > 1)
+		return 0;
+
+	/* what of the groups is in the rows that are left, as it has it */
+	product = Min(product, table->tuples);
+	if (rows < table->tuples)
+		product *= 1 - pow((table->tuples - rows) / table->tuples, table->tuples / product);
+	return clamp_row_est(Min(product, rows));
+}
+
+/* Those of some Vars that are of a table, each once. */
+static List *
+columns_of(List *vars, Index table)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, vars)
+	{
+		if (IsA(lfirst(lc), Var) && lfirst_node(Var, lc)->varno == table)
+			result = list_append_unique(result, lfirst(lc));
+	}
+	return result;
+}
+
+/* How many groups keys may make of so many rows: what is estimated, or more where that is PostgreSQL's limit. */
+double
+estimate_most_groups(PlannerInfo *root, List *keys, double rows)
+{
+	double		estimate = estimate_groups(root, keys, rows);
+	List	   *vars = pull_var_clause((Node *) keys, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+									   PVC_RECURSE_PLACEHOLDERS);
+	Relids		tables = NULL;
+	double		by_table = 1;
+	double		by_key = 1;
+	bool		limited = false;
+	int			table = -1;
+	ListCell   *lc;
+
+	if (list_length(vars) < 2)
+		return estimate;
+	foreach(lc, vars)
+	{
+		if (IsA(lfirst(lc), Var) && lfirst_node(Var, lc)->varno < root->simple_rel_array_size)
+			tables = bms_add_member(tables, lfirst_node(Var, lc)->varno);
+	}
+	while ((table = bms_next_member(tables, table)) >= 0)
+	{
+		RelOptInfo *rel = find_base_rel(root, table);
+		List	   *columns = columns_of(vars, table);
+		double		beyond = groups_beyond_limit(root, rel, columns);
+
+		limited |= beyond > 0;
+		by_table *= beyond > 0 ? beyond : estimate_num_groups(root, columns, rel->rows, NULL, NULL);
+	}
+	if (!limited)
+		return estimate;
+	foreach(lc, keys)
+		by_key *= estimate_groups(root, list_make1(lfirst(lc)), rows);
+	return clamp_row_est(Max(estimate, Min(Min(by_table, by_key), rows)));
 }

@@ -7,6 +7,7 @@
  *	targets.c		what partial aggregation returns
  *	append.c		partial states of the tables below a partitioned one
  *	groups.c		how many groups expressions make
+ *	guesses.c		where an estimate of PostgreSQL's is a guess; see guesses.h
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL stands behind one of ours
  *	reasons.c		why a query is planned as it is, for those who ask
@@ -96,6 +97,7 @@ extern Path *gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *targe
 
 /* ---- reasons.c ---- */
 
+extern bool plan_is_reported(void);
 extern void plan_report(PlannerInfo *root, const char *format,...) pg_attribute_printf(2, 3);
 extern StringInfo plan_report_collect(StringInfo findings);
 

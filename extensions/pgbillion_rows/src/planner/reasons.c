@@ -78,6 +78,13 @@ plan_report_collect(StringInfo buf)
 	return before;
 }
 
+/* Does anybody ask? What is found out for the sake of telling it need not be otherwise. */
+bool
+plan_is_reported(void)
+{
+	return findings != NULL || message_level_is_interesting(DEBUG1);
+}
+
 /* Tell whoever asks what was found out about a query that is being planned. */
 void
 plan_report(PlannerInfo *root, const char *format,...)
@@ -85,7 +92,7 @@ plan_report(PlannerInfo *root, const char *format,...)
 	StringInfoData buf;
 	int			needed;
 
-	if (findings == NULL && !message_level_is_interesting(DEBUG1))
+	if (!plan_is_reported())
 		return;
 	initStringInfo(&buf);
 	for (;;)

@@ -526,40 +526,52 @@ is_worth_search(PlannerInfo *root)
 }
 
 /*
- * What a statement does with the rows of joins must not need those of the
- * tables, as locks and rechecks of updated rows do. Small tables are left alone.
+ * Why a statement is not for us, or NULL. What it does with the rows of joins
+ * must not need those of the tables, as locks and rechecks of updated rows do.
+ * Small tables are left alone.
  */
-static bool
-find_for_us(PlannerInfo *root)
+static const char *
+statement_refusal(PlannerInfo *root)
 {
-	if (vector_join != PLAN_FORCE &&
-		(root->total_table_pages < LEAST_PAGES || is_about_few_rows(root) || !is_worth_search(root)))
-		return false;
-	return (root->parse->commandType == CMD_SELECT || root->parse->commandType == CMD_INSERT) &&
-		root->rowMarks == NIL && root->parse->rowMarks == NIL;
+	if ((root->parse->commandType != CMD_SELECT && root->parse->commandType != CMD_INSERT) ||
+		root->rowMarks != NIL || root->parse->rowMarks != NIL)
+		return "rows are changed or locked";
+	if (vector_join == PLAN_FORCE)
+		return NULL;
+	if (root->total_table_pages < LEAST_PAGES)
+		return "the tables are small";
+	if (is_about_few_rows(root))
+		return "an index gives the few rows that are read of a table";
+	if (!is_worth_search(root))
+		return "reading the tables takes little, compared with looking at all their joins";
+	return NULL;
 }
 
-/* Is a statement for us? This is asked with each of its joins. */
+/* This is asked with each join of a statement. */
 typedef struct StatementNote
 {
-	bool		for_us;
+	const char *refusal;
 } StatementNote;
 
-static bool
-is_for_us(PlannerInfo *root)
+/* The same, found out once. */
+const char *
+chain_refusal(PlannerInfo *root)
 {
-	StatementNote *known;
+	StatementNote *known = find_note(root, NOTE_STATEMENT, root);
 
-	/* the genetic search */
-	if (root->join_search_private != NULL)
-		return false;
-	known = find_note(root, NOTE_STATEMENT, root);
 	if (known == NULL)
 	{
 		known = make_note(root, NOTE_STATEMENT, root, sizeof(StatementNote));
-		known->for_us = find_for_us(root);
+		known->refusal = statement_refusal(root);
 	}
-	return known->for_us;
+	return known->refusal;
+}
+
+/* Is a statement for us? The genetic search is left alone. */
+static bool
+is_for_us(PlannerInfo *root)
+{
+	return root->join_search_private == NULL && chain_refusal(root) == NULL;
 }
 
 /*

@@ -53,6 +53,7 @@ extern List *chain_steps(const struct JoinChain *chain);
 extern void chain_scan_cost(const struct JoinChain *chain, Cost *pages, Cost *row);
 extern Cost chain_joins_cost(const struct JoinChain *chain, double divisor);
 extern Cost chain_cost(const struct JoinChain *chain);
+extern const char *chain_refusal(PlannerInfo *root);
 extern bool chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival);
 extern bool chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 						  JoinPathExtraData *extra);

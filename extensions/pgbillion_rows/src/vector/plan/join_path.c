@@ -231,6 +231,31 @@ const		CustomPathMethods vector_join_path_methods = {
 	.PlanCustomPath = plan_rows,
 };
 
+/* Note what has been compared of a relation's rows: the best chain, for whoever asks why it is taken, or not. */
+static void
+note_offer(PlannerInfo *root, const JoinChain *chain, Cost taken, bool pays)
+{
+	JoinOffer  *known = find_note(root, NOTE_OFFER, chain->joined);
+	Rival		rival;
+
+	if (known == NULL)
+		known = make_note(root, NOTE_OFFER, chain->joined, sizeof(JoinOffer));
+	else if (known->taken < taken)
+		return;
+	(void) chain_rival(root, chain->joined, &rival);
+	*known = (JoinOffer)
+	{
+		chain, taken, rival.taken, pays
+	};
+}
+
+/* What has been noted of a relation's rows, or NULL. */
+const JoinOffer *
+find_join_offer(PlannerInfo *root, RelOptInfo *joined)
+{
+	return find_note(root, NOTE_OFFER, joined);
+}
+
 /*
  * What the rows of a chain cost PostgreSQL's planner, or -1 if they do not pay;
  * *taken is what they take. They cost a bit less than PostgreSQL's own, and no
@@ -365,6 +390,7 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe)
 	RowsPath   *offered;
 	RowsPath   *path;
 
+	note_offer(root, chain, taken, planned >= 0);
 	if (planned < 0)
 		return;
 	offered = find_offered(chain->joined, safe, planned);

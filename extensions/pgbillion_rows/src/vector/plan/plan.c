@@ -58,7 +58,10 @@ typedef struct Request
 	bool		inherited;
 	List	   *tables;			/* to be read by us */
 	List	   *foreign;		/* paths for the states of others */
+	List	   *keys;
 	double		groups;
+	double		most;			/* as many as there may be, where that is a
+								 * limit of PostgreSQL's */
 	bool		fits;			/* they do, in memory */
 	bool		finish;			/* vector_finish_path() applies */
 	bool		exchange;		/* processes can exchange groups */
@@ -226,22 +229,26 @@ can_exchange(PathTarget *target, double groups)
 static const char *
 estimate(PlannerInfo *root, Request *request)
 {
-	List	   *keys = NIL;
 	const char *reason;
 	ListCell   *lc;
 
 	foreach(lc, request->target->exprs)
 	{
 		if (!IsA(lfirst(lc), Aggref))
-			keys = lappend(keys, lfirst(lc));
+			request->keys = lappend(request->keys, lfirst(lc));
 	}
-	request->groups = keys == NIL ? 1 : estimate_groups(root, keys, request->input->rows);
+	request->groups = request->most = 1;
+	if (request->keys != NIL)
+	{
+		request->groups = estimate_groups(root, request->keys, request->input->rows);
+		request->most = estimate_most_groups(root, request->keys, request->input->rows);
+	}
 
 	/*
 	 * a scan alone spills what does not fit; others would return it row by
 	 * row
 	 */
-	reason = memory_refusal(request->target, request->groups);
+	reason = memory_refusal(request->target, request->most);
 	request->fits = reason == NULL;
 	request->finish = !request->inherited && (request->clause != NIL || request->distinct) && enable_hashagg &&
 		vector_finishable(request->target, request->clause);
@@ -312,9 +319,9 @@ set_partial_rel(PlannerInfo *root, Request *request)
  */
 #define MORE_SETUP_FACTOR 1.5
 
-/* The scans of all tables; with workers, partial ones. */
+/* The scans of all tables, for so many groups; with workers, partial ones. */
 static List *
-scan_paths(PlannerInfo *root, Request *request, int workers)
+scan_paths(PlannerInfo *root, Request *request, double groups, int workers)
 {
 	List	   *paths = NIL;
 	Path	   *first;
@@ -323,13 +330,13 @@ scan_paths(PlannerInfo *root, Request *request, int workers)
 	if (request->chain != NULL)
 		paths = list_make1(join_path(root, request->partial_rel,
 									 workers > 0 ? request->worker_chain : request->chain, request->target,
-									 request->groups, workers, workers > 0));
+									 groups, workers, workers > 0));
 	foreach(lc, request->chain != NULL ? NIL : request->tables)
 	{
 		RelOptInfo *rel = lfirst(lc);
 		PathTarget *own = leaf_target(root, request->target, rel, request->input);
 
-		paths = lappend(paths, scan_path(root, request->partial_rel, rel, own, request->groups,
+		paths = lappend(paths, scan_path(root, request->partial_rel, rel, own, groups,
 										 workers, request->safe));
 	}
 	if (workers > 0 && paths != NIL)
@@ -394,7 +401,7 @@ extra_for_distinct(PlannerInfo *root, Request *request, Path *path)
 static void
 add_single(PlannerInfo *root, Request *request)
 {
-	Path	   *path = finalize_path(root, request, linitial(scan_paths(root, request, 0)));
+	Path	   *path = finalize_path(root, request, linitial(scan_paths(root, request, request->groups, 0)));
 
 	if (request->finish)
 	{
@@ -429,7 +436,7 @@ add_exchange(PlannerInfo *root, Request *request, int workers)
 	Path	   *gather;
 	double		rows;
 
-	scan = linitial(scan_paths(root, request, workers));
+	scan = linitial(scan_paths(root, request, request->groups, workers));
 	exchange_groups(scan, request->groups, workers);
 	add_waiting(scan, request->target, NIL, request->input->rows / divisor, request->groups);
 	share.groups = scan->rows;
@@ -456,7 +463,7 @@ static void
 add_shared_distinct(PlannerInfo *root, Request *request, int workers)
 {
 	double		pairs = distinct_pairs(root, request->input, request->target);
-	Path	   *scan = linitial(scan_paths(root, request, workers));
+	Path	   *scan = linitial(scan_paths(root, request, request->groups, workers));
 	Path	   *path;
 	Cost		cost = shared_distinct_cost(request->input, request->target, pairs, workers);
 
@@ -509,7 +516,7 @@ offer(PlannerInfo *root, Request *request)
 		add_single(root, request);
 	else if (!adds_in_other_order(request))
 	{
-		List	   *paths = list_concat_copy(request->foreign, scan_paths(root, request, 0));
+		List	   *paths = list_concat_copy(request->foreign, scan_paths(root, request, request->most, 0));
 
 		add_final(request, finalize_path(root, request,
 										 append_path(root, partial_rel, request->target, paths)));
@@ -523,7 +530,11 @@ offer(PlannerInfo *root, Request *request)
 	}
 	if (workers > 0 && request->fits)
 	{
-		partial = scan_paths(root, request, workers);
+		/*
+		 * PostgreSQL merges the groups of each process, one by one: be
+		 * careful
+		 */
+		partial = scan_paths(root, request, request->most, workers);
 		if (request->inherited)
 			partial = list_make1(partial_append_path(root, partial_rel, request->target, partial, workers));
 		add_final(request, finalize_path(root, request,
@@ -689,6 +700,8 @@ offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_
 		plan_report(root, "vectors are possible, %s estimated to cost %.2f compared with PostgreSQL's %.2f: %.0f groups of %.0f rows",
 					request.best > core && core > 0 ? "but" : "and", request.best, core,
 					request.groups, request.input->rows);
+	if (request.keys != NIL)
+		report_groups_guess(root, request.keys, request.input->rows, request.most);
 }
 
 void
@@ -709,6 +722,7 @@ vector_init(void)
 	vector_filter_path_init();
 	vector_columns_init();
 	vector_join_path_init();
+	vector_report_init();
 	states_sources.of_table = vector_states_path;
 	planner_add_offer(offer_upper_paths);
 }

@@ -16,6 +16,7 @@
  *	join_path.c		the same as path.c above joins, and rows of joins
  *	join_plan.c		what a plan tells of them
  *	filter_path.c	the path of one that returns rows, and its plan
+ *	report.c		what is told of joins, and of estimates that are guesses
  *
  *-------------------------------------------------------------------------
  */
@@ -107,6 +108,17 @@ extern Path *join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, 
 extern void vector_join_path_init(void);
 extern const CustomPathMethods vector_join_path_methods;
 
+/* What was compared of the rows of a relation: a chain, what it takes, and what PostgreSQL's path takes. */
+typedef struct JoinOffer
+{
+	const JoinChain *chain;
+	Cost		taken;
+	Cost		rival;
+	bool		pays;
+} JoinOffer;
+
+extern const JoinOffer *find_join_offer(PlannerInfo *root, RelOptInfo *joined);
+
 /*
  * The path of the rows of joins. It is never parameterized: such custom paths
  * PostgreSQL may copy, as far as it knows them.
@@ -119,6 +131,10 @@ typedef struct RowsPath
 
 /* join_plan.c */
 extern void plan_joins(CustomScan *cscan, List *joins, List *plans);
+
+/* report.c */
+extern void report_groups_guess(PlannerInfo *root, List *keys, double rows, double most);
+extern void vector_report_init(void);
 
 /* filter_path.c */
 extern void vector_filter_path_init(void);

@@ -1,0 +1,20 @@
+/*-------------------------------------------------------------------------
+ *
+ * guesses.h
+ *	  Where an estimate of PostgreSQL's is a guess, for those who ask why a query is
+ *	  planned as it is.
+ *
+ * Each function returns why, or NULL where statistics tell.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_GUESSES_H
+#define PGBILLION_GUESSES_H
+
+#include "nodes/pathnodes.h"
+
+extern const char *rows_guess(PlannerInfo *root, RelOptInfo *rel);
+extern const char *matches_guess(PlannerInfo *root, List *clauses);
+extern const char *groups_guess(PlannerInfo *root, List *keys, double rows, double most);
+
+#endif							/* PGBILLION_GUESSES_H */
