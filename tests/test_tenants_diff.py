@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from harness import schemas, servers
 from harness.servers import one
@@ -142,6 +143,30 @@ SAME = (
     "COMMENT ON TABLE plain IS 'x'; COMMENT ON TABLE plain IS NULL",
 )
 
+# of schemas that are the same nevertheless
+ODD_NAMES = ("it's", '"', "Größe", "a.b c", "$1", 'it\'s "two"')
+
+# strings and names that hold the name of a schema before a dot count as they are
+STRINGS = (
+    "CREATE FUNCTION f(a text DEFAULT '{0}.a') RETURNS text LANGUAGE sql AS 'SELECT $1'",
+    "CREATE FUNCTION f() RETURNS text LANGUAGE sql RETURN '{0}.a'",
+    "CREATE FUNCTION f() RETURNS SETOF text LANGUAGE sql BEGIN ATOMIC SELECT '{0}.a' WHERE 'it''s {0}.b' <> ''; END",
+    "CREATE FUNCTION f() RETURNS integer LANGUAGE sql SET app.who = '{0}.a' AS 'SELECT 1'",
+    "CREATE PROCEDURE p(a text DEFAULT 'it''s {0}.a') LANGUAGE plpgsql AS 'BEGIN END -- it''s $procedure$'",
+    "CREATE AGGREGATE f(text) (sfunc = textcat, stype = text, initcond = '{0}.a')",
+    'CREATE TABLE t ("{0}.a" integer)',
+    'CREATE TABLE t ("a {0}.a" integer, CHECK ("a {0}.a" > 0))',
+    'CREATE TABLE t (a integer); CREATE VIEW v AS SELECT a AS "{0}.a" FROM t',
+    "CREATE TABLE t (a text CHECK (a <> 'it''s {0}.a'))",
+    "CREATE TYPE e AS ENUM ('{0}.a')",
+)
+# in these it is that of the schema itself
+TEXTS = (
+    "CREATE FUNCTION f() RETURNS bigint LANGUAGE sql AS 'SELECT 1 AS \"it''s\" FROM {0}.t'",
+    "CREATE FUNCTION f(a text DEFAULT 'it''s') RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM {0}.f(''{0}.t''); END'",
+    "CREATE TABLE t (a integer); COMMENT ON TABLE t IS 'it''s {0}.t'",
+)
+
 
 @contextmanager
 def unseen(total: int) -> Iterator[Callable[[int], None]]:
@@ -181,6 +206,10 @@ def test_each_change_is_found_and_nothing_else(cluster: Cluster, database: str, 
         # the names of schemas are not all of one length
         conn.execute('ALTER SCHEMA change_007 RENAME TO "Odd ""name"')
         names['Odd "name'] = names.pop("change_007")
+        for number, odd in enumerate(ODD_NAMES, len(CHANGES)):
+            changed = f"change_{number:03}"
+            conn.execute(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(sql.Identifier(changed), sql.Identifier(odd)))
+            names[odd] = names.pop(changed)
         by_rows = groups(target, "model", list(names))
         changes = {change: name for name, change in names.items()}
         assert by_rows[0] == {changes[change] for change in SAME}
@@ -216,3 +245,19 @@ def test_the_schema_s_own_name_is_none_and_another_s_is_one(cluster: Cluster, da
         assert rows == [(3,)]
         conn.execute("DROP EXTENSION pgbillion_tables")
         assert groups(target, "one", ["two", "three", "four"]) == found
+
+
+@pytest.mark.parametrize(
+    ("kind", "commands"), [*(("string", one) for one in STRINGS), *(("text", one) for one in TEXTS)]
+)
+def test_names_in_strings_and_in_texts(cluster: Cluster, database: str, kind: str, commands: str) -> None:
+    target = Target(cluster.conninfo(database), "the test's")
+    with target.connect() as conn:
+        conn.execute("SET check_function_bodies = off")
+        # the model's own name, the model's again, and its own
+        for name, named in {"model": "model", "alike": "model", "own": "own"}.items():
+            schemas.make_schema(conn, name, commands.format(named))
+        wanted = [{"alike"}, {"own"}] if kind == "string" else [{"own"}, {"alike"}]
+        assert groups(target, "model", ["alike", "own"]) == wanted
+        conn.execute("DROP EXTENSION pgbillion_tables")
+        assert groups(target, "model", ["alike", "own"]) == wanted

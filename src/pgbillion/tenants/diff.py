@@ -232,6 +232,7 @@ _COMMENTED = (
     (r"statistics object (.*)", r"STATISTICS \1"),
     (r"(table|foreign table|view|materialized view|sequence|index|type|function|procedure|aggregate) (.*)", r"\1 \2"),
     (r"(trigger|policy|rule) (.*)", r"\1 \2"),
+    (r"(operator|collation|conversion|text search \w+) (.*)", r"\1 \2"),
 )
 
 

@@ -35,6 +35,7 @@ typedef enum ColumnKind
 {
 	COLUMN_LEFT_OUT,
 	COLUMN_PLAIN,
+	COLUMN_TEXT,
 	COLUMN_OID,
 	COLUMN_OIDS,
 	COLUMN_NAME,
@@ -94,6 +95,17 @@ static const struct
 	/* the caller has put what these are about */
 	{DescriptionRelationId, "objoid"},
 	{SecLabelRelationId, "objoid"},
+};
+
+/* Texts in which the schema's own name before a dot does not count. */
+static const struct
+{
+	Oid			catalog;
+	AttrNumber	column;
+}			texts[] = {
+	{ProcedureRelationId, Anum_pg_proc_prosrc},
+	{DescriptionRelationId, Anum_pg_description_description},
+	{SecLabelRelationId, Anum_pg_seclabel_label},
 };
 
 static const RowShape *shape_of(Fingerprinter *printer, Relation rel);
@@ -157,9 +169,12 @@ shape_of_column(const Fingerprinter *printer, Oid catalog, Form_pg_attribute att
 	for (int i = 0; i < lengthof(left_out); i++)
 		if (left_out[i].catalog == catalog && strcmp(left_out[i].column, name) == 0)
 			column.kind = COLUMN_LEFT_OUT;
+	for (int i = 0; i < lengthof(texts); i++)
+		if (texts[i].catalog == catalog && texts[i].column == att->attnum)
+			column.kind = COLUMN_TEXT;
 	if (printer->with_tablespaces && catalog == RelationRelationId && strcmp(name, "reltablespace") == 0)
 		column.kind = COLUMN_PLAIN;
-	if (column.kind == COLUMN_LEFT_OUT)
+	if (column.kind == COLUMN_LEFT_OUT || column.kind == COLUMN_TEXT)
 		return column;
 
 	for (int i = 0; i < lengthof(sys_fk_relationships); i++)
@@ -234,9 +249,16 @@ put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColum
 			{
 				struct varlena *bytes = PG_DETOAST_DATUM_PACKED(value);
 
-				fingerprint_put_text(printer, schema, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+				fingerprint_put_bytes(printer, schema, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
 			}
 			break;
+		case COLUMN_TEXT:
+			{
+				text	   *bytes = DatumGetTextPP(value);
+
+				fingerprint_put_text(printer, schema, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+				break;
+			}
 	}
 }
 

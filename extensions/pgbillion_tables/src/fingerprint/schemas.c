@@ -644,7 +644,7 @@ put_toast(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	bytes = PG_DETOAST_DATUM_PACKED(options);
 	begin_row(reading, 'o');
 	fingerprint_put_oid(&reading->printer, key->table, RelationRelationId, key->objid);
-	fingerprint_put_text(&reading->printer, key->table, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+	fingerprint_put_bytes(&reading->printer, key->table, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
 	end_row(reading, key->table);
 }
 

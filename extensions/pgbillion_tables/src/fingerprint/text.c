@@ -107,7 +107,7 @@ begins_name(const char *text, const char *at)
 	return !isalnum(before) && strchr("_$\".", before) == NULL;
 }
 
-/* Any bytes, of which the schema's name before a dot is none. */
+/* A text, of which the schema's name before a dot is no part: a function's body, or a comment. */
 void
 fingerprint_put_text(Fingerprinter *printer, int schema, const char *text, int length)
 {
@@ -143,13 +143,40 @@ fingerprint_put_text(Fingerprinter *printer, int schema, const char *text, int l
 	appendStringInfoChar(&printer->row, MARK_END);
 }
 
+/*
+ * Any other bytes. They count as they are, and the schema's name before a dot
+ * makes them different from those of all other schemas: definitions tell
+ * whether it is a name there.
+ */
+void
+fingerprint_put_bytes(Fingerprinter *printer, int schema, const char *bytes, int length)
+{
+	const char *quoted = printer->schemas[schema].quoted;
+	int			quoted_length = strlen(quoted);
+	const char *end = bytes + length;
+	const char *at = bytes;
+
+	while (end - at >= quoted_length &&
+		   (at = memchr(at, quoted[0], end - at - quoted_length + 1)) != NULL)
+	{
+		if (memcmp(at, quoted, quoted_length) == 0)
+		{
+			appendStringInfoChar(&printer->row, MARK_OTHER_NAME);
+			break;
+		}
+		at++;
+	}
+	put_piece(printer, bytes, end);
+	appendStringInfoChar(&printer->row, MARK_END);
+}
+
 /* The name of an object, a column or the like. */
 void
 fingerprint_put_name(Fingerprinter *printer, int schema, const char *name)
 {
 	if (strcmp(name, printer->schemas[schema].name) == 0)
 		appendStringInfoChar(&printer->row, MARK_OTHER_NAME);
-	fingerprint_put_text(printer, schema, name, strlen(name));
+	fingerprint_put_bytes(printer, schema, name, strlen(name));
 }
 
 /* A stored expression. */

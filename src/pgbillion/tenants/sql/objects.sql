@@ -2,12 +2,14 @@
 -- name is left out everywhere. Parameter: the schemas' OIDs.
 WITH s AS MATERIALIZED (
     SELECT n.oid, n.nspname,
+           -- a part that is written in the same way everywhere
+           substring(n.nspname::text FROM '^[^''"]*') AS word,
            -- the name as it stands before a dot, and nothing that only ends so
            '(?<![[:alnum:]_$".])' || i.name AS prefix,
            -- what is to be kept, as groups, or that name: strings stay, as a setting may be called so; but for those that
            -- refer to objects
-           $p$('(?:[^']|'')*'(?!'|::reg))|(')$p$ || i.name || $p$((?:[^']|'')*'::reg)|('(?:[^']|'')*')|("(?:[^"]|"")*")|$p$
-           || '(?<![[:alnum:]_$".])' || i.name AS strings_or_prefix
+           $p$('(?:[^']|'')*'(?!'|::reg))|(')$p$ || replace(i.name, '''', '''''') || $p$((?:[^']|'')*'::reg)|('(?:[^']|'')*')$p$
+           || $p$|("(?:[^"]|"")*")|(?<![[:alnum:]_$".])$p$ || i.name AS strings_or_prefix
       FROM pg_namespace n,
            LATERAL (SELECT regexp_replace(quote_ident(n.nspname), '([^[:alnum:]_])', '\\\1', 'g') || '\.') i (name)
      WHERE n.oid = ANY (%s::oid[])
@@ -39,6 +41,10 @@ WITH s AS MATERIALIZED (
      UNION ALL SELECT r.schema, 'pg_trigger'::regclass, g.oid FROM r JOIN pg_trigger g ON g.tgrelid = r.oid
      UNION ALL SELECT r.schema, 'pg_policy'::regclass, p.oid FROM r JOIN pg_policy p ON p.polrelid = r.oid
      UNION ALL SELECT r.schema, 'pg_rewrite'::regclass, w.oid FROM r JOIN pg_rewrite w ON w.ev_class = r.oid
+     UNION ALL SELECT d.schema, d.classid, d.objid FROM d
+     WHERE d.classid IN ('pg_collation'::regclass, 'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_opfamily'::regclass,
+                         'pg_conversion'::regclass, 'pg_ts_config'::regclass, 'pg_ts_dict'::regclass,
+                         'pg_ts_parser'::regclass, 'pg_ts_template'::regclass)
 ), object (schema, kind, name, what) AS (
     SELECT r.schema,
            CASE r.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' WHEN 'S' THEN 'sequence' WHEN 'f' THEN 'foreign table'
@@ -218,18 +224,25 @@ WITH s AS MATERIALIZED (
      UNION ALL
     SELECT p.schema, 'function', regexp_replace(p.oid::regprocedure::text, s.prefix, '', 'g'),
            CASE WHEN p.prokind = 'a' THEN
-                (SELECT concat_ws(' ', p.oid::regprocedure, format_type(p.prorettype, NULL), g.aggkind, g.aggnumdirectargs,
+                (SELECT regexp_replace(concat_ws(' ', p.oid::regprocedure, format_type(p.prorettype, NULL), g.aggkind, g.aggnumdirectargs,
                                   g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn,
                                   g.aggminvtransfn, g.aggmfinalfn, g.aggfinalextra, g.aggmfinalextra, g.aggfinalmodify,
                                   g.aggmfinalmodify, nullif(g.aggsortop, 0)::regoperator, format_type(g.aggtranstype, NULL), g.aggtransspace,
-                                  format_type(nullif(g.aggmtranstype, 0), NULL), g.aggmtransspace, g.agginitval, g.aggminitval, p.proparallel)
+                                  format_type(nullif(g.aggmtranstype, 0), NULL), g.aggmtransspace, quote_nullable(g.agginitval),
+                                  quote_nullable(g.aggminitval), p.proparallel), s.strings_or_prefix, '\1\2\3\4\5', 'g')
                    FROM pg_aggregate g WHERE g.aggfnoid = p.oid)
-                ELSE pg_get_functiondef(p.oid) END
+                -- quotes come in pairs except in a body that is a text
+                ELSE regexp_replace(left(f.definition, length(f.definition) - f.body), s.strings_or_prefix, '\1\2\3\4\5', 'g')
+                     || regexp_replace(right(f.definition, f.body), s.prefix, '', 'g') END
            || ' -- ' || p.proowner::regrole || ' ' ||
                (SELECT string_agg(item, ', ' ORDER BY item)
                   FROM unnest((coalesce(p.proacl, acldefault('f', p.proowner)))::text[]) item)
       FROM p
-      JOIN s ON s.oid = p.schema
+      JOIN s ON s.oid = p.schema,
+           LATERAL (SELECT CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END) w (definition),
+           -- the end of the definition, beginning with the body
+           LATERAL (SELECT w.definition, CASE WHEN p.prosqlbody IS NULL
+                    THEN length(p.prosrc || substring(w.definition FROM '\$(?:function|procedure)x*\$\n$')) ELSE 0 END) f (definition, body)
      WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'i')
      UNION ALL
     SELECT x.schema, 'statistics', quote_ident(x.stxname),
@@ -254,8 +267,29 @@ WITH s AS MATERIALIZED (
            END
       FROM t
      UNION ALL
-    -- what has no definition here is told by its name
-    SELECT s.oid, i.type, regexp_replace(i.identity, s.prefix, '', 'g'), ''
+    -- what has no definition here is told by its name, or by columns of its catalog
+    SELECT s.oid, i.type, regexp_replace(i.identity, s.prefix, '', 'g'),
+           CASE d.classid
+                WHEN 'pg_operator'::regclass THEN
+                    (SELECT concat_ws(' ', o.oprcode::oid::regprocedure, 'commutator', nullif(o.oprcom, 0)::regoperator, 'negator',
+                                      nullif(o.oprnegate, 0)::regoperator, o.oprrest, o.oprjoin, o.oprcanhash, o.oprcanmerge,
+                                      o.oprowner::regrole)
+                       FROM pg_operator o WHERE o.oid = d.objid)
+                -- whatever columns a major version has
+                WHEN 'pg_collation'::regclass THEN
+                    (SELECT (to_jsonb(c) - ARRAY['oid', 'collname', 'collnamespace', 'collversion'])::text
+                       FROM pg_collation c WHERE c.oid = d.objid)
+                WHEN 'pg_ts_dict'::regclass THEN
+                    (SELECT concat_ws(' ', (SELECT identity FROM pg_identify_object('pg_ts_template'::regclass, g.dicttemplate, 0)),
+                                      g.dictinitoption, g.dictowner::regrole)
+                       FROM pg_ts_dict g WHERE g.oid = d.objid)
+                WHEN 'pg_ts_config'::regclass THEN
+                    (SELECT concat_ws(' ', (SELECT identity FROM pg_identify_object('pg_ts_parser'::regclass, g.cfgparser, 0)),
+                                      (SELECT string_agg(format('%%s %%s', w.maptokentype, w.mapdict::regdictionary), ', '
+                                                         ORDER BY w.maptokentype, w.mapseqno)
+                                         FROM pg_ts_config_map w WHERE w.mapcfg = g.oid), g.cfgowner::regrole)
+                       FROM pg_ts_config g WHERE g.oid = d.objid)
+                ELSE '' END
       FROM d
       JOIN s ON s.oid = d.schema,
            LATERAL pg_identify_object(d.classid, d.objid, 0) i
@@ -263,30 +297,33 @@ WITH s AS MATERIALIZED (
                          'pg_conversion'::regclass, 'pg_ts_config'::regclass, 'pg_ts_dict'::regclass,
                          'pg_ts_parser'::regclass, 'pg_ts_template'::regclass)
      UNION ALL
-    SELECT m.schema, 'comment', regexp_replace(i.type || ' ' || i.identity, s.prefix, '', 'g'), quote_literal(d.description)
+    SELECT m.schema, 'comment', regexp_replace(i.type || ' ' || i.identity, s.prefix, '', 'g'),
+           quote_literal(regexp_replace(d.description, s.prefix, '', 'g'))
       FROM m
       JOIN s ON s.oid = m.schema
       JOIN pg_description d ON d.objoid = m.objid AND d.classoid = m.classid,
            LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) i
      WHERE m.classid <> 'pg_namespace'::regclass
      UNION ALL
-    SELECT m.schema, 'comment', 'schema', quote_literal(d.description)
+    SELECT m.schema, 'comment', 'schema', quote_literal(regexp_replace(d.description, s.prefix, '', 'g'))
       FROM m
+      JOIN s ON s.oid = m.schema
       JOIN pg_description d ON d.objoid = m.objid AND d.classoid = m.classid
      WHERE m.classid = 'pg_namespace'::regclass
      UNION ALL
     SELECT m.schema, 'security label of', i.type || ' ' || CASE WHEN m.classid = 'pg_namespace'::regclass THEN ''
-           ELSE regexp_replace(i.identity, s.prefix, '', 'g') END || ' by ' || d.provider, quote_literal(d.label)
+           ELSE regexp_replace(i.identity, s.prefix, '', 'g') END || ' by ' || d.provider,
+           quote_literal(regexp_replace(d.label, s.prefix, '', 'g'))
       FROM m
       JOIN s ON s.oid = m.schema
       JOIN pg_seclabel d ON d.objoid = m.objid AND d.classoid = m.classid,
            LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) i
 )
 SELECT o.schema::int8, o.kind, o.name,
-       CASE WHEN strpos(o.what, s.nspname::text) = 0 THEN o.what
-            -- a function's body and a comment are text, in which quotes need not come in pairs
-            WHEN strpos(o.what, '''') = 0 OR o.kind IN ('function', 'comment') OR o.kind LIKE 'security label%%'
-            THEN regexp_replace(o.what, s.prefix, '', 'g')
+       -- texts have been seen to: quotes in them need not come in pairs
+       CASE WHEN o.kind IN ('function', 'comment') OR o.kind LIKE 'security label%%' OR strpos(o.what, s.word) = 0
+            THEN o.what
+            WHEN o.what !~ '[''"]' THEN regexp_replace(o.what, s.prefix, '', 'g')
             ELSE regexp_replace(o.what, s.strings_or_prefix, '\1\2\3\4\5', 'g') END AS what
   FROM object o
   JOIN s ON s.oid = o.schema
