@@ -99,11 +99,14 @@ def test_interrupt_twice_does_not_wait(cli: CommandLine) -> None:
     complete(cli, "sql")
 
 
+def _workers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    children = psutil.Process(process.pid).children()
+    return [child for child in children if "pgbillion.tables.worker" in child.cmdline()]
+
+
 def _handled(process: subprocess.Popen[str]) -> bool:
     """Tell whether workers were asked to stop: each end of a pipe that the coordinator held is closed."""
-    workers = [
-        child for child in psutil.Process(process.pid).children() if "pgbillion.tables.worker" in child.cmdline()
-    ]
+    workers = _workers(process)
     with contextlib.suppress(OSError):
         pipes = {Path(f"/proc/{worker.pid}/fd/0").readlink() for worker in workers}
         held = {descriptor.readlink() for descriptor in Path(f"/proc/{process.pid}/fd").iterdir()}
@@ -151,14 +154,34 @@ def test_connection_lost(cli: CommandLine, method: str) -> None:
     complete(cli, method)
 
 
+def test_connection_lost_between_two_batches(cli: CommandLine) -> None:
+    """The worker hears of the end together with the answer to its batch, as on a machine that is busy."""
+    with cli.started(*create(cli, "bulk")) as process:
+        cli.wait_for_table()
+        workers = _workers(process)
+        with cli.connect() as conn:
+            for worker in workers:
+                worker.suspend()
+            try:
+                sessions = "FROM pg_stat_activity WHERE application_name LIKE 'pgbillion worker%%'"
+                servers.until(
+                    lambda: servers.one(conn, f"SELECT bool_and(state = 'idle') {sessions}"), "sessions to be idle"
+                )
+                assert servers.one(conn, f"SELECT bool_and(pg_terminate_backend(pid, 60000)) {sessions}")
+            finally:
+                for worker in workers:
+                    worker.resume()
+        _, said = process.communicate()
+    failed(subprocess.CompletedProcess([], process.returncode, "", said), 2, "terminating connection", "resume with: ")
+    cli.workers_gone()
+    complete(cli, "bulk")
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_worker_killed(cli: CommandLine, method: str) -> None:
     with cli.started(*create(cli, method)) as process:
         cli.wait_for_table()
-        workers = [
-            child for child in psutil.Process(process.pid).children() if "pgbillion.tables.worker" in child.cmdline()
-        ]
-        workers[0].kill()
+        _workers(process)[0].kill()
         _, said = process.communicate()
     failed(subprocess.CompletedProcess([], process.returncode, "", said), 2, "was killed by signal 9", "resume with: ")
     cli.workers_gone()

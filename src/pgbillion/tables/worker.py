@@ -132,16 +132,31 @@ def _read_line(descriptor: int) -> str:
     return line.decode()
 
 
-def failure(error: psycopg.Error, conn: Connection | None) -> WorkerError:
-    """Return what psycopg raised as a WorkerError."""
-    message = error.diag.message_primary or str(error).strip().splitlines()[0]
-    return WorkerError(message, error.sqlstate, lost=conn is None or conn.broken)
+class _LastWords:
+    """Why the server closed a connection, where it said so between two commands: libpq takes that for a notice."""
+
+    def __init__(self) -> None:
+        self._said: tuple[str, str | None] | None = None
+
+    def hear(self, notice: psycopg.errors.Diagnostic) -> None:
+        """Keep what ends the session: a handler of notices."""
+        if notice.severity_nonlocalized == "FATAL":
+            self._said = notice.message_primary or "", notice.sqlstate
+
+    def failure(self, error: psycopg.Error, conn: Connection | None) -> WorkerError:
+        """Return what psycopg raised as a WorkerError."""
+        lost = conn is None or conn.broken
+        if lost and self._said is not None:
+            return WorkerError(*self._said, lost=True)
+        message = error.diag.message_primary or str(error).strip().splitlines()[0]
+        return WorkerError(message, error.sqlstate, lost)
 
 
 def _bulk(job: Job, stop: _Stop) -> None:
     """Make the tables with pgbillion_tables.create_tables, one call and one transaction per batch."""
     plan = job.plan
     conn: Connection | None = None
+    words = _LastWords()
     try:
         conn = search_path.pin(
             psycopg.connect(
@@ -151,6 +166,7 @@ def _bulk(job: Job, stop: _Stop) -> None:
                 application_name=f"pgbillion worker {job.worker + 1}",
             )
         )
+        conn.add_notice_handler(words.hear)
         with conn:
             _say("backend", pid=conn.info.backend_pid)
             conn.execute("SET statement_timeout = 0")
@@ -162,7 +178,7 @@ def _bulk(job: Job, stop: _Stop) -> None:
                 create_batch(conn, plan, template, batch, plan.rotated_tablespaces(job.worker, batch.number))
                 _say("progress", done=batch.first + batch.count - job.share.first)
     except psycopg.Error as error:
-        raise failure(error, conn) from error
+        raise words.failure(error, conn) from error
 
 
 def temporary_template(conn: Connection, plan: Plan) -> str:
@@ -217,7 +233,7 @@ def _sql(job: Job, stop: _Stop) -> None:
         with conn:
             tables = model.of_plan(conn, job.plan)
     except psycopg.Error as error:
-        raise failure(error, conn) from error
+        raise _LastWords().failure(error, conn) from error
     for batch in job.share.batches(job.plan.batch, job.done):
         if stop.wanted:
             return
