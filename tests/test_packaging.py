@@ -11,6 +11,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from pgbillion import __version__
 from pgbillion.server.extension import ALL
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Installation
@@ -107,6 +109,27 @@ def test_the_archive_builds_and_installs(tmp_path: Path, installation: Installat
         assert f"{name}.so" in done.stdout
         assert f"{name}--{__version__}.sql" in done.stdout
     assert "plugins/pgbillion_rows.so" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("machine", "refused"),
+    [
+        ("", False),
+        ("#define WORDS_BIGENDIAN 1", True),
+        ("#undef SIZEOF_VOID_P\n#define SIZEOF_VOID_P 4", True),
+    ],
+)
+def test_other_machines_are_refused(installation: Installation, machine: str, refused: bool) -> None:
+    """What reads rows by words would give wrong answers there."""
+    headers = subprocess.run(
+        [installation.source, "--includedir-server"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    source = f'#include "postgres.h"\n{machine}\n#include "compat.h"\n'
+    shared = PROJECT / "extensions" / "shared"
+    compile_ = ["cc", "-fsyntax-only", "-isystem", headers, f"-I{shared}", "-x", "c", "-"]
+    done = subprocess.run(compile_, input=source, capture_output=True, text=True)
+    assert (done.returncode != 0) is refused, done.stderr
+    assert ("64-bit, little-endian" in done.stderr) is refused
 
 
 def test_the_archive_of_the_sources(tmp_path: Path) -> None:

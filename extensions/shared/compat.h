@@ -22,6 +22,15 @@
 #error "pgbillion needs PostgreSQL 15 or later"
 #endif
 
+/*
+ * Rows, numerics and bitmaps are read as words of eight bytes, the lowest one
+ * first, and indexes of columns are stored so. On other machines nothing of it
+ * was ever tested.
+ */
+#if defined(WORDS_BIGENDIAN) || SIZEOF_VOID_P != 8 || SIZEOF_SIZE_T != 8
+#error "pgbillion needs a 64-bit, little-endian machine"
+#endif
+
 /* 16 renamed RelFileNode and its members. */
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"

@@ -219,9 +219,6 @@ NAME(bits_of_bytes) (const int8 *bytes)
 		uint64		eight;
 
 		memcpy(&eight, bytes + i * 8, sizeof(eight));
-#ifdef WORDS_BIGENDIAN
-		eight = pg_bswap64(eight);
-#endif
 		/* the factor takes bit 0 of byte i to bit 56 + i */
 		eight &= UINT64CONST(0x0101010101010101);
 		bits |= (eight * UINT64CONST(0x0102040810204080)) >> 56 << i * 8;

@@ -9,7 +9,6 @@
  */
 #include "columns/kernels.h"
 
-#include "port/pg_bswap.h"
 
 #define SET baseline
 #define SET_TARGET

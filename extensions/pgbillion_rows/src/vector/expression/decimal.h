@@ -62,7 +62,6 @@ extern Datum decimal_serialize_int128_squares(int64 count, int128 sum, int128 sq
 static inline bool
 decimal_decode_stored(Datum numeric, int64 *value, int *scale)
 {
-#ifndef WORDS_BIGENDIAN
 	const char *p = (const char *) DatumGetPointer(numeric);
 	uint8		length = *(const uint8 *) p;
 	int			bytes = length >> 1;
@@ -121,9 +120,6 @@ decimal_decode_stored(Datum numeric, int64 *value, int *scale)
 
 	/* scale and digits within bounds: shift is small, and so is what is left */
 	return *scale <= DECIMAL_MAX_DIGITS;
-#else
-	return decimal_decode(numeric, value, scale);
-#endif
 }
 
 #endif							/* PGBILLION_VECTOR_DECIMAL_H */

@@ -14,7 +14,6 @@
 
 #include "mb/pg_wchar.h"
 #include "port/pg_bitutils.h"
-#include "port/pg_bswap.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -171,9 +170,6 @@ load_word(const char *p)
 	uint64		word;
 
 	memcpy(&word, p, sizeof(word));
-#ifdef WORDS_BIGENDIAN
-	word = pg_bswap64(word);
-#endif
 	return word;
 }
 

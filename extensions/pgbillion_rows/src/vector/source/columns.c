@@ -22,7 +22,6 @@
 #include "access/tupdesc_details.h"
 #include "nodes/bitmapset.h"
 #include "port/pg_bitutils.h"
-#include "port/pg_bswap.h"
 
 #include "vector/source/heap.h"
 
@@ -235,9 +234,6 @@ nulls_lie_beyond(const Columns *columns, int nwords)
 			memcpy(&word, tuple + SizeofHeapTupleHeader + 1 - sizeof(word) + sizeof(word) * w, sizeof(word));
 			all &= word;
 		}
-#ifdef WORDS_BIGENDIAN
-		all = pg_bswap64(all);
-#endif
 		/* the first seven bytes are not of the bitmap */
 		if (w == 0)
 			all |= ~UINT64CONST(0) >> 8;
@@ -514,9 +510,6 @@ step_over(Columns *columns, Datum *const *targets, int steps, bool wanted)
 		next[i] = p;
 	}
 	fetch->next = Min(line, fetch->n);
-#ifdef WORDS_BIGENDIAN
-	odd = 0;
-#endif
 	if (odd == 0 || below_two >> 31 != 0)
 		return false;
 	memcpy(at, next, sizeof(next[0]) * n);

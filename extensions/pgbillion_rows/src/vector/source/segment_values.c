@@ -21,11 +21,7 @@
 static const char zeros[BATCH_ROWS * sizeof(uint64)] __attribute__((aligned(64)));
 
 /* A value of variable length, without an alignment. */
-#ifdef WORDS_BIGENDIAN
-static const char empty_string[] = {(char) 0x81};
-#else
 static const char empty_string[] = {0x03};
-#endif
 
 /* ---- loading ---- */
 
