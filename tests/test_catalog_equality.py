@@ -382,9 +382,10 @@ def test_generated_templates(
             hypothesis.reject()
         try:
             lines = compare.differences(conn, catalogs, templates.TEMPLATE, batch)
-        except CoreRefusesError:
+        except CoreRefusesError as refusal:
             world["refused"] += 1
-            _check_refused(conn, catalogs, batch)
+            if not _trips_over_an_array(refusal):
+                _check_refused(conn, catalogs, batch)
             return
         assert lines == []
         world["made"] += 1
@@ -393,6 +394,13 @@ def test_generated_templates(
     tell(f"seed {SEED}: generated templates: {world}")
     counted({"templates": world["made"], "that PostgreSQL refuses to copy": world["refused"]})
     assert world["made"] >= EXAMPLES // 2
+
+
+def _trips_over_an_array(refusal: CoreRefusesError) -> bool:
+    """Of long names of underscores, core may choose the table's own name for its array type; the extension need not."""
+    cause = refusal.__cause__
+    constraint = cause.diag.constraint_name if isinstance(cause, psycopg.errors.UniqueViolation) else None
+    return constraint == "pg_type_typname_nsp_index"
 
 
 def _check_refused(conn: Connection, catalogs: Catalogs, batch: Batch) -> None:
