@@ -24,6 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "columns/store.h"
 
@@ -76,6 +77,10 @@ column_indexes_of(Oid relation)
 	List	   *indexes = NIL;
 	ListCell   *lc;
 
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relation)));
 	foreach(lc, find_all_inheritors(relation, NoLock, NULL))
 	{
 		switch (get_rel_relkind(lfirst_oid(lc)))
