@@ -1,7 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * faults.c
- *	  Calls of the C library that fail when a test says so: for LD_PRELOAD.
+ *	  Calls of the C library that fail when a test says so, and a clock of the
+ *	  day that jumps: for LD_PRELOAD.
  *
  * The file that TEST_FAULTS names is mapped into every process. One
  * process at a time, the one whose number is in it, counts its calls of one
@@ -23,7 +24,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -36,6 +39,7 @@ struct control
 	volatile long calls;		/* how many there have been */
 	volatile long failed;		/* has one been failed? */
 	volatile long workers;		/* parallel workers count, not the process */
+	volatile long shift;		/* seconds by which the clock of the day is wrong */
 };
 
 enum kind
@@ -231,3 +235,25 @@ DEFINE_READ(pread, (int fd, void *data, size_t size, off_t at), (fd, data, size,
 DEFINE_READ(pread64, (int fd, void *data, size_t size, off64_t at), (fd, data, size, at))
 DEFINE_READ(preadv, (int fd, const struct iovec *parts, int n, off_t at), (fd, parts, n, at))
 DEFINE_READ(preadv64, (int fd, const struct iovec *parts, int n, off64_t at), (fd, parts, n, at))
+
+int
+gettimeofday(struct timeval *restrict now, void *restrict zone)
+{
+	REAL(gettimeofday);
+	int			result = real(now, zone);
+
+	if (control != NULL)
+		now->tv_sec += control->shift;
+	return result;
+}
+
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	REAL(clock_gettime);
+	int			result = real(clock, now);
+
+	if (control != NULL && clock == CLOCK_REALTIME)
+		now->tv_sec += control->shift;
+	return result;
+}

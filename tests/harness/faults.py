@@ -1,4 +1,4 @@
-"""A server whose calls of the C library fail when a test says so: out of memory, out of disk, errors of files."""
+"""A server whose calls of the C library fail when a test says so: of memory, disk, files; and whose clock is set."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from . import servers, sessions
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SOURCE = Path(__file__).parents[1] / "faults" / "faults.c"
-# process, kind, countdown, calls, failed, workers
+# process, kind, countdown, calls, failed, workers; behind them the clock's shift
 LAYOUT = struct.Struct("6l")
 PROCESS = struct.Struct("l")
+SHIFT = struct.Struct("l")
 
 
 class Kind(IntEnum):
@@ -51,6 +52,10 @@ class Faults:
             yield
         finally:
             self.memory[: PROCESS.size] = PROCESS.pack(0)
+
+    def set_clock(self, seconds: int) -> None:
+        """Have the clock of the day be wrong by so much, for all processes of the server."""
+        self.memory[LAYOUT.size : LAYOUT.size + SHIFT.size] = SHIFT.pack(seconds)
 
     @property
     def calls(self) -> int:

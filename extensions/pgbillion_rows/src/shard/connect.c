@@ -52,8 +52,13 @@
 
 static const char **libpq_options = NULL;
 
-/* wakes a statement that waits for a shard to accept its connection */
+/*
+ * Wakes a statement that waits for a shard to accept its connection. The
+ * server's timers go by the clock of the day: where that is set back, one that
+ * was due wakes us all the same, but takes itself for active still.
+ */
 static TimeoutId connect_timeout;
+static int64 due;				/* by shard_clock() */
 
 static void
 report_connecting(ShardConnection *connection)
@@ -237,7 +242,7 @@ shard_start_connecting(ShardConnection *connection)
 	conninfo = pq.PQconninfo(connection->conn);
 	for (PQconninfoOption *option = conninfo; option != NULL && option->keyword != NULL; option++)
 		if (strcmp(option->keyword, "connect_timeout") == 0 && option->val != NULL && atoi(option->val) > 0)
-			connection->deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), 1000L * Max(atoi(option->val), 2));
+			connection->deadline = shard_clock() + INT64CONST(1000) * Max(atoi(option->val), 2);
 	pq.PQconninfoFree(conninfo);
 
 	pfree(keywords);
@@ -289,9 +294,11 @@ shard_connected(ShardConnection *connection)
 		fd.events = connection->poll == PGRES_POLLING_READING ? POLLIN : POLLOUT;
 		if (poll(&fd, 1, 0) <= 0)
 		{
+			int64		now = shard_clock();
+
 			if (connection->deadline == 0)
 				return false;
-			if (GetCurrentTimestamp() >= connection->deadline)
+			if (now >= connection->deadline)
 				ereport(ERROR,
 						(errcode(ERRCODE_SQLCLIENT_UNABLE_TO_ESTABLISH_SQLCONNECTION),
 						 errmsg("could not connect to server \"%s\"", connection->server),
@@ -301,9 +308,11 @@ shard_connected(ShardConnection *connection)
 			 * the earliest of all deadlines; whoever is woken too early asks
 			 * again
 			 */
-			if (!get_timeout_active(connect_timeout) ||
-				get_timeout_finish_time(connect_timeout) > connection->deadline)
-				enable_timeout_at(connect_timeout, connection->deadline);
+			if (!get_timeout_active(connect_timeout) || due <= now || due > connection->deadline)
+			{
+				due = connection->deadline;
+				enable_timeout_after(connect_timeout, (int) Min(due - now, PG_INT32_MAX));
+			}
 			return false;
 		}
 		connection->poll = pq.PQconnectPoll(connection->conn);

@@ -85,7 +85,7 @@ cancel_queries(List *list)
 	struct pg_cancel_conn **cancels;
 	struct pollfd *fds;
 	PostgresPollingStatusType *status;
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), CANCEL_MILLISECONDS);
+	int64		deadline = shard_clock() + CANCEL_MILLISECONDS;
 	ListCell   *lc;
 
 	if (list == NIL || pq.PQcancelCreate == NULL || pq.PQcancelPoll == NULL)
@@ -108,7 +108,7 @@ cancel_queries(List *list)
 	for (;;)
 	{
 		int			waiting = 0;
-		int			milliseconds = (int) TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+		int			milliseconds = (int) (deadline - shard_clock());
 
 		for (int i = 0; i < n; i++)
 		{

@@ -19,7 +19,7 @@
 #include "foreign/foreign.h"
 #include "lib/ilist.h"
 #include "nodes/execnodes.h"
-#include "utils/timestamp.h"
+#include "portability/instr_time.h"
 
 #include "compat.h"
 #include "shard/libpq.h"
@@ -44,6 +44,16 @@ typedef struct ShardGroup
 	List	   *verified;		/* char *: what has been verified on its
 								 * connection */
 } ShardGroup;
+
+/* Milliseconds of a clock that nobody sets. */
+static inline int64
+shard_clock(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MILLISEC(now);
+}
 
 /* What a connection still has to answer, in this order. */
 typedef enum ShardReply
@@ -73,7 +83,7 @@ struct ShardConnection
 	bool		keep;			/* beyond the transaction */
 	bool		invalidated;	/* its options have changed */
 	PostgresPollingStatusType poll; /* while connecting */
-	TimestampTz deadline;		/* for that, 0 without */
+	int64		deadline;		/* for that, by shard_clock(), 0 without */
 
 	ShardGroup *group;			/* NULL: idle */
 	bool		busy;			/* a scan of the group has it */
