@@ -371,8 +371,10 @@ estimate_most_groups(PlannerInfo *root, List *keys, double rows)
 		return estimate;
 	foreach(lc, vars)
 	{
-		if (IsA(lfirst(lc), Var) && lfirst_node(Var, lc)->varno < root->simple_rel_array_size)
-			tables = bms_add_member(tables, lfirst_node(Var, lc)->varno);
+		int			varno = IsA(lfirst(lc), Var) ? lfirst_node(Var, lc)->varno : 0;
+
+		if (varno > 0 && varno < root->simple_rel_array_size && root->simple_rel_array[varno] != NULL)
+			tables = bms_add_member(tables, varno);
 	}
 	while ((table = bms_next_member(tables, table)) >= 0)
 	{
