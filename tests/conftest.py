@@ -72,6 +72,7 @@ _MAJORS = (
     "test_vector_differential",
     "test_vector_finish",
     "test_vector_join",
+    "test_vector_join_odd",
     "test_vector_mixed_joins",
     "test_vector_neighbour",
     "test_vector_pg_regress",

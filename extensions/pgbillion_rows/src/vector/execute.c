@@ -210,6 +210,8 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	{
 		state->sink = rows_create(outputs, batch);
 
+		/* what is computed of a row is not kept as long as the batch */
+		batch->econtext = CreateExprContext(estate);
 		/* what looks for the scan of a cursor's table is to find a join */
 		css->ss.ss_currentRelation = NULL;
 	}
@@ -351,6 +353,8 @@ exec_scan(CustomScanState *css)
 		return NULL;
 	if (css->ss.ps.ps_ProjInfo == NULL)
 		return slot;
+	if (returns_rows((CustomScan *) css->ss.ps.plan))
+		ResetExprContext(css->ss.ps.ps_ExprContext);
 	css->ss.ps.ps_ExprContext->ecxt_scantuple = slot;
 	return ExecProject(css->ss.ps.ps_ProjInfo);
 }

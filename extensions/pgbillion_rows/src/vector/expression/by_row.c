@@ -9,9 +9,19 @@
 
 #include "executor/executor.h"
 #include "nodes/bitmapset.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "utils/datum.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 #include "vector/expression/expression.h"
+
+/*
+ * Memory of a batch beyond which what the evaluation of a row leaves behind is
+ * freed at once. Otherwise it goes with the batch, which is faster.
+ */
+#define MOST_BYTES (1024 * 1024)
 
 /* Prepare an expression for evaluation row by row, in the current context. */
 void
@@ -35,11 +45,35 @@ by_row_prepare(ByRow *by_row, Expr *expr, Batch *batch)
 	}
 	bms_free(attnos);
 	by_row->state = ExecInitExpr(expr, batch->parent);
+	get_typlenbyval(exprType((Node *) expr), &by_row->len, &by_row->byval);
+	by_row->scratch = NULL;
+}
+
+/* The value for the row in the batch's slot, in the batch's memory, of which all else takes nothing. */
+static Datum
+eval_and_free(ByRow *by_row, Batch *batch, bool *isnull)
+{
+	Datum		value;
+
+	if (by_row->scratch == NULL)
+		by_row->scratch = CreateExprContext(batch->parent->state);
+	by_row->scratch->ecxt_scantuple = batch->slot;
+	value = ExecEvalExprSwitchContext(by_row->state, by_row->scratch, isnull);
+	if (!*isnull && !by_row->byval)
+	{
+		MemoryContext old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
+
+		value = datumCopy(value, false, by_row->len);
+		MemoryContextSwitchTo(old);
+	}
+	ResetExprContext(by_row->scratch);
+
+	return value;
 }
 
 /* The value for a row of the batch, in the batch's memory. */
 Datum
-by_row_eval(const ByRow *by_row, Batch *batch, int row, bool *isnull)
+by_row_eval(ByRow *by_row, Batch *batch, int row, bool *isnull)
 {
 	TupleTableSlot *slot = batch->slot;
 
@@ -50,6 +84,8 @@ by_row_eval(const ByRow *by_row, Batch *batch, int row, bool *isnull)
 		slot->tts_values[column->attno - 1] = column->values[row];
 		slot->tts_isnull[column->attno - 1] = column->nulls[row];
 	}
+	if (MemoryContextMemAllocated(batch->econtext->ecxt_per_tuple_memory, false) > MOST_BYTES)
+		return eval_and_free(by_row, batch, isnull);
 	batch->econtext->ecxt_scantuple = slot;
 	return ExecEvalExprSwitchContext(by_row->state, batch->econtext, isnull);
 }

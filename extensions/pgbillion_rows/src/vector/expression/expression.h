@@ -38,10 +38,14 @@ typedef struct ByRow
 	ExprState  *state;
 	int			nneeded;
 	int		   *needed;			/* columns */
+	int16		len;			/* of its values */
+	bool		byval;
+	ExprContext *scratch;		/* for rows that take much memory; NULL until
+								 * there is one */
 } ByRow;
 
 extern void by_row_prepare(ByRow *by_row, Expr *expr, Batch *batch);
-extern Datum by_row_eval(const ByRow *by_row, Batch *batch, int row, bool *isnull);
+extern Datum by_row_eval(ByRow *by_row, Batch *batch, int row, bool *isnull);
 
 /* ---- expression.c ---- */
 

@@ -177,7 +177,9 @@ key_words(JoinKey *key, bool inner, Values *values, int n, const bool *known, ui
 											   VARSIZE_ANY_EXHDR(DatumGetPointer(to[i])), 0);
 				break;
 			case KEY_OTHER:
-				to[i] = from[i];
+				/* what arrays are built in is not to be copied as it is */
+				to[i] = key->len == -1 && VARATT_IS_EXTERNAL_EXPANDED(DatumGetPointer(from[i])) ?
+					PointerGetDatum(PG_DETOAST_DATUM(from[i])) : from[i];
 				words[i] = DatumGetUInt32(FunctionCall1Coll(&key->hash[inner], key->collation, from[i]));
 				break;
 		}
