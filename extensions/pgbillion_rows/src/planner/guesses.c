@@ -21,6 +21,13 @@
 
 #include "planner/guesses.h"
 
+/* Is it a column of a table or subquery that the planner knows? */
+static bool
+is_known_column(PlannerInfo *root, const Var *var)
+{
+	return var->varno > 0 && var->varno < root->simple_rel_array_size && root->simple_rel_array[var->varno] != NULL;
+}
+
 /* What a column or expression without statistics is called. */
 static const char *
 name_of(PlannerInfo *root, Node *node)
@@ -28,7 +35,7 @@ name_of(PlannerInfo *root, Node *node)
 	Var		   *var = (Var *) node;
 	RangeTblEntry *rte;
 
-	if (node == NULL || !IsA(node, Var) || var->varno >= root->simple_rel_array_size || var->varattno == 0)
+	if (node == NULL || !IsA(node, Var) || !is_known_column(root, var) || var->varattno == 0)
 		return "an expression";
 	rte = planner_rt_fetch(var->varno, root);
 	return psprintf("column \"%s\" of \"%s\"", get_rte_attribute_name(rte, var->varattno), rte->eref->aliasname);
@@ -50,6 +57,8 @@ expression_guess(PlannerInfo *root, Node *node)
 	VariableStatData data;
 	const char *guess;
 
+	if (IsA(node, Var) && !is_known_column(root, (Var *) node))
+		return NULL;
 	examine_variable(root, node, 0, &data);
 	guess = statistics_guess(root, &data);
 	ReleaseVariableStats(data);
