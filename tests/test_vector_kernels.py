@@ -90,23 +90,32 @@ def test_strings(cluster: Cluster, encoding: str) -> None:
             conn.execute("SET client_encoding = 'SQL_ASCII'")
             letters = "xyz"
         conn.execute(
-            "CREATE TABLE data (id integer, t text, v varchar(300)); ALTER TABLE data ALTER v SET STORAGE external"
+            "CREATE TABLE data (id integer, t text, v varchar(300), c char(90));"
+            " ALTER TABLE data ALTER v SET STORAGE external"
         )
         for number in range(60):
             text = (letters + "ab")[number % 3 :] * (number % 7)
-            conn.execute("INSERT INTO data VALUES (%s, %s, %s)", [number, text, text[::-1]])
-        conn.execute("INSERT INTO data SELECT 100 + id, repeat(t, 5000), v FROM data WHERE id < 10")
-        conn.execute("INSERT INTO data VALUES (1000, NULL, NULL), (1001, '', '')")
+            conn.execute("INSERT INTO data VALUES (%s, %s, %s, %s)", [number, text, text[::-1], text])
+        conn.execute("INSERT INTO data SELECT 100 + id, repeat(t, 5000), v, v FROM data WHERE id < 10")
+        conn.execute("INSERT INTO data VALUES (1000, NULL, NULL, NULL), (1001, '', '', ''), (1002, ' ', ' b ', '  a ')")
         for value in (
             "length(t)", "char_length(v)", "character_length(t)", "octet_length(t)", "octet_length(v)",
             "length(left(t, 3))", "md5(left(t, 200))", "left(t, 0)", "left(t, -2)", "substring(v, 2)",
             "substr(v, 2, 3)",
             "substring(t FROM 3 FOR 2)", "substring(t, 1, 0)", "substring(v, 0, 4)", "substring(t, -1, 5)",
             "substring(v, 2147483647)", "substring(v, 2, 2147483647)", "left(substring(v, 3), 2)",
-            "substring(t, 2, -1)",
+            "substring(t, 2, -1)", "c::text", "length(c::text)", "octet_length(c::text)", "substring(c FROM 2 FOR 3)",
+            "left(c, 5)", "octet_length(substring(c, 2))",
         ):  # fmt: skip
             agree(conn, f"SELECT {value} AS k, count(*), min({value}) FROM data GROUP BY 1")
         assert "1 of 1 aggregates" in kernels(conn, "SELECT sum(length(t)) FROM data")
+        for condition in (
+            "left(t, 2) IN ('ab', 'ba', '')", "substring(c FROM 1 FOR 2) NOT IN ('ab', 'b')", "left(c, 1) = 'a'",
+            "length(v) > 3", "octet_length(c::text) < length(t)", "substring(t, 2) LIKE 'b%'",
+            "(length(t) = 2 OR left(c, 1) = 'b')", "left(t, -2) = 'a'",
+        ):  # fmt: skip
+            agree(conn, f"SELECT {condition}, count(*), count(*) FILTER (WHERE {condition}) FROM data GROUP BY 1")
+            agree(conn, f"SELECT count(*), max(id) FROM data WHERE {condition}")
 
 
 def test_short_circuit(vectors: Connection) -> None:

@@ -385,10 +385,7 @@ class Generator:
         if form == 4:
             return Part(chance.choice(("ts::date", "d::timestamp", "b IS NULL")))
         if form == 5:
-            cut = chance.choice(
-                ("left({}, 1)", "left({}, 0)", "substring({}, 2)", "substring({}, 2, 3)", "substr({}, 1, 2)")
-            )
-            return Part(cut.format(text))
+            return Part(self._part_of_text())
         if form == 6:
             condition = self._condition(1)
             return Part(f"({condition.sql})", risky=condition.risky)
@@ -396,6 +393,13 @@ class Generator:
             condition = self._condition(1)
             return Part(f"CASE WHEN {condition.sql} THEN {text} ELSE 'other' END", risky=condition.risky)
         return self._value_expression()
+
+    def _part_of_text(self) -> str:
+        chance = self._chance
+        cut = chance.choice(
+            ("left({}, 1)", "left({}, 0)", "substring({}, 2)", "substring({}, 2, 3)", "substr({}, 1, 2)", "{}::text")
+        )
+        return cut.format(chance.choice((*TEXTS, "c")))
 
     def _arithmetic(self, column: str, depth: int = 2) -> tuple[str, int]:
         """An expression over a column: the SQL, and how many errors it may raise where values are ordinary."""
@@ -587,6 +591,12 @@ class Generator:
 
     def _computed(self) -> Part:
         chance = self._chance
+        if chance.random() < 0.15:
+            values = ", ".join(constant(value, "text") for value in chance.choices(("a", "al", "", "b", "x"), k=3))
+            condition = chance.choice((f"IN ({values})", f"NOT IN ({values})", "= 'al'", "<> ''", "LIKE '%a'"))
+            return Part(f"{self._part_of_text()} {condition}")
+        if chance.random() < 0.1:
+            return Part(f"length({self._part_of_text()}) {chance.choice(_COMPARISONS)} 2")
         if chance.random() < 0.5:
             column = chance.choice(NUMBERS)
             text, risky = self._arithmetic(column)

@@ -59,4 +59,8 @@ extern void vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows,
 extern bool vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n,
 								 Decimals *result);
 
+/* ---- text.c ---- */
+
+extern Expr *vector_expr_text(Expr *expr);
+
 #endif							/* PGBILLION_VECTOR_EXPRESSION_H */

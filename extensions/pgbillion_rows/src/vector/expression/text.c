@@ -1,9 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * text.c
- *	  Lengths of strings, and what they begin with or have in the middle.
+ *	  Lengths of strings, and what they begin with or have in the middle; the
+ *	  same of char(n) as text.
  *
- * Characters are counted in UTF-8 and in encodings of one byte; in others,
+ * None of this raises an error of its own. Characters are counted in UTF-8 and in encodings of one byte; in others,
  * only ASCII is for us.
  *
  *-------------------------------------------------------------------------
@@ -13,8 +14,10 @@
 #include "access/detoast.h"
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
+#include "utils/builtins.h"
 #include "utils/fmgroids.h"
 
+#include "planner/arithmetic.h"
 #include "vector/expression/kernel.h"
 
 typedef struct TextExpr
@@ -23,6 +26,8 @@ typedef struct TextExpr
 	VectorExpr *operand;
 	bool		one_byte;		/* the encoding has no longer characters */
 	bool		utf8;
+	bool		padded;			/* the operand is char(n), whose blanks at the end
+								 * do not count */
 	bool		bytes;			/* octet_length() */
 	bool		substring;		/* or a length */
 	int32		before;			/* characters before it */
@@ -84,7 +89,7 @@ constant_int4(Expr *expr, int32 *value)
 	return true;
 }
 
-/* Which part of a string it is, all of which PostgreSQL gives without an error. */
+/* Which part of a string it is; false if PostgreSQL has to tell, or raises an error. */
 static bool
 find_part(FuncExpr *func, TextExpr *text)
 {
@@ -116,14 +121,13 @@ find_part(FuncExpr *func, TextExpr *text)
 	return true;
 }
 
-static VectorExpr *
-compile(Expr *expr, Batch *batch, CompileOperand operand)
+/* What is to be found of which string, which is returned; NULL if the expression is another. */
+static Expr *
+find_text(Expr *expr, TextExpr *text)
 {
 	FuncExpr   *func = (FuncExpr *) expr;
-	TextExpr	text = {0};
-	TextExpr   *result;
-	VectorExpr *arg;
 
+	memset(text, 0, sizeof(TextExpr));
 	if (!IsA(expr, FuncExpr))
 		return NULL;
 	switch (func->funcid)
@@ -133,26 +137,57 @@ compile(Expr *expr, Batch *batch, CompileOperand operand)
 		case F_CHARACTER_LENGTH_TEXT:
 			break;
 		case F_OCTET_LENGTH_TEXT:
-			text.bytes = true;
+			text->bytes = true;
 			break;
 		case F_LEFT:
 		case F_SUBSTR_TEXT_INT4_INT4:
 		case F_SUBSTRING_TEXT_INT4_INT4:
 		case F_SUBSTR_TEXT_INT4:
 		case F_SUBSTRING_TEXT_INT4:
-			if (!find_part(func, &text))
+			if (!find_part(func, text))
 				return NULL;
 			break;
+		case F_TEXT_BPCHAR:
+			/* all of it */
+			text->padded = text->substring = true;
+			text->length = PG_INT32_MAX;
+			return linitial(func->args);
 		default:
 			return NULL;
 	}
-	arg = operand(linitial(func->args), batch);
+	func = (FuncExpr *) strip_relabel(linitial(func->args));
+	if (IsA(func, FuncExpr) && func->funcid == F_TEXT_BPCHAR)
+	{
+		text->padded = true;
+		return linitial(func->args);
+	}
+	return (Expr *) func;
+}
+
+/* The string that an expression is a part or a length of, or NULL. */
+Expr *
+vector_expr_text(Expr *expr)
+{
+	TextExpr	text;
+
+	return find_text(strip_relabel(expr), &text);
+}
+
+static VectorExpr *
+compile(Expr *expr, Batch *batch, CompileOperand operand)
+{
+	TextExpr	text;
+	TextExpr   *result;
+	Expr	   *string = find_text(expr, &text);
+	VectorExpr *arg = string == NULL ? NULL : operand(string, batch);
+
 	if (arg == NULL)
 		return NULL;
 	result = expr_create(sizeof(TextExpr), &text_kernel);
 	result->operand = arg;
 	result->one_byte = pg_database_encoding_max_length() == 1;
 	result->utf8 = GetDatabaseEncoding() == PG_UTF8;
+	result->padded = text.padded;
 	result->bytes = text.bytes;
 	result->substring = text.substring;
 	result->before = text.before;
@@ -216,7 +251,7 @@ text_datum(const TextExpr *text, Datum value, Datum *result)
 	int			len;
 	bool		done = true;
 
-	if (text->bytes || (!text->substring && text->one_byte))
+	if (!text->padded && (text->bytes || (!text->substring && text->one_byte)))
 	{
 		*result = Int32GetDatum(toast_raw_datum_size(value) - VARHDRSZ);
 		return true;
@@ -224,9 +259,11 @@ text_datum(const TextExpr *text, Datum value, Datum *result)
 	packed = PG_DETOAST_DATUM_PACKED(value);
 	data = VARDATA_ANY(packed);
 	len = VARSIZE_ANY_EXHDR(packed);
+	if (text->padded)
+		len = bpchartruelen((char *) data, len);
 	if (!text->substring)
 	{
-		int			n = count_characters(text, data, len);
+		int			n = text->bytes ? len : count_characters(text, data, len);
 
 		*result = Int32GetDatum(n);
 		done = n >= 0;

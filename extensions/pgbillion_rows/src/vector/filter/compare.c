@@ -67,7 +67,7 @@ compile(Expr *expr, const PredicateContext *context)
 	if (kind == NULL || !(context->top || harmless))
 		return NULL;
 	result = predicate_create(sizeof(Comparison), &compare_kernel);
-	result->predicate.costly = kind->costly;
+	result->predicate.costly = kind->costly || vector_expr_text(left) != NULL || vector_expr_text(right) != NULL;
 	result->kind = kind;
 	result->harmless = harmless;
 	result->op = compare_op;

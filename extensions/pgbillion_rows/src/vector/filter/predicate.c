@@ -30,6 +30,10 @@ predicate_create(Size size, const PredicateKernel *kernel)
 bool
 predicate_is_harmless(Expr *expr)
 {
+	Expr	   *text;
+
+	while ((text = vector_expr_text(expr)) != NULL)
+		expr = text;
 	expr = strip_relabel(expr);
 	/* an internal parameter may be a subquery that would not have been run */
 	return IsA(expr, Var) || IsA(expr, Const) ||
