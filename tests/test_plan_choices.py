@@ -410,3 +410,56 @@ def test_aggregates_over_joins_are_measured_by_postgresql_s_own_path(conn: Conne
     ours = cost("VectorAggregate")
     conn.execute("SET pgbillion_rows.enable = off")
     assert ours < 0.25 * cost("Hash Join")
+
+
+# workers
+
+
+@pytest.fixture
+def crew(conn: Connection) -> Connection:
+    """One worker for what he is worth, and tables of some megabytes."""
+    conn.execute("SET max_parallel_workers_per_gather = 1; SET min_parallel_table_scan_size = '1MB'")
+    conn.execute(
+        "SET min_parallel_index_scan_size = 0; CREATE TABLE none_of (id int);"
+        " CREATE TABLE lines AS SELECT i AS id, i / 4 AS ref, i % 100 AS k, repeat('y', 80) AS v"
+        " FROM generate_series(1, 200000) i; CREATE INDEX by_ref ON lines (ref, k);"
+        " CREATE TABLE heads AS SELECT i AS id, i % 100 AS g, repeat('z', 60) AS w FROM generate_series(1, 50000) i"
+    )
+    conn.execute("INSERT INTO none_of VALUES (7); ANALYZE none_of, lines, heads")
+    return conn
+
+
+def workers_from(crew: Connection, query: str, enabled: str) -> list[bool]:
+    """Whether there are workers while they cost more and more to start."""
+    crew.execute(f"SET pgbillion_rows.enable = {enabled}".encode())
+    found = []
+    for cost in range(0, 4000, 50):
+        crew.execute(f"SET parallel_setup_cost = {cost}".encode())
+        found.append(any(node["Node Type"].startswith("Gather") for node in plans.nodes(plans.explain(crew, query))))
+    assert found[0]
+    assert not found[-1]
+    return found
+
+
+def test_a_cheaper_scan_does_not_speak_against_workers(crew: Connection) -> None:
+    """Who save time in the rest of the plan: there are as many as in PostgreSQL's own."""
+    crew.execute("SET pgbillion_rows.vector_aggregate = off")
+    query = (
+        "SELECT h.g, l.id FROM heads h JOIN lines l ON l.ref = h.id WHERE h.w <> 'a' AND h.w NOT LIKE 'x%'"
+        " AND h.g IN (1, 2, 3) AND l.k <> 5 ORDER BY 1, 2"
+    )
+    crew.execute("SET parallel_setup_cost = 0")
+    assert providers(crew, query) == {"VectorScan"}
+    assert workers_from(crew, query, "on") == workers_from(crew, query, "off")
+
+
+def test_what_is_evaluated_row_by_row_does_not_lose_its_workers(crew: Connection) -> None:
+    """How long it takes nobody knows; so one process is not to be faster than two of PostgreSQL's."""
+    query = "SELECT count(*), sum(id) FROM lines WHERE upper(v) <> 'A'"
+    ours, core = workers_from(crew, query, "on"), workers_from(crew, query, "off")
+    assert all(ours[i] for i in range(len(ours)) if core[i])
+    # what has a kernel takes less
+    crew.execute("SET parallel_setup_cost = 1000; SET pgbillion_rows.enable = on")
+    for condition, expected in (("upper(v)", False), ("left(v, 3)", True)):
+        plan = plans.explain(crew, query.replace("upper(v)", condition))
+        assert ("VectorAggregate" in {node.get("Custom Plan Provider") for node in plans.nodes(plan)}) is expected

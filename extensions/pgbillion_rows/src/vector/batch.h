@@ -225,7 +225,9 @@ struct Batch
 	TupleTableSlot *slot;		/* row for PostgreSQL's expression code */
 	List	   *decimals;		/* expressions of decimals:
 								 * decimal_expression.c */
-	PlanState  *parent;
+	PlanState  *parent;			/* NULL: nothing is evaluated, it is for the
+								 * planner */
+	int			nby_row;		/* expressions without a kernel */
 };
 
 extern void batch_init_columns(Batch *batch, TupleDesc tupdesc, Bitmapset *filter_attnos,

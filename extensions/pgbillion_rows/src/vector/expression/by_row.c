@@ -44,7 +44,8 @@ by_row_prepare(ByRow *by_row, Expr *expr, Batch *batch)
 		by_row->needed[by_row->nneeded++] = column;
 	}
 	bms_free(attnos);
-	by_row->state = ExecInitExpr(expr, batch->parent);
+	if (batch->parent != NULL)
+		by_row->state = ExecInitExpr(expr, batch->parent);
 	get_typlenbyval(exprType((Node *) expr), &by_row->len, &by_row->byval);
 	by_row->scratch = NULL;
 }

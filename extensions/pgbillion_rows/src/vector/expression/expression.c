@@ -60,6 +60,7 @@ vector_expr_compile(Expr *expr, Batch *batch)
 		by_row_prepare(&result->by_row, expr, batch);
 	if (exprType((Node *) expr) == NUMERICOID)
 		result->decimal = decimal_expr_compile(expr, batch);
+	batch->nby_row += !vector_expr_is_kernel(result);
 
 	return result;
 }

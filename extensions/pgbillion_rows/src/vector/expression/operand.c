@@ -74,7 +74,8 @@ compile_scalar(Expr *expr, Batch *batch, CompileOperand operand)
 	if (!IsA(expr, Const) && !IsA(expr, Param))
 		return NULL;
 	result = expr_create(sizeof(ScalarExpr), &scalar_kernel);
-	result->state = ExecInitExpr(expr, batch->parent);
+	if (batch->parent != NULL)
+		result->state = ExecInitExpr(expr, batch->parent);
 	result->constant = IsA(expr, Const);
 	if (result->constant)
 	{

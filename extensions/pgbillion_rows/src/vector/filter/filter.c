@@ -131,6 +131,16 @@ vector_filter_compile_rows(Expr *clause, Batch *batch)
 	return vector_filter_compile(list_make1(clause), batch);
 }
 
+/* A batch of rows of this kind as far as a condition needs it: of which nothing is to be evaluated. */
+static Batch *
+batch_for_planner(Expr *clause, TupleDesc tupdesc)
+{
+	Batch	   *batch = palloc0(sizeof(Batch));
+
+	batch_init_columns(batch, tupdesc, batch_attnos(list_make1(clause)), NULL);
+	return batch;
+}
+
 /*
  * Is there a kernel for a condition on a row of this kind, and can it raise no
  * error whatever the row holds? For the planner: what is allocated in the
@@ -139,15 +149,21 @@ vector_filter_compile_rows(Expr *clause, Batch *batch)
 bool
 vector_filter_is_certain(Expr *clause, TupleDesc tupdesc)
 {
-	Batch	   *batch = palloc0(sizeof(Batch));
-	PredicateContext context = {.batch = batch,.certain = true,.compile = compile};
-	Bitmapset  *attnos = NULL;
-	ListCell   *lc;
+	PredicateContext context = {.batch = batch_for_planner(clause, tupdesc),.certain = true,.compile = compile};
 
-	foreach(lc, pull_var_clause((Node *) clause, 0))
-		attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
-	batch_init_columns(batch, tupdesc, attnos, NULL);
 	return compile(clause, &context) != NULL;
+}
+
+/*
+ * Are there kernels for all of a condition on a row of this kind, as a term of
+ * a filter? For the planner, as above.
+ */
+bool
+vector_filter_is_kernel(Expr *clause, TupleDesc tupdesc)
+{
+	PredicateContext context = {.batch = batch_for_planner(clause, tupdesc),.top = true,.compile = compile};
+
+	return compile(clause, &context) != NULL && context.batch->nby_row == 0;
 }
 
 /*

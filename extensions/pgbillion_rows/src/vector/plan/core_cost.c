@@ -276,7 +276,7 @@ whole_scan(PlannerInfo *root, Path *path)
 	Cost		row = cpu_tuple_cost + quals_cost(root, rel->baserestrictinfo);
 
 	if (is_filter_scan(path))
-		row = filter_cost(root, rel->baserestrictinfo) + cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
+		row = filter_cost(root, rel) + cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
 	return PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples;
 }
 

@@ -9,14 +9,20 @@
 
 #include <math.h>
 
+#include "access/table.h"
 #include "executor/nodeHash.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
 
 #include "planner/groups.h"
+#include "vector/filter/filter.h"
+#include "vector/plan/notes.h"
 #include "vector/plan/plan.h"
 #include "vector/sink/group.h"
 #include "vector/sink/regroup.h"
@@ -34,14 +40,85 @@ memory_of_groups(PathTarget *target, double groups)
 	return groups * group_table_entry_bytes(nkeys, 16 * list_length(target->exprs));
 }
 
-/* Cost of reading and filtering a row, kernels being cheaper. */
-Cost
-filter_cost(PlannerInfo *root, List *terms)
+/* How many rows the first n terms leave. */
+double
+rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n)
 {
-	QualCost	qual;
+	if (n == list_length(terms))
+		return rel->rows;
+	return rel->tuples * clauselist_selectivity(root, list_copy_head(terms, n), 0, JOIN_INNER, NULL);
+}
 
-	cost_qual_eval(&qual, terms, root);
-	return cpu_tuple_cost * KERNEL_COST_FACTOR + qual.per_tuple * TERM_COST_FACTOR;
+/* How many of the terms, from the first on, are kernels' as a whole. */
+static int
+count_kernels(PlannerInfo *root, RelOptInfo *rel, List *terms)
+{
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion filter", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(work);
+
+	/* the planner holds a lock */
+	Relation	table = table_open(planner_rt_fetch(rel->relid, root)->relid, NoLock);
+	int			n = 0;
+
+	while (n < list_length(terms) && vector_filter_is_kernel(list_nth(terms, n), RelationGetDescr(table)))
+		n++;
+	table_close(table, NoLock);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
+
+	return n;
+}
+
+/* Cost of reading a row. */
+Cost
+read_cost(void)
+{
+	return cpu_tuple_cost * KERNEL_COST_FACTOR;
+}
+
+/* What is known of a table's filter. */
+typedef struct FilterNote
+{
+	bool		by_row;			/* PostgreSQL evaluates a term of it */
+	Cost		cost;			/* of a row, with reading it */
+} FilterNote;
+
+/* Kernels are cheaper; from the first term on that has none, PostgreSQL's costs hold. */
+static FilterNote *
+note_of_filter(PlannerInfo *root, RelOptInfo *rel)
+{
+	FilterNote *known = find_note(root, NOTE_FILTER, rel);
+	List	   *terms;
+	int			n;
+	QualCost	ours;
+	QualCost	others;
+
+	if (known != NULL)
+		return known;
+	known = make_note(root, NOTE_FILTER, rel, sizeof(FilterNote));
+	terms = ordered_terms(root, rel->baserestrictinfo);
+	n = count_kernels(root, rel, terms);
+	known->by_row = n < list_length(terms);
+	cost_qual_eval(&ours, list_copy_head(terms, n), root);
+	cost_qual_eval(&others, list_copy_tail(terms, n), root);
+	known->cost = read_cost() + ours.per_tuple * TERM_COST_FACTOR;
+	if (known->by_row)
+		known->cost += others.per_tuple * rows_left(root, rel, terms, n) / Max(rel->tuples, 1);
+	return known;
+}
+
+/* Cost of reading and filtering a row of a table. */
+Cost
+filter_cost(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->baserestrictinfo == NIL ? read_cost() : note_of_filter(root, rel)->cost;
+}
+
+/* Does PostgreSQL evaluate a term of a table's filter, row by row? */
+bool
+filters_by_row(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->baserestrictinfo != NIL && note_of_filter(root, rel)->by_row;
 }
 
 /* Cost of aggregating a row that the filter keeps. */

@@ -102,15 +102,6 @@ is_like(Node *term)
 	}
 }
 
-/* How many rows the first n terms leave. */
-static double
-rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n)
-{
-	if (n == list_length(terms))
-		return rel->rows;
-	return rel->tuples * clauselist_selectivity(root, list_copy_head(terms, n), 0, JOIN_INNER, NULL);
-}
-
 /* No more rows than so many, and no more memory than this part of work_mem, for the first of an order. */
 #define MAX_TOP_ROWS 100000
 #define TOP_MEMORY_FACTOR 0.25
@@ -269,6 +260,21 @@ settle_cost(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, int workers)
 	path->path.startup_cost = Min(path->path.startup_cost, path->path.total_cost);
 }
 
+/*
+ * Have one process save no more by our scan than each of several does: what
+ * workers gain stays what it is in PostgreSQL's costs, which choose them above.
+ * There it would else be the cheaper scan that speaks against workers, who
+ * save time in all the rest of the plan.
+ */
+static void
+keep_gain(PlannerInfo *root, RelOptInfo *rel, CustomPath *serial, const CustomPath *partial)
+{
+	Cost		core = core_scan(root, rel, 0)->total_cost;
+	Cost		saved = core_scan(root, rel, partial->path.parallel_workers)->total_cost - partial->path.total_cost;
+
+	serial->path.total_cost = Max(serial->path.total_cost, Min(core - saved, core * LESS_COST_FACTOR));
+}
+
 /* Is so much less than what PostgreSQL's best path costs? */
 static bool
 pays(RelOptInfo *rel, Cost cost)
@@ -357,6 +363,7 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 	List	   *terms;
 	int			n;
 	CustomPath *path;
+	CustomPath *partial;
 	TopOrder	order;
 	TopOrder   *top;
 	int			workers = 0;
@@ -382,15 +389,16 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 				rte->eref->aliasname, path->path.total_cost, rel->cheapest_total_path->total_cost,
 				n, list_length(terms), rel->rows, rel->tuples);
 	settle_cost(root, rel, path, 0);
-	add_path(rel, (Path *) path);
 	if (rel->consider_parallel && bms_is_empty(rel->lateral_relids))
 		workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
 	{
-		path = filter_path(root, rel, terms, n, top, workers);
-		settle_cost(root, rel, path, workers);
-		add_partial_path(rel, (Path *) path);
+		partial = filter_path(root, rel, terms, n, top, workers);
+		settle_cost(root, rel, partial, workers);
+		keep_gain(root, rel, path, partial);
+		add_partial_path(rel, (Path *) partial);
 	}
+	add_path(rel, (Path *) path);
 }
 
 /*

@@ -74,8 +74,8 @@ begin_chain(PlannerInfo *root, RelOptInfo *table, JoinChain *chain)
 	chain->table = chain->joined = table;
 	get_tablespace_page_costs(table->reltablespace, NULL, &page_cost);
 	chain->pages = whole_page_cost(root, page_cost) * table->pages;
-	chain->row = filter_cost(root, NIL);
-	chain->terms = filter_cost(root, ordered_terms(root, table->baserestrictinfo)) - chain->row;
+	chain->row = read_cost();
+	chain->terms = filter_cost(root, table) - chain->row;
 	chain->share = 1;
 	chain->natts = table->max_attr;
 	chain->has_columns = has_columns(table);

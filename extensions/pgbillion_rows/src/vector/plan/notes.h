@@ -24,6 +24,7 @@ typedef enum NoteKind
 	NOTE_CLAUSE,				/* of a RestrictInfo: join_step.c */
 	NOTE_COLUMNS,				/* of a relation: join_path.c */
 	NOTE_OFFER,					/* of a relation: join_path.c */
+	NOTE_FILTER,				/* of a table: cost.c */
 	NOTE_KINDS					/* how many there are */
 } NoteKind;
 

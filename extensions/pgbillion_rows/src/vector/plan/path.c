@@ -87,7 +87,7 @@ scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *ta
 	double		page_cost;
 	double		divisor = parallel_divisor(parallel_workers);
 	Cost		pages;
-	Cost		row = filter_cost(root, terms);
+	Cost		row = filter_cost(root, rel);
 	Cost		run;
 	Oid			index;
 

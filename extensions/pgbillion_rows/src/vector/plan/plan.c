@@ -13,6 +13,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
@@ -397,6 +399,19 @@ extra_for_distinct(PlannerInfo *root, Request *request, Path *path)
 	return cost;
 }
 
+/*
+ * Would our one process take the place of PostgreSQL's workers, without being
+ * known to be faster? What PostgreSQL evaluates for each row takes as long here
+ * as there, and may be many times what its costs say.
+ */
+static bool
+spoils_workers(PlannerInfo *root, Request *request)
+{
+	/* a path with workers cannot be below another one */
+	return vector_aggregate != PLAN_FORCE && request->chain == NULL && request->rel->cheapest_total_path != NULL &&
+		!request->rel->cheapest_total_path->parallel_safe && filters_by_row(root, request->input);
+}
+
 /* Add the serial path of one table. */
 static void
 add_single(PlannerInfo *root, Request *request)
@@ -513,7 +528,10 @@ offer(PlannerInfo *root, Request *request)
 	partial_rel = request->partial_rel;
 	workers = count_workers(request);
 	if (!request->inherited)
-		add_single(root, request);
+	{
+		if (workers == 0 || !spoils_workers(root, request))
+			add_single(root, request);
+	}
 	else if (!adds_in_other_order(request))
 	{
 		List	   *paths = list_concat_copy(request->foreign, scan_paths(root, request, request->most, 0));
@@ -546,6 +564,8 @@ offer(PlannerInfo *root, Request *request)
 		add_exchange(root, request, workers);
 	if (request->tables == NIL)
 		return "all partitions are foreign tables";
+	if (isinf(request->best))
+		return "a condition without a kernel, for which PostgreSQL has workers";
 
 	return NULL;
 }

@@ -66,7 +66,10 @@ extern const char *memory_refusal(PathTarget *target, double groups);
 /* cost.c */
 extern double parallel_divisor(int workers);
 extern double memory_of_groups(PathTarget *target, double groups);
-extern Cost filter_cost(PlannerInfo *root, List *terms);
+extern double rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n);
+extern Cost read_cost(void);
+extern Cost filter_cost(PlannerInfo *root, RelOptInfo *rel);
+extern bool filters_by_row(PlannerInfo *root, RelOptInfo *rel);
 extern Cost row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
