@@ -123,7 +123,7 @@ typedef struct CatalogWriter CatalogWriter;
 extern CatalogWriter *catalog_writer_open(Oid catalog);
 extern Relation catalog_writer_relation(const CatalogWriter *writer);
 extern void catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples,
-								  int ntables, bool invalidate_each);
+								  bool invalidate_each);
 extern void catalog_writer_close(CatalogWriter *writer);
 
 /* ---- bulk_delete.c ---- */
@@ -141,7 +141,7 @@ typedef struct RunOrder
 } RunOrder;
 
 extern void index_run_insert(Relation heap, Relation index, IndexInfo *info,
-							 HeapTuple *tuples, int ntuples, int ntables, RunOrder *order);
+							 HeapTuple *tuples, int ntuples, RunOrder *order);
 
 /* ---- files.c ---- */
 

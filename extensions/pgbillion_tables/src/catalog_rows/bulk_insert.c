@@ -59,7 +59,7 @@ static int	insert_on_page(Relation rel, Buffer buffer, HeapTuple *tuples, int nt
 						   Size reserve);
 static void log_page_insert(Relation rel, Buffer buffer, HeapTuple *tuples, int ntuples,
 							bool init_page);
-static void insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int ntables);
+static void insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples);
 
 /* Open a catalog for writing; result in the current memory context. */
 CatalogWriter *
@@ -93,16 +93,14 @@ catalog_writer_relation(const CatalogWriter *writer)
 }
 
 /*
- * Insert rows and their index entries; they are those of `ntables` tables,
- * one after the other. The tuples are the caller's; their
+ * Insert rows and their index entries. The tuples are the caller's; their
  * headers are filled in here, t_self and t_tableOid are set. They hold no
  * out-of-line values. With invalidate_each other sessions are told of each
  * row, else at the end of all the catalog has changed. May raise an error at
  * any point, which must abort the (sub)transaction.
  */
 void
-catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int ntables,
-					  bool invalidate_each)
+catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples, bool invalidate_each)
 {
 	if (ntuples == 0)
 		return;
@@ -115,7 +113,7 @@ catalog_writer_insert(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int
 	}
 
 	insert_rows(writer, tuples, ntuples);
-	insert_index_entries(writer, tuples, ntuples, ntables);
+	insert_index_entries(writer, tuples, ntuples);
 
 	if (invalidate_each)
 	{
@@ -325,7 +323,7 @@ log_page_insert(Relation rel, Buffer buffer, HeapTuple *tuples, int ntuples, boo
 
 /* Insert the entries for rows that are in the heap, one index after the other. */
 static void
-insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int ntables)
+insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples)
 {
 	ResultRelInfo *indexes = writer->indexes;
 
@@ -334,7 +332,7 @@ insert_index_entries(CatalogWriter *writer, HeapTuple *tuples, int ntuples, int 
 		/* see CatalogIndexInsert() */
 		if (indexes->ri_IndexRelationInfo[i]->ii_ReadyForInserts)
 			index_run_insert(writer->rel, indexes->ri_IndexRelationDescs[i],
-							 indexes->ri_IndexRelationInfo[i], tuples, ntuples, ntables,
+							 indexes->ri_IndexRelationInfo[i], tuples, ntuples,
 							 &writer->orders[i]);
 	}
 }

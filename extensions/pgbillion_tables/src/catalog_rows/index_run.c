@@ -44,19 +44,54 @@
 
 #include "tables.h"
 
-/* Room for a sort key: oid, "char" and name is the widest there is, and a TID. */
-#define SORT_KEY_SIZE 80
+/* Columns of fixed width, or names: oid, "char" and name is the widest key there is, and a TID. */
+#define MAX_SORT_KEY 80
+
+/* The widest entry, too. */
+#define MAX_ENTRY 88
 
 /* What a leaf insertion's WAL record takes besides the entry. */
 #define INSERT_RECORD_OVERHEAD 40
 
+/* What makes signed numbers sort as unsigned ones. */
+#define INT4_SIGN 0x80000000
+#define INT2_SIGN 0x8000
+
+/* A column of the index. */
+typedef struct KeyColumn
+{
+	Oid			type;
+	int			offset;			/* in rows of the catalog, behind their header */
+} KeyColumn;
+
+/* A row's entry; they are sorted by it. */
 typedef struct RunEntry
 {
-	unsigned char sort_key[SORT_KEY_SIZE];	/* bytes that sort as the entry
-											 * does */
-	HeapTuple	tuple;
+	uint64		prefix;			/* how its sort key begins, as a number */
 	int			row;			/* of the run */
 } RunEntry;
+
+/*
+ * A run. The sort key of a row is its columns and its TID, as bytes that
+ * memcmp() orders as the index does; all that is needed of a row is in there.
+ */
+typedef struct Run
+{
+	Relation	heap;
+	Relation	index;
+	IndexInfo  *info;
+	bool		unique;
+	HeapTuple  *tuples;
+	int			ntuples;
+	int			ncolumns;
+	KeyColumn	columns[INDEX_MAX_KEYS];
+	int			key_bytes;		/* of a sort key: those of its columns */
+	int			key_size;		/* of a sort key, zeros behind it included */
+	unsigned char *keys;		/* the rows', in their order */
+	RunEntry   *entries;		/* in the order of the index */
+	BTScanInsert search;
+	ItemPointerData tid;		/* that `search` may point to */
+} Run;
 
 /* An entry's place on the leaf page. */
 typedef struct Placement
@@ -65,56 +100,90 @@ typedef struct Placement
 	OffsetNumber offset;		/* when all before it have been added */
 } Placement;
 
-static bool is_run_index(Relation index);
-static int	make_sort_key(RunEntry *entry, HeapTuple tuple, Relation index, const IndexInfo *info,
-						  TupleDesc tupdesc);
-static bool take_order(RunEntry *entries, HeapTuple *tuples, Relation index, const IndexInfo *info,
-					   TupleDesc tupdesc, const RunOrder *order, int *key_bytes);
-static void keep_order(RunOrder *order, const RunEntry *entries, int nentries);
-static int	compare_entries(const void *a, const void *b);
-static void arrange_entries(RunEntry *entries, int nentries, int ntables, int key_bytes);
-static int	insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
-						   RunEntry *entries, int nentries, int key_bytes);
-static int	place_on_leaf(Page page, Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
-						  RunEntry *entries, int nentries, int key_bytes, Placement *placements,
-						  bool *log_image);
-static void add_to_leaf(Relation index, Buffer buffer, const Placement *placements, int n,
-						bool log_image);
-static void key_of(BTScanInsert key, const IndexInfo *info, HeapTuple tuple, TupleDesc tupdesc,
-				   bool unique);
-static OffsetNumber position_of(Relation index, BTScanInsert key, Page page, OffsetNumber low,
-								bool *equal);
+/* What a leaf page takes of a run. */
+typedef struct LeafEntries
+{
+	int			n;
+	bool		log_image;		/* is an image shorter than their records? */
+	Placement	placements[MaxIndexTuplesPerPage];
+	char		tuples[BLCKSZ + MAX_ENTRY] pg_attribute_aligned(MAXIMUM_ALIGNOF);
+} LeafEntries;
+
+static bool run_begin(Run *run);
+static int	fixed_offset(TupleDesc tupdesc, AttrNumber attnum);
+static inline unsigned char *sort_key(const Run *run, int row);
+static void make_sort_key(const Run *run, int row);
+static void make_entries(Run *run, RunOrder *order);
+static bool take_order(Run *run, const RunOrder *order);
+static void keep_order(RunOrder *order, const Run *run);
+static uint64 prefix_of(const unsigned char *key);
+static inline uint32 read_uint32(const unsigned char **p);
+static inline uint16 read_uint16(const unsigned char **p);
+static inline void read_tid(const unsigned char **p, ItemPointer tid);
+static int	insert_on_leaf(Run *run, int from, LeafEntries *leaf);
+static void place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf);
+static int	count_before(Run *run, Page page, OffsetNumber item, bool or_equal, int from, int to);
+static OffsetNumber position_of(Run *run, int entry, Page page, OffsetNumber low, bool *equal);
+static int32 compare_with_item(Run *run, int entry, Page page, OffsetNumber item);
+static void search_for(Run *run, int entry);
+static bool is_like_last(const Run *run, int entry);
+static Size form_entry(const Run *run, int entry, IndexTuple itup);
+#ifdef USE_ASSERT_CHECKING
+static bool is_formed_entry(const Run *run, int entry, IndexTuple itup);
+#endif
+static void add_to_leaf(const Run *run, Buffer buffer, const LeafEntries *leaf);
+static void add_neighbors(Page page, const Placement *placements, int n);
 static void log_leaf_insert(Buffer buffer, IndexTuple itup, OffsetNumber offset);
-static void insert_one(Relation heap, Relation index, IndexInfo *info, HeapTuple tuple);
+static void insert_one(const Run *run, HeapTuple tuple);
+
+static inline int
+compare_entries(const RunEntry *a, const RunEntry *b, const Run *run)
+{
+	if (a->prefix != b->prefix)
+		return a->prefix < b->prefix ? -1 : 1;
+	return memcmp(sort_key(run, a->row), sort_key(run, b->row), run->key_size);
+}
+
+#define ST_SORT sort_entries
+#define ST_ELEMENT_TYPE RunEntry
+#define ST_COMPARE(a, b, run) compare_entries(a, b, run)
+#define ST_COMPARE_ARG_TYPE const Run
+#define ST_SCOPE static
+#define ST_DEFINE
+#include "lib/sort_template.h"
 
 /*
  * Insert the entries of `tuples`, which are in the heap already, into one
- * index. They are those of `ntables` tables, one after the other. Constraints
- * on catalogs are immediate; a violation is raised as index_insert() does, and
- * may wait for the transaction it is found in.
+ * index. Constraints on catalogs are immediate; a violation is raised as
+ * index_insert() does, and may wait for the transaction it is found in.
  *
  * *order is the caller's, for this index, from run to run. Rows in the order
  * of the last run's need not be sorted.
  */
 void
 index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tuples, int ntuples,
-				 int ntables, RunOrder *order)
+				 RunOrder *order)
 {
-	TupleDesc	tupdesc = RelationGetDescr(heap);
+	Run			run = {
+		.heap = heap,
+		.index = index,
+		.info = info,
+		.unique = index->rd_index->indisunique,
+		.tuples = tuples,
+		.ntuples = ntuples
+	};
 	MemoryContext context;
 	MemoryContext old;
-	RunEntry   *entries;
-	BTScanInsert key;
-	int			key_bytes = 0;
+	LeafEntries *leaf;
 	int			done = 0;
 
 	Assert(info->ii_Expressions == NIL && info->ii_Predicate == NIL);
 	Assert(index->rd_index->indimmediate);
 
-	if (!is_run_index(index))
+	if (!run_begin(&run))
 	{
 		for (int i = 0; i < ntuples; i++)
-			insert_one(heap, index, info, tuples[i]);
+			insert_one(&run, tuples[i]);
 		return;
 	}
 
@@ -122,33 +191,20 @@ index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tupl
 									ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
 
-	entries = palloc(ntuples * sizeof(RunEntry));
-	if (order->nrows != ntuples ||
-		!take_order(entries, tuples, index, info, tupdesc, order, &key_bytes))
-	{
-		for (int i = 0; i < ntuples; i++)
-		{
-			key_bytes = make_sort_key(&entries[i], tuples[i], index, info, tupdesc);
-			entries[i].row = i;
-		}
-		arrange_entries(entries, ntuples, ntables, key_bytes);
-		/* linear when they are in order, as they are most often */
-		qsort(entries, ntuples, sizeof(RunEntry), compare_entries);
-		keep_order(order, entries, ntuples);
-	}
-
-	key = _bt_mkscankey(index, NULL);
-	key->keysz = IndexRelationGetNumberOfKeyAttributes(index);
-	_bt_metaversion(index, &key->heapkeyspace, &key->allequalimage);
+	make_entries(&run, order);
+	run.search = _bt_mkscankey(index, NULL);
+	run.search->keysz = IndexRelationGetNumberOfKeyAttributes(index);
+	run.search->anynullkeys = false;
+	_bt_metaversion(index, &run.search->heapkeyspace, &run.search->allequalimage);
+	leaf = palloc(sizeof(LeafEntries));
 
 	while (done < ntuples)
 	{
-		int			n = insert_on_leaf(heap, index, info, key, entries + done, ntuples - done,
-									   key_bytes);
+		int			n = insert_on_leaf(&run, done, leaf);
 
 		if (n == 0)
 		{
-			insert_one(heap, index, info, entries[done].tuple);
+			insert_one(&run, tuples[run.entries[done].row]);
 			n = 1;
 		}
 		done += n;
@@ -159,26 +215,34 @@ index_run_insert(Relation heap, Relation index, IndexInfo *info, HeapTuple *tupl
 	MemoryContextDelete(context);
 }
 
+/* ---- sort keys ---- */
+
 /*
  * Is it a btree of today's format with key columns of the known types, no
- * wider together than a sort key?
+ * wider together than a sort key? Notes them if so.
  */
 static bool
-is_run_index(Relation index)
+run_begin(Run *run)
 {
+	Relation	index = run->index;
 	bool		heapkeyspace;
 	bool		allequalimage;
-	int			width = sizeof(BlockNumber) + sizeof(OffsetNumber);
+	int			width = 0;
 
 	if (index->rd_rel->relam != BTREE_AM_OID ||
 		IndexRelationGetNumberOfAttributes(index) != IndexRelationGetNumberOfKeyAttributes(index))
 		return false;
 
-	for (int i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
+	run->ncolumns = IndexRelationGetNumberOfKeyAttributes(index);
+	for (int i = 0; i < run->ncolumns; i++)
 	{
-		if (index->rd_indoption[i] != 0)
+		KeyColumn  *column = &run->columns[i];
+
+		column->type = index->rd_opcintype[i];
+		column->offset = fixed_offset(RelationGetDescr(run->heap), run->info->ii_IndexAttrNumbers[i]);
+		if (index->rd_indoption[i] != 0 || column->offset < 0)
 			return false;
-		switch (index->rd_opcintype[i])
+		switch (column->type)
 		{
 			case OIDOID:
 			case INT4OID:
@@ -199,82 +263,123 @@ is_run_index(Relation index)
 				return false;
 		}
 	}
+	run->key_bytes = width;
+	run->key_size = TYPEALIGN(sizeof(uint64), width + sizeof(BlockNumber) + sizeof(OffsetNumber));
 
 	_bt_metaversion(index, &heapkeyspace, &allequalimage);
-	return heapkeyspace && width <= SORT_KEY_SIZE;
+	return heapkeyspace && run->key_size <= MAX_SORT_KEY;
 }
 
-/*
- * The entry's key columns and TID as bytes that memcmp() orders as the index
- * does. Returns how many bytes the columns take, the same for every entry.
- */
+/* Where the column is in every row, behind the header; -1 if that is not fixed. */
 static int
-make_sort_key(RunEntry *entry, HeapTuple tuple, Relation index, const IndexInfo *info,
-			  TupleDesc tupdesc)
+fixed_offset(TupleDesc tupdesc, AttrNumber attnum)
 {
-	unsigned char *p = entry->sort_key;
-	int			key_bytes;
+	int			offset = 0;
+
+	for (int i = 0; i < attnum; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(tupdesc, i);
+
+		if (att->attlen <= 0 || !att->attnotnull)
+			return -1;
+		offset = att_align_nominal(offset, att->attalign);
+		if (i < attnum - 1)
+			offset += att->attlen;
+	}
+	return attnum > 0 ? offset : -1;
+}
+
+static inline unsigned char *
+sort_key(const Run *run, int row)
+{
+	return run->keys + (Size) row * run->key_size;
+}
+
+static void
+make_sort_key(const Run *run, int row)
+{
+	unsigned char *p = sort_key(run, row);
+	HeapTuple	tuple = run->tuples[row];
 	uint32		big;
 	uint16		small;
 
-	memset(entry->sort_key, 0, SORT_KEY_SIZE);
-	entry->tuple = tuple;
-
-	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
+	for (int i = 0; i < run->ncolumns; i++)
 	{
-		bool		isnull;
-		Datum		value = heap_getattr(tuple, info->ii_IndexAttrNumbers[i], tupdesc, &isnull);
+		const char *value = (char *) GETSTRUCT(tuple) + run->columns[i].offset;
 
-		Assert(!isnull);
-		switch (index->rd_opcintype[i])
+		switch (run->columns[i].type)
 		{
 			case OIDOID:
-				big = pg_hton32(DatumGetObjectId(value));
+				memcpy(&big, value, sizeof(big));
+				big = pg_hton32(big);
 				memcpy(p, &big, sizeof(big));
 				p += sizeof(big);
 				break;
 			case INT4OID:
-				big = pg_hton32((uint32) DatumGetInt32(value) ^ 0x80000000);
+				memcpy(&big, value, sizeof(big));
+				big = pg_hton32(big ^ INT4_SIGN);
 				memcpy(p, &big, sizeof(big));
 				p += sizeof(big);
 				break;
 			case INT2OID:
-				small = pg_hton16((uint16) DatumGetInt16(value) ^ 0x8000);
+				memcpy(&small, value, sizeof(small));
+				small = pg_hton16(small ^ INT2_SIGN);
 				memcpy(p, &small, sizeof(small));
 				p += sizeof(small);
 				break;
 			case CHAROID:		/* btcharcmp() compares unsigned */
-				*p++ = (unsigned char) DatumGetChar(value);
+				*p++ = (unsigned char) *value;
 				break;
 			case NAMEOID:		/* padded with zeros, which sort first */
-				strncpy((char *) p, NameStr(*DatumGetName(value)), NAMEDATALEN);
+				strncpy((char *) p, value, NAMEDATALEN);
 				p += NAMEDATALEN;
 				break;
 		}
 	}
 
-	key_bytes = p - entry->sort_key;
 	big = pg_hton32(ItemPointerGetBlockNumber(&tuple->t_self));
 	memcpy(p, &big, sizeof(big));
 	p += sizeof(big);
 	small = pg_hton16(ItemPointerGetOffsetNumber(&tuple->t_self));
 	memcpy(p, &small, sizeof(small));
 	p += sizeof(small);
-	Assert(p - entry->sort_key <= SORT_KEY_SIZE);
+	memset(p, 0, sort_key(run, row) + run->key_size - p);
+}
 
-	return key_bytes;
+/* ---- entries ---- */
+
+/* The entries of all rows, in the order of the index. */
+static void
+make_entries(Run *run, RunOrder *order)
+{
+	run->keys = MemoryContextAllocHuge(CurrentMemoryContext, (Size) run->ntuples * run->key_size);
+	run->entries = MemoryContextAllocHuge(CurrentMemoryContext, (Size) run->ntuples * sizeof(RunEntry));
+	for (int i = 0; i < run->ntuples; i++)
+		make_sort_key(run, i);
+
+	if (order->nrows == run->ntuples && take_order(run, order))
+		return;
+	for (int i = 0; i < run->ntuples; i++)
+	{
+		run->entries[i].row = i;
+		run->entries[i].prefix = prefix_of(sort_key(run, i));
+	}
+	/* linear when they are in order */
+	sort_entries(run->entries, run->ntuples, run);
+	keep_order(order, run);
 }
 
 /* Make the entries in the order of the last run; false if it is not theirs. */
 static bool
-take_order(RunEntry *entries, HeapTuple *tuples, Relation index, const IndexInfo *info,
-		   TupleDesc tupdesc, const RunOrder *order, int *key_bytes)
+take_order(Run *run, const RunOrder *order)
 {
 	for (int i = 0; i < order->nrows; i++)
 	{
-		*key_bytes = make_sort_key(&entries[i], tuples[order->rows[i]], index, info, tupdesc);
-		entries[i].row = order->rows[i];
-		if (i > 0 && compare_entries(&entries[i - 1], &entries[i]) > 0)
+		RunEntry   *entry = &run->entries[i];
+
+		entry->row = order->rows[i];
+		entry->prefix = prefix_of(sort_key(run, entry->row));
+		if (i > 0 && compare_entries(entry - 1, entry, run) > 0)
 			return false;
 	}
 	return true;
@@ -282,247 +387,180 @@ take_order(RunEntry *entries, HeapTuple *tuples, Relation index, const IndexInfo
 
 /* Note the order of sorted entries. */
 static void
-keep_order(RunOrder *order, const RunEntry *entries, int nentries)
+keep_order(RunOrder *order, const Run *run)
 {
-	if (order->nrows != nentries)
+	if (order->nrows != run->ntuples)
 	{
 		if (order->rows != NULL)
 			pfree(order->rows);
-		order->rows = MemoryContextAlloc(order->context, nentries * sizeof(int));
-		order->nrows = nentries;
+		order->rows = MemoryContextAlloc(order->context, run->ntuples * sizeof(int));
+		order->nrows = run->ntuples;
 	}
-	for (int i = 0; i < nentries; i++)
-		order->rows[i] = entries[i].row;
+	for (int i = 0; i < run->ntuples; i++)
+		order->rows[i] = run->entries[i].row;
 }
 
-static int
-compare_entries(const void *a, const void *b)
+static uint64
+prefix_of(const unsigned char *key)
 {
-	return memcmp(((const RunEntry *) a)->sort_key, ((const RunEntry *) b)->sort_key,
-				  SORT_KEY_SIZE);
+	uint64		prefix;
+
+	memcpy(&prefix, key, sizeof(prefix));
+	return pg_ntoh64(prefix);
+}
+
+static inline uint32
+read_uint32(const unsigned char **p)
+{
+	uint32		big;
+
+	memcpy(&big, *p, sizeof(big));
+	*p += sizeof(big);
+	return pg_ntoh32(big);
+}
+
+static inline uint16
+read_uint16(const unsigned char **p)
+{
+	uint16		big;
+
+	memcpy(&big, *p, sizeof(big));
+	*p += sizeof(big);
+	return pg_ntoh16(big);
+}
+
+static inline void
+read_tid(const unsigned char **p, ItemPointer tid)
+{
+	BlockNumber block = read_uint32(p);
+
+	ItemPointerSet(tid, block, read_uint16(p));
+}
+
+/* ---- leaf pages ---- */
+
+/*
+ * Find the leaf page for an entry and insert it and as many of the following
+ * ones as belong there and fit. Returns how many; 0 if the first one is
+ * index_insert()'s.
+ */
+static int
+insert_on_leaf(Run *run, int from, LeafEntries *leaf)
+{
+	Buffer		buffer;
+
+	search_for(run, from);
+	_bt_freestack(_bt_search(run->index, run->heap, run->search, &buffer, BT_WRITE));
+
+	place_on_leaf(run, BufferGetPage(buffer), from, leaf);
+	if (leaf->n > 0)
+		add_to_leaf(run, buffer, leaf);
+
+	_bt_relbuf(run->index, buffer);
+	return leaf->n;
 }
 
 /*
- * Put the entries into the order they most likely have in the index, which
- * spares sorting them. What the keys of two tables' corresponding rows have in
- * common at their beginning (the same class, the same schema) comes before
- * what tells the tables apart; among rows with the same beginning all of one
- * table come before those of the next.
+ * Find the places of the entries from `from` on, on a leaf page that is locked
+ * for writing, as long as they belong there and fit.
  */
 static void
-arrange_entries(RunEntry *entries, int nentries, int ntables, int key_bytes)
+place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf)
 {
-	typedef struct Slot
-	{
-		unsigned char key[SORT_KEY_SIZE];	/* the first table's */
-		int			common;		/* bytes shared with the second's */
-		int			index;
-	} Slot;
-
-	Slot	   *slots;
-	RunEntry   *arranged;
-	int			period = nentries / ntables;
-	int			out = 0;
-	int			begin = 0;
-
-	/* tables with different numbers of rows are left to the sort */
-	if (period <= 1 || ntables == 1 || nentries % ntables != 0)
-		return;
-
-	slots = palloc(period * sizeof(Slot));
-	for (int i = 0; i < period; i++)
-	{
-		const unsigned char *first = entries[i].sort_key;
-		const unsigned char *second = entries[period + i].sort_key;
-		int			common = 0;
-
-		while (common < key_bytes && first[common] == second[common])
-			common++;
-		memcpy(slots[i].key, first, SORT_KEY_SIZE);
-		slots[i].common = common;
-		slots[i].index = i;
-	}
-	/* a slot's key comes first in it */
-	qsort(slots, period, sizeof(Slot), compare_entries);
-
-	arranged = palloc(nentries * sizeof(RunEntry));
-	while (begin < period)
-	{
-		int			end = begin + 1;
-
-		/* numbers of neighboring tables differ in their last byte or two */
-		while (end < period && slots[begin].common < key_bytes &&
-			   memcmp(slots[begin].key, slots[end].key, Min(slots[begin].common, slots[end].common)) == 0 &&
-			   slots[end].common < key_bytes)
-			end++;
-		for (int t = 0; t < ntables; t++)
-			for (int i = begin; i < end; i++)
-				arranged[out++] = entries[t * period + slots[i].index];
-		begin = end;
-	}
-	Assert(out == nentries);
-
-	memcpy(entries, arranged, nentries * sizeof(RunEntry));
-	pfree(arranged);
-	pfree(slots);
-}
-
-/*
- * Find the leaf page for the first entry and insert as many of them as belong
- * there and fit. Returns how many; 0 if the first one is index_insert()'s.
- */
-static int
-insert_on_leaf(Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
-			   RunEntry *entries, int nentries, int key_bytes)
-{
-	Placement	placements[MaxIndexTuplesPerPage];
-	bool		log_image;
-	Buffer		buffer;
-	Page		page;
-	int			n;
-
-	key_of(key, info, entries[0].tuple, RelationGetDescr(heap), index->rd_index->indisunique);
-	_bt_freestack(_bt_search(index, heap, key, &buffer, BT_WRITE));
-	page = BufferGetPage(buffer);
-
-	n = place_on_leaf(page, heap, index, info, key, entries, Min(nentries, MaxIndexTuplesPerPage),
-					  key_bytes, placements, &log_image);
-	if (n > 0)
-		add_to_leaf(index, buffer, placements, n, log_image);
-	for (int i = 0; i < n; i++)
-		pfree(placements[i].itup);
-
-	_bt_relbuf(index, buffer);
-	return n;
-}
-
-/*
- * Find the places of the first entries on a leaf page that is locked for
- * writing, as long as they belong there and fit. Returns how many; their
- * tuples are palloc'd. On return *log_image tells whether an image of the page
- * is shorter than a record for each of them.
- */
-static int
-place_on_leaf(Page page, Relation heap, Relation index, const IndexInfo *info, BTScanInsert key,
-			  RunEntry *entries, int nentries, int key_bytes, Placement *placements, bool *log_image)
-{
-	TupleDesc	heapdesc = RelationGetDescr(heap);
-	bool		unique = index->rd_index->indisunique;
 	BTPageOpaque opaque = BTPageGetOpaque(page);
 	Size		avail = PageGetFreeSpace(page); /* less one line pointer */
 	Size		record_bytes = 0;
 	OffsetNumber position = P_FIRSTDATAKEY(opaque);
-	int			n;
+	int			end = Min(run->ntuples, from + MaxIndexTuplesPerPage);
+	int			neighbors_end = from;	/* of those that go to `position` */
+	char	   *space = leaf->tuples;
 
 	Assert(P_ISLEAF(opaque) && !P_IGNORE(opaque) && !P_INCOMPLETE_SPLIT(opaque));
 
-	for (n = 0; n < nentries; n++)
+	/*
+	 * Beyond the high key is another page. A key equal to it may have
+	 * duplicates there.
+	 */
+	if (!P_RIGHTMOST(opaque))
+		end = count_before(run, page, P_HIKEY, !run->unique, from, end);
+
+	leaf->n = 0;
+	for (int i = from; i < end; i++)
 	{
-		Datum		values[INDEX_MAX_KEYS];
-		bool		isnull[INDEX_MAX_KEYS] = {false};
-		IndexTuple	itup;
+		IndexTuple	itup = (IndexTuple) space;
 		Size		size;
-		bool		equal;
-
-		if (n > 0)
-			key_of(key, info, entries[n].tuple, heapdesc, unique);
-
-		/*
-		 * Beyond the high key is another page. A key equal to it may have
-		 * duplicates there.
-		 */
-		if (!P_RIGHTMOST(opaque))
-		{
-			int32		cmp = _bt_compare(index, key, page, P_HIKEY);
-
-			if (cmp > 0 || (unique && cmp == 0))
-				break;
-		}
 
 		/* two equal keys among the new ones: let the second find the first */
-		if (unique && n > 0 &&
-			memcmp(entries[n].sort_key, entries[n - 1].sort_key, key_bytes) == 0)
+		if (run->unique && i > from && is_like_last(run, i))
 			break;
 
-		position = position_of(index, key, page, position, &equal);
-		if (equal)
-			break;
+		if (i == neighbors_end)
+		{
+			bool		equal;
 
-		for (int i = 0; i < key->keysz; i++)
-			values[i] = key->scankeys[i].sk_argument;
-		itup = index_form_tuple(RelationGetDescr(index), values, isnull);
-		itup->t_tid = entries[n].tuple->t_self;
-		size = MAXALIGN(IndexTupleSize(itup));
+			position = position_of(run, i, page, position, &equal);
+			if (equal)
+				break;
+			neighbors_end = position > PageGetMaxOffsetNumber(page) ? end :
+				count_before(run, page, position, false, i + 1, end);
+		}
+
+		size = form_entry(run, i, itup);
 		if (size > avail)
 			break;
 		avail -= Min(avail, size + sizeof(ItemIdData));
 		record_bytes += size + INSERT_RECORD_OVERHEAD;
+		space += size;
 
-		placements[n].itup = itup;
-		placements[n].offset = position + n;
+		leaf->placements[leaf->n].itup = itup;
+		leaf->placements[leaf->n].offset = position + leaf->n;
+		leaf->n++;
 	}
 
-	*log_image = record_bytes > BLCKSZ - avail;
-	return n;
-}
-
-/* Add entries to a leaf page that is locked for writing, and log that. They fit. */
-static void
-add_to_leaf(Relation index, Buffer buffer, const Placement *placements, int n, bool log_image)
-{
-	Page		page = BufferGetPage(buffer);
-
-	/* NO EREPORT(ERROR) from here till changes are logged */
-	START_CRIT_SECTION();
-	for (int i = 0; i < n; i++)
-	{
-		IndexTuple	itup = placements[i].itup;
-
-		if (PageAddItem(page, (Item) itup, IndexTupleSize(itup), placements[i].offset,
-						false, false) == InvalidOffsetNumber)
-			elog(PANIC, "failed to add new item to block %u in index \"%s\"",
-				 BufferGetBlockNumber(buffer), RelationGetRelationName(index));
-		if (i == 0)
-			MarkBufferDirty(buffer);
-		if (!log_image && RelationNeedsWAL(index))
-			log_leaf_insert(buffer, itup, placements[i].offset);
-	}
-	if (log_image && RelationNeedsWAL(index))
-		log_newpage_buffer(buffer, true);
-	END_CRIT_SECTION();
-}
-
-/* Make `key` search for a row's entry; see _bt_doinsert() on the TID. */
-static void
-key_of(BTScanInsert key, const IndexInfo *info, HeapTuple tuple, TupleDesc tupdesc, bool unique)
-{
-	for (int i = 0; i < key->keysz; i++)
-	{
-		bool		isnull;
-
-		key->scankeys[i].sk_argument =
-			heap_getattr(tuple, info->ii_IndexAttrNumbers[i], tupdesc, &isnull);
-		key->scankeys[i].sk_flags &= ~SK_ISNULL;
-		Assert(!isnull);
-	}
-	key->anynullkeys = false;
-	key->scantid = unique ? NULL : &tuple->t_self;
+	leaf->log_image = record_bytes > BLCKSZ - avail;
 }
 
 /*
- * The first offset, from `low` on, whose item is not less than the key;
+ * The first of the entries from `from` to `to` - 1 that does not come before
+ * an item of the page, or `to`. It is looked for nearby first.
+ */
+static int
+count_before(Run *run, Page page, OffsetNumber item, bool or_equal, int from, int to)
+{
+	int			step = 1;
+	bool		near = true;
+
+	while (from < to)
+	{
+		int			probe = Min(from + step, to) - 1;
+		int32		cmp = compare_with_item(run, probe, page, item);
+
+		if (cmp < 0 || (or_equal && cmp == 0))
+			from = probe + 1;
+		else
+		{
+			to = probe;
+			near = false;
+		}
+		step = near ? step * 2 : (to - from + 1) / 2;
+	}
+	return to;
+}
+
+/*
+ * The first offset, from `low` on, whose item is not less than the entry;
  * *equal tells whether it equals it. All items before `low` are less.
  */
 static OffsetNumber
-position_of(Relation index, BTScanInsert key, Page page, OffsetNumber low, bool *equal)
+position_of(Run *run, int entry, Page page, OffsetNumber low, bool *equal)
 {
 	OffsetNumber high = OffsetNumberNext(PageGetMaxOffsetNumber(page));
-	OffsetNumber middle = low;	/* most often the key goes right there */
+	OffsetNumber middle = low;	/* most often it goes right there */
 
 	*equal = false;
 	while (low < high)
 	{
-		int32		cmp = _bt_compare(index, key, page, middle);
+		int32		cmp = compare_with_item(run, entry, page, middle);
 
 		if (cmp > 0)
 			low = OffsetNumberNext(middle);
@@ -534,6 +572,183 @@ position_of(Relation index, BTScanInsert key, Page page, OffsetNumber low, bool 
 		middle = low + (high - low) / 2;
 	}
 	return low;
+}
+
+static int32
+compare_with_item(Run *run, int entry, Page page, OffsetNumber item)
+{
+	search_for(run, entry);
+	return _bt_compare(run->index, run->search, page, item);
+}
+
+/* Make run->search that for an entry; see _bt_doinsert() on the TID. */
+static void
+search_for(Run *run, int entry)
+{
+	const unsigned char *p = sort_key(run, run->entries[entry].row);
+
+	for (int i = 0; i < run->ncolumns; i++)
+	{
+		ScanKey		key = &run->search->scankeys[i];
+
+		key->sk_flags &= ~SK_ISNULL;
+		switch (run->columns[i].type)
+		{
+			case OIDOID:
+				key->sk_argument = ObjectIdGetDatum(read_uint32(&p));
+				break;
+			case INT4OID:
+				key->sk_argument = Int32GetDatum((int32) (read_uint32(&p) ^ INT4_SIGN));
+				break;
+			case INT2OID:
+				key->sk_argument = Int16GetDatum((int16) (read_uint16(&p) ^ INT2_SIGN));
+				break;
+			case CHAROID:
+				key->sk_argument = CharGetDatum((char) *p++);
+				break;
+			case NAMEOID:
+				key->sk_argument = PointerGetDatum(p);
+				p += NAMEDATALEN;
+				break;
+		}
+	}
+	read_tid(&p, &run->tid);
+	run->search->scantid = run->unique ? NULL : &run->tid;
+}
+
+/* Are the key columns of an entry those of the one before it? */
+static bool
+is_like_last(const Run *run, int entry)
+{
+	const RunEntry *last = &run->entries[entry - 1];
+	const RunEntry *this = &run->entries[entry];
+
+	return memcmp(sort_key(run, last->row), sort_key(run, this->row), run->key_bytes) == 0;
+}
+
+/* What index_form_tuple() would make of a row; returns its size. MAX_ENTRY bytes are enough. */
+static Size
+form_entry(const Run *run, int entry, IndexTuple itup)
+{
+	const unsigned char *p = sort_key(run, run->entries[entry].row);
+	char	   *start = (char *) itup;
+	Size		at = MAXALIGN(sizeof(IndexTupleData));
+
+	/* it has zeros where nothing stands */
+	memset(start, 0, MAX_ENTRY);
+	for (int i = 0; i < run->ncolumns; i++)
+	{
+		uint32		number;
+		uint16		small;
+		Size		length;
+
+		switch (run->columns[i].type)
+		{
+			case OIDOID:
+			case INT4OID:
+				number = read_uint32(&p) ^ (run->columns[i].type == INT4OID ? INT4_SIGN : 0);
+				at = INTALIGN(at);
+				memcpy(start + at, &number, sizeof(number));
+				at += sizeof(number);
+				break;
+			case INT2OID:
+				small = read_uint16(&p) ^ INT2_SIGN;
+				at = SHORTALIGN(at);
+				memcpy(start + at, &small, sizeof(small));
+				at += sizeof(small);
+				break;
+			case CHAROID:
+				start[at++] = (char) *p++;
+				break;
+			case NAMEOID:
+				/* as a C string */
+				length = strlen((const char *) p);
+				memcpy(start + at, p, length + 1);
+				at += length + 1;
+				p += NAMEDATALEN;
+				itup->t_info |= INDEX_VAR_MASK;
+				break;
+		}
+	}
+	read_tid(&p, &itup->t_tid);
+	at = MAXALIGN(at);
+	itup->t_info |= at;
+	Assert(at <= MAX_ENTRY);
+	Assert(is_formed_entry(run, entry, itup));
+	return at;
+}
+
+#ifdef USE_ASSERT_CHECKING
+static bool
+is_formed_entry(const Run *run, int entry, IndexTuple itup)
+{
+	HeapTuple	tuple = run->tuples[run->entries[entry].row];
+	Datum		values[INDEX_MAX_KEYS];
+	bool		isnull[INDEX_MAX_KEYS];
+	IndexTuple	formed;
+
+	for (int i = 0; i < run->ncolumns; i++)
+		values[i] = heap_getattr(tuple, run->info->ii_IndexAttrNumbers[i], RelationGetDescr(run->heap), &isnull[i]);
+	formed = index_form_tuple(RelationGetDescr(run->index), values, isnull);
+	formed->t_tid = tuple->t_self;
+	return IndexTupleSize(formed) == IndexTupleSize(itup) && memcmp(formed, itup, IndexTupleSize(itup)) == 0;
+}
+#endif
+
+/* Add entries to a leaf page that is locked for writing, and log that. They fit. */
+static void
+add_to_leaf(const Run *run, Buffer buffer, const LeafEntries *leaf)
+{
+	Page		page = BufferGetPage(buffer);
+	int			end;
+
+	/* NO EREPORT(ERROR) from here till changes are logged */
+	START_CRIT_SECTION();
+	MarkBufferDirty(buffer);
+	for (int i = 0; i < leaf->n; i = end)
+	{
+		end = i + 1;
+		while (end < leaf->n && leaf->placements[end].offset == leaf->placements[end - 1].offset + 1)
+			end++;
+		add_neighbors(page, &leaf->placements[i], end - i);
+	}
+	if (RelationNeedsWAL(run->index))
+	{
+		if (leaf->log_image)
+			log_newpage_buffer(buffer, true);
+		else
+			for (int i = 0; i < leaf->n; i++)
+				log_leaf_insert(buffer, leaf->placements[i].itup, leaf->placements[i].offset);
+	}
+	END_CRIT_SECTION();
+}
+
+/*
+ * As PageAddItem() of one after the other would, whose places follow each
+ * other. Expects that they fit.
+ */
+static void
+add_neighbors(Page page, const Placement *placements, int n)
+{
+	PageHeader	header = (PageHeader) page;
+	ItemId		first = PageGetItemId(page, placements[0].offset);
+	OffsetNumber end = OffsetNumberNext(PageGetMaxOffsetNumber(page));
+	LocationIndex upper = header->pd_upper;
+
+	if (placements[0].offset > end)
+		elog(PANIC, "an entry does not belong at offset %u", placements[0].offset);
+	memmove(first + n, first, (end - placements[0].offset) * sizeof(ItemIdData));
+	for (int i = 0; i < n; i++)
+	{
+		Size		size = IndexTupleSize(placements[i].itup);
+
+		upper -= MAXALIGN(size);
+		ItemIdSetNormal(first + i, upper, size);
+		memcpy(page + upper, placements[i].itup, size);
+	}
+	header->pd_lower += n * sizeof(ItemIdData);
+	header->pd_upper = upper;
+	Assert(header->pd_lower <= header->pd_upper);
 }
 
 /* Log one entry that is on the page, as _bt_insertonpg() does. */
@@ -552,16 +767,16 @@ log_leaf_insert(Buffer buffer, IndexTuple itup, OffsetNumber offset)
 }
 
 static void
-insert_one(Relation heap, Relation index, IndexInfo *info, HeapTuple tuple)
+insert_one(const Run *run, HeapTuple tuple)
 {
 	Datum		values[INDEX_MAX_KEYS];
 	bool		isnull[INDEX_MAX_KEYS];
 
-	for (int i = 0; i < info->ii_NumIndexAttrs; i++)
-		values[i] = heap_getattr(tuple, info->ii_IndexAttrNumbers[i], RelationGetDescr(heap),
+	for (int i = 0; i < run->info->ii_NumIndexAttrs; i++)
+		values[i] = heap_getattr(tuple, run->info->ii_IndexAttrNumbers[i], RelationGetDescr(run->heap),
 								 &isnull[i]);
 
-	index_insert(index, values, isnull, &tuple->t_self, heap,
-				 index->rd_index->indisunique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
-				 false, info);
+	index_insert(run->index, values, isnull, &tuple->t_self, run->heap,
+				 run->unique ? UNIQUE_CHECK_YES : UNIQUE_CHECK_NO,
+				 false, run->info);
 }

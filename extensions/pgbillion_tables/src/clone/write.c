@@ -306,8 +306,7 @@ flush(SchemaWriter *writer)
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS && writer->nschemas > 0; i++)
 		if (writer->writers[i] != NULL)
 			catalog_writer_insert(writer->writers[i], writer->tuples[i],
-								  writer->nschemas * stamp->nrows[i], writer->nschemas,
-								  writer->invalidate_each);
+								  writer->nschemas * stamp->nrows[i], writer->invalidate_each);
 	writer->nschemas = 0;
 	MemoryContextReset(writer->context);
 

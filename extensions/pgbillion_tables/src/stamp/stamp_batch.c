@@ -247,7 +247,7 @@ stamp_batch_flush(StampBatch *batch, bool invalidate_each)
 	for (int i = 0; i < batch->stamp->ncatalogs; i++)
 	{
 		catalog_writer_insert(batch->writers[i], batch->tuples[i], batch->ntuples[i],
-							  batch->ntables, invalidate_each);
+							  invalidate_each);
 		batch->ntuples[i] = 0;
 	}
 	batch->ntables = 0;
