@@ -151,6 +151,7 @@ typedef struct FileImage FileImage;
 extern FileImage *file_image_capture(Relation rel);
 extern void file_image_create(const FileImage *image, RelFileLocator locator);
 extern bool file_image_equal(const FileImage *one, const FileImage *other);
+extern bool file_image_is_of(const FileImage *image, RelFileLocator locator);
 extern void file_image_free(FileImage *image);
 extern void file_image_put(StringInfo buf, const FileImage *image);
 extern FileImage *file_image_get(const char **at, const char *end);

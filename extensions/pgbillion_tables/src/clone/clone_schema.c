@@ -86,7 +86,7 @@ static void keep(Cloning *cloning, SchemaStamp *stamp);
 static bool may_prepare(void);
 static void clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to,
 						   bool verified);
-static void verify_stamped(const Cloning *cloning, int64 number);
+static void verify_stamped(const Cloning *cloning, const SchemaStamp *stamp, int64 number);
 static void copy_rows(Cloning *cloning, int64 count);
 static void fill_clones(const Cloning *cloning, int64 count);
 static void check_callable(const char *function);
@@ -242,8 +242,9 @@ clone_many(Cloning *cloning, int64 count)
 	settle();
 
 	if (count > FIRST_CLONES)
-		cloning->of_clones = fingerprint_of_clones(template);
-	cloning->fingerprint = fingerprint_of_template(template);
+		cloning->of_clones = fingerprint_of_clones(template, &cloning->fingerprint);
+	else
+		cloning->fingerprint = fingerprint_of_template(template);
 	clone_refuse(template);
 	cloning->objects = definition_of_objects(template, access_method);
 	cloning->contents = definition_of_contents(template);
@@ -373,13 +374,12 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	char	   *bytes = NULL;
 	int			nestlevel;
 
-	cloning->of_clones = fingerprint_of_clones(cloning->template);
+	cloning->of_clones = fingerprint_of_clones(cloning->template, &cloning->fingerprint);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	nestlevel = NewGUCNestLevel();
 	settle();
 
-	cloning->fingerprint = fingerprint_of_template(cloning->template);
 	clone_refuse(cloning->template);
 	cloning->objects = definition_of_objects(cloning->template, cloning->access_method);
 	clone_by_commands(cloning, 0, FIRST_CLONES);
@@ -409,7 +409,7 @@ stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length)
 {
 	stamp->contents = cloning->contents;
 	stamp->functions = functions_of(cloning->template);
-	if (fingerprint_of_clones(cloning->template) != cloning->of_clones)
+	if (fingerprint_of_clones(cloning->template, NULL) != cloning->of_clones)
 	{
 		cloning->reason = "what they depend on has changed meanwhile";
 		return NULL;
@@ -465,7 +465,6 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 		const char *name = clone_name(cloning, number);
 		List	   *rest = definition_of_rest(cloning->template, name);
 
-		check_unchanged(cloning);
 		make_clone(name, cloning->objects);
 		run_all(rest);
 		/* the others are made by the same commands */
@@ -476,6 +475,7 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(cloning->each);
 	}
+	check_unchanged(cloning);
 }
 
 /*
@@ -527,7 +527,7 @@ clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int
 		if (number == from && !verified)
 		{
 			schema_writer_end(writer);
-			verify_stamped(cloning, number);
+			verify_stamped(cloning, stamp, number);
 			writer = schema_writer_begin(stamp, to - from - 1);
 		}
 	}
@@ -535,14 +535,13 @@ clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int
 }
 
 static void
-verify_stamped(const Cloning *cloning, int64 number)
+verify_stamped(const Cloning *cloning, const SchemaStamp *stamp, int64 number)
 {
 	MemoryContext old = MemoryContextSwitchTo(cloning->each);
 	const char *name = clone_name(cloning, number);
-	Oid			clone = get_namespace_oid(name, false);
 	char	   *reason;
 
-	if (schema_stamp_compile(get_namespace_oid(clone_name(cloning, 0), false), clone, &reason) == NULL)
+	if (!schema_stamp_verify(stamp, get_namespace_oid(name, false), &reason))
 		elog(ERROR, "clone \"%s\" is not what commands would make: %s", name, reason);
 
 	MemoryContextSwitchTo(old);

@@ -49,6 +49,7 @@ typedef struct Difference
 	int			other_length;
 } Difference;
 
+static bool compile_rows(Compiler *compiler);
 static bool compile_members(Compiler *compiler);
 static bool compile_catalog(Compiler *compiler, int catalog);
 static bool compile_row(Compiler *compiler, Relation rel, SchemaStampRow *row, HeapTuple other);
@@ -61,6 +62,7 @@ static void add_patch(SchemaStampRow *row, SchemaPatchKind kind, int what, int p
 static bool compile_files(Compiler *compiler);
 static bool compile_file(Compiler *compiler, int member, Oid relid, Oid other_relid);
 static FileImage *capture(Oid relid, char **reason);
+static bool verify_files(const SchemaStamp *stamp, const SchemaRows *clone, char **reason);
 static void note_outside(Compiler *compiler);
 static void add_outside(Compiler *compiler, Oid relid, LOCKMODE lockmode);
 
@@ -80,19 +82,36 @@ schema_stamp_compile(Oid schema, Oid other, char **reason)
 		return NULL;
 	compiler.stamp = palloc0(sizeof(SchemaStamp));
 
-	if (!compile_members(&compiler) || !compile_files(&compiler))
+	if (!compile_members(&compiler) || !compile_files(&compiler) || !compile_rows(&compiler))
 	{
 		*reason = compiler.reason;
 		return NULL;
 	}
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
-		if (!compile_catalog(&compiler, i))
-		{
-			*reason = compiler.reason;
-			return NULL;
-		}
 	note_outside(&compiler);
+	compiler.stamp->first = compiler.one;
 	return compiler.stamp;
+}
+
+/*
+ * Whether a clone that this transaction has made from the stamp, which is not
+ * a kept one, could have been the other of the two it was compiled from; or
+ * else the reason.
+ */
+bool
+schema_stamp_verify(const SchemaStamp *stamp, Oid clone, char **reason)
+{
+	SchemaStamp again = {0};
+	Compiler	compiler = {.one = stamp->first,.stamp = &again};
+
+	compiler.other = schema_rows_collect(clone, reason);
+	if (compiler.other == NULL || !verify_files(stamp, compiler.other, reason))
+		return false;
+	if (!compile_members(&compiler) || !compile_rows(&compiler))
+	{
+		*reason = compiler.reason;
+		return false;
+	}
+	return true;
 }
 
 /* How many catalog rows a clone of this stamp has. */
@@ -132,6 +151,15 @@ compile_members(Compiler *compiler)
 		stamp->members[i].classid = one->members[i].classid;
 		stamp->members[i].file = -1;
 	}
+	return true;
+}
+
+static bool
+compile_rows(Compiler *compiler)
+{
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+		if (!compile_catalog(compiler, i))
+			return false;
 	return true;
 }
 
@@ -469,6 +497,24 @@ capture(Oid relid, char **reason)
 		image = file_image_capture(rel);
 	relation_close(rel, AccessShareLock);
 	return image;
+}
+
+/* Are the files of a clone those of the stamp? Nobody has read them into shared buffers. */
+static bool
+verify_files(const SchemaStamp *stamp, const SchemaRows *clone, char **reason)
+{
+	for (int i = 0; i < stamp->nmembers && i < clone->nmembers; i++)
+	{
+		const SchemaStampMember *member = &stamp->members[i];
+
+		if (member->file >= 0 &&
+			!file_image_is_of(stamp->files[member->file], member_locator(member, clone->members[i].objid)))
+		{
+			*reason = psprintf("the file of relation %u is not the first clone's", clone->members[i].objid);
+			return false;
+		}
+	}
+	return true;
 }
 
 /* ---- relations outside ---- */

@@ -87,9 +87,11 @@ fingerprint_of_template(Oid template)
  *	 included, the schemas of that, and the privileges on both,
  * - the role and what it is a member of, the database's and tablespaces'
  *	 privileges, and default privileges.
+ *
+ * The template's own goes to *of_template, unless that is NULL.
  */
 uint64
-fingerprint_of_clones(Oid template)
+fingerprint_of_clones(Oid template, uint64 *of_template)
 {
 	StringInfoData buf;
 	SchemaRows *rows;
@@ -99,6 +101,8 @@ fingerprint_of_clones(Oid template)
 	initStringInfo(&buf);
 	rows = schema_rows_collect(template, NULL);
 	add_template(&buf, rows);
+	if (of_template != NULL)
+		*of_template = hash_of(&buf);
 	add_references(&buf, rows);
 	add_caller(&buf);
 	add_memberships(&buf);

@@ -87,15 +87,29 @@ holed_text_compare(const SchemaRows *one, const SchemaRows *other,
 	return comparison.result;
 }
 
-/* The name in the clone whose members have these OIDs; palloc'd. */
-char *
-holed_text_fill_name(const HoledText *text, const Oid *oids)
+/* The name in the clone whose members have these OIDs; cut if it is too long. */
+void
+holed_text_fill_name(const HoledText *text, const Oid *oids, Name name)
 {
-	StringInfoData buf;
+	char	   *at = NameStr(*name);
+	const char *end = at + NAMEDATALEN - 1;
 
-	initStringInfo(&buf);
-	fill(&buf, text, oids);
-	return buf.data;
+	for (int i = 0; i <= text->nholes; i++)
+	{
+		char		characters[MAX_HOLE];
+		int			length = strlen(text->pieces[i]);
+
+		length = Min(length, end - at);
+		memcpy(at, text->pieces[i], length);
+		at += length;
+		if (i == text->nholes)
+			break;
+		length = hole_write(text, i, oids, characters);
+		length = Min(length, end - at);
+		memcpy(at, characters, length);
+		at += length;
+	}
+	memset(at, 0, NameStr(*name) + NAMEDATALEN - at);
 }
 
 /* The expression, as text; palloc'd. */

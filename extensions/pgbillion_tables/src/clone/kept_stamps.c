@@ -143,7 +143,7 @@ kept_stamp_find(Oid template, const char *access_method)
 
 		reader = decompress(payload, header.length - sizeof(KeptHeader), header.raw_length);
 		stamp = get_stamp(&reader);
-		if (!lock_outside(stamp) || fingerprint_of_clones(template) != header.fingerprint)
+		if (!lock_outside(stamp) || fingerprint_of_clones(template, NULL) != header.fingerprint)
 		{
 			ereport(DEBUG1,
 					(errmsg("what clones of template \"%s\" depend on has changed since they were prepared",

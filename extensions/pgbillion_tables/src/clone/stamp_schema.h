@@ -97,7 +97,7 @@ typedef struct HoledText
 
 extern HoledText *holed_text_compare(const SchemaRows *one, const SchemaRows *other,
 									 const char *text, const char *other_text, bool is_name);
-extern char *holed_text_fill_name(const HoledText *text, const Oid *oids);
+extern void holed_text_fill_name(const HoledText *text, const Oid *oids, Name name);
 extern Datum holed_text_fill(const HoledText *text, const Oid *oids);
 extern int	hole_write(const HoledText *text, int hole, const Oid *oids, char *characters);
 
@@ -140,6 +140,13 @@ typedef struct SchemaStampMember
 	Oid			tablespace;		/* of the file */
 } SchemaStampMember;
 
+/* The file that a member of this OID has. */
+static inline RelFileLocator
+member_locator(const SchemaStampMember *member, Oid oid)
+{
+	return make_locator(OidIsValid(member->tablespace) ? member->tablespace : MyDatabaseTableSpace, oid);
+}
+
 /* A relation of another schema that clones refer to. */
 typedef struct SchemaOutside
 {
@@ -161,9 +168,12 @@ typedef struct SchemaStamp
 	SchemaOutside *outside;
 	List	   *contents;		/* commands that fill materialized views */
 	char	   *functions;		/* those that name the template, or NULL */
+	const SchemaRows *first;	/* those it was compiled from; NULL if it was
+								 * kept */
 } SchemaStamp;
 
 extern SchemaStamp *schema_stamp_compile(Oid schema, Oid other, char **reason);
+extern bool schema_stamp_verify(const SchemaStamp *stamp, Oid clone, char **reason);
 extern int	schema_stamp_rows(const SchemaStamp *stamp);
 
 /* ---- write.c ---- */
@@ -177,7 +187,7 @@ extern void schema_writer_end(SchemaWriter *writer);
 /* ---- fingerprint.c ---- */
 
 extern uint64 fingerprint_of_template(Oid template);
-extern uint64 fingerprint_of_clones(Oid template);
+extern uint64 fingerprint_of_clones(Oid template, uint64 *of_template);
 
 /* ---- kept_stamps.c ---- */
 

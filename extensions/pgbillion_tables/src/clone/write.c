@@ -36,14 +36,15 @@
 #include "clone/stamp_schema.h"
 
 /*
- * Rows in memory before they are written. A schema has thousands of rows, and
- * entries of an index on names are neighbors only if they are those of several
- * schemas.
+ * Rows in memory before they are written, at most. A schema has thousands of
+ * rows, and entries of an index on names are neighbors only if they are those
+ * of several schemas; but the rows of many do not stay in the processor's
+ * caches.
  */
-#define ROWS_PER_FLUSH 65536
+#define ROWS_PER_FLUSH 32768
 #define ROWS_PER_FLUSH_LOGICAL 200
 
-/* Up to here others are told of each row rather than of whole catalogs. */
+/* Up to here others are told of each row rather than of whole catalogs, which is cheaper for them. */
 #define ROWS_INVALIDATED_EACH 1000
 
 struct SchemaWriter
@@ -59,13 +60,18 @@ struct SchemaWriter
 	Oid		   *oids;			/* of the schema being added, as
 								 * stamp->members */
 	MemoryContext context;		/* holds the rows to be written */
+	MemoryContext scratch;		/* emptied after each row with expressions */
+	Size		image_bytes;	/* of a schema's rows, all together */
+	MultiXactId oldest_multixact;	/* when the schema being added was begun */
 };
 
 static void check_name(const char *name);
 static void choose_oids(SchemaWriter *writer);
 static void sort_labels(SchemaWriter *writer);
-static HeapTuple make_row(SchemaWriter *writer, int catalog, const SchemaStampRow *row,
-						  const char *name);
+static void make_rows(SchemaWriter *writer, const char *name);
+static Size row_bytes(const SchemaStampRow *row);
+static void patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple,
+					  const char *name);
 static HeapTuple fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row,
 							HeapTuple tuple);
 static void flush(SchemaWriter *writer);
@@ -79,16 +85,22 @@ schema_writer_begin(const SchemaStamp *stamp, int64 count)
 	Oid			oid_indexes[NUM_SCHEMA_CATALOGS];
 	int			nwith_oid = 0;
 	int			nrows = schema_stamp_rows(stamp);
+	int64		nflushes;
 
 	writer->stamp = stamp;
 	writer->capacity = Max(1, (XLogLogicalInfoActive() ? ROWS_PER_FLUSH_LOGICAL : ROWS_PER_FLUSH) / nrows);
-	writer->invalidate_each = true;
+	/* as many each time: then their order is the last one's */
+	nflushes = (count + writer->capacity - 1) / writer->capacity;
+	writer->capacity = Max(1, (count + nflushes - 1) / Max(1, nflushes));
+	writer->invalidate_each = count * nrows <= ROWS_INVALIDATED_EACH;
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
 	{
 		if (stamp->nrows[i] == 0)
 			continue;
 		writer->writers[i] = catalog_writer_open(schema_catalogs[i].catalog);
 		writer->tuples[i] = palloc((Size) writer->capacity * stamp->nrows[i] * sizeof(HeapTuple));
+		for (int j = 0; j < stamp->nrows[i]; j++)
+			writer->image_bytes += row_bytes(&stamp->rows[i][j]);
 		if (OidIsValid(schema_catalogs[i].oid_index))
 		{
 			catalogs[nwith_oid] = schema_catalogs[i].catalog;
@@ -97,9 +109,11 @@ schema_writer_begin(const SchemaStamp *stamp, int64 count)
 	}
 	writer->allocator = oid_allocator_create(catalogs, oid_indexes, nwith_oid);
 	/* every other OID is no label's */
-	oid_allocator_reserve(writer->allocator, Min(writer->capacity, count) * (stamp->nmembers + 16));
+	oid_allocator_reserve(writer->allocator, writer->capacity * (stamp->nmembers + 16));
 	writer->oids = palloc(stamp->nmembers * sizeof(Oid));
 	writer->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion schema rows",
+											ALLOCSET_DEFAULT_SIZES);
+	writer->scratch = AllocSetContextCreate(CurrentMemoryContext, "pgbillion schema row",
 											ALLOCSET_DEFAULT_SIZES);
 	note_stamped();
 	return writer;
@@ -112,24 +126,16 @@ schema_writer_begin(const SchemaStamp *stamp, int64 count)
 void
 schema_writer_add(SchemaWriter *writer, const char *name)
 {
-	const SchemaStamp *stamp = writer->stamp;
 	MemoryContext old = MemoryContextSwitchTo(writer->context);
 
 	CHECK_FOR_INTERRUPTS();
 	check_name(name);
 	choose_oids(writer);
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
-		for (int j = 0; j < stamp->nrows[i]; j++)
-			writer->tuples[i][writer->nschemas * stamp->nrows[i] + j] =
-				make_row(writer, i, &stamp->rows[i][j], name);
+	make_rows(writer, name);
 	MemoryContextSwitchTo(old);
 
-	/* others are told in the way that is cheaper for them */
 	if (++writer->nschemas == writer->capacity)
-	{
-		writer->invalidate_each = false;
 		flush(writer);
-	}
 }
 
 /* Write what is left; all is visible to later commands. */
@@ -138,8 +144,6 @@ schema_writer_end(SchemaWriter *writer)
 {
 	const SchemaStamp *stamp = writer->stamp;
 
-	if (writer->nschemas * schema_stamp_rows(stamp) > ROWS_INVALIDATED_EACH)
-		writer->invalidate_each = false;
 	flush(writer);
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
 		if (writer->writers[i] != NULL)
@@ -150,6 +154,7 @@ schema_writer_end(SchemaWriter *writer)
 		if (stamp->outside[i].lockmode > AccessShareLock)
 			CacheInvalidateRelcacheByRelid(stamp->outside[i].relid);
 	MemoryContextDelete(writer->context);
+	MemoryContextDelete(writer->scratch);
 	CommandCounterIncrement();
 }
 
@@ -189,8 +194,7 @@ choose_oids(SchemaWriter *writer)
 		 */
 		while (member->file >= 0)
 		{
-			Oid			spc = OidIsValid(member->tablespace) ? member->tablespace : MyDatabaseTableSpace;
-			RelFileLocator locator = make_locator(spc, oid);
+			RelFileLocator locator = member_locator(member, oid);
 
 			if (!relation_file_exists(locator, MAIN_FORKNUM))
 			{
@@ -232,11 +236,44 @@ sort_labels(SchemaWriter *writer)
 	pfree(sorted);
 }
 
-static HeapTuple
-make_row(SchemaWriter *writer, int catalog, const SchemaStampRow *row, const char *name)
+/* The rows of the schema whose members have writer->oids, in memory. */
+static void
+make_rows(SchemaWriter *writer, const char *name)
 {
-	HeapTuple	tuple = heap_copytuple(row->image);
+	const SchemaStamp *stamp = writer->stamp;
+	char	   *space = palloc(writer->image_bytes);
 
+	writer->oldest_multixact = GetOldestMultiXactId();
+	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	{
+		HeapTuple  *tuples = writer->tuples[i] + (Size) writer->nschemas * stamp->nrows[i];
+
+		for (int j = 0; j < stamp->nrows[i]; j++)
+		{
+			const SchemaStampRow *row = &stamp->rows[i][j];
+			HeapTuple	tuple = (HeapTuple) space;
+
+			*tuple = *row->image;
+			tuple->t_data = (HeapTupleHeader) (space + HEAPTUPLESIZE);
+			memcpy(tuple->t_data, row->image->t_data, tuple->t_len);
+			patch_row(writer, row, tuple, name);
+			tuples[j] = row->has_trees ? fill_trees(writer, i, row, tuple) : tuple;
+			space += row_bytes(row);
+		}
+	}
+}
+
+/* What a row takes in memory. */
+static Size
+row_bytes(const SchemaStampRow *row)
+{
+	return HEAPTUPLESIZE + MAXALIGN(row->image->t_len);
+}
+
+/* Write what changes from schema to schema into a row, except expressions. */
+static void
+patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple, const char *name)
+{
 	for (int i = 0; i < row->npatches; i++)
 	{
 		const SchemaPatch *patch = &row->patches[i];
@@ -251,26 +288,24 @@ make_row(SchemaWriter *writer, int catalog, const SchemaStampRow *row, const cha
 				namestrcpy((Name) place, name);
 				break;
 			case SCHEMA_PATCH_NAME:
-				namestrcpy((Name) place, holed_text_fill_name(writer->stamp->texts[patch->what], writer->oids));
+				holed_text_fill_name(writer->stamp->texts[patch->what], writer->oids, (Name) place);
 				break;
 			case SCHEMA_PATCH_XID:
 				memcpy(place, &RecentXmin, sizeof(TransactionId));
 				break;
 			case SCHEMA_PATCH_MULTIXACT:
-				{
-					MultiXactId oldest = GetOldestMultiXactId();
-
-					memcpy(place, &oldest, sizeof(MultiXactId));
-					break;
-				}
+				memcpy(place, &writer->oldest_multixact, sizeof(MultiXactId));
+				break;
 			case SCHEMA_PATCH_TREE:
 				break;
 		}
 	}
-	return row->has_trees ? fill_trees(writer, catalog, row, tuple) : tuple;
 }
 
-/* The row with its expressions; last, because other columns' places change with them. */
+/*
+ * The row with its expressions, in the current memory context; last, because
+ * other columns' places change with them.
+ */
 static HeapTuple
 fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTuple tuple)
 {
@@ -278,6 +313,7 @@ fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTup
 	Datum		values[MaxHeapAttributeNumber];
 	bool		nulls[MaxHeapAttributeNumber] = {false};
 	bool		replaces[MaxHeapAttributeNumber] = {false};
+	MemoryContext old = MemoryContextSwitchTo(writer->scratch);
 
 	for (int i = 0; i < row->npatches; i++)
 	{
@@ -291,7 +327,10 @@ fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTup
 			holed_text_fill_packed(text, writer->oids) : holed_text_fill(text, writer->oids);
 		replaces[patch->place - 1] = true;
 	}
-	return heap_modify_tuple(tuple, tupdesc, values, nulls, replaces);
+	MemoryContextSwitchTo(old);
+	tuple = heap_modify_tuple(tuple, tupdesc, values, nulls, replaces);
+	MemoryContextReset(writer->scratch);
+	return tuple;
 }
 
 static void

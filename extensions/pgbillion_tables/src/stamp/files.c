@@ -35,7 +35,7 @@
 typedef struct ForkImage
 {
 	BlockNumber nblocks;
-	char	   *pages;			/* nblocks times BLCKSZ */
+	char	   *pages;			/* nblocks times BLCKSZ, with their checksums */
 	bool	   *standard;		/* is the page's hole all zeros? */
 } ForkImage;
 
@@ -46,6 +46,7 @@ struct FileImage
 	ForkImage	init;			/* unlogged relations only */
 };
 
+static bool is_fork_of(const ForkImage *image, SMgrRelation smgr, ForkNumber forknum);
 static bool forks_equal(const ForkImage *one, const ForkImage *other);
 static void free_fork(ForkImage *image);
 static void put_fork(StringInfo buf, const ForkImage *image);
@@ -108,6 +109,7 @@ capture_fork(Relation rel, ForkNumber forknum, ForkImage *image)
 		for (int i = header->pd_lower; standard && i < header->pd_upper; i++)
 			standard = copy[i] == 0;
 		image->standard[blkno] = standard;
+		PageSetChecksumInplace(copy, blkno);
 	}
 }
 
@@ -165,6 +167,36 @@ forks_equal(const ForkImage *one, const ForkImage *other)
 		if (memcmp(one->pages + (Size) blkno * BLCKSZ + skipped,
 				   other->pages + (Size) blkno * BLCKSZ + skipped, BLCKSZ - skipped) != 0)
 			return false;
+	return true;
+}
+
+/* Has a relation the files of the image? Only what has been written to them counts. */
+bool
+file_image_is_of(const FileImage *image, RelFileLocator locator)
+{
+	SMgrRelation smgr = smgropen(locator, INVALID_PROC_NUMBER);
+	bool		same = is_fork_of(&image->main, smgr, MAIN_FORKNUM) &&
+		(image->permanent || is_fork_of(&image->init, smgr, INIT_FORKNUM));
+
+	smgrclose(smgr);
+	return same;
+}
+
+static bool
+is_fork_of(const ForkImage *image, SMgrRelation smgr, ForkNumber forknum)
+{
+	Size		skipped = offsetof(PageHeaderData, pd_flags);
+
+	if (!smgrexists(smgr, forknum) || smgrnblocks(smgr, forknum) != image->nblocks)
+		return false;
+	for (BlockNumber blkno = 0; blkno < image->nblocks; blkno++)
+	{
+		IOAlignedBlock page;
+
+		smgrread(smgr, forknum, blkno, page.data);
+		if (memcmp(page.data + skipped, image->pages + (Size) blkno * BLCKSZ + skipped, BLCKSZ - skipped) != 0)
+			return false;
+	}
 	return true;
 }
 
@@ -229,6 +261,9 @@ get_fork(ForkImage *image, const char **at, const char *end)
 	image->pages = palloc((Size) image->nblocks * BLCKSZ);
 	get_bytes(image->standard, image->nblocks * sizeof(bool), at, end);
 	get_bytes(image->pages, (Size) image->nblocks * BLCKSZ, at, end);
+	/* they may have been switched on */
+	for (BlockNumber blkno = 0; blkno < image->nblocks; blkno++)
+		PageSetChecksumInplace(image->pages + (Size) blkno * BLCKSZ, blkno);
 }
 
 static void
@@ -255,7 +290,6 @@ write_fork(SMgrRelation smgr, RelFileLocator *locator, ForkNumber forknum,
 		IOAlignedBlock page;
 
 		memcpy(page.data, image->pages + (Size) blkno * BLCKSZ, BLCKSZ);
-		PageSetChecksumInplace(page.data, blkno);
 		smgrextend(smgr, forknum, blkno, page.data, false);
 		if (logged)
 			log_newpage(locator, forknum, blkno, page.data, image->standard[blkno]);
