@@ -49,7 +49,7 @@
 #define TABLE "prepared_clones"
 
 /* What is signed begins with this; to be changed with what put_stamp() writes. */
-#define FORMAT "pgbillion prepared clone, 2"
+#define FORMAT "pgbillion prepared clone, 3"
 
 /* The table's columns. */
 enum
@@ -82,6 +82,19 @@ typedef struct Reader
 	const char *end;
 } Reader;
 
+/* Bytes that are written as what differs from the ones before them. */
+typedef struct Bytes
+{
+	const char *bytes;
+	int			length;
+} Bytes;
+
+/* What comes before those of a row's header that change from row to row, and are set when it is inserted. */
+#define ROW_START offsetof(HeapTupleHeaderData, t_infomask2)
+
+/* Bytes that stay the same for so long are not written; the two lengths take as many. */
+#define LEAST_SAME 4
+
 static Relation open_table(LOCKMODE lockmode, bool wait);
 static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method);
 static void fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerprint);
@@ -90,6 +103,10 @@ static bool lock_outside(const SchemaStamp *stamp);
 static bool is_there(Oid classid, Oid objid);
 static void put_stamp(StringInfo buf, const SchemaStamp *stamp);
 static SchemaStamp *get_stamp(Reader *reader);
+static void put_row(StringInfo buf, const SchemaStampRow *row, Bytes *last_image, Bytes *last_patches);
+static void get_row(Reader *reader, SchemaStampRow *row, Bytes *last_image, Bytes *last_patches);
+static void put_changes(StringInfo buf, Bytes *last, const char *bytes, int length);
+static void get_changes(Reader *reader, Bytes *last, char *bytes, int length);
 static void put_int(StringInfo buf, int value);
 static void put_string(StringInfo buf, const char *text);
 static int	get_int(Reader *reader);
@@ -381,17 +398,12 @@ put_stamp(StringInfo buf, const SchemaStamp *stamp)
 	}
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
 	{
+		Bytes		last_image = {0};
+		Bytes		last_patches = {0};
+
 		put_int(buf, stamp->nrows[i]);
 		for (int j = 0; j < stamp->nrows[i]; j++)
-		{
-			const SchemaStampRow *row = &stamp->rows[i][j];
-
-			put_int(buf, row->image->t_len);
-			appendBinaryStringInfo(buf, (char *) row->image->t_data, row->image->t_len);
-			put_int(buf, row->npatches);
-			appendBinaryStringInfo(buf, (char *) row->patches, row->npatches * sizeof(SchemaPatch));
-			put_int(buf, row->has_trees);
-		}
+			put_row(buf, &stamp->rows[i][j], &last_image, &last_patches);
 	}
 	put_int(buf, stamp->noutside);
 	appendBinaryStringInfo(buf, (char *) stamp->outside, stamp->noutside * sizeof(SchemaOutside));
@@ -432,21 +444,13 @@ get_stamp(Reader *reader)
 	}
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
 	{
+		Bytes		last_image = {0};
+		Bytes		last_patches = {0};
+
 		stamp->nrows[i] = get_count(reader);
 		stamp->rows[i] = palloc0(Max(1, stamp->nrows[i]) * sizeof(SchemaStampRow));
 		for (int j = 0; j < stamp->nrows[i]; j++)
-		{
-			SchemaStampRow *row = &stamp->rows[i][j];
-			int			length = get_count(reader);
-
-			row->image = palloc0(HEAPTUPLESIZE + length);
-			row->image->t_len = length;
-			row->image->t_data = (HeapTupleHeader) ((char *) row->image + HEAPTUPLESIZE);
-			memcpy(row->image->t_data, get_bytes(reader, length), length);
-			row->npatches = get_count(reader);
-			row->patches = get_array(reader, row->npatches, sizeof(SchemaPatch));
-			row->has_trees = get_int(reader) != 0;
-		}
+			get_row(reader, &stamp->rows[i][j], &last_image, &last_patches);
 	}
 	stamp->noutside = get_count(reader);
 	stamp->outside = get_array(reader, stamp->noutside, sizeof(SchemaOutside));
@@ -457,6 +461,94 @@ get_stamp(Reader *reader)
 	if (stamp->functions[0] == '\0')
 		stamp->functions = NULL;
 	return stamp;
+}
+
+/* Rows of a catalog differ in few bytes. */
+static void
+put_row(StringInfo buf, const SchemaStampRow *row, Bytes *last_image, Bytes *last_patches)
+{
+	put_int(buf, row->image->t_len);
+	put_changes(buf, last_image, (char *) row->image->t_data + ROW_START, row->image->t_len - ROW_START);
+	put_int(buf, row->npatches);
+	put_changes(buf, last_patches, (char *) row->patches, row->npatches * sizeof(SchemaPatch));
+	put_int(buf, row->has_trees);
+}
+
+static void
+get_row(Reader *reader, SchemaStampRow *row, Bytes *last_image, Bytes *last_patches)
+{
+	int			length = get_count(reader);
+
+	if (length < SizeofHeapTupleHeader || length > MaxAllocSize - HEAPTUPLESIZE)
+		elog(ERROR, "a kept stamp has a row of %d bytes", length);
+	row->image = palloc(HEAPTUPLESIZE + length);
+	memset(row->image, 0, HEAPTUPLESIZE + ROW_START);
+	row->image->t_len = length;
+	row->image->t_data = (HeapTupleHeader) ((char *) row->image + HEAPTUPLESIZE);
+	get_changes(reader, last_image, (char *) row->image->t_data + ROW_START, length - ROW_START);
+
+	row->npatches = get_count(reader);
+	if (row->npatches > MaxAllocSize / sizeof(SchemaPatch))
+		elog(ERROR, "a kept stamp has a row with %d places", row->npatches);
+	row->patches = palloc(Max(1, row->npatches) * sizeof(SchemaPatch));
+	get_changes(reader, last_patches, (char *) row->patches, row->npatches * sizeof(SchemaPatch));
+	row->has_trees = get_int(reader) != 0;
+}
+
+/*
+ * Append bytes, without those that stand in *last at the same place: how many
+ * are the same, how many follow that are not, and those. They become *last.
+ */
+static void
+put_changes(StringInfo buf, Bytes *last, const char *bytes, int length)
+{
+	int			common = Min(length, last->length);
+	int			at = 0;
+
+	while (at < length)
+	{
+		int			begin;
+		int			nsame = 0;
+		uint16		lengths[2];
+
+		for (begin = at; begin < common && begin - at < PG_UINT16_MAX; begin++)
+			if (bytes[begin] != last->bytes[begin])
+				break;
+		lengths[0] = begin - at;
+		for (at = begin; at < length && at - begin < PG_UINT16_MAX && nsame < LEAST_SAME; at++)
+			nsame = at < common && bytes[at] == last->bytes[at] ? nsame + 1 : 0;
+		/* they begin what comes next */
+		if (nsame == LEAST_SAME)
+			at -= nsame;
+		lengths[1] = at - begin;
+		appendBinaryStringInfo(buf, (char *) lengths, sizeof(lengths));
+		appendBinaryStringInfo(buf, bytes + begin, lengths[1]);
+	}
+	last->bytes = bytes;
+	last->length = length;
+}
+
+static void
+get_changes(Reader *reader, Bytes *last, char *bytes, int length)
+{
+	int			at = 0;
+
+	while (at < length)
+	{
+		uint16		lengths[2];
+
+		memcpy(lengths, get_bytes(reader, sizeof(lengths)), sizeof(lengths));
+		if (lengths[0] + lengths[1] == 0 || lengths[0] + lengths[1] > length - at ||
+			at + lengths[0] > Max(at, last->length))
+			elog(ERROR, "a kept stamp has a row that is not the last one's");
+		if (lengths[0] > 0)
+			memcpy(bytes + at, last->bytes + at, lengths[0]);
+		at += lengths[0];
+		memcpy(bytes + at, get_bytes(reader, lengths[1]), lengths[1]);
+		at += lengths[1];
+	}
+	last->bytes = bytes;
+	last->length = length;
 }
 
 /* Reads what kept_stamp_bytes() has compressed, unless that made it no shorter. */
