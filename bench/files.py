@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import secrets
 import tempfile
 import time
 from multiprocessing.synchronize import Barrier
@@ -13,15 +14,23 @@ from pathlib import Path
 def creation_seconds(folder: Path, count: int, processes: int) -> float:
     """Create ``count`` empty files in a new folder inside ``folder`` and return how long it took.
 
-    The processes make their shares of them at the same time in the one folder, as backends do in a database. The files
-    stay: the caller removes the folder when nothing is measured any more, because ext4 without a journal does not use
-    the inode of a removed file again for minutes, and passes over each of them whenever it looks for a free one.
+    The files stay: the caller removes the folder when nothing is measured any more, because ext4 without a journal
+    does not use the inode of a removed file again for minutes, and passes over each of them whenever it looks for a
+    free one.
     """
-    inside = tempfile.mkdtemp(dir=folder)
+    return creation_seconds_in(tempfile.mkdtemp(dir=folder), count, processes)
+
+
+def creation_seconds_in(inside: str | Path, count: int, processes: int) -> float:
+    """Do so in a folder that has files already, such as a database's. Names begin with bare_, then are new each time.
+
+    The processes make their shares of them at the same time in the one folder, as backends do in a database.
+    """
+    prefix = f"bare_{secrets.token_hex(4)}_"
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(processes + 1)
     workers = [
-        context.Process(target=_create, args=(inside, range(start, count, processes), barrier))
+        context.Process(target=_create, args=(inside, prefix, range(start, count, processes), barrier))
         for start in range(processes)
     ]
     for worker in workers:
@@ -35,12 +44,12 @@ def creation_seconds(folder: Path, count: int, processes: int) -> float:
     return time.perf_counter() - start
 
 
-def _create(folder: str, numbers: range, barrier: Barrier) -> None:
+def _create(folder: str | Path, prefix: str, numbers: range, barrier: Barrier) -> None:
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     barrier.wait()
     for number in numbers:
         # as PostgreSQL opens a relation's first segment (mdcreate)
-        os.close(os.open(str(number), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory))
+        os.close(os.open(f"{prefix}{number}", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=directory))
     os.close(directory)
 
 
