@@ -22,7 +22,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 MAX_WORKERS = 100
 DEFAULT_FORMAT = "tenant_%05d"
 
-# per transaction, where all are made from one stamp, whose reading they share
+# per transaction at most, where all are made from one stamp, whose reading they share
 _STAMPED_TOGETHER = 20
 # so many in a call leave a stamp to the calls that follow
 _LEARNED_FROM = 3
@@ -97,7 +97,9 @@ def _batch(request: Request, wanted: int, *, stamped: bool) -> int:
         return request.batch
     if not stamped or request.rows_of or request.all_rows:
         return 1
-    return max(1, min(_STAMPED_TOGETHER, -(-wanted // request.workers)))
+    # every worker has as many transactions
+    transactions = -(-wanted // (_STAMPED_TOGETHER * request.workers)) * request.workers
+    return max(1, -(-wanted // max(1, transactions)))
 
 
 def execute(
