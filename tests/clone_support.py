@@ -59,7 +59,8 @@ def reasons(conn: Connection) -> list[str]:
 
 def same(found: list[str], wanted: list[str]) -> None:
     more, less = Counter(found) - Counter(wanted), Counter(wanted) - Counter(found)
-    assert "\n".join([f"+ {row}" for row in more] + [f"- {row}" for row in less]) == ""
+    differences = [f"+ {row}" for row in more] + [f"- {row}" for row in less]
+    assert differences == [], "\n".join(differences)
 
 
 def dump(cluster: Cluster, database: str, schema: str) -> str:

@@ -261,3 +261,28 @@ def test_names_in_strings_and_in_texts(cluster: Cluster, database: str, kind: st
         assert groups(target, "model", ["alike", "own"]) == wanted
         conn.execute("DROP EXTENSION pgbillion_tables")
         assert groups(target, "model", ["alike", "own"]) == wanted
+
+
+# of a schema whose fingerprint does not tell all
+DEFINED = (
+    "ALTER OPERATOR === (mood, mood) SET (RESTRICT = NONE)",
+    "ALTER OPERATOR |? (NONE, mood) OWNER TO maker",
+    'ALTER COLLATION "Mine" OWNER TO reader',
+    'ALTER TEXT SEARCH DICTIONARY "It\'s" (ACCEPT = true)',
+    "ALTER TEXT SEARCH CONFIGURATION plain DROP MAPPING FOR url",
+    "ALTER TEXT SEARCH CONFIGURATION plain ALTER MAPPING FOR word WITH stems",
+    "COMMENT ON COLLATION \"Mine\" IS 'another'",
+)
+
+
+def test_operators_collations_and_text_search(cluster: Cluster, database: str) -> None:
+    target = Target(cluster.conninfo(database), "the test's")
+    names = [f"change_{number}" for number in range(len(DEFINED) + 2)]
+    with target.connect() as conn:
+        schemas.make_schema(conn, "model", schemas.KINDS["operators"])
+        assert one(conn, "SELECT pgbillion_tables.clone_schemas('model', 'change_%%d', 0, %s)", len(names))
+        for name, change in zip(names, DEFINED, strict=False):
+            conn.execute(f"SET search_path = {name}; {change}".encode())
+        conn.execute("RESET search_path")
+        found = groups(target, "model", names)
+        assert found == [set(names[-2:]), *({name} for name in names[:-2])]

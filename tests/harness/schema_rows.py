@@ -25,7 +25,9 @@ _PLACE = re.compile(r":(?:location|stmt_location|stmt_len|list_start|list_end) -
 # what the fields of stored expressions refer to, by the ends of their names, and the numbers among their values
 _FIELD = re.compile(r":(\w+) (\d{4,10})(?![\d.])")
 _FIELDS = {"funcid": "pg_proc", "fnoid": "pg_proc", "type": "pg_type", "typeid": "pg_type", "relid": "pg_class"}
-_LIKELY = ("pg_class", "pg_type", "pg_enum", "pg_proc", "pg_constraint")
+_FIELDS |= {"collid": "pg_collation", "collOid": "pg_collation"}
+_FIELDS |= {"opno": "pg_operator", "eqop": "pg_operator", "sortop": "pg_operator"}
+_LIKELY = ("pg_class", "pg_type", "pg_enum", "pg_proc", "pg_constraint", "pg_ts_config", "pg_ts_dict", "pg_collation")
 # when it was made, how large it is, and files of those that were moved or refreshed
 _VARYING = {
     "pg_class": {"relfilenode", "relfrozenxid", "relminmxid", "relpages", "reltuples", "relallvisible", "relallfrozen"}

@@ -158,6 +158,9 @@ KINDS: Mapping[str, str] = {
         CREATE TRIGGER t AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION f();
         ALTER TABLE event_2020 DISABLE TRIGGER t;
         CREATE TABLE keyed (a integer, b text) PARTITION BY RANGE ((a / 10), lower(b) COLLATE "C");
+        CREATE TABLE parts (a integer, b integer, CONSTRAINT parts_key UNIQUE (a, b) WITH (fillfactor = 60)
+            DEFERRABLE INITIALLY DEFERRED) PARTITION BY LIST (a);
+        CREATE TABLE part PARTITION OF parts FOR VALUES IN (1);
         CREATE TABLE keyed_1 PARTITION OF keyed FOR VALUES FROM (0, 'it''s') TO (10, MAXVALUE);
     """,
     "inheritance": """
@@ -167,6 +170,8 @@ KINDS: Mapping[str, str] = {
         CREATE TABLE local (a integer, e integer) INHERITS (parent);
         CREATE TABLE of_outside (f integer) INHERITS (outside.ancestor);
         ALTER TABLE child ALTER COLUMN b SET DEFAULT 'c';
+        ALTER TABLE parent ADD CONSTRAINT unchecked CHECK (a < 99) NOT VALID;
+        CREATE TABLE later () INHERITS (parent);
     """,
     "constraints": """
         CREATE TABLE one (a integer, b integer NOT NULL, c text,
@@ -180,6 +185,7 @@ KINDS: Mapping[str, str] = {
         ALTER TABLE one ADD COLUMN again integer CONSTRAINT circle REFERENCES three;
         CREATE UNIQUE INDEX nulls ON two (a, b) NULLS NOT DISTINCT;
         ALTER TABLE two ADD CONSTRAINT nulls_too UNIQUE NULLS NOT DISTINCT (b);
+        CREATE TABLE apart (a integer, EXCLUDE (a WITH =) WITH (fillfactor = 60) WHERE (a > 0) DEFERRABLE);
         ALTER TABLE one CLUSTER ON pk;
         ALTER TABLE one REPLICA IDENTITY USING INDEX pk;
         CREATE UNIQUE INDEX identity ON three (b);
@@ -207,6 +213,8 @@ KINDS: Mapping[str, str] = {
         ALTER SEQUENCE unlogged_i_seq SET LOGGED;
         CREATE TABLE logged (i integer GENERATED ALWAYS AS IDENTITY);
         ALTER SEQUENCE logged_i_seq SET UNLOGGED;
+        CREATE TABLE of_like (LIKE logged INCLUDING ALL);
+        ALTER SEQUENCE of_like_i_seq MAXVALUE 9223372036854775806 MINVALUE 70 START 77 RESTART;
     """,
     "rules": """
         CREATE TABLE target (a integer, b text);
@@ -244,6 +252,56 @@ KINDS: Mapping[str, str] = {
         CREATE PROCEDURE p(INOUT x mood, y integer DEFAULT outside.twice(2)) LANGUAGE plpgsql AS 'BEGIN END';
         CREATE VIEW v AS SELECT (g()).c, f(1, 'a', 'b'), outside.twice(a) FROM t;
         CREATE TABLE by_function (x mood DEFAULT (g()).c, y integer CHECK ((f(ROW(y, 'sad')::t)).a > 0));
+    """,
+    "operators": """
+        CREATE TYPE mood AS ENUM ('sad', 'ok');
+        CREATE FUNCTION same(mood, mood) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 IS NOT DISTINCT FROM $2';
+        CREATE FUNCTION same(integer, mood) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 = 1';
+        CREATE FUNCTION other(mood, mood) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT $1 IS DISTINCT FROM $2';
+        CREATE FUNCTION is_sad(mood) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$SELECT $1::text = 'sad'$$;
+        CREATE OPERATOR === (FUNCTION = same, LEFTARG = mood, RIGHTARG = mood, COMMUTATOR = ===, NEGATOR = !==,
+            RESTRICT = eqsel, JOIN = eqjoinsel, HASHES, MERGES);
+        CREATE OPERATOR !== (FUNCTION = other, LEFTARG = mood, RIGHTARG = mood, COMMUTATOR = !==, NEGATOR = ===);
+        CREATE OPERATOR @# (FUNCTION = same, LEFTARG = integer, RIGHTARG = mood);
+        CREATE OPERATOR |? (FUNCTION = is_sad, RIGHTARG = mood);
+        CREATE FUNCTION added(integer, integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT $1 + $2';
+        CREATE FUNCTION finished(integer) RETURNS mood LANGUAGE sql IMMUTABLE AS $$SELECT 'ok'::mood$$;
+        CREATE AGGREGATE total(integer) (SFUNC = added, STYPE = integer, SSPACE = 99, FINALFUNC = finished,
+            FINALFUNC_MODIFY = SHAREABLE, COMBINEFUNC = added, INITCOND = '0', PARALLEL = SAFE);
+        CREATE AGGREGATE moods(mood) (SFUNC = array_append, STYPE = mood[], INITCOND = '{sad}');
+        CREATE AGGREGATE "Odd" (*) (SFUNC = int8inc, STYPE = bigint, INITCOND = '7');
+        CREATE AGGREGATE most(integer) (SFUNC = int4larger, STYPE = integer, SORTOP = >);
+        CREATE AGGREGATE moving(double precision) (SFUNC = float8pl, STYPE = float8, MSFUNC = float8pl,
+            MINVFUNC = float8mi, MSTYPE = float8, MSSPACE = 8, MINITCOND = '0', INITCOND = '1');
+        CREATE AGGREGATE ranked(double precision ORDER BY anyelement) (SFUNC = ordered_set_transition,
+            STYPE = internal, FINALFUNC = percentile_disc_final, FINALFUNC_EXTRA);
+        CREATE AGGREGATE placed(VARIADIC "any" ORDER BY VARIADIC "any") (SFUNC = ordered_set_transition_multi,
+            STYPE = internal, FINALFUNC = rank_final, FINALFUNC_EXTRA, HYPOTHETICAL);
+        CREATE COLLATION "Mine" (PROVIDER = libc, LOCALE = 'C');
+        CREATE TEXT SEARCH DICTIONARY stems (TEMPLATE = snowball, LANGUAGE = english, STOPWORDS = english);
+        CREATE TEXT SEARCH DICTIONARY "It's" (TEMPLATE = pg_catalog.simple, ACCEPT = false);
+        CREATE TEXT SEARCH CONFIGURATION plain (PARSER = "default");
+        ALTER TEXT SEARCH CONFIGURATION plain ADD MAPPING FOR asciiword, word WITH "It's", stems, simple;
+        ALTER TEXT SEARCH CONFIGURATION plain ADD MAPPING FOR url, numword WITH simple;
+        CREATE TABLE t (a mood CHECK (a === 'ok' OR |? a), b text COLLATE "Mine", c integer,
+            d tsvector GENERATED ALWAYS AS (to_tsvector('plain', b)) STORED, CHECK (b < 'x' COLLATE "Mine"));
+        CREATE INDEX ON t (b, lower(b) COLLATE "Mine");
+        CREATE INDEX ON t USING gin (to_tsvector('plain', b));
+        CREATE VIEW v AS SELECT total(c), moods(a), "Odd"(*), most(c) FILTER (WHERE 1 @# a) AS most,
+            ranked(0.5) WITHIN GROUP (ORDER BY c), placed(1) WITHIN GROUP (ORDER BY c), bool_or(a !== 'sad') AS any
+            FROM t WHERE d @@ to_tsquery('plain', 'x');
+        CREATE VIEW moved AS SELECT moving(c) OVER (ORDER BY c ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t;
+        COMMENT ON OPERATOR |? (NONE, mood) IS 'an operator';
+        COMMENT ON AGGREGATE total(integer) IS 'an aggregate';
+        COMMENT ON COLLATION "Mine" IS 'a collation';
+        COMMENT ON TEXT SEARCH DICTIONARY "It's" IS 'a dictionary';
+        COMMENT ON TEXT SEARCH CONFIGURATION plain IS 'a configuration';
+        REVOKE EXECUTE ON FUNCTION total(integer) FROM PUBLIC;
+        ALTER AGGREGATE ranked(double precision ORDER BY anyelement) OWNER TO maker;
+        ALTER OPERATOR @# (integer, mood) OWNER TO maker;
+        ALTER COLLATION "Mine" OWNER TO maker;
+        ALTER TEXT SEARCH DICTIONARY "It's" OWNER TO maker;
+        ALTER TEXT SEARCH CONFIGURATION plain OWNER TO maker;
     """,
     "privileges": """
         CREATE TABLE theirs (id serial, a integer);

@@ -18,6 +18,7 @@
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
+#include "catalog/pg_aggregate.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_auth_members.h"
 #include "catalog/pg_authid.h"
@@ -26,6 +27,7 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_operator.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_range.h"
 #include "catalog/pg_statistic.h"
@@ -59,6 +61,7 @@ static void add_references(StringInfo buf, const SchemaRows *rows);
 static void find_references(HTAB *references, const SchemaRows *rows);
 static void find_privileged(HTAB *references, const SchemaRows *rows, Oid catalog, HeapTuple tuple);
 static void find_routine(HTAB *references, const SchemaRows *rows, HeapTuple tuple);
+static void find_aggregate(HTAB *references, const SchemaRows *rows, Form_pg_aggregate form);
 static void add_reference(HTAB *references, const SchemaRows *rows, Oid classid, Oid objid);
 static Oid	schema_of(const SchemaMember *member);
 static void add_caller(StringInfo buf);
@@ -223,6 +226,16 @@ find_privileged(HTAB *references, const SchemaRows *rows, Oid catalog, HeapTuple
 		case ProcedureRelationId:
 			find_routine(references, rows, tuple);
 			break;
+		case AggregateRelationId:
+			find_aggregate(references, rows, form);
+			break;
+		case OperatorRelationId:
+			add_reference(references, rows, TypeRelationId, ((Form_pg_operator) form)->oprleft);
+			add_reference(references, rows, TypeRelationId, ((Form_pg_operator) form)->oprright);
+			add_reference(references, rows, ProcedureRelationId, ((Form_pg_operator) form)->oprcode);
+			add_reference(references, rows, ProcedureRelationId, ((Form_pg_operator) form)->oprrest);
+			add_reference(references, rows, ProcedureRelationId, ((Form_pg_operator) form)->oprjoin);
+			break;
 		default:
 			break;
 	}
@@ -250,6 +263,21 @@ find_routine(HTAB *references, const SchemaRows *rows, HeapTuple tuple)
 		for (int i = 0; i < ARR_DIMS(array)[0]; i++)
 			add_reference(references, rows, TypeRelationId, types[i]);
 	}
+}
+
+/* Its arguments and result are a routine's. */
+static void
+find_aggregate(HTAB *references, const SchemaRows *rows, Form_pg_aggregate form)
+{
+	const Oid	functions[] = {
+		form->aggtransfn, form->aggfinalfn, form->aggcombinefn, form->aggserialfn, form->aggdeserialfn,
+		form->aggmtransfn, form->aggminvtransfn, form->aggmfinalfn
+	};
+
+	for (int i = 0; i < lengthof(functions); i++)
+		add_reference(references, rows, ProcedureRelationId, functions[i]);
+	add_reference(references, rows, TypeRelationId, form->aggtranstype);
+	add_reference(references, rows, TypeRelationId, form->aggmtranstype);
 }
 
 static void

@@ -56,6 +56,17 @@
 
 #define UNLOGGED(c) "CASE " c ".relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END"
 
+/* Names of functions and operators, as far as their arguments do not tell which are meant. */
+#define FUNCTION_NAME(function) \
+	"(SELECT CASE WHEN fp.pronamespace = $1 THEN quote_ident(fp.proname) ELSE format('%I.%I', fn.nspname, fp.proname) END" \
+	" FROM pg_proc fp JOIN pg_namespace fn ON fn.oid = fp.pronamespace WHERE fp.oid = " function ")"
+#define OPERATOR_NAME(operator) \
+	"(SELECT CASE WHEN op.oprnamespace = $1 THEN op.oprname::text ELSE format('OPERATOR(%I.%s)', fn.nspname, op.oprname) END" \
+	" FROM pg_operator op JOIN pg_namespace fn ON fn.oid = op.oprnamespace WHERE op.oid = " operator ")"
+
+#define FINAL_MODIFY(modify) \
+	"CASE " modify " WHEN 'r' THEN 'READ_ONLY' WHEN 's' THEN 'SHAREABLE' ELSE 'READ_WRITE' END"
+
 /* How columns of relations of these kinds are stored and counted. */
 #define COLUMN_SETTINGS(kinds) \
 	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I ALTER COLUMN %I %s', c.relname, a.attname, v.setting)" \
@@ -76,6 +87,21 @@
 #define OWN_EXPRESSION "(a.attinhcount = 0 OR c.relispartition)"
 #endif
 
+/* What CREATE COLLATION takes, of collation o, besides what all majors have. */
+#if PG_VERSION_NUM >= 170000
+#define COLLATION_LOCALE "'LOCALE = ' || quote_literal(o.colllocale), 'RULES = ' || quote_literal(o.collicurules)"
+#elif PG_VERSION_NUM >= 160000
+#define COLLATION_LOCALE "'LOCALE = ' || quote_literal(o.colliculocale), 'RULES = ' || quote_literal(o.collicurules)"
+#else
+#define COLLATION_LOCALE "'LOCALE = ' || quote_literal(o.colliculocale)"
+#endif
+
+/* The constraints o that table c has only from its parents, and theirs, p. */
+#define INHERITED_CONSTRAINTS \
+	"pg_inherits h ON h.inhrelid = c.oid AND NOT c.relispartition" \
+	" JOIN pg_constraint o ON o.conrelid = c.oid AND NOT o.conislocal AND o.contype IN ('c', 'n')" \
+	" JOIN pg_constraint p ON p.conrelid = h.inhparent AND p.contype = o.contype AND p.conname = o.conname"
+
 /* 17 has constraints for NOT NULL of domains, and 18 for that of columns. */
 #if PG_VERSION_NUM >= 170000
 #define DOMAIN_NOT_NULL "''"
@@ -94,6 +120,28 @@
 #endif
 
 const char *const clone_object_queries[] = {
+	/* collations */
+	"SELECT 'pg_collation'::regclass::oid, o.oid, format('CREATE COLLATION %I (%s)', o.collname, concat_ws(', ',"
+	" 'PROVIDER = ' || CASE o.collprovider WHEN 'i' THEN 'icu' WHEN 'b' THEN 'builtin' ELSE 'libc' END,"
+	" 'LC_COLLATE = ' || quote_literal(o.collcollate), 'LC_CTYPE = ' || quote_literal(o.collctype), " COLLATION_LOCALE ","
+	" CASE WHEN NOT o.collisdeterministic THEN 'DETERMINISTIC = false' END))"
+	" FROM " MEMBERS("pg_collation") " o",
+
+	/* dictionaries and configurations of text search */
+	"SELECT 'pg_ts_dict'::regclass::oid, d.oid, format('CREATE TEXT SEARCH DICTIONARY %I (TEMPLATE = %I.%I%s)', d.dictname,"
+	" n.nspname, t.tmplname, coalesce(', ' || d.dictinitoption, ''))"
+	" FROM " MEMBERS("pg_ts_dict") " d JOIN pg_ts_template t ON t.oid = d.dicttemplate"
+	" JOIN pg_namespace n ON n.oid = t.tmplnamespace",
+	"SELECT 'pg_ts_config'::regclass::oid, g.oid, format('CREATE TEXT SEARCH CONFIGURATION %I (PARSER = %I.%I)', g.cfgname,"
+	" n.nspname, p.prsname)"
+	" FROM " MEMBERS("pg_ts_config") " g JOIN pg_ts_parser p ON p.oid = g.cfgparser JOIN pg_namespace n ON n.oid = p.prsnamespace",
+	"SELECT 'pg_ts_config'::regclass::oid, g.oid, format('ALTER TEXT SEARCH CONFIGURATION %I ADD MAPPING FOR %I WITH %s', g.cfgname,"
+	" t.alias, (SELECT string_agg(CASE WHEN d.dictnamespace = $1 THEN quote_ident(d.dictname) ELSE format('%I.%I', n.nspname, d.dictname) END,"
+	"  ', ' ORDER BY m.mapseqno) FROM pg_ts_config_map m JOIN pg_ts_dict d ON d.oid = m.mapdict"
+	"  JOIN pg_namespace n ON n.oid = d.dictnamespace WHERE m.mapcfg = g.oid AND m.maptokentype = t.tokid))"
+	" FROM " MEMBERS("pg_ts_config") " g, LATERAL ts_token_type(g.cfgparser) t"
+	" WHERE EXISTS (SELECT FROM pg_ts_config_map m WHERE m.mapcfg = g.oid AND m.maptokentype = t.tokid)",
+
 	/* enums */
 	"SELECT 'pg_type'::regclass::oid, t.oid, format('CREATE TYPE %I AS ENUM (%s)', t.typname,"
 	" (SELECT string_agg(quote_literal(enumlabel), ', ' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid))"
@@ -118,7 +166,7 @@ const char *const clone_object_queries[] = {
 	"SELECT 'pg_type'::regclass::oid, t.oid, format('CREATE TYPE %I AS RANGE (subtype = %s, subtype_opclass = %I.%I%s%s,"
 	" multirange_type_name = %I)', t.typname, format_type(r.rngsubtype, NULL), n.nspname, o.opcname,"
 	" CASE WHEN r.rngcollation <> 0 THEN ', collation = ' || r.rngcollation::regcollation ELSE '' END,"
-	" CASE WHEN r.rngsubdiff::oid <> 0 THEN ', subtype_diff = ' || r.rngsubdiff::regproc ELSE '' END, m.typname)"
+	" coalesce(', subtype_diff = ' || " FUNCTION_NAME("r.rngsubdiff") ", ''), m.typname)"
 	" FROM " MEMBERS("pg_type") " t JOIN pg_range r ON r.rngtypid = t.oid JOIN pg_type m ON m.oid = r.rngmultitypid"
 	" JOIN pg_opclass o ON o.oid = r.rngsubopc JOIN pg_namespace n ON n.oid = o.opcnamespace",
 
@@ -133,6 +181,34 @@ const char *const clone_object_queries[] = {
 	" FROM " ROUTINES " p JOIN pg_namespace n ON n.oid = p.pronamespace,"
 	" LATERAL (SELECT CASE p.prokind WHEN 'p' THEN 'PROCEDURE ' ELSE 'FUNCTION ' END) k (word)"
 	" WHERE p.prokind <> 'a'",
+
+	/*
+	 * aggregates; what has nothing to say is null, and concat_ws() leaves
+	 * that out
+	 */
+	"SELECT 'pg_proc'::regclass::oid, p.oid, format('CREATE AGGREGATE %I(%s) (%s)', p.proname,"
+	" coalesce(nullif(pg_get_function_arguments(p.oid), ''), '*'),"
+	" concat_ws(', ', 'SFUNC = ' || " FUNCTION_NAME("a.aggtransfn") ", 'STYPE = ' || format_type(a.aggtranstype, NULL),"
+	" 'SSPACE = ' || nullif(a.aggtransspace, 0), 'FINALFUNC = ' || " FUNCTION_NAME("a.aggfinalfn") ","
+	" CASE WHEN a.aggfinalextra THEN 'FINALFUNC_EXTRA' END, 'FINALFUNC_MODIFY = ' || " FINAL_MODIFY("a.aggfinalmodify") ","
+	" 'COMBINEFUNC = ' || " FUNCTION_NAME("a.aggcombinefn") ", 'SERIALFUNC = ' || " FUNCTION_NAME("a.aggserialfn") ","
+	" 'DESERIALFUNC = ' || " FUNCTION_NAME("a.aggdeserialfn") ", 'INITCOND = ' || quote_literal(a.agginitval),"
+	" 'MSFUNC = ' || " FUNCTION_NAME("a.aggmtransfn") ", 'MINVFUNC = ' || " FUNCTION_NAME("a.aggminvtransfn") ","
+	" 'MSTYPE = ' || format_type(nullif(a.aggmtranstype, 0), NULL), 'MSSPACE = ' || nullif(a.aggmtransspace, 0),"
+	" 'MFINALFUNC = ' || " FUNCTION_NAME("a.aggmfinalfn") ", CASE WHEN a.aggmfinalextra THEN 'MFINALFUNC_EXTRA' END,"
+	" 'MFINALFUNC_MODIFY = ' || " FINAL_MODIFY("a.aggmfinalmodify") ", 'MINITCOND = ' || quote_literal(a.aggminitval),"
+	" 'SORTOP = ' || " OPERATOR_NAME("a.aggsortop") ", CASE a.aggkind WHEN 'h' THEN 'HYPOTHETICAL' END,"
+	" 'PARALLEL = ' || CASE p.proparallel WHEN 's' THEN 'SAFE' WHEN 'r' THEN 'RESTRICTED' ELSE 'UNSAFE' END))"
+	" FROM " ROUTINES " p JOIN pg_aggregate a ON a.aggfnoid = p.oid",
+
+	/* operators; one that is only another's commutator or negator so far comes with that */
+	"SELECT 'pg_operator'::regclass::oid, o.oid, format('CREATE OPERATOR %s (%s)', o.oprname, concat_ws(', ',"
+	" 'FUNCTION = ' || " FUNCTION_NAME("o.oprcode") ", 'LEFTARG = ' || format_type(nullif(o.oprleft, 0), NULL),"
+	" 'RIGHTARG = ' || format_type(o.oprright, NULL), 'COMMUTATOR = ' || " OPERATOR_NAME("o.oprcom") ","
+	" 'NEGATOR = ' || " OPERATOR_NAME("o.oprnegate") ", 'RESTRICT = ' || " FUNCTION_NAME("o.oprrest") ","
+	" 'JOIN = ' || " FUNCTION_NAME("o.oprjoin") ", CASE WHEN o.oprcanhash THEN 'HASHES' END,"
+	" CASE WHEN o.oprcanmerge THEN 'MERGES' END))"
+	" FROM " MEMBERS("pg_operator") " o WHERE o.oprcode::oid <> 0",
 
 	/* sequences; their tables come before them, because they depend on those */
 	"SELECT 'pg_class'::regclass::oid, c.oid, v.command"
@@ -158,7 +234,7 @@ const char *const clone_object_queries[] = {
 	"   CASE a.attgenerated WHEN 's' THEN ' STORED' ELSE '' END)"
 	" WHEN q.seqrelid IS NOT NULL THEN"
 	"  format(' GENERATED %s AS IDENTITY (SEQUENCE NAME %s %s)', CASE a.attidentity WHEN 'a' THEN 'ALWAYS' ELSE 'BY DEFAULT' END,"
-	"   q.seqrelid::regclass, " SEQUENCE("q") ")"
+	"   q.seqrelid::regclass, CASE WHEN q.seqtypid = a.atttypid THEN " SEQUENCE("q") " END)"
 	" ELSE '' END, " COLUMN_NOT_NULL ")"
 	" FROM pg_attribute a JOIN pg_type u ON u.oid = a.atttypid"
 	" LEFT JOIN pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum"
@@ -175,6 +251,14 @@ const char *const clone_object_queries[] = {
 	" coalesce(' WITH (' || nullif(concat_ws(', ', " OPTIONS("c.reloptions", "''") ", " OPTIONS("x.reloptions", "'toast.'") "), '') || ')', ''),"
 	TABLESPACE("c") ")"
 	" FROM " TABLES " LEFT JOIN pg_class x ON x.oid = c.reltoastrelid AND x.reloptions IS NOT NULL",
+
+	/* sequences of identity columns that LIKE has made: of another type */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER SEQUENCE %I AS %s %s RESTART', s.relname, format_type(q.seqtypid, NULL),"
+	" " SEQUENCE("q") ")"
+	" FROM " TABLES " JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass"
+	" AND d.refobjid = c.oid AND d.refobjsubid > 0 AND d.deptype = 'i'"
+	" JOIN pg_class s ON s.oid = d.objid JOIN pg_sequence q ON q.seqrelid = s.oid"
+	" JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.refobjsubid WHERE q.seqtypid <> a.atttypid",
 
 	/*
 	 * sequences of identity columns that are logged where their tables are
@@ -216,18 +300,29 @@ const char *const clone_object_queries[] = {
 	" FROM " TABLES " JOIN pg_constraint o ON o.conrelid = c.oid"
 	" WHERE o.contype = 'c' AND (o.conislocal OR c.relispartition)",
 
+	/* those that are valid in a child and not in its parent, to which the child came later */
+	"SELECT DISTINCT 'pg_constraint'::regclass::oid, o.oid, format('ALTER TABLE ONLY %I VALIDATE CONSTRAINT %I', c.relname, o.conname)"
+	" FROM " TABLES " JOIN " INHERITED_CONSTRAINTS " WHERE o.convalidated AND NOT p.convalidated",
+
 	/* partitions into their tables */
 	"SELECT 'pg_inherits'::regclass::oid, c.oid, format('ALTER TABLE ONLY %s ATTACH PARTITION %I %s', i.inhparent::regclass, c.relname,"
 	" pg_get_expr(c.relpartbound, c.oid))"
 	" FROM " TABLES " JOIN pg_inherits i ON i.inhrelid = c.oid WHERE c.relispartition",
 
-	/* primary keys, unique and exclusion constraints */
+	/*
+	 * primary keys, unique and exclusion constraints; options of an index,
+	 * which only exclusion constraints' definitions have, stand before
+	 * DEFERRABLE
+	 */
 	"SELECT 'pg_constraint'::regclass::oid, o.oid, v.command"
 	" FROM " TABLES " JOIN pg_constraint o ON o.conrelid = c.oid JOIN pg_class i ON i.oid = o.conindid,"
-	" LATERAL (VALUES (format('ALTER TABLE ONLY %I ADD CONSTRAINT %I %s', c.relname, o.conname, pg_get_constraintdef(o.oid))),"
-	" (format('ALTER INDEX %I SET (%s)', i.relname, " OPTIONS("i.reloptions", "''") ")),"
+	" LATERAL (SELECT pg_get_constraintdef(o.oid), CASE WHEN o.contype <> 'x' THEN " OPTIONS("i.reloptions", "''") " END,"
+	"  concat(CASE WHEN o.condeferrable THEN ' DEFERRABLE' END, CASE WHEN o.condeferred THEN ' INITIALLY DEFERRED' END))"
+	"  d (definition, options, late),"
+	" LATERAL (VALUES (format('ALTER TABLE ONLY %I ADD CONSTRAINT %I %s%s', c.relname, o.conname, left(d.definition,"
+	"  length(d.definition) - length(d.late)), coalesce(' WITH (' || d.options || ')', '') || d.late)),"
 	" (format('ALTER INDEX %I SET%s', i.relname, nullif(" TABLESPACE("i") ", '')))) v (command)"
-	" WHERE o.contype IN ('p', 'u', 'x') AND v.command NOT LIKE '% SET' AND v.command NOT LIKE '% SET ()'",
+	" WHERE o.contype IN ('p', 'u', 'x') AND v.command NOT LIKE '% SET'",
 
 	/* other indexes */
 	"SELECT 'pg_class'::regclass::oid, i.oid, v.command"
@@ -342,6 +437,8 @@ const char *const clone_order_query =
 "  FROM inherited JOIN pg_index x ON x.indrelid IN (child, parent)"
 " UNION ALL SELECT 'pg_trigger'::regclass, t.oid, 'pg_inherits'::regclass, child, 'n'"
 "  FROM inherited JOIN pg_trigger t ON t.tgrelid IN (child, parent)"
+" UNION ALL SELECT 'pg_constraint'::regclass, o.oid, 'pg_constraint'::regclass, p.oid, 'n'"
+"  FROM " TABLES " JOIN " INHERITED_CONSTRAINTS " WHERE o.convalidated AND NOT p.convalidated"
 " UNION ALL SELECT 'pg_inherits'::regclass, i.inhrelid, 'pg_class'::regclass, v.oid, 'n'"
 "  FROM " TABLES " JOIN pg_index x ON x.indrelid = c.oid JOIN pg_inherits i ON i.inhrelid = x.indexrelid,"
 "  LATERAL (VALUES (i.inhrelid), (i.inhparent)) v (oid)";
@@ -364,6 +461,14 @@ const char *const clone_order_query =
 	" 'pg_proc'::regclass::oid, p.oid, true FROM " ROUTINES " p" \
 	" UNION ALL SELECT 'STATISTICS', NULL, NULL, quote_ident(t.stxname), t.stxowner, NULL," \
 	" 'pg_statistic_ext'::regclass::oid, t.oid, true FROM " MEMBERS("pg_statistic_ext") " t" \
+	" UNION ALL SELECT 'OPERATOR', NULL, NULL, t.oid::regoperator::text, t.oprowner, NULL," \
+	" 'pg_operator'::regclass::oid, t.oid, true FROM " MEMBERS("pg_operator") " t WHERE t.oprcode::oid <> 0" \
+	" UNION ALL SELECT 'COLLATION', NULL, NULL, quote_ident(t.collname), t.collowner, NULL," \
+	" 'pg_collation'::regclass::oid, t.oid, true FROM " MEMBERS("pg_collation") " t" \
+	" UNION ALL SELECT 'TEXT SEARCH DICTIONARY', NULL, NULL, quote_ident(t.dictname), t.dictowner, NULL," \
+	" 'pg_ts_dict'::regclass::oid, t.oid, true FROM " MEMBERS("pg_ts_dict") " t" \
+	" UNION ALL SELECT 'TEXT SEARCH CONFIGURATION', NULL, NULL, quote_ident(t.cfgname), t.cfgowner, NULL," \
+	" 'pg_ts_config'::regclass::oid, t.oid, true FROM " MEMBERS("pg_ts_config") " t" \
 	" UNION ALL SELECT 'SCHEMA', 'SCHEMA', 'n', quote_ident($2), n.nspowner, n.nspacl," \
 	" 'pg_namespace'::regclass::oid, n.oid, true FROM pg_namespace n WHERE n.oid = $1)"
 
@@ -478,19 +583,22 @@ const char *const clone_refused_queries[] = {
 	" UNION ALL SELECT pg_describe_object('pg_type'::regclass, t.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
 	" FROM " RELATIONS " c JOIN pg_type t ON t.oid = c.reltype WHERE NOT pg_type_is_visible(t.oid)"
 	" UNION ALL SELECT pg_describe_object('pg_proc'::regclass, p.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
-	" FROM " ROUTINES " p WHERE NOT pg_function_is_visible(p.oid)",
+	" FROM " ROUTINES " p WHERE NOT pg_function_is_visible(p.oid)"
+	" UNION ALL SELECT pg_describe_object('pg_operator'::regclass, o.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " MEMBERS("pg_operator") " o WHERE NOT pg_operator_is_visible(o.oid)"
+	" UNION ALL SELECT pg_describe_object('pg_collation'::regclass, o.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " MEMBERS("pg_collation") " o WHERE NOT pg_collation_is_visible(o.oid)"
+	" UNION ALL SELECT pg_describe_object('pg_ts_dict'::regclass, o.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " MEMBERS("pg_ts_dict") " o WHERE NOT pg_ts_dict_is_visible(o.oid)"
+	" UNION ALL SELECT pg_describe_object('pg_ts_config'::regclass, o.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
+	" FROM " MEMBERS("pg_ts_config") " o WHERE NOT pg_ts_config_is_visible(o.oid)",
 
-	NONE("pg_operator", ELSEWHERE),
 	NONE("pg_opclass", ELSEWHERE),
 	NONE("pg_opfamily", ELSEWHERE),
-	NONE("pg_collation", ELSEWHERE),
 	NONE("pg_conversion", ELSEWHERE),
-	NONE("pg_ts_config", ELSEWHERE),
-	NONE("pg_ts_dict", ELSEWHERE),
 	NONE("pg_ts_parser", ELSEWHERE),
 	NONE("pg_ts_template", ELSEWHERE),
 
-	"SELECT 'aggregate ' || p.oid::regprocedure, '" ELSEWHERE "' FROM " ROUTINES " p WHERE p.prokind = 'a' ORDER BY 1",
 	"SELECT CASE WHEN t.typtype = 'r' THEN format('range type %I, which has a canonical function', t.typname)"
 	" ELSE 'base type ' || t.oid::regtype END, '" ELSEWHERE "'"
 	" FROM " MEMBERS("pg_type") " t LEFT JOIN pg_range r ON r.rngtypid = t.oid"

@@ -15,10 +15,12 @@
 #include "access/htup_details.h"
 #include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
+#include "catalog/pg_aggregate.h"
 #include "catalog/pg_attrdef.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_cast.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_default_acl.h"
 #include "catalog/pg_depend.h"
@@ -27,6 +29,7 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_operator.h"
 #include "catalog/pg_partitioned_table.h"
 #include "catalog/pg_policy.h"
 #include "catalog/pg_proc.h"
@@ -38,6 +41,9 @@
 #include "catalog/pg_statistic.h"
 #include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_trigger.h"
+#include "catalog/pg_ts_config.h"
+#include "catalog/pg_ts_config_map.h"
+#include "catalog/pg_ts_dict.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -87,6 +93,18 @@ const FamilyCatalog schema_catalogs[NUM_SCHEMA_CATALOGS] = {
 	StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, StatisticExtRelationId},
 	{DefaultAclRelationId, DefaultAclOidIndexId,
 	DefaultAclOidIndexId, Anum_pg_default_acl_oid, 0, 0, DefaultAclRelationId},
+	{AggregateRelationId, InvalidOid,
+	AggregateFnoidIndexId, Anum_pg_aggregate_aggfnoid, 0, 0, ProcedureRelationId},
+	{OperatorRelationId, OperatorOidIndexId,
+	OperatorOidIndexId, Anum_pg_operator_oid, 0, 0, OperatorRelationId},
+	{CollationRelationId, CollationOidIndexId,
+	CollationOidIndexId, Anum_pg_collation_oid, 0, 0, CollationRelationId},
+	{TSDictionaryRelationId, TSDictionaryOidIndexId,
+	TSDictionaryOidIndexId, Anum_pg_ts_dict_oid, 0, 0, TSDictionaryRelationId},
+	{TSConfigRelationId, TSConfigOidIndexId,
+	TSConfigOidIndexId, Anum_pg_ts_config_oid, 0, 0, TSConfigRelationId},
+	{TSConfigMapRelationId, InvalidOid,
+	TSConfigMapIndexId, Anum_pg_ts_config_map_mapcfg, 0, 0, TSConfigRelationId},
 	{DependRelationId, InvalidOid,
 	DependDependerIndexId, Anum_pg_depend_objid, Anum_pg_depend_classid, 0, InvalidOid},
 	{SharedDependRelationId, InvalidOid,
@@ -134,6 +152,7 @@ static int	compare_members(const void *a, const void *b);
 static int	compare_rows(const void *a, const void *b, void *arg);
 static int	compare_depend(const SchemaRows *rows, HeapTuple a, HeapTuple b);
 static int	compare_shdepend(HeapTuple a, HeapTuple b);
+static int	compare_mappings(HeapTuple a, HeapTuple b);
 
 /*
  * The rows of a schema, as a new catalog snapshot sees them. NULL, and the
@@ -402,6 +421,8 @@ compare_rows(const void *a, const void *b, void *arg)
 		case DescriptionRelationId:
 			return ((Form_pg_description) GETSTRUCT(ra->tuple))->objsubid -
 				((Form_pg_description) GETSTRUCT(rb->tuple))->objsubid;
+		case TSConfigMapRelationId:
+			return compare_mappings(ra->tuple, rb->tuple);
 		default:
 			/* the others have one row per member, or are no clone's */
 			return 0;
@@ -443,5 +464,16 @@ compare_shdepend(HeapTuple a, HeapTuple b)
 	COMPARE(fa->refclassid, fb->refclassid);
 	COMPARE(fa->refobjid, fb->refobjid);
 	COMPARE(fa->deptype, fb->deptype);
+	return 0;
+}
+
+static int
+compare_mappings(HeapTuple a, HeapTuple b)
+{
+	Form_pg_ts_config_map fa = (Form_pg_ts_config_map) GETSTRUCT(a);
+	Form_pg_ts_config_map fb = (Form_pg_ts_config_map) GETSTRUCT(b);
+
+	COMPARE(fa->maptokentype, fb->maptokentype);
+	COMPARE(fa->mapseqno, fb->mapseqno);
 	return 0;
 }

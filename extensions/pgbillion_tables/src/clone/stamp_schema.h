@@ -38,7 +38,7 @@
 
 /* ---- schema_rows.c ---- */
 
-#define NUM_SCHEMA_CATALOGS 24
+#define NUM_SCHEMA_CATALOGS 30
 
 /* The catalogs that can have rows about a schema; the first is pg_namespace. */
 extern const FamilyCatalog schema_catalogs[NUM_SCHEMA_CATALOGS];
