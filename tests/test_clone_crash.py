@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 
 from harness import invariants, schemas, servers, subject
-from harness.amount import amount
+from harness.amount import Count, amount
 from harness.servers import one
 from harness.sessions import Running
 from pgbillion.server.postgres import Cluster, Installation
@@ -127,7 +127,7 @@ def _there(conn: Connection) -> set[str]:
     }
 
 
-def test_kill(installation: Installation, tell: Callable[[str], None]) -> None:
+def test_kill(installation: Installation, tell: Callable[[str], None], counted: Count) -> None:
     chance = random.Random(SEED)
     outcomes: Counter[str] = Counter()
     done = 0
@@ -158,6 +158,7 @@ def test_kill(installation: Installation, tell: Callable[[str], None]) -> None:
                     assert invariants.heap_errors(conn) == []
         cluster.stop()
     tell(f"{done} points: {dict(outcomes)}")
+    counted({"times killed": done, "in flight": outcomes["lost in flight"]})
     assert outcomes["lost in flight"] > 0
 
 

@@ -1,11 +1,12 @@
 """kill -9 at seeded moments: after recovery each batch is there whole or not at all, and nothing else is left of it.
 
-Whole servers are killed, postmaster and all, while batches are made, at commit, at rollback, in checkpoints, as a
-file appears, and again while recovering.
+Whole servers are killed, postmaster and all, while two sessions make batches: at commit, at rollback, in checkpoints,
+as a file appears, and again while recovering.  With wal_level logical the server is durable, has a standby, which must
+end up with the same, and a slot, from which every row that was committed must be decoded once.
 
 Of files, what core itself leaves is allowed and no more: those of transactions whose end is not on disk, that is of
-the one in flight and of ones rolled back since the last commit (an abort record is not flushed).  So an orphan must
-be younger than the last commit, and when the one in flight turns out to be committed there must be none.
+those in flight and of ones rolled back since the session's last commit (an abort record is not flushed).  So an orphan
+must be younger than some session's last commit, and when those in flight turn out to be committed there must be none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from harness import compare, invariants, oracle, servers, subject
+from harness import catalogs as catalog
+from harness import compare, invariants, oracle, servers, standby, subject
 from harness.amount import Count, amount
 from harness.catalogs import Catalogs
 from harness.sessions import Running
@@ -36,19 +38,29 @@ from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-POINTS = amount("PGBILLION_TEST_CRASHES", 200, 40)
+POINTS = amount("PGBILLION_TEST_CRASHES", 60, 30)
 SEED = os.environ.get("PGBILLION_TEST_SEED", "1")
+SESSIONS = 2
 SPACES = 8
 POINTS_A_DATABASE = 5
 LEVELS: Mapping[str, Mapping[str, str]] = {
     # without WAL for a table's first rows, if they are of the transaction that made it
     "minimal": {"wal_level": "minimal", "max_wal_senders": "0", "wal_skip_threshold": "0", "full_page_writes": "off"},
     "replica": {"wal_level": "replica", "wal_compression": "pglz"},
+    # durable, as installed
+    "logical": {
+        "wal_level": "logical",
+        "fsync": "on",
+        "wal_retrieve_retry_interval": "200ms",
+        "allow_in_place_tablespaces": "on",
+    },
 }
+_ALL_MODES = ("delay", "delay", "commit", "committed", "rollback", "checkpoint", "file", "twice")
 MODES = {
     "minimal": ("delay", "delay", "commit", "commit", "rollback", "checkpoint", "file", "twice"),
     # and with the commit record on disk, but before anybody was told
-    "replica": ("delay", "delay", "commit", "committed", "rollback", "checkpoint", "file", "twice"),
+    "replica": _ALL_MODES,
+    "logical": _ALL_MODES,
 }
 TEMPLATES = """
     CREATE SCHEMA t;
@@ -61,7 +73,8 @@ TEMPLATES = """
     COMMENT ON TABLE t.rich IS 'rich'; COMMENT ON COLUMN t.rich.a IS 'some';
     CREATE UNLOGGED TABLE t.unlogged (id serial PRIMARY KEY, t text);
 """
-KINDS = ("plain", "model", "rich", "unlogged")
+# kinds of templates, and how many rows a table gets of each; those of an unlogged one are gone after a crash
+ROWS = {"plain": 1, "model": 20, "rich": 300, "unlogged": 0}
 
 
 @dataclass
@@ -113,7 +126,7 @@ class Workload:
             for number in self._numbers:
                 batch = Batch(
                     number,
-                    self._chance.choice(KINDS),
+                    self._chance.choice(tuple(ROWS)),
                     self._chance.choice((1, 2, 20, 50, 100, 200)),
                     self._chance.choice(("commit", "commit", "commit", "rollback")),
                 )
@@ -174,7 +187,7 @@ def _row(kind: str) -> str:
 
 
 def test_kill(installation: Installation, tell: Callable[[str], None], counted: Count) -> None:
-    """Half of the points with each wal_level, on two servers at once."""
+    """A third of the points with each wal_level, on three servers at once."""
     running = {level: Running(lambda level=level: _kill_again_and_again(installation, level)) for level in LEVELS}  # type: ignore[misc]
     for level, outcomes in ((level, one.result(3600)) for level, one in running.items()):
         tell(f"wal_level {level}: {dict(outcomes)}")
@@ -188,11 +201,12 @@ def _kill_again_and_again(installation: Installation, level: str) -> Counter[str
     chance = random.Random(f"{SEED} {level}")
     outcomes: Counter[str] = Counter()
     points = POINTS // len(LEVELS)
-    with servers.new_cluster(installation, LEVELS[level]) as cluster:
+    with servers.new_cluster(installation, LEVELS[level]) as cluster, ExitStack() as stack:
         with cluster.connect() as conn:
             conn.execute("SET allow_in_place_tablespaces = on")
             for number in range(SPACES):
                 conn.execute(f"CREATE TABLESPACE crash{number} LOCATION ''")
+        replica = stack.enter_context(standby.standby(cluster)) if level == "logical" else None
         numbers = itertools.count(1)
         done = 0
         while done < points:
@@ -200,12 +214,14 @@ def _kill_again_and_again(installation: Installation, level: str) -> Counter[str
                 with cluster.connect(database) as conn:
                     conn.execute(TEMPLATES)
                     conn.execute("CREATE SCHEMA w; CREATE SCHEMA core")
+                    if replica is not None:
+                        conn.execute("SELECT pg_create_logical_replication_slot('crash', 'test_decoding')")
                 history: list[Batch] = []
                 for _ in range(min(POINTS_A_DATABASE, points - done)):
                     mode = chance.choice(MODES[level])
-                    workload = _crash(cluster, database, chance, numbers, mode)
+                    workloads = _crash(cluster, database, chance, numbers, mode)
                     try:
-                        _check(cluster, database, workload, history, chance, outcomes)
+                        _check(cluster, database, workloads, history, chance, outcomes)
                     except BaseException as error:
                         error.add_note(f"seed {SEED}, point {done + 1} with wal_level {level}, killed by {mode}")
                         raise
@@ -215,14 +231,18 @@ def _kill_again_and_again(installation: Installation, level: str) -> Counter[str
                     assert invariants.index_errors(conn) == []
                     assert invariants.heap_errors(conn) == []
                     assert invariants.reference_errors(conn) == []
+                    if replica is not None:
+                        _check_decoded(conn, history)
+                        _check_replica(conn, replica, database)
         # a crashed server leaves its shared memory behind unless it is stopped in order once
         cluster.stop()
     return outcomes
 
 
-def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iterator[int], mode: str) -> Workload:
-    """Run batches, kill the server at a moment of the mode, and start it again."""
-    workload = Workload(cluster, database, chance, numbers)
+def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iterator[int], mode: str) -> list[Workload]:
+    """Run batches, kill the server at a moment of the mode, which the first session decides, and start it again."""
+    workloads = [Workload(cluster, database, chance, numbers) for _ in range(SESSIONS)]
+    workload = workloads[0]
     checkpointer = cluster.connect(database)
     postmaster = int((cluster.data / "postmaster.pid").read_text().split("\n", 1)[0])
     # These are moments to hit, not conditions to wait for.
@@ -247,12 +267,14 @@ def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iter
         time.sleep(chance.uniform(0, 0.03))
         wanted = chance.randrange(1, 40)
         _until_files(cluster, wanted, workload)
-    # The backend first: it would go on to roll back when it saw the postmaster gone.
-    with suppress(ProcessLookupError):
-        os.kill(workload.pid, signal.SIGKILL)
+    # The backends first: they would go on to roll back when they saw the postmaster gone.
+    for one in workloads:
+        with suppress(ProcessLookupError):
+            os.kill(one.pid, signal.SIGKILL)
     os.kill(postmaster, signal.SIGKILL)
     cluster.kill()
-    workload.running.result()
+    for one in workloads:
+        one.running.result()
     if mode == "committed":
         assert workload.batches[-1].ends == "commit"
         (cluster.data / "postgresql.auto.conf").write_text("")
@@ -266,7 +288,7 @@ def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iter
         starting.result()
         cluster.kill()
     cluster.start()
-    return workload
+    return workloads
 
 
 def _ignoring(conn: Connection, statement: str) -> None:
@@ -298,13 +320,13 @@ def _until_files(cluster: Cluster, wanted: int, workload: Workload) -> None:
 def _check(
     cluster: Cluster,
     database: str,
-    workload: Workload,
+    workloads: list[Workload],
     history: list[Batch],
     chance: random.Random,
     outcomes: Counter[str],
 ) -> None:
     """Everything that must hold after recovery; `history` has the committed batches of earlier points."""
-    batches = workload.batches
+    batches = [batch for workload in workloads for batch in workload.batches]
     with cluster.connect(database) as conn:
         there = {name for (name,) in conn.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'w'")}
         for batch in batches:
@@ -321,7 +343,7 @@ def _check(
         known = set().union(*(batch.expected for batch in [*history, *batches] if batch.state == "committed"))
         assert there == known
 
-        _check_files(cluster, conn, workload, outcomes)
+        _check_files(cluster, conn, workloads, outcomes)
         assert invariants.index_errors(conn, parents=False) == []
         survivors = [batch for batch in batches if batch.state == "committed"]
         _check_like_core(conn, survivors[-1:])
@@ -333,17 +355,48 @@ def _check(
         history.extend(survivors)
 
 
-def _check_files(cluster: Cluster, conn: Connection, workload: Workload, outcomes: Counter[str]) -> None:
+def _check_decoded(conn: Connection, history: list[Batch]) -> None:
+    """Every row of a committed batch is in the slot once, and nothing of the others."""
+    expected = Counter(
+        f"w.{batch.table(number)}"
+        for batch in history
+        if batch.kind != "unlogged"
+        for number in batch.rows
+        for _ in range(ROWS[batch.kind])
+    )
+    query = (
+        "SELECT substring(data FROM '^table (w[.]b[0-9_]+): INSERT:') FROM pg_logical_slot_peek_changes('crash', NULL,"
+        " NULL) WHERE data LIKE 'table w.b%'"
+    )
+    assert Counter(name for (name,) in conn.execute(query)) == expected
+    conn.execute("SELECT pg_drop_replication_slot('crash')")
+
+
+def _check_replica(conn: Connection, replica: Cluster, database: str) -> None:
+    """The standby, which has lost its primary each time, has the same catalogs, and all files that it needs."""
+    with replica.connect() as there:
+        standby.replayed(conn, there)
+    with replica.connect(database) as there:
+        loaded = Catalogs.load(conn)
+        assert catalog.counts(conn, loaded) == catalog.counts(there, loaded)
+        assert invariants.index_errors(there, parents=False) == []
+        unlogged = set(there.execute("SELECT relfilenode::bigint FROM pg_class WHERE relpersistence = 'u'").fetchall())
+        assert {(number,) for _, number in invariants.missing(replica.data, there)} <= unlogged
+
+
+def _check_files(cluster: Cluster, conn: Connection, workloads: list[Workload], outcomes: Counter[str]) -> None:
     assert invariants.missing(cluster.data, conn) == set()
     orphans = {str(cluster.data / file.folder / file.name) for file in invariants.orphans(cluster.data, conn)}
     outcomes["points with orphan files"] += bool(orphans)
     # a checkpoint ends before the emptied files of relations dropped until then are removed: killed in between, core
     # leaves them
-    emptied = {path for path in orphans & workload.old if Path(path).stat().st_size == 0}
+    seen = set[str]().union(*(workload.old for workload in workloads))
+    emptied = {path for path in orphans & seen if Path(path).stat().st_size == 0}
     outcomes["points with emptied files"] += bool(emptied)
-    if workload.batches and workload.batches[-1].state == "committed":
-        assert orphans - emptied == set(), "the last transaction is committed"
-    assert (orphans & workload.old) - emptied == set(), "older than the last commit"
+    if all(workload.batches and workload.batches[-1].state == "committed" for workload in workloads):
+        assert orphans - emptied == set(), "the last transactions are committed"
+    old = set.intersection(*(workload.old for workload in workloads))
+    assert (orphans & old) - emptied == set(), "older than the last commit of each session"
     for path in orphans:
         Path(path).unlink()
 
@@ -360,7 +413,7 @@ def _check_like_core(conn: Connection, survivors: list[Batch]) -> None:
 
 
 def _check_rows(conn: Connection, batch: Batch, number: int) -> None:
-    expected = {"plain": 1, "model": 20, "rich": 300, "unlogged": 0}[batch.kind]
+    expected = ROWS[batch.kind]
     name = f"w.{batch.table(number)}"
     assert servers.one(conn, f"SELECT count(*) FROM {name}") == expected
     if batch.kind != "plain":
