@@ -65,6 +65,7 @@ _MAJORS = (
     "test_shard_differential",
     "test_shard_states",
     "test_shard_types",
+    "test_sql_functions",
     "test_statistics",
     "test_tables_drop",
     "test_vector_answers",

@@ -52,6 +52,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "mixed-joins": Campaign(("tests/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "2500"}),
     "shards": Campaign(("tests/test_shard_differential.py",), {"PGBILLION_TEST_SHARD_QUERIES": "1000"}),
     "states": Campaign(("tests/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}),
+    "options": Campaign(("tests/test_shard_options.py",), {"PGBILLION_TEST_OPTIONS": "2000"}),
     "schemas": Campaign((f"{_SCHEMAS}::test_generated_templates",), {"PGBILLION_TEST_EXAMPLES": "500"}),
     "serializable": Campaign(("tests/test_lazy_serializable.py",), {}),
     "crashes": Campaign(("tests/test_crash.py",), {"PGBILLION_TEST_CRASHES": "90"}),
