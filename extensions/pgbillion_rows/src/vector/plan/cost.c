@@ -40,6 +40,33 @@ memory_of_groups(PathTarget *target, double groups)
 	return groups * group_table_entry_bytes(nkeys, 16 * list_length(target->exprs));
 }
 
+/* Terms in the order in which PostgreSQL applies them: order_qual_clauses(). */
+List *
+ordered_terms(PlannerInfo *root, List *restrictinfos)
+{
+	List	   *result = NIL;
+	List	   *costs = NIL;
+	ListCell   *lc;
+
+	foreach(lc, restrictinfos)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+		QualCost	cost;
+		Cost	   *own = palloc(sizeof(Cost));
+		int			position = list_length(costs);
+
+		cost_qual_eval_node(&cost, (Node *) rinfo, root);
+		*own = cost.per_tuple;
+		/* stable: behind all that cost as much */
+		while (position > 0 && *(Cost *) list_nth(costs, position - 1) > *own)
+			position--;
+		costs = list_insert_nth(costs, position, own);
+		result = list_insert_nth(result, position, rinfo->clause);
+	}
+
+	return result;
+}
+
 /* How many rows the first n terms leave. */
 double
 rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n)

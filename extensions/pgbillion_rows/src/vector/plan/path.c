@@ -20,33 +20,6 @@
 #include "vector/sink/distinct.h"
 #include "vector/vector.h"
 
-/* Terms in the order in which PostgreSQL applies them: order_qual_clauses(). */
-List *
-ordered_terms(PlannerInfo *root, List *restrictinfos)
-{
-	List	   *result = NIL;
-	List	   *costs = NIL;
-	ListCell   *lc;
-
-	foreach(lc, restrictinfos)
-	{
-		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
-		QualCost	cost;
-		Cost	   *own = palloc(sizeof(Cost));
-		int			position = list_length(costs);
-
-		cost_qual_eval_node(&cost, (Node *) rinfo, root);
-		*own = cost.per_tuple;
-		/* stable: behind all that cost as much */
-		while (position > 0 && *(Cost *) list_nth(costs, position - 1) > *own)
-			position--;
-		costs = list_insert_nth(costs, position, own);
-		result = list_insert_nth(result, position, rinfo->clause);
-	}
-
-	return result;
-}
-
 static Plan *plan_aggregation(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 							  List *clauses, List *custom_plans);
 

@@ -66,6 +66,7 @@ extern const char *memory_refusal(PathTarget *target, double groups);
 /* cost.c */
 extern double parallel_divisor(int workers);
 extern double memory_of_groups(PathTarget *target, double groups);
+extern List *ordered_terms(PlannerInfo *root, List *restrictinfos);
 extern double rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n);
 extern Cost read_cost(void);
 extern Cost filter_cost(PlannerInfo *root, RelOptInfo *rel);
@@ -87,7 +88,6 @@ extern Cost whole_page_cost(PlannerInfo *root, Cost planned);
 extern Cost memory_cost(PlannerInfo *root, Path *path);
 
 /* path.c */
-extern List *ordered_terms(PlannerInfo *root, List *restrictinfos);
 extern CustomPath *make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
 								  int parallel_workers, bool safe);
 extern CustomScan *plan_scan(CustomPath *best_path, List *outputs, List *custom_plans, int patience);
