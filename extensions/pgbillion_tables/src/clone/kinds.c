@@ -201,7 +201,10 @@ const char *const clone_object_queries[] = {
 	" 'PARALLEL = ' || CASE p.proparallel WHEN 's' THEN 'SAFE' WHEN 'r' THEN 'RESTRICTED' ELSE 'UNSAFE' END))"
 	" FROM " ROUTINES " p JOIN pg_aggregate a ON a.aggfnoid = p.oid",
 
-	/* operators; one that is only another's commutator or negator so far comes with that */
+	/*
+	 * operators; one that is only another's commutator or negator so far
+	 * comes with that
+	 */
 	"SELECT 'pg_operator'::regclass::oid, o.oid, format('CREATE OPERATOR %s (%s)', o.oprname, concat_ws(', ',"
 	" 'FUNCTION = ' || " FUNCTION_NAME("o.oprcode") ", 'LEFTARG = ' || format_type(nullif(o.oprleft, 0), NULL),"
 	" 'RIGHTARG = ' || format_type(o.oprright, NULL), 'COMMUTATOR = ' || " OPERATOR_NAME("o.oprcom") ","
@@ -300,7 +303,10 @@ const char *const clone_object_queries[] = {
 	" FROM " TABLES " JOIN pg_constraint o ON o.conrelid = c.oid"
 	" WHERE o.contype = 'c' AND (o.conislocal OR c.relispartition)",
 
-	/* those that are valid in a child and not in its parent, to which the child came later */
+	/*
+	 * those that are valid in a child and not in its parent, to which the
+	 * child came later
+	 */
 	"SELECT DISTINCT 'pg_constraint'::regclass::oid, o.oid, format('ALTER TABLE ONLY %I VALIDATE CONSTRAINT %I', c.relname, o.conname)"
 	" FROM " TABLES " JOIN " INHERITED_CONSTRAINTS " WHERE o.convalidated AND NOT p.convalidated",
 

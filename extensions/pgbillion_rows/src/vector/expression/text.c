@@ -26,8 +26,8 @@ typedef struct TextExpr
 	VectorExpr *operand;
 	bool		one_byte;		/* the encoding has no longer characters */
 	bool		utf8;
-	bool		padded;			/* the operand is char(n), whose blanks at the end
-								 * do not count */
+	bool		padded;			/* the operand is char(n), whose blanks at the
+								 * end do not count */
 	bool		bytes;			/* octet_length() */
 	bool		substring;		/* or a length */
 	int32		before;			/* characters before it */
