@@ -54,7 +54,7 @@ def shared(cluster: Cluster, tables: str) -> Iterator[Connection]:
             "SET max_parallel_workers_per_gather = 2; SET pgbillion_rows.vector_exchange = force;"
             " SET client_min_messages = warning; SET parallel_setup_cost = 1; SET parallel_tuple_cost = 1"
         )
-        conn.execute(f"DROP TABLE IF EXISTS big, side, other, empty; {BIG}".encode())
+        conn.execute(f"DROP TABLE IF EXISTS big, side, other, empty, twice, more; {BIG}".encode())
         yield conn
 
 
@@ -105,6 +105,34 @@ def test_what_is_run_together(shared: Connection) -> None:
     # a build side that is a join is each process's own
     below = "SELECT o.label, count(*) FROM big b JOIN side s USING (k) JOIN other o ON o.few = s.w % 7 GROUP BY 1"
     both(shared, below, None)
+
+
+def test_rows_that_postgresql_makes_unique(shared: Connection) -> None:
+    """They are a relation's, and all of one process; parts of that relation's rows would be another answer."""
+    shared.execute(
+        "CREATE TABLE twice AS SELECT g % 5 AS few, repeat('y', 20) AS y FROM generate_series(1, 300000) g;"
+        " ANALYZE twice; SET effective_cache_size = '1MB'; SET work_mem = '64MB'; SET enable_parallel_hash = off"
+    )
+    query = "SELECT count(*), sum(b.id) FROM big b WHERE b.few IN (SELECT few FROM twice)"
+    switch(shared, "force")
+    plan = plans.explain(shared, query)
+    assert kinds(plan) == ["Inner"], plans.text(shared, query)
+    assert together(plan) == 0
+    both(shared, query, ["Inner"])
+
+
+def test_processes_do_not_wait_for_each_other_below(shared: Connection) -> None:
+    """A build side that they run together is no join whose hash table they share: that has barriers of its own."""
+    shared.execute("CREATE TABLE more AS SELECT s.k, s.w AS z FROM side s, generate_series(1, 5); ANALYZE more")
+    shared.execute("SET join_collapse_limit = 1; SET work_mem = '4MB'")
+    query = (
+        "SELECT count(*), sum(s.w), sum(m.z) FROM big b JOIN (side s FULL JOIN more m ON s.w = m.z)"
+        " ON b.k = coalesce(s.k, m.k)"
+    )
+    switch(shared, "force")
+    nodes = list(plans.nodes(plans.explain(shared, query)))
+    assert not [node for node in nodes if node["Node Type"] in ("Hash", "Hash Join") and node["Parallel Aware"]]
+    both(shared, query, None)
 
 
 def test_it_is_chosen_for_large_sides(shared: Connection) -> None:
