@@ -5,6 +5,7 @@ PGBILLION_TEST_VECTOR_JOINS is how many are generated (default 400), PGBILLION_T
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import threading
@@ -516,15 +517,34 @@ def test_what_does_not_fit_goes_to_files(joins: Connection) -> None:
     both(joins, "SELECT count(*), sum(y) FROM probe p JOIN same s ON p.k = s.k", ["Inner"])
 
 
-def test_memory_is_given_back(joins: Connection) -> None:
+MEMORY = (
+    "SELECT i.name, sum(f.x) FROM fact f JOIN ints i ON f.b = i.k LEFT JOIN words w ON w.code = f.s GROUP BY 1",
+    "SELECT f.id, i.name FROM fact f JOIN ints i ON f.b = i.k LEFT JOIN words w ON w.code = f.s",
+    "SELECT f.big, m.y FROM fact f JOIN (SELECT id AS y, big AS t, id AS k FROM fact) m ON f.id = m.k",
+    "SELECT s, count(DISTINCT x), count(DISTINCT big), sum(DISTINCT x) FROM fact GROUP BY 1",
+    "SELECT id, big FROM fact ORDER BY big LIMIT 20",
+    "SELECT 1 / (f.id - 1500) FROM fact f JOIN ints i ON f.b = i.k",
+    "SELECT count(DISTINCT 1 / (f.id - 1500)) FROM fact f",
+)
+
+
+@pytest.mark.parametrize("query", MEMORY)
+def test_memory_is_given_back(joins: Connection, query: str) -> None:
+    """After queries that are read to their end, are left early, or fail."""
     used = "SELECT sum(used_bytes) FROM pg_backend_memory_contexts"
-    query = "SELECT i.name, sum(f.x) FROM fact f JOIN ints i ON f.b = i.k LEFT JOIN words w ON w.code = f.s GROUP BY 1"
     joins.execute(LITTLE.encode())
-    for _ in range(3):
-        joins.execute(query.encode())
-    before = one(joins, used)
-    for _ in range(200):
-        joins.execute(query.encode())
+    joins.execute("SET pgbillion_rows.vector_aggregate = force; SET pgbillion_rows.vector_scan = force")
+    assert {node.get("Custom Plan Provider") for node in plans.nodes(plans.explain(joins, query))} > {None}
+    before = 0
+    for turn in range(amount("PGBILLION_TEST_REPEATS", 100, 20) + 3):
+        if turn == 3:
+            before = one(joins, used)
+        joins.execute("SAVEPOINT s")
+        with contextlib.suppress(psycopg.errors.DivisionByZero):
+            joins.execute(f"DECLARE early NO SCROLL CURSOR FOR {query}".encode())
+            joins.execute("FETCH 3 FROM early; CLOSE early")
+            joins.execute(query.encode())
+        joins.execute("ROLLBACK TO s; RELEASE s")
     assert one(joins, used) < before + 100_000
 
 
