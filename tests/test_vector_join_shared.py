@@ -17,7 +17,7 @@ from harness.vector_join_queries import VectorJoinGenerator
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 from test_vector_exchange import DELAYED
-from test_vector_join import SEED, Connection, both, compare, kinds, prepare, switch, tables
+from test_vector_join import NODES, SEED, Connection, both, compare, kinds, prepare, switch, tables
 
 __all__ = ["tables"]
 
@@ -63,7 +63,7 @@ def together(plan: plans.Plan) -> int:
     return sum(
         child["Parallel Aware"] or any(node["Parallel Aware"] for node in plans.nodes(child))
         for node in plans.nodes(plan)
-        if node.get("Custom Plan Provider") == plans.NODE and node["Parallel Aware"]
+        if node.get("Custom Plan Provider") in NODES and node["Parallel Aware"]
         for child in node.get("Plans", ())
     )
 
@@ -102,8 +102,14 @@ def test_what_is_run_together(shared: Connection) -> None:
     both(shared, distinct, None)
     # nobody reads the table
     same(shared, "SELECT count(*), sum(b.id) FROM big b JOIN empty USING (k)")
-    # a build side that is a join is each process's own
-    below = "SELECT o.label, count(*) FROM big b JOIN side s USING (k) JOIN other o ON o.few = s.w % 7 GROUP BY 1"
+    # so are the rows of joins, whose own build sides are, too
+    below = (
+        "SELECT b.id % 9, count(*), sum(s.w) FROM big b JOIN (side s JOIN big c ON c.id = s.w AND c.few > 1)"
+        " ON s.k = b.k GROUP BY 1"
+    )
+    plan = plans.explain(shared, below, run=True)
+    assert sorted(node["Custom Plan Provider"] for node in ours_of_workers(plan)) == [plans.NODE, "VectorJoin"]
+    assert together(plan) == 2
     both(shared, below, None)
 
 
@@ -135,6 +141,62 @@ def test_processes_do_not_wait_for_each_other_below(shared: Connection) -> None:
     both(shared, query, None)
 
 
+# rows of joins, for what PostgreSQL does with them
+FREE = "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0"
+ROWS = (
+    "SELECT b.id, s.w FROM big b JOIN side s USING (k) ORDER BY 1, 2",
+    "SELECT b.id, s.w, row_number() OVER (PARTITION BY b.few ORDER BY b.id, s.w) FROM big b LEFT JOIN side s"
+    " ON s.k = b.k AND s.w > b.id % 50 JOIN other o ON o.few = b.few",
+    "SELECT b.few, string_agg(s.name, ',' ORDER BY b.id, s.w) FROM big b JOIN side s USING (k) GROUP BY 1",
+    "SELECT b.id FROM big b WHERE EXISTS (SELECT FROM side s WHERE s.k = b.k AND s.w % 3 = 0) ORDER BY 1",
+    "SELECT b.id, b.few FROM big b WHERE NOT EXISTS (SELECT FROM side s WHERE s.k = b.k) ORDER BY 1",
+    "SELECT b.id, s.w, e.k FROM big b JOIN side s USING (k) FULL JOIN empty e ON e.k = s.w",
+)
+
+
+def ours_of_workers(plan: plans.Plan) -> list[plans.Plan]:
+    return [node for node in plans.nodes(plan) if "Custom Plan Provider" in node and node["Parallel Aware"]]
+
+
+@pytest.mark.parametrize("leader", ["on", "off"])
+@pytest.mark.parametrize("workers", [0, 1, 8])
+def test_rows_for_plans_above(shared: Connection, leader: str, workers: int) -> None:
+    """Each process joins its share of the table; with room for all rows, and without."""
+    shared.execute(f"SET parallel_leader_participation = {leader}; SET max_parallel_workers = {workers}".encode())
+    shared.execute(FREE.encode())
+    for memory in ("SET work_mem = '4MB'", LITTLE):
+        shared.execute(memory.encode())
+        for query in ROWS:
+            switch(shared, "force")
+            found = ours_of_workers(plans.explain(shared, query))
+            assert "VectorJoin" in [node["Custom Plan Provider"] for node in found], plans.text(shared, query)
+            both(shared, query, None)
+    assert files(shared) == 0
+
+
+def test_some_of_the_rows_of_joins(shared: Connection) -> None:
+    """LIMIT, a cursor that is closed early, and rescans."""
+    shared.execute(FREE.encode())
+    query = ROWS[1].replace("row_number() OVER (PARTITION BY b.few ORDER BY b.id, s.w)", "o.label")
+    expected = set(shared.execute(query.encode()).fetchall())
+    assert together(plans.explain(shared, f"{query} LIMIT 10")) >= 1
+    for limit in (1, 100, 20_000):
+        found = shared.execute(f"{query} LIMIT {limit}".encode()).fetchall()
+        assert len(found) == limit
+        assert set(found) <= expected
+    with shared.transaction():
+        shared.execute(f"DECLARE early CURSOR FOR {query}".encode())
+        assert set(shared.execute("FETCH 5 FROM early").fetchall()) <= expected
+    shared.execute("SET enable_material = off; SET enable_memoize = off; SET enable_nestloop = on")
+    inner = f"SELECT sum(w + x) FROM ({ROWS[0]} OFFSET 0) q WHERE id > x * 9999"
+    again = f"SELECT x, ({inner}) FROM generate_series(1, 3) x"
+    plan = plans.explain(shared, again, run=True)
+    assert [node["Actual Loops"] for node in plans.nodes(plan) if node["Node Type"].startswith("Gather")] == [3]
+    assert ours_of_workers(plan) != []
+    both(shared, again, None)
+    assert files(shared) == 0
+
+
 def test_it_is_chosen_for_large_sides(shared: Connection) -> None:
     """By what it is estimated to cost: not for a side of a few rows, and not without workers."""
     shared.execute(
@@ -148,6 +210,7 @@ def test_it_is_chosen_for_large_sides(shared: Connection) -> None:
     for query, expected in (
         ("SELECT count(*) FROM big b WHERE EXISTS (SELECT FROM side s WHERE s.k = b.k AND s.w % 100 = 3)", 1),
         ("SELECT count(*), max(o.label) FROM big b JOIN other o USING (few)", 0),
+        ("SELECT count(*) FROM big b JOIN (side s JOIN other o ON o.few = s.w) ON s.k = b.k", 1),
     ):
         assert together(plans.explain(shared, query)) == expected, plans.text(shared, query)
 

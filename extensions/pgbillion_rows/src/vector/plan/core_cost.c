@@ -20,6 +20,8 @@
 
 #include "access/htup_details.h"
 #include "catalog/pg_statistic.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
@@ -177,7 +179,31 @@ typedef struct Multiple
 typedef struct RowsNote
 {
 	List	   *multiples;
+	List	   *guesses;		/* of one table each: its number, twice */
 } RowsNote;
+
+/*
+ * Of conditions that are subqueries PostgreSQL knows nothing, and takes them to
+ * leave half of the rows. Most are of the kind NOT IN, and leave nearly all: it
+ * is careful to count on these.
+ */
+static double
+factor_of_guesses(RelOptInfo *table)
+{
+	double		factor = 1;
+	ListCell   *lc;
+
+	foreach(lc, table->baserestrictinfo)
+	{
+		Node	   *clause = (Node *) lfirst_node(RestrictInfo, lc)->clause;
+
+		if (is_notclause(clause))
+			clause = (Node *) get_notclausearg((Expr *) clause);
+		if (IsA(clause, SubPlan) || IsA(clause, AlternativeSubPlan))
+			factor *= 2;
+	}
+	return factor;
+}
 
 /* Find out how a table's unique indexes multiply its rows with those of others. */
 static void
@@ -211,48 +237,77 @@ add_multiples(PlannerInfo *root, RelOptInfo *table, RowsNote *rows)
 	}
 }
 
+static void
+add_guess(RelOptInfo *table, RowsNote *rows)
+{
+	double		factor = factor_of_guesses(table);
+
+	if (factor > 1)
+	{
+		Multiple   *guess = palloc(sizeof(Multiple));
+
+		*guess = (Multiple)
+		{
+			table->relid, table->relid, factor
+		};
+		rows->guesses = lappend(rows->guesses, guess);
+	}
+}
+
 /*
- * The multiples of a statement. They are asked for with each join that is
+ * What multiplies a statement's rows. It is asked for with each join that is
  * looked at, and so found out once.
  */
-static List *
-multiples_of(PlannerInfo *root)
+static const RowsNote *
+note_of_rows(PlannerInfo *root)
 {
 	RowsNote   *rows = find_note(root, NOTE_ROWS, root);
 	MemoryContext old;
 
 	if (rows != NULL)
-		return rows->multiples;
+		return rows;
 	rows = make_note(root, NOTE_ROWS, root, sizeof(RowsNote));
 	/* the genetic search has a context of its own */
 	old = MemoryContextSwitchTo(root->planner_cxt);
-	for (int table = 1; root->eq_classes != NIL && table < root->simple_rel_array_size; table++)
+	for (int table = 1; table < root->simple_rel_array_size; table++)
 	{
 		RelOptInfo *rel = root->simple_rel_array[table];
 
-		if (rel != NULL && rel->reloptkind == RELOPT_BASEREL)
+		if (rel == NULL || rel->reloptkind != RELOPT_BASEREL)
+			continue;
+		add_guess(rel, rows);
+		if (root->eq_classes != NIL)
 			add_multiples(root, rel, rows);
 	}
 	MemoryContextSwitchTo(old);
 
-	return rows->multiples;
+	return rows;
 }
 
 /* How many times the rows of a relation, as PostgreSQL estimates them, are likely. */
 double
 rows_factor(PlannerInfo *root, RelOptInfo *rel)
 {
+	const RowsNote *rows = note_of_rows(root);
 	double		factor = 1;
 	ListCell   *lc;
 
-	if (!IS_JOIN_REL(rel))
-		return 1;
-	foreach(lc, multiples_of(root))
+	if (IS_JOIN_REL(rel))
 	{
-		Multiple   *multiple = lfirst(lc);
+		foreach(lc, rows->multiples)
+		{
+			Multiple   *multiple = lfirst(lc);
 
-		if (bms_is_member(multiple->table, rel->relids) && bms_is_member(multiple->other, rel->relids))
-			factor = Max(factor, multiple->factor);
+			if (bms_is_member(multiple->table, rel->relids) && bms_is_member(multiple->other, rel->relids))
+				factor = Max(factor, multiple->factor);
+		}
+	}
+	foreach(lc, rows->guesses)
+	{
+		Multiple   *guess = lfirst(lc);
+
+		if (bms_is_member(guess->table, rel->relids))
+			factor *= guess->factor;
 	}
 	return factor;
 }
@@ -268,7 +323,7 @@ quals_cost(PlannerInfo *root, List *quals)
 	return cost.per_tuple;
 }
 
-/* A scan of a table as a whole, by PostgreSQL or by us. */
+/* A scan of a table as a whole, by PostgreSQL or by us; of a partial path each process's share. */
 static Cost
 whole_scan(PlannerInfo *root, Path *path)
 {
@@ -277,7 +332,7 @@ whole_scan(PlannerInfo *root, Path *path)
 
 	if (is_filter_scan(path))
 		row = filter_cost(root, rel) + cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
-	return PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples;
+	return (PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / parallel_divisor(path->parallel_workers);
 }
 
 /* Do rows lie in the order of an index, so that those next to each other there share pages? */
@@ -314,6 +369,7 @@ index_scan(PlannerInfo *root, IndexPath *path, bool first)
 	double		row = path->path.pathtype == T_IndexOnlyScan ? INDEX_ROW : FETCH;
 	double		further = is_clustered(root, path->indexinfo) ? INDEX_ROW : row;
 
+	rows = clamp_row_est(rows / parallel_divisor(path->path.parallel_workers));
 	if (first)
 		rows = clamp_row_est(rows / Max(path->path.rows, 1));
 	return cpu_tuple_cost * (DESCENT + row + further * (rows - 1)) + quals_cost(root, rel->baserestrictinfo) * rows;
@@ -330,8 +386,9 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 	cost_bitmap_tree_node(path->bitmapqual, &cost, &selectivity);
 	rows = clamp_row_est(selectivity * rel->tuples);
 	/* many rows of a page are fetched together */
-	return cpu_tuple_cost * (2 * DESCENT + FETCH * Min(rows, rel->pages) + INDEX_ROW * rows) +
-		quals_cost(root, rel->baserestrictinfo) * rows;
+	return cpu_tuple_cost * 2 * DESCENT +
+		(cpu_tuple_cost * (FETCH * Min(rows, rel->pages) + INDEX_ROW * rows) +
+		 quals_cost(root, rel->baserestrictinfo) * rows) / parallel_divisor(path->path.parallel_workers);
 }
 
 static Cost
@@ -383,8 +440,13 @@ join_cost(PlannerInfo *root, JoinPath *join)
 	}
 	cost += memory_cost(root, inner);
 	if (IsA(join, HashPath))
+	{
+		/* of processes that fill a table together each has a part of the rows */
+		double		table_rows = Max(((HashPath *) join)->inner_rows_total, inner_rows);
+
 		return cost + cpu_tuple_cost * (BUILD * inner_rows + outer_rows * PROBE +
-										(inner_rows > FAR_ROWS ? FAR * outer_rows : 0));
+										(table_rows > FAR_ROWS ? FAR * outer_rows : 0));
+	}
 	if (((MergePath *) join)->outersortkeys != NIL)
 		cost += sort_cost(outer_rows);
 	if (((MergePath *) join)->innersortkeys != NIL)
@@ -432,6 +494,9 @@ find_cost(PlannerInfo *root, Path *path)
 				path->pathtarget->cost.per_tuple * path->rows;
 		case T_SortPath:
 			return memory_cost(root, ((SortPath *) path)->subpath) + sort_cost(path->rows);
+		case T_GatherPath:
+			return memory_cost(root, ((GatherPath *) path)->subpath) + parallel_setup_cost +
+				parallel_tuple_cost * path->rows * rows_factor(root, path->parent);
 		case T_CustomPath:
 			return custom_cost(root, (CustomPath *) path);
 		default:
@@ -460,7 +525,7 @@ note_cost(PlannerInfo *root, CostNote *known, Path *path, Cost found)
 
 /*
  * What a path takes where all tables are in memory, and PostgreSQL's cost of it
- * where they are not. The paths below are looked at again with each join above
+ * where they are not; of a partial path each process that runs it. The paths below are looked at again with each join above
  * them; so it is noted, of relations that have all their paths.
  */
 Cost

@@ -333,7 +333,8 @@ chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, Join
 typedef struct Memory
 {
 	JoinChain  *chains[2];
-	Rival		rival;			/* planned 0: none yet */
+	Rival		rivals[2];		/* of one process, and among partial paths;
+								 * planned 0: none yet */
 } Memory;
 
 static Memory *
@@ -376,14 +377,14 @@ is_serial_of_core(Path *path)
 	}
 }
 
-/* The cheapest such path for all rows of a joined relation, or NULL. */
+/* The cheapest such path for all rows of a joined relation, or, with `partial`, for each process's; or NULL. */
 static Path *
-cheapest_of_core(RelOptInfo *joined)
+cheapest_of_core(RelOptInfo *joined, bool partial)
 {
 	ListCell   *lc;
 
 	/* the cheapest comes first */
-	foreach(lc, joined->pathlist)
+	foreach(lc, partial ? joined->partial_pathlist : joined->pathlist)
 	{
 		Path	   *path = lfirst(lc);
 
@@ -421,9 +422,9 @@ looks_for_rows(Path *path)
  * it forget others. False if it is the one that was known.
  */
 static bool
-meet_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
+meet_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 {
-	Path	   *best = cheapest_of_core(joined);
+	Path	   *best = cheapest_of_core(joined, partial);
 
 	if (best == NULL || (rival->planned > 0 && best->total_cost >= rival->planned))
 		return false;
@@ -582,7 +583,7 @@ is_for_us(PlannerInfo *root)
 static bool
 is_promising(RelOptInfo *joined, Cost least)
 {
-	Path	   *best = cheapest_of_core(joined);
+	Path	   *best = cheapest_of_core(joined, false);
 
 	return vector_join == PLAN_FORCE || best == NULL || least < HOPELESS_FACTOR * best->total_cost;
 }
@@ -640,22 +641,22 @@ chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 		found |= prolong(root, joined, chain, &join, side, safe);
 	}
 	memory = find_memory(root, joined);
-	if (memory != NULL)
-		found |= meet_rival(root, joined, &memory->rival);
+	for (int partial = 0; memory != NULL && partial < 2; partial++)
+		found |= meet_rival(root, joined, partial, &memory->rivals[partial]);
 	return found;
 }
 
-/* Tell what PostgreSQL has for the rows of a relation; false if that is nothing. */
+/* Tell what PostgreSQL has for the rows of a relation, or, with `partial`, each process's; false if that is nothing. */
 bool
-chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival)
+chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 {
 	Memory	   *memory = find_memory(root, joined);
 
 	memset(rival, 0, sizeof(Rival));
 	if (memory != NULL)
-		*rival = memory->rival;
+		*rival = memory->rivals[partial];
 	/* other extensions add paths after ours */
-	(void) meet_rival(root, joined, rival);
+	(void) meet_rival(root, joined, partial, rival);
 	return rival->planned > 0;
 }
 

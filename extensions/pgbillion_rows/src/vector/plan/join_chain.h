@@ -54,7 +54,7 @@ extern void chain_scan_cost(const struct JoinChain *chain, Cost *pages, Cost *ro
 extern Cost chain_joins_cost(const struct JoinChain *chain, double divisor);
 extern Cost chain_cost(const struct JoinChain *chain);
 extern const char *chain_refusal(PlannerInfo *root);
-extern bool chain_rival(PlannerInfo *root, RelOptInfo *joined, Rival *rival);
+extern bool chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival);
 extern bool chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 						  JoinPathExtraData *extra);
 

@@ -21,6 +21,7 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
 #include "utils/float.h"
 #include "utils/guc.h"
 
@@ -112,15 +113,13 @@ join_chain_table(JoinChain *chain)
  * in memory, both are PostgreSQL's costs.
  */
 static Cost
-planned_cost(PlannerInfo *root, const JoinChain *chain, Cost taken)
+planned_cost(const Rival *rival, Cost taken)
 {
-	Rival		rival;
-
-	if (!chain_rival(root, chain->joined, &rival))
+	if (rival->planned <= 0)
 		return taken;
-	if (rival.looks)
+	if (rival->looks)
 		taken *= LOOK_UP_FACTOR;
-	return rival.planned * (taken / Max(rival.taken, cpu_tuple_cost));
+	return rival->planned * (taken / Max(rival->taken, cpu_tuple_cost));
 }
 
 /* The expressions that need columns of the table. */
@@ -146,7 +145,7 @@ exprs_of(JoinChain *chain, PathTarget *target)
  * rows of the joins, and which index of columns it reads.
  */
 static Cost
-run_cost(JoinChain *chain, PathTarget *target, double divisor, Oid *index)
+run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor, Oid *index)
 {
 	Cost		pages;
 	Cost		row;
@@ -155,6 +154,9 @@ run_cost(JoinChain *chain, PathTarget *target, double divisor, Oid *index)
 	*index = InvalidOid;
 	if (chain->has_columns)
 		*index = choose_columns(chain->table, exprs_of(chain, target), &pages, &row);
+	/* to PostgreSQL, reading takes as long however many read */
+	if (tables_in_memory(root))
+		pages /= divisor;
 	return STARTUP_COST * (1 + chain->nsteps) + pages + row * chain->table->tuples / divisor +
 		chain_joins_cost(chain, divisor);
 }
@@ -198,7 +200,8 @@ join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *t
 	double		divisor = parallel_divisor(parallel_workers);
 	double		rows = chain->joined->rows / divisor;
 	Oid			index;
-	Cost		run = run_cost(chain, target, divisor, &index);
+	Rival		rival;
+	Cost		run = run_cost(root, chain, target, divisor, &index);
 	CustomPath *path = chain_path(root, parent, chain, target, parallel_workers, safe, index);
 
 	/* EXPLAIN names the relations that the path's parent is of */
@@ -206,7 +209,8 @@ join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *t
 	memcpy(path->path.parent, parent, sizeof(RelOptInfo));
 	path->path.parent->relids = chain->joined->relids;
 	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
-	path->path.startup_cost = planned_cost(root, chain, run) + row_cost(root, target) * rows;
+	(void) chain_rival(root, chain->joined, false, &rival);
+	path->path.startup_cost = planned_cost(&rival, run) + row_cost(root, target) * rows;
 
 	/*
 	 * PostgreSQL's costs leave out much of what it does with each row that it
@@ -258,39 +262,42 @@ find_join_offer(PlannerInfo *root, RelOptInfo *joined)
 
 /*
  * What the rows of a chain cost PostgreSQL's planner, or -1 if they do not pay;
- * *taken is what they take. They cost a bit less than PostgreSQL's own, and no
- * less than that: what is chosen above stays the same, and of other paths for
- * the same rows that PostgreSQL comes to look at none is lost that it would
- * have preferred.
+ * *taken is what they take. With workers they are each process's share, and what
+ * PostgreSQL's partial paths cost counts. They cost a bit less than PostgreSQL's
+ * own, and no less than that: what is chosen above stays the same, also whether
+ * there are workers, and of other paths for the same rows that PostgreSQL comes
+ * to look at none is lost that it would have preferred.
  */
 static Cost
-cost_of_rows(PlannerInfo *root, JoinChain *chain, Oid *index, Cost *taken)
+cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Oid *index, Cost *taken)
 {
 	RelOptInfo *joined = chain->joined;
+	double		divisor = parallel_divisor(workers);
 	Cost		planned;
 	Rival		rival;
 
-	*taken = run_cost(chain, joined->reltarget, 1, index) +
-		(RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows;
-	planned = planned_cost(root, chain, *taken);
+	(void) chain_rival(root, joined, workers > 0, &rival);
+	*taken = run_cost(root, chain, joined->reltarget, divisor, index) +
+		(RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows / divisor;
+	planned = planned_cost(&rival, *taken);
 	if (vector_join == PLAN_FORCE)
 		return planned * FORCED_COST_FACTOR;
-	if (!chain_rival(root, joined, &rival))
-		return planned;
+	if (rival.planned <= 0)
+		return workers > 0 ? -1 : planned;
 	return planned < rival.planned ? rival.planned * LESS_COST_FACTOR : -1;
 }
 
-/* Make the path of the rows of a chain, which cost so much and take as much. */
+/* Make the path of the rows of a chain, which cost so much and take as much; with workers it is a partial one. */
 static RowsPath *
-rows_path(PlannerInfo *root, JoinChain *chain, bool safe, Oid index, Cost planned, Cost taken)
+rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Oid index, Cost planned, Cost taken)
 {
 	RelOptInfo *joined = chain->joined;
 	RowsPath   *result = palloc(sizeof(RowsPath));
 	CustomPath *path = &result->path;
 
-	*path = *chain_path(root, joined, chain, joined->reltarget, 0, safe, index);
+	*path = *chain_path(root, joined, chain, joined->reltarget, workers, safe, index);
 	result->taken = taken;
-	path->path.rows = joined->rows;
+	path->path.rows = clamp_row_est(joined->rows / parallel_divisor(workers));
 	path->path.total_cost = planned;
 	path->path.startup_cost = planned * Min(chain->own / taken, 1);
 	/* above the last join the relation gets another target */
@@ -364,13 +371,13 @@ can_return_rows(PlannerInfo *root, const JoinChain *chain)
 	return can_return_columns(root, chain->joined) && (!wants_first_rows(root) || !may_fail(chain));
 }
 
-/* Our path of the rows of a relation that PostgreSQL's planner has at this cost, or NULL. */
+/* Our path of the rows of a relation among these that PostgreSQL's planner has at this cost, or NULL. */
 static RowsPath *
-find_offered(RelOptInfo *joined, bool safe, Cost planned)
+find_offered(List *paths, bool safe, Cost planned)
 {
 	ListCell   *lc;
 
-	foreach(lc, joined->pathlist)
+	foreach(lc, paths)
 	{
 		Path	   *path = lfirst(lc);
 
@@ -380,47 +387,56 @@ find_offered(RelOptInfo *joined, bool safe, Cost planned)
 	return NULL;
 }
 
-/* Offer the path of a chain's rows, for any process or for workers. */
+/* Offer the path of a chain's rows, for any process or for workers; with a number of these, a partial one. */
 static void
-offer_chain(PlannerInfo *root, JoinChain *chain, bool safe)
+offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 {
+	RelOptInfo *joined = chain->joined;
 	Oid			index;
 	Cost		taken;
-	Cost		planned = cost_of_rows(root, chain, &index, &taken);
+	Cost		planned = cost_of_rows(root, chain, workers, &index, &taken);
 	RowsPath   *offered;
 	RowsPath   *path;
 
 	note_offer(root, chain, taken, planned >= 0);
 	if (planned < 0)
 		return;
-	offered = find_offered(chain->joined, safe, planned);
-	path = rows_path(root, chain, safe, index, planned, taken);
+	offered = find_offered(workers > 0 ? joined->partial_pathlist : joined->pathlist, safe, planned);
+	path = rows_path(root, chain, safe, workers, index, planned, taken);
 	/* it would not be taken for better than the longer one that costs as much */
 	if (offered != NULL)
 		*offered = *path;
+	else if (workers > 0)
+		add_partial_path(joined, &path->path.path);
 	else
-		add_path(chain->joined, &path->path.path);
+		add_path(joined, &path->path.path);
 }
 
-/* PostgreSQL has looked at two relations that are joined: offer a path for their rows. */
+/* PostgreSQL has looked at two relations that are joined: offer paths for their rows. */
 static void
 offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
 		   JoinPathExtraData *extra)
 {
 	JoinChain  *any;
 	JoinChain  *of_workers;
+	int			workers = 0;
 
 	if (!chain_look_at(root, joined, outer, inner, type, extra))
 		return;
 	any = chain_of_search(root, joined, false);
 	of_workers = chain_of_search(root, joined, true);
+	if (of_workers != NULL && joined->partial_pathlist != NIL && can_return_rows(root, of_workers))
+		workers = compute_parallel_worker(of_workers->table, of_workers->table->pages, -1,
+										  max_parallel_workers_per_gather);
+	if (workers > 0)
+		offer_chain(root, of_workers, true, workers);
 	/* as good, and for more */
 	if (any != NULL && of_workers != NULL && chain_cost(of_workers) <= chain_cost(any))
 		any = NULL;
 	if (any != NULL && can_return_rows(root, any))
-		offer_chain(root, any, false);
+		offer_chain(root, any, false, 0);
 	if (of_workers != NULL && can_return_rows(root, of_workers))
-		offer_chain(root, of_workers, true);
+		offer_chain(root, of_workers, true, 0);
 }
 
 /* Make the plan node. Its scan returns all columns of the relation, whatever is computed of them. */

@@ -69,8 +69,9 @@ is_our_type(JoinType type)
 /* ---- inner sides ---- */
 
 /*
- * Can processes run a partial path below ours, and again? Of those that
- * wait for each other, and of Appends, that is left open.
+ * Can processes run a partial path below ours, and again? Those of ours that
+ * wait for each other wait only for processes that are within the same one. Of
+ * PostgreSQL's that do, and of Appends, that is left open.
  */
 static bool
 runs_in_parts(Path *path)
@@ -82,7 +83,7 @@ runs_in_parts(Path *path)
 		case T_BitmapHeapPath:
 			return path->parallel_aware;
 		case T_CustomPath:
-			return path->parallel_aware && is_filter_scan(path);
+			return path->parallel_aware && (is_filter_scan(path) || is_rows_of_joins(path));
 		case T_ProjectionPath:
 			return runs_in_parts(((ProjectionPath *) path)->subpath);
 		case T_NestPath:
@@ -94,12 +95,14 @@ runs_in_parts(Path *path)
 	}
 }
 
-/* The cheapest path that gives each process a part of the rows of a path of a relation, or NULL. */
+/* The cheapest path that gives each process a part of the rows of a path of a relation, or NULL; and what it costs. */
 static Path *
-cheapest_part(Path *whole)
+cheapest_part(PlannerInfo *root, Path *whole, Cost *cost)
 {
 	Path	   *best = NULL;
 	ListCell   *lc;
+
+	*cost = 0;
 
 	/* rows made unique are no longer the relation's */
 	if (IsA(whole, UniquePath))
@@ -107,9 +110,16 @@ cheapest_part(Path *whole)
 	foreach(lc, whole->parent->partial_pathlist)
 	{
 		Path	   *path = lfirst(lc);
+		Cost		own;
 
-		if (runs_in_parts(path) && (best == NULL || compare_path_costs(path, best, TOTAL_COST) < 0))
+		if (!runs_in_parts(path))
+			continue;
+		own = memory_cost(root, path);
+		if (best == NULL || own < *cost)
+		{
 			best = path;
+			*cost = own;
+		}
 	}
 	return best;
 }
@@ -138,7 +148,7 @@ void
 appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner)
 {
 	inner->path = path;
-	inner->partial = safe ? cheapest_part(path) : NULL;
+	inner->partial = safe ? cheapest_part(root, path, &inner->partial_cost) : NULL;
 	inner->refusal = columns_refusal(path);
 	inner->rows = path->rows * rows_factor(root, path->parent);
 	inner->cost = memory_cost(root, path);
@@ -385,6 +395,7 @@ set_cost(const Joining *join, const InnerSide *inner, const Conditions *found, J
 	step->probe = join->outer_rows * keys;
 	step->pairs = join->rows * (PAIR_COST + found->others);
 	step->inner_cost = inner->cost;
+	step->partial_cost = inner->partial_cost;
 	step->left = 1;
 	/* of several keys only the bounds are known */
 	if ((step->type == JOIN_INNER || step->type == JOIN_SEMI) && found->nkeys == 1 && found->goes_down &&
@@ -444,10 +455,7 @@ static Cost
 part_cost(const JoinStep *step, double divisor)
 {
 	/* it may be planned for another number of workers */
-	Cost		planned = step->partial->total_cost * parallel_divisor(step->partial->parallel_workers) / divisor;
-
-	/* in the measure of the whole */
-	return planned * step->inner_cost / Max(step->inner->total_cost, cpu_operator_cost) +
+	return step->partial_cost * parallel_divisor(step->partial->parallel_workers) / divisor +
 		step->inner->rows * SHARE_ROW_COST + SHARE_COST;
 }
 

@@ -35,6 +35,7 @@ typedef struct InnerSide
 	const char *refusal;		/* why it is none, or NULL */
 	double		rows;
 	Cost		cost;
+	Cost		partial_cost;	/* of each process */
 	int			ncolumns;
 } InnerSide;
 
@@ -49,6 +50,7 @@ typedef struct JoinStep
 	List	   *quals;
 	List	   *others;
 	Cost		inner_cost;		/* of reading the inner side */
+	Cost		partial_cost;	/* of reading a part of it, in each process */
 	Cost		build;			/* of filling the table, without reading rows */
 	Cost		probe;			/* of looking up all rows that come to the
 								 * join */
