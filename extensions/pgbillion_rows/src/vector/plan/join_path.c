@@ -235,7 +235,7 @@ const		CustomPathMethods vector_join_path_methods = {
 	.PlanCustomPath = plan_rows,
 };
 
-/* Note what has been compared of a relation's rows: the best chain, for whoever asks why it is taken, or not. */
+/* Note what has been compared of a relation's rows for one process: the best chain, for whoever asks why it is taken, or not. */
 static void
 note_offer(PlannerInfo *root, const JoinChain *chain, Cost taken, bool pays)
 {
@@ -246,7 +246,7 @@ note_offer(PlannerInfo *root, const JoinChain *chain, Cost taken, bool pays)
 		known = make_note(root, NOTE_OFFER, chain->joined, sizeof(JoinOffer));
 	else if (known->taken < taken)
 		return;
-	(void) chain_rival(root, chain->joined, &rival);
+	(void) chain_rival(root, chain->joined, false, &rival);
 	*known = (JoinOffer)
 	{
 		chain, taken, rival.taken, pays
@@ -398,7 +398,8 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 	RowsPath   *offered;
 	RowsPath   *path;
 
-	note_offer(root, chain, taken, planned >= 0);
+	if (workers == 0)
+		note_offer(root, chain, taken, planned >= 0);
 	if (planned < 0)
 		return;
 	offered = find_offered(workers > 0 ? joined->partial_pathlist : joined->pathlist, safe, planned);
