@@ -189,6 +189,44 @@ def test_partitions_and_inheritance(joins: Connection) -> None:
             both(joins, query, None)
 
 
+LOOKED_FOR = """
+CREATE TABLE head AS SELECT i AS id, i % 40 AS x, i % 3 AS k, repeat('h', 20) AS t FROM generate_series(1, 60) i;
+CREATE TABLE tail AS SELECT i AS k, i AS w FROM generate_series(0, 2) i;
+CREATE TABLE rows_of AS SELECT i % 4000 AS x, i % 3 AS w, i AS y, repeat('r', 50) AS t FROM generate_series(1, 40000) i;
+CREATE TABLE more_of AS SELECT i AS y, i % 7 AS z, repeat('m', 50) AS t FROM generate_series(1, 40000) i;
+CREATE TABLE parts_of (LIKE rows_of) PARTITION BY HASH (y);
+CREATE TABLE parts_of_0 PARTITION OF parts_of FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE parts_of_1 PARTITION OF parts_of FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+INSERT INTO parts_of SELECT * FROM rows_of;
+CREATE INDEX ON rows_of (x); CREATE INDEX ON more_of (y); CREATE INDEX ON parts_of (x);
+ANALYZE head, tail, rows_of, more_of, parts_of;
+SET enable_nestloop = on; SET max_parallel_workers_per_gather = 2; SET enable_memoize = off;
+SET random_page_cost = 0.01; SET enable_parallel_hash = off
+"""
+
+
+@pytest.mark.parametrize(
+    "joined",
+    [
+        "LEFT JOIN (rows_of r JOIN more_of m ON r.y = m.y) ON r.x = h.x AND r.w = t.w",
+        "LEFT JOIN parts_of r ON r.x = h.x AND r.w = t.w",
+        "JOIN parts_of r ON r.x = h.x AND r.w = t.w",
+        "LEFT JOIN rows_of r ON r.x = h.x AND r.w = t.w",
+    ],
+)
+def test_conditions_by_which_postgresql_looks_for_rows(joins: Connection, joined: str) -> None:
+    """Of partitions and of joins it keeps them where they are used, and not with the path."""
+    joins.execute(LOOKED_FOR.encode())
+    for query in (
+        f"SELECT count(*), count(r.y), sum(r.y) FROM head h JOIN tail t ON t.k = h.k {joined}",
+        f"SELECT h.t, count(*), sum(r.y) FROM head h CROSS JOIN tail t {joined} GROUP BY 1",
+        f"SELECT h.id, t.w, r.y FROM head h JOIN tail t ON t.k = h.k {joined}",
+    ):
+        for settings in ("SET enable_mergejoin = off", "SET effective_cache_size = '1MB'", "SET enable_mergejoin = on"):
+            joins.execute(settings.encode())
+            both(joins, query, None)
+
+
 def test_plans_with_parameters(joins: Connection) -> None:
     joins.execute("SET plan_cache_mode = force_generic_plan")
     query = (

@@ -201,6 +201,19 @@ whole_inner(JoinPath *join, bool safe)
 }
 
 /*
+ * Does the inner side of a nested loop look for rows by conditions that nothing
+ * tells of? Those of partitions and of joins are with the paths that they are
+ * made of, and not among the join's own.
+ */
+static bool
+hides_conditions(JoinPath *join)
+{
+	ParamPathInfo *params = skip_cache(join->innerjoinpath)->param_info;
+
+	return params != NULL && params->ppi_clauses == NIL;
+}
+
+/*
  * The conditions of a join. Those that the inner side of a nested loop uses to
  * look for rows are not among the path's own: *looked_for.
  */
@@ -263,6 +276,8 @@ step_of_path(PlannerInfo *root, JoinPath *path, Index table, bool safe, JoinStep
 		return "a join whose inner side cannot be read as a whole";
 	if (!is_our_type(join.type))
 		return "a right or full join";
+	if (hides_conditions(path))
+		return "a join that looks for rows in several tables";
 	join.conditions = conditions_of(path, &looked_for);
 	join.looks_for_rows = looked_for != NIL;
 	if (join.hashes)
