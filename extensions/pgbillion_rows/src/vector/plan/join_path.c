@@ -398,6 +398,7 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 	RowsPath   *offered;
 	RowsPath   *path;
 
+	/* the shares of processes are compared with other shares */
 	if (workers == 0)
 		note_offer(root, chain, taken, planned >= 0);
 	if (planned < 0)
