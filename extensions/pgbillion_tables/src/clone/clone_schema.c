@@ -465,6 +465,7 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 		const char *name = clone_name(cloning, number);
 		List	   *rest = definition_of_rest(cloning->template, name);
 
+		check_unchanged(cloning);
 		make_clone(name, cloning->objects);
 		run_all(rest);
 		/* the others are made by the same commands */
@@ -475,7 +476,6 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(cloning->each);
 	}
-	check_unchanged(cloning);
 }
 
 /*

@@ -241,7 +241,7 @@ static void
 make_rows(SchemaWriter *writer, const char *name)
 {
 	const SchemaStamp *stamp = writer->stamp;
-	char	   *space = palloc(writer->image_bytes);
+	char	   *space = MemoryContextAllocHuge(CurrentMemoryContext, writer->image_bytes);
 
 	writer->oldest_multixact = GetOldestMultiXactId();
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
