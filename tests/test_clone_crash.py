@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -51,6 +52,9 @@ class Change:
     goes: set[str] = field(default_factory=set)
     commits: bool = True
     state: str = "begun"  # then ending, committed or gone
+    # what it drops; PostgreSQL leaves some of them if it commits, there is a checkpoint, and it is killed at once
+    files: set[str] = field(default_factory=set)
+    in_flight: bool = False
 
 
 class Workload:
@@ -85,6 +89,11 @@ class Workload:
 
     def _make(self, conn: Connection, change: Change, number: int) -> None:
         kind = self._chance.choice(("clone", "clone", "tables", "tables", "drop", "remove"))
+        tables = sorted(name for name in self.there if name.startswith("w."))
+        clones = sorted(name for name in self.there if name.startswith("c"))
+        # who changes nothing does not write what was rolled back before to disk
+        if (kind == "drop" and not tables) or (kind == "remove" and not clones):
+            kind = "tables"
         if kind == "clone":
             count = self._chance.choice((1, 3, 5))
             template = self._chance.choice(TEMPLATES)
@@ -104,16 +113,25 @@ class Workload:
             count = self._chance.choice((1, 2, 30, 100))
             change.appears = {f"w.x{number}_{n}" for n in range(1, count + 1)}
             subject.create_tables(conn, "w.model", f"x{number}_%d", 1, count, schema="w")
-        elif kind == "drop" and (tables := sorted(name for name in self.there if name.startswith("w."))):
+        elif kind == "drop":
             change.goes = set(self._chance.sample(tables, self._chance.randint(1, len(tables))))
+            before = _paths(conn)
             one(conn, "SELECT pgbillion_tables.drop_tables(%s::regclass[])", sorted(change.goes))
-        elif kind == "remove" and (clones := sorted(name for name in self.there if name.startswith("c"))):
+            change.files = before - _paths(conn)
+        else:
             change.goes = {self._chance.choice(clones)}
+            before = _paths(conn)
             conn.execute(f"DROP SCHEMA {next(iter(change.goes))} CASCADE")
+            change.files = before - _paths(conn)
 
     def _files(self) -> set[str]:
         folders = invariants.folders(self._cluster.data, self._conn)
         return {entry.path for folder in folders if folder.exists() for entry in os.scandir(folder)}
+
+
+def _paths(conn: Connection) -> set[str]:
+    rows = conn.execute("SELECT pg_relation_filepath(oid) FROM pg_class WHERE pg_relation_filenode(oid) IS NOT NULL")
+    return {path for (path,) in rows}
 
 
 def _there(conn: Connection) -> set[str]:
@@ -199,6 +217,7 @@ def _check(cluster: Cluster, database: str, workload: Workload, outcomes: Counte
             after = (expected | last.appears) - last.goes
             outcomes["committed in flight" if there == after else "lost in flight"] += 1
             last.state = "committed" if there == after else "gone"
+            last.in_flight = True
             assert there in (expected, after), last
         else:
             outcomes["lost in flight"] += last.state in ("begun", "ending")
@@ -232,6 +251,10 @@ def _check_clones(conn: Connection) -> None:
                 assert one(conn, "SELECT count(*) FROM log") == 1
 
 
+def _in_data(cluster: Cluster, path: str) -> str:
+    return str(Path(path).relative_to(cluster.data))
+
+
 def _check_files(cluster: Cluster, conn: Connection, workload: Workload, outcomes: Counter[str]) -> None:
     """Only the transaction in flight leaves files, and ones rolled back since the last commit, as core's do."""
     # lazy tables have number 1, and no file
@@ -239,8 +262,15 @@ def _check_files(cluster: Cluster, conn: Connection, workload: Workload, outcome
     orphans = {str(cluster.data / file.folder / file.name) for file in invariants.orphans(cluster.data, conn)}
     emptied = {path for path in orphans & workload.old if Path(path).stat().st_size == 0}
     outcomes["points with orphan files"] += bool(orphans)
+    last = workload.changes[-1] if workload.changes else Change()
+    if last.in_flight and last.state == "committed":
+        left = {
+            path for path in orphans - emptied if re.sub(r"_[a-z]+$|\.\d+$", "", _in_data(cluster, path)) in last.files
+        }
+        outcomes["points with files of a drop"] += bool(left)
+        emptied |= left
     assert (orphans & workload.old) - emptied == set(), "older than the last commit"
-    if workload.changes and workload.changes[-1].state == "committed":
+    if last.state == "committed":
         assert orphans - emptied == set(), "the last transaction is committed"
     for path in orphans:
         Path(path).unlink()
