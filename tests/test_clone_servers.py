@@ -1,4 +1,4 @@
-"""Clones of schemas on another server: a physical standby has them."""
+"""Clones of schemas and other servers: a physical standby has them, and logical replication treats them as DDL's."""
 
 from __future__ import annotations
 
@@ -88,3 +88,81 @@ def _rows(conn: Connection, catalogs: Catalogs, schema: str) -> list[str]:
         for row in schema_rows.rows(conn, catalogs, schema, trees=False)
         if not row.startswith(("pg_class", "pg_depend", "pg_shdepend"))
     ]
+
+
+PUBLISHED = """
+    CREATE TYPE state AS ENUM ('new', 'done');
+    CREATE TABLE a (id integer PRIMARY KEY, s state DEFAULT 'done');
+    CREATE TABLE b (id integer PRIMARY KEY, a integer REFERENCES a, note text DEFAULT repeat('x', 3000));
+    CREATE TABLE p (id integer PRIMARY KEY) PARTITION BY LIST (id);
+    CREATE TABLE p_rest PARTITION OF p DEFAULT;
+"""
+
+
+def test_clones_beside_logical_replication(installation: Installation) -> None:
+    """Rows of clones arrive where all tables are published, and nowhere else; those of schemas made by DDL, too."""
+    settings = {"wal_level": "logical", "logical_decoding_work_mem": "64kB", "wal_retrieve_retry_interval": "100ms"}
+    # since 18 large transactions are applied by workers of their own
+    settings |= {"max_logical_replication_workers": "12", "max_worker_processes": "24"}
+    # two clusters: to make a slot is to wait for the transactions of the publisher's, and a subscriber has its own open
+    with servers.new_cluster(installation, settings) as publisher, servers.new_cluster(installation, settings) as other:
+        for cluster, database in ((publisher, "publisher"), (other, "everything"), (other, "the_model")):
+            with cluster.connect() as conn:
+                conn.execute(f"CREATE DATABASE {database}".encode())
+        with (
+            publisher.connect("publisher") as here,
+            other.connect("everything") as everything,
+            other.connect("the_model") as the_model,
+        ):
+            for one_of in (here, everything, the_model):
+                schemas.make_schema(one_of, "model", PUBLISHED)
+            here.execute("CREATE PUBLICATION everything FOR ALL TABLES")
+            here.execute("CREATE PUBLICATION the_model FOR TABLES IN SCHEMA model")
+            for name, there in (("everything", everything), ("the_model", the_model)):
+                source = f"CONNECTION '{publisher.conninfo('publisher')}' PUBLICATION {name} WITH (copy_data = false)"
+                there.execute(f"CREATE SUBSCRIPTION {name} {source}".encode())
+
+            # what is published must be there
+            for there in (everything, the_model):
+                some(there, "model", "c%d", 1, 4)
+                some(there, "model", "later%d", 1, 3)
+                schemas.make_schema(there, "by_ddl", PUBLISHED)
+            with here.transaction():
+                some(here, "model", "c%d", 1, 4)
+                schemas.make_schema(here, "by_ddl", PUBLISHED)
+                _sign_up(here, 1)
+            with here.transaction(force_rollback=True):
+                some(here, "model", "gone%d", 1, 4)
+                here.execute("INSERT INTO gone4.a VALUES (1)")
+            for name, there in (("everything", everything), ("the_model", the_model)):
+                there.execute(f"ALTER SUBSCRIPTION {name} REFRESH PUBLICATION".encode())
+                _wait(there, "SELECT NOT EXISTS (SELECT FROM pg_subscription_rel WHERE srsubstate <> 'r')")
+            _sign_up(here, 2)
+            some(here, "model", "later%d", 1, 3)
+            here.execute("INSERT INTO later3.a VALUES (1); INSERT INTO model.p VALUES (99)")
+
+            for there in (everything, the_model):
+                _wait(there, "SELECT EXISTS (SELECT FROM model.p WHERE id = 99)")
+            for name in ("model", "c1", "c4", "by_ddl"):
+                for table in ("a", "b", "p"):
+                    count = f"SELECT count(*) FROM {name}.{table} WHERE id < 9"
+                    assert one(everything, count) == 2, (name, table)
+                    assert one(the_model, count) == (2 if name == "model" else 0), (name, table)
+            # a subscription knows of new tables when it is refreshed
+            assert one(everything, "SELECT count(*) FROM later3.a") == 0
+            of = "pg_subscription_rel JOIN pg_class c ON c.oid = srrelid"
+            published = f"SELECT DISTINCT relnamespace::regnamespace::text FROM {of}".encode()
+            assert the_model.execute(published).fetchall() == [("model",)]
+            # the extension's own table is one of all
+            names = {"model", "c1", "c2", "c3", "c4", "by_ddl", "pgbillion_tables"}
+            assert {name for (name,) in everything.execute(published)} == names
+
+
+def _sign_up(conn: Connection, number: int) -> None:
+    for schema in ("model", "c1", "c4", "by_ddl"):
+        conn.execute(f"INSERT INTO {schema}.a VALUES ({number}); INSERT INTO {schema}.p VALUES ({number})".encode())
+        conn.execute(f"INSERT INTO {schema}.b VALUES ({number}, {number})".encode())
+
+
+def _wait(conn: Connection, query: str) -> None:
+    servers.until(lambda: one(conn, query), query)
