@@ -45,6 +45,7 @@ _MAJORS = (
     "test_columns_pauses",
     "test_columns_servers",
     "test_columns_values",
+    "test_clone_generated",
     "test_clone_rows",
     "test_clone_schema",
     "test_clone_stamps",

@@ -39,7 +39,7 @@ def _drop(conn: Connection, refused: psycopg.errors.FeatureNotSupported) -> str:
     """Drop what the error names; return its kind."""
     message = refused.diag.message_primary or ""
     if found := _HAS.match(message):
-        what = re.sub(r", (whose name|which) .*", "", found[1])
+        what = re.sub(r", (whose|which) .*", "", found[1])
         if row := conn.execute(_BY_DESCRIPTION, [what]).fetchone():
             conn.execute(str(row[0]).encode())
             return what.split(" ")[0]

@@ -54,6 +54,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "states": Campaign(("tests/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}),
     "options": Campaign(("tests/test_shard_options.py",), {"PGBILLION_TEST_OPTIONS": "2000"}),
     "schemas": Campaign((f"{_SCHEMAS}::test_generated_templates",), {"PGBILLION_TEST_EXAMPLES": "500"}),
+    "clones": Campaign(("tests/test_clone_generated.py",), {"PGBILLION_TEST_SCHEMAS": "40"}),
     "serializable": Campaign(("tests/test_lazy_serializable.py",), {}),
     "crashes": Campaign(("tests/test_crash.py",), {"PGBILLION_TEST_CRASHES": "90"}),
     "clone-crashes": Campaign(("tests/test_clone_crash.py",), {"PGBILLION_TEST_CLONE_CRASHES": "40"}),

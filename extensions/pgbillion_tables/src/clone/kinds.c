@@ -611,6 +611,15 @@ const char *const clone_refused_queries[] = {
 	" WHERE t.typtype IN ('b', 'p') OR r.rngcanonical::oid <> 0 ORDER BY 1",
 	"SELECT CASE WHEN c.relkind = 'f' THEN 'foreign table ' ELSE 'typed table ' END || c.oid::regclass, '" ELSEWHERE "'"
 	" FROM " RELATIONS " c WHERE c.relkind = 'f' OR c.reloftype <> 0 ORDER BY 1",
+	/* commands make a child's inherited columns first, in the order of its parents */
+	"SELECT format('table %s, whose columns are in another order than its parent''s', c.oid::regclass),"
+	" 'Give the parent all of its columns before the child is created.'"
+	" FROM " RELATIONS " c, LATERAL (SELECT array_agg(a.attnum ORDER BY a.attnum),"
+	"  array_agg(a.attnum ORDER BY p.inhseqno NULLS LAST, p.attnum, a.attnum)"
+	"  FROM pg_attribute a LEFT JOIN LATERAL (SELECT h.inhseqno, q.attnum FROM pg_inherits h JOIN pg_attribute q"
+	"   ON q.attrelid = h.inhparent AND q.attname = a.attname WHERE h.inhrelid = c.oid ORDER BY 1 LIMIT 1) p ON a.attinhcount > 0"
+	"  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) o (found, made)"
+	" WHERE c.relkind = 'r' AND NOT c.relispartition AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid) AND o.found <> o.made",
 	"SELECT format('partition %s of %s, which is in another schema', c.oid::regclass, p.oid::regclass), 'Move both into one schema.'"
 	" FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent"
 	" JOIN " RELATIONS " m ON m.oid IN (c.oid, p.oid) WHERE c.relispartition AND c.relnamespace <> p.relnamespace ORDER BY 1",

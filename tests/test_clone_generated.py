@@ -1,0 +1,183 @@
+"""Clones of generated schemas: by commands they are the template, stamped they are those by commands."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from clone_support import dump, reasons, same, some
+from harness import generated_schemas, schema_rows, schemas
+from harness.amount import Count, amount
+from harness.catalogs import Catalogs
+from pgbillion.common.target import Target
+from pgbillion.server.postgres import Cluster, Installation
+from pgbillion.tenants import diff
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+EXAMPLES = amount("PGBILLION_TEST_SCHEMAS", 8, 2)
+SEED = os.environ.get("PGBILLION_TEST_SEED", "1")
+SHRINK = bool(os.environ.get("PGBILLION_TEST_SHRINK"))
+# of the kinds that are refused by name: what is generated can be so
+REFUSED = (
+    "PostgreSQL's commands make something else of it",
+    "whose columns are in another order than its parent's",
+    "objects of the template need each other in a circle",
+)
+CLONES = [f"clone_{number}" for number in (98, 99, 100, 101)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def outside(cluster: Cluster, database: str) -> Iterator[None]:
+    with cluster.connect(database) as conn:
+        schemas.make_outside(conn)
+    yield
+    with cluster.connect(database) as conn:
+        conn.execute("DROP SCHEMA outside CASCADE")
+
+
+@contextmanager
+def _unseen(total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda done: None
+
+
+class _Trial:
+    """One schema after the other, cloned and compared."""
+
+    def __init__(self, cluster: Cluster, database: str, conn: Connection, catalogs: Catalogs) -> None:
+        self._cluster = cluster
+        self._database = database
+        self._conn = conn
+        self._catalogs = catalogs
+        self._reasons = reasons(conn)
+        self.outcomes: Counter[str] = Counter()
+
+    def make(self, commands: Sequence[str]) -> list[str]:
+        """Make the model, and return those of the commands that PostgreSQL has taken."""
+        conn = self._conn
+        taken = []
+        conn.execute("CREATE SCHEMA model")
+        for command in commands:
+            try:
+                with conn.transaction():
+                    conn.execute("SET LOCAL search_path = model")
+                    conn.execute(command.encode())
+                taken.append(command)
+            except psycopg.Error:
+                self.outcomes["commands refused"] += 1
+        self.outcomes["commands"] += len(taken)
+        return taken
+
+    def clear(self) -> None:
+        self._conn.execute(f"SET client_min_messages = error; DROP SCHEMA IF EXISTS model, {', '.join(CLONES)} CASCADE")
+
+    def check(self) -> None:
+        """Raise AssertionError for what a clone has that it should not have, or lacks."""
+        self._reasons.clear()
+        self._conn.execute("SET client_min_messages = debug1")
+        try:
+            some(self._conn, "model", "clone_%d", 98, 4)
+        except psycopg.errors.FeatureNotSupported as refused:
+            reason = next((one for one in REFUSED if one in (refused.diag.message_primary or "")), None)
+            if reason is None:
+                raise
+            self.outcomes[f"refused: {reason}"] += 1
+            return
+        assert self._reasons == []
+        made = schema_rows.rows(self._conn, self._catalogs, "clone_98")
+        same(schema_rows.rows(self._conn, self._catalogs, "clone_101"), made)
+        assert self._contents("clone_101") == self._contents("clone_98")
+        wanted, found = (dump(self._cluster, self._database, name).splitlines() for name in ("model", "clone_101"))
+        same(found, wanted)
+        self._compare()
+        self.outcomes["templates cloned"] += 1
+
+    def _contents(self, schema: str) -> list[tuple[Any, ...]]:
+        """Sizes of all relations, and the state of sequences."""
+        sizes = self._conn.execute(
+            "SELECT relkind, regexp_replace(relname, '[0-9]{4,}', 'N'), pg_relation_size(c.oid),"
+            " pg_relation_size(c.oid, 'init'), pg_sequence_last_value(CASE WHEN relkind = 'S' THEN c.oid END)"
+            " FROM pg_class c WHERE relnamespace = %s::regnamespace ORDER BY 1, 2, 3",
+            [schema],
+        )
+        return sizes.fetchall()
+
+    def _compare(self) -> None:
+        """Both ways of `tenants diff` find no difference."""
+        target = Target(self._cluster.conninfo(self._database), "the test's")
+        found = diff.compare(target, "model", ["clone_98", "clone_101"], 1, observe=_unseen)
+        assert [group.differences for group in found.groups] == []
+        reader = diff._Reader(target, "fingerprints", 3, 1)
+        oids = [
+            [oid]
+            for (oid,) in self._conn.execute(
+                "SELECT oid::int8 FROM pg_namespace WHERE nspname IN ('model', 'clone_98', 'clone_101')"
+            )
+        ]
+        reader.read(oids, lambda done: None)
+        assert len(reader.grouped(oids)) == 1, "definitions"
+
+
+def test_generated_schemas(
+    cluster: Cluster,
+    database: str,
+    conn: Connection,
+    catalogs: Catalogs,
+    installation: Installation,
+    tell: Callable[[str], None],
+    counted: Count,
+) -> None:
+    trial = _Trial(cluster, database, conn, catalogs)
+    for number in range(EXAMPLES):
+        commands = generated_schemas.script(f"{SEED} {number}", installation.version_num // 10000)
+        taken = trial.make(commands)
+        try:
+            trial.check()
+        except (AssertionError, psycopg.Error) as error:
+            if SHRINK:
+                taken = _smaller(trial, taken, error)
+            error.add_note(f"seed {SEED}, schema {number}:\n" + ";\n".join(taken))
+            raise
+        trial.clear()
+    tell(f"seed {SEED}: {dict(trial.outcomes)}")
+    counted({"templates": trial.outcomes["templates cloned"], "commands": trial.outcomes["commands"]})
+    assert trial.outcomes["templates cloned"] >= EXAMPLES * 0.75
+
+
+def _smaller(trial: _Trial, commands: list[str], error: Exception) -> list[str]:
+    """Fewer commands that fail in the same way."""
+
+    def fails(some_commands: list[str]) -> bool:
+        trial.clear()
+        trial.make(some_commands)
+        try:
+            trial.check()
+        except (AssertionError, psycopg.Error) as again:
+            return _kind(again) == _kind(error)
+        return False
+
+    size = len(commands) // 2
+    while size > 0:
+        at = 0
+        while at < len(commands):
+            fewer = commands[:at] + commands[at + size :]
+            if fails(fewer):
+                commands = fewer
+            else:
+                at += size
+        size //= 2
+    return commands
+
+
+def _kind(error: Exception) -> str:
+    """What an error is about, without the names in it."""
+    first = str(error).split("\n", 1)[0]
+    shortened = re.sub(r"[0-9]+|\"[^\"]*\"", "", first)[:60]
+    return f"{type(error).__name__} {shortened}"
