@@ -157,6 +157,10 @@ KINDS: Mapping[str, str] = {
         CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
         CREATE TRIGGER t AFTER INSERT ON event FOR EACH ROW EXECUTE FUNCTION f();
         ALTER TABLE event_2020 DISABLE TRIGGER t;
+        CREATE TRIGGER always AFTER DELETE ON event FOR EACH ROW EXECUTE FUNCTION f();
+        ALTER TABLE event ENABLE ALWAYS TRIGGER always;
+        CREATE TRIGGER parent_only AFTER UPDATE ON event FOR EACH ROW EXECUTE FUNCTION f();
+        ALTER TABLE ONLY event DISABLE TRIGGER parent_only;
         CREATE TABLE keyed (a integer, b text) PARTITION BY RANGE ((a / 10), lower(b) COLLATE "C");
         CREATE TABLE parts (a integer, b integer, CONSTRAINT parts_key UNIQUE (a, b) WITH (fillfactor = 60)
             DEFERRABLE INITIALLY DEFERRED) PARTITION BY LIST (a);

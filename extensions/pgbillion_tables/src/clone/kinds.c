@@ -391,16 +391,13 @@ const char *const clone_object_queries[] = {
 	"  WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' END, r.rulename))) v (command)"
 	" WHERE r.rulename <> '_RETURN' AND (r.ev_enabled <> 'O' OR v.command LIKE 'CREATE%')",
 
-	/*
-	 * triggers; partitions have those of their tables, and may have them
-	 * switched otherwise
-	 */
+	/* triggers; partitions have those of their tables, and each is switched by itself */
 	"SELECT 'pg_trigger'::regclass::oid, t.oid, v.command"
 	" FROM " RELATIONS " c JOIN pg_trigger t ON t.tgrelid = c.oid LEFT JOIN pg_trigger p ON p.oid = t.tgparentid,"
 	" LATERAL (VALUES (pg_get_triggerdef(t.oid, true)), (format('ALTER TABLE ONLY %I %s TRIGGER %I', c.relname, CASE t.tgenabled"
-	"  WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' ELSE 'ENABLE' END, t.tgname))) v (command)"
+	"  WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE ALWAYS' END, t.tgname))) v (command)"
 	" WHERE NOT t.tgisinternal AND CASE WHEN v.command LIKE 'CREATE%' THEN p.oid IS NULL"
-	" ELSE t.tgenabled <> coalesce(p.tgenabled, 'O') END",
+	" ELSE t.tgenabled <> 'O' END",
 
 	/* policies */
 	"SELECT 'pg_policy'::regclass::oid, p.oid, format('CREATE POLICY %I ON %I AS %s FOR %s TO %s%s%s', p.polname, c.relname,"
