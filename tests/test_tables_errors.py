@@ -37,7 +37,7 @@ def cli(cluster: Cluster) -> Iterator[CommandLine]:
         (("--type", "XXL"), 'no database type "XXL"'),
         (("--count", "10", "--first", "9223372036854775800"), "beyond 64 bits"),
         (("--count", "10", "--first", "-1"), "must not be negative"),
-        (("--count", "10", "--name-format", "t"), "no number in it: every table would have the same name"),
+        (("--count", "10", "--name-format", "t"), "no number in it: all names would be the same"),
         (("--count", "10", "--name-format", "t%s"), "cannot be used"),
         (("--count", "10", "--name-format", "%d_%d"), "more than one number"),
         (("--count", "10", "--name-format", "x" * 63 + "%d"), "64 bytes long"),

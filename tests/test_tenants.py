@@ -90,6 +90,12 @@ def test_create_clones_what_is_missing(cli: CommandLine) -> None:
     done = cli.run("tenants", "migrate", "tenant_%", "-c", "ALTER TABLE a ADD COLUMN c integer", check=True)
     assert done.stdout.startswith("4 tenants migrated, 3 before")
     failed(cli.run("tenants", "create", "--template", "none", "-n", "1"), 1, 'no schema "none"')
+    failed(cli.run("tenants", "create", "--template", "model", "-n", "x"), 1, '"x" is not a number of tenants')
+    with cli.connect() as conn:
+        conn.execute("CREATE ROLE poor LOGIN")
+    failed(cli.run("tenants", "create", "--template", "model", "-n", "1", "-U", "poor"), 3, "no privilege to clone")
+    with cli.connect() as conn:
+        conn.execute("DROP ROLE poor")
     failed(cli.run("tenants", "create", "--template", "model", "-n", "2", "--name-format", "x"), 1, "no number in it")
     assert (
         "number of tenants must be at least 1" in cli.run("tenants", "create", "--template", "model", "-n", "0").stderr

@@ -113,7 +113,7 @@ def create(
         template,
         name_format,
         first,
-        parse_count(count),
+        parse_count(count, "tenants"),
         number_of_workers(workers),
         batch,
         method,

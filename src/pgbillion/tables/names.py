@@ -76,7 +76,7 @@ class NameFormat:
             position = match.end()
         literal[-1] += text[position:]
         if found is None:
-            raise UserError(f'name format "{text}" has no number in it: every table would have the same name', hint)
+            raise UserError(f'name format "{text}" has no number in it: all names would be the same', hint)
         if "\0" in text:
             raise UserError("a name format cannot contain a zero byte", hint)
         width = min(int(found["width"] or 1), 1000)
@@ -100,7 +100,7 @@ class NameFormat:
         longest = self(first + count - 1)
         if (size := len(longest.encode())) > MAX_NAME_BYTES:
             raise UserError(
-                f'table name "{longest}" would be {size} bytes long; PostgreSQL allows {MAX_NAME_BYTES}',
+                f'the name "{longest}" would be {size} bytes long; PostgreSQL allows {MAX_NAME_BYTES}',
                 "choose a shorter --name-format.",
             )
 

@@ -73,6 +73,18 @@ class Outcome:
         return {**asdict(self), "tenants_per_second": round(rate, 2)}
 
 
+def _check_may_clone(conn: Connection) -> None:
+    """Raise UserError where the role may not call what clones."""
+    function = "pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean)"
+    row = conn.execute("SELECT has_function_privilege(%s, 'EXECUTE')", [function]).fetchone()
+    if not (row and row[0]):
+        raise UserError(
+            "no privilege to clone schemas",
+            f"let a superuser run: GRANT EXECUTE ON FUNCTION {function} TO {conn.info.user}",
+            status=3,
+        )
+
+
 def _missing(conn: Connection, request: Request) -> list[int]:
     """Return the numbers of tenants that are not there."""
     name = NameFormat.parse(request.name_format)
@@ -114,6 +126,7 @@ def execute(
         row = conn.execute("SELECT FROM pg_namespace WHERE nspname = %s", [request.template]).fetchone()
         if row is None:
             raise UserError(f'there is no schema "{request.template}" to be cloned', "--template names the model")
+        _check_may_clone(conn)
         tables = _tables(conn, request)
         numbers = _missing(conn, request)
         journaled = journal.exists(conn)
