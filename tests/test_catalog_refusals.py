@@ -152,6 +152,7 @@ CALLS = {
     "count_zero": Call("22023", "count", count=0, hint=False),
     "count_negative": Call("22023", "count", count=-1, hint=False),
     "count_smallest": Call("22023", "count", count=-(2**63), hint=False),
+    "count_beyond_oids": Call("54000", "count", count=2**32, hint=False),
     "first_negative": Call("22023", "first|negative", first=-1, hint=False),
     "range_overflows": Call("22003", "range", first=2**63 - 1, count=2, hint=False),
     "range_overflows_far": Call("22003", "range", first=2**63 - 1, count=2**63 - 1, hint=False),

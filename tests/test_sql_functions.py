@@ -107,7 +107,8 @@ VALUES: dict[str, tuple[str, ...]] = {
     "name": ("'heap'", "NULL", "''", "'lazy_heap'", "'columns'", "'btree'", "'nonesuch'", "'t'"),
     "smallint": NUMBER,
     "integer": (*NUMBER, "2147483647", "-2147483648"),
-    "bigint": (*NUMBER, "4294967296", "9223372036854775807", "-9223372036854775808"),
+    # what can be made takes too long
+    "bigint": (*NUMBER[:6], "4294967296", "9223372036854775807", "-9223372036854775808"),
     "numeric": (*NUMBER, *ODD_FLOATS[:3], "1e130000", "1e-16000"),
     "real": (*NUMBER, *ODD_FLOATS[:3]),
     "double precision": (*NUMBER, *ODD_FLOATS),
@@ -276,7 +277,7 @@ def call_again_and_again(cluster: Cluster, wanted: int, recovers: bool) -> Count
         try:
             state = tried(conns[role], statement, place, role == "stranger")
         except AssertionError as error:
-            failures.append(f"call {number} by {role}, {place}: {str(error)[:500]}")
+            failures.append(f"call {number} by {role}, {place}: {str(error)[:2000]}")
             # one may have been left in a transaction, or ended
             conns[role].close()
             servers.until(cluster.running, "the server to recover")

@@ -245,6 +245,12 @@ check_numbers(int64 first, int64 count, const char *what)
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 				 errmsg("the last %s's number is out of range", what)));
+	/* they would be made for hours, and fail in the end */
+	if (count > PG_UINT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("count must not be greater than %u", PG_UINT32_MAX),
+				 errdetail("Each %s needs an OID of its own.", what)));
 }
 
 /*
