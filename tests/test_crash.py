@@ -197,6 +197,25 @@ def test_kill(installation: Installation, tell: Callable[[str], None], counted: 
         assert outcomes["committed in flight"] >= outcomes["committed"]
 
 
+def test_first_change_of_pages_after_a_checkpoint(installation: Installation) -> None:
+    """Their images are in the WAL: what is replayed after them must not be in them already."""
+    with servers.new_cluster(installation, LEVELS["replica"]) as cluster:
+        with cluster.connect("template1") as conn:
+            conn.execute("CREATE SCHEMA w; CREATE TABLE w.a (a int, b text, c date); CREATE TABLE w.b (d int, e int)")
+            # so that no command has changed the pages before
+            servers.one(conn, "SELECT pgbillion_tables.prepare_clone('w')")
+        for number in range(4):
+            with cluster.connect("template1") as conn:
+                conn.execute("CHECKPOINT")
+                servers.one(conn, f"SELECT pgbillion_tables.clone_schema('w', 'w{number}')")
+            cluster.kill()
+            cluster.start()
+            with cluster.connect("template1") as conn:
+                assert invariants.index_errors(conn) == []
+                assert servers.one(conn, f"SELECT count(*) FROM w{number}.a") == 0
+        cluster.stop()
+
+
 def _kill_again_and_again(installation: Installation, level: str) -> Counter[str]:
     chance = random.Random(f"{SEED} {level}")
     outcomes: Counter[str] = Counter()

@@ -695,11 +695,16 @@ is_formed_entry(const Run *run, int entry, IndexTuple itup)
 }
 #endif
 
-/* Add entries to a leaf page that is locked for writing, and log that. They fit. */
+/*
+ * Add entries to a leaf page that is locked for writing, and log that. They
+ * fit. Where each has a record of its own, the page must not have what later
+ * ones add: any record may come to hold an image of it.
+ */
 static void
 add_to_leaf(const Run *run, Buffer buffer, const LeafEntries *leaf)
 {
 	Page		page = BufferGetPage(buffer);
+	bool		one_by_one = RelationNeedsWAL(run->index) && !leaf->log_image;
 	int			end;
 
 	/* NO EREPORT(ERROR) from here till changes are logged */
@@ -708,18 +713,14 @@ add_to_leaf(const Run *run, Buffer buffer, const LeafEntries *leaf)
 	for (int i = 0; i < leaf->n; i = end)
 	{
 		end = i + 1;
-		while (end < leaf->n && leaf->placements[end].offset == leaf->placements[end - 1].offset + 1)
+		while (!one_by_one && end < leaf->n && leaf->placements[end].offset == leaf->placements[end - 1].offset + 1)
 			end++;
 		add_neighbors(page, &leaf->placements[i], end - i);
+		if (one_by_one)
+			log_leaf_insert(buffer, leaf->placements[i].itup, leaf->placements[i].offset);
 	}
-	if (RelationNeedsWAL(run->index))
-	{
-		if (leaf->log_image)
-			log_newpage_buffer(buffer, true);
-		else
-			for (int i = 0; i < leaf->n; i++)
-				log_leaf_insert(buffer, leaf->placements[i].itup, leaf->placements[i].offset);
-	}
+	if (RelationNeedsWAL(run->index) && leaf->log_image)
+		log_newpage_buffer(buffer, true);
 	END_CRIT_SECTION();
 }
 
