@@ -391,7 +391,10 @@ const char *const clone_object_queries[] = {
 	"  WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' WHEN 'A' THEN 'ENABLE ALWAYS' END, r.rulename))) v (command)"
 	" WHERE r.rulename <> '_RETURN' AND (r.ev_enabled <> 'O' OR v.command LIKE 'CREATE%')",
 
-	/* triggers; partitions have those of their tables, and each is switched by itself */
+	/*
+	 * triggers; partitions have those of their tables, and each is switched
+	 * by itself
+	 */
 	"SELECT 'pg_trigger'::regclass::oid, t.oid, v.command"
 	" FROM " RELATIONS " c JOIN pg_trigger t ON t.tgrelid = c.oid LEFT JOIN pg_trigger p ON p.oid = t.tgparentid,"
 	" LATERAL (VALUES (pg_get_triggerdef(t.oid, true)), (format('ALTER TABLE ONLY %I %s TRIGGER %I', c.relname, CASE t.tgenabled"
@@ -608,7 +611,11 @@ const char *const clone_refused_queries[] = {
 	" WHERE t.typtype IN ('b', 'p') OR r.rngcanonical::oid <> 0 ORDER BY 1",
 	"SELECT CASE WHEN c.relkind = 'f' THEN 'foreign table ' ELSE 'typed table ' END || c.oid::regclass, '" ELSEWHERE "'"
 	" FROM " RELATIONS " c WHERE c.relkind = 'f' OR c.reloftype <> 0 ORDER BY 1",
-	/* commands make a child's inherited columns first, in the order of its parents */
+
+	/*
+	 * commands make a child's inherited columns first, in the order of its
+	 * parents
+	 */
 	"SELECT format('table %s, whose columns are in another order than its parent''s', c.oid::regclass),"
 	" 'Give the parent all of its columns before the child is created.'"
 	" FROM " RELATIONS " c, LATERAL (SELECT array_agg(a.attnum ORDER BY a.attnum),"
