@@ -226,6 +226,15 @@ def test_start_after_a_crash(running: Program) -> None:
     assert "started" in running.start()
 
 
+@pytest.mark.parametrize("written", ["", "12345\n"])
+def test_start_after_a_crash_while_the_lock_files_were_written(running: Program, written: str) -> None:
+    """PostgreSQL itself refuses to start while one is empty."""
+    running.cluster.kill()
+    (running.cluster.data / "postmaster.pid").write_text(written)
+    assert not running.cluster.running()
+    assert "started" in running.start()
+
+
 def test_a_pid_that_belongs_to_another_process_by_now(running: Program) -> None:
     """PostgreSQL itself refuses to start when that process is its own user's."""
     owner = running.cluster.data.stat()

@@ -134,6 +134,7 @@ def test_workers_are_at_work(conn: Connection) -> None:
 
 def test_what_workers_may_not_run_is_run_here(conn: Connection) -> None:
     cheap_workers(conn)
+    conn.execute("SET pgbillion_rows.vector_aggregate = force")
     conn.execute(
         "CREATE FUNCTION restricted(integer) RETURNS integer IMMUTABLE PARALLEL RESTRICTED LANGUAGE plpgsql"
         " AS 'BEGIN RETURN $1; END'"

@@ -402,9 +402,10 @@ def forget_the_dead(data: Path, socket_lock: Path) -> None:
         return
     for lock in (data / "postmaster.pid", socket_lock):
         with contextlib.suppress(FileNotFoundError):
-            pid, owner = lock.read_text().split("\n")[:2]
-            # the socket's folder may be another server's as well
-            if Path(owner) == data and psutil.pid_exists(abs(int(pid))):
+            pid, owner, *_ = [*lock.read_text().split("\n"), ""]
+            # a server that was killed while it wrote it leaves an empty one, with which none starts; and the socket's
+            # folder may be another server's as well
+            if not owner or (Path(owner) == data and psutil.pid_exists(abs(int(pid)))):
                 lock.unlink()
 
 
