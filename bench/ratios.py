@@ -61,5 +61,7 @@ def draw(figures: dict[str, dict[str, dict[str, float]]], file: Path) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) != 3:
-        sys.exit("usage: ratios.py FILE CHART.svg, with the line of JSON that make bench-tpch or make bench-hits printed")
+        sys.exit(
+            "usage: ratios.py FILE CHART.svg, with the line of JSON that make bench-tpch or make bench-hits printed"
+        )
     draw(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8").splitlines()[-1]), Path(sys.argv[2]))
