@@ -525,8 +525,9 @@ note_cost(PlannerInfo *root, CostNote *known, Path *path, Cost found)
 
 /*
  * What a path takes where all tables are in memory, and PostgreSQL's cost of it
- * where they are not; of a partial path each process that runs it. The paths below are looked at again with each join above
- * them; so it is noted, of relations that have all their paths.
+ * where they are not; of a partial path each process that runs it. The paths
+ * below are looked at again with each join above them; so it is noted, of
+ * relations that have all their paths.
  */
 Cost
 memory_cost(PlannerInfo *root, Path *path)

@@ -235,7 +235,10 @@ const		CustomPathMethods vector_join_path_methods = {
 	.PlanCustomPath = plan_rows,
 };
 
-/* Note what has been compared of a relation's rows for one process: the best chain, for whoever asks why it is taken, or not. */
+/*
+ * Note what has been compared of a relation's rows for one process: the best
+ * chain, for whoever asks why it is taken, or not.
+ */
 static void
 note_offer(PlannerInfo *root, const JoinChain *chain, Cost taken, bool pays)
 {

@@ -564,10 +564,11 @@ offer(PlannerInfo *root, Request *request)
 		add_exchange(root, request, workers);
 	if (request->tables == NIL)
 		return "all partitions are foreign tables";
-	if (isinf(request->best))
-		return "a condition without a kernel, for which PostgreSQL has workers";
-
-	return NULL;
+	if (!isinf(request->best))
+		return NULL;
+	/* of several tables, groups that do not fit; of one, see spoils_workers() */
+	return request->inherited ? memory_refusal(request->target, request->most) :
+		"a condition without a kernel, for which PostgreSQL has workers";
 }
 
 /* ---- the planner's questions ---- */
@@ -704,8 +705,8 @@ offer_upper_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_
 		return;
 
 	/*
-	 * what PostgreSQL's own paths cost is asked for in messages only, and set
-	 * later
+	 * what PostgreSQL's own paths cost is set later, and asked for here: in
+	 * messages, and by spoils_workers()
 	 */
 	if (rel->pathlist != NIL)
 	{
