@@ -5,11 +5,12 @@
  *
  * Each process aggregates its share of the rows in a table of its own. Then
  * groups of the same keys come together in one process, which merges them, and
- * returns them: they are final. Where memory suffices, each process keeps those
- * of its groups whose hash is its own in its table, puts the others there for
- * their processes, and adds what these have put there for it. Otherwise all
- * groups are put into partitions by their hash: at the end, and whenever the
- * table is full. Then each process takes whole partitions.
+ * returns them: they are final. The table keeps its groups by partitions of
+ * their hash, so that whole partitions can be put there for others. Where
+ * memory suffices, each process keeps the partitions that are its own in its
+ * table, puts the others there for their processes, and adds what these have
+ * put there for it. Otherwise all partitions are put there: at the end, and
+ * whenever the table is full. Then each process takes one after the other.
  *
  * There are three phases, read, put and take, with one barrier. A process
  * attaches to it before it reads its first row. When all that have attached
@@ -23,16 +24,15 @@
  * number of processes will do, also a leader alone.
  *
  * Groups go through temporary files, one of each process, as chunks. A chunk
- * holds records of one partition, or for one process, and says where the one
- * before it is; where the last one is stands in shared memory. The files are
- * deleted with it, however the query ends.
+ * holds records of one partition, and says where the one before it is; where
+ * the last one is stands in shared memory. The files are deleted with it,
+ * however the query ends.
  *
  * Memory: the table is bounded by hash_mem in all phases, besides which there
- * are buffers for what is put there, together a quarter of hash_mem
- * (128 kB at least), and one chunk while it is taken. Of a partition that does not fit only
- * groups in a range of hashes are taken at a time, and it is read again for
- * the others. Groups of the same hash are taken together, whether they fit or
- * not.
+ * is a buffer for some records, or one that is longer. Of a partition that does
+ * not fit only groups in a range of hashes are taken at a time, and it is read
+ * again for the others. Groups of the same hash are taken together, whether
+ * they fit or not.
  *
  *-------------------------------------------------------------------------
  */
@@ -51,9 +51,12 @@
 
 #define PARTITIONS EXCHANGE_PARTITIONS
 
-/* Chunks of a partition, except if one record is longer. */
-#define CHUNK_BYTES (2 * BLCKSZ)
-#define MIN_CHUNK_BYTES 2048
+/* So much is written or read at a time, except if one record is longer. */
+#define BUFFER_BYTES (2 * BLCKSZ)
+
+/* Memory for entries of a partition is taken in blocks of at most that, and of less than that share of all. */
+#define MOST_BLOCK_BYTES (2 * BLCKSZ)
+#define BLOCK_SHARE (8 * PARTITIONS)
 
 /* A partition is cut into at most 2^this ranges of hashes. */
 #define MAX_DEPTH 24
@@ -74,13 +77,11 @@ typedef struct Place
 typedef struct ChunkHead
 {
 	Place		previous;		/* chunk of the same partition */
-	int32		bytes;			/* of records, which follow */
-	int32		records;
+	int64		bytes;			/* of records, which follow */
+	int64		records;
 } ChunkHead;
 
-StaticAssertDecl(sizeof(ChunkHead) == MAXALIGN(sizeof(ChunkHead)), "records are aligned");
-
-/* What a process has put into a partition, or there for a process. */
+/* What a process has put into a partition. */
 typedef struct Bucket
 {
 	Place		last;			/* chunk */
@@ -123,8 +124,7 @@ struct Exchange
 
 	/* putting */
 	BufFile    *file;			/* NULL until a chunk is written */
-	Size		chunk_bytes;	/* with its head */
-	char	   *chunks;			/* of each partition or reader, or NULL */
+	bool		put_all;		/* has the table been full? */
 	uint64		groups_here;
 	uint64		bytes_here;
 
@@ -136,6 +136,8 @@ struct Exchange
 	int			depth;			/* of its 2^depth ranges */
 	uint64		range;			/* the one at hand */
 	BufFile   **files;			/* of all processes, as they are needed */
+
+	/* records on their way */
 	char	   *buffer;
 	Size		buffer_bytes;
 
@@ -151,11 +153,10 @@ Exchange *
 exchange_create(GroupTable *table, Aggregates *aggregates)
 {
 	Exchange   *exchange = palloc0(sizeof(Exchange));
-	Size		chunk_bytes = group_table_limit(table) / 4 / PARTITIONS;
 
+	group_table_partition(table, PARTITIONS, Min(group_table_limit(table) / BLOCK_SHARE, MOST_BLOCK_BYTES));
 	exchange->table = table;
 	exchange->aggregates = aggregates;
-	exchange->chunk_bytes = MAXALIGN(Max(Min(chunk_bytes, CHUNK_BYTES), MIN_CHUNK_BYTES));
 	exchange->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion exchange", ALLOCSET_DEFAULT_SIZES);
 
 	return exchange;
@@ -272,25 +273,18 @@ exchange_counts(const Exchange *exchange, uint64 *groups, uint64 *bytes)
 
 /* ---- putting groups there ---- */
 
-static inline ChunkHead *
-chunk_of(Exchange *exchange, int partition)
-{
-	return (ChunkHead *) (exchange->chunks + exchange->chunk_bytes * partition);
-}
-
 static void
 file_name(char *name, int process)
 {
 	snprintf(name, MAXPGPATH, "groups.%d", process);
 }
 
-/* Write a chunk, and forget its records. */
+/* Begin a chunk of a partition with its head; so many bytes of records are written next. */
 static void
-write_chunk(Exchange *exchange, int partition, ChunkHead *chunk)
+begin_chunk(Exchange *exchange, int partition, int64 records, Size bytes)
 {
 	Bucket	   *bucket = &exchange->shared->buckets[exchange->process * PARTITIONS + partition];
-	Size		bytes = sizeof(ChunkHead) + chunk->bytes;
-	Place		place;
+	ChunkHead	head;
 
 	if (exchange->file == NULL)
 	{
@@ -301,96 +295,130 @@ write_chunk(Exchange *exchange, int partition, ChunkHead *chunk)
 		exchange->file = BufFileCreateFileSet(&exchange->shared->files.fs, name);
 		MemoryContextSwitchTo(old);
 	}
-	BufFileTell(exchange->file, &place.fileno, &place.offset);
-	chunk->previous = bucket->last;
-	BufFileWrite(exchange->file, chunk, bytes);
-	bucket->last = place;
-	bucket->records += chunk->records;
-	exchange->bytes_here += bytes;
-	chunk->bytes = chunk->records = 0;
+	/* what is between its members is defined, too, as it goes to a file */
+	memset(&head, 0, sizeof(head));
+	head.previous = bucket->last;
+	head.bytes = bytes;
+	head.records = records;
+	BufFileTell(exchange->file, &bucket->last.fileno, &bucket->last.offset);
+	BufFileWrite(exchange->file, &head, sizeof(head));
+	bucket->records += records;
+	exchange->bytes_here += sizeof(head) + bytes;
 }
 
-/* Write a record that is longer than a chunk. */
+/* Have room for so many bytes in the buffer. */
 static void
-write_long(Exchange *exchange, int partition, char *entry, Size size)
+have_buffer(Exchange *exchange, Size bytes)
 {
-	ChunkHead  *chunk = MemoryContextAllocHuge(exchange->context, sizeof(ChunkHead) + size);
-
-	memset(chunk, 0, sizeof(ChunkHead));
-	chunk->bytes = (int32) size;
-	chunk->records = 1;
-	group_record_write(exchange->table, entry, (char *) (chunk + 1), size);
-	write_chunk(exchange, partition, chunk);
-	pfree(chunk);
-}
-
-/* Put a group into a partition, or there for a reader. */
-static void
-put_group(Exchange *exchange, char *entry, int partition)
-{
-	Size		size = group_record_size(exchange->table, entry);
-	ChunkHead  *chunk = chunk_of(exchange, partition);
-	Size		room = exchange->chunk_bytes - sizeof(ChunkHead);
-
-	if (chunk->bytes + size > room && chunk->bytes > 0)
-		write_chunk(exchange, partition, chunk);
-	if (size > room)
-	{
-		write_long(exchange, partition, entry, size);
+	if (exchange->buffer_bytes >= bytes)
 		return;
-	}
-	group_record_write(exchange->table, entry, (char *) (chunk + 1) + chunk->bytes, size);
-	chunk->bytes += size;
-	chunk->records++;
+	if (exchange->buffer != NULL)
+		pfree(exchange->buffer);
+	exchange->buffer = NULL;
+	exchange->buffer_bytes = 0;
+	exchange->buffer = MemoryContextAllocHuge(exchange->context, Max(bytes, BUFFER_BYTES));
+	exchange->buffer_bytes = Max(bytes, BUFFER_BYTES);
 }
 
-/* Put groups of the table there: all, into partitions, or those that are for other readers. */
+/* Put a partition there whose entries are records. */
 static void
-put_groups(Exchange *exchange, bool to_readers)
+put_blocks(Exchange *exchange, int partition)
 {
-	int			nbuckets = to_readers ? (int) exchange->readers : PARTITIONS;
-	int			chunk = 0;
-	Size		offset = 0;
+	Size		bytes = group_partition_bytes(exchange->table, partition);
+	GroupWalk	walk = {.partition = partition};
+	char	   *block;
+
+	if (bytes == 0)
+		return;
+	begin_chunk(exchange, partition, bytes / group_fixed_record(exchange->table), bytes);
+	while ((block = group_partition_block(exchange->table, &walk, &bytes)) != NULL)
+	{
+		CHECK_FOR_INTERRUPTS();
+		BufFileWrite(exchange->file, block, bytes);
+	}
+}
+
+/* Write the records in the buffer as a chunk. */
+static void
+put_buffer(Exchange *exchange, int partition, int64 records, Size bytes)
+{
+	if (records == 0)
+		return;
+	begin_chunk(exchange, partition, records, bytes);
+	BufFileWrite(exchange->file, exchange->buffer, bytes);
+}
+
+/* Put a partition there, record by record. */
+static void
+put_records(Exchange *exchange, int partition)
+{
+	GroupTable *table = exchange->table;
+	GroupWalk	walk = {.partition = partition};
 	char	   *entries[GROUP_RECORDS];
-	uint64		hashes[GROUP_RECORDS];
+	int64		records = 0;
+	Size		bytes = 0;
 	int			n;
 
-	if (exchange->chunks == NULL)
-		exchange->chunks = MemoryContextAllocZero(exchange->context, exchange->chunk_bytes * nbuckets);
-	while ((n = group_records_next(exchange->table, &chunk, &offset, entries, hashes)) > 0)
+	while ((n = group_partition_walk(table, &walk, entries, GROUP_RECORDS)) > 0)
 	{
 		CHECK_FOR_INTERRUPTS();
 		for (int i = 0; i < n; i++)
 		{
-			uint32		bucket = to_readers ? (hashes[i] & PG_UINT32_MAX) * exchange->readers >> 32 :
-				hashes[i] % PARTITIONS;
+			Size		size = group_record_size(table, entries[i]);
 
-			if (to_readers && bucket == exchange->reader)
-				continue;
-			put_group(exchange, entries[i], bucket);
-			if (to_readers)
-				group_set_gone(entries[i]);
+			if (bytes + size > BUFFER_BYTES)
+			{
+				put_buffer(exchange, partition, records, bytes);
+				records = bytes = 0;
+			}
+			have_buffer(exchange, bytes + size);
+			group_record_write(table, entries[i], exchange->buffer + bytes, size);
+			bytes += size;
+			records++;
 		}
 	}
+	put_buffer(exchange, partition, records, bytes);
+}
+
+static void
+put_partition(Exchange *exchange, int partition)
+{
+	if (group_fixed_record(exchange->table) > 0)
+		put_blocks(exchange, partition);
+	else
+		put_records(exchange, partition);
 }
 
 /* Put all groups of the table there, and forget them. */
 static void
 put_table(Exchange *exchange)
 {
-	put_groups(exchange, false);
+	for (int partition = 0; partition < PARTITIONS; partition++)
+		put_partition(exchange, partition);
+	exchange->put_all = true;
 	exchange->groups_here += group_table_count(exchange->table);
 	group_table_reset(exchange->table);
 }
 
-/* Put those groups there that are for other readers; the table has the others. */
+/* Is a partition this reader's, where they keep them in place? */
+static inline bool
+is_own(const Exchange *exchange, int partition)
+{
+	return partition * exchange->readers / PARTITIONS == exchange->reader;
+}
+
+/* Put those partitions there that are other readers'; the table has the others. */
 static void
 put_others(Exchange *exchange)
 {
-	Assert(exchange->chunks == NULL);
 	exchange->groups_here = group_table_count(exchange->table);
-	if (exchange->readers > 1)
-		put_groups(exchange, true);
+	for (int partition = 0; partition < PARTITIONS; partition++)
+	{
+		if (is_own(exchange, partition))
+			continue;
+		put_partition(exchange, partition);
+		group_partition_forget(exchange->table, partition);
+	}
 }
 
 /* All have been put there. */
@@ -398,18 +426,7 @@ static void
 end_putting(Exchange *exchange)
 {
 	ExchangeShared *shared = exchange->shared;
-	int			n = exchange->in_place ? (int) exchange->readers : PARTITIONS;
 
-	for (int i = 0; exchange->chunks != NULL && i < n; i++)
-	{
-		ChunkHead  *chunk = chunk_of(exchange, i);
-
-		if (chunk->records > 0)
-			write_chunk(exchange, i, chunk);
-	}
-	if (exchange->chunks != NULL)
-		pfree(exchange->chunks);
-	exchange->chunks = NULL;
 	if (exchange->file != NULL)
 		BufFileClose(exchange->file);
 	exchange->file = NULL;
@@ -443,7 +460,7 @@ exchange_begin(Exchange *exchange, double groups)
 
 	Assert(!exchange->attached && !exchange->taking);
 	exchange->groups_here = exchange->bytes_here = 0;
-	exchange->in_place = exchange->done = false;
+	exchange->in_place = exchange->done = exchange->put_all = false;
 	phase = BarrierAttach(&shared->barrier);
 	if (phase == PHASE_READ)
 	{
@@ -477,7 +494,7 @@ exchange_reserve(Exchange *exchange, int n)
 static bool
 is_crowded(const Exchange *exchange)
 {
-	return exchange->chunks != NULL || group_table_bytes(exchange->table) > group_table_limit(exchange->table) / 3;
+	return exchange->put_all || group_table_bytes(exchange->table) > group_table_limit(exchange->table) / 3;
 }
 
 /*
@@ -538,9 +555,9 @@ read_bytes(BufFile *file, void *to, Size bytes)
 				 errmsg("could not read from a temporary file of an aggregation: %zu of %zu bytes", found, bytes)));
 }
 
-/* Read the chunk that is there into the buffer. */
-static void
-read_chunk(Exchange *exchange, int process, Place place, ChunkHead *head)
+/* Read the head of the chunk that is there. */
+static BufFile *
+read_head(Exchange *exchange, int process, Place place, ChunkHead *head)
 {
 	BufFile    *file = file_of(exchange, process);
 
@@ -549,15 +566,7 @@ read_chunk(Exchange *exchange, int process, Place place, ChunkHead *head)
 				(errcode_for_file_access(),
 				 errmsg("could not seek in a temporary file of an aggregation")));
 	read_bytes(file, head, sizeof(ChunkHead));
-	if (exchange->buffer_bytes < head->bytes)
-	{
-		if (exchange->buffer != NULL)
-			pfree(exchange->buffer);
-		exchange->buffer = NULL;
-		exchange->buffer_bytes = Max(head->bytes, exchange->chunk_bytes);
-		exchange->buffer = MemoryContextAllocHuge(exchange->context, exchange->buffer_bytes);
-	}
-	read_bytes(file, exchange->buffer, head->bytes);
+	return file;
 }
 
 /* Merge records into the table. */
@@ -571,32 +580,55 @@ merge_records(Exchange *exchange, char **records, int n)
 		aggregates_combine(exchange->aggregates, entries, records, n);
 }
 
-/* Merge those of the chunk in the buffer that are in the range at hand. */
+/* Merge those of the records in the buffer that are in the range at hand. */
 static void
-merge_chunk(Exchange *exchange, const ChunkHead *head)
+merge_buffer(Exchange *exchange, int64 nrecords)
 {
 	char	   *record = exchange->buffer;
 	char	   *records[GROUP_RECORDS];
 	int			n = 0;
 
-	for (int i = 0; i < head->records; i++)
+	for (int64 i = 0; i < nrecords; i++)
 	{
+		char	   *next = group_record_next(exchange->table, record);
+
 		if (exchange->depth == 0 ||
 			group_record_hash(exchange->table, record) >> (64 - exchange->depth) == exchange->range)
 			records[n++] = record;
+		record = next;
 		if (n == GROUP_RECORDS)
 		{
 			merge_records(exchange, records, n);
 			n = 0;
 		}
-		record = group_record_next(record);
 	}
-	Assert(record == exchange->buffer + head->bytes);
 	if (n > 0)
 		merge_records(exchange, records, n);
 }
 
-/* Merge what a process has put into a partition, or there for a reader; false if memory does not suffice. */
+/* Merge a chunk, some records at a time where they are of one size; false if memory does not suffice. */
+static bool
+merge_chunk(Exchange *exchange, BufFile *file, ChunkHead *head, bool whatever)
+{
+	Size		fixed = group_fixed_record(exchange->table);
+
+	while (head->records > 0)
+	{
+		int64		records = fixed > 0 ? Min(head->records, Max(BUFFER_BYTES / fixed, 1)) : head->records;
+		Size		bytes = fixed > 0 ? records * fixed : head->bytes;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!group_table_reserve(exchange->table, records, whatever))
+			return false;
+		have_buffer(exchange, bytes);
+		read_bytes(file, exchange->buffer, bytes);
+		merge_buffer(exchange, records);
+		head->records -= records;
+	}
+	return true;
+}
+
+/* Merge what a process has put into a partition; false if memory does not suffice. */
 static bool
 merge_bucket(Exchange *exchange, int process, int partition, bool whatever)
 {
@@ -605,11 +637,10 @@ merge_bucket(Exchange *exchange, int process, int partition, bool whatever)
 
 	while (head.previous.fileno >= 0)
 	{
-		CHECK_FOR_INTERRUPTS();
-		read_chunk(exchange, process, head.previous, &head);
-		if (!group_table_reserve(exchange->table, head.records, whatever))
+		BufFile    *file = read_head(exchange, process, head.previous, &head);
+
+		if (!merge_chunk(exchange, file, &head, whatever))
 			return false;
-		merge_chunk(exchange, &head);
 	}
 	return true;
 }
@@ -639,7 +670,13 @@ take_own(Exchange *exchange)
 {
 	exchange->depth = 0;
 	for (int process = 0; process < exchange->shared->nprocesses; process++)
-		(void) merge_bucket(exchange, process, exchange->reader, true);
+	{
+		for (int partition = 0; partition < PARTITIONS; partition++)
+		{
+			if (is_own(exchange, partition))
+				(void) merge_bucket(exchange, process, partition, true);
+		}
+	}
 }
 
 /* Go on to the next range, or else to the next partition; false if there is none. */
@@ -712,7 +749,7 @@ exchange_end(Exchange *exchange)
 	}
 	exchange->file = NULL;
 	exchange->files = NULL;
-	exchange->chunks = exchange->buffer = NULL;
+	exchange->buffer = NULL;
 	exchange->buffer_bytes = 0;
 	exchange->taking = false;
 	MemoryContextReset(exchange->context);

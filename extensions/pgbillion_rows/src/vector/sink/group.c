@@ -9,6 +9,9 @@
  * of a key's value: short strings fit. An entry is a head (which keys are
  * NULL, and the number of the group), the keys, their words, and the states.
  *
+ * Entries are kept by partitions of a hash of their keys where groups are to be
+ * exchanged (exchange.c), and else in the order in which they were made.
+ *
  * Groups of one integer key that are close to each other, as are codes and
  * small numbers, are found in an array by the key itself.
  *
@@ -144,8 +147,8 @@ start(GroupTable *table)
 	table->nentries = 0;
 	table->expected = 0;
 	table->null_entry = NULL;
-	table->chunk_left = 0;
-	table->chunks = NIL;
+	table->chunk_left = table->chunk_bytes = 0;
+	memset(table->lists, 0, sizeof(EntryList) * table->npartitions);
 	table->full = false;
 	table->dense = NULL;
 	table->dense_misses = table->direct ? 0 : DENSE_PATIENCE;
@@ -167,6 +170,11 @@ group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
 	for (int i = 0; i < nkeys; i++)
 		key_prepare(&table->keys[i], types[i], collations[i]);
 	table->direct = nkeys == 1 && table->keys[0].kind == KEY_BITS;
+	table->whole = true;
+	for (int i = 0; i < nkeys; i++)
+		table->whole &= table->keys[i].byval;
+	table->npartitions = 1;
+	table->lists = palloc(sizeof(EntryList));
 	table->entry_size = MAXALIGN(group_table_states_offset(nkeys, types) + state_size);
 	table->init = init;
 	table->arg = arg;
@@ -538,36 +546,65 @@ set_keys(GroupTable *table, char *entry, const Values *keys, int row, bool copy)
 	table->init(table->arg, entry);
 }
 
-/* Memory for a new resident entry, zeroed except for its number. */
-char *
-group_resident_entry(GroupTable *table)
+/* Have a new block at the end of a partition's. */
+static EntryBlock *
+add_block(GroupTable *table, EntryList *list)
 {
-	char	   *entry;
+	uint64		groups = table->nentries < MANY_ENTRIES ? table->nentries : Max(table->nentries, table->expected);
+	Size		least = sizeof(EntryBlock) + table->entry_size;
+	Size		bytes;
+	EntryBlock *block;
 
-	if (table->chunk_left < table->entry_size)
+	/*
+	 * several partitions share a chunk: blocks are small as long as there are
+	 * few groups
+	 */
+	bytes = table->npartitions == 1 ? 0 :
+		MAXALIGN(Min(least + table->nentries * table->entry_size / table->npartitions, table->most_block_bytes));
+	bytes = Max(bytes, least);
+	if (table->chunk_left < bytes)
 	{
-		MemoryContext old = MemoryContextSwitchTo(table->context);
-
 		/*
 		 * small at first, as most queries have few groups, and never much of
 		 * what there may be
 		 */
-		uint64		groups = table->nentries < MANY_ENTRIES ? table->nentries : Max(table->nentries, table->expected);
 		Size		wanted = Max(CHUNK_BYTES, groups * table->entry_size / 4);
-		Size		bytes = Max(table->entry_size,
-								table->chunks == NIL ? 8192 : Min(wanted, Max(table->limit / 16, 8192)));
 
-		bytes -= bytes % table->entry_size;
-		table->chunk = MemoryContextAllocHuge(table->context, bytes);
-		ask_for_huge_pages(table->chunk, bytes);
-		table->chunk_left = bytes;
-		table->chunks = lappend(table->chunks, table->chunk);
-		table->chunks = lappend(table->chunks, table->chunk + bytes);
-		MemoryContextSwitchTo(old);
+		wanted = table->chunk_bytes == 0 ? 8192 : Min(wanted, Max(table->limit / 16, 8192));
+		table->chunk_left = table->chunk_bytes = MAXALIGN(Max(bytes, wanted));
+		table->chunk = MemoryContextAllocHuge(table->context, table->chunk_bytes);
+		ask_for_huge_pages(table->chunk, table->chunk_bytes);
 	}
-	entry = table->chunk;
-	table->chunk += table->entry_size;
-	table->chunk_left -= table->entry_size;
+	if (table->npartitions == 1)
+		bytes = table->chunk_left;
+	block = (EntryBlock *) table->chunk;
+	table->chunk += bytes;
+	table->chunk_left -= bytes;
+	block->next = NULL;
+	block->bytes = 0;
+	block->room = bytes - sizeof(EntryBlock);
+	if (list->first == NULL)
+		list->first = block;
+	else
+		list->last->next = block;
+	list->last = block;
+
+	return block;
+}
+
+/* Memory for a new resident entry of that tag, zeroed except for its number. */
+char *
+group_resident_entry(GroupTable *table, uint64 tag)
+{
+	int			partition = table->npartitions == 1 ? 0 : hash_of_tag(tag) & (table->npartitions - 1);
+	EntryList  *list = &table->lists[partition];
+	EntryBlock *block = list->last;
+	char	   *entry;
+
+	if (list->first == NULL || block->room - block->bytes < table->entry_size)
+		block = add_block(table, list);
+	entry = BLOCK_ENTRIES(block) + block->bytes;
+	block->bytes += table->entry_size;
 	memset(entry, 0, table->entry_size);
 	ENTRY_HEAD(entry)->id = (uint32) Min(table->nentries, PG_UINT32_MAX);
 	if (table->nentries < SMALL_GROUPS)
@@ -579,7 +616,7 @@ group_resident_entry(GroupTable *table)
 
 /* A new entry for a row: a resident one, or, if there is no room, one of its own. */
 static char *
-add_entry(GroupTable *table, const Values *keys, int row)
+add_entry(GroupTable *table, const Values *keys, int row, uint64 tag)
 {
 	char	   *entry;
 
@@ -596,7 +633,7 @@ add_entry(GroupTable *table, const Values *keys, int row)
 		set_keys(table, entry, keys, row, false);
 		return entry;
 	}
-	entry = group_resident_entry(table);
+	entry = group_resident_entry(table, tag);
 	set_keys(table, entry, keys, row, true);
 
 	return entry;
@@ -774,7 +811,7 @@ find_null(GroupTable *table, const Values *keys, int row)
 		bool		full = table->full;
 
 		table->full = false;
-		table->null_entry = add_entry(table, keys, row);
+		table->null_entry = add_entry(table, keys, row, 0);
 		table->full = full;
 	}
 	return table->null_entry;
@@ -793,7 +830,7 @@ find_row(GroupTable *table, const Sought *sought, int row, bool direct)
 		if (table->slots[s].tag == tag && (direct || same_keys(table, sought, row, entry)))
 			return entry;
 	}
-	entry = add_entry(table, sought->keys, row);
+	entry = add_entry(table, sought->keys, row, tag);
 	if (!table->full)
 	{
 		table->slots[s].tag = tag;
@@ -885,7 +922,7 @@ group_table_set_apart(GroupTable *table, const Values *keys, int n, char **entri
 	Assert(table->noverflow == 0 && !table->spills);
 	table->full = true;
 	for (int i = 0; i < n; i++)
-		entries[i] = add_entry(table, keys, i);
+		entries[i] = add_entry(table, keys, i, 0);
 	table->full = full;
 }
 
@@ -956,30 +993,56 @@ group_table_bytes(GroupTable *table)
 	return MemoryContextMemAllocated(table->context, true);
 }
 
-/*
- * The resident entries one after the other, in the order in which they were
- * made; NULL after the last. A walk starts with both positions at zero.
- */
-char *
-group_table_next(GroupTable *table, int *chunk, Size *offset)
+/* The next block of the walk's partition, or NULL, which leaves it at its end. */
+EntryBlock *
+group_next_block(GroupTable *table, GroupWalk *walk)
 {
-	while (*chunk < list_length(table->chunks))
+	EntryBlock *block = walk->block == NULL ? table->lists[walk->partition].first : walk->block->next;
+
+	if (block != NULL)
 	{
-		char	   *begin = list_nth(table->chunks, *chunk);
-		char	   *end = *chunk + 2 == list_length(table->chunks) ? table->chunk :
-			(char *) list_nth(table->chunks, *chunk + 1);
-
-		if (begin + *offset < end)
-		{
-			char	   *entry = begin + *offset;
-
-			*offset += table->entry_size;
-			return entry;
-		}
-		*chunk += 2;
-		*offset = 0;
+		Assert(block->bytes > 0);
+		walk->block = block;
+		walk->offset = 0;
 	}
-	return NULL;
+	return block;
+}
+
+/* The next n resident entries of the walk's partition, or fewer; returns how many, and 0 at its end. */
+int
+group_partition_walk(GroupTable *table, GroupWalk *walk, char **entries, int n)
+{
+	int			found = 0;
+
+	while (found < n)
+	{
+		EntryBlock *block = walk->block;
+
+		if (block == NULL || walk->offset == block->bytes)
+		{
+			if (group_next_block(table, walk) == NULL)
+				break;
+			continue;
+		}
+		for (; found < n && walk->offset < block->bytes; walk->offset += table->entry_size)
+			entries[found++] = BLOCK_ENTRIES(block) + walk->offset;
+	}
+	return found;
+}
+
+/* The next n resident entries, partition by partition, or fewer; returns how many, and 0 after the last one. */
+int
+group_table_walk(GroupTable *table, GroupWalk *walk, char **entries, int n)
+{
+	int			found = group_partition_walk(table, walk, entries, n);
+
+	while (found == 0 && walk->partition < table->npartitions - 1)
+	{
+		walk->partition++;
+		walk->block = NULL;
+		found = group_partition_walk(table, walk, entries, n);
+	}
+	return found;
 }
 
 Datum

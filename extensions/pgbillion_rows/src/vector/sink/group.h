@@ -17,6 +17,14 @@
 
 typedef struct GroupTable GroupTable;
 
+/* A place among the entries; zeros: before the first one. */
+typedef struct GroupWalk
+{
+	int			partition;
+	struct EntryBlock *block;	/* of it, or NULL: none yet */
+	Size		offset;
+} GroupWalk;
+
 extern bool group_key_is_bits(Oid type);
 extern const char *group_key_refusal(Expr *key);
 extern void group_table_spill(GroupTable *table);
@@ -39,18 +47,21 @@ extern void group_table_expect(GroupTable *table, double groups);
 extern bool group_table_reserve(GroupTable *table, int n, bool whatever);
 extern int64 group_table_count(GroupTable *table);
 extern Size group_table_bytes(GroupTable *table);
-extern char *group_table_next(GroupTable *table, int *chunk, Size *offset);
+extern int	group_table_walk(GroupTable *table, GroupWalk *walk, char **entries, int n);
 extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
 
 /* ---- group_record.c: for exchange.c ---- */
 extern void group_table_pointers(GroupTable *table, int n, struct varlena **(*pointer) (void *arg, char *entry, int i));
-extern int	group_records_next(GroupTable *table, int *chunk, Size *offset, char **entries, uint64 *hashes);
-extern void group_set_gone(char *entry);
-extern bool group_is_gone(const char *entry);
+extern void group_table_partition(GroupTable *table, int npartitions, Size most_block_bytes);
+extern int	group_partition_walk(GroupTable *table, GroupWalk *walk, char **entries, int n);
+extern Size group_partition_bytes(GroupTable *table, int partition);
+extern char *group_partition_block(GroupTable *table, GroupWalk *walk, Size *bytes);
+extern void group_partition_forget(GroupTable *table, int partition);
+extern Size group_fixed_record(GroupTable *table);
 extern Size group_record_size(GroupTable *table, char *entry);
 extern void group_record_write(GroupTable *table, char *entry, char *record, Size size);
-extern char *group_record_next(char *record);
-extern uint64 group_record_hash(GroupTable *table, const char *entry);
+extern char *group_record_next(GroupTable *table, char *record);
+extern uint64 group_record_hash(GroupTable *table, const char *record);
 extern int	group_table_merge(GroupTable *table, char **records, int n, char **entries);
 
 #endif							/* PGBILLION_VECTOR_GROUP_H */

@@ -5,7 +5,8 @@
  *
  * A record is an entry as it is, and behind it what its keys and its states
  * point to, each aligned. The pointers are offsets from the record's beginning
- * then, and the number is the record's size.
+ * then, and the number is the record's size. Where no entry of a table points
+ * to anything, blocks of entries are records as they are.
  *
  *-------------------------------------------------------------------------
  */
@@ -28,6 +29,54 @@ static inline struct varlena **
 pointer_of(GroupTable *table, char *entry, int i)
 {
 	return table->pointer(table->arg, entry, i);
+}
+
+/* Keep entries by partitions, of a power of two, in blocks that are not larger than that; there are none yet. */
+void
+group_table_partition(GroupTable *table, int npartitions, Size most_block_bytes)
+{
+	Assert(table->nentries == 0 && (npartitions & (npartitions - 1)) == 0);
+	table->npartitions = npartitions;
+	table->most_block_bytes = most_block_bytes;
+	table->lists = repalloc(table->lists, sizeof(EntryList) * npartitions);
+	memset(table->lists, 0, sizeof(EntryList) * npartitions);
+}
+
+/* The bytes of a partition's entries. */
+Size
+group_partition_bytes(GroupTable *table, int partition)
+{
+	Size		bytes = 0;
+
+	for (EntryBlock *block = table->lists[partition].first; block != NULL; block = block->next)
+		bytes += block->bytes;
+	return bytes;
+}
+
+/* The entries of the next block of the walk's partition, so many bytes; NULL at its end. */
+char *
+group_partition_block(GroupTable *table, GroupWalk *walk, Size *bytes)
+{
+	EntryBlock *block = group_next_block(table, walk);
+
+	if (block == NULL)
+		return NULL;
+	*bytes = block->bytes;
+	return BLOCK_ENTRIES(block);
+}
+
+/* Another process has the groups of a partition now. Their slots stay: nobody looks for these keys here again. */
+void
+group_partition_forget(GroupTable *table, int partition)
+{
+	table->lists[partition].first = table->lists[partition].last = NULL;
+}
+
+/* The size of every record of a table, if its entries are records; else 0. */
+Size
+group_fixed_record(GroupTable *table)
+{
+	return entries_are_whole(table) ? table->entry_size : 0;
 }
 
 /* How many bytes the record of an entry takes. */
@@ -96,9 +145,9 @@ group_record_write(GroupTable *table, char *entry, char *record, Size size)
 
 /* The record after this one. */
 char *
-group_record_next(char *record)
+group_record_next(GroupTable *table, char *record)
 {
-	return record + ENTRY_HEAD(record)->id;
+	return record + (entries_are_whole(table) ? table->entry_size : ENTRY_HEAD(record)->id);
 }
 
 /* The tag of a resident entry, or of a record. */
@@ -128,21 +177,11 @@ tag_of(GroupTable *table, const char *entry)
 	return tag;
 }
 
-/*
- * A hash of a resident entry's or a record's keys: equal ones have the same in
- * all processes. It has nothing to do with the slot.
- */
+/* A hash of a record's keys: equal ones have the same in all processes. */
 uint64
-group_record_hash(GroupTable *table, const char *entry)
+group_record_hash(GroupTable *table, const char *record)
 {
-	uint64		hash = tag_of(table, entry);
-
-	/* the finalizer of MurmurHash3 */
-	hash ^= hash >> 33;
-	hash *= UINT64CONST(0xFF51AFD7ED558CCD);
-	hash ^= hash >> 33;
-	hash *= UINT64CONST(0xC4CEB9FE1A85EC53);
-	return hash ^ hash >> 33;
+	return hash_of_tag(tag_of(table, record));
 }
 
 /* Have the states of a record point to what is in it. */
@@ -175,27 +214,11 @@ copy_pointed(GroupTable *table, char *entry)
 	}
 }
 
-/*
- * The next entries of a table, as group_table_next() has them, GROUP_RECORDS of them at most, with their hashes; returns
- * how many.
- */
-int
-group_records_next(GroupTable *table, int *chunk, Size *offset, char **entries, uint64 *hashes)
-{
-	int			n = 0;
-
-	while (n < GROUP_RECORDS && (entries[n] = group_table_next(table, chunk, offset)) != NULL)
-		n++;
-	for (int i = 0; i < n; i++)
-		hashes[i] = group_record_hash(table, entries[i]);
-	return n;
-}
-
-/* Add the group of a record. */
+/* Add the group of a record of that tag. */
 static char *
-add_record(GroupTable *table, char *record)
+add_record(GroupTable *table, char *record, uint64 tag)
 {
-	char	   *entry = group_resident_entry(table);
+	char	   *entry = group_resident_entry(table, tag);
 	uint32		id = ENTRY_HEAD(entry)->id;
 
 	memcpy(entry, record, table->entry_size);
@@ -248,7 +271,7 @@ merge_record(GroupTable *table, char *record, uint64 tag)
 	{
 		entry = table->null_entry;
 		if (entry == NULL)
-			table->null_entry = add_record(table, record);
+			table->null_entry = add_record(table, record, tag);
 		return entry;
 	}
 	for (; (entry = table->slots[s].entry) != NULL; s = (s + 1) & (table->nslots - 1))
@@ -257,7 +280,7 @@ merge_record(GroupTable *table, char *record, uint64 tag)
 			return entry;
 	}
 	table->slots[s].tag = tag;
-	table->slots[s].entry = add_record(table, record);
+	table->slots[s].entry = add_record(table, record, tag);
 	return NULL;
 }
 
@@ -292,17 +315,4 @@ group_table_merge(GroupTable *table, char **records, int n, char **entries)
 		}
 	}
 	return found;
-}
-
-/* Mark an entry as a group that another process has now. */
-void
-group_set_gone(char *entry)
-{
-	ENTRY_HEAD(entry)->id = PG_UINT32_MAX;
-}
-
-bool
-group_is_gone(const char *entry)
-{
-	return ENTRY_HEAD(entry)->id == PG_UINT32_MAX;
 }

@@ -47,6 +47,25 @@ typedef struct EntryHead
 
 StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
 
+/* Memory for entries, which follow. */
+typedef struct EntryBlock
+{
+	struct EntryBlock *next;
+	Size		bytes;			/* of its entries */
+	Size		room;			/* for so many */
+} EntryBlock;
+
+StaticAssertDecl(sizeof(EntryBlock) == MAXALIGN(sizeof(EntryBlock)), "entries are aligned");
+
+#define BLOCK_ENTRIES(block) ((char *) ((block) + 1))
+
+/* The entries of a partition, in the order in which they were made. */
+typedef struct EntryList
+{
+	EntryBlock *first;			/* or NULL */
+	EntryBlock *last;
+} EntryList;
+
 /* The first byte of the word of a string or numeric that does not fit into it. */
 #define WORD_IS_HASH 0xFF
 
@@ -55,6 +74,7 @@ struct GroupTable
 	int			nkeys;
 	Key		   *keys;
 	bool		direct;			/* the tag is the key */
+	bool		whole;			/* no key points to its value */
 	Size		entry_size;
 	char	  **dense;			/* direct: entries of keys from dense_base on,
 								 * or NULL */
@@ -75,9 +95,12 @@ struct GroupTable
 	uint64		nentries;
 	uint64		expected;		/* so many at least, or 0 */
 	char	   *null_entry;		/* direct: the group of NULL */
-	char	   *chunk;			/* where the next entry goes */
+	char	   *chunk;			/* where the next block goes */
 	Size		chunk_left;
-	List	   *chunks;
+	Size		chunk_bytes;	/* 0: there is none yet */
+	int			npartitions;	/* a power of two */
+	Size		most_block_bytes;	/* of one of several partitions */
+	EntryList  *lists;			/* of each partition */
 	bool		full;
 	uint64		tags[BATCH_ROWS];	/* of the rows looked for last */
 	uint64	   *words;			/* of their keys, BATCH_ROWS of each; direct:
@@ -110,6 +133,28 @@ word_is_hash(Key *key, uint64 word)
 	return key->kind == KEY_OTHER || (key->kind >= KEY_TEXT && word >> 56 == WORD_IS_HASH);
 }
 
+/*
+ * A hash of what tags are made of: equal keys have the same in all processes.
+ * It has nothing to do with the slot.
+ */
+static inline uint64
+hash_of_tag(uint64 tag)
+{
+	/* the finalizer of MurmurHash3 */
+	tag ^= tag >> 33;
+	tag *= UINT64CONST(0xFF51AFD7ED558CCD);
+	tag ^= tag >> 33;
+	tag *= UINT64CONST(0xC4CEB9FE1A85EC53);
+	return tag ^ tag >> 33;
+}
+
+/* Is there nothing that entries point to? */
+static inline bool
+entries_are_whole(const GroupTable *table)
+{
+	return table->whole && table->npointers == 0;
+}
+
 /* The tag of keys and one more, of which this is the word. */
 static inline uint64
 mix(uint64 tag, uint64 word)
@@ -120,6 +165,7 @@ mix(uint64 tag, uint64 word)
 }
 
 extern bool group_equal_keys(Key *key, Datum left, Datum right);
-extern char *group_resident_entry(GroupTable *table);
+extern EntryBlock *group_next_block(GroupTable *table, GroupWalk *walk);
+extern char *group_resident_entry(GroupTable *table, uint64 tag);
 
 #endif							/* PGBILLION_VECTOR_GROUP_TABLE_H */

@@ -36,6 +36,9 @@
 /* They are if fewer than that share of them made new groups. */
 #define REDUCING_SHARE 0.8
 
+/* So many groups are looked up at a time to be returned. */
+#define WALKED 64
+
 typedef struct Groups
 {
 	Sink		sink;
@@ -54,8 +57,10 @@ typedef struct Groups
 	int			noverflow;
 	int			next_overflow;
 	bool		finished;
-	int			next_chunk;
-	Size		next_offset;
+	GroupWalk	walk;
+	char	   *walked[WALKED];
+	int			nwalked;
+	int			next_walked;
 
 	/* do they pay? */
 	int64		seen;			/* rows since it was decided, */
@@ -235,8 +240,8 @@ static void
 rewind_groups(Groups *groups)
 {
 	groups->finished = true;
-	groups->next_chunk = 0;
-	groups->next_offset = 0;
+	memset(&groups->walk, 0, sizeof(GroupWalk));
+	groups->nwalked = groups->next_walked = 0;
 }
 
 /* Have what was spilled ready to be read. */
@@ -275,8 +280,6 @@ finish(Sink *sink)
 static char *
 next_entry(Groups *groups)
 {
-	char	   *entry;
-
 	if (groups->next_overflow < groups->noverflow)
 		return group_table_overflow(groups->table, groups->next_overflow++);
 	if (groups->noverflow > 0)
@@ -286,10 +289,14 @@ next_entry(Groups *groups)
 	}
 	if (!groups->finished)
 		return NULL;
-	do
-		entry = group_table_next(groups->table, &groups->next_chunk, &groups->next_offset);
-	while (entry != NULL && group_is_gone(entry));
-	return entry;
+	if (groups->next_walked == groups->nwalked)
+	{
+		groups->nwalked = group_table_walk(groups->table, &groups->walk, groups->walked, WALKED);
+		groups->next_walked = 0;
+		if (groups->nwalked == 0)
+			return NULL;
+	}
+	return groups->walked[groups->next_walked++];
 }
 
 /* Have the next groups that were exchanged in the table; false if there are none. */
