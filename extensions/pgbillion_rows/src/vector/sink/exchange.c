@@ -371,6 +371,11 @@ put_records(Exchange *exchange, int partition)
 				put_buffer(exchange, partition, records, bytes);
 				records = bytes = 0;
 			}
+
+			/*
+			 * what is in it already stays: then there is room for
+			 * BUFFER_BYTES
+			 */
 			have_buffer(exchange, bytes + size);
 			group_record_write(table, entries[i], exchange->buffer + bytes, size);
 			bytes += size;
@@ -580,9 +585,9 @@ merge_records(Exchange *exchange, char **records, int n)
 		aggregates_combine(exchange->aggregates, entries, records, n);
 }
 
-/* Merge those of the records in the buffer that are in the range at hand. */
+/* Merge those of the records in the buffer, so many bytes, that are in the range at hand. */
 static void
-merge_buffer(Exchange *exchange, int64 nrecords)
+merge_buffer(Exchange *exchange, int64 nrecords, Size bytes)
 {
 	char	   *record = exchange->buffer;
 	char	   *records[GROUP_RECORDS];
@@ -602,6 +607,7 @@ merge_buffer(Exchange *exchange, int64 nrecords)
 			n = 0;
 		}
 	}
+	Assert(record == exchange->buffer + bytes);
 	if (n > 0)
 		merge_records(exchange, records, n);
 }
@@ -622,7 +628,7 @@ merge_chunk(Exchange *exchange, BufFile *file, ChunkHead *head, bool whatever)
 			return false;
 		have_buffer(exchange, bytes);
 		read_bytes(file, exchange->buffer, bytes);
-		merge_buffer(exchange, records);
+		merge_buffer(exchange, records, bytes);
 		head->records -= records;
 	}
 	return true;
