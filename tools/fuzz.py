@@ -1,14 +1,16 @@
 """Run the generators of tests with one new seed after the other, for as many minutes as one has.
 
 MINUTES=… (60) is the time, CAMPAIGNS=… names some of the campaigns, PG_CONFIG=… another PostgreSQL, such as one that
-was built with assertions or sanitizers. A journal in the state folder has each seed that was run, and what its tests
-have counted. The next run begins with the seeds that failed, and goes on with seeds that nobody has seen, of whichever
-campaign has had the least time. It ends with a table of all runs. Each run of a test makes a query or schema that fails
-as small as it can; that one becomes a test of its own when the bug is mended.
+was built with assertions or sanitizers. A journal in the state folder has each seed that was run, on which code, and
+what its tests have counted. The next run begins with the seeds that failed, and goes on with seeds that nobody has
+seen, of whichever campaign has had the least time on this code. It ends with a table of all runs, which tells those of
+this code from earlier ones. Each run of a test makes a query or schema that fails as small as it can; that one becomes
+a test of its own when the bug is mended.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -31,38 +33,50 @@ ROOT = Path(__file__).parents[1]
 COUNTED = "count "
 # what pg_config says of a server that was built to find bugs
 SPECIAL = {"--enable-cassert": "assertions", "-fsanitize": "sanitizers", "-DUSE_VALGRIND": "valgrind"}
+# folders of the extensions; the layers of the C (tests/test_layers.py) say that a shard's code calls nothing of vectors
+TABLES = ("pgbillion_tables",)
+ROWS = ("pgbillion_rows",)
+BOTH = (*TABLES, *ROWS)
+SHARD = ("pgbillion_rows/src/shard", "pgbillion_rows/src/planner")
+# what is code in C: not the layout, and no comments
+WORDS = re.compile(r"""/\*.*?\*/|("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\w+|\S)""", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """A generator of tests: what pytest is to run, and how much of it with one seed."""
+    """A generator of tests: what pytest is to run, how much of it with one seed, and the code that is tested by it."""
 
     tests: tuple[str, ...]
     amounts: Mapping[str, str]
+    code: tuple[str, ...]
 
 
 _JOIN = "tests/test_join_aggregate.py::test_generated_queries"
 _SCHEMAS = "tests/test_catalog_equality.py"
 CAMPAIGNS: Mapping[str, Campaign] = {
-    "aggregates": Campaign(("tests/test_vector_differential.py",), {"PGBILLION_TEST_QUERIES": "3000"}),
-    "filters": Campaign(("tests/test_vector_scan.py::test_generated_filters",), {"PGBILLION_TEST_QUERIES": "3000"}),
-    "disturbed": Campaign(("tests/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}),
-    "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}),
-    "chains": Campaign(("tests/test_vector_join.py::test_generated_queries",), {"PGBILLION_TEST_VECTOR_JOINS": "3000"}),
-    "mixed-joins": Campaign(("tests/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "2500"}),
-    "shards": Campaign(("tests/test_shard_differential.py",), {"PGBILLION_TEST_SHARD_QUERIES": "1000"}),
-    "states": Campaign(("tests/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}),
-    "options": Campaign(("tests/test_shard_options.py",), {"PGBILLION_TEST_OPTIONS": "2000"}),
-    "schemas": Campaign((f"{_SCHEMAS}::test_generated_templates",), {"PGBILLION_TEST_EXAMPLES": "500"}),
-    "clones": Campaign(("tests/test_clone_generated.py",), {"PGBILLION_TEST_SCHEMAS": "40"}),
-    "serializable": Campaign(("tests/test_lazy_serializable.py",), {}),
-    "crashes": Campaign(("tests/test_crash.py",), {"PGBILLION_TEST_CRASHES": "90"}),
-    "clone-crashes": Campaign(("tests/test_clone_crash.py",), {"PGBILLION_TEST_CLONE_CRASHES": "40"}),
-    "functions": Campaign(("tests/test_sql_functions.py",), {"PGBILLION_TEST_CALLS": "10000"}),
-    "faults": Campaign(("tests/test_faults.py",), {"PGBILLION_TEST_FAULTS_STRIDE": "40"}),
-    "columns": Campaign(("tests/test_columns_beside.py",), {"PGBILLION_TEST_QUERIES": "2500"}),
-    "column-damage": Campaign(("tests/test_columns_damage.py",), {"PGBILLION_TEST_DAMAGES": "1000"}),
-    "column-crashes": Campaign(("tests/test_columns_crash.py",), {"PGBILLION_TEST_COLUMN_CRASHES": "40"}),
+    "aggregates": Campaign(("tests/test_vector_differential.py",), {"PGBILLION_TEST_QUERIES": "3000"}, ROWS),
+    "filters": Campaign(
+        ("tests/test_vector_scan.py::test_generated_filters",), {"PGBILLION_TEST_QUERIES": "3000"}, ROWS
+    ),
+    "disturbed": Campaign(("tests/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
+    "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}, ROWS),
+    "chains": Campaign(
+        ("tests/test_vector_join.py::test_generated_queries",), {"PGBILLION_TEST_VECTOR_JOINS": "3000"}, ROWS
+    ),
+    "mixed-joins": Campaign(("tests/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "2500"}, ROWS),
+    "shards": Campaign(("tests/test_shard_differential.py",), {"PGBILLION_TEST_SHARD_QUERIES": "1000"}, ROWS),
+    "states": Campaign(("tests/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}, SHARD),
+    "options": Campaign(("tests/test_shard_options.py",), {"PGBILLION_TEST_OPTIONS": "2000"}, SHARD),
+    "schemas": Campaign((f"{_SCHEMAS}::test_generated_templates",), {"PGBILLION_TEST_EXAMPLES": "500"}, TABLES),
+    "clones": Campaign(("tests/test_clone_generated.py",), {"PGBILLION_TEST_SCHEMAS": "40"}, TABLES),
+    "serializable": Campaign(("tests/test_lazy_serializable.py",), {}, BOTH),
+    "crashes": Campaign(("tests/test_crash.py",), {"PGBILLION_TEST_CRASHES": "90"}, TABLES),
+    "clone-crashes": Campaign(("tests/test_clone_crash.py",), {"PGBILLION_TEST_CLONE_CRASHES": "40"}, TABLES),
+    "functions": Campaign(("tests/test_sql_functions.py",), {"PGBILLION_TEST_CALLS": "10000"}, BOTH),
+    "faults": Campaign(("tests/test_faults.py",), {"PGBILLION_TEST_FAULTS_STRIDE": "40"}, BOTH),
+    "columns": Campaign(("tests/test_columns_beside.py",), {"PGBILLION_TEST_QUERIES": "2500"}, ROWS),
+    "column-damage": Campaign(("tests/test_columns_damage.py",), {"PGBILLION_TEST_DAMAGES": "1000"}, ROWS),
+    "column-crashes": Campaign(("tests/test_columns_crash.py",), {"PGBILLION_TEST_COLUMN_CRASHES": "40"}, ROWS),
 }
 
 
@@ -77,11 +91,34 @@ class Outcome:
     passed: bool
     server: str = ""
     counts: Mapping[str, int] = field(default_factory=dict)
+    # what the campaign's code was, and the commit for those who want to read it
+    code: str = ""
+    commit: str = ""
 
     @property
     def name(self) -> tuple[str, int, str]:
         """What a later run with the same seed repeats."""
         return self.campaign, self.seed, self.pg_config
+
+
+def digest(folders: Sequence[str]) -> str:
+    """Tell one state of that code from another: the same if only comments or the layout of the C have changed."""
+    extensions = ROOT / "extensions"
+    found = hashlib.sha256()
+    for folder in ("shared", *folders):
+        for path in sorted((extensions / folder).rglob("*")):
+            if path.suffix not in {".c", ".h", ".sql"} or "test" in path.relative_to(extensions).parts:
+                continue
+            text = path.read_text(encoding="utf-8")
+            words = [text] if path.suffix == ".sql" else [word for word in WORDS.findall(text) if word]
+            found.update(" ".join((str(path.relative_to(extensions)), *words)).encode() + b"\0")
+    return found.hexdigest()[:16]
+
+
+def commit() -> str:
+    """Name the commit that is checked out; none where this is no clone."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
 def run(folder: Path, name: str, seed: int, pg_config: str) -> Outcome:
@@ -94,10 +131,12 @@ def run(folder: Path, name: str, seed: int, pg_config: str) -> Outcome:
     # of the formats of results, only the older one has properties of tests
     options = ["-q", "-p", "no:cacheprovider", f"--junitxml={results}", "-o", "junit_family=xunit1"]
     command = [sys.executable, "-m", "pytest", *options, *campaign.tests]
+    code, described = digest(campaign.code), commit()
     start = time.monotonic()
     passed, printed = pytest(command, {**os.environ, **numbers, **shrinking, **server})
     seconds = round(time.monotonic() - start, 1)
-    outcome = Outcome(name, seed, pg_config, seconds, passed, describe(pg_config), read_counts(results))
+    counts = read_counts(results)
+    outcome = Outcome(name, seed, pg_config, seconds, passed, describe(pg_config), counts, code, described)
     results.unlink(missing_ok=True)
     print(f"{name}, seed {seed}: {'passed' if outcome.passed else 'FAILED'} in {outcome.seconds:.0f} s", flush=True)
     if not outcome.passed:
@@ -166,35 +205,42 @@ def still_failing(outcomes: list[Outcome]) -> list[Outcome]:
     return [one for one in {one.name: one for one in outcomes}.values() if not one.passed]
 
 
+def current(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Return the runs of the code that is here now."""
+    codes = {name: digest(campaign.code) for name, campaign in CAMPAIGNS.items()}
+    return [one for one in outcomes if one.code == codes[one.campaign]]
+
+
 def next_run(outcomes: list[Outcome], names: list[str], pg_config: str) -> tuple[str, int]:
-    """Choose the campaign that has had the least time on this PostgreSQL, and the seed after its last one."""
-
-    def seconds(name: str) -> float:
-        return sum(one.seconds for one in outcomes if one.campaign == name and one.pg_config == pg_config)
-
-    name = min(names, key=seconds)
+    """Choose the campaign that has had the least time on this code and PostgreSQL, and the seed after its last one."""
+    counting = [one for one in current(outcomes) if one.pg_config == pg_config]
+    name = min(names, key=lambda name: sum(one.seconds for one in counting if one.campaign == name))
     return name, 1 + max([one.seed for one in outcomes if one.campaign == name], default=0)
 
 
 def report(outcomes: list[Outcome]) -> None:
-    """Print the sum of all runs as a table in Markdown."""
+    """Print the sum of all runs as a table in Markdown: what was run on this code, and for how long on earlier code."""
     if not outcomes:
         return
-    print("\n| campaign | PostgreSQL | seeds | minutes | counted | failing seeds |\n|---|---|---|---|---|---|")
-    failing = still_failing(outcomes)
+    print("\n| campaign | PostgreSQL | seeds | minutes | counted | minutes before | failing seeds |")
+    print("|---|---|---|---|---|---|---|")
+    failing, counting = still_failing(outcomes), current(outcomes)
     for name in CAMPAIGNS:
         for server in dict.fromkeys(one.server for one in outcomes if one.campaign == name):
             runs = [one for one in outcomes if (one.campaign, one.server) == (name, server)]
+            here = [one for one in runs if one in counting]
             counts: Counter[str] = Counter()
             # a seed that was repeated has the same queries
-            for one in {one.name: one for one in runs}.values():
+            for one in {one.name: one for one in here}.values():
                 counts.update(one.counts)
+            minutes = [sum(one.seconds for one in some) / 60 for some in (here, runs)]
             cells = [
                 f"`{name}`",
                 server,
-                f"{len({one.seed for one in runs}):,}",
-                f"{sum(one.seconds for one in runs) / 60:.0f}",
+                f"{len({one.seed for one in here}):,}",
+                f"{minutes[0]:.0f}",
                 ", ".join(f"{number:,} {what}" for what, number in counts.items()),
+                f"{minutes[1] - minutes[0]:.0f}",
                 ", ".join(str(one.seed) for one in failing if one in runs) or "none",
             ]
             print(f"| {' | '.join(cells)} |")
