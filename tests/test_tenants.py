@@ -106,18 +106,22 @@ def test_create_and_drop_can_be_interrupted(cli: CommandLine) -> None:
     """Whole tenants are there or not, and the same command goes on."""
     create = ("tenants", "create", "--template", "model", "--name-format", "new_%d", "-n", "40", "-w", "2")
     count = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'new%'"
+    waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')"
     with cli.connect() as conn:
-        with cli.started(*create) as process:
-            servers.until(lambda: one(conn, count) > 1, "the first clones")
-            process.send_signal(signal.SIGINT)
-            assert process.wait(60) == 130
+        # without something to wait for they might all be there before the signal comes
+        with cli.connect() as holder, holder.transaction(force_rollback=True):
+            holder.execute("CREATE SCHEMA new_20")
+            with cli.started(*create) as process:
+                servers.until(lambda: one(conn, waits) and one(conn, count) > 1, "create to wait")
+                process.send_signal(signal.SIGINT)
+                assert process.wait(60) == 130
         cli.run("tenants", "diff", "model", r"new\_%", check=True)
         before = one(conn, count)
+        assert 1 < before < 40
         assert cli.json(*create)["created"] == 40 - before
         with cli.connect() as holder, holder.transaction():
             holder.execute("LOCK TABLE new_20.a IN ACCESS SHARE MODE")
             with cli.started("tenants", "drop", r"new\_%", "--yes", "-w", "1") as process:
-                waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')"
                 servers.until(lambda: one(conn, waits), "drop to wait")
                 process.send_signal(signal.SIGINT)
                 assert process.wait(60) == 130
