@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -140,3 +142,20 @@ def failed(done: subprocess.CompletedProcess[str], status: int, error: str, hint
     assert done.returncode == status, done.stderr
     assert len(hints) == 1, done.stderr
     assert hint is None or hint in hints[0]
+
+
+def read_terminal(leader: int) -> str:
+    """Return all that is written to a terminal until nobody has it open any more."""
+    data = b""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if not select.select([leader], [], [], 1)[0]:
+            continue
+        try:
+            chunk = os.read(leader, 65536)
+        except OSError:  # all others have closed it
+            break
+        if not chunk:
+            break
+        data += chunk
+    return data.decode(errors="replace")

@@ -6,9 +6,7 @@ import json
 import os
 import pty
 import re
-import select
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,7 @@ import pytest
 
 from harness import servers
 from pgbillion.server.postgres import Cluster, make_folder
-from tables_support import MODELS, CommandLine, command_line, count, expected, names
+from tables_support import MODELS, CommandLine, command_line, count, expected, names, read_terminal
 
 METHODS = ("bulk", "sql")
 
@@ -212,7 +210,7 @@ def test_live_display_on_a_terminal(cli: CommandLine, color: bool) -> None:
     command = cli._argv(("tables", "create", "--count", "4000", "--workers", "2", "--method", "sql"), True)
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=follower) as process:
         os.close(follower)
-        seen = _read_terminal(leader)
+        seen = read_terminal(leader)
         assert process.wait() == 0
     os.close(leader)
     for word in ("worker 1", "worker 2", "average", "left", "backend", "4,000", "100.0%"):
@@ -220,22 +218,6 @@ def test_live_display_on_a_terminal(cli: CommandLine, color: bool) -> None:
     assert ("\x1b[2K" in seen) or ("\x1b[1A" in seen)  # it repaints
     colors = re.findall(r"\x1b\[[0-9;]*3[0-7][0-9;]*m|\x1b\[[0-9;]*9[0-7]m|\x1b\[38", seen)
     assert bool(colors) is color
-
-
-def _read_terminal(leader: int) -> str:
-    data = b""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if not select.select([leader], [], [], 1)[0]:
-            continue
-        try:
-            chunk = os.read(leader, 65536)
-        except OSError:  # all others have closed it
-            break
-        if not chunk:
-            break
-        data += chunk
-    return data.decode(errors="replace")
 
 
 def test_no_more_workers_than_tables_by_default(cli: CommandLine) -> None:

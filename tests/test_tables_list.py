@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from psycopg.sql import SQL, Composed, Identifier
 
 from harness import servers
 from pgbillion.server.postgres import Cluster
 from pgbillion.tables import listing, selection
-from tables_support import CommandLine, command_line, expected, failed
+from tables_support import CommandLine, command_line, expected, failed, read_terminal
 
 LIST = ("tables", "list")
 ODD = ("Ä", "a b", 'q"q', "tab\tname", "select", "%", "_", "back\\slash")
@@ -212,3 +216,28 @@ def test_schema_that_does_not_exist(listed: CommandLine) -> None:
 )
 def test_prefix(pattern: str | None, prefix: str) -> None:
     assert selection.Selection(pattern).prefix == prefix
+
+
+def test_names_are_no_commands_to_a_terminal(listed: CommandLine) -> None:
+    """Whoever may name a schema or a table must not set the title, or fill the clipboard, of whoever lists them."""
+    evil = "x\x1b]0;title\x07\x9b31m"
+    shown = r"x\x1b]0;title\x07\x9b31m"
+    with listed.connect() as conn:
+        conn.execute(Composed([SQL("CREATE SCHEMA "), Identifier(evil)]))
+        conn.execute(Composed([SQL("CREATE TABLE "), Identifier(evil, evil), SQL("()")]))
+        tenants = ("tenants", "diff", evil, "public")
+        for arguments in (("tables", "list", "x%"), ("tenants", "list", "x%"), tenants, ("tenants", "size", "x%")):
+            leader, follower = pty.openpty()
+            command = listed._argv(arguments, True)
+            with subprocess.Popen(command, env=listed._env(), stdout=follower, stderr=follower):
+                os.close(follower)
+                seen = read_terminal(leader)
+            os.close(leader)
+            assert shown in seen, arguments
+            assert not re.search("\x1b]|\x07|\x9b", seen), arguments
+        # a pipe gets the name itself
+        assert evil in listed.run("tables", "list", "x%", check=True).stdout
+        said = listed.run("tables", "list", "--schema", f"{evil}y").stderr
+        assert rf"{shown}y" in said
+        assert "\x1b" not in said
+        conn.execute(Composed([SQL("DROP SCHEMA "), Identifier(evil), SQL(" CASCADE")]))

@@ -35,6 +35,7 @@ from pgbillion.cli import (
 )
 from pgbillion.common import target
 from pgbillion.common.errors import UserError
+from pgbillion.common.text import harmless
 from pgbillion.durability import warning
 
 app = typer.Typer(
@@ -167,4 +168,4 @@ def _fail_database(error: psycopg.Error) -> int:
 
 def _one_line(text: str) -> str:
     # what is no text is shown as escapes, whatever stderr takes
-    return " ".join(text.encode(errors="backslashreplace").decode().split())
+    return harmless(" ".join(text.encode(errors="backslashreplace").decode().split()))

@@ -13,6 +13,7 @@ import typer
 from pgbillion.cli import connect, invocation
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import AllowUnobserved, Json, Pattern, Yes, whole_number
+from pgbillion.cli.terminal import show
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
@@ -185,7 +186,7 @@ def _print_survey(survey: dropping.Survey, *, dry_run: bool, as_json: bool) -> N
     else:
         print(f"{_summary(survey)} would be dropped:")
         for name in survey.names:
-            print(f"  {name}")
+            show(f"  {name}")
         if survey.tables > len(survey.names):
             print(f"  … and {text.count(survey.tables - len(survey.names))} more")
 

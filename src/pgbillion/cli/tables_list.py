@@ -14,6 +14,7 @@ import typer
 from pgbillion.cli import connect, invocation
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Pattern, at_least_one
+from pgbillion.cli.terminal import show
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import take_any_name
@@ -78,7 +79,7 @@ def list_tables(
         listed = listing.write(
             conn,
             selection,
-            sys.stdout.write,
+            lambda page: show(page, end=""),
             extension=extension,
             limit=None if everything else limit or listing.PAGE,
             after=after,
@@ -96,7 +97,7 @@ def list_tables(
         words += ["--limit", str(limit)] if limit is not None else []
         words += ["--after", listed.last]
         said += f"; next page: {invocation.command(*words, target=target, state=where.state_dir)}"
-    print(said, file=sys.stderr)
+    print(text.harmless(said), file=sys.stderr)
 
 
 def _output_any_name(errors: str) -> None:

@@ -17,6 +17,7 @@ import typer
 from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Yes, at_least_one, whole_number
+from pgbillion.cli.terminal import say, show
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
@@ -202,7 +203,7 @@ def migrate(
 
 def _print_migrated(outcome: migrating.Outcome, *, dry_run: bool) -> None:
     for failure in sorted(outcome.failures, key=lambda failure: failure.tenant):
-        print(f"failed: {failure.tenant}: {failure.migration}: {failure.error}", file=sys.stderr)
+        say(text.harmless(f"failed: {failure.tenant}: {failure.migration}: {failure.error}"))
     if any(failure.sqlstate == "25001" for failure in outcome.failures):
         print("hint: --no-transaction runs statements that cannot be run in a transaction", file=sys.stderr)
     words = [f"{text.many(outcome.done, 'tenant')} {'could be migrated' if dry_run else 'migrated'}"]
@@ -234,18 +235,18 @@ def diff(
     if as_json:
         print(json.dumps(asdict(outcome)))
     else:
-        print(
+        show(
             f"{text.count(outcome.same)} of {text.many(outcome.tenants, 'tenant')}"
             f" {'is' if outcome.tenants == 1 else 'are'} as {model};"
             f" {text.many(outcome.tables, 'table')} compared in {text.duration(outcome.seconds)}"
         )
         for group in outcome.groups:
             shown = ", ".join(group.tenants[:5]) + (" …" if len(group.tenants) > 5 else "")
-            print(f"\n{text.many(len(group.tenants), 'tenant')} differ{'s' * (len(group.tenants) == 1)}: {shown}")
+            show(f"\n{text.many(len(group.tenants), 'tenant')} differ{'s' * (len(group.tenants) == 1)}: {shown}")
             for difference in group.differences:
-                print(f"  {difference.what}")
+                show(f"  {difference.what}")
                 for statement in difference.statements:
-                    print(f"    {' '.join(statement.split()) if len(statement) < 200 else statement};")
+                    show(f"    {' '.join(statement.split()) if len(statement) < 200 else statement};")
     if outcome.groups:
         raise typer.Exit(1)
 
@@ -272,7 +273,7 @@ def list_tenants(
     width = max(len(tenant.name) for tenant in found)
     for tenant in found:
         held = "" if tenant.size is None else f"  {text.size(tenant.size)}"
-        print(f"{tenant.name:{width}}  {text.many(tenant.tables, 'table')}{held}  {tenant.owner}")
+        show(f"{tenant.name:{width}}  {text.many(tenant.tables, 'table')}{held}  {tenant.owner}")
 
 
 @app.command()
@@ -313,7 +314,7 @@ def drop(
     target = where.target()
     with target.connect() as conn:
         names = schemas.select(conn, pattern)
-    shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    shown = text.harmless(", ".join(names[:5])) + (" …" if len(names) > 5 else "")
     summary = f"{text.many(len(names), 'schema')} ({shown})"
     if dry_run:
         print(json.dumps({"selected": len(names), "dropped": 0}) if as_json else f"{summary} would be dropped")

@@ -15,6 +15,7 @@ from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, at_least_one
 from pgbillion.cli.tenants import Tenants, Workers, number_of_workers
+from pgbillion.cli.terminal import show
 from pgbillion.common import text
 from pgbillion.common.meter import meter
 from pgbillion.tenants import schemas
@@ -71,7 +72,7 @@ def size(
     lines = [[head for head, _ in _COLUMNS], *([value(one) for _, value in _COLUMNS] for one in [*shown, together])]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for name, *figures in lines:
-        print(
+        show(
             "  ".join(
                 [f"{name:{widths[0]}}", *(f"{one:>{width}}" for one, width in zip(figures, widths[1:], strict=True))]
             )

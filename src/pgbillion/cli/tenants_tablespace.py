@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 import typer
@@ -12,6 +11,7 @@ from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json
 from pgbillion.cli.tenants import LockTimeout, Retries, Tenants, Workers, check_time, number_of_workers, observe
+from pgbillion.cli.terminal import say
 from pgbillion.common import text
 from pgbillion.tenants import schemas
 from pgbillion.tenants import tablespace as moving
@@ -45,7 +45,7 @@ def tablespace(
         print(json.dumps(outcome.to_json()))
     else:
         for failure in outcome.failures:
-            print(f"failed: {failure.tenant}.{failure.relation}: {failure.error}", file=sys.stderr)
+            say(text.harmless(f"failed: {failure.tenant}.{failure.relation}: {failure.error}"))
         words = [f"{text.many(outcome.moved, 'relation')} of {text.many(outcome.tenants, 'tenant')} moved"]
         words += [f"{text.count(outcome.before)} were there"] if outcome.before else []
         words += [f"{text.count(len(outcome.failures))} failed"] if outcome.failures else []

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from pgbillion.common import paths
+from pgbillion.common import paths, text
 from pgbillion.report.chapter import Chapter
 
 
@@ -20,6 +20,11 @@ def say(line: str) -> None:
     """Tell people what is going on; that nobody listens any more stops nothing, least of all putting things back."""
     with contextlib.suppress(BrokenPipeError):
         print(line, file=sys.stderr, flush=True)
+
+
+def show(line: str, end: str = "\n") -> None:
+    """Print a result with names in it, which anybody may have chosen: on a terminal they must not be commands to it."""
+    print(text.harmless(line) if sys.stdout.isatty() else line, end=end)
 
 
 def console() -> Console:

@@ -1,8 +1,17 @@
-"""Numbers as people read them."""
+"""Numbers and names as people read them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+# all control characters except line feeds, also those of eight bits
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+
+
+def harmless(line: str) -> str:
+    r"""Return text with \x1b for an escape character and the like, which a terminal would obey."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", line)
 
 
 def count(value: float) -> str:
