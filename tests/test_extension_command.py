@@ -6,6 +6,7 @@ There is no compiler in PATH: the libraries are those in the wheel. The server i
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -252,6 +253,32 @@ def test_a_folder_that_the_server_cannot_reach(program: Program, server: Server)
         assert not list(home.rglob("*.so"))
         with server.cluster.connect() as conn:
             assert one(conn, "SHOW extension_control_path") == "$system"
+
+
+@pytest.mark.parametrize("shared", ["", "ours", "ours/lib", "ours/share", "theirs"])
+def test_a_folder_that_others_can_write_to(program: Program, server: Server, shared: str) -> None:
+    """Whoever puts a library there runs code as the server's user, and makes themselves superusers."""
+    if server.cluster.installation.major < 18:
+        return
+    with servers.temporary_folder() as home:
+        folder = home / "ours"
+        place = folder if shared == "theirs" else home / shared
+        place.mkdir(parents=True, exist_ok=True)
+        if shared == "theirs":
+            root.need_root("only root gives a folder to others")
+            os.chown(place, 12345, 12345)
+        else:
+            place.chmod(0o777)
+        arguments = ("extension", "install", "--folder", str(folder), *server.options)
+        program.fails(3, f"others can write to {place}, and", "a folder that is yours", *arguments)
+        assert not list(home.rglob("*.so"))
+        with server.cluster.connect() as conn:
+            assert one(conn, "SHOW extension_control_path") == "$system"
+        if shared == "":
+            # as /tmp is
+            place.chmod(0o1777)
+            program.ok(*arguments)
+            program.ok("extension", "uninstall", *server.options)
 
 
 # ---- what cannot work says so in one line, and changes nothing ----
@@ -502,6 +529,9 @@ def test_vectors_for_every_role(program: Program, server: Server) -> None:
                 conn.execute("LOAD 'pgbillion_rows'")
             conn.execute("LOAD '$libdir/plugins/pgbillion_rows'")
             assert "VectorAggregate" in plan(conn)
+            conn.execute("SET pgbillion_rows.vector_aggregate = force")
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                conn.execute("SELECT count(*) FROM pg_authid")
             # one library: its hooks are there once
             assert one(conn, "SELECT pgbillion_rows.version()") == __version__
             assert plan(conn).count("VectorAggregate") == 1

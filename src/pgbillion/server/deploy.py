@@ -7,7 +7,9 @@ of. Everything that could refuse is asked before anything is compiled, copied or
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -281,6 +283,30 @@ def check_outside(conn: Connection, facts: PgConfig, folder: Path) -> None:
             "choose a folder that the server's user can reach",
             status=3,
         ) from error
+    _check_nobody_elses(conn, folder)
+
+
+def _check_nobody_elses(conn: Connection, folder: Path) -> None:
+    """Raise UserError where others than we, root and the server's user can put a library of theirs into a folder."""
+    row = conn.execute("SELECT current_setting('data_directory')").fetchone()
+    assert row is not None
+    owners = {0, os.geteuid()}
+    with contextlib.suppress(OSError):
+        owners.add(Path(row[0]).stat().st_uid)
+    outside = outside_folders(folder)
+    inside = (outside.pkglibdir, outside.sharedir, folder)
+    for path in (*inside, *folder.parents):
+        if not path.exists():
+            continue
+        found = path.stat()
+        # of what is in a folder like /tmp, others can take away only what is theirs
+        open_to_all = found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX
+        if open_to_all or (path in inside and found.st_uid not in owners):
+            raise UserError(
+                f"others can write to {path}, and what is in {folder} runs as the server's user",
+                "choose a folder that is yours, and that only you can write to",
+                status=3,
+            )
 
 
 def look_outside(target: Target, conn: Connection, folder: Path) -> None:
