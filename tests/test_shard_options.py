@@ -139,7 +139,12 @@ def test_odd_options(coordinator: Connection, tell: Callable[[str], None], count
                 outcomes["queries that failed"] += 1
             else:
                 # other columns, another table: what postgres_fdw makes of it
-                assert ask(conn, False) == ours, where
+                theirs = ask(conn, False)
+                # … of rows; a cast of ours is made on the shard, from the type that the column has there, as by its own
+                # aggregates
+                renamed = any(name == "column_name" and taken for _, name, _, taken in chosen)
+                unread = renamed and isinstance(theirs, psycopg.errors.InvalidTextRepresentation)
+                assert unread or theirs == ours, f"{where}: {theirs!r}"
                 outcomes["queries that were answered"] += 1
         # the connection of options that are gone is not used any more
         assert conn.execute(QUERY).fetchall() == expected, where
