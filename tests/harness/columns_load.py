@@ -171,7 +171,8 @@ def load(cluster: Cluster, database: str, seed: int) -> Iterator[Counter[str]]:
                     work(conn, chance)
                 except psycopg.Error as error:
                     if not conn.broken:
-                        raise AssertionError(f"seed {seed}: {error!r}") from error
+                        where = f"{error.diag.source_function}, {error.diag.context}"
+                        raise AssertionError(f"seed {seed}, {work.__name__}: {error!r} ({where})") from error
                     return
                 done[work.__name__] += 1
                 stop.wait(chance.random() * 2 * pause)
