@@ -46,6 +46,7 @@ _MAJORS = (
     "test_columns_servers",
     "test_columns_values",
     "test_clone_generated",
+    "test_clone_options",
     "test_clone_rows",
     "test_clone_schema",
     "test_clone_stamps",

@@ -162,7 +162,7 @@ def test_what_cannot_be_copied_is_refused(conn: Connection, rows: str, message: 
 
 
 def test_who_may_not_read_rows_may_not_copy_them(conn: Connection) -> None:
-    functions = "clone_schema(regnamespace, text, name, regclass[], boolean)"
+    functions = "clone_schema(regnamespace, text, name, regclass[], boolean, boolean, boolean)"
     with conn.transaction(force_rollback=True):
         conn.execute("CREATE ROLE copier")
         conn.execute(f"GRANT CREATE ON DATABASE {conn.info.dbname} TO copier".encode())

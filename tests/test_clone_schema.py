@@ -175,7 +175,8 @@ def test_what_many_clones_have_taught_is_kept(
 
 def test_nothing_is_kept_for_roles_that_may_not_prepare(conn: Connection) -> None:
     schemas.make_schema(conn, "model", "CREATE TABLE a (i integer)")
-    function = "pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean)"
+    types = "regnamespace, text, bigint, bigint, name, regclass[], boolean, boolean, boolean"
+    function = f"pgbillion_tables.clone_schemas({types})"
     database = one(conn, "SELECT current_database()")
     with conn.transaction(force_rollback=True):
         conn.execute(f"CREATE ROLE cloner; GRANT CREATE ON DATABASE {database} TO cloner".encode())
@@ -259,8 +260,8 @@ def test_what_changes_a_clone_makes_it_by_commands_again(conn: Connection, catal
 def test_a_prepared_clone_needs_the_privileges_that_commands_need(conn: Connection) -> None:
     schemas.make_schema(conn, "model", "CREATE TABLE a (i serial PRIMARY KEY, c char(2) REFERENCES outside.country)")
     functions = (
-        "clone_schema(regnamespace, text, name, regclass[], boolean),"
-        " pgbillion_tables.prepare_clone(regnamespace, name)"
+        "clone_schema(regnamespace, text, name, regclass[], boolean, boolean, boolean),"
+        " pgbillion_tables.prepare_clone(regnamespace, name, boolean)"
     )
     executing = f"EXECUTE ON FUNCTION pgbillion_tables.{functions}"
     creating = f"CREATE ON DATABASE {conn.info.dbname}"
@@ -452,7 +453,7 @@ def test_sign_ups_at_the_same_time(cluster: Cluster, database: str, conn: Connec
 
 def test_an_ordinary_role_clones_what_it_may_make(conn: Connection) -> None:
     schemas.make_schema(conn, "model", schemas.APPLICATION)
-    signature = "pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean)"
+    signature = "pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean, boolean, boolean)"
     with conn.transaction():
         conn.execute("SET LOCAL ROLE maker")
         with pytest.raises(psycopg.errors.InsufficientPrivilege, match="function clone_schema"), conn.transaction():

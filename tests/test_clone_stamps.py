@@ -22,8 +22,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 @pytest.fixture(scope="module", autouse=True)
 def outside(cluster: Cluster, database: str) -> Iterator[None]:
     functions = (
-        "clone_schema(regnamespace, text, name, regclass[], boolean),"
-        " pgbillion_tables.prepare_clone(regnamespace, name)"
+        "clone_schema(regnamespace, text, name, regclass[], boolean, boolean, boolean),"
+        " pgbillion_tables.prepare_clone(regnamespace, name, boolean)"
     )
     with cluster.connect(database) as conn:
         schemas.make_outside(conn)

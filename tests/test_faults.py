@@ -185,6 +185,13 @@ COMMANDS |= {
         " WHERE nspname = 'f1')",
     ),
     "clones": Command("SELECT pgbillion_tables.clone_schemas('f', 'f%d', 1, 4)", TEMPLATE, CLONES),
+    "clones with their own names": Command(
+        "SELECT pgbillion_tables.clone_schemas('f', 'f%d', 1, 3, rewrite_bodies => true, join_publications => true)",
+        f"{TEMPLATE}; CREATE FUNCTION f.n() RETURNS bigint LANGUAGE sql SET search_path = f"
+        " AS 'SELECT count(*) FROM f.a -- f.b'; DROP PUBLICATION IF EXISTS p; CREATE PUBLICATION p FOR TABLE f.a",
+        f"{CLONES}, (SELECT count(*) FROM pg_publication_rel), (SELECT count(*) FROM pg_proc p JOIN pg_namespace n"
+        " ON n.oid = p.pronamespace WHERE prosrc = format('SELECT count(*) FROM %s.a -- %s.b', nspname, nspname))",
+    ),
     "prepare a clone": Command("SELECT pgbillion_tables.prepare_clone('f')", TEMPLATE, CLONES),
     "prepared clone": Command(
         "SELECT pgbillion_tables.clone_schema('f', 'f1')",

@@ -60,6 +60,22 @@ def tenants(*numbers: int) -> list[str]:
     return [f"tenant_{number}" for number in numbers]
 
 
+def test_create_has_tenants_name_themselves_and_join_publications(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute(
+            "CREATE FUNCTION model.rows() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM model.a';"
+            "CREATE PUBLICATION published FOR TABLE model.a"
+        )
+    create = ("tenants", "create", "--template", "model", "--name-format", "new_%d", "-n", "6", "-w", "1")
+    cli.run(*create, "--rewrite-bodies", "--join-publications", check=True)
+    with cli.connect() as conn:
+        conn.execute("INSERT INTO new_6.a DEFAULT VALUES")
+        assert conn.execute("SELECT new_6.rows(), new_5.rows(), new_1.rows()").fetchall() == [(1, 0, 0)]
+        assert one(conn, "SELECT count(*) FROM pg_publication_tables WHERE schemaname ~ '^new_'") == 6
+    # these are told apart from it by nothing
+    assert cli.json("tenants", "diff", "model", "new%")["same"] == 6
+
+
 def test_create_clones_what_is_missing(cli: CommandLine) -> None:
     cli.run("tenants", "migrate", "model", "-c", "ALTER TABLE a ADD COLUMN c integer", check=True)
     create = (

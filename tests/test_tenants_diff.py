@@ -152,6 +152,7 @@ STRINGS = (
     "CREATE FUNCTION f() RETURNS text LANGUAGE sql RETURN '{0}.a'",
     "CREATE FUNCTION f() RETURNS SETOF text LANGUAGE sql BEGIN ATOMIC SELECT '{0}.a' WHERE 'it''s {0}.b' <> ''; END",
     "CREATE FUNCTION f() RETURNS integer LANGUAGE sql SET app.who = '{0}.a' AS 'SELECT 1'",
+    "CREATE FUNCTION f() RETURNS integer LANGUAGE sql SET search_path = '{0}.a' AS 'SELECT 1'",
     "CREATE PROCEDURE p(a text DEFAULT 'it''s {0}.a') LANGUAGE plpgsql AS 'BEGIN END -- it''s $procedure$'",
     "CREATE AGGREGATE f(text) (sfunc = textcat, stype = text, initcond = '{0}.a')",
     'CREATE TABLE t ("{0}.a" integer)',
@@ -165,6 +166,7 @@ TEXTS = (
     "CREATE FUNCTION f() RETURNS bigint LANGUAGE sql AS 'SELECT 1 AS \"it''s\" FROM {0}.t'",
     "CREATE FUNCTION f(a text DEFAULT 'it''s') RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM {0}.f(''{0}.t''); END'",
     "CREATE TABLE t (a integer); COMMENT ON TABLE t IS 'it''s {0}.t'",
+    "CREATE FUNCTION f() RETURNS integer LANGUAGE sql SET search_path = \"it's\", {0}, pg_temp AS 'SELECT 1'",
 )
 
 

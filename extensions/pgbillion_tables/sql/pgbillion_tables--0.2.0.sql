@@ -149,14 +149,16 @@ CREATE FUNCTION pgbillion_tables.clone_schema(
     name text,
     access_method name DEFAULT NULL,
     rows regclass[] DEFAULT NULL,
-    all_rows boolean DEFAULT false
+    all_rows boolean DEFAULT false,
+    rewrite_bodies boolean DEFAULT false,
+    join_publications boolean DEFAULT false
 ) RETURNS regnamespace
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_clone_schema';
 
-REVOKE ALL ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean, boolean, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean) IS
+COMMENT ON FUNCTION pgbillion_tables.clone_schema(regnamespace, text, name, regclass[], boolean, boolean, boolean) IS
 'creates a schema with all that the template has, and the rows that are asked for';
 
 CREATE FUNCTION pgbillion_tables.clone_schemas(
@@ -166,14 +168,16 @@ CREATE FUNCTION pgbillion_tables.clone_schemas(
     count bigint,
     access_method name DEFAULT NULL,
     rows regclass[] DEFAULT NULL,
-    all_rows boolean DEFAULT false
+    all_rows boolean DEFAULT false,
+    rewrite_bodies boolean DEFAULT false,
+    join_publications boolean DEFAULT false
 ) RETURNS bigint
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_clone_schemas';
 
-REVOKE ALL ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean, boolean, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean) IS
+COMMENT ON FUNCTION pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean, boolean, boolean) IS
 'creates schemas first … first + count - 1 like the template, all or none';
 
 -- What prepare_clone() keeps; dumps leave it out, because it is of use in this database only.
@@ -182,6 +186,7 @@ CREATE TABLE pgbillion_tables.prepared_clones (
     template pg_catalog.oid,
     role pg_catalog.oid,
     access_method pg_catalog.name,
+    rewrite_bodies pg_catalog.bool,
     stamp pg_catalog.bytea
 ) USING heap;
 
@@ -192,14 +197,15 @@ COMMENT ON TABLE pgbillion_tables.prepared_clones IS
 
 CREATE FUNCTION pgbillion_tables.prepare_clone(
     template regnamespace,
-    access_method name DEFAULT NULL
+    access_method name DEFAULT NULL,
+    rewrite_bodies boolean DEFAULT false
 ) RETURNS boolean
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_prepare_clone';
 
-REVOKE ALL ON FUNCTION pgbillion_tables.prepare_clone(regnamespace, name) FROM PUBLIC;
+REVOKE ALL ON FUNCTION pgbillion_tables.prepare_clone(regnamespace, name, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION pgbillion_tables.prepare_clone(regnamespace, name) IS
+COMMENT ON FUNCTION pgbillion_tables.prepare_clone(regnamespace, name, boolean) IS
 'has clones of the template made without commands as long as nothing of it changes';
 
 CREATE FUNCTION pgbillion_tables.schema_fingerprints(

@@ -20,6 +20,7 @@
  *	files.c			the files, copied from those of the first table
  *	bulk_insert.c	many rows at a time into a catalog
  *	index_run.c		sorted runs of entries into its indexes
+ *	settings.c		those under which definitions are shown and read again
  *	progress.c		the view of it all for other sessions
  *
  * and the way back, of pgbillion_tables.drop_tables():
@@ -197,6 +198,11 @@ extern void refuse_template(Relation rel, const char *what, const char *hint);
 extern List *template_parts_read(Oid template);
 extern bool template_parts_have_expressions(const List *parts);
 extern void template_parts_create(const List *parts, Oid template, Oid relid);
+
+/* ---- settings.c ---- */
+
+extern void settle_definitions(void);
+extern void settle_setting(const char *name, const char *value);
 
 /* ---- progress.c ---- */
 

@@ -101,6 +101,13 @@ def create(
         ),
     ] = None,
     all_rows: Annotated[bool, typer.Option("--all-rows", help="Copy the rows of all tables.")] = False,
+    rewrite_bodies: Annotated[
+        bool,
+        typer.Option("--rewrite-bodies", help="In the text of functions, put the tenant in place of the template."),
+    ] = False,
+    join_publications: Annotated[
+        bool, typer.Option("--join-publications", help="Add the tenants to the publications that the template is in.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Create tenants: clones of a schema with all that is in it; run it again to go on after an interrupt.
@@ -120,6 +127,8 @@ def create(
         method,
         tuple(rows_of or ()),
         all_rows,
+        rewrite_bodies,
+        join_publications,
     )
     request.check()
     target = where.target()

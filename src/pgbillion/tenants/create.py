@@ -32,8 +32,9 @@ _LEARNED_FROM = 3
 class Request:
     """What to create: ``count`` schemas from the number ``first``; ``access_method`` None: the template's.
 
-    The rows of the tables ``rows_of``, or ``all_rows``, are copied. ``batch`` schemas are created per transaction; None
-    leaves that open.
+    The rows of the tables ``rows_of``, or ``all_rows``, are copied. ``rewrite_bodies``: functions name the tenant where
+    they named the template; ``join_publications``: the tenants are in those that the template is in. ``batch`` schemas
+    are created per transaction; None leaves that open.
     """
 
     template: str
@@ -45,6 +46,8 @@ class Request:
     access_method: str | None = None
     rows_of: tuple[str, ...] = ()
     all_rows: bool = False
+    rewrite_bodies: bool = False
+    join_publications: bool = False
 
     def check(self) -> None:
         """Raise UserError for arguments that no server could make right."""
@@ -75,7 +78,10 @@ class Outcome:
 
 def _check_may_clone(conn: Connection) -> None:
     """Raise UserError where the role may not call what clones."""
-    function = "pgbillion_tables.clone_schemas(regnamespace, text, bigint, bigint, name, regclass[], boolean)"
+    function = (
+        "pgbillion_tables.clone_schemas"
+        "(regnamespace, text, bigint, bigint, name, regclass[], boolean, boolean, boolean)"
+    )
     row = conn.execute("SELECT has_function_privilege(%s, 'EXECUTE')", [function]).fetchone()
     if not (row and row[0]):
         raise UserError(
@@ -179,15 +185,16 @@ def _first(
 def _prepare(conn: Connection, request: Request) -> bool:
     """Have the transactions of all workers need no commands, where the role may and the template can."""
     may = conn.execute(
-        "SELECT pg_catalog.has_function_privilege('pgbillion_tables.prepare_clone(regnamespace, name)', 'EXECUTE')"
+        "SELECT pg_catalog.has_function_privilege('pgbillion_tables.prepare_clone(regnamespace, name, boolean)',"
+        " 'EXECUTE')"
     ).fetchone()
     if not (may and may[0]):
         return False
     return bool(
         conn.execute(
             "SELECT pgbillion_tables.prepare_clone((SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = %s)"
-            "::pg_catalog.regnamespace, %s)",
-            [request.template, request.access_method],
+            "::pg_catalog.regnamespace, %s, %s)",
+            [request.template, request.access_method, request.rewrite_bodies],
         ).fetchall()[0][0]
     )
 
@@ -215,8 +222,18 @@ def _create(
     with conn.transaction():
         conn.execute(
             "SELECT pgbillion_tables.clone_schemas((SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = %s)"
-            "::pg_catalog.regnamespace, %s, %s, %s, %s, %s::pg_catalog.oid[]::pg_catalog.regclass[], %s)",
-            [request.template, request.name_format, run[0], len(run), request.access_method, tables, request.all_rows],
+            "::pg_catalog.regnamespace, %s, %s, %s, %s, %s::pg_catalog.oid[]::pg_catalog.regclass[], %s, %s, %s)",
+            [
+                request.template,
+                request.name_format,
+                run[0],
+                len(run),
+                request.access_method,
+                tables,
+                request.all_rows,
+                request.rewrite_bodies,
+                request.join_publications,
+            ],
         )
         if journaled:
             name = NameFormat.parse(request.name_format)

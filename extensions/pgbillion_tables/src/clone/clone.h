@@ -10,6 +10,7 @@
  *					they can be run
  *	kinds.c			the queries for that, one for each kind of object, and
  *					those that find what cannot be carried
+ *	bodies.c		finds the schema's name in the text of functions
  *	copy_rows.c		copies rows of the template
  *	verify.c		refuses what cannot be carried, and compares a clone with
  *					its template
@@ -34,13 +35,25 @@
 #include "nodes/pg_list.h"
 #include "utils/snapshot.h"
 
+/* What is other in clones than in their template. */
+typedef struct CloneOptions
+{
+	const char *access_method;	/* of tables; NULL for the template's */
+	bool		rewrite_bodies; /* of functions that name the template? */
+} CloneOptions;
+
 /*
  * The queries of kinds.c. Each has two parameters: $1, the schema's OID, and
  * $2, see below. Their own names are pg_catalog's; the names in what they
  * return are looked up, or shown, under the path of the schema.
  */
 
-/* Returns classid, objid and a command; $2 is an access method, or null. */
+/*
+ * Returns classid, objid and a command; $2 is an access method, or null. For
+ * functions also the text that follows the command, or null if that is
+ * complete, whether that may be rewritten, and the search path that the command
+ * sets, or null.
+ */
 extern const char *const clone_object_queries[];
 extern const int clone_object_nqueries;
 
@@ -61,8 +74,11 @@ extern const int clone_refused_nqueries;
 /* Returns an object of schema $1 and the one of the schema named $2 that it refers to. */
 extern const char *const clone_strays_query;
 
-/* Returns functions whose text names the schema. */
+/* Returns functions that name the schema: their text, whether it may be rewritten, their search path, other settings. */
 extern const char *const clone_functions_query;
+
+/* Returns the commands by which a clone joins the publications of schema $1. */
+extern const char *const clone_publications_query;
 
 /*
  * Of tables whose rows are to be copied, $2, an array of OIDs as text; all
@@ -78,9 +94,21 @@ extern const char *const clone_copied_sequences_query;
 /* ---- definition.c ---- */
 
 extern void clone_query(const char *query, Oid schema, const char *argument);
-extern List *definition_of_objects(Oid schema, const char *access_method);
+extern List *definition_of_objects(Oid schema, const CloneOptions *options);
+extern List *definition_for(List *objects, const char *clone);
 extern List *definition_of_rest(Oid schema, const char *clone);
 extern List *definition_of_contents(Oid schema);
+extern List *definition_of_publications(Oid schema);
+extern char *definition_names(Oid schema, bool rewritten);
+
+/* ---- bodies.c ---- */
+
+/* Pieces of a text, one more than there are places for the schema's name, as an identifier. */
+extern List *body_split(const char *body, const char *schema);
+extern List *path_split(const char *path, const char *schema);
+extern char *pieces_join(const List *pieces, const char *schema);
+extern bool pieces_name(const List *pieces, const char *schema);
+extern bool body_can_name(const char *schema);
 
 /* ---- copy_rows.c ---- */
 
@@ -99,6 +127,6 @@ extern void copied_rows_copy(const CopiedRows *rows, Oid template, const char *c
 
 extern void clone_refuse(Oid template);
 extern void clone_verify(Oid template, Oid clone, List *objects, List *rest,
-						 const char *access_method);
+						 const CloneOptions *options);
 
 #endif							/* PGBILLION_CLONE_H */

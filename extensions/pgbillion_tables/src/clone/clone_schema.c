@@ -58,11 +58,12 @@ typedef struct Cloning
 	const NameFormat *format;	/* NULL if there is one clone, of this name */
 	const char *name;
 	int64		first;
-	const char *access_method;
+	CloneOptions options;
+	bool		join_publications;
 	bool		all_rows;		/* copied, */
 	const char *tables;			/* or those of these tables, or NULL */
 	CopiedRows *rows;			/* of which these are made; NULL for none */
-	List	   *objects;		/* commands */
+	List	   *objects;		/* as definition_of_objects() returns them */
 	List	   *contents;		/* commands */
 	char	   *reason;			/* why all are made by commands, or NULL */
 	uint64		fingerprint;	/* of the template, before it is read */
@@ -74,7 +75,8 @@ typedef struct Cloning
 
 static void clone_many(Cloning *cloning, int64 count);
 static char *oids_as_text(ArrayType *array);
-static void choose_rows(Cloning *cloning, FunctionCallInfo fcinfo, int tables, int all_rows);
+static void choose_options(Cloning *cloning, FunctionCallInfo fcinfo, int first);
+static void check_rewritten(const char *name);
 static const char *clone_name(const Cloning *cloning, int64 number);
 static void clone_by_commands(const Cloning *cloning, int64 from, int64 to);
 static void clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count);
@@ -97,12 +99,13 @@ static void make_clone(const char *name, List *objects);
 static void set_path(const char *name);
 static void run_all(List *commands);
 static void run(const char *command);
-static char *functions_of(Oid template);
-static void tell_functions(Oid template, const char *functions);
+static void join_publications(const Cloning *cloning, int64 count);
+static void tell_functions(const Cloning *cloning, const char *functions);
 
 /*
  * pgbillion_tables.clone_schema(template regnamespace, name text, access_method name,
- *						 rows regclass[], all_rows boolean) returns regnamespace
+ *						 rows regclass[], all_rows boolean, rewrite_bodies boolean,
+ *						 join_publications boolean) returns regnamespace
  *		Creates a schema like the template, all or nothing.
  */
 Datum
@@ -124,8 +127,7 @@ pgbillion_clone_schema(PG_FUNCTION_ARGS)
 
 	cloning.template = PG_GETARG_OID(0);
 	cloning.name = name;
-	cloning.access_method = PG_ARGISNULL(2) ? NULL : NameStr(*PG_GETARG_NAME(2));
-	choose_rows(&cloning, fcinfo, 3, 4);
+	choose_options(&cloning, fcinfo, 2);
 	clone_many(&cloning, 1);
 
 	PG_RETURN_OID(get_namespace_oid(name, false));
@@ -133,8 +135,8 @@ pgbillion_clone_schema(PG_FUNCTION_ARGS)
 
 /*
  * pgbillion_tables.clone_schemas(template regnamespace, name_format text, first bigint,
- *						  count bigint, access_method name, rows regclass[], all_rows boolean)
- *						  returns bigint
+ *						  count bigint, access_method name, rows regclass[], all_rows boolean,
+ *						  rewrite_bodies boolean, join_publications boolean) returns bigint
  *		Creates schemas first … first + count - 1 like the template and returns
  *		their number. All or none.
  */
@@ -162,25 +164,48 @@ pgbillion_clone_schemas(PG_FUNCTION_ARGS)
 	cloning.template = PG_GETARG_OID(0);
 	cloning.format = format;
 	cloning.first = first;
-	cloning.access_method = PG_ARGISNULL(4) ? NULL : NameStr(*PG_GETARG_NAME(4));
-	choose_rows(&cloning, fcinfo, 5, 6);
+	choose_options(&cloning, fcinfo, 4);
 	clone_many(&cloning, count);
 
 	PG_RETURN_INT64(count);
 }
 
-/* Which rows are copied, by these arguments of a function. */
+/* What the arguments from the access method on say. */
 static void
-choose_rows(Cloning *cloning, FunctionCallInfo fcinfo, int tables, int all_rows)
+choose_options(Cloning *cloning, FunctionCallInfo fcinfo, int first)
 {
-	cloning->all_rows = !PG_ARGISNULL(all_rows) && PG_GETARG_BOOL(all_rows);
-	if (PG_ARGISNULL(tables))
+	bool		flags[3];
+
+	cloning->options.access_method = PG_ARGISNULL(first) ? NULL : NameStr(*PG_GETARG_NAME(first));
+	for (int i = 0; i < lengthof(flags); i++)
+		flags[i] = !PG_ARGISNULL(first + 2 + i) && PG_GETARG_BOOL(first + 2 + i);
+	cloning->all_rows = flags[0];
+	cloning->options.rewrite_bodies = flags[1];
+	cloning->join_publications = flags[2];
+	if (flags[1])
+		check_rewritten(clone_name(cloning, 0));
+	if (PG_ARGISNULL(first + 1))
 		return;
 	if (cloning->all_rows)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("rows and all_rows exclude each other")));
-	cloning->tables = oids_as_text(PG_GETARG_ARRAYTYPE_P(tables));
+	cloning->tables = oids_as_text(PG_GETARG_ARRAYTYPE_P(first + 1));
+}
+
+/* Names that differ in a number can all be written, or none. */
+static void
+check_rewritten(const char *name)
+{
+	if (!standard_conforming_strings)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("functions cannot be rewritten while standard_conforming_strings is off")));
+	if (!body_can_name(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_NAME),
+				 errmsg("the text of functions cannot have schema \"%s\" in place of the template", name),
+				 errhint("Choose a name without line breaks, /* and */ that is no keyword of PL/pgSQL.")));
 }
 
 static char *
@@ -211,7 +236,6 @@ static void
 clone_many(Cloning *cloning, int64 count)
 {
 	Oid			template = cloning->template;
-	const char *access_method = cloning->access_method;
 	SchemaStamp *kept = NULL;
 	SchemaStamp *stamp = NULL;
 	char	   *functions;
@@ -228,7 +252,7 @@ clone_many(Cloning *cloning, int64 count)
 	if (cloning->all_rows || cloning->tables != NULL)
 		lock_template(template);
 	if (!is_observed() && !creating_extension)
-		kept = kept_stamp_find(template, access_method);
+		kept = kept_stamp_find(template, &cloning->options);
 	if (kept != NULL)
 	{
 		clone_by_kept_stamp(cloning, kept, count);
@@ -246,7 +270,7 @@ clone_many(Cloning *cloning, int64 count)
 	else
 		cloning->fingerprint = fingerprint_of_template(template);
 	clone_refuse(template);
-	cloning->objects = definition_of_objects(template, access_method);
+	cloning->objects = definition_of_objects(template, &cloning->options);
 	cloning->contents = definition_of_contents(template);
 
 	clone_by_commands(cloning, 0, Min(count, FIRST_CLONES));
@@ -262,12 +286,11 @@ clone_many(Cloning *cloning, int64 count)
 		keep(cloning, stamp);
 	copy_rows(cloning, count);
 	fill_clones(cloning, count);
+	join_publications(cloning, count);
+	functions = definition_names(template, cloning->options.rewrite_bodies);
 
 	AtEOXact_GUC(true, nestlevel);
-	nestlevel = NewGUCNestLevel();
-	functions = functions_of(template);
-	AtEOXact_GUC(true, nestlevel);
-	tell_functions(template, functions);
+	tell_functions(cloning, functions);
 	if (cloning->reason != NULL)
 		ereport(DEBUG1,
 				(errmsg("all clones of template \"%s\" are made by commands: %s",
@@ -281,23 +304,28 @@ clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count)
 {
 	int			nestlevel = NewGUCNestLevel();
 
+	/* names are quoted in the stamp's own way */
+	if (cloning->options.rewrite_bodies)
+		settle();
 	cloning->contents = stamp->contents;
 	clone_by_stamp(cloning, stamp, 0, count, true);
-	if (stamp->contents != NIL || cloning->all_rows || cloning->tables != NULL)
+	if (stamp->contents != NIL || cloning->all_rows || cloning->tables != NULL || cloning->join_publications)
 	{
 		if (SPI_connect() != SPI_OK_CONNECT)
 			elog(ERROR, "SPI_connect failed");
 		settle();
 		copy_rows(cloning, count);
 		fill_clones(cloning, count);
+		join_publications(cloning, count);
 		SPI_finish();
 	}
 	AtEOXact_GUC(true, nestlevel);
-	tell_functions(cloning->template, stamp->functions);
+	tell_functions(cloning, stamp->functions);
 }
 
 /*
- * pgbillion_tables.prepare_clone(template regnamespace, access_method name) returns boolean
+ * pgbillion_tables.prepare_clone(template regnamespace, access_method name, rewrite_bodies boolean)
+ *						  returns boolean
  *		Keeps a stamp, unless there is one that holds, with which clone_schema() and clone_schemas() of the
  *		caller need no commands as long as nothing changes that it depends on.
  *		False, and a NOTICE, if they need commands nevertheless.
@@ -318,14 +346,17 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
 				 errmsg("template must not be null")));
 	cloning.template = PG_GETARG_OID(0);
-	cloning.access_method = PG_ARGISNULL(1) ? NULL : NameStr(*PG_GETARG_NAME(1));
+	cloning.options.access_method = PG_ARGISNULL(1) ? NULL : NameStr(*PG_GETARG_NAME(1));
+	cloning.options.rewrite_bodies = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
 	cloning.format = name_format_parse(format);
+	if (cloning.options.rewrite_bodies)
+		check_rewritten(clone_name(&cloning, 0));
 	cloning.each = AllocSetContextCreate(context, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
 
 	check_callable("pgbillion_tables.prepare_clone()");
 	check_template(cloning.template);
 	if (!is_observed() && !creating_extension &&
-		kept_stamp_find(cloning.template, cloning.access_method) != NULL)
+		kept_stamp_find(cloning.template, &cloning.options) != NULL)
 		PG_RETURN_BOOL(true);
 	lock_template(cloning.template);
 
@@ -358,7 +389,7 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 				(errmsg("all clones of template \"%s\" are made by commands: %s",
 						get_namespace_name(cloning.template), cloning.reason)));
 	else
-		(void) kept_stamp_store(cloning.template, cloning.access_method, bytes, length, true);
+		(void) kept_stamp_store(cloning.template, &cloning.options, bytes, length, true);
 	PG_RETURN_BOOL(bytes != NULL);
 }
 
@@ -381,7 +412,7 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	settle();
 
 	clone_refuse(cloning->template);
-	cloning->objects = definition_of_objects(cloning->template, cloning->access_method);
+	cloning->objects = definition_of_objects(cloning->template, &cloning->options);
 	clone_by_commands(cloning, 0, FIRST_CLONES);
 	stamp = learn(cloning);
 	if (stamp != NULL)
@@ -408,13 +439,13 @@ static char *
 stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length)
 {
 	stamp->contents = cloning->contents;
-	stamp->functions = functions_of(cloning->template);
+	stamp->functions = definition_names(cloning->template, cloning->options.rewrite_bodies);
 	if (fingerprint_of_clones(cloning->template, NULL) != cloning->of_clones)
 	{
 		cloning->reason = "what they depend on has changed meanwhile";
 		return NULL;
 	}
-	return kept_stamp_bytes(cloning->template, cloning->access_method, stamp, cloning->of_clones, length);
+	return kept_stamp_bytes(cloning->template, &cloning->options, stamp, cloning->of_clones, length);
 }
 
 /* Keeps what has been learned for later calls, if that can be done at once. */
@@ -425,7 +456,7 @@ keep(Cloning *cloning, SchemaStamp *stamp)
 	char	   *bytes = stamp_to_keep(cloning, stamp, &length);
 
 	if (bytes != NULL)
-		(void) kept_stamp_store(cloning->template, cloning->access_method, bytes, length, false);
+		(void) kept_stamp_store(cloning->template, &cloning->options, bytes, length, false);
 	cloning->reason = NULL;
 }
 
@@ -433,7 +464,7 @@ keep(Cloning *cloning, SchemaStamp *stamp)
 static bool
 may_prepare(void)
 {
-	Oid			types[] = {REGNAMESPACEOID, NAMEOID};
+	Oid			types[] = {REGNAMESPACEOID, NAMEOID, BOOLOID};
 	Oid			schema = get_namespace_oid("pgbillion_tables", true);
 	Oid			function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
 										   CStringGetDatum("prepare_clone"),
@@ -466,12 +497,12 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 		List	   *rest = definition_of_rest(cloning->template, name);
 
 		check_unchanged(cloning);
-		make_clone(name, cloning->objects);
+		make_clone(name, definition_for(cloning->objects, name));
 		run_all(rest);
 		/* the others are made by the same commands */
 		if (number == 0)
 			clone_verify(cloning->template, get_namespace_oid(name, false), cloning->objects, rest,
-						 cloning->access_method);
+						 &cloning->options);
 
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(cloning->each);
@@ -586,6 +617,26 @@ fill_clones(const Cloning *cloning, int64 count)
 	}
 }
 
+/* All clones into the publications that the template is in. */
+static void
+join_publications(const Cloning *cloning, int64 count)
+{
+	List	   *commands;
+
+	if (!cloning->join_publications)
+		return;
+	commands = definition_of_publications(cloning->template);
+	for (int64 number = 0; number < count && commands != NIL; number++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(cloning->each);
+
+		set_path(clone_name(cloning, number));
+		run_all(commands);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(cloning->each);
+	}
+}
+
 /* Raise an error unless there is such a schema, it is a user's, and the caller may use it. */
 static void
 check_template(Oid template)
@@ -648,15 +699,6 @@ static void
 settle(void)
 {
 	static const char *const settings[][2] = {
-		/* values as text that is read again as the same */
-		{"DateStyle", "ISO"},
-		{"IntervalStyle", "postgres"},
-		{"extra_float_digits", "3"},
-		{"standard_conforming_strings", "on"},
-		{"array_nulls", "on"},
-		{"transform_null_equals", "off"},
-		{"quote_all_identifiers", "off"},
-		{"xmloption", "content"},
 		/* bodies may refer to what is made later */
 		{"check_function_bodies", "off"},
 		/* what is not said is the database's default */
@@ -672,9 +714,9 @@ settle(void)
 		{"jit", "off"},
 	};
 
+	settle_definitions();
 	for (int i = 0; i < lengthof(settings); i++)
-		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+		settle_setting(settings[i][0], settings[i][1]);
 }
 
 /* Create the schema and what is in it. */
@@ -690,8 +732,7 @@ make_clone(const char *name, List *objects)
 static void
 set_path(const char *name)
 {
-	(void) set_config_option("search_path", psprintf("%s, pg_temp", quote_identifier(name)),
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	settle_setting("search_path", psprintf("%s, pg_temp", quote_identifier(name)));
 }
 
 static void
@@ -716,29 +757,17 @@ run(const char *command)
 	SPI_freetuptable(SPI_tuptable);
 }
 
-/* Functions whose text stays what it is, though it names the template; NULL if there are none. */
-static char *
-functions_of(Oid template)
-{
-	StringInfoData names;
-
-	initStringInfo(&names);
-	clone_query(clone_functions_query, template, NULL);
-	for (uint64 row = 0; row < SPI_processed; row++)
-		appendStringInfo(&names, "%s%s", row == 0 ? "" : ", ",
-						 SPI_getvalue(SPI_tuptable->vals[row], SPI_tuptable->tupdesc, 1));
-	SPI_freetuptable(SPI_tuptable);
-	return names.len > 0 ? names.data : NULL;
-}
-
+/* Functions that name the template still, if there are some. */
 static void
-tell_functions(Oid template, const char *functions)
+tell_functions(const Cloning *cloning, const char *functions)
 {
 	if (functions != NULL)
 		ereport(NOTICE,
 				(errmsg("functions of template \"%s\" name it in their text, and so do the clone's: %s",
-						get_namespace_name(template), functions),
-				 errhint("Leave the schema's name out, and have callers set search_path.")));
+						get_namespace_name(cloning->template), functions),
+				 cloning->options.rewrite_bodies ?
+				 errhint("A name in a string, or one that may mean something else, is not rewritten.") :
+				 errhint("Leave the schema's name out, and have callers set search_path; or pass rewrite_bodies => true.")));
 }
 
 /* Raise an error where nothing can be written. */

@@ -19,6 +19,7 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "storage/bufmgr.h"
@@ -58,6 +59,8 @@ static bool compile_difference(Compiler *compiler, Relation rel, SchemaStampRow 
 							   const Difference *difference);
 static bool compile_oids(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
 static bool compile_text(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
+static bool compile_named(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
+static int	add_text(SchemaStamp *stamp, HoledText *text);
 static void add_patch(SchemaStampRow *row, SchemaPatchKind kind, int what, int place);
 static bool compile_files(Compiler *compiler);
 static bool compile_file(Compiler *compiler, int member, Oid relid, Oid other_relid);
@@ -326,6 +329,10 @@ compile_difference(Compiler *compiler, Relation rel, SchemaStampRow *row, const 
 		case PG_NODE_TREEOID:
 			return compile_text(compiler, row, difference);
 
+		case TEXTOID:
+		case TEXTARRAYOID:
+			return RelationGetRelid(rel) == ProcedureRelationId && compile_named(compiler, row, difference);
+
 		default:
 			return false;
 	}
@@ -390,17 +397,37 @@ compile_text(Compiler *compiler, SchemaStampRow *row, const Difference *differen
 	if (!is_name && strlen(one) > TOAST_TUPLE_THRESHOLD)
 		holed_text_pack(found);
 
+	if (is_name)
+		add_patch(row, SCHEMA_PATCH_NAME, add_text(stamp, found), difference->place);
+	else
+		add_patch(row, SCHEMA_PATCH_TREE, add_text(stamp, found), difference->att->attnum);
+	return true;
+}
+
+/* The text of a function, or its settings, with the schema's name in them. */
+static bool
+compile_named(Compiler *compiler, SchemaStampRow *row, const Difference *difference)
+{
+	bool		is_body = difference->att->atttypid == TEXTOID;
+	HoledText  *found = (is_body ? named_body_compare : named_settings_compare)
+		(compiler->one, compiler->other, PointerGetDatum(difference->value), PointerGetDatum(difference->other));
+
+	if (found != NULL)
+		add_patch(row, is_body ? SCHEMA_PATCH_BODY : SCHEMA_PATCH_SETTINGS, add_text(compiler->stamp, found),
+				  difference->att->attnum);
+	return found != NULL;
+}
+
+/* Its place among the stamp's. */
+static int
+add_text(SchemaStamp *stamp, HoledText *text)
+{
 	/* grown by powers of two */
 	if ((stamp->ntexts & (stamp->ntexts - 1)) == 0)
 		stamp->texts = stamp->texts == NULL ? palloc(sizeof(HoledText *)) :
 			repalloc(stamp->texts, stamp->ntexts * 2 * sizeof(HoledText *));
-	stamp->texts[stamp->ntexts] = found;
-	if (is_name)
-		add_patch(row, SCHEMA_PATCH_NAME, stamp->ntexts, difference->place);
-	else
-		add_patch(row, SCHEMA_PATCH_TREE, stamp->ntexts, difference->att->attnum);
-	stamp->ntexts++;
-	return true;
+	stamp->texts[stamp->ntexts] = text;
+	return stamp->ntexts++;
 }
 
 static void
@@ -416,7 +443,7 @@ add_patch(SchemaStampRow *row, SchemaPatchKind kind, int what, int place)
 	patch->kind = kind;
 	patch->what = what;
 	patch->place = place;
-	if (kind == SCHEMA_PATCH_TREE)
+	if (kind == SCHEMA_PATCH_TREE || kind == SCHEMA_PATCH_BODY || kind == SCHEMA_PATCH_SETTINGS)
 		row->has_trees = true;
 }
 

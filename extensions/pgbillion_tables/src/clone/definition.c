@@ -22,8 +22,20 @@
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
+#include "utils/varlena.h"
 
 #include "clone/clone.h"
+#include "tables.h"
+
+/* A command. That of a function can name the schema that it is run for. */
+typedef struct CloneCommand
+{
+	const char *text;
+	List	   *path;			/* what the function sets search_path to, the
+								 * schema as NULL; or NIL */
+	const char *after_path;
+	List	   *body;			/* pieces of the function's text, or NIL */
+} CloneCommand;
 
 typedef struct ObjectKey
 {
@@ -37,7 +49,7 @@ typedef struct CloneObject
 	ObjectKey	key;
 	pairingheap_node ready;
 	int			rank;			/* of its query */
-	List	   *commands;		/* NIL if it is a part */
+	List	   *commands;		/* CloneCommand; NIL if it is a part */
 	ObjectKey	whole;			/* of a part: what it is part of */
 	bool		internal;		/* by an internal dependency? */
 	int			nneeded;		/* objects that are not done yet */
@@ -46,13 +58,18 @@ typedef struct CloneObject
 } CloneObject;
 
 static List *read_commands(const char *query, Oid schema, const char *argument, List *result);
-static HTAB *read_objects(Oid schema, const char *access_method);
+static HTAB *read_objects(Oid schema, const CloneOptions *options);
+static CloneCommand *read_command(SPITupleTable *rows, uint64 row, const char *schema, bool rewrite);
+static void cut_path(CloneCommand *command, char *path, const char *schema);
+static char *path_command(const List *names, const char *schema);
 static void read_parts(HTAB *objects, SPITupleTable *rows, uint64 nrows);
 static void read_order(HTAB *objects, SPITupleTable *rows, uint64 nrows);
 static CloneObject *find_whole(HTAB *objects, ObjectKey key);
 static List *in_order(HTAB *objects);
 static int	compare_ready(const pairingheap_node *a, const pairingheap_node *b, void *arg);
-static void set_path(const char *path);
+static bool is_named_still(const char *schema, const char *body, bool rewritable, const char *path,
+						   const char *settings);
+static bool is_true(SPITupleTable *rows, uint64 row, int column);
 static Oid	oid_value(SPITupleTable *rows, uint64 row, int column);
 
 /*
@@ -87,7 +104,7 @@ clone_query(const char *query, Oid schema, const char *argument)
 		nulls[1] = ' ';
 	}
 
-	set_path("pg_catalog, pg_temp");
+	settle_setting("search_path", "pg_catalog, pg_temp");
 	plan = SPI_prepare(query, lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
@@ -95,18 +112,19 @@ clone_query(const char *query, Oid schema, const char *argument)
 	PushActiveSnapshot(GetLatestSnapshot());
 	portal = SPI_cursor_open(NULL, plan, values, nulls, true);
 
-	set_path(psprintf("%s, pg_temp", quote_identifier(name)));
+	settle_setting("search_path", psprintf("%s, pg_temp", quote_identifier(name)));
 	SPI_cursor_fetch(portal, true, FETCH_ALL);
 	SPI_cursor_close(portal);
 	PopActiveSnapshot();
 	SPI_freeplan(plan);
 }
 
-static void
-set_path(const char *path)
+static bool
+is_true(SPITupleTable *rows, uint64 row, int column)
 {
-	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
+	bool		isnull;
+
+	return DatumGetBool(SPI_getbinval(rows->vals[row], rows->tupdesc, column, &isnull));
 }
 
 static Oid
@@ -119,14 +137,14 @@ oid_value(SPITupleTable *rows, uint64 row, int column)
 }
 
 /*
- * The commands that make what is in the schema, in order. With an access
- * method, tables have that. Raises 0A000 if objects need each other in a
- * circle. Expects what clone_query() does.
+ * The commands that make what is in the schema, in order; definition_for()
+ * has them as texts. Raises 0A000 if objects need each other in a circle.
+ * Expects what clone_query() does.
  */
 List *
-definition_of_objects(Oid schema, const char *access_method)
+definition_of_objects(Oid schema, const CloneOptions *options)
 {
-	HTAB	   *objects = read_objects(schema, access_method);
+	HTAB	   *objects = read_objects(schema, options);
 	SPITupleTable *rows;
 
 	clone_query(clone_order_query, schema, NULL);
@@ -136,6 +154,25 @@ definition_of_objects(Oid schema, const char *access_method)
 	SPI_freetuptable(rows);
 
 	return in_order(objects);
+}
+
+/* Those commands for one schema. */
+List *
+definition_for(List *objects, const char *clone)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, objects)
+	{
+		const CloneCommand *command = lfirst(lc);
+		const char *path = command->path == NIL ? "" : path_command(command->path, clone);
+		const char *body = command->body == NIL ? "" : quote_literal_cstr(pieces_join(command->body, clone));
+
+		result = lappend(result, psprintf("%s%s%s%s", command->text, path,
+										  command->path == NIL ? "" : command->after_path, body));
+	}
+	return result;
 }
 
 /* The commands to be run when all objects are there; `clone` is the name of the schema to run them for. */
@@ -156,6 +193,47 @@ definition_of_contents(Oid schema)
 	return read_commands(clone_fill_query, schema, NULL, NIL);
 }
 
+/* The commands by which a schema joins the publications of this one, when it is complete. */
+List *
+definition_of_publications(Oid schema)
+{
+	return read_commands(clone_publications_query, schema, NULL, NIL);
+}
+
+/* Functions that name the schema, in a clone whether or not texts are rewritten; NULL if there are none. */
+char *
+definition_names(Oid schema, bool rewritten)
+{
+	StringInfoData names;
+	const char *name = get_namespace_name(schema);
+
+	initStringInfo(&names);
+	clone_query(clone_functions_query, schema, NULL);
+	for (uint64 row = 0; row < SPI_processed; row++)
+	{
+		HeapTuple	tuple = SPI_tuptable->vals[row];
+		TupleDesc	tupdesc = SPI_tuptable->tupdesc;
+
+		if (!rewritten || is_named_still(name, SPI_getvalue(tuple, tupdesc, 2), is_true(SPI_tuptable, row, 3),
+										 SPI_getvalue(tuple, tupdesc, 4), SPI_getvalue(tuple, tupdesc, 5)))
+			appendStringInfo(&names, "%s%s", names.len == 0 ? "" : ", ", SPI_getvalue(tuple, tupdesc, 1));
+	}
+	SPI_freetuptable(SPI_tuptable);
+	return names.len > 0 ? names.data : NULL;
+}
+
+/* Does a function name the schema when its text and its search path have been rewritten? */
+static bool
+is_named_still(const char *schema, const char *body, bool rewritable, const char *path, const char *settings)
+{
+	List	   *pieces = rewritable ? body_split(body, schema) : NIL;
+	List	   *of_path = path == NULL ? NIL : path_split(path, schema);
+
+	return pieces_name(pieces == NIL ? list_make1((char *) body) : pieces, schema) ||
+		(path != NULL && pieces_name(of_path == NIL ? list_make1((char *) path) : of_path, schema)) ||
+		pieces_name(list_make1((char *) settings), schema);
+}
+
 /* A query's commands, added to a list. */
 static List *
 read_commands(const char *query, Oid schema, const char *argument, List *result)
@@ -168,8 +246,9 @@ read_commands(const char *query, Oid schema, const char *argument, List *result)
 }
 
 static HTAB *
-read_objects(Oid schema, const char *access_method)
+read_objects(Oid schema, const CloneOptions *options)
 {
+	const char *name = get_namespace_name(schema);
 	HASHCTL		control = {
 		.keysize = sizeof(ObjectKey),
 		.entrysize = sizeof(CloneObject),
@@ -182,16 +261,16 @@ read_objects(Oid schema, const char *access_method)
 	{
 		SPITupleTable *rows;
 
-		clone_query(clone_object_queries[i], schema, access_method);
+		clone_query(clone_object_queries[i], schema, options->access_method);
 		rows = SPI_tuptable;
 		for (uint64 row = 0; row < SPI_processed; row++)
 		{
 			ObjectKey	key = {oid_value(rows, row, 1), oid_value(rows, row, 2)};
-			char	   *command = SPI_getvalue(rows->vals[row], rows->tupdesc, 3);
+			CloneCommand *command = read_command(rows, row, name, options->rewrite_bodies);
 			CloneObject *object;
 			bool		found;
 
-			if (command == NULL)
+			if (command->text == NULL)
 				elog(ERROR, "no command for object %u of catalog %u", key.objid, key.classid);
 			object = hash_search(objects, &key, HASH_ENTER, &found);
 			if (!found)
@@ -204,6 +283,74 @@ read_objects(Oid schema, const char *access_method)
 		SPI_freetuptable(rows);
 	}
 	return objects;
+}
+
+/* The command of a row of such a query. */
+static CloneCommand *
+read_command(SPITupleTable *rows, uint64 row, const char *schema, bool rewrite)
+{
+	CloneCommand *command = palloc0(sizeof(CloneCommand));
+	char	   *body;
+	char	   *path;
+
+	command->text = SPI_getvalue(rows->vals[row], rows->tupdesc, 3);
+	if (command->text == NULL || rows->tupdesc->natts == 3)
+		return command;
+	body = SPI_getvalue(rows->vals[row], rows->tupdesc, 4);
+	path = SPI_getvalue(rows->vals[row], rows->tupdesc, 6);
+	if (body != NULL)
+	{
+		command->body = rewrite && is_true(rows, row, 5) ? body_split(body, schema) : NIL;
+		if (command->body == NIL)
+			command->body = list_make1(body);
+	}
+	if (path != NULL && rewrite && path_split(path, schema) != NIL)
+		cut_path(command, path, schema);
+	return command;
+}
+
+/* Take out of a function's command that it sets search_path. */
+static void
+cut_path(CloneCommand *command, char *path, const char *schema)
+{
+	List	   *names;
+	ListCell   *lc;
+	const char *wanted;
+	const char *found;
+
+	(void) SplitIdentifierString(path, ',', &names);
+	foreach(lc, names)
+	{
+		if (strcmp(lfirst(lc), schema) == 0)
+			lfirst(lc) = NULL;
+	}
+	wanted = path_command(names, schema);
+	found = strstr(command->text, wanted);
+	if (found == NULL)
+		elog(ERROR, "a function's search_path is not \"%s\"", wanted);
+	command->after_path = found + strlen(wanted);
+	command->text = pnstrdup(command->text, found - command->text);
+	command->path = names;
+}
+
+/* As pg_get_functiondef() has it. */
+static char *
+path_command(const List *names, const char *schema)
+{
+	StringInfoData text;
+	ListCell   *lc;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, "\n SET search_path TO ");
+	foreach(lc, names)
+	{
+		appendStringInfoString(&text, foreach_current_index(lc) == 0 ? "'" : ", '");
+		for (const char *at = lfirst(lc) == NULL ? schema : lfirst(lc); *at != '\0'; at++)
+			appendStringInfo(&text, *at == '\'' ? "''" : "%c", *at);
+		appendStringInfoChar(&text, '\'');
+	}
+	appendStringInfoChar(&text, '\n');
+	return text.data;
 }
 
 /*
@@ -317,7 +464,7 @@ in_order(HTAB *objects)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("objects of the template need each other in a circle"),
-					 errdetail("One of the commands is: %s", (char *) linitial(object->commands)),
+					 errdetail("One of the commands is: %s", ((CloneCommand *) linitial(object->commands))->text),
 					 errhint("Have a function take or return other types than those of views or tables that call it.")));
 
 	return result;

@@ -3,7 +3,7 @@
  * kept_stamps.c
  *	  Stamps of schemas kept from call to call, in a table of the extension.
  *
- * A stamp is for one template, one role and one access method. It is as good
+ * A stamp is for one template, one role and the same options. It is as good
  * as commands would be as long as nothing has changed that they depend on,
  * the versions of server and library included: see fingerprint.c.
  *
@@ -49,7 +49,7 @@
 #define TABLE "prepared_clones"
 
 /* What is signed begins with this; to be changed with what put_stamp() writes. */
-#define FORMAT "pgbillion prepared clone, 3"
+#define FORMAT "pgbillion prepared clone, 4"
 
 /* The table's columns. */
 enum
@@ -57,6 +57,7 @@ enum
 	COLUMN_TEMPLATE = 1,
 	COLUMN_ROLE,
 	COLUMN_ACCESS_METHOD,
+	COLUMN_REWRITE_BODIES,
 	COLUMN_STAMP,
 	NCOLUMNS = COLUMN_STAMP
 };
@@ -96,9 +97,10 @@ typedef struct Bytes
 #define LEAST_SAME 4
 
 static Relation open_table(LOCKMODE lockmode, bool wait);
-static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method);
+static NameData access_method_of(const CloneOptions *options);
+static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const CloneOptions *options);
 static void fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerprint);
-static void sign(KeptHeader *header, Oid template, const char *access_method, const char *payload);
+static void sign(KeptHeader *header, Oid template, const CloneOptions *options, const char *payload);
 static bool lock_outside(const SchemaStamp *stamp);
 static bool is_there(Oid classid, Oid objid);
 static void put_stamp(StringInfo buf, const SchemaStamp *stamp);
@@ -123,7 +125,7 @@ static Reader decompress(const char *payload, int length, int raw_length);
  * commands would, until the end of the transaction.
  */
 SchemaStamp *
-kept_stamp_find(Oid template, const char *access_method)
+kept_stamp_find(Oid template, const CloneOptions *options)
 {
 	Relation	rel = open_table(AccessShareLock, true);
 	TableScanDesc scan;
@@ -143,7 +145,7 @@ kept_stamp_find(Oid template, const char *access_method)
 		const char *payload;
 		Reader		reader;
 
-		if (!is_row_of(rel, tuple, template, access_method))
+		if (!is_row_of(rel, tuple, template, options))
 			continue;
 		value = heap_getattr(tuple, COLUMN_STAMP, RelationGetDescr(rel), &isnull);
 		if (isnull)
@@ -154,7 +156,7 @@ kept_stamp_find(Oid template, const char *access_method)
 		memcpy(&header, VARDATA_ANY(bytes), sizeof(KeptHeader));
 		payload = VARDATA_ANY(bytes) + sizeof(KeptHeader);
 		fill_header(&wanted, VARSIZE_ANY_EXHDR(bytes), header.raw_length, header.fingerprint);
-		sign(&wanted, template, access_method, payload);
+		sign(&wanted, template, options, payload);
 		if (memcmp(&header, &wanted, sizeof(KeptHeader)) != 0)
 			continue;
 
@@ -181,7 +183,7 @@ kept_stamp_find(Oid template, const char *access_method)
  * just now.
  */
 bool
-kept_stamp_store(Oid template, const char *access_method, const char *bytes, int length, bool wait)
+kept_stamp_store(Oid template, const CloneOptions *options, const char *bytes, int length, bool wait)
 {
 	Relation	rel = open_table(ShareRowExclusiveLock, wait);
 	Snapshot	snapshot;
@@ -189,7 +191,7 @@ kept_stamp_store(Oid template, const char *access_method, const char *bytes, int
 	HeapTuple	tuple;
 	Datum		values[NCOLUMNS];
 	bool		nulls[NCOLUMNS] = {false};
-	NameData	name;
+	NameData	name = access_method_of(options);
 	bytea	   *value = palloc(length + VARHDRSZ);
 
 	if (rel == NULL && !wait)
@@ -208,7 +210,7 @@ kept_stamp_store(Oid template, const char *access_method, const char *bytes, int
 		bool		isnull;
 		Oid			other = DatumGetObjectId(heap_getattr(tuple, COLUMN_TEMPLATE, RelationGetDescr(rel), &isnull));
 
-		if (is_row_of(rel, tuple, template, access_method) ||
+		if (is_row_of(rel, tuple, template, options) ||
 			!SearchSysCacheExists1(NAMESPACEOID, ObjectIdGetDatum(other)))
 			simple_heap_delete(rel, &tuple->t_self);
 	}
@@ -219,8 +221,8 @@ kept_stamp_store(Oid template, const char *access_method, const char *bytes, int
 	memcpy(VARDATA(value), bytes, length);
 	values[COLUMN_TEMPLATE - 1] = ObjectIdGetDatum(template);
 	values[COLUMN_ROLE - 1] = ObjectIdGetDatum(GetUserId());
-	namestrcpy(&name, access_method == NULL ? "" : access_method);
 	values[COLUMN_ACCESS_METHOD - 1] = NameGetDatum(&name);
+	values[COLUMN_REWRITE_BODIES - 1] = BoolGetDatum(options->rewrite_bodies);
 	values[COLUMN_STAMP - 1] = PointerGetDatum(value);
 	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
 	simple_heap_insert(rel, tuple);
@@ -234,7 +236,7 @@ kept_stamp_store(Oid template, const char *access_method, const char *bytes, int
  * of. palloc'd.
  */
 char *
-kept_stamp_bytes(Oid template, const char *access_method, const SchemaStamp *stamp,
+kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *stamp,
 				 uint64 fingerprint, int *length)
 {
 	StringInfoData buf;
@@ -254,7 +256,7 @@ kept_stamp_bytes(Oid template, const char *access_method, const SchemaStamp *sta
 	}
 	*length = sizeof(KeptHeader) + compressed;
 	fill_header(&header, *length, buf.len, fingerprint);
-	sign(&header, template, access_method, result + sizeof(KeptHeader));
+	sign(&header, template, options, result + sizeof(KeptHeader));
 	memcpy(result, &header, sizeof(KeptHeader));
 	return result;
 }
@@ -283,18 +285,30 @@ open_table(LOCKMODE lockmode, bool wait)
 	return rel;
 }
 
+/* As the table has it. */
+static NameData
+access_method_of(const CloneOptions *options)
+{
+	NameData	name;
+
+	namestrcpy(&name, options->access_method == NULL ? "" : options->access_method);
+	return name;
+}
+
 static bool
-is_row_of(Relation rel, HeapTuple tuple, Oid template, const char *access_method)
+is_row_of(Relation rel, HeapTuple tuple, Oid template, const CloneOptions *options)
 {
 	Datum		values[NCOLUMNS];
 	bool		nulls[NCOLUMNS];
+	NameData	name = access_method_of(options);
 
 	heap_deform_tuple(tuple, RelationGetDescr(rel), values, nulls);
 	return !nulls[COLUMN_TEMPLATE - 1] && !nulls[COLUMN_ROLE - 1] && !nulls[COLUMN_ACCESS_METHOD - 1] &&
+		!nulls[COLUMN_REWRITE_BODIES - 1] &&
 		DatumGetObjectId(values[COLUMN_TEMPLATE - 1]) == template &&
 		DatumGetObjectId(values[COLUMN_ROLE - 1]) == GetUserId() &&
-		strcmp(NameStr(*DatumGetName(values[COLUMN_ACCESS_METHOD - 1])),
-			   access_method == NULL ? "" : access_method) == 0;
+		strcmp(NameStr(*DatumGetName(values[COLUMN_ACCESS_METHOD - 1])), NameStr(name)) == 0 &&
+		DatumGetBool(values[COLUMN_REWRITE_BODIES - 1]) == options->rewrite_bodies;
 }
 
 static void
@@ -312,18 +326,18 @@ fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerp
 
 /* Sign a header that is complete otherwise, and what follows it, for the current role. */
 static void
-sign(KeptHeader *header, Oid template, const char *access_method, const char *payload)
+sign(KeptHeader *header, Oid template, const CloneOptions *options, const char *payload)
 {
 	Oid			whose[] = {template, GetUserId()};
-	NameData	name;
+	NameData	name = access_method_of(options);
 	pg_hmac_ctx *context = pg_hmac_create(PG_SHA256);
 
-	namestrcpy(&name, access_method == NULL ? "" : access_method);
 	if (context == NULL ||
 		pg_hmac_init(context, (uint8 *) GetMockAuthenticationNonce(), MOCK_AUTH_NONCE_LEN) < 0 ||
 		pg_hmac_update(context, (const uint8 *) FORMAT, sizeof(FORMAT)) < 0 ||
 		pg_hmac_update(context, (uint8 *) whose, sizeof(whose)) < 0 ||
 		pg_hmac_update(context, (uint8 *) &name, sizeof(name)) < 0 ||
+		pg_hmac_update(context, (const uint8 *) &options->rewrite_bodies, sizeof(bool)) < 0 ||
 		pg_hmac_update(context, (uint8 *) header, offsetof(KeptHeader, signature)) < 0 ||
 		pg_hmac_update(context, (const uint8 *) payload, header->length - sizeof(KeptHeader)) < 0 ||
 		pg_hmac_final(context, header->signature, sizeof(header->signature)) < 0)

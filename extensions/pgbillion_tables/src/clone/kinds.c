@@ -64,6 +64,19 @@
 	"(SELECT CASE WHEN op.oprnamespace = $1 THEN op.oprname::text ELSE format('OPERATOR(%I.%s)', fn.nspname, op.oprname) END" \
 	" FROM pg_operator op JOIN pg_namespace fn ON fn.oid = op.oprnamespace WHERE op.oid = " operator ")"
 
+/*
+ * Can the name of schema n before a dot mean only the schema, in the text of
+ * function p? Arguments and the function itself are no schemas, nor are a
+ * trigger's rows, and strings must be read as always.
+ */
+#define REWRITABLE \
+	"(p.prosqlbody IS NULL AND p.prolang IN (SELECT oid FROM pg_language WHERE lanname IN ('sql', 'plpgsql'))" \
+	" AND n.nspname NOT IN ('new', 'old', 'excluded', p.proname) AND n.nspname::text <> ALL (coalesce(p.proargnames, '{}'))" \
+	" AND coalesce(array_to_string(p.proconfig, ' '), '') !~ 'standard_conforming_strings=')"
+/* Its setting of search_path. */
+#define FUNCTION_PATH \
+	"(SELECT substr(setting, length('search_path=') + 1) FROM unnest(p.proconfig) setting WHERE setting ~ '^search_path=')"
+
 #define FINAL_MODIFY(modify) \
 	"CASE " modify " WHEN 'r' THEN 'READ_ONLY' WHEN 's' THEN 'SHAREABLE' ELSE 'READ_WRITE' END"
 
@@ -175,11 +188,17 @@ const char *const clone_object_queries[] = {
 	" pg_get_constraintdef(o.oid))"
 	" FROM " MEMBERS("pg_type") " t JOIN pg_constraint o ON o.contypid = t.oid WHERE t.typtype = 'd'",
 
-	/* functions and procedures, whose definition begins with a qualified name */
-	"SELECT 'pg_proc'::regclass::oid, p.oid, 'CREATE ' || k.word || substr(pg_get_functiondef(p.oid),"
-	" length('CREATE OR REPLACE ' || k.word || quote_ident(n.nspname) || '.') + 1)"
+	/*
+	 * functions and procedures, whose definition begins with a qualified
+	 * name; a text that may name the schema comes by itself
+	 */
+	"SELECT 'pg_proc'::regclass::oid, p.oid, 'CREATE ' || k.word || substr(CASE WHEN b.body IS NULL THEN f.definition"
+	" ELSE left(f.definition, length(f.definition) - length(b.body) - 2 * length(f.tail) + 1) END,"
+	" length('CREATE OR REPLACE ' || k.word || quote_ident(n.nspname) || '.') + 1), b.body, " REWRITABLE ", " FUNCTION_PATH
 	" FROM " ROUTINES " p JOIN pg_namespace n ON n.oid = p.pronamespace,"
-	" LATERAL (SELECT CASE p.prokind WHEN 'p' THEN 'PROCEDURE ' ELSE 'FUNCTION ' END) k (word)"
+	" LATERAL (SELECT CASE p.prokind WHEN 'p' THEN 'PROCEDURE ' ELSE 'FUNCTION ' END) k (word),"
+	" LATERAL (SELECT CASE WHEN p.prosqlbody IS NULL THEN p.prosrc END) b (body),"
+	" LATERAL (SELECT d, substring(d FROM '\\$(?:function|procedure)x*\\$\\n$') FROM pg_get_functiondef(p.oid) d) f (definition, tail)"
 	" WHERE p.prokind <> 'a'",
 
 	/*
@@ -661,9 +680,23 @@ const char *const clone_strays_query =
 
 /* As a word: the name of a schema may be part of many others. */
 const char *const clone_functions_query =
-"SELECT p.oid::regprocedure::text FROM " ROUTINES " p JOIN pg_namespace n ON n.oid = p.pronamespace"
-" WHERE p.prosrc || ' ' || coalesce(array_to_string(p.proconfig, ' '), '') ~ format('(^|[^[:alnum:]_$])%s($|[^[:alnum:]_$])',"
-" regexp_replace(n.nspname, '([^[:alnum:]_])', '\\\\\\1', 'g')) ORDER BY 1";
+"SELECT f.name, f.body, f.rewritable, f.path, f.others FROM (SELECT p.oid::regprocedure::text, n.nspname, p.prosrc, " REWRITABLE ", " FUNCTION_PATH ","
+" array_to_string(ARRAY(SELECT setting FROM unnest(p.proconfig) setting WHERE setting !~ '^search_path='), ' ')"
+" FROM " ROUTINES " p JOIN pg_namespace n ON n.oid = p.pronamespace) f (name, schema, body, rewritable, path, others)"
+" WHERE concat_ws(' ', f.body, f.path, f.others) ~ format('(^|[^[:alnum:]_$])%s($|[^[:alnum:]_$])',"
+" regexp_replace(f.schema, '([^[:alnum:]_])', '\\\\\\1', 'g')) ORDER BY 1";
+
+/* ---- publications ---- */
+
+/* In the clone, the tables' names and "current schema" are its own. */
+const char *const clone_publications_query =
+"SELECT format('ALTER PUBLICATION %I ADD TABLE ONLY %I%s%s', b.pubname, c.relname,"
+" coalesce((SELECT format(' (%s)', string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)) FROM pg_attribute a"
+"  WHERE a.attrelid = c.oid AND a.attnum = ANY (r.prattrs) HAVING count(*) > 0), ''),"
+" coalesce(' WHERE (' || pg_get_expr(r.prqual, r.prrelid) || ')', ''))"
+" FROM " RELATIONS " c JOIN pg_publication_rel r ON r.prrelid = c.oid JOIN pg_publication b ON b.oid = r.prpubid"
+" UNION ALL SELECT format('ALTER PUBLICATION %I ADD TABLES IN SCHEMA CURRENT_SCHEMA', b.pubname)"
+" FROM pg_publication_namespace x JOIN pg_publication b ON b.oid = x.pnpubid WHERE x.pnnspid = $1 ORDER BY 1";
 
 /* ---- rows ---- */
 

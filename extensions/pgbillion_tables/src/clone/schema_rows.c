@@ -148,7 +148,6 @@ static void add_label(HeapTuple tuple, Relation rel, const FamilyKey *key, void 
 static void add_file(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void sort_rows(SchemaRows *rows, int catalog);
-static int	compare_members(const void *a, const void *b);
 static int	compare_rows(const void *a, const void *b, void *arg);
 static int	compare_depend(const SchemaRows *rows, HeapTuple a, HeapTuple b);
 static int	compare_shdepend(HeapTuple a, HeapTuple b);
@@ -184,7 +183,7 @@ schema_rows_collect(Oid schema, char **reason)
 		*reason = collection.reason;
 		return NULL;
 	}
-	qsort(rows->members, rows->nmembers, sizeof(SchemaMember), compare_members);
+	qsort(rows->members, rows->nmembers, sizeof(SchemaMember), schema_member_cmp);
 
 	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
 	{
@@ -203,7 +202,7 @@ schema_rows_member(const SchemaRows *rows, Oid classid, Oid objid)
 {
 	SchemaMember wanted = {classid, objid};
 	SchemaMember *found = bsearch(&wanted, rows->members, rows->nmembers, sizeof(SchemaMember),
-								  compare_members);
+								  schema_member_cmp);
 
 	return found == NULL ? -1 : (int) (found - rows->members);
 }
@@ -368,8 +367,9 @@ collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 
 /* ---- order ---- */
 
-static int
-compare_members(const void *a, const void *b)
+/* By OID, and then by catalog. */
+int
+schema_member_cmp(const void *a, const void *b)
 {
 	const SchemaMember *ma = a;
 	const SchemaMember *mb = b;

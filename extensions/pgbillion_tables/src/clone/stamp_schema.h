@@ -10,6 +10,7 @@
  *					differs is what changes from clone to clone
  *	holes.c			the same for texts: stored expressions, and names
  *	packed_text.c	the long ones among them, compressed
+ *	named_text.c	texts of functions, with the schema's name in them
  *	write.c			writes further clones
  *	kept_stamps.c	keeps stamps from call to call
  *	fingerprint.c	tells whether those still hold
@@ -33,6 +34,7 @@
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 
+#include "clone/clone.h"
 #include "drop/family.h"
 #include "tables.h"
 
@@ -66,6 +68,7 @@ typedef struct SchemaRows
 } SchemaRows;
 
 extern SchemaRows *schema_rows_collect(Oid schema, char **reason);
+extern int	schema_member_cmp(const void *a, const void *b);
 extern int	schema_rows_member(const SchemaRows *rows, Oid classid, Oid objid);
 extern int	schema_rows_explain(const SchemaRows *one, const SchemaRows *other, Oid oid,
 								Oid other_oid);
@@ -101,6 +104,14 @@ extern void holed_text_fill_name(const HoledText *text, const Oid *oids, Name na
 extern Datum holed_text_fill(const HoledText *text, const Oid *oids);
 extern int	hole_write(const HoledText *text, int hole, const Oid *oids, char *characters);
 
+/* ---- named_text.c ---- */
+
+extern HoledText *named_body_compare(const SchemaRows *one, const SchemaRows *other, Datum body, Datum other_body);
+extern HoledText *named_settings_compare(const SchemaRows *one, const SchemaRows *other,
+										 Datum settings, Datum other_settings);
+extern Datum named_body_fill(const HoledText *text, const char *schema);
+extern Datum named_settings_fill(const HoledText *text, const char *schema);
+
 /* ---- packed_text.c ---- */
 
 extern void holed_text_pack(HoledText *text);
@@ -114,6 +125,9 @@ typedef enum SchemaPatchKind
 	SCHEMA_PATCH_SCHEMA_NAME,
 	SCHEMA_PATCH_NAME,			/* texts[what] */
 	SCHEMA_PATCH_TREE,			/* the same, of the column at `place` */
+	SCHEMA_PATCH_BODY,			/* the same, with the schema's name in the
+								 * holes */
+	SCHEMA_PATCH_SETTINGS,		/* the same, of an array of such texts */
 	SCHEMA_PATCH_XID,			/* before which no row can have been written */
 	SCHEMA_PATCH_MULTIXACT
 } SchemaPatchKind;
@@ -191,10 +205,10 @@ extern uint64 fingerprint_of_clones(Oid template, uint64 *of_template);
 
 /* ---- kept_stamps.c ---- */
 
-extern SchemaStamp *kept_stamp_find(Oid template, const char *access_method);
-extern char *kept_stamp_bytes(Oid template, const char *access_method, const SchemaStamp *stamp,
+extern SchemaStamp *kept_stamp_find(Oid template, const CloneOptions *options);
+extern char *kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *stamp,
 							  uint64 fingerprint, int *length);
-extern bool kept_stamp_store(Oid template, const char *access_method, const char *bytes,
+extern bool kept_stamp_store(Oid template, const CloneOptions *options, const char *bytes,
 							 int length, bool wait);
 
 #endif							/* PGBILLION_STAMP_SCHEMA_H */

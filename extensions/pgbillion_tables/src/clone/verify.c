@@ -49,7 +49,7 @@ clone_refuse(Oid template)
  * and then so is all of that; it takes a small part of the time.
  */
 void
-clone_verify(Oid template, Oid clone, List *objects, List *rest, const char *access_method)
+clone_verify(Oid template, Oid clone, List *objects, List *rest, const CloneOptions *options)
 {
 	char	   *template_name = get_namespace_name(template);
 	char	   *clone_name = get_namespace_name(clone);
@@ -65,7 +65,8 @@ clone_verify(Oid template, Oid clone, List *objects, List *rest, const char *acc
 	/* what has been created meanwhile may have changed what names mean */
 	clone_refuse(template);
 
-	compare(template_name, clone_name, objects, definition_of_objects(clone, access_method));
+	compare(template_name, clone_name, definition_for(objects, clone_name),
+			definition_for(definition_of_objects(clone, options), clone_name));
 	compare(template_name, clone_name, rest, definition_of_rest(clone, clone_name));
 
 	clone_query(clone_strays_query, clone, template_name);

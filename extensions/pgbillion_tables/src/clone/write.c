@@ -73,7 +73,7 @@ static Size row_bytes(const SchemaStampRow *row);
 static void patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple,
 					  const char *name);
 static HeapTuple fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row,
-							HeapTuple tuple);
+							HeapTuple tuple, const char *name);
 static void flush(SchemaWriter *writer);
 
 /* Begin to write so many schemas; in the current memory context. */
@@ -257,7 +257,7 @@ make_rows(SchemaWriter *writer, const char *name)
 			tuple->t_data = (HeapTupleHeader) (space + HEAPTUPLESIZE);
 			memcpy(tuple->t_data, row->image->t_data, tuple->t_len);
 			patch_row(writer, row, tuple, name);
-			tuples[j] = row->has_trees ? fill_trees(writer, i, row, tuple) : tuple;
+			tuples[j] = row->has_trees ? fill_trees(writer, i, row, tuple, name) : tuple;
 			space += row_bytes(row);
 		}
 	}
@@ -270,7 +270,7 @@ row_bytes(const SchemaStampRow *row)
 	return HEAPTUPLESIZE + MAXALIGN(row->image->t_len);
 }
 
-/* Write what changes from schema to schema into a row, except expressions. */
+/* Write what changes from schema to schema into a row, except expressions and other long texts. */
 static void
 patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple, const char *name)
 {
@@ -297,17 +297,19 @@ patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple, cons
 				memcpy(place, &writer->oldest_multixact, sizeof(MultiXactId));
 				break;
 			case SCHEMA_PATCH_TREE:
+			case SCHEMA_PATCH_BODY:
+			case SCHEMA_PATCH_SETTINGS:
 				break;
 		}
 	}
 }
 
 /*
- * The row with its expressions, in the current memory context; last, because
- * other columns' places change with them.
+ * The row with its expressions and the like, in the current memory context;
+ * last, because other columns' places change with them.
  */
 static HeapTuple
-fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTuple tuple)
+fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTuple tuple, const char *name)
 {
 	TupleDesc	tupdesc = RelationGetDescr(catalog_writer_relation(writer->writers[catalog]));
 	Datum		values[MaxHeapAttributeNumber];
@@ -320,11 +322,17 @@ fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTup
 		const SchemaPatch *patch = &row->patches[i];
 		const HoledText *text;
 
-		if (patch->kind != SCHEMA_PATCH_TREE)
+		if (patch->kind != SCHEMA_PATCH_TREE && patch->kind != SCHEMA_PATCH_BODY &&
+			patch->kind != SCHEMA_PATCH_SETTINGS)
 			continue;
 		text = writer->stamp->texts[patch->what];
-		values[patch->place - 1] = text->nitems > 0 ?
-			holed_text_fill_packed(text, writer->oids) : holed_text_fill(text, writer->oids);
+		if (patch->kind == SCHEMA_PATCH_BODY)
+			values[patch->place - 1] = named_body_fill(text, name);
+		else if (patch->kind == SCHEMA_PATCH_SETTINGS)
+			values[patch->place - 1] = named_settings_fill(text, name);
+		else
+			values[patch->place - 1] = text->nitems > 0 ?
+				holed_text_fill_packed(text, writer->oids) : holed_text_fill(text, writer->oids);
 		replaces[patch->place - 1] = true;
 	}
 	MemoryContextSwitchTo(old);

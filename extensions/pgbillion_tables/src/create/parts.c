@@ -166,22 +166,10 @@ template_parts_create(const List *parts, Oid template, Oid relid)
 static int
 settle(void)
 {
-	static const char *const settings[][2] = {
-		{"search_path", "pg_catalog, pg_temp"},
-		{"DateStyle", "ISO"},
-		{"IntervalStyle", "postgres"},
-		{"extra_float_digits", "3"},
-		{"standard_conforming_strings", "on"},
-		{"array_nulls", "on"},
-		{"transform_null_equals", "off"},
-		{"quote_all_identifiers", "off"},
-		{"xmloption", "content"},
-	};
 	int			nestlevel = NewGUCNestLevel();
 
-	for (int i = 0; i < lengthof(settings); i++)
-		(void) set_config_option(settings[i][0], settings[i][1], PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
+	settle_definitions();
+	settle_setting("search_path", "pg_catalog, pg_temp");
 	return nestlevel;
 }
 

@@ -94,6 +94,7 @@ extern char *token_of(const char *name);
 extern void fingerprint_put_text(Fingerprinter *printer, int schema, const char *text, int length);
 extern void fingerprint_put_bytes(Fingerprinter *printer, int schema, const char *bytes, int length);
 extern void fingerprint_put_name(Fingerprinter *printer, int schema, const char *name);
+extern void fingerprint_put_path(Fingerprinter *printer, int schema, const List *names);
 extern void fingerprint_put_tree(Fingerprinter *printer, int schema, const char *tree);
 
 #endif							/* PGBILLION_FINGERPRINT_H */

@@ -27,6 +27,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/varlena.h"
 
 #include "fingerprint/fingerprint.h"
 
@@ -42,6 +43,7 @@ typedef enum ColumnKind
 	COLUMN_TREE,
 	COLUMN_GRANTS,
 	COLUMN_OPTIONS,
+	COLUMN_SETTINGS,
 	COLUMN_ACCESS_METHOD
 } ColumnKind;
 
@@ -113,6 +115,7 @@ static ShapeColumn shape_of_column(const Fingerprinter *printer, Oid catalog, Fo
 static void put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColumn column, Datum value);
 static void put_grants(Fingerprinter *printer, const Acl *acl);
 static void put_options(Fingerprinter *printer, ArrayType *options);
+static void put_settings(Fingerprinter *printer, int schema, ArrayType *settings);
 
 /* Adds the row to what printer->row holds. */
 void
@@ -199,6 +202,8 @@ shape_of_column(const Fingerprinter *printer, Oid catalog, Form_pg_attribute att
 		column.kind = COLUMN_GRANTS;
 	else if (catalog == AttributeRelationId && strcmp(name, "attoptions") == 0)
 		column.kind = COLUMN_OPTIONS;
+	else if (catalog == ProcedureRelationId && att->attnum == Anum_pg_proc_proconfig)
+		column.kind = COLUMN_SETTINGS;
 	return column;
 }
 
@@ -239,6 +244,9 @@ put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColum
 			break;
 		case COLUMN_OPTIONS:
 			put_options(printer, DatumGetArrayTypeP(value));
+			break;
+		case COLUMN_SETTINGS:
+			put_settings(printer, schema, DatumGetArrayTypeP(value));
 			break;
 		case COLUMN_PLAIN:
 			if (att->attbyval)
@@ -294,5 +302,28 @@ put_options(Fingerprinter *printer, ArrayType *options)
 
 		if (strncmp(option, "pg_attver=", strlen("pg_attver=")) != 0)
 			appendBinaryStringInfo(&printer->row, option, strlen(option) + 1);
+	}
+}
+
+/* Those of a function, which can have its own schema in its search path. */
+static void
+put_settings(Fingerprinter *printer, int schema, ArrayType *settings)
+{
+	static const char path[] = "search_path=";
+	Datum	   *elements;
+	int			n;
+
+	deconstruct_array(settings, TEXTOID, -1, false, TYPALIGN_INT, &elements, NULL, &n);
+	appendBinaryStringInfo(&printer->row, (const char *) &n, sizeof(int));
+	for (int i = 0; i < n; i++)
+	{
+		char	   *setting = TextDatumGetCString(elements[i]);
+		List	   *names;
+
+		if (strncmp(setting, path, strlen(path)) == 0 &&
+			SplitIdentifierString(pstrdup(setting + strlen(path)), ',', &names))
+			fingerprint_put_path(printer, schema, names);
+		else
+			fingerprint_put_bytes(printer, schema, setting, strlen(setting));
 	}
 }

@@ -179,6 +179,22 @@ fingerprint_put_name(Fingerprinter *printer, int schema, const char *name)
 	fingerprint_put_bytes(printer, schema, name, strlen(name));
 }
 
+/* Schemas of a search path, of which this one can be a part. */
+void
+fingerprint_put_path(Fingerprinter *printer, int schema, const List *names)
+{
+	ListCell   *lc;
+
+	foreach(lc, names)
+	{
+		if (strcmp(lfirst(lc), printer->schemas[schema].name) == 0)
+			appendStringInfoChar(&printer->row, MARK_NAME);
+		else
+			put_piece(printer, lfirst(lc), (char *) lfirst(lc) + strlen(lfirst(lc)));
+	}
+	appendStringInfoChar(&printer->row, MARK_END);
+}
+
 /* A stored expression. */
 void
 fingerprint_put_tree(Fingerprinter *printer, int schema, const char *tree)

@@ -165,17 +165,6 @@ stamp_rows_per_table(const Stamp *stamp)
 	return nrows;
 }
 
-static int
-compare_members(const void *a, const void *b)
-{
-	const SchemaMember *ma = a;
-	const SchemaMember *mb = b;
-
-	if (ma->objid != mb->objid)
-		return ma->objid < mb->objid ? -1 : 1;
-	return ma->classid < mb->classid ? -1 : ma->classid > mb->classid ? 1 : 0;
-}
-
 /* Everything that depends on a prototype, transitively. */
 static void
 find_family(SchemaRows *family, Oid prototype)
@@ -232,7 +221,7 @@ find_family(SchemaRows *family, Oid prototype)
 	}
 	table_close(depend, AccessShareLock);
 
-	qsort(family->members, family->nmembers, sizeof(SchemaMember), compare_members);
+	qsort(family->members, family->nmembers, sizeof(SchemaMember), schema_member_cmp);
 }
 
 /* Were the parts of two prototypes created in the same order? */

@@ -6,6 +6,9 @@ WITH s AS MATERIALIZED (
            substring(n.nspname::text FROM '^[^''"]*') AS word,
            -- the name as it stands before a dot, and nothing that only ends so
            '(?<![[:alnum:]_$".])' || i.name AS prefix,
+           -- the same where a function sets search_path
+           $p$(\n SET search_path TO (?:'(?:[^']|'')*', )*)'$p$
+           || regexp_replace(replace(n.nspname, '''', ''''''), '([^[:alnum:]_])', '\\\1', 'g') || $p$'(?!')$p$ AS own_path,
            -- what is to be kept, as groups, or that name: strings stay, as a setting may be called so; but for those that
            -- refer to objects
            $p$('(?:[^']|'')*'(?!'|::reg))|(')$p$ || replace(i.name, '''', '''''') || $p$((?:[^']|'')*'::reg)|('(?:[^']|'')*')$p$
@@ -231,8 +234,9 @@ WITH s AS MATERIALIZED (
                                   format_type(nullif(g.aggmtranstype, 0), NULL), g.aggmtransspace, quote_nullable(g.agginitval),
                                   quote_nullable(g.aggminitval), p.proparallel), s.strings_or_prefix, '\1\2\3\4\5', 'g')
                    FROM pg_aggregate g WHERE g.aggfnoid = p.oid)
-                -- quotes come in pairs except in a body that is a text
-                ELSE regexp_replace(left(f.definition, length(f.definition) - f.body), s.strings_or_prefix, '\1\2\3\4\5', 'g')
+                -- quotes come in pairs except in a body that is a text; the path to its own schema is as migrate has it
+                ELSE regexp_replace(regexp_replace(left(f.definition, length(f.definition) - f.body), s.own_path,
+                                                   '\1:''schema'''), s.strings_or_prefix, '\1\2\3\4\5', 'g')
                      || regexp_replace(right(f.definition, f.body), s.prefix, '', 'g') END
            || ' -- ' || p.proowner::regrole || ' ' ||
                (SELECT string_agg(item, ', ' ORDER BY item)
