@@ -223,6 +223,9 @@ CHANGES = (
     "ALTER TABLE model.customer ENABLE TRIGGER noted",
     "DROP VIEW model.sums",
     "CREATE OR REPLACE FUNCTION model.noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+    "CREATE CAST (integer AS model.state) WITH INOUT",
+    "DROP CAST (integer AS model.state)",
+    "COMMENT ON TYPE model.customer IS 'rows'",
     "ALTER SCHEMA model OWNER TO maker",
     "GRANT SELECT ON outside.country TO maker",
     "GRANT USAGE ON SCHEMA outside TO maker",
@@ -552,6 +555,8 @@ def test_a_clone_joins_no_publication(conn: Connection) -> None:
 
 
 HIDDEN = "whose name is also one of pg_catalog's"
+LABEL = "a security label of column a of table t"
+OPCLASS = "operator class mine for access method btree"
 ORDER = "table c, whose columns are in another order than its parent's"
 PLUS = "model.+(integer,integer)"
 PARTITION = "partition outside.part of p, which is in another schema"
@@ -559,15 +564,35 @@ REFUSED = {
     "CREATE OPERATOR FAMILY mine USING btree": "operator family mine for access method btree",
     "CREATE CONVERSION mine FOR 'LATIN1' TO 'UTF8' FROM iso8859_1_to_utf8": "conversion mine",
     "CREATE TEXT SEARCH TEMPLATE mine (LEXIZE = dsimple_lexize)": "text search template mine",
+    "CREATE TEXT SEARCH PARSER mine (START = prsd_start, GETTOKEN = prsd_nexttoken, END = prsd_end,"
+    " LEXTYPES = prsd_lextype)": "text search parser mine",
+    "CREATE OPERATOR CLASS mine FOR TYPE integer USING btree AS OPERATOR 1 <,"
+    " FUNCTION 1 btint4cmp(integer, integer)": OPCLASS,
+    "CREATE TYPE b; CREATE FUNCTION b_in(cstring) RETURNS b LANGUAGE internal IMMUTABLE STRICT AS 'int4in';"
+    "CREATE FUNCTION b_out(b) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';"
+    "CREATE TYPE b (INPUT = b_in, OUTPUT = b_out, LIKE = integer)": "base type b",
+    "CREATE TYPE r; CREATE FUNCTION c(r) RETURNS r LANGUAGE internal IMMUTABLE STRICT AS 'int4range_canonical';"
+    "CREATE TYPE r AS RANGE (SUBTYPE = integer, CANONICAL = c)": "range type r, which has a canonical function",
+    "CREATE TYPE t AS (a integer);"
+    "CREATE FUNCTION f(internal) RETURNS internal LANGUAGE internal IMMUTABLE AS 'textin';"
+    "CREATE TRANSFORM FOR t LANGUAGE sql (FROM SQL WITH FUNCTION f(internal))": "transform for t language sql",
+    "CREATE TABLE t (a integer); CREATE FUNCTION f(internal) RETURNS internal LANGUAGE internal IMMUTABLE AS 'textin';"
+    "CREATE TRANSFORM FOR t LANGUAGE sql (FROM SQL WITH FUNCTION f(internal))": "transform for t language sql",
+    "CREATE TABLE t (a integer); SET LOCAL allow_system_table_mods = on;"
+    "INSERT INTO pg_seclabel VALUES ('t'::regclass, 'pg_class'::regclass, 1, 'test', 'secret')": LABEL,
+    "SET LOCAL allow_system_table_mods = on; INSERT INTO pg_seclabel VALUES"
+    " ('model'::regnamespace, 'pg_namespace'::regclass, 0, 'test', 'secret')": "a security label of schema model",
+    "CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS 'SELECT 1';"
+    "ALTER EXTENSION pgbillion_tables ADD FUNCTION f()": "function f(), which belongs to extension pgbillion_tables",
+    "CREATE TABLE a (i integer); CREATE INDEX odd ON a (i); SET LOCAL allow_system_table_mods = on;"
+    "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'odd'::regclass": "index odd, which is not valid",
     "CREATE OPERATOR + (LEFTARG = integer, RIGHTARG = integer, FUNCTION = int4pl)": f"operator {PLUS}, {HIDDEN}",
     "CREATE TYPE shell": "base type shell",
-    "CREATE TYPE t AS (a integer); CREATE TABLE of_type OF t": "typed table of_type",
     "CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w;"
     "CREATE FOREIGN TABLE far (a integer) SERVER s": "foreign table far",
     "CREATE TABLE p (a integer) PARTITION BY LIST (a);"
     "CREATE TABLE outside.part PARTITION OF p FOR VALUES IN (1)": PARTITION,
     "CREATE TABLE p (a integer); CREATE TABLE c (b integer) INHERITS (p); ALTER TABLE p ADD d integer": ORDER,
-    "CREATE TYPE t AS ENUM ('a'); CREATE CAST (t AS integer) WITH INOUT": "cast from t to integer",
     "CREATE FUNCTION lower(text) RETURNS text LANGUAGE sql AS 'SELECT $1'": f"function model.lower(text), {HIDDEN}",
     "CREATE TABLE pg_tables (a integer)": f"table model.pg_tables, {HIDDEN}",
     "CREATE TABLE a (i integer PRIMARY KEY); CREATE TABLE b (i integer CONSTRAINT fk REFERENCES a);"

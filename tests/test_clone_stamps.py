@@ -49,6 +49,27 @@ def test_an_error_while_preparing_is_only_that(conn: Connection) -> None:
     conn.execute("DROP TABLE caught")
 
 
+@pytest.mark.parametrize(
+    ("command", "refused"),
+    [
+        ("CREATE OPERATOR FAMILY model.mine USING btree", "operator family model.mine"),
+        ("CREATE CONVERSION model.latin FOR 'UTF8' TO 'LATIN1' FROM utf8_to_iso8859_1", "conversion model.latin"),
+        (
+            "CREATE FUNCTION public.f(internal) RETURNS internal LANGUAGE internal IMMUTABLE AS 'textin';"
+            "CREATE TRANSFORM FOR model.state LANGUAGE sql (FROM SQL WITH FUNCTION public.f(internal))",
+            "transform for",
+        ),
+    ],
+)
+def test_what_cannot_be_cloned_is_noticed_later(conn: Connection, command: str, refused: str) -> None:
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i integer); CREATE TYPE state AS ENUM ('new')")
+    assert prepare(conn, "model")
+    with conn.transaction(force_rollback=True):
+        conn.execute(command.encode())
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match=refused.replace("model.", "")):
+            clone(conn, "model", "tenant")
+
+
 def test_bytes_that_others_have_written_are_not_used(conn: Connection) -> None:
     schemas.make_schema(conn, "model", schemas.APPLICATION)
     assert prepare(conn, "model")
@@ -62,7 +83,12 @@ def test_bytes_that_others_have_written_are_not_used(conn: Connection) -> None:
             assert by_commands(conn, "model", f"tenant{number}"), place
     # signed for another role, template or access method
     schemas.make_schema(conn, "other", "CREATE TABLE a (i integer)")
-    for change in ("role = 'signer'::regrole", "template = 'other'::regnamespace", "access_method = 'lazy_heap'"):
+    for change in (
+        "role = 'signer'::regrole",
+        "template = 'other'::regnamespace",
+        "access_method = 'lazy_heap'",
+        "rewrite_bodies = true",
+    ):
         with conn.transaction(force_rollback=True):
             conn.execute(f"UPDATE pgbillion_tables.prepared_clones SET {change}".encode())
             conn.execute("GRANT USAGE ON SCHEMA model TO signer")
@@ -72,6 +98,11 @@ def test_bytes_that_others_have_written_are_not_used(conn: Connection) -> None:
                     clone(conn, "model", "tenant")
             elif "template" in change:
                 assert by_commands(conn, "other", "tenant")
+            elif "rewrite_bodies" in change:
+                assert by_commands(conn, "model", "tenant")
+                conn.execute("SELECT pgbillion_tables.clone_schema('model', 'tenant1', rewrite_bodies => true)")
+                made = "SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND mode = 'AccessExclusiveLock'"
+                assert one(conn, f"{made} AND relation = 'tenant1.customer'::regclass") == 1
             else:
                 assert one(conn, "SELECT pgbillion_tables.clone_schema('model', 'tenant', 'lazy_heap')::text")
                 locks = "SELECT count(*) FROM pg_locks WHERE relation = 'tenant.customer'::regclass"

@@ -30,6 +30,11 @@ CREATE INDEX plain_f ON plain (of_enum(c));
 CREATE UNLOGGED SEQUENCE free;
 CREATE RULE nothing AS ON DELETE TO plain DO INSTEAD NOTHING;
 CREATE TYPE span AS RANGE (subtype = integer);
+CREATE CAST (integer AS state) WITH INOUT;
+CREATE CAST (plain AS text) WITH INOUT AS ASSIGNMENT;
+COMMENT ON CAST (integer AS state) IS 'a cast';
+CREATE TYPE pair AS (a integer, b text);
+CREATE TABLE of_pair OF pair;
 CREATE VIEW of_plain AS SELECT p.a, p.b, of_enum(p.c) AS c FROM plain p WHERE p.c <> 'paid';
 """
 
@@ -63,6 +68,11 @@ CHANGES = (
     "ALTER TABLE plain DROP CONSTRAINT few, ADD CONSTRAINT few CHECK (c IN ('paid', 'new'))",
     "ALTER TABLE plain RENAME CONSTRAINT few TO fewer",
     "ALTER TABLE plain DISABLE RULE nothing",
+    "CREATE CAST (varchar AS state) WITH INOUT AS IMPLICIT",
+    "DROP CAST (integer AS state)",
+    "DROP CAST (plain AS text); CREATE CAST (plain AS text) WITH INOUT AS IMPLICIT",
+    "COMMENT ON CAST (integer AS state) IS 'another comment'",
+    "ALTER TABLE of_pair NOT OF",
     "ALTER TABLE invoice DROP CONSTRAINT invoice_customer_fkey",
     "ALTER TABLE invoice ALTER CONSTRAINT invoice_customer_fkey NOT DEFERRABLE",
     "ALTER TABLE invoice DISABLE TRIGGER log_change",

@@ -307,6 +307,44 @@ KINDS: Mapping[str, str] = {
         ALTER TEXT SEARCH DICTIONARY "It's" OWNER TO maker;
         ALTER TEXT SEARCH CONFIGURATION plain OWNER TO maker;
     """,
+    "casts": """
+        CREATE TYPE mood AS ENUM ('sad', 'ok');
+        CREATE TYPE pair AS (one integer, other text COLLATE "C");
+        CREATE TYPE span AS RANGE (subtype = date);
+        CREATE FUNCTION mood(integer) RETURNS mood LANGUAGE sql IMMUTABLE AS $$SELECT 'ok'::mood$$;
+        CREATE FUNCTION number(mood, integer, boolean) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT 1';
+        CREATE CAST (integer AS mood) WITH FUNCTION mood(integer) AS IMPLICIT;
+        CREATE CAST (mood AS integer) WITH FUNCTION number AS ASSIGNMENT;
+        CREATE CAST (varchar AS mood) WITH INOUT AS IMPLICIT;
+        CREATE CAST (mood[] AS text) WITH INOUT;
+        CREATE CAST (outside.size AS mood) WITH INOUT AS IMPLICIT;
+        CREATE CAST (pair AS outside.country) WITH INOUT;
+        CREATE TABLE of_pair OF pair (PRIMARY KEY (one), other WITH OPTIONS NOT NULL DEFAULT 'x' CHECK (other <> ''));
+        CREATE TABLE "Of mood" (m mood DEFAULT 1, s varchar);
+        CREATE CAST ("Of mood" AS text) WITH INOUT AS ASSIGNMENT;
+        CREATE FUNCTION is_ok(mood) RETURNS boolean LANGUAGE sql IMMUTABLE AS $$SELECT $1 = 'ok'$$;
+        CREATE VIEW told AS SELECT m, s, is_ok(1) AS one, is_ok(s) AS same, 1::mood FROM "Of mood" WHERE is_ok(2);
+        CREATE FUNCTION of_pair(pair) RETURNS mood LANGUAGE sql IMMUTABLE RETURN $1.one;
+        CREATE INDEX ON of_pair (other DESC);
+        COMMENT ON CAST (integer AS mood) IS 'a cast';
+        COMMENT ON COLUMN of_pair.one IS 'a column';
+    """,
+    "remarks": """
+        CREATE TABLE a (i integer PRIMARY KEY, t text);
+        CREATE VIEW v AS SELECT i FROM a;
+        CREATE TYPE span AS RANGE (subtype = date, multirange_type_name = spans);
+        CREATE FUNCTION f(i integer) RETURNS integer LANGUAGE sql AS 'SELECT 1';
+        COMMENT ON TYPE a IS 'of rows';
+        COMMENT ON TYPE v IS 'of a view''s rows';
+        COMMENT ON TYPE spans IS 'of several ranges';
+        COMMENT ON TYPE span IS 'a range';
+        COMMENT ON COLUMN v.i IS 'of a view';
+        COMMENT ON RULE "_RETURN" ON v IS 'a view''s rule';
+        COMMENT ON INDEX a_pkey IS 'a key''s index';
+        COMMENT ON CONSTRAINT a_pkey ON a IS 'a key';
+        GRANT USAGE ON TYPE a TO reader;
+        REVOKE USAGE ON TYPE span FROM PUBLIC;
+    """,
     "privileges": """
         CREATE TABLE theirs (id serial, a integer);
         CREATE FUNCTION theirs() RETURNS integer LANGUAGE sql AS 'SELECT 1';

@@ -30,6 +30,17 @@
 	" AND NOT EXISTS (SELECT FROM pg_depend i WHERE i.classid = s.classid AND i.objid = s.objid AND i.deptype = 'i'))"
 #define TABLES RELATIONS " c JOIN (VALUES ('r'), ('p')) k (kind) ON k.kind = c.relkind::text"
 
+/* The schema's types, those of its tables' rows, and arrays of them. */
+#define TYPES \
+	"(SELECT unnest(ARRAY[t.oid, t.typarray]) AS oid FROM " MEMBERS("pg_type") " t" \
+	" UNION SELECT unnest(ARRAY[t.oid, t.typarray]) FROM " RELATIONS " c JOIN pg_type t ON t.oid = c.reltype)"
+
+/* Objects in no schema that are about these types, except what comes with a range type. */
+#define OF_TYPES(catalog) \
+	"(SELECT DISTINCT x.* FROM " TYPES " y JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = y.oid" \
+	" AND d.classid = '" catalog "'::regclass AND d.deptype = 'n' JOIN " catalog " x ON x.oid = d.objid)"
+#define CASTS OF_TYPES("pg_cast")
+
 /*
  * Options as in WITH (…), with a prefix to the names. Minor releases since
  * November 2026 note among a column's options when its row type last changed.
@@ -188,6 +199,13 @@ const char *const clone_object_queries[] = {
 	" pg_get_constraintdef(o.oid))"
 	" FROM " MEMBERS("pg_type") " t JOIN pg_constraint o ON o.contypid = t.oid WHERE t.typtype = 'd'",
 
+	/* casts, of which views say nothing where they are not explicit */
+	"SELECT 'pg_cast'::regclass::oid, k.oid, format('CREATE CAST (%s AS %s) %s%s', format_type(k.castsource, NULL),"
+	" format_type(k.casttarget, NULL), CASE k.castmethod WHEN 'f' THEN 'WITH FUNCTION ' || k.castfunc::regprocedure"
+	"  WHEN 'i' THEN 'WITH INOUT' ELSE 'WITHOUT FUNCTION' END,"
+	" CASE k.castcontext WHEN 'a' THEN ' AS ASSIGNMENT' WHEN 'i' THEN ' AS IMPLICIT' ELSE '' END)"
+	" FROM " CASTS " k",
+
 	/*
 	 * functions and procedures, whose definition begins with a qualified
 	 * name; a text that may name the schema comes by itself
@@ -273,6 +291,10 @@ const char *const clone_object_queries[] = {
 	" coalesce(' WITH (' || nullif(concat_ws(', ', " OPTIONS("c.reloptions", "''") ", " OPTIONS("x.reloptions", "'toast.'") "), '') || ')', ''),"
 	TABLESPACE("c") ")"
 	" FROM " TABLES " LEFT JOIN pg_class x ON x.oid = c.reltoastrelid AND x.reloptions IS NOT NULL",
+
+	/* the types that tables are of */
+	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I OF %s', c.relname, c.reloftype::regtype)"
+	" FROM " TABLES " WHERE c.reloftype <> 0",
 
 	/* sequences of identity columns that LIKE has made: of another type */
 	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER SEQUENCE %I AS %s %s RESTART', s.relname, format_type(q.seqtypid, NULL),"
@@ -450,6 +472,8 @@ const char *const clone_order_query =
 " WHERE c.relispartition)"
 " SELECT d.classid, d.objid, d.refclassid, d.refobjid, d.deptype::text FROM m"
 " JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid"
+" UNION ALL SELECT d.classid, d.objid, d.refclassid, d.refobjid, 'n'"
+"  FROM " CASTS " k JOIN pg_depend d ON d.classid = 'pg_cast'::regclass AND d.objid = k.oid"
 " UNION ALL SELECT 'pg_inherits'::regclass, child, 'pg_class'::regclass, v.oid, 'n'"
 "  FROM inherited, LATERAL (VALUES (child), (parent)) v (oid)"
 " UNION ALL SELECT 'pg_inherits'::regclass, child, 'pg_constraint'::regclass, o.oid, 'n'"
@@ -470,6 +494,12 @@ const char *const clone_order_query =
 
 /* ---- what comes last: comments, owners, grants, contents ---- */
 
+/* Types that come with something else: of tables' rows, and of several ranges. */
+#define DERIVED_TYPES \
+	"(SELECT t.* FROM " RELATIONS " c JOIN pg_type t ON t.oid = c.reltype" \
+	" UNION ALL SELECT m.* FROM " MEMBERS("pg_type") " t JOIN pg_range r ON r.rngtypid = t.oid" \
+	" JOIN pg_type m ON m.oid = r.rngmultitypid)"
+
 /* All objects with an owner: as commands name them, and in what catalog. */
 #define OWNED \
 	"(SELECT CASE c.relkind WHEN 'v' THEN 'VIEW' WHEN 'm' THEN 'MATERIALIZED VIEW' WHEN 'S' THEN 'SEQUENCE' ELSE 'TABLE' END AS word," \
@@ -482,6 +512,9 @@ const char *const clone_order_query =
 	" FROM " RELATIONS " c WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S')" \
 	" UNION ALL SELECT CASE t.typtype WHEN 'd' THEN 'DOMAIN' ELSE 'TYPE' END, 'TYPE', 'T', quote_ident(t.typname), t.typowner, t.typacl," \
 	" 'pg_type'::regclass::oid, t.oid, true FROM " MEMBERS("pg_type") " t WHERE t.typtype IN ('e', 'c', 'd', 'r')" \
+	/* these have their table's owner, or their range's */ \
+	" UNION ALL SELECT 'TYPE', 'TYPE', 'T', quote_ident(t.typname), t.typowner, t.typacl, 'pg_type'::regclass::oid, t.oid, false" \
+	" FROM " DERIVED_TYPES " t WHERE t.typacl IS NOT NULL" \
 	" UNION ALL SELECT 'ROUTINE', 'ROUTINE', 'f', p.oid::regprocedure::text, p.proowner, p.proacl," \
 	" 'pg_proc'::regclass::oid, p.oid, true FROM " ROUTINES " p" \
 	" UNION ALL SELECT 'STATISTICS', NULL, NULL, quote_ident(t.stxname), t.stxowner, NULL," \
@@ -497,7 +530,7 @@ const char *const clone_order_query =
 	" UNION ALL SELECT 'SCHEMA', 'SCHEMA', 'n', quote_ident($2), n.nspowner, n.nspacl," \
 	" 'pg_namespace'::regclass::oid, n.oid, true FROM pg_namespace n WHERE n.oid = $1)"
 
-/* The parts of tables and domains that can have comments. */
+/* The parts of tables and domains, and casts, which can have comments. */
 #define PARTS \
 	"(SELECT 'pg_constraint'::regclass::oid AS classid, o.oid AS objid," \
 	" format('CONSTRAINT %I ON %I', o.conname, c.relname) AS name" \
@@ -511,7 +544,10 @@ const char *const clone_order_query =
 	" UNION ALL SELECT 'pg_policy'::regclass::oid, p.oid, format('POLICY %I ON %I', p.polname, c.relname)" \
 	" FROM " RELATIONS " c JOIN pg_policy p ON p.polrelid = c.oid" \
 	" UNION ALL SELECT 'pg_class'::regclass::oid, i.oid, format('INDEX %I', i.relname)" \
-	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid)"
+	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid JOIN pg_class i ON i.oid = x.indexrelid" \
+	" UNION ALL SELECT 'pg_type'::regclass::oid, t.oid, format('TYPE %I', t.typname) FROM " DERIVED_TYPES " t" \
+	" UNION ALL SELECT 'pg_cast'::regclass::oid, k.oid, format('CAST (%s AS %s)', format_type(k.castsource, NULL)," \
+	"  format_type(k.casttarget, NULL)) FROM " CASTS " k)"
 
 /* Whom a new object's default privileges give something, besides its owner. */
 #define DEFAULT_GRANTEES \
@@ -628,8 +664,7 @@ const char *const clone_refused_queries[] = {
 	" ELSE 'base type ' || t.oid::regtype END, '" ELSEWHERE "'"
 	" FROM " MEMBERS("pg_type") " t LEFT JOIN pg_range r ON r.rngtypid = t.oid"
 	" WHERE t.typtype IN ('b', 'p') OR r.rngcanonical::oid <> 0 ORDER BY 1",
-	"SELECT CASE WHEN c.relkind = 'f' THEN 'foreign table ' ELSE 'typed table ' END || c.oid::regclass, '" ELSEWHERE "'"
-	" FROM " RELATIONS " c WHERE c.relkind = 'f' OR c.reloftype <> 0 ORDER BY 1",
+	"SELECT 'foreign table ' || c.oid::regclass, '" ELSEWHERE "' FROM " RELATIONS " c WHERE c.relkind = 'f' ORDER BY 1",
 
 	/*
 	 * commands make a child's inherited columns first, in the order of its
@@ -651,9 +686,8 @@ const char *const clone_refused_queries[] = {
 	" FROM pg_depend m JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid AND d.deptype IN ('e', 'x')"
 	" JOIN pg_extension e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid"
 	" WHERE m.refclassid = 'pg_namespace'::regclass AND m.refobjid = $1 ORDER BY 1",
-	"SELECT pg_describe_object('pg_cast'::regclass, k.oid, 0), 'Drop the cast, or move the type to another schema.'"
-	" FROM " MEMBERS("pg_type") " t JOIN pg_cast k ON t.oid IN (k.castsource, k.casttarget)"
-	" WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_cast'::regclass AND d.objid = k.oid AND d.deptype = 'i') ORDER BY 1",
+	"SELECT pg_describe_object('pg_transform'::regclass, x.oid, 0), 'Drop the transform, or move the type to another schema.'"
+	" FROM " OF_TYPES("pg_transform") " x ORDER BY 1",
 	"SELECT format('index %s, which is not valid', x.indexrelid::regclass), 'Rebuild it by REINDEX, or drop it.'"
 	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid WHERE NOT x.indisvalid AND c.relkind <> 'p' ORDER BY 1",
 	"SELECT format('%s, which is switched off', pg_describe_object('pg_constraint'::regclass, t.tgconstraint, 0)),"

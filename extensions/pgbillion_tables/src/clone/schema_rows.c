@@ -135,7 +135,7 @@ typedef struct Collection
 	int			size;			/* of members[] */
 	int			catalog;		/* in schema_catalogs */
 	int			row_size;		/* of rows[catalog] */
-	bool		all;			/* refuse what is of an unknown catalog? */
+	bool		all;			/* rows, or a reason why not? */
 	char	   *reason;			/* to refuse, or NULL */
 } Collection;
 
@@ -156,8 +156,9 @@ static int	compare_mappings(HeapTuple a, HeapTuple b);
 /*
  * The rows of a schema, as a new catalog snapshot sees them. NULL, and the
  * reason, if it has an object of a catalog that is not known here. Without
- * `reason` those are left out, and a member's rows are in the order in which
- * an index has them, which changes only if they do.
+ * `reason` there are the rows about such an object, and not its own; and a
+ * member's rows are in the order in which an index has them, which changes
+ * only if they do.
  */
 SchemaRows *
 schema_rows_collect(Oid schema, char **reason)
@@ -316,12 +317,12 @@ add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	Collection *collection = arg;
 	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
 
-	if (!is_known_class(form->classid))
+	if (collection->all && !is_known_class(form->classid))
 	{
 		ObjectAddress address;
 
 		ObjectAddressSet(address, form->classid, form->objid);
-		if (collection->all && collection->reason == NULL)
+		if (collection->reason == NULL)
 			collection->reason = psprintf("it has %s", getObjectDescription(&address, false));
 		return;
 	}

@@ -101,12 +101,12 @@ template_lock(Oid template)
 						RelationGetRelationName(rel))));
 
 	if (rel->rd_rel->relhasrules && rel->rd_rules != NULL)
-		refuse_template(rel, "rules", "Drop the template's rules, and create them on the new tables.");
+		refuse_template(rel, "rules", "Create them on the new tables, or clone a schema with the table by pgbillion_tables.clone_schemas().");
 	/* of a partition it is the bound, and LIKE makes ordinary tables */
 	if ((!rel->rd_rel->relispartition &&
 		 has_row(InheritsRelationId, InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, template)) ||
 		has_row(InheritsRelationId, InheritsParentIndexId, Anum_pg_inherits_inhparent, template))
-		refuse_template(rel, "inheritance", "Use a table without parents and children as template.");
+		refuse_template(rel, "inheritance", "Use a table without parents and children, or clone a schema with all of them by pgbillion_tables.clone_schemas().");
 
 	relation_close(rel, NoLock);
 }

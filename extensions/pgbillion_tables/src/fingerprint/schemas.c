@@ -15,10 +15,13 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/table.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_attrdef.h"
 #include "catalog/pg_attribute.h"
+#include "catalog/pg_cast.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_default_acl.h"
@@ -155,6 +158,8 @@ static void enter_constraint(HeapTuple tuple, Relation rel, const FamilyKey *key
 static void enter_proc(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void put_any(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void put_column(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void put_casts(Reading *reading);
+static int	schema_of_type(const Reading *reading, Oid type);
 static void put_trigger(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void put_described(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
 static void put_toast(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
@@ -313,6 +318,7 @@ read_rows(Reading *reading)
 	scan(reading, &aggregate_rows, &reading->procs, put_any);
 	scan(reading, &statistics_rows, &reading->statistics, put_described);
 	scan(reading, &default_grants_rows, &reading->default_grants, put_any);
+	put_casts(reading);
 	scan(reading, &comment_rows, &reading->described, put_remark);
 	scan(reading, &label_rows, &reading->described, put_remark);
 }
@@ -595,6 +601,44 @@ put_column(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 {
 	if (((Form_pg_attribute) GETSTRUCT(tuple))->attnum > 0)
 		put_any(tuple, rel, key, arg);
+}
+
+/* Casts are in no schema, and few; a schema has those of its types. */
+static void
+put_casts(Reading *reading)
+{
+	Relation	rel;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	check_may_read(CastRelationId);
+	rel = table_open(CastRelationId, AccessShareLock);
+	scan = systable_beginscan(rel, InvalidOid, false, reading->snapshot, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_cast form = (Form_pg_cast) GETSTRUCT(tuple);
+		int			source = schema_of_type(reading, form->castsource);
+		int			target = schema_of_type(reading, form->casttarget);
+		FamilyKey	key = {.table = source};
+
+		if (source >= 0)
+			put_described(tuple, rel, &key, reading);
+		key.table = target;
+		if (target >= 0 && target != source)
+			put_described(tuple, rel, &key, reading);
+	}
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+}
+
+/* The number of the schema it is in, or -1. */
+static int
+schema_of_type(const Reading *reading, Oid type)
+{
+	Oid			key[] = {TypeRelationId, type};
+	const FingerprintMember *member = hash_search(reading->printer.members, key, HASH_FIND, NULL);
+
+	return member == NULL ? -1 : member->schema;
 }
 
 /* Those of constraints have names with OIDs in them, and count only if they are switched off. */

@@ -33,11 +33,20 @@ WITH s AS MATERIALIZED (
      UNION ALL SELECT t.schema, c.* FROM t JOIN pg_class c ON c.oid = t.typrelid
      UNION ALL SELECT d.schema, c.* FROM d JOIN pg_index i ON i.indrelid = d.objid JOIN pg_class c ON c.oid = i.indexrelid
      WHERE d.classid = 'pg_class'::regclass
+), k AS MATERIALIZED (
+    -- casts are in no schema: those of its types, of rows and arrays, too
+    SELECT DISTINCT y.schema, k.*
+      FROM (SELECT t.schema, unnest(ARRAY[t.oid, t.typarray]) AS oid FROM t
+             UNION SELECT r.schema, unnest(ARRAY[u.oid, u.typarray]) FROM r JOIN pg_type u ON u.oid = r.reltype) y
+      JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = y.oid AND d.classid = 'pg_cast'::regclass
+       AND d.deptype = 'n'
+      JOIN pg_cast k ON k.oid = d.objid
 ), m (schema, classid, objid) AS (
     SELECT s.oid, 'pg_namespace'::regclass::oid, s.oid FROM s
      UNION ALL SELECT r.schema, 'pg_class'::regclass, r.oid FROM r
      UNION ALL SELECT t.schema, 'pg_type'::regclass, t.oid FROM t
      UNION ALL SELECT p.schema, 'pg_proc'::regclass, p.oid FROM p
+     UNION ALL SELECT k.schema, 'pg_cast'::regclass, k.oid FROM k
      UNION ALL SELECT x.schema, 'pg_statistic_ext'::regclass, x.oid FROM x
      UNION ALL SELECT r.schema, 'pg_constraint'::regclass, o.oid FROM r JOIN pg_constraint o ON o.conrelid = r.oid
      UNION ALL SELECT t.schema, 'pg_constraint'::regclass, o.oid FROM t JOIN pg_constraint o ON o.contypid = t.oid
@@ -270,6 +279,14 @@ WITH s AS MATERIALIZED (
                 ELSE t.typtype::text
            END
       FROM t
+     UNION ALL
+    SELECT k.schema, 'cast', regexp_replace(c.types, s.prefix, '', 'g'),
+           concat_ws(' ', 'CREATE CAST', c.types, CASE k.castmethod WHEN 'f' THEN 'WITH FUNCTION ' || k.castfunc::regprocedure
+                     WHEN 'i' THEN 'WITH INOUT' ELSE 'WITHOUT FUNCTION' END,
+                     CASE k.castcontext WHEN 'a' THEN 'AS ASSIGNMENT' WHEN 'i' THEN 'AS IMPLICIT' END)
+      FROM k
+      JOIN s ON s.oid = k.schema,
+           LATERAL (SELECT format('(%%s AS %%s)', format_type(k.castsource, NULL), format_type(k.casttarget, NULL))) c (types)
      UNION ALL
     -- what has no definition here is told by its name, or by columns of its catalog
     SELECT s.oid, i.type, regexp_replace(i.identity, s.prefix, '', 'g'),
