@@ -170,6 +170,22 @@ def test_stamped_clones_name_themselves(
 
 
 @pytest.mark.usefixtures("model")
+def test_parts_of_a_column_are_not_taken_for_tables(conn: Connection) -> None:
+    """One of the same name as the schema: in SET its part is named as a table would be."""
+    conn.execute(
+        "CREATE SCHEMA model; CREATE TYPE model.pair AS (i integer); CREATE TABLE model.t (model model.pair);"
+        "CREATE FUNCTION model.f() RETURNS void LANGUAGE sql AS 'UPDATE t SET model.i = 1'"
+    )
+    told = notices(conn)
+    conn.execute("SELECT pgbillion_tables.clone_schema('model', 'tenant', rewrite_bodies => true)")
+    assert bodies(conn, "tenant") == {"f": "UPDATE t SET model.i = 1"}
+    assert [notice.rpartition(": ")[2] for notice in told] == ["f()"]
+    conn.execute("ALTER TABLE model.t RENAME COLUMN model TO other; DROP SCHEMA tenant CASCADE")
+    conn.execute("SELECT pgbillion_tables.clone_schema('model', 'tenant', rewrite_bodies => true)")
+    assert bodies(conn, "tenant") == {"f": "UPDATE t SET tenant.i = 1"}
+
+
+@pytest.mark.usefixtures("model")
 def test_rewritten_clones_are_the_template_to_diff(cluster: Cluster, database: str, conn: Connection) -> None:
     conn.execute(f"CREATE SCHEMA model; SET search_path = model; {NAMED}".encode())
     # these stay, and are another's then
@@ -216,6 +232,8 @@ def test_a_name_that_no_text_can_have_is_refused(conn: Connection, name: str) ->
     conn.execute("CREATE SCHEMA model")
     with pytest.raises(psycopg.errors.InvalidName, match="the text of functions cannot have schema"):
         conn.execute("SELECT pgbillion_tables.clone_schema('model', %s, rewrite_bodies => true)", [name])
+    with pytest.raises(psycopg.errors.InvalidName, match='cannot have schema "begin"'):
+        conn.execute("SELECT pgbillion_tables.clone_schemas('model', %s, 12, 4, rewrite_bodies => true)", ["b%xgin"])
     conn.execute("SET standard_conforming_strings = off")
     with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="standard_conforming_strings"):
         conn.execute("SELECT pgbillion_tables.clone_schema('model', 'tenant', rewrite_bodies => true)")

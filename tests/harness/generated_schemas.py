@@ -91,6 +91,7 @@ class _Generator:
         self._sequences: list[str] = []
         self._functions: list[str] = []  # of an integer
         self._triggers: list[str] = []
+        self._composites: list[str] = []
         # what COMMENT, GRANT and ALTER … OWNER name
         self._objects: list[tuple[str, str]] = []
         self._parts: list[str] = []
@@ -146,6 +147,7 @@ class _Generator:
         yield f"CREATE TYPE {name} AS ({', '.join(f'{column} {kind}' for column, kind in columns)})"
         if len(columns) > 1 and self._maybe("x"):
             yield f"ALTER TYPE {name} ADD ATTRIBUTE more integer"
+        self._composites.append(name)
         default = f"ROW({', '.join(kind[1] for kind in types)})"
         self._types.append((name, default, f"({{}}).{columns[0][0]} IS NOT NULL"))
         if self._maybe("x", 0.5):
@@ -163,6 +165,21 @@ class _Generator:
         if self._maybe("x"):
             yield f"ALTER DOMAIN {name} ADD CHECK ({condition}){self._maybe(' NOT VALID')}"
         self._types.append((name, default, check))
+
+    def typed_table(self) -> Iterator[str]:
+        if self._composites:
+            name = self._new("of type", "TABLE")
+            of = self._chance.choice(self._composites)
+            yield f"CREATE TABLE {name} OF {of}{self._maybe(' WITH (fillfactor = 70)')}"
+
+    def cast(self) -> Iterator[str]:
+        own = [self._chance.choice(self._types[len(_TYPES) :] or self._types)[0], *(one.name for one in self._tables)]
+        types = [self._chance.choice(own), self._chance.choice(self._types)[0].partition(" COLLATE")[0]]
+        self._chance.shuffle(types)
+        between = " AS ".join(types)
+        yield f"CREATE CAST ({between}) WITH INOUT{self._one('', ' AS ASSIGNMENT', ' AS IMPLICIT')}"
+        if self._maybe("x"):
+            yield f"COMMENT ON CAST ({between}) IS 'it''s said'"
 
     def range(self) -> Iterator[str]:
         name = self._new("span", "TYPE")
@@ -244,6 +261,23 @@ class _Generator:
                 else ()
             ),
         )
+
+    def named_function(self) -> Iterator[str]:
+        """One whose text names the schema, which is called model."""
+        name = self._new("named")
+        table = self._chance.choice(self._tables).name if self._tables else "t"
+        body = self._one(
+            f"SELECT count(*) FROM model.{table} -- model.{table} and it's\n",
+            f"SELECT /* model.{name} */ model.{name}($1) OPERATOR(model.*) 1, 'it''s', $$ ' $$",
+            f"SELECT count(*) FROM model.{table} AS t, model.{name} AS \"u's\" WHERE E'\\'' <> model.f({table}, 1.5)",
+            f"BEGIN FOR i IN SELECT 1 FROM model.{table} LOOP PERFORM model.{name}(i)::model.x[]; END LOOP; END",
+        )
+        path = self._maybe(f" SET search_path = {self._one('model', 'pg_catalog, model', 'model, outside')}")
+        yield (
+            f"SET LOCAL check_function_bodies = off; CREATE FUNCTION {name}(integer) RETURNS bigint"
+            f" LANGUAGE {self._one('sql', 'plpgsql')}{path} AS {_literal(body)}"
+        )
+        self._objects.append(("FUNCTION", f"{name}(integer)"))
 
     def trigger_function(self) -> Iterator[str]:
         name = self._new("fired")
@@ -652,6 +686,7 @@ def script(seed: str, major: int) -> list[str]:
         (generator.sequence, 2), (generator.function, 3), (generator.odd_function, 3), (generator.trigger_function, 1),
         (generator.table, 9), (generator.key, 5), (generator.index, 6), (generator.statistics, 2),
         (generator.view, 6), (generator.rename_column, 1), (generator.trigger, 3), (generator.rule, 2),
+        (generator.typed_table, 1), (generator.cast, 2), (generator.named_function, 2),
         (generator.policy, 3), (generator.about, 8), (generator.default_privileges, 1),
     ]  # fmt: skip
     commands = [*generator.enum(), *generator.trigger_function(), *generator.function(), *generator.table()]

@@ -76,6 +76,7 @@ typedef struct Cloning
 static void clone_many(Cloning *cloning, int64 count);
 static char *oids_as_text(ArrayType *array);
 static void choose_options(Cloning *cloning, FunctionCallInfo fcinfo, int first);
+static void check_strings(void);
 static void check_rewritten(const char *name);
 static const char *clone_name(const Cloning *cloning, int64 number);
 static void clone_by_commands(const Cloning *cloning, int64 from, int64 to);
@@ -183,7 +184,7 @@ choose_options(Cloning *cloning, FunctionCallInfo fcinfo, int first)
 	cloning->options.rewrite_bodies = flags[1];
 	cloning->join_publications = flags[2];
 	if (flags[1])
-		check_rewritten(clone_name(cloning, 0));
+		check_strings();
 	if (PG_ARGISNULL(first + 1))
 		return;
 	if (cloning->all_rows)
@@ -193,14 +194,19 @@ choose_options(Cloning *cloning, FunctionCallInfo fcinfo, int first)
 	cloning->tables = oids_as_text(PG_GETARG_ARRAYTYPE_P(first + 1));
 }
 
-/* Names that differ in a number can all be written, or none. */
+/* Functions' texts are read as they are under the usual setting. */
 static void
-check_rewritten(const char *name)
+check_strings(void)
 {
 	if (!standard_conforming_strings)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("functions cannot be rewritten while standard_conforming_strings is off")));
+}
+
+static void
+check_rewritten(const char *name)
+{
 	if (!body_can_name(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_NAME),
@@ -350,7 +356,7 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 	cloning.options.rewrite_bodies = !PG_ARGISNULL(2) && PG_GETARG_BOOL(2);
 	cloning.format = name_format_parse(format);
 	if (cloning.options.rewrite_bodies)
-		check_rewritten(clone_name(&cloning, 0));
+		check_strings();
 	cloning.each = AllocSetContextCreate(context, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
 
 	check_callable("pgbillion_tables.prepare_clone()");
@@ -478,12 +484,17 @@ may_prepare(void)
 static const char *
 clone_name(const Cloning *cloning, int64 number)
 {
+	const char *name = cloning->name;
 	NameData	formatted;
 
-	if (cloning->format == NULL)
-		return cloning->name;
-	name_format_apply(cloning->format, cloning->first + number, &formatted);
-	return pstrdup(NameStr(formatted));
+	if (cloning->format != NULL)
+	{
+		name_format_apply(cloning->format, cloning->first + number, &formatted);
+		name = pstrdup(NameStr(formatted));
+	}
+	if (cloning->options.rewrite_bodies)
+		check_rewritten(name);
+	return name;
 }
 
 /* Clones from … to - 1; without what materialized views hold. */

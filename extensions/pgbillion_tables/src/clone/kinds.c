@@ -77,12 +77,16 @@
 
 /*
  * Can the name of schema n before a dot mean only the schema, in the text of
- * function p? Arguments and the function itself are no schemas, nor are a
+ * function p? Columns of which parts are set, as in SET a.b = 1, are no
+ * schemas; arguments and the function itself are none, nor are a
  * trigger's rows, and strings must be read as always.
  */
 #define REWRITABLE \
 	"(p.prosqlbody IS NULL AND p.prolang IN (SELECT oid FROM pg_language WHERE lanname IN ('sql', 'plpgsql'))" \
 	" AND n.nspname NOT IN ('new', 'old', 'excluded', p.proname) AND n.nspname::text <> ALL (coalesce(p.proargnames, '{}'))" \
+	" AND NOT EXISTS (SELECT FROM " RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid" \
+	"  AND a.attname = (SELECT nspname FROM pg_namespace WHERE oid = $1)" \
+	"  JOIN pg_type u ON u.oid = a.atttypid AND u.typtype IN ('c', 'd'))" \
 	" AND coalesce(array_to_string(p.proconfig, ' '), '') !~ 'standard_conforming_strings=')"
 /* Its setting of search_path. */
 #define FUNCTION_PATH \
