@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -341,6 +342,27 @@ def test_states_tell_their_format(conn: Connection) -> None:
     assert one(conn, "SELECT pgbillion_rows.partial_avg(1)") == [1, 1]
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="only be had by aggregation"):
         conn.execute("SELECT pgbillion_rows.partial_sum(1::bigint) OVER ()")
+
+
+@pytest.mark.parametrize("length", [1, 700])
+def test_states_show_nothing_of_other_memory(conn: Connection, length: int) -> None:
+    """The space for nulls is sent as long as it is, also what of it has never been used."""
+    if conn.info.server_version < 160000:
+        pytest.skip("this major version has no such state")
+    lengths = (length, 100 * length)
+    for elements in lengths:
+        # what this session has in its memory, and gives back
+        conn.execute("SELECT count(*) FROM (SELECT repeat('x', 8000) AS x FROM generate_series(1, 3000) ORDER BY 1) s")
+        call = "pgbillion_rows.partial_array_agg(ARRAY[NULL, i]) FROM generate_series(1, %s) i"
+        state: bytes = one(conn, f"SELECT {call}", elements)[8:]
+        (size,) = struct.unpack_from("!8xi", state)
+        (space,) = struct.unpack_from("!i", state, 12 + size + 4)
+        nulls = state[12 + size + 8 :][: (space + 7) // 8]
+        (items,) = struct.unpack_from("!i", state, 12 + size + 8 + len(nulls))
+        assert items == 2 * elements
+        bits = [byte >> bit & 1 for byte in nulls for bit in range(8)]
+        assert bits[:items] == [0, 1] * elements
+        assert not any(bits[items:]), bytes(nulls)
 
 
 def test_partial_aggregates_are_vectorized(conn: Connection) -> None:

@@ -41,7 +41,9 @@
 #include "commands/extension.h"
 #include "executor/spi.h"
 #include "fmgr.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
@@ -76,6 +78,25 @@ state_kind(Oid serialfn)
 	StaticAssertStmt(FirstGenbkiObjectId <= PG_UINT16_MAX, "a kind has 16 bits");
 	return builtin < FirstGenbkiObjectId ? (int) builtin : 0;
 }
+
+#if PG_VERSION_NUM >= 160000
+
+/*
+ * array_agg_array_serialize() sends the whole space for nulls. What of it was
+ * never used would show whoever gets the state what this memory held before.
+ */
+static void
+clear_unused_nulls(ArrayBuildStateArr *state)
+{
+	int			used = state->nitems / 8;
+
+	if (state->nullbitmap == NULL || state->nitems >= state->aitems)
+		return;
+	if (state->nitems % 8 != 0)
+		state->nullbitmap[used++] &= (1 << (state->nitems % 8)) - 1;
+	memset(state->nullbitmap + used, 0, (state->aitems + 7) / 8 - used);
+}
+#endif
 
 /*
  * state(internal) returns bytea
@@ -119,6 +140,11 @@ pgbillion_state(PG_FUNCTION_ARGS)
 		fcinfo->flinfo->fn_extra = serialfn;
 	}
 
+	kind = state_kind(serialfn->fn_oid);
+#if PG_VERSION_NUM >= 160000
+	if (kind == F_ARRAY_AGG_ARRAY_SERIALIZE)
+		clear_unused_nulls((ArrayBuildStateArr *) PG_GETARG_POINTER(0));
+#endif
 	InitFunctionCallInfoData(*call, serialfn, 1, InvalidOid, fcinfo->context, NULL);
 	call->args[0].value = PG_GETARG_DATUM(0);
 	call->args[0].isnull = false;
@@ -129,7 +155,6 @@ pgbillion_state(PG_FUNCTION_ARGS)
 	result = palloc(VARHDRSZ + STATE_HEADER + VARSIZE_ANY_EXHDR(payload));
 	SET_VARSIZE(result, VARHDRSZ + STATE_HEADER + VARSIZE_ANY_EXHDR(payload));
 	header = VARDATA(result);
-	kind = state_kind(serialfn->fn_oid);
 	memcpy(header, STATE_MAGIC, 3);
 	header[3] = STATE_FORMAT;
 	header[4] = (char) ((PG_VERSION_NUM / 10000) >> 8);
