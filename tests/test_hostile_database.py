@@ -149,6 +149,34 @@ def test_rows(hostile: Hostile) -> None:
     run("rows", "aggregate", "SELECT grp FROM t_demo GROUP BY grp", "--rounds", "1")
     run("rows", "scale", "--rounds", "1", "--processes", "1", "--output", str(hostile.cli.state / "r.html"))
 
+    run("rows", "columns", "SELECT grp FROM t_demo GROUP BY grp", "--create")
+    run("rows", "columns", "--status")
+    run("rows", "columns", "--refresh")
+
+
+def test_tenants(hostile: Hostile) -> None:
+    run, cli = hostile.run, hostile.cli
+    with cli.connect() as conn:
+        conn.execute(
+            "SET search_path = pg_catalog; CREATE SCHEMA model; CREATE TABLE model.a (i int4 PRIMARY KEY, t text);"
+            " CREATE TABLE model.b (i int4 GENERATED ALWAYS AS IDENTITY, a int4 REFERENCES model.a);"
+            " CREATE VIEW model.v AS SELECT i, t FROM model.a; INSERT INTO model.a VALUES (1, 'one')"
+        )
+    create = ("tenants", "create", "--template", "model", "--name-format", "tenant_%d", "--workers", "1")
+    run(*create, "--count", "5")
+    run(*create, "--count", "2", "--first", "20", "--all-rows")
+    run("tenants", "list", "tenant\\_%", "--size")
+    run("tenants", "size", "tenant\\_%")
+    run("tenants", "diff", "model", "tenant\\_%")
+    run("tenants", "migrate", "tenant\\_%", "--command", "ALTER TABLE a ADD COLUMN c pg_catalog.int4", "--workers", "1")
+    run("tenants", "rename", "tenant_%", "customer_%")
+    run("tenants", "tablespace", "customer\\_1", "pg_default")
+    run("tenants", "export", "customer_2", "--output", str(cli.state / "customer_2.dump"))
+    with servers.new_database(cli.cluster, f"{cli.database}_too") as other:
+        run("tenants", "move", "customer_3", "--to", cli.cluster.conninfo(other), "--drop-source")
+    run("tenants", "drop", "customer\\_%", "--yes")
+    run("extension", "status")
+
 
 def test_shards(hostile: Hostile) -> None:
     run = hostile.run

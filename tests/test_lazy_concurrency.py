@@ -594,6 +594,24 @@ def test_to_heap(conn: Connection, server: Cluster) -> None:
     run(conn, "SET default_table_access_method = heap; DROP EXTENSION pgbillion_tables")
 
 
+def test_who_may_not_change_a_table_waits_for_no_lock_on_it(conn: Connection, connect: Connect) -> None:
+    """Else everybody else would wait behind them for as long as they like."""
+    drop_tables = "pgbillion_tables.drop_tables(regclass[], boolean, boolean)"
+    run(conn, f"CREATE ROLE nobody_here; GRANT EXECUTE ON FUNCTION {drop_tables} TO nobody_here")
+    session = connect()
+    run(session, "SET ROLE nobody_here; SET lock_timeout = '3s'")
+    try:
+        with conn.transaction():
+            conn.execute("LOCK TABLE t")
+            for function in ("to_heap", "drop_tables"):
+                with pytest.raises(errors.InsufficientPrivilege):
+                    session.execute(f"SELECT pgbillion_tables.{function}('{{t}}')")
+            session.execute("CALL pgbillion_tables.all_to_heap()")
+        assert lazy.state(conn, "t") == "lazy"
+    finally:
+        run(conn, "DROP OWNED BY nobody_here; DROP ROLE nobody_here")
+
+
 def test_to_heap_is_for_owners(conn: Connection, connect: Connect) -> None:
     run(conn, "CREATE ROLE owner_of_it; CREATE ROLE nobody_here; ALTER TABLE t OWNER TO owner_of_it")
     session = connect()

@@ -629,6 +629,27 @@ def refused(cluster: Cluster, user: str) -> bool:
     return False
 
 
+@pytest.mark.parametrize("option", ["password_required 'false'", "sslkey 'k'", "sslcert 'c'"])
+def test_only_superusers_let_others_do_without_a_password(coordinator: Connection, option: str) -> None:
+    """Else who owns a server would reach what the coordinator's own account reaches."""
+    database = coordinator.info.dbname
+    coordinator.execute("CREATE ROLE stranger; GRANT USAGE ON FOREIGN DATA WRAPPER pgbillion_fdw TO stranger")
+    try:
+        coordinator.execute("SET ROLE stranger")
+        options = f"host '{coordinator.info.host}', port '{coordinator.info.port}', dbname '{database}'"
+        coordinator.execute(f"CREATE SERVER theirs FOREIGN DATA WRAPPER pgbillion_fdw OPTIONS ({options})".encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="superuser-only"):
+            coordinator.execute(f"CREATE USER MAPPING FOR stranger SERVER theirs OPTIONS ({option})".encode())
+        coordinator.execute("CREATE USER MAPPING FOR stranger SERVER theirs OPTIONS (user 'postgres')")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="superuser-only"):
+            coordinator.execute(f"ALTER USER MAPPING FOR stranger SERVER theirs OPTIONS (ADD {option})".encode())
+        coordinator.execute("CREATE FOREIGN TABLE pg_temp.near (i integer) SERVER theirs OPTIONS (table_name 'many')")
+        with pytest.raises(psycopg.errors.lookup("2F003"), match="password"):
+            coordinator.execute("SELECT count(*) FROM pg_temp.near")
+    finally:
+        coordinator.execute("RESET ROLE; DROP OWNED BY stranger; DROP ROLE stranger")
+
+
 def test_a_password_from_a_file(installation: Installation) -> None:
     """Which server refuses is told, the secret is not: neither to the client nor to the log."""
     with servers.new_cluster(installation) as cluster:
