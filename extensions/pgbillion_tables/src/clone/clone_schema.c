@@ -426,6 +426,11 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 		clone_by_stamp(cloning, stamp, FIRST_CLONES, FIRST_CLONES + 1, false);
 		cloning->contents = definition_of_contents(cloning->template);
 		bytes = stamp_to_keep(cloning, stamp, length);
+		if (bytes == NULL && cloning->reason == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_OUT_OF_MEMORY),
+					 errmsg("could not sign what is to be kept"),
+					 errhint("Call prepare_clone() in another session.")));
 	}
 
 	/* every call of SPI has left its own context the current one */
@@ -440,7 +445,10 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	return bytes;
 }
 
-/* The bytes of a stamp that still holds; NULL, and the reason in *cloning, if it does not. */
+/*
+ * The bytes of a stamp; NULL if it no longer holds, with the reason in *cloning,
+ * or cannot be signed in this session, without one.
+ */
 static char *
 stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length)
 {

@@ -100,7 +100,7 @@ static Relation open_table(LOCKMODE lockmode, bool wait);
 static NameData access_method_of(const CloneOptions *options);
 static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const CloneOptions *options);
 static void fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerprint);
-static void sign(KeptHeader *header, Oid template, const CloneOptions *options, const char *payload);
+static bool sign(KeptHeader *header, Oid template, const CloneOptions *options, const char *payload);
 static bool lock_outside(const SchemaStamp *stamp);
 static bool is_there(Oid classid, Oid objid);
 static void put_stamp(StringInfo buf, const SchemaStamp *stamp);
@@ -156,8 +156,8 @@ kept_stamp_find(Oid template, const CloneOptions *options)
 		memcpy(&header, VARDATA_ANY(bytes), sizeof(KeptHeader));
 		payload = VARDATA_ANY(bytes) + sizeof(KeptHeader);
 		fill_header(&wanted, VARSIZE_ANY_EXHDR(bytes), header.raw_length, header.fingerprint);
-		sign(&wanted, template, options, payload);
-		if (memcmp(&header, &wanted, sizeof(KeptHeader)) != 0)
+		if (!sign(&wanted, template, options, payload) ||
+			memcmp(&header, &wanted, sizeof(KeptHeader)) != 0)
 			continue;
 
 		reader = decompress(payload, header.length - sizeof(KeptHeader), header.raw_length);
@@ -233,7 +233,7 @@ kept_stamp_store(Oid template, const CloneOptions *options, const char *bytes, i
 
 /*
  * The bytes to be kept of a stamp, with the fingerprint of what it was made
- * of. palloc'd.
+ * of; NULL if they cannot be signed. palloc'd.
  */
 char *
 kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *stamp,
@@ -256,7 +256,8 @@ kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *s
 	}
 	*length = sizeof(KeptHeader) + compressed;
 	fill_header(&header, *length, buf.len, fingerprint);
-	sign(&header, template, options, result + sizeof(KeptHeader));
+	if (!sign(&header, template, options, result + sizeof(KeptHeader)))
+		return NULL;
 	memcpy(result, &header, sizeof(KeptHeader));
 	return result;
 }
@@ -324,25 +325,32 @@ fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerp
 	header->raw_length = raw_length;
 }
 
-/* Sign a header that is complete otherwise, and what follows it, for the current role. */
-static void
+/*
+ * Sign a header that is complete otherwise, and what follows it, for the
+ * current role. False if that cannot be done: where memory lacks as a session
+ * uses OpenSSL for the first time, there is no HMAC until it ends.
+ */
+static bool
 sign(KeptHeader *header, Oid template, const CloneOptions *options, const char *payload)
 {
 	Oid			whose[] = {template, GetUserId()};
 	NameData	name = access_method_of(options);
 	pg_hmac_ctx *context = pg_hmac_create(PG_SHA256);
+	bool		signed_ = context != NULL &&
+		pg_hmac_init(context, (uint8 *) GetMockAuthenticationNonce(), MOCK_AUTH_NONCE_LEN) >= 0 &&
+		pg_hmac_update(context, (const uint8 *) FORMAT, sizeof(FORMAT)) >= 0 &&
+		pg_hmac_update(context, (uint8 *) whose, sizeof(whose)) >= 0 &&
+		pg_hmac_update(context, (uint8 *) &name, sizeof(name)) >= 0 &&
+		pg_hmac_update(context, (const uint8 *) &options->rewrite_bodies, sizeof(bool)) >= 0 &&
+		pg_hmac_update(context, (uint8 *) header, offsetof(KeptHeader, signature)) >= 0 &&
+		pg_hmac_update(context, (const uint8 *) payload, header->length - sizeof(KeptHeader)) >= 0 &&
+		pg_hmac_final(context, header->signature, sizeof(header->signature)) >= 0;
 
-	if (context == NULL ||
-		pg_hmac_init(context, (uint8 *) GetMockAuthenticationNonce(), MOCK_AUTH_NONCE_LEN) < 0 ||
-		pg_hmac_update(context, (const uint8 *) FORMAT, sizeof(FORMAT)) < 0 ||
-		pg_hmac_update(context, (uint8 *) whose, sizeof(whose)) < 0 ||
-		pg_hmac_update(context, (uint8 *) &name, sizeof(name)) < 0 ||
-		pg_hmac_update(context, (const uint8 *) &options->rewrite_bodies, sizeof(bool)) < 0 ||
-		pg_hmac_update(context, (uint8 *) header, offsetof(KeptHeader, signature)) < 0 ||
-		pg_hmac_update(context, (const uint8 *) payload, header->length - sizeof(KeptHeader)) < 0 ||
-		pg_hmac_final(context, header->signature, sizeof(header->signature)) < 0)
-		elog(ERROR, "could not sign a kept stamp: %s", pg_hmac_error(context));
+	if (!signed_)
+		ereport(DEBUG1,
+				(errmsg("a kept stamp could not be signed: %s", pg_hmac_error(context))));
 	pg_hmac_free(context);
+	return signed_;
 }
 
 /* ---- locks ---- */
