@@ -53,6 +53,7 @@ _MAJORS = (
     "test_create_parts",
     "test_extension_objects",
     "test_extension_upgrade",
+    "test_index_splits",
     "test_join_aggregate",
     "test_lazy_catalogs",
     "test_lazy_pg_regress",

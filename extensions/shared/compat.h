@@ -171,6 +171,12 @@ typedef PGAlignedBlock IOAlignedBlock;
 #define _bt_search(rel, heaprel, key, buffer, access) \
 	_bt_search(rel, heaprel, key, buffer, access, NULL)
 #endif
+#if PG_VERSION_NUM < 160000
+#define _bt_allocbuf(rel, heaprel) \
+	((void) (heaprel), _bt_getbuf(rel, P_NEW, BT_WRITE))
+#define _bt_finish_split(rel, heaprel, lbuf, stack) \
+	((void) (heaprel), _bt_finish_split(rel, lbuf, stack))
+#endif
 
 /* 18 also counts how long it took. */
 #if PG_VERSION_NUM >= 180000

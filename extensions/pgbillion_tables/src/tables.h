@@ -20,6 +20,7 @@
  *	files.c			the files, copied from those of the first table
  *	bulk_insert.c	many rows at a time into a catalog
  *	index_run.c		sorted runs of entries into its indexes
+ *	leaf_split.c	pages of those split where a run goes on
  *	settings.c		those under which definitions are shown and read again
  *	progress.c		the view of it all for other sessions
  *

@@ -6,10 +6,11 @@
  * index_insert() descends the tree, locks a leaf page, logs and unlocks it
  * for every entry. New tables' entries come in long runs of neighbors, so
  * here a leaf page is searched for and locked once, takes all entries of the
- * run that belong on it, and is logged once. Whatever needs more than that
- * goes to index_insert(): an entry that does not fit (the page is split, or
- * deduplicated), and one that may have an equal in a unique index (its
- * visibility is checked, its transaction awaited).
+ * run that belong on it, and is logged once. Where it is full, and the run goes
+ * on behind all that it has, the page is split here (leaf_split.c). Whatever
+ * needs more than that goes to index_insert(): other entries that do not fit
+ * (the page is split, or deduplicated), and one that may have an equal in a
+ * unique index (its visibility is checked, its transaction awaited).
  *
  * What makes it safe to leave out what else index_insert() does:
  *
@@ -42,6 +43,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "catalog_rows/leaf_split.h"
 #include "tables.h"
 
 /* Columns of fixed width, or names: oid, "char" and name is the widest key there is, and a TID. */
@@ -104,6 +106,8 @@ typedef struct Placement
 typedef struct LeafEntries
 {
 	int			n;
+	bool		split;			/* do others of the run follow all on the
+								 * page, which has no room for them? */
 	bool		log_image;		/* is an image shorter than their records? */
 	Placement	placements[MaxIndexTuplesPerPage];
 	char		tuples[BLCKSZ + MAX_ENTRY] pg_attribute_aligned(MAXIMUM_ALIGNOF);
@@ -122,6 +126,9 @@ static inline uint16 read_uint16(const unsigned char **p);
 static inline void read_tid(const unsigned char **p, ItemPointer tid);
 static int	insert_on_leaf(Run *run, int from, LeafEntries *leaf);
 static void place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf);
+static int	end_on_leaf(Run *run, Page page, int from);
+static Size leave_room(LeafEntries *leaf, OffsetNumber end, Size avail, Size wanted);
+static int	split_leaf(Run *run, Buffer buffer, BTStack stack, int from);
 static int	count_before(Run *run, Page page, OffsetNumber item, bool or_equal, int from, int to);
 static OffsetNumber position_of(Run *run, int entry, Page page, OffsetNumber low, bool *equal);
 static int32 compare_with_item(Run *run, int entry, Page page, OffsetNumber item);
@@ -448,16 +455,23 @@ static int
 insert_on_leaf(Run *run, int from, LeafEntries *leaf)
 {
 	Buffer		buffer;
+	BTStack		stack;
+	int			split = 0;
 
 	search_for(run, from);
-	_bt_freestack(_bt_search(run->index, run->heap, run->search, &buffer, BT_WRITE));
+	stack = _bt_search(run->index, run->heap, run->search, &buffer, BT_WRITE);
 
 	place_on_leaf(run, BufferGetPage(buffer), from, leaf);
 	if (leaf->n > 0)
 		add_to_leaf(run, buffer, leaf);
+	if (leaf->split)
+		split = split_leaf(run, buffer, stack, from + leaf->n);
 
-	_bt_relbuf(run->index, buffer);
-	return leaf->n;
+	if (split == 0)
+		_bt_relbuf(run->index, buffer);
+	if (stack != NULL)
+		_bt_freestack(stack);
+	return leaf->n + split;
 }
 
 /*
@@ -471,20 +485,15 @@ place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf)
 	Size		avail = PageGetFreeSpace(page); /* less one line pointer */
 	Size		record_bytes = 0;
 	OffsetNumber position = P_FIRSTDATAKEY(opaque);
-	int			end = Min(run->ntuples, from + MaxIndexTuplesPerPage);
+	OffsetNumber page_end = OffsetNumberNext(PageGetMaxOffsetNumber(page));
+	int			end = end_on_leaf(run, page, from);
 	int			neighbors_end = from;	/* of those that go to `position` */
 	char	   *space = leaf->tuples;
 
 	Assert(P_ISLEAF(opaque) && !P_IGNORE(opaque) && !P_INCOMPLETE_SPLIT(opaque));
 
-	/*
-	 * Beyond the high key is another page. A key equal to it may have
-	 * duplicates there.
-	 */
-	if (!P_RIGHTMOST(opaque))
-		end = count_before(run, page, P_HIKEY, !run->unique, from, end);
-
 	leaf->n = 0;
+	leaf->split = false;
 	for (int i = from; i < end; i++)
 	{
 		IndexTuple	itup = (IndexTuple) space;
@@ -501,13 +510,17 @@ place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf)
 			position = position_of(run, i, page, position, &equal);
 			if (equal)
 				break;
-			neighbors_end = position > PageGetMaxOffsetNumber(page) ? end :
+			neighbors_end = position == page_end ? end :
 				count_before(run, page, position, false, i + 1, end);
 		}
 
 		size = form_entry(run, i, itup);
 		if (size > avail)
+		{
+			/* the others can be deduplicated, which PostgreSQL does */
+			leaf->split = run->unique && position == page_end && page_end > P_FIRSTDATAKEY(opaque);
 			break;
+		}
 		avail -= Min(avail, size + sizeof(ItemIdData));
 		record_bytes += size + INSERT_RECORD_OVERHEAD;
 		space += size;
@@ -517,7 +530,83 @@ place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf)
 		leaf->n++;
 	}
 
+	/* as PostgreSQL leaves pages behind where an index grows */
+	if (leaf->split && P_RIGHTMOST(opaque))
+	{
+		int			n = leaf->n;
+
+		avail = leave_room(leaf, page_end, avail, BTGetTargetPageFreeSpace(run->index));
+		for (; n > leaf->n; n--)
+			record_bytes -= IndexTupleSize(leaf->placements[n - 1].itup) + INSERT_RECORD_OVERHEAD;
+	}
 	leaf->log_image = record_bytes > BLCKSZ - avail;
+}
+
+/*
+ * The end of the entries that belong on the page, and are not too many for
+ * one. Beyond the high key is another page. A key equal to it may have
+ * duplicates there.
+ */
+static int
+end_on_leaf(Run *run, Page page, int from)
+{
+	int			end = Min(run->ntuples, from + MaxIndexTuplesPerPage);
+
+	if (P_RIGHTMOST(BTPageGetOpaque(page)))
+		return end;
+	return count_before(run, page, P_HIKEY, !run->unique, from, end);
+}
+
+/* Take back the last entries of those that follow all on the page, until so much is free; returns what is. */
+static Size
+leave_room(LeafEntries *leaf, OffsetNumber end, Size avail, Size wanted)
+{
+	while (leaf->n > 0 && avail < wanted && leaf->placements[leaf->n - 1].offset - (leaf->n - 1) == end)
+		avail += IndexTupleSize(leaf->placements[--leaf->n].itup) + sizeof(ItemIdData);
+	return avail;
+}
+
+/*
+ * Split a leaf page that is locked for writing, and all of whose entries are
+ * less than those from `from` on: as many of these as fit go to a new page.
+ * Returns how many, and has released the buffer; or 0 if PostgreSQL is to
+ * split the page.
+ */
+static int
+split_leaf(Run *run, Buffer buffer, BTStack stack, int from)
+{
+	Page		page = BufferGetPage(buffer);
+	bool		rightmost = P_RIGHTMOST(BTPageGetOpaque(page));
+	int			end = end_on_leaf(run, page, from);
+	PGAlignedBlock right;
+	char		entry[MAX_ENTRY] pg_attribute_aligned(MAXIMUM_ALIGNOF);
+	Size		avail;
+	int			i;
+
+	leaf_split_begin(page, right.data);
+	avail = PageGetFreeSpace(right.data);
+	if (rightmost)
+		avail -= BTGetTargetPageFreeSpace(run->index);
+	for (i = from; i < end; i++)
+	{
+		Size		size;
+
+		/* let the second find the first */
+		if (i > from && is_like_last(run, i))
+			break;
+		size = form_entry(run, i, (IndexTuple) entry);
+		if (size > avail)
+			break;
+		avail -= Min(avail, size + sizeof(ItemIdData));
+		if (PageAddItem(right.data, (Item) entry, size, InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
+			elog(ERROR, "could not add an entry to a new page");
+	}
+
+	/* pages with few entries each would be a waste of space */
+	if (i == from || (!rightmost && avail > BLCKSZ / 2))
+		return 0;
+	search_for(run, from);
+	return leaf_split(run->heap, run->index, run->search, buffer, stack, right.data) ? i - from : 0;
 }
 
 /*
