@@ -23,7 +23,7 @@ MAX_WORKERS = 100
 DEFAULT_FORMAT = "tenant_%05d"
 
 # per transaction at most, where all are made from one stamp, whose reading they share
-_STAMPED_TOGETHER = 20
+_STAMPED_TOGETHER = 50
 # so many in a call leave a stamp to the calls that follow
 _LEARNED_FROM = 3
 
