@@ -38,10 +38,9 @@
 /*
  * Rows in memory before they are written, at most. A schema has thousands of
  * rows, and entries of an index on names are neighbors only if they are those
- * of several schemas; but the rows of many do not stay in the processor's
- * caches.
+ * of several schemas; but the rows of many take memory, here some 30 MB.
  */
-#define ROWS_PER_FLUSH 32768
+#define ROWS_PER_FLUSH 131072
 #define ROWS_PER_FLUSH_LOGICAL 200
 
 /* Up to here others are told of each row rather than of whole catalogs, which is cheaper for them. */
