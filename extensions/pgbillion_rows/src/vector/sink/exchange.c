@@ -49,19 +49,23 @@
 
 #include "vector/sink/exchange.h"
 
-#define PARTITIONS EXCHANGE_PARTITIONS
+/*
+ * Partitions for each process where all fit in memory: some, so that all have
+ * about as much; and few, as groups that come in a row are then near each other.
+ */
+#define PARTITIONS_OF_PROCESS 4
 
 /* So much is written or read at a time, except if one record is longer. */
 #define BUFFER_BYTES (2 * BLCKSZ)
 
 /* Memory for entries of a partition is taken in blocks of at most that, and of less than that share of all. */
 #define MOST_BLOCK_BYTES (2 * BLCKSZ)
-#define BLOCK_SHARE (8 * PARTITIONS)
+#define BLOCK_SHARE 512
 
 /* A partition is cut into at most 2^this ranges of hashes. */
 #define MAX_DEPTH 24
 
-StaticAssertDecl(MAX_DEPTH < 64 - 6 && PARTITIONS <= 1 << 6, "partitions and ranges use other bits");
+StaticAssertDecl(MAX_DEPTH < 64 - 6 && EXCHANGE_PARTITIONS <= 1 << 6, "partitions and ranges use other bits");
 
 /* The barrier's phases; between them they put groups there. */
 #define PHASE_READ 0
@@ -108,7 +112,8 @@ typedef struct ExchangeShared
 	/* for EXPLAIN, since the beginning */
 	pg_atomic_uint64 groups;	/* of all processes, before they are merged */
 	pg_atomic_uint64 bytes;		/* put there */
-	Bucket		buckets[FLEXIBLE_ARRAY_MEMBER]; /* PARTITIONS of each process */
+	Bucket		buckets[FLEXIBLE_ARRAY_MEMBER]; /* EXCHANGE_PARTITIONS of each
+												 * process */
 } ExchangeShared;
 
 struct Exchange
@@ -118,6 +123,7 @@ struct Exchange
 	MemoryContext context;		/* of all below */
 	ExchangeShared *shared;		/* NULL: there is no other process */
 	int			process;		/* number of this one */
+	int			npartitions;
 	bool		attached;		/* to the barrier */
 	uint32		reader;			/* its number among those that read rows, */
 	uint32		readers;		/* so many */
@@ -154,7 +160,6 @@ exchange_create(GroupTable *table, Aggregates *aggregates)
 {
 	Exchange   *exchange = palloc0(sizeof(Exchange));
 
-	group_table_partition(table, PARTITIONS, Min(group_table_limit(table) / BLOCK_SHARE, MOST_BLOCK_BYTES));
 	exchange->table = table;
 	exchange->aggregates = aggregates;
 	exchange->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion exchange", ALLOCSET_DEFAULT_SIZES);
@@ -165,7 +170,7 @@ exchange_create(GroupTable *table, Aggregates *aggregates)
 Size
 exchange_shared_size(int workers)
 {
-	return offsetof(ExchangeShared, buckets) + sizeof(Bucket) * PARTITIONS * (workers + 1);
+	return offsetof(ExchangeShared, buckets) + sizeof(Bucket) * EXCHANGE_PARTITIONS * (workers + 1);
 }
 
 /* Begin with the first phase. Nobody else must be looking. */
@@ -176,7 +181,7 @@ clear(ExchangeShared *shared)
 	pg_atomic_init_u32(&shared->next, 0);
 	pg_atomic_init_u32(&shared->readers, 0);
 	pg_atomic_init_u32(&shared->crowded, 0);
-	for (int i = 0; i < PARTITIONS * shared->nprocesses; i++)
+	for (int i = 0; i < EXCHANGE_PARTITIONS * shared->nprocesses; i++)
 	{
 		shared->buckets[i].last.fileno = -1;
 		shared->buckets[i].records = 0;
@@ -283,7 +288,7 @@ file_name(char *name, int process)
 static void
 begin_chunk(Exchange *exchange, int partition, int64 records, Size bytes)
 {
-	Bucket	   *bucket = &exchange->shared->buckets[exchange->process * PARTITIONS + partition];
+	Bucket	   *bucket = &exchange->shared->buckets[exchange->process * EXCHANGE_PARTITIONS + partition];
 	ChunkHead	head;
 
 	if (exchange->file == NULL)
@@ -398,7 +403,7 @@ put_partition(Exchange *exchange, int partition)
 static void
 put_table(Exchange *exchange)
 {
-	for (int partition = 0; partition < PARTITIONS; partition++)
+	for (int partition = 0; partition < exchange->npartitions; partition++)
 		put_partition(exchange, partition);
 	exchange->put_all = true;
 	exchange->groups_here += group_table_count(exchange->table);
@@ -409,7 +414,7 @@ put_table(Exchange *exchange)
 static inline bool
 is_own(const Exchange *exchange, int partition)
 {
-	return partition * exchange->readers / PARTITIONS == exchange->reader;
+	return partition * exchange->readers / exchange->npartitions == exchange->reader;
 }
 
 /* Put those partitions there that are other readers'; the table has the others. */
@@ -417,7 +422,7 @@ static void
 put_others(Exchange *exchange)
 {
 	exchange->groups_here = group_table_count(exchange->table);
-	for (int partition = 0; partition < PARTITIONS; partition++)
+	for (int partition = 0; partition < exchange->npartitions; partition++)
 	{
 		if (is_own(exchange, partition))
 			continue;
@@ -450,7 +455,24 @@ begin_taking(Exchange *exchange)
 static bool
 keep_in_place(ExchangeShared *shared)
 {
-	return pg_atomic_read_u32(&shared->crowded) == 0 && pg_atomic_read_u32(&shared->readers) <= PARTITIONS;
+	return pg_atomic_read_u32(&shared->crowded) == 0 && pg_atomic_read_u32(&shared->readers) <= EXCHANGE_PARTITIONS;
+}
+
+/*
+ * Keep groups by partitions, as many as all processes choose: they have the
+ * same plan and settings. A third of a table's memory is kept in place.
+ */
+static void
+set_partitions(Exchange *exchange, double groups)
+{
+	Size		block_bytes = Min(group_table_limit(exchange->table) / BLOCK_SHARE, MOST_BLOCK_BYTES);
+	int			wanted = groups * 3 > group_table_room(exchange->table) ? EXCHANGE_PARTITIONS :
+		PARTITIONS_OF_PROCESS * exchange->shared->nprocesses;
+
+	exchange->npartitions = 1;
+	while (exchange->npartitions < Min(wanted, EXCHANGE_PARTITIONS))
+		exchange->npartitions *= 2;
+	group_table_partition(exchange->table, exchange->npartitions, block_bytes);
 }
 
 /*
@@ -466,6 +488,7 @@ exchange_begin(Exchange *exchange, double groups)
 	Assert(!exchange->attached && !exchange->taking);
 	exchange->groups_here = exchange->bytes_here = 0;
 	exchange->in_place = exchange->done = exchange->put_all = false;
+	set_partitions(exchange, groups);
 	phase = BarrierAttach(&shared->barrier);
 	if (phase == PHASE_READ)
 	{
@@ -638,7 +661,7 @@ merge_chunk(Exchange *exchange, BufFile *file, ChunkHead *head, bool whatever)
 static bool
 merge_bucket(Exchange *exchange, int process, int partition, bool whatever)
 {
-	const Bucket *bucket = &exchange->shared->buckets[process * PARTITIONS + partition];
+	const Bucket *bucket = &exchange->shared->buckets[process * EXCHANGE_PARTITIONS + partition];
 	ChunkHead	head = {.previous = bucket->last};
 
 	while (head.previous.fileno >= 0)
@@ -659,7 +682,7 @@ take_range(Exchange *exchange)
 	double		records = 0;
 
 	group_table_reset(exchange->table);
-	for (int i = exchange->partition; i < PARTITIONS * exchange->shared->nprocesses; i += PARTITIONS)
+	for (int i = exchange->partition; i < EXCHANGE_PARTITIONS * exchange->shared->nprocesses; i += EXCHANGE_PARTITIONS)
 		records = Max(records, buckets[i].records);
 	group_table_expect(exchange->table, ldexp(records, -exchange->depth));
 	for (int process = 0; process < exchange->shared->nprocesses; process++)
@@ -677,7 +700,7 @@ take_own(Exchange *exchange)
 	exchange->depth = 0;
 	for (int process = 0; process < exchange->shared->nprocesses; process++)
 	{
-		for (int partition = 0; partition < PARTITIONS; partition++)
+		for (int partition = 0; partition < exchange->npartitions; partition++)
 		{
 			if (is_own(exchange, partition))
 				(void) merge_bucket(exchange, process, partition, true);
@@ -709,9 +732,9 @@ next_range(Exchange *exchange)
 	exchange->range = 0;
 	exchange->partition = -1;
 	/* it is not counted on for ever */
-	if (pg_atomic_read_u32(&exchange->shared->next) < PARTITIONS)
+	if (pg_atomic_read_u32(&exchange->shared->next) < exchange->npartitions)
 		exchange->partition = pg_atomic_fetch_add_u32(&exchange->shared->next, 1);
-	if (exchange->partition >= PARTITIONS)
+	if (exchange->partition >= exchange->npartitions)
 		exchange->partition = -1;
 	return exchange->partition >= 0;
 }

@@ -13,7 +13,7 @@
 #include "vector/aggregate/aggregate.h"
 #include "vector/sink/group.h"
 
-/* A power of two: some for each process, so that all end at about the same time. */
+/* At most, and as many where groups are not expected to fit in memory. A power of two. */
 #define EXCHANGE_PARTITIONS 64
 
 typedef struct Exchange Exchange;

@@ -52,6 +52,7 @@ extern Datum group_key(GroupTable *table, char *entry, int key, bool *isnull);
 
 /* ---- group_record.c: for exchange.c ---- */
 extern void group_table_pointers(GroupTable *table, int n, struct varlena **(*pointer) (void *arg, char *entry, int i));
+extern double group_table_room(GroupTable *table);
 extern void group_table_partition(GroupTable *table, int npartitions, Size most_block_bytes);
 extern int	group_partition_walk(GroupTable *table, GroupWalk *walk, char **entries, int n);
 extern Size group_partition_bytes(GroupTable *table, int partition);

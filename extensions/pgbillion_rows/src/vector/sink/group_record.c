@@ -31,6 +31,13 @@ pointer_of(GroupTable *table, char *entry, int i)
 	return table->pointer(table->arg, entry, i);
 }
 
+/* About how many groups a table can have whose keys and states point to nothing. */
+double
+group_table_room(GroupTable *table)
+{
+	return (double) table->limit / (table->entry_size + 2 * sizeof(Slot));
+}
+
 /* Keep entries by partitions, of a power of two, in blocks that are not larger than that; there are none yet. */
 void
 group_table_partition(GroupTable *table, int npartitions, Size most_block_bytes)
