@@ -44,7 +44,9 @@ def test_split_pages_are_recovered(installation: Installation, images: str) -> N
             start = servers.one(conn, "SELECT pg_current_wal_insert_lsn()::text")
             servers.one(conn, f"SELECT pgbillion_tables.create_tables('model', 'm_%05d', 1, {TABLES})")
             found = _splits(conn, start)
-            assert found is None or min(found) > 0
+            assert found is None or found[0] > 0
+            # where PostgreSQL itself splits pages within an index depends on its version
+            assert found is None or found[1] > 0 or conn.info.server_version < 180000
             conn.execute("CHECKPOINT")
             servers.one(conn, f"SELECT pgbillion_tables.create_tables('model', 'n_%05d', 1, {TABLES})")
             assert invariants.index_errors(conn) == []

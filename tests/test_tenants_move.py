@@ -68,8 +68,14 @@ def sessions(conn: Connection) -> int:
 
 
 # pg_dump takes the sequence of an identity column for one of the column's type, and a constraint for as valid as its
-# parent's
-UNKNOWN_TO_PG_DUMP = {"storage": ("of_like",), "inheritance": ("later",)}
+# parent's; it leaves out comments on the rule of a view and on a type of several ranges
+UNKNOWN_TO_PG_DUMP = {
+    "storage": "DROP TABLE of_like",
+    "inheritance": "DROP TABLE later",
+    "remarks": 'COMMENT ON RULE "_RETURN" ON v IS NULL; COMMENT ON TYPE spans IS NULL',
+}
+# casts belong to no schema, so that pg_dump leaves them out of one, and move refuses
+REFUSED = {"casts": "cast from "}
 
 
 @pytest.mark.majors
@@ -78,11 +84,18 @@ def test_every_kind_of_object_can_be_moved(cli: CommandLine, kind: str) -> None:
     name = f'Odd "{kind}.*'
     with cli.connect() as conn:
         schemas.make_schema(conn, name, schemas.KINDS[kind])
-        for table in UNKNOWN_TO_PG_DUMP.get(kind, ()):
-            conn.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name, table)))
+        if kind in UNKNOWN_TO_PG_DUMP:
+            conn.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(name)))
+            conn.execute(UNKNOWN_TO_PG_DUMP[kind].encode())
         # another schema that a pattern would match, too
         schemas.make_schema(conn, f"odd {kind}.x", "CREATE TABLE t ()")
     request = move.Request(name, drop=True)
+    if kind in REFUSED:
+        with pytest.raises(UserError, match=REFUSED[kind]):
+            move.move(target(cli), target(cli, OTHER), request, say=lambda line: None)
+        with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+            assert (has(conn, name), has(other, name)) == (True, False)
+        return
     outcome = move.move(target(cli), target(cli, OTHER), request, say=lambda line: None)
     assert outcome.dropped
     with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
