@@ -35,7 +35,11 @@ EXPECTED = {
 # what the session says of a worker that could not even begin, or tell why it ended
 WITHOUT_WORKER = ("parallel worker failed to initialize", "lost connection to parallel worker")
 # how PostgreSQL tells that memory lacks for the first buckets of a hash table, as an internal error, and for a pattern
-WITHOUT_MEMORY = ("failed to initialize hash table", "invalid regular expression: out of memory")
+WITHOUT_MEMORY = (
+    "failed to initialize hash table",
+    "invalid regular expression: out of memory",
+    "regular expression failed: out of memory",
+)
 # OpenSSL has no HMAC for the rest of a session if memory lacks as it is used for the first time
 WITHOUT_HMAC = "could not sign what is to be kept"
 # what is allocated as a subtransaction begins, where statistics are attached

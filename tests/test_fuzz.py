@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -171,6 +172,16 @@ def test_bad_input(tmp_path: Path, variables: dict[str, str], said: str) -> None
     assert not (tmp_path / "fuzz").exists()
 
 
+def runs_a_test(pid: int) -> bool:
+    """Whether a process has started pytest, itself or through others."""
+    for child in psutil.Process(pid).children(recursive=True):
+        # a child may end at any time
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "pytest" in child.cmdline():
+                return True
+    return False
+
+
 def test_an_interrupted_run_ends_in_order(fuzz: ModuleType, tmp_path: Path) -> None:
     """Its servers are stopped, the seed is not counted, and the table is printed."""
     journal(fuzz, tmp_path, ("filters", 1, True))
@@ -181,8 +192,7 @@ def test_an_interrupted_run_ends_in_order(fuzz: ModuleType, tmp_path: Path) -> N
         text=True,
     ) as process:
         try:
-            children = psutil.Process(process.pid)
-            until(lambda: any("pytest" in one.cmdline() for one in children.children(recursive=True)), "a test")
+            until(lambda: runs_a_test(process.pid), "a test")
             process.terminate()
             said, _ = process.communicate(timeout=120)
         finally:
