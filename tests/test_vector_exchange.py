@@ -14,6 +14,7 @@ from psycopg import errors
 
 from harness import vector_compare
 from harness.amount import amount
+from harness.portal import executed_later
 from harness.servers import one
 from harness.sessions import canceled_at_random, worker_terminated
 from harness.vector_compare import Tally
@@ -304,6 +305,29 @@ def test_processes_have_groups_in_common(shared: Connection) -> None:
         assert node["Exchanged Groups"] > 5000, plans.text(shared, query)
         assert node["Exchanged Disk"] > 0
         same(shared, query)
+
+
+def test_memory_that_changes_before_workers_start(shared: Connection) -> None:
+    """All processes have as many partitions as the leader decided, when the plan began."""
+    shared.execute(DELAYED.encode())
+    shared.execute("SET jit = off; SET hash_mem_multiplier = 1")
+    # groups that processes have in common, and a guess of their number that memory decides by
+    shared.execute("INSERT INTO data SELECT * FROM data")
+    shared.execute("ANALYZE data")
+    query = "SELECT id, count(*), sum(x) FROM data WHERE slow(id, 'all') > 0 GROUP BY id"
+    same(shared, query)
+    expected = Counter(tuple(map(str, row)) for row in shared.execute(query.encode()).fetchall())
+    settings = (
+        "SELECT format('SELECT set_config(%L, %L, false)', name, setting) FROM pg_settings WHERE source = 'session'"
+    )
+    before = ["LOAD 'pgbillion_rows'", *(str(command) for (command,) in shared.execute(settings).fetchall())]
+    for memory, then in (("64kB", "64MB"), ("64MB", "64kB")):
+        before.append(f"SET work_mem = '{memory}'")
+        between = [f"SET work_mem = '{then}'"]
+        explained = executed_later(shared, before, f"EXPLAIN {query}", between)
+        assert any("Exchange" in str(line) for (line,) in explained), explained
+        for _ in range(2):
+            assert Counter(executed_later(shared, before, query, between)) == expected
 
 
 # what is above

@@ -76,10 +76,11 @@ class FakeShard:
         return message(b"n") + complete(query.split()[0].encode())
 
 
-def _exactly(client: socket.socket, size: int) -> bytes:
+def exactly(source: socket.socket, size: int) -> bytes:
+    """So many bytes of what comes; EOFError where fewer do."""
     data = b""
     while len(data) < size:
-        more = client.recv(size - len(data))
+        more = source.recv(size - len(data))
         if not more:
             raise EOFError
         data += more
@@ -89,8 +90,8 @@ def _exactly(client: socket.socket, size: int) -> bytes:
 def _begin(client: socket.socket, shard: FakeShard) -> bool:
     """Let a client in; false for one that only wants to cancel."""
     while True:
-        (size,) = struct.unpack("!i", _exactly(client, 4))
-        (code,) = struct.unpack("!i", _exactly(client, size - 4)[:4])
+        (size,) = struct.unpack("!i", exactly(client, 4))
+        (code,) = struct.unpack("!i", exactly(client, size - 4)[:4])
         if code == 80877102:  # cancel
             return False
         if code >> 16 == 3:
@@ -119,9 +120,9 @@ def _serve(client: socket.socket, shard: FakeShard) -> None:
         if not _begin(client, shard):
             return
         while True:
-            kind = _exactly(client, 1)
-            (size,) = struct.unpack("!i", _exactly(client, 4))
-            body = _exactly(client, size - 4)
+            kind = exactly(client, 1)
+            (size,) = struct.unpack("!i", exactly(client, 4))
+            body = exactly(client, size - 4)
             if kind == b"X":
                 return
             if kind == b"S":

@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .fake_shard import exactly
+
 PORT = 5432
 
 
@@ -40,8 +42,8 @@ class Relay:
         """Pass on the shard's messages."""
         with suppress(OSError, EOFError):
             while True:
-                head = _exactly(shard, 5)
-                body = _exactly(shard, struct.unpack("!i", head[1:])[0] - 4)
+                head = exactly(shard, 5)
+                body = exactly(shard, struct.unpack("!i", head[1:])[0] - 4)
                 if self.last and self.passed >= self.last:
                     if not self.stalls:
                         break
@@ -49,16 +51,6 @@ class Relay:
                 self.passed += 1
                 client.sendall(head + body)
         _close(client, shard)
-
-
-def _exactly(source: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = source.recv(size - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
 
 
 def _close(*sockets: socket.socket) -> None:

@@ -514,7 +514,8 @@ initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
 
 	vector_node_initialize_dsm(css, pcxt, coordinate);
 	if (state->sink->exchange != NULL)
-		exchange_share(state->sink->exchange, pcxt, sink_part(state, coordinate));
+		exchange_share(state->sink->exchange, pcxt, sink_part(state, coordinate),
+					   exchanged_groups((CustomScan *) css->ss.ps.plan));
 	if (state->shared_rows != NIL)
 		shared_rows_share(state->shared_rows, pcxt, joins_part(state, coordinate));
 }

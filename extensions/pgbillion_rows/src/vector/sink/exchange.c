@@ -103,6 +103,7 @@ typedef struct ExchangeShared
 	SharedFileSet files;
 	dsm_handle	segment;		/* this memory's */
 	int			nprocesses;		/* at most */
+	int			npartitions;	/* of each table */
 	pg_atomic_uint32 next;		/* partition to be taken */
 
 	/* final when all rows have been read */
@@ -123,7 +124,6 @@ struct Exchange
 	MemoryContext context;		/* of all below */
 	ExchangeShared *shared;		/* NULL: there is no other process */
 	int			process;		/* number of this one */
-	int			npartitions;
 	bool		attached;		/* to the barrier */
 	uint32		reader;			/* its number among those that read rows, */
 	uint32		readers;		/* so many */
@@ -188,9 +188,28 @@ clear(ExchangeShared *shared)
 	}
 }
 
-/* Initialize shared memory, in the leader. */
+/*
+ * How many partitions there are, a power of two; about so many groups are expected. A third of a table's memory is kept
+ * in place.
+ */
+static int
+count_partitions(Exchange *exchange, int nprocesses, double groups)
+{
+	int			wanted = groups * 3 > group_table_room(exchange->table) ? EXCHANGE_PARTITIONS :
+		Min(PARTITIONS_OF_PROCESS * nprocesses, EXCHANGE_PARTITIONS);
+	int			npartitions = 1;
+
+	while (npartitions < wanted)
+		npartitions *= 2;
+	return npartitions;
+}
+
+/*
+ * Initialize shared memory, in the leader; about so many groups are expected. It decides how many partitions all have:
+ * work_mem may be another one when a worker starts.
+ */
 void
-exchange_share(Exchange *exchange, ParallelContext *pcxt, void *memory)
+exchange_share(Exchange *exchange, ParallelContext *pcxt, void *memory, double groups)
 {
 	ExchangeShared *shared = memory;
 
@@ -198,6 +217,7 @@ exchange_share(Exchange *exchange, ParallelContext *pcxt, void *memory)
 	if (pcxt->seg == NULL)
 		return;
 	shared->nprocesses = pcxt->nworkers + 1;
+	shared->npartitions = count_partitions(exchange, shared->nprocesses, groups);
 	shared->segment = dsm_segment_handle(pcxt->seg);
 	SharedFileSetInit(&shared->files, pcxt->seg);
 	pg_atomic_init_u64(&shared->groups, 0);
@@ -403,7 +423,7 @@ put_partition(Exchange *exchange, int partition)
 static void
 put_table(Exchange *exchange)
 {
-	for (int partition = 0; partition < exchange->npartitions; partition++)
+	for (int partition = 0; partition < exchange->shared->npartitions; partition++)
 		put_partition(exchange, partition);
 	exchange->put_all = true;
 	exchange->groups_here += group_table_count(exchange->table);
@@ -414,7 +434,7 @@ put_table(Exchange *exchange)
 static inline bool
 is_own(const Exchange *exchange, int partition)
 {
-	return partition * exchange->readers / exchange->npartitions == exchange->reader;
+	return partition * exchange->readers / exchange->shared->npartitions == exchange->reader;
 }
 
 /* Put those partitions there that are other readers'; the table has the others. */
@@ -422,7 +442,7 @@ static void
 put_others(Exchange *exchange)
 {
 	exchange->groups_here = group_table_count(exchange->table);
-	for (int partition = 0; partition < exchange->npartitions; partition++)
+	for (int partition = 0; partition < exchange->shared->npartitions; partition++)
 	{
 		if (is_own(exchange, partition))
 			continue;
@@ -455,24 +475,7 @@ begin_taking(Exchange *exchange)
 static bool
 keep_in_place(ExchangeShared *shared)
 {
-	return pg_atomic_read_u32(&shared->crowded) == 0 && pg_atomic_read_u32(&shared->readers) <= EXCHANGE_PARTITIONS;
-}
-
-/*
- * Keep groups by partitions, as many as all processes choose: they have the
- * same plan and settings. A third of a table's memory is kept in place.
- */
-static void
-set_partitions(Exchange *exchange, double groups)
-{
-	Size		block_bytes = Min(group_table_limit(exchange->table) / BLOCK_SHARE, MOST_BLOCK_BYTES);
-	int			wanted = groups * 3 > group_table_room(exchange->table) ? EXCHANGE_PARTITIONS :
-		PARTITIONS_OF_PROCESS * exchange->shared->nprocesses;
-
-	exchange->npartitions = 1;
-	while (exchange->npartitions < Min(wanted, EXCHANGE_PARTITIONS))
-		exchange->npartitions *= 2;
-	group_table_partition(exchange->table, exchange->npartitions, block_bytes);
+	return pg_atomic_read_u32(&shared->crowded) == 0 && pg_atomic_read_u32(&shared->readers) <= shared->npartitions;
 }
 
 /*
@@ -488,7 +491,8 @@ exchange_begin(Exchange *exchange, double groups)
 	Assert(!exchange->attached && !exchange->taking);
 	exchange->groups_here = exchange->bytes_here = 0;
 	exchange->in_place = exchange->done = exchange->put_all = false;
-	set_partitions(exchange, groups);
+	group_table_partition(exchange->table, shared->npartitions,
+						  Min(group_table_limit(exchange->table) / BLOCK_SHARE, MOST_BLOCK_BYTES));
 	phase = BarrierAttach(&shared->barrier);
 	if (phase == PHASE_READ)
 	{
@@ -700,7 +704,7 @@ take_own(Exchange *exchange)
 	exchange->depth = 0;
 	for (int process = 0; process < exchange->shared->nprocesses; process++)
 	{
-		for (int partition = 0; partition < exchange->npartitions; partition++)
+		for (int partition = 0; partition < exchange->shared->npartitions; partition++)
 		{
 			if (is_own(exchange, partition))
 				(void) merge_bucket(exchange, process, partition, true);
@@ -732,9 +736,9 @@ next_range(Exchange *exchange)
 	exchange->range = 0;
 	exchange->partition = -1;
 	/* it is not counted on for ever */
-	if (pg_atomic_read_u32(&exchange->shared->next) < exchange->npartitions)
+	if (pg_atomic_read_u32(&exchange->shared->next) < exchange->shared->npartitions)
 		exchange->partition = pg_atomic_fetch_add_u32(&exchange->shared->next, 1);
-	if (exchange->partition >= exchange->npartitions)
+	if (exchange->partition >= exchange->shared->npartitions)
 		exchange->partition = -1;
 	return exchange->partition >= 0;
 }

@@ -22,7 +22,7 @@ extern Exchange *exchange_create(GroupTable *table, Aggregates *aggregates);
 
 /* of the parallel plan */
 extern Size exchange_shared_size(int workers);
-extern void exchange_share(Exchange *exchange, ParallelContext *pcxt, void *shared);
+extern void exchange_share(Exchange *exchange, ParallelContext *pcxt, void *shared, double groups);
 extern void exchange_share_again(Exchange *exchange, ParallelContext *pcxt, void *shared);
 extern void exchange_attach(Exchange *exchange, void *shared);
 extern void exchange_detach(Exchange *exchange);
