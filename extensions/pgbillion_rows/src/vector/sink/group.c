@@ -25,19 +25,12 @@
  */
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "executor/nodeHash.h"
 #include "miscadmin.h"
-#include "nodes/nodeFuncs.h"
-#include "utils/builtins.h"
 #include "utils/datum.h"
-#include "utils/float.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/typcache.h"
 
-#include "vector/expression/decimal.h"
 #include "vector/huge_pages.h"
 #include "vector/sink/group_table.h"
 
@@ -57,85 +50,13 @@
 /* Whether as many groups come as are expected is open until there are so many. */
 #define MANY_ENTRIES 8192
 
-static KeyKind kind_of(Oid type);
-
 /* Where the states begin in an entry. */
 int
 group_table_states_offset(int nkeys, const Oid *types)
 {
-	bool		direct = nkeys == 1 && kind_of(getBaseType(types[0])) == KEY_BITS;
+	bool		direct = nkeys == 1 && group_key_is_bits(types[0]);
 
 	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (direct ? 0 : sizeof(uint64) * nkeys);
-}
-
-/* Are values of a type equal if and only if their bits are? */
-bool
-group_key_is_bits(Oid type)
-{
-	return kind_of(getBaseType(type)) == KEY_BITS;
-}
-
-/* Why an expression cannot be a group key, or NULL. */
-const char *
-group_key_refusal(Expr *expr)
-{
-	Oid			type = getBaseType(exprType((Node *) expr));
-	Oid			collation = exprCollation((Node *) expr);
-	TypeCacheEntry *cache = lookup_type_cache(type, TYPECACHE_HASH_PROC | TYPECACHE_EQ_OPR);
-
-	if (!OidIsValid(cache->hash_proc) || !OidIsValid(cache->eq_opr))
-		return psprintf("a group key of type %s", format_type_be(type));
-	if (OidIsValid(collation) && !get_collation_isdeterministic(collation))
-		return "a group key of a nondeterministic collation";
-	return NULL;
-}
-
-static KeyKind
-kind_of(Oid type)
-{
-	switch (type)
-	{
-		case BOOLOID:
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-		case OIDOID:
-		case CHAROID:
-		case DATEOID:
-		case TIMEOID:
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
-			return KEY_BITS;
-		case FLOAT4OID:
-			return KEY_FLOAT4;
-		case FLOAT8OID:
-			return KEY_FLOAT8;
-		case TEXTOID:
-		case VARCHAROID:
-			return KEY_TEXT;
-		case BPCHAROID:
-			return KEY_BPCHAR;
-		case NUMERICOID:
-			return KEY_NUMERIC;
-		default:
-			return KEY_OTHER;
-	}
-}
-
-static void
-key_prepare(Key *key, Oid type, Oid collation)
-{
-	type = getBaseType(type);
-	get_typlenbyval(type, &key->len, &key->byval);
-	key->collation = collation;
-	key->kind = kind_of(type);
-	if (key->kind >= KEY_NUMERIC)
-	{
-		TypeCacheEntry *cache = lookup_type_cache(type, TYPECACHE_HASH_PROC | TYPECACHE_EQ_OPR);
-
-		fmgr_info(cache->hash_proc, &key->hash);
-		fmgr_info(get_opcode(cache->eq_opr), &key->equal);
-	}
 }
 
 static void
@@ -168,7 +89,7 @@ group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
 	table->nkeys = nkeys;
 	table->keys = palloc0(sizeof(Key) * nkeys);
 	for (int i = 0; i < nkeys; i++)
-		key_prepare(&table->keys[i], types[i], collations[i]);
+		group_key_prepare(&table->keys[i], types[i], collations[i]);
 	table->direct = nkeys == 1 && table->keys[0].kind == KEY_BITS;
 	table->whole = true;
 	for (int i = 0; i < nkeys; i++)
@@ -287,240 +208,6 @@ grow(GroupTable *table, uint64 groups)
 		}
 	}
 	pfree(old);
-}
-
-/* ---- words ---- */
-
-static inline uint64
-load_word(const char *p)
-{
-	uint64		word;
-
-	memcpy(&word, p, sizeof(word));
-	return word;
-}
-
-/*
- * Both halves of a product, of which each depends on all bits of the factors;
- * and their sum, lest a string that makes one factor zero hide the other.
- */
-static inline uint64
-fold(uint64 a, uint64 b)
-{
-	unsigned	__int128 product = (unsigned __int128) a * b;
-
-	return (uint64) product ^ (uint64) (product >> 64) ^ (a + b);
-}
-
-/* A hash of a string of eight bytes or more, sixteen at a time; the last ones may overlap others. */
-static inline uint64
-hash_string(const char *data, int len)
-{
-	/* 2^64 / golden ratio; the fractions of the square roots of 2 and 3 */
-	const uint64 golden = UINT64CONST(0x9E3779B97F4A7C15);
-	const uint64 first = UINT64CONST(0x6A09E667F3BCC909);
-	const uint64 second = UINT64CONST(0xBB67AE8584CAA73B);
-	const char *end = data + len;
-	uint64		hash = (uint64) len * golden;
-
-	for (; end - data > 16; data += 16)
-		hash = fold(load_word(data) ^ first ^ hash, load_word(data + 8) ^ second);
-	if (len >= 16)
-		data = end - 16;
-	hash = fold(load_word(data) ^ first ^ hash, load_word(end - 8) ^ second);
-	return fold(hash ^ golden, (uint64) len ^ second);
-}
-
-/* The word of a string. */
-static inline uint64
-text_word(const char *data, int len)
-{
-	uint64		word = 0;
-
-	if (len >= 8)
-		return (uint64) WORD_IS_HASH << 56 | hash_string(data, len) >> 8;
-	for (int i = 0; i < len; i++)
-		word |= (uint64) (unsigned char) data[i] << (8 * i);
-	return word | (uint64) len << 56;
-}
-
-/* So many digits of a numeric, of base 10000, fit into a word with their weight and sign. */
-#define WORD_DIGITS 3
-
-/*
- * The word of a numeric. What is equal differs in the display scale only, and
- * in zeros at either end, as PostgreSQL sees it; it stores none.
- */
-static uint64
-numeric_word(Key *key, Datum value)
-{
-	const char *p = VARDATA_ANY(DatumGetPointer(value));
-	int			size = VARSIZE_ANY_EXHDR(DatumGetPointer(value));
-	uint16		header;
-	uint16		digits[WORD_DIGITS];
-	uint64		word = 0;
-	bool		negative = false;
-	int			weight = 0;
-	int			first = 0;
-	int			n;
-
-	memcpy(&header, p, sizeof(header));
-	if (HEADER_KIND(header) == HEADER_SHORT)
-	{
-		negative = (header & SHORT_NEGATIVE) != 0;
-		weight = SHORT_WEIGHT(header);
-		n = (size - 2) / 2;
-		p += 2;
-	}
-	else if (HEADER_KIND(header) != HEADER_SPECIAL)
-	{
-		int16		stored;
-
-		memcpy(&stored, p + 2, sizeof(stored));
-		negative = HEADER_KIND(header) == HEADER_NEGATIVE;
-		weight = stored;
-		n = (size - 4) / 2;
-		p += 4;
-	}
-	else
-		n = WORD_DIGITS + 1;
-	if (n <= WORD_DIGITS)
-	{
-		memcpy(digits, p, sizeof(uint16) * n);
-		while (n > 0 && digits[n - 1] == 0)
-			n--;
-		while (first < n && digits[first] == 0)
-			first++;
-		weight -= first;
-		if (first == n)
-			return 0;
-		if (weight >= -64 && weight < 64)
-		{
-			for (int i = first; i < n; i++)
-				word = word << 16 | digits[i];
-			return word | (uint64) (weight + 64) << 48 | (uint64) negative << 55 | (uint64) (n - first) << 56;
-		}
-	}
-	return (uint64) WORD_IS_HASH << 56 | DatumGetUInt32(FunctionCall1Coll(&key->hash, InvalidOid, value));
-}
-
-/*
- * The words of a key's values: equal values have equal words; equal words may
- * belong to different values only where word_is_hash() says so.
- */
-static void
-key_words(Key *key, const Values *values, int n, uint64 *words)
-{
-	const Datum *v = values->values;
-
-	switch (key->kind)
-	{
-		case KEY_BITS:
-			switch (key->len)
-			{
-				case 1:
-					for (int i = 0; i < n; i++)
-						words[i] = (uint8) v[i];
-					break;
-				case 2:
-					for (int i = 0; i < n; i++)
-						words[i] = (uint16) v[i];
-					break;
-				case 4:
-					for (int i = 0; i < n; i++)
-						words[i] = (uint32) v[i];
-					break;
-				default:
-					for (int i = 0; i < n; i++)
-						words[i] = (uint64) v[i];
-					break;
-			}
-			break;
-		case KEY_FLOAT4:
-
-			/*
-			 * -0 equals 0, and all NaNs are equal; no other value has the
-			 * bits of one
-			 */
-			for (int i = 0; i < n; i++)
-			{
-				float4		f = DatumGetFloat4(v[i]);
-
-				words[i] = isnan(f) ? UINT64CONST(0x7FC00000) : f == 0 ? 0 : (uint32) v[i];
-			}
-			break;
-		case KEY_FLOAT8:
-			for (int i = 0; i < n; i++)
-			{
-				float8		f = DatumGetFloat8(v[i]);
-
-				words[i] = isnan(f) ? UINT64CONST(0x7FF8000000000000) : f == 0 ? 0 : (uint64) v[i];
-			}
-			break;
-		case KEY_TEXT:
-		case KEY_BPCHAR:
-			for (int i = 0; i < n; i++)
-			{
-				char	   *data;
-				int			len;
-
-				if (values->has_nulls && values->nulls[i])
-					continue;
-				data = VARDATA_ANY(DatumGetPointer(v[i]));
-				len = VARSIZE_ANY_EXHDR(DatumGetPointer(v[i]));
-				if (key->kind == KEY_BPCHAR)
-					while (len > 0 && data[len - 1] == ' ')
-						len--;
-				words[i] = text_word(data, len);
-			}
-			break;
-		case KEY_NUMERIC:
-			for (int i = 0; i < n; i++)
-			{
-				if (!values->has_nulls || !values->nulls[i])
-					words[i] = numeric_word(key, v[i]);
-			}
-			break;
-		case KEY_OTHER:
-			for (int i = 0; i < n; i++)
-			{
-				if (!values->has_nulls || !values->nulls[i])
-					words[i] = DatumGetUInt32(FunctionCall1Coll(&key->hash, key->collation, v[i]));
-			}
-			break;
-	}
-	if (values->has_nulls)
-	{
-		for (int i = 0; i < n; i++)
-		{
-			if (values->nulls[i])
-				words[i] = 0;
-		}
-	}
-}
-
-/* Are values of the same word equal? */
-bool
-group_equal_keys(Key *key, Datum left, Datum right)
-{
-	char	   *a;
-	char	   *b;
-	int			a_len;
-	int			b_len;
-
-	if (key->kind >= KEY_NUMERIC)
-		return DatumGetBool(FunctionCall2Coll(&key->equal, key->collation, left, right));
-	Assert(key->kind == KEY_TEXT || key->kind == KEY_BPCHAR);
-	a = VARDATA_ANY(DatumGetPointer(left));
-	b = VARDATA_ANY(DatumGetPointer(right));
-	a_len = VARSIZE_ANY_EXHDR(DatumGetPointer(left));
-	b_len = VARSIZE_ANY_EXHDR(DatumGetPointer(right));
-	if (key->kind == KEY_BPCHAR)
-	{
-		a_len = bpchartruelen(a, a_len);
-		b_len = bpchartruelen(b, b_len);
-	}
-	return a_len == b_len && memcmp(a, b, a_len) == 0;
 }
 
 /*
@@ -746,7 +433,7 @@ hash_keys(GroupTable *table, Sought *sought, int n)
 	{
 		uint64	   *own = sought->words + k * BATCH_ROWS;
 
-		key_words(&table->keys[k], &keys[k], n, own);
+		group_key_words(&table->keys[k], &keys[k], n, own);
 		for (int i = 0; i < n; i++)
 			tags[i] = mix(tags[i], own[i]);
 		if (keys[k].has_nulls)
@@ -875,7 +562,7 @@ group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
 	sought.tags = table->tags;
 	sought.words = NULL;
 	if (table->direct)
-		key_words(&table->keys[0], &keys[0], n, sought.tags);
+		group_key_words(&table->keys[0], &keys[0], n, sought.tags);
 	else
 		hash_keys(table, &sought, n);
 

@@ -8,30 +8,8 @@
 #ifndef PGBILLION_VECTOR_GROUP_TABLE_H
 #define PGBILLION_VECTOR_GROUP_TABLE_H
 
-#include "fmgr.h"
-
 #include "vector/sink/group.h"
-
-typedef enum
-{
-	KEY_BITS,					/* equal if and only if the same bits */
-	KEY_FLOAT4,
-	KEY_FLOAT8,
-	KEY_TEXT,
-	KEY_BPCHAR,
-	KEY_NUMERIC,
-	KEY_OTHER					/* by the type's own functions */
-} KeyKind;
-
-typedef struct Key
-{
-	KeyKind		kind;
-	int16		len;
-	bool		byval;
-	Oid			collation;
-	FmgrInfo	hash;
-	FmgrInfo	equal;
-} Key;
+#include "vector/sink/group_key.h"
 
 typedef struct Slot
 {
@@ -65,9 +43,6 @@ typedef struct EntryList
 	EntryBlock *first;			/* or NULL */
 	EntryBlock *last;
 } EntryList;
-
-/* The first byte of the word of a string or numeric that does not fit into it. */
-#define WORD_IS_HASH 0xFF
 
 struct GroupTable
 {
@@ -127,12 +102,6 @@ slot_of(GroupTable *table, uint64 tag)
 	return ((tag ^ (tag >> 32)) * UINT64CONST(0x9E3779B97F4A7C15)) >> table->shift;
 }
 
-static inline bool
-word_is_hash(Key *key, uint64 word)
-{
-	return key->kind == KEY_OTHER || (key->kind >= KEY_TEXT && word >> 56 == WORD_IS_HASH);
-}
-
 /*
  * A hash of what tags are made of: equal keys have the same in all processes.
  * It has nothing to do with the slot.
@@ -164,7 +133,6 @@ mix(uint64 tag, uint64 word)
 	return tag ^ tag >> 29;
 }
 
-extern bool group_equal_keys(Key *key, Datum left, Datum right);
 extern EntryBlock *group_next_block(GroupTable *table, GroupWalk *walk);
 extern char *group_resident_entry(GroupTable *table, uint64 tag);
 
