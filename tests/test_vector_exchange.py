@@ -307,6 +307,14 @@ def test_processes_have_groups_in_common(shared: Connection) -> None:
         same(shared, query)
 
 
+def as_here(conn: Connection) -> list[str]:
+    """The commands that make another session have what was set in this one."""
+    settings = (
+        "SELECT format('SELECT set_config(%L, %L, false)', name, setting) FROM pg_settings WHERE source = 'session'"
+    )
+    return ["LOAD 'pgbillion_rows'", *(str(command) for (command,) in conn.execute(settings).fetchall())]
+
+
 def test_memory_that_changes_before_workers_start(shared: Connection) -> None:
     """All processes have as many partitions as the leader decided, when the plan began."""
     shared.execute(DELAYED.encode())
@@ -317,10 +325,7 @@ def test_memory_that_changes_before_workers_start(shared: Connection) -> None:
     query = "SELECT id, count(*), sum(x) FROM data WHERE slow(id, 'all') > 0 GROUP BY id"
     same(shared, query)
     expected = Counter(tuple(map(str, row)) for row in shared.execute(query.encode()).fetchall())
-    settings = (
-        "SELECT format('SELECT set_config(%L, %L, false)', name, setting) FROM pg_settings WHERE source = 'session'"
-    )
-    before = ["LOAD 'pgbillion_rows'", *(str(command) for (command,) in shared.execute(settings).fetchall())]
+    before = as_here(shared)
     for memory, then in (("64kB", "64MB"), ("64MB", "64kB")):
         before.append(f"SET work_mem = '{memory}'")
         between = [f"SET work_mem = '{then}'"]
@@ -328,6 +333,21 @@ def test_memory_that_changes_before_workers_start(shared: Connection) -> None:
         assert any("Exchange" in str(line) for (line,) in explained), explained
         for _ in range(2):
             assert Counter(executed_later(shared, before, query, between)) == expected
+
+
+def test_a_portal_in_portions(shared: Connection) -> None:
+    """PostgreSQL runs a parallel plan alone, without memory to share, where rows are asked for in portions."""
+    query = "SELECT id, count(*), sum(x) FROM data GROUP BY id"
+    same(shared, query)
+    expected = Counter(
+        tuple(None if value is None else str(value) for value in row)
+        for row in shared.execute(query.encode()).fetchall()
+    )
+    for memory in ("4MB", "64kB"):
+        before = [*as_here(shared), f"SET work_mem = '{memory}'"]
+        assert any("Exchange" in str(line) for (line,) in executed_later(shared, before, f"EXPLAIN {query}"))
+        assert Counter(executed_later(shared, before, query, portion=3000)) == expected
+    assert files(shared) == 0
 
 
 # what is above

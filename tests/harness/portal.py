@@ -1,4 +1,4 @@
-"""A portal that is bound, and executed after other commands of its transaction, which drivers know of no way to do."""
+"""A portal that is bound, and executed after other commands of its transaction or in portions, as some drivers do."""
 
 from __future__ import annotations
 
@@ -41,10 +41,16 @@ def _row(body: bytes) -> Row:
 
 
 def executed_later(
-    conn: psycopg.Connection[tuple[object, ...]], before: Sequence[str], query: str, between: Sequence[str]
+    conn: psycopg.Connection[tuple[object, ...]],
+    before: Sequence[str],
+    query: str,
+    between: Sequence[str] = (),
+    portion: int = 0,
 ) -> list[Row]:
-    """The query's rows as texts, in a session of its own on the server of this one; commands go before it, and between
-    Bind, when its plan begins, and Execute."""
+    """The query's rows as texts, so many for each Execute or all, in a session of its own on the server of this one.
+
+    Commands go before it, and between Bind, when its plan begins, and Execute.
+    """
     info = conn.info
     with socket.socket(socket.AF_UNIX) as server:
         server.connect(str(Path(info.host) / f".s.PGSQL.{info.port}"))
@@ -60,7 +66,12 @@ def executed_later(
         for request in asked:
             server.sendall(request)
             list(_messages(server))
-        server.sendall(message(b"E", _text("later") + struct.pack("!i", 0)) + sync)
-        rows = [_row(body) for kind, body in _messages(server) if kind == b"D"]
+        rows: list[Row] = []
+        suspended = True
+        while suspended:
+            server.sendall(message(b"E", _text("later") + struct.pack("!i", portion)) + sync)
+            answer = list(_messages(server))
+            rows += [_row(body) for kind, body in answer if kind == b"D"]
+            suspended = any(kind == b"s" for kind, _ in answer)
         server.sendall(message(b"X"))
     return rows
