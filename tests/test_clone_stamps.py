@@ -110,6 +110,27 @@ def test_bytes_that_others_have_written_are_not_used(conn: Connection) -> None:
     assert not by_commands(conn, "model", "tenant")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER EXTENSION pgbillion_tables DROP TABLE pgbillion_tables.prepared_clones",
+        "ALTER TABLE pgbillion_tables.prepared_clones OWNER TO signer",
+        "ALTER TABLE pgbillion_tables.prepared_clones ADD more text",
+    ],
+)
+def test_a_table_that_is_not_the_extension_s_is_not_read(conn: Connection, change: str) -> None:
+    """Nor written: whoever it belongs to could have an old stamp used again."""
+    schemas.make_schema(conn, "model", schemas.APPLICATION)
+    assert prepare(conn, "model")
+    assert not by_commands(conn, "model", "tenant0")
+    with conn.transaction(force_rollback=True):
+        conn.execute(change.encode())
+        assert by_commands(conn, "model", "tenant")
+        with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="is not the extension's"):
+            prepare(conn, "model")
+    assert not by_commands(conn, "model", "tenant")
+
+
 # by a role that owns the template: what it had when it prepared, and what is taken from it
 TAKEN = (
     ("GRANT REFERENCES (code) ON outside.country TO signer", "REVOKE REFERENCES (code) ON outside.country FROM signer",
