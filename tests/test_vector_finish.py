@@ -354,6 +354,14 @@ def test_where_it_does_not_apply(vectors: Connection) -> None:
     both(vectors, query)
 
 
+def test_more_keys_than_there_is_room_for(vectors: Connection) -> None:
+    make(vectors)
+    for number, vectorized in ((32, True), (33, False)):
+        keys = ", ".join(f"(x + {n}) % {n + 2}" for n in range(number))
+        both(vectors, f"SELECT {keys}, count(*) FROM data GROUP BY {keys}", node=vectorized)
+    assert "more than 32 group keys" in str(plans.reason(vectors, f"SELECT {keys}, count(*) FROM data GROUP BY {keys}"))
+
+
 def test_equality_that_is_not_the_types_own(vectors: Connection) -> None:
     """ORDER BY … USING has groups told apart by the equality of that operator: left to core."""
     vectors.execute("CREATE TABLE data AS SELECT g % 7 - 3 AS k, g % 2 AS s FROM generate_series(1, 7000) g")

@@ -189,6 +189,19 @@ def test_security_barriers(joins: Connection) -> None:
     assert kinds(plans.explain(joins, query.replace("barrier", "ints"))) == []
 
 
+def test_more_keys_and_columns_than_there_is_room_for(joins: Connection) -> None:
+    for number, expected in ((8, ["Inner"]), (9, [])):
+        keys = " AND ".join(f"f.b + {n} = i.k + {n}" for n in range(number))
+        both(joins, f"SELECT count(*), sum(i.w) FROM fact f JOIN ints i ON {keys}", expected)
+    said = one(joins, "SELECT pgbillion_rows.explain_vector(%s)", f"SELECT count(*) FROM fact f JOIN ints i ON {keys}")
+    assert "a join by more than 8 columns" in said
+    columns = ", ".join(f"c{n} bool" for n in range(1598))
+    joins.execute(f"CREATE TABLE wide (b int, x int, {columns})".encode())
+    joins.execute("INSERT INTO wide (b, x) SELECT b, x FROM fact; ANALYZE wide")
+    both(joins, "SELECT count(*), sum(w.x), sum(i.w) FROM wide w LEFT JOIN ints i ON w.b = i.k", [])
+    both(joins, "SELECT w.x, i.w FROM wide w LEFT JOIN ints i ON w.b = i.k", [])
+
+
 # what joins do
 
 
