@@ -196,6 +196,19 @@ def test_refused(top: Connection, reason: str) -> None:
     both(top, REFUSED[reason])
 
 
+def test_more_rows_than_are_worth_it(top: Connection) -> None:
+    """Neither so many that hardly any is left out, nor more than a part of work_mem has room for."""
+    query = "SELECT id FROM t WHERE i < 9 ORDER BY i, id LIMIT {}"
+    top.execute("SET work_mem = '64MB'")
+    for number, known in ((100_000, 100_000), (100_001, None)):
+        assert wanted(top, query.format(number)) == known
+        both(top, query.format(number))
+    top.execute("SET work_mem = '64kB'")
+    for number, known in ((400, 400), (500, None)):
+        assert wanted(top, query.format(number)) == known
+        both(top, query.format(number))
+
+
 def test_limits_that_are_parameters(top: Connection) -> None:
     """A custom plan knows the number, and a generic one does not."""
     top.execute("PREPARE p(int) AS SELECT id FROM t WHERE i < 9 ORDER BY i, id LIMIT $1")
