@@ -110,8 +110,10 @@ def build(source: Path, name: str, home: Path) -> Path:
         commands += [[*make, "-C", f"contrib/{one}", "install"] for one in CONTRIB]
         with (home / "build.log").open("w", encoding="utf-8") as log:
             for command in commands:
-                # the compiled programs that a build itself runs free nothing
-                environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+                # no part of a make above; and the compiled programs that a build itself runs free nothing
+                outer = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+                environment = {name: value for name, value in os.environ.items() if name not in outer}
+                environment["ASAN_OPTIONS"] = "detect_leaks=0"
                 if subprocess.run(command, cwd=tree, env=environment, stdout=log, stderr=log).returncode != 0:
                     raise UserError(f"{' '.join(command)} failed", f"what it printed is in {home / 'build.log'}")
         shutil.rmtree(tree)
