@@ -19,7 +19,9 @@ from .catalogs import ATTRIBUTE_VERSION, Catalogs, Object
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _NUMBER = re.compile(r"(?<![\d.#])\d{4,10}(?!\d)")
-_VALUE = re.compile(r":constvalue (\d+) \[([-\d ]+)\]")
+_VALUE = re.compile(r"(:consttype (\d+) [^{}\[\]]*)?:constvalue (\d+) \[([-\d ]+)\]")
+# bytea, name, text, json, char(n), varchar, numeric and jsonb, whose bytes are no OIDs, whatever they look like
+_WITHOUT_OIDS = {"17", "19", "25", "114", "1042", "1043", "1700", "3802"}
 # where in its command an expression stood
 _PLACE = re.compile(r":(?:location|stmt_location|stmt_len|list_start|list_end) -?\d+")
 # what the fields of stored expressions refer to, by the ends of their names, and the numbers among their values
@@ -112,9 +114,10 @@ def _target(catalogs: Catalogs, name: str, row: dict[str, str | None], column: s
 
 def _numbers(value: re.Match[str]) -> str:
     """Show a constant's bytes as numbers of four, among which there may be OIDs."""
-    data = bytes(int(byte) & 255 for byte in value[2].split())
-    words = [int.from_bytes(data[start : start + 4], "little") for start in range(0, len(data), 4)]
-    return f":constvalue {value[1]} [{' '.join(map(str, words))}]"
+    data = bytes(int(byte) & 255 for byte in value[4].split())
+    mark = "#" if value[2] in _WITHOUT_OIDS else ""
+    words = [f"{mark}{int.from_bytes(data[start : start + 4], 'little')}" for start in range(0, len(data), 4)]
+    return f"{value[1] or ''}:constvalue {value[3]} [{' '.join(words)}]"
 
 
 def _symbols(
