@@ -202,7 +202,7 @@ def test_generated_queries(shared: Connection, tell: Callable[[str], None]) -> N
 
 def test_a_worker_is_terminated(cluster: Cluster, shared: Connection, database: str) -> None:
     shared.execute(DELAYED.replace("0.002", "0.05").encode())
-    query = "SELECT slow(id, 'worker') % 10, count(DISTINCT x) FROM data GROUP BY 1"
+    query = "SELECT slow(id, 'all') % 10, count(DISTINCT x) FROM data GROUP BY 1"
     assert exchange(plans.explain(shared, query)) is not None
     with cluster.connect(database) as other:
         assert worker_terminated(shared, other, query) is not None

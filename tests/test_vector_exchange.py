@@ -518,7 +518,7 @@ def test_cancelled_anywhere(cluster: Cluster, shared: Connection, database: str,
 def test_a_worker_is_terminated(cluster: Cluster, shared: Connection, database: str) -> None:
     """The others do not wait for it for ever, wherever it was."""
     shared.execute(DELAYED.replace("0.002", "0.05").encode())
-    query = "SELECT slow(id, 'worker'), count(*) FROM data GROUP BY 1"
+    query = "SELECT slow(id, 'all'), count(*) FROM data GROUP BY 1"
     assert exchange(plans.explain(shared, query)) is not None
     with cluster.connect(database) as other:
         assert worker_terminated(shared, other, query) is not None
