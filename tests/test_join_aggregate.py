@@ -35,7 +35,7 @@ def prepare(conn: Connection) -> None:
     conn.execute(
         "LOAD 'pgbillion_rows'; SET pgbillion_rows.aggregate_before_join = force; SET min_parallel_table_scan_size = 0;"
         " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0;"
-        " SET statement_timeout = '60s'"
+        " SET statement_timeout = '300s'"
     )
 
 

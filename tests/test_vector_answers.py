@@ -778,6 +778,71 @@ def test_partitions(vectors: Connection) -> None:
             ):
                 both(vectors, query, node=None)
             assert plans.vectorized(plans.explain(vectors, "SELECT grp, count(*), sum(x) FROM parts GROUP BY 1"))
+    # the sum of floats depends on the order of the rows of all partitions
+    in_parallel(vectors, 0)
+    vectors.execute("SET enable_partitionwise_aggregate = off")
+    vectors.execute("UPDATE parts SET f = 1e17 / (id % 13 + 1)")
+    query = "SELECT sum(f), avg(f) FROM parts"
+    both(vectors, query, node=False)
+    assert "sums of floats over several tables" in str(plans.reason(vectors, query))
+
+
+def test_other_access_methods(vectors: Connection) -> None:
+    """Whoever has one may keep rows in another way, whatever functions it has in common with heap."""
+    vectors.execute("BEGIN; CREATE ACCESS METHOD other_heap TYPE TABLE HANDLER heap_tableam_handler")
+    make(vectors, how=" USING other_heap")
+    make(vectors, "plain", 1, 10)
+    vectors.execute("SET pgbillion_rows.vector_scan = force; SET pgbillion_rows.vector_join = force")
+    for query in (
+        QUERY.format("data"),
+        "SELECT id, t FROM data WHERE x < 60",
+        "SELECT d.id, p.t FROM data d JOIN plain p ON p.id = d.id",
+    ):
+        nodes = plans.nodes(plans.explain(vectors, query))
+        assert [node["Node Type"] for node in nodes if node.get("Relation Name") == "data"] == ["Seq Scan"]
+        both(vectors, query, node=None)
+    assert 'the access method of "data"' in str(plans.reason(vectors, QUERY.format("data")))
+
+
+def test_conditions_that_no_row_satisfies(vectors: Connection) -> None:
+    make(vectors)
+    query = "SELECT count(*), sum(x) FROM data WHERE x > 5 AND false"
+    assert both(vectors, query, node=False) == [(b"0", None)]
+    assert "no row can satisfy the conditions" in str(plans.reason(vectors, query))
+
+
+@pytest.mark.parametrize("least", [1, 10_000])
+def test_conditions_without_columns(vectors: Connection, least: int) -> None:
+    """They decide once, before the table is read, whether there is any row."""
+    make(vectors)
+    query = f"SELECT count(*), sum(x) FROM data WHERE x > 5 AND (SELECT count(*) FROM data) > {least}"
+    assert (both(vectors, query, node=None)[0][1] is None) == (least > 5000)
+    assert "a condition that refers to no column" in str(plans.reason(vectors, query))
+    both(vectors, query.replace("count(*), sum(x)", "t, max(x)", 1) + " GROUP BY 1", node=None)
+
+
+def test_grouping_sets(vectors: Connection) -> None:
+    """One row belongs to several groups, which are PostgreSQL's; also where there is but one set."""
+    make(vectors)
+    for sets in ("ROLLUP (grp)", "CUBE (grp, t)", "GROUPING SETS ((grp))", "t, ROLLUP (grp)"):
+        query = f"SELECT count(*), sum(x), max(t) FROM data GROUP BY {sets}"
+        rows = both(vectors, query, node=sets == "GROUPING SETS ((grp))")
+        assert len(rows) > 7 or "((grp))" in sets
+    assert "grouping sets" in str(plans.reason(vectors, query))
+
+
+def test_parameters_that_prune_partitions(vectors: Connection) -> None:
+    """PostgreSQL reads the partition that the query's run asks for, and no other."""
+    vectors.execute((CREATE.format("parts") + " PARTITION BY LIST (grp)").encode())
+    for number in range(3):
+        vectors.execute(f"CREATE TABLE part{number} PARTITION OF parts FOR VALUES IN ({number})".encode())
+    vectors.execute("CREATE TABLE rest PARTITION OF parts DEFAULT")
+    vectors.execute(FILL.format("parts", 1, 600).encode())
+    for where, refused in (("grp = (SELECT 1)", True), ("x > (SELECT 1)", False)):
+        query = f"SELECT count(*), sum(x) FROM parts WHERE {where}"
+        both(vectors, query, node=not refused)
+        said = one(vectors, "SELECT pgbillion_rows.explain_vector(%s)", query)
+        assert ("parameters that prune partitions when the query runs" in said) == refused
 
 
 def test_collations(vectors: Connection) -> None:

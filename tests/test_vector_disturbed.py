@@ -73,6 +73,8 @@ def session(cluster: Cluster) -> Connection:
         "LOAD 'pgbillion_rows'; LOAD 'pgbillion_tables'; SET search_path = v, public; SET synchronize_seqscans = off;"
         " SET extra_float_digits = 1; SET timezone = 'UTC'; SET statement_timeout = '60s'"
     )
+    # PostgreSQL 18 itself crashes later where memory is lacking between its two caches of types
+    conn.execute("SELECT DISTINCT 1")
     return conn
 
 

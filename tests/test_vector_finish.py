@@ -472,3 +472,4 @@ def test_distinct_that_is_left_to_core(vectors: Connection) -> None:
     both(vectors, "SELECT DISTINCT rank() OVER (ORDER BY grp) FROM data", node=None)
     vectors.execute("SET enable_hashagg = off")
     assert not plans.vectorized(plans.explain(vectors, "SELECT DISTINCT grp FROM data"))
+    assert "enable_hashagg is off" in plans.reason(vectors, "SELECT DISTINCT grp FROM data")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
-from harness import servers
+from harness import servers, vector_compare
 from harness.amount import Count, amount
 from harness.servers import one
 from harness.vector_join_queries import COLUMNS, TABLES, VectorJoinGenerator, VectorJoinQuery
@@ -200,6 +200,46 @@ def test_more_keys_and_columns_than_there_is_room_for(joins: Connection) -> None
     joins.execute("INSERT INTO wide (b, x) SELECT b, x FROM fact; ANALYZE wide")
     both(joins, "SELECT count(*), sum(w.x), sum(i.w) FROM wide w LEFT JOIN ints i ON w.b = i.k", [])
     both(joins, "SELECT w.x, i.w FROM wide w LEFT JOIN ints i ON w.b = i.k", [])
+
+
+def test_operators_that_are_not_strict(joins: Connection) -> None:
+    """NULL may equal NULL for them, which no key of ours does."""
+    joins.execute(
+        "CREATE FUNCTION same(integer, integer) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS"
+        " 'BEGIN RETURN $1 IS NOT DISTINCT FROM $2; END';"
+        "CREATE OPERATOR === (LEFTARG = integer, RIGHTARG = integer, FUNCTION = same, COMMUTATOR = ===, HASHES);"
+        "CREATE OPERATOR CLASS same_ops FOR TYPE integer USING hash AS OPERATOR 1 ===, FUNCTION 1 hashint4(integer)"
+    )
+    for kind in ("JOIN", "LEFT JOIN"):
+        query = f"SELECT count(*), count(f.b), sum(i.w) FROM fact f {kind} ints i ON f.b === i.k"
+        both(joins, query, [])
+        said = one(joins, "SELECT pgbillion_rows.explain_vector(%s)", query)
+        assert "a join by an operator that is not strict" in said
+
+
+@pytest.mark.parametrize("method", ["hashjoin", "mergejoin", "nestloop"])
+def test_conditions_above_outer_joins_are_no_keys(joins: Connection, method: str) -> None:
+    """They remove rows, which a key of an outer join does not; and hold where there is no row to join with."""
+    joins.execute(f"SET enable_hashjoin = off; SET enable_{method} = on".encode())
+    joins.execute("SET enable_hashjoin = on")
+    query = "SELECT count(*), sum(f.x), sum(i.w) FROM fact f LEFT JOIN ints i ON f.b = i.k"
+    assert both(joins, f"{query} WHERE coalesce(i.w, 3) = f.c", ["Left"]).rows != both(joins, query, ["Left"]).rows
+    both(joins, f"{query} AND coalesce(i.w, 3) = f.c", ["Left"])
+    both(joins, "SELECT f.id, i.w FROM fact f LEFT JOIN ints i ON f.b = i.k WHERE coalesce(i.w, 3) = f.c", ["Left"])
+
+
+@pytest.mark.parametrize("least", [1, 1000])
+def test_conditions_without_columns(joins: Connection, least: int) -> None:
+    """They are checked once, and are no part of what a join looks at; except on rows that stay whatever they say."""
+    holds = f"(SELECT count(*) FROM longs) > {least}"
+    for columns in ("count(*), count(i.w)", "f.id, i.w"):
+        both(joins, f"SELECT {columns} FROM fact f LEFT JOIN ints i ON f.b = i.k AND {holds}", ["Left"])
+        query = f"SELECT {columns} FROM fact f JOIN ints i ON f.b = i.k WHERE {holds}"
+        both(joins, query, [])
+        below = f"longs l LEFT JOIN (fact f JOIN ints i ON f.b = i.k AND {holds}) ON l.k = f.c"
+        both(joins, f"SELECT {columns} FROM {below}", None)
+    said = one(joins, "SELECT pgbillion_rows.explain_vector(%s)", query.replace("f.id, i.w", "count(*)"))
+    assert "a condition that refers to no column" in said
 
 
 # what joins do
@@ -720,6 +760,9 @@ def compare(conn: Connection, query: VectorJoinQuery) -> tuple[str | None, list[
         used = kinds(plans.explain(conn, query.text))
         found.append(answers.answer(conn.execute(query.text.encode())))
         conn.execute("DEALLOCATE ALL; ROLLBACK TO one")
+    if "max_parallel_workers_per_gather = 2" in query.setup:
+        # which of equal values min and max return is a matter of luck
+        found = [vector_compare.normal(one) for one in found]
     return answers.difference(found[0], found[1], TOLERANCE), used
 
 

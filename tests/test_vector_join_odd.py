@@ -225,6 +225,26 @@ def test_conditions_by_which_postgresql_looks_for_rows(joins: Connection, joined
         for settings in ("SET enable_mergejoin = off", "SET effective_cache_size = '1MB'", "SET enable_mergejoin = on"):
             joins.execute(settings.encode())
             both(joins, query, None)
+        # the genetic search has no other orders of joins for us than PostgreSQL's own paths
+        joins.execute("SET geqo_threshold = 2")
+        both(joins, query, None)
+        joins.execute("RESET geqo_threshold")
+
+
+@pytest.mark.parametrize("kind", ["LEFT JOIN", "JOIN"])
+def test_conditions_of_outer_joins_in_another_order(joins: Connection, kind: str) -> None:
+    """From 16 on they have several forms, by one of which PostgreSQL looks for rows."""
+    joins.execute(LOOKED_FOR.encode())
+    joined = f"head h LEFT JOIN rows_of r ON r.x = h.x {kind} more_of m ON m.y = r.y AND m.z > 2"
+    for query in (
+        f"SELECT count(*), count(r.y), count(m.y), sum(r.y), sum(m.z) FROM {joined}",
+        f"SELECT count(*), count(m.y), sum(m.z) FROM {joined} LEFT JOIN tail t ON t.k = m.z AND t.w = r.w",
+        f"SELECT h.id, r.y, m.z FROM {joined} WHERE h.id < 40",
+        f"SELECT h.id, r.y, m.z FROM {joined} WHERE coalesce(m.z, 4) = 4",
+    ):
+        for threshold in (12, 2):
+            joins.execute(f"SET geqo_threshold = {threshold}".encode())
+            both(joins, query, None)
 
 
 def test_plans_with_parameters(joins: Connection) -> None:

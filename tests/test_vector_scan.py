@@ -169,6 +169,21 @@ def test_left_to_postgresql(conn: Connection, query: str) -> None:
     assert not any(n.get("Custom Plan Provider") == NODE and n.get("Alias") == "t" for n in plans.nodes(plan))
 
 
+def test_columns_of_other_tables_are_left_to_postgresql(conn: Connection) -> None:
+    """What is above an outer join and made of both sides is computed by the scan of one of them."""
+    query = (
+        "SELECT a.i, s.ai, s.v FROM t a LEFT JOIN LATERAL"
+        " (SELECT coalesce(a.i + b.i, 0) AS ai, b.i, b.v FROM t b WHERE b.k = 3) s ON s.i = a.i"
+        " WHERE a.i < 40 ORDER BY 1, 2"
+    )
+    plan = plans.explain(conn, query)
+    assert [n.get("Alias") for n in plans.nodes(plan) if n.get("Custom Plan Provider") == NODE] == ["a"]
+    ours = conn.execute(query).fetchall()
+    conn.execute("SET LOCAL pgbillion_rows.vector_scan = off")
+    assert conn.execute(query).fetchall() == ours
+    assert [row for row in ours if row[1] is not None] == [(i, 2 * i, f"row {i}") for i in (3, 13, 23, 33)]
+
+
 def test_no_row_is_looked_at_that_might_raise_an_error(conn: Connection) -> None:
     """With LIMIT, PostgreSQL ends before it comes to the rows which would."""
     query = "SELECT i FROM t WHERE k >= 0 AND 100 / (i - 5) < 0 LIMIT 1"

@@ -218,6 +218,17 @@ def test_limits_that_are_parameters(top: Connection) -> None:
         assert len(both(top, "EXECUTE p(6)", "EXECUTE p(2)", "EXECUTE p(NULL)")) > 1000
 
 
+def test_limits_that_the_planner_only_estimates(top: Connection) -> None:
+    """A stable function may return another number when the query runs."""
+    top.execute("SET v.number = 6; SET plan_cache_mode = force_generic_plan")
+    number = "current_setting('v.number')::int"
+    for end in (f"LIMIT {number}", f"LIMIT 3 OFFSET {number}"):
+        top.execute(f"PREPARE p AS SELECT id FROM t WHERE i < 9 ORDER BY i, id {end}".encode())
+        assert wanted(top, "EXECUTE p") is None
+        both(top, "EXECUTE p", "SET v.number = 900", "EXECUTE p", "SET v.number = 6")
+        top.execute("DEALLOCATE p")
+
+
 def test_cursors_that_may_scroll(top: Connection) -> None:
     query = "SELECT id, i FROM t WHERE i < 9 ORDER BY i, id LIMIT 50"
     for kind in ("", "SCROLL"):

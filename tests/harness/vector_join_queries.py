@@ -266,8 +266,9 @@ class VectorJoinGenerator:
             case "union":
                 text = f"({text}) UNION ALL ({text})"
             case "ordered rows":
-                numbered = f"SELECT whole.*, row_number() OVER (ORDER BY whole) AS place FROM ({text}) AS whole"
-                text = f"{numbered} ORDER BY place LIMIT 40"
+                # equal rows may look different
+                place = "row_number() OVER (ORDER BY whole, whole::text) AS place"
+                text = f"SELECT whole.*, {place} FROM ({text}) AS whole ORDER BY place LIMIT 40"
             case "top" if keys:
                 text += f" ORDER BY {group}"
             case _:
