@@ -71,7 +71,7 @@ def sessions(conn: Connection) -> int:
 # parent's; it leaves out comments on the rule of a view and on a type of several ranges
 UNKNOWN_TO_PG_DUMP = {
     "storage": "DROP TABLE of_like",
-    "inheritance": "DROP TABLE later",
+    "inheritance": "DROP TABLE latest, later",
     "remarks": 'COMMENT ON RULE "_RETURN" ON v IS NULL; COMMENT ON TYPE spans IS NULL',
 }
 # casts belong to no schema, so that pg_dump leaves them out of one, and move refuses

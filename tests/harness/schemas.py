@@ -176,6 +176,7 @@ KINDS: Mapping[str, str] = {
         ALTER TABLE child ALTER COLUMN b SET DEFAULT 'c';
         ALTER TABLE parent ADD CONSTRAINT unchecked CHECK (a < 99) NOT VALID;
         CREATE TABLE later () INHERITS (parent);
+        CREATE TABLE latest () INHERITS (later);
     """,
     "constraints": """
         CREATE TABLE one (a integer, b integer NOT NULL, c text,

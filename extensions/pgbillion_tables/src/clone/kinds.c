@@ -352,7 +352,7 @@ const char *const clone_object_queries[] = {
 	 * those that are valid in a child and not in its parent, to which the
 	 * child came later
 	 */
-	"SELECT DISTINCT 'pg_constraint'::regclass::oid, o.oid, format('ALTER TABLE ONLY %I VALIDATE CONSTRAINT %I', c.relname, o.conname)"
+	"SELECT DISTINCT 'pg_constraint'::regclass::oid, o.oid, format('ALTER TABLE %I VALIDATE CONSTRAINT %I', c.relname, o.conname)"
 	" FROM " TABLES " JOIN " INHERITED_CONSTRAINTS " WHERE o.convalidated AND NOT p.convalidated",
 
 	/* partitions into their tables */
