@@ -54,21 +54,6 @@ TEMPLATES = {
         False,
         "pg_temp.template",
     ),
-    "rule": Refusal(
-        "CREATE TABLE t.template (i int); CREATE RULE the_rule AS ON INSERT TO t.template DO ALSO NOTHING",
-        errors.FeatureNotSupported,
-        "rule",
-    ),
-    "inheritance_child": Refusal(
-        "CREATE TABLE t.other (i int); CREATE TABLE t.template () INHERITS (t.other)",
-        errors.FeatureNotSupported,
-        "inherit",
-    ),
-    "inheritance_parent": Refusal(
-        "CREATE TABLE t.template (i int); CREATE TABLE t.other () INHERITS (t.template)",
-        errors.FeatureNotSupported,
-        "inherit",
-    ),
     "partitioned": Refusal(
         "CREATE TABLE t.template (i int) PARTITION BY LIST (i)",
         errors.FeatureNotSupported,
@@ -320,6 +305,45 @@ OBSERVERS = {
 }
 
 
+MEDDLERS = {
+    "INSERT INTO {} VALUES (1)": ("55000", "was written to while it was being created"),
+    "ALTER TABLE {} ALTER i TYPE bigint": ("55000", "was written to while it was being created"),
+    "CREATE VIEW t.seen AS SELECT * FROM {}": ("0A000", "cannot stamp tables with rule"),
+    "CREATE FUNCTION t.seen({}) RETURNS integer LANGUAGE sql AS 'SELECT 1'": (
+        "0A000",
+        "cannot stamp tables with function",
+    ),
+    "ALTER INDEX target.{1}_i_j_key RENAME TO odd": ("XX000", 'cannot tell the origin of the name "odd"'),
+    "ALTER TABLE {} ADD CONSTRAINT odd CHECK (i > j)": (
+        "XX000",
+        'cannot tell the origin of the name of constraint "odd"',
+    ),
+}
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize("command", MEDDLERS)
+def test_event_triggers_that_meddle(conn: Connection, command: str) -> None:
+    """Those who are told to go on nevertheless get no copies of what an event trigger has made of the first table."""
+    conn.execute("CREATE TABLE t.template (i int, j int, UNIQUE (i, j))")
+    conn.execute(
+        "CREATE FUNCTION t.meddle() RETURNS event_trigger LANGUAGE plpgsql AS $$ DECLARE made regclass; BEGIN"
+        " SELECT objid INTO made FROM pg_event_trigger_ddl_commands() WHERE object_type = 'table';"
+        " IF made IS NOT NULL AND current_setting('t.done') = '' THEN PERFORM set_config('t.done', 'yes', true);"
+        " EXECUTE replace(replace(current_setting('t.run'), '{1}', split_part(made::text, '.', 2)), '{}', made::text);"
+        " END IF; END $$;"
+        "CREATE EVENT TRIGGER the_meddler ON ddl_command_end EXECUTE FUNCTION t.meddle(); SET t.done = ''"
+    )
+    sqlstate, says = MEDDLERS[command]
+    try:
+        conn.execute("SELECT set_config('t.run', %s, false)", [command])
+        with pytest.raises(psycopg.Error, match=says) as raised:
+            subject.create_tables(conn, templates.TEMPLATE, schema="target", count=3, allow_unobserved=True)
+        assert raised.value.sqlstate == sqlstate
+    finally:
+        conn.execute("DROP EVENT TRIGGER the_meddler; RESET t.run; RESET t.done")
+
+
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("event", OBSERVERS)
 def test_event_triggers(conn: Connection, event: str) -> None:
@@ -432,9 +456,10 @@ def test_second_tablespace_without_privilege(conn: Connection, catalogs: Catalog
     conn.execute(
         "GRANT CREATE ON SCHEMA target TO maker; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgbillion_tables TO maker"
     )
+    conn.execute(GRANTS["tablespace"])
     try:
         conn.execute("SET ROLE maker")
-        with pytest.raises(errors.InsufficientPrivilege):
+        with pytest.raises(errors.InsufficientPrivilege, match="tablespace space3"):
             subject.create_tables(
                 conn, templates.TEMPLATE, None, 0, 5, tablespaces=["space1", "space3"], schema="target"
             )

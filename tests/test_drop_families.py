@@ -12,7 +12,7 @@ from harness import catalogs as catalog
 from harness import invariants
 from harness.catalogs import Catalogs
 from harness.servers import one
-from harness.sessions import Running
+from harness.sessions import Running, until_blocked
 from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -133,6 +133,83 @@ def test_many_of_one(cluster: Cluster, conn: Connection, catalogs: Catalogs) -> 
     assert catalog.counts(conn, catalogs) == before
     conn.execute("CHECKPOINT")
     assert invariants.orphans(cluster.data, conn) == set()
+
+
+LONE = {
+    "a partition": "CREATE TABLE p (k int) PARTITION BY LIST (k); CREATE TABLE d PARTITION OF p FOR VALUES IN (1)",
+    "a table with children": "CREATE TABLE d (i int); CREATE TABLE e () INHERITS (d)",
+    "a table that had a child": "CREATE TABLE d (i int); CREATE TABLE e () INHERITS (d); DROP TABLE e",
+    "a temporary table": "CREATE TEMP TABLE d (id serial PRIMARY KEY, t text); INSERT INTO d VALUES (1)",
+    "a member of an extension": "CREATE TABLE d (i int); ALTER EXTENSION pgbillion_rows ADD TABLE d",
+    "one whose sequence is": "CREATE TABLE d (id serial); ALTER EXTENSION pgbillion_rows ADD SEQUENCE d_id_seq",
+    "a table in use": "CREATE TABLE d (i int); DECLARE k CURSOR FOR SELECT * FROM d; FETCH k",
+    "one whose sequence is in use": "CREATE TABLE d (i serial); DECLARE k CURSOR FOR SELECT * FROM d_i_seq; FETCH k",
+    "one with events of triggers": "CREATE TABLE d (i int UNIQUE DEFERRABLE INITIALLY DEFERRED);"
+    " INSERT INTO d VALUES (1), (2); UPDATE d SET i = i + 1",
+}
+
+
+@pytest.mark.parametrize("kind", LONE)
+def test_what_is_left_to_postgresql(conn: Connection, catalogs: Catalogs, kind: str) -> None:
+    """Dropped, or refused, as by DROP TABLE."""
+
+    def outcome(dropped: str) -> str | dict[str, int]:
+        try:
+            with conn.transaction(force_rollback=True):
+                conn.execute(dropped.encode())
+                return catalog.counts(conn, catalogs)
+        except psycopg.Error as error:
+            return f"{error.sqlstate} {error.diag.message_primary}"
+
+    conn.execute(STAYS)
+    with conn.transaction(force_rollback=True):
+        conn.execute(LONE[kind].encode())
+        by_postgresql = outcome("DROP TABLE d")
+        assert outcome("SELECT pgbillion_tables.drop_tables('{d}'::regclass[])") == by_postgresql
+
+
+MANY = """
+    CREATE TABLE model (id int PRIMARY KEY);
+    SELECT pgbillion_tables.create_tables('model', 'm%d', 1, 40)
+"""
+NAMED = " ".join(f"m{number}" for number in range(1, 41))
+
+
+def test_rows_that_everybody_sees(conn: Connection, catalogs: Catalogs) -> None:
+    """VACUUM has marked the pages of catalogs, and sequential scans trust that."""
+    conn.execute(STAYS)
+    before = catalog.counts(conn, catalogs)
+    conn.execute(MANY)
+    for name in ("pg_class", "pg_attribute", "pg_depend", "pg_type", "pg_index", "pg_constraint"):
+        conn.execute(f"VACUUM {name}".encode())
+    assert one(conn, "SELECT relallvisible FROM pg_class WHERE oid = 'pg_class'::regclass") > 0
+    assert drop(conn, f"model {NAMED}") == 41
+    conn.execute("SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off")
+    assert one(conn, "SELECT count(*) FROM pg_class WHERE relname ~ '^m[0-9]+$'") == 0
+    assert one(conn, "SELECT count(*) FROM pg_type WHERE typname ~ '^_?m[0-9]+$'") == 0
+    conn.execute("RESET enable_indexscan; RESET enable_indexonlyscan; RESET enable_bitmapscan")
+    assert catalog.counts(conn, catalogs) == before
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_rows_that_others_change(cluster: Cluster, conn: Connection, catalogs: Catalogs, end: str) -> None:
+    """GRANT on a type takes no lock on its table: the row is waited for, and not deleted from under it."""
+    conn.execute(STAYS)
+    before = catalog.counts(conn, catalogs)
+    conn.execute(MANY)
+    with cluster.connect(conn.info.dbname) as other:
+        other.execute("BEGIN; GRANT USAGE ON TYPE t.m7 TO reader")
+        dropping = Running(lambda: drop(conn, f"model {NAMED}"))
+        until_blocked(other, conn, dropping)
+        other.execute(end.encode())
+        if end == "COMMIT":
+            with pytest.raises(errors.InternalError, match="tuple concurrently updated"):
+                dropping.result(60)
+            assert one(other, "SELECT count(*) FROM pg_class WHERE relname ~ '^m[0-9]+$'") == 40
+            assert drop(conn, f"model {NAMED}") == 41
+        else:
+            assert dropping.result(60) == 41
+    assert catalog.counts(conn, catalogs) == before
 
 
 @pytest.mark.usefixtures("family")

@@ -104,6 +104,8 @@ def test_refused_by_the_command(cluster: Cluster, command: str) -> None:
         "ALTER TABLE t.template ADD FOREIGN KEY (i) REFERENCES t.other",
         "CREATE TRIGGER g BEFORE UPDATE ON t.template EXECUTE FUNCTION suppress_redundant_updates_trigger()",
         "CREATE POLICY p ON t.template USING (i > 0)",
+        "ALTER TABLE t.template ALTER i SET NOT NULL, INHERIT t.other",
+        "CREATE RULE r AS ON DELETE TO t.template DO INSTEAD NOTHING",
         "ALTER TABLE t.template FORCE ROW LEVEL SECURITY",
     ],
 )
@@ -114,6 +116,12 @@ def test_what_only_the_extension_makes(conn: Connection, statement: str) -> None
         model.of_template(conn, "t.template")
     assert raised.value.hint == "Use --method bulk, whose tables have it."
     assert subject.create_tables(conn, templates.TEMPLATE, count=3, schema="t") == 3
+
+
+def test_template_with_children(conn: Connection, catalogs: Catalogs) -> None:
+    """They stay its own, as with LIKE."""
+    conn.execute("CREATE SCHEMA t; CREATE TABLE t.template (i int); CREATE TABLE t.child () INHERITS (t.template)")
+    assert differences(conn, catalogs, "t.template") == []
 
 
 def test_made_by_the_command(cluster: Cluster) -> None:

@@ -322,7 +322,7 @@ def _canonical(catalog: Catalog, row: Row, family: Family, catalogs: Catalogs) -
         value = row[column]
         if value is not None:
             result[column] = _canonical_tree(value, family, catalogs)
-            if catalog.name in ("pg_policy", "pg_trigger"):
+            if catalog.name in ("pg_policy", "pg_trigger", "pg_rewrite"):
                 # where in the statement it stood, which is another one
                 result[column] = re.sub(r":location -?\d+", ":location -1", result[column] or "")
     if catalog.name == "pg_attribute" and row["attoptions"]:
@@ -369,6 +369,7 @@ def _canonical_tree(text: str, family: Family, catalogs: Catalogs) -> str:
         # A serial column's default: CREATE TABLE (LIKE) forgets where in the statement an expression stood, and the
         # oracle's ALTER TABLE … SET DEFAULT does not.
         text = re.sub(r":location \d+", ":location -1", text)
+    text = re.sub(r"(:aggargtypes \(o)([ \d]+)", lambda m: m[1] + _symbols(family, "pg_type", m[2]), text)
     text = re.sub(r"(:\w*type(?:id)? )(\d+)", lambda m: m[1] + _symbol(family, "pg_type", int(m[2])), text)
     return re.sub(r"(:(?:relid|seqid|resorigtbl) )(\d+)", lambda m: m[1] + _symbol(family, "pg_class", int(m[2])), text)
 

@@ -6,6 +6,7 @@ serial column, a sequence of its own in place of the template's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,6 +67,35 @@ def say(conn: Connection, parts: Sequence[str], table: sql.Composable) -> None:
     """Run statements about the table, which is {table} in them."""
     for statement in parts:
         conn.execute(sql.SQL(statement).format(table=table))
+
+
+def parts(conn: Connection, template: str) -> tuple[str, ...]:
+    """What say() is to be told of a table like the template, which is t.template: its parents and rules."""
+    with conn.transaction():
+        conn.execute("SET LOCAL search_path = pg_catalog")
+        said = [
+            f"ALTER TABLE {{table}} INHERIT {parent}"
+            for (parent,) in conn.execute(
+                "SELECT inhparent::regclass::text FROM pg_inherits WHERE inhrelid = %s::regclass ORDER BY inhseqno",
+                [template],
+            )
+        ]
+        for definition, name, enabled, comment in conn.execute(
+            "SELECT pg_get_ruledef(oid), quote_ident(rulename), ev_enabled = 'O', obj_description(oid, 'pg_rewrite')"
+            " FROM pg_rewrite WHERE ev_class = %s::regclass ORDER BY oid",
+            [template],
+        ):
+            head, action = definition.replace("{", "{{").replace("}", "}}").split(" DO ", 1)
+            said.append(
+                re.sub(r" t\.template\b", " {table}", head)
+                + " DO "
+                + re.sub(r" t\.template\b(?! (AS )?template_)", " {table} AS template", action)
+            )
+            if not enabled:
+                said.append(f"ALTER TABLE {{table}} DISABLE RULE {name}")
+            if comment is not None:
+                said.append(f"COMMENT ON RULE {name} ON {{table}} IS '{comment}'")
+    return tuple(said)
 
 
 def serials(conn: Connection, table: int) -> list[Serial]:

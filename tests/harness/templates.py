@@ -5,6 +5,7 @@ A template is a script that creates ``t.template``; `WORLD` makes what the scrip
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -504,7 +505,48 @@ def scripts(draw: st.DrawFn, major: int) -> str:
         body.append(f"ALTER TABLE t.template SET ({', '.join(options)})")
     if draw(st.booleans()):
         body.append(f"COMMENT ON TABLE t.template IS {_literal(draw(st.text(_PRINTABLE, max_size=30)))}")
+    body += _parents(draw, names, columns)
+    body += _rules(draw, names)
     return ";\n".join(body)
+
+
+def _parents(draw: st.DrawFn, names: list[str], columns: list[str]) -> list[str]:
+    """Parents with some of the columns, in another order; of generated ones a parent's would have to be, too."""
+    made = [f"DROP TABLE IF EXISTS t.parent_{n} CASCADE" for n in (0, 1)]
+    inheritable = [
+        re.sub(r" (DEFAULT|NOT NULL|CHECK|GENERATED|COLLATE) .*| NOT NULL$", "", column)
+        + "".join(re.findall(r" COLLATE \S+", column))
+        for column in columns
+        if "GENERATED ALWAYS AS (" not in column and "serial" not in column and column.startswith('"')
+    ]
+    for n in range(draw(st.sampled_from((0, 0, 1, 2)))):
+        chosen = draw(st.lists(st.sampled_from(inheritable), unique=True)) if inheritable else []
+        made += [
+            f"CREATE TABLE t.parent_{n} ({', '.join(chosen)})",
+            f"ALTER TABLE t.parent_{n} OWNER TO maker",
+            f"ALTER TABLE t.template INHERIT t.parent_{n}",
+        ]
+    return made
+
+
+def _rules(draw: st.DrawFn, names: list[str]) -> list[str]:
+    name = _quoted(draw(st.sampled_from(names))) if names else "ctid"
+    row = f"NEW.{name}" if names else "NEW.*"
+    rules = (
+        f"CREATE RULE r0 AS ON INSERT TO t.template DO ALSO SELECT count({row}) FROM t.template WHERE"
+        f" template.{name} IS NOT NULL",
+        "CREATE RULE r1 AS ON DELETE TO t.template WHERE (OLD.* IS NOT NULL) DO INSTEAD NOTHING",
+        f"CREATE RULE r2 AS ON UPDATE TO t.template DO ALSO DELETE FROM t.template WHERE template.{name} IS NULL",
+        f"CREATE RULE r3 AS ON INSERT TO t.template DO ALSO (NOTIFY told; SELECT ({row} IS NULL) AS one)",
+        "ALTER TABLE t.template DISABLE RULE r1",
+        "COMMENT ON RULE r2 ON t.template IS 'a rule'",
+    )
+    chosen = draw(st.sets(st.integers(0, 5)))
+    if 4 in chosen:
+        chosen.add(1)
+    if 5 in chosen:
+        chosen.add(2)
+    return [rules[n] for n in sorted(chosen)] if draw(st.booleans()) else []
 
 
 def _index(draw: st.DrawFn, names: list[str], types: list[_Type], columns: list[str]) -> str:

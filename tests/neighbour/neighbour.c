@@ -1,8 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * neighbour.c
- *	  Another extension beside ours: it offers custom paths of its own, and
- *	  counts how often the planner looks statistics up.
+ *	  Another extension beside ours: it offers custom paths of its own,
+ *	  counts how often the planner looks statistics up, and, with
+ *	  neighbour.watches, is told of objects that are created.
  *
  * Its paths of a table are a sequential scan's, and those of a join a nested
  * loop's, at so many times what these cost: neighbour.scans and
@@ -13,6 +14,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/objectaccess.h"
 #include "executor/executor.h"
 #include "fmgr.h"
 #include "nodes/extensible.h"
@@ -27,6 +29,8 @@ PG_MODULE_MAGIC;
 static double scans = 0;
 static double joins = 0;
 static int64 lookups = 0;
+static bool watches = false;
+static int64 creations = 0;
 
 static set_rel_pathlist_hook_type previous_scan_hook = NULL;
 static set_join_pathlist_hook_type previous_join_hook = NULL;
@@ -192,6 +196,29 @@ neighbour_lookups(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(lookups);
 }
 
+/* ---- objects ---- */
+
+static void
+see_object(ObjectAccessType access, Oid classid, Oid objid, int subid, void *arg)
+{
+	creations += access == OAT_POST_CREATE;
+}
+
+static void
+assign_watches(bool value, void *extra)
+{
+	object_access_hook = value ? see_object : NULL;
+}
+
+PG_FUNCTION_INFO_V1(neighbour_creations);
+
+/* neighbour_creations() returns bigint: how many it has been told of in this session */
+Datum
+neighbour_creations(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(creations);
+}
+
 PGDLLEXPORT void _PG_init(void);
 
 void
@@ -201,6 +228,8 @@ _PG_init(void)
 							 1e6, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("neighbour.joins", "What its paths of joins cost of PostgreSQL's.", NULL, &joins, 0, 0,
 							 1e6, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("neighbour.watches", "Whether it is told of objects that are created.", NULL, &watches,
+							 false, PGC_USERSET, 0, NULL, assign_watches, NULL);
 	RegisterCustomScanMethods(&scan_methods);
 	previous_scan_hook = set_rel_pathlist_hook;
 	set_rel_pathlist_hook = scan_paths;

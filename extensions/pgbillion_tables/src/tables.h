@@ -8,8 +8,8 @@
  *	create_tables.c	checks the arguments, drives the others, batch by batch
  *	prototype.c		has PostgreSQL make the first table, by ordinary DDL, and
  *					sometimes another
- *	parts.c			the same for what LIKE does not copy: foreign keys,
- *					triggers, row security
+ *	parts.c			the same for what LIKE does not copy: parents, foreign
+ *					keys, triggers, rules, row security
  *	stamp.c			compiles that table's catalog rows to a stamp: images
  *					of the rows, and the places where an OID, a name, a file
  *					number or a tablespace goes

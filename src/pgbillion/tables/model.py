@@ -18,15 +18,15 @@ from pgbillion.tables.plan import Plan
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-# What tables made by LIKE would lack, and what to do about it; the extension's tables have keys, triggers and policies.
+# What tables made by LIKE would lack, and what to do about it; the extension's have them.
 _BULK = "Use --method bulk, whose tables have it."
 _REFUSED = {
     "partitions": "Use one of its partitions as template.",
     "foreign key": _BULK,
     "trigger": _BULK,
-    "rules": "Drop the template's rules, and create them on the new tables.",
+    "rules": _BULK,
     "row security": _BULK,
-    "inheritance": "Use a table without parents and children as template.",
+    "inheritance": _BULK,
     "a generated column that uses a sequence of its own": "Use a template without it.",
 }
 

@@ -10,8 +10,9 @@
  *
  * Locks, all kept until the end of the transaction: AccessShareLock on the
  * template; those of the commands that make the first table, among them
- * ShareRowExclusiveLock on tables that foreign keys refer to; RowExclusiveLock
- * on the catalogs written to. The stamped tables are not
+ * ShareRowExclusiveLock on tables that foreign keys refer to, and
+ * ShareUpdateExclusiveLock on parents; RowExclusiveLock on the catalogs written
+ * to. The stamped tables are not
  * locked: nobody else can see them before the transaction has ended, and a
  * lock for each would need an entry for each in the shared lock table.
  *

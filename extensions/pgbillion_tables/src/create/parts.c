@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * parts.c
- *	  What CREATE TABLE … (LIKE …) leaves behind: foreign keys, triggers,
- *	  policies, and whether row security is on.
+ *	  What CREATE TABLE … (LIKE …) leaves behind: parents, foreign keys,
+ *	  triggers, rules, policies, and whether row security is on.
  *
  * The template's are read as the commands that make them, parsed, and run
  * for a new table with its name in place of the template's. The texts are the
@@ -10,9 +10,14 @@
  * are, too.
  *
  * A foreign key refers to the table that the template's refers to, one that
- * refers to the template itself to the new table; so do policies whose
- * queries read the template. Constraints, triggers and policies, whose names
- * need to be unique in their table only, keep them, as LIKE does.
+ * refers to the template itself to the new table; so do policies and rules
+ * whose queries read or write the template. There the new table has the
+ * template's name for an alias: columns are named by it, and stored queries,
+ * which keep the names of their tables, are the same for every table.
+ * Parents get the new table as another child, whose columns and constraints
+ * are its own as well as inherited, as of any table that is made a child.
+ * Constraints, triggers, rules and policies, whose names need to be unique in
+ * their table only, keep them, as LIKE does.
  *
  *-------------------------------------------------------------------------
  */
@@ -26,7 +31,9 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_policy.h"
+#include "catalog/pg_rewrite.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/comment.h"
@@ -35,6 +42,8 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
+#include "rewrite/rewriteDefine.h"
+#include "storage/lmgr.h"
 #include "tcop/dest.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
@@ -60,6 +69,9 @@ typedef struct Renaming
 								 * its schema? */
 	const char *new_namespace;
 	const char *new_relname;
+	bool		qualify_columns;	/* are columns of the template's name
+									 * those of the table itself, and no
+									 * alias's? */
 } Renaming;
 
 typedef void (*PartCallback) (HeapTuple tuple, Relation rel, Relation template, List **parts);
@@ -67,10 +79,13 @@ typedef void (*PartCallback) (HeapTuple tuple, Relation rel, Relation template, 
 static int	settle(void);
 static void scan_parts(Oid catalog, Oid index, AttrNumber column, Relation template,
 					   PartCallback callback, List **parts);
+static void add_parents(Relation template, List **parts);
+static List *parents_of(Relation template);
 static void add_key(HeapTuple tuple, Relation rel, Relation template, List **parts);
 static Oid	constraint_table(Oid constraint);
 static bool is_switched_off(Relation template, Oid constraint);
 static void add_trigger(HeapTuple tuple, Relation rel, Relation template, List **parts);
+static void add_rule(HeapTuple tuple, Relation rel, Relation template, List **parts);
 static void add_policy(HeapTuple tuple, Relation rel, Relation template, List **parts);
 static char *policy_roles(HeapTuple tuple, Relation rel);
 static char *policy_expression(HeapTuple tuple, Relation rel, AttrNumber column, Relation template,
@@ -82,6 +97,7 @@ static int	compare_parts(const ListCell *a, const ListCell *b);
 static void add_row_security(Relation template, List **parts);
 static char *table_name(Relation rel);
 static void rename_statement(Node *statement, Renaming *renaming);
+static void rename_rule(RuleStmt *rule, Renaming *renaming);
 static bool rename_walker(Node *node, void *arg);
 static bool rename_table(RangeVar *table, const Renaming *renaming);
 
@@ -96,10 +112,13 @@ template_parts_read(Oid template)
 	Relation	rel = table_open(template, NoLock);
 	int			nestlevel = settle();
 
+	add_parents(rel, &parts);
 	scan_parts(ConstraintRelationId, ConstraintRelidTypidNameIndexId, Anum_pg_constraint_conrelid,
 			   rel, add_key, &parts);
 	scan_parts(TriggerRelationId, TriggerRelidNameIndexId, Anum_pg_trigger_tgrelid,
 			   rel, add_trigger, &parts);
+	scan_parts(RewriteRelationId, RewriteRelRulenameIndexId, Anum_pg_rewrite_ev_class,
+			   rel, add_rule, &parts);
 	scan_parts(PolicyRelationId, PolicyPolrelidPolnameIndexId, Anum_pg_policy_polrelid,
 			   rel, add_policy, &parts);
 	list_sort(parts, compare_parts);
@@ -120,7 +139,7 @@ template_parts_have_expressions(const List *parts)
 	{
 		TemplatePart *part = lfirst(lc);
 
-		if (IsA(part->statement, CreatePolicyStmt) ||
+		if (IsA(part->statement, CreatePolicyStmt) || IsA(part->statement, RuleStmt) ||
 			(IsA(part->statement, CreateTrigStmt) &&
 			 ((CreateTrigStmt *) part->statement)->whenClause != NULL))
 			return true;
@@ -202,6 +221,57 @@ scan_parts(Oid catalog, Oid index, AttrNumber column, Relation template, PartCal
 		callback(tuple, rel, template, parts);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
+}
+
+/*
+ * Make the table a child of each parent, in the template's order. Locks the
+ * parents as that does, so that the names are theirs when the commands run;
+ * but, other than that, not before the caller is known to be the owner.
+ */
+static void
+add_parents(Relation template, List **parts)
+{
+	ListCell   *lc;
+
+	/* of a partition there is none: LIKE makes ordinary tables */
+	if (template->rd_rel->relispartition)
+		return;
+	foreach(lc, parents_of(template))
+	{
+		Oid			parent = lfirst_oid(lc);
+
+		if (!class_owner_check(parent, GetUserId()))
+			aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(parent)),
+						   get_rel_name(parent));
+		LockRelationOid(parent, ShareUpdateExclusiveLock);
+		/* nobody drops or disinherits it while we hold a lock on the template */
+		add_command(psprintf("ALTER TABLE ONLY %s INHERIT %s", table_name(template),
+							 quote_qualified_identifier(get_namespace_name(get_rel_namespace(parent)),
+														get_rel_name(parent))),
+					InvalidOid, parts);
+	}
+}
+
+/* OIDs, in the order in which the template inherits. */
+static List *
+parents_of(Relation template)
+{
+	Relation	rel = table_open(InheritsRelationId, AccessShareLock);
+	Relation	index = index_open(InheritsRelidSeqnoIndexId, AccessShareLock);
+	List	   *result = NIL;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhrelid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(RelationGetRelid(template)));
+	scan = systable_beginscan_ordered(rel, index, NULL, 1, &key);
+	while (HeapTupleIsValid(tuple = systable_getnext_ordered(scan, ForwardScanDirection)))
+		result = lappend_oid(result, ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
+	systable_endscan_ordered(scan);
+	index_close(index, AccessShareLock);
+	table_close(rel, AccessShareLock);
+	return result;
 }
 
 /* A foreign key; that of a partition stands by itself here. */
@@ -298,6 +368,33 @@ add_trigger(HeapTuple tuple, Relation rel, Relation template, List **parts)
 		add_command(psprintf("ALTER TABLE ONLY %s %s TRIGGER %s", table_name(template), state,
 							 quote_identifier(NameStr(form->tgname))), form->oid, parts);
 	add_comment("TRIGGER", TriggerRelationId, form->oid, NameStr(form->tgname), template, parts);
+}
+
+static void
+add_rule(HeapTuple tuple, Relation rel, Relation template, List **parts)
+{
+	Form_pg_rewrite form = (Form_pg_rewrite) GETSTRUCT(tuple);
+	const char *state = NULL;
+
+	add_command(TextDatumGetCString(DirectFunctionCall1(pg_get_ruledef,
+														ObjectIdGetDatum(form->oid))),
+				form->oid, parts);
+	switch (form->ev_enabled)
+	{
+		case RULE_DISABLED:
+			state = "DISABLE";
+			break;
+		case RULE_FIRES_ON_REPLICA:
+			state = "ENABLE REPLICA";
+			break;
+		case RULE_FIRES_ALWAYS:
+			state = "ENABLE ALWAYS";
+			break;
+	}
+	if (state != NULL)
+		add_command(psprintf("ALTER TABLE ONLY %s %s RULE %s", table_name(template), state,
+							 quote_identifier(NameStr(form->rulename))), form->oid, parts);
+	add_comment("RULE", RewriteRelationId, form->oid, NameStr(form->rulename), template, parts);
 }
 
 static void
@@ -459,10 +556,14 @@ rename_statement(Node *statement, Renaming *renaming)
 				CreatePolicyStmt *create = (CreatePolicyStmt *) statement;
 
 				rename_table(create->table, renaming);
+				renaming->qualify_columns = true;
 				rename_walker(create->qual, renaming);
 				rename_walker(create->with_check, renaming);
 				break;
 			}
+		case T_RuleStmt:
+			rename_rule((RuleStmt *) statement, renaming);
+			break;
 		case T_CommentStmt:
 			{
 				/* schema, table, and the object's own name */
@@ -478,7 +579,28 @@ rename_statement(Node *statement, Renaming *renaming)
 	}
 }
 
-/* An expression of a policy, with the queries in it. */
+/*
+ * Columns of the template itself are those of OLD and NEW; every other name of
+ * a table in the expressions is that of an alias, or of a table in the same
+ * query, which gets it as an alias.
+ */
+static void
+rename_rule(RuleStmt *rule, Renaming *renaming)
+{
+	ListCell   *lc;
+
+	/* ruleutils.c shows a temporary table's as pg_temp */
+	rule->relation->schemaname = pstrdup(renaming->new_namespace);
+	rule->relation->relname = pstrdup(renaming->new_relname);
+
+	renaming->qualify_columns = false;
+	rename_walker(rule->whereClause, renaming);
+	foreach(lc, rule->actions)
+		if (!IsA(lfirst(lc), NotifyStmt))
+		rename_walker(lfirst(lc), renaming);
+}
+
+/* An expression of a policy or a rule, or a query of a rule, with the queries in it. */
 static bool
 rename_walker(Node *node, void *arg)
 {
@@ -494,7 +616,17 @@ rename_walker(Node *node, void *arg)
 		if (rename_table(table, renaming) && table->alias == NULL)
 			table->alias = makeAlias(renaming->relname, NIL);
 	}
-	else if (IsA(node, ColumnRef))
+	/* FOR UPDATE OF names tables by their aliases */
+	else if (IsA(node, LockingClause))
+		return false;
+	else if (IsA(node, CommonTableExpr) && renaming->unqualified &&
+			 strcmp(((CommonTableExpr *) node)->ctename, renaming->relname) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a query of temporary table \"%s\" has a WITH clause of the table's name",
+						renaming->relname),
+				 errhint("Use a permanent table as template.")));
+	else if (IsA(node, ColumnRef) && renaming->qualify_columns)
 	{
 		List	   *fields = ((ColumnRef *) node)->fields;
 

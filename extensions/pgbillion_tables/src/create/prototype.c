@@ -29,7 +29,6 @@
 #include "catalog/pg_attrdef.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_type.h"
 #include "commands/comment.h"
@@ -48,7 +47,6 @@
 #include "tables.h"
 #include "lazy_heap/lazy_heap.h"
 
-static bool has_row(Oid catalog, Oid index, AttrNumber column, Oid oid);
 static void append_storage_parameters(StringInfo sql, Oid relid, const char *namespace,
 									  const char **separator);
 static void own_serial_sequences(Oid template, Oid prototype);
@@ -100,33 +98,7 @@ template_lock(Oid template)
 				 errmsg("template \"%s\" is a temporary table of another session",
 						RelationGetRelationName(rel))));
 
-	if (rel->rd_rel->relhasrules && rel->rd_rules != NULL)
-		refuse_template(rel, "rules", "Create them on the new tables, or clone a schema with the table by pgbillion_tables.clone_schemas().");
-	/* of a partition it is the bound, and LIKE makes ordinary tables */
-	if ((!rel->rd_rel->relispartition &&
-		 has_row(InheritsRelationId, InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, template)) ||
-		has_row(InheritsRelationId, InheritsParentIndexId, Anum_pg_inherits_inhparent, template))
-		refuse_template(rel, "inheritance", "Use a table without parents and children, or clone a schema with all of them by pgbillion_tables.clone_schemas().");
-
 	relation_close(rel, NoLock);
-}
-
-/* Does the catalog have a row whose column, the index's first, is `oid`? */
-static bool
-has_row(Oid catalog, Oid index, AttrNumber column, Oid oid)
-{
-	Relation	rel = table_open(catalog, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	bool		found;
-
-	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
-	scan = systable_beginscan(rel, index, true, NULL, 1, &key);
-	found = HeapTupleIsValid(systable_getnext(scan));
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-
-	return found;
 }
 
 /*

@@ -11,8 +11,8 @@
  * pg_class rows.
  *
  * That is done for tables that nothing depends on but their own parts and
- * those of other tables that go with them. All others (views, foreign keys of
- * other tables, inheritance, partitions, rules, publications, members of
+ * those of other tables that go with them. All others (views, foreign keys and
+ * rules of other tables, children, partitions, publications, members of
  * extensions, temporary tables, tables in use by this session …) are dropped by
  * PostgreSQL, in the same transaction: refused or cascaded as DROP TABLE does.
  *
@@ -38,7 +38,6 @@
 #include "catalog/objectaddress.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
-#include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_subscription_rel.h"
 #include "catalog/pg_trigger.h"
@@ -137,10 +136,6 @@ typedef struct DropContext
 static const FamilyCatalog depend_reference = {
 	DependRelationId, InvalidOid, DependReferenceIndexId,
 	Anum_pg_depend_refobjid, Anum_pg_depend_refclassid, 0, InvalidOid
-};
-static const FamilyCatalog inherits = {
-	InheritsRelationId, InvalidOid, InheritsRelidSeqnoIndexId,
-	Anum_pg_inherits_inhrelid, 0, 0, RelationRelationId
 };
 static const FamilyCatalog subscriptions = {
 	SubscriptionRelRelationId, InvalidOid, SubscriptionRelSrrelidSrsubidIndexId,
@@ -464,7 +459,6 @@ find_families(DropContext *context)
 	context->keys_by_class = palloc_extended(Max(1, context->nkeys) * sizeof(FamilyKey), MCXT_ALLOC_HUGE);
 	memcpy(context->keys_by_class, context->keys, context->nkeys * sizeof(FamilyKey));
 
-	family_scan(&inherits, context->keys, context->nkeys, leave_to_core, context);
 	family_scan(&subscriptions, context->keys, context->nkeys, leave_to_core, context);
 	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
 	{

@@ -22,8 +22,10 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_description.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_init_privs.h"
 #include "catalog/pg_policy.h"
+#include "catalog/pg_rewrite.h"
 #include "catalog/pg_seclabel.h"
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_shdepend.h"
@@ -55,6 +57,8 @@ const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS] = {
 	IndexRelidIndexId, Anum_pg_index_indexrelid, 0, 0, RelationRelationId},
 	{SequenceRelationId, InvalidOid,
 	SequenceRelidIndexId, Anum_pg_sequence_seqrelid, 0, 0, RelationRelationId},
+	{InheritsRelationId, InvalidOid,
+	InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, 0, 0, RelationRelationId},
 	{StatisticRelationId, InvalidOid,
 	StatisticRelidAttnumInhIndexId, Anum_pg_statistic_starelid, 0, 0, RelationRelationId},
 	{TypeRelationId, TypeOidIndexId,
@@ -67,6 +71,8 @@ const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS] = {
 	TriggerOidIndexId, Anum_pg_trigger_oid, 0, 0, TriggerRelationId},
 	{PolicyRelationId, PolicyOidIndexId,
 	PolicyOidIndexId, Anum_pg_policy_oid, 0, 0, PolicyRelationId},
+	{RewriteRelationId, RewriteOidIndexId,
+	RewriteOidIndexId, Anum_pg_rewrite_oid, 0, 0, RewriteRelationId},
 	{StatisticExtRelationId, StatisticExtOidIndexId,
 	StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, StatisticExtRelationId},
 	{StatisticExtDataRelationId, InvalidOid,

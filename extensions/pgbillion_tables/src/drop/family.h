@@ -16,8 +16,8 @@
 /*
  * A catalog, and how to find its rows about a member of a table's family:
  * the table itself, its types, TOAST table, indexes, constraints, defaults,
- * owned sequences, statistics, triggers and policies. Triggers of a foreign
- * key are its own also where they are on the table that it refers to.
+ * owned sequences, statistics, triggers, rules and policies. Triggers of a
+ * foreign key are its own also where they are on the table that it refers to.
  */
 typedef struct FamilyCatalog
 {
@@ -30,7 +30,7 @@ typedef struct FamilyCatalog
 	Oid			member_class;	/* whose members have rows here, or 0 for all */
 } FamilyCatalog;
 
-#define NUM_FAMILY_CATALOGS 17
+#define NUM_FAMILY_CATALOGS 19
 
 extern const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS];
 

@@ -8,9 +8,10 @@
  * before in the same transaction, so that nothing but its own parts can depend
  * on it. Its family is everything that does, found through pg_depend: row and
  * array type, TOAST table and index, indexes, constraints, defaults, owned
- * sequences, statistics. Every catalog row about a member of the family is
- * kept as an image, with a list of patches: at this offset goes the OID of
- * that member, the name of that one, a file number, a tablespace.
+ * sequences, statistics, triggers, rules, policies. Every catalog row about a
+ * member of the family is kept as an image, with a list of patches: at this
+ * offset goes the OID of that member, the name of that one, a file number, a
+ * tablespace.
  *
  * Which columns hold OIDs of which catalog is not written down here; it
  * comes from the table that PostgreSQL itself publishes by
@@ -39,6 +40,8 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_description.h"
 #include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_rewrite.h"
 #include "catalog/pg_sequence.h"
 #include "catalog/pg_shdepend.h"
 #include "catalog/pg_statistic_ext.h"
@@ -73,6 +76,7 @@ static const struct
 };
 
 static void find_family(SchemaRows *family, Oid prototype);
+static bool is_rule_of_other(const ObjectAddress *object, Oid table);
 static void keep_objects(Stamp *stamp);
 static void collect_rows(Stamp *stamp, const FamilyCatalog *family);
 static SysScanDesc scan_rows(const FamilyCatalog *family, Relation rel, const SchemaMember *member);
@@ -191,6 +195,7 @@ find_family(SchemaRows *family, Oid prototype)
 		while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 		{
 			Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+			ObjectAddress address;
 			bool		found = false;
 
 			for (int j = 0; j < family->nmembers && !found; j++)
@@ -198,16 +203,12 @@ find_family(SchemaRows *family, Oid prototype)
 					family->members[j].classid == form->classid;
 			if (found)
 				continue;
-			if (!is_family_class(form->classid))
-			{
-				ObjectAddress address;
-
-				ObjectAddressSet(address, form->classid, form->objid);
+			ObjectAddressSet(address, form->classid, form->objid);
+			if (!is_family_class(form->classid) || is_rule_of_other(&address, prototype))
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot stamp tables with %s",
 								getObjectDescription(&address, false))));
-			}
 
 			if (family->nmembers == size)
 			{
@@ -222,6 +223,31 @@ find_family(SchemaRows *family, Oid prototype)
 	table_close(depend, AccessShareLock);
 
 	qsort(family->members, family->nmembers, sizeof(SchemaMember), schema_member_cmp);
+}
+
+/* A rule of a view, for one: an event trigger may have made it. */
+static bool
+is_rule_of_other(const ObjectAddress *object, Oid table)
+{
+	Relation	rel;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		result;
+
+	if (object->classId != RewriteRelationId)
+		return false;
+	rel = table_open(RewriteRelationId, AccessShareLock);
+	ScanKeyInit(&key, Anum_pg_rewrite_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(object->objectId));
+	scan = systable_beginscan(rel, RewriteOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "could not find rule %u", object->objectId);
+	result = ((Form_pg_rewrite) GETSTRUCT(tuple))->ev_class != table;
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return result;
 }
 
 /* Were the parts of two prototypes created in the same order? */
@@ -621,6 +647,10 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 			if (family->catalog == SharedDependRelationId &&
 				((Form_pg_shdepend) GETSTRUCT(tuple))->deptype == SHARED_DEPENDENCY_TABLESPACE)
 				continue;
+			if (family->catalog == InheritsRelationId)
+				stamp->referenced =
+					list_append_unique_oid(stamp->referenced,
+										   ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
 			add_row(stamp, catalog, rel, tuple);
 			compile_expressions(stamp, &catalog->rows[catalog->nrows - 1], family, rel, i);
 		}
@@ -795,7 +825,7 @@ column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum)
 
 /* ---- expressions ---- */
 
-/* Does an expression refer to the row type or to a relation of the family? */
+/* May an expression refer to the row type or to a relation of the family? */
 static bool
 refers_to_family(Node *node, void *arg)
 {
@@ -812,6 +842,9 @@ refers_to_family(Node *node, void *arg)
 			find_member(stamp, RelationRelationId, DatumGetObjectId(con->constvalue)) >= 0;
 	}
 	if (IsA(node, Var) && ((Var *) node)->varattno == InvalidAttrNumber)
+		return true;
+	/* a query can in many ways; a rule's has the table in it at least */
+	if (IsA(node, Query))
 		return true;
 	return expression_tree_walker(node, refers_to_family, arg);
 }
@@ -844,8 +877,12 @@ compile_expressions(Stamp *stamp, StampRow *row, const FamilyCatalog *family, Re
 		if (!OidIsValid(stamp->other))
 		{
 			if (refers_to_family(stringToNode(TextDatumGetCString(value)), stamp))
-				elog(ERROR, "unexpected reference in column \"%s\" of \"%s\"",
-					 NameStr(att->attname), RelationGetRelationName(rel));
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot stamp tables with an expression of table \"%s\" that may refer to it",
+								stamp->relname),
+						 errdetail("It is in column \"%s\" of \"%s\".",
+								   NameStr(att->attname), RelationGetRelationName(rel))));
 			continue;
 		}
 		if (other == NULL)

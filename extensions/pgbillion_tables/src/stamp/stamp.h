@@ -83,7 +83,7 @@ struct Stamp
 	int			ncatalogs;
 	StampCatalog *catalogs;
 	List	   *referenced;		/* OIDs of other tables with triggers of its
-								 * foreign keys */
+								 * foreign keys, and of its parents */
 };
 
 #endif							/* PGBILLION_STAMP_H */

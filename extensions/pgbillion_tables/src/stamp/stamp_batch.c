@@ -271,7 +271,7 @@ stamp_batch_end(StampBatch *batch)
 	for (int i = 0; i < batch->stamp->ncatalogs; i++)
 		catalog_writer_close(batch->writers[i]);
 
-	/* they have more triggers than before */
+	/* they have more triggers or children than before */
 	foreach(lc, batch->stamp->referenced)
 		CacheInvalidateRelcacheByRelid(lfirst_oid(lc));
 	MemoryContextDelete(batch->context);

@@ -12,7 +12,7 @@ LEFT JOIN LATERAL (
         UNION ALL SELECT 5, 'row security', NULL WHERE c.relrowsecurity OR c.relforcerowsecurity
         UNION ALL SELECT 5, 'row security', NULL FROM pg_catalog.pg_policy WHERE polrelid = c.oid
         UNION ALL SELECT 6, 'inheritance', NULL FROM pg_catalog.pg_inherits
-            WHERE inhrelid = c.oid AND NOT c.relispartition OR inhparent = c.oid
+            WHERE inhrelid = c.oid AND NOT c.relispartition
         UNION ALL SELECT 7, 'a generated column that uses a sequence of its own', NULL
             FROM pg_catalog.pg_attribute a
             JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
