@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,23 @@ from typing import Any
 import psycopg
 import pytest
 
-from clone_support import by_commands, clone, prepare, some
+from clone_support import by_commands, clone, prepare, reasons, some
 from harness import schemas, servers
 from harness.servers import one
 from harness.sessions import Running, until_blocked
 from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+# A domain whose values are looked at when a partition gets its bounds, and what is done then, in the second clone only.
+ACTS = """
+CREATE FUNCTION outside.act(integer) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+    IF current_schema() = 'tenant2' THEN EXECUTE current_setting('test.action'); END IF;
+    RETURN true;
+END $$;
+CREATE DOMAIN outside.watched AS integer CHECK (outside.act(VALUE))
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -27,6 +38,7 @@ def outside(cluster: Cluster, database: str) -> Iterator[None]:
     )
     with cluster.connect(database) as conn:
         schemas.make_outside(conn)
+        conn.execute(ACTS)
         conn.execute("CREATE ROLE signer; CREATE ROLE their_group; CREATE ROLE group_of_groups")
         conn.execute(f"GRANT EXECUTE ON FUNCTION pgbillion_tables.{functions} TO signer".encode())
         conn.execute(f"GRANT CREATE ON DATABASE {database} TO signer".encode())
@@ -34,6 +46,76 @@ def outside(cluster: Cluster, database: str) -> Iterator[None]:
     with cluster.connect(database) as conn:
         conn.execute("DROP OWNED BY signer, their_group, group_of_groups; DROP SCHEMA outside CASCADE")
         conn.execute("DROP ROLE signer, their_group, group_of_groups")
+
+
+ACTED_ON = """
+CREATE TABLE a (i integer PRIMARY KEY, t text); COMMENT ON TABLE a IS 'a';
+CREATE TABLE b (i integer DEFAULT 1); CREATE SEQUENCE s; CREATE VIEW v AS SELECT 1 AS one;
+CREATE TABLE p (k outside.watched) PARTITION BY LIST (k); CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1)
+"""
+ACTIONS = {
+    "CREATE TABLE more (i integer)": "clones have [0-9]+ and [0-9]+ members",
+    "DROP SEQUENCE s; CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS 'SELECT 1'": "objects [0-9]+ and [0-9]+ of"
+    " clones are of different kinds",
+    "COMMENT ON TABLE b IS 'b'": "clones have 1 and 2 rows in pg_description",
+    "ALTER TABLE b SET (fillfactor = 50)": "pg_class.reloptions is null in one of two clones",
+    "ALTER TABLE b ALTER i SET DEFAULT 2": "nothing explains how pg_attrdef.adbin differs between clones",
+    "ALTER TABLE b ALTER i SET DEFAULT 2 + 2": "nothing explains how pg_attrdef.adbin differs between clones",
+    "ALTER TABLE b OWNER TO signer": "nothing explains how pg_class.relowner differs between clones",
+    "ALTER TABLE b RENAME i TO k": "nothing explains how pg_attribute.attname differs between clones",
+    "ALTER TABLE b RENAME TO c": "nothing explains how pg_class.relname differs between clones",
+    "ALTER SEQUENCE s INCREMENT BY 2": "clones have [0-9]+ and [0-9]+ members",
+    "DO 'BEGIN PERFORM nextval(''s''); END'": "the files of relations [0-9]+ and [0-9]+ differ",
+    "INSERT INTO b VALUES (1)": '"b" has rows',
+}
+
+
+def test_locks_are_those_of_commands(conn: Connection) -> None:
+    """On what clones refer to outside: others may be changing rows there, of which a new key or child must know."""
+    schemas.make_schema(
+        conn,
+        "model",
+        "CREATE VIEW v AS SELECT * FROM outside.country; CREATE TABLE a (c char(2) REFERENCES outside.country);"
+        " CREATE TABLE b () INHERITS (outside.ancestor)",
+    )
+
+    def locked() -> list[tuple[str, str]]:
+        """The strongest lock on each."""
+        return conn.execute(
+            "SELECT DISTINCT ON (1) relation::regclass::text, mode FROM pg_locks WHERE pid = pg_backend_pid()"
+            " AND relation IN ('outside.country'::regclass, 'outside.ancestor'::regclass)"
+            " ORDER BY 1, array_position('{ShareRowExclusiveLock,ShareUpdateExclusiveLock}', mode) NULLS LAST"
+        ).fetchall()
+
+    with conn.transaction(force_rollback=True):
+        clone(conn, "model", "tenant")
+        by_command = locked()
+    assert by_command == [
+        ("outside.ancestor", "ShareUpdateExclusiveLock"),
+        ("outside.country", "ShareRowExclusiveLock"),
+    ]
+    assert prepare(conn, "model")
+    with conn.transaction(force_rollback=True):
+        clone(conn, "model", "tenant")
+        assert locked() == by_command
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_clones_that_differ_are_no_stamp(conn: Connection, action: str) -> None:
+    """Whatever commands have done to one clone and not to the other: all are made by commands then."""
+    schemas.make_schema(conn, "model", ACTED_ON)
+    told = reasons(conn)
+    with conn.transaction(force_rollback=True):
+        conn.execute("SELECT set_config('test.action', %s, true)", [action])
+        some(conn, "model", "tenant%d", 1, 3)
+        assert one(conn, "SELECT count(*) FROM pg_class WHERE relnamespace = 'tenant3'::regnamespace") == 7
+    assert len(told) == 1
+    assert re.fullmatch(f'all clones of template "model" are made by commands: {ACTIONS[action]}', told[0]), told
+    # without it there is one
+    told.clear()
+    conn.execute("SET test.action = 'SELECT'")
+    some(conn, "model", "tenant%d", 1, 3)
+    assert told == []
 
 
 def test_an_error_while_preparing_is_only_that(conn: Connection) -> None:
