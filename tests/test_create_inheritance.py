@@ -212,8 +212,9 @@ def test_parent_is_locked(cluster: Cluster, database: str, conn: Connection) -> 
         with conn.transaction():
             subject.create_tables(conn, templates.TEMPLATE, "x%d", 1, 40, schema="t")
             assert one(other, "SELECT count(*) FROM t.parent") == 0
-            changing = Running(lambda: other.execute("ALTER TABLE t.parent ADD late int DEFAULT 4"))
+            # before the change waits, as later statements wait behind it
             third.execute("INSERT INTO t.parent VALUES (1)")
+            changing = Running(lambda: other.execute("ALTER TABLE t.parent ADD late int DEFAULT 4"))
             assert not changing.done
         changing.result(60)
         assert one(conn, "SELECT count(*) FROM pg_attribute WHERE attname = 'late'") == 42

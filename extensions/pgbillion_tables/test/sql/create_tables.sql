@@ -118,14 +118,20 @@ DELETE FROM owner;
 SELECT pgbillion_tables.drop_tables(ARRAY['owned1', 'owned2', 'owned3', 'owned4']::regclass[]);
 DELETE FROM owner;
 
--- what a stamp cannot carry
 CREATE TABLE ruled (i integer);
 CREATE RULE nothing AS ON DELETE TO ruled DO INSTEAD NOTHING;
-SELECT pgbillion_tables.create_tables('ruled', 'f%d', 1, 2);
 CREATE TABLE child () INHERITS (plain);
-SELECT pgbillion_tables.create_tables('child', 'f%d', 1, 2);
-SELECT pgbillion_tables.create_tables('plain', 'f%d', 1, 2);
+SELECT pgbillion_tables.create_tables('ruled', 'ruled%d', 1, 4);
+SELECT pgbillion_tables.create_tables('child', 'child%d', 1, 4);
+SELECT tablename FROM pg_rules WHERE rulename = 'nothing' ORDER BY 1;
+INSERT INTO ruled4 VALUES (1);
+DELETE FROM ruled4;
+INSERT INTO child4 VALUES (1);
+SELECT tableoid::regclass, i FROM plain;
+SELECT pgbillion_tables.drop_tables(array_agg(oid::regclass)) FROM pg_class WHERE relname ~ '^(ruled|child)\d$';
 DROP TABLE child;
+
+-- what a stamp cannot carry
 CREATE TABLE parted (i integer) PARTITION BY LIST (i);
 CREATE TABLE part PARTITION OF parted FOR VALUES IN (1);
 SELECT pgbillion_tables.create_tables('parted', 'f%d', 1, 2);
