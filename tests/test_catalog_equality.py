@@ -130,7 +130,7 @@ def maker(conn: Connection) -> Iterator[str]:
     conn.execute(templates.WORLD)
     conn.execute("GRANT USAGE ON SCHEMA t TO maker; GRANT ALL ON ALL FUNCTIONS IN SCHEMA pgbillion_tables TO maker")
     yield "maker"
-    conn.execute("DROP OWNED BY maker")
+    conn.execute("DROP OWNED BY maker CASCADE")
     conn.execute("GRANT CREATE ON TABLESPACE space1, space2 TO maker")
 
 
