@@ -34,11 +34,13 @@ EXPECTED = {
 }
 # what the session says of a worker that could not even begin, or tell why it ended
 WITHOUT_WORKER = ("parallel worker failed to initialize", "lost connection to parallel worker")
-# how PostgreSQL tells that memory lacks for the first buckets of a hash table, as an internal error, and for a pattern
+# how PostgreSQL tells that memory lacks for the first buckets of a hash table, as an internal error, for a pattern, and
+# for what it keeps of a setting
 WITHOUT_MEMORY = (
     "failed to initialize hash table",
     "invalid regular expression: out of memory",
     "regular expression failed: out of memory",
+    'invalid value for parameter "DateStyle"',
 )
 # OpenSSL has no HMAC for the rest of a session if memory lacks as it is used for the first time
 WITHOUT_HMAC = "could not sign what is to be kept"
