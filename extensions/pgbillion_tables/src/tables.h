@@ -6,8 +6,9 @@
  * The way of a call of pgbillion_tables.create_tables():
  *
  *	create_tables.c	checks the arguments, drives the others, batch by batch
- *	prototype.c		has PostgreSQL make the first table, by ordinary DDL, and
- *					sometimes another
+ *	tree.c			the template with its partitions, and has the first tables
+ *					made after them
+ *	prototype.c		has PostgreSQL make one of these, by ordinary DDL
  *	parts.c			the same for what LIKE does not copy: parents, foreign
  *					keys, triggers, rules, row security
  *	stamp.c			compiles that table's catalog rows to a stamp: images
@@ -74,7 +75,8 @@ typedef struct NameFormat
 /* What the name of an object is made from. */
 typedef enum StampNameKind
 {
-	STAMP_NAME_TABLE,			/* the table's own, and its row type's */
+	STAMP_NAME_TABLE,			/* a table's own, and its row type's: the
+								 * first's with the addition */
 	STAMP_NAME_ARRAY_TYPE,		/* PostgreSQL's makeArrayTypeName() */
 	STAMP_NAME_TOAST,			/* pg_toast_OID */
 	STAMP_NAME_TOAST_INDEX,		/* pg_toast_OID_index */
@@ -92,6 +94,7 @@ typedef struct StampName
 								 * table's */
 	const char *addition;		/* the second, or NULL */
 	const char *label;			/* its label, or NULL; "" for numbers only */
+	int			table;			/* which of the names is its table's */
 	int			object;			/* the stamp's object whose name it is */
 } StampName;
 
@@ -107,7 +110,7 @@ extern NameRegistry *name_registry_create(const NameFormat *format, int64 first,
 										  Oid namespaceid);
 extern void name_registry_claim_table(NameRegistry *registry, const char *relname);
 extern void name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
-								 const char *relname, const Oid *oids, int table, NameData *result);
+								 const char *relname, const Oid *oids, NameData *result);
 extern bool stamp_name_explains(const StampName *name, const char *relname, const char *actual);
 
 /* ---- oids.c ---- */
@@ -158,12 +161,42 @@ extern void file_image_free(FileImage *image);
 extern void file_image_put(StringInfo buf, const FileImage *image);
 extern FileImage *file_image_get(const char **at, const char *end);
 
+/* ---- tree.c ---- */
+
+/* A template table: the one that was named, or a partition below it. */
+typedef struct TreeNode
+{
+	Oid			template;
+	bool		is_partition;	/* of another node? */
+	bool		is_partitioned;
+	const char *suffix;			/* of names, behind the root's; "" for the
+								 * root */
+	List	   *parts;			/* TemplateParts, with the one that attaches
+								 * it */
+	List	   *late_parts;		/* those of what it has from its parent */
+} TreeNode;
+
+/* The template before its partitions, each of these before its own. */
+typedef struct TemplateTree
+{
+	int			nnodes;
+	TreeNode   *nodes;
+} TemplateTree;
+
+extern TemplateTree *tree_read(Oid template);
+extern List *tree_parts(const TemplateTree *tree);
+extern bool tree_needs_pair(const TemplateTree *tree);
+extern void tree_check_lengths(const TemplateTree *tree, const NameFormat *format, int64 last);
+extern void tree_create(const TemplateTree *tree, const char *relname, Oid namespaceid,
+						Oid tablespace, const char *access_method, Oid *created);
+extern char *tree_created_name(const TemplateTree *tree, int node, Oid created);
+
 /* ---- stamp.c ---- */
 
 typedef struct Stamp Stamp;
 
 extern bool stamp_is_of_both(Oid prototype, Oid other);
-extern Stamp *stamp_compile(Oid prototype, Oid other, Oid template);
+extern Stamp *stamp_compile(const TemplateTree *tree, const Oid *prototypes, Oid other);
 extern int	stamp_rows_per_table(const Stamp *stamp);
 
 /* ---- stamp_batch.c ---- */
@@ -180,8 +213,9 @@ extern void stamp_batch_end(StampBatch *batch);
 
 extern void template_lock(Oid template);
 extern bool template_has_serials(Oid template);
-extern Oid	prototype_create(Oid template, const List *parts, const char *relname,
-							 Oid namespaceid, Oid tablespace, const char *access_method);
+extern Oid	prototype_create(const TreeNode *node, const char *relname, Oid namespaceid,
+							 Oid tablespace, const char *access_method);
+extern void prototypes_own_sequences(const TemplateTree *tree, const Oid *created);
 
 /* ---- parts.c ---- */
 
@@ -196,9 +230,13 @@ typedef struct TemplatePart
 } TemplatePart;
 
 extern void refuse_template(Relation rel, const char *what, const char *hint);
-extern List *template_parts_read(Oid template);
+extern void template_parts_read(TreeNode *node);
 extern bool template_parts_have_expressions(const List *parts);
-extern void template_parts_create(const List *parts, Oid template, Oid relid);
+extern void template_parts_create(const List *parts, const TemplateTree *tree, const Oid *created,
+								  int node);
+extern char *table_name(Relation rel);
+extern int	settle_commands(void);
+extern void run_statement(Node *statement, const char *command);
 
 /* ---- settings.c ---- */
 

@@ -6,15 +6,16 @@
  *
  * PostgreSQL makes the first table, by ordinary DDL, and another where
  * expressions may refer to their table; the others are stamped from their
- * catalog rows. See tables.h for the parts.
+ * catalog rows. A partitioned template has each of its partitions made
+ * likewise: a table is a tree of tables here. See tables.h for the parts.
  *
  * Locks, all kept until the end of the transaction: AccessShareLock on the
- * template; those of the commands that make the first table, among them
- * ShareRowExclusiveLock on tables that foreign keys refer to, and
- * ShareUpdateExclusiveLock on parents; RowExclusiveLock on the catalogs written
- * to. The stamped tables are not
- * locked: nobody else can see them before the transaction has ended, and a
- * lock for each would need an entry for each in the shared lock table.
+ * template and its partitions; those of the commands that make the first
+ * table, among them ShareRowExclusiveLock on tables that foreign keys refer
+ * to, and ShareUpdateExclusiveLock on parents; RowExclusiveLock on the catalogs
+ * written to. The stamped tables are not locked: nobody else can see them
+ * before the transaction has ended, and a lock for each would need an entry for
+ * each in the shared lock table.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,20 +63,20 @@
 
 PG_FUNCTION_INFO_V1(pgbillion_create_tables);
 
-static Oid	make_prototype(Oid template, const List *parts, const char *relname, Oid namespaceid,
-						   Oid tablespace, const char *access_method);
-static int	make_prototypes(Oid template, const List *parts, const NameFormat *format,
+static void make_prototype(const TemplateTree *tree, const char *relname, Oid namespaceid,
+						   Oid tablespace, const char *access_method, Oid *created);
+static int	make_prototypes(const TemplateTree *tree, const NameFormat *format,
 							int64 first, int64 count, Oid namespaceid, const Oid *tablespaces,
-							int ntablespaces, const char *access_method, Oid *prototypes);
+							int ntablespaces, const char *access_method, Oid **prototypes);
 static Oid	resolve_namespace(Oid requested);
 static Oid *resolve_tablespaces(ArrayType *names, int *ntablespaces);
 static void check_event_triggers(EventTriggerEvent event, const char *name, bool drop,
 								 const List *parts);
 static bool fires_on(const EventTriggerCacheItem *item, bool drop, const List *parts);
 static bool sees_creation(EventTriggerEvent event);
-static void stamp_tables(Oid template, const Oid *prototypes, const NameFormat *format,
-						 int64 first, int64 made, int64 count, const Oid *tablespaces,
-						 int ntablespaces);
+static void stamp_tables(const TemplateTree *tree, Oid *const *prototypes,
+						 const NameFormat *format, int64 first, int64 made, int64 count,
+						 const Oid *tablespaces, int ntablespaces);
 static void flush(StampBatch *batch, bool invalidate_each);
 static void rethrow_name_conflict(MemoryContext context);
 static uint64 level_bit(int level);
@@ -109,8 +110,8 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	Oid			namespaceid;
 	Oid		   *tablespaces = NULL;
 	int			ntablespaces = 0;
-	List	   *parts;
-	Oid			prototypes[2];
+	TemplateTree *tree;
+	Oid		   *prototypes[2];
 	int			made;
 	MemoryContext context;
 	MemoryContext old;
@@ -147,16 +148,16 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 		tablespaces = resolve_tablespaces(PG_GETARG_ARRAYTYPE_P(4), &ntablespaces);
 
 	template_lock(template);
-	parts = template_parts_read(template);
+	tree = tree_read(template);
+	tree_check_lengths(tree, format, last);
 	if (PG_ARGISNULL(7) || !PG_GETARG_BOOL(7))
-		check_observers(false, parts);
+		check_observers(false, tree_parts(tree));
 
 	create_progress_start(template, count);
-	made = make_prototypes(template, parts, format, first, count, namespaceid,
-						   tablespaces, ntablespaces,
+	made = make_prototypes(tree, format, first, count, namespaceid, tablespaces, ntablespaces,
 						   PG_ARGISNULL(6) ? NULL : NameStr(*PG_GETARG_NAME(6)), prototypes);
 	if (count > made)
-		stamp_tables(template, prototypes, format, first, made, count, tablespaces, ntablespaces);
+		stamp_tables(tree, prototypes, format, first, made, count, tablespaces, ntablespaces);
 
 	create_progress_end();
 
@@ -168,26 +169,28 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 
 /*
  * Make the first tables by commands, and return how many. prototypes[] are the
- * last of them: one, or two whose difference tells what expressions refer to.
- * Two that were made in different ways are no use: one had a name, or a part of
- * a name, that there was a shell type for, or somebody has changed the template
- * in between.
+ * last of them, with their partitions: one, or two whose difference tells what
+ * expressions refer to, else the second is NULL. Two that were made in
+ * different ways are no use: one had a name, or a part of a name, that there
+ * was a shell type for, or somebody has changed the template in between.
  */
 static int
-make_prototypes(Oid template, const List *parts, const NameFormat *format, int64 first,
+make_prototypes(const TemplateTree *tree, const NameFormat *format, int64 first,
 				int64 count, Oid namespaceid, const Oid *tablespaces, int ntablespaces,
-				const char *access_method, Oid *prototypes)
+				const char *access_method, Oid **prototypes)
 {
-	bool		pair = template_has_serials(template) || template_parts_have_expressions(parts);
+	Oid			template = tree->nodes[0].template;
+	bool		pair = tree_needs_pair(tree);
 	int			made = 0;
 
-	prototypes[0] = prototypes[1] = InvalidOid;
+	prototypes[0] = prototypes[1] = NULL;
 	while (made < count &&
-		   (made == 0 || (pair && (made == 1 || !stamp_is_of_both(prototypes[0], prototypes[1])))))
+		   (made == 0 ||
+			(pair && (made == 1 || !stamp_is_of_both(prototypes[0][0], prototypes[1][0])))))
 	{
 		int64		number = first + made;
 		NameData	relname;
-		Oid			prototype;
+		Oid		   *created = palloc(tree->nnodes * sizeof(Oid));
 
 		if (made == MAX_PROTOTYPES)
 			ereport(ERROR,
@@ -196,12 +199,12 @@ make_prototypes(Oid template, const List *parts, const NameFormat *format, int64
 							get_rel_name(template)),
 					 errhint("Try again.")));
 		name_format_apply(format, number, &relname);
-		prototype = make_prototype(template, parts, NameStr(relname), namespaceid,
-								   ntablespaces > 0 ? tablespaces[number % ntablespaces] : InvalidOid,
-								   access_method);
+		make_prototype(tree, NameStr(relname), namespaceid,
+					   ntablespaces > 0 ? tablespaces[number % ntablespaces] : InvalidOid,
+					   access_method, created);
 		if (made > 1)
 			prototypes[0] = prototypes[1];
-		prototypes[made > 0 ? 1 : 0] = prototype;
+		prototypes[made > 0 ? 1 : 0] = created;
 		made++;
 
 		/*
@@ -214,25 +217,22 @@ make_prototypes(Oid template, const List *parts, const NameFormat *format, int64
 	return made;
 }
 
-/* prototype_create(), with names that are being taken reported as flush() does. */
-static Oid
-make_prototype(Oid template, const List *parts, const char *relname, Oid namespaceid,
-			   Oid tablespace, const char *access_method)
+/* tree_create(), with names that are being taken reported as flush() does. */
+static void
+make_prototype(const TemplateTree *tree, const char *relname, Oid namespaceid, Oid tablespace,
+			   const char *access_method, Oid *created)
 {
 	MemoryContext context = CurrentMemoryContext;
-	volatile Oid result = InvalidOid;
 
 	PG_TRY();
 	{
-		result = prototype_create(template, parts, relname, namespaceid, tablespace, access_method);
+		tree_create(tree, relname, namespaceid, tablespace, access_method, created);
 	}
 	PG_CATCH();
 	{
 		rethrow_name_conflict(context);
 	}
 	PG_END_TRY();
-
-	return result;
 }
 
 /* The schema to create in; its privileges are checked by CREATE TABLE. */
@@ -401,14 +401,16 @@ fires_on(const EventTriggerCacheItem *item, bool drop, const List *parts)
  * the prototype, or two of them.
  */
 static void
-stamp_tables(Oid template, const Oid *prototypes, const NameFormat *format, int64 first,
+stamp_tables(const TemplateTree *tree, Oid *const *prototypes, const NameFormat *format, int64 first,
 			 int64 made, int64 count, const Oid *tablespaces, int ntablespaces)
 {
-	Stamp	   *stamp = stamp_compile(prototypes[0], prototypes[1], template);
+	Oid			prototype = prototypes[0][0];
+	Stamp	   *stamp = stamp_compile(tree, prototypes[0],
+									  prototypes[1] == NULL ? InvalidOid : prototypes[1][0]);
 	NameRegistry *registry = name_registry_create(format, first + made, first + count - 1,
-												  get_rel_namespace(prototypes[0]));
+												  get_rel_namespace(prototype));
 	StampBatch *batch;
-	Oid			tablespace = get_rel_tablespace(prototypes[0]);
+	Oid			tablespace = get_rel_tablespace(prototype);
 	int64		per_flush = Max(1, ROWS_PER_FLUSH / stamp_rows_per_table(stamp));
 	bool		invalidate_each = count - made <= TABLES_INVALIDATED_EACH;
 

@@ -479,27 +479,31 @@ name_registry_claim_table(NameRegistry *registry, const char *relname)
 }
 
 /*
- * Choose the names of one table's objects, in the order given, which is the
- * order in which PostgreSQL would create them. `oids` are those of the stamp's
- * objects, oids[table] the table's own. Fills
+ * Choose the names of one table's objects, its partitions among them, in the
+ * order given, which is the order in which PostgreSQL would create them, after
+ * those of the tables. `oids` are those of the stamp's objects. Fills
  * result[0 .. nnames - 1], each padded with zeros.
  */
 void
 name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
-					 const char *relname, const Oid *oids, int table, NameData *result)
+					 const char *first_relname, const Oid *oids, NameData *result)
 {
-	Oid			relid = oids[table];
-
 	for (int i = 0; i < nnames; i++)
 	{
 		const StampName *sn = &names[i];
+		const char *relname = NameStr(result[sn->table]);
+		Oid			relid = oids[names[sn->table].object];
 		NameSpace  *space;
 
 		memset(&result[i], 0, sizeof(NameData));
 		switch (sn->kind)
 		{
 			case STAMP_NAME_TABLE:
-				strlcpy(NameStr(result[i]), relname, NAMEDATALEN);
+				/* tree_check_lengths() has seen that there is room */
+				strlcpy(NameStr(result[i]), first_relname, NAMEDATALEN);
+				strlcat(NameStr(result[i]), sn->addition, NAMEDATALEN);
+				if (i > 0)
+					name_registry_claim_table(registry, NameStr(result[i]));
 				continue;
 			case STAMP_NAME_TOAST:
 				snprintf(NameStr(result[i]), NAMEDATALEN, "pg_toast_%u", relid);

@@ -2,7 +2,8 @@
  *
  * parts.c
  *	  What CREATE TABLE … (LIKE …) leaves behind: parents, foreign keys,
- *	  triggers, rules, policies, and whether row security is on.
+ *	  triggers, rules, policies, whether row security is on, and what a
+ *	  partition is of.
  *
  * The template's are read as the commands that make them, parsed, and run
  * for a new table with its name in place of the template's. The texts are the
@@ -13,7 +14,10 @@
  * refers to the template itself to the new table; so do policies and rules
  * whose queries read or write the template. There the new table has the
  * template's name for an alias: columns are named by it, and stored queries,
- * which keep the names of their tables, are the same for every table.
+ * which keep the names of their tables, are the same for every table. Of a
+ * template with partitions that is so for each of them.
+ * What a partition has from its parent it gets as it is attached; only whether
+ * such a trigger is enabled is its own, and comments.
  * Parents get the new table as another child, whose columns and constraints
  * are its own as well as inherited, as of any table that is made a child.
  * Constraints, triggers, rules and policies, whose names need to be unique in
@@ -29,6 +33,7 @@
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
@@ -60,8 +65,8 @@
 
 #include "tables.h"
 
-/* Whose names are changed for whose. */
-typedef struct Renaming
+/* Whose name is changed for whose. */
+typedef struct RenamedTable
 {
 	const char *namespace;
 	const char *relname;
@@ -69,24 +74,30 @@ typedef struct Renaming
 								 * its schema? */
 	const char *new_namespace;
 	const char *new_relname;
+} RenamedTable;
+
+typedef struct Renaming
+{
+	int			ntables;
+	RenamedTable *tables;
+	const RenamedTable *about;	/* the one that a command is about */
 	bool		qualify_columns;	/* are columns of the template's name
 									 * those of the table itself, and no
 									 * alias's? */
 } Renaming;
 
-typedef void (*PartCallback) (HeapTuple tuple, Relation rel, Relation template, List **parts);
+typedef void (*PartCallback) (HeapTuple tuple, Relation rel, Relation template, TreeNode *node);
 
-static int	settle(void);
 static void scan_parts(Oid catalog, Oid index, AttrNumber column, Relation template,
-					   PartCallback callback, List **parts);
+					   PartCallback callback, TreeNode *node);
 static void add_parents(Relation template, List **parts);
 static List *parents_of(Relation template);
-static void add_key(HeapTuple tuple, Relation rel, Relation template, List **parts);
+static void add_key(HeapTuple tuple, Relation rel, Relation template, TreeNode *node);
 static Oid	constraint_table(Oid constraint);
 static bool is_switched_off(Relation template, Oid constraint);
-static void add_trigger(HeapTuple tuple, Relation rel, Relation template, List **parts);
-static void add_rule(HeapTuple tuple, Relation rel, Relation template, List **parts);
-static void add_policy(HeapTuple tuple, Relation rel, Relation template, List **parts);
+static void add_trigger(HeapTuple tuple, Relation rel, Relation template, TreeNode *node);
+static void add_rule(HeapTuple tuple, Relation rel, Relation template, TreeNode *node);
+static void add_policy(HeapTuple tuple, Relation rel, Relation template, TreeNode *node);
 static char *policy_roles(HeapTuple tuple, Relation rel);
 static char *policy_expression(HeapTuple tuple, Relation rel, AttrNumber column, Relation template,
 							   const char *prefix);
@@ -95,38 +106,40 @@ static void add_comment(const char *kind, Oid classid, Oid objid, const char *na
 static void add_command(const char *command, Oid object, List **parts);
 static int	compare_parts(const ListCell *a, const ListCell *b);
 static void add_row_security(Relation template, List **parts);
-static char *table_name(Relation rel);
+static void add_attachment(Relation template, List **parts);
 static void rename_statement(Node *statement, Renaming *renaming);
 static void rename_rule(RuleStmt *rule, Renaming *renaming);
 static bool rename_walker(Node *node, void *arg);
-static bool rename_table(RangeVar *table, const Renaming *renaming);
+static const RenamedTable *rename_table(RangeVar *table, const Renaming *renaming);
+static void rename_to(RangeVar *table, const RenamedTable *renamed);
 
 /*
- * The template's parts, in the order in which they are created; palloc'd.
- * Raises 0A000 for what cannot be created. Expects a lock on the template.
+ * Read the parts of a template, in the order in which they are created, into
+ * its node; palloc'd. Raises 0A000 for what cannot be created. Expects a lock on
+ * the template, and on the parent of a partition.
  */
-List *
-template_parts_read(Oid template)
+void
+template_parts_read(TreeNode *node)
 {
-	List	   *parts = NIL;
-	Relation	rel = table_open(template, NoLock);
-	int			nestlevel = settle();
+	Relation	rel = table_open(node->template, NoLock);
+	int			nestlevel = settle_commands();
 
-	add_parents(rel, &parts);
+	add_parents(rel, &node->parts);
 	scan_parts(ConstraintRelationId, ConstraintRelidTypidNameIndexId, Anum_pg_constraint_conrelid,
-			   rel, add_key, &parts);
+			   rel, add_key, node);
 	scan_parts(TriggerRelationId, TriggerRelidNameIndexId, Anum_pg_trigger_tgrelid,
-			   rel, add_trigger, &parts);
+			   rel, add_trigger, node);
 	scan_parts(RewriteRelationId, RewriteRelRulenameIndexId, Anum_pg_rewrite_ev_class,
-			   rel, add_rule, &parts);
+			   rel, add_rule, node);
 	scan_parts(PolicyRelationId, PolicyPolrelidPolnameIndexId, Anum_pg_policy_polrelid,
-			   rel, add_policy, &parts);
-	list_sort(parts, compare_parts);
-	add_row_security(rel, &parts);
+			   rel, add_policy, node);
+	list_sort(node->parts, compare_parts);
+	add_row_security(rel, &node->parts);
+	if (node->is_partition)
+		add_attachment(rel, &node->parts);
 
 	AtEOXact_GUC(true, nestlevel);
 	table_close(rel, NoLock);
-	return parts;
 }
 
 /* Do the parts have expressions that may refer to their table? */
@@ -147,34 +160,55 @@ template_parts_have_expressions(const List *parts)
 	return false;
 }
 
-/* Create them for another table. Raises what the commands raise. */
+/*
+ * Create these parts of a node for the table made after it; created[] are the
+ * tables made after each node. Raises what the commands raise.
+ */
 void
-template_parts_create(const List *parts, Oid template, Oid relid)
+template_parts_create(const List *parts, const TemplateTree *tree, const Oid *created, int node)
 {
-	int			nestlevel = settle();
-	Renaming	renaming = {
-		get_namespace_name(get_rel_namespace(template)), get_rel_name(template),
-		isAnyTempNamespace(get_rel_namespace(template)) && RelationIsVisible(template),
-		get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid)
-	};
+	int			nestlevel = settle_commands();
+	Renaming	renaming = {tree->nnodes, palloc(tree->nnodes * sizeof(RenamedTable))};
 	ListCell   *lc;
 
+	renaming.about = &renaming.tables[node];
 	foreach(lc, parts)
 	{
 		TemplatePart *part = lfirst(lc);
-		PlannedStmt *wrapper = makeNode(PlannedStmt);
+		Node	   *statement = copyObject(part->statement);
 
-		wrapper->commandType = CMD_UTILITY;
-		wrapper->utilityStmt = copyObject(part->statement);
-		wrapper->stmt_location = -1;
-		rename_statement(wrapper->utilityStmt, &renaming);
-		PushActiveSnapshot(GetTransactionSnapshot());
-		ProcessUtility(wrapper, part->command, false, PROCESS_UTILITY_QUERY, NULL, NULL,
-					   None_Receiver, NULL);
-		PopActiveSnapshot();
-		CommandCounterIncrement();
+		/* each time: an event trigger may have renamed or dropped one */
+		for (int i = 0; i < tree->nnodes; i++)
+		{
+			Oid			template = tree->nodes[i].template;
+
+			renaming.tables[i] = (RenamedTable)
+			{
+				get_namespace_name(get_rel_namespace(template)), get_rel_name(template),
+					isAnyTempNamespace(get_rel_namespace(template)) && RelationIsVisible(template),
+					get_namespace_name(get_rel_namespace(created[i])),
+					tree_created_name(tree, i, created[i])
+			};
+		}
+		rename_statement(statement, &renaming);
+		run_statement(statement, part->command);
 	}
 	AtEOXact_GUC(true, nestlevel);
+}
+
+/* Run a statement as a session's own; `command` is what it is told to be. */
+void
+run_statement(Node *statement, const char *command)
+{
+	PlannedStmt *wrapper = makeNode(PlannedStmt);
+
+	wrapper->commandType = CMD_UTILITY;
+	wrapper->utilityStmt = statement;
+	wrapper->stmt_location = -1;
+	PushActiveSnapshot(GetTransactionSnapshot());
+	ProcessUtility(wrapper, command, false, PROCESS_UTILITY_QUERY, NULL, NULL, None_Receiver, NULL);
+	PopActiveSnapshot();
+	CommandCounterIncrement();
 }
 
 /*
@@ -182,8 +216,8 @@ template_parts_create(const List *parts, Oid template, Oid relid)
  * way, and name what is not pg_catalog's with its schema. Returns the level
  * to end by AtEOXact_GUC().
  */
-static int
-settle(void)
+int
+settle_commands(void)
 {
 	int			nestlevel = NewGUCNestLevel();
 
@@ -207,7 +241,7 @@ refuse_template(Relation rel, const char *what, const char *hint)
 /* Call back for the rows of a catalog about the template, which are in the order of their names. */
 static void
 scan_parts(Oid catalog, Oid index, AttrNumber column, Relation template, PartCallback callback,
-		   List **parts)
+		   TreeNode *node)
 {
 	Relation	rel = table_open(catalog, AccessShareLock);
 	ScanKeyData key;
@@ -218,7 +252,7 @@ scan_parts(Oid catalog, Oid index, AttrNumber column, Relation template, PartCal
 				ObjectIdGetDatum(RelationGetRelid(template)));
 	scan = systable_beginscan(rel, index, true, NULL, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-		callback(tuple, rel, template, parts);
+		callback(tuple, rel, template, node);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
 }
@@ -276,7 +310,7 @@ parents_of(Relation template)
 
 /* A foreign key; that of a partition stands by itself here. */
 static void
-add_key(HeapTuple tuple, Relation rel, Relation template, List **parts)
+add_key(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 {
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 	AlterTableStmt *statement;
@@ -293,14 +327,25 @@ add_key(HeapTuple tuple, Relation rel, Relation template, List **parts)
 		refuse_template(template,
 						psprintf("foreign key \"%s\", which is switched off", NameStr(form->conname)),
 						"Enable the triggers of the template.");
+	if (node->is_partition && OidIsValid(form->conparentid))
+	{
+		add_comment("CONSTRAINT", ConstraintRelationId, form->oid, NameStr(form->conname), template,
+					&node->late_parts);
+		return;
+	}
 
 	definition = TextDatumGetCString(DirectFunctionCall1(pg_get_constraintdef,
 														 ObjectIdGetDatum(form->oid)));
-	add_command(psprintf("ALTER TABLE ONLY %s ADD CONSTRAINT %s %s", table_name(template),
-						 quote_identifier(NameStr(form->conname)), definition), form->oid, parts);
+
+	/*
+	 * without ONLY, which a partitioned table does not take; nothing is below
+	 * the new one yet
+	 */
+	add_command(psprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", table_name(template),
+						 quote_identifier(NameStr(form->conname)), definition), form->oid, &node->parts);
 
 	/* there is nothing in a new table that does not hold */
-	statement = castNode(AlterTableStmt, ((TemplatePart *) llast(*parts))->statement);
+	statement = castNode(AlterTableStmt, ((TemplatePart *) llast(node->parts))->statement);
 	constraint = castNode(Constraint, linitial_node(AlterTableCmd, statement->cmds)->def);
 #if PG_VERSION_NUM >= 180000
 	if (constraint->is_enforced)
@@ -309,7 +354,8 @@ add_key(HeapTuple tuple, Relation rel, Relation template, List **parts)
 		constraint->skip_validation = false;
 		constraint->initially_valid = true;
 	}
-	add_comment("CONSTRAINT", ConstraintRelationId, form->oid, NameStr(form->conname), template, parts);
+	add_comment("CONSTRAINT", ConstraintRelationId, form->oid, NameStr(form->conname), template,
+				&node->parts);
 }
 
 static Oid
@@ -342,16 +388,21 @@ is_switched_off(Relation template, Oid constraint)
 }
 
 static void
-add_trigger(HeapTuple tuple, Relation rel, Relation template, List **parts)
+add_trigger(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 {
 	Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
-	const char *state = NULL;
+	bool		inherited = node->is_partition && OidIsValid(form->tgparentid);
+	List	  **parts = inherited ? &node->late_parts : &node->parts;
+
+	/* a parent's may be in another state */
+	const char *state = inherited ? "ENABLE" : NULL;
 
 	if (form->tgisinternal)
 		return;
-	add_command(TextDatumGetCString(DirectFunctionCall1(pg_get_triggerdef,
-														ObjectIdGetDatum(form->oid))),
-				form->oid, parts);
+	if (!inherited)
+		add_command(TextDatumGetCString(DirectFunctionCall1(pg_get_triggerdef,
+															ObjectIdGetDatum(form->oid))),
+					form->oid, parts);
 	switch (form->tgenabled)
 	{
 		case TRIGGER_DISABLED:
@@ -371,14 +422,14 @@ add_trigger(HeapTuple tuple, Relation rel, Relation template, List **parts)
 }
 
 static void
-add_rule(HeapTuple tuple, Relation rel, Relation template, List **parts)
+add_rule(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 {
 	Form_pg_rewrite form = (Form_pg_rewrite) GETSTRUCT(tuple);
 	const char *state = NULL;
 
 	add_command(TextDatumGetCString(DirectFunctionCall1(pg_get_ruledef,
 														ObjectIdGetDatum(form->oid))),
-				form->oid, parts);
+				form->oid, &node->parts);
 	switch (form->ev_enabled)
 	{
 		case RULE_DISABLED:
@@ -393,12 +444,12 @@ add_rule(HeapTuple tuple, Relation rel, Relation template, List **parts)
 	}
 	if (state != NULL)
 		add_command(psprintf("ALTER TABLE ONLY %s %s RULE %s", table_name(template), state,
-							 quote_identifier(NameStr(form->rulename))), form->oid, parts);
-	add_comment("RULE", RewriteRelationId, form->oid, NameStr(form->rulename), template, parts);
+							 quote_identifier(NameStr(form->rulename))), form->oid, &node->parts);
+	add_comment("RULE", RewriteRelationId, form->oid, NameStr(form->rulename), template, &node->parts);
 }
 
 static void
-add_policy(HeapTuple tuple, Relation rel, Relation template, List **parts)
+add_policy(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 {
 	Form_pg_policy form = (Form_pg_policy) GETSTRUCT(tuple);
 	const char *command = "ALL";
@@ -424,8 +475,8 @@ add_policy(HeapTuple tuple, Relation rel, Relation template, List **parts)
 						 policy_roles(tuple, rel),
 						 policy_expression(tuple, rel, Anum_pg_policy_polqual, template, "USING"),
 						 policy_expression(tuple, rel, Anum_pg_policy_polwithcheck, template, "WITH CHECK")),
-				form->oid, parts);
-	add_comment("POLICY", PolicyRelationId, form->oid, NameStr(form->polname), template, parts);
+				form->oid, &node->parts);
+	add_comment("POLICY", PolicyRelationId, form->oid, NameStr(form->polname), template, &node->parts);
 }
 
 static char *
@@ -481,6 +532,28 @@ add_row_security(Relation template, List **parts)
 					InvalidOid, parts);
 }
 
+/* Last, as what it has from its parent comes by it. */
+static void
+add_attachment(Relation template, List **parts)
+{
+	Oid			relid = RelationGetRelid(template);
+	Relation	parent = table_open(get_partition_parent(relid, true), NoLock);
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		isnull;
+	Datum		bound;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for relation %u", relid);
+	bound = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relpartbound, &isnull);
+	if (isnull)
+		elog(ERROR, "partition \"%s\" has no bound", RelationGetRelationName(template));
+	bound = DirectFunctionCall2(pg_get_expr, bound, ObjectIdGetDatum(relid));
+	add_command(psprintf("ALTER TABLE %s ATTACH PARTITION %s %s", table_name(parent),
+						 table_name(template), TextDatumGetCString(bound)), InvalidOid, parts);
+	ReleaseSysCache(tuple);
+	table_close(parent, NoLock);
+}
+
 static void
 add_comment(const char *kind, Oid classid, Oid objid, const char *name, Relation template,
 			List **parts)
@@ -517,7 +590,8 @@ compare_parts(const ListCell *a, const ListCell *b)
 	return one->number - other->number;
 }
 
-static char *
+/* With its schema, quoted; palloc'd. */
+char *
 table_name(Relation rel)
 {
 	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
@@ -540,6 +614,8 @@ rename_statement(Node *statement, Renaming *renaming)
 				rename_table(alter->relation, renaming);
 				if (command->subtype == AT_AddConstraint)
 					rename_table(castNode(Constraint, command->def)->pktable, renaming);
+				if (command->subtype == AT_AttachPartition)
+					rename_table(castNode(PartitionCmd, command->def)->name, renaming);
 				break;
 			}
 		case T_CreateTrigStmt:
@@ -570,8 +646,8 @@ rename_statement(Node *statement, Renaming *renaming)
 				List	   *names = castNode(List, ((CommentStmt *) statement)->object);
 
 				Assert(list_length(names) == 3);
-				linitial(names) = makeString(pstrdup(renaming->new_namespace));
-				lsecond(names) = makeString(pstrdup(renaming->new_relname));
+				linitial(names) = makeString(pstrdup(renaming->about->new_namespace));
+				lsecond(names) = makeString(pstrdup(renaming->about->new_relname));
 				break;
 			}
 		default:
@@ -590,8 +666,7 @@ rename_rule(RuleStmt *rule, Renaming *renaming)
 	ListCell   *lc;
 
 	/* ruleutils.c shows a temporary table's as pg_temp */
-	rule->relation->schemaname = pstrdup(renaming->new_namespace);
-	rule->relation->relname = pstrdup(renaming->new_relname);
+	rename_to(rule->relation, renaming->about);
 
 	renaming->qualify_columns = false;
 	rename_walker(rule->whereClause, renaming);
@@ -611,43 +686,62 @@ rename_walker(Node *node, void *arg)
 	if (IsA(node, RangeVar))
 	{
 		RangeVar   *table = (RangeVar *) node;
+		const RenamedTable *renamed = rename_table(table, renaming);
 
 		/* columns are those of the alias */
-		if (rename_table(table, renaming) && table->alias == NULL)
-			table->alias = makeAlias(renaming->relname, NIL);
+		if (renamed != NULL && table->alias == NULL)
+			table->alias = makeAlias(renamed->relname, NIL);
 	}
 	/* FOR UPDATE OF names tables by their aliases */
 	else if (IsA(node, LockingClause))
 		return false;
-	else if (IsA(node, CommonTableExpr) && renaming->unqualified &&
-			 strcmp(((CommonTableExpr *) node)->ctename, renaming->relname) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("a query of temporary table \"%s\" has a WITH clause of the table's name",
-						renaming->relname),
-				 errhint("Use a permanent table as template.")));
+	else if (IsA(node, CommonTableExpr))
+	{
+		const char *name = ((CommonTableExpr *) node)->ctename;
+
+		for (int i = 0; i < renaming->ntables; i++)
+			if (renaming->tables[i].unqualified && strcmp(name, renaming->tables[i].relname) == 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("a query of temporary table \"%s\" has a WITH clause of the table's name",
+								name),
+						 errhint("Use a permanent table as template.")));
+	}
 	else if (IsA(node, ColumnRef) && renaming->qualify_columns)
 	{
 		List	   *fields = ((ColumnRef *) node)->fields;
 
 		/* with the schema it is no other table's alias */
-		if (list_length(fields) == 2 && strcmp(strVal(linitial(fields)), renaming->relname) == 0)
+		if (list_length(fields) == 2 && strcmp(strVal(linitial(fields)), renaming->about->relname) == 0)
 			((ColumnRef *) node)->fields =
-				list_make3(makeString(pstrdup(renaming->new_namespace)),
-						   makeString(pstrdup(renaming->new_relname)), lsecond(fields));
+				list_make3(makeString(pstrdup(renaming->about->new_namespace)),
+						   makeString(pstrdup(renaming->about->new_relname)), lsecond(fields));
 	}
 	return raw_expression_tree_walker(node, rename_walker, arg);
 }
 
-/* Whether the table is the template. */
-static bool
+/* The table that it was the name of; NULL if it is none of the template's. */
+static const RenamedTable *
 rename_table(RangeVar *table, const Renaming *renaming)
 {
-	if (strcmp(table->relname, renaming->relname) != 0 ||
-		(table->schemaname == NULL ? !renaming->unqualified :
-		 strcmp(table->schemaname, renaming->namespace) != 0))
-		return false;
-	table->schemaname = pstrdup(renaming->new_namespace);
-	table->relname = pstrdup(renaming->new_relname);
-	return true;
+	for (int i = 0; i < renaming->ntables; i++)
+	{
+		const RenamedTable *renamed = &renaming->tables[i];
+
+		if (strcmp(table->relname, renamed->relname) == 0 &&
+			(table->schemaname == NULL ? renamed->unqualified :
+			 strcmp(table->schemaname, renamed->namespace) == 0))
+		{
+			rename_to(table, renamed);
+			return renamed;
+		}
+	}
+	return NULL;
+}
+
+static void
+rename_to(RangeVar *table, const RenamedTable *renamed)
+{
+	table->schemaname = pstrdup(renamed->new_namespace);
+	table->relname = pstrdup(renamed->new_relname);
 }

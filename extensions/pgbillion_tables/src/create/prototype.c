@@ -1,14 +1,15 @@
 /*-------------------------------------------------------------------------
  *
  * prototype.c
- *	  The first table of a batch, made by PostgreSQL.
+ *	  The first tables of a batch, made by PostgreSQL.
  *
  * The definition of 'a table like the template' is a sequence of ordinary
  * commands, run as the caller: CREATE TABLE … (LIKE … INCLUDING ALL) with the
- * template's storage parameters; its comment; for serial columns, which LIKE
- * would leave on the template's sequence, a sequence of the new table's own;
- * and what parts.c has read. Privileges are checked, locks taken and default
- * privileges applied by these commands.
+ * template's storage parameters, or partitioned as it is; its comment; for
+ * serial columns, which LIKE would leave on the template's sequence, a sequence
+ * of the new table's own; and what parts.c has read. Privileges are checked,
+ * locks taken and default privileges applied by these commands. tree.c has the
+ * order in which they are run for a template with partitions.
  *
  * What such a table would lack is refused beforehand, by name.
  *
@@ -37,9 +38,13 @@
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
+#include "tcop/tcopprot.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
@@ -49,8 +54,10 @@
 
 static void append_storage_parameters(StringInfo sql, Oid relid, const char *namespace,
 									  const char **separator);
-static void own_serial_sequences(Oid template, Oid prototype);
-static Oid	create_sequence_like(Oid sequence, Relation prototype, const char *column);
+static const char *like_options(const TreeNode *node);
+static void create_partitioned(const TreeNode *node, Relation template, const char *relname,
+							   Oid namespaceid, Oid tablespace);
+static Oid	create_sequence_like(Oid sequence, Oid relid, const char *column);
 static void run(const char *sql);
 
 /*
@@ -80,10 +87,7 @@ template_lock(Oid template)
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("template with OID %u does not exist", template)));
 
-	if (rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE)
-		refuse_template(rel, "partitions",
-						"Use one of its partitions as template, or clone the schema by pgbillion_tables.clone_schemas().");
-	if (rel->rd_rel->relkind != RELKIND_RELATION)
+	if (rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("template \"%s\" is not a table", RelationGetRelationName(rel)),
@@ -102,64 +106,60 @@ template_lock(Oid template)
 }
 
 /*
- * Create a table like the template, with these parts of it, and return its
- * OID. `tablespace` is InvalidOid and `access_method` NULL for the default
- * one. Raises what CREATE TABLE and the other commands raise.
+ * Create a table like a node's template, without its parts and sequences of
+ * its own, and return its OID. `tablespace` is InvalidOid and `access_method`
+ * NULL for the default one. Raises what CREATE TABLE raises.
  */
 Oid
-prototype_create(Oid template, const List *parts, const char *relname, Oid namespaceid,
-				 Oid tablespace, const char *access_method)
+prototype_create(const TreeNode *node, const char *relname, Oid namespaceid, Oid tablespace,
+				 const char *access_method)
 {
 	StringInfoData sql;
 	const char *separator = " WITH (";
 	const char *namespace = quote_identifier(get_namespace_name(namespaceid));
-	Oid			toast;
 	Oid			prototype;
 	char	   *comment;
-	Relation	rel;
-
-	rel = table_open(template, NoLock);
-	toast = rel->rd_rel->reltoastrelid;
-
-	initStringInfo(&sql);
-	appendStringInfo(&sql, "CREATE %sTABLE %s.%s (LIKE %s.%s INCLUDING ALL)",
-					 rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
-					 namespace, quote_identifier(relname),
-					 quote_identifier(get_namespace_name(RelationGetNamespace(rel))),
-					 quote_identifier(RelationGetRelationName(rel)));
-	table_close(rel, NoLock);
-
-	if (access_method != NULL)
-		appendStringInfo(&sql, " USING %s", quote_identifier(access_method));
-	append_storage_parameters(&sql, template, "", &separator);
-	if (OidIsValid(toast))
-		append_storage_parameters(&sql, toast, "toast.", &separator);
-	if (separator[0] == ',')
-		appendStringInfoChar(&sql, ')');
-
-	if (OidIsValid(tablespace))
-		appendStringInfo(&sql, " TABLESPACE %s", quote_identifier(get_tablespace_name(tablespace)));
+	Relation	rel = table_open(node->template, NoLock);
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
+	if (node->is_partitioned)
+		create_partitioned(node, rel, relname, namespaceid, tablespace);
+	else
+	{
+		initStringInfo(&sql);
+		appendStringInfo(&sql, "CREATE %sTABLE %s.%s (LIKE %s %s)",
+						 rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
+						 namespace, quote_identifier(relname), table_name(rel), like_options(node));
+		if (access_method != NULL)
+			appendStringInfo(&sql, " USING %s", quote_identifier(access_method));
+		append_storage_parameters(&sql, node->template, "", &separator);
+		if (OidIsValid(rel->rd_rel->reltoastrelid))
+			append_storage_parameters(&sql, rel->rd_rel->reltoastrelid, "toast.", &separator);
+		if (separator[0] == ',')
+			appendStringInfoChar(&sql, ')');
+		if (OidIsValid(tablespace))
+			appendStringInfo(&sql, " TABLESPACE %s",
+							 quote_identifier(get_tablespace_name(tablespace)));
+		run(sql.data);
+	}
+	table_close(rel, NoLock);
 
-	run(sql.data);
 	prototype = get_relname_relid(relname, namespaceid);
 	if (!OidIsValid(prototype))
-		elog(ERROR, "table \"%s\" is not there after it was created", relname);
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("table \"%s\" is not there after it was created", relname)));
 
-	comment = GetComment(template, RelationRelationId, 0);
+	comment = GetComment(node->template, RelationRelationId, 0);
 	if (comment != NULL)
 		run(psprintf("COMMENT ON TABLE %s.%s IS %s", namespace, quote_identifier(relname),
 					 quote_literal_cstr(comment)));
-
-	own_serial_sequences(template, prototype);
-	template_parts_create(parts, template, prototype);
-
 	SPI_finish();
 
 	rel = table_open(prototype, NoLock);
-	if (rel->rd_rel->relam != HEAP_TABLE_AM_OID && !relation_is_lazy_heap(rel))
+	if (rel->rd_rel->relkind == RELKIND_RELATION && rel->rd_rel->relam != HEAP_TABLE_AM_OID &&
+		!relation_is_lazy_heap(rel))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot stamp tables of access method \"%s\"", get_am_name(rel->rd_rel->relam)),
@@ -167,6 +167,57 @@ prototype_create(Oid template, const List *parts, const char *relname, Oid names
 	table_close(rel, NoLock);
 
 	return prototype;
+}
+
+/* From 17 on a partition's identity is its parent's; none may be attached that has one of its own. */
+static const char *
+like_options(const TreeNode *node)
+{
+#if PG_VERSION_NUM >= 170000
+	if (node->is_partition)
+		return "INCLUDING ALL EXCLUDING IDENTITY";
+#endif
+	return "INCLUDING ALL";
+}
+
+/*
+ * The statement is made about the template, and then of the new table: before
+ * 17, stored expressions note where in the text they were, which has to be the
+ * same place for every table.
+ */
+static void
+create_partitioned(const TreeNode *node, Relation template, const char *relname, Oid namespaceid,
+				   Oid tablespace)
+{
+	int			nestlevel = settle_commands();
+	const char *key = TextDatumGetCString(DirectFunctionCall1(pg_get_partkeydef,
+															  ObjectIdGetDatum(node->template)));
+	bool		is_default = tablespace == MyDatabaseTableSpace;
+	char	   *sql;
+	CreateStmt *create;
+	Oid			created;
+
+	sql = psprintf("CREATE %sTABLE %s (LIKE %s %s) PARTITION BY %s%s%s",
+				   template->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
+				   table_name(template), table_name(template), like_options(node), key,
+				   OidIsValid(tablespace) && !is_default ? " TABLESPACE " : "",
+				   OidIsValid(tablespace) && !is_default ?
+				   quote_identifier(get_tablespace_name(tablespace)) : "");
+	create = castNode(CreateStmt, linitial_node(RawStmt, pg_parse_query(sql))->stmt);
+	create->relation->schemaname = pstrdup(get_namespace_name(namespaceid));
+	create->relation->relname = pstrdup(relname);
+	run_statement((Node *) create, sql);
+
+	/*
+	 * CREATE TABLE does not take the database's own, which default_tablespace
+	 * may have replaced
+	 */
+	created = get_relname_relid(relname, namespaceid);
+	if (is_default && OidIsValid(created) && OidIsValid(get_rel_tablespace(created)))
+		run(psprintf("ALTER TABLE ONLY %s.%s SET TABLESPACE %s",
+					 quote_identifier(get_namespace_name(namespaceid)), quote_identifier(relname),
+					 quote_identifier(get_tablespace_name(tablespace))));
+	AtEOXact_GUC(true, nestlevel);
 }
 
 static void
@@ -235,10 +286,14 @@ typedef struct SequenceMap
 	int			n;
 	Oid		   *old;
 	Oid		   *new;			/* InvalidOid until needed */
+	Oid		   *owner;			/* the prototype whose it will be */
 	const char **column;
-	Relation	prototype;
 	bool		replaced;
 } SequenceMap;
+
+static void map_sequences(SequenceMap *map, Oid template, Oid prototype);
+static void *grown(void *array, Size size);
+static void replace_in_defaults(SequenceMap *map, Oid prototype);
 
 /* Put the prototype's own sequences into an expression, making them if new. */
 static bool
@@ -257,7 +312,7 @@ replace_sequences(Node *node, void *arg)
 			if (DatumGetObjectId(con->constvalue) != map->old[i])
 				continue;
 			if (!OidIsValid(map->new[i]))
-				map->new[i] = create_sequence_like(map->old[i], map->prototype, map->column[i]);
+				map->new[i] = create_sequence_like(map->old[i], map->owner[i], map->column[i]);
 			con->constvalue = ObjectIdGetDatum(map->new[i]);
 			map->replaced = true;
 			break;
@@ -267,23 +322,42 @@ replace_sequences(Node *node, void *arg)
 }
 
 /*
- * Give the prototype sequences of its own in place of those that the
- * template's columns own and the defaults, copied by LIKE, still call.
+ * Give the tables made after the nodes of a tree sequences of their own in
+ * place of those that the templates' columns own and the defaults, copied by
+ * LIKE, still call; a partition's may call one of the partitioned table's.
  */
+void
+prototypes_own_sequences(const TemplateTree *tree, const Oid *created)
+{
+	SequenceMap map = {0};
+
+	for (int i = 0; i < tree->nnodes; i++)
+		map_sequences(&map, tree->nodes[i].template, created[i]);
+	if (map.n == 0)
+		return;
+	if (SPI_connect() != SPI_OK_CONNECT)
+		elog(ERROR, "SPI_connect failed");
+	for (int i = 0; i < tree->nnodes; i++)
+	{
+		(void) tree_created_name(tree, i, created[i]);
+		replace_in_defaults(&map, created[i]);
+	}
+	SPI_finish();
+}
+
 static void
-own_serial_sequences(Oid template, Oid prototype)
+map_sequences(SequenceMap *map, Oid template, Oid prototype)
 {
 	List	   *sequences = getOwnedSequences(template);
-	SequenceMap map = {0};
+	int			size = map->n + list_length(sequences);
 	ListCell   *lc;
-	int			natts;
 
 	if (sequences == NIL)
 		return;
-
-	map.old = palloc(list_length(sequences) * sizeof(Oid));
-	map.new = palloc0(list_length(sequences) * sizeof(Oid));
-	map.column = palloc(list_length(sequences) * sizeof(char *));
+	map->old = grown(map->old, size * sizeof(Oid));
+	map->new = grown(map->new, size * sizeof(Oid));
+	map->owner = grown(map->owner, size * sizeof(Oid));
+	map->column = grown(map->column, size * sizeof(char *));
 	foreach(lc, sequences)
 	{
 		Oid			tableid;
@@ -292,15 +366,30 @@ own_serial_sequences(Oid template, Oid prototype)
 		/* those of identity columns are LIKE's affair */
 		if (!sequenceIsOwned(lfirst_oid(lc), DEPENDENCY_AUTO, &tableid, &column))
 			continue;
-		map.old[map.n] = lfirst_oid(lc);
-		map.column[map.n++] = get_attname(template, column, false);
+		map->old[map->n] = lfirst_oid(lc);
+		map->new[map->n] = InvalidOid;
+		map->owner[map->n] = prototype;
+		map->column[map->n++] = get_attname(template, column, false);
 	}
+}
 
-	map.prototype = table_open(prototype, NoLock);
-	natts = RelationGetNumberOfAttributes(map.prototype);
+static void *
+grown(void *array, Size size)
+{
+	return array == NULL ? palloc(size) : repalloc(array, size);
+}
+
+static void
+replace_in_defaults(SequenceMap *map, Oid relid)
+{
+	Relation	prototype;
+	int			natts;
+
+	prototype = table_open(relid, NoLock);
+	natts = RelationGetNumberOfAttributes(prototype);
 	for (AttrNumber attnum = 1; attnum <= natts; attnum++)
 	{
-		Oid			attrdef = GetAttrDefaultOid(prototype, attnum);
+		Oid			attrdef = GetAttrDefaultOid(relid, attnum);
 		HeapTuple	tuple;
 		Node	   *expression;
 		bool		isnull;
@@ -323,17 +412,17 @@ own_serial_sequences(Oid template, Oid prototype)
 		systable_endscan(scan);
 		table_close(rel, AccessShareLock);
 
-		map.replaced = false;
-		replace_sequences(expression, &map);
-		if (map.replaced)
+		map->replaced = false;
+		replace_sequences(expression, map);
+		if (map->replaced)
 		{
-			RemoveAttrDefault(prototype, attnum, DROP_RESTRICT, false, true);
+			RemoveAttrDefault(relid, attnum, DROP_RESTRICT, false, true);
 			CommandCounterIncrement();
-			StoreAttrDefault(map.prototype, attnum, expression, false);
+			StoreAttrDefault(prototype, attnum, expression, false);
 			CommandCounterIncrement();
 		}
 	}
-	table_close(map.prototype, NoLock);
+	table_close(prototype, NoLock);
 }
 
 /*
@@ -341,8 +430,9 @@ own_serial_sequences(Oid template, Oid prototype)
  * the options of the template's.
  */
 static Oid
-create_sequence_like(Oid sequence, Relation prototype, const char *column)
+create_sequence_like(Oid sequence, Oid relid, const char *column)
 {
+	Relation	prototype = table_open(relid, NoLock);
 	Oid			namespaceid = RelationGetNamespace(prototype);
 	const char *namespace = quote_identifier(get_namespace_name(namespaceid));
 	char	   *name = ChooseRelationName(RelationGetRelationName(prototype), column, "seq",
@@ -365,6 +455,7 @@ create_sequence_like(Oid sequence, Relation prototype, const char *column)
 				 namespace, quote_identifier(RelationGetRelationName(prototype)),
 				 quote_identifier(column)));
 	ReleaseSysCache(tuple);
+	table_close(prototype, NoLock);
 
 	result = get_relname_relid(name, namespaceid);
 	if (!OidIsValid(result))

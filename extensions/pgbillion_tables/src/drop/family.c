@@ -24,6 +24,7 @@
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_init_privs.h"
+#include "catalog/pg_partitioned_table.h"
 #include "catalog/pg_policy.h"
 #include "catalog/pg_rewrite.h"
 #include "catalog/pg_seclabel.h"
@@ -59,6 +60,8 @@ const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS] = {
 	SequenceRelidIndexId, Anum_pg_sequence_seqrelid, 0, 0, RelationRelationId},
 	{InheritsRelationId, InvalidOid,
 	InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, 0, 0, RelationRelationId},
+	{PartitionedRelationId, InvalidOid,
+	PartitionedRelidIndexId, Anum_pg_partitioned_table_partrelid, 0, 0, RelationRelationId},
 	{StatisticRelationId, InvalidOid,
 	StatisticRelidAttnumInhIndexId, Anum_pg_statistic_starelid, 0, 0, RelationRelationId},
 	{TypeRelationId, TypeOidIndexId,

@@ -30,7 +30,7 @@ typedef struct FamilyCatalog
 	Oid			member_class;	/* whose members have rows here, or 0 for all */
 } FamilyCatalog;
 
-#define NUM_FAMILY_CATALOGS 19
+#define NUM_FAMILY_CATALOGS 20
 
 extern const FamilyCatalog family_catalogs[NUM_FAMILY_CATALOGS];
 

@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * stamp.c
- *	  The catalog rows of one table, compiled so as to be written again for
- *	  others (by stamp_batch.c).
+ *	  The catalog rows of one table, with its partitions, compiled so as to be
+ *	  written again for others (by stamp_batch.c).
  *
  * A stamp is made of a prototype: a table that PostgreSQL created a moment
  * before in the same transaction, so that nothing but its own parts can depend
  * on it. Its family is everything that does, found through pg_depend: row and
  * array type, TOAST table and index, indexes, constraints, defaults, owned
- * sequences, statistics, triggers, rules, policies. Every catalog row about a
- * member of the family is kept as an image, with a list of patches: at this
- * offset goes the OID of that member, the name of that one, a file number, a
- * tablespace.
+ * sequences, statistics, triggers, rules, policies, partitions with theirs.
+ * Every catalog row about a member of the family is kept as an image, with a
+ * list of patches: at this offset goes the OID of that member, the name of
+ * that one, a file number, a tablespace.
  *
  * Which columns hold OIDs of which catalog is not written down here; it
  * comes from the table that PostgreSQL itself publishes by
@@ -76,11 +76,14 @@ static const struct
 };
 
 static void find_family(SchemaRows *family, Oid prototype);
-static bool is_rule_of_other(const ObjectAddress *object, Oid table);
+static void check_rules(const SchemaRows *family);
+static void find_tables(Stamp *stamp, const TemplateTree *tree, const Oid *prototypes);
+static int	find_table(const Stamp *stamp, Oid relid);
 static void keep_objects(Stamp *stamp);
 static void collect_rows(Stamp *stamp, const FamilyCatalog *family);
 static SysScanDesc scan_rows(const FamilyCatalog *family, Relation rel, const SchemaMember *member);
 static void add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple);
+static bool is_oid_of_member(const Stamp *stamp, Oid oid);
 static Oid	column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum);
 static void compile_expressions(Stamp *stamp, StampRow *row, const FamilyCatalog *family,
 								Relation rel, int object);
@@ -89,43 +92,44 @@ static HeapTuple row_of_other(const Stamp *stamp, const FamilyCatalog *family, R
 static char *expression_of(HeapTuple tuple, Relation rel, Form_pg_attribute att);
 static void compile_expression(Stamp *stamp, StampRow *row, Form_pg_attribute att, char *text,
 							   char *other);
-static void name_members(Stamp *stamp, Oid template);
-static void name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tuple,
-							Oid template);
+static void name_members(Stamp *stamp);
+static void name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tuple);
+static void name_type(Stamp *stamp, int object, Form_pg_type form);
+static const char *name_of_first_key(Oid parent);
 static void name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form,
-								  ArrayType *columns, int ncolumns);
-static void add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
+								  const char *first_name, ArrayType *columns, int ncolumns);
+static void add_name(Stamp *stamp, int object, Oid relid, StampNameKind kind, const char *addition,
 					 const char *label, const char *actual);
-static int	reserve_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
-						 const char *label);
+static int	reserve_name(Stamp *stamp, int object, Oid relid, StampNameKind kind,
+						 const char *addition, const char *label);
 static void check_name(const Stamp *stamp, int name, const char *actual);
 static void name_relation(Stamp *stamp, int object);
+static Oid	table_of_toast(const Stamp *stamp, Oid toast);
 static void name_trigger(Stamp *stamp, int object);
+static void note_referenced(Stamp *stamp, Oid relid);
 static char *index_name_addition(Oid indexid);
-static char *statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid);
+static char *statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple);
 static int	find_member(const Stamp *stamp, Oid classid, Oid objid);
 
 /*
- * Compile the stamp of `prototype`, a table made by prototype_create() of
- * `template` in this transaction. `other` is another one, of which
+ * Compile the stamp of `prototypes`, the tables made by tree_create() after a
+ * tree in this transaction. `other` is the first of such tables, of which
  * stamp_is_of_both() holds, or InvalidOid if no expression can refer to its
- * table. Raises 0A000 for a part that a stamp cannot carry, XX000 where
- * PostgreSQL did something unknown here.
+ * table. Raises 0A000 for a part that a stamp cannot carry, 55000 where a table
+ * is gone, XX000 where PostgreSQL did something unknown here.
  */
 Stamp *
-stamp_compile(Oid prototype, Oid other, Oid template)
+stamp_compile(const TemplateTree *tree, const Oid *prototypes, Oid other)
 {
 	Stamp	   *stamp = palloc0(sizeof(Stamp));
 
-	stamp->prototype = prototype;
 	stamp->other = other;
-	stamp->relname = get_rel_name(prototype);
-
-	find_family(&stamp->members, prototype);
+	find_family(&stamp->members, prototypes[0]);
 	if (OidIsValid(other))
 		find_family(&stamp->other_members, other);
 	keep_objects(stamp);
-	name_members(stamp, template);
+	find_tables(stamp, tree, prototypes);
+	name_members(stamp);
 
 	for (int i = 0; i < stamp->nobjects; i++)
 	{
@@ -135,17 +139,24 @@ stamp_compile(Oid prototype, Oid other, Oid template)
 		if (object->relkind == 0)
 			continue;
 		rel = relation_open(object->address.objectId, NoLock);
+		object->tablespace = rel->rd_rel->reltablespace;
 		/* an event trigger or a hook can have done anything to it */
-		if (!file_number_is_lazy(rel->rd_rel->relfilenode) &&
+		if (RELKIND_HAS_STORAGE(object->relkind) &&
+			!file_number_is_lazy(rel->rd_rel->relfilenode) &&
 			(rel->rd_rel->relfilenode != object->address.objectId ||
 			 (RELKIND_HAS_TABLE_AM(object->relkind) && RelationGetNumberOfBlocks(rel) > 0)))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("\"%s\" was written to while it was being created",
 							RelationGetRelationName(rel))));
-		object->tablespace = rel->rd_rel->reltablespace;
-		if (file_number_is_lazy(rel->rd_rel->relfilenode))
-			stamp->nlazy++;
+		if (object->follows_table && object->tablespace != get_rel_tablespace(prototypes[0]))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("\"%s\" was moved to another tablespace while tables were being created",
+							RelationGetRelationName(rel))));
+		if (!RELKIND_HAS_STORAGE(object->relkind) ||
+			file_number_is_lazy(rel->rd_rel->relfilenode))
+			stamp->nwithout_file += object->follows_table ? 1 : 0;
 		else
 			object->files = file_image_capture(rel);
 		relation_close(rel, NoLock);
@@ -204,7 +215,7 @@ find_family(SchemaRows *family, Oid prototype)
 			if (found)
 				continue;
 			ObjectAddressSet(address, form->classid, form->objid);
-			if (!is_family_class(form->classid) || is_rule_of_other(&address, prototype))
+			if (!is_family_class(form->classid))
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot stamp tables with %s",
@@ -223,31 +234,39 @@ find_family(SchemaRows *family, Oid prototype)
 	table_close(depend, AccessShareLock);
 
 	qsort(family->members, family->nmembers, sizeof(SchemaMember), schema_member_cmp);
+	check_rules(family);
 }
 
-/* A rule of a view, for one: an event trigger may have made it. */
-static bool
-is_rule_of_other(const ObjectAddress *object, Oid table)
+/* Those of others depend on a table, too: of a view, for one, which an event trigger may have made. */
+static void
+check_rules(const SchemaRows *family)
 {
-	Relation	rel;
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	bool		result;
+	Relation	rel = table_open(RewriteRelationId, AccessShareLock);
 
-	if (object->classId != RewriteRelationId)
-		return false;
-	rel = table_open(RewriteRelationId, AccessShareLock);
-	ScanKeyInit(&key, Anum_pg_rewrite_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(object->objectId));
-	scan = systable_beginscan(rel, RewriteOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "could not find rule %u", object->objectId);
-	result = ((Form_pg_rewrite) GETSTRUCT(tuple))->ev_class != table;
-	systable_endscan(scan);
+	for (int i = 0; i < family->nmembers; i++)
+	{
+		ObjectAddress address;
+		ScanKeyData key;
+		SysScanDesc scan;
+		HeapTuple	tuple;
+
+		ObjectAddressSet(address, family->members[i].classid, family->members[i].objid);
+		if (address.classId != RewriteRelationId)
+			continue;
+		ScanKeyInit(&key, Anum_pg_rewrite_oid, BTEqualStrategyNumber, F_OIDEQ,
+					ObjectIdGetDatum(address.objectId));
+		scan = systable_beginscan(rel, RewriteOidIndexId, true, NULL, 1, &key);
+		tuple = systable_getnext(scan);
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "could not find rule %u", address.objectId);
+		if (schema_rows_member(family, RelationRelationId,
+							   ((Form_pg_rewrite) GETSTRUCT(tuple))->ev_class) < 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot stamp tables with %s", getObjectDescription(&address, false))));
+		systable_endscan(scan);
+	}
 	table_close(rel, AccessShareLock);
-	return result;
 }
 
 /* Were the parts of two prototypes created in the same order? */
@@ -274,21 +293,47 @@ keep_objects(Stamp *stamp)
 	for (int i = 0; i < stamp->nobjects; i++)
 		ObjectAddressSet(stamp->objects[i].address, stamp->members.members[i].classid,
 						 stamp->members.members[i].objid);
-	stamp->table = find_member(stamp, RelationRelationId, stamp->prototype);
+}
+
+static void
+find_tables(Stamp *stamp, const TemplateTree *tree, const Oid *prototypes)
+{
+	stamp->ntables = tree->nnodes;
+	stamp->tables = palloc(stamp->ntables * sizeof(StampTable));
+	for (int i = 0; i < stamp->ntables; i++)
+	{
+		StampTable *table = &stamp->tables[i];
+		Relation	rel;
+
+		table->relid = prototypes[i];
+		table->template = tree->nodes[i].template;
+		table->relname = tree_created_name(tree, i, table->relid);
+		if (find_member(stamp, RelationRelationId, table->relid) < 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("partition \"%s\" was detached while tables were being created",
+							table->relname)));
+		rel = table_open(table->relid, NoLock);
+		table->toast = rel->rd_rel->reltoastrelid;
+		table_close(rel, NoLock);
+	}
+}
+
+/* Position of a table of the family in tables[], or -1. */
+static int
+find_table(const Stamp *stamp, Oid relid)
+{
+	for (int i = 0; i < stamp->ntables; i++)
+		if (stamp->tables[i].relid == relid)
+			return i;
+	return -1;
 }
 
 /* Position of a member in objects[], or -1. */
 static int
 find_member(const Stamp *stamp, Oid classid, Oid objid)
 {
-	for (int i = 0; i < stamp->nobjects; i++)
-	{
-		const ObjectAddress *address = &stamp->objects[i].address;
-
-		if (address->objectId == objid && address->classId == classid)
-			return i;
-	}
-	return -1;
+	return schema_rows_member(&stamp->members, classid, objid);
 }
 
 /* ---- names ---- */
@@ -298,14 +343,23 @@ find_member(const Stamp *stamp, Oid classid, Oid objid)
  * give the name that PostgreSQL has chosen.
  */
 static void
-name_members(Stamp *stamp, Oid template)
+name_members(Stamp *stamp)
 {
-	stamp->names = palloc0((stamp->nobjects + 1) * sizeof(StampName));
-	stamp->nnames = 1;
-	stamp->names[0].kind = STAMP_NAME_TABLE;
+	stamp->names = palloc0(stamp->nobjects * sizeof(StampName));
 
 	for (int i = 0; i < stamp->nobjects; i++)
 		stamp->objects[i].name = -1;
+
+	for (int i = 0; i < stamp->ntables; i++)
+	{
+		const char *relname = stamp->tables[i].relname;
+		Size		length = strlen(stamp->tables[0].relname);
+		int			object = find_member(stamp, RelationRelationId, stamp->tables[i].relid);
+
+		if (strncmp(relname, stamp->tables[0].relname, length) != 0)
+			elog(ERROR, "cannot tell the origin of the name \"%s\"", relname);
+		reserve_name(stamp, object, stamp->tables[i].relid, STAMP_NAME_TABLE, relname + length, NULL);
+	}
 
 	for (int i = 0; i < stamp->nobjects; i++)
 	{
@@ -323,11 +377,7 @@ name_members(Stamp *stamp, Oid template)
 				tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(oid));
 				if (!HeapTupleIsValid(tuple))
 					elog(ERROR, "cache lookup failed for type %u", oid);
-				if (((Form_pg_type) GETSTRUCT(tuple))->typrelid == stamp->prototype)
-					object->name = 0;
-				else
-					add_name(stamp, i, STAMP_NAME_ARRAY_TYPE, NULL, NULL,
-							 NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname));
+				name_type(stamp, i, (Form_pg_type) GETSTRUCT(tuple));
 				ReleaseSysCache(tuple);
 				break;
 
@@ -335,9 +385,9 @@ name_members(Stamp *stamp, Oid template)
 				tuple = SearchSysCache1(STATEXTOID, ObjectIdGetDatum(oid));
 				if (!HeapTupleIsValid(tuple))
 					elog(ERROR, "cache lookup failed for statistics object %u", oid);
-				add_name(stamp, i, STAMP_NAME_STATISTICS,
-						 statistics_name_addition((Form_pg_statistic_ext) GETSTRUCT(tuple),
-												  tuple, stamp->prototype),
+				add_name(stamp, i, ((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxrelid,
+						 STAMP_NAME_STATISTICS,
+						 statistics_name_addition((Form_pg_statistic_ext) GETSTRUCT(tuple), tuple),
 						 "stat",
 						 NameStr(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxname));
 				ReleaseSysCache(tuple);
@@ -366,9 +416,21 @@ name_members(Stamp *stamp, Oid template)
 			elog(ERROR, "cache lookup failed for constraint %u", object->address.objectId);
 		form = (Form_pg_constraint) GETSTRUCT(tuple);
 
-		name_constraint(stamp, i, form, tuple, template);
+		name_constraint(stamp, i, form, tuple);
 		ReleaseSysCache(tuple);
 	}
+}
+
+static void
+name_type(Stamp *stamp, int object, Form_pg_type form)
+{
+	int			table = find_table(stamp, form->typrelid);
+	Oid			relid = get_typ_typrelid(form->typelem);
+
+	if (table >= 0)
+		stamp->objects[object].name = table;
+	else
+		add_name(stamp, object, relid, STAMP_NAME_ARRAY_TYPE, NULL, NULL, NameStr(form->typname));
 }
 
 /*
@@ -376,45 +438,46 @@ name_members(Stamp *stamp, Oid template)
  * keys and of constraint triggers; PostgreSQL chooses others.
  */
 static void
-name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tuple, Oid template)
+name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tuple)
 {
 	const char *actual = NameStr(form->conname);
+	int			table = find_table(stamp, form->conrelid);
 	bool		isnull;
 	Datum		conkey = SysCacheGetAttr(CONSTROID, tuple, Anum_pg_constraint_conkey, &isnull);
 	ArrayType  *columns = isnull ? NULL : DatumGetArrayTypeP(conkey);
 	int			ncolumns = columns == NULL ? 0 : ARR_DIMS(columns)[0];
 
+	if (table < 0)
+		elog(ERROR, "constraint \"%s\" is of another table", actual);
 	if (form->contype == CONSTRAINT_PRIMARY || form->contype == CONSTRAINT_UNIQUE ||
 		form->contype == CONSTRAINT_EXCLUSION)
 		stamp->objects[object].name =
 			stamp->objects[find_member(stamp, RelationRelationId, form->conindid)].name;
 	else if (form->contype == CONSTRAINT_FOREIGN && OidIsValid(form->conparentid))
-		name_key_of_partition(stamp, object, form, columns, ncolumns);
-	else if (!OidIsValid(get_relation_constraint_oid(template, actual, true)))
+	{
+		const char *first_name = name_of_first_key(form->conparentid);
+
+		/* a partition has its parent's under the same name */
+		if (strcmp(actual, first_name) != 0)
+			name_key_of_partition(stamp, object, form, first_name, columns, ncolumns);
+	}
+	else if (!OidIsValid(get_relation_constraint_oid(stamp->tables[table].template, actual, true)))
 	{
 		if (ncolumns != 1)
 			elog(ERROR, "cannot tell the origin of the name of constraint \"%s\"", actual);
-		add_name(stamp, object, STAMP_NAME_CONSTRAINT,
-				 get_attname(stamp->prototype, *(int16 *) ARR_DATA_PTR(columns), false),
+		add_name(stamp, object, form->conrelid, STAMP_NAME_CONSTRAINT,
+				 get_attname(form->conrelid, *(int16 *) ARR_DATA_PTR(columns), false),
 				 "not_null", actual);
 	}
 }
 
-/*
- * A foreign key to a partitioned table has one for each of its partitions;
- * addFkConstraint() names them.
- */
-static void
-name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form, ArrayType *columns,
-					  int ncolumns)
+/* The name of the foreign key that was asked for, from which this one comes by partitions; palloc'd. */
+static const char *
+name_of_first_key(Oid parent)
 {
-#if PG_VERSION_NUM >= 180000
-	const char *base;
-	Oid			parent = form->conparentid;
-	int			name;
+	char	   *name = NULL;
 
-	/* by the name of the key itself */
-	for (;;)
+	while (OidIsValid(parent))
 	{
 		HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(parent));
 		Form_pg_constraint key;
@@ -422,14 +485,25 @@ name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form, ArrayTy
 		if (!HeapTupleIsValid(tuple))
 			elog(ERROR, "cache lookup failed for constraint %u", parent);
 		key = (Form_pg_constraint) GETSTRUCT(tuple);
-		base = pstrdup(NameStr(key->conname));
+		name = pstrdup(NameStr(key->conname));
 		parent = key->conparentid;
 		ReleaseSysCache(tuple);
-		if (!OidIsValid(parent))
-			break;
 	}
-	name = reserve_name(stamp, object, STAMP_NAME_CONSTRAINT, NULL, "");
-	stamp->names[name].base = base;
+	return name;
+}
+
+/*
+ * A foreign key to a partitioned table has one for each of its partitions;
+ * addFkConstraint() names them.
+ */
+static void
+name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form, const char *first_name,
+					  ArrayType *columns, int ncolumns)
+{
+#if PG_VERSION_NUM >= 180000
+	int			name = reserve_name(stamp, object, form->conrelid, STAMP_NAME_CONSTRAINT, NULL, "");
+
+	stamp->names[name].base = first_name;
 	check_name(stamp, name, NameStr(form->conname));
 #else
 	StringInfoData addition;
@@ -438,27 +512,33 @@ name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form, ArrayTy
 	initStringInfo(&addition);
 	for (int i = 0; i < ncolumns && addition.len < NAMEDATALEN; i++)
 		appendStringInfo(&addition, "%s%s", i == 0 ? "" : "_",
-						 get_attname(stamp->prototype, ((int16 *) ARR_DATA_PTR(columns))[i], false));
-	add_name(stamp, object, STAMP_NAME_CONSTRAINT, addition.data, "fkey", NameStr(form->conname));
+						 get_attname(form->conrelid, ((int16 *) ARR_DATA_PTR(columns))[i], false));
+	add_name(stamp, object, form->conrelid, STAMP_NAME_CONSTRAINT, addition.data, "fkey",
+			 NameStr(form->conname));
 #endif
 }
 
 static void
-add_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
+add_name(Stamp *stamp, int object, Oid relid, StampNameKind kind, const char *addition,
 		 const char *label, const char *actual)
 {
-	check_name(stamp, reserve_name(stamp, object, kind, addition, label), actual);
+	check_name(stamp, reserve_name(stamp, object, relid, kind, addition, label), actual);
 }
 
-/* A name that is to be checked by check_name(), unless it follows from an OID. */
+/* A name of a part of table `relid` that is to be checked by check_name(), unless it follows from an OID. */
 static int
-reserve_name(Stamp *stamp, int object, StampNameKind kind, const char *addition, const char *label)
+reserve_name(Stamp *stamp, int object, Oid relid, StampNameKind kind, const char *addition,
+			 const char *label)
 {
 	StampName  *name = &stamp->names[stamp->nnames];
+	int			table = find_table(stamp, relid);
 
+	if (table < 0)
+		elog(ERROR, "object %u is of another table", stamp->objects[object].address.objectId);
 	name->kind = kind;
 	name->addition = addition;
 	name->label = label;
+	name->table = table;
 	name->object = object;
 	stamp->objects[object].name = stamp->nnames;
 	return stamp->nnames++;
@@ -468,7 +548,9 @@ reserve_name(Stamp *stamp, int object, StampNameKind kind, const char *addition,
 static void
 check_name(const Stamp *stamp, int name, const char *actual)
 {
-	if (!stamp_name_explains(&stamp->names[name], stamp->relname, actual))
+	const char *relname = stamp->tables[stamp->names[name].table].relname;
+
+	if (!stamp_name_explains(&stamp->names[name], relname, actual))
 		elog(ERROR, "cannot tell the origin of the name \"%s\"", actual);
 }
 
@@ -477,49 +559,43 @@ static void
 name_relation(Stamp *stamp, int object)
 {
 	Oid			relid = stamp->objects[object].address.objectId;
-	Oid			toastrelid = InvalidOid;
 	Relation	rel = relation_open(relid, NoLock);
 	const char *relname = RelationGetRelationName(rel);
-	Relation	prototype;
+	char		relkind = rel->rd_rel->relkind;
+	bool		is_index = relkind == RELKIND_INDEX || relkind == RELKIND_PARTITIONED_INDEX;
+	Oid			indexed = is_index ? rel->rd_index->indrelid : InvalidOid;
 
-	stamp->objects[object].relkind = rel->rd_rel->relkind;
+	stamp->objects[object].relkind = relkind;
 
-	prototype = table_open(stamp->prototype, NoLock);
-	toastrelid = prototype->rd_rel->reltoastrelid;
-	table_close(prototype, NoLock);
-
-	if (relid == stamp->prototype)
+	if (find_table(stamp, relid) >= 0)
+		stamp->objects[object].follows_table = true;
+	else if (relkind == RELKIND_TOASTVALUE)
 	{
-		stamp->objects[object].name = 0;
+		reserve_name(stamp, object, table_of_toast(stamp, relid), STAMP_NAME_TOAST, NULL, NULL);
 		stamp->objects[object].follows_table = true;
 	}
-	else if (relid == toastrelid)
+	else if (is_index && get_rel_relkind(indexed) == RELKIND_TOASTVALUE)
 	{
-		reserve_name(stamp, object, STAMP_NAME_TOAST, NULL, NULL);
+		reserve_name(stamp, object, table_of_toast(stamp, indexed), STAMP_NAME_TOAST_INDEX, NULL, NULL);
 		stamp->objects[object].follows_table = true;
 	}
-	else if (rel->rd_rel->relkind == RELKIND_INDEX && rel->rd_index->indrelid == toastrelid)
-	{
-		reserve_name(stamp, object, STAMP_NAME_TOAST_INDEX, NULL, NULL);
-		stamp->objects[object].follows_table = true;
-	}
-	else if (rel->rd_rel->relkind == RELKIND_INDEX)
+	else if (is_index)
 	{
 		Oid			constraint = get_index_constraint(relid);
 
 		if (rel->rd_index->indisprimary)
-			add_name(stamp, object, STAMP_NAME_INDEX_CONSTRAINT, NULL, "pkey", relname);
+			add_name(stamp, object, indexed, STAMP_NAME_INDEX_CONSTRAINT, NULL, "pkey", relname);
 		else if (rel->rd_index->indisexclusion)
-			add_name(stamp, object, STAMP_NAME_INDEX_CONSTRAINT,
+			add_name(stamp, object, indexed, STAMP_NAME_INDEX_CONSTRAINT,
 					 index_name_addition(relid), "excl", relname);
 		else if (OidIsValid(constraint))
-			add_name(stamp, object, STAMP_NAME_INDEX_CONSTRAINT,
+			add_name(stamp, object, indexed, STAMP_NAME_INDEX_CONSTRAINT,
 					 index_name_addition(relid), "key", relname);
 		else
-			add_name(stamp, object, STAMP_NAME_RELATION,
+			add_name(stamp, object, indexed, STAMP_NAME_RELATION,
 					 index_name_addition(relid), "idx", relname);
 	}
-	else if (rel->rd_rel->relkind == RELKIND_SEQUENCE)
+	else if (relkind == RELKIND_SEQUENCE)
 	{
 		Oid			tableid;
 		int32		column;
@@ -527,14 +603,23 @@ name_relation(Stamp *stamp, int object)
 		if (!sequenceIsOwned(relid, DEPENDENCY_AUTO, &tableid, &column) &&
 			!sequenceIsOwned(relid, DEPENDENCY_INTERNAL, &tableid, &column))
 			elog(ERROR, "sequence \"%s\" is not owned", relname);
-		Assert(tableid == stamp->prototype);
-		add_name(stamp, object, STAMP_NAME_RELATION,
+		add_name(stamp, object, tableid, STAMP_NAME_RELATION,
 				 get_attname(tableid, column, false), "seq", relname);
 	}
 	else
 		elog(ERROR, "unexpected relation \"%s\"", relname);
 
 	relation_close(rel, NoLock);
+}
+
+/* The table of the family that has this TOAST table; InvalidOid if none has. */
+static Oid
+table_of_toast(const Stamp *stamp, Oid toast)
+{
+	for (int i = 0; i < stamp->ntables; i++)
+		if (stamp->tables[i].toast == toast)
+			return stamp->tables[i].relid;
+	return InvalidOid;
 }
 
 /* CreateTriggerFiringOn() names triggers that PostgreSQL makes for a constraint; others keep their names. */
@@ -565,12 +650,20 @@ name_trigger(Stamp *stamp, int object)
 		if (length <= 0 || strcmp(name + length, oid_suffix) != 0)
 			elog(ERROR, "cannot tell the origin of the name \"%s\"", name);
 		name[length] = '\0';
-		reserve_name(stamp, object, STAMP_NAME_TRIGGER, NULL, name);
+		/* nothing of the table's name is in it */
+		reserve_name(stamp, object, stamp->tables[0].relid, STAMP_NAME_TRIGGER, NULL, name);
 	}
-	if (find_member(stamp, RelationRelationId, form->tgrelid) < 0)
-		stamp->referenced = list_append_unique_oid(stamp->referenced, form->tgrelid);
+	note_referenced(stamp, form->tgrelid);
 	systable_endscan(scan);
 	table_close(rel, AccessShareLock);
+}
+
+/* Others than those of the family are to be told. */
+static void
+note_referenced(Stamp *stamp, Oid relid)
+{
+	if (find_member(stamp, RelationRelationId, relid) < 0)
+		stamp->referenced = list_append_unique_oid(stamp->referenced, relid);
 }
 
 /* What DefineIndex() puts between table name and label: see indexcmds.c. */
@@ -594,7 +687,7 @@ index_name_addition(Oid indexid)
 
 /* The same for CREATE STATISTICS: see statscmds.c. */
 static char *
-statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid)
+statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple)
 {
 	StringInfoData buf;
 	bool		isnull;
@@ -611,7 +704,7 @@ statistics_name_addition(Form_pg_statistic_ext form, HeapTuple tuple, Oid relid)
 		if (i > 0)
 			appendStringInfoChar(&buf, '_');
 		appendStringInfoString(&buf, i < form->stxkeys.dim1 ?
-							   get_attname(relid, form->stxkeys.values[i], false) : "expr");
+							   get_attname(form->stxrelid, form->stxkeys.values[i], false) : "expr");
 	}
 
 	return buf.data;
@@ -644,13 +737,11 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 			 * these depend on each table's tablespace; see
 			 * add_tablespace_rows()
 			 */
-			if (family->catalog == SharedDependRelationId &&
+			if (family->catalog == SharedDependRelationId && stamp->objects[i].follows_table &&
 				((Form_pg_shdepend) GETSTRUCT(tuple))->deptype == SHARED_DEPENDENCY_TABLESPACE)
 				continue;
 			if (family->catalog == InheritsRelationId)
-				stamp->referenced =
-					list_append_unique_oid(stamp->referenced,
-										   ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
+				note_referenced(stamp, ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent);
 			add_row(stamp, catalog, rel, tuple);
 			compile_expressions(stamp, &catalog->rows[catalog->nrows - 1], family, rel, i);
 		}
@@ -660,7 +751,7 @@ collect_rows(Stamp *stamp, const FamilyCatalog *family)
 	table_close(rel, AccessShareLock);
 	/* relations without a file may need one there; see add_tablespace_rows() */
 	if (catalog->nrows > 0 ||
-		(stamp->nlazy > 0 && catalog->catalog == SharedDependRelationId))
+		(stamp->nwithout_file > 0 && catalog->catalog == SharedDependRelationId))
 		stamp->ncatalogs++;
 }
 
@@ -759,10 +850,9 @@ add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple)
 			}
 			else if (!OidIsValid(reference) && OidIsValid(value))
 			{
-				for (int j = 0; j < stamp->nobjects; j++)
-					if (stamp->objects[j].address.objectId == value)
-						elog(ERROR, "unexpected OID %u in column \"%s\" of \"%s\"", value,
-							 NameStr(att->attname), RelationGetRelationName(rel));
+				if (is_oid_of_member(stamp, value))
+					elog(ERROR, "unexpected OID %u in column \"%s\" of \"%s\"", value,
+						 NameStr(att->attname), RelationGetRelationName(rel));
 			}
 		}
 		else if (att->atttypid == NAMEOID && name >= 0 &&
@@ -779,6 +869,25 @@ add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple)
 
 		offset = att_addlength_pointer(offset, att->attlen, data + offset);
 	}
+}
+
+/* In any catalog? */
+static bool
+is_oid_of_member(const Stamp *stamp, Oid oid)
+{
+	int			low = 0;
+	int			high = stamp->members.nmembers;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (stamp->members.members[middle].objid < oid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < stamp->members.nmembers && stamp->members.members[low].objid == oid;
 }
 
 /*
@@ -873,14 +982,17 @@ compile_expressions(Stamp *stamp, StampRow *row, const FamilyCatalog *family, Re
 		if (isnull)
 			continue;
 
-		/* pg_class.relpartbound is a node of another kind; stamps have none */
+		/*
+		 * of tables with partitions there are two: their bounds are nodes of
+		 * another kind
+		 */
 		if (!OidIsValid(stamp->other))
 		{
 			if (refers_to_family(stringToNode(TextDatumGetCString(value)), stamp))
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot stamp tables with an expression of table \"%s\" that may refer to it",
-								stamp->relname),
+								stamp->tables[0].relname),
 						 errdetail("It is in column \"%s\" of \"%s\".",
 								   NameStr(att->attname), RelationGetRelationName(rel))));
 			continue;
@@ -932,7 +1044,7 @@ compile_expression(Stamp *stamp, StampRow *row, Form_pg_attribute att, char *tex
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot stamp tables with an expression of table \"%s\" that differs from table to table",
-						stamp->relname),
+						stamp->tables[0].relname),
 				 errdetail("It is in column %s of a system catalog.", NameStr(att->attname))));
 
 	/* grown by powers of two */

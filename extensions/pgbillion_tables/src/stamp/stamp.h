@@ -2,7 +2,8 @@
  *
  * stamp.h
  *	  What a stamp is made of: see stamp.c, which compiles it, and
- *	  stamp_batch.c, which writes it.
+ *	  stamp_batch.c, which writes it. It is that of a table, with the
+ *	  partitions below it.
  *
  *-------------------------------------------------------------------------
  */
@@ -62,28 +63,39 @@ typedef struct StampObject
 	ObjectAddress address;		/* objectSubId is 0 */
 	char		relkind;		/* of a relation, else 0 */
 	int			name;			/* in names[], or -1 for one that is kept */
-	bool		follows_table;	/* into the table's tablespace? */
+	bool		follows_table;	/* into the first table's tablespace? */
 	Oid			tablespace;		/* of a relation */
-	FileImage  *files;			/* of a relation; NULL if it has none yet */
+	FileImage  *files;			/* of a relation; NULL if it has none, or none
+								 * yet */
 } StampObject;
+
+/* A table of the family: the first, or a partition below it. */
+typedef struct StampTable
+{
+	Oid			relid;
+	Oid			template;
+	char	   *relname;
+	Oid			toast;			/* its TOAST table, or InvalidOid */
+} StampTable;
 
 struct Stamp
 {
-	Oid			prototype;
-	Oid			other;			/* a second one, or InvalidOid */
-	char	   *relname;		/* the prototype's */
+	Oid			other;			/* a second prototype, or InvalidOid */
+	int			ntables;
+	StampTable *tables;			/* the first is the prototype; names[] begins
+								 * with theirs */
 	int			nobjects;
 	StampObject *objects;		/* by OID, ascending */
 	SchemaRows	members;		/* the same, without rows */
 	SchemaRows	other_members;	/* those of the second prototype */
-	int			table;			/* the table among them */
-	int			nlazy;			/* how many are relations without a file */
+	int			nwithout_file;	/* how many relations there are without a file
+								 * in the table's tablespace */
 	int			nnames;
 	StampName  *names;
 	int			ncatalogs;
 	StampCatalog *catalogs;
-	List	   *referenced;		/* OIDs of other tables with triggers of its
-								 * foreign keys, and of its parents */
+	List	   *referenced;		/* OIDs of other tables with triggers of their
+								 * foreign keys, and of their parents */
 };
 
 #endif							/* PGBILLION_STAMP_H */

@@ -96,7 +96,7 @@ stamp_batch_reserve(StampBatch *batch, int ntables)
 	{
 		if (batch->tuples[i] != NULL)
 			pfree(batch->tuples[i]);
-		batch->tuples[i] = palloc((Size) ntables * (stamp->catalogs[i].nrows + stamp->nlazy) *
+		batch->tuples[i] = palloc((Size) ntables * (stamp->catalogs[i].nrows + stamp->nwithout_file) *
 								  sizeof(HeapTuple));
 	}
 	batch->capacity = ntables;
@@ -146,7 +146,7 @@ stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace)
 	}
 
 	name_registry_choose(batch->registry, stamp->names, stamp->nnames, NameStr(*relname),
-						 batch->oids, stamp->table, batch->names);
+						 batch->oids, batch->names);
 
 	for (int i = 0; i < stamp->ncatalogs; i++)
 	{
@@ -213,7 +213,8 @@ fill_expressions(StampBatch *batch, StampCatalog *catalog, StampRow *row, HeapTu
 
 /*
  * A relation without a file records its dependency on its tablespace, which
- * a file would otherwise protect; see lazy_files.c.
+ * a file would otherwise protect: heap_create() for those that never have
+ * one, and lazy_files.c.
  */
 static void
 add_tablespace_rows(StampBatch *batch, int catalog, Oid tablespace)
@@ -226,9 +227,8 @@ add_tablespace_rows(StampBatch *batch, int catalog, Oid tablespace)
 		Datum		values[Natts_pg_shdepend];
 		bool		nulls[Natts_pg_shdepend] = {false};
 
-		if (object->relkind == 0 || object->files != NULL)
+		if (object->relkind == 0 || object->files != NULL || !object->follows_table)
 			continue;
-		Assert(object->follows_table);
 		values[Anum_pg_shdepend_dbid - 1] = ObjectIdGetDatum(MyDatabaseId);
 		values[Anum_pg_shdepend_classid - 1] = ObjectIdGetDatum(RelationRelationId);
 		values[Anum_pg_shdepend_objid - 1] = ObjectIdGetDatum(batch->oids[i]);

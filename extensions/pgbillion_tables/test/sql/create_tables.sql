@@ -131,10 +131,30 @@ SELECT tableoid::regclass, i FROM plain;
 SELECT pgbillion_tables.drop_tables(array_agg(oid::regclass)) FROM pg_class WHERE relname ~ '^(ruled|child)\d$';
 DROP TABLE child;
 
+-- partitions
+CREATE TABLE parted (i integer NOT NULL, t text, id serial) PARTITION BY LIST (i);
+CREATE INDEX ON parted (t);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1);
+CREATE TABLE part PARTITION OF parted DEFAULT PARTITION BY RANGE (lower(t), i);
+CREATE TABLE parted_rest PARTITION OF part FOR VALUES FROM ('a', MINVALUE) TO ('m', MINVALUE);
+SELECT pgbillion_tables.create_tables('parted', 'tree%d', 1, 4);
+SELECT relid, parentrelid, pg_get_expr(relpartbound, relid) AS bound, pg_get_partkeydef(relid) AS key
+    FROM pg_partition_tree('tree4') JOIN pg_class c ON c.oid = relid;
+SELECT relid FROM pg_partition_tree('tree4_t_idx');
+INSERT INTO tree4 VALUES (1, 'x'), (2, 'B');
+SELECT tableoid::regclass, * FROM tree4;
+INSERT INTO tree4 VALUES (3, 'n');
+SELECT pgbillion_tables.drop_tables(array_agg(oid::regclass)) FROM pg_class WHERE relname ~ '^tree\d$';
+SELECT count(*) FROM pg_class WHERE relname ~ '^tree';
+
 -- what a stamp cannot carry
-CREATE TABLE parted (i integer) PARTITION BY LIST (i);
-CREATE TABLE part PARTITION OF parted FOR VALUES IN (1);
+CREATE FOREIGN DATA WRAPPER regress_billion;
+CREATE SERVER regress_billion FOREIGN DATA WRAPPER regress_billion;
+CREATE FOREIGN TABLE far PARTITION OF parted FOR VALUES IN (9) SERVER regress_billion;
 SELECT pgbillion_tables.create_tables('parted', 'f%d', 1, 2);
+DROP FOREIGN DATA WRAPPER regress_billion CASCADE;
+SELECT pgbillion_tables.create_tables('parted', repeat('f', 58) || '%d', 1, 9);
+SELECT pgbillion_tables.create_tables('parted', repeat('f', 58) || '%d', 1, 10);
 SELECT pgbillion_tables.create_tables('k4_a_idx', 'f%d', 1, 2);
 SELECT pgbillion_tables.create_tables('template_id_seq', 'f%d', 1, 2);
 SELECT pgbillion_tables.create_tables('pg_class', 'f%d', 1, 2);

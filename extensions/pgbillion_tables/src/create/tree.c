@@ -1,0 +1,224 @@
+/*-------------------------------------------------------------------------
+ *
+ * tree.c
+ *	  A template with its partitions, and tables made after it by commands.
+ *
+ * An ordinary table is a tree of one node. The tables of a tree are made one by
+ * one, each like its own template, a partition before its own partitions; then
+ * they get sequences; then, in the same order, what else their templates have,
+ * and the partitions are attached. What a partition has from its parent comes
+ * by that, under the names that PostgreSQL gives it.
+ *
+ * A partition named TEMPLATE_x of a template named TEMPLATE becomes NAME_x;
+ * one of another name becomes NAME_ with that behind it. So the names of a
+ * tree all begin with the first one's, as naming.c expects.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "catalog/pg_inherits.h"
+#include "miscadmin.h"
+#include "storage/lockdefs.h"
+#include "utils/acl.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/syscache.h"
+
+#include "access/table.h"
+#include "tables.h"
+
+static void read_node(TemplateTree *tree, Oid template, bool is_partition);
+static void check_partition(Relation parent, Oid partition);
+static void check_indexes(Relation rel);
+static const char *suffix_of(const char *relname, const char *template);
+static char *node_name(const TreeNode *node, const char *relname);
+
+/*
+ * The template, which template_lock() has locked, with its partitions, which
+ * get AccessShareLock; palloc'd. Raises 0A000 for what cannot be copied, 42501
+ * where the caller may not read a partition.
+ */
+TemplateTree *
+tree_read(Oid template)
+{
+	TemplateTree *tree = palloc0(sizeof(TemplateTree));
+
+	read_node(tree, template, false);
+	return tree;
+}
+
+/* Append a template and what is below it. */
+static void
+read_node(TemplateTree *tree, Oid template, bool is_partition)
+{
+	TreeNode	node = {template, is_partition};
+	Relation	rel = table_open(template, NoLock);
+	List	   *partitions = NIL;
+	ListCell   *lc;
+
+	check_stack_depth();
+	node.is_partitioned = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
+	node.suffix = is_partition ?
+		suffix_of(RelationGetRelationName(rel), get_rel_name(tree->nodes[0].template)) : "";
+	if (node.is_partitioned)
+	{
+		bool		detached = false;
+
+		partitions = find_inheritance_children_extended(template, false, AccessShareLock,
+														&detached, NULL);
+		if (detached)
+			refuse_template(rel, "a partition that is being detached",
+							"Finish that with ALTER TABLE â203¦ DETACH PARTITION â203¦ FINALIZE.");
+		check_indexes(rel);
+	}
+	template_parts_read(&node);
+
+	/* grown by powers of two */
+	if ((tree->nnodes & (tree->nnodes - 1)) == 0)
+		tree->nodes = tree->nodes == NULL ? palloc(sizeof(TreeNode)) :
+			repalloc(tree->nodes, tree->nnodes * 2 * sizeof(TreeNode));
+	tree->nodes[tree->nnodes++] = node;
+
+	foreach(lc, partitions)
+	{
+		CHECK_FOR_INTERRUPTS();
+		check_partition(rel, lfirst_oid(lc));
+		read_node(tree, lfirst_oid(lc), true);
+	}
+	table_close(rel, NoLock);
+}
+
+static void
+check_partition(Relation parent, Oid partition)
+{
+	AclResult	aclresult = pg_class_aclcheck(partition, GetUserId(), ACL_SELECT);
+
+	if (aclresult != ACLCHECK_OK)
+		aclcheck_error(aclresult, get_relkind_objtype(get_rel_relkind(partition)),
+					   get_rel_name(partition));
+	if (get_rel_relkind(partition) == RELKIND_FOREIGN_TABLE)
+		refuse_template(parent, psprintf("foreign table \"%s\" as a partition", get_rel_name(partition)),
+						"Detach it from the template.");
+}
+
+/* What is created is valid, because each partition has its part of the index. */
+static void
+check_indexes(Relation rel)
+{
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+		bool		valid;
+
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for index %u", lfirst_oid(lc));
+		valid = ((Form_pg_index) GETSTRUCT(tuple))->indisvalid;
+		ReleaseSysCache(tuple);
+		if (!valid)
+			refuse_template(rel, psprintf("index \"%s\", which is not valid", get_rel_name(lfirst_oid(lc))),
+							"Attach an index of each partition to it, or drop it.");
+	}
+}
+
+/* What names of the partition's copies have behind the name of the first table. */
+static const char *
+suffix_of(const char *relname, const char *template)
+{
+	Size		length = strlen(template);
+
+	if (strncmp(relname, template, length) == 0 && relname[length] == '_')
+		return pstrdup(relname + length);
+	return psprintf("_%s", relname);
+}
+
+/* All commands about the template and its partitions. */
+List *
+tree_parts(const TemplateTree *tree)
+{
+	List	   *parts = NIL;
+
+	for (int i = 0; i < tree->nnodes; i++)
+	{
+		parts = list_concat(parts, tree->nodes[i].parts);
+		parts = list_concat(parts, tree->nodes[i].late_parts);
+	}
+	return parts;
+}
+
+/* Are two tables needed, whose difference tells what expressions refer to? */
+bool
+tree_needs_pair(const TemplateTree *tree)
+{
+	for (int i = 0; i < tree->nnodes; i++)
+	{
+		const TreeNode *node = &tree->nodes[i];
+
+		if (node->is_partitioned || template_has_serials(node->template) ||
+			template_parts_have_expressions(node->parts))
+			return true;
+	}
+	return false;
+}
+
+/* Raises 42622 if the name of a partition in the last of the trees is too long; the first ones' are not longer. */
+void
+tree_check_lengths(const TemplateTree *tree, const NameFormat *format, int64 last)
+{
+	NameData	relname;
+
+	name_format_apply(format, last, &relname);
+	for (int i = 1; i < tree->nnodes; i++)
+	{
+		Size		length = strlen(NameStr(relname)) + strlen(tree->nodes[i].suffix);
+
+		if (length >= NAMEDATALEN)
+			ereport(ERROR,
+					(errcode(ERRCODE_NAME_TOO_LONG),
+					 errmsg("table name \"%s%s\" is too long", NameStr(relname), tree->nodes[i].suffix),
+					 errdetail("It has %zu bytes; a name can have %d.", length, NAMEDATALEN - 1)));
+	}
+}
+
+/*
+ * Make tables after a tree, the first of which is `relname`. Arguments and
+ * errors as those of prototype_create(); created[] are the tables, as the nodes.
+ */
+void
+tree_create(const TemplateTree *tree, const char *relname, Oid namespaceid, Oid tablespace,
+			const char *access_method, Oid *created)
+{
+	for (int i = 0; i < tree->nnodes; i++)
+		created[i] = prototype_create(&tree->nodes[i], node_name(&tree->nodes[i], relname),
+									  namespaceid, tablespace, access_method);
+	prototypes_own_sequences(tree, created);
+	for (int i = 0; i < tree->nnodes; i++)
+		template_parts_create(tree->nodes[i].parts, tree, created, i);
+	for (int i = 0; i < tree->nnodes; i++)
+		template_parts_create(tree->nodes[i].late_parts, tree, created, i);
+}
+
+static char *
+node_name(const TreeNode *node, const char *relname)
+{
+	return psprintf("%s%s", relname, node->suffix);
+}
+
+/* The name of the table made after a node; palloc'd. Raises 55000 if it is gone again: event triggers can do that. */
+char *
+tree_created_name(const TemplateTree *tree, int node, Oid created)
+{
+	char	   *name = get_rel_name(created);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a table like \"%s\" was dropped while others were being created",
+						get_rel_name(tree->nodes[node].template))));
+	return name;
+}
