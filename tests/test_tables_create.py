@@ -68,6 +68,24 @@ def test_template_schema_format_and_first(cli: CommandLine, method: str) -> None
         assert servers.one(conn, checks) == 50
 
 
+def test_partitioned_template(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute(
+            "CREATE TABLE parted (i int PRIMARY KEY) PARTITION BY RANGE (i);"
+            "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (9);"
+            "CREATE TABLE parted_2 PARTITION OF parted DEFAULT"
+        )
+    cli.run("tables", "create", "--count", "30", "--workers", "2", "--batch", "7", "--template", "parted", check=True)
+    with cli.connect() as conn:
+        assert servers.one(conn, "SELECT count(*) FROM pg_class WHERE relname ~ '^_000000[01][0-9a-f](_[12])?$'") == 90
+        conn.execute("INSERT INTO _0000001d VALUES (1), (10)")
+        assert servers.one(conn, "SELECT count(DISTINCT tableoid) FROM _0000001d") == 2
+    cli.run("tables", "verify", check=True)
+    cli.run("tables", "drop", "_000000%", "--yes", check=True)
+    with cli.connect() as conn:
+        assert servers.one(conn, "SELECT count(*) FROM pg_class WHERE relname ~ '^_000000'") == 0
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_tablespaces(cli: CommandLine, method: str) -> None:
     folders = [cli.state / "one", cli.state / "two"]

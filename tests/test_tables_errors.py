@@ -96,14 +96,21 @@ def test_columns_that_are_no_columns(cli: CommandLine, method: str, columns: str
 
 def test_template_that_a_stamp_cannot_carry(cli: CommandLine) -> None:
     with cli.connect() as conn:
-        conn.execute("CREATE TABLE parted (i int) PARTITION BY RANGE (i)")
-    failed(cli.run(*CREATE, "--count", "10", "--template", "parted"), 3, "partitions")
+        conn.execute(
+            "CREATE TABLE parted (i int) PARTITION BY RANGE (i); CREATE FOREIGN DATA WRAPPER none;"
+            "CREATE SERVER nowhere FOREIGN DATA WRAPPER none;"
+            "CREATE FOREIGN TABLE far PARTITION OF parted FOR VALUES FROM (1) TO (2) SERVER nowhere"
+        )
+    failed(cli.run(*CREATE, "--count", "10", "--template", "parted"), 3, 'foreign table "far"')
 
 
 def test_template_that_only_the_extension_copies(cli: CommandLine) -> None:
     with cli.connect() as conn:
         conn.execute("CREATE TABLE base (i int); CREATE TABLE derived () INHERITS (base)")
-    failed(cli.run(*CREATE, "--count", "2", "--method", "sql", "--template", "derived"), 3, "inheritance", "bulk")
+        conn.execute("CREATE TABLE ranges (i int) PARTITION BY RANGE (i)")
+    sql = (*CREATE, "--count", "2", "--method", "sql")
+    failed(cli.run(*sql, "--template", "derived"), 3, "inheritance", "bulk")
+    failed(cli.run(*sql, "--template", "ranges"), 3, "partitions", "bulk")
 
 
 def test_read_only(cli: CommandLine) -> None:

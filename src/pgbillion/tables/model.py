@@ -21,7 +21,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 # What tables made by LIKE would lack, and what to do about it; the extension's have them.
 _BULK = "Use --method bulk, whose tables have it."
 _REFUSED = {
-    "partitions": "Use one of its partitions as template.",
+    "partitions": _BULK,
     "foreign key": _BULK,
     "trigger": _BULK,
     "rules": _BULK,

@@ -5,4 +5,4 @@ FROM pg_class
 WHERE relname >= %(low)s::name AND relname <= %(high)s::name
   AND relname ~ %(pattern)s
   AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = %(schema)s)
-  AND relkind = 'r'
+  AND relkind IN ('r', 'p')

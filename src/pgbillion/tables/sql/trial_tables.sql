@@ -5,7 +5,14 @@ SELECT c.oid::regclass::text
   FROM pg_class c
   JOIN pg_roles r ON r.oid = c.relowner
  WHERE c.oid = ANY (%s::oid[])
-   AND c.relkind = 'r'
+   AND (c.relkind = 'r'
+        OR c.relkind = 'p'
+           -- rows go to partitions, which may be another role's
+           AND NOT EXISTS (
+               SELECT
+                 FROM pg_partition_tree(c.oid) p
+                 JOIN pg_class t ON t.oid = p.relid
+                WHERE t.relowner <> c.relowner))
    AND c.relpersistence <> 't'
    AND (r.rolsuper
         OR r.rolname = current_user
