@@ -232,8 +232,7 @@ typedef struct TemplatePart
 extern void refuse_template(Relation rel, const char *what, const char *hint);
 extern void template_parts_read(TreeNode *node);
 extern bool template_parts_have_expressions(const List *parts);
-extern void template_parts_create(const List *parts, const TemplateTree *tree, const Oid *created,
-								  int node);
+extern void template_parts_create(const TemplateTree *tree, const Oid *created);
 extern char *table_name(Relation rel);
 extern int	settle_commands(void);
 extern void run_statement(Node *statement, const char *command);

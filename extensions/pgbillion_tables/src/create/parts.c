@@ -88,6 +88,8 @@ typedef struct Renaming
 
 typedef void (*PartCallback) (HeapTuple tuple, Relation rel, Relation template, TreeNode *node);
 
+static void create_parts(const List *parts, const TemplateTree *tree, const Oid *created,
+						 int node, Renaming *renaming);
 static void scan_parts(Oid catalog, Oid index, AttrNumber column, Relation template,
 					   PartCallback callback, TreeNode *node);
 static void add_parents(Relation template, List **parts);
@@ -161,39 +163,51 @@ template_parts_have_expressions(const List *parts)
 }
 
 /*
- * Create these parts of a node for the table made after it; created[] are the
- * tables made after each node. Raises what the commands raise.
+ * Create the parts of all nodes for the tables made after them, created[].
+ * Raises what the commands raise.
  */
 void
-template_parts_create(const List *parts, const TemplateTree *tree, const Oid *created, int node)
+template_parts_create(const TemplateTree *tree, const Oid *created)
 {
 	int			nestlevel = settle_commands();
 	Renaming	renaming = {tree->nnodes, palloc(tree->nnodes * sizeof(RenamedTable))};
+
+	for (int i = 0; i < tree->nnodes; i++)
+	{
+		Oid			template = tree->nodes[i].template;
+
+		renaming.tables[i] = (RenamedTable)
+		{
+			get_namespace_name(get_rel_namespace(template)), get_rel_name(template),
+				isAnyTempNamespace(get_rel_namespace(template)) && RelationIsVisible(template),
+				get_namespace_name(get_rel_namespace(created[i])),
+				tree_created_name(tree, i, created[i])
+		};
+	}
+	for (int i = 0; i < tree->nnodes; i++)
+		create_parts(tree->nodes[i].parts, tree, created, i, &renaming);
+	for (int i = 0; i < tree->nnodes; i++)
+		create_parts(tree->nodes[i].late_parts, tree, created, i, &renaming);
+	AtEOXact_GUC(true, nestlevel);
+}
+
+static void
+create_parts(const List *parts, const TemplateTree *tree, const Oid *created, int node,
+			 Renaming *renaming)
+{
 	ListCell   *lc;
 
-	renaming.about = &renaming.tables[node];
+	renaming->about = &renaming->tables[node];
 	foreach(lc, parts)
 	{
 		TemplatePart *part = lfirst(lc);
 		Node	   *statement = copyObject(part->statement);
 
-		/* each time: an event trigger may have renamed or dropped one */
-		for (int i = 0; i < tree->nnodes; i++)
-		{
-			Oid			template = tree->nodes[i].template;
-
-			renaming.tables[i] = (RenamedTable)
-			{
-				get_namespace_name(get_rel_namespace(template)), get_rel_name(template),
-					isAnyTempNamespace(get_rel_namespace(template)) && RelationIsVisible(template),
-					get_namespace_name(get_rel_namespace(created[i])),
-					tree_created_name(tree, i, created[i])
-			};
-		}
-		rename_statement(statement, &renaming);
+		/* an event trigger may have dropped it */
+		pfree(tree_created_name(tree, node, created[node]));
+		rename_statement(statement, renaming);
 		run_statement(statement, part->command);
 	}
-	AtEOXact_GUC(true, nestlevel);
 }
 
 /* Run a statement as a session's own; `command` is what it is told to be. */

@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
@@ -28,7 +29,6 @@
 #include "utils/relcache.h"
 #include "utils/syscache.h"
 
-#include "access/table.h"
 #include "tables.h"
 
 static void read_node(TemplateTree *tree, Oid template, bool is_partition);
@@ -72,7 +72,7 @@ read_node(TemplateTree *tree, Oid template, bool is_partition)
 														&detached, NULL);
 		if (detached)
 			refuse_template(rel, "a partition that is being detached",
-							"Finish that with ALTER TABLE â203¦ DETACH PARTITION â203¦ FINALIZE.");
+							"Finish that with ALTER TABLE ... DETACH PARTITION ... FINALIZE.");
 		check_indexes(rel);
 	}
 	template_parts_read(&node);
@@ -197,10 +197,7 @@ tree_create(const TemplateTree *tree, const char *relname, Oid namespaceid, Oid 
 		created[i] = prototype_create(&tree->nodes[i], node_name(&tree->nodes[i], relname),
 									  namespaceid, tablespace, access_method);
 	prototypes_own_sequences(tree, created);
-	for (int i = 0; i < tree->nnodes; i++)
-		template_parts_create(tree->nodes[i].parts, tree, created, i);
-	for (int i = 0; i < tree->nnodes; i++)
-		template_parts_create(tree->nodes[i].late_parts, tree, created, i);
+	template_parts_create(tree, created);
 }
 
 static char *
