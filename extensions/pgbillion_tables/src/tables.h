@@ -91,7 +91,8 @@ typedef struct StampName
 {
 	StampNameKind kind;
 	const char *base;			/* makeObjectName()'s first name; NULL for the
-								 * table's */
+								 * table's, or this one of the names: */
+	int			base_name;		/* … not 0 */
 	const char *addition;		/* the second, or NULL */
 	const char *label;			/* its label, or NULL; "" for numbers only */
 	int			table;			/* which of the names is its table's */
@@ -111,7 +112,7 @@ extern NameRegistry *name_registry_create(const NameFormat *format, int64 first,
 extern void name_registry_claim_table(NameRegistry *registry, const char *relname);
 extern void name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 								 const char *relname, const Oid *oids, NameData *result);
-extern bool stamp_name_explains(const StampName *name, const char *relname, const char *actual);
+extern bool stamp_name_explains(const StampName *name, const char *base, const char *actual);
 
 /* ---- oids.c ---- */
 
@@ -167,7 +168,7 @@ extern FileImage *file_image_get(const char **at, const char *end);
 typedef struct TreeNode
 {
 	Oid			template;
-	bool		is_partition;	/* of another node? */
+	int			parent;			/* the node that it is a partition of, or -1 */
 	bool		is_partitioned;
 	const char *suffix;			/* of names, behind the root's; "" for the
 								 * root */

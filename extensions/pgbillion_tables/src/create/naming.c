@@ -87,7 +87,7 @@ static bool space_lookup(const NameRegistry *registry, const NameSpace *space, c
 						 TransactionId *in_progress);
 static bool space_has_settled(const NameRegistry *registry, const NameSpace *space, const char *name);
 static void space_remember(NameRegistry *registry, NameSpace *space, const char *name);
-static char *candidate_name(const StampName *sn, const char *relname, int pass);
+static char *candidate_name(const StampName *sn, const char *base, int pass);
 static bool space_has(const NameRegistry *registry, const NameSpace *space, const char *name,
 					  bool truncated);
 
@@ -492,6 +492,8 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 	{
 		const StampName *sn = &names[i];
 		const char *relname = NameStr(result[sn->table]);
+		const char *base = sn->base != NULL ? sn->base :
+			sn->base_name > 0 ? NameStr(result[sn->base_name]) : relname;
 		Oid			relid = oids[names[sn->table].object];
 		NameSpace  *space;
 
@@ -531,8 +533,8 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 		for (int pass = 0;; pass++)
 		{
 			bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
-			char	   *name = candidate_name(sn, relname, pass);
-			bool		truncated = sn->base != NULL ||
+			char	   *name = candidate_name(sn, base, pass);
+			bool		truncated = base != relname ||
 				strncmp(is_array ? name + 1 : name, relname, strlen(relname)) != 0;
 			bool		taken;
 
@@ -568,16 +570,16 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 
 /*
  * Would the rule, with some number behind the label, give `actual` to a part
- * of table `relname`? stamp.c asks this of every name that PostgreSQL chose
+ * of what is named `base`? stamp.c asks this of every name that PostgreSQL chose
  * for the prototype, so that a rule that a new major version changed is
  * noticed.
  */
 bool
-stamp_name_explains(const StampName *sn, const char *relname, const char *actual)
+stamp_name_explains(const StampName *sn, const char *base, const char *actual)
 {
 	for (int pass = 0; pass < 10000; pass++)
 	{
-		char	   *name = candidate_name(sn, relname, pass);
+		char	   *name = candidate_name(sn, base, pass);
 		bool		same = strcmp(name, actual) == 0;
 
 		pfree(name);
@@ -588,11 +590,11 @@ stamp_name_explains(const StampName *sn, const char *relname, const char *actual
 }
 
 /*
- * The name that PostgreSQL considers for a part of table `relname` when `pass`
- * others are taken; palloc'd. Raises 42710 where PostgreSQL runs out of names.
+ * The name that PostgreSQL considers for a part of `base`, which is a table
+ * mostly, when `pass` others are taken; palloc'd. Raises 42710 where PostgreSQL runs out of names.
  */
 static char *
-candidate_name(const StampName *sn, const char *relname, int pass)
+candidate_name(const StampName *sn, const char *base, int pass)
 {
 	char		label[NAMEDATALEN];
 	bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
@@ -606,10 +608,10 @@ candidate_name(const StampName *sn, const char *relname, int pass)
 		if (pass >= NAMEDATALEN - 2)
 			ereport(ERROR,
 					(errcode(ERRCODE_DUPLICATE_OBJECT),
-					 errmsg("could not form array type name for type \"%s\"", relname)));
+					 errmsg("could not form array type name for type \"%s\"", base)));
 		name = palloc(NAMEDATALEN + 1);
 		memset(name, '_', pass + 1);
-		strlcpy(name + pass + 1, relname, NAMEDATALEN - pass);
+		strlcpy(name + pass + 1, base, NAMEDATALEN - pass);
 		name[pg_mbcliplen(name, strlen(name), NAMEDATALEN - 1)] = '\0';
 		return name;
 	}
@@ -622,6 +624,6 @@ candidate_name(const StampName *sn, const char *relname, int pass)
 	else
 		snprintf(label, sizeof(label), "%s%d", sn->label ? sn->label : "", pass);
 
-	return makeObjectName(is_array ? "" : sn->base != NULL ? sn->base : relname, is_array ? relname : sn->addition,
+	return makeObjectName(is_array ? "" : base, is_array ? base : sn->addition,
 						  label[0] != '\0' ? label : NULL);
 }

@@ -137,7 +137,7 @@ template_parts_read(TreeNode *node)
 			   rel, add_policy, node);
 	list_sort(node->parts, compare_parts);
 	add_row_security(rel, &node->parts);
-	if (node->is_partition)
+	if (node->parent >= 0)
 		add_attachment(rel, &node->parts);
 
 	AtEOXact_GUC(true, nestlevel);
@@ -195,6 +195,7 @@ static void
 create_parts(const List *parts, const TemplateTree *tree, const Oid *created, int node,
 			 Renaming *renaming)
 {
+	int			parent = tree->nodes[node].parent;
 	ListCell   *lc;
 
 	renaming->about = &renaming->tables[node];
@@ -203,8 +204,10 @@ create_parts(const List *parts, const TemplateTree *tree, const Oid *created, in
 		TemplatePart *part = lfirst(lc);
 		Node	   *statement = copyObject(part->statement);
 
-		/* an event trigger may have dropped it */
+		/* an event trigger may have dropped one */
 		pfree(tree_created_name(tree, node, created[node]));
+		if (parent >= 0)
+			pfree(tree_created_name(tree, parent, created[parent]));
 		rename_statement(statement, renaming);
 		run_statement(statement, part->command);
 	}
@@ -341,7 +344,7 @@ add_key(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 		refuse_template(template,
 						psprintf("foreign key \"%s\", which is switched off", NameStr(form->conname)),
 						"Enable the triggers of the template.");
-	if (node->is_partition && OidIsValid(form->conparentid))
+	if (node->parent >= 0 && OidIsValid(form->conparentid))
 	{
 		add_comment("CONSTRAINT", ConstraintRelationId, form->oid, NameStr(form->conname), template,
 					&node->late_parts);
@@ -405,7 +408,7 @@ static void
 add_trigger(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 {
 	Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
-	bool		inherited = node->is_partition && OidIsValid(form->tgparentid);
+	bool		inherited = node->parent >= 0 && OidIsValid(form->tgparentid);
 	List	  **parts = inherited ? &node->late_parts : &node->parts;
 
 	/* a parent's may be in another state */

@@ -174,7 +174,7 @@ static const char *
 like_options(const TreeNode *node)
 {
 #if PG_VERSION_NUM >= 170000
-	if (node->is_partition)
+	if (node->parent >= 0)
 		return "INCLUDING ALL EXCLUDING IDENTITY";
 #endif
 	return "INCLUDING ALL";
@@ -196,6 +196,13 @@ create_partitioned(const TreeNode *node, Relation template, const char *relname,
 	char	   *sql;
 	CreateStmt *create;
 	Oid			created;
+
+	/*
+	 * the database's own, said by name, is not for partitioned tables; not
+	 * said, it is
+	 */
+	if (get_tablespace_oid(GetConfigOption("default_tablespace", false, false), true) == MyDatabaseTableSpace)
+		settle_setting("default_tablespace", "");
 
 	sql = psprintf("CREATE %sTABLE %s (LIKE %s %s) PARTITION BY %s%s%s",
 				   template->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",

@@ -31,7 +31,7 @@
 
 #include "tables.h"
 
-static void read_node(TemplateTree *tree, Oid template, bool is_partition);
+static void read_node(TemplateTree *tree, Oid template, int parent);
 static void check_partition(Relation parent, Oid partition);
 static void check_indexes(Relation rel);
 static const char *suffix_of(const char *relname, const char *template);
@@ -47,22 +47,23 @@ tree_read(Oid template)
 {
 	TemplateTree *tree = palloc0(sizeof(TemplateTree));
 
-	read_node(tree, template, false);
+	read_node(tree, template, -1);
 	return tree;
 }
 
 /* Append a template and what is below it. */
 static void
-read_node(TemplateTree *tree, Oid template, bool is_partition)
+read_node(TemplateTree *tree, Oid template, int parent)
 {
-	TreeNode	node = {template, is_partition};
+	TreeNode	node = {template, parent};
+	int			number = tree->nnodes;
 	Relation	rel = table_open(template, NoLock);
 	List	   *partitions = NIL;
 	ListCell   *lc;
 
 	check_stack_depth();
 	node.is_partitioned = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
-	node.suffix = is_partition ?
+	node.suffix = parent >= 0 ?
 		suffix_of(RelationGetRelationName(rel), get_rel_name(tree->nodes[0].template)) : "";
 	if (node.is_partitioned)
 	{
@@ -87,7 +88,7 @@ read_node(TemplateTree *tree, Oid template, bool is_partition)
 	{
 		CHECK_FOR_INTERRUPTS();
 		check_partition(rel, lfirst_oid(lc));
-		read_node(tree, lfirst_oid(lc), true);
+		read_node(tree, lfirst_oid(lc), number);
 	}
 	table_close(rel, NoLock);
 }

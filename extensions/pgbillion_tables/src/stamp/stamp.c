@@ -502,9 +502,21 @@ name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form, const c
 {
 #if PG_VERSION_NUM >= 180000
 	int			name = reserve_name(stamp, object, form->conrelid, STAMP_NAME_CONSTRAINT, NULL, "");
+	const char *actual = NameStr(form->conname);
+	int			parent = find_member(stamp, ConstraintRelationId, form->conparentid);
 
-	stamp->names[name].base = first_name;
-	check_name(stamp, name, NameStr(form->conname));
+	/*
+	 * after the first key, or, as a partition was attached, the one it was
+	 * made of then
+	 */
+	if (stamp_name_explains(&stamp->names[name], first_name, actual))
+		stamp->names[name].base = first_name;
+	else if (parent >= 0 && parent < object && stamp->objects[parent].name > 0 &&
+			 stamp_name_explains(&stamp->names[name],
+								 get_constraint_name(form->conparentid), actual))
+		stamp->names[name].base_name = stamp->objects[parent].name;
+	else
+		elog(ERROR, "cannot tell the origin of the name \"%s\"", actual);
 #else
 	StringInfoData addition;
 
