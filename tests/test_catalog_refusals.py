@@ -54,10 +54,12 @@ TEMPLATES = {
         False,
         "pg_temp.template",
     ),
-    "partitioned": Refusal(
-        "CREATE TABLE t.template (i int) PARTITION BY LIST (i)",
+    "foreign_partition": Refusal(
+        "CREATE TABLE t.template (i int) PARTITION BY LIST (i); CREATE FOREIGN DATA WRAPPER nothing;"
+        "CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;"
+        "CREATE FOREIGN TABLE t.far PARTITION OF t.template FOR VALUES IN (1) SERVER nowhere",
         errors.FeatureNotSupported,
-        "partition",
+        'foreign table "far" as a partition',
     ),
     "view": Refusal("CREATE VIEW t.template AS SELECT 1 AS i", errors.WrongObjectType, "not a table"),
     "materialized_view": Refusal(

@@ -70,8 +70,8 @@ typedef struct RenamedTable
 {
 	const char *namespace;
 	const char *relname;
-	bool		unqualified;	/* is that a temporary table, shown without
-								 * its schema? */
+	bool		temporary;		/* shown as in pg_temp */
+	bool		unqualified;	/* … or without a schema? */
 	const char *new_namespace;
 	const char *new_relname;
 } RenamedTable;
@@ -175,11 +175,12 @@ template_parts_create(const TemplateTree *tree, const Oid *created)
 	for (int i = 0; i < tree->nnodes; i++)
 	{
 		Oid			template = tree->nodes[i].template;
+		bool		temporary = isAnyTempNamespace(get_rel_namespace(template));
 
 		renaming.tables[i] = (RenamedTable)
 		{
-			get_namespace_name(get_rel_namespace(template)), get_rel_name(template),
-				isAnyTempNamespace(get_rel_namespace(template)) && RelationIsVisible(template),
+			get_namespace_name(get_rel_namespace(template)), get_rel_name(template), temporary,
+				temporary && RelationIsVisible(template),
 				get_namespace_name(get_rel_namespace(created[i])),
 				tree_created_name(tree, i, created[i])
 		};
@@ -747,7 +748,8 @@ rename_table(RangeVar *table, const Renaming *renaming)
 
 		if (strcmp(table->relname, renamed->relname) == 0 &&
 			(table->schemaname == NULL ? renamed->unqualified :
-			 strcmp(table->schemaname, renamed->namespace) == 0))
+			 strcmp(table->schemaname, renamed->namespace) == 0 ||
+			 (renamed->temporary && strcmp(table->schemaname, "pg_temp") == 0)))
 		{
 			rename_to(table, renamed);
 			return renamed;

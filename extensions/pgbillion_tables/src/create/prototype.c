@@ -201,7 +201,8 @@ create_partitioned(const TreeNode *node, Relation template, const char *relname,
 	 * the database's own, said by name, is not for partitioned tables; not
 	 * said, it is
 	 */
-	if (get_tablespace_oid(GetConfigOption("default_tablespace", false, false), true) == MyDatabaseTableSpace)
+	if (is_default &&
+		get_tablespace_oid(GetConfigOption("default_tablespace", false, false), true) == tablespace)
 		settle_setting("default_tablespace", "");
 
 	sql = psprintf("CREATE %sTABLE %s (LIKE %s %s) PARTITION BY %s%s%s",
