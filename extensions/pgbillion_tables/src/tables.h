@@ -190,7 +190,6 @@ extern bool tree_needs_pair(const TemplateTree *tree);
 extern void tree_check_lengths(const TemplateTree *tree, const NameFormat *format, int64 last);
 extern void tree_create(const TemplateTree *tree, const char *relname, Oid namespaceid,
 						Oid tablespace, const char *access_method, Oid *created);
-extern char *tree_created_name(const TemplateTree *tree, int node, Oid created);
 
 /* ---- stamp.c ---- */
 
@@ -234,6 +233,7 @@ extern void refuse_template(Relation rel, const char *what, const char *hint);
 extern void template_parts_read(TreeNode *node);
 extern bool template_parts_have_expressions(const List *parts);
 extern void template_parts_create(const TemplateTree *tree, const Oid *created);
+extern char *created_name(const TemplateTree *tree, int node, Oid created);
 extern char *table_name(Relation rel);
 extern int	settle_commands(void);
 extern void run_statement(Node *statement, const char *command);

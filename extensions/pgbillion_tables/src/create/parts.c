@@ -182,7 +182,7 @@ template_parts_create(const TemplateTree *tree, const Oid *created)
 			get_namespace_name(get_rel_namespace(template)), get_rel_name(template), temporary,
 				temporary && RelationIsVisible(template),
 				get_namespace_name(get_rel_namespace(created[i])),
-				tree_created_name(tree, i, created[i])
+				created_name(tree, i, created[i])
 		};
 	}
 	for (int i = 0; i < tree->nnodes; i++)
@@ -206,12 +206,26 @@ create_parts(const List *parts, const TemplateTree *tree, const Oid *created, in
 		Node	   *statement = copyObject(part->statement);
 
 		/* an event trigger may have dropped one */
-		pfree(tree_created_name(tree, node, created[node]));
+		pfree(created_name(tree, node, created[node]));
 		if (parent >= 0)
-			pfree(tree_created_name(tree, parent, created[parent]));
+			pfree(created_name(tree, parent, created[parent]));
 		rename_statement(statement, renaming);
 		run_statement(statement, part->command);
 	}
+}
+
+/* The name of the table made after a node; palloc'd. Raises 55000 if it is gone again: event triggers can do that. */
+char *
+created_name(const TemplateTree *tree, int node, Oid created)
+{
+	char	   *name = get_rel_name(created);
+
+	if (name == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a table like \"%s\" was dropped while others were being created",
+						get_rel_name(tree->nodes[node].template))));
+	return name;
 }
 
 /* Run a statement as a session's own; `command` is what it is told to be. */

@@ -347,7 +347,7 @@ prototypes_own_sequences(const TemplateTree *tree, const Oid *created)
 		elog(ERROR, "SPI_connect failed");
 	for (int i = 0; i < tree->nnodes; i++)
 	{
-		(void) tree_created_name(tree, i, created[i]);
+		(void) created_name(tree, i, created[i]);
 		replace_in_defaults(&map, created[i]);
 	}
 	SPI_finish();

@@ -206,17 +206,3 @@ node_name(const TreeNode *node, const char *relname)
 {
 	return psprintf("%s%s", relname, node->suffix);
 }
-
-/* The name of the table made after a node; palloc'd. Raises 55000 if it is gone again: event triggers can do that. */
-char *
-tree_created_name(const TemplateTree *tree, int node, Oid created)
-{
-	char	   *name = get_rel_name(created);
-
-	if (name == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("a table like \"%s\" was dropped while others were being created",
-						get_rel_name(tree->nodes[node].template))));
-	return name;
-}

@@ -307,7 +307,7 @@ find_tables(Stamp *stamp, const TemplateTree *tree, const Oid *prototypes)
 
 		table->relid = prototypes[i];
 		table->template = tree->nodes[i].template;
-		table->relname = tree_created_name(tree, i, table->relid);
+		table->relname = created_name(tree, i, table->relid);
 		if (find_member(stamp, RelationRelationId, table->relid) < 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
