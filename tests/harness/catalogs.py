@@ -35,6 +35,8 @@ NO_REFERENCE = frozenset({("pg_class", "relfilenode"), ("pg_replication_origin",
 ATTRIBUTE_VERSION = re.compile(r"(pg_attver=)\d+")
 # Dependencies that make an object a part of what it depends on.
 PART = ("a", "i", "P", "S")
+# Their trees tell where in a statement something stood.
+_STATEMENTS = ("pg_policy", "pg_trigger", "pg_rewrite", "pg_partitioned_table")
 OID_TYPES = ("oid", "oid[]", "oidvector")
 # Constants of these types hold the OID of an object of that catalogue.
 CONSTANT_TYPES = {"regclass": "pg_class", "regtype": "pg_type"}
@@ -322,7 +324,7 @@ def _canonical(catalog: Catalog, row: Row, family: Family, catalogs: Catalogs) -
         value = row[column]
         if value is not None:
             result[column] = _canonical_tree(value, family, catalogs)
-            if catalog.name in ("pg_policy", "pg_trigger", "pg_rewrite"):
+            if catalog.name in _STATEMENTS or column == "relpartbound":
                 # where in the statement it stood, which is another one
                 result[column] = re.sub(r":location -?\d+", ":location -1", result[column] or "")
     if catalog.name == "pg_attribute" and row["attoptions"]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -35,6 +35,8 @@ class Batch:
     settings: tuple[tuple[str, str], ...] = ()
     #: what was said of the template after it was created, to be said of each table by core; see oracle.say()
     parts: tuple[str, ...] = ()
+    #: the same of the template's partitions, by the endings of their names, and "later", when all are attached
+    partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -66,8 +68,7 @@ def differences(conn: Connection, catalogs: Catalogs, template: str, batch: Batc
             try:
                 for number, name in enumerate(batch.names, batch.first):
                     space = batch.tablespaces[number % len(batch.tablespaces)] if batch.tablespaces else None
-                    oracle.make(conn, template, CORE, name, space)
-                    oracle.say(conn, batch.parts, sql.Identifier(CORE, name))
+                    oracle.make(conn, template, CORE, name, space, {"": batch.parts, **batch.partitions})
             except psycopg.Error as error:
                 raise CoreRefusesError from error
         between = catalog.counts(conn, catalogs)

@@ -1,13 +1,15 @@
 """How core makes the table that a stamp promises.
 
 ``CREATE TABLE … (LIKE template INCLUDING ALL)`` with the template's storage parameters and comment, and, for each
-serial column, a sequence of its own in place of the template's.
+serial column, a sequence of its own in place of the template's. Of a partitioned table all partitions are made so, and
+attached.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,47 +28,144 @@ class Serial:
     expression: str  # the default, as pg_get_expr shows it with an empty search_path
     sequence: int
     sequence_text: str  # the sequence in it
+    owner_table: int
     owner: str  # the column that owns the sequence
 
 
-def make(conn: Connection, template: str, schema: str, name: str, tablespace: str | None = None) -> None:
-    """Create schema.name after the template, by SQL alone, in one transaction; names are raw, the template is SQL."""
-    table = sql.Identifier(schema, name)
+@dataclass(frozen=True)
+class Member:
+    """A table of the tree that a partitioned table is the root of; an ordinary table is all of its own."""
+
+    oid: int
+    parent: int | None
+    ending: str  # what the name of one like it has after the root's
+    partitioned: bool
+    unlogged: bool
+    qualified: sql.Identifier
+
+
+def make(
+    conn: Connection,
+    template: str,
+    schema: str,
+    name: str,
+    tablespace: str | None = None,
+    said: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Create schema.name after the template, by SQL alone, in one transaction; names are raw, the template is SQL.
+
+    `said` are statements about its tables, for say(), by the endings of their names, and "later" about all of them.
+    """
+    said = said or {}
     with conn.transaction():
         conn.execute("SET LOCAL standard_conforming_strings = on")
-        source = _one(conn, "SELECT %s::regclass::oid::bigint", template)
-        options = [
-            *_options(conn, "SELECT reloptions FROM pg_class WHERE oid = %s", "", source),
-            *_options(
-                conn,
-                "SELECT t.reloptions FROM pg_class c JOIN pg_class t ON t.oid = c.reltoastrelid WHERE c.oid = %s",
-                "toast.",
-                source,
-            ),
-        ]
-        unlogged = _one(conn, "SELECT relpersistence = 'u' FROM pg_class WHERE oid = %s", source)
-        statement = sql.SQL("CREATE {} {} (LIKE {} INCLUDING ALL)").format(
-            sql.SQL("UNLOGGED TABLE" if unlogged else "TABLE"), table, _qualified(conn, source)
-        )
-        if options:
-            statement += sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
-        if tablespace:
-            statement += sql.SQL(" TABLESPACE {}").format(sql.Identifier(tablespace))
-        conn.execute(statement)
-        comment = _one(conn, "SELECT obj_description(%s::oid, 'pg_class')", source)
-        if comment is not None:
-            conn.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(comment)))
+        members = tree(conn, template)
+        new = {member.oid: sql.Identifier(schema, name + member.ending) for member in members}
+        tables = {member.ending or "root": new[member.oid] for member in members}
+        for member in members:
+            _create(conn, member, new[member.oid], tablespace)
         made: dict[int, sql.Identifier] = {}
-        for serial in serials(conn, source):
-            if serial.sequence not in made:
-                made[serial.sequence] = _own_sequence(conn, schema, name, serial, bool(unlogged))
-            _use_own_sequence(conn, table, serial, made[serial.sequence])
+        by_oid = {member.oid: member for member in members}
+        with _local(conn, "search_path", ""):
+            for member in members:
+                for serial in serials(conn, member.oid, list(by_oid)):
+                    if serial.sequence not in made:
+                        owner = by_oid[serial.owner_table]
+                        made[serial.sequence] = _own_sequence(conn, schema, name + owner.ending, serial, owner.unlogged)
+                    _use_own_sequence(conn, new[member.oid], serial, made[serial.sequence])
+        for member in members:
+            say(conn, said.get(member.ending, ()), new[member.oid], tables)
+            if member.parent is not None:
+                with _local(conn, "search_path", ""):
+                    bound = _one(conn, "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = %s", member.oid)
+                conn.execute(
+                    sql.SQL("ALTER TABLE {} ATTACH PARTITION {} {}").format(
+                        new[member.parent], new[member.oid], sql.SQL(bound)
+                    )
+                )
+        say(conn, said.get("later", ()), tables["root"], tables)
 
 
-def say(conn: Connection, parts: Sequence[str], table: sql.Composable) -> None:
-    """Run statements about the table, which is {table} in them."""
+def tree(conn: Connection, template: str) -> list[Member]:
+    """The template and its partitions of all levels, each before its own, and of one table by OID."""
+    return [
+        Member(oid, parent, ending, partitioned, unlogged, sql.Identifier(schema, name))
+        for oid, parent, ending, partitioned, unlogged, schema, name in conn.execute(
+            """
+            WITH RECURSIVE tree AS (
+                SELECT %s::regclass::oid AS root, %s::regclass::oid, NULL::oid AS parent, '{}'::oid[] AS path
+                UNION ALL
+                SELECT root, inhrelid, inhparent, path || inhrelid
+                FROM tree JOIN pg_inherits ON inhparent = tree.oid JOIN pg_class p ON p.oid = inhparent
+                WHERE p.relkind = 'p'
+            )
+            SELECT c.oid::bigint, parent::bigint,
+                CASE WHEN c.oid = root THEN ''
+                    WHEN starts_with(c.relname, r.relname || '_') THEN substr(c.relname, length(r.relname) + 1)
+                    ELSE '_' || c.relname END,
+                c.relkind = 'p', c.relpersistence = 'u', nspname, c.relname
+            FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+            JOIN pg_class r ON r.oid = root
+            ORDER BY path
+            """,
+            [template, template],
+        )
+    ]
+
+
+def say_of_all(conn: Connection, said: Mapping[str, Sequence[str]], template: str) -> None:
+    """Say of the template and its partitions what make() is to be told of the new ones."""
+    tables = {member.ending or "root": member.qualified for member in tree(conn, template)}
+    for ending, statements in said.items():
+        say(conn, statements, tables["root" if ending in ("", "later") else ending], tables)
+
+
+def _create(conn: Connection, member: Member, table: sql.Identifier, tablespace: str | None) -> None:
+    source = member.oid
+    options = [
+        *_options(conn, "SELECT reloptions FROM pg_class WHERE oid = %s", "", source),
+        *_options(
+            conn,
+            "SELECT t.reloptions FROM pg_class c JOIN pg_class t ON t.oid = c.reltoastrelid WHERE c.oid = %s",
+            "toast.",
+            source,
+        ),
+    ]
+    # identity columns of partitions are their parents' since 17
+    excluding = " EXCLUDING IDENTITY" if member.parent is not None and conn.info.server_version >= 170000 else ""
+    statement = sql.SQL("CREATE {} {} (LIKE {} INCLUDING ALL{})").format(
+        sql.SQL("UNLOGGED TABLE" if member.unlogged else "TABLE"), table, member.qualified, sql.SQL(excluding)
+    )
+    if member.partitioned:
+        with _local(conn, "search_path", ""):
+            key = _one(conn, "SELECT pg_get_partkeydef(%s::oid)", source)
+        statement += sql.SQL(" PARTITION BY {}").format(sql.SQL(key))
+    if options:
+        statement += sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
+    # a partitioned table has the database's own without a name
+    own = member.partitioned and tablespace == _one(
+        conn,
+        "SELECT spcname FROM pg_database d JOIN pg_tablespace t ON t.oid = dattablespace"
+        " WHERE datname = current_database()",
+    )
+    if tablespace and not own:
+        statement += sql.SQL(" TABLESPACE {}").format(sql.Identifier(tablespace))
+    with _local(conn, "default_tablespace", "") if own else nullcontext():
+        conn.execute(statement)
+    comment = _one(conn, "SELECT obj_description(%s::oid, 'pg_class')", source)
+    if comment is not None:
+        conn.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(comment)))
+
+
+def say(
+    conn: Connection,
+    parts: Sequence[str],
+    table: sql.Composable,
+    tables: Mapping[str, sql.Composable] | None = None,
+) -> None:
+    """Run statements about the table, which is {table} in them; others are {root} and the endings of their names."""
     for statement in parts:
-        conn.execute(sql.SQL(statement).format(table=table))
+        conn.execute(sql.SQL(statement).format(**{**(tables or {}), "table": table}))
 
 
 def parts(conn: Connection, template: str) -> tuple[str, ...]:
@@ -98,26 +197,27 @@ def parts(conn: Connection, template: str) -> tuple[str, ...]:
     return tuple(said)
 
 
-def serials(conn: Connection, table: int) -> list[Serial]:
-    """The table's serial columns in the order of their numbers."""
+def serials(conn: Connection, table: int, owners: Sequence[int] | None = None) -> list[Serial]:
+    """The table's serial columns in the order of their numbers; their sequences may be owned by one of `owners`."""
     with conn.transaction():
         conn.execute("SET LOCAL search_path = ''")
         return [
             Serial(*row)
             for row in conn.execute(
                 """
-                SELECT a.attname, pg_get_expr(adbin, adrelid), s.oid::bigint, s.oid::regclass::text, o.attname
+                SELECT a.attname, pg_get_expr(adbin, adrelid), s.oid::bigint, s.oid::regclass::text,
+                    owned.refobjid::bigint, o.attname
                 FROM pg_attrdef d
                 JOIN pg_attribute a ON a.attrelid = adrelid AND a.attnum = adnum
                 JOIN pg_depend uses ON uses.classid = 'pg_attrdef'::regclass AND uses.objid = d.oid
                     AND uses.refclassid = 'pg_class'::regclass AND uses.deptype = 'n'
                 JOIN pg_class s ON s.oid = uses.refobjid AND s.relkind = 'S'
                 JOIN pg_depend owned ON owned.classid = 'pg_class'::regclass AND owned.objid = s.oid
-                    AND owned.refclassid = 'pg_class'::regclass AND owned.refobjid = adrelid AND owned.deptype = 'a'
-                JOIN pg_attribute o ON o.attrelid = adrelid AND o.attnum = owned.refobjsubid
+                    AND owned.refclassid = 'pg_class'::regclass AND owned.refobjid = ANY(%s) AND owned.deptype = 'a'
+                JOIN pg_attribute o ON o.attrelid = owned.refobjid AND o.attnum = owned.refobjsubid
                 WHERE adrelid = %s::oid ORDER BY adnum
                 """,
-                [table],
+                [list(owners or [table]), table],
             )
         ]
 
@@ -203,12 +303,13 @@ def _options(conn: Connection, query: str, prefix: str, oid: int) -> list[sql.Co
     return options
 
 
-def _qualified(conn: Connection, oid: int) -> sql.Identifier:
-    row = conn.execute(
-        "SELECT nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace WHERE c.oid = %s", [oid]
-    ).fetchone()
-    assert row
-    return sql.Identifier(row[0], row[1])
+@contextmanager
+def _local(conn: Connection, name: str, value: str) -> Iterator[None]:
+    """A setting for some commands of the transaction."""
+    before = _one(conn, "SELECT current_setting(%s)", name)
+    conn.execute("SELECT set_config(%s, %s, true)", [name, value])
+    yield
+    conn.execute("SELECT set_config(%s, %s, true)", [name, before])
 
 
 def _one(conn: Connection, query: str, *parameters: object) -> Any:
