@@ -51,6 +51,7 @@ _MAJORS = (
     "test_clone_schema",
     "test_clone_stamps",
     "test_create_inheritance",
+    "test_create_partitioned",
     "test_create_parts",
     "test_create_rules",
     "test_extension_objects",

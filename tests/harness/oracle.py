@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,16 +142,19 @@ def _create(conn: Connection, member: Member, table: sql.Identifier, tablespace:
         statement += sql.SQL(" PARTITION BY {}").format(sql.SQL(key))
     if options:
         statement += sql.SQL(" WITH ({})").format(sql.SQL(", ").join(options))
-    # a partitioned table has the database's own without a name
-    own = member.partitioned and tablespace == _one(
+    own = _one(
         conn,
         "SELECT spcname FROM pg_database d JOIN pg_tablespace t ON t.oid = dattablespace"
         " WHERE datname = current_database()",
     )
-    if tablespace and not own:
+    default = _one(conn, "SHOW default_tablespace")
+    # a partitioned table has the database's own without a name
+    if tablespace and not (member.partitioned and tablespace == own):
         statement += sql.SQL(" TABLESPACE {}").format(sql.Identifier(tablespace))
-    with _local(conn, "default_tablespace", "") if own else nullcontext():
+    with _local(conn, "default_tablespace", "" if member.partitioned and default == own else default):
         conn.execute(statement)
+    if member.partitioned and tablespace == own:
+        conn.execute(sql.SQL("ALTER TABLE ONLY {} SET TABLESPACE {}").format(table, sql.Identifier(own)))
     comment = _one(conn, "SELECT obj_description(%s::oid, 'pg_class')", source)
     if comment is not None:
         conn.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(comment)))
