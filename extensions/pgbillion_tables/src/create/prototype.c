@@ -201,8 +201,7 @@ create_partitioned(const TreeNode *node, Relation template, const char *relname,
 	 * the database's own, said by name, is not for partitioned tables; not
 	 * said, it is
 	 */
-	if (is_default &&
-		get_tablespace_oid(GetConfigOption("default_tablespace", false, false), true) == tablespace)
+	if (get_tablespace_oid(GetConfigOption("default_tablespace", false, false), true) == MyDatabaseTableSpace)
 		settle_setting("default_tablespace", "");
 
 	sql = psprintf("CREATE %sTABLE %s (LIKE %s %s) PARTITION BY %s%s%s",
