@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,18 +25,19 @@ def insane(conn: Connection, family: Family, since: str = "0/0") -> list[str]:
 
     `since` is a WAL position from before the table was made.
     """
-    versions = {
-        int(found[0].split("=")[1])
-        for row in family.rows["pg_attribute"]
-        if (found := ATTRIBUTE_VERSION.search(row["attoptions"] or ""))
-    }
+    versions: dict[str | None, set[int]] = defaultdict(set)
+    for row in family.rows["pg_attribute"]:
+        if found := ATTRIBUTE_VERSION.search(row["attoptions"] or ""):
+            versions[row["attrelid"]].add(int(found[0].split("=")[1]))
     bounds = conn.execute(
         "SELECT (%s::pg_lsn - '0/0')::bigint, (pg_current_wal_insert_lsn() - '0/0')::bigint", [since]
     ).fetchone()
     assert bounds
-    lines = []
-    if len(versions) > 1 or not all(bounds[0] <= version <= bounds[1] for version in versions):
-        lines.append(f"attribute versions {versions}, should be one number between {bounds[0]} and {bounds[1]}")
+    lines = [
+        f"attribute versions {found}, should be one number of each table between {bounds[0]} and {bounds[1]}"
+        for found in versions.values()
+        if len(found) > 1 or not all(bounds[0] <= version <= bounds[1] for version in found)
+    ]
     return lines + [
         str(line)
         for (line,) in conn.execute(
