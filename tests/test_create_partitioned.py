@@ -53,6 +53,40 @@ def test_partition_as_template(conn: Connection, catalogs: Catalogs) -> None:
     assert compare.differences(conn, catalogs, templates.TEMPLATE, Batch("x%d", 1, 4, parts=parts)) == []
 
 
+def test_adopted_key(conn: Connection, catalogs: Catalogs) -> None:
+    """A partition's key that became a part of its parent's keeps its name and its comment."""
+    key = "ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY (org) REFERENCES {}"
+    own, comment = key.format("template_1", "mine", "other"), "COMMENT ON CONSTRAINT mine ON {} IS 'a key'"
+    make(conn, Case(f"{LEVELS} {own}; {key.format('template', 'fk', 'other')}; {comment.format('template_1')}"))
+    said = {"_1": (key.format("{table}", "mine", "t.other"), comment.format("{table}"))}
+    batch = Batch("x%d", 1, 4, parts=(key.format("{table}", "fk", "t.other"),), partitions=said)
+    assert compare.differences(conn, catalogs, templates.TEMPLATE, batch) == []
+
+
+def test_renamed_keys(conn: Connection) -> None:
+    """A key has another name where its parent's name was taken, and below; so it has in the new tables."""
+    taken = "".join(f"ALTER TABLE {table} ADD CONSTRAINT fk CHECK (id > 0);" for table in ("template_1", "template_2"))
+    make(conn, Case(f"{LEVELS} {taken} ALTER TABLE template ADD CONSTRAINT fk FOREIGN KEY (org) REFERENCES other"))
+    subject.create_tables(conn, templates.TEMPLATE, "x%d", 1, 6, schema="t")
+
+    def keys(root: str) -> list[tuple[Any, ...]]:
+        """Which tables have them, under which names, and those of what they come from."""
+        ending = "CASE WHEN starts_with({0}, %(root)s) THEN substr({0}, length(%(root)s) + 1) ELSE '_' || {0} END"
+        query = (
+            f"SELECT {ending.format('c.relname')}, k.conname, {ending.format('p.relname')}, above.conname"
+            " FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid LEFT JOIN pg_constraint above"
+            " ON above.oid = k.conparentid LEFT JOIN pg_class p ON p.oid = above.conrelid"
+            " WHERE k.contype = 'f' AND k.conrelid IN (SELECT relid FROM pg_partition_tree('t.' || %(root)s))"
+            " ORDER BY 1, 2"
+        )
+        return conn.execute(query.encode(), {"root": root}).fetchall()
+
+    expected = keys("template")
+    assert len({name for _, name, _, _ in expected}) > 1
+    for n in (1, 2, 3, 6):
+        assert keys(f"x{n}") == expected
+
+
 @pytest.mark.parametrize("name_format", ["n" * 53 + "%d", "é" * 24 + "_%d", 'Odd\'s "%d" \\ {x}', "%x_"])
 def test_names(conn: Connection, catalogs: Catalogs, name_format: str) -> None:
     """Where names are cut, those of different tables, partitions and columns are the same, and numbered."""
@@ -89,9 +123,25 @@ def test_names_that_are_taken(conn: Connection, catalogs: Catalogs, taken: str) 
     twice = 'CREATE TABLE "2_rest" PARTITION OF template FOR VALUES FROM (20) TO (30)'
     make(conn, Case(LEVELS + (f"CREATE VIEW {taken} AS SELECT 1 AS one" if taken else twice)))
     before = catalog.counts(conn, catalogs)
-    with pytest.raises(errors.DuplicateTable, match=f'"{taken or "x1_2_rest"}"'):
+    with pytest.raises(errors.DuplicateTable, match=f'"{taken or "x5_2_rest"}"'):
         subject.create_tables(conn, templates.TEMPLATE, "x%d", 1, 5, schema="t")
     assert catalog.counts(conn, catalogs) == before
+
+
+def test_cut_name_that_is_anothers(conn: Connection, catalogs: Catalogs) -> None:
+    """An index of the last table would have the name that the first one's has, which is not cut."""
+    make(conn, Case("CREATE TABLE template (k int, b int); CREATE INDEX ON template (b)"))
+    batch = Batch("b" * 56 + "%d", 3, 28, compared=frozenset({3, 30}))
+    assert compare.differences(conn, catalogs, templates.TEMPLATE, batch) == []
+
+
+def test_numbers_beyond_ten_thousand(conn: Connection, catalogs: Catalogs) -> None:
+    """Keys to partitions have names that are numbered in the whole schema, from 18 on."""
+    numbered = ", ".join(f"CONSTRAINT fk_{n} CHECK (a > 0)" for n in range(1, 10001))
+    key = "ALTER TABLE {table} ADD CONSTRAINT fk FOREIGN KEY (at) REFERENCES t.split"
+    make(conn, Case("CREATE TABLE template (at int)", {"": (key,)}))
+    batch = Batch("x%d", 1, 4, parts=(key,), prepare=(f"CREATE TABLE {{schema}}.before (a int, {numbered})",))
+    assert compare.differences(conn, catalogs, templates.TEMPLATE, batch) == []
 
 
 @pytest.mark.parametrize("default", ["", "space3", "pg_default"])
@@ -337,3 +387,34 @@ def test_dropped_meanwhile(observed: Connection, catalogs: Catalogs, tag: str, g
     with pytest.raises(errors.ObjectNotInPrerequisiteState):
         subject.create_tables(observed, templates.TEMPLATE, "x%d", 1, 4, schema="t", allow_unobserved=True)
     assert catalog.counts(observed, catalogs) == before
+
+
+@pytest.mark.parametrize("tag", ["CREATE TABLE", "ALTER TABLE"])
+def test_template_dropped_meanwhile(observed: Connection, catalogs: Catalogs, tag: str) -> None:
+    make(observed, Case(LEVELS))
+    observed.execute(OBSERVE.format("DROP TABLE IF EXISTS t.template_2_rest;", tag))
+    before = catalog.counts(observed, catalogs)
+    with pytest.raises(errors.ObjectNotInPrerequisiteState, match="template_2_rest"):
+        subject.create_tables(observed, templates.TEMPLATE, "x%d", 1, 4, schema="t", allow_unobserved=True)
+    assert catalog.counts(observed, catalogs) == before
+
+
+def test_schema_renamed_meanwhile(cluster: Cluster, database: str, conn: Connection) -> None:
+    """Another table has the template's name then, which the commands must not be about."""
+    make(conn, Case("CREATE SCHEMA old; CREATE SCHEMA new; CREATE TABLE new.template (a int) PARTITION BY RANGE (a)"))
+    conn.execute(
+        "CREATE TABLE old.template (a int CONSTRAINT fk REFERENCES t.other) PARTITION BY RANGE (a);"
+        "ALTER TABLE old.template ENABLE ROW LEVEL SECURITY"
+    )
+    with cluster.connect(database) as other, cluster.connect(database) as third:
+        with other.transaction():
+            other.execute("INSERT INTO t.other VALUES (77)")
+            making = Running(lambda: subject.create_tables(conn, "old.template", "x%d", 1, 2, schema="t"))
+            until_blocked(third, conn, making)
+            third.execute("ALTER SCHEMA old RENAME TO older; ALTER SCHEMA new RENAME TO old")
+        with pytest.raises(errors.SerializationFailure):
+            making.result(60)
+    assert one(conn, "SELECT relrowsecurity FROM pg_class WHERE oid = 'old.template'::regclass") is False
+    assert one(conn, "SELECT count(*) FROM pg_constraint WHERE conrelid = 'old.template'::regclass") == 0
+    assert one(conn, "SELECT count(*) FROM pg_class WHERE relname IN ('x1', 'x2')") == 0
+    conn.execute("DROP SCHEMA older, old CASCADE")

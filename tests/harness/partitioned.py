@@ -149,6 +149,26 @@ CASES: Mapping[str, Case] = {
         LEVELS + "ALTER TABLE template ADD COLUMN up int, ADD PRIMARY KEY (id, at, org), ADD UNIQUE (at, org)",
         {"": ("ALTER TABLE {table} ADD CONSTRAINT tree FOREIGN KEY (up, org) REFERENCES {table} (at, org)",)},
     ),
+    # a partition's own keys become those that it has from its parent
+    "foreign_keys_alike": Case(
+        LEVELS,
+        {
+            "": ("ALTER TABLE {table} ADD CONSTRAINT fk FOREIGN KEY (org) REFERENCES t.other",),
+            "_1": ("ALTER TABLE {table} ADD CONSTRAINT own FOREIGN KEY (org) REFERENCES t.other",),
+            "_2": ("ALTER TABLE {table} ADD CONSTRAINT fk2 FOREIGN KEY (at) REFERENCES t.split",),
+            "_odd": ("ALTER TABLE {table} ADD CONSTRAINT own FOREIGN KEY (at) REFERENCES t.split",),
+        },
+    ),
+    "foreign_keys_of_long_names": Case(
+        LEVELS + "ALTER TABLE template ADD up int, ADD UNIQUE (at, org)",
+        {
+            "": tuple(
+                f"ALTER TABLE {{table}} ADD CONSTRAINT {'k' * length} FOREIGN KEY (up, org) REFERENCES {{table}}"
+                " (at, org)"
+                for length in (63, 62)
+            )
+        },
+    ),
     # also to one that comes after it
     "foreign_keys_of_partitions": Case(
         LEVELS + "ALTER TABLE template ADD PRIMARY KEY (id, at, org)",

@@ -168,6 +168,10 @@ extern FileImage *file_image_get(const char **at, const char *end);
 typedef struct TreeNode
 {
 	Oid			template;
+	char	   *namespace;		/* names as they are in the parts */
+	char	   *relname;
+	bool		temporary;		/* shown as in pg_temp */
+	bool		unqualified;	/* … or without a schema? */
 	int			parent;			/* the node that it is a partition of, or -1 */
 	bool		is_partitioned;
 	const char *suffix;			/* of names, behind the root's; "" for the
@@ -187,7 +191,7 @@ typedef struct TemplateTree
 extern TemplateTree *tree_read(Oid template);
 extern List *tree_parts(const TemplateTree *tree);
 extern bool tree_needs_pair(const TemplateTree *tree);
-extern void tree_check_lengths(const TemplateTree *tree, const NameFormat *format, int64 last);
+extern void tree_check_names(const TemplateTree *tree, const NameFormat *format, int64 last);
 extern void tree_create(const TemplateTree *tree, const char *relname, Oid namespaceid,
 						Oid tablespace, const char *access_method, Oid *created);
 
@@ -231,6 +235,7 @@ typedef struct TemplatePart
 
 extern void refuse_template(Relation rel, const char *what, const char *hint);
 extern void template_parts_read(TreeNode *node);
+extern void template_check(const TreeNode *node);
 extern bool template_parts_have_expressions(const List *parts);
 extern void template_parts_create(const TemplateTree *tree, const Oid *created);
 extern char *created_name(const TemplateTree *tree, int node, Oid created);

@@ -149,7 +149,7 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 
 	template_lock(template);
 	tree = tree_read(template);
-	tree_check_lengths(tree, format, last);
+	tree_check_names(tree, format, last);
 	if (PG_ARGISNULL(7) || !PG_GETARG_BOOL(7))
 		check_observers(false, tree_parts(tree));
 

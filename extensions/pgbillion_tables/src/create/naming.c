@@ -18,7 +18,8 @@
  * Names of one call never collide with each other unless truncated: the
  * number is printed by one directive, so two names differ in their digits,
  * and what follows the digits is the same for both up to a suffix beginning
- * with an underscore, which is no digit. Truncated ones are remembered.
+ * with an underscore, which is no digit. Truncated ones are remembered, and
+ * those that are so long that a truncated one may be the same.
  *
  *-------------------------------------------------------------------------
  */
@@ -41,6 +42,9 @@
 #include "utils/syscache.h"
 
 #include "tables.h"
+
+/* makeObjectName() cuts two names, each between characters. */
+#define LEAST_TRUNCATED (NAMEDATALEN - 1 - 2 * (MAX_MULTIBYTE_CHAR_LEN - 1))
 
 /* A catalog whose rows have names unique in a schema, or looked up by them. */
 typedef struct NameSpace
@@ -65,6 +69,8 @@ enum
 struct NameRegistry
 {
 	Oid			namespaceid;
+	int		   *passes;			/* of each name that has the same base in all
+								 * tables: those before are taken */
 	NameSpace	spaces[NUM_SPACES];
 	MemoryContext context;		/* of the taken names */
 };
@@ -87,6 +93,7 @@ static bool space_lookup(const NameRegistry *registry, const NameSpace *space, c
 						 TransactionId *in_progress);
 static bool space_has_settled(const NameRegistry *registry, const NameSpace *space, const char *name);
 static void space_remember(NameRegistry *registry, NameSpace *space, const char *name);
+static bool is_candidate(const StampName *sn, const char *base, int pass, const char *actual);
 static char *candidate_name(const StampName *sn, const char *base, int pass);
 static bool space_has(const NameRegistry *registry, const NameSpace *space, const char *name,
 					  bool truncated);
@@ -488,6 +495,9 @@ void
 name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 					 const char *first_relname, const Oid *oids, NameData *result)
 {
+	if (registry->passes == NULL)
+		registry->passes = MemoryContextAllocZero(registry->context, nnames * sizeof(int));
+
 	for (int i = 0; i < nnames; i++)
 	{
 		const StampName *sn = &names[i];
@@ -501,7 +511,7 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 		switch (sn->kind)
 		{
 			case STAMP_NAME_TABLE:
-				/* tree_check_lengths() has seen that there is room */
+				/* tree_check_names() has seen that there is room */
 				strlcpy(NameStr(result[i]), first_relname, NAMEDATALEN);
 				strlcat(NameStr(result[i]), sn->addition, NAMEDATALEN);
 				if (i > 0)
@@ -530,7 +540,7 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 				break;
 		}
 
-		for (int pass = 0;; pass++)
+		for (int pass = sn->base != NULL ? registry->passes[i] : 0;; pass++)
 		{
 			bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
 			char	   *name = candidate_name(sn, base, pass);
@@ -558,12 +568,15 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 			if (!taken)
 			{
 				strlcpy(NameStr(result[i]), name, NAMEDATALEN);
-				if (truncated)
+				/* one that nearly is may be what another becomes */
+				if (truncated || strlen(name) >= LEAST_TRUNCATED)
 					space_remember(registry, space, name);
+				registry->passes[i] = pass;
 				pfree(name);
 				break;
 			}
 			pfree(name);
+			CHECK_FOR_INTERRUPTS();
 		}
 	}
 }
@@ -577,16 +590,30 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 bool
 stamp_name_explains(const StampName *sn, const char *base, const char *actual)
 {
-	for (int pass = 0; pass < 10000; pass++)
-	{
-		char	   *name = candidate_name(sn, base, pass);
-		bool		same = strcmp(name, actual) == 0;
+	const char *digits = actual + strlen(actual);
+	int			number;
 
-		pfree(name);
-		if (same)
+	/* array types have underscores in place of a number before 16 */
+	for (int pass = 0; pass < NAMEDATALEN - 2; pass++)
+		if (is_candidate(sn, base, pass, actual))
 			return true;
-	}
-	return false;
+
+	/* the number is last, and all of the label where that is nothing else */
+	while (digits > actual && isdigit((unsigned char) digits[-1]))
+		digits--;
+	number = strlen(digits) > 9 ? 0 : atoi(digits);
+	return number > 0 &&
+		(is_candidate(sn, base, number, actual) || is_candidate(sn, base, number - 1, actual));
+}
+
+static bool
+is_candidate(const StampName *sn, const char *base, int pass, const char *actual)
+{
+	char	   *name = candidate_name(sn, base, pass);
+	bool		same = strcmp(name, actual) == 0;
+
+	pfree(name);
+	return same;
 }
 
 /*

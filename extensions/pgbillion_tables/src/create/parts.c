@@ -57,6 +57,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
@@ -68,10 +69,7 @@
 /* Whose name is changed for whose. */
 typedef struct RenamedTable
 {
-	const char *namespace;
-	const char *relname;
-	bool		temporary;		/* shown as in pg_temp */
-	bool		unqualified;	/* … or without a schema? */
+	const TreeNode *node;
 	const char *new_namespace;
 	const char *new_relname;
 } RenamedTable;
@@ -81,6 +79,7 @@ typedef struct Renaming
 	int			ntables;
 	RenamedTable *tables;
 	const RenamedTable *about;	/* the one that a command is about */
+	const RenamedTable *parent; /* what it is attached to, or NULL */
 	bool		qualify_columns;	/* are columns of the template's name
 									 * those of the table itself, and no
 									 * alias's? */
@@ -126,6 +125,11 @@ template_parts_read(TreeNode *node)
 	Relation	rel = table_open(node->template, NoLock);
 	int			nestlevel = settle_commands();
 
+	node->namespace = get_namespace_name(RelationGetNamespace(rel));
+	node->relname = pstrdup(RelationGetRelationName(rel));
+	node->temporary = isAnyTempNamespace(RelationGetNamespace(rel));
+	node->unqualified = node->temporary && RelationIsVisible(node->template);
+
 	add_parents(rel, &node->parts);
 	scan_parts(ConstraintRelationId, ConstraintRelidTypidNameIndexId, Anum_pg_constraint_conrelid,
 			   rel, add_key, node);
@@ -142,6 +146,31 @@ template_parts_read(TreeNode *node)
 
 	AtEOXact_GUC(true, nestlevel);
 	table_close(rel, NoLock);
+}
+
+/*
+ * Raises 55000 if a template is gone, which an event trigger can do, and 40001
+ * if it has another name than when its parts were read: a schema can be
+ * renamed whoever has a lock on its tables.
+ */
+void
+template_check(const TreeNode *node)
+{
+	char	   *namespace;
+
+	AcceptInvalidationMessages();
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(node->template)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("template \"%s\" was dropped while tables were being created", node->relname)));
+	namespace = get_namespace_name(get_rel_namespace(node->template));
+	if (namespace == NULL || strcmp(namespace, node->namespace) != 0 ||
+		strcmp(get_rel_name(node->template), node->relname) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("template \"%s\" was renamed while tables were being created", node->relname),
+				 errhint("Try again.")));
+	pfree(namespace);
 }
 
 /* Do the parts have expressions that may refer to their table? */
@@ -174,15 +203,11 @@ template_parts_create(const TemplateTree *tree, const Oid *created)
 
 	for (int i = 0; i < tree->nnodes; i++)
 	{
-		Oid			template = tree->nodes[i].template;
-		bool		temporary = isAnyTempNamespace(get_rel_namespace(template));
+		char	   *name = created_name(tree, i, created[i]);
 
 		renaming.tables[i] = (RenamedTable)
 		{
-			get_namespace_name(get_rel_namespace(template)), get_rel_name(template), temporary,
-				temporary && RelationIsVisible(template),
-				get_namespace_name(get_rel_namespace(created[i])),
-				created_name(tree, i, created[i])
+			&tree->nodes[i], get_namespace_name(get_rel_namespace(created[i])), name
 		};
 	}
 	for (int i = 0; i < tree->nnodes; i++)
@@ -200,12 +225,14 @@ create_parts(const List *parts, const TemplateTree *tree, const Oid *created, in
 	ListCell   *lc;
 
 	renaming->about = &renaming->tables[node];
+	renaming->parent = parent >= 0 ? &renaming->tables[parent] : NULL;
 	foreach(lc, parts)
 	{
 		TemplatePart *part = lfirst(lc);
 		Node	   *statement = copyObject(part->statement);
 
 		/* an event trigger may have dropped one */
+		template_check(&tree->nodes[node]);
 		pfree(created_name(tree, node, created[node]));
 		if (parent >= 0)
 			pfree(created_name(tree, parent, created[parent]));
@@ -224,7 +251,7 @@ created_name(const TemplateTree *tree, int node, Oid created)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("a table like \"%s\" was dropped while others were being created",
-						get_rel_name(tree->nodes[node].template))));
+						tree->nodes[node].relname)));
 	return name;
 }
 
@@ -359,7 +386,13 @@ add_key(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 		refuse_template(template,
 						psprintf("foreign key \"%s\", which is switched off", NameStr(form->conname)),
 						"Enable the triggers of the template.");
-	if (node->parent >= 0 && OidIsValid(form->conparentid))
+
+	/*
+	 * one of another name than the parent's was here before, and will be
+	 * again
+	 */
+	if (node->parent >= 0 && OidIsValid(form->conparentid) &&
+		strcmp(NameStr(form->conname), get_constraint_name(form->conparentid)) == 0)
 	{
 		add_comment("CONSTRAINT", ConstraintRelationId, form->oid, NameStr(form->conname), template,
 					&node->late_parts);
@@ -643,18 +676,22 @@ rename_statement(Node *statement, Renaming *renaming)
 				AlterTableStmt *alter = (AlterTableStmt *) statement;
 				AlterTableCmd *command = linitial_node(AlterTableCmd, alter->cmds);
 
-				rename_table(alter->relation, renaming);
+				if (command->subtype == AT_AttachPartition)
+				{
+					rename_to(alter->relation, renaming->parent);
+					rename_to(castNode(PartitionCmd, command->def)->name, renaming->about);
+					break;
+				}
+				rename_to(alter->relation, renaming->about);
 				if (command->subtype == AT_AddConstraint)
 					rename_table(castNode(Constraint, command->def)->pktable, renaming);
-				if (command->subtype == AT_AttachPartition)
-					rename_table(castNode(PartitionCmd, command->def)->name, renaming);
 				break;
 			}
 		case T_CreateTrigStmt:
 			{
 				CreateTrigStmt *create = (CreateTrigStmt *) statement;
 
-				rename_table(create->relation, renaming);
+				rename_to(create->relation, renaming->about);
 				if (create->constrrel != NULL)
 					rename_table(create->constrrel, renaming);
 				break;
@@ -663,7 +700,7 @@ rename_statement(Node *statement, Renaming *renaming)
 			{
 				CreatePolicyStmt *create = (CreatePolicyStmt *) statement;
 
-				rename_table(create->table, renaming);
+				rename_to(create->table, renaming->about);
 				renaming->qualify_columns = true;
 				rename_walker(create->qual, renaming);
 				rename_walker(create->with_check, renaming);
@@ -722,7 +759,7 @@ rename_walker(Node *node, void *arg)
 
 		/* columns are those of the alias */
 		if (renamed != NULL && table->alias == NULL)
-			table->alias = makeAlias(renamed->relname, NIL);
+			table->alias = makeAlias(renamed->node->relname, NIL);
 	}
 	/* FOR UPDATE OF names tables by their aliases */
 	else if (IsA(node, LockingClause))
@@ -732,7 +769,8 @@ rename_walker(Node *node, void *arg)
 		const char *name = ((CommonTableExpr *) node)->ctename;
 
 		for (int i = 0; i < renaming->ntables; i++)
-			if (renaming->tables[i].unqualified && strcmp(name, renaming->tables[i].relname) == 0)
+			if (renaming->tables[i].node->unqualified &&
+				strcmp(name, renaming->tables[i].node->relname) == 0)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("a query of temporary table \"%s\" has a WITH clause of the table's name",
@@ -744,7 +782,7 @@ rename_walker(Node *node, void *arg)
 		List	   *fields = ((ColumnRef *) node)->fields;
 
 		/* with the schema it is no other table's alias */
-		if (list_length(fields) == 2 && strcmp(strVal(linitial(fields)), renaming->about->relname) == 0)
+		if (list_length(fields) == 2 && strcmp(strVal(linitial(fields)), renaming->about->node->relname) == 0)
 			((ColumnRef *) node)->fields =
 				list_make3(makeString(pstrdup(renaming->about->new_namespace)),
 						   makeString(pstrdup(renaming->about->new_relname)), lsecond(fields));
@@ -758,15 +796,15 @@ rename_table(RangeVar *table, const Renaming *renaming)
 {
 	for (int i = 0; i < renaming->ntables; i++)
 	{
-		const RenamedTable *renamed = &renaming->tables[i];
+		const TreeNode *node = renaming->tables[i].node;
 
-		if (strcmp(table->relname, renamed->relname) == 0 &&
-			(table->schemaname == NULL ? renamed->unqualified :
-			 strcmp(table->schemaname, renamed->namespace) == 0 ||
-			 (renamed->temporary && strcmp(table->schemaname, "pg_temp") == 0)))
+		if (strcmp(table->relname, node->relname) == 0 &&
+			(table->schemaname == NULL ? node->unqualified :
+			 strcmp(table->schemaname, node->namespace) == 0 ||
+			 (node->temporary && strcmp(table->schemaname, "pg_temp") == 0)))
 		{
-			rename_to(table, renamed);
-			return renamed;
+			rename_to(table, &renaming->tables[i]);
+			return &renaming->tables[i];
 		}
 	}
 	return NULL;

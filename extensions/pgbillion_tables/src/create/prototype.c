@@ -119,8 +119,10 @@ prototype_create(const TreeNode *node, const char *relname, Oid namespaceid, Oid
 	const char *namespace = quote_identifier(get_namespace_name(namespaceid));
 	Oid			prototype;
 	char	   *comment;
-	Relation	rel = table_open(node->template, NoLock);
+	Relation	rel;
 
+	template_check(node);
+	rel = table_open(node->template, NoLock);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	if (node->is_partitioned)
@@ -144,6 +146,8 @@ prototype_create(const TreeNode *node, const char *relname, Oid namespaceid, Oid
 		run(sql.data);
 	}
 	table_close(rel, NoLock);
+	/* was it that which LIKE has found under its name? */
+	template_check(node);
 
 	prototype = get_relname_relid(relname, namespaceid);
 	if (!OidIsValid(prototype))

@@ -48,6 +48,9 @@ tree_read(Oid template)
 	TemplateTree *tree = palloc0(sizeof(TemplateTree));
 
 	read_node(tree, template, -1);
+	/* the same while all were read? */
+	for (int i = 0; i < tree->nnodes; i++)
+		template_check(&tree->nodes[i]);
 	return tree;
 }
 
@@ -55,7 +58,7 @@ tree_read(Oid template)
 static void
 read_node(TemplateTree *tree, Oid template, int parent)
 {
-	TreeNode	node = {template, parent};
+	TreeNode	node = {.template = template,.parent = parent};
 	int			number = tree->nnodes;
 	Relation	rel = table_open(template, NoLock);
 	List	   *partitions = NIL;
@@ -64,7 +67,7 @@ read_node(TemplateTree *tree, Oid template, int parent)
 	check_stack_depth();
 	node.is_partitioned = rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE;
 	node.suffix = parent >= 0 ?
-		suffix_of(RelationGetRelationName(rel), get_rel_name(tree->nodes[0].template)) : "";
+		suffix_of(RelationGetRelationName(rel), tree->nodes[0].relname) : "";
 	if (node.is_partitioned)
 	{
 		bool		detached = false;
@@ -167,9 +170,12 @@ tree_needs_pair(const TemplateTree *tree)
 	return false;
 }
 
-/* Raises 42622 if the name of a partition in the last of the trees is too long; the first ones' are not longer. */
+/*
+ * Raises 42622 if the name of a partition in the last of the trees is too long
+ * (the first ones' are not longer), 42P07 if two would have the same.
+ */
 void
-tree_check_lengths(const TemplateTree *tree, const NameFormat *format, int64 last)
+tree_check_names(const TemplateTree *tree, const NameFormat *format, int64 last)
 {
 	NameData	relname;
 
@@ -183,6 +189,14 @@ tree_check_lengths(const TemplateTree *tree, const NameFormat *format, int64 las
 					(errcode(ERRCODE_NAME_TOO_LONG),
 					 errmsg("table name \"%s%s\" is too long", NameStr(relname), tree->nodes[i].suffix),
 					 errdetail("It has %zu bytes; a name can have %d.", length, NAMEDATALEN - 1)));
+		for (int j = 1; j < i; j++)
+			if (strcmp(tree->nodes[i].suffix, tree->nodes[j].suffix) == 0)
+				ereport(ERROR,
+						(errcode(ERRCODE_DUPLICATE_TABLE),
+						 errmsg("partitions \"%s\" and \"%s\" would both be named \"%s%s\"",
+								tree->nodes[j].relname, tree->nodes[i].relname, NameStr(relname),
+								tree->nodes[i].suffix),
+						 errhint("Rename one of them.")));
 	}
 }
 

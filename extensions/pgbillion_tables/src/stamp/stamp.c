@@ -95,9 +95,12 @@ static void compile_expression(Stamp *stamp, StampRow *row, Form_pg_attribute at
 static void name_members(Stamp *stamp);
 static void name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tuple);
 static void name_type(Stamp *stamp, int object, Form_pg_type form);
-static const char *name_of_first_key(Oid parent);
-static void name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form,
-								  const char *first_name, ArrayType *columns, int ncolumns);
+static void name_inherited_key(Stamp *stamp, int object, Form_pg_constraint form,
+							   ArrayType *columns, int ncolumns);
+static char *constraint_name(Oid constraint);
+#if PG_VERSION_NUM >= 180000
+static Oid	key_named_after(const Stamp *stamp, Form_pg_constraint form);
+#endif
 static void add_name(Stamp *stamp, int object, Oid relid, StampNameKind kind, const char *addition,
 					 const char *label, const char *actual);
 static int	reserve_name(Stamp *stamp, int object, Oid relid, StampNameKind kind,
@@ -308,6 +311,13 @@ find_tables(Stamp *stamp, const TemplateTree *tree, const Oid *prototypes)
 		table->relid = prototypes[i];
 		table->template = tree->nodes[i].template;
 		table->relname = created_name(tree, i, table->relid);
+		/* names have been checked, and are looked up, as they are to be */
+		if (get_rel_namespace(table->relid) != get_rel_namespace(prototypes[0]) ||
+			strcmp(table->relname, psprintf("%s%s", stamp->tables[0].relname, tree->nodes[i].suffix)) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("\"%s\" was renamed or moved while tables were being created",
+							table->relname)));
 		if (find_member(stamp, RelationRelationId, table->relid) < 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -353,12 +363,10 @@ name_members(Stamp *stamp)
 	for (int i = 0; i < stamp->ntables; i++)
 	{
 		const char *relname = stamp->tables[i].relname;
-		Size		length = strlen(stamp->tables[0].relname);
 		int			object = find_member(stamp, RelationRelationId, stamp->tables[i].relid);
 
-		if (strncmp(relname, stamp->tables[0].relname, length) != 0)
-			elog(ERROR, "cannot tell the origin of the name \"%s\"", relname);
-		reserve_name(stamp, object, stamp->tables[i].relid, STAMP_NAME_TABLE, relname + length, NULL);
+		reserve_name(stamp, object, stamp->tables[i].relid, STAMP_NAME_TABLE,
+					 relname + strlen(stamp->tables[0].relname), NULL);
 	}
 
 	for (int i = 0; i < stamp->nobjects; i++)
@@ -454,13 +462,7 @@ name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tup
 		stamp->objects[object].name =
 			stamp->objects[find_member(stamp, RelationRelationId, form->conindid)].name;
 	else if (form->contype == CONSTRAINT_FOREIGN && OidIsValid(form->conparentid))
-	{
-		const char *first_name = name_of_first_key(form->conparentid);
-
-		/* a partition has its parent's under the same name */
-		if (strcmp(actual, first_name) != 0)
-			name_key_of_partition(stamp, object, form, first_name, columns, ncolumns);
-	}
+		name_inherited_key(stamp, object, form, columns, ncolumns);
 	else if (!OidIsValid(get_relation_constraint_oid(stamp->tables[table].template, actual, true)))
 	{
 		if (ncolumns != 1)
@@ -471,64 +473,106 @@ name_constraint(Stamp *stamp, int object, Form_pg_constraint form, HeapTuple tup
 	}
 }
 
-/* The name of the foreign key that was asked for, from which this one comes by partitions; palloc'd. */
-static const char *
-name_of_first_key(Oid parent)
-{
-	char	   *name = NULL;
-
-	while (OidIsValid(parent))
-	{
-		HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(parent));
-		Form_pg_constraint key;
-
-		if (!HeapTupleIsValid(tuple))
-			elog(ERROR, "cache lookup failed for constraint %u", parent);
-		key = (Form_pg_constraint) GETSTRUCT(tuple);
-		name = pstrdup(NameStr(key->conname));
-		parent = key->conparentid;
-		ReleaseSysCache(tuple);
-	}
-	return name;
-}
-
 /*
- * A foreign key to a partitioned table has one for each of its partitions;
- * addFkConstraint() names them.
+ * A foreign key that comes from another one: from the parent's, of a partition,
+ * or from one to a partitioned table, for each of its partitions. See
+ * CloneForeignKeyConstraints() and addFkConstraint().
  */
 static void
-name_key_of_partition(Stamp *stamp, int object, Form_pg_constraint form, const char *first_name,
-					  ArrayType *columns, int ncolumns)
+name_inherited_key(Stamp *stamp, int object, Form_pg_constraint form, ArrayType *columns,
+				   int ncolumns)
 {
-#if PG_VERSION_NUM >= 180000
-	int			name = reserve_name(stamp, object, form->conrelid, STAMP_NAME_CONSTRAINT, NULL, "");
 	const char *actual = NameStr(form->conname);
 	int			parent = find_member(stamp, ConstraintRelationId, form->conparentid);
 
 	/*
-	 * after the first key, or, as a partition was attached, the one it was
-	 * made of then
+	 * chosen names differ, as they are in one schema; others are kept, or the
+	 * parent's
 	 */
-	if (stamp_name_explains(&stamp->names[name], first_name, actual))
-		stamp->names[name].base = first_name;
-	else if (parent >= 0 && parent < object && stamp->objects[parent].name > 0 &&
-			 stamp_name_explains(&stamp->names[name],
-								 get_constraint_name(form->conparentid), actual))
-		stamp->names[name].base_name = stamp->objects[parent].name;
-	else
-		elog(ERROR, "cannot tell the origin of the name \"%s\"", actual);
-#else
-	StringInfoData addition;
+	if (OidIsValid(stamp->other) &&
+		strcmp(actual, constraint_name(stamp->other_members.members[object].objid)) == 0)
+		return;
+	if (parent < 0 || parent > object)
+		elog(ERROR, "cannot tell the origin of the name of constraint \"%s\"", actual);
+	if (stamp->objects[parent].name >= 0 &&
+		strcmp(actual, constraint_name(form->conparentid)) == 0)
+	{
+		stamp->objects[object].name = stamp->objects[parent].name;
+		return;
+	}
 
-	/* by the names of its columns */
-	initStringInfo(&addition);
-	for (int i = 0; i < ncolumns && addition.len < NAMEDATALEN; i++)
-		appendStringInfo(&addition, "%s%s", i == 0 ? "" : "_",
-						 get_attname(form->conrelid, ((int16 *) ARR_DATA_PTR(columns))[i], false));
-	add_name(stamp, object, form->conrelid, STAMP_NAME_CONSTRAINT, addition.data, "fkey",
-			 NameStr(form->conname));
+	/* the parent's name is taken in this table */
+#if PG_VERSION_NUM >= 180000
+	{
+		Oid			base = key_named_after(stamp, form);
+		const char *base_name = constraint_name(base);
+		int			base_object = find_member(stamp, ConstraintRelationId, base);
+		int			name = reserve_name(stamp, object, form->conrelid, STAMP_NAME_CONSTRAINT, NULL, "");
+
+		if (base_object < 0 || stamp->objects[base_object].name < 0)
+			stamp->names[name].base = base_name;
+		else
+			stamp->names[name].base_name = stamp->objects[base_object].name;
+		if (!stamp_name_explains(&stamp->names[name], base_name, actual))
+			elog(ERROR, "cannot tell the origin of the name \"%s\"", actual);
+	}
+#else
+	{
+		StringInfoData addition;
+
+		/* by the names of its columns */
+		initStringInfo(&addition);
+		for (int i = 0; i < ncolumns && addition.len < NAMEDATALEN; i++)
+			appendStringInfo(&addition, "%s%s", i == 0 ? "" : "_",
+							 get_attname(form->conrelid, ((int16 *) ARR_DATA_PTR(columns))[i], false));
+		add_name(stamp, object, form->conrelid, STAMP_NAME_CONSTRAINT, addition.data, "fkey", actual);
+	}
 #endif
 }
+
+/* palloc'd; raises XX000 if there is no such constraint. */
+static char *
+constraint_name(Oid constraint)
+{
+	char	   *name = get_constraint_name(constraint);
+
+	if (name == NULL)
+		elog(ERROR, "cache lookup failed for constraint %u", constraint);
+	return name;
+}
+
+#if PG_VERSION_NUM >= 180000
+/*
+ * The key whose name is numbered for this one: the one it comes from, or, if it
+ * is to a partition of another table, the one that the command was about.
+ */
+static Oid
+key_named_after(const Stamp *stamp, Form_pg_constraint form)
+{
+	Oid			named = InvalidOid;
+	Oid			key = form->conparentid;
+
+	while (OidIsValid(key))
+	{
+		HeapTuple	tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(key));
+		Oid			relid;
+		Oid			parent;
+
+		if (!HeapTupleIsValid(tuple))
+			elog(ERROR, "cache lookup failed for constraint %u", key);
+		relid = ((Form_pg_constraint) GETSTRUCT(tuple))->conrelid;
+		parent = ((Form_pg_constraint) GETSTRUCT(tuple))->conparentid;
+		ReleaseSysCache(tuple);
+		if (!OidIsValid(named) || relid == form->conrelid)
+			named = key;
+		/* partitions of the tree were attached one by one */
+		if (relid != form->conrelid || find_table(stamp, form->confrelid) >= 0)
+			break;
+		key = parent;
+	}
+	return named;
+}
+#endif
 
 static void
 add_name(Stamp *stamp, int object, Oid relid, StampNameKind kind, const char *addition,
