@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -99,8 +100,19 @@ def new_cluster(where: Installation, settings: Mapping[str, str] | None = None) 
             with cluster.connect("template1") as conn:
                 install_extensions(conn)
             yield cluster
+        except BaseException:
+            # the log goes with the cluster, and nothing else tells why a session ended
+            print("".join(_crashes(cluster.log)))
+            raise
         finally:
             cluster.destroy()
+
+
+def _crashes(log: Path) -> list[str]:
+    """Return failed assertions and ends by signals, other than those that tests send, each with what follows it."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True) if log.exists() else []
+    found = [n for n, line in enumerate(lines) if "TRAP:" in line or re.search(r"by signal (?!9\b)\d", line)]
+    return [line for n in found[:10] for line in (*lines[n : n + 20], "…\n")]
 
 
 def install_extensions(conn: Connection) -> None:
