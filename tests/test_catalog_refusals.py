@@ -33,6 +33,10 @@ class Refusal:
     since: int = 15
 
 
+NOWHERE = (
+    "DROP FOREIGN DATA WRAPPER IF EXISTS nothing CASCADE; CREATE FOREIGN DATA WRAPPER nothing;"
+    "CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing"
+)
 TEMPLATES = {
     "foreign_key_switched_off": Refusal(
         "CREATE TABLE t.other (i int PRIMARY KEY);"
@@ -55,8 +59,7 @@ TEMPLATES = {
         "pg_temp.template",
     ),
     "foreign_partition": Refusal(
-        "CREATE TABLE t.template (i int) PARTITION BY LIST (i); CREATE FOREIGN DATA WRAPPER nothing;"
-        "CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;"
+        f"CREATE TABLE t.template (i int) PARTITION BY LIST (i); {NOWHERE};"
         "CREATE FOREIGN TABLE t.far PARTITION OF t.template FOR VALUES IN (1) SERVER nowhere",
         errors.FeatureNotSupported,
         'foreign table "far" as a partition',
@@ -71,8 +74,7 @@ TEMPLATES = {
     ),
     "composite_type": Refusal("CREATE TYPE t.template AS (i int)", errors.WrongObjectType, "not a table"),
     "foreign_table": Refusal(
-        "CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;"
-        "CREATE FOREIGN TABLE t.template (i int) SERVER nowhere",
+        f"{NOWHERE}; CREATE FOREIGN TABLE t.template (i int) SERVER nowhere",
         errors.WrongObjectType,
         "not a table",
     ),

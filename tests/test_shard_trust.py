@@ -69,7 +69,7 @@ def make_trap(conn: Connection, folder: Path) -> Path:
     conn.execute("CREATE SCHEMA pgbillion_rows")
     conn.execute("GRANT USAGE ON SCHEMA pgbillion_rows TO PUBLIC")
     empty = "''"
-    run = f"BEGIN EXECUTE 'COPY (SELECT 1) TO PROGRAM ''touch {mark}'''; RETURN %s; END"
+    run = f"BEGIN EXECUTE 'COPY (SELECT 1) TO PROGRAM ''cat > {mark}'''; RETURN %s; END"
     conn.execute(f"CREATE FUNCTION pgbillion_rows.version() RETURNS text LANGUAGE plpgsql AS $${run % empty}$$")
     for kind in ("numeric", "bigint"):
         conn.execute(

@@ -79,9 +79,8 @@ def test_refused(conn: Connection, installation: Installation, name: str) -> Non
         return
     with pytest.raises(UserError) as raised:
         model.of_template(conn, create.template_name(conn, case.template))
-    assert re.search(
-        f"{case.says}|not an ordinary table|has (foreign key|row security)", raised.value.message, re.IGNORECASE
-    )
+    said = f"{case.says}|not an ordinary table|has (foreign key|partitions|row security)"
+    assert re.search(said, raised.value.message, re.IGNORECASE)
     assert raised.value.hint
     assert raised.value.status == 3
 
