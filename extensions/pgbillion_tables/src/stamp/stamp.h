@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * stamp.h
- *	  What a stamp is made of: see stamp.c, which compiles it, and
- *	  stamp_batch.c, which writes it. It is that of a table, with the
+ *	  What a stamp is made of: see stamp.c and stamp_names.c, which compile it,
+ *	  and stamp_batch.c, which writes it. It is that of a table, with the
  *	  partitions below it.
  *
  *-------------------------------------------------------------------------
@@ -97,5 +97,14 @@ struct Stamp
 	List	   *referenced;		/* OIDs of other tables with triggers of their
 								 * foreign keys, and of their parents */
 };
+
+/* Position of a member in objects[], or -1. */
+static inline int
+stamp_member(const Stamp *stamp, Oid classid, Oid objid)
+{
+	return schema_rows_member(&stamp->members, classid, objid);
+}
+
+extern void stamp_name_members(Stamp *stamp);
 
 #endif							/* PGBILLION_STAMP_H */
