@@ -130,6 +130,8 @@ def test_it_goes_on_where_it_was(fuzz: ModuleType, tmp_path: Path) -> None:
     assert chosen == [("joins", 1), ("joins", 2), ("filters", 3), ("joins", 3), ("filters", 4)]
     # another server has its own time, and gets seeds that nobody has seen
     assert fuzz.next_run(outcomes, ["filters"], "/other/pg_config") == ("filters", 5)
+    assert fuzz.next_run(outcomes, ["filters"], "", 5) == ("filters", 5)
+    assert fuzz.next_run(outcomes, ["filters"], "", 6) == ("filters", 6)
 
 
 def test_what_tests_count_is_added_up(fuzz: ModuleType, tmp_path: Path) -> None:
@@ -162,6 +164,7 @@ def test_every_campaign_names_tests_that_exist(fuzz: ModuleType) -> None:
     [
         ({"CAMPAIGNS": "nothing"}, "error: there is no campaign nothing\n"),
         ({"MINUTES": "long"}, "error: MINUTES is not a number\n"),
+        ({"SEED": "1.5"}, "error: SEED is not a whole number\n"),
     ],
 )
 def test_bad_input(tmp_path: Path, variables: dict[str, str], said: str) -> None:

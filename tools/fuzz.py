@@ -1,11 +1,11 @@
 """Run the generators of tests with one new seed after the other, for as many minutes as one has.
 
-MINUTES=… (60) is the time, CAMPAIGNS=… names some of the campaigns, PG_CONFIG=… another PostgreSQL, such as one that
-was built with assertions or sanitizers. A journal in the state folder has each seed that was run, on which code, and
-what its tests have counted. The next run begins with the seeds that failed, and goes on with seeds that nobody has
-seen, of whichever campaign has had the least time on this code. It ends with a table of all runs, which tells those of
-this code from earlier ones. Each run of a test makes a query or schema that fails as small as it can; that one becomes
-a test of its own when the bug is mended.
+MINUTES=… (60) is the time, CAMPAIGNS=… names some of the campaigns, SEED=… the least of the new seeds (1), PG_CONFIG=…
+another PostgreSQL, such as one that was built with assertions or sanitizers. A journal in the state folder has each
+seed that was run, on which code, and what its tests have counted. The next run begins with the seeds that failed, and
+goes on with seeds that nobody has seen, of whichever campaign has had the least time on this code. It ends with a
+table of all runs, which tells those of this code from earlier ones. Each run of a test makes a query or schema that
+fails as small as it can; that one becomes a test of its own when the bug is mended.
 """
 
 from __future__ import annotations
@@ -211,11 +211,11 @@ def current(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [one for one in outcomes if one.code == codes[one.campaign]]
 
 
-def next_run(outcomes: list[Outcome], names: list[str], pg_config: str) -> tuple[str, int]:
+def next_run(outcomes: list[Outcome], names: list[str], pg_config: str, first: int = 1) -> tuple[str, int]:
     """Choose the campaign that has had the least time on this code and PostgreSQL, and the seed after its last one."""
     counting = [one for one in current(outcomes) if one.pg_config == pg_config]
     name = min(names, key=lambda name: sum(one.seconds for one in counting if one.campaign == name))
-    return name, 1 + max([one.seed for one in outcomes if one.campaign == name], default=0)
+    return name, max(first, *(one.seed + 1 for one in outcomes if one.campaign == name), 1)
 
 
 def report(outcomes: list[Outcome]) -> None:
@@ -252,6 +252,10 @@ def main() -> int:
         seconds = float(os.environ.get("MINUTES") or 60) * 60
     except ValueError:
         raise UserError("MINUTES is not a number", "make fuzz MINUTES=60") from None
+    try:
+        first = int(os.environ.get("SEED") or 1)
+    except ValueError:
+        raise UserError("SEED is not a whole number", "make fuzz SEED=1000") from None
     names = (os.environ.get("CAMPAIGNS") or ",".join(CAMPAIGNS)).replace(",", " ").split()
     unknown = [name for name in names if name not in CAMPAIGNS]
     if unknown:
@@ -267,7 +271,7 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     try:
         while time.monotonic() < end:
-            chosen = known.pop(0) if known else (*next_run(outcomes, names, pg_config), pg_config)
+            chosen = known.pop(0) if known else (*next_run(outcomes, names, pg_config, first), pg_config)
             outcomes.append(run(folder, *chosen))
     except KeyboardInterrupt:
         print("interrupted", flush=True)
