@@ -19,12 +19,13 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 from psycopg import sql
 
@@ -34,6 +35,7 @@ from harness.amount import Count, amount
 from harness.catalogs import Catalogs
 from harness.sessions import Running
 from pgbillion.common.errors import UserError
+from pgbillion.server import postgres
 from pgbillion.server.postgres import Cluster, Installation
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -220,6 +222,8 @@ def _kill_again_and_again(installation: Installation, level: str) -> Counter[str
     chance = random.Random(f"{SEED} {level}")
     outcomes: Counter[str] = Counter()
     points = POINTS // len(LEVELS)
+    # a page that is half written stays so where the WAL has no images of pages
+    whole_pages = LEVELS[level].get("full_page_writes") == "off"
     with servers.new_cluster(installation, LEVELS[level]) as cluster, ExitStack() as stack:
         with cluster.connect() as conn:
             conn.execute("SET allow_in_place_tablespaces = on")
@@ -238,7 +242,7 @@ def _kill_again_and_again(installation: Installation, level: str) -> Counter[str
                 history: list[Batch] = []
                 for _ in range(min(POINTS_A_DATABASE, points - done)):
                     mode = chance.choice(MODES[level])
-                    workloads = _crash(cluster, database, chance, numbers, mode)
+                    workloads = _crash(cluster, database, chance, numbers, mode, whole_pages)
                     try:
                         _check(cluster, database, workloads, history, chance, outcomes)
                     except BaseException as error:
@@ -258,7 +262,9 @@ def _kill_again_and_again(installation: Installation, level: str) -> Counter[str
     return outcomes
 
 
-def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iterator[int], mode: str) -> list[Workload]:
+def _crash(
+    cluster: Cluster, database: str, chance: random.Random, numbers: Iterator[int], mode: str, whole_pages: bool
+) -> list[Workload]:
     """Run batches, kill the server at a moment of the mode, which the first session decides, and start it again."""
     workloads = [Workload(cluster, database, chance, numbers) for _ in range(SESSIONS)]
     workload = workloads[0]
@@ -287,10 +293,11 @@ def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iter
         wanted = chance.randrange(1, 40)
         _until_files(cluster, wanted, workload)
     # The backends first: they would go on to roll back when they saw the postmaster gone.
-    for one in workloads:
-        with suppress(ProcessLookupError):
-            os.kill(one.pid, signal.SIGKILL)
-    os.kill(postmaster, signal.SIGKILL)
+    pids = [*(one.pid for one in workloads), postmaster]
+    if whole_pages:
+        _send(pids, signal.SIGSTOP)
+        _halt(cluster)
+    _send(pids, signal.SIGKILL)
     cluster.kill()
     for one in workloads:
         one.running.result()
@@ -303,11 +310,34 @@ def _crash(cluster: Cluster, database: str, chance: random.Random, numbers: Iter
     if mode == "twice":
         starting = Running(lambda: _start(cluster))
         time.sleep(chance.uniform(0, 0.1))
+        if whole_pages:
+            _halt(cluster)
         cluster.kill()
         starting.result()
         cluster.kill()
     cluster.start()
     return workloads
+
+
+def _send(pids: Sequence[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _halt(cluster: Cluster) -> None:
+    """Stop all processes, which end a write before they stop; who is killed leaves half of it, on tmpfs for one."""
+
+    def halted() -> bool:
+        there = postgres.processes(cluster.data)
+        states = set()
+        for process in there:
+            with suppress(psutil.NoSuchProcess):
+                states.add(process.status())
+        _send([process.pid for process in there], signal.SIGSTOP)
+        return states <= {psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE}
+
+    servers.until(halted, "all processes to be stopped")
 
 
 def _ignoring(conn: Connection, statement: str) -> None:
