@@ -529,6 +529,26 @@ def test_functions_of_the_template_s_owner_are_not_called(conn: Connection) -> N
     assert one(conn, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'tenant'::regnamespace") == len(better)
 
 
+def test_views_on_views_are_filled_in_order(conn: Connection) -> None:
+    """However many columns each reads of the other, and where a rule of the first one names the last one."""
+    columns = [f"c{number}" for number in range(10)]
+    commands = [
+        "CREATE SCHEMA model",
+        "CREATE VIEW model.v12 AS SELECT " + ", ".join(f"1 AS {name}" for name in columns),
+    ]
+    # names do not tell the order
+    for level in range(11, 0, -1):
+        kind = "VIEW" if level % 3 == 0 else "MATERIALIZED VIEW"
+        commands.append(f"CREATE {kind} model.v{level} AS SELECT {', '.join(columns)} FROM model.v{level + 1}")
+    commands.append("CREATE RULE back AS ON DELETE TO model.v12 DO INSTEAD SELECT count(*) FROM model.v1")
+    with conn.transaction(force_rollback=True):
+        conn.execute(";".join(commands).encode())
+        conn.execute("SET LOCAL statement_timeout = '120s'")
+        clone(conn, "model", "tenant")
+        # errors if it was not filled
+        assert [one(conn, f"SELECT count(*) FROM tenant.v{level}") for level in range(1, 13)] == [1] * 12
+
+
 def test_functions_that_name_the_template_are_told(conn: Connection) -> None:
     schemas.make_schema(
         conn,

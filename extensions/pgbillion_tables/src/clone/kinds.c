@@ -617,16 +617,17 @@ const char *const clone_last_queries[] = {
 const int	clone_last_nqueries = lengthof(clone_last_queries);
 
 /*
- * A view that can be read in the template can be read in the clone; those
- * that others read come first.
+ * A view that can be read in the template can be read in the clone. Those that
+ * others read come first: each has fewer below it than who reads it. What rules
+ * of other events read does not matter, and may be the view itself.
  */
 const char *const clone_fill_query =
-"WITH RECURSIVE m (oid, relname, level) AS (SELECT c.oid, c.relname, 0 FROM " RELATIONS " c WHERE c.relkind = 'm'"
-" UNION ALL SELECT c.oid, c.relname, m.level + 1 FROM m JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid"
-" AND d.classid = 'pg_rewrite'::regclass AND d.deptype = 'n' JOIN pg_rewrite r ON r.oid = d.objid JOIN pg_class c ON c.oid = r.ev_class"
-" WHERE c.relkind IN ('m', 'v') AND c.oid <> m.oid AND c.relnamespace = $1)"
+"WITH RECURSIVE m (below, oid) AS (SELECT c.oid, c.oid FROM " RELATIONS " c WHERE c.relkind = 'm'"
+" UNION SELECT m.below, c.oid FROM m JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid"
+" AND d.classid = 'pg_rewrite'::regclass AND d.deptype = 'n' JOIN pg_rewrite r ON r.oid = d.objid AND r.ev_type = '1'"
+" JOIN pg_class c ON c.oid = r.ev_class WHERE c.relkind IN ('m', 'v') AND c.relnamespace = $1)"
 " SELECT format('REFRESH MATERIALIZED VIEW %I', c.relname) FROM m JOIN pg_class c ON c.oid = m.oid"
-" WHERE c.relkind = 'm' AND c.relispopulated GROUP BY c.relname ORDER BY max(m.level), c.relname";
+" WHERE c.relkind = 'm' AND c.relispopulated GROUP BY c.relname ORDER BY count(*), c.relname";
 
 /* ---- what cannot be carried ---- */
 
