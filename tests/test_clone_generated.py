@@ -31,11 +31,12 @@ REFUSED = (
     "whose columns are in another order than its parent's",
     "objects of the template need each other in a circle",
 )
-# what the model has conditions in, as PostgreSQL itself tells it, as commands that make it once more; domains are made
-# before casts, in clones, too
+# what the model has conditions in, as PostgreSQL itself tells it, as commands that make it once more, and what fills
+# its views; domains are made before casts, in clones, too
 DEFINITIONS = """
     SELECT d.definition FROM pg_class c, LATERAL (
         SELECT 'EXPLAIN ' || pg_get_viewdef(c.oid) WHERE relkind IN ('v', 'm')
+        UNION ALL SELECT format('REFRESH MATERIALIZED VIEW %s', c.oid::regclass) WHERE relkind = 'm'
         UNION ALL SELECT format('ALTER TABLE %s ADD %s', c.oid::regclass, pg_get_constraintdef(oid))
         FROM pg_constraint WHERE conrelid = c.oid AND contype = 'c'
         UNION ALL SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = c.oid
@@ -46,7 +47,7 @@ DEFINITIONS = """
         FROM pg_policy WHERE polrelid = c.oid) d (definition)
     WHERE relnamespace = 'model'::regnamespace
 """
-MISUNDERSTOOD = "definitions that PostgreSQL no longer understands"
+MISUNDERSTOOD = "definitions that PostgreSQL no longer understands, or that their owner may no longer read"
 CLONES = [f"clone_{number}" for number in (98, 99, 100, 101)]
 
 
@@ -107,7 +108,11 @@ class _Trial:
                 raise
             self.outcomes[f"refused: {reason}"] += 1
             return
-        except (psycopg.errors.AmbiguousFunction, psycopg.errors.UndefinedFunction) as error:
+        except (
+            psycopg.errors.AmbiguousFunction,
+            psycopg.errors.UndefinedFunction,
+            psycopg.errors.InsufficientPrivilege,
+        ) as error:
             if not self._misunderstood(error):
                 raise
             self.outcomes[MISUNDERSTOOD] += 1
@@ -122,7 +127,7 @@ class _Trial:
         self.outcomes["templates cloned"] += 1
 
     def _misunderstood(self, error: psycopg.Error) -> bool:
-        """Is it PostgreSQL's own error for a definition that a later cast or operator has made ambiguous?"""
+        """Is it PostgreSQL's own error for what a later cast or operator made ambiguous, or a later owner hides?"""
         with self._conn.transaction():
             self._conn.execute("SET LOCAL search_path = model")
             definitions = [command for (command,) in self._conn.execute(DEFINITIONS.encode())]
