@@ -21,11 +21,12 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class FileSystem:
-    """Space of a file system, in bytes and files, for a process without root's reserve."""
+    """Space of a file system, in bytes and files; what is free is so for a process without root's reserve."""
 
     mount: str
     kind: str  # ext4, xfs, tmpfs …
     size: int
+    used: int
     free: int
     files: int | None  # None: the file system makes inodes as it needs them
     files_free: int | None
@@ -43,6 +44,7 @@ class FileSystem:
             mount=mount,
             kind=kind,
             size=values.f_blocks * values.f_frsize,
+            used=(values.f_blocks - values.f_bfree) * values.f_frsize,
             free=values.f_bavail * values.f_frsize,
             files=values.f_files if fixed else None,
             files_free=values.f_favail if fixed else None,
@@ -58,6 +60,7 @@ class FileSystem:
             return None
         return replace(
             self,
+            used=(values.f_blocks - values.f_bfree) * values.f_frsize,
             free=values.f_bavail * values.f_frsize,
             files=values.f_files if self.files is not None else None,
             files_free=values.f_favail if self.files is not None else None,

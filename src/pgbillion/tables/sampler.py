@@ -175,7 +175,7 @@ class Sampler:
             now = place.again()
             if now is not None:
                 usage[now.mount] = {
-                    "used": now.size - now.free,
+                    "used": now.used,
                     "files": now.files - now.files_free
                     if now.files is not None and now.files_free is not None
                     else None,

@@ -290,7 +290,7 @@ def _sizes(conn: Connection, host: Host | None, options: Options, check: Check) 
     system = host.filesystem() if host else None
     if system is not None:
         words.append(
-            f"{system.mount} ({system.kind}): {text.size(system.size - system.free)} used,"
+            f"{system.mount} ({system.kind}): {text.size(system.used)} used,"
             f" {text.size(system.free)} free"
         )
         check.details["filesystem"] = {**asdict(system), "path": str(system.path)}
