@@ -289,10 +289,7 @@ def _sizes(conn: Connection, host: Host | None, options: Options, check: Check) 
         check.details["wal"] = wal
     system = host.filesystem() if host else None
     if system is not None:
-        words.append(
-            f"{system.mount} ({system.kind}): {text.size(system.used)} used,"
-            f" {text.size(system.free)} free"
-        )
+        words.append(f"{system.mount} ({system.kind}): {text.size(system.used)} used, {text.size(system.free)} free")
         check.details["filesystem"] = {**asdict(system), "path": str(system.path)}
     check.summary = ", ".join(words)
 
