@@ -41,6 +41,7 @@ WITHOUT_MEMORY = (
     "invalid regular expression: out of memory",
     "regular expression failed: out of memory",
     'invalid value for parameter "DateStyle"',
+    'could not read time zone file "Default": Cannot allocate memory',
 )
 # OpenSSL has no HMAC for the rest of a session if memory lacks as it is used for the first time
 WITHOUT_HMAC = "could not sign what is to be kept"
