@@ -423,11 +423,12 @@ def _check_decoded(cluster: Cluster, database: str, history: list[Batch]) -> boo
         " NULL) WHERE data LIKE 'table w.b%'"
     )
     found = None
+    logged = cluster.log.stat().st_size
     try:
         with cluster.connect(database) as conn:
             found = Counter(name for (name,) in conn.execute(query))
     except psycopg.OperationalError:
-        if NOT_DECODED not in cluster.log.read_text(encoding="utf-8", errors="replace"):
+        if NOT_DECODED.encode() not in cluster.log.read_bytes()[logged:]:
             raise
         cluster.kill()
         cluster.start()
