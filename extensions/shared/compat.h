@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * compat.h
- *	  One spelling for what differs between PostgreSQL 15 and 18.
+ *	  One spelling for what differs between PostgreSQL 15 and 19.
  *
  * Every wrapper takes the newest server's name and signature, so that the
  * remaining code reads as if it were written for that one.
@@ -11,11 +11,20 @@
 #ifndef PGBILLION_COMPAT_H
 #define PGBILLION_COMPAT_H
 
+/* what is redefined below must have been declared */
+#include "access/heapam.h"
 #include "access/hio.h"
+#include "access/nbtree.h"
 #include "access/transam.h"
 #include "common/relpath.h"
 #include "miscadmin.h"
+#include "optimizer/pathnode.h"
+#include "storage/bufpage.h"
+#if PG_VERSION_NUM >= 170000
+#include "storage/dsm_registry.h"
+#endif
 #include "storage/smgr.h"
+#include "tcop/tcopprot.h"
 #include "utils/acl.h"
 
 #if PG_VERSION_NUM < 150000
@@ -126,14 +135,6 @@ object_aclcheck(Oid classid, Oid objectid, Oid roleid, AclMode mode)
 #define namespace_owner_check(nspid, roleid) object_ownercheck(NamespaceRelationId, nspid, roleid)
 #endif
 
-#if PG_VERSION_NUM < 160000
-#define server_owner_check(serverid, roleid) pg_foreign_server_ownercheck(serverid, roleid)
-#define wrapper_usage_check(fdwid, roleid) pg_foreign_data_wrapper_aclcheck(fdwid, roleid, ACL_USAGE)
-#else
-#define server_owner_check(serverid, roleid) object_ownercheck(ForeignServerRelationId, serverid, roleid)
-#define wrapper_usage_check(fdwid, roleid) object_aclcheck(ForeignDataWrapperRelationId, fdwid, roleid, ACL_USAGE)
-#endif
-
 /* 16 keeps the privileges that a plan needs apart from its range table. */
 #if PG_VERSION_NUM >= 160000
 #define check_plan_permissions(plan) ((void) ExecCheckPermissions((plan)->rtable, (plan)->permInfos, true))
@@ -163,13 +164,16 @@ typedef PGIOAlignedBlock IOAlignedBlock;
 typedef PGAlignedBlock IOAlignedBlock;
 #endif
 
-/* 16 passes the heap, 17 no longer a snapshot. */
+/* 16 passes the heap, 17 no longer a snapshot; 19 is asked for the stack. */
 #if PG_VERSION_NUM < 160000
-#define _bt_search(rel, heaprel, key, buffer, access) \
+#define _bt_search(rel, heaprel, key, buffer, access, returnstack) \
 	((void) (heaprel), _bt_search(rel, key, buffer, access, NULL))
 #elif PG_VERSION_NUM < 170000
-#define _bt_search(rel, heaprel, key, buffer, access) \
+#define _bt_search(rel, heaprel, key, buffer, access, returnstack) \
 	_bt_search(rel, heaprel, key, buffer, access, NULL)
+#elif PG_VERSION_NUM < 190000
+#define _bt_search(rel, heaprel, key, buffer, access, returnstack) \
+	_bt_search(rel, heaprel, key, buffer, access)
 #endif
 #if PG_VERSION_NUM < 160000
 #define _bt_allocbuf(rel, heaprel) \
@@ -178,11 +182,15 @@ typedef PGAlignedBlock IOAlignedBlock;
 	((void) (heaprel), _bt_finish_split(rel, lbuf, stack))
 #endif
 
-/* 18 also counts how long it took. */
-#if PG_VERSION_NUM >= 180000
-#define report_vacuum(relid, shared) pgstat_report_vacuum(relid, shared, 0, 0, GetCurrentTimestamp())
+/* 18 also counts how long it took, 19 is given the relation. */
+#include "utils/timestamp.h"
+#if PG_VERSION_NUM >= 190000
+#define report_vacuum(rel) pgstat_report_vacuum(rel, 0, 0, GetCurrentTimestamp())
+#elif PG_VERSION_NUM >= 180000
+#define report_vacuum(rel) \
+	pgstat_report_vacuum(RelationGetRelid(rel), (rel)->rd_rel->relisshared, 0, 0, GetCurrentTimestamp())
 #else
-#define report_vacuum(relid, shared) pgstat_report_vacuum(relid, shared, 0, 0)
+#define report_vacuum(rel) pgstat_report_vacuum(RelationGetRelid(rel), (rel)->rd_rel->relisshared, 0, 0)
 #endif
 
 /* 18 dropped the argument that was only ever true for ADD COLUMN. */
@@ -297,11 +305,16 @@ entries_of_permissions(List *rteperminfos)
 	create_foreign_upper_path(root, rel, target, rows, startup, total, pathkeys, outer, restrictinfo, private)
 #endif
 
-/* 16 knows indexes that say something of blocks only: updates of their columns stay HOT. */
-#if PG_VERSION_NUM >= 160000
-#define set_amsummarizing(routine) ((routine)->amsummarizing = true)
+/* 19 takes the routine of an index access method as it is, where earlier versions copy and free it. */
+#if PG_VERSION_NUM >= 190000
+#define return_index_am_routine(routine) PG_RETURN_POINTER(&(routine))
 #else
-#define set_amsummarizing(routine) ((void) 0)
+#define return_index_am_routine(routine) \
+	do { \
+		IndexAmRoutine *copy_ = makeNode(IndexAmRoutine); \
+		*copy_ = (routine); \
+		PG_RETURN_POINTER(copy_); \
+	} while (0)
 #endif
 
 /* 16 tells an index which is vacuumed its table. */
@@ -327,6 +340,110 @@ entries_of_permissions(List *rteperminfos)
 /* 18 tells ANALYZE from VACUUM. */
 #if PG_VERSION_NUM < 180000
 #define vacuum_delay_point(is_analyze) vacuum_delay_point()
+#endif
+
+/* 19 tells the planner which EXPLAIN it is called for. */
+#if PG_VERSION_NUM < 190000
+#define pg_plan_query(query, text, options, params, es) pg_plan_query(query, text, options, params)
+#endif
+
+/* 19 no longer has a function for this. */
+#if PG_VERSION_NUM >= 190000
+#define _bt_freestack(stack) \
+	do { \
+		for (BTStack next_, one_ = (stack); one_ != NULL; one_ = next_) \
+		{ \
+			next_ = one_->bts_parent; \
+			pfree(one_); \
+		} \
+	} while (0)
+#endif
+
+/* 19 has the paths of an Append in one place. */
+#if PG_VERSION_NUM < 190000
+typedef struct AppendPathInput
+{
+	List	   *subpaths;
+	List	   *partial_subpaths;
+} AppendPathInput;
+#define create_append_path(root, rel, input, pathkeys, required_outer, workers, aware, rows) \
+	create_append_path(root, rel, (input).subpaths, (input).partial_subpaths, pathkeys, required_outer, workers, aware, rows)
+#endif
+
+/* 19 has a description of rows finished before use: where its columns of fixed places are. */
+#if PG_VERSION_NUM < 190000
+#define TupleDescFinalize(tupdesc) ((void) (tupdesc))
+#endif
+
+/* 19 has in each relation which kinds of paths it takes; none of them counts as enabled where nothing is set. */
+#if PG_VERSION_NUM >= 190000
+#define copy_enabled_paths(rel, from) ((rel)->pgs_mask = (from)->pgs_mask)
+#else
+#define copy_enabled_paths(rel, from) ((void) (rel), (void) (from))
+#endif
+
+/* 19 is told whether Materialize is enabled. */
+#if PG_VERSION_NUM < 190000
+#define create_material_path(rel, subpath, enabled) create_material_path(rel, subpath)
+#endif
+
+/* 19 says of a genetic search where extensions say theirs. */
+#if PG_VERSION_NUM >= 190000
+#define searched_by_geqo(root) (Geqo_planner_extension_id >= 0 && GetGeqoPrivateData(root) != NULL)
+#else
+#define searched_by_geqo(root) ((root)->join_search_private != NULL)
+#endif
+
+/* 19 tells what is measured of a node from what is of a query. */
+#if PG_VERSION_NUM < 190000
+#define NodeInstrumentation Instrumentation
+#endif
+
+/* 19 passes an argument on to what initializes a segment. */
+#if PG_VERSION_NUM >= 170000 && PG_VERSION_NUM < 190000
+#define GetNamedDSMSegment(name, size, initialize, found, arg) GetNamedDSMSegment(name, size, initialize, found)
+#endif
+
+/* 19 has a wider state of buffers. */
+#if PG_VERSION_NUM >= 190000
+#define read_buffer_state(desc) pg_atomic_read_u64(&(desc)->state)
+#else
+#define read_buffer_state(desc) pg_atomic_read_u32(&(desc)->state)
+#endif
+
+/* 19 can begin a parallel scan elsewhere. */
+#if PG_VERSION_NUM < 190000
+#define table_block_parallelscan_startblock_init(rel, worker, scan, start, nblocks) \
+	table_block_parallelscan_startblock_init(rel, worker, scan)
+#endif
+
+/* 19 sets pages all-visible in passing, if the relation is only read. */
+#if PG_VERSION_NUM < 190000
+#define heap_page_prune_opt(rel, buffer, vmbuffer, rel_read_only) \
+	((void) (vmbuffer), (void) (rel_read_only), heap_page_prune_opt(rel, buffer))
+#define ScanRelIsReadOnly(scan) false
+#endif
+
+/* 19 has flags of scans, and more of them of inserts. */
+#if PG_VERSION_NUM >= 190000
+typedef uint32 TableInsertOptions;
+typedef const VacuumParams *TableVacuumParams;
+#else
+typedef int TableInsertOptions;
+typedef struct VacuumParams *TableVacuumParams;
+#define table_beginscan(rel, snapshot, nkeys, key, flags) table_beginscan(rel, snapshot, nkeys, key)
+#endif
+
+/* 19 renamed the function that works in place, as there is no other left. */
+#if PG_VERSION_NUM < 190000
+#define PageSetChecksum(page, block) PageSetChecksumInplace(page, block)
+#endif
+
+/* 19 always reads strings as the standard has it. */
+#if PG_VERSION_NUM >= 190000
+#define strings_conform() true
+#else
+#define strings_conform() standard_conforming_strings
 #endif
 
 #endif							/* PGBILLION_COMPAT_H */

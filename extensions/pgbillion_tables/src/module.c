@@ -13,7 +13,7 @@
 
 #include "lazy_heap/lazy_heap.h"
 #include "server_build.h"
-#include "tables.h"
+#include "stamp/stamp.h"
 
 PG_MODULE_MAGIC;
 SERVER_BUILD("pgbillion_tables");
@@ -24,7 +24,7 @@ void
 _PG_init(void)
 {
 	require_server_build("pgbillion_tables");
-	create_tables_init();
+	stamp_at_abort_init();
 	lazy_heap_init();
 	MarkGUCPrefixReserved("pgbillion_tables");
 }

@@ -25,7 +25,7 @@
 #include "utils/inval.h"
 #include "utils/rel.h"
 
-#include "tables.h"
+#include "catalog_rows/catalog_rows.h"
 
 /*
  * With so many deleted rows on a page its full image is logged, instead of a

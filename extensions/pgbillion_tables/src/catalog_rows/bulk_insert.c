@@ -38,7 +38,7 @@
 #include "utils/inval.h"
 #include "utils/rel.h"
 
-#include "tables.h"
+#include "catalog_rows/catalog_rows.h"
 
 /* By how many pages a catalog is extended at once, at most. */
 #define MAX_PAGES_AHEAD 16

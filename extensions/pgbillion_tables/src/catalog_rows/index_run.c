@@ -31,6 +31,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/nbtree.h"
 #include "access/nbtxlog.h"
 #include "access/xloginsert.h"
@@ -43,8 +44,8 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "catalog_rows/catalog_rows.h"
 #include "catalog_rows/leaf_split.h"
-#include "tables.h"
 
 /* Columns of fixed width, or names: oid, "char" and name is the widest key there is, and a TID. */
 #define MAX_SORT_KEY 80
@@ -459,7 +460,7 @@ insert_on_leaf(Run *run, int from, LeafEntries *leaf)
 	int			split = 0;
 
 	search_for(run, from);
-	stack = _bt_search(run->index, run->heap, run->search, &buffer, BT_WRITE);
+	stack = _bt_search(run->index, run->heap, run->search, &buffer, BT_WRITE, true);
 
 	place_on_leaf(run, BufferGetPage(buffer), from, leaf);
 	if (leaf->n > 0)
@@ -598,7 +599,7 @@ split_leaf(Run *run, Buffer buffer, BTStack stack, int from)
 		if (size > avail)
 			break;
 		avail -= Min(avail, size + sizeof(ItemIdData));
-		if (PageAddItem(right.data, (Item) entry, size, InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
+		if (PageAddItem(right.data, entry, size, InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
 			elog(ERROR, "could not add an entry to a new page");
 	}
 

@@ -58,7 +58,7 @@ leaf_split_begin(Page page, Page right)
 	{
 		ItemId		item = PageGetItemId(page, P_HIKEY);
 
-		if (PageAddItem(right, (Item) PageGetItem(page, item), ItemIdGetLength(item), P_HIKEY, false, false) != P_HIKEY)
+		if (PageAddItem(right, PageGetItem(page, item), ItemIdGetLength(item), P_HIKEY, false, false) != P_HIKEY)
 			elog(ERROR, "could not copy a high key");
 	}
 }
@@ -146,14 +146,14 @@ build_left(Page page, IndexTuple high_key, Page left)
 	/* that is what WAL is asked by whether it must hold an image of the page */
 	PageSetLSN(left, PageGetLSN(page));
 
-	if (PageAddItem(left, (Item) high_key, IndexTupleSize(high_key), to, false, false) == InvalidOffsetNumber)
+	if (PageAddItem(left, (char *) high_key, IndexTupleSize(high_key), to, false, false) == InvalidOffsetNumber)
 		return false;
 	for (OffsetNumber from = P_FIRSTDATAKEY(opaque); from <= last; from = OffsetNumberNext(from))
 	{
 		ItemId		item = PageGetItemId(page, from);
 
 		to = OffsetNumberNext(to);
-		if (PageAddItem(left, (Item) PageGetItem(page, item), ItemIdGetLength(item), to, false, false) == InvalidOffsetNumber)
+		if (PageAddItem(left, PageGetItem(page, item), ItemIdGetLength(item), to, false, false) == InvalidOffsetNumber)
 			return false;
 	}
 	return true;

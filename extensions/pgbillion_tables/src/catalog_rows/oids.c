@@ -18,6 +18,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xlog.h"
@@ -27,7 +28,7 @@
 #include "utils/fmgroids.h"
 #include "utils/snapmgr.h"
 
-#include "tables.h"
+#include "catalog_rows/catalog_rows.h"
 
 /* How many OIDs beyond those taken are logged as used, as in varsup.c. */
 #define OID_PREFETCH 8192

@@ -10,11 +10,13 @@
  *					they can be run
  *	kinds.c			the queries for that, one for each kind of object, and
  *					those that find what cannot be carried
- *	bodies.c		finds the schema's name in the text of functions
+ *	wording.c		compares definitions, however they are worded
  *	copy_rows.c		copies rows of the template
  *	verify.c		refuses what cannot be carried, and compares a clone with
  *					its template
- *	stamp_schema.h	the map of how further clones are made of the first ones
+ *	kept_stamps.c	keeps stamps, of which further clones are made (see stamp.h),
+ *					from call to call
+ *	template_version.c	tells whether those still hold
  *
  * A clone is made by ordinary commands, run as the caller: PostgreSQL checks
  * the privileges, takes the locks, applies the hooks. Where many are wanted,
@@ -23,9 +25,11 @@
  * The commands name what is in the schema without the schema. They are read
  * with the template first in the search path, and run with the clone in its
  * place. That is sound because every name in the template is visible under
- * that path (one that pg_catalog has, too, is refused), and it is verified:
- * the commands that are read from the clone are the same, and nothing in the
- * clone refers to anything in the template.
+ * that path (one that pg_catalog has, too, is refused). Where a WITH query or
+ * another function hides what is meant, PostgreSQL qualifies the name, and the
+ * clone's name takes the template's place there. All of it is verified: the
+ * commands that are read from the clone are the same, and nothing in the clone
+ * refers to anything in the template.
  *
  *-------------------------------------------------------------------------
  */
@@ -34,6 +38,8 @@
 
 #include "nodes/pg_list.h"
 #include "utils/snapshot.h"
+
+#include "stamp/stamp.h"
 
 /* What is other in clones than in their template. */
 typedef struct CloneOptions
@@ -56,6 +62,9 @@ typedef struct CloneOptions
  */
 extern const char *const clone_object_queries[];
 extern const int clone_object_nqueries;
+
+/* Returns a row if the schema's name before a dot may be something else's in its commands. */
+extern const char *const clone_ambiguous_query;
 
 /* Pairs of objects, the first of which needs the second, as classid and objid each. */
 extern const char *const clone_order_query;
@@ -101,14 +110,9 @@ extern List *definition_of_contents(Oid schema);
 extern List *definition_of_publications(Oid schema);
 extern char *definition_names(Oid schema, bool rewritten);
 
-/* ---- bodies.c ---- */
+/* ---- wording.c ---- */
 
-/* Pieces of a text, one more than there are places for the schema's name, as an identifier. */
-extern List *body_split(const char *body, const char *schema);
-extern List *path_split(const char *path, const char *schema);
-extern char *pieces_join(const List *pieces, const char *schema);
-extern bool pieces_name(const List *pieces, const char *schema);
-extern bool body_can_name(const char *schema);
+extern char *wording_of(const char *definition);
 
 /* ---- copy_rows.c ---- */
 
@@ -128,5 +132,18 @@ extern void copied_rows_copy(const CopiedRows *rows, Oid template, const char *c
 extern void clone_refuse(Oid template);
 extern void clone_verify(Oid template, Oid clone, List *objects, List *rest,
 						 const CloneOptions *options);
+
+/* ---- template_version.c ---- */
+
+extern uint64 template_version(Oid template);
+extern uint64 template_version_of_clones(Oid template, uint64 *of_template);
+
+/* ---- kept_stamps.c ---- */
+
+extern SchemaStamp *kept_stamp_find(Oid template, const CloneOptions *options);
+extern char *kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *stamp,
+							  uint64 version, int *length);
+extern bool kept_stamp_store(Oid template, const CloneOptions *options, const char *bytes,
+							 int length, bool wait);
 
 #endif							/* PGBILLION_CLONE_H */

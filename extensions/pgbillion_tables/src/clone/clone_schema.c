@@ -18,10 +18,15 @@
  */
 #include "postgres.h"
 
-#include "access/relation.h"
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/catalog.h"
+#include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -30,10 +35,13 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
@@ -41,8 +49,8 @@
 #include "utils/syscache.h"
 
 #include "clone/clone.h"
-#include "clone/stamp_schema.h"
-#include "tables.h"
+#include "ddl/ddl.h"
+#include "stamp/stamp.h"
 
 PG_FUNCTION_INFO_V1(pgbillion_clone_schema);
 PG_FUNCTION_INFO_V1(pgbillion_clone_schemas);
@@ -66,9 +74,9 @@ typedef struct Cloning
 	List	   *objects;		/* as definition_of_objects() returns them */
 	List	   *contents;		/* commands */
 	char	   *reason;			/* why all are made by commands, or NULL */
-	uint64		fingerprint;	/* of the template, before it is read */
-	uint64		of_clones;		/* the fingerprint of all that clones depend
-								 * on, from before */
+	uint64		version;		/* of the template, before it is read */
+	uint64		of_clones;		/* the version of all that clones depend on,
+								 * from before */
 	MemoryContext each;			/* emptied after each clone: they must not add
 								 * up */
 } Cloning;
@@ -95,6 +103,7 @@ static void fill_clones(const Cloning *cloning, int64 count);
 static void check_callable(const char *function);
 static void check_template(Oid template);
 static void lock_template(Oid template);
+static List *relations_of(Oid schema);
 static void settle(void);
 static void make_clone(const char *name, List *objects);
 static void set_path(const char *name);
@@ -157,7 +166,7 @@ pgbillion_clone_schemas(PG_FUNCTION_ARGS)
 					 errmsg("%s must not be null", names[i])));
 	first = PG_GETARG_INT64(2);
 	count = PG_GETARG_INT64(3);
-	check_numbers(first, count, "schema");
+	name_format_check_numbers(first, count, "schema");
 
 	format = name_format_parse(text_to_cstring(PG_GETARG_TEXT_PP(1)));
 	name_format_check_lengths(format, first, first + count - 1);
@@ -198,7 +207,7 @@ choose_options(Cloning *cloning, FunctionCallInfo fcinfo, int first)
 static void
 check_strings(void)
 {
-	if (!standard_conforming_strings)
+	if (!strings_conform())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("functions cannot be rewritten while standard_conforming_strings is off")));
@@ -251,20 +260,15 @@ clone_many(Cloning *cloning, int64 count)
 	check_template(template);
 	cloning->each = AllocSetContextCreate(CurrentMemoryContext, "pgbillion clone", ALLOCSET_DEFAULT_SIZES);
 
-	/*
-	 * what is read must not be written anew meanwhile: that is not seen in
-	 * snapshots
-	 */
-	if (cloning->all_rows || cloning->tables != NULL)
-		lock_template(template);
-	if (!is_observed() && !creating_extension)
+	/* before anything is read, kept stamps' versions included */
+	lock_template(template);
+	if (!ddl_is_observed() && !creating_extension)
 		kept = kept_stamp_find(template, &cloning->options);
 	if (kept != NULL)
 	{
 		clone_by_kept_stamp(cloning, kept, count);
 		return;
 	}
-	lock_template(template);
 
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
@@ -272,9 +276,9 @@ clone_many(Cloning *cloning, int64 count)
 	settle();
 
 	if (count > FIRST_CLONES)
-		cloning->of_clones = fingerprint_of_clones(template, &cloning->fingerprint);
+		cloning->of_clones = template_version_of_clones(template, &cloning->version);
 	else
-		cloning->fingerprint = fingerprint_of_template(template);
+		cloning->version = template_version(template);
 	clone_refuse(template);
 	cloning->objects = definition_of_objects(template, &cloning->options);
 	cloning->contents = definition_of_contents(template);
@@ -361,10 +365,10 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 
 	check_callable("pgbillion_tables.prepare_clone()");
 	check_template(cloning.template);
-	if (!is_observed() && !creating_extension &&
+	lock_template(cloning.template);
+	if (!ddl_is_observed() && !creating_extension &&
 		kept_stamp_find(cloning.template, &cloning.options) != NULL)
 		PG_RETURN_BOOL(true);
-	lock_template(cloning.template);
 
 	/* clones to learn from, and none of them stays */
 	BeginInternalSubTransaction(NULL);
@@ -411,7 +415,7 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	char	   *bytes = NULL;
 	int			nestlevel;
 
-	cloning->of_clones = fingerprint_of_clones(cloning->template, &cloning->fingerprint);
+	cloning->of_clones = template_version_of_clones(cloning->template, &cloning->version);
 	if (SPI_connect() != SPI_OK_CONNECT)
 		elog(ERROR, "SPI_connect failed");
 	nestlevel = NewGUCNestLevel();
@@ -454,7 +458,7 @@ stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length)
 {
 	stamp->contents = cloning->contents;
 	stamp->functions = definition_names(cloning->template, cloning->options.rewrite_bodies);
-	if (fingerprint_of_clones(cloning->template, NULL) != cloning->of_clones)
+	if (template_version_of_clones(cloning->template, NULL) != cloning->of_clones)
 	{
 		cloning->reason = "what they depend on has changed meanwhile";
 		return NULL;
@@ -536,7 +540,7 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 static void
 check_unchanged(const Cloning *cloning)
 {
-	if (fingerprint_of_template(cloning->template) != cloning->fingerprint)
+	if (template_version(cloning->template) != cloning->version)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("template \"%s\" was changed while it was being cloned",
@@ -548,7 +552,7 @@ check_unchanged(const Cloning *cloning)
 static SchemaStamp *
 learn(Cloning *cloning)
 {
-	if (is_observed() || creating_extension)
+	if (ddl_is_observed() || creating_extension)
 	{
 		cloning->reason = "others rely on seeing the commands";
 		return NULL;
@@ -677,40 +681,74 @@ check_template(Oid template)
 		aclcheck_error(aclresult, OBJECT_SCHEMA, name);
 }
 
-/* Keep the schema and its relations as they are. */
+/*
+ * Keep the schema and its relations as they are: who drops or alters one of
+ * them waits, and who has begun to is waited for. Raises 3F000 if the schema
+ * is gone by then.
+ */
 static void
 lock_template(Oid template)
 {
-	static const char *const query =
-		"SELECT s.objid FROM pg_catalog.pg_depend s"
-		" WHERE s.refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass"
-		" AND s.refobjid OPERATOR(pg_catalog.=) $1"
-		" AND s.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_class'::pg_catalog.regclass"
-		" ORDER BY s.objid USING OPERATOR(pg_catalog.<)";
-	Oid			types[] = {OIDOID};
-	Datum		values[] = {ObjectIdGetDatum(template)};
+	bool		found_more;
 
 	LockDatabaseObject(NamespaceRelationId, template, 0, AccessShareLock);
+	if (!SearchSysCacheExists1(NAMESPACEOID, ObjectIdGetDatum(template)))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_SCHEMA),
+				 errmsg("schema with OID %u does not exist", template)));
 
-	if (SPI_connect() != SPI_OK_CONNECT)
-		elog(ERROR, "SPI_connect failed");
-	PushActiveSnapshot(GetLatestSnapshot());
-	if (SPI_execute_with_args(query, 1, types, values, NULL, true, 0) != SPI_OK_SELECT)
-		elog(ERROR, "could not read pg_depend");
-	PopActiveSnapshot();
-	for (uint64 row = 0; row < SPI_processed; row++)
+	/* those that were created while this waited for others, too */
+	do
 	{
-		bool		isnull;
-		Oid			relid = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[row],
-														   SPI_tuptable->tupdesc, 1, &isnull));
+		List	   *relations = relations_of(template);
+		ListCell   *lc;
 
-		/* it may have been dropped meanwhile */
-		Relation	rel = try_relation_open(relid, AccessShareLock);
+		found_more = false;
+		foreach(lc, relations)
+		{
+			LOCKTAG		tag;
 
-		if (rel != NULL)
-			relation_close(rel, NoLock);
+			CHECK_FOR_INTERRUPTS();
+			SET_LOCKTAG_RELATION(tag, MyDatabaseId, lfirst_oid(lc));
+			if (LockAcquire(&tag, AccessShareLock, false, false) == LOCKACQUIRE_OK)
+				found_more = true;
+		}
+		list_free(relations);
+	} while (found_more);
+}
+
+/* The tables, views, sequences and composite types in a schema as they are now, by OID. */
+static List *
+relations_of(Oid schema)
+{
+	List	   *relations = NIL;
+	Relation	depend;
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	/* LockAcquire() leaves that to its callers */
+	AcceptInvalidationMessages();
+	InvalidateCatalogSnapshot();
+	depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(NamespaceRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(schema));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, lengthof(keys), keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->classid == RelationRelationId)
+			relations = lappend_oid(relations, form->objid);
+		else if (form->classid == TypeRelationId && OidIsValid(get_typ_typrelid(form->objid)))
+			relations = lappend_oid(relations, get_typ_typrelid(form->objid));
 	}
-	SPI_finish();
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
+	list_sort(relations, list_oid_cmp);
+	return relations;
 }
 
 /* Settings that change neither what is read nor what is made, for the caller's GUC level. */
@@ -733,9 +771,9 @@ settle(void)
 		{"jit", "off"},
 	};
 
-	settle_definitions();
+	ddl_settle_definitions();
 	for (int i = 0; i < lengthof(settings); i++)
-		settle_setting(settings[i][0], settings[i][1]);
+		ddl_settle_setting(settings[i][0], settings[i][1]);
 }
 
 /* Create the schema and what is in it. */
@@ -751,7 +789,7 @@ make_clone(const char *name, List *objects)
 static void
 set_path(const char *name)
 {
-	settle_setting("search_path", psprintf("%s, pg_temp", quote_identifier(name)));
+	ddl_settle_setting("search_path", psprintf("%s, pg_temp", quote_identifier(name)));
 }
 
 static void

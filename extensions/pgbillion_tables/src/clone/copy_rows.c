@@ -175,7 +175,7 @@ run_without_triggers(const char *command, Snapshot snapshot)
 	queries = pg_analyze_and_rewrite_fixedparams(raw, command, NULL, 0, NULL);
 	if (list_length(queries) != 1)
 		elog(ERROR, "INSERT was rewritten: %s", command);
-	plan = pg_plan_query(linitial_node(Query, queries), command, 0, NULL);
+	plan = pg_plan_query(linitial_node(Query, queries), command, 0, NULL, NULL);
 	desc = CreateQueryDesc(plan, command, GetActiveSnapshot(), InvalidSnapshot, None_Receiver,
 						   NULL, NULL, 0);
 	ExecutorStart(desc, 0);

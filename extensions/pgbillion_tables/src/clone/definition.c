@@ -25,17 +25,31 @@
 #include "utils/varlena.h"
 
 #include "clone/clone.h"
-#include "tables.h"
+#include "ddl/ddl.h"
 
-/* A command. That of a function can name the schema that it is run for. */
+/*
+ * A command, in pieces between the places where it names the schema that it is
+ * run for. A name in it is qualified where another thing of that name hides
+ * it: a WITH query hides a table, for instance.
+ */
 typedef struct CloneCommand
 {
-	const char *text;
+	List	   *text;
 	List	   *path;			/* what the function sets search_path to, the
 								 * schema as NULL; or NIL */
-	const char *after_path;
+	List	   *after_path;
 	List	   *body;			/* pieces of the function's text, or NIL */
 } CloneCommand;
+
+/*
+ * Before 17 stored expressions hold the places of their parts in the text of
+ * the command. Names of one width have them be the same in all clones.
+ */
+#if PG_VERSION_NUM < 170000
+#define NAME_WIDTH (2 * NAMEDATALEN)
+#else
+#define NAME_WIDTH 0
+#endif
 
 typedef struct ObjectKey
 {
@@ -59,13 +73,14 @@ typedef struct CloneObject
 
 static List *read_commands(const char *query, Oid schema, const char *argument, List *result);
 static HTAB *read_objects(Oid schema, const CloneOptions *options);
-static CloneCommand *read_command(SPITupleTable *rows, uint64 row, const char *schema, bool rewrite);
-static void cut_path(CloneCommand *command, char *path, const char *schema);
-static char *path_command(const List *names, const char *schema);
+static CloneCommand *read_command(SPITupleTable *rows, uint64 row, const char *schema, bool qualified, bool rewrite);
+static List *text_pieces(const char *text, const char *schema, bool qualified);
+static void cut_path(CloneCommand *command, const char *text, char *path, const char *schema, bool qualified);
+static char *path_command(const List *names, const char *schema, int width);
 static void read_parts(HTAB *objects, SPITupleTable *rows, uint64 nrows);
 static void read_order(HTAB *objects, SPITupleTable *rows, uint64 nrows);
 static CloneObject *find_whole(HTAB *objects, ObjectKey key);
-static List *in_order(HTAB *objects);
+static List *in_order(HTAB *objects, const char *schema);
 static int	compare_ready(const pairingheap_node *a, const pairingheap_node *b, void *arg);
 static bool is_named_still(const char *schema, const char *body, bool rewritable, const char *path,
 						   const char *settings);
@@ -104,7 +119,7 @@ clone_query(const char *query, Oid schema, const char *argument)
 		nulls[1] = ' ';
 	}
 
-	settle_setting("search_path", "pg_catalog, pg_temp");
+	ddl_settle_setting("search_path", "pg_catalog, pg_temp");
 	plan = SPI_prepare(query, lengthof(types), types);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
@@ -112,7 +127,7 @@ clone_query(const char *query, Oid schema, const char *argument)
 	PushActiveSnapshot(GetLatestSnapshot());
 	portal = SPI_cursor_open(NULL, plan, values, nulls, true);
 
-	settle_setting("search_path", psprintf("%s, pg_temp", quote_identifier(name)));
+	ddl_settle_setting("search_path", psprintf("%s, pg_temp", quote_identifier(name)));
 	SPI_cursor_fetch(portal, true, FETCH_ALL);
 	SPI_cursor_close(portal);
 	PopActiveSnapshot();
@@ -153,7 +168,7 @@ definition_of_objects(Oid schema, const CloneOptions *options)
 	read_order(objects, rows, SPI_processed);
 	SPI_freetuptable(rows);
 
-	return in_order(objects);
+	return in_order(objects, get_namespace_name(schema));
 }
 
 /* Those commands for one schema. */
@@ -166,11 +181,12 @@ definition_for(List *objects, const char *clone)
 	foreach(lc, objects)
 	{
 		const CloneCommand *command = lfirst(lc);
-		const char *path = command->path == NIL ? "" : path_command(command->path, clone);
-		const char *body = command->body == NIL ? "" : quote_literal_cstr(pieces_join(command->body, clone));
+		const char *path = command->path == NIL ? "" : path_command(command->path, clone, NAME_WIDTH);
+		const char *after_path = command->path == NIL ? "" : body_join(command->after_path, clone, NAME_WIDTH);
+		const char *body = command->body == NIL ? "" : quote_literal_cstr(body_join(command->body, clone, 0));
 
-		result = lappend(result, psprintf("%s%s%s%s", command->text, path,
-										  command->path == NIL ? "" : command->after_path, body));
+		result = lappend(result, psprintf("%s%s%s%s", body_join(command->text, clone, NAME_WIDTH), path, after_path,
+										  body));
 	}
 	return result;
 }
@@ -214,8 +230,8 @@ definition_names(Oid schema, bool rewritten)
 		HeapTuple	tuple = SPI_tuptable->vals[row];
 		TupleDesc	tupdesc = SPI_tuptable->tupdesc;
 
-		if (!rewritten || is_named_still(name, SPI_getvalue(tuple, tupdesc, 2), is_true(SPI_tuptable, row, 3),
-										 SPI_getvalue(tuple, tupdesc, 4), SPI_getvalue(tuple, tupdesc, 5)))
+		if (is_named_still(name, SPI_getvalue(tuple, tupdesc, 2), rewritten && is_true(SPI_tuptable, row, 3),
+						   SPI_getvalue(tuple, tupdesc, 4), SPI_getvalue(tuple, tupdesc, 5)))
 			appendStringInfo(&names, "%s%s", names.len == 0 ? "" : ", ", SPI_getvalue(tuple, tupdesc, 1));
 	}
 	SPI_freetuptable(SPI_tuptable);
@@ -227,11 +243,11 @@ static bool
 is_named_still(const char *schema, const char *body, bool rewritable, const char *path, const char *settings)
 {
 	List	   *pieces = rewritable ? body_split(body, schema) : NIL;
-	List	   *of_path = path == NULL ? NIL : path_split(path, schema);
+	List	   *of_path = path == NULL ? NIL : body_split_path(path, schema);
 
-	return pieces_name(pieces == NIL ? list_make1((char *) body) : pieces, schema) ||
-		(path != NULL && pieces_name(of_path == NIL ? list_make1((char *) path) : of_path, schema)) ||
-		pieces_name(list_make1((char *) settings), schema);
+	return body_pieces_name(pieces == NIL ? list_make1((char *) body) : pieces, schema) ||
+		(path != NULL && body_pieces_name(of_path == NIL ? list_make1((char *) path) : of_path, schema)) ||
+		body_pieces_name(list_make1((char *) settings), schema);
 }
 
 /* A query's commands, added to a list. */
@@ -256,7 +272,11 @@ read_objects(Oid schema, const CloneOptions *options)
 	};
 	HTAB	   *objects = hash_create("pgbillion clone", 256, &control,
 									  HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	bool		qualified;
 
+	clone_query(clone_ambiguous_query, schema, NULL);
+	qualified = SPI_processed == 0;
+	SPI_freetuptable(SPI_tuptable);
 	for (int i = 0; i < clone_object_nqueries; i++)
 	{
 		SPITupleTable *rows;
@@ -266,11 +286,11 @@ read_objects(Oid schema, const CloneOptions *options)
 		for (uint64 row = 0; row < SPI_processed; row++)
 		{
 			ObjectKey	key = {oid_value(rows, row, 1), oid_value(rows, row, 2)};
-			CloneCommand *command = read_command(rows, row, name, options->rewrite_bodies);
+			CloneCommand *command = read_command(rows, row, name, qualified, options->rewrite_bodies);
 			CloneObject *object;
 			bool		found;
 
-			if (command->text == NULL)
+			if (command == NULL)
 				elog(ERROR, "no command for object %u of catalog %u", key.objid, key.classid);
 			object = hash_search(objects, &key, HASH_ENTER, &found);
 			if (!found)
@@ -285,16 +305,24 @@ read_objects(Oid schema, const CloneOptions *options)
 	return objects;
 }
 
-/* The command of a row of such a query. */
+/*
+ * The command of a row of such a query; NULL without one. `qualified`: can a
+ * name before a dot be the schema's?
+ */
 static CloneCommand *
-read_command(SPITupleTable *rows, uint64 row, const char *schema, bool rewrite)
+read_command(SPITupleTable *rows, uint64 row, const char *schema, bool qualified, bool rewrite)
 {
 	CloneCommand *command = palloc0(sizeof(CloneCommand));
+	char	   *text = SPI_getvalue(rows->vals[row], rows->tupdesc, 3);
 	char	   *body;
 	char	   *path;
 
-	command->text = SPI_getvalue(rows->vals[row], rows->tupdesc, 3);
-	if (command->text == NULL || rows->tupdesc->natts == 3)
+	if (text == NULL)
+		return NULL;
+	/* where the name means something else, too, it does so in all of the text */
+	qualified = qualified && body_split(text, schema) != NIL;
+	command->text = text_pieces(text, schema, qualified);
+	if (rows->tupdesc->natts == 3)
 		return command;
 	body = SPI_getvalue(rows->vals[row], rows->tupdesc, 4);
 	path = SPI_getvalue(rows->vals[row], rows->tupdesc, 6);
@@ -304,38 +332,59 @@ read_command(SPITupleTable *rows, uint64 row, const char *schema, bool rewrite)
 		if (command->body == NIL)
 			command->body = list_make1(body);
 	}
-	if (path != NULL && rewrite && path_split(path, schema) != NIL)
-		cut_path(command, path, schema);
+	if (path != NULL)
+		cut_path(command, text, path, schema, qualified);
 	return command;
 }
 
-/* Take out of a function's command that it sets search_path. */
+static List *
+text_pieces(const char *text, const char *schema, bool qualified)
+{
+	List	   *pieces = qualified ? body_split(text, schema) : NIL;
+
+	return pieces == NIL ? list_make1(pstrdup(text)) : pieces;
+}
+
+/*
+ * Take out of a function's command that it sets search_path, if the schema is
+ * in that: a function that leads to the template would read the template's
+ * rows, as its owner if it is a SECURITY DEFINER function.
+ */
 static void
-cut_path(CloneCommand *command, char *path, const char *schema)
+cut_path(CloneCommand *command, const char *text, char *path, const char *schema, bool qualified)
 {
 	List	   *names;
 	ListCell   *lc;
 	const char *wanted;
 	const char *found;
 
-	(void) SplitIdentifierString(path, ',', &names);
+	bool		named = false;
+
+	/* as pg_get_functiondef() does */
+	if (!SplitGUCList(path, ',', &names))
+		return;
 	foreach(lc, names)
 	{
 		if (strcmp(lfirst(lc), schema) == 0)
+		{
 			lfirst(lc) = NULL;
+			named = true;
+		}
 	}
-	wanted = path_command(names, schema);
-	found = strstr(command->text, wanted);
+	if (!named)
+		return;
+	wanted = path_command(names, schema, 0);
+	found = strstr(text, wanted);
 	if (found == NULL)
 		elog(ERROR, "a function's search_path is not \"%s\"", wanted);
-	command->after_path = found + strlen(wanted);
-	command->text = pnstrdup(command->text, found - command->text);
+	command->after_path = text_pieces(found + strlen(wanted), schema, qualified);
+	command->text = text_pieces(pnstrdup(text, found - text), schema, qualified);
 	command->path = names;
 }
 
-/* As pg_get_functiondef() has it. */
+/* As pg_get_functiondef() has it, with the schema's name filled up to a width. */
 static char *
-path_command(const List *names, const char *schema)
+path_command(const List *names, const char *schema, int width)
 {
 	StringInfoData text;
 	ListCell   *lc;
@@ -348,6 +397,8 @@ path_command(const List *names, const char *schema)
 		for (const char *at = lfirst(lc) == NULL ? schema : lfirst(lc); *at != '\0'; at++)
 			appendStringInfo(&text, *at == '\'' ? "''" : "%c", *at);
 		appendStringInfoChar(&text, '\'');
+		if (lfirst(lc) == NULL)
+			appendStringInfoSpaces(&text, width - (int) strlen(quote_literal_cstr(schema)));
 	}
 	appendStringInfoChar(&text, '\n');
 	return text.data;
@@ -430,7 +481,7 @@ compare_ready(const pairingheap_node *a, const pairingheap_node *b, void *arg)
 }
 
 static List *
-in_order(HTAB *objects)
+in_order(HTAB *objects, const char *schema)
 {
 	pairingheap *ready = pairingheap_allocate(compare_ready, NULL);
 	List	   *result = NIL;
@@ -464,7 +515,8 @@ in_order(HTAB *objects)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("objects of the template need each other in a circle"),
-					 errdetail("One of the commands is: %s", ((CloneCommand *) linitial(object->commands))->text),
+					 errdetail("One of the commands is: %s",
+							   body_join(((CloneCommand *) linitial(object->commands))->text, schema, 0)),
 					 errhint("Have a function take or return other types than those of views or tables that call it.")));
 
 	return result;

@@ -5,7 +5,7 @@
  *
  * A stamp is for one template, one role and the same options. It is as good
  * as commands would be as long as nothing has changed that they depend on,
- * the versions of server and library included: see fingerprint.c.
+ * the versions of server and library included: see template_version.c.
  *
  * Whoever can write to the table could have any catalog row written by it, and
  * privileges on it can be given away (by pg_write_all_data, too). So what is
@@ -43,13 +43,14 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "clone/stamp_schema.h"
+#include "catalog_rows/catalog_rows.h"
+#include "clone/clone.h"
 
 #define EXTENSION "pgbillion_tables"
 #define TABLE "prepared_clones"
 
 /* What is signed begins with this; to be changed with what put_stamp() writes. */
-#define FORMAT "pgbillion prepared clone, 4"
+#define FORMAT "pgbillion prepared clone, 5"
 
 /* The table's columns. */
 enum
@@ -65,7 +66,7 @@ enum
 /* What a kept stamp begins with. */
 typedef struct KeptHeader
 {
-	uint64		fingerprint;
+	uint64		version;
 	int32		server_version;
 	int32		catalog_version;
 	Oid			database;
@@ -99,7 +100,7 @@ typedef struct Bytes
 static Relation open_table(LOCKMODE lockmode, bool wait);
 static NameData access_method_of(const CloneOptions *options);
 static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const CloneOptions *options);
-static void fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerprint);
+static void fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 version);
 static bool sign(KeptHeader *header, Oid template, const CloneOptions *options, const char *payload);
 static bool lock_outside(const SchemaStamp *stamp);
 static bool is_there(Oid classid, Oid objid);
@@ -121,8 +122,10 @@ static Reader decompress(const char *payload, int length, int raw_length);
 
 /*
  * The kept stamp for clones of the template by the current role, if it holds
- * now, else NULL. Locks what clones refer to outside of the template, as the
- * commands would, until the end of the transaction.
+ * now, else NULL. Expects that the template and its relations are locked:
+ * otherwise the stamp holds no longer than this call. Locks what clones refer
+ * to outside of the template, as the commands would, until the end of the
+ * transaction.
  */
 SchemaStamp *
 kept_stamp_find(Oid template, const CloneOptions *options)
@@ -134,7 +137,7 @@ kept_stamp_find(Oid template, const CloneOptions *options)
 
 	if (rel == NULL)
 		return NULL;
-	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL);
+	scan = table_beginscan(rel, GetActiveSnapshot(), 0, NULL, 0);
 	while (stamp == NULL && (tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
@@ -155,14 +158,14 @@ kept_stamp_find(Oid template, const CloneOptions *options)
 			continue;
 		memcpy(&header, VARDATA_ANY(bytes), sizeof(KeptHeader));
 		payload = VARDATA_ANY(bytes) + sizeof(KeptHeader);
-		fill_header(&wanted, VARSIZE_ANY_EXHDR(bytes), header.raw_length, header.fingerprint);
+		fill_header(&wanted, VARSIZE_ANY_EXHDR(bytes), header.raw_length, header.version);
 		if (!sign(&wanted, template, options, payload) ||
 			memcmp(&header, &wanted, sizeof(KeptHeader)) != 0)
 			continue;
 
 		reader = decompress(payload, header.length - sizeof(KeptHeader), header.raw_length);
 		stamp = get_stamp(&reader);
-		if (!lock_outside(stamp) || fingerprint_of_clones(template, NULL) != header.fingerprint)
+		if (!lock_outside(stamp) || template_version_of_clones(template, NULL) != header.version)
 		{
 			ereport(DEBUG1,
 					(errmsg("what clones of template \"%s\" depend on has changed since they were prepared",
@@ -204,7 +207,7 @@ kept_stamp_store(Oid template, const CloneOptions *options, const char *bytes, i
 
 	/* what another session has kept while this one waited is seen */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = table_beginscan(rel, snapshot, 0, NULL);
+	scan = table_beginscan(rel, snapshot, 0, NULL, 0);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 	{
 		bool		isnull;
@@ -232,12 +235,12 @@ kept_stamp_store(Oid template, const CloneOptions *options, const char *bytes, i
 }
 
 /*
- * The bytes to be kept of a stamp, with the fingerprint of what it was made
+ * The bytes to be kept of a stamp, with the version of what it was made
  * of; NULL if they cannot be signed. palloc'd.
  */
 char *
 kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *stamp,
-				 uint64 fingerprint, int *length)
+				 uint64 version, int *length)
 {
 	StringInfoData buf;
 	KeptHeader	header;
@@ -255,7 +258,7 @@ kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *s
 		compressed = buf.len;
 	}
 	*length = sizeof(KeptHeader) + compressed;
-	fill_header(&header, *length, buf.len, fingerprint);
+	fill_header(&header, *length, buf.len, version);
 	if (!sign(&header, template, options, result + sizeof(KeptHeader)))
 		return NULL;
 	memcpy(result, &header, sizeof(KeptHeader));
@@ -313,10 +316,10 @@ is_row_of(Relation rel, HeapTuple tuple, Oid template, const CloneOptions *optio
 }
 
 static void
-fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 fingerprint)
+fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 version)
 {
 	memset(header, 0, sizeof(KeptHeader));
-	header->fingerprint = fingerprint;
+	header->version = version;
 	header->server_version = PG_VERSION_NUM;
 	header->catalog_version = CATALOG_VERSION_NO;
 	header->database = MyDatabaseId;
@@ -365,18 +368,13 @@ lock_outside(const SchemaStamp *stamp)
 	for (int i = 0; i < stamp->noutside; i++)
 		LockRelationOid(stamp->outside[i].relid, stamp->outside[i].lockmode);
 
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < stamp->nrows[CATALOG_SHDEPEND]; i++)
 	{
-		if (schema_catalogs[i].catalog != SharedDependRelationId)
-			continue;
-		for (int j = 0; j < stamp->nrows[i]; j++)
-		{
-			Form_pg_shdepend form = (Form_pg_shdepend) GETSTRUCT(stamp->rows[i][j].image);
+		Form_pg_shdepend form = (Form_pg_shdepend) GETSTRUCT(stamp->rows[CATALOG_SHDEPEND][i].image);
 
-			LockSharedObject(form->refclassid, form->refobjid, 0, AccessShareLock);
-			if (!is_there(form->refclassid, form->refobjid))
-				return false;
-		}
+		LockSharedObject(form->refclassid, form->refobjid, 0, AccessShareLock);
+		if (!is_there(form->refclassid, form->refobjid))
+			return false;
 	}
 	return true;
 }
@@ -408,17 +406,17 @@ put_stamp(StringInfo buf, const SchemaStamp *stamp)
 	put_int(buf, stamp->ntexts);
 	for (int i = 0; i < stamp->ntexts; i++)
 	{
-		const HoledText *text = stamp->texts[i];
+		const OidTemplate *text = stamp->texts[i];
 
-		put_int(buf, text->nholes);
-		appendBinaryStringInfo(buf, (char *) text->members, text->nholes * sizeof(int));
-		appendBinaryStringInfo(buf, (char *) text->as_bytes, text->nholes * sizeof(bool));
-		for (int j = 0; j <= text->nholes; j++)
+		put_int(buf, text->nplaces);
+		appendBinaryStringInfo(buf, (char *) text->members, text->nplaces * sizeof(int));
+		appendBinaryStringInfo(buf, (char *) text->as_bytes, text->nplaces * sizeof(bool));
+		for (int j = 0; j <= text->nplaces; j++)
 			put_string(buf, text->pieces[j]);
 		put_int(buf, text->nitems);
 		appendBinaryStringInfo(buf, (char *) text->items, text->nitems * sizeof(PackedItem));
 	}
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
 		Bytes		last_image = {0};
 		Bytes		last_patches = {0};
@@ -449,22 +447,22 @@ get_stamp(Reader *reader)
 	for (int i = 0; i < stamp->nfiles; i++)
 		stamp->files[i] = file_image_get(&reader->at, reader->end);
 	stamp->ntexts = get_count(reader);
-	stamp->texts = palloc(Max(1, stamp->ntexts) * sizeof(HoledText *));
+	stamp->texts = palloc(Max(1, stamp->ntexts) * sizeof(OidTemplate *));
 	for (int i = 0; i < stamp->ntexts; i++)
 	{
-		HoledText  *text = palloc(sizeof(HoledText));
+		OidTemplate *text = palloc(sizeof(OidTemplate));
 
-		text->nholes = get_count(reader);
-		text->members = get_array(reader, text->nholes, sizeof(int));
-		text->as_bytes = get_array(reader, text->nholes, sizeof(bool));
-		text->pieces = palloc((text->nholes + 1) * sizeof(char *));
-		for (int j = 0; j <= text->nholes; j++)
+		text->nplaces = get_count(reader);
+		text->members = get_array(reader, text->nplaces, sizeof(int));
+		text->as_bytes = get_array(reader, text->nplaces, sizeof(bool));
+		text->pieces = palloc((text->nplaces + 1) * sizeof(char *));
+		for (int j = 0; j <= text->nplaces; j++)
 			text->pieces[j] = pstrdup(get_bytes(reader, get_count(reader)));
 		text->nitems = get_count(reader);
 		text->items = get_array(reader, text->nitems, sizeof(PackedItem));
 		stamp->texts[i] = text;
 	}
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
 		Bytes		last_image = {0};
 		Bytes		last_patches = {0};

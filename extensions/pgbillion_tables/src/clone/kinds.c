@@ -16,17 +16,24 @@
 
 #include "clone/clone.h"
 
+/*
+ * Is that the catalog of what depends? As no condition for an index: of the two
+ * that pg_depend has, the one on what it depends on must be used, and without
+ * statistics the planner may find the other one as good.
+ */
+#define OF_CLASS(classid, catalog) "(" classid " = '" catalog "'::regclass) IS TRUE"
+
 /* The schema's objects in a catalog; an index on pg_depend finds them, however many others there are. */
 #define MEMBERS(catalog) \
 	"(SELECT x.* FROM pg_depend s JOIN " catalog " x ON x.oid = s.objid" \
 	" WHERE s.refclassid = 'pg_namespace'::regclass AND s.refobjid = $1" \
-	" AND s.classid = '" catalog "'::regclass)"
+	" AND " OF_CLASS("s.classid", catalog) ")"
 
 #define RELATIONS MEMBERS("pg_class")
 /* without those that come with a range type */
 #define ROUTINES \
 	"(SELECT x.* FROM pg_depend s JOIN pg_proc x ON x.oid = s.objid" \
-	" WHERE s.refclassid = 'pg_namespace'::regclass AND s.refobjid = $1 AND s.classid = 'pg_proc'::regclass" \
+	" WHERE s.refclassid = 'pg_namespace'::regclass AND s.refobjid = $1 AND " OF_CLASS("s.classid", "pg_proc") \
 	" AND NOT EXISTS (SELECT FROM pg_depend i WHERE i.classid = s.classid AND i.objid = s.objid AND i.deptype = 'i'))"
 #define TABLES RELATIONS " c JOIN (VALUES ('r'), ('p')) k (kind) ON k.kind = c.relkind::text"
 
@@ -38,7 +45,7 @@
 /* Objects in no schema that are about these types, except what comes with a range type. */
 #define OF_TYPES(catalog) \
 	"(SELECT DISTINCT x.* FROM " TYPES " y JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = y.oid" \
-	" AND d.classid = '" catalog "'::regclass AND d.deptype = 'n' JOIN " catalog " x ON x.oid = d.objid)"
+	" AND " OF_CLASS("d.classid", catalog) " AND d.deptype = 'n' JOIN " catalog " x ON x.oid = d.objid)"
 #define CASTS OF_TYPES("pg_cast")
 
 /*
@@ -75,6 +82,11 @@
 	"(SELECT CASE WHEN op.oprnamespace = $1 THEN op.oprname::text ELSE format('OPERATOR(%I.%s)', fn.nspname, op.oprname) END" \
 	" FROM pg_operator op JOIN pg_namespace fn ON fn.oid = op.oprnamespace WHERE op.oid = " operator ")"
 
+/* Columns with the schema's name and parts, which SET a.b = 1 sets. */
+#define COLUMNS_AS_SCHEMA \
+	RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = (SELECT nspname FROM pg_namespace WHERE oid = $1)" \
+	" JOIN pg_type u ON u.oid = a.atttypid AND u.typtype IN ('c', 'd')"
+
 /*
  * Can the name of schema n before a dot mean only the schema, in the text of
  * function p? Columns of which parts are set, as in SET a.b = 1, are no
@@ -84,9 +96,7 @@
 #define REWRITABLE \
 	"(p.prosqlbody IS NULL AND p.prolang IN (SELECT oid FROM pg_language WHERE lanname IN ('sql', 'plpgsql'))" \
 	" AND n.nspname NOT IN ('new', 'old', 'excluded', p.proname) AND n.nspname::text <> ALL (coalesce(p.proargnames, '{}'))" \
-	" AND NOT EXISTS (SELECT FROM " RELATIONS " c JOIN pg_attribute a ON a.attrelid = c.oid" \
-	"  AND a.attname = (SELECT nspname FROM pg_namespace WHERE oid = $1)" \
-	"  JOIN pg_type u ON u.oid = a.atttypid AND u.typtype IN ('c', 'd'))" \
+	" AND NOT EXISTS (SELECT FROM " COLUMNS_AS_SCHEMA ")" \
 	" AND coalesce(array_to_string(p.proconfig, ' '), '') !~ 'standard_conforming_strings=')"
 /* Its setting of search_path. */
 #define FUNCTION_PATH \
@@ -283,7 +293,7 @@ const char *const clone_object_queries[] = {
 	" FROM pg_attribute a JOIN pg_type u ON u.oid = a.atttypid"
 	" LEFT JOIN pg_attrdef e ON e.adrelid = a.attrelid AND e.adnum = a.attnum"
 	" LEFT JOIN (pg_depend d JOIN pg_sequence q ON q.seqrelid = d.objid) ON a.attidentity <> ''"
-	" AND d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid"
+	" AND " OF_CLASS("d.classid", "pg_class") " AND d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid"
 	" AND d.refobjsubid = a.attnum AND d.deptype = 'i'"
 	" WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND (a.attislocal OR c.relispartition)"
 	" ORDER BY a.attnum) || " TABLE_NOT_NULL ", ', '),"
@@ -303,7 +313,7 @@ const char *const clone_object_queries[] = {
 	/* sequences of identity columns that LIKE has made: of another type */
 	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER SEQUENCE %I AS %s %s RESTART', s.relname, format_type(q.seqtypid, NULL),"
 	" " SEQUENCE("q") ")"
-	" FROM " TABLES " JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass"
+	" FROM " TABLES " JOIN pg_depend d ON " OF_CLASS("d.classid", "pg_class") " AND d.refclassid = 'pg_class'::regclass"
 	" AND d.refobjid = c.oid AND d.refobjsubid > 0 AND d.deptype = 'i'"
 	" JOIN pg_class s ON s.oid = d.objid JOIN pg_sequence q ON q.seqrelid = s.oid"
 	" JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = d.refobjsubid WHERE q.seqtypid <> a.atttypid",
@@ -314,7 +324,7 @@ const char *const clone_object_queries[] = {
 	 */
 	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER SEQUENCE %I SET %s', s.relname,"
 	" CASE s.relpersistence WHEN 'u' THEN 'UNLOGGED' ELSE 'LOGGED' END)"
-	" FROM " TABLES " JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass"
+	" FROM " TABLES " JOIN pg_depend d ON " OF_CLASS("d.classid", "pg_class") " AND d.refclassid = 'pg_class'::regclass"
 	" AND d.refobjid = c.oid AND d.refobjsubid > 0 AND d.deptype = 'i'"
 	" JOIN pg_class s ON s.oid = d.objid AND s.relkind = 'S' WHERE s.relpersistence <> c.relpersistence",
 
@@ -465,6 +475,11 @@ const int	clone_object_nqueries = lengthof(clone_object_queries);
 	" UNION SELECT d.classid, d.objid FROM " name " m JOIN pg_depend d ON d.refclassid = m.classid AND d.refobjid = m.objid" \
 	" WHERE d.deptype IN ('i', 'a', 'P', 'S'))"
 
+/* what rules and ON CONFLICT call rows stands nowhere without a dot */
+const char *const clone_ambiguous_query =
+"SELECT FROM pg_namespace WHERE oid = $1 AND nspname IN ('new', 'old', 'excluded')"
+" UNION ALL SELECT FROM " COLUMNS_AS_SCHEMA;
+
 /*
  * deptype tells whether the first is a part of the second, which stands for
  * it if it has no commands of its own. A partition is attached when it has
@@ -484,8 +499,11 @@ const char *const clone_order_query =
 "  FROM inherited JOIN pg_constraint o ON o.conrelid IN (child, parent) AND o.contype = 'c'"
 " UNION ALL SELECT 'pg_constraint'::regclass, o.oid, 'pg_inherits'::regclass, child, 'n'"
 "  FROM inherited JOIN pg_constraint o ON o.conrelid IN (child, parent) AND o.contype IN ('p', 'u', 'x', 'f')"
+/* no index finds foreign keys by the table that they refer to */
 " UNION ALL SELECT 'pg_constraint'::regclass, o.oid, 'pg_inherits'::regclass, child, 'n'"
-"  FROM inherited JOIN pg_constraint o ON o.confrelid IN (child, parent) AND o.contype = 'f'"
+"  FROM inherited, LATERAL (VALUES (child), (parent)) v (oid)"
+"  JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = v.oid AND " OF_CLASS("d.classid", "pg_constraint")
+"  JOIN pg_constraint o ON o.oid = d.objid AND o.confrelid = v.oid AND o.contype = 'f'"
 " UNION ALL SELECT 'pg_class'::regclass, x.indexrelid, 'pg_inherits'::regclass, child, 'n'"
 "  FROM inherited JOIN pg_index x ON x.indrelid IN (child, parent)"
 " UNION ALL SELECT 'pg_trigger'::regclass, t.oid, 'pg_inherits'::regclass, child, 'n'"
@@ -611,7 +629,7 @@ const char *const clone_last_queries[] = {
 	" string_agg(e.privilege_type, ', ' ORDER BY e.privilege_type), CASE d.defaclobjtype WHEN 'r' THEN 'TABLES' WHEN 'S' THEN 'SEQUENCES'"
 	" WHEN 'f' THEN 'ROUTINES' WHEN 'T' THEN 'TYPES' END, " ROLE("e.grantee") ","
 	" CASE WHEN e.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END)"
-	" FROM pg_default_acl d, aclexplode(d.defaclacl) e WHERE d.defaclnamespace = $1"
+	" FROM " MEMBERS("pg_default_acl") " d, aclexplode(d.defaclacl) e"
 	" GROUP BY d.defaclrole, d.defaclobjtype, e.grantee, e.is_grantable",
 };
 const int	clone_last_nqueries = lengthof(clone_last_queries);
@@ -624,7 +642,7 @@ const int	clone_last_nqueries = lengthof(clone_last_queries);
 const char *const clone_fill_query =
 "WITH RECURSIVE m (below, oid) AS (SELECT c.oid, c.oid FROM " RELATIONS " c WHERE c.relkind = 'm'"
 " UNION SELECT m.below, c.oid FROM m JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = m.oid"
-" AND d.classid = 'pg_rewrite'::regclass AND d.deptype = 'n' JOIN pg_rewrite r ON r.oid = d.objid AND r.ev_type = '1'"
+" AND " OF_CLASS("d.classid", "pg_rewrite") " AND d.deptype = 'n' JOIN pg_rewrite r ON r.oid = d.objid AND r.ev_type = '1'"
 " JOIN pg_class c ON c.oid = r.ev_class WHERE c.relkind IN ('m', 'v') AND c.relnamespace = $1)"
 " SELECT format('REFRESH MATERIALIZED VIEW %I', c.relname) FROM m JOIN pg_class c ON c.oid = m.oid"
 " WHERE c.relkind = 'm' AND c.relispopulated GROUP BY c.relname ORDER BY count(*), c.relname";
@@ -634,7 +652,7 @@ const char *const clone_fill_query =
 /* Objects of a catalog of which a schema's clone would have none. */
 #define NONE(catalog, hint) \
 	"SELECT pg_describe_object(classid, objid, 0), '" hint "' FROM pg_depend" \
-	" WHERE refclassid = 'pg_namespace'::regclass AND refobjid = $1 AND classid = '" catalog "'::regclass ORDER BY 1"
+	" WHERE refclassid = 'pg_namespace'::regclass AND refobjid = $1 AND " OF_CLASS("classid", catalog) " ORDER BY 1"
 
 #define ELSEWHERE "Move it to a schema that is not a template, or drop it."
 
@@ -684,8 +702,15 @@ const char *const clone_refused_queries[] = {
 	"  WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) o (found, made)"
 	" WHERE c.relkind = 'r' AND NOT c.relispartition AND EXISTS (SELECT FROM pg_inherits WHERE inhrelid = c.oid) AND o.found <> o.made",
 	"SELECT format('partition %s of %s, which is in another schema', c.oid::regclass, p.oid::regclass), 'Move both into one schema.'"
-	" FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent"
-	" JOIN " RELATIONS " m ON m.oid IN (c.oid, p.oid) WHERE c.relispartition AND c.relnamespace <> p.relnamespace ORDER BY 1",
+
+	/*
+	 * two joins: by a condition of both columns all partitions of the
+	 * database would be compared
+	 */
+	" FROM (SELECT h.* FROM " RELATIONS " m JOIN pg_inherits h ON h.inhrelid = m.oid"
+	" UNION SELECT h.* FROM " RELATIONS " m JOIN pg_inherits h ON h.inhparent = m.oid) i"
+	" JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_class p ON p.oid = i.inhparent"
+	" WHERE c.relispartition AND c.relnamespace <> p.relnamespace ORDER BY 1",
 	"SELECT format('%s, which belongs to extension %I', pg_describe_object(m.classid, m.objid, 0), e.extname),"
 	" 'Create the extension in another schema.'"
 	" FROM pg_depend m JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid AND d.deptype IN ('e', 'x')"

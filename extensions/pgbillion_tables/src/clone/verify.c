@@ -16,7 +16,16 @@
 #include "clone/clone.h"
 #include "fingerprint/fingerprint.h"
 
+/* A command, and what it is compared by. */
+typedef struct Command
+{
+	const char *text;
+	const char *wording;
+} Command;
+
 static void compare(const char *template, const char *clone, List *wanted, List *found);
+static List *sorted(List *texts, bool settled);
+static int	first_difference(List *wanted, List *found);
 static int	compare_commands(const ListCell *a, const ListCell *b);
 
 /*
@@ -76,40 +85,73 @@ clone_verify(Oid template, Oid clone, List *objects, List *rest, const CloneOpti
 				 errmsg("template \"%s\" cannot be cloned: the clone's %s would refer to %s", template_name,
 						SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1),
 						SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2)),
-				 errhint("Give functions and operators of the template names that pg_catalog does not have.")));
+				 errhint("Something in the template has the template's own name: rename one of them.")));
 	SPI_freetuptable(SPI_tuptable);
 }
 
-/* Whether two lists of commands are the same, in whatever order. */
+/* Raise an error unless two lists of commands are the same, in whatever order and wording. */
 static void
 compare(const char *template, const char *clone, List *wanted, List *found)
 {
-	ListCell   *one;
-	ListCell   *other;
+	List	   *one = sorted(wanted, false);
+	List	   *other = sorted(found, false);
+	int			at = first_difference(one, other);
 
-	wanted = list_copy(wanted);
-	list_sort(wanted, compare_commands);
-	list_sort(found, compare_commands);
-	forboth(one, wanted, other, found)
+	/* most are the same to the letter, and the wordings take longer */
+	if (at >= 0)
 	{
-		if (strcmp(lfirst(one), lfirst(other)) != 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-					 errmsg("template \"%s\" cannot be cloned: PostgreSQL's commands make something else of it", template),
-					 errdetail("The template has: %s. The clone \"%s\" would have: %s.",
-							   (char *) lfirst(one), clone, (char *) lfirst(other)),
-					 errhint("Nobody may change the template meanwhile. A new table that is made by commands may do as template.")));
+		one = sorted(wanted, true);
+		other = sorted(found, true);
+		at = first_difference(one, other);
 	}
-	if (list_length(wanted) != list_length(found))
+	if (at < 0)
+		return;
+	if (at < list_length(one) && at < list_length(other))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("template \"%s\" cannot be cloned: PostgreSQL's commands make something else of it", template),
-				 errdetail("The template is made by %d commands, the clone \"%s\" by %d.",
-						   list_length(wanted), clone, list_length(found))));
+				 errdetail("The template has: %s. The clone \"%s\" would have: %s.",
+						   ((Command *) list_nth(one, at))->text, clone, ((Command *) list_nth(other, at))->text),
+				 errhint("Nobody may change the template meanwhile. A new table that is made by commands may do as template.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("template \"%s\" cannot be cloned: PostgreSQL's commands make something else of it", template),
+			 errdetail("The template is made by %d commands, the clone \"%s\" by %d.",
+					   list_length(wanted), clone, list_length(found))));
+}
+
+static List *
+sorted(List *texts, bool settled)
+{
+	List	   *commands = NIL;
+	ListCell   *lc;
+
+	foreach(lc, texts)
+	{
+		Command    *command = palloc(sizeof(Command));
+
+		command->text = lfirst(lc);
+		command->wording = settled ? wording_of(command->text) : command->text;
+		commands = lappend(commands, command);
+	}
+	list_sort(commands, compare_commands);
+	return commands;
+}
+
+/* The place of the first command that is not the same in both; -1 without one. */
+static int
+first_difference(List *wanted, List *found)
+{
+	int			n = Min(list_length(wanted), list_length(found));
+
+	for (int at = 0; at < n; at++)
+		if (compare_commands(list_nth_cell(wanted, at), list_nth_cell(found, at)) != 0)
+			return at;
+	return list_length(wanted) == list_length(found) ? -1 : n;
 }
 
 static int
 compare_commands(const ListCell *a, const ListCell *b)
 {
-	return strcmp(lfirst(a), lfirst(b));
+	return strcmp(((Command *) lfirst(a))->wording, ((Command *) lfirst(b))->wording);
 }

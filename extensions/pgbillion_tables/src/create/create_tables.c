@@ -7,7 +7,7 @@
  * PostgreSQL makes the first table, by ordinary DDL, and another where
  * expressions may refer to their table; the others are stamped from their
  * catalog rows. A partitioned template has each of its partitions made
- * likewise: a table is a tree of tables here. See tables.h for the parts.
+ * likewise: a table is a tree of tables here. See create.h for the parts.
  *
  * Locks, all kept until the end of the transaction: AccessShareLock on the
  * template and its partitions; those of the commands that make the first
@@ -24,24 +24,17 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
-#include "catalog/objectaccess.h"
 #include "catalog/pg_tablespace.h"
 #include "commands/tablespace.h"
-#include "commands/trigger.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
-#include "tcop/cmdtag.h"
-#include "tcop/utility.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/evtcache.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
-#include "utils/resowner.h"
 
-#include "tables.h"
+#include "create/create.h"
 
 /*
  * Catalog rows that are in memory before they are written. Enough for runs
@@ -70,26 +63,11 @@ static int	make_prototypes(const TemplateTree *tree, const NameFormat *format,
 							int ntablespaces, const char *access_method, Oid **prototypes);
 static Oid	resolve_namespace(Oid requested);
 static Oid *resolve_tablespaces(ArrayType *names, int *ntablespaces);
-static void check_event_triggers(EventTriggerEvent event, const char *name, bool drop,
-								 const List *parts);
-static bool fires_on(const EventTriggerCacheItem *item, bool drop, const List *parts);
-static bool sees_creation(EventTriggerEvent event);
 static void stamp_tables(const TemplateTree *tree, Oid *const *prototypes,
 						 const NameFormat *format, int64 first, int64 made, int64 count,
 						 const Oid *tablespaces, int ntablespaces);
 static void flush(StampBatch *batch, bool invalidate_each);
 static void rethrow_name_conflict(MemoryContext context);
-static uint64 level_bit(int level);
-static void note_prepare(XactEvent event, void *arg);
-static void forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel,
-								  void *arg);
-
-/*
- * The nesting levels of the current transaction that tables were stamped in, a
- * bit each, the last one for all deeper levels.
- */
-static uint64 stamped_levels = 0;
-static bool preparing_transaction = false;
 
 /*
  * pgbillion_tables.create_tables(template regclass, name_format text,
@@ -133,7 +111,7 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	PreventCommandIfParallelMode("pgbillion_tables.create_tables()");
 	PreventCommandDuringRecovery("pgbillion_tables.create_tables()");
 
-	check_numbers(first, count, "table");
+	name_format_check_numbers(first, count, "table");
 	last = first + count - 1;
 
 	context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion create_tables",
@@ -151,7 +129,7 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	tree = tree_read(template);
 	tree_check_names(tree, format, last);
 	if (PG_ARGISNULL(7) || !PG_GETARG_BOOL(7))
-		check_observers(false, tree_parts(tree));
+		ddl_check_observers(tree_tags(tree), false);
 
 	create_progress_start(template, count);
 	made = make_prototypes(tree, format, first, count, namespaceid, tablespaces, ntablespaces,
@@ -302,101 +280,6 @@ resolve_tablespaces(ArrayType *names, int *ntablespaces)
 }
 
 /*
- * Raise 55000 where somebody relies on seeing each DROP TABLE, or each CREATE
- * TABLE and the commands that create these parts.
- */
-void
-check_observers(bool drop, const List *parts)
-{
-	check_event_triggers(EVT_DDLCommandStart, "ddl_command_start", drop, parts);
-	check_event_triggers(EVT_DDLCommandEnd, "ddl_command_end", drop, parts);
-	if (drop)
-		check_event_triggers(EVT_SQLDrop, "sql_drop", drop, parts);
-
-	if (object_access_hook != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("an audit or security module would not see each table"),
-				 errhint("Pass allow_unobserved => true to go on nevertheless.")));
-}
-
-/* Whether anybody relies on seeing some of the commands that create things. */
-bool
-is_observed(void)
-{
-	return object_access_hook != NULL || sees_creation(EVT_DDLCommandStart) ||
-		sees_creation(EVT_DDLCommandEnd);
-}
-
-static bool
-sees_creation(EventTriggerEvent event)
-{
-	ListCell   *lc;
-
-	foreach(lc, EventCacheLookup(event))
-	{
-		EventTriggerCacheItem *item = lfirst(lc);
-		int			tag = -1;
-
-		if (item->tagset == NULL)
-			return true;
-		/* whatever is not a way of dropping */
-		while ((tag = bms_next_member(item->tagset, tag)) >= 0)
-			if (strncmp(GetCommandTagName((CommandTag) tag), "DROP ", strlen("DROP ")) != 0)
-				return true;
-	}
-	return false;
-}
-
-static void
-check_event_triggers(EventTriggerEvent event, const char *name, bool drop, const List *parts)
-{
-	bool		replica = SessionReplicationRole == SESSION_REPLICATION_ROLE_REPLICA;
-	ListCell   *lc;
-
-	foreach(lc, EventCacheLookup(event))
-	{
-		EventTriggerCacheItem *item = lfirst(lc);
-
-		/* the cache leaves out disabled ones */
-		if (item->enabled == (replica ? TRIGGER_FIRES_ON_ORIGIN : TRIGGER_FIRES_ON_REPLICA))
-			continue;
-		if (fires_on(item, drop, parts))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("event triggers on %s would not see each table", name),
-					 errhint("Disable them, or pass allow_unobserved => true to go on nevertheless.")));
-	}
-}
-
-/* Does the event trigger fire on a command that a call stands for? */
-static bool
-fires_on(const EventTriggerCacheItem *item, bool drop, const List *parts)
-{
-	static const CommandTag create_tags[] = {
-		CMDTAG_CREATE_TABLE, CMDTAG_CREATE_INDEX, CMDTAG_CREATE_SEQUENCE, CMDTAG_COMMENT
-	};
-	static const CommandTag drop_tags[] = {CMDTAG_DROP_TABLE};
-	const CommandTag *tags = drop ? drop_tags : create_tags;
-	int			ntags = drop ? lengthof(drop_tags) : lengthof(create_tags);
-	ListCell   *lc;
-
-	if (item->tagset == NULL)
-		return true;
-	for (int i = 0; i < ntags; i++)
-		if (bms_is_member(tags[i], item->tagset))
-			return true;
-	foreach(lc, parts)
-	{
-		TemplatePart *part = lfirst(lc);
-
-		if (bms_is_member(part->tag, item->tagset))
-			return true;
-	}
-	return false;
-}
-
-/*
  * Of tables first … first + count - 1 those that have not been made yet, like
  * the prototype, or two of them.
  */
@@ -405,7 +288,7 @@ stamp_tables(const TemplateTree *tree, Oid *const *prototypes, const NameFormat 
 			 int64 made, int64 count, const Oid *tablespaces, int ntablespaces)
 {
 	Oid			prototype = prototypes[0][0];
-	Stamp	   *stamp = stamp_compile(tree, prototypes[0],
+	Stamp	   *stamp = stamp_compile(tree_created(tree, prototypes[0]), tree->nnodes,
 									  prototypes[1] == NULL ? InvalidOid : prototypes[1][0]);
 	NameRegistry *registry = name_registry_create(format, first + made, first + count - 1,
 												  get_rel_namespace(prototype));
@@ -417,7 +300,7 @@ stamp_tables(const TemplateTree *tree, Oid *const *prototypes, const NameFormat 
 	if (XLogLogicalInfoActive())
 		per_flush = Min(per_flush, TABLES_PER_FLUSH_LOGICAL);
 
-	note_stamped();
+	stamp_forget_at_abort();
 	batch = stamp_batch_begin(stamp, registry);
 	while (made < count)
 	{
@@ -493,66 +376,4 @@ rethrow_name_conflict(MemoryContext context)
 			(errcode(ERRCODE_DUPLICATE_TABLE),
 			 errmsg("a name was taken by another transaction while its table was being created"),
 			 edata->detail != NULL ? errdetail("%s", edata->detail) : 0));
-}
-
-/* ---- after an abort ---- */
-
-/*
- * Stamped tables that this backend has used before their transaction aborts
- * are in its relation cache, and its cached plans refer to them. What makes it
- * forget tables that PostgreSQL has created, a mark on the cache entry and a
- * message for each, stamped tables do not have; others need neither. So the
- * backend resets its caches on abort, and after PREPARE, when it must no
- * longer see the tables either.
- */
-void
-create_tables_init(void)
-{
-	RegisterXactCallback(note_prepare, NULL);
-	RegisterResourceReleaseCallback(forget_stamped_tables, NULL);
-}
-
-/* To be called before anything is stamped. */
-void
-note_stamped(void)
-{
-	stamped_levels |= level_bit(GetCurrentTransactionNestLevel());
-}
-
-static void
-note_prepare(XactEvent event, void *arg)
-{
-	preparing_transaction = event == XACT_EVENT_PREPARE;
-}
-
-/*
- * Runs at the end of a (sub)transaction when no relation is open in it any
- * more, as AtEOXact_Inval() does, and does no more than that may do.
- */
-static void
-forget_stamped_tables(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
-{
-	int			level;
-	uint64		deeper;
-
-	if (phase != RESOURCE_RELEASE_AFTER_LOCKS ||
-		CurrentResourceOwner != CurTransactionResourceOwner)
-		return;
-
-	/* what this level has stamped, it hands to the one above or forgets */
-	level = GetCurrentTransactionNestLevel();
-	deeper = ~(level_bit(level) - 1);
-	if ((stamped_levels & deeper) == 0)
-		return;
-	stamped_levels &= ~deeper;
-	if (!isCommit || preparing_transaction)
-		InvalidateSystemCaches();
-	else if (level > 1)
-		stamped_levels |= level_bit(level - 1);
-}
-
-static uint64
-level_bit(int level)
-{
-	return UINT64CONST(1) << Min(level, 63);
 }

@@ -47,6 +47,7 @@
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
+#include "nodes/plannodes.h"
 #include "rewrite/rewriteDefine.h"
 #include "storage/lmgr.h"
 #include "tcop/dest.h"
@@ -64,7 +65,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "tables.h"
+#include "create/create.h"
 
 /* Whose name is changed for whose. */
 typedef struct RenamedTable
@@ -123,7 +124,7 @@ void
 template_parts_read(TreeNode *node)
 {
 	Relation	rel = table_open(node->template, NoLock);
-	int			nestlevel = settle_commands();
+	int			nestlevel = ddl_settle_commands();
 
 	node->namespace = get_namespace_name(RelationGetNamespace(rel));
 	node->relname = pstrdup(RelationGetRelationName(rel));
@@ -198,12 +199,12 @@ template_parts_have_expressions(const List *parts)
 void
 template_parts_create(const TemplateTree *tree, const Oid *created)
 {
-	int			nestlevel = settle_commands();
+	int			nestlevel = ddl_settle_commands();
 	Renaming	renaming = {tree->nnodes, palloc(tree->nnodes * sizeof(RenamedTable))};
 
 	for (int i = 0; i < tree->nnodes; i++)
 	{
-		char	   *name = created_name(tree, i, created[i]);
+		char	   *name = template_created_name(tree, i, created[i]);
 
 		renaming.tables[i] = (RenamedTable)
 		{
@@ -233,17 +234,17 @@ create_parts(const List *parts, const TemplateTree *tree, const Oid *created, in
 
 		/* an event trigger may have dropped one */
 		template_check(&tree->nodes[node]);
-		pfree(created_name(tree, node, created[node]));
+		pfree(template_created_name(tree, node, created[node]));
 		if (parent >= 0)
-			pfree(created_name(tree, parent, created[parent]));
+			pfree(template_created_name(tree, parent, created[parent]));
 		rename_statement(statement, renaming);
-		run_statement(statement, part->command);
+		ddl_run_statement(statement, part->command);
 	}
 }
 
 /* The name of the table made after a node; palloc'd. Raises 55000 if it is gone again: event triggers can do that. */
 char *
-created_name(const TemplateTree *tree, int node, Oid created)
+template_created_name(const TemplateTree *tree, int node, Oid created)
 {
 	char	   *name = get_rel_name(created);
 
@@ -255,38 +256,8 @@ created_name(const TemplateTree *tree, int node, Oid created)
 	return name;
 }
 
-/* Run a statement as a session's own; `command` is what it is told to be. */
 void
-run_statement(Node *statement, const char *command)
-{
-	PlannedStmt *wrapper = makeNode(PlannedStmt);
-
-	wrapper->commandType = CMD_UTILITY;
-	wrapper->utilityStmt = statement;
-	wrapper->stmt_location = -1;
-	PushActiveSnapshot(GetTransactionSnapshot());
-	ProcessUtility(wrapper, command, false, PROCESS_UTILITY_QUERY, NULL, NULL, None_Receiver, NULL);
-	PopActiveSnapshot();
-	CommandCounterIncrement();
-}
-
-/*
- * Settings under which commands are read, shown and understood in the same
- * way, and name what is not pg_catalog's with its schema. Returns the level
- * to end by AtEOXact_GUC().
- */
-int
-settle_commands(void)
-{
-	int			nestlevel = NewGUCNestLevel();
-
-	settle_definitions();
-	settle_setting("search_path", "pg_catalog, pg_temp");
-	return nestlevel;
-}
-
-void
-refuse_template(Relation rel, const char *what, const char *hint)
+template_refuse(Relation rel, const char *what, const char *hint)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -338,7 +309,7 @@ add_parents(Relation template, List **parts)
 						   get_rel_name(parent));
 		LockRelationOid(parent, ShareUpdateExclusiveLock);
 		/* nobody drops or disinherits it while we hold a lock on the template */
-		add_command(psprintf("ALTER TABLE ONLY %s INHERIT %s", table_name(template),
+		add_command(psprintf("ALTER TABLE ONLY %s INHERIT %s", ddl_table_name(template),
 							 quote_qualified_identifier(get_namespace_name(get_rel_namespace(parent)),
 														get_rel_name(parent))),
 					InvalidOid, parts);
@@ -383,7 +354,7 @@ add_key(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 		constraint_table(form->conparentid) == RelationGetRelid(template))
 		return;
 	if (is_switched_off(template, form->oid))
-		refuse_template(template,
+		template_refuse(template,
 						psprintf("foreign key \"%s\", which is switched off", NameStr(form->conname)),
 						"Enable the triggers of the template.");
 
@@ -406,7 +377,7 @@ add_key(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 	 * without ONLY, which a partitioned table does not take; nothing is below
 	 * the new one yet
 	 */
-	add_command(psprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", table_name(template),
+	add_command(psprintf("ALTER TABLE %s ADD CONSTRAINT %s %s", ddl_table_name(template),
 						 quote_identifier(NameStr(form->conname)), definition), form->oid, &node->parts);
 
 	/* there is nothing in a new table that does not hold */
@@ -481,7 +452,7 @@ add_trigger(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 			break;
 	}
 	if (state != NULL)
-		add_command(psprintf("ALTER TABLE ONLY %s %s TRIGGER %s", table_name(template), state,
+		add_command(psprintf("ALTER TABLE ONLY %s %s TRIGGER %s", ddl_table_name(template), state,
 							 quote_identifier(NameStr(form->tgname))), form->oid, parts);
 	add_comment("TRIGGER", TriggerRelationId, form->oid, NameStr(form->tgname), template, parts);
 }
@@ -508,7 +479,7 @@ add_rule(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 			break;
 	}
 	if (state != NULL)
-		add_command(psprintf("ALTER TABLE ONLY %s %s RULE %s", table_name(template), state,
+		add_command(psprintf("ALTER TABLE ONLY %s %s RULE %s", ddl_table_name(template), state,
 							 quote_identifier(NameStr(form->rulename))), form->oid, &node->parts);
 	add_comment("RULE", RewriteRelationId, form->oid, NameStr(form->rulename), template, &node->parts);
 }
@@ -535,7 +506,7 @@ add_policy(HeapTuple tuple, Relation rel, Relation template, TreeNode *node)
 			break;
 	}
 	add_command(psprintf("CREATE POLICY %s ON %s AS %s FOR %s TO %s%s%s",
-						 quote_identifier(NameStr(form->polname)), table_name(template),
+						 quote_identifier(NameStr(form->polname)), ddl_table_name(template),
 						 form->polpermissive ? "PERMISSIVE" : "RESTRICTIVE", command,
 						 policy_roles(tuple, rel),
 						 policy_expression(tuple, rel, Anum_pg_policy_polqual, template, "USING"),
@@ -590,10 +561,10 @@ static void
 add_row_security(Relation template, List **parts)
 {
 	if (template->rd_rel->relrowsecurity)
-		add_command(psprintf("ALTER TABLE ONLY %s ENABLE ROW LEVEL SECURITY", table_name(template)),
+		add_command(psprintf("ALTER TABLE ONLY %s ENABLE ROW LEVEL SECURITY", ddl_table_name(template)),
 					InvalidOid, parts);
 	if (template->rd_rel->relforcerowsecurity)
-		add_command(psprintf("ALTER TABLE ONLY %s FORCE ROW LEVEL SECURITY", table_name(template)),
+		add_command(psprintf("ALTER TABLE ONLY %s FORCE ROW LEVEL SECURITY", ddl_table_name(template)),
 					InvalidOid, parts);
 }
 
@@ -613,8 +584,8 @@ add_attachment(Relation template, List **parts)
 	if (isnull)
 		elog(ERROR, "partition \"%s\" has no bound", RelationGetRelationName(template));
 	bound = DirectFunctionCall2(pg_get_expr, bound, ObjectIdGetDatum(relid));
-	add_command(psprintf("ALTER TABLE %s ATTACH PARTITION %s %s", table_name(parent),
-						 table_name(template), TextDatumGetCString(bound)), InvalidOid, parts);
+	add_command(psprintf("ALTER TABLE %s ATTACH PARTITION %s %s", ddl_table_name(parent),
+						 ddl_table_name(template), TextDatumGetCString(bound)), InvalidOid, parts);
 	ReleaseSysCache(tuple);
 	table_close(parent, NoLock);
 }
@@ -627,7 +598,7 @@ add_comment(const char *kind, Oid classid, Oid objid, const char *name, Relation
 
 	if (comment != NULL)
 		add_command(psprintf("COMMENT ON %s %s ON %s IS %s", kind, quote_identifier(name),
-							 table_name(template), quote_literal_cstr(comment)), objid, parts);
+							 ddl_table_name(template), quote_literal_cstr(comment)), objid, parts);
 }
 
 static void
@@ -653,14 +624,6 @@ compare_parts(const ListCell *a, const ListCell *b)
 	if (one->object != other->object)
 		return one->object < other->object ? -1 : 1;
 	return one->number - other->number;
-}
-
-/* With its schema, quoted; palloc'd. */
-char *
-table_name(Relation rel)
-{
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-									  RelationGetRelationName(rel));
 }
 
 /* ---- creating ---- */

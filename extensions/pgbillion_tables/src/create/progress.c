@@ -20,8 +20,9 @@
 #include "utils/backend_progress.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
-#include "tables.h"
+#include "create/create.h"
 
 #define PROGRESS_COMMAND_BILLION_CREATE ((ProgressCommandType) 0x62696c6c)
 

@@ -8,7 +8,7 @@
  * template's storage parameters, or partitioned as it is; its comment; for
  * serial columns, which LIKE would leave on the template's sequence, a sequence
  * of the new table's own; and what parts.c has read. Privileges are checked,
- * locks taken and default privileges applied by these commands. tree.c has the
+ * locks taken and default privileges applied by these commands. template_tree.c has the
  * order in which they are run for a template with partitions.
  *
  * What such a table would lack is refused beforehand, by name.
@@ -49,7 +49,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
-#include "tables.h"
+#include "create/create.h"
 #include "lazy_heap/lazy_heap.h"
 
 static void append_storage_parameters(StringInfo sql, Oid relid, const char *namespace,
@@ -132,7 +132,7 @@ prototype_create(const TreeNode *node, const char *relname, Oid namespaceid, Oid
 		initStringInfo(&sql);
 		appendStringInfo(&sql, "CREATE %sTABLE %s.%s (LIKE %s %s)",
 						 rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
-						 namespace, quote_identifier(relname), table_name(rel), like_options(node));
+						 namespace, quote_identifier(relname), ddl_table_name(rel), like_options(node));
 		if (access_method != NULL)
 			appendStringInfo(&sql, " USING %s", quote_identifier(access_method));
 		append_storage_parameters(&sql, node->template, "", &separator);
@@ -193,7 +193,7 @@ static void
 create_partitioned(const TreeNode *node, Relation template, const char *relname, Oid namespaceid,
 				   Oid tablespace)
 {
-	int			nestlevel = settle_commands();
+	int			nestlevel = ddl_settle_commands();
 	const char *key = TextDatumGetCString(DirectFunctionCall1(pg_get_partkeydef,
 															  ObjectIdGetDatum(node->template)));
 	bool		is_default = tablespace == MyDatabaseTableSpace;
@@ -206,18 +206,18 @@ create_partitioned(const TreeNode *node, Relation template, const char *relname,
 	 * said, it is
 	 */
 	if (get_tablespace_oid(GetConfigOption("default_tablespace", false, false), true) == MyDatabaseTableSpace)
-		settle_setting("default_tablespace", "");
+		ddl_settle_setting("default_tablespace", "");
 
 	sql = psprintf("CREATE %sTABLE %s (LIKE %s %s) PARTITION BY %s%s%s",
 				   template->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
-				   table_name(template), table_name(template), like_options(node), key,
+				   ddl_table_name(template), ddl_table_name(template), like_options(node), key,
 				   OidIsValid(tablespace) && !is_default ? " TABLESPACE " : "",
 				   OidIsValid(tablespace) && !is_default ?
 				   quote_identifier(get_tablespace_name(tablespace)) : "");
 	create = castNode(CreateStmt, linitial_node(RawStmt, pg_parse_query(sql))->stmt);
 	create->relation->schemaname = pstrdup(get_namespace_name(namespaceid));
 	create->relation->relname = pstrdup(relname);
-	run_statement((Node *) create, sql);
+	ddl_run_statement((Node *) create, sql);
 
 	/*
 	 * CREATE TABLE does not take the database's own, which default_tablespace
@@ -350,7 +350,7 @@ prototypes_own_sequences(const TemplateTree *tree, const Oid *created)
 		elog(ERROR, "SPI_connect failed");
 	for (int i = 0; i < tree->nnodes; i++)
 	{
-		(void) created_name(tree, i, created[i]);
+		(void) template_created_name(tree, i, created[i]);
 		replace_in_defaults(&map, created[i]);
 	}
 	SPI_finish();

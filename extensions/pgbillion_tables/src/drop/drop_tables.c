@@ -5,7 +5,7 @@
  *
  * DROP TABLE opens every relation it drops, looks up the rows of each of its
  * parts one index descent at a time and deletes them one by one. Here the
- * families (see family.h) of all tables are found together, a level of
+ * families (see catalog_rows.h) of all tables are found together, a level of
  * pg_depend at a time, and their rows are read and deleted catalog by
  * catalog. Relations are never opened: what DROP needs of them is in their
  * pg_class rows.
@@ -48,6 +48,7 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/lock.h"
+#include "tcop/cmdtag.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -59,8 +60,8 @@
 #include "utils/rel.h"
 #include "utils/relcache.h"
 
-#include "tables.h"
-#include "drop/family.h"
+#include "catalog_rows/catalog_rows.h"
+#include "ddl/ddl.h"
 #include "lazy_heap/lazy_heap.h"
 
 /* Up to here others are told of each row rather than of whole catalogs. */
@@ -110,16 +111,17 @@ typedef struct DropContext
 {
 	int			ntables;
 	DropTable  *tables;			/* by OID, ascending */
-	HTAB	   *members;		/* of FamilyKey, by what precedes `table` in
+	HTAB	   *members;		/* of CatalogKey, by what precedes `owner` in
 								 * it */
-	FamilyKey  *keys;			/* all members; FamilyKey.table is in tables[] */
-	FamilyKey  *keys_by_class;	/* the same, kept in the other order */
+	CatalogKey *keys;			/* all members; CatalogKey.owner is in
+								 * tables[] */
+	CatalogKey *keys_by_class;	/* the same, kept in the other order */
 	int			nkeys;
 	int			keys_size;
 	int			level;			/* keys[level …] have not been searched for
 								 * yet */
-	List	   *references;		/* of FamilyKey: what depends on a member, but
-								 * not as a part of it */
+	List	   *references;		/* of CatalogKey: what depends on a member,
+								 * but not as a part of it */
 	DropLink   *links;
 	int			nlinks;
 	int			links_size;
@@ -133,35 +135,26 @@ typedef struct DropContext
 	HTAB	   *locked;			/* OIDs of the parts we have locked */
 } DropContext;
 
-static const FamilyCatalog depend_reference = {
-	DependRelationId, InvalidOid, DependReferenceIndexId,
-	Anum_pg_depend_refobjid, Anum_pg_depend_refclassid, 0, InvalidOid
-};
-static const FamilyCatalog subscriptions = {
-	SubscriptionRelRelationId, InvalidOid, SubscriptionRelSrrelidSrsubidIndexId,
-	Anum_pg_subscription_rel_srrelid, 0, 0, RelationRelationId
-};
-
 static DropTable *collect_tables(ArrayType *array, int *ntables);
 static void check_tables(DropContext *context, bool locked);
-static void check_table_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void check_table_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void lock_tables(DropContext *context);
 static bool held_by_me(Oid relid);
 static void check_lock_table(int64 wanted, int ntables);
 static int	drop_by_postgresql(DropContext *context, DropBehavior behavior);
 static void find_families(DropContext *context);
-static FamilyKey *keys_for(DropContext *context, const FamilyCatalog *family);
+static CatalogKey *keys_for(DropContext *context, const CatalogLookup *lookup);
 static void add_member(DropContext *context, Oid classid, Oid objid, int table);
-static void add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void add_dependent(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void add_link(DropContext *context, int table, int other, Oid referenced);
 static void spread_by_postgresql(DropContext *context);
 static bool lock_referenced(DropContext *context);
-static void leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void leave_to_core(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static bool inspect_trigger(DropContext *context, Form_pg_trigger form, int table);
-static void inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void inspect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void add_row(RowList *rows, HeapTuple tuple);
-static void collect_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void collect_relation(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static bool lock_parts(DropContext *context);
 static void drop_families(DropContext *context, bool invalidate_each);
 static int	compare_tables(const void *a, const void *b);
@@ -187,7 +180,7 @@ pgbillion_drop_tables(PG_FUNCTION_ARGS)
 	PreventCommandIfParallelMode("pgbillion_tables.drop_tables()");
 	PreventCommandDuringRecovery("pgbillion_tables.drop_tables()");
 	if (!PG_GETARG_BOOL(2))
-		check_observers(true, NIL);
+		ddl_check_observers(bms_make_singleton(CMDTAG_DROP_TABLE), true);
 
 	memory = AllocSetContextCreate(CurrentMemoryContext, "pgbillion drop_tables",
 								   ALLOCSET_DEFAULT_SIZES);
@@ -282,7 +275,7 @@ find_table(const DropContext *context, Oid oid)
 static void
 check_tables(DropContext *context, bool locked)
 {
-	FamilyKey  *keys = palloc(Max(1, context->ntables) * sizeof(FamilyKey));
+	CatalogKey *keys = palloc(Max(1, context->ntables) * sizeof(CatalogKey));
 	int			n = 0;
 
 	for (int i = 0; i < context->ntables; i++)
@@ -292,18 +285,18 @@ check_tables(DropContext *context, bool locked)
 		context->tables[i].exists = false;
 		keys[n].classid = RelationRelationId;
 		keys[n].objid = context->tables[i].oid;
-		keys[n++].table = i;
+		keys[n++].owner = i;
 	}
-	family_scan(&family_catalogs[0], keys, n, check_table_row, context);
+	catalog_scan(&catalog_map[CATALOG_CLASS], keys, n, check_table_row, context);
 	pfree(keys);
 }
 
 static void
-check_table_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+check_table_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	DropContext *context = arg;
 	Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
-	DropTable  *table = &context->tables[key->table];
+	DropTable  *table = &context->tables[key->owner];
 
 	if (IsSystemClass(key->objid, form))
 		ereport(ERROR,
@@ -411,8 +404,8 @@ static void
 find_families(DropContext *context)
 {
 	HASHCTL		ctl = {
-		.keysize = offsetof(FamilyKey, table),
-		.entrysize = sizeof(FamilyKey),
+		.keysize = offsetof(CatalogKey, owner),
+		.entrysize = sizeof(CatalogKey),
 		.hcxt = CurrentMemoryContext
 	};
 	ListCell   *lc;
@@ -433,40 +426,37 @@ find_families(DropContext *context)
 	while (context->level < context->nkeys)
 	{
 		int			n = context->nkeys - context->level;
-		FamilyKey  *keys = palloc(n * sizeof(FamilyKey));
+		CatalogKey *keys = palloc(n * sizeof(CatalogKey));
 
-		memcpy(keys, context->keys + context->level, n * sizeof(FamilyKey));
+		memcpy(keys, context->keys + context->level, n * sizeof(CatalogKey));
 		context->level = context->nkeys;
-		family_scan(&depend_reference, keys, n, add_dependent, context);
+		catalog_scan(&catalog_map[DEPEND_BY_REFERENCE], keys, n, add_dependent, context);
 		pfree(keys);
 	}
 
 	/* whatever else refers to a member must be another member */
 	foreach(lc, context->references)
 	{
-		FamilyKey  *reference = lfirst(lc);
-		FamilyKey  *member = hash_search(context->members, reference, HASH_FIND, NULL);
+		CatalogKey *reference = lfirst(lc);
+		CatalogKey *member = hash_search(context->members, reference, HASH_FIND, NULL);
 
 		if (member == NULL)
-			context->tables[reference->table].by_postgresql = true;
-		else if (member->table != reference->table)
-			add_link(context, reference->table, member->table, InvalidOid);
+			context->tables[reference->owner].by_postgresql = true;
+		else if (member->owner != reference->owner)
+			add_link(context, reference->owner, member->owner, InvalidOid);
 	}
 
 	/* searches sort their keys: what is in order already costs little */
 	if (context->keys_by_class != NULL)
 		pfree(context->keys_by_class);
-	context->keys_by_class = palloc_extended(Max(1, context->nkeys) * sizeof(FamilyKey), MCXT_ALLOC_HUGE);
-	memcpy(context->keys_by_class, context->keys, context->nkeys * sizeof(FamilyKey));
+	context->keys_by_class = palloc_extended(Max(1, context->nkeys) * sizeof(CatalogKey), MCXT_ALLOC_HUGE);
+	memcpy(context->keys_by_class, context->keys, context->nkeys * sizeof(CatalogKey));
 
-	family_scan(&subscriptions, context->keys, context->nkeys, leave_to_core, context);
-	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
-	{
-		const FamilyCatalog *family = &family_catalogs[i];
-
-		if (family->catalog == TriggerRelationId || family->catalog == DependRelationId)
-			family_scan(family, keys_for(context, family), context->nkeys, inspect_row, context);
-	}
+	catalog_scan(&catalog_map[SUBSCRIPTION_REL_BY_TABLE], context->keys, context->nkeys, leave_to_core, context);
+	catalog_scan(&catalog_map[CATALOG_TRIGGER], keys_for(context, &catalog_map[CATALOG_TRIGGER]),
+				 context->nkeys, inspect_row, context);
+	catalog_scan(&catalog_map[CATALOG_DEPEND], keys_for(context, &catalog_map[CATALOG_DEPEND]),
+				 context->nkeys, inspect_row, context);
 	spread_by_postgresql(context);
 }
 
@@ -511,75 +501,75 @@ spread_by_postgresql(DropContext *context)
 }
 
 /* All members, in the order that the catalog is searched in. */
-static FamilyKey *
-keys_for(DropContext *context, const FamilyCatalog *family)
+static CatalogKey *
+keys_for(DropContext *context, const CatalogLookup *lookup)
 {
-	return family_class_first(family) ? context->keys_by_class : context->keys;
+	return catalog_scan_class_first(lookup) ? context->keys_by_class : context->keys;
 }
 
 static void
 add_member(DropContext *context, Oid classid, Oid objid, int table)
 {
-	FamilyKey	key = {classid, objid, table};
+	CatalogKey	key = {classid, objid, table};
 	bool		found;
-	FamilyKey  *member = hash_search(context->members, &key, HASH_ENTER, &found);
+	CatalogKey *member = hash_search(context->members, &key, HASH_ENTER, &found);
 
 	if (found)
 	{
 		/* a part of two tables is more than a part */
-		if (member->table != table)
-			context->tables[member->table].by_postgresql = context->tables[table].by_postgresql = true;
+		if (member->owner != table)
+			context->tables[member->owner].by_postgresql = context->tables[table].by_postgresql = true;
 		return;
 	}
-	member->table = table;
+	member->owner = table;
 
 	if (context->nkeys == context->keys_size)
 	{
 		context->keys_size = Max(1024, context->keys_size * 2);
 		context->keys = context->keys == NULL ?
-			palloc(context->keys_size * sizeof(FamilyKey)) :
-			repalloc_huge(context->keys, context->keys_size * sizeof(FamilyKey));
+			palloc(context->keys_size * sizeof(CatalogKey)) :
+			repalloc_huge(context->keys, context->keys_size * sizeof(CatalogKey));
 	}
 	context->keys[context->nkeys++] = key;
 }
 
 /* A row of pg_depend that refers to a member. */
 static void
-add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+add_dependent(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	DropContext *context = arg;
 	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
-	int			table = key->table;
+	int			table = key->owner;
 
-	if (!is_family_class(form->classid))
+	if (!catalog_has_objects(form->classid, CATALOG_OF_TABLES))
 		context->tables[table].by_postgresql = true;
 	else if (form->deptype == DEPENDENCY_AUTO || form->deptype == DEPENDENCY_INTERNAL)
 		add_member(context, form->classid, form->objid, table);
 	else
 	{
-		FamilyKey  *reference = palloc(sizeof(FamilyKey));
+		CatalogKey *reference = palloc(sizeof(CatalogKey));
 
 		reference->classid = form->classid;
 		reference->objid = form->objid;
-		reference->table = table;
+		reference->owner = table;
 		context->references = lappend(context->references, reference);
 	}
 }
 
 static void
-leave_to_core(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+leave_to_core(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	DropContext *context = arg;
 
-	context->tables[key->table].by_postgresql = true;
+	context->tables[key->owner].by_postgresql = true;
 }
 
 /* Rows of members that tell of more than the family. */
 static void
-inspect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+inspect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	DropContext *context = arg;
-	int			table = key->table;
+	int			table = key->owner;
 	bool		simple = true;
 
 	switch (RelationGetRelid(rel))
@@ -633,8 +623,8 @@ lock_parts(DropContext *context)
 	bool		locked = false;
 
 	context->class_rows.ntids = context->nrelations = 0;
-	family_scan(&family_catalogs[0], keys_for(context, &family_catalogs[0]), context->nkeys,
-				collect_relation, context);
+	catalog_scan(&catalog_map[CATALOG_CLASS], keys_for(context, &catalog_map[CATALOG_CLASS]), context->nkeys,
+				 collect_relation, context);
 
 	check_lock_table(Max(context->nrelations, context->ntables), context->ntables);
 	for (int i = 0; i < context->nrelations; i++)
@@ -700,7 +690,7 @@ add_row(RowList *rows, HeapTuple tuple)
 
 /* Note a row of pg_class to delete, and what else goes with it. */
 static void
-collect_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+collect_relation(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	DropContext *context = arg;
 	Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
@@ -719,12 +709,12 @@ collect_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	relation->oid = form->oid;
 	relation->tablespace = OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace;
 	relation->filenumber = form->relfilenode;
-	relation->table = key->table;
+	relation->table = key->owner;
 }
 
 /* Note a row of another catalog to delete. */
 static void
-collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	add_row(&((DropContext *) arg)->other_rows, tuple);
 }
@@ -736,29 +726,31 @@ drop_families(DropContext *context, bool invalidate_each)
 	if (context->nkeys == 0)
 		return;
 
-	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
-		const FamilyCatalog *family = &family_catalogs[i];
+		const CatalogLookup *lookup = &catalog_map[i];
 		RowList    *rows = &context->other_rows;
 		Relation	rel;
 
+		if ((lookup->scope & CATALOG_OF_TABLES) == 0)
+			continue;
 		/* nothing has happened since these were read */
-		if (family->catalog == RelationRelationId)
+		if (i == CATALOG_CLASS)
 			rows = &context->class_rows;
-		else if (family->catalog == DependRelationId)
+		else if (i == CATALOG_DEPEND)
 			rows = &context->depend_rows;
 		else
 		{
 			rows->ntids = 0;
-			family_scan(family, keys_for(context, family), context->nkeys, collect_row, context);
+			catalog_scan(lookup, keys_for(context, lookup), context->nkeys, collect_row, context);
 		}
 		if (rows->ntids == 0)
 			continue;
 
-		rel = table_open(family->catalog, RowExclusiveLock);
+		rel = table_open(lookup->catalog, RowExclusiveLock);
 		catalog_delete(rel, rows->tids, rows->ntids, invalidate_each);
 		if (!invalidate_each)
-			CacheInvalidateCatalog(family->catalog);
+			CacheInvalidateCatalog(lookup->catalog);
 		table_close(rel, RowExclusiveLock);
 	}
 

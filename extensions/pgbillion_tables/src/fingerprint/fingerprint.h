@@ -6,6 +6,7 @@
  *	schemas.c		the SQL function: which rows are about which schema
  *	row.c			a catalog row in a form that says nothing of the schema
  *	text.c			the same for texts and stored expressions
+ *	node_tree.c		stored expressions that mean the same, in one form
  *	members.c		what is in a schema
  *
  * The rows about a schema and what is in it are written in a form in which
@@ -80,7 +81,7 @@ extern bool fingerprints_are_same(Oid schema, Oid other);
 
 /* ---- members.c ---- */
 
-extern Digest digest_of(const char *bytes, int length);
+extern Digest fingerprint_digest(const char *bytes, int length);
 extern FingerprintMember *fingerprint_find(const Fingerprinter *printer, int schema, Oid classid, Oid objid);
 extern void fingerprint_put_oid(Fingerprinter *printer, int schema, Oid classid, Oid oid);
 
@@ -90,11 +91,15 @@ extern void fingerprint_put_row(Fingerprinter *printer, int schema, Relation rel
 
 /* ---- text.c ---- */
 
-extern char *token_of(const char *name);
-extern void fingerprint_put_text(Fingerprinter *printer, int schema, const char *text, int length);
+extern char *fingerprint_token(const char *name);
+extern void fingerprint_put_body(Fingerprinter *printer, int schema, const char *bytes, int length);
 extern void fingerprint_put_bytes(Fingerprinter *printer, int schema, const char *bytes, int length);
 extern void fingerprint_put_name(Fingerprinter *printer, int schema, const char *name);
 extern void fingerprint_put_path(Fingerprinter *printer, int schema, const List *names);
 extern void fingerprint_put_tree(Fingerprinter *printer, int schema, const char *tree);
+
+/* ---- node_tree.c ---- */
+
+extern const char *fingerprint_settle_tree(const char *tree);
 
 #endif							/* PGBILLION_FINGERPRINT_H */

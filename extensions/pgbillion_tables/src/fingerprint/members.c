@@ -14,7 +14,7 @@
 #include "fingerprint/fingerprint.h"
 
 Digest
-digest_of(const char *bytes, int length)
+fingerprint_digest(const char *bytes, int length)
 {
 	Digest		digest;
 

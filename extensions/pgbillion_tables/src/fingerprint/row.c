@@ -3,8 +3,7 @@
  * row.c
  *	  A catalog row in a form that says nothing of the schema.
  *
- * What each column of a catalog refers to is known from the list that
- * PostgreSQL generates of its catalogs (see pg_get_catalog_foreign_keys()).
+ * What each column of a catalog refers to is what catalog_map.c says.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,13 +21,13 @@
 #include "catalog/pg_seclabel.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "catalog/system_fk_info.h"
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/varlena.h"
 
+#include "catalog_rows/catalog_rows.h"
 #include "fingerprint/fingerprint.h"
 
 /* How a column is written. */
@@ -36,7 +35,7 @@ typedef enum ColumnKind
 {
 	COLUMN_LEFT_OUT,
 	COLUMN_PLAIN,
-	COLUMN_TEXT,
+	COLUMN_BODY,
 	COLUMN_OID,
 	COLUMN_OIDS,
 	COLUMN_NAME,
@@ -99,17 +98,6 @@ static const struct
 	{SecLabelRelationId, "objoid"},
 };
 
-/* Texts in which the schema's own name before a dot does not count. */
-static const struct
-{
-	Oid			catalog;
-	AttrNumber	column;
-}			texts[] = {
-	{ProcedureRelationId, Anum_pg_proc_prosrc},
-	{DescriptionRelationId, Anum_pg_description_description},
-	{SecLabelRelationId, Anum_pg_seclabel_label},
-};
-
 static const RowShape *shape_of(Fingerprinter *printer, Relation rel);
 static ShapeColumn shape_of_column(const Fingerprinter *printer, Oid catalog, Form_pg_attribute att);
 static void put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColumn column, Datum value);
@@ -166,32 +154,23 @@ shape_of_column(const Fingerprinter *printer, Oid catalog, Form_pg_attribute att
 {
 	const char *name = NameStr(att->attname);
 	ShapeColumn column = {COLUMN_PLAIN, InvalidOid};
+	bool		is_array = false;
 
 	if (strcmp(name, "oid") == 0)
 		column.kind = COLUMN_LEFT_OUT;
 	for (int i = 0; i < lengthof(left_out); i++)
 		if (left_out[i].catalog == catalog && strcmp(left_out[i].column, name) == 0)
 			column.kind = COLUMN_LEFT_OUT;
-	for (int i = 0; i < lengthof(texts); i++)
-		if (texts[i].catalog == catalog && texts[i].column == att->attnum)
-			column.kind = COLUMN_TEXT;
+	if (catalog == ProcedureRelationId && att->attnum == Anum_pg_proc_prosrc)
+		column.kind = COLUMN_BODY;
 	if (printer->with_tablespaces && catalog == RelationRelationId && strcmp(name, "reltablespace") == 0)
 		column.kind = COLUMN_PLAIN;
-	if (column.kind == COLUMN_LEFT_OUT || column.kind == COLUMN_TEXT)
+	if (column.kind == COLUMN_LEFT_OUT || column.kind == COLUMN_BODY)
 		return column;
 
-	for (int i = 0; i < lengthof(sys_fk_relationships); i++)
-	{
-		const SysFKRelationship *fk = &sys_fk_relationships[i];
-		int			length = strlen(name);
-
-		/* those of two columns are of attribute numbers */
-		if (fk->fk_table != catalog || strncmp(fk->fk_columns + 1, name, length) != 0 ||
-			strcmp(fk->fk_columns + 1 + length, "}") != 0)
-			continue;
-		column.kind = fk->is_array ? COLUMN_OIDS : COLUMN_OID;
-		column.refers_to = fk->pk_table;
-	}
+	column.refers_to = catalog_referred_to(catalog, name, &is_array);
+	if (OidIsValid(column.refers_to))
+		column.kind = is_array ? COLUMN_OIDS : COLUMN_OID;
 	if (catalog == RelationRelationId && strcmp(name, "relam") == 0)
 		column.kind = COLUMN_ACCESS_METHOD;
 	else if (att->atttypid == NAMEOID)
@@ -260,11 +239,11 @@ put_column(Fingerprinter *printer, int schema, Form_pg_attribute att, ShapeColum
 				fingerprint_put_bytes(printer, schema, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
 			}
 			break;
-		case COLUMN_TEXT:
+		case COLUMN_BODY:
 			{
-				text	   *bytes = DatumGetTextPP(value);
+				text	   *body = DatumGetTextPP(value);
 
-				fingerprint_put_text(printer, schema, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+				fingerprint_put_body(printer, schema, VARDATA_ANY(body), VARSIZE_ANY_EXHDR(body));
 				break;
 			}
 	}
@@ -280,7 +259,7 @@ put_grants(Fingerprinter *printer, const Acl *acl)
 	{
 		const AclItem *item = &ACL_DAT(acl)[i];
 		uint64		parts[3] = {item->ai_grantee, item->ai_grantor, item->ai_privs};
-		Digest		digest = digest_of((const char *) parts, sizeof(parts));
+		Digest		digest = fingerprint_digest((const char *) parts, sizeof(parts));
 
 		sum.low += digest.low;
 		sum.high += digest.high;

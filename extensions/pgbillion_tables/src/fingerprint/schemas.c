@@ -54,17 +54,17 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/tuplestore.h"
 
-#include "drop/family.h"
+#include "catalog_rows/catalog_rows.h"
 #include "fingerprint/fingerprint.h"
-#include "tables.h"
 
 PG_FUNCTION_INFO_V1(pgbillion_schema_fingerprints);
 
 /* Keys of one kind of member. */
 typedef struct Keys
 {
-	FamilyKey  *keys;
+	CatalogKey *keys;
 	int			n;
 	int			size;
 } Keys;
@@ -92,79 +92,34 @@ typedef struct Reading
 	Keys		described;		/* whatever can have a comment */
 } Reading;
 
-/* How rows are found by the member that they are about. */
-static const FamilyCatalog
-			in_schemas = {DependRelationId, InvalidOid, DependReferenceIndexId,
-Anum_pg_depend_refobjid, Anum_pg_depend_refclassid, 0, InvalidOid},
-			schema_rows = {NamespaceRelationId, InvalidOid, NamespaceOidIndexId, Anum_pg_namespace_oid, 0, 0, InvalidOid},
-			type_rows = {TypeRelationId, InvalidOid, TypeOidIndexId, Anum_pg_type_oid, 0, 0, InvalidOid},
-			relation_rows = {RelationRelationId, InvalidOid, ClassOidIndexId, Anum_pg_class_oid, 0, 0, InvalidOid},
-			range_rows = {RangeRelationId, InvalidOid, RangeTypidIndexId, Anum_pg_range_rngtypid, 0, 0, InvalidOid},
-			enum_rows = {EnumRelationId, InvalidOid, EnumTypIdLabelIndexId, Anum_pg_enum_enumtypid, 0, 0, InvalidOid},
-			proc_rows = {ProcedureRelationId, InvalidOid, ProcedureOidIndexId, Anum_pg_proc_oid, 0, 0, InvalidOid},
-
-			aggregate_rows = {AggregateRelationId, InvalidOid, AggregateFnoidIndexId,
-Anum_pg_aggregate_aggfnoid, 0, 0, InvalidOid},
-			index_rows = {IndexRelationId, InvalidOid, IndexIndrelidIndexId, Anum_pg_index_indrelid, 0, 0, InvalidOid},
-
-			constraint_rows = {ConstraintRelationId, InvalidOid, ConstraintRelidTypidNameIndexId,
-Anum_pg_constraint_conrelid, 0, 0, InvalidOid},
-
-			domain_rows = {ConstraintRelationId, InvalidOid, ConstraintTypidIndexId,
-Anum_pg_constraint_contypid, 0, 0, InvalidOid},
-			trigger_rows = {TriggerRelationId, InvalidOid, TriggerRelidNameIndexId, Anum_pg_trigger_tgrelid, 0, 0, InvalidOid},
-			rule_rows = {RewriteRelationId, InvalidOid, RewriteRelRulenameIndexId, Anum_pg_rewrite_ev_class, 0, 0, InvalidOid},
-			policy_rows = {PolicyRelationId, InvalidOid, PolicyPolrelidPolnameIndexId, Anum_pg_policy_polrelid, 0, 0, InvalidOid},
-			column_rows = {AttributeRelationId, InvalidOid, AttributeRelidNumIndexId, Anum_pg_attribute_attrelid, 0, 0, InvalidOid},
-			default_rows = {AttrDefaultRelationId, InvalidOid, AttrDefaultIndexId, Anum_pg_attrdef_adrelid, 0, 0, InvalidOid},
-			parent_rows = {InheritsRelationId, InvalidOid, InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, 0, 0, InvalidOid},
-
-			partitioned_rows = {PartitionedRelationId, InvalidOid, PartitionedRelidIndexId,
-Anum_pg_partitioned_table_partrelid, 0, 0, InvalidOid},
-
-			foreign_rows = {ForeignTableRelationId, InvalidOid, ForeignTableRelidIndexId,
-Anum_pg_foreign_table_ftrelid, 0, 0, InvalidOid},
-			sequence_rows = {SequenceRelationId, InvalidOid, SequenceRelidIndexId, Anum_pg_sequence_seqrelid, 0, 0, InvalidOid},
-
-			owner_rows = {DependRelationId, InvalidOid, DependDependerIndexId,
-Anum_pg_depend_objid, Anum_pg_depend_classid, 0, InvalidOid},
-			statistics_rows = {StatisticExtRelationId, InvalidOid, StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, InvalidOid},
-			default_grants_rows = {DefaultAclRelationId, InvalidOid, DefaultAclOidIndexId, Anum_pg_default_acl_oid, 0, 0, InvalidOid},
-
-			comment_rows = {DescriptionRelationId, InvalidOid, DescriptionObjIndexId,
-Anum_pg_description_objoid, Anum_pg_description_classoid, 0, InvalidOid},
-
-			label_rows = {SecLabelRelationId, InvalidOid, SecLabelObjectIndexId,
-Anum_pg_seclabel_objoid, Anum_pg_seclabel_classoid, 0, InvalidOid};
-
 static void begin(Reading *reading, const Oid *schemas, int n);
 static void read_members(Reading *reading);
 static void read_rows(Reading *reading);
 static void check_may_read(Oid catalog);
-static void scan(Reading *reading, const FamilyCatalog *catalog, Keys *keys, FamilyRowCallback callback);
+static void scan(Reading *reading, int lookup, Keys *keys, CatalogRowCallback callback);
 static void add_key(Keys *keys, Oid classid, Oid objid, int schema);
 static FingerprintMember *add_member(Reading *reading, Oid classid, Oid objid, int schema, char kind);
 static void begin_row(Reading *reading, char what);
 static void end_row(Reading *reading, int schema);
-static void add_to_schema(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_schema(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_type(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_array(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_range(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_enum(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_index(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_constraint(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void enter_proc(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void put_any(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void put_column(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void add_to_schema(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_schema(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_type(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_array(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_range(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_enum(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_relation(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_index(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_constraint(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void enter_proc(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void put_any(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void put_column(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void put_casts(Reading *reading);
 static int	schema_of_type(const Reading *reading, Oid type);
-static void put_trigger(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void put_described(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void put_toast(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void put_owner(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void put_remark(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void put_trigger(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void put_described(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void put_toast(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void put_owner(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void put_remark(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 
 /*
  * pgbillion_tables.schema_fingerprints(schemas oid[]) returns setof
@@ -275,52 +230,52 @@ begin(Reading *reading, const Oid *schemas, int n)
 static void
 read_members(Reading *reading)
 {
-	scan(reading, &schema_rows, &reading->schemas, enter_schema);
-	scan(reading, &in_schemas, &reading->schemas, add_to_schema);
-	scan(reading, &type_rows, &reading->types, enter_type);
-	scan(reading, &range_rows, &reading->ranges, enter_range);
-	scan(reading, &enum_rows, &reading->enums, enter_enum);
-	scan(reading, &relation_rows, &reading->relations, enter_relation);
-	scan(reading, &type_rows, &reading->other_types, enter_array);
-	scan(reading, &index_rows, &reading->indexed, enter_index);
-	scan(reading, &relation_rows, &reading->indexes, enter_relation);
-	scan(reading, &constraint_rows, &reading->with_columns, enter_constraint);
-	scan(reading, &domain_rows, &reading->domains, enter_constraint);
-	scan(reading, &proc_rows, &reading->procs, enter_proc);
+	scan(reading, CATALOG_NAMESPACE, &reading->schemas, enter_schema);
+	scan(reading, DEPEND_BY_REFERENCE, &reading->schemas, add_to_schema);
+	scan(reading, CATALOG_TYPE, &reading->types, enter_type);
+	scan(reading, CATALOG_RANGE, &reading->ranges, enter_range);
+	scan(reading, ENUM_BY_TYPE, &reading->enums, enter_enum);
+	scan(reading, CATALOG_CLASS, &reading->relations, enter_relation);
+	scan(reading, CATALOG_TYPE, &reading->other_types, enter_array);
+	scan(reading, INDEX_BY_TABLE, &reading->indexed, enter_index);
+	scan(reading, CATALOG_CLASS, &reading->indexes, enter_relation);
+	scan(reading, CONSTRAINT_BY_TABLE, &reading->with_columns, enter_constraint);
+	scan(reading, CONSTRAINT_BY_DOMAIN, &reading->domains, enter_constraint);
+	scan(reading, CATALOG_PROC, &reading->procs, enter_proc);
 }
 
 /* Write all rows, when all members are known. */
 static void
 read_rows(Reading *reading)
 {
-	scan(reading, &schema_rows, &reading->schemas, put_any);
-	scan(reading, &type_rows, &reading->types, put_any);
-	scan(reading, &range_rows, &reading->ranges, put_any);
-	scan(reading, &enum_rows, &reading->enums, put_any);
-	scan(reading, &relation_rows, &reading->relations, put_any);
-	scan(reading, &relation_rows, &reading->toast, put_toast);
-	scan(reading, &column_rows, &reading->with_columns, put_column);
-	scan(reading, &default_rows, &reading->with_columns, put_any);
-	scan(reading, &parent_rows, &reading->with_columns, put_any);
-	scan(reading, &partitioned_rows, &reading->with_columns, put_any);
-	scan(reading, &foreign_rows, &reading->with_columns, put_any);
-	scan(reading, &sequence_rows, &reading->sequences, put_any);
-	scan(reading, &owner_rows, &reading->sequences, put_owner);
-	scan(reading, &index_rows, &reading->indexed, put_any);
-	scan(reading, &relation_rows, &reading->indexes, put_any);
-	scan(reading, &parent_rows, &reading->indexes, put_any);
-	scan(reading, &constraint_rows, &reading->with_columns, put_any);
-	scan(reading, &domain_rows, &reading->domains, put_any);
-	scan(reading, &trigger_rows, &reading->with_columns, put_trigger);
-	scan(reading, &rule_rows, &reading->with_columns, put_described);
-	scan(reading, &policy_rows, &reading->with_columns, put_described);
-	scan(reading, &proc_rows, &reading->procs, put_any);
-	scan(reading, &aggregate_rows, &reading->procs, put_any);
-	scan(reading, &statistics_rows, &reading->statistics, put_described);
-	scan(reading, &default_grants_rows, &reading->default_grants, put_any);
+	scan(reading, CATALOG_NAMESPACE, &reading->schemas, put_any);
+	scan(reading, CATALOG_TYPE, &reading->types, put_any);
+	scan(reading, CATALOG_RANGE, &reading->ranges, put_any);
+	scan(reading, ENUM_BY_TYPE, &reading->enums, put_any);
+	scan(reading, CATALOG_CLASS, &reading->relations, put_any);
+	scan(reading, CATALOG_CLASS, &reading->toast, put_toast);
+	scan(reading, CATALOG_ATTRIBUTE, &reading->with_columns, put_column);
+	scan(reading, ATTRDEF_BY_TABLE, &reading->with_columns, put_any);
+	scan(reading, CATALOG_INHERITS, &reading->with_columns, put_any);
+	scan(reading, CATALOG_PARTITIONED_TABLE, &reading->with_columns, put_any);
+	scan(reading, FOREIGN_TABLE_BY_TABLE, &reading->with_columns, put_any);
+	scan(reading, CATALOG_SEQUENCE, &reading->sequences, put_any);
+	scan(reading, CATALOG_DEPEND, &reading->sequences, put_owner);
+	scan(reading, INDEX_BY_TABLE, &reading->indexed, put_any);
+	scan(reading, CATALOG_CLASS, &reading->indexes, put_any);
+	scan(reading, CATALOG_INHERITS, &reading->indexes, put_any);
+	scan(reading, CONSTRAINT_BY_TABLE, &reading->with_columns, put_any);
+	scan(reading, CONSTRAINT_BY_DOMAIN, &reading->domains, put_any);
+	scan(reading, TRIGGER_BY_TABLE, &reading->with_columns, put_trigger);
+	scan(reading, RULE_BY_TABLE, &reading->with_columns, put_described);
+	scan(reading, POLICY_BY_TABLE, &reading->with_columns, put_described);
+	scan(reading, CATALOG_PROC, &reading->procs, put_any);
+	scan(reading, CATALOG_AGGREGATE, &reading->procs, put_any);
+	scan(reading, CATALOG_STATISTIC_EXT, &reading->statistics, put_described);
+	scan(reading, CATALOG_DEFAULT_ACL, &reading->default_grants, put_any);
 	put_casts(reading);
-	scan(reading, &comment_rows, &reading->described, put_remark);
-	scan(reading, &label_rows, &reading->described, put_remark);
+	scan(reading, CATALOG_DESCRIPTION, &reading->described, put_remark);
+	scan(reading, CATALOG_SECLABEL, &reading->described, put_remark);
 }
 
 /* What SQL may not read is not read here. */
@@ -334,10 +289,10 @@ check_may_read(Oid catalog)
 }
 
 static void
-scan(Reading *reading, const FamilyCatalog *catalog, Keys *keys, FamilyRowCallback callback)
+scan(Reading *reading, int lookup, Keys *keys, CatalogRowCallback callback)
 {
-	check_may_read(catalog->catalog);
-	family_scan_as_of(reading->snapshot, catalog, keys->keys, keys->n, callback, reading);
+	check_may_read(catalog_map[lookup].catalog);
+	catalog_scan_as_of(reading->snapshot, &catalog_map[lookup], keys->keys, keys->n, callback, reading);
 }
 
 static void
@@ -348,12 +303,12 @@ add_key(Keys *keys, Oid classid, Oid objid, int schema)
 		bool		first = keys->size == 0;
 
 		keys->size = Max(256, keys->size * 2);
-		keys->keys = first ? palloc(keys->size * sizeof(FamilyKey)) :
-			repalloc_huge(keys->keys, keys->size * sizeof(FamilyKey));
+		keys->keys = first ? palloc(keys->size * sizeof(CatalogKey)) :
+			repalloc_huge(keys->keys, keys->size * sizeof(CatalogKey));
 	}
 	keys->keys[keys->n].classid = classid;
 	keys->keys[keys->n].objid = objid;
-	keys->keys[keys->n++].table = schema;
+	keys->keys[keys->n++].owner = schema;
 }
 
 /* A member whose identity is what printer->row holds. */
@@ -366,7 +321,7 @@ add_member(Reading *reading, Oid classid, Oid objid, int schema, char kind)
 	member->schema = schema;
 	member->kind = kind;
 	member->element = InvalidOid;
-	member->identity = digest_of(reading->printer.row.data, reading->printer.row.len);
+	member->identity = fingerprint_digest(reading->printer.row.data, reading->printer.row.len);
 	return member;
 }
 
@@ -380,7 +335,7 @@ begin_row(Reading *reading, char what)
 static void
 end_row(Reading *reading, int schema)
 {
-	Digest		digest = digest_of(reading->printer.row.data, reading->printer.row.len);
+	Digest		digest = fingerprint_digest(reading->printer.row.data, reading->printer.row.len);
 	Digest	   *sum = &reading->printer.schemas[schema].sum;
 
 	sum->low += digest.low;
@@ -390,26 +345,26 @@ end_row(Reading *reading, int schema)
 /* ---- members ---- */
 
 static void
-enter_schema(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_schema(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
-	FingerprintedSchema *schema = &reading->printer.schemas[key->table];
+	FingerprintedSchema *schema = &reading->printer.schemas[key->owner];
 
 	schema->name = pstrdup(NameStr(((Form_pg_namespace) GETSTRUCT(tuple))->nspname));
 	schema->quoted = psprintf("%s.", quote_identifier(schema->name));
-	schema->token = token_of(schema->name);
-	add_key(&reading->described, key->classid, key->objid, key->table);
+	schema->token = fingerprint_token(schema->name);
+	add_key(&reading->described, key->classid, key->objid, key->owner);
 }
 
 static void
-add_to_schema(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+add_to_schema(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
 	Keys	   *keys = NULL;
 
 	/* it has gone meanwhile, for this snapshot */
-	if (reading->printer.schemas[key->table].name == NULL)
+	if (reading->printer.schemas[key->owner].name == NULL)
 		return;
 	switch (form->classid)
 	{
@@ -433,38 +388,38 @@ add_to_schema(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 			/* these are not in the schema */
 			return;
 		default:
-			reading->printer.schemas[key->table].unknown = true;
+			reading->printer.schemas[key->owner].unknown = true;
 			return;
 	}
-	add_key(keys, form->classid, form->objid, key->table);
+	add_key(keys, form->classid, form->objid, key->owner);
 }
 
 /* A type that is no relation's, and the array type of it. */
 static void
-enter_type(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_type(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_type form = (Form_pg_type) GETSTRUCT(tuple);
 
 	begin_row(reading, 't');
-	fingerprint_put_name(&reading->printer, key->table, NameStr(form->typname));
-	(void) add_member(reading, TypeRelationId, form->oid, key->table, form->typtype);
-	add_key(&reading->described, TypeRelationId, form->oid, key->table);
+	fingerprint_put_name(&reading->printer, key->owner, NameStr(form->typname));
+	(void) add_member(reading, TypeRelationId, form->oid, key->owner, form->typtype);
+	add_key(&reading->described, TypeRelationId, form->oid, key->owner);
 	enter_array(tuple, rel, key, arg);
 
 	if (form->typtype == TYPTYPE_ENUM)
-		add_key(&reading->enums, TypeRelationId, form->oid, key->table);
+		add_key(&reading->enums, TypeRelationId, form->oid, key->owner);
 	else if (form->typtype == TYPTYPE_DOMAIN)
-		add_key(&reading->domains, TypeRelationId, form->oid, key->table);
+		add_key(&reading->domains, TypeRelationId, form->oid, key->owner);
 	else if (form->typtype == TYPTYPE_RANGE)
-		add_key(&reading->ranges, TypeRelationId, form->oid, key->table);
+		add_key(&reading->ranges, TypeRelationId, form->oid, key->owner);
 	else if (OidIsValid(form->typrelid))
-		add_key(&reading->relations, RelationRelationId, form->typrelid, key->table);
+		add_key(&reading->relations, RelationRelationId, form->typrelid, key->owner);
 }
 
 /* The array type of a type that is known. */
 static void
-enter_array(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_array(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_type form = (Form_pg_type) GETSTRUCT(tuple);
@@ -472,41 +427,41 @@ enter_array(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	if (!OidIsValid(form->typarray))
 		return;
 	begin_row(reading, 'a');
-	fingerprint_put_oid(&reading->printer, key->table, TypeRelationId, form->oid);
-	add_member(reading, TypeRelationId, form->typarray, key->table, TYPE_ARRAY)->element = form->oid;
+	fingerprint_put_oid(&reading->printer, key->owner, TypeRelationId, form->oid);
+	add_member(reading, TypeRelationId, form->typarray, key->owner, TYPE_ARRAY)->element = form->oid;
 }
 
 static void
-enter_range(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_range(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_range form = (Form_pg_range) GETSTRUCT(tuple);
 
 	begin_row(reading, 'm');
-	fingerprint_put_oid(&reading->printer, key->table, TypeRelationId, form->rngtypid);
-	(void) add_member(reading, TypeRelationId, form->rngmultitypid, key->table, TYPTYPE_MULTIRANGE);
-	add_key(&reading->other_types, TypeRelationId, form->rngmultitypid, key->table);
+	fingerprint_put_oid(&reading->printer, key->owner, TypeRelationId, form->rngtypid);
+	(void) add_member(reading, TypeRelationId, form->rngmultitypid, key->owner, TYPTYPE_MULTIRANGE);
+	add_key(&reading->other_types, TypeRelationId, form->rngmultitypid, key->owner);
 }
 
 static void
-enter_enum(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_enum(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_enum form = (Form_pg_enum) GETSTRUCT(tuple);
 
 	begin_row(reading, 'e');
-	fingerprint_put_oid(&reading->printer, key->table, TypeRelationId, form->enumtypid);
-	fingerprint_put_name(&reading->printer, key->table, NameStr(form->enumlabel));
-	(void) add_member(reading, EnumRelationId, form->oid, key->table, '\0');
+	fingerprint_put_oid(&reading->printer, key->owner, TypeRelationId, form->enumtypid);
+	fingerprint_put_name(&reading->printer, key->owner, NameStr(form->enumlabel));
+	(void) add_member(reading, EnumRelationId, form->oid, key->owner, '\0');
 }
 
 /* Relations, and among them indexes. */
 static void
-enter_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_relation(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
-	int			schema = key->table;
+	int			schema = key->owner;
 
 	begin_row(reading, 'c');
 	fingerprint_put_name(&reading->printer, schema, NameStr(form->relname));
@@ -549,55 +504,55 @@ enter_relation(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 }
 
 static void
-enter_index(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_index(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 
-	add_key(&reading->indexes, RelationRelationId, ((Form_pg_index) GETSTRUCT(tuple))->indexrelid, key->table);
+	add_key(&reading->indexes, RelationRelationId, ((Form_pg_index) GETSTRUCT(tuple))->indexrelid, key->owner);
 }
 
 static void
-enter_constraint(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_constraint(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
 
 	begin_row(reading, 'k');
-	fingerprint_put_oid(&reading->printer, key->table, RelationRelationId, form->conrelid);
-	fingerprint_put_oid(&reading->printer, key->table, TypeRelationId, form->contypid);
-	fingerprint_put_name(&reading->printer, key->table, NameStr(form->conname));
-	(void) add_member(reading, ConstraintRelationId, form->oid, key->table, '\0');
-	add_key(&reading->described, ConstraintRelationId, form->oid, key->table);
+	fingerprint_put_oid(&reading->printer, key->owner, RelationRelationId, form->conrelid);
+	fingerprint_put_oid(&reading->printer, key->owner, TypeRelationId, form->contypid);
+	fingerprint_put_name(&reading->printer, key->owner, NameStr(form->conname));
+	(void) add_member(reading, ConstraintRelationId, form->oid, key->owner, '\0');
+	add_key(&reading->described, ConstraintRelationId, form->oid, key->owner);
 }
 
 static void
-enter_proc(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+enter_proc(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
 
 	begin_row(reading, 'p');
-	fingerprint_put_name(&reading->printer, key->table, NameStr(form->proname));
+	fingerprint_put_name(&reading->printer, key->owner, NameStr(form->proname));
 	for (int i = 0; i < form->pronargs; i++)
-		fingerprint_put_oid(&reading->printer, key->table, TypeRelationId, form->proargtypes.values[i]);
-	(void) add_member(reading, ProcedureRelationId, form->oid, key->table, '\0');
-	add_key(&reading->described, ProcedureRelationId, form->oid, key->table);
+		fingerprint_put_oid(&reading->printer, key->owner, TypeRelationId, form->proargtypes.values[i]);
+	(void) add_member(reading, ProcedureRelationId, form->oid, key->owner, '\0');
+	add_key(&reading->described, ProcedureRelationId, form->oid, key->owner);
 }
 
 /* ---- rows ---- */
 
 static void
-put_any(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+put_any(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 
 	begin_row(reading, '=');
-	fingerprint_put_row(&reading->printer, key->table, rel, tuple);
-	end_row(reading, key->table);
+	fingerprint_put_row(&reading->printer, key->owner, rel, tuple);
+	end_row(reading, key->owner);
 }
 
 static void
-put_column(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+put_column(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	if (((Form_pg_attribute) GETSTRUCT(tuple))->attnum > 0)
 		put_any(tuple, rel, key, arg);
@@ -619,11 +574,11 @@ put_casts(Reading *reading)
 		Form_pg_cast form = (Form_pg_cast) GETSTRUCT(tuple);
 		int			source = schema_of_type(reading, form->castsource);
 		int			target = schema_of_type(reading, form->casttarget);
-		FamilyKey	key = {.table = source};
+		CatalogKey	key = {.owner = source};
 
 		if (source >= 0)
 			put_described(tuple, rel, &key, reading);
-		key.table = target;
+		key.owner = target;
 		if (target >= 0 && target != source)
 			put_described(tuple, rel, &key, reading);
 	}
@@ -643,7 +598,7 @@ schema_of_type(const Reading *reading, Oid type)
 
 /* Those of constraints have names with OIDs in them, and count only if they are switched off. */
 static void
-put_trigger(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+put_trigger(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_trigger form = (Form_pg_trigger) GETSTRUCT(tuple);
@@ -653,30 +608,30 @@ put_trigger(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 	else if (form->tgenabled != TRIGGER_FIRES_ON_ORIGIN)
 	{
 		begin_row(reading, 'i');
-		fingerprint_put_oid(&reading->printer, key->table, RelationRelationId, form->tgrelid);
-		fingerprint_put_oid(&reading->printer, key->table, ConstraintRelationId, form->tgconstraint);
-		fingerprint_put_oid(&reading->printer, key->table, ProcedureRelationId, form->tgfoid);
+		fingerprint_put_oid(&reading->printer, key->owner, RelationRelationId, form->tgrelid);
+		fingerprint_put_oid(&reading->printer, key->owner, ConstraintRelationId, form->tgconstraint);
+		fingerprint_put_oid(&reading->printer, key->owner, ProcedureRelationId, form->tgfoid);
 		appendStringInfoChar(&reading->printer.row, form->tgenabled);
-		end_row(reading, key->table);
+		end_row(reading, key->owner);
 	}
 }
 
 /* A row of an object to which none refers except comments. */
 static void
-put_described(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+put_described(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	bool		isnull;
 	Oid			oid = DatumGetObjectId(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
 
 	put_any(tuple, rel, key, arg);
-	(void) add_member(reading, RelationGetRelid(rel), oid, key->table, '\0');
-	add_key(&reading->described, RelationGetRelid(rel), oid, key->table);
+	(void) add_member(reading, RelationGetRelid(rel), oid, key->owner, '\0');
+	add_key(&reading->described, RelationGetRelid(rel), oid, key->owner);
 }
 
 /* Of a TOAST table only what has been said of it. */
 static void
-put_toast(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+put_toast(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	bool		isnull;
@@ -687,14 +642,14 @@ put_toast(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 		return;
 	bytes = PG_DETOAST_DATUM_PACKED(options);
 	begin_row(reading, 'o');
-	fingerprint_put_oid(&reading->printer, key->table, RelationRelationId, key->objid);
-	fingerprint_put_bytes(&reading->printer, key->table, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
-	end_row(reading, key->table);
+	fingerprint_put_oid(&reading->printer, key->owner, RelationRelationId, key->objid);
+	fingerprint_put_bytes(&reading->printer, key->owner, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+	end_row(reading, key->owner);
 }
 
 /* Whose sequence it is. */
 static void
-put_owner(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+put_owner(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
@@ -703,21 +658,21 @@ put_owner(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 		(form->deptype != DEPENDENCY_AUTO && form->deptype != DEPENDENCY_INTERNAL))
 		return;
 	begin_row(reading, 's');
-	fingerprint_put_oid(&reading->printer, key->table, RelationRelationId, form->objid);
-	fingerprint_put_oid(&reading->printer, key->table, RelationRelationId, form->refobjid);
+	fingerprint_put_oid(&reading->printer, key->owner, RelationRelationId, form->objid);
+	fingerprint_put_oid(&reading->printer, key->owner, RelationRelationId, form->refobjid);
 	appendBinaryStringInfo(&reading->printer.row, (const char *) &form->refobjsubid, sizeof(int32));
 	appendStringInfoChar(&reading->printer.row, form->deptype);
-	end_row(reading, key->table);
+	end_row(reading, key->owner);
 }
 
 /* A comment, or a security label. */
 static void
-put_remark(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+put_remark(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Reading    *reading = arg;
 
 	begin_row(reading, 'd');
-	fingerprint_put_oid(&reading->printer, key->table, key->classid, key->objid);
-	fingerprint_put_row(&reading->printer, key->table, rel, tuple);
-	end_row(reading, key->table);
+	fingerprint_put_oid(&reading->printer, key->owner, key->classid, key->objid);
+	fingerprint_put_row(&reading->printer, key->owner, rel, tuple);
+	end_row(reading, key->owner);
 }

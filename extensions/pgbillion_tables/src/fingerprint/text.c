@@ -23,6 +23,7 @@
 #include "nodes/nodes.h"
 #include "nodes/value.h"
 
+#include "ddl/ddl.h"
 #include "fingerprint/fingerprint.h"
 
 /* What stands between the pieces of a text. */
@@ -59,13 +60,17 @@ static const struct
 	{TypeRelationId, type_fields, lengthof(type_fields)},
 };
 
-/* Those that tell where the command's text had it. */
+/*
+ * Those that tell where the command's text had it, and whether it was a cast,
+ * implicit or not, or a call. equal() does not look at them either.
+ */
 static const char *const place_fields[] = {
-	"list_end", "list_start", "location", "rexpr_list_end", "rexpr_list_start", "stmt_len", "stmt_location"
+	"list_end", "list_start", "location", "rexpr_list_end", "rexpr_list_start", "stmt_len", "stmt_location",
+	"coerceformat", "coercionformat", "convertformat", "funcformat", "relabelformat", "row_format"
 };
 
 static void put_piece(Fingerprinter *printer, const char *from, const char *to);
-static bool begins_name(const char *text, const char *at);
+static bool has_name(const Fingerprinter *printer, int schema, const char *bytes, int length);
 static Oid	class_of_field(const char *field, int length);
 static bool is_one_of(const char *const *names, int n, const char *field, int length);
 static const char *put_oids(Fingerprinter *printer, int schema, Oid classid, const char *at);
@@ -76,7 +81,7 @@ static void mark_token(Fingerprinter *printer, int schema, const char *tree);
 
 /* The name as outToken() of nodes/outfuncs.c writes it. */
 char *
-token_of(const char *name)
+fingerprint_token(const char *name)
 {
 	char	   *token = nodeToString(makeString(pstrdup(name)));
 
@@ -95,51 +100,52 @@ put_piece(Fingerprinter *printer, const char *from, const char *to)
 	appendBinaryStringInfo(&printer->row, from, length);
 }
 
-/* Could an identifier begin here? As the pattern of objects.sql, but cautious about other letters than ASCII's. */
+/* Does it have the schema's name before a dot, wherever? */
 static bool
-begins_name(const char *text, const char *at)
-{
-	unsigned char before;
-
-	if (at == text)
-		return true;
-	before = (unsigned char) at[-1];
-	return !isalnum(before) && strchr("_$\".", before) == NULL;
-}
-
-/* A text, of which the schema's name before a dot is no part: a function's body, or a comment. */
-void
-fingerprint_put_text(Fingerprinter *printer, int schema, const char *text, int length)
+has_name(const Fingerprinter *printer, int schema, const char *bytes, int length)
 {
 	const char *quoted = printer->schemas[schema].quoted;
 	int			quoted_length = strlen(quoted);
-	const char *end = text + length;
-	const char *piece = text;
-	const char *at = text;
+	const char *end = bytes + length;
+	const char *at = bytes;
 
 	while (end - at >= quoted_length &&
 		   (at = memchr(at, quoted[0], end - at - quoted_length + 1)) != NULL)
 	{
-		if (memcmp(at, quoted, quoted_length) != 0 || !begins_name(text, at))
-		{
-			at++;
-			continue;
-		}
-		put_piece(printer, piece, at);
-		if (at > text && (at[-1] & 0x80) != 0)
-		{
-			/* the server's locale decides whether the letter before it is one */
-			appendStringInfoChar(&printer->row, MARK_OTHER_NAME);
-			piece = at++;
-		}
-		else
-		{
-			appendStringInfoChar(&printer->row, MARK_NAME);
-			at += quoted_length;
-			piece = at;
-		}
+		if (memcmp(at, quoted, quoted_length) == 0)
+			return true;
+		at++;
 	}
-	put_piece(printer, piece, end);
+	return false;
+}
+
+/*
+ * The body of a function, of which the schema's name is no part where the code
+ * has it before a dot. In strings it is, and everywhere where it can be the
+ * name of something else, too; a body in another language than SQL's is read as
+ * if it were one of these.
+ */
+void
+fingerprint_put_body(Fingerprinter *printer, int schema, const char *bytes, int length)
+{
+	List	   *pieces = NIL;
+	ListCell   *lc;
+
+	if (has_name(printer, schema, bytes, length))
+		pieces = body_split(pnstrdup(bytes, length), printer->schemas[schema].name);
+	if (pieces == NIL)
+	{
+		fingerprint_put_bytes(printer, schema, bytes, length);
+		return;
+	}
+	foreach(lc, pieces)
+	{
+		const char *piece = lfirst(lc);
+
+		if (foreach_current_index(lc) > 0)
+			appendStringInfoChar(&printer->row, MARK_NAME);
+		put_piece(printer, piece, piece + strlen(piece));
+	}
 	appendStringInfoChar(&printer->row, MARK_END);
 }
 
@@ -151,22 +157,9 @@ fingerprint_put_text(Fingerprinter *printer, int schema, const char *text, int l
 void
 fingerprint_put_bytes(Fingerprinter *printer, int schema, const char *bytes, int length)
 {
-	const char *quoted = printer->schemas[schema].quoted;
-	int			quoted_length = strlen(quoted);
-	const char *end = bytes + length;
-	const char *at = bytes;
-
-	while (end - at >= quoted_length &&
-		   (at = memchr(at, quoted[0], end - at - quoted_length + 1)) != NULL)
-	{
-		if (memcmp(at, quoted, quoted_length) == 0)
-		{
-			appendStringInfoChar(&printer->row, MARK_OTHER_NAME);
-			break;
-		}
-		at++;
-	}
-	put_piece(printer, bytes, end);
+	if (has_name(printer, schema, bytes, length))
+		appendStringInfoChar(&printer->row, MARK_OTHER_NAME);
+	put_piece(printer, bytes, bytes + length);
 	appendStringInfoChar(&printer->row, MARK_END);
 }
 
@@ -199,7 +192,7 @@ fingerprint_put_path(Fingerprinter *printer, int schema, const List *names)
 void
 fingerprint_put_tree(Fingerprinter *printer, int schema, const char *tree)
 {
-	const char *at = tree;
+	const char *at = tree = fingerprint_settle_tree(tree);
 	const char *piece = tree;
 	Oid			type = InvalidOid;	/* of the last constant */
 

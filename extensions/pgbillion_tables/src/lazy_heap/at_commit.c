@@ -48,7 +48,7 @@ static void forget_lazy_deletions(void);
 
 /* Before commit, look after what this table's records say; `lazy_am` is what it depended on. */
 void
-remember_former(Oid relid, Oid lazy_am)
+lazy_remember_former(Oid relid, Oid lazy_am)
 {
 	MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
 	FormerLazyHeap *former = palloc(sizeof(FormerLazyHeap));
@@ -61,7 +61,7 @@ remember_former(Oid relid, Oid lazy_am)
 
 /* The relation that a transient table of make_new_heap() is made for, if it is one. */
 Oid
-rewritten_relation(Relation rel)
+lazy_rewritten_relation(Relation rel)
 {
 	unsigned int relid;
 	int			length = -1;
@@ -72,9 +72,9 @@ rewritten_relation(Relation rel)
 	return InvalidOid;
 }
 
-/* Has remember_former() been called for the table in this transaction? */
+/* Has lazy_remember_former() been called for the table in this transaction? */
 bool
-is_former(Oid relid)
+lazy_is_former(Oid relid)
 {
 	ListCell   *lc;
 
@@ -88,7 +88,7 @@ is_former(Oid relid)
 
 /* A table without a file has been made. */
 void
-remember_lazy_table(void)
+lazy_remember_table(void)
 {
 	made_lazy = true;
 }
@@ -103,7 +103,7 @@ lazy_heap_xact_callback(XactEvent event, void *arg)
 			forget_dependencies();
 			forget_lazy_deletions();
 			if (made_lazy)
-				mark_lazy_tables();
+				lazy_mark_tables();
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
@@ -145,7 +145,7 @@ forget_dependencies(void)
 		 */
 		if (RELKIND_HAS_TABLE_AM(form->relkind) &&
 			(!file_number_is_lazy(form->relfilenode) || !OidIsValid(form->reltablespace)))
-			forget_tablespace(former->relid);
+			lazy_forget_tablespace(former->relid);
 		ReleaseSysCache(tuple);
 	}
 }
@@ -156,7 +156,7 @@ forget_dependencies(void)
  * delete those of the owner and of grants too.
  */
 void
-forget_tablespace(Oid relid)
+lazy_forget_tablespace(Oid relid)
 {
 	Relation	shdepend = table_open(SharedDependRelationId, RowExclusiveLock);
 	ScanKeyData key[4];
@@ -221,7 +221,7 @@ forget_lazy_deletions(void)
 
 /* Called once, when the library is loaded. */
 void
-at_commit_init(void)
+lazy_at_commit_init(void)
 {
 	RegisterXactCallback(lazy_heap_xact_callback, NULL);
 }

@@ -42,7 +42,7 @@ static void become_heap_locked(Relation rel);
 static void empty_indexes(Relation rel);
 
 static void
-lazy_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+lazy_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, TableInsertOptions options,
 				  struct BulkInsertStateData *bistate)
 {
 	become_heap(rel);
@@ -50,7 +50,7 @@ lazy_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid, int options
 }
 
 static void
-lazy_tuple_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid, int options,
+lazy_tuple_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid, TableInsertOptions options,
 							  struct BulkInsertStateData *bistate, uint32 token)
 {
 	become_heap(rel);
@@ -58,7 +58,7 @@ lazy_tuple_insert_speculative(Relation rel, TupleTableSlot *slot, CommandId cid,
 }
 
 static void
-lazy_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId cid, int options,
+lazy_multi_insert(Relation rel, TupleTableSlot **slots, int nslots, CommandId cid, TableInsertOptions options,
 				  struct BulkInsertStateData *bistate)
 {
 	become_heap(rel);
@@ -75,6 +75,15 @@ become_heap(Relation rel)
 {
 	Oid			relid = RelationGetRelid(rel);
 	Oid			toastid;
+
+	/*
+	 * its file would have this session's number in its name, and heap would
+	 * refuse the row
+	 */
+	if (RELATION_IS_OTHER_TEMP(rel))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access temporary tables of other sessions")));
 
 	/* see creating_with_rows() */
 	if (IsInParallelMode())
@@ -130,7 +139,7 @@ become_heap_locked(Relation rel)
 	empty_indexes(rel);
 
 	pg_class = table_open(RelationRelationId, RowExclusiveLock);
-	tuple = lock_pg_class_row(pg_class, relid);
+	tuple = lazy_lock_class_row(pg_class, relid);
 	otid = tuple->t_self;
 	form = (Form_pg_class) GETSTRUCT(tuple);
 	Assert(form->relam == lazy_am);
@@ -153,11 +162,11 @@ become_heap_locked(Relation rel)
 		changeDependencyFor(RelationRelationId, relid, AccessMethodRelationId,
 							lazy_am, HEAP_TABLE_AM_OID);
 	if (OidIsValid(rel->rd_rel->reltablespace))
-		forget_tablespace(relid);
+		lazy_forget_tablespace(relid);
 
 	/* the rewritten relation will get the transient one's access method */
-	if (OidIsValid(rewritten_relation(rel)))
-		remember_former(rewritten_relation(rel), lazy_am);
+	if (OidIsValid(lazy_rewritten_relation(rel)))
+		lazy_remember_former(lazy_rewritten_relation(rel), lazy_am);
 
 	CommandCounterIncrement();
 	Assert(!relation_is_lazy_heap(rel));
@@ -170,7 +179,7 @@ become_heap_locked(Relation rel)
  * has updated it (GRANT takes no lock on the table), and takes its version.
  */
 HeapTuple
-lock_pg_class_row(Relation pg_class, Oid relid)
+lazy_lock_class_row(Relation pg_class, Oid relid)
 {
 	for (;;)
 	{

@@ -47,9 +47,9 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 	/* one that is about to be filled is an ordinary heap from the start */
 	if (is_new && creating_with_rows())
 	{
-		remember_former(RelationGetRelid(rel), rel->rd_rel->relam);
-		if (OidIsValid(rewritten_relation(rel)))
-			remember_former(rewritten_relation(rel), rel->rd_rel->relam);
+		lazy_remember_former(RelationGetRelid(rel), rel->rd_rel->relam);
+		if (OidIsValid(lazy_rewritten_relation(rel)))
+			lazy_remember_former(lazy_rewritten_relation(rel), rel->rd_rel->relam);
 		rel->rd_rel->relam = HEAP_TABLE_AM_OID;
 		rel->rd_tableam = heap_routine;
 		heap_routine->relation_set_new_filelocator(rel, newrlocator, persistence, freezeXid, minmulti);
@@ -62,7 +62,7 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 	 * that in a tablespace only a file protects that from DROP TABLESPACE.
 	 */
 	if (persistence != RELPERSISTENCE_PERMANENT || IsBinaryUpgrade ||
-		(OidIsValid(rel->rd_rel->reltablespace) && OidIsValid(rewritten_relation(rel))))
+		(OidIsValid(rel->rd_rel->reltablespace) && OidIsValid(lazy_rewritten_relation(rel))))
 		is_new = false;
 
 #ifdef USE_ASSERT_CHECKING
@@ -83,7 +83,7 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 
 	if (is_new)
 	{
-		remember_lazy_table();
+		lazy_remember_table();
 		rel->rd_rel->relfilenode = LAZY_FILE_NUMBER;
 		RelFileLocatorNumber(rel->rd_locator) = LAZY_FILE_NUMBER;
 		if (OidIsValid(rel->rd_rel->reltablespace))
@@ -95,11 +95,11 @@ lazy_relation_set_new_filelocator(Relation rel, const RelFileLocator *newrlocato
 		heap_routine->relation_set_new_filelocator(rel, newrlocator, persistence, freezeXid, minmulti);
 		/* a truncated table may have had none */
 		if (OidIsValid(rel->rd_rel->reltablespace) && newrlocator != &rel->rd_locator)
-			forget_tablespace(RelationGetRelid(rel));
+			lazy_forget_tablespace(RelationGetRelid(rel));
 	}
 	/* its tablespace, or whether it has a file, is about to change */
-	if (OidIsValid(rewritten_relation(rel)))
-		remember_former(rewritten_relation(rel), rel->rd_rel->relam);
+	if (OidIsValid(lazy_rewritten_relation(rel)))
+		lazy_remember_former(lazy_rewritten_relation(rel), rel->rd_rel->relam);
 
 	/* without rows there is nothing to freeze */
 	*freezeXid = InvalidTransactionId;
@@ -149,13 +149,17 @@ lazy_relation_copy_data(Relation rel, const RelFileLocator *newrlocator)
 		Assert(RelationIsPermanent(rel));
 		smgrclose(RelationCreateStorage(*newrlocator, rel->rd_rel->relpersistence, true));
 	}
-	forget_tablespace(RelationGetRelid(rel));
+	lazy_forget_tablespace(RelationGetRelid(rel));
 }
 
 /* CLUSTER and VACUUM FULL, with the table locked exclusively. */
 static void
 lazy_relation_copy_for_cluster(Relation oldrel, Relation newrel, Relation index, bool use_sort,
-							   TransactionId oldest_xmin, TransactionId *xid_cutoff,
+							   TransactionId oldest_xmin,
+#if PG_VERSION_NUM >= 190000
+							   Snapshot snapshot,
+#endif
+							   TransactionId *xid_cutoff,
 							   MultiXactId *multi_cutoff, double *num_tuples,
 							   double *tups_vacuumed, double *tups_recently_dead)
 {
@@ -169,7 +173,7 @@ lazy_relation_copy_for_cluster(Relation oldrel, Relation newrel, Relation index,
  * relfrozenxid, which must not hold back the database's for ever.
  */
 static void
-lazy_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy strategy)
+lazy_relation_vacuum(Relation rel, TableVacuumParams params, BufferAccessStrategy strategy)
 {
 	Relation	pg_class;
 	HeapTuple	tuple;
@@ -183,7 +187,7 @@ lazy_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStra
 	}
 
 	pg_class = table_open(RelationRelationId, RowExclusiveLock);
-	tuple = lock_pg_class_row(pg_class, RelationGetRelid(rel));
+	tuple = lazy_lock_class_row(pg_class, RelationGetRelid(rel));
 	otid = tuple->t_self;
 	form = (Form_pg_class) GETSTRUCT(tuple);
 
@@ -200,7 +204,7 @@ lazy_relation_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStra
 	heap_freetuple(tuple);
 	table_close(pg_class, RowExclusiveLock);
 
-	report_vacuum(RelationGetRelid(rel), false);
+	report_vacuum(rel);
 }
 
 static Oid

@@ -75,7 +75,7 @@ lazy_heap_init(void)
 	lazy_insert_methods(&lazy_heap_routine);
 	lazy_file_methods(&lazy_heap_routine);
 
-	at_commit_init();
+	lazy_at_commit_init();
 	*find_rendezvous_variable(LAZY_TABLES_RENDEZVOUS) = &published;
 }
 

@@ -61,7 +61,7 @@ extern void lazy_scan_methods(TableAmRoutine *methods);
 
 extern void lazy_insert_methods(TableAmRoutine *methods);
 extern bool lazy_to_heap(Relation rel);
-extern HeapTuple lock_pg_class_row(Relation pg_class, Oid relid);
+extern HeapTuple lazy_lock_class_row(Relation pg_class, Oid relid);
 
 /* ---- lazy_files.c ---- */
 
@@ -69,18 +69,18 @@ extern void lazy_file_methods(TableAmRoutine *methods);
 
 /* ---- at_commit.c ---- */
 
-extern void at_commit_init(void);
-extern void remember_lazy_table(void);
-extern void remember_former(Oid relid, Oid lazy_am);
-extern bool is_former(Oid relid);
-extern Oid	rewritten_relation(Relation rel);
-extern void forget_tablespace(Oid relid);
+extern void lazy_at_commit_init(void);
+extern void lazy_remember_table(void);
+extern void lazy_remember_former(Oid relid, Oid lazy_am);
+extern bool lazy_is_former(Oid relid);
+extern Oid	lazy_rewritten_relation(Relation rel);
+extern void lazy_forget_tablespace(Oid relid);
 
 /* ---- upgrade.c ---- */
 
-extern void mark_lazy_tables(void);
+extern void lazy_mark_tables(void);
 extern List *lazy_tables(void);
-extern int	take_mark_off(Oid *left);
+extern int	lazy_take_mark_off(Oid *left);
 
 /* Has a relation of this pg_class.relfilenode no file? */
 static inline bool

@@ -73,8 +73,8 @@ lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *
 	 * a heap, and calls nothing else of ours.
 	 */
 	if (OidIsValid(rel->rd_rel->reltablespace) && relation_is_lazy_heap(rel) &&
-		CheckRelationLockedByMe(rel, AccessExclusiveLock, false) && !is_former(RelationGetRelid(rel)))
-		remember_former(RelationGetRelid(rel), rel->rd_rel->relam);
+		CheckRelationLockedByMe(rel, AccessExclusiveLock, false) && !lazy_is_former(RelationGetRelid(rel)))
+		lazy_remember_former(RelationGetRelid(rel), rel->rd_rel->relam);
 
 	if (lazy_heap_read(rel, snapshot))
 	{
@@ -152,11 +152,19 @@ lazy_parallelscan_initialize(Relation rel, ParallelTableScanDesc pscan)
 	return size;
 }
 
+#if PG_VERSION_NUM >= 190000
+#define INDEX_FETCH_FLAGS_PARAMETER , uint32 flags
+#define INDEX_FETCH_FLAGS_ARGUMENT , flags
+#else
+#define INDEX_FETCH_FLAGS_PARAMETER
+#define INDEX_FETCH_FLAGS_ARGUMENT
+#endif
+
 static struct IndexFetchTableData *
-lazy_index_fetch_begin(Relation rel)
+lazy_index_fetch_begin(Relation rel INDEX_FETCH_FLAGS_PARAMETER)
 {
 	(void) lazy_heap_refresh(rel);
-	return heap_routine->index_fetch_begin(rel);
+	return heap_routine->index_fetch_begin(rel INDEX_FETCH_FLAGS_ARGUMENT);
 }
 
 /*

@@ -20,6 +20,7 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "lazy_heap/lazy_heap.h"
@@ -97,7 +98,8 @@ one_to_heap(Oid relid)
 	rel = try_table_open(relid, RowExclusiveLock);
 	if (rel == NULL)
 		return false;
-	changed = lazy_to_heap(rel);
+	/* a temporary table of another session goes with that */
+	changed = !RELATION_IS_OTHER_TEMP(rel) && lazy_to_heap(rel);
 	table_close(rel, NoLock);
 
 	return changed;
@@ -146,7 +148,7 @@ pgbillion_all_to_heap(PG_FUNCTION_ARGS)
 	MemoryContextSwitchTo(context);
 
 	/* in a transaction of its own, which holds no other lock than this */
-	nleft = take_mark_off(&left);
+	nleft = lazy_take_mark_off(&left);
 
 	/*
 	 * whoever called may go on for long, and its lock holds up all makers of

@@ -85,7 +85,7 @@ set_mark(Oid table, Oid type)
 
 /* Called before the commit of a transaction that has made a lazy table. */
 void
-mark_lazy_tables(void)
+lazy_mark_tables(void)
 {
 	Oid			table = marking_table();
 
@@ -131,7 +131,7 @@ lazy_tables(void)
 
 /* Returns how many lazy tables there are, which one for example, and no mark if none. */
 int
-take_mark_off(Oid *left)
+lazy_take_mark_off(Oid *left)
 {
 	Oid			table = marking_table();
 	List	   *tables;

@@ -32,8 +32,9 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/tuplestore.h"
 
-#include "tables.h"
+#include "compat.h"
 
 /* A schema of up to so many objects is read whole, and sorted. */
 #define SMALL_SCHEMA 10000

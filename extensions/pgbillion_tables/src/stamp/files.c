@@ -27,7 +27,7 @@
 #include "storage/smgr.h"
 #include "utils/rel.h"
 
-#include "tables.h"
+#include "stamp/stamp.h"
 
 /* An index on an empty table that needs more pages than this is no stamp's. */
 #define MAX_FORK_BLOCKS 1024
@@ -109,7 +109,7 @@ capture_fork(Relation rel, ForkNumber forknum, ForkImage *image)
 		for (int i = header->pd_lower; standard && i < header->pd_upper; i++)
 			standard = copy[i] == 0;
 		image->standard[blkno] = standard;
-		PageSetChecksumInplace(copy, blkno);
+		PageSetChecksum(copy, blkno);
 	}
 }
 
@@ -263,7 +263,7 @@ get_fork(ForkImage *image, const char **at, const char *end)
 	get_bytes(image->pages, (Size) image->nblocks * BLCKSZ, at, end);
 	/* they may have been switched on */
 	for (BlockNumber blkno = 0; blkno < image->nblocks; blkno++)
-		PageSetChecksumInplace(image->pages + (Size) blkno * BLCKSZ, blkno);
+		PageSetChecksum(image->pages + (Size) blkno * BLCKSZ, blkno);
 }
 
 static void

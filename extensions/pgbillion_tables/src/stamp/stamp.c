@@ -13,10 +13,7 @@
  * list of patches: at this offset goes the OID of that member, the name of
  * that one, a file number, a tablespace.
  *
- * Which columns hold OIDs of which catalog is not written down here; it
- * comes from the table that PostgreSQL itself publishes by
- * pg_get_catalog_foreign_keys(), so that a column which a new major version
- * adds is patched too. Any other OID column that happens to hold the OID of a
+ * Which columns hold OIDs of which catalog is what catalog_map.c says. Any other OID column that happens to hold the OID of a
  * member is an error, not a wrong row.
  *
  * Memory: the stamp lives in the context it was compiled in.
@@ -44,7 +41,6 @@
 #include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
-#include "catalog/system_fk_info.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/nodes.h"
@@ -53,9 +49,9 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
-#include "drop/family.h"
-#include "stamp/stamp.h"
+#include "catalog_rows/catalog_rows.h"
 #include "lazy_heap/lazy_heap.h"
+#include "stamp/stamp.h"
 
 /* Columns that hold an object of the catalog named by another column. */
 static const struct
@@ -72,40 +68,42 @@ static const struct
 
 static void find_family(SchemaRows *family, Oid prototype);
 static void check_rules(const SchemaRows *family);
-static void find_tables(Stamp *stamp, const TemplateTree *tree, const Oid *prototypes);
+static void find_tables(Stamp *stamp, StampTable *tables, int ntables);
 static void keep_objects(Stamp *stamp);
-static void collect_rows(Stamp *stamp, const FamilyCatalog *family);
+static void collect_rows(Stamp *stamp, const CatalogLookup *family);
 static void note_referenced(Stamp *stamp, Oid relid);
-static SysScanDesc scan_rows(const FamilyCatalog *family, Relation rel, const SchemaMember *member);
+static SysScanDesc scan_rows(const CatalogLookup *family, Relation rel, const SchemaMember *member);
 static void add_row(Stamp *stamp, StampCatalog *catalog, Relation rel, HeapTuple tuple);
 static bool is_oid_of_member(const Stamp *stamp, Oid oid);
 static Oid	column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum);
-static void compile_expressions(Stamp *stamp, StampRow *row, const FamilyCatalog *family,
+static void compile_expressions(Stamp *stamp, StampRow *row, const CatalogLookup *family,
 								Relation rel, int object);
-static HeapTuple row_of_other(const Stamp *stamp, const FamilyCatalog *family, Relation rel,
+static HeapTuple row_of_other(const Stamp *stamp, const CatalogLookup *family, Relation rel,
 							  int object);
 static char *expression_of(HeapTuple tuple, Relation rel, Form_pg_attribute att);
 static void compile_expression(Stamp *stamp, StampRow *row, Form_pg_attribute att, char *text,
 							   char *other);
 
 /*
- * Compile the stamp of `prototypes`, the tables made by tree_create() after a
- * tree in this transaction. `other` is the first of such tables, of which
+ * Compile the stamp of tables that PostgreSQL has made in this transaction: one,
+ * and the partitions below it. `other` is the first of such tables, of which
  * stamp_is_of_both() holds, or InvalidOid if no expression can refer to its
- * table. Raises 0A000 for a part that a stamp cannot carry, 55000 where a table
- * is gone, XX000 where PostgreSQL did something unknown here.
+ * table. Keeps the array. Raises 0A000 for a part that a stamp cannot carry,
+ * 55000 where a partition is gone, XX000 where PostgreSQL did something unknown
+ * here.
  */
 Stamp *
-stamp_compile(const TemplateTree *tree, const Oid *prototypes, Oid other)
+stamp_compile(StampTable *tables, int ntables, Oid other)
 {
+	Oid			prototype = tables[0].relid;
 	Stamp	   *stamp = palloc0(sizeof(Stamp));
 
 	stamp->other = other;
-	find_family(&stamp->members, prototypes[0]);
+	find_family(&stamp->members, prototype);
 	if (OidIsValid(other))
 		find_family(&stamp->other_members, other);
 	keep_objects(stamp);
-	find_tables(stamp, tree, prototypes);
+	find_tables(stamp, tables, ntables);
 	stamp_name_members(stamp);
 
 	for (int i = 0; i < stamp->nobjects; i++)
@@ -126,7 +124,7 @@ stamp_compile(const TemplateTree *tree, const Oid *prototypes, Oid other)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("\"%s\" was written to while it was being created",
 							RelationGetRelationName(rel))));
-		if (object->follows_table && object->tablespace != get_rel_tablespace(prototypes[0]))
+		if (object->follows_table && object->tablespace != get_rel_tablespace(prototype))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("\"%s\" was moved to another tablespace while tables were being created",
@@ -139,9 +137,10 @@ stamp_compile(const TemplateTree *tree, const Oid *prototypes, Oid other)
 		relation_close(rel, NoLock);
 	}
 
-	stamp->catalogs = palloc0(NUM_FAMILY_CATALOGS * sizeof(StampCatalog));
-	for (int i = 0; i < NUM_FAMILY_CATALOGS; i++)
-		collect_rows(stamp, &family_catalogs[i]);
+	stamp->catalogs = palloc0(NUM_OBJECT_CATALOGS * sizeof(StampCatalog));
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
+		if ((catalog_map[i].scope & CATALOG_OF_TABLES) != 0)
+			collect_rows(stamp, &catalog_map[i]);
 
 	return stamp;
 }
@@ -192,7 +191,7 @@ find_family(SchemaRows *family, Oid prototype)
 			if (found)
 				continue;
 			ObjectAddressSet(address, form->classid, form->objid);
-			if (!is_family_class(form->classid))
+			if (!catalog_has_objects(form->classid, CATALOG_OF_TABLES))
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot stamp tables with %s",
@@ -272,33 +271,23 @@ keep_objects(Stamp *stamp)
 						 stamp->members.members[i].objid);
 }
 
+/* The tables that the stamp is of, and their TOAST tables. */
 static void
-find_tables(Stamp *stamp, const TemplateTree *tree, const Oid *prototypes)
+find_tables(Stamp *stamp, StampTable *tables, int ntables)
 {
-	stamp->ntables = tree->nnodes;
-	stamp->tables = palloc(stamp->ntables * sizeof(StampTable));
-	for (int i = 0; i < stamp->ntables; i++)
+	stamp->ntables = ntables;
+	stamp->tables = tables;
+	for (int i = 0; i < ntables; i++)
 	{
-		StampTable *table = &stamp->tables[i];
 		Relation	rel;
 
-		table->relid = prototypes[i];
-		table->template = tree->nodes[i].template;
-		table->relname = created_name(tree, i, table->relid);
-		/* names have been checked, and are looked up, as they are to be */
-		if (get_rel_namespace(table->relid) != get_rel_namespace(prototypes[0]) ||
-			strcmp(table->relname, psprintf("%s%s", stamp->tables[0].relname, tree->nodes[i].suffix)) != 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("\"%s\" was renamed or moved while tables were being created",
-							table->relname)));
-		if (stamp_member(stamp, RelationRelationId, table->relid) < 0)
+		if (stamp_member(stamp, RelationRelationId, tables[i].relid) < 0)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("partition \"%s\" was detached while tables were being created",
-							table->relname)));
-		rel = table_open(table->relid, NoLock);
-		table->toast = rel->rd_rel->reltoastrelid;
+							tables[i].relname)));
+		rel = table_open(tables[i].relid, NoLock);
+		tables[i].toast = rel->rd_rel->reltoastrelid;
 		table_close(rel, NoLock);
 	}
 }
@@ -307,7 +296,7 @@ find_tables(Stamp *stamp, const TemplateTree *tree, const Oid *prototypes)
 
 /* Keep all rows of one catalog that are about a member of the family. */
 static void
-collect_rows(Stamp *stamp, const FamilyCatalog *family)
+collect_rows(Stamp *stamp, const CatalogLookup *family)
 {
 	StampCatalog *catalog = &stamp->catalogs[stamp->ncatalogs];
 	Relation	rel = table_open(family->catalog, AccessShareLock);
@@ -360,7 +349,7 @@ note_referenced(Stamp *stamp, Oid relid)
 
 /* Find the rows of a catalog about a member. */
 static SysScanDesc
-scan_rows(const FamilyCatalog *family, Relation rel, const SchemaMember *member)
+scan_rows(const CatalogLookup *family, Relation rel, const SchemaMember *member)
 {
 	ScanKeyData key[3];
 	int			nkeys = 0;
@@ -381,7 +370,7 @@ scan_rows(const FamilyCatalog *family, Relation rel, const SchemaMember *member)
 		ScanKeyInit(&key[nkeys++], attnum, BTEqualStrategyNumber, F_OIDEQ,
 					ObjectIdGetDatum(value));
 	}
-	return systable_beginscan(rel, family->scan_index, true, NULL, nkeys, key);
+	return systable_beginscan(rel, family->index, true, NULL, nkeys, key);
 }
 
 /* Keep one row, and find the places to patch in it. */
@@ -502,7 +491,8 @@ column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
 	const char *attname = NameStr(TupleDescAttr(tupdesc, attnum - 1)->attname);
-	char		column[NAMEDATALEN + 2];
+	bool		is_array = false;
+	Oid			reference;
 
 	if (strcmp(attname, "oid") == 0)
 		return RelationGetRelid(rel);
@@ -523,16 +513,8 @@ column_reference(Relation rel, HeapTuple tuple, AttrNumber attnum)
 		}
 	}
 
-	snprintf(column, sizeof(column), "{%s}", attname);
-	for (int i = 0; i < lengthof(sys_fk_relationships); i++)
-	{
-		const SysFKRelationship *fk = &sys_fk_relationships[i];
-
-		if (fk->fk_table == RelationGetRelid(rel) && !fk->is_array &&
-			strcmp(fk->fk_columns, column) == 0 && strcmp(fk->pk_columns, "{oid}") == 0)
-			return fk->pk_table;
-	}
-	return InvalidOid;
+	reference = catalog_referred_to(RelationGetRelid(rel), attname, &is_array);
+	return is_array ? InvalidOid : reference;
 }
 
 /* ---- expressions ---- */
@@ -567,7 +549,7 @@ refers_to_family(Node *node, void *arg)
  * they refer to.
  */
 static void
-compile_expressions(Stamp *stamp, StampRow *row, const FamilyCatalog *family, Relation rel,
+compile_expressions(Stamp *stamp, StampRow *row, const CatalogLookup *family, Relation rel,
 					int object)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
@@ -609,7 +591,7 @@ compile_expressions(Stamp *stamp, StampRow *row, const FamilyCatalog *family, Re
 
 /* The row of the second prototype's member; palloc'd. */
 static HeapTuple
-row_of_other(const Stamp *stamp, const FamilyCatalog *family, Relation rel, int object)
+row_of_other(const Stamp *stamp, const CatalogLookup *family, Relation rel, int object)
 {
 	SysScanDesc scan = scan_rows(family, rel, &stamp->other_members.members[object]);
 	HeapTuple	tuple = systable_getnext(scan);
@@ -634,16 +616,16 @@ expression_of(HeapTuple tuple, Relation rel, Form_pg_attribute att)
 	return isnull ? "" : TextDatumGetCString(value);
 }
 
-/* Keep the holes of an expression whose texts differ. */
+/* Keep the places of OIDs in an expression whose texts differ. */
 static void
 compile_expression(Stamp *stamp, StampRow *row, Form_pg_attribute att, char *text, char *other)
 {
-	HoledText  *holed;
+	OidTemplate *compared;
 
 	if (strcmp(text, other) == 0)
 		return;
-	holed = holed_text_compare(&stamp->members, &stamp->other_members, text, other, false);
-	if (holed == NULL)
+	compared = oid_template_compare(&stamp->members, &stamp->other_members, text, other, false);
+	if (compared == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot stamp tables with an expression of table \"%s\" that differs from table to table",
@@ -655,5 +637,5 @@ compile_expression(Stamp *stamp, StampRow *row, Form_pg_attribute att, char *tex
 		row->expressions = row->expressions == NULL ? palloc(sizeof(StampExpression)) :
 			repalloc(row->expressions, row->nexpressions * 2 * sizeof(StampExpression));
 	row->expressions[row->nexpressions].attnum = att->attnum;
-	row->expressions[row->nexpressions++].text = holed;
+	row->expressions[row->nexpressions++].text = compared;
 }

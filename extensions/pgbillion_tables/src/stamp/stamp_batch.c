@@ -28,7 +28,7 @@
 #include "utils/pgstat_internal.h"
 #include "utils/rel.h"
 
-#include "drop/family.h"
+#include "catalog_rows/catalog_rows.h"
 #include "stamp/stamp.h"
 
 struct StampBatch
@@ -56,8 +56,8 @@ StampBatch *
 stamp_batch_begin(Stamp *stamp, NameRegistry *registry)
 {
 	StampBatch *batch = palloc0(sizeof(StampBatch));
-	Oid			catalogs[NUM_FAMILY_CATALOGS];
-	Oid			oid_indexes[NUM_FAMILY_CATALOGS];
+	Oid			catalogs[NUM_OBJECT_CATALOGS];
+	Oid			oid_indexes[NUM_OBJECT_CATALOGS];
 	int			nwith_oid = 0;
 
 	batch->stamp = stamp;
@@ -204,7 +204,7 @@ fill_expressions(StampBatch *batch, StampCatalog *catalog, StampRow *row, HeapTu
 	{
 		StampExpression *expression = &row->expressions[i];
 
-		values[expression->attnum - 1] = holed_text_fill(expression->text, batch->oids);
+		values[expression->attnum - 1] = oid_template_fill(expression->text, batch->oids);
 		replaces[expression->attnum - 1] = true;
 	}
 	return heap_modify_tuple(tuple, RelationGetDescr(catalog_writer_relation(writer)),

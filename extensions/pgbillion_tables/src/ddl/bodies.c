@@ -24,7 +24,7 @@
 #include "utils/builtins.h"
 #include "utils/varlena.h"
 
-#include "clone/clone.h"
+#include "ddl/ddl.h"
 
 typedef struct Scanner
 {
@@ -75,7 +75,7 @@ body_split(const char *body, const char *schema)
 
 /* The same of a value of search_path, as PostgreSQL keeps it. */
 List *
-path_split(const char *path, const char *schema)
+body_split_path(const char *path, const char *schema)
 {
 	StringInfoData piece;
 	List	   *names;
@@ -100,9 +100,9 @@ path_split(const char *path, const char *schema)
 	return pieces == NIL ? NIL : lappend(pieces, piece.data);
 }
 
-/* The text of which these are the pieces, with another schema's name in the places. */
+/* The text of which these are the pieces, with another schema's name in the places, filled up to a width. */
 char *
-pieces_join(const List *pieces, const char *schema)
+body_join(const List *pieces, const char *schema, int width)
 {
 	const char *quoted = quote_identifier(schema);
 	StringInfoData text;
@@ -110,13 +110,20 @@ pieces_join(const List *pieces, const char *schema)
 
 	initStringInfo(&text);
 	foreach(lc, pieces)
-		appendStringInfo(&text, "%s%s", foreach_current_index(lc) == 0 ? "" : quoted, (char *) lfirst(lc));
+	{
+		if (foreach_current_index(lc) > 0)
+		{
+			appendStringInfoString(&text, quoted);
+			appendStringInfoSpaces(&text, width - (int) strlen(quoted));
+		}
+		appendStringInfoString(&text, lfirst(lc));
+	}
 	return text.data;
 }
 
 /* Do they name it between the places, as a word of whatever kind? */
 bool
-pieces_name(const List *pieces, const char *schema)
+body_pieces_name(const List *pieces, const char *schema)
 {
 	int			length = strlen(schema);
 	ListCell   *lc;

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * tree.c
+ * template_tree.c
  *	  A template with its partitions, and tables made after it by commands.
  *
  * An ordinary table is a tree of one node. The tables of a tree are made one by
@@ -11,12 +11,13 @@
  *
  * A partition named TEMPLATE_x of a template named TEMPLATE becomes NAME_x;
  * one of another name becomes NAME_ with that behind it. So the names of a
- * tree all begin with the first one's, as naming.c expects.
+ * tree all begin with the first one's, as name_registry.c expects.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
@@ -29,7 +30,7 @@
 #include "utils/relcache.h"
 #include "utils/syscache.h"
 
-#include "tables.h"
+#include "create/create.h"
 
 static void read_node(TemplateTree *tree, Oid template, int parent);
 static void check_partition(Relation parent, Oid partition);
@@ -75,7 +76,7 @@ read_node(TemplateTree *tree, Oid template, int parent)
 		partitions = find_inheritance_children_extended(template, false, AccessShareLock,
 														&detached, NULL);
 		if (detached)
-			refuse_template(rel, "a partition that is being detached",
+			template_refuse(rel, "a partition that is being detached",
 							"Finish that with ALTER TABLE ... DETACH PARTITION ... FINALIZE.");
 		check_indexes(rel);
 	}
@@ -105,7 +106,7 @@ check_partition(Relation parent, Oid partition)
 		aclcheck_error(aclresult, get_relkind_objtype(get_rel_relkind(partition)),
 					   get_rel_name(partition));
 	if (get_rel_relkind(partition) == RELKIND_FOREIGN_TABLE)
-		refuse_template(parent, psprintf("foreign table \"%s\" as a partition", get_rel_name(partition)),
+		template_refuse(parent, psprintf("foreign table \"%s\" as a partition", get_rel_name(partition)),
 						"Detach it from the template.");
 }
 
@@ -125,7 +126,7 @@ check_indexes(Relation rel)
 		valid = ((Form_pg_index) GETSTRUCT(tuple))->indisvalid;
 		ReleaseSysCache(tuple);
 		if (!valid)
-			refuse_template(rel, psprintf("index \"%s\", which is not valid", get_rel_name(lfirst_oid(lc))),
+			template_refuse(rel, psprintf("index \"%s\", which is not valid", get_rel_name(lfirst_oid(lc))),
 							"Attach an index of each partition to it, or drop it.");
 	}
 }
@@ -141,18 +142,26 @@ suffix_of(const char *relname, const char *template)
 	return psprintf("_%s", relname);
 }
 
-/* All commands about the template and its partitions. */
-List *
-tree_parts(const TemplateTree *tree)
+/* The tags of the commands that make a table after the tree. */
+Bitmapset *
+tree_tags(const TemplateTree *tree)
 {
-	List	   *parts = NIL;
+	static const CommandTag tags[] = {
+		CMDTAG_CREATE_TABLE, CMDTAG_CREATE_INDEX, CMDTAG_CREATE_SEQUENCE, CMDTAG_COMMENT
+	};
+	Bitmapset  *result = NULL;
 
+	for (int i = 0; i < lengthof(tags); i++)
+		result = bms_add_member(result, tags[i]);
 	for (int i = 0; i < tree->nnodes; i++)
 	{
-		parts = list_concat(parts, tree->nodes[i].parts);
-		parts = list_concat(parts, tree->nodes[i].late_parts);
+		List	   *parts = list_concat_copy(tree->nodes[i].parts, tree->nodes[i].late_parts);
+		ListCell   *lc;
+
+		foreach(lc, parts)
+			result = bms_add_member(result, ((TemplatePart *) lfirst(lc))->tag);
 	}
-	return parts;
+	return result;
 }
 
 /* Are two tables needed, whose difference tells what expressions refer to? */
@@ -219,4 +228,31 @@ static char *
 node_name(const TreeNode *node, const char *relname)
 {
 	return psprintf("%s%s", relname, node->suffix);
+}
+
+/*
+ * What a stamp is made of, of tables made after the tree; palloc'd. Raises 55000
+ * where one is gone, or has been renamed or moved: names have been checked, and
+ * are looked up, as they are to be.
+ */
+StampTable *
+tree_created(const TemplateTree *tree, const Oid *created)
+{
+	StampTable *tables = palloc0(tree->nnodes * sizeof(StampTable));
+
+	for (int i = 0; i < tree->nnodes; i++)
+	{
+		StampTable *table = &tables[i];
+
+		table->relid = created[i];
+		table->template = tree->nodes[i].template;
+		table->relname = template_created_name(tree, i, created[i]);
+		if (get_rel_namespace(table->relid) != get_rel_namespace(created[0]) ||
+			strcmp(table->relname, psprintf("%s%s", tables[0].relname, tree->nodes[i].suffix)) != 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("\"%s\" was renamed or moved while tables were being created",
+							table->relname)));
+	}
+	return tables;
 }

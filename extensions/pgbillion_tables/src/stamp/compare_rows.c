@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
- * compare.c
+ * compare_rows.c
  *	  Two clones of a template compared, and what they have in common made a
- *	  stamp. See stamp_schema.h.
+ *	  stamp. See stamp.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -27,8 +27,8 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "clone/stamp_schema.h"
 #include "lazy_heap/lazy_heap.h"
+#include "stamp/stamp.h"
 
 typedef struct Compiler
 {
@@ -60,7 +60,7 @@ static bool compile_difference(Compiler *compiler, Relation rel, SchemaStampRow 
 static bool compile_oids(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
 static bool compile_text(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
 static bool compile_named(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
-static int	add_text(SchemaStamp *stamp, HoledText *text);
+static int	add_text(SchemaStamp *stamp, OidTemplate *text);
 static void add_patch(SchemaStampRow *row, SchemaPatchKind kind, int what, int place);
 static bool compile_files(Compiler *compiler);
 static bool compile_file(Compiler *compiler, int member, Oid relid, Oid other_relid);
@@ -123,7 +123,7 @@ schema_stamp_rows(const SchemaStamp *stamp)
 {
 	int			nrows = 0;
 
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 		nrows += stamp->nrows[i];
 	return nrows;
 }
@@ -160,7 +160,7 @@ compile_members(Compiler *compiler)
 static bool
 compile_rows(Compiler *compiler)
 {
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 		if (!compile_catalog(compiler, i))
 			return false;
 	return true;
@@ -178,7 +178,7 @@ compile_catalog(Compiler *compiler, int catalog)
 
 	if (nrows == 0 && other->nrows[catalog] == 0)
 		return true;
-	rel = table_open(schema_catalogs[catalog].catalog, AccessShareLock);
+	rel = table_open(catalog_map[catalog].catalog, AccessShareLock);
 	if (nrows != other->nrows[catalog])
 	{
 		compiler->reason = psprintf("clones have %d and %d rows in %s", nrows, other->nrows[catalog],
@@ -383,19 +383,19 @@ compile_text(Compiler *compiler, SchemaStampRow *row, const Difference *differen
 	bool		is_name = difference->att->atttypid == NAMEOID;
 	char	   *one = difference->value;
 	char	   *other = difference->other;
-	HoledText  *found;
+	OidTemplate *found;
 
 	if (!is_name)
 	{
 		one = TextDatumGetCString(PointerGetDatum(one));
 		other = TextDatumGetCString(PointerGetDatum(other));
 	}
-	found = holed_text_compare(compiler->one, compiler->other, one, other, is_name);
+	found = oid_template_compare(compiler->one, compiler->other, one, other, is_name);
 	if (found == NULL)
 		return false;
 	/* a row with it would be compressed, whatever else it has */
 	if (!is_name && strlen(one) > TOAST_TUPLE_THRESHOLD)
-		holed_text_pack(found);
+		oid_template_pack(found);
 
 	if (is_name)
 		add_patch(row, SCHEMA_PATCH_NAME, add_text(stamp, found), difference->place);
@@ -409,7 +409,7 @@ static bool
 compile_named(Compiler *compiler, SchemaStampRow *row, const Difference *difference)
 {
 	bool		is_body = difference->att->atttypid == TEXTOID;
-	HoledText  *found = (is_body ? named_body_compare : named_settings_compare)
+	OidTemplate *found = (is_body ? named_body_compare : named_settings_compare)
 		(compiler->one, compiler->other, PointerGetDatum(difference->value), PointerGetDatum(difference->other));
 
 	if (found != NULL)
@@ -420,12 +420,12 @@ compile_named(Compiler *compiler, SchemaStampRow *row, const Difference *differe
 
 /* Its place among the stamp's. */
 static int
-add_text(SchemaStamp *stamp, HoledText *text)
+add_text(SchemaStamp *stamp, OidTemplate *text)
 {
 	/* grown by powers of two */
 	if ((stamp->ntexts & (stamp->ntexts - 1)) == 0)
-		stamp->texts = stamp->texts == NULL ? palloc(sizeof(HoledText *)) :
-			repalloc(stamp->texts, stamp->ntexts * 2 * sizeof(HoledText *));
+		stamp->texts = stamp->texts == NULL ? palloc(sizeof(OidTemplate *)) :
+			repalloc(stamp->texts, stamp->ntexts * 2 * sizeof(OidTemplate *));
 	stamp->texts[stamp->ntexts] = text;
 	return stamp->ntexts++;
 }
@@ -454,13 +454,12 @@ compile_files(Compiler *compiler)
 {
 	const SchemaRows *one = compiler->one;
 
-	for (int i = 0; i < one->nrows[1]; i++)
+	for (int i = 0; i < one->nrows[CATALOG_CLASS]; i++)
 	{
-		Form_pg_class form = (Form_pg_class) GETSTRUCT(one->rows[1][i].tuple);
-		int			relation = one->rows[1][i].member;
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(one->rows[CATALOG_CLASS][i].tuple);
+		int			relation = one->rows[CATALOG_CLASS][i].member;
 		int			member = relation;
 
-		Assert(schema_catalogs[1].catalog == RelationRelationId);
 		if (!RELKIND_HAS_STORAGE(form->relkind) || file_number_is_lazy(form->relfilenode))
 			continue;
 		if (form->relfilenode != form->oid)
@@ -552,17 +551,17 @@ note_outside(Compiler *compiler)
 {
 	const SchemaRows *one = compiler->one;
 
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
 		for (int j = 0; j < one->nrows[i]; j++)
 		{
 			void	   *form = GETSTRUCT(one->rows[i][j].tuple);
 
-			if (schema_catalogs[i].catalog == TriggerRelationId)
+			if (catalog_map[i].catalog == TriggerRelationId)
 				add_outside(compiler, ((Form_pg_trigger) form)->tgrelid, ShareRowExclusiveLock);
-			else if (schema_catalogs[i].catalog == InheritsRelationId)
+			else if (catalog_map[i].catalog == InheritsRelationId)
 				add_outside(compiler, ((Form_pg_inherits) form)->inhparent, ShareUpdateExclusiveLock);
-			else if (schema_catalogs[i].catalog == DependRelationId &&
+			else if (catalog_map[i].catalog == DependRelationId &&
 					 ((Form_pg_depend) form)->refclassid == RelationRelationId)
 				add_outside(compiler, ((Form_pg_depend) form)->refobjid, AccessShareLock);
 		}

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * holes.c
+ * oid_text.c
  *	  Texts of two clones that differ in the OIDs of members: names such as
  *	  pg_toast_16384, and stored expressions.
  *
@@ -13,10 +13,14 @@
  */
 #include "postgres.h"
 
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
 
-#include "clone/stamp_schema.h"
+#include "stamp/stamp.h"
 
 #define CONST_VALUE ":constvalue "
 
@@ -27,8 +31,8 @@ typedef struct Comparison
 	const char *text;			/* what is left of both */
 	const char *other_text;
 	bool		is_name;
-	StringInfoData piece;		/* since the last hole */
-	HoledText  *result;
+	StringInfoData piece;		/* since the last OID */
+	OidTemplate *result;
 	int			size;			/* of its arrays */
 } Comparison;
 
@@ -36,21 +40,21 @@ static bool compare_number(Comparison *comparison, char before);
 static bool compare_value(Comparison *comparison);
 static int	value_length(const char *text, int *nbytes);
 static const char *read_word(const char *text, int nbytes, unsigned char *word);
-static void add_hole(Comparison *comparison, int member, bool as_bytes);
-static void fill(StringInfo buf, const HoledText *text, const Oid *oids);
+static void add_place(Comparison *comparison, int member, bool as_bytes);
+static void fill(StringInfo buf, const OidTemplate *text, const Oid *oids);
 
 /*
  * What two clones' texts are made of; NULL if they differ in anything except
  * the OIDs of members. They are names, or expressions.
  */
-HoledText *
-holed_text_compare(const SchemaRows *one, const SchemaRows *other,
-				   const char *text, const char *other_text, bool is_name)
+OidTemplate *
+oid_template_compare(const SchemaRows *one, const SchemaRows *other,
+					 const char *text, const char *other_text, bool is_name)
 {
 	Comparison	comparison = {one, other, text, other_text, is_name};
 	char		before = ' ';
 
-	comparison.result = palloc0(sizeof(HoledText));
+	comparison.result = palloc0(sizeof(OidTemplate));
 	initStringInfo(&comparison.piece);
 	while (*comparison.text != '\0')
 	{
@@ -82,29 +86,29 @@ holed_text_compare(const SchemaRows *one, const SchemaRows *other,
 	if (*comparison.other_text != '\0')
 		return NULL;
 	/* the last piece ends the text */
-	add_hole(&comparison, -1, false);
-	comparison.result->nholes--;
+	add_place(&comparison, -1, false);
+	comparison.result->nplaces--;
 	return comparison.result;
 }
 
 /* The name in the clone whose members have these OIDs; cut if it is too long. */
 void
-holed_text_fill_name(const HoledText *text, const Oid *oids, Name name)
+oid_template_fill_name(const OidTemplate *text, const Oid *oids, Name name)
 {
 	char	   *at = NameStr(*name);
 	const char *end = at + NAMEDATALEN - 1;
 
-	for (int i = 0; i <= text->nholes; i++)
+	for (int i = 0; i <= text->nplaces; i++)
 	{
-		char		characters[MAX_HOLE];
+		char		characters[MAX_PLACE_LENGTH];
 		int			length = strlen(text->pieces[i]);
 
 		length = Min(length, end - at);
 		memcpy(at, text->pieces[i], length);
 		at += length;
-		if (i == text->nholes)
+		if (i == text->nplaces)
 			break;
-		length = hole_write(text, i, oids, characters);
+		length = oid_template_write(text, i, oids, characters);
 		length = Min(length, end - at);
 		memcpy(at, characters, length);
 		at += length;
@@ -114,7 +118,7 @@ holed_text_fill_name(const HoledText *text, const Oid *oids, Name name)
 
 /* The expression, as text; palloc'd. */
 Datum
-holed_text_fill(const HoledText *text, const Oid *oids)
+oid_template_fill(const OidTemplate *text, const Oid *oids)
 {
 	StringInfoData buf;
 	char		header[VARHDRSZ] = {0};
@@ -127,27 +131,27 @@ holed_text_fill(const HoledText *text, const Oid *oids)
 }
 
 static void
-fill(StringInfo buf, const HoledText *text, const Oid *oids)
+fill(StringInfo buf, const OidTemplate *text, const Oid *oids)
 {
-	char		characters[MAX_HOLE];
+	char		characters[MAX_PLACE_LENGTH];
 
-	for (int i = 0; i < text->nholes; i++)
+	for (int i = 0; i < text->nplaces; i++)
 	{
 		appendStringInfoString(buf, text->pieces[i]);
-		appendBinaryStringInfo(buf, characters, hole_write(text, i, oids, characters));
+		appendBinaryStringInfo(buf, characters, oid_template_write(text, i, oids, characters));
 	}
-	appendStringInfoString(buf, text->pieces[text->nholes]);
+	appendStringInfoString(buf, text->pieces[text->nplaces]);
 }
 
-/* What stands in a hole, MAX_HOLE characters at most, without a zero at the end; returns how many. */
+/* The OID of a place, MAX_PLACE_LENGTH characters at most, without a zero at the end; returns how many. */
 int
-hole_write(const HoledText *text, int hole, const Oid *oids, char *characters)
+oid_template_write(const OidTemplate *text, int place, const Oid *oids, char *characters)
 {
-	Oid			oid = oids[text->members[hole]];
+	Oid			oid = oids[text->members[place]];
 	const char *bytes = (const char *) &oid;
 	char	   *p = characters;
 
-	if (!text->as_bytes[hole])
+	if (!text->as_bytes[place])
 		return pg_ultoa_n(oid, characters);
 
 	/* as outDatum() does, which prints char as it is */
@@ -186,7 +190,7 @@ compare_number(Comparison *comparison, char before)
 									 (Oid) strtoul(comparison->other_text, NULL, 10));
 		if (member < 0)
 			return false;
-		add_hole(comparison, member, false);
+		add_place(comparison, member, false);
 	}
 	comparison->text = end;
 	comparison->other_text += other_length;
@@ -239,7 +243,7 @@ compare_value(Comparison *comparison)
 				schema_rows_explain(comparison->one, comparison->other, oid, other_oid);
 			if (member < 0)
 				return false;
-			add_hole(comparison, member, true);
+			add_place(comparison, member, true);
 			/* what read_word() has read beyond the last byte is a space */
 			appendStringInfoChar(&comparison->piece, ' ');
 		}
@@ -298,11 +302,11 @@ read_word(const char *text, int nbytes, unsigned char *word)
 }
 
 static void
-add_hole(Comparison *comparison, int member, bool as_bytes)
+add_place(Comparison *comparison, int member, bool as_bytes)
 {
-	HoledText  *result = comparison->result;
+	OidTemplate *result = comparison->result;
 
-	if (result->nholes == comparison->size)
+	if (result->nplaces == comparison->size)
 	{
 		bool		first = comparison->size == 0;
 
@@ -320,9 +324,9 @@ add_hole(Comparison *comparison, int member, bool as_bytes)
 			result->as_bytes = repalloc(result->as_bytes, comparison->size * sizeof(bool));
 		}
 	}
-	result->pieces[result->nholes] = pstrdup(comparison->piece.data);
-	result->members[result->nholes] = member;
-	result->as_bytes[result->nholes] = as_bytes;
-	result->nholes++;
+	result->pieces[result->nplaces] = pstrdup(comparison->piece.data);
+	result->members[result->nplaces] = member;
+	result->as_bytes[result->nplaces] = as_bytes;
+	result->nplaces++;
 	resetStringInfo(&comparison->piece);
 }

@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
- * fingerprint.c
+ * template_version.c
  *	  Whether a template, or what its clones depend on, has changed.
  *
- * A fingerprint is of where catalog rows are, and of who wrote them. An
+ * A version is a hash of where catalog rows are, and of who wrote them. An
  * update changes that, whatever it updates, except for those in place, which
  * only tell statistics of relations.
  *
@@ -16,7 +16,6 @@
 #include "access/table.h"
 #include "catalog/catalog.h"
 #include "catalog/dependency.h"
-#include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_attribute.h"
@@ -42,19 +41,11 @@
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "clone/stamp_schema.h"
-
-/* Finds languages. */
-static const FamilyCatalog languages = {
-	LanguageRelationId, InvalidOid, LanguageOidIndexId, Anum_pg_language_oid, 0, 0, LanguageRelationId
-};
-
-/* Finds the columns of a relation, which have privileges of their own. */
-static const FamilyCatalog columns = {
-	AttributeRelationId, InvalidOid, AttributeRelidNumIndexId, Anum_pg_attribute_attrelid, 0, 0, RelationRelationId
-};
+#include "catalog_rows/catalog_rows.h"
+#include "clone/clone.h"
 
 static void add_template(StringInfo buf, const SchemaRows *rows);
 static void add_references(StringInfo buf, const SchemaRows *rows);
@@ -68,12 +59,12 @@ static void add_caller(StringInfo buf);
 static void add_memberships(StringInfo buf);
 static void add_database(StringInfo buf);
 static void add_row(StringInfo buf, Oid catalog, HeapTuple tuple);
-static void add_scanned_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void add_scanned_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static uint64 hash_of(const StringInfoData *buf);
 
 /* Of the template alone: every catalog row about it and what is in it. */
 uint64
-fingerprint_of_template(Oid template)
+template_version(Oid template)
 {
 	StringInfoData buf;
 
@@ -94,13 +85,18 @@ fingerprint_of_template(Oid template)
  * The template's own goes to *of_template, unless that is NULL.
  */
 uint64
-fingerprint_of_clones(Oid template, uint64 *of_template)
+template_version_of_clones(Oid template, uint64 *of_template)
 {
 	StringInfoData buf;
 	SchemaRows *rows;
 
-	/* roles are read from caches */
+	/*
+	 * Roles are read from caches. And a catalog snapshot from before another
+	 * transaction's commit is kept until that has sent its messages, which is
+	 * after others see its rows.
+	 */
 	AcceptInvalidationMessages();
+	InvalidateCatalogSnapshot();
 	initStringInfo(&buf);
 	rows = schema_rows_collect(template, NULL);
 	add_template(&buf, rows);
@@ -118,10 +114,10 @@ fingerprint_of_clones(Oid template, uint64 *of_template)
 static void
 add_template(StringInfo buf, const SchemaRows *rows)
 {
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 		/* ANALYZE changes nothing that is cloned */
-		for (int j = 0; j < rows->nrows[i] && schema_catalogs[i].catalog != StatisticRelationId; j++)
-			add_row(buf, schema_catalogs[i].catalog, rows->rows[i][j].tuple);
+		for (int j = 0; j < rows->nrows[i] && catalog_map[i].catalog != StatisticRelationId; j++)
+			add_row(buf, catalog_map[i].catalog, rows->rows[i][j].tuple);
 }
 
 static void
@@ -136,7 +132,7 @@ add_references(StringInfo buf, const SchemaRows *rows)
 										 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	HASH_SEQ_STATUS scan;
 	SchemaMember *reference;
-	FamilyKey  *keys;
+	CatalogKey *keys;
 	long		n;
 	int			nkeys = 0;
 
@@ -144,7 +140,7 @@ add_references(StringInfo buf, const SchemaRows *rows)
 
 	/* with their schemas, which are entered while they are looked at */
 	n = hash_get_num_entries(references);
-	keys = palloc(Max(1, n) * sizeof(FamilyKey));
+	keys = palloc(Max(1, n) * sizeof(CatalogKey));
 	hash_seq_init(&scan, references);
 	while ((reference = hash_seq_search(&scan)) != NULL)
 	{
@@ -161,18 +157,19 @@ add_references(StringInfo buf, const SchemaRows *rows)
 			(void) hash_search(references, &schema, HASH_ENTER, &found);
 		if (!found)
 		{
-			keys = repalloc(keys, (nkeys + 1) * sizeof(FamilyKey));
+			keys = repalloc(keys, (nkeys + 1) * sizeof(CatalogKey));
 			keys[nkeys].classid = schema.classid;
 			keys[nkeys++].objid = schema.objid;
 		}
 	}
 	hash_destroy(references);
 
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
-		if (OidIsValid(schema_catalogs[i].oid_index))
-			family_scan(&schema_catalogs[i], keys, nkeys, add_scanned_row, buf);
-	family_scan(&columns, keys, nkeys, add_scanned_row, buf);
-	family_scan(&languages, keys, nkeys, add_scanned_row, buf);
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
+		if (OidIsValid(catalog_map[i].oid_index))
+			catalog_scan(&catalog_map[i], keys, nkeys, add_scanned_row, buf);
+	/* columns have privileges of their own */
+	catalog_scan(&catalog_map[CATALOG_ATTRIBUTE], keys, nkeys, add_scanned_row, buf);
+	catalog_scan(&catalog_map[LANGUAGE], keys, nkeys, add_scanned_row, buf);
 	pfree(keys);
 }
 
@@ -184,20 +181,20 @@ add_references(StringInfo buf, const SchemaRows *rows)
 static void
 find_references(HTAB *references, const SchemaRows *rows)
 {
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
 		for (int j = 0; j < rows->nrows[i]; j++)
 		{
 			HeapTuple	tuple = rows->rows[i][j].tuple;
 
-			if (schema_catalogs[i].catalog == DependRelationId)
+			if (catalog_map[i].catalog == DependRelationId)
 			{
 				Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
 
 				add_reference(references, rows, form->refclassid, form->refobjid);
 			}
 			else
-				find_privileged(references, rows, schema_catalogs[i].catalog, tuple);
+				find_privileged(references, rows, catalog_map[i].catalog, tuple);
 		}
 	}
 }
@@ -380,7 +377,7 @@ add_row(StringInfo buf, Oid catalog, HeapTuple tuple)
 }
 
 static void
-add_scanned_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+add_scanned_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	add_row(arg, RelationGetRelid(rel), tuple);
 }

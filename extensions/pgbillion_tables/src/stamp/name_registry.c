@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * naming.c
+ * name_registry.c
  *	  Names of stamped tables and of everything that comes with them.
  *
  * A table's own name comes from the caller's name_format. The names of its
@@ -26,6 +26,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_class.h"
@@ -41,7 +42,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "tables.h"
+#include "stamp/stamp.h"
 
 /* makeObjectName() cuts two names, each between characters. */
 #define LEAST_TRUNCATED (NAMEDATALEN - 1 - 2 * (MAX_MULTIBYTE_CHAR_LEN - 1))
@@ -86,179 +87,20 @@ static const NameSpace space_template[NUM_SPACES] = {
 	Anum_pg_statistic_ext_stxname, Anum_pg_statistic_ext_stxnamespace},
 };
 
-static void append_number(StringInfo buf, const NameFormat *format, int64 number);
 static void space_scan_range(NameRegistry *registry, NameSpace *space, const char *prefix,
 							 const char *lowest, const char *highest, int64 limit);
 static bool space_lookup(const NameRegistry *registry, const NameSpace *space, const char *name,
 						 TransactionId *in_progress);
 static bool space_has_settled(const NameRegistry *registry, const NameSpace *space, const char *name);
 static void space_remember(NameRegistry *registry, NameSpace *space, const char *name);
+static bool follows_from_oid(const StampName *sn, const StampName *names, const Oid *oids, NameData *result);
+static void choose_free(NameRegistry *registry, const StampName *names, int i, NameData *result);
+static int	space_of(StampNameKind kind);
+static bool is_given_out(const StampName *names, int i, const char *name, const NameData *result);
 static bool is_candidate(const StampName *sn, const char *base, int pass, const char *actual);
 static char *candidate_name(const StampName *sn, const char *base, int pass);
 static bool space_has(const NameRegistry *registry, const NameSpace *space, const char *name,
 					  bool truncated);
-
-/*
- * Parse a printf-like name_format: exactly one of %d, %o, %x and %X, with an
- * optional 0 and a width; %% is a percent sign. Result in the current memory
- * context. Raises 22023.
- */
-NameFormat *
-name_format_parse(const char *format)
-{
-	NameFormat *result = palloc0(sizeof(NameFormat));
-	StringInfoData literal;
-	const char *p;
-
-	initStringInfo(&literal);
-
-	for (p = format; *p != '\0'; p++)
-	{
-		if (*p != '%')
-		{
-			appendStringInfoChar(&literal, *p);
-			continue;
-		}
-		p++;
-		if (*p == '%')
-		{
-			appendStringInfoChar(&literal, '%');
-			continue;
-		}
-
-		if (result->base != 0)
-			ereport(ERROR,
-					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-					 errmsg("name format \"%s\" has more than one number", format),
-					 errhint("Use one of %%d, %%o, %%x and %%X once, and %%%% for a percent sign.")));
-
-		if (*p == '0')
-		{
-			result->zero_pad = true;
-			p++;
-		}
-		while (*p >= '0' && *p <= '9' && result->width < NAMEDATALEN)
-			result->width = result->width * 10 + (*p++ - '0');
-
-		switch (*p)
-		{
-			case 'd':
-				result->base = 10;
-				break;
-			case 'o':
-				result->base = 8;
-				break;
-			case 'X':
-				result->upper = true;
-				/* FALLTHROUGH */
-			case 'x':
-				result->base = 16;
-				break;
-			default:
-				ereport(ERROR,
-						(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-						 errmsg("name format \"%s\" is not valid", format),
-						 errhint("Use one of %%d, %%o, %%x and %%X, with an optional 0 and width, as in \"_%%08x\".")));
-		}
-		result->prefix = pstrdup(literal.data);
-		resetStringInfo(&literal);
-	}
-
-	if (result->base == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("name format \"%s\" gives every table the same name", format),
-				 errhint("Use one of %%d, %%o, %%x and %%X where the number goes, as in \"_%%08x\".")));
-
-	result->suffix = literal.data;
-	return result;
-}
-
-static void
-append_number(StringInfo buf, const NameFormat *format, int64 number)
-{
-	const char *digits = format->upper ? "0123456789ABCDEF" : "0123456789abcdef";
-	char		text[NAMEDATALEN + 32];
-	char	   *p = text + sizeof(text);
-	int			length = 0;
-	uint64		rest = (uint64) number;
-
-	do
-	{
-		*--p = digits[rest % format->base];
-		rest /= format->base;
-		length++;
-	} while (rest != 0);
-
-	for (; length < Min(format->width, NAMEDATALEN); length++)
-		*--p = format->zero_pad ? '0' : ' ';
-
-	appendBinaryStringInfo(buf, p, length);
-}
-
-/*
- * The name of table `number`, padded with zeros to NAMEDATALEN. The caller
- * has checked the lengths.
- */
-void
-name_format_apply(const NameFormat *format, int64 number, NameData *name)
-{
-	StringInfoData buf;
-
-	initStringInfo(&buf);
-	appendStringInfoString(&buf, format->prefix);
-	append_number(&buf, format, number);
-	appendStringInfoString(&buf, format->suffix);
-	Assert(buf.len < NAMEDATALEN);
-	namestrcpy(name, buf.data);
-	pfree(buf.data);
-}
-
-/* Raises 42622 if a name of the range is longer than NAMEDATALEN - 1 bytes. */
-void
-name_format_check_lengths(const NameFormat *format, int64 first, int64 last)
-{
-	StringInfoData buf;
-
-	/* the last number has the most digits */
-	initStringInfo(&buf);
-	appendStringInfoString(&buf, format->prefix);
-	append_number(&buf, format, last);
-	appendStringInfoString(&buf, format->suffix);
-	if (buf.len >= NAMEDATALEN)
-		ereport(ERROR,
-				(errcode(ERRCODE_NAME_TOO_LONG),
-				 errmsg("table name \"%s\" is too long", buf.data),
-				 errdetail("It has %d bytes; a name can have %d.", buf.len, NAMEDATALEN - 1)));
-	pfree(buf.data);
-}
-
-/*
- * Raises an error unless first … first + count - 1 are numbers for names;
- * `what` is what is numbered.
- */
-void
-check_numbers(int64 first, int64 count, const char *what)
-{
-	if (count <= 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("count must be greater than zero")));
-	if (first < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("first must not be negative")));
-	if (count - 1 > PG_INT64_MAX - first)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("the last %s's number is out of range", what)));
-	/* they would be made for hours, and fail in the end */
-	if (count > PG_UINT32_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("count must not be greater than %u", PG_UINT32_MAX),
-				 errdetail("Each %s needs an OID of its own.", what)));
-}
 
 /*
  * Find what the names of tables first … last, and the names derived from
@@ -501,84 +343,127 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 	for (int i = 0; i < nnames; i++)
 	{
 		const StampName *sn = &names[i];
-		const char *relname = NameStr(result[sn->table]);
-		const char *base = sn->base != NULL ? sn->base :
-			sn->base_name > 0 ? NameStr(result[sn->base_name]) : relname;
-		Oid			relid = oids[names[sn->table].object];
-		NameSpace  *space;
 
 		memset(&result[i], 0, sizeof(NameData));
-		switch (sn->kind)
+		if (sn->kind == STAMP_NAME_TABLE)
 		{
-			case STAMP_NAME_TABLE:
-				/* tree_check_names() has seen that there is room */
-				strlcpy(NameStr(result[i]), first_relname, NAMEDATALEN);
-				strlcat(NameStr(result[i]), sn->addition, NAMEDATALEN);
-				if (i > 0)
-					name_registry_claim_table(registry, NameStr(result[i]));
-				continue;
-			case STAMP_NAME_TOAST:
-				snprintf(NameStr(result[i]), NAMEDATALEN, "pg_toast_%u", relid);
-				continue;
-			case STAMP_NAME_TOAST_INDEX:
-				snprintf(NameStr(result[i]), NAMEDATALEN, "pg_toast_%u_index", relid);
-				continue;
-			case STAMP_NAME_TRIGGER:
-				snprintf(NameStr(result[i]), NAMEDATALEN, "%s_%u", sn->label, oids[sn->object]);
-				continue;
-			case STAMP_NAME_ARRAY_TYPE:
-				space = &registry->spaces[SPACE_TYPE];
-				break;
-			case STAMP_NAME_CONSTRAINT:
-				space = &registry->spaces[SPACE_CONSTRAINT];
-				break;
-			case STAMP_NAME_STATISTICS:
-				space = &registry->spaces[SPACE_STATISTICS];
-				break;
-			default:
-				space = &registry->spaces[SPACE_RELATION];
-				break;
+			/* tree_check_names() has seen that there is room */
+			strlcpy(NameStr(result[i]), first_relname, NAMEDATALEN);
+			strlcat(NameStr(result[i]), sn->addition, NAMEDATALEN);
+			if (i > 0)
+				name_registry_claim_table(registry, NameStr(result[i]));
 		}
-
-		for (int pass = sn->base != NULL ? registry->passes[i] : 0;; pass++)
-		{
-			bool		is_array = sn->kind == STAMP_NAME_ARRAY_TYPE;
-			char	   *name = candidate_name(sn, base, pass);
-			bool		truncated = base != relname ||
-				strncmp(is_array ? name + 1 : name, relname, strlen(relname)) != 0;
-			bool		taken;
-
-			taken = space_has(registry, space, name, truncated);
-			if (!taken && sn->kind == STAMP_NAME_INDEX_CONSTRAINT)
-				taken = space_has(registry, &registry->spaces[SPACE_CONSTRAINT], name, truncated);
-
-			/* this table's earlier objects are not in the catalog yet */
-			for (int j = 0; j < i && !taken; j++)
-			{
-				bool		same_space = names[j].kind == sn->kind ||
-					(space == &registry->spaces[SPACE_RELATION] &&
-					 (names[j].kind == STAMP_NAME_RELATION ||
-					  names[j].kind == STAMP_NAME_INDEX_CONSTRAINT ||
-					  names[j].kind == STAMP_NAME_TABLE)) ||
-					(is_array && names[j].kind == STAMP_NAME_TABLE);
-
-				taken = same_space && strcmp(NameStr(result[j]), name) == 0;
-			}
-
-			if (!taken)
-			{
-				strlcpy(NameStr(result[i]), name, NAMEDATALEN);
-				/* one that nearly is may be what another becomes */
-				if (truncated || strlen(name) >= LEAST_TRUNCATED)
-					space_remember(registry, space, name);
-				registry->passes[i] = pass;
-				pfree(name);
-				break;
-			}
-			pfree(name);
-			CHECK_FOR_INTERRUPTS();
-		}
+		else if (!follows_from_oid(sn, names, oids, &result[i]))
+			choose_free(registry, names, i, result);
 	}
+}
+
+/* Sets a name that is made of an OID, and that nothing else has; false if it is another's kind. */
+static bool
+follows_from_oid(const StampName *sn, const StampName *names, const Oid *oids, NameData *result)
+{
+	Oid			relid = oids[names[sn->table].object];
+
+	switch (sn->kind)
+	{
+		case STAMP_NAME_TOAST:
+			snprintf(NameStr(*result), NAMEDATALEN, "pg_toast_%u", relid);
+			return true;
+		case STAMP_NAME_TOAST_INDEX:
+			snprintf(NameStr(*result), NAMEDATALEN, "pg_toast_%u_index", relid);
+			return true;
+		case STAMP_NAME_TRIGGER:
+			snprintf(NameStr(*result), NAMEDATALEN, "%s_%u", sn->label, oids[sn->object]);
+			return true;
+		case STAMP_NAME_TABLE:
+		case STAMP_NAME_ARRAY_TYPE:
+		case STAMP_NAME_RELATION:
+		case STAMP_NAME_INDEX_CONSTRAINT:
+		case STAMP_NAME_CONSTRAINT:
+		case STAMP_NAME_STATISTICS:
+			break;
+	}
+	return false;
+}
+
+/* Sets the first name that PostgreSQL considers and that is free. */
+static void
+choose_free(NameRegistry *registry, const StampName *names, int i, NameData *result)
+{
+	const StampName *sn = &names[i];
+	const char *relname = NameStr(result[sn->table]);
+	const char *base = sn->base != NULL ? sn->base :
+		sn->base_name > 0 ? NameStr(result[sn->base_name]) : relname;
+	NameSpace  *space = &registry->spaces[space_of(sn->kind)];
+
+	for (int pass = sn->base != NULL ? registry->passes[i] : 0;; pass++)
+	{
+		char	   *name = candidate_name(sn, base, pass);
+		bool		truncated = base != relname ||
+			strncmp(sn->kind == STAMP_NAME_ARRAY_TYPE ? name + 1 : name, relname, strlen(relname)) != 0;
+		bool		taken = space_has(registry, space, name, truncated) ||
+			(sn->kind == STAMP_NAME_INDEX_CONSTRAINT &&
+			 space_has(registry, &registry->spaces[SPACE_CONSTRAINT], name, truncated)) ||
+			is_given_out(names, i, name, result);
+
+		if (!taken)
+		{
+			strlcpy(NameStr(result[i]), name, NAMEDATALEN);
+			/* one that nearly is may be what another becomes */
+			if (truncated || strlen(name) >= LEAST_TRUNCATED)
+				space_remember(registry, space, name);
+			registry->passes[i] = pass;
+		}
+		pfree(name);
+		if (!taken)
+			break;
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* Where a name of a kind must be free, first of all. */
+static int
+space_of(StampNameKind kind)
+{
+	switch (kind)
+	{
+		case STAMP_NAME_TABLE:
+		case STAMP_NAME_RELATION:
+		case STAMP_NAME_INDEX_CONSTRAINT:
+			return SPACE_RELATION;
+		case STAMP_NAME_ARRAY_TYPE:
+			return SPACE_TYPE;
+		case STAMP_NAME_CONSTRAINT:
+			return SPACE_CONSTRAINT;
+		case STAMP_NAME_STATISTICS:
+			return SPACE_STATISTICS;
+		case STAMP_NAME_TOAST:
+		case STAMP_NAME_TOAST_INDEX:
+		case STAMP_NAME_TRIGGER:
+			break;
+	}
+	elog(ERROR, "names of kind %d are not looked up", (int) kind);
+}
+
+/* Has an earlier object of this table the name? It is not in the catalog yet. */
+static bool
+is_given_out(const StampName *names, int i, const char *name, const NameData *result)
+{
+	StampNameKind kind = names[i].kind;
+
+	for (int j = 0; j < i; j++)
+	{
+		StampNameKind other = names[j].kind;
+		bool		same_space = other == kind ||
+			(space_of(kind) == SPACE_RELATION &&
+			 (other == STAMP_NAME_RELATION || other == STAMP_NAME_INDEX_CONSTRAINT ||
+			  other == STAMP_NAME_TABLE)) ||
+			(kind == STAMP_NAME_ARRAY_TYPE && other == STAMP_NAME_TABLE);
+
+		if (same_space && strcmp(NameStr(result[j]), name) == 0)
+			return true;
+	}
+	return false;
 }
 
 /*

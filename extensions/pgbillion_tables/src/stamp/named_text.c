@@ -16,7 +16,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 
-#include "clone/stamp_schema.h"
+#include "stamp/stamp.h"
 
 #define PATH "search_path="
 
@@ -24,10 +24,10 @@
 #define SEPARATOR '\001'
 
 static bool split_settings(const SchemaRows *rows, Datum settings, List **pieces);
-static HoledText *compare_pieces(List *pieces, List *others);
+static OidTemplate *compare_pieces(List *pieces, List *others);
 
-/* The pieces of both functions' texts, and holes between; NULL if they are not the same ones. */
-HoledText *
+/* The pieces of both functions' texts, and the places between; NULL if they are not the same ones. */
+OidTemplate *
 named_body_compare(const SchemaRows *one, const SchemaRows *other, Datum body, Datum other_body)
 {
 	return compare_pieces(body_split(TextDatumGetCString(body), one->name),
@@ -35,7 +35,7 @@ named_body_compare(const SchemaRows *one, const SchemaRows *other, Datum body, D
 }
 
 /* The same of settings, an array of texts. */
-HoledText *
+OidTemplate *
 named_settings_compare(const SchemaRows *one, const SchemaRows *other, Datum settings, Datum other_settings)
 {
 	List	   *pieces;
@@ -68,14 +68,14 @@ split_settings(const SchemaRows *rows, Datum settings, List **pieces)
 		if (i > 0)
 			appendStringInfoChar(&piece, SEPARATOR);
 		if (strncmp(setting, PATH, strlen(PATH)) == 0)
-			path = path_split(setting + strlen(PATH), rows->name);
+			path = body_split_path(setting + strlen(PATH), rows->name);
 		if (path == NIL)
 		{
 			appendStringInfoString(&piece, setting);
 			continue;
 		}
 		/* as PostgreSQL writes it */
-		if (strcmp(pieces_join(path, rows->name), setting + strlen(PATH)) != 0)
+		if (strcmp(body_join(path, rows->name, 0), setting + strlen(PATH)) != 0)
 			return false;
 		appendStringInfoString(&piece, PATH);
 		foreach(lc, path)
@@ -92,21 +92,21 @@ split_settings(const SchemaRows *rows, Datum settings, List **pieces)
 	return true;
 }
 
-static HoledText *
+static OidTemplate *
 compare_pieces(List *pieces, List *others)
 {
-	HoledText  *text;
+	OidTemplate *text;
 	ListCell   *one;
 	ListCell   *other;
 
 	if (pieces == NIL || list_length(pieces) != list_length(others))
 		return NULL;
-	text = palloc0(sizeof(HoledText));
-	text->nholes = list_length(pieces) - 1;
+	text = palloc0(sizeof(OidTemplate));
+	text->nplaces = list_length(pieces) - 1;
 	text->pieces = palloc(list_length(pieces) * sizeof(char *));
 	/* not looked at */
-	text->members = palloc0(Max(1, text->nholes) * sizeof(int));
-	text->as_bytes = palloc0(Max(1, text->nholes) * sizeof(bool));
+	text->members = palloc0(Max(1, text->nplaces) * sizeof(int));
+	text->as_bytes = palloc0(Max(1, text->nplaces) * sizeof(bool));
 	forboth(one, pieces, other, others)
 	{
 		if (strcmp(lfirst(one), lfirst(other)) != 0)
@@ -118,27 +118,27 @@ compare_pieces(List *pieces, List *others)
 
 /* The text of a function of this schema; palloc'd. */
 Datum
-named_body_fill(const HoledText *text, const char *schema)
+named_body_fill(const OidTemplate *text, const char *schema)
 {
 	const char *quoted = quote_identifier(schema);
 	StringInfoData body;
 
 	initStringInfo(&body);
-	for (int i = 0; i <= text->nholes; i++)
+	for (int i = 0; i <= text->nplaces; i++)
 		appendStringInfo(&body, "%s%s", i == 0 ? "" : quoted, text->pieces[i]);
 	return CStringGetTextDatum(body.data);
 }
 
 /* Its settings. */
 Datum
-named_settings_fill(const HoledText *text, const char *schema)
+named_settings_fill(const OidTemplate *text, const char *schema)
 {
 	const char *quoted = quote_identifier(schema);
 	StringInfoData setting;
 	ArrayBuildState *settings = NULL;
 
 	initStringInfo(&setting);
-	for (int i = 0; i <= text->nholes; i++)
+	for (int i = 0; i <= text->nplaces; i++)
 	{
 		if (i > 0)
 			appendStringInfoString(&setting, quoted);

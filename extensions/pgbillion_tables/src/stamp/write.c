@@ -33,7 +33,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "clone/stamp_schema.h"
+#include "stamp/stamp.h"
 
 /*
  * Rows in memory before they are written, at most. A schema has thousands of
@@ -50,9 +50,9 @@ struct SchemaWriter
 {
 	const SchemaStamp *stamp;
 	OidAllocator *allocator;
-	CatalogWriter *writers[NUM_SCHEMA_CATALOGS];	/* NULL for those without
+	CatalogWriter *writers[NUM_OBJECT_CATALOGS];	/* NULL for those without
 													 * rows */
-	HeapTuple  *tuples[NUM_SCHEMA_CATALOGS];
+	HeapTuple  *tuples[NUM_OBJECT_CATALOGS];
 	int			nschemas;		/* whose rows are in memory */
 	int			capacity;
 	bool		invalidate_each;
@@ -80,8 +80,8 @@ SchemaWriter *
 schema_writer_begin(const SchemaStamp *stamp, int64 count)
 {
 	SchemaWriter *writer = palloc0(sizeof(SchemaWriter));
-	Oid			catalogs[NUM_SCHEMA_CATALOGS];
-	Oid			oid_indexes[NUM_SCHEMA_CATALOGS];
+	Oid			catalogs[NUM_OBJECT_CATALOGS];
+	Oid			oid_indexes[NUM_OBJECT_CATALOGS];
 	int			nwith_oid = 0;
 	int			nrows = schema_stamp_rows(stamp);
 	int64		nflushes;
@@ -92,18 +92,18 @@ schema_writer_begin(const SchemaStamp *stamp, int64 count)
 	nflushes = (count + writer->capacity - 1) / writer->capacity;
 	writer->capacity = Max(1, (count + nflushes - 1) / Max(1, nflushes));
 	writer->invalidate_each = count * nrows <= ROWS_INVALIDATED_EACH;
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
 		if (stamp->nrows[i] == 0)
 			continue;
-		writer->writers[i] = catalog_writer_open(schema_catalogs[i].catalog);
+		writer->writers[i] = catalog_writer_open(catalog_map[i].catalog);
 		writer->tuples[i] = palloc((Size) writer->capacity * stamp->nrows[i] * sizeof(HeapTuple));
 		for (int j = 0; j < stamp->nrows[i]; j++)
 			writer->image_bytes += row_bytes(&stamp->rows[i][j]);
-		if (OidIsValid(schema_catalogs[i].oid_index))
+		if (OidIsValid(catalog_map[i].oid_index))
 		{
-			catalogs[nwith_oid] = schema_catalogs[i].catalog;
-			oid_indexes[nwith_oid++] = schema_catalogs[i].oid_index;
+			catalogs[nwith_oid] = catalog_map[i].catalog;
+			oid_indexes[nwith_oid++] = catalog_map[i].oid_index;
 		}
 	}
 	writer->allocator = oid_allocator_create(catalogs, oid_indexes, nwith_oid);
@@ -114,7 +114,7 @@ schema_writer_begin(const SchemaStamp *stamp, int64 count)
 											ALLOCSET_DEFAULT_SIZES);
 	writer->scratch = AllocSetContextCreate(CurrentMemoryContext, "pgbillion schema row",
 											ALLOCSET_DEFAULT_SIZES);
-	note_stamped();
+	stamp_forget_at_abort();
 	return writer;
 }
 
@@ -144,7 +144,7 @@ schema_writer_end(SchemaWriter *writer)
 	const SchemaStamp *stamp = writer->stamp;
 
 	flush(writer);
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 		if (writer->writers[i] != NULL)
 			catalog_writer_close(writer->writers[i]);
 
@@ -243,7 +243,7 @@ make_rows(SchemaWriter *writer, const char *name)
 	char	   *space = MemoryContextAllocHuge(CurrentMemoryContext, writer->image_bytes);
 
 	writer->oldest_multixact = GetOldestMultiXactId();
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
 		HeapTuple  *tuples = writer->tuples[i] + (Size) writer->nschemas * stamp->nrows[i];
 
@@ -287,7 +287,7 @@ patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple, cons
 				namestrcpy((Name) place, name);
 				break;
 			case SCHEMA_PATCH_NAME:
-				holed_text_fill_name(writer->stamp->texts[patch->what], writer->oids, (Name) place);
+				oid_template_fill_name(writer->stamp->texts[patch->what], writer->oids, (Name) place);
 				break;
 			case SCHEMA_PATCH_XID:
 				memcpy(place, &RecentXmin, sizeof(TransactionId));
@@ -319,7 +319,7 @@ fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTup
 	for (int i = 0; i < row->npatches; i++)
 	{
 		const SchemaPatch *patch = &row->patches[i];
-		const HoledText *text;
+		const OidTemplate *text;
 
 		if (patch->kind != SCHEMA_PATCH_TREE && patch->kind != SCHEMA_PATCH_BODY &&
 			patch->kind != SCHEMA_PATCH_SETTINGS)
@@ -331,7 +331,7 @@ fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTup
 			values[patch->place - 1] = named_settings_fill(text, name);
 		else
 			values[patch->place - 1] = text->nitems > 0 ?
-				holed_text_fill_packed(text, writer->oids) : holed_text_fill(text, writer->oids);
+				oid_template_fill_packed(text, writer->oids) : oid_template_fill(text, writer->oids);
 		replaces[patch->place - 1] = true;
 	}
 	MemoryContextSwitchTo(old);
@@ -349,7 +349,7 @@ flush(SchemaWriter *writer)
 	 * pg_namespace first, so that who comes too late waits before it has
 	 * written anything
 	 */
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS && writer->nschemas > 0; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS && writer->nschemas > 0; i++)
 		if (writer->writers[i] != NULL)
 			catalog_writer_insert(writer->writers[i], writer->tuples[i],
 								  writer->nschemas * stamp->nrows[i], writer->invalidate_each);

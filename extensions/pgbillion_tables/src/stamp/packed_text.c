@@ -25,7 +25,7 @@
 #include "varatt.h"
 #endif
 
-#include "clone/stamp_schema.h"
+#include "stamp/stamp.h"
 
 /* What the format can express: see pg_lzcompress.c. */
 #define MIN_COPY 3
@@ -42,7 +42,7 @@ typedef struct Pieces
 	int			n;
 	char	   *bytes;
 	int		   *start;			/* n + 1, in bytes[] */
-	int		   *latest;			/* n: where in a clone's text it begins, at
+	Size	   *latest;			/* n: where in a clone's text it begins, at
 								 * the latest */
 	int		   *head;			/* NUM_HEADS: last place with that hash, or -1 */
 	int		   *previous;		/* by place */
@@ -55,20 +55,20 @@ typedef struct PackedOutput
 	int			bit;
 } PackedOutput;
 
-static void join_pieces(Pieces *pieces, const HoledText *text);
+static void join_pieces(Pieces *pieces, const OidTemplate *text);
 static int	find_copy(const Pieces *pieces, int piece, int at, int *from_piece, int *from);
 static unsigned int hash_at(const char *bytes);
-static void add_item(HoledText *text, int length, int piece, int at, bool is_copy);
+static void add_item(OidTemplate *text, int length, int piece, int at, bool is_copy);
 static inline void next_bit(PackedOutput *output);
 static inline void put_bytes(PackedOutput *output, const char *bytes, int n);
 static inline void put_copy(PackedOutput *output, int distance, int length);
 #ifdef USE_ASSERT_CHECKING
-static bool is_text_of(Datum compressed, const HoledText *holed, const Oid *oids);
+static bool is_text_of(Datum compressed, const OidTemplate *template, const Oid *oids);
 #endif
 
 /* Find what of the text can be copied from what precedes it. */
 void
-holed_text_pack(HoledText *text)
+oid_template_pack(OidTemplate *text)
 {
 	Pieces		pieces;
 
@@ -112,20 +112,20 @@ holed_text_pack(HoledText *text)
 }
 
 static void
-join_pieces(Pieces *pieces, const HoledText *text)
+join_pieces(Pieces *pieces, const OidTemplate *text)
 {
-	int			latest = 0;
+	Size		latest = 0;
 
-	pieces->n = text->nholes + 1;
+	pieces->n = text->nplaces + 1;
 	pieces->start = palloc((pieces->n + 1) * sizeof(int));
-	pieces->latest = palloc(pieces->n * sizeof(int));
+	pieces->latest = palloc(pieces->n * sizeof(Size));
 	pieces->start[0] = 0;
 	for (int i = 0; i < pieces->n; i++)
 	{
 		int			length = strlen(text->pieces[i]);
 
 		pieces->latest[i] = latest;
-		latest += length + MAX_HOLE;
+		latest += length + MAX_PLACE_LENGTH;
 		pieces->start[i + 1] = pieces->start[i] + length;
 	}
 
@@ -188,7 +188,7 @@ hash_at(const char *bytes)
 }
 
 static void
-add_item(HoledText *text, int length, int piece, int at, bool is_copy)
+add_item(OidTemplate *text, int length, int piece, int at, bool is_copy)
 {
 	PackedItem *item;
 
@@ -208,17 +208,21 @@ add_item(HoledText *text, int length, int piece, int at, bool is_copy)
  * Expects that it has been packed.
  */
 Datum
-holed_text_fill_packed(const HoledText *text, const Oid *oids)
+oid_template_fill_packed(const OidTemplate *text, const Oid *oids)
 {
-	int		   *starts = palloc((text->nholes + 1) * sizeof(int));
-	int			most = 0;		/* bytes of the text */
+	int		   *starts = palloc((text->nplaces + 1) * sizeof(int));
+	Size		most = 0;		/* bytes of the text */
 	int			done = 0;
 	struct varlena *result;
 	PackedOutput output;
 
-	for (int i = 0; i <= text->nholes; i++)
-		most += strlen(text->pieces[i]) + MAX_HOLE;
-	/* a copy takes no more than what it stands for */
+	for (int i = 0; i <= text->nplaces; i++)
+		most += strlen(text->pieces[i]) + MAX_PLACE_LENGTH;
+
+	/*
+	 * a copy takes no more than what it stands for; a text too long for an
+	 * int is an error here
+	 */
 	result = palloc(VARHDRSZ_COMPRESSED + most + most / 8 + 1);
 	output.control = output.next = (unsigned char *) result + VARHDRSZ_COMPRESSED;
 	output.bit = 0;
@@ -230,12 +234,12 @@ holed_text_fill_packed(const HoledText *text, const Oid *oids)
 
 		if (item->length == 0)
 		{
-			char		digits[MAX_HOLE];
+			char		digits[MAX_PLACE_LENGTH];
 			int			length;
 
-			if (item->piece == text->nholes)
+			if (item->piece == text->nplaces)
 				break;
-			length = hole_write(text, item->piece, oids, digits);
+			length = oid_template_write(text, item->piece, oids, digits);
 			put_bytes(&output, digits, length);
 			done += length;
 			starts[item->piece + 1] = done;
@@ -258,9 +262,9 @@ holed_text_fill_packed(const HoledText *text, const Oid *oids)
 #ifdef USE_ASSERT_CHECKING
 /* Is that the text that is not compressed? */
 static bool
-is_text_of(Datum compressed, const HoledText *holed, const Oid *oids)
+is_text_of(Datum compressed, const OidTemplate *template, const Oid *oids)
 {
-	return strcmp(TextDatumGetCString(compressed), TextDatumGetCString(holed_text_fill(holed, oids))) == 0;
+	return strcmp(TextDatumGetCString(compressed), TextDatumGetCString(oid_template_fill(template, oids))) == 0;
 }
 #endif
 

@@ -10,11 +10,11 @@
 
 #include "utils/guc.h"
 
-#include "tables.h"
+#include "ddl/ddl.h"
 
 /* For the caller's GUC level, which AtEOXact_GUC() ends. */
 void
-settle_definitions(void)
+ddl_settle_definitions(void)
 {
 	static const char *const settings[][2] = {
 		{"DateStyle", "ISO"},
@@ -28,12 +28,27 @@ settle_definitions(void)
 	};
 
 	for (int i = 0; i < lengthof(settings); i++)
-		settle_setting(settings[i][0], settings[i][1]);
+		ddl_settle_setting(settings[i][0], settings[i][1]);
 }
 
 /* One more, for the same level. */
 void
-settle_setting(const char *name, const char *value)
+ddl_settle_setting(const char *name, const char *value)
 {
 	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+/*
+ * Settings under which commands are read, shown and understood in the same
+ * way, and name what is not pg_catalog's with its schema. Returns the level
+ * to end by AtEOXact_GUC().
+ */
+int
+ddl_settle_commands(void)
+{
+	int			nestlevel = NewGUCNestLevel();
+
+	ddl_settle_definitions();
+	ddl_settle_setting("search_path", "pg_catalog, pg_temp");
+	return nestlevel;
 }

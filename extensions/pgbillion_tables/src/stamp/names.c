@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
- * stamp_names.c
- *	  From what the names in a stamp are made: see naming.c, which makes them.
+ * names.c
+ *	  From what the names in a stamp are made: see name_registry.c, which makes them.
  *
  *-------------------------------------------------------------------------
  */

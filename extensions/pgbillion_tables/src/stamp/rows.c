@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * schema_rows.c
+ * rows.c
  *	  All catalog rows about a schema and what is in it.
  *
  * The members of a schema are what depends on it, directly or not, by
@@ -13,119 +13,22 @@
 
 #include "access/heaptoast.h"
 #include "access/htup_details.h"
-#include "catalog/indexing.h"
 #include "catalog/objectaddress.h"
-#include "catalog/pg_aggregate.h"
-#include "catalog/pg_attrdef.h"
 #include "catalog/pg_attribute.h"
-#include "catalog/pg_cast.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_collation.h"
-#include "catalog/pg_constraint.h"
-#include "catalog/pg_default_acl.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_description.h"
 #include "catalog/pg_enum.h"
-#include "catalog/pg_index.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_namespace.h"
-#include "catalog/pg_operator.h"
-#include "catalog/pg_partitioned_table.h"
-#include "catalog/pg_policy.h"
-#include "catalog/pg_proc.h"
-#include "catalog/pg_range.h"
-#include "catalog/pg_rewrite.h"
-#include "catalog/pg_seclabel.h"
-#include "catalog/pg_sequence.h"
 #include "catalog/pg_shdepend.h"
-#include "catalog/pg_statistic.h"
-#include "catalog/pg_statistic_ext.h"
-#include "catalog/pg_trigger.h"
-#include "catalog/pg_ts_config.h"
 #include "catalog/pg_ts_config_map.h"
-#include "catalog/pg_ts_dict.h"
-#include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 
-#include "clone/stamp_schema.h"
 #include "lazy_heap/lazy_heap.h"
-
-const FamilyCatalog schema_catalogs[NUM_SCHEMA_CATALOGS] = {
-	{NamespaceRelationId, NamespaceOidIndexId,
-	NamespaceOidIndexId, Anum_pg_namespace_oid, 0, 0, NamespaceRelationId},
-	{RelationRelationId, ClassOidIndexId,
-	ClassOidIndexId, Anum_pg_class_oid, 0, 0, RelationRelationId},
-	{AttributeRelationId, InvalidOid,
-	AttributeRelidNumIndexId, Anum_pg_attribute_attrelid, 0, 0, RelationRelationId},
-	{IndexRelationId, InvalidOid,
-	IndexRelidIndexId, Anum_pg_index_indexrelid, 0, 0, RelationRelationId},
-	{SequenceRelationId, InvalidOid,
-	SequenceRelidIndexId, Anum_pg_sequence_seqrelid, 0, 0, RelationRelationId},
-	{InheritsRelationId, InvalidOid,
-	InheritsRelidSeqnoIndexId, Anum_pg_inherits_inhrelid, 0, 0, RelationRelationId},
-	{PartitionedRelationId, InvalidOid,
-	PartitionedRelidIndexId, Anum_pg_partitioned_table_partrelid, 0, 0, RelationRelationId},
-	{StatisticRelationId, InvalidOid,
-	StatisticRelidAttnumInhIndexId, Anum_pg_statistic_starelid, 0, 0, RelationRelationId},
-	{TypeRelationId, TypeOidIndexId,
-	TypeOidIndexId, Anum_pg_type_oid, 0, 0, TypeRelationId},
-	{EnumRelationId, EnumOidIndexId,
-	EnumOidIndexId, Anum_pg_enum_oid, 0, 0, EnumRelationId},
-	{RangeRelationId, InvalidOid,
-	RangeTypidIndexId, Anum_pg_range_rngtypid, 0, 0, TypeRelationId},
-	{CastRelationId, CastOidIndexId,
-	CastOidIndexId, Anum_pg_cast_oid, 0, 0, CastRelationId},
-	{ProcedureRelationId, ProcedureOidIndexId,
-	ProcedureOidIndexId, Anum_pg_proc_oid, 0, 0, ProcedureRelationId},
-	{AttrDefaultRelationId, AttrDefaultOidIndexId,
-	AttrDefaultOidIndexId, Anum_pg_attrdef_oid, 0, 0, AttrDefaultRelationId},
-	{ConstraintRelationId, ConstraintOidIndexId,
-	ConstraintOidIndexId, Anum_pg_constraint_oid, 0, 0, ConstraintRelationId},
-	{TriggerRelationId, TriggerOidIndexId,
-	TriggerOidIndexId, Anum_pg_trigger_oid, 0, 0, TriggerRelationId},
-	{RewriteRelationId, RewriteOidIndexId,
-	RewriteOidIndexId, Anum_pg_rewrite_oid, 0, 0, RewriteRelationId},
-	{PolicyRelationId, PolicyOidIndexId,
-	PolicyOidIndexId, Anum_pg_policy_oid, 0, 0, PolicyRelationId},
-	{StatisticExtRelationId, StatisticExtOidIndexId,
-	StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, 0, 0, StatisticExtRelationId},
-	{DefaultAclRelationId, DefaultAclOidIndexId,
-	DefaultAclOidIndexId, Anum_pg_default_acl_oid, 0, 0, DefaultAclRelationId},
-	{AggregateRelationId, InvalidOid,
-	AggregateFnoidIndexId, Anum_pg_aggregate_aggfnoid, 0, 0, ProcedureRelationId},
-	{OperatorRelationId, OperatorOidIndexId,
-	OperatorOidIndexId, Anum_pg_operator_oid, 0, 0, OperatorRelationId},
-	{CollationRelationId, CollationOidIndexId,
-	CollationOidIndexId, Anum_pg_collation_oid, 0, 0, CollationRelationId},
-	{TSDictionaryRelationId, TSDictionaryOidIndexId,
-	TSDictionaryOidIndexId, Anum_pg_ts_dict_oid, 0, 0, TSDictionaryRelationId},
-	{TSConfigRelationId, TSConfigOidIndexId,
-	TSConfigOidIndexId, Anum_pg_ts_config_oid, 0, 0, TSConfigRelationId},
-	{TSConfigMapRelationId, InvalidOid,
-	TSConfigMapIndexId, Anum_pg_ts_config_map_mapcfg, 0, 0, TSConfigRelationId},
-	{DependRelationId, InvalidOid,
-	DependDependerIndexId, Anum_pg_depend_objid, Anum_pg_depend_classid, 0, InvalidOid},
-	{SharedDependRelationId, InvalidOid,
-		SharedDependDependerIndexId, Anum_pg_shdepend_objid, Anum_pg_shdepend_classid,
-	Anum_pg_shdepend_dbid, InvalidOid},
-	{DescriptionRelationId, InvalidOid,
-	DescriptionObjIndexId, Anum_pg_description_objoid, Anum_pg_description_classoid, 0, InvalidOid},
-	{SecLabelRelationId, InvalidOid,
-	SecLabelObjectIndexId, Anum_pg_seclabel_objoid, Anum_pg_seclabel_classoid, 0, InvalidOid},
-};
-
-/* Finds what depends on a member. */
-static const FamilyCatalog dependents = {
-	DependRelationId, InvalidOid, DependReferenceIndexId,
-	Anum_pg_depend_refobjid, Anum_pg_depend_refclassid, 0, InvalidOid
-};
-
-/* Finds the labels of an enum. */
-static const FamilyCatalog labels = {
-	EnumRelationId, InvalidOid, EnumTypIdLabelIndexId, Anum_pg_enum_enumtypid, 0, 0, TypeRelationId
-};
+#include "stamp/stamp.h"
 
 /* The state of schema_rows_collect(). */
 typedef struct Collection
@@ -133,20 +36,20 @@ typedef struct Collection
 	SchemaRows *rows;
 	HTAB	   *found;			/* of SchemaMember */
 	int			size;			/* of members[] */
-	int			catalog;		/* in schema_catalogs */
+	int			catalog;		/* in catalog_map */
 	int			row_size;		/* of rows[catalog] */
 	bool		all;			/* rows, or a reason why not? */
 	char	   *reason;			/* to refuse, or NULL */
 } Collection;
 
 static void find_members(Collection *collection, Oid schema);
-static void scan_members(Collection *collection, const FamilyCatalog *catalog, int from, int to,
-						 FamilyRowCallback callback);
+static void scan_members(Collection *collection, const CatalogLookup *catalog, int from, int to,
+						 CatalogRowCallback callback);
 static void add_member(Collection *collection, Oid classid, Oid objid);
-static void add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void add_label(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void add_file(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
-static void collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg);
+static void add_dependent(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void add_label(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void add_file(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
+static void collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void sort_rows(SchemaRows *rows, int catalog);
 static int	compare_rows(const void *a, const void *b, void *arg);
 static int	compare_depend(const SchemaRows *rows, HeapTuple a, HeapTuple b);
@@ -186,11 +89,13 @@ schema_rows_collect(Oid schema, char **reason)
 	}
 	qsort(rows->members, rows->nmembers, sizeof(SchemaMember), schema_member_cmp);
 
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
+		if ((catalog_map[i].scope & CATALOG_OF_SCHEMAS) == 0)
+			continue;
 		collection.catalog = i;
 		collection.row_size = 0;
-		scan_members(&collection, &schema_catalogs[i], 0, rows->nmembers, collect_row);
+		scan_members(&collection, &catalog_map[i], 0, rows->nmembers, collect_row);
 		if (reason != NULL)
 			sort_rows(rows, i);
 	}
@@ -252,19 +157,19 @@ find_members(Collection *collection, Oid schema)
 	{
 		int			to = rows->nmembers;
 
-		scan_members(collection, &dependents, from, to, add_dependent);
+		scan_members(collection, &catalog_map[DEPEND_BY_REFERENCE], from, to, add_dependent);
 		from = to;
 	}
-	scan_members(collection, &labels, 0, from, add_label);
-	scan_members(collection, &schema_catalogs[1], 0, from, add_file);
+	scan_members(collection, &catalog_map[ENUM_BY_TYPE], 0, from, add_label);
+	scan_members(collection, &catalog_map[CATALOG_CLASS], 0, from, add_file);
 }
 
-/* family_scan() for members from … to - 1; the key's `table` is the position. */
+/* catalog_scan() for members from … to - 1; the key's owner is the position. */
 static void
-scan_members(Collection *collection, const FamilyCatalog *catalog, int from, int to,
-			 FamilyRowCallback callback)
+scan_members(Collection *collection, const CatalogLookup *catalog, int from, int to,
+			 CatalogRowCallback callback)
 {
-	FamilyKey  *keys = palloc(Max(1, to - from) * sizeof(FamilyKey));
+	CatalogKey *keys = palloc(Max(1, to - from) * sizeof(CatalogKey));
 	int			nkeys = 0;
 
 	for (int i = from; i < to; i++)
@@ -276,9 +181,9 @@ scan_members(Collection *collection, const FamilyCatalog *catalog, int from, int
 			continue;
 		keys[nkeys].classid = member->classid;
 		keys[nkeys].objid = member->objid;
-		keys[nkeys++].table = i;
+		keys[nkeys++].owner = i;
 	}
-	family_scan(catalog, keys, nkeys, callback, collection);
+	catalog_scan(catalog, keys, nkeys, callback, collection);
 	pfree(keys);
 }
 
@@ -302,22 +207,13 @@ add_member(Collection *collection, Oid classid, Oid objid)
 	rows->members[rows->nmembers++] = member;
 }
 
-static bool
-is_known_class(Oid classid)
-{
-	for (int i = 0; i < NUM_SCHEMA_CATALOGS; i++)
-		if (schema_catalogs[i].catalog == classid)
-			return OidIsValid(schema_catalogs[i].oid_index);
-	return false;
-}
-
 static void
-add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+add_dependent(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Collection *collection = arg;
 	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
 
-	if (collection->all && !is_known_class(form->classid))
+	if (collection->all && !catalog_has_objects(form->classid, CATALOG_OF_SCHEMAS))
 	{
 		ObjectAddress address;
 
@@ -330,13 +226,13 @@ add_dependent(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 }
 
 static void
-add_label(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+add_label(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	add_member(arg, EnumRelationId, ((Form_pg_enum) GETSTRUCT(tuple))->oid);
 }
 
 static void
-add_file(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+add_file(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
 
@@ -346,7 +242,7 @@ add_file(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 }
 
 static void
-collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
+collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Collection *collection = arg;
 	SchemaRows *rows = collection->rows;
@@ -361,7 +257,7 @@ collect_row(HeapTuple tuple, Relation rel, const FamilyKey *key, void *arg)
 			repalloc(rows->rows[catalog], collection->row_size * sizeof(SchemaRow));
 	}
 	row = &rows->rows[catalog][rows->nrows[catalog]++];
-	row->member = key->table;
+	row->member = key->owner;
 	row->tuple = HeapTupleHasExternal(tuple) ?
 		toast_flatten_tuple(tuple, RelationGetDescr(rel)) : heap_copytuple(tuple);
 }
@@ -393,7 +289,7 @@ typedef struct RowOrder
 static void
 sort_rows(SchemaRows *rows, int catalog)
 {
-	RowOrder	order = {rows, schema_catalogs[catalog].catalog};
+	RowOrder	order = {rows, catalog_map[catalog].catalog};
 
 	qsort_arg(rows->rows[catalog], rows->nrows[catalog], sizeof(SchemaRow), compare_rows, &order);
 }
