@@ -34,20 +34,6 @@ VALIDATOR pgbillion_rows.pgbillion_fdw_validator;
 COMMENT ON FOREIGN DATA WRAPPER pgbillion_fdw IS
 'postgres_fdw with aggregates, partial ones too, run on the shards';
 
-CREATE FUNCTION pgbillion_rows.adopt_foreign_servers(servers name[] DEFAULT NULL) RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'pgbillion_adopt_foreign_servers';
-
-COMMENT ON FUNCTION pgbillion_rows.adopt_foreign_servers(name[]) IS
-'turns servers of postgres_fdw, all that one owns by default, into servers of pgbillion_fdw, and returns how many';
-
-CREATE FUNCTION pgbillion_rows.release_foreign_servers(servers name[] DEFAULT NULL) RETURNS bigint
-LANGUAGE c VOLATILE PARALLEL UNSAFE
-AS 'MODULE_PATHNAME', 'pgbillion_release_foreign_servers';
-
-COMMENT ON FUNCTION pgbillion_rows.release_foreign_servers(name[]) IS
-'turns servers of pgbillion_fdw back into servers of postgres_fdw, and returns how many';
-
 CREATE FUNCTION pgbillion_rows.create_partial_aggregate(aggregate regprocedure) RETURNS regprocedure
 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_create_partial_aggregate';
@@ -56,7 +42,7 @@ COMMENT ON FUNCTION pgbillion_rows.create_partial_aggregate(regprocedure) IS
 'creates the aggregate whose result is the state of the one given, for pgbillion_fdw';
 
 -- Partial aggregates of core's, for pgbillion_fdw. All functions are C functions
--- of ours that call core's (src/aggregates.c); those that a major version lacks
+-- of ours that call core's (src/planner/aggregates.c); those that a major version lacks
 -- raise an error there.
 
 CREATE FUNCTION pgbillion_rows.state(internal) RETURNS bytea

@@ -11,8 +11,9 @@
 #include "utils/guc.h"
 #include "utils/builtins.h"
 
-#include "columns/columns.h"
-#include "planner/before_join.h"
+#include "column_index/column_index.h"
+#include "eager_aggregate/eager_aggregate.h"
+#include "memoize/memoize.h"
 #include "planner/planner.h"
 #include "server_build.h"
 #include "shard/connection.h"
@@ -35,7 +36,8 @@ _PG_init(void)
 	explain_vector_init();
 	shard_init();
 	shard_connection_init();
-	before_join_init();
+	eager_aggregate_init();
+	memoize_init();
 	statistics_memory_init();
 	statistics_count_init();
 	MarkGUCPrefixReserved("pgbillion_rows");

@@ -20,14 +20,16 @@
 #include "access/transam.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/syscache.h"
 
-#include "planner/aggregates.h"
 #include "compat.h"
+#include "planner/aggregates.h"
 
 /* the library as the script names it, MODULE_PATHNAME */
 #define LIBRARY "$libdir/pgbillion_rows"
@@ -126,6 +128,43 @@ refuse(const char *name)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("PostgreSQL %d has no such partial aggregate", PG_VERSION_NUM / 10000),
 			 errdetail("It would need the function %s, which other major versions have.", name)));
+}
+
+/*
+ * 19 keeps two more values in a state of regr_* and corr(). An extension's
+ * objects are the same on all majors, so an initial state has the six zeros of
+ * earlier ones, and gets two more here.
+ */
+#if PG_VERSION_NUM >= 190000
+#define float8_regr_accum(fcinfo) (aggregate_widen_argument(fcinfo, 0), float8_regr_accum(fcinfo))
+#define float8_regr_combine(fcinfo) \
+	(aggregate_widen_argument(fcinfo, 0), aggregate_widen_argument(fcinfo, 1), float8_regr_combine(fcinfo))
+#endif
+
+/* Return the initial state of earlier majors as this one has it, in the current context; any other as it is. */
+Datum
+aggregate_widen_regr_state(Datum state)
+{
+#if PG_VERSION_NUM >= 190000
+	ArrayType  *array = DatumGetArrayTypeP(state);
+	Datum		zeros[REGR_STATE_VALUES];
+
+	if (ARR_NDIM(array) == 1 && ARR_DIMS(array)[0] == OLD_REGR_STATE_VALUES && !ARR_HASNULL(array) &&
+		ARR_ELEMTYPE(array) == FLOAT8OID && ((float8 *) ARR_DATA_PTR(array))[0] == 0.0)
+	{
+		for (int i = 0; i < REGR_STATE_VALUES; i++)
+			zeros[i] = Float8GetDatum(0.0);
+		return PointerGetDatum(construct_array_builtin(zeros, REGR_STATE_VALUES, FLOAT8OID));
+	}
+#endif
+	return state;
+}
+
+pg_attribute_unused() static void
+aggregate_widen_argument(FunctionCallInfo fcinfo, int n)
+{
+	if (!fcinfo->args[n].isnull)
+		fcinfo->args[n].value = aggregate_widen_regr_state(fcinfo->args[n].value);
 }
 
 FUNCTIONS(DEFINE)

@@ -29,7 +29,7 @@
 
 /* What is said in the columns of a table, said in those of one below it. */
 PathTarget *
-leaf_target(PlannerInfo *root, PathTarget *target, RelOptInfo *leaf, RelOptInfo *table)
+planner_leaf_target(PlannerInfo *root, PathTarget *target, RelOptInfo *leaf, RelOptInfo *table)
 {
 	PathTarget *result;
 
@@ -65,7 +65,7 @@ collect_leaves(PlannerInfo *root, RelOptInfo *rel, List **leaves)
 
 /* The tables (List of RelOptInfo) of which there is anything to read, in PostgreSQL's order; the table itself if it is one. */
 List *
-leaf_tables(PlannerInfo *root, RelOptInfo *table)
+planner_leaf_tables(PlannerInfo *root, RelOptInfo *table)
 {
 	List	   *leaves = NIL;
 
@@ -87,7 +87,7 @@ has_param(Node *node, void *context)
  * ours does not.
  */
 bool
-prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
+planner_prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 {
 	List	   *keys = NIL;
 	ListCell   *lc;
@@ -107,7 +107,7 @@ prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 	for (int i = 0; i < table->nparts; i++)
 	{
 		if (table->part_rels[i] != NULL && !IS_DUMMY_REL(table->part_rels[i]) &&
-			prunes_at_run_time(root, table->part_rels[i]))
+			planner_prunes_at_run_time(root, table->part_rels[i]))
 			return true;
 	}
 	return false;
@@ -118,7 +118,7 @@ prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
  * foreign ones: to it all partitions are for workers, or none.
  */
 bool
-tables_parallel_safe(PlannerInfo *root, List *tables, PathTarget *target)
+planner_tables_parallel_safe(PlannerInfo *root, List *tables, PathTarget *target)
 {
 	ListCell   *lc;
 
@@ -135,11 +135,21 @@ tables_parallel_safe(PlannerInfo *root, List *tables, PathTarget *target)
 	return true;
 }
 
+static AppendPathInput
+append_of(List *subpaths, List *partial_subpaths)
+{
+	AppendPathInput input = {0};
+
+	input.subpaths = subpaths;
+	input.partial_subpaths = partial_subpaths;
+	return input;
+}
+
 /* An Append of paths that give the states of one table each. */
 Path *
-append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths)
+planner_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths)
 {
-	AppendPath *append = create_append_path(root, rel, paths, NIL, NIL, NULL, 0, false, -1);
+	AppendPath *append = create_append_path(root, rel, append_of(paths, NIL), NIL, NULL, 0, false, -1);
 
 	append->path.pathtarget = target;
 	return &append->path;
@@ -147,9 +157,9 @@ append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths)
 
 /* The same of partial paths, in each of the workers. */
 Path *
-partial_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths, int workers)
+planner_partial_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths, int workers)
 {
-	AppendPath *append = create_append_path(root, rel, NIL, paths, NIL, NULL, workers, enable_parallel_append, -1);
+	AppendPath *append = create_append_path(root, rel, append_of(NIL, paths), NIL, NULL, workers, enable_parallel_append, -1);
 
 	append->path.pathtarget = target;
 	return &append->path;
@@ -157,12 +167,12 @@ partial_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List
 
 /* What workers give, and after it what these other paths do. */
 Path *
-gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, Path *partial, List *others)
+planner_gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, Path *partial, List *others)
 {
 	double		rows = partial->rows * partial->parallel_workers;
 	Path	   *gather = (Path *) create_gather_path(root, rel, partial, target, NULL, &rows);
 
 	if (others == NIL)
 		return gather;
-	return append_path(root, rel, target, list_concat_copy(others, list_make1(gather)));
+	return planner_append_path(root, rel, target, list_concat_copy(others, list_make1(gather)));
 }

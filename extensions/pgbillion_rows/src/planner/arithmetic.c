@@ -34,7 +34,7 @@ static const Arithmetic arithmetics[] = {
 
 /* The arithmetic that an expression is, and its operands; NULL if it is none. */
 const Arithmetic *
-find_arithmetic(Expr *expr, List **args)
+arithmetic_find(Expr *expr, List **args)
 {
 	Oid			funcid;
 
@@ -61,16 +61,16 @@ find_arithmetic(Expr *expr, List **args)
 
 /* The operator, or = for a cast, of an expression of integers, and its operands; 0 if it has none. */
 char
-integer_operator(Expr *expr, List **args)
+arithmetic_integer_operator(Expr *expr, List **args)
 {
-	const Arithmetic *arithmetic = find_arithmetic(expr, args);
+	const Arithmetic *arithmetic = arithmetic_find(expr, args);
 
 	return arithmetic == NULL || arithmetic->kind == 'f' ? 0 : arithmetic->op;
 }
 
 /* Binary-compatible relabelling changes nothing in a value. */
 Expr *
-strip_relabel(Expr *expr)
+planner_strip_relabel(Expr *expr)
 {
 	while (expr != NULL && IsA(expr, RelabelType))
 		expr = ((RelabelType *) expr)->arg;

@@ -21,8 +21,8 @@ typedef struct Arithmetic
 	char		right;
 } Arithmetic;
 
-extern const Arithmetic *find_arithmetic(Expr *expr, List **args);
-extern char integer_operator(Expr *expr, List **args);
-extern Expr *strip_relabel(Expr *expr);
+extern const Arithmetic *arithmetic_find(Expr *expr, List **args);
+extern char arithmetic_integer_operator(Expr *expr, List **args);
+extern Expr *planner_strip_relabel(Expr *expr);
 
 #endif							/* PGBILLION_ARITHMETIC_H */

@@ -133,7 +133,7 @@ is_least(PlannerInfo *root, RelOptInfo *rel)
 
 /* Why the number of rows of a table is a guess, or NULL. */
 const char *
-rows_guess(PlannerInfo *root, RelOptInfo *rel)
+planner_rows_guess(PlannerInfo *root, RelOptInfo *rel)
 {
 	ListCell   *lc;
 
@@ -152,7 +152,7 @@ rows_guess(PlannerInfo *root, RelOptInfo *rel)
 
 /* Why the number of rows that match by these equalities is a guess, or NULL. */
 const char *
-matches_guess(PlannerInfo *root, List *clauses)
+planner_matches_guess(PlannerInfo *root, List *clauses)
 {
 	ListCell   *lc;
 
@@ -171,9 +171,9 @@ matches_guess(PlannerInfo *root, List *clauses)
 	return NULL;
 }
 
-/* Why the number of groups that keys make of rows is a guess, or NULL; `most` is what estimate_most_groups() says. */
+/* Why the number of groups that keys make of rows is a guess, or NULL; `most` is what group_estimate_most() says. */
 const char *
-groups_guess(PlannerInfo *root, List *keys, double rows, double most)
+planner_groups_guess(PlannerInfo *root, List *keys, double rows, double most)
 {
 	EstimationInfo info = {0};
 	double		groups = estimate_num_groups(root, keys, rows, NULL, &info);

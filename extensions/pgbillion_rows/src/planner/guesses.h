@@ -13,8 +13,8 @@
 
 #include "nodes/pathnodes.h"
 
-extern const char *rows_guess(PlannerInfo *root, RelOptInfo *rel);
-extern const char *matches_guess(PlannerInfo *root, List *clauses);
-extern const char *groups_guess(PlannerInfo *root, List *keys, double rows, double most);
+extern const char *planner_rows_guess(PlannerInfo *root, RelOptInfo *rel);
+extern const char *planner_matches_guess(PlannerInfo *root, List *clauses);
+extern const char *planner_groups_guess(PlannerInfo *root, List *keys, double rows, double most);
 
 #endif							/* PGBILLION_GUESSES_H */

@@ -29,7 +29,7 @@ const struct config_enum_entry plan_mode_options[] = {
 	{NULL, 0, false}
 };
 
-StatesSources states_sources;
+ForeignStatesSource planner_foreign_states = NULL;
 
 bool		planner_enabled = true;
 
@@ -96,8 +96,16 @@ planner_set_join_offer(JoinPathsOffer offer)
 }
 
 /* Statements are planned inside others: functions are evaluated by the planner. */
+#if PG_VERSION_NUM >= 190000
+#define EXPLAIN_PARAMETER , ExplainState *es
+#define EXPLAIN_ARGUMENT , es
+#else
+#define EXPLAIN_PARAMETER
+#define EXPLAIN_ARGUMENT
+#endif
+
 static PlannedStmt *
-plan_statement(Query *parse, const char *query, int options, ParamListInfo params)
+plan_statement(Query *parse, const char *query, int options, ParamListInfo params EXPLAIN_PARAMETER)
 {
 	int			outer = cursor_options;
 	PlannedStmt *result;
@@ -105,8 +113,8 @@ plan_statement(Query *parse, const char *query, int options, ParamListInfo param
 	cursor_options = options;
 	PG_TRY();
 	{
-		result = previous_planner_hook != NULL ? previous_planner_hook(parse, query, options, params) :
-			standard_planner(parse, query, options, params);
+		result = previous_planner_hook != NULL ? previous_planner_hook(parse, query, options, params EXPLAIN_ARGUMENT) :
+			standard_planner(parse, query, options, params EXPLAIN_ARGUMENT);
 	}
 	PG_FINALLY();
 	{

@@ -6,16 +6,14 @@
  *	hook.c			the planner's hooks, and those who answer to them; modes of settings
  *	targets.c		what partial aggregation returns
  *	append.c		partial states of the tables below a partitioned one
- *	groups.c		how many groups expressions make
+ *	group_estimate.c	how many groups expressions make
  *	guesses.c		where an estimate of PostgreSQL's is a guess; see guesses.h
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL stands behind one of ours
  *	reasons.c		why a query is planned as it is, for those who ask
- *	before_join.c	aggregation before the join; see before_join.h
  *
- * This is the lowest layer. Nothing in it calls vectors or shards: when the
- * library is loaded these say what they offer, and which partial states they
- * can give.
+ * This is the lowest layer, without any feature in it: when the library is
+ * loaded, features say what they offer.
  *
  *-------------------------------------------------------------------------
  */
@@ -55,24 +53,12 @@ typedef void (*JoinPathsOffer) (PlannerInfo *root, RelOptInfo *joined, RelOptInf
 								JoinType type, JoinPathExtraData *extra);
 
 /*
- * Who gives the partial states of one table, in addition to PostgreSQL; members are NULL
- * until they are set when the library is loaded. Each returns a path, or NULL
- * where it does not apply.
+ * Gives the partial states of a foreign table, or NULL where it does not apply.
+ * It is NULL itself where nothing is loaded that can.
  */
-typedef struct StatesSources
-{
-	/*
-	 * Of a plain table, for parent->reltarget. With parallel_workers it is a
-	 * partial path.
-	 */
-	Path	   *(*of_table) (PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, double groups,
-							 int parallel_workers);
+typedef Path *(*ForeignStatesSource) (PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 
-	/* Of a foreign table. */
-	Path	   *(*of_foreign_table) (PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
-} StatesSources;
-
-extern StatesSources states_sources;
+extern ForeignStatesSource planner_foreign_states;
 
 extern void planner_hook_init(void);
 extern void planner_add_offer(UpperPathsOffer offer);
@@ -82,18 +68,18 @@ extern bool planner_may_scroll(void);
 
 /* ---- targets.c ---- */
 
-extern PathTarget *partial_target(PlannerInfo *root, PathTarget *grouping, Node *having);
-extern const char *no_partial_form(PlannerInfo *root, PathTarget *grouping, Node *having);
+extern PathTarget *planner_partial_target(PlannerInfo *root, PathTarget *grouping, Node *having);
+extern const char *planner_no_partial_form(PlannerInfo *root, PathTarget *grouping, Node *having);
 
 /* ---- append.c ---- */
 
-extern PathTarget *leaf_target(PlannerInfo *root, PathTarget *target, RelOptInfo *leaf, RelOptInfo *table);
-extern List *leaf_tables(PlannerInfo *root, RelOptInfo *table);
-extern bool prunes_at_run_time(PlannerInfo *root, RelOptInfo *table);
-extern bool tables_parallel_safe(PlannerInfo *root, List *tables, PathTarget *target);
-extern Path *append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths);
-extern Path *partial_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths, int workers);
-extern Path *gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, Path *partial, List *others);
+extern PathTarget *planner_leaf_target(PlannerInfo *root, PathTarget *target, RelOptInfo *leaf, RelOptInfo *table);
+extern List *planner_leaf_tables(PlannerInfo *root, RelOptInfo *table);
+extern bool planner_prunes_at_run_time(PlannerInfo *root, RelOptInfo *table);
+extern bool planner_tables_parallel_safe(PlannerInfo *root, List *tables, PathTarget *target);
+extern Path *planner_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths);
+extern Path *planner_partial_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths, int workers);
+extern Path *planner_gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, Path *partial, List *others);
 
 /* ---- reasons.c ---- */
 

@@ -37,7 +37,7 @@ without_keys(Node *node, List *keys)
  * looks for: as PostgreSQL's make_partial_grouping_target() chooses them.
  */
 PathTarget *
-partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
+planner_partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
 {
 	PathTarget *target = create_empty_pathtarget();
 	List	   *others = NIL;
@@ -102,7 +102,7 @@ argument_names(PlannerInfo *root, Aggref *aggref)
 
 /* Say of the first aggregate without a partial form why it has none, and what does the same faster. */
 const char *
-no_partial_form(PlannerInfo *root, PathTarget *grouping, Node *having)
+planner_no_partial_form(PlannerInfo *root, PathTarget *grouping, Node *having)
 {
 	List	   *exprs = list_concat(list_copy(grouping->exprs), having != NULL ? list_make1(having) : NIL);
 	ListCell   *lc;

@@ -26,7 +26,7 @@
 
 #include "compat.h"
 #include "shard/connection.h"
-#include "shard/verify.h"
+#include "shard/verify_functions.h"
 
 /* how soon a shard notices that the coordinator has gone, or has closed the connection of a cancelled query */
 #define CHECK_MILLISECONDS "1000"

@@ -31,7 +31,7 @@
 #include "compat.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
-#include "shard/verify.h"
+#include "shard/verify_functions.h"
 
 /* how long an aborting statement may wait for its shards to take the cancellation */
 #define CANCEL_MILLISECONDS 1000
@@ -443,7 +443,7 @@ has_our_encoding(ShardConnection *connection)
 
 /*
  * Send a query, and before it what begins the transaction and what verifies the
- * functions of ours that it calls, if any (verify.c): when that fails, the shard
+ * functions of ours that it calls, if any (verify_functions.c): when that fails, the shard
  * does not even parse the query. The connection must be connected. Waits only
  * for the snapshot that other connections of the group have begun with.
  */
@@ -455,7 +455,8 @@ shard_send_query(ShardConnection *connection, const char *sql, const char *verif
 	const char *their_encoding = pq.PQparameterStatus(connection->conn, "server_encoding");
 
 	Assert(!connection->connecting && connection->busy);
-	if ((states & SHARD_STATE_SERIALIZED) && theirs != PG_VERSION_NUM / 10000)
+	if (((states & SHARD_STATE_SERIALIZED) && theirs != PG_VERSION_NUM / 10000) ||
+		((states & SHARD_STATE_REGR) && (theirs >= 19) != (PG_VERSION_NUM / 10000 >= 19)))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("server \"%s\" runs PostgreSQL %d, this one is %d", connection->server, theirs, PG_VERSION_NUM / 10000),

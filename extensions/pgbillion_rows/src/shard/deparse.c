@@ -10,7 +10,7 @@
  * and only collations that come from columns of the foreign table. Unlike with
  * postgres_fdw, the name of a unit of time needs no collation. Partial
  * aggregates are for the shard when they have been declared (partial.c): those
- * of our extension, which are verified there (verify.c), and others by the same
+ * of our extension, which are verified there (verify_functions.c), and others by the same
  * rules.
  *
  *-------------------------------------------------------------------------
@@ -42,10 +42,11 @@
 #include "utils/syscache.h"
 #include "utils/varlena.h"
 
+#include "planner/aggregates.h"
 #include "compat.h"
 #include "shard/shard.h"
 #include "shard/validate.h"
-#include "shard/verify.h"
+#include "shard/verify_functions.h"
 
 /* Where the collation of an expression comes from; a later state outweighs an earlier one. */
 typedef struct Origin
@@ -90,7 +91,7 @@ shippable(Oid object, Oid class, Context *cxt)
 static void
 write_type(Oid type, int32 typmod, Context *cxt)
 {
-	bits16		flags = FORMAT_TYPE_TYPEMOD_GIVEN;
+	uint16		flags = FORMAT_TYPE_TYPEMOD_GIVEN;
 
 	if (type >= FirstGenbkiObjectId)
 		flags |= FORMAT_TYPE_FORCE_QUALIFY;
@@ -613,6 +614,8 @@ write_aggref(Aggref *node, Context *cxt, Origin *inner)
 				return false;
 			cxt->states |= needs;
 		}
+		else if (format.kind == STATE_ARRAY_VALUE && format.nelements == REGR_STATE_VALUES)
+			cxt->states |= SHARD_STATE_REGR;
 	}
 	else if (node->aggsplit != AGGSPLIT_SIMPLE || !callable(aggregate, cxt))
 		return false;

@@ -32,7 +32,7 @@ begin_foreign_scan(ForeignScanState *node, int eflags)
 		return;
 	}
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-		note_postgres_fdw_use(((ForeignScan *) node->ss.ps.plan)->fs_server);
+		postgres_fdw_note_use(((ForeignScan *) node->ss.ps.plan)->fs_server);
 	node->fdwroutine = postgres_fdw_routine();
 	postgres_fdw_routine()->BeginForeignScan(node, eflags);
 }
@@ -41,14 +41,14 @@ static void
 begin_foreign_modify(ModifyTableState *mtstate, ResultRelInfo *rinfo, List *fdw_private, int subplan_index, int eflags)
 {
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-		note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
+		postgres_fdw_note_use(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
 	postgres_fdw_routine()->BeginForeignModify(mtstate, rinfo, fdw_private, subplan_index, eflags);
 }
 
 static void
 begin_foreign_insert(ModifyTableState *mtstate, ResultRelInfo *rinfo)
 {
-	note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
+	postgres_fdw_note_use(GetForeignServerIdByRelId(RelationGetRelid(rinfo->ri_RelationDesc)));
 	postgres_fdw_routine()->BeginForeignInsert(mtstate, rinfo);
 }
 
@@ -56,7 +56,7 @@ static void
 begin_direct_modify(ForeignScanState *node, int eflags)
 {
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
-		note_postgres_fdw_use(((ForeignScan *) node->ss.ps.plan)->fs_server);
+		postgres_fdw_note_use(((ForeignScan *) node->ss.ps.plan)->fs_server);
 	postgres_fdw_routine()->BeginDirectModify(node, eflags);
 }
 
@@ -66,7 +66,7 @@ exec_foreign_truncate(List *rels, DropBehavior behavior, bool restart_seqs)
 	ListCell   *lc;
 
 	foreach(lc, rels)
-		note_postgres_fdw_use(GetForeignServerIdByRelId(RelationGetRelid((Relation) lfirst(lc))));
+		postgres_fdw_note_use(GetForeignServerIdByRelId(RelationGetRelid((Relation) lfirst(lc))));
 	postgres_fdw_routine()->ExecForeignTruncate(rels, behavior, restart_seqs);
 }
 
@@ -129,7 +129,7 @@ void
 shard_init(void)
 {
 	postgres_fdw_init();
-	states_sources.of_foreign_table = shard_states_path;
+	planner_foreign_states = shard_states_path;
 	DefineCustomBoolVariable("pgbillion_rows.push_down_aggregates",
 							 "Lets pgbillion_fdw run aggregates on the shards.",
 							 NULL,

@@ -49,8 +49,8 @@
 #include "utils/regproc.h"
 #include "utils/syscache.h"
 
-#include "planner/aggregates.h"
 #include "compat.h"
+#include "planner/aggregates.h"
 #include "shard/shard.h"
 
 #define PARTIAL_PREFIX "partial_"
@@ -270,6 +270,15 @@ is_state(Form_pg_aggregate agg)
 	return !OidIsValid(agg->aggfinalfn);
 }
 
+/*
+ * The same start? Ours of regr_* and corr() is that of all majors before 19, and
+ * the functions of ours take it for the one of 19.
+ */
+#if PG_VERSION_NUM >= 190000
+#define CORE_REGR_START "{0,0,0,0,0,0,0,0}"
+#else
+#define CORE_REGR_START "{0,0,0,0,0,0}"
+#endif
 static bool
 same_initial_value(HeapTuple one, HeapTuple two)
 {
@@ -280,7 +289,9 @@ same_initial_value(HeapTuple one, HeapTuple two)
 
 	if (null1 || null2)
 		return null1 && null2;
-	return strcmp(TextDatumGetCString(text1), TextDatumGetCString(text2)) == 0;
+	return strcmp(TextDatumGetCString(text1), TextDatumGetCString(text2)) == 0 ||
+		(strcmp(TextDatumGetCString(text1), "{0,0,0,0,0,0}") == 0 &&
+		 strcmp(TextDatumGetCString(text2), CORE_REGR_START) == 0);
 }
 
 /* The same function, whether called by one of ours or not? Not if this major version has none. */

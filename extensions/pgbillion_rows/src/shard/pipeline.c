@@ -22,7 +22,7 @@
 
 #include "compat.h"
 #include "shard/connection.h"
-#include "shard/verify.h"
+#include "shard/verify_functions.h"
 
 /* rows of a result, where libpq can return several at a time */
 #define CHUNK_ROWS 256

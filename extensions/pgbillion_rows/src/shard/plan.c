@@ -25,9 +25,9 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
-#include "shard/shard.h"
-#include "planner/groups.h"
+#include "planner/group_estimate.h"
 #include "planner/planner.h"
+#include "shard/shard.h"
 
 /* What the shard does with a row costs this much of what the coordinator would, which must fetch the row first. */
 #define SHARD_COST_RATIO 0.1
@@ -145,7 +145,7 @@ add_aggregate_path(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input
 			group_exprs = lappend(group_exprs, column->expr);
 	}
 	if (group_exprs != NIL)
-		rows = estimate_groups(root, group_exprs, input->rows);
+		rows = group_estimate(root, group_exprs, input->rows);
 	startup = table_number(relid, "fdw_startup_cost", STARTUP_COST);
 	total = startup + Max(input->total_cost - startup, 0) * SHARD_COST_RATIO +
 		rows * table_number(relid, "fdw_tuple_cost", TUPLE_COST);
@@ -223,6 +223,7 @@ shard_states_path(PlannerInfo *root, RelOptInfo *table, PathTarget *target)
 	states->userid = table->userid;
 	states->useridiscurrent = table->useridiscurrent;
 	states->fdwroutine = table->fdwroutine;
+	copy_enabled_paths(states, table);
 	shard_get_foreign_upper_paths(root, UPPERREL_PARTIAL_GROUP_AGG, table, states, NULL);
 
 	return states->pathlist != NIL ? linitial(states->pathlist) : NULL;

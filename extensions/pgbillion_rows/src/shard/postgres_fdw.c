@@ -71,7 +71,7 @@ postgres_fdw_used(Oid serverid)
 
 /* It does from now on. */
 void
-note_postgres_fdw_use(Oid serverid)
+postgres_fdw_note_use(Oid serverid)
 {
 	MemoryContext oldcontext = MemoryContextSwitchTo(TopTransactionContext);
 

@@ -17,6 +17,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "commands/explain.h"
@@ -41,11 +42,12 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "planner/aggregates.h"
 #include "compat.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
 #include "shard/validate.h"
-#include "shard/verify.h"
+#include "shard/verify_functions.h"
 
 typedef struct ShardScan
 {
@@ -230,6 +232,8 @@ open_states(ShardScan *scan, TupleTableSlot *slot)
 
 		if (scan->aggregates[i] == NULL || slot->tts_isnull[i])
 			continue;
+		if (scan->formats[i].kind == STATE_ARRAY_VALUE)
+			slot->tts_values[i] = aggregate_widen_regr_state(slot->tts_values[i]);
 		problem = shard_state_problem(&scan->formats[i], slot->tts_values[i]);
 		if (problem != NULL)
 			ereport(ERROR,
@@ -263,6 +267,7 @@ ask_postgres_fdw(ForeignScanState *node, const char *sql)
 	char	   *result;
 
 	TupleDescInitEntry(tupdesc, 1, "value", TEXTOID, -1, 0);
+	TupleDescFinalize(tupdesc);
 	memcpy(plan, node->ss.ps.plan, sizeof(ForeignScan));
 	plan->fdw_exprs = NIL;
 	plan->fdw_private = list_make4(makeString(pstrdup(sql)), list_make1_int(1), makeInteger(1), makeString(""));

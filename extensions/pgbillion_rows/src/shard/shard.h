@@ -16,9 +16,8 @@
  *	pipeline.c	 sends commands over one, and takes the answers
  *	postgres_fdw.c	postgres_fdw's routine, and where its connection is in use
  *	partial.c	 aggregates whose result is the state of another
- *	verify.c	 whether what we call on a shard is ours
+ *	verify_functions.c  whether what we call on a shard is ours
  *	validate.c	 checks the states that shards send
- *	adopt.c		 turns postgres_fdw servers into ours, and back
  *	libpq.c		 the libpq of postgres_fdw
  *
  * Snapshots. In a READ COMMITTED transaction each statement reads a shard
@@ -88,6 +87,8 @@ enum ShardPathPrivate
 #define SHARD_STATE_RAW_TEXT	0x02
 /* … with text that PostgreSQL reads as if it came from our client, when that has the database's encoding. */
 #define SHARD_STATE_SENT_TEXT	0x04
+/* An array that has more values since PostgreSQL 19, … */
+#define SHARD_STATE_REGR		0x08
 
 /* SQL for the aggregate over one foreign table. */
 typedef struct ShardQuery
@@ -103,7 +104,7 @@ typedef struct ShardQuery
 #define POSTGRES_FDW "$libdir/postgres_fdw"
 extern FdwRoutine *postgres_fdw_routine(void);
 extern bool postgres_fdw_used(Oid serverid);
-extern void note_postgres_fdw_use(Oid serverid);
+extern void postgres_fdw_note_use(Oid serverid);
 extern void postgres_fdw_init(void);
 
 /* handler.c */

@@ -34,8 +34,8 @@
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
-#include "planner/aggregates.h"
 #include "compat.h"
+#include "planner/aggregates.h"
 #include "shard/validate.h"
 
 /* Counts of rows beyond this would need many years to count; thousands of them do not overflow. */
@@ -219,6 +219,19 @@ check_numeric_state(Reader *reader, bool squares)
 	return check_counts(reader, 4);
 }
 
+/* A sum of integers, which 19 sends as 128 bits, any of which are one. */
+static const char *
+check_integer_sum(Reader *reader)
+{
+#if PG_VERSION_NUM >= 190000
+	(void) take_int64(reader);
+	(void) take_int64(reader);
+	return reader->failed ? too_short : NULL;
+#else
+	return check_sum(reader, true);
+#endif
+}
+
 /* PolyNumAggState, of int8_avg_serialize() or, with squares, numeric_poly_serialize() */
 static const char *
 check_integer_state(Reader *reader, bool squares)
@@ -226,9 +239,9 @@ check_integer_state(Reader *reader, bool squares)
 	const char *problem = check_counts(reader, 1);
 
 	if (problem == NULL)
-		problem = check_sum(reader, true);
+		problem = check_integer_sum(reader);
 	if (problem == NULL && squares)
-		problem = check_sum(reader, true);
+		problem = check_integer_sum(reader);
 	return problem;
 }
 
@@ -559,7 +572,7 @@ check_arrays_state(Reader *reader, const ShardStateFormat *format)
 	const char *data = nbytes < 0 ? NULL : take(reader, nbytes);
 	int32		abytes = take_int32(reader);
 	int32		aitems = take_int32(reader);
-	const bits8 *bitmap = NULL;
+	const uint8 *bitmap = NULL;
 	int32		nitems;
 	int32		ndims;
 	const char *sizes;
@@ -577,7 +590,7 @@ check_arrays_state(Reader *reader, const ShardStateFormat *format)
 	if (aitems < 0 || aitems > MaxArraySize)
 		return "the space for its nulls is out of range";
 	if (aitems > 0)
-		bitmap = (const bits8 *) take(reader, ((size_t) aitems + 7) / 8);
+		bitmap = (const uint8 *) take(reader, ((size_t) aitems + 7) / 8);
 	nitems = take_int32(reader);
 	ndims = take_int32(reader);
 	sizes = take(reader, sizeof(int) * MAXDIM);
@@ -761,7 +774,7 @@ array_format(Oid combinefn, ShardStateFormat *format)
 			format->element = FLOAT8OID;
 			break;
 		case F_FLOAT8_REGR_COMBINE:
-			format->nelements = 6;
+			format->nelements = REGR_STATE_VALUES;
 			format->element = FLOAT8OID;
 			break;
 #ifdef F_INTERVAL_COMBINE

@@ -30,6 +30,7 @@
 #include "storage/dsm_registry.h"
 #endif
 
+#include "compat.h"
 #include "statistics/statistics.h"
 
 #define MEMORY_NAME "pgbillion_rows"
@@ -55,7 +56,11 @@ static Memory *memory = NULL;
 static Place *mine = NULL;		/* this database's, once it was looked up */
 
 static void
+#if PG_VERSION_NUM >= 190000
+initialize(void *pointer, void *arg)
+#else
 initialize(void *pointer)
+#endif
 {
 	for (int i = 0; i < PLACES; i++)
 	{
@@ -79,7 +84,7 @@ attach(void)
 	bool		found;
 
 	if (memory == NULL && IsUnderPostmaster)
-		memory = GetNamedDSMSegment(MEMORY_NAME, sizeof(Memory), initialize, &found);
+		memory = GetNamedDSMSegment(MEMORY_NAME, sizeof(Memory), initialize, &found, NULL);
 #endif
 	return memory != NULL;
 }

@@ -3,7 +3,7 @@
  * statistics.h
  *	  How many queries ran by what this extension adds, and how long.
  *
- *	count.c		looks at each query that begins and ends
+ *	count_queries.c	looks at each query that begins and ends
  *	memory.c	the counters of each database, in shared memory
  *	view.c		what shows and resets them
  *
@@ -27,7 +27,7 @@ typedef enum QueryKind
 	/* a vectorized scan that returns rows */
 	QUERY_SCAN,
 	/* aggregation before a join */
-	QUERY_BEFORE_JOIN,
+	QUERY_EAGER_AGGREGATE,
 	/* aggregation on shards */
 	QUERY_SHARDS
 } QueryKind;
@@ -45,7 +45,7 @@ typedef struct QueryCounts
 	uint64		microseconds[QUERY_KINDS];
 } QueryCounts;
 
-/* ---- count.c ---- */
+/* ---- count_queries.c ---- */
 
 extern void statistics_count_init(void);
 

@@ -11,6 +11,7 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
+#include "utils/tuplestore.h"
 
 #include "statistics/statistics.h"
 
@@ -18,7 +19,7 @@ static const char *const kind_names[QUERY_KINDS] = {
 	[QUERY_AGGREGATE] = "vectorized aggregation",
 	[QUERY_COLUMNS] = "aggregation from columns",
 	[QUERY_SCAN] = "vectorized scan",
-	[QUERY_BEFORE_JOIN] = "aggregation before join",
+	[QUERY_EAGER_AGGREGATE] = "eager aggregation",
 	[QUERY_SHARDS] = "aggregation on shards"
 };
 

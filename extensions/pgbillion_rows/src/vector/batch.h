@@ -15,8 +15,8 @@
 #ifndef PGBILLION_VECTOR_BATCH_H
 #define PGBILLION_VECTOR_BATCH_H
 
-#include "compat.h"
 #include "access/htup_details.h"
+#include "compat.h"
 #include "executor/tuptable.h"
 #include "nodes/execnodes.h"
 #include "nodes/extensible.h"

@@ -417,7 +417,7 @@ advance_states(VectorAgg *agg, Batch *batch, RowGroups *groups)
 
 	for (int i = 0; i < batch->n; i++)
 	{
-		others[i] = DatumGetPointer(addresses[i]) + agg->others_shift;
+		others[i] = (char *) DatumGetPointer(addresses[i]) + agg->others_shift;
 		entries[i] = groups->single != NULL ? groups->single : group_entries(groups, batch->n)[i];
 	}
 	agg->kind->combine(agg, entries, others, batch->n);

@@ -18,7 +18,7 @@
 #include "access/htup.h"
 #include "nodes/primnodes.h"
 
-#include "columns/kernels.h"
+#include "column_index/kernels.h"
 #include "vector/expression/expression.h"
 #include "vector/filter/filter.h"
 

@@ -51,7 +51,7 @@ condition_of(CaseExpr *expr, CaseWhen *when)
 	if (expr->arg == NULL)
 		return when->expr;
 	/* evaluated for each WHEN: only what costs nothing */
-	if (!IsA(strip_relabel(expr->arg), Var) || has_inner_test((Node *) when->expr, NULL))
+	if (!IsA(planner_strip_relabel(expr->arg), Var) || has_inner_test((Node *) when->expr, NULL))
 		return NULL;
 	return (Expr *) replace_test((Node *) when->expr, expr->arg);
 }
@@ -59,7 +59,7 @@ condition_of(CaseExpr *expr, CaseWhen *when)
 static ChoiceExpr *
 create(int n)
 {
-	ChoiceExpr *result = expr_create(sizeof(ChoiceExpr), &choice_kernel);
+	ChoiceExpr *result = vector_expr_create(sizeof(ChoiceExpr), &choice_kernel);
 
 	result->results = palloc0(sizeof(VectorExpr *) * n);
 	return result;

@@ -11,7 +11,8 @@
  *
  * Partial states are returned in the format of PostgreSQL's own serialization
  * functions (numericvar_serialize(), numeric_avg_serialize(),
- * int8_avg_serialize(), numeric_poly_serialize()), unchanged from 15 to 18.
+ * int8_avg_serialize(), numeric_poly_serialize()); 19 has changed that of sums
+ * of integers.
  *
  *-------------------------------------------------------------------------
  */
@@ -192,15 +193,6 @@ send_digits(StringInfo buf, const Digits *digits, int scale)
 	pq_sendint32(buf, scale);
 	for (int i = 0; i < digits->ndigits; i++)
 		pq_sendint16(buf, digits->digits[i]);
-}
-
-static void
-send_int128(StringInfo buf, int128 value, int scale)
-{
-	Digits		digits;
-
-	split(value, scale, &digits);
-	send_digits(buf, &digits, scale);
 }
 
 /* The numeric that sum * 10^-scale is, in the current context. */
@@ -472,6 +464,21 @@ decimal_serialize_sum(const DecimalSum *sum)
 	return PointerGetDatum(pq_endtypsend(&buf));
 }
 
+/* A sum of integers, as int128_serialize() or, before 19, numericvar_serialize() writes it. */
+static void
+send_integer_sum(StringInfo buf, int128 sum)
+{
+#if PG_VERSION_NUM >= 190000
+	pq_sendint64(buf, (int64) (sum >> 64));
+	pq_sendint64(buf, (int64) sum);
+#else
+	Digits		digits;
+
+	split(sum, 0, &digits);
+	send_digits(buf, &digits, 0);
+#endif
+}
+
 /* The state as int8_avg_serialize() gives it, in the current context. */
 Datum
 decimal_serialize_int128(int64 count, int128 sum)
@@ -480,7 +487,7 @@ decimal_serialize_int128(int64 count, int128 sum)
 
 	pq_begintypsend(&buf);
 	pq_sendint64(&buf, count);
-	send_int128(&buf, sum, 0);
+	send_integer_sum(&buf, sum);
 
 	return PointerGetDatum(pq_endtypsend(&buf));
 }
@@ -493,8 +500,8 @@ decimal_serialize_int128_squares(int64 count, int128 sum, int128 squares)
 
 	pq_begintypsend(&buf);
 	pq_sendint64(&buf, count);
-	send_int128(&buf, sum, 0);
-	send_int128(&buf, squares, 0);
+	send_integer_sum(&buf, sum);
+	send_integer_sum(&buf, squares);
 
 	return PointerGetDatum(pq_endtypsend(&buf));
 }

@@ -32,7 +32,7 @@ decimal_expr_compile(Expr *expr, Batch *batch)
 {
 	ListCell   *lc;
 
-	expr = strip_relabel(expr);
+	expr = planner_strip_relabel(expr);
 	/* constants are not worth looking for: there may be thousands */
 	foreach(lc, batch->decimals)
 	{

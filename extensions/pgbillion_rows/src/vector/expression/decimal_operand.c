@@ -31,7 +31,7 @@ typedef struct DecimalScalar
 
 /* A kernel's expression, zeroed, in the current context. */
 void *
-decimal_create(Size size, const DecimalKernel *kernel)
+decimal_expr_create(Size size, const DecimalKernel *kernel)
 {
 	DecimalExpr *result = palloc0(size);
 
@@ -63,7 +63,7 @@ compile_column(Expr *expr, Batch *batch, CompileDecimal operand)
 
 	if (!IsA(expr, Var))
 		return NULL;
-	result = decimal_create(sizeof(DecimalColumn), &decimal_column_kernel);
+	result = decimal_expr_create(sizeof(DecimalColumn), &decimal_column_kernel);
 	result->column = batch_index(batch, ((Var *) expr)->varattno);
 	return &result->expr;
 }
@@ -184,10 +184,10 @@ compile_integers(Expr *expr, Batch *batch, CompileDecimal operand)
 		func->funcid == F_NUMERIC_INT8 ? 8 : 0;
 	if (width == 0)
 		return NULL;
-	arg = strip_relabel(linitial(func->args));
+	arg = planner_strip_relabel(linitial(func->args));
 	if (!IsA(arg, Var))
 		return NULL;
-	result = decimal_create(sizeof(DecimalColumn), &decimal_integer_kernel);
+	result = decimal_expr_create(sizeof(DecimalColumn), &decimal_integer_kernel);
 	result->column = batch_index(batch, ((Var *) arg)->varattno);
 	result->width = width;
 	return &result->expr;
@@ -226,7 +226,7 @@ compile_scalar(Expr *expr, Batch *batch, CompileDecimal operand)
 
 	if (!IsA(expr, Const) && !IsA(expr, Param))
 		return NULL;
-	result = decimal_create(sizeof(DecimalScalar), &decimal_scalar_kernel);
+	result = decimal_expr_create(sizeof(DecimalScalar), &decimal_scalar_kernel);
 	result->state = ExecInitExpr(expr, batch->parent);
 	return &result->expr;
 }

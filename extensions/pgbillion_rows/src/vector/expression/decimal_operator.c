@@ -35,7 +35,7 @@ compile(Expr *expr, Batch *batch, CompileDecimal operand)
 	right = left == NULL ? NULL : operand(lsecond(op->args), batch);
 	if (right == NULL)
 		return NULL;
-	result = decimal_create(sizeof(DecimalOperator), &decimal_operator_kernel);
+	result = decimal_expr_create(sizeof(DecimalOperator), &decimal_operator_kernel);
 	result->function = op->opfuncid;
 	result->left = left;
 	result->right = right;

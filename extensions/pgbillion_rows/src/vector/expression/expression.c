@@ -34,7 +34,7 @@ static const ExprKernel *const kernels[] = {
 static VectorExpr *
 compile_operand(Expr *expr, Batch *batch)
 {
-	expr = strip_relabel(expr);
+	expr = planner_strip_relabel(expr);
 	for (int i = 0; i < lengthof(kernels); i++)
 	{
 		VectorExpr *result = kernels[i]->compile(expr, batch, compile_operand);
@@ -55,9 +55,9 @@ vector_expr_compile(Expr *expr, Batch *batch)
 	VectorExpr *result = compile_operand(expr, batch);
 
 	if (result == NULL)
-		result = expr_create(sizeof(VectorExpr), NULL);
+		result = vector_expr_create(sizeof(VectorExpr), NULL);
 	if (result->kernel == NULL || !result->kernel->always)
-		by_row_prepare(&result->by_row, expr, batch);
+		expr_by_row_prepare(&result->by_row, expr, batch);
 	if (exprType((Node *) expr) == NUMERICOID)
 		result->decimal = decimal_expr_compile(expr, batch);
 	batch->nby_row += !vector_expr_is_kernel(result);
@@ -115,8 +115,8 @@ vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Valu
 	result->has_nulls = false;
 	for (int i = 0; i < n; i++)
 	{
-		result->values[i] = by_row_eval(&expr->by_row, batch, rows != NULL ? rows[i] : i,
-										&result->nulls[i]);
+		result->values[i] = expr_by_row_eval(&expr->by_row, batch, rows != NULL ? rows[i] : i,
+											 &result->nulls[i]);
 		result->has_nulls |= result->nulls[i];
 	}
 }

@@ -30,7 +30,7 @@ typedef struct Values
 
 typedef struct VectorExpr VectorExpr;
 
-/* ---- by_row.c ---- */
+/* ---- expression_by_row.c ---- */
 
 /* An expression that PostgreSQL's expression code evaluates, row by row. */
 typedef struct ByRow
@@ -44,8 +44,8 @@ typedef struct ByRow
 								 * there is one */
 } ByRow;
 
-extern void by_row_prepare(ByRow *by_row, Expr *expr, Batch *batch);
-extern Datum by_row_eval(ByRow *by_row, Batch *batch, int row, bool *isnull);
+extern void expr_by_row_prepare(ByRow *by_row, Expr *expr, Batch *batch);
+extern Datum expr_by_row_eval(ByRow *by_row, Batch *batch, int row, bool *isnull);
 
 /* ---- expression.c ---- */
 
@@ -59,7 +59,7 @@ extern void vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows,
 extern bool vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n,
 								 Decimals *result);
 
-/* ---- text.c ---- */
+/* ---- text_function.c ---- */
 
 extern Expr *vector_expr_text(Expr *expr);
 

@@ -18,6 +18,8 @@
 #ifndef PGBILLION_VECTOR_KERNEL_H
 #define PGBILLION_VECTOR_KERNEL_H
 
+#include "catalog/pg_type.h"
+
 #include "vector/expression/expression.h"
 
 /* ---- Datums ---- */
@@ -78,7 +80,7 @@ extern const ExprKernel choice_kernel;
 extern const ExprKernel condition_kernel;
 
 /* operand.c */
-extern void *expr_create(Size size, const ExprKernel *kernel);
+extern void *vector_expr_create(Size size, const ExprKernel *kernel);
 
 /* ---- decimals ---- */
 
@@ -117,7 +119,7 @@ extern const DecimalKernel decimal_operator_kernel;
 extern DecimalExpr *decimal_expr_compile(Expr *expr, Batch *batch);
 
 /* decimal_operand.c */
-extern void *decimal_create(Size size, const DecimalKernel *kernel);
+extern void *decimal_expr_create(Size size, const DecimalKernel *kernel);
 
 static inline uint64
 magnitude(int64 value)
@@ -170,6 +172,26 @@ decimal_expr_eval(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, De
 	}
 
 	return done;
+}
+
+/* The integer that a value of one of these types is. */
+static inline int64
+int_of(Datum value, Oid type)
+{
+	switch (type)
+	{
+		case INT2OID:
+			return DatumGetInt16(value);
+		case INT4OID:
+		case DATEOID:
+			return DatumGetInt32(value);
+		case BOOLOID:
+			return DatumGetBool(value);
+		case OIDOID:
+			return DatumGetObjectId(value);
+		default:
+			return DatumGetInt64(value);
+	}
 }
 
 #endif							/* PGBILLION_VECTOR_KERNEL_H */

@@ -13,7 +13,7 @@
 
 /* A kernel's expression, zeroed, in the current context; NULL: of no kernel. */
 void *
-expr_create(Size size, const ExprKernel *kernel)
+vector_expr_create(Size size, const ExprKernel *kernel)
 {
 	VectorExpr *result = palloc0(size);
 
@@ -30,7 +30,7 @@ compile_column(Expr *expr, Batch *batch, CompileOperand operand)
 
 	if (!IsA(expr, Var))
 		return NULL;
-	result = expr_create(sizeof(ColumnExpr), &column_kernel);
+	result = vector_expr_create(sizeof(ColumnExpr), &column_kernel);
 	result->column = batch_index(batch, ((Var *) expr)->varattno);
 	Assert(result->column >= 0);
 	return &result->expr;
@@ -73,7 +73,7 @@ compile_scalar(Expr *expr, Batch *batch, CompileOperand operand)
 
 	if (!IsA(expr, Const) && !IsA(expr, Param))
 		return NULL;
-	result = expr_create(sizeof(ScalarExpr), &scalar_kernel);
+	result = vector_expr_create(sizeof(ScalarExpr), &scalar_kernel);
 	if (batch->parent != NULL)
 		result->state = ExecInitExpr(expr, batch->parent);
 	result->constant = IsA(expr, Const);

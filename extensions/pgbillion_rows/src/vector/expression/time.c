@@ -144,7 +144,7 @@ compile(Expr *expr, Batch *batch, CompileOperand operand)
 	arg = operand(llast(func->args), batch);
 	if (arg == NULL)
 		return NULL;
-	result = expr_create(sizeof(TimeExpr), &time_kernel);
+	result = vector_expr_create(sizeof(TimeExpr), &time_kernel);
 	result->operand = arg;
 	result->action = functions[f].action;
 	result->of_date = functions[f].of_date;

@@ -25,7 +25,7 @@ compile_null(Expr *expr, const PredicateContext *context)
 	NullTest   *test = (NullTest *) expr;
 	Test	   *result;
 
-	if (!IsA(expr, NullTest) || test->argisrow || !IsA(strip_relabel(test->arg), Var))
+	if (!IsA(expr, NullTest) || test->argisrow || !IsA(planner_strip_relabel(test->arg), Var))
 		return NULL;
 	result = predicate_create(sizeof(Test), &null_kernel);
 	result->operand = vector_expr_compile(test->arg, context->batch);

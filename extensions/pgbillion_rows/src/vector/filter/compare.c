@@ -76,7 +76,7 @@ compile(Expr *expr, const PredicateContext *context)
 	result->left = vector_expr_compile(left, context->batch);
 	result->right = vector_expr_compile(right, context->batch);
 
-	range = context->top ? range_of(result) : NULL;
+	range = context->top ? predicate_range_of(result) : NULL;
 	return range != NULL ? range : &result->predicate;
 }
 

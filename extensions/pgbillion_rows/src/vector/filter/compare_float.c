@@ -11,7 +11,7 @@
 
 #include "utils/float.h"
 
-#include "columns/kernels.h"
+#include "column_index/kernels.h"
 #include "vector/filter/predicate.h"
 
 #define FLOATS(LEFT, RIGHT) \
@@ -150,7 +150,7 @@ select_float_array(Range *range, const Datum *scalars, const Packed *packed, con
 		uint64		bitmap[KERNEL_BITMAP_WORDS(BATCH_ROWS)];
 
 		(void) column_kernels()->select_float4(values, n, low, high, bitmap);
-		return list_bitmap(bitmap, n, selected);
+		return filter_list_bitmap(bitmap, n, selected);
 	}
 	for (int i = 0; i < n; i++)
 	{

@@ -135,8 +135,8 @@ find_ends(Range *range, const Datum *scalars, int64 *from, int64 *to)
 }
 
 int
-select_integers(Range *range, const Datum *scalars, const Column *column,
-				const uint16 *rows, int n, uint16 *selected)
+filter_select_integers(Range *range, const Datum *scalars, const Column *column,
+					   const uint16 *rows, int n, uint16 *selected)
 {
 	int64		from;
 	int64		to;
@@ -171,8 +171,8 @@ select_integers(Range *range, const Datum *scalars, const Column *column,
 }
 
 int
-select_integer_array(Range *range, const Datum *scalars, const Packed *packed, const uint16 *rows, int n,
-					 uint16 *selected)
+filter_select_integer_array(Range *range, const Datum *scalars, const Packed *packed, const uint16 *rows, int n,
+							uint16 *selected)
 {
 	int64		from;
 	int64		to;
@@ -181,11 +181,11 @@ select_integer_array(Range *range, const Datum *scalars, const Packed *packed, c
 		return -1;
 	if (!find_ends(range, scalars, &from, &to))
 		return 0;
-	return select_packed_integers(packed, from, to, rows, n, selected);
+	return filter_select_packed_integers(packed, from, to, rows, n, selected);
 }
 
 bool
-integers_excluded(Range *range, const Datum *scalars, const Bounds *bounds)
+filter_integers_excluded(Range *range, const Datum *scalars, const Bounds *bounds)
 {
 	int64		from;
 	int64		to;
@@ -197,7 +197,7 @@ integers_excluded(Range *range, const Datum *scalars, const Bounds *bounds)
 
 /* How ranges of integers are looked for. */
 #define INTEGER_RANGE \
-	.select = select_integers,.select_packed = select_integer_array,.excludes = integers_excluded
+	.select = filter_select_integers,.select_packed = filter_select_integer_array,.excludes = filter_integers_excluded
 
 const CompareKind integer_comparisons[] = {
 	{.applies = are_four_bytes,.compare = compare_four_bytes, INTEGER_RANGE},

@@ -220,7 +220,7 @@ select_decimal_array(Range *range, const Datum *scalars, const Packed *packed, c
 {
 	if (packed->kind != PACKED_DECIMALS || !set_ends(range, scalars, packed->scale))
 		return -1;
-	return select_packed_integers(packed, range->from, range->to, rows, n, selected);
+	return filter_select_packed_integers(packed, range->from, range->to, rows, n, selected);
 }
 
 static bool

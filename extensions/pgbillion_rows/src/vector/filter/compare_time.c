@@ -47,9 +47,9 @@ const CompareKind time_comparisons[] = {
 		.applies = are_date_and_timestamp,
 		.commuted = &time_comparisons[1],
 		.compare = compare_date_timestamp,
-		.select = select_integers,
-		.select_packed = select_integer_array,
-		.excludes = integers_excluded,
+		.select = filter_select_integers,
+		.select_packed = filter_select_integer_array,
+		.excludes = filter_integers_excluded,
 	},
 	{
 		.applies = are_timestamp_and_date,

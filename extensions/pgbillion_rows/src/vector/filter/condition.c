@@ -32,7 +32,7 @@ compile(Expr *expr, Batch *batch, CompileOperand operand)
 	predicate = vector_condition_compile(expr, batch);
 	if (predicate == NULL)
 		return NULL;
-	result = expr_create(sizeof(ConditionExpr), &condition_kernel);
+	result = vector_expr_create(sizeof(ConditionExpr), &condition_kernel);
 	result->predicate = predicate;
 	return &result->expr;
 }

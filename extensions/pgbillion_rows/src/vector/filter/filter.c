@@ -12,6 +12,7 @@
  */
 #include "postgres.h"
 
+#include "executor/instrument.h"
 #include "nodes/bitmapset.h"
 #include "optimizer/optimizer.h"
 #include "utils/memutils.h"
@@ -66,7 +67,7 @@ struct VectorFilter
 static Predicate *
 compile(Expr *expr, const PredicateContext *context)
 {
-	expr = strip_relabel(expr);
+	expr = planner_strip_relabel(expr);
 	for (int i = 0; i < lengthof(kernels); i++)
 	{
 		Predicate  *result = kernels[i]->compile(expr, context);
@@ -103,7 +104,7 @@ vector_filter_compile(List *clauses, Batch *batch)
 	{
 		Term	   *term = &filter->terms[filter->nterms];
 
-		by_row_prepare(&term->by_row, lfirst(lc), batch);
+		expr_by_row_prepare(&term->by_row, lfirst(lc), batch);
 		term->predicate = compile(lfirst(lc), &context);
 		filter->nkernels += term->predicate != NULL;
 		term->certain = term->predicate != NULL && (filter->nclauses > 1 || batch->source->methods->codes != NULL) &&
@@ -206,7 +207,7 @@ select_each(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 		for (int i = 0; i < n; i++)
 		{
 			bool		isnull;
-			Datum		value = by_row_eval(&term->by_row, batch, rows != NULL ? rows[i] : i, &isnull);
+			Datum		value = expr_by_row_eval(&term->by_row, batch, rows != NULL ? rows[i] : i, &isnull);
 
 			truth[i] = isnull ? TRUTH_NULL : DatumGetBool(value);
 		}

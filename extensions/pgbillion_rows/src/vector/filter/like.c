@@ -84,12 +84,20 @@ cut(LikePattern *pattern)
 	MemoryContext context = GetMemoryChunkContext(pattern);
 	const char *p = pattern->text;
 	const char *end = p + pattern->len;
-	char	   *bytes = MemoryContextAlloc(context, pattern->len + 1);
-	bool	   *any = MemoryContextAlloc(context, pattern->len + 1);
+	Size		most = 1;
+	char	   *bytes;
+	bool	   *any;
 	Part	   *part;
 
-	/* at most every second byte is a % that begins a part */
-	pattern->parts = MemoryContextAllocZero(context, sizeof(Part) * (pattern->len / 2 + 2));
+	/* an escaped one begins no part, and is counted, too */
+	for (int i = 0; i < pattern->len; i++)
+		most += p[i] == '%';
+	pattern->parts = NULL;
+	if (most > MaxAllocSize / sizeof(Part))
+		return false;
+	bytes = MemoryContextAlloc(context, pattern->len + 1);
+	any = MemoryContextAlloc(context, pattern->len + 1);
+	pattern->parts = MemoryContextAllocZero(context, sizeof(Part) * most);
 	part = pattern->parts;
 	part->bytes = bytes;
 	part->any = any;
@@ -144,12 +152,14 @@ pattern_set(LikePattern *pattern, Datum text)
 	if (!pattern->known || pattern->len != len || memcmp(pattern->text, data, len) != 0)
 	{
 		if (pattern->known)
+			pfree(pattern->text);
+		if (pattern->known && pattern->parts != NULL)
 		{
 			pfree(unconstify(char *, pattern->parts->bytes));
 			pfree(unconstify(bool *, pattern->parts->any));
 			pfree(pattern->parts);
-			pfree(pattern->text);
 		}
+		pattern->known = false;
 		pattern->text = MemoryContextAlloc(GetMemoryChunkContext(pattern), len + 1);
 		memcpy(pattern->text, data, len);
 		pattern->len = len;
@@ -331,7 +341,7 @@ compile(Expr *expr, const PredicateContext *context)
 		!is_like(op->opfuncid, op->inputcollid, &negated))
 		return NULL;
 	left = linitial(op->args);
-	right = strip_relabel(lsecond(op->args));
+	right = planner_strip_relabel(lsecond(op->args));
 
 	/*
 	 * with a string that may raise an error, a pattern must not: which of

@@ -34,7 +34,7 @@ predicate_is_harmless(Expr *expr)
 
 	while ((text = vector_expr_text(expr)) != NULL)
 		expr = text;
-	expr = strip_relabel(expr);
+	expr = planner_strip_relabel(expr);
 	/* an internal parameter may be a subquery that would not have been run */
 	return IsA(expr, Var) || IsA(expr, Const) ||
 		(IsA(expr, Param) && ((Param *) expr)->paramkind == PARAM_EXTERN);

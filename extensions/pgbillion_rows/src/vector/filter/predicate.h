@@ -19,6 +19,7 @@
 #include "catalog/pg_type.h"
 
 #include "vector/expression/expression.h"
+#include "vector/expression/kernel.h"
 
 /* What a row is: as SQL has it. */
 #define TRUTH_FALSE 0
@@ -189,25 +190,6 @@ struct Range
 	int64		to;
 };
 
-static inline int64
-int_of(Datum value, Oid type)
-{
-	switch (type)
-	{
-		case INT2OID:
-			return DatumGetInt16(value);
-		case INT4OID:
-		case DATEOID:
-			return DatumGetInt32(value);
-		case BOOLOID:
-			return DatumGetBool(value);
-		case OIDOID:
-			return DatumGetObjectId(value);
-		default:
-			return DatumGetInt64(value);
-	}
-}
-
 /* Truth of a comparison of which the order is known: -1, 0 or 1. */
 static inline bool
 holds(CompareOp op, int order)
@@ -275,9 +257,9 @@ holds(CompareOp op, int order)
 
 /* ---- select_packed.c ---- */
 
-extern int	select_packed_integers(const Packed *packed, int64 from, int64 to, const uint16 *rows, int n,
-								   uint16 *selected);
-extern int	list_bitmap(const uint64 *bitmap, int n, uint16 *selected);
+extern int	filter_select_packed_integers(const Packed *packed, int64 from, int64 to, const uint16 *rows, int n,
+										  uint16 *selected);
+extern int	filter_list_bitmap(const uint64 *bitmap, int n, uint16 *selected);
 
 /* ---- families of comparisons: arrays that end with a kind without functions ---- */
 
@@ -288,11 +270,11 @@ extern const CompareKind time_comparisons[];
 extern const CompareKind text_comparisons[];
 
 /* compare_integer.c */
-extern int	select_integers(Range *range, const Datum *scalars, const Column *column,
-							const uint16 *rows, int n, uint16 *selected);
-extern int	select_integer_array(Range *range, const Datum *scalars, const Packed *packed,
-								 const uint16 *rows, int n, uint16 *selected);
-extern bool integers_excluded(Range *range, const Datum *scalars, const Bounds *bounds);
+extern int	filter_select_integers(Range *range, const Datum *scalars, const Column *column,
+								   const uint16 *rows, int n, uint16 *selected);
+extern int	filter_select_integer_array(Range *range, const Datum *scalars, const Packed *packed,
+										const uint16 *rows, int n, uint16 *selected);
+extern bool filter_integers_excluded(Range *range, const Datum *scalars, const Bounds *bounds);
 
 /* ---- kernels ---- */
 
@@ -316,6 +298,6 @@ extern bool predicate_find_op(Oid opno, Oid left, CompareOp *op);
 
 /* ---- range.c ---- */
 
-extern Predicate *range_of(const Comparison *comparison);
+extern Predicate *predicate_range_of(const Comparison *comparison);
 
 #endif							/* PGBILLION_VECTOR_PREDICATE_H */

@@ -117,7 +117,7 @@ static const PredicateKernel range_kernel = {
 
 /* The range that a comparison of a column with a constant or a parameter is, or NULL. */
 Predicate *
-range_of(const Comparison *comparison)
+predicate_range_of(const Comparison *comparison)
 {
 	const CompareKind *kind = comparison->kind;
 	VectorExpr *column = comparison->left;

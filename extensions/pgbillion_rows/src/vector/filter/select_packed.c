@@ -9,12 +9,12 @@
 
 #include "port/pg_bitutils.h"
 
-#include "columns/kernels.h"
+#include "column_index/kernels.h"
 #include "vector/filter/predicate.h"
 
 /* List the rows whose bits are set; return how many. Bits beyond n are not. */
 int
-list_bitmap(const uint64 *bitmap, int n, uint16 *selected)
+filter_list_bitmap(const uint64 *bitmap, int n, uint16 *selected)
 {
 	int			k = 0;
 
@@ -42,8 +42,8 @@ list_bitmap(const uint64 *bitmap, int n, uint16 *selected)
  * rows.
  */
 int
-select_packed_integers(const Packed *packed, int64 from, int64 to, const uint16 *rows, int n,
-					   uint16 *selected)
+filter_select_packed_integers(const Packed *packed, int64 from, int64 to, const uint16 *rows, int n,
+							  uint16 *selected)
 {
 	uint64		low;
 	uint64		high;
@@ -70,7 +70,7 @@ select_packed_integers(const Packed *packed, int64 from, int64 to, const uint16 
 			Assert(high <= PG_UINT32_MAX);
 			(void) column_kernels()->select_uint32(packed->array, n, low, high, bitmap);
 		}
-		return list_bitmap(bitmap, n, selected);
+		return filter_list_bitmap(bitmap, n, selected);
 	}
 
 #define SELECT_FROM(type) \

@@ -177,7 +177,7 @@ join_build_run(JoinBuild *build, Source *source, int level, MemoryContext spill_
 			build->max[k] = PG_INT64_MIN;
 		}
 		build->serial++;
-		build->whole = true;
+		build->complete = true;
 	}
 	batch->source = source;
 	for (;;)
@@ -194,7 +194,7 @@ join_build_run(JoinBuild *build, Source *source, int level, MemoryContext spill_
 	MemoryContextSwitchTo(spill_context);
 	if (build->spill != NULL)
 	{
-		build->whole = false;
+		build->complete = false;
 		build->partitions = spill_end(build->spill, &build->spilled_bytes);
 		build->spilled_partitions += list_length(build->partitions);
 		build->spill = NULL;

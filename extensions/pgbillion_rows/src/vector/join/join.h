@@ -13,8 +13,6 @@
  * the table, then the columns that each of the plans returns. A value is
  * copied from step to step when it is asked for, and not before.
  *
- *	spec.c		what the plan says of the joins, in terms of such rows
- *	keys.c		what rows are matched by
  *	table.c		the hash table
  *	share.c		rows of a plan that processes run together: share.h
  *	build.c		fills it; what does not fit into memory goes to files
@@ -34,9 +32,8 @@
 #include "vector/batch.h"
 #include "vector/expression/expression.h"
 #include "vector/filter/filter.h"
-#include "vector/sink/spill.h"
-
-/* ---- spec.c ---- */
+#include "vector/keys/join_key.h"
+#include "vector/spill/spill.h"
 
 /* One join. Expressions are over the rows described above, except inner_keys. */
 typedef struct JoinSpec
@@ -65,25 +62,6 @@ typedef struct JoinRows
 	List	   *columns;		/* of all plans */
 	AttrNumber	first;			/* attribute before that of the first of them */
 } JoinRows;
-
-extern JoinRows *join_rows_create(CustomScan *cscan, List *exprs, List *plans, TupleDesc tupdesc);
-extern List *join_rows_exprs(JoinRows *rows, List *exprs);
-
-/* ---- keys.c ---- */
-
-#define JOIN_MAX_KEYS 8
-
-typedef struct JoinKeys JoinKeys;
-
-extern bool join_key_is_integer(const OpExpr *clause);
-extern JoinKeys *join_keys_create(List *clauses);
-extern int	join_keys_count(const JoinKeys *keys);
-extern bool join_keys_direct(const JoinKeys *keys);
-extern bool join_keys_integer(const JoinKeys *keys, int key);
-extern Oid	join_keys_outer_type(const JoinKeys *keys, int key);
-extern void join_keys_tags(JoinKeys *keys, bool inner, Values *values, int n, uint64 *tags, bool *known);
-extern bool join_keys_equal(JoinKeys *keys, const Values *outer, int row, const Datum *inner);
-extern Datum join_keys_copy(JoinKeys *keys, int key, Datum value, char *(*alloc) (void *arg, Size size), void *arg);
 
 /* ---- table.c ---- */
 
@@ -130,7 +108,7 @@ typedef struct JoinBuild
 	/* of all rows that have no NULL among their keys; of integers only */
 	int64		min[JOIN_MAX_KEYS];
 	int64		max[JOIN_MAX_KEYS];
-	bool		whole;			/* they are all in the table, or were until
+	bool		complete;		/* they are all in the table, or were until
 								 * the next run */
 	uint64		serial;			/* of the run that read them */
 

@@ -26,6 +26,7 @@
 #include "utils/memutils.h"
 
 #include "vector/filter/predicate.h"
+#include "vector/huge_pages.h"
 #include "vector/join/join.h"
 
 /* Keys of one build side. */
@@ -139,7 +140,8 @@ note_values(JoinKeyFilter *filter, KeySet *set)
 		}
 	if (words * sizeof(uint64) > join_table_limit(table) / 8)
 		return;
-	set->bits = MemoryContextAllocZero(filter->context, sizeof(uint64) * words);
+	/* that can be more than 1 GB */
+	set->bits = alloc_zero_for_random_access(filter->context, sizeof(uint64) * words);
 	while (join_table_tags(table, &slot, &tag))
 	{
 		uint64		hash = hash_of((int64) tag);
@@ -173,7 +175,7 @@ join_key_filter_begin(JoinKeyFilter *filter)
 		JoinBuild  *build = set->build;
 
 		set->serial = build->serial;
-		set->usable = build->whole && join_table_count(build->table) > 0;
+		set->usable = build->complete && join_table_count(build->table) > 0;
 		set->bits = NULL;
 		if (!set->usable)
 			continue;

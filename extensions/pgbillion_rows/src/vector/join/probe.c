@@ -21,6 +21,7 @@
 #include "postgres.h"
 
 #include "executor/executor.h"
+#include "executor/instrument.h"
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
 #include "utils/memutils.h"
@@ -797,7 +798,7 @@ add_key_filter(JoinRows *rows, VectorJoin *first, const JoinSpec *spec, JoinBuil
 	foreach(lc, spec->outer_keys)
 	{
 		int			key = foreach_current_index(lc);
-		Var		   *var = (Var *) strip_relabel(lfirst(lc));
+		Var		   *var = (Var *) planner_strip_relabel(lfirst(lc));
 
 		if (!IsA(var, Var) || var->varattno > rows->first || !join_keys_integer(build->join_keys, key))
 			continue;
@@ -881,7 +882,7 @@ joins_shared_rows(Source *source)
 	{
 		VectorJoin *join = (VectorJoin *) source;
 
-		if (rows_are_shared(join->build->rows))
+		if (shared_rows_applies(join->build->rows))
 			result = lappend(result, join->build->rows);
 		source = join->below;
 	}

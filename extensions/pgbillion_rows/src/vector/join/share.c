@@ -29,7 +29,7 @@
 #include "utils/wait_event.h"
 
 #include "vector/join/share.h"
-#include "vector/sink/spill.h"
+#include "vector/spill/spill.h"
 
 /* The barriers' phases. */
 #define PHASE_WRITE 0
@@ -216,7 +216,7 @@ shared_rows_create(Source *plan)
 
 /* Is a source one of these? */
 bool
-rows_are_shared(const Source *source)
+shared_rows_applies(const Source *source)
 {
 	return source->methods == &shared_methods;
 }

@@ -13,7 +13,7 @@
 #include "vector/batch.h"
 
 extern Source *shared_rows_create(Source *plan);
-extern bool rows_are_shared(const Source *source);
+extern bool shared_rows_applies(const Source *source);
 
 /* ---- of all that there are in a node, as a list; memory as in exchange.h ---- */
 extern Size shared_rows_size(List *sources);

@@ -18,14 +18,8 @@
 #include "utils/memutils.h"
 
 #include "vector/join/join.h"
+#include "vector/keys/slots.h"
 
-typedef struct Slot
-{
-	uint64		tag;
-	JoinEntry  *first;			/* NULL: free */
-} Slot;
-
-#define MIN_SLOTS 256
 #define CHUNK_BYTES (256 * 1024)
 
 struct JoinTable
@@ -40,9 +34,7 @@ struct JoinTable
 
 	MemoryContext context;		/* slots, entries, and what they point to */
 	Size		limit;
-	Slot	   *slots;
-	uint64		nslots;			/* a power of two */
-	int			shift;			/* 64 - log2(nslots) */
+	KeySlots	slots;			/* an entry is the first of its tag */
 	uint64		ntags;
 	int64		nentries;
 	Size		taken;			/* by entries and what they point to */
@@ -58,9 +50,7 @@ struct JoinTable
 static void
 start(JoinTable *table)
 {
-	table->nslots = MIN_SLOTS;
-	table->shift = 64 - 8;
-	table->slots = MemoryContextAllocZero(table->context, sizeof(Slot) * table->nslots);
+	key_slots_start(&table->slots, table->context);
 	table->ntags = 0;
 	table->nentries = 0;
 	table->taken = 0;
@@ -109,7 +99,7 @@ join_table_entry_bytes(int ncolumns, int nkeys)
 {
 	/* slots are between a third and two thirds full */
 	return MAXALIGN(offsetof(JoinEntry, values) + (sizeof(Datum) + sizeof(bool)) * ncolumns + sizeof(Datum) * nkeys) +
-		2 * sizeof(Slot);
+		2 * sizeof(KeySlot);
 }
 
 /* The bytes that the table may take. */
@@ -130,10 +120,10 @@ join_table_bytes(JoinTable *table)
 bool
 join_table_fits(JoinTable *table, int n)
 {
-	bool		grows = (table->ntags + n) * 3 > table->nslots * 2;
+	bool		grows = key_slots_lack(&table->slots, table->ntags + n);
 	Size		more = table->nentries > 0 ? table->taken / table->nentries * n : 0;
 
-	return join_table_bytes(table) + more + (grows ? 2 * table->nslots * sizeof(Slot) : 0) <= table->limit;
+	return join_table_bytes(table) + more + (grows ? key_slots_next_bytes(&table->slots) : 0) <= table->limit;
 }
 
 int64
@@ -147,37 +137,6 @@ bool
 join_table_has_twins(JoinTable *table)
 {
 	return table->twins;
-}
-
-static inline uint64
-slot_of(const JoinTable *table, uint64 tag)
-{
-	/* Fibonacci hashing */
-	return ((tag ^ (tag >> 32)) * UINT64CONST(0x9E3779B97F4A7C15)) >> table->shift;
-}
-
-static void
-grow(JoinTable *table)
-{
-	Slot	   *old = table->slots;
-	uint64		nold = table->nslots;
-
-	table->nslots *= 2;
-	table->shift--;
-	table->slots = MemoryContextAllocExtended(table->context, sizeof(Slot) * table->nslots,
-											  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-	for (uint64 i = 0; i < nold; i++)
-	{
-		if (old[i].first != NULL)
-		{
-			uint64		s = slot_of(table, old[i].tag);
-
-			while (table->slots[s].first != NULL)
-				s = (s + 1) & (table->nslots - 1);
-			table->slots[s] = old[i];
-		}
-	}
-	pfree(old);
 }
 
 /* Aligned memory for entries and what they point to. */
@@ -241,27 +200,27 @@ make_entry(JoinTable *table, Batch *batch, const Values *keys, int row)
 void
 join_table_insert(JoinTable *table, Batch *batch, const Values *keys, const uint64 *tags, const bool *known)
 {
-	while ((table->ntags + batch->n) * 3 > table->nslots * 2)
-		grow(table);
+	if (key_slots_lack(&table->slots, table->ntags + batch->n))
+		key_slots_grow(&table->slots, table->ntags + batch->n);
 	for (int i = 0; i < batch->n; i++)
 	{
-		uint64		s = slot_of(table, tags[i]);
+		uint64		s = key_slot_of(&table->slots, tags[i]);
 		JoinEntry  *entry;
 
 		if (!known[i])
 			continue;
 		entry = make_entry(table, batch, keys, i);
-		while (table->slots[s].first != NULL && table->slots[s].tag != tags[i])
-			s = (s + 1) & (table->nslots - 1);
-		entry->next = table->slots[s].first;
+		while (table->slots.slot[s].entry != NULL && table->slots.slot[s].tag != tags[i])
+			s = (s + 1) & (table->slots.nslots - 1);
+		entry->next = table->slots.slot[s].entry;
 		if (entry->next == NULL)
 		{
-			table->slots[s].tag = tags[i];
+			table->slots.slot[s].tag = tags[i];
 			table->ntags++;
 		}
 		else
 			table->twins = true;
-		table->slots[s].first = entry;
+		table->slots.slot[s].entry = entry;
 		table->nentries++;
 	}
 }
@@ -281,24 +240,24 @@ void
 join_table_find(JoinTable *table, const Values *keys, const uint64 *tags, const bool *known, int n,
 				JoinEntry **entries)
 {
-	const Slot *slots = table->slots;
-	uint64		mask = table->nslots - 1;
+	const KeySlot *slots = table->slots.slot;
+	uint64		mask = table->slots.nslots - 1;
 
 	/* a table beyond the caches: have all slots of the batch fetched at once */
-	if (table->nslots > 4096)
+	if (table->slots.nslots > 4096)
 	{
 		for (int i = 0; i < n; i++)
-			__builtin_prefetch(&slots[slot_of(table, tags[i])]);
+			__builtin_prefetch(&slots[key_slot_of(&table->slots, tags[i])]);
 	}
 	for (int i = 0; i < n; i++)
 	{
-		uint64		s = slot_of(table, tags[i]);
+		uint64		s = key_slot_of(&table->slots, tags[i]);
 
-		while (slots[s].first != NULL && slots[s].tag != tags[i])
+		while (slots[s].entry != NULL && slots[s].tag != tags[i])
 			s = (s + 1) & mask;
-		entries[i] = known[i] ? slots[s].first : NULL;
+		entries[i] = known[i] ? slots[s].entry : NULL;
 	}
-	if (table->nslots > 4096)
+	if (table->slots.nslots > 4096)
 	{
 		for (int i = 0; i < n; i++)
 			__builtin_prefetch(entries[i]);
@@ -328,11 +287,11 @@ join_table_entry_null(JoinTable *table, const JoinEntry *entry, int column)
 bool
 join_table_tags(JoinTable *table, uint64 *slot, uint64 *tag)
 {
-	while (*slot < table->nslots)
+	while (*slot < table->slots.nslots)
 	{
-		const Slot *found = &table->slots[(*slot)++];
+		const KeySlot *found = &table->slots.slot[(*slot)++];
 
-		if (found->first != NULL)
+		if (found->entry != NULL)
 		{
 			*tag = found->tag;
 			return true;
@@ -350,13 +309,13 @@ join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag)
 		*entry = (*entry)->next;
 		return true;
 	}
-	while (*slot < table->nslots)
+	while (*slot < table->slots.nslots)
 	{
-		const Slot *found = &table->slots[(*slot)++];
+		const KeySlot *found = &table->slots.slot[(*slot)++];
 
-		if (found->first != NULL)
+		if (found->entry != NULL)
 		{
-			*entry = found->first;
+			*entry = found->entry;
 			*tag = found->tag;
 			return true;
 		}

@@ -14,18 +14,12 @@
 #include "utils/rel.h"
 #include "utils/spccache.h"
 
-#include "columns/columns.h"
+#include "column_index/column_index.h"
 #include "planner/planner.h"
+#include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
-#include "vector/vector.h"
 
 int			vector_columns = PLAN_ON;
-
-/*
- * What a row costs from an array compared with one of a heap page. Between 0.08
- * (a count) and 0.24 (sums of floats) were measured; this errs toward the heap.
- */
-#define COLUMN_COST_FACTOR 0.3
 
 /* The attributes of a table that a scan needs for its filter and these expressions. */
 static Bitmapset *
@@ -66,7 +60,7 @@ has_attributes(const IndexOptInfo *info, const Bitmapset *attnos)
 
 /* Is there an index of columns of a table? */
 bool
-has_columns(RelOptInfo *rel)
+vector_has_column_index(RelOptInfo *rel)
 {
 	ListCell   *lc;
 
@@ -103,7 +97,7 @@ find_index(RelOptInfo *rel, const Bitmapset *attnos)
  * read if there is one that can be, else if it is cheaper.
  */
 Oid
-choose_columns(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
+vector_choose_column_index(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 {
 	Bitmapset  *attnos;
 	IndexOptInfo *info;
@@ -114,7 +108,7 @@ choose_columns(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 	Cost		index_pages;
 	Cost		index_row;
 
-	if (!has_columns(rel))
+	if (!vector_has_column_index(rel))
 		return InvalidOid;
 	attnos = needed_attributes(rel, exprs);
 	info = find_index(rel, attnos);
@@ -135,7 +129,7 @@ choose_columns(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 	index_pages = *pages * (1 - share) +
 		page_cost * rel->pages * share * estimate.pages_per_block *
 		Max(bms_num_members(attnos), 1) / Max(info->nkeycolumns, 1);
-	index_row = *row * (1 - share) + *row * share * COLUMN_COST_FACTOR;
+	index_row = *row * (1 - share) + *row * share * COLUMN_ROW_COST_FACTOR;
 	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
 		return InvalidOid;
 	*pages = index_pages;

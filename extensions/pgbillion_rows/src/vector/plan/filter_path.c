@@ -18,6 +18,7 @@
 #include "access/table.h"
 #include "nodes/extensible.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -33,23 +34,21 @@
 
 #include "planner/planner.h"
 #include "vector/filter/filter.h"
+#include "vector/node/custom_scan.h"
+#include "vector/node/top_rows.h"
+#include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
-#include "vector/top_rows.h"
-#include "vector/vector.h"
 
 int			vector_scan = PLAN_ON;
 
-/*
- * What a row that is returned costs compared with PostgreSQL's: its columns
- * may be walked to twice. Measured.
- */
-#define RETURN_COST_FACTOR 1.1
-
-/*
- * What LIKE takes in PostgreSQL beyond the one operator that it costs:
- * measured by bench/calibrate.py for strings of 50 bytes.
- */
-#define LIKE_COST (10 * cpu_operator_cost)
+/* What custom_private of a scan's path holds. */
+typedef enum FilterPathPrivate
+{
+	FILTER_PATH_TERMS,			/* a list: those of the filter that are ours */
+	FILTER_PATH_OTHERS,			/* a list: the others, for PostgreSQL */
+	FILTER_PATH_ORDER			/* NIL, or the order whose first rows are
+								 * wanted: top_order_list() */
+} FilterPathPrivate;
 
 static Plan *plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 							  List *clauses, List *custom_plans);
@@ -195,8 +194,8 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 	CustomPath *path = makeNode(CustomPath);
 	List	   *ours = list_copy_head(terms, n);
 	List	   *others = list_copy_tail(terms, n);
-	double		divisor = parallel_divisor(workers);
-	double		left = rows_left(root, rel, terms, n);
+	double		divisor = vector_parallel_divisor(workers);
+	double		left = vector_rows_left(root, rel, terms, n);
 	double		rows = rel->rows;
 	double		page_cost;
 	QualCost	our_cost;
@@ -213,7 +212,7 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 		run += cpu_operator_cost * left;
 		left = rows = divisor * rows_of_top(root, rel, order, rows / divisor);
 	}
-	run += (cpu_tuple_cost * RETURN_COST_FACTOR + other_cost.per_tuple) * left;
+	run += (cpu_tuple_cost * SCAN_RETURN_COST_FACTOR + other_cost.per_tuple) * left;
 	run += rel->reltarget->cost.per_tuple * rows;
 
 	path->path.pathtype = T_CustomScan;
@@ -293,7 +292,7 @@ hidden_cost(RelOptInfo *rel, List *terms, int n)
 
 	for (int i = 0; i < n; i++)
 		likes += is_like(list_nth(terms, i));
-	return likes * LIKE_COST * rel->tuples;
+	return likes * SCAN_LIKE_COST * rel->tuples;
 }
 
 /* Tell that it cannot cost less than so much, which does not pay. */
@@ -325,7 +324,7 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 		report_cost(root, rel, rte, "reading all of it", least);
 		return -1;
 	}
-	reason = table_refusal(root, rel);
+	reason = vector_table_refusal(root, rel);
 	if (reason != NULL)
 	{
 		plan_report(root, "no vectorized scan of \"%s\": %s", rte->eref->aliasname, reason);
@@ -377,7 +376,7 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 		return;
 
 	set_cheapest(rel);
-	terms = ordered_terms(root, rel->baserestrictinfo);
+	terms = vector_ordered_terms(root, rel->baserestrictinfo);
 	n = count_terms(root, rel, rte, terms, top);
 	if (n < 0)
 		return;
@@ -414,9 +413,9 @@ plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List
 	Assert(rel->relid > 0);
 	cscan->scan.scanrelid = rel->relid;
 	cscan->scan.plan.targetlist = tlist;
-	cscan->scan.plan.qual = copyObject(lsecond_node(List, best_path->custom_private));
-	cscan->custom_exprs = copyObject(linitial_node(List, best_path->custom_private));
-	cscan->custom_private = lthird_node(List, best_path->custom_private);
+	cscan->scan.plan.qual = copyObject(list_nth(best_path->custom_private, FILTER_PATH_OTHERS));
+	cscan->custom_exprs = copyObject(list_nth(best_path->custom_private, FILTER_PATH_TERMS));
+	cscan->custom_private = list_nth(best_path->custom_private, FILTER_PATH_ORDER);
 	cscan->flags = best_path->flags;
 	cscan->methods = &vector_filter_scan_methods;
 

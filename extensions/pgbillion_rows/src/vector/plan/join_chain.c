@@ -7,8 +7,8 @@
  * of a relation, of which any path of PostgreSQL's gives all. Chains are found
  * in two ways:
  *
- *	chain_of_path()		the joins of a path of PostgreSQL's, in its order
- *	chain_of_search()	the cheapest one of all orders that PostgreSQL has looked
+ *	join_chain_of_path()		the joins of a path of PostgreSQL's, in its order
+ *	join_chain_of_search()	the cheapest one of all orders that PostgreSQL has looked
  *						at: while it does, the best chain of each relation is
  *						remembered. So the table may be one that PostgreSQL has
  *						on an inner side.
@@ -23,7 +23,9 @@
 
 #include <math.h>
 
+#include "access/htup_details.h"
 #include "optimizer/cost.h"
+#include "optimizer/geqo.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
@@ -31,28 +33,16 @@
 #include "parser/parsetree.h"
 #include "utils/spccache.h"
 
+#include "compat.h"
 #include "planner/planner.h"
+#include "vector/plan/cost_model.h"
 #include "vector/plan/join_chain.h"
 #include "vector/plan/join_step.h"
-#include "vector/plan/notes.h"
 #include "vector/plan/plan.h"
-#include "vector/vector.h"
-
-/* Testing whether a row of the table has one of the keys. */
-#define KEY_TEST_COST (0.03 * cpu_tuple_cost)
-
-/* A chain that costs so many times what PostgreSQL's plan does will not become cheaper by further joins. */
-#define HOPELESS_FACTOR 4
+#include "vector/plan/planner_memo.h"
 
 /* Tables of less than that many pages together are joined in a few milliseconds. */
 #define LEAST_PAGES 128
-
-/*
- * What a table should cost for each join that may be looked at, of so many
- * tables: that takes a fifth of a microsecond, and then a few percent of the
- * statement's time at most.
- */
-#define SEARCH_COST 1.0
 
 /* What a few rows of a table are, found for a small share of what it costs to look at all. */
 #define FEW_ROWS 20
@@ -73,12 +63,12 @@ begin_chain(PlannerInfo *root, RelOptInfo *table, JoinChain *chain)
 	memset(chain, 0, sizeof(JoinChain));
 	chain->table = chain->joined = table;
 	get_tablespace_page_costs(table->reltablespace, NULL, &page_cost);
-	chain->pages = whole_page_cost(root, page_cost) * table->pages;
-	chain->row = read_cost();
-	chain->terms = filter_cost(root, table) - chain->row;
+	chain->pages = cached_sequential_page_cost(root, page_cost) * table->pages;
+	chain->row = vector_read_cost();
+	chain->terms = vector_filter_cost(root, table) - chain->row;
 	chain->share = 1;
 	chain->natts = table->max_attr;
-	chain->has_columns = has_columns(table);
+	chain->has_column_index = vector_has_column_index(table);
 }
 
 /* Add what a further step costs. Keys that go down save the steps before theirs the rows that they remove. */
@@ -87,7 +77,7 @@ add_step(JoinChain *chain, const JoinStep *step)
 {
 	chain->nsteps++;
 	chain->natts += list_length(step->inner->pathtarget->exprs);
-	chain->own += step_own_cost(step, 1);
+	chain->own += join_step_own_cost(step, 1);
 	chain->shared = (chain->shared + step->probe) * step->left + step->pairs;
 	chain->share *= step->left;
 	chain->tests += step->left < 1;
@@ -95,26 +85,26 @@ add_step(JoinChain *chain, const JoinStep *step)
 
 /* What reading the table costs: its pages, and each row, of which keys that go down remove some first. */
 void
-chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row)
+join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row)
 {
 	*pages = chain->pages;
-	*row = chain->row + KEY_TEST_COST * chain->tests + chain->terms * chain->share;
+	*row = chain->row + JOIN_KEY_TEST_COST * chain->tests + chain->terms * chain->share;
 }
 
 /* Cost of all that happens before the rows of the joins are used, in one process. */
 Cost
-chain_cost(const JoinChain *chain)
+join_chain_cost(const JoinChain *chain)
 {
 	Cost		pages;
 	Cost		row;
 
-	chain_scan_cost(chain, &pages, &row);
+	join_chain_scan_cost(chain, &pages, &row);
 	return pages + row * chain->table->tuples + chain->own + chain->shared;
 }
 
 /* What the joins of that cost, by so many processes: each puts all rows of the inner sides into a table. */
 Cost
-chain_joins_cost(const JoinChain *chain, double divisor)
+join_chain_joins_cost(const JoinChain *chain, double divisor)
 {
 	Cost		own = chain->own;
 
@@ -122,7 +112,7 @@ chain_joins_cost(const JoinChain *chain, double divisor)
 	{
 		own = 0;
 		for (; chain->previous != NULL; chain = chain->previous)
-			own += step_own_cost(chain->step, divisor);
+			own += join_step_own_cost(chain->step, divisor);
 	}
 	return own + chain->shared / divisor;
 }
@@ -144,7 +134,7 @@ make_longer(const JoinChain *chain, RelOptInfo *joined, JoinStep *step)
 
 /* The steps of a chain, from the table on. */
 List *
-chain_steps(const JoinChain *chain)
+join_chain_steps(const JoinChain *chain)
 {
 	List	   *steps = NIL;
 
@@ -197,7 +187,7 @@ whole_inner(JoinPath *join, bool safe)
 		if (IsA(inner, UniquePath))
 			return NULL;
 	}
-	return cheapest_whole(inner->parent, safe);
+	return join_step_cheapest_whole(inner->parent, safe);
 }
 
 /*
@@ -246,7 +236,7 @@ scans_table(PlannerInfo *root, Path *path)
 		case T_BitmapHeapScan:
 			break;
 		default:
-			if (!is_filter_scan(path))
+			if (!vector_is_filter_scan(path))
 				return false;
 	}
 	return is_table(root, path->parent) && path->param_info == NULL;
@@ -268,13 +258,13 @@ step_of_path(PlannerInfo *root, JoinPath *path, Index table, bool safe, JoinStep
 		.inner = path->innerjoinpath->parent->relids,
 		.hashes = IsA(path, HashPath),
 		.table = table,
-		.outer_rows = path->outerjoinpath->parent->rows * rows_factor(root, path->outerjoinpath->parent),
-		.rows = path->path.parent->rows * rows_factor(root, path->path.parent),
+		.outer_rows = path->outerjoinpath->parent->rows * cached_rows_factor(root, path->outerjoinpath->parent),
+		.rows = path->path.parent->rows * cached_rows_factor(root, path->path.parent),
 	};
 
 	if (inner == NULL)
 		return "a join whose inner side cannot be read as a whole";
-	if (!is_our_type(join.type))
+	if (!join_step_is_our_type(join.type))
 		return "a right or full join";
 	if (hides_conditions(path))
 		return "a join that looks for rows in several tables";
@@ -283,10 +273,10 @@ step_of_path(PlannerInfo *root, JoinPath *path, Index table, bool safe, JoinStep
 	if (join.hashes)
 		join.hashed = ((HashPath *) path)->path_hashclauses;
 
-	appraise_inner(root, inner, safe, &side);
-	reason = try_step(root, &join, &side, &tried);
+	join_step_appraise_inner(root, inner, safe, &side);
+	reason = join_step_try(root, &join, &side, &tried);
 	if (reason == NULL)
-		*result = make_step(root, &join, &tried);
+		*result = join_step_make(root, &join, &tried);
 	return reason;
 }
 
@@ -312,7 +302,7 @@ first_of(Path *path)
  * got.
  */
 const char *
-chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, JoinChain **result, int *nsteps)
+join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, JoinChain **result, int *nsteps)
 {
 	JoinChain  *chain = palloc(sizeof(JoinChain));
 	Index		table = first_of(path);
@@ -339,7 +329,7 @@ chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, Join
 		chain = make_longer(chain, joined, lfirst(lc));
 	*result = chain;
 
-	return chain->natts > MAX_ATTRIBUTES ? "too many columns" : table_refusal(root, chain->table);
+	return chain->natts > MAX_ATTRIBUTES ? "too many columns" : vector_table_refusal(root, chain->table);
 }
 
 /* ---- what is remembered ---- */
@@ -355,14 +345,14 @@ typedef struct Memory
 static Memory *
 find_memory(PlannerInfo *root, RelOptInfo *rel)
 {
-	return find_note(root, NOTE_CHAINS, rel);
+	return planner_memo_find(root, MEMO_CHAINS, rel);
 }
 
 /* Begin to remember a relation. */
 static Memory *
 make_memory(PlannerInfo *root, RelOptInfo *rel)
 {
-	return make_note(root, NOTE_CHAINS, rel, sizeof(Memory));
+	return planner_memo_make(root, MEMO_CHAINS, rel, sizeof(Memory));
 }
 
 /* Is it a path of one process of PostgreSQL's or another extension's, also where something is done with its rows? */
@@ -387,7 +377,7 @@ is_serial_of_core(Path *path)
 			case T_GatherMergePath:
 				return false;
 			default:
-				return !is_rows_of_joins(path);
+				return !vector_is_rows_of_joins(path);
 		}
 	}
 }
@@ -444,7 +434,7 @@ meet_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 	if (best == NULL || (rival->planned > 0 && best->total_cost >= rival->planned))
 		return false;
 	rival->planned = best->total_cost;
-	rival->taken = memory_cost(root, best);
+	rival->taken = cached_path_cost(root, best);
 	rival->looks = looks_for_rows(best);
 
 	return true;
@@ -459,7 +449,7 @@ recall(PlannerInfo *root, RelOptInfo *rel)
 	if (memory == NULL && is_table(root, rel))
 	{
 		memory = make_memory(root, rel);
-		if (table_refusal(root, rel) == NULL)
+		if (vector_table_refusal(root, rel) == NULL)
 		{
 			JoinChain  *chain = palloc(sizeof(JoinChain));
 
@@ -482,15 +472,15 @@ prolong(PlannerInfo *root, RelOptInfo *joined, const JoinChain *chain, const Joi
 	JoinChain	longer = *chain;
 	JoinStep	tried;
 
-	if (try_step(root, join, inner, &tried) != NULL)
+	if (join_step_try(root, join, inner, &tried) != NULL)
 		return false;
 	add_step(&longer, &tried);
 	if (longer.natts > MAX_ATTRIBUTES ||
-		(memory != NULL && memory->chains[safe] != NULL && chain_cost(&longer) >= chain_cost(memory->chains[safe])))
+		(memory != NULL && memory->chains[safe] != NULL && join_chain_cost(&longer) >= join_chain_cost(memory->chains[safe])))
 		return false;
 	if (memory == NULL)
 		memory = make_memory(root, joined);
-	memory->chains[safe] = make_longer(chain, joined, make_step(root, join, &tried));
+	memory->chains[safe] = make_longer(chain, joined, join_step_make(root, join, &tried));
 
 	return true;
 }
@@ -538,7 +528,7 @@ is_worth_search(PlannerInfo *root)
 		tables++;
 		cost += rel->cheapest_total_path->total_cost;
 	}
-	return cost >= SEARCH_COST * tables * exp2(Min(tables, levels));
+	return cost >= JOIN_SEARCH_COST * tables * exp2(Min(tables, levels));
 }
 
 /*
@@ -564,20 +554,20 @@ statement_refusal(PlannerInfo *root)
 }
 
 /* This is asked with each join of a statement. */
-typedef struct StatementNote
+typedef struct StatementMemo
 {
 	const char *refusal;
-} StatementNote;
+} StatementMemo;
 
 /* The same, found out once. */
 const char *
-chain_refusal(PlannerInfo *root)
+join_chain_refusal(PlannerInfo *root)
 {
-	StatementNote *known = find_note(root, NOTE_STATEMENT, root);
+	StatementMemo *known = planner_memo_find(root, MEMO_STATEMENT, root);
 
 	if (known == NULL)
 	{
-		known = make_note(root, NOTE_STATEMENT, root, sizeof(StatementNote));
+		known = planner_memo_make(root, MEMO_STATEMENT, root, sizeof(StatementMemo));
 		known->refusal = statement_refusal(root);
 	}
 	return known->refusal;
@@ -587,7 +577,7 @@ chain_refusal(PlannerInfo *root)
 static bool
 is_for_us(PlannerInfo *root)
 {
-	return root->join_search_private == NULL && chain_refusal(root) == NULL;
+	return !searched_by_geqo(root) && join_chain_refusal(root) == NULL;
 }
 
 /*
@@ -600,7 +590,7 @@ is_promising(RelOptInfo *joined, Cost least)
 {
 	Path	   *best = cheapest_of_core(joined, false);
 
-	return vector_join == PLAN_FORCE || best == NULL || least < HOPELESS_FACTOR * best->total_cost;
+	return vector_join == PLAN_FORCE || best == NULL || least < JOIN_HOPELESS_FACTOR * best->total_cost;
 }
 
 /* At least so much does it cost to read a table. */
@@ -616,8 +606,8 @@ least_cost(RelOptInfo *table)
  * a new one, or PostgreSQL has a new path for them.
  */
 bool
-chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
-			  JoinPathExtraData *extra)
+join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+				   JoinPathExtraData *extra)
 {
 	Joining		join = {
 		.type = type,
@@ -629,7 +619,7 @@ chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	Memory	   *memory;
 	bool		found = false;
 
-	if (vector_join == PLAN_OFF || !enable_hashjoin || !enable_seqscan || !is_our_type(type) ||
+	if (vector_join == PLAN_OFF || !enable_hashjoin || !enable_seqscan || !join_step_is_our_type(type) ||
 		joined->reloptkind != RELOPT_JOINREL || !is_for_us(root) ||
 		(outer->reloptkind == RELOPT_BASEREL && !is_promising(joined, least_cost(outer))) ||
 		!bms_is_empty(joined->lateral_relids) || !bms_is_empty(outer->lateral_relids) ||
@@ -638,8 +628,8 @@ chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 	memory = recall(root, outer);
 	if (memory == NULL)
 		return false;
-	join.outer_rows = outer->rows * rows_factor(root, outer);
-	join.rows = joined->rows * rows_factor(root, joined);
+	join.outer_rows = outer->rows * cached_rows_factor(root, outer);
+	join.rows = joined->rows * cached_rows_factor(root, joined);
 	for (int safe = 0; safe < 2; safe++)
 	{
 		const JoinChain *chain = memory->chains[safe];
@@ -647,9 +637,9 @@ chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 
 		if (chain == NULL || (safe && !joined->consider_parallel))
 			continue;
-		side = inner_of_relation(root, inner, safe);
+		side = join_step_inner_of_relation(root, inner, safe);
 		if (side == NULL ||
-			!is_promising(joined, Max(least_cost(chain->table), chain->nsteps > 0 ? chain_cost(chain) : 0) +
+			!is_promising(joined, Max(least_cost(chain->table), chain->nsteps > 0 ? join_chain_cost(chain) : 0) +
 						  side->path->total_cost))
 			continue;
 		join.table = chain->table->relid;
@@ -663,7 +653,7 @@ chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 
 /* Tell what PostgreSQL has for the rows of a relation, or, with `partial`, each process's; false if that is nothing. */
 bool
-chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
+join_chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 {
 	Memory	   *memory = find_memory(root, joined);
 
@@ -677,7 +667,7 @@ chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 
 /* The cheapest chain of the rows of a relation, as far as PostgreSQL has looked at joins; or NULL. */
 JoinChain *
-chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe)
+join_chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe)
 {
 	Memory	   *memory = find_memory(root, joined);
 

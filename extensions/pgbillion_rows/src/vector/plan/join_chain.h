@@ -17,7 +17,7 @@
 typedef struct Rival
 {
 	Cost		planned;		/* what it says */
-	Cost		taken;			/* memory_cost() */
+	Cost		taken;			/* cached_path_cost() */
 	bool		looks;			/* for rows, by those of another relation */
 } Rival;
 
@@ -33,7 +33,8 @@ struct JoinChain
 	JoinStep   *step;			/* the last one */
 	int			nsteps;
 	int			natts;			/* of the table and all inner sides */
-	bool		has_columns;	/* is there an index of columns of the table? */
+	bool		has_column_index;	/* is there an index of columns of the
+									 * table? */
 
 	/* what it costs: of the table */
 	Cost		pages;
@@ -46,16 +47,16 @@ struct JoinChain
 	Cost		shared;			/* of rows that are joined */
 };
 
-extern const char *chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
-								 struct JoinChain **result, int *nsteps);
-extern struct JoinChain *chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe);
-extern List *chain_steps(const struct JoinChain *chain);
-extern void chain_scan_cost(const struct JoinChain *chain, Cost *pages, Cost *row);
-extern Cost chain_joins_cost(const struct JoinChain *chain, double divisor);
-extern Cost chain_cost(const struct JoinChain *chain);
-extern const char *chain_refusal(PlannerInfo *root);
-extern bool chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival);
-extern bool chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
-						  JoinPathExtraData *extra);
+extern const char *join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
+									  struct JoinChain **result, int *nsteps);
+extern struct JoinChain *join_chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe);
+extern List *join_chain_steps(const struct JoinChain *chain);
+extern void join_chain_scan_cost(const struct JoinChain *chain, Cost *pages, Cost *row);
+extern Cost join_chain_joins_cost(const struct JoinChain *chain, double divisor);
+extern Cost join_chain_cost(const struct JoinChain *chain);
+extern const char *join_chain_refusal(PlannerInfo *root);
+extern bool join_chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival);
+extern bool join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+							   JoinPathExtraData *extra);
 
 #endif							/* PGBILLION_VECTOR_JOIN_CHAIN_H */

@@ -17,6 +17,7 @@
 
 #include "nodes/extensible.h"
 #include "nodes/makefuncs.h"
+#include "nodes/plannodes.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -26,21 +27,19 @@
 #include "utils/guc.h"
 
 #include "planner/planner.h"
+#include "vector/node/custom_scan.h"
+#include "vector/plan/cost_model.h"
 #include "vector/plan/join_chain.h"
-#include "vector/plan/notes.h"
 #include "vector/plan/plan.h"
-#include "vector/vector.h"
+#include "vector/plan/planner_memo.h"
 
 int			vector_join = PLAN_ON;
-
-/* How much cheaper ours has to be than index scans for each row of another relation: those are less certain. */
-#define LOOK_UP_FACTOR 1.2
 
 /* Take a chain if it is the cheapest so far. */
 static void
 consider(JoinChain *chain, JoinChain **best, Cost *best_cost)
 {
-	Cost		cost = chain_cost(chain);
+	Cost		cost = join_chain_cost(chain);
 
 	if (cost < *best_cost)
 	{
@@ -60,7 +59,7 @@ look_for_chain(PlannerInfo *root, RelOptInfo *joined, List *paths, bool safe, Jo
 	{
 		JoinChain  *chain;
 		int			nsteps;
-		const char *refusal = chain_of_path(root, joined, lfirst(lc), safe, &chain, &nsteps);
+		const char *refusal = join_chain_of_path(root, joined, lfirst(lc), safe, &chain, &nsteps);
 
 		if (refusal == NULL)
 			consider(chain, best, best_cost);
@@ -75,7 +74,7 @@ look_for_chain(PlannerInfo *root, RelOptInfo *joined, List *paths, bool safe, Jo
  * the cheapest, or NULL and a reason. With `safe` it is one for workers.
  */
 JoinChain *
-find_join_chain(PlannerInfo *root, RelOptInfo *joined, bool safe, const char **reason)
+join_chain_find(PlannerInfo *root, RelOptInfo *joined, bool safe, const char **reason)
 {
 	JoinChain  *best = NULL;
 	JoinChain  *searched;
@@ -90,7 +89,7 @@ find_join_chain(PlannerInfo *root, RelOptInfo *joined, bool safe, const char **r
 		return NULL;
 	look_for_chain(root, joined, joined->pathlist, safe, &best, &best_cost, reason);
 	look_for_chain(root, joined, joined->partial_pathlist, safe, &best, &best_cost, reason);
-	searched = chain_of_search(root, joined, safe);
+	searched = join_chain_of_search(root, joined, safe);
 	if (searched != NULL)
 		consider(searched, &best, &best_cost);
 	if (best != NULL)
@@ -118,7 +117,7 @@ planned_cost(const Rival *rival, Cost taken)
 	if (rival->planned <= 0)
 		return taken;
 	if (rival->looks)
-		taken *= LOOK_UP_FACTOR;
+		taken *= JOIN_LOOK_UP_FACTOR;
 	return rival->planned * (taken / Max(rival->taken, cpu_tuple_cost));
 }
 
@@ -129,7 +128,7 @@ exprs_of(JoinChain *chain, PathTarget *target)
 	List	   *exprs = list_copy(target->exprs);
 	ListCell   *lc;
 
-	foreach(lc, chain_steps(chain))
+	foreach(lc, join_chain_steps(chain))
 	{
 		JoinStep   *step = lfirst(lc);
 
@@ -150,15 +149,15 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 	Cost		pages;
 	Cost		row;
 
-	chain_scan_cost(chain, &pages, &row);
+	join_chain_scan_cost(chain, &pages, &row);
 	*index = InvalidOid;
-	if (chain->has_columns)
-		*index = choose_columns(chain->table, exprs_of(chain, target), &pages, &row);
+	if (chain->has_column_index)
+		*index = vector_choose_column_index(chain->table, exprs_of(chain, target), &pages, &row);
 	/* to PostgreSQL, reading takes as long however many read */
-	if (tables_in_memory(root))
+	if (vector_tables_in_memory(root))
 		pages /= divisor;
 	return STARTUP_COST * (1 + chain->nsteps) + pages + row * chain->table->tuples / divisor +
-		chain_joins_cost(chain, divisor);
+		join_chain_joins_cost(chain, divisor);
 }
 
 /* The custom scan of a table, with joins, for a target, without its cost. */
@@ -167,15 +166,15 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 		   bool safe, Oid index)
 {
 	List	   *joins = NIL;
-	CustomPath *path = make_scan_path(parent, chain->table, target,
-									  ordered_terms(root, chain->table->baserestrictinfo), index,
-									  parallel_workers, safe);
+	CustomPath *path = vector_make_scan_path(parent, chain->table, target,
+											 vector_ordered_terms(root, chain->table->baserestrictinfo), index,
+											 parallel_workers, safe);
 	ListCell   *lc;
 
-	foreach(lc, chain_steps(chain))
+	foreach(lc, join_chain_steps(chain))
 	{
 		JoinStep   *step = lfirst(lc);
-		Path	   *inner = step_inner(step, parallel_divisor(parallel_workers));
+		Path	   *inner = join_step_inner(step, vector_parallel_divisor(parallel_workers));
 
 		path->custom_paths = lappend(path->custom_paths, inner);
 		joins = lappend(joins, list_make4(list_make2_int(step->type, inner == step->partial), step->clauses,
@@ -194,10 +193,10 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
  * parallel_workers it is a partial path.
  */
 Path *
-join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
-		  double groups, int parallel_workers, bool safe)
+vector_join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
+				 double groups, int parallel_workers, bool safe)
 {
-	double		divisor = parallel_divisor(parallel_workers);
+	double		divisor = vector_parallel_divisor(parallel_workers);
 	double		rows = chain->joined->rows / divisor;
 	Oid			index;
 	Rival		rival;
@@ -209,8 +208,8 @@ join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *t
 	memcpy(path->path.parent, parent, sizeof(RelOptInfo));
 	path->path.parent->relids = chain->joined->relids;
 	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
-	(void) chain_rival(root, chain->joined, false, &rival);
-	path->path.startup_cost = planned_cost(&rival, run) + row_cost(root, target) * rows;
+	(void) join_chain_rival(root, chain->joined, false, &rival);
+	path->path.startup_cost = planned_cost(&rival, run) + vector_row_cost(root, target) * rows;
 
 	/*
 	 * PostgreSQL's costs leave out much of what it does with each row that it
@@ -224,9 +223,6 @@ join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *t
 
 /* ---- rows of joins ---- */
 
-/* What it costs to return a row; measured. */
-#define RETURN_ROW_COST (0.3 * cpu_tuple_cost)
-
 static Plan *plan_rows(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 					   List *clauses, List *custom_plans);
 
@@ -236,31 +232,31 @@ const		CustomPathMethods vector_join_path_methods = {
 };
 
 /*
- * Note what has been compared of a relation's rows for one process: the best
+ * Keep what has been compared of a relation's rows for one process: the best
  * chain, for whoever asks why it is taken, or not.
  */
 static void
-note_offer(PlannerInfo *root, const JoinChain *chain, Cost taken, bool pays)
+memo_offer(PlannerInfo *root, const JoinChain *chain, Cost taken, bool pays)
 {
-	JoinOffer  *known = find_note(root, NOTE_OFFER, chain->joined);
+	JoinOffer  *known = planner_memo_find(root, MEMO_OFFER, chain->joined);
 	Rival		rival;
 
 	if (known == NULL)
-		known = make_note(root, NOTE_OFFER, chain->joined, sizeof(JoinOffer));
+		known = planner_memo_make(root, MEMO_OFFER, chain->joined, sizeof(JoinOffer));
 	else if (known->taken < taken)
 		return;
-	(void) chain_rival(root, chain->joined, false, &rival);
+	(void) join_chain_rival(root, chain->joined, false, &rival);
 	*known = (JoinOffer)
 	{
 		chain, taken, rival.taken, pays
 	};
 }
 
-/* What has been noted of a relation's rows, or NULL. */
+/* What is known of a relation's rows, or NULL. */
 const JoinOffer *
-find_join_offer(PlannerInfo *root, RelOptInfo *joined)
+join_offer_find(PlannerInfo *root, RelOptInfo *joined)
 {
-	return find_note(root, NOTE_OFFER, joined);
+	return planner_memo_find(root, MEMO_OFFER, joined);
 }
 
 /*
@@ -275,13 +271,13 @@ static Cost
 cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Oid *index, Cost *taken)
 {
 	RelOptInfo *joined = chain->joined;
-	double		divisor = parallel_divisor(workers);
+	double		divisor = vector_parallel_divisor(workers);
 	Cost		planned;
 	Rival		rival;
 
-	(void) chain_rival(root, joined, workers > 0, &rival);
+	(void) join_chain_rival(root, joined, workers > 0, &rival);
 	*taken = run_cost(root, chain, joined->reltarget, divisor, index) +
-		(RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows / divisor;
+		(JOIN_RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows / divisor;
 	planned = planned_cost(&rival, *taken);
 	if (vector_join == PLAN_FORCE)
 		return planned * FORCED_COST_FACTOR;
@@ -300,7 +296,7 @@ rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Oid index
 
 	*path = *chain_path(root, joined, chain, joined->reltarget, workers, safe, index);
 	result->taken = taken;
-	path->path.rows = clamp_row_est(joined->rows / parallel_divisor(workers));
+	path->path.rows = clamp_row_est(joined->rows / vector_parallel_divisor(workers));
 	path->path.total_cost = planned;
 	path->path.startup_cost = planned * Min(chain->own / taken, 1);
 	/* above the last join the relation gets another target */
@@ -332,7 +328,7 @@ may_fail(const JoinChain *chain)
 		if (contain_leaked_vars((Node *) lfirst_node(RestrictInfo, lc)->clause))
 			return true;
 	}
-	foreach(lc, chain_steps(chain))
+	foreach(lc, join_chain_steps(chain))
 	{
 		JoinStep   *step = lfirst(lc);
 
@@ -344,23 +340,23 @@ may_fail(const JoinChain *chain)
 }
 
 /* What is known of a relation's columns. */
-typedef struct ColumnsNote
+typedef struct ColumnsMemo
 {
 	bool		returned;		/* can they be, by us? */
-} ColumnsNote;
+} ColumnsMemo;
 
 static bool
 can_return_columns(PlannerInfo *root, RelOptInfo *joined)
 {
-	ColumnsNote *known = find_note(root, NOTE_COLUMNS, joined);
+	ColumnsMemo *known = planner_memo_find(root, MEMO_COLUMNS, joined);
 	ListCell   *lc;
 
 	if (known != NULL)
 		return known->returned;
-	known = make_note(root, NOTE_COLUMNS, joined, sizeof(ColumnsNote));
+	known = planner_memo_make(root, MEMO_COLUMNS, joined, sizeof(ColumnsMemo));
 	known->returned = true;
 	foreach(lc, joined->reltarget->exprs)
-		known->returned &= IsA(lfirst(lc), Var) && expression_refusal(lfirst(lc)) == NULL;
+		known->returned &= IsA(lfirst(lc), Var) && vector_expression_refusal(lfirst(lc)) == NULL;
 	return known->returned;
 }
 
@@ -384,7 +380,7 @@ find_offered(List *paths, bool safe, Cost planned)
 	{
 		Path	   *path = lfirst(lc);
 
-		if (is_rows_of_joins(path) && path->parallel_safe == safe && path->total_cost == planned)
+		if (vector_is_rows_of_joins(path) && path->parallel_safe == safe && path->total_cost == planned)
 			return (RowsPath *) path;
 	}
 	return NULL;
@@ -403,7 +399,7 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 
 	/* the shares of processes are compared with other shares */
 	if (workers == 0)
-		note_offer(root, chain, taken, planned >= 0);
+		memo_offer(root, chain, taken, planned >= 0);
 	if (planned < 0)
 		return;
 	offered = find_offered(workers > 0 ? joined->partial_pathlist : joined->pathlist, safe, planned);
@@ -426,17 +422,17 @@ offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo 
 	JoinChain  *of_workers;
 	int			workers = 0;
 
-	if (!chain_look_at(root, joined, outer, inner, type, extra))
+	if (!join_chain_look_at(root, joined, outer, inner, type, extra))
 		return;
-	any = chain_of_search(root, joined, false);
-	of_workers = chain_of_search(root, joined, true);
+	any = join_chain_of_search(root, joined, false);
+	of_workers = join_chain_of_search(root, joined, true);
 	if (of_workers != NULL && joined->partial_pathlist != NIL && can_return_rows(root, of_workers))
 		workers = compute_parallel_worker(of_workers->table, of_workers->table->pages, -1,
 										  max_parallel_workers_per_gather);
 	if (workers > 0)
 		offer_chain(root, of_workers, true, workers);
 	/* as good, and for more */
-	if (any != NULL && of_workers != NULL && chain_cost(of_workers) <= chain_cost(any))
+	if (any != NULL && of_workers != NULL && join_chain_cost(of_workers) <= join_chain_cost(any))
 		any = NULL;
 	if (any != NULL && can_return_rows(root, any))
 		offer_chain(root, any, false, 0);
@@ -454,9 +450,9 @@ plan_rows(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	ListCell   *lc;
 
 	Assert(clauses == NIL);
-	foreach(lc, list_nth_node(List, best_path->custom_private, 5))
+	foreach(lc, list_nth_node(List, best_path->custom_private, VECTOR_PATH_ROWS))
 		outputs = lappend(outputs, makeTargetEntry(copyObject(lfirst(lc)), list_length(outputs) + 1, NULL, false));
-	cscan = plan_scan(best_path, outputs, custom_plans, -1);
+	cscan = vector_plan_scan(best_path, outputs, custom_plans, -1);
 	cscan->scan.plan.targetlist = tlist;
 	cscan->flags = best_path->flags;
 	cscan->methods = &vector_join_methods;

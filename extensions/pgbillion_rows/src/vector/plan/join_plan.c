@@ -9,27 +9,18 @@
 
 #include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
+#include "nodes/plannodes.h"
 
 #include "vector/plan/plan.h"
 
-/* Add expressions to a target list, as junk. */
-static List *
-add_exprs(List *tlist, List *exprs)
-{
-	ListCell   *lc;
-
-	foreach(lc, exprs)
-		tlist = lappend(tlist, makeTargetEntry(copyObject(lfirst(lc)), list_length(tlist) + 1, NULL, true));
-	return tlist;
-}
-
 /*
- * Add what the executor is told of the joins of a path to a scan's target
- * list, and how many there are of these to its private list: vector.h.
+ * The expressions by which the executor joins, and how many there are of each
+ * kind for every join, which is added to the scan's private list: custom_scan.h.
  */
-void
-plan_joins(CustomScan *cscan, List *joins, List *plans)
+List *
+vector_plan_joins(CustomScan *cscan, List *joins, List *plans)
 {
+	List	   *exprs = NIL;
 	ListCell   *join;
 	ListCell   *plan;
 
@@ -37,6 +28,11 @@ plan_joins(CustomScan *cscan, List *joins, List *plans)
 	forboth(join, joins, plan, plans)
 	{
 		List	   *parts = lfirst_node(List, join);
+		List	   *kind = list_nth(parts, JOIN_PATH_KIND);
+		List	   *clauses = list_nth(parts, JOIN_PATH_CLAUSES);
+		List	   *quals = list_nth(parts, JOIN_PATH_QUALS);
+		List	   *others = list_nth(parts, JOIN_PATH_OTHERS);
+		List	   *numbers;
 		List	   *columns = NIL;
 		ListCell   *lc;
 
@@ -47,14 +43,15 @@ plan_joins(CustomScan *cscan, List *joins, List *plans)
 			/* what is only sorted by, for instance, nobody looks at */
 			columns = lappend(columns, IsA(expr, Var) ? expr : (Expr *) makeNullConst(INT4OID, -1, InvalidOid));
 		}
-		cscan->custom_scan_tlist = add_exprs(cscan->custom_scan_tlist, lsecond(parts));
-		cscan->custom_scan_tlist = add_exprs(cscan->custom_scan_tlist, lthird(parts));
-		cscan->custom_scan_tlist = add_exprs(cscan->custom_scan_tlist, lfourth(parts));
-		cscan->custom_scan_tlist = add_exprs(cscan->custom_scan_tlist, columns);
-		cscan->custom_private = lappend(cscan->custom_private,
-										lappend_int(list_make5_int(linitial_int((List *) linitial(parts)),
-																   list_length(lsecond(parts)), list_length(lthird(parts)),
-																   list_length(lfourth(parts)), list_length(columns)),
-													lsecond_int((List *) linitial(parts))));
+		exprs = list_concat(exprs, clauses);
+		exprs = list_concat(exprs, quals);
+		exprs = list_concat(exprs, others);
+		exprs = list_concat(exprs, columns);
+		/* as VectorJoinPrivate has it */
+		numbers = list_make5_int(list_nth_int(kind, JOIN_KIND_TYPE), list_length(clauses), list_length(quals),
+								 list_length(others), list_length(columns));
+		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_SHARED));
+		cscan->custom_private = lappend(cscan->custom_private, numbers);
 	}
+	return copyObject(exprs);
 }

@@ -15,6 +15,7 @@
 
 #include "executor/nodeHash.h"
 #include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
@@ -26,42 +27,20 @@
 #include "planner/arithmetic.h"
 #include "planner/planner.h"
 #include "vector/join/join.h"
+#include "vector/plan/cost_model.h"
 #include "vector/plan/join_step.h"
-#include "vector/plan/notes.h"
 #include "vector/plan/plan.h"
-#include "vector/vector.h"
-
-/*
- * What joins cost a row: its insertion, a key of it that is looked up, and a
- * pair. Measured on tables in cache, as are the factors in plan.h.
- */
-#define BUILD_ROW_COST (0.3 * cpu_tuple_cost)
-#define INTEGER_KEY_COST (0.1 * cpu_tuple_cost)
-#define OTHER_KEY_COST (0.6 * cpu_tuple_cost)
-#define PAIR_COST (0.1 * cpu_tuple_cost)
-
-/*
- * Writing a row of a build side for other processes, and reading it; and, of
- * any side, making files and waiting for others.
- */
-#define SHARE_ROW_COST (0.2 * cpu_tuple_cost)
-#define SHARE_COST 10.0
+#include "vector/plan/planner_memo.h"
 
 /* Beyond that share of the rows a test of keys is left out: join/key_filter.c. */
 #define WORTHWHILE_SHARE 0.5
 
-/*
- * Bytes of a hash table below which it is in the processor's caches, and beyond
- * which it is not; and what waiting for memory costs then.
- */
-#define NEAR_BYTES (2.0 * 1024 * 1024)
-#define FAR_BYTES (128.0 * 1024 * 1024)
-#define FAR_KEY_COST (0.25 * cpu_tuple_cost)
-#define FAR_BUILD_COST (0.5 * cpu_tuple_cost)
+/* A test of keys is taken to leave at least that share. */
+#define LEAST_SHARE 1e-6
 
 /* Is it a type of join that we do? */
 bool
-is_our_type(JoinType type)
+join_step_is_our_type(JoinType type)
 {
 	return type == JOIN_INNER || type == JOIN_LEFT || type == JOIN_SEMI || type == JOIN_ANTI;
 }
@@ -83,7 +62,7 @@ runs_in_parts(Path *path)
 		case T_BitmapHeapPath:
 			return path->parallel_aware;
 		case T_CustomPath:
-			return path->parallel_aware && (is_filter_scan(path) || is_rows_of_joins(path));
+			return path->parallel_aware && (vector_is_filter_scan(path) || vector_is_rows_of_joins(path));
 		case T_ProjectionPath:
 			return runs_in_parts(((ProjectionPath *) path)->subpath);
 		case T_NestPath:
@@ -114,7 +93,7 @@ cheapest_part(PlannerInfo *root, Path *whole, Cost *cost)
 
 		if (!runs_in_parts(path))
 			continue;
-		own = memory_cost(root, path);
+		own = cached_path_cost(root, path);
 		if (best == NULL || own < *cost)
 		{
 			best = path;
@@ -133,7 +112,7 @@ columns_refusal(Path *path)
 	foreach(lc, path->pathtarget->exprs)
 	{
 		Expr	   *expr = lfirst(lc);
-		const char *reason = expression_refusal(expr);
+		const char *reason = vector_expression_refusal(expr);
 
 		if (reason == NULL && !IsA(expr, Var))
 			reason = "a join with computed columns";
@@ -145,19 +124,19 @@ columns_refusal(Path *path)
 
 /* Find out what is to be known of a path as an inner side; with `safe` it is for workers. */
 void
-appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner)
+join_step_appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner)
 {
 	inner->path = path;
 	inner->partial = safe ? cheapest_part(root, path, &inner->partial_cost) : NULL;
 	inner->refusal = columns_refusal(path);
-	inner->rows = path->rows * rows_factor(root, path->parent);
-	inner->cost = memory_cost(root, path);
+	inner->rows = path->rows * cached_rows_factor(root, path->parent);
+	inner->cost = cached_path_cost(root, path);
 	inner->ncolumns = list_length(path->pathtarget->exprs);
 }
 
 /* The cheapest path of all the rows of a relation, or NULL. With `safe` workers must be able to run it. */
 Path *
-cheapest_whole(RelOptInfo *rel, bool safe)
+join_step_cheapest_whole(RelOptInfo *rel, bool safe)
 {
 	Path	   *best = NULL;
 	ListCell   *lc;
@@ -174,29 +153,29 @@ cheapest_whole(RelOptInfo *rel, bool safe)
 }
 
 /* Of a relation that has all its paths: what its cheapest one is as an inner side, for any process and for workers. */
-typedef struct InnerNote
+typedef struct InnerMemo
 {
 	InnerSide	sides[2];
 	bool		known[2];
-} InnerNote;
+} InnerMemo;
 
 /* The cheapest path of a relation as an inner side, or NULL. PostgreSQL looks at joins of relations that have all their paths. */
 const InnerSide *
-inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe)
+join_step_inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe)
 {
-	InnerNote  *known = find_note(root, NOTE_INNER, rel);
+	InnerMemo  *known = planner_memo_find(root, MEMO_INNER, rel);
 
 	Assert(rel->cheapest_total_path != NULL);
 	if (known == NULL)
-		known = make_note(root, NOTE_INNER, rel, sizeof(InnerNote));
+		known = planner_memo_make(root, MEMO_INNER, rel, sizeof(InnerMemo));
 	if (!known->known[safe])
 	{
 		MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
-		Path	   *path = cheapest_whole(rel, safe);
+		Path	   *path = join_step_cheapest_whole(rel, safe);
 
 		known->known[safe] = true;
 		if (path != NULL)
-			appraise_inner(root, path, safe, &known->sides[safe]);
+			join_step_appraise_inner(root, path, safe, &known->sides[safe]);
 		MemoryContextSwitchTo(old);
 	}
 	return known->sides[safe].path == NULL ? NULL : &known->sides[safe];
@@ -205,14 +184,14 @@ inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe)
 /* ---- conditions ---- */
 
 /* What is known of a condition. */
-typedef struct ClauseNote
+typedef struct ClauseMemo
 {
 	const char *refusal;		/* or NULL */
 	bool		tried[2];
 	OpExpr	   *hashed[2];		/* with the left side outside, and commuted;
 								 * NULL if it cannot be hashed */
 	bool		is_integer;		/* what is compared */
-} ClauseNote;
+} ClauseMemo;
 
 /* What speaks against a condition of a join, or NULL. */
 static const char *
@@ -222,19 +201,19 @@ condition_refusal(RestrictInfo *rinfo)
 		return "row security";
 	if (rinfo->pseudoconstant)
 		return "a condition that refers to no column";
-	return expression_refusal(rinfo->clause);
+	return vector_expression_refusal(rinfo->clause);
 }
 
-static ClauseNote *
-note_of(PlannerInfo *root, RestrictInfo *rinfo)
+static ClauseMemo *
+memo_of(PlannerInfo *root, RestrictInfo *rinfo)
 {
-	ClauseNote *known = find_note(root, NOTE_CLAUSE, rinfo);
+	ClauseMemo *known = planner_memo_find(root, MEMO_CLAUSE, rinfo);
 
 	if (known == NULL)
 	{
 		MemoryContext old;
 
-		known = make_note(root, NOTE_CLAUSE, rinfo, sizeof(ClauseNote));
+		known = planner_memo_make(root, MEMO_CLAUSE, rinfo, sizeof(ClauseMemo));
 		old = MemoryContextSwitchTo(root->planner_cxt);
 		known->refusal = condition_refusal(rinfo);
 		MemoryContextSwitchTo(old);
@@ -261,7 +240,7 @@ make_hashed(RestrictInfo *rinfo, bool commute)
 
 /* The same, found once. It is not to be changed. */
 static OpExpr *
-hashed_clause(PlannerInfo *root, RestrictInfo *rinfo, ClauseNote *known, Relids outer)
+hashed_clause(PlannerInfo *root, RestrictInfo *rinfo, ClauseMemo *known, Relids outer)
 {
 	bool		commute = !bms_is_subset(rinfo->left_relids, outer);
 
@@ -306,7 +285,7 @@ typedef struct Conditions
 static bool
 goes_down(const OpExpr *clause, Index table)
 {
-	Expr	   *key = strip_relabel(linitial(clause->args));
+	Expr	   *key = planner_strip_relabel(linitial(clause->args));
 
 	return IsA(key, Var) && ((Var *) key)->varno == table && join_key_is_integer(clause);
 }
@@ -321,7 +300,7 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 	foreach(lc, join->conditions)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
-		ClauseNote *known = note_of(root, rinfo);
+		ClauseMemo *known = memo_of(root, rinfo);
 		QualCost	cost;
 		OpExpr	   *clause;
 
@@ -341,7 +320,7 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 		clause = hashed_clause(root, rinfo, known, join->outer);
 		if (clause == NULL)
 			return "a join by an operator that is not strict";
-		found->keys += known->is_integer ? INTEGER_KEY_COST : OTHER_KEY_COST;
+		found->keys += known->is_integer ? JOIN_INTEGER_KEY_COST : JOIN_OTHER_KEY_COST;
 		found->goes_down = found->nkeys++ == 0 && known->is_integer && goes_down(clause, join->table);
 	}
 	if (found->nkeys == 0)
@@ -364,14 +343,14 @@ sort_conditions(PlannerInfo *root, const Joining *join, JoinStep *step)
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 
 		if (is_hashable(join, rinfo))
-			step->clauses = lappend(step->clauses, hashed_clause(root, rinfo, note_of(root, rinfo), join->outer));
+			step->clauses = lappend(step->clauses, hashed_clause(root, rinfo, memo_of(root, rinfo), join->outer));
 		else if (IS_OUTER_JOIN(step->type) && RINFO_IS_PUSHED_DOWN(rinfo, join->relids))
 			others = lappend(others, rinfo);
 		else
 			quals = lappend(quals, rinfo);
 	}
-	step->quals = ordered_terms(root, quals);
-	step->others = ordered_terms(root, others);
+	step->quals = vector_ordered_terms(root, quals);
+	step->others = vector_ordered_terms(root, others);
 }
 
 /* ---- steps ---- */
@@ -380,7 +359,7 @@ sort_conditions(PlannerInfo *root, const Joining *join, JoinStep *step)
 static double
 distance(double bytes)
 {
-	return Max(Min(log2(bytes / NEAR_BYTES) / log2(FAR_BYTES / NEAR_BYTES), 1), 0);
+	return Max(Min(log2(bytes / JOIN_NEAR_BYTES) / log2(JOIN_FAR_BYTES / JOIN_NEAR_BYTES), 1), 0);
 }
 
 /* Set what a step costs. */
@@ -389,18 +368,18 @@ set_cost(const Joining *join, const InnerSide *inner, const Conditions *found, J
 {
 	double		far = distance(inner->rows * join_table_entry_bytes(inner->ncolumns, found->nkeys));
 	double		left = join->rows / Max(join->outer_rows, 1);
-	Cost		keys = found->keys + FAR_KEY_COST * far;
+	Cost		keys = found->keys + JOIN_FAR_KEY_COST * far;
 
-	step->build = inner->rows * (BUILD_ROW_COST + keys + FAR_BUILD_COST * far);
+	step->build = inner->rows * (JOIN_BUILD_ROW_COST + keys + JOIN_FAR_BUILD_COST * far);
 	step->probe = join->outer_rows * keys;
-	step->pairs = join->rows * (PAIR_COST + found->others);
+	step->pairs = join->rows * (JOIN_PAIR_COST + found->others);
 	step->inner_cost = inner->cost;
 	step->partial_cost = inner->partial_cost;
 	step->left = 1;
 	/* of several keys only the bounds are known */
 	if ((step->type == JOIN_INNER || step->type == JOIN_SEMI) && found->nkeys == 1 && found->goes_down &&
 		left <= WORTHWHILE_SHARE)
-		step->left = Max(left, 1e-6);
+		step->left = Max(left, LEAST_SHARE);
 }
 
 /* Why the rows of an inner side do not fit into a hash table, or NULL. */
@@ -418,7 +397,7 @@ size_refusal(const InnerSide *inner, int nkeys)
 
 /* Is it a join that we do with this inner side? What it would cost, without its conditions; or why not. */
 const char *
-try_step(PlannerInfo *root, const Joining *join, const InnerSide *inner, JoinStep *step)
+join_step_try(PlannerInfo *root, const Joining *join, const InnerSide *inner, JoinStep *step)
 {
 	Conditions	found;
 	const char *reason = count_conditions(root, join, &found);
@@ -440,7 +419,7 @@ try_step(PlannerInfo *root, const Joining *join, const InnerSide *inner, JoinSte
 
 /* Make the step that has been tried. */
 JoinStep *
-make_step(PlannerInfo *root, const Joining *join, const JoinStep *tried)
+join_step_make(PlannerInfo *root, const Joining *join, const JoinStep *tried)
 {
 	JoinStep   *step = palloc(sizeof(JoinStep));
 
@@ -455,13 +434,13 @@ static Cost
 part_cost(const JoinStep *step, double divisor)
 {
 	/* it may be planned for another number of workers */
-	return step->partial_cost * parallel_divisor(step->partial->parallel_workers) / divisor +
-		step->inner->rows * SHARE_ROW_COST + SHARE_COST;
+	return step->partial_cost * vector_parallel_divisor(step->partial->parallel_workers) / divisor +
+		step->inner->rows * JOIN_SHARE_ROW_COST + JOIN_SHARE_COST;
 }
 
 /* The path of a step's inner side, of which each of so many processes needs all rows. */
 Path *
-step_inner(const JoinStep *step, double divisor)
+join_step_inner(const JoinStep *step, double divisor)
 {
 	if (divisor > 1 && step->partial != NULL &&
 		(vector_join == PLAN_FORCE || part_cost(step, divisor) < step->inner_cost))
@@ -471,9 +450,9 @@ step_inner(const JoinStep *step, double divisor)
 
 /* What it costs each of so many processes to have all rows of a step's inner side in a table. */
 Cost
-step_own_cost(const JoinStep *step, double divisor)
+join_step_own_cost(const JoinStep *step, double divisor)
 {
-	Cost		read = step_inner(step, divisor) == step->inner ? step->inner_cost : part_cost(step, divisor);
+	Cost		read = join_step_inner(step, divisor) == step->inner ? step->inner_cost : part_cost(step, divisor);
 
 	return read + step->build;
 }

@@ -59,13 +59,13 @@ typedef struct JoinStep
 								 * leave before all else, 1 if they do not */
 } JoinStep;
 
-extern bool is_our_type(JoinType type);
-extern Path *cheapest_whole(RelOptInfo *rel, bool safe);
-extern void appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner);
-extern const InnerSide *inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe);
-extern const char *try_step(PlannerInfo *root, const Joining *join, const InnerSide *inner, JoinStep *step);
-extern JoinStep *make_step(PlannerInfo *root, const Joining *join, const JoinStep *tried);
-extern Path *step_inner(const JoinStep *step, double divisor);
-extern Cost step_own_cost(const JoinStep *step, double divisor);
+extern bool join_step_is_our_type(JoinType type);
+extern Path *join_step_cheapest_whole(RelOptInfo *rel, bool safe);
+extern void join_step_appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner);
+extern const InnerSide *join_step_inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe);
+extern const char *join_step_try(PlannerInfo *root, const Joining *join, const InnerSide *inner, JoinStep *step);
+extern JoinStep *join_step_make(PlannerInfo *root, const Joining *join, const JoinStep *tried);
+extern Path *join_step_inner(const JoinStep *step, double divisor);
+extern Cost join_step_own_cost(const JoinStep *step, double divisor);
 
 #endif							/* PGBILLION_VECTOR_JOIN_STEP_H */

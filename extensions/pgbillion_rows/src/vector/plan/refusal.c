@@ -23,11 +23,12 @@
 
 #include "planner/planner.h"
 #include "vector/aggregate/aggregate.h"
+#include "vector/group/distinct.h"
+#include "vector/group/group_table.h"
+#include "vector/keys/group_key.h"
+#include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
-#include "vector/sink/distinct.h"
-#include "vector/sink/group.h"
 #include "vector/source/source.h"
-#include "vector/vector.h"
 
 /* Does an expression hold what the scan cannot evaluate? Sets *reason if so. */
 static bool
@@ -63,7 +64,7 @@ unsuitable(Node *node, const char **reason)
 
 /* Why an expression cannot be evaluated by us, or NULL. */
 const char *
-expression_refusal(Expr *expr)
+vector_expression_refusal(Expr *expr)
 {
 	const char *reason = NULL;
 
@@ -74,7 +75,7 @@ expression_refusal(Expr *expr)
 
 /* Why a table cannot be scanned by us, or NULL. */
 const char *
-table_refusal(PlannerInfo *root, RelOptInfo *rel)
+vector_table_refusal(PlannerInfo *root, RelOptInfo *rel)
 {
 	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
 	const char *reason = NULL;
@@ -102,7 +103,7 @@ table_refusal(PlannerInfo *root, RelOptInfo *rel)
 			return "row security";
 		if (rinfo->pseudoconstant)
 			return "a condition that refers to no column";
-		reason = expression_refusal(rinfo->clause);
+		reason = vector_expression_refusal(rinfo->clause);
 		if (reason != NULL)
 			return reason;
 	}
@@ -112,7 +113,7 @@ table_refusal(PlannerInfo *root, RelOptInfo *rel)
 
 /* Why what is asked for cannot be computed by us, or NULL. */
 const char *
-target_refusal(PathTarget *target)
+vector_target_refusal(PathTarget *target)
 {
 	int			nkeys = 0;
 	ListCell   *lc;
@@ -120,7 +121,7 @@ target_refusal(PathTarget *target)
 	foreach(lc, target->exprs)
 	{
 		Expr	   *expr = lfirst(lc);
-		const char *reason = expression_refusal(expr);
+		const char *reason = vector_expression_refusal(expr);
 
 		if (reason != NULL)
 			return reason;
@@ -141,7 +142,7 @@ target_refusal(PathTarget *target)
 
 /* Why the columns cannot be told apart as a clause of SortGroupClauses wants it, or NULL. */
 const char *
-clause_refusal(PathTarget *target, List *clause)
+vector_clause_refusal(PathTarget *target, List *clause)
 {
 	ListCell   *lc;
 
@@ -162,9 +163,9 @@ clause_refusal(PathTarget *target, List *clause)
 
 /* Why so many groups are too many where they cannot be spilled, or NULL. */
 const char *
-memory_refusal(PathTarget *target, double groups)
+vector_memory_refusal(PathTarget *target, double groups)
 {
-	if (vector_aggregate != PLAN_FORCE && memory_of_groups(target, groups) > get_hash_memory_limit())
+	if (vector_aggregate != PLAN_FORCE && vector_groups_memory(target, groups) > get_hash_memory_limit())
 		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
 	return NULL;
 }

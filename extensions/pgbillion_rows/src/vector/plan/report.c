@@ -18,9 +18,9 @@
 
 #include "planner/guesses.h"
 #include "planner/planner.h"
+#include "vector/plan/cost_model.h"
 #include "vector/plan/join_chain.h"
 #include "vector/plan/plan.h"
-#include "vector/vector.h"
 
 static const char *
 table_name(PlannerInfo *root, Index table)
@@ -68,7 +68,7 @@ inner_names(PlannerInfo *root, const JoinChain *chain)
 	ListCell   *lc;
 
 	initStringInfo(&names);
-	foreach(lc, chain_steps(chain))
+	foreach(lc, join_chain_steps(chain))
 		add_names(root, ((JoinStep *) lfirst(lc))->inner->parent, &names);
 	return names.data;
 }
@@ -83,16 +83,16 @@ join_refusal(PlannerInfo *root, RelOptInfo *joined)
 		return "pgbillion_rows.vector_join is off";
 	if (!enable_seqscan)
 		return "enable_seqscan is off";
-	reason = chain_refusal(root);
+	reason = join_chain_refusal(root);
 	if (reason == NULL)
-		(void) find_join_chain(root, joined, false, &reason);
+		(void) join_chain_find(root, joined, false, &reason);
 	return reason != NULL ? reason : "PostgreSQL's search of joins did not come to one, or what it returns are no columns";
 }
 
 static void
 report_join(PlannerInfo *root, RelOptInfo *joined)
 {
-	const JoinOffer *offer = find_join_offer(root, joined);
+	const JoinOffer *offer = join_offer_find(root, joined);
 
 	if (offer == NULL)
 		plan_report(root, "no vectorized join: %s", join_refusal(root, joined));
@@ -100,16 +100,16 @@ report_join(PlannerInfo *root, RelOptInfo *joined)
 		plan_report(root, "a vectorized join of \"%s\" with %s %s estimated to take %.2f compared with PostgreSQL's %.2f%s: %.0f rows",
 					table_name(root, offer->chain->table->relid), inner_names(root, offer->chain),
 					offer->pays ? "is possible, and" : "does not pay, being", offer->taken, offer->rival,
-					tables_in_memory(root) ? " in memory" : "", joined->rows);
+					vector_tables_in_memory(root) ? " in memory" : "", joined->rows);
 }
 
 /* ---- guesses ---- */
 
 /* Tell if the number of groups that keys make is a guess; there may be as many as `most`. */
 void
-report_groups_guess(PlannerInfo *root, List *keys, double rows, double most)
+vector_report_groups_guess(PlannerInfo *root, List *keys, double rows, double most)
 {
-	const char *guess = plan_is_reported() ? groups_guess(root, keys, rows, most) : NULL;
+	const char *guess = plan_is_reported() ? planner_groups_guess(root, keys, rows, most) : NULL;
 
 	if (guess != NULL)
 		plan_report(root, "the number of groups is a guess: %s", guess);
@@ -124,7 +124,7 @@ report_rows_guesses(PlannerInfo *root)
 	while ((table = bms_next_member(root->all_baserels, table)) >= 0)
 	{
 		RelOptInfo *rel = root->simple_rel_array[table];
-		const char *guess = rel != NULL && rel->rtekind == RTE_RELATION ? rows_guess(root, rel) : NULL;
+		const char *guess = rel != NULL && rel->rtekind == RTE_RELATION ? planner_rows_guess(root, rel) : NULL;
 
 		if (guess != NULL)
 			plan_report(root, "the number of rows of \"%s\" is a guess: %s", table_name(root, table), guess);
@@ -137,10 +137,10 @@ report_matches_guesses(PlannerInfo *root, const JoinChain *chain)
 {
 	ListCell   *lc;
 
-	foreach(lc, chain_steps(chain))
+	foreach(lc, join_chain_steps(chain))
 	{
 		JoinStep   *step = lfirst(lc);
-		const char *guess = matches_guess(root, step->clauses);
+		const char *guess = planner_matches_guess(root, step->clauses);
 		StringInfoData names;
 
 		if (guess == NULL)
@@ -162,7 +162,7 @@ report_estimates(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_r
 	joined = find_whole_join(root);
 	if (joined != NULL)
 	{
-		const JoinOffer *offer = find_join_offer(root, joined);
+		const JoinOffer *offer = join_offer_find(root, joined);
 
 		report_join(root, joined);
 		if (offer != NULL)

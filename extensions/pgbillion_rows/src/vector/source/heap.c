@@ -40,8 +40,9 @@ typedef struct HeapSource
 	EState	   *estate;
 	MemoryContext context;		/* the plan's, for what is begun late */
 	bool		rows_read;		/* are there columns to be loaded? */
+	bool		read_only;		/* does the statement only read the table? */
 	bool		listed;			/* heap_source_list() gives the blocks */
-	Columns    *columns;
+	Deform	   *columns;
 	VectorScan *scan;			/* NULL until the first batch is asked for */
 	SharedHeap *shared;			/* or NULL */
 	bool		in_worker;
@@ -57,7 +58,7 @@ begin_pages(HeapSource *heap)
 
 	heap->scan = vector_scan_begin(heap->rel, heap->estate->es_snapshot,
 								   heap->shared != NULL && !heap->listed ? &heap->shared->scan : NULL,
-								   heap->listed, heap->rows_read);
+								   heap->listed, heap->rows_read, heap->read_only);
 	MemoryContextSwitchTo(old);
 }
 
@@ -87,11 +88,11 @@ next_page(Source *source, Batch *batch)
 	if (heap->scan == NULL)
 		begin_pages(heap);
 	else
-		columns_end(heap->columns);
+		deform_end(heap->columns);
 	n = vector_scan_next(heap->scan, &heap->tuples);
 	if (n < 0)
 		return false;
-	columns_begin(heap->columns, heap->tuples, n, vector_scan_fetch(heap->scan));
+	deform_begin(heap->columns, heap->tuples, n, vector_scan_fetch(heap->scan));
 	batch->n = n;
 
 	return true;
@@ -100,31 +101,31 @@ next_page(Source *source, Batch *batch)
 static void
 load(Source *source, Batch *batch, int column)
 {
-	columns_load(((HeapSource *) source)->columns, column);
+	deform_load(((HeapSource *) source)->columns, column);
 }
 
 static void
 load_only(Source *source, Batch *batch, const int *columns, int n)
 {
-	columns_load_only(((HeapSource *) source)->columns, columns, n);
+	deform_load_only(((HeapSource *) source)->columns, columns, n);
 }
 
 static bool
 is_cheap(Source *source, Batch *batch, int column)
 {
-	return columns_is_cheap(((HeapSource *) source)->columns, column);
+	return deform_is_cheap(((HeapSource *) source)->columns, column);
 }
 
 static bool
 has_no_nulls(Source *source, Batch *batch, int column)
 {
-	return columns_has_no_nulls(((HeapSource *) source)->columns, column);
+	return deform_has_no_nulls(((HeapSource *) source)->columns, column);
 }
 
 static void
 keep(Source *source, Batch *batch, const uint16 *rows, int n)
 {
-	columns_keep(((HeapSource *) source)->columns, rows, n);
+	deform_keep(((HeapSource *) source)->columns, rows, n);
 }
 
 static void
@@ -149,7 +150,7 @@ end_pages(Source *source)
 	if (heap->scan == NULL)
 		return;
 	/* what it is to fetch is the scan's */
-	columns_end(heap->columns);
+	deform_end(heap->columns);
 	vector_scan_counts(heap->scan, &all_visible, &checked);
 	vector_scan_end(heap->scan);
 	heap->scan = NULL;
@@ -279,7 +280,8 @@ heap_source_create(Relation rel, TupleDesc tupdesc, Batch *batch)
 	heap->estate = batch->parent->state;
 	heap->context = CurrentMemoryContext;
 	heap->rows_read = batch->ncolumns > 0;
-	heap->columns = columns_create(tupdesc, batch);
+	heap->read_only = ScanRelIsReadOnly((ScanState *) batch->parent);
+	heap->columns = deform_create(tupdesc, batch);
 
 	return &heap->source;
 }

@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * heap.h
- *	  What the parts of the source of heap pages share: heap.c, scan.c,
- *	  pages.c, columns.c and lazy.c.
+ *	  What the parts of the source of heap pages share: heap.c, visible_rows.c,
+ *	  pages.c, deform.c and lazy.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,7 +29,7 @@ extern void page_reader_end(PageReader *reader);
 
 extern bool source_read_lazy(Relation rel, Snapshot snapshot);
 
-/* ---- scan.c ---- */
+/* ---- visible_rows.c ---- */
 
 /*
  * Pages are handed out together until they have MIN_ROWS rows, or are
@@ -64,7 +64,8 @@ typedef struct VectorFetch
 } VectorFetch;
 
 extern VectorScan *vector_scan_begin(Relation rel, Snapshot snapshot,
-									 ParallelBlockTableScanDesc parallel, bool listed, bool rows_read);
+									 ParallelBlockTableScanDesc parallel, bool listed, bool rows_read,
+									 bool read_only);
 extern void vector_scan_list(VectorScan *scan, const BlockNumber *blocks, int n);
 extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader **tuples);
 extern VectorFetch *vector_scan_fetch(VectorScan *scan);
@@ -72,17 +73,17 @@ extern void vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTabl
 extern void vector_scan_end(VectorScan *scan);
 extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked);
 
-/* ---- columns.c ---- */
+/* ---- deform.c ---- */
 
-typedef struct Columns Columns;
+typedef struct Deform Deform;
 
-extern Columns *columns_create(TupleDesc tupdesc, Batch *batch);
-extern void columns_end(Columns *columns);
-extern void columns_begin(Columns *columns, HeapTupleHeader *tuples, int n, VectorFetch *fetch);
-extern void columns_load(Columns *columns, int index);
-extern void columns_load_only(Columns *columns, const int *indexes, int n);
-extern bool columns_is_cheap(Columns *columns, int index);
-extern bool columns_has_no_nulls(Columns *columns, int index);
-extern void columns_keep(Columns *columns, const uint16 *rows, int n);
+extern Deform *deform_create(TupleDesc tupdesc, Batch *batch);
+extern void deform_end(Deform *columns);
+extern void deform_begin(Deform *columns, HeapTupleHeader *tuples, int n, VectorFetch *fetch);
+extern void deform_load(Deform *columns, int index);
+extern void deform_load_only(Deform *columns, const int *indexes, int n);
+extern bool deform_is_cheap(Deform *columns, int index);
+extern bool deform_has_no_nulls(Deform *columns, int index);
+extern void deform_keep(Deform *columns, const uint16 *rows, int n);
 
 #endif							/* PGBILLION_VECTOR_HEAP_H */

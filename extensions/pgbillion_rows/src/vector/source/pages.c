@@ -131,11 +131,11 @@ pin_guess(PageReader *reader, BlockNumber block, Buffer guess)
 {
 	BufferDesc *buffer = GetBufferDescriptor(guess - 1);
 	BufferTag	tag;
-	uint32		state;
+	uint64		state;
 
 	/* without its lock: ReadRecentBuffer() looks again */
 	init_buffer_tag(&tag, &reader->rel->rd_locator, MAIN_FORKNUM, block);
-	state = pg_atomic_read_u32(&buffer->state);
+	state = read_buffer_state(buffer);
 	if ((state & BM_VALID) == 0 || !buffer_tags_equal(&tag, &buffer->tag) ||
 		BUF_STATE_GET_USAGECOUNT(state) < (reader->strategy != NULL ? 1 : BM_MAX_USAGE_COUNT))
 		return false;

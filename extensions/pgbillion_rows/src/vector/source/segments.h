@@ -14,7 +14,7 @@
 #include "nodes/execnodes.h"
 #include "port/atomics.h"
 
-#include "columns/columns.h"
+#include "column_index/column_index.h"
 #include "vector/source/source.h"
 
 /* What EXPLAIN ANALYZE tells. */

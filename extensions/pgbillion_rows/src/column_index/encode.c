@@ -1,0 +1,618 @@
+/*-------------------------------------------------------------------------
+ *
+ * encode.c
+ *	  Columns of gathered rows as a segment's bytes.
+ *
+ * Each column takes the first of these forms that it fits: nothing but NULL,
+ * a constant, integers above a base of one byte (numerics of one scale are
+ * integers, too), a dictionary of few entries, integers above a base of more
+ * bytes, floats as they are, and values one after the other.
+ *
+ * Two values are the same here only if their bytes are, which is what makes
+ * -0 and 0, or 1.0 and 1.00, come back as they were.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "column_index/store.h"
+
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+/* Entries of dictionaries: as many as codes of one or two bytes can name. */
+#define FEW_ENTRIES 256
+#define MOST_ENTRIES 65536
+
+/* After so many rows a dictionary that has not found repetition is given up. */
+#define TRIAL_ROWS 4096
+
+/* Bytes of a value, wherever they are. */
+typedef struct Image
+{
+	const char *bytes;
+	uint32		length;
+} Image;
+
+typedef struct Dictionary
+{
+	int			size;
+	int			limit;
+	uint32		mask;
+	uint32	   *slots;			/* 1 + number of an entry, or 0 */
+	int		   *first_row;		/* of each entry */
+	uint16	   *codes;			/* of each row; 0 for NULL */
+} Dictionary;
+
+/* ---- bytes ---- */
+
+static void
+pad(StringInfo bytes)
+{
+	static const char zeros[8] = {0};
+	int			over = bytes->len % 8;
+
+	if (over != 0)
+		appendBinaryStringInfo(bytes, zeros, 8 - over);
+}
+
+/* Begin a section: sections begin at multiples of eight. */
+static uint32
+begin_section(StringInfo bytes)
+{
+	pad(bytes);
+	return bytes->len;
+}
+
+/* The value of a type that is passed by value, as an integer. */
+static int64
+integer_of(const ColumnType *type, Datum value)
+{
+	switch (type->len)
+	{
+		case 1:
+			return (int8) DatumGetChar(value);
+		case 2:
+			return DatumGetInt16(value);
+		case 4:
+			return DatumGetInt32(value);
+		default:
+			Assert(type->len == 8);
+			return (int64) value;
+	}
+}
+
+/* The bytes by which a value is compared, not counting a header of its length. */
+static Image
+image_of(const ColumnType *type, const Datum *value)
+{
+	Image		image;
+
+	if (type->byval)
+	{
+		image.bytes = (const char *) value;
+		image.length = sizeof(Datum);
+	}
+	else if (type->len > 0)
+	{
+		image.bytes = DatumGetPointer(*value);
+		image.length = type->len;
+	}
+	else
+	{
+		image.bytes = VARDATA_ANY(DatumGetPointer(*value));
+		image.length = VARSIZE_ANY_EXHDR(DatumGetPointer(*value));
+	}
+	return image;
+}
+
+/* ---- NULLs ---- */
+
+/* Returns the number of rows that are not NULL. */
+static int
+encode_nulls(const ColumnValues *column, int nrows, StoredColumn *stored, StringInfo bytes)
+{
+	int			nulls = 0;
+	uint8	   *bitmap;
+
+	for (int i = 0; i < nrows; i++)
+		nulls += column->nulls[i];
+	stored->has_nulls = nulls > 0;
+	if (nulls > 0 && nulls < nrows)
+	{
+		bitmap = palloc0((nrows + 7) / 8);
+		for (int i = 0; i < nrows; i++)
+		{
+			if (column->nulls[i])
+				bitmap_set(bitmap, i);
+		}
+		stored->nulls = begin_section(bytes);
+		appendBinaryStringInfo(bytes, (char *) bitmap, (nrows + 7) / 8);
+		pfree(bitmap);
+	}
+	return nrows - nulls;
+}
+
+/* ---- integers above a base ---- */
+
+/* The least and the greatest of the rows that are not NULL; there are such rows. */
+static void
+find_range(const int64 *integers, const bool *nulls, int nrows, int64 *min, int64 *max)
+{
+	*min = PG_INT64_MAX;
+	*max = PG_INT64_MIN;
+	for (int i = 0; i < nrows; i++)
+	{
+		if (nulls[i])
+			continue;
+		*min = Min(*min, integers[i]);
+		*max = Max(*max, integers[i]);
+	}
+}
+
+static int
+width_of_range(int64 min, int64 max)
+{
+	uint64		range = (uint64) max - (uint64) min;
+
+	return range <= PG_UINT8_MAX ? 1 : range <= PG_UINT16_MAX ? 2 : range <= PG_UINT32_MAX ? 4 : 8;
+}
+
+/* Rows that are NULL have the base. */
+static void
+append_integers(const int64 *integers, const bool *nulls, int nrows, StoredColumn *stored, StringInfo bytes)
+{
+	int			width = stored->width;
+	char	   *to;
+
+	stored->values = begin_section(bytes);
+	stored->values_bytes = nrows * width;
+	enlargeStringInfo(bytes, nrows * width);
+	to = bytes->data + bytes->len;
+
+#define APPEND(type) \
+	for (int i = 0; i < nrows; i++) \
+		((type *) to)[i] = nulls[i] ? 0 : (type) ((uint64) integers[i] - (uint64) stored->base)
+
+	switch (width)
+	{
+		case 1:
+			APPEND(uint8);
+			break;
+		case 2:
+			APPEND(uint16);
+			break;
+		case 4:
+			APPEND(uint32);
+			break;
+		default:
+			APPEND(uint64);
+	}
+#undef APPEND
+	bytes->len += nrows * width;
+}
+
+/* ---- dictionaries ---- */
+
+/* Make room for entries up to a limit. */
+static void
+init_dictionary(Dictionary *dictionary, int nrows, int limit)
+{
+	uint32		slots = 16;
+
+	dictionary->limit = Min(limit, nrows);
+	while (slots < 2 * (uint32) dictionary->limit)
+		slots *= 2;
+	dictionary->mask = slots - 1;
+	dictionary->size = 0;
+	dictionary->slots = palloc0(sizeof(uint32) * slots);
+	dictionary->first_row = palloc(sizeof(int) * dictionary->limit);
+	dictionary->codes = palloc(sizeof(uint16) * nrows);
+}
+
+static void
+free_dictionary(Dictionary *dictionary)
+{
+	pfree(dictionary->slots);
+	pfree(dictionary->first_row);
+	pfree(dictionary->codes);
+}
+
+static uint32
+hash_integer(Datum value)
+{
+	return (uint32) ((uint64) value * UINT64CONST(0x9E3779B97F4A7C15) >> 32);
+}
+
+/* Give a row its code; false if it needs an entry too many. */
+static bool
+add_row(Dictionary *dictionary, const ColumnValues *column, int row)
+{
+	Image		image = image_of(&column->type, &column->values[row]);
+	uint32		hash = column->type.byval ? hash_integer(column->values[row]) :
+		hash_bytes((const unsigned char *) image.bytes, image.length);
+
+	for (uint32 slot = hash & dictionary->mask;; slot = (slot + 1) & dictionary->mask)
+	{
+		int			entry = (int) dictionary->slots[slot] - 1;
+		Image		other;
+
+		if (entry < 0)
+		{
+			if (dictionary->size == dictionary->limit)
+				return false;
+			dictionary->first_row[dictionary->size++] = row;
+			dictionary->slots[slot] = dictionary->size;
+			dictionary->codes[row] = dictionary->size - 1;
+			return true;
+		}
+		other = image_of(&column->type, &column->values[dictionary->first_row[entry]]);
+		if (other.length == image.length && memcmp(other.bytes, image.bytes, image.length) == 0)
+		{
+			dictionary->codes[row] = entry;
+			return true;
+		}
+	}
+}
+
+/* Find the different values; returns false if they are too many to pay. */
+static bool
+fill_dictionary(Dictionary *dictionary, const ColumnValues *column, int nrows)
+{
+	for (int i = 0; i < nrows; i++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		dictionary->codes[i] = 0;
+
+		/*
+		 * rows from before ADD COLUMN have one and the same value, which may
+		 * be long
+		 */
+		if (i > 0 && !column->type.byval && !column->nulls[i] && !column->nulls[i - 1] &&
+			column->values[i] == column->values[i - 1])
+			dictionary->codes[i] = dictionary->codes[i - 1];
+		else if (!column->nulls[i] && !add_row(dictionary, column, i))
+			return false;
+		if (i == TRIAL_ROWS && dictionary->size > TRIAL_ROWS / 2)
+			return false;
+	}
+	return true;
+}
+
+/* ---- values one after the other ---- */
+
+/* Where a value begins that comes after others, which end at `at`, and its length. */
+static Size
+place_of(const ColumnType *type, Datum value, Size at, Size *length)
+{
+	*length = type->len > 0 ? type->len : VARSIZE_ANY(DatumGetPointer(value));
+	/* as in rows: short ones are not aligned */
+	if (type->len == -1 && VARATT_IS_SHORT(DatumGetPointer(value)))
+		return at;
+	return MAXALIGN(at);
+}
+
+/*
+ * Append values that are passed by reference: first where each begins, and
+ * where the last one ends; then their bytes, from a multiple of eight. Expects
+ * that bytes_of_values() is at most MAX_COLUMN_BYTES: places have 32 bits.
+ */
+static uint32
+append_values(const ColumnType *type, const Datum *values, const bool *nulls, const int *rows, int n,
+			  StringInfo bytes)
+{
+	uint32		start = begin_section(bytes);
+	uint32	   *places = palloc(sizeof(uint32) * (n + 1));
+	Size		at = 0;
+	Size		length;
+
+	for (int i = 0; i < n; i++)
+	{
+		int			row = rows != NULL ? rows[i] : i;
+
+		if (nulls[row])
+			places[i] = at;
+		else
+		{
+			at = place_of(type, values[row], at, &length);
+			places[i] = at;
+			at += length;
+		}
+	}
+	places[n] = at;
+	Assert(at <= MAX_COLUMN_BYTES);
+	appendBinaryStringInfo(bytes, (char *) places, sizeof(uint32) * (n + 1));
+	pad(bytes);
+
+	enlargeStringInfo(bytes, at);
+	memset(bytes->data + bytes->len, 0, at);
+	for (int i = 0; i < n; i++)
+	{
+		int			row = rows != NULL ? rows[i] : i;
+
+		if (nulls[row])
+			continue;
+		(void) place_of(type, values[row], places[i], &length);
+		memcpy(bytes->data + bytes->len + places[i], DatumGetPointer(values[row]), length);
+	}
+	bytes->len += at;
+	pfree(places);
+
+	return start;
+}
+
+/* What append_values() would take. Rows that share one long value make it any number. */
+static Size
+bytes_of_values(const ColumnType *type, const Datum *values, const bool *nulls, const int *rows, int n)
+{
+	Size		at = 0;
+	Size		length;
+
+	for (int i = 0; i < n; i++)
+	{
+		int			row = rows != NULL ? rows[i] : i;
+
+		if (!nulls[row])
+		{
+			at = place_of(type, values[row], at, &length);
+			at += length;
+		}
+	}
+	return at + sizeof(uint32) * (n + 1);
+}
+
+/* ---- the choice ---- */
+
+static void
+append_dictionary(const ColumnValues *column, const Dictionary *dictionary, StoredColumn *stored,
+				  StringInfo bytes)
+{
+	stored->dictionary_size = dictionary->size;
+	if (column->type.byval)
+	{
+		stored->dictionary = begin_section(bytes);
+		for (int i = 0; i < dictionary->size; i++)
+		{
+			int64		value = integer_of(&column->type, column->values[dictionary->first_row[i]]);
+
+			appendBinaryStringInfo(bytes, (char *) &value, sizeof(value));
+		}
+	}
+	else
+		stored->dictionary = append_values(&column->type, column->values, column->nulls,
+										   dictionary->first_row, dictionary->size, bytes);
+	stored->dictionary_bytes = bytes->len - stored->dictionary;
+}
+
+static void
+append_codes(const Dictionary *dictionary, int nrows, StoredColumn *stored, StringInfo bytes)
+{
+	stored->width = dictionary->size <= FEW_ENTRIES ? 1 : 2;
+	stored->values = begin_section(bytes);
+	stored->values_bytes = nrows * stored->width;
+	if (stored->width == 2)
+		appendBinaryStringInfo(bytes, (char *) dictionary->codes, nrows * sizeof(uint16));
+	else
+	{
+		enlargeStringInfo(bytes, nrows);
+		for (int i = 0; i < nrows; i++)
+			bytes->data[bytes->len + i] = (char) dictionary->codes[i];
+		bytes->len += nrows;
+	}
+}
+
+/*
+ * Encode by a dictionary if it has at most `limit` entries and takes less than
+ * three quarters of `otherwise`, and no more than a column may.
+ */
+static bool
+encode_dictionary(const ColumnValues *column, int nrows, int limit, Size otherwise, StoredColumn *stored,
+				  StringInfo bytes)
+{
+	Dictionary	dictionary;
+	bool		pays;
+
+	init_dictionary(&dictionary, nrows, limit);
+	pays = fill_dictionary(&dictionary, column, nrows);
+	if (pays)
+	{
+		Size		takes = column->type.byval ? dictionary.size * sizeof(int64) :
+			bytes_of_values(&column->type, column->values, column->nulls, dictionary.first_row, dictionary.size);
+
+		pays = takes <= MAX_COLUMN_BYTES;
+		takes += (Size) nrows * (dictionary.size <= FEW_ENTRIES ? 1 : 2);
+		pays = pays && (dictionary.size == 1 || takes < otherwise / 4 * 3);
+	}
+	if (pays)
+	{
+		stored->kind = dictionary.size == 1 ? COLUMN_CONSTANT : COLUMN_CODES;
+		append_dictionary(column, &dictionary, stored, bytes);
+		if (dictionary.size > 1)
+			append_codes(&dictionary, nrows, stored, bytes);
+	}
+	free_dictionary(&dictionary);
+
+	return pays;
+}
+
+static void
+encode_integers(const ColumnValues *column, const int64 *integers, int nrows, ColumnKind kind,
+				StoredColumn *stored, StringInfo bytes)
+{
+	int64		min;
+	int64		max;
+	int			width;
+
+	find_range(integers, column->nulls, nrows, &min, &max);
+	if (column->type.order == COLUMN_ORDER_INTEGER || kind == COLUMN_DECIMALS)
+	{
+		stored->order = COLUMN_ORDER_INTEGER;
+		stored->min = min;
+		stored->max = max;
+	}
+	width = width_of_range(min, max);
+	/* decimals stay integers: sums of them want no dictionary */
+	if ((min == max || (width > 1 && kind == COLUMN_INTEGERS)) &&
+		encode_dictionary(column, nrows, FEW_ENTRIES, min == max ? SIZE_MAX : (Size) nrows * width, stored, bytes))
+	{
+		return;
+	}
+	stored->kind = kind;
+	stored->base = min;
+	stored->width = width;
+	if (width == 1)
+		stored->dictionary_size = max - min + 1;
+	append_integers(integers, column->nulls, nrows, stored, bytes);
+}
+
+/* Least and greatest as floats, unless a NaN is among them. */
+static void
+find_float_range(const ColumnValues *column, int nrows, StoredColumn *stored)
+{
+	float8		min = INFINITY;
+	float8		max = -INFINITY;
+
+	for (int i = 0; i < nrows; i++)
+	{
+		float8		value;
+
+		if (column->nulls[i])
+			continue;
+		value = column->type.len == 4 ? DatumGetFloat4(column->values[i]) : DatumGetFloat8(column->values[i]);
+		if (isnan(value))
+			return;
+		min = Min(min, value);
+		max = Max(max, value);
+	}
+	stored->order = COLUMN_ORDER_FLOAT;
+	memcpy(&stored->min, &min, sizeof(min));
+	memcpy(&stored->max, &max, sizeof(max));
+}
+
+static void
+encode_byval(const ColumnValues *column, int nrows, StoredColumn *stored, StringInfo bytes)
+{
+	int64	   *integers;
+
+	if (column->type.is_float)
+	{
+		find_float_range(column, nrows, stored);
+		if (encode_dictionary(column, nrows, FEW_ENTRIES, (Size) nrows * column->type.len, stored, bytes))
+			return;
+	}
+	integers = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * nrows);
+	for (int i = 0; i < nrows; i++)
+		integers[i] = integer_of(&column->type, column->values[i]);
+	if (column->type.is_float)
+	{
+		stored->kind = column->type.len == 4 ? COLUMN_FLOAT4 : COLUMN_FLOAT8;
+		stored->width = column->type.len;
+		append_integers(integers, column->nulls, nrows, stored, bytes);
+	}
+	else
+		encode_integers(column, integers, nrows, COLUMN_INTEGERS, stored, bytes);
+	pfree(integers);
+}
+
+/* Numerics that all have one scale. */
+static bool
+encode_decimals(const ColumnValues *column, int nrows, StoredColumn *stored, StringInfo bytes)
+{
+	int64	   *integers = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * nrows);
+	int			scale = -1;
+	int			row;
+
+	for (row = 0; row < nrows; row++)
+	{
+		int			its_scale;
+
+		if (column->nulls[row])
+			integers[row] = 0;
+		else if (!column_decimal_decode(DatumGetPointer(column->values[row]), &integers[row], &its_scale))
+			break;
+		else if (scale < 0)
+			scale = its_scale;
+		else if (its_scale != scale)
+			break;
+	}
+	if (row == nrows)
+	{
+		stored->scale = scale;
+		encode_integers(column, integers, nrows, COLUMN_DECIMALS, stored, bytes);
+	}
+	pfree(integers);
+
+	return row == nrows;
+}
+
+static void
+encode_by_reference(const ColumnValues *column, int nrows, StoredColumn *stored, StringInfo bytes)
+{
+	Size		otherwise = bytes_of_values(&column->type, column->values, column->nulls, NULL, nrows);
+
+	if (column->type.numeric &&encode_decimals(column, nrows, stored, bytes))
+		return;
+	if (encode_dictionary(column, nrows, MOST_ENTRIES, otherwise, stored, bytes))
+		return;
+	if (otherwise > MAX_COLUMN_BYTES)
+	{
+		stored->kind = COLUMN_ABSENT;
+		return;
+	}
+	stored->kind = COLUMN_DATUMS;
+	stored->values = append_values(&column->type, column->values, column->nulls, NULL, nrows, bytes);
+	stored->values_bytes = bytes->len - stored->values;
+}
+
+static void
+encode_column(const ColumnValues *column, int nrows, StoredColumn *stored, StringInfo bytes)
+{
+	if (column->absent)
+		stored->kind = COLUMN_ABSENT;
+	else if (encode_nulls(column, nrows, stored, bytes) == 0)
+		stored->kind = COLUMN_ALL_NULL;
+	else if (column->type.byval)
+		encode_byval(column, nrows, stored, bytes);
+	else
+		encode_by_reference(column, nrows, stored, bytes);
+}
+
+/*
+ * Append a whole segment to an empty string.  Memory is that of the current
+ * context, which the caller resets.
+ */
+void
+encode_segment(const GatheredBlocks *gathered, int segment_blocks, StringInfo bytes)
+{
+	Size		head_bytes = HEAD_BYTES(segment_blocks, gathered->ncolumns);
+	SegmentHead head = {0};
+	StoredColumn *stored = palloc0(sizeof(StoredColumn) * gathered->ncolumns);
+
+	Assert(bytes->len == 0);
+	enlargeStringInfo(bytes, head_bytes);
+	bytes->len = head_bytes;
+	for (int c = 0; c < gathered->ncolumns; c++)
+		encode_column(&gathered->columns[c], gathered->nrows, &stored[c], bytes);
+
+	head.nblocks = gathered->nblocks;
+	head.nrows = gathered->nrows;
+	head.ncolumns = gathered->ncolumns;
+
+	/*
+	 * at most INDEX_MAX_KEYS columns of MAX_COLUMN_BYTES and their codes: far
+	 * below what a string can have
+	 */
+	head.bytes = bytes->len;
+	memcpy(bytes->data, &head, sizeof(head));
+	memcpy(bytes->data + sizeof(head), gathered->rows, segment_blocks * sizeof(uint16));
+	memcpy(bytes->data + HEAD_COLUMNS(segment_blocks), stored, gathered->ncolumns * sizeof(StoredColumn));
+	head.crc = head_crc(bytes->data, head_bytes);
+	memcpy(bytes->data, &head, sizeof(head));
+}

@@ -1,0 +1,86 @@
+/*-------------------------------------------------------------------------
+ *
+ * estimate.c
+ *	  What the planner is told of an index of columns.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/amapi.h"
+#include "optimizer/cost.h"
+#include "utils/rel.h"
+
+#include "column_index/store.h"
+
+/* PostgreSQL itself never scans such an index: it has no functions to. */
+void
+column_costestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost *startup_cost,
+					Cost *total_cost, Selectivity *selectivity, double *correlation, double *pages)
+{
+	*startup_cost = disable_cost;
+	*total_cost = disable_cost;
+	*selectivity = 1;
+	*correlation = 0;
+	*pages = path->indexinfo->pages;
+}
+
+/* Is it an index of columns? */
+bool
+column_index_is_ours(const IndexOptInfo *info)
+{
+	return (void *) info->amcostestimate == (void *) column_costestimate;
+}
+
+/* The same of an open relation. */
+bool
+column_index_is(Relation index)
+{
+	return index->rd_indam != NULL && index->rd_indam->amcostestimate == column_costestimate;
+}
+
+/* May it be read at all?  An index that is not valid may lack marks. */
+bool
+column_index_usable(Relation index)
+{
+	return index->rd_index->indisvalid && index->rd_index->indisready && index->rd_index->indislive;
+}
+
+/*
+ * Guess how much of a table an index covers, from up to so many segments that
+ * are spread over the table.  The caller has locked the index.
+ */
+#define SEGMENTS_LOOKED_AT 64
+
+void
+column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *estimate)
+{
+	Directory	directory;
+	uint32		segments;
+	uint32		step;
+	double		blocks = 0;
+	double		valid = 0;
+	double		encoded = 0;
+	double		pages = 0;
+
+	directory_open(&directory, index);
+	estimate->segment_blocks = directory.segment_blocks;
+	segments = heap_blocks / directory.segment_blocks + (heap_blocks % directory.segment_blocks != 0);
+	step = Max(segments / SEGMENTS_LOOKED_AT, 1);
+	for (uint32 segment = 0; segment < segments; segment += step)
+	{
+		int			nblocks = Min((BlockNumber) directory.segment_blocks,
+								  heap_blocks - segment * directory.segment_blocks);
+		DirectoryEntry entry;
+
+		blocks += nblocks;
+		if (!directory_read(&directory, segment, &entry))
+			continue;
+		encoded += nblocks;
+		pages += entry.pages;
+		for (int i = 0; i < nblocks; i++)
+			valid += !bitmap_test(entry.stale, i);
+	}
+	estimate->valid_share = blocks > 0 ? valid / blocks : 0;
+	estimate->pages_per_block = encoded > 0 ? pages / encoded : 0;
+}

@@ -1,0 +1,920 @@
+/*-------------------------------------------------------------------------
+ *
+ * read.c
+ *	  Reading the columns of segments, for one snapshot.
+ *
+ * The order of looks makes it sound. First the visibility map says which
+ * blocks are all-visible; only then is the segment's entry read, under its
+ * page's share lock. A block may be read here if it was all-visible at the
+ * first look and is not stale at the second. The other order would believe a
+ * block from which VACUUM removes rows between the looks.
+ *
+ * A segment's pages may be overwritten while it is read, also by replay on a
+ * standby, where nothing can be told to wait. So bytes are copied under the
+ * page's share lock, and only if the page still says that it is this segment's
+ * and generation's. What has been copied stays right: of arrays, which are read
+ * in runs of rows one after the other, all that the page holds is copied with
+ * the first run, and the next ones are given from the copy.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/pg_bitutils.h"
+#include "storage/predicate.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "column_index/store.h"
+
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
+#endif
+
+/* What loops over arrays want. */
+#define ARRAY_ALIGNMENT 64
+
+/* Bytes that a prefetch brings; a wrong guess costs a little speed. */
+#define CACHE_LINE 64
+
+/* Bytes beside values that are taken a word at a time may be loaded, too. */
+#define SLACK 64
+
+/* Memory that is used again and again. */
+typedef struct Room
+{
+	char	   *memory;
+	Size		size;
+	char	   *start;			/* aligned */
+} Room;
+
+/* The page that was read last, and the buffer that it was in. */
+typedef struct Guess
+{
+	BlockNumber block;
+	Buffer		buffer;			/* not pinned; or InvalidBuffer */
+	int			step;			/* how far the next page's buffer may be */
+} Guess;
+
+typedef struct ReaderColumn
+{
+	int			number;			/* in the index */
+	ColumnType	type;
+	StoredColumn stored;		/* in the segment */
+	Datum	   *dictionary;		/* NULL: not loaded */
+	Guess		guess;
+	uint32		first_row;		/* what is in `array`, if it is of elements: */
+	uint32		nrows;			/* the rows from the first on, or 0 */
+	Room		array;
+	Room		places;
+	Room		nulls;
+	Room		bitmap;
+} ReaderColumn;
+
+struct ColumnReader
+{
+	Relation	heap;
+	Directory	directory;
+	MemoryContext context;
+	MemoryContext segment_context;	/* dictionaries of the segment */
+	uint32		segment_number;
+	DirectoryEntry entry;
+	BlockNumber npages;			/* the index has had so many at least */
+	Guess		guess;			/* of the head */
+	ColumnSegment segment;
+	ColumnState *states;
+	int			ncolumns;
+	ReaderColumn *columns;
+	char		head[DATA_BYTES];
+};
+
+/* ---- begin and end ---- */
+
+/* Why rows must not be read from here under this snapshot, or NULL. */
+static const char *
+reason_against(Relation heap, Relation index, Snapshot snapshot)
+{
+	if (!column_index_usable(index))
+		return "the index is not valid";
+	if (!gather_encodes(heap))
+		return "the table has another access method";
+	if (!IsMVCCSnapshot(snapshot))
+		return "the snapshot is not one of a query";
+
+	/*
+	 * a writer's check for readers relies on the page's lock, which is not
+	 * taken here
+	 */
+	if (CheckForSerializableConflictOutNeeded(heap, snapshot))
+		return "the transaction is serializable";
+	if (old_snapshots_lose_rows())
+		return "old_snapshot_threshold is set";
+	return NULL;
+}
+
+/*
+ * Begin to read some columns of an index, numbered from 0, for a snapshot that
+ * is registered or active until the end.  Both relations stay open and locked
+ * by the caller.  Returns NULL, and why, if the heap has to be read.  Memory is
+ * of the current context.
+ */
+ColumnReader *
+column_reader_begin(Relation heap, Relation index, Snapshot snapshot, const int *columns, int ncolumns,
+					const char **why)
+{
+	ColumnReader *reader;
+
+	*why = reason_against(heap, index, snapshot);
+	if (*why != NULL)
+		return NULL;
+
+	reader = palloc0(sizeof(ColumnReader));
+	reader->heap = heap;
+	reader->context = CurrentMemoryContext;
+	reader->segment_context = AllocSetContextCreate(CurrentMemoryContext, "columns: dictionaries",
+													ALLOCSET_DEFAULT_SIZES);
+	directory_open(&reader->directory, index);
+	reader->ncolumns = ncolumns;
+	reader->columns = palloc0(sizeof(ReaderColumn) * Max(ncolumns, 1));
+	reader->states = palloc0(sizeof(ColumnState) * Max(ncolumns, 1));
+	reader->segment.columns = reader->states;
+	for (int c = 0; c < ncolumns; c++)
+	{
+		Assert(columns[c] >= 0 && columns[c] < RelationGetNumberOfAttributes(index));
+		reader->columns[c].number = columns[c];
+		reader->columns[c].type = column_type_of(index, columns[c]);
+	}
+	pgstat_count_index_scan(index);
+
+	return reader;
+}
+
+/* Heap blocks of each segment: segment n begins at block n times this. */
+int
+column_reader_segment_blocks(const ColumnReader *reader)
+{
+	return reader->directory.segment_blocks;
+}
+
+void
+column_reader_end(ColumnReader *reader)
+{
+	for (int c = 0; c < reader->ncolumns; c++)
+	{
+		Room	   *rooms[] = {&reader->columns[c].array, &reader->columns[c].places,
+		&reader->columns[c].nulls, &reader->columns[c].bitmap};
+
+		for (int i = 0; i < lengthof(rooms); i++)
+		{
+			if (rooms[i]->memory != NULL)
+				pfree(rooms[i]->memory);
+		}
+	}
+	MemoryContextDelete(reader->segment_context);
+	pfree(reader->states);
+	pfree(reader->columns);
+	pfree(reader);
+}
+
+/* ---- bytes ---- */
+
+/* Have room for so many bytes, and slack on both sides. */
+static char *
+make_room(ColumnReader *reader, Room *room, Size bytes)
+{
+	if (room->memory == NULL || room->size < bytes)
+	{
+		if (room->memory != NULL)
+			pfree(room->memory);
+		room->memory = NULL;
+		room->size = Max(bytes, room->size * 2);
+		room->memory = MemoryContextAllocHuge(reader->context, room->size + 3 * SLACK);
+		room->start = (char *) TYPEALIGN(ARRAY_ALIGNMENT, room->memory + SLACK);
+	}
+	return room->start;
+}
+
+/*
+ * Pin a page: looking its buffer up is most of a short read.  Pages that were
+ * written or read one after the other mostly are in buffers at the same
+ * distance: those that were never used are given out upwards, and those of a
+ * relation that was dropped downwards.
+ */
+static Buffer
+pin_page(ColumnReader *reader, BlockNumber block, Guess *guess)
+{
+	Relation	index = reader->directory.index;
+	int64		distance = (int64) block - guess->block;
+	int64		guessed = guess->buffer + guess->step * distance;
+	Buffer		buffer;
+
+	/* a temporary table's buffers have other numbers, and are looked up fast */
+	if (guess->buffer > 0 && guessed > 0 && guessed <= NBuffers &&
+		ReadRecentBuffer(index->rd_locator, MAIN_FORKNUM, block, (Buffer) guessed))
+		buffer = (Buffer) guessed;
+	else
+	{
+		buffer = ReadBuffer(index, block);
+		guess->step = guess->buffer > 0 && distance == 1 ? buffer - guess->buffer : 1;
+	}
+	guess->block = block;
+	guess->buffer = buffer;
+
+	return buffer;
+}
+
+/*
+ * A page is not the segment's.  Pages are written again only after the entry
+ * has been switched to others: if it has not, they are damaged.
+ */
+static void
+check_replaced(ColumnReader *reader, uint32 number)
+{
+	DirectoryEntry now;
+
+	if (directory_read(&reader->directory, reader->segment_number, &now) &&
+		now.generation == reader->entry.generation)
+		store_corrupted(reader->directory.index, reader->entry.first_page + number);
+}
+
+/* So many bytes to the end of a page are part of an array that goes on in the next. */
+#define PREFETCHED_PART (DATA_BYTES / 4)
+
+/*
+ * Have the processor fetch what most likely is the next page, while the values
+ * of this one are worked on.  Nothing is read: no pin is needed, and there may
+ * be no such buffer.
+ */
+static inline void
+prefetch_next(Page page, const Guess *guess)
+{
+	const char *next = (char *) page + (int64) guess->step * BLCKSZ;
+
+	for (int i = 0; i < BLCKSZ; i += CACHE_LINE)
+		__builtin_prefetch(next + i, 0, 2);
+}
+
+/*
+ * Copy bytes of the segment that the reader is at.  Returns false if it has
+ * been replaced.
+ */
+static bool
+read_bytes(ColumnReader *reader, Guess *guess, Size at, Size length, char *to)
+{
+	Relation	index = reader->directory.index;
+
+	while (length > 0)
+	{
+		uint32		number = at / DATA_BYTES;
+		Size		offset = at % DATA_BYTES;
+		Size		part = Min(length, DATA_BYTES - offset);
+		Buffer		buffer;
+		DataPage   *data;
+		bool		ours;
+
+		if (number >= reader->entry.pages)
+			store_corrupted(index, reader->entry.first_page);
+		buffer = pin_page(reader, reader->entry.first_page + number, guess);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		data = store_content(BufferGetPage(buffer));
+		ours = data->magic == DATA_MAGIC && data->segment == reader->segment_number &&
+			data->generation == reader->entry.generation && data->number == number;
+		if (ours)
+		{
+			memcpy(to, data->bytes + offset, part);
+			if (part >= PREFETCHED_PART && offset + part == DATA_BYTES)
+				prefetch_next(BufferGetPage(buffer), guess);
+		}
+		UnlockReleaseBuffer(buffer);
+		if (!ours)
+		{
+			check_replaced(reader, number);
+			return false;
+		}
+		at += part;
+		to += part;
+		length -= part;
+	}
+	return true;
+}
+
+/* ---- segments ---- */
+
+static void
+set_state(ColumnState *state, const StoredColumn *stored, int nrows)
+{
+	state->kind = stored->kind;
+	state->width = stored->width;
+	state->has_nulls = stored->kind == COLUMN_ALL_NULL ? nrows > 0 : stored->has_nulls;
+	state->scale = stored->scale;
+	state->base = stored->base;
+	state->dictionary_size = stored->dictionary_size;
+	state->order = stored->order;
+	state->min = stored->min;
+	state->max = stored->max;
+	memcpy(&state->float_min, &stored->min, sizeof(float8));
+	memcpy(&state->float_max, &stored->max, sizeof(float8));
+}
+
+/* Does what a column says of itself fit its segment? */
+static bool
+is_sane(const StoredColumn *stored, const SegmentHead *head)
+{
+	uint64		array = (uint64) head->nrows * stored->width;
+
+	if (stored->kind > COLUMN_DATUMS || stored->order > COLUMN_ORDER_FLOAT ||
+		(stored->width & (stored->width - 1)) != 0 || stored->width > 8 ||
+		(uint64) stored->values + stored->values_bytes > head->bytes || stored->values_bytes < array ||
+		(uint64) stored->dictionary + stored->dictionary_bytes > head->bytes ||
+		(uint64) stored->nulls + head->nrows / 8 > head->bytes)
+		return false;
+	switch (stored->kind)
+	{
+		case COLUMN_CONSTANT:
+			return stored->dictionary_size == 1;
+		case COLUMN_CODES:
+			return stored->dictionary_size > 1 && (stored->width == 1 || stored->width == 2) &&
+				stored->dictionary_size <= 1U << 8 * stored->width;
+		case COLUMN_INTEGERS:
+		case COLUMN_DECIMALS:
+			return stored->width > 0 && stored->dictionary_size <= 256;
+		case COLUMN_FLOAT4:
+			return stored->width == 4;
+		case COLUMN_FLOAT8:
+			return stored->width == 8;
+		default:
+			return true;
+	}
+}
+
+/* Take what is in the segment's head, which has just been read. */
+static void
+take_head(ColumnReader *reader)
+{
+	ColumnSegment *segment = &reader->segment;
+	int			blocks = reader->directory.segment_blocks;
+	SegmentHead head;
+	uint32		row = 0;
+	bool		sane;
+
+	memcpy(&head, reader->head, sizeof(head));
+	sane = head.crc == head_crc(reader->head, HEAD_BYTES(blocks, reader->directory.ncolumns)) &&
+		head.nblocks <= blocks && head.ncolumns == reader->directory.ncolumns &&
+		head.bytes <= (uint64) reader->entry.pages * DATA_BYTES;
+	memcpy(segment->rows, reader->head + sizeof(head), blocks * sizeof(uint16));
+	for (int i = 0; i < blocks; i++)
+	{
+		segment->first_row[i] = row;
+		row += segment->rows[i];
+	}
+	segment->first_row[blocks] = row;
+	segment->nrows = row;
+	sane = sane && row == head.nrows;
+	for (int c = 0; sane && c < reader->ncolumns; c++)
+	{
+		ReaderColumn *column = &reader->columns[c];
+
+		memcpy(&column->stored,
+			   reader->head + HEAD_COLUMNS(blocks) + column->number * sizeof(StoredColumn), sizeof(StoredColumn));
+		sane = is_sane(&column->stored, &head);
+		set_state(&reader->states[c], &column->stored, head.nrows);
+		column->dictionary = NULL;
+		column->nrows = 0;
+	}
+	if (!sane)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+}
+
+/* The segment's pages must be there, whatever they are by now: the file never shrinks. */
+static void
+check_extent(ColumnReader *reader)
+{
+	uint64		end = (uint64) reader->entry.first_page + reader->entry.pages;
+
+	if (end > reader->npages)
+		reader->npages = RelationGetNumberOfBlocks(reader->directory.index);
+	if (end > reader->npages)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+}
+
+/* Which blocks may be read: those that are all-visible, and not stale. */
+static void
+take_blocks(ColumnReader *reader, const uint8 *visible)
+{
+	ColumnSegment *segment = &reader->segment;
+	const uint8 *stale = reader->entry.stale;
+	int			nvisible = segment->nblocks - segment->nnot_visible;
+
+	for (int i = 0; i < segment->nblocks; i += 8)
+	{
+		uint8		valid = visible[i / 8] & ~stale[i / 8];
+
+		segment->nvalid += pg_number_of_ones[valid];
+		for (int bit = 0; bit < 8; bit++)
+			segment->valid[i + bit] = valid >> bit & 1;
+	}
+	segment->nstale = nvisible - segment->nvalid;
+}
+
+/*
+ * Look at a segment: the visibility map first, then the entry, then the head.
+ * Returns false if its pages are another's by now.
+ */
+static bool
+look_at_segment(ColumnReader *reader)
+{
+	ColumnSegment *segment = &reader->segment;
+	uint8		visible[BITMAP_BYTES];
+
+	segment->nvalid = segment->nstale = segment->nabsent = 0;
+	segment->nnot_visible = segment->nblocks -
+		gather_visible(reader->heap, segment->first_block, segment->nblocks, visible);
+	if (segment->nnot_visible == segment->nblocks)
+		return true;
+	PAUSE("visibility map read");
+	if (!directory_read(&reader->directory, reader->segment_number, &reader->entry))
+	{
+		segment->nabsent = segment->nblocks - segment->nnot_visible;
+		return true;
+	}
+	PAUSE("directory read");
+	check_extent(reader);
+	take_blocks(reader, visible);
+	if (segment->nvalid == 0)
+		return true;
+	if (!read_bytes(reader, &reader->guess, 0,
+					HEAD_BYTES(reader->directory.segment_blocks, reader->directory.ncolumns), reader->head))
+	{
+		segment->nvalid = 0;
+		return false;
+	}
+	take_head(reader);
+	PAUSE("head read");
+
+	return true;
+}
+
+/*
+ * Go to a segment of a scan over so many heap blocks, and tell which of its
+ * blocks may be read here.  What was returned and loaded before is gone.  May
+ * be called again for the same segment, after it was replaced: what it tells
+ * then is as right, and may be more or less.
+ */
+const ColumnSegment *
+column_reader_segment(ColumnReader *reader, BlockNumber segment, BlockNumber heap_blocks)
+{
+	BlockNumber blocks = reader->directory.segment_blocks;
+
+	MemoryContextReset(reader->segment_context);
+	reader->segment_number = segment;
+	reader->segment.first_block = segment * blocks;
+	Assert(reader->segment.first_block < heap_blocks);
+	reader->segment.nblocks = Min(blocks, heap_blocks - reader->segment.first_block);
+	memset(reader->segment.valid, 0, sizeof(reader->segment.valid));
+	/* once more if it has just been replaced; then the heap is as good */
+	if (!look_at_segment(reader))
+		(void) look_at_segment(reader);
+	if (reader->segment.nvalid == 0)
+		memset(reader->segment.valid, 0, sizeof(reader->segment.valid));
+
+	return &reader->segment;
+}
+
+/* ---- arrays ---- */
+
+/* Load which rows are NULL; *nulls is NULL if none is. */
+static bool
+load_nulls(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int nrows, const bool **nulls)
+{
+	uint32		first_byte = first_row / 8;
+	uint32		nbytes = (first_row + nrows + 7) / 8 - first_byte;
+	uint8	   *bitmap;
+	bool	   *to;
+	bool		any = false;
+
+	*nulls = NULL;
+	if (!column->stored.has_nulls)
+		return true;
+	to = (bool *) make_room(reader, &column->nulls, nrows);
+	if (column->stored.kind == COLUMN_ALL_NULL)
+	{
+		memset(to, true, nrows);
+		*nulls = to;
+		return true;
+	}
+	bitmap = (uint8 *) make_room(reader, &column->bitmap, nbytes);
+	if (!read_bytes(reader, &column->guess, column->stored.nulls + first_byte, nbytes, (char *) bitmap))
+		return false;
+	for (int i = 0; i < nrows; i++)
+	{
+		int			bit = first_row % 8 + i;
+
+		to[i] = (bitmap[bit / 8] >> bit % 8) & 1;
+		any |= to[i];
+	}
+	if (any)
+		*nulls = to;
+	return true;
+}
+
+/* Codes are used as they are to look up values: each must have one. */
+static void
+check_codes(ColumnReader *reader, const ReaderColumn *column, const void *array, int nrows)
+{
+	uint32		most = 0;
+
+	if (column->stored.width == 1)
+	{
+		const uint8 *codes = array;
+		uint8		largest = 0;
+
+		for (int i = 0; i < nrows; i++)
+			largest = Max(largest, codes[i]);
+		most = largest;
+	}
+	else
+	{
+		const uint16 *codes = array;
+		uint16		largest = 0;
+
+		for (int i = 0; i < nrows; i++)
+			largest = Max(largest, codes[i]);
+		most = largest;
+	}
+	if (nrows > 0 && most >= column->stored.dictionary_size)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+}
+
+static bool
+has_array(const ReaderColumn *column)
+{
+	return column->stored.kind != COLUMN_ALL_NULL && column->stored.kind != COLUMN_CONSTANT;
+}
+
+/* Are elements of the array numbers of dictionary entries? */
+static bool
+has_codes(const ReaderColumn *column)
+{
+	return column->stored.kind == COLUMN_CODES ||
+		(column->stored.width == 1 && column->stored.dictionary_size > 0);
+}
+
+/*
+ * Have rows of an array in the column's room, and with them all that are in
+ * the page of the last one.  False if the segment was replaced.
+ */
+static bool
+load_array(ColumnReader *reader, ReaderColumn *column, uint32 first_row, uint32 nrows)
+{
+	Size		width = column->stored.width;
+	Size		at = column->stored.values + first_row * width;
+	Size		pages = (at + nrows * width + DATA_BYTES - 1) / DATA_BYTES;
+	uint32		known = 0;		/* rows that are there already */
+	uint32		more = Min((pages * DATA_BYTES - at) / width, reader->segment.nrows - first_row);
+
+	if (first_row >= column->first_row && first_row < column->first_row + column->nrows)
+		known = column->first_row + column->nrows - first_row;
+	if (known > 0 && known >= nrows)
+		return true;
+	if (known > 0 && column->array.size >= more * width)
+		memmove(column->array.start, column->array.start + (first_row - column->first_row) * width, known * width);
+	else
+		known = 0;
+	column->nrows = 0;
+	(void) make_room(reader, &column->array, more * width);
+	if (!read_bytes(reader, &column->guess, at + known * width, (more - known) * width, column->array.start + known * width))
+		return false;
+	if (has_codes(column))
+		check_codes(reader, column, column->array.start + known * width, more - known);
+	column->first_row = first_row;
+	column->nrows = more;
+	Assert(more >= nrows);
+
+	return true;
+}
+
+/*
+ * Load rows of a column (numbered as in column_reader_begin()) as the array
+ * that they are in.  Returns false if the segment was replaced: then nothing
+ * more of it can be read.  Not for COLUMN_ABSENT and COLUMN_DATUMS.
+ */
+bool
+column_reader_load(ColumnReader *reader, int c, uint32 first_row, int nrows, ColumnRun *run)
+{
+	ReaderColumn *column = &reader->columns[c];
+
+	Assert(column->stored.kind != COLUMN_ABSENT && column->stored.kind != COLUMN_DATUMS);
+	Assert(nrows >= 0 && first_row + nrows <= reader->segment.nrows);
+	run->array = NULL;
+	if (!load_nulls(reader, column, first_row, nrows, &run->nulls))
+		return false;
+	if (has_array(column))
+	{
+		if (!load_array(reader, column, first_row, nrows))
+			return false;
+		run->array = column->array.start + (first_row - column->first_row) * (Size) column->stored.width;
+	}
+	return true;
+}
+
+/* ---- values ---- */
+
+/* An integer as a value of a type that is passed by value, as it is in rows. */
+static Datum
+datum_of(const ColumnType *type, int64 value)
+{
+	switch (type->len)
+	{
+		case 1:
+			return CharGetDatum((char) value);
+		case 2:
+			return Int16GetDatum((int16) value);
+		case 4:
+			return Int32GetDatum((int32) value);
+		default:
+			return (Datum) value;
+	}
+}
+
+/*
+ * Point at values that lie one after the other, which encode.c laid out.  The
+ * places are relative to a section; `bytes` is what begins at place `start`.
+ */
+static void
+point_at_values(ColumnReader *reader, const ReaderColumn *column, const uint32 *places, const bool *nulls,
+				int n, const char *bytes, uint32 start, Datum *values)
+{
+	for (int i = 0; i < n; i++)
+	{
+		const char *value = bytes + (places[i] - start);
+		uint32		room = places[i + 1] - places[i];
+
+		values[i] = (Datum) 0;
+		if (nulls != NULL && nulls[i])
+			continue;
+		if (column->type.len > 0 ? room < column->type.len :
+			(room == 0 || VARATT_IS_EXTERNAL(value) || (room < VARHDRSZ && !VARATT_IS_SHORT(value)) ||
+			 VARATT_IS_COMPRESSED(value) || VARSIZE_ANY(value) > room))
+			store_corrupted(reader->directory.index, reader->entry.first_page);
+		values[i] = PointerGetDatum(value);
+	}
+}
+
+/* The places must ascend, and lie within so many bytes. */
+static void
+check_places(ColumnReader *reader, const uint32 *places, int n, uint32 bytes)
+{
+	bool		good = places[n] <= bytes;
+
+	for (int i = 0; i < n; i++)
+		good &= places[i] <= places[i + 1];
+	if (!good)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+}
+
+/* Load the dictionary of the segment, of values that are passed by reference. */
+static bool
+load_values_dictionary(ColumnReader *reader, ReaderColumn *column, Datum *dictionary)
+{
+	const StoredColumn *stored = &column->stored;
+	int			n = stored->dictionary_size;
+	Size		places_bytes = TYPEALIGN(8, sizeof(uint32) * (n + 1));
+	char	   *bytes;
+
+	if (stored->dictionary_bytes < places_bytes)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+	bytes = MemoryContextAllocHuge(reader->segment_context, stored->dictionary_bytes + 2 * SLACK);
+	bytes += SLACK;
+	if (!read_bytes(reader, &column->guess, stored->dictionary, stored->dictionary_bytes, bytes))
+		return false;
+	check_places(reader, (uint32 *) bytes, n, stored->dictionary_bytes - places_bytes);
+	point_at_values(reader, column, (uint32 *) bytes, NULL, n, bytes + places_bytes, 0, dictionary);
+
+	return true;
+}
+
+static bool
+load_integers_dictionary(ColumnReader *reader, ReaderColumn *column, Datum *dictionary)
+{
+	int			n = column->stored.dictionary_size;
+	int64	   *integers = MemoryContextAlloc(reader->segment_context, sizeof(int64) * n);
+
+	if (column->stored.dictionary_bytes != sizeof(int64) * n)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+	if (!read_bytes(reader, &column->guess, column->stored.dictionary, sizeof(int64) * n, (char *) integers))
+		return false;
+	for (int i = 0; i < n; i++)
+		dictionary[i] = datum_of(&column->type, integers[i]);
+	pfree(integers);
+
+	return true;
+}
+
+/* Make numerics of integers in memory for DECIMAL_IMAGE_BYTES each. */
+static Datum
+decimal_datum(ColumnReader *reader, const ReaderColumn *column, uint64 value, char *to)
+{
+	int64		sum = (int64) ((uint64) column->stored.base + value);
+
+	if (column->stored.scale < 0 || column->stored.scale > 18 ||
+		sum >= INT64CONST(1000000000000000000) || sum <= -INT64CONST(1000000000000000000))
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+	(void) column_decimal_encode(sum, column->stored.scale, to);
+	return PointerGetDatum(to);
+}
+
+/* The dictionary of integers of one byte is what follows their base. */
+static void
+make_dictionary(ColumnReader *reader, ReaderColumn *column, Datum *dictionary)
+{
+	int			n = column->stored.dictionary_size;
+
+	if (column->stored.kind == COLUMN_DECIMALS)
+	{
+		char	   *memory = MemoryContextAlloc(reader->segment_context, DECIMAL_IMAGE_BYTES * n + SLACK);
+
+		for (int i = 0; i < n; i++)
+			dictionary[i] = decimal_datum(reader, column, i, memory + SLACK + DECIMAL_IMAGE_BYTES * i);
+	}
+	else
+	{
+		for (int i = 0; i < n; i++)
+			dictionary[i] = datum_of(&column->type, (int64) ((uint64) column->stored.base + i));
+	}
+}
+
+/*
+ * The values that the codes of a column stand for, dictionary_size of them;
+ * NULL if the segment was replaced.  They are valid until the next segment.
+ */
+const Datum *
+column_reader_dictionary(ColumnReader *reader, int c)
+{
+	ReaderColumn *column = &reader->columns[c];
+	Datum	   *dictionary;
+
+	Assert(column->stored.dictionary_size > 0);
+	if (column->dictionary != NULL)
+		return column->dictionary;
+	dictionary = MemoryContextAlloc(reader->segment_context, sizeof(Datum) * column->stored.dictionary_size);
+	if (column->stored.kind != COLUMN_CONSTANT && column->stored.kind != COLUMN_CODES)
+		make_dictionary(reader, column, dictionary);
+	else if (!(column->type.byval ? load_integers_dictionary(reader, column, dictionary) :
+			   load_values_dictionary(reader, column, dictionary)))
+		return NULL;
+	column->dictionary = dictionary;
+
+	return dictionary;
+}
+
+/* Decode an array that is loaded: the values that codes stand for. */
+static void
+decode_codes(const ReaderColumn *column, const void *array, int nrows, Datum *values)
+{
+	if (column->stored.width == 1)
+	{
+		for (int i = 0; i < nrows; i++)
+			values[i] = column->dictionary[((const uint8 *) array)[i]];
+	}
+	else
+	{
+		for (int i = 0; i < nrows; i++)
+			values[i] = column->dictionary[((const uint16 *) array)[i]];
+	}
+}
+
+static void
+decode_integers(const ReaderColumn *column, const void *array, int nrows, Datum *values)
+{
+	uint64		base = (uint64) column->stored.base;
+
+#define DECODE(element_type) \
+	for (int i = 0; i < nrows; i++) \
+		values[i] = datum_of(&column->type, (int64) (base + ((const element_type *) array)[i]))
+
+	switch (column->stored.width)
+	{
+		case 1:
+			DECODE(uint8);
+			break;
+		case 2:
+			DECODE(uint16);
+			break;
+		case 4:
+			DECODE(uint32);
+			break;
+		default:
+			DECODE(uint64);
+	}
+#undef DECODE
+}
+
+static void
+decode_decimals(ColumnReader *reader, ReaderColumn *column, const ColumnRun *run, int nrows, Datum *values)
+{
+	char	   *memory = make_room(reader, &column->places, (Size) nrows * DECIMAL_IMAGE_BYTES);
+
+	for (int i = 0; i < nrows; i++)
+	{
+		/* elements of rows that are NULL mean nothing, but are in range */
+		values[i] = decimal_datum(reader, column, column_element(run->array, column->stored.width, i),
+								  memory + (Size) i * DECIMAL_IMAGE_BYTES);
+	}
+}
+
+/* Values one after the other: their places, then their bytes. */
+static bool
+decode_values(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int nrows, const bool *nulls,
+			  Datum *values)
+{
+	const StoredColumn *stored = &column->stored;
+	Size		places_bytes = TYPEALIGN(8, sizeof(uint32) * (reader->segment.nrows + 1));
+	uint32	   *places = (uint32 *) make_room(reader, &column->places, sizeof(uint32) * (nrows + 1));
+	uint32		start;
+	char	   *bytes;
+
+	if (stored->values_bytes < places_bytes)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+	if (!read_bytes(reader, &column->guess, stored->values + sizeof(uint32) * first_row, sizeof(uint32) * (nrows + 1),
+					(char *) places))
+		return false;
+	check_places(reader, places, nrows, stored->values_bytes - places_bytes);
+	/* aligned as in the segment */
+	start = TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, places[0]);
+	bytes = make_room(reader, &column->array, places[nrows] - start);
+	if (!read_bytes(reader, &column->guess, stored->values + places_bytes + start, places[nrows] - start, bytes))
+		return false;
+	point_at_values(reader, column, places, nulls, nrows, bytes, start, values);
+
+	return true;
+}
+
+/* Fill in the values of rows that are not NULL.  Returns false if the segment was replaced. */
+static bool
+decode_rows(ColumnReader *reader, int c, uint32 first_row, int nrows, const bool **nulls, Datum *values)
+{
+	ReaderColumn *column = &reader->columns[c];
+	ColumnRun	run;
+
+	if (column->stored.kind == COLUMN_DATUMS)
+		return load_nulls(reader, column, first_row, nrows, nulls) &&
+			decode_values(reader, column, first_row, nrows, *nulls, values);
+	if (!column_reader_load(reader, c, first_row, nrows, &run))
+		return false;
+	*nulls = run.nulls;
+	switch (column->stored.kind)
+	{
+		case COLUMN_ALL_NULL:
+			break;
+		case COLUMN_CONSTANT:
+			if (column_reader_dictionary(reader, c) == NULL)
+				return false;
+			for (int i = 0; i < nrows; i++)
+				values[i] = column->dictionary[0];
+			break;
+		case COLUMN_CODES:
+			if (column_reader_dictionary(reader, c) == NULL)
+				return false;
+			decode_codes(column, run.array, nrows, values);
+			break;
+		case COLUMN_DECIMALS:
+			decode_decimals(reader, column, &run, nrows, values);
+			break;
+		default:
+			decode_integers(column, run.array, nrows, values);
+	}
+	return true;
+}
+
+/*
+ * Load rows of a column as values and flags of NULLs, both all filled in; the
+ * value of a NULL is 0.  Values by reference are valid until the column is
+ * loaded or decoded again, or the next segment.  Returns false if the segment
+ * was replaced.  Not for COLUMN_ABSENT.
+ */
+bool
+column_reader_decode(ColumnReader *reader, int c, uint32 first_row, int nrows, Datum *values, bool *nulls,
+					 bool *has_nulls)
+{
+	const bool *found;
+
+	Assert(reader->columns[c].stored.kind != COLUMN_ABSENT);
+	Assert(nrows >= 0 && first_row + nrows <= reader->segment.nrows);
+	if (!decode_rows(reader, c, first_row, nrows, &found, values))
+		return false;
+	*has_nulls = found != NULL;
+	if (found == NULL)
+		memset(nulls, false, nrows);
+	else
+	{
+		for (int i = 0; i < nrows; i++)
+		{
+			nulls[i] = found[i];
+			if (found[i])
+				values[i] = (Datum) 0;
+		}
+	}
+	return true;
+}

@@ -1,0 +1,271 @@
+/*-------------------------------------------------------------------------
+ *
+ * memoize_plan.c
+ *	  Find the correlated subqueries of a statement that may be remembered,
+ *	  and put MemoizeSubPlan above their plans.
+ *
+ * The planner has made the plans of a query's subqueries when it comes to the
+ * last step of that query's own paths. From then on a plan is looked up by
+ * its number only, so it can be replaced in the list of all plans; parameters
+ * and references are fixed later, for ours as for others.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_proc.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/pathnodes.h"
+#include "nodes/plannodes.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/planner.h"
+#include "utils/fmgroids.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "memoize/memoize.h"
+#include "planner/planner.h"
+
+/*
+ * A plan that costs less than reading one page reads no table: to look for its
+ * result would take as long as to compute it.
+ */
+#define LEAST_COST seq_page_cost
+
+/*
+ * Calls before it is decided whether remembering pays, for a plan that costs
+ * as much as one look-up in an index, and at most. What is in vain then is a
+ * small part of the time that the calls themselves take.
+ */
+#define DECISION_CALLS 1024
+#define LOOKUP_COST 8.0
+#define MOST_DECISION_CALLS 1000000
+
+static int	memoize_subqueries = PLAN_ON;
+
+/* ---- what is not the same each time ---- */
+
+static bool unrepeatable(Node *node, void *context);
+
+/* May a function give something else for the same arguments within one statement? */
+static bool
+unrepeatable_function(Oid function, void *context)
+{
+	switch (function)
+	{
+			/* what they return depends on how the value is stored */
+		case F_PG_COLUMN_SIZE:
+		case F_PG_COLUMN_COMPRESSION:
+#ifdef F_PG_COLUMN_TOAST_CHUNK_ID
+		case F_PG_COLUMN_TOAST_CHUNK_ID:
+#endif
+			return true;
+		default:
+			return func_volatile(function) == PROVOLATILE_VOLATILE;
+	}
+}
+
+/* Is one of the functions of an aggregate volatile? The aggregate itself is always marked immutable. */
+static bool
+unrepeatable_aggregate(Oid aggregate)
+{
+	HeapTuple	tuple;
+	Form_pg_aggregate form;
+	bool		result = false;
+
+	/* PostgreSQL's own are not */
+	if (aggregate < FirstNormalObjectId)
+		return false;
+	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
+	if (!HeapTupleIsValid(tuple))
+		return false;			/* a window function */
+	form = (Form_pg_aggregate) GETSTRUCT(tuple);
+	{
+		const Oid	functions[] = {form->aggtransfn, form->aggfinalfn, form->aggmtransfn, form->aggminvtransfn,
+		form->aggmfinalfn};
+
+		for (int i = 0; i < (int) lengthof(functions); i++)
+			result |= OidIsValid(functions[i]) && unrepeatable_function(functions[i], NULL);
+	}
+	ReleaseSysCache(tuple);
+	return result;
+}
+
+/* The same for a query that has been planned, with what it computes once before it begins. */
+static bool
+unrepeatable_planned(PlannerInfo *root)
+{
+	return unrepeatable((Node *) root->parse, root->glob) || unrepeatable((Node *) root->init_plans, root->glob);
+}
+
+/*
+ * Is there something in an expression or query that need not give the same
+ * result when it is executed again? Subqueries that have been planned are
+ * looked up in the PlannerGlobal that is the context.
+ */
+static bool
+unrepeatable(Node *node, void *context)
+{
+	PlannerGlobal *glob = context;
+
+	if (node == NULL)
+		return false;
+	if (check_functions_in_node(node, unrepeatable_function, NULL) || IsA(node, NextValueExpr))
+		return true;
+	if (IsA(node, Aggref) && unrepeatable_aggregate(((Aggref *) node)->aggfnoid))
+		return true;
+	if (IsA(node, WindowFunc) && unrepeatable_aggregate(((WindowFunc *) node)->winfnoid))
+		return true;
+	if (IsA(node, RangeTblEntry))
+		return ((RangeTblEntry *) node)->tablesample != NULL;
+	if (IsA(node, Query))
+	{
+		Query	   *query = (Query *) node;
+
+		return query->rowMarks != NIL || query->commandType != CMD_SELECT ||
+			query_tree_walker(query, unrepeatable, context, QTW_EXAMINE_RTES_BEFORE);
+	}
+	if (IsA(node, SubPlan) &&
+		unrepeatable_planned(list_nth_node(PlannerInfo, glob->subroots, ((SubPlan *) node)->plan_id - 1)))
+		return true;
+	return expression_tree_walker(node, unrepeatable, context);
+}
+
+/* ---- planning ---- */
+
+static bool
+kind_is_remembered(SubLinkType kind)
+{
+	switch (kind)
+	{
+		case EXISTS_SUBLINK:
+		case ALL_SUBLINK:
+		case ANY_SUBLINK:
+		case ROWCOMPARE_SUBLINK:
+		case EXPR_SUBLINK:
+		case ARRAY_SUBLINK:
+			return true;
+		case MULTIEXPR_SUBLINK:
+		case CTE_SUBLINK:
+			return false;
+	}
+	return false;
+}
+
+static int
+decision_calls(Cost cost)
+{
+	if (memoize_subqueries == PLAN_FORCE)
+		return 0;
+	return (int) Min(DECISION_CALLS * Max(cost / LOOKUP_COST, 1.0), MOST_DECISION_CALLS);
+}
+
+/* The parameters that a subquery gets from the query around it. */
+static List *
+key_of(SubPlan *subplan)
+{
+	List	   *key = NIL;
+	ListCell   *number,
+			   *value;
+
+	forboth(number, subplan->parParam, value, subplan->args)
+	{
+		Param	   *param = makeNode(Param);
+		Node	   *arg = lfirst(value);
+
+		param->paramkind = PARAM_EXEC;
+		param->paramid = lfirst_int(number);
+		param->paramtype = exprType(arg);
+		param->paramtypmod = exprTypmod(arg);
+		param->paramcollid = exprCollation(arg);
+		param->location = -1;
+		key = lappend(key, param);
+	}
+	return key;
+}
+
+/*
+ * Put the node above a finished plan. Its output is the plan's; what the plan
+ * computes once before it begins belongs to the topmost node.
+ */
+static Plan *
+memoize(Plan *plan, SubPlan *subplan)
+{
+	CustomScan *cscan = makeNode(CustomScan);
+
+	cscan->scan.plan.startup_cost = plan->startup_cost;
+	cscan->scan.plan.total_cost = plan->total_cost;
+	cscan->scan.plan.plan_rows = plan->plan_rows;
+	cscan->scan.plan.plan_width = plan->plan_width;
+	cscan->scan.plan.parallel_safe = plan->parallel_safe;
+#if PG_VERSION_NUM >= 180000
+	cscan->scan.plan.disabled_nodes = plan->disabled_nodes;
+#endif
+	cscan->scan.plan.initPlan = plan->initPlan;
+	plan->initPlan = NIL;
+	cscan->custom_plans = list_make1(plan);
+
+	/*
+	 * setrefs.c finds each expression of the one list in the other: the first
+	 * that is equal, which has the same value, as nothing here is volatile
+	 */
+	cscan->scan.plan.targetlist = copyObject(plan->targetlist);
+	cscan->custom_scan_tlist = copyObject(plan->targetlist);
+	cscan->custom_exprs = key_of(subplan);
+	cscan->custom_private = list_make2(makeInteger(subplan->subLinkType == EXISTS_SUBLINK),
+									   makeInteger(decision_calls(plan->total_cost)));
+	cscan->methods = &memoize_scan_methods;
+
+	return &cscan->scan.plan;
+}
+
+/* Remember the results of each subquery in an expression of a query, but not of those in its subqueries. */
+static bool
+memoize_subplans(Node *node, void *context)
+{
+	PlannerGlobal *glob = context;
+
+	if (node == NULL || IsA(node, Query))
+		return false;
+	if (IsA(node, SubPlan))
+	{
+		SubPlan    *subplan = (SubPlan *) node;
+		ListCell   *place = list_nth_cell(glob->subplans, subplan->plan_id - 1);
+		Plan	   *plan = lfirst(place);
+
+		/*
+		 * the same subquery may be in several places: copies of one
+		 * expression
+		 */
+		if (subplan->parParam != NIL && !subplan->useHashTable && kind_is_remembered(subplan->subLinkType) &&
+			!(IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &memoize_scan_methods) &&
+			(memoize_subqueries == PLAN_FORCE || plan->total_cost >= LEAST_COST) &&
+			!unrepeatable_planned(list_nth_node(PlannerInfo, glob->subroots, subplan->plan_id - 1)))
+			lfirst(place) = memoize(plan, subplan);
+	}
+	return expression_tree_walker(node, memoize_subplans, context);
+}
+
+static void
+memoize_query(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
+{
+	if (stage == UPPERREL_FINAL && memoize_subqueries != PLAN_OFF && root->glob->subplans != NIL)
+		(void) query_tree_walker(root->parse, memoize_subplans, root->glob, 0);
+}
+
+void
+memoize_init(void)
+{
+	DefineCustomEnumVariable("pgbillion_rows.memoize_subqueries",
+							 "Whether correlated subqueries remember their results.",
+							 "With \"force\", all that may, also those that cost next to nothing, and they never stop.",
+							 &memoize_subqueries, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	planner_add_offer(memoize_query);
+	RegisterCustomScanMethods(&memoize_scan_methods);
+}

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * group_estimate.h
+ *	  How many groups expressions make.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_GROUP_ESTIMATE_H
+#define PGBILLION_GROUP_ESTIMATE_H
+
+#include "nodes/pathnodes.h"
+
+extern double group_estimate(PlannerInfo *root, List *keys, double rows);
+extern double group_estimate_most(PlannerInfo *root, List *keys, double rows);
+extern double group_estimate_beyond_limit(PlannerInfo *root, RelOptInfo *table, List *columns);
+
+#endif							/* PGBILLION_GROUP_ESTIMATE_H */

@@ -1,0 +1,344 @@
+/*-------------------------------------------------------------------------
+ *
+ * by_code.c
+ *	  Groups by the codes of their keys.
+ *
+ * Where the source has all group keys as codes of dictionaries, rows are not
+ * looked for in the hash table, only the combinations of codes that occur,
+ * each once per set of dictionaries. Up to SHORT_CODES combinations are the
+ * numbers of the groups, so that aggregates can add up per number, unless two
+ * of them mean the same group, as the codes of 1.0 and 1.00 do. Otherwise each
+ * row gets its entry from an array.
+ *
+ * Groups are made in the order of their first rows, as they are the ordinary
+ * way: of equal values the first is shown.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "vector/group/by_code.h"
+
+/* So many combinations are few enough to have an array of. */
+#define MAX_COMBINATIONS 16384
+
+struct GroupByCode
+{
+	int			nkeys;
+	int		   *columns;		/* of each key */
+	MemoryContext context;		/* of the arrays, once they are needed */
+
+	/* the dictionaries that what follows is of */
+	bool		known;
+	bool		twins;			/* different combinations are the same group */
+	uint64	   *serials;
+	int			ncodes;			/* combinations */
+	char	  **entries;		/* of each; NULL: none of its rows was met */
+
+	/* what keys are looked for by */
+	Datum	   *values;			/* BATCH_ROWS of each */
+	bool	   *nulls;
+};
+
+/* A combination whose entry is being looked for. */
+static char sought_entry;
+
+#define SOUGHT (&sought_entry)
+
+/* For these keys; NULL if there can be no codes of one. Memory belongs to the current context. */
+GroupByCode *
+group_by_code_create(VectorExpr **keys, int nkeys)
+{
+	GroupByCode *by_code = palloc0(sizeof(GroupByCode));
+
+	by_code->nkeys = nkeys;
+	by_code->columns = palloc(sizeof(int) * nkeys);
+	by_code->serials = palloc0(sizeof(uint64) * nkeys);
+	for (int k = 0; k < nkeys; k++)
+	{
+		if (!vector_expr_is_column(keys[k]))
+			return NULL;
+		by_code->columns[k] = vector_expr_column(keys[k]);
+	}
+	by_code->context = CurrentMemoryContext;
+
+	return by_code;
+}
+
+/* The entries are gone. */
+void
+group_by_code_reset(GroupByCode *by_code)
+{
+	by_code->known = false;
+}
+
+/* Most sources have no codes: then there is no need for room. */
+static void
+make_arrays(GroupByCode *by_code)
+{
+	by_code->entries = MemoryContextAlloc(by_code->context, sizeof(char *) * MAX_COMBINATIONS);
+	by_code->values = MemoryContextAlloc(by_code->context, sizeof(Datum) * BATCH_ROWS * by_code->nkeys);
+	by_code->nulls = MemoryContextAlloc(by_code->context, sizeof(bool) * BATCH_ROWS * by_code->nkeys);
+}
+
+/* The codes of all keys, if the source has them, and combinations are few enough. */
+static bool
+get_codes(GroupByCode *by_code, Batch *batch, Codes *codes)
+{
+	int			ncodes = 1;
+	bool		same = by_code->known;
+
+	for (int k = 0; k < by_code->nkeys; k++)
+	{
+		if (!batch_codes(batch, by_code->columns[k], &codes[k]))
+			return false;
+		Assert(codes[k].n > 0 && codes[k].null < codes[k].n);
+		Assert((codes[k].codes != NULL) == (codes[k].n <= SHORT_CODES));
+		if (codes[k].n > MAX_COMBINATIONS / ncodes)
+			return false;
+		ncodes *= codes[k].n;
+		same &= codes[k].serial == by_code->serials[k];
+	}
+	if (same)
+	{
+		Assert(by_code->ncodes == ncodes);
+		return true;
+	}
+	if (by_code->entries == NULL)
+		make_arrays(by_code);
+	by_code->known = true;
+	by_code->twins = false;
+	by_code->ncodes = ncodes;
+	for (int k = 0; k < by_code->nkeys; k++)
+		by_code->serials[k] = codes[k].serial;
+	memset(by_code->entries, 0, sizeof(by_code->entries[0]) * ncodes);
+
+	return true;
+}
+
+static inline int
+code_of(const Codes *codes, int row)
+{
+	return codes->codes != NULL ? codes->codes[row] : codes->long_codes[row];
+}
+
+/*
+ * Find or make the entries of the combinations that the rows listed are the
+ * first of, in order. False if there is no room for one of them.
+ */
+static bool
+find_entries(GroupByCode *by_code, GroupTable *table, const Codes *codes, const uint16 *rows,
+			 int n, char **entries)
+{
+	Values		keys[GROUP_MAX_KEYS];
+
+	for (int k = 0; k < by_code->nkeys; k++)
+	{
+		Datum	   *values = by_code->values + k * BATCH_ROWS;
+		bool	   *nulls = by_code->nulls + k * BATCH_ROWS;
+
+		keys[k].values = values;
+		keys[k].nulls = nulls;
+		keys[k].has_nulls = false;
+		for (int i = 0; i < n; i++)
+		{
+			int			code = code_of(&codes[k], rows[i]);
+
+			nulls[i] = code == codes[k].null;
+			values[i] = nulls[i] ? (Datum) 0 : codes[k].values[code];
+			keys[k].has_nulls |= nulls[i];
+		}
+	}
+	if (group_table_find(table, keys, n, entries) == 0)
+		return true;
+	group_table_clear_overflow(table);
+
+	return false;
+}
+
+/* ---- short codes: numbers of groups ---- */
+
+/* The number of each row's combination: of one key, its codes. */
+static const uint8 *
+combine_short(GroupByCode *by_code, const Codes *codes, int n, uint8 *ids)
+{
+	int			factor = codes[0].n;
+
+	if (by_code->nkeys == 1)
+		return codes[0].codes;
+	memcpy(ids, codes[0].codes, n);
+	for (int k = 1; k < by_code->nkeys; k++)
+	{
+		const uint8 *own = codes[k].codes;
+
+		for (int i = 0; i < n; i++)
+			ids[i] += own[i] * factor;
+		factor *= codes[k].n;
+	}
+	return ids;
+}
+
+/* Do two combinations have the same entry? */
+static bool
+have_twins(GroupByCode *by_code)
+{
+	const char *slots[2 * SHORT_CODES] = {NULL};
+
+	for (int code = 0; code < by_code->ncodes; code++)
+	{
+		const char *entry = by_code->entries[code];
+		unsigned	slot;
+
+		if (entry == NULL)
+			continue;
+		/* as key_slot_of() of the table */
+		slot = (uint64) (uintptr_t) entry * UINT64CONST(0x9E3779B97F4A7C15) >> 32;
+		while (slots[slot % lengthof(slots)] != NULL)
+		{
+			if (slots[slot % lengthof(slots)] == entry)
+				return true;
+			slot++;
+		}
+		slots[slot % lengthof(slots)] = entry;
+	}
+	return false;
+}
+
+/* Have an entry for every number that occurs. False if there is no room for one of them. */
+static bool
+find_new_numbers(GroupByCode *by_code, GroupTable *table, const Codes *codes, const uint8 *ids, int n)
+{
+	bool		seen[SHORT_CODES] = {false};
+	uint16		rows[SHORT_CODES];
+	char	   *entries[SHORT_CODES];
+	int			found = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		if (by_code->entries[ids[i]] == NULL && !seen[ids[i]])
+		{
+			seen[ids[i]] = true;
+			rows[found++] = i;
+		}
+	}
+	if (found == 0)
+		return true;
+	if (!find_entries(by_code, table, codes, rows, found, entries))
+		return false;
+	for (int i = 0; i < found; i++)
+		by_code->entries[ids[rows[i]]] = entries[i];
+	by_code->twins = have_twins(by_code);
+
+	return true;
+}
+
+/* Is there a number among the rows without an entry? */
+static bool
+have_new_numbers(GroupByCode *by_code, const uint64 *counts)
+{
+	bool		new = false;
+
+	for (int code = 0; code < by_code->ncodes; code++)
+		new |= counts[code] > 0 && by_code->entries[code] == NULL;
+	return new;
+}
+
+static bool
+by_short_codes(GroupByCode *by_code, GroupTable *table, const Codes *codes, int n, uint8 *ids, RowGroups *groups)
+{
+	groups->ids = combine_short(by_code, codes, n, ids);
+	groups->nids = by_code->ncodes;
+	groups->by_id = by_code->entries;
+	if (have_new_numbers(by_code, group_counts(groups, n)) &&
+		!find_new_numbers(by_code, table, codes, groups->ids, n))
+		return false;
+	if (by_code->twins)
+	{
+		(void) group_entries(groups, n);
+		groups->nids = 0;
+	}
+	return true;
+}
+
+/* ---- others: entries ---- */
+
+StaticAssertDecl(MAX_COMBINATIONS - 1 <= PG_UINT16_MAX, "a combination's number fits in 16 bits");
+
+/* The combination of each row. */
+static void
+combine(GroupByCode *by_code, const Codes *codes, int n, uint16 *numbers)
+{
+	int			factor = 1;
+
+	memset(numbers, 0, sizeof(numbers[0]) * n);
+	for (int k = 0; k < by_code->nkeys; k++)
+	{
+		const uint8 *short_codes = codes[k].codes;
+		const uint16 *long_codes = codes[k].long_codes;
+
+		if (short_codes != NULL)
+			for (int i = 0; i < n; i++)
+				numbers[i] += (uint16) (short_codes[i] * factor);
+		else
+			for (int i = 0; i < n; i++)
+				numbers[i] += (uint16) (long_codes[i] * factor);
+		factor *= codes[k].n;
+	}
+}
+
+static bool
+by_long_codes(GroupByCode *by_code, GroupTable *table, const Codes *codes, int n, RowGroups *groups)
+{
+	uint16		numbers[BATCH_ROWS];
+	uint16		rows[BATCH_ROWS];
+	char	   *found[BATCH_ROWS];
+	int			nrows = 0;
+	bool		room = true;
+	char	  **entries = groups->entries;
+
+	combine(by_code, codes, n, numbers);
+	for (int i = 0; i < n; i++)
+	{
+		char	  **entry = &by_code->entries[numbers[i]];
+
+		if (*entry == NULL)
+		{
+			*entry = SOUGHT;
+			rows[nrows++] = i;
+		}
+		entries[i] = *entry;
+	}
+	if (nrows > 0)
+	{
+		room = find_entries(by_code, table, codes, rows, nrows, found);
+		for (int i = 0; i < nrows; i++)
+			by_code->entries[numbers[rows[i]]] = room ? found[i] : NULL;
+		for (int i = 0; i < n; i++)
+			entries[i] = by_code->entries[numbers[i]];
+	}
+	groups->filled = room;
+
+	return room;
+}
+
+/*
+ * The groups of the rows of a batch, if all keys are codes; there is room for
+ * numbers in `ids`. False: nothing is set, and the rows are to be looked for
+ * in the table.
+ */
+bool
+group_by_code(GroupByCode *by_code, GroupTable *table, Batch *batch, uint8 *ids, RowGroups *groups)
+{
+	Codes		codes[GROUP_MAX_KEYS];
+	char	  **entries = groups->entries;
+
+	if (!get_codes(by_code, batch, codes))
+		return false;
+	if (by_code->ncodes <= SHORT_CODES ?
+		by_short_codes(by_code, table, codes, batch->n, ids, groups) :
+		by_long_codes(by_code, table, codes, batch->n, groups))
+		return true;
+	group_rows_init(groups, NULL, entries);
+
+	return false;
+}

@@ -1,0 +1,113 @@
+/*-------------------------------------------------------------------------
+ *
+ * group_entries.h
+ *	  The inside of the hash table of groups, for group_table.c and group_record.c.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_GROUP_ENTRIES_H
+#define PGBILLION_VECTOR_GROUP_ENTRIES_H
+
+#include "vector/group/group_table.h"
+#include "vector/keys/group_key.h"
+#include "vector/keys/slots.h"
+
+typedef struct EntryHead
+{
+	uint32		nulls;			/* a bit per key */
+	uint32		id;				/* its number in the order of groups */
+} EntryHead;
+
+StaticAssertDecl(GROUP_MAX_KEYS <= 32, "a bit a key");
+
+/* Memory for entries, which follow. */
+typedef struct EntryBlock
+{
+	struct EntryBlock *next;
+	Size		bytes;			/* of its entries */
+	Size		room;			/* for so many */
+} EntryBlock;
+
+StaticAssertDecl(sizeof(EntryBlock) == MAXALIGN(sizeof(EntryBlock)), "entries are aligned");
+
+#define BLOCK_ENTRIES(block) ((char *) ((block) + 1))
+
+/* The entries of a partition, in the order in which they were made. */
+typedef struct EntryList
+{
+	EntryBlock *first;			/* or NULL */
+	EntryBlock *last;
+} EntryList;
+
+struct GroupTable
+{
+	int			nkeys;
+	Key		   *keys;
+	bool		direct;			/* the tag is the key */
+	bool		self_contained; /* no key points to its value */
+	Size		entry_size;
+	char	  **dense;			/* direct: entries of keys from dense_base on,
+								 * or NULL */
+	int64		dense_base;
+	int			dense_misses;
+	char	   *by_id[SMALL_GROUPS];	/* the first groups */
+	void		(*init) (void *arg, char *entry);
+	void	   *arg;
+	int			npointers;		/* in the states of an entry: to a varlena of
+								 * its own, or NULL */
+	struct varlena **(*pointer) (void *arg, char *entry, int i);
+
+	MemoryContext context;		/* slots, entries, keys, what states point to */
+	Size		limit;
+	KeySlots	slots;
+	uint64		nentries;
+	uint64		expected;		/* so many at least, or 0 */
+	char	   *null_entry;		/* direct: the group of NULL */
+	char	   *chunk;			/* where the next block goes */
+	Size		chunk_left;
+	Size		chunk_bytes;	/* 0: there is none yet */
+	int			npartitions;	/* a power of two */
+	Size		most_block_bytes;	/* of one of several partitions */
+	EntryList  *lists;			/* of each partition */
+	bool		full;
+	uint64		tags[BATCH_ROWS];	/* of the rows looked for last */
+	uint64	   *words;			/* of their keys, BATCH_ROWS of each; direct:
+								 * NULL */
+
+	/* rows that found no room, one entry each, in the caller's order */
+	char	   *overflow;		/* BATCH_ROWS entries */
+	MemoryContext overflow_context;
+	int			noverflow;
+	bool		spills;			/* there is no side table, only the count */
+};
+
+#define ENTRY_HEAD(entry) ((EntryHead *) (entry))
+#define ENTRY_KEYS(entry) ((Datum *) ((entry) + sizeof(EntryHead)))
+#define ENTRY_WORDS(entry, nkeys) ((uint64 *) ((entry) + sizeof(EntryHead)) + (nkeys))
+
+/*
+ * A hash of what tags are made of: equal keys have the same in all processes.
+ * It has nothing to do with the slot.
+ */
+static inline uint64
+hash_of_tag(uint64 tag)
+{
+	/* the finalizer of MurmurHash3 */
+	tag ^= tag >> 33;
+	tag *= UINT64CONST(0xFF51AFD7ED558CCD);
+	tag ^= tag >> 33;
+	tag *= UINT64CONST(0xC4CEB9FE1A85EC53);
+	return tag ^ tag >> 33;
+}
+
+/* Is there nothing that entries point to? */
+static inline bool
+entries_are_self_contained(const GroupTable *table)
+{
+	return table->self_contained && table->npointers == 0;
+}
+
+extern EntryBlock *group_next_block(GroupTable *table, GroupWalk *walk);
+extern char *group_resident_entry(GroupTable *table, uint64 tag);
+
+#endif							/* PGBILLION_VECTOR_GROUP_ENTRIES_H */

@@ -1,0 +1,710 @@
+/*-------------------------------------------------------------------------
+ *
+ * group_table.c
+ *	  The hash table of groups.
+ *
+ * Open addressing over slots of a tag and an entry. With one key that is
+ * compared bit by bit the tag is the key; otherwise it is a hash of a word for
+ * each key, and the entry is looked at. A word is mostly all there is to know
+ * of a key's value: short strings fit. An entry is a head (which keys are
+ * NULL, and the number of the group), the keys, their words, and the states.
+ *
+ * Entries are kept by partitions of a hash of their keys where groups are to be
+ * exchanged (exchange.c), and else in the order in which they were made.
+ *
+ * Groups of one integer key that are close to each other, as are codes and
+ * small numbers, are found in an array by the key itself.
+ *
+ * Memory is bounded by hash_mem. Once it is reached no group is added: a row
+ * of another group gets an entry of its own in a side table, which is returned
+ * after its page and then forgotten, or none, if the caller spills it. So what
+ * the resident groups add up is added in the order of rows, and so is what
+ * PostgreSQL's Finalize Aggregate combines of the others.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "executor/executor.h"
+#include "executor/nodeHash.h"
+#include "miscadmin.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+
+#include "vector/group/group_entries.h"
+#include "vector/huge_pages.h"
+
+/* Keys found by their value: a power of two. */
+#define DENSE_KEYS 2048
+
+/* Batches with keys beyond that, after which it is given up. */
+#define DENSE_MISSES 16
+
+/* So many groups are few in any batch. */
+#define MIN_SMALL_GROUPS 32
+
+/* Entries are allocated at least so many bytes at a time, and a quarter of what there is, or is expected. */
+#define CHUNK_BYTES (256 * 1024)
+
+/* Whether as many groups come as are expected is open until there are so many. */
+#define MANY_ENTRIES 8192
+
+/* Where the states begin in an entry. */
+int
+group_table_states_offset(int nkeys, const Oid *types)
+{
+	bool		direct = nkeys == 1 && group_key_is_bits(types[0]);
+
+	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (direct ? 0 : sizeof(uint64) * nkeys);
+}
+
+static void
+start(GroupTable *table)
+{
+	key_slots_start(&table->slots, table->context);
+	table->nentries = 0;
+	table->expected = 0;
+	table->null_entry = NULL;
+	table->chunk_left = table->chunk_bytes = 0;
+	memset(table->lists, 0, sizeof(EntryList) * table->npartitions);
+	table->full = false;
+	table->dense = NULL;
+	table->dense_misses = table->direct ? 0 : DENSE_MISSES;
+}
+
+/*
+ * A table for groups of these keys. init() is called on every new entry,
+ * which is zeroed except for its keys. The table lives in the current context.
+ */
+GroupTable *
+group_table_create(int nkeys, Oid *types, Oid *collations, int state_size,
+				   void (*init) (void *arg, char *entry), void *arg)
+{
+	GroupTable *table = palloc0(sizeof(GroupTable));
+
+	Assert(nkeys > 0 && nkeys <= GROUP_MAX_KEYS);
+	table->nkeys = nkeys;
+	table->keys = palloc0(sizeof(Key) * nkeys);
+	for (int i = 0; i < nkeys; i++)
+		group_key_prepare(&table->keys[i], types[i], collations[i]);
+	table->direct = nkeys == 1 && table->keys[0].kind == KEY_BITS;
+	table->self_contained = true;
+	for (int i = 0; i < nkeys; i++)
+		table->self_contained &= table->keys[i].byval;
+	table->npartitions = 1;
+	table->lists = palloc(sizeof(EntryList));
+	table->entry_size = MAXALIGN(group_table_states_offset(nkeys, types) + state_size);
+	table->init = init;
+	table->arg = arg;
+	table->limit = get_hash_memory_limit();
+	table->overflow = palloc(table->entry_size * BATCH_ROWS);
+	if (!table->direct)
+		table->words = palloc(sizeof(uint64) * nkeys * BATCH_ROWS);
+	table->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion groups",
+										   ALLOCSET_DEFAULT_SIZES);
+	table->overflow_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion overflowing groups",
+													ALLOCSET_DEFAULT_SIZES);
+	start(table);
+
+	return table;
+}
+
+/* Forget all groups. */
+void
+group_table_reset(GroupTable *table)
+{
+	MemoryContextReset(table->context);
+	MemoryContextReset(table->overflow_context);
+	table->noverflow = 0;
+	start(table);
+}
+
+/*
+ * Where what states point to is to be allocated. What entries of the side
+ * table point to is forgotten after each batch.
+ */
+void
+group_table_memory(GroupTable *table, StateMemory *memory)
+{
+	memory->context = table->context;
+	memory->overflow = table->overflow;
+	memory->overflow_end = table->overflow + table->entry_size * BATCH_ROWS;
+	memory->overflow_context = table->overflow_context;
+}
+
+/* Where in an entry's states the n pointers are that records are to take along. */
+void
+group_table_pointers(GroupTable *table, int n, struct varlena **(*pointer) (void *arg, char *entry, int i))
+{
+	table->npointers = n;
+	table->pointer = pointer;
+}
+
+/* From now on, rows that find no room are spilled by the caller. */
+void
+group_table_spill(GroupTable *table)
+{
+	table->spills = true;
+}
+
+/* Tags of the rows that group_table_find() has found no room for: the same for equal keys. */
+const uint64 *
+group_table_tags(GroupTable *table)
+{
+	return table->tags;
+}
+
+/* The bytes that the table may take. */
+Size
+group_table_limit(GroupTable *table)
+{
+	return table->limit;
+}
+
+/* Let it have so many instead of all of hash_mem. */
+void
+group_table_set_limit(GroupTable *table, Size limit)
+{
+	table->limit = limit;
+}
+
+/* Memory that a group takes, without what its keys and states point to. */
+Size
+group_table_entry_bytes(int nkeys, Size state_size)
+{
+	/*
+	 * slots are between a third and two thirds full; a single key is mostly
+	 * its own tag
+	 */
+	return sizeof(EntryHead) + sizeof(Datum) * nkeys + (nkeys > 1 ? sizeof(uint64) * nkeys : 0) +
+		state_size + 2 * sizeof(KeySlot);
+}
+
+/*
+ * Put a row's keys into a zeroed entry, copied to the table's memory or not.
+ */
+static void
+set_keys(GroupTable *table, char *entry, const Values *keys, int row, bool copy)
+{
+	for (int k = 0; k < table->nkeys; k++)
+	{
+		if (keys[k].nulls[row])
+			ENTRY_HEAD(entry)->nulls |= (uint32) 1 << k;
+		else if (!copy || table->keys[k].byval)
+			ENTRY_KEYS(entry)[k] = keys[k].values[row];
+		else
+		{
+			MemoryContext old = MemoryContextSwitchTo(table->context);
+
+			ENTRY_KEYS(entry)[k] = datumCopy(keys[k].values[row], false, table->keys[k].len);
+			MemoryContextSwitchTo(old);
+		}
+	}
+	table->init(table->arg, entry);
+}
+
+/* Have a new block at the end of a partition's. */
+static EntryBlock *
+add_block(GroupTable *table, EntryList *list)
+{
+	uint64		groups = table->nentries < MANY_ENTRIES ? table->nentries : Max(table->nentries, table->expected);
+	Size		least = sizeof(EntryBlock) + table->entry_size;
+	Size		bytes;
+	EntryBlock *block;
+
+	/*
+	 * several partitions share a chunk: blocks are small as long as there are
+	 * few groups
+	 */
+	bytes = table->npartitions == 1 ? 0 :
+		MAXALIGN(Min(least + table->nentries * table->entry_size / table->npartitions, table->most_block_bytes));
+	bytes = Max(bytes, least);
+	if (table->chunk_left < bytes)
+	{
+		/*
+		 * small at first, as most queries have few groups, and never much of
+		 * what there may be
+		 */
+		Size		wanted = Max(CHUNK_BYTES, groups * table->entry_size / 4);
+
+		wanted = table->chunk_bytes == 0 ? 8192 : Min(wanted, Max(table->limit / 16, 8192));
+		table->chunk_left = table->chunk_bytes = MAXALIGN(Max(bytes, wanted));
+		table->chunk = MemoryContextAllocHuge(table->context, table->chunk_bytes);
+		ask_for_huge_pages(table->chunk, table->chunk_bytes);
+	}
+	if (table->npartitions == 1)
+		bytes = table->chunk_left;
+	block = (EntryBlock *) table->chunk;
+	table->chunk += bytes;
+	table->chunk_left -= bytes;
+	block->next = NULL;
+	block->bytes = 0;
+	block->room = bytes - sizeof(EntryBlock);
+	if (list->first == NULL)
+		list->first = block;
+	else
+		list->last->next = block;
+	list->last = block;
+
+	return block;
+}
+
+/* Memory for a new resident entry of that tag, zeroed except for its number. */
+char *
+group_resident_entry(GroupTable *table, uint64 tag)
+{
+	int			partition = table->npartitions == 1 ? 0 : hash_of_tag(tag) & (table->npartitions - 1);
+	EntryList  *list = &table->lists[partition];
+	EntryBlock *block = list->last;
+	char	   *entry;
+
+	if (list->first == NULL || block->room - block->bytes < table->entry_size)
+		block = add_block(table, list);
+	entry = BLOCK_ENTRIES(block) + block->bytes;
+	block->bytes += table->entry_size;
+	memset(entry, 0, table->entry_size);
+	ENTRY_HEAD(entry)->id = (uint32) Min(table->nentries, PG_UINT32_MAX);
+	if (table->nentries < SMALL_GROUPS)
+		table->by_id[table->nentries] = entry;
+	table->nentries++;
+
+	return entry;
+}
+
+/* A new entry for a row: a resident one, or, if there is no room, one of its own. */
+static char *
+add_entry(GroupTable *table, const Values *keys, int row, uint64 tag)
+{
+	char	   *entry;
+
+	if (table->full && table->spills)
+	{
+		table->noverflow++;
+		return NULL;
+	}
+	if (table->full)
+	{
+		entry = table->overflow + table->entry_size * table->noverflow++;
+		memset(entry, 0, table->entry_size);
+		ENTRY_HEAD(entry)->id = PG_UINT32_MAX;
+		set_keys(table, entry, keys, row, false);
+		return entry;
+	}
+	entry = group_resident_entry(table, tag);
+	set_keys(table, entry, keys, row, true);
+
+	return entry;
+}
+
+/*
+ * The entries of n rows, if their keys are all known and close to each other.
+ */
+static bool
+find_dense(GroupTable *table, const Values *keys, int n, char **entries)
+{
+	const Datum *values = keys[0].values;
+	uint64		beyond = 0;
+	bool		missing = false;
+	uint64		base;
+
+	if (table->dense == NULL)
+	{
+		int64		lowest = PG_INT64_MAX;
+
+		for (int i = 0; i < n; i++)
+			lowest = Min(lowest, (int64) values[i]);
+		table->dense = MemoryContextAllocZero(table->context, sizeof(char *) * DENSE_KEYS);
+		/* room on both sides */
+		table->dense_base = lowest < PG_INT64_MIN + DENSE_KEYS ? lowest : lowest - DENSE_KEYS / 4;
+		return false;
+	}
+	base = (uint64) table->dense_base;
+	for (int i = 0; i < n; i++)
+	{
+		uint64		place = (uint64) values[i] - base;
+
+		beyond |= place;
+		entries[i] = table->dense[place % DENSE_KEYS];
+		missing |= entries[i] == NULL;
+	}
+	/* of a power of two: none of them is beyond if all bits together are not */
+	if (beyond >= DENSE_KEYS)
+		table->dense_misses++;
+
+	return beyond < DENSE_KEYS && !missing;
+}
+
+/* Have room for all rows of a batch, or for none that is new. */
+static void
+make_room(GroupTable *table, int n)
+{
+	bool		grows = key_slots_lack(&table->slots, table->nentries + n);
+	Size		used = MemoryContextMemAllocated(table->context, true);
+
+	/* numbers of entries tell new ones from others */
+	if ((used + (grows ? key_slots_next_bytes(&table->slots) : 0) > table->limit &&
+		 table->nentries >= KEY_SLOTS_MIN) || table->nentries + n >= PG_UINT32_MAX)
+		table->full = true;
+	else if (grows)
+		key_slots_grow(&table->slots, table->nentries + n);
+}
+
+/* Have room for n more groups; false if memory does not suffice, unless it does not matter. */
+bool
+group_table_reserve(GroupTable *table, int n, bool whatever)
+{
+	make_room(table, n);
+	if (table->full && whatever)
+	{
+		table->full = false;
+		if (key_slots_lack(&table->slots, table->nentries + n))
+			key_slots_grow(&table->slots, table->nentries + n);
+	}
+	return !table->full;
+}
+
+/*
+ * So many groups are estimated: make the slots for them at once, and take
+ * memory for entries in pieces that befit them. As far as that takes an eighth
+ * of what the table may have; if there are fewer groups it has cost a little
+ * memory, and the time to clear it.
+ */
+void
+group_table_expect(GroupTable *table, double groups)
+{
+	double		most = table->limit / 8 / (2 * sizeof(KeySlot));
+
+	Assert(table->nentries == 0);
+	table->expected = (uint64) Min(groups, most);
+	if (key_slots_lack(&table->slots, table->expected))
+		key_slots_grow(&table->slots, table->expected);
+}
+
+/* What the rows of a batch are looked for by. */
+typedef struct Sought
+{
+	const Values *keys;
+	uint64	   *tags;
+	uint64	   *words;			/* BATCH_ROWS of each key, unless direct */
+	uint32		nulls[BATCH_ROWS];	/* a bit per key, unless direct */
+} Sought;
+
+/* Compute words and tags of keys that are not their own. */
+static void
+hash_keys(GroupTable *table, Sought *sought, int n)
+{
+	const Values *keys = sought->keys;
+	uint64	   *tags = sought->tags;
+
+	sought->words = table->words;
+	memset(tags, 0, sizeof(uint64) * n);
+	memset(sought->nulls, 0, sizeof(uint32) * n);
+	for (int k = 0; k < table->nkeys; k++)
+	{
+		uint64	   *own = sought->words + k * BATCH_ROWS;
+
+		group_key_words(&table->keys[k], &keys[k], n, own);
+		for (int i = 0; i < n; i++)
+			tags[i] = key_mix(tags[i], own[i]);
+		if (keys[k].has_nulls)
+			for (int i = 0; i < n; i++)
+				sought->nulls[i] |= (uint32) keys[k].nulls[i] << k;
+	}
+}
+
+/* Has an entry of the same tag the keys of a row? */
+static inline bool
+same_keys(GroupTable *table, const Sought *sought, int row, char *entry)
+{
+	int			nkeys = table->nkeys;
+	uint32		nulls = sought->nulls[row];
+	bool		same = ENTRY_HEAD(entry)->nulls == nulls;
+
+	for (int k = 0; same && k < nkeys; k++)
+	{
+		uint64		word = sought->words[k * BATCH_ROWS + row];
+
+		same = ENTRY_WORDS(entry, nkeys)[k] == word &&
+			(!key_word_is_hash(&table->keys[k], word) || (nulls >> k & 1) != 0 ||
+			 key_equal(&table->keys[k], ENTRY_KEYS(entry)[k], sought->keys[k].values[row]));
+	}
+	return same;
+}
+
+/*
+ * The slots are on their way: have what they lead to fetched too, and then the
+ * strings that have to be compared.
+ */
+static void
+fetch_entries(GroupTable *table, const Sought *sought, int n)
+{
+	char	   *found[BATCH_ROWS];
+
+	for (int i = 0; i < n; i++)
+	{
+		KeySlot    *slot = &table->slots.slot[key_slot_of(&table->slots, sought->tags[i])];
+
+		found[i] = slot->tag == sought->tags[i] ? slot->entry : NULL;
+		__builtin_prefetch(found[i]);
+	}
+	for (int k = 0; k < table->nkeys; k++)
+	{
+		if (table->keys[k].byval)
+			continue;
+		for (int i = 0; i < n; i++)
+		{
+			if (found[i] != NULL && key_word_is_hash(&table->keys[k], sought->words[k * BATCH_ROWS + i]))
+				__builtin_prefetch(DatumGetPointer(ENTRY_KEYS(found[i])[k]));
+		}
+	}
+}
+
+/* Find or make the one group of NULL, which is let in whatever there is. */
+static char *
+find_null(GroupTable *table, const Values *keys, int row)
+{
+	if (table->null_entry == NULL)
+	{
+		bool		full = table->full;
+
+		table->full = false;
+		table->null_entry = add_entry(table, keys, row, 0);
+		table->full = full;
+	}
+	return table->null_entry;
+}
+
+/* Find or make the entry of a row; NULL as add_entry() returns it. Inlined with constants. */
+static pg_attribute_always_inline char *
+find_row(GroupTable *table, const Sought *sought, int row, bool direct)
+{
+	uint64		tag = sought->tags[row];
+	uint64		s = key_slot_of(&table->slots, tag);
+	char	   *entry;
+
+	for (; (entry = table->slots.slot[s].entry) != NULL; s = (s + 1) & (table->slots.nslots - 1))
+	{
+		if (table->slots.slot[s].tag == tag && (direct || same_keys(table, sought, row, entry)))
+			return entry;
+	}
+	entry = add_entry(table, sought->keys, row, tag);
+	if (!table->full)
+	{
+		table->slots.slot[s].tag = tag;
+		table->slots.slot[s].entry = entry;
+		if (!direct)
+			for (int k = 0; k < table->nkeys; k++)
+				ENTRY_WORDS(entry, table->nkeys)[k] = sought->words[k * BATCH_ROWS + row];
+	}
+	return entry;
+}
+
+/* Remember the entries of keys that are close to each other. */
+static void
+remember_dense(GroupTable *table, const Values *keys, int n, char **entries)
+{
+	for (int i = 0; i < n; i++)
+	{
+		uint64		place = (uint64) keys[0].values[i] - (uint64) table->dense_base;
+
+		if (place < DENSE_KEYS && entries[i] != NULL && ENTRY_HEAD(entries[i])->id != PG_UINT32_MAX)
+			table->dense[place] = entries[i];
+	}
+}
+
+/*
+ * Find or make the entries of n rows. Keys of variable length must be
+ * detoasted. Rows that find no room get entries in the side table, or NULL
+ * after group_table_spill(); how many is returned.
+ */
+int
+group_table_find(GroupTable *table, const Values *keys, int n, char **entries)
+{
+	Sought		sought;
+	bool		dense = table->dense_misses < DENSE_MISSES && !keys[0].has_nulls;
+
+	Assert(table->noverflow == 0);
+	if (dense && find_dense(table, keys, n, entries))
+		return 0;
+	if (!table->full)
+		make_room(table, n);
+	sought.keys = keys;
+	sought.tags = table->tags;
+	sought.words = NULL;
+	if (table->direct)
+		group_key_words(&table->keys[0], &keys[0], n, sought.tags);
+	else
+		hash_keys(table, &sought, n);
+
+	/* a table beyond the caches: have all slots of the batch fetched at once */
+	if (table->slots.nslots > 4096)
+	{
+		for (int i = 0; i < n; i++)
+			__builtin_prefetch(&table->slots.slot[key_slot_of(&table->slots, sought.tags[i])]);
+		if (!table->direct)
+			fetch_entries(table, &sought, n);
+	}
+	if (!table->direct)
+	{
+		for (int i = 0; i < n; i++)
+			entries[i] = find_row(table, &sought, i, false);
+	}
+	else if (!keys[0].has_nulls)
+	{
+		for (int i = 0; i < n; i++)
+			entries[i] = find_row(table, &sought, i, true);
+	}
+	else
+	{
+		for (int i = 0; i < n; i++)
+			entries[i] = keys[0].nulls[i] ? find_null(table, keys, i) : find_row(table, &sought, i, true);
+	}
+	if (dense)
+		remember_dense(table, keys, n, entries);
+	if (table->slots.nslots > 4096)
+	{
+		for (int i = 0; i < n; i++)
+			__builtin_prefetch(entries[i] + sizeof(EntryHead), 1);
+	}
+
+	return table->noverflow;
+}
+
+/* Make entries in the side table for n rows, whatever groups there are. */
+void
+group_table_set_apart(GroupTable *table, const Values *keys, int n, char **entries)
+{
+	bool		full = table->full;
+
+	Assert(table->noverflow == 0 && !table->spills);
+	table->full = true;
+	for (int i = 0; i < n; i++)
+		entries[i] = add_entry(table, keys, i, 0);
+	table->full = full;
+}
+
+/*
+ * The number of each row's group, below that returned, and the entries by
+ * these numbers; 0 if there are too many groups for that.
+ */
+int
+group_table_ids(GroupTable *table, char **entries, int n, uint8 *ids, char ***by_id)
+{
+	/* many groups and few rows: going through the groups would take longer */
+	if (table->nentries > SMALL_GROUPS || table->nentries > Max(MIN_SMALL_GROUPS, n / 2) || table->noverflow > 0)
+		return 0;
+	for (int i = 0; i < n; i++)
+		ids[i] = (uint8) ENTRY_HEAD(entries[i])->id;
+	*by_id = table->by_id;
+	return (int) table->nentries;
+}
+
+/*
+ * List those of n rows, just found, that are the first of a group which is
+ * resident now and was not when there were `before` groups; return how many.
+ */
+int
+group_table_added(GroupTable *table, char *const *entries, int n, int64 before, uint16 *rows)
+{
+	int			k = 0;
+
+	if (table->nentries == before)
+		return 0;
+	for (int i = 0; i < n; i++)
+	{
+		/* they are numbered in the order of rows */
+		if (entries[i] != NULL && ENTRY_HEAD(entries[i])->id == before + k)
+			rows[k++] = i;
+	}
+	Assert(before + k == table->nentries);
+
+	return k;
+}
+
+/* Entry i of the side table. */
+char *
+group_table_overflow(GroupTable *table, int i)
+{
+	Assert(i < table->noverflow);
+	return table->overflow + table->entry_size * i;
+}
+
+void
+group_table_clear_overflow(GroupTable *table)
+{
+	MemoryContextReset(table->overflow_context);
+	table->noverflow = 0;
+}
+
+/* How many resident entries there are. */
+int64
+group_table_count(GroupTable *table)
+{
+	return table->nentries;
+}
+
+/* What groups, slots, and what they point to take. */
+Size
+group_table_bytes(GroupTable *table)
+{
+	return MemoryContextMemAllocated(table->context, true);
+}
+
+/* The next block of the walk's partition, or NULL, which leaves it at its end. */
+EntryBlock *
+group_next_block(GroupTable *table, GroupWalk *walk)
+{
+	EntryBlock *block = walk->block == NULL ? table->lists[walk->partition].first : walk->block->next;
+
+	if (block != NULL)
+	{
+		Assert(block->bytes > 0);
+		walk->block = block;
+		walk->offset = 0;
+	}
+	return block;
+}
+
+/* The next n resident entries of the walk's partition, or fewer; returns how many, and 0 at its end. */
+int
+group_partition_walk(GroupTable *table, GroupWalk *walk, char **entries, int n)
+{
+	int			found = 0;
+
+	while (found < n)
+	{
+		EntryBlock *block = walk->block;
+
+		if (block == NULL || walk->offset == block->bytes)
+		{
+			if (group_next_block(table, walk) == NULL)
+				break;
+			continue;
+		}
+		for (; found < n && walk->offset < block->bytes; walk->offset += table->entry_size)
+			entries[found++] = BLOCK_ENTRIES(block) + walk->offset;
+	}
+	return found;
+}
+
+/* The next n resident entries, partition by partition, or fewer; returns how many, and 0 after the last one. */
+int
+group_table_walk(GroupTable *table, GroupWalk *walk, char **entries, int n)
+{
+	int			found = group_partition_walk(table, walk, entries, n);
+
+	while (found == 0 && walk->partition < table->npartitions - 1)
+	{
+		walk->partition++;
+		walk->block = NULL;
+		found = group_partition_walk(table, walk, entries, n);
+	}
+	return found;
+}
+
+Datum
+group_table_key(GroupTable *table, char *entry, int key, bool *isnull)
+{
+	*isnull = (ENTRY_HEAD(entry)->nulls >> key & 1) != 0;
+	return ENTRY_KEYS(entry)[key];
+}

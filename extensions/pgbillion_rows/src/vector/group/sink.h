@@ -1,0 +1,121 @@
+/*-------------------------------------------------------------------------
+ *
+ * sink.h
+ *	  Where batches end: what the steps above them leave is consumed, and rows
+ *	  are returned.
+ *
+ *	one_group.c		one row of partial states, without GROUP BY
+ *	group_sink.c	one row per group, with its partial states
+ *	row_sink.c		the rows themselves
+ *	regroup.c		groups with DISTINCT, whose values processes share out
+ *
+ *	group_table.c	the hash table of groups
+ *	group_record.c	its groups on their way to another process
+ *	by_code.c		groups by the codes of their keys
+ *	distinct.c		values within a group, each once
+ *	value_set.c		pairs of a value and a group
+ *	exchange.c		groups that processes finish together
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_SINK_H
+#define PGBILLION_VECTOR_SINK_H
+
+#include "vector/batch.h"
+
+typedef struct Sink Sink;
+
+typedef struct SinkMethods
+{
+	/*
+	 * Take the rows of a batch, of which there is at least one. It may remove
+	 * some. Called in the batch's memory. Returns true if rows are to be
+	 * returned before the next batch.
+	 */
+	bool		(*consume) (Sink *sink, Batch *batch);
+
+	/* The source has ended. */
+	void		(*finish) (Sink *sink);
+
+	/*
+	 * The next row to be returned, in the order of the output columns and
+	 * allocated in the current context; values by reference may be the
+	 * sink's, valid until the next call. False if there is none until more
+	 * batches have been consumed. Called until it says so, after a batch
+	 * where consume() wants it and after the end.
+	 */
+	bool		(*next) (Sink *sink, Datum *values, bool *isnull);
+
+	/*
+	 * After the last row: a source of rows that the sink has kept, which have
+	 * passed the steps above it. They are consumed after the rows returned
+	 * have been forgotten. NULL if there is none, or the member is.
+	 */
+	Source	   *(*spilled_source) (Sink *sink);
+
+	/* Forget everything; the next batch is the first. */
+	void		(*reset) (Sink *sink);
+
+	/* Close what is not memory. */
+	void		(*end) (Sink *sink);
+
+	/*
+	 * For whoever wants final groups, see vector_run(); others leave these
+	 * out.
+	 */
+
+	/*
+	 * Before the first batch: each group is to be returned once; rows of
+	 * groups for which there is no memory become the spilled source. About so
+	 * many groups are expected.
+	 */
+	void		(*keep_final) (Sink *sink, double groups);
+
+	/* After the end: return all rows once more. False if some are forgotten. */
+	bool		(*rewind) (Sink *sink);
+
+	/* How many rows there are to return, or to be exchanged. */
+	int64		(*count) (Sink *sink);
+} SinkMethods;
+
+struct Sink
+{
+	const SinkMethods *methods;
+
+	/*
+	 * of groups that the processes of a parallel plan finish together, or
+	 * NULL: whoever wants final groups begins, waits, and then asks for rows
+	 */
+	struct Exchange *exchange;
+
+	/*
+	 * Where the node above merges groups anyway, and few rows are of a group
+	 * that the table has already, rows are passed through ungrouped, but only
+	 * once the table has this number of groups; never if it is -1.
+	 * PostgreSQL's functions have to see rows in their order unless they come
+	 * in any.
+	 */
+	int64		passthrough_after;
+	bool		any_order;
+
+	struct Aggregates *states;	/* of groups, or NULL */
+
+	/* what EXPLAIN tells of it: how many outputs, and of these by kernels */
+	int			aggregates;
+	int			kernel_aggregates;
+	int			keys;
+	int			kernel_keys;
+	uint64		spilled_partitions;
+	uint64		spilled_bytes;
+	uint64		passthrough_rows;	/* rows returned one by one for want of
+									 * groups */
+};
+
+/* The outputs are expressions: aggregates, and group keys. */
+extern Sink *one_group_create(List *outputs, Batch *batch);
+extern Sink *group_sink_create(List *outputs, Batch *batch, bool exchanged);
+
+/* They are columns of the batch. */
+extern Sink *row_sink_create(List *outputs, Batch *batch);
+
+#endif							/* PGBILLION_VECTOR_SINK_H */

@@ -1,0 +1,21 @@
+/*-------------------------------------------------------------------------
+ *
+ * group_key.h
+ *	  Keys of groups, for the table of groups.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_GROUP_KEY_H
+#define PGBILLION_VECTOR_GROUP_KEY_H
+
+#include "nodes/primnodes.h"
+
+#include "vector/expression/expression.h"
+#include "vector/keys/key.h"
+
+extern bool group_key_is_bits(Oid type);
+extern const char *group_key_refusal(Expr *key);
+extern void group_key_prepare(Key *key, Oid type, Oid collation);
+extern void group_key_words(Key *key, const Values *values, int n, uint64 *words);
+
+#endif							/* PGBILLION_VECTOR_GROUP_KEY_H */

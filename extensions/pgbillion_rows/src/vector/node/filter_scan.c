@@ -1,0 +1,229 @@
+/*-------------------------------------------------------------------------
+ *
+ * filter_scan.c
+ *	  The executor node that returns the rows of a table which a filter keeps.
+ *
+ * The filter removes rows a batch at a time. Those that are left are returned
+ * as PostgreSQL's sequential scan returns them: in the table's own form, with
+ * the page pinned. So system columns, row locks, rechecks of updated rows and
+ * WHERE CURRENT OF are PostgreSQL's, and nothing is copied.
+ *
+ * Where only the first rows of an order are wanted above it, others may be left
+ * out (top_rows.c).
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/explain.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+
+#include "vector/node/custom_scan.h"
+#include "vector/node/node.h"
+#include "vector/node/top_rows.h"
+
+typedef struct FilterScanState
+{
+	VectorNode	node;
+	int			next;			/* row of the batch to be returned */
+	ExprState  *recheck;		/* the filter, for a row that was updated
+								 * meanwhile */
+	TopRows    *top;			/* or NULL */
+} FilterScanState;
+
+static Node *create_state(CustomScan *cscan);
+
+const CustomScanMethods vector_filter_scan_methods = {
+	.CustomName = "VectorScan",
+	.CreateCustomScanState = create_state,
+};
+
+/* The column by which only the first rows are wanted. */
+static Expr *
+key_of(CustomScanState *css, const TopOrder *order)
+{
+	Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(css->ss.ss_currentRelation), order->attno - 1);
+
+	return (Expr *) makeVar(((CustomScan *) css->ss.ps.plan)->scan.scanrelid, order->attno, attribute->atttypid,
+							attribute->atttypmod, attribute->attcollation, 0);
+}
+
+static void
+begin_scan(CustomScanState *css, EState *estate, int eflags)
+{
+	FilterScanState *state = (FilterScanState *) css;
+	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
+
+#if PG_VERSION_NUM < 160000
+
+	/*
+	 * ExecInitCustomScan() takes rows for virtual ones, and cannot be told
+	 * that they are those of pages
+	 */
+	ExecInitScanTupleSlot(estate, &css->ss, RelationGetDescr(css->ss.ss_currentRelation),
+						  &TTSOpsBufferHeapTuple);
+	ExecAssignScanProjectionInfoWithVarno(&css->ss, cscan->scan.scanrelid);
+	css->ss.ps.qual = ExecInitQual(cscan->scan.plan.qual, &css->ss.ps);
+#endif
+
+	/* rows have to be tuples */
+	if (cscan->custom_private == NIL)
+		vector_node_begin(&state->node, cscan->custom_exprs, NIL, InvalidOid);
+	else
+	{
+		TopOrder	order = top_order_of_list(cscan->custom_private);
+
+		vector_node_begin(&state->node, cscan->custom_exprs, list_make1(key_of(css, &order)), InvalidOid);
+		state->top = top_rows_create(&order, &state->node.batch);
+	}
+	state->recheck = ExecInitQual(cscan->custom_exprs, &css->ss.ps);
+}
+
+/* Have the next rows that may be wanted in the batch; false if there are none. */
+static bool
+next_batch(FilterScanState *state)
+{
+	VectorNode *node = &state->node;
+	MemoryContext old;
+
+	if (!vector_node_next(node))
+		return false;
+	if (state->top != NULL)
+	{
+		old = MemoryContextSwitchTo(node->batch.econtext->ecxt_per_tuple_memory);
+		top_rows_remove(state->top, &node->batch);
+		MemoryContextSwitchTo(old);
+	}
+	return true;
+}
+
+/* The next row that the filter keeps, in the scan slot, or an empty slot. */
+static TupleTableSlot *
+next_row(ScanState *ss)
+{
+	FilterScanState *state = (FilterScanState *) ss;
+	VectorNode *node = &state->node;
+	TupleTableSlot *slot = ss->ss_ScanTupleSlot;
+
+	/* backward scans are not offered */
+	Assert(ScanDirectionIsForward(ss->ps.state->es_direction));
+	while (state->next >= node->batch.n)
+	{
+		/* its page is about to be unpinned */
+		ExecClearTuple(slot);
+		state->next = 0;
+		if (!next_batch(state))
+		{
+			node->batch.n = 0;
+			return slot;
+		}
+	}
+	node->source->methods->store(node->source, state->next++, slot);
+
+	return slot;
+}
+
+/* Does the filter keep a row that was updated since it was returned? */
+static bool
+recheck_row(ScanState *ss, TupleTableSlot *slot)
+{
+	FilterScanState *state = (FilterScanState *) ss;
+	ExprContext *econtext = ss->ps.ps_ExprContext;
+
+	econtext->ecxt_scantuple = slot;
+	return ExecQual(state->recheck, econtext);
+}
+
+static TupleTableSlot *
+exec_scan(CustomScanState *css)
+{
+	return ExecScan(&css->ss, next_row, recheck_row);
+}
+
+static void
+end_scan(CustomScanState *css)
+{
+	FilterScanState *state = (FilterScanState *) css;
+
+	vector_node_end(&state->node);
+}
+
+static void
+rescan(CustomScanState *css)
+{
+	FilterScanState *state = (FilterScanState *) css;
+
+	state->node.source->methods->end(state->node.source);
+	state->node.batch.n = 0;
+	state->next = 0;
+	if (state->top != NULL)
+		top_rows_reset(state->top);
+	ExecScanReScan(&css->ss);
+}
+
+/* By which column only the first rows are wanted, and how many. */
+static void
+explain_top(FilterScanState *state, List *context, ExplainState *es)
+{
+	CustomScan *cscan = (CustomScan *) state->node.css.ss.ps.plan;
+	TopOrder	order;
+	char	   *key;
+
+	if (state->top == NULL)
+		return;
+	order = top_order_of_list(cscan->custom_private);
+	key = deparse_expression((Node *) key_of(&state->node.css, &order), context, es->verbose, false);
+	if (es->format == EXPLAIN_FORMAT_TEXT)
+		ExplainPropertyText("Top Rows", psprintf(INT64_FORMAT " by %s", order.n, key), es);
+	else
+	{
+		ExplainPropertyInteger("Top Rows", NULL, order.n, es);
+		ExplainPropertyText("Top Rows Key", key, es);
+	}
+}
+
+static void
+explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
+{
+	VectorNode *node = (VectorNode *) css;
+	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
+	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
+
+	/* PostgreSQL shows the qualification, and what that removes, as Filter */
+	vector_node_explain_filter(node, "Vectorized Filter", cscan->custom_exprs, context, es->verbose, es);
+	explain_top((FilterScanState *) css, context, es);
+	if (es->analyze)
+		node->source->methods->explain(node->source, es);
+}
+
+static const CustomExecMethods exec_methods = {
+	.CustomName = "VectorScan",
+	.BeginCustomScan = begin_scan,
+	.ExecCustomScan = exec_scan,
+	.EndCustomScan = end_scan,
+	.ReScanCustomScan = rescan,
+	VECTOR_NODE_PARALLEL,
+	.ExplainCustomScan = explain_scan,
+};
+
+static Node *
+create_state(CustomScan *cscan)
+{
+	FilterScanState *state = palloc0(sizeof(FilterScanState));
+
+	NodeSetTag(state, T_CustomScanState);
+	state->node.css.methods = &exec_methods;
+#if PG_VERSION_NUM >= 160000
+	state->node.css.slotOps = &TTSOpsBufferHeapTuple;
+#endif
+
+	return (Node *) state;
+}

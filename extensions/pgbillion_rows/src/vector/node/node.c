@@ -1,0 +1,238 @@
+/*-------------------------------------------------------------------------
+ *
+ * node.c
+ *	  What our scans of a table have in common: a source of batches, a filter,
+ *	  parallel workers, and what EXPLAIN tells of these.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "commands/explain.h"
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
+#include "executor/executor.h"
+#include "executor/instrument.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+
+#include "vector/aggregate/aggregate.h"
+#include "vector/node/node.h"
+#include "vector/source/source.h"
+
+/* The columns that outputs need only as arguments of count(). */
+static Bitmapset *
+counted_attnos(List *outputs)
+{
+	List	   *others = NIL;
+	Bitmapset  *counted = NULL;
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		/* with DISTINCT values are compared */
+		if (IsA(aggref, Aggref) && aggregate_only_counts(aggref) && aggref->aggfilter == NULL &&
+			aggref->aggdistinct == NIL && IsA(linitial_node(TargetEntry, aggref->args)->expr, Var))
+			counted = bms_add_members(counted, batch_attnos(list_make1(aggref)));
+		else
+			others = lappend(others, aggref);
+	}
+	return bms_difference(counted, batch_attnos(others));
+}
+
+/* Mark the columns of the batch that are only counted, and that any value can stand for. */
+static void
+mark_counted(Batch *batch, List *outputs)
+{
+	Bitmapset  *attnos = counted_attnos(outputs);
+
+	for (int i = 0; i < batch->ncolumns; i++)
+	{
+		Column	   *column = &batch->columns[i];
+
+		column->only_counted = !column->filter && (column->byval || column->len == -1) &&
+			bms_is_member(column->attno, attnos);
+	}
+}
+
+/*
+ * Prepare to read the table of the scan into a batch: columns that the clauses
+ * need are loaded to filter rows, and others (`later`) for rows that are kept.
+ * With an index of columns they are read from it where that can be. `counted`
+ * are outputs of which some only count a column, or NIL.
+ */
+static void
+begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, List *counted, Oid index)
+{
+	ScanState  *ss = &node->css.ss;
+
+	/*
+	 * a copy, whose missing values stay where they are when the cache entry
+	 * is rebuilt
+	 */
+	TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(ss->ss_currentRelation));
+
+	batch_init(batch, tupdesc, batch_attnos(clauses), later, &ss->ps);
+	mark_counted(batch, counted);
+	node->table = heap_source_create(ss->ss_currentRelation, tupdesc, batch);
+	if (OidIsValid(index))
+		node->table = segment_source_create(ss->ss_currentRelation, index, tupdesc, batch, node->table);
+	batch->source = node->table;
+	node->filter = vector_filter_compile(clauses, batch);
+	node->table->excludes = vector_filter_excludes;
+	node->table->filter = node->filter;
+}
+
+/* Prepare to read the table of the scan for these outputs. Memory belongs to the current context. */
+void
+vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index)
+{
+	begin_table(node, &node->batch, clauses, batch_attnos(outputs), outputs, index);
+	node->source = node->table;
+}
+
+/* The same with joins; the outputs are over their rows. */
+void
+vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins, Oid index)
+{
+	Batch	   *batch = palloc0(sizeof(Batch));
+
+	begin_table(node, batch, clauses, joins_needed(joins, outputs), NIL, index);
+	batch->econtext = CreateExprContext(node->css.ss.ps.state);
+	node->source = joins_create(joins, outputs, batch, node->filter, &node->batch);
+	node->batch.source = node->source;
+}
+
+/*
+ * Have the batch's source give its next rows, of which the filter keeps some,
+ * possibly none. False at the source's end. The batch's memory is reset: what
+ * was detoasted or computed on the way is forgotten with the next batch.
+ */
+bool
+vector_node_next(VectorNode *node)
+{
+	Batch	   *batch = &node->batch;
+	Source	   *source = batch->source;
+	MemoryContext old;
+	bool		more;
+
+	CHECK_FOR_INTERRUPTS();
+	ResetExprContext(batch->econtext);
+	old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
+	more = source->methods->next(source, batch);
+	if (more)
+	{
+		batch->serial++;
+		/* what joins give has passed the filter, and what a sink has kept */
+		if (batch->n > 0 && source == node->table)
+		{
+			int			removed = vector_filter_batch(node->filter, batch);
+
+			/*
+			 * from here on what rows are left is final: columns that cannot
+			 * be loaded make the batch void before that
+			 */
+			if (batch->n > 0 && !batch_prepare(batch, batch->later, batch->nlater))
+				removed = batch->n = 0;
+
+			/*
+			 * the first count is of the qualification, which PostgreSQL
+			 * evaluates
+			 */
+			InstrCountFiltered2(&node->css, removed);
+		}
+	}
+	MemoryContextSwitchTo(old);
+
+	return more;
+}
+
+/* The scan has ended: close the source. */
+void
+vector_node_end(VectorNode *node)
+{
+	node->source->methods->end(node->source);
+	if (node->table->methods->close != NULL)
+		node->table->methods->close(node->table);
+}
+
+/* ---- parallelism ---- */
+
+Size
+vector_node_estimate_dsm(CustomScanState *css, ParallelContext *pcxt)
+{
+	return ((VectorNode *) css)->table->shared_size;
+}
+
+void
+vector_node_initialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
+{
+	VectorNode *node = (VectorNode *) css;
+
+	node->table->methods->share(node->table, coordinate);
+}
+
+void
+vector_node_reinitialize_dsm(CustomScanState *css, ParallelContext *pcxt, void *coordinate)
+{
+	VectorNode *node = (VectorNode *) css;
+
+	node->table->methods->share_again(node->table, coordinate);
+}
+
+void
+vector_node_initialize_worker(CustomScanState *css, shm_toc *toc, void *coordinate)
+{
+	VectorNode *node = (VectorNode *) css;
+
+	node->table->methods->attach(node->table, coordinate);
+}
+
+void
+vector_node_shutdown(CustomScanState *css)
+{
+	VectorNode *node = (VectorNode *) css;
+
+	node->table->methods->detach(node->table);
+}
+
+/* ---- EXPLAIN ---- */
+
+/* A property that lists expressions. */
+void
+vector_node_explain_list(const char *label, List *exprs, List *context, bool prefix, ExplainState *es)
+{
+	StringInfoData buf;
+	ListCell   *lc;
+
+	initStringInfo(&buf);
+	foreach(lc, exprs)
+	{
+		if (foreach_current_index(lc) > 0)
+			appendStringInfoString(&buf, ", ");
+		appendStringInfoString(&buf, deparse_expression(lfirst(lc), context, prefix, false));
+	}
+	ExplainPropertyText(label, buf.data, es);
+}
+
+/* The filter by its name, and how many rows it has removed. */
+void
+vector_node_explain_filter(VectorNode *node, const char *label, List *clauses, List *context, bool prefix,
+						   ExplainState *es)
+{
+	NodeInstrumentation *instrument = node->css.ss.ps.instrument;
+
+	if (clauses == NIL)
+		return;
+	vector_node_explain_list(label, list_make1(make_ands_explicit(clauses)), context, prefix, es);
+	if (es->analyze && instrument != NULL && (instrument->nfiltered2 > 0 || es->format != EXPLAIN_FORMAT_TEXT))
+		ExplainPropertyFloat(psprintf("Rows Removed by %s", label), NULL,
+							 instrument->nloops > 0 ? instrument->nfiltered2 / instrument->nloops : 0, 0, es);
+}

@@ -1,0 +1,255 @@
+/*-------------------------------------------------------------------------
+ *
+ * aggregate_path.c
+ *	  The path of one table's vectorized scan, and its plan.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "catalog/pg_type.h"
+#include "nodes/extensible.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "utils/spccache.h"
+
+#include "vector/aggregate/aggregate.h"
+#include "vector/group/distinct.h"
+#include "vector/node/custom_scan.h"
+#include "vector/plan/cost_model.h"
+#include "vector/plan/plan.h"
+
+static Plan *plan_aggregation(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+							  List *clauses, List *custom_plans);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "VectorAggregate",
+	.PlanCustomPath = plan_aggregation,
+};
+
+/* A custom scan of a table, reading an index of columns if one is named, without its cost. */
+CustomPath *
+vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
+					  int parallel_workers, bool safe)
+{
+	CustomPath *path = makeNode(CustomPath);
+
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = parent;
+	path->path.pathtarget = target;
+	path->path.parallel_aware = parallel_workers > 0;
+	path->path.parallel_safe = safe;
+	path->path.parallel_workers = parallel_workers;
+	/* no groups are exchanged; if there are joins, those are added */
+	path->custom_private = list_make4(makeInteger(rel->relid), terms, list_make1_oid(index), makeInteger(0));
+	path->methods = &path_methods;
+
+	return path;
+}
+
+/*
+ * The custom scan of a table. With parallel_workers it is a partial path.
+ */
+Path *
+vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
+				 double groups, int parallel_workers, bool safe)
+{
+	CustomPath *path;
+	List	   *terms = vector_ordered_terms(root, rel->baserestrictinfo);
+	double		page_cost;
+	double		divisor = vector_parallel_divisor(parallel_workers);
+	Cost		pages;
+	Cost		row = vector_filter_cost(root, rel);
+	Cost		run;
+	Oid			index;
+
+	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
+	pages = page_cost * rel->pages;
+	index = vector_choose_column_index(rel, target->exprs, &pages, &row);
+	run = pages + (row * rel->tuples + vector_row_cost(root, target) * rel->rows) / divisor;
+
+	path = vector_make_scan_path(parent, rel, target, terms, index, parallel_workers, safe);
+	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
+	path->path.startup_cost = STARTUP_COST + run;
+	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
+
+	return &path->path;
+}
+
+/* Note in a path that its processes exchange about so many groups. */
+static void
+set_exchange(Path *path, double groups)
+{
+	List	   *private = castNode(CustomPath, path)->custom_private;
+
+	lfirst(list_nth_cell(private, VECTOR_PATH_EXCHANGE)) = makeInteger((int) Min(Max(groups, 1), INT_MAX));
+}
+
+/*
+ * Have the processes of a partial path exchange their groups, so that each has
+ * final states of some of them: for the node that finishes groups.
+ */
+void
+vector_exchange_groups(Path *path, double groups, int parallel_workers)
+{
+	Cost		cost = vector_exchange_cost(path->rows);
+
+	/* those of each process are exchanged; it returns its share of all */
+	path->startup_cost += cost;
+	path->total_cost += cost;
+	path->rows = clamp_row_est(groups / vector_parallel_divisor(parallel_workers));
+	set_exchange(path, groups);
+}
+
+/*
+ * Have the processes of a partial path exchange pairs of a group and a value that is to be DISTINCT, which costs so
+ * much, so that each has partial states of values that no other has.
+ */
+void
+vector_share_pairs(Path *path, double pairs, Cost cost)
+{
+	path->startup_cost += cost;
+	path->total_cost += cost;
+	set_exchange(path, pairs);
+}
+
+static bool
+params_walker(Node *node, List **params)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+	{
+		*params = lappend(*params, copyObject(node));
+		return false;
+	}
+	return expression_tree_walker(node, params_walker, params);
+}
+
+/* The Params in an expression. */
+static List *
+collect_params(Node *node)
+{
+	List	   *params = NIL;
+
+	(void) params_walker(node, &params);
+	return params;
+}
+
+/* Groups that leave more than this share of the rows are not expected to pay. */
+#define PAYING_SHARE 0.8
+
+/* Is it all the same in which order rows are grouped? */
+static bool
+order_is_moot(List *tlist)
+{
+	ListCell   *lc;
+
+	foreach(lc, tlist)
+	{
+		Expr	   *expr = lfirst_node(TargetEntry, lc)->expr;
+
+		if (IsA(expr, Aggref))
+		{
+			if (aggregate_counts((Aggref *) expr))
+				continue;
+			if (list_length(((Aggref *) expr)->args) != 1)
+				return false;
+			expr = linitial_node(TargetEntry, ((Aggref *) expr)->args)->expr;
+		}
+		if (!distinct_equal_is_same(expr))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * How many groups there may be before it counts that few rows are of groups
+ * met before: with estimates that are right it is not known earlier. -1 where
+ * they are to be grouped whatever happens: one process takes rows in their
+ * order, which may show.
+ */
+static int
+passthrough_after_of(PlannerInfo *root, CustomPath *path, List *tlist, Index table)
+{
+	RelOptInfo *input = path->custom_paths == NIL ? find_base_rel(root, table) :
+		find_join_rel(root, path->path.parent->relids);
+	double		rows = input->rows / vector_parallel_divisor(path->path.parallel_workers);
+
+	if (!path->path.parallel_aware && !order_is_moot(tlist))
+		return -1;
+	return path->path.rows > PAYING_SHARE * rows ? 0 : (int) Min(2 * path->path.rows, PG_INT32_MAX);
+}
+
+/*
+ * The entry of custom_scan_tlist that carries expressions which the executor
+ * evaluates within the scan. setrefs.c replaces whatever in the plan's target
+ * list equals an entry of custom_scan_tlist by a reference to that column, and
+ * this column is never filled. So the entry must equal nothing that a query
+ * can contain: PostgreSQL gives every row of type record names for its
+ * columns, and this one has none.
+ */
+static TargetEntry *
+hidden_entry(List *exprs, AttrNumber attno)
+{
+	RowExpr    *row = makeNode(RowExpr);
+
+	row->args = exprs;
+	row->row_typeid = RECORDOID;
+	row->row_format = COERCE_IMPLICIT_CAST;
+	row->colnames = NIL;
+	row->location = -1;
+
+	return makeTargetEntry((Expr *) row, attno, NULL, true);
+}
+
+/*
+ * Make the plan node of a scan with these outputs: custom_scan.h tells what it
+ * passes.
+ */
+CustomScan *
+vector_plan_scan(CustomPath *best_path, List *outputs, List *custom_plans, int passthrough_after)
+{
+	CustomScan *cscan = makeNode(CustomScan);
+	List	   *private = best_path->custom_private;
+	List	   *terms = list_nth(private, VECTOR_PATH_TERMS);
+	List	   *inner = copyObject(terms);
+	List	   *distinct = NIL;
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		Aggref	   *aggref = (Aggref *) lfirst_node(TargetEntry, lc)->expr;
+
+		distinct = lappend(distinct, IsA(aggref, Aggref) ? copyObject(aggref->aggdistinct) : NIL);
+	}
+	outputs = (List *) vector_without_distinct((Node *) outputs, NULL);
+	cscan->scan.scanrelid = intVal(list_nth(private, VECTOR_PATH_TABLE));
+	cscan->scan.plan.targetlist = outputs;
+	cscan->custom_private = list_make5(makeInteger(list_length(outputs)),
+									   list_copy(list_nth(private, VECTOR_PATH_COLUMNS)), distinct,
+									   makeInteger(list_length(terms)), list_nth(private, VECTOR_PATH_EXCHANGE));
+	cscan->custom_private = lappend(cscan->custom_private, makeInteger(passthrough_after));
+	if (custom_plans != NIL)
+		inner = list_concat(inner, vector_plan_joins(cscan, list_nth_node(List, private, VECTOR_PATH_JOINS), custom_plans));
+	cscan->custom_scan_tlist = lappend(copyObject(outputs), hidden_entry(inner, list_length(outputs) + 1));
+	cscan->custom_exprs = collect_params((Node *) cscan->custom_scan_tlist);
+	cscan->methods = &vector_scan_methods;
+
+	return cscan;
+}
+
+static Plan *
+plan_aggregation(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+				 List *clauses, List *custom_plans)
+{
+	Index		table = intVal(list_nth(best_path->custom_private, VECTOR_PATH_TABLE));
+
+	return &vector_plan_scan(best_path, tlist, custom_plans, passthrough_after_of(root, best_path, tlist, table))->scan.plan;
+}

@@ -1,0 +1,539 @@
+/*-------------------------------------------------------------------------
+ *
+ * cached_cost.c
+ *	  What paths of PostgreSQL's take where all tables are in memory.
+ *
+ * PostgreSQL's costs count pages, whether they are in memory or not, and say
+ * less of rows than they take. Of two plans that both read much the one with
+ * fewer pages seems cheaper by them: a hundred thousand rows looked for in an
+ * index, for instance, and a table read as a whole in a fraction of that time.
+ * So where a statement's tables fit into effective_cache_size, PostgreSQL's
+ * paths and ours are compared by what is estimated here, in units of
+ * cpu_tuple_cost, which is what PostgreSQL takes for a row of a sequential
+ * scan. Elsewhere its costs are taken as they are.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/htup_details.h"
+#include "catalog/pg_statistic.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+#include "utils/syscache.h"
+
+#include "planner/planner.h"
+#include "vector/node/custom_scan.h"
+#include "vector/plan/cost_model.h"
+#include "vector/plan/plan.h"
+#include "vector/plan/planner_memo.h"
+
+/* Are all tables of the statement in memory, as far as can be known? */
+bool
+vector_tables_in_memory(PlannerInfo *root)
+{
+	return root->total_table_pages <= effective_cache_size;
+}
+
+/* What a page of a table costs that is read as a whole. */
+Cost
+cached_sequential_page_cost(PlannerInfo *root, Cost planned)
+{
+	return vector_tables_in_memory(root) ? CACHED_COST_PAGE * cpu_tuple_cost : planned;
+}
+
+/* Is it a path of ours, of these methods? Other extensions have custom paths, too, of which nothing is known. */
+static bool
+is_ours(const Path *path, const CustomPathMethods * methods)
+{
+	return IsA(path, CustomPath) && ((const CustomPath *) path)->methods == methods;
+}
+
+/* Is it our path of the rows of joins? */
+bool
+vector_is_rows_of_joins(const Path *path)
+{
+	return is_ours(path, &vector_join_path_methods);
+}
+
+/* Is it our scan of a table that filters it? */
+bool
+vector_is_filter_scan(const Path *path)
+{
+	return is_ours(path, &vector_filter_path_methods);
+}
+
+/* What PostgreSQL says that a path costs, whether or not it is forced to be cheap: join_path.c. */
+static Cost
+honest_cost(Path *path)
+{
+	bool		forced = vector_join == PLAN_FORCE && vector_is_rows_of_joins(path);
+
+	return forced ? path->total_cost / FORCED_COST_FACTOR : path->total_cost;
+}
+
+/* ---- how many rows ---- */
+
+/* The number of different values of a column. */
+static double
+count_values(PlannerInfo *root, Node *column)
+{
+	VariableStatData data;
+	bool		isdefault;
+	double		n;
+
+	examine_variable(root, column, 0, &data);
+	n = get_variable_numdistinct(&data, &isdefault);
+	ReleaseVariableStats(data);
+
+	return Max(n, 1);
+}
+
+/* The column of one table that a class has equal to a column of another, or NULL. Sets *own to that one. */
+static Node *
+find_equal(EquivalenceClass *class, Index table, AttrNumber attno, Index other, Node **own)
+{
+	Node	   *found = NULL;
+	ListCell   *lc;
+
+	*own = NULL;
+	foreach(lc, class->ec_members)
+	{
+		Var		   *var = (Var *) ((EquivalenceMember *) lfirst(lc))->em_expr;
+
+		if (!IsA(var, Var))
+			continue;
+		if (var->varno == table && var->varattno == attno)
+			*own = (Node *) var;
+		else if (var->varno == other)
+			found = (Node *) var;
+	}
+	return *own == NULL ? NULL : found;
+}
+
+/*
+ * PostgreSQL takes a row's equality in one column to say nothing of another. If
+ * a unique index of a table has all the columns, they are likely to be what
+ * rows of the other table refer to it by, and each of these finds its row: how
+ * many times as many there are then, or 1.
+ */
+static double
+factor_of_index(PlannerInfo *root, IndexOptInfo *index, Index other)
+{
+	double		pairs = 1;
+
+	if (!index->unique || index->nkeycolumns < 2 || index->indpred != NIL || index->indexprs != NIL)
+		return 1;
+	for (int i = 0; i < index->nkeycolumns; i++)
+	{
+		Node	   *found = NULL;
+		Node	   *own;
+		ListCell   *lc;
+
+		foreach(lc, root->eq_classes)
+		{
+			found = find_equal(lfirst(lc), index->rel->relid, index->indexkeys[i], other, &own);
+			if (found != NULL)
+				break;
+		}
+		if (found == NULL)
+			return 1;
+		pairs *= Max(count_values(root, own), count_values(root, found));
+	}
+	return Max(pairs / Max(index->rel->tuples, 1), 1);
+}
+
+/* Of the rows of two tables there are likely so many times as many as PostgreSQL estimates. */
+typedef struct Multiple
+{
+	Index		table;
+	Index		other;
+	double		factor;
+} Multiple;
+
+/* Those of a statement. */
+typedef struct RowsMemo
+{
+	List	   *multiples;
+	List	   *guesses;		/* of one table each: its number, twice */
+} RowsMemo;
+
+/*
+ * Of conditions that are subqueries PostgreSQL knows nothing, and takes them to
+ * leave half of the rows. Most are of the kind NOT IN, and leave nearly all: it
+ * is careful to count on these.
+ */
+static double
+factor_of_guesses(RelOptInfo *table)
+{
+	double		factor = 1;
+	ListCell   *lc;
+
+	foreach(lc, table->baserestrictinfo)
+	{
+		Node	   *clause = (Node *) lfirst_node(RestrictInfo, lc)->clause;
+
+		if (is_notclause(clause))
+			clause = (Node *) get_notclausearg((Expr *) clause);
+		if (IsA(clause, SubPlan) || IsA(clause, AlternativeSubPlan))
+			factor *= 2;
+	}
+	return factor;
+}
+
+/* Find out how a table's unique indexes multiply its rows with those of others. */
+static void
+add_multiples(PlannerInfo *root, RelOptInfo *table, RowsMemo *rows)
+{
+	ListCell   *lc;
+
+	foreach(lc, table->indexlist)
+	{
+		IndexOptInfo *index = lfirst(lc);
+
+		if (!index->unique || index->nkeycolumns < 2)
+			continue;
+		for (int other = 1; other < root->simple_rel_array_size; other++)
+		{
+			double		factor = 1;
+
+			if (other != table->relid && root->simple_rel_array[other] != NULL)
+				factor = factor_of_index(root, index, other);
+			if (factor > 1)
+			{
+				Multiple   *multiple = palloc(sizeof(Multiple));
+
+				*multiple = (Multiple)
+				{
+					table->relid, other, factor
+				};
+				rows->multiples = lappend(rows->multiples, multiple);
+			}
+		}
+	}
+}
+
+static void
+add_guess(RelOptInfo *table, RowsMemo *rows)
+{
+	double		factor = factor_of_guesses(table);
+
+	if (factor > 1)
+	{
+		Multiple   *guess = palloc(sizeof(Multiple));
+
+		*guess = (Multiple)
+		{
+			table->relid, table->relid, factor
+		};
+		rows->guesses = lappend(rows->guesses, guess);
+	}
+}
+
+/*
+ * What multiplies a statement's rows. It is asked for with each join that is
+ * looked at, and so found out once.
+ */
+static const RowsMemo *
+memo_of_rows(PlannerInfo *root)
+{
+	RowsMemo   *rows = planner_memo_find(root, MEMO_ROWS, root);
+	MemoryContext old;
+
+	if (rows != NULL)
+		return rows;
+	rows = planner_memo_make(root, MEMO_ROWS, root, sizeof(RowsMemo));
+	/* the genetic search has a context of its own */
+	old = MemoryContextSwitchTo(root->planner_cxt);
+	for (int table = 1; table < root->simple_rel_array_size; table++)
+	{
+		RelOptInfo *rel = root->simple_rel_array[table];
+
+		if (rel == NULL || rel->reloptkind != RELOPT_BASEREL)
+			continue;
+		add_guess(rel, rows);
+		if (root->eq_classes != NIL)
+			add_multiples(root, rel, rows);
+	}
+	MemoryContextSwitchTo(old);
+
+	return rows;
+}
+
+/* How many times the rows of a relation, as PostgreSQL estimates them, are likely. */
+double
+cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
+{
+	const RowsMemo *rows = memo_of_rows(root);
+	double		factor = 1;
+	ListCell   *lc;
+
+	if (IS_JOIN_REL(rel))
+	{
+		foreach(lc, rows->multiples)
+		{
+			Multiple   *multiple = lfirst(lc);
+
+			if (bms_is_member(multiple->table, rel->relids) && bms_is_member(multiple->other, rel->relids))
+				factor = Max(factor, multiple->factor);
+		}
+	}
+	foreach(lc, rows->guesses)
+	{
+		Multiple   *guess = lfirst(lc);
+
+		if (bms_is_member(guess->table, rel->relids))
+			factor *= guess->factor;
+	}
+	return factor;
+}
+
+/* ---- what paths take ---- */
+
+static Cost
+quals_cost(PlannerInfo *root, List *quals)
+{
+	QualCost	cost;
+
+	cost_qual_eval(&cost, quals, root);
+	return cost.per_tuple;
+}
+
+/* A scan of a table as a whole, by PostgreSQL or by us; of a partial path each process's share. */
+static Cost
+sequential_scan_cost(PlannerInfo *root, Path *path)
+{
+	RelOptInfo *rel = path->parent;
+	Cost		row = cpu_tuple_cost + quals_cost(root, rel->baserestrictinfo);
+
+	if (vector_is_filter_scan(path))
+		row = vector_filter_cost(root, rel) + cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
+	return (CACHED_COST_PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / vector_parallel_divisor(path->parallel_workers);
+}
+
+/* Do rows lie in the order of an index, so that those next to each other there share pages? */
+static bool
+is_clustered(PlannerInfo *root, IndexOptInfo *index)
+{
+	AttrNumber	attno = index->indexkeys[0];
+	HeapTuple	tuple;
+	AttStatsSlot slot;
+	bool		found = false;
+
+	if (attno <= 0)
+		return false;
+	tuple = SearchSysCache3(STATRELATTINH, ObjectIdGetDatum(planner_rt_fetch(index->rel->relid, root)->relid),
+							Int16GetDatum(attno), BoolGetDatum(false));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	if (get_attstatsslot(&slot, tuple, STATISTIC_KIND_CORRELATION, InvalidOid, ATTSTATSSLOT_NUMBERS))
+	{
+		found = fabs(slot.numbers[0]) > CACHED_COST_CLUSTERED;
+		free_attstatsslot(&slot);
+	}
+	ReleaseSysCache(tuple);
+
+	return found;
+}
+
+/* A scan of an index, which with `first` ends with the first row that its conditions keep. */
+static Cost
+index_scan(PlannerInfo *root, IndexPath *path, bool first)
+{
+	RelOptInfo *rel = path->path.parent;
+	double		rows = clamp_row_est(path->indexselectivity * rel->tuples);
+	double		row = path->path.pathtype == T_IndexOnlyScan ? CACHED_COST_INDEX_ROW : CACHED_COST_FETCH;
+	double		further = is_clustered(root, path->indexinfo) ? CACHED_COST_INDEX_ROW : row;
+
+	rows = clamp_row_est(rows / vector_parallel_divisor(path->path.parallel_workers));
+	if (first)
+		rows = clamp_row_est(rows / Max(path->path.rows, 1));
+	return cpu_tuple_cost * (CACHED_COST_DESCENT + row + further * (rows - 1)) + quals_cost(root, rel->baserestrictinfo) * rows;
+}
+
+static Cost
+bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
+{
+	RelOptInfo *rel = path->path.parent;
+	Cost		cost;
+	Selectivity selectivity;
+	double		rows;
+
+	cost_bitmap_tree_node(path->bitmapqual, &cost, &selectivity);
+	rows = clamp_row_est(selectivity * rel->tuples);
+	/* many rows of a page are fetched together */
+	return cpu_tuple_cost * 2 * CACHED_COST_DESCENT +
+		(cpu_tuple_cost * (CACHED_COST_FETCH * Min(rows, rel->pages) + CACHED_COST_INDEX_ROW * rows) +
+		 quals_cost(root, rel->baserestrictinfo) * rows) / vector_parallel_divisor(path->path.parallel_workers);
+}
+
+static Cost
+sort_cost(double rows)
+{
+	return cpu_tuple_cost * CACHED_COST_COMPARE * rows * log2(Max(rows, 2));
+}
+
+/* The inner side of a nested loop, for so many rows outside; with `first` one match of each is enough. */
+static Cost
+loops(PlannerInfo *root, Path *inner, double times, bool first)
+{
+	if (IsA(inner, IndexPath))
+		return index_scan(root, (IndexPath *) inner, first) * times;
+	if (IsA(inner, MaterialPath))
+		return cached_path_cost(root, inner) + cpu_tuple_cost * CACHED_COST_REREAD_ROW * inner->rows * Max(times - 1, 0);
+	if (IsA(inner, MemoizePath))
+	{
+		MemoizePath *memoize = (MemoizePath *) inner;
+		double		misses = memoize->est_entries > 0 ? Min(memoize->est_entries, times) : times;
+
+		return cpu_tuple_cost * CACHED_COST_MEMOIZE * times + cached_path_cost(root, memoize->subpath) * misses;
+	}
+	return cached_path_cost(root, inner) * times;
+}
+
+static Cost
+join_cost(PlannerInfo *root, JoinPath *join)
+{
+	Path	   *outer = join->outerjoinpath;
+	Path	   *inner = join->innerjoinpath;
+	double		outer_rows = outer->rows * cached_rows_factor(root, outer->parent);
+	double		inner_rows = inner->rows * cached_rows_factor(root, inner->parent);
+	double		rows = join->path.rows * cached_rows_factor(root, join->path.parent);
+	Cost		cost = cached_path_cost(root, outer) + cpu_tuple_cost * CACHED_COST_JOINED_ROW * rows;
+
+	if (IsA(join, NestPath))
+	{
+		bool		first = join->jointype == JOIN_SEMI || join->jointype == JOIN_ANTI;
+
+		/*
+		 * of more rows than its index scan was estimated to return, each is
+		 * fetched
+		 */
+		cost += cpu_tuple_cost * (outer_rows * CACHED_COST_LOOP_ROW + CACHED_COST_FETCH * (rows - join->path.rows));
+		/* every pair of rows has to pass the conditions */
+		return cost + loops(root, inner, Max(outer_rows, 1), first) +
+			quals_cost(root, join->joinrestrictinfo) * outer_rows * inner_rows;
+	}
+	cost += cached_path_cost(root, inner);
+	if (IsA(join, HashPath))
+	{
+		/* of processes that fill a table together each has a part of the rows */
+		double		table_rows = Max(((HashPath *) join)->inner_rows_total, inner_rows);
+
+		return cost + cpu_tuple_cost * (CACHED_COST_BUILD * inner_rows + outer_rows * CACHED_COST_PROBE +
+										(table_rows > CACHED_COST_FAR_ROWS ? CACHED_COST_PROBE_FAR * outer_rows : 0));
+	}
+	if (((MergePath *) join)->outersortkeys != NIL)
+		cost += sort_cost(outer_rows);
+	if (((MergePath *) join)->innersortkeys != NIL)
+		cost += sort_cost(inner_rows);
+	return cost + cpu_tuple_cost * CACHED_COST_MERGE_ROW * (outer_rows + inner_rows);
+}
+
+/* What one of our paths takes; PostgreSQL's cost of a path of another extension's. */
+static Cost
+custom_cost(PlannerInfo *root, CustomPath *path)
+{
+	if (vector_is_rows_of_joins(&path->path))
+	{
+		Assert(path->path.param_info == NULL);
+		return ((RowsPath *) path)->taken;
+	}
+	return vector_is_filter_scan(&path->path) ? sequential_scan_cost(root, &path->path) : path->path.total_cost;
+}
+
+/* What a path takes where all tables are in memory. */
+static Cost
+find_cost(PlannerInfo *root, Path *path)
+{
+	switch (nodeTag(path))
+	{
+		case T_Path:
+			return path->pathtype == T_SeqScan ? sequential_scan_cost(root, path) : path->total_cost;
+		case T_IndexPath:
+			return index_scan(root, (IndexPath *) path, false);
+		case T_BitmapHeapPath:
+			return bitmap_scan(root, (BitmapHeapPath *) path);
+		case T_NestPath:
+		case T_HashPath:
+		case T_MergePath:
+			return join_cost(root, (JoinPath *) path);
+		case T_MaterialPath:
+			return cached_path_cost(root, ((MaterialPath *) path)->subpath) + cpu_tuple_cost * CACHED_COST_REREAD_ROW * path->rows;
+		case T_MemoizePath:
+			return cached_path_cost(root, ((MemoizePath *) path)->subpath);
+		case T_UniquePath:
+			return cached_path_cost(root, ((UniquePath *) path)->subpath) +
+				cpu_tuple_cost * CACHED_COST_BUILD * ((UniquePath *) path)->subpath->rows;
+		case T_ProjectionPath:
+			return cached_path_cost(root, ((ProjectionPath *) path)->subpath) +
+				path->pathtarget->cost.per_tuple * path->rows;
+		case T_SortPath:
+			return cached_path_cost(root, ((SortPath *) path)->subpath) + sort_cost(path->rows);
+		case T_GatherPath:
+			return cached_path_cost(root, ((GatherPath *) path)->subpath) + parallel_setup_cost +
+				parallel_tuple_cost * path->rows * cached_rows_factor(root, path->parent);
+		case T_CustomPath:
+			return custom_cost(root, (CustomPath *) path);
+		default:
+			return path->total_cost;
+	}
+}
+
+/* What has been found out of a relation's paths. */
+typedef struct CostMemo
+{
+	List	   *paths;
+	List	   *costs;			/* a Cost of each */
+} CostMemo;
+
+static void
+memo_cost(PlannerInfo *root, CostMemo *known, Path *path, Cost found)
+{
+	MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
+	Cost	   *cost = palloc(sizeof(Cost));
+
+	*cost = found;
+	known->paths = lappend(known->paths, path);
+	known->costs = lappend(known->costs, cost);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * What a path takes where all tables are in memory, and PostgreSQL's cost of it
+ * where they are not; of a partial path each process that runs it. The paths
+ * below are looked at again with each join above them; so it is noted, of
+ * relations that have all their paths.
+ */
+Cost
+cached_path_cost(PlannerInfo *root, Path *path)
+{
+	CostMemo   *known;
+	ListCell   *one;
+	ListCell   *cost;
+	Cost		found;
+
+	if (!vector_tables_in_memory(root))
+		return honest_cost(path);
+	if (path->parent->cheapest_total_path == NULL)
+		return find_cost(root, path);
+	known = planner_memo_find(root, MEMO_COSTS, path->parent);
+	if (known == NULL)
+		known = planner_memo_make(root, MEMO_COSTS, path->parent, sizeof(CostMemo));
+	forboth(one, known->paths, cost, known->costs)
+	{
+		if (lfirst(one) == path)
+			return *(Cost *) lfirst(cost);
+	}
+	found = find_cost(root, path);
+	memo_cost(root, known, path, found);
+
+	return found;
+}

@@ -1,0 +1,319 @@
+/*-------------------------------------------------------------------------
+ *
+ * cost_model.c
+ *	  What vectorized aggregation costs, and how much memory it takes.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/table.h"
+#include "executor/nodeHash.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/pathnodes.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "planner/group_estimate.h"
+#include "vector/filter/filter.h"
+#include "vector/group/group_table.h"
+#include "vector/group/regroup.h"
+#include "vector/group/value_set.h"
+#include "vector/keys/group_key.h"
+#include "vector/plan/cost_model.h"
+#include "vector/plan/plan.h"
+#include "vector/plan/planner_memo.h"
+
+/* Memory that so many groups take. */
+double
+vector_groups_memory(PathTarget *target, double groups)
+{
+	int			nkeys = 0;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+		nkeys += !IsA(lfirst(lc), Aggref);
+	return groups * group_table_entry_bytes(nkeys, 16 * list_length(target->exprs));
+}
+
+/* Terms in the order in which PostgreSQL applies them: order_qual_clauses(). */
+List *
+vector_ordered_terms(PlannerInfo *root, List *restrictinfos)
+{
+	List	   *result = NIL;
+	List	   *costs = NIL;
+	ListCell   *lc;
+
+	foreach(lc, restrictinfos)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+		QualCost	cost;
+		Cost	   *own = palloc(sizeof(Cost));
+		int			position = list_length(costs);
+
+		cost_qual_eval_node(&cost, (Node *) rinfo, root);
+		*own = cost.per_tuple;
+		/* stable: behind all that cost as much */
+		while (position > 0 && *(Cost *) list_nth(costs, position - 1) > *own)
+			position--;
+		costs = list_insert_nth(costs, position, own);
+		result = list_insert_nth(result, position, rinfo->clause);
+	}
+
+	return result;
+}
+
+/* How many rows the first n terms leave. */
+double
+vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n)
+{
+	if (n == list_length(terms))
+		return rel->rows;
+	return rel->tuples * clauselist_selectivity(root, list_copy_head(terms, n), 0, JOIN_INNER, NULL);
+}
+
+/* How many of the terms, from the first on, are kernels' as a whole. */
+static int
+count_kernels(PlannerInfo *root, RelOptInfo *rel, List *terms)
+{
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion filter", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(work);
+
+	/* the planner holds a lock */
+	Relation	table = table_open(planner_rt_fetch(rel->relid, root)->relid, NoLock);
+	int			n = 0;
+
+	while (n < list_length(terms) && vector_filter_is_kernel(list_nth(terms, n), RelationGetDescr(table)))
+		n++;
+	table_close(table, NoLock);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
+
+	return n;
+}
+
+/* Cost of reading a row. */
+Cost
+vector_read_cost(void)
+{
+	return cpu_tuple_cost * KERNEL_COST_FACTOR;
+}
+
+/* What is known of a table's filter. */
+typedef struct FilterMemo
+{
+	bool		by_row;			/* PostgreSQL evaluates a term of it */
+	Cost		cost;			/* of a row, with reading it */
+} FilterMemo;
+
+/* Kernels are cheaper; from the first term on that has none, PostgreSQL's costs hold. */
+static FilterMemo *
+memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
+{
+	FilterMemo *known = planner_memo_find(root, MEMO_FILTER, rel);
+	List	   *terms;
+	int			n;
+	QualCost	ours;
+	QualCost	others;
+
+	if (known != NULL)
+		return known;
+	known = planner_memo_make(root, MEMO_FILTER, rel, sizeof(FilterMemo));
+	terms = vector_ordered_terms(root, rel->baserestrictinfo);
+	n = count_kernels(root, rel, terms);
+	known->by_row = n < list_length(terms);
+	cost_qual_eval(&ours, list_copy_head(terms, n), root);
+	cost_qual_eval(&others, list_copy_tail(terms, n), root);
+	known->cost = vector_read_cost() + ours.per_tuple * TERM_COST_FACTOR;
+	if (known->by_row)
+		known->cost += others.per_tuple * vector_rows_left(root, rel, terms, n) / Max(rel->tuples, 1);
+	return known;
+}
+
+/* Cost of reading and filtering a row of a table. */
+Cost
+vector_filter_cost(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->baserestrictinfo == NIL ? vector_read_cost() : memo_of_filter(root, rel)->cost;
+}
+
+/* Does PostgreSQL evaluate a term of a table's filter, row by row? */
+bool
+vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->baserestrictinfo != NIL && memo_of_filter(root, rel)->by_row;
+}
+
+/* Cost of aggregating a row that the filter keeps. */
+Cost
+vector_row_cost(PlannerInfo *root, PathTarget *target)
+{
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		QualCost	qual;
+
+		/* a transition, or finding the group */
+		cost += cpu_operator_cost * KERNEL_COST_FACTOR * 2;
+		if (!IsA(lfirst(lc), Aggref) && !IsA(lfirst(lc), Var))
+		{
+			cost_qual_eval_node(&qual, lfirst(lc), root);
+			cost += qual.per_tuple;
+		}
+	}
+
+	return cost;
+}
+
+/* Have a path cost this share of what it does, because a setting forces it: FORCED_COST_FACTOR, PREFERRED_COST_FACTOR. */
+void
+vector_force_path(Path *path, Cost factor)
+{
+	path->startup_cost *= factor;
+	path->total_cost *= factor;
+}
+
+/* As get_parallel_divisor() has it; 1 without workers. */
+double
+vector_parallel_divisor(int workers)
+{
+	if (workers == 0)
+		return 1;
+	return workers + (parallel_leader_participation && workers < 4 ? 1.0 - 0.3 * workers : 0);
+}
+
+/* What it costs to write rows of groups for which there is no memory, and to read them again; measured. */
+Cost
+vector_spill_cost(RelOptInfo *rel, PathTarget *target, double groups)
+{
+	double		memory = vector_groups_memory(target, groups);
+	double		limit = get_hash_memory_limit();
+	double		rows;
+
+	if (memory <= limit)
+		return 0;
+	rows = rel->rows * (1 - limit / memory);
+	return 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + SPILL_ROW_COST * rows;
+}
+
+/* What waiting for memory costs a row in a table of so many bytes; measured. */
+static Cost
+waiting_cost(double bytes)
+{
+	return bytes <= GROUP_CACHE_BYTES ? 0 : GROUP_WAITING_COST * Min(log2(bytes / GROUP_CACHE_BYTES) / 3, 1);
+}
+
+/*
+ * What it costs to look for the values of aggregates with DISTINCT in a table
+ * for each of them, and to spill those for which there is no memory.
+ */
+Cost
+vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
+{
+	List	   *keys = NIL;
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			keys = lappend(keys, lfirst(lc));
+	}
+	foreach(lc, target->exprs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+		Node	   *argument;
+		double		bytes;
+		double		limit = get_hash_memory_limit();
+
+		if (!IsA(aggref, Aggref) || aggref->aggdistinct == NIL)
+			continue;
+		argument = (Node *) linitial_node(TargetEntry, aggref->args)->expr;
+		bytes = group_estimate(root, lappend(list_copy(keys), argument), rel->rows);
+		if (group_key_is_bits(exprType(argument)))
+			bytes *= VALUE_SET_BYTES;
+		else
+			bytes *= group_table_entry_bytes(keys == NIL ? 1 : 2, 0) + get_typavgwidth(exprType(argument), -1);
+		cost += rel->rows * (cpu_operator_cost + waiting_cost(Min(bytes, limit)));
+		if (bytes > limit)
+			cost += rel->rows * (1 - limit / bytes) * (SPILL_ROW_COST + 2 * seq_page_cost * SPILLED_VALUE_BYTES / BLCKSZ);
+	}
+	return cost;
+}
+
+/*
+ * What it costs a process to put so many groups into temporary files, and to
+ * take and merge as many: an estimate, of the order of handling a tuple twice.
+ */
+Cost
+vector_exchange_cost(double groups)
+{
+	return STARTUP_COST + cpu_tuple_cost * groups;
+}
+
+/* How many pairs of a group and a value there are where one argument is to be DISTINCT. */
+double
+vector_distinct_pairs(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
+{
+	List	   *keys = NIL;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			keys = lappend(keys, lfirst(lc));
+	}
+	keys = lappend(keys, regroup_argument(target->exprs));
+
+	return group_estimate(root, keys, rel->rows);
+}
+
+/*
+ * What it costs a process to group its rows by so many pairs, exchange them, and group them again by the keys: for a
+ * row what a table of groups does, and for a pair what the second does.
+ */
+Cost
+vector_shared_distinct_cost(RelOptInfo *rel, PathTarget *target, double pairs, int workers)
+{
+	double		divisor = vector_parallel_divisor(workers);
+	double		rows = rel->rows / divisor;
+	double		own = Min(pairs, rows);
+	double		bytes = Min(vector_groups_memory(target, own), get_hash_memory_limit());
+
+	return vector_exchange_cost(own) + rows * (cpu_operator_cost + waiting_cost(bytes)) + pairs / divisor * cpu_tuple_cost;
+}
+
+/*
+ * Add what waiting for memory costs in a table of groups that outgrows the
+ * caches. PostgreSQL does not count that in its own table, where it is longer:
+ * it must not make our path more expensive than the `others`.
+ */
+void
+vector_add_waiting_cost(Path *path, PathTarget *target, List *others, double rows, double groups)
+{
+	double		bytes = Min(vector_groups_memory(target, groups), get_hash_memory_limit());
+	Cost		waiting;
+	ListCell   *lc;
+
+	if (bytes <= GROUP_CACHE_BYTES)
+		return;
+	waiting = rows * waiting_cost(bytes);
+	foreach(lc, others)
+	{
+		Path	   *other = lfirst(lc);
+
+		if (IsA(other, AggPath) && ((AggPath *) other)->aggstrategy == AGG_HASHED &&
+			((AggPath *) other)->aggsplit == AGGSPLIT_SIMPLE)
+			waiting = Min(waiting, Max(0.9 * other->total_cost - path->total_cost, 0));
+	}
+	path->startup_cost += waiting;
+	path->total_cost += waiting;
+}

@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * cost_model.h
+ *	  What our paths cost: every constant, and the functions that add them up.
+ *
+ *	cost_model.c	what reading, filtering, grouping, spilling and waiting cost
+ *	cached_cost.c	what PostgreSQL's paths take where tables are in memory
+ *
+ * Except where it says otherwise, a cost is in the units of PostgreSQL's.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_COST_MODEL_H
+#define PGBILLION_VECTOR_COST_MODEL_H
+
+#include "nodes/pathnodes.h"
+#include "optimizer/cost.h"
+
+/* ---- all paths ---- */
+
+/* Cost of setting a scan up, which keeps small tables with PostgreSQL. */
+#define STARTUP_COST 20.0
+
+/*
+ * What a row costs compared with PostgreSQL's. Measured on tables in cache:
+ * about an eighth for columns and kernels.
+ */
+#define KERNEL_COST_FACTOR 0.12
+
+/* The same of a term of a filter that has a kernel. */
+#define TERM_COST_FACTOR (2 * KERNEL_COST_FACTOR)
+
+/*
+ * What PostgreSQL's costs leave out of a row that a scan returns: what joins,
+ * sorts and aggregates do with it takes about three times as long as they say,
+ * with tables in cache. A sequential scan and all above it are underestimated
+ * alike; so without this a cheaper scan would pull the plan away from index
+ * scans, which are not.
+ */
+#define ROW_ABOVE_COST (1.0 * cpu_tuple_cost)
+
+/*
+ * Our path costs this share of the PostgreSQL path that it replaces, so that
+ * add_path() prefers it.
+ */
+#define LESS_COST_FACTOR 0.98
+
+/*
+ * A path that is forced costs this share of what it does: less than any of
+ * PostgreSQL's, and still comparable with other forced ones. Of these, one that
+ * is to be chosen before the others costs the second share of that.
+ */
+#define FORCED_COST_FACTOR 1e-6
+#define PREFERRED_COST_FACTOR 1e-3
+
+/*
+ * What workers take to start, to find their way into shared memory, and to end, beyond parallel_setup_cost: that is
+ * for rows which take PostgreSQL's time. An estimate: about seven milliseconds, in which we aggregate as many rows as
+ * cost that much; bench/calibrate.py measures it.
+ */
+#define WORKER_SETUP_FACTOR 1.5
+
+/* ---- scans that return rows ---- */
+
+/*
+ * What a row that is returned costs compared with PostgreSQL's: its columns
+ * may be walked to twice. Measured.
+ */
+#define SCAN_RETURN_COST_FACTOR 1.1
+
+/*
+ * What LIKE takes in PostgreSQL beyond the one operator that it costs:
+ * measured by bench/calibrate.py for strings of 50 bytes.
+ */
+#define SCAN_LIKE_COST (10 * cpu_operator_cost)
+
+/* ---- columnar indexes ---- */
+
+/*
+ * What a row costs from an array compared with one of a heap page. Between 0.08
+ * (a count) and 0.24 (sums of floats) were measured; this errs toward the heap.
+ */
+#define COLUMN_ROW_COST_FACTOR 0.3
+
+/* ---- groups ---- */
+
+/*
+ * What a table of groups may take without much waiting for memory: a bit more
+ * than the processor's caches, as slots and entries are fetched ahead. With
+ * eight times as much every row waits.
+ */
+#define GROUP_CACHE_BYTES (64.0 * 1024 * 1024)
+
+/* Taking a group to finish it. */
+#define FINALIZE_GROUP_COST (2 * cpu_tuple_cost)
+
+/* What waiting for memory costs a row at most; measured. */
+#define GROUP_WAITING_COST (2 * cpu_tuple_cost)
+
+/* Writing a row of groups for which there is no memory to a file, and reading it; measured. */
+#define SPILL_ROW_COST (0.6 * cpu_tuple_cost)
+
+/* What a value takes in a file. */
+#define SPILLED_VALUE_BYTES 32
+
+/* ---- joins ---- */
+
+/*
+ * What joins cost a row: its insertion, a key of it that is looked up, and a
+ * pair. Measured on tables in cache.
+ */
+#define JOIN_BUILD_ROW_COST (0.3 * cpu_tuple_cost)
+#define JOIN_INTEGER_KEY_COST (0.1 * cpu_tuple_cost)
+#define JOIN_OTHER_KEY_COST (0.6 * cpu_tuple_cost)
+#define JOIN_PAIR_COST (0.1 * cpu_tuple_cost)
+
+/*
+ * Writing a row of a build side for other processes, and reading it; and, of
+ * any side, making files and waiting for others.
+ */
+#define JOIN_SHARE_ROW_COST (0.2 * cpu_tuple_cost)
+#define JOIN_SHARE_COST 10.0
+
+/*
+ * Bytes of a hash table below which it is in the processor's caches, and beyond
+ * which it is not; and what waiting for memory costs then.
+ */
+#define JOIN_NEAR_BYTES (2.0 * 1024 * 1024)
+#define JOIN_FAR_BYTES (128.0 * 1024 * 1024)
+#define JOIN_FAR_KEY_COST (0.25 * cpu_tuple_cost)
+#define JOIN_FAR_BUILD_COST (0.5 * cpu_tuple_cost)
+
+/* Testing whether a row of the table has one of the keys. */
+#define JOIN_KEY_TEST_COST (0.03 * cpu_tuple_cost)
+
+/* A chain that costs so many times what PostgreSQL's plan does will not become cheaper by further joins. */
+#define JOIN_HOPELESS_FACTOR 4
+
+/*
+ * What a table should cost for each join that may be looked at, of so many
+ * tables: that takes a fifth of a microsecond, and then a few percent of the
+ * statement's time at most.
+ */
+#define JOIN_SEARCH_COST 1.0
+
+/* What it costs to return a row; measured. */
+#define JOIN_RETURN_ROW_COST (0.3 * cpu_tuple_cost)
+
+/* How much cheaper ours has to be than index scans for each row of another relation: those are less certain. */
+#define JOIN_LOOK_UP_FACTOR 1.2
+
+/* ---- PostgreSQL's paths, in memory ---- */
+
+/* Measured on tables in cache, in cpu_tuple_cost. */
+#define CACHED_COST_PAGE 5.0	/* of a table that is read as a whole */
+#define CACHED_COST_DESCENT 15.0	/* in an index */
+#define CACHED_COST_FETCH 10.0	/* of a row that an index names */
+#define CACHED_COST_INDEX_ROW 2.0	/* of an index alone */
+#define CACHED_COST_CLUSTERED 0.9	/* correlation of values and places from
+									 * which on rows of an index are near each
+									 * other */
+#define CACHED_COST_BUILD 2.5	/* a row into a hash table */
+#define CACHED_COST_PROBE 1.5	/* a row that is looked up there */
+#define CACHED_COST_PROBE_FAR 3.0	/* more than that in a large one */
+#define CACHED_COST_FAR_ROWS 1e5
+#define CACHED_COST_MERGE_ROW 1.5	/* a row of a merge join's sides */
+#define CACHED_COST_COMPARE 0.25	/* by a sort */
+#define CACHED_COST_JOINED_ROW 1.0	/* a row that a join returns */
+#define CACHED_COST_LOOP_ROW 1.5	/* a row for which an inner side is read
+									 * again */
+#define CACHED_COST_REREAD_ROW 0.3	/* a row of what has been read before */
+#define CACHED_COST_MEMOIZE 3.0 /* a key that is looked up by Memoize */
+
+/* ---- eager aggregation ---- */
+
+/*
+ * These are in units of cpu_operator_cost, and were measured by
+ * bench/calibrate.py: one process of an AMD EPYC, 500,000 rows in cache, where
+ * a unit was 4.8 ns.
+ */
+
+/* What it takes to add a row to the states of its group, by vectors and by PostgreSQL's HashAggregate. */
+#define EAGER_COST_VECTOR_INTEGER 0.5
+#define EAGER_COST_VECTOR_OTHER 4.0
+#define EAGER_COST_VECTOR_FURTHER_KEY 2.5
+#define EAGER_COST_CORE_ROW 10.0
+#define EAGER_COST_CORE_AGGREGATE 5.0
+
+/*
+ * Waiting for memory: for each doubling of the groups' table beyond what is
+ * near the processor.
+ */
+#define EAGER_NEAR_BYTES (512.0 * 1024)
+#define EAGER_COST_VECTOR_WAITING 1.5
+#define EAGER_COST_CORE_WAITING 13.0
+
+/* What it takes to return a group, and a state of it that has to be serialized. */
+#define EAGER_COST_GROUP_RETURNED 12.0
+#define EAGER_COST_STATE_SERIALIZED 15.0
+
+/*
+ * What the other plan takes beyond its costs: to find a row's partners, and to
+ * aggregate a row that the join leaves.
+ */
+#define EAGER_COST_JOIN_PROBED 4.0
+#define EAGER_COST_ROW_LEFT 20.0
+
+/*
+ * What reading a row costs a vectorized scan and does not take: its share of a
+ * page that is in cache.
+ */
+#define EAGER_COST_VECTOR_READ 4.0
+
+/* ---- cost_model.c ---- */
+extern void vector_force_path(Path *path, Cost factor);
+extern double vector_parallel_divisor(int workers);
+extern double vector_groups_memory(PathTarget *target, double groups);
+extern List *vector_ordered_terms(PlannerInfo *root, List *restrictinfos);
+extern double vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n);
+extern Cost vector_read_cost(void);
+extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
+extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
+extern Cost vector_row_cost(PlannerInfo *root, PathTarget *target);
+extern Cost vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
+extern Cost vector_spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
+extern Cost vector_exchange_cost(double groups);
+extern double vector_distinct_pairs(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
+extern Cost vector_shared_distinct_cost(RelOptInfo *rel, PathTarget *target, double pairs, int workers);
+extern void vector_add_waiting_cost(Path *path, PathTarget *target, List *others, double rows, double groups);
+
+/* ---- cached_cost.c ---- */
+extern bool vector_tables_in_memory(PlannerInfo *root);
+extern bool vector_is_rows_of_joins(const Path *path);
+extern bool vector_is_filter_scan(const Path *path);
+extern double cached_rows_factor(PlannerInfo *root, RelOptInfo *rel);
+extern Cost cached_sequential_page_cost(PlannerInfo *root, Cost planned);
+extern Cost cached_path_cost(PlannerInfo *root, Path *path);
+
+#endif							/* PGBILLION_VECTOR_COST_MODEL_H */

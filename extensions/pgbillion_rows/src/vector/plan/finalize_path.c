@@ -1,0 +1,208 @@
+/*-------------------------------------------------------------------------
+ *
+ * finalize_path.c
+ *	  When groups can be finished where they are (node/finalize.c), the path
+ *	  of that, and its plan.
+ *
+ * The results are PostgreSQL's, because combining a state with what a group
+ * begins with gives that state. finalizable() admits only aggregates of which
+ * that is known.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_aggregate.h"
+#include "catalog/pg_type.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/tlist.h"
+#include "utils/syscache.h"
+
+#include "planner/aggregates.h"
+#include "vector/node/custom_scan.h"
+#include "vector/plan/cost_model.h"
+#include "vector/plan/plan.h"
+
+static Plan *plan_finalize(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+						   List *clauses, List *custom_plans);
+
+static const CustomPathMethods path_methods = {
+	.CustomName = "VectorFinalize",
+	.PlanCustomPath = plan_finalize,
+};
+
+/*
+ * Aggregates without their DISTINCT. They are told apart from others all the
+ * same, as PostgreSQL has numbered them.
+ */
+Node *
+vector_without_distinct(Node *node, void *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, Aggref))
+	{
+		Aggref	   *aggref = makeNode(Aggref);
+
+		memcpy(aggref, node, sizeof(Aggref));
+		aggref->aggdistinct = NIL;
+#if PG_VERSION_NUM >= 160000
+		aggref->aggpresorted = false;
+#endif
+		return (Node *) aggref;
+	}
+	return expression_tree_mutator(node, vector_without_distinct, context);
+}
+
+/*
+ * Has this aggregate a partial form, and is combining a state of it with what
+ * a group begins with that state again? Where a group begins with nothing, PostgreSQL's combine functions
+ * take the first state as it is, or are strict; where it begins with a value,
+ * that is so for PostgreSQL's own aggregates: zeros are added to the state.
+ */
+static bool
+finalizable(Aggref *aggref)
+{
+	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	Oid			combine;
+	bool		nothing;
+	bool		result;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	(void) SysCacheGetAttr(AGGFNOID, tuple, Anum_pg_aggregate_agginitval, &nothing);
+	combine = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggcombinefn;
+	if (OidIsValid(combine))
+		combine = aggregate_core_function(combine);
+	result = OidIsValid(combine) && combine < FirstNormalObjectId &&
+		(nothing || aggref->aggfnoid < FirstNormalObjectId) &&
+		(aggref->aggtranstype != INTERNALOID ||
+		 (OidIsValid(((Form_pg_aggregate) GETSTRUCT(tuple))->aggserialfn) &&
+		  OidIsValid(((Form_pg_aggregate) GETSTRUCT(tuple))->aggdeserialfn)));
+	ReleaseSysCache(tuple);
+
+	return result;
+}
+
+/*
+ * Would two volatile expressions of an output become one? setrefs.c looks for
+ * each in custom_scan_tlist, where it finds the first that is equal.
+ */
+static bool
+repeats_volatile(PathTarget *output)
+{
+	List	   *seen = NIL;
+	ListCell   *lc;
+
+	foreach(lc, output->exprs)
+	{
+		Node	   *expr = lfirst(lc);
+
+		if (!contain_volatile_functions(expr))
+			continue;
+		if (list_member(seen, expr))
+			return true;
+		seen = lappend(seen, expr);
+	}
+	return false;
+}
+
+/*
+ * Can groups of which a scan has these keys and partial states be finished
+ * here, and give this output? Not if the scan has to tell more groups apart
+ * than GROUP BY does, because columns are wanted above that are no keys: those
+ * of keys that PostgreSQL has left out as they are constant, or depend on a
+ * primary key.
+ */
+bool
+vector_finalizable(PathTarget *target, PathTarget *output, List *clause)
+{
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (IsA(lfirst(lc), Aggref) ? !finalizable(lfirst_node(Aggref, lc)) :
+			get_sortgroupref_clause_noerr(get_pathtarget_sortgroupref(target, foreach_current_index(lc)), clause) == NULL)
+			return false;
+	}
+	return !repeats_volatile(output);
+}
+
+/*
+ * The path above Finalize Aggregate over a scan of ours, hashed or of one
+ * group. It costs what the scan, spilling, new groups and the final functions
+ * do.
+ */
+Path *
+vector_finalize_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling)
+{
+	CustomPath *path = makeNode(CustomPath);
+	QualCost	having;
+
+	path->path.pathtype = T_CustomScan;
+	path->path.parent = agg->path.parent;
+	path->path.pathtarget = agg->path.pathtarget;
+	path->path.parallel_safe = agg->path.parallel_safe;
+	path->path.parallel_workers = agg->path.parallel_workers;
+	path->path.rows = agg->path.rows;
+	cost_qual_eval(&having, agg->qual, root);
+	path->path.startup_cost = agg->subpath->startup_cost + spilling + costs->finalCost.startup + having.startup +
+		agg->path.pathtarget->cost.startup;
+	path->path.total_cost = path->path.startup_cost + agg->numGroups * (FINALIZE_GROUP_COST +
+																		costs->finalCost.per_tuple +
+																		having.per_tuple) +
+		agg->path.rows * agg->path.pathtarget->cost.per_tuple;
+#if PG_VERSION_NUM >= 180000
+	path->path.disabled_nodes = agg->path.disabled_nodes;
+#endif
+	path->custom_paths = list_make1(agg);
+	path->methods = &path_methods;
+
+	return &path->path;
+}
+
+/* The path above Finalize Aggregate over a Gather, which PostgreSQL executes: it only takes the DISTINCT off. */
+Path *
+vector_finalize_gathered_path(AggPath *agg)
+{
+	CustomPath *path = makeNode(CustomPath);
+
+	path->path = agg->path;
+	path->path.type = T_CustomPath;
+	path->path.pathtype = T_CustomScan;
+	path->custom_paths = list_make1(agg);
+	path->methods = &path_methods;
+
+	return &path->path;
+}
+
+static Plan *
+plan_finalize(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+			  List *clauses, List *custom_plans)
+{
+	CustomScan *cscan = makeNode(CustomScan);
+	Agg		   *agg = linitial_node(Agg, custom_plans);
+
+	if (IsA(outerPlan(agg), Gather))
+		outerPlan(agg)->targetlist = (List *) vector_without_distinct((Node *) outerPlan(agg)->targetlist, NULL);
+	else
+		/* it is not executed: no memory for its hash table */
+		agg->numGroups = 1;
+	cscan->scan.plan.targetlist = tlist;
+	cscan->custom_scan_tlist = copyObject(agg->plan.targetlist);
+
+	/*
+	 * what combines states has no DISTINCT: the scan below sees to it, and
+	 * says so in the same words
+	 */
+	agg->plan.targetlist = (List *) vector_without_distinct((Node *) agg->plan.targetlist, NULL);
+	agg->plan.qual = (List *) vector_without_distinct((Node *) agg->plan.qual, NULL);
+	cscan->custom_plans = custom_plans;
+	cscan->methods = &vector_finalize_methods;
+
+	return &cscan->scan.plan;
+}

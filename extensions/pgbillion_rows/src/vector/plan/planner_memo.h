@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * planner_memo.h
+ *	  What is found out of a statement's parts while it is planned, and is asked
+ *	  for again.
+ *
+ * A memo is about an object of the planner's for one query, which lives as long
+ * as the planning of that query does. There is one of each kind about an object.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_VECTOR_PLANNER_MEMO_H
+#define PGBILLION_VECTOR_PLANNER_MEMO_H
+
+#include "nodes/pathnodes.h"
+
+typedef enum MemoKind
+{
+	MEMO_ROWS,					/* of a PlannerInfo: cached_cost.c */
+	MEMO_COSTS,					/* of a relation's paths: cached_cost.c */
+	MEMO_STATEMENT,				/* of a PlannerInfo: join_chain.c */
+	MEMO_CHAINS,				/* of a relation: join_chain.c */
+	MEMO_INNER,					/* of a relation: join_step.c */
+	MEMO_CLAUSE,				/* of a RestrictInfo: join_step.c */
+	MEMO_COLUMNS,				/* of a relation: join_path.c */
+	MEMO_OFFER,					/* of a relation: join_path.c */
+	MEMO_FILTER,				/* of a table: cost_model.c */
+	MEMO_KINDS					/* how many there are */
+} MemoKind;
+
+extern void *planner_memo_find(PlannerInfo *root, MemoKind kind, const void *about);
+extern void *planner_memo_make(PlannerInfo *root, MemoKind kind, const void *about, Size size);
+
+#endif							/* PGBILLION_VECTOR_PLANNER_MEMO_H */
