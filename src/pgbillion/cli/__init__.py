@@ -33,7 +33,7 @@ from pgbillion.cli import (
     tenants_size,
     tenants_tablespace,
 )
-from pgbillion.common import target
+from pgbillion.common import invocation, target
 from pgbillion.common.errors import UserError
 from pgbillion.common.text import harmless
 from pgbillion.durability import warning
@@ -100,13 +100,15 @@ def _root(
 
 def main() -> int:
     """Run the command line and return the exit status: psql's, and 130 after Ctrl-C."""
+    invocation.forget()
     try:
         # not standalone: it would print errors its own way and end with 2, which is for lost connections here
         status = app(standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
-        command = getattr(getattr(error, "ctx", None), "command_path", "pgbillion")
-        return _fail(_plain(error.format_message()), f"{command} --help")
+        context = getattr(error, "ctx", None)
+        words = context.command_path.removeprefix(context.find_root().command_path) if context is not None else ""
+        return _fail(_plain(error.format_message()), f"{invocation.program()}{words} --help")
     except UserError as error:
         return _fail(error.message, error.hint, error.status)
     except psycopg.Error as error:
@@ -159,7 +161,10 @@ def _fail_database(error: psycopg.Error) -> int:
             return _fail(str(error))
         # libpq asks what our hint asks
         lines = [line for line in str(error).splitlines() if not line.strip().startswith("Is the server running")]
-        return _fail("\n".join(lines), connect.hint(error), 2)
+        message = "\n".join(lines)
+        if connect.nothing_named() and (absent := connect.no_server(message)) is not None:
+            return _fail(*absent, 2)
+        return _fail(message, connect.hint(error), 2)
     detail = f" ({diagnosis.message_detail})" if diagnosis.message_detail else ""
     # 08: connection exceptions; 57P01 to 57P03: the server was told to stop, crashed, or is not ready
     lost = state.startswith("08") or state in ("57P01", "57P02", "57P03")

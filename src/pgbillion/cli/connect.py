@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import os
+import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
@@ -17,14 +18,30 @@ import typer
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from pgbillion.common import paths
+from pgbillion.common import invocation, paths
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quote
 from pgbillion.common.target import Target
-from pgbillion.server import embedded
+from pgbillion.server import embedded, neighbours
+from pgbillion.server.extension import ALL
 from pgbillion.server.postgres import SUPERUSER, Cluster
 
 # Help is --help only, because -h is the host.
 _PANEL = "Connection"
+
+
+def _remember(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
+    """Keep what the user has typed for the commands that hints name; the environment gives these the same, too."""
+    if value is not None and _typed(context, parameter):
+        invocation.remember(parameter.opts[-1], str(value))
+    return value
+
+
+def _typed(context: typer.Context, parameter: typer.CallbackParam) -> bool:
+    source = context.get_parameter_source(str(parameter.name))
+    return source is not None and source.name == "COMMANDLINE"
+
+
 StateDir = Annotated[
     Path | None,
     typer.Option(
@@ -32,6 +49,7 @@ StateDir = Annotated[
         envvar=paths.STATE_VARIABLE,
         metavar="FOLDER",
         help="Folder of the embedded server.",
+        callback=_remember,
         rich_help_panel=_PANEL,
     ),
 ]
@@ -46,18 +64,28 @@ class Where:
     """What the options of the connection gave, which every command that talks to a server has; see `options`."""
 
     host: Annotated[
-        str | None, typer.Option("-h", "--host", metavar="HOST", help="Host or socket folder.", rich_help_panel=_PANEL)
+        str | None,
+        typer.Option(
+            "-h", "--host", metavar="HOST", help="Host or socket folder.", callback=_remember, rich_help_panel=_PANEL
+        ),
     ] = None
-    port: Annotated[str | None, typer.Option("-p", "--port", metavar="PORT", help="Port.", rich_help_panel=_PANEL)] = (
-        None
-    )
+    port: Annotated[
+        str | None,
+        typer.Option("-p", "--port", metavar="PORT", help="Port.", callback=_remember, rich_help_panel=_PANEL),
+    ] = None
     username: Annotated[
-        str | None, typer.Option("-U", "--username", metavar="NAME", help="Role.", rich_help_panel=_PANEL)
+        str | None,
+        typer.Option("-U", "--username", metavar="NAME", help="Role.", callback=_remember, rich_help_panel=_PANEL),
     ] = None
     dbname: Annotated[
         str | None,
         typer.Option(
-            "-d", "--dbname", metavar="DBNAME", help="Database, URI or connection string.", rich_help_panel=_PANEL
+            "-d",
+            "--dbname",
+            metavar="DBNAME",
+            help="Database, URI or connection string.",
+            callback=_remember,
+            rich_help_panel=_PANEL,
         ),
     ] = None
     state_dir: StateDir = None
@@ -128,7 +156,9 @@ def target(
             return _make(conninfo_to_dict(running.conninfo(embedded.DATABASE)), embedded=True)
     if parts.keys() == {"dbname"} and not given_server() and not _answers(""):
         found = embedded.find(paths.state_dir(state_dir))
-        if found is not None and found.running() and (or_down or has_database(found, parts["dbname"])):
+        if found is not None and (
+            (or_down and found.data.exists()) or (found.running() and has_database(found, parts["dbname"]))
+        ):
             return _make(conninfo_to_dict(found.conninfo(parts["dbname"])), embedded=True)
     return _make(parts)
 
@@ -147,33 +177,80 @@ def hint(error: psycopg.OperationalError) -> str:
     """Return what to do about a connection that could not be made, as far as can be seen from here."""
     tried = error.pgconn
     if tried is None or not tried.db:
-        return "is the server running? pgbillion server start, or name one with -h, -p, -U, -d"
+        return f"is the server running? {_start()}, or name one with -h, -p, -U, -d"
     name = tried.db.decode(errors="replace")
     host, port, user = (part.decode(errors="replace") for part in (tried.host, tried.port, tried.user))
     address = make_conninfo(**{key: value for key, value in {"host": host, "port": port}.items() if value})
-    here = embedded.find(paths.state_dir(None))
+    here = embedded.find(paths.state_dir(invocation.state()))
     here = here if here is not None and here.running() else None
     mine = here is not None and host == str(here.socket_dir) and port == str(here.port)
-    there = f"one of the embedded server: -h {here.socket_dir} -U {SUPERUSER} -d NAME" if here and not mine else ""
+    if _missing_library(str(error)) not in (None, name, user):
+        return _put_back(host, port, mine=mine)
+    there = (
+        f"one of the embedded server: -h {here.socket_dir} -p {here.port} -U {SUPERUSER} -d NAME"
+        if here and not mine
+        else ""
+    )
     if not _answers(address):
         if there and here is not None and not has_database(here, name):
             return (
                 f"no server answers there, and the embedded server has no database {name}: see its databases with:"
-                " pgbillion server psql -l; or name another server with -h, -p, -U, -d"
+                f" {invocation.command('server', 'psql', '-l')}; or name another server with -h, -p, -U, -d"
             )
-        return f"is the server running? {there or 'pgbillion server start'}, or name one with -h, -p, -U, -d"
+        return f"is the server running? {there or _start()}, or name one with -h, -p, -U, -d"
     if mine and here is not None:
         if not has_database(here, name):
             return (
-                "see its databases with: pgbillion server psql -l; make it with: pgbillion server psql -c "
-                + shlex.quote(f"CREATE DATABASE {_quoted(name)}")
+                f"see its databases with: {invocation.command('server', 'psql', '-l')}; make it with: "
+                + invocation.command("server", "psql", "-c", f"CREATE DATABASE {quote(name)}")
             )
         return "the server answers, and refuses: look at role and database (-U, -d)"
-    psql = f"psql -h {shlex.quote(host)} -p {port} -U {shlex.quote(user)} -l" if host else "psql -l"
+    options = f"-h {shlex.quote(host)} -p {port} -U {shlex.quote(user)} " if host else ""
     also = f"; {there}" if there and here is not None and has_database(here, name) else ""
     return (
         "the server answers, and refuses: look at role, password and database (-U, -d); "
-        f"its databases: {psql}; one is made with: createdb NAME{also}"
+        f"its databases: psql {options}-l; one is made with: createdb {options}NAME{also}"
+    )
+
+
+def nothing_named() -> bool:
+    """Tell whether neither the options of this command nor the environment name a server."""
+    return not invocation.named_server() and not given_server()
+
+
+def no_server(message: str) -> tuple[str, str] | None:
+    """Return what is wrong and what to do where there is no embedded server, and psql's default server refused."""
+    state = paths.state_dir(invocation.state())
+    found = embedded.find(state)
+    if found is not None and found.data.exists():
+        return None
+    return (
+        f"there is no server in {state}, and psql's default server cannot be used: {message}",
+        f"make one: {_start()}; or name one of your own with -h, -p, -U, -d",
+    )
+
+
+def _start() -> str:
+    return invocation.command("server", "start")
+
+
+def _missing_library(message: str) -> str | None:
+    """Return the extension without whose library a server begins no session, as its refusal says."""
+    found = re.search(rf'"(?:[^"\n]*/)?({"|".join(ALL)})(?:\.so)?"', message)
+    return found[1] if found else None
+
+
+def _put_back(host: str, port: str, *, mine: bool) -> str:
+    """Return how the extensions' files come back into the server whose settings name them."""
+    if mine:
+        return f"the server's settings load a library whose file was removed; put it back: {_start()}"
+    found = neighbours.at(host, int(port)) if port.isdigit() else None
+    program = found.program.with_name("pg_config") if found is not None and found.program is not None else None
+    if program is None or not program.exists():
+        program = Path("/PATH/OF/THE/SERVERS/bin/pg_config")
+    again = invocation.command("extension", "install", "--pg-config", str(program))
+    return (
+        f"the server's settings load a library whose file was removed; as the owner of its files, put it back: {again}"
     )
 
 
@@ -187,10 +264,6 @@ def has_database(cluster: Cluster, name: str) -> bool:
 def _answers(conninfo: str) -> bool:
     """Tell whether a server is there, in whatever state and whomever it lets in."""
     return pq.PGconn.ping(make_conninfo(conninfo, connect_timeout=3).encode()) in (pq.Ping.OK, pq.Ping.REJECT)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def given_server(**parts: str | None) -> bool:

@@ -14,12 +14,11 @@ import typer
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion.cli import invocation
 from pgbillion.cli.connect import StateDir
 from pgbillion.cli.options import PgConfig
 from pgbillion.cli.server import start_embedded
 from pgbillion.cli.tables import run_checks
-from pgbillion.common import extras, paths, search_path, text
+from pgbillion.common import extras, invocation, paths, search_path, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.meter import meter
@@ -114,10 +113,10 @@ def demo(
     report = run.folder / "report.html"
     page.write(run, report)
     print(f"\nreport:         {report}")
-    print(f"look around:    {invocation.command('server', 'psql', '-d', DATABASE, state=state_dir)}")
+    print(f"look around:    {invocation.command('server', 'psql', '-d', DATABASE)}")
     print(f"check again:    {invocation.command('tables', 'verify', str(run.folder), *options)}")
-    print(f"stop:           {invocation.command('server', 'stop', state=state_dir)}")
-    print(f"remove:         {invocation.command('server', 'destroy', state=state_dir)}")
+    print(f"stop:           {invocation.command('server', 'stop')}")
+    print(f"remove:         {invocation.command('server', 'destroy')}")
     _say(f"done in {text.duration(time.monotonic() - start)}")
     if wrong:
         raise UserError(f"{wrong[0].name}: {wrong[0].summary}")
@@ -149,7 +148,10 @@ def _afterwards(target: Target, run: Run) -> list[dict[str, Any]]:
         last = selection.Numbered(plan.names, plan.first + plan.count - tenth, tenth)
         request = drop.Request(selection.select(conn, None, plan.schema, last), Method.BULK)
         found = drop.survey(conn, request)
-        command = invocation.command("tables", "drop", "--first", str(last.first), "--count", str(tenth), target=target)
+        database = invocation.public(target.conninfo)
+        command = invocation.command(
+            "tables", "drop", "--first", str(last.first), "--count", str(tenth), "-d", database
+        )
         gone = drop.execute(
             target, request, found.tables, command=command, observe=lambda total: meter(total, "dropped")
         )

@@ -13,6 +13,7 @@ from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json
 from pgbillion.cli.terminal import say
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.durability import relax as opening
 from pgbillion.durability import restore as closing
@@ -118,7 +119,7 @@ def relax(
         print(f"at risk: {risk}")
     for step in outcome.steps:
         print(f"to do: {step}")
-    print("afterwards: pgbillion durability restore")
+    print(f"afterwards: {invocation.command('durability', 'restore')}")
 
 
 @app.command()
@@ -178,7 +179,8 @@ def restore(
     if outcome.verdict.trust is not Trust.YES and not trust:
         raise UserError(
             f"the data cannot be trusted: {outcome.verdict.reason}",
-            "load them anew or check them (pg_amcheck, …), then: pgbillion durability restore --trust",
+            "load them anew or check them (pg_amcheck, …), then: "
+            + invocation.command("durability", "restore", "--trust"),
         )
 
 

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import psycopg
 import typer
 
-from pgbillion.cli import connect, invocation
+from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Yes
-from pgbillion.common import paths, text
+from pgbillion.cli.terminal import say
+from pgbillion.common import invocation, paths, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
-from pgbillion.server import deploy, files
+from pgbillion.server import deploy, embedded, extension, files, neighbours
 from pgbillion.server.deploy import InDatabase, Report
 from pgbillion.server.extension import ALL, ROWS, PgConfig, read_pg_config
 from pgbillion.server.files import Folders
-from pgbillion.server.postgres import SUPPORTED_MAJORS
+from pgbillion.server.neighbours import Neighbour
+from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster
+from pgbillion.shards import record
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+# of the servers that use the files
+_SHOWN = 3
 
 app = typer.Typer(help="The extensions in a server of your own: install, look, upgrade, remove.")
 
@@ -59,7 +69,7 @@ def install(
     if pg_config is not None:
         _refuse_both(where, folder is not None or preload)
         facts = _facts(pg_config)
-        _put(facts, Folders.of(facts), _again("install", facts=facts), None)
+        _put(facts, Folders.of(facts), _again("install", facts=facts, as_root=True), None)
         statements = " ".join(f"CREATE EXTENSION {name};" for name in ALL)
         print(f"then, as a superuser, in each database that is to have them: {statements}")
         return
@@ -73,7 +83,7 @@ def install(
             folder = folder.expanduser().absolute()
             deploy.check_outside(conn, facts, folder)
         folders = deploy.outside_folders(folder) if folder else deploy.folders_of(conn, facts)
-        _put(facts, folders, _again("install", facts=facts), _outside(facts, folder, target))
+        _put(facts, folders, _again("install", facts=facts, as_root=True), _outside(facts, folder, preload))
         if folder is not None:
             deploy.look_outside(target, conn, folder)
     # of a session that has not loaded anything before
@@ -127,7 +137,7 @@ def upgrade(where: Where, pg_config: PgConfig_ = None) -> None:
     if pg_config is not None:
         _refuse_both(where, False)
         facts = _facts(pg_config)
-        _put(facts, Folders.of(facts), _again("upgrade", facts=facts), None)
+        _put(facts, Folders.of(facts), _again("upgrade", facts=facts, as_root=True), None)
         print("then, in each database that has them: ALTER EXTENSION … UPDATE, for both")
         return
     target = where.target()
@@ -138,7 +148,7 @@ def upgrade(where: Where, pg_config: PgConfig_ = None) -> None:
         folders = deploy.folders_of(conn, facts)
         if not files.present(folders):
             raise UserError("the extensions are not installed there", _step(deploy.INSTALL, target, None))
-        _put(facts, folders, _again("upgrade", facts=facts), None)
+        _put(facts, folders, _again("upgrade", facts=facts, as_root=True), None)
         for database, names in deploy.update(target, conn).items():
             print(f"database {database}: {' and '.join(names)} updated to {paths.version()}")
     with target.connect() as conn:
@@ -150,18 +160,37 @@ def upgrade(where: Where, pg_config: PgConfig_ = None) -> None:
 
 @app.command()
 @connect.options
-def uninstall(where: Where, pg_config: PgConfig_ = None, yes: Yes = False) -> None:
-    """Drop the extensions from the database, and remove their files when no other database has them.
+def uninstall(
+    where: Where,
+    pg_config: PgConfig_ = None,
+    yes: Yes = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove the files although other servers of the installation use them.")
+    ] = False,
+) -> None:
+    """Drop the extensions from the database, and remove their files when nobody else uses them.
 
-    With --pg-config only the files are removed, and nobody asks the databases.
+    The files stay while other databases have the extensions, and while other servers of the same installation use
+    them: those that run on this machine are asked, and those that cannot be asked are assumed to use them. With
+    --pg-config only the files are removed.
 
     Example: pgbillion extension uninstall -d mydb
     """
+    said = (*(("--force",) if force else ()), *(("--yes",) if yes else ()))
+    forced = ("--force", *(("--yes",) if yes else ()))
     if pg_config is not None:
         _refuse_both(where, False)
         facts = _facts(pg_config)
         folders = Folders.of(facts)
-        deploy.check_writable(folders, _again("uninstall", facts=facts), None)
+        deploy.check_writable(folders, _again("uninstall", *said, facts=facts, as_root=True), None)
+        users = [] if force else neighbours.using(facts, folders, _known(where))
+        if users:
+            raise UserError(
+                f"the files are in use by {_shown(users)}",
+                f"uninstall the extensions there first; or remove the files all the same: "
+                f"{_again('uninstall', *forced, facts=facts)}",
+                status=3,
+            )
         if files.present(folders):
             _confirm(yes, f"Remove the files from {folders.pkglibdir}? Databases that have the extensions need them.")
         print(f"{text.many(files.remove(folders), 'file')} removed")
@@ -172,7 +201,13 @@ def uninstall(where: Where, pg_config: PgConfig_ = None, yes: Yes = False) -> No
         deploy.check_superuser(conn)
         folders = deploy.folders_of(conn, facts)
         others = deploy.others_with_it(target, conn)
-        if not others:
+        info = conn.info
+        users = (
+            []
+            if others or force
+            else neighbours.using(facts, folders, _known(where), user=info.user, backend=info.backend_pid)
+        )
+        if not others and not users:
             deploy.check_not_preloaded(conn)
         dropped = deploy.drop(conn)
         if deploy.preload_no_more(conn):
@@ -183,9 +218,14 @@ def uninstall(where: Where, pg_config: PgConfig_ = None, yes: Yes = False) -> No
                 f"the files stay: {text.many(len(others), 'other database')} have the extensions: {', '.join(others)}"
             )
             return
+        if users:
+            print(f"the files stay, as others use them: {_shown(users)}")
+            if folders == Folders.of(facts):
+                print(f"to remove them all the same: {_again('uninstall', *forced, facts=facts)}")
+            return
         if files.not_writable(folders) is not None:
             if files.present(folders):
-                print(f"the files stay, to be removed by their owner: sudo {_again('uninstall', facts=facts)}")
+                print(f"the files stay, to be removed by their owner: {_by_owner(conn, facts, folders, said)}")
             return
         if folders != Folders.of(facts):
             deploy.look_outside_no_more(target, conn, folders.sharedir.parent)
@@ -202,11 +242,14 @@ def _facts(pg_config: Path) -> PgConfig:
 def _put(facts: PgConfig, folders: Folders, again: str, outside: str | None) -> None:
     """Put the files into folders unless they are there and cannot be replaced; check that first."""
     deploy.check_newer(folders)
-    if deploy.is_there(folders) and files.not_writable(folders) is not None:
+    # what would have to be compiled again is as it is there
+    if deploy.is_there(facts, folders) and (
+        files.not_writable(folders) is not None or files.why_not_prebuilt(facts) is not None
+    ):
         print(f"files of version {paths.version()} are in {folders.pkglibdir}")
         return
     deploy.check_writable(folders, again, outside)
-    how = deploy.put(facts, folders)
+    how = deploy.put(facts, folders, say)
     print(f"files of version {paths.version()} ({how}) put into {folders.pkglibdir} and {folders.extension}")
 
 
@@ -224,22 +267,45 @@ def _refuse_both(where: Where, more: bool) -> None:
         )
 
 
-def _again(word: str, *, facts: PgConfig) -> str:
-    return invocation.command("extension", word, "--pg-config", str(facts.pg_config))
+def _known(where: Where) -> Iterator[Cluster]:
+    """Give the clusters of the state folder, which may be stopped."""
+    state = where.state
+    for folder in (state, *(state / embedded.KEPT).glob("*")):
+        cluster = embedded.find(folder)
+        if cluster is not None:
+            yield cluster
+        for made in record.all_sets(folder):
+            yield from made.clusters(folder)
 
 
-def _outside(facts: PgConfig, folder: Path | None, target: Target) -> str | None:
+def _shown(users: Sequence[Neighbour]) -> str:
+    more = f" and {text.many(len(users) - _SHOWN, 'other server')}" if len(users) > _SHOWN else ""
+    return "; ".join(map(str, users[:_SHOWN])) + more
+
+
+def _again(word: str, *more: str, facts: PgConfig, as_root: bool = False) -> str:
+    return invocation.command("extension", word, *more, "--pg-config", str(facts.pg_config), as_root=as_root)
+
+
+def _by_owner(conn: Connection, facts: PgConfig, folders: Folders, said: Sequence[str]) -> str:
+    """Return the command that removes the files, which only the server knows to be in a folder outside its own."""
+    if folders == Folders.of(facts):
+        return _again("uninstall", *said, facts=facts, as_root=True)
+    return invocation.command("extension", "uninstall", *said, *extension.options_of(conn), as_root=True)
+
+
+def _outside(facts: PgConfig, folder: Path | None, preload: bool = False) -> str | None:
     """Return the command that does without the server's own folders, where there is one."""
     if folder is not None or facts.major < deploy.OUTSIDE_SINCE:
         return None
-    return invocation.command("extension", "install", "--folder", "FOLDER", target=target)
+    return invocation.command("extension", "install", "--folder", "FOLDER", *(("--preload",) if preload else ()))
 
 
 def _step(step: str, target: Target | None, pg_config: Path | None) -> str:
     if step not in (deploy.INSTALL, deploy.UPGRADE):
         return step
     where = [] if pg_config is None else ["--pg-config", str(pg_config)]
-    return invocation.command("extension", step, *where, target=target)
+    return invocation.command("extension", step, *where)
 
 
 def _files(found: Report, name: str) -> str:

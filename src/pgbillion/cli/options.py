@@ -186,7 +186,7 @@ PgConfig = Annotated[
         "--pg-config",
         metavar="PROGRAM",
         envvar="PG_CONFIG",
-        help="Use this PostgreSQL (15 to 18), not the embedded one.",
+        help="Use this PostgreSQL (15 to 19), not the embedded one.",
     ),
 ]
 Pattern = Annotated[

@@ -13,7 +13,7 @@ from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Page, Rounds
 from pgbillion.cli.terminal import console, new_page, say, show_chapter
-from pgbillion.common import text
+from pgbillion.common import extras, text
 from pgbillion.common.meter import meter
 from pgbillion.rows import aggregate as aggregation
 from pgbillion.rows import load as loading
@@ -56,12 +56,15 @@ def load(
             help="Load into N partitions. Default: one per 50M rows from 500M rows on, none below.",
         ),
     ] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Drop a table of that name first.")] = False,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put it in the place of a table of that name, once it is complete.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Make a table (id serial, grp int, data real), copy rows into it, index and vacuum it.
 
-    All of it or nothing: after a failure or Ctrl-C the table is gone.
+    The table appears when it is complete; after a failure or Ctrl-C everything is as before. A table that is replaced
+    goes with its indexes and privileges, and must have no views or other objects that depend on it.
 
     With partitions, there is no index. Each partition is created, copied with FREEZE, analyzed and attached in one
     transaction, so that its rows are written once. After a failure or Ctrl-C, the partitions that are complete stay,
@@ -187,6 +190,7 @@ def scale(
 
     Example: pgbillion rows scale --processes 8 --output rows.html
     """
+    extras.need(extras.MATPLOTLIB)
     most = processes or os.cpu_count() or 1
     target = where.target()
     result = scaling.measure(target, query, range(1, most + 1), rounds, table=table, say=say)

@@ -16,6 +16,7 @@ from pgbillion.cli.options import Json
 from pgbillion.cli.terminal import console, ending_in_order, say
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quoted
 from pgbillion.rows import advice, columns, workload
 from pgbillion.rows.advice import Advice, Advised
 from pgbillion.rows.columns import Connection, Made, Status
@@ -166,7 +167,7 @@ def _print_advice(found: Advice) -> None:
             shown.add_column(name, justify="right", no_wrap=True)
         for one in found.indexes:
             shown.add_row(
-                columns.quoted(one.schema, one.table),
+                quoted(one.schema, one.table),
                 ", ".join(one.columns),
                 text.size(one.bytes),
                 f"{one.share:.1%}",

@@ -13,11 +13,12 @@ from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Page, PgConfig, Rounds, Yes, numbers
 from pgbillion.cli.terminal import console, ending_in_order, new_page, say, show_chapter
-from pgbillion.common import text
+from pgbillion.common import extras, invocation, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
 from pgbillion.common.target import Target
 from pgbillion.rows import load as loading
+from pgbillion.shards import convert as conversion
 from pgbillion.shards import create as creation
 from pgbillion.shards import destroy as removal
 from pgbillion.shards import query as querying
@@ -150,9 +151,10 @@ def status(
     wrong = [one for one in shards if not one.well]
     if wrong:
         if any(one.own and not one.reachable for one in wrong):
-            hint = "start those of ours: pgbillion shards start"
+            hint = f"start the shards made here: {invocation.command('shards', 'start', '--table', table)}"
         else:
-            hint = "mend it, or make all anew: pgbillion shards destroy, with --abandon if it is gone"
+            gone = invocation.command("shards", "destroy", "--table", table)
+            hint = f"repair it, or make all anew: {gone}, with --abandon if it is gone"
         problem = f"{wrong[0].name}: {wrong[0].error}"
         raise UserError(f"{len(wrong)} of {len(shards)} shards cannot answer: {problem}", hint, 2)
 
@@ -222,6 +224,7 @@ def scale(
 
     Example: pgbillion shards scale --shards 1,2,4,8 --output shards.html
     """
+    extras.need(extras.MATPLOTLIB)
     target, found = _find(table, where)
     chosen = scaling.numbers(found) if shards is None else numbers(shards, "--shards", 1)
     result = scaling.measure(target, found, chosen, rounds, seed=seed, say=say)
@@ -266,6 +269,29 @@ def stop(
     """
     _, found = _find(table, where)
     print(f"{servers.stop(found.clusters(where.state))} stopped")
+
+
+@app.command()
+@connect.options
+def convert(
+    where: Where,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[SERVER]...", help="Foreign servers. Default: all that the role owns."),
+    ] = None,
+    wrapper: Annotated[
+        conversion.Wrapper,
+        typer.Option("--to", help="The wrapper that they are to have; they have the other one."),
+    ] = conversion.Wrapper.OURS,
+) -> None:
+    """Print a script that makes foreign servers of postgres_fdw anew as servers of pgbillion_fdw, or back.
+
+    It has their user mappings, with passwords, and their foreign tables. Nothing is changed before you run it.
+
+    Example: pgbillion shards convert -d mydb > servers.sql
+    """
+    with where.target().connect() as conn:
+        print(conversion.script(conn, names or [], wrapper))
 
 
 @app.command()

@@ -12,12 +12,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from pgbillion.cli import connect, invocation
+from pgbillion.cli import connect
 from pgbillion.cli.connect import StateDir, Where
 from pgbillion.cli.options import Json, Tables, at_least_one
-from pgbillion.cli.terminal import console
+from pgbillion.cli.terminal import console, say
 from pgbillion.common import host as machine
-from pgbillion.common import paths, text
+from pgbillion.common import invocation, paths, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server import embedded
@@ -34,6 +34,7 @@ app = typer.Typer(
 )
 
 _RUN = "The run"
+_SAMPLE_SECONDS = 10.0
 
 
 def tablespace_folders(target: Target, state: Path, given: list[Path] | None) -> list[Path]:
@@ -49,7 +50,7 @@ def create(
     sample_interval: Annotated[
         float,
         typer.Option("--sample-interval", metavar="SECONDS", help="Time between two records.", rich_help_panel=_RUN),
-    ] = 10.0,
+    ] = _SAMPLE_SECONDS,
     run_dir: Annotated[
         Path | None,
         typer.Option(
@@ -90,6 +91,7 @@ def create(
         target = where.target()
         folders = tablespace_folders(target, state, wanted.tablespace_dir)
         opened = _begin(target, request, folders, run_dir or run.new_folder(state), force)
+    sampling = ("--sample-interval", f"{sample_interval:g}") if sample_interval != _SAMPLE_SECONDS else ()
     with opened.locked():
         if resume is not None:
             _check_resume(target, opened)
@@ -98,9 +100,7 @@ def create(
             opened,
             interval=sample_interval,
             psql=find_psql(target, state) if opened.plan.method is Method.SQL else None,
-            resume_command=invocation.command(
-                "tables", "create", "--resume", str(opened.folder), target=target, state=where.state_dir
-            ),
+            resume_command=invocation.command("tables", "create", "--resume", str(opened.folder), *sampling),
             observe=lambda: display.display(opened.plan, sample_interval),
         )
     if as_json:
@@ -111,7 +111,7 @@ def create(
         f"{text.count(outcome.rate)} tables/s; {text.count(outcome.total)} in all"
     )
     print(f"run: {opened.folder}")
-    print(f"verify: {invocation.command('tables', 'verify', str(opened.folder), target=target, state=where.state_dir)}")
+    print(f"verify: {invocation.command('tables', 'verify', str(opened.folder))}")
     print(f"report: {invocation.command('tables', 'report', str(opened.folder))}")
 
 
@@ -126,6 +126,7 @@ def _begin(target: Target, request: creation.Request, folders: list[Path], folde
         result = estimation.estimate(conn, plan, host, folders)
         if not force:
             estimation.refuse_unfit(result)
+        say(estimation.room(result))
         tablespaces.create(conn, plan.tablespaces, folders, host)
         return run.Run.create(folder, plan, creation.server(conn, target, plan, host))
 
@@ -137,7 +138,7 @@ def _target_of(opened: run.Run, where: Where) -> Target:
         if cluster is not None and not cluster.running():
             raise UserError(
                 "the embedded server, which this run belongs to, is not running",
-                f"start it: {invocation.command('server', 'start', state=where.state_dir)}",
+                f"start it: {invocation.command('server', 'start')}",
                 status=2,
             )
     return target
@@ -281,7 +282,7 @@ def run_checks(
     checks: list[verification.Check] = []
     out = console()
     styles = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
-    for check in verification.verify(target, opened.plan if opened else None, psql, options):
+    for check in verification.verify(target, opened.plan if opened else None, psql, options, say):
         checks.append(check)
         if show:
             line = Table.grid(padding=(0, 2, 0, 0))

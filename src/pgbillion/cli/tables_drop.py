@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from pgbillion.cli import connect, invocation
+from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import AllowUnobserved, Json, Pattern, Yes, whole_number
 from pgbillion.cli.terminal import show
-from pgbillion.common import text
+from pgbillion.common import invocation, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
 from pgbillion.common.target import Target, take_any_name
@@ -141,8 +141,7 @@ def drop(
     if not yes and not _confirmed(survey, target):
         print("nothing was dropped", file=sys.stderr)
         return
-    words = [pattern] if pattern is not None else []
-    words += ["--schema", schema] if schema is not None else []
+    words = ["--schema", schema] if schema is not None else []
     words += ["--first", str(first), "--count", str(number)] if count is not None else []
     words += ["--name-format", name_format] if name_format is not None else []
     words += ["--cascade"] if cascade else []
@@ -151,11 +150,12 @@ def drop(
     words += ["--method", method.value] if method is Method.SQL else []
     words += ["--allow-unobserved"] if allow_unobserved else []
     words += ["--yes"] if yes else []
+    words += invocation.argument(pattern) if pattern is not None else []
     outcome = dropping.execute(
         target,
         request,
         survey.tables,
-        command=invocation.command("tables", "drop", *words, target=target, state=where.state_dir),
+        command=invocation.command("tables", "drop", *words),
         observe=lambda total: meter(total, "dropped"),
     )
     if as_json:

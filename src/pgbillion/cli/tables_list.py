@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
-from pgbillion.cli import connect, invocation
+from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Pattern, at_least_one
 from pgbillion.cli.terminal import show
-from pgbillion.common import text
+from pgbillion.common import invocation, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import take_any_name
 from pgbillion.tables import listing
@@ -92,11 +92,12 @@ def list_tables(
     if everything and listed.seconds > 0:
         said += f", {text.count(listed.count / listed.seconds)}/s"
     if listed.last is not None:
-        words = ["tables", "list", *([pattern] if pattern is not None else [])]
+        words = ["tables", "list"]
         words += ["--schema", schema] if schema is not None else []
         words += ["--limit", str(limit)] if limit is not None else []
         words += ["--after", listed.last]
-        said += f"; next page: {invocation.command(*words, target=target, state=where.state_dir)}"
+        words += invocation.argument(pattern) if pattern is not None else []
+        said += f"; next page: {invocation.command(*words)}"
     print(text.harmless(said), file=sys.stderr)
 
 

@@ -25,7 +25,7 @@ from pgbillion.cli.options import (
 )
 from pgbillion.cli.tables import find_psql, tablespace_folders
 from pgbillion.cli.terminal import console, new_page, say
-from pgbillion.common import text
+from pgbillion.common import extras, text
 from pgbillion.common.errors import UserError
 from pgbillion.tables import scale as scaling
 from pgbillion.tables.create import Request
@@ -61,6 +61,7 @@ def scale(
 
     Example: pgbillion tables scale --workers 1,2,4,8 --tablespaces 0,8 --count 50k --storage lazy
     """
+    extras.need(extras.MATPLOTLIB)
     tables = parse_count(count)
     pairs = scaling.combinations(
         numbers(workers, "--workers", 1) if workers is not None else _default_workers(),

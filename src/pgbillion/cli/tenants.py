@@ -18,7 +18,7 @@ from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Yes, at_least_one, whole_number
 from pgbillion.cli.terminal import say, show
-from pgbillion.common import text
+from pgbillion.common import invocation, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
 from pgbillion.server import extension
@@ -30,6 +30,8 @@ from pgbillion.tenants import migrate as migrating
 
 app = typer.Typer(help="Schemas, one for each tenant: create, migrate, compare, list, measure, move, rename, drop.")
 
+# number of tenants that are named where many failed in the same way
+_NAMED = 5
 _WHAT, _HOW = "What", "How"
 
 Tenants = Annotated[
@@ -49,6 +51,11 @@ Retries = Annotated[
 def observe(word: str) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
     """Give the display of how many tenants are over."""
     return lambda total: meter(total, word, noun="tenants")
+
+
+def note(line: str) -> None:
+    """Print a line that is a comment in SQL."""
+    print("-- " + text.harmless(line).replace("\n", "\\n"))
 
 
 def number_of_workers(given: int | None) -> int:
@@ -134,7 +141,7 @@ def create(
     target = where.target()
     with target.connect() as conn:
         extension.ensure_extension(conn, extension.TABLES)
-    outcome = creating.execute(target, request, observe=observe("created"))
+    outcome = creating.execute(target, request, observe=observe("created"), again=invocation.again())
     if as_json:
         print(json.dumps(outcome.to_json()))
         return
@@ -174,12 +181,18 @@ def migrate(
         list[str] | None,
         typer.Option("--path", metavar="SCHEMA", help="Look names up here, too, after the tenant; can be given again."),
     ] = None,
+    as_owner: Annotated[
+        bool,
+        typer.Option("--as-owner", help="Run it as the owner of each schema, whose code then gets no other role."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     r"""Run SQL in many schemas, each in its own transaction, which also notes it, so that it never runs twice.
 
-    search_path is the schema, and :schema, :'schema' and :"schema" stand for its name as psql's variables do. Run it
-    again to go on after an interrupt, or with the tenants that have failed. It needs no extension.
+    search_path is the schema. :"schema" is replaced by its name as a quoted identifier, and :'schema' by its name as a
+    string. Run it again to go on after an interrupt, or with the tenants that have failed. It needs no extension.
+
+    Triggers and functions of a tenant run as the role that migrates, unless --as-owner is given.
 
     Example: pgbillion tenants migrate add_column.sql 'tenant\_%' --canary 10
     """
@@ -195,6 +208,7 @@ def migrate(
         lock_timeout,
         retries,
         path or (),
+        as_owner,
     )
     request.check()
     target = where.target()
@@ -211,8 +225,11 @@ def migrate(
 
 
 def _print_migrated(outcome: migrating.Outcome, *, dry_run: bool) -> None:
-    for failure in sorted(outcome.failures, key=lambda failure: failure.tenant):
-        say(text.harmless(f"failed: {failure.tenant}: {failure.migration}: {failure.error}"))
+    for failures in migrating.alike(outcome.failures):
+        named = ", ".join(failure.tenant for failure in failures[:_NAMED])
+        more = len(failures) - _NAMED
+        others = f" and {text.count(more)} more" if more > 0 else ""
+        say(text.harmless(f"failed: {named}{others}: {failures[0].migration}: {failures[0].error}"))
     if any(failure.sqlstate == "25001" for failure in outcome.failures):
         print("hint: --no-transaction runs statements that cannot be run in a transaction", file=sys.stderr)
     words = [f"{text.many(outcome.done, 'tenant')} {'could be migrated' if dry_run else 'migrated'}"]
@@ -231,9 +248,10 @@ def diff(
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    r"""Tell which schemas differ from one, and in what, with statements that make them the same where there are such.
+    r"""Show which schemas differ from one, and in what, with statements that fix it, if any.
 
-    Those that differ in the same way are one group. The exit status is 1 if any differs. It needs no extension.
+    Schemas that differ in the same way are one group. Statements are shown only if they did what they should in a copy
+    without rows, which is rolled back. The exit status is 1 if any schema differs. It needs no extension.
 
     Example: pgbillion tenants diff model 'tenant\_%'
     """
@@ -251,11 +269,16 @@ def diff(
         )
         for group in outcome.groups:
             shown = ", ".join(group.tenants[:5]) + (" …" if len(group.tenants) > 5 else "")
-            show(f"\n{text.many(len(group.tenants), 'tenant')} differ{'s' * (len(group.tenants) == 1)}: {shown}")
+            # comments, as are the differences: what is no statement is none to psql either, whatever names there are
+            print()
+            note(f"{text.many(len(group.tenants), 'tenant')} differ{'s' * (len(group.tenants) == 1)}: {shown}")
+            if group.untried is not None:
+                note(f"  no statements, as they could not be tried: {group.untried}")
             for difference in group.differences:
-                show(f"  {difference.what}")
+                note(f"  {difference.what}")
                 for statement in difference.statements:
-                    show(f"    {' '.join(statement.split()) if len(statement) < 200 else statement};")
+                    # as it was tried: a line feed may be part of a string, or end a comment
+                    show(f"{statement};")
     if outcome.groups:
         raise typer.Exit(1)
 
@@ -298,7 +321,13 @@ def rename(
     Example: pgbillion tenants rename 'tenant_%' 'customer_%'
     """
     with where.target().connect() as conn:
-        pairs = manage.rename(conn, old, new, schemas.select(conn, "%"))
+        pairs = manage.rename(
+            conn,
+            old,
+            new,
+            schemas.select(conn, "public" if old == "public" else "%"),
+            say=lambda line: print(line, file=sys.stderr),
+        )
     if as_json:
         print(json.dumps(dict(pairs)))
     else:
@@ -317,6 +346,8 @@ def drop(
     as_json: Json = False,
 ) -> None:
     r"""Drop schemas and all that is in them, each in its own transaction; run it again to go on after an interrupt.
+
+    A schema with more objects than the server's lock table has room for is dropped in several transactions.
 
     Example: pgbillion tenants drop 'tenant\_0%' --dry-run
     """

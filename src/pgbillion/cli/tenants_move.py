@@ -85,6 +85,13 @@ def move(
     drop_source: Annotated[
         bool, typer.Option("--drop-source", help="Hold off writes, and drop the source once the copy is verified.")
     ] = False,
+    trust_owner: Annotated[
+        bool,
+        typer.Option(
+            "--trust-owner",
+            help="Let code of the tenant run as the role that restores it, as constraints on rows need.",
+        ),
+    ] = False,
     lock_timeout: LockTimeout = "5s",
     bindir: Bindir = None,
     as_json: Json = False,
@@ -100,7 +107,7 @@ def move(
     target = connect.other(to, source)
     with source.connect() as conn:
         check_time(conn, lock_timeout)
-    request = moving.Request(schema, drop_source, lock_timeout, bindir)
+    request = moving.Request(schema, drop_source, lock_timeout, bindir, trust_owner)
     outcome = moving.move(source, target, request, say=lambda line: print(line, file=sys.stderr, flush=True))
     if as_json:
         print(json.dumps(outcome.to_json()))

@@ -1,33 +1,48 @@
 """SQL of the user's, read as psql reads it and cut into statements.
 
 Quotes, comments, dollar quotes and bodies of functions after BEGIN ATOMIC are psql's. The text is never changed, except
-for `:schema`, `:'schema'` and `:"schema"`, which can stand for a schema's name as psql's variables do.
+for `:'schema'`, which stands for a schema's name as a string, and `:schema` and `:"schema"`, which stand for it as an
+identifier. All are put in quoted, whereas psql puts in the value of `:schema` as it is.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from psycopg import sql
-
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import literal, quote, quoted
 
+_PARTS = {
+    # what identifiers are made of: to PostgreSQL every character beyond ASCII is a letter
+    "{start}": r"[A-Za-z_\x80-\U0010ffff]",
+    "{part}": r"[A-Za-z0-9_$\x80-\U0010ffff]",
+    "{escaped}": r"'(?:[^'\\]|''|\\.)*'",
+    # a string goes on in the next line, in the way in which it began
+    "{goes_on}": r"(?:[ \t\f\v]|--[^\n\r]*)*[\n\r](?:[ \t\f\v\n\r]|--[^\n\r]*[\n\r])*",
+}
 _TOKEN = re.compile(
-    r"""
-      (?P<comment> --[^\n]* )
+    functools.reduce(
+        lambda pattern, part: pattern.replace(*part),
+        _PARTS.items(),
+        r"""
+      (?P<comment> --[^\n\r]* )
     | (?P<block> /\* )
-    | (?P<escape> \b[eE]'(?:[^'\\]|''|\\.)*' )
+    | (?P<escape> (?<!{part})[eE]{escaped}(?:{goes_on}{escaped})* )
     | (?P<string> '(?:[^']|'')*' )
     | (?P<identifier> "(?:[^"]|"")*" )
-    | (?P<dollar> (?<![\w$])\$(?P<tag>[^\W\d]\w*|)\$ )
-    | (?P<variable> (?<![:\w])(?: :schema\b | :'schema' | :"schema" ) )
-    | (?P<word> [^\W\d][\w$]* )
+    | (?P<dollar> (?<!{part})\$(?P<tag>(?:{start}(?:(?!\$){part})*)?)\$ )
+    # not beside what would become one word with the name in its quotes
+    | (?P<variable> (?<![:'"&])(?<!{part}) : (?: schema(?!{part}) | 'schema' | "schema" ) (?!['"]) )
+    | (?P<word> {start}{part}* )
     | (?P<open> [(\[] ) | (?P<close> [)\]] )
     | (?P<end> ; )
     | (?P<backslash> \\ )
     | (?P<unclosed> ['"] )
     """,
+    ),
     re.VERBOSE | re.DOTALL,
 )
 _BLOCK = re.compile(r"/\*|\*/")
@@ -43,14 +58,11 @@ class Statement:
 
     def for_schema(self, schema: str) -> str:
         """Return the statement with the schema's name put in."""
-        forms = {
-            ":schema": schema,
-            ":'schema'": sql.Literal(schema).as_string(None),
-            ':"schema"': sql.Identifier(schema).as_string(None),
-        }
         result, last = "", 0
         for start, end in self.variables:
-            result += self.text[last:start] + forms[self.text[start:end]]
+            # any role that may create a schema chooses its name: it must never be more than a name
+            put_in = literal(schema) if self.text[start + 1] == "'" else quote(schema)
+            result += self.text[last:start] + put_in
             last = end
         return result + self.text[last:]
 
@@ -81,13 +93,13 @@ def split(text: str, where: str = "the text") -> list[Statement]:
             case "block":
                 position = _block_end(text, position, where, line(token.start()))
             case "dollar" | "tag":
-                quote = token["dollar"]
-                end = text.find(quote, position)
+                mark = token["dollar"]
+                end = text.find(mark, position)
                 if end < 0:
                     raise UserError(
-                        f"{where}, line {line(token.start())}: {quote} is not closed", "close it, as psql wants it, too"
+                        f"{where}, line {line(token.start())}: {mark} is not closed", "close it, as psql wants it, too"
                     )
-                position = end + len(quote)
+                position = end + len(mark)
             case "unclosed":
                 raise UserError(
                     f"{where}, line {line(token.start())}: the quote is not closed", "close it, as psql wants it, too"
@@ -137,6 +149,45 @@ def _block_end(text: str, position: int, where: str, line: int) -> int:
 def _makes_function(words: list[str]) -> bool:
     rest = words[3:4] if words[1:3] == ["or", "replace"] else words[1:2]
     return words[:1] == ["create"] and rest in (["function"], ["procedure"])
+
+
+def without_schema(body: str, schema: str, *, in_comments: Sequence[str] = ()) -> str:
+    """Return code without a schema's name, where it stands before a dot, in front of what it qualifies.
+
+    Comments lose other names. Strings stay, and so does all of it if the name is that of something else, too, or if the
+    code cannot be read.
+    """
+    named = quoted(schema)
+    pieces, last, position = [], 0, 0
+    while token := _TOKEN.search(body, position):
+        start, position = token.start(), token.end()
+        try:
+            match token.lastgroup:
+                case "block" | "comment":
+                    position = position if token.lastgroup == "comment" else _block_end(body, position, "", 0)
+                    pieces += [body[last:start], _unnamed(body[start:position], in_comments)]
+                    last = position
+                case "dollar" | "tag":
+                    position = body.index(token["dollar"], position) + len(token["dollar"])
+                case "word" | "identifier" if _same_name(token[0], schema):
+                    if not body.startswith(".", position):
+                        return body
+                    if token[0] == named and body[start - 1 : start] != ".":
+                        pieces.append(body[last:start])
+                        last = position = position + 1
+        except (UserError, ValueError):
+            return body
+    return "".join([*pieces, body[last:]])
+
+
+def _unnamed(comment: str, names: Sequence[str]) -> str:
+    for name in names:
+        comment = re.sub(rf'(?<![\w$".]){re.escape(quoted(name))}\.(?=[\w"])', "", comment)
+    return comment
+
+
+def _same_name(identifier: str, name: str) -> bool:
+    return identifier[1:-1].replace('""', '"') == name if identifier.startswith('"') else identifier.lower() == name
 
 
 def words_of(statement: Statement) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from pgbillion.common import sql
+from pgbillion.common import extras, sql
 from pgbillion.common.errors import UserError
 from pgbillion.cycle.plan import SOURCE_COLUMNS, Cycle, Measured, Method, Phase, Request
 from pgbillion.cycle.syscalls import Tracer
@@ -291,7 +291,7 @@ def _client() -> Any:
     try:
         return importlib.import_module("pymysql")
     except ImportError as error:
-        raise UserError("the Python package PyMySQL is not installed", "pip install 'pgbillion[mariadb]'") from error
+        raise UserError("the Python package PyMySQL is not installed", extras.how_to_install("PyMySQL")) from error
 
 
 def _calls(tracer: Tracer | None) -> Any:

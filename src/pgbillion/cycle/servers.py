@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from pgbillion.common import search_path
+from pgbillion.common import invocation, search_path
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.cycle.session import checkpoint
@@ -184,9 +184,10 @@ class Own:
             restarts = needs_restart(self._wanting(profile))
             if restarts and not self.target.embedded:
                 names = " and ".join(f"{one.name} = {one.value}" for one in restarts)
+                relaxing = invocation.command("durability", "relax", "--profile", profile, "--restart", "now")
                 raise UserError(
                     f"profile {profile} needs {names}, for which the server has to be restarted",
-                    f"pgbillion durability relax --profile {profile} first, and then this with --profiles {profile};"
+                    f"{relaxing} first, and then this with --profiles {profile};"
                     " or leave out the connection options: the cycle then makes a server of its own",
                 )
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import psutil
 
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.durability.session import Session
@@ -114,7 +115,9 @@ def find(session: Session, state: Path) -> Found:
     if Host.of(session.conn) is None:
         return Found(None, False, "it is on another machine", "restart it there")
     if cluster is not None and cluster.data.exists() and _same(cluster.data, data):
-        return Found(cluster, True, "", "pgbillion server stop; pgbillion server start", data)
+        return Found(
+            cluster, True, "", f"{invocation.command('server', 'stop')}; {invocation.command('server', 'start')}", data
+        )
     command = f"pg_ctl -D {shlex.quote(str(data))} restart"
     try:
         parent = psutil.Process(session.conn.info.backend_pid).parent()
@@ -123,11 +126,24 @@ def find(session: Session, state: Path) -> Found:
         unit = _unit(parent.pid)
         if unit:
             return Found(None, False, f"it is run by systemd ({unit})", f"systemctl restart {unit}", data)
+        with contextlib.suppress(psutil.AccessDenied, OSError):
+            program = shlex.quote(str(Path(parent.exe()).with_name("pg_ctl")))
+            command = command.replace("pg_ctl", program, 1)
+        command = _as_owner(data) + command
         if os.geteuid() not in (0, data.stat().st_uid):
             return Found(None, False, "it runs as another user", command, data)
         return Found(_own(parent, data), False, "", command, data)
     except (psutil.Error, OSError) as error:
         return Found(None, False, f"how it was started cannot be seen ({error})", command, data)
+
+
+def _as_owner(data: Path) -> str:
+    """Return what a command for the owner of a data directory begins with, unless that is who we are."""
+    owner = data.stat().st_uid
+    if os.geteuid() == owner:
+        return ""
+    user = shlex.quote(pwd.getpwuid(owner).pw_name)
+    return f"runuser -u {user} -- " if os.geteuid() == 0 else f"sudo -u {user} "
 
 
 def _own(parent: psutil.Process, data: Path) -> Own:

@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from pgbillion.common import invocation
 from pgbillion.common import sql as queries
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import FileSystem, Host
@@ -41,7 +42,7 @@ def synchronize(session: Session) -> None:
         raise UserError(
             f"the file systems of the data could not be synchronized: {error.diag.message_primary}"
             + (f" ({error.diag.message_detail})" if error.diag.message_detail else ""),
-            "nothing is durable yet; look after the disk, then: pgbillion durability restore",
+            f"nothing is durable yet; look after the disk, then: {invocation.command('durability', 'restore')}",
         ) from error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.durability import checks, control, force, restore, wal, witness
@@ -82,7 +84,7 @@ def relax(target: Target, request: Request, state: Path, say: Say) -> Outcome:
             opened.reload()
             record = _change(opened, plan)
         except KeyboardInterrupt:
-            say("interrupted: pgbillion durability restore puts back what was changed")
+            say(f"interrupted; to put back what was changed: {invocation.command('durability', 'restore')}")
             raise
         except Exception as error:
             say("that failed: putting everything back")
@@ -97,7 +99,7 @@ def _roll_back(target: Target, state: Path, say: Say, error: Exception) -> None:
         restore.restore_locked(target, restore.Request(restart=True, rollback=True), state, say)
     except (UserError, psycopg.Error) as second:
         raise UserError(
-            f"{error}; and not everything could be put back: {second}", "pgbillion durability restore"
+            f"{error}; and not everything could be put back: {second}", invocation.command("durability", "restore")
         ) from error
 
 
@@ -227,11 +229,12 @@ def _check_not_open(opened: Session) -> None:
     if record.distrust is not None:
         raise UserError(
             f"the data of this server cannot be trusted: {record.distrust}",
-            "once it was loaded anew or checked: pgbillion durability restore --trust",
+            f"once it was loaded anew or checked: {invocation.command('durability', 'restore', '--trust')}",
         )
     raise UserError(
         f"the server is relaxed already (profile {record.profile}, since {record.since})",
-        "pgbillion durability status tells more, pgbillion durability restore ends it",
+        f"to see more: {invocation.command('durability', 'status')};"
+        f" to end it: {invocation.command('durability', 'restore')}",
     )
 
 
@@ -253,11 +256,9 @@ def _check_can_restart(found: control.Found, request: Request, what: str) -> Non
 
 def _by_hand(found: control.Found, request: Request) -> str:
     if request.wal_dir is not None:
-        data = found.data or "the data directory"
-        return (
-            f"by hand: stop the server; cp -a {data}/pg_wal/. {request.wal_dir}; mv {data}/pg_wal {data}/pg_wal.old; "
-            f"ln -s {request.wal_dir} {data}/pg_wal; start it"
-        )
+        data = found.data or Path("DATA_DIRECTORY")
+        wal_, old, there = (shlex.quote(str(path)) for path in (data / "pg_wal", data / "pg_wal.old", request.wal_dir))
+        return f"by hand: stop the server; cp -a {wal_}/. {there}; mv {wal_} {old}; ln -s {there} {wal_}; start it"
     return f"--restart later, then: {found.command}; or --restart never, for what takes none"
 
 

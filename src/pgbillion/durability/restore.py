@@ -10,6 +10,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.durability import checks, control, force, wal, witness
@@ -116,11 +117,11 @@ def _restore(opened: Session, record: Record, request: Request, state: Path, *, 
         raise UserError(
             f"{data}{what} takes a restart of the server, and the window is open until then"
             + (f": {found.reason}" if found.reason else ""),
-            f"{found.command}; then: pgbillion durability restore"
+            f"{found.command}; then: {_again(request)}"
             if not moved and found.control is None
-            else f"pgbillion durability restore --restart now; or: {found.command}; pgbillion durability restore",
+            else f"{_again(request, '--restart', 'now')}; or: {found.command}; {_again(request)}",
         )
-    notes = [] if opened.dry else _verify(opened, record)
+    notes = [] if opened.dry else _verify(opened, record, request)
     if record.wal is not None and found.data is not None and not restarted:
         move, data_directory = record.wal, found.data
         opened.step(f"-- clear {move.folder}", lambda: wal.leave(data_directory, move))
@@ -171,12 +172,22 @@ def _restart(opened: Session, record: Record, found: control.Found) -> None:
         opened.step(f"-- clear {move.folder}", lambda: wal.leave(run.data, move))
 
 
-def _verify(opened: Session, record: Record) -> list[str]:
+def _again(request: Request, *options: str) -> str:
+    """Return the command with what the user has asked for, but for whether to restart."""
+    words = [word for one in sorted(request.allow) for word in ("--allow", one.value)]
+    words += ["--wait", f"{request.wait:g}"] if request.wait != WAIT_SECONDS else []
+    words += ["--trust"] if request.trust else []
+    words += ["--lost-wal"] if request.lost_wal else []
+    words += ["--dry-run"] if request.dry else []
+    return invocation.command("durability", "restore", *words, *options)
+
+
+def _verify(opened: Session, record: Record, request: Request) -> list[str]:
     """Raise UserError unless all is as recorded; return what is not, but not for us to change."""
     notes = []
     for name, now in opened.settings(record.former).items():
         if now.auto_conf != record.former[name] or _pending(now, record.values[name]):
-            raise UserError(f"{name} could not be put back", "run pgbillion durability restore again")
+            raise UserError(f"{name} could not be put back", f"try again: {_again(request)}")
         if now.value != record.values[name]:
             notes.append(f"{name} was {record.values[name]} and is {now.value}: another file was changed meanwhile")
     return notes
@@ -250,7 +261,7 @@ def _start(opened: Session, request: Request, state: Path, error: psycopg.Operat
     if not _may_restart(request, record, embedded=embedded):
         raise UserError(
             "the server is down within a durability window",
-            "start it, then: pgbillion durability restore; or let this do it: --restart now",
+            f"start it, then: {_again(request)}; or let this do it: {_again(request, '--restart', 'now')}",
             status=2,
         ) from error
     if request.dry:

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import search_path
+from pgbillion.common import invocation, search_path
 from pgbillion.common import sql as queries
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
@@ -131,7 +131,8 @@ class Session:
             if time.monotonic() > deadline:
                 raise UserError(
                     f"nothing can be called durable while a command begun under the old settings goes on (pid {pids})",
-                    "wait for it or end it (SELECT pg_terminate_backend(…)), then: pgbillion durability restore",
+                    "wait for it or end it (SELECT pg_terminate_backend(…)), then: "
+                    + invocation.command("durability", "restore"),
                 )
             if not told:
                 self.say(f"waiting for a command begun under the old settings (pid {pids})")

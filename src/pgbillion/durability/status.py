@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.durability import force, restore, wal, witness
@@ -130,7 +131,8 @@ def _facts(record: Record) -> dict[str, Any]:
         return {
             "profile": record.profile.value,
             "since": record.since,
-            "next": "load the data anew or check it (pg_amcheck, …), then: pgbillion durability restore --trust",
+            "next": "load the data anew or check it (pg_amcheck, …), then: "
+            + invocation.command("durability", "restore", "--trust"),
         }
     volatile = record.wal is not None and record.wal.volatile
     return {
@@ -138,7 +140,7 @@ def _facts(record: Record) -> dict[str, Any]:
         "since": record.since,
         "risks": [RISKS[record.profile], *([WAL_DIR_RISK] if volatile else [])],
         "wal_folder": record.wal.folder if record.wal else None,
-        "next": "pgbillion durability restore",
+        "next": invocation.command("durability", "restore"),
     }
 
 

@@ -16,6 +16,7 @@ import pwd
 import shutil
 from pathlib import Path
 
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import FileSystem
 from pgbillion.durability.force import VOLATILE
@@ -138,8 +139,9 @@ def check(data: Path, move: Wal) -> None:
     if os.path.lexists(wal) and not _segments(wal):
         raise UserError(
             f"the write-ahead log is lost: there is none in {move.folder}",
-            "make the server anew and load again, or restore a backup; to save what is left: pgbillion durability "
-            "restore --lost-wal, pg_resetwal -f, pg_dump",
+            "make the server anew and load again, or restore a backup; to save what is left: "
+            + invocation.command("durability", "restore", "--lost-wal")
+            + "; then pg_resetwal -f, and pg_dump",
         )
 
 

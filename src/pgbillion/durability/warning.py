@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.durability.profiles import RISKS, WAL_DIR_RISK, Profile
 from pgbillion.durability.record import MARK, Record, read_mark
@@ -34,12 +35,12 @@ def warn(conn: psycopg.Connection[tuple[Any, ...]]) -> None:
         print(text(record), file=sys.stderr, flush=True)
 
 
-def warn_of(data: Path) -> None:
-    """Say on stderr that the server of a data directory is relaxed, running or not."""
+def warn_of(data: Path, *there: str) -> None:
+    """Say on stderr that the server of a data directory is relaxed, running or not; options ``there`` reach it."""
     with contextlib.suppress(OSError, UserError):
         record = read_mark(data)
         if record is not None:
-            print(text(record), file=sys.stderr, flush=True)
+            print(text(record, *there), file=sys.stderr, flush=True)
 
 
 def mute(record: Record) -> None:
@@ -47,14 +48,14 @@ def mute(record: Record) -> None:
     _known.add(record.id)
 
 
-def text(record: Record) -> str:
-    """Return the one line about a window."""
+def text(record: Record, *there: str) -> str:
+    """Return the one line about a window, whose server options reach if nothing that the user has given does."""
     if record.distrust is not None:
         return (
             f"warning: the data of this server cannot be trusted: {record.distrust}; "
-            "loaded anew or checked? pgbillion durability restore --trust"
+            f"loaded anew or checked? {invocation.command('durability', 'restore', '--trust', *there)}"
         )
-    end = "the server's own settings come back with: pgbillion durability restore"
+    end = f"the server's own settings come back with: {invocation.command('durability', 'restore', *there)}"
     if record.profile is Profile.FULL:
         window = f"a durability window is open (profile full, since {record.since})"
         if not record.machine:

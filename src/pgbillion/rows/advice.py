@@ -9,10 +9,11 @@ from typing import Any
 
 import psycopg
 
-from pgbillion.common import text
+from pgbillion.common import planner, text
+from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 from pgbillion.rows import columns, sizes, workload
-from pgbillion.rows.columns import MOST_COLUMNS, Index, quoted
+from pgbillion.rows.columns import MOST_COLUMNS, Index
 from pgbillion.rows.sizes import Column, Estimate, Piece
 from pgbillion.rows.workload import Planned, Query
 
@@ -235,7 +236,8 @@ def advise(
 def _needs(conn: Connection, planned: Sequence[Planned]) -> list[_Need]:
     """Return what the queries need, each set of columns of a table once."""
     oids = {name: _oid(conn, *name) for one in planned for name in ((read.schema, read.table) for read in one.reads)}
-    rows = conn.execute(load("rows", "tables").encode(), {"tables": sorted(set(oids.values()))}).fetchall()
+    with planner.through_indexes(conn):
+        rows = conn.execute(load("rows", "tables").encode(), {"tables": sorted(set(oids.values()))}).fetchall()
     roots = {row[4]: row[0] for row in rows}
     wanted: dict[int, list[frozenset[str]]] = {}
     for one in planned:

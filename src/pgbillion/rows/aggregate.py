@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import search_path
+from pgbillion.common import invocation, search_path
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import answers, plans
@@ -224,7 +224,8 @@ def _sides(conn: Connection, query: str) -> tuple[tuple[str, ...], str]:
     _switch(conn, COLUMNS)
     forced = plans.indexes_of_columns(plans.explain(conn, query))
     if not forced:
-        return (POSTGRESQL, OURS), "no index of columns has what the query reads: pgbillion rows columns advises"
+        advice = invocation.command("rows", "columns", *invocation.argument(query))
+        return (POSTGRESQL, OURS), f"no index of columns has what the query reads; for advice: {advice}"
     plans.switch(conn, True, columns="on")
     chosen = plans.indexes_of_columns(plans.explain(conn, query))
     named = ", ".join(dict.fromkeys(forced))

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
-from pgbillion.common import search_path, text
+from pgbillion.common import invocation, search_path, text
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import literal, quoted
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.report.chapter import Chapter
@@ -24,22 +24,6 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 MOST_COLUMNS = 32
 _NAME_BYTES = 63
 _DROP_SECONDS = 10
-# words that are no names everywhere unless they are quoted, on any major version
-_KEYWORDS = """
-all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation column
-concurrently constraint create cross current_catalog current_date current_role current_schema current_time
-current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze from
-full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit localtime
-localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references returning
-right select session_user similar some symmetric system_user table tablesample then to trailing true union unique user
-using variadic verbose when where window with between bigint bit boolean char character coalesce dec decimal exists
-extract float greatest grouping inout int integer interval json json_array json_arrayagg json_exists json_object
-json_objectagg json_query json_scalar json_serialize json_table json_value least merge_action national nchar none
-normalize nullif numeric out overlay position precision real row setof smallint substring time timestamp treat trim
-values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi xmlroot xmlserialize
-xmltable
-"""
-KEYWORDS = frozenset(_KEYWORDS.split())
 
 
 @dataclass(frozen=True)
@@ -87,7 +71,8 @@ class Status:
     encoded_blocks: int
     stale_blocks: int
     readable_blocks: int
-    rows: int
+    # None: this role may not count them
+    rows: int | None
     index_bytes: int
     table_bytes: int
 
@@ -113,16 +98,6 @@ class Made:
 
     name: str
     seconds: float
-
-
-def quoted(*names: str) -> str:
-    """Return a qualified name as SQL has it, quoted where it must be."""
-    return ".".join(_quoted(name) for name in names)
-
-
-def _quoted(name: str) -> str:
-    plain = name.isascii() and name.islower() and name.replace("_", "a").isalnum() and not name[0].isdigit()
-    return name if plain and name not in KEYWORDS else sql.Identifier(name).as_string(None)
 
 
 @contextlib.contextmanager
@@ -200,8 +175,7 @@ def create_command(
 
 def refresh_command(schema: str, name: str) -> str:
     """Return the command that encodes all that can be encoded of a table, or of an index."""
-    literal = sql.Literal(quoted(schema, name)).as_string(None)
-    return f"CALL pgbillion_rows.columns_refresh({literal})"
+    return f"CALL pgbillion_rows.columns_refresh({literal(quoted(schema, name))})"
 
 
 def _free_name(conn: Connection, schema: str, table: str) -> str:
@@ -262,7 +236,7 @@ def refresh(conn: Connection, tables: Sequence[int] | None, *, say: Callable[[st
     """VACUUM the tables that have an index of columns, and encode what can be. Raises UserError when there is none."""
     found = {index.table: index for index in indexes(conn, tables) if not index.partitioned}
     if not found:
-        raise UserError(*_NONE)
+        raise _none()
     made = []
     for index in found.values():
         table = quoted(index.table_schema, index.table_name)
@@ -275,10 +249,12 @@ def refresh(conn: Connection, tables: Sequence[int] | None, *, say: Callable[[st
     return made
 
 
-_NONE = (
-    "there is no index of columns",
-    "pgbillion rows columns QUERY tells which would pay; or run: CREATE INDEX ON … USING columns (…)",
-)
+def _none() -> UserError:
+    return UserError(
+        "there is no index of columns",
+        f"to see which would pay: {invocation.command('rows', 'columns', 'QUERY')};"
+        " or run: CREATE INDEX ON … USING columns (…)",
+    )
 
 
 # ---- showing ----
@@ -288,7 +264,7 @@ def status(conn: Connection, tables: Sequence[int] | None) -> list[Status]:
     """Return what the indexes of columns of some tables, or of all, cover. Raises UserError when there is none."""
     known = [index for index in indexes(conn, tables) if not index.partitioned]
     if not known:
-        raise UserError(*_NONE)
+        raise _none()
     found = []
     for index in known:
         row = conn.execute(

@@ -14,11 +14,11 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import search_path, text, together
+from pgbillion.common import extras, search_path, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import FileSystem, Host
 from pgbillion.common.target import Target
-from pgbillion.rows import generate
+from pgbillion.rows import beside, generate
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class Request:
-    """What to load. ``replace`` drops a table of that name first."""
+    """What to load. With ``replace`` it takes the place of a table of that name."""
 
     count: int
     groups: int = 10
@@ -87,41 +87,53 @@ def execute(
     """Make the table, copy its rows, index it and vacuum it.
 
     ``observe`` is entered with the number of rows and gives what is called with how many are there. When anything
-    fails, or is interrupted, the table is dropped again. Raises UserError for a table that exists and for lack of
-    disk space.
+    fails, or is interrupted, nothing has changed. Raises UserError for a table that exists and for lack of disk space.
     """
     request.check()
+    extras.need(extras.NUMPY)
     seed = secrets.randbits(32) if request.seed is None else request.seed
-    with target.connect() as conn:
+    with contextlib.ExitStack() as stack:
+        conn = stack.enter_context(target.connect())
         schema = search_path.schema(conn)
         if schema is None:
             raise UserError("there is no schema to make the table in", "create one, or set search_path")
-        table = sql.Identifier(schema, request.table)
         check_room(conn, request.count)
-        _create(conn, request, table)
+        stack.enter_context(beside.alone(conn, schema, request.table))
+
+        def make(empty: sql.Identifier) -> None:
+            _create(conn, empty, request.table)
+            _index(conn, empty, request.table)
+
+        beside.check(conn, schema, request.table, make, replace=request.replace)
+        for left in beside.left(conn, schema, request.table):
+            _drop(target, sql.Identifier(schema, left))
+        name = beside.name(request.table)
+        table = sql.Identifier(schema, name)
         try:
+            with conn.transaction():
+                _create(conn, table, request.table)
+                conn.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, beside.comment(request.table)))
             start = time.perf_counter()
             with observe(request.count) as update:
                 pieces = shares(request.count, request.workers)
                 copy([Share(target, table, [piece]) for piece in pieces], request.groups, seed, update)
             copied = time.perf_counter()
             say("indexing")
-            # the source's name for the source's table; for others the server chooses one
-            name = sql.Identifier(INDEX) if request.table == TABLE else sql.SQL("")
-            conn.execute(sql.SQL("CREATE INDEX {} ON {} (id)").format(name, table))
+            _index(conn, table)
             conn.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), %s)", [table.as_string(conn), request.count])
             indexed = time.perf_counter()
             say("vacuuming")
             conn.execute(sql.SQL("VACUUM (FREEZE, ANALYZE) {}").format(table))
             vacuumed = time.perf_counter()
+            row = conn.execute(
+                "SELECT pg_table_size(%(table)s::regclass), pg_indexes_size(%(table)s::regclass)",
+                {"table": table.as_string(conn)},
+            ).fetchone()
+            assert row is not None
+            beside.put_in_place(conn, schema, name, request.table, make, replace=request.replace)
         except BaseException:
             _drop(target, table)
             raise
-        row = conn.execute(
-            "SELECT pg_table_size(%(table)s::regclass), pg_indexes_size(%(table)s::regclass)",
-            {"table": table.as_string(conn)},
-        ).fetchone()
-        assert row is not None
     return Outcome(
         table=request.table,
         rows=request.count,
@@ -170,16 +182,21 @@ def need_room(disk: FileSystem, count: int, size: int) -> None:
         )
 
 
-def _create(conn: Connection, request: Request, table: sql.Identifier) -> None:
-    with conn.transaction():
-        if request.replace:
-            conn.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
-        try:
-            conn.execute(sql.SQL("CREATE TABLE {} (id serial NOT NULL, grp int, data real)").format(table))
-        except psycopg.errors.DuplicateTable as error:
-            raise UserError(
-                f'a table "{request.table}" exists already', "give another name with --table, or --replace it"
-            ) from error
+def _create(conn: Connection, table: sql.Identifier, final: str) -> None:
+    columns = sql.SQL("id serial CONSTRAINT {} NOT NULL, grp int, data real").format(beside.not_null(final))
+    conn.execute(sql.SQL("CREATE TABLE {} ({})").format(table, columns))
+
+
+def _index(conn: Connection, table: sql.Identifier, final: str | None = None) -> None:
+    """Index a table; the index of the source's table has the source's name, and the server chooses all others."""
+    name = sql.Identifier(INDEX) if final == TABLE else sql.SQL("")
+    try:
+        conn.execute(sql.SQL("CREATE INDEX {} ON {} (id)").format(name, table))
+    except psycopg.errors.DuplicateTable as error:
+        raise UserError(
+            f'a relation "{INDEX}" exists already, and the index of {TABLE} has that name',
+            "give another name with --table, or rename that relation",
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -246,6 +263,9 @@ def copy_share(conn: Connection, share: Share, groups: int, seed: int, stop: thr
 
 
 def _drop(target: Target, table: sql.Identifier) -> None:
-    """Drop what was loaded in part, on a connection that is not in the middle of something."""
+    """Drop what was loaded in part, on a connection that is not in the middle of something.
+
+    A table that has got its own name meanwhile is no longer found.
+    """
     with contextlib.suppress(psycopg.Error), target.connect() as conn:
         conn.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))

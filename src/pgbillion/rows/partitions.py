@@ -2,7 +2,8 @@
 
 Rows are written once: they are frozen and their pages all-visible from the start, and with wal_level minimal they are
 not logged. What has been committed stays: a partition is there with all of its rows or not at all, so that the same
-load goes on after an interruption with the partitions that are missing. Several loads of one table share them.
+load goes on after an interruption with the partitions that are missing. Several loads of one table share them, except
+where they replace it: then all partitions are loaded beside the old table.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import search_path, text, together
+from pgbillion.common import extras, search_path, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
-from pgbillion.rows import load
+from pgbillion.rows import beside, load
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -64,6 +66,12 @@ class Plan:
             Partition(f"{table}_{number:0{digits}}", first, rows, number == len(pieces))
             for number, (first, rows) in enumerate(pieces, 1)
         ]
+
+    def is_of(self, request: load.Request, partitions: int) -> bool:
+        """Return whether a request for this number of partitions made it."""
+        seed = self.seed if request.seed is None else request.seed
+        wanted = (request.count, request.groups, partitions, seed)
+        return (self.count, self.groups, self.partitions, self.seed) == wanted
 
     @property
     def comment(self) -> str:
@@ -126,21 +134,35 @@ def execute(
     for a table that is not of such a load, and for lack of disk space.
     """
     request.check()
+    extras.need(extras.NUMPY)
     if not 1 <= partitions <= MOST:
         raise UserError(f"there can be 1 to {text.count(MOST)} partitions, not {text.count(partitions)}")
     if len(f"{request.table}_{partitions}".encode()) > _LONGEST_NAME:
         raise UserError(f"partitions of {request.table} have names of more than {_LONGEST_NAME} bytes")
-    with target.connect() as conn:
+    with contextlib.ExitStack() as stack:
+        conn = stack.enter_context(target.connect())
         schema = search_path.schema(conn)
         if schema is None:
             raise UserError("there is no schema to make the table in", "create one, or set search_path")
-        plan = None if request.replace else _found(conn, request, partitions, schema)
+        make = partial(_create, conn, request.table)
+        if request.replace:
+            stack.enter_context(beside.alone(conn, schema, request.table))
+            name, plan = _left(conn, request, partitions, schema)
+        else:
+            name, plan = request.table, _found(conn, request, partitions, schema)
         if plan is None:
             seed = secrets.randbits(32) if request.seed is None else request.seed
             plan = Plan(request.count, request.groups, partitions, seed)
             check_room(conn, plan.count)
-            _create(conn, request, plan, schema)
-        work = _Work(target, schema, request.table, plan)
+            if request.replace:
+                finals = [part.name for part in plan.parts(request.table)]
+                beside.check(conn, schema, request.table, make, replace=True, partitions=finals)
+            comment = beside.comment(request.table, plan.comment) if request.replace else sql.Literal(plan.comment)
+            with conn.transaction():
+                table = sql.Identifier(schema, name)
+                make(table)
+                conn.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, comment))
+        work = _Work(target, schema, name, plan, request.table)
         missing = work.missing(conn)
         rows = sum(part.rows for part in missing)
         if rows < plan.count:
@@ -152,10 +174,15 @@ def execute(
         except BaseException:
             with contextlib.suppress(psycopg.Error):
                 left = len(work.missing(conn))
-                say(f"{text.many(left, 'partition')} of {request.table} left to load: run the same command to go on")
+                stays = "; the old table stays until then" if request.replace else ""
+                say(
+                    f"{text.many(left, 'partition')} of {request.table} left to load: run the same command to go on"
+                    f"{stays}"
+                )
             raise
         loaded = time.perf_counter()
-        if missing:
+        # a load that replaces a table may have been killed between its last partition and this
+        if missing or request.replace:
             say("analyzing")
             # the partitions were, while their pages were in memory
             only = "ONLY " if conn.info.server_version >= _ONLY else ""
@@ -169,6 +196,19 @@ def execute(
             [work.table.as_string(conn)],
         ).fetchone()
         assert row is not None
+        if request.replace:
+            beside.put_in_place(
+                conn,
+                schema,
+                name,
+                request.table,
+                make,
+                replace=True,
+                partitions=[
+                    (has.name, gets.name) for has, gets in zip(plan.parts(name), plan.parts(request.table), strict=True)
+                ],
+                comment=plan.comment,
+            )
     return Outcome(
         table=request.table,
         rows=plan.count,
@@ -209,9 +249,7 @@ def _found(conn: Connection, request: load.Request, partitions: int, schema: str
     plan = Plan.of_comment(row[0])
     if plan is None:
         raise UserError(f'a table "{request.table}" exists already', "give another name with --table, or --replace it")
-    if (plan.count, plan.groups, plan.partitions) != (request.count, request.groups, partitions) or (
-        request.seed is not None and request.seed != plan.seed
-    ):
+    if not plan.is_of(request, partitions):
         raise UserError(
             f'the table "{request.table}" is that of a load of {text.count(plan.count)} rows in '
             f"{text.many(plan.groups, 'group')} and {text.many(plan.partitions, 'partition')}, seed {plan.seed}",
@@ -220,15 +258,21 @@ def _found(conn: Connection, request: load.Request, partitions: int, schema: str
     return plan
 
 
-def _create(conn: Connection, request: load.Request, plan: Plan, schema: str) -> None:
-    table = sql.Identifier(schema, request.table)
-    with conn.transaction():
-        if request.replace:
-            conn.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
-        conn.execute(
-            sql.SQL("CREATE TABLE {} (id serial NOT NULL, grp int, data real) PARTITION BY RANGE (id)").format(table)
-        )
-        conn.execute(sql.SQL("COMMENT ON TABLE {} IS {}").format(table, sql.Literal(plan.comment)))
+def _left(conn: Connection, request: load.Request, partitions: int, schema: str) -> tuple[str, Plan | None]:
+    """Return name and plan of what an earlier load of the same kind has begun, else a new name; drop all else."""
+    chosen: tuple[str, Plan | None] = beside.name(request.table), None
+    for name, text_of_plan in beside.left(conn, schema, request.table).items():
+        plan = Plan.of_comment(text_of_plan)
+        if chosen[1] is None and plan is not None and plan.is_of(request, partitions):
+            chosen = name, plan
+        else:
+            conn.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(schema, name)))
+    return chosen
+
+
+def _create(conn: Connection, final: str, table: sql.Identifier) -> None:
+    columns = sql.SQL("id serial CONSTRAINT {} NOT NULL, grp int, data real").format(beside.not_null(final))
+    conn.execute(sql.SQL("CREATE TABLE {} ({}) PARTITION BY RANGE (id)").format(table, columns))
 
 
 @dataclass(frozen=True)
@@ -239,6 +283,8 @@ class _Work:
     schema: str
     name: str
     plan: Plan
+    # the name that it gets when it is complete
+    final: str
 
     @property
     def table(self) -> sql.Identifier:
@@ -275,14 +321,15 @@ class _Work:
         # what the planner would have to find out of the rows for ATTACH is checked while they are copied
         limit = sql.SQL("TRUE") if part.last else sql.SQL("id < {}").format(part.first + part.rows)
         end = sql.SQL("MAXVALUE") if part.last else sql.Literal(part.first + part.rows)
+        final = self.final + part.name.removeprefix(self.name)
         share = load.Share(self.target, table, [(part.first, part.rows)], frozen=True)
         with conn.transaction():
             try:
                 conn.execute(
                     sql.SQL(
-                        "CREATE TABLE {} (id integer NOT NULL, grp int, data real,"
+                        "CREATE TABLE {} (id integer CONSTRAINT {} NOT NULL, grp int, data real,"
                         " CONSTRAINT part CHECK (id >= {} AND {}))"
-                    ).format(table, part.first, limit)
+                    ).format(table, beside.not_null(final), part.first, limit)
                 )
             except (psycopg.errors.DuplicateTable, psycopg.errors.UniqueViolation) as error:
                 with self.target.connect() as other:

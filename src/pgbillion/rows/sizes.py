@@ -1,8 +1,8 @@
 """How many bytes columns would take in an index of columns: estimated from some segments of the table.
 
 An index cuts a table into segments of some heap blocks, and gives each column of a segment the first form that fits
-(extensions/pgbillion_rows/src/columns/encode.c). Here the rows of a few segments are asked for what that depends on:
-NULLs, different values, smallest and largest, lengths.
+(extensions/pgbillion_rows/src/column_index/encode.c). Here the rows of a few segments are asked for what that depends
+on: NULLs, different values, smallest and largest, lengths.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def facts_of(conn: Connection) -> PgConfig:
 
 def folders_of(conn: Connection, facts: PgConfig) -> Folders:
     """Return the folders in which a server finds the extensions, its own when it finds none."""
-    for sharedir in _elements(conn, _CONTROL_PATH):
+    for sharedir in elements(conn, _CONTROL_PATH):
         if sharedir in ("", _OWN[_CONTROL_PATH]):
             break
         outside = outside_folders(Path(sharedir).parent)
@@ -215,7 +215,7 @@ def check_writable(folders: Folders, again: str, outside: str | None) -> None:
     folder = files.not_writable(folders)
     if folder is None:
         return
-    hint = f"run it as the owner of PostgreSQL's files: sudo {again}"
+    hint = f"run it as the owner of PostgreSQL's files: {again}"
     if outside is not None:
         hint += f"; or without root: {outside}"
     raise UserError(f"no right to write to {folder}", hint)
@@ -241,20 +241,24 @@ def check_database(conn: Connection) -> None:
 # ---- files ----
 
 
-def is_there(folders: Folders) -> bool:
-    """Tell whether all files in folders are of this program's version."""
+def is_there(facts: PgConfig, folders: Folders) -> bool:
+    """Tell whether all files in folders are of this program's version, and the libraries for this server."""
     mine = paths.version()
     builds = [files.build_of(folders.library(name)) for name in ALL]
-    return all(files.version_of(folders, name) == mine for name in ALL) and all(
-        build is not None and build.version == mine for build in builds
+    return files.complete(folders) and all(
+        files.version_of(folders, name) == mine
+        and build is not None
+        and build.version == mine
+        and facts.major * 10000 <= build.server_num <= facts.version_num
+        for name, build in zip(ALL, builds, strict=True)
     )
 
 
-def put(facts: PgConfig, folders: Folders) -> str:
+def put(facts: PgConfig, folders: Folders, say: files.Say) -> str:
     """Put this program's files into folders, and return how it had them: prebuilt or compiled."""
     work = Path(tempfile.mkdtemp(prefix="pgbillion-"))
     # kept when it fails: make's output is in there
-    libraries = files.libraries(facts, work)
+    libraries = files.libraries(facts, work, say)
     files.place(libraries, folders)
     shutil.rmtree(work)
     return "compiled" if work in next(iter(libraries.values())).parents else "prebuilt"
@@ -314,10 +318,10 @@ def look_outside(target: Target, conn: Connection, folder: Path) -> None:
     folders = outside_folders(folder)
     wanted = {_CONTROL_PATH: str(folders.sharedir), _LIBRARY_PATH: str(folders.pkglibdir)}
     for name, path in wanted.items():
-        elements = _elements(conn, name)
-        if path not in elements:
-            _set_system(conn, name, [path, *elements])
-    _wait_for(target, conn, lambda there: all(path in _elements(there, name) for name, path in wanted.items()))
+        found = elements(conn, name)
+        if path not in found:
+            _set_system(conn, name, [path, *found])
+    _wait_for(target, conn, lambda there: all(path in elements(there, name) for name, path in wanted.items()))
 
 
 def look_outside_no_more(target: Target, conn: Connection, folder: Path) -> None:
@@ -325,13 +329,13 @@ def look_outside_no_more(target: Target, conn: Connection, folder: Path) -> None
     folders = outside_folders(folder)
     wanted = {_CONTROL_PATH: str(folders.sharedir), _LIBRARY_PATH: str(folders.pkglibdir)}
     for name, path in wanted.items():
-        elements = _elements(conn, name)
-        if path in elements:
-            _set_system(conn, name, [element for element in elements if element != path])
-    _wait_for(target, conn, lambda there: all(path not in _elements(there, name) for name, path in wanted.items()))
+        found = elements(conn, name)
+        if path in found:
+            _set_system(conn, name, [element for element in found if element != path])
+    _wait_for(target, conn, lambda there: all(path not in elements(there, name) for name, path in wanted.items()))
 
 
-def _elements(conn: Connection, name: str) -> list[str]:
+def elements(conn: Connection, name: str) -> list[str]:
     """Return the folders that a setting names; none where there is no such setting."""
     row = conn.execute("SELECT current_setting(%s, true)", [name]).fetchone()
     return row[0].split(":") if row and row[0] else []
@@ -428,14 +432,30 @@ def preload_no_more(conn: Connection) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class Preloaded:
+    """A setting by which sessions load one of the libraries: whose it is, and what takes it out."""
+
+    setting: str
+    owner: str
+    library: str
+    remedy: str
+
+
+def preloaded(conn: Connection, *, other_databases: bool) -> Preloaded | None:
+    """Return the first such setting of a server, with ``other_databases`` other than this database's own."""
+    query = load("server", "preloaded_elsewhere").encode()
+    row = conn.execute(query, {"libraries": list(ALL), "other_databases": other_databases}).fetchone()
+    return None if row is None else Preloaded(*row)
+
+
 def check_not_preloaded(conn: Connection) -> None:
     """Raise UserError when settings other than the database's own would have sessions load a library that is gone."""
-    query = load("server", "preloaded_elsewhere")
-    row = conn.execute(query.encode(), {"libraries": list(ALL)}).fetchone()
-    if row is not None:
+    found = preloaded(conn, other_databases=True)
+    if found is not None:
         raise UserError(
-            f"{row[0]} of {row[1]} names {row[2]}: without its library no session could begin there",
-            f"take it out first: {row[3]}",
+            f"{found.setting} of {found.owner} names {found.library}: without its library no session could begin there",
+            f"take it out first: {found.remedy}",
             status=3,
         )
 

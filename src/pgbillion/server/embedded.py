@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import string
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,7 +18,7 @@ import psutil
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import search_path
+from pgbillion.common import invocation, search_path
 from pgbillion.common.errors import UserError
 from pgbillion.server import extension
 from pgbillion.server.postgres import SUPERUSER, Cluster, Installation
@@ -31,8 +33,10 @@ KEPT = "kept"
 _MADE_BY_US = ("data", "data.log", "run", "postgresql", "tablespaces", "server.json")
 
 
-# beyond that many files, status tells a lower bound rather than keep its user waiting
-_FILES_MEASURED = 2_000_000
+# after that time status reports a lower bound of the size rather than keep its user waiting
+_MEASURE_SECONDS = 2.0
+# looking at the clock costs as much as looking at a file
+_FILES_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -68,11 +72,13 @@ def find(state: Path) -> Cluster | None:
     return _cluster(state, Installation.from_json(known))
 
 
-def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
+def start(
+    state: Path, pg_config: Path | None = None, say: Callable[[str], object] | None = None
+) -> tuple[Cluster, bool]:
     """Start the embedded server, making it first when there is none; tell also whether it had to be started.
 
-    Without ``pg_config`` it is the PostgreSQL that the data directory was made with, else the embedded one. At the
-    end the database `billion` exists, with this version of the extension.
+    ``say`` tells of what takes its time. Without ``pg_config`` it is the PostgreSQL that the data directory was made
+    with, else the embedded one. At the end the database `billion` exists, with this version of the extension.
     """
     known = find(state)
     if pg_config is None and known is not None and known.data.exists() and known.installation.source.exists():
@@ -80,7 +86,7 @@ def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
     made = known is not None and known.data.exists()
     if not made:
         _check_disk(state)
-    cluster = _cluster(state, Installation.prepare(state, pg_config))
+    cluster = _cluster(state, Installation.prepare(state, pg_config, say))
     started = not cluster.running()
     if started:
         if not (cluster.data / "PG_VERSION").exists():
@@ -90,7 +96,7 @@ def start(state: Path, pg_config: Path | None = None) -> tuple[Cluster, bool]:
     elif known is not None and known.installation.major != cluster.installation.major:
         raise UserError(
             f"a server of PostgreSQL {known.installation.version} is running in {state}",
-            "stop it first: pgbillion server stop",
+            f"stop it first: {invocation.command('server', 'stop')}",
         )
     with search_path.pin(cluster.connect()) as conn:
         if conn.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone() is None:
@@ -114,7 +120,9 @@ def running(state: Path) -> Cluster:
     """Return the running embedded server, or raise UserError."""
     cluster = find(state)
     if cluster is None or not cluster.running():
-        raise UserError(f"no server is running in {state}", "start it: pgbillion server start", status=2)
+        raise UserError(
+            f"no server is running in {state}", f"start it: {invocation.command('server', 'start')}", status=2
+        )
     return cluster
 
 
@@ -122,7 +130,7 @@ def status(state: Path) -> Status:
     """Report on the embedded server. Raises UserError when there is none."""
     cluster = find(state)
     if cluster is None or not cluster.data.exists():
-        raise UserError(f"there is no server in {state}", "make one: pgbillion server start")
+        raise UserError(f"there is no server in {state}", f"make one: {invocation.command('server', 'start')}")
     size, complete = _size(cluster.data)
     facts: dict[str, Any] = {}
     if cluster.running():
@@ -144,13 +152,14 @@ def status(state: Path) -> Status:
     )
 
 
-def destroy(state: Path, *, everything: bool = False) -> None:
-    """Stop the embedded server and remove what was made for it in ``state``.
+def destroy(state: Path, *, everything: bool = False) -> bool:
+    """Stop the embedded server and remove what was made for it in ``state``; tell whether there was anything.
 
     With ``everything``, runs and reports go too, and the servers that benchmarks keep. Nothing else in the folder is
     touched, and the folder itself goes when nothing is left in it.
     """
     cluster = find(state)
+    there = False
     if cluster is not None:
         links = cluster.data / "pg_tblspc"
         tablespaces = [link.resolve() for link in links.iterdir()] if links.is_dir() else []
@@ -169,12 +178,15 @@ def destroy(state: Path, *, everything: bool = False) -> None:
             destroy(kept)
     for name in (*_MADE_BY_US, *(("runs", "scale", "cycle", KEPT) if everything else ())):
         path = state / name
+        there |= os.path.lexists(path)
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
     if state.is_dir() and not any(state.iterdir()):
         state.rmdir()
+        there = True
+    return there
 
 
 def _remove_wal(folder: Path) -> None:
@@ -253,6 +265,7 @@ def _ask(conn: psycopg.Connection[Any]) -> dict[str, Any]:
 def _size(folder: Path) -> tuple[int, bool]:
     """Return the bytes that a folder's files take on disk, tablespaces included, and whether that is all of them."""
     size, files = 0, 0
+    end = time.monotonic() + _MEASURE_SECONDS
     folders = [os.fspath(folder)]
     while folders:
         # a running server removes files and folders under our hands
@@ -262,7 +275,7 @@ def _size(folder: Path) -> tuple[int, bool]:
                     folders.append(entry.path)
                     continue
                 files += 1
-                if files > _FILES_MEASURED:
+                if files % _FILES_AT_ONCE == 0 and time.monotonic() > end:
                     return size, False
                 with contextlib.suppress(FileNotFoundError):
                     size += entry.stat().st_blocks * 512

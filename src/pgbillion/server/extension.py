@@ -15,8 +15,9 @@ from typing import Any
 import psycopg
 from psycopg import errors as pg_errors
 
-from pgbillion.common import paths, search_path
+from pgbillion.common import invocation, paths, search_path
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 
 # the names of extension, library, schema and prefix of settings alike
@@ -113,8 +114,8 @@ def ensure_extension(conn: psycopg.Connection[Any], name: str, *, instead: str |
     ``instead`` is the option by which the command that is run does without it, if it has one.
     """
     mine = paths.version()
-    where = _options(conn)
-    install_it = f"on the server's machine, run: pgbillion extension install {where}"
+    options = options_of(conn)
+    install_it = f"on the server's machine, run: {invocation.command('extension', 'install', *options)}"
     if instead is not None:
         install_it += f"; or use {instead}, which does without"
     try:
@@ -134,10 +135,11 @@ def ensure_extension(conn: psycopg.Connection[Any], name: str, *, instead: str |
             f"the server cannot load the library of the extension {name}: {reason}", install_it, 3
         ) from error
     except pg_errors.InsufficientPrivilege as error:
+        role = quoted(conn.info.user)
         raise UserError(
             f"no privilege to create or use the extension {name} in database {conn.info.dbname}",
             f"let a superuser run, in that database: CREATE EXTENSION IF NOT EXISTS {name}; GRANT USAGE ON SCHEMA "
-            f"{name} TO {conn.info.user}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {name} TO {conn.info.user};",
+            f"{name} TO {role}; GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {name} TO {role};",
             status=3,
         ) from error
     assert library is not None
@@ -146,22 +148,23 @@ def ensure_extension(conn: psycopg.Connection[Any], name: str, *, instead: str |
         raise UserError(
             f"the extension {name} in database {conn.info.dbname} is version {objects}, its library {library},"
             f" and this program {mine}",
-            f"on the server's machine, with the newer of the two versions, run: pgbillion extension upgrade {where}",
+            "on the server's machine, with the newer of the two versions, run: "
+            + invocation.command("extension", "upgrade", *options),
             status=3,
         )
     if library != objects:
         raise UserError(
             f"database {conn.info.dbname} has version {objects} of the extension {name}, and the server loads its"
             f" library of version {library}",
-            f"run: pgbillion extension upgrade {where}; or connect again",
+            f"run: {invocation.command('extension', 'upgrade', *options)}; or connect again",
             status=3,
         )
 
 
-def _options(conn: psycopg.Connection[Any]) -> str:
+def options_of(conn: psycopg.Connection[Any]) -> list[str]:
     """Return the options by which a command reaches the connection's database."""
     parts = {"-h": conn.info.host, "-p": str(conn.info.port), "-U": conn.info.user, "-d": conn.info.dbname}
-    return " ".join(f"{option} {shlex.quote(value)}" for option, value in parts.items() if value)
+    return [word for option, value in parts.items() if value for word in (option, value)]
 
 
 def compatible(theirs: str, mine: str) -> bool:

@@ -14,20 +14,28 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pgbillion.common import paths
 from pgbillion.common.errors import UserError
-from pgbillion.server.extension import ALL, ROWS, PgConfig, check_tools
+from pgbillion.server.extension import ALL, ROWS, PgConfig, check_tools, how_to_install
 
 # What a library is built for, beyond what PostgreSQL itself compares when it loads one; the library compares them, too.
 _BUILD_OPTIONS = ("block_size", "wal_block_size", "segment_size", "debug_assertions")
 _USUAL = {"block_size": "8192", "wal_block_size": "8192", "segment_size": "131072", "debug_assertions": "off"}
 _MARK = re.compile(rb"pgbillion build: (\w+) ([0-9.]+) (\d+)\0")
+_VERSION_NUM = re.compile(r"(?m)^#define PG_VERSION_NUM (\d+)")
 # of an ELF file's header: class and byte order, and the machine
 _ELF = ((4, 6), (18, 20))
+
+
+Say = Callable[[str], object]
+
+
+def _silent(line: str) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -164,25 +172,27 @@ def _options_of(facts: PgConfig) -> Mapping[str, str]:
 # ---- into an installation, and out of it ----
 
 
-def install(facts: PgConfig, build: Path, folders: Folders) -> None:
+def install(facts: PgConfig, build: Path, folders: Folders, say: Say = _silent) -> None:
     """Put the extensions for an installation into folders; what must be compiled for that is kept in ``build``.
 
-    Does nothing when the files are those that were put there last. Raises UserError for missing tools or headers and
+    Does nothing when the files that were put there last are there. Raises UserError for missing tools or headers and
     for a failing compiler.
     """
     source = paths.extension_source()
     stamp, fingerprint = build / "installed", _fingerprint(source, facts)
-    if stamp.exists() and stamp.read_text() == fingerprint:
+    # somebody may have removed them, as `extension uninstall` does
+    if stamp.exists() and stamp.read_text() == fingerprint and complete(folders):
         return
     build.mkdir(parents=True, exist_ok=True)
-    place(libraries(facts, build), folders)
+    place(libraries(facts, build, say), folders)
     stamp.write_text(fingerprint)
 
 
-def libraries(facts: PgConfig, build: Path) -> dict[str, Path]:
+def libraries(facts: PgConfig, build: Path, say: Say = _silent) -> dict[str, Path]:
     """Return the libraries for an installation by extension: those of the package, or compiled in ``build``.
 
-    Raises UserError as `install` does; for missing tools it also tells why those of the package do not fit.
+    ``say`` is called before anything is compiled, which takes its time. Raises UserError as `install` does; for missing
+    tools it also tells why those of the package do not fit.
     """
     reason = why_not_prebuilt(facts)
     if reason is None:
@@ -194,7 +204,28 @@ def libraries(facts: PgConfig, build: Path) -> dict[str, Path]:
         if not prebuilt():
             raise
         raise UserError(f"{reason}, and compiling fails: {error.message}", error.hint, error.status) from error
+    _check_headers(facts)
+    say(f"compiling the extensions for PostgreSQL {facts.version}, which takes about half a minute")
     return {name: _compile(name, facts, build / name) for name in ALL}
+
+
+def _check_headers(facts: PgConfig) -> None:
+    """Raise UserError when a library made with an installation's headers would be refused by its server."""
+    path = Path(facts.values["INCLUDEDIR-SERVER"], "pg_config.h")
+    try:
+        found = _VERSION_NUM.search(path.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return
+    running = int(_options_of(facts)["server_version_num"])
+    headers = int(found[1]) if found else running
+    # those of an earlier minor version are no harm
+    if headers > running or headers // 10000 != running // 10000:
+        package = how_to_install([f"postgresql-{running // 10000}"])
+        raise UserError(
+            f"the development files are of PostgreSQL {dotted(headers)}, and the server is {dotted(running)},"
+            " which would refuse to load what is compiled with them",
+            f"upgrade the server to their version: {package}; or install those of {dotted(running)}",
+        )
 
 
 def place(libraries: Mapping[str, Path], folders: Folders) -> None:
@@ -236,6 +267,15 @@ def present(folders: Folders) -> list[Path]:
     found += [folders.extension / f"{name}.control" for name in ALL]
     found += [folders.library(name) for name in ALL] + [folders.plugins / f"{ROWS}.so"]
     return [path for path in found if path.is_symlink() or path.exists()]
+
+
+def complete(folders: Folders) -> bool:
+    """Tell whether libraries, control files and this version's scripts are in folders."""
+    version = paths.version()
+    wanted = [folders.plugins / f"{ROWS}.so", *(folders.library(name) for name in ALL)]
+    wanted += [folders.extension / f"{name}.control" for name in ALL]
+    wanted += [folders.extension / f"{name}--{version}.sql" for name in ALL]
+    return all(path.exists() for path in wanted)
 
 
 def not_writable(folders: Folders) -> Path | None:

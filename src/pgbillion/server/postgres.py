@@ -27,11 +27,11 @@ import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from pgbillion.common import extras
+from pgbillion.common import extras, invocation
 from pgbillion.common.errors import UserError
 from pgbillion.server import extension, files
 
-SUPPORTED_MAJORS = range(15, 19)
+SUPPORTED_MAJORS = range(15, 20)
 SUPERUSER = "postgres"
 # sockaddr_un.sun_path has 108 bytes, the last of them NUL
 _LONGEST_SOCKET_PATH = 107
@@ -135,11 +135,14 @@ class Installation:
         return cls(**{**values, **folders})
 
     @classmethod
-    def prepare(cls, state: Path, pg_config: Path | None = None) -> Installation:
+    def prepare(
+        cls, state: Path, pg_config: Path | None = None, say: Callable[[str], object] | None = None
+    ) -> Installation:
         """Make an installation ready to run below ``state``; idempotent, and quick when nothing has changed.
 
-        Without ``pg_config`` it is the embedded PostgreSQL. The extension is built again whenever its sources have
-        changed. Raises UserError for a pg_config that cannot be used and for a missing or failing compiler.
+        Without ``pg_config`` it is the embedded PostgreSQL; ``say`` tells of what takes its time. The extension is
+        built again whenever its sources have changed. Raises UserError for a pg_config that cannot be used and for a
+        missing or failing compiler.
         """
         facts = extension.read_pg_config(pg_config or embedded_pg_config())
         if facts.major not in SUPPORTED_MAJORS:
@@ -161,8 +164,13 @@ class Installation:
                 version_num=facts.version_num,
                 source=facts.pg_config,
             )
-            files.install(facts, home / "build", files.Folders(installation.pkglibdir, installation.sharedir))
+            folders = files.Folders(installation.pkglibdir, installation.sharedir)
+            files.install(facts, home / "build", folders, say or _silent)
         return installation
+
+
+def _silent(line: str) -> None:
+    pass
 
 
 def _fingerprint(facts: extension.PgConfig) -> str:
@@ -357,7 +365,7 @@ class Cluster:
             raise UserError(
                 f"{self.data} is a data directory of PostgreSQL {major}, this is {self.installation.version}",
                 f"name pg_config of PostgreSQL {major} with --pg-config, use another --state-dir, "
-                "or remove the old one: pgbillion server destroy",
+                f"or remove the old one: {invocation.command('server', 'destroy')}",
             )
 
     def _postmaster(self) -> psutil.Process | None:

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import search_path, text, together
+from pgbillion.common import extras, invocation, search_path, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import load
@@ -110,6 +110,7 @@ def execute(
     When anything fails, or is interrupted, it is removed again; what could not be, `destroy` removes later.
     """
     request.check()
+    extras.need(extras.NUMPY)
     with target.connect() as conn:
         coordinator.check(conn, request.table, request.engine)
         if request.engine is Engine.CITUS:
@@ -123,7 +124,8 @@ def execute(
             try:
                 destroy.execute(target, state, made)
             except Exception as error:
-                say(f"not all of it could be removed ({error}): pgbillion shards destroy --table {made.table}")
+                again = invocation.command("shards", "destroy", "--table", made.table)
+                say(f"not all of it could be removed ({error}); to do so: {again}")
             raise
 
 
@@ -132,10 +134,11 @@ def _plan(conn: Connection, target: Target, state: Path, request: Request) -> Se
     here = describe.identity(conn)
     for other in record.all_sets(state):
         if other.table == request.table and record.same(other.coordinator, here):
+            gone = invocation.command("shards", "destroy", "--table", request.table)
             raise UserError(
                 f'there are shards of "{request.table}" already'
                 + ("" if other.complete else ", not completed: creating them is under way, or was killed"),
-                "remove them: pgbillion shards destroy; or give another name with --table",
+                f"remove them: {gone}; or give another name with --table",
             )
     schema = search_path.schema(conn)
     # `coordinator.check` has seen it

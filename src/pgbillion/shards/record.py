@@ -19,6 +19,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import generate, load
@@ -222,13 +223,15 @@ def find(conn: Connection, state: Path, table: str, *, unfinished: bool = False)
             if not found.complete and not unfinished:
                 raise UserError(
                     f'the shards of "{table}" were not completed: creating them is under way, or was killed',
-                    "wait for it, or remove what there is: pgbillion shards destroy",
+                    "wait for it, or remove what there is: "
+                    + invocation.command("shards", "destroy", "--table", table),
                 )
             return found
     others = "".join(f"; set {found.id} is of {found.table}" for found in all_sets(state))
     raise UserError(
         f'there are no shards of a table "{table}" in database {here["database"]}, made with state folder {state}',
-        "make some: pgbillion shards create; or name the table with --table, the folder with --state-dir" + others,
+        f"make some: {invocation.command('shards', 'create', '--table', table)}; or name the table with --table,"
+        f" the folder with --state-dir{others}",
     )
 
 

@@ -18,10 +18,11 @@ from typing import Any, Protocol
 
 import psycopg
 
-from pgbillion.common import search_path, text
+from pgbillion.common import invocation, search_path, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.progress import Progress, WorkerProgress
+from pgbillion.common.quoting import quoted
 from pgbillion.common.target import Target
 from pgbillion.server import describe, extension
 from pgbillion.tables import catalog, model, resume
@@ -243,7 +244,7 @@ def _failed(failures: list[Failure], target: Target, resume_command: str) -> Use
     """Return the error that tells best what went wrong: a refusal rather than a connection lost after it."""
     failure = next((one for one in failures if not one.lost), failures[0])
     if failure.lost:
-        start = "start the server again (pgbillion server start), then " if target.embedded else ""
+        start = f"start the server again ({invocation.command('server', 'start')}), then " if target.embedded else ""
         return UserError(failure.message, f"{start}resume with: {resume_command}", status=2)
     hints = {
         "53100": "make room on the server's disk, then ",
@@ -297,7 +298,7 @@ def _schema(conn: Connection, name: str | None) -> str:
         return current_schema(conn)
     row = conn.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [name]).fetchone()
     if row is None:
-        raise UserError(f'schema "{name}" does not exist', f'make it first: CREATE SCHEMA "{name}"', status=3)
+        raise UserError(f'schema "{name}" does not exist', f"make it first: CREATE SCHEMA {quoted(name)}", status=3)
     return name
 
 

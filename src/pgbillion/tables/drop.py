@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import text, together
+from pgbillion.common import invocation, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target, take_any_name
 from pgbillion.tables import create
@@ -378,7 +378,7 @@ def _refusal(error: psycopg.Error, dropping: _Dropping, target: Target, command:
     state = error.sqlstate or ""
     if diagnosis.message_primary is None or state.startswith("08") or state in ("57P01", "57P02", "57P03"):
         reason = diagnosis.message_primary or str(error).strip().partition("\n")[0]
-        start = "start the server again (pgbillion server start), then " if target.embedded else ""
+        start = f"start the server again ({invocation.command('server', 'start')}), then " if target.embedded else ""
         return UserError(f"{reason}; {so_far}", f"{start}go on with: {command}", status=2)
     if isinstance(error, psycopg.errors.LockNotAvailable):
         try:

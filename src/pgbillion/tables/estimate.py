@@ -147,6 +147,16 @@ def refuse_unfit(result: Estimate) -> None:
     raise UserError(f"this cannot fit: {words}", "; ".join(advice))
 
 
+def room(result: Estimate) -> str:
+    """Return a line about the disk that tables take."""
+    disks = []
+    for item in result.items:
+        if item.name == "disk" and item.need is not None:
+            free = f", {text.size(item.available)} free" if item.available is not None else ""
+            disks.append(f"{text.size(item.need)} of disk ({item.note}{free})")
+    return f"{text.many(result.plan.count, 'table')} will take about {text.listed(disks)}"
+
+
 def _amount(item: Item, value: int | None) -> str:
     return format_amount(item.unit, value)
 

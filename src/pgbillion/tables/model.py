@@ -14,6 +14,7 @@ import psycopg
 
 from pgbillion.common import sql
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import literal, quote
 from pgbillion.tables.plan import Plan
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -78,17 +79,6 @@ class Model:
             }
             made.append(f"DO {literal(string.Template(sql.load('tables', 'own_sequence')).substitute(values))}")
         return made
-
-
-def quote(identifier: str) -> str:
-    """Return an identifier in double quotes, which psql does not look into for variables."""
-    return '"' + identifier.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """Return a string constant that means the same whatever standard_conforming_strings is."""
-    quoted = text.replace("'", "''")
-    return f" E'{quoted.replace(chr(92), chr(92) * 2)}'" if "\\" in text else f"'{quoted}'"
 
 
 def of_plan(conn: Connection, plan: Plan) -> Model:

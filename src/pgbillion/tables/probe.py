@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from pgbillion.common import host, sql
+from pgbillion.common import host, planner, sql
 from pgbillion.tables import model, worker
 from pgbillion.tables.names import NameFormat
 from pgbillion.tables.plan import Batch, Method, Plan
@@ -103,10 +103,11 @@ def measure(conn: Connection, plan: Plan, local: bool, sample: int = SAMPLE) -> 
         locks = _locks(conn) - locks
         named = [names(number) for number in range(_WARM_UP, _WARM_UP + sample)]
         given = {"names": named, "schema": plan.schema}
-        found = conn.execute(sql.load("tables", "probe_family").encode(), given).fetchone()
-        assert found is not None
-        made = {"tables": found[0], "family": found[1]}
-        rows = conn.execute(sql.load("tables", "probe_rows").encode(), made).fetchall()
+        with planner.through_indexes(conn):
+            found = conn.execute(sql.load("tables", "probe_family").encode(), given).fetchone()
+            assert found is not None
+            made = {"tables": found[0], "family": found[1]}
+            rows = conn.execute(sql.load("tables", "probe_rows").encode(), made).fetchall()
         files = conn.execute(sql.load("tables", "probe_files").encode(), made).fetchone()
         assert files is not None
     return Cost(

@@ -25,12 +25,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
 from pgbillion.report.chapter import Chapter
 from pgbillion.tables.plan import Plan
 
+RUNNING = "running"
+_LOCK_TRIES, _LOCK_SECONDS = 5, 0.02
 RUNS = "runs"
 
 
@@ -42,7 +45,7 @@ class Attempt:
     present: int  # tables found when it started
     ended: float | None = None
     total: int = 0  # tables present when it ended, as far as known
-    outcome: str = "running"  # running, done, interrupted, failed
+    outcome: str = RUNNING  # or done, interrupted, failed
     error: str | None = None
     peak_backend_memory: int | None = None  # bytes of private memory, the largest of any worker's backend
 
@@ -55,7 +58,7 @@ class Journal:
 
     @property
     def outcome(self) -> str:
-        """How the last attempt ended; one that was killed still says running."""
+        """How the last attempt ended; one that was killed still says that it is running."""
         return self.attempts[-1].outcome if self.attempts else "planned"
 
     @property
@@ -85,10 +88,8 @@ class Run:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if (folder / "plan.json").exists():
-                raise UserError(
-                    f"{folder} holds a run already",
-                    f"resume it (pgbillion tables create --resume {folder}) or choose another --run-dir.",
-                )
+                again = invocation.command("tables", "create", "--resume", str(folder))
+                raise UserError(f"{folder} holds a run already", f"resume it: {again}; or choose another --run-dir")
             run = cls(folder, plan, server, time.time())
             _write(folder / "plan.json", {"plan": plan.to_json(), "server": server, "started": run.started})
         except OSError as error:
@@ -121,13 +122,20 @@ class Run:
     def locked(self) -> Iterator[None]:
         """Keep other processes from working on the run; the kernel lets go when we die."""
         with (self.folder / ".lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock(lock):
                 raise UserError(
-                    f"another process is working on the run in {self.folder}", "wait for it to end, or end it."
-                ) from None
+                    f"another process is working on the run in {self.folder}", "wait for it to end, or end it"
+                )
             yield
+
+    def is_locked(self) -> bool:
+        """Tell whether a process works on the run."""
+        with contextlib.suppress(OSError), (self.folder / ".lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+        return False
 
     def save(self) -> None:
         """Write the journal."""
@@ -186,6 +194,16 @@ class Run:
         return samples
 
 
+def _lock(lock: IO[str]) -> bool:
+    """Lock a file unless another process has it; `Run.is_locked` has it for a moment."""
+    for _ in range(_LOCK_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        time.sleep(_LOCK_SECONDS)
+    return False
+
+
 def new_folder(state: Path) -> Path:
     """Return a name for a new run's folder, below the state folder; names sort by time."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -199,7 +217,7 @@ def find(state: Path, name: str | None) -> Path:
         # a plan is written once, when its run begins
         plans = sorted(runs.glob("*/plan.json"), key=lambda plan: plan.stat().st_mtime_ns)
         if not plans:
-            raise UserError(f"there is no run in {runs}", "make one: pgbillion tables create")
+            raise UserError(f"there is no run in {runs}", f"make one: {invocation.command('tables', 'create')}")
         return plans[-1].parent
     path = Path(name).expanduser()
     if not (path / "plan.json").exists() and (runs / path / "plan.json").exists():

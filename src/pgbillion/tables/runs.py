@@ -13,20 +13,24 @@ from typing import Any
 
 from pgbillion.common import paths
 from pgbillion.common.errors import UserError
-from pgbillion.tables.run import RUNS, Run
+from pgbillion.tables.run import RUNNING, RUNS, Run
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @dataclass(frozen=True)
 class Found:
-    """A run's folder or a page, with its bytes. ``run`` is None, and ``reason`` says why, when it cannot be read."""
+    """A run's folder or a page, with its bytes. ``run`` is None, and ``reason`` says why, when it cannot be read.
+
+    ``working`` tells whether a process works on it.
+    """
 
     folder: Path
     started: float
     size: int
     run: Run | None
     reason: str = ""
+    working: bool = False
 
     @property
     def page(self) -> bool:
@@ -40,10 +44,13 @@ class Found:
 
     @property
     def outcome(self) -> str:
-        """How it ended; one that was killed still says running."""
+        """How it ended: one that says that it is running, and on which no process works, was killed."""
         if self.page:
             return "page"
-        return self.run.journal.outcome if self.run is not None else "unreadable"
+        if self.run is None:
+            return "unreadable"
+        outcome = self.run.journal.outcome
+        return "killed" if outcome == RUNNING and not self.working else outcome
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON's types."""
@@ -76,7 +83,7 @@ def _look(folder: Path) -> Found:
         run = Run.open(folder)
     except UserError as error:
         return Found(folder, (folder / "plan.json").stat().st_mtime, size, None, error.message)
-    return Found(folder, run.started, size, run)
+    return Found(folder, run.started, size, run, working=run.is_locked())
 
 
 def parse_age(given: str) -> float:

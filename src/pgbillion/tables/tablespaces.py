@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import psycopg
 
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
-from pgbillion.tables.model import quote
+from pgbillion.common.quoting import literal, quote
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -52,9 +53,7 @@ def create(conn: Connection, names: Sequence[str], folders: Sequence[Path], host
         if host is not None:
             _make_folder(folder, _server_user(conn))
         try:
-            conn.execute(
-                f"CREATE TABLESPACE {quote(name)} LOCATION '{str(folder).replace(chr(39), chr(39) * 2)}'".encode()
-            )
+            conn.execute(f"CREATE TABLESPACE {quote(name)} LOCATION {literal(str(folder))}".encode())
         except psycopg.errors.DuplicateObject:
             continue  # somebody else made it meanwhile
         except psycopg.Error as error:
@@ -86,7 +85,8 @@ def _make_folder(folder: Path, owner: pwd.struct_passwd | None) -> None:
             user = owner.pw_name if owner else "postgres"
             raise UserError(
                 f"the server runs as {user}, for whom this user cannot make the folder {folder}",
-                f"make the folders first (sudo install -d -m 700 -o {user} {folder} …), or run this command as {user}",
+                f"make the folders first (sudo install -d -m 700 -o {user} {shlex.quote(str(folder))} …), or run this"
+                f" command as {user}",
             )
         for parent in reversed(folder.parents):
             if not parent.exists():

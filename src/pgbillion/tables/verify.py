@@ -24,14 +24,20 @@ from psycopg import sql as composed
 
 from pgbillion.common import search_path, sql, text
 from pgbillion.common.host import Host
+from pgbillion.common.quoting import quote
 from pgbillion.common.target import Target
 from pgbillion.tables import catalog
-from pgbillion.tables.model import quote
 from pgbillion.tables.plan import Plan
 from pgbillion.tables.worker import psql_connection
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = Literal["ok", "failed", "skipped"]
+
+
+# bytes of an index on which amcheck spends seconds to minutes
+_LARGE_INDEX = 64 * 1024 * 1024
+# between lines about a check that takes longer
+_SAY_SECONDS = 5.0
 
 
 class Amcheck(StrEnum):
@@ -74,8 +80,10 @@ class _NotPossibleError(Exception):
     """A check cannot be made here."""
 
 
-def verify(target: Target, plan: Plan | None, psql: Path | None, options: Options) -> Iterator[Check]:
-    """Make the checks one by one and yield each when it is done.
+def verify(
+    target: Target, plan: Plan | None, psql: Path | None, options: Options, say: Callable[[str], object]
+) -> Iterator[Check]:
+    """Make the checks one by one and yield each when it is done; ``say`` tells of what takes minutes.
 
     ``plan`` is that of a run: its names are counted and its tables tried; without one, tables of the whole database are
     tried. Raises psycopg.OperationalError when the connection is lost.
@@ -95,18 +103,40 @@ def verify(target: Target, plan: Plan | None, psql: Path | None, options: Option
             ("\\dt", lambda check: _dt(conn, target, psql, options, check)),
         ]
         if options.amcheck is not Amcheck.OFF:
-            looks.append((f"amcheck of catalogs ({options.amcheck})", lambda check: _amcheck(conn, options, check)))
+            looks.append(
+                (f"amcheck of catalogs ({options.amcheck})", lambda check: _amcheck(conn, options, check, say))
+            )
         if options.orphans:
             looks.append(("orphan files", lambda check: _orphans(conn, check)))
         for name, look in looks:
-            yield _run(conn, name, look)
+            yield _run(conn, name, look, say)
 
 
-def _run(conn: Connection, name: str, look: Callable[[Check], None]) -> Check:
+@contextlib.contextmanager
+def _saying(what: str, say: Callable[[str], object]) -> Iterator[None]:
+    """Report now and then that something still goes on; what takes a moment is not mentioned."""
+    over = threading.Event()
+    start = time.perf_counter()
+
+    def report() -> None:
+        while not over.wait(_SAY_SECONDS):
+            say(f"{what}: {text.duration(time.perf_counter() - start)} so far")
+
+    thread = threading.Thread(target=report, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _run(conn: Connection, name: str, look: Callable[[Check], None], say: Callable[[str], object]) -> Check:
     check = Check(name)
     start = time.perf_counter()
     try:
-        look(check)
+        with _saying(name, say):
+            look(check)
     except _NotPossibleError as reason:
         check.result, check.summary = "skipped", str(reason)
     except psycopg.errors.InsufficientPrivilege as error:
@@ -343,7 +373,7 @@ def _count_lines(stream: IO[bytes], lines: list[int]) -> None:
         lines[0] += chunk.count(b"\n")
 
 
-def _amcheck(conn: Connection, options: Options, check: Check) -> None:
+def _amcheck(conn: Connection, options: Options, check: Check, say: Callable[[str], object]) -> None:
     """Check every B-tree of the system catalogs."""
     (available,) = _row(conn, "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'amcheck')")
     if not available:
@@ -370,12 +400,15 @@ def _amcheck(conn: Connection, options: Options, check: Check) -> None:
         }
         statement = composed.SQL("SELECT {}." + calls[options.amcheck]).format(composed.Identifier(schema))
         indexes = conn.execute(
-            "SELECT i.indexrelid::bigint, c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid"
-            " JOIN pg_am a ON a.oid = c.relam WHERE i.indexrelid < 16384::oid AND a.amname = 'btree'"
+            "SELECT i.indexrelid::bigint, c.relname, pg_relation_size(c.oid) FROM pg_index i"
+            " JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam"
+            " WHERE i.indexrelid < 16384::oid AND a.amname = 'btree'"
             " AND c.relpersistence = 'p' ORDER BY c.relname"
         ).fetchall()
         times: dict[str, float] = {}
-        for oid, name in indexes:
+        for number, (oid, name, size) in enumerate(indexes, 1):
+            if size >= _LARGE_INDEX:
+                say(f"amcheck: index {number} of {len(indexes)}, {name}, {text.size(size)}")
             start = time.perf_counter()
             try:
                 conn.execute(statement, [oid])

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import psycopg
 
-from pgbillion.common import together
+from pgbillion.common import text, together
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quoted
 from pgbillion.common.target import Target
 from pgbillion.tables.names import NameFormat
 from pgbillion.tenants import journal
@@ -26,6 +28,9 @@ DEFAULT_FORMAT = "tenant_%05d"
 _STAMPED_TOGETHER = 50
 # so many in a call leave a stamp to the calls that follow
 _LEARNED_FROM = 3
+# what another attempt gets past: the template was changed, or others want the same locks
+_PASSING = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_RETRIES = 6
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,14 @@ class Outcome:
         return {**asdict(self), "tenants_per_second": round(rate, 2)}
 
 
+def _template(conn: Connection, request: Request) -> int:
+    """Return the template's OID. Raises UserError without one."""
+    row = conn.execute("SELECT oid::int8 FROM pg_namespace WHERE nspname = %s", [request.template]).fetchone()
+    if row is None:
+        raise UserError(f'there is no schema "{request.template}" to be cloned', "--template names the model")
+    return int(row[0])
+
+
 def _check_may_clone(conn: Connection) -> None:
     """Raise UserError where the role may not call what clones."""
     function = (
@@ -86,16 +99,16 @@ def _check_may_clone(conn: Connection) -> None:
     if not (row and row[0]):
         raise UserError(
             "no privilege to clone schemas",
-            f"let a superuser run: GRANT EXECUTE ON FUNCTION {function} TO {conn.info.user}",
+            f"let a superuser run: GRANT EXECUTE ON FUNCTION {function} TO {quoted(conn.info.user)}",
             status=3,
         )
 
 
-def _missing(conn: Connection, request: Request) -> list[int]:
+def _missing(conn: Connection, request: Request, numbers: Sequence[int]) -> list[int]:
     """Return the numbers of tenants that are not there."""
     name = NameFormat.parse(request.name_format)
     there = {found for (found,) in conn.execute("SELECT nspname::text FROM pg_namespace")}
-    return [n for n in range(request.first, request.first + request.count) if name(n) not in there]
+    return [number for number in numbers if name(number) not in there]
 
 
 def _runs(numbers: Sequence[int], batch: int) -> list[range]:
@@ -125,20 +138,21 @@ def execute(
     request: Request,
     *,
     observe: Callable[[int], AbstractContextManager[Callable[[int], None]]],
+    again: str = "the same command",
 ) -> Outcome:
-    """Create the tenants that are missing. Whatever fails, each transaction's tenants are there as a whole or not."""
+    """Create the tenants that are missing. Whatever fails, each transaction's tenants are there as a whole or not.
+
+    ``again`` is the command that goes on. Raises UserError with it when interrupted (status 130).
+    """
     start = time.monotonic()
     with target.connect() as conn:
-        row = conn.execute("SELECT FROM pg_namespace WHERE nspname = %s", [request.template]).fetchone()
-        if row is None:
-            raise UserError(f'there is no schema "{request.template}" to be cloned', "--template names the model")
+        _template(conn, request)
         _check_may_clone(conn)
         tables = _tables(conn, request)
-        numbers = _missing(conn, request)
-        journaled = journal.exists(conn)
+        numbers = _missing(conn, request, range(request.first, request.first + request.count))
     wanted = len(numbers)
     lock = threading.Lock()
-    created = 0
+    created = over = 0
 
     def take() -> range | None:
         with lock:
@@ -146,21 +160,21 @@ def execute(
 
     def work(team: together.Team) -> None:
         nonlocal created
-        with target.connect(application_name="pgbillion tenants create") as mine:
+        nonlocal over
+        with _connect(target) as mine:
             team.session(mine)
-            mine.execute("SET client_min_messages = warning")
             while not team.stopped.is_set() and (run := take()) is not None:
-                _create(mine, request, run, tables, journaled=journaled)
+                made = _create(mine, request, run, tables)
                 with lock:
-                    created += len(run)
-                update(created)
+                    created += made
+                    over += len(run)
+                update(over)
 
-    with observe(wanted) as update:
-        with target.connect(application_name="pgbillion tenants create") as conn:
-            conn.execute("SET client_min_messages = warning")
-            created = _first(conn, request, numbers, tables, journaled=journaled)
-            update(created)
-            numbers = numbers[created:]
+    with _counting(lambda: created, wanted, again), observe(wanted) as update:
+        with _connect(target) as conn:
+            over, created = _first(conn, request, numbers, tables)
+            update(over)
+            numbers = numbers[over:]
             stamped = len(numbers) > (request.batch or 1) and _prepare(conn, request)
         runs = _runs(numbers, _batch(request, len(numbers), stamped=stamped))
         todo: Iterator[range] = iter(runs)
@@ -168,18 +182,31 @@ def execute(
             futures = [team.start(work, team) for _ in range(min(request.workers, len(runs)))]
             for future in futures:
                 future.result()
-    return Outcome(created, request.count - wanted, time.monotonic() - start)
+    return Outcome(created, request.count - created, time.monotonic() - start)
 
 
-def _first(
-    conn: Connection, request: Request, numbers: Sequence[int], tables: Sequence[int] | None, *, journaled: bool
-) -> int:
-    """Create those from which the others' stamp is learned, rather than clones that do not stay; return how many."""
+@contextmanager
+def _counting(created: Callable[[], int], wanted: int, again: str) -> Iterator[None]:
+    """Report on an interrupt how far it came."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise UserError(
+            f"interrupted with {text.count(created())} of {text.many(wanted, 'tenant')} created",
+            f"go on with: {again}",
+            status=130,
+        ) from None
+
+
+def _first(conn: Connection, request: Request, numbers: Sequence[int], tables: Sequence[int] | None) -> tuple[int, int]:
+    """Create those from which the others' stamp is learned, rather than clones that do not stay.
+
+    Returns how many of the numbers are over, and how many tenants were created for that.
+    """
     runs = _runs(numbers[:_LEARNED_FROM], _LEARNED_FROM)
     if len(numbers) <= _LEARNED_FROM or len(runs) > 1 or 0 < (request.batch or 0) < _LEARNED_FROM:
-        return 0
-    _create(conn, request, runs[0], tables, journaled=journaled)
-    return len(runs[0])
+        return 0, 0
+    return len(runs[0]), _create(conn, request, runs[0], tables)
 
 
 def _prepare(conn: Connection, request: Request) -> bool:
@@ -216,15 +243,43 @@ def _tables(conn: Connection, request: Request) -> list[int] | None:
     return list(found.values())
 
 
-def _create(
-    conn: Connection, request: Request, run: Sequence[int], tables: Sequence[int] | None, *, journaled: bool
-) -> None:
+def _create(conn: Connection, request: Request, run: Sequence[int], tables: Sequence[int] | None) -> int:
+    """Create tenants in a transaction, and return how many: without those that others have created meanwhile."""
+    for attempt in itertools.count():
+        try:
+            _clone(conn, request, run, tables)
+            return len(run)
+        except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
+            missing = _missing(conn, request, run)
+            if len(missing) == len(run):
+                raise
+            return sum(_create(conn, request, part, tables) for part in _runs(missing, len(run)))
+        except psycopg.errors.InvalidSchemaName:
+            # dropped or renamed while this waited for it
+            _template(conn, request)
+            raise
+        except _PASSING:
+            if attempt == _RETRIES:
+                raise
+            time.sleep(0.05 * 2**attempt)
+    raise AssertionError
+
+
+def _clone(conn: Connection, request: Request, run: Sequence[int], tables: Sequence[int] | None) -> None:
+    """Clone, and have the journal tell of the clones what it tells of the template, in one transaction.
+
+    A migration commits what it does to the template together with the journal's row. If that says the same before and
+    after the template was read, none has committed in between, and the clones are what it says.
+    """
+    name = NameFormat.parse(request.name_format)
     with conn.transaction():
+        template = _template(conn, request)
+        before = journal.had(conn, template) if journal.exists(conn) else None
         conn.execute(
-            "SELECT pgbillion_tables.clone_schemas((SELECT n.oid FROM pg_catalog.pg_namespace n WHERE n.nspname = %s)"
-            "::pg_catalog.regnamespace, %s, %s, %s, %s, %s::pg_catalog.oid[]::pg_catalog.regclass[], %s, %s, %s)",
+            "SELECT pgbillion_tables.clone_schemas(%s::pg_catalog.oid::pg_catalog.regnamespace, %s, %s, %s, %s,"
+            " %s::pg_catalog.oid[]::pg_catalog.regclass[], %s, %s, %s)",
             [
-                request.template,
+                template,
                 request.name_format,
                 run[0],
                 len(run),
@@ -235,6 +290,14 @@ def _create(
                 request.join_publications,
             ],
         )
-        if journaled:
-            name = NameFormat.parse(request.name_format)
-            journal.inherit(conn, request.template, [name(number) for number in run])
+        names = [name(number) for number in run]
+        if journal.exists(conn) and not journal.inherit(conn, template, names, before):
+            raise psycopg.errors.SerializationFailure("the template was migrated while it was being cloned")
+
+
+def _connect(target: Target) -> Connection:
+    conn = target.connect(application_name="pgbillion tenants create")
+    # each statement must see what has been committed before it
+    conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+    conn.execute("SET client_min_messages = warning")
+    return conn

@@ -3,6 +3,9 @@
 Definitions decide, as PostgreSQL writes them (objects.sql). Writing them takes time. So where the extension is there
 its fingerprints of catalog rows are taken of all schemas, and the definitions of one schema of each fingerprint:
 schemas of one fingerprint have the same definitions, and those of different ones may.
+
+Definitions that are compared lack the schema's name, and are never shown as SQL. What is, comes from definitions that
+PostgreSQL has written for a search path, and has been tried (proof.py).
 """
 
 from __future__ import annotations
@@ -10,29 +13,35 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
-from pgbillion.common import together
+from pgbillion.common import invocation, statements, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.server import extension
+from pgbillion.tenants import proof, wording
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-Objects = dict[tuple[str, str], str]
+Key = tuple[str, str]
+Objects = dict[Key, str]
 
+# where in a function its body is, if that is a text in SQL or PL/pgSQL
+_TEXT = "text of function"
 # tables whose definitions are read by one query
 _TABLES_PER_QUERY = 2_000
+# of definitions that are not the same
+_SHOWN = 200
 
 
 @dataclass(frozen=True)
 class Difference:
-    """An object that differs, and the statements that make it as it should be, if there are such."""
+    """An object that differs, and the statements that make it as it should be, if any were tried and did."""
 
     what: str
     statements: tuple[str, ...] = ()
@@ -40,10 +49,11 @@ class Difference:
 
 @dataclass
 class Group:
-    """Tenants that are the same, and how they differ from the model."""
+    """Tenants that are the same, and how they differ from the model; ``untried`` is why there are no statements."""
 
     tenants: list[str]
     differences: list[Difference]
+    untried: str | None = None
 
 
 @dataclass
@@ -76,7 +86,8 @@ def compare(
         )
         if model not in found:
             raise UserError(
-                f'there is no schema "{model}" to compare with', "see what there is with: pgbillion tenants list"
+                f'there is no schema "{model}" to compare with',
+                f"see what there is with: {invocation.command('tenants', 'list')}",
             )
         _settle(conn)
         names = {oid: name for name, oid in found.items()}
@@ -96,10 +107,14 @@ def compare(
         tables = definitions.tables | rows.tables
         same, *others = groups
         outcome = Outcome(len(chosen), sum(tables.get(oid, 0) for oid in chosen), len(chosen.intersection(same)), 0.0)
-        wanted = _objects(conn, found[model]) if others else {}
+        wanted = objects(conn, found[model], model, model) if others else {}
         for alike in sorted(others, key=lambda group: (-len(group), names[group[0]])):
-            differences = _differences(wanted, _objects(conn, alike[0]))
-            outcome.groups.append(Group([names[oid] for oid in alike], differences))
+            there = objects(conn, alike[0], names[alike[0]], model)
+            if group := _group(target, model, [names[oid] for oid in alike], wanted, there):
+                outcome.groups.append(group)
+            else:
+                # in other words
+                outcome.same += len(alike)
     outcome.seconds = time.monotonic() - start
     return outcome
 
@@ -167,9 +182,18 @@ class _Reader:
         return list(joined.values())
 
 
-def _objects(conn: Connection, schema: int) -> Objects:
+def objects(conn: Connection, schema: int, name: str, model: str) -> Objects:
+    """Return what is in a schema, to be compared with another, the model."""
     rows = conn.execute(load("tenants", "objects").encode(), [[schema]]).fetchall()
-    return {(kind, name): what for _, kind, name, what in rows}
+    found = {(kind, of): what for _, kind, of, what in rows}
+    for key in [key for key in found if key[0] == _TEXT]:
+        head, length, *_ = found.pop(key).split(" ", 2)
+        start, end = int(head), int(head) + int(length)
+        what = found["function", key[1]]
+        # comments of a clone name the model or the clone, and neither counts
+        body = statements.without_schema(what[start:end], name, in_comments=(name, model))
+        found["function", key[1]] = what[:start] + body + what[end:]
+    return found
 
 
 # what is made by its definition, in the order in which it can be, and how it is dropped
@@ -197,19 +221,64 @@ _ABOUT = ("settings of ", "owner and grants of", "options of ", "columns of", "o
 _OF_COLUMNS = ("column", "settings of column", "default of")
 
 
-def _differences(wanted: Objects, found: Objects) -> list[Difference]:
-    """Return how one schema differs from another, in an order in which its statements can be run."""
-    keys = {key for key in wanted.keys() | found.keys() if wanted.get(key) != found.get(key)}
+def _group(target: Target, model: str, tenants: list[str], wanted: Objects, found: Objects) -> Group | None:
+    """Return how tenants that are the same differ from the model, None if they do not."""
+    keys = _keys(wanted, found)
+    if not keys:
+        return None
+    try:
+        comments = [one for (kind, of), what in found.items() if kind == "comment" for one in _comment(of, what)]
+        with proof.Bench(target, tenants[0], model, objects, comments) as bench:
+            made = {key: _statements(key, wanted.get(key), bench.found.get(key), bench.wanted) for key in keys}
+            proven = _proven(bench, made, wanted, found)
+    except proof.NotTriedError as reason:
+        return Group(tenants, [Difference(_what(key, wanted, found)) for key in keys], str(reason))
+    # where one has to come before another, it does
+    places = {key: place for place, key in enumerate(proven)}
+    if [key for key in keys if key in places] != proven:
+        keys.sort(key=lambda key: places.get(key, -1))
+    return Group(
+        tenants, [Difference(_what(key, wanted, found), tuple(made[key]) if key in places else ()) for key in keys]
+    )
+
+
+def _proven(bench: proof.Bench, made: Mapping[Key, Sequence[str]], wanted: Objects, found: Objects) -> list[Key]:
+    """Return the objects whose statements make them as they should be, in an order in which they do, one by one."""
+    tried = [key for key in made if made[key] and same(key, found, bench.before)]
+    while tried:
+        order, after = bench.try_all([made[key] for key in tried])
+        right = [tried[place] for place in order if same(tried[place], wanted, after)]
+        changed = {key for key in after.keys() | bench.before.keys() if not same(key, bench.before, after)}
+        if right == tried:
+            # what was not to be changed has not been, except into what it should be
+            if all(same(key, wanted, after) for key in changed):
+                return tried
+            # what is dropped to be made anew loses what it does not say, such as a comment
+            right = [key for key in tried if len(made[key]) == 1 or key[0] == "column"]
+            if right == tried:
+                return []
+        tried = right
+    return []
+
+
+def same(key: Key, some: Objects, others: Objects) -> bool:
+    """Tell whether an object is the same in both, in whatever words."""
+    return wording.same(some.get(key), others.get(key))
+
+
+def _keys(wanted: Objects, found: Objects) -> list[Key]:
+    """Return what differs in one schema from another, in an order in which statements can be run."""
+    keys = {key for key in wanted.keys() | found.keys() if not same(key, wanted, found)}
     # the parts of what is missing, or too many, go with it
     whole = {name for kind, name in keys if kind in _DROP and ((kind, name) in wanted) != ((kind, name) in found)}
     result = []
     for kind, name in sorted(keys, key=lambda key: (_ORDER.get(key[0], len(_ORDER)), key)):
-        part, table = _parts(kind, name)
+        _, table = _parts(kind, name)
         if table in whole or (kind.startswith(_ABOUT) and name in whole):
             continue
         if kind == "order of columns of" and {column for column in keys if _parts(*column)[1] == name}:
             continue
-        result.append(_difference(kind, name, part, table, wanted.get((kind, name)), found.get((kind, name))))
+        result.append((kind, name))
     return result
 
 
@@ -238,66 +307,80 @@ _COMMENTED = (
 )
 
 
-def _comment(name: str, text: str) -> tuple[str, ...]:
+def _comment(name: str, comment: str) -> list[str]:
     """Return the statement for a comment on an object; none for one on the schema."""
     for pattern, words in _COMMENTED:
         if found := re.fullmatch(pattern, name, re.DOTALL):
-            return (f"COMMENT ON {found.expand(words)} IS {text}",)
-    return ()
+            return [f"COMMENT ON {found.expand(words)} IS {comment}"]
+    return []
 
 
-def _difference(
-    kind: str, name: str, part: str, table: str | None, wanted: str | None, found: str | None
-) -> Difference:
-    drop = _DROP.get(kind, "").format(name=name, part=part, table=table)
-    comment = _comment(name, wanted or "NULL") if kind == "comment" else ()
-    make = _statement(kind, wanted) if wanted is not None else ""
-    if kind == "column" and wanted is not None:
-        make = f"ALTER TABLE {table} ADD COLUMN {part} {wanted}"
+def _what(key: Key, wanted: Objects, found: Objects) -> str:
+    """Return in a line how an object differs."""
+    kind, name = map(_line, key)
+    if key not in wanted:
+        return f"{kind} {name} is too many"
+    if key not in found:
+        return f"{kind} {name} is missing"
+    is_, should_be = _shortened(_line(found[key]), _line(wanted[key]))
+    return f"{kind} {name} is {is_}, should be {should_be}"
+
+
+def _line(what: str) -> str:
+    """Return a text in one line, in which nothing is left out."""
+    return text.harmless(what).replace("\n", "\\n")
+
+
+def _shortened(one: str, other: str) -> tuple[str, str]:
+    """Return two different texts without what is the same at their beginnings, if they are long."""
+    start = 0
+    if max(len(one), len(other)) > _SHOWN:
+        equal = min(len(one), len(other))
+        equal = next((place for place in range(equal) if one[place] != other[place]), equal)
+        start = max(0, equal - _SHOWN // 4)
+    return _part(one, start), _part(other, start)
+
+
+def _part(whole: str, start: int) -> str:
+    end = start + _SHOWN
+    return ("…" if start else "") + whole[start:end] + ("…" if end < len(whole) else "")
+
+
+def _statements(
+    key: Key, wanted: str | None, found: proof.Definition | None, definitions: proof.Definitions
+) -> list[str]:
+    """Return the statements that may make an object as it should be; they are yet to be tried."""
+    kind, name = key
+    part, table = _parts(kind, name)
+    if kind == "comment":
+        return _comment(name, wanted or "NULL")
+    drop = _DROP[kind].format(name=name, part=part, table=table) if kind in _DROP else None
     if wanted is None:
-        return Difference(f"{kind} {name} is too many", comment or ((drop,) if drop else ()))
-    if found is None:
-        return Difference(f"{kind} {name} is missing", comment or ((make,) if make else ()))
-    what = f"{kind} {name} is {_short(found)}, should be {_short(wanted)}"
+        return [drop] if drop else []
+    definition = definitions.get(key)
+    if definition is None or definition.statement is None or kind in ("table", "settings of sequence"):
+        return []
+    if found is None or definition.statement.startswith("CREATE OR REPLACE "):
+        return [definition.statement]
     if kind == "column":
-        return Difference(what, _column(f"ALTER TABLE {table} ALTER COLUMN {part}", wanted, found))
-    if comment:
-        return Difference(what, comment)
-    if wanted.startswith("CREATE OR REPLACE "):
-        return Difference(what, (make,))
-    return Difference(what, (drop, make) if make and drop and kind not in ("table", "sequence", "type") else ())
+        return _column(f"ALTER TABLE {table} ALTER COLUMN {part}", definition, found)
+    # others are lost with what they hold, or with their grants
+    return [drop, definition.statement] if drop and kind not in ("sequence", "type", "materialized view") else []
 
 
-def _statement(kind: str, what: str) -> str:
-    """Return the SQL that makes an object, without what is noted behind it; empty if there is none."""
-    if not what.startswith(("CREATE ", "ALTER ")) or what.endswith(" -- not valid"):
-        return ""
-    if kind == "function":
-        return what.rpartition(" -- ")[0].rstrip()
-    return re.sub(r" -- enabled: .$", "", what)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 200 else line[:199] + "…"
-
-
-def _column(alter: str, wanted: str, found: str) -> tuple[str, ...]:
-    """Return the statements that change a column; none where its type of generation would change."""
-    if any(" GENERATED " in text for text in (wanted, found)):
-        return ()
-    statements = []
-    (type_, default, not_null), (old_type, old_default, old_not_null) = _column_parts(wanted), _column_parts(found)
-    if type_ != old_type:
-        statements.append(f"{alter} TYPE {type_}")
-    if default != old_default:
-        statements.append(f"{alter} SET DEFAULT {default}" if default else f"{alter} DROP DEFAULT")
-    if not_null != old_not_null:
-        statements.append(f"{alter} SET NOT NULL" if not_null else f"{alter} DROP NOT NULL")
-    return tuple(statements)
-
-
-def _column_parts(what: str) -> tuple[str, str, bool]:
-    rest = what.removesuffix(" NOT NULL")
-    type_, _, default = rest.partition(" DEFAULT ")
-    return type_, default, rest != what
+def _column(alter: str, wanted: proof.Definition, found: proof.Definition) -> list[str]:
+    """Return the statements that change a column; none for what is generated."""
+    if wanted.generated or found.generated:
+        return []
+    made = []
+    old = found.value
+    if wanted.type != found.type:
+        # a default need not be one of the new type
+        made += [f"{alter} DROP DEFAULT"] if old is not None else []
+        made.append(f"{alter} TYPE {wanted.type}")
+        old = None
+    if wanted.value != old:
+        made.append(f"{alter} DROP DEFAULT" if wanted.value is None else f"{alter} SET DEFAULT {wanted.value}")
+    if wanted.not_null != found.not_null:
+        made.append(f"{alter} {'SET' if wanted.not_null else 'DROP'} NOT NULL")
+    return made

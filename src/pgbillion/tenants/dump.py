@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quote
 from pgbillion.common.target import Target
 from pgbillion.server.client import Programs
 from pgbillion.tables.worker import psql_connection
@@ -69,8 +70,7 @@ def copy(
 
 def _what(schema: str) -> list[str]:
     # in quotes nothing is a wildcard
-    quoted = '"' + schema.replace('"', '""') + '"'
-    return ["--schema", quoted, "--strict-names", *_LEFT_OUT]
+    return ["--schema", quote(schema), "--strict-names", *_LEFT_OUT]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import psycopg
 
 from pgbillion.common import search_path
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 from pgbillion.tenants.schemas import JOURNAL
 from pgbillion.tenants.script import Script
@@ -29,6 +30,10 @@ _FAIL = (
     " SET checksum = excluded.checksum, started = excluded.started, finished = excluded.finished,"
     " error = excluded.error WHERE NOT m.done"
 )
+# which versions of a tenant's rows there are: another one is in another place or of another transaction
+_VERSIONS = "coalesce(string_agg(m.ctid::text || m.xmin::text, ' ' ORDER BY m.ctid) FILTER (WHERE m.done), '')"
+# of a schema by its OID, whose name may change
+_OF_SCHEMA = "pgbillion_journal.migration m JOIN pg_namespace n ON n.nspname::text = m.tenant WHERE n.oid = %s::oid"
 
 
 def exists(conn: Connection) -> bool:
@@ -64,7 +69,7 @@ def make(conn: Connection) -> None:
     except psycopg.errors.InsufficientPrivilege:
         raise UserError(
             f"no privilege to create the schema {JOURNAL}, in which migrate notes what it has done",
-            f"let somebody run: GRANT CREATE ON DATABASE {conn.info.dbname} TO {conn.info.user}",
+            f"let somebody run: GRANT CREATE ON DATABASE {quoted(conn.info.dbname)} TO {quoted(conn.info.user)}",
             status=3,
         ) from None
 
@@ -109,9 +114,27 @@ def statements_done(conn: Connection, script: Script, tenant: str) -> set[int]:
     return {number for (number,) in rows}
 
 
+def hold(conn: Connection) -> None:
+    """Wait for migrations in progress, and keep others from beginning, until the end of the transaction.
+
+    Raises UserError when that takes too long.
+    """
+    if not exists(conn):
+        return
+    try:
+        conn.execute("LOCK TABLE pgbillion_journal.migration IN SHARE ROW EXCLUSIVE MODE")
+    except psycopg.errors.LockNotAvailable:
+        raise UserError("migrations are being run, which need the names as they are", "wait for their end", 3) from None
+
+
 def rename(conn: Connection, old: Sequence[str], new: Sequence[str]) -> None:
-    """Have renamed tenants keep what they have had; in the transaction that renames."""
+    """Have renamed tenants keep what they have had; in the transaction that renames, which holds the journal."""
     if exists(conn):
+        # of earlier schemas that had the new names
+        conn.execute(
+            "DELETE FROM pgbillion_journal.migration WHERE tenant = ANY (%s::text[]) AND tenant <> ALL (%s::text[])",
+            [list(new), list(old)],
+        )
         conn.execute(
             "UPDATE pgbillion_journal.migration SET tenant = n.new"
             " FROM unnest(%s::text[], %s::text[]) AS n (old, new) WHERE tenant = n.old",
@@ -124,12 +147,29 @@ def forget(conn: Connection, tenant: str) -> None:
     conn.execute("DELETE FROM pgbillion_journal.migration WHERE tenant = %s", [tenant])
 
 
-def inherit(conn: Connection, template: str, tenants: Sequence[str]) -> None:
-    """Note that new tenants have had what their template has had; in the transaction that creates them."""
-    conn.execute(
-        "INSERT INTO pgbillion_journal.migration"
+def had(conn: Connection, template: int) -> str:
+    """Return which rows tell what a template, by its OID, has had; before it is cloned, in the same transaction."""
+    row = conn.execute(f"SELECT {_VERSIONS} FROM {_OF_SCHEMA}", [template])
+    return str(row.fetchall()[0][0])
+
+
+def inherit(conn: Connection, template: int, tenants: Sequence[str], before: str | None) -> bool:
+    """Note that new tenants have had what their template has had; in the transaction that creates them.
+
+    False if that is no longer what it was ``before``: then it is unknown which of both the clones are like. Of earlier
+    schemas that had the names of the new ones nothing is kept.
+    """
+    conn.execute("DELETE FROM pgbillion_journal.migration WHERE tenant = ANY (%s::text[])", [list(tenants)])
+    # what is compared and what is inherited must be of one snapshot
+    row = conn.execute(
+        f"WITH had AS (SELECT m.*, m.ctid AS place, m.xmin AS writer FROM {_OF_SCHEMA}),"
+        " inherited AS (INSERT INTO pgbillion_journal.migration"
         " SELECT t.tenant, m.migration, m.statement, m.checksum, m.done, m.started, m.finished, m.error"
-        " FROM pgbillion_journal.migration m, unnest(%s::text[]) AS t (tenant)"
-        " WHERE m.tenant = %s AND m.done ON CONFLICT DO NOTHING",
-        [list(tenants), template],
+        " FROM had m, unnest(%s::text[]) AS t (tenant) WHERE m.done"
+        # a failure in an earlier schema, noted a moment ago
+        " ON CONFLICT (migration, tenant, statement) DO UPDATE SET checksum = excluded.checksum, done = excluded.done,"
+        " started = excluded.started, finished = excluded.finished, error = excluded.error)"
+        f" SELECT {_VERSIONS.replace('ctid', 'place').replace('xmin', 'writer')} FROM had m",
+        [template, list(tenants)],
     )
+    return str(row.fetchall()[0][0]) == (before or "")

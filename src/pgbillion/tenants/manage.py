@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -11,11 +12,12 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import text, together
+from pgbillion.common import planner, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
-from pgbillion.tenants import journal
+from pgbillion.tenants import journal, lock_table
+from pgbillion.tenants.lock_table import LockTable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -38,8 +40,13 @@ def listed(conn: Connection, names: Sequence[str], *, size: bool) -> list[Tenant
     return [Tenant(*row) for row in rows]
 
 
-def rename(conn: Connection, old: str, new: str, names: Sequence[str]) -> list[tuple[str, str]]:
+def rename(
+    conn: Connection, old: str, new: str, names: Sequence[str], *, say: Callable[[str], None]
+) -> list[tuple[str, str]]:
     """Rename tenants, all or none: in both patterns % stands for the same text. Returns the pairs.
+
+    Functions of a tenant that set search_path to its name set it to the new one; ``say`` is told of those that name it
+    otherwise, or are another role's.
 
     Raises UserError for patterns that do not fit each other or names that are too long.
     """
@@ -59,11 +66,42 @@ def rename(conn: Connection, old: str, new: str, names: Sequence[str]) -> list[t
         pairs.append((name, renamed))
     if not pairs:
         raise UserError(f'no schema fits "{old}"', "% stands for any text; _ is itself here")
+    # the journal must be read after the locks
+    conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     with conn.transaction():
+        conn.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'".encode())
+        # before the names change: a migration's row has the name that its statements go by
+        journal.hold(conn)
         for name, renamed in pairs:
             conn.execute(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(sql.Identifier(name), sql.Identifier(renamed)))
+            _redirect(conn, name, renamed, say)
         journal.rename(conn, [name for name, _ in pairs], [renamed for _, renamed in pairs])
     return pairs
+
+
+# as in the setting: an identifier, with or without quotes
+_IN_PATH = re.compile(r'"((?:[^"]|"")*)"|([^\s,]+)')
+
+
+def _redirect(conn: Connection, old: str, new: str, say: Callable[[str], None]) -> None:
+    """Have the functions of a schema that has been renamed look for names there, not where it was."""
+    with planner.through_indexes(conn):
+        rows = conn.execute(load("tenants", "named_in_functions").encode(), {"old": old, "new": new}).fetchall()
+    left = []
+    for function, path, elsewhere in rows:
+        schemas = [quoted.replace('""', '"') if quoted else bare for quoted, bare in _IN_PATH.findall(path or "")]
+        if old in schemas:
+            wanted = sql.SQL(", ").join(sql.Literal(new if schema == old else schema) for schema in schemas)
+            statement = sql.SQL("ALTER ROUTINE {} SET search_path TO {}").format(sql.SQL(function), wanted)
+            try:
+                with conn.transaction():
+                    conn.execute(statement)
+            except psycopg.errors.InsufficientPrivilege:
+                elsewhere = True
+        if elsewhere:
+            left.append(function)
+    if left:
+        say(f"warning: these functions still name {old}: {', '.join(left)}")
 
 
 def drop(
@@ -74,12 +112,12 @@ def drop(
     cascade: bool,
     observe: Callable[[int], AbstractContextManager[Callable[[int], None]]],
 ) -> int:
-    """Drop tenants, each in a transaction of its own, and return how many.
+    """Drop tenants, each in a transaction of its own if the server's lock table has room for it; return how many.
 
     Raises UserError when something outside of a tenant depends on it, without ``cascade``; the tenant is left.
     """
     with target.connect() as conn:
-        journaled = journal.exists(conn)
+        locks = LockTable(conn)
     todo: Iterator[str] = iter(names)
     lock = threading.Lock()
     dropped = 0
@@ -92,14 +130,11 @@ def drop(
         nonlocal dropped
         with target.connect(application_name="pgbillion tenants drop") as mine:
             team.session(mine)
+            # what migrations have noted that DROP SCHEMA has waited for
+            mine.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
             mine.execute(f"SET client_min_messages = warning; SET lock_timeout = '{_LOCK_TIMEOUT}'".encode())
             while not team.stopped.is_set() and (name := take()) is not None:
-                with mine.transaction():
-                    if not cascade:
-                        refuse_used(mine, name, hint="--cascade drops what depends on tenants, too; or drop it before")
-                    mine.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))
-                    if journaled:
-                        journal.forget(mine, name)
+                _drop(mine, name, locks, cascade=cascade)
                 with lock:
                     dropped += 1
                 update(dropped)
@@ -108,6 +143,32 @@ def drop(
         for future in [team.start(work, team) for _ in range(min(workers, len(names)))]:
             future.result()
     return dropped
+
+
+def _drop(conn: Connection, name: str, locks: LockTable, *, cascade: bool) -> None:
+    """Drop a tenant, in parts if it is too large."""
+    with conn.transaction():
+        wanted = lock_table.needed(conn, name)
+    whole = locks.fits(wanted)
+    parts = locks.parts()
+    with locks.taken(wanted if whole else locks.room):
+        while True:
+            try:
+                with conn.transaction():
+                    if not cascade:
+                        refuse_used(conn, name, hint="--cascade drops what depends on tenants, too; or drop it before")
+                    if not whole and lock_table.drop_some(conn, name, parts):
+                        continue
+                    conn.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(name)))
+                    if journal.exists(conn):
+                        journal.forget(conn, name)
+                    return
+            except psycopg.errors.OutOfMemory:
+                # others have taken more of the lock table than was left to them
+                if not whole and parts == 1:
+                    raise
+                parts = parts if whole else parts // 2
+                whole = False
 
 
 def refuse_used(conn: Connection, name: str, *, hint: str) -> None:

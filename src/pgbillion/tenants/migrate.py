@@ -1,10 +1,15 @@
 """Run migrations in many schemas: each tenant in its own transaction, which also notes in the journal that it is done.
 
 What is done is never run again, so a run that failed somewhere, or was interrupted, goes on with the same command.
+
+What is run calls code of the tenant's: triggers, defaults, and functions and operators that fit a call better than
+PostgreSQL's own. As the schema's owner it runs in a SECURITY DEFINER function, where PostgreSQL lets nobody set a role.
+Nothing that the tenant has left for later may then run outside of it, as the role that migrates.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +24,7 @@ from psycopg.pq import TransactionStatus
 
 from pgbillion.common import together
 from pgbillion.common.errors import UserError
+from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.tenants import journal
 from pgbillion.tenants.script import Script
@@ -32,11 +38,19 @@ _PASSING = (
     psycopg.errors.DeadlockDetected,
     psycopg.errors.SerializationFailure,
 )
-# what the tenant before may have left behind
+# what the tenant before may have left behind; and quotes are as `split` has read them, whatever the role's settings are
 _AFRESH = (
     "RESET SESSION AUTHORIZATION; RESET ALL; DISCARD TEMP; UNLISTEN *;"
-    " SET search_path TO ''; SET client_min_messages TO warning"
+    " SET search_path TO ''; SET client_min_messages TO warning; SET standard_conforming_strings TO on"
 )
+
+_RUN = """
+CREATE FUNCTION pg_temp.pgbillion_run(statements text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $run$
+BEGIN
+    EXECUTE statements;
+END
+$run$
+"""
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,7 @@ class Request:
     lock_timeout: str = "5s"
     retries: int = 3
     path: Sequence[str] = ()
+    as_owner: bool = False
 
     def check(self) -> None:
         """Raise UserError for arguments that no server could make right."""
@@ -62,6 +77,8 @@ class Request:
             raise UserError(
                 "--dry-run rolls back, and --no-transaction leaves nothing to roll back", "leave out one of them"
             )
+        if self.as_owner and not self.transaction:
+            raise UserError("--as-owner runs each migration in a transaction", "leave out --no-transaction")
 
 
 @dataclass(frozen=True)
@@ -72,6 +89,15 @@ class Failure:
     migration: str
     error: str
     sqlstate: str | None = None
+
+
+def alike(failures: Sequence[Failure]) -> list[list[Failure]]:
+    """Return failures by tenant, those of the same migration and error together, whatever a tenant's name is in it."""
+    groups: dict[tuple[str, str], list[Failure]] = {}
+    for failure in sorted(failures, key=lambda failure: failure.tenant):
+        named = re.compile(rf"\b{re.escape(failure.tenant)}\b")
+        groups.setdefault((failure.migration, named.sub("%", failure.error)), []).append(failure)
+    return list(groups.values())
 
 
 @dataclass
@@ -120,7 +146,8 @@ def run(
                 outcome.left = len(rest)
                 break
             if part:
-                _Run(target, request, {tenant: todo[tenant] for tenant in part}, outcome, update, journaled).all()
+                over = len(first) if part is rest else 0
+                _Run(target, request, {tenant: todo[tenant] for tenant in part}, outcome, update, journaled, over).all()
     outcome.seconds = time.monotonic() - start
     return outcome
 
@@ -136,6 +163,7 @@ class _Run:
         outcome: Outcome,
         update: Callable[[int], None],
         journaled: bool,
+        over: int,
     ) -> None:
         self._target = target
         self._request = request
@@ -145,6 +173,7 @@ class _Run:
         self._update = update
         self._journaled = journaled
         self._lock = threading.Lock()
+        self._over = over
 
     def all(self) -> None:
         with together.team(self._workers) as team:
@@ -159,26 +188,32 @@ class _Run:
     def _work(self, team: together.Team) -> None:
         with self._target.connect(application_name="pgbillion tenants migrate") as conn:
             team.session(conn)
+            if self._request.as_owner:
+                # a tenant could put statements of its own in the place of those that are kept
+                conn.prepare_threshold = None
             while not team.stopped.is_set() and (task := self._next()):
                 tenant, scripts = task
-                failure = self._tenant(team, conn, tenant, scripts)
+                ran = self._tenant(team, conn, tenant, scripts)
                 with self._lock:
-                    if failure is None:
+                    if isinstance(ran, Failure):
+                        self._outcome.failures.append(ran)
+                    elif ran:
                         self._outcome.done += 1
                     else:
-                        self._outcome.failures.append(failure)
-                    over = self._outcome.done + len(self._outcome.failures)
+                        # another run has done it meanwhile
+                        self._outcome.before += 1
+                    self._over += 1
+                    over = self._over
                 self._update(over)
 
-    def _tenant(self, team: together.Team, conn: Connection, tenant: str, scripts: Sequence[Script]) -> Failure | None:
-        """Run what a tenant has not had, and return what failed."""
+    def _tenant(self, team: together.Team, conn: Connection, tenant: str, scripts: Sequence[Script]) -> Failure | bool:
+        """Run what a tenant has not had; return what failed, or whether there still was something to be run."""
+        ran = False
         for script in scripts:
             for attempt in range(self._request.retries + 1):
                 try:
-                    if self._request.transaction:
-                        self._whole(conn, tenant, script)
-                    else:
-                        self._by_statement(conn, tenant, script)
+                    run = self._whole if self._request.transaction else self._by_statement
+                    ran = run(conn, tenant, script) or ran
                     break
                 except psycopg.Error as error:
                     if team.stopped.is_set() or conn.closed:
@@ -190,7 +225,7 @@ class _Run:
                         team.stopped.wait(0.1 * 2**attempt)
                         continue
                     return self._failed(conn, tenant, script, error)
-        return None
+        return ran
 
     def _failed(self, conn: Connection, tenant: str, script: Script, error: psycopg.Error) -> Failure:
         message = " ".join((error.diag.message_primary or str(error)).split())
@@ -211,17 +246,22 @@ class _Run:
             timeout=sql.Literal(self._request.lock_timeout),
         )
 
-    def _whole(self, conn: Connection, tenant: str, script: Script) -> None:
-        """Run a migration in a transaction of its own."""
+    def _whole(self, conn: Connection, tenant: str, script: Script) -> bool:
+        """Run a migration in a transaction of its own; return False if it has been run before."""
         conn.execute(_AFRESH.encode())
         conn.execute("BEGIN")
         try:
             # before the path is the tenant's, in which there may be other functions
-            if not self._journaled or journal.claim(conn, script, tenant):
+            _hold(conn, tenant)
+            fresh = not self._journaled or journal.claim(conn, script, tenant)
+            if fresh:
                 _check_there(conn, tenant)
                 row = conn.execute("SELECT pg_current_xact_id()::text").fetchone()
-                conn.execute(self._settings(tenant))
-                conn.execute(script.for_schema(tenant).encode(), prepare=False)
+                if self._request.as_owner:
+                    self._as_owner(conn, tenant, script)
+                else:
+                    conn.execute(self._settings(tenant))
+                    conn.execute(script.for_schema(tenant).encode(), prepare=False)
                 if (
                     conn.info.transaction_status != TransactionStatus.INTRANS
                     or row != conn.execute("SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text").fetchone()
@@ -234,9 +274,32 @@ class _Run:
             if not conn.closed and conn.info.transaction_status != TransactionStatus.IDLE:
                 conn.execute("ROLLBACK")
             raise
+        return fresh
 
-    def _by_statement(self, conn: Connection, tenant: str, script: Script) -> None:
-        """Run a migration statement by statement, each noted once it has been run."""
+    def _as_owner(self, conn: Connection, tenant: str, script: Script) -> None:
+        """Run a migration as the schema's owner, with all that it has deferred."""
+        row = conn.execute("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = %s", [tenant]).fetchone()
+        owner = sql.Identifier(row[0] if row else tenant)
+        conn.execute(_RUN)
+        conn.execute(sql.SQL("ALTER FUNCTION pg_temp.pgbillion_run(text) OWNER TO {}").format(owner))
+        conn.execute(self._settings(tenant))
+        conn.execute(
+            "SELECT pg_temp.pgbillion_run(%s::pg_catalog.text)",
+            [f"{script.for_schema(tenant)}\n;\nSET CONSTRAINTS ALL IMMEDIATE"],
+        )
+        # of a cursor WITH HOLD the query would be run at the commit
+        conn.execute("CLOSE ALL; SET LOCAL search_path TO pg_catalog, pg_temp")
+        # PostgreSQL 18 runs a trigger as the role that has queued it; until then a trigger that another one has queued
+        # meanwhile, after SET CONSTRAINTS … DEFERRED, could still be waiting
+        if conn.info.server_version < 180000:
+            waiting = conn.execute(load("tenants", "deferrable").encode()).fetchone()
+            if waiting is not None:
+                raise psycopg.errors.InsufficientPrivilege(
+                    f"{waiting[0]} can be deferred, and would then not run as the owner of {tenant}"
+                )
+
+    def _by_statement(self, conn: Connection, tenant: str, script: Script) -> bool:
+        """Run a migration statement by statement, each noted once it has been run; return False if it was before."""
         conn.execute(_AFRESH.encode())
         key = f"pgbillion_journal {tenant} {script.name}"
         row = conn.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", [key]).fetchone()
@@ -245,7 +308,7 @@ class _Run:
         try:
             before = journal.statements_done(conn, script, tenant)
             if 0 in before:
-                return
+                return False
             for number, statement in enumerate(script.statements, 1):
                 if number in before:
                     continue
@@ -253,14 +316,32 @@ class _Run:
                 conn.execute(self._settings(tenant))
                 conn.execute(statement.for_schema(tenant).encode(), prepare=False)
                 conn.execute(_AFRESH.encode())
-                journal.claim(conn, script, tenant, number)
-            journal.claim(conn, script, tenant)
+                _note(conn, script, tenant, number)
+            _note(conn, script, tenant, 0)
+            return True
         finally:
             if not conn.closed:
                 conn.execute("SELECT pg_catalog.pg_advisory_unlock(pg_catalog.hashtextextended(%s, 0))", [key])
 
 
+def _hold(conn: Connection, tenant: str) -> None:
+    """Keep a tenant from being dropped until the end of the transaction; before its rows in the journal are locked.
+
+    Raises psycopg.errors.InvalidSchemaName if it is gone.
+    """
+    # which locks what it finds, as commands do that create something in a schema
+    conn.execute("SELECT pg_get_object_address('schema', ARRAY[%s::text], '{}')", [tenant])
+
+
+def _note(conn: Connection, script: Script, tenant: str, statement: int) -> None:
+    """Note that a statement has been run in a tenant that still exists, and under this name."""
+    with conn.transaction():
+        _hold(conn, tenant)
+        journal.claim(conn, script, tenant, statement)
+        _check_there(conn, tenant)
+
+
 def _check_there(conn: Connection, tenant: str) -> None:
-    # without the schema, what is meant for it would go to the next one in the path
+    # it may have been renamed while the claim waited; what is meant for it would go to the next schema in the path
     if conn.execute("SELECT FROM pg_namespace WHERE nspname = %s", [tenant]).fetchone() is None:
         raise psycopg.errors.InvalidSchemaName(f'schema "{tenant}" does not exist')

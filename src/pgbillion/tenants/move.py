@@ -20,12 +20,13 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import text
+from pgbillion.common import invocation, planner, text
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.server import client
-from pgbillion.tenants import dump, journal, manage, needs
+from pgbillion.tenants import dump, journal, manage, needs, wording
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Say = Callable[[str], None]
@@ -49,6 +50,7 @@ class Request:
     drop: bool = False
     lock_timeout: str = "5s"
     bindir: Path | None = None
+    trust_owner: bool = False
 
 
 @dataclass
@@ -82,7 +84,9 @@ def oid_of(conn: Connection, schema: str) -> int:
         [schema],
     ).fetchone()
     if row is None:
-        raise UserError(f'there is no schema "{schema}"', "see what there is with: pgbillion tenants list")
+        raise UserError(
+            f'there is no schema "{schema}"', f"see what there is with: {invocation.command('tenants', 'list')}"
+        )
     if row[1]:
         raise UserError(f"{schema} is the system's", "tenants have schemas of their own")
     return int(row[0])
@@ -171,7 +175,9 @@ def _check(here: Connection, there: Connection, request: Request, schema: int) -
         raise UserError("the target is the source's database", "--to names another one")
     if there.execute("SELECT FROM pg_namespace WHERE nspname = %s", [name]).fetchone() is not None:
         raise UserError(
-            f'the target, {there.info.dbname}, has a schema "{name}" already', "pgbillion tenants rename changes one", 3
+            f'the target, {there.info.dbname}, has a schema "{name}" already',
+            f"change one: {invocation.command('tenants', 'rename', name, 'NEW_NAME')}",
+            3,
         )
     if major(there) < major(here):
         raise UserError(
@@ -188,7 +194,7 @@ def _check(here: Connection, there: Connection, request: Request, schema: int) -
     if not row[0]:
         raise UserError(
             f"no privilege to create a schema in {there.info.dbname}",
-            f"let somebody run: GRANT CREATE ON DATABASE {there.info.dbname} TO {row[2]}",
+            f"let somebody run: GRANT CREATE ON DATABASE {quoted(there.info.dbname)} TO {quoted(row[2])}",
             3,
         )
     there.execute("SELECT set_config('lock_timeout', %s, false)", [request.lock_timeout])
@@ -197,10 +203,27 @@ def _check(here: Connection, there: Connection, request: Request, schema: int) -
         raise UserError(
             f"the target lacks what {name} needs: {', '.join(map(str, absent))}", "create that there first", 3
         )
+    if not request.trust_owner:
+        _check_code(here, there, schema)
     if request.drop:
         with here.transaction():
             manage.refuse_used(here, name, hint=_USED)
     return programs
+
+
+def _check_code(here: Connection, there: Connection, schema: int) -> None:
+    """Raise UserError if code of others would run as the role that restores rows in the target."""
+    trusted = {
+        role for (role,) in there.execute("SELECT rolname::text FROM pg_roles WHERE rolsuper OR rolname = current_user")
+    }
+    for what, function, owner in needs.evaluated(here, schema):
+        if owner not in trusted:
+            raise UserError(
+                f"{what} calls {function} of role {owner}, which would run in the target with the privileges of"
+                f" {there.info.user}",
+                f"name {owner} as the user in --to, or add --trust-owner if you trust that role with your privileges",
+                3,
+            )
 
 
 def _patient(conn: Connection) -> None:
@@ -220,9 +243,11 @@ def _locked(source: Target, request: Request, schema: int) -> Iterator[Connectio
         # until it is over, one way or the other; of two that move the same tenant the second waits, too
         conn.execute(_OVER.replace("lock", "xact_lock").encode(), [_key(schema)])
         rows = conn.execute(
-            "SELECT relkind::text, format('%%I.%%I', nspname, relname), seqincrement FROM pg_class c"
-            " JOIN pg_namespace n ON n.oid = relnamespace LEFT JOIN pg_sequence s ON seqrelid = c.oid"
-            " WHERE relnamespace = %s::oid AND relkind IN ('r', 'p', 'S') ORDER BY c.oid",
+            "SELECT relkind::text, format('%%I.%%I', nspname, relname), seqincrement FROM pg_depend d"
+            " JOIN pg_class c ON c.oid = objid JOIN pg_namespace n ON n.oid = relnamespace"
+            " LEFT JOIN pg_sequence s ON seqrelid = c.oid"
+            " WHERE refclassid = 'pg_namespace'::regclass AND refobjid = %s::oid AND classid = 'pg_class'::regclass"
+            " AND relkind IN ('r', 'p', 'S') ORDER BY c.oid",
             [schema],
         ).fetchall()
         tables = [name for kind, name, _ in rows if kind != "S"]
@@ -240,16 +265,16 @@ def _state(conn: Connection, schema: int) -> list[tuple[Any, ...]]:
 
 
 def _contents(conn: Connection, schema: int) -> _Contents:
-    objects = {
-        (kind, name): _plain(kind, what)
-        for _, kind, name, what in conn.execute(load("tenants", "objects").encode(), [[schema]])
-    }
-    relations = conn.execute(
-        "SELECT relkind::text, format('%%I.%%I', nspname, relname) FROM pg_class c"
-        " JOIN pg_namespace n ON n.oid = relnamespace"
-        " WHERE relnamespace = %s::oid AND relkind IN ('r', 'S') ORDER BY relname",
-        [schema],
-    ).fetchall()
+    with planner.through_indexes(conn):
+        rows = conn.execute(load("tenants", "objects").encode(), [[schema]]).fetchall()
+        relations = conn.execute(
+            "SELECT relkind::text, format('%%I.%%I', nspname, relname) FROM pg_depend d"
+            " JOIN pg_class c ON c.oid = objid JOIN pg_namespace n ON n.oid = relnamespace"
+            " WHERE refclassid = 'pg_namespace'::regclass AND refobjid = %s::oid AND classid = 'pg_class'::regclass"
+            " AND relkind IN ('r', 'S') ORDER BY relname",
+            [schema],
+        ).fetchall()
+    objects = {(kind, name): _plain(kind, what) for _, kind, name, what in rows}
     sequences = {
         name: conn.execute(f"SELECT last_value, is_called FROM {name}".encode()).fetchall()[0]
         for kind, name in relations
@@ -282,7 +307,8 @@ def _compare(request: Request, contents: _Contents, counts: dict[str, int], ther
     wrong = [
         " ".join(key)
         for key in sorted(contents.objects.keys() | found.objects.keys())
-        if (key in contents.objects) != (key in found.objects) or (same and contents.objects[key] != found.objects[key])
+        if (key in contents.objects) != (key in found.objects)
+        or (same and not wording.same(contents.objects[key], found.objects[key]))
     ]
     copied = _counts(there, found.tables)
     wrong += [

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from pgbillion.common import planner
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 
@@ -45,9 +46,11 @@ def of(conn: Connection, schema: int) -> list[Need]:
             "ALTER EXTENSION … SET SCHEMA puts it elsewhere, if it can be",
             3,
         )
-    roles = conn.execute(_of_members("needed_roles").encode(), [schema] * 4)
+    with planner.through_indexes(conn):
+        roles = conn.execute(_of_members("needed_roles").encode(), [schema] * 2).fetchall()
+        objects = conn.execute(_of_members("needs").encode(), [schema]).fetchall()
     needs = {Need(kind, name) for kind, name in roles}
-    for kind, names, arguments, name, extension in conn.execute(_of_members("needs").encode(), [schema]):
+    for kind, names, arguments, name, extension in objects:
         if extension is not None:
             needs.add(Need("extension", extension))
         if kind in _BY_NAME:
@@ -55,6 +58,11 @@ def of(conn: Connection, schema: int) -> list[Need]:
         else:
             needs.add(Need(kind, name, (tuple(names), tuple(arguments)), extension))
     return sorted(needs, key=lambda need: (need.address is not None, str(need)))
+
+
+def evaluated(conn: Connection, schema: int) -> list[tuple[str, str, str]]:
+    """Return what is evaluated for rows that are copied into a schema, a function that it calls, and whose that is."""
+    return conn.execute(_of_members("evaluated").encode(), [schema]).fetchall()
 
 
 def _of_members(name: str) -> str:

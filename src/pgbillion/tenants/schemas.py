@@ -1,4 +1,8 @@
-"""Which schemas are tenants: those whose names match a pattern of SQL's LIKE; never the system's."""
+"""Which schemas are tenants: those whose names match a pattern of SQL's LIKE; never the system's.
+
+public is one only by its own name: most databases have it, and it is hardly ever meant by a wildcard. What belongs to
+an extension is none at all.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,12 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 def select(conn: Connection, pattern: str, *, but: str | None = None) -> list[str]:
     """Return the names in the order of their bytes, without ``but``. Raises UserError without any."""
     rows = conn.execute(
-        "SELECT nspname::text FROM pg_namespace WHERE nspname::text LIKE %s AND nspname !~ '^pg_'"
+        "SELECT nspname::text FROM pg_namespace n WHERE nspname::text LIKE %s AND nspname !~ '^pg_'"
         " AND nspname NOT IN ('information_schema', 'pgbillion_tables', 'pgbillion_rows', %s)"
-        ' ORDER BY nspname::text COLLATE "C"',
-        [pattern, JOURNAL],
+        " AND (nspname <> 'public' OR %s)"
+        " AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_namespace'::regclass AND d.objid = n.oid"
+        " AND d.deptype = 'e') ORDER BY nspname::text COLLATE \"C\"",
+        [pattern, JOURNAL, pattern == "public"],
     ).fetchall()
     names = [name for (name,) in rows if name != but]
     if not names:

@@ -1,7 +1,8 @@
 """SQL of the user's to be run in many schemas: cut into statements, checked, and with the schema's name put in.
 
 The text is read as psql reads it: quotes, comments, dollar quotes, bodies of functions after BEGIN ATOMIC. It is never
-changed, but for `:schema`, `:'schema'` and `:"schema"`, which stand for the schema's name as psql's variables do.
+changed, but for `:schema`, `:"schema"` and `:'schema'`, which stand for the schema's name: quoted, as it is whatever
+its owner has called it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Script:
 
     def for_schema(self, schema: str) -> str:
         """Return all of it with the schema's name put in."""
-        return ";\n".join(statement.for_schema(schema) for statement in self.statements)
+        # a line of its own: a statement may end with a comment
+        return "\n;\n".join(statement.for_schema(schema) for statement in self.statements)
 
 
 def load(files: Sequence[Path], commands: Sequence[str]) -> list[Script]:

@@ -17,12 +17,15 @@ from psycopg import sql
 
 from pgbillion.common import together
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 MAX_WORKERS = 100
+# of the tablespaces that a hint lists
+_NAMED = 10
 _ALTER = {
     "r": "ALTER TABLE {} SET TABLESPACE {}",
     "p": "ALTER TABLE {} SET TABLESPACE {}",
@@ -82,13 +85,15 @@ def check(conn: Connection, name: str) -> None:
         [name],
     ).fetchone()
     if row is None:
-        raise UserError(f'there is no tablespace "{name}"', "see what there is with: psql -c '\\db'")
+        names = [one for (one,) in conn.execute("SELECT spcname::text FROM pg_tablespace ORDER BY 1").fetchall()]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        raise UserError(f'there is no tablespace "{name}"', f"there are: {', '.join(names[:_NAMED])}{more}")
     if row[0]:
         raise UserError("pg_global is for what databases share", "choose another tablespace")
     if not row[1]:
         raise UserError(
             f"no privilege to create in the tablespace {name}",
-            f"let somebody run: GRANT CREATE ON TABLESPACE {name} TO {conn.info.user}",
+            f"let somebody run: GRANT CREATE ON TABLESPACE {quoted(name)} TO {quoted(conn.info.user)}",
             status=3,
         )
 

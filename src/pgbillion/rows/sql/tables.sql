@@ -16,13 +16,14 @@ SELECT l.root::int8, rn.nspname, rc.relname, rc.relkind = 'p',
            AND (c.relpersistence <> 't' OR c.relnamespace = pg_my_temp_schema()),
        CASE WHEN c.relkind IN ('r', 'm') THEN pg_relation_size(l.leaf) / current_setting('block_size')::int8 ELSE 0 END,
        c.relpages::int8, c.relallvisible::int8, c.reltuples::float8,
-       coalesce(s.n_tup_upd, 0), coalesce(s.n_tup_hot_upd, 0), coalesce(s.n_tup_del, 0),
-       coalesce(s.vacuum_count, 0) + coalesce(s.autovacuum_count, 0)
+       -- the view of these counts would be computed for all tables
+       coalesce(pg_stat_get_tuples_updated(l.leaf), 0), coalesce(pg_stat_get_tuples_hot_updated(l.leaf), 0),
+       coalesce(pg_stat_get_tuples_deleted(l.leaf), 0),
+       coalesce(pg_stat_get_vacuum_count(l.leaf), 0) + coalesce(pg_stat_get_autovacuum_count(l.leaf), 0)
   FROM leaves l
   JOIN pg_class rc ON rc.oid = l.root
   JOIN pg_namespace rn ON rn.oid = rc.relnamespace
   JOIN pg_class c ON c.oid = l.leaf
   JOIN pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN pg_am a ON a.oid = c.relam
-  LEFT JOIN pg_stat_all_tables s ON s.relid = l.leaf
  ORDER BY rn.nspname, rc.relname, l.root, l.leaf

@@ -1,5 +1,5 @@
--- The first setting, other than of this database, that has sessions load one of some libraries: which, whose, what of
--- it, and what takes it out. Parameter: the libraries' names.
+-- The first setting that has sessions load one of some libraries: which, whose, what of it, and what takes it out.
+-- Parameters: the libraries' names, and whether this database's own settings are left out.
 SELECT s.name, s.owner, l.library, s.remedy
   FROM (SELECT name, 'the server' AS owner, reset_val AS value,
                CASE WHEN sourcefile LIKE '%%/postgresql.auto.conf' THEN format('ALTER SYSTEM RESET %%s', name)
@@ -21,7 +21,7 @@ SELECT s.name, s.owner, l.library, s.remedy
                LEFT JOIN pg_roles r ON r.oid = c.setrole
                LEFT JOIN pg_database d ON d.oid = c.setdatabase
          WHERE one LIKE '%%preload_libraries=%%'
-           AND NOT (c.setrole = 0 AND d.datname = current_database())) s
+           AND NOT (%(other_databases)s AND c.setrole = 0 AND d.datname = current_database())) s
        JOIN unnest(%(libraries)s::text[]) l (library)
          ON l.library = ANY (regexp_split_to_array(s.value, '[ ,"/]+'))
  ORDER BY 1, 2

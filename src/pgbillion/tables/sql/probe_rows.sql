@@ -51,7 +51,7 @@ WITH family AS MATERIALIZED (
         -- the few keys of variable length are absent or short
         SELECT sum(CASE WHEN attlen > 0 THEN attlen ELSE 16 END) AS width FROM pg_attribute WHERE attrelid = i.indexrelid
     ) k ON true
-    WHERE i.indrelid IN (SELECT catalog FROM kept)
+    WHERE i.indrelid = ANY (ARRAY(SELECT catalog::oid FROM kept))
     GROUP BY i.indrelid
 )
 SELECT (SELECT relname::text FROM pg_class WHERE oid = catalog),

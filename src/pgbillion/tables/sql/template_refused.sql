@@ -16,11 +16,21 @@ LEFT JOIN LATERAL (
         UNION ALL SELECT 7, 'a generated column that uses a sequence of its own', NULL
             FROM pg_catalog.pg_attribute a
             JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-            JOIN pg_catalog.pg_depend uses ON uses.classid = 'pg_catalog.pg_attrdef'::regclass AND uses.objid = d.oid
-            JOIN pg_catalog.pg_depend owned ON owned.classid = 'pg_catalog.pg_class'::regclass
-                AND owned.objid = uses.refobjid AND owned.deptype = 'a'
-            WHERE a.attrelid = c.oid AND a.attgenerated <> '' AND uses.refclassid = 'pg_catalog.pg_class'::regclass
-                AND owned.refclassid = 'pg_catalog.pg_class'::regclass AND owned.refobjid = c.oid
+            -- in this order: without statistics the planner might begin with all defaults of the database
+            CROSS JOIN LATERAL (
+                SELECT uses.refobjid FROM pg_catalog.pg_depend uses
+                WHERE uses.classid = 'pg_catalog.pg_attrdef'::regclass AND uses.objid = d.oid
+                    AND uses.refclassid = 'pg_catalog.pg_class'::regclass
+                OFFSET 0
+            ) used
+            CROSS JOIN LATERAL (
+                SELECT FROM pg_catalog.pg_depend owned
+                WHERE owned.classid = 'pg_catalog.pg_class'::regclass AND owned.objid = used.refobjid
+                    AND owned.deptype = 'a' AND owned.refclassid = 'pg_catalog.pg_class'::regclass
+                    AND owned.refobjid = c.oid
+                OFFSET 0
+            ) own
+            WHERE a.attrelid = c.oid AND a.attgenerated <> ''
     ) AS each (place, what, which)
     ORDER BY place, which LIMIT 1
 ) AS found ON true

@@ -12,4 +12,6 @@ CREATE TABLE pgbillion_journal.migration (
     error pg_catalog.text,
     PRIMARY KEY (migration, tenant, statement)
 );
+-- what one tenant has had: read when it is cloned, written when it is renamed or dropped
+CREATE INDEX ON pgbillion_journal.migration (tenant);
 COMMENT ON SCHEMA pgbillion_journal IS 'pgbillion tenants migrate: what has been run in which tenant'

@@ -1,4 +1,4 @@
--- The roles and tablespaces that a schema and what is in it name. Parameters: the schema's OID, four times.
+-- The roles and tablespaces that a schema and what is in it name. Parameters: the schema's OID, twice.
 WITH RECURSIVE member (classid, objid) AS (
     {members}
 ), named (oid) AS (
@@ -10,9 +10,12 @@ WITH RECURSIVE member (classid, objid) AS (
     -- the superuser of initdb is in no such list
     SELECT nspowner FROM pg_namespace WHERE oid = %s::oid
      UNION
-    SELECT relowner FROM pg_class WHERE relnamespace = %s::oid
+    SELECT c.relowner FROM member m JOIN pg_class c ON m.classid = 'pg_class'::regclass AND c.oid = m.objid
 )
 SELECT 'role', r.rolname::text FROM named n JOIN pg_roles r ON r.oid = n.oid
  UNION
-SELECT 'tablespace', t.spcname::text FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace WHERE c.relnamespace = %s::oid
+SELECT 'tablespace', t.spcname::text
+  FROM member m
+  JOIN pg_class c ON m.classid = 'pg_class'::regclass AND c.oid = m.objid
+  JOIN pg_tablespace t ON t.oid = c.reltablespace
  ORDER BY 1, 2

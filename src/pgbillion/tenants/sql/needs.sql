@@ -8,15 +8,20 @@ WITH RECURSIVE member (classid, objid) AS (
       FROM member m
       JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid
      CROSS JOIN LATERAL (VALUES (0), (d.refobjsubid)) AS part (number)
-     WHERE NOT EXISTS (SELECT FROM member i WHERE i.classid = d.refclassid AND i.objid = d.refobjid)
+     -- memberships in publications stay behind
+     WHERE m.classid NOT IN ('pg_publication_rel'::regclass, 'pg_publication_namespace'::regclass)
+       AND NOT EXISTS (SELECT FROM member i WHERE i.classid = d.refclassid AND i.objid = d.refobjid)
        -- a foreign key names its index: another of the same columns will do
        AND NOT EXISTS (SELECT FROM pg_class c WHERE d.refclassid = 'pg_class'::regclass AND c.oid = d.refobjid
                           AND c.relkind IN ('i', 'I'))
 )
-SELECT i.type, a.object_names, a.object_args, i.identity, e.extname::text
+SELECT i.type, a.object_names, a.object_args, i.identity,
+       (SELECT e.extname::text
+          FROM pg_depend d
+          JOIN pg_extension e ON e.oid = d.refobjid
+         WHERE d.classid = r.classid AND d.objid = r.objid AND d.objsubid = 0
+           AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e')
   FROM reference r
  CROSS JOIN LATERAL pg_identify_object(r.classid, r.objid, r.objsubid) i
  CROSS JOIN LATERAL pg_identify_object_as_address(r.classid, r.objid, r.objsubid) a
-  LEFT JOIN pg_depend d ON d.classid = r.classid AND d.objid = r.objid AND d.objsubid = 0 AND d.deptype = 'e'
-  LEFT JOIN pg_extension e ON e.oid = d.refobjid
  ORDER BY 4

@@ -1,5 +1,7 @@
--- The objects of schemas, each as kind, name, and what it is, as SQL that makes it where there is such; the schema's own
--- name is left out everywhere. Parameter: the schemas' OIDs.
+-- The objects of schemas, each as kind, name, and what it is, to be compared: without the schema's own name where it
+-- qualifies an object. Strings, comments, and bodies of functions that are texts are as they are; a row of its own shows
+-- where a body in SQL or PL/pgSQL has the name before a dot, and makes the schema differ from all others. None of it is
+-- meant to be run. Parameter: the schemas' OIDs.
 WITH s AS MATERIALIZED (
     SELECT n.oid, n.nspname,
            -- a part that is written in the same way everywhere
@@ -26,6 +28,18 @@ WITH s AS MATERIALIZED (
     SELECT d.schema, t.* FROM d JOIN pg_type t ON t.oid = d.objid WHERE d.classid = 'pg_type'::regclass
 ), p AS MATERIALIZED (
     SELECT d.schema, p.* FROM d JOIN pg_proc p ON p.oid = d.objid WHERE d.classid = 'pg_proc'::regclass
+), f AS MATERIALIZED (
+    -- the definition, the length of its end from the body on, if that is a text, and what is before that: there quotes
+    -- come in pairs, and the path to its own schema is as migrate has it
+    SELECT p.*, w.definition, e.body,
+           regexp_replace(regexp_replace(left(w.definition, length(w.definition) - e.body), s.own_path, '\1:''schema'''),
+                          s.strings_or_prefix, '\1\2\3\4\5', 'g') AS head
+      FROM p
+      JOIN s ON s.oid = p.schema,
+           LATERAL (SELECT CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END) w (definition),
+           LATERAL (SELECT CASE WHEN p.prosqlbody IS NULL
+                    THEN length(p.prosrc || substring(w.definition FROM '\$(?:function|procedure)x*\$\n$')) ELSE 0 END) e (body)
+     WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'i')
 ), x AS MATERIALIZED (
     SELECT d.schema, x.* FROM d JOIN pg_statistic_ext x ON x.oid = d.objid WHERE d.classid = 'pg_statistic_ext'::regclass
 ), r AS MATERIALIZED (
@@ -234,29 +248,30 @@ WITH s AS MATERIALIZED (
       FROM r
       JOIN pg_rewrite w ON w.ev_class = r.oid AND w.rulename <> '_RETURN'
      UNION ALL
-    SELECT p.schema, 'function', regexp_replace(p.oid::regprocedure::text, s.prefix, '', 'g'),
-           CASE WHEN p.prokind = 'a' THEN
-                (SELECT regexp_replace(concat_ws(' ', p.oid::regprocedure, format_type(p.prorettype, NULL), g.aggkind, g.aggnumdirectargs,
+    SELECT f.schema, 'function', regexp_replace(f.oid::regprocedure::text, s.strings_or_prefix, '\1\2\3\4\5', 'g'),
+           CASE WHEN f.prokind = 'a' THEN
+                (SELECT regexp_replace(concat_ws(' ', f.oid::regprocedure, format_type(f.prorettype, NULL), g.aggkind, g.aggnumdirectargs,
                                   g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn,
                                   g.aggminvtransfn, g.aggmfinalfn, g.aggfinalextra, g.aggmfinalextra, g.aggfinalmodify,
                                   g.aggmfinalmodify, nullif(g.aggsortop, 0)::regoperator, format_type(g.aggtranstype, NULL), g.aggtransspace,
                                   format_type(nullif(g.aggmtranstype, 0), NULL), g.aggmtransspace, quote_nullable(g.agginitval),
-                                  quote_nullable(g.aggminitval), p.proparallel), s.strings_or_prefix, '\1\2\3\4\5', 'g')
-                   FROM pg_aggregate g WHERE g.aggfnoid = p.oid)
-                -- quotes come in pairs except in a body that is a text; the path to its own schema is as migrate has it
-                ELSE regexp_replace(regexp_replace(left(f.definition, length(f.definition) - f.body), s.own_path,
-                                                   '\1:''schema'''), s.strings_or_prefix, '\1\2\3\4\5', 'g')
-                     || regexp_replace(right(f.definition, f.body), s.prefix, '', 'g') END
-           || ' -- ' || p.proowner::regrole || ' ' ||
+                                  quote_nullable(g.aggminitval), f.proparallel), s.strings_or_prefix, '\1\2\3\4\5', 'g')
+                   FROM pg_aggregate g WHERE g.aggfnoid = f.oid)
+                -- a body that is a text stays
+                ELSE f.head || right(f.definition, f.body) END
+           || ' -- ' || f.proowner::regrole || ' ' ||
                (SELECT string_agg(item, ', ' ORDER BY item)
-                  FROM unnest((coalesce(p.proacl, acldefault('f', p.proowner)))::text[]) item)
-      FROM p
-      JOIN s ON s.oid = p.schema,
-           LATERAL (SELECT CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid) END) w (definition),
-           -- the end of the definition, beginning with the body
-           LATERAL (SELECT w.definition, CASE WHEN p.prosqlbody IS NULL
-                    THEN length(p.prosrc || substring(w.definition FROM '\$(?:function|procedure)x*\$\n$')) ELSE 0 END) f (definition, body)
-     WHERE NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'i')
+                  FROM unnest((coalesce(f.proacl, acldefault('f', f.proowner)))::text[]) item)
+      FROM f
+      JOIN s ON s.oid = f.schema
+     UNION ALL
+    -- where the texts are that only a reader of code can take names from; those with the schema's own differ from all
+    SELECT f.schema, 'text of function', regexp_replace(f.oid::regprocedure::text, s.strings_or_prefix, '\1\2\3\4\5', 'g'),
+           format('%%s %%s', length(f.head), length(f.prosrc))
+           || CASE WHEN strpos(f.prosrc, quote_ident(s.nspname) || '.') > 0 THEN ' ' || s.nspname ELSE '' END
+      FROM f
+      JOIN s ON s.oid = f.schema
+     WHERE f.prosqlbody IS NULL AND f.prolang IN (SELECT l.oid FROM pg_language l WHERE l.lanname IN ('sql', 'plpgsql'))
      UNION ALL
     SELECT x.schema, 'statistics', quote_ident(x.stxname),
            pg_get_statisticsobjdef(x.oid) || coalesce(' -- statistics ' || nullif(x.stxstattarget, -1), '')
@@ -280,7 +295,7 @@ WITH s AS MATERIALIZED (
            END
       FROM t
      UNION ALL
-    SELECT k.schema, 'cast', regexp_replace(c.types, s.prefix, '', 'g'),
+    SELECT k.schema, 'cast', regexp_replace(c.types, s.strings_or_prefix, '\1\2\3\4\5', 'g'),
            concat_ws(' ', 'CREATE CAST', c.types, CASE k.castmethod WHEN 'f' THEN 'WITH FUNCTION ' || k.castfunc::regprocedure
                      WHEN 'i' THEN 'WITH INOUT' ELSE 'WITHOUT FUNCTION' END,
                      CASE k.castcontext WHEN 'a' THEN 'AS ASSIGNMENT' WHEN 'i' THEN 'AS IMPLICIT' END)
@@ -289,7 +304,7 @@ WITH s AS MATERIALIZED (
            LATERAL (SELECT format('(%%s AS %%s)', format_type(k.castsource, NULL), format_type(k.casttarget, NULL))) c (types)
      UNION ALL
     -- what has no definition here is told by its name, or by columns of its catalog
-    SELECT s.oid, i.type, regexp_replace(i.identity, s.prefix, '', 'g'),
+    SELECT s.oid, i.type, regexp_replace(i.identity, s.strings_or_prefix, '\1\2\3\4\5', 'g'),
            CASE d.classid
                 WHEN 'pg_operator'::regclass THEN
                     (SELECT concat_ws(' ', o.oprcode::oid::regprocedure, 'commutator', nullif(o.oprcom, 0)::regoperator, 'negator',
@@ -318,23 +333,23 @@ WITH s AS MATERIALIZED (
                          'pg_conversion'::regclass, 'pg_ts_config'::regclass, 'pg_ts_dict'::regclass,
                          'pg_ts_parser'::regclass, 'pg_ts_template'::regclass)
      UNION ALL
-    SELECT m.schema, 'comment', regexp_replace(i.type || ' ' || i.identity, s.prefix, '', 'g'),
-           quote_literal(regexp_replace(d.description, s.prefix, '', 'g'))
+    SELECT m.schema, 'comment', regexp_replace(i.type || ' ' || i.identity, s.strings_or_prefix, '\1\2\3\4\5', 'g'),
+           quote_literal(d.description)
       FROM m
       JOIN s ON s.oid = m.schema
       JOIN pg_description d ON d.objoid = m.objid AND d.classoid = m.classid,
            LATERAL pg_identify_object(d.classoid, d.objoid, d.objsubid) i
      WHERE m.classid <> 'pg_namespace'::regclass
      UNION ALL
-    SELECT m.schema, 'comment', 'schema', quote_literal(regexp_replace(d.description, s.prefix, '', 'g'))
+    SELECT m.schema, 'comment', 'schema', quote_literal(d.description)
       FROM m
       JOIN s ON s.oid = m.schema
       JOIN pg_description d ON d.objoid = m.objid AND d.classoid = m.classid
      WHERE m.classid = 'pg_namespace'::regclass
      UNION ALL
     SELECT m.schema, 'security label of', i.type || ' ' || CASE WHEN m.classid = 'pg_namespace'::regclass THEN ''
-           ELSE regexp_replace(i.identity, s.prefix, '', 'g') END || ' by ' || d.provider,
-           quote_literal(regexp_replace(d.label, s.prefix, '', 'g'))
+           ELSE regexp_replace(i.identity, s.strings_or_prefix, '\1\2\3\4\5', 'g') END || ' by ' || d.provider,
+           quote_literal(d.label)
       FROM m
       JOIN s ON s.oid = m.schema
       JOIN pg_seclabel d ON d.objoid = m.objid AND d.classoid = m.classid,
@@ -342,7 +357,7 @@ WITH s AS MATERIALIZED (
 )
 SELECT o.schema::int8, o.kind, o.name,
        -- texts have been seen to: quotes in them need not come in pairs
-       CASE WHEN o.kind IN ('function', 'comment') OR o.kind LIKE 'security label%%' OR strpos(o.what, s.word) = 0
+       CASE WHEN o.kind IN ('function', 'text of function', 'comment') OR o.kind LIKE 'security label%%' OR strpos(o.what, s.word) = 0
             THEN o.what
             WHEN o.what !~ '[''"]' THEN regexp_replace(o.what, s.prefix, '', 'g')
             ELSE regexp_replace(o.what, s.strings_or_prefix, '\1\2\3\4\5', 'g') END AS what
