@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,6 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgbillion.common import search_path, text, together
-from pgbillion.common.errors import UserError
 from pgbillion.common.host import FileSystem
 from pgbillion.common.meter import meter
 from pgbillion.common.paths import state_dir
@@ -39,10 +37,10 @@ from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 BILLION = 1_000_000_000
-ROWS = int(os.environ.get("ROWS") or (20_000_000 if common.QUICK else BILLION))
-PARTITIONS = int(os.environ.get("PARTITIONS") or 20)
+ROWS = int(os.environ.get("ROWS") or common.sized(BILLION, 20_000_000, 600_000))
+PARTITIONS = int(os.environ.get("PARTITIONS") or common.sized(20, 20, 2))
 KEEP = os.environ.get("KEEP", "0" if common.QUICK else "1") not in ("", "0")
-ROUNDS = 5 if common.QUICK else 15
+ROUNDS = common.sized(15, 5, 2)
 PROCESSES = (1, 2)
 STEPS = ("loading", "analyzing", "indexing")
 SESSIONS = os.cpu_count() or 1
@@ -339,10 +337,4 @@ def report(
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except UserError as error:
-        common.say(f"error: {error.message}")
-        if error.hint:
-            common.say(f"hint: {error.hint}")
-        sys.exit(error.status)
+    common.run(main)

@@ -1,12 +1,12 @@
 """What the planner's constants should be on this machine, and whether its choices are the faster ones.
 
 Each probe is a query that does one thing more than another: PostgreSQL's way and ours in turn, CPU time of one process,
-all in cache. From their differences follow nanoseconds per row, and from these constants of planner/early_cost.c,
-vector/plan/filter_path.c and vector/plan/core_cost.c in extensions/pgbillion_rows/src, in the units that these use.
+all in cache. From their differences follow nanoseconds per row, and from these constants of vector/plan/cost_model.h in
+extensions/pgbillion_rows/src, in the units that these use.
 Our way by one process and by two is compared by the time that passes: what a second process takes to be of use, and
-MORE_SETUP_FACTOR of vector/plan/plan.c, follow from tables of several sizes. Then every probe is planned as ever: where
-the slower plan is chosen, that is said. ROWS=… is another number of rows,
-QUICK=1 a tenth, SEED=… repeats the order, PG_CONFIG=… another PostgreSQL.
+WORKER_SETUP_FACTOR, follow from tables of several sizes. Then every probe is planned as ever: where the slower plan is
+chosen, that is said. ROWS=… is another number of rows, QUICK=1 a tenth, SEED=… repeats the order, PG_CONFIG=… another
+PostgreSQL.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import math
 import os
 import random
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -29,8 +28,8 @@ from contest import Connection, Query, Side
 from pgbillion.common import search_path
 from pgbillion.rows import aggregate, plans
 
-ROWS = int(os.environ.get("ROWS") or (200_000 if common.QUICK else 2_000_000))
-ROUNDS = 3 if common.QUICK else 7
+ROWS = int(os.environ.get("ROWS") or common.sized(2_000_000, 200_000, 2_000))
+ROUNDS = common.sized(7, 3, 1)
 # a choice counts as wrong if the other plan takes so many times less
 MARGIN = 1.1
 WIDE = 60
@@ -43,7 +42,7 @@ _FORCED = {
     contest.ENABLE: "on",
     "pgbillion_rows.vector_aggregate": "force",
     "pgbillion_rows.vector_scan": "off",
-    "pgbillion_rows.aggregate_before_join": "off",
+    "pgbillion_rows.eager_aggregate": "off",
     "pgbillion_rows.vector_join": "off",
     "pgbillion_rows.vector_exchange": "on",
     "min_parallel_table_scan_size": "8MB",
@@ -52,7 +51,7 @@ _FORCED = {
 }
 AGGREGATE = Side("VectorAggregate", _FORCED)
 SCAN = Side("VectorScan", {**_FORCED, "pgbillion_rows.vector_aggregate": "off", "pgbillion_rows.vector_scan": "force"})
-BEFORE = Side("before the join", {**_FORCED, "pgbillion_rows.aggregate_before_join": "force"})
+BEFORE = Side("before the join", {**_FORCED, "pgbillion_rows.eager_aggregate": "force"})
 JOIN = Side("VectorJoin", {**_FORCED, "pgbillion_rows.vector_join": "force"})
 # tables are too small for workers, or workers cost nothing
 ONE = Side("one process", {**_FORCED, "pgbillion_rows.vector_aggregate": "on", "min_parallel_table_scan_size": "4TB"})
@@ -73,7 +72,7 @@ CHOSEN = Side(
         **_FORCED,
         "pgbillion_rows.vector_aggregate": "on",
         "pgbillion_rows.vector_scan": "on",
-        "pgbillion_rows.aggregate_before_join": "on",
+        "pgbillion_rows.eager_aggregate": "on",
         "pgbillion_rows.vector_join": "on",
     },
 )
@@ -197,7 +196,7 @@ def make(conn: Connection) -> None:
     for column, groups in COLUMNS.items():
         conn.execute(
             f"CREATE TABLE small_{column} AS SELECT i AS id, i % 25 AS g, i::bigint * 7919 % 1000 AS share"
-            f" FROM generate_series(0, {groups - 1}) i".encode()
+            f" FROM generate_series(0, {min(groups, 10 * ROWS) - 1}) i".encode()
         )
     for rows in (ROWS // size for size in SIZES):
         conn.execute(
@@ -275,12 +274,12 @@ def second_process(found: Sequence[Probe]) -> dict[str, float]:
     return {
         "SECOND_PROCESS_MS": intercept,
         "SECOND_PROCESS_SHARE": slope,
-        "MORE_SETUP_FACTOR": setup / 1000 - 1,
+        "WORKER_SETUP_FACTOR": setup / 1000 - 1,
     }
 
 
 def constants(found: Sequence[Probe]) -> dict[str, float]:
-    """What follows for the constants, in units of cpu_operator_cost, or of cpu_tuple_cost in core_cost.c."""
+    """What follows for the constants, in units of cpu_operator_cost, or of cpu_tuple_cost those of CACHED_COST."""
     by_key = {probe.key: probe for probe in found}
 
     def core(key: str) -> float:
@@ -292,31 +291,32 @@ def constants(found: Sequence[Probe]) -> dict[str, float]:
     # a unit of cost, by a scan, most of whose cost is of pages and rows
     unit = core("scan") * ROWS / by_key["scan"].costs[POSTGRESQL.name]
     operator = OPERATOR_COST * unit
-    # one key, one state, as early_cost.c counts them
+    # one key, one state, as eager_cost.c counts them
     doublings = math.log2(min(COLUMNS["k100000"], ROWS) * 96 / (512 * 1024))
     joined = statistics.mean(core(f"join by {column}, 2 % left, count(*)") for column in JOINED)
     found_here = {
-        "VECTOR_INTEGER": ours("10 groups, sum(integer)") - ours("10 groups, count(*)"),
-        "VECTOR_OTHER": ours("10 groups, sum(numeric)") - ours("10 groups, count(*)"),
-        "VECTOR_FURTHER_KEY": ours("10 groups, two keys") - ours("10 groups"),
-        "VECTOR_WAITING": (ours("100000 groups") - ours("1000 groups")) / doublings,
-        "CORE_ROW": core("10 groups, count(*)") - core("scan"),
-        "CORE_AGGREGATE": (core("10 groups, sum(integer)") + core("10 groups, sum(numeric)")) / 2
+        "EAGER_COST_VECTOR_INTEGER": ours("10 groups, sum(integer)") - ours("10 groups, count(*)"),
+        "EAGER_COST_VECTOR_OTHER": ours("10 groups, sum(numeric)") - ours("10 groups, count(*)"),
+        "EAGER_COST_VECTOR_FURTHER_KEY": ours("10 groups, two keys") - ours("10 groups"),
+        "EAGER_COST_VECTOR_WAITING": (ours("100000 groups") - ours("1000 groups")) / doublings,
+        "EAGER_COST_CORE_ROW": core("10 groups, count(*)") - core("scan"),
+        "EAGER_COST_CORE_AGGREGATE": (core("10 groups, sum(integer)") + core("10 groups, sum(numeric)")) / 2
         - core("10 groups, count(*)"),
-        "CORE_WAITING": (core("100000 groups") - core("1000 groups")) / doublings,
+        "EAGER_COST_CORE_WAITING": (core("100000 groups") - core("1000 groups")) / doublings,
         # its rows pass no condition
-        "JOIN_PROBED": joined - core("one group, count(*)"),
-        "ROW_LEFT": core("join by k1000, 100 % left, count(*)") - core("join by k1000, 0.2 % left, count(*)"),
-        "LIKE_COST": core("LIKE") - core("scan") - ours("LIKE") + ours("scan"),
+        "EAGER_COST_JOIN_PROBED": joined - core("one group, count(*)"),
+        "EAGER_COST_ROW_LEFT": core("join by k1000, 100 % left, count(*)")
+        - core("join by k1000, 0.2 % left, count(*)"),
+        "SCAN_LIKE_COST": core("LIKE") - core("scan") - ours("LIKE") + ours("scan"),
     }
     # of PostgreSQL's hash joins: every row finds one, in a small table, in a large one of which little is used, and all
     # over that
     row = core("scan") / (1 + OPERATOR_COST / TUPLE_COST)
     small, built, large = (probe.nanoseconds[POSTGRESQL.name] for probe in found if probe.side == JOIN)
     joins = {
-        "PROBE + PAIR": (small - core("one group, count(*)")) / row,
-        "BUILD": (built - small) * ROWS / COLUMNS["k1000000"] / row,
-        "FAR": (large - built) / row,
+        "CACHED_COST_PROBE + CACHED_COST_JOINED_ROW": (small - core("one group, count(*)")) / row,
+        "CACHED_COST_BUILD": (built - small) * ROWS / COLUMNS["k1000000"] / row,
+        "CACHED_COST_PROBE_FAR": (large - built) / row,
     }
     return {
         "nanoseconds_of_an_operator": operator,
@@ -378,4 +378,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

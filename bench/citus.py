@@ -8,7 +8,7 @@ with Citus: PG_CONFIG=… is its pg_config. QUICK=1 is a tenth of the rows; SEED
 from __future__ import annotations
 
 import contextlib
-import sys
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -19,16 +19,18 @@ import common
 import psycopg
 
 from pgbillion.common import search_path
+from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import plans
-from pgbillion.server.postgres import Cluster
+from pgbillion.server.extension import read_pg_config
+from pgbillion.server.postgres import Cluster, embedded_pg_config
 from pgbillion.shards import coordinator, create, destroy
 from pgbillion.shards.record import Engine
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SHARDS = 4
-ROWS = 500_000 if common.QUICK else 5_000_000
-ROUNDS = 3 if common.QUICK else 11
+ROWS = common.sized(5_000_000, 500_000, 2_000)
+ROUNDS = common.sized(11, 3, 1)
 CITUS, VECTORS, OURS = "Citus", "Citus, vectorized", "pgbillion_fdw"
 TABLES = {CITUS: "t_citus", VECTORS: "t_citus", OURS: "t_fdw"}
 QUERIES = {
@@ -41,6 +43,17 @@ QUERIES = {
 def nobody(total: int) -> Iterator[Callable[[int], None]]:
     """Show nothing."""
     yield lambda done: None
+
+
+def need_citus() -> None:
+    """Raise UserError unless the PostgreSQL of PG_CONFIG has Citus."""
+    chosen = os.environ.get("PG_CONFIG")
+    facts = read_pg_config(Path(chosen) if chosen else embedded_pg_config())
+    if not (facts.sharedir / "extension" / "citus.control").exists():
+        raise UserError(
+            f"PostgreSQL {facts.version} in {facts.bindir} has no Citus",
+            "name one that has: make bench-citus PG_CONFIG=/path/to/pg_config",
+        )
 
 
 def load_citus(cluster: Cluster) -> None:
@@ -63,6 +76,7 @@ def run(conn: Connection, side: str, query: str) -> tuple[float, list[tuple[Any,
 
 def main() -> int:
     """Run the benchmark and return the exit status."""
+    need_citus()
     seed, order = common.seeded()
     sides = (CITUS, VECTORS, OURS)
     times: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -138,4 +152,4 @@ def report(times: dict[tuple[str, str], list[float]], more: dict[str, Any]) -> N
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

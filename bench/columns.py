@@ -14,7 +14,6 @@ import math
 import os
 import random
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,11 +32,11 @@ from pgbillion.rows import answers, load, plans
 from pgbillion.server import extension
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-ROWS = int(os.environ.get("ROWS") or (10_000_000 if common.QUICK else 20_000_000))
+ROWS = int(os.environ.get("ROWS") or common.sized(20_000_000, 10_000_000, 20_000))
 HITS = ROWS // 50 if common.QUICK else ROWS // 10
-ORDERS = max(40_000, 1_500_000 * ROWS // 20_000_000 // (5 if common.QUICK else 1))
+ORDERS = max(common.sized(40_000, 40_000, 1_000), 1_500_000 * ROWS // 20_000_000 // (5 if common.QUICK else 1))
 COPIED = ROWS // 4
-ROUNDS = 3 if common.QUICK else 5
+ROUNDS = common.sized(5, 3, 1)
 POSTGRESQL, HEAP, COLUMNS, DUCK = "PostgreSQL", "heap vectors", "columns", "DuckDB"
 SIDES = (POSTGRESQL, HEAP, COLUMNS, DUCK)
 LINEITEM_COLUMNS = (
@@ -307,4 +306,4 @@ def report(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

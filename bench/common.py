@@ -10,9 +10,9 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -21,11 +21,31 @@ from rich.table import Table
 
 from pgbillion import __version__
 from pgbillion.common import host, paths
+from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server import describe, embedded
 from pgbillion.server.postgres import Cluster, make_folder
 
-QUICK = os.environ.get("QUICK", "") not in ("", "0")
+# as little as takes every step: for tests, whose figures tell nothing
+TINY = os.environ.get("TINY", "") not in ("", "0")
+QUICK = TINY or os.environ.get("QUICK", "") not in ("", "0")
+T = TypeVar("T")
+
+
+def sized(usual: T, quick: T, tiny: T) -> T:
+    """Return the one of three sizes that this run is of."""
+    return tiny if TINY else quick if QUICK else usual
+
+
+def run(main: Callable[[], int]) -> NoReturn:
+    """Run a benchmark and exit; print what its user can do something about as the command line prints it."""
+    try:
+        sys.exit(main())
+    except UserError as error:
+        say(f"error: {error.message}")
+        if error.hint is not None:
+            say(f"hint: {error.hint}")
+        sys.exit(error.status)
 
 
 def say(text: str) -> None:
@@ -44,6 +64,7 @@ def own_server() -> Iterator[tuple[Cluster, Path]]:
     """Start a server that nobody else uses, with the embedded server's settings; give it and a folder on its disk."""
     state = paths.state_dir() / "bench"
     embedded.destroy(state)
+    share_builds(state)
     chosen = os.environ.get("PG_CONFIG")
     try:
         cluster, _ = embedded.start(state, Path(chosen) if chosen else None)
@@ -51,6 +72,14 @@ def own_server() -> Iterator[tuple[Cluster, Path]]:
             yield cluster, folder
     finally:
         embedded.destroy(state)
+
+
+def share_builds(state: Path) -> None:
+    """Have a state folder of a benchmark's use the extensions as they are compiled for the embedded server."""
+    compiled = paths.state_dir() / "postgresql"
+    make_folder(compiled)
+    make_folder(state)
+    (state / compiled.name).symlink_to(compiled)
 
 
 @contextlib.contextmanager

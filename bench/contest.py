@@ -24,8 +24,8 @@ from pgbillion.rows import answers
 from pgbillion.rows.answers import Answer, Tolerance
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-ROUNDS = int(os.environ.get("ROUNDS") or (3 if common.QUICK else 5))
-AGAIN = 15
+ROUNDS = int(os.environ.get("ROUNDS") or common.sized(5, 3, 1))
+AGAIN = common.sized(15, 15, 1)
 LOWEST = 0.95
 CLOCK = os.environ.get("CLOCK") or "wall"
 SESSION = {"jit": "off", "work_mem": "256MB"}

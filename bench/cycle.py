@@ -16,7 +16,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -35,10 +34,10 @@ from pgbillion.cycle.plan import Method, Outcome, Phase, Request, Result
 from pgbillion.durability.profiles import Profile
 from pgbillion.server.postgres import make_folder
 
-COUNT = 3_000 if common.QUICK else 30_000
-ROUNDS = int(os.environ.get("ROUNDS") or (2 if common.QUICK else 3))
+COUNT = common.sized(30_000, 3_000, 20)
+ROUNDS = int(os.environ.get("ROUNDS") or common.sized(3, 2, 1))
 # each of its tables is a transaction, and some synced files
-MARIADB_COUNT = 300 if common.QUICK else 1_000
+MARIADB_COUNT = common.sized(1_000, 300, 10)
 PAGE = bytes(8192)
 # pages of a table with a row and of its primary key
 PAGES = (1, 2)
@@ -110,7 +109,7 @@ def file_seconds(folder: Path) -> dict[Phase, float]:
 
 def run(state: Path) -> tuple[Outcome, list[Result], list[dict[Phase, float]]]:
     """Measure everything: the server, MariaDB, and files before and after."""
-    make_folder(state)
+    common.share_builds(state)
     request = Request(count=COUNT, rounds=ROUNDS)
     chosen = os.environ.get("PG_CONFIG")
     bare = [file_seconds(state)]
@@ -197,4 +196,4 @@ def _checkpoint(result: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

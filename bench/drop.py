@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import os
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from pgbillion.server.postgres import Cluster
 from pgbillion.tables import create, drop, selection, worker
 from pgbillion.tables.plan import Method, Storage
 
-COUNT, ROUNDS = (10_000, 2) if common.QUICK else (100_000, 3)
+COUNT, ROUNDS = common.sized((100_000, 3), (10_000, 2), (100, 1))
 # bulk as the command line has it by default, DROP TABLE with a statement of a bearable length
 BATCH: dict[Method, int | None] = {Method.BULK: None, Method.SQL: 1_000}
 FILES = "files"
@@ -147,4 +146,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

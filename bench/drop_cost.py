@@ -7,14 +7,13 @@ source, (id INT, PRIMARY KEY (id)), each with a row. QUICK=1 is smaller; PG_CONF
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 
 import common
 from psycopg import sql
 
-from pgbillion.common import host, paths
+from pgbillion.common import host, paths, search_path
 from pgbillion.cycle import servers
 from pgbillion.cycle.plan import Method, Phase, Request
 from pgbillion.cycle.servers import Connection
@@ -23,9 +22,9 @@ from pgbillion.durability.profiles import Profile
 from pgbillion.server import extension
 from pgbillion.server.postgres import make_folder
 
-BUFFERS = ("128MB", "1GB") if common.QUICK else ("128MB", "1GB", "8GB")
-PER_TRANSACTION = (1, 10, 100, 1_000) if common.QUICK else (1, 10, 100, 1_000, 10_000)
-LEAST = 500 if common.QUICK else 1_000
+BUFFERS: tuple[str, ...] = common.sized(("128MB", "1GB", "8GB"), ("128MB", "1GB"), ("16MB",))
+PER_TRANSACTION: tuple[int, ...] = common.sized((1, 10, 100, 1_000, 10_000), (1, 10, 100, 1_000), (1, 10))
+LEAST = common.sized(1_000, 500, 20)
 
 DROP = """
 DO $do$
@@ -49,11 +48,12 @@ def drop(conn: Connection, method: Method, per_transaction: int) -> float:
     session.work(Method.BULK, Phase.CREATE, count)()
     session.work(Method.SQL, Phase.INSERT, count)()
     statement = sql.SQL(DROP if method is Method.SQL else DROP_BULK)
-    start = time.perf_counter()
-    for first in range(1, count + 1, per_transaction):
-        last = sql.Literal(first + per_transaction - 1)
-        conn.execute(statement.format(first=sql.Literal(first), last=last))
-    return (time.perf_counter() - start) / count * 1e6
+    with search_path.users(conn):
+        start = time.perf_counter()
+        for first in range(1, count + 1, per_transaction):
+            last = sql.Literal(first + per_transaction - 1)
+            conn.execute(statement.format(first=sql.Literal(first), last=last))
+        return (time.perf_counter() - start) / count * 1e6
 
 
 def main() -> int:
@@ -116,4 +116,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

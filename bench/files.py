@@ -53,9 +53,14 @@ def _create(folder: str | Path, prefix: str, numbers: range, barrier: Barrier) -
     os.close(directory)
 
 
+def _number(path: Path) -> int:
+    """The number that _create() has put at the end of a file's name."""
+    return int(path.name.rpartition("_")[2])
+
+
 def removal_seconds(folder: Path) -> float:
     """Remove all files in the folders inside ``folder``, in the order they were made, and return how long it took."""
-    paths = [str(path) for inside in folder.iterdir() for path in sorted(inside.iterdir(), key=lambda at: int(at.name))]
+    paths = [str(path) for inside in folder.iterdir() for path in sorted(inside.iterdir(), key=_number)]
     start = time.perf_counter()
     for path in paths:
         # as PostgreSQL does: a dropped relation's first segment is emptied at commit, and removed at the checkpoint

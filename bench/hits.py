@@ -10,7 +10,6 @@ PG_CONFIG=… another PostgreSQL.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from contest import OURS, POSTGRESQL, Connection, Query, Result, Side
 from pgbillion.common import search_path
 from pgbillion.rows import aggregate
 
-SCALE = float(os.environ.get("SCALE") or (0.2 if common.QUICK else 1))
+SCALE = float(os.environ.get("SCALE") or common.sized(1, 0.2, 0.001))
 ROWS = round(2_000_000 * SCALE)
 COPY = "with_columns"  # the schema of the copy with the index
 # an index has room for 32 columns: those of which most queries have all they read
@@ -249,4 +248,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

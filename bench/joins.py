@@ -1,4 +1,4 @@
-"""Aggregation before the join: a big table joined to one of 1,000 rows and grouped by its columns.
+"""Eager aggregation: a big table joined to one of 1,000 rows and grouped by its columns.
 
 Five million rows in four partitions here, and the same on four shards, all on this machine. Ways are run once to
 compare the answers, then in turn, in an order by chance; medians count. Where rows come from shards to be joined here,
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -23,8 +22,8 @@ import shards
 from pgbillion.server.postgres import Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-ROWS = int(os.environ.get("ROWS") or (500_000 if common.QUICK else 5_000_000))
-ROUNDS = 3 if common.QUICK else 5
+ROWS = int(os.environ.get("ROWS") or common.sized(5_000_000, 500_000, 8_000))
+ROUNDS = common.sized(5, 3, 1)
 SLOW_ROUNDS = 1
 COLUMNS = "id bigint, k integer, x integer, y numeric(12,2)"
 VALUES = (
@@ -43,7 +42,7 @@ class Way(NamedTuple):
     name: str
     table: str
     vectors: str
-    before_join: str
+    eager: str
 
 
 WAYS = (
@@ -74,7 +73,6 @@ def make(conn: Connection, servers: Sequence[Cluster]) -> None:
             " (table_name 'far')".encode()
         )
         conn.execute(f"CREATE TABLE near_{number} PARTITION OF near FOR VALUES IN ({number})".encode())
-    conn.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
     conn.execute(f"INSERT INTO near {VALUES.format(1)}".encode(), [0, ROWS - 1])
     conn.execute(f"CREATE TABLE d AS {SMALL}".encode())
     conn.execute("VACUUM (FREEZE, ANALYZE) near")
@@ -85,7 +83,7 @@ def measure(conn: Connection, way: Way, where: str) -> tuple[float, list[tuple[A
     """Return the seconds that a way takes, and its answer."""
     conn.execute(f"SET pgbillion_rows.vector_aggregate = {way.vectors}".encode())
     conn.execute(f"SET pgbillion_rows.vector_scan = {way.vectors}".encode())
-    conn.execute(f"SET pgbillion_rows.aggregate_before_join = {way.before_join}".encode())
+    conn.execute(f"SET pgbillion_rows.eager_aggregate = {way.eager}".encode())
     start = time.perf_counter()
     rows = conn.execute(QUERY.format(table=way.table, where=WHERE[where]).encode()).fetchall()
     return time.perf_counter() - start, rows
@@ -114,7 +112,7 @@ def main() -> int:
                     (way, where)
                     for way in WAYS
                     for where in WHERE
-                    if number < SLOW_ROUNDS or (way.table, way.before_join) != ("far", "off")
+                    if number < SLOW_ROUNDS or (way.table, way.eager) != ("far", "off")
                 ]
                 order.shuffle(todo)
                 for way, where in todo:
@@ -149,4 +147,4 @@ def report(times: dict[tuple[str, str], list[float]], seed: int, conditions: dic
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

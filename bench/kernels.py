@@ -19,9 +19,9 @@ import common
 from pgbillion.common import host
 from pgbillion.server.postgres import embedded_pg_config
 
-ROWS = int(os.environ.get("ROWS") or (2_000_000 if common.QUICK else 20_000_000))
+ROWS = int(os.environ.get("ROWS") or common.sized(20_000_000, 2_000_000, 20_000))
 GROUPS = int(os.environ.get("GROUPS") or 10)
-ROUNDS = 5 if common.QUICK else 15
+ROUNDS = common.sized(15, 5, 1)
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "extensions" / "pgbillion_rows" / "src"
 
@@ -35,7 +35,7 @@ def build(pg_config: Path, program: Path) -> None:
     # the embedded server was built by a newer compiler than many users have
     flags = [flag for flag in ask("--cflags").split() if flag != "-Wmissing-variable-declarations"]
     headers = [f"-I{ask('--includedir-server')}", f"-I{SOURCE}"]
-    files = [HERE / "kernels" / "kernels.c", SOURCE / "columns" / "kernels.c"]
+    files = [HERE / "kernels" / "kernels.c", SOURCE / "column_index" / "kernels.c"]
     subprocess.run(["cc", *flags, *headers, "-o", program, *files], check=True)
 
 
@@ -50,7 +50,8 @@ def measure(program: Path, rows: int, groups: int, rounds: int) -> dict[str, dic
     return rates
 
 
-def main() -> None:
+def main() -> int:
+    """Run the benchmark and return the exit status."""
     chosen = os.environ.get("PG_CONFIG")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "kernels"
@@ -74,7 +75,8 @@ def main() -> None:
             "rates": spreads,
         }
     )
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    common.run(main)

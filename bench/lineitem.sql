@@ -30,7 +30,7 @@ FROM (
         FROM (
             SELECT orderkey, date '1992-01-01' + floor(random() * 2406)::integer AS orderdate,
                    1 + floor(random() * 7)::integer AS lines
-            FROM generate_series(%(first)s, %(last)s) AS orderkey
+            FROM generate_series(%(first)s::integer, %(last)s::integer) AS orderkey
         ) AS orders, generate_series(1, lines) AS n
     ) AS drawn
 ) AS dated

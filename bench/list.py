@@ -27,8 +27,8 @@ from pgbillion.tables.plan import Storage
 from pgbillion.tables.run import Run
 from pgbillion.tables.worker import psql_connection
 
-COUNT = int(os.environ.get("TABLES") or (100_000 if common.QUICK else 1_000_000))
-ROUNDS = 3 if common.QUICK else 5
+COUNT = int(os.environ.get("TABLES") or common.sized(1_000_000, 100_000, 1_000))
+ROUNDS = common.sized(5, 3, 1)
 DT_LIMIT = 20.0 if common.QUICK else 300.0  # seconds
 
 
@@ -151,4 +151,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

@@ -12,8 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import statistics
-import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -26,7 +24,7 @@ import duckdb
 import numpy as np
 import psycopg
 
-from pgbillion.common import search_path
+from pgbillion.common import search_path, together
 from pgbillion.common.target import Target
 from pgbillion.rows import aggregate, answers, load, plans
 from pgbillion.rows.answers import Answer
@@ -35,10 +33,10 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 Times = dict[tuple[str, str, int], list[float]]
 """Seconds by a query's key, side and number of processes."""
 
-ROWS = int(os.environ.get("ROWS") or (2_000_000 if common.QUICK else 20_000_000))
-ROUNDS = 2 if common.QUICK else 5
+ROWS = int(os.environ.get("ROWS") or common.sized(20_000_000, 2_000_000, 20_000))
+ROUNDS = common.sized(5, 2, 1)
 # what two processes are asked to gain over one with a million groups, and how often that is measured again otherwise
-LEAST_GAIN, AGAIN = 1.5, 15
+LEAST_GAIN, AGAIN = 1.5, common.sized(15, 15, 1)
 ORDERS = 1_500_000 * ROWS // 20_000_000
 MANY = "t_demo_many"  # the source's table with as many groups as rows by twenty
 SESSION = {"jit": "off", "max_parallel_workers_per_gather": "0"}
@@ -138,11 +136,7 @@ def make(target: Target, seed: int) -> None:
             conn.execute(script.encode(), {"first": first, "last": last})
 
     half = ORDERS // 2
-    threads = [threading.Thread(target=insert, args=share) for share in ((1, half), (half + 1, ORDERS))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together.at_once(lambda share: insert(*share), [(1, half), (half + 1, ORDERS)])
     with target.connect() as conn, search_path.users(conn):
         # first the log to disk: pages of commits that are not there are not marked all-visible
         conn.execute("CHECKPOINT")
@@ -171,7 +165,7 @@ def copy_to_duckdb(conn: Connection, duck: duckdb.DuckDBPyConnection, folder: Pa
 
 def bandwidth() -> float:
     """Return the bytes per second one thread reads from memory, at best."""
-    numbers = np.ones(1 << 27, dtype=np.int64)
+    numbers = np.ones(common.sized(1 << 27, 1 << 27, 1 << 20), dtype=np.int64)
     best = float("inf")
     for _ in range(5):
         start = time.perf_counter()
@@ -363,4 +357,4 @@ def report(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

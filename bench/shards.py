@@ -15,7 +15,6 @@ import contextlib
 import os
 import random
 import statistics
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -33,16 +32,17 @@ from psycopg import sql
 from pgbillion.common import host
 from pgbillion.rows import aggregate, plans
 from pgbillion.server import extension
-from pgbillion.server.postgres import Cluster
+from pgbillion.server.postgres import SUPERUSER, Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 SHARDS = 4
-ROWS = int(os.environ.get("ROWS") or (2_000_000 if common.QUICK else 20_000_000))
-ROUNDS = 3 if common.QUICK else 7
+ROWS = int(os.environ.get("ROWS") or common.sized(20_000_000, 2_000_000, 8_000))
+ROUNDS = common.sized(7, 3, 1)
 SLOW_ROUNDS = 1 if common.QUICK else 2
-BREADTH = (1, 2, 4, 8, 16, 32, 64)
-BREADTH_ROUNDS = 10 if common.QUICK else 30
-COLD_ROUNDS = 5
+BREADTH = (1, 2, 4) if common.TINY else (1, 2, 4, 8, 16, 32, 64)
+BREADTH_ROUNDS = common.sized(30, 10, 1)
+COLD_ROUNDS = common.sized(5, 5, 1)
+COPIED_BYTES = common.sized(1 << 30, 1 << 30, 1 << 24)
 COLUMNS = "id integer, grp integer, data real"
 QUERY = "SELECT grp, count(data) FROM {} GROUP BY 1"
 REWRITTEN = "SELECT grp, sum(n)::bigint FROM ({}) AS x GROUP BY 1".format(
@@ -93,19 +93,21 @@ def fill(shard: Cluster, first: int, last: int) -> None:
 
 
 def make(conn: Connection, shards: Sequence[Cluster]) -> None:
-    """Make t_demo over the shards, and one, the same here."""
+    """Make t_demo and ours, by each wrapper, over the shards, and one, the same here."""
     size = ROWS // SHARDS
     with ThreadPoolExecutor(2) as pool:
         ranges = [(number * size, (number + 1) * size - 1) for number in range(SHARDS)]
         list(pool.map(lambda number: fill(shards[number], *ranges[number]), range(SHARDS)))
     conn.execute("CREATE EXTENSION pgbillion_rows; CREATE EXTENSION postgres_fdw")
-    conn.execute(f"CREATE TABLE t_demo ({COLUMNS}) PARTITION BY RANGE (id); CREATE TABLE one ({COLUMNS})")
-    for number, shard in enumerate(shards):
-        add_server(conn, f"shard{number}", shard)
-        conn.execute(
-            f"CREATE FOREIGN TABLE t_demo_{number} PARTITION OF t_demo FOR VALUES FROM ({number * size}) TO"
-            f" ({(number + 1) * size}) SERVER shard{number} OPTIONS (table_name 't_demo')"
-        )
+    conn.execute(f"CREATE TABLE one ({COLUMNS})")
+    for table, server, wrapper in (("t_demo", "shard", "postgres_fdw"), ("ours", "ours", "pgbillion_fdw")):
+        conn.execute(f"CREATE TABLE {table} ({COLUMNS}) PARTITION BY RANGE (id)".encode())
+        for number, shard in enumerate(shards):
+            add_server(conn, f"{server}{number}", shard, wrapper=wrapper)
+            conn.execute(
+                f"CREATE FOREIGN TABLE {table}_{number} PARTITION OF {table} FOR VALUES FROM ({number * size}) TO"
+                f" ({(number + 1) * size}) SERVER {server}{number} OPTIONS (table_name 't_demo')".encode()
+            )
     conn.execute("ALTER SERVER shard0 OPTIONS (ADD fetch_size '50000')")
     conn.execute("INSERT INTO one SELECT * FROM t_demo")
     conn.execute("ALTER SERVER shard0 OPTIONS (DROP fetch_size)")
@@ -113,27 +115,24 @@ def make(conn: Connection, shards: Sequence[Cluster]) -> None:
     conn.execute("CHECKPOINT")
 
 
-def add_server(conn: Connection, name: str, shard: Cluster, database: str = "postgres") -> None:
+def add_server(
+    conn: Connection, name: str, shard: Cluster, database: str = "postgres", wrapper: str = "pgbillion_fdw"
+) -> None:
     """Tell the coordinator of a shard."""
-    statement = sql.SQL("CREATE SERVER {} FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host {}, port {}, dbname {})")
-    conn.execute(statement.format(sql.Identifier(name), str(shard.socket_dir), str(shard.port), database))
-    conn.execute(sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {}").format(sql.Identifier(name)))
+    statement = sql.SQL("CREATE SERVER {} FOREIGN DATA WRAPPER {} OPTIONS (host {}, port {}, dbname {})")
+    where = (str(shard.socket_dir), str(shard.port), database)
+    conn.execute(statement.format(sql.Identifier(name), sql.Identifier(wrapper), *where))
+    # without a name it would be that of the operating system's user, who is no role there
+    mapping = sql.SQL("CREATE USER MAPPING FOR PUBLIC SERVER {} OPTIONS (user {})")
+    conn.execute(mapping.format(sql.Identifier(name), SUPERUSER))
 
 
 def measure(conn: Connection, side: str) -> tuple[float, list[tuple[Any, ...]]]:
     """Return the seconds that a way takes, and its answer."""
-    conn.execute(
-        "SELECT pgbillion_rows.adopt_foreign_servers()"
-        if side == OURS
-        else "SELECT pgbillion_rows.release_foreign_servers()"
-    )
     conn.execute(f"SET enable_partitionwise_aggregate = {'on' if side == OURS else 'off'}".encode())
     with contextlib.suppress(psycopg.errors.UndefinedObject):
         plans.switch(conn, side != CORE_ONE)
-    query = REWRITTEN if side == REWRITE else QUERY.format("one" if side in (ONE, CORE_ONE) else "t_demo")
-    if side in (OURS, REWRITE):
-        # its connections are closed when servers change
-        conn.execute(query.encode())
+    query = REWRITTEN if side == REWRITE else QUERY.format({OURS: "ours", FDW: "t_demo"}.get(side, "one"))
     start = time.perf_counter()
     rows = conn.execute(query.encode()).fetchall()
     return time.perf_counter() - start, sorted(rows)
@@ -163,7 +162,7 @@ def alone(shard: Cluster) -> dict[str, Any]:
         "rows_per_second_postgresql": rates[1, False],
         "bytes_per_row": round(size[0] / rows, 1),
         # copying reads as much as it writes
-        "memory_bytes_per_second": round(2 * bandwidth.memory(1 << 30)),
+        "memory_bytes_per_second": round(2 * bandwidth.memory(COPIED_BYTES)),
     }
 
 
@@ -182,7 +181,6 @@ def breadth(cluster: Cluster, conn: Connection, shards: Sequence[Cluster], order
         with shard.connect() as there:
             there.execute(f"CREATE DATABASE small{number} TEMPLATE small".encode())
         add_server(conn, f"wide{number}", shard, f"small{number}")
-    conn.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
     warm: dict[int, list[float]] = defaultdict(list)
     cold: dict[int, list[float]] = defaultdict(list)
     memory: dict[int, list[float]] = defaultdict(list)
@@ -352,4 +350,4 @@ def report(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

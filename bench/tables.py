@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import statistics
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,7 +69,9 @@ MODELS = (
         Model("id serial primary key, t text", 1_000, 1),
         Model("id bigint primary key, name text, data jsonb", 1_000, 1),
     ]
-    if common.QUICK
+    if common.QUICK and not common.TINY
+    else [Model("i integer", 100, 1), Model("id serial primary key, t text", 20, 1)]
+    if common.TINY
     else [
         Model("i integer", 100_000, 5),
         Model("id serial primary key, t text", 20_000, 2),
@@ -78,8 +79,8 @@ MODELS = (
     ]
 )
 # Of one measurement with its database, on tmpfs, where only one is there at a time.
-TMPFS_BYTES = 256 * 10**6 if common.QUICK else 1500 * 10**6
-DISK_BYTES, MEMORY_BYTES = (256 * 10**6, 128 * 10**6) if common.QUICK else (2 * 10**9, 512 * 10**6)
+TMPFS_BYTES = common.sized(1500 * 10**6, 256 * 10**6, 64 * 10**6)
+DISK_BYTES, MEMORY_BYTES = common.sized((2 * 10**9, 512 * 10**6), (256 * 10**6, 128 * 10**6), (32 * 10**6, 16 * 10**6))
 
 _numbers = itertools.count(1)
 
@@ -319,4 +320,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

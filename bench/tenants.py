@@ -17,7 +17,6 @@ import os
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -33,14 +32,14 @@ from pgbillion.server.postgres import Cluster
 from pgbillion.tables.worker import psql_connection
 from pgbillion.tenants import create, diff, migrate, script
 
-TENANTS = 60 if common.QUICK else 200  # cloned in a round
+TENANTS = common.sized(200, 60, 4)  # cloned in a round
 OTHERS = () if common.QUICK else (60, 1_000)  # cloned once, to see what the number matters
 WORKERS = 2
-SINGLES = 5 if common.QUICK else 30
-MIGRATED = 100 if common.QUICK else 2_000
-THEIRS = 1 if common.QUICK else 5  # by pg-clone-schema
-ROUNDS = 1 if common.QUICK else 3
-TABLES = 50
+SINGLES = common.sized(30, 5, 1)
+MIGRATED = common.sized(2_000, 100, 4)
+THEIRS = common.sized(5, 1, 1)  # by pg-clone-schema
+ROUNDS = common.sized(3, 1, 1)
+TABLES = common.sized(50, 50, 12)
 
 
 def model() -> str:
@@ -324,4 +323,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

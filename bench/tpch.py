@@ -14,7 +14,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 import venv
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from pgbillion.common import paths, search_path
 from pgbillion.rows import aggregate
 from pgbillion.rows.answers import Answer
 
-SCALE = float(os.environ.get("SCALE") or (0.2 if common.QUICK else 1))
+SCALE = float(os.environ.get("SCALE") or common.sized(1, 0.2, 0.01))
 SIDES = (POSTGRESQL, OURS)
 CHECK = bool(os.environ.get("CHECK"))
 # both of one version: the wheel holds the extension's file for this DuckDB, which .venv may not have
@@ -227,4 +226,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    common.run(main)

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <time.h>
 
-#include "columns/kernels.h"
+#include "column_index/kernels.h"
 
 /* PostgreSQL's own are not linked */
 #undef printf
