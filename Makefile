@@ -1,10 +1,10 @@
 # One line of intent for each target; the work is in tools/ and in the package itself.
-#   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17   one that is fetched
+#   PG_CONFIG=…   another installed PostgreSQL than the embedded 18        PG=15|16|17|19   one that is fetched
 #   MACHINE=…     what wheels are for: x86_64, aarch64
-#   QUICK=1       small benchmarks                                         PYTHON=…      a Python for the virtual environment
+#   QUICK=1       small benchmarks; TINY=1 smaller than tells anything     PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels demo test test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-billion bench-calibrate clean destroy
+.PHONY: all install uninstall installcheck help setup wheels demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-billion bench-calibrate clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -32,26 +32,32 @@ help: ## this list
 setup: ## the virtual environment with everything in it
 	@tools/setup.sh
 
-wheels: setup ## what pip installs, in dist/: the program with libraries for 15, 16, 17 and 18, and the sources (MACHINE=aarch64: cross-compiled)
+wheels: setup ## what pip installs, in dist/: the program with libraries for 15 to 19, and the sources (MACHINE=aarch64: cross-compiled)
 	@tools/wheels.sh
 
 demo: setup ## a million tables in a server of their own, verified, with a report
 	@$(BIN)/pgbillion demo
 
-test: setup ## every test, on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17 (MINOR=lowest: the first that wheels are for)
+test: setup ## every test, after installing what some need (as root on Debian), on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17|19 (MINOR=lowest: the first that wheels are for)
 	@tools/test.sh
+
+test-quick: setup ## some tests of every feature, on one server, within 3 minutes
+	@tools/test.sh quick
+
+test-bare: setup ## … with every other PostgreSQL, strace and MariaDB hidden, as on a fresh machine (as root)
+	@tools/test-bare.sh
 
 fuzz: setup ## generated tests with new seeds for MINUTES=60, CAMPAIGNS=… of them; goes on where it was, and ends with a table of all runs
 	@$(BIN)/python tools/fuzz.py
 
-test-all: setup ## … on 15, 16, 17 and 18, one after the other, with a line for each at the end
+test-all: setup ## … on 15, 16, 17, 18 and 19, one after the other, with a line for each at the end
 	@tools/test-all.sh
 
 test-memory: setup ## tests under KIND=valgrind|sanitizers, with a server built for that from SOURCE=/path/to/postgresql-18.6
 	@$(BIN)/python tools/memory.py
 
 lint: setup ## ruff, mypy --strict, the layout of the C, and the extensions compiled with all warnings as errors
-	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/indent.sh --check && tools/compile.sh 15 16 17 18
+	@$(BIN)/ruff check && $(BIN)/ruff format --check && $(BIN)/mypy && tools/indent.sh --check && tools/compile.sh 15 16 17 18 19
 
 bench-tables: setup ## method bulk compared with method sql and the file system's own rate
 	@$(BIN)/python bench/tables.py
@@ -80,7 +86,7 @@ bench-billion: setup ## a billion rows, kept for further runs: the source's quer
 bench-shards: setup ## an aggregate over four shards compared with postgres_fdw and one server, and the cost of breadth
 	@$(BIN)/python bench/shards.py
 
-bench-joins: setup ## aggregation before the join compared with PostgreSQL's joins, here and over four shards
+bench-joins: setup ## eager aggregation compared with PostgreSQL's joins, here and over four shards
 	@$(BIN)/python bench/joins.py
 
 bench-citus: setup ## vectors under Citus, compared with pgbillion_fdw, in a PostgreSQL with Citus named by PG_CONFIG=

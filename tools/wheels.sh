@@ -7,8 +7,12 @@ shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
 . tools/lib.sh
 
-[ $# -gt 0 ] || set -- 15 16 17 18
 machine=${MACHINE:-$(uname -m)}
+if [ $# -eq 0 ]; then
+    set -- 15 16 17 18
+    # 19 can be had for this machine only
+    [ "$machine" != x86_64 ] || set -- "$@" 19
+fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 libraries=$work/libraries
