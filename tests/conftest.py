@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from harness import invariants, root, servers
+from harness import invariants, needs, root, servers
 from harness.amount import COUNTED, Count
 from harness.catalogs import Catalogs
 from pgbillion.server.postgres import Cluster, Installation
@@ -25,12 +25,13 @@ _numbers = itertools.count(1)
 _TOLD = "told"
 # under valgrind, looking at all catalogs takes much longer than most tests
 CHECKED = not os.environ.get("PGBILLION_TEST_UNCHECKED")
-_FOR_ROOT = pytest.StashKey[int]()
+_SKIPPED = pytest.StashKey[Counter[str]]()
 # those of minutes, the longest first: what begins last must not be what takes long
 _LONG = (
     "test_durability_kill",
     "test_crash",
     "test_tables_demo",
+    "test_benchmarks",
     "test_lazy_pg_regress",
     "test_vector_pg_regress",
     "test_pg_isolation",
@@ -77,7 +78,7 @@ _MAJORS = (
     "test_vector_answers",
     "test_vector_collations",
     "test_vector_differential",
-    "test_vector_finish",
+    "test_vector_finalize",
     "test_vector_join",
     "test_vector_join_odd",
     "test_vector_mixed_joins",
@@ -140,16 +141,20 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"{reasons.total()} tests were skipped")
     for reason, number in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
         terminalreporter.write_line(f"{number:5} {reason}")
-    terminalreporter.config.stash[_FOR_ROOT] = sum(
-        number for reason, number in reasons.items() if reason.startswith(f"{root.REASON}: ")
-    )
+    terminalreporter.config.stash[_SKIPPED] = reasons
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     # after all that pytest itself has to say
-    number = config.stash.get(_FOR_ROOT, 0)
-    if number:
-        print(f"{number} tests were skipped for want of root (-rs tells why); as root, make test runs them")
+    reasons = config.stash.get(_SKIPPED, Counter())
+    for_root = sum(number for reason, number in reasons.items() if reason.startswith(f"{root.REASON}: "))
+    wanted = {reason: number for reason, number in sorted(reasons.items()) if reason.startswith(needs.REASON)}
+    if for_root:
+        print(f"{for_root} tests were skipped for want of root (-rs tells why); as root, make test runs them")
+    for reason, number in wanted.items():
+        print(f"{number} tests were skipped {reason}")
+    if wanted:
+        print("As root on Debian, make test installs these packages")
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
+from harness import needs
 
 PHASES = ["create", "insert", "read", "drop"]
 
@@ -17,13 +16,11 @@ def tool(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
 
 
-def needs(*names: str) -> None:
-    """Skip, and not silently, what needs a program that is not installed."""
+def need(*names: str) -> None:
+    """Skip what needs a program that is not installed."""
     for name in names:
         if tool(name) is None:
-            message = f"*** {name} is not installed: what needs it is NOT TESTED ***"
-            print(message, file=sys.stderr)
-            pytest.skip(message)
+            needs.missing(needs.PACKAGES[name])
 
 
 def by_contestant(report: dict[str, Any]) -> dict[tuple[str, str, str], dict[str, dict[str, Any]]]:

@@ -7,16 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from harness import servers, subject, templates
+from harness import needs, servers, subject, templates
 from pgbillion.server.postgres import Cluster, Installation, run_as_server
+
+pytestmark = pytest.mark.machine
 
 
 def _program(installation: Installation) -> Path:
     """EDB's pg_catcheck, as Debian packages it, for this major."""
     beside = installation.source.parent / "pg_catcheck"
     found = beside if beside.exists() else shutil.which("pg_catcheck")
-    if installation.major != 15 or not found:
-        pytest.skip("needs PostgreSQL 15 and pg_catcheck")
+    if installation.major != 15:
+        pytest.skip("Debian's pg_catcheck is for PostgreSQL 15")
+    if not found:
+        needs.missing(needs.PACKAGES["pg_catcheck"])
     return Path(found)
 
 

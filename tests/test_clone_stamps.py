@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import re
 from collections.abc import Iterator
@@ -98,6 +99,60 @@ def test_locks_are_those_of_commands(conn: Connection) -> None:
     with conn.transaction(force_rollback=True):
         clone(conn, "model", "tenant")
         assert locked() == by_command
+
+
+def test_the_template_is_locked_until_the_end(cluster: Cluster, database: str, conn: Connection) -> None:
+    """With a stamp as by commands: a session that changes the template next sees the clone, once it has its lock."""
+    schemas.make_schema(
+        conn,
+        "model",
+        "CREATE TABLE a (i serial PRIMARY KEY); CREATE VIEW v AS TABLE a; CREATE TYPE pair AS (x integer, y integer)",
+    )
+
+    def locked() -> list[tuple[str, str]]:
+        return conn.execute(
+            "SELECT coalesce(relation::regclass::text, 'schema'), mode FROM pg_locks WHERE pid = pg_backend_pid()"
+            " AND (relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'model'::regnamespace AND relkind <> 'i')"
+            " OR classid = 'pg_namespace'::regclass AND objid = 'model'::regnamespace) ORDER BY 1, 2"
+        ).fetchall()
+
+    with conn.transaction(force_rollback=True):
+        assert by_commands(conn, "model", "tenant")
+        by_command = locked()
+    assert by_command == [(name, "AccessShareLock") for name in (*qualified("a", "a_i_seq", "pair", "v"), "schema")]
+    assert prepare(conn, "model")
+    changes = (
+        "ALTER TABLE model.a ADD COLUMN j integer",
+        "ALTER TYPE model.pair ADD ATTRIBUTE z integer",
+        "DROP VIEW model.v",
+        "DROP SCHEMA model CASCADE",
+    )
+    with cluster.connect(database) as other, cluster.connect(database) as monitor:
+        for number, change in enumerate(changes):
+            with conn.transaction(force_rollback=True):
+                assert not by_commands(conn, "model", "tenant")
+                assert locked() == by_command
+                by_command = [lock for lock in by_command if change != f"DROP VIEW {lock[0]}"]
+                changing = Running(functools.partial(other.execute, f"BEGIN; {change}".encode()))
+                until_blocked(monitor, other, changing)
+            changing.result()
+            # and who is changing it is waited for
+            running = Running(functools.partial(clone, conn, "model", f"later{number}"))
+            until_blocked(monitor, conn, running)
+            other.execute("COMMIT")
+            if change.startswith("DROP SCHEMA"):
+                with pytest.raises(psycopg.errors.InvalidSchemaName):
+                    running.result()
+            else:
+                running.result()
+                assert prepare(conn, "model")
+    assert one(conn, "SELECT count(*) FROM pg_attribute WHERE attrelid = 'later0.a'::regclass AND attnum > 0") == 2
+    assert one(conn, "SELECT '(1,2,3)'::later1.pair IS NOT NULL")
+    assert one(conn, "SELECT to_regclass('later2.v')") is None
+
+
+def qualified(*names: str) -> list[str]:
+    return [f"model.{name}" for name in names]
 
 
 @pytest.mark.parametrize("action", ACTIONS)

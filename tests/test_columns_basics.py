@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
 from harness.servers import one
+from pgbillion.server.postgres import Cluster
+
+pytestmark = pytest.mark.quick
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -48,3 +52,85 @@ def test_nothing_is_held_before_a_vacuum(conn: Connection, table: str) -> None:
     assert check(conn, "t_columns") == 0
     conn.execute(f"VACUUM {table}")
     assert check(conn, table) == blocks(conn, table)
+
+
+def test_the_number_of_rows_is_for_those_who_can_count_them(conn: Connection, table: str) -> None:
+    conn.execute(f"VACUUM {table}")
+    conn.execute(f"CREATE INDEX t_columns ON {table} USING columns (grp)")
+
+    def rows(role: str, of: str = "t_columns") -> int | None:
+        conn.execute(f"SET ROLE {role}".encode())
+        try:
+            found = conn.execute("SELECT rows, readable_blocks > 0 FROM pgbillion_rows.columns_status(%s)", [of])
+            answer = found.fetchone()
+        finally:
+            conn.execute("RESET ROLE")
+        # blocks are no secret: pg_class has them for everybody
+        assert answer is not None
+        assert answer[1]
+        return int(answer[0]) if answer[0] is not None else None
+
+    assert rows("reader") is None
+    assert rows("reader", table) is None
+    # one column suffices for count(*)
+    conn.execute(f"GRANT SELECT (word) ON {table} TO reader")
+    assert rows("reader") == 30000
+    conn.execute(f"CREATE POLICY ones ON {table} USING (grp = 1); ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+    assert rows("reader") is None
+    conn.execute("SET row_security = off")
+    assert rows("reader") is None
+    conn.execute("RESET row_security")
+    assert rows("postgres") == 30000
+    conn.execute(f"ALTER TABLE {table} OWNER TO maker")
+    assert rows("maker") == 30000
+    conn.execute(f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY")
+    assert rows("maker") is None
+
+
+@pytest.fixture
+def lazy_writer(cluster: Cluster) -> Iterator[None]:
+    """Commits reach the disk only when somebody flushes WAL, for as long as a test takes."""
+    with cluster.connect() as conn:
+        conn.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        conn.execute("ALTER SYSTEM SET synchronous_commit = off")
+        conn.execute("SELECT pg_reload_conf()")
+    yield
+    with cluster.connect() as conn:
+        conn.execute("ALTER SYSTEM RESET wal_writer_delay")
+        conn.execute("ALTER SYSTEM RESET synchronous_commit")
+        conn.execute("SELECT pg_reload_conf()")
+
+
+def load(conn: Connection) -> None:
+    """Fill a table by a transaction whose commit is not flushed."""
+    conn.execute("DROP TABLE IF EXISTS s")
+    conn.execute("CREATE TABLE s (i int); INSERT INTO s SELECT generate_series(1, 5000)")
+
+
+def test_vacuum_right_after_an_asynchronous_commit(
+    cluster: Cluster, conn: Connection, database: str, lazy_writer: None
+) -> None:
+    with cluster.connect(database) as session:
+        session.execute("LOAD 'pgbillion_rows'")
+        assert one(session, "SHOW synchronous_commit") == "off"
+        load(session)
+        session.execute("CREATE INDEX s_columns ON s USING columns (i)")
+        session.execute("INSERT INTO s SELECT generate_series(1, 5000)")
+        session.execute("VACUUM s")
+        assert check(session, "s_columns") == blocks(session, "s")
+
+
+def test_vacuum_as_the_notice_of_create_index_says(
+    cluster: Cluster, conn: Connection, database: str, lazy_writer: None
+) -> None:
+    """In sessions that load the library only when they open the index."""
+    with cluster.connect(database) as session, cluster.connect(database) as other:
+        # dropping a table with such an index would load it
+        with cluster.connect(database) as third:
+            third.execute("DROP TABLE IF EXISTS s")
+        load(session)
+        session.execute("VACUUM s")
+        assert one(session, "SELECT relallvisible FROM pg_class WHERE oid = 's'::regclass") == 0
+        session.execute("CREATE INDEX s_columns ON s USING columns (i)")
+        other.execute("VACUUM s")
+        assert check(other, "s_columns") == blocks(other, "s")

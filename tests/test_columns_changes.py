@@ -489,3 +489,43 @@ def test_serializable_readers_are_left_to_the_table(conn: Connection, t: str) ->
     assert problems(conn) == []
     conn.execute("COMMIT")
     assert "serializable" in notices[0]
+
+
+# ---- scans that set pages all-visible ----
+
+
+@pytest.mark.parametrize("by", ["PostgreSQL", "vectors"])
+def test_what_scans_find_visible_to_all(conn: Connection, t: str, by: str, tell: Callable[[str], None]) -> None:
+    """From 19 on, scans of SELECT set pages all-visible, and so make blocks readable without VACUUM."""
+    scans_do = conn.info.server_version >= 190000
+    blocks = status(conn, "table_blocks")
+    # every page has a row that is HOT-updated, or moves to another page; none of the indexed columns changes
+    conn.execute("UPDATE t SET other = 1 WHERE id % 50 = 0")
+    before = status(conn, "readable_blocks")
+    conn.execute(f"SET pgbillion_rows.vector_aggregate = {'off' if by == 'PostgreSQL' else 'force'}")
+    conn.execute("SET pgbillion_rows.columns = off; SET enable_indexscan = off; SET enable_indexonlyscan = off")
+    assert one(conn, "SELECT sum(other) FROM t") == 400
+    after = status(conn, "readable_blocks")
+    tell(f"of {blocks} blocks, {before} were readable after the update, and {after} after one scan")
+    assert before == 0
+    assert after > blocks * 0.9 if scans_do else after == 0
+    assert problems(conn) == []
+    # rows that are added: only their blocks are not in the index yet; what has a tenth of free space is not looked at
+    conn.execute("ALTER TABLE t SET (fillfactor = 100)")
+    conn.execute("INSERT INTO t SELECT i, i % 7, 'word ' || i % 100, 0 FROM generate_series(20001, 40000) i")
+    one(conn, "SELECT sum(other) FROM t")
+    refresh(conn)
+    blocks, added = status(conn, "table_blocks"), status(conn, "readable_blocks")
+    tell(f"of {blocks} blocks, {added} after rows were added, one scan and columns_refresh()")
+    assert added > blocks * 0.9 if scans_do else added == 0
+    assert problems(conn) == []
+    # a deleted row's line is freed by VACUUM only, which has told the index
+    conn.execute("DELETE FROM t WHERE id % 1000 = 1")
+    for _ in range(2):
+        one(conn, "SELECT sum(other) FROM t")
+        assert problems(conn) == []
+    assert one(conn, "SELECT count(*) FROM t") == 39960
+    conn.execute("SET pgbillion_rows.columns = force")
+    assert one(conn, "SELECT count(grp) FROM t") == 39960
+    settle(conn)
+    assert one(conn, "SELECT count(grp) FROM t") == 39960

@@ -159,3 +159,31 @@ def test_sizes_of_segments(conn: Connection, segment_blocks: int) -> None:
     conn.execute(f"CREATE INDEX ON t USING columns (id, word) WITH (segment_blocks = {segment_blocks})")
     assert readable(conn)
     assert problems(conn) == []
+
+
+@pytest.mark.parametrize(
+    ("distinct", "absent"),
+    [
+        (5000, False),  # a dictionary, with the long value once
+        (70_000, True),  # more different values than codes
+    ],
+)
+def test_the_bytes_of_a_column_are_counted_beyond_4_gb(conn: Connection, distinct: int, absent: bool) -> None:
+    """Rows from before ADD COLUMN share one long value: 8,192 of 512 kB are 2^32 bytes, which 32 bits count as 0."""
+    conn.execute(
+        "DROP TABLE IF EXISTS t; CREATE TABLE t (i int) WITH (autovacuum_enabled = off);"
+        " INSERT INTO t SELECT i FROM generate_series(1, 8192) i;"
+        " ALTER TABLE t ADD COLUMN v text DEFAULT repeat('x', 512 * 1024 - 4)"
+    )
+    conn.execute(f"INSERT INTO t SELECT i, 'v' || i FROM generate_series(1, {distinct}) i".encode())
+    conn.execute("VACUUM t")
+    conn.execute("CREATE INDEX ON t USING columns (i, v) WITH (segment_blocks = 1024)")
+    assert readable(conn)
+    assert problems(conn) == []
+    conn.execute("SET pgbillion_rows.columns = force; SET pgbillion_rows.vector_aggregate = force")
+    query = "SELECT count(*), count(v), sum(octet_length(v)) FROM t"
+    ours = conn.execute(query.encode()).fetchall()
+    conn.execute("SET pgbillion_rows.enable = off")
+    assert conn.execute(query.encode()).fetchall() == ours
+    size = one(conn, "SELECT pg_relation_size('t_i_v_idx')")
+    assert (size < 512 * 1024) is absent

@@ -15,6 +15,8 @@ import typer
 
 from pgbillion import cli
 
+pytestmark = pytest.mark.quick
+
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference-cli.md"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cycle_support import PHASES, by_contestant, left_behind, needs
+from cycle_support import PHASES, by_contestant, left_behind, need
 from harness import servers
 from harness.conserved import contents, difference
 from pgbillion.common.errors import UserError
@@ -259,8 +259,9 @@ def test_only_one_at_a_time(cli: CommandLine) -> None:
             process.wait(60)
 
 
+@pytest.mark.machine
 def test_system_calls(cli: CommandLine) -> None:
-    needs("strace")
+    need("strace")
     report = cli.json("cycle", "-n", str(COUNT), "--profiles", "full,minimal", "--syscalls", server=False)
     for (_, profile, method), phases in by_contestant(report).items():
         calls = {phase: {call["name"]: call for call in phases[phase]["syscalls"]} for phase in PHASES}
@@ -276,6 +277,7 @@ def test_system_calls(cli: CommandLine) -> None:
     assert "<td>truncate</td>" in html
 
 
+@pytest.mark.machine
 def test_no_strace(cli: CommandLine) -> None:
     with servers.temporary_folder() as folder:
         (folder / "apt-get").symlink_to("/bin/true")
@@ -284,8 +286,9 @@ def test_no_strace(cli: CommandLine) -> None:
     failed(done, 1, "there is no strace", "apt-get install --yes strace")
 
 
+@pytest.mark.machine
 def test_a_process_that_may_not_be_traced() -> None:
-    needs("strace")
+    need("strace")
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
             # a process has one tracer at most

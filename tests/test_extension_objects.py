@@ -9,7 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from harness import servers
+from harness import needs, servers
 from harness.extension_objects import dumped
 from harness.servers import Connection, one
 from harness.shards import make_coordinator, plan, shard_table, shards
@@ -179,8 +179,6 @@ def test_names_in_the_script_and_in_functions_lead_to_nobody_elses(
         "tables.tables('x%', 'app')",
         "tables.create_progress()",
         "rows.explain_vector('SELECT pg_catalog.count(*), pg_catalog.sum(b) FROM public.t GROUP BY i')",
-        "rows.adopt_foreign_servers()",
-        "rows.release_foreign_servers('{s}')",
         "rows.create_partial_aggregate('app.longest(pg_catalog.varchar)')",
         "rows.create_partial_aggregate('app.mean(pg_catalog.int8)')",
     ):
@@ -287,10 +285,11 @@ def created(cluster: Cluster, pg_dump: Path) -> list[str]:
     return dumped(cluster, "dumped", pg_dump)
 
 
+@pytest.mark.machine
 def test_the_objects_are_the_same_on_all_major_versions(installation: Installation) -> None:
     others = other_installations(installation)
     if not others:
-        pytest.skip("there is no other major version on this machine")
+        needs.missing(needs.OTHER_MAJORS)
     newest = max([installation, *others], key=lambda each: each.version_num)
     dumps = {}
     for each in (installation, *others):
@@ -379,7 +378,7 @@ def test_partial_aggregates_are_vectorized(conn: Connection) -> None:
     for columns in (exact, others):
         assert "VectorAggregate" in plan(conn, grouped.format(columns))
         assert "\nvectorized" in one(conn, "SELECT pgbillion_rows.explain_vector(%s)", grouped.format(columns))
-    assert "VectorFinish" in plan(conn, grouped.format(others))
+    assert "VectorFinalize" in plan(conn, grouped.format(others))
     vectors = conn.execute(grouped.format(exact)).fetchall()
     assert len(conn.execute(grouped.format(others)).fetchall()) == 7
     conn.execute("SET pgbillion_rows.vector_aggregate = off")

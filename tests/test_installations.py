@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from harness import servers
 from pgbillion.server import extension, files, postgres
 from pgbillion.server.extension import PgConfig
+from pgbillion.server.postgres import Installation
 
 
 def test_a_copy_has_what_links_lead_to() -> None:
@@ -41,3 +46,17 @@ def test_a_copy_that_has_the_extension_gets_the_link_for_every_role() -> None:
             assert link.read_text() == "new"
             link.unlink()
             link.write_text("old")
+
+
+def test_files_that_were_removed_are_put_back(
+    tmp_path: Path, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was put there last is no reason to do nothing when somebody has removed it."""
+    facts = extension.read_pg_config(installation.source)
+    libraries = {name: installation.pkglibdir / f"{name}.so" for name in extension.ALL}
+    monkeypatch.setattr(files, "libraries", lambda *given: libraries)
+    folders = files.Folders(tmp_path / "lib", tmp_path / "share")
+    for _ in range(2):
+        files.install(facts, tmp_path / "build", folders)
+        assert len(files.present(folders)) == 7
+        files.remove(folders)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "pgbillion"
@@ -29,40 +32,63 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "cli": {"", "tables", "tenants", "rows", "durability", "cycle", "shards"} | _BASE,
 }
 EXTENSIONS = ROOT / "extensions"
+_BATCH = ("vector/batch.h", "vector/huge_pages.h")
+_KERNELS = "column_index/kernels.h"
+# by folder of pgbillion_tables's sources: those whose headers its files may include
+TABLES_MAY_INCLUDE: Mapping[str, set[str]] = {
+    "ddl": set(),
+    "catalog_rows": set(),
+    "lazy_heap": set(),
+    "stamp": {"ddl", "catalog_rows", "lazy_heap"},
+    "fingerprint": {"ddl", "catalog_rows"},
+    "create": {"stamp", "ddl", "lazy_heap"},
+    "clone": {"stamp", "fingerprint", "ddl", "catalog_rows"},
+    "drop": {"ddl", "catalog_rows", "lazy_heap"},
+    "list": set(),
+}
 # by folder of C sources: what the paths of the headers of ours that its files include may begin with
 MAY_INCLUDE = {
     "pgbillion_tables": ("pgbillion_tables/", "shared/"),
-    "pgbillion_rows/src/columns": ("pgbillion_rows/src/columns/", "shared/"),
-    "pgbillion_rows/src/planner": ("pgbillion_rows/src/planner/", "shared/"),
-    "pgbillion_rows/src/vector": (
-        "pgbillion_rows/src/vector/",
-        "pgbillion_rows/src/columns/columns.h",
-        "pgbillion_rows/src/columns/kernels.h",
-        "pgbillion_rows/src/planner/",
-        "shared/",
-    ),
     **{
-        f"pgbillion_rows/src/vector/{folder}": (
-            *(f"pgbillion_rows/src/vector/{below}" for below in (f"{folder}/", "batch.h", "huge_pages.h", *others)),
-            f"pgbillion_rows/src/columns/{'columns' if folder == 'source' else 'kernels'}.h",
-            "pgbillion_rows/src/planner/",
+        f"pgbillion_tables/src/{folder}": (*(f"pgbillion_tables/src/{name}/" for name in (folder, *others)), "shared/")
+        for folder, others in TABLES_MAY_INCLUDE.items()
+    },
+    **{
+        f"pgbillion_rows/src/{folder}": (
             "shared/",
+            *(f"pgbillion_rows/src/{below}" for below in (f"{folder}/", *others)),
         )
         for folder, others in {
-            "source": (),
-            "expression": (),
-            "filter": ("expression/",),
-            "aggregate": ("expression/", "filter/"),
-            "sink": ("expression/", "filter/", "aggregate/"),
-            # spec.c looks up what the plan passes in vector.h
-            "join": ("expression/", "filter/", "sink/spill.h", "source/source.h", "vector.h"),
+            "planner": (),
+            "column_index": (),
+            "vector": (),
+            "vector/expression": (*_BATCH, "planner/"),
+            "vector/keys": (*_BATCH, "vector/expression/"),
+            "vector/filter": (*_BATCH, "planner/", _KERNELS, "vector/expression/"),
+            "vector/source": (*_BATCH, "column_index/column_index.h"),
+            "vector/aggregate": (*_BATCH, "planner/", _KERNELS, "vector/expression/", "vector/filter/"),
+            "vector/spill": _BATCH,
+            "vector/join": (
+                *_BATCH,
+                "planner/",
+                *(f"vector/{below}" for below in ("expression/", "keys/", "filter/", "source/source.h", "spill/")),
+            ),
+            "vector/group": (
+                *_BATCH,
+                *(f"vector/{below}" for below in ("expression/", "keys/", "aggregate/", "spill/")),
+            ),
+            "vector/node": (
+                *_BATCH,
+                "planner/",
+                *(f"vector/{below}" for below in ("filter/", "source/source.h", "aggregate/", "join/", "group/")),
+            ),
+            "vector/plan": ("planner/", "column_index/column_index.h", "vector/"),
+            "shard": ("planner/",),
+            "eager_aggregate": ("planner/", "vector/vector.h", "vector/plan/cost_model.h", "shard/shard.h"),
+            "memoize": ("planner/",),
+            "statistics": ("vector/node/custom_scan.h", "shard/shard.h"),
         }.items()
     },
-    "pgbillion_rows/src/statistics": (
-        "pgbillion_rows/src/statistics/",
-        *(f"pgbillion_rows/src/{header}" for header in ("shard/shard.h", "vector/vector.h")),
-    ),
-    "pgbillion_rows/src/shard": ("pgbillion_rows/src/shard/", "pgbillion_rows/src/planner/", "shared/"),
 }
 
 
@@ -111,6 +137,7 @@ def test_there_is_no_circle() -> None:
     TopologicalSorter(GRAPH).prepare()  # raises CycleError, which names the modules
     folders: dict[str, set[str]] = {name: set(below) for name, below in MAY_IMPORT.items()}
     TopologicalSorter(folders).prepare()
+    TopologicalSorter(TABLES_MAY_INCLUDE).prepare()
 
 
 def test_commands_are_in_one_folder() -> None:
@@ -128,12 +155,36 @@ def includes(file: Path) -> Iterator[str]:
                 break
 
 
+def test_folders_of_c_include_in_one_direction() -> None:
+    arrows: dict[str, set[str]] = {within: set() for within in MAY_INCLUDE}
+    for file in EXTENSIONS.rglob("*.[ch]"):
+        if within := rule_of(file):
+            arrows[within] |= {rule_of(EXTENSIONS / header) for header in includes(file)} - {within, ""}
+    TopologicalSorter(arrows).prepare()  # raises CycleError, which names the folders
+
+
+def rule_of(file: Path) -> str:
+    """Give the folder whose rule is for a C file: the nearest above it that has one."""
+    return max((rule for rule in MAY_INCLUDE if file.is_relative_to(EXTENSIONS / rule)), key=len, default="")
+
+
 @pytest.mark.parametrize("within", MAY_INCLUDE)
 def test_a_folder_of_c_includes_from_where_it_may(within: str) -> None:
-    files = (EXTENSIONS / within).rglob("*.[ch]")
+    files = [file for file in (EXTENSIONS / within).rglob("*.[ch]") if rule_of(file) == within]
     arrows = {(str(file.relative_to(EXTENSIONS)), header) for file in files for header in includes(file)}
     assert arrows
     assert {(file, header) for file, header in arrows if not header.startswith(MAY_INCLUDE[within])} == set()
+
+
+def test_every_folder_of_c_has_a_rule() -> None:
+    folders = {str(file.parent.relative_to(EXTENSIONS)) for file in EXTENSIONS.glob("pgbillion_*/src/*/**/*.[ch]")}
+    assert folders - set(MAY_INCLUDE) == set()
+
+
+def test_base_names_of_c_are_unique() -> None:
+    """A name of a file is enough to find it; each extension has its `module.c`."""
+    names = Counter(file.name for file in EXTENSIONS.glob("pgbillion_*/src/**/*.c"))
+    assert {name for name, count in names.items() if count > 1} == {"module.c"}
 
 
 # ---- functions in C ----

@@ -10,6 +10,8 @@ import pytest
 from harness import lazy, servers
 from pgbillion.server.postgres import Cluster
 
+pytestmark = pytest.mark.quick
+
 INCLUDED = {"reads.sql"}
 
 

@@ -19,7 +19,7 @@ FEWEST_TABLES = 500
 LAZY = (
     ("default_table_access_method", "lazy_heap"),
     ("pgbillion_rows.vector_aggregate", "off"),
-    ("pgbillion_rows.aggregate_before_join", "off"),
+    ("pgbillion_rows.eager_aggregate", "off"),
 )
 
 

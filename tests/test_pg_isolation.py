@@ -1,4 +1,4 @@
-"""PostgreSQL's own isolation suite with vectors and aggregation before joins forced, and lazy_heap as the default.
+"""PostgreSQL's own isolation suite with vectors and eager aggregation forced, and lazy_heap as the default.
 
 It shows what it shows without, plans aside: no difference is accepted. What isolation.HEAP names has heap as default.
 """
@@ -17,7 +17,7 @@ FORCED = (
     ("pgbillion_rows.vector_join", "force"),
     # which process returns a group, and when, is chance
     ("pgbillion_rows.vector_exchange", "off"),
-    ("pgbillion_rows.aggregate_before_join", "force"),
+    ("pgbillion_rows.eager_aggregate", "force"),
     ("default_table_access_method", "lazy_heap"),
     *regress.LOG_PLANS,
 )

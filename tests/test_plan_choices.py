@@ -64,12 +64,12 @@ JOIN = "SELECT s.name, count(*), sum(b.g) FROM big b JOIN small s ON b.k = s.id 
 
 def test_one_setting_switches_everything_off(conn: Connection) -> None:
     assert one(conn, "SHOW pgbillion_rows.enable") == "on"
-    assert providers(conn, AGGREGATE) == {"VectorAggregate", "VectorFinish"}
+    assert providers(conn, AGGREGATE) == {"VectorAggregate", "VectorFinalize"}
     assert providers(conn, FILTER) == {"VectorScan"}
     assert providers(conn, JOIN) == {"VectorAggregate"}
     # whatever the others say
     conn.execute("SET pgbillion_rows.enable = off; SET pgbillion_rows.vector_aggregate = force")
-    conn.execute("SET pgbillion_rows.vector_scan = force; SET pgbillion_rows.aggregate_before_join = force")
+    conn.execute("SET pgbillion_rows.vector_scan = force; SET pgbillion_rows.eager_aggregate = force")
     for query in (AGGREGATE, FILTER, JOIN):
         assert providers(conn, query) == set()
         assert "Finalize" not in {node.get("Partial Mode") for node in plans.nodes(plans.explain(conn, query))}
@@ -127,8 +127,8 @@ def test_explain_vector_tells_what_was_estimated(conn: Connection) -> None:
     assert first.endswith(": 7 groups of 60000 rows")
     assert last == "vectorized"
     lines = told(conn, JOIN)
-    (found,) = [line for line in lines if "before the join" in line]
-    assert found.startswith("aggregation before the join is possible, and estimated to cost ")
+    (found,) = [line for line in lines if "eager aggregation" in line]
+    assert found.startswith("eager aggregation is possible, and estimated to cost ")
     assert found.endswith(": 100 groups of 60000 rows, of which the join leaves 60000"), found
 
 
@@ -344,7 +344,7 @@ def test_what_the_join_leaves_counts(sold: Connection, keys: str, calls: str, wh
 
 
 def test_what_the_join_leaves_does_not_count_where_it_is_forced(sold: Connection) -> None:
-    sold.execute("SET pgbillion_rows.aggregate_before_join = force")
+    sold.execute("SET pgbillion_rows.eager_aggregate = force")
     query = f"SELECT region, day, {CALLS} FROM sold JOIN shop ON shop = id WHERE id = 3 GROUP BY 1, 2"
     assert "Finalize" in {node.get("Partial Mode") for node in plans.nodes(plans.explain(sold, query))}
 
@@ -406,7 +406,7 @@ def test_aggregates_over_joins_are_measured_by_postgresql_s_own_path(conn: Conne
         found = [node for node in plans.nodes(plans.explain(conn, query)) if kind in node.values()]
         return float(found[0]["Total Cost"])
 
-    conn.execute("SET pgbillion_rows.vector_join = on; SET pgbillion_rows.aggregate_before_join = off")
+    conn.execute("SET pgbillion_rows.vector_join = on; SET pgbillion_rows.eager_aggregate = off")
     ours = cost("VectorAggregate")
     conn.execute("SET pgbillion_rows.enable = off")
     assert ours < 0.25 * cost("Hash Join")

@@ -13,6 +13,8 @@ from pgbillion.common.paths import extension_source
 from pgbillion.server import extension
 from pgbillion.server.postgres import SUPERUSER, Installation
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("name", extension.ALL)
 def test_pg_regress(name: str, installation: Installation, tmp_path: Path) -> None:

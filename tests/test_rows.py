@@ -28,6 +28,7 @@ def cli(cluster: Cluster) -> Iterator[CommandLine]:
         yield cli
 
 
+@pytest.mark.quick
 def test_load_makes_the_sources_table(cli: CommandLine) -> None:
     with cli.connect() as conn:
         # as on the embedded server
@@ -109,9 +110,10 @@ def test_a_load_that_fails_leaves_nothing(cli: CommandLine) -> None:
         conn.execute(
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN IF new.id = 110000 THEN"
             " RAISE 'no more of this'; END IF; RETURN new; END$$;"
-            "CREATE FUNCTION attach() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN"
-            " CREATE TRIGGER refuse BEFORE INSERT ON public.t_demo FOR EACH ROW EXECUTE FUNCTION public.refuse();"
-            " END$$;"
+            "CREATE FUNCTION attach() RETURNS event_trigger LANGUAGE plpgsql AS $$DECLARE made text; BEGIN"
+            " FOR made IN SELECT object_identity FROM pg_event_trigger_ddl_commands() WHERE object_type = 'table' LOOP"
+            " EXECUTE format('CREATE TRIGGER refuse BEFORE INSERT ON %s FOR EACH ROW EXECUTE FUNCTION public.refuse()',"
+            " made); END LOOP; END$$;"
             "CREATE EVENT TRIGGER attach ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION attach()"
         )
         done = cli.run(*LOAD, "--workers", "2")
@@ -132,6 +134,98 @@ def test_ctrl_c_leaves_nothing(cli: CommandLine) -> None:
         until(lambda: one(conn, "SELECT count(*) = 0 FROM pg_stat_progress_copy"), "the sessions to be gone")
 
 
+OLD = (
+    "CREATE TABLE t_demo (mine int PRIMARY KEY, grp int);"
+    "INSERT INTO t_demo SELECT i, i % 3 FROM generate_series(1, 900) i;"
+    "COMMENT ON TABLE t_demo IS 'ours'; GRANT SELECT ON t_demo TO pg_monitor;"
+    "CREATE EXTENSION IF NOT EXISTS pgbillion_rows; CREATE INDEX the_columns ON t_demo USING columns (grp)"
+)
+RELATIONS = (
+    "SELECT relname, relkind, obj_description(oid, 'pg_class'), relacl::text FROM pg_class"
+    " WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
+)
+REPLACE = ("rows", "load", "--count", "50M", "--workers", "2", "--replace")
+COPYING = "SELECT count(*) = 2 FROM pg_stat_progress_copy WHERE tuples_processed > 0"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_replacement_that_is_ended_leaves_the_old_table(cli: CommandLine, number: signal.Signals) -> None:
+    with cli.connect() as conn:
+        conn.execute(OLD)
+        before = conn.execute(RELATIONS).fetchall()
+        with cli.started(*REPLACE) as process:
+            until(lambda: one(conn, COPYING), "both sessions to copy")
+            # nobody waits for it
+            assert one(conn, "SELECT sum(mine) FROM t_demo") == 405450
+            failed(cli.run(*LOAD, "--replace"), 3, 'another load of the table "t_demo" is running', "wait for it")
+            process.send_signal(number)
+            process.communicate(timeout=60)
+        until(lambda: one(conn, "SELECT count(*) = 0 FROM pg_stat_progress_copy"), "the sessions to be gone")
+        assert one(conn, "SELECT sum(mine) FROM t_demo") == 405450
+        after = conn.execute(RELATIONS).fetchall()
+        if number == signal.SIGINT:
+            assert after == before
+        assert [found for found in after if "_loading_" not in found[0]] == before
+        # what was left is removed by the next one
+        cli.run(*LOAD, "--replace", check=True)
+        assert conn.execute(RELATIONS).fetchall() == [
+            ("idx_id", "i", None, None),
+            ("t_demo", "r", None, None),
+            ("t_demo_id_seq", "S", None, None),
+        ]
+        assert one(conn, "SELECT count(*) FROM t_demo") == ROWS
+        assert one(conn, "SELECT nextval(pg_get_serial_sequence('t_demo', 'id'))") == ROWS + 1
+        assert one(conn, "SELECT count(*) FROM pg_type WHERE typname IN ('t_demo', '_t_demo')") == 2
+        constraints = [] if conn.info.server_version < 180000 else [("t_demo_id_not_null",)]
+        assert conn.execute("SELECT conname FROM pg_constraint WHERE conrelid = 't_demo'::regclass").fetchall() == (
+            constraints
+        )
+
+
+def test_a_replacement_that_cannot_be_is_refused_before_rows_are_copied(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute(OLD)
+        conn.execute("CREATE VIEW needs_it AS SELECT mine FROM t_demo")
+        before = conn.execute(RELATIONS).fetchall()
+        done = cli.run("rows", "load", "--count", "2M", "--replace")
+        failed(done, 3, "cannot be replaced: view public.needs_it depends on table public.t_demo", "drop what depends")
+        assert "indexing" not in done.stderr
+        assert conn.execute(RELATIONS).fetchall() == before
+        conn.execute("DROP VIEW needs_it; CREATE TABLE idx_id (i int)")
+        before = conn.execute(RELATIONS).fetchall()
+        failed(cli.run(*LOAD, "--replace"), 1, 'a relation "idx_id" exists already', "rename that relation")
+        assert conn.execute(RELATIONS).fetchall() == before
+
+
+def test_what_comes_to_depend_on_the_old_table_keeps_it(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute(OLD)
+        with cli.started("rows", "load", "--count", "3M", "--workers", "2", "--replace") as process:
+            until(lambda: one(conn, COPYING), "both sessions to copy")
+            conn.execute("CREATE VIEW needs_it AS SELECT mine FROM t_demo")
+            before = conn.execute(RELATIONS).fetchall()
+            _, stderr = process.communicate(timeout=120)
+        assert process.returncode == 3, stderr
+        assert "view public.needs_it depends on table public.t_demo" in stderr
+        assert [found for found in before if "_loading_" not in found[0]] == conn.execute(RELATIONS).fetchall()
+        assert one(conn, "SELECT sum(mine) FROM t_demo") == 405450
+
+
+def test_names_beside_which_others_are(cli: CommandLine) -> None:
+    """Where a name that PostgreSQL would choose is taken it chooses another, for what is replaced as well."""
+    table = "ü" * 31
+    with cli.connect() as conn:
+        for _ in range(2):
+            cli.run("rows", "load", "--count", "10", "--table", table, "--replace", check=True)
+            names = [name for (name, *_) in conn.execute(RELATIONS).fetchall()]
+            assert len(names) == 3
+            assert table in names
+            assert not any("_loading_" in name for name in names)
+        conn.execute("CREATE SEQUENCE odd_id_seq")
+        cli.run("rows", "load", "--count", "10", "--table", "odd", "--replace", check=True)
+        assert one(conn, "SELECT pg_get_serial_sequence('odd', 'id')") == "public.odd_id_seq1"
+
+
 def test_no_room_on_disk(cli: CommandLine) -> None:
     """Nothing is made when the rows cannot fit; two billion take more than the disks of most machines."""
     with cli.connect() as conn:
@@ -146,6 +240,7 @@ def test_no_room_on_disk(cli: CommandLine) -> None:
         assert one(conn, "SELECT count(*) FROM pg_class WHERE relname = 't_demo'") == 0
 
 
+@pytest.mark.quick
 def test_aggregate_compares_and_measures(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     values = cli.json("rows", "aggregate", "--rounds", "2")
@@ -163,11 +258,12 @@ def test_aggregate_compares_and_measures(cli: CommandLine) -> None:
     assert "Seq Scan" in done.stdout or "VectorAggregate" in done.stdout
 
 
+@pytest.mark.quick
 def test_an_index_of_columns_is_a_third_side(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     without = cli.json("rows", "aggregate", "--rounds", "1")
     assert without["columns"] is without["columns_ratio"] is None
-    assert "pgbillion rows columns advises" in without["columns_note"]
+    assert "pgbillion rows columns 'SELECT grp" in without["columns_note"]
     with cli.connect() as conn:
         conn.execute("CREATE INDEX the_columns ON t_demo USING columns (grp, data)")
     values = cli.json("rows", "aggregate", "--rounds", "2")

@@ -13,6 +13,7 @@ import pytest
 
 from harness import servers
 from harness.servers import one, until
+from pgbillion.common import quoting
 from pgbillion.common.errors import UserError
 from pgbillion.rows import columns, sizes, workload
 from pgbillion.rows.workload import Query, Read
@@ -242,10 +243,12 @@ def test_a_table_without_vacuum_says_so_first(cli: CommandLine) -> None:
             "CREATE TABLE \"Fresh\" AS SELECT i, i % 5 AS g, repeat('x', 90) AS x FROM generate_series(1, 20000) i"
         )
         conn.execute('ANALYZE "Fresh"')
+        scans_do = conn.info.server_version >= 190000
     query = 'SELECT g, sum(i) FROM "Fresh" GROUP BY 1'
     done = cli.run("rows", "columns", query, "--create", "--status", check=True)
     assert 'VACUUM public."Fresh";  -- first: 0% of its blocks are all-visible' in done.stdout
-    assert "holds 0 of the" in done.stderr
+    # the advice has run the query, by which 19 sets pages all-visible
+    assert ("holds 0 of the" in done.stderr) is not scans_do
     assert "CALL pgbillion_rows.columns_refresh('public.\"Fresh\"')" in done.stdout
     done = cli.run("rows", "columns", "--refresh", "--table", '"Fresh"', check=True)
     assert 'VACUUM public."Fresh"' in done.stderr
@@ -280,7 +283,7 @@ def test_estimates_are_near_the_sizes(cli: CommandLine) -> None:
 
 
 def test_a_segment_s_head_is_as_long_as_the_library_s() -> None:
-    header = (Path(__file__).parents[1] / "extensions/pgbillion_rows/src/columns/store.h").read_text()
+    header = (Path(__file__).parents[1] / "extensions/pgbillion_rows/src/column_index/store.h").read_text()
     bytes_of = {"uint8": 1, "uint32": 4, "int32": 4, "int64": 8, "pg_crc32c": 4, "ColumnKind": 1, "ColumnOrder": 1}
     for struct, length in (("SegmentHead", sizes._HEAD), ("StoredColumn", sizes._STORED_COLUMN)):
         found = re.search(r"typedef struct " + struct + r"\n\{(.*?)\n\} " + struct, header, re.DOTALL)
@@ -464,10 +467,10 @@ def test_an_index_that_cannot_be_removed_is_named(cli: CommandLine) -> None:
 def test_names_are_quoted_as_the_server_does(shop: CommandLine) -> None:
     with shop.connect() as conn:
         words = {word for (word,) in conn.execute("SELECT word FROM pg_get_keywords() WHERE catcode <> 'U'").fetchall()}
-        assert words <= columns.KEYWORDS
+        assert words <= quoting.KEYWORDS
         for name in ("plain", "with_1", "Upper", "1st", "_x", "a b", 'q"q', "ünï", "table", "x.y", "", "$1", "a$"):
             (theirs,) = conn.execute("SELECT quote_ident(%s)", [name]).fetchone() or ("",)
-            assert columns.quoted(name) == theirs, name
+            assert quoting.quoted(name) == theirs, name
 
 
 def test_long_names_stay_in_their_bounds(cli: CommandLine) -> None:

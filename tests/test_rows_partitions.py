@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Iterator
+from functools import partial
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from harness import servers
 from harness.servers import one, until
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
+from pgbillion.rows import beside as loading
 from pgbillion.rows import partitions
 from pgbillion.server.postgres import Cluster
 from tables_support import CommandLine, command_line, failed
@@ -107,6 +109,50 @@ def test_ctrl_c_says_how_to_go_on(cli: CommandLine) -> None:
         there = one(conn, ATTACHED)
         assert one(conn, "SELECT count(*) FROM t_demo") == there * 200_000
         assert one(conn, "SELECT count(*) FROM pg_class WHERE relname ~ '^t_demo_\\d'") == there
+
+
+def test_a_replacement_of_partitions_goes_on_beside_the_old_table(cli: CommandLine) -> None:
+    """It is interrupted and killed, and goes on; the old table, of partitions itself, is there until it is complete."""
+    old = ("rows", "load", "--count", "1M", "--partitions", "20", "--groups", "3")
+    tables = "SELECT relname FROM pg_class WHERE relname ~ '^t_demo' AND relkind IN ('r', 'p', 'S') ORDER BY 1"
+    beside = (
+        "SELECT count(*) FROM pg_inherits JOIN pg_class ON oid = inhparent"
+        " WHERE relname LIKE 't\\_demo\\_loading%' AND relkind = 'p'"
+    )
+    with cli.connect() as conn:
+        cli.run(*old, check=True)
+        before = conn.execute(tables).fetchall()
+        with loading.alone(conn, "public", "t_demo"):
+            failed(cli.run(*LONG, "--replace"), 3, 'another load of the table "t_demo" is running', "wait for it")
+
+        def further(ended: int) -> bool:
+            return bool(one(conn, beside) > ended)
+
+        ended = 0
+        for number in (signal.SIGINT, signal.SIGKILL):
+            with cli.started(*LONG, "--replace") as process:
+                until(partial(further, ended), "a partition")
+                process.send_signal(number)
+                _, stderr = process.communicate(timeout=60)
+            if number == signal.SIGINT:
+                assert "run the same command to go on; the old table stays until then" in stderr
+            until(lambda: one(conn, SESSIONS) == 0, "the sessions to be gone")
+            ended = one(conn, beside)
+            assert one(conn, "SELECT count(DISTINCT grp) || ' ' || count(*) FROM t_demo") == "3 1000000"
+        values = cli.json(*LONG, "--replace")
+        assert values["copied"] == 4_000_000 - 200_000 * ended
+        assert one(conn, "SELECT count(DISTINCT grp) || ' ' || count(*) FROM t_demo") == "10 4000000"
+        assert conn.execute(tables).fetchall() == before
+        assert one(conn, "SELECT nextval('t_demo_id_seq')") == 4_000_001
+        # as any other load of partitions
+        assert cli.json(*LONG)["copied"] == 0
+        # one that is given up is gone with the next of another kind
+        with cli.started(*LONG, "--replace") as process:
+            until(partial(further, 0), "a partition")
+            process.send_signal(signal.SIGKILL)
+        until(lambda: one(conn, SESSIONS) == 0, "the sessions to be gone")
+        cli.run(*old, "--replace", check=True)
+        assert conn.execute(tables).fetchall() == before
 
 
 def test_two_loads_of_a_table_share_its_partitions(cli: CommandLine) -> None:

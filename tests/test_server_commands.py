@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import re
 import shlex
 import signal
 import subprocess
@@ -18,11 +19,14 @@ import pytest
 
 from harness import root, servers
 from pgbillion import __version__
+from pgbillion.cli import server as cli_server
 from pgbillion.common import paths
-from pgbillion.server import embedded
+from pgbillion.server import embedded, files
+from pgbillion.server.extension import read_pg_config
 from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.shards.servers import of_embedded
 
+PUT_BACK = " -m pgbillion server start"
 as_root = root.as_root("is about servers started by root")
 
 
@@ -114,6 +118,7 @@ def test_a_second_start_finds_it_running(running: Program) -> None:
     assert running.cluster.data.joinpath("postmaster.pid").read_text() == pid
 
 
+@pytest.mark.quick
 def test_stop_and_start_again(running: Program) -> None:
     assert running.ok("server", "stop") == "stopped\n"
     assert running.ok("server", "stop") == "not running\n"
@@ -129,6 +134,7 @@ def test_the_option_comes_before_the_environment(running: Program) -> None:
     assert state["running"] is True
 
 
+@pytest.mark.quick
 def test_status(running: Program) -> None:
     report = json.loads(running.ok("server", "status", "--json"))
     cluster = running.cluster
@@ -173,6 +179,7 @@ def test_status_of_a_stopped_server(stopped: Program) -> None:
     assert "stopped" in stopped.ok("server", "status")
 
 
+@pytest.mark.quick
 def test_psql_takes_all_further_arguments(running: Program) -> None:
     query = "SELECT current_database(), current_user, inet_server_addr() IS NULL"
     assert running.ok("server", "psql", "-At", "-c", query) == "billion|postgres|t\n"
@@ -300,6 +307,19 @@ def test_a_dropped_database_is_made_again(running: Program) -> None:
     assert running.ok("server", "psql", "-XAt", "-c", "SELECT pgbillion_tables.version()") == f"{__version__}\n"
 
 
+def test_a_session_that_cannot_load_a_library(running: Program) -> None:
+    """Sessions end at once where the file is gone: what is said is not that a database is missing."""
+    with running.cluster.connect() as conn:
+        conn.execute("ALTER DATABASE billion SET session_preload_libraries = 'removed/pgbillion_rows'")
+        for arguments in (("server", "status"), ("extension", "status"), ("server", "start")):
+            done = running.run(*arguments)
+            assert done.returncode == 2
+            assert 'could not access file "removed/pgbillion_rows"' in done.stderr
+            assert done.stderr.splitlines()[-1].endswith("put it back: " + shlex.quote(sys.executable) + PUT_BACK)
+        conn.execute("ALTER DATABASE billion RESET session_preload_libraries")
+
+
+@pytest.mark.quick
 def test_destroy_asks(running: Program) -> None:
     running.fails(1, "not removing", "--yes", "server", "destroy")
     assert running.cluster.running()
@@ -319,20 +339,57 @@ def test_destroy(empty: Program) -> None:
             conn.execute("CREATE TABLE t (i integer) TABLESPACE space")
         (empty.state / "runs").mkdir()
         (empty.state / "notes").write_text("not ours")
-        empty.ok("server", "destroy", "--yes")
+        said = empty.ok("server", "destroy", "--yes")
+        assert said == f"removed: the server in {empty.state}; what else is there stays: notes, runs\n"
         assert list(location.iterdir()) == []
         assert sorted(path.name for path in empty.state.iterdir()) == ["notes", "runs"]
         assert (paths.state_dir() / "postgresql").is_dir()
     assert not cluster._processes()
+    (empty.state / "runs").rmdir()
+    said = empty.ok("server", "destroy", "--yes", "--everything")
+    assert said == f"nothing of a server is in {empty.state}\n"
     (empty.state / "notes").unlink()
-    empty.ok("server", "destroy", "--yes", "--everything")
+    assert empty.ok("server", "destroy", "--yes", "--everything") == f"removed: {empty.state}\n"
     assert not empty.state.exists()
     empty.ok("server", "destroy", "--yes")
+
+
+def test_destroy_without_a_server(empty: Program) -> None:
+    """What it has not removed, it does not claim to have."""
+    (empty.state / "notes").write_text("not ours")
+    (empty.state / "postgresql").unlink()
+    for more in ((), ("--everything",)):
+        assert empty.ok("server", "destroy", "--yes", *more) == f"nothing of a server is in {empty.state}\n"
+    (empty.state / "runs").mkdir()
+    said = empty.ok("server", "destroy", "--yes", "--everything")
+    assert said == f"removed: what was made in {empty.state}; what else is there stays: notes\n"
+
+
+def test_what_takes_long_shows_that_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli_server, "_INTERVAL", 0.01)
+    said = ""
+    with cli_server._progress(tmp_path / "gone"):
+        while said.count("\n") < 2:
+            said += capsys.readouterr().err
+    assert re.match(r"removing: \d.*, \d.* so far\nremoving: ", said)
+
+
+def test_a_size_that_takes_long_is_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).write_bytes(bytes(4096))
+    assert embedded._size(tmp_path) == (5 * 4096, True)
+    monkeypatch.setattr(embedded, "_MEASURE_SECONDS", -1.0)
+    monkeypatch.setattr(embedded, "_FILES_AT_ONCE", 3)
+    assert embedded._size(tmp_path) == (2 * 4096, False)
 
 
 def test_nothing_there(empty: Program) -> None:
     empty.fails(1, "there is no server", "pgbillion server start", "server", "status")
     assert empty.ok("server", "stop") == "not running\n"
+    absent = f"there is no server in {empty.state}, and psql's default server cannot be used"
+    empty.fails(2, absent, "make one: ", "tables", "create", "-n", "1")
 
 
 def test_socket_path_too_long(empty: Program) -> None:
@@ -380,7 +437,7 @@ def altered(program: Program, *substitutions: str) -> Path:
 
 def test_unsupported_major(empty: Program) -> None:
     script = altered(empty, "s/^VERSION = .*/VERSION = PostgreSQL 14.20/")
-    empty.fails(1, "PostgreSQL 14.20 is not supported", "15 to 18", "server", "start", "--pg-config", script)
+    empty.fails(1, "PostgreSQL 14.20 is not supported", "15 to 19", "server", "start", "--pg-config", script)
 
 
 def test_client_only(empty: Program) -> None:
@@ -395,6 +452,25 @@ def test_missing_headers(empty: Program) -> None:
     empty.fails(1, "development files", wanted, "server", "start", "--pg-config", script)
 
 
+def test_headers_of_another_minor_version(empty: Program, installation: Installation) -> None:
+    """A server refuses libraries made with the headers of a later one: that is known before they are made."""
+    (empty.state / "postgresql").unlink()
+    facts = read_pg_config(installation.source)
+    headers = empty.state / "headers"
+    headers.mkdir()
+    for path in Path(facts.values["INCLUDEDIR-SERVER"]).iterdir():
+        (headers / path.name).symlink_to(path)
+    config = headers / "pg_config.h"
+    text = config.read_text()
+    config.unlink()
+    later = facts.version_num + 2
+    config.write_text(text.replace(f"#define PG_VERSION_NUM {facts.version_num}", f"#define PG_VERSION_NUM {later}"))
+    script = altered(empty, f"s|^INCLUDEDIR-SERVER = .*|INCLUDEDIR-SERVER = {headers}|")
+    server, theirs = files.dotted(facts.version_num), files.dotted(later)
+    theirs = f"development files are of PostgreSQL {theirs}, and the server is {server}"
+    empty.fails(1, theirs, "upgrade the server", "server", "start", "--pg-config", script)
+
+
 def test_missing_compiler(empty: Program) -> None:
     (empty.state / "postgresql").unlink()
     empty.fails(
@@ -406,9 +482,14 @@ def test_broken_source_is_reported_with_the_compilers_words(empty: Program) -> N
     script = altered(empty, "s/^CC = .*/CC = gcc/")
     (empty.state / "postgresql").unlink()
     arguments = ["server", "start", "--pg-config", str(script)]
-    empty.fails(
-        1, "pgbillion_tables could not be built", "make.log", *arguments, MAKEFILES="/no/such", CPATH="", COPT="-Dint=("
-    )
+    done = empty.run(*arguments, MAKEFILES="/no/such", CPATH="", COPT="-Dint=(")
+    # what takes its time is announced, also where nobody looks at a terminal
+    compiling, error, hint = done.stderr.splitlines()
+    assert compiling.startswith("compiling the extensions for PostgreSQL ")
+    assert error.startswith("error: pgbillion_tables could not be built")
+    assert hint.startswith("hint: ")
+    assert "make.log" in hint
+    assert (done.returncode, done.stdout) == (1, "")
 
 
 @as_root

@@ -12,7 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 from harness import servers
 from pgbillion import __version__, cli
 from pgbillion.cli import connect
-from pgbillion.common import paths
+from pgbillion.common import invocation, paths
 from pgbillion.common.errors import UserError
 from pgbillion.server import embedded, extension
 from pgbillion.server.postgres import Cluster, Installation
@@ -99,6 +99,8 @@ def test_what_to_do_about_a_connection_that_failed(
 ) -> None:
     """No hint asks whether a server runs that has just answered, and each leads to a database that there is."""
     cluster = running(state)
+    # as by options, which are not parsed here
+    monkeypatch.setattr(invocation, "named_server", lambda: True)
 
     def ended(**where: str | None) -> str:
         with pytest.raises(psycopg.OperationalError) as raised:
@@ -118,9 +120,10 @@ def test_what_to_do_about_a_connection_that_failed(
     assert """pgbillion server psql -c 'CREATE DATABASE "no pe"'""" in refused
     assert "is the server running?" not in refused
     refused = ended(host=str(state / "elsewhere"), dbname="nope")
-    assert "has no database nope: see its databases with: pgbillion server psql -l" in refused
+    assert "has no database nope: see its databases with: " in refused
+    assert "-m pgbillion server psql -l;" in refused
     refused = ended(host=str(state / "elsewhere"), dbname="postgres")
-    assert f"is the server running? one of the embedded server: -h {cluster.socket_dir} -U postgres -d NAME" in refused
+    assert f"one of the embedded server: -h {cluster.socket_dir} -p {cluster.port} -U postgres -d NAME, or" in refused
 
 
 def test_a_socket_folder_is_a_host(state: Path) -> None:

@@ -60,7 +60,8 @@ POLYMORPHIC = {
     '"any"': list(COLUMNS),
 }
 # Types whose values name objects of a database, or that have no column: their aggregates stay on the coordinator.
-NO_COLUMN = {"record"}
+# Only PostgreSQL 19 has oid8.
+NO_COLUMN = {"record", "oid8"}
 # calls in one query
 TOGETHER = 12
 AGGREGATES = """

@@ -103,8 +103,9 @@ for _type in ELEMENTS:
 def fuzz(installation: Installation, cluster: Cluster, database: str) -> Iterator[Connection]:
     """The function state_fuzz(), and an aggregate raw.… for the states of core's aggregates as bytea."""
     with servers.temporary_folder() as folder:
-        config = f"PG_CONFIG={installation.source}"
-        subprocess.run(["make", "-s", "-f", str(MODULE / "Makefile"), config], cwd=folder, check=True)
+        # a server may want bitcode, and so a compiler that is not here
+        options = [f"PG_CONFIG={installation.source}", "with_llvm=no"]
+        subprocess.run(["make", "-s", "-f", str(MODULE / "Makefile"), *options], cwd=folder, check=True)
         with cluster.connect(database) as conn:
             conn.execute(
                 "CREATE FUNCTION state_fuzz(regprocedure, regtype, regtype, bytea[], bigint, bigint) RETURNS bigint[]"

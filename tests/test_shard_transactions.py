@@ -1,4 +1,4 @@
-"""Which connection reads a shard, and with which snapshot; adoption; privileges and passwords; trees of servers."""
+"""Which connection reads a shard, and with which snapshot; privileges and passwords; trees of servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from harness import servers, sessions
+from harness import servers
 from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
 from pgbillion.server.postgres import Cluster, Installation
 
@@ -244,106 +244,6 @@ def test_cursors_and_savepoints(coordinator: Connection, members: list[Shard]) -
         coordinator.execute("DECLARE d CURSOR WITH HOLD FOR " + QUERY)
     assert len(coordinator.execute("FETCH ALL FROM d").fetchall()) == 3
     coordinator.execute("CLOSE d")
-
-
-def test_adoption_is_seen_at_once_by_open_sessions(cluster: Cluster, coordinator: Connection) -> None:
-    database = coordinator.info.dbname
-    with cluster.connect(database) as other:
-        other.execute("SET enable_partitionwise_aggregate = on; PREPARE q AS " + QUERY)
-        expected = other.execute("EXECUTE q").fetchall()
-        assert "Partial Aggregate on" in plan(other, "EXECUTE q")
-        assert servers.one(coordinator, "SELECT pgbillion_rows.release_foreign_servers()") == 2
-        assert "Partial Aggregate on" not in plan(other, "EXECUTE q")
-        assert other.execute("EXECUTE q").fetchall() == expected
-        assert servers.one(coordinator, "SELECT pgbillion_rows.release_foreign_servers()") == 0
-        assert servers.one(coordinator, "SELECT pgbillion_rows.adopt_foreign_servers('{s1}')") == 1
-        assert plan(other, QUERY).count("Partial Aggregate on") == 1
-        assert servers.one(coordinator, "SELECT pgbillion_rows.adopt_foreign_servers()") == 1
-        assert plan(other, "EXECUTE q").count("Partial Aggregate on") == 2
-        assert other.execute("EXECUTE q").fetchall() == expected
-    wrappers = (
-        "SELECT DISTINCT w.fdwname, refobjid = w.oid FROM pg_depend JOIN pg_foreign_server s ON objid = s.oid AND"
-        " classid = 'pg_foreign_server'::regclass JOIN pg_foreign_data_wrapper w ON w.oid = s.srvfdw WHERE refclassid"
-        " = 'pg_foreign_data_wrapper'::regclass"
-    )
-    assert coordinator.execute(wrappers).fetchall() == [("pgbillion_fdw", True)]
-    with pytest.raises(psycopg.errors.UndefinedObject):
-        coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers('{nonesuch}')")
-
-
-def test_adoption_in_a_transaction_that_has_written(coordinator: Connection) -> None:
-    coordinator.execute("SELECT pgbillion_rows.release_foreign_servers()")
-    with coordinator.transaction(force_rollback=True):
-        coordinator.execute("DELETE FROM many WHERE g = 0")
-        coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
-        assert "Partial Aggregate on" in plan(coordinator, QUERY)
-        assert rows(coordinator) == 666
-    assert "Partial Aggregate on" not in plan(coordinator, QUERY)
-    coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
-
-
-def test_adoption_needs_ownership(coordinator: Connection) -> None:
-    coordinator.execute("CREATE ROLE stranger")
-    try:
-        coordinator.execute("SET ROLE stranger")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="foreign-data wrapper"):
-            coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers()")
-        coordinator.execute(
-            "RESET ROLE; GRANT USAGE ON FOREIGN DATA WRAPPER pgbillion_fdw, postgres_fdw TO stranger; SET ROLE stranger"
-        )
-        assert servers.one(coordinator, "SELECT pgbillion_rows.release_foreign_servers()") == 0
-        with pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner"):
-            coordinator.execute("SELECT pgbillion_rows.release_foreign_servers('{s1}')")
-    finally:
-        coordinator.execute("RESET ROLE; DROP OWNED BY stranger; DROP ROLE stranger")
-
-
-def test_adoption_by_a_stranger_waits_for_nobody(cluster: Cluster, database: str, coordinator: Connection) -> None:
-    """Who would have to wait for a server's lock would next hold it against everybody, owner or not."""
-    grant = "GRANT USAGE ON FOREIGN DATA WRAPPER pgbillion_fdw, postgres_fdw TO stranger"
-    coordinator.execute(f"CREATE ROLE stranger; {grant}")
-    try:
-        with cluster.connect(database) as other, coordinator.transaction(force_rollback=True):
-            coordinator.execute("SELECT pgbillion_rows.release_foreign_servers('{s1}')")
-            other.execute("SET ROLE stranger; SET lock_timeout = '5s'")
-            for function in ("adopt", "release"):
-                with pytest.raises(psycopg.errors.InsufficientPrivilege, match="must be owner of foreign server s1"):
-                    other.execute(f"SELECT pgbillion_rows.{function}_foreign_servers('{{s1}}')")
-    finally:
-        coordinator.execute("DROP OWNED BY stranger; DROP ROLE stranger")
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        ("ALTER SERVER s1 OWNER TO CURRENT_USER", psycopg.errors.InsufficientPrivilege),
-        ("ALTER SERVER s1 RENAME TO gone", psycopg.errors.UndefinedObject),
-        ("DROP SERVER s1 CASCADE", psycopg.errors.UndefinedObject),
-    ],
-)
-def test_adoption_looks_again_when_it_has_the_lock(
-    cluster: Cluster, database: str, coordinator: Connection, change: str, error: type[psycopg.Error]
-) -> None:
-    coordinator.execute("CREATE ROLE keeper; CREATE SERVER other FOREIGN DATA WRAPPER pgbillion_fdw")
-    coordinator.execute(
-        "GRANT USAGE ON FOREIGN DATA WRAPPER postgres_fdw TO keeper; ALTER SERVER other OWNER TO keeper"
-    )
-    change = change.replace("s1", "other")
-    try:
-        with cluster.connect(database) as keeper, cluster.connect(database) as monitor:
-            keeper.execute("SET ROLE keeper")
-            with coordinator.transaction():
-                coordinator.execute("SELECT pgbillion_rows.release_foreign_servers('{other}')")
-                coordinator.execute("SELECT pgbillion_rows.adopt_foreign_servers('{other}')")
-                call = "SELECT pgbillion_rows.release_foreign_servers('{other}')"
-                waiting = sessions.Running(lambda: keeper.execute(call))
-                sessions.until_blocked(monitor, keeper, waiting)
-                coordinator.execute(change)
-            with pytest.raises(error):
-                waiting.result()
-    finally:
-        coordinator.execute("DROP SERVER IF EXISTS other; DROP SERVER IF EXISTS gone")
-        coordinator.execute("DROP OWNED BY keeper; DROP ROLE keeper")
 
 
 def test_options_are_postgres_fdws(coordinator: Connection) -> None:

@@ -134,6 +134,7 @@ def test_its_servers_are_private(made: Made) -> None:
             assert shared <= embedded.memory() / 4 / 3
 
 
+@pytest.mark.quick
 def test_status(made: Made) -> None:
     report = made.cli.json("shards", "status")
     assert (report["table"], report["engine"]) == ("t_demo", "fdw")
@@ -150,6 +151,7 @@ def test_status(made: Made) -> None:
     assert "60,000" in shown
 
 
+@pytest.mark.quick
 def test_the_sources_query(made: Made) -> None:
     result = made.cli.json("shards", "query", "--rounds", "2")
     assert result["query"] == "SELECT grp, count(data) FROM t_demo GROUP BY 1"
@@ -219,6 +221,7 @@ def test_numbers_of_shards_go_up_by_two(made: Made) -> None:
         assert scale.numbers(found) == expected
 
 
+@pytest.mark.quick
 def test_stopped_and_started(made: Made) -> None:
     assert made.cli.run("shards", "stop", check=True).stdout == "2 stopped\n"
     made.set.clusters(made.cli.state)[0].start()

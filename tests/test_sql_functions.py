@@ -24,6 +24,8 @@ from harness.amount import Count, amount
 from harness.servers import one
 from pgbillion.server.postgres import Cluster, Installation
 
+pytestmark = pytest.mark.quick
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 CALLS = amount("PGBILLION_TEST_CALLS", 2000, 400)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))

@@ -18,12 +18,12 @@ AGGREGATE, COLUMNS, SCAN, JOIN, SHARDS = (
     "vectorized aggregation",
     "aggregation from columns",
     "vectorized scan",
-    "aggregation before join",
+    "eager aggregation",
     "aggregation on shards",
 )
 FORCE = (
     "LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_aggregate = force; SET pgbillion_rows.vector_scan = off;"
-    " SET pgbillion_rows.aggregate_before_join = off; SET max_parallel_workers_per_gather = 0"
+    " SET pgbillion_rows.eager_aggregate = off; SET max_parallel_workers_per_gather = 0"
 )
 GROUPED = "SELECT g, count(*), sum(i) FROM numbers GROUP BY g"
 
@@ -68,7 +68,7 @@ def test_each_kind_is_counted_where_it_ran(counted: Connection) -> None:
     counted.execute("SET pgbillion_rows.vector_aggregate = off; SET pgbillion_rows.vector_scan = force")
     counted.execute("SELECT i FROM numbers WHERE i < 10 AND g > 2")
     assert counts(counted) == {AGGREGATE: 1, SCAN: 1}
-    counted.execute("SET pgbillion_rows.vector_scan = off; SET pgbillion_rows.aggregate_before_join = force")
+    counted.execute("SET pgbillion_rows.vector_scan = off; SET pgbillion_rows.eager_aggregate = force")
     joined = "SELECT name, count(*), sum(i) FROM numbers JOIN names USING (g) GROUP BY name"
     assert len(counted.execute(joined.encode()).fetchall()) == 7
     assert counts(counted) == {AGGREGATE: 1, SCAN: 1, JOIN: 1}

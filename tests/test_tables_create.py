@@ -26,6 +26,7 @@ def cli(cluster: Cluster) -> Iterator[CommandLine]:
         yield cli
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("columns", MODELS)
 def test_makes_exactly_the_tables(cli: CommandLine, method: str, columns: str) -> None:
@@ -113,6 +114,7 @@ def test_tablespaces(cli: CommandLine, method: str) -> None:
                 conn.execute(f"DROP TABLESPACE IF EXISTS {name}")
 
 
+@pytest.mark.quick
 def test_records_of_a_run(cli: CommandLine) -> None:
     folder = cli.state / "my run"
     cli.run(
@@ -210,7 +212,8 @@ def test_plain_lines_without_a_terminal(cli: CommandLine) -> None:
         "0.3",
         check=True,
     )
-    lines = done.stderr.splitlines()
+    room, *lines = done.stderr.splitlines()
+    assert re.match(r"6,000 tables will take about [\d.]+ MB of disk \(", room)
     assert "\x1b" not in done.stderr + done.stdout
     assert len(lines) >= 2
     assert all(

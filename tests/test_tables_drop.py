@@ -299,7 +299,7 @@ def test_ctrl_c_and_going_on(cli: CommandLine) -> None:
     assert process.returncode == 130, stderr
     assert "error: interrupted: 0 of 1,000 tables were dropped" in stderr
     assert "hint: go on with: " in stderr
-    assert "tables drop '\\_%' --schema public --batch 100 --yes" in stderr
+    assert "tables drop --schema public --batch 100 --yes '\\_%'" in stderr
     assert cli.json(*drop)["dropped"] == 1000
 
 

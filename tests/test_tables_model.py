@@ -10,6 +10,7 @@ import pytest
 
 from harness import compare, servers, subject, templates
 from harness.catalogs import Catalogs
+from pgbillion.common import quoting
 from pgbillion.common.errors import UserError
 from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tables import create, model
@@ -31,7 +32,7 @@ SERIALS = (
 def differences(conn: Connection, catalogs: Catalogs, template: str, name_format: str = "t%d") -> list[str]:
     """Make three tables each way, and compare all of it."""
     for schema in (BULK, SQL):
-        conn.execute(f"CREATE SCHEMA {model.quote(schema)}".encode())
+        conn.execute(f"CREATE SCHEMA {quoting.quote(schema)}".encode())
     subject.create_tables(conn, template, name_format, 1, 3, schema=BULK)
     table = model.of_template(conn, create.template_name(conn, template))
     names = subject.names(name_format, 1, 3)

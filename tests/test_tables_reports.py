@@ -20,7 +20,7 @@ from pgbillion.report import charts, page
 from pgbillion.report.chapter import Chapter, Line
 from pgbillion.report.charts import Series
 from pgbillion.server.postgres import Cluster
-from pgbillion.tables import create, estimate, figures
+from pgbillion.tables import create, estimate, figures, verify
 from pgbillion.tables.run import Run, find
 from tables_support import MODELS, CommandLine, command_line, count, failed, names
 
@@ -157,6 +157,14 @@ def test_verify_finds_gaps_and_orphans(cli: CommandLine) -> None:
     (folder / "999999999").unlink()
     with cli.connect() as conn:
         conn.execute("DROP TABLE _00000012")
+
+
+def test_a_check_that_takes_long_shows_that_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "_SAY_SECONDS", 0.01)
+    said: list[str] = []
+    with verify._saying("a check", said.append):
+        servers.until(lambda: len(said) > 1, "two lines")
+    assert re.fullmatch(r"a check: [\d.]+ m?s so far", said[0])
 
 
 def test_verify_finds_a_tablespace_without_a_folder(cli: CommandLine) -> None:

@@ -118,6 +118,19 @@ def test_a_run_that_is_worked_on_stays(state: Path) -> None:
     assert left(state) == {"old"}
 
 
+def test_a_run_that_was_killed_is_not_running(state: Path) -> None:
+    """It says so for ever itself; the kernel knows whether a process works on it."""
+    run = make(state, "killed", 0.5, "running")
+
+    def outcome() -> str:
+        (found,) = (one for one in answer(command(state, "--json"))["runs"] if one["name"] == "killed")
+        return str(found["outcome"])
+
+    with run.locked():
+        assert outcome() == "running"
+    assert outcome() == "killed"
+
+
 def test_a_link_is_not_followed(state: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     kept = make(elsewhere, "kept", 100).folder

@@ -14,7 +14,7 @@ from harness import schemas, servers
 from harness.servers import one
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
-from pgbillion.tenants import diff
+from pgbillion.tenants import diff, script
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -170,13 +170,23 @@ STRINGS = (
     'CREATE TABLE t (a integer); CREATE VIEW v AS SELECT a AS "{0}.a" FROM t',
     "CREATE TABLE t (a text CHECK (a <> 'it''s {0}.a'))",
     "CREATE TYPE e AS ENUM ('{0}.a')",
+    "CREATE TABLE t (a integer); COMMENT ON TABLE t IS 'it''s {0}.t'",
+    "CREATE FUNCTION f() RETURNS text LANGUAGE sql AS $$SELECT 'https://{0}.com'$$",
+    "CREATE FUNCTION f() RETURNS void LANGUAGE plpgsql AS $$BEGIN PERFORM E'\\' {0}.t', $x$ {0}.t $x$; END$$",
+    "CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS 'SELECT {0}.a FROM (SELECT 1 AS a) {0}'",
+    "CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS 'SELECT \"x {0}.a\", a.{0}.b FROM x'",
+    "CREATE FUNCTION \"x {0}.f\"() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
 )
 # in these it is that of the schema itself
 TEXTS = (
     "CREATE FUNCTION f() RETURNS bigint LANGUAGE sql AS 'SELECT 1 AS \"it''s\" FROM {0}.t'",
-    "CREATE FUNCTION f(a text DEFAULT 'it''s') RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM {0}.f(''{0}.t''); END'",
-    "CREATE TABLE t (a integer); COMMENT ON TABLE t IS 'it''s {0}.t'",
+    "CREATE FUNCTION f(a text DEFAULT 'it''s') RETURNS void LANGUAGE plpgsql AS 'BEGIN PERFORM {0}.f(''t''); END'",
     "CREATE FUNCTION f() RETURNS integer LANGUAGE sql SET search_path = \"it's\", {0}, pg_temp AS 'SELECT 1'",
+)
+# what names nothing in comments, whichever name is there
+COMMENTS = (
+    "CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS $$SELECT 1 -- see https://{0}.com$$",
+    "CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS $$SELECT /* {0}.t /* {0}.u */ */ 1$$",
 )
 
 
@@ -232,6 +242,23 @@ def test_each_change_is_found_and_nothing_else(cluster: Cluster, database: str, 
     tell(f"{len(CHANGES)} changes found, {len(SAME)} that change no definition")
 
 
+def test_what_is_worded_otherwise_is_the_same(cluster: Cluster, database: str) -> None:
+    """As a clone is, or what pg_restore has made; in a group with other differences, too."""
+    target = Target(cluster.conninfo(database), "the test's")
+    with target.connect() as conn:
+        schemas.make_schema(conn, "model", schemas.WORDED)
+        for name in ("alike", "changed"):
+            assert one(conn, "SELECT pgbillion_tables.clone_schema('model', %s)::text", name) == name
+        conn.execute("ALTER TABLE changed.t ADD CONSTRAINT more CHECK (kind IN ('a', 'c'))")
+        conn.execute("ALTER TABLE alike.t ADD gone integer; ALTER TABLE alike.t DROP gone")
+        for _ in range(2):
+            outcome = diff.compare(target, "model", ["alike", "changed"], 1, observe=unseen)
+            assert outcome.same == 1
+            (group,) = outcome.groups
+            assert [difference.what for difference in group.differences] == ["constraint more on t is too many"]
+            conn.execute("DROP EXTENSION IF EXISTS pgbillion_tables")
+
+
 def test_the_schema_s_own_name_is_none_and_another_s_is_one(cluster: Cluster, database: str) -> None:
     target = Target(cluster.conninfo(database), "the test's")
     commands = (
@@ -260,7 +287,12 @@ def test_the_schema_s_own_name_is_none_and_another_s_is_one(cluster: Cluster, da
 
 
 @pytest.mark.parametrize(
-    ("kind", "commands"), [*(("string", one) for one in STRINGS), *(("text", one) for one in TEXTS)]
+    ("kind", "commands"),
+    [
+        *(("string", one) for one in STRINGS),
+        *(("text", one) for one in TEXTS),
+        *(("comment", one) for one in COMMENTS),
+    ],
 )
 def test_names_in_strings_and_in_texts(cluster: Cluster, database: str, kind: str, commands: str) -> None:
     target = Target(cluster.conninfo(database), "the test's")
@@ -269,10 +301,190 @@ def test_names_in_strings_and_in_texts(cluster: Cluster, database: str, kind: st
         # the model's own name, the model's again, and its own
         for name, named in {"model": "model", "alike": "model", "own": "own"}.items():
             schemas.make_schema(conn, name, commands.format(named))
-        wanted = [{"alike"}, {"own"}] if kind == "string" else [{"own"}, {"alike"}]
+        wanted = {"string": [{"alike"}, {"own"}], "text": [{"own"}, {"alike"}], "comment": [{"alike", "own"}]}[kind]
         assert groups(target, "model", ["alike", "own"]) == wanted
         conn.execute("DROP EXTENSION pgbillion_tables")
         assert groups(target, "model", ["alike", "own"]) == wanted
+
+
+def statements(target: Target, tenant: str, *, model: str = "model") -> list[str]:
+    """What diff says makes a schema like the model."""
+    (group,) = diff.compare(target, model, [tenant], 1, observe=unseen).groups
+    return [statement for difference in group.differences for statement in difference.statements]
+
+
+def test_statements_make_a_tenant_as_it_should_be(cluster: Cluster, database: str, tell: Callable[[str], None]) -> None:
+    """Each is run as it is shown: what it is about is then as in the model, and nothing else has changed."""
+    target = Target(cluster.conninfo(database), "the test's")
+    shown = 0
+    with target.connect() as conn:
+        schemas.make_outside(conn)
+        schemas.make_schema(conn, "acme", schemas.APPLICATION + MORE)
+        assert one(conn, "SELECT pgbillion_tables.clone_schemas('acme', 'change_%%03d', 0, %s)", len(CHANGES))
+        oids = dict(conn.execute("SELECT nspname, oid::int8 FROM pg_namespace").fetchall())
+        for number, change in enumerate(CHANGES):
+            name = f"change_{number:03}"
+            with conn.transaction():
+                conn.execute(f"SET LOCAL search_path = {name}".encode())
+                for statement in change.split("; "):
+                    conn.execute(statement.encode())
+        conn.execute("SET search_path = ''")
+        wanted = diff.objects(conn, oids["acme"], "acme", "acme")
+        outcome = diff.compare(target, "acme", [f"change_{n:03}" for n in range(len(CHANGES))], 2, observe=unseen)
+        for group in outcome.groups:
+            (name,) = group.tenants
+            if group.untried is not None:
+                assert "ALTER FUNCTION of_enum OWNER TO maker" in CHANGES[int(name.removeprefix("change_"))]
+                continue
+            before = diff.objects(conn, oids[name], name, "acme")
+            proven = [difference for difference in group.differences if difference.statements]
+            with conn.transaction(force_rollback=True):
+                conn.execute(f"SET LOCAL search_path = {name}".encode())
+                for difference in proven:
+                    for statement in difference.statements:
+                        conn.execute(statement.replace(":'schema'", name).encode())
+                conn.execute("SET LOCAL search_path = ''")
+                after = diff.objects(conn, oids[name], name, "acme")
+            changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+            own = {key for key in changed if key[0].startswith("owner and grants")}
+            assert all(after.get(key) == wanted.get(key) for key in changed - own), name
+            assert bool(changed) == bool(proven)
+            shown += len(proven)
+    assert shown > 40
+    tell(f"{shown} objects of {len(CHANGES)} made as they should be")
+
+
+# what another schema has in the place of a part of the model
+PRINTED = (
+    # a literal that names the schema is what it is
+    ("CREATE FUNCTION f() RETURNS text LANGUAGE sql AS $$select 'https://acme.com'$$", "DROP FUNCTION f()", "f()"),
+    # a line feed ends a comment
+    ("CREATE FUNCTION f(i int) RETURNS int LANGUAGE sql AS $$select i -- plus\n + 1$$", "DROP FUNCTION f(int)", "f(1)"),
+    ("CREATE FUNCTION f() RETURNS text LANGUAGE sql RETURN E'l1\\nl2  l3'", "DROP FUNCTION f()", "f()"),
+    (
+        "CREATE TABLE t (a text DEFAULT 'acme.x  y'); CREATE FUNCTION f() RETURNS text LANGUAGE sql AS"
+        " 'INSERT INTO t DEFAULT VALUES RETURNING a'",
+        "ALTER TABLE t ALTER a DROP DEFAULT",
+        "f()",
+    ),
+    ("CREATE FUNCTION f(a text DEFAULT E'x\\n SET search_path TO ''acme''\\n') RETURNS text LANGUAGE sql AS 'SELECT a'",
+     "DROP FUNCTION f(text)", "f()"),
+    ("CREATE SEQUENCE s;"
+     " CREATE FUNCTION f() RETURNS bigint LANGUAGE sql SET search_path = acme AS $$SELECT nextval('s')$$",
+     "DROP FUNCTION f(); ALTER SEQUENCE s RESTART", "f()"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("commands", "drift", "call"), PRINTED)
+def test_what_is_shown_does_what_the_model_does(
+    cluster: Cluster, database: str, commands: str, drift: str, call: str
+) -> None:
+    target = Target(cluster.conninfo(database), "the test's")
+    with target.connect() as conn:
+        conn.execute("SET check_function_bodies = off")
+        for name in ("acme", "acme_c"):
+            schemas.make_schema(conn, name, commands.replace("= acme ", f"= {name} "))
+        assert groups(target, "acme", ["acme_c"]) == [{"acme_c"}]
+        conn.execute(f"SET search_path = acme_c; {drift}; SET search_path = ''".encode())
+        shown = statements(target, "acme_c", model="acme")
+        (migration,) = script.load([], [";\n".join(shown)])
+        conn.execute("SET search_path = acme_c")
+        conn.execute(migration.for_schema("acme_c").encode())
+        results = []
+        for name in ("acme", "acme_c"):
+            conn.execute(f"SET search_path = {name}".encode())
+            results.append(one(conn, f"SELECT {call}"))
+        assert results[0] == results[1]
+        assert groups(target, "acme", ["acme_c"]) == [{"acme_c"}]
+
+
+def test_what_was_not_tried_is_not_shown(cluster: Cluster, database: str) -> None:
+    """A fix for a body that names the model would name it in the tenant; and code of others is not run."""
+    target = Target(cluster.conninfo(database), "the test's")
+    with target.connect() as conn:
+        conn.execute("SET check_function_bodies = off")
+        schemas.make_schema(
+            conn,
+            "acme",
+            "CREATE FUNCTION f() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM acme.t';"
+            "CREATE TABLE t (a integer); COMMENT ON TABLE t IS 'of acme.t'; CREATE INDEX i ON t (a);"
+            " COMMENT ON INDEX i IS 'kept'",
+        )
+        schemas.make_schema(conn, "less", "")
+        (group,) = diff.compare(target, "acme", ["less"], 1, observe=unseen).groups
+        assert [(found.what, found.statements) for found in group.differences] == [
+            ("table t is missing", ()),
+            ("function f() is missing", ()),
+            ("index i is missing", ()),
+            ("comment index i is missing", ()),
+            ("comment table t is missing", ()),
+        ]
+        # an index that is made anew would lose its comment
+        schemas.make_schema(
+            conn,
+            "other",
+            "CREATE FUNCTION f() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM other.t';"
+            "CREATE TABLE t (a integer, b integer); COMMENT ON TABLE t IS 'of acme.t'; CREATE INDEX i ON t (a DESC);"
+            " COMMENT ON INDEX i IS 'kept'",
+        )
+        assert statements(target, "other", model="acme") == ["ALTER TABLE t DROP COLUMN b"]
+        conn.execute("CREATE ROLE eve")
+        try:
+            conn.execute("GRANT CREATE ON SCHEMA other TO eve")
+            (group,) = diff.compare(target, "acme", ["other"], 1, observe=unseen).groups
+            assert group.untried is not None
+            assert "can have code in other" in group.untried
+            assert not any(found.statements for found in group.differences)
+            assert one(conn, "SELECT count(*) FROM pg_namespace WHERE nspname ~ '^pgbillion_diff'") == 0
+        finally:
+            conn.execute("DROP OWNED BY eve; DROP ROLE eve")
+
+
+def test_statements_are_tried_as_the_owner_and_no_more(cluster: Cluster, database: str) -> None:
+    """Its code cannot become the superuser who compares."""
+    target = Target(cluster.conninfo(database), "the test's")
+    with target.connect() as conn:
+        conn.execute("CREATE ROLE eve")
+        try:
+            trap = (
+                "CREATE FUNCTION trap(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN"
+                " EXECUTE 'RESET ROLE'; EXECUTE 'ALTER ROLE eve SUPERUSER'; RETURN $1;"
+                " EXCEPTION WHEN OTHERS THEN RETURN current_user; END $$;"
+                "CREATE TABLE t (a text); CREATE INDEX ON t (trap('x'))"
+            )
+            schemas.make_schema(conn, "model", "CREATE TABLE t (a text, b text)")
+            schemas.make_schema(conn, "acme", "")
+            conn.execute("ALTER SCHEMA acme OWNER TO eve; SET ROLE eve; SET search_path = acme")
+            conn.execute(trap)
+            conn.execute("RESET ROLE; SET search_path = ''")
+            (group,) = diff.compare(target, "model", ["acme"], 1, observe=unseen).groups
+            assert group.untried is None
+            assert any("ADD COLUMN b" in one for found in group.differences for one in found.statements)
+            assert not one(conn, "SELECT rolsuper FROM pg_roles WHERE rolname = 'eve'")
+        finally:
+            conn.execute("DROP OWNED BY eve CASCADE; DROP ROLE eve")
+
+
+def test_a_difference_is_seen_in_what_is_shown(cluster: Cluster, database: str) -> None:
+    """However long the two texts are, and whatever white space it is in."""
+    target = Target(cluster.conninfo(database), "the test's")
+    long = "SELECT 'x'" + " || 'x'" * 100
+    with target.connect() as conn:
+        for name, bodies in {
+            "model": (long + " || 'y'", "SELECT 1"),
+            "acme": (long + " || 'z'", "SELECT  1\n"),
+        }.items():
+            schemas.make_schema(
+                conn,
+                name,
+                f"CREATE FUNCTION f() RETURNS text LANGUAGE sql AS $${bodies[0]}$$;"
+                f"CREATE FUNCTION g() RETURNS integer LANGUAGE sql AS $${bodies[1]}$$",
+            )
+        (group,) = diff.compare(target, "model", ["acme"], 1, observe=unseen).groups
+    for found in group.differences:
+        is_, should_be = found.what.split(", should be ")
+        assert is_.split(" is ", 1)[1] != should_be
+        assert "\n" not in found.what
 
 
 # of a schema whose fingerprint does not tell all

@@ -36,6 +36,14 @@ SPLIT = {
         "CREATE OR REPLACE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE WHEN a THEN 1 END; END",
         "SELECT 3",
     ],
+    # comments end with either character, identifiers have any letter, and a string keeps its kind in the next line
+    "SELECT 1 -- one\rFROM a; SELECT 2 -- two": ["SELECT 1 -- one\rFROM a", "SELECT 2 -- two"],
+    "SELECT €$a$; SELECT €E'\\'; SELECT 3": ["SELECT €$a$", "SELECT €E'\\'", "SELECT 3"],
+    "SELECT E'a' -- '\n  '\\';', 2; SELECT 'a'\n'\\'; SELECT 1": [
+        "SELECT E'a' -- '\n  '\\';', 2",
+        "SELECT 'a'\n'\\'",
+        "SELECT 1",
+    ],
     "create procedure p() begin atomic select 1; end; create function f() return 1; select 1": [
         "create procedure p() begin atomic select 1; end",
         "create function f() return 1",
@@ -49,12 +57,51 @@ def test_statements_end_where_psql_ends_them(text: str) -> None:
     assert [statement.text for statement in statements.split(text)] == SPLIT[text]
 
 
-def test_the_schema_s_name_is_put_in_as_by_psql() -> None:
+# names that any role with CREATE on the database can choose
+HOSTILE = (
+    "v_1;alter role eve superuser;--",
+    "x_1;commit;alter role eve superuser;commit;begin;--",
+    "o'd\"d",
+    '";commit;--',
+    "';commit;--",
+    "\\';commit;--",
+    "$$;commit;--",
+    "/*",
+    "a\n;commit",
+    ":'schema'",
+    "default",
+    "Commit",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_schema_s_name_is_never_more_than_a_name(name: str) -> None:
+    """What is sent has the statements that were checked, and each name in it is one token."""
+    text = (
+        "DROP TABLE IF EXISTS :schema.old; SET search_path = :schema, public -- :schema\n; SELECT :'schema',"
+        ":\"schema\".a; :schema; SELECT E'a'\n:'schema' -- so\n; DO $$ :schema $$"
+    )
+    (migration,) = script.load([], [text])
+    sent = statements.split(migration.for_schema(name))
+    usual = statements.split(migration.for_schema("tenant"))
+    assert len(sent) == len(usual) == len(migration.statements)
+    assert [statements.words_of(statement) for statement in sent] == [
+        statements.words_of(statement) for statement in migration.statements
+    ]
+
+
+@pytest.mark.parametrize("text", ['"a":schema', ':"schema""a"', 'U&:"schema"', "'a':'schema'", "E:'schema'"])
+def test_a_name_never_becomes_one_word_with_what_is_beside_it(text: str) -> None:
+    (statement,) = statements.split(f"SELECT {text}")
+    assert statement.for_schema("name") == f"SELECT {text}"
+
+
+def test_the_schema_s_name_is_put_in_quoted() -> None:
     text = """SELECT :schema.f(:'schema', :"schema", 1::schema, ':schema', ":schema", $$:schema$$) -- :schema
         , x[1:schema], :schemas"""
     (statement,) = statements.split("  " + text)
     assert statement.for_schema("o'd\"d") == (
-        """SELECT o'd"d.f('o''d"d', "o'd""d", 1::schema, ':schema', ":schema", $$:schema$$) -- :schema
+        """SELECT "o'd""d".f('o''d"d', "o'd""d", 1::schema, ':schema', ":schema", $$:schema$$) -- :schema
         , x[1:schema], :schemas"""
     )
 

@@ -1,4 +1,4 @@
-"""Vectors and aggregation before joins beside core where collations are ICU's: equal strings of different bytes.
+"""Vectors and eager aggregation beside core where collations are ICU's: equal strings of different bytes.
 
 Debian's PostgreSQL 15 has ICU; others here are without it.
 """
@@ -104,7 +104,7 @@ def _compare(conn: Connection, queries: Iterable[str], fewest: int) -> None:
 
 
 def _answer(conn: Connection, query: str, on: str) -> Found:
-    for setting in ("vector_aggregate", "aggregate_before_join"):
+    for setting in ("vector_aggregate", "eager_aggregate"):
         conn.execute(f"SET pgbillion_rows.{setting} = {on}".encode())
     try:
         return answers.answer(conn.execute(query.encode()))

@@ -10,7 +10,7 @@ from harness.servers import one
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
 from test_vector_answers import Connection, both, explained, in_parallel, make, vectors
-from test_vector_finish import TYPES, files, has_node, little_memory, loops, spilled
+from test_vector_finalize import TYPES, files, has_node, little_memory, loops, spilled
 
 __all__ = ["vectors"]
 
@@ -39,7 +39,7 @@ def test_the_plan(vectors: Connection) -> None:
     text = "\n".join(
         line for (line,) in vectors.execute("EXPLAIN (VERBOSE, COSTS OFF) SELECT count(DISTINCT x), count(x) FROM data")
     )
-    assert text.startswith("Custom Scan (VectorFinish)\n  Output: (count(DISTINCT x)), (count(x))\n")
+    assert text.startswith("Custom Scan (VectorFinalize)\n  Output: (count(DISTINCT x)), (count(x))\n")
     assert "Vectorized: 2 of 2 aggregates" in text
 
 

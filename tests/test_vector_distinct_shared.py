@@ -17,7 +17,7 @@ from pgbillion.server.postgres import Cluster
 from test_vector_answers import vectors
 from test_vector_differential import SEED
 from test_vector_exchange import DELAYED, Connection, exchange, files, little_memory, same, shared
-from test_vector_finish import TYPES
+from test_vector_finalize import TYPES
 
 __all__ = ["shared", "vectors"]
 

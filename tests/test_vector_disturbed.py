@@ -26,7 +26,7 @@ import pytest
 
 from harness import servers, sessions, vector_compare, vector_tables
 from harness.amount import Count, amount
-from harness.mixed_joins import MixedGenerator, MixedQuery, schema
+from harness.join_queries import JoinQuery, MixedGenerator, schema
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query
 from pgbillion.rows import answers
@@ -148,7 +148,7 @@ def without_workers(chance: random.Random, conn: Connection, seconds: float) -> 
 
 
 def run(
-    conn: Connection, query: Query | MixedQuery, disturb: Disturb | None, chance: random.Random, seconds: float
+    conn: Connection, query: Query | JoinQuery, disturb: Disturb | None, chance: random.Random, seconds: float
 ) -> Outcome:
     """Run a query in a transaction of its own, the session left as it was."""
     found: list[answers.Answer] = []
@@ -177,7 +177,7 @@ def run(
     return Outcome(found, error)
 
 
-def executed(conn: Connection, query: Query | MixedQuery) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
+def executed(conn: Connection, query: Query | JoinQuery) -> Iterator[psycopg.Cursor[tuple[Any, ...]]]:
     """The statements' cursors, as they are run."""
     before, last = query.statements()
     for statement in before if isinstance(query, Query) else [*before, last]:
@@ -271,7 +271,7 @@ def test_a_disturbed_join_leaves_nothing_behind(
 ) -> None:
     """The same for joins: their tables, what they spill and what the processes of a plan share."""
     chance, tally = random.Random(SEED), Counter[str]()
-    generator = MixedGenerator(SEED, JOINED)
+    generator = MixedGenerator(SEED, JOINED, exact=True)
     with leaving_nothing(own_cluster), session(own_cluster) as conn:
         conn.execute("SET search_path = joins")
         kept = 0

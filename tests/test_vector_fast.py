@@ -11,6 +11,8 @@ import pytest
 from harness.servers import one
 from pgbillion.rows import answers, plans
 
+pytestmark = pytest.mark.quick
+
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 

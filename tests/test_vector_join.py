@@ -1,7 +1,4 @@
-"""Joins below vectorized aggregation: one test for each rule, and generated queries with them forced and off.
-
-PGBILLION_TEST_VECTOR_JOINS is how many are generated (default 400), PGBILLION_TEST_SEED repeats a run.
-"""
+"""Joins below vectorized aggregation: one test for each rule."""
 
 from __future__ import annotations
 
@@ -9,24 +6,22 @@ import contextlib
 import os
 import random
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psycopg
 import pytest
 
-from harness import servers, vector_compare
-from harness.amount import Count, amount
+from harness import servers
+from harness.amount import amount
+from harness.join_tables import COLUMNS, TABLES
 from harness.servers import one
-from harness.vector_join_queries import COLUMNS, TABLES, VectorJoinGenerator, VectorJoinQuery
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Answer, Tolerance
 from pgbillion.server.postgres import Cluster
 
 Connection = servers.Connection
 
-QUERIES = amount("PGBILLION_TEST_VECTOR_JOINS", 400, 100)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
-LEAST_USED = 0.6
 # rows may come in another order, and values of both signs are added
 TOLERANCE = Tolerance(float4=1e-3, float8=1e-6, absolute=1e-6)
 # the first aggregates what it joins, the second returns it
@@ -53,7 +48,7 @@ def prepare(conn: Connection) -> None:
     """Have PostgreSQL take hash joins, workers for small tables, and us wherever we can."""
     conn.prepare_threshold = None
     conn.execute(
-        "LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_join = force; SET pgbillion_rows.aggregate_before_join = off;"
+        "LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_join = force; SET pgbillion_rows.eager_aggregate = off;"
         " SET enable_nestloop = off; SET enable_mergejoin = off; SET min_parallel_table_scan_size = 0;"
         " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0;"
         " SET pgbillion_rows.columns = off;"
@@ -138,6 +133,7 @@ def test_the_switch(joins: Connection) -> None:
     assert "5000 rows estimated to be joined with" in one(joins, "SELECT pgbillion_rows.explain_vector(%s)", wide)
 
 
+@pytest.mark.quick
 def test_explain_shows_the_joins(joins: Connection) -> None:
     said = shape(
         joins,
@@ -245,6 +241,7 @@ def test_conditions_without_columns(joins: Connection, least: int) -> None:
 # what joins do
 
 
+@pytest.mark.quick
 def test_kinds_of_joins(joins: Connection) -> None:
     both(joins, "SELECT count(*), sum(i.w), sum(f.x) FROM fact f JOIN ints i ON f.b = i.k", ["Inner"])
     both(joins, "SELECT count(*), count(i.k), sum(f.x) FROM fact f LEFT JOIN ints i ON f.b = i.k", ["Left"])
@@ -293,6 +290,7 @@ def test_more_matches_than_a_batch_holds(joins: Connection) -> None:
     )
 
 
+@pytest.mark.quick
 def test_columns_of_several_steps(joins: Connection) -> None:
     """A later join's key and condition are of an earlier join's rows."""
     both(
@@ -304,6 +302,7 @@ def test_columns_of_several_steps(joins: Connection) -> None:
     )
 
 
+@pytest.mark.quick
 def test_keys_that_are_equal_without_being_identical(joins: Connection) -> None:
     joins.execute(
         "CREATE TEMP TABLE k1 AS SELECT * FROM (VALUES (1.0, 'a ', -0.0::float8), (1.00, 'a', 0), (2, 'b', 'nan'))"
@@ -476,6 +475,36 @@ def test_rows_for_plans_above(joins: Connection) -> None:
     assert len(joins.execute("FETCH 5 FROM c").fetchall()) == 5
     with pytest.raises(psycopg.errors.InvalidCursorState, match="not a simply updatable scan"):
         joins.execute("UPDATE fact SET x = 1 WHERE CURRENT OF c")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        # a term of the filter, a clause of the join, another condition of it, and the columns of the other side
+        "SELECT f.x > 4, CASE WHEN f.x > 4 THEN 'big' ELSE 'small' END, NOT (f.x > 4), f.id FROM {} WHERE f.x > 4",
+        "SELECT f.b = i.k, coalesce(f.b = i.k, false), f.id FROM {}",
+        "SELECT i.w > f.x, (i.w > f.x) IS TRUE, f.id FROM {} AND i.w > f.x",
+        "SELECT i.k, i.name, f.b = i.k, row(f.b = i.k, f.x > 4)::text, f.id FROM {} WHERE f.x > 4",
+        # a row that has what the scan evaluates, and nothing else
+        "SELECT s::text FROM (SELECT f.x > 4 AS a, f.b = i.k AS b, f.id AS c FROM {} WHERE f.x > 4) s",
+        "SELECT f.x > 4, sum(f.id), grouping(f.x > 4) FROM {} WHERE f.x > 4 GROUP BY ROLLUP (f.x > 4)",
+        "SELECT f.x > 4, f.b = i.k, count(*) FILTER (WHERE f.x > 4) FROM {} WHERE f.x > 4 GROUP BY CUBE (1, 2)",
+        "SELECT f.x > 4, i.name, bool_or(f.x > 4) FROM {} WHERE f.x > 4 GROUP BY 1, 2 HAVING bool_and(f.x > 4)",
+        "SELECT f.id, f.x > 4, row_number() OVER (PARTITION BY f.x > 4 ORDER BY f.id, i.w) FROM {} WHERE f.x > 4",
+        "SELECT f.id, f.x > 4 FROM {} WHERE f.x > 4 ORDER BY f.x > 4, f.id, i.w LIMIT 20",
+        "SELECT f.id, f.c = l.k, f.x + l.k > 3 FROM {} JOIN longs l ON f.c = l.k AND f.x + l.k > 3",
+        "SELECT f.id, f.x + 1 > 4 FROM {} WHERE f.x + 1 > 4 AND EXISTS (SELECT FROM longs l WHERE l.k = f.c)",
+        "SELECT f.id, i.k IS NULL, i.w > 10 FROM fact f LEFT JOIN ints i ON f.b = i.k AND i.w > 10 WHERE i.k IS NULL",
+    ],
+)
+def test_conditions_are_outputs_too(joins: Connection, query: str) -> None:
+    query = query.format("fact f JOIN ints i ON f.b = i.k")
+    joins.execute("CREATE VIEW shown AS SELECT f.x > 4 AS big, f.b = i.k AS same FROM fact f JOIN ints i ON f.b = i.k")
+    assert None not in {
+        value for row in both(joins, "SELECT big, same FROM shown WHERE big", None).rows for value in row
+    }
+    both(joins, query, None)
+    assert kinds(plans.explain(joins, query)), plans.text(joins, query)
 
 
 def test_rows_in_an_inner_loop(joins: Connection) -> None:
@@ -744,46 +773,3 @@ def test_privileges_are_checked(joins: Connection) -> None:
     joins.execute("GRANT SELECT ON fact TO reader; SET LOCAL ROLE reader")
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
         joins.execute("SELECT count(*) FROM fact f JOIN ints i ON f.b = i.k")
-
-
-# generated queries
-
-
-def compare(conn: Connection, query: VectorJoinQuery) -> tuple[str | None, list[str]]:
-    """What differs, if anything does, and which joins vectors did."""
-    found: list[Answer] = []
-    used: list[str] = []
-    for mode in ("off", "force"):
-        conn.execute("SAVEPOINT one")
-        switch(conn, mode)
-        conn.execute(query.setup.encode())
-        used = kinds(plans.explain(conn, query.text))
-        found.append(answers.answer(conn.execute(query.text.encode())))
-        conn.execute("DEALLOCATE ALL; ROLLBACK TO one")
-    if "max_parallel_workers_per_gather = 2" in query.setup:
-        # which of equal values min and max return is a matter of luck
-        found = [vector_compare.normal(one) for one in found]
-    return answers.difference(found[0], found[1], TOLERANCE), used
-
-
-def test_generated_queries(cluster: Cluster, tables: str, tell: Callable[[str], None], counted: Count) -> None:
-    generator = VectorJoinGenerator(SEED)
-    seen: set[str] = set()
-    used = 0
-    with cluster.connect(tables) as conn:
-        prepare(conn)
-        conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-        for number in range(QUERIES):
-            query = generator.query()
-            try:
-                differs, found = compare(conn, query)
-            except psycopg.Error as error:
-                pytest.fail(f"seed {SEED}, number {number}: {error}\n{query.setup}\n{query.text}")
-            assert differs is None, f"seed {SEED}, number {number}: {differs}\n{query.setup}\n{query.text}"
-            used += bool(found)
-            seen.update(found)
-        conn.execute("ROLLBACK")
-    tell(f"seed {SEED}: {QUERIES} queries over joins, {used} with vectors")
-    counted({"queries": QUERIES, "with joins by vectors": used})
-    assert used >= LEAST_USED * QUERIES
-    assert seen == set(KINDS)

@@ -10,14 +10,16 @@ from dataclasses import replace
 import pytest
 from psycopg import errors
 
+from harness import servers
 from harness.amount import amount
+from harness.join_queries import MixedGenerator, schema
 from harness.servers import one
 from harness.sessions import canceled_at_random, worker_terminated
-from harness.vector_join_queries import VectorJoinGenerator
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 from test_vector_exchange import DELAYED
-from test_vector_join import NODES, SEED, Connection, both, compare, kinds, prepare, switch, tables
+from test_vector_join import NODES, SEED, Connection, both, kinds, prepare, switch, tables
+from test_vector_mixed_joins import FORCED, difference, run
 
 __all__ = ["tables"]
 
@@ -307,27 +309,33 @@ def test_cancelled_anywhere(cluster: Cluster, shared: Connection, tables: str, t
     same(shared, QUERIES[4])
 
 
-def test_generated_queries(cluster: Cluster, tables: str, tell: Callable[[str], None]) -> None:
-    """The generator of joins, all of them with workers, of whom a leader may be none."""
-    generator = VectorJoinGenerator(SEED + 1)
+def test_generated_queries(cluster: Cluster, tell: Callable[[str], None]) -> None:
+    """Generated joins, all of them with workers, of whom a leader may be none."""
+    made = schema(SEED)
+    generator = MixedGenerator(SEED + 1, made)
     chance = random.Random(SEED)
     queries = amount("PGBILLION_TEST_VECTOR_JOINS_SHARED", 150, 40)
     used = 0
-    with cluster.connect(tables) as conn:
-        prepare(conn)
-        conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    with servers.new_database(cluster, "shared_joins") as name, cluster.connect(name) as conn:
+        conn.prepare_threshold = None
+        for statement in made.statements:
+            conn.execute(statement.encode())
+        conn.execute(FORCED.encode())
         for number in range(queries):
             query = generator.query()
             leader = chance.choice(("on", "on", "off"))
-            workers = "SET max_parallel_workers_per_gather = 2; SET parallel_leader_participation"
-            query = replace(query, setup=f"{query.setup}; {workers} = {leader}")
-            differs, _ = compare(conn, query)
-            assert differs is None, f"seed {SEED}, number {number}: {differs}\n{query.setup}\n{query.text}"
-            conn.execute("SAVEPOINT plan")
-            switch(conn, "force")
-            conn.execute(query.setup.encode())
-            used += together(plans.explain(conn, query.text)) > 0
-            conn.execute("DEALLOCATE ALL; ROLLBACK TO plan")
-        conn.execute("ROLLBACK")
+            workers = ("max_parallel_workers_per_gather = 2", f"parallel_leader_participation = {leader}")
+            query = replace(
+                query, settings=("enable_nestloop = off", "enable_mergejoin = off", *query.settings, *workers)
+            )
+            core, _ = run(conn, query, False)
+            ours, _ = run(conn, query, True)
+            differs = difference(query, core, ours)
+            assert differs is None, f"seed {SEED}, number {number}: {differs}\n{query}"
+            before, text = query.statements()
+            conn.execute("BEGIN")
+            conn.execute("; ".join([*(f"SET LOCAL {setting}" for setting in query.settings), *before]).encode())
+            used += together(plans.explain(conn, text)) > 0
+            conn.execute("ROLLBACK; DEALLOCATE ALL")
     tell(f"seed {SEED}: {queries} queries over joins with workers, {used} with build sides run together")
     assert used >= queries * 0.1

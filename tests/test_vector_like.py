@@ -332,3 +332,11 @@ def test_patterns_of_subqueries(vectors: Connection) -> None:
     query = "SELECT count(*) FROM s WHERE id >= 0 OR t LIKE (SELECT (1 / (count(*) - count(*)))::text FROM s)"
     assert isinstance(run(vectors, query, "off"), answers.Answer)
     assert run(vectors, query, "off") == run(vectors, query, "force")
+
+
+@pytest.mark.parametrize("pattern", ["'%' || repeat('b', 70000000)", "repeat('%a', 35000000)"])
+def test_a_pattern_of_70_mb(vectors: Connection, pattern: str) -> None:
+    """Memory for its parts is taken by their number, and where that is beyond 1 GB, PostgreSQL matches it."""
+    for negated in ("", "NOT "):
+        query = f"SELECT count(*) FROM s WHERE t {negated}LIKE {pattern}"
+        assert run(vectors, query, "force") == run(vectors, query, "off")

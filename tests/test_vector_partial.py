@@ -122,7 +122,7 @@ def test_before_a_join(vectors: Connection) -> None:
     fill(vectors, known="i % 10", rest="i")
     vectors.execute(
         "CREATE TABLE names AS SELECT i AS k, 'n' || i % 20 AS name FROM generate_series(1, 300000) i; ANALYZE names;"
-        " SET max_parallel_workers_per_gather = 0; SET pgbillion_rows.aggregate_before_join = force"
+        " SET max_parallel_workers_per_gather = 0; SET pgbillion_rows.eager_aggregate = force"
     )
     query = "SELECT n.name, count(*), sum(d.x) FROM data d JOIN names n USING (k) GROUP BY 1"
     same(vectors, query)

@@ -21,11 +21,11 @@ FORCED = (
     # which process returns a group, and when, is chance
     ("pgbillion_rows.vector_exchange", "off"),
     ("pgbillion_rows.vector_join", "force"),
-    ("pgbillion_rows.aggregate_before_join", "force"),
+    ("pgbillion_rows.eager_aggregate", "force"),
     *regress.LOG_PLANS,
 )
 # the suite ran more of these when this was written, and must not lose many
-FEWEST_PLANS = {"vector": 800, "before join": 25}
+FEWEST_PLANS = {"vector": 800, "eager": 25}
 # in which order joins of catalogs give their rows depends on what autovacuum has counted
 CATALOG_JOINS = ("partition_info", "publication", "tablespace")
 
@@ -54,4 +54,4 @@ def test_servers_own_regression_suite(installation: Installation, tell: Callable
     assert forced.tests == core.tests
     assert set(forced.unsound) <= set(core.unsound)
     assert forced.plans["vector"] >= FEWEST_PLANS["vector"]
-    assert forced.plans["before join"] >= FEWEST_PLANS["before join"]
+    assert forced.plans["eager"] >= FEWEST_PLANS["eager"]

@@ -65,7 +65,7 @@ def test_rechecks(cluster: Cluster, waiting: str) -> None:
         answers = {}
         for change in CHANGES.values():
             for mode in ("off", "force"):
-                for setting in ("vector_aggregate", "vector_scan", "aggregate_before_join"):
+                for setting in ("vector_aggregate", "vector_scan", "eager_aggregate"):
                     two.execute(f"SET pgbillion_rows.{setting} = {mode}".encode())
 
                 assert plans.vectorized(plans.explain(two, WAITING[waiting])) is (mode == "force")

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from harness import servers, vector_tables
+from harness import repeats, servers, vector_tables
 from harness.amount import Count
 from harness.servers import one
 from harness.vector_queries import Generator, Query, literal, parameters
@@ -87,7 +87,8 @@ def outcome(conn: Connection, statements: list[str], mode: str) -> Outcome:
 def statements(query: Query, number: int) -> list[str]:
     """All rows with their places, by the query's conditions, as text: NaN and -0 are told apart."""
     where = " AND ".join(f"({part.sql})" for part in query.where)
-    columns = ("ctid, tableoid::regclass, xmin, t", "t", "id", "count(*) OVER (), ctid, t")[number % 4]
+    again = repeats.value(random.Random(number), [part.sql for part in query.where])
+    columns = ("ctid, tableoid::regclass, xmin, t", "t", f"{again}, id", "count(*) OVER (), ctid, t")[number % 4]
     text = f"SELECT {columns}::text FROM {query.table} t WHERE {where}"
     match number % 5:
         case 0:

@@ -25,7 +25,7 @@ def installation_with_pauses(installation: Installation) -> Iterator[Installatio
     """A copy of an installation, with only what can pause compiled again."""
     with servers.copied_installation(installation) as (mine, root):
         build = root / "build" / _EXTENSION
-        for compiled in (build / "src" / "columns").glob("*.o"):
+        for compiled in (build / "src" / "column_index").glob("*.o"):
             compiled.unlink()
         (build / f"{_EXTENSION}.so").unlink()
         makefile = extension_source() / _EXTENSION / "Makefile"

@@ -23,7 +23,7 @@ import psycopg
 
 from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
 
-from . import columns_everywhere, lazy, servers
+from . import columns_everywhere, lazy, needs, servers
 
 ROOT = Path(__file__).parents[2]
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -132,11 +132,14 @@ def not_accepted(found: Mapping[str, str], accepted: Path) -> list[str]:
 def source(major: int) -> Path:
     """The folder of what is needed of PostgreSQL's source.
 
-    16 is in no Debian release. It has all that 15 has, so that 15's suites are run on it.
+    16 is in no Debian release, and the source of 19 is not on Debian's mirrors. Each has all that the major before it
+    has, whose suites are run on it.
     """
-    done = subprocess.run(
-        [ROOT / "tools/source.sh", str(15 if major == 16 else major)], stdout=subprocess.PIPE, check=True
-    )
+    command = ["tools/source.sh", str(major - 1 if major in (16, 19) else major)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    if done.returncode != 0:
+        print(done.stderr.decode(errors="replace"))
+        needs.missing(f"PostgreSQL's source ({' '.join(command)})")
     return Path(done.stdout.decode().strip())
 
 
@@ -161,11 +164,13 @@ def run_suite(
     """Run pg_regress or pg_isolation_regress on a server, and tell of each test whether it showed what is expected."""
     make_folder(output, for_server=True)
     installation = cluster.installation
+    libraries = Path(pg_config(installation, "--libdir"))
+    # isolationtester is linked with libpq, which it need not find by itself; beside a C library there is all it needs
+    path = () if (libraries / "libc.so.6").exists() else (f"LD_LIBRARY_PATH={libraries}",)
     done = run_as_server(
         [
-            # isolationtester is linked with libpq, which it need not find by itself
             "/usr/bin/env",
-            f"LD_LIBRARY_PATH={pg_config(installation, '--libdir')}",
+            *path,
             *(f"{variable}={value}" for variable, value in environment.items()),
             Path(pg_config(installation, "--pgxs")).parents[1] / "test" / name,
             f"--inputdir={suite}",
@@ -225,7 +230,7 @@ def count_plans(log: Iterable[str]) -> Counter[str]:
         if "VectorAggregate" in name:
             kinds.add("vector")
         if partial and re.search("f[^fa]*j[^fa]*$", "".join(kind for _, kind in above)):
-            kinds.add("before join")
+            kinds.add("eager")
         kind = "f" if name.startswith("Finalize ") else "a" if "Aggregate" in name else ""
         kind = kind or ("j" if re.search(r"\bJoin\b|^Nested Loop", name) else "-")
         above.append((depth, kind))

@@ -29,6 +29,8 @@ _FIELD = re.compile(r":(\w+) (\d{4,10})(?![\d.])")
 _FIELDS = {"funcid": "pg_proc", "fnoid": "pg_proc", "type": "pg_type", "typeid": "pg_type", "relid": "pg_class"}
 _FIELDS |= {"collid": "pg_collation", "collOid": "pg_collation"}
 _FIELDS |= {"opno": "pg_operator", "eqop": "pg_operator", "sortop": "pg_operator"}
+# these are in a list
+_CONSTRAINTS = re.compile(r"(?<=:constraintDeps \(o )[\d ]+(?=\))")
 _LIKELY = ("pg_class", "pg_type", "pg_enum", "pg_proc", "pg_constraint", "pg_ts_config", "pg_ts_dict", "pg_collation")
 # when it was made, how large it is, and files of those that were moved or refreshed
 _VARYING = {
@@ -70,6 +72,9 @@ def rows(conn: Connection, catalogs: Catalogs, schema: str, *, trees: bool = Tru
         target = next((one for ends, one in _FIELDS.items() if found[1].endswith(ends)), None)
         return found[0] if target is None else f":{found[1]} {symbol(found[2], (target,))}"
 
+    def constraints(found: re.Match[str]) -> str:
+        return " ".join(symbol(number, ("pg_constraint",)) for number in found[0].split())
+
     def canonical(name: str, row: dict[str, str | None], column: str) -> str | None:
         text = row[column]
         if text is None or column in _VARYING.get(name, ()):
@@ -86,6 +91,7 @@ def rows(conn: Connection, catalogs: Catalogs, schema: str, *, trees: bool = Tru
         likely: Sequence[str] = _LIKELY
         if column in catalogs.by_name[name].trees:
             text = _FIELD.sub(field, text)
+            text = _CONSTRAINTS.sub(constraints, text)
         elif target := _target(catalogs, name, row, column):
             likely = (target,)
         else:

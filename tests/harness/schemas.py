@@ -92,6 +92,46 @@ GRANT EXECUTE ON FUNCTION rounded TO maker;
 GRANT INSERT ON log TO PUBLIC;
 """
 
+# of which PostgreSQL shows something else once they are made of what it shows
+WORDED = """
+CREATE DOMAIN short AS varchar(5) CHECK (VALUE IN ('a', 'b'));
+CREATE TABLE t (
+    id integer PRIMARY KEY,
+    kind varchar(10) DEFAULT 'a' CHECK (kind IN ('a', 'b')),
+    other varchar(10) CHECK (other NOT IN ('a', 'it''s ARRAY[1])::text[]', E'b\\\\')),
+    x integer CHECK (x BETWEEN 1 AND 10 AND id > 0 AND id <> 7),
+    y integer CHECK (y NOT BETWEEN 1 AND 10 OR id > 0),
+    z numeric CHECK (z > -1::integer AND z <> -1.5::numeric),
+    known boolean GENERATED ALWAYS AS (kind IN ('a', 'c')) STORED,
+    "Odd ""Name" varchar(3) CHECK ("Odd ""Name" IN ('a', kind)),
+    low text[] DEFAULT (ARRAY['a'::varchar, 'b']::varchar[])::text[],
+    nested text[] DEFAULT (ARRAY[ARRAY['a'::varchar, 'b'], ARRAY['c'::varchar, 'd']]),
+    CHECK (lower(kind)::varchar IN ('a', 'b') OR (kind || 'x')::varchar(20) IN ('c'::varchar, other))
+);
+CREATE TABLE q (kind varchar(9), d integer) PARTITION BY LIST ((kind IN ('a', 'b')));
+CREATE TABLE q1 PARTITION OF q FOR VALUES IN (true);
+CREATE INDEX partial ON t (id) WHERE kind IN ('a', 'b');
+CREATE INDEX expression ON t ((kind IN ('a', 'b')), id) WHERE x BETWEEN 1 AND 2 AND y > 1;
+CREATE STATISTICS worded ON (kind IN ('a', 'b')), (x BETWEEN 1 AND 2 AND y > 1) FROM t;
+CREATE VIEW v AS SELECT *, kind IN ('x', 'y') AS xy, -1::integer AS minus FROM t
+    WHERE kind NOT IN ('a', 'b') AND x BETWEEN 1 AND 2 AND (SELECT count(*) FROM t u WHERE u.x > 1 AND u.y > 1) > 0;
+CREATE MATERIALIZED VIEW m AS SELECT id FROM t WHERE other IN ('a', 'b');
+CREATE VIEW u AS SELECT a, b, c, d, e, f, (SELECT 'x' LIMIT 1) AS g FROM (
+    SELECT id AS a, kind AS b, z AS c, now() AS d, NULL::short AS e, kind::char(3) AS f FROM t
+    UNION ALL SELECT NULL, 'none', -1::integer, NULL, NULL, 'x' FROM t
+    UNION SELECT NULL::integer AS int4, 'x', NULL, NULL::timestamptz, NULL, NULL) q;
+CREATE POLICY p ON t USING (kind IN ('a', 'b') AND x BETWEEN 1 AND 2) WITH CHECK (x BETWEEN 1 AND 2 AND y > 1);
+ALTER TABLE t ENABLE ROW LEVEL SECURITY;
+CREATE RULE r AS ON INSERT TO t WHERE NEW.kind IN ('a', 'b') AND NEW.x BETWEEN 1 AND 2 AND NEW.y = 1 DO ALSO
+    DELETE FROM t WHERE other IN ('b', 'c') AND x BETWEEN 1 AND 3 AND y = 2;
+CREATE RULE s AS ON UPDATE TO t DO ALSO INSERT INTO q SELECT NULL, -1::integer FROM t;
+CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER g BEFORE UPDATE ON t FOR EACH ROW WHEN (NEW.kind IN ('a', 'b') AND NEW.x BETWEEN 1 AND 2 AND NEW.y = 1)
+    EXECUTE FUNCTION f();
+CREATE FUNCTION a(k varchar DEFAULT 'a', b boolean DEFAULT 'x'::varchar IN ('a', 'b')) RETURNS boolean
+    BEGIN ATOMIC SELECT k IN ('a', 'b') AND 1 BETWEEN 1 AND 2 AND b; END;
+"""
+
 # views whose stored queries take several pages, with constants that hold OIDs
 _CASES = ", ".join(
     f"CASE s WHEN 'new' THEN n + {number} WHEN 'done' THEN 2 ELSE length('é\" {{ ( \\ {number}') END AS c{number}"

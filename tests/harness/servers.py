@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,8 +17,9 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
+from pgbillion.common.errors import UserError
 from pgbillion.common.paths import state_dir
-from pgbillion.server.extension import read_pg_config
+from pgbillion.server.extension import check_tools, read_pg_config
 from pgbillion.server.postgres import Cluster, Installation, embedded_pg_config
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -48,18 +50,35 @@ def installation() -> Installation:
 
 
 def pg_configs() -> dict[int, Path]:
-    """pg_config of each major on this machine: Debian's, the fetched ones, and the one under test."""
+    """pg_config of each major that can be used here: Debian's, the fetched ones, and the one under test.
+
+    Without its headers, or the system's libraries that it needs, a server is of no use to the tests.
+    """
     build = Path(__file__).parents[2] / "build"
     found: dict[int, Path] = {}
+    mine = installation().source
     for path in (
         embedded_pg_config(),
         *Path("/usr/lib/postgresql").glob("*/bin/pg_config"),
         *build.glob("postgresql-*-wheel/pginstall/bin/pg_config"),
-        installation().source,
+        *build.glob("postgresql-*-debian/usr/lib/postgresql/*/bin/pg_config"),
+        mine,
     ):
-        if path.with_name("postgres").exists() or path == installation().source:
+        if path == mine or _usable(path):
             found[read_pg_config(path).major] = path
     return dict(sorted(found.items()))
+
+
+def _usable(pg_config: Path) -> bool:
+    """Tell whether the server beside it runs, and can have extensions compiled."""
+    server = pg_config.with_name("postgres")
+    if not server.exists() or subprocess.run([server, "--version"], capture_output=True, check=False).returncode != 0:
+        return False
+    try:
+        check_tools(read_pg_config(pg_config))
+    except UserError:
+        return False
+    return True
 
 
 @contextmanager

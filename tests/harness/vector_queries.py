@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from . import repeats
 from .vector_tables import COLUMNS, STATIC
 
 INTEGERS = ("i2", "i4", "i8")
@@ -261,6 +262,12 @@ class Generator:
         aggregates = tuple(self._aggregate(odd and chance.random() < 0.6) for _ in range(sizes[0]))
         keys = tuple(self._key(odd and chance.random() < 0.4) for _ in range(sizes[1]))
         where = tuple(self._condition(2) for _ in range(sizes[2]))
+        if where and chance.random() < 0.3:
+            term = chance.choice(where)
+            if chance.random() < 0.6:
+                keys += (replace(term, sql=repeats.value(chance, [term.sql])),)
+            else:
+                aggregates += (replace(term, sql=repeats.aggregate(chance, [term.sql])),)
         having = (self._having(),) if chance.random() < 0.1 else ()
         order, limit = "", None
         # core may sort all rows to group them, and a sort has no order among equals

@@ -14,11 +14,11 @@ from test_vector_answers import CREATE, FILL, Connection, both, in_parallel, mak
 
 __all__ = ["vectors"]
 
-FINISH = "VectorFinish"
+FINALIZE = "VectorFinalize"
 
 
 def has_node(plan: plans.Plan) -> bool:
-    return any(node.get("Custom Plan Provider") == FINISH for node in plans.nodes(plan))
+    return any(node.get("Custom Plan Provider") == FINALIZE for node in plans.nodes(plan))
 
 
 def loops(conn: Connection, query: str) -> dict[str, int]:
@@ -37,10 +37,10 @@ def test_core_is_not_executed(vectors: Connection) -> None:
         "SELECT grp, x % 100, sum(x), avg(f) FROM data WHERE id > 10 GROUP BY 1, 2 HAVING count(*) > 2 AND min(t) > ''",
     ):
         done = loops(vectors, query)
-        assert (done[FINISH], done["Aggregate"], done[plans.NODE]) == (1, 0, 1), query
+        assert (done[FINALIZE], done["Aggregate"], done[plans.NODE]) == (1, 0, 1), query
         both(vectors, query)
     plan = plans.explain(vectors, "SELECT id, count(*) FROM data GROUP BY id HAVING max(x) > 300", run=True)
-    assert (plan["Custom Plan Provider"], plan["Rows Removed by Filter"]) == (FINISH, 100)
+    assert (plan["Custom Plan Provider"], plan["Rows Removed by Filter"]) == (FINALIZE, 100)
     vectors.execute("SET enable_hashagg = off")
     assert not has_node(plans.explain(vectors, "SELECT id, count(*) FROM data GROUP BY id"))
     vectors.execute("RESET enable_hashagg")
@@ -52,6 +52,21 @@ def test_core_is_not_executed(vectors: Connection) -> None:
     assert scan["Heap Pages All-Visible"] + scan["Heap Pages Checked"] == one(
         vectors, "SELECT pg_relation_size('data') / 8192"
     )
+
+
+def test_volatile_outputs_that_are_equal(vectors: Connection) -> None:
+    """Each call is a call of its own, also where PostgreSQL's planner would take one result for both."""
+    make(vectors, last=20_000)
+    vectors.execute("CREATE SEQUENCE calls")
+    query = "SELECT grp, nextval('calls') AS one, {} AS other, count(*) FROM data GROUP BY grp"
+    twice = query.format("nextval('calls')")
+    assert not has_node(plans.explain(vectors, twice))
+    assert [one for _, one, other, _ in vectors.execute(twice.encode()) if one == other] == []
+    # one call, or two that are written differently, are told apart
+    for other in ("2", "nextval('calls') + 0"):
+        assert has_node(plans.explain(vectors, query.format(other)))
+    rows = vectors.execute(query.format("nextval('calls') + 0").encode()).fetchall()
+    assert len({number for _, one, other, _ in rows for number in (one, other)}) == 2 * len(rows)
 
 
 def little_memory(conn: Connection) -> None:
@@ -74,7 +89,7 @@ def test_rows_without_room_are_spilled(vectors: Connection) -> None:
     little_memory(vectors)
     query = "SELECT id % 30000 AS k, count(*), sum(x), avg(f), min(t) FROM data GROUP BY 1 HAVING sum(x) % 2 = 0"
     done = loops(vectors, query)
-    assert (done[FINISH], done["Aggregate"], done[plans.NODE]) == (1, 0, 1)
+    assert (done[FINALIZE], done["Aggregate"], done[plans.NODE]) == (1, 0, 1)
     partitions, kilobytes = spilled(vectors, query)
     # at first 8 are made, each for more groups than there is room for
     assert partitions > 16
@@ -298,7 +313,7 @@ def test_it_begins_again(vectors: Connection) -> None:
             both(vectors, outer.format(join, inner, condition))
     query = outer.format("JOIN", "SELECT grp, sum(x) FROM data GROUP BY grp HAVING count(*) > 710 + o.k", "true")
     done = loops(vectors, query)
-    assert (done[FINISH], done["Aggregate"], done[plans.NODE]) == (4, 0, 1)
+    assert (done[FINALIZE], done["Aggregate"], done[plans.NODE]) == (4, 0, 1)
     both(
         vectors, "SELECT k FROM generate_series(1, 9) k WHERE k NOT IN (SELECT grp FROM data WHERE id > k GROUP BY grp)"
     )
