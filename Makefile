@@ -4,7 +4,7 @@
 #   QUICK=1       small benchmarks; TINY=1 smaller than tells anything     PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-billion bench-calibrate clean destroy
+.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-hits bench-columns bench-billion bench-calibrate clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -34,6 +34,9 @@ setup: ## the virtual environment with everything in it
 
 wheels: setup ## what pip installs, in dist/: the program with libraries for 15 to 19, and the sources (MACHINE=aarch64: cross-compiled)
 	@tools/wheels.sh
+
+site: setup ## the documentation as a site with search, in build/site, and man pages, in build/man; a warning is an error
+	@tools/site.sh
 
 demo: setup ## a million tables in a server of their own, verified, with a report
 	@$(BIN)/pgbillion demo
