@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from pgbillion import cli
+from pgbillion import __version__, cli
 
 pytestmark = pytest.mark.quick
 
@@ -29,6 +29,7 @@ def _commands(command: Any, words: str) -> Iterator[tuple[str, Any]]:
         yield words, command
 
 
+GROUPS = sorted({words.rpartition(" ")[0] for words, _ in _commands(typer.main.get_command(cli.app), "pgbillion")})
 COMMANDS = dict(_commands(typer.main.get_command(cli.app), "pgbillion"))
 SECTIONS = dict(re.findall(r"(?ms)^## ([^\n]*)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(encoding="utf-8")))
 
@@ -48,6 +49,21 @@ def test_shells_complete_commands_and_options(typed: str, offered: str) -> None:
     done = subprocess.run([program], env=env, capture_output=True, text=True)
     assert offered in done.stdout.split()
     assert done.stderr == ""
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "pgbillion", *words], capture_output=True, text=True)
+
+
+def test_version() -> None:
+    assert run("-V").stdout == run("--version").stdout == f"pgbillion {__version__}\n"
+
+
+@pytest.mark.parametrize("words", GROUPS)
+def test_a_group_by_itself_prints_its_help(words: str) -> None:
+    done = run(*words.split()[1:])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.rstrip() == run(*words.split()[1:], "--help").stdout.rstrip()
 
 
 @pytest.mark.parametrize("words", COMMANDS)

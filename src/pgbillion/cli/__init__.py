@@ -40,7 +40,8 @@ from pgbillion.durability import warning
 
 app = typer.Typer(
     name="pgbillion",
-    help="PostgreSQL at a billion: tables by the million, rows by the hundred million per second, watched and proved.",
+    help="PostgreSQL at a billion: create, list and drop tables by the million, aggregate rows by the "
+    "hundred million per second.",
     pretty_exceptions_enable=False,
 )
 app.add_typer(server.app, name="server")
@@ -78,7 +79,16 @@ def _reflow(commands: typer.Typer) -> None:
             _reflow(group.typer_instance)
 
 
+def _print_help(context: typer.Context) -> None:
+    """Print what there is to choose from when nothing was chosen: that is no error."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
 _reflow(app)
+for group in app.registered_groups:
+    if group.typer_instance is not None:
+        group.typer_instance.callback(invoke_without_command=True)(_print_help)
 
 
 def _print_version(wanted: bool) -> None:
@@ -91,11 +101,10 @@ def _print_version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", "-V", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    _print_help(context)
 
 
 def main() -> int:

@@ -47,8 +47,8 @@ StateDir = Annotated[
     typer.Option(
         "--state-dir",
         envvar=paths.STATE_VARIABLE,
-        metavar="FOLDER",
-        help="Folder of the embedded server.",
+        metavar="DIRECTORY",
+        help="State directory of the embedded server.",
         callback=_remember,
         rich_help_panel=_PANEL,
     ),
@@ -66,16 +66,25 @@ class Where:
     host: Annotated[
         str | None,
         typer.Option(
-            "-h", "--host", metavar="HOST", help="Host or socket folder.", callback=_remember, rich_help_panel=_PANEL
+            "-h",
+            "--host",
+            metavar="HOST",
+            help="Database server host or socket directory.",
+            callback=_remember,
+            rich_help_panel=_PANEL,
         ),
     ] = None
     port: Annotated[
         str | None,
-        typer.Option("-p", "--port", metavar="PORT", help="Port.", callback=_remember, rich_help_panel=_PANEL),
+        typer.Option(
+            "-p", "--port", metavar="PORT", help="Database server port.", callback=_remember, rich_help_panel=_PANEL
+        ),
     ] = None
     username: Annotated[
         str | None,
-        typer.Option("-U", "--username", metavar="NAME", help="Role.", callback=_remember, rich_help_panel=_PANEL),
+        typer.Option(
+            "-U", "--username", metavar="NAME", help="Role to connect as.", callback=_remember, rich_help_panel=_PANEL
+        ),
     ] = None
     dbname: Annotated[
         str | None,
@@ -83,7 +92,7 @@ class Where:
             "-d",
             "--dbname",
             metavar="DBNAME",
-            help="Database, URI or connection string.",
+            help="Database name, URI or connection string.",
             callback=_remember,
             rich_help_panel=_PANEL,
         ),

@@ -52,36 +52,39 @@ def cycle(
     ] = f"{Method.SQL},{Method.BULK}",
     rounds: Rounds = 1,
     warm_up: Annotated[
-        int, typer.Option("--warm-up", metavar="N", min=0, help="Rounds before those, which do not count.")
+        int, typer.Option("--warm-up", metavar="N", min=0, help="Number of rounds beforehand that do not count.")
     ] = 0,
     columns: Annotated[
         str | None,
         typer.Option("--columns", metavar="SQL", help=f"Columns, as in CREATE TABLE. Default: {SOURCE_COLUMNS}."),
     ] = None,
     template: Annotated[
-        str | None, typer.Option("--template", metavar="TABLE", help="Make tables like this one of the server's.")
+        str | None, typer.Option("--template", metavar="TABLE", help="Create tables like this one on your server.")
     ] = None,
     syscalls: Annotated[
         bool,
-        typer.Option("--syscalls", help="Count and time system calls (strace -c) in a round more."),
+        typer.Option("--syscalls", help="Count and time system calls (strace -c) in an additional round."),
     ] = False,
     against: Annotated[
         Against | None,
-        typer.Option("--against", help="Do the same on another server, made for it on this machine: mariadb."),
+        typer.Option(
+            "--against", help="Also measure another database system, on a temporary server on this machine: mariadb."
+        ),
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option("--setting", metavar="NAME=VALUE", help="A setting of the cycle's own server; several in turn."),
+        typer.Option("--setting", metavar="NAME=VALUE", help="Setting of the temporary server; can be repeated."),
     ] = None,
     pg_config: PgConfig = None,
     allow_unobserved: AllowUnobserved = False,
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Create many tables, insert a row into each, read it, drop them: how long it takes under durability profiles.
+    """Time creating, filling, reading and dropping many tables under different durability profiles.
 
-    On a server of its own, which is gone afterwards. With connection options or --template on that server: in a
-    database of its own, with --template in a schema of its own, under profiles that need no restart.
+    Runs on a temporary server, which is removed afterwards. With connection options or --template, it runs on your
+    server instead, under the profiles that need no restart: in a temporary database, or with --template in a temporary
+    schema.
 
     Example: pgbillion cycle --count 30k --profiles full,minimal --method sql,bulk --against mariadb
     """

@@ -48,15 +48,15 @@ def demo(
     count: Annotated[
         str | None,
         typer.Option(
-            "--count", "-n", metavar="N", help="Make so many tables: 20k, 1M. Default: what three minutes allow."
+            "--count", "-n", metavar="N", help="Number of tables: 20k, 1M. Default: as many as three minutes allow."
         ),
     ] = None,
     pg_config: PgConfig = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Create a million tables in a server of their own, check them, aggregate rows, clone schemas of tenants, report.
+    """Create a million tables in a private server, check them, aggregate rows, clone schemas, and write a report.
 
-    Each time anew, in the database `demo` of the embedded server; its other databases are left alone.
+    Each run starts over in the database `demo` of the embedded server and leaves its other databases alone.
 
     Example: pgbillion demo
     """

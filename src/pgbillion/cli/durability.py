@@ -22,7 +22,7 @@ from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import Profile
 from pgbillion.durability.witness import Trust
 
-app = typer.Typer(help="Durability off while loading, safely on again afterwards: status, relax, restore.")
+app = typer.Typer(help="Turn durability off for a load, and safely on again afterwards.")
 
 # what settings are shown of, and their units
 _COLUMNS = ("now", "before", "within")
@@ -30,7 +30,9 @@ _UNITS = {"checkpoint_timeout": " s", "max_wal_size": " MB", "min_wal_size": " M
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the statements and steps.")]
 Allowed = Annotated[
     list[Allow] | None,
-    typer.Option("--allow", metavar="WHAT", help=f"Go on although this breaks: {', '.join(Allow)}; several in turn."),
+    typer.Option(
+        "--allow", metavar="WHAT", help=f"Continue even though this breaks: {', '.join(Allow)}; can be repeated."
+    ),
 ]
 
 
@@ -40,9 +42,9 @@ def status(
     where: Where,
     as_json: Json = False,
 ) -> None:
-    """Tell whether a server is durable, whether a window is open, and whether its data can be trusted.
+    """Show whether a server is durable, whether a durability window is open, and whether the data can be trusted.
 
-    Ends with status 1 when the data cannot be trusted.
+    The exit status is 1 if the data cannot be trusted.
 
     Example: pgbillion durability status --json
     """
@@ -64,29 +66,35 @@ def relax(
         Profile,
         typer.Option(
             "--profile",
-            help="full: nothing off; async: synchronous_commit off; minimal: fsync, full_page_writes, WAL for standbys "
+            help="full: change nothing; async: synchronous_commit off; minimal: fsync, full_page_writes, WAL "
+            "for standbys "
             "and autovacuum off, few checkpoints.",
         ),
     ] = Profile.MINIMAL,
     wal_dir: Annotated[
         Path | None,
-        typer.Option("--wal-dir", metavar="FOLDER", help="Keep pg_wal in this empty folder, as on a tmpfs, meanwhile."),
+        typer.Option(
+            "--wal-dir",
+            metavar="DIRECTORY",
+            help="Keep pg_wal in this empty directory meanwhile, for example on a tmpfs.",
+        ),
     ] = None,
     restart: Annotated[
         opening.Restart | None,
         typer.Option(
             "--restart",
-            help="Where a setting takes a restart: now, by pgbillion; later, by you; never: leave it out. "
-            "Default: now for the embedded server, else to ask for one of these, except with --dry-run.",
+            help="For settings that need a restart. now: pgbillion restarts the server; later: you do; never: "
+            "leave them alone. Default: now for the embedded server; for others it must be given, except "
+            "with --dry-run.",
         ),
     ] = None,
     allow: Allowed = None,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Open a window: make a server less durable and faster, for a load that could be repeated.
+    """Open a durability window: make a server faster and less durable, for a load that can be repeated.
 
-    What was set before is kept in the server itself. Every command warns until the window is closed.
+    The previous settings are stored in the server itself. Every command warns until the window is closed.
 
     Example: pgbillion durability relax --profile minimal --dry-run
     """
@@ -129,28 +137,31 @@ def restore(
     restart: Annotated[
         opening.Restart | None,
         typer.Option(
-            "--restart", help="Whether pgbillion restarts the server (now) or you do. Default: as when it was relaxed."
+            "--restart", help="now: pgbillion restarts the server; later: you do. Default: as when it was relaxed."
         ),
     ] = None,
     wait: Annotated[
         float,
         typer.Option(
-            "--wait", metavar="SECONDS", min=0, help="Wait so long for commands begun under the old settings."
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            help="Maximum time to wait for commands that began under the relaxed settings.",
         ),
     ] = closing.WAIT_SECONDS,
     allow: Allowed = None,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Data that cannot be trusted was loaded anew or checked: forget about it.")
+        bool, typer.Option("--trust", help="Confirm that data which could not be trusted was reloaded or checked.")
     ] = False,
     lost_wal: Annotated[
-        bool, typer.Option("--lost-wal", help="Put back what can be put back though the write-ahead log is lost.")
+        bool, typer.Option("--lost-wal", help="Restore what can be restored although the write-ahead log is lost.")
     ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Close the window: settings as they were, pg_wal where it was, all data on disk, and a check of it all.
+    """Close the durability window: restore settings and pg_wal, write all data to disk, and check the result.
 
-    It goes on from wherever an earlier relax or restore was interrupted. Ends with status 1 when the data cannot be
+    Continues from wherever an earlier relax or restore was interrupted. The exit status is 1 if the data cannot be
     trusted.
 
     Example: pgbillion durability restore

@@ -32,18 +32,23 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 # of the servers that use the files
 _SHOWN = 3
 
-app = typer.Typer(help="The extensions in a server of your own: install, look, upgrade, remove.")
+app = typer.Typer(help="Install the extensions into your own server, show their state, upgrade and uninstall them.")
 
 PgConfig_ = Annotated[
     Path | None,
-    typer.Option("--pg-config", metavar="PROGRAM", help="Only the files, for this installation; no server need run."),
+    typer.Option(
+        "--pg-config",
+        metavar="PROGRAM",
+        help="Only handle the files of this installation; no server has to be running.",
+    ),
 ]
 Folder = Annotated[
     Path | None,
     typer.Option(
         "--folder",
-        metavar="FOLDER",
-        help="Put the files there, and tell the server of it: without root, PostgreSQL 18.",
+        metavar="DIRECTORY",
+        help="Install into this directory and have the server look there, which does not need root. "
+        "PostgreSQL 18 or later.",
     ),
 ]
 
@@ -56,13 +61,13 @@ def install(
     folder: Folder = None,
     preload: Annotated[
         bool,
-        typer.Option("--preload", help="Have every new session of the database use vectors, whatever its role."),
+        typer.Option("--preload", help="Enable vectorized execution in every new session of the database."),
     ] = False,
 ) -> None:
-    """Put the extensions' files into the server, and create both extensions in the database.
+    """Install the extensions' files into the server, and create both extensions in the database.
 
-    The server runs on this machine. What came with this program is used where it fits the server; elsewhere the
-    extensions are compiled. With --pg-config only the files are put there, which takes no connection.
+    The server must run on this machine. Libraries that came with this program are used if they fit the server;
+    otherwise the extensions are compiled. With --pg-config, only the files are installed, and no connection is made.
 
     Example: pgbillion extension install -d mydb --preload
     """
@@ -98,7 +103,7 @@ def install(
 @app.command()
 @connect.options
 def status(where: Where, pg_config: PgConfig_ = None, as_json: Json = False) -> None:
-    """Tell which versions of program, files, libraries and SQL objects there are, and what to do.
+    """Show the versions of program, files, libraries and SQL objects, and what there is to do.
 
     Example: pgbillion extension status -d mydb
     """
@@ -128,9 +133,9 @@ def status(where: Where, pg_config: PgConfig_ = None, as_json: Json = False) -> 
 @app.command()
 @connect.options
 def upgrade(where: Where, pg_config: PgConfig_ = None) -> None:
-    """Put this program's version of the files into the server, and update each database that has the extensions.
+    """Replace the files in the server by this program's version, and update every database that has the extensions.
 
-    With --pg-config only the files are replaced.
+    With --pg-config, only the files are replaced.
 
     Example: pgbillion extension upgrade -d mydb
     """
@@ -165,14 +170,14 @@ def uninstall(
     pg_config: PgConfig_ = None,
     yes: Yes = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Remove the files although other servers of the installation use them.")
+        bool, typer.Option("--force", help="Remove the files even if other servers of the installation use them.")
     ] = False,
 ) -> None:
-    """Drop the extensions from the database, and remove their files when nobody else uses them.
+    """Drop the extensions from the database, and remove their files if nothing else uses them.
 
-    The files stay while other databases have the extensions, and while other servers of the same installation use
-    them: those that run on this machine are asked, and those that cannot be asked are assumed to use them. With
-    --pg-config only the files are removed.
+    The files are kept if other databases have the extensions, or if other servers of the same installation use them.
+    Servers running on this machine are queried; one that cannot be queried is assumed to use them. With --pg-config,
+    only the files are removed.
 
     Example: pgbillion extension uninstall -d mydb
     """

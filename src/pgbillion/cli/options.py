@@ -17,7 +17,6 @@ from pgbillion.tables.plan import (
     Method,
     Storage,
     count_from,
-    ladder_text,
     parse_count,
 )
 
@@ -43,11 +42,16 @@ Count = Annotated[
 ]
 Ladder = Annotated[
     str | None,
-    typer.Option("--type", metavar="TYPE", help=f"Number by database type: {ladder_text()}.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        help="Number of tables by type of database, from MT (multi-tenancy, 50,000) to BTP (Billion Tables Project).",
+        rich_help_panel=_WHAT,
+    ),
 ]
 Template = Annotated[
     str | None,
-    typer.Option("--template", metavar="TABLE", help="Make tables like this existing one.", rich_help_panel=_WHAT),
+    typer.Option("--template", metavar="TABLE", help="Create tables like this existing one.", rich_help_panel=_WHAT),
 ]
 Columns = Annotated[
     str | None,
@@ -58,12 +62,17 @@ Columns = Annotated[
 NameFormatOption = Annotated[
     str,
     typer.Option(
-        "--name-format", metavar="FORMAT", help="Names, with one of %d %o %x %X for the number.", rich_help_panel=_WHAT
+        "--name-format",
+        metavar="FORMAT",
+        help="Format of the names, with one of %d %o %x %X for the number.",
+        rich_help_panel=_WHAT,
     ),
 ]
 Schema = Annotated[
     str | None,
-    typer.Option("--schema", metavar="NAME", help="Schema. Default: the current one.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--schema", metavar="NAME", help="Schema to create them in. Default: the current one.", rich_help_panel=_WHAT
+    ),
 ]
 First = Annotated[
     int,
@@ -71,7 +80,9 @@ First = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", "-w", metavar="N", help="Processes. Default: one per CPU core.", rich_help_panel=_HOW),
+    typer.Option(
+        "--workers", "-w", metavar="N", help="Number of processes. Default: one per CPU core.", rich_help_panel=_HOW
+    ),
 ]
 BatchOption = Annotated[
     int | None,
@@ -79,21 +90,22 @@ BatchOption = Annotated[
         "--batch",
         metavar="N",
         parser=whole_number,
-        help=f"Tables per transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or per psql (sql, default "
+        help=f"Tables per transaction (bulk, default {DEFAULT_BATCH[Method.BULK]:,}) or per psql (sql, "
+        f"default "
         f"{DEFAULT_BATCH[Method.SQL]:,}).",
         rich_help_panel=_HOW,
     ),
 ]
 MethodOption = Annotated[
     Method,
-    typer.Option("--method", help="bulk: the extension; sql: CREATE TABLE through psql.", rich_help_panel=_HOW),
+    typer.Option("--method", help="bulk: by the extension; sql: by CREATE TABLE through psql.", rich_help_panel=_HOW),
 ]
 Tablespaces = Annotated[
     int,
     typer.Option(
         "--tablespaces",
         metavar="N",
-        help="Spread the tables over tablespaces _000, _001, …; missing ones are made.",
+        help="Spread the tables over N tablespaces, _000, _001, …, and create those that are missing.",
         rich_help_panel=_HOW,
     ),
 ]
@@ -101,8 +113,9 @@ TablespaceDirs = Annotated[
     list[Path] | None,
     typer.Option(
         "--tablespace-dir",
-        metavar="FOLDER",
-        help="Folder on the server to make them in; several in turn. Default: the embedded server's own.",
+        metavar="DIRECTORY",
+        help="Directory on the server for new tablespaces; if repeated, they alternate. Default: the "
+        "embedded server's own.",
         rich_help_panel=_HOW,
     ),
 ]
@@ -110,7 +123,7 @@ AllowUnobserved = Annotated[
     bool,
     typer.Option(
         "--allow-unobserved",
-        help="Use bulk even where event triggers or an auditing hook would not see it.",
+        help="Use the bulk method even if event triggers or an auditing hook would miss it.",
         rich_help_panel=_HOW,
     ),
 ]
@@ -118,7 +131,7 @@ StorageOption = Annotated[
     Storage,
     typer.Option(
         "--storage",
-        help="heap, or lazy: heap whose files appear with the first row (access method lazy_heap of the extension).",
+        help="heap, or lazy: the extension's lazy_heap, which creates a table's files with its first row.",
         rich_help_panel=_HOW,
     ),
 ]
@@ -166,19 +179,25 @@ def _writable(page: Path | None) -> Path | None:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Page = Annotated[
     Path | None,
     typer.Option(
         "--output",
         "-o",
         metavar="FILE",
-        help="The page. Default: a new one in the state folder.",
+        help="HTML file to write. Default: a new one in the state directory.",
         callback=_writable,
     ),
 ]
 Rounds = Annotated[
-    int, typer.Option("--rounds", metavar="N", min=1, help="Measure each so often, in turn; the median counts.")
+    int,
+    typer.Option(
+        "--rounds",
+        metavar="N",
+        min=1,
+        help="Number of rounds, each of which measures everything once; the median counts.",
+    ),
 ]
 PgConfig = Annotated[
     Path | None,
@@ -186,7 +205,7 @@ PgConfig = Annotated[
         "--pg-config",
         metavar="PROGRAM",
         envvar="PG_CONFIG",
-        help="Use this PostgreSQL (15 to 19), not the embedded one.",
+        help="pg_config of the PostgreSQL (15 to 19) to use instead of the embedded one.",
     ),
 ]
 Pattern = Annotated[

@@ -22,12 +22,12 @@ from pgbillion.rows import scale as scaling
 from pgbillion.rows.aggregate import Comparison
 from pgbillion.tables.plan import parse_count
 
-app = typer.Typer(help="Rows by the hundred million: load a table, aggregate it with vectors, see how it scales.")
+app = typer.Typer(help="Load rows by the hundred million, aggregate them vectorized, and measure how that scales.")
 
-TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="The table, without its schema.")]
+TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="Name of the table, without its schema.")]
 Query = Annotated[
     str | None,
-    typer.Argument(metavar="QUERY", help="A query. Default: SELECT grp, count(data) FROM the table GROUP BY 1."),
+    typer.Argument(metavar="QUERY", help="Query. Default: SELECT grp, count(data) FROM the table GROUP BY 1."),
 ]
 
 
@@ -42,10 +42,12 @@ def load(
     table: TableName = loading.TABLE,
     workers: Annotated[
         int | None,
-        typer.Option("--workers", "-w", metavar="N", min=1, help="Sessions that copy. Default: one per CPU core."),
+        typer.Option(
+            "--workers", "-w", metavar="N", min=1, help="Number of sessions that copy. Default: one per CPU core."
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", min=0, help="Make the same random data again.")
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the random data, to repeat them.")
     ] = None,
     partitions: Annotated[
         int | None,
@@ -57,14 +59,14 @@ def load(
         ),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Put it in the place of a table of that name, once it is complete.")
+        bool, typer.Option("--replace", help="Replace an existing table of that name, once the new one is complete.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make a table (id serial, grp int, data real), copy rows into it, index and vacuum it.
+    """Create a table (id serial, grp int, data real), copy rows into it, index and vacuum it.
 
-    The table appears when it is complete; after a failure or Ctrl-C everything is as before. A table that is replaced
-    goes with its indexes and privileges, and must have no views or other objects that depend on it.
+    The table appears when it is complete; after a failure or Ctrl-C, everything is as before. With --replace, the old
+    table goes with its indexes and privileges; no view or other object may depend on it.
 
     With partitions, there is no index. Each partition is created, copied with FREEZE, analyzed and attached in one
     transaction, so that its rows are written once. After a failure or Ctrl-C, the partitions that are complete stay,
@@ -139,18 +141,18 @@ def aggregate(
             "-w",
             metavar="N",
             min=1,
-            help="Processes that work on it, the leader among them. Default: the server decides.",
+            help="Number of processes, including the leader. Default: the server decides.",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a query with vectorized aggregation off and on, compare the answers, and tell rows per second.
+    """Run a query with vectorized aggregation off and on, compare the answers, and show rows per second.
 
-    Where an index of columns has all that the query reads, it is read as a third side.
+    If a columnar index has all that the query reads, the query is also run on that.
 
-    Answers must be equal to the last bit, the order of rows aside; in a parallel plan floats may be apart by 1 in
-    1,000 (real) or 1,000,000,000 (double precision), because the order of additions differs from run to run.
-    Answers that differ end it with status 1.
+    Answers must be equal to the last bit, except for the order of rows. In a parallel plan, floats may differ by 1 in
+    1,000 (real) or 1,000,000,000 (double precision), because the order of additions differs from run to run. The exit
+    status is 1 if the answers differ.
 
     Example: pgbillion rows aggregate "SELECT grp, sum(data), avg(data) FROM t_demo GROUP BY 1" --processes 2
     """
@@ -178,15 +180,19 @@ def scale(
     processes: Annotated[
         int | None,
         typer.Option(
-            "--processes", "-w", metavar="N", min=1, help="From 1 to so many. Default: the number of CPU cores."
+            "--processes",
+            "-w",
+            metavar="N",
+            min=1,
+            help="Largest number of processes. Default: the number of CPU cores.",
         ),
     ] = None,
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Draw rows per second over 1 to N processes, with vectorized aggregation off and on.
+    """Measure and plot rows per second of 1 to N processes, with vectorized aggregation off and on.
 
-    Where an index of columns has all that the query reads, it is read as a third side.
+    If a columnar index has all that the query reads, the query is also run on that.
 
     Example: pgbillion rows scale --processes 8 --output rows.html
     """

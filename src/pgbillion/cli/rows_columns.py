@@ -37,48 +37,55 @@ def parse_size(given: str) -> int:
 @connect.options
 def rows_columns(
     where: Where,
-    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="A query, or several with semicolons.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="Query, or several separated by semicolons.")
+    ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", "-f", metavar="FILE", help="A file of queries, with semicolons in between.")
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="File of queries separated by semicolons.")
     ] = None,
     statements: Annotated[
         bool,
-        typer.Option(
-            "--statements", help="The queries that pg_stat_statements has seen, weighted by how often they ran."
-        ),
+        typer.Option("--statements", help="Use the queries in pg_stat_statements, weighted by their numbers of calls."),
     ] = False,
     all_roles: Annotated[
         bool,
         typer.Option(
             "--all-roles",
-            help="With --statements: also those of other roles, whose functions planning may run with your rights.",
+            help="With --statements, also use queries of other roles; planning may run their functions with "
+            "your privileges.",
         ),
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option("--budget", "-b", metavar="SIZE", help="Disk for all indexes: 500MB, 10GB. Default: no limit."),
+        typer.Option(
+            "--budget", "-b", metavar="SIZE", help="Disk space for all indexes: 500MB, 10GB. Default: no limit."
+        ),
     ] = None,
-    create: Annotated[bool, typer.Option("--create", help="Create the indexes that are advised.")] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the advised indexes.")] = False,
     concurrently: Annotated[
-        bool, typer.Option("--concurrently", help="With --create: do not keep others from writing meanwhile.")
+        bool, typer.Option("--concurrently", help="With --create, do not block writes meanwhile.")
     ] = False,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="VACUUM the tables that have such an index, and encode what can be.")
+        bool,
+        typer.Option(
+            "--refresh",
+            help="VACUUM the tables that have a columnar index, and encode the segments that can be encoded.",
+        ),
     ] = False,
     status: Annotated[
-        bool, typer.Option("--status", help="Show what each index covers, and what to do where it is little.")
+        bool, typer.Option("--status", help="Show how much each index covers, and what to do if that is little.")
     ] = False,
     table: Annotated[
         list[str] | None,
         typer.Option(
-            "--table", "-t", metavar="NAME", help="With --refresh and --status: this table only; several in turn."
+            "--table", "-t", metavar="NAME", help="With --refresh and --status, only this table; can be repeated."
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Advise which columns to index with the access method columns, create such indexes, refresh and show them.
+    """Advise which columns to put into columnar indexes; create, refresh and show such indexes.
 
-    No query is run: the server plans each in a read-only transaction, which may call functions of the query's.
+    Queries are only planned, in a read-only transaction, and not run. Planning may call functions that a query uses.
 
     Example: pgbillion rows columns --file queries.sql --budget 10GB
     """

@@ -32,18 +32,22 @@ from pgbillion.shards import servers
 _INTERVAL = 5.0
 _SHOWN = 5
 
-app = typer.Typer(help="The embedded PostgreSQL server: start, look, use, stop, remove.")
+app = typer.Typer(help="Start, inspect, use, stop and remove the embedded PostgreSQL server.")
 
 
 @app.command()
 def start(
     pg_config: Annotated[
         Path | None,
-        typer.Option("--pg-config", metavar="PROGRAM", help="Use this PostgreSQL (15 to 19), not the embedded one."),
+        typer.Option(
+            "--pg-config",
+            metavar="PROGRAM",
+            help="pg_config of the PostgreSQL (15 to 19) to use instead of the embedded one.",
+        ),
     ] = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Start the server, making it first when there is none: database, settings for mass loading, extension.
+    """Start the embedded server; create it first if there is none, with a database and both extensions.
 
     Example: pgbillion server start --pg-config /usr/lib/postgresql/15/bin/pg_config
     """
@@ -57,11 +61,11 @@ def start(
 @app.command()
 def stop(
     shards: Annotated[
-        bool, typer.Option("--shards", help="Stop the servers made for shards of its tables, too.")
+        bool, typer.Option("--shards", help="Also stop the servers that were created for shards of its tables.")
     ] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Stop the server; its data stays.
+    """Stop the embedded server; its data is kept.
 
     Example: pgbillion server stop
     """
@@ -83,7 +87,7 @@ def status(
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Tell version, places, size, durability and the extension's version.
+    """Show version, directories, size, durability and the versions of the extensions.
 
     Example: pgbillion server status --json
     """
@@ -114,7 +118,7 @@ def status(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(context: typer.Context, state_dir: StateDir = None) -> None:
-    r"""Run psql in the server's database; all further arguments are psql's.
+    r"""Run psql in the embedded server's database; all further arguments are passed to psql.
 
     Example: pgbillion server psql -c '\dx'
     """
@@ -129,11 +133,12 @@ def psql(context: typer.Context, state_dir: StateDir = None) -> None:
 def destroy(
     yes: Yes = False,
     everything: Annotated[
-        bool, typer.Option("--everything", help="Remove runs, their reports, and what benchmarks keep, too.")
+        bool,
+        typer.Option("--everything", help="Also remove the records of runs, their reports, and what benchmarks keep."),
     ] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Stop the server and remove it with all its data.
+    """Stop the embedded server and remove it with all its data.
 
     Example: pgbillion server destroy --yes
     """

@@ -28,11 +28,11 @@ from pgbillion.shards import status as looking
 from pgbillion.shards.record import Engine, Set
 from pgbillion.tables.plan import parse_count
 
-app = typer.Typer(help="One table over many servers: make it, look at it, ask it, see how it scales, remove it.")
+app = typer.Typer(help="Distribute a table over many servers, query it, measure how that scales, and remove it again.")
 
 # lines of an answer shown to people
 _SHOWN = 100
-TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="The table, without its schema.")]
+TableName = Annotated[str, typer.Option("--table", "-t", metavar="NAME", help="Name of the table, without its schema.")]
 
 
 @app.command()
@@ -41,34 +41,41 @@ def create(
     where: Where,
     count: Annotated[
         int | None,
-        typer.Option("--count", "-n", metavar="N", help=f"Make N servers here. Default: {creation.DEFAULT_COUNT}."),
+        typer.Option(
+            "--count", "-n", metavar="N", help=f"Number of servers to create here. Default: {creation.DEFAULT_COUNT}."
+        ),
     ] = None,
     shard: Annotated[
         list[str] | None,
         typer.Option(
             "--shard",
             metavar="CONNINFO",
-            help="Use this server of yours: URI, connection string or a service's name; several in turn.",
+            help="Use this existing server, a URI, connection string or service name; can be repeated.",
         ),
     ] = None,
-    rows: Annotated[str, typer.Option("--rows", "-r", metavar="N", help="Rows on each shard: 500k, 5M, 100M.")] = "5M",
+    rows: Annotated[
+        str, typer.Option("--rows", "-r", metavar="N", help="Number of rows on each shard: 500k, 5M, 100M.")
+    ] = "5M",
     groups: Annotated[
         str, typer.Option("--groups", "-g", metavar="N", help="Number of groups, equally large: 10, 1M.")
     ] = "10",
     table: TableName = loading.TABLE,
-    local: Annotated[bool, typer.Option("--local", help="Have a partition on the coordinator, too.")] = False,
+    local: Annotated[bool, typer.Option("--local", help="Also keep a partition on the coordinator.")] = False,
     engine: Annotated[
-        Engine, typer.Option("--engine", help="fdw: partitions over pgbillion_fdw; citus: where servers have Citus.")
+        Engine,
+        typer.Option(
+            "--engine", help="fdw: partitions on foreign tables of pgbillion_fdw; citus: a distributed table of Citus."
+        ),
     ] = Engine.FDW,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", min=0, help="Make the same random data again.")
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the random data, to repeat them.")
     ] = None,
     pg_config: PgConfig = None,
     as_json: Json = False,
 ) -> None:
-    """Distribute a table as of `rows load` over servers, made here or yours, and load rows into all of them at once.
+    """Distribute a table like that of `rows load` over new or existing servers, and load rows into all of them at once.
 
-    The connection options name the coordinator. All of it or nothing: after a failure or Ctrl-C it is gone.
+    The connection options name the coordinator. After a failure or Ctrl-C, nothing of it is left.
 
     Example: pgbillion shards create --count 4 --rows 5M
     """
@@ -121,9 +128,9 @@ def status(
     table: TableName = loading.TABLE,
     as_json: Json = False,
 ) -> None:
-    """Tell of each shard whether it answers, its versions, rows, size and connections.
+    """Show for each shard whether it answers, and its versions, rows, size and connections.
 
-    Ends with status 2 when one of them does not answer.
+    The exit status is 2 if any of them does not answer.
 
     Example: pgbillion shards status --json
     """
@@ -165,19 +172,21 @@ def query(
     where: Where,
     words: Annotated[
         str | None,
-        typer.Argument(metavar="QUERY", help="A query. Default: SELECT grp, count(data) FROM the table GROUP BY 1."),
+        typer.Argument(metavar="QUERY", help="Query. Default: SELECT grp, count(data) FROM the table GROUP BY 1."),
     ] = None,
     table: TableName = loading.TABLE,
-    plan: Annotated[bool, typer.Option("--plan", help="Show the plan, with the SQL of the shards.")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Show the plan, with the SQL that is sent to the shards.")
+    ] = False,
     rounds: Annotated[
         int,
-        typer.Option("--rounds", metavar="N", min=1, help="Run it so often once it is connected; the median counts."),
+        typer.Option("--rounds", metavar="N", min=1, help="Number of runs once it is connected; the median counts."),
     ] = 3,
     as_json: Json = False,
 ) -> None:
-    """Run a query over all shards, in a read-only session, and tell rows per second.
+    """Run a query over all shards, in a read-only session, and show rows per second.
 
-    The answer to the default query is compared with the sum of what the shards answer by themselves.
+    The answer to the default query is compared with the sum of the shards' own answers.
 
     Example: pgbillion shards query "SELECT grp, avg(data), stddev(data) FROM t_demo GROUP BY 1" --plan
     """
@@ -214,13 +223,15 @@ def scale(
     ] = None,
     table: TableName = loading.TABLE,
     rounds: Rounds = 5,
-    seed: Annotated[int | None, typer.Option("--seed", metavar="N", min=0, help="Repeat the order.")] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the order of measurements, to repeat it.")
+    ] = None,
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Draw rows per second over 1, 2, 4 … N shards with as many rows each.
+    """Measure and plot rows per second of 1, 2, 4 … N shards with the same number of rows each.
 
-    Tables over the first shards are made in a transaction that is rolled back.
+    Tables over the first shards are created in a transaction that is rolled back.
 
     Example: pgbillion shards scale --shards 1,2,4,8 --output shards.html
     """
@@ -249,7 +260,7 @@ def start(
     where: Where,
     table: TableName = loading.TABLE,
 ) -> None:
-    """Start those of the shards' servers that `create` made and that do not run, as after the machine did.
+    """Start the shards' servers that `create` made and that are not running, as after a reboot.
 
     Example: pgbillion shards start
     """
@@ -263,7 +274,7 @@ def stop(
     where: Where,
     table: TableName = loading.TABLE,
 ) -> None:
-    """Stop the shards' servers that `create` made; their data stay.
+    """Stop the shards' servers that `create` made; their data is kept.
 
     Example: pgbillion shards stop
     """
@@ -281,12 +292,12 @@ def convert(
     ] = None,
     wrapper: Annotated[
         conversion.Wrapper,
-        typer.Option("--to", help="The wrapper that they are to have; they have the other one."),
+        typer.Option("--to", help="Foreign-data wrapper to convert to, from the other one."),
     ] = conversion.Wrapper.OURS,
 ) -> None:
-    """Print a script that makes foreign servers of postgres_fdw anew as servers of pgbillion_fdw, or back.
+    """Print a script that recreates foreign servers of postgres_fdw as servers of pgbillion_fdw, or vice versa.
 
-    It has their user mappings, with passwords, and their foreign tables. Nothing is changed before you run it.
+    The script includes their user mappings, with passwords, and foreign tables. Nothing is changed until you run it.
 
     Example: pgbillion shards convert -d mydb > servers.sql
     """
@@ -301,17 +312,17 @@ def destroy(
     table: TableName = loading.TABLE,
     set_: Annotated[
         str | None,
-        typer.Option("--set", metavar="ID", help="Remove this set, whatever coordinator it is of."),
+        typer.Option("--set", metavar="ID", help="Remove the set with this ID, whatever its coordinator."),
     ] = None,
     yes: Yes = False,
     abandon: Annotated[
-        bool, typer.Option("--abandon", help="Leave what is on servers that cannot be reached.")
+        bool, typer.Option("--abandon", help="Leave behind what is on servers that cannot be reached.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what `create` made, finished or not: the table everywhere, foreign servers, servers of ours.
+    """Remove what `create` made, finished or not: the table everywhere, foreign servers, and the servers made for it.
 
-    Nothing else: only what carries its mark as a comment is dropped. The extension stays where it was created.
+    Only objects that `create` marked by a comment are dropped. The extension is kept.
 
     Example: pgbillion shards destroy --yes
     """

@@ -30,7 +30,7 @@ from pgbillion.tables.plan import Method
 from pgbillion.tables.probe import Cost
 
 app = typer.Typer(
-    help="Tables by the million: estimate, create, verify, list, drop; what is kept of runs, and how they scale."
+    help="Estimate, create, verify, list and drop tables by the million; report on runs, and measure how they scale."
 )
 
 _RUN = "The run"
@@ -49,31 +49,39 @@ def create(
     wanted: Tables,
     sample_interval: Annotated[
         float,
-        typer.Option("--sample-interval", metavar="SECONDS", help="Time between two records.", rich_help_panel=_RUN),
+        typer.Option(
+            "--sample-interval",
+            metavar="SECONDS",
+            help="Time between two samples of the progress.",
+            rich_help_panel=_RUN,
+        ),
     ] = _SAMPLE_SECONDS,
     run_dir: Annotated[
         Path | None,
         typer.Option(
             "--run-dir",
-            metavar="FOLDER",
-            help="Folder for the run's records. Default: a new one.",
+            metavar="DIRECTORY",
+            help="Directory for the run's records. Default: a new one.",
             rich_help_panel=_RUN,
         ),
     ] = None,
     resume: Annotated[
         str | None,
         typer.Option(
-            "--resume", metavar="RUN", help="Go on with a run, given by its folder or name.", rich_help_panel=_RUN
+            "--resume", metavar="RUN", help="Continue a run, given by its directory or name.", rich_help_panel=_RUN
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Go ahead even if the estimate says it cannot fit.", rich_help_panel=_RUN)
+        bool,
+        typer.Option(
+            "--force", help="Proceed even if the estimate says that the tables do not fit.", rich_help_panel=_RUN
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Create tables by the million, with a live display; what was interrupted can be resumed.
+    """Create tables by the million, with a live display; an interrupted run can be resumed.
 
-    Example: pgbillion tables create --type MMT --workers 4 --columns "i integer"
+    Example: pgbillion tables create --count 1M --workers 4 --columns "i integer"
     """
     state = where.state
     if sample_interval <= 0:
@@ -171,11 +179,11 @@ def estimate(
     wanted: Tables,
     as_json: Json = False,
 ) -> None:
-    """Tell what tables would need, and whether this server and its file systems have it.
+    """Estimate what tables would need, and whether this server and its file systems have room for it.
 
-    A few tables are made in a transaction that is rolled back, so the figures are this server's.
+    The figures come from a few tables that are created on this server, in a transaction that is rolled back.
 
-    Example: pgbillion tables estimate --type BTP --tablespaces 1000 --workers 16
+    Example: pgbillion tables estimate --count 1B --tablespaces 1000 --workers 16
     """
     request = wanted.request()
     target = where.target()
@@ -227,30 +235,33 @@ def verify(
     where: Where,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="A run, by folder or name: its tables are counted and tried."),
+        typer.Argument(metavar="RUN", help="Run whose tables to count and try, by its directory or name."),
     ] = None,
     dt_limit: Annotated[
-        float, typer.Option("--dt-limit", metavar="SECONDS", min=0, help="Wait so long for psql's \\dt.")
+        float, typer.Option("--dt-limit", metavar="SECONDS", min=0, help="Maximum time to wait for psql's \\dt.")
     ] = verification.Options.dt_seconds,
     size_limit: Annotated[
-        float, typer.Option("--size-limit", metavar="SECONDS", min=0, help="Wait so long for the size of the database.")
+        float,
+        typer.Option(
+            "--size-limit", metavar="SECONDS", min=0, help="Maximum time to wait for the size of the database."
+        ),
     ] = verification.Options.size_seconds,
     tables: Annotated[
         int,
         typer.Option(
-            "--tables", metavar="N", parser=at_least_one, help="Random tables to insert into and select from."
+            "--tables", metavar="N", parser=at_least_one, help="Number of random tables to insert into and select from."
         ),
     ] = verification.Options.tables,
     amcheck: Annotated[
         verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogs' indexes are checked.")
     ] = verification.Options.amcheck,
-    orphans: Annotated[bool, typer.Option("--orphans", help="Look for files that no table claims.")] = False,
+    orphans: Annotated[bool, typer.Option("--orphans", help="Look for files that belong to no table.")] = False,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Choose the same random tables again.")
+        int | None, typer.Option("--seed", metavar="N", help="Seed of the random choice, to repeat it.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check and time a database with many tables; ends with status 1 when something is wrong with it.
+    """Check and time a database with many tables; the exit status is 1 if something is wrong with it.
 
     Example: pgbillion tables verify --dt-limit 60 --amcheck heap --orphans
     """
@@ -304,15 +315,18 @@ def _wrong(checks: list[verification.Check]) -> list[verification.Check]:
 @app.command()
 def report(
     name: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="A run, by folder or name. Default: the latest.")
+        str | None, typer.Argument(metavar="RUN", help="Run, by its directory or name. Default: the latest.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: report.html in the run's folder.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File to write. Default: report.html in the run's directory."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object instead.")] = False,
     state_dir: StateDir = None,
 ) -> None:
-    """Write one HTML page about a run, with charts; it needs no other file and no network.
+    """Write a self-contained HTML page with charts about a run.
 
     Example: pgbillion tables report --output million.html
     """

@@ -38,20 +38,21 @@ def drop(
         typer.Option(
             "--schema",
             metavar="NAME",
-            help="Of this schema. Default: all except the system's; for numbered names the current one.",
+            help="Schema of the tables, by its exact name. Default: all but the system's; for numbered names, "
+            "the current one.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     count: Annotated[
         str | None,
         typer.Option(
-            "--count", "-n", metavar="N", help="So many numbered names, instead of a pattern.", rich_help_panel=_WHAT
+            "--count", "-n", metavar="N", help="Number of numbered names, instead of a pattern.", rich_help_panel=_WHAT
         ),
     ] = None,
     first: Annotated[
         int,
         typer.Option(
-            "--first", metavar="N", parser=whole_number, help="Number of the first one.", rich_help_panel=_WHAT
+            "--first", metavar="N", parser=whole_number, help="Number of the first table.", rich_help_panel=_WHAT
         ),
     ] = 0,
     name_format: Annotated[
@@ -59,17 +60,20 @@ def drop(
         typer.Option(
             "--name-format",
             metavar="FORMAT",
-            help=f"The names, as for create. Default: {DEFAULT_FORMAT}.",
+            help=f"Format of the names, as for create. Default: {DEFAULT_FORMAT}.",
             rich_help_panel=_WHAT,
         ),
     ] = None,
     cascade: Annotated[
-        bool, typer.Option("--cascade", help="Drop what depends on the tables too.", rich_help_panel=_HOW)
+        bool, typer.Option("--cascade", help="Also drop objects that depend on the tables.", rich_help_panel=_HOW)
     ] = False,
     batch: Annotated[
         str,
         typer.Option(
-            "--batch", metavar="auto|N", help="Tables per transaction. auto: what locks allow.", rich_help_panel=_HOW
+            "--batch",
+            metavar="auto|N",
+            help="Tables per transaction. auto: as many as the lock table allows.",
+            rich_help_panel=_HOW,
         ),
     ] = "auto",
     workers: Annotated[
@@ -78,7 +82,7 @@ def drop(
             "--workers",
             "-w",
             metavar="N",
-            help="Sessions at work. Default: one per CPU core, or one with --cascade.",
+            help="Number of parallel sessions. Default: one per CPU core, or one with --cascade.",
             rich_help_panel=_HOW,
         ),
     ] = None,
@@ -86,19 +90,21 @@ def drop(
         Method | None,
         typer.Option(
             "--method",
-            help="bulk: the extension; sql: DROP TABLE. Default: bulk where the extension is, else sql.",
+            help="bulk: by the extension; sql: by DROP TABLE. Default: bulk if the extension is installed, else sql.",
             rich_help_panel=_HOW,
         ),
     ] = None,
     allow_unobserved: AllowUnobserved = False,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell how many it would be, and the first.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show how many tables would be dropped, and the first of them.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Drop tables by pattern, schema or range of numbered names, in bulk; run it again to go on after an interrupt.
+    r"""Drop tables by pattern, schema or range of numbered names, in bulk; run it again to continue after an interrupt.
 
-    Nothing is dropped when one of them is a system catalog, belongs to an extension or to somebody else, or is in
-    use. Foreign keys between tables of different batches need --cascade, as they do between two DROP TABLEs.
+    Nothing is dropped if any of the tables is a system catalog, belongs to an extension or to another role, or is in
+    use. Foreign keys between tables of different batches need --cascade, as they do between two DROP TABLE commands.
 
     Example: pgbillion tables drop 'tenant\_0%' --schema public --dry-run
     """

@@ -34,24 +34,28 @@ def list_tables(
     where: Where,
     pattern: Pattern = None,
     schema: Annotated[
-        str | None, typer.Option("--schema", metavar="NAME", help="Of this schema. Default: all.")
+        str | None,
+        typer.Option(
+            "--schema", metavar="NAME", help="Schema of the tables, by its exact name. Default: all but the system's."
+        ),
     ] = None,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="NAME", help="Begin behind this name: the last of the page before.")
+        str | None,
+        typer.Option("--after", metavar="NAME", help="Start after this name, the last one of the previous page."),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", metavar="N", parser=at_least_one, help=f"Tables per page. Default: {listing.PAGE:,}."),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of them instead of a page.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List all tables instead of a page.")] = False,
     counting: Annotated[
-        Counting | None, typer.Option("--count", help="Print how many there are instead, by estimate or exactly.")
+        Counting | None, typer.Option("--count", help="Print the number of tables instead, estimated or exact.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    r"""List tables by name, a page at a time or all; the first page comes at once, however many there are.
+    r"""List tables by name, a page at a time or all; the first page appears at once, however many there are.
 
-    One qualified and quoted name per line, in the order of their bytes.
+    Prints one qualified and quoted name per line, in byte order.
 
     Example: pgbillion tables list 'tenant\_0%' --all
     """

@@ -21,21 +21,25 @@ from pgbillion.tables.runs import Found
 
 def list_runs(
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove them; tables stay. With --older-than or --keep.")
+        bool,
+        typer.Option("--prune", help="Remove the runs that --older-than and --keep select; their tables are kept."),
     ] = False,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="AGE", help="Of those begun so long ago: 90m, 12h, 30d, 2w.")
+        str | None,
+        typer.Option(
+            "--older-than", metavar="AGE", help="Select runs that began longer ago than this: 90m, 12h, 30d, 2w."
+        ),
     ] = None,
     keep: Annotated[
-        int | None, typer.Option("--keep", metavar="N", min=0, help="Of all except the N begun last.")
+        int | None, typer.Option("--keep", metavar="N", min=0, help="Select all but the N latest runs.")
     ] = None,
     yes: Yes = False,
     as_json: Json = False,
     state_dir: StateDir = None,
 ) -> None:
-    """List what the state folder keeps of runs, and pages of scale and cycle; remove the old ones with --prune.
+    """List the records of runs, and the pages of scale and cycle, in the state directory; remove old ones with --prune.
 
-    A run that is pruned cannot be resumed, verified or reported any more. One that a process works on stays.
+    A pruned run can no longer be resumed, verified or reported. A run that is in progress is kept.
 
     Example: pgbillion tables runs --prune --older-than 30d
     """

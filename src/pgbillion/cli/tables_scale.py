@@ -41,7 +41,7 @@ def scale(
     workers: Annotated[
         str | None,
         typer.Option(
-            "--workers", "-w", metavar="N,…", help="Numbers of workers. Default: 1, 2, 4, … to twice the CPU cores."
+            "--workers", "-w", metavar="N,…", help="Numbers of processes. Default: 1, 2, 4, … to twice the CPU cores."
         ),
     ] = None,
     spaces: Annotated[
@@ -57,7 +57,7 @@ def scale(
     output: Page = None,
     as_json: Json = False,
 ) -> None:
-    """Measure how many tables per second workers and tablespaces make, in databases that are dropped again.
+    """Measure tables per second with different numbers of processes and tablespaces, in temporary databases.
 
     Example: pgbillion tables scale --workers 1,2,4,8 --tablespaces 0,8 --count 50k --storage lazy
     """

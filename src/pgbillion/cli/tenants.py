@@ -28,7 +28,7 @@ from pgbillion.tenants import diff as comparing
 from pgbillion.tenants import manage, schemas, script
 from pgbillion.tenants import migrate as migrating
 
-app = typer.Typer(help="Schemas, one for each tenant: create, migrate, compare, list, measure, move, rename, drop.")
+app = typer.Typer(help="Create, migrate, compare, list, measure, move, rename and drop schemas, one for each tenant.")
 
 # number of tenants that are named where many failed in the same way
 _NAMED = 5
@@ -39,12 +39,13 @@ Tenants = Annotated[
     typer.Argument(metavar="PATTERN", help="Schemas with names like this, as SQL's LIKE has it: % _ are wildcards."),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", "-w", metavar="N", help="Sessions at work. Default: one per CPU core.")
+    int | None,
+    typer.Option("--workers", "-w", metavar="N", help="Number of parallel sessions. Default: one per CPU core."),
 ]
-LockTimeout = Annotated[str, typer.Option("--lock-timeout", metavar="TIME", help="Wait so long for a lock.")]
+LockTimeout = Annotated[str, typer.Option("--lock-timeout", metavar="TIME", help="Maximum time to wait for a lock.")]
 Retries = Annotated[
     int,
-    typer.Option("--retries", metavar="N", help="Try again so often after a lock timeout or deadlock."),
+    typer.Option("--retries", metavar="N", help="Number of retries after a lock timeout or deadlock."),
 ]
 
 
@@ -75,10 +76,13 @@ def check_time(conn: psycopg.Connection[Any], lock_timeout: str) -> None:
 @connect.options
 def create(
     where: Where,
-    template: Annotated[str, typer.Option("--template", metavar="SCHEMA", help="The schema to be cloned.")],
+    template: Annotated[str, typer.Option("--template", metavar="SCHEMA", help="Schema to clone.")],
     count: Annotated[str, typer.Option("--count", "-n", metavar="N", help="Number of tenants: 10000, 10k.")],
     name_format: Annotated[
-        str, typer.Option("--name-format", metavar="FORMAT", help="Names, with one of %d %o %x %X for the number.")
+        str,
+        typer.Option(
+            "--name-format", metavar="FORMAT", help="Format of the names, with one of %d %o %x %X for the number."
+        ),
     ] = creating.DEFAULT_FORMAT,
     first: Annotated[
         int, typer.Option("--first", metavar="N", help="Number of the first tenant.", parser=whole_number)
@@ -89,8 +93,8 @@ def create(
         typer.Option(
             "--batch",
             metavar="N",
-            help="Tenants per transaction. Default: the first three in one, then up to 20 if the template can be"
-            " stamped and no rows are copied, else 1.",
+            help="Tenants per transaction. Default: the first three in one, then up to 20 if clones are copied"
+            " from catalog rows and get no rows, else 1.",
             parser=at_least_one,
         ),
     ] = None,
@@ -98,28 +102,30 @@ def create(
         Storage | None,
         typer.Option(
             "--storage",
-            help="heap, or lazy, without files until their first row. Default: the template's.",
+            help="heap, or lazy: tables without files until their first row. Default: the template's.",
         ),
     ] = None,
     rows_of: Annotated[
         list[str] | None,
         typer.Option(
-            "--rows-of", metavar="TABLE", help="Copy the rows of this table of the template; can be given again."
+            "--rows-of", metavar="TABLE", help="Copy the rows of this table of the template; can be repeated."
         ),
     ] = None,
     all_rows: Annotated[bool, typer.Option("--all-rows", help="Copy the rows of all tables.")] = False,
     rewrite_bodies: Annotated[
         bool,
-        typer.Option("--rewrite-bodies", help="In the text of functions, put the tenant in place of the template."),
+        typer.Option(
+            "--rewrite-bodies", help="Replace the template's name by the tenant's in the bodies of functions."
+        ),
     ] = False,
     join_publications: Annotated[
-        bool, typer.Option("--join-publications", help="Add the tenants to the publications that the template is in.")
+        bool, typer.Option("--join-publications", help="Add the tenants to the publications that contain the template.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Create tenants: clones of a schema with all that is in it; run it again to go on after an interrupt.
+    """Create tenants as clones of a schema with everything in it; run it again to continue after an interrupt.
 
-    Rows are copied only where they are asked for. Schemas that are there already are left as they are.
+    Rows are copied only on request. Schemas that already exist are left alone.
 
     Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -w 2
     """
@@ -161,36 +167,44 @@ def migrate(
     ],
     command: Annotated[
         list[str] | None,
-        typer.Option("--command", "-c", metavar="SQL", help="Run this SQL, after the files; can be given again."),
+        typer.Option("--command", "-c", metavar="SQL", help="Run this SQL, after the files; can be repeated."),
     ] = None,
     workers: Workers = None,
     no_transaction: Annotated[
         bool,
         typer.Option(
-            "--no-transaction", help="Statement by statement, each at least once, as CREATE INDEX CONCURRENTLY needs."
+            "--no-transaction",
+            help="Run each statement by itself, as CREATE INDEX CONCURRENTLY needs; after a failure, it may run again.",
         ),
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run all and roll it back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Run everything and roll it back.")] = False,
     canary: Annotated[
         int,
-        typer.Option("--canary", metavar="N", min=0, help="Begin with so many tenants; go on if none of them fails."),
+        typer.Option(
+            "--canary", metavar="N", min=0, help="Start with N tenants, and continue only if none of them fails."
+        ),
     ] = 0,
     lock_timeout: LockTimeout = "5s",
     retries: Retries = 3,
     path: Annotated[
         list[str] | None,
-        typer.Option("--path", metavar="SCHEMA", help="Look names up here, too, after the tenant; can be given again."),
+        typer.Option(
+            "--path", metavar="SCHEMA", help="Also search this schema for names, after the tenant; can be repeated."
+        ),
     ] = None,
     as_owner: Annotated[
         bool,
-        typer.Option("--as-owner", help="Run it as the owner of each schema, whose code then gets no other role."),
+        typer.Option(
+            "--as-owner", help="Run it as the owner of each schema, so that its code gets no other role's privileges."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Run SQL in many schemas, each in its own transaction, which also notes it, so that it never runs twice.
+    r"""Run SQL in many schemas, each in its own transaction, which also records it, so that it never runs twice.
 
-    search_path is the schema. :"schema" is replaced by its name as a quoted identifier, and :'schema' by its name as a
-    string. Run it again to go on after an interrupt, or with the tenants that have failed. It needs no extension.
+    search_path is set to the schema. :"schema" is replaced by its name as a quoted identifier, and :'schema' by its
+    name as a string. Run it again to continue after an interrupt, or to retry the tenants that failed. No extension is
+    needed.
 
     Triggers and functions of a tenant run as the role that migrates, unless --as-owner is given.
 
@@ -243,15 +257,15 @@ def _print_migrated(outcome: migrating.Outcome, *, dry_run: bool) -> None:
 @connect.options
 def diff(
     where: Where,
-    model: Annotated[str, typer.Argument(metavar="SCHEMA", help="The schema that is as the others should be.")],
+    model: Annotated[str, typer.Argument(metavar="SCHEMA", help="Model that the other schemas should equal.")],
     pattern: Tenants,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    r"""Show which schemas differ from one, and in what, with statements that fix it, if any.
+    r"""Show which schemas differ from a model, and how, with statements that fix it.
 
-    Schemas that differ in the same way are one group. Statements are shown only if they did what they should in a copy
-    without rows, which is rolled back. The exit status is 1 if any schema differs. It needs no extension.
+    Schemas that differ in the same way are grouped. Statements are shown only if they worked in a copy without rows,
+    which is rolled back. The exit status is 1 if any schema differs. No extension is needed.
 
     Example: pgbillion tenants diff model 'tenant\_%'
     """
@@ -288,12 +302,10 @@ def diff(
 def list_tenants(
     where: Where,
     pattern: Tenants = "%",
-    size: Annotated[
-        bool, typer.Option("--size", help="Tell how much their tables, indexes and sequences hold.")
-    ] = False,
+    size: Annotated[bool, typer.Option("--size", help="Show the size of their tables, indexes and sequences.")] = False,
     as_json: Json = False,
 ) -> None:
-    r"""List schemas with their owners and how many tables they have.
+    r"""List schemas with their owners and numbers of tables.
 
     Example: pgbillion tenants list 'tenant\_%' --size
     """
@@ -339,13 +351,15 @@ def rename(
 def drop(
     where: Where,
     pattern: Tenants,
-    cascade: Annotated[bool, typer.Option("--cascade", help="Drop what depends on them elsewhere, too.")] = False,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Also drop objects elsewhere that depend on them.")
+    ] = False,
     workers: Workers = None,
     yes: Yes = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which they would be.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show which schemas would be dropped.")] = False,
     as_json: Json = False,
 ) -> None:
-    r"""Drop schemas and all that is in them, each in its own transaction; run it again to go on after an interrupt.
+    r"""Drop schemas with everything in them, each in its own transaction; run it again to continue after an interrupt.
 
     A schema with more objects than the server's lock table has room for is dropped in several transactions.
 

@@ -19,11 +19,13 @@ from pgbillion.common import text
 from pgbillion.tenants import export as exporting
 from pgbillion.tenants import move as moving
 
-Tenant = Annotated[str, typer.Argument(metavar="SCHEMA", help="The schema, by its name.")]
+Tenant = Annotated[str, typer.Argument(metavar="SCHEMA", help="Schema, by its exact name.")]
 Bindir = Annotated[
     Path | None,
     typer.Option(
-        "--bindir", metavar="FOLDER", help="Folder of pg_dump and pg_restore. Default: found by the server's version."
+        "--bindir",
+        metavar="DIRECTORY",
+        help="Directory of pg_dump and pg_restore. Default: found by the server's version.",
     ),
 ]
 
@@ -41,21 +43,25 @@ def export(
     schema: Tenant,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write this. Default: SCHEMA.dump in the current folder."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File to write. Default: SCHEMA.dump in the current directory."
+        ),
     ] = None,
-    form: Annotated[
-        Form, typer.Option("--format", help="pg_dump's format: custom, a file, or directory, a folder.")
-    ] = Form.CUSTOM,
+    form: Annotated[Form, typer.Option("--format", help="pg_dump's format: custom or directory.")] = Form.CUSTOM,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", metavar="N", help="Write so many tables at once, with --format directory.")
+        int,
+        typer.Option(
+            "--jobs", "-j", metavar="N", help="Number of tables to dump in parallel, with --format directory."
+        ),
     ] = 1,
     schema_only: Annotated[bool, typer.Option("--schema-only", help="Leave out the rows.")] = False,
     bindir: Bindir = None,
     as_json: Json = False,
 ) -> None:
-    """Write a schema with its rows to an archive that pg_restore reads, and tell what else it needs where it goes.
+    """Write a schema with its rows to an archive for pg_restore, and list what else the target database has to have.
 
-    pg_dump writes it, of the server's version or a newer one. After a failure or Ctrl-C there is no file.
+    The archive is written by pg_dump of the server's version or a newer one. After a failure or Ctrl-C, no file is
+    left.
 
     Example: pgbillion tenants export tenant_00001 --output tenant_00001.dump
     """
@@ -79,27 +85,28 @@ def move(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="DBNAME", help="The target: a database of the same server, or a URI or connection string."
+            "--to", metavar="DBNAME", help="Target: a database of the same server, or a URI or connection string."
         ),
     ],
     drop_source: Annotated[
-        bool, typer.Option("--drop-source", help="Hold off writes, and drop the source once the copy is verified.")
+        bool, typer.Option("--drop-source", help="Block writes to the source, and drop it once the copy is verified.")
     ] = False,
     trust_owner: Annotated[
         bool,
         typer.Option(
             "--trust-owner",
-            help="Let code of the tenant run as the role that restores it, as constraints on rows need.",
+            help="Let the tenant's code run as the role that restores it, as constraints on rows may need.",
         ),
     ] = False,
     lock_timeout: LockTimeout = "5s",
     bindir: Bindir = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a schema with its rows into another database, verify the copy, and drop the source if that is wanted.
+    """Copy a schema with its rows into another database, verify the copy, and drop the source on request.
 
-    What the schema needs from outside is looked for first. pg_dump and pg_restore copy it, in one transaction there.
-    Objects, numbers of rows and sequences are compared. After a failure or Ctrl-C both sides are as they were.
+    First, the target is checked for what the schema needs from outside. Then pg_dump and pg_restore copy the schema, in
+    one transaction of the target. Objects, numbers of rows and sequences are compared. After a failure or Ctrl-C, both
+    sides are as they were.
 
     Example: pgbillion tenants move tenant_00001 --to 'host=db2 dbname=app' --drop-source
     """

@@ -39,18 +39,19 @@ class Sort(StrEnum):
 def size(
     where: Where,
     pattern: Tenants = "%",
-    sort: Annotated[Sort, typer.Option("--sort", help="By name, or by one of the figures, the largest first.")] = (
+    sort: Annotated[Sort, typer.Option("--sort", help="Sort by name, or by one of the figures, largest first.")] = (
         Sort.TOTAL
     ),
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", parser=at_least_one, help="Show so many. Default: all.")
+        int | None,
+        typer.Option("--limit", metavar="N", parser=at_least_one, help="Number of schemas to show. Default: all."),
     ] = None,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    r"""Tell what schemas take: rows by estimate, heap, indexes, TOAST and files, and all of them together.
+    r"""Show the sizes of schemas: estimated rows, heap, indexes, TOAST and files, and the total of all of them.
 
-    The number of files is known to superusers, and to roles that may call pg_stat_file(). It needs no extension.
+    The number of files is shown to superusers, and to roles that may call pg_stat_file(). No extension is needed.
 
     Example: pgbillion tenants size 'tenant\_%' --limit 20
     """

@@ -21,7 +21,7 @@ from pgbillion.tenants import tablespace as moving
 def tablespace(
     where: Where,
     pattern: Tenants,
-    name: Annotated[str, typer.Argument(metavar="TABLESPACE", help="Where they are to lie; pg_default is one, too.")],
+    name: Annotated[str, typer.Argument(metavar="TABLESPACE", help="Target tablespace; pg_default is one, too.")],
     workers: Workers = None,
     lock_timeout: LockTimeout = "5s",
     retries: Retries = 3,
@@ -29,8 +29,9 @@ def tablespace(
 ) -> None:
     r"""Move tables, indexes and materialized views of schemas into a tablespace, each in its own transaction.
 
-    What is there already is left, so run it again to go on after an interrupt, or with those that have failed. A table
-    is locked while its own file is copied. Sequences stay: PostgreSQL does not move them. It needs no extension.
+    What is already there is skipped, so run it again to continue after an interrupt, or to retry what failed. A table
+    is locked while its own file is copied. Sequences stay where they are, because PostgreSQL does not move them. No
+    extension is needed.
 
     Example: pgbillion tenants tablespace 'tenant\_0%' fast
     """

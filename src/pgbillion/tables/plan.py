@@ -178,7 +178,7 @@ class Plan(Wish):
 def count_from(count: int | None, ladder: str | None) -> int:
     """Return the number of tables asked for by --count or --type. Raises UserError unless exactly one is given."""
     if (count is None) == (ladder is None):
-        raise UserError("give either --count or --type", f"types: {ladder_text()}.")
+        raise UserError("give either --count or --type", "as in --count 500k")
     if ladder is not None:
         try:
             return LADDER[ladder.upper()]
