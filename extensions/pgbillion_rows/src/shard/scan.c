@@ -534,7 +534,7 @@ read_values_as_stored(ShardScan *scan, TupleTableSlot *slot, int encoding)
 	(void) SetClientEncoding(encoding);
 }
 
-/* Fill the slot with the next row of the connection's result, there is one. */
+/* Fill the slot with the next row of the connection's result; the caller knows that there is one. */
 static void
 store_row(ShardScan *scan, TupleTableSlot *slot)
 {
