@@ -24,7 +24,7 @@ from pgbillion.tables.plan import parse_count
 from tables_support import CommandLine, command_line, failed, names
 
 CREATE = ("tables", "create", "--count", "3")
-HOW_TO = Path(__file__).parents[1] / "docs" / "how-to.md"
+FRAMEWORKS = Path(__file__).parents[1] / "docs" / "frameworks.md"
 
 
 @pytest.fixture
@@ -258,9 +258,9 @@ def test_odd_patterns(
             assert "error: unexpected" not in said
 
 
-def test_how_to_make_a_schema_for_each_tenant(cluster: Cluster) -> None:
+def test_a_schema_for_each_tenant_by_create_tables(cluster: Cluster) -> None:
     """The lines as they are written, run by a shell."""
-    section = HOW_TO.read_text(encoding="utf-8").partition("## Create a schema for each tenant\n")[2]
+    section = FRAMEWORKS.read_text(encoding="utf-8").partition("## If you have no model schema\n")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
     assert "mydb" in script
     with servers.new_database(cluster, "mydb") as database, command_line(cluster, database) as cli:

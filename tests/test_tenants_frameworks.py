@@ -1,4 +1,4 @@
-"""Sign-ups by django-tenants and SQLAlchemy, and by the statement for Rails, all as docs/how-to.md has them.
+"""Sign-ups by django-tenants and SQLAlchemy, and by the statement for Rails, all as docs/frameworks.md has them.
 
 The programs are the document's own text, and run in an environment of their own.
 Where pip cannot install the frameworks the tests are skipped.
@@ -27,7 +27,7 @@ from test_tenants import unseen
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-DOCUMENT = Path(__file__).parents[1] / "docs" / "how-to.md"
+DOCUMENT = Path(__file__).parents[1] / "docs" / "frameworks.md"
 PACKAGES = ("django==5.2.*", "django-tenants==4.0.*", "sqlalchemy==2.*", "psycopg[binary]==3.*")
 
 SETTINGS = """
