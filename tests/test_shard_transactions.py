@@ -195,7 +195,9 @@ def test_names_that_need_quotes(coordinator: Connection, members: list[Shard]) -
     for literal in ("'it''s \\ 1'", "E'it\\'s \\\\ 1'"):
         assert servers.one(coordinator, f'SELECT count(*) FROM odd WHERE "order" = {literal}') == 1
     with members[0].connect() as conn:
-        conn.execute(f"ALTER DATABASE {conn.info.dbname} SET standard_conforming_strings = off")
+        # 19 has no strings of the old kind any more
+        if conn.info.server_version < 190000:
+            conn.execute(f"ALTER DATABASE {conn.info.dbname} SET standard_conforming_strings = off")
     coordinator.execute("ALTER SERVER s1 OPTIONS (ADD application_name 'again')")
     assert servers.one(coordinator, """SELECT count(*) FROM odd WHERE "order" = 'it''s \\ 1'""") == 1
     coordinator.execute("DROP FOREIGN TABLE odd")
