@@ -679,6 +679,35 @@ def test_what_cannot_be_cloned_is_refused_by_name(conn: Connection, commands: st
     assert refused.value.diag.message_hint
 
 
+def test_kinds_of_relations_that_a_later_major_version_adds(conn: Connection) -> None:
+    """Property graphs, which betas of PostgreSQL 19 had, are of the kind 'g'; where there are none, one is made up."""
+    graphs = one(conn, "SELECT to_regclass('pg_propgraph_element') IS NOT NULL")
+    make = (
+        "CREATE PROPERTY GRAPH g VERTEX TABLES (a)"
+        if graphs
+        else "CREATE VIEW g AS TABLE a; UPDATE pg_class SET relkind = 'g' WHERE oid = 'g'::regclass"
+    )
+    with conn.transaction(force_rollback=True):
+        conn.execute("CREATE SCHEMA model; SET LOCAL search_path = model; CREATE TABLE a (i integer PRIMARY KEY)")
+        assert one(conn, "SELECT fingerprint FROM pgbillion_tables.schema_fingerprints(ARRAY['model'::regnamespace])")
+        conn.execute(f"SET LOCAL allow_system_table_mods = on; {make}".encode())
+        query = "SELECT fingerprint IS NULL FROM pgbillion_tables.schema_fingerprints(ARRAY['model'::regnamespace])"
+        assert one(conn, query)
+        for call, message in (
+            (
+                "clone_schema('model', 'x')",
+                f"has {'property graph' if graphs else 'relation'} g, which cannot be cloned",
+            ),
+            ("prepare_clone('model')", f"has {'property graph' if graphs else 'relation'} g, which cannot be cloned"),
+            ("create_tables('g', 'x_%d', 1, 2)", 'template "g" is not a table'),
+            ("drop_tables(ARRAY['g'::regclass])", '"g" is not a table'),
+            ("drop_tables(ARRAY['a'::regclass])", "cannot drop table a because other objects depend on it"),
+        ):
+            with pytest.raises(psycopg.Error) as refused, conn.transaction():
+                conn.execute(f"SELECT pgbillion_tables.{call}".encode())
+            assert message in (refused.value.diag.message_primary or "")
+
+
 # what hides a table or function of the schema, so that its name is qualified
 HIDING = """
 CREATE TABLE a (id integer, x integer);

@@ -510,3 +510,17 @@ def test_operators_collations_and_text_search(cluster: Cluster, database: str) -
         conn.execute("RESET search_path")
         found = groups(target, "model", names)
         assert found == [set(names[-2:]), *({name} for name in names[:-2])]
+
+
+def test_relations_of_an_unknown_kind(cluster: Cluster, database: str) -> None:
+    """A later major version's, about which nothing is known, are never taken for the same."""
+    target = Target(cluster.conninfo(database), "the test's")
+    with target.connect() as conn:
+        for name in ("model", "acme", "bolt"):
+            schemas.make_schema(conn, name, "CREATE VIEW g AS SELECT 1 AS one")
+        assert groups(target, "model", ["acme", "bolt"]) == [{"acme", "bolt"}]
+        conn.execute(
+            "SET allow_system_table_mods = on; UPDATE pg_class SET relkind = 'g' WHERE relname = 'g' AND relkind = 'v'"
+        )
+        assert groups(target, "model", ["acme", "bolt"]) == [set(), {"acme"}, {"bolt"}]
+        conn.execute("UPDATE pg_class SET relkind = 'v' WHERE relkind = 'g'; DROP SCHEMA model, acme, bolt CASCADE")

@@ -27,6 +27,7 @@
 #include "nodes/execnodes.h"
 #include "storage/bufmgr.h"
 #include "storage/proc.h"
+#include "utils/lsyscache.h"
 
 #include "column_index/store.h"
 
@@ -72,11 +73,22 @@ tell_coverage(Relation heap, Relation index, const RefreshResult *result)
 	 * loaded the library lacks.
 	 */
 	ForceSyncCommit();
-	ereport(NOTICE,
-			(errmsg("index \"%s\" holds %u of the %u blocks of table \"%s\"",
-					RelationGetRelationName(index), result->encoded, result->heap_blocks,
-					RelationGetRelationName(heap)),
-			 errhint("VACUUM the table: only blocks whose rows are visible to everybody can be held.")));
+	if (OidIsValid(heap->rd_rel->relrewrite))
+
+		/*
+		 * REPACK (CONCURRENTLY) builds it on a copy, and both have passing
+		 * names
+		 */
+		ereport(NOTICE,
+				(errmsg("a columnar index of table \"%s\" holds %u of its %u blocks",
+						get_rel_name(heap->rd_rel->relrewrite), result->encoded, result->heap_blocks),
+				 errhint("VACUUM the table: only blocks whose rows are visible to everybody can be held.")));
+	else
+		ereport(NOTICE,
+				(errmsg("index \"%s\" holds %u of the %u blocks of table \"%s\"",
+						RelationGetRelationName(index), result->encoded, result->heap_blocks,
+						RelationGetRelationName(heap)),
+				 errhint("VACUUM the table: only blocks whose rows are visible to everybody can be held.")));
 }
 
 /*

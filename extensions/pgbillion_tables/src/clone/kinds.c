@@ -649,10 +649,14 @@ const char *const clone_fill_query =
 
 /* ---- what cannot be carried ---- */
 
-/* Objects of a catalog of which a schema's clone would have none. */
-#define NONE(catalog, hint) \
-	"SELECT pg_describe_object(classid, objid, 0), '" hint "' FROM pg_depend" \
-	" WHERE refclassid = 'pg_namespace'::regclass AND refobjid = $1 AND " OF_CLASS("classid", catalog) " ORDER BY 1"
+/*
+ * What relations and other objects in a schema there are commands for. All
+ * others are refused, and so is what a later major version adds.
+ */
+#define KNOWN_RELATIONS "('r', 'p', 'v', 'm', 'S', 'c')"
+#define KNOWN_CATALOGS \
+	"ARRAY['pg_class', 'pg_type', 'pg_proc', 'pg_operator', 'pg_collation', 'pg_ts_dict', 'pg_ts_config', 'pg_constraint'," \
+	" 'pg_statistic_ext', 'pg_default_acl']::regclass[]"
 
 #define ELSEWHERE "Move it to a schema that is not a template, or drop it."
 
@@ -677,17 +681,18 @@ const char *const clone_refused_queries[] = {
 	" UNION ALL SELECT pg_describe_object('pg_ts_config'::regclass, o.oid, 0) || ', whose name is also one of pg_catalog''s', 'Rename it.'"
 	" FROM " MEMBERS("pg_ts_config") " o WHERE NOT pg_ts_config_is_visible(o.oid)",
 
-	NONE("pg_opclass", ELSEWHERE),
-	NONE("pg_opfamily", ELSEWHERE),
-	NONE("pg_conversion", ELSEWHERE),
-	NONE("pg_ts_parser", ELSEWHERE),
-	NONE("pg_ts_template", ELSEWHERE),
+	/* also expressions with a regnamespace depend on it, but are in no schema */
+	"SELECT pg_describe_object(d.classid, d.objid, 0), '" ELSEWHERE "' FROM pg_depend d"
+	" WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = $1"
+	" AND CASE WHEN d.classid <> ALL (" KNOWN_CATALOGS ") THEN (pg_identify_object(d.classid, d.objid, 0)).schema IS NOT NULL END"
+	" ORDER BY 1",
+	"SELECT pg_describe_object('pg_class'::regclass, c.oid, 0), '" ELSEWHERE "'"
+	" FROM " RELATIONS " c WHERE c.relkind NOT IN " KNOWN_RELATIONS " ORDER BY 1",
 
 	"SELECT CASE WHEN t.typtype = 'r' THEN format('range type %I, which has a canonical function', t.typname)"
 	" ELSE 'base type ' || t.oid::regtype END, '" ELSEWHERE "'"
 	" FROM " MEMBERS("pg_type") " t LEFT JOIN pg_range r ON r.rngtypid = t.oid"
 	" WHERE t.typtype IN ('b', 'p') OR r.rngcanonical::oid <> 0 ORDER BY 1",
-	"SELECT 'foreign table ' || c.oid::regclass, '" ELSEWHERE "' FROM " RELATIONS " c WHERE c.relkind = 'f' ORDER BY 1",
 
 	/*
 	 * commands make a child's inherited columns first, in the order of its

@@ -498,8 +498,14 @@ enter_relation(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 		case RELKIND_MATVIEW:
 			add_key(&reading->indexed, RelationRelationId, form->oid, schema);
 			/* FALLTHROUGH */
-		default:
+		case RELKIND_VIEW:
+		case RELKIND_FOREIGN_TABLE:
+		case RELKIND_COMPOSITE_TYPE:
 			add_key(&reading->with_columns, RelationRelationId, form->oid, schema);
+			break;
+		default:
+			/* a later major version's, with rows in catalogs not read here */
+			reading->printer.schemas[schema].unknown = true;
 	}
 }
 

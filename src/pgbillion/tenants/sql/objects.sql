@@ -100,6 +100,11 @@ WITH s AS MATERIALIZED (
       FROM r
      WHERE r.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
      UNION ALL
+    -- of a kind that a later major version adds: no two are known to be the same
+    SELECT r.schema, 'relation of an unknown kind', quote_ident(r.relname), format('%%s %%s', r.relkind, r.oid)
+      FROM r
+     WHERE r.relkind NOT IN ('r', 'p', 'v', 'm', 'S', 'f', 'c', 'i', 'I')
+     UNION ALL
     SELECT r.schema, 'options of ' || CASE r.relkind WHEN 'v' THEN 'view' ELSE 'materialized view' END,
            quote_ident(r.relname), r.reloptions::text
       FROM r
