@@ -92,8 +92,6 @@ _MAJORS = (
 )
 # modules whose tests only ask queries: catalogs are looked at once, at the module's end
 _QUERIES = ("test_join_", "test_plan_choices", "test_rows", "test_shard_", "test_vector_")
-# tests of these modules that compare all majors with each other, for which one run is enough
-_ONCE = ("test_the_objects_are_the_same_on_all_major_versions",)
 
 
 # a shell that runs tests in the background has them ignore Ctrl-C, and so all that they start, in vain interrupted
@@ -107,7 +105,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for name in _MAJORS:
         assert Path(__file__).with_name(f"{name}.py").exists(), name
     for item in items:
-        if item.path.stem in _MAJORS and item.name not in _ONCE:
+        if item.path.stem in _MAJORS:
             item.add_marker(pytest.mark.majors)
 
 

@@ -1,21 +1,18 @@
-"""The SQL objects of the extension: the same on every major version, and beyond the reach of hostile names."""
+"""The SQL objects of the extensions: beyond the reach of hostile names, and refused where they do not fit."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import psycopg
 import pytest
 
-from harness import needs, servers
-from harness.extension_objects import dumped
+from harness import servers
 from harness.servers import Connection, one
 from harness.shards import make_coordinator, plan, shard_table, shards
-from pgbillion.common.paths import state_dir
 from pgbillion.server import extension
-from pgbillion.server.postgres import Cluster, Installation
+from pgbillion.server.postgres import Cluster
 
 # What whoever may create objects can put in the way of a careless name. Whatever is used of it raises an error, which
 # stands for anything the user of it may do. Operators first: CVE-2018-1058 and its like.
@@ -267,45 +264,6 @@ def test_fingerprints_need_the_privileges_to_read_their_catalogs(bare: Connectio
 
 
 # ---- the same on every major ----
-
-
-def other_installations(mine: Installation) -> list[Installation]:
-    """Those of other major versions on this machine."""
-    return [
-        Installation.prepare(state_dir(), path) for major, path in servers.pg_configs().items() if major != mine.major
-    ]
-
-
-def created(cluster: Cluster, pg_dump: Path) -> list[str]:
-    """What pg_upgrade would restore of both extensions."""
-    with cluster.connect("template1") as conn:
-        conn.execute("CREATE DATABASE dumped TEMPLATE template0")
-    with cluster.connect("dumped") as conn:
-        conn.execute("CREATE EXTENSION pgbillion_tables; CREATE EXTENSION pgbillion_rows")
-    return dumped(cluster, "dumped", pg_dump)
-
-
-@pytest.mark.machine
-def test_the_objects_are_the_same_on_all_major_versions(installation: Installation) -> None:
-    others = other_installations(installation)
-    if not others:
-        needs.missing(needs.OTHER_MAJORS)
-    newest = max([installation, *others], key=lambda each: each.version_num)
-    dumps = {}
-    for each in (installation, *others):
-        with servers.temporary_folder() as folder:
-            cluster = Cluster(each, folder / "data", folder / "s", 5432)
-            cluster.init(servers.SETTINGS)
-            cluster.start()
-            try:
-                dumps[each.major] = created(cluster, newest.program("pg_dump"))
-            finally:
-                cluster.destroy()
-    mine = dumps[installation.major]
-    assert sum("CREATE AGGREGATE pgbillion_rows.partial_" in line for line in mine) == 62
-    assert not [line for line in mine if "SFUNC = " in line and "pgbillion_rows." not in line]
-    for major, dump in dumps.items():
-        assert dump == mine, major
 
 
 def test_what_a_major_version_lacks_is_refused(conn: Connection) -> None:
