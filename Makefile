@@ -38,7 +38,7 @@ wheels: setup ## what pip installs, in dist/: the program with libraries for 15 
 site: setup ## the documentation as a site with search, in build/site, and man pages, in build/man; a warning is an error
 	@tools/site.sh
 
-demo: setup ## a million tables in a server of their own, verified, with a report
+demo: setup ## what pgbillion does, beside PostgreSQL's own commands, in a server of its own, with a report
 	@$(BIN)/pgbillion demo
 
 test: setup ## every test, after installing what some need (as root on Debian), on the embedded PostgreSQL 18, or that of PG_CONFIG=… or PG=15|16|17|19 (MINOR=lowest: the first that wheels are for)

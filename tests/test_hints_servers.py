@@ -14,16 +14,13 @@ from hints_support import (
     STATES,
     command,
     interrupt_after_a_batch,
-    interrupting,
     link_installation,
     somebody,
     state_folder,
 )
-from pgbillion.cli import demo, tables_drop
-from pgbillion.report.chapter import Chapter
+from pgbillion.cli import tables_drop
 from pgbillion.server import embedded
 from pgbillion.server.postgres import Cluster, Installation
-from pgbillion.tables import page
 from pgbillion.tables.crew import Crew
 
 
@@ -166,39 +163,28 @@ def test_data_of_another_major_version(owner: Owner) -> None:
     assert not cluster.data.exists()
 
 
-@pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out what the demo does for minutes."""
-    for chapter in ("rows_chapter", "columns_chapter", "shards_chapter", "cycle_chapter", "tenants_chapter"):
-        monkeypatch.setattr(getattr(demo, chapter), "make", lambda *given: Chapter("", ""))
-    monkeypatch.setattr(page, "write", lambda *given: None)
-
-
 @runs(
-    "cli/demo.py demo: server psql -d *",
-    "cli/demo.py demo: tables verify * *",
-    "cli/demo.py demo: server stop",
+    "cli/demo.py demo: again",
     "cli/demo.py demo: server destroy",
-    "cli/demo.py demo: tables create --resume * *",
-    "cli/demo.py _afterwards: tables drop --first * --count * -d *",
+    "cli/demo.py _commands: server psql -d *",
+    "cli/demo.py _commands: tenants create --template * * *",
+    "cli/demo.py _commands: rows aggregate * *",
+    "cli/demo.py _commands: tables verify * *",
+    "cli/demo.py _commands: server stop",
+    "cli/demo.py _commands: server destroy",
 )
-@pytest.mark.usefixtures("short")
 def test_the_demo(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     user = owner.user
-    arguments = ("demo", "-n", "6k", "--pg-config", str(owner.installation.source))
     with monkeypatch.context() as changed:
         interrupt_after_a_batch(changed)
-        done = user.run(*arguments)
-    assert "; 6,000 in all\n" in user.type(command(done.stderr, "resume with: "))
-    with monkeypatch.context() as changed:
-        changed.setattr(demo, "meter", interrupting)
-        done = user.run(*arguments)
-    # all of them were in the batch that was on its way
-    assert user.type(command(done.stderr, "go on with: "), answer="y\n") == "no table matches\n"
-    done = user.run(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert "demo" in user.type(command(done.stdout, "look around: *"), "-c", "SELECT current_database()")
-    assert "6,000 of 6,000" in user.type(command(done.stdout, "check again: *"), "--amcheck", "off")
-    assert user.type(command(done.stdout, "stop: *")) == "stopped\n"
-    assert "removed: " in user.type(command(done.stdout, "remove: *"), answer="y\n")
+        interrupted = user.run("demo", "-n", "2k", "--pg-config", str(owner.installation.source))
+    assert interrupted.returncode == 130
+    shown = user.type(command(interrupted.stderr, "to start anew: "))
+    assert "demo" in user.type(command(shown, "look around: "), "-c", "SELECT current_database()")
+    assert "100 tenants" in user.type(command(shown, "clone more: "))
+    assert "times as fast" in user.type(command(shown, "compare another query: "))
+    assert "2,000 of 2,000" in user.type(command(shown, "check the tables again: "), "--amcheck", "off")
+    assert user.type(command(shown, "stop the server: ")) == "stopped\n"
+    for line in (command(shown, "remove it: "), command(interrupted.stderr, "to remove that server: ")):
+        assert " in " in user.type(line, answer="y\n")
     assert not (owner.state / "data").exists()

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -21,7 +22,7 @@ from harness import root, servers
 from pgbillion import __version__
 from pgbillion.cli import server as cli_server
 from pgbillion.common import paths
-from pgbillion.server import embedded, files
+from pgbillion.server import embedded, files, postgres
 from pgbillion.server.extension import read_pg_config
 from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.shards.servers import of_embedded
@@ -266,6 +267,36 @@ def test_initdb_in_the_middle(running: Program) -> None:
     file.write_text(f"-{os.getpid()}\n{lines[1]}")
     assert not running.cluster.running()
     assert "started" in running.start()
+
+
+def test_an_initdb_that_was_killed(empty: Program) -> None:
+    data = empty.state / "data"
+    data.mkdir(parents=True)
+    # the first file that it writes
+    (data / "PG_VERSION").write_text("18\n")
+    try:
+        assert " started: " in empty.run("server", "start", "--pg-config", empty.pg_config).stdout
+    finally:
+        empty.run("server", "destroy", "--yes")
+
+
+def test_an_initdb_that_is_interrupted_leaves_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = postgres.run_as_server
+
+    def interrupted(command: list[str | Path], **options: Any) -> subprocess.CompletedProcess[str]:
+        if Path(command[0]).name != "initdb":
+            return run(command, **options)
+        (Path(command[2]) / "PG_VERSION").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(postgres, "run_as_server", interrupted)
+    with servers.temporary_folder() as folder:
+        cluster = Cluster(installation, folder / "data", folder / "run")
+        with pytest.raises(KeyboardInterrupt):
+            cluster.init()
+        assert not cluster.data.exists()
 
 
 def test_kill_leaves_no_process(running: Program) -> None:

@@ -162,7 +162,7 @@ def test_ladder_and_counts() -> None:
 
 def test_numbers_for_people() -> None:
     assert [text.size(value) for value in (0, 999, 1000, 2_625, 999_499, 999_600, 2.6e12)] == [
-        "0 B", "999 B", "1.0 kB", "2.6 kB", "999 kB", "1.0 MB", "2.6 TB",
+        "0 bytes", "999 bytes", "1.0 kB", "2.6 kB", "999.5 kB", "999.6 kB", "2.6 TB",
     ]  # fmt: skip
     assert [text.duration(value) for value in (0.00035, 0.5, 12.34, 59.99, 185, 121_320, 1_000_000)] == [
         "0.35 ms", "500 ms", "12.3 s", "1 min 0 s", "3 min 5 s", "33 h 42 min", "11 d 14 h",

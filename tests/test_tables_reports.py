@@ -16,12 +16,12 @@ from psycopg.sql import SQL, Composed, Identifier
 from harness import servers
 from pgbillion.common import sql
 from pgbillion.common.host import Host
-from pgbillion.report import charts, page
-from pgbillion.report.chapter import Chapter, Line
+from pgbillion.report import charts, demo, page
+from pgbillion.report.chapter import Bar, Bars, Chapter, Details, Figure, Group, Line, Lines
 from pgbillion.report.charts import Series
 from pgbillion.server.postgres import Cluster
 from pgbillion.tables import create, estimate, figures, verify
-from pgbillion.tables.run import Run, find
+from pgbillion.tables.run import find
 from tables_support import MODELS, CommandLine, command_line, count, failed, names
 
 
@@ -201,7 +201,8 @@ def test_report_stands_alone(cli: CommandLine) -> None:
     path = Path(cli.run("tables", "report", server=False, check=True).stdout.strip())
     assert path == Path(run) / "report.html"
     written = path.read_text()
-    assert written.count("<svg ") == 6
+    # each is drawn for broad and for narrow screens
+    assert written.count("<svg ") == 12
     assert written.count("<figure") == 6
     assert "<h1>3,000 tables</h1>" in written
     assert "prefers-color-scheme: dark" in written
@@ -255,30 +256,47 @@ def test_report_of_many_workers_and_two_attempts(cli: CommandLine) -> None:
         assert count(conn) == 400
 
 
-def test_chapters_of_a_page(cli: CommandLine) -> None:
-    made = cli.json("tables", "create", "--count", "200", "--workers", "1", "--sample-interval", "0.2")["run"]
-    opened = Run.open(Path(made))
-    plain = Chapter("Second", "Only <text>.")
+def test_a_page_of_a_demo(tmp_path: Path) -> None:
+    plain = Chapter("Second", "Only <text>.", name="second")
     full = Chapter(
         "First",
         "With all.",
+        figures=[Figure("count", 0.2, 0.1), Figure("make", 0.01, 0.002, "tables")],
+        chart=Bars("Rates", [Group("", [Bar("core", 10.0, "10/s"), Bar("ours", 5.0, "5/s")])]),
         columns=["what", "rate"],
         rows=[["core", "11 M/s"]],
-        label="Rows per second",
-        over="processes",
-        lines=[Line("core", [1, 2], [10.0, 20.0])],
-        notes="Seq Scan <here>",
+        remark="A remark.",
+        details=[Details("The plan", output="Seq Scan <here>"), Details("Found", columns=["a"], rows=[["ok"]])],
+        name="first",
     )
-    opened.save_chapter("b", plain)
-    opened.save_chapter("a", full)
-    assert opened.chapters() == [full, plain]
-    cli.run("tables", "report", made, server=False, check=True)
-    written = (Path(made) / "report.html").read_text()
-    assert written.index("<h2>First</h2>") < written.index("<h2>Second</h2>")
-    assert 'aria-label="Rows per second"' in written
+    server: dict[str, object] = {
+        "version": "18",
+        "hardware": None,
+        "version_text": "PostgreSQL 18",
+        "versions": {},
+        "settings": {},
+    }
+    path = tmp_path / "demo.html"
+    demo.write(demo.Demo(61.0, [full, plain], [], server, [("look", "pgbillion <look>")], 0.7), path)
+    written = path.read_text()
+    assert "1 min 1 s" in written
+    assert written.index("<h2>First</h2>") < written.index("<h2>Second</h2>") < written.index("<h2>What next</h2>")
+    assert '<td class="number">200 ms</td><td class="number">100 ms</td>' in written
+    assert (
+        '<td class="number">100/s</td><td class="number">500/s</td><td class="number"><strong>5.0</strong>' in written
+    )
+    assert re.findall(r"width:([\d.]+)%", written) == ["100.00", "50.00"]
     assert '<td class="number">11 M/s</td>' in written
     assert "Only &lt;text&gt;." in written
-    assert "Seq Scan &lt;here&gt;" in written
+    assert re.search(r"<details><summary>The plan</summary>\s*<div[^>]*><pre>Seq Scan &lt;here&gt;</pre>", written)
+    assert '<td class="ok">ok</td>' in written
+    assert "<code>pgbillion &lt;look&gt;</code>" in written
+    assert "With durability on" not in written
+    assert "busy" not in written
+    server["hardware"] = {"cores": 1, "cpu": "x", "memory_bytes": 1, "system": "y"}
+    server["filesystem"] = None
+    demo.write(demo.Demo(61.0, [], [], server, [], 0.7), path)
+    assert "kept this machine busy</strong> (load average 0.7" in path.read_text()
 
 
 def test_the_latest_run_is_the_one_begun_last(tmp_path: Path) -> None:
@@ -325,11 +343,26 @@ def test_colors_can_be_told_from_their_background() -> None:
                 assert (light + 0.05) / (dark + 0.05) >= least, f"{name} {theme[name]} on {background}"
 
 
-def test_a_chart_over_something_has_one_for_narrow_screens() -> None:
-    """A part of a wide chart, as a telephone shows it, may have no dot in it: it gets one that fits."""
-    chapter = Chapter("Rows", "", label="Rows per second", over="processes", lines=[Line("core", [1, 2], [5.0, 9.0])])
-    svg = page.chapter_chart(chapter, "rows")
-    assert svg is not None
+def test_few_points_are_bars_and_more_have_a_chart_for_narrow_screens() -> None:
+    """A line through two points shows a trend that nobody has measured; a telephone scales text down with the chart."""
+
+    def chart(points: int) -> str:
+        x = [float(number) for number in range(1, points + 1)]
+        rates: list[float | None] = [5e6, *(9.5e9 for _ in x[1:])]
+        return page.chart(Lines("Rows per second", "processes", [Line("core", x, rates)]), "rows")
+
+    bars = chart(2)
+    assert "<svg" not in bars
+    assert re.findall(r"<h4>(.*?)</h4>", bars) == ["1 process", "2 processes"]
+    assert re.findall(r"<b>(.*?)</b>", bars) == ["5 M/s", "9.5 bn/s"]
+    svg = chart(5)
     assert len(re.findall(r'<div class="(?:broad|narrow)"><svg', svg)) == 2
+    assert "10 bn" in svg
     ids = re.findall(r' id="([^"]+)"', svg)
     assert len(set(ids)) == len(ids)
+
+
+def test_no_chart_is_wider_than_its_page() -> None:
+    style = resources.files("pgbillion.report").joinpath("style.css").read_text(encoding="utf-8")
+    # a minimal width is what cuts it
+    assert re.findall(r"min-width: ([^;}]+)", style) == ["0", "2px"]

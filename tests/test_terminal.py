@@ -56,3 +56,11 @@ def test_nouns() -> None:
     assert text.many(1, "table") == "1 table"
     assert text.many(0, "table") == "0 tables"
     assert text.many(2_000, "process") == "2,000 processes"
+
+
+def test_numbers_of_three_digits() -> None:
+    shown = {6.494: "6.49", 99.96: "100", 173.2: "173", 25_689.4: "25,689", 999_600: "1 M", 52_540_115: "52.5 M"}
+    shown |= {999_600_000: "1 bn", 1_128_119_137: "1.13 bn", 1_431_650_000_000: "1,432 bn"}
+    assert {value: text.brief(value) for value in shown} == shown
+    ratios = {0.434: "0.43", 0.96: "1.0", 9.96: "10.0", 99.6: "100", 216.3: "216"}
+    assert {value: text.ratio(value) for value in ratios} == ratios

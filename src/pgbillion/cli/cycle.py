@@ -14,7 +14,7 @@ from pgbillion.cli import connect
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import AllowUnobserved, Json, Page, PgConfig, Rounds
 from pgbillion.cli.terminal import console, ending_in_order, new_page, say
-from pgbillion.common import extras, text
+from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.cycle import mariadb, servers
 from pgbillion.cycle.measure import measure
@@ -100,7 +100,6 @@ def cycle(
         allow_unobserved=allow_unobserved,
     )
     request.check()
-    extras.need(extras.MATPLOTLIB)
     if request.syscalls:
         strace()
     chosen = _settings(setting or [])

@@ -1,11 +1,13 @@
-"""`pgbillion demo`: tables and rows by the million on this machine, from nothing to a page, in a few minutes."""
+"""`pgbillion demo`: everything pgbillion does, beside PostgreSQL's own commands, from nothing to a page."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, LiteralString
 
@@ -18,45 +20,48 @@ from pgbillion.cli.connect import StateDir
 from pgbillion.cli.options import PgConfig
 from pgbillion.cli.server import start_embedded
 from pgbillion.cli.tables import run_checks
+from pgbillion.cli.terminal import ending_in_order
 from pgbillion.common import extras, invocation, paths, search_path, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
-from pgbillion.common.meter import meter
 from pgbillion.common.target import Target
 from pgbillion.cycle import demo_chapter as cycle_chapter
-from pgbillion.rows import columns_chapter
+from pgbillion.cycle import servers
+from pgbillion.durability.profiles import Profile
+from pgbillion.report import demo as page
+from pgbillion.report.chapter import Chapter, Figure
 from pgbillion.rows import demo_chapter as rows_chapter
+from pgbillion.rows.load import TABLE
+from pgbillion.server import describe
 from pgbillion.server.postgres import Cluster
 from pgbillion.shards import demo_chapter as shards_chapter
-from pgbillion.tables import create, display, drop, estimate, listing, selection, verify, worker
-from pgbillion.tables.plan import LADDER, Batch, Method, Storage, parse_count
+from pgbillion.tables import create, display, estimate, verify
+from pgbillion.tables import demo_chapter as tables_chapter
+from pgbillion.tables.plan import Storage, parse_count
 from pgbillion.tables.run import RUNS, Run
 from pgbillion.tenants import demo_chapter as tenants_chapter
 
 DATABASE = "demo"
+PAGE = "demo.html"
 _OLD, _SAMPLE = "demo_old", "demo_sample"
-MOST, LEAST = LADDER["MMT"], 200_000
-# Of the three minutes the whole demo may take, what creating may; the rest is for checking and for the page.
-_CREATE_SECONDS = 110.0
-# Machines are shared, and two workers are not twice as fast as one.
-_PESSIMISM = 1.5
-_SAMPLED_TABLES, _SAMPLE_SECONDS = 20_000, 3.0
-_STEP = 50_000
+# what PostgreSQL's commands may take to create the tables of the last step, which does that four times
+_CYCLE_SECONDS = 1.5
 
 
 def demo(
     count: Annotated[
         str | None,
         typer.Option(
-            "--count", "-n", metavar="N", help="Number of tables: 20k, 1M. Default: as many as three minutes allow."
+            "--count", "-n", metavar="N", help="Number of tables: 20k, 1M. Default: as many as two minutes allow."
         ),
     ] = None,
     pg_config: PgConfig = None,
     state_dir: StateDir = None,
 ) -> None:
-    """Create a million tables in a private server, check them, aggregate rows, clone schemas, and write a report.
+    """Show within two minutes what pgbillion does beside PostgreSQL's own commands, and write a report.
 
-    Each run starts over in the database `demo` of the embedded server and leaves its other databases alone.
+    Each run starts over in the database `demo` of the embedded server and leaves its other databases alone. Durability
+    is off in that server; the last step measures with durability on.
 
     Example: pgbillion demo
     """
@@ -65,107 +70,118 @@ def demo(
     if wanted is not None and wanted < 1:
         raise UserError(f"the number of tables must be at least 1, not {wanted:,}")
     extras.need(*(() if pg_config else (extras.EMBEDDED,)), extras.NUMPY, extras.MATPLOTLIB)
+    load = Host.load()[0]
     state = paths.state_dir(state_dir)
+    print(_BEFORE.format(state=state), file=sys.stderr, flush=True)
+    again = invocation.again()
+    try:
+        with ending_in_order():
+            _demo(state, pg_config, wanted, again, start, load)
+    except (KeyboardInterrupt, UserError) as error:
+        if isinstance(error, UserError) and error.status != create.INTERRUPTED:
+            raise
+        # nothing of a demo is worth going on with
+        raise UserError(
+            "interrupted; nothing outside the demo's own server was changed",
+            f"to start anew: {again}; to remove that server: {invocation.command('server', 'destroy')}",
+            create.INTERRUPTED,
+        ) from None
+
+
+_BEFORE = """\
+This creates a PostgreSQL server of its own in {state} and touches no other server.
+Durability is off in it (fsync, synchronous_commit and full_page_writes): if this machine crashes, everything in
+that server can be lost. PostgreSQL's own commands run under the same settings, beside each figure.
+The last step measures with durability on. It takes about two minutes; Ctrl-C ends it."""
+
+
+def _demo(state: Path, pg_config: Path | None, wanted: int | None, again: str, start: float, load: float) -> None:
     _say("starting PostgreSQL")
     cluster, _ = start_embedded(state, pg_config)
+    bindir = cluster.installation.program("psql").parent
+    psql = bindir / "psql"
+    shards_chapter.forget(state)
     _renew_database(cluster)
     target = _target(cluster, DATABASE)
     workers = max(1, os.cpu_count() or 1)
-    tables = wanted or _affordable(cluster, workers)
+
+    _say("creating some tables in each way, for comparison")
+    with _sample_database(cluster) as sampled:
+        sample = tables_chapter.sample(sampled, psql, workers, wanted, again)
+    tables = wanted or sample.affordable
+    chapters: list[Chapter] = []
+
+    def done(chapter: Chapter) -> None:
+        _print(chapter.figures, heads=not chapters)
+        chapters.append(chapter)
+
+    _say("cloning a schema for each tenant, comparing the clones, and migrating them")
+    done(tenants_chapter.make(target, bindir, tables))
+
+    _say(f"creating {text.count(tables)} tables")
     request = create.Request(count=tables, workers=min(workers, tables), storage=Storage.LAZY)
     run = _run(target, state / RUNS / DATABASE, request)
-    psql = cluster.installation.program("psql")
-    options = ("-d", cluster.conninfo(DATABASE))
     with run.locked():
         outcome = create.execute(
-            target,
-            run,
-            interval=1.0,
-            psql=psql,
-            resume_command=invocation.command("tables", "create", "--resume", str(run.folder), *options),
-            observe=lambda: display.display(run.plan, 10.0),
+            target, run, interval=1.0, psql=psql, resume_command=again, observe=lambda: display.display(run.plan, 10.0)
         )
-    print(
-        f"{text.count(outcome.created)} tables created in {text.duration(outcome.seconds)}: "
-        f"{text.count(outcome.rate)} tables/s"
-    )
-    _say("checking them")
-    checks = run_checks(target, run, psql, verify.Options(dt_seconds=20, orphans=True), show=True)
+    _say("checking all of them")
+    checks = run_checks(target, run, psql, verify.Options(dt_seconds=20, orphans=True), show=False)
     wrong = [check for check in checks if check.result == "failed"]
-    _say("listing them, dropping a tenth, and making that again")
-    run.save_afterwards(_afterwards(target, run))
-    _say("loading rows, and aggregating them by both ways")
-    run.save_chapter(rows_chapter.NAME, rows_chapter.make(target, run.plan.count))
-    _say("indexing columns, and aggregating the rows from these")
-    run.save_chapter(columns_chapter.NAME, columns_chapter.make(target))
-    _say("distributing rows over four servers, and aggregating them on one, two and four")
-    run.save_chapter(shards_chapter.NAME, shards_chapter.make(target, state, run.plan.count))
-    _say("creating, filling, reading and dropping tables, with full durability and without")
-    made = cycle_chapter.make(state, cluster.installation.source, run.plan.count)
-    run.save_chapter(cycle_chapter.NAME, made)
-    _say("cloning a shop's schema for each tenant, comparing the clones, and migrating them")
-    run.save_chapter(tenants_chapter.NAME, tenants_chapter.make(target, run.plan.count))
-    _drop(cluster, _SAMPLE, _OLD)
+    _say("listing them, and dropping a tenth")
+    done(tables_chapter.make(target, run, sample, outcome, checks, again))
 
-    # matplotlib takes long to load
-    from pgbillion.tables import page
+    _say("loading rows, and aggregating them")
+    done(rows_chapter.make(target, tables))
 
-    report = run.folder / "report.html"
-    page.write(run, report)
-    print(f"\nreport:         {report}")
-    print(f"look around:    {invocation.command('server', 'psql', '-d', DATABASE)}")
-    print(f"check again:    {invocation.command('tables', 'verify', str(run.folder), *options)}")
-    print(f"stop:           {invocation.command('server', 'stop')}")
-    print(f"remove:         {invocation.command('server', 'destroy')}")
+    _say("aggregating rows of four servers")
+    done(shards_chapter.make(target, state, tables))
+
+    _say("creating, filling, reading and dropping tables with durability on, and off again")
+    with servers.alone(state), servers.private(state, cluster.installation.source, {}) as server:
+        durability = cycle_chapter.make(server, min(tables, sample.within(_CYCLE_SECONDS)))
+        with server.under(Profile.FULL) as other:
+            durable = [tenants_chapter.durable(other, psql, tables), *durability.figures]
+    print("with durability on:")
+    _print(durable)
+    chapters.append(durability)
+    _drop(cluster, _OLD)
+
+    commands = _commands(cluster, run)
+    seconds = time.monotonic() - start
+    report = run.folder / PAGE
+    with target.connect() as conn:
+        machine = describe.machine(conn, target, Host.of(conn), sorted({*describe.SETTINGS, *describe.QUERY_SETTINGS}))
+    page.write(page.Demo(seconds, chapters, durable, machine, commands, load), report)
+    print(f"\nreport: {report}")
+    for what, command in commands:
+        print(f"{what}: {command}")
     _say(f"done in {text.duration(time.monotonic() - start)}")
     if wrong:
         raise UserError(f"{wrong[0].name}: {wrong[0].summary}")
 
 
-def _afterwards(target: Target, run: Run) -> list[dict[str, Any]]:
-    """List all tables, drop a tenth of them and make that again; return what was done, and print it."""
-    plan = run.plan
-    steps: list[dict[str, Any]] = []
+def _commands(cluster: Cluster, run: Run) -> list[tuple[str, str]]:
+    """Return what to do next, and the command for each."""
+    there = ("-d", cluster.conninfo(DATABASE))
+    names = ("--name-format", "more_%05d", "--count", "100")
+    query = f"SELECT grp, sum(data), avg(data) FROM {TABLE} WHERE data < 0.5 GROUP BY 1"
+    return [
+        ("look around", invocation.command("server", "psql", "-d", DATABASE)),
+        ("clone more", invocation.command("tenants", "create", "--template", tenants_chapter.MODEL, *names, *there)),
+        ("compare another query", invocation.command("rows", "aggregate", query, *there)),
+        ("check the tables again", invocation.command("tables", "verify", str(run.folder), *there)),
+        ("stop the server", invocation.command("server", "stop")),
+        ("remove it", invocation.command("server", "destroy")),
+    ]
 
-    def step(name: str, seconds: float, summary: str) -> None:
-        steps.append({"name": name, "seconds": seconds, "summary": summary})
-        print(f"{name}: {text.duration(seconds)}, {summary}")
 
-    with target.connect() as conn:
-        everything = selection.select(conn, None, plan.schema)
-        pages: list[str] = []
-        page = listing.write(conn, everything, pages.append, extension=True, limit=listing.PAGE)
-        names = "".join(pages).splitlines()
-        step(f"first page of {text.count(page.count)} names", page.seconds, f"{names[0]} … {names[-1]}")
-        listed = listing.write(conn, everything, lambda names: None, extension=True, limit=None)
-        step(
-            "all names",
-            listed.seconds,
-            f"{text.count(listed.count)}, {text.count(listed.count / listed.seconds)} per second",
-        )
-
-        tenth = max(1, plan.count // 10)
-        last = selection.Numbered(plan.names, plan.first + plan.count - tenth, tenth)
-        request = drop.Request(selection.select(conn, None, plan.schema, last), Method.BULK)
-        found = drop.survey(conn, request)
-        database = invocation.public(target.conninfo)
-        command = invocation.command(
-            "tables", "drop", "--first", str(last.first), "--count", str(tenth), "-d", database
-        )
-        gone = drop.execute(
-            target, request, found.tables, command=command, observe=lambda total: meter(total, "dropped")
-        )
-        rate = text.count(gone.dropped / gone.seconds)
-        step(f"{text.count(gone.dropped)} tables dropped", gone.seconds, f"{rate} per second, in one session")
-
-        template = worker.temporary_template(conn, plan)
-        start = time.perf_counter()
-        for number in range(last.first, last.first + tenth, plan.batch):
-            size = min(plan.batch, last.first + tenth - number)
-            worker.create_batch(conn, plan, template, Batch(0, number, size), None)
-        seconds = time.perf_counter() - start
-        step("and made again", seconds, f"{text.count(tenth / seconds)} per second, in one session")
-    return steps
+def _print(figures: list[Figure], *, heads: bool = False) -> None:
+    if heads:
+        print(f"{'':<44}{'PostgreSQL':>11}{'pgbillion':>11}{'times':>8}")
+    for one in figures:
+        theirs, ours = one.shown(one.postgresql), one.shown(one.pgbillion)
+        print(f"{one.what:<44}{theirs:>11}{ours:>11}{one.ratio:>8}", flush=True)
 
 
 def _say(what: str) -> None:
@@ -206,6 +222,15 @@ def _renew_database(cluster: Cluster) -> None:
         conn.execute(_statement("CREATE DATABASE {}", DATABASE))
 
 
+@contextlib.contextmanager
+def _sample_database(cluster: Cluster) -> Iterator[Target]:
+    """Give a database beside the demo's, gone at the end."""
+    with search_path.pin(cluster.connect()) as conn:
+        conn.execute(_statement("CREATE DATABASE {}", _SAMPLE))
+    yield _target(cluster, _SAMPLE)
+    _drop(cluster, _SAMPLE)
+
+
 def _drop(cluster: Cluster, *databases: str) -> None:
     with search_path.pin(cluster.connect()) as conn:
         for name in databases:
@@ -221,31 +246,3 @@ def _exists(conn: psycopg.Connection[tuple[Any, ...]], database: str) -> bool:
 
 def _statement(template: LiteralString, *names: str) -> sql.Composed:
     return sql.SQL(template).format(*map(sql.Identifier, names))
-
-
-def _affordable(cluster: Cluster, workers: int) -> int:
-    """Return how many tables there is time for, and say why.
-
-    Tables are made for that, in a database beside the demo's.
-    """
-    with search_path.pin(cluster.connect()) as conn:
-        conn.execute(_statement("CREATE DATABASE {}", _SAMPLE))
-    with search_path.pin(cluster.connect(_SAMPLE)) as conn:
-        plan = create.make_plan(conn, create.Request(count=_SAMPLED_TABLES, workers=1, storage=Storage.LAZY))
-        create.check_server(conn, plan)
-        template = worker.temporary_template(conn, plan)
-        begin = time.perf_counter()
-        for batch in plan.shares()[0].batches(plan.batch):
-            worker.create_batch(conn, plan, template, batch, None)
-            if time.perf_counter() - begin > _SAMPLE_SECONDS:
-                break
-        made = batch.first + batch.count
-        table = (time.perf_counter() - begin) / made
-    rate = workers / table
-    tables = max(LEAST, min(MOST, int(_CREATE_SECONDS * rate / _PESSIMISM) // _STEP * _STEP))
-    measured = f"this machine makes {text.count(rate)} tables per second"
-    if tables == MOST:
-        _say(f"{measured}: enough for {text.count(MOST)} in three minutes")
-    else:
-        _say(f"{measured}: too few for {text.count(MOST)} in three minutes, so it will be {text.count(tables)}")
-    return tables

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.filesize import decimal
 
 from pgbillion.cli import connect
 from pgbillion.cli.connect import StateDir
@@ -102,7 +101,7 @@ def status(
         "server": f"PostgreSQL {report.version}, {'running' if report.running else 'stopped'}",
         "data": report.data,
         "socket": f"{report.socket_dir} (port {report.port})",
-        "size": ("" if report.size_complete else "more than ") + decimal(report.size),
+        "size": ("" if report.size_complete else "more than ") + text.size(report.size),
         "settings": report.settings_file,
         "log": report.log,
     }

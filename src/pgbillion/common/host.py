@@ -164,10 +164,7 @@ def _is_postgres(process: psutil.Process) -> bool:
 def _mount(path: Path) -> tuple[str, str]:
     """Return the mount point and type of a path's file system."""
     real = path.resolve()
-    best = ("/", "unknown")
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/mounts").read_text().splitlines():
-            mount, kind = line.split()[1:3]
-            if real.is_relative_to(mount) and len(mount) >= len(best[0]):
-                best = (mount, kind)
-    return best
+    found = [one for one in psutil.disk_partitions(all=True) if real.is_relative_to(one.mountpoint)]
+    # of those mounted on the same directory, the last is seen
+    best = max(reversed(found), key=lambda one: len(one.mountpoint), default=None)
+    return (best.mountpoint, best.fstype) if best is not None else ("/", "unknown")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rich.filesize import decimal
+
 # all control characters except line feeds, also those of eight bits
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
@@ -19,6 +21,19 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def brief(value: float) -> str:
+    """Return a number with three digits, or those of its integer part: 6.49, 25,689, 52.5 M, 1.13 bn."""
+    for unit, least in (("bn", 1e9), ("M", 1e6)):
+        if value >= 0.9995 * least:
+            return f"{value / least:.3g} {unit}" if value < 999.5 * least else f"{value / least:,.0f} {unit}"
+    return count(value) if value >= 99.95 else f"{value:.3g}"
+
+
+def ratio(value: float) -> str:
+    """Return how many times as fast something is: 0.87, 4.3, 216."""
+    return count(value) if value >= 99.5 else f"{value:.1f}" if value >= 0.95 else f"{value:.2f}"
+
+
 def many(number: int, noun: str) -> str:
     """Return 1 table, 2,000 tables, 3 processes."""
     return f"{count(number)} {noun}" + ("" if number == 1 else "es" if noun.endswith("s") else "s")
@@ -30,12 +45,8 @@ def listed(words: Sequence[str]) -> str:
 
 
 def size(value: float) -> str:
-    """Return bytes in decimal units: 999 B, 12.3 kB, 2.6 TB."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(value) < 999.5:
-            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:,.1f} PB"
+    """Return bytes in decimal units: 999 bytes, 12.3 kB, 2.6 TB."""
+    return decimal(round(value))
 
 
 def duration(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.durability.profiles import Profile
-from pgbillion.report.chapter import Chapter
+from pgbillion.report.chapter import Bar, Bars, Group
 
 # The source's table.
 SOURCE_COLUMNS = "id INT, PRIMARY KEY (id)"
@@ -227,14 +227,27 @@ class Outcome:
         heads = ["profile", "method", "phase", "time", "tables/s", "WAL", "files"]
         return [*heads, *(["system calls"] if self.request.syscalls else [])]
 
-    def chapter(self, title: str, words: str) -> Chapter:
-        """Return the cycle as a chapter of another page."""
-        heads = ["", *(str(phase) for phase in Phase)]
-        rows = [
-            [str(result.contestant), *(text.duration(result.seconds(phase)) for phase in Phase)]
-            for result in self.results
+    def bars(self, phases: Sequence[Phase], names: Mapping[Method, str] | None = None) -> Bars:
+        """Return tables per second as bars: a group for each phase and profile. ``names`` replace methods' own."""
+        groups = [
+            Group(
+                f"{phase}, {profile}" if len(phases) > 1 else str(profile),
+                [
+                    Bar(
+                        (names or {}).get(result.contestant.method, result.contestant.label),
+                        rate,
+                        f"{text.brief(rate)}/s",
+                    )
+                    for result in self.results
+                    if result.contestant.profile is profile
+                    for rate in [self.request.count / result.seconds(phase)]
+                ],
+            )
+            for phase in phases
+            for profile in self.request.profiles
         ]
-        return Chapter(title, words, heads, rows)
+        label = "Tables per second" if len(phases) > 1 else str(phases[0])
+        return Bars(label, groups)
 
 
 def _known(value: int | None, show: Any) -> str:

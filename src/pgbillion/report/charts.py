@@ -6,9 +6,10 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from pgbillion.common import extras
@@ -23,6 +24,14 @@ MAX_LINES = len(_SERIES)
 _VARIABLES = {_INK: "ink", _GRID: "grid", _MUTED: "muted"} | {
     color: f"series-{index}" for index, color in enumerate(_SERIES, start=1)
 }
+
+
+class Shape(Enum):
+    """Inches of a chart: text keeps its size if the page shows it about as wide as that."""
+
+    WIDE = (10.8, 3.0)
+    HALF = (5.2, 2.6)
+    NARROW = (3.5, 2.5)  # a telephone
 
 
 @dataclass(frozen=True)
@@ -70,7 +79,7 @@ def line_chart(
     unit: str = "count",
     area: bool = False,
     mean: float | None = None,
-    wide: bool = False,
+    shape: Shape = Shape.HALF,
     marks: Sequence[float] = (),
     over: str | None = None,
 ) -> str:
@@ -85,7 +94,7 @@ def line_chart(
     if over is not None:
         scale, word = 1.0, over
     with _matplotlib() as matplotlib, matplotlib.rc_context(_settings(name)):
-        figure = matplotlib.figure.Figure(figsize=(10.8, 3.0) if wide else (5.2, 2.6), layout="constrained")
+        figure = matplotlib.figure.Figure(figsize=shape.value, layout="constrained")
         axes = figure.add_subplot()
         shown = lines if len(lines) <= MAX_LINES else []
         for color, line in zip(_SERIES, shown, strict=False):
@@ -117,39 +126,7 @@ def line_chart(
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(length=0)
         if len(lines) > 1 or mean is not None:
-            _legend(figure)
-        buffer = io.StringIO()
-        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
-    return _for_page(buffer.getvalue(), label, name)
-
-
-def bar_chart(
-    bars: Mapping[str, Sequence[float | None]], groups: Sequence[str], label: str, *, name: str, unit: str = "plain"
-) -> str:
-    """Return a chart of groups of bars as SVG: one of each name in each group, none where the value is None.
-
-    ``label``, ``name`` and ``unit`` are as for line_chart.
-    """
-    with _matplotlib() as matplotlib, matplotlib.rc_context(_settings(name)):
-        figure = matplotlib.figure.Figure(figsize=(5.2, 2.6), layout="constrained")
-        axes = figure.add_subplot()
-        width = 0.8 / len(bars)
-        for index, (bar, values) in enumerate(bars.items()):
-            places = [group - 0.4 + width * (index + 0.5) for group in range(len(groups))]
-            heights = [float("nan") if value is None else value for value in values]
-            drawn = axes.bar(places, heights, width * 0.92, color=_SERIES[index % MAX_LINES], label=bar)
-            # narrow bars have room for two digits
-            known = ["" if value is None else f"{value:.2g}" if value < 10 else f"{value:.0f}" for value in values]
-            axes.bar_label(drawn, known, fontsize=7, padding=1)
-        axes.set_xticks(range(len(groups)), groups)
-        axes.yaxis.set_major_locator(_locator(unit))
-        axes.yaxis.set_major_formatter(lambda value, _: _short(value, unit))
-        axes.margins(y=0.12)
-        axes.grid(axis="y", color=_GRID, linewidth=0.8)
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(length=0)
-        _legend(figure)
+            _legend(figure, 1 if shape is Shape.NARROW else 4)
         buffer = io.StringIO()
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     return _for_page(buffer.getvalue(), label, name)
@@ -169,10 +146,10 @@ def _settings(name: str) -> dict[str, Any]:
     }
 
 
-def _legend(figure: Any) -> None:
+def _legend(figure: Any, columns: int) -> None:
     figure.legend(
         loc="outside upper left",
-        ncols=4,
+        ncols=columns,
         frameon=False,
         handlelength=1.4,
         fontsize=9,
@@ -205,11 +182,11 @@ def _short(value: float, unit: str) -> str:
     """Return a number short enough for an axis."""
     if unit == "plain":
         return f"{value:g}"
-    suffixes = ["", "k", "M", "G"] if unit == "count" else ["B", "kB", "MB", "GB", "TB"]
+    suffixes = ["", "k", "M", "bn"] if unit == "count" else ["B", "kB", "MB", "GB", "TB"]
     step = 0
     while abs(value) >= 1000 and step < len(suffixes) - 1:
         value, step = value / 1000, step + 1
-    space = " " if unit == "bytes" else ""
+    space = " " if len(suffixes[step]) == 2 or unit == "bytes" else ""
     return f"{value:.3g}{space}{suffixes[step]}".strip()
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import jinja2
 
@@ -11,27 +13,43 @@ from pgbillion import __version__
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.report import charts
-from pgbillion.report.chapter import Chapter
-from pgbillion.report.charts import Series
+from pgbillion.report.chapter import Bars, Chapter, Lines
+from pgbillion.report.charts import Series, Shape
 
 
-def chapter_chart(chapter: Chapter, name: str) -> str | None:
-    """Return the chart of a chapter as SVG, with ids of its own by ``name``, or None when it has none."""
-    if not chapter.lines:
-        return None
-    lines = [Series(line.name, line.x, line.y) for line in chapter.lines]
-    return chart_over(lines, chapter.label, name=name, over=chapter.over)
+def drawn(lines: Sequence[Series], label: str, *, name: str, wide: bool = False, **options: Any) -> str:
+    """Return a chart as HTML, with ids of its own by ``name``: it is drawn again for narrow screens.
+
+    ``options`` are those of `charts.line_chart`. Scaled down to a telephone, text would be too small to read.
+    """
+    shape = Shape.WIDE if wide else Shape.HALF
+    broad = charts.line_chart(lines, label, name=name, shape=shape, **options)
+    narrow = charts.line_chart(lines, label, name=f"{name}-narrow", shape=Shape.NARROW, **options)
+    return f'<div class="broad">{broad}</div><div class="narrow">{narrow}</div>'
 
 
-def chart_over(lines: list[Series], label: str, *, name: str, over: str) -> str:
-    """Return a chart over what is not time, wide and narrow: a telephone would show an empty part of the wide one."""
-    wide = charts.line_chart(lines, label, name=name, wide=True, over=over)
-    narrow = charts.line_chart(lines, label, name=f"{name}-narrow", over=over)
-    return f'<div class="broad">{wide}</div><div class="narrow">{narrow}</div>'
+def chart(shown: Bars | Lines, name: str) -> str:
+    """Return a chart as HTML, with ids of its own by ``name``: bars also for lines of few points."""
+    if isinstance(shown, Lines):
+        if not shown.few:
+            lines = [Series(line.name, line.x, line.y) for line in shown.lines]
+            return drawn(lines, shown.label, name=name, wide=True, over=shown.over)
+        shown = shown.bars()
+    parts: Any = _environment("pgbillion.report").get_template("parts.html.j2").module
+    return str(parts.bars(shown))
+
+
+def entry(chapter: Chapter, name: str) -> dict[str, Any]:
+    """Return a chapter as its template wants it."""
+    return {"chapter": chapter, "chart": chart(chapter.chart, name) if chapter.chart else None}
 
 
 def template(package: str, name: str) -> jinja2.Template:
     """Return a template of a package, which may include those that are here."""
+    return _environment(package).get_template(name, globals={"version": __version__, "now": time.time()})
+
+
+def _environment(package: str) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package, "."), jinja2.PackageLoader("pgbillion.report", ".")]),
         autoescape=True,
@@ -40,9 +58,14 @@ def template(package: str, name: str) -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        count=text.count, size=text.size, duration=text.duration, date=_date, share=lambda value: f"{value:.2%}"
+        count=text.count,
+        brief=text.brief,
+        size=text.size,
+        duration=text.duration,
+        date=_date,
+        share=lambda value: f"{value:.2%}",
     )
-    return environment.get_template(name, globals={"version": __version__, "now": time.time()})
+    return environment
 
 
 def write(path: Path, page: str) -> None:

@@ -13,7 +13,7 @@ def write(result: Scale, path: Path) -> None:
     chapter = result.chapter()
     best = result.best[1]
     made = page.template("pgbillion.rows", "rows.html.j2").render(
-        entry={"chapter": chapter, "svg": page.chapter_chart(chapter, "rows")},
+        entry=page.entry(chapter, "rows"),
         chapter=chapter,
         best=best,
         rate=best.rate(best.best),

@@ -9,7 +9,7 @@ from typing import Any
 from pgbillion.common import text
 from pgbillion.common.host import Host
 from pgbillion.common.target import Target
-from pgbillion.report.chapter import Chapter, Line
+from pgbillion.report.chapter import Chapter, Details, Line, Lines
 from pgbillion.rows import aggregate
 from pgbillion.rows.aggregate import COLUMNS, Comparison
 from pgbillion.rows.load import TABLE
@@ -58,10 +58,12 @@ class Scale:
             f"{len(first.postgresql.seconds)} runs of each in turn. The answers were compared and are {agreed}.{note}",
             columns=["Processes", *sides, *_times(sides), "Processes at work"],
             rows=rows,
-            label="Rows per second by processes",
-            over="processes",
-            lines=[Line(name, asked, [point.rate(point.sides[name]) for _, point in self.points]) for name in sides],
-            notes=aggregate.excerpt(self.best[1].plan),
+            chart=Lines(
+                "Rows per second by processes",
+                "processes",
+                [Line(name, asked, [point.rate(point.sides[name]) for _, point in self.points]) for name in sides],
+            ),
+            details=[Details("The fastest plan", aggregate.excerpt(self.best[1].plan))],
         )
 
 

@@ -89,6 +89,8 @@ def start(
     cluster = _cluster(state, Installation.prepare(state, pg_config, say))
     started = not cluster.running()
     if started:
+        if known is None and cluster.half_made():
+            shutil.rmtree(cluster.data)
         if not (cluster.data / "PG_VERSION").exists():
             cluster.init(conf=conf_text(state))
         cluster.start()

@@ -265,17 +265,26 @@ class Cluster:
         make_folder(self.data, private=True, for_server=True)
         options = ["--no-sync", "--no-instructions", "--encoding=UTF8", "--locale=C", f"--username={SUPERUSER}"]
         options += ["--auth-local=trust", "--auth-host=reject"]
-        done = run_as_server([self.installation.program("initdb"), "-D", self.data, *options], capture_output=True)
-        if done.returncode != 0:
-            shutil.rmtree(self.data)
-            raise UserError(f"initdb failed: {_last_line(done.stderr or done.stdout)}")
         lines = [f"{name} = '{value.replace(chr(39), chr(39) * 2)}'\n" for name, value in (settings or {}).items()]
-        self.conf.write_text(conf + "".join(lines), encoding="utf-8")
-        user = server_user()
-        if user is not None:
-            os.chown(self.conf, user.pw_uid, user.pw_gid)
-        with (self.data / "postgresql.conf").open("a", encoding="utf-8") as main:
-            main.write(f"\ninclude '{self.conf.name}'\n")
+        try:
+            done = run_as_server([self.installation.program("initdb"), "-D", self.data, *options], capture_output=True)
+            if done.returncode != 0:
+                raise UserError(f"initdb failed: {_last_line(done.stderr or done.stdout)}")
+            with (self.data / "postgresql.conf").open("a", encoding="utf-8") as main:
+                main.write(f"\ninclude '{self.conf.name}'\n")
+            # the last, see half_made
+            self.conf.write_text(conf + "".join(lines), encoding="utf-8")
+            user = server_user()
+            if user is not None:
+                os.chown(self.conf, user.pw_uid, user.pw_gid)
+        except BaseException:
+            # what an interrupted initdb goes on writing for a moment is half_made's
+            shutil.rmtree(self.data, ignore_errors=True)
+            raise
+
+    def half_made(self) -> bool:
+        """Tell whether an `init` that was killed has left a data directory that no server can have used."""
+        return self.data.exists() and not self.conf.exists() and not self.log.exists() and not self.running()
 
     def start(self, wait: float = 60) -> None:
         """Start the server and wait until it accepts connections, at most ``wait`` seconds; fine if it runs already."""

@@ -12,7 +12,7 @@ def write(result: Scale, path: Path) -> None:
     """Write the page of how a query scales over shards. Raises UserError when it cannot be written."""
     chapter = result.chapter()
     made = page.template("pgbillion.shards", "shards.html.j2").render(
-        entry={"chapter": chapter, "svg": page.chapter_chart(chapter, "shards")},
+        entry=page.entry(chapter, "shards"),
         chapter=chapter,
         best=result.best,
         server=result.server,

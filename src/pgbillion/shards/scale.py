@@ -18,7 +18,7 @@ from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.target import Target
-from pgbillion.report.chapter import Chapter, Line
+from pgbillion.report.chapter import Chapter, Details, Line, Lines
 from pgbillion.rows import aggregate, answers
 from pgbillion.server import describe
 from pgbillion.shards import coordinator, query
@@ -113,17 +113,19 @@ class Scale:
             f"{words} {self.sharing}".rstrip(),
             columns=["Shards", "Rows", "Time", "Rows per second", "Compared with one shard", "With connecting"],
             rows=rows,
-            label="Rows per second by shards",
-            over="shards",
-            lines=[
-                Line("measured", shards, [point.rate for point in self.points]),
-                Line(
-                    "if no time were added",
-                    shards,
-                    [first.rate / first.shards * point.shards for point in self.points],
-                ),
-            ],
-            notes=aggregate.excerpt(self.plan, 40),
+            chart=Lines(
+                "Rows per second by shards",
+                "shards",
+                [
+                    Line("measured", shards, [point.rate for point in self.points]),
+                    Line(
+                        "if no time were added",
+                        shards,
+                        [first.rate / first.shards * point.shards for point in self.points],
+                    ),
+                ],
+            ),
+            details=[Details("The plan", aggregate.excerpt(self.plan, 40))],
         )
 
 

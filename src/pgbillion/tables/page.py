@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pgbillion.common import text
 from pgbillion.common.errors import UserError
-from pgbillion.report import charts, page
+from pgbillion.report import page
+from pgbillion.report.chapter import Drawing, Line, Lines
 from pgbillion.report.charts import Series
 from pgbillion.tables.figures import Figures, figures
 from pgbillion.tables.run import Run
@@ -29,13 +31,8 @@ def render(run: Run, shown: Figures) -> str:
         plan=run.plan,
         server=run.server,
         figures=shown,
-        charts=_charts(shown),
-        checks=run.checks(),
-        afterwards=run.afterwards(),
-        chapters=[
-            {"chapter": chapter, "svg": page.chapter_chart(chapter, f"chapter{index + 1}")}
-            for index, chapter in enumerate(run.chapters())
-        ],
+        charts=drawings(shown),
+        checks=checks(run),
     )
 
 
@@ -43,22 +40,29 @@ def write_scale(result: Scale, path: Path) -> None:
     """Write the page of a search for the best number of workers. Raises UserError when it cannot be written."""
     spaces = sorted({point.tablespaces for point in result.points})
     lines = [
-        Series(
+        Line(
             f"{number} tablespaces" if number else "no tablespaces",
             [point.workers for point in result.points if point.tablespaces == number],
             [point.rate for point in result.points if point.tablespaces == number],
         )
         for number in spaces
     ]
-    chart = page.chart_over(lines, "Tables per second by workers", name="scale", over="workers")
+    chart = page.chart(Lines("Tables per second by workers", "workers", lines), "scale")
     made = page.template("pgbillion.tables", "scale.html.j2").render(
         result=result, best=result.best, server=result.server, chart=chart
     )
     page.write(path, made)
 
 
-def _charts(shown: Figures) -> list[dict[str, Any]]:
-    """Return the charts that have anything to show: title, what it means, SVG."""
+def checks(run: Run) -> list[list[str]]:
+    """Return what the last `verify` of a run found: check, result, time, what was found."""
+    return [
+        [check["name"], check["result"], text.duration(check["seconds"]), check["summary"]] for check in run.checks()
+    ]
+
+
+def drawings(shown: Figures) -> list[Drawing]:
+    """Return the charts that have anything to show."""
     made: list[dict[str, Any]] = []
 
     def add(title: str, note: str, lines: list[Series], **options: Any) -> None:
@@ -83,15 +87,17 @@ def _charts(shown: Figures) -> list[dict[str, Any]]:
         unit="bytes",
     )
     add("Load", "Of the whole machine, compared with what the workers' backends use.", shown.load, unit="plain")
+    found = []
     for index, chart in enumerate(made):
         # the first fills a row of its own, and so does one that would be left alone in its row
-        chart["wide"] = index == 0 or (index % 2 == 1 and index == len(made) - 1)
-        chart["svg"] = charts.line_chart(
+        wide = index == 0 or (index % 2 == 1 and index == len(made) - 1)
+        html = page.drawn(
             chart["lines"],
             chart["title"],
             name=f"chart{index + 1}",
-            wide=chart["wide"],
+            wide=wide,
             marks=shown.resumed_at,
             **chart["options"],
         )
-    return made
+        found.append(Drawing(chart["title"], chart["note"], html, wide))
+    return found

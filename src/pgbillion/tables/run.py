@@ -5,8 +5,6 @@
 ``journal.json``        attempts and how each ended; replaced as a whole, so it is never half-written
 ``samples.jsonl``       one line a sample, appended
 ``checks.json``         what the last `verify` of the run found
-``afterwards.json``     what a demo did with the tables when they were there
-``chapter-*.json``      further chapters of its page
 ``worker-N.log``        what a worker had to say on stderr; removed when empty
 ======================  ==================================================================================
 
@@ -29,7 +27,6 @@ from typing import IO, Any
 
 from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
-from pgbillion.report.chapter import Chapter
 from pgbillion.tables.plan import Plan
 
 RUNNING = "running"
@@ -153,31 +150,6 @@ class Run:
             ]
             return found
         return []
-
-    def save_afterwards(self, steps: list[dict[str, Any]]) -> None:
-        """Keep what was done with the tables afterwards: objects with name, seconds and summary."""
-        _write(self.folder / "afterwards.json", {"steps": steps})
-
-    def afterwards(self) -> list[dict[str, Any]]:
-        """Return what was done with the tables afterwards."""
-        with contextlib.suppress(FileNotFoundError, ValueError, KeyError):
-            found: list[dict[str, Any]] = json.loads((self.folder / "afterwards.json").read_text(encoding="utf-8"))[
-                "steps"
-            ]
-            return found
-        return []
-
-    def save_chapter(self, name: str, chapter: Chapter) -> None:
-        """Keep a chapter for the page, in place of one of the same name; they are shown in the order of names."""
-        _write(self.folder / f"chapter-{name}.json", chapter.to_json())
-
-    def chapters(self) -> list[Chapter]:
-        """Return the chapters kept."""
-        found: list[Chapter] = []
-        for path in sorted(self.folder.glob("chapter-*.json")):
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                found.append(Chapter.from_json(json.loads(path.read_text(encoding="utf-8"))))
-        return found
 
     def add_sample(self, sample: dict[str, Any]) -> None:
         """Append one sample."""
