@@ -27,7 +27,7 @@ FORCED = (
 # the suite ran more of these when this was written, and must not lose many
 FEWEST_PLANS = {"vector": 800, "eager": 25}
 # in which order joins of catalogs give their rows depends on what autovacuum has counted
-CATALOG_JOINS = ("partition_info", "publication", "tablespace")
+CATALOG_JOINS = ("partition_info", "publication", "tablespace", "type_sanity")
 
 
 def only_moved(difference: str) -> bool:
