@@ -92,6 +92,9 @@ def test_postgresqls_own_partial_aggregation_is_not_counted(counted: Connection)
     counted.execute("SET pgbillion_rows.vector_aggregate = off; SET pgbillion_rows.vector_join = off")
     counted.execute("SET pgbillion_rows.vector_scan = off; SET max_parallel_workers_per_gather = 2")
     counted.execute("SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0")
+    if counted.info.server_version >= 190000:
+        # its plans cannot be told from ours
+        counted.execute("SET enable_eager_aggregate = off")
     query = "SELECT name, count(*) FROM numbers JOIN names USING (g) GROUP BY name"
     plan = "\n".join(str(line) for (line,) in counted.execute(f"EXPLAIN {query}".encode()).fetchall())
     assert "Finalize" in plan

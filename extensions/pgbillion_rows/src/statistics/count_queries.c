@@ -39,8 +39,10 @@ is_shard_aggregate(ForeignScanState *node)
 }
 
 /*
- * Does an Aggregate finish states that went through a join? PostgreSQL finishes
- * only what it has aggregated above all joins.
+ * Does an Aggregate finish states that went through a join? Up to 18,
+ * PostgreSQL finishes only what it has aggregated above all joins. From 19 on,
+ * its own enable_eager_aggregate makes such plans, too: they look the same, and
+ * are counted.
  */
 static bool
 finishes_joined_states(AggState *node)
