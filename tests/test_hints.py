@@ -84,16 +84,19 @@ def test_every_command_that_is_printed_is_run() -> None:
 
 
 @pytest.fixture
-def given() -> Iterator[dict[str, str]]:
+def given() -> Iterator[dict[str, str | None]]:
     invocation.forget()
     yield invocation._given
     invocation.forget()
 
 
-def test_what_the_user_has_given_is_part_of_the_command(given: dict[str, str]) -> None:
+def test_what_the_user_has_given_is_part_of_the_command(given: dict[str, str | None]) -> None:
     words = invocation.command("tables", "list")
     given.update({"--host": "/a b", "--port": "5433", "--dbname": "app", "--state-dir": "/s"})
     assert invocation.command("tables", "list") == f"{words} -h '/a b' -p 5433 -d app --state-dir /s"
+    given["--password"] = None
+    assert invocation.command("tables", "list") == f"{words} -h '/a b' -p 5433 -d app --state-dir /s -W"
+    del given["--password"]
     # what takes no connection, and what names its own
     assert invocation.command("server", "stop").endswith("server stop --state-dir /s")
     assert invocation.command("tables", "list", "-d", "x").endswith("tables list -d x --state-dir /s")
@@ -101,7 +104,7 @@ def test_what_the_user_has_given_is_part_of_the_command(given: dict[str, str]) -
 
 
 @pytest.mark.parametrize("dbname", ["postgresql://me:s3cret@h/db?sslmode=require", "host=h user=me password=s3cret"])
-def test_no_password_is_part_of_it(given: dict[str, str], dbname: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_password_is_part_of_it(given: dict[str, str | None], dbname: str, monkeypatch: pytest.MonkeyPatch) -> None:
     given["--dbname"] = dbname
     monkeypatch.setattr(sys, "argv", ["pgbillion", "tables", "list", "-d", dbname])
     for line in (invocation.command("tables", "list"), invocation.again()):
@@ -110,7 +113,7 @@ def test_no_password_is_part_of_it(given: dict[str, str], dbname: str, monkeypat
         assert "user=me" in line
 
 
-def test_sudo_gets_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: dict[str, str]) -> None:
+def test_sudo_gets_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: dict[str, str | None]) -> None:
     """Its own path lacks a virtual environment's programs."""
     assert given == {}
     program = tmp_path / "pgbillion"
@@ -122,7 +125,7 @@ def test_sudo_gets_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given
     assert invocation.command("extension", "install", as_root=True) == f"sudo {program} extension install"
 
 
-def test_what_begins_with_a_dash_is_no_option(given: dict[str, str]) -> None:
+def test_what_begins_with_a_dash_is_no_option(given: dict[str, str | None]) -> None:
     given["--dbname"] = "app"
     words = invocation.command("tables", "list", "--limit", "1", *invocation.argument("-x%"))
     assert words.endswith("tables list --limit 1 -d app -- -x%")
@@ -131,7 +134,7 @@ def test_what_begins_with_a_dash_is_no_option(given: dict[str, str]) -> None:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("word", ["", "a'b $c", "\\%s\t\n\x1bé\u200b\udcff", "tab\tin -d"])
-def test_any_word_can_be_typed(given: dict[str, str], word: str) -> None:
+def test_any_word_can_be_typed(given: dict[str, str | None], word: str) -> None:
     """What is printed has no control characters, and a shell makes the word of it."""
     assert given == {}
     shown = invocation.command("tables", "list", "--after", word)
@@ -210,7 +213,7 @@ def test_an_interrupted_run(user: User, cluster: Cluster, monkeypatch: pytest.Mo
     interrupt_after_a_batch(monkeypatch)
     with cluster.connect("app") as conn:
         conn.execute("DROP SCHEMA IF EXISTS made CASCADE; CREATE SCHEMA made")
-    sizes = ("-n", "6k", "--batch", "300", "--workers", "1")
+    sizes = ("-n", "6k", "--batch", "300", "--jobs", "1")
     done = user.run("tables", "create", *sizes, "--schema", "made", "--storage", "lazy", "--sample-interval", "0.5")
     assert done.returncode == 130, done.stderr
     monkeypatch.undo()
@@ -225,7 +228,7 @@ def test_an_interrupted_drop(user: User, cluster: Cluster, monkeypatch: pytest.M
         conn.execute("DROP SCHEMA IF EXISTS made CASCADE; CREATE SCHEMA made")
         conn.execute("DO $$BEGIN FOR i IN 1..50 LOOP EXECUTE format('CREATE TABLE made.d_%s ()', i); END LOOP; END$$")
     monkeypatch.setattr(tables_drop, "meter", interrupting)
-    done = user.run("tables", "drop", "d_%", "--schema", "made", "--batch", "10", "--workers", "1", "--yes")
+    done = user.run("tables", "drop", "d_%", "--schema", "made", "--batch", "10", "--jobs", "1", "--yes")
     assert done.returncode == 130, done.stderr
     monkeypatch.undo()
     assert " tables dropped in " in user.type(command(done.stderr, "go on with: "))

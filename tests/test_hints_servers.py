@@ -88,7 +88,7 @@ def test_a_server_that_is_lost_while_tables_are_made(owner: Owner, monkeypatch: 
             cluster.kill()
 
     monkeypatch.setattr(Crew, "listen", killed)
-    sizes = ("-n", "20k", "--batch", "300", "--workers", "1", "--storage", "lazy")
+    sizes = ("-n", "20k", "--batch", "300", "--jobs", "1", "--storage", "lazy")
     done = user.run("tables", "create", *sizes)
     assert done.returncode == 2, done.stderr
     monkeypatch.undo()
@@ -105,7 +105,7 @@ def test_a_server_that_is_lost_while_tables_are_dropped(owner: Owner, monkeypatc
         yield lambda done: cluster.kill() if done and cluster.running() else None
 
     monkeypatch.setattr(tables_drop, "meter", killing)
-    done = user.run("tables", "drop", "--count", "2000", "--batch", "100", "--workers", "1", "--yes")
+    done = user.run("tables", "drop", "--count", "2000", "--batch", "100", "--jobs", "1", "--yes")
     assert done.returncode == 2, done.stderr
     monkeypatch.undo()
     user.type(command(done.stderr, r"start the server again \("))

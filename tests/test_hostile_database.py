@@ -107,7 +107,7 @@ def test_the_traps_work(hostile: Hostile) -> None:
 def test_tables(hostile: Hostile) -> None:
     run = hostile.run
     for method in ("bulk", "sql"):
-        count = ("--count", "30", "--workers", "1", "--batch", "10", "--method", method)
+        count = ("--count", "30", "--jobs", "1", "--batch", "10", "--method", method)
         run("tables", "estimate", *count)
         run("tables", "create", *count, "--run-dir", str(hostile.cli.state / method), "--sample-interval", "0.1")
         run("tables", "verify", str(hostile.cli.state / method), "--amcheck", "full", "--orphans", "--seed", "1")
@@ -132,7 +132,7 @@ def test_tables(hostile: Hostile) -> None:
         "scale",
         "--count",
         "1000",
-        "--workers",
+        "--jobs",
         "1",
         "--rounds",
         "1",
@@ -143,11 +143,11 @@ def test_tables(hostile: Hostile) -> None:
 
 def test_rows(hostile: Hostile) -> None:
     run = hostile.run
-    run("rows", "load", "--count", "50000", "--workers", "2")
-    run("rows", "load", "--count", "50000", "--workers", "1", "--replace")
-    run("rows", "aggregate", "--rounds", "1", "--processes", "2")
+    run("rows", "load", "--count", "50000", "--jobs", "2")
+    run("rows", "load", "--count", "50000", "--jobs", "1", "--replace")
+    run("rows", "aggregate", "--rounds", "1", "--jobs", "2")
     run("rows", "aggregate", "SELECT grp FROM t_demo GROUP BY grp", "--rounds", "1")
-    run("rows", "scale", "--rounds", "1", "--processes", "1", "--output", str(hostile.cli.state / "r.html"))
+    run("rows", "scale", "--rounds", "1", "--jobs", "1", "--output", str(hostile.cli.state / "r.html"))
 
     run("rows", "columns", "SELECT grp FROM t_demo GROUP BY grp", "--create")
     run("rows", "columns", "--status")
@@ -162,13 +162,13 @@ def test_tenants(hostile: Hostile) -> None:
             " CREATE TABLE model.b (i int4 GENERATED ALWAYS AS IDENTITY, a int4 REFERENCES model.a);"
             " CREATE VIEW model.v AS SELECT i, t FROM model.a; INSERT INTO model.a VALUES (1, 'one')"
         )
-    create = ("tenants", "create", "--template", "model", "--name-format", "tenant_%d", "--workers", "1")
+    create = ("tenants", "create", "--template", "model", "--name-format", "tenant_%d", "--jobs", "1")
     run(*create, "--count", "5")
     run(*create, "--count", "2", "--first", "20", "--all-rows")
     run("tenants", "list", "tenant\\_%", "--size")
     run("tenants", "size", "tenant\\_%")
     run("tenants", "diff", "model", "tenant\\_%")
-    run("tenants", "migrate", "tenant\\_%", "--command", "ALTER TABLE a ADD COLUMN c pg_catalog.int4", "--workers", "1")
+    run("tenants", "migrate", "tenant\\_%", "--command", "ALTER TABLE a ADD COLUMN c pg_catalog.int4", "--jobs", "1")
     run("tenants", "rename", "tenant_%", "customer_%")
     run("tenants", "tablespace", "customer\\_1", "pg_default")
     run("tenants", "export", "customer_2", "--output", str(cli.state / "customer_2.dump"))
@@ -241,7 +241,7 @@ def refuses_but_lists(hostile: Hostile) -> None:
     said = f"schema pgbillion_tables of database {hostile.cli.database} is not the extension's alone"
     with hostile.nothing_of_it_runs("create"):
         failed(hostile.cli.run("tables", "create", "--count", "5"), 3, said, "make a superuser its owner")
-    hostile.run("tables", "create", "--count", "5", "--method", "sql", "--workers", "1")
+    hostile.run("tables", "create", "--count", "5", "--method", "sql", "--jobs", "1")
     assert len(hostile.run("tables", "list", "\\_%").splitlines()) == 5
     hostile.run("tables", "drop", "\\_%", "--yes")
     assert hostile.run("tables", "list", "\\_%") == ""
@@ -259,7 +259,7 @@ def test_a_schema_in_the_extensions_place(cluster: Cluster) -> None:
         with hostile.cli.connect() as conn:
             assert servers.one(conn, "SELECT count(*) FROM pg_extension WHERE extname = 'pgbillion_tables'") == 0
             conn.execute("DROP SCHEMA pgbillion_tables")
-        hostile.run("tables", "create", "--count", "5", "--workers", "1")
+        hostile.run("tables", "create", "--count", "5", "--jobs", "1")
 
 
 def test_functions_beside_the_extensions(cluster: Cluster) -> None:
@@ -276,4 +276,4 @@ def test_functions_beside_the_extensions(cluster: Cluster) -> None:
                 "DROP FUNCTION pgbillion_tables.create_tables(regclass, text, smallint, smallint, name[], regnamespace,"
                 " text, boolean)"
             )
-        hostile.run("tables", "create", "--count", "5", "--workers", "1")
+        hostile.run("tables", "create", "--count", "5", "--jobs", "1")

@@ -144,7 +144,7 @@ def test_columns_of_all_kinds(cli: CommandLine) -> None:
 
 
 def test_a_run_s_name(cli: CommandLine) -> None:
-    made = cli.json(*CREATE, "--workers", "1")["run"]
+    made = cli.json(*CREATE, "--jobs", "1")["run"]
     name = Path(made).name
     assert Path(made).parent == cli.state / "runs"
     again = cli.json("tables", "create", "--resume", name)

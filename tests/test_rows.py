@@ -33,7 +33,7 @@ def test_load_makes_the_sources_table(cli: CommandLine) -> None:
     with cli.connect() as conn:
         # as on the embedded server
         conn.execute("ALTER DATABASE rows SET synchronous_commit = off")
-    values = cli.json(*LOAD, "--workers", "3", "--seed", "5")
+    values = cli.json(*LOAD, "--jobs", "3", "--seed", "5")
     assert (values["rows"], values["groups"], values["seed"]) == (ROWS, 7, 5)
     assert values["rows_per_second"] > 0
     with cli.connect() as conn:
@@ -62,14 +62,14 @@ def test_load_makes_the_sources_table(cli: CommandLine) -> None:
         assert one(conn, "SELECT relallvisible FROM pg_class WHERE oid = 't_demo'::regclass") == used
         first = one(conn, "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t_demo t WHERE grp IS NOT NULL")
     # the same data by another number of workers
-    cli.run(*LOAD, "--workers", "1", "--seed", "5", "--replace", check=True)
+    cli.run(*LOAD, "--jobs", "1", "--seed", "5", "--replace", check=True)
     with cli.connect() as conn:
         assert one(conn, "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t_demo t") == first
         assert one(conn, "SELECT count(DISTINCT grp) FROM t_demo") == 7
 
 
 def test_another_table_and_more_workers_than_blocks(cli: CommandLine) -> None:
-    done = cli.run("rows", "load", "--count", "3", "--table", 'odd "one', "--workers", "9", check=True)
+    done = cli.run("rows", "load", "--count", "3", "--table", 'odd "one', "--jobs", "9", check=True)
     assert 'copied into odd "one' in done.stdout
     with cli.connect() as conn:
         assert conn.execute('SELECT id, grp FROM "odd ""one" ORDER BY id').fetchall() == [(1, 1), (2, 2), (3, 3)]
@@ -85,7 +85,7 @@ def test_another_table_and_more_workers_than_blocks(cli: CommandLine) -> None:
         (("--count", "3G"), "1 to 2,147,483,647 rows", None),
         (("--count", "0"), "1 to 2,147,483,647 rows", None),
         (("--count", "10", "--groups", "0"), "1 to 2,147,483,647 groups", None),
-        (("--count", "10", "--workers", "0"), "--workers", None),
+        (("--count", "10", "--jobs", "0"), "--jobs", None),
     ],
 )
 def test_arguments_of_load(cli: CommandLine, arguments: tuple[str, ...], error: str, hint: str | None) -> None:
@@ -116,14 +116,14 @@ def test_a_load_that_fails_leaves_nothing(cli: CommandLine) -> None:
             " made); END LOOP; END$$;"
             "CREATE EVENT TRIGGER attach ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION attach()"
         )
-        done = cli.run(*LOAD, "--workers", "2")
+        done = cli.run(*LOAD, "--jobs", "2")
         assert done.returncode == 3, done.stderr
         assert "error: no more of this" in done.stderr
         assert one(conn, "SELECT count(*) FROM pg_class WHERE relname LIKE 't_demo%' OR relname = 'idx_id'") == 0
 
 
 def test_ctrl_c_leaves_nothing(cli: CommandLine) -> None:
-    with cli.connect() as conn, cli.started("rows", "load", "--count", "50M", "--workers", "2") as process:
+    with cli.connect() as conn, cli.started("rows", "load", "--count", "50M", "--jobs", "2") as process:
         copying = "SELECT count(*) = 2 FROM pg_stat_progress_copy WHERE tuples_processed > 0"
         until(lambda: one(conn, copying), "both sessions to copy")
         process.send_signal(signal.SIGINT)
@@ -144,7 +144,7 @@ RELATIONS = (
     "SELECT relname, relkind, obj_description(oid, 'pg_class'), relacl::text FROM pg_class"
     " WHERE relnamespace = 'public'::regnamespace ORDER BY 1"
 )
-REPLACE = ("rows", "load", "--count", "50M", "--workers", "2", "--replace")
+REPLACE = ("rows", "load", "--count", "50M", "--jobs", "2", "--replace")
 COPYING = "SELECT count(*) = 2 FROM pg_stat_progress_copy WHERE tuples_processed > 0"
 
 
@@ -200,7 +200,7 @@ def test_a_replacement_that_cannot_be_is_refused_before_rows_are_copied(cli: Com
 def test_what_comes_to_depend_on_the_old_table_keeps_it(cli: CommandLine) -> None:
     with cli.connect() as conn:
         conn.execute(OLD)
-        with cli.started("rows", "load", "--count", "3M", "--workers", "2", "--replace") as process:
+        with cli.started("rows", "load", "--count", "3M", "--jobs", "2", "--replace") as process:
             until(lambda: one(conn, COPYING), "both sessions to copy")
             conn.execute("CREATE VIEW needs_it AS SELECT mine FROM t_demo")
             before = conn.execute(RELATIONS).fetchall()
@@ -280,7 +280,7 @@ def test_an_index_of_columns_is_a_third_side(cli: CommandLine) -> None:
     assert cli.json("rows", "aggregate", "SELECT sum(id) FROM t_demo", "--rounds", "1")["columns"] is None
 
     path = cli.state / "columns.html"
-    values = cli.json("rows", "scale", "--processes", "2", "--rounds", "1", "--output", str(path))
+    values = cli.json("rows", "scale", "--jobs", "2", "--rounds", "1", "--output", str(path))
     assert [point["columns"]["processes"] for point in values["points"]] == [1, 2]
     page = path.read_text()
     assert "from an index of columns" in page
@@ -291,7 +291,7 @@ def test_an_index_of_columns_is_a_third_side(cli: CommandLine) -> None:
 def test_aggregate_with_so_many_processes(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     for processes in (1, 3):
-        values = cli.json("rows", "aggregate", "--rounds", "1", "--processes", str(processes))
+        values = cli.json("rows", "aggregate", "--rounds", "1", "--jobs", str(processes))
         assert values["postgresql"]["processes"] == processes
         assert values["pgbillion"]["processes"] == processes
 
@@ -321,7 +321,7 @@ def test_answers_that_differ_are_told(cli: CommandLine) -> None:
 def test_scale_draws_the_sources_chart(cli: CommandLine) -> None:
     cli.run(*LOAD, check=True)
     path = cli.state / "rows.html"
-    values = cli.json("rows", "scale", "--processes", "2", "--rounds", "1", "--output", str(path))
+    values = cli.json("rows", "scale", "--jobs", "2", "--rounds", "1", "--output", str(path))
     assert [point["asked_processes"] for point in values["points"]] == [1, 2]
     assert [point["postgresql"]["processes"] for point in values["points"]] == [1, 2]
     assert values["server"]["settings"]["jit"] == "off"
@@ -330,7 +330,7 @@ def test_scale_draws_the_sources_chart(cli: CommandLine) -> None:
     assert "pgbillion" in page
     assert "Seq Scan" in page or "VectorAggregate" in page
     assert "http://" not in page.replace("http://www.w3.org/", "")
-    people = cli.run("rows", "scale", "--processes", "1", "--rounds", "1", check=True).stdout.splitlines()
+    people = cli.run("rows", "scale", "--jobs", "1", "--rounds", "1", check=True).stdout.splitlines()
     assert people[0].split() == [
         "Processes",
         "PostgreSQL",

@@ -22,7 +22,7 @@ from tables_support import CommandLine, command_line, failed
 ROWS = 320_000
 PARTS = 3
 LOAD = ("rows", "load", "--count", str(ROWS), "--groups", "7", "--partitions", str(PARTS), "--seed", "5")
-LONG = ("rows", "load", "--count", "4M", "--partitions", "20", "--workers", "2")
+LONG = ("rows", "load", "--count", "4M", "--partitions", "20", "--jobs", "2")
 ATTACHED = "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('t_demo')"
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbillion' AND datname = current_database()"
 PARTITIONS = "pg_class WHERE oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 't_demo'::regclass)"
@@ -35,7 +35,7 @@ def cli(cluster: Cluster) -> Iterator[CommandLine]:
 
 
 def test_the_partitions_have_the_rows_of_one_table(cli: CommandLine) -> None:
-    values = cli.json(*LOAD, "--workers", "2")
+    values = cli.json(*LOAD, "--jobs", "2")
     assert (values["rows"], values["copied"], values["groups"], values["partitions"]) == (ROWS, ROWS, 7, PARTS)
     cli.run(*LOAD[:6], "--seed", "5", "--table", "plain", check=True)
     with cli.connect() as conn:
@@ -156,7 +156,7 @@ def test_a_replacement_of_partitions_goes_on_beside_the_old_table(cli: CommandLi
 
 
 def test_two_loads_of_a_table_share_its_partitions(cli: CommandLine) -> None:
-    load = ("rows", "load", "--count", "1M", "--partitions", "10", "--workers", "2")
+    load = ("rows", "load", "--count", "1M", "--partitions", "10", "--jobs", "2")
     with cli.connect() as conn, cli.started(*load) as first:
         until(lambda: one(conn, "SELECT to_regclass('t_demo')"), "the table")
         second = cli.run(*load)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +87,31 @@ def test_a_name_alone_may_be_the_embedded_servers(state: Path, monkeypatch: pyte
     assert not connect.target(dbname="postgres", username="postgres", state_dir=state).embedded
     monkeypatch.setattr(connect, "_answers", lambda conninfo: True)
     assert not connect.target(dbname="postgres", state_dir=state).embedded
+
+
+def test_a_password_is_asked_for_on_demand(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getpass", lambda prompt: "s3cret")
+    target = connect.Where(host="h", password=True).target()
+    assert conninfo_to_dict(target.conninfo)["password"] == "s3cret"
+    assert "s3cret" not in target.display
+    assert "password" not in conninfo_to_dict(connect.Where(host="h").target().conninfo)
+    assert "password" not in conninfo_to_dict(
+        connect.Where(host="h", no_password=True, password=True).target().conninfo
+    )
+    # it names no server
+    assert connect.Where(password=True, state_dir=state).target().embedded
+
+
+def test_nobody_to_ask_for_a_password() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pgbillion", "tables", "list", "-W", "-h", "/nonexistent"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: there is no terminal to ask for a password at\nhint: ")
 
 
 def test_whether_a_server_answers(state: Path) -> None:

@@ -35,7 +35,7 @@ def test_makes_exactly_the_tables(cli: CommandLine, method: str, columns: str) -
         "create",
         "--count",
         "123",
-        "--workers",
+        "--jobs",
         "2",
         "--batch",
         "20",
@@ -58,7 +58,7 @@ def test_template_schema_format_and_first(cli: CommandLine, method: str) -> None
         conn.execute('CREATE SCHEMA "My Schema"')
         conn.execute('CREATE TABLE "My Template" (id int PRIMARY KEY, t text DEFAULT $$:x$$ CHECK (t <> $$;$$))')
     cli.run(
-        "tables", "create", "--count", "50", "--workers", "2", "--batch", "7", "--method", method, "--first", "95",
+        "tables", "create", "--count", "50", "--jobs", "2", "--batch", "7", "--method", method, "--first", "95",
         "--template", '"My Template"', "--schema", "My Schema", "--name-format", 'a "%4d" :x %%', check=True,
     )  # fmt: skip
     with cli.connect() as conn:
@@ -76,7 +76,7 @@ def test_partitioned_template(cli: CommandLine) -> None:
             "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (9);"
             "CREATE TABLE parted_2 PARTITION OF parted DEFAULT"
         )
-    cli.run("tables", "create", "--count", "30", "--workers", "2", "--batch", "7", "--template", "parted", check=True)
+    cli.run("tables", "create", "--count", "30", "--jobs", "2", "--batch", "7", "--template", "parted", check=True)
     with cli.connect() as conn:
         assert servers.one(conn, "SELECT count(*) FROM pg_class WHERE relname ~ '^_000000[01][0-9a-f](_[12])?$'") == 90
         conn.execute("INSERT INTO _0000001d VALUES (1), (10)")
@@ -91,7 +91,7 @@ def test_partitioned_template(cli: CommandLine) -> None:
 def test_tablespaces(cli: CommandLine, method: str) -> None:
     folders = [cli.state / "one", cli.state / "two"]
     spread = [option for folder in folders for option in ("--tablespace-dir", str(folder))]
-    create = ("tables", "create", "--count", "60", "--workers", "2", "--batch", "10", "--method", method)
+    create = ("tables", "create", "--count", "60", "--jobs", "2", "--batch", "10", "--method", method)
     try:
         cli.run(*create, "--tablespaces", "3", *spread, check=True)
         with cli.connect() as conn:
@@ -118,7 +118,7 @@ def test_tablespaces(cli: CommandLine, method: str) -> None:
 def test_records_of_a_run(cli: CommandLine) -> None:
     folder = cli.state / "my run"
     cli.run(
-        "tables", "create", "--type", "ORMGW", "--workers", "2", "--method", "sql", "--sample-interval", "0.2",
+        "tables", "create", "--type", "ORMGW", "--jobs", "2", "--method", "sql", "--sample-interval", "0.2",
         "--run-dir", str(folder), check=True,
     )  # fmt: skip
     plan = json.loads((folder / "plan.json").read_text())
@@ -148,7 +148,7 @@ def test_records_of_a_run(cli: CommandLine) -> None:
 def test_no_secret_leaves_memory(cli: CommandLine, method: str) -> None:
     secret = "correct-horse-battery-staple"
     with cli.started(
-        "tables", "create", "--count", "8000", "--workers", "2", "--method", method, "--batch", "500",
+        "tables", "create", "--count", "8000", "--jobs", "2", "--method", method, "--batch", "500",
         "-d", f"{cli.conninfo} password={secret}",
     ) as process:  # fmt: skip
         cli.wait_for_table()
@@ -176,7 +176,7 @@ def test_ordinary_role(cli: CommandLine) -> None:
             "create",
             "--count",
             "20",
-            "--workers",
+            "--jobs",
             "2",
             "--method",
             "sql",
@@ -204,7 +204,7 @@ def test_plain_lines_without_a_terminal(cli: CommandLine) -> None:
         "create",
         "--count",
         "6000",
-        "--workers",
+        "--jobs",
         "2",
         "--method",
         "sql",
@@ -228,7 +228,7 @@ def test_plain_lines_without_a_terminal(cli: CommandLine) -> None:
 def test_live_display_on_a_terminal(cli: CommandLine, color: bool) -> None:
     environment = {**cli._env(), "TERM": "xterm-256color", "COLUMNS": "100", **({} if color else {"NO_COLOR": "1"})}
     leader, follower = pty.openpty()
-    command = cli._argv(("tables", "create", "--count", "4000", "--workers", "2", "--method", "sql"), True)
+    command = cli._argv(("tables", "create", "--count", "4000", "--jobs", "2", "--method", "sql"), True)
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=follower) as process:
         os.close(follower)
         seen = read_terminal(leader)

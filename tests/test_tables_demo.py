@@ -157,7 +157,7 @@ def test_demo_twice_then_the_default_server(run: Run) -> None:
             assert databases.stdout.split() == ["billion", "demo", "postgres", "template0", "template1"]
 
             # with nothing said, commands take the embedded server, and its tablespaces go below the state folder
-            made = pgbillion("tables", "create", "--count", "40", "--workers", "2", "--tablespaces", "2")
+            made = pgbillion("tables", "create", "--count", "40", "--jobs", "2", "--tablespaces", "2")
             assert made.returncode == 0, made.stderr
             assert (state / "s" / "tablespaces" / "_001").is_dir()
             folder = made.stdout.split("run: ")[1].splitlines()[0]

@@ -49,7 +49,7 @@ def test_every_catalogue_holds_what_it_held_before(cli: CommandLine, method: str
         before = conserved.contents(conn)
         for number, columns in enumerate(MODELS):
             options = ("--name-format", f"model{number}_%d", "--columns", columns, "--storage", storage)
-            cli.run("tables", "create", "--count", "60", "--workers", "2", *options, check=True)
+            cli.run("tables", "create", "--count", "60", "--jobs", "2", *options, check=True)
         assert conserved.difference(before, conserved.contents(conn)) != []
         # some have rows: then they have files and statistics
         for number in range(3):
@@ -93,7 +93,7 @@ def test_what_a_pattern_a_schema_and_a_range_select(cli: CommandLine, method: st
 @pytest.mark.parametrize("method", METHODS)
 def test_batches_and_workers(cli: CommandLine, method: str) -> None:
     make(cli, 500)
-    options = ("--batch", "7", "--workers", "3", "--method", method, "--yes")
+    options = ("--batch", "7", "--jobs", "3", "--method", method, "--yes")
     done = cli.json(*DROP, "--schema", "public", *options)
     assert (done["dropped"], done["batch"], done["workers"]) == (500, 7, 3)
     with cli.connect() as conn:
@@ -151,7 +151,7 @@ def test_confirmation_on_a_terminal(cli: CommandLine, answer: str, left: int) ->
         (("--count", "5", "--name-format", "t"), "no number in it"),
         (("--schema", "public", "--batch", "many"), '--batch is "auto" or a number'),
         (("--schema", "public", "--batch", "0"), "at least 1"),
-        (("--schema", "public", "--workers", "0"), "number of workers must be between"),
+        (("--schema", "public", "--jobs", "0"), "number of jobs must be between"),
         (("a\\", "--schema", "public"), "ends with an escape character"),
     ],
 )
@@ -236,7 +236,7 @@ def test_table_in_use(cli: CommandLine, method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_dependants(cli: CommandLine, method: str) -> None:
     make(cli)
-    drop = (*DROP, "--schema", "public", "--yes", "--method", method, "--batch", "10", "--workers", "1")
+    drop = (*DROP, "--schema", "public", "--yes", "--method", method, "--batch", "10", "--jobs", "1")
     with cli.connect() as conn:
         conn.execute("CREATE VIEW looks AS SELECT * FROM _0000000f")
         done = cli.run(*drop)
@@ -327,7 +327,7 @@ def test_fewer_locks_than_tables(installation: Installation) -> None:
                 for number in range(2, 52):
                     conn.execute("SELECT pgbillion_tables.create_tables('template', 'z%%d', %s, 1)", [number])
                 conn.execute("DROP TABLE template")
-            done = cli.json(*DROP, "--schema", "public", "--yes", "--workers", "1", "--method", method)
+            done = cli.json(*DROP, "--schema", "public", "--yes", "--jobs", "1", "--method", method)
             assert done["dropped"] == 1250
             assert done["batch"] < 100
         make(cli, 1200)

@@ -41,11 +41,11 @@ def cli(cluster: Cluster) -> Iterator[CommandLine]:
         (("--count", "10", "--name-format", "t%s"), "cannot be used"),
         (("--count", "10", "--name-format", "%d_%d"), "more than one number"),
         (("--count", "10", "--name-format", "x" * 63 + "%d"), "64 bytes long"),
-        (("--count", "10", "--workers", "0"), "number of workers must be between"),
-        (("--count", "10", "--workers", "11"), "11 workers for 10 tables"),
+        (("--count", "10", "--jobs", "0"), "number of jobs must be between"),
+        (("--count", "10", "--jobs", "11"), "11 workers for 10 tables"),
         (("--count", "10", "--batch", "0"), "at least 1, not 0"),
         (
-            ("--count", "10", "--workers", "4", "--tablespaces", "2"),
+            ("--count", "10", "--jobs", "4", "--tablespaces", "2"),
             "should be equal to or greater than the number of workers",
         ),
         (("--count", "10", "--template", "t", "--columns", "i int"), "either --template or --columns"),
@@ -76,7 +76,7 @@ def test_things_that_do_not_exist_or_do(cli: CommandLine, arguments: tuple[str, 
     with cli.connect() as conn:
         conn.execute("CREATE VIEW some_view AS SELECT 1")
         conn.execute("CREATE SEQUENCE _00000019")
-    done = cli.run(*CREATE, "--count", "10", "--workers", "2", *arguments)
+    done = cli.run(*CREATE, "--count", "10", "--jobs", "2", *arguments)
     assert done.returncode in (1, 3)
     if hint:
         failed(done, 3 if "tablespaces" not in arguments[0] else 1, error, hint)
@@ -197,7 +197,7 @@ def test_full_disk(cluster: Cluster, method: str) -> None:
         small_disk(cli.state / "disk", "size=64m,nr_inodes=1200") as disk,
     ):
         create = (
-            *CREATE, "--count", "2000", "--workers", "2", "--batch", "100", "--tablespaces", "2",
+            *CREATE, "--count", "2000", "--jobs", "2", "--batch", "100", "--tablespaces", "2",
             "--tablespace-dir", str(disk), "--method", method, "--run-dir", str(cli.state / "run"),
         )  # fmt: skip
         try:

@@ -141,7 +141,7 @@ def test_made_by_the_command(cluster: Cluster) -> None:
             with cli.connect() as conn:
                 conn.execute(f"CREATE SCHEMA {method}".encode())
             cli.run(
-                "tables", "create", "--template", "t.template", "--count", "9", "--workers", "2", "--schema", method,
+                "tables", "create", "--template", "t.template", "--count", "9", "--jobs", "2", "--schema", method,
                 "--method", method, check=True,
             )  # fmt: skip
         with cli.connect() as conn:

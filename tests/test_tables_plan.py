@@ -124,7 +124,7 @@ def test_percent_sign() -> None:
         ({"name_format": "x" * 60 + "%04d"}, "64 bytes long"),
         ({"name_format": "%0100d"}, "100 bytes long"),
         ({"name_format": "é" * 31 + "%d", "count": 11, "first": 10}, "64 bytes long"),
-        ({"workers": 0}, "number of workers must be between"),
+        ({"workers": 0}, "number of jobs must be between"),
         ({"workers": 101}, "101 workers for 100 tables"),
         ({"batch": 0}, "batch must be at least 1"),
         (

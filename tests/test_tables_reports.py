@@ -38,7 +38,7 @@ def items(report: dict[str, list[dict[str, object]]]) -> dict[str, dict[str, obj
 @pytest.mark.parametrize("method", ["bulk", "sql"])
 def test_estimate_is_what_it_takes_and_leaves_nothing(cli: CommandLine, method: str) -> None:
     for columns, files in zip(MODELS, (1, 5, 4), strict=True):
-        options = ("--count", "1000", "--workers", "2", "--method", method, "--columns", columns)
+        options = ("--count", "1000", "--jobs", "2", "--method", method, "--columns", columns)
         report = cli.json("tables", "estimate", *options)
         assert report["fits"]
         assert report["local"]
@@ -54,7 +54,7 @@ def test_estimate_is_what_it_takes_and_leaves_nothing(cli: CommandLine, method: 
 
 
 def test_estimate_of_disk_comes_true(cli: CommandLine) -> None:
-    plan = ("--count", "4000", "--workers", "2")
+    plan = ("--count", "4000", "--jobs", "2")
     per_table = cli.json("tables", "estimate", *plan)["per_table"]
     assert (per_table["catalog_rows"], per_table["index_entries"]) == (13, 27)
     with cli.connect() as conn:
@@ -68,7 +68,7 @@ def test_estimate_of_disk_comes_true(cli: CommandLine) -> None:
 
 def test_limits(cli: CommandLine) -> None:
     report = cli.json(
-        "tables", "estimate", "--type", "BTP", "--workers", "16", "--tablespaces", "1000", "--tablespace-dir", "/"
+        "tables", "estimate", "--type", "BTP", "--jobs", "16", "--tablespaces", "1000", "--tablespace-dir", "/"
     )
     limits = {limit["tables"]: limit["reason"] for limit in report["limits"]}
     assert "the OID counter goes round" in limits[1_431_650_304]
@@ -80,12 +80,10 @@ def test_limits(cli: CommandLine) -> None:
 def test_what_cannot_fit_is_refused_and_forced(cli: CommandLine) -> None:
     with cli.connect() as conn:
         conn.execute("CREATE TABLE wide AS SELECT 1")
-    report = cli.json("tables", "estimate", "--count", "2000000000", "--workers", "2")
+    report = cli.json("tables", "estimate", "--count", "2000000000", "--jobs", "2")
     assert not report["fits"]
     assert items(report)["disk"]["fits"] is False
-    failed(
-        cli.run("tables", "create", "--count", "2000000000", "--workers", "2"), 1, "this cannot fit: disk", "--force"
-    )
+    failed(cli.run("tables", "create", "--count", "2000000000", "--jobs", "2"), 1, "this cannot fit: disk", "--force")
     with cli.connect() as conn:
         assert names(conn) == ["wide"]
 
@@ -102,7 +100,7 @@ def test_estimate_for_a_server_elsewhere_says_what_is_unknown(cli: CommandLine) 
 
 
 def test_verify_finds_all_in_order_and_leaves_it_as_found(cli: CommandLine) -> None:
-    run = cli.json("tables", "create", "--count", "300", "--workers", "2", "--columns", MODELS[1])["run"]
+    run = cli.json("tables", "create", "--count", "300", "--jobs", "2", "--columns", MODELS[1])["run"]
     with cli.connect() as conn:
         conn.execute("DROP EXTENSION amcheck")
     report = cli.json("tables", "verify", run, "--orphans", "--amcheck", "full", "--seed", "7")
@@ -130,7 +128,7 @@ def test_verify_finds_all_in_order_and_leaves_it_as_found(cli: CommandLine) -> N
 
 
 def test_verify_finds_gaps_and_orphans(cli: CommandLine) -> None:
-    run = cli.json("tables", "create", "--count", "50", "--workers", "2")["run"]
+    run = cli.json("tables", "create", "--count", "50", "--jobs", "2")["run"]
     with cli.connect() as conn:
         conn.execute("DROP TABLE _00000011")
         folder = (
@@ -185,7 +183,7 @@ def test_verify_finds_a_tablespace_without_a_folder(cli: CommandLine) -> None:
 
 
 def test_list_of_tables_that_takes_too_long(cli: CommandLine) -> None:
-    cli.run("tables", "create", "--count", "2000", "--workers", "2", check=True)
+    cli.run("tables", "create", "--count", "2000", "--jobs", "2", check=True)
     report = cli.json("tables", "verify", "--dt-limit", "0", "--amcheck", "off", "--tables", "3")
     (listed,) = [check for check in report["checks"] if check["name"] == "\\dt"]
     assert listed["result"] == "ok"
@@ -194,9 +192,9 @@ def test_list_of_tables_that_takes_too_long(cli: CommandLine) -> None:
 
 
 def test_report_stands_alone(cli: CommandLine) -> None:
-    run = cli.json(
-        "tables", "create", "--count", "3000", "--workers", "2", "--method", "sql", "--sample-interval", "0.2"
-    )["run"]
+    run = cli.json("tables", "create", "--count", "3000", "--jobs", "2", "--method", "sql", "--sample-interval", "0.2")[
+        "run"
+    ]
     cli.run("tables", "verify", run, "--amcheck", "off", check=True)
     path = Path(cli.run("tables", "report", server=False, check=True).stdout.strip())
     assert path == Path(run) / "report.html"
@@ -234,7 +232,7 @@ def test_names_are_text_in_a_report(cli: CommandLine) -> None:
     with cli.connect() as conn:
         conn.execute(Composed([SQL("CREATE SCHEMA "), Identifier(evil)]))
     run = cli.json(
-        "tables", "create", "--count", "20", "--workers", "1", "--schema", evil, "--name-format", "<marquee>%d"
+        "tables", "create", "--count", "20", "--jobs", "1", "--schema", evil, "--name-format", "<marquee>%d"
     )["run"]
     cli.run("tables", "verify", run, "--amcheck", "off", check=True)
     cli.run("tables", "report", run, server=False, check=True)
@@ -245,7 +243,7 @@ def test_names_are_text_in_a_report(cli: CommandLine) -> None:
 
 def test_report_of_many_workers_and_two_attempts(cli: CommandLine) -> None:
     folder = cli.state / "run"
-    cli.run("tables", "create", "--count", "400", "--workers", "10", "--run-dir", str(folder), check=True)
+    cli.run("tables", "create", "--count", "400", "--jobs", "10", "--run-dir", str(folder), check=True)
     cli.run("tables", "create", "--resume", str(folder), check=True)
     cli.run("tables", "report", str(folder), server=False, check=True)
     page = (folder / "report.html").read_text()

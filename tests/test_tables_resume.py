@@ -42,7 +42,7 @@ def create(cli: CommandLine, method: str) -> tuple[str, ...]:
     # small batches: the first commit comes early, and much is left to do
     batch = "300" if method == "bulk" else "1500"
     return (
-        "tables", "create", "--count", str(COUNT[method]), "--workers", "2", "--batch", batch, "--method", method,
+        "tables", "create", "--count", str(COUNT[method]), "--jobs", "2", "--batch", batch, "--method", method,
         "--run-dir", str(cli.state / "run"), "--sample-interval", "0.5",
     )  # fmt: skip
 
@@ -207,10 +207,10 @@ def test_name_taken_in_the_middle(cli: CommandLine) -> None:
 
 
 def test_what_resume_refuses(cli: CommandLine, own: Cluster) -> None:
-    small = ("tables", "create", "--count", "40", "--workers", "2", "--run-dir", str(cli.state / "run"))
+    small = ("tables", "create", "--count", "40", "--jobs", "2", "--run-dir", str(cli.state / "run"))
     cli.run(*small, check=True)
     resume = ("tables", "create", "--resume", str(cli.state / "run"))
-    failed(cli.run(*resume, "--workers", "3"), 1, "other options cannot change it")
+    failed(cli.run(*resume, "--jobs", "3"), 1, "other options cannot change it")
     failed(cli.run(*small, "--first", "100"), 1, "holds a run already", "--resume")
     with servers.new_database(own, "elsewhere") as other:
         elsewhere = CommandLine(own, other, cli.state)

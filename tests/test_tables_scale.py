@@ -32,7 +32,7 @@ def shared(cli: CommandLine) -> set[str]:
 @pytest.mark.parametrize("method", ["bulk", "sql"])
 def test_combinations_are_measured(cli: CommandLine, tmp_path: Path, method: str) -> None:
     with servers.temporary_folder() as folder:
-        options = ("--workers", "1,2", "--tablespaces", "0,2", "--tablespace-dir", str(folder), "--count", "60")
+        options = ("--jobs", "1,2", "--tablespaces", "0,2", "--tablespace-dir", str(folder), "--count", "60")
         page = tmp_path / "page.html"
         report = cli.json(*SCALE, *options, "--method", method, "--rounds", "2", "--output", str(page))
     measured = {(point["workers"], point["tablespaces"]): point for point in report["points"]}
@@ -47,7 +47,7 @@ def test_combinations_are_measured(cli: CommandLine, tmp_path: Path, method: str
 
 
 def test_table_for_people(cli: CommandLine) -> None:
-    done = cli.run(*SCALE, "--workers", "1,2", "--count", "40", "--storage", "lazy", check=True)
+    done = cli.run(*SCALE, "--jobs", "1,2", "--count", "40", "--storage", "lazy", check=True)
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["workers", "no", "tablespaces"]
     assert [line.split()[0] for line in lines[1:3]] == ["1", "2"]
@@ -64,14 +64,14 @@ def test_a_worker_needs_a_tablespace_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
-        (("--workers", "1,x"), "--workers takes numbers"),
-        (("--workers", "0"), "--workers must be 1 or more"),
+        (("--jobs", "1,x"), "--jobs takes numbers"),
+        (("--jobs", "0"), "--jobs must be 1 or more"),
         (("--tablespaces", "-1"), "--tablespaces must be 0 or more"),
-        (("--workers", "4", "--tablespaces", "2"), "each number of tablespaces is smaller"),
-        (("--workers", "1,50", "--count", "10"), "50 workers for 10 tables"),
+        (("--jobs", "4", "--tablespaces", "2"), "each number of tablespaces is smaller"),
+        (("--jobs", "1,50", "--count", "10"), "50 workers for 10 tables"),
         (("--count", "0"), "at least 1"),
         (("--rounds", "0"), "--rounds"),
-        (("--workers", "1", "--tablespaces", "1", "--count", "10"), "do not exist"),
+        (("--jobs", "1", "--tablespaces", "1", "--count", "10"), "do not exist"),
     ],
 )
 def test_arguments(cli: CommandLine, arguments: tuple[str, ...], error: str) -> None:
@@ -82,7 +82,7 @@ def test_arguments(cli: CommandLine, arguments: tuple[str, ...], error: str) -> 
 
 
 def test_columns_that_are_no_columns(cli: CommandLine) -> None:
-    done = cli.run(*SCALE, "--workers", "1", "--count", "10", "--columns", "i integre")
+    done = cli.run(*SCALE, "--jobs", "1", "--count", "10", "--columns", "i integre")
     assert done.returncode == 3, done.stderr
     assert 'type "integre" does not exist' in done.stderr
 
@@ -91,7 +91,7 @@ def test_no_privilege(cli: CommandLine) -> None:
     with cli.connect() as conn:
         conn.execute("CREATE ROLE may_not LOGIN")
         try:
-            done = cli.run(*SCALE, "--workers", "1", "--count", "10", "-U", "may_not")
+            done = cli.run(*SCALE, "--jobs", "1", "--count", "10", "-U", "may_not")
             failed(done, 3, "no privilege to create databases", "CREATEDB")
         finally:
             conn.execute("DROP ROLE may_not")
@@ -99,6 +99,6 @@ def test_no_privilege(cli: CommandLine) -> None:
 
 def test_a_page_that_could_not_be_written_is_refused_before(cli: CommandLine) -> None:
     for page in (cli.state / "nowhere" / "page.html", cli.state):
-        done = cli.run("tables", "scale", "--count", "10", "--workers", "1", "--output", str(page))
+        done = cli.run("tables", "scale", "--count", "10", "--jobs", "1", "--output", str(page))
         failed(done, 1, f"the page cannot be written to {page}", "--output")
         assert "tables/s" not in done.stderr

@@ -70,7 +70,7 @@ def test_create_has_tenants_name_themselves_and_join_publications(cli: CommandLi
             "CREATE FUNCTION model.rows() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM model.a';"
             "CREATE PUBLICATION published FOR TABLE model.a"
         )
-    create = ("tenants", "create", "--template", "model", "--name-format", "new_%d", "-n", "6", "-w", "1")
+    create = ("tenants", "create", "--template", "model", "--name-format", "new_%d", "-n", "6", "-j", "1")
     cli.run(*create, "--rewrite-bodies", "--join-publications", check=True)
     with cli.connect() as conn:
         conn.execute("INSERT INTO new_6.a DEFAULT VALUES")
@@ -92,7 +92,7 @@ def test_create_clones_what_is_missing(cli: CommandLine) -> None:
         "tenant_%d",
         "-n",
         "7",
-        "-w",
+        "-j",
         "2",
         "--batch",
         "2",
@@ -125,7 +125,7 @@ def test_create_clones_what_is_missing(cli: CommandLine) -> None:
 
 def test_create_and_drop_can_be_interrupted(cli: CommandLine) -> None:
     """Whole tenants are there or not, and the same command goes on."""
-    create = ("tenants", "create", "--template", "model", "--name-format", "new_%d", "-n", "40", "-w", "2")
+    create = ("tenants", "create", "--template", "model", "--name-format", "new_%d", "-n", "40", "-j", "2")
     count = "SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'new%'"
     waits = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock')"
     with cli.connect() as conn:
@@ -146,7 +146,7 @@ def test_create_and_drop_can_be_interrupted(cli: CommandLine) -> None:
         assert done.stdout.startswith(f"{40 - before} tenants created"), done.stderr
         with cli.connect() as holder, holder.transaction():
             holder.execute("LOCK TABLE new_20.a IN ACCESS SHARE MODE")
-            with cli.started("tenants", "drop", r"new\_%", "--yes", "-w", "1") as process:
+            with cli.started("tenants", "drop", r"new\_%", "--yes", "-j", "1") as process:
                 servers.until(lambda: one(conn, waits), "drop to wait")
                 process.send_signal(signal.SIGINT)
                 assert process.wait(60) == 130
@@ -164,7 +164,7 @@ def test_migrate_lists_failures_and_goes_on_with_them(cli: CommandLine, tmp_path
     )
     with cli.connect() as conn:
         conn.execute("ALTER TABLE tenant_2.a ADD COLUMN c text; DROP VIEW tenant_3.v; DROP TABLE tenant_3.a CASCADE")
-    migrate = ("tenants", "migrate", add, r"tenant\_%", "-w", "2")
+    migrate = ("tenants", "migrate", add, r"tenant\_%", "-j", "2")
     done = cli.run(*migrate)
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
@@ -193,7 +193,7 @@ def test_migrate_lists_failures_and_goes_on_with_them(cli: CommandLine, tmp_path
 def test_what_a_tenant_s_statements_set_does_not_reach_the_next(cli: CommandLine) -> None:
     spoil = "SET search_path = tenant_4; SET ROLE reader; CREATE TEMPORARY TABLE a (j integer)"
     cli.run(
-        "tenants", "migrate", "tenant_%", "-w", "1", "-c", spoil, "-c", "ALTER TABLE a ADD COLUMN c text", check=True
+        "tenants", "migrate", "tenant_%", "-j", "1", "-c", spoil, "-c", "ALTER TABLE a ADD COLUMN c text", check=True
     )
     with cli.connect() as conn:
         assert having(conn, "c") == tenants(1, 2, 3, 4)
@@ -421,7 +421,7 @@ def test_a_tenant_that_is_gone_is_a_failure(cli: CommandLine) -> None:
 
 
 def test_two_runs_at_the_same_time_do_everything_once(cli: CommandLine) -> None:
-    migrate = ("tenants", "migrate", "tenant_%", "-c", "INSERT INTO a DEFAULT VALUES", "-w", "3")
+    migrate = ("tenants", "migrate", "tenant_%", "-c", "INSERT INTO a DEFAULT VALUES", "-j", "3")
     with cli.started(*migrate) as first, cli.started(*migrate) as second:
         told = [process.communicate(timeout=60)[0] for process in (first, second)]
         assert (first.returncode, second.returncode) == (0, 0)
@@ -567,7 +567,7 @@ def test_what_a_run_did_not_do_itself_was_there_before(cli: CommandLine) -> None
 def test_failures_that_are_alike_are_one_line(cli: CommandLine) -> None:
     with cli.connect() as conn:
         conn.execute("".join(f"CREATE SCHEMA many_{number};" for number in range(100)).encode())
-    done = cli.run("tenants", "migrate", r"many\_%", "-c", 'ALTER TABLE :"schema".a ADD COLUMN c integer', "-w", "2")
+    done = cli.run("tenants", "migrate", r"many\_%", "-c", 'ALTER TABLE :"schema".a ADD COLUMN c integer', "-j", "2")
     assert done.returncode == 1
     shown = "failed: many_0, many_1, many_10, many_11, many_12 and 95 more: command-"
     assert [line.startswith(shown) for line in done.stderr.splitlines() if line.startswith("failed")] == [True]
@@ -631,7 +631,7 @@ def test_list_rename_drop(cli: CommandLine) -> None:
     ).stdout  # fmt: skip
     with cli.connect() as conn:
         conn.execute("CREATE VIEW public.over AS TABLE customer_2_x.a")
-        failed(cli.run("tenants", "drop", "customer%", "--yes", "-w", "1"), 3, "depends on", "--cascade")
+        failed(cli.run("tenants", "drop", "customer%", "--yes", "-j", "1"), 3, "depends on", "--cascade")
         assert one(conn, "SELECT to_regnamespace('customer_1_x') IS NULL AND to_regclass('over') IS NOT NULL")
         assert cli.run("tenants", "drop", "customer%", "--yes", "--cascade", check=True).stdout == "2 tenants dropped\n"
         assert one(conn, "SELECT array_agg(DISTINCT tenant) FROM pgbillion_journal.migration") == ["model_2"]

@@ -55,7 +55,7 @@ def lies(conn: Connection, schema: str) -> dict[str, str]:
 
 @pytest.mark.majors
 def test_size_is_what_postgresql_says(cli: CommandLine) -> None:
-    found = cli.json("tenants", "size", r"tenant\_%", "-w", "2")
+    found = cli.json("tenants", "size", r"tenant\_%", "-j", "2")
     assert [tenant["name"] for tenant in found["tenants"]] == ["tenant_2", "tenant_3", "tenant_1"]
     with cli.connect() as conn:
         conn.execute("SET search_path = tenant_2")
@@ -141,7 +141,7 @@ def test_size_without_relations(cli: CommandLine) -> None:
 
 @pytest.mark.majors
 def test_tablespace_moves_all_and_leaves_what_is_there(cli: CommandLine) -> None:
-    done = cli.json("tenants", "tablespace", r"tenant\__", "space1", "-w", "2")
+    done = cli.json("tenants", "tablespace", r"tenant\__", "space1", "-j", "2")
     assert (done["tenants"], done["before"], done["failures"]) == (3, 0, [])
     with cli.connect() as conn:
         for name in ("tenant_1", "tenant_2", "tenant_3"):

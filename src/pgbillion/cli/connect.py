@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import getpass
 import inspect
 import os
 import re
 import shlex
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -33,7 +35,7 @@ _PANEL = "Connection"
 def _remember(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
     """Keep what the user has typed for the commands that hints name; the environment gives these the same, too."""
     if value is not None and _typed(context, parameter):
-        invocation.remember(parameter.opts[-1], str(value))
+        invocation.remember(parameter.opts[-1], None if value is True else str(value))
     return value
 
 
@@ -97,6 +99,20 @@ class Where:
             rich_help_panel=_PANEL,
         ),
     ] = None
+    no_password: Annotated[
+        bool,
+        typer.Option("-w", "--no-password", help="Never prompt for a password. The default.", rich_help_panel=_PANEL),
+    ] = False
+    password: Annotated[
+        bool,
+        typer.Option(
+            "-W",
+            "--password",
+            help="Prompt for a password before connecting.",
+            callback=_remember,
+            rich_help_panel=_PANEL,
+        ),
+    ] = False
     state_dir: StateDir = None
 
     @property
@@ -111,7 +127,23 @@ class Where:
 
     def target(self, *, or_down: bool = False) -> Target:
         """Return the target, as the function of that name does."""
-        return target(self.host, self.port, self.username, self.dbname, self.state_dir, or_down=or_down)
+        password = _ask_password() if self.password and not self.no_password else None
+        return target(
+            self.host, self.port, self.username, self.dbname, self.state_dir, or_down=or_down, password=password
+        )
+
+
+def _ask_password() -> str:
+    """Return a password from the terminal. Raises UserError without one."""
+    with warnings.catch_warnings():
+        # it would read what comes by a pipe, and show it
+        warnings.simplefilter("error", getpass.GetPassWarning)
+        try:
+            return getpass.getpass("Password: ")
+        except (getpass.GetPassWarning, EOFError):
+            raise UserError(
+                "there is no terminal to ask for a password at", "keep it in a password file: see PGPASSFILE"
+            ) from None
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
@@ -147,6 +179,7 @@ def target(
     state_dir: Path | None = None,
     *,
     or_down: bool = False,
+    password: str | None = None,
 ) -> Target:
     """Turn what the options gave into a target.
 
@@ -169,7 +202,7 @@ def target(
             (or_down and found.data.exists()) or (found.running() and has_database(found, parts["dbname"]))
         ):
             return _make(conninfo_to_dict(found.conninfo(parts["dbname"])), embedded=True)
-    return _make(parts)
+    return _make(parts if password is None else {**parts, "password": password})
 
 
 def other(given: str, than: Target) -> Target:

@@ -81,7 +81,7 @@ First = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers", "-w", metavar="N", help="Number of processes. Default: one per CPU core.", rich_help_panel=_HOW
+        "--jobs", "-j", metavar="N", help="Number of processes. Default: one per CPU core.", rich_help_panel=_HOW
     ),
 ]
 BatchOption = Annotated[

@@ -43,7 +43,7 @@ def load(
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers", "-w", metavar="N", min=1, help="Number of sessions that copy. Default: one per CPU core."
+            "--jobs", "-j", metavar="N", min=1, help="Number of sessions that copy. Default: one per CPU core."
         ),
     ] = None,
     seed: Annotated[
@@ -72,7 +72,7 @@ def load(
     transaction, so that its rows are written once. After a failure or Ctrl-C, the partitions that are complete stay,
     and the same command loads those that are missing.
 
-    Example: pgbillion rows load --count 100M --groups 10 --workers 4
+    Example: pgbillion rows load --count 100M --groups 10 --jobs 4
     """
     request = loading.Request(
         count=parse_count(count, "rows"),
@@ -137,8 +137,8 @@ def aggregate(
     processes: Annotated[
         int | None,
         typer.Option(
-            "--processes",
-            "-w",
+            "--jobs",
+            "-j",
             metavar="N",
             min=1,
             help="Number of processes, including the leader. Default: the server decides.",
@@ -154,7 +154,7 @@ def aggregate(
     1,000 (real) or 1,000,000,000 (double precision), because the order of additions differs from run to run. The exit
     status is 1 if the answers differ.
 
-    Example: pgbillion rows aggregate "SELECT grp, sum(data), avg(data) FROM t_demo GROUP BY 1" --processes 2
+    Example: pgbillion rows aggregate "SELECT grp, sum(data), avg(data) FROM t_demo GROUP BY 1" --jobs 2
     """
     result = aggregation.compare(
         where.target(),
@@ -180,8 +180,8 @@ def scale(
     processes: Annotated[
         int | None,
         typer.Option(
-            "--processes",
-            "-w",
+            "--jobs",
+            "-j",
             metavar="N",
             min=1,
             help="Largest number of processes. Default: the number of CPU cores.",
@@ -194,7 +194,7 @@ def scale(
 
     If a columnar index has all that the query reads, the query is also run on that.
 
-    Example: pgbillion rows scale --processes 8 --output rows.html
+    Example: pgbillion rows scale --jobs 8 --output rows.html
     """
     extras.need(extras.MATPLOTLIB)
     most = processes or os.cpu_count() or 1

@@ -81,7 +81,7 @@ def create(
 ) -> None:
     """Create tables by the million, with a live display; an interrupted run can be resumed.
 
-    Example: pgbillion tables create --count 1M --workers 4 --columns "i integer"
+    Example: pgbillion tables create --count 1M --jobs 4 --columns "i integer"
     """
     state = where.state
     if sample_interval <= 0:
@@ -183,7 +183,7 @@ def estimate(
 
     The figures come from a few tables that are created on this server, in a transaction that is rolled back.
 
-    Example: pgbillion tables estimate --count 1B --tablespaces 1000 --workers 16
+    Example: pgbillion tables estimate --count 1B --tablespaces 1000 --jobs 16
     """
     request = wanted.request()
     target = where.target()

@@ -79,8 +79,8 @@ def drop(
     workers: Annotated[
         int | None,
         typer.Option(
-            "--workers",
-            "-w",
+            "--jobs",
+            "-j",
             metavar="N",
             help="Number of parallel sessions. Default: one per CPU core, or one with --cascade.",
             rich_help_panel=_HOW,
@@ -152,7 +152,7 @@ def drop(
     words += ["--name-format", name_format] if name_format is not None else []
     words += ["--cascade"] if cascade else []
     words += ["--batch", batch] if batch != "auto" else []
-    words += ["--workers", str(workers)] if workers is not None else []
+    words += ["--jobs", str(workers)] if workers is not None else []
     words += ["--method", method.value] if method is Method.SQL else []
     words += ["--allow-unobserved"] if allow_unobserved else []
     words += ["--yes"] if yes else []

@@ -41,7 +41,7 @@ def scale(
     workers: Annotated[
         str | None,
         typer.Option(
-            "--workers", "-w", metavar="N,…", help="Numbers of processes. Default: 1, 2, 4, … to twice the CPU cores."
+            "--jobs", "-j", metavar="N,…", help="Numbers of processes. Default: 1, 2, 4, … to twice the CPU cores."
         ),
     ] = None,
     spaces: Annotated[
@@ -59,12 +59,12 @@ def scale(
 ) -> None:
     """Measure tables per second with different numbers of processes and tablespaces, in temporary databases.
 
-    Example: pgbillion tables scale --workers 1,2,4,8 --tablespaces 0,8 --count 50k --storage lazy
+    Example: pgbillion tables scale --jobs 1,2,4,8 --tablespaces 0,8 --count 50k --storage lazy
     """
     extras.need(extras.MATPLOTLIB)
     tables = parse_count(count)
     pairs = scaling.combinations(
-        numbers(workers, "--workers", 1) if workers is not None else _default_workers(),
+        numbers(workers, "--jobs", 1) if workers is not None else _default_workers(),
         numbers(spaces, "--tablespaces", 0),
     )
     if not pairs:

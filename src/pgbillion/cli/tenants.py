@@ -40,7 +40,7 @@ Tenants = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option("--workers", "-w", metavar="N", help="Number of parallel sessions. Default: one per CPU core."),
+    typer.Option("--jobs", "-j", metavar="N", help="Number of parallel sessions. Default: one per CPU core."),
 ]
 LockTimeout = Annotated[str, typer.Option("--lock-timeout", metavar="TIME", help="Maximum time to wait for a lock.")]
 Retries = Annotated[
@@ -127,7 +127,7 @@ def create(
 
     Rows are copied only on request. Schemas that already exist are left alone.
 
-    Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -w 2
+    Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -j 2
     """
     method = None if storage is None else "lazy_heap" if storage is Storage.LAZY else "heap"
     request = creating.Request(

@@ -17,18 +17,18 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 _LEFT_OUT = ("password", "sslpassword", "oauth_client_secret", "fallback_application_name")
-_DATABASE, _STATE = "--dbname", "--state-dir"
+_DATABASE, _PASSWORD, _STATE = "--dbname", "--password", "--state-dir"
 # arguments follow it, and no options
 _END = "--"
 # these talk to the embedded server, or to servers of their own, and take the state folder alone
 _WITHOUT_CONNECTION = ("server", "demo", "tables report", "tables runs")
 # what says itself which server or installation is meant
 _OWN = ("-d", "--pg-config")
-_given: dict[str, str] = {}
+_given: dict[str, str | None] = {}
 
 
-def remember(option: str, value: str) -> None:
-    """Keep an option of connection or state folder that the user has given, by its long name."""
+def remember(option: str, value: str | None) -> None:
+    """Keep an option of connection or state folder that the user has given, by its long name; None for one without."""
     _given[option] = value
 
 
@@ -39,12 +39,13 @@ def forget() -> None:
 
 def state() -> Path | None:
     """Return the state folder that the user has given."""
-    return Path(_given[_STATE]) if _STATE in _given else None
+    given = _given.get(_STATE)
+    return None if given is None else Path(given)
 
 
 def named_server() -> bool:
     """Tell whether the user has given an option of the connection."""
-    return any(name != _STATE for name in _given)
+    return any(name not in (_STATE, _PASSWORD) for name in _given)
 
 
 def program() -> str:
@@ -65,7 +66,9 @@ def command(*words: str, as_root: bool = False) -> str:
     options: list[str] = []
     for name, value in _given.items():
         if name == _STATE or not own:
-            options += [_SHORT.get(name, name), public(value) if name == _DATABASE else value]
+            options.append(_SHORT.get(name, name))
+            if value is not None:
+                options.append(public(value) if name == _DATABASE else value)
     called = program()
     if as_root:
         found = shutil.which(called)
@@ -97,7 +100,7 @@ def _octal(byte: int) -> str:
     return shown if shown.isascii() and shown.isalnum() else f"\\{byte:03o}"
 
 
-_SHORT = {"--host": "-h", "--port": "-p", "--username": "-U", _DATABASE: "-d"}
+_SHORT = {"--host": "-h", "--port": "-p", "--username": "-U", _DATABASE: "-d", _PASSWORD: "-W"}
 
 
 def public(dbname: str) -> str:

@@ -52,7 +52,7 @@ class Request:
     def check(self) -> None:
         """Raise UserError for arguments that no server could make right."""
         if not 1 <= self.workers <= MAX_WORKERS:
-            raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
+            raise UserError(f"the number of jobs must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
         if self.batch is not None and self.batch < 1:
             raise UserError(f"the number of tables per batch must be at least 1, not {self.batch:,}")
 

@@ -145,19 +145,19 @@ class Plan(Wish):
         """Raise UserError for what the source's btp-main.sh refused, and what it should have."""
         self.names.check_range(self.first, self.count)
         if not 1 <= self.workers <= MAX_WORKERS:
-            raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
+            raise UserError(f"the number of jobs must be between 1 and {MAX_WORKERS:,}, not {self.workers:,}")
         if self.batch < 1:
             raise UserError(f"the number of tables per batch must be at least 1, not {self.batch:,}")
         if self.workers > self.count:
             raise UserError(
                 f"{self.workers:,} workers for {self.count:,} tables: some would have nothing to do",
-                f"use --workers {self.count} or fewer.",
+                f"use --jobs {self.count} or fewer.",
             )
         if self.tablespaces and len(self.tablespaces) < self.workers:
             raise UserError(
                 f"the number of tablespaces ({len(self.tablespaces):,}) should be equal to or greater than"
                 f" the number of workers ({self.workers:,})",
-                f"use --tablespaces {self.workers} or more, or --workers {len(self.tablespaces)} or fewer.",
+                f"use --tablespaces {self.workers} or more, or --jobs {len(self.tablespaces)} or fewer.",
             )
         if (self.template is None) == (self.columns is None):
             raise UserError("give either --template or --columns, not both")

@@ -70,7 +70,7 @@ class Request:
     def check(self) -> None:
         """Raise UserError for arguments that no server could make right."""
         if not 1 <= self.workers <= MAX_WORKERS:
-            raise UserError(f"the number of workers must be between 1 and {MAX_WORKERS}, not {self.workers:,}")
+            raise UserError(f"the number of jobs must be between 1 and {MAX_WORKERS}, not {self.workers:,}")
         if self.retries < 0:
             raise UserError(f"the number of retries must not be negative, not {self.retries}")
         if self.dry_run and not self.transaction:
