@@ -48,11 +48,11 @@ def measure(cluster: Cluster, storage: Storage, method: Method, sessions: int) -
     target = common.database(cluster, name)
     _make(target, storage)
     with target.connect() as conn:
-        request = drop.Request(selection.select(conn, r"\_%", "public"), method, sessions, BATCH[method])
+        request = drop.Request(selection.select(conn, "_*", "public"), method, sessions, BATCH[method])
         selected = drop.survey(conn, request).tables
         conn.execute("CHECKPOINT")
         start = time.perf_counter()
-        outcome = drop.execute(target, request, selected, command="", observe=_unwatched)
+        outcome = drop.execute(target, request, selected, command=str, observe=_unwatched)
         seconds = time.perf_counter() - start
         conn.execute("CHECKPOINT")
         with_checkpoint = time.perf_counter() - start

@@ -104,7 +104,7 @@ def main() -> int:
         make(cluster, target)
         ways: dict[str, Callable[[], float]] = {
             "first page": lambda: page(target, None),
-            "page of a pattern": lambda: page(target, r"\_0000f%"),
+            "page of a pattern": lambda: page(target, "_0000f*"),
             "page of a small schema": lambda: page(target, None, "small"),
             "all names": lambda: everything(target),
             "psql's \\dt": lambda: dt(cluster, target),

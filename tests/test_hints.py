@@ -127,9 +127,9 @@ def test_sudo_gets_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given
 
 def test_what_begins_with_a_dash_is_no_option(given: dict[str, str | None]) -> None:
     given["--dbname"] = "app"
-    words = invocation.command("tables", "list", "--limit", "1", *invocation.argument("-x%"))
+    words = invocation.command("tables", "list", "--limit", "1", *invocation.argument("-x*"))
     assert words.endswith("tables list --limit 1 -d app -- -x%")
-    assert invocation.argument("x%") == ("x%",)
+    assert invocation.argument("x*") == ("x*",)
 
 
 @pytest.mark.quick
@@ -177,11 +177,11 @@ def test_help(user: User) -> None:
 
 @runs("cli/tables_list.py list_tables: *")
 def test_the_next_page_is_of_the_same_database(user: User) -> None:
-    done = user.run("tables", "list", "a%", "--limit", "1")
+    done = user.run("tables", "list", "a*", "--limit", "1")
     assert done.stdout == "public.a1\n", done.stderr
     assert user.type(command(done.stderr, "next page: ")) == "public.a2\n"
     # names are anything
-    done = user.run("tables", "list", "--schema", "public", "--limit", "1", behind=("--", "-%"))
+    done = user.run("tables", "list", "--schema", "public", "--limit", "1", behind=("--", "-*"))
     assert done.stdout == 'public."-\t"\n', done.stderr
     assert user.type(command(done.stderr, "next page: ")) == 'public."-\t1"\n'
 
@@ -222,18 +222,30 @@ def test_an_interrupted_run(user: User, cluster: Cluster, monkeypatch: pytest.Mo
     assert "; 6,000 in all\n" in user.type(line)
 
 
-@runs("cli/tables_drop.py drop: tables drop *")
+@runs("cli/tables_drop.py drop: tables drop * * *")
 def test_an_interrupted_drop(user: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster.connect("app") as conn:
         conn.execute("DROP SCHEMA IF EXISTS made CASCADE; CREATE SCHEMA made")
         conn.execute("DO $$BEGIN FOR i IN 1..50 LOOP EXECUTE format('CREATE TABLE made.d_%s ()', i); END LOOP; END$$")
     monkeypatch.setattr(tables_drop, "meter", interrupting)
-    done = user.run("tables", "drop", "d_%", "--schema", "made", "--batch", "10", "--jobs", "1", "--yes")
+    done = user.run("tables", "drop", "d_*", "--schema", "made", "--batch", "10", "--jobs", "1", "--yes")
     assert done.returncode == 130, done.stderr
     monkeypatch.undo()
     assert " tables dropped in " in user.type(command(done.stderr, "go on with: "))
     with cluster.connect("app") as conn:
         assert one(conn, "SELECT count(*) FROM pg_class WHERE relname ~ '^d_'") == 0
+
+
+@runs("cli/tables_drop.py drop: tables drop * * *")
+def test_what_depends_on_tables_whose_names_begin_with_a_dash(user: User, cluster: Cluster) -> None:
+    with cluster.connect("app") as conn:
+        conn.execute("DROP SCHEMA IF EXISTS made CASCADE; CREATE SCHEMA made")
+        conn.execute('CREATE TABLE made."-p" (i int PRIMARY KEY); CREATE TABLE made.uses (i int REFERENCES made."-p")')
+    done = user.run("tables", "drop", "--schema", "made", "--yes", behind=("--", "-*"))
+    assert done.returncode == 3, done.stderr
+    line = command(done.stderr, "drops what depends on the tables too: ")
+    assert line.endswith(" -- '-*'")
+    assert user.type(line).startswith("1 table dropped in ")
 
 
 @runs("cli/tenants.py create: again")
@@ -251,7 +263,7 @@ def test_an_interrupted_creation_of_tenants(user: User, cluster: Cluster, monkey
 
 @runs("tenants/move.py oid_of: tenants list", "tenants/diff.py compare: tenants list")
 def test_tenants_that_are_not_there(user: User) -> None:
-    for words in (("move", "nobody", "--to", "billion"), ("diff", "nobody", "mod%")):
+    for words in (("move", "nobody", "--to", "billion"), ("diff", "nobody", "mod*")):
         done = user.run("tenants", *words)
         assert 'there is no schema "nobody"' in done.stderr
         assert "model" in user.type(command(done.stderr, "see what there is with: "))
@@ -261,11 +273,11 @@ def test_tenants_that_are_not_there(user: User) -> None:
 def test_a_tenant_whose_name_the_target_has(user: User, cluster: Cluster) -> None:
     for database in ("app", "billion"):
         with cluster.connect(database) as conn:
-            conn.execute("DROP SCHEMA IF EXISTS twice, other CASCADE; CREATE SCHEMA twice")
-    done = user.run("tenants", "move", "twice", "--to", "billion")
+            conn.execute('DROP SCHEMA IF EXISTS "-Twice", other CASCADE; CREATE SCHEMA "-Twice"')
+    done = user.run("tenants", "move", "--to", "billion", behind=("--", "-Twice"))
     user.type(command(done.stderr, "change one: "), put={"NEW_NAME": "other"})
     with cluster.connect("app") as conn:
-        assert one(conn, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('other', 'twice')") == 1
+        assert one(conn, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('other', '-Twice')") == 1
 
 
 @runs("rows/aggregate.py _sides: rows columns *", "rows/columns.py _none: rows columns QUERY")
@@ -280,7 +292,7 @@ def test_an_index_that_would_help(user: User, cluster: Cluster) -> None:
     user.type(command(done.stderr, "which would pay: "), put={"QUERY": "SELECT count(*) FROM t_demo"})
 
 
-@runs("cli/connect.py hint: server psql -l (2)", "cli/connect.py hint: server psql -c *")
+@runs("cli/connect.py _hint: server psql -l (2)", "cli/connect.py _hint: server psql -c *")
 @pytest.mark.parametrize("way", WAYS[1:])
 def test_a_database_that_is_not_there(way: str, cluster: Cluster, tmp_path: Path) -> None:
     """The databases are listed, the missing one is made, and then there."""
@@ -293,7 +305,7 @@ def test_a_database_that_is_not_there(way: str, cluster: Cluster, tmp_path: Path
         conn.execute(f'DROP DATABASE "{NAME}"')
 
 
-@runs("cli/connect.py hint: server psql -l")
+@runs("cli/connect.py _hint: server psql -l")
 @pytest.mark.parametrize("way", WAYS)
 def test_a_database_that_is_looked_for_elsewhere(way: str, cluster: Cluster, tmp_path: Path) -> None:
     user = connected(way, cluster, NAME, tmp_path, host="/nonexistent")
@@ -315,7 +327,7 @@ def test_programs_of_postgresql(way: str, cluster: Cluster, tmp_path: Path) -> N
         conn.execute(f'DROP DATABASE "{NAME}"')
     user = connected(way, cluster, "app", tmp_path, host="/nonexistent")
     user.environment["PGPORT"] = "1"
-    options = shlex.split(command(user.run("tables", "list").stderr, "one of the embedded server: ").rstrip(","))
+    options = shlex.split(command(user.run("tables", "list").stderr, "database of the embedded server: ").rstrip(","))
     environment = {name: value for name, value in user.environment.items() if name != "PGSERVICE"}
     user = User(tuple("app" if word == "NAME" else word for word in options), environment)
     assert user.run("tables", "list").returncode == 0

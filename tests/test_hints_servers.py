@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -57,7 +58,7 @@ def owner(folder: Owner) -> Owner:
 
 
 # the first test of a folder
-@runs("server/embedded.py status: server start", "cli/connect.py no_server: _start")
+@runs("server/embedded.py status: server start", "cli/connect.py refused: _start")
 def test_no_server(folder: Owner) -> None:
     user = folder.user
     absent = f"error: there is no server in {folder.state}"
@@ -96,7 +97,7 @@ def test_a_server_that_is_lost_while_tables_are_made(owner: Owner, monkeypatch: 
     assert "; 20,000 in all\n" in user.type(command(done.stderr, "resume with: "))
 
 
-@runs("tables/drop.py _refusal: server start", "cli/tables_drop.py drop: tables drop *")
+@runs("tables/drop.py _refusal: server start", "cli/tables_drop.py drop: tables drop * * *")
 def test_a_server_that_is_lost_while_tables_are_dropped(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
     user, cluster = owner.user, owner.cluster
 
@@ -124,8 +125,8 @@ def test_a_server_of_another_version(owner: Owner, monkeypatch: pytest.MonkeyPat
 @runs(
     "server/embedded.py running: server start",
     "cli/tables.py _target_of: server start",
-    "cli/connect.py hint: _start",
-    "cli/connect.py hint: _start (2)",
+    "cli/connect.py refused: _start (2)",
+    "cli/connect.py _hint: _start",
 )
 def test_a_stopped_server(owner: Owner) -> None:
     user = owner.user
@@ -134,10 +135,18 @@ def test_a_stopped_server(owner: Owner) -> None:
     lines = {
         command(user.run("server", "psql", "-l").stderr, "start it: "),
         command(user.run("tables", "verify", str(run)).stderr, "start it: "),
-        command(user.run("tables", "list", "-h", "/nonexistent").stderr, "is the server running. ").split(",")[0],
-        command(user.run("tables", "list", "-h", "a", "-p", "1,2,3").stderr, "is the server running. ").split(",")[0],
+        command(user.run("tables", "list").stderr, "start it: "),
+        command(user.run("tables", "list", "-d", "app").stderr, "start it: ").replace(" -d app", ""),
     }
+    socket = owner.cluster.socket_dir
+    named = user.run("tables", "list", "-h", str(socket), "-p", str(owner.cluster.port)).stderr
+    assert "hint: the embedded server is stopped; start it: " in named
+    lines.add(command(named, "start it: "))
     (line,) = lines
+    for where in (("-h", "/nonexistent"), ("-h", "a", "-p", "1,2,3"), ("-p", "1"), ("-d", "host=/nonexistent")):
+        said = user.run("tables", "list", *where).stderr
+        assert "hint: check that PostgreSQL is running there, or name another server" in said
+        assert not re.search("server start|connection is bad|connection failed|Is the server running", said)
     user.type(line)
     assert owner.cluster.running()
 

@@ -168,7 +168,7 @@ def test_hints_name_options_that_there_are(cluster: Cluster) -> None:
             ("tables", "create", "--count", "3", "--storage", "lazy"),
             ("tables", "create", "--count", "3", "--storage", "lazy", "--method", "sql"),
             ("tables", "estimate", "--count", "3"),
-            ("tables", "drop", "t%", "--method", "bulk", "--yes"),
+            ("tables", "drop", "t*", "--method", "bulk", "--yes"),
             ("cycle", "--count", "3", "--profiles", "full", "--template", "t_demo"),
         ):
             done = cli.run(*command)

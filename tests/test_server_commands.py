@@ -194,7 +194,7 @@ def test_psql_status_is_passed_on(running: Program) -> None:
 
 
 def test_psql_without_a_server(stopped: Program) -> None:
-    stopped.fails(2, "no server is running", "pgbillion server start", "server", "psql")
+    stopped.fails(2, "the embedded server in", "pgbillion server start", "server", "psql")
 
 
 def test_settings_are_for_mass_loading(running: Program) -> None:

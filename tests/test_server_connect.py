@@ -139,18 +139,34 @@ def test_what_to_do_about_a_connection_that_failed(
 
     refused = ended(dbname=cluster.conninfo("nope"))
     assert "does not exist" in refused
-    assert "is the server running?" not in refused
+    assert "is running" not in refused
     assert f"psql -h {cluster.socket_dir} -p {cluster.port} -U postgres -l" in refused
     monkeypatch.setenv("PGBILLION_STATE", str(state))
     refused = ended(dbname=cluster.conninfo("no pe"))
     assert "pgbillion server psql -l" in refused
     assert """pgbillion server psql -c 'CREATE DATABASE "no pe"'""" in refused
-    assert "is the server running?" not in refused
+    assert "is running" not in refused
     refused = ended(host=str(state / "elsewhere"), dbname="nope")
     assert "has no database nope: see its databases with: " in refused
     assert "-m pgbillion server psql -l;" in refused
     refused = ended(host=str(state / "elsewhere"), dbname="postgres")
-    assert f"one of the embedded server: -h {cluster.socket_dir} -p {cluster.port} -U postgres -d NAME, or" in refused
+    assert (
+        f"a database of the embedded server: -h {cluster.socket_dir} -p {cluster.port} -U postgres -d NAME, or"
+        in refused
+    )
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_database_that_psqls_default_server_refuses(
+    tmp_path: Path, answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that server's, if it answers; else the embedded server's, which can be started."""
+    monkeypatch.setattr(connect, "_answers", lambda conninfo: answers)
+    monkeypatch.setattr(invocation, "_given", {"--dbname": "app", "--state-dir": str(tmp_path)})
+    message, hint = connect.refused(psycopg.OperationalError("connection is bad: no such database"))
+    assert (message == "no such database") == answers
+    assert message.startswith("there is no server in") != answers
+    assert ("server start" in hint) != answers
 
 
 def test_a_socket_folder_is_a_host(state: Path) -> None:

@@ -82,7 +82,7 @@ def test_partitioned_template(cli: CommandLine) -> None:
         conn.execute("INSERT INTO _0000001d VALUES (1), (10)")
         assert servers.one(conn, "SELECT count(DISTINCT tableoid) FROM _0000001d") == 2
     cli.run("tables", "verify", check=True)
-    cli.run("tables", "drop", "_000000%", "--yes", check=True)
+    cli.run("tables", "drop", "_000000*", "--yes", check=True)
     with cli.connect() as conn:
         assert servers.one(conn, "SELECT count(*) FROM pg_class WHERE relname ~ '^_000000'") == 0
 

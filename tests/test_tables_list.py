@@ -102,19 +102,58 @@ def test_all(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"\_0000000_", "_0000000_", "%ff", "%", r"\%", r"back\\%", "Ä", "nothing%", "", r"\_00000b%", "s_lect"]
+    ("pattern", "regex"),
+    [
+        ("_0000000?", "^_0000000.$"),
+        ("*ff", "ff$"),
+        ("*", ""),
+        ("?", "^.$"),
+        ('"?"', "^[?]$"),
+        ('"back\\"*', "^back[\\\\]"),
+        ("Ä", "^Ä$"),
+        ("nothing*", "^nothing"),
+        ("", "^$"),
+        ("_00000B*", "^_00000b"),
+        ("s?lect", "^select$"),
+        ("a b|select", "^(a b|select)$"),
+        ("_0000000[0-5]", "^_0000000[0-5]$"),
+        (r"\w", r"^\w$"),
+    ],
 )
-def test_patterns(cli: CommandLine, pattern: str) -> None:
-    escaped = pattern.replace("'", "''")
+def test_patterns(cli: CommandLine, pattern: str, regex: str) -> None:
+    matches = f"relname ~ '{regex}' COLLATE pg_catalog.default"
     found = lines(cli, pattern, "--all")
-    assert sorted(found) == sorted(truth(cli, f"relname LIKE '{escaped}'"))
+    assert sorted(found) == sorted(truth(cli, matches))
     assert lines(cli, pattern, "--count", "exact") == [str(len(found))]
-    inside = lines(cli, pattern, "--schema", "odd", "--all")
-    assert sorted(inside) == sorted(truth(cli, f"relname LIKE '{escaped}' AND nspname = 'odd'"))
+    inside = lines(cli, f"odd.{pattern}", "--all")
+    assert sorted(inside) == sorted(truth(cli, f"{matches} AND nspname = 'odd'"))
+
+
+def test_schema_and_name(cli: CommandLine) -> None:
+    inside = ["odd._00000007"]
+    for pattern in (
+        ("_0*", "--schema", "odd"),
+        ("odd._0*",),
+        (f"{cli.database}.odd._0*",),
+        ("O*d._0*",),
+        ('"odd"._0?????07',),
+    ):
+        assert lines(cli, *pattern, "--all") == inside, pattern
+    assert sorted(lines(cli, "*._00000007")) == ["odd._00000007", "public._00000007"]
+    assert lines(cli, "odd?.*") == []
+
+
+def test_schemas_by_pattern_are_paged(cli: CommandLine) -> None:
+    """Pages hold the tables of these schemas alone."""
+    pages = json.loads("\n".join(lines(cli, "odd|public.*", "--limit", "700", "--json")))
+    assert (pages["count"], len(pages["tables"])) == (700, 700)
+    pages = json.loads("\n".join(lines(cli, "o?d.*", "--limit", "5", "--json")))
+    assert (pages["count"], len(pages["tables"])) == (5, 5)
+    assert lines(cli, "o?d.*", "--count", "estimate") == [str(len(ODD) + 1)]
 
 
 def test_json_tells_everything(cli: CommandLine) -> None:
-    page = json.loads("\n".join(lines(cli, r"\_00000007", "--json")))
+    page = json.loads("\n".join(lines(cli, "_00000007", "--json")))
     with cli.connect() as conn:
         oids: dict[str, int] = dict(
             conn.execute(
@@ -133,7 +172,7 @@ def test_counts(cli: CommandLine) -> None:
     assert (exact["count"], exact["exact"]) == (3000, True)
     # few enough to be counted
     assert lines(cli, "--schema", "public", "--count", "estimate") == ["3000"]
-    about = json.loads(lines(cli, "%0", "--count", "estimate", "--json")[0])
+    about = json.loads(lines(cli, "*0", "--count", "estimate", "--json")[0])
     assert 0 < about["count"] < 1000
 
 
@@ -141,7 +180,7 @@ def test_an_estimate_is_not_far_off(listed: CommandLine, monkeypatch: pytest.Mon
     monkeypatch.setattr(listing, "_COUNTED", 100)
     monkeypatch.setattr(listing, "_SAMPLED_BLOCKS", 40)
     with listed.connect() as conn:
-        chosen = selection.select(conn, r"\_0%", "public")
+        chosen = selection.select(conn, "_0*", "public")
         counts = [listing.estimate_count(conn, chosen, extension=True) for _ in range(20)]
     assert not any(count.exact for count in counts)
     assert 2000 < sum(count.count for count in counts) / 20 < 4000
@@ -150,17 +189,17 @@ def test_an_estimate_is_not_far_off(listed: CommandLine, monkeypatch: pytest.Mon
 def test_temporary_tables_of_others_are_left_out(cli: CommandLine) -> None:
     with cli.connect() as other:
         other.execute("CREATE TEMPORARY TABLE _0000temp (i int)")
-        assert lines(cli, r"\_0000t%") == []
-        assert lines(cli, r"\_0000t%", "--count", "exact") == ["0"]
+        assert lines(cli, "_0000t*") == []
+        assert lines(cli, "_0000t*", "--count", "exact") == ["0"]
 
 
 def test_what_it_costs_is_said(cli: CommandLine) -> None:
-    done = cli.run(*LIST, "%ff", "-U", "lister", check=True)
+    done = cli.run(*LIST, "*ff", "-U", "lister", check=True)
     assert "note: the pattern begins with a wildcard, so all of some" in done.stderr
+    done = cli.run(*LIST, "_0000%", "-U", "lister", check=True)
+    assert """note: "%" in a pattern stands for itself; * stands for any characters""" in done.stderr
     done = cli.run(*LIST, "_00000007", "-U", "lister", check=True)
-    assert 'note: "_" in a pattern stands for any character; write \\_ for itself' in done.stderr
-    done = cli.run(*LIST, r"\_00000007", "-U", "lister", check=True)
-    assert "wildcard" not in done.stderr
+    assert "pattern" not in done.stderr
 
 
 def test_without_the_extension_that_is_said(cli: CommandLine, request: pytest.FixtureRequest) -> None:
@@ -187,7 +226,10 @@ def test_a_reader_that_has_enough(listed: CommandLine) -> None:
         (("--count", "exact", "--after", "a"), "--count counts all that match"),
         (("--count", "roughly"), "'roughly' is not one of"),
         (("--limit", "0"), "--limit"),
-        (("a\\",), "ends with an escape character"),
+        (('a"b',), "unterminated quoted string in pattern"),
+        (("a.b.c.d",), "too many dotted names"),
+        (("other.odd.select",), "cross-database references are not implemented"),
+        (("odd.select", "--schema", "odd"), "the schema is given twice"),
     ],
 )
 def test_arguments(listed: CommandLine, arguments: tuple[str, ...], error: str) -> None:
@@ -201,21 +243,9 @@ def test_schema_that_does_not_exist(listed: CommandLine) -> None:
     failed(listed.run(*LIST, "--schema", "nothing"), 3, 'schema "nothing" does not exist')
 
 
-@pytest.mark.parametrize(
-    ("pattern", "prefix"),
-    [
-        ("abc", "abc"),
-        ("a%", "a"),
-        (r"a\_b_c", "a_b"),
-        (r"\%x%", "%x"),
-        ("_a", ""),
-        ("%", ""),
-        (r"a\\%", "a\\"),
-        (None, ""),
-    ],
-)
-def test_prefix(pattern: str | None, prefix: str) -> None:
-    assert selection.Selection(pattern).prefix == prefix
+@pytest.mark.parametrize("pattern", ["a(", "odd.a(", "a(.b"])
+def test_no_regular_expression(listed: CommandLine, pattern: str) -> None:
+    failed(listed.run(*LIST, pattern), 3, "invalid regular expression", "double quotes make every character literal")
 
 
 def test_names_are_no_commands_to_a_terminal(listed: CommandLine) -> None:
@@ -226,7 +256,7 @@ def test_names_are_no_commands_to_a_terminal(listed: CommandLine) -> None:
         conn.execute(Composed([SQL("CREATE SCHEMA "), Identifier(evil)]))
         conn.execute(Composed([SQL("CREATE TABLE "), Identifier(evil, evil), SQL("()")]))
         tenants = ("tenants", "diff", evil, "public")
-        for arguments in (("tables", "list", "x%"), ("tenants", "list", "x%"), tenants, ("tenants", "size", "x%")):
+        for arguments in (("tables", "list", "x*"), ("tenants", "list", "x*"), tenants, ("tenants", "size", "x*")):
             leader, follower = pty.openpty()
             command = listed._argv(arguments, True)
             with subprocess.Popen(command, env=listed._env(), stdout=follower, stderr=follower):
@@ -236,7 +266,7 @@ def test_names_are_no_commands_to_a_terminal(listed: CommandLine) -> None:
             assert shown in seen, arguments
             assert not re.search("\x1b]|\x07|\x9b", seen), arguments
         # a pipe gets the name itself
-        assert evil in listed.run("tables", "list", "x%", check=True).stdout
+        assert evil in listed.run("tables", "list", "x*", check=True).stdout
         said = listed.run("tables", "list", "--schema", f"{evil}y").stderr
         assert rf"{shown}y" in said
         assert "\x1b" not in said

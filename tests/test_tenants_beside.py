@@ -89,7 +89,7 @@ class World:
     def rename(self, name: str) -> Act:
         def work(target: Target) -> None:
             with target.connect() as conn:
-                manage.rename(conn, name, self.other, [name], say=print)
+                manage.rename(conn, name, self.other, say=print)
 
         return Act("rename", work, ["LOCK TABLE", "ALTER SCHEMA"], "UPDATE pgbillion_journal")
 

@@ -127,7 +127,7 @@ COMMENT ON FUNCTION pgbillion_tables.drop_tables(regclass[], boolean, boolean) I
 'drops tables, all or none, and returns how many there were';
 
 CREATE FUNCTION pgbillion_tables.tables(
-    like_pattern text DEFAULT NULL,
+    name_regex text DEFAULT NULL,
     schema regnamespace DEFAULT NULL,
     after name DEFAULT NULL,
     max_rows bigint DEFAULT 1000,
@@ -142,7 +142,7 @@ LANGUAGE c STABLE PARALLEL RESTRICTED ROWS 1000
 AS 'MODULE_PATHNAME', 'pgbillion_tables';
 
 COMMENT ON FUNCTION pgbillion_tables.tables(text, regnamespace, name, bigint) IS
-'a page of the tables whose names match, in order of their names, from the one behind "after"';
+'a page of the tables whose names match a regular expression, in order of their names, starting after "after"';
 
 CREATE FUNCTION pgbillion_tables.clone_schema(
     template regnamespace,

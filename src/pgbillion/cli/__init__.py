@@ -168,12 +168,7 @@ def _fail_database(error: psycopg.Error) -> int:
         if not isinstance(error, psycopg.OperationalError):
             # psycopg's own: a value that cannot be sent, or one that came and cannot be read
             return _fail(str(error))
-        # libpq asks what our hint asks
-        lines = [line for line in str(error).splitlines() if not line.strip().startswith("Is the server running")]
-        message = "\n".join(lines)
-        if connect.nothing_named() and (absent := connect.no_server(message)) is not None:
-            return _fail(*absent, 2)
-        return _fail(message, connect.hint(error), 2)
+        return _fail(*connect.refused(error), 2)
     detail = f" ({diagnosis.message_detail})" if diagnosis.message_detail else ""
     # 08: connection exceptions; 57P01 to 57P03: the server was told to stop, crashed, or is not ready
     lost = state.startswith("08") or state in ("57P01", "57P02", "57P03")

@@ -215,21 +215,43 @@ def other(given: str, than: Target) -> Target:
     return _make({**conninfo_to_dict(than.conninfo), "dbname": given}, embedded=than.embedded)
 
 
-def hint(error: psycopg.OperationalError) -> str:
-    """Return what to do about a connection that could not be made, as far as can be seen from here."""
+def refused(error: psycopg.OperationalError) -> tuple[str, str]:
+    """Return what is wrong with a connection that could not be made, and what to do about it."""
+    # psycopg's words before those of libpq, and libpq's question, which the hint answers
+    lines = re.sub(r"^connection (?:is bad|failed): ", "", str(error)).splitlines()
+    message = "\n".join(line for line in lines if not line.strip().startswith("Is the server running"))
+    # a database's name alone is one of psql's default server, if that answers
+    if invocation.named_server() or given_server() or (invocation.named_database() and _answers("")):
+        return message, _hint(error)
+    state = paths.state_dir(invocation.state())
+    found = embedded.find(state)
+    if found is None or not found.data.exists():
+        return (
+            f"there is no server in {state}, and psql's default server cannot be used: {message}",
+            f"make one: {_start()}; or name one of your own with -h, -p, -U, -d",
+        )
+    if not found.running():
+        return (
+            f"the embedded server in {state} is stopped, and psql's default server cannot be used: {message}",
+            f"start it: {_start()}; or name one of your own with -h, -p, -U, -d",
+        )
+    return message, _hint(error)
+
+
+def _hint(error: psycopg.OperationalError) -> str:
     tried = error.pgconn
     if tried is None or not tried.db:
-        return f"is the server running? {_start()}, or name one with -h, -p, -U, -d"
+        return "check that PostgreSQL is running there, or name another server with -h, -p, -U, -d"
     name = tried.db.decode(errors="replace")
     host, port, user = (part.decode(errors="replace") for part in (tried.host, tried.port, tried.user))
     address = make_conninfo(**{key: value for key, value in {"host": host, "port": port}.items() if value})
-    here = embedded.find(paths.state_dir(invocation.state()))
-    here = here if here is not None and here.running() else None
-    mine = here is not None and host == str(here.socket_dir) and port == str(here.port)
+    found = embedded.find(paths.state_dir(invocation.state()))
+    mine = found is not None and host == str(found.socket_dir) and port == str(found.port)
+    here = found if found is not None and found.running() else None
     if _missing_library(str(error)) not in (None, name, user):
         return _put_back(host, port, mine=mine)
     there = (
-        f"one of the embedded server: -h {here.socket_dir} -p {here.port} -U {SUPERUSER} -d NAME"
+        f"a database of the embedded server: -h {here.socket_dir} -p {here.port} -U {SUPERUSER} -d NAME"
         if here and not mine
         else ""
     )
@@ -239,7 +261,10 @@ def hint(error: psycopg.OperationalError) -> str:
                 f"no server answers there, and the embedded server has no database {name}: see its databases with:"
                 f" {invocation.command('server', 'psql', '-l')}; or name another server with -h, -p, -U, -d"
             )
-        return f"is the server running? {there or _start()}, or name one with -h, -p, -U, -d"
+        if mine:
+            return f"the embedded server is stopped; start it: {_start()}"
+        other = f", or use {there}" if there else ""
+        return f"check that PostgreSQL is running there{other}, or name another server with -h, -p, -U, -d"
     if mine and here is not None:
         if not has_database(here, name):
             return (
@@ -252,23 +277,6 @@ def hint(error: psycopg.OperationalError) -> str:
     return (
         "the server answers, and refuses: look at role, password and database (-U, -d); "
         f"its databases: psql {options}-l; one is made with: createdb {options}NAME{also}"
-    )
-
-
-def nothing_named() -> bool:
-    """Tell whether neither the options of this command nor the environment name a server."""
-    return not invocation.named_server() and not given_server()
-
-
-def no_server(message: str) -> tuple[str, str] | None:
-    """Return what is wrong and what to do where there is no embedded server, and psql's default server refused."""
-    state = paths.state_dir(invocation.state())
-    found = embedded.find(state)
-    if found is not None and found.data.exists():
-        return None
-    return (
-        f"there is no server in {state}, and psql's default server cannot be used: {message}",
-        f"make one: {_start()}; or name one of your own with -h, -p, -U, -d",
     )
 
 

@@ -210,7 +210,10 @@ PgConfig = Annotated[
 ]
 Pattern = Annotated[
     str | None,
-    typer.Argument(metavar="PATTERN", help="Names like this, as SQL's LIKE has it: % _ are wildcards, \\ quotes."),
+    typer.Argument(
+        metavar="PATTERN",
+        help="Pattern of table names, as for psql's \\dt: * and ? are wildcards, and schema.table names both.",
+    ),
 ]
 
 

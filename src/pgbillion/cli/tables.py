@@ -145,7 +145,7 @@ def _target_of(opened: run.Run, where: Where) -> Target:
         cluster = embedded.find(where.state)
         if cluster is not None and not cluster.running():
             raise UserError(
-                "the embedded server, which this run belongs to, is not running",
+                "the embedded server, which this run belongs to, is stopped",
                 f"start it: {invocation.command('server', 'start')}",
                 status=2,
             )

@@ -106,7 +106,7 @@ def drop(
     Nothing is dropped if any of the tables is a system catalog, belongs to an extension or to another role, or is in
     use. Foreign keys between tables of different batches need --cascade, as they do between two DROP TABLE commands.
 
-    Example: pgbillion tables drop 'tenant\_0%' --schema public --dry-run
+    Example: pgbillion tables drop 'tenant_0*' --schema public --dry-run
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         # names that are no text
@@ -156,12 +156,12 @@ def drop(
     words += ["--method", method.value] if method is Method.SQL else []
     words += ["--allow-unobserved"] if allow_unobserved else []
     words += ["--yes"] if yes else []
-    words += invocation.argument(pattern) if pattern is not None else []
+    behind = invocation.argument(pattern) if pattern is not None else ()
     outcome = dropping.execute(
         target,
         request,
         survey.tables,
-        command=invocation.command("tables", "drop", *words),
+        command=lambda *more: invocation.command("tables", "drop", *words, *more, *behind),
         observe=lambda total: meter(total, "dropped"),
     )
     if as_json:

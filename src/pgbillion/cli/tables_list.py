@@ -57,7 +57,7 @@ def list_tables(
 
     Prints one qualified and quoted name per line, in byte order.
 
-    Example: pgbillion tables list 'tenant\_0%' --all
+    Example: pgbillion tables list 'tenant_0*' --all
     """
     if counting is not None and (everything or after is not None or limit is not None):
         raise UserError("--count counts all that match", "leave out --all, --after and --limit")

@@ -36,7 +36,7 @@ _WHAT, _HOW = "What", "How"
 
 Tenants = Annotated[
     str,
-    typer.Argument(metavar="PATTERN", help="Schemas with names like this, as SQL's LIKE has it: % _ are wildcards."),
+    typer.Argument(metavar="PATTERN", help="Pattern of schema names, as for psql's \\dn: * and ? are wildcards."),
 ]
 Workers = Annotated[
     int | None,
@@ -163,7 +163,9 @@ def migrate(
     where: Where,
     what: Annotated[
         list[str],
-        typer.Argument(metavar="FILE… PATTERN", help="Files of SQL, then the names of schemas, as SQL's LIKE has it."),
+        typer.Argument(
+            metavar="FILE… PATTERN", help="Files of SQL, then a pattern of schema names, as for psql's \\dn."
+        ),
     ],
     command: Annotated[
         list[str] | None,
@@ -208,11 +210,11 @@ def migrate(
 
     Triggers and functions of a tenant run as the role that migrates, unless --as-owner is given.
 
-    Example: pgbillion tenants migrate add_column.sql 'tenant\_%' --canary 10
+    Example: pgbillion tenants migrate add_column.sql 'tenant_*' --canary 10
     """
     *files, pattern = what
     if not files and not command:
-        raise UserError("say what to run: a file, or SQL with -c", "as in: migrate add_column.sql 'tenant_%'")
+        raise UserError("say what to run: a file, or SQL with -c", "as in: migrate add_column.sql 'tenant_*'")
     request = migrating.Request(
         script.load([Path(name) for name in files], command or []),
         number_of_workers(workers),
@@ -267,7 +269,7 @@ def diff(
     Schemas that differ in the same way are grouped. Statements are shown only if they worked in a copy without rows,
     which is rolled back. The exit status is 1 if any schema differs. No extension is needed.
 
-    Example: pgbillion tenants diff model 'tenant\_%'
+    Example: pgbillion tenants diff model 'tenant_*'
     """
     target = where.target()
     with target.connect() as conn:
@@ -301,13 +303,13 @@ def diff(
 @connect.options
 def list_tenants(
     where: Where,
-    pattern: Tenants = "%",
+    pattern: Tenants = "*",
     size: Annotated[bool, typer.Option("--size", help="Show the size of their tables, indexes and sequences.")] = False,
     as_json: Json = False,
 ) -> None:
     r"""List schemas with their owners and numbers of tables.
 
-    Example: pgbillion tenants list 'tenant\_%' --size
+    Example: pgbillion tenants list 'tenant_*' --size
     """
     with where.target().connect() as conn:
         found = manage.listed(conn, schemas.select(conn, pattern), size=size)
@@ -324,20 +326,19 @@ def list_tenants(
 @connect.options
 def rename(
     where: Where,
-    old: Annotated[str, typer.Argument(metavar="OLD", help="The name, or names with % for any text.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The new one, with % for the same text.")],
+    old: Annotated[str, typer.Argument(metavar="OLD", help="Schema, or schemas with one * for any characters.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="New name, with one * for the same characters.")],
     as_json: Json = False,
 ) -> None:
     """Rename schemas, all or none; the journal of migrations goes with them.
 
-    Example: pgbillion tenants rename 'tenant_%' 'customer_%'
+    Example: pgbillion tenants rename 'tenant_*' 'customer_*'
     """
     with where.target().connect() as conn:
         pairs = manage.rename(
             conn,
             old,
             new,
-            schemas.select(conn, "public" if old == "public" else "%"),
             say=lambda line: print(line, file=sys.stderr),
         )
     if as_json:
@@ -363,7 +364,7 @@ def drop(
 
     A schema with more objects than the server's lock table has room for is dropped in several transactions.
 
-    Example: pgbillion tenants drop 'tenant\_0%' --dry-run
+    Example: pgbillion tenants drop 'tenant_0*' --dry-run
     """
     target = where.target()
     with target.connect() as conn:

@@ -38,7 +38,7 @@ class Sort(StrEnum):
 @connect.options
 def size(
     where: Where,
-    pattern: Tenants = "%",
+    pattern: Tenants = "*",
     sort: Annotated[Sort, typer.Option("--sort", help="Sort by name, or by one of the figures, largest first.")] = (
         Sort.TOTAL
     ),
@@ -53,7 +53,7 @@ def size(
 
     The number of files is shown to superusers, and to roles that may call pg_stat_file(). No extension is needed.
 
-    Example: pgbillion tenants size 'tenant\_%' --limit 20
+    Example: pgbillion tenants size 'tenant_*' --limit 20
     """
     target = where.target()
     with target.connect() as conn:

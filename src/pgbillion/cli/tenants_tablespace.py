@@ -33,7 +33,7 @@ def tablespace(
     is locked while its own file is copied. Sequences stay where they are, because PostgreSQL does not move them. No
     extension is needed.
 
-    Example: pgbillion tenants tablespace 'tenant\_0%' fast
+    Example: pgbillion tenants tablespace 'tenant_0*' fast
     """
     request = moving.Request(name, number_of_workers(workers), lock_timeout, retries)
     request.check()

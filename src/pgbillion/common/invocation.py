@@ -44,8 +44,14 @@ def state() -> Path | None:
 
 
 def named_server() -> bool:
-    """Tell whether the user has given an option of the connection."""
-    return any(name not in (_STATE, _PASSWORD) for name in _given)
+    """Tell whether the user has named a server, and not just a database, by options of the connection."""
+    database = _given.get(_DATABASE) or ""
+    return "=" in database or "://" in database or not _given.keys() <= {_DATABASE, _STATE, _PASSWORD}
+
+
+def named_database() -> bool:
+    """Tell whether the user has named a database, by option."""
+    return _DATABASE in _given
 
 
 def program() -> str:

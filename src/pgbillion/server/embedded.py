@@ -122,9 +122,9 @@ def running(state: Path) -> Cluster:
     """Return the running embedded server, or raise UserError."""
     cluster = find(state)
     if cluster is None or not cluster.running():
-        raise UserError(
-            f"no server is running in {state}", f"start it: {invocation.command('server', 'start')}", status=2
-        )
+        made = cluster is not None and cluster.data.exists()
+        wrong = f"the embedded server in {state} is stopped" if made else f"no server is running in {state}"
+        raise UserError(wrong, f"start it: {invocation.command('server', 'start')}", status=2)
     return cluster
 
 

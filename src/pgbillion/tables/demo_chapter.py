@@ -171,5 +171,7 @@ def _drop(target: Target, plan: Plan, first: int, count: int, method: Method, ag
         request = drop.Request(chosen, method)
         found = drop.survey(conn, request)
     start = time.perf_counter()
-    gone = drop.execute(target, request, found.tables, command=again, observe=lambda total: meter(total, "dropped"))
+    gone = drop.execute(
+        target, request, found.tables, command=lambda *more: again, observe=lambda total: meter(total, "dropped")
+    )
     return (time.perf_counter() - start) / gone.dropped

@@ -88,7 +88,7 @@ def survey(conn: Connection, request: Request) -> Survey:
     selection = request.selection
     _refuse_system(conn, selection)
     extension = selecting.has_function(conn, "tables")
-    if not extension or selection.numbered is not None:
+    if not selection.by_function(extension=extension):
         selecting.by_index(conn)
     schemas: dict[str, int] = {}
     groups: dict[tuple[int, int], tuple[int, str]] = {}  # schema and owner: how many, and the name of one
@@ -229,14 +229,14 @@ def execute(
     request: Request,
     selected: int,
     *,
-    command: str,
+    command: Callable[..., str],
     observe: Callable[[int], contextlib.AbstractContextManager[Callable[[int], None]]],
 ) -> Outcome:
     """Drop the tables.
 
-    ``selected`` is the survey's count, ``command`` the one that goes on, ``observe`` gives what is called with the
-    number of tables gone. Raises UserError when interrupted (status 130), a connection is lost (2), or the server
-    refuses (3); what was dropped before stays so, and the error says how many.
+    ``selected`` is the survey's count, ``command`` makes the one that goes on, with further options if given, and
+    ``observe`` gives what is called with the number of tables gone. Raises UserError when interrupted (status 130), a
+    connection is lost (2), or the server refuses (3); what was dropped before stays so, and the error says how many.
     """
     start = time.monotonic()
     with target.connect() as conn, contextlib.ExitStack() as stack:
@@ -257,7 +257,7 @@ def execute(
                 dropping.run(update)
             except KeyboardInterrupt:
                 raise UserError(
-                    f"interrupted: {dropping.so_far}", f"go on with: {command}", create.INTERRUPTED
+                    f"interrupted: {dropping.so_far}", f"go on with: {command()}", create.INTERRUPTED
                 ) from None
             except psycopg.Error as error:
                 raise _refusal(error, dropping, target, command) from error
@@ -319,7 +319,7 @@ class _Dropping:
         """Yield what is selected, page by page; none is empty."""
         request = self.request
         extension = selecting.has_function(self.conn, "tables")
-        if not extension or request.selection.numbered is not None:
+        if not request.selection.by_function(extension=extension):
             selecting.by_index(self.conn)
         value = sql.SQL(
             "array_agg(quote_ident(n.nspname) || '.' || quote_ident(t.name))"
@@ -371,7 +371,7 @@ class _Dropping:
                 self.dropped += len(batch)
 
 
-def _refusal(error: psycopg.Error, dropping: _Dropping, target: Target, command: str) -> UserError:
+def _refusal(error: psycopg.Error, dropping: _Dropping, target: Target, command: Callable[..., str]) -> UserError:
     """Return what the server said as a UserError that tells how much was dropped before."""
     so_far = dropping.so_far if dropping.dropped else "nothing was dropped"
     diagnosis = error.diag
@@ -379,7 +379,7 @@ def _refusal(error: psycopg.Error, dropping: _Dropping, target: Target, command:
     if diagnosis.message_primary is None or state.startswith("08") or state in ("57P01", "57P02", "57P03"):
         reason = diagnosis.message_primary or str(error).strip().partition("\n")[0]
         start = f"start the server again ({invocation.command('server', 'start')}), then " if target.embedded else ""
-        return UserError(f"{reason}; {so_far}", f"{start}go on with: {command}", status=2)
+        return UserError(f"{reason}; {so_far}", f"{start}go on with: {command()}", status=2)
     if isinstance(error, psycopg.errors.LockNotAvailable):
         try:
             own = [worker.info.backend_pid for worker in dropping.workers]
@@ -387,17 +387,17 @@ def _refusal(error: psycopg.Error, dropping: _Dropping, target: Target, command:
         except UserError as used:
             return used
     message = diagnosis.message_primary
-    hint = diagnosis.message_hint or f"go on with: {command}"
+    hint = diagnosis.message_hint or f"go on with: {command()}"
     match error:
         case psycopg.errors.DependentObjectsStillExist():
             lines = (diagnosis.message_detail or "").splitlines()
             named = "; ".join(lines[:5]) + (" …" if len(lines) > 5 else "")
             message = f"{message}: {named}"
-            hint = f"--cascade drops what depends on the tables too: {command} --cascade"
+            hint = f"--cascade drops what depends on the tables too: {command('--cascade')}"
         case psycopg.errors.ObjectNotInPrerequisiteState():
             hint = "--allow-unobserved goes on nevertheless, and --method sql lets them see each table"
         case psycopg.errors.ProgramLimitExceeded() | psycopg.errors.OutOfMemory() if dropping.request.batch is not None:
             hint = "leave --batch to the program, which tries smaller ones"
         case psycopg.errors.LockNotAvailable():
-            hint = f"somebody else uses one of the tables; go on with: {command}"
+            hint = f"somebody else uses one of the tables; go on with: {command()}"
     return UserError(f"{message}; {so_far}", hint, status=3)

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import text
+from pgbillion.common import patterns, text
 from pgbillion.tables import selection as selecting
 from pgbillion.tables.selection import Selection
 
@@ -65,12 +65,12 @@ def notes(conn: Connection, selection: Selection, *, extension: bool) -> list[st
     if selection.reads_everything and selection.schema is None:
         rows = _relations(conn)
         said.append(
-            f"the pattern begins with a wildcard, so all of some {text.count(rows)} names in pg_class are looked at,"
-            f" about {text.duration(max(rows / _NAMES_A_SECOND, 0.001))}; one that begins with a letter needs only"
-            " its own"
+            f"the pattern begins with a wildcard, so all of some {text.count(rows)} names in pg_class are read,"
+            f" about {text.duration(max(rows / _NAMES_A_SECOND, 0.001))}; a pattern that begins with a letter reads"
+            " only the names that begin with it"
         )
-    if selection.pattern is not None and selection.pattern.startswith("_"):
-        said.append('"_" in a pattern stands for any character; write \\_ for itself')
+    if selection.name is not None and "%" in selection.name.regex:
+        said.append(f'"%" in a pattern stands for itself; {patterns.WILDCARDS}')
     return said
 
 
@@ -88,7 +88,7 @@ def write(
 
     ``limit`` is the size of the one page that is wanted, None for all. ``write`` is called once a page.
     """
-    if not extension:
+    if not selection.by_function(extension=extension):
         selecting.by_index(conn)
     start = time.perf_counter()
     first_seconds = 0.0
@@ -122,7 +122,7 @@ def write(
 def count_exactly(conn: Connection, selection: Selection, *, extension: bool) -> Count:
     """Count the tables, a page at a time."""
     start = time.perf_counter()
-    if not extension:
+    if not selection.by_function(extension=extension):
         selecting.by_index(conn)
     pages = selecting.pages(conn, selection, _LARGE_PAGE, sql.SQL("count(*)"), extension=extension)
     total = sum(page.value for page in pages)
@@ -133,7 +133,7 @@ def estimate_count(conn: Connection, selection: Selection, *, extension: bool) -
     """Count the tables if they are few and found through the index; else count those on random pages of pg_class."""
     start = time.perf_counter()
     if not selection.reads_everything:
-        if not extension:
+        if not selection.by_function(extension=extension):
             selecting.by_index(conn)
         pages = selecting.pages(conn, selection, _COUNTED, sql.SQL("count(*)"), extension=extension)
         page = next(pages)

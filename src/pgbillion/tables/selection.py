@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgbillion.common import patterns
 from pgbillion.common.errors import UserError
 from pgbillion.server import extension
 from pgbillion.tables.names import NameFormat
@@ -35,48 +36,36 @@ class Numbered:
 class Selection:
     """Tables, ordinary and partitioned ones; without a schema those of all but the system's schemas.
 
-    ``pattern`` is one of LIKE's. ``numbered`` needs a schema, and no pattern. Tables of other sessions' temporary
-    schemas are never among them.
+    ``name`` is the pattern for names, None for all; ``schema_oids`` are of the schemas that a pattern matches, where
+    that is not one. ``numbered`` needs a schema, and no pattern. Tables of other sessions' temporary schemas are never
+    among them.
     """
 
-    pattern: str | None = None
+    name: patterns.Name | None = None
     schema: str | None = None
     schema_oid: int | None = None
+    schema_oids: tuple[int, ...] | None = None
     numbered: Numbered | None = None
-
-    @property
-    def prefix(self) -> str:
-        """What all names that match begin with."""
-        prefix, escaped = "", False
-        for character in self.pattern or "":
-            if not escaped and character in "%_":
-                break
-            if not escaped and character == "\\":
-                escaped = True
-                continue
-            prefix, escaped = prefix + character, False
-        return prefix
 
     @property
     def reads_everything(self) -> bool:
         """Tell whether the names that match cannot be found without looking at all the others."""
-        return self.pattern is not None and not self.prefix
+        return self.name is not None and not self.name.prefix
 
-    def describe(self) -> str:
-        """Return the selection for people."""
-        where = "" if self.schema is None else f" in schema {self.schema}"
-        if self.numbered is not None:
-            names, first, count = self.numbered.names, self.numbered.first, self.numbered.count
-            return f"{names(first)} … {names(first + count - 1)}{where}"
-        return f'like "{self.pattern}"{where}' if self.pattern is not None else where.strip()
+    def by_function(self, *, extension: bool) -> bool:
+        """Tell whether pages come from the extension's function, if it is there."""
+        return extension and self.numbered is None and self.schema_oids is None
 
     def condition(self) -> sql.Composable:
         """Return what tells the selection's rows of ``pg_class c``, as SQL; system catalogs are not left out."""
         parts: list[sql.Composable] = [sql.SQL("c.relkind IN ('r', 'p')")]
         if self.schema_oid is not None:
             parts.append(sql.SQL("c.relnamespace = {}::oid").format(sql.Literal(self.schema_oid)))
-        if self.pattern is not None:
-            parts.append(sql.SQL("c.relname LIKE {}").format(sql.Literal(self.pattern)))
+        if self.schema_oids is not None:
+            parts.append(sql.SQL("c.relnamespace = ANY ({}::oid[])").format(sql.Literal(list(self.schema_oids))))
+        if self.name is not None:
+            matches = sql.SQL('c.relname ~ {}::text COLLATE pg_catalog."default"')
+            parts.append(matches.format(sql.Literal(self.name.regex)))
         if self.numbered is not None:
             segments = list(self.numbered.names.segments(self.numbered.first, self.numbered.count))
             # in one range of the index, whatever the number of segments
@@ -99,9 +88,12 @@ class Selection:
         Columns: "table", schema_oid, name, owner, tablespace, access_method. The page is longer than ``size`` by the
         tables of other schemas that share its last name.
         """
-        if extension and self.numbered is None:
+        if self.by_function(extension=extension):
             return sql.SQL("pgbillion_tables.tables({}::text, {}::oid::regnamespace, {}::name, {}::bigint)").format(
-                sql.Literal(self.pattern), sql.Literal(self.schema_oid), sql.Literal(after), sql.Literal(size)
+                sql.Literal(None if self.name is None else self.name.regex),
+                sql.Literal(self.schema_oid),
+                sql.Literal(after),
+                sql.Literal(size),
             )
         parts = [self.condition()]
         if self.schema_oid is None:
@@ -128,18 +120,45 @@ def select(
     conn: Connection, pattern: str | None = None, schema: str | None = None, numbered: Numbered | None = None
 ) -> Selection:
     """Return a selection. Raises UserError for a schema that does not exist, or a pattern that is none."""
+    if pattern is None:
+        return Selection(None, schema, _schema(conn, schema), None, numbered)
+    *outer, name = patterns.parse(pattern, most=3)
+    if len(outer) == 2 and outer[0].literal != conn.info.dbname:
+        raise UserError(f"cross-database references are not implemented: {pattern}", "connect to that database with -d")
+    oids: tuple[int, ...] | None = None
+    try:
+        # what is no regular expression is refused here, with words of ours
+        conn.execute("SELECT ''::text ~ %s::text", [name.regex])
+        if outer:
+            if schema is not None:
+                raise UserError("the schema is given twice: by --schema, and in the pattern", "leave out one of them")
+            schema = outer[-1].literal
+            if schema is None and not outer[-1].anything:
+                oids = _schemas(conn, outer[-1])
+    except psycopg.errors.InvalidRegularExpression as error:
+        raise UserError(f'pattern "{pattern}": {error.diag.message_primary}', patterns.QUOTES, 3) from None
+    return Selection(None if name.anything else name, schema, _schema(conn, schema), oids, numbered)
+
+
+def _schema(conn: Connection, schema: str | None) -> int | None:
+    """Return a schema's OID. Raises UserError if there is none of that name."""
     oid = None
     if schema is not None:
         row = conn.execute("SELECT oid::bigint FROM pg_namespace WHERE nspname = %s", [schema]).fetchone()
         if row is None:
             raise UserError(f'schema "{schema}" does not exist', "psql's \\dn lists the schemas", status=3)
         oid = int(row[0])
-    if pattern is not None:
-        if "\0" in pattern:
-            raise UserError("a pattern cannot contain a zero byte")
-        if (len(pattern) - len(pattern.rstrip("\\"))) % 2:
-            raise UserError(f'pattern "{pattern}" ends with an escape character', "write \\\\ for a backslash")
-    return Selection(pattern, schema, oid, numbered)
+    return oid
+
+
+def _schemas(conn: Connection, wanted: patterns.Name) -> tuple[int, ...]:
+    """Return the OIDs of the schemas that match, the system's left out."""
+    rows = conn.execute(
+        'SELECT oid::bigint FROM pg_namespace WHERE nspname ~ %s::text COLLATE pg_catalog."default"'
+        " AND nspname !~ '^pg_' AND nspname <> 'information_schema'",
+        [wanted.regex],
+    )
+    return tuple(oid for (oid,) in rows)
 
 
 def has_function(conn: Connection, name: str) -> bool:

@@ -36,7 +36,7 @@ def make(target: Target, bindir: Path, tables: int) -> Chapter:
     by_psql = _clone_by_psql(target, bindir / "psql", workers)
     heap = _clone(target, count, workers)
     with target.connect() as conn:
-        names = schemas.select(conn, r"tenant\_%")
+        names = schemas.select(conn, "tenant_*")
     compared = diff.compare(target, MODEL, names, workers, observe=_observe("compared"))
     dumped = programs.run(
         bindir / "pg_dump", target, [(["--schema-only", "--schema", name], "") for name in names[:workers]]

@@ -12,16 +12,17 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import planner, text, together
+from pgbillion.common import patterns, planner, text, together
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
-from pgbillion.tenants import journal, lock_table
+from pgbillion.tenants import journal, lock_table, schemas
 from pgbillion.tenants.lock_table import LockTable
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _LOCK_TIMEOUT = "10s"
+_AS_IN = "as in 'tenant_*' 'customer_*'"
 
 
 @dataclass(frozen=True)
@@ -40,32 +41,30 @@ def listed(conn: Connection, names: Sequence[str], *, size: bool) -> list[Tenant
     return [Tenant(*row) for row in rows]
 
 
-def rename(
-    conn: Connection, old: str, new: str, names: Sequence[str], *, say: Callable[[str], None]
-) -> list[tuple[str, str]]:
-    """Rename tenants, all or none: in both patterns % stands for the same text. Returns the pairs.
+def rename(conn: Connection, old: str, new: str, *, say: Callable[[str], None]) -> list[tuple[str, str]]:
+    """Rename tenants, all or none: in both patterns * stands for the same text. Returns the pairs.
 
     Functions of a tenant that set search_path to its name set it to the new one; ``say`` is told of those that name it
     otherwise, or are another role's.
 
     Raises UserError for patterns that do not fit each other or names that are too long.
     """
-    if old.count("%") > 1 or old.count("%") != new.count("%"):
-        raise UserError("each name has the wildcard % once, or none has it", "as in 'tenant_%' 'customer_%'")
-    before, wildcard, after = old.partition("%")
+    (wanted,), (given,) = patterns.parse(old), patterns.parse(new)
+    around, put = wanted.around(), given.around()
+    if (around is None) != (put is None) or (around is None and None in (wanted.literal, given.literal)):
+        raise UserError("each name has the wildcard * once, or neither has any wildcard", _AS_IN)
     pairs = []
-    for name in names:
-        fits = name.startswith(before) and name.endswith(after) and len(name) >= len(before) + len(after)
-        if not fits if wildcard else name != old:
-            continue
-        renamed = new.replace("%", name[len(before) : len(name) - len(after)]) if wildcard else new
+    for name in schemas.select(conn, old):
+        if around is None or put is None:
+            renamed = str(given.literal)
+        else:
+            before, after = around
+            renamed = name[len(before) : len(name) - len(after)].join(put)
         if not renamed:
-            raise UserError(f"the new name of {name} is empty", "as in 'tenant_%' 'customer_%'")
+            raise UserError(f"the new name of {name} is empty", _AS_IN)
         if len(renamed.encode()) > 63:
             raise UserError(f'the name "{renamed}" has more than 63 bytes', "choose a shorter one")
         pairs.append((name, renamed))
-    if not pairs:
-        raise UserError(f'no schema fits "{old}"', "% stands for any text; _ is itself here")
     # the journal must be read after the locks
     conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     with conn.transaction():
@@ -89,9 +88,9 @@ def _redirect(conn: Connection, old: str, new: str, say: Callable[[str], None]) 
         rows = conn.execute(load("tenants", "named_in_functions").encode(), {"old": old, "new": new}).fetchall()
     left = []
     for function, path, elsewhere in rows:
-        schemas = [quoted.replace('""', '"') if quoted else bare for quoted, bare in _IN_PATH.findall(path or "")]
-        if old in schemas:
-            wanted = sql.SQL(", ").join(sql.Literal(new if schema == old else schema) for schema in schemas)
+        path_schemas = [quoted.replace('""', '"') if quoted else bare for quoted, bare in _IN_PATH.findall(path or "")]
+        if old in path_schemas:
+            wanted = sql.SQL(", ").join(sql.Literal(new if schema == old else schema) for schema in path_schemas)
             statement = sql.SQL("ALTER ROUTINE {} SET search_path TO {}").format(sql.SQL(function), wanted)
             try:
                 with conn.transaction():

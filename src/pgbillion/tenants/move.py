@@ -20,7 +20,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import invocation, planner, text
+from pgbillion.common import invocation, patterns, planner, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
@@ -176,7 +176,7 @@ def _check(here: Connection, there: Connection, request: Request, schema: int) -
     if there.execute("SELECT FROM pg_namespace WHERE nspname = %s", [name]).fetchone() is not None:
         raise UserError(
             f'the target, {there.info.dbname}, has a schema "{name}" already',
-            f"change one: {invocation.command('tenants', 'rename', name, 'NEW_NAME')}",
+            f"change one: {invocation.command('tenants', 'rename', patterns.exactly(name), 'NEW_NAME')}",
             3,
         )
     if major(there) < major(here):

@@ -44,13 +44,13 @@ PG_FUNCTION_INFO_V1(pgbillion_tables);
 typedef struct Listing
 {
 	ReturnSetInfo *rsinfo;
-	char	   *pattern;		/* LIKE pattern, or NULL */
-	Datum		pattern_text;	/* the same */
+	text	   *regex;			/* regular expression for names, or NULL */
 	Oid			namespaceid;	/* or InvalidOid for all except the system's */
 	bool		after_given;
 	NameData	after;			/* names up to this one are left out */
-	NameData	prefix;			/* what the pattern's matches begin with */
+	NameData	prefix;			/* what all matches begin with */
 	int			prefix_length;
+	bool		exact;			/* no other name than the prefix matches */
 	int64		limit;
 	int64		count;
 	NameData	last;			/* name of the last row given out */
@@ -63,7 +63,7 @@ typedef struct Entry
 	Oid			oid;
 } Entry;
 
-static void pattern_prefix(Listing *listing);
+static void find_prefix(Listing *listing);
 static bool is_wanted(Listing *listing, Form_pg_class form);
 static void emit(Listing *listing, Form_pg_class form);
 static bool list_small_schema(Listing *listing);
@@ -71,7 +71,7 @@ static void list_by_name(Listing *listing);
 static int	compare_entries(const void *a, const void *b);
 
 /*
- * pgbillion_tables.tables(like_pattern text, schema regnamespace, after name,
+ * pgbillion_tables.tables(name_regex text, schema regnamespace, after name,
  *				  max_rows bigint) returns setof record
  *		Ordinary and partitioned tables in order of their names (by byte, as
  *		the index has them). A page may be longer than max_rows by the tables
@@ -88,8 +88,8 @@ pgbillion_tables(PG_FUNCTION_ARGS)
 
 	if (!PG_ARGISNULL(0))
 	{
-		listing.pattern_text = PG_GETARG_DATUM(0);
-		listing.pattern = TextDatumGetCString(listing.pattern_text);
+		listing.regex = PG_GETARG_TEXT_PP(0);
+		find_prefix(&listing);
 	}
 	if (!PG_ARGISNULL(1))
 	{
@@ -109,7 +109,6 @@ pgbillion_tables(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_ROW_COUNT_IN_LIMIT_CLAUSE),
 				 errmsg("max_rows must not be negative")));
-	pattern_prefix(&listing);
 
 	if (listing.limit > 0 &&
 		!(OidIsValid(listing.namespaceid) && list_small_schema(&listing)))
@@ -118,20 +117,22 @@ pgbillion_tables(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-/* What LIKE's pattern begins with, up to its first wildcard. */
+/*
+ * Find what all names that match the regular expression begin with. Raises an
+ * error if it is none.
+ */
 static void
-pattern_prefix(Listing *listing)
+find_prefix(Listing *listing)
 {
-	const char *p = listing->pattern;
+	char	   *prefix = regexp_fixed_prefix(listing->regex, false, DEFAULT_COLLATION_OID,
+											 &listing->exact);
 
-	while (p != NULL && *p != '\0' && *p != '%' && *p != '_' &&
-		   listing->prefix_length < NAMEDATALEN - 1)
-	{
-		if (*p == '\\' && *++p == '\0')
-			break;
-		NameStr(listing->prefix)[listing->prefix_length++] = *p++;
-	}
-	/* bytes are compared, and no character is cut by what follows */
+	if (prefix == NULL)
+		return;
+	/* no name is longer; only bytes are compared, so a cut character is fine */
+	strlcpy(NameStr(listing->prefix), prefix, NAMEDATALEN);
+	listing->prefix_length = strlen(NameStr(listing->prefix));
+	pfree(prefix);
 }
 
 /* Does the row belong on the page, its place in the order aside? */
@@ -149,10 +150,11 @@ is_wanted(Listing *listing, Form_pg_class form)
 			 form->oid < FirstNormalObjectId || isOtherTempNamespace(form->relnamespace))
 		return false;
 
-	return listing->pattern == NULL ||
-		DatumGetBool(DirectFunctionCall2Coll(namelike, C_COLLATION_OID,
+	/* as psql's \d: the collation of names knows letters of ASCII alone */
+	return listing->regex == NULL ||
+		DatumGetBool(DirectFunctionCall2Coll(nameregexeq, DEFAULT_COLLATION_OID,
 											 NameGetDatum(&form->relname),
-											 listing->pattern_text));
+											 PointerGetDatum(listing->regex)));
 }
 
 static void
@@ -273,7 +275,8 @@ list_by_name(Listing *listing)
 
 		CHECK_FOR_INTERRUPTS();
 
-		if (strncmp(name, NameStr(listing->prefix), listing->prefix_length) > 0)
+		if (strncmp(name, NameStr(listing->prefix), listing->prefix_length) > 0 ||
+			(listing->exact && strcmp(name, NameStr(listing->prefix)) > 0))
 			break;
 		if (listing->count >= listing->limit && strcmp(name, NameStr(listing->last)) != 0)
 			break;

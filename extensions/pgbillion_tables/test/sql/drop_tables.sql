@@ -43,13 +43,13 @@ ANALYZE h7;
 INSERT INTO i7 (t) VALUES ('a');
 
 -- listing
-SELECT name, schema_oid::regnamespace, access_method FROM pgbillion_tables.tables('h1%', schema => 'dr') WHERE access_method = 2;
-SELECT name FROM pgbillion_tables.tables('p%', schema => 'dr', max_rows => 3);
-SELECT name FROM pgbillion_tables.tables('p%', schema => 'dr', max_rows => 3, after => 'p100');
-SELECT count(*) FROM pgbillion_tables.tables('l%', 'dr', NULL, NULL);
-SELECT name FROM pgbillion_tables.tables('%l299%') WHERE schema_oid = 'dr'::regnamespace;
-SELECT name FROM pgbillion_tables.tables('full\_h%');
-SELECT count(*) FROM pgbillion_tables.tables('pg\_%');
+SELECT name, schema_oid::regnamespace, access_method FROM pgbillion_tables.tables('^h1', schema => 'dr') WHERE access_method = 2;
+SELECT name FROM pgbillion_tables.tables('^p', schema => 'dr', max_rows => 3);
+SELECT name FROM pgbillion_tables.tables('^p', schema => 'dr', max_rows => 3, after => 'p100');
+SELECT count(*) FROM pgbillion_tables.tables('^l', 'dr', NULL, NULL);
+SELECT name FROM pgbillion_tables.tables('l299') WHERE schema_oid = 'dr'::regnamespace;
+SELECT name FROM pgbillion_tables.tables('^full_h');
+SELECT count(*) FROM pgbillion_tables.tables('^pg_');
 SELECT count(*) FROM pgbillion_tables.tables(schema => 'dr', max_rows => 0);
 SELECT * FROM pgbillion_tables.tables(max_rows => -1);
 SELECT count(*) > 50 FROM pgbillion_tables.tables(schema => 'pg_catalog');
