@@ -30,6 +30,7 @@ NAMES = (
     re.compile(r"pgbillion tenants (create|diff|drop|export|migrate|move|size|tablespace)( .*)?"),
     re.compile(r"(made|being loaded) by pgbillion (rows load|shards).*"),
     re.compile(r"pgbillion rows load "),
+    re.compile(r"pgbillion demo"),
     re.compile(r"another pgbillion durability command is at work"),
 )
 
