@@ -10,7 +10,7 @@ from dataclasses import replace
 from pgbillion.common import search_path, text
 from pgbillion.common.meter import meter
 from pgbillion.common.target import Target
-from pgbillion.report.chapter import Chapter, Figure
+from pgbillion.report.chapter import Chapter, Figure, Lines
 from pgbillion.rows import aggregate, columns, load, scale
 
 MOST = 5_000_000
@@ -42,6 +42,7 @@ def make(target: Target, tables: int) -> Chapter:
     first = result.points[0][1]
     exact = all(point.exact for _, point in result.points)
     chapter = result.chapter()
+    assert isinstance(chapter.chart, Lines)
     # of so few milliseconds
     slower = result.best[0] == 1 and len(result.points) > 1
     return replace(
@@ -52,11 +53,13 @@ def make(target: Target, tables: int) -> Chapter:
         f"{'' if exact else ', except for the order in which floats are added'}. "
         "PostgreSQL is its own plan: a sequential scan and a hash aggregate.",
         figures=figures,
-        columns=["Processes", *first.sides],
-        rows=[
-            [str(processes), *(text.duration(side.median) for side in point.sides.values())]
-            for processes, point in result.points
-        ],
+        chart=Lines(
+            "Rows per second by processes",
+            "processes",
+            [replace(line, name=_NAMES.get(line.name, line.name)) for line in chapter.chart.lines],
+        ),
+        columns=[],
+        rows=[],
         remark=f"COPY loaded the rows in {text.duration(loaded.copy_seconds)}. The columnar index on grp and data was "
         f"built in {text.duration(made.seconds)} and takes {text.size(status.index_bytes)}, {status.bytes_share:.0%} "
         "of the table. Queries read it instead of the table wherever it is current."

@@ -130,7 +130,7 @@ def make(
         "psql's \\dt prints all names or none; pgbillion lists page by page.",
         details=[
             Details(
-                f"{result}: what `tables verify` found",
+                f"Verification: {result}",
                 columns=["Check", "Result", "Time", "Found"],
                 rows=page.checks(run),
             ),
