@@ -92,7 +92,7 @@ _BEFORE = """\
 This creates a PostgreSQL server of its own in {state} and touches no other server.
 Durability is off in it (fsync, synchronous_commit and full_page_writes): if this machine crashes, everything in
 that server can be lost. PostgreSQL's own commands run under the same settings, beside each figure.
-The last step measures with durability on. It takes about two minutes; Ctrl-C ends it."""
+The last step measures with durability on. It takes about two minutes on an idle machine; Ctrl-C ends it."""
 
 
 def _demo(state: Path, pg_config: Path | None, wanted: int | None, again: str, start: float, load: float) -> None:
