@@ -113,7 +113,6 @@ def test_it_works_without_what_only_the_demo_needs(program: Program) -> None:
 @pytest.mark.parametrize(
     ("package", "command"),
     [
-        ("matplotlib", ("cycle", "-n", "10")),
         ("matplotlib", ("rows", "scale")),
         ("matplotlib", ("shards", "scale")),
         ("matplotlib", ("tables", "scale")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import struct
 from collections.abc import Iterator
@@ -326,7 +327,8 @@ def test_scale_draws_the_sources_chart(cli: CommandLine) -> None:
     assert [point["postgresql"]["processes"] for point in values["points"]] == [1, 2]
     assert values["server"]["settings"]["jit"] == "off"
     page = path.read_text()
-    assert 'aria-label="Rows per second by processes"' in page
+    assert "<h3>Rows per second by processes</h3>" in page
+    assert re.findall(r"<h4>(.*?)</h4>", page) == ["1 process", "2 processes"]
     assert "pgbillion" in page
     assert "Seq Scan" in page or "VectorAggregate" in page
     assert "http://" not in page.replace("http://www.w3.org/", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def test_combinations_are_measured(cli: CommandLine, tmp_path: Path, method: str
     best = measured[report["best"]["workers"], report["best"]["tablespaces"]]
     assert best["tables_per_second"] == max(point["tables_per_second"] for point in measured.values())
     html = page.read_text()
-    assert "<svg" in html
+    assert re.findall(r"<h4>(.*?)</h4>", html) == ["1 worker", "2 workers"]
     assert "2 tablespaces" in html
     assert "http://" not in html.replace("http://www.w3.org/", "")
 
