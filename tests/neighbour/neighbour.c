@@ -99,7 +99,12 @@ join_paths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo 
 		Path	   *join;
 		CustomPath *made;
 
+#if PG_VERSION_NUM >= 190000
+		initial_cost_nestloop(root, &workspace, type, PGS_NESTLOOP_PLAIN, outer->cheapest_total_path,
+							  inner->cheapest_total_path, extra);
+#else
 		initial_cost_nestloop(root, &workspace, type, outer->cheapest_total_path, inner->cheapest_total_path, extra);
+#endif
 		join = (Path *) create_nestloop_path(root, joined, type, &workspace, extra, outer->cheapest_total_path,
 											 inner->cheapest_total_path, extra->restrictlist, NIL, NULL);
 		made = make_path(joined, join, joins);
