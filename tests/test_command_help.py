@@ -31,7 +31,7 @@ def _commands(command: Any, words: str) -> Iterator[tuple[str, Any]]:
 
 GROUPS = sorted({words.rpartition(" ")[0] for words, _ in _commands(typer.main.get_command(cli.app), "pgbillion")})
 COMMANDS = dict(_commands(typer.main.get_command(cli.app), "pgbillion"))
-SECTIONS = dict(re.findall(r"(?ms)^## ([^\n]*)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(encoding="utf-8")))
+SECTIONS = dict(re.findall(r"(?ms)^## (pgbillion [^\n]*)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(encoding="utf-8")))
 
 
 def test_the_reference_has_every_command_and_no_other() -> None:

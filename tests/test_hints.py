@@ -129,7 +129,7 @@ def test_sudo_gets_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given
 def test_what_begins_with_a_dash_is_no_option(given: dict[str, str | None]) -> None:
     given["--dbname"] = "app"
     words = invocation.command("tables", "list", "--limit", "1", *invocation.argument("-x*"))
-    assert words.endswith("tables list --limit 1 -d app -- -x%")
+    assert words.endswith("tables list --limit 1 -d app -- '-x*'")
     assert invocation.argument("x*") == ("x*",)
 
 

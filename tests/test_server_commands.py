@@ -574,7 +574,7 @@ def test_an_ordinary_user(installation: Installation) -> None:
 def test_usage_errors_end_with_1(empty: Program) -> None:
     empty.fails(1, "No such option", "pgbillion server start --help", "server", "start", "--nonsense")
     empty.fails(1, "No such command", "pgbillion --help", "nonsense")
-    empty.fails(1, "Missing command", "pgbillion server --help", "server")
+    empty.fails(1, "No such command", "pgbillion server --help", "server", "nonsense")
 
 
 def test_help_and_version(empty: Program) -> None:

@@ -129,13 +129,14 @@ extern void copied_rows_copy(const CopiedRows *rows, Oid template, const char *c
 
 /* ---- verify.c ---- */
 
-extern void clone_refuse(Oid template);
+extern void clone_refuse(Oid template, uint64 version);
 extern void clone_verify(Oid template, Oid clone, List *objects, List *rest,
-						 const CloneOptions *options);
+						 const CloneOptions *options, uint64 version);
 
 /* ---- template_version.c ---- */
 
 extern uint64 template_version(Oid template);
+extern void template_check_unchanged(Oid template, uint64 version);
 extern uint64 template_version_of_clones(Oid template, uint64 *of_template);
 
 /* ---- kept_stamps.c ---- */

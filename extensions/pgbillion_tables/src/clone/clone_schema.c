@@ -90,7 +90,6 @@ static const char *clone_name(const Cloning *cloning, int64 number);
 static void clone_by_commands(const Cloning *cloning, int64 from, int64 to);
 static void clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count);
 static char *prepare(Cloning *cloning, MemoryContext result_context, int *length);
-static void check_unchanged(const Cloning *cloning);
 static SchemaStamp *learn(Cloning *cloning);
 static char *stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length);
 static void keep(Cloning *cloning, SchemaStamp *stamp);
@@ -279,7 +278,7 @@ clone_many(Cloning *cloning, int64 count)
 		cloning->of_clones = template_version_of_clones(template, &cloning->version);
 	else
 		cloning->version = template_version(template);
-	clone_refuse(template);
+	clone_refuse(template, cloning->version);
 	cloning->objects = definition_of_objects(template, &cloning->options);
 	cloning->contents = definition_of_contents(template);
 
@@ -421,7 +420,7 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
 	nestlevel = NewGUCNestLevel();
 	settle();
 
-	clone_refuse(cloning->template);
+	clone_refuse(cloning->template, cloning->version);
 	cloning->objects = definition_of_objects(cloning->template, &cloning->options);
 	clone_by_commands(cloning, 0, FIRST_CLONES);
 	stamp = learn(cloning);
@@ -519,33 +518,17 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 		const char *name = clone_name(cloning, number);
 		List	   *rest = definition_of_rest(cloning->template, name);
 
-		check_unchanged(cloning);
+		template_check_unchanged(cloning->template, cloning->version);
 		make_clone(name, definition_for(cloning->objects, name));
 		run_all(rest);
 		/* the others are made by the same commands */
 		if (number == 0)
 			clone_verify(cloning->template, get_namespace_oid(name, false), cloning->objects, rest,
-						 &cloning->options);
+						 &cloning->options, cloning->version);
 
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(cloning->each);
 	}
-}
-
-/*
- * Locks on tables, views and sequences leave others room for commands (CREATE
- * INDEX, GRANT), and there are none on functions and types. If some of the
- * template was read before such a command and some after it, raise 40001.
- */
-static void
-check_unchanged(const Cloning *cloning)
-{
-	if (template_version(cloning->template) != cloning->version)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("template \"%s\" was changed while it was being cloned",
-						get_namespace_name(cloning->template)),
-				 errhint("Try again.")));
 }
 
 /* The stamp of the first two clones; NULL, and the reason, if further ones must be made by commands. */

@@ -41,6 +41,7 @@
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
@@ -71,6 +72,22 @@ template_version(Oid template)
 	initStringInfo(&buf);
 	add_template(&buf, schema_rows_collect(template, NULL));
 	return hash_of(&buf);
+}
+
+/*
+ * Locks on tables, views and sequences leave others room for commands (CREATE
+ * INDEX, GRANT), and there are none on schemas, functions and types. If some
+ * of the template was read before such a command and some after it, raise 40001.
+ */
+void
+template_check_unchanged(Oid template, uint64 version)
+{
+	if (template_version(template) != version)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("template \"%s\" was changed while it was being cloned",
+						get_namespace_name(template)),
+				 errhint("Try again.")));
 }
 
 /*

@@ -30,21 +30,26 @@ static int	compare_commands(const ListCell *a, const ListCell *b);
 
 /*
  * Raise 0A000, with the name of the object, if the template has something
- * that a clone would lack. Expects what clone_query() does.
+ * that a clone would lack; 40001 if the template is no longer of that version,
+ * because under another name of its schema everything seems hidden. Expects
+ * what clone_query() does.
  */
 void
-clone_refuse(Oid template)
+clone_refuse(Oid template, uint64 version)
 {
 	for (int i = 0; i < clone_refused_nqueries; i++)
 	{
 		clone_query(clone_refused_queries[i], template, "");
 		if (SPI_processed > 0)
+		{
+			template_check_unchanged(template, version);
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("template \"%s\" has %s, which cannot be cloned",
 							get_namespace_name(template),
 							SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1)),
 					 errhint("%s", SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2))));
+		}
 		SPI_freetuptable(SPI_tuptable);
 	}
 }
@@ -52,13 +57,15 @@ clone_refuse(Oid template)
 /*
  * Raise an error unless the commands that make the clone are the template's,
  * as they were read before the clone was made, and nothing of the clone's
- * depends on anything of the template's. Expects what clone_query() does.
+ * depends on anything of the template's; errors as clone_refuse()'s, too. Expects
+ * what clone_query() does.
  *
  * Most often the catalog rows are the same but for what is each schema's own,
  * and then so is all of that; it takes a small part of the time.
  */
 void
-clone_verify(Oid template, Oid clone, List *objects, List *rest, const CloneOptions *options)
+clone_verify(Oid template, Oid clone, List *objects, List *rest, const CloneOptions *options,
+			 uint64 version)
 {
 	char	   *template_name = get_namespace_name(template);
 	char	   *clone_name = get_namespace_name(clone);
@@ -72,7 +79,7 @@ clone_verify(Oid template, Oid clone, List *objects, List *rest, const CloneOpti
 		return;
 
 	/* what has been created meanwhile may have changed what names mean */
-	clone_refuse(template);
+	clone_refuse(template, version);
 
 	compare(template_name, clone_name, definition_for(objects, clone_name),
 			definition_for(definition_of_objects(clone, options), clone_name));
