@@ -781,5 +781,5 @@ def test_states_are_computed_once_also_within_a_nested_loop(joins: Connection, w
         inside += sum(
             node["Node Type"] == "Materialize" and _partial_below_join({"Plans": [node]}) for node in plans.nodes(plan)
         )
-    # one process alone has the states outside
-    assert inside > 0 or workers == 0
+    # one process alone has the states outside, and with enable_material = on some majors have
+    assert inside > 0 or workers == 0 or material == "on"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# tools/source.sh 15|17|18: print the folder of what is needed of that major's source (its suites, modules for them, and
-# pgindent), fetching it from Debian first. It is kept in build/. 16 is in no Debian release.
+# tools/source.sh 15|16|17|18|19: print the folder of what that major needs of PostgreSQL's source (suites, modules for them,
+# and pgindent), fetching it from Debian first. It is kept in build/. The sources of 16 and 19 are not on Debian's mirrors:
+# each has all that the major before it has, whose suites are run on it.
 set -euo pipefail
 shopt -s inherit_errexit
 cd "$(dirname "$0")/.."
@@ -9,13 +10,13 @@ cd "$(dirname "$0")/.."
 major=${1:-}
 parts=('*/src/test/regress' '*/src/test/isolation' '*/contrib/auto_explain' '*/contrib/spi')
 case $major in
-15) suite=bookworm ;;
+15 | 16) major=15 suite=bookworm ;;
 17) suite=trixie ;;
-18)
-    suite=sid
+18 | 19)
+    major=18 suite=sid
     parts+=('*/src/tools/pgindent' '*/src/tools/pg_bsd_indent')
     ;;
-*) die "there is no source of PostgreSQL $major in Debian" "tools/source.sh 15|17|18" ;;
+*) die "there is no source of PostgreSQL $major in Debian" "tools/source.sh 15|16|17|18|19" ;;
 esac
 home=$PWD/build/source-$major-suites
 # tests run in several processes

@@ -143,12 +143,8 @@ def not_accepted(found: Mapping[str, str], accepted: Path) -> list[str]:
 
 @cache
 def source(major: int) -> Path:
-    """The folder of what is needed of PostgreSQL's source.
-
-    16 is in no Debian release, and the source of 19 is not on Debian's mirrors. Each has all that the major before it
-    has, whose suites are run on it.
-    """
-    command = ["tools/source.sh", str(major - 1 if major in (16, 19) else major)]
+    """The folder of what this major needs of PostgreSQL's source; 16 and 19 have that of the major before them."""
+    command = ["tools/source.sh", str(major)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if done.returncode != 0:
         print(done.stderr.decode(errors="replace"))
