@@ -81,7 +81,7 @@ def predict(measured: dict[str, Any]) -> Prediction:
         for name, milliseconds in (
             (f"{CORES} CPU cores are {CORES} times as fast as one", max(straight, memory)),
             (f"{CORES} CPU cores are as fast as {max(alone)} here", ROWS / here * 1000),
-            ("as the first line, without vectors", ROWS / (CORES * measured["rows_per_second_postgresql"]) * 1000),
+            ("as the first line, not vectorized", ROWS / (CORES * measured["rows_per_second_postgresql"]) * 1000),
         )
     )
     query = measured["rows"] / here * 1000 + warm["ms_at_none"] + measured["shards"] * warm["ms_per_shard"]

@@ -141,8 +141,8 @@ def test_the_page_says_what_was_measured(tmp_path: Path) -> None:
     for line in (
         "| Cybertec, 3,200,000,000 rows on 32 servers with 16 CPU cores each | 2.9 s | 1,100 M |",
         "| here, PostgreSQL 18.6 by itself, 2 processes, once | 3 min 20 s | 5 M |",
-        "| here, indexes of columns, 1 process, median of 15 | 800 ms | 1,250 M |",
-        "| here, indexes of columns, 2 processes, median of 15 | 400 ms | 2,500 M |",
+        "| here, columnar indexes, 1 process, median of 15 | 800 ms | 1,250 M |",
+        "| here, columnar indexes, 2 processes, median of 15 | 400 ms | 2,500 M |",
         "| loading | 8 min 20 s | 2.00 M |",
         "| indexing | 2 min 5 s | 8.00 M |",
         "The first query with the indexes took 12.0 s and read 1.0 GB into the shared buffers.",

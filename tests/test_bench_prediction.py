@@ -33,7 +33,7 @@ MEMORY = "| 16 CPU cores are 16 times as fast as one | 150 | 4.2 | 154 | 221 | 2
 # … at 250 M rows/s 400 ms
 NO_FASTER = "| 16 CPU cores are as fast as 2 here | 480 | 4.2 | 484 | 551 | 6.6 G | 6.0 |"
 # … at 16 * 10 M rows/s 625 ms
-WITHOUT_VECTORS = "| as the first line, without vectors | 750 | 4.2 | 754 | 821 | 4.2 G | 3.9 |"
+WITHOUT_VECTORS = "| as the first line, not vectorized | 750 | 4.2 | 754 | 821 | 4.2 G | 3.9 |"
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -76,7 +76,7 @@ def test_what_was_measured_is_told(tmp_path: Path) -> None:
     for line in (
         "| one shard alone, 1 process | 200 M rows/s |",
         "| one shard alone, 2 processes | 250 M rows/s |",
-        "| one shard alone, 1 process without vectors | 10 M rows/s |",
+        "| one shard alone, 1 process not vectorized | 10 M rows/s |",
         "| memory read and written by one thread that copies | 32 GB/s |",
         "| time of the coordinator, connections kept | 0.5 ms and 0.100 ms per shard (r² 0.990) |",
         "| time of the coordinator, new connections | 4.0 ms and 2.100 ms per shard (r² 0.980) |",
