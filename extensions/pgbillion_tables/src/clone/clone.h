@@ -141,8 +141,8 @@ extern uint64 template_version_of_clones(Oid template, uint64 *of_template);
 
 /* ---- kept_stamps.c ---- */
 
-extern SchemaStamp *kept_stamp_find(Oid template, const CloneOptions *options);
-extern char *kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *stamp,
+extern Stamp *kept_stamp_find(Oid template, const CloneOptions *options);
+extern char *kept_stamp_bytes(Oid template, const CloneOptions *options, const Stamp *stamp,
 							  uint64 version, int *length);
 extern bool kept_stamp_store(Oid template, const CloneOptions *options, const char *bytes,
 							 int length, bool wait);

@@ -88,15 +88,15 @@ static void check_strings(void);
 static void check_rewritten(const char *name);
 static const char *clone_name(const Cloning *cloning, int64 number);
 static void clone_by_commands(const Cloning *cloning, int64 from, int64 to);
-static void clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count);
+static void clone_by_kept_stamp(Cloning *cloning, const Stamp *stamp, int64 count);
 static char *prepare(Cloning *cloning, MemoryContext result_context, int *length);
-static SchemaStamp *learn(Cloning *cloning);
-static char *stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length);
-static void keep(Cloning *cloning, SchemaStamp *stamp);
+static Stamp *learn(Cloning *cloning);
+static char *stamp_to_keep(Cloning *cloning, Stamp *stamp, int *length);
+static void keep(Cloning *cloning, Stamp *stamp);
 static bool may_prepare(void);
-static void clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to,
+static void clone_by_stamp(const Cloning *cloning, const Stamp *stamp, int64 from, int64 to,
 						   bool verified);
-static void verify_stamped(const Cloning *cloning, const SchemaStamp *stamp, int64 number);
+static void verify_stamped(const Cloning *cloning, const Stamp *stamp, int64 number);
 static void copy_rows(Cloning *cloning, int64 count);
 static void fill_clones(const Cloning *cloning, int64 count);
 static void check_callable(const char *function);
@@ -250,8 +250,8 @@ static void
 clone_many(Cloning *cloning, int64 count)
 {
 	Oid			template = cloning->template;
-	SchemaStamp *kept = NULL;
-	SchemaStamp *stamp = NULL;
+	Stamp	   *kept = NULL;
+	Stamp	   *stamp = NULL;
 	char	   *functions;
 	int			nestlevel;
 
@@ -309,7 +309,7 @@ clone_many(Cloning *cloning, int64 count)
 
 /* What has been verified when the stamp was prepared is not done again. */
 static void
-clone_by_kept_stamp(Cloning *cloning, const SchemaStamp *stamp, int64 count)
+clone_by_kept_stamp(Cloning *cloning, const Stamp *stamp, int64 count)
 {
 	int			nestlevel = NewGUCNestLevel();
 
@@ -409,7 +409,7 @@ pgbillion_prepare_clone(PG_FUNCTION_ARGS)
 static char *
 prepare(Cloning *cloning, MemoryContext result_context, int *length)
 {
-	SchemaStamp *stamp;
+	Stamp	   *stamp;
 	MemoryContext old;
 	char	   *bytes = NULL;
 	int			nestlevel;
@@ -453,7 +453,7 @@ prepare(Cloning *cloning, MemoryContext result_context, int *length)
  * or cannot be signed in this session, without one.
  */
 static char *
-stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length)
+stamp_to_keep(Cloning *cloning, Stamp *stamp, int *length)
 {
 	stamp->contents = cloning->contents;
 	stamp->functions = definition_names(cloning->template, cloning->options.rewrite_bodies);
@@ -467,7 +467,7 @@ stamp_to_keep(Cloning *cloning, SchemaStamp *stamp, int *length)
 
 /* Keeps what has been learned for later calls, if that can be done at once. */
 static void
-keep(Cloning *cloning, SchemaStamp *stamp)
+keep(Cloning *cloning, Stamp *stamp)
 {
 	int			length;
 	char	   *bytes = stamp_to_keep(cloning, stamp, &length);
@@ -532,7 +532,7 @@ clone_by_commands(const Cloning *cloning, int64 from, int64 to)
 }
 
 /* The stamp of the first two clones; NULL, and the reason, if further ones must be made by commands. */
-static SchemaStamp *
+static Stamp *
 learn(Cloning *cloning)
 {
 	if (ddl_is_observed() || creating_extension)
@@ -541,8 +541,8 @@ learn(Cloning *cloning)
 		return NULL;
 	}
 	CommandCounterIncrement();
-	return schema_stamp_compile(get_namespace_oid(clone_name(cloning, 0), false),
-								get_namespace_oid(clone_name(cloning, 1), false), &cloning->reason);
+	return stamp_compile_schemas(get_namespace_oid(clone_name(cloning, 0), false),
+								 get_namespace_oid(clone_name(cloning, 1), false), &cloning->reason);
 }
 
 /*
@@ -550,35 +550,35 @@ learn(Cloning *cloning)
  * the first clone by commands, unless that of the same stamp has been seen.
  */
 static void
-clone_by_stamp(const Cloning *cloning, const SchemaStamp *stamp, int64 from, int64 to, bool verified)
+clone_by_stamp(const Cloning *cloning, const Stamp *stamp, int64 from, int64 to, bool verified)
 {
-	SchemaWriter *writer = schema_writer_begin(stamp, verified ? to - from : 1);
+	StampWriter *writer = stamp_writer_begin(stamp, verified ? to - from : 1, NULL);
 
 	for (int64 number = from; number < to; number++)
 	{
 		MemoryContext old = MemoryContextSwitchTo(cloning->each);
 
-		schema_writer_add(writer, clone_name(cloning, number));
+		(void) stamp_writer_add(writer, clone_name(cloning, number), InvalidOid);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(cloning->each);
 		if (number == from && !verified)
 		{
-			schema_writer_end(writer);
+			stamp_writer_end(writer);
 			verify_stamped(cloning, stamp, number);
-			writer = schema_writer_begin(stamp, to - from - 1);
+			writer = stamp_writer_begin(stamp, to - from - 1, NULL);
 		}
 	}
-	schema_writer_end(writer);
+	stamp_writer_end(writer);
 }
 
 static void
-verify_stamped(const Cloning *cloning, const SchemaStamp *stamp, int64 number)
+verify_stamped(const Cloning *cloning, const Stamp *stamp, int64 number)
 {
 	MemoryContext old = MemoryContextSwitchTo(cloning->each);
 	const char *name = clone_name(cloning, number);
 	char	   *reason;
 
-	if (!schema_stamp_verify(stamp, get_namespace_oid(name, false), &reason))
+	if (!stamp_verify(stamp, get_namespace_oid(name, false), &reason))
 		elog(ERROR, "clone \"%s\" is not what commands would make: %s", name, reason);
 
 	MemoryContextSwitchTo(old);

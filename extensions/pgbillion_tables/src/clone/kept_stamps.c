@@ -50,7 +50,7 @@
 #define TABLE "prepared_clones"
 
 /* What is signed begins with this; to be changed with what put_stamp() writes. */
-#define FORMAT "pgbillion prepared clone, 5"
+#define FORMAT "pgbillion prepared clone, 6"
 
 /* The table's columns. */
 enum
@@ -102,12 +102,12 @@ static NameData access_method_of(const CloneOptions *options);
 static bool is_row_of(Relation rel, HeapTuple tuple, Oid template, const CloneOptions *options);
 static void fill_header(KeptHeader *header, uint32 length, uint32 raw_length, uint64 version);
 static bool sign(KeptHeader *header, Oid template, const CloneOptions *options, const char *payload);
-static bool lock_outside(const SchemaStamp *stamp);
+static bool lock_outside(const Stamp *stamp);
 static bool is_there(Oid classid, Oid objid);
-static void put_stamp(StringInfo buf, const SchemaStamp *stamp);
-static SchemaStamp *get_stamp(Reader *reader);
-static void put_row(StringInfo buf, const SchemaStampRow *row, Bytes *last_image, Bytes *last_patches);
-static void get_row(Reader *reader, SchemaStampRow *row, Bytes *last_image, Bytes *last_patches);
+static void put_stamp(StringInfo buf, const Stamp *stamp);
+static Stamp *get_stamp(Reader *reader);
+static void put_row(StringInfo buf, const StampRow *row, Bytes *last_image, Bytes *last_patches);
+static void get_row(Reader *reader, StampRow *row, Bytes *last_image, Bytes *last_patches);
 static void put_changes(StringInfo buf, Bytes *last, const char *bytes, int length);
 static void get_changes(Reader *reader, Bytes *last, char *bytes, int length);
 static void put_int(StringInfo buf, int value);
@@ -127,13 +127,13 @@ static Reader decompress(const char *payload, int length, int raw_length);
  * to outside of the template, as the commands would, until the end of the
  * transaction.
  */
-SchemaStamp *
+Stamp *
 kept_stamp_find(Oid template, const CloneOptions *options)
 {
 	Relation	rel = open_table(AccessShareLock, true);
 	TableScanDesc scan;
 	HeapTuple	tuple;
-	SchemaStamp *stamp = NULL;
+	Stamp	   *stamp = NULL;
 
 	if (rel == NULL)
 		return NULL;
@@ -239,7 +239,7 @@ kept_stamp_store(Oid template, const CloneOptions *options, const char *bytes, i
  * of; NULL if they cannot be signed. palloc'd.
  */
 char *
-kept_stamp_bytes(Oid template, const CloneOptions *options, const SchemaStamp *stamp,
+kept_stamp_bytes(Oid template, const CloneOptions *options, const Stamp *stamp,
 				 uint64 version, int *length)
 {
 	StringInfoData buf;
@@ -363,7 +363,7 @@ sign(KeptHeader *header, Oid template, const CloneOptions *options, const char *
  * end of the transaction; false if a role or tablespace is gone.
  */
 static bool
-lock_outside(const SchemaStamp *stamp)
+lock_outside(const Stamp *stamp)
 {
 	for (int i = 0; i < stamp->noutside; i++)
 		LockRelationOid(stamp->outside[i].relid, stamp->outside[i].lockmode);
@@ -396,10 +396,10 @@ is_there(Oid classid, Oid objid)
 /* ---- as bytes ---- */
 
 static void
-put_stamp(StringInfo buf, const SchemaStamp *stamp)
+put_stamp(StringInfo buf, const Stamp *stamp)
 {
 	put_int(buf, stamp->nmembers);
-	appendBinaryStringInfo(buf, (char *) stamp->members, stamp->nmembers * sizeof(SchemaStampMember));
+	appendBinaryStringInfo(buf, (char *) stamp->members, stamp->nmembers * sizeof(StampMember));
 	put_int(buf, stamp->nfiles);
 	for (int i = 0; i < stamp->nfiles; i++)
 		file_image_put(buf, stamp->files[i]);
@@ -426,7 +426,7 @@ put_stamp(StringInfo buf, const SchemaStamp *stamp)
 			put_row(buf, &stamp->rows[i][j], &last_image, &last_patches);
 	}
 	put_int(buf, stamp->noutside);
-	appendBinaryStringInfo(buf, (char *) stamp->outside, stamp->noutside * sizeof(SchemaOutside));
+	appendBinaryStringInfo(buf, (char *) stamp->outside, stamp->noutside * sizeof(StampOutside));
 	put_int(buf, list_length(stamp->contents));
 	for (int i = 0; i < list_length(stamp->contents); i++)
 		put_string(buf, list_nth(stamp->contents, i));
@@ -434,14 +434,14 @@ put_stamp(StringInfo buf, const SchemaStamp *stamp)
 }
 
 /* In the current memory context. */
-static SchemaStamp *
+static Stamp *
 get_stamp(Reader *reader)
 {
-	SchemaStamp *stamp = palloc0(sizeof(SchemaStamp));
+	Stamp	   *stamp = palloc0(sizeof(Stamp));
 	int			ncontents;
 
 	stamp->nmembers = get_count(reader);
-	stamp->members = get_array(reader, stamp->nmembers, sizeof(SchemaStampMember));
+	stamp->members = get_array(reader, stamp->nmembers, sizeof(StampMember));
 	stamp->nfiles = get_count(reader);
 	stamp->files = palloc(Max(1, stamp->nfiles) * sizeof(FileImage *));
 	for (int i = 0; i < stamp->nfiles; i++)
@@ -468,12 +468,12 @@ get_stamp(Reader *reader)
 		Bytes		last_patches = {0};
 
 		stamp->nrows[i] = get_count(reader);
-		stamp->rows[i] = palloc0(Max(1, stamp->nrows[i]) * sizeof(SchemaStampRow));
+		stamp->rows[i] = palloc0(Max(1, stamp->nrows[i]) * sizeof(StampRow));
 		for (int j = 0; j < stamp->nrows[i]; j++)
 			get_row(reader, &stamp->rows[i][j], &last_image, &last_patches);
 	}
 	stamp->noutside = get_count(reader);
-	stamp->outside = get_array(reader, stamp->noutside, sizeof(SchemaOutside));
+	stamp->outside = get_array(reader, stamp->noutside, sizeof(StampOutside));
 	ncontents = get_count(reader);
 	for (int i = 0; i < ncontents; i++)
 		stamp->contents = lappend(stamp->contents, pstrdup(get_bytes(reader, get_count(reader))));
@@ -485,17 +485,17 @@ get_stamp(Reader *reader)
 
 /* Rows of a catalog differ in few bytes. */
 static void
-put_row(StringInfo buf, const SchemaStampRow *row, Bytes *last_image, Bytes *last_patches)
+put_row(StringInfo buf, const StampRow *row, Bytes *last_image, Bytes *last_patches)
 {
 	put_int(buf, row->image->t_len);
 	put_changes(buf, last_image, (char *) row->image->t_data + ROW_START, row->image->t_len - ROW_START);
 	put_int(buf, row->npatches);
-	put_changes(buf, last_patches, (char *) row->patches, row->npatches * sizeof(SchemaPatch));
+	put_changes(buf, last_patches, (char *) row->patches, row->npatches * sizeof(StampPatch));
 	put_int(buf, row->has_trees);
 }
 
 static void
-get_row(Reader *reader, SchemaStampRow *row, Bytes *last_image, Bytes *last_patches)
+get_row(Reader *reader, StampRow *row, Bytes *last_image, Bytes *last_patches)
 {
 	int			length = get_count(reader);
 
@@ -508,10 +508,10 @@ get_row(Reader *reader, SchemaStampRow *row, Bytes *last_image, Bytes *last_patc
 	get_changes(reader, last_image, (char *) row->image->t_data + ROW_START, length - ROW_START);
 
 	row->npatches = get_count(reader);
-	if (row->npatches > MaxAllocSize / sizeof(SchemaPatch))
+	if (row->npatches > MaxAllocSize / sizeof(StampPatch))
 		elog(ERROR, "a kept stamp has a row with %d places", row->npatches);
-	row->patches = palloc(Max(1, row->npatches) * sizeof(SchemaPatch));
-	get_changes(reader, last_patches, (char *) row->patches, row->npatches * sizeof(SchemaPatch));
+	row->patches = palloc(Max(1, row->npatches) * sizeof(StampPatch));
+	get_changes(reader, last_patches, (char *) row->patches, row->npatches * sizeof(StampPatch));
 	row->has_trees = get_int(reader) != 0;
 }
 

@@ -48,14 +48,14 @@
 #include "catalog_rows/catalog_rows.h"
 #include "clone/clone.h"
 
-static void add_template(StringInfo buf, const SchemaRows *rows);
-static void add_references(StringInfo buf, const SchemaRows *rows);
-static void find_references(HTAB *references, const SchemaRows *rows);
-static void find_privileged(HTAB *references, const SchemaRows *rows, Oid catalog, HeapTuple tuple);
-static void find_routine(HTAB *references, const SchemaRows *rows, HeapTuple tuple);
-static void find_aggregate(HTAB *references, const SchemaRows *rows, Form_pg_aggregate form);
-static void add_reference(HTAB *references, const SchemaRows *rows, Oid classid, Oid objid);
-static Oid	schema_of(const SchemaMember *member);
+static void add_template(StringInfo buf, const MemberRows *rows);
+static void add_references(StringInfo buf, const MemberRows *rows);
+static void find_references(HTAB *references, const MemberRows *rows);
+static void find_privileged(HTAB *references, const MemberRows *rows, Oid catalog, HeapTuple tuple);
+static void find_routine(HTAB *references, const MemberRows *rows, HeapTuple tuple);
+static void find_aggregate(HTAB *references, const MemberRows *rows, Form_pg_aggregate form);
+static void add_reference(HTAB *references, const MemberRows *rows, Oid classid, Oid objid);
+static Oid	schema_of(const Member *member);
 static void add_caller(StringInfo buf);
 static void add_memberships(StringInfo buf);
 static void add_database(StringInfo buf);
@@ -70,7 +70,7 @@ template_version(Oid template)
 	StringInfoData buf;
 
 	initStringInfo(&buf);
-	add_template(&buf, schema_rows_collect(template, NULL));
+	add_template(&buf, member_rows_collect(NamespaceRelationId, template, CATALOG_OF_SCHEMAS, NULL));
 	return hash_of(&buf);
 }
 
@@ -105,7 +105,7 @@ uint64
 template_version_of_clones(Oid template, uint64 *of_template)
 {
 	StringInfoData buf;
-	SchemaRows *rows;
+	MemberRows *rows;
 
 	/*
 	 * Roles are read from caches. And a catalog snapshot from before another
@@ -115,7 +115,7 @@ template_version_of_clones(Oid template, uint64 *of_template)
 	AcceptInvalidationMessages();
 	InvalidateCatalogSnapshot();
 	initStringInfo(&buf);
-	rows = schema_rows_collect(template, NULL);
+	rows = member_rows_collect(NamespaceRelationId, template, CATALOG_OF_SCHEMAS, NULL);
 	add_template(&buf, rows);
 	if (of_template != NULL)
 		*of_template = hash_of(&buf);
@@ -129,7 +129,7 @@ template_version_of_clones(Oid template, uint64 *of_template)
 /* ---- the template and what it refers to ---- */
 
 static void
-add_template(StringInfo buf, const SchemaRows *rows)
+add_template(StringInfo buf, const MemberRows *rows)
 {
 	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 		/* ANALYZE changes nothing that is cloned */
@@ -138,17 +138,17 @@ add_template(StringInfo buf, const SchemaRows *rows)
 }
 
 static void
-add_references(StringInfo buf, const SchemaRows *rows)
+add_references(StringInfo buf, const MemberRows *rows)
 {
 	HASHCTL		control = {
-		.keysize = sizeof(SchemaMember),
-		.entrysize = sizeof(SchemaMember),
+		.keysize = sizeof(Member),
+		.entrysize = sizeof(Member),
 		.hcxt = CurrentMemoryContext
 	};
 	HTAB	   *references = hash_create("pgbillion references", 256, &control,
 										 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 	HASH_SEQ_STATUS scan;
-	SchemaMember *reference;
+	Member	   *reference;
 	CatalogKey *keys;
 	long		n;
 	int			nkeys = 0;
@@ -166,8 +166,8 @@ add_references(StringInfo buf, const SchemaRows *rows)
 	}
 	for (int i = 0; i < n; i++)
 	{
-		SchemaMember member = {keys[i].classid, keys[i].objid};
-		SchemaMember schema = {NamespaceRelationId, schema_of(&member)};
+		Member		member = {keys[i].classid, keys[i].objid};
+		Member		schema = {NamespaceRelationId, schema_of(&member)};
 		bool		found = true;
 
 		if (OidIsValid(schema.objid))
@@ -196,7 +196,7 @@ add_references(StringInfo buf, const SchemaRows *rows)
  * themselves.
  */
 static void
-find_references(HTAB *references, const SchemaRows *rows)
+find_references(HTAB *references, const MemberRows *rows)
 {
 	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
@@ -218,7 +218,7 @@ find_references(HTAB *references, const SchemaRows *rows)
 
 /* Types, functions and languages that a row names. */
 static void
-find_privileged(HTAB *references, const SchemaRows *rows, Oid catalog, HeapTuple tuple)
+find_privileged(HTAB *references, const MemberRows *rows, Oid catalog, HeapTuple tuple)
 {
 	void	   *form = GETSTRUCT(tuple);
 
@@ -256,7 +256,7 @@ find_privileged(HTAB *references, const SchemaRows *rows, Oid catalog, HeapTuple
 }
 
 static void
-find_routine(HTAB *references, const SchemaRows *rows, HeapTuple tuple)
+find_routine(HTAB *references, const MemberRows *rows, HeapTuple tuple)
 {
 	Form_pg_proc form = (Form_pg_proc) GETSTRUCT(tuple);
 	bool		isnull;
@@ -281,7 +281,7 @@ find_routine(HTAB *references, const SchemaRows *rows, HeapTuple tuple)
 
 /* Its arguments and result are a routine's. */
 static void
-find_aggregate(HTAB *references, const SchemaRows *rows, Form_pg_aggregate form)
+find_aggregate(HTAB *references, const MemberRows *rows, Form_pg_aggregate form)
 {
 	const Oid	functions[] = {
 		form->aggtransfn, form->aggfinalfn, form->aggcombinefn, form->aggserialfn, form->aggdeserialfn,
@@ -295,17 +295,17 @@ find_aggregate(HTAB *references, const SchemaRows *rows, Form_pg_aggregate form)
 }
 
 static void
-add_reference(HTAB *references, const SchemaRows *rows, Oid classid, Oid objid)
+add_reference(HTAB *references, const MemberRows *rows, Oid classid, Oid objid)
 {
-	SchemaMember reference = {classid, objid};
+	Member		reference = {classid, objid};
 
-	if (OidIsValid(objid) && schema_rows_member(rows, classid, objid) < 0)
+	if (OidIsValid(objid) && member_rows_find(rows, classid, objid) < 0)
 		(void) hash_search(references, &reference, HASH_ENTER, NULL);
 }
 
 /* The schema an object is in, if it is in one, and there. */
 static Oid
-schema_of(const SchemaMember *member)
+schema_of(const Member *member)
 {
 	ObjectAddress address;
 	int			cache = get_object_catcache_oid(member->classid);

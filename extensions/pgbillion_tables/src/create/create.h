@@ -54,7 +54,6 @@ typedef struct TemplateTree
 
 extern TemplateTree *tree_read(Oid template);
 extern Bitmapset *tree_tags(const TemplateTree *tree);
-extern bool tree_needs_pair(const TemplateTree *tree);
 extern void tree_check_names(const TemplateTree *tree, const NameFormat *format, int64 last);
 extern void tree_create(const TemplateTree *tree, const char *relname, Oid namespaceid,
 						Oid tablespace, const char *access_method, Oid *created);
@@ -63,7 +62,6 @@ extern StampTable *tree_created(const TemplateTree *tree, const Oid *created);
 /* ---- prototype.c ---- */
 
 extern void template_lock(Oid template);
-extern bool template_has_serials(Oid template);
 extern Oid	prototype_create(const TreeNode *node, const char *relname, Oid namespaceid,
 							 Oid tablespace, const char *access_method);
 extern void prototypes_own_sequences(const TemplateTree *tree, const Oid *created);
@@ -83,7 +81,6 @@ typedef struct TemplatePart
 extern void template_refuse(Relation rel, const char *what, const char *hint);
 extern void template_parts_read(TreeNode *node);
 extern void template_check(const TreeNode *node);
-extern bool template_parts_have_expressions(const List *parts);
 extern void template_parts_create(const TemplateTree *tree, const Oid *created);
 extern char *template_created_name(const TemplateTree *tree, int node, Oid created);
 

@@ -4,9 +4,8 @@
  *	  pgbillion_tables.create_tables(): many tables like a template, in one
  *	  call.
  *
- * PostgreSQL makes the first table, by ordinary DDL, and another where
- * expressions may refer to their table; the others are stamped from their
- * catalog rows. A partitioned template has each of its partitions made
+ * PostgreSQL makes the first two tables, by ordinary DDL; the others are stamped
+ * from their catalog rows. A partitioned template has each of its partitions made
  * likewise: a table is a tree of tables here. See create.h for the parts.
  *
  * Locks, all kept until the end of the transaction: AccessShareLock on the
@@ -36,23 +35,15 @@
 
 #include "create/create.h"
 
-/*
- * Catalog rows that are in memory before they are written. Enough for runs
- * of neighbors in every index, few enough to stay in the processor's cache.
- */
-#define ROWS_PER_FLUSH 4096
-
-/*
- * With logical decoding PostgreSQL's functions write the rows, and register a
- * message for each; the search among those of one command is linear.
- */
-#define TABLES_PER_FLUSH_LOGICAL 16
-
 /* So many tables are made by commands, at most, before some are stamped. */
 #define MAX_PROTOTYPES 8
 
-/* Up to here others are told of each row rather than of whole catalogs. */
-#define TABLES_INVALIDATED_EACH 32
+/* A table that commands have made, with its partitions. */
+typedef struct Prototype
+{
+	Oid		   *created;		/* as the nodes of the template's tree */
+	MemberRows *rows;			/* NULL until they are looked at */
+} Prototype;
 
 PG_FUNCTION_INFO_V1(pgbillion_create_tables);
 
@@ -60,13 +51,15 @@ static void make_prototype(const TemplateTree *tree, const char *relname, Oid na
 						   Oid tablespace, const char *access_method, Oid *created);
 static int	make_prototypes(const TemplateTree *tree, const NameFormat *format,
 							int64 first, int64 count, Oid namespaceid, const Oid *tablespaces,
-							int ntablespaces, const char *access_method, Oid **prototypes);
+							int ntablespaces, const char *access_method, Prototype prototypes[2]);
+static bool are_alike(Prototype prototypes[2]);
 static Oid	resolve_namespace(Oid requested);
 static Oid *resolve_tablespaces(ArrayType *names, int *ntablespaces);
-static void stamp_tables(const TemplateTree *tree, Oid *const *prototypes,
+static void stamp_tables(const TemplateTree *tree, const Prototype prototypes[2],
 						 const NameFormat *format, int64 first, int64 made, int64 count,
 						 const Oid *tablespaces, int ntablespaces);
-static void flush(StampBatch *batch, bool invalidate_each);
+static void write_tables(StampWriter *writer, const NameFormat *format, int64 first, int64 made, int64 count,
+						 Oid tablespace, const Oid *tablespaces, int ntablespaces);
 static void rethrow_name_conflict(MemoryContext context);
 
 /*
@@ -89,7 +82,7 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 	Oid		   *tablespaces = NULL;
 	int			ntablespaces = 0;
 	TemplateTree *tree;
-	Oid		   *prototypes[2];
+	Prototype	prototypes[2];
 	int			made;
 	MemoryContext context;
 	MemoryContext old;
@@ -147,24 +140,20 @@ pgbillion_create_tables(PG_FUNCTION_ARGS)
 
 /*
  * Make the first tables by commands, and return how many. prototypes[] are the
- * last of them, with their partitions: one, or two whose difference tells what
- * expressions refer to, else the second is NULL. Two that were made in
- * different ways are no use: one had a name, or a part of a name, that there
- * was a shell type for, or somebody has changed the template in between.
+ * last two of them, of as many as are needed until these have been made in the
+ * same way: one had a name, or a part of a name, that there was a shell type
+ * for, or somebody has changed the template in between. Where an event trigger
+ * or a hook may have changed one, no more are made, and there is no stamp.
  */
 static int
 make_prototypes(const TemplateTree *tree, const NameFormat *format, int64 first,
 				int64 count, Oid namespaceid, const Oid *tablespaces, int ntablespaces,
-				const char *access_method, Oid **prototypes)
+				const char *access_method, Prototype prototypes[2])
 {
 	Oid			template = tree->nodes[0].template;
-	bool		pair = tree_needs_pair(tree);
 	int			made = 0;
 
-	prototypes[0] = prototypes[1] = NULL;
-	while (made < count &&
-		   (made == 0 ||
-			(pair && (made == 1 || !stamp_is_of_both(prototypes[0][0], prototypes[1][0])))))
+	while (made < count && (made < 2 || (!are_alike(prototypes) && !ddl_is_observed())))
 	{
 		int64		number = first + made;
 		NameData	relname;
@@ -182,7 +171,10 @@ make_prototypes(const TemplateTree *tree, const NameFormat *format, int64 first,
 					   access_method, created);
 		if (made > 1)
 			prototypes[0] = prototypes[1];
-		prototypes[made > 0 ? 1 : 0] = created;
+		prototypes[made > 0 ? 1 : 0] = (Prototype)
+		{
+			.created = created
+		};
 		made++;
 
 		/*
@@ -195,7 +187,17 @@ make_prototypes(const TemplateTree *tree, const NameFormat *format, int64 first,
 	return made;
 }
 
-/* tree_create(), with names that are being taken reported as flush() does. */
+/* Were the parts of both created in the same order? Collects their rows. */
+static bool
+are_alike(Prototype prototypes[2])
+{
+	for (int i = 0; i < 2; i++)
+		if (prototypes[i].rows == NULL)
+			prototypes[i].rows = table_rows_collect(prototypes[i].created[0]);
+	return member_rows_match(prototypes[0].rows, prototypes[1].rows);
+}
+
+/* tree_create(), with names that are being taken reported as write_tables() does. */
 static void
 make_prototype(const TemplateTree *tree, const char *relname, Oid namespaceid, Oid tablespace,
 			   const char *access_method, Oid *created)
@@ -281,71 +283,60 @@ resolve_tablespaces(ArrayType *names, int *ntablespaces)
 
 /*
  * Of tables first … first + count - 1 those that have not been made yet, like
- * the prototype, or two of them.
+ * the prototypes. Raises 0A000 if these differ in what nothing explains.
  */
 static void
-stamp_tables(const TemplateTree *tree, Oid *const *prototypes, const NameFormat *format, int64 first,
-			 int64 made, int64 count, const Oid *tablespaces, int ntablespaces)
+stamp_tables(const TemplateTree *tree, const Prototype prototypes[2], const NameFormat *format,
+			 int64 first, int64 made, int64 count, const Oid *tablespaces, int ntablespaces)
 {
-	Oid			prototype = prototypes[0][0];
-	Stamp	   *stamp = stamp_compile(tree_created(tree, prototypes[0]), tree->nnodes,
-									  prototypes[1] == NULL ? InvalidOid : prototypes[1][0]);
-	NameRegistry *registry = name_registry_create(format, first + made, first + count - 1,
-												  get_rel_namespace(prototype));
-	StampBatch *batch;
-	Oid			tablespace = get_rel_tablespace(prototype);
-	int64		per_flush = Max(1, ROWS_PER_FLUSH / stamp_rows_per_table(stamp));
-	bool		invalidate_each = count - made <= TABLES_INVALIDATED_EACH;
-
-	if (XLogLogicalInfoActive())
-		per_flush = Min(per_flush, TABLES_PER_FLUSH_LOGICAL);
-
-	stamp_forget_at_abort();
-	batch = stamp_batch_begin(stamp, registry);
-	while (made < count)
-	{
-		int			n = (int) Min(count - made, per_flush);
-
-		stamp_batch_reserve(batch, n);
-		for (int i = 0; i < n; i++)
-		{
-			int64		number = first + made + i;
-			NameData	relname;
-
-			CHECK_FOR_INTERRUPTS();
-			if (ntablespaces > 0)
-			{
-				tablespace = tablespaces[number % ntablespaces];
-				if (tablespace == MyDatabaseTableSpace)
-					tablespace = InvalidOid;
-			}
-			name_format_apply(format, number, &relname);
-			name_registry_claim_table(registry, NameStr(relname));
-			stamp_batch_add(batch, &relname, tablespace);
-		}
-		flush(batch, invalidate_each);
-		made += n;
-		create_progress_update(made);
-	}
-
-	stamp_batch_end(batch);
-}
-
-/* Write a batch. */
-static void
-flush(StampBatch *batch, bool invalidate_each)
-{
+	Oid			prototype = prototypes[0].created[0];
+	char	   *reason;
+	Stamp	   *stamp = stamp_compile_tables(tree_created(tree, prototypes[0].created), tree->nnodes,
+											 prototypes[0].rows, prototypes[1].rows, &reason);
+	StampWriter *writer;
 	MemoryContext context = CurrentMemoryContext;
 
+	if (stamp == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot stamp tables like \"%s\"", get_rel_name(prototype)),
+				 errdetail("Of two that commands have made, %s.", reason)));
+	writer = stamp_writer_begin(stamp, count - made,
+								name_registry_create(format, first + made, first + count - 1,
+													 get_rel_namespace(prototype)));
 	PG_TRY();
 	{
-		stamp_batch_flush(batch, invalidate_each);
+		write_tables(writer, format, first, made, count, get_rel_tablespace(prototype), tablespaces, ntablespaces);
 	}
 	PG_CATCH();
 	{
 		rethrow_name_conflict(context);
 	}
 	PG_END_TRY();
+	stamp_writer_end(writer);
+}
+
+/* `tablespace` is for all, unless there are tablespaces. */
+static void
+write_tables(StampWriter *writer, const NameFormat *format, int64 first, int64 made, int64 count,
+			 Oid tablespace, const Oid *tablespaces, int ntablespaces)
+{
+	while (made < count)
+	{
+		int64		number = first + made;
+		NameData	relname;
+
+		if (ntablespaces > 0)
+		{
+			tablespace = tablespaces[number % ntablespaces];
+			if (tablespace == MyDatabaseTableSpace)
+				tablespace = InvalidOid;
+		}
+		name_format_apply(format, number, &relname);
+		made++;
+		if (stamp_writer_add(writer, NameStr(relname), tablespace))
+			create_progress_update(made);
+	}
 }
 
 /*

@@ -174,24 +174,6 @@ template_check(const TreeNode *node)
 	pfree(namespace);
 }
 
-/* Do the parts have expressions that may refer to their table? */
-bool
-template_parts_have_expressions(const List *parts)
-{
-	ListCell   *lc;
-
-	foreach(lc, parts)
-	{
-		TemplatePart *part = lfirst(lc);
-
-		if (IsA(part->statement, CreatePolicyStmt) || IsA(part->statement, RuleStmt) ||
-			(IsA(part->statement, CreateTrigStmt) &&
-			 ((CreateTrigStmt *) part->statement)->whenClause != NULL))
-			return true;
-	}
-	return false;
-}
-
 /*
  * Create the parts of all nodes for the tables made after them, created[].
  * Raises what the commands raise.

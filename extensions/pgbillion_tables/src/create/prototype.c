@@ -275,23 +275,6 @@ append_storage_parameters(StringInfo sql, Oid relid, const char *namespace, cons
 
 /* ---- serial columns ---- */
 
-/* Does a column own a sequence that is not an identity's? */
-bool
-template_has_serials(Oid template)
-{
-	ListCell   *lc;
-
-	foreach(lc, getOwnedSequences(template))
-	{
-		Oid			tableid;
-		int32		column;
-
-		if (sequenceIsOwned(lfirst_oid(lc), DEPENDENCY_AUTO, &tableid, &column))
-			return true;
-	}
-	return false;
-}
-
 typedef struct SequenceMap
 {
 	int			n;

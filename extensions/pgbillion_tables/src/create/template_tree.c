@@ -164,21 +164,6 @@ tree_tags(const TemplateTree *tree)
 	return result;
 }
 
-/* Are two tables needed, whose difference tells what expressions refer to? */
-bool
-tree_needs_pair(const TemplateTree *tree)
-{
-	for (int i = 0; i < tree->nnodes; i++)
-	{
-		const TreeNode *node = &tree->nodes[i];
-
-		if (node->is_partitioned || template_has_serials(node->template) ||
-			template_parts_have_expressions(node->parts))
-			return true;
-	}
-	return false;
-}
-
 /*
  * Raises 42622 if the name of a partition in the last of the trees is too long
  * (the first ones' are not longer), 42P07 if two would have the same.

@@ -47,6 +47,7 @@ struct FileImage
 };
 
 static bool is_fork_of(const ForkImage *image, SMgrRelation smgr, ForkNumber forknum);
+static bool is_fork_of_relation(const ForkImage *image, Relation rel, ForkNumber forknum);
 static bool forks_equal(const ForkImage *one, const ForkImage *other);
 static void free_fork(ForkImage *image);
 static void put_fork(StringInfo buf, const ForkImage *image);
@@ -106,8 +107,10 @@ capture_fork(Relation rel, ForkNumber forknum, ForkImage *image)
 		 */
 		standard = header->pd_lower >= SizeOfPageHeaderData &&
 			header->pd_lower <= header->pd_upper && header->pd_upper <= BLCKSZ;
-		for (int i = header->pd_lower; standard && i < header->pd_upper; i++)
-			standard = copy[i] == 0;
+		if (standard && header->pd_lower < header->pd_upper)
+			standard = copy[header->pd_lower] == 0 &&
+				memcmp(copy + header->pd_lower, copy + header->pd_lower + 1,
+					   header->pd_upper - header->pd_lower - 1) == 0;
 		image->standard[blkno] = standard;
 		PageSetChecksum(copy, blkno);
 	}
@@ -168,6 +171,33 @@ forks_equal(const ForkImage *one, const ForkImage *other)
 				   other->pages + (Size) blkno * BLCKSZ + skipped, BLCKSZ - skipped) != 0)
 			return false;
 	return true;
+}
+
+/* Do a relation's files say what those of the image do? */
+bool
+file_image_is_of_relation(const FileImage *image, Relation rel)
+{
+	return image->permanent == (rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT) &&
+		is_fork_of_relation(&image->main, rel, MAIN_FORKNUM) &&
+		(image->permanent || is_fork_of_relation(&image->init, rel, INIT_FORKNUM));
+}
+
+static bool
+is_fork_of_relation(const ForkImage *image, Relation rel, ForkNumber forknum)
+{
+	Size		skipped = offsetof(PageHeaderData, pd_flags);
+	bool		same = RelationGetNumberOfBlocksInFork(rel, forknum) == image->nblocks;
+
+	for (BlockNumber blkno = 0; blkno < image->nblocks && same; blkno++)
+	{
+		Buffer		buffer = ReadBufferExtended(rel, forknum, blkno, RBM_NORMAL, NULL);
+
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		same = memcmp((char *) BufferGetPage(buffer) + skipped,
+					  image->pages + (Size) blkno * BLCKSZ + skipped, BLCKSZ - skipped) == 0;
+		UnlockReleaseBuffer(buffer);
+	}
+	return same;
 }
 
 /* Has a relation the files of the image? Only what has been written to them counts. */

@@ -93,7 +93,6 @@ static bool space_lookup(const NameRegistry *registry, const NameSpace *space, c
 						 TransactionId *in_progress);
 static bool space_has_settled(const NameRegistry *registry, const NameSpace *space, const char *name);
 static void space_remember(NameRegistry *registry, NameSpace *space, const char *name);
-static bool follows_from_oid(const StampName *sn, const StampName *names, const Oid *oids, NameData *result);
 static void choose_free(NameRegistry *registry, const StampName *names, int i, NameData *result);
 static int	space_of(StampNameKind kind);
 static bool is_given_out(const StampName *names, int i, const char *name, const NameData *result);
@@ -330,12 +329,11 @@ name_registry_claim_table(NameRegistry *registry, const char *relname)
 /*
  * Choose the names of one table's objects, its partitions among them, in the
  * order given, which is the order in which PostgreSQL would create them, after
- * those of the tables. `oids` are those of the stamp's objects. Fills
- * result[0 .. nnames - 1], each padded with zeros.
+ * those of the tables. Fills result[0 .. nnames - 1], each padded with zeros.
  */
 void
 name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
-					 const char *first_relname, const Oid *oids, NameData *result)
+					 const char *first_relname, NameData *result)
 {
 	if (registry->passes == NULL)
 		registry->passes = MemoryContextAllocZero(registry->context, nnames * sizeof(int));
@@ -353,37 +351,9 @@ name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
 			if (i > 0)
 				name_registry_claim_table(registry, NameStr(result[i]));
 		}
-		else if (!follows_from_oid(sn, names, oids, &result[i]))
+		else
 			choose_free(registry, names, i, result);
 	}
-}
-
-/* Sets a name that is made of an OID, and that nothing else has; false if it is another's kind. */
-static bool
-follows_from_oid(const StampName *sn, const StampName *names, const Oid *oids, NameData *result)
-{
-	Oid			relid = oids[names[sn->table].object];
-
-	switch (sn->kind)
-	{
-		case STAMP_NAME_TOAST:
-			snprintf(NameStr(*result), NAMEDATALEN, "pg_toast_%u", relid);
-			return true;
-		case STAMP_NAME_TOAST_INDEX:
-			snprintf(NameStr(*result), NAMEDATALEN, "pg_toast_%u_index", relid);
-			return true;
-		case STAMP_NAME_TRIGGER:
-			snprintf(NameStr(*result), NAMEDATALEN, "%s_%u", sn->label, oids[sn->object]);
-			return true;
-		case STAMP_NAME_TABLE:
-		case STAMP_NAME_ARRAY_TYPE:
-		case STAMP_NAME_RELATION:
-		case STAMP_NAME_INDEX_CONSTRAINT:
-		case STAMP_NAME_CONSTRAINT:
-		case STAMP_NAME_STATISTICS:
-			break;
-	}
-	return false;
 }
 
 /* Sets the first name that PostgreSQL considers and that is free. */
@@ -437,10 +407,6 @@ space_of(StampNameKind kind)
 			return SPACE_CONSTRAINT;
 		case STAMP_NAME_STATISTICS:
 			return SPACE_STATISTICS;
-		case STAMP_NAME_TOAST:
-		case STAMP_NAME_TOAST_INDEX:
-		case STAMP_NAME_TRIGGER:
-			break;
 	}
 	elog(ERROR, "names of kind %d are not looked up", (int) kind);
 }
@@ -468,7 +434,7 @@ is_given_out(const StampName *names, int i, const char *name, const NameData *re
 
 /*
  * Would the rule, with some number behind the label, give `actual` to a part
- * of what is named `base`? stamp.c asks this of every name that PostgreSQL chose
+ * of what is named `base`? names.c asks this of every name that PostgreSQL chose
  * for the prototype, so that a rule that a new major version changed is
  * noticed.
  */

@@ -23,12 +23,12 @@
 /* What stands between settings; one that has it in itself is not looked at. */
 #define SEPARATOR '\001'
 
-static bool split_settings(const SchemaRows *rows, Datum settings, List **pieces);
+static bool split_settings(const MemberRows *rows, Datum settings, List **pieces);
 static OidTemplate *compare_pieces(List *pieces, List *others);
 
 /* The pieces of both functions' texts, and the places between; NULL if they are not the same ones. */
 OidTemplate *
-named_body_compare(const SchemaRows *one, const SchemaRows *other, Datum body, Datum other_body)
+named_body_compare(const MemberRows *one, const MemberRows *other, Datum body, Datum other_body)
 {
 	return compare_pieces(body_split(TextDatumGetCString(body), one->name),
 						  body_split(TextDatumGetCString(other_body), other->name));
@@ -36,7 +36,7 @@ named_body_compare(const SchemaRows *one, const SchemaRows *other, Datum body, D
 
 /* The same of settings, an array of texts. */
 OidTemplate *
-named_settings_compare(const SchemaRows *one, const SchemaRows *other, Datum settings, Datum other_settings)
+named_settings_compare(const MemberRows *one, const MemberRows *other, Datum settings, Datum other_settings)
 {
 	List	   *pieces;
 	List	   *others;
@@ -48,7 +48,7 @@ named_settings_compare(const SchemaRows *one, const SchemaRows *other, Datum set
 
 /* The pieces of all settings, one behind the other. */
 static bool
-split_settings(const SchemaRows *rows, Datum settings, List **pieces)
+split_settings(const MemberRows *rows, Datum settings, List **pieces)
 {
 	StringInfoData piece;
 	Datum	   *elements;

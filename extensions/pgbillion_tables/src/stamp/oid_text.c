@@ -26,8 +26,8 @@
 
 typedef struct Comparison
 {
-	const SchemaRows *one;
-	const SchemaRows *other;
+	const MemberRows *one;
+	const MemberRows *other;
 	const char *text;			/* what is left of both */
 	const char *other_text;
 	bool		is_name;
@@ -48,7 +48,7 @@ static void fill(StringInfo buf, const OidTemplate *text, const Oid *oids);
  * the OIDs of members. They are names, or expressions.
  */
 OidTemplate *
-oid_template_compare(const SchemaRows *one, const SchemaRows *other,
+oid_template_compare(const MemberRows *one, const MemberRows *other,
 					 const char *text, const char *other_text, bool is_name)
 {
 	Comparison	comparison = {one, other, text, other_text, is_name};
@@ -185,7 +185,7 @@ compare_number(Comparison *comparison, char before)
 			return false;
 		if (length > 10 || other_length > 10)
 			return false;
-		member = schema_rows_explain(comparison->one, comparison->other,
+		member = member_rows_explain(comparison->one, comparison->other,
 									 (Oid) strtoul(comparison->text, NULL, 10),
 									 (Oid) strtoul(comparison->other_text, NULL, 10));
 		if (member < 0)
@@ -240,7 +240,7 @@ compare_value(Comparison *comparison)
 			memcpy(&oid, word, sizeof(Oid));
 			memcpy(&other_oid, other_word, sizeof(Oid));
 			member = n < sizeof(Oid) ? -1 :
-				schema_rows_explain(comparison->one, comparison->other, oid, other_oid);
+				member_rows_explain(comparison->one, comparison->other, oid, other_oid);
 			if (member < 0)
 				return false;
 			add_place(comparison, member, true);

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * rows.c
- *	  All catalog rows about a schema and what is in it.
+ *	  All catalog rows about a table or a schema, and what belongs to it.
  *
- * The members of a schema are what depends on it, directly or not, by
- * pg_depend; the labels of its enums, which pg_depend does not know; and
- * files whose numbers are not the OIDs of their relations.
+ * The members are the table or the schema; what depends on it, directly or
+ * not, by pg_depend; in a schema the labels of enums, which pg_depend does not
+ * know; and files whose numbers are not the OIDs of their relations.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,19 +30,20 @@
 #include "lazy_heap/lazy_heap.h"
 #include "stamp/stamp.h"
 
-/* The state of schema_rows_collect(). */
+/* The state of member_rows_collect(). */
 typedef struct Collection
 {
-	SchemaRows *rows;
-	HTAB	   *found;			/* of SchemaMember */
+	MemberRows *rows;
+	HTAB	   *found;			/* of Member */
 	int			size;			/* of members[] */
 	int			catalog;		/* in catalog_map */
 	int			row_size;		/* of rows[catalog] */
-	bool		all;			/* rows, or a reason why not? */
-	char	   *reason;			/* to refuse, or NULL */
+	CatalogScope scope;
+	bool		all;			/* rows, or what is not known? */
+	char	   *unknown;		/* the first such object, or NULL */
 } Collection;
 
-static void find_members(Collection *collection, Oid schema);
+static void find_members(Collection *collection, Oid classid, Oid objid);
 static void scan_members(Collection *collection, const CatalogLookup *catalog, int from, int to,
 						 CatalogRowCallback callback);
 static void add_member(Collection *collection, Oid classid, Oid objid);
@@ -50,53 +51,55 @@ static void add_dependent(HeapTuple tuple, Relation rel, const CatalogKey *key, 
 static void add_label(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void add_file(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
 static void collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg);
-static void sort_rows(SchemaRows *rows, int catalog);
+static void sort_rows(MemberRows *rows, int catalog);
 static int	compare_rows(const void *a, const void *b, void *arg);
-static int	compare_depend(const SchemaRows *rows, HeapTuple a, HeapTuple b);
+static int	compare_depend(const MemberRows *rows, HeapTuple a, HeapTuple b);
 static int	compare_shdepend(HeapTuple a, HeapTuple b);
 static int	compare_mappings(HeapTuple a, HeapTuple b);
 
 /*
- * The rows of a schema, as a new catalog snapshot sees them. NULL, and the
- * reason, if it has an object of a catalog that is not known here. Without
- * `reason` there are the rows about such an object, and not its own; and a
- * member's rows are in the order in which an index has them, which changes
- * only if they do.
+ * The rows of a table or a schema, as a new catalog snapshot sees them. NULL,
+ * and the description of an object, if that is of a catalog that does not have
+ * the scope. Without `unknown` there are the rows about such an object, and not
+ * its own; and a member's rows are in the order in which an index has them,
+ * which changes only if they do.
  */
-SchemaRows *
-schema_rows_collect(Oid schema, char **reason)
+MemberRows *
+member_rows_collect(Oid classid, Oid objid, CatalogScope scope, char **unknown)
 {
 	HASHCTL		control = {
-		.keysize = sizeof(SchemaMember),
-		.entrysize = sizeof(SchemaMember),
+		.keysize = sizeof(Member),
+		.entrysize = sizeof(Member),
 		.hcxt = CurrentMemoryContext
 	};
 	Collection	collection = {0};
-	SchemaRows *rows = palloc0(sizeof(SchemaRows));
+	MemberRows *rows = palloc0(sizeof(MemberRows));
 
 	collection.rows = rows;
-	collection.all = reason != NULL;
-	collection.found = hash_create("pgbillion schema", 1024, &control,
+	collection.scope = scope;
+	collection.all = unknown != NULL;
+	collection.found = hash_create("pgbillion members", 64, &control,
 								   HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
-	rows->name = get_namespace_name(schema);
+	if (classid == NamespaceRelationId)
+		rows->name = get_namespace_name(objid);
 
-	find_members(&collection, schema);
+	find_members(&collection, classid, objid);
 	hash_destroy(collection.found);
-	if (collection.reason != NULL)
+	if (collection.unknown != NULL)
 	{
-		*reason = collection.reason;
+		*unknown = collection.unknown;
 		return NULL;
 	}
-	qsort(rows->members, rows->nmembers, sizeof(SchemaMember), schema_member_cmp);
+	qsort(rows->members, rows->nmembers, sizeof(Member), member_cmp);
 
 	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
-		if ((catalog_map[i].scope & CATALOG_OF_SCHEMAS) == 0)
+		if ((catalog_map[i].scope & scope) == 0)
 			continue;
 		collection.catalog = i;
 		collection.row_size = 0;
 		scan_members(&collection, &catalog_map[i], 0, rows->nmembers, collect_row);
-		if (reason != NULL)
+		if (unknown != NULL)
 			sort_rows(rows, i);
 	}
 	return rows;
@@ -104,13 +107,48 @@ schema_rows_collect(Oid schema, char **reason)
 
 /* Position of a member, or -1. */
 int
-schema_rows_member(const SchemaRows *rows, Oid classid, Oid objid)
+member_rows_find(const MemberRows *rows, Oid classid, Oid objid)
 {
-	SchemaMember wanted = {classid, objid};
-	SchemaMember *found = bsearch(&wanted, rows->members, rows->nmembers, sizeof(SchemaMember),
-								  schema_member_cmp);
+	Member		wanted = {classid, objid};
+	Member	   *found = bsearch(&wanted, rows->members, rows->nmembers, sizeof(Member),
+								member_cmp);
 
 	return found == NULL ? -1 : (int) (found - rows->members);
+}
+
+/* The first of the rows of a catalog about a member, and their number. */
+const MemberRow *
+member_rows_about(const MemberRows *rows, int catalog, int member, int *nrows)
+{
+	int			low = 0;
+	int			high = rows->nrows[catalog];
+	int			end;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+
+		if (rows->rows[catalog][middle].member < member)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (end = low; end < rows->nrows[catalog] && rows->rows[catalog][end].member == member;)
+		end++;
+	*nrows = end - low;
+	return &rows->rows[catalog][low];
+}
+
+/* Are the members of both of the same kinds, in the same order? */
+bool
+member_rows_match(const MemberRows *one, const MemberRows *other)
+{
+	if (one->nmembers != other->nmembers)
+		return false;
+	for (int i = 0; i < one->nmembers; i++)
+		if (one->members[i].classid != other->members[i].classid)
+			return false;
+	return true;
 }
 
 /*
@@ -119,7 +157,7 @@ schema_rows_member(const SchemaRows *rows, Oid classid, Oid objid)
  * than one.
  */
 int
-schema_rows_explain(const SchemaRows *one, const SchemaRows *other, Oid oid, Oid other_oid)
+member_rows_explain(const MemberRows *one, const MemberRows *other, Oid oid, Oid other_oid)
 {
 	int			low = 0;
 	int			high = one->nmembers;
@@ -147,12 +185,12 @@ schema_rows_explain(const SchemaRows *one, const SchemaRows *other, Oid oid, Oid
 }
 
 static void
-find_members(Collection *collection, Oid schema)
+find_members(Collection *collection, Oid classid, Oid objid)
 {
-	SchemaRows *rows = collection->rows;
+	MemberRows *rows = collection->rows;
 	int			from = 0;
 
-	add_member(collection, NamespaceRelationId, schema);
+	add_member(collection, classid, objid);
 	while (from < rows->nmembers)
 	{
 		int			to = rows->nmembers;
@@ -160,7 +198,8 @@ find_members(Collection *collection, Oid schema)
 		scan_members(collection, &catalog_map[DEPEND_BY_REFERENCE], from, to, add_dependent);
 		from = to;
 	}
-	scan_members(collection, &catalog_map[ENUM_BY_TYPE], 0, from, add_label);
+	if (collection->scope == CATALOG_OF_SCHEMAS)
+		scan_members(collection, &catalog_map[ENUM_BY_TYPE], 0, from, add_label);
 	scan_members(collection, &catalog_map[CATALOG_CLASS], 0, from, add_file);
 }
 
@@ -174,7 +213,7 @@ scan_members(Collection *collection, const CatalogLookup *catalog, int from, int
 
 	for (int i = from; i < to; i++)
 	{
-		const SchemaMember *member = &collection->rows->members[i];
+		const Member *member = &collection->rows->members[i];
 
 		if (!OidIsValid(member->classid) ||
 			(OidIsValid(catalog->member_class) && catalog->member_class != member->classid))
@@ -190,8 +229,8 @@ scan_members(Collection *collection, const CatalogLookup *catalog, int from, int
 static void
 add_member(Collection *collection, Oid classid, Oid objid)
 {
-	SchemaRows *rows = collection->rows;
-	SchemaMember member = {classid, objid};
+	MemberRows *rows = collection->rows;
+	Member		member = {classid, objid};
 	bool		found;
 
 	(void) hash_search(collection->found, &member, HASH_ENTER, &found);
@@ -199,10 +238,10 @@ add_member(Collection *collection, Oid classid, Oid objid)
 		return;
 	if (rows->nmembers == collection->size)
 	{
-		collection->size = Max(256, collection->size * 2);
+		collection->size = Max(32, collection->size * 2);
 		rows->members = rows->members == NULL ?
-			palloc(collection->size * sizeof(SchemaMember)) :
-			repalloc(rows->members, collection->size * sizeof(SchemaMember));
+			palloc(collection->size * sizeof(Member)) :
+			repalloc(rows->members, collection->size * sizeof(Member));
 	}
 	rows->members[rows->nmembers++] = member;
 }
@@ -213,13 +252,13 @@ add_dependent(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 	Collection *collection = arg;
 	Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
 
-	if (collection->all && !catalog_has_objects(form->classid, CATALOG_OF_SCHEMAS))
+	if (collection->all && !catalog_has_objects(form->classid, collection->scope))
 	{
 		ObjectAddress address;
 
 		ObjectAddressSet(address, form->classid, form->objid);
-		if (collection->reason == NULL)
-			collection->reason = psprintf("it has %s", getObjectDescription(&address, false));
+		if (collection->unknown == NULL)
+			collection->unknown = getObjectDescription(&address, false);
 		return;
 	}
 	add_member(collection, form->classid, form->objid);
@@ -245,16 +284,16 @@ static void
 collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 {
 	Collection *collection = arg;
-	SchemaRows *rows = collection->rows;
+	MemberRows *rows = collection->rows;
 	int			catalog = collection->catalog;
-	SchemaRow  *row;
+	MemberRow  *row;
 
 	if (rows->nrows[catalog] == collection->row_size)
 	{
 		collection->row_size = Max(64, collection->row_size * 2);
 		rows->rows[catalog] = rows->rows[catalog] == NULL ?
-			palloc(collection->row_size * sizeof(SchemaRow)) :
-			repalloc(rows->rows[catalog], collection->row_size * sizeof(SchemaRow));
+			palloc(collection->row_size * sizeof(MemberRow)) :
+			repalloc(rows->rows[catalog], collection->row_size * sizeof(MemberRow));
 	}
 	row = &rows->rows[catalog][rows->nrows[catalog]++];
 	row->member = key->owner;
@@ -266,10 +305,10 @@ collect_row(HeapTuple tuple, Relation rel, const CatalogKey *key, void *arg)
 
 /* By OID, and then by catalog. */
 int
-schema_member_cmp(const void *a, const void *b)
+member_cmp(const void *a, const void *b)
 {
-	const SchemaMember *ma = a;
-	const SchemaMember *mb = b;
+	const Member *ma = a;
+	const Member *mb = b;
 
 	if (ma->objid != mb->objid)
 		return ma->objid < mb->objid ? -1 : 1;
@@ -278,7 +317,7 @@ schema_member_cmp(const void *a, const void *b)
 
 typedef struct RowOrder
 {
-	const SchemaRows *rows;
+	const MemberRows *rows;
 	Oid			catalog;
 } RowOrder;
 
@@ -287,18 +326,18 @@ typedef struct RowOrder
  * found in, except dependencies, whose index does not tell them apart.
  */
 static void
-sort_rows(SchemaRows *rows, int catalog)
+sort_rows(MemberRows *rows, int catalog)
 {
 	RowOrder	order = {rows, catalog_map[catalog].catalog};
 
-	qsort_arg(rows->rows[catalog], rows->nrows[catalog], sizeof(SchemaRow), compare_rows, &order);
+	qsort_arg(rows->rows[catalog], rows->nrows[catalog], sizeof(MemberRow), compare_rows, &order);
 }
 
 static int
 compare_rows(const void *a, const void *b, void *arg)
 {
-	const SchemaRow *ra = a;
-	const SchemaRow *rb = b;
+	const MemberRow *ra = a;
+	const MemberRow *rb = b;
 	const RowOrder *order = arg;
 
 	if (ra->member != rb->member)
@@ -321,7 +360,11 @@ compare_rows(const void *a, const void *b, void *arg)
 		case TSConfigMapRelationId:
 			return compare_mappings(ra->tuple, rb->tuple);
 		default:
-			/* the others have one row per member, or are no clone's */
+
+			/*
+			 * the others have one row per member, or arrive in the order of
+			 * members and of their index, which qsort() leaves alone
+			 */
 			return 0;
 	}
 }
@@ -334,12 +377,12 @@ compare_rows(const void *a, const void *b, void *arg)
 
 /* By what the objects are, and not by their OIDs, if they are members. */
 static int
-compare_depend(const SchemaRows *rows, HeapTuple a, HeapTuple b)
+compare_depend(const MemberRows *rows, HeapTuple a, HeapTuple b)
 {
 	Form_pg_depend fa = (Form_pg_depend) GETSTRUCT(a);
 	Form_pg_depend fb = (Form_pg_depend) GETSTRUCT(b);
-	int			ma = schema_rows_member(rows, fa->refclassid, fa->refobjid);
-	int			mb = schema_rows_member(rows, fb->refclassid, fb->refobjid);
+	int			ma = member_rows_find(rows, fa->refclassid, fa->refobjid);
+	int			mb = member_rows_find(rows, fb->refclassid, fb->refobjid);
 
 	COMPARE(fa->objsubid, fb->objsubid);
 	COMPARE(fa->refclassid, fb->refclassid);

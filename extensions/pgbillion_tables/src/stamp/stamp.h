@@ -1,43 +1,36 @@
 /*-------------------------------------------------------------------------
  *
  * stamp.h
- *	  The catalog rows of a table, or of a whole schema, compiled so as to be
- *	  written again.
+ *	  The catalog rows of a table with its partitions, or of a whole schema,
+ *	  compiled so as to be written again.
  *
- * The way of a table's stamp, with the partitions below it:
- *
- *	stamp.c			compiles the table's catalog rows: images of them, and the
- *					places where an OID, a name, a file number or a tablespace
- *					goes
- *	names.c			tells from what the names in it are made
- *	stamp_batch.c	writes the others' rows from it
- *	name_registry.c	the names that a table and its parts get, as PostgreSQL
- *					chooses them
- *	at_abort.c		what is forgotten of them if their transaction aborts
- *	files.c			the files, copied from those of the first table
- *
- * Because it is made from rows that PostgreSQL wrote a moment before, in the
- * same transaction, whatever PostgreSQL records about a table (in this major
- * version, for this user, under these default privileges) is what the stamped
- * tables get.
- *
- * The way of a schema's stamp:
- *
- *	rows.c			collects the rows about a schema and all that is in it
- *	compare_rows.c	compares those of two clones that PostgreSQL has made; what
- *					differs is what changes from clone to clone
+ *	rows.c			collects the rows about a table, or a schema, and all its
+ *					members
+ *	compile.c		compares those of two that PostgreSQL has made; what differs
+ *					is what changes from one to the next
  *	oid_text.c		the same for texts: stored expressions, and names
  *	packed_text.c	the long ones among them, compressed
  *	named_text.c	texts of functions, with the schema's name in them
- *	write.c			writes further clones
+ *	tables.c		what only tables have: names that are chosen, and a
+ *					tablespace
+ *	names.c			finds out how PostgreSQL chose the names
+ *	name_registry.c	chooses them in the same way
+ *	files.c			the files, copied from those of the first
+ *	write.c			writes further ones
+ *	at_abort.c		what is forgotten of them if their transaction aborts
+ *
+ * Both are made from rows that PostgreSQL wrote a moment before, in the same
+ * transaction. So whatever PostgreSQL records about an object, in this major
+ * version, for this user, under these default privileges, is what the others
+ * get.
  *
  * Nothing here knows what an expression or a kind of object is made of. Two
- * clones of one template, made by the same commands one after the other,
- * differ only where an OID or the name of the schema stands, because no two
- * objects of a catalog have the same OID. So each place that differs must
- * hold the OIDs of one and the same member of both, and goes into the stamp
- * as that member's; any other difference, and whatever the list of catalogs
- * does not have, is a reason to make all clones by commands.
+ * tables or schemas that the same commands have made, one after the other,
+ * differ only where an OID, a name that PostgreSQL chose, or the name of the
+ * schema stands, because no two objects of a catalog have the same OID. So
+ * each place that differs must hold the OIDs of one and the same member of
+ * both, and goes into the stamp as that member's. Any other difference, and
+ * any catalog that catalog_map.c does not list, is a reason to have no stamp.
  *
  * Memory: what is returned lives in the caller's current context.
  *
@@ -63,39 +56,49 @@ typedef struct FileImage FileImage;
 extern FileImage *file_image_capture(Relation rel);
 extern void file_image_create(const FileImage *image, RelFileLocator locator);
 extern bool file_image_equal(const FileImage *one, const FileImage *other);
+extern bool file_image_is_of_relation(const FileImage *image, Relation rel);
 extern bool file_image_is_of(const FileImage *image, RelFileLocator locator);
 extern void file_image_free(FileImage *image);
 extern void file_image_put(StringInfo buf, const FileImage *image);
 extern FileImage *file_image_get(const char **at, const char *end);
 
+/* The file of a relation in a tablespace as pg_class.reltablespace has it. */
+static inline RelFileLocator
+stamp_locator(Oid tablespace, Oid relid)
+{
+	return make_locator(OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace, relid);
+}
+
 /* ---- rows.c ---- */
 
-/* The schema, an object in it, a part of one, or a file (whose class is invalid). */
-typedef struct SchemaMember
+/* The root, an object in it, a part of one, or a file (whose class is invalid). */
+typedef struct Member
 {
 	Oid			classid;
 	Oid			objid;
-} SchemaMember;
+} Member;
 
-typedef struct SchemaRow
+typedef struct MemberRow
 {
 	int			member;			/* whom it is about */
 	HeapTuple	tuple;
-} SchemaRow;
+} MemberRow;
 
-typedef struct SchemaRows
+typedef struct MemberRows
 {
-	char	   *name;			/* of the schema */
+	char	   *name;			/* of the root, if that is a schema */
 	int			nmembers;
-	SchemaMember *members;		/* by OID, and then by catalog */
+	Member	   *members;		/* by OID, and then by catalog */
 	int			nrows[NUM_OBJECT_CATALOGS];
-	SchemaRow  *rows[NUM_OBJECT_CATALOGS];	/* by member */
-} SchemaRows;
+	MemberRow  *rows[NUM_OBJECT_CATALOGS];	/* by member */
+} MemberRows;
 
-extern SchemaRows *schema_rows_collect(Oid schema, char **reason);
-extern int	schema_member_cmp(const void *a, const void *b);
-extern int	schema_rows_member(const SchemaRows *rows, Oid classid, Oid objid);
-extern int	schema_rows_explain(const SchemaRows *one, const SchemaRows *other, Oid oid,
+extern MemberRows *member_rows_collect(Oid classid, Oid objid, CatalogScope scope, char **unknown);
+extern int	member_cmp(const void *a, const void *b);
+extern int	member_rows_find(const MemberRows *rows, Oid classid, Oid objid);
+extern const MemberRow *member_rows_about(const MemberRows *rows, int catalog, int member, int *nrows);
+extern bool member_rows_match(const MemberRows *one, const MemberRows *other);
+extern int	member_rows_explain(const MemberRows *one, const MemberRows *other, Oid oid,
 								Oid other_oid);
 
 /* ---- oid_text.c ---- */
@@ -123,7 +126,7 @@ typedef struct OidTemplate
 /* An OID takes so many characters at most, as four signed bytes. */
 #define MAX_PLACE_LENGTH 20
 
-extern OidTemplate *oid_template_compare(const SchemaRows *one, const SchemaRows *other,
+extern OidTemplate *oid_template_compare(const MemberRows *one, const MemberRows *other,
 										 const char *text, const char *other_text, bool is_name);
 extern void oid_template_fill_name(const OidTemplate *text, const Oid *oids, Name name);
 extern Datum oid_template_fill(const OidTemplate *text, const Oid *oids);
@@ -131,8 +134,8 @@ extern int	oid_template_write(const OidTemplate *text, int place, const Oid *oid
 
 /* ---- named_text.c ---- */
 
-extern OidTemplate *named_body_compare(const SchemaRows *one, const SchemaRows *other, Datum body, Datum other_body);
-extern OidTemplate *named_settings_compare(const SchemaRows *one, const SchemaRows *other,
+extern OidTemplate *named_body_compare(const MemberRows *one, const MemberRows *other, Datum body, Datum other_body);
+extern OidTemplate *named_settings_compare(const MemberRows *one, const MemberRows *other,
 										   Datum settings, Datum other_settings);
 extern Datum named_body_fill(const OidTemplate *text, const char *schema);
 extern Datum named_settings_fill(const OidTemplate *text, const char *schema);
@@ -142,87 +145,6 @@ extern Datum named_settings_fill(const OidTemplate *text, const char *schema);
 extern void oid_template_pack(OidTemplate *text);
 extern Datum oid_template_fill_packed(const OidTemplate *text, const Oid *oids);
 
-/* ---- compare_rows.c ---- */
-
-typedef enum SchemaPatchKind
-{
-	SCHEMA_PATCH_OID,			/* of members[what] */
-	SCHEMA_PATCH_SCHEMA_NAME,
-	SCHEMA_PATCH_NAME,			/* texts[what] */
-	SCHEMA_PATCH_TREE,			/* the same, of the column at `place` */
-	SCHEMA_PATCH_BODY,			/* the same, with the schema's name in the
-								 * places */
-	SCHEMA_PATCH_SETTINGS,		/* the same, of an array of such texts */
-	SCHEMA_PATCH_XID,			/* before which no row can have been written */
-	SCHEMA_PATCH_MULTIXACT
-} SchemaPatchKind;
-
-typedef struct SchemaPatch
-{
-	SchemaPatchKind kind;
-	int			what;
-	int			place;			/* from the tuple's header, or a column */
-} SchemaPatch;
-
-typedef struct SchemaStampRow
-{
-	HeapTuple	image;
-	int			npatches;
-	SchemaPatch *patches;
-	bool		has_trees;
-} SchemaStampRow;
-
-typedef struct SchemaStampMember
-{
-	Oid			classid;
-	int			file;			/* in files[], or -1 */
-	Oid			tablespace;		/* of the file */
-} SchemaStampMember;
-
-/* The file that a member of this OID has. */
-static inline RelFileLocator
-member_locator(const SchemaStampMember *member, Oid oid)
-{
-	return make_locator(OidIsValid(member->tablespace) ? member->tablespace : MyDatabaseTableSpace, oid);
-}
-
-/* A relation of another schema that clones refer to. */
-typedef struct SchemaOutside
-{
-	Oid			relid;
-	LOCKMODE	lockmode;		/* of the command that refers to it */
-} SchemaOutside;
-
-typedef struct SchemaStamp
-{
-	int			nmembers;
-	SchemaStampMember *members;
-	int			nfiles;
-	FileImage **files;			/* each different from the others */
-	int			ntexts;
-	OidTemplate **texts;
-	int			nrows[NUM_OBJECT_CATALOGS];
-	SchemaStampRow *rows[NUM_OBJECT_CATALOGS];
-	int			noutside;
-	SchemaOutside *outside;
-	List	   *contents;		/* commands that fill materialized views */
-	char	   *functions;		/* those that name the template, or NULL */
-	const SchemaRows *first;	/* those it was compiled from; NULL if it was
-								 * kept */
-} SchemaStamp;
-
-extern SchemaStamp *schema_stamp_compile(Oid schema, Oid other, char **reason);
-extern bool schema_stamp_verify(const SchemaStamp *stamp, Oid clone, char **reason);
-extern int	schema_stamp_rows(const SchemaStamp *stamp);
-
-/* ---- write.c ---- */
-
-typedef struct SchemaWriter SchemaWriter;
-
-extern SchemaWriter *schema_writer_begin(const SchemaStamp *stamp, int64 count);
-extern void schema_writer_add(SchemaWriter *writer, const char *name);
-extern void schema_writer_end(SchemaWriter *writer);
-
 /* ---- name_registry.c ---- */
 
 /* What the name of an object is made from. */
@@ -231,13 +153,10 @@ typedef enum StampNameKind
 	STAMP_NAME_TABLE,			/* a table's own, and its row type's: the
 								 * first's with the addition */
 	STAMP_NAME_ARRAY_TYPE,		/* PostgreSQL's makeArrayTypeName() */
-	STAMP_NAME_TOAST,			/* pg_toast_OID */
-	STAMP_NAME_TOAST_INDEX,		/* pg_toast_OID_index */
 	STAMP_NAME_RELATION,		/* PostgreSQL's ChooseRelationName() */
 	STAMP_NAME_INDEX_CONSTRAINT,	/* the same, of an index with a constraint */
 	STAMP_NAME_CONSTRAINT,		/* PostgreSQL's ChooseConstraintName() */
-	STAMP_NAME_STATISTICS,		/* PostgreSQL's ChooseExtendedStatisticName() */
-	STAMP_NAME_TRIGGER			/* LABEL_OID, of PostgreSQL's own triggers */
+	STAMP_NAME_STATISTICS		/* PostgreSQL's ChooseExtendedStatisticName() */
 } StampNameKind;
 
 typedef struct StampName
@@ -249,7 +168,6 @@ typedef struct StampName
 	const char *addition;		/* the second, or NULL */
 	const char *label;			/* its label, or NULL; "" for numbers only */
 	int			table;			/* which of the names is its table's */
-	int			object;			/* the stamp's object whose name it is */
 } StampName;
 
 /* Which names are taken; see name_registry.c. */
@@ -259,117 +177,110 @@ extern NameRegistry *name_registry_create(const NameFormat *format, int64 first,
 										  Oid namespaceid);
 extern void name_registry_claim_table(NameRegistry *registry, const char *relname);
 extern void name_registry_choose(NameRegistry *registry, const StampName *names, int nnames,
-								 const char *relname, const Oid *oids, NameData *result);
+								 const char *relname, NameData *result);
 extern bool stamp_name_explains(const StampName *name, const char *base, const char *actual);
 
-/* ---- stamp.c ---- */
+/* ---- compile.c ---- */
 
 typedef enum PatchKind
 {
-	PATCH_OID,					/* of objects[what] */
-	PATCH_NAME,					/* names[what] */
-	PATCH_TABLESPACE			/* of the table */
+	PATCH_OID,					/* of members[what] */
+	PATCH_SCHEMA_NAME,
+	PATCH_CHOSEN_NAME,			/* names[what] */
+	PATCH_NAME,					/* texts[what] */
+	PATCH_TREE,					/* the same, of the column at `place` */
+	PATCH_BODY,					/* the same, with the schema's name in the
+								 * places */
+	PATCH_SETTINGS,				/* the same, of an array of such texts */
+	PATCH_TABLESPACE,			/* of the table */
+	PATCH_XID,					/* before which no row can have been written */
+	PATCH_MULTIXACT
 } PatchKind;
 
 typedef struct StampPatch
 {
 	PatchKind	kind;
 	int			what;
-	Size		offset;			/* from the tuple's header */
+	int			place;			/* from the tuple's header, or a column */
 } StampPatch;
-
-/* A stored expression that holds OIDs of the family. */
-typedef struct StampExpression
-{
-	AttrNumber	attnum;
-	OidTemplate *text;			/* whose members are objects of the stamp */
-} StampExpression;
 
 typedef struct StampRow
 {
 	HeapTuple	image;
 	int			npatches;
 	StampPatch *patches;
-	int			nexpressions;
-	StampExpression *expressions;	/* NULL if there are none */
+	bool		has_trees;
 } StampRow;
 
-/* A catalog that the family has rows in. */
-typedef struct StampCatalog
+typedef struct StampMember
 {
-	Oid			catalog;
-	Oid			oid_index;		/* InvalidOid if its rows have no OID */
-	int			nrows;
-	int			size;
-	StampRow   *rows;
-} StampCatalog;
+	Oid			classid;
+	int			file;			/* in files[], or -1 */
+	Oid			tablespace;		/* of the file */
+	int			name;			/* in names[], or -1 if it is not chosen */
+	bool		follows_table;	/* is it in the table's tablespace, which is
+								 * chosen? */
+} StampMember;
 
-/* A member of the family. */
-typedef struct StampObject
+/* A relation of another schema, or other than the table, that the new ones refer to. */
+typedef struct StampOutside
 {
-	ObjectAddress address;		/* objectSubId is 0 */
-	char		relkind;		/* of a relation, else 0 */
-	int			name;			/* in names[], or -1 for one that is kept */
-	bool		follows_table;	/* into the first table's tablespace? */
-	Oid			tablespace;		/* of a relation */
-	FileImage  *files;			/* of a relation; NULL if it has none, or none
-								 * yet */
-} StampObject;
+	Oid			relid;
+	LOCKMODE	lockmode;		/* of the command that refers to it */
+} StampOutside;
 
-/* A table of the family: the first, or a partition below it. */
+typedef struct Stamp
+{
+	int			nmembers;
+	StampMember *members;
+	int			nnames;			/* 0 for a schema */
+	StampName  *names;
+	int			nfiles;
+	FileImage **files;			/* each different from the others */
+	int			ntexts;
+	OidTemplate **texts;
+	int			nrows[NUM_OBJECT_CATALOGS];
+	StampRow   *rows[NUM_OBJECT_CATALOGS];
+	int			noutside;
+	StampOutside *outside;
+	List	   *contents;		/* commands that fill materialized views */
+	char	   *functions;		/* those that name the template, or NULL */
+	const MemberRows *first;	/* those it was compiled from; NULL if it was
+								 * kept */
+} Stamp;
+
+/* A table of a tree: the first, or a partition below it. */
 typedef struct StampTable
 {
 	Oid			relid;
 	Oid			template;
 	char	   *relname;
-	Oid			toast;			/* its TOAST table, or InvalidOid */
 } StampTable;
 
-typedef struct Stamp
-{
-	Oid			other;			/* a second prototype, or InvalidOid */
-	int			ntables;
-	StampTable *tables;			/* the first is the prototype; names[] begins
-								 * with theirs */
-	int			nobjects;
-	StampObject *objects;		/* by OID, ascending */
-	SchemaRows	members;		/* the same, without rows */
-	SchemaRows	other_members;	/* those of the second prototype */
-	int			nwithout_file;	/* how many relations there are without a file
-								 * in the table's tablespace */
-	int			nnames;
-	StampName  *names;
-	int			ncatalogs;
-	StampCatalog *catalogs;
-	List	   *referenced;		/* OIDs of other tables with triggers of their
-								 * foreign keys, and of their parents */
-} Stamp;
+extern Stamp *stamp_compile_schemas(Oid schema, Oid other, char **reason);
+extern Stamp *stamp_compile_tables(const StampTable *tables, int ntables, MemberRows *one,
+								   MemberRows *other, char **reason);
+extern bool stamp_verify(const Stamp *stamp, Oid clone, char **reason);
+extern int	stamp_rows(const Stamp *stamp);
 
-/* Position of a member in objects[], or -1. */
-static inline int
-stamp_member(const Stamp *stamp, Oid classid, Oid objid)
-{
-	return schema_rows_member(&stamp->members, classid, objid);
-}
+/* ---- tables.c ---- */
 
-
-extern bool stamp_is_of_both(Oid prototype, Oid other);
-extern Stamp *stamp_compile(StampTable *tables, int ntables, Oid other);
-extern int	stamp_rows_per_table(const Stamp *stamp);
+extern MemberRows *table_rows_collect(Oid table);
+extern void stamp_prepare_tables(Stamp *stamp, const StampTable *tables, int ntables,
+								 MemberRows *one, MemberRows *other);
 
 /* ---- names.c ---- */
 
-extern void stamp_name_members(Stamp *stamp);
+extern void stamp_name_members(Stamp *stamp, const StampTable *tables, int ntables,
+							   const MemberRows *one, const MemberRows *other);
 
-/* ---- stamp_batch.c ---- */
+/* ---- write.c ---- */
 
-typedef struct StampBatch StampBatch;
+typedef struct StampWriter StampWriter;
 
-extern StampBatch *stamp_batch_begin(Stamp *stamp, NameRegistry *registry);
-extern void stamp_batch_reserve(StampBatch *batch, int ntables);
-extern void stamp_batch_add(StampBatch *batch, const NameData *relname, Oid tablespace);
-extern void stamp_batch_flush(StampBatch *batch, bool invalidate_each);
-extern void stamp_batch_end(StampBatch *batch);
+extern StampWriter *stamp_writer_begin(const Stamp *stamp, int64 count, NameRegistry *registry);
+extern bool stamp_writer_add(StampWriter *writer, const char *name, Oid tablespace);
+extern void stamp_writer_end(StampWriter *writer);
 
 /* ---- at_abort.c ---- */
 

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * write.c
- *	  Schemas written from a stamp.
+ *	  Tables, or schemas, written from a stamp.
  *
- * Files are made when a schema is added; rows are kept in memory until there
- * are enough of them. Nobody can see the schema before its transaction has
+ * Files are made when a table or schema is added; rows are kept in memory until
+ * there are enough of them. Nobody can see it before its transaction has
  * ended, so that nothing in it is locked.
  *
  * Members get their OIDs in the order in which PostgreSQL created those of
@@ -19,10 +19,13 @@
 #include "access/multixact.h"
 #include "access/xact.h"
 #include "catalog/catalog.h"
+#include "catalog/dependency.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_enum.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_shdepend.h"
+#include "catalog/pg_tablespace.h"
 #include "commands/tablespace.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -36,68 +39,114 @@
 #include "stamp/stamp.h"
 
 /*
- * Rows in memory before they are written, at most. A schema has thousands of
- * rows, and entries of an index on names are neighbors only if they are those
- * of several schemas; but the rows of many take memory, here some 30 MB.
+ * Rows in memory before they are written, at most. Those of tables stay in the
+ * processor's cache, and are enough for runs of neighbors in every index. A
+ * schema has thousands of rows, and entries of an index on names are neighbors
+ * only if they are those of several schemas; but the rows of many take memory,
+ * here some 30 MB.
  */
-#define ROWS_PER_FLUSH 131072
+#define TABLE_ROWS_PER_FLUSH 4096
+#define SCHEMA_ROWS_PER_FLUSH 131072
+
+/*
+ * With logical decoding PostgreSQL's functions write the rows, and register a
+ * message for each; the search among those of one command is linear.
+ */
 #define ROWS_PER_FLUSH_LOGICAL 200
 
 /* Up to here others are told of each row rather than of whole catalogs, which is cheaper for them. */
 #define ROWS_INVALIDATED_EACH 1000
 
-struct SchemaWriter
+struct StampWriter
 {
-	const SchemaStamp *stamp;
+	const Stamp *stamp;
+	NameRegistry *registry;		/* of tables; NULL for schemas */
 	OidAllocator *allocator;
 	CatalogWriter *writers[NUM_OBJECT_CATALOGS];	/* NULL for those without
 													 * rows */
 	HeapTuple  *tuples[NUM_OBJECT_CATALOGS];
-	int			nschemas;		/* whose rows are in memory */
+	int			ntuples[NUM_OBJECT_CATALOGS];
+	int			nadded;			/* tables or schemas whose rows are in memory */
 	int			capacity;
+	int64		left;			/* to be added, those among them */
+	int			noids;			/* each takes, mostly */
 	bool		invalidate_each;
-	Oid		   *oids;			/* of the schema being added, as
-								 * stamp->members */
+	const char *name;			/* of the one being added */
+	Oid			tablespace;		/* of it, as in pg_class.reltablespace */
+	Oid		   *oids;			/* of it, as stamp->members */
+	NameData   *names;			/* of it, as stamp->names */
 	MemoryContext context;		/* holds the rows to be written */
 	MemoryContext scratch;		/* emptied after each row with expressions */
-	Size		image_bytes;	/* of a schema's rows, all together */
-	MultiXactId oldest_multixact;	/* when the schema being added was begun */
+	Size		image_bytes;	/* of a stamp's rows, all together */
+	MultiXactId oldest_multixact;	/* when those in memory were begun */
 };
 
+static void open_catalogs(StampWriter *writer);
+static void begin_rows(StampWriter *writer);
 static void check_name(const char *name);
-static void choose_oids(SchemaWriter *writer);
-static void sort_labels(SchemaWriter *writer);
-static void make_rows(SchemaWriter *writer, const char *name);
-static Size row_bytes(const SchemaStampRow *row);
-static void patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple,
-					  const char *name);
-static HeapTuple fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row,
-							HeapTuple tuple, const char *name);
-static void flush(SchemaWriter *writer);
+static void choose_oids(StampWriter *writer);
+static void sort_labels(StampWriter *writer);
+static void make_rows(StampWriter *writer);
+static Size row_bytes(const StampRow *row);
+static void patch_row(StampWriter *writer, const StampRow *row, HeapTuple tuple);
+static HeapTuple fill_trees(StampWriter *writer, int catalog, const StampRow *row, HeapTuple tuple);
+static bool has_no_file(const StampMember *member);
+static void add_tablespace_rows(StampWriter *writer);
+static void flush(StampWriter *writer);
 
-/* Begin to write so many schemas; in the current memory context. */
-SchemaWriter *
-schema_writer_begin(const SchemaStamp *stamp, int64 count)
+/*
+ * Begin to write a number of schemas, or of tables whose names are in
+ * `registry`; in the current memory context.
+ */
+StampWriter *
+stamp_writer_begin(const Stamp *stamp, int64 count, NameRegistry *registry)
 {
-	SchemaWriter *writer = palloc0(sizeof(SchemaWriter));
-	Oid			catalogs[NUM_OBJECT_CATALOGS];
-	Oid			oid_indexes[NUM_OBJECT_CATALOGS];
-	int			nwith_oid = 0;
-	int			nrows = schema_stamp_rows(stamp);
+	StampWriter *writer = palloc0(sizeof(StampWriter));
+	int			rows_per_flush = registry != NULL ? TABLE_ROWS_PER_FLUSH : SCHEMA_ROWS_PER_FLUSH;
+	int			nrows = stamp_rows(stamp);
 	int64		nflushes;
 
 	writer->stamp = stamp;
-	writer->capacity = Max(1, (XLogLogicalInfoActive() ? ROWS_PER_FLUSH_LOGICAL : ROWS_PER_FLUSH) / nrows);
+	writer->registry = registry;
+	writer->left = count;
+	writer->capacity = Max(1, (XLogLogicalInfoActive() ? ROWS_PER_FLUSH_LOGICAL : rows_per_flush) / nrows);
 	/* as many each time: then their order is the last one's */
 	nflushes = (count + writer->capacity - 1) / writer->capacity;
 	writer->capacity = Max(1, (count + nflushes - 1) / Max(1, nflushes));
 	writer->invalidate_each = count * nrows <= ROWS_INVALIDATED_EACH;
+	open_catalogs(writer);
+	writer->oids = palloc(stamp->nmembers * sizeof(Oid));
+	writer->names = palloc(stamp->nnames * sizeof(NameData));
+	writer->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion stamped rows",
+											ALLOCSET_DEFAULT_SIZES);
+	writer->scratch = AllocSetContextCreate(CurrentMemoryContext, "pgbillion stamped row",
+											ALLOCSET_DEFAULT_SIZES);
+	begin_rows(writer);
+	stamp_forget_at_abort();
+	return writer;
+}
+
+static void
+open_catalogs(StampWriter *writer)
+{
+	const Stamp *stamp = writer->stamp;
+	Oid			catalogs[NUM_OBJECT_CATALOGS];
+	Oid			oid_indexes[NUM_OBJECT_CATALOGS];
+	int			nwith_oid = 0;
+	int			nwithout_file = 0;
+
+	/* every other OID is no label's, which only schemas have */
+	writer->noids = stamp->nmembers + (writer->registry == NULL ? 16 : 0);
+	for (int i = 0; i < stamp->nmembers; i++)
+		nwithout_file += has_no_file(&stamp->members[i]) ? 1 : 0;
 	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
-		if (stamp->nrows[i] == 0)
+		int			nrows = stamp->nrows[i] + (i == CATALOG_SHDEPEND ? nwithout_file : 0);
+
+		if (nrows == 0)
 			continue;
 		writer->writers[i] = catalog_writer_open(catalog_map[i].catalog);
-		writer->tuples[i] = palloc((Size) writer->capacity * stamp->nrows[i] * sizeof(HeapTuple));
+		writer->tuples[i] = palloc((Size) writer->capacity * nrows * sizeof(HeapTuple));
 		for (int j = 0; j < stamp->nrows[i]; j++)
 			writer->image_bytes += row_bytes(&stamp->rows[i][j]);
 		if (OidIsValid(catalog_map[i].oid_index))
@@ -107,43 +156,51 @@ schema_writer_begin(const SchemaStamp *stamp, int64 count)
 		}
 	}
 	writer->allocator = oid_allocator_create(catalogs, oid_indexes, nwith_oid);
-	/* every other OID is no label's */
-	oid_allocator_reserve(writer->allocator, writer->capacity * (stamp->nmembers + 16));
-	writer->oids = palloc(stamp->nmembers * sizeof(Oid));
-	writer->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion schema rows",
-											ALLOCSET_DEFAULT_SIZES);
-	writer->scratch = AllocSetContextCreate(CurrentMemoryContext, "pgbillion schema row",
-											ALLOCSET_DEFAULT_SIZES);
-	stamp_forget_at_abort();
-	return writer;
 }
 
 /*
- * Make a schema's files, and its rows in memory. Raises 42P06 if there is a
- * schema of that name, 42939 for names of the system's.
+ * Make the files of a schema or a table, and its rows in memory; of a table
+ * whose tablespace is as in pg_class.reltablespace. Returns whether all rows
+ * so far have been written. Raises 42P06 or 42P07 if there is one of that
+ * name, 42939 for schemas with names of the system's.
  */
-void
-schema_writer_add(SchemaWriter *writer, const char *name)
+bool
+stamp_writer_add(StampWriter *writer, const char *name, Oid tablespace)
 {
 	MemoryContext old = MemoryContextSwitchTo(writer->context);
 
 	CHECK_FOR_INTERRUPTS();
-	check_name(name);
+	Assert(writer->left > 0);
+	writer->name = name;
+	writer->tablespace = tablespace;
+	if (writer->registry != NULL)
+		name_registry_claim_table(writer->registry, name);
+	else
+		check_name(name);
 	choose_oids(writer);
-	make_rows(writer, name);
+	if (writer->registry != NULL)
+		name_registry_choose(writer->registry, writer->stamp->names, writer->stamp->nnames, name,
+							 writer->names);
+	make_rows(writer);
+	if (OidIsValid(tablespace))
+		add_tablespace_rows(writer);
 	MemoryContextSwitchTo(old);
 
-	if (++writer->nschemas == writer->capacity)
-		flush(writer);
+	writer->left--;
+	if (++writer->nadded < writer->capacity && writer->left > 0)
+		return false;
+	flush(writer);
+	begin_rows(writer);
+	return true;
 }
 
-/* Write what is left; all is visible to later commands. */
+/* All is visible to later commands. */
 void
-schema_writer_end(SchemaWriter *writer)
+stamp_writer_end(StampWriter *writer)
 {
-	const SchemaStamp *stamp = writer->stamp;
+	const Stamp *stamp = writer->stamp;
 
-	flush(writer);
+	Assert(writer->left == 0);
 	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 		if (writer->writers[i] != NULL)
 			catalog_writer_close(writer->writers[i]);
@@ -155,6 +212,14 @@ schema_writer_end(SchemaWriter *writer)
 	MemoryContextDelete(writer->context);
 	MemoryContextDelete(writer->scratch);
 	CommandCounterIncrement();
+}
+
+/* Announce the OIDs up to the next flush. */
+static void
+begin_rows(StampWriter *writer)
+{
+	oid_allocator_reserve(writer->allocator, Min(writer->left, writer->capacity) * writer->noids);
+	writer->oldest_multixact = GetOldestMultiXactId();
 }
 
 /* As CREATE SCHEMA does. */
@@ -174,13 +239,13 @@ check_name(const char *name)
 
 /* OIDs for all members, and the files of those that have one. */
 static void
-choose_oids(SchemaWriter *writer)
+choose_oids(StampWriter *writer)
 {
-	const SchemaStamp *stamp = writer->stamp;
+	const Stamp *stamp = writer->stamp;
 
 	for (int i = 0; i < stamp->nmembers; i++)
 	{
-		const SchemaStampMember *member = &stamp->members[i];
+		const StampMember *member = &stamp->members[i];
 		Oid			oid = oid_allocator_next(writer->allocator);
 
 		/* even OIDs of labels sort as the labels do: see pg_enum.c */
@@ -193,7 +258,8 @@ choose_oids(SchemaWriter *writer)
 		 */
 		while (member->file >= 0)
 		{
-			RelFileLocator locator = member_locator(member, oid);
+			RelFileLocator locator = stamp_locator(member->follows_table ? writer->tablespace :
+												   member->tablespace, oid);
 
 			if (!relation_file_exists(locator, MAIN_FORKNUM))
 			{
@@ -218,9 +284,9 @@ choose_oids(SchemaWriter *writer)
  * the counter they have come in another order.
  */
 static void
-sort_labels(SchemaWriter *writer)
+sort_labels(StampWriter *writer)
 {
-	const SchemaStamp *stamp = writer->stamp;
+	const Stamp *stamp = writer->stamp;
 	Oid		   *sorted = palloc(stamp->nmembers * sizeof(Oid));
 	int			nlabels = 0;
 
@@ -235,28 +301,25 @@ sort_labels(SchemaWriter *writer)
 	pfree(sorted);
 }
 
-/* The rows of the schema whose members have writer->oids, in memory. */
+/* The rows of what has writer->oids, in memory. */
 static void
-make_rows(SchemaWriter *writer, const char *name)
+make_rows(StampWriter *writer)
 {
-	const SchemaStamp *stamp = writer->stamp;
+	const Stamp *stamp = writer->stamp;
 	char	   *space = MemoryContextAllocHuge(CurrentMemoryContext, writer->image_bytes);
 
-	writer->oldest_multixact = GetOldestMultiXactId();
 	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
-		HeapTuple  *tuples = writer->tuples[i] + (Size) writer->nschemas * stamp->nrows[i];
-
 		for (int j = 0; j < stamp->nrows[i]; j++)
 		{
-			const SchemaStampRow *row = &stamp->rows[i][j];
+			const StampRow *row = &stamp->rows[i][j];
 			HeapTuple	tuple = (HeapTuple) space;
 
 			*tuple = *row->image;
 			tuple->t_data = (HeapTupleHeader) (space + HEAPTUPLESIZE);
 			memcpy(tuple->t_data, row->image->t_data, tuple->t_len);
-			patch_row(writer, row, tuple, name);
-			tuples[j] = row->has_trees ? fill_trees(writer, i, row, tuple, name) : tuple;
+			patch_row(writer, row, tuple);
+			writer->tuples[i][writer->ntuples[i]++] = row->has_trees ? fill_trees(writer, i, row, tuple) : tuple;
 			space += row_bytes(row);
 		}
 	}
@@ -264,40 +327,46 @@ make_rows(SchemaWriter *writer, const char *name)
 
 /* What a row takes in memory. */
 static Size
-row_bytes(const SchemaStampRow *row)
+row_bytes(const StampRow *row)
 {
 	return HEAPTUPLESIZE + MAXALIGN(row->image->t_len);
 }
 
-/* Write what changes from schema to schema into a row, except expressions and other long texts. */
+/* Write what changes from one to the next into a row, except expressions and other long texts. */
 static void
-patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple, const char *name)
+patch_row(StampWriter *writer, const StampRow *row, HeapTuple tuple)
 {
 	for (int i = 0; i < row->npatches; i++)
 	{
-		const SchemaPatch *patch = &row->patches[i];
+		const StampPatch *patch = &row->patches[i];
 		char	   *place = (char *) tuple->t_data + patch->place;
 
 		switch (patch->kind)
 		{
-			case SCHEMA_PATCH_OID:
+			case PATCH_OID:
 				memcpy(place, &writer->oids[patch->what], sizeof(Oid));
 				break;
-			case SCHEMA_PATCH_SCHEMA_NAME:
-				namestrcpy((Name) place, name);
+			case PATCH_SCHEMA_NAME:
+				namestrcpy((Name) place, writer->name);
 				break;
-			case SCHEMA_PATCH_NAME:
+			case PATCH_CHOSEN_NAME:
+				memcpy(place, &writer->names[patch->what], NAMEDATALEN);
+				break;
+			case PATCH_TABLESPACE:
+				memcpy(place, &writer->tablespace, sizeof(Oid));
+				break;
+			case PATCH_NAME:
 				oid_template_fill_name(writer->stamp->texts[patch->what], writer->oids, (Name) place);
 				break;
-			case SCHEMA_PATCH_XID:
+			case PATCH_XID:
 				memcpy(place, &RecentXmin, sizeof(TransactionId));
 				break;
-			case SCHEMA_PATCH_MULTIXACT:
+			case PATCH_MULTIXACT:
 				memcpy(place, &writer->oldest_multixact, sizeof(MultiXactId));
 				break;
-			case SCHEMA_PATCH_TREE:
-			case SCHEMA_PATCH_BODY:
-			case SCHEMA_PATCH_SETTINGS:
+			case PATCH_TREE:
+			case PATCH_BODY:
+			case PATCH_SETTINGS:
 				break;
 		}
 	}
@@ -308,7 +377,7 @@ patch_row(SchemaWriter *writer, const SchemaStampRow *row, HeapTuple tuple, cons
  * last, because other columns' places change with them.
  */
 static HeapTuple
-fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTuple tuple, const char *name)
+fill_trees(StampWriter *writer, int catalog, const StampRow *row, HeapTuple tuple)
 {
 	TupleDesc	tupdesc = RelationGetDescr(catalog_writer_relation(writer->writers[catalog]));
 	Datum		values[MaxHeapAttributeNumber];
@@ -318,17 +387,17 @@ fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTup
 
 	for (int i = 0; i < row->npatches; i++)
 	{
-		const SchemaPatch *patch = &row->patches[i];
+		const StampPatch *patch = &row->patches[i];
 		const OidTemplate *text;
 
-		if (patch->kind != SCHEMA_PATCH_TREE && patch->kind != SCHEMA_PATCH_BODY &&
-			patch->kind != SCHEMA_PATCH_SETTINGS)
+		if (patch->kind != PATCH_TREE && patch->kind != PATCH_BODY &&
+			patch->kind != PATCH_SETTINGS)
 			continue;
 		text = writer->stamp->texts[patch->what];
-		if (patch->kind == SCHEMA_PATCH_BODY)
-			values[patch->place - 1] = named_body_fill(text, name);
-		else if (patch->kind == SCHEMA_PATCH_SETTINGS)
-			values[patch->place - 1] = named_settings_fill(text, name);
+		if (patch->kind == PATCH_BODY)
+			values[patch->place - 1] = named_body_fill(text, writer->name);
+		else if (patch->kind == PATCH_SETTINGS)
+			values[patch->place - 1] = named_settings_fill(text, writer->name);
 		else
 			values[patch->place - 1] = text->nitems > 0 ?
 				oid_template_fill_packed(text, writer->oids) : oid_template_fill(text, writer->oids);
@@ -340,20 +409,56 @@ fill_trees(SchemaWriter *writer, int catalog, const SchemaStampRow *row, HeapTup
 	return tuple;
 }
 
-static void
-flush(SchemaWriter *writer)
+/* Is it a relation in its table's tablespace, but not by a file? */
+static bool
+has_no_file(const StampMember *member)
 {
-	const SchemaStamp *stamp = writer->stamp;
+	return member->follows_table && member->file < 0;
+}
 
+/*
+ * A relation without a file records its dependency on its tablespace, which
+ * a file would otherwise protect: heap_create() for those that never have
+ * one, and lazy_files.c.
+ */
+static void
+add_tablespace_rows(StampWriter *writer)
+{
+	for (int i = 0; i < writer->stamp->nmembers; i++)
+	{
+		Datum		values[Natts_pg_shdepend];
+		bool		nulls[Natts_pg_shdepend] = {false};
+
+		if (!has_no_file(&writer->stamp->members[i]))
+			continue;
+		values[Anum_pg_shdepend_dbid - 1] = ObjectIdGetDatum(MyDatabaseId);
+		values[Anum_pg_shdepend_classid - 1] = ObjectIdGetDatum(RelationRelationId);
+		values[Anum_pg_shdepend_objid - 1] = ObjectIdGetDatum(writer->oids[i]);
+		values[Anum_pg_shdepend_objsubid - 1] = Int32GetDatum(0);
+		values[Anum_pg_shdepend_refclassid - 1] = ObjectIdGetDatum(TableSpaceRelationId);
+		values[Anum_pg_shdepend_refobjid - 1] = ObjectIdGetDatum(writer->tablespace);
+		values[Anum_pg_shdepend_deptype - 1] = CharGetDatum(SHARED_DEPENDENCY_TABLESPACE);
+		writer->tuples[CATALOG_SHDEPEND][writer->ntuples[CATALOG_SHDEPEND]++] =
+			heap_form_tuple(RelationGetDescr(catalog_writer_relation(writer->writers[CATALOG_SHDEPEND])),
+							values, nulls);
+	}
+}
+
+static void
+flush(StampWriter *writer)
+{
 	/*
 	 * pg_namespace first, so that who comes too late waits before it has
 	 * written anything
 	 */
-	for (int i = 0; i < NUM_OBJECT_CATALOGS && writer->nschemas > 0; i++)
+	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
+	{
 		if (writer->writers[i] != NULL)
-			catalog_writer_insert(writer->writers[i], writer->tuples[i],
-								  writer->nschemas * stamp->nrows[i], writer->invalidate_each);
-	writer->nschemas = 0;
+			catalog_writer_insert(writer->writers[i], writer->tuples[i], writer->ntuples[i],
+								  writer->invalidate_each);
+		writer->ntuples[i] = 0;
+	}
+	writer->nadded = 0;
 	MemoryContextReset(writer->context);
 
 	/*

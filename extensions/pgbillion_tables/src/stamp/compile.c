@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
- * compare_rows.c
- *	  Two clones of a template compared, and what they have in common made a
- *	  stamp. See stamp.h.
+ * compile.c
+ *	  Two tables or schemas made after one template compared, and what they
+ *	  have in common made a stamp. See stamp.h.
  *
  *-------------------------------------------------------------------------
  */
@@ -32,14 +32,15 @@
 
 typedef struct Compiler
 {
-	const SchemaRows *one;
-	const SchemaRows *other;
-	SchemaStamp *stamp;
+	const MemberRows *one;
+	const MemberRows *other;
+	const char *what;			/* they are, in reasons */
+	Stamp	   *stamp;
 	char	   *reason;			/* why there is no stamp, or NULL */
 	int			outside_size;	/* of outside[] */
 } Compiler;
 
-/* A column's value in both clones' rows. */
+/* A column's value in the rows of both. */
 typedef struct Difference
 {
 	Form_pg_attribute att;
@@ -50,22 +51,30 @@ typedef struct Difference
 	int			other_length;
 } Difference;
 
+static MemberRows *rows_of_schema(Oid schema, char **reason);
+static Stamp *compile(Compiler *compiler, char **reason);
+static void add_members(Stamp *stamp, const MemberRows *one);
+static bool compare_members(Compiler *compiler);
 static bool compile_rows(Compiler *compiler);
-static bool compile_members(Compiler *compiler);
 static bool compile_catalog(Compiler *compiler, int catalog);
-static bool compile_row(Compiler *compiler, Relation rel, SchemaStampRow *row, HeapTuple other);
+static bool compile_row(Compiler *compiler, int catalog, Relation rel, StampRow *row, const MemberRow *one,
+						const MemberRow *other);
+static bool compile_column(Compiler *compiler, int catalog, Relation rel, StampRow *row, int member,
+						   const Difference *difference);
 static bool are_same_options(Datum one, Datum other);
-static bool compile_difference(Compiler *compiler, Relation rel, SchemaStampRow *row,
+static bool compile_difference(Compiler *compiler, Relation rel, StampRow *row,
 							   const Difference *difference);
-static bool compile_oids(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
-static bool compile_text(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
-static bool compile_named(Compiler *compiler, SchemaStampRow *row, const Difference *difference);
-static int	add_text(SchemaStamp *stamp, OidTemplate *text);
-static void add_patch(SchemaStampRow *row, SchemaPatchKind kind, int what, int place);
+static bool compile_oids(Compiler *compiler, StampRow *row, const Difference *difference);
+static bool compile_text(Compiler *compiler, StampRow *row, const Difference *difference);
+static bool compile_named(Compiler *compiler, StampRow *row, const Difference *difference);
+static int	add_text(Stamp *stamp, OidTemplate *text);
+static void add_patch(StampRow *row, PatchKind kind, int what, int place);
 static bool compile_files(Compiler *compiler);
 static bool compile_file(Compiler *compiler, int member, Oid relid, Oid other_relid);
-static FileImage *capture(Oid relid, char **reason);
-static bool verify_files(const SchemaStamp *stamp, const SchemaRows *clone, char **reason);
+static FileImage *capture(Compiler *compiler, Oid relid);
+static bool has_same_file(Compiler *compiler, const FileImage *image, Oid relid, Oid other_relid);
+static bool has_rows(Compiler *compiler, Relation rel);
+static bool verify_files(const Stamp *stamp, const MemberRows *clone, char **reason);
 static void note_outside(Compiler *compiler);
 static void add_outside(Compiler *compiler, Oid relid, LOCKMODE lockmode);
 
@@ -74,25 +83,48 @@ static void add_outside(Compiler *compiler, Oid relid, LOCKMODE lockmode);
  * NULL, and the reason. Takes, and releases, AccessShareLock on relations of
  * the clones.
  */
-SchemaStamp *
-schema_stamp_compile(Oid schema, Oid other, char **reason)
+Stamp *
+stamp_compile_schemas(Oid schema, Oid other, char **reason)
 {
-	Compiler	compiler = {0};
+	Compiler	compiler = {.what = "clones"};
 
-	compiler.one = schema_rows_collect(schema, reason);
-	compiler.other = compiler.one == NULL ? NULL : schema_rows_collect(other, reason);
+	compiler.one = rows_of_schema(schema, reason);
+	compiler.other = compiler.one == NULL ? NULL : rows_of_schema(other, reason);
 	if (compiler.other == NULL)
 		return NULL;
-	compiler.stamp = palloc0(sizeof(SchemaStamp));
+	compiler.stamp = palloc0(sizeof(Stamp));
+	add_members(compiler.stamp, compiler.one);
+	return compile(&compiler, reason);
+}
 
-	if (!compile_members(&compiler) || !compile_files(&compiler) || !compile_rows(&compiler))
+/*
+ * The same of two tables with their partitions, of which the first one's are
+ * given; takes out of both's rows what is about a tablespace. Raises 0A000 for
+ * a part that a stamp cannot carry, 55000 where somebody has changed one of the
+ * tables, XX000 where PostgreSQL did something unknown here.
+ */
+Stamp *
+stamp_compile_tables(const StampTable *tables, int ntables, MemberRows *one, MemberRows *other, char **reason)
+{
+	Compiler	compiler = {.one = one,.other = other,.what = "tables"};
+
+	compiler.stamp = palloc0(sizeof(Stamp));
+	add_members(compiler.stamp, one);
+	stamp_prepare_tables(compiler.stamp, tables, ntables, one, other);
+	return compile(&compiler, reason);
+}
+
+static Stamp *
+compile(Compiler *compiler, char **reason)
+{
+	if (!compare_members(compiler) || !compile_files(compiler) || !compile_rows(compiler))
 	{
-		*reason = compiler.reason;
+		*reason = compiler->reason;
 		return NULL;
 	}
-	note_outside(&compiler);
-	compiler.stamp->first = compiler.one;
-	return compiler.stamp;
+	note_outside(compiler);
+	compiler->stamp->first = compiler->one;
+	return compiler->stamp;
 }
 
 /*
@@ -101,15 +133,16 @@ schema_stamp_compile(Oid schema, Oid other, char **reason)
  * else the reason.
  */
 bool
-schema_stamp_verify(const SchemaStamp *stamp, Oid clone, char **reason)
+stamp_verify(const Stamp *stamp, Oid clone, char **reason)
 {
-	SchemaStamp again = {0};
-	Compiler	compiler = {.one = stamp->first,.stamp = &again};
+	Stamp		again = {0};
+	Compiler	compiler = {.one = stamp->first,.what = "clones",.stamp = &again};
 
-	compiler.other = schema_rows_collect(clone, reason);
+	compiler.other = rows_of_schema(clone, reason);
 	if (compiler.other == NULL || !verify_files(stamp, compiler.other, reason))
 		return false;
-	if (!compile_members(&compiler) || !compile_rows(&compiler))
+	add_members(&again, compiler.one);
+	if (!compare_members(&compiler) || !compile_rows(&compiler))
 	{
 		*reason = compiler.reason;
 		return false;
@@ -117,9 +150,20 @@ schema_stamp_verify(const SchemaStamp *stamp, Oid clone, char **reason)
 	return true;
 }
 
-/* How many catalog rows a clone of this stamp has. */
+static MemberRows *
+rows_of_schema(Oid schema, char **reason)
+{
+	char	   *unknown;
+	MemberRows *rows = member_rows_collect(NamespaceRelationId, schema, CATALOG_OF_SCHEMAS, &unknown);
+
+	if (rows == NULL)
+		*reason = psprintf("it has %s", unknown);
+	return rows;
+}
+
+/* How many catalog rows a table or clone of this stamp has. */
 int
-schema_stamp_rows(const SchemaStamp *stamp)
+stamp_rows(const Stamp *stamp)
 {
 	int			nrows = 0;
 
@@ -128,33 +172,35 @@ schema_stamp_rows(const SchemaStamp *stamp)
 	return nrows;
 }
 
-/* Both must have been created in the same order. */
-static bool
-compile_members(Compiler *compiler)
+static void
+add_members(Stamp *stamp, const MemberRows *one)
 {
-	const SchemaRows *one = compiler->one;
-	const SchemaRows *other = compiler->other;
-	SchemaStamp *stamp = compiler->stamp;
-
-	if (one->nmembers != other->nmembers)
-	{
-		compiler->reason = psprintf("clones have %d and %d members", one->nmembers, other->nmembers);
-		return false;
-	}
 	stamp->nmembers = one->nmembers;
-	stamp->members = palloc0(stamp->nmembers * sizeof(SchemaStampMember));
+	stamp->members = palloc0(stamp->nmembers * sizeof(StampMember));
 	for (int i = 0; i < stamp->nmembers; i++)
 	{
-		if (one->members[i].classid != other->members[i].classid)
-		{
-			compiler->reason = psprintf("objects %u and %u of clones are of different kinds",
-										one->members[i].objid, other->members[i].objid);
-			return false;
-		}
 		stamp->members[i].classid = one->members[i].classid;
 		stamp->members[i].file = -1;
+		stamp->members[i].name = -1;
 	}
-	return true;
+}
+
+/* Both must have been created in the same order. */
+static bool
+compare_members(Compiler *compiler)
+{
+	const MemberRows *one = compiler->one;
+	const MemberRows *other = compiler->other;
+
+	if (member_rows_match(one, other))
+		return true;
+	if (one->nmembers != other->nmembers)
+		compiler->reason = psprintf("%s have %d and %d members", compiler->what, one->nmembers, other->nmembers);
+	for (int i = 0; compiler->reason == NULL; i++)
+		if (one->members[i].classid != other->members[i].classid)
+			compiler->reason = psprintf("objects %u and %u of %s are of different kinds",
+										one->members[i].objid, other->members[i].objid, compiler->what);
+	return false;
 }
 
 static bool
@@ -169,9 +215,9 @@ compile_rows(Compiler *compiler)
 static bool
 compile_catalog(Compiler *compiler, int catalog)
 {
-	const SchemaRows *one = compiler->one;
-	const SchemaRows *other = compiler->other;
-	SchemaStamp *stamp = compiler->stamp;
+	const MemberRows *one = compiler->one;
+	const MemberRows *other = compiler->other;
+	Stamp	   *stamp = compiler->stamp;
 	Relation	rel;
 	bool		same = true;
 	int			nrows = one->nrows[catalog];
@@ -181,40 +227,45 @@ compile_catalog(Compiler *compiler, int catalog)
 	rel = table_open(catalog_map[catalog].catalog, AccessShareLock);
 	if (nrows != other->nrows[catalog])
 	{
-		compiler->reason = psprintf("clones have %d and %d rows in %s", nrows, other->nrows[catalog],
-									RelationGetRelationName(rel));
+		compiler->reason = psprintf("%s have %d and %d rows in %s", compiler->what, nrows,
+									other->nrows[catalog], RelationGetRelationName(rel));
 		same = false;
 	}
 	else
 	{
 		stamp->nrows[catalog] = nrows;
-		stamp->rows[catalog] = palloc0(nrows * sizeof(SchemaStampRow));
+		stamp->rows[catalog] = palloc0(nrows * sizeof(StampRow));
 	}
 	for (int i = 0; i < nrows && same; i++)
 	{
-		const SchemaRow *row = &one->rows[catalog][i];
-		const SchemaRow *other_row = &other->rows[catalog][i];
+		const MemberRow *row = &one->rows[catalog][i];
+		const MemberRow *other_row = &other->rows[catalog][i];
 
 		if (row->member != other_row->member)
 		{
-			compiler->reason = psprintf("clones have different rows in %s", RelationGetRelationName(rel));
+			compiler->reason = psprintf("%s have different rows in %s", compiler->what,
+										RelationGetRelationName(rel));
 			same = false;
 			break;
 		}
 		stamp->rows[catalog][i].image = row->tuple;
-		same = compile_row(compiler, rel, &stamp->rows[catalog][i], other_row->tuple);
+		same = compile_row(compiler, catalog, rel, &stamp->rows[catalog][i], row, other_row);
 	}
 	table_close(rel, AccessShareLock);
 	return same;
 }
 
-/* Find what in the row changes from clone to clone. */
+/* Find what in the row changes from one to the next. */
 static bool
-compile_row(Compiler *compiler, Relation rel, SchemaStampRow *row, HeapTuple other)
+compile_row(Compiler *compiler, int catalog, Relation rel, StampRow *row, const MemberRow *one,
+			const MemberRow *other)
 {
 	TupleDesc	tupdesc = RelationGetDescr(rel);
-	char	   *data = (char *) row->image->t_data + row->image->t_data->t_hoff;
-	char	   *other_data = (char *) other->t_data + other->t_data->t_hoff;
+	HeapTupleHeader header = one->tuple->t_data;
+	HeapTupleHeader other_header = other->tuple->t_data;
+	bool		has_nulls = HeapTupleHasNulls(one->tuple) || HeapTupleHasNulls(other->tuple);
+	char	   *data = (char *) header + header->t_hoff;
+	char	   *other_data = (char *) other_header + other_header->t_hoff;
 	Size		at = 0;
 	Size		other_at = 0;
 
@@ -222,20 +273,24 @@ compile_row(Compiler *compiler, Relation rel, SchemaStampRow *row, HeapTuple oth
 	{
 		Difference	difference = {.att = TupleDescAttr(tupdesc, i)};
 		Form_pg_attribute att = difference.att;
-		bool		isnull = heap_attisnull(row->image, att->attnum, tupdesc);
 
-		if (isnull != heap_attisnull(other, att->attnum, tupdesc))
+		if (has_nulls)
 		{
-			compiler->reason = psprintf("%s.%s is null in one of two clones",
-										RelationGetRelationName(rel), NameStr(att->attname));
-			return false;
+			bool		isnull = heap_attisnull(one->tuple, att->attnum, tupdesc);
+
+			if (isnull != heap_attisnull(other->tuple, att->attnum, tupdesc))
+			{
+				compiler->reason = psprintf("%s.%s is null in one of two %s", RelationGetRelationName(rel),
+											NameStr(att->attname), compiler->what);
+				return false;
+			}
+			if (isnull)
+				continue;
 		}
-		if (isnull)
-			continue;
 
 		at = att_align_pointer(at, att->attalign, att->attlen, data + at);
 		other_at = att_align_pointer(other_at, att->attalign, att->attlen, other_data + other_at);
-		difference.place = row->image->t_data->t_hoff + at;
+		difference.place = header->t_hoff + at;
 		difference.value = data + at;
 		difference.other = other_data + other_at;
 		at = att_addlength_pointer(at, att->attlen, data + at);
@@ -243,39 +298,62 @@ compile_row(Compiler *compiler, Relation rel, SchemaStampRow *row, HeapTuple oth
 		difference.length = data + at - difference.value;
 		difference.other_length = other_data + other_at - difference.other;
 
-		/* these are never compared: time goes by between two clones */
-		if (RelationGetRelid(rel) == RelationRelationId &&
-			(att->attnum == Anum_pg_class_relfrozenxid || att->attnum == Anum_pg_class_relminmxid))
+		if (!compile_column(compiler, catalog, rel, row, one->member, &difference))
 		{
-			TransactionId xid;
-
-			memcpy(&xid, difference.value, sizeof(xid));
-			if (att->attnum == Anum_pg_class_relminmxid && MultiXactIdIsValid(xid))
-				add_patch(row, SCHEMA_PATCH_MULTIXACT, 0, difference.place);
-			else if (att->attnum == Anum_pg_class_relfrozenxid && TransactionIdIsNormal(xid))
-				add_patch(row, SCHEMA_PATCH_XID, 0, difference.place);
-			continue;
-		}
-		if (difference.length == difference.other_length &&
-			memcmp(difference.value, difference.other, difference.length) == 0)
-			continue;
-		if (RelationGetRelid(rel) == AttributeRelationId && att->attnum == Anum_pg_attribute_attoptions &&
-			are_same_options(PointerGetDatum(difference.value), PointerGetDatum(difference.other)))
-			continue;
-		if (!compile_difference(compiler, rel, row, &difference))
-		{
-			compiler->reason = psprintf("nothing explains how %s.%s differs between clones",
-										RelationGetRelationName(rel), NameStr(att->attname));
+			compiler->reason = psprintf("nothing explains how %s.%s differs between %s",
+										RelationGetRelationName(rel), NameStr(att->attname), compiler->what);
 			return false;
 		}
 	}
 	return true;
 }
 
+/* Add the patches for a column; false if it differs, and nothing explains that. */
+static bool
+compile_column(Compiler *compiler, int catalog, Relation rel, StampRow *row, int member,
+			   const Difference *difference)
+{
+	const StampMember *owner = &compiler->stamp->members[member];
+	Form_pg_attribute att = difference->att;
+
+	/* these are never compared: time goes by between the two */
+	if (catalog == CATALOG_CLASS &&
+		(att->attnum == Anum_pg_class_relfrozenxid || att->attnum == Anum_pg_class_relminmxid))
+	{
+		TransactionId xid;
+
+		memcpy(&xid, difference->value, sizeof(xid));
+		if (att->attnum == Anum_pg_class_relminmxid && MultiXactIdIsValid(xid))
+			add_patch(row, PATCH_MULTIXACT, 0, difference->place);
+		else if (att->attnum == Anum_pg_class_relfrozenxid && TransactionIdIsNormal(xid))
+			add_patch(row, PATCH_XID, 0, difference->place);
+		return true;
+	}
+	/* nor what is chosen for each table; a catalog of objects has one name */
+	if (owner->name >= 0 && att->atttypid == NAMEOID && OidIsValid(catalog_map[catalog].oid_index))
+	{
+		add_patch(row, PATCH_CHOSEN_NAME, owner->name, difference->place);
+		return true;
+	}
+	if (owner->follows_table && catalog == CATALOG_CLASS && att->attnum == Anum_pg_class_reltablespace)
+	{
+		add_patch(row, PATCH_TABLESPACE, 0, difference->place);
+		return true;
+	}
+
+	if (difference->length == difference->other_length &&
+		memcmp(difference->value, difference->other, difference->length) == 0)
+		return true;
+	if (catalog == CATALOG_ATTRIBUTE && att->attnum == Anum_pg_attribute_attoptions &&
+		are_same_options(PointerGetDatum(difference->value), PointerGetDatum(difference->other)))
+		return true;
+	return compile_difference(compiler, rel, row, difference);
+}
+
 /*
  * Are options of a column the same, except for the WAL position at which its
  * row type last changed? Minor releases since November 2026 note that there.
- * A further clone gets the first one's: a position before any change of it.
+ * A further one gets the first one's: a position before any change of it.
  */
 static bool
 are_same_options(Datum one, Datum other)
@@ -305,7 +383,7 @@ are_same_options(Datum one, Datum other)
 
 /* Whether what differs is explained; adds the patches for it. */
 static bool
-compile_difference(Compiler *compiler, Relation rel, SchemaStampRow *row, const Difference *difference)
+compile_difference(Compiler *compiler, Relation rel, StampRow *row, const Difference *difference)
 {
 	switch (difference->att->atttypid)
 	{
@@ -321,7 +399,7 @@ compile_difference(Compiler *compiler, Relation rel, SchemaStampRow *row, const 
 				if (strcmp(difference->value, compiler->one->name) != 0 ||
 					strcmp(difference->other, compiler->other->name) != 0)
 					return false;
-				add_patch(row, SCHEMA_PATCH_SCHEMA_NAME, 0, difference->place);
+				add_patch(row, PATCH_SCHEMA_NAME, 0, difference->place);
 				return true;
 			}
 			return compile_text(compiler, row, difference);
@@ -340,7 +418,7 @@ compile_difference(Compiler *compiler, Relation rel, SchemaStampRow *row, const 
 
 /* One OID, or an array of them. */
 static bool
-compile_oids(Compiler *compiler, SchemaStampRow *row, const Difference *difference)
+compile_oids(Compiler *compiler, StampRow *row, const Difference *difference)
 {
 	int			first = 0;
 
@@ -367,19 +445,19 @@ compile_oids(Compiler *compiler, SchemaStampRow *row, const Difference *differen
 		memcpy(&other_oid, difference->other + at, sizeof(Oid));
 		if (oid == other_oid)
 			continue;
-		member = schema_rows_explain(compiler->one, compiler->other, oid, other_oid);
+		member = member_rows_explain(compiler->one, compiler->other, oid, other_oid);
 		if (member < 0)
 			return false;
-		add_patch(row, SCHEMA_PATCH_OID, member, difference->place + at);
+		add_patch(row, PATCH_OID, member, difference->place + at);
 	}
 	return true;
 }
 
 /* A name, or a stored expression. */
 static bool
-compile_text(Compiler *compiler, SchemaStampRow *row, const Difference *difference)
+compile_text(Compiler *compiler, StampRow *row, const Difference *difference)
 {
-	SchemaStamp *stamp = compiler->stamp;
+	Stamp	   *stamp = compiler->stamp;
 	bool		is_name = difference->att->atttypid == NAMEOID;
 	char	   *one = difference->value;
 	char	   *other = difference->other;
@@ -398,29 +476,29 @@ compile_text(Compiler *compiler, SchemaStampRow *row, const Difference *differen
 		oid_template_pack(found);
 
 	if (is_name)
-		add_patch(row, SCHEMA_PATCH_NAME, add_text(stamp, found), difference->place);
+		add_patch(row, PATCH_NAME, add_text(stamp, found), difference->place);
 	else
-		add_patch(row, SCHEMA_PATCH_TREE, add_text(stamp, found), difference->att->attnum);
+		add_patch(row, PATCH_TREE, add_text(stamp, found), difference->att->attnum);
 	return true;
 }
 
 /* The text of a function, or its settings, with the schema's name in them. */
 static bool
-compile_named(Compiler *compiler, SchemaStampRow *row, const Difference *difference)
+compile_named(Compiler *compiler, StampRow *row, const Difference *difference)
 {
 	bool		is_body = difference->att->atttypid == TEXTOID;
 	OidTemplate *found = (is_body ? named_body_compare : named_settings_compare)
 		(compiler->one, compiler->other, PointerGetDatum(difference->value), PointerGetDatum(difference->other));
 
 	if (found != NULL)
-		add_patch(row, is_body ? SCHEMA_PATCH_BODY : SCHEMA_PATCH_SETTINGS, add_text(compiler->stamp, found),
+		add_patch(row, is_body ? PATCH_BODY : PATCH_SETTINGS, add_text(compiler->stamp, found),
 				  difference->att->attnum);
 	return found != NULL;
 }
 
 /* Its place among the stamp's. */
 static int
-add_text(SchemaStamp *stamp, OidTemplate *text)
+add_text(Stamp *stamp, OidTemplate *text)
 {
 	/* grown by powers of two */
 	if ((stamp->ntexts & (stamp->ntexts - 1)) == 0)
@@ -431,19 +509,19 @@ add_text(SchemaStamp *stamp, OidTemplate *text)
 }
 
 static void
-add_patch(SchemaStampRow *row, SchemaPatchKind kind, int what, int place)
+add_patch(StampRow *row, PatchKind kind, int what, int place)
 {
-	SchemaPatch *patch;
+	StampPatch *patch;
 
 	/* grown by powers of two */
 	if ((row->npatches & (row->npatches - 1)) == 0)
-		row->patches = row->patches == NULL ? palloc(sizeof(SchemaPatch)) :
-			repalloc(row->patches, row->npatches * 2 * sizeof(SchemaPatch));
+		row->patches = row->patches == NULL ? palloc(sizeof(StampPatch)) :
+			repalloc(row->patches, row->npatches * 2 * sizeof(StampPatch));
 	patch = &row->patches[row->npatches++];
 	patch->kind = kind;
 	patch->what = what;
 	patch->place = place;
-	if (kind == SCHEMA_PATCH_TREE || kind == SCHEMA_PATCH_BODY || kind == SCHEMA_PATCH_SETTINGS)
+	if (kind == PATCH_TREE || kind == PATCH_BODY || kind == PATCH_SETTINGS)
 		row->has_trees = true;
 }
 
@@ -452,7 +530,7 @@ add_patch(SchemaStampRow *row, SchemaPatchKind kind, int what, int place)
 static bool
 compile_files(Compiler *compiler)
 {
-	const SchemaRows *one = compiler->one;
+	const MemberRows *one = compiler->one;
 
 	for (int i = 0; i < one->nrows[CATALOG_CLASS]; i++)
 	{
@@ -463,7 +541,7 @@ compile_files(Compiler *compiler)
 		if (!RELKIND_HAS_STORAGE(form->relkind) || file_number_is_lazy(form->relfilenode))
 			continue;
 		if (form->relfilenode != form->oid)
-			member = schema_rows_member(one, InvalidOid, form->relfilenode);
+			member = member_rows_find(one, InvalidOid, form->relfilenode);
 		if (member < 0)
 		{
 			compiler->reason = psprintf("relation \"%s\" has no file of its own", NameStr(form->relname));
@@ -479,18 +557,11 @@ compile_files(Compiler *compiler)
 static bool
 compile_file(Compiler *compiler, int member, Oid relid, Oid other_relid)
 {
-	SchemaStamp *stamp = compiler->stamp;
-	FileImage  *image = capture(relid, &compiler->reason);
-	FileImage  *other = image == NULL ? NULL : capture(other_relid, &compiler->reason);
+	Stamp	   *stamp = compiler->stamp;
+	FileImage  *image = capture(compiler, relid);
 
-	if (other == NULL)
+	if (image == NULL || !has_same_file(compiler, image, relid, other_relid))
 		return false;
-	if (!file_image_equal(image, other))
-	{
-		compiler->reason = psprintf("the files of relations %u and %u differ", relid, other_relid);
-		return false;
-	}
-	file_image_free(other);
 
 	for (int i = 0; i < stamp->nfiles; i++)
 	{
@@ -512,29 +583,47 @@ compile_file(Compiler *compiler, int member, Oid relid, Oid other_relid)
 
 /* The forks of a relation without rows; NULL, and the reason, if it has some. */
 static FileImage *
-capture(Oid relid, char **reason)
+capture(Compiler *compiler, Oid relid)
 {
 	Relation	rel = relation_open(relid, AccessShareLock);
-	FileImage  *image = NULL;
+	FileImage  *image = has_rows(compiler, rel) ? NULL : file_image_capture(rel);
 
-	if (RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) && RelationGetNumberOfBlocks(rel) > 0)
-		*reason = psprintf("\"%s\" has rows", RelationGetRelationName(rel));
-	else
-		image = file_image_capture(rel);
 	relation_close(rel, AccessShareLock);
 	return image;
 }
 
+/* Whether the files of the other one's relation are those of the image; if not, the reason. */
+static bool
+has_same_file(Compiler *compiler, const FileImage *image, Oid relid, Oid other_relid)
+{
+	Relation	other = relation_open(other_relid, AccessShareLock);
+	bool		same = !has_rows(compiler, other) && file_image_is_of_relation(image, other);
+
+	relation_close(other, AccessShareLock);
+	if (!same && compiler->reason == NULL)
+		compiler->reason = psprintf("the files of relations %u and %u differ", relid, other_relid);
+	return same;
+}
+
+static bool
+has_rows(Compiler *compiler, Relation rel)
+{
+	if (!RELKIND_HAS_TABLE_AM(rel->rd_rel->relkind) || RelationGetNumberOfBlocks(rel) == 0)
+		return false;
+	compiler->reason = psprintf("\"%s\" has rows", RelationGetRelationName(rel));
+	return true;
+}
+
 /* Are the files of a clone those of the stamp? Nobody has read them into shared buffers. */
 static bool
-verify_files(const SchemaStamp *stamp, const SchemaRows *clone, char **reason)
+verify_files(const Stamp *stamp, const MemberRows *clone, char **reason)
 {
 	for (int i = 0; i < stamp->nmembers && i < clone->nmembers; i++)
 	{
-		const SchemaStampMember *member = &stamp->members[i];
+		const StampMember *member = &stamp->members[i];
 
 		if (member->file >= 0 &&
-			!file_image_is_of(stamp->files[member->file], member_locator(member, clone->members[i].objid)))
+			!file_image_is_of(stamp->files[member->file], stamp_locator(member->tablespace, clone->members[i].objid)))
 		{
 			*reason = psprintf("the file of relation %u is not the first clone's", clone->members[i].objid);
 			return false;
@@ -545,11 +634,11 @@ verify_files(const SchemaStamp *stamp, const SchemaRows *clone, char **reason)
 
 /* ---- relations outside ---- */
 
-/* Which relations of other schemas the clones refer to, and how CREATE locks them. */
+/* Which relations outside they refer to, and how CREATE locks them. */
 static void
 note_outside(Compiler *compiler)
 {
-	const SchemaRows *one = compiler->one;
+	const MemberRows *one = compiler->one;
 
 	for (int i = 0; i < NUM_OBJECT_CATALOGS; i++)
 	{
@@ -571,9 +660,9 @@ note_outside(Compiler *compiler)
 static void
 add_outside(Compiler *compiler, Oid relid, LOCKMODE lockmode)
 {
-	SchemaStamp *stamp = compiler->stamp;
+	Stamp	   *stamp = compiler->stamp;
 
-	if (schema_rows_member(compiler->one, RelationRelationId, relid) >= 0)
+	if (member_rows_find(compiler->one, RelationRelationId, relid) >= 0)
 		return;
 	for (int i = 0; i < stamp->noutside; i++)
 	{
@@ -587,8 +676,8 @@ add_outside(Compiler *compiler, Oid relid, LOCKMODE lockmode)
 	{
 		compiler->outside_size = Max(8, compiler->outside_size * 2);
 		stamp->outside = stamp->outside == NULL ?
-			palloc(compiler->outside_size * sizeof(SchemaOutside)) :
-			repalloc(stamp->outside, compiler->outside_size * sizeof(SchemaOutside));
+			palloc(compiler->outside_size * sizeof(StampOutside)) :
+			repalloc(stamp->outside, compiler->outside_size * sizeof(StampOutside));
 	}
 	stamp->outside[stamp->noutside].relid = relid;
 	stamp->outside[stamp->noutside++].lockmode = lockmode;
