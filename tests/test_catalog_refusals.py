@@ -322,6 +322,9 @@ MEDDLERS = {
         "XX000",
         'cannot tell the origin of the name of constraint "odd"',
     ),
+    "COMMENT ON TABLE {} IS 'odd'": ("0A000", "cannot stamp tables like .*tables have 1 and 0 rows in pg_description"),
+    "ALTER TABLE {} SET (fillfactor = 50)": ("0A000", "cannot stamp tables like .*pg_class.reloptions is null in one"),
+    "ALTER TABLE {} ALTER j SET STATISTICS 7": ("0A000", "cannot stamp tables like .*pg_attribute.attstattarget"),
 }
 
 
@@ -341,7 +344,7 @@ def test_event_triggers_that_meddle(conn: Connection, command: str) -> None:
     sqlstate, says = MEDDLERS[command]
     try:
         conn.execute("SELECT set_config('t.run', %s, false)", [command])
-        with pytest.raises(psycopg.Error, match=says) as raised:
+        with pytest.raises(psycopg.Error, match=f"(?s){says}") as raised:
             subject.create_tables(conn, templates.TEMPLATE, schema="target", count=3, allow_unobserved=True)
         assert raised.value.sqlstate == sqlstate
     finally:
