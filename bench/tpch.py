@@ -11,26 +11,22 @@ vectors and their joins forced, with much and with little memory.
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
-import venv
 from pathlib import Path
 from typing import Any
 
 import common
 import contest
+import duck
 from contest import OURS, POSTGRESQL, Connection, Query, Result, Side
 
-from pgbillion.common import paths, search_path
+from pgbillion.common import search_path
 from pgbillion.rows import aggregate
-from pgbillion.rows.answers import Answer
 
 SCALE = float(os.environ.get("SCALE") or common.sized(1, 0.2, 0.01))
 SIDES = (POSTGRESQL, OURS)
 CHECK = bool(os.environ.get("CHECK"))
-# both of one version: the wheel holds the extension's file for this DuckDB, which .venv may not have
-PACKAGES = ("duckdb==1.5.5", "duckdb-extension-tpch==1.5.5")
 BOUNDS = {"q5": 1.5}
 ONLY = os.environ.get("QUERIES", "").split(",") if os.environ.get("QUERIES") else None
 
@@ -88,16 +84,7 @@ for number, text in db.execute("SELECT query_nr, query FROM tpch_queries() ORDER
 
 def generate(folder: Path) -> list[dict[str, Any]]:
     """Have DuckDB make the tables as CSV, and give its queries and answers."""
-    home = paths.state_dir() / "bench-duckdb"
-    python = home / "bin" / "python"
-    installed = home / "packages"
-    if not installed.exists() or installed.read_text(encoding="utf-8") != " ".join(PACKAGES):
-        common.say(f"installing {' and '.join(PACKAGES)} in {home}")
-        venv.create(home, with_pip=True, clear=True)
-        subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES], check=True
-        )
-        installed.write_text(" ".join(PACKAGES), encoding="utf-8")
+    python = duck.python()
     common.say(f"generating scale {SCALE:g}")
     # the file is for DuckDB: one of the name in the user's home would come before it
     done = subprocess.run(
@@ -128,39 +115,7 @@ def load(conn: Connection, folder: Path) -> None:
     conn.execute("CHECKPOINT")
 
 
-def compare(key: str, answer: Answer, duck: list[list[str | None]]) -> None:
-    """Raise RuntimeError unless DuckDB answers the same, which divides in double precision and pads no strings."""
-    ours = [[None if value is None else value.decode().strip() for value in row] for row in answer.rows]
-    theirs = [[None if value is None else value.strip() for value in row] for row in duck]
-    if len(ours) != len(theirs):
-        raise RuntimeError(f"{key}: {len(theirs)} rows by DuckDB, {len(ours)} by PostgreSQL")
-    for one, two in zip(sorted(ours, key=_order), sorted(theirs, key=_order), strict=True):
-        if len(one) != len(two) or not all(_close(*pair) for pair in zip(one, two, strict=True)):
-            raise RuntimeError(f"{key}: DuckDB has {two}, PostgreSQL {one}")
-
-
-def _number(value: str | None) -> float | None:
-    try:
-        return None if value is None else float(value)
-    except ValueError:
-        return None
-
-
-def _order(row: list[str | None]) -> tuple[list[str], list[float]]:
-    """Words first: numbers may differ in their last digits."""
-    numbers = [_number(value) for value in row]
-    words = [value or "" for value, number in zip(row, numbers, strict=True) if number is None]
-    return words, [number for number in numbers if number is not None]
-
-
-def _close(one: str | None, two: str | None) -> bool:
-    left, right = _number(one), _number(two)
-    if left is None or right is None:
-        return one == two
-    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
-
-
-def check_forced(conn: Connection, query: Query, duck: list[list[str | None]]) -> None:
+def check_forced(conn: Connection, query: Query, theirs: list[duck.Row]) -> None:
     """Compare the answers with whatever vectors can do, and tell how many plans have joins of theirs."""
     switches = ("vector_join", "vector_aggregate", "vector_scan")
     sides = [POSTGRESQL]
@@ -170,7 +125,7 @@ def check_forced(conn: Connection, query: Query, duck: list[list[str | None]]) -
     joins = 0
     for processes in (1, 2):
         result, answer = contest.check(conn, query, sides, processes)
-        compare(query.key, answer, duck)
+        duck.compare(query.key, answer, theirs)
         joins += sum(" Join 1: " in plan for plan in result.plans.values())
     common.say(f"{query.key}: the answers agree; {joins} of 4 plans with joins by vectors")
 
@@ -197,7 +152,7 @@ def main() -> int:
                     continue
                 for processes in (1, 2) if contest.CLOCK == "wall" else (1,):
                     result, answer = contest.check(conn, query, SIDES, processes)
-                    compare(key, answer, one["rows"])
+                    duck.compare(key, answer, one["rows"])
                     results.append(result)
                 common.say(f"{key}: the answers agree")
             if CHECK:

@@ -44,6 +44,7 @@ KEYS: dict[str, set[str]] = {
     "shards": {"breadth", "ms_per_shard", "prediction", "ratio_over_fdw", "rows_per_second_alone", *CONDITIONS},
     "tables": {"peak_backend_memory_bytes", "ratio_bulk_over_sql", "results", *CONDITIONS},
     "tenants": {"diff_tables_per_s", "ms_single", "ratio_bulk_over_sql", "ratio_migrate", *CONDITIONS},
+    "tpcds": {"plan_ms", "ratios", "tpcds_geomean", "tpcds_lowest", "tpcds_unfinished", "tpcds_duckdb", *CONDITIONS},
     "tpch": {"milliseconds", "ratios", "tpch_geomean", "tpch_geomean_parallel", *CONDITIONS},
 }
 # of which nothing is measured here
@@ -56,7 +57,7 @@ def state() -> Iterator[Path]:
     servers.installation()
     with servers.temporary_folder() as folder:
         (folder / "postgresql").symlink_to(state_dir() / "postgresql")
-        # what bench-tpch installs is kept for the next run
+        # what bench-tpch and bench-tpcds install is kept for the next run
         kept, here = state_dir() / DUCKDB, folder / DUCKDB
         if (kept / "packages").exists():
             here.symlink_to(kept)
@@ -69,7 +70,7 @@ def state() -> Iterator[Path]:
 
 def bench(name: str, state: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name == "PG_CONFIG"}
-    for size in ("CHECK", "CLOCK", "QUERIES", "ROUNDS", "ROWS", "SCALE", "TABLES"):
+    for size in ("CHECK", "CLOCK", "LIMIT", "PLANS", "QUERIES", "ROUNDS", "ROWS", "SCALE", "TABLES", "WORKERS"):
         clean.pop(size, None)
     # DISK: without a file system of its own, which takes 24 GB and root
     given = {"PGBILLION_STATE": str(state), "TINY": "1", "DISK": "1", **environment}
@@ -86,8 +87,8 @@ def bench(name: str, state: Path, **environment: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize("name", sorted(KEYS))
 def test_it_runs_to_its_end(name: str, state: Path) -> None:
     done = bench(name, state)
-    if name == "tpch" and "'pip', 'install'" in done.stderr:
-        needs.missing("duckdb-extension-tpch, which pip installs")
+    if name in ("tpcds", "tpch") and "'pip', 'install'" in done.stderr:
+        needs.missing(f"duckdb-extension-{name}, which pip installs")
     assert done.returncode == 0, done.stderr
     values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert values["benchmark"] == name

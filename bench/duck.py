@@ -1,0 +1,76 @@
+"""DuckDB in a virtual environment of its own, with the extensions that generate TPC-H and TPC-DS, and its answers.
+
+A wheel holds an extension's file for one DuckDB, which .venv may not have. DuckDB divides in double precision and pads
+no strings, so that its answers are compared by value.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import common
+
+from pgbillion.common import paths
+from pgbillion.rows.answers import Answer
+
+PACKAGES = ("duckdb==1.5.5", "duckdb-extension-tpcds==1.5.5", "duckdb-extension-tpch==1.5.5")
+Row = Sequence[str | None]
+
+
+def python() -> Path:
+    """Return the Python that has DuckDB, after installing it unless an earlier run has."""
+    home = paths.state_dir() / "bench-duckdb"
+    found = home / "bin" / "python"
+    installed = home / "packages"
+    if not installed.exists() or installed.read_text(encoding="utf-8") != " ".join(PACKAGES):
+        common.say(f"installing {', '.join(PACKAGES)} in {home}")
+        venv.create(home, with_pip=True, clear=True)
+        subprocess.run([found, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES], check=True)
+        installed.write_text(" ".join(PACKAGES), encoding="utf-8")
+    return found
+
+
+def rows(answer: Answer) -> list[Row]:
+    """Return the rows of an answer as DuckDB would print them: without the padding of char(n)."""
+    return [[None if value is None else value.decode().strip() for value in row] for row in answer.rows]
+
+
+def compare(key: str, answer: Answer, theirs: Sequence[Row]) -> None:
+    """Raise RuntimeError unless DuckDB answers the same."""
+    ours = rows(answer)
+    stripped = [[None if value is None else value.strip() for value in row] for row in theirs]
+    if len(ours) != len(stripped):
+        raise RuntimeError(f"{key}: {len(stripped)} rows by DuckDB, {len(ours)} by PostgreSQL")
+    for one, two in zip(sorted(ours, key=order), sorted(stripped, key=order), strict=True):
+        if not close(one, two):
+            raise RuntimeError(f"{key}: DuckDB has {two}, PostgreSQL {one}")
+
+
+def order(row: Row) -> tuple[list[str], list[float]]:
+    """Sort by words first, as numbers may differ in their last digits."""
+    numbers = [_number(value) for value in row]
+    words = [value or "" for value, number in zip(row, numbers, strict=True) if number is None]
+    return words, [number for number in numbers if number is not None]
+
+
+def close(one: Row, two: Row) -> bool:
+    """Tell whether two rows are the same but for the last digits of numbers."""
+    return len(one) == len(two) and all(_close(*pair) for pair in zip(one, two, strict=True))
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        return None if value is None else float(value)
+    except ValueError:
+        return None
+
+
+def _close(one: str | None, two: str | None) -> bool:
+    left, right = _number(one), _number(two)
+    if left is None or right is None:
+        return one == two
+    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
