@@ -43,7 +43,7 @@ def sections(page: str) -> list[Section]:
 
 def timeless(line: str) -> str:
     """A line without its times, rates and seeds, and with one space for many."""
-    line = re.sub(r"[\d,.]+(?= ?(?:µs|ms|s|min|tables/s|rows/s|/s)\b)|(?<=seed )\d+", "#", line)
+    line = re.sub(r"[\d,.]+(?= ?(?:µs|ms|s|min|tables/s|tenants/s|rows/s|/s)\b)|(?<=seed )\d+", "#", line)
     return " ".join(re.sub(r"# (?:µs|ms|s|min)\b", "#", line).split())
 
 
@@ -57,7 +57,7 @@ def execute(shell: list[str], environment: dict[str, str]) -> tuple[int, list[st
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        # half a minute of work where nothing else runs
+        # three quarters of a minute of work where nothing else runs
         timeout=600,
         check=False,
     )
