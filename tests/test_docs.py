@@ -1,12 +1,17 @@
-"""The documents: links lead somewhere, and the SQL reference names all that the extensions have."""
+"""The documents: links lead somewhere, what is to be typed exists, and the SQL reference names all that the extensions have."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from pgbillion.cli import app
 
 pytestmark = pytest.mark.quick
 
@@ -112,3 +117,80 @@ def test_figures_of_readme_are_results() -> None:
     for figure in figures:
         digits = len(figure.partition(".")[2])
         assert float(figure.replace(",", "")) in {round(one, digits) for one in results}, figure
+
+
+# ---- what the documents have the reader type ----
+
+APP = get_command(app)
+# what a shell makes of words ends a command
+_END = re.compile(r"^(?:[|;&<>]|&&|\d?>)")
+
+
+def typed(page: str) -> list[str]:
+    """Commands of the program: in blocks for the shell, and in the text."""
+    blocks = re.findall(r"(?ms)^ *```sh\n(.*?)^ *```$", page)
+    lines = [line for block in blocks for line in re.sub(r"\\\n", " ", block).splitlines()]
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"(?ms)^ *```.*?^ *```$", "", page))
+    found = [re.search(r"(?:^|[\s/(!])(pgbillion [a-z].*)", line) for line in lines]
+    return [one[1] for one in found if one] + [span for span in spans if re.match(r"pgbillion [a-z]", span)]
+
+
+def unknown(command: str) -> str | None:
+    """Return the first word that the program does not know: a command, or an option."""
+    try:
+        words = shlex.split(command, comments=True)[1:]
+    except ValueError:
+        return command
+    here: Any = APP
+    while words and hasattr(here, "commands"):
+        if words[0] in ("…", "GROUP", "COMMAND"):
+            return None
+        if words[0].startswith("-"):
+            break
+        found = here.commands.get(words.pop(0).rstrip("…,."))
+        if found is None:
+            return command
+        here = found
+    options = {name for one in here.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+    if here.context_settings.get("ignore_unknown_options"):
+        return None
+    for word in words:
+        if _END.match(word):
+            break
+        if word.startswith("-") and word != "--" and word.partition("=")[0] not in options:
+            return word
+    return None
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=[str(one.relative_to(PROJECT)) for one in DOCUMENTS])
+def test_what_is_to_be_typed_exists(document: Path) -> None:
+    page = document.read_text(encoding="utf-8")
+    assert [(command, unknown(command)) for command in typed(page) if unknown(command)] == []
+    code = "\n".join(re.findall(r"`([^`\n]+)`", page) + re.findall(r"(?ms)^ *```\w*\n(.*?)^ *```$", page))
+    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"(?m)^(?:\w+=\S+ )*make ([a-z][a-z-]*)(?= |$)", code):
+        assert f"\n{target}:" in makefile, f"make {target}"
+    for name in re.findall(r"(?<![\w/.])((?:tools|bench|tests)/[a-z0-9_/]+\.(?:sh|py))", code):
+        assert (PROJECT / name).exists(), name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=[str(one.relative_to(PROJECT)) for one in DOCUMENTS])
+def test_what_is_to_be_called_exists(document: Path) -> None:
+    if document.name == "CHANGELOG.md":
+        return
+    page = document.read_text(encoding="utf-8")
+    code = "\n".join(re.findall(r"`([^`\n]+)`", page) + re.findall(r"(?ms)^ *```\w*\n(.*?)^ *```$", page))
+    scripts = "\n".join(one.read_text(encoding="utf-8") for one in EXTENSIONS.glob("*/sql/*.sql"))
+    for name in set(re.findall(r"\bpgbillion_(?:tables|rows)\.[a-z]\w*", code)) - settings():
+        if not name.endswith((".so", ".control", ".sql", ".c", ".h")):
+            # one that ends in _ begins several names
+            assert re.search(re.escape(name) + ("" if name.endswith("_") else r"\b"), scripts), name
+
+
+def test_a_mistake_in_a_command_is_found() -> None:
+    page = (
+        "Type `pgbillion tables lst` or:\n```sh\nsudo .venv/bin/pgbillion tables list --limt 3 \\\n  | head -n 1\n```\n"
+    )
+    assert [unknown(one) for one in typed(page)] == ["--limt", "pgbillion tables lst"]
+    assert unknown("pgbillion tables list 'a*' -d mydb --limit 5 | head -n 3   # -x") is None
+    assert unknown("pgbillion server psql -At") is None
