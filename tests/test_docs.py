@@ -1,4 +1,4 @@
-"""The documents: links lead somewhere, what is to be typed exists, and the SQL reference names all that the extensions have."""
+"""The documents: links lead somewhere, what is to be typed exists, and the SQL reference names all there is."""
 
 from __future__ import annotations
 
