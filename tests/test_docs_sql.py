@@ -64,5 +64,9 @@ def test_the_sql_of_a_page_works(cluster: Cluster, page: str) -> None:
         with cluster.connect(database) as conn:
             if conn.execute("SELECT FROM pg_roles WHERE rolname = 'app'").fetchone() is not None:
                 conn.execute("DROP OWNED BY app; DROP ROLE app")
+    if page == "docs/monitoring.md" and cluster.installation.major < 17:
+        # which the page says
+        assert 'pgbillion_rows is not in "shared_preload_libraries"' in done.stderr
+        return
     assert done.returncode == 0, done.stderr
     assert "ERROR" not in done.stderr
