@@ -86,6 +86,7 @@ MAY_INCLUDE = {
             "shard": ("planner/",),
             "eager_aggregate": ("planner/", "vector/vector.h", "vector/plan/cost_model.h", "shard/shard.h"),
             "memoize": ("planner/",),
+            "nested_loop": ("planner/",),
             "statistics": ("vector/node/custom_scan.h", "shard/shard.h"),
         }.items()
     },

@@ -14,6 +14,7 @@
 #include "column_index/column_index.h"
 #include "eager_aggregate/eager_aggregate.h"
 #include "memoize/memoize.h"
+#include "nested_loop/nested_loop.h"
 #include "planner/planner.h"
 #include "server_build.h"
 #include "shard/connection.h"
@@ -32,6 +33,7 @@ _PG_init(void)
 	require_server_build("pgbillion_rows");
 	columns_init();
 	planner_hook_init();
+	nested_loop_init();
 	vector_init();
 	explain_vector_init();
 	shard_init();

@@ -39,7 +39,8 @@ static int	noffers = 0;
 static set_rel_pathlist_hook_type previous_scan_hook = NULL;
 static ScanPathsOffer scan_offer = NULL;
 static set_join_pathlist_hook_type previous_join_hook = NULL;
-static JoinPathsOffer join_offer = NULL;
+static JoinPathsOffer join_offers[MOST_OFFERS];
+static int	njoin_offers = 0;
 static planner_hook_type previous_planner_hook = NULL;
 static int	cursor_options = 0; /* of the statement that is being planned */
 
@@ -83,16 +84,16 @@ join_paths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo 
 {
 	if (previous_join_hook != NULL)
 		previous_join_hook(root, joined, outer, inner, type, extra);
-	if (planner_enabled && join_offer != NULL)
-		join_offer(root, joined, outer, inner, type, extra);
+	for (int i = 0; planner_enabled && i < njoin_offers; i++)
+		join_offers[i] (root, joined, outer, inner, type, extra);
 }
 
-/* The same for two relations that are joined. */
+/* The same for two relations that are joined: each looks at what those before it have left. */
 void
-planner_set_join_offer(JoinPathsOffer offer)
+planner_add_join_offer(JoinPathsOffer offer)
 {
-	Assert(join_offer == NULL);
-	join_offer = offer;
+	Assert(njoin_offers < MOST_OFFERS);
+	join_offers[njoin_offers++] = offer;
 }
 
 /* Statements are planned inside others: functions are evaluated by the planner. */

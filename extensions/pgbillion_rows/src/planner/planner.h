@@ -63,7 +63,7 @@ extern ForeignStatesSource planner_foreign_states;
 extern void planner_hook_init(void);
 extern void planner_add_offer(UpperPathsOffer offer);
 extern void planner_set_scan_offer(ScanPathsOffer offer);
-extern void planner_set_join_offer(JoinPathsOffer offer);
+extern void planner_add_join_offer(JoinPathsOffer offer);
 extern bool planner_may_scroll(void);
 
 /* ---- targets.c ---- */

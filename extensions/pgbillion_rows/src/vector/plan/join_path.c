@@ -469,5 +469,5 @@ vector_join_path_init(void)
 							 &vector_join, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_join_methods);
-	planner_set_join_offer(offer_rows);
+	planner_add_join_offer(offer_rows);
 }

@@ -1,0 +1,217 @@
+/*-------------------------------------------------------------------------
+ *
+ * nested_loop.c
+ *	  Replace nested loops that rest on a guess with hash joins: nested_loop.h
+ *	  says why.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "parser/parsetree.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+
+#include "nested_loop/nested_loop.h"
+#include "planner/guesses.h"
+#include "planner/planner.h"
+
+/*
+ * How many times the nested loop's cost a hash join may cost. Both read the same
+ * rows, so that the difference is the hash table's.
+ */
+#define MOST_OVERHEAD 1.1
+
+static bool replace_nested_loops = true;
+
+/* ---- which loops ---- */
+
+/* Is the number of rows of a relation that is joined not known from statistics of a table? */
+static bool
+is_guessed(PlannerInfo *root, RelOptInfo *rel)
+{
+	if (rel->reloptkind != RELOPT_BASEREL || rel->rtekind == RTE_VALUES || rel->rtekind == RTE_RESULT)
+		return false;
+	return rel->rtekind != RTE_RELATION || planner_rows_guess(root, rel) != NULL;
+}
+
+/*
+ * Is the number of rows of either side a guess? One row that joins are estimated
+ * to leave is PostgreSQL's least.
+ */
+static bool
+rests_on_guess(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner)
+{
+	int			relid = -1;
+
+	if ((IS_JOIN_REL(outer) && outer->rows <= 1) || (IS_JOIN_REL(inner) && inner->rows <= 1))
+		return true;
+	while ((relid = bms_next_member(joined->relids, relid)) >= 0)
+	{
+		RelOptInfo *rel = root->simple_rel_array[relid];
+
+		/* there is none of an outer join */
+		if (rel != NULL && is_guessed(root, rel))
+			return true;
+	}
+	return false;
+}
+
+/* Is a path a nested loop over two relations that reads the inner one again for each row? */
+static bool
+reads_again(Path *path, RelOptInfo *outer, RelOptInfo *inner, JoinType type)
+{
+	NestPath   *loop = (NestPath *) path;
+
+	if (!IsA(path, NestPath) || path->param_info != NULL || loop->jpath.jointype != type ||
+		loop->jpath.innerjoinpath->param_info != NULL)
+		return false;
+	return (loop->jpath.outerjoinpath->parent == outer && loop->jpath.innerjoinpath->parent == inner) ||
+		(type == JOIN_INNER && loop->jpath.outerjoinpath->parent == inner && loop->jpath.innerjoinpath->parent == outer);
+}
+
+/* Are the first rows of a loop wanted soon, of more that it may return? */
+static bool
+is_for_first_rows(PlannerInfo *root, const Path *loop)
+{
+	if (root->tuple_fraction == 0 || (root->tuple_fraction >= 1 && root->tuple_fraction >= loop->rows))
+		return false;
+	/* a sort above reads all of them */
+	return root->sort_pathkeys == NIL || loop->pathkeys != NIL;
+}
+
+/* What it takes at most to have the rows in the order that they have: as PostgreSQL's cost_sort() in memory. */
+static Cost
+cost_of_order(const Path *loop)
+{
+	return loop->pathkeys == NIL ? 0 : 2 * cpu_operator_cost * loop->rows * log2(Max(loop->rows, 2));
+}
+
+/* Does a hash join, which has no order, take the place of a loop? */
+static bool
+takes_place(PlannerInfo *root, const Path *hash, const Path *loop)
+{
+	return !is_for_first_rows(root, loop) &&
+		hash->total_cost + cost_of_order(loop) <= loop->total_cost * MOST_OVERHEAD;
+}
+
+/* ---- the hash join ---- */
+
+/* The clauses by which rows can be hashed, of those of a join. */
+static List *
+hashable(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type, List *clauses)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, clauses)
+	{
+		RestrictInfo *clause = lfirst_node(RestrictInfo, lc);
+		bool		on_left = bms_is_subset(clause->left_relids, outer->relids) &&
+			bms_is_subset(clause->right_relids, inner->relids);
+		bool		on_right = bms_is_subset(clause->right_relids, outer->relids) &&
+			bms_is_subset(clause->left_relids, inner->relids);
+
+		if (!clause->can_join || !OidIsValid(clause->hashjoinoperator) || (!on_left && !on_right))
+			continue;
+		/* what is above an outer join does not decide what matches */
+		if (IS_OUTER_JOIN(type) && RINFO_IS_PUSHED_DOWN(clause, joined->relids))
+			continue;
+		/* the plan has the outer side on the left */
+		if (!on_left && !OidIsValid(get_commutator(castNode(OpExpr, clause->clause)->opno)))
+			continue;
+		result = lappend(result, clause);
+	}
+	return result;
+}
+
+/* The hash join of two relations, or NULL where they cannot be hashed. */
+static Path *
+hash_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+		  JoinPathExtraData *extra)
+{
+	Path	   *outer_path = outer->cheapest_total_path;
+	Path	   *inner_path = inner->cheapest_total_path;
+	List	   *clauses = hashable(joined, outer, inner, type, extra->restrictlist);
+	JoinCostWorkspace workspace;
+
+	if (!enable_hashjoin || clauses == NIL || outer_path == NULL || inner_path == NULL ||
+		outer_path->param_info != NULL || inner_path->param_info != NULL)
+		return NULL;
+	initial_cost_hashjoin(root, &workspace, type, clauses, outer_path, inner_path, extra, false);
+	return (Path *) create_hashjoin_path(root, joined, type, &workspace, extra, outer_path, inner_path, false,
+										 extra->restrictlist, NULL, clauses);
+}
+
+/* Tell whoever asks that a loop has been replaced. */
+static void
+report(PlannerInfo *root, RelOptInfo *joined, const Path *loop, const Path *hash)
+{
+	StringInfoData names;
+	int			relid = -1;
+
+	if (!plan_is_reported())
+		return;
+	initStringInfo(&names);
+	while ((relid = bms_next_member(joined->relids, relid)) >= 0)
+	{
+		if (root->simple_rel_array[relid] != NULL)
+			appendStringInfo(&names, "%s\"%s\"", names.len > 0 ? ", " : "",
+							 planner_rt_fetch(relid, root)->eref->aliasname);
+	}
+	plan_report(root, "a nested loop over %s is replaced with a hash join, estimated to cost %.2f compared with %.2f, as a number of rows is a guess",
+				names.data, hash->total_cost, loop->total_cost);
+	pfree(names.data);
+}
+
+/* PostgreSQL has looked at two relations that are joined: put a hash join in the place of loops. */
+static void
+replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+			  JoinPathExtraData *extra)
+{
+	Path	   *hash = NULL;
+	List	   *loops = NIL;
+	bool		replaced = false;
+	ListCell   *lc;
+
+	if (!replace_nested_loops ||
+		(type != JOIN_INNER && type != JOIN_LEFT && type != JOIN_SEMI && type != JOIN_ANTI))
+		return;
+	foreach(lc, joined->pathlist)
+	{
+		if (reads_again(lfirst(lc), outer, inner, type))
+			loops = lappend(loops, lfirst(lc));
+	}
+	if (loops == NIL || (hash = hash_path(root, joined, outer, inner, type, extra)) == NULL ||
+		!rests_on_guess(root, joined, outer, inner))
+		return;
+	foreach(lc, loops)
+	{
+		if (takes_place(root, hash, lfirst(lc)))
+		{
+			joined->pathlist = list_delete_ptr(joined->pathlist, lfirst(lc));
+			if (!replaced)
+				report(root, joined, lfirst(lc), hash);
+			replaced = true;
+		}
+	}
+	if (replaced)
+		add_path(joined, hash);
+}
+
+void
+nested_loop_init(void)
+{
+	DefineCustomBoolVariable("pgbillion_rows.replace_nested_loops",
+							 "Replaces nested loops that rest on a guess with hash joins.",
+							 "A nested loop that reads its inner side again for each row takes very long if there are more rows than expected.",
+							 &replace_nested_loops, true, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	planner_add_join_offer(replace_loops);
+}

@@ -1,0 +1,28 @@
+/*-------------------------------------------------------------------------
+ *
+ * nested_loop.h
+ *	  Nested loops that rest on a guess, and the hash joins in their place.
+ *
+ * A nested loop reads its inner side again for each row of the outer one. If
+ * PostgreSQL expects one such row, it costs as much as a hash join of the same
+ * two sides, or a little less, and PostgreSQL takes it. If there are 10,000
+ * rows, it takes 10,000 times as long, where the hash join hardly takes longer
+ * than expected. Rows that come out of CTEs and subqueries are often
+ * estimated as 1, because there are no statistics of them.
+ *
+ * So if the number of rows is a guess, a nested loop is replaced with a hash
+ * join that costs at most MOST_OVERHEAD times as much. The price of being wrong
+ * is that much of one join, and not a query that does not end.
+ *
+ * Loops stay that look rows up by the outer row (parameterized inner sides), as
+ * they do not read a side again, and loops of which the first rows are wanted
+ * soon.
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_NESTED_LOOP_H
+#define PGBILLION_NESTED_LOOP_H
+
+extern void nested_loop_init(void);
+
+#endif							/* PGBILLION_NESTED_LOOP_H */
