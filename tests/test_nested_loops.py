@@ -27,7 +27,8 @@ def database(cluster: Cluster) -> Iterator[str]:
                 " FROM generate_series(1, 20000) i; CREATE TABLE customers AS SELECT i AS id, 'name ' || i AS name"
                 " FROM generate_series(0, 4999) i; ALTER TABLE customers ADD PRIMARY KEY (id)"
             )
-            conn.execute("VACUUM ANALYZE sold, customers")
+            conn.execute("CREATE TABLE offices AS SELECT 2000 AS year, 7 AS customer")
+            conn.execute("VACUUM ANALYZE sold, customers, offices")
             conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion_rows")
         yield name
 
@@ -97,6 +98,8 @@ def test_one_setting_switches_it_off(conn: Connection) -> None:
         QUERIES["inner"].replace("USING (customer)", "ON one.customer < two.customer"),
         # rows are looked up
         "SELECT * FROM (SELECT customer FROM sold WHERE price = 5 LIMIT 3) few JOIN customers ON customer = id",
+        # the table that is read again is known to be small
+        "SELECT * FROM (SELECT DISTINCT year, customer FROM sold WHERE id = 5) few JOIN offices USING (year, customer)",
         # statistics tell that there is one row
         "SELECT * FROM customers c JOIN sold s ON c.id = s.customer WHERE c.id = 7 AND s.id < 10",
     ],

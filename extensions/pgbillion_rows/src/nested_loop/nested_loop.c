@@ -28,6 +28,9 @@
  */
 #define MOST_OVERHEAD 1.1
 
+/* Rows of a table that takes no longer to be read again than to be looked up in. */
+#define SMALL_TABLE 20
+
 static bool replace_nested_loops = true;
 
 /* ---- which loops ---- */
@@ -63,6 +66,13 @@ rests_on_guess(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptI
 	return false;
 }
 
+/* Is it a table that is known to be so small that it can be read again for very many rows? */
+static bool
+is_small(RelOptInfo *rel)
+{
+	return IS_SIMPLE_REL(rel) && rel->rtekind == RTE_RELATION && rel->tuples <= SMALL_TABLE;
+}
+
 /* Is a path a nested loop over two relations that reads the inner one again for each row? */
 static bool
 reads_again(Path *path, RelOptInfo *outer, RelOptInfo *inner, JoinType type)
@@ -70,7 +80,7 @@ reads_again(Path *path, RelOptInfo *outer, RelOptInfo *inner, JoinType type)
 	NestPath   *loop = (NestPath *) path;
 
 	if (!IsA(path, NestPath) || path->param_info != NULL || loop->jpath.jointype != type ||
-		loop->jpath.innerjoinpath->param_info != NULL)
+		loop->jpath.innerjoinpath->param_info != NULL || is_small(loop->jpath.innerjoinpath->parent))
 		return false;
 	return (loop->jpath.outerjoinpath->parent == outer && loop->jpath.innerjoinpath->parent == inner) ||
 		(type == JOIN_INNER && loop->jpath.outerjoinpath->parent == inner && loop->jpath.innerjoinpath->parent == outer);

@@ -15,8 +15,8 @@
  * is that much of one join, and not a query that does not end.
  *
  * Loops stay that look rows up by the outer row (parameterized inner sides), as
- * they do not read a side again, and loops of which the first rows are wanted
- * soon.
+ * they do not read a side again, loops over a table of a few rows, and loops of
+ * which the first rows are wanted soon.
  *
  *-------------------------------------------------------------------------
  */
