@@ -1,5 +1,7 @@
 """Tenants: cloned beside PostgreSQL's own commands fed to psql, migrated beside a loop of psql, compared.
 
+Last comes what a session that visits them all keeps of catalogs: see metadata.py.
+
 The model is a schema of 50 tables in the manner of an application: 120 indexes, 60 foreign keys, 20 triggers, 10 views,
 10 functions, policies. What is compared takes turns, and so do as many bare files as the tenants have, made by as many
 processes in the same folder: the database's. Each begins when the server and the kernel have nothing left to write.
@@ -24,6 +26,7 @@ from pathlib import Path
 
 import common
 import files
+import metadata
 import psycopg
 
 from pgbillion.common import together
@@ -275,6 +278,7 @@ def main() -> int:
         migrated = migrating(cluster, target)
         definitions = by_definitions(cluster)
         theirs = by_their_function(cluster)
+        memory = metadata.measure(target)
     median = {way: statistics.median(found) for way, found in {**cloned, **migrated}.items()}
 
     by_number[TENANTS] = TENANTS / median["lazy"]
@@ -310,6 +314,7 @@ def main() -> int:
             "ratio_migrate": round(median["psql"] / median["migrate"], 2),
             "diff_tables_per_s": round(compared.tables / compared.seconds),
             "diff_tables_per_s_by_definitions": round(definitions),
+            **memory,
             "seconds": {way: common.spread(found) for way, found in {**cloned, **migrated}.items()},
             "tenants": TENANTS,
             "tables_per_tenant": TABLES,

@@ -64,6 +64,7 @@ _MAJORS = (
     "test_lazy_servers",
     "test_lazy_traps",
     "test_memoize_subqueries",
+    "test_metadata_memory",
     "test_minor_versions",
     "test_pg_isolation",
     "test_pg_upgrade",

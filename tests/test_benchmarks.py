@@ -43,7 +43,14 @@ KEYS: dict[str, set[str]] = {
     "rows": {"ratio_count_serial", "ratio_tpch_q1", "vectorized", *CONDITIONS},
     "shards": {"breadth", "ms_per_shard", "prediction", "ratio_over_fdw", "rows_per_second_alone", *CONDITIONS},
     "tables": {"peak_backend_memory_bytes", "ratio_bulk_over_sql", "results", *CONDITIONS},
-    "tenants": {"diff_tables_per_s", "ms_single", "ratio_bulk_over_sql", "ratio_migrate", *CONDITIONS},
+    "tenants": {
+        "diff_tables_per_s",
+        "metadata_cost",
+        "metadata_mb",
+        "ratio_bulk_over_sql",
+        "ratio_migrate",
+        *CONDITIONS,
+    },
     "tpcds": {"plan_ms", "ratios", "tpcds_geomean", "tpcds_lowest", "tpcds_unfinished", "tpcds_duckdb", *CONDITIONS},
     "tpch": {"milliseconds", "ratios", "tpch_geomean", "tpch_geomean_parallel", *CONDITIONS},
 }

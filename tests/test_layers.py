@@ -45,6 +45,7 @@ TABLES_MAY_INCLUDE: Mapping[str, set[str]] = {
     "clone": {"stamp", "fingerprint", "ddl", "catalog_rows"},
     "drop": {"ddl", "catalog_rows", "lazy_heap"},
     "list": set(),
+    "session": set(),
 }
 # by folder of C sources: what the paths of the headers of ours that its files include may begin with
 MAY_INCLUDE = {

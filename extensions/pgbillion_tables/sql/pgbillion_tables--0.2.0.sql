@@ -219,3 +219,14 @@ AS 'MODULE_PATHNAME', 'pgbillion_schema_fingerprints';
 
 COMMENT ON FUNCTION pgbillion_tables.schema_fingerprints(oid[]) IS
 'for each schema a fingerprint of all definitions in it, without names and OIDs of its own; schemas with the same are the same';
+
+CREATE FUNCTION pgbillion_tables.metadata_memory(
+    OUT caches bigint,
+    OUT plans bigint,
+    OUT given_up bigint
+) RETURNS record
+LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED
+AS 'MODULE_PATHNAME', 'pgbillion_metadata_memory';
+
+COMMENT ON FUNCTION pgbillion_tables.metadata_memory() IS
+'bytes that catalog caches and plans take in this session, and how often pgbillion_tables.metadata_memory had the caches given up';

@@ -13,6 +13,7 @@
 
 #include "lazy_heap/lazy_heap.h"
 #include "server_build.h"
+#include "session/session.h"
 #include "stamp/stamp.h"
 
 PG_MODULE_MAGIC;
@@ -26,6 +27,7 @@ _PG_init(void)
 	require_server_build("pgbillion_tables");
 	stamp_at_abort_init();
 	lazy_heap_init();
+	metadata_memory_init();
 	MarkGUCPrefixReserved("pgbillion_tables");
 }
 

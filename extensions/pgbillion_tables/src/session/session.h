@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * session.h
+ *	  What a session keeps for as long as it lives.
+ *
+ *	metadata_memory.c	a limit for its catalog caches
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef PGBILLION_SESSION_H
+#define PGBILLION_SESSION_H
+
+/* ---- metadata_memory.c ---- */
+
+extern void metadata_memory_init(void);
+
+#endif							/* PGBILLION_SESSION_H */
