@@ -10,7 +10,7 @@ run that takes longer than LIMIT=30 seconds is cancelled, and its query counts a
 QUICK=1 is scale 0.1, SCALE=… another one (DuckDB's generator never ends below 0.01); SEED=… repeats the order, ROUNDS=…
 is how often, CLOCK=cpu counts CPU time, PG_CONFIG=… names another PostgreSQL. QUERIES=q5,q93 or -k chooses queries,
 WORKERS=2 or --workers the processes (and threads of DuckDB), PLANS=DIRECTORY or --plans where to save the plans, as
-EXPLAIN ANALYZE prints them, of queries that a side of ours loses or does not finish.
+EXPLAIN ANALYZE prints them, of queries that pgbillion loses or does not finish on the heap or with columnar indexes.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Found:
         return self.result.ratio(side)
 
     def loses(self) -> bool:
-        """Tell whether a side of ours is slower than PostgreSQL, or finishes no more than it does."""
+        """Tell whether pgbillion is slower than PostgreSQL on either side, or does not finish."""
         ratios = [self.ratio(side) for side in OURS]
         return any(ratio is not None and ratio < contest.LOWEST for ratio in ratios) or any(
             side.name in self.unfinished for side in OURS
@@ -346,7 +346,7 @@ def measure(conn: Connection, all_found: Sequence[Found], generated: Duck, order
 
 
 def save_plans(conn: Connection, all_found: Sequence[Found], folder: Path) -> None:
-    """Save plans of all sides for each query that a side of ours loses: estimated only where it does not finish."""
+    """Save plans of all sides for each query that pgbillion loses: estimated only where it does not finish."""
     folder.mkdir(parents=True, exist_ok=True)
     for found in all_found:
         if not found.loses():

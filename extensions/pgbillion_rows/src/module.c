@@ -33,6 +33,7 @@ _PG_init(void)
 	require_server_build("pgbillion_rows");
 	columns_init();
 	planner_hook_init();
+	/* before vector_init(), whose joins take the place of hash joins */
 	nested_loop_init();
 	vector_init();
 	explain_vector_init();

@@ -159,7 +159,7 @@ hash_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 										 extra->restrictlist, NULL, clauses);
 }
 
-/* Tell whoever asks that a loop has been replaced. */
+/* Report that a loop has been replaced, to explain_vector() and the log. */
 static void
 report(PlannerInfo *root, RelOptInfo *joined, const Path *loop, const Path *hash)
 {

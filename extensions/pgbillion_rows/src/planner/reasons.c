@@ -85,7 +85,7 @@ plan_is_reported(void)
 	return findings != NULL || message_level_is_interesting(DEBUG1);
 }
 
-/* Tell whoever asks what was found out about a query that is being planned. */
+/* Report what was found out about a query that is being planned, to explain_vector() and the log. */
 void
 plan_report(PlannerInfo *root, const char *format,...)
 {

@@ -4,7 +4,7 @@
  *	  A limit for what a session's catalog caches hold.
  *
  * PostgreSQL keeps what it has read of a relation for as long as the session
- * lives, 9 kB for a small table with a primary key, which is too much where a
+ * lives, over 7 kB for a small table with a primary key: too much where a
  * pool of sessions serves tens of thousands of tables. Where the caches exceed
  * pgbillion_tables.metadata_memory, all of them are given up at the end of a
  * statement. What comes next reads the catalogs again.
