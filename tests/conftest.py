@@ -66,6 +66,7 @@ _MAJORS = (
     "test_memoize_subqueries",
     "test_metadata_memory",
     "test_minor_versions",
+    "test_nested_loops",
     "test_pg_isolation",
     "test_pg_upgrade",
     "test_regress",
