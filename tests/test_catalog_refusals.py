@@ -479,6 +479,7 @@ def test_execute_is_not_public(conn: Connection) -> None:
     """What everybody may call only reads, or asks for the owner's rights. Whatever is new has to be thought of here."""
     everybodys = {
         "version", "tables", "create_progress", "schema_fingerprints", "to_heap", "all_to_heap",
+        "metadata_memory",
         # SQL cannot call these
         "lazy_heap_handler", "drop_guard",
     }  # fmt: skip
