@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+import common
 from pgbillion.common import search_path, text, together
 from pgbillion.common.host import FileSystem
 from pgbillion.common.meter import meter

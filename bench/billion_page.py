@@ -12,9 +12,9 @@ from typing import Any
 
 import jinja2
 import matplotlib as mpl
-import prediction
 from matplotlib.figure import Figure
 
+import prediction
 from pgbillion.common import text
 
 SOURCE_ROWS = prediction.SERVERS * prediction.ROWS

@@ -24,7 +24,6 @@ os.environ["CLOCK"] = "cpu"
 import common
 import contest
 from contest import Connection, Query, Side
-
 from pgbillion.common import search_path
 from pgbillion.rows import aggregate, plans
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import common
 import psycopg
 
+import common
 from pgbillion.common import search_path
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target

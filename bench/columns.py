@@ -20,12 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import duckdb
 import psycopg
+
+import common
 import rows
 import wide
-
 from pgbillion.common import search_path
 from pgbillion.common.target import Target
 from pgbillion.rows import answers, load, plans

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import common
 import psycopg
 
+import common
 from pgbillion.rows import answers
 from pgbillion.rows.answers import Answer, Tolerance
 

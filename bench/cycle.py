@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import common
-
 from pgbillion import __version__
 from pgbillion.common import host
 from pgbillion.common.errors import UserError

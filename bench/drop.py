@@ -21,7 +21,6 @@ from pathlib import Path
 
 import common
 import files
-
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
 from pgbillion.tables import create, drop, selection, worker

@@ -10,9 +10,9 @@ import os
 import time
 from pathlib import Path
 
-import common
 from psycopg import sql
 
+import common
 from pgbillion.common import host, paths, search_path
 from pgbillion.cycle import servers
 from pgbillion.cycle.plan import Method, Phase, Request

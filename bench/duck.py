@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import common
-
 from pgbillion.common import paths
 from pgbillion.rows.answers import Answer
 

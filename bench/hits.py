@@ -16,7 +16,6 @@ from pathlib import Path
 import common
 import contest
 from contest import OURS, POSTGRESQL, Connection, Query, Result, Side
-
 from pgbillion.common import search_path
 from pgbillion.rows import aggregate
 

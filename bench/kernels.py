@@ -15,7 +15,6 @@ from collections import defaultdict
 from pathlib import Path
 
 import common
-
 from pgbillion.common import host
 from pgbillion.server.postgres import embedded_pg_config
 

@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 import common
-
 from pgbillion.common.host import Host
 from pgbillion.common.progress import Progress
 from pgbillion.common.target import Target

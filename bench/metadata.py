@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import common
 import psutil
 import psycopg
 
+import common
 from pgbillion.common.target import Target
 
 TABLES = common.sized(20_000, 3_000, 300)

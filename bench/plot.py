@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import common
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+import common
 from pgbillion.common import text
 from pgbillion.report.charts import Series
 from pgbillion.tables.figures import figures

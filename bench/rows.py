@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import common
 import duckdb
 import numpy as np
 import psycopg
 
+import common
 from pgbillion.common import search_path, together
 from pgbillion.common.target import Target
 from pgbillion.rows import aggregate, answers, load, plans

@@ -22,13 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import bandwidth
-import common
 import numpy as np
-import prediction
 import psycopg
 from psycopg import sql
 
+import bandwidth
+import common
+import prediction
 from pgbillion.common import host
 from pgbillion.rows import aggregate, plans
 from pgbillion.server import extension

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 import bandwidth
 import common
 import files
-import psycopg
-
 from pgbillion.common.host import Host
 from pgbillion.common.progress import Progress
 from pgbillion.server.postgres import Cluster

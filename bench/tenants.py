@@ -24,11 +24,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
+
 import common
 import files
 import metadata
-import psycopg
-
 from pgbillion.common import together
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster

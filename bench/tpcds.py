@@ -29,12 +29,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psycopg
+
 import common
 import contest
 import duck
-import psycopg
 from contest import POSTGRESQL, Connection, Query, Result, Side
-
 from pgbillion.common import search_path
 from pgbillion.rows import answers
 from pgbillion.rows.answers import Answer

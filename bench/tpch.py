@@ -20,7 +20,6 @@ import common
 import contest
 import duck
 from contest import OURS, POSTGRESQL, Connection, Query, Result, Side
-
 from pgbillion.common import search_path
 from pgbillion.rows import aggregate
 

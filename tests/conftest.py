@@ -36,64 +36,8 @@ _LONG = (
     "test_vector_pg_regress",
     "test_pg_isolation",
 )
-# -m majors: what compat.h and #if PG_VERSION_NUM decide, rows of the catalogs, plans, states of aggregates, upgrades,
-# and PostgreSQL's regression suite. What is only Python's, or of locks and crashes, is the same on every major.
-_MAJORS = (
-    "test_catalog_equality",
-    "test_catalog_refusals",
-    "test_columns_changes",
-    "test_columns_damage",
-    "test_columns_pauses",
-    "test_columns_servers",
-    "test_columns_values",
-    "test_clone_generated",
-    "test_clone_options",
-    "test_clone_rows",
-    "test_clone_schema",
-    "test_clone_stamps",
-    "test_create_inheritance",
-    "test_create_partitioned",
-    "test_create_parts",
-    "test_create_rules",
-    "test_extension_objects",
-    "test_extension_upgrade",
-    "test_index_splits",
-    "test_join_aggregate",
-    "test_lazy_catalogs",
-    "test_lazy_pg_regress",
-    "test_lazy_servers",
-    "test_lazy_traps",
-    "test_memoize_subqueries",
-    "test_metadata_memory",
-    "test_minor_versions",
-    "test_nested_loops",
-    "test_pg_isolation",
-    "test_pg_upgrade",
-    "test_regress",
-    "test_repack",
-    "test_rows_partitions",
-    "test_shard_answers",
-    "test_shard_differential",
-    "test_shard_states",
-    "test_shard_types",
-    "test_sql_functions",
-    "test_statistics",
-    "test_tables_drop",
-    "test_vector_answers",
-    "test_vector_collations",
-    "test_vector_differential",
-    "test_vector_finalize",
-    "test_vector_join",
-    "test_vector_join_odd",
-    "test_vector_mixed_joins",
-    "test_vector_neighbour",
-    "test_vector_pg_regress",
-    "test_vector_rechecks",
-    "test_vector_top",
-    "test_vector_walk",
-)
-# modules whose tests only ask queries: catalogs are looked at once, at the module's end
-_QUERIES = ("test_join_", "test_plan_choices", "test_rows", "test_shard_", "test_vector_")
+# folders whose tests only ask queries: catalogs are looked at once, at the module's end
+_QUERIES = ("shards", "vector")
 
 
 # a shell that runs tests in the background has them ignore Ctrl-C, and so all that they start, in vain interrupted
@@ -104,11 +48,6 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {name: place for place, name in enumerate(_LONG)}
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
-    for name in _MAJORS:
-        assert Path(__file__).with_name(f"{name}.py").exists(), name
-    for item in items:
-        if item.path.stem in _MAJORS:
-            item.add_marker(pytest.mark.majors)
 
 
 @pytest.fixture
@@ -208,7 +147,7 @@ def conn(cluster: Cluster, database: str, request: pytest.FixtureRequest) -> Ite
         conn.execute("SET lock_timeout = '30s'")
         for (prepared,) in conn.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
             conn.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(prepared)))
-        if CHECKED and not request.path.stem.startswith(_QUERIES):
+        if CHECKED and request.path.parent.name not in _QUERIES:
             assert invariants.index_errors(conn, parents=False) == []
             assert invariants.reference_errors(conn) == []
         for schema in _schemas(conn) - before:

@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 COUNTED = "count "
 # what pg_config says of a server that was built to find bugs
 SPECIAL = {"--enable-cassert": "assertions", "-fsanitize": "sanitizers", "-DUSE_VALGRIND": "valgrind"}
-# folders of the extensions; the layers of the C (tests/test_layers.py) say that a shard's code calls nothing of vectors
+# folders of the extensions; that a shard's code calls nothing of vectors is a rule of tests/project/test_layers.py
 TABLES = ("pgbillion_tables",)
 ROWS = ("pgbillion_rows",)
 BOTH = (*TABLES, *ROWS)
@@ -51,29 +51,29 @@ class Campaign:
     code: tuple[str, ...]
 
 
-_JOIN = "tests/test_join_aggregate.py::test_generated_queries"
-_SCHEMAS = "tests/test_catalog_equality.py"
+_JOIN = "tests/vector/test_join_aggregate.py::test_generated_queries"
+_SCHEMAS = "tests/tables/test_catalog_equality.py"
 CAMPAIGNS: Mapping[str, Campaign] = {
-    "aggregates": Campaign(("tests/test_vector_differential.py",), {"PGBILLION_TEST_QUERIES": "3000"}, ROWS),
+    "aggregates": Campaign(("tests/vector/test_vector_differential.py",), {"PGBILLION_TEST_QUERIES": "3000"}, ROWS),
     "filters": Campaign(
-        ("tests/test_vector_scan.py::test_generated_filters",), {"PGBILLION_TEST_QUERIES": "3000"}, ROWS
+        ("tests/vector/test_vector_scan.py::test_generated_filters",), {"PGBILLION_TEST_QUERIES": "3000"}, ROWS
     ),
-    "disturbed": Campaign(("tests/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
+    "disturbed": Campaign(("tests/vector/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
     "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}, ROWS),
-    "mixed-joins": Campaign(("tests/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "5000"}, ROWS),
-    "shards": Campaign(("tests/test_shard_differential.py",), {"PGBILLION_TEST_SHARD_QUERIES": "1000"}, ROWS),
-    "states": Campaign(("tests/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}, SHARD),
-    "options": Campaign(("tests/test_shard_options.py",), {"PGBILLION_TEST_OPTIONS": "2000"}, SHARD),
+    "mixed-joins": Campaign(("tests/vector/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "5000"}, ROWS),
+    "shards": Campaign(("tests/shards/test_shard_differential.py",), {"PGBILLION_TEST_SHARD_QUERIES": "1000"}, ROWS),
+    "states": Campaign(("tests/shards/test_shard_states.py",), {"STATE_FUZZ_RUNS": "2000000"}, SHARD),
+    "options": Campaign(("tests/shards/test_shard_options.py",), {"PGBILLION_TEST_OPTIONS": "2000"}, SHARD),
     "schemas": Campaign((f"{_SCHEMAS}::test_generated_templates",), {"PGBILLION_TEST_EXAMPLES": "500"}, TABLES),
-    "clones": Campaign(("tests/test_clone_generated.py",), {"PGBILLION_TEST_SCHEMAS": "40"}, TABLES),
-    "serializable": Campaign(("tests/test_lazy_serializable.py",), {}, BOTH),
-    "crashes": Campaign(("tests/test_crash.py",), {"PGBILLION_TEST_CRASHES": "90"}, TABLES),
-    "clone-crashes": Campaign(("tests/test_clone_crash.py",), {"PGBILLION_TEST_CLONE_CRASHES": "40"}, TABLES),
-    "functions": Campaign(("tests/test_sql_functions.py",), {"PGBILLION_TEST_CALLS": "10000"}, BOTH),
-    "faults": Campaign(("tests/test_faults.py",), {"PGBILLION_TEST_FAULTS_STRIDE": "40"}, BOTH),
-    "columns": Campaign(("tests/test_columns_beside.py",), {"PGBILLION_TEST_QUERIES": "2500"}, ROWS),
-    "column-damage": Campaign(("tests/test_columns_damage.py",), {"PGBILLION_TEST_DAMAGES": "1000"}, ROWS),
-    "column-crashes": Campaign(("tests/test_columns_crash.py",), {"PGBILLION_TEST_COLUMN_CRASHES": "40"}, ROWS),
+    "clones": Campaign(("tests/tenants/test_clone_generated.py",), {"PGBILLION_TEST_SCHEMAS": "40"}, TABLES),
+    "serializable": Campaign(("tests/lazy_heap/test_lazy_serializable.py",), {}, BOTH),
+    "crashes": Campaign(("tests/tables/test_crash.py",), {"PGBILLION_TEST_CRASHES": "90"}, TABLES),
+    "clone-crashes": Campaign(("tests/tenants/test_clone_crash.py",), {"PGBILLION_TEST_CLONE_CRASHES": "40"}, TABLES),
+    "functions": Campaign(("tests/tables/test_sql_functions.py",), {"PGBILLION_TEST_CALLS": "10000"}, BOTH),
+    "faults": Campaign(("tests/tables/test_faults.py",), {"PGBILLION_TEST_FAULTS_STRIDE": "40"}, BOTH),
+    "columns": Campaign(("tests/columns/test_columns_beside.py",), {"PGBILLION_TEST_QUERIES": "2500"}, ROWS),
+    "column-damage": Campaign(("tests/columns/test_columns_damage.py",), {"PGBILLION_TEST_DAMAGES": "1000"}, ROWS),
+    "column-crashes": Campaign(("tests/columns/test_columns_crash.py",), {"PGBILLION_TEST_COLUMN_CRASHES": "40"}, ROWS),
 }
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/pgxn.sh [TO]: the archive that PGXN takes, of what is committed, in TO (default: dist/). `make` and `make install`
-# work in it. tests/test_packaging.py checks META.json and the archive.
+# work in it. tests/project/test_packaging.py checks META.json and the archive.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -21,7 +21,7 @@ from pgbillion.server.postgres import Cluster, Installation
 from . import servers, sessions
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-SOURCE = Path(__file__).parents[1] / "faults" / "faults.c"
+SOURCE = Path(__file__).parents[1] / "tables/faults" / "faults.c"
 # process, kind, countdown, calls, failed, workers; behind them the clock's shift
 LAYOUT = struct.Struct("6l")
 PROCESS = struct.Struct("l")

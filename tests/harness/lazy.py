@@ -16,7 +16,7 @@ from .servers import one, until
 from .sessions import Running
 
 Connection = psycopg.Connection[tuple[Any, ...]]
-SCRIPTS = Path(__file__).parents[1] / "lazy"
+SCRIPTS = Path(__file__).parents[1] / "lazy_heap/scripts"
 LAZY = {"default_table_access_method": "lazy_heap"}
 
 # expect(table, state) fails unless the table is in that state where lazy_heap is the default; the two scripts'

@@ -1,4 +1,4 @@
-"""Another extension, in C, beside ours in a server: tests/neighbour/neighbour.c."""
+"""Another extension, in C, beside ours in a server: tests/vector/neighbour/neighbour.c."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgbillion.server.postgres import Installation
 
 from . import servers
 
-SOURCE = Path(__file__).parents[1] / "neighbour" / "neighbour.c"
+SOURCE = Path(__file__).parents[1] / "vector/neighbour" / "neighbour.c"
 
 
 @contextmanager

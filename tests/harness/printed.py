@@ -280,7 +280,7 @@ def run_by_tests(folder: Path) -> set[str]:
     """Return the places whose commands tests say that they run."""
     return {
         str(name.value)
-        for path in folder.glob("test_*.py")
+        for path in folder.rglob("test_*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.FunctionDef)
         for mark in node.decorator_list

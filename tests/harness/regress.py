@@ -39,6 +39,18 @@ NUMBERS = re.compile(r" +\d+ \| r +\| +\d+$")
 OID_OR_LSN = re.compile(r"^( stats_import \| test +\|) +\d+( \|)|(\| t +\|) [0-9A-F]+/[0-9A-F]+$")
 # what tells in the log which plans there were, for count_plans()
 LOG_PLANS = (("auto_explain.log_min_duration", "0"), ("auto_explain.log_nested_statements", "on"))
+# every plan that can be of vectors is
+FORCED = (
+    ("session_preload_libraries", "pgbillion_rows,auto_explain"),
+    ("pgbillion_rows.vector_aggregate", "force"),
+    ("pgbillion_rows.vector_scan", "force"),
+    # which process returns a group, and when, is chance
+    ("pgbillion_rows.vector_exchange", "off"),
+    ("pgbillion_rows.vector_join", "force"),
+    ("pgbillion_rows.eager_aggregate", "force"),
+    *LOG_PLANS,
+)
+FORCED_ON_LAZY = (*FORCED, ("default_table_access_method", "lazy_heap"))
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ include_patterns = [
     "extensions/README.md",
     "extensions/**/README.md",
     "src/**/README.md",
-    "tests/**README.md",
-    "tests/*/README.md",
+    "tests/README.md",
+    "tests/**/README.md",
 ]
 myst_heading_anchors = 4
 

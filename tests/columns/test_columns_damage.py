@@ -1,0 +1,323 @@
+"""Damaged files of indexes of columns: an error that says where, and never a wrong row where the file can tell.
+
+Copies of one index are damaged by chance while the server is down, then read, checked, written to and encoded again.
+What lies in the directory's marks and in values has no checksum of its own: columns_check() has to notice it there.
+PGBILLION_TEST_DAMAGES is how many copies are damaged (default 100), PGBILLION_TEST_SEED repeats them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import servers
+from harness.amount import Count, amount
+from harness.regress import alarms, log_lines
+from harness.servers import one
+from pgbillion.rows import answers
+from pgbillion.server.postgres import Cluster, Installation, run_as_server
+
+pytestmark = pytest.mark.majors
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+DAMAGES = amount("PGBILLION_TEST_DAMAGES", 100, 50)
+SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
+COPIES = 50
+DATABASE, TEMPLATE = "damaged", "whole"
+BLOCK, START = 8192, 24
+META, MAP, DIRECTORY, DATA = (0x50674D31 + kind for kind in range(4))
+# store.h: what precedes a segment's bytes in a page, its head, what the head says of a column, and of a segment's entry
+PAGE_HEAD, HEAD, COLUMN, ENTRY = 16, 20, 56, 16
+SEGMENT_BLOCKS = 32
+# a value of each form
+VALUES = {
+    "id": ("int", "i"),
+    "big": ("bigint", "i * 5000000000"),
+    "same": ("int", "7"),
+    "few": ("smallint", "i % 5"),
+    "wide": ("int", "i % 3 * 100000"),
+    "word": ("text", "'word ' || i % 40"),
+    "long": ("text", "md5(i::text)"),
+    "price": ("numeric(10,2)", "i * 0.25"),
+    "mixed": ("numeric", "CASE i % 3 WHEN 0 THEN 1.0 WHEN 1 THEN 1.00 ELSE i / 7.0 END"),
+    "ratio": ("real", "i / 7.0"),
+    "twice": ("float8", "CASE i % 50 WHEN 0 THEN 'NaN' ELSE i / 7.0 END"),
+    "empty": ("int", "NULL"),
+    "gaps": ("int", "CASE WHEN i % 5 > 0 THEN i END"),
+    "flag": ("bool", "i % 3 = 0"),
+    "moment": ("timestamp", "'2020-01-01'::timestamp + i * interval '1 second'"),
+}
+QUESTIONS = (
+    "SELECT count(*), count(empty), count(gaps), sum(id), sum(big), sum(same), sum(few), sum(price), sum(ratio),"
+    " min(long), max(word), sum(mixed) FROM {}",
+    "SELECT word, count(*), sum(wide), sum(gaps), sum(price), max(moment) FROM {} GROUP BY word ORDER BY word",
+    "SELECT few, flag, wide, count(*), sum(twice), min(id) FROM {} GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
+    "SELECT count(*), sum(id) FROM {} WHERE id < 700 AND price < 150 AND ratio < 90 AND moment < '2020-01-01 00:10'",
+    "SELECT price, mixed, count(*) FROM {} WHERE word LIKE '%3' GROUP BY 1, 2 ORDER BY 1, 2",
+    "SELECT count(DISTINCT id), count(DISTINCT word), count(DISTINCT mixed) FROM {}",
+)
+# a damaged page or file, a format of another version, or what the damaged number would need
+TELLING = {"XX001", "XX002", "0A000"}
+
+
+@pytest.fixture(scope="module")
+def cluster(installation: Installation) -> Iterator[Cluster]:
+    settings = {"log_min_messages": "warning", "shared_buffers": "128MB"}
+    with servers.new_cluster(installation, settings) as cluster:
+        if installation.major >= 18:
+            cluster.stop()
+            command: list[str | Path] = [installation.program("pg_checksums"), "--disable", "-D", cluster.data]
+            run_as_server(command, check=True, capture_output=True)
+            cluster.start()
+        with servers.new_database(cluster, TEMPLATE):
+            with cluster.connect(TEMPLATE) as conn:
+                make(conn)
+            yield cluster
+
+
+def make(conn: Connection) -> None:
+    """Make tables that are the same: of two segments, some of whose blocks are stale."""
+    conn.execute("SET client_min_messages = error")
+    for number in range(COPIES):
+        table = f"t{number}"
+        conn.execute(f"CREATE TABLE {table} ({', '.join(f'{name} {kind}' for name, (kind, _) in VALUES.items())})")
+        rows = ", ".join(value for _, value in VALUES.values())
+        conn.execute(f"INSERT INTO {table} SELECT {rows} FROM generate_series(1, 3000) i".encode())
+        conn.execute(f"VACUUM {table}")
+        options = f"segment_blocks = {SEGMENT_BLOCKS}, refresh_share = 1"
+        conn.execute(f"CREATE INDEX {table}_columns ON {table} USING columns ({', '.join(VALUES)}) WITH ({options})")
+        conn.execute(f"UPDATE {table} SET id = -id, word = 'changed', ratio = 0 WHERE id % 200 = 7")
+        conn.execute(f"VACUUM (INDEX_CLEANUP ON) {table}")
+    assert one(conn, "SELECT stale_blocks FROM pgbillion_rows.columns_status('t0')") > 4
+    assert one(conn, "SELECT readable_blocks FROM pgbillion_rows.columns_status('t0')") > 20
+
+
+@dataclass
+class Damage:
+    """What was done to a file: to a page of which kind, and whether reading can tell."""
+
+    kind: str
+    what: str
+    told: bool
+
+
+def kinds(file: bytes) -> dict[str, list[int]]:
+    """The blocks of a file by kind of page."""
+    found: dict[str, list[int]] = {"meta": [], "map": [], "directory": [], "head": [], "data": []}
+    for block in range(len(file) // BLOCK):
+        magic, _, _, number = struct.unpack_from("4I", file, block * BLOCK + START)
+        kind = {META: "meta", MAP: "map", DIRECTORY: "directory", DATA: "data" if number else "head"}[magic]
+        found[kind].append(block)
+    return found
+
+
+def place(kind: str, chance: random.Random) -> int:
+    """Where a page is damaged: mostly where something is."""
+    if chance.random() < 0.15:
+        return chance.randrange(BLOCK)
+    head = PAGE_HEAD + HEAD + 2 * SEGMENT_BLOCKS + COLUMN * len(VALUES)
+    size = {"meta": 20, "map": 12, "directory": 12 + 2 * (ENTRY + 4), "head": head, "data": BLOCK - START}[kind]
+    return chance.randrange(START, START + size) if chance.random() < 0.9 else chance.randrange(START)
+
+
+def is_told(kind: str, at: int) -> bool:
+    """Can reading tell that the byte at this place of a page has changed?"""
+    at -= START
+    if kind == "directory":
+        entry = (at - 8 - SEGMENT_BLOCKS // 8) % (ENTRY + SEGMENT_BLOCKS // 8)
+        return at < 8 or entry < ENTRY
+    if kind == "head":
+        return at < PAGE_HEAD + HEAD + 2 * SEGMENT_BLOCKS + COLUMN * len(VALUES)
+    return kind != "data" or at < PAGE_HEAD
+
+
+def damage(path: Path, chance: random.Random) -> Damage:
+    """Damage a file."""
+    file = bytearray(path.read_bytes())
+    pages = kinds(bytes(file))
+    kind = chance.choices(list(pages), (1, 1, 2, 3, 2))[0]
+    block = chance.choice(pages[kind])
+    at = place(kind, chance)
+    how = chance.choice(("bit", "bit", "bit", "bit", "byte", "word", "zeros", "swap", "cut"))
+    told = is_told(kind, at)
+    where = block * BLOCK + at
+    match how:
+        case "bit":
+            file[where] ^= 1 << chance.randrange(8)
+        case "byte":
+            file[where] = chance.randrange(256)
+        case "word":
+            at = min(at // 4 * 4, BLOCK - 4)
+            told = is_told(kind, at)
+            struct.pack_into("I", file, block * BLOCK + at, chance.choice((0, 1, 2, 0x7FFFFFFF, 0xFFFFFFFF, 64, 8192)))
+        case "zeros":
+            file[block * BLOCK : (block + 1) * BLOCK] = bytes(BLOCK)
+            told = True
+        case "swap":
+            other = chance.randrange(len(file) // BLOCK)
+            one_, two = (slice(b * BLOCK, (b + 1) * BLOCK) for b in (block, other))
+            file[one_], file[two] = file[two], file[one_]
+            told = True
+        case "cut":
+            del file[block * BLOCK :]
+            told = True
+    path.write_bytes(file)
+    return Damage(kind, f"{how} at {at} of block {block}", told)
+
+
+Answer = list[answers.Row] | psycopg.Error
+
+
+def ask(conn: Connection, question: str) -> Answer:
+    """As the server sends it: damaged text need not be of any encoding."""
+    try:
+        return answers.answer(conn.execute(question.encode())).rows
+    except psycopg.Error as error:
+        if conn.broken:
+            raise
+        return error
+
+
+def says_where(error: psycopg.Error, table: str) -> bool:
+    """Is it an error of the kind that PostgreSQL has for damage, which names the index, or its file, and the block?"""
+    if error.sqlstate not in TELLING:
+        return False
+    text = str(error.diag.message_primary)
+    return f'"{table}_columns"' in text if error.sqlstate != "XX001" else "block" in text
+
+
+def look(conn: Connection, table: str, right: list[Answer], seen: Counter[str]) -> list[str]:
+    """Read a table by its damaged index; tell what is wrong with the answers, or with the errors."""
+    wrong: list[str] = []
+    conn.execute("SET pgbillion_rows.columns = force")
+    for question, expected in zip(QUESTIONS, right, strict=True):
+        answer = ask(conn, question.format(table))
+        if isinstance(answer, psycopg.Error):
+            seen["errors"] += 1
+            if not says_where(answer, table):
+                wrong.append(f"error {answer.sqlstate} {answer}")
+        else:
+            seen["answers"] += 1
+            if answer != expected:
+                wrong.append(f"{question}: {str(answer)[:200]} for {str(expected)[:200]}")
+    return wrong
+
+
+def use(conn: Connection, table: str, seen: Counter[str]) -> None:
+    """Write, VACUUM and encode: that may fail, and does no harm."""
+    for command in (
+        f"INSERT INTO {table} SELECT * FROM {table} LIMIT 5",
+        f"DELETE FROM {table} WHERE id % 50 = 3",
+        f"VACUUM (INDEX_CLEANUP ON) {table}",
+        f"CALL pgbillion_rows.columns_refresh('{table}')",
+        f"SELECT * FROM pgbillion_rows.columns_status('{table}')",
+    ):
+        seen["failed commands"] += isinstance(ask_command(conn, command), psycopg.Error)
+
+
+def ask_command(conn: Connection, command: str) -> psycopg.Error | None:
+    try:
+        conn.execute(command.encode())
+    except psycopg.Error as error:
+        if conn.broken:
+            raise
+        return error
+    return None
+
+
+def session(cluster: Cluster) -> Connection:
+    conn = cluster.connect(DATABASE)
+    conn.prepare_threshold = None
+    conn.execute("LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_aggregate = force; SET client_min_messages = error")
+    conn.execute("SET max_parallel_workers_per_gather = 0; SET extra_float_digits = 1; SET statement_timeout = '60s'")
+    return conn
+
+
+def damage_all(cluster: Cluster, chance: random.Random, tables: int) -> list[Damage]:
+    """Make a database of undamaged tables, and damage the indexes of some."""
+    with cluster.connect() as conn:
+        conn.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+        conn.execute(f"CREATE DATABASE {DATABASE} TEMPLATE {TEMPLATE} STRATEGY file_copy")
+    with cluster.connect(DATABASE) as conn:
+        paths = [one(conn, f"SELECT pg_relation_filepath('t{number}_columns')") for number in range(tables)]
+    cluster.stop()
+    damages = [damage(cluster.data / path, chance) for path in paths]
+    cluster.start()
+    return damages
+
+
+def test_damaged_files(cluster: Cluster, tell: Callable[[str], None], counted: Count) -> None:
+    chance = random.Random(SEED)
+    seen: Counter[str] = Counter()
+    wrong: list[str] = []
+    for first in range(0, DAMAGES, COPIES):
+        damages = damage_all(cluster, chance, min(COPIES, DAMAGES - first))
+        with session(cluster) as conn:
+            conn.execute("SET pgbillion_rows.columns = off")
+            right = [ask(conn, question.format("t0")) for question in QUESTIONS]
+        for number, each in enumerate(damages):
+            table = f"t{number}"
+            seen[each.kind] += 1
+            try:
+                with session(cluster) as conn:
+                    answered = look(conn, table, right, seen)
+                    found = ask(conn, f"SELECT * FROM pgbillion_rows.columns_check('{table}')")
+                    seen["noticed by the check"] += bool(answered) and bool(found)
+                    if answered and (each.told or not found):
+                        wrong.append(f"{first + number}: {each}, the check says {found}: {answered[0]}")
+                    use(conn, table, seen)
+                    conn.execute(f"REINDEX INDEX {table}_columns")
+                    assert conn.execute(f"SELECT * FROM pgbillion_rows.columns_check('{table}')").fetchall() == []
+            except psycopg.OperationalError as error:
+                wrong.append(f"{first + number}: {each}: {error}")
+                servers.until(lambda: _accepts(cluster), "the server")
+    tell(f"seed {SEED}: {dict(seen)}")
+    counted({"damaged files": DAMAGES})
+    assert wrong == [], f"seed {SEED}: " + "\n".join(wrong)
+    log = [line for line in log_lines(cluster) if "invalid page" not in line]
+    assert alarms(log) == []
+    # what a server with assertions finds out of its memory
+    assert [line for line in log if "detected write past chunk" in line or "problem in alloc set" in line] == []
+
+
+def _accepts(cluster: Cluster) -> bool:
+    try:
+        cluster.connect().close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def test_another_version_of_the_format(cluster: Cluster) -> None:
+    with cluster.connect() as conn:
+        conn.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+        conn.execute(f"CREATE DATABASE {DATABASE} TEMPLATE {TEMPLATE} STRATEGY file_copy")
+    with cluster.connect(DATABASE) as conn:
+        path = cluster.data / one(conn, "SELECT pg_relation_filepath('t0_columns')")
+    cluster.stop()
+    file = bytearray(path.read_bytes())
+    struct.pack_into("I", file, START + 4, 99)
+    path.write_bytes(file)
+    cluster.start()
+    with session(cluster) as conn:
+        conn.execute("SET pgbillion_rows.columns = force")
+        for command in (
+            QUESTIONS[0].format("t0"),
+            "INSERT INTO t0 SELECT * FROM t0 LIMIT 1",
+            "VACUUM t0",
+            "SELECT * FROM pgbillion_rows.columns_check('t0')",
+        ):
+            with pytest.raises(psycopg.errors.FeatureNotSupported, match='"t0_columns" is of version 99') as error:
+                conn.execute(command.encode())
+            assert "REINDEX" in str(error.value.diag.message_hint)
+        conn.execute("REINDEX INDEX t0_columns")
+        assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('t0')").fetchall() == []

@@ -1,0 +1,152 @@
+"""Every benchmark of bench/ runs to its end at the smallest sizes, and prints its line for programs.
+
+Figures of such a run tell nothing. `make bench-billion` has tests of its own, in test_bench_billion.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from harness import needs, servers
+from pgbillion.common.paths import state_dir
+from pgbillion.server import embedded
+from pgbillion.server.postgres import Cluster
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+PROJECT = Path(__file__).parents[2]
+BENCH = PROJECT / "bench"
+DUCKDB = "bench-duckdb"
+CONDITIONS = {"hardware", "settings", "versions"}
+# a benchmark's file, and what its line has beside its own name
+KEYS: dict[str, set[str]] = {
+    "calibrate": {"choices", "constants", "nanoseconds", "wrong_choices", *CONDITIONS},
+    "columns": {"copy_cost", "ratio_q1", "ratio_recovered", "ratio_wide", "rows_per_s_count", *CONDITIONS},
+    "cycle": {"file_seconds", "ratio_create", "ratio_drop_minimal", "results", "share_drop", *CONDITIONS},
+    "drop": {"ratio_heap_over_sql", "ratio_default_lazy_over_sql_with_checkpoint", *CONDITIONS},
+    "drop_cost": {"microseconds", "postgresql", "hardware"},
+    "hits": {"hits_geomean", "hits_geomean_columns", "milliseconds", "ratios", *CONDITIONS},
+    "joins": {"milliseconds", "ratio_here", "ratio_shards", *CONDITIONS},
+    "kernels": {"hardware", "rates"},
+    "list": {"first_page_ms", "names_per_s", "ratio_dt_over_first_page", *CONDITIONS},
+    "rows": {"ratio_count_serial", "ratio_tpch_q1", "vectorized", *CONDITIONS},
+    "shards": {"breadth", "ms_per_shard", "prediction", "ratio_over_fdw", "rows_per_second_alone", *CONDITIONS},
+    "tables": {"peak_backend_memory_bytes", "ratio_bulk_over_sql", "results", *CONDITIONS},
+    "tenants": {
+        "diff_tables_per_s",
+        "metadata_cost",
+        "metadata_mb",
+        "ratio_bulk_over_sql",
+        "ratio_migrate",
+        *CONDITIONS,
+    },
+    "tpcds": {"plan_ms", "ratios", "tpcds_geomean", "tpcds_lowest", "tpcds_unfinished", "tpcds_duckdb", *CONDITIONS},
+    "tpch": {"milliseconds", "ratios", "tpch_geomean", "tpch_geomean_parallel", *CONDITIONS},
+}
+# of which nothing is measured here
+ELSEWHERE = {"billion", "citus"}
+
+
+@pytest.fixture
+def state() -> Iterator[Path]:
+    """A state folder that the server's user can reach, with the extensions compiled as they are for all tests."""
+    servers.installation()
+    with servers.temporary_folder() as folder:
+        (folder / "postgresql").symlink_to(state_dir() / "postgresql")
+        # what bench-tpch and bench-tpcds install is kept for the next run
+        kept, here = state_dir() / DUCKDB, folder / DUCKDB
+        if (kept / "packages").exists():
+            here.symlink_to(kept)
+        yield folder
+        embedded.destroy(folder, everything=True)
+        if (here / "packages").exists() and not here.is_symlink():
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.move(here, kept)
+
+
+def bench(name: str, state: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name == "PG_CONFIG"}
+    for size in ("CHECK", "CLOCK", "LIMIT", "PLANS", "QUERIES", "ROUNDS", "ROWS", "SCALE", "TABLES", "WORKERS"):
+        clean.pop(size, None)
+    # DISK: without a file system of its own, which takes 24 GB and root
+    given = {"PGBILLION_STATE": str(state), "TINY": "1", "DISK": "1", **environment}
+    return subprocess.run(
+        [sys.executable, BENCH / f"{name}.py"],
+        env={**clean, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+@pytest.mark.parametrize("name", sorted(KEYS))
+def test_it_runs_to_its_end(name: str, state: Path) -> None:
+    done = bench(name, state)
+    if name in ("tpcds", "tpch") and "'pip', 'install'" in done.stderr:
+        needs.missing(f"duckdb-extension-{name}, which pip installs")
+    assert done.returncode == 0, done.stderr
+    values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert values["benchmark"] == name
+    assert set(values) >= KEYS[name], sorted(values)
+    assert [path.name for path in state.iterdir() if path.name not in ("postgresql", DUCKDB)] == []
+
+
+def test_shards_are_reached_by_whoever_runs_the_benchmark(cluster: Cluster, conn: Connection) -> None:
+    """Without a name, libpq takes the server's user: postgres where root runs it, and no role where others do."""
+    conn.execute("CREATE EXTENSION IF NOT EXISTS postgres_fdw; CREATE EXTENSION IF NOT EXISTS pgbillion_rows")
+    script = f"""
+import sys
+sys.path.insert(0, {str(BENCH)!r})
+import psycopg, shards
+from pathlib import Path
+from types import SimpleNamespace
+with psycopg.connect({cluster.conninfo(conn.info.dbname)!r}, autocommit=True) as conn:
+    shards.add_server(conn, "benchmark", SimpleNamespace(socket_dir=Path("/nowhere"), port=1))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+    try:
+        found = conn.execute("SELECT umoptions FROM pg_user_mappings WHERE srvname = 'benchmark'").fetchall()
+        assert found == [(["user=postgres"],)]
+    finally:
+        conn.execute("DROP SERVER benchmark CASCADE")
+
+
+def test_all_targets_are_here() -> None:
+    makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
+    files = set(re.findall(r"(?m)^bench-[a-z]+: .*\n\t@\$\(BIN\)/python bench/(\w+)\.py$", makefile))
+    targets = set(re.findall(r"(?m)^bench-([a-z]+):", makefile))
+    assert files == targets
+    assert targets | {"drop_cost"} == set(KEYS) | ELSEWHERE
+    # whatever else calls itself one
+    scripts = {path.stem for path in BENCH.glob("*.py") if '"benchmark": "' in path.read_text(encoding="utf-8")}
+    assert scripts - set(KEYS) - ELSEWHERE - {"contest"} == set()
+
+
+def test_a_postgresql_without_citus_is_refused_at_once(state: Path) -> None:
+    done = bench("citus", state)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert len(lines) == 2, done.stderr
+    assert re.fullmatch(r"error: PostgreSQL [\d.]+ in /\S+ has no Citus", lines[0])
+    assert re.fullmatch(r"hint: name one that has: make bench-citus PG_CONFIG=\S+", lines[1])
+
+
+def test_citus(state: Path) -> None:
+    chosen = os.environ.get("CITUS_PG_CONFIG")
+    if chosen is None:
+        pytest.skip("no PostgreSQL with Citus (CITUS_PG_CONFIG=…/pg_config)")
+    done = bench("citus", state, PG_CONFIG=chosen)
+    assert done.returncode == 0, done.stderr
+    assert {"ratio_over_citus", *CONDITIONS} <= set(json.loads(done.stdout.splitlines()[-1]))
