@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import common
 from pgbillion.common import search_path, text, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.host import FileSystem
 from pgbillion.common.meter import meter
 from pgbillion.common.paths import state_dir
@@ -35,7 +35,6 @@ from pgbillion.rows import aggregate, answers, load, partitions, plans
 from pgbillion.server import embedded
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 BILLION = 1_000_000_000
 ROWS = int(os.environ.get("ROWS") or common.sized(BILLION, 20_000_000, 600_000))
 PARTITIONS = int(os.environ.get("PARTITIONS") or common.sized(20, 20, 2))
@@ -269,7 +268,7 @@ def main() -> int:
             conn.prepare_threshold = None
             conn.execute("SELECT set_config('jit', 'off', false)")
             conditions = common.conditions(cluster)
-            with search_path.users(conn):
+            with search_path.restored(conn):
                 theirs, expected = postgresql(conn, record)
                 first, read = warm(conn, 2)
                 for number in PROCESSES:

@@ -18,12 +18,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pgbillion.common.connection import Connection
+
 # one process, whatever else the machine does
 os.environ["CLOCK"] = "cpu"
 
 import common
 import contest
-from contest import Connection, Query, Side
+from contest import Query, Side
 from pgbillion.common import search_path
 from pgbillion.rows import aggregate, plans
 
@@ -333,9 +335,9 @@ def main() -> int:
         target = common.database(cluster, "bench")
         with aggregate.session(target):
             pass
-        with target.connect() as conn, search_path.users(conn):
+        with target.connect() as conn, search_path.restored(conn):
             make(conn)
-        with aggregate.session(target) as conn, search_path.users(conn):
+        with aggregate.session(target) as conn, search_path.restored(conn):
             conditions = common.conditions(cluster)
             contest.configure(conn, {**contest.SESSION, "work_mem": "512MB"})
             measure(conn, found, order)

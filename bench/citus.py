@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 import common
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import plans
@@ -27,7 +26,6 @@ from pgbillion.server.postgres import Cluster, embedded_pg_config
 from pgbillion.shards import coordinator, create, destroy
 from pgbillion.shards.record import Engine
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SHARDS = 4
 ROWS = common.sized(5_000_000, 500_000, 2_000)
 ROUNDS = common.sized(11, 3, 1)
@@ -91,7 +89,7 @@ def main() -> int:
                 request = create.Request(ROWS, SHARDS, table=table, engine=engine, seed=seed)
                 made = create.execute(target, state, request, observe=nobody, say=common.say).made
                 stack.callback(destroy.execute, target, state, made)
-            with coordinator.session(target, read_only=False) as conn, search_path.users(conn):
+            with coordinator.session(target, read_only=False) as conn, search_path.restored(conn):
                 conn.execute("SET citus.propagate_set_commands = 'local'")
                 version = conn.execute("SELECT citus_version()").fetchone()
                 for name, query in QUERIES.items():

@@ -21,17 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import psycopg
 
 import common
 import rows
 import wide
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.target import Target
 from pgbillion.rows import answers, load, plans
 from pgbillion.server import extension
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 ROWS = int(os.environ.get("ROWS") or common.sized(20_000_000, 10_000_000, 20_000))
 HITS = ROWS // 50 if common.QUICK else ROWS // 10
 ORDERS = max(common.sized(40_000, 40_000, 1_000), 1_500_000 * ROWS // 20_000_000 // (5 if common.QUICK else 1))
@@ -62,7 +61,7 @@ def make(target: Target, seed: int) -> None:
     request = load.Request(ROWS, 10, load.TABLE, workers=2, seed=seed)
     load.execute(target, request, observe=rows.unwatched, say=lambda line: None)
     script = (Path(__file__).with_name("lineitem.sql")).read_text(encoding="utf-8")
-    with target.connect() as conn, search_path.users(conn):
+    with target.connect() as conn, search_path.restored(conn):
         conn.execute("SELECT setseed(%s)", [seed % 1000 / 1000])
         common.say(f"loading lineitem, {ORDERS:,} orders")
         conn.execute(rows.LINEITEM.encode())
@@ -219,7 +218,7 @@ def main() -> int:
     with common.own_server() as (cluster, folder):
         target = common.database(cluster, "bench")
         make(target, seed)
-        with target.connect() as conn, search_path.users(conn):
+        with target.connect() as conn, search_path.restored(conn):
             extension.ensure_extension(conn, extension.ROWS)
             # what is prepared keeps the plan of whichever side comes then
             conn.prepare_threshold = None

@@ -17,13 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 import common
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers
 from pgbillion.rows.answers import Answer, Tolerance
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 ROUNDS = int(os.environ.get("ROUNDS") or common.sized(5, 3, 1))
 AGAIN = common.sized(15, 15, 1)
 LOWEST = 0.95

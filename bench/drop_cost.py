@@ -14,9 +14,9 @@ from psycopg import sql
 
 import common
 from pgbillion.common import host, paths, search_path
+from pgbillion.common.connection import Connection
 from pgbillion.cycle import servers
 from pgbillion.cycle.plan import Method, Phase, Request
-from pgbillion.cycle.servers import Connection
 from pgbillion.cycle.session import Session
 from pgbillion.durability.profiles import Profile
 from pgbillion.server import extension
@@ -48,7 +48,7 @@ def drop(conn: Connection, method: Method, per_transaction: int) -> float:
     session.work(Method.BULK, Phase.CREATE, count)()
     session.work(Method.SQL, Phase.INSERT, count)()
     statement = sql.SQL(DROP if method is Method.SQL else DROP_BULK)
-    with search_path.users(conn):
+    with search_path.restored(conn):
         start = time.perf_counter()
         for first in range(1, count + 1, per_transaction):
             last = sql.Literal(first + per_transaction - 1)

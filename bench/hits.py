@@ -15,8 +15,9 @@ from pathlib import Path
 
 import common
 import contest
-from contest import OURS, POSTGRESQL, Connection, Query, Result, Side
+from contest import OURS, POSTGRESQL, Query, Result, Side
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.rows import aggregate
 
 SCALE = float(os.environ.get("SCALE") or common.sized(1, 0.2, 0.001))
@@ -223,11 +224,11 @@ def main() -> int:
         # the session has the extension from here on
         with aggregate.session(target):
             pass
-        with target.connect() as conn, search_path.users(conn):
+        with target.connect() as conn, search_path.restored(conn):
             make(conn)
             sides = (POSTGRESQL, OURS, COLUMNS) if make_copy(conn) else (POSTGRESQL, OURS)
             conn.execute("CHECKPOINT")
-        with aggregate.session(target) as conn, search_path.users(conn):
+        with aggregate.session(target) as conn, search_path.restored(conn):
             conditions = common.conditions(cluster)
             contest.configure(conn, contest.SESSION)
             for query in QUERIES:

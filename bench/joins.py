@@ -15,13 +15,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import psycopg
-
 import common
 import shards
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 ROWS = int(os.environ.get("ROWS") or common.sized(5_000_000, 500_000, 8_000))
 ROUNDS = common.sized(5, 3, 1)
 SLOW_ROUNDS = 1

@@ -21,15 +21,14 @@ from typing import Any
 
 import duckdb
 import numpy as np
-import psycopg
 
 import common
 from pgbillion.common import search_path, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.target import Target
 from pgbillion.rows import aggregate, answers, load, plans
 from pgbillion.rows.answers import Answer
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Times = dict[tuple[str, str, int], list[float]]
 """Seconds by a query's key, side and number of processes."""
 
@@ -127,17 +126,17 @@ def make(target: Target, seed: int) -> None:
         load.execute(target, request, observe=unwatched, say=lambda line: None)
     common.say(f"loading lineitem, {ORDERS:,} orders")
     script = Path(__file__).with_name("lineitem.sql").read_text(encoding="utf-8")
-    with target.connect() as conn, search_path.users(conn):
+    with target.connect() as conn, search_path.restored(conn):
         conn.execute(LINEITEM.encode())
 
     def insert(first: int, last: int) -> None:
-        with target.connect() as conn, search_path.users(conn):
+        with target.connect() as conn, search_path.restored(conn):
             conn.execute("SELECT setseed(%s)", [(seed + first) % 1000 / 1000])
             conn.execute(script.encode(), {"first": first, "last": last})
 
     half = ORDERS // 2
     together.at_once(lambda share: insert(*share), [(1, half), (half + 1, ORDERS)])
-    with target.connect() as conn, search_path.users(conn):
+    with target.connect() as conn, search_path.restored(conn):
         # first the log to disk: pages of commits that are not there are not marked all-visible
         conn.execute("CHECKPOINT")
         conn.execute("VACUUM (FREEZE, ANALYZE) lineitem")
@@ -261,7 +260,7 @@ def main() -> int:
         target = common.database(cluster, "bench")
         make(target, seed)
         duckdb_file = duckdb.connect(folder / "duck.db")
-        with aggregate.session(target) as conn, search_path.users(conn), contextlib.closing(duckdb_file) as duck:
+        with aggregate.session(target) as conn, search_path.restored(conn), contextlib.closing(duckdb_file) as duck:
             conditions = common.conditions(cluster)
             for name, value in SESSION.items():
                 conn.execute("SELECT set_config(%s, %s, false)", [name, value])

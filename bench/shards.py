@@ -30,11 +30,11 @@ import bandwidth
 import common
 import prediction
 from pgbillion.common import host
+from pgbillion.common.connection import Connection
 from pgbillion.rows import aggregate, plans
 from pgbillion.server import extension
 from pgbillion.server.postgres import SUPERUSER, Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SHARDS = 4
 ROWS = int(os.environ.get("ROWS") or common.sized(20_000_000, 2_000_000, 8_000))
 ROUNDS = common.sized(7, 3, 1)

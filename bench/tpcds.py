@@ -34,8 +34,9 @@ import psycopg
 import common
 import contest
 import duck
-from contest import POSTGRESQL, Connection, Query, Result, Side
+from contest import POSTGRESQL, Query, Result, Side
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers
 from pgbillion.rows.answers import Answer
 from pgbillion.server import extension
@@ -443,10 +444,10 @@ def main() -> int:
     all_found: list[Found] = []
     with common.own_server() as (cluster, folder), start_duckdb(folder, asked.workers) as generated:
         target = common.database(cluster, "bench")
-        with target.connect() as conn, search_path.users(conn):
+        with target.connect() as conn, search_path.restored(conn):
             extension.ensure_extension(conn, extension.ROWS)
             load(conn, folder, generated)
-        with target.connect() as conn, search_path.users(conn):
+        with target.connect() as conn, search_path.restored(conn):
             # psycopg would prepare what is run often, and with it keep the plan of whichever side comes then
             conn.prepare_threshold = None
             conditions = common.conditions(cluster)

@@ -19,8 +19,9 @@ from typing import Any
 import common
 import contest
 import duck
-from contest import OURS, POSTGRESQL, Connection, Query, Result, Side
+from contest import OURS, POSTGRESQL, Query, Result, Side
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.rows import aggregate
 
 SCALE = float(os.environ.get("SCALE") or common.sized(1, 0.2, 0.01))
@@ -136,9 +137,9 @@ def main() -> int:
     with common.own_server() as (cluster, folder):
         given = generate(folder)
         target = common.database(cluster, "bench")
-        with target.connect() as conn, search_path.users(conn):
+        with target.connect() as conn, search_path.restored(conn):
             load(conn, folder)
-        with aggregate.session(target) as conn, search_path.users(conn):
+        with aggregate.session(target) as conn, search_path.restored(conn):
             conditions = common.conditions(cluster)
             contest.configure(conn, contest.SESSION)
             for one in given:

@@ -8,19 +8,17 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import hypothesis.configuration
-import psycopg
 import pytest
 from psycopg import sql
 
 from harness import invariants, needs, root, servers
 from harness.amount import COUNTED, Count
 from harness.catalogs import Catalogs
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _numbers = itertools.count(1)
 _TOLD = "told"
 # under valgrind, looking at all catalogs takes much longer than most tests

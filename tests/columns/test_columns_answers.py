@@ -24,10 +24,10 @@ from harness.sessions import Running, beside, until_blocked
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query
 from harness.vector_tables import COLUMNS
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 QUERIES = amount("PGBILLION_TEST_QUERIES", 2000, 200)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 TRANSACTION = 25

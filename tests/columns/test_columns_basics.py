@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.quick
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def check(conn: Connection, relation: str) -> int:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import psycopg
 import pytest
@@ -27,12 +26,12 @@ from harness.sessions import beside
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query, Shape
 from harness.vector_tables import COLUMNS
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.rows.answers import Answer
 from pgbillion.server.postgres import Cluster
 from test_columns_answers import INDEXED, blocks, outcomes, session
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 QUERIES = amount("PGBILLION_TEST_QUERIES", 300, 100)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 FAILURES_SHOWN = 10

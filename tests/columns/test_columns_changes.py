@@ -11,10 +11,10 @@ from psycopg import sql
 
 from harness.servers import one, until
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[..., Connection]
 OPTIONS = "WITH (segment_blocks = 32, refresh_share = 1)"
 

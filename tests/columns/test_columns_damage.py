@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -23,12 +22,12 @@ from harness import servers
 from harness.amount import Count, amount
 from harness.regress import alarms, log_lines
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers
 from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 DAMAGES = amount("PGBILLION_TEST_DAMAGES", 100, 50)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 COPIES = 50

@@ -14,12 +14,12 @@ from harness import servers, standby
 from harness.pauses import cluster_with_pauses, paused, until_paused
 from harness.servers import one
 from harness.sessions import Running
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
 T = TypeVar("T")
 DATABASE = "pauses"

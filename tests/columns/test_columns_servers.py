@@ -11,12 +11,12 @@ import pytest
 from harness import servers
 from harness.disk import fill, small_disk
 from harness.servers import one, until
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Installation, server_user
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 MAKE = "CREATE TABLE t (id int PRIMARY KEY, g int, word text)"
 FILL = "INSERT INTO t SELECT i, i % 7, 'word ' || i % 90 FROM generate_series(1, 20000) i"
 INDEX = "CREATE INDEX t_columns ON t USING columns (id, g, word) WITH (segment_blocks = 32, refresh_share = 1)"

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from harness.servers import one
+from pgbillion.common.connection import Connection
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # type, and an expression of i that gives values of it; each takes one of the forms that a column has
 COLUMNS: Sequence[tuple[str, str]] = (

@@ -16,12 +16,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import psycopg
 from psycopg import sql
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+from pgbillion.common.connection import Connection
+
 Object = tuple[str, int]  # catalogue, OID
 Row = Mapping[str, str | None]
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import Counter
-from typing import Any
-
-import psycopg
 
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, run_as_server
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def clone(conn: Connection, template: str, name: str) -> None:

@@ -17,13 +17,13 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
 
 from .servers import one
 from .sessions import beside
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 # `kept` is encoded again only where all of a segment is stale, so that marks have to hold for long
 TABLES = ("eager", "kept", "copied", "unlogged")
 COLUMNS = "id, g, s, f, n"

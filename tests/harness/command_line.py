@@ -16,12 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from harness import servers
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 MODELS = ("i integer", "id serial primary key, t text", "id bigint primary key, name text, data jsonb")
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import psycopg
 from psycopg import sql
+
+from pgbillion.common.connection import Connection
 
 from . import catalogs as catalog
 from . import oracle, storage, subject
 from .catalogs import Catalogs
 from .servers import one
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 CORE, OURS = "made by core", "made by us"
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
-import psycopg
 from psycopg import sql
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+from pgbillion.common.connection import Connection
 
 # Columns that others write to at any time: relation sizes, frozen ids, and the like.
 _VOLATILE = {

@@ -11,16 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
-import psycopg
-
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 from . import servers, sessions
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SOURCE = Path(__file__).parents[1] / "tables/faults" / "faults.c"
 # process, kind, countdown, calls, failed, workers; behind them the clock's shift
 LAYOUT = struct.Struct("6l")

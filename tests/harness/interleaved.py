@@ -11,14 +11,13 @@ import itertools
 import select
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-import psycopg
 from psycopg import pq
+
+from pgbillion.common.connection import Connection
 
 from .servers import one
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Order = tuple[int, ...]
 
 # {read} is the reader's query, {k} the transaction's number, which is what it inserts, {other} the next one's

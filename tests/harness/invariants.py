@@ -6,14 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from pgbillion.common.connection import Connection
+
 from .servers import has_extension
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 RELATION_FILE = re.compile(r"(?P<number>\d+)(?:_(?P<fork>fsm|vm|init))?(?:\.\d+)?")
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import psycopg
 
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 from . import invariants
 from .servers import one, until
 from .sessions import Running
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SCRIPTS = Path(__file__).parents[1] / "lazy_heap/scripts"
 LAZY = {"default_table_access_method": "lazy_heap"}
 

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+from pgbillion.common.connection import Connection
+
 NAME_BYTES = 63
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-import psycopg
+from pgbillion.common.connection import Connection
 
 from . import oracle, templates
 from .compare import Batch
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 WORLD = """
     CREATE TABLE t.other (id int PRIMARY KEY, code text UNIQUE, a int, b int, UNIQUE (a, b));

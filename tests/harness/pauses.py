@@ -6,17 +6,14 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-import psycopg
-
+from pgbillion.common.connection import Connection
 from pgbillion.common.paths import extension_source
 from pgbillion.server.postgres import Cluster, Installation
 
 from . import servers
 from .servers import one, until
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _EXTENSION = "pgbillion_rows"
 
 

@@ -17,16 +17,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import psycopg
-
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, make_folder, run_as_server
 
 from . import columns_everywhere, lazy, needs, servers
 
 ROOT = Path(__file__).parents[2]
-Connection = psycopg.Connection[tuple[Any, ...]]
 # nothing of this kind may be in a server's log, whatever psql shows
 ALARMING = re.compile(
     r"PANIC|\bTRAP:|terminated by signal|could not open file \"(base|pg_tblspc)/[^\"]*/1\"|invalid page"

@@ -9,14 +9,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
-import psycopg
+from pgbillion.common.connection import Connection
 
 from . import catalogs as catalog_rows
 from .catalogs import ATTRIBUTE_VERSION, Catalogs, Object
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 _NUMBER = re.compile(r"(?<![\d.#])\d{4,10}(?!\d)")
 _VALUE = re.compile(r"(:consttype (\d+) [^{}\[\]]*)?:constvalue (\d+) \[([-\d ]+)\]")

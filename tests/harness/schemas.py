@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import psycopg
 from psycopg import sql
 
-Connection = psycopg.Connection[tuple[object, ...]]
+from pgbillion.common.connection import Connection
 
 OUTSIDE = """
 CREATE SCHEMA outside;

@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.paths import state_dir
 from pgbillion.server.extension import check_tools, read_pg_config
 from pgbillion.server.postgres import Cluster, Installation, embedded_pg_config
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 
 # Everything may be lost with the machine; nothing may be lost with a process.

@@ -12,9 +12,10 @@ from typing import Any, Generic, TypeVar
 import psycopg
 from psycopg import errors
 
+from pgbillion.common.connection import Connection
+
 from .servers import one, until
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 T = TypeVar("T")
 
 

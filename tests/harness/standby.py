@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import psycopg
-
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import SUPERUSER, Cluster, make_folder, run_as_server
 
 from . import servers
 from .servers import one, until
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @contextmanager

@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-
+from pgbillion.common.connection import Connection
 from pgbillion.common.target import Target
 
 from .servers import one
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _SECONDS = 120
 
 

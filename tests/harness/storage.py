@@ -5,15 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
-import psycopg
 from psycopg import sql
+
+from pgbillion.common.connection import Connection
 
 from .catalogs import ATTRIBUTE_VERSION, Family
 from .servers import has_extension, one
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 # Not the free space map: it is a hint, and neither a crash nor a standby is promised one.
 FORKS = ("main", "vm", "init")
 # LSN and checksum at the start of each page tell when a page was written, not what is on it.

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import psycopg
+from pgbillion.common.connection import Connection
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 DEFAULT_FORMAT = "_%08x"
 
 

@@ -6,16 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import psycopg
 
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import FLOAT4, FLOAT8, Answer, Row, Tolerance
 
 from .vector_queries import MATRIX, Part, Query, Shape
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 NUMERIC = 1700
 # Values of both signs are added here, and squares of large ones: the order of additions shows more than in one's data.
 TOLERANCE = Tolerance(float4=1e-2, float8=1e-6, absolute=1e-28)

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
-import psycopg
-
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # name -> type; vectors are for those up to v, core for the others
 COLUMNS: Mapping[str, str] = {

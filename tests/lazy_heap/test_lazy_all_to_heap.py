@@ -5,9 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -15,9 +13,9 @@ from harness import lazy, servers
 from harness.lazy import run
 from harness.servers import one
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Connect = Callable[[], Connection]
 _numbers = itertools.count(1)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -13,10 +10,10 @@ from harness import invariants, lazy
 from harness.catalogs import Catalogs
 from harness.lazy import run
 from harness.servers import one
+from pgbillion.common.connection import Connection
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 METHODS = {"as_heap": "heap", "as_lazy": "lazy_heap"}
 
 # whose the table is and who may use it, before it has a row

@@ -19,9 +19,9 @@ from harness import lazy, servers
 from harness.lazy import run, until_settled
 from harness.servers import one, until
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 LAZY_TABLES = "FROM pg_class WHERE relfilenode = 1 AND relkind <> 't'"
 Connect = Callable[[], Connection]
 _numbers = itertools.count(1)

@@ -11,18 +11,16 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import interleaved, servers
 from harness.amount import Count, amount
 from harness.interleaved import Outcome, Reader
 from harness.lazy import run
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 EVERY_ONE = os.environ.get("PGBILLION_TEST_INTERLEAVINGS") == "all"
 LIMIT = None if EVERY_ONE else amount("PGBILLION_TEST_INTERLEAVINGS", 40, 5)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))

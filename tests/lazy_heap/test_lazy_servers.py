@@ -6,21 +6,18 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors, sql
 
 from harness import lazy, servers
 from harness.lazy import run
 from harness.servers import one, until
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.server.postgres import Cluster, Installation, make_folder, run_as_server
 
 pytestmark = pytest.mark.majors
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")

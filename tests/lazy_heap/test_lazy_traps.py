@@ -6,9 +6,7 @@ import contextlib
 import re
 import subprocess
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -16,11 +14,10 @@ from harness import lazy, servers
 from harness.lazy import run, until_settled
 from harness.servers import one
 from harness.sessions import Running
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation, make_folder, run_as_server
 
 pytestmark = pytest.mark.majors
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")

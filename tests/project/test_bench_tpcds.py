@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
+from pgbillion.common.connection import Connection
+
 BENCH = Path(__file__).parents[2] / "bench"
-Connection = psycopg.Connection[tuple[Any, ...]]
 Rows = list[list[str | None]]
 
 # five rows in the order of the first column, of which four fit: the last two of them tie with the fifth

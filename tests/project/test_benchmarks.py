@@ -15,15 +15,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from harness import needs, servers
+from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.server import embedded
 from pgbillion.server.postgres import Cluster
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 PROJECT = Path(__file__).parents[2]
 BENCH = PROJECT / "bench"

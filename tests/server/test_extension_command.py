@@ -586,12 +586,18 @@ def test_a_running_server_that_has_loaded_another_version(program: Program, serv
         server.cluster.stop()
 
 
-def test_files_of_a_later_version(program: Program, server: Server) -> None:
+@pytest.mark.parametrize("later", ["9.0.0", "9.0.0rc1"])
+def test_files_of_a_later_version(program: Program, server: Server, later: str) -> None:
     program.ok("extension", "install", "--pg-config", server.pg_config)
-    become(server, "9.0.0")
+    become(server, later)
     for arguments in (("--pg-config", server.pg_config), server.options):
         program.fails(
-            1, "has version 9.0.0 .*, and this program is", "pip install --upgrade", "extension", "install", *arguments
+            1,
+            f"has version {later} .*, and this program is",
+            "pip install --upgrade",
+            "extension",
+            "install",
+            *arguments,
         )
     assert "newer than this program" in program.ok("extension", "status", "--pg-config", server.pg_config)
 

@@ -9,8 +9,9 @@ import psycopg
 import pytest
 
 from harness import servers
-from harness.servers import Connection, one
+from harness.servers import one
 from harness.shards import make_coordinator, plan, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.server import extension
 from pgbillion.server.postgres import Cluster
 

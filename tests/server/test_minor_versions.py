@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from harness import invariants, lazy, needs, wheel
 from harness.servers import one
 from harness.wheel import Program, Server
+from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.server import files
 from pgbillion.server.extension import ALL, read_pg_config
@@ -24,7 +24,6 @@ from pgbillion.server.postgres import Installation
 
 pytestmark = [pytest.mark.machine, pytest.mark.majors]
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 BUILD = Path(__file__).parents[2] / "build"
 ON, OFF = "force", "off"
 # what a library does by members of structures, by plans and by callbacks of its own

@@ -12,9 +12,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import lazy, needs, schema_rows, schemas, servers
@@ -23,12 +21,12 @@ from harness.catalogs import Catalogs
 from harness.clones import by_commands, prepare, same, some
 from harness.lazy import run
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation, make_folder, run_as_server
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SETTINGS = {**servers.SETTINGS, **lazy.LAZY}
 MARK = "pgbillion_tables.lazy_tables_left.CALL pgbillion_tables.all_to_heap() before pg_upgrade"
 MODES = ("--copy", "--link", "--swap")

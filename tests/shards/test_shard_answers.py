@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from harness import servers
-from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
+from harness.shards import Shard, make_coordinator, plan, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors

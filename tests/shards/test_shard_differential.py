@@ -14,9 +14,10 @@ import pytest
 
 from harness import servers, vector_compare, vector_tables
 from harness.amount import Count, amount
-from harness.shards import Connection, make_coordinator, shard_table, shards
+from harness.shards import make_coordinator, shard_table, shards
 from harness.vector_compare import Outcome, Tally
 from harness.vector_queries import Generator, Query
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.rows.answers import FLOAT4, FLOAT8
 from pgbillion.server.postgres import Cluster

@@ -17,7 +17,8 @@ import pytest
 
 from harness import servers
 from harness.disk import fill, small_disk
-from harness.shards import Connection, Shard, make_coordinator, shard_table, shards
+from harness.shards import Shard, make_coordinator, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation, make_folder
 
 QUERY = "SELECT g, count(*), sum(i::bigint), avg(i) FROM many GROUP BY g ORDER BY g"

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.shards import Connection, Shard, make_coordinator, shard_table, shards
+from harness.shards import Shard, make_coordinator, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Tolerance
 from pgbillion.server.postgres import Cluster

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from harness import needs, servers
-from harness.shards import Connection, make_coordinator, plan, shard_table, shards
+from harness.shards import make_coordinator, plan, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.server.postgres import Cluster, Installation
 

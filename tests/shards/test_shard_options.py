@@ -16,7 +16,8 @@ import pytest
 from psycopg import sql
 
 from harness.amount import Count, amount
-from harness.shards import Connection, make_coordinator, plan, shard_table, shards
+from harness.shards import make_coordinator, plan, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 ROUNDS = amount("PGBILLION_TEST_OPTIONS", 100, 30)

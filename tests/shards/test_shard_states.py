@@ -15,7 +15,7 @@ import pytest
 
 from harness import servers
 from harness.amount import Count
-from harness.shards import Connection
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors

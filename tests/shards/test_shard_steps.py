@@ -22,7 +22,8 @@ from harness.amount import amount
 from harness.faults import Faults, faulty_cluster
 from harness.relay import PORT, Relay, relay
 from harness.sessions import Running, pid
-from harness.shards import Connection, make_coordinator, plan, shard_table, shards
+from harness.shards import make_coordinator, plan, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 MOST = amount("PGBILLION_TEST_STEPS", 15, 5)

@@ -13,7 +13,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from harness import servers
-from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
+from harness.shards import Shard, make_coordinator, plan, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 QUERY = "SELECT g, count(*), sum(i::bigint) FROM many GROUP BY g ORDER BY g"

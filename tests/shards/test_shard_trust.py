@@ -13,7 +13,8 @@ import pytest
 
 from harness import fake_shard, servers
 from harness.fake_shard import Answer, FakeShard, rows
-from harness.shards import Connection, Shard, make_coordinator, plan, shards
+from harness.shards import Shard, make_coordinator, plan, shards
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 BYTEA, INT8, INT8_ARRAY = 17, 20, 1016

@@ -19,13 +19,13 @@ from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one, until
 from pgbillion.cli import connect
 from pgbillion.cli import shards as shard_commands
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import load
 from pgbillion.server.postgres import Cluster, server_user
 from pgbillion.shards import create, destroy, members, record, status
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 ROWS = 500
 SECRET = "hunter2"
 

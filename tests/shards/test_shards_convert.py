@@ -9,7 +9,8 @@ import pytest
 
 from harness import servers
 from harness.command_line import command_line
-from harness.shards import Connection, Shard, make_coordinator, plan, shard_table, shards
+from harness.shards import Shard, make_coordinator, plan, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.server.postgres import Cluster
 from pgbillion.shards.convert import Wrapper, script

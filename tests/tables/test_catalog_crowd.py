@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psycopg
 import pytest
 
 from harness import schemas, servers
 from harness.servers import one
 from pgbillion.common import planner
+from pgbillion.common.connection import Connection
 from pgbillion.common.sql import load
 from pgbillion.server.postgres import Cluster
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 TABLES = 20_000  # of which each has a TOAST table, two indexes and a sequence
 TREES, PARTITIONS = 30, 100

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import hypothesis
 import psycopg
@@ -18,11 +17,11 @@ from harness.amount import Count, amount
 from harness.catalogs import Catalogs
 from harness.compare import Batch, CoreRefusesError
 from harness.servers import has_extension, one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 EXAMPLES = amount("PGBILLION_TEST_EXAMPLES", 60, 12)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or 1)

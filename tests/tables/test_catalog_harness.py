@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 
 from harness import catalogs as catalog
 from harness import compare, invariants, oracle, storage, templates
 from harness.catalogs import Catalogs
 from harness.servers import has_extension, one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Installation
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 TEMPLATE = """
     CREATE TABLE t.template (

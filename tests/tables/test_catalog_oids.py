@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import catalogs as catalog
 from harness import compare, invariants, oracle, servers, subject
 from harness.catalogs import Catalogs
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 FIRST_NORMAL = 16384
 SCRIPT = (
     "CREATE SCHEMA t; CREATE SCHEMA s; CREATE SCHEMA core;"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 import pytest
@@ -15,11 +14,10 @@ from harness import catalogs as catalog
 from harness import invariants, subject, templates
 from harness.catalogs import Catalogs
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from harness import compare, invariants, oracle, servers, subject
 from harness.catalogs import Catalogs
 from harness.servers import one, until
 from harness.sessions import Running, anonymous_memory, pid, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 TEMPLATE = "t.template"
 
 

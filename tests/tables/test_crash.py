@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 import psycopg
@@ -34,11 +33,10 @@ from harness import compare, invariants, oracle, servers, standby, subject
 from harness.amount import Count, amount
 from harness.catalogs import Catalogs
 from harness.sessions import Running
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.server import postgres
 from pgbillion.server.postgres import Cluster, Installation
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 POINTS = amount("PGBILLION_TEST_CRASHES", 60, 30)
 SEED = os.environ.get("PGBILLION_TEST_SEED", "1")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -16,11 +14,11 @@ from harness.clones import dump
 from harness.compare import Batch
 from harness.servers import one
 from harness.sessions import Running
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 INHERIT = "ALTER TABLE {table} INHERIT "
 

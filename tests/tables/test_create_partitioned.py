@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors, sql
 
@@ -17,11 +16,10 @@ from harness.compare import Batch
 from harness.partitioned import CASES, LEVELS, Case, make
 from harness.servers import one, until
 from harness.sessions import Running, pid, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors, sql
 
@@ -15,11 +13,11 @@ from harness.catalogs import Catalogs
 from harness.compare import Batch
 from harness.servers import has_extension, one
 from harness.sessions import Running
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 WORLD = """
     CREATE TABLE t.other (id int PRIMARY KEY, code text UNIQUE, a int, b int, UNIQUE (a, b));

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors, sql
 
@@ -15,11 +13,11 @@ from harness import compare, oracle, subject, templates
 from harness.catalogs import Catalogs
 from harness.compare import Batch
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # some bear the template's name, where only a schema or a scope tells them from it
 WORLD = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 from psycopg import errors
@@ -13,9 +11,8 @@ from harness import invariants
 from harness.catalogs import Catalogs
 from harness.servers import one
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 STAYS = """
     CREATE SCHEMA IF NOT EXISTS t; SET search_path = t;

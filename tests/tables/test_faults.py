@@ -19,9 +19,9 @@ import pytest
 from harness import invariants, servers
 from harness.amount import Count, amount
 from harness.faults import Faults, Kind, faulty_cluster
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 MOST = amount("PGBILLION_TEST_FAULTS", 12, 6)
 STRIDE = int(os.environ.get("PGBILLION_TEST_FAULTS_STRIDE") or 0)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or 1)

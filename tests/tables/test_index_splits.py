@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 
 from harness import invariants, servers
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Installation
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 TABLES = 1000
 # PostgreSQL's splits for one entry seldom have it alone begin the new page

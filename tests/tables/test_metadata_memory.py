@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import psycopg
 import pytest
 
 from harness import regress
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 TABLES = 1500
 # a table with its primary key takes 7 kB or more

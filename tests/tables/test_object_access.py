@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from harness import neighbour, subject
 from harness.clones import by_commands, prepare, reasons
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 UNSEEN = "an audit or security module would not see each table"
 
 

@@ -9,9 +9,9 @@ import pytest
 from psycopg import errors
 
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 THEIRS = "cannot access temporary tables of other sessions|of another session|cannot create temporary tables in bulk"
 RESERVED = "schema of the system|unacceptable schema name"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
@@ -15,11 +14,11 @@ from harness.clones import by_commands, dump, prepare, same, some
 from harness.lazy import run
 from harness.servers import one
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 HAS_REPACK = servers.installation().major >= 19
 REWRITES = (
     ["REPACK {t}", "REPACK {t} USING INDEX {t}_pkey", "REPACK (CONCURRENTLY) {t}"]

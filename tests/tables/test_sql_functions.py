@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 import pytest
@@ -22,11 +21,11 @@ import pytest
 from harness import invariants, servers, standby
 from harness.amount import Count, amount
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = [pytest.mark.quick, pytest.mark.majors]
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 CALLS = amount("PGBILLION_TEST_CALLS", 2000, 400)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 DATABASE = "calls"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -15,9 +13,9 @@ from harness import compare, invariants, oracle, servers, storage, subject
 from harness import standby as physical
 from harness.catalogs import Catalogs
 from harness.servers import one, until
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SCRIPT = """
     CREATE SCHEMA t; CREATE SCHEMA s; CREATE SCHEMA core;
     CREATE TABLE t.model (id serial PRIMARY KEY, t text);

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import compare, servers, subject, templates
 from harness.catalogs import Catalogs
 from harness.command_line import command_line, failed
 from pgbillion.common import quoting
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tables import create, model
 from test_catalog_refusals import TEMPLATES
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 BULK, SQL = "made in bulk", 'made by "SQL"'
 # A serial's own sequence, one with options that two defaults share, and one that is nobody's.
 SERIALS = (

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
@@ -24,9 +23,8 @@ from harness import invariants, schemas, servers, subject
 from harness.amount import Count, amount
 from harness.servers import one
 from harness.sessions import Running
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 POINTS = amount("PGBILLION_TEST_CLONE_CRASHES", 30, 8)
 POINTS_A_DATABASE = 10

@@ -16,13 +16,13 @@ from harness import generated_schemas, schema_rows, schemas
 from harness.amount import Count, amount
 from harness.catalogs import Catalogs
 from harness.clones import dump, reasons, same
+from pgbillion.common.connection import Connection
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tenants import diff
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 EXAMPLES = amount("PGBILLION_TEST_SCHEMAS", 8, 2)
 SEED = os.environ.get("PGBILLION_TEST_SEED", "1")

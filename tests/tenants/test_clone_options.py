@@ -15,13 +15,13 @@ from harness import schema_rows
 from harness.catalogs import Catalogs
 from harness.clones import clone, prepare, reasons, same
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
 from pgbillion.tenants import diff
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # what is said of a body: what becomes of it in the clone, or None if it stays
 BODIES = {

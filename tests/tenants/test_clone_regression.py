@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -14,9 +13,9 @@ from harness import regress, schema_rows, servers
 from harness.catalogs import Catalogs
 from harness.clones import reasons, same
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Installation
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 # as many there were on each major, without what is dropped here
 FEWEST_RELATIONS = 500
 _HAS = re.compile(r'template "public" has (.*), which cannot be cloned$')

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
@@ -12,11 +11,11 @@ from harness import schemas
 from harness.clones import clone, prepare
 from harness.servers import one
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # keys that are filled in both directions, triggers and generated columns that would tell, types of the schema's own
 MODEL = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,11 +15,10 @@ from harness.catalogs import Catalogs
 from harness.clones import by_commands, clone, dump, prepare, reasons, same, some
 from harness.servers import one
 from pgbillion.common import together
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 # what a template remembers of dropped columns, a clone does not

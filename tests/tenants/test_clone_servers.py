@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -13,9 +10,8 @@ from harness import standby as physical
 from harness.catalogs import Catalogs
 from harness.clones import dump, same, some
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Installation
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 TEMPLATES = ("application", "partitions", "constraints", "storage", "rules", "privileges")
 METHODS = ("heap", "lazy_heap")

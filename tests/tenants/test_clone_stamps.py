@@ -7,7 +7,6 @@ import random
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -16,11 +15,10 @@ from harness import schemas, servers
 from harness.clones import by_commands, clone, prepare, reasons, some
 from harness.servers import one
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 pytestmark = pytest.mark.majors
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 # A domain whose values are looked at when a partition gets its bounds, and what is done then, in the second clone only.

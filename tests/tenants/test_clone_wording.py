@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 import pytest
 
 from harness import schemas
 from harness.clones import clone, dump, prepare, some
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # what makes the catalog rows of a clone others, so that commands are compared
 DROPPED = """

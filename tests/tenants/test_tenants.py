@@ -9,9 +9,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import sql
 
@@ -19,11 +17,10 @@ from harness import schemas, servers
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
 from pgbillion.common import quoting
+from pgbillion.common.connection import Connection
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
 from pgbillion.tenants import create, diff, migrate, script
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 MODEL = (
     "CREATE TABLE a (i serial PRIMARY KEY, t text); CREATE TABLE b (a integer REFERENCES a); CREATE VIEW v AS TABLE a"

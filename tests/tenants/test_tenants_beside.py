@@ -10,20 +10,18 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import stepped
 from harness.servers import one
 from harness.stepped import Act
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
 from pgbillion.tenants import create, journal, manage, migrate, script
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _numbers = itertools.count(1)
 
 # what waits for nobody who reads the template, what waits, and what a clone reads first and last

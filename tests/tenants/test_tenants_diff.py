@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg import sql
 
@@ -15,8 +13,6 @@ from harness.servers import one
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
 from pgbillion.tenants import diff, script
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # beside the library's application, what that does not have
 MORE = """

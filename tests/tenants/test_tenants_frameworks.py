@@ -14,18 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from harness import servers
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
 from pgbillion.tenants import diff
 from test_tenants import unseen
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "frameworks.md"
 PACKAGES = ("django==5.2.*", "django-tenants==4.0.*", "sqlalchemy==2.*", "psycopg[binary]==3.*")

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 import pytest
 
 from harness import servers
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tenants import journal, lock_table, manage
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SETTINGS = {
     "max_locks_per_transaction": "10",
     "max_connections": "20",

@@ -18,14 +18,13 @@ from psycopg.conninfo import make_conninfo
 from harness import needs, schemas, servers
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
 from pgbillion.server import client
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
 from pgbillion.tenants import move
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 OTHER = "elsewhere"
 TENANT = """

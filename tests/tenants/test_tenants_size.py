@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import schemas, servers
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 TENANT = """
     CREATE TABLE a (i serial PRIMARY KEY, t text);

@@ -18,7 +18,8 @@ from harness.amount import Count, amount
 from harness.join_queries import EagerGenerator, JoinQuery
 from harness.join_tables import BIG, FILL_BIG, SMALL
 from harness.servers import one
-from harness.shards import Connection, make_coordinator, shard_table, shards
+from harness.shards import make_coordinator, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Answer, Tolerance
 from pgbillion.server.postgres import Cluster

@@ -14,10 +14,10 @@ from psycopg import errors
 
 from harness import servers
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
-Connection = servers.Connection
 GIGABYTE = 2**30
 ROWS = 100_000
 SHORT = 100

@@ -9,7 +9,6 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import psycopg
 import pytest
@@ -18,12 +17,12 @@ from harness import servers
 from harness.amount import Count, amount
 from harness.servers import one
 from harness.subqueries import TABLES, SubqueryGenerator
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 QUERIES = amount("PGBILLION_TEST_SUBQUERIES", 300, 60)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 NODE = "MemoizeSubPlan"

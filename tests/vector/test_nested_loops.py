@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import servers
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
 pytestmark = [pytest.mark.quick, pytest.mark.majors]
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @pytest.fixture(scope="module")

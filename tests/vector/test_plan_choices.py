@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import servers
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 OFF = "pgbillion_rows.enable is off"
 
 

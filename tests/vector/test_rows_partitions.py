@@ -15,7 +15,7 @@ from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one, until
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
-from pgbillion.rows import beside as loading
+from pgbillion.rows import beside as rows_beside
 from pgbillion.rows import partitions
 from pgbillion.server.postgres import Cluster
 
@@ -124,7 +124,7 @@ def test_a_replacement_of_partitions_goes_on_beside_the_old_table(cli: CommandLi
     with cli.connect() as conn:
         cli.run(*old, check=True)
         before = conn.execute(tables).fetchall()
-        with loading.alone(conn, "public", "t_demo"):
+        with rows_beside.alone(conn, "public", "t_demo"):
             failed(cli.run(*LONG, "--replace"), 3, 'another load of the table "t_demo" is running', "wait for it")
 
         def further(ended: int) -> bool:

@@ -11,7 +11,8 @@ import pytest
 
 from harness import servers
 from harness.servers import one
-from harness.shards import Connection, make_coordinator, shard_table, shards
+from harness.shards import make_coordinator, shard_table, shards
+from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors

@@ -14,12 +14,12 @@ from psycopg import errors, sql
 from harness import servers, standby
 from harness.servers import one
 from harness.sessions import Running, pid, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 CREATE = "CREATE TABLE {} (id integer, grp integer, x integer, f double precision, t text)"
 FILL = "INSERT INTO {} SELECT g, g % 7, g * 3, g / 8.0, 'text ' || g % 11 FROM generate_series({}, {}) g"
 QUERY = "SELECT grp, count(*), sum(x), avg(f), min(t) FROM {} GROUP BY grp"

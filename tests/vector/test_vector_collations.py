@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from typing import Any
 
 import psycopg
 import pytest
 
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Found = answers.Answer | tuple[str, str]
 COLLATIONS = {
     "nocase": ("und-u-ks-level2", False),

@@ -11,21 +11,19 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness import servers, vector_compare, vector_tables
 from harness.amount import Count, amount
 from harness.vector_compare import Tally
 from harness.vector_queries import Generator, Query
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 QUERIES = amount("PGBILLION_TEST_QUERIES", 3000, 300)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 # queries a transaction, and with it a snapshot

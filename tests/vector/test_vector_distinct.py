@@ -7,9 +7,10 @@ import pytest
 
 from harness import servers
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
-from test_vector_answers import Connection, both, explained, in_parallel, make, vectors
+from test_vector_answers import both, explained, in_parallel, make, vectors
 from test_vector_finalize import TYPES, files, has_node, little_memory, loops, spilled
 
 __all__ = ["vectors"]

@@ -12,11 +12,12 @@ from psycopg import errors
 from harness.amount import amount
 from harness.servers import one
 from harness.sessions import canceled_at_random, worker_terminated
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 from test_vector_answers import vectors
 from test_vector_differential import SEED
-from test_vector_exchange import DELAYED, Connection, exchange, files, little_memory, same, shared
+from test_vector_exchange import DELAYED, exchange, files, little_memory, same, shared
 from test_vector_finalize import TYPES
 
 __all__ = ["shared", "vectors"]

@@ -29,10 +29,10 @@ from harness.amount import Count, amount
 from harness.join_queries import JoinQuery, MixedGenerator, schema
 from harness.vector_compare import Outcome
 from harness.vector_queries import Generator, Query
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 QUERIES = amount("PGBILLION_TEST_DISTURBED", 150, 40)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 CANCELED, OUT_OF_MEMORY, NO_LIBRARY, NO_MORE_FILES, STOPPED = "57014", "53200", "58P01", "53400", "57P01"

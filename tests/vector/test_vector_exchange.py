@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -19,6 +18,7 @@ from harness.servers import one
 from harness.sessions import canceled_at_random, worker_terminated
 from harness.vector_compare import Tally
 from harness.vector_queries import Generator
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
 from test_vector_answers import in_parallel, make, vectors
@@ -27,7 +27,6 @@ from test_vector_differential import vectors as tables
 
 __all__ = ["tables", "vectors"]
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 # a plan of each kind of aggregate whose states can be combined, over keys that are words, texts, and several
 QUERIES = (
     "SELECT id, count(*), sum(x), max(f) FROM data GROUP BY id",

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import psycopg
 import pytest
 
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 
 pytestmark = pytest.mark.quick
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @pytest.fixture

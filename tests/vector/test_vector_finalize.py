@@ -8,9 +8,10 @@ from psycopg import errors
 from harness import servers
 from harness.servers import one
 from harness.sessions import Running, pid
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
-from test_vector_answers import CREATE, FILL, Connection, both, in_parallel, make, vectors
+from test_vector_answers import CREATE, FILL, both, in_parallel, make, vectors
 
 pytestmark = pytest.mark.majors
 

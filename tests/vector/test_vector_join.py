@@ -15,13 +15,13 @@ from harness import servers
 from harness.amount import amount
 from harness.join_tables import COLUMNS, TABLES
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.rows.answers import Answer, Tolerance
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = servers.Connection
 
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 # rows may come in another order, and values of both signs are added

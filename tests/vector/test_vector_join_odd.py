@@ -9,9 +9,10 @@ import pytest
 
 from harness.servers import one
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
-from test_vector_join import LITTLE, Connection, both, joins, kinds, prepare, switch, tables
+from test_vector_join import LITTLE, both, joins, kinds, prepare, switch, tables
 
 pytestmark = pytest.mark.majors
 

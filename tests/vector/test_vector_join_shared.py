@@ -15,10 +15,11 @@ from harness.amount import amount
 from harness.join_queries import MixedGenerator, schema
 from harness.servers import one
 from harness.sessions import canceled_at_random, worker_terminated
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 from test_vector_exchange import DELAYED
-from test_vector_join import NODES, SEED, Connection, both, kinds, prepare, switch, tables
+from test_vector_join import NODES, SEED, both, kinds, prepare, switch, tables
 from test_vector_mixed_joins import FORCED, difference, run
 
 __all__ = ["tables"]

@@ -6,9 +6,10 @@ import psycopg
 import pytest
 
 from harness import servers
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
-from test_vector_answers import Connection, both, make, vectors
+from test_vector_answers import both, make, vectors
 from test_vector_like import LETTERS, prepare
 
 __all__ = ["vectors"]

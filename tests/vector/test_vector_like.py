@@ -9,16 +9,15 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import psycopg
 import pytest
 
 from harness import servers
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 STRINGS = 250
 PATTERNS = 400

@@ -18,13 +18,13 @@ import pytest
 from harness import servers
 from harness.amount import Count, amount
 from harness.join_queries import JoinQuery, MixedGenerator, schema, smaller
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers
 from pgbillion.rows.answers import Answer, Tolerance
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = servers.Connection
 
 QUERIES = amount("PGBILLION_TEST_MIXED_JOINS", 700, 200)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness import neighbour, servers
-from harness.servers import Connection, one
+from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster, Installation
 from test_vector_join import both, kinds

@@ -6,15 +6,14 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-import psycopg
 import pytest
 
 from harness import servers
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 BYTES = (30, 300, 900, 2600, 7000)  # of a row: from many rows per page to one
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
-from test_vector_answers import Connection, in_parallel, vectors
+from test_vector_answers import in_parallel, vectors
 
 __all__ = ["vectors"]
 

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import psycopg
 import pytest
 
 from harness.servers import new_database
 from harness.sessions import Running, until_blocked
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 SETUP = """
 CREATE TABLE account (id integer PRIMARY KEY, balance bigint, note text);
 CREATE TABLE entry (account integer, amount integer, kind text);

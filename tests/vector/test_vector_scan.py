@@ -17,10 +17,10 @@ from harness import repeats, servers, vector_tables
 from harness.amount import Count
 from harness.servers import one
 from harness.vector_queries import Generator, Query, literal, parameters
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 QUERIES = int(os.environ.get("PGBILLION_TEST_QUERIES") or 1500)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 NODE = "VectorScan"

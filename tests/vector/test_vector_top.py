@@ -12,12 +12,12 @@ import pytest
 
 from harness.amount import amount
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 NODE = "VectorScan"
 QUERIES = amount("PGBILLION_TEST_TOPS", 200, 60)
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
 import pytest
 
 from harness.amount import amount
+from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 
 pytestmark = pytest.mark.majors
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # of every length and alignment, and how to make a value of a number
 TYPES = {

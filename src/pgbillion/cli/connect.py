@@ -205,14 +205,14 @@ def target(
     return _make(parts if password is None else {**parts, "password": password})
 
 
-def other(given: str, than: Target) -> Target:
+def second_target(given: str, first: Target) -> Target:
     """Return a second target: a URI or connection string of its own, or the name of a database beside the first one.
 
     Raises UserError for a connection string that cannot be understood.
     """
     if "=" in given or "://" in given:
         return _make(_parse(given))
-    return _make({**conninfo_to_dict(than.conninfo), "dbname": given}, embedded=than.embedded)
+    return _make({**conninfo_to_dict(first.conninfo), "dbname": given}, embedded=first.embedded)
 
 
 def refused(error: psycopg.OperationalError) -> tuple[str, str]:

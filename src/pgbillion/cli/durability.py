@@ -15,9 +15,9 @@ from pgbillion.cli.options import Json
 from pgbillion.cli.terminal import say
 from pgbillion.common import invocation
 from pgbillion.common.errors import UserError
-from pgbillion.durability import relax as opening
-from pgbillion.durability import restore as closing
-from pgbillion.durability import status as looking
+from pgbillion.durability import relax as durability_relax
+from pgbillion.durability import restore as durability_restore
+from pgbillion.durability import status as durability_status
 from pgbillion.durability.checks import Allow
 from pgbillion.durability.profiles import Profile
 from pgbillion.durability.witness import Trust
@@ -49,7 +49,7 @@ def status(
     Example: pgbillion durability status --json
     """
     target = where.target(or_down=True)
-    report = looking.status(target, where.state)
+    report = durability_status.status(target, where.state)
     if as_json:
         print(json.dumps(asdict(report)))
     else:
@@ -80,7 +80,7 @@ def relax(
         ),
     ] = None,
     restart: Annotated[
-        opening.Restart | None,
+        durability_relax.Restart | None,
         typer.Option(
             "--restart",
             help="For settings that need a restart. now: pgbillion restarts the server; later: you do; never: "
@@ -99,8 +99,8 @@ def relax(
     Example: pgbillion durability relax --profile minimal --dry-run
     """
     target = where.target()
-    request = opening.Request(profile, wal_dir, restart, frozenset(allow or ()), dry_run)
-    outcome = opening.relax(target, request, where.state, say)
+    request = durability_relax.Request(profile, wal_dir, restart, frozenset(allow or ()), dry_run)
+    outcome = durability_relax.relax(target, request, where.state, say)
     if as_json:
         print(
             json.dumps(
@@ -135,7 +135,7 @@ def relax(
 def restore(
     where: Where,
     restart: Annotated[
-        opening.Restart | None,
+        durability_relax.Restart | None,
         typer.Option(
             "--restart", help="now: pgbillion restarts the server; later: you do. Default: as when it was relaxed."
         ),
@@ -148,7 +148,7 @@ def restore(
             min=0,
             help="Maximum time to wait for commands that began under the relaxed settings.",
         ),
-    ] = closing.WAIT_SECONDS,
+    ] = durability_restore.WAIT_SECONDS,
     allow: Allowed = None,
     trust: Annotated[
         bool, typer.Option("--trust", help="Confirm that data which could not be trusted was reloaded or checked.")
@@ -166,10 +166,10 @@ def restore(
 
     Example: pgbillion durability restore
     """
-    may = None if restart is None else restart is opening.Restart.NOW
+    may = None if restart is None else restart is durability_relax.Restart.NOW
     target = where.target(or_down=True)
-    request = closing.Request(may, frozenset(allow or ()), wait, trust, lost_wal, dry_run)
-    outcome = closing.restore(target, request, where.state, say)
+    request = durability_restore.Request(may, frozenset(allow or ()), wait, trust, lost_wal, dry_run)
+    outcome = durability_restore.restore(target, request, where.state, say)
     if as_json:
         print(
             json.dumps(
@@ -195,7 +195,7 @@ def restore(
         )
 
 
-def _print_restored(outcome: closing.Outcome, *, dry_run: bool) -> None:
+def _print_restored(outcome: durability_restore.Outcome, *, dry_run: bool) -> None:
     for line in outcome.planned:
         print(line)
     for note in outcome.notes:
@@ -218,7 +218,7 @@ def _print_restored(outcome: closing.Outcome, *, dry_run: bool) -> None:
         print("durable, by its settings")
 
 
-def _print(report: looking.Report) -> None:
+def _print(report: durability_status.Report) -> None:
     version = f"PostgreSQL {report.version}, " if report.version else ""
     lines = {"server": f"{version}{'running' if report.running else 'down'}"}
     if report.window == "none":

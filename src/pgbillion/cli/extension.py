@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import psycopg
 import typer
 
 from pgbillion.cli import connect
@@ -17,6 +16,7 @@ from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json, Yes
 from pgbillion.cli.terminal import say
 from pgbillion.common import invocation, paths, text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server import deploy, embedded, extension, files, neighbours
@@ -26,8 +26,6 @@ from pgbillion.server.files import Folders
 from pgbillion.server.neighbours import Neighbour
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster
 from pgbillion.shards import record
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # of the servers that use the files
 _SHOWN = 3

@@ -16,9 +16,9 @@ from pgbillion.cli.terminal import console, new_page, say, show_chapter
 from pgbillion.common import extras, text
 from pgbillion.common.meter import meter
 from pgbillion.rows import aggregate as aggregation
-from pgbillion.rows import load as loading
-from pgbillion.rows import partitions as partitioning
-from pgbillion.rows import scale as scaling
+from pgbillion.rows import load as rows_load
+from pgbillion.rows import partitions as rows_partitions
+from pgbillion.rows import scale as rows_scale
 from pgbillion.rows.aggregate import Comparison
 from pgbillion.tables.plan import parse_count
 
@@ -39,7 +39,7 @@ def load(
     groups: Annotated[
         str, typer.Option("--groups", "-g", metavar="N", help="Number of groups, equally large: 10, 1M.")
     ] = "10",
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -74,7 +74,7 @@ def load(
 
     Example: pgbillion rows load --count 100M --groups 10 --jobs 4
     """
-    request = loading.Request(
+    request = rows_load.Request(
         count=parse_count(count, "rows"),
         groups=parse_count(groups, "groups"),
         table=table,
@@ -82,11 +82,11 @@ def load(
         seed=seed,
         replace=replace,
     )
-    number = partitions or partitioning.usual(request.count)
+    number = partitions or rows_partitions.usual(request.count)
     if number is not None:
         _load_partitions(where, request, number, as_json)
         return
-    outcome = loading.execute(
+    outcome = rows_load.execute(
         where.target(),
         request,
         observe=lambda total: meter(total, "loaded", noun="rows"),
@@ -106,8 +106,8 @@ def load(
     )
 
 
-def _load_partitions(where: Where, request: loading.Request, number: int, as_json: bool) -> None:
-    outcome = partitioning.execute(
+def _load_partitions(where: Where, request: rows_load.Request, number: int, as_json: bool) -> None:
+    outcome = rows_partitions.execute(
         where.target(),
         request,
         number,
@@ -132,7 +132,7 @@ def _load_partitions(where: Where, request: loading.Request, number: int, as_jso
 def aggregate(
     where: Where,
     query: Query = None,
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
     rounds: Rounds = 5,
     processes: Annotated[
         int | None,
@@ -175,7 +175,7 @@ def aggregate(
 def scale(
     where: Where,
     query: Query = None,
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
     rounds: Rounds = 3,
     processes: Annotated[
         int | None,
@@ -199,7 +199,7 @@ def scale(
     extras.need(extras.MATPLOTLIB)
     most = processes or os.cpu_count() or 1
     target = where.target()
-    result = scaling.measure(target, query, range(1, most + 1), rounds, table=table, say=say)
+    result = rows_scale.measure(target, query, range(1, most + 1), rounds, table=table, say=say)
     path = output or new_page(where.state, "scale", "rows-")
 
     # matplotlib takes long to load

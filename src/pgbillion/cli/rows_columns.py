@@ -15,11 +15,12 @@ from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json
 from pgbillion.cli.terminal import console, ending_in_order, say
 from pgbillion.common import text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.rows import advice, columns, workload
 from pgbillion.rows.advice import Advice, Advised
-from pgbillion.rows.columns import Connection, Made, Status
+from pgbillion.rows.columns import Made, Status
 from pgbillion.rows.workload import Query
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?")

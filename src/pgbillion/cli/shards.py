@@ -17,14 +17,14 @@ from pgbillion.common import extras, invocation, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
 from pgbillion.common.target import Target
-from pgbillion.rows import load as loading
+from pgbillion.rows import load as rows_load
 from pgbillion.shards import convert as conversion
 from pgbillion.shards import create as creation
 from pgbillion.shards import destroy as removal
-from pgbillion.shards import query as querying
+from pgbillion.shards import query as shards_query
 from pgbillion.shards import record, servers
-from pgbillion.shards import scale as scaling
-from pgbillion.shards import status as looking
+from pgbillion.shards import scale as shards_scale
+from pgbillion.shards import status as shards_status
 from pgbillion.shards.record import Engine, Set
 from pgbillion.tables.plan import parse_count
 
@@ -59,7 +59,7 @@ def create(
     groups: Annotated[
         str, typer.Option("--groups", "-g", metavar="N", help="Number of groups, equally large: 10, 1M.")
     ] = "10",
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
     local: Annotated[bool, typer.Option("--local", help="Also keep a partition on the coordinator.")] = False,
     engine: Annotated[
         Engine,
@@ -118,14 +118,14 @@ def create(
     if not outcome.analyzed:
         print("the coordinator has no statistics, as before PostgreSQL 16 all rows would be fetched for them: ANALYZE")
     setting = "" if made.engine is Engine.CITUS else "SET enable_partitionwise_aggregate = on; "
-    print(f"in psql: {setting}{querying.default_query(made)};")
+    print(f"in psql: {setting}{shards_query.default_query(made)};")
 
 
 @app.command()
 @connect.options
 def status(
     where: Where,
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
     as_json: Json = False,
 ) -> None:
     """Show for each shard whether it answers, and its versions, rows, size and connections.
@@ -135,7 +135,7 @@ def status(
     Example: pgbillion shards status --json
     """
     _, found = _find(table, where)
-    shards = looking.ask(found)
+    shards = shards_status.ask(found)
     if as_json:
         print(json.dumps({"table": found.table, "engine": found.engine, "shards": [one.to_json() for one in shards]}))
     else:
@@ -174,7 +174,7 @@ def query(
         str | None,
         typer.Argument(metavar="QUERY", help="Query. Default: SELECT grp, count(data) FROM the table GROUP BY 1."),
     ] = None,
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show the plan, with the SQL that is sent to the shards.")
     ] = False,
@@ -191,7 +191,7 @@ def query(
     Example: pgbillion shards query "SELECT grp, avg(data), stddev(data) FROM t_demo GROUP BY 1" --plan
     """
     target, found = _find(table, where)
-    result = querying.run(target, found, words, rounds, say)
+    result = shards_query.run(target, found, words, rounds, say)
     if as_json:
         print(json.dumps(result.to_json()))
         return
@@ -221,7 +221,7 @@ def scale(
         str | None,
         typer.Option("--shards", "-n", metavar="N,…", help="Numbers of shards. Default: 1, 2, 4, … and all of them."),
     ] = None,
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
     rounds: Rounds = 5,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", min=0, help="Seed of the order of measurements, to repeat it.")
@@ -237,8 +237,8 @@ def scale(
     """
     extras.need(extras.MATPLOTLIB)
     target, found = _find(table, where)
-    chosen = scaling.numbers(found) if shards is None else numbers(shards, "--shards", 1)
-    result = scaling.measure(target, found, chosen, rounds, seed=seed, say=say)
+    chosen = shards_scale.numbers(found) if shards is None else numbers(shards, "--shards", 1)
+    result = shards_scale.measure(target, found, chosen, rounds, seed=seed, say=say)
     path = output or new_page(where.state, "scale", "shards-")
 
     # matplotlib takes long to load
@@ -258,7 +258,7 @@ def scale(
 @connect.options
 def start(
     where: Where,
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
 ) -> None:
     """Start the shards' servers that `create` made and that are not running, as after a reboot.
 
@@ -272,7 +272,7 @@ def start(
 @connect.options
 def stop(
     where: Where,
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
 ) -> None:
     """Stop the shards' servers that `create` made; their data is kept.
 
@@ -309,7 +309,7 @@ def convert(
 @connect.options
 def destroy(
     where: Where,
-    table: TableName = loading.TABLE,
+    table: TableName = rows_load.TABLE,
     set_: Annotated[
         str | None,
         typer.Option("--set", metavar="ID", help="Remove the set with this ID, whatever its coordinator."),

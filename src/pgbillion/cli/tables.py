@@ -24,7 +24,7 @@ from pgbillion.server import embedded
 from pgbillion.tables import create as creation
 from pgbillion.tables import display, run, tablespaces
 from pgbillion.tables import estimate as estimation
-from pgbillion.tables import resume as resuming
+from pgbillion.tables import resume as tables_resume
 from pgbillion.tables import verify as verification
 from pgbillion.tables.plan import Method
 from pgbillion.tables.probe import Cost
@@ -154,7 +154,7 @@ def _target_of(opened: run.Run, where: Where) -> Target:
 
 def _check_resume(target: Target, opened: run.Run) -> None:
     with target.connect() as conn:
-        resuming.check_same_database(conn, opened)
+        tables_resume.check_same_database(conn, opened)
         creation.check_server(conn, opened.plan)
 
 
@@ -270,7 +270,7 @@ def verify(
     if opened is not None:
         target = _target_of(opened, where)
         with target.connect() as conn:
-            resuming.check_same_database(conn, opened)
+            tables_resume.check_same_database(conn, opened)
     else:
         target = where.target()
     try:

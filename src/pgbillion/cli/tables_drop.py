@@ -20,8 +20,8 @@ from pgbillion.common.meter import meter
 from pgbillion.common.target import Target, take_any_name
 from pgbillion.server import extension
 from pgbillion.tables import create as creation
-from pgbillion.tables import drop as dropping
-from pgbillion.tables import selection as selecting
+from pgbillion.tables import drop as tables_drop
+from pgbillion.tables import selection as tables_selection
 from pgbillion.tables.names import NameFormat
 from pgbillion.tables.plan import DEFAULT_FORMAT, Method, parse_count
 from pgbillion.tables.selection import Numbered
@@ -127,20 +127,20 @@ def drop(
         if count is not None:
             schema = creation.current_schema(conn) if schema is None else schema
             numbered = Numbered(NameFormat.parse(name_format or DEFAULT_FORMAT), first, number)
-            selection = selecting.select(conn, None, schema, numbered)
+            selection = tables_selection.select(conn, None, schema, numbered)
         else:
-            selection = selecting.select(conn, pattern, schema)
+            selection = tables_selection.select(conn, pattern, schema)
         if method is None:
-            method = Method.BULK if selecting.has_function(conn, "drop_tables") else Method.SQL
+            method = Method.BULK if tables_selection.has_function(conn, "drop_tables") else Method.SQL
             if method is Method.SQL:
                 print("note: without the extension pgbillion_tables: DROP TABLE, which is slower", file=sys.stderr)
         elif method is Method.BULK:
             extension.ensure_extension(conn, extension.TABLES, instead="--method sql")
         # what depends on one batch may be, or be in use by, another
         sessions = workers if workers is not None else 1 if cascade else os.cpu_count() or 1
-        request = dropping.Request(selection, method, sessions, _batch(batch), cascade, allow_unobserved)
+        request = tables_drop.Request(selection, method, sessions, _batch(batch), cascade, allow_unobserved)
         request.check()
-        survey = dropping.survey(conn, request)
+        survey = tables_drop.survey(conn, request)
     if dry_run or survey.tables == 0:
         _print_survey(survey, dry_run=dry_run, as_json=as_json)
         return
@@ -157,7 +157,7 @@ def drop(
     words += ["--allow-unobserved"] if allow_unobserved else []
     words += ["--yes"] if yes else []
     behind = invocation.argument(pattern) if pattern is not None else ()
-    outcome = dropping.execute(
+    outcome = tables_drop.execute(
         target,
         request,
         survey.tables,
@@ -183,7 +183,7 @@ def _batch(given: str) -> int | None:
         raise UserError(f'--batch is "auto" or a number of tables, not "{given}"') from None
 
 
-def _print_survey(survey: dropping.Survey, *, dry_run: bool, as_json: bool) -> None:
+def _print_survey(survey: tables_drop.Survey, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         values = {"selected": survey.tables, "schemas": survey.schemas, "first": survey.names}
         print(json.dumps({**values, "dropped": 0, "dry_run": dry_run}))
@@ -197,13 +197,13 @@ def _print_survey(survey: dropping.Survey, *, dry_run: bool, as_json: bool) -> N
             print(f"  … and {text.count(survey.tables - len(survey.names))} more")
 
 
-def _summary(survey: dropping.Survey) -> str:
+def _summary(survey: tables_drop.Survey) -> str:
     schemas = list(survey.schemas)
     where = f"schema {schemas[0]}" if len(schemas) == 1 else f"{len(schemas)} schemas"
     return f"{text.many(survey.tables, 'table')} of {where}"
 
 
-def _confirmed(survey: dropping.Survey, target: Target) -> bool:
+def _confirmed(survey: tables_drop.Survey, target: Target) -> bool:
     """Ask. Raises UserError where nobody can answer."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UserError(

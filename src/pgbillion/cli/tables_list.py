@@ -19,7 +19,7 @@ from pgbillion.common import invocation, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import take_any_name
 from pgbillion.tables import listing
-from pgbillion.tables import selection as selecting
+from pgbillion.tables import selection as tables_selection
 
 
 class Counting(StrEnum):
@@ -68,8 +68,8 @@ def list_tables(
     _output_any_name("backslashreplace" if as_json else "surrogateescape")
     with target.connect() as conn:
         take_any_name(conn)
-        selection = selecting.select(conn, pattern, schema)
-        extension = selecting.has_function(conn, "tables")
+        selection = tables_selection.select(conn, pattern, schema)
+        extension = tables_selection.has_function(conn, "tables")
         for note in listing.notes(conn, selection, extension=extension):
             print(f"note: {note}", file=sys.stderr, flush=True)
         if counting is not None:

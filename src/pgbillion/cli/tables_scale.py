@@ -27,7 +27,7 @@ from pgbillion.cli.tables import find_psql, tablespace_folders
 from pgbillion.cli.terminal import console, new_page, say
 from pgbillion.common import extras, text
 from pgbillion.common.errors import UserError
-from pgbillion.tables import scale as scaling
+from pgbillion.tables import scale as tables_scale
 from pgbillion.tables.create import Request
 from pgbillion.tables.plan import Method, Storage, parse_count
 
@@ -63,7 +63,7 @@ def scale(
     """
     extras.need(extras.MATPLOTLIB)
     tables = parse_count(count)
-    pairs = scaling.combinations(
+    pairs = tables_scale.combinations(
         numbers(workers, "--jobs", 1) if workers is not None else _default_workers(),
         numbers(spaces, "--tablespaces", 0),
     )
@@ -81,7 +81,7 @@ def scale(
     request.check()
     state = where.state
     target = where.target()
-    result = scaling.measure(
+    result = tables_scale.measure(
         target,
         request,
         pairs,
@@ -108,7 +108,7 @@ def _default_workers() -> list[int]:
     return [2**power for power in range(most.bit_length()) if 2**power <= most]
 
 
-def _print(result: scaling.Scale) -> None:
+def _print(result: tables_scale.Scale) -> None:
     spaces = sorted({point.tablespaces for point in result.points})
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     table.add_column("workers")

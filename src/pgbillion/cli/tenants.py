@@ -23,10 +23,10 @@ from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
 from pgbillion.server import extension
 from pgbillion.tables.plan import Storage, parse_count
-from pgbillion.tenants import create as creating
-from pgbillion.tenants import diff as comparing
+from pgbillion.tenants import create as tenants_create
+from pgbillion.tenants import diff as tenants_diff
 from pgbillion.tenants import manage, schemas, script
-from pgbillion.tenants import migrate as migrating
+from pgbillion.tenants import migrate as tenants_migrate
 
 app = typer.Typer(help="Create, migrate, compare, list, measure, move, rename and drop schemas, one for each tenant.")
 
@@ -83,7 +83,7 @@ def create(
         typer.Option(
             "--name-format", metavar="FORMAT", help="Format of the names, with one of %d %o %x %X for the number."
         ),
-    ] = creating.DEFAULT_FORMAT,
+    ] = tenants_create.DEFAULT_FORMAT,
     first: Annotated[
         int, typer.Option("--first", metavar="N", help="Number of the first tenant.", parser=whole_number)
     ] = 1,
@@ -130,7 +130,7 @@ def create(
     Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -j 2
     """
     method = None if storage is None else "lazy_heap" if storage is Storage.LAZY else "heap"
-    request = creating.Request(
+    request = tenants_create.Request(
         template,
         name_format,
         first,
@@ -147,7 +147,7 @@ def create(
     target = where.target()
     with target.connect() as conn:
         extension.ensure_extension(conn, extension.TABLES)
-    outcome = creating.execute(target, request, observe=observe("created"), again=invocation.again())
+    outcome = tenants_create.execute(target, request, observe=observe("created"), again=invocation.again())
     if as_json:
         print(json.dumps(outcome.to_json()))
         return
@@ -215,7 +215,7 @@ def migrate(
     *files, pattern = what
     if not files and not command:
         raise UserError("say what to run: a file, or SQL with -c", "as in: migrate add_column.sql 'tenant_*'")
-    request = migrating.Request(
+    request = tenants_migrate.Request(
         script.load([Path(name) for name in files], command or []),
         number_of_workers(workers),
         not no_transaction,
@@ -231,7 +231,7 @@ def migrate(
     with target.connect() as conn:
         names = schemas.select(conn, pattern)
         check_time(conn, lock_timeout)
-    outcome = migrating.run(target, request, names, observe=observe("over"))
+    outcome = tenants_migrate.run(target, request, names, observe=observe("over"))
     if as_json:
         print(json.dumps(asdict(outcome)))
     else:
@@ -240,8 +240,8 @@ def migrate(
         raise typer.Exit(1)
 
 
-def _print_migrated(outcome: migrating.Outcome, *, dry_run: bool) -> None:
-    for failures in migrating.alike(outcome.failures):
+def _print_migrated(outcome: tenants_migrate.Outcome, *, dry_run: bool) -> None:
+    for failures in tenants_migrate.alike(outcome.failures):
         named = ", ".join(failure.tenant for failure in failures[:_NAMED])
         more = len(failures) - _NAMED
         others = f" and {text.count(more)} more" if more > 0 else ""
@@ -274,7 +274,9 @@ def diff(
     target = where.target()
     with target.connect() as conn:
         names = schemas.select(conn, pattern, but=model)
-    outcome = comparing.compare(target, model, names, max(1, number_of_workers(workers)), observe=observe("compared"))
+    outcome = tenants_diff.compare(
+        target, model, names, max(1, number_of_workers(workers)), observe=observe("compared")
+    )
     if as_json:
         print(json.dumps(asdict(outcome)))
     else:

@@ -16,8 +16,8 @@ from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json
 from pgbillion.cli.tenants import LockTimeout, check_time
 from pgbillion.common import text
-from pgbillion.tenants import export as exporting
-from pgbillion.tenants import move as moving
+from pgbillion.tenants import export as tenants_export
+from pgbillion.tenants import move as tenants_move
 
 Tenant = Annotated[str, typer.Argument(metavar="SCHEMA", help="Schema, by its exact name.")]
 Bindir = Annotated[
@@ -66,9 +66,9 @@ def export(
     Example: pgbillion tenants export tenant_00001 --output tenant_00001.dump
     """
     path = output or Path(f"{schema.replace('/', '_')}.dump")
-    request = exporting.Request(schema, path, form.value, jobs, not schema_only, bindir)
+    request = tenants_export.Request(schema, path, form.value, jobs, not schema_only, bindir)
     request.check()
-    outcome = exporting.export(where.target(), request)
+    outcome = tenants_export.export(where.target(), request)
     if as_json:
         print(json.dumps(outcome.to_json()))
         return
@@ -111,11 +111,11 @@ def move(
     Example: pgbillion tenants move tenant_00001 --to 'host=db2 dbname=app' --drop-source
     """
     source = where.target()
-    target = connect.other(to, source)
+    target = connect.second_target(to, source)
     with source.connect() as conn:
         check_time(conn, lock_timeout)
-    request = moving.Request(schema, drop_source, lock_timeout, bindir, trust_owner)
-    outcome = moving.move(source, target, request, say=lambda line: print(line, file=sys.stderr, flush=True))
+    request = tenants_move.Request(schema, drop_source, lock_timeout, bindir, trust_owner)
+    outcome = tenants_move.move(source, target, request, say=lambda line: print(line, file=sys.stderr, flush=True))
     if as_json:
         print(json.dumps(outcome.to_json()))
         return

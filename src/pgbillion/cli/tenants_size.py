@@ -19,7 +19,7 @@ from pgbillion.cli.terminal import show
 from pgbillion.common import text
 from pgbillion.common.meter import meter
 from pgbillion.tenants import schemas
-from pgbillion.tenants import size as sizing
+from pgbillion.tenants import size as tenants_size
 
 
 class Sort(StrEnum):
@@ -58,10 +58,10 @@ def size(
     target = where.target()
     with target.connect() as conn:
         names = schemas.select(conn, pattern)
-    found = sizing.sizes(
+    found = tenants_size.sizes(
         target, names, number_of_workers(workers), observe=lambda parts: meter(parts, "looked at", noun="parts")
     )
-    together = sizing.total(found)
+    together = tenants_size.total(found)
     if sort is not Sort.NAME:
         # as in a list by name where figures are equal
         found.sort(key=lambda one: -(getattr(one, sort.value) or 0))

@@ -14,7 +14,7 @@ from pgbillion.cli.tenants import LockTimeout, Retries, Tenants, Workers, check_
 from pgbillion.cli.terminal import say
 from pgbillion.common import text
 from pgbillion.tenants import schemas
-from pgbillion.tenants import tablespace as moving
+from pgbillion.tenants import tablespace as tenants_tablespace
 
 
 @connect.options
@@ -35,13 +35,13 @@ def tablespace(
 
     Example: pgbillion tenants tablespace 'tenant_0*' fast
     """
-    request = moving.Request(name, number_of_workers(workers), lock_timeout, retries)
+    request = tenants_tablespace.Request(name, number_of_workers(workers), lock_timeout, retries)
     request.check()
     target = where.target()
     with target.connect() as conn:
         names = schemas.select(conn, pattern)
         check_time(conn, lock_timeout)
-    outcome = moving.move(target, request, names, observe=observe("moved"))
+    outcome = tenants_tablespace.move(target, request, names, observe=observe("moved"))
     if as_json:
         print(json.dumps(outcome.to_json()))
     else:

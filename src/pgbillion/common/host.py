@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import psycopg
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+from pgbillion.common.connection import Connection
 
 
 @dataclass(frozen=True)

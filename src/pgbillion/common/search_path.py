@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any
 from weakref import WeakKeyDictionary
 
-import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
+from pgbillion.common.connection import Connection
 from pgbillion.common.sql import load
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # The order counts: the subquery, which is not pulled up, is read before the path is set.
 _PIN = (
@@ -55,7 +52,7 @@ def prefer(conn: Connection, schema: str) -> None:
 
 
 @contextlib.contextmanager
-def users(conn: Connection) -> Iterator[None]:
+def restored(conn: Connection) -> Iterator[None]:
     """Give the session the path it would have had; one that was never pinned has it anyhow."""
     path = _users.get(conn)
     if path is None:
@@ -76,7 +73,7 @@ def _set(conn: Connection, path: str) -> None:
 
 def schema(conn: Connection) -> str | None:
     """Return the schema that the user's tables are made in, None without one."""
-    with users(conn):
+    with restored(conn):
         row = conn.execute("SELECT pg_catalog.current_schema()").fetchone()
     return None if row is None or row[0] is None else str(row[0])
 
@@ -86,7 +83,7 @@ def relation(conn: Connection, name: str) -> int | None:
 
     Raises psycopg.Error for what is no name.
     """
-    with users(conn):
+    with restored(conn):
         row = conn.execute("SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid::pg_catalog.int8", [name]).fetchone()
     return None if row is None or row[0] is None else int(row[0])
 
@@ -108,7 +105,7 @@ def trusted(conn: Connection, *names: str) -> list[str]:
 
 def trusted_path(conn: Connection) -> tuple[str, list[str]]:
     """Return the part of the user's path that can be trusted, to be set, and the schemas that were left out."""
-    with users(conn):
+    with restored(conn):
         row = conn.execute("SELECT pg_catalog.current_schemas(false)").fetchone()
     names: list[str] = list(row[0]) if row else []
     safe = set(trusted(conn, *names))

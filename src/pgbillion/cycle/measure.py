@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from pgbillion.common import text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.target import Target
@@ -14,7 +15,7 @@ from pgbillion.cycle import locks, syscalls
 from pgbillion.cycle.locks import Locks
 from pgbillion.cycle.mariadb import MariaDB
 from pgbillion.cycle.plan import Contestant, Cycle, Engine, Method, Outcome, Request, Result
-from pgbillion.cycle.servers import Connection, Server, workplace
+from pgbillion.cycle.servers import Server, workplace
 from pgbillion.cycle.session import Session
 from pgbillion.durability.profiles import PROFILES, Profile
 from pgbillion.server import describe, extension

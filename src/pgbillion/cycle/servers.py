@@ -12,13 +12,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgbillion.common import invocation, search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.cycle.session import checkpoint
@@ -27,7 +28,6 @@ from pgbillion.durability.profiles import Profile, Setting, needs_restart, setti
 from pgbillion.server import embedded
 from pgbillion.server.postgres import Cluster, Installation, make_folder
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _FOLDER = "cycle-server"
 _REMOVE_SECONDS, _POLL_SECONDS = 10.0, 0.05
 # What a durable server has, and the settings for mass loading have not.

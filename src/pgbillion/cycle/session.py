@@ -12,11 +12,11 @@ import psycopg
 from psycopg import sql as composed
 
 from pgbillion.common import search_path, sql
+from pgbillion.common.connection import Connection
 from pgbillion.cycle.plan import SOURCE_COLUMNS, Cycle, Measured, Method, Phase, Request
 from pgbillion.cycle.syscalls import Tracer
 from pgbillion.tables import verify
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _TEMPLATE = "pg_temp.pgbillion_template"
 _SOURCE_VALUES: LiteralString = "' VALUES (' OPERATOR(pg_catalog.||) i::pg_catalog.text OPERATOR(pg_catalog.||) ')'"
 Work = Callable[[], object]
@@ -41,7 +41,7 @@ class Session:
         schema = search_path.schema(conn)
         assert schema is not None
         if request.template is None:
-            with search_path.users(conn):
+            with search_path.restored(conn):
                 conn.execute(f"CREATE TEMPORARY TABLE pgbillion_template ({_definition(request)})".encode())
             if request.columns is None:
                 return cls(conn, request, schema, None)
@@ -76,7 +76,7 @@ class Session:
         def work() -> None:
             # what the extension drops is found by our own words
             ours = method is Method.BULK and phase is Phase.DROP
-            with contextlib.nullcontext() if ours else search_path.users(self.conn):
+            with contextlib.nullcontext() if ours else search_path.restored(self.conn):
                 self._work(method, phase, count)
 
         return work

@@ -17,11 +17,11 @@ from psycopg import sql
 
 from pgbillion.common import invocation, search_path
 from pgbillion.common import sql as queries
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.durability.record import MARK, Record
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Say = Callable[[str], None]
 _POLL_SECONDS = 0.02
 _RELOAD_SECONDS = 30.0

@@ -12,14 +12,13 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
+from pgbillion.common.connection import Connection
 from pgbillion.common.host import Host
 from pgbillion.durability.record import Record
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _LIVES = """
 SELECT concat_ws('|', extract(epoch FROM b.stats_reset), extract(epoch FROM a.stats_reset))

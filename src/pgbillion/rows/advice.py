@@ -10,14 +10,13 @@ from typing import Any
 import psycopg
 
 from pgbillion.common import planner, text
+from pgbillion.common.connection import Connection
 from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 from pgbillion.rows import columns, sizes, workload
 from pgbillion.rows.columns import MOST_COLUMNS, Index
 from pgbillion.rows.sizes import Column, Estimate, Piece
 from pgbillion.rows.workload import Planned, Query
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 BLOCK = 8192
 # an index begins with a segment of so many blocks: below that reading the table takes next to nothing

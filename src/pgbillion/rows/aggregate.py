@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
 from pgbillion.common import invocation, search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import answers, plans
@@ -23,7 +23,6 @@ from pgbillion.rows.answers import Answer
 from pgbillion.rows.load import TABLE
 from pgbillion.server import extension
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 POSTGRESQL, OURS, COLUMNS = "PostgreSQL", "pgbillion", "columns"
 # As many processes as asked for, whatever the table's size says.
 _WILLING = {
@@ -161,7 +160,7 @@ def measure(
     if query is not None:
         query = query.strip().rstrip(";")
         # the user's words, by the user's names
-        with search_path.users(conn):
+        with search_path.restored(conn):
             return _measure(conn, query, query, rounds, say)
     place = search_path.qualified(conn, table) or sql.Identifier(table)
     sent = sql.SQL("SELECT grp, count(data) FROM {} GROUP BY 1").format(place).as_string(conn)

@@ -10,15 +10,14 @@ import contextlib
 import json
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Make = Callable[[sql.Identifier], None]
 
 _MARK = "being loaded by pgbillion rows load: "

@@ -11,14 +11,13 @@ from typing import Any
 import psycopg
 
 from pgbillion.common import invocation, search_path, text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import literal, quoted
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.report.chapter import Chapter
 from pgbillion.server import extension
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # columns of one index: PostgreSQL's limit, and the extension's
 MOST_COLUMNS = 32

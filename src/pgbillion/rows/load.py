@@ -15,12 +15,11 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common import extras, search_path, text, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import FileSystem, Host
 from pgbillion.common.target import Target
 from pgbillion.rows import beside, generate
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 TABLE = "t_demo"
 INDEX = "idx_id"

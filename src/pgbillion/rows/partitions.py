@@ -22,11 +22,10 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common import extras, search_path, text, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import beside, load
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # From so many rows on a load is of partitions, unless it is told otherwise.
 MANY = 500_000_000

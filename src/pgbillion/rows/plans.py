@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import psycopg
+from pgbillion.common.connection import Connection
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Plan = Mapping[str, Any]
 
 # off: plans are PostgreSQL's own

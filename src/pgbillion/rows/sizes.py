@@ -15,9 +15,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgbillion.common.connection import Connection
 from pgbillion.common.sql import load
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # of encode.c, options.c and store.h
 _FEW_ENTRIES, _MOST_ENTRIES = 256, 65536

@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.statements import Statement, split, without_comment, words_of
 from pgbillion.rows import plans
 from pgbillion.rows.plans import Plan
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # what begins a query; all else is not planned
 _QUERIES = {"select", "with", "values", "table"}
@@ -146,7 +144,7 @@ def plan(conn: Connection, queries: Sequence[Query], *, strict: bool) -> list[Pl
     for query in queries:
         try:
             # whatever it sets is undone
-            with conn.transaction(force_rollback=True), search_path.users(conn):
+            with conn.transaction(force_rollback=True), search_path.restored(conn):
                 found.append(_plan(conn, query))
         except psycopg.Error as error:
             if strict or error.diag.message_primary is None:

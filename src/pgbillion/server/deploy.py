@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from packaging.version import InvalidVersion, Version
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgbillion.common import paths
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.sql import load
@@ -29,8 +31,6 @@ from pgbillion.common.target import Target
 from pgbillion.server import extension, files
 from pgbillion.server.extension import ALL, ROWS, PgConfig
 from pgbillion.server.files import Folders
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # the first major version that finds extensions outside its own folders
 OUTSIDE_SINCE = 18
@@ -168,7 +168,7 @@ def to_do(found: Report) -> list[str]:
     versions = {*found.files.values(), *found.libraries.values()}
     if all(version is None for version in found.files.values()):
         return [INSTALL]
-    if any(version is not None and _newer(version, program) for version in versions):
+    if any(version is not None and _is_newer(version, program) for version in versions):
         return ["the server's files are newer than this program: pip install --upgrade pgbillion"]
     old = any(set(database.objects.values()) - {program} for database in found.databases)
     if versions != {program} or old:
@@ -180,8 +180,12 @@ def to_do(found: Report) -> list[str]:
     return []
 
 
-def _newer(one: str, two: str) -> bool:
-    return [int(part) for part in one.split(".")] > [int(part) for part in two.split(".")]
+def _is_newer(found: str, program: str) -> bool:
+    """Tell whether files are of a later version than the program; a version that is none of ours is not."""
+    try:
+        return Version(found) > Version(program)
+    except InvalidVersion:
+        return False
 
 
 # ---- before anything is changed ----
@@ -200,7 +204,7 @@ def check_newer(folders: Folders) -> None:
     """Raise UserError when the files there are of a later version than this program."""
     for name in ALL:
         there = files.version_of(folders, name)
-        if there is not None and _newer(there, paths.version()):
+        if there is not None and _is_newer(there, paths.version()):
             raise UserError(
                 f"{folders.extension} has version {there} of {name}, and this program is {paths.version()}",
                 "pip install --upgrade pgbillion",

@@ -9,11 +9,10 @@ from typing import Any
 import psycopg
 
 from pgbillion import __version__
+from pgbillion.common.connection import Connection
 from pgbillion.common.host import Host, hardware
 from pgbillion.common.target import Target
 from pgbillion.server import extension
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 SETTINGS = (
     "fsync",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
-import psycopg
 from psycopg import sql
 
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load as load_sql
 from pgbillion.common.target import Target
@@ -19,7 +18,6 @@ from pgbillion.server import extension
 from pgbillion.shards import coordinator
 from pgbillion.shards.record import Member, Set
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 LIBRARY = "citus"
 # each has connections to all nodes
 _MOST_SESSIONS = 8

@@ -6,13 +6,11 @@ import enum
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import psycopg
-
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _HEAD = """\
 -- Servers of {other} made anew as servers of {wrapper}, with their user mappings and foreign tables.
 -- Foreign tables hold no rows: the shards' tables are not touched. All of it or nothing is done; PostgreSQL refuses

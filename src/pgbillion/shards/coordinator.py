@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, LiteralString
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
 
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server import extension
 from pgbillion.shards.record import Engine, Member, Set
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 COLUMNS: LiteralString = "grp int, data real"
 _NAME_BYTES = 50  # of 63, with room for what is added to it
 # a sample by pages, where postgres_fdw can have the shard take it

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
 from pgbillion.common import extras, invocation, search_path, text, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import load
@@ -23,7 +23,6 @@ from pgbillion.server.postgres import Installation
 from pgbillion.shards import citus, coordinator, destroy, members, record, servers, status
 from pgbillion.shards.record import Engine, Layout, Member, Set
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 MOST = 1000
 DEFAULT_COUNT = 4
 # that copy into one partition

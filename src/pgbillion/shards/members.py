@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.common.together import at_once
@@ -19,7 +20,6 @@ from pgbillion.server import describe, extension
 from pgbillion.shards import coordinator
 from pgbillion.shards.record import Member, Set, member_name
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 _SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 _FILES = ("passfile", "sslcert", "sslkey", "sslrootcert", "sslcrl")
 # of the program's own connection, not of the coordinator's

@@ -15,6 +15,7 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.common.together import at_once
@@ -23,8 +24,6 @@ from pgbillion.rows.answers import Answer
 from pgbillion.server import extension
 from pgbillion.shards import citus, coordinator
 from pgbillion.shards.record import Engine, Set
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def run(target: Target, found: Set, query: str | None, rounds: int, say: Callabl
             sent = sql.SQL("SELECT grp, count(data) FROM {} GROUP BY 1").format(found.relation).as_string(conn)
         else:
             # the user's words, by the user's names
-            stack.enter_context(search_path.users(conn))
+            stack.enter_context(search_path.restored(conn))
         start = time.perf_counter()
         answer = answers.answer(conn.execute(sent.encode()))
         first = time.perf_counter() - start

@@ -15,18 +15,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgbillion.common import invocation
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import generate, load
 from pgbillion.server import describe
 from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, make_folder
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOLDER = "shards"
 _FILE, _SOCKETS = "set.json", "s"

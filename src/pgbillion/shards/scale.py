@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import psycopg
 from psycopg import sql
 
 from pgbillion.common import text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.target import Target
@@ -23,8 +23,6 @@ from pgbillion.rows import aggregate, answers
 from pgbillion.server import describe
 from pgbillion.shards import coordinator, query
 from pgbillion.shards.record import Engine, Set
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
-
 from pgbillion.common import sql
+from pgbillion.common.connection import Connection
 from pgbillion.tables.names import NameFormat, Segment
 from pgbillion.tables.plan import Plan
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def first_existing(conn: Connection, plan: Plan) -> str | None:

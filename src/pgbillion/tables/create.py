@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import psycopg
 
 from pgbillion.common import invocation, search_path, text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.progress import Progress, WorkerProgress
@@ -38,8 +39,6 @@ from pgbillion.tables.plan import (
 )
 from pgbillion.tables.run import Attempt, Run
 from pgbillion.tables.sampler import Sampler
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 INTERRUPTED = 130
 _TICK = 0.25  # seconds between two looks at the workers

@@ -18,14 +18,14 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common import invocation, text, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target, take_any_name
 from pgbillion.tables import create
-from pgbillion.tables import selection as selecting
+from pgbillion.tables import selection as tables_selection
 from pgbillion.tables.plan import MAX_WORKERS, Method
 from pgbillion.tables.selection import Selection
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Batch = Sequence[int] | Sequence[str]  # OIDs, or for method sql qualified names
 
 MAX_BATCH = 5_000
@@ -87,9 +87,9 @@ def survey(conn: Connection, request: Request) -> Survey:
     """Count what would be dropped, and raise UserError, naming one table, when any of it may not or cannot be."""
     selection = request.selection
     _refuse_system(conn, selection)
-    extension = selecting.has_function(conn, "tables")
+    extension = tables_selection.has_function(conn, "tables")
     if not selection.by_function(extension=extension):
-        selecting.by_index(conn)
+        tables_selection.by_index(conn)
     schemas: dict[str, int] = {}
     groups: dict[tuple[int, int], tuple[int, str]] = {}  # schema and owner: how many, and the name of one
     after: str | None = None
@@ -134,7 +134,7 @@ def _bytes(name: str) -> bytes:
 
 def _first_names(conn: Connection, selection: Selection, extension: bool) -> list[str]:
     value = sql.SQL("array_agg(quote_ident(n.nspname) || '.' || quote_ident(t.name))")
-    page = next(selecting.pages(conn, selection, _NAMES_SHOWN, value, extension=extension))
+    page = next(tables_selection.pages(conn, selection, _NAMES_SHOWN, value, extension=extension))
     return list(page.value or [])[:_NAMES_SHOWN]
 
 
@@ -142,7 +142,7 @@ def _refuse_system(conn: Connection, selection: Selection) -> None:
     row = conn.execute(
         sql.SQL(
             "SELECT c.oid::regclass::text FROM pg_class c WHERE c.oid < {}::oid AND {} ORDER BY c.relname LIMIT 1"
-        ).format(sql.Literal(selecting.FIRST_NORMAL_OID), selection.condition()),
+        ).format(sql.Literal(tables_selection.FIRST_NORMAL_OID), selection.condition()),
         prepare=False,
     ).fetchone()
     if row is None:
@@ -205,9 +205,9 @@ def batch_size(conn: Connection, request: Request) -> int:
     """Return how many tables per batch may have for all workers together to need no more than their share of locks."""
     if request.batch is not None:
         return request.batch
-    extension = selecting.has_function(conn, "tables")
+    extension = tables_selection.has_function(conn, "tables")
     value = sql.SQL('array_agg(t."table"::bigint)')
-    page = next(selecting.pages(conn, request.selection, _SAMPLE, value, extension=extension))
+    page = next(tables_selection.pages(conn, request.selection, _SAMPLE, value, extension=extension))
     # DROP TABLE locks the indexes too
     indexes = "(SELECT count(*) FROM pg_index i WHERE i.indrelid IN (c.oid, c.reltoastrelid))"
     row = conn.execute(
@@ -318,15 +318,15 @@ class _Dropping:
     def _batches(self) -> Iterator[Batch]:
         """Yield what is selected, page by page; none is empty."""
         request = self.request
-        extension = selecting.has_function(self.conn, "tables")
+        extension = tables_selection.has_function(self.conn, "tables")
         if not request.selection.by_function(extension=extension):
-            selecting.by_index(self.conn)
+            tables_selection.by_index(self.conn)
         value = sql.SQL(
             "array_agg(quote_ident(n.nspname) || '.' || quote_ident(t.name))"
             if request.method is Method.SQL
             else 'array_agg(t."table"::bigint)'
         )
-        pages = selecting.pages(self.conn, request.selection, self.size, value, extension=extension)
+        pages = tables_selection.pages(self.conn, request.selection, self.size, value, extension=extension)
         for page in pages:
             if page.value:
                 yield page.value

@@ -10,16 +10,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import psycopg
-
 from pgbillion.common import text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import FileSystem, Host
 from pgbillion.tables import probe
 from pgbillion.tables.plan import Method, Plan
 from pgbillion.tables.probe import Cost
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 FIRST_NORMAL_OID = 16384
 OIDS = 2**32 - FIRST_NORMAL_OID

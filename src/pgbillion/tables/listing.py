@@ -7,16 +7,13 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import psycopg
 from psycopg import sql
 
 from pgbillion.common import patterns, text
-from pgbillion.tables import selection as selecting
+from pgbillion.common.connection import Connection
+from pgbillion.tables import selection as tables_selection
 from pgbillion.tables.selection import Selection
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 PAGE = 1_000
 # Large enough that a page's fixed cost does not matter; what is in memory at a time is one page.
@@ -89,11 +86,11 @@ def write(
     ``limit`` is the size of the one page that is wanted, None for all. ``write`` is called once a page.
     """
     if not selection.by_function(extension=extension):
-        selecting.by_index(conn)
+        tables_selection.by_index(conn)
     start = time.perf_counter()
     first_seconds = 0.0
     count, last, wrote = 0, None, False
-    pages = selecting.pages(
+    pages = tables_selection.pages(
         conn,
         selection,
         _LARGE_PAGE,
@@ -123,8 +120,8 @@ def count_exactly(conn: Connection, selection: Selection, *, extension: bool) ->
     """Count the tables, a page at a time."""
     start = time.perf_counter()
     if not selection.by_function(extension=extension):
-        selecting.by_index(conn)
-    pages = selecting.pages(conn, selection, _LARGE_PAGE, sql.SQL("count(*)"), extension=extension)
+        tables_selection.by_index(conn)
+    pages = tables_selection.pages(conn, selection, _LARGE_PAGE, sql.SQL("count(*)"), extension=extension)
     total = sum(page.value for page in pages)
     return Count(total, True, time.perf_counter() - start)
 
@@ -134,8 +131,8 @@ def estimate_count(conn: Connection, selection: Selection, *, extension: bool) -
     start = time.perf_counter()
     if not selection.reads_everything:
         if not selection.by_function(extension=extension):
-            selecting.by_index(conn)
-        pages = selecting.pages(conn, selection, _COUNTED, sql.SQL("count(*)"), extension=extension)
+            tables_selection.by_index(conn)
+        pages = tables_selection.pages(conn, selection, _COUNTED, sql.SQL("count(*)"), extension=extension)
         page = next(pages)
         if page.count < _COUNTED:
             return Count(page.value, True, time.perf_counter() - start)
@@ -144,7 +141,7 @@ def estimate_count(conn: Connection, selection: Selection, *, extension: bool) -
     share = min(1.0, _SAMPLED_BLOCKS / max(1, row[0]))
     condition = selection.condition()
     if selection.schema is None:
-        condition = sql.SQL("{} AND c.oid >= {}::oid").format(condition, sql.Literal(selecting.FIRST_NORMAL_OID))
+        condition = sql.SQL("{} AND c.oid >= {}::oid").format(condition, sql.Literal(tables_selection.FIRST_NORMAL_OID))
     query = sql.SQL("SELECT count(*) FROM pg_class c TABLESAMPLE SYSTEM ({}) WHERE {}")
     row = conn.execute(query.format(sql.Literal(share * 100), condition), prepare=False).fetchone()
     assert row is not None

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 
 from pgbillion.common import sql
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import literal, quote
 from pgbillion.tables.plan import Plan
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # What tables made by LIKE would lack, and what to do about it; the extension's have them.
 _BULK = "Use --method bulk, whose tables have it."

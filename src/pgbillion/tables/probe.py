@@ -10,16 +10,12 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import dataclass
-from typing import Any
-
-import psycopg
 
 from pgbillion.common import host, planner, sql
+from pgbillion.common.connection import Connection
 from pgbillion.tables import model, worker
 from pgbillion.tables.names import NameFormat
 from pgbillion.tables.plan import Batch, Method, Plan
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # Enough for a rate, few enough to be quick with the slowest template and method.
 SAMPLE = 200

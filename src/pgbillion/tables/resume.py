@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
-
 from pgbillion.common import text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server import describe
 from pgbillion.tables import catalog
 from pgbillion.tables.plan import Plan, Share
 from pgbillion.tables.run import Run
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def check_same_database(conn: Connection, run: Run) -> None:

@@ -18,12 +18,11 @@ import psycopg
 
 from pgbillion.common import host as machine
 from pgbillion.common import sql
+from pgbillion.common.connection import Connection
 from pgbillion.common.host import FileSystem, Host
 from pgbillion.common.progress import Progress
 from pgbillion.common.target import Target
 from pgbillion.tables.run import Run
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 SHARE = 0.01  # of the run, for each question
 # A question that takes longer than this is given up, and put again when SHARE allows.

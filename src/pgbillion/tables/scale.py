@@ -21,6 +21,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgbillion.common import text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.meter import meter
@@ -157,7 +158,7 @@ def _observer(count: int) -> Iterator[_Observer]:
 
 
 @contextlib.contextmanager
-def _database(conn: create.Connection, target: Target) -> Iterator[Target]:
+def _database(conn: Connection, target: Target) -> Iterator[Target]:
     """Make a database that is gone at the end."""
     name = f"pgbillion_scale_{secrets.token_hex(4)}"
     try:
@@ -176,13 +177,13 @@ def _database(conn: create.Connection, target: Target) -> Iterator[Target]:
         _checkpoint(conn)
 
 
-def _checkpoint(conn: create.Connection) -> None:
+def _checkpoint(conn: Connection) -> None:
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
         conn.execute("CHECKPOINT")
 
 
 @contextlib.contextmanager
-def _tablespaces(conn: create.Connection, names: Sequence[str], folders: Sequence[Path]) -> Iterator[None]:
+def _tablespaces(conn: Connection, names: Sequence[str], folders: Sequence[Path]) -> Iterator[None]:
     """Make the tablespaces that are missing; drop those at the end."""
     made = tablespaces.missing(conn, names)
     tablespaces.create(conn, names, folders, Host.of(conn))

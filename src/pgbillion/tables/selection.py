@@ -14,11 +14,10 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common import patterns
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.server import extension
 from pgbillion.tables.names import NameFormat
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 FIRST_NORMAL_OID = 16384
 

@@ -8,16 +8,14 @@ import pwd
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import psutil
 import psycopg
 
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.host import Host
 from pgbillion.common.quoting import literal, quote
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def missing(conn: Connection, names: Sequence[str]) -> list[str]:

@@ -23,6 +23,7 @@ import psycopg
 from psycopg import sql as composed
 
 from pgbillion.common import search_path, sql, text
+from pgbillion.common.connection import Connection
 from pgbillion.common.host import Host
 from pgbillion.common.quoting import quote
 from pgbillion.common.target import Target
@@ -30,7 +31,6 @@ from pgbillion.tables import catalog
 from pgbillion.tables.plan import Plan
 from pgbillion.tables.worker import psql_connection
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Result = Literal["ok", "failed", "skipped"]
 
 

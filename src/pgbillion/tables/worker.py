@@ -26,12 +26,11 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
 
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.tables import model
 from pgbillion.tables.model import Model
 from pgbillion.tables.plan import DEFAULT_COLUMNS, Batch, Method, Plan, Share
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # Progress of method sql is known this often: psql is told to say so in between the statements.
 _REPORT_EVERY = 250
@@ -195,7 +194,7 @@ def _users_columns(plan: Plan) -> bool:
 
 def defining(conn: Connection, plan: Plan) -> contextlib.AbstractContextManager[None]:
     """Give the session the names that the plan's columns are to be understood by."""
-    return search_path.users(conn) if _users_columns(plan) else contextlib.nullcontext()
+    return search_path.restored(conn) if _users_columns(plan) else contextlib.nullcontext()
 
 
 def create_batch(

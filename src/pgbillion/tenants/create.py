@@ -13,13 +13,12 @@ from typing import Any
 import psycopg
 
 from pgbillion.common import text, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.common.target import Target
 from pgbillion.tables.names import NameFormat
 from pgbillion.tenants import journal
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 MAX_WORKERS = 100
 DEFAULT_FORMAT = "tenant_%05d"

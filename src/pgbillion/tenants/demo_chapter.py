@@ -90,7 +90,7 @@ def _bar(name: str, seconds: float) -> Bar:
 
 def _make_model(target: Target) -> str:
     """Make the model; return what is in it."""
-    with target.connect() as conn, search_path.users(conn):
+    with target.connect() as conn, search_path.restored(conn):
         extension.ensure_extension(conn, extension.TABLES)
         with conn.transaction():
             conn.execute(sql.SQL("CREATE SCHEMA {0}; SET LOCAL search_path = {0}").format(sql.Identifier(MODEL)))

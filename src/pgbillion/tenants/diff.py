@@ -16,18 +16,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
-
-import psycopg
 
 from pgbillion.common import invocation, statements, text, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.server import extension
 from pgbillion.tenants import proof, wording
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Key = tuple[str, str]
 Objects = dict[Key, str]
 

@@ -10,15 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server import client
 from pgbillion.tenants import dump, needs
 from pgbillion.tenants.move import major, oid_of
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 MAX_JOBS = 100
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import psycopg
 
 from pgbillion.common import search_path
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 from pgbillion.tenants.schemas import JOURNAL
 from pgbillion.tenants.script import Script
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 _CLAIM = (
     "INSERT INTO pgbillion_journal.migration AS m (tenant, migration, statement, checksum, done, started, finished)"

@@ -10,13 +10,9 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Any
 
-import psycopg
-
+from pgbillion.common.connection import Connection
 from pgbillion.common.sql import load
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # of the lock table, for all of our sessions together: others need some of it
 _SHARE = 0.8

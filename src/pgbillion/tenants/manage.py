@@ -7,19 +7,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from pgbillion.common import patterns, planner, text, together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.tenants import journal, lock_table, schemas
 from pgbillion.tenants.lock_table import LockTable
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 _LOCK_TIMEOUT = "10s"
 _AS_IN = "as in 'tenant_*' 'customer_*'"

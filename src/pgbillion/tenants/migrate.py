@@ -16,20 +16,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from pgbillion.common import together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.tenants import journal
 from pgbillion.tenants.script import Script
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 MAX_WORKERS = 100
 # what another attempt may get past: a lock that others have, and what only concurrency brings

@@ -21,6 +21,7 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common import invocation, patterns, planner, text
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
@@ -28,7 +29,6 @@ from pgbillion.common.target import Target
 from pgbillion.server import client
 from pgbillion.tenants import dump, journal, manage, needs, wording
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Say = Callable[[str], None]
 
 # a server may have limits for statements, and for transactions that wait, as ours does for the programs

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 
 from pgbillion.common import planner
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 _BY_NAME = {
     "extension": "SELECT extname::text FROM pg_extension",

@@ -14,17 +14,16 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from pgbillion.common import search_path, statements
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 Objects = dict[tuple[str, str], str]
 
 _SETTINGS = (

@@ -6,14 +6,11 @@ an extension is none at all.
 
 from __future__ import annotations
 
-from typing import Any
-
 import psycopg
 
 from pgbillion.common import patterns
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def select(conn: Connection, pattern: str, *, but: str | None = None) -> list[str]:

@@ -12,13 +12,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from typing import Any
 
-import psycopg
-
 from pgbillion.common import together
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 # what one session looks at: a server's process keeps in memory what it has looked at
 _RELATIONS_PER_SESSION = 20_000

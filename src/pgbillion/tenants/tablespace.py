@@ -16,12 +16,11 @@ import psycopg
 from psycopg import sql
 
 from pgbillion.common import together
+from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 MAX_WORKERS = 100
 # of the tablespaces that a hint lists
