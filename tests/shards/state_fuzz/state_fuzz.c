@@ -16,7 +16,7 @@
 
 /* which asks the other */
 #include "planner/aggregates.c"
-#include "shard/validate.c"
+#include "shard/validate_state.c"
 
 #include "access/htup_details.h"
 #include "catalog/pg_collation.h"

@@ -114,7 +114,7 @@ extern void shard_wait(ShardConnection *connection);
 extern char *shard_clean_text(const char *text);
 pg_noreturn extern void shard_report(ShardConnection *connection, PGresult *result);
 
-/* connect.c: how one comes to be */
+/* open_connection.c: how one comes to be */
 extern bool shard_can_connect(ShardGroup *group);
 extern void shard_start_connecting(ShardConnection *connection);
 extern bool shard_connected(ShardConnection *connection);

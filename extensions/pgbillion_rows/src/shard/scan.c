@@ -10,7 +10,7 @@
  * then postgres_fdw's, except that we look at the rows.
  *
  * Either way, nothing that a shard sends is taken for what it should be: states
- * are checked by validate.c, all other values by the receive or input functions
+ * are checked by validate_state.c, all other values by the receive or input functions
  * of their types, and text also for its encoding.
  *
  *-------------------------------------------------------------------------

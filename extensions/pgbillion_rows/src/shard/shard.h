@@ -12,12 +12,12 @@
  *	deparse.c	 writes its SQL, or says why the shard cannot run it
  *	scan.c		 runs it, asynchronously below an Append
  *	connection.c gives it connections of our own, with one snapshot
- *	connect.c	 makes a connection
+ *	open_connection.c  makes a connection
  *	pipeline.c	 sends commands over one, and takes the answers
  *	postgres_fdw.c	postgres_fdw's routine, and where its connection is in use
  *	partial.c	 aggregates whose result is the state of another
  *	verify_functions.c  whether what we call on a shard is ours
- *	validate.c	 checks the states that shards send
+ *	validate_state.c  checks the states that shards send
  *	libpq.c		 the libpq of postgres_fdw
  *
  * Snapshots. In a READ COMMITTED transaction each statement reads a shard

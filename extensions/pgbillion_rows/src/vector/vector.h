@@ -22,7 +22,7 @@
  *	  visible_rows.c	which rows of a page are visible
  *	  pages.c		pages one after the other, mostly without looking them up
  *	  deform.c		values of attributes, a column at a time
- *	  lazy.c		tables of pgbillion_tables that have no row yet
+ *	  lazy_table.c	tables of pgbillion_tables that have no row yet
  *	  plan_rows.c	rows of a plan of PostgreSQL's
  *	aggregate/		transition states, advanced and returned: aggregate.h
  *	spill/			rows in files, by partitions

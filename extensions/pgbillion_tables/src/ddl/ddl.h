@@ -7,7 +7,7 @@
  *	run_statement.c	statements run as a session's own
  *	observers.c		who relies on seeing commands
  *	name_format.c	names that are made of a number
- *	bodies.c		the schema's name in the text of functions
+ *	function_text.c	the schema's name in the text of functions
  *
  *-------------------------------------------------------------------------
  */
@@ -54,7 +54,7 @@ extern void name_format_apply(const NameFormat *format, int64 number, NameData *
 extern void name_format_check_lengths(const NameFormat *format, int64 first, int64 last);
 extern void name_format_check_numbers(int64 first, int64 count, const char *what);
 
-/* ---- bodies.c ---- */
+/* ---- function_text.c ---- */
 
 /* Pieces of a text, one more than there are places for the schema's name, as an identifier. */
 extern List *body_split(const char *body, const char *schema);

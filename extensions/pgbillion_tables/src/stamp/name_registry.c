@@ -434,7 +434,7 @@ is_given_out(const StampName *names, int i, const char *name, const NameData *re
 
 /*
  * Would the rule, with some number behind the label, give `actual` to a part
- * of what is named `base`? names.c asks this of every name that PostgreSQL chose
+ * of what is named `base`? name_origins.c asks this of every name that PostgreSQL chose
  * for the prototype, so that a rule that a new major version changed is
  * noticed.
  */

@@ -4,7 +4,7 @@
  *	  Texts and settings of functions of two clones that differ in the
  *	  schema's name, where clones were asked to name themselves.
  *
- * Each clone's text is read as bodies.c reads it, with the clone's own name:
+ * Each clone's text is read as function_text.c reads it, with the clone's own name:
  * both must have the same pieces.
  *
  *-------------------------------------------------------------------------

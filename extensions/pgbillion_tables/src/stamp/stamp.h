@@ -13,7 +13,7 @@
  *	named_text.c	texts of functions, with the schema's name in them
  *	tables.c		what only tables have: names that are chosen, and a
  *					tablespace
- *	names.c			finds out how PostgreSQL chose the names
+ *	name_origins.c	finds out how PostgreSQL chose the names
  *	name_registry.c	chooses them in the same way
  *	files.c			the files, copied from those of the first
  *	write.c			writes further ones
@@ -269,7 +269,7 @@ extern MemberRows *table_rows_collect(Oid table);
 extern void stamp_prepare_tables(Stamp *stamp, const StampTable *tables, int ntables,
 								 MemberRows *one, MemberRows *other);
 
-/* ---- names.c ---- */
+/* ---- name_origins.c ---- */
 
 extern void stamp_name_members(Stamp *stamp, const StampTable *tables, int ntables,
 							   const MemberRows *one, const MemberRows *other);

@@ -2,7 +2,7 @@
  *
  * heap.h
  *	  What the parts of the source of heap pages share: heap.c, visible_rows.c,
- *	  pages.c, deform.c and lazy.c.
+ *	  pages.c, deform.c and lazy_table.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@ extern Buffer page_reader_next(PageReader *reader, int lines);
 extern void page_reader_again(PageReader *reader);
 extern void page_reader_end(PageReader *reader);
 
-/* ---- lazy.c ---- */
+/* ---- lazy_table.c ---- */
 
 extern bool source_read_lazy(Relation rel, Snapshot snapshot);
 

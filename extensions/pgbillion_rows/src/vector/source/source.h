@@ -28,7 +28,7 @@ extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc,
 
 extern Source *plan_rows_create(PlanState *plan);
 
-/* ---- lazy.c ---- */
+/* ---- lazy_table.c ---- */
 
 extern bool source_is_lazy(Relation rel);
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * names.c
+ * name_origins.c
  *	  From what the names in a table's stamp are made: see name_registry.c, which
  *	  makes them.
  *

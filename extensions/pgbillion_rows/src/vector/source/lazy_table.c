@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * lazy.c
+ * lazy_table.c
  *	  Lazy tables of pgbillion_tables, as far as reading is concerned.
  *
  * That library need not be there: see lazy_tables.h.

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * connect.c
+ * open_connection.c
  *	  Connects to a shard without waiting, and prepares the session.
  *
  * Options and rules about passwords are postgres_fdw's.

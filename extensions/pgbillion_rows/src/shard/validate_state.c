@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * validate.c
+ * validate_state.c
  *	  Checks states of aggregates that a shard has sent.
  *
  * PostgreSQL's deserialization and combine functions trust their input: it comes

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * bodies.c
+ * function_text.c
  *	  Where the text of a function, in SQL or PL/pgSQL, names a schema.
  *
  * A text is read as PostgreSQL's scanner reads it. The name counts where it is
