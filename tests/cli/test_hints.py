@@ -27,7 +27,7 @@ GROUPS = "server|extension|durability|tables|tenants|rows|shards|demo|cycle"
 OURS = re.compile(rf"pgbillion ({GROUPS})\b")
 # what sessions are called, what is written into comments and logs, and the title of a group of options
 NAMES = (
-    re.compile(r"pgbillion tenants (create|diff|drop|export|migrate|move|size|tablespace)( .*)?"),
+    re.compile(r"pgbillion tenants (create|diff|drop|export|metrics|migrate|move|size|tablespace)( .*)?"),
     re.compile(r"(made|being loaded) by pgbillion (rows load|shards).*"),
     re.compile(r"pgbillion rows load "),
     re.compile(r"pgbillion demo"),

@@ -167,6 +167,7 @@ def test_tenants(hostile: Hostile) -> None:
     run(*create, "--count", "2", "--first", "20", "--all-rows")
     run("tenants", "list", "tenant_*", "--size")
     run("tenants", "size", "tenant_*")
+    run("tenants", "metrics", "tenant_*")
     run("tenants", "diff", "model", "tenant_*")
     run("tenants", "migrate", "tenant_*", "--command", "ALTER TABLE a ADD COLUMN c pg_catalog.int4", "--jobs", "1")
     run("tenants", "rename", "tenant_*", "customer_*")

@@ -29,6 +29,7 @@ from pgbillion.cli import (
     tables_runs,
     tables_scale,
     tenants,
+    tenants_metrics,
     tenants_move,
     tenants_size,
     tenants_tablespace,
@@ -53,6 +54,7 @@ tables.app.command("runs")(tables_runs.list_runs)
 tables.app.command("scale")(tables_scale.scale)
 app.add_typer(tables.app, name="tables")
 tenants.app.command("export")(tenants_move.export)
+tenants.app.command("metrics")(tenants_metrics.metrics)
 tenants.app.command("move")(tenants_move.move)
 tenants.app.command("size")(tenants_size.size)
 tenants.app.command("tablespace")(tenants_tablespace.tablespace)
