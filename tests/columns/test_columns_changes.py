@@ -153,6 +153,25 @@ def test_hot_updates(conn: Connection, t: str) -> None:
     settle(conn)
 
 
+@pytest.mark.parametrize("enable", ["off", "on"])
+def test_scans_that_set_blocks_all_visible(conn: Connection, t: str, enable: str) -> None:
+    """From 19 on, a query that prunes a page may set its bit in the visibility map, and VACUUM is not needed."""
+    conn.execute(f"SET pgbillion_rows.enable = {enable}; SET pgbillion_rows.vector_aggregate = force")
+    conn.execute("UPDATE t SET other = 1 WHERE id % 50 = 1")
+    assert status(conn, "readable_blocks") == 0
+
+    def scan() -> bool:
+        assert one(conn, "SELECT sum(other) FROM t") == 400
+        return status(conn, "readable_blocks") > 0
+
+    if conn.info.server_version >= 190000:
+        until(scan, "blocks that a scan has set all-visible")
+    else:
+        assert not scan()
+    assert problems(conn) == []
+    assert one(conn, "SELECT sum(grp) FROM t") == sum(i % 7 for i in range(1, 20001))
+
+
 WAITS = """
     CREATE OR REPLACE FUNCTION waits(id int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
     DECLARE

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness import servers
+from pgbillion.common.sql import load
 from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.quick
@@ -21,13 +22,14 @@ T_DEMO = (
 MODEL = (
     "CREATE SCHEMA model; CREATE TABLE model.country (id integer PRIMARY KEY); INSERT INTO model.country VALUES (1);"
 )
+JOURNAL = load("tenants", "journal")
 # the pages, and what they take for granted
 PAGES = {
     "docs/analytics.md": T_DEMO + "CREATE TABLE sales (region text, price numeric, discount numeric);",
     "docs/columns.md": T_DEMO,
     "docs/lazy-heap.md": "",
     "docs/monitoring.md": "LOAD 'pgbillion_rows';",
-    "docs/tenants.md": MODEL + "CREATE TABLE model.currency (id integer); CREATE ROLE app;",
+    "docs/tenants.md": f"{MODEL} CREATE TABLE model.currency (id integer); CREATE ROLE app; {JOURNAL};",
     "docs/vector-aggregate.md": T_DEMO
     + "CREATE TABLE lineitem (l_orderkey bigint, l_quantity numeric(15,2), l_shipdate date, l_comment varchar(44));"
     " CREATE TABLE orders (o_orderkey bigint, o_orderdate date, o_orderpriority char(15));",

@@ -290,6 +290,17 @@ def test_files_stay_while_other_servers_of_the_installation_use_them(program: Pr
         cluster.connect().close()
 
 
+def test_no_session_is_left_that_loads_what_is_gone(program: Program, server: Server) -> None:
+    """What the administrator has the database load, as docs/tenants.md says, goes with the files."""
+    program.ok("extension", "install", *server.options)
+    with server.cluster.connect() as conn:
+        conn.execute("ALTER DATABASE postgres SET session_preload_libraries = 'pgbillion_tables', 'pgbillion_rows'")
+    said = program.ok("extension", "uninstall", *server.options)
+    assert "no longer load pgbillion_tables and pgbillion_rows" in said
+    with server.cluster.connect() as conn:
+        assert one(conn, "SHOW session_preload_libraries") == ""
+
+
 def test_what_the_database_preloads_besides_stays(program: Program, server: Server) -> None:
     library = "auto_explain" if (server.folders.library("auto_explain")).exists() else "plpgsql"
     with server.cluster.connect() as conn:

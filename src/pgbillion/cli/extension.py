@@ -213,8 +213,9 @@ def uninstall(
         if not others and not users:
             deploy.check_not_preloaded(conn)
         dropped = deploy.drop(conn)
-        if deploy.preload_no_more(conn):
-            print(f"new sessions of database {conn.info.dbname} no longer load {ROWS}")
+        unloaded = deploy.preload_no_more(conn)
+        if unloaded:
+            print(f"new sessions of database {conn.info.dbname} no longer load {' and '.join(unloaded)}")
         print(f"database {conn.info.dbname}: {' and '.join(dropped)} dropped" if dropped else "nothing to drop")
         if others:
             print(

@@ -427,13 +427,13 @@ def preload(conn: Connection) -> bool:
     return True
 
 
-def preload_no_more(conn: Connection) -> bool:
-    """Undo `preload`; tell whether there was anything to undo."""
-    before = _set_for_database(conn)
-    if before is None or ROWS not in before:
-        return False
-    _set_preload(conn, [name for name in before if name != ROWS])
-    return True
+def preload_no_more(conn: Connection) -> list[str]:
+    """Take our libraries out of the database's own setting, also one that `preload` has not put there; return those."""
+    before = _set_for_database(conn) or []
+    ours = [name for name in before if name in ALL]
+    if ours:
+        _set_preload(conn, [name for name in before if name not in ALL])
+    return ours
 
 
 @dataclass(frozen=True)
