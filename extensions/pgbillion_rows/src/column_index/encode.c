@@ -31,7 +31,7 @@
 #define FEW_ENTRIES 256
 #define MOST_ENTRIES 65536
 
-/* After so many rows a dictionary that has not found repetition is given up. */
+/* A dictionary that has found no repetition after this number of rows is given up. */
 #define TRIAL_ROWS 4096
 
 /* Bytes of a value, wherever they are. */

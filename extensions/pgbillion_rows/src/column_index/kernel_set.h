@@ -28,7 +28,7 @@
 #define JOIN(prefix, name) CppConcat(prefix, name)
 #define PREFIX(set) CppConcat(set, _)
 
-/* Up to so many codes comparing is faster than a histogram. */
+/* Up to this number of codes, comparing is faster than a histogram. */
 #define FEW_CODES 16
 
 /* Codes compared in one pass over the rows. */

@@ -19,7 +19,7 @@
 
 #include "postgres.h"
 
-/* Codes of one byte: so many values can a dictionary have. */
+/* Number of values that a dictionary with codes of one byte can have. */
 #define KERNEL_CODES 256
 
 /* Words of a bitmap of rows: bit i % 64 of word i / 64 is row i. */
@@ -39,7 +39,7 @@ typedef struct ColumnKernels
 
 	/*
 	 * Add to counts[c] the number of rows with code c.  All codes are below
-	 * ncodes, and counts has so many elements.
+	 * ncodes, which is also the number of elements of counts.
 	 */
 	void		(*count_codes) (const uint8 *codes, int rows, int ncodes, uint64 *counts);
 
@@ -48,8 +48,8 @@ typedef struct ColumnKernels
 								   uint64 *counts);
 
 	/*
-	 * Add each row's value, which is so much above the page's base, to the
-	 * total of the row's code.
+	 * Add each row's value, given as its distance from the page's base, to
+	 * the total of the row's code.
 	 */
 	void		(*sum_uint16) (const uint8 *codes, const uint16 *values, int rows, int ncodes, uint64 *totals);
 	void		(*sum_uint32) (const uint8 *codes, const uint32 *values, int rows, int ncodes, uint64 *totals);

@@ -30,7 +30,7 @@ store_pause(const char *place)
 #endif
 
 /*
- * Begin a page whose content takes so many bytes, all zero.  They lie below
+ * Begin a page whose content takes `bytes` bytes, all zero. They lie below
  * pd_lower; WAL does not keep what lies above.
  */
 void

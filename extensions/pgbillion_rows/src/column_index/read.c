@@ -81,7 +81,7 @@ struct ColumnReader
 	MemoryContext segment_context;	/* dictionaries of the segment */
 	uint32		segment_number;
 	DirectoryEntry entry;
-	BlockNumber npages;			/* the index has had so many at least */
+	BlockNumber npages;			/* the index has had this number at least */
 	Guess		guess;			/* of the head */
 	ColumnSegment segment;
 	ColumnState *states;
@@ -180,7 +180,7 @@ column_reader_end(ColumnReader *reader)
 
 /* ---- bytes ---- */
 
-/* Have room for so many bytes, and slack on both sides. */
+/* Make room for `bytes` bytes, and slack on both sides. */
 static char *
 make_room(ColumnReader *reader, Room *room, Size bytes)
 {
@@ -662,7 +662,7 @@ point_at_values(ColumnReader *reader, const ReaderColumn *column, const uint32 *
 	}
 }
 
-/* The places must ascend, and lie within so many bytes. */
+/* The places must ascend, and lie within `bytes` bytes. */
 static void
 check_places(ColumnReader *reader, const uint32 *places, int n, uint32 bytes)
 {

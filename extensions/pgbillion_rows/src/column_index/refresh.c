@@ -81,7 +81,7 @@ fill_page(Page page, uint32 segment, uint32 generation, uint32 number, StringInf
 
 /*
  * Write a segment's bytes to pages that nothing names yet.  A page that had
- * been freed is overwritten under the eyes of whoever still looks for what
+ * been freed is overwritten while others may still look for what
  * was there: he finds another segment or generation.
  */
 static void

@@ -36,7 +36,7 @@
 /* How many rows a group must have, by the estimate, to be worth a second aggregation. */
 #define LEAST_ROWS_PER_GROUP 4
 
-/* The join is planned again in at most so many join relations. */
+/* Maximum number of join relations in which the join is planned again. */
 #define MOST_JOIN_RELS 300
 
 static int	eager_aggregate = PLAN_ON;

@@ -192,7 +192,7 @@ may_fail(Node *node, void *context)
 
 /* ---- aggregates ---- */
 
-/* The largest integer is 2^63; so many rows of it, and their squares, are far from the largest float. */
+/* The largest integer is 2^63; the sum of as many of them, and of their squares, is far below the largest float. */
 static bool
 is_integer_cast(Node *node)
 {

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * aggregates.c
- *	  C functions of ours that call PostgreSQL's aggregate functions.
+ *	  Our C functions that call PostgreSQL's aggregate functions.
  *
  * PostgreSQL's transition, combine and (de)serialization functions come and go
  * with major versions. The SQL objects of the extension must not: pg_upgrade
- * restores them as they were. So each has a C function of ours, which calls
+ * restores them as they were. So each has one of our C functions, which calls
  * PostgreSQL's with the same call information, or raises an error on a major
  * version that has no such function.
  *
@@ -223,7 +223,7 @@ own_symbol(Oid function)
 }
 
 /*
- * Return the function of PostgreSQL that one of ours calls, InvalidOid if this major
+ * Return the function of PostgreSQL that one of our functions calls, InvalidOid if this major
  * version has none; any other function itself.
  */
 Oid

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * aggregates.h
- *	  Which function of PostgreSQL stands behind a function of ours.
+ *	  Which function of PostgreSQL one of our functions calls.
  *
- * The partial aggregates of the extension name C functions of ours only, the
+ * The partial aggregates of the extension name only our own C functions, the
  * same on every major version: a dump of the extension can be restored by any
- * other. Whoever recognizes an aggregate by its functions asks here first.
+ * other. Code that recognizes an aggregate by its functions asks here first.
  *
  *-------------------------------------------------------------------------
  */

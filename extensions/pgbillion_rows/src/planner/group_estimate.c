@@ -264,7 +264,7 @@ most_groups(PlannerInfo *root, Expr *expr)
 	return (range.high - range.low) / days + 3;
 }
 
-/* How many groups the keys make of so many rows. */
+/* How many groups the keys make of `rows` rows. */
 double
 group_estimate(PlannerInfo *root, List *keys, double rows)
 {
@@ -353,7 +353,7 @@ columns_of(List *vars, Index table)
 	return result;
 }
 
-/* How many groups keys may make of so many rows: what is estimated, or more where that is PostgreSQL's limit. */
+/* How many groups keys may make of `rows` rows: what is estimated, or more where that is PostgreSQL's limit. */
 double
 group_estimate_most(PlannerInfo *root, List *keys, double rows)
 {

@@ -9,7 +9,7 @@
  *	group_estimate.c	how many groups expressions make
  *	guesses.c		where an estimate of PostgreSQL's is a guess; see guesses.h
  *	arithmetic.c	arithmetic known by its functions
- *	aggregates.c	which function of PostgreSQL stands behind one of ours
+ *	aggregates.c	which function of PostgreSQL one of our functions calls
  *	reasons.c		why a query is planned as it is, for those who ask
  *
  * This is the lowest layer, without any feature in it: when the library is

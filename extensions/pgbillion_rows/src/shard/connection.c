@@ -443,7 +443,7 @@ has_our_encoding(ShardConnection *connection)
 
 /*
  * Send a query, and before it what begins the transaction and what verifies the
- * functions of ours that it calls, if any (verify_functions.c): when that fails, the shard
+ * our functions that it calls, if any (verify_functions.c): when that fails, the shard
  * does not even parse the query. The connection must be connected. Waits only
  * for the snapshot that other connections of the group have begun with.
  */

@@ -61,7 +61,7 @@ typedef enum ShardReply
 	REPLY_DONE,					/* to a command: that it worked */
 	REPLY_ANY,					/* to a command that may as well fail */
 	REPLY_SNAPSHOT,				/* the name of the exported snapshot */
-	REPLY_VERIFIED,				/* that functions of ours may be called */
+	REPLY_VERIFIED,				/* that our functions may be called */
 	REPLY_ROWS,					/* to the query of the scan */
 	REPLY_SYNC					/* the end of what was sent together */
 } ShardReply;

@@ -19,7 +19,10 @@ Libpq		pq;
 static void
 find(const char *name, void *function, bool required)
 {
-	/* not by dlsym(), which would ask for the C library of whoever compiles */
+	/*
+	 * not by dlsym(), which would ask for the C library of the machine that
+	 * compiles
+	 */
 	void	   *address = lookup_external_function(RTLD_DEFAULT, name);
 
 	if (address == NULL && required)

@@ -305,8 +305,8 @@ shard_connected(ShardConnection *connection)
 						 errdetail("timeout expired")));
 
 			/*
-			 * the earliest of all deadlines; whoever is woken too early asks
-			 * again
+			 * the earliest of all deadlines; a caller that is woken too early
+			 * asks again
 			 */
 			if (!get_timeout_active(connect_timeout) || due <= now || due > connection->deadline)
 			{

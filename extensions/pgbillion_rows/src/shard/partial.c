@@ -83,7 +83,7 @@ state_kind(Oid serialfn)
 
 /*
  * array_agg_array_serialize() sends the whole space for nulls. What of it was
- * never used would show whoever gets the state what this memory held before.
+ * never used would show the receiver of the state what this memory held before.
  */
 static void
 clear_unused_nulls(ArrayBuildStateArr *state)
@@ -272,7 +272,7 @@ is_state(Form_pg_aggregate agg)
 
 /*
  * The same start? Ours of regr_* and corr() is that of all majors before 19, and
- * the functions of ours take it for the one of 19.
+ * our functions take it for the one of 19.
  */
 #if PG_VERSION_NUM >= 190000
 #define CORE_REGR_START "{0,0,0,0,0,0,0,0}"
@@ -294,7 +294,7 @@ same_initial_value(HeapTuple one, HeapTuple two)
 		 strcmp(TextDatumGetCString(text2), CORE_REGR_START) == 0);
 }
 
-/* The same function, whether called by one of ours or not? Not if this major version has none. */
+/* The same function, whether one of our functions calls it or not? Not if this major version has none. */
 static bool
 same_function(Oid one, Oid two)
 {

@@ -58,8 +58,8 @@ typedef struct ShardScan
 	int			eflags;
 	const char *sql;
 	int			states;			/* SHARD_STATE_… in the columns */
-	const char *verification;	/* of the functions of ours in the SQL, empty
-								 * if there are none */
+	const char *verification;	/* of our functions in the SQL, empty if there
+								 * are none */
 	bool		sent;
 	bool		eof;
 
@@ -287,7 +287,7 @@ ask_postgres_fdw(ForeignScanState *node, const char *sql)
 	return result;
 }
 
-/* Verify the functions of ours that the scan calls, on postgres_fdw's connection. */
+/* Verify our functions that the scan calls, on postgres_fdw's connection. */
 static void
 verify_by_postgres_fdw(ForeignScanState *node, ShardScan *scan)
 {

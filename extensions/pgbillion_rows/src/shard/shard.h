@@ -60,8 +60,8 @@ enum ShardScanPrivate
 	ShardScanStates,
 
 	/*
-	 * SQL that verifies the functions of ours in the SQL, empty if there are
-	 * none (String)
+	 * SQL that verifies our functions in the SQL, empty if there are none
+	 * (String)
 	 */
 	ShardScanVerification
 };

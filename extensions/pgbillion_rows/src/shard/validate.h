@@ -14,7 +14,7 @@ typedef enum ShardStateKind
 {
 	STATE_VALUE,				/* a value of its type, which its input
 								 * function has checked */
-	STATE_ARRAY_VALUE,			/* an array of so many elements */
+	STATE_ARRAY_VALUE,			/* an array of a number of elements */
 	STATE_NUMERIC,				/* sum and avg of numeric */
 	STATE_NUMERIC_SQUARES,		/* stddev and variance of numeric and bigint */
 	STATE_INTEGER,				/* sum and avg of bigint */

@@ -809,8 +809,8 @@ shard_find_state_format(Aggref *aggref, ShardStateFormat *format)
 	format->kind = STATE_VALUE;
 
 	/*
-	 * a partial aggregate of the extension, in a tree of servers, names
-	 * functions of ours
+	 * a partial aggregate of the extension, in a tree of servers, names our
+	 * functions
 	 */
 	if (agg->aggtranstype == INTERNALOID)
 		known = serialized_format(aggregate_core_function(agg->aggdeserialfn), type, format);

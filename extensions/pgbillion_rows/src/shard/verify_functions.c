@@ -4,9 +4,9 @@
  *	  Whether what we call on a shard is ours.
  *
  * A function's name says nothing about who wrote it: where the extension is
- * missing, whoever may create a schema can make a pgbillion_rows.partial_sum() that
+ * missing, any role that may create a schema can make a pgbillion_rows.partial_sum() that
  * runs as the user of the mapping. READ ONLY is no barrier: COPY … TO PROGRAM
- * runs in it. So every function of ours is looked up before it is called, in
+ * runs in it. So each of our functions is looked up before it is called, in
  * the same transaction, and must be a member of the extension, a superuser's,
  * and in C from our library or PostgreSQL's; of an aggregate, also each function that
  * it names; every overload as well. Only superusers may create others

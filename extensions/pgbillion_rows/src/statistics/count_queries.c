@@ -26,7 +26,7 @@
 static ExecutorStart_hook_type previous_start = NULL;
 static ExecutorEnd_hook_type previous_end = NULL;
 
-/* Does a foreign scan stand for an aggregate on a shard of ours? */
+/* Is a foreign scan one of our aggregates on a shard? */
 static bool
 is_shard_aggregate(ForeignScanState *node)
 {

@@ -152,7 +152,7 @@ place_of_database(void)
 		Place	   *place = &memory->places[(MyDatabaseId + i) % (PLACES - 1)];
 		uint32		database = InvalidOid;
 
-		/* the time first, for whoever sees the OID */
+		/* the time first, for processes that see the OID */
 		if (pg_atomic_read_u32(&place->database) == InvalidOid)
 			pg_atomic_write_u64(&place->since, (uint64) GetCurrentTimestamp());
 		if (pg_atomic_compare_exchange_u32(&place->database, &database, MyDatabaseId) || database == MyDatabaseId)

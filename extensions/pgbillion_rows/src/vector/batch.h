@@ -26,7 +26,7 @@
 #endif
 
 /*
- * A batch has at most so many rows: what one page of a heap holds, or a few
+ * Maximum number of rows of a batch: what one page of a heap holds, or a few
  * pages with few rows, and what columns of Datums take of the processor's
  * first cache.
  */
@@ -77,8 +77,8 @@ typedef struct Codes
 /* A column as an array of numbers, for the rows of a batch, none of which is NULL. */
 typedef enum PackedKind
 {
-	PACKED_INTEGERS,			/* so much above the base, unsigned and modulo
-								 * 2^64; the sum is the value */
+	PACKED_INTEGERS,			/* distance above the base, unsigned and
+								 * modulo 2^64; the sum is the value */
 	PACKED_DECIMALS,			/* the same, in units of 10^-scale */
 	PACKED_FLOAT4
 } PackedKind;
@@ -145,17 +145,16 @@ typedef struct SourceMethods
 
 	/*
 	 * A column in a shorter form, for the rows that are in the batch now, if
-	 * it is at hand; valid until rows are removed or the next batch. NULL:
+	 * it is loaded; valid until rows are removed or the next batch. NULL:
 	 * there is none.
 	 */
 	bool		(*codes) (Source *source, Batch *batch, int column, Codes *result);
 	bool		(*packed) (Source *source, Batch *batch, int column, Packed *result);
 
 	/*
-	 * Have columns at hand, so that they can be loaded, those only_counted
-	 * unless none of their rows is NULL. False if that cannot be: then the
-	 * batch is void, and its rows will come again with another. NULL: they
-	 * always can.
+	 * Prepare columns, so that they can be loaded, those only_counted unless
+	 * none of their rows is NULL. False if that cannot be: then the batch is
+	 * void, and its rows will come again with another. NULL: they always can.
 	 */
 	bool		(*prepare) (Source *source, Batch *batch, const int *columns, int n);
 
@@ -204,8 +203,8 @@ struct Source
 	Size		shared_size;	/* of what processes share */
 
 	/*
-	 * Can a filter keep no row, as far as bounds() tells? Set by whoever
-	 * filters. NULL: there is no filter.
+	 * Can a filter keep no row, as far as bounds() shows? Set by the code
+	 * that filters. NULL: there is no filter.
 	 */
 	bool		(*excludes) (void *filter, Batch *batch);
 	void	   *filter;
@@ -250,7 +249,7 @@ batch_column(Batch *batch, int index)
 	return column;
 }
 
-/* Are the values of a column at hand, or cheap to get? */
+/* Are the values of a column available, or cheap to get? */
 static inline bool
 batch_at_hand(Batch *batch, int index)
 {
@@ -258,7 +257,7 @@ batch_at_hand(Batch *batch, int index)
 		batch->source->methods->is_cheap(batch->source, batch, index);
 }
 
-/* Have columns at hand; false: the batch is void. */
+/* Prepare columns; false: the batch is void. */
 static inline bool
 batch_prepare(Batch *batch, const int *columns, int n)
 {

@@ -28,7 +28,7 @@
 #include "catalog_rows/catalog_rows.h"
 
 /*
- * With so many deleted rows on a page its full image is logged, instead of a
+ * From this number of deleted rows on, the full image of a page is logged, instead of a
  * record for each: that is cheaper by far, though larger if only some are.
  */
 #define ROWS_WORTH_AN_IMAGE 16

@@ -558,7 +558,7 @@ end_on_leaf(Run *run, Page page, int from)
 	return count_before(run, page, P_HIKEY, !run->unique, from, end);
 }
 
-/* Take back the last entries of those that follow all on the page, until so much is free; returns what is. */
+/* Take back the last entries of those that follow all on the page, until `wanted` bytes are free; returns what is. */
 static Size
 leave_room(LeafEntries *leaf, OffsetNumber end, Size avail, Size wanted)
 {

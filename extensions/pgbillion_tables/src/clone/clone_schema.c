@@ -56,7 +56,7 @@ PG_FUNCTION_INFO_V1(pgbillion_clone_schema);
 PG_FUNCTION_INFO_V1(pgbillion_clone_schemas);
 PG_FUNCTION_INFO_V1(pgbillion_prepare_clone);
 
-/* So many are made by commands, and compared, before others are stamped. */
+/* Number of clones that are made by commands, and compared, before others are stamped. */
 #define FIRST_CLONES 2
 
 /* What is to be made of a template. */

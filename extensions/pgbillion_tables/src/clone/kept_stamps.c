@@ -7,7 +7,7 @@
  * as commands would be as long as nothing has changed that they depend on,
  * the versions of server and library included: see template_version.c.
  *
- * Whoever can write to the table could have any catalog row written by it, and
+ * A role that can write to the table could have any catalog row written by it, and
  * privileges on it can be given away (by pg_write_all_data, too). So what is
  * kept is signed, with a secret of the cluster that SQL does not show.
  *

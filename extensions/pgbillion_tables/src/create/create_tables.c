@@ -35,7 +35,7 @@
 
 #include "create/create.h"
 
-/* So many tables are made by commands, at most, before some are stamped. */
+/* Maximum number of tables that are made by commands before the others are stamped. */
 #define MAX_PROTOTYPES 8
 
 /* A table that commands have made, with its partitions. */

@@ -152,7 +152,7 @@ template_parts_read(TreeNode *node)
 /*
  * Raises 55000 if a template is gone, which an event trigger can do, and 40001
  * if it has another name than when its parts were read: a schema can be
- * renamed whoever has a lock on its tables.
+ * renamed whatever locks others hold on its tables.
  */
 void
 template_check(const TreeNode *node)

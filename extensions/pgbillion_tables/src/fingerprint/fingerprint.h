@@ -67,7 +67,7 @@ typedef struct Fingerprinter
 	int			nschemas;
 	FingerprintedSchema *schemas;
 	HTAB	   *members;		/* of FingerprintMember */
-	StringInfoData row;			/* the row at hand, without OIDs */
+	StringInfoData row;			/* the current row, without OIDs */
 	MemoryContext row_context;	/* reset with each row */
 	struct RowShape *shapes;	/* see row.c */
 	int			nshapes;

@@ -185,7 +185,7 @@ lazy_forget_tablespace(Oid relid)
  * Take the deletion of the file that lazy tables do not have off the list of
  * files to delete. It would do no harm once, but up to 16
  * smgrDoPendingDeletes(), and replay, stumble over a file that is on the list
- * twice. Whoever drops a lazy table opens it first, and so has loaded this
+ * twice. A session that drops a lazy table opens it first, and so has loaded this
  * library by now.
  */
 static void

@@ -70,7 +70,7 @@ lazy_scan_begin(Relation rel, Snapshot snapshot, int nkeys, struct ScanKeyData *
 
 	/*
 	 * ALTER TABLE SET ACCESS METHOD reads the table it is about to replace by
-	 * a heap, and calls nothing else of ours.
+	 * a heap, and calls none of our other functions.
 	 */
 	if (OidIsValid(rel->rd_rel->reltablespace) && relation_is_lazy_heap(rel) &&
 		CheckRelationLockedByMe(rel, AccessExclusiveLock, false) && !lazy_is_former(RelationGetRelid(rel)))

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * still_lazy.c
- *	  Is a table lazy still, for whoever is about to read it?
+ *	  Is a table still lazy, for a query that is about to read it?
  *
  *-------------------------------------------------------------------------
  */
@@ -96,7 +96,7 @@ still_lazy_in_catalog(Oid relid)
 
 /*
  * The same for a scan under `snapshot`, which may be serializable, and then
- * conflicts with whoever has inserted rows that it does not see. Heap notices
+ * conflicts with transactions that have inserted rows that it does not see. Heap notices
  * that when it meets the rows; of a table that is lazy for us they can only be
  * a first writer's who is in progress.
  *

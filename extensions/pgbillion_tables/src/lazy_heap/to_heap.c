@@ -151,8 +151,8 @@ pgbillion_all_to_heap(PG_FUNCTION_ARGS)
 	nleft = lazy_take_mark_off(&left);
 
 	/*
-	 * whoever called may go on for long, and its lock holds up all makers of
-	 * lazy tables
+	 * the caller's transaction may go on for long, and its lock holds up all
+	 * makers of lazy tables
 	 */
 	SPI_commit();
 	MemoryContextSwitchTo(context);

@@ -18,7 +18,7 @@
  * have been dropped meanwhile.
  *
  * Locks, all on sub-object 1 of the marking table, which PostgreSQL never
- * locks, and until the end of the transaction: whoever makes lazy tables takes
+ * locks, and until the end of the transaction: a session that makes lazy tables takes
  * RowShareLock before he looks at the mark, and ShareUpdateExclusiveLock too
  * before he sets it; whoever takes it off takes ExclusiveLock before he looks
  * for lazy tables. So those who find it set do not wait for one another, and a

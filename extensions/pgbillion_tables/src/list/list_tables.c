@@ -36,7 +36,7 @@
 
 #include "compat.h"
 
-/* A schema of up to so many objects is read whole, and sorted. */
+/* A schema of up to this number of objects is read as a whole, and sorted. */
 #define SMALL_SCHEMA 10000
 
 PG_FUNCTION_INFO_V1(pgbillion_tables);

@@ -266,7 +266,7 @@ space_has(const NameRegistry *registry, const NameSpace *space, const char *name
 }
 
 /*
- * The same for a name that there is no alternative to: wait for whoever is
+ * The same for a name that there is no alternative to: wait for the transaction that is
  * about to take it, or to give it up, as inserting into the index would.
  */
 static bool

@@ -123,7 +123,7 @@ typedef struct OidTemplate
 	PackedItem *items;
 } OidTemplate;
 
-/* An OID takes so many characters at most, as four signed bytes. */
+/* Maximum number of characters that an OID takes, as four signed bytes. */
 #define MAX_PLACE_LENGTH 20
 
 extern OidTemplate *oid_template_compare(const MemberRows *one, const MemberRows *other,

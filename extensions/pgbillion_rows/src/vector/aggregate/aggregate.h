@@ -22,7 +22,7 @@
 #include "vector/expression/expression.h"
 #include "vector/filter/filter.h"
 
-/* So many groups can have numbers: what rows add to them is collected for a batch. */
+/* Maximum number of groups with numbers, for which what rows add to them is collected for a batch. */
 #define SMALL_GROUPS SHORT_CODES
 
 /*
@@ -175,7 +175,8 @@ struct VectorAgg
 	bool		is_mate;		/* it is another's */
 	int			others;			/* column of the batch with the addresses of
 								 * entries whose states are to be added, or -1 */
-	ssize_t		others_shift;	/* so much further in these than here */
+	ssize_t		others_shift;	/* distance of the places in these from those
+								 * here */
 	const StateMemory *memory;
 	void	   *own;			/* the kind's */
 };

@@ -205,7 +205,7 @@ floats_of(const FloatState *sum, const FloatState *average)
 	return floats;
 }
 
-/* What they are after so many rows more. */
+/* What they are after `count` more rows. */
 static inline void
 set_floats(FloatState *sum, FloatState *average, const KernelFloats *floats, int64 count)
 {

@@ -12,7 +12,7 @@
 #include "vector/aggregate/aggregate.h"
 #include "vector/expression/decimal.h"
 
-/* Values of at most so many bits can be added for a whole batch in 64. */
+/* Values of at most this number of bits can be added up for a whole batch in 64 bits. */
 #define PARTIAL_BITS 52
 
 StaticAssertDecl(BATCH_ROWS <= 1 << (63 - PARTIAL_BITS), "a batch's sum fits in 64 bits");

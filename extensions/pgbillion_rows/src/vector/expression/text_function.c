@@ -31,7 +31,7 @@ typedef struct TextExpr
 	bool		bytes;			/* octet_length() */
 	bool		substring;		/* or a length */
 	int32		before;			/* characters before it */
-	int32		length;			/* at most so many */
+	int32		length;			/* their maximum number */
 } TextExpr;
 
 /* Eight bytes of ASCII have none of these bits. */

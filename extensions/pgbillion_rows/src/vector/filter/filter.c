@@ -45,7 +45,7 @@ typedef struct Term
 	bool		by_value;
 	uint64		serial;			/* of the dictionary whose truth is known */
 	uint8	   *truth;			/* of each code */
-	int			room;			/* for so many */
+	int			room;			/* number of those that have room */
 } Term;
 
 struct VectorFilter
@@ -292,7 +292,7 @@ find_truth(Term *term, Batch *batch, const Codes *codes)
 	term->serial = codes->serial;
 }
 
-/* So many batches of a dictionary are expected: its values are looked at if that are fewer than the rows. */
+/* Number of batches that a dictionary is expected to serve: its values are tested if they are fewer than those rows. */
 #define BATCHES_OF_DICTIONARY 16
 
 static int
@@ -338,7 +338,7 @@ select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 	return select_each(term, batch, rows, n, selected);
 }
 
-/* Is a term one of numbers which are at hand in every row? */
+/* Is a term one of numbers that every row has loaded? */
 static bool
 is_light(const Term *term, Batch *batch)
 {

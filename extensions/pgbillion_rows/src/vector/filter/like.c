@@ -27,7 +27,7 @@ typedef struct Part
 	int			skip;			/* characters that it begins with, whichever
 								 * they are */
 	int			len;			/* bytes behind these */
-	int			run;			/* of which so many come before the first _ */
+	int			run;			/* number of those before the first _ */
 	const char *bytes;
 	const bool *any;			/* is it _, which stands for any character? */
 } Part;

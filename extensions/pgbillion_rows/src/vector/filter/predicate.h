@@ -71,7 +71,8 @@ struct Predicate
 	const PredicateKernel *kernel;
 	bool		costly;			/* strings, which may have to be fetched, or
 								 * parameters: not for rows decided without */
-	uint8	   *truth;			/* room for it, for whoever combines several */
+	uint8	   *truth;			/* room for it, for predicates that combine
+								 * several */
 };
 
 struct PredicateContext

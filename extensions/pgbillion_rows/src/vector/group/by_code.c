@@ -19,7 +19,7 @@
 
 #include "vector/group/by_code.h"
 
-/* So many combinations are few enough to have an array of. */
+/* Up to this number of combinations, an array of them pays. */
 #define MAX_COMBINATIONS 16384
 
 struct GroupByCode

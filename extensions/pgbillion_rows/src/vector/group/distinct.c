@@ -61,8 +61,8 @@ typedef struct Distinct
 	MemoryContext work_context; /* of a batch read back */
 	Spill	   *spill;			/* being written, or NULL */
 	List	   *partitions;		/* waiting to be read */
-	int			level;			/* how often the values at hand were written */
-	double		expected;		/* of so many values, at most */
+	int			level;			/* how often the current values were written */
+	double		expected;		/* upper bound of the number of values */
 } Distinct;
 
 struct Distincts
@@ -209,7 +209,7 @@ distincts_create(Aggregates *aggregates, List *outputs, Batch *batch, bool group
 	return result;
 }
 
-/* What the table of groups may have of so much memory. */
+/* What part of `limit` the table of groups may have. */
 Size
 distincts_share(const Distincts *distincts, Size limit)
 {
@@ -322,7 +322,7 @@ advance_new(Distinct *distinct, char *single)
 
 /*
  * Add the values of the n rows listed, or of the batch's first n, that are not
- * NULL to those at hand, for which there must be room.
+ * NULL to the current ones, for which there must be room.
  */
 static void
 take_values(Distinct *distinct, Batch *batch, const uint16 *rows, int n, RowGroups *groups)

@@ -56,7 +56,7 @@
  */
 #define PARTITIONS_OF_PROCESS 4
 
-/* So much is written or read at a time, except if one record is longer. */
+/* Number of bytes that are written or read at a time, except if one record is longer. */
 #define BUFFER_BYTES (2 * BLCKSZ)
 
 /* Memory for entries of a partition is taken in blocks of at most that, and of less than that share of all. */
@@ -127,7 +127,7 @@ struct Exchange
 	int			process;		/* number of this one */
 	bool		attached;		/* to the barrier */
 	uint32		reader;			/* its number among those that read rows, */
-	uint32		readers;		/* so many */
+	uint32		readers;		/* their number */
 
 	/* putting */
 	BufFile    *file;			/* NULL until a chunk is written */
@@ -139,9 +139,9 @@ struct Exchange
 	bool		taking;
 	bool		in_place;		/* groups of this process are in the table; */
 	bool		done;			/* there is nothing else to be taken */
-	int			partition;		/* the one at hand, or -1 */
+	int			partition;		/* the current one, or -1 */
 	int			depth;			/* of its 2^depth ranges */
-	uint64		range;			/* the one at hand */
+	uint64		range;			/* the current one */
 	BufFile   **files;			/* of all processes, as they are needed */
 
 	/* records on their way */
@@ -190,7 +190,7 @@ clear(ExchangeShared *shared)
 }
 
 /*
- * How many partitions there are, a power of two; about so many groups are expected. A third of a table's memory is kept
+ * How many partitions there are, a power of two; `groups` is the estimate of the number of groups. A third of a table's memory is kept
  * in place.
  */
 static int
@@ -206,7 +206,7 @@ count_partitions(Exchange *exchange, int nprocesses, double groups)
 }
 
 /*
- * Initialize shared memory, in the leader; about so many groups are expected. It decides how many partitions all have:
+ * Initialize shared memory, in the leader; `groups` is the estimate of the number of groups. It decides how many partitions all have:
  * work_mem may be another one when a worker starts.
  */
 void
@@ -305,7 +305,7 @@ file_name(char *name, int process)
 	snprintf(name, MAXPGPATH, "groups.%d", process);
 }
 
-/* Begin a chunk of a partition with its head; so many bytes of records are written next. */
+/* Begin a chunk of a partition with its head; `bytes` bytes of records are written next. */
 static void
 begin_chunk(Exchange *exchange, int partition, int64 records, Size bytes)
 {
@@ -332,7 +332,7 @@ begin_chunk(Exchange *exchange, int partition, int64 records, Size bytes)
 	exchange->bytes_here += sizeof(head) + bytes;
 }
 
-/* Have room for so many bytes in the buffer. */
+/* Make room for `bytes` bytes in the buffer. */
 static void
 have_buffer(Exchange *exchange, Size bytes)
 {
@@ -480,7 +480,7 @@ keep_in_place(ExchangeShared *shared)
 }
 
 /*
- * Begin; about so many groups are expected. Returns false if this process comes too late to read rows: then
+ * Begin; `groups` is the estimate of the number of groups. Returns false if this process comes too late to read rows: then
  * exchange_take() is next.
  */
 bool
@@ -613,7 +613,7 @@ merge_records(Exchange *exchange, char **records, int n)
 		aggregates_combine(exchange->aggregates, entries, records, n);
 }
 
-/* Merge those of the records in the buffer, so many bytes, that are in the range at hand. */
+/* Merge those of the records in the buffer, `bytes` bytes, that are in the current range. */
 static void
 merge_buffer(Exchange *exchange, int64 nrecords, Size bytes)
 {
@@ -679,7 +679,7 @@ merge_bucket(Exchange *exchange, int process, int partition, bool whatever)
 	return true;
 }
 
-/* Have the groups in the range at hand in the table; false if they do not fit. */
+/* Collect the groups of the current range in the table; false if they do not fit. */
 static bool
 take_range(Exchange *exchange)
 {

@@ -25,7 +25,7 @@ typedef struct EntryBlock
 {
 	struct EntryBlock *next;
 	Size		bytes;			/* of its entries */
-	Size		room;			/* for so many */
+	Size		room;			/* number of those that have room */
 } EntryBlock;
 
 StaticAssertDecl(sizeof(EntryBlock) == MAXALIGN(sizeof(EntryBlock)), "entries are aligned");
@@ -61,7 +61,7 @@ struct GroupTable
 	Size		limit;
 	KeySlots	slots;
 	uint64		nentries;
-	uint64		expected;		/* so many at least, or 0 */
+	uint64		expected;		/* at least this number, or 0 */
 	char	   *null_entry;		/* direct: the group of NULL */
 	char	   *chunk;			/* where the next block goes */
 	Size		chunk_left;

@@ -60,7 +60,7 @@ group_partition_bytes(GroupTable *table, int partition)
 	return bytes;
 }
 
-/* The entries of the next block of the walk's partition, so many bytes; NULL at its end. */
+/* The entries of the next block of the walk's partition, and their size in bytes; NULL at its end. */
 char *
 group_partition_block(GroupTable *table, GroupWalk *walk, Size *bytes)
 {

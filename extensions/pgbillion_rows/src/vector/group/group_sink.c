@@ -12,7 +12,7 @@
  *
  * Where groups are merged above anyway, and few rows are of groups that have
  * been met before, rows are returned one by one for a while, without being
- * looked for: whoever merges has to look for them all the same.
+ * looked for: the process that merges has to look for them all the same.
  *
  *-------------------------------------------------------------------------
  */
@@ -29,14 +29,14 @@
 #include "vector/group/sink.h"
 #include "vector/spill/spill.h"
 
-/* After so many rows it is decided whether the next ones are grouped, and so many then are not. */
+/* Every DECISION_ROWS rows, check whether grouping still pays. If it does not, pass the next PASSTHROUGH_ROWS rows through ungrouped. */
 #define DECISION_ROWS 32768
 #define PASSTHROUGH_ROWS (16 * DECISION_ROWS)
 
 /* They are if fewer than that share of them made new groups. */
 #define REDUCING_SHARE 0.8
 
-/* So many groups are looked up at a time to be returned. */
+/* Number of groups that are looked up at a time to be returned. */
 #define WALKED 64
 
 typedef struct Groups
@@ -69,11 +69,11 @@ typedef struct Groups
 
 	/* for final groups: rows that found no room are kept in files */
 	bool		final;
-	double		expected;		/* of so many groups, at most */
+	double		expected;		/* upper bound of the number of groups */
 	MemoryContext spill_context;
 	Spill	   *spill;			/* being written, or NULL */
 	List	   *partitions;		/* waiting to be read */
-	int			level;			/* how often the rows at hand were written */
+	int			level;			/* how often the current rows were written */
 } Groups;
 
 /* Are there other processes to exchange groups with? */
@@ -158,7 +158,7 @@ may_return_rows(const Groups *groups)
 	return true;
 }
 
-/* Rows have been grouped, of which so many were of no group before. */
+/* Rows have been grouped, of which `fresh` belonged to no group before. */
 static void
 count_fresh(Groups *groups, int n, int64 fresh)
 {

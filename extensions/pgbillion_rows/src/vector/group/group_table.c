@@ -40,13 +40,13 @@
 /* Batches with keys beyond that, after which it is given up. */
 #define DENSE_MISSES 16
 
-/* So many groups are few in any batch. */
+/* Up to this number, groups are few in any batch. */
 #define MIN_SMALL_GROUPS 32
 
-/* Entries are allocated at least so many bytes at a time, and a quarter of what there is, or is expected. */
+/* Minimum size, in bytes, of an allocation of entries; a quarter of what exists or is expected if that is more. */
 #define CHUNK_BYTES (256 * 1024)
 
-/* Whether as many groups come as are expected is open until there are so many. */
+/* Up to this number of groups, it is open whether as many come as are expected. */
 #define MANY_ENTRIES 8192
 
 /* Where the states begin in an entry. */
@@ -161,7 +161,7 @@ group_table_limit(GroupTable *table)
 	return table->limit;
 }
 
-/* Let it have so many instead of all of hash_mem. */
+/* Let it have `limit` bytes instead of all of hash_mem. */
 void
 group_table_set_limit(GroupTable *table, Size limit)
 {

@@ -12,7 +12,7 @@
 
 #define GROUP_MAX_KEYS 32
 
-/* So many records are merged at a time. */
+/* Number of records that are merged at a time. */
 #define GROUP_RECORDS 256
 
 typedef struct GroupTable GroupTable;

@@ -60,8 +60,8 @@ typedef struct SinkMethods
 	void		(*end) (Sink *sink);
 
 	/*
-	 * For whoever wants final groups, see vector_run(); others leave these
-	 * out.
+	 * For callers that want final groups, see vector_run(); others leave
+	 * these out.
 	 */
 
 	/*
@@ -84,7 +84,8 @@ struct Sink
 
 	/*
 	 * of groups that the processes of a parallel plan finish together, or
-	 * NULL: whoever wants final groups begins, waits, and then asks for rows
+	 * NULL: a caller that wants final groups begins, waits, and then asks for
+	 * rows
 	 */
 	struct Exchange *exchange;
 

@@ -17,7 +17,7 @@
 #include "vector/group/value_set.h"
 #include "vector/keys/slots.h"
 
-/* So many pairs have room whatever the limit is, so that who spills others makes progress. */
+/* Number of pairs that have room whatever the limit is, so that a caller that spills others makes progress. */
 #define MIN_VALUES 256
 
 /* What all rows without groups are of. */

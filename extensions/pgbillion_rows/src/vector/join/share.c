@@ -62,7 +62,7 @@ typedef struct SharedRows
 	Spill	   *spill;			/* own rows are being written */
 	int			next;			/* process whose rows are next, */
 	bool		without_own;	/* except this one's, which were returned */
-	Source	   *file;			/* of the one at hand, or NULL */
+	Source	   *file;			/* of the current one, or NULL */
 } SharedRows;
 
 /* ---- rows ---- */

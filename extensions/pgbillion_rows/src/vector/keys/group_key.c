@@ -92,7 +92,7 @@ group_key_prepare(Key *key, Oid type, Oid collation)
 	}
 }
 
-/* So many digits of a numeric, of base 10000, fit into a word with their weight and sign. */
+/* Number of digits of a numeric, of base 10000, that fit into a word with their weight and sign. */
 #define WORD_DIGITS 3
 
 /*

@@ -29,7 +29,7 @@ typedef enum VectorPrivate
 								 * be read, if any */
 	VECTOR_PRIVATE_DISTINCT,	/* a list of aggdistinct, one per output */
 	VECTOR_PRIVATE_TERMS,		/* an integer */
-	VECTOR_PRIVATE_EXCHANGE,	/* an integer: about so many groups are
+	VECTOR_PRIVATE_EXCHANGE,	/* an integer: number of groups that are
 								 * exchanged by processes, or none */
 	VECTOR_PRIVATE_PASSTHROUGH_AFTER,	/* an integer: so many groups are made
 										 * of rows in which few groups are

@@ -35,7 +35,7 @@ typedef struct TopValue
 
 struct TopRows
 {
-	int64		n;				/* so many rows are wanted */
+	int64		n;				/* number of rows that are wanted */
 	int			column;
 	int16		len;
 	bool		byval;

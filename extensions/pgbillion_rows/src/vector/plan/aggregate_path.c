@@ -82,7 +82,7 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 	return &path->path;
 }
 
-/* Note in a path that its processes exchange about so many groups. */
+/* Note in a path that its processes exchange groups, and the estimate of their number. */
 static void
 set_exchange(Path *path, double groups)
 {

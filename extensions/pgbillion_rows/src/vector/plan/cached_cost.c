@@ -49,7 +49,7 @@ cached_sequential_page_cost(PlannerInfo *root, Cost planned)
 	return vector_tables_in_memory(root) ? CACHED_COST_PAGE * cpu_tuple_cost : planned;
 }
 
-/* Is it a path of ours, of these methods? Other extensions have custom paths, too, of which nothing is known. */
+/* Is it one of our paths, with these methods? Other extensions have custom paths, too, of which nothing is known. */
 static bool
 is_ours(const Path *path, const CustomPathMethods * methods)
 {
@@ -380,7 +380,7 @@ sort_cost(double rows)
 	return cpu_tuple_cost * CACHED_COST_COMPARE * rows * log2(Max(rows, 2));
 }
 
-/* The inner side of a nested loop, for so many rows outside; with `first` one match of each is enough. */
+/* The inner side of a nested loop, for `times` outer rows; with `first` one match of each is enough. */
 static Cost
 loops(PlannerInfo *root, Path *inner, double times, bool first)
 {

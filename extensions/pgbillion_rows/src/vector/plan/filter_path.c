@@ -101,7 +101,7 @@ is_like(Node *term)
 	}
 }
 
-/* No more rows than so many, and no more memory than this part of work_mem, for the first of an order. */
+/* Maximum number of rows, and maximum share of work_mem, for the first rows of an order. */
 #define MAX_TOP_ROWS 100000
 #define TOP_MEMORY_FACTOR 0.25
 
@@ -162,7 +162,7 @@ find_top_order(PlannerInfo *root, RelOptInfo *rel, TopOrder *order)
 		work_mem * 1024.0 * TOP_MEMORY_FACTOR;
 }
 
-/* How many of so many rows, in an order by chance, are returned by a process that wants the first of an order. */
+/* How many of `rows` rows, in random order, are returned by a process that wants the first rows of an order. */
 static double
 rows_of_top(PlannerInfo *root, RelOptInfo *rel, const TopOrder *order, double rows)
 {
@@ -274,7 +274,7 @@ keep_gain(PlannerInfo *root, RelOptInfo *rel, CustomPath *serial, const CustomPa
 	serial->path.total_cost = Max(serial->path.total_cost, Min(core - saved, core * LESS_COST_FACTOR));
 }
 
-/* Is so much less than what PostgreSQL's best path costs? */
+/* Is this cost less than that of PostgreSQL's best path? */
 static bool
 pays(RelOptInfo *rel, Cost cost)
 {
@@ -295,7 +295,7 @@ hidden_cost(RelOptInfo *rel, List *terms, int n)
 	return likes * SCAN_LIKE_COST * rel->tuples;
 }
 
-/* Tell that it cannot cost less than so much, which does not pay. */
+/* Report that it cannot cost less than this, which does not pay. */
 static void
 report_cost(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, const char *what, Cost cost)
 {

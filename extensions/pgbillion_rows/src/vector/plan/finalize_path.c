@@ -133,7 +133,7 @@ vector_finalizable(PathTarget *target, PathTarget *output, List *clause)
 }
 
 /*
- * The path above Finalize Aggregate over a scan of ours, hashed or of one
+ * The path above Finalize Aggregate over one of our scans, hashed or of one
  * group. It costs what the scan, spilling, new groups and the final functions
  * do.
  */

@@ -161,7 +161,7 @@ vector_clause_refusal(PathTarget *target, List *clause)
 	return NULL;
 }
 
-/* Why so many groups are too many where they cannot be spilled, or NULL. */
+/* Why this number of groups is too large where they cannot be spilled, or NULL. */
 const char *
 vector_memory_refusal(PathTarget *target, double groups)
 {

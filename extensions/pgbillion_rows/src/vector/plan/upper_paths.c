@@ -206,7 +206,7 @@ find_tables(PlannerInfo *root, Request *request)
 }
 
 /*
- * Can processes exchange so many groups, each partition of which should fit in memory? With DISTINCT, groups of the
+ * Can processes exchange this number of groups, each partition of which should fit in memory? With DISTINCT, groups of the
  * keys and of its one argument.
  */
 static bool
@@ -313,7 +313,7 @@ set_partial_rel(PlannerInfo *root, Request *request)
 	}
 }
 
-/* The scans of all tables, for so many groups; with workers, partial ones. */
+/* The scans of all tables, for `groups` groups; with workers, partial ones. */
 static List *
 scan_paths(PlannerInfo *root, Request *request, double groups, int workers)
 {

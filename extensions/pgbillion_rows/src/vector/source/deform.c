@@ -61,8 +61,8 @@ struct Deform
 	/* the batch */
 	int			n;
 	HeapTupleHeader *tuples;	/* the caller's array, compacted with us */
-	int			plain;			/* so many leading attributes are there, and
-								 * not NULL, in every row */
+	int			plain;			/* number of leading attributes that are
+								 * there, and not NULL, in every row */
 	int			hoff;			/* of every row, or -1 */
 	uint64		nullable[BITMAP_WORDS]; /* beyond those: attributes that some
 										 * row does not have, or as NULL */
@@ -75,8 +75,8 @@ struct Deform
 	/* what there is to be fetched of the next rows on the way */
 	VectorFetch *fetch;
 	int			begun;			/* rows of the batch when it began */
-	int			reached;		/* so many bytes were looked at of most of
-								 * them */
+	int			reached;		/* number of bytes that were looked at of most
+								 * of them */
 	int			steps;			/* that have fetched something */
 	int			last_steps;		/* ... in the batch before */
 };
@@ -324,7 +324,7 @@ deform_end(Deform *columns)
 	columns->begun = 0;
 }
 
-/* So many bytes of each row that is left are looked at. */
+/* Number of bytes of each remaining row that are looked at. */
 static inline void
 reach(Deform *columns, int bytes)
 {
@@ -445,10 +445,10 @@ gather_fixed(Deform *columns, const Attribute *attribute, Column *column)
 	gather(attribute, data, attribute->fixed_offset, columns->n, column->values);
 }
 
-/* So many values of variable length are stepped over together. */
+/* Number of values of variable length that are stepped over together. */
 #define MAX_STEPS 6
 
-/* What a step is to fetch per row, for so many rows. */
+/* What a step is to fetch per row, by the number of rows. */
 static int
 share_of(Deform *columns, int n)
 {

@@ -39,13 +39,13 @@ extern bool source_read_lazy(Relation rel, Snapshot snapshot);
 #define MIN_ROWS 64
 #define MAX_PAGES 4
 
-/* One of so many buffers at most: there may be many scans at once. */
+/* Share of the buffers that a scan may pin, as there may be many scans at once: one of this number. */
 #define BUFFERS_PER_PAGE 256
 
 /* Rows of a page that are few. */
 #define FEW_ROWS 32
 
-/* So many can be asked for: all of the pages, and a line per row that is of two. */
+/* Maximum number that can be asked for: all lines of the pages, and one for each row that lies in two. */
 #define FETCH_LINES (MAX_PAGES * BLCKSZ / CACHE_LINE + MIN_ROWS + MaxHeapTuplesPerPage)
 
 typedef struct VectorScan VectorScan;
@@ -54,7 +54,7 @@ typedef struct VectorScan VectorScan;
 typedef struct VectorFetch
 {
 	/* set by who works on rows: as of the rows to be found from then on */
-	int			bytes;			/* so much of each row, */
+	int			bytes;			/* number of bytes of each row, */
 	bool		on_way;			/* and most of that by who works on rows */
 
 	/* what is not fetched when rows are found */

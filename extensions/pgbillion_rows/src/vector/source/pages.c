@@ -31,7 +31,7 @@
 #include "vector/source/heap.h"
 
 /*
- * After so many right guesses in a row a wrong one costs a single block of the
+ * After this number of right guesses in a row, a wrong one costs a single block of the
  * stream, unless the last such had to be read from disk. Otherwise guessing
  * does not pay, or the stream is to look ahead, and it gets MIN_RUN further
  * blocks, and twice as many each time again.

@@ -148,7 +148,7 @@ move_blocks(SegmentSource *source, Place to)
 	return moved;
 }
 
-/* Have the next segment at hand, and all that is known of it forgotten; false at the end. */
+/* Go to the next segment, and forget all that is known of the last one; false at the end. */
 static bool
 find_segment(SegmentSource *source)
 {
@@ -226,7 +226,7 @@ begin_segment(SegmentSource *source, Batch *batch)
 	return true;
 }
 
-/* The segment was replaced: what is left of it, the batch at hand included, is read from the heap. */
+/* The segment was replaced: what is left of it, including the current batch, is read from the heap. */
 static void
 leave_segment(SegmentSource *source)
 {

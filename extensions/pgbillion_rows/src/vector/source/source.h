@@ -23,7 +23,7 @@ extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc,
 
 /* ---- plan_rows.c ---- */
 
-/* It gives at most so many rows at a time: those who take them bound their memory. */
+/* Maximum number of rows that it returns at a time, by which its callers bound their memory. */
 #define PLAN_BATCH_ROWS 256
 
 extern Source *plan_rows_create(PlanState *plan);

@@ -10,7 +10,7 @@
  * and those of a few pages where they have few.
  *
  * It is one hand ahead: the rows of the next pages have been found when those
- * of the last ones are handed out, so that whoever works on these can have the
+ * of the last ones are handed out, so that those who work on these can have the
  * processor fetch the next ones meanwhile.
  *
  * Locking: the relation must stay locked by the caller. A page is share

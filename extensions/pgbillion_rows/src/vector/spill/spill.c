@@ -36,7 +36,7 @@
 
 #include "vector/spill/spill.h"
 
-/* Partitions are made for at most so many, and for this many times the groups expected. */
+/* Partitions are made for this number of groups at most, and for this many times the groups expected. */
 #define MIN_PARTITIONS 8
 #define MAX_PARTITIONS 256
 #define PARTITION_FACTOR 1.5
@@ -117,7 +117,7 @@ spill_begin(Batch *batch, int level, double groups, int64 resident, Size limit)
 	return spill_begin_partitions(batch, level, (int) Max(Min(Min(wanted, most), MAX_PARTITIONS), MIN_PARTITIONS));
 }
 
-/* The same with so many partitions: rows of two batches with equal tags go to those of the same number. */
+/* The same with `npartitions` partitions: rows of two batches with equal tags go to partitions of the same number. */
 Spill *
 spill_begin_partitions(Batch *batch, int level, int npartitions)
 {
@@ -426,7 +426,7 @@ spill_count(SpillPartition *partition)
 	return partition->rows;
 }
 
-/* Read so many bytes, or return false at the end of the file, if that may come. */
+/* Read `bytes` bytes, or return false at the end of the file, if that may come. */
 static bool
 read_temporary(BufFile *file, void *to, size_t bytes, bool may_end)
 {
