@@ -139,7 +139,7 @@ def test_files_of_others_by_a_server(user: User, server: Copied, closed: pytest.
 @runs("cli/extension.py install: _outside * * *", "cli/extension.py uninstall: _by_owner * * * *")
 def test_a_folder_outside_the_server_s_own(user: User, server: Copied, closed: pytest.MonkeyPatch) -> None:
     if server.cluster.installation.major < deploy.OUTSIDE_SINCE:
-        pytest.skip("PostgreSQL finds extensions in its own folders only")
+        pytest.skip("PostgreSQL finds extensions in its own directories only")
     done = user.run("extension", "install", "--preload")
     closed.undo()
     line = command(done.stderr, "or without root: ")

@@ -322,10 +322,10 @@ def test_wal_folders(server: Server, tmp_path: Path) -> None:
         (folder / "full" / "file").touch()
         (folder / "file").touch()
         refused(folder / "full", "is not empty", "empty it")
-        refused(folder / "file", "is not a folder")
+        refused(folder / "file", "is not a directory")
         refused("wal", "by its whole path")
         refused(server.cluster.data / "wal", "inside the data directory")
-        refused(folder / "no" / "wal", "there is no folder")
+        refused(folder / "no" / "wal", "there is no directory")
         (folder / "closed").mkdir(mode=0o755)
         if os.geteuid() == 0:
             refused(folder / "closed", "cannot write", "install -d -o")

@@ -321,7 +321,7 @@ def test_a_folder_of_ones_own(program: Program, server: Server) -> None:
     with servers.temporary_folder() as home:
         arguments = ("extension", "install", "--folder", str(home / "ours"), *server.options)
         if server.cluster.installation.major < 18:
-            program.fails(1, "finds extensions in its own folders only", "leave --folder out", *arguments)
+            program.fails(1, "finds extensions in its own directories only", "leave --folder out", *arguments)
             return
         before = server.files()
         with server.cluster.connect() as conn:
@@ -369,12 +369,12 @@ def test_a_folder_that_others_can_write_to(program: Program, server: Server, sha
         place = folder if shared == "theirs" else home / shared
         place.mkdir(parents=True, exist_ok=True)
         if shared == "theirs":
-            root.need_root("only root gives a folder to others")
+            root.need_root("only root gives a directory to others")
             os.chown(place, 12345, 12345)
         else:
             place.chmod(0o777)
         arguments = ("extension", "install", "--folder", str(folder), *server.options)
-        program.fails(3, f"others can write to {place}, and", "a folder that is yours", *arguments)
+        program.fails(3, f"others can write to {place}, and", "a directory that is yours", *arguments)
         assert not list(home.rglob("*.so"))
         with server.cluster.connect() as conn:
             assert one(conn, "SHOW extension_control_path") == "$system"

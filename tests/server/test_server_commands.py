@@ -561,7 +561,7 @@ def test_an_ordinary_user(installation: Installation) -> None:
         except PermissionError:
             usable = False
         if not usable:
-            pytest.skip("nobody cannot reach this Python or this folder")
+            pytest.skip("nobody cannot reach this Python or this directory")
         done = run("server", "start", "--pg-config", str(installation.source))
         assert (done.returncode, done.stderr) == (0, "")
         done = run("server", "psql", "-XAt", "-c", "SELECT pgbillion_tables.version()")

@@ -179,13 +179,13 @@ def test_no_run(cli: CommandLine) -> None:
     for command in ("report", "verify"):
         done = cli.run("tables", command, str(cli.state), server=command == "verify")
         assert done.returncode == 1
-        assert "not the folder of a run" in done.stderr
+        assert "not the directory of a run" in done.stderr
 
 
 def test_run_folder_that_cannot_be_written(cli: CommandLine) -> None:
     (cli.state / "file").touch()
     done = cli.run(*CREATE, "--count", "10", "--run-dir", str(cli.state / "file" / "run"))
-    failed(done, 1, "folder cannot be written", "--run-dir")
+    failed(done, 1, "directory cannot be written", "--run-dir")
     with cli.connect() as conn:
         assert count(conn) == 0
 
@@ -243,7 +243,7 @@ def test_tablespace_folder_of_somebody_else(cli: CommandLine) -> None:
     with cli.connect() as conn:
         os.seteuid(other.pw_uid)
         try:
-            with pytest.raises(UserError, match="for whom this user cannot make the folder"):
+            with pytest.raises(UserError, match="for whom this user cannot make the directory"):
                 tablespaces.create(conn, ["_000"], [folder], Host(None))
         finally:
             os.seteuid(0)

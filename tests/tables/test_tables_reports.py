@@ -179,7 +179,7 @@ def test_verify_finds_a_tablespace_without_a_folder(cli: CommandLine) -> None:
     assert done.returncode == 1, done.stderr
     (sizes,) = [check for check in json.loads(done.stdout)["checks"] if check["name"] == "sizes on disk"]
     assert sizes["result"] == "failed"
-    assert "without a folder: vanished" in sizes["summary"]
+    assert "without a directory: vanished" in sizes["summary"]
 
 
 def test_list_of_tables_that_takes_too_long(cli: CommandLine) -> None:

@@ -140,7 +140,7 @@ def alone(state: Path) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise UserError(
-            f"another cycle is running in {state}", "wait for it, or choose another folder with --state-dir"
+            f"another cycle is running in {state}", "wait for it, or choose another directory with --state-dir"
         ) from None
     finally:
         os.close(folder)

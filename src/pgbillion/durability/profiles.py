@@ -70,7 +70,7 @@ RISKS: Mapping[Profile, str] = {
         "one of the server alone can tear the pages that were being written"
     ),
 }
-WAL_DIR_RISK = "if the WAL folder is lost, as a tmpfs is with the machine, the server cannot start again"
+WAL_DIR_RISK = "if the WAL directory is lost, as a tmpfs is with the machine, the server cannot start again"
 
 
 def settings(profile: Profile, major: int, *, restart: bool = True) -> tuple[Setting, ...]:

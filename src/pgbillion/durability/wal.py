@@ -36,29 +36,30 @@ def plan(data: Path, folder: Path) -> tuple[Wal, int]:
     directory.
     """
     if not folder.is_absolute():
-        raise UserError(f"the WAL folder has to be given by its whole path: {folder}")
+        raise UserError(f"the WAL directory has to be given by its whole path: {folder}")
     wal = data / "pg_wal"
     link = str(wal.readlink()) if wal.is_symlink() else None
     if link is not None and not Path(link).is_absolute():
         raise UserError(f"{wal} is a link to a path that is not absolute: {link}", "make it one of an absolute path")
     if folder.resolve().is_relative_to(data.resolve()):
-        raise UserError(f"the WAL folder {folder} is inside the data directory", "choose one elsewhere")
+        raise UserError(f"the WAL directory {folder} is inside the data directory", "choose one elsewhere")
     made = not folder.exists()
     if not made:
         if not folder.is_dir():
-            raise UserError(f"the WAL folder {folder} is not a folder")
+            raise UserError(f"the WAL directory {folder} is not a directory")
         if any(folder.iterdir()):
-            raise UserError(f"the WAL folder {folder} is not empty", "empty it, or name another")
+            raise UserError(f"the WAL directory {folder} is not empty", "empty it, or name another")
     there = folder if not made else folder.parent
     if not there.is_dir():
-        raise UserError(f"there is no folder {there} to make the WAL folder in")
+        raise UserError(f"there is no directory {there} to make the WAL directory in")
     _check_owner(data, there, folder, made=made)
     system = FileSystem.of(there)
     needed = _size(wal) + _LEAST
     if system.free < needed:
         raise UserError(
-            f"the WAL folder {folder} is too small: {needed // _MIB} MB are needed, {system.free // _MIB} MB are free",
-            "make room, or choose a folder on another file system",
+            f"the WAL directory {folder} is too small:"
+            f" {needed // _MIB} MB are needed, {system.free // _MIB} MB are free",
+            "make room, or choose a directory on another file system",
         )
     return Wal(str(folder), link, made, system.kind in VOLATILE), system.free // _MIB
 
@@ -233,7 +234,7 @@ def _check_owner(data: Path, there: Path, folder: Path, *, made: bool) -> None:
         return
     raise UserError(
         f"the server's user {user.pw_name} cannot write to {folder if not made else there}",
-        f"give it the folder: install -d -o {user.pw_name} -m 700 {folder}",
+        f"give it the directory: install -d -o {user.pw_name} -m 700 {folder}",
     )
 
 

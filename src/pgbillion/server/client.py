@@ -48,7 +48,7 @@ def find(least: int, most: int | None = None, bindir: Path | None = None) -> Pro
     other = f", only of {', '.join(sorted({str(one.major) for one in found}))}" if found else ""
     raise UserError(
         f"there are no pg_dump and pg_restore of PostgreSQL {wanted} {where}{other}",
-        f"{how_to_install([f'postgresql-client-{least}'])}, or name their folder with --bindir",
+        f"{how_to_install([f'postgresql-client-{least}'])}, or name their directory with --bindir",
     )
 
 

@@ -275,12 +275,12 @@ def check_outside(conn: Connection, facts: PgConfig, folder: Path) -> None:
     """Raise UserError when a server cannot find extensions in a folder of the user's own, or cannot reach it."""
     if facts.major < OUTSIDE_SINCE:
         raise UserError(
-            f"PostgreSQL {facts.major} finds extensions in its own folders only; {OUTSIDE_SINCE} is the first that"
+            f"PostgreSQL {facts.major} finds extensions in its own directories only; {OUTSIDE_SINCE} is the first that"
             " looks elsewhere",
             "leave --folder out, and run it as the owner of PostgreSQL's files",
         )
     if any(character in str(folder) for character in ':"'):
-        raise UserError(f"the path of a folder of extensions cannot have a colon or a quote: {folder}")
+        raise UserError(f"the path of a directory of extensions cannot have a colon or a quote: {folder}")
     there = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         # that it does not exist can be told only by who may look into the folder
@@ -288,7 +288,7 @@ def check_outside(conn: Connection, facts: PgConfig, folder: Path) -> None:
     except psycopg.Error as error:
         raise UserError(
             f"the server cannot reach {there}: {error.diag.message_primary}",
-            "choose a folder that the server's user can reach",
+            "choose a directory that the server's user can reach",
             status=3,
         ) from error
     _check_nobody_elses(conn, folder)
@@ -312,7 +312,7 @@ def _check_nobody_elses(conn: Connection, folder: Path) -> None:
         if open_to_all or (path in inside and found.st_uid not in owners):
             raise UserError(
                 f"others can write to {path}, and what is in {folder} runs as the server's user",
-                "choose a folder that is yours, and that only you can write to",
+                "choose a directory that is yours, and that only you can write to",
                 status=3,
             )
 

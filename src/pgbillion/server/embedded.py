@@ -225,7 +225,7 @@ def _check_disk(state: Path) -> None:
     if free < _DISK_NEEDED:
         raise UserError(
             f"a server needs {_DISK_NEEDED // _MIB} MB of disk, {state} has {free // _MIB} MB left",
-            "make room, or choose a folder on another disk with --state-dir or PGBILLION_STATE",
+            "make room, or choose a directory on another disk with --state-dir or PGBILLION_STATE",
         )
 
 

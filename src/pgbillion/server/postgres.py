@@ -84,7 +84,7 @@ def make_folder(path: Path, *, private: bool = False, for_server: bool = False) 
     if run_as_server(["/bin/sh", "-c", f'test -{"w" if for_server else "x"} "$0"', path]).returncode != 0:
         raise UserError(
             f"the server's user {user.pw_name} cannot {'write to' if for_server else 'reach'} {path}",
-            "choose a folder that every user can reach with --state-dir or PGBILLION_STATE",
+            "choose a directory that every user can reach with --state-dir or PGBILLION_STATE",
         )
 
 
@@ -362,7 +362,7 @@ class Cluster:
         if length > _LONGEST_SOCKET_PATH:
             raise UserError(
                 f"the socket's path has {length} bytes, {_LONGEST_SOCKET_PATH} are possible: {self._socket}",
-                "choose a folder with a shorter path with --state-dir or PGBILLION_STATE",
+                "choose a directory with a shorter path with --state-dir or PGBILLION_STATE",
             )
 
     def _check_major(self) -> None:

@@ -227,9 +227,9 @@ def find(conn: Connection, state: Path, table: str, *, unfinished: bool = False)
             return found
     others = "".join(f"; set {found.id} is of {found.table}" for found in all_sets(state))
     raise UserError(
-        f'there are no shards of a table "{table}" in database {here["database"]}, made with state folder {state}',
+        f'there are no shards of a table "{table}" in database {here["database"]}, made with state directory {state}',
         f"make some: {invocation.command('shards', 'create', '--table', table)}; or name the table with --table,"
-        f" the folder with --state-dir{others}",
+        f" the directory with --state-dir{others}",
     )
 
 

@@ -29,7 +29,7 @@ def check_room(state: Path, count: int) -> None:
         raise UserError(
             f"{count} servers need {text.size(count * _DISK_NEEDED)} of disk before the first row, {state} has"
             f" {text.size(free)} left",
-            "make fewer, make room, or choose a folder on another disk with --state-dir or PGBILLION_STATE",
+            "make fewer, make room, or choose a directory on another disk with --state-dir or PGBILLION_STATE",
         )
 
 

@@ -231,7 +231,7 @@ def _disk(
     items: list[Item] = []
     for key, size in bytes_needed.items():
         system, what = systems.get(key), ", ".join(sorted(parts[key]))
-        where = f"{what} on {system.mount} ({system.kind})" if system else f"{what}: their folder may not be seen"
+        where = f"{what} on {system.mount} ({system.kind})" if system else f"{what}: their directory may not be seen"
         free = system.free if system else None
         items.append(Item("disk", "bytes", math.ceil(size * _MARGIN), free, where, "count"))
         if files_needed[key]:

@@ -90,7 +90,9 @@ class Run:
             run = cls(folder, plan, server, time.time())
             _write(folder / "plan.json", {"plan": plan.to_json(), "server": server, "started": run.started})
         except OSError as error:
-            raise UserError(f"the run's folder cannot be written: {error}", "choose another with --run-dir.") from error
+            raise UserError(
+                f"the run's directory cannot be written: {error}", "choose another with --run-dir."
+            ) from error
         return run
 
     @classmethod
@@ -103,9 +105,9 @@ class Run:
                 journal = json.loads((folder / "journal.json").read_text(encoding="utf-8"))
                 run.journal = Journal([Attempt(**attempt) for attempt in journal["attempts"]])
         except (FileNotFoundError, NotADirectoryError):
-            raise UserError(f"{folder} is not the folder of a run: it has no plan.json") from None
+            raise UserError(f"{folder} is not the directory of a run: it has no plan.json") from None
         except OSError as error:
-            raise UserError(f"the run's folder cannot be read: {error}") from error
+            raise UserError(f"the run's directory cannot be read: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{folder} cannot be read as a run: {error!r}") from error
         return run
@@ -198,8 +200,8 @@ def find(state: Path, name: str | None) -> Path:
         known = sorted(plan.parent.name for plan in runs.glob("*/plan.json"))
         there = f"{', '.join(known[-3:])} and {len(known) - 3} more" if len(known) > 3 else ", ".join(known) or "none"
         raise UserError(
-            f'there is no run "{name}", neither as a folder nor in {runs}',
-            f"give a run's folder, or one of the names there: {there}",
+            f'there is no run "{name}", neither as a directory nor in {runs}',
+            f"give a run's directory, or one of the names there: {there}",
         )
     return path.absolute()
 

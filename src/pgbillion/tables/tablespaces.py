@@ -30,7 +30,7 @@ def check_folders(conn: Connection, names: Sequence[str], folders: Sequence[Path
     if absent and not folders:
         raise UserError(
             f"tablespaces {absent[0]}{' …' if len(absent) > 1 else ''} do not exist",
-            "say in which folder of the server to make them with --tablespace-dir",
+            "say in which directory of the server to make them with --tablespace-dir",
         )
     for folder in folders:
         if not folder.is_absolute():
@@ -63,7 +63,7 @@ def create(conn: Connection, names: Sequence[str], folders: Sequence[Path], host
 def _hint(error: psycopg.Error, folder: Path) -> str:
     if isinstance(error, psycopg.errors.InsufficientPrivilege) and "superuser" in str(error.diag.message_hint):
         return "only a superuser makes tablespaces: connect as one, or let one make them, with CREATE on them for you"
-    return f"the folder must exist on the server's machine, be empty, and be owned by the server's user: {folder}"
+    return f"the directory must exist on the server's machine, be empty, and be owned by the server's user: {folder}"
 
 
 def _server_user(conn: Connection) -> pwd.struct_passwd | None:
@@ -82,8 +82,8 @@ def _make_folder(folder: Path, owner: pwd.struct_passwd | None) -> None:
         if owner is None or me not in (0, owner.pw_uid):
             user = owner.pw_name if owner else "postgres"
             raise UserError(
-                f"the server runs as {user}, for whom this user cannot make the folder {folder}",
-                f"make the folders first (sudo install -d -m 700 -o {user} {shlex.quote(str(folder))} …), or run this"
+                f"the server runs as {user}, for whom this user cannot make the directory {folder}",
+                f"make the directories first (sudo install -d -m 700 -o {user} {shlex.quote(str(folder))} …), or run this"
                 f" command as {user}",
             )
         for parent in reversed(folder.parents):
@@ -94,4 +94,4 @@ def _make_folder(folder: Path, owner: pwd.struct_passwd | None) -> None:
         if me == 0:
             os.chown(folder, owner.pw_uid, owner.pw_gid)
     except OSError as error:
-        raise UserError(f"the tablespace's folder {folder} cannot be made: {error.strerror}") from error
+        raise UserError(f"the tablespace's directory {folder} cannot be made: {error.strerror}") from error

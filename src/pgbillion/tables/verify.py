@@ -310,7 +310,7 @@ def _sizes(conn: Connection, host: Host | None, options: Options, check: Check) 
         gone = [name for name, size in rows if size is None]
         if gone:
             check.result = "failed"
-            words.append(f"without a folder: {', '.join(gone)}")
+            words.append(f"without a directory: {', '.join(gone)}")
     except psycopg.errors.QueryCanceled:
         words.append(f"database: not known within {text.duration(options.size_seconds)}, it has too many files")
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
