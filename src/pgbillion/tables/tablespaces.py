@@ -83,8 +83,8 @@ def _make_folder(folder: Path, owner: pwd.struct_passwd | None) -> None:
             user = owner.pw_name if owner else "postgres"
             raise UserError(
                 f"the server runs as {user}, for whom this user cannot make the directory {folder}",
-                f"make the directories first (sudo install -d -m 700 -o {user} {shlex.quote(str(folder))} …), or run this"
-                f" command as {user}",
+                f"make the directories first (sudo install -d -m 700 -o {user} {shlex.quote(str(folder))} …), or run"
+                f" this command as {user}",
             )
         for parent in reversed(folder.parents):
             if not parent.exists():
