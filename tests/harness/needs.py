@@ -12,7 +12,12 @@ REASON = "for want of "
 # Debian's packages, and what takes no package
 OTHER_MAJORS = "another PostgreSQL (postgresql-15 and postgresql-server-dev-15, or tools/postgres.sh config 17)"
 OLDER = "an older PostgreSQL (postgresql-15 and postgresql-server-dev-15, or tools/postgres.sh config 17)"
-PACKAGES = {"mariadbd": "mariadb-server", "strace": "strace", "pg_catcheck": "postgresql-15-pg-catcheck"}
+PACKAGES = {
+    "mariadbd": "mariadb-server",
+    "pg_catcheck": "postgresql-15-pg-catcheck",
+    "pgbouncer": "pgbouncer",
+    "strace": "strace",
+}
 # CI sets this, so that a step of installation that is lost fails there instead of skipping its tests ever after
 COMPLETE = bool(os.environ.get("PGBILLION_TEST_COMPLETE"))
 

@@ -28,6 +28,7 @@ _PG_init(void)
 	stamp_at_abort_init();
 	lazy_heap_init();
 	metadata_memory_init();
+	tenant_guard_init();
 	MarkGUCPrefixReserved("pgbillion_tables");
 }
 
