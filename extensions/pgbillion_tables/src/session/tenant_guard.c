@@ -208,12 +208,14 @@ check_command(Node *command)
 	if (own_path(&path))
 		return;
 	foreach(lc, schemas_of(path))
+	{
 		if (is_tenant(strVal(lfirst(lc))))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("search_path names a tenant's schema, but was set by an earlier transaction"),
-				 errdetail_log("search_path is \"%s\".", path),
-				 errhint("Begin the transaction with SET LOCAL search_path.")));
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("search_path names a tenant's schema, but was set by an earlier transaction"),
+					 errdetail_log("search_path is \"%s\".", path),
+					 errhint("Begin the transaction with SET LOCAL search_path.")));
+	}
 }
 
 static bool
