@@ -12,9 +12,11 @@
  *	semi, anti		with no further condition the first match decides; else
  *					each row's next match is tried, until one satisfies it
  *
- * The hash table is filled when the first row is asked for. If it does not fit
- * into memory, both sides are in partitions, which are joined one by one: the
- * rows of a partition are a source, too.
+ * The hash tables of all joins are filled when the first row is asked for, those
+ * that cost least first. Once one of them leaves no rows, no other inner side is
+ * read, and none if a small table has no rows that the filter keeps. If a table
+ * does not fit into memory, both sides are in partitions, which are joined one
+ * by one: the rows of a partition are a source, too.
  *
  *-------------------------------------------------------------------------
  */
@@ -24,11 +26,16 @@
 #include "executor/instrument.h"
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
+#include "storage/bufmgr.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 
 #include "planner/arithmetic.h"
 #include "vector/join/join.h"
 #include "vector/join/share.h"
+
+/* Pages of a table that is read before all inner sides. */
+#define SMALL_PAGES 16
 
 /* What is written of both sides; NULL: there are no rows. */
 typedef struct PartitionPair
@@ -69,6 +76,9 @@ struct VectorJoin
 	bool		divided;		/* they are, or were, in partitions */
 	bool		begun;			/* rows are being read */
 	bool		ended;
+	bool		is_small;		/* what is below is a table of a few pages */
+	bool		ahead;			/* the input has rows that have been read
+								 * before the tables were built */
 	MemoryContext spill_context;
 	Spill	   *spill;			/* the input's rows are being written, or NULL */
 	List	   *pairs;			/* of partitions, waiting to be joined */
@@ -84,6 +94,8 @@ struct VectorJoin
 	uint16		rows[BATCH_ROWS];	/* of the input */
 	JoinEntry  *entries[BATCH_ROWS];	/* NULL: none */
 };
+
+static const SourceMethods join_methods;
 
 /* Are rows without a match of no use? */
 static inline bool
@@ -404,6 +416,7 @@ read_input(VectorJoin *join)
 	Source	   *source = input->source;
 	int			removed = 0;
 
+	ResetExprContext(input->econtext);
 	/* what was written, and what joins give, has been filtered */
 	if (source != join->below || join->filter == NULL)
 		return vector_filter_next(NULL, input);
@@ -435,9 +448,12 @@ next_input(VectorJoin *join)
 
 	while (join->phase == PAIRS_NONE)
 	{
+		bool		more;
+
 		CHECK_FOR_INTERRUPTS();
-		ResetExprContext(input->econtext);
-		if (!read_input(join))
+		more = join->ahead || read_input(join);
+		join->ahead = false;
+		if (!more)
 		{
 			if (!next_partition(join))
 				break;
@@ -595,28 +611,126 @@ next_pairs(VectorJoin *join)
 
 /* Fill the table from the plan, unless it holds its rows. */
 static void
-begin(VectorJoin *join)
+build_table(VectorJoin *join)
 {
-	if (!join->built)
+	MemoryContext old;
+
+	if (join->built)
+		return;
+	old = MemoryContextSwitchTo(join->input->parent->state->es_query_cxt);
+	if (join->spill_context == NULL)
+		join->spill_context = AllocSetContextCreate(GetMemoryChunkContext(join), "pgbillion spilled join",
+													ALLOCSET_DEFAULT_SIZES);
+	if (join->read)
+		ExecReScan(join->build->plan);
+	join->read = join->built = true;
+	MemoryContextSwitchTo(old);
+	fill_table(join, join->build->rows, 0);
+}
+
+/* The join whose rows a join reads, or NULL if it reads the table's. */
+static VectorJoin *
+join_below(const VectorJoin *join)
+{
+	return join->below->methods == &join_methods ? (VectorJoin *) join->below : NULL;
+}
+
+/* Is a table built that leaves no row of the input? As PostgreSQL does, do not look at rows that nothing can match. */
+static bool
+leaves_nothing(const VectorJoin *join)
+{
+	return join->built && !join->divided && drops_unmatched(join) && join_table_count(join->build->table) == 0;
+}
+
+/*
+ * Which table is to be built before another one: one that may leave nothing,
+ * and of these one that costs less. That depends on nothing but the plan, so
+ * that processes which run inner sides together come to them in one order.
+ */
+static bool
+is_before(const VectorJoin *one, const VectorJoin *other)
+{
+	if (drops_unmatched(one) != drops_unmatched(other))
+		return drops_unmatched(one);
+	return one->build->plan->plan->total_cost < other->build->plan->plan->total_cost;
+}
+
+/* The next table to be built of a join and those below, or NULL: all are. */
+static VectorJoin *
+next_to_build(VectorJoin *last)
+{
+	VectorJoin *next = NULL;
+
+	for (VectorJoin *join = last; join != NULL; join = join_below(join))
 	{
-		MemoryContext old = MemoryContextSwitchTo(join->input->parent->state->es_query_cxt);
-
-		if (join->spill_context == NULL)
-			join->spill_context = AllocSetContextCreate(GetMemoryChunkContext(join), "pgbillion spilled join",
-														ALLOCSET_DEFAULT_SIZES);
-		if (join->read)
-			ExecReScan(join->build->plan);
-		join->read = join->built = true;
-		MemoryContextSwitchTo(old);
-		fill_table(join, join->build->rows, 0);
+		if (!join->built && (next == NULL || is_before(join, next)))
+			next = join;
 	}
-	join->begun = true;
-	/* the joins above have begun before */
-	if (join->key_filter != NULL)
-		join_key_filter_begin(join->key_filter);
+	return next;
+}
 
-	/* as PostgreSQL does, do not look at rows that nothing can match */
-	join->ended = drops_unmatched(join) && !join->divided && join_table_count(join->build->table) == 0;
+/*
+ * Read ahead what a small table has, up to the first rows that the filter keeps.
+ * False if there are none. No key has been read yet that might remove rows.
+ */
+static bool
+read_ahead(VectorJoin *first)
+{
+	MemoryContext old = MemoryContextSwitchTo(first->input->econtext->ecxt_per_tuple_memory);
+
+	while (!first->ahead && read_input(first))
+	{
+		CHECK_FOR_INTERRUPTS();
+		first->ahead = first->input->n > 0;
+	}
+	MemoryContextSwitchTo(old);
+
+	return first->ahead;
+}
+
+/*
+ * Build the tables of the last join and of those below. False, as soon as one
+ * of them leaves nothing of all rows, or there are no rows: then other inner
+ * sides are not read.
+ */
+static bool
+build_tables(VectorJoin *last)
+{
+	VectorJoin *first = last;
+	bool		read = false;
+	VectorJoin *next;
+
+	for (VectorJoin *join = last; join != NULL; join = join_below(join))
+	{
+		if (leaves_nothing(join))
+			return false;
+		read |= join->read;
+		first = join;
+	}
+	if (first->is_small && !read && !read_ahead(first))
+		return false;
+	while ((next = next_to_build(last)) != NULL)
+	{
+		build_table(next);
+		if (leaves_nothing(next))
+			return false;
+	}
+	return true;
+}
+
+/* Begin to read the rows of the last join. Those below begin with it. */
+static void
+begin(VectorJoin *last)
+{
+	bool		ended = !build_tables(last);
+
+	for (VectorJoin *join = last; join != NULL; join = join_below(join))
+	{
+		join->begun = true;
+		join->ended = ended;
+		if (join->key_filter != NULL && !ended)
+			join_key_filter_begin(join->key_filter);
+	}
 }
 
 static bool
@@ -658,8 +772,10 @@ end(Source *source)
 		join->input->source->methods->end(join->input->source);
 	join->input->source = join->below;
 	join->below->methods->end(join->below);
-	/* what writes is not left between the first row and the last */
-	Assert(join->spill == NULL && join->build->partitions == NIL);
+	/* another join has left nothing of the rows that were to be written */
+	if (join->spill != NULL)
+		pair_partitions(join);
+	Assert(join->build->partitions == NIL);
 	foreach(lc, join->pairs)
 		close_pair(lfirst(lc));
 	join->pairs = NIL;
@@ -667,7 +783,7 @@ end(Source *source)
 		MemoryContextReset(join->spill_context);
 	if (join->divided)
 		join->built = join->divided = false;
-	join->begun = join->ended = false;
+	join->begun = join->ended = join->ahead = false;
 	join->phase = PAIRS_NONE;
 }
 
@@ -755,6 +871,13 @@ find_origins(VectorJoin *join, const JoinSpec *spec)
 	}
 }
 
+/* Does a node read a table of a few pages, which takes next to nothing? */
+static bool
+reads_small_table(PlanState *node)
+{
+	return RelationGetNumberOfBlocks(((ScanState *) node)->ss_currentRelation) <= SMALL_PAGES;
+}
+
 static VectorJoin *
 create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilter *filter, Batch *output)
 {
@@ -828,7 +951,10 @@ joins_create(JoinRows *rows, List *outputs, Batch *table, VectorFilter *filter, 
 		VectorJoin *join = create_join(rows, i, outputs, input, i == 0 ? filter : NULL, next);
 
 		if (i == 0)
+		{
 			first = join;
+			first->is_small = reads_small_table(table->parent);
+		}
 		add_key_filter(rows, first, list_nth(rows->specs, i), join->build);
 		if (i < n - 1)
 			next->econtext = CreateExprContext(table->parent->state);
