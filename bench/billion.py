@@ -77,14 +77,14 @@ class Record:
 
 @contextlib.contextmanager
 def kept_server() -> Iterator[tuple[Cluster, Record]]:
-    """Start the server that is kept for so many rows, made where there is none; stop or remove it at the end."""
+    """Start the server that is kept for this number of rows, made where there is none; stop or remove it at the end."""
     state = state_dir() / embedded.KEPT / f"billion-{ROWS}-{PARTITIONS}"
     chosen = os.environ.get("PG_CONFIG")
     if not state.exists():
         disk = FileSystem.of(next(folder for folder in state.parents if folder.exists()))
         load.need_room(disk, ROWS, ROWS * (partitions.HEAP_BYTES + INDEX_BYTES))
     cluster, _ = embedded.start(state, Path(chosen) if chosen else None)
-    # goes with the data, whoever removes them
+    # goes with the data, however they are removed
     record = Record(cluster.data / "bench.json")
     try:
         configure(cluster)
@@ -225,9 +225,9 @@ def postgresql(conn: Connection, record: Record) -> tuple[float, list[list[str]]
 
 
 def warm(conn: Connection, number: int) -> tuple[float, int]:
-    """Run the query by so many processes; return its seconds and the blocks that were not in shared buffers.
+    """Run the query by a number of processes; return its seconds and the blocks that were not in shared buffers.
 
-    Raises RuntimeError when it is not done by so many processes, or not with the indexes.
+    Raises RuntimeError when it is not done by that number of processes, or not with the indexes.
     """
     aggregate.be_willing(conn, number)
     start = time.perf_counter()

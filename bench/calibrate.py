@@ -31,7 +31,7 @@ from pgbillion.rows import aggregate, plans
 
 ROWS = int(os.environ.get("ROWS") or common.sized(2_000_000, 200_000, 2_000))
 ROUNDS = common.sized(7, 3, 1)
-# a choice counts as wrong if the other plan takes so many times less
+# a choice counts as wrong if it takes this number of times as long as the other plan
 MARGIN = 1.1
 WIDE = 60
 OPERATOR_COST = 0.0025  # cpu_operator_cost
@@ -83,7 +83,7 @@ CHOSEN = Side(
 class Probe:
     """A query, our way to be compared, and what was found: nanoseconds per row and estimated costs, by side.
 
-    Sides are PostgreSQL and ours, or one process of ours and two.
+    Sides are PostgreSQL and ours, or our plans with one process and with two.
     """
 
     key: str

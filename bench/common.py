@@ -95,7 +95,7 @@ def own_folder(parent: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def tmpfs(needed: int) -> Iterator[Path | None]:
-    """Give a folder in memory with so many bytes free, or None, said loudly, where there is none."""
+    """Give a folder in memory with a number of bytes free, or None, said loudly, where there is none."""
     for candidate in (os.environ.get("TMPFS"), "/dev/shm", f"/run/user/{os.getuid()}", "/tmp"):
         if not candidate or not os.access(candidate, os.W_OK | os.X_OK):
             continue
@@ -109,7 +109,7 @@ def tmpfs(needed: int) -> Iterator[Path | None]:
 
 
 def make_tablespace(cluster: Cluster, name: str, folder: Path) -> None:
-    """Make a tablespace inside a folder of ours."""
+    """Make a tablespace inside one of our directories."""
     inside = folder / name
     make_folder(inside, private=True, for_server=True)
     with cluster.connect() as conn:

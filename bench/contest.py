@@ -56,7 +56,7 @@ class Query:
 
 @dataclass
 class Result:
-    """What was found of a query with so many processes: seconds by side, and which sides have PostgreSQL's plan."""
+    """What was found of a query with a number of processes: seconds by side, and which sides have PostgreSQL's plan."""
 
     query: Query
     processes: int
@@ -209,7 +209,7 @@ def report(
 
 
 def _nodes(plan: str) -> str:
-    """Which nodes of ours a plan has."""
+    """Which of our nodes a plan has."""
     found: list[str] = []
     for line in plan.splitlines():
         if "Custom Scan (" in line:

@@ -42,7 +42,7 @@ DROP_BULK = (
 
 
 def drop(conn: Connection, method: Method, per_transaction: int) -> float:
-    """Make tables, drop them in transactions of so many, and return the microseconds per table."""
+    """Make tables, drop them, a number in each transaction, and return the microseconds per table."""
     count = max(LEAST, per_transaction)
     session = Session.begin(conn, Request(count=count))
     session.work(Method.BULK, Phase.CREATE, count)()

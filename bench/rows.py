@@ -226,7 +226,7 @@ def measure(conn: Connection, duck: duckdb.DuckDBPyConnection, query: Query, sid
 
 
 def gain(times: Times) -> float:
-    """Return how many times as fast as one process of ours two are with a million groups."""
+    """Return how many times as fast two of our processes are as one, with a million groups."""
     one, two = (statistics.median(times["million_groups", OURS, processes]) for processes in (1, 2))
     return one / two
 

@@ -159,7 +159,7 @@ def by_psql(psql: Psql, text: str, prefix: str, *, together_: bool) -> None:
 
 
 def in_bulk(target: Target, prefix: str, method: str, count: int) -> float:
-    """Return the seconds of so many clones, what is learned for them included."""
+    """Return the seconds of a number of clones, what is learned for them included."""
     with target.connect() as conn:
         conn.execute("DELETE FROM pgbillion_tables.prepared_clones")
     settle(target)

@@ -109,7 +109,7 @@ sid() {
     touch "$home/patched"
 }
 
-# The first minor version of each major that libraries of ours are built for, and load in: the oldest that can be had
+# The first minor version of each major that our libraries are built for, and load in: the oldest that can be had
 # here, so that the tests run on it, too.
 declare -A LOWEST=([15]=15.17 [16]=16.13 [17]=17.9 [18]=18.3)
 

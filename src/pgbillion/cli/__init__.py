@@ -130,7 +130,7 @@ def main() -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", status=_INTERRUPTED)
     except BrokenPipeError:
-        # whoever read our output has gone; without this the interpreter would say so once more at exit
+        # the reader of our output has gone; without this the interpreter would say so once more at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:

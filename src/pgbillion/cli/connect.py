@@ -305,7 +305,7 @@ def _put_back(host: str, port: str, *, mine: bool) -> str:
 
 
 def has_database(cluster: Cluster, name: str) -> bool:
-    """Tell whether a running server of ours has a database."""
+    """Tell whether one of our running servers has a database."""
     with contextlib.suppress(psycopg.Error, UnicodeError), cluster.connect() as conn:
         return conn.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone() is not None
     return False

@@ -316,7 +316,7 @@ def _files(found: Report, name: str) -> str:
     if found.files[name] is None and found.libraries[name] is None:
         return "not installed"
     library = found.libraries[name]
-    built = f"library {library}, for PostgreSQL {found.built_for[name]} or later" if library else "no library of ours"
+    built = f"library {library}, for PostgreSQL {found.built_for[name]} or later" if library else "no library"
     return f"{found.files[name] or 'no control file'} ({built})"
 
 

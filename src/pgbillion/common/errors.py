@@ -6,7 +6,7 @@ from __future__ import annotations
 class UserError(Exception):
     """A failure explained in one line, with what to do about it and the exit status it ends the program with.
 
-    The command line prints it as ``error: message`` and ``hint: hint``. The status is psql's: 1 for an error of ours
+    The command line prints it as ``error: message`` and ``hint: hint``. The status is psql's: 1 for our own errors
     or the user's, 2 for a connection that could not be made or was lost, 3 for a statement that the server refused.
     """
 

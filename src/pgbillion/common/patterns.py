@@ -73,7 +73,7 @@ class Name:
 
 
 def parse(pattern: str, most: int = 1) -> list[Name]:
-    """Return the patterns for the names that dots separate, at most so many. Raises UserError."""
+    """Return the patterns for the names that dots separate, at most ``most`` of them. Raises UserError."""
     if "\0" in pattern:
         raise UserError("a pattern cannot contain a zero byte")
     names: list[list[tuple[str, bool]]] = [[]]

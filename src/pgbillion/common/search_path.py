@@ -1,10 +1,10 @@
-"""Whose names a session of ours means: pg_catalog's alone, except where the user's own are wanted.
+"""Whose names our sessions mean: pg_catalog's alone, except where the user's own are wanted.
 
-A session begins with the search_path that server, database and role have settled, and there anybody may have made a
-function or an operator that fits a call better than pg_catalog's own: it would run with the rights of whoever runs our
-command. So `pin` empties the path before anything else is sent; as a statement, because connection poolers refuse it
-as an option. What is the user's (a table without its schema, a query, columns) is looked up, or run, within `users`;
-our own words in there must be qualified, operators and types too.
+A session begins with the search_path of its server, database and role, and in its schemas anybody may have created a
+function or an operator that fits a call better than pg_catalog's own. That would run with the rights of the user who
+runs our command. So `pin` empties the path before anything else is sent; by a statement, because connection poolers
+refuse it as an option. What the user names (a table without its schema, a query, columns) is looked up, or run, within
+`restored`, where our own SQL must qualify all names, those of operators and types too.
 """
 
 from __future__ import annotations

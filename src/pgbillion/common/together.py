@@ -46,7 +46,7 @@ class Team:
 
 @contextlib.contextmanager
 def team(threads: int) -> Iterator[Team]:
-    """Give so many threads. They have ended when it is over; on a failure, Ctrl-C included, it is stopped first."""
+    """Give a number of threads. They have ended when it is over; on a failure, Ctrl-C included, it is stopped first."""
     with ThreadPoolExecutor(threads) as pool:
         made = Team(pool)
         try:

@@ -31,7 +31,7 @@ class Locks:
 
     @property
     def enough(self) -> bool:
-        """Tell whether the server has so many."""
+        """Tell whether the server has this number."""
         return self.setting >= self.wanted
 
     def to_json(self) -> dict[str, Any]:

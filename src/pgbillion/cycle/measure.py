@@ -1,4 +1,4 @@
-"""Measure the cycle: each profile, each method, so many rounds; in one run, so that the figures can be compared."""
+"""Measure the cycle: each profile, each method, several rounds; in one run, so that the figures can be compared."""
 
 from __future__ import annotations
 

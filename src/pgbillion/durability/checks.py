@@ -35,7 +35,7 @@ def check_server(session: Session) -> None:
     if session.one("SELECT current_setting('allow_alter_system', true)") == "off":
         raise UserError(
             "ALTER SYSTEM is not allowed on this server (allow_alter_system = off)",
-            "whoever manages its configuration changes its settings there",
+            "the user who manages its configuration can change its settings there",
             status=3,
         )
 
@@ -56,7 +56,7 @@ def check_files(session: Session) -> None:
 
 
 def check_no_restart_pending(session: Session, but: Collection[str] = ()) -> None:
-    """Raise UserError when a restart would bring anything else into effect than some settings of ours."""
+    """Raise UserError when a restart would bring anything else into effect than some of our settings."""
     # what is in the files, but was not loaded yet, counts as well
     session.conn.execute("SELECT FROM pg_file_settings")
     pending = _pending(session, but)

@@ -19,7 +19,7 @@ from pgbillion.rows.sizes import Column, Estimate, Piece
 from pgbillion.rows.workload import Planned, Query
 
 BLOCK = 8192
-# an index begins with a segment of so many blocks: below that reading the table takes next to nothing
+# an index begins with a segment of this number of blocks: reading a smaller table takes next to nothing
 _LEAST_BLOCKS = 128
 # of a table that has not been vacuumed, VACUUM comes first
 _VISIBLE = 0.9

@@ -144,7 +144,7 @@ def session(target: Target) -> Iterator[Connection]:
 
 
 def be_willing(conn: Connection, processes: int) -> None:
-    """Let so many processes work on each query, the leader among them, however small its tables."""
+    """Let a number of processes work on each query, the leader among them, however small its tables."""
     for name, value in {**_WILLING, "max_parallel_workers_per_gather": str(processes - 1)}.items():
         conn.execute("SELECT set_config(%s, %s, false)", [name, value])
     conn.execute(

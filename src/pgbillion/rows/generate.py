@@ -15,7 +15,8 @@ def blocks(first: int, count: int, groups: int, seed: int, *, wide: bool = False
     """Return ``count`` rows from the id ``first`` on as pairs of their number and their bytes.
 
     Groups take turns, so that they are equally large; data is random in [0, 1), and the same for the same seed and id
-    whoever makes it, in whatever pieces of whole blocks. ``wide`` is for a bigint id. Raises UserError without numpy.
+    whatever process makes it, in any pieces of whole blocks. ``wide`` is for a bigint id. Raises UserError
+    without numpy.
     """
     extras.need(extras.NUMPY)
     # takes its time to load, which other commands need not wait for

@@ -160,7 +160,7 @@ def shares(count: int, workers: int) -> list[tuple[int, int]]:
 
 
 def check_room(conn: Connection, count: int, size: int | None = None) -> None:
-    """Raise UserError when the server's disk has no room for so many rows, as far as can be seen.
+    """Raise UserError when the server's disk has no room for the rows, as far as can be seen.
 
     ``size`` is the bytes that they take, with indexes and WAL; without it they are those of `execute`.
     """
@@ -171,7 +171,7 @@ def check_room(conn: Connection, count: int, size: int | None = None) -> None:
 
 
 def need_room(disk: FileSystem, count: int, size: int) -> None:
-    """Raise UserError when a disk has no room for so many rows, which take ``size`` bytes, and some more."""
+    """Raise UserError when a disk has no room for the rows, which take ``size`` bytes, and some more."""
     needed = int(size * _MARGIN)
     if disk.free < needed:
         raise UserError(

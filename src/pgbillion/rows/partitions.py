@@ -27,7 +27,7 @@ from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.rows import beside, load
 
-# From so many rows on a load is of partitions, unless it is told otherwise.
+# From this number of rows on, a load makes partitions unless told otherwise.
 MANY = 500_000_000
 ROWS_EACH = 50_000_000
 MOST = 10_000
@@ -115,7 +115,7 @@ class Outcome:
 
 
 def usual(count: int) -> int | None:
-    """Return how many partitions so many rows are loaded into, None when they go into one table."""
+    """Return the number of partitions for a number of rows, None when they go into one table."""
     return -(-count // ROWS_EACH) if count >= MANY else None
 
 
@@ -223,7 +223,7 @@ def execute(
 
 
 def check_room(conn: Connection, rows: int, further: int = 0) -> None:
-    """Raise UserError when the server's disk has no room for so many rows, and for ``further`` bytes."""
+    """Raise UserError when the server's disk has no room for the rows, and for ``further`` bytes."""
     row = conn.execute(
         "SELECT current_setting('wal_level') <> 'minimal', pg_size_bytes(current_setting('max_wal_size'))"
     ).fetchone()
@@ -301,7 +301,7 @@ class _Work:
         return [part for part in self.plan.parts(self.name) if part.name not in there]
 
     def load(self, missing: list[Partition], workers: int, update: Callable[[int], None]) -> int:
-        """Load partitions, so many at a time, and return how many rows that were. The first failure stops all."""
+        """Load partitions, several at a time, and return the number of their rows. The first failure stops all."""
         progress = [0] * len(missing)
         with together.team(workers) as team:
 

@@ -141,7 +141,7 @@ def estimate(conn: Connection, pieces: Sequence[Piece], columns: Sequence[Column
 
 
 def segment_blocks(rows_per_block: float) -> int:
-    """Return how many blocks a segment has: enough for so many rows, a power of two."""
+    """Return how many blocks a segment has: enough for a number of rows, a power of two."""
     wanted = max(_DEFAULT_BLOCKS, _ROWS_WANTED / max(rows_per_block, 1))
     return 1 << (min(math.ceil(wanted), _MOST_BLOCKS) - 1).bit_length()
 

@@ -181,7 +181,7 @@ def to_do(found: Report) -> list[str]:
 
 
 def _is_newer(found: str, program: str) -> bool:
-    """Tell whether files are of a later version than the program; a version that is none of ours is not."""
+    """Tell whether files are of a later version than the program; an unknown kind of version is not."""
     try:
         return Version(found) > Version(program)
     except InvalidVersion:

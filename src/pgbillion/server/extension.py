@@ -210,7 +210,7 @@ def usable(conn: psycopg.Connection[Any], name: str, function: str) -> bool:
 def check_schema(conn: psycopg.Connection[Any], name: str) -> None:
     """Raise UserError when somebody but superusers can have put something into the schema that the extension has.
 
-    A function of theirs that fits a call of ours better would run with our rights.
+    A function of theirs that fits one of our calls better would run with our rights.
     """
     if _state(conn, name)[1] and not search_path.trusted(conn, name):
         raise UserError(

@@ -33,7 +33,7 @@ MOST_SESSIONS = 4
 class Request:
     """What to make. ``given`` are connection strings of the user's servers; without them ``count`` are made.
 
-    ``rows`` are each partition's. ``pg_config`` is of the PostgreSQL for servers of ours.
+    ``rows`` are each partition's. ``pg_config`` is of the PostgreSQL for our own servers.
     """
 
     rows: int
@@ -188,7 +188,7 @@ def _check_apart(chosen: tuple[Member, ...], here: dict[str, Any]) -> None:
 
 
 def _installation(conn: Connection, target: Target, state: Path, pg_config: Path | None) -> Installation:
-    """Return the PostgreSQL for servers of ours: the embedded server's for its shards, else the one asked for."""
+    """Return the PostgreSQL for our own servers: the embedded server's for its shards, else the one asked for."""
     own = embedded.find(state) if target.embedded else None
     if own is not None and pg_config is None:
         pg_config = own.installation.source

@@ -43,7 +43,7 @@ class Member:
     """A shard's server.
 
     ``name`` is that of the foreign server and of the partition, ``schema`` where the table is on the shard. ``options``
-    are libpq's, without secrets; ``user`` is the role on the shard. ``own`` tells that the server is one of ours, on
+    are libpq's, without secrets; ``user`` is the role on the shard. ``own`` says that the server is our own, on
     this machine; ``joined`` that it became a node of Citus for this set.
     """
 
@@ -184,7 +184,7 @@ def new_id() -> str:
 
 
 def own_members(table: str, state: Path, id_: str, count: int, database: str) -> tuple[Member, ...]:
-    """Return members that are servers of ours, yet to be made (see Set.clusters)."""
+    """Return members that are our own servers, yet to be made (see Set.clusters)."""
     sockets = state / FOLDER / id_ / _SOCKETS
     return tuple(
         Member(

@@ -27,7 +27,7 @@ from pgbillion.shards.record import Engine, Set
 
 @dataclass(frozen=True)
 class Point:
-    """What so many shards took, in seconds, round by round; ``first`` is the run that connected to them."""
+    """What a number of shards took, in seconds, round by round; ``first`` is the run that connected to them."""
 
     shards: int
     rows: int
@@ -53,7 +53,7 @@ class Point:
 class Scale:
     """What was measured, and on what (see describe.machine).
 
-    ``here`` tells how many of the shards are on the coordinator's machine, which has so many ``cores``. ``seed`` made
+    ``here`` tells how many of the shards are on the coordinator's machine, which has ``cores`` CPU cores. ``seed`` made
     the order of each round.
     """
 
@@ -142,7 +142,7 @@ def measure(
     seed: int | None = None,
     say: Callable[[str], None],
 ) -> Scale:
-    """Run the source's query over the first of the shards, so many at a time, in turns by chance.
+    """Run the source's query over the first of the shards, for each number of them, in random order.
 
     For each number there is a partitioned table in a transaction that is rolled back. Raises UserError for numbers of
     shards that are not there and for an answer that is not the sum of the shards' own.

@@ -22,7 +22,7 @@ _MIB = 1024 * 1024
 
 
 def check_room(state: Path, count: int) -> None:
-    """Raise UserError when there is no disk for so many servers, empty as they are at first."""
+    """Raise UserError when there is no disk space for the servers, empty as they are at first."""
     there = next(folder for folder in (state, *state.parents) if folder.exists())
     free = shutil.disk_usage(there).free
     if free < count * _DISK_NEEDED:

@@ -23,7 +23,7 @@ from pgbillion.tables.verify import Check
 
 MOST, LEAST = LADDER["MMT"], 200_000
 _SAMPLED = 20_000  # tables that each way makes, for comparison
-# what may pass until so many tables are created, checked and listed, which takes about so many times the creation
+# time until the tables are created, checked and listed, and how many times the creation's that is
 _SECONDS, _TIMES = 60.0, 2.5
 _STEP = 50_000
 _SQL, _HEAP, _LAZY = "PostgreSQL", "pgbillion", "pgbillion, lazy"

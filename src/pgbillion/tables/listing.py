@@ -18,7 +18,7 @@ from pgbillion.tables.selection import Selection
 PAGE = 1_000
 # Large enough that a page's fixed cost does not matter; what is in memory at a time is one page.
 _LARGE_PAGE = 50_000
-# Up to so many an estimate is no estimate: they are counted.
+# Up to this number, tables are counted rather than estimated.
 _COUNTED = 20_000
 _SAMPLED_BLOCKS = 2_000
 _NAMES_A_SECOND = 1_000_000  # that are looked at; of the order of what machines do

@@ -36,7 +36,7 @@ _SAMPLE_INTERVAL = 10.0  # seconds; nobody looks at the samples
 
 @dataclass(frozen=True)
 class Point:
-    """Tables per second of each round with so many workers and tablespaces."""
+    """Tables per second of each round with a number of workers and tablespaces."""
 
     workers: int
     tablespaces: int

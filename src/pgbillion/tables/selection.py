@@ -126,7 +126,7 @@ def select(
         raise UserError(f"cross-database references are not implemented: {pattern}", "connect to that database with -d")
     oids: tuple[int, ...] | None = None
     try:
-        # what is no regular expression is refused here, with words of ours
+        # what is no regular expression is refused here, in our own words
         conn.execute("SELECT ''::text ~ %s::text", [name.regex])
         if outer:
             if schema is not None:

@@ -25,7 +25,7 @@ DEFAULT_FORMAT = "tenant_%05d"
 
 # per transaction at most, where all are made from one stamp, whose reading they share
 _STAMPED_TOGETHER = 50
-# so many in a call leave a stamp to the calls that follow
+# from this number on, a call leaves a stamp to the calls that follow
 _LEARNED_FROM = 3
 # what another attempt gets past: the template was changed, or others want the same locks
 _PASSING = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)

@@ -129,7 +129,7 @@ def _tables(conn: Connection, schema: int) -> int:
 
 
 class _Reader:
-    """Reads fingerprints by a query, so many schemas at a time, in several sessions."""
+    """Reads fingerprints by a query, a number of schemas at a time, in several sessions."""
 
     def __init__(self, target: Target, query: str, size: int, workers: int) -> None:
         self.found: dict[int, str] = {}

@@ -92,7 +92,7 @@ def pending(conn: Connection, script: Script, tenants: Sequence[str]) -> list[st
 def claim(conn: Connection, script: Script, tenant: str, statement: int = 0) -> bool:
     """Note that a migration is done, in the transaction that does it; False if it was before.
 
-    Whoever does the same in another transaction waits until this one ends.
+    Another transaction that does the same waits until this one ends.
     """
     row = conn.execute(_CLAIM, [tenant, script.name, statement, script.checksum]).fetchone()
     return row is not None

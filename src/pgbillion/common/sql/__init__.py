@@ -6,5 +6,5 @@ from importlib.resources import files
 
 @cache
 def load(package: str, name: str) -> str:
-    """Return the text of ``sql/<name>.sql`` in a package of ours, such as ``tables``."""
+    """Return the text of ``sql/<name>.sql`` in one of our packages, such as ``tables``."""
     return files("pgbillion").joinpath(package, "sql", f"{name}.sql").read_text(encoding="utf-8")
