@@ -8,9 +8,10 @@ import pytest
 
 from harness import servers
 from harness.servers import one
+from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
 from pgbillion.server.postgres import Cluster
-from test_vector_join import KINDS, LITTLE, NODES, Connection, both, kinds, prepare
+from test_vector_join import KINDS, LITTLE, NODES, both, kinds, prepare
 
 pytestmark = [pytest.mark.quick, pytest.mark.majors]
 
