@@ -24,7 +24,7 @@ def walk(command: Any, words: str) -> Iterator[tuple[str, Any]]:
         yield from walk(one, f"{words} {name}")
 
 
-COMMANDS = dict(walk(typer.main.get_command(cli.app), "pgbillion"))
+COMMANDS = dict(walk(typer.main.get_command(cli.command_line()), "pgbillion"))
 
 
 def page_name(words: str) -> str:

@@ -29,8 +29,8 @@ def _commands(command: Any, words: str) -> Iterator[tuple[str, Any]]:
         yield words, command
 
 
-GROUPS = sorted({words.rpartition(" ")[0] for words, _ in _commands(typer.main.get_command(cli.app), "pgbillion")})
-COMMANDS = dict(_commands(typer.main.get_command(cli.app), "pgbillion"))
+COMMANDS = dict(_commands(typer.main.get_command(cli.command_line()), "pgbillion"))
+GROUPS = sorted({words.rpartition(" ")[0] for words in COMMANDS})
 SECTIONS = dict(re.findall(r"(?ms)^## (pgbillion [^\n]*)\n(.*?)(?=^## |\Z)", REFERENCE.read_text(encoding="utf-8")))
 
 

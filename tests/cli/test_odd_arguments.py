@@ -260,7 +260,7 @@ def test_odd_patterns(
 
 def test_a_schema_for_each_tenant_by_create_tables(cluster: Cluster) -> None:
     """The lines as they are written, run by a shell."""
-    section = FRAMEWORKS.read_text(encoding="utf-8").partition("## If you have no model schema\n")[2]
+    section = FRAMEWORKS.read_text(encoding="utf-8").partition("## If a tenant is one table many times\n")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
     assert "mydb" in script
     with servers.new_database(cluster, "mydb") as database, command_line(cluster, database) as cli:
@@ -271,7 +271,9 @@ def test_a_schema_for_each_tenant_by_create_tables(cluster: Cluster) -> None:
             assert names(conn, "tenant_100") == sorted(f"orders_{number}" for number in range(1, 13))
             assert servers.one(conn, "SELECT count(*) FROM pg_tables WHERE schemaname ~ '^tenant_'") == 1200
             # a tenant or none: nothing stays of one whose tables cannot be made
-            conn.execute("DROP SCHEMA tenant_7 CASCADE; DROP TABLE model.orders; CREATE VIEW model.orders AS SELECT 1")
+            conn.execute(
+                "DROP SCHEMA tenant_7 CASCADE; DROP TABLE templates.orders; CREATE VIEW templates.orders AS SELECT 1"
+            )
         loop = script[script.index("for t in") :]
         again = subprocess.run(
             ["bash", "-uc", loop.replace("seq 1 100", "seq 7 8")], env={**cli._env(), **where}, capture_output=True

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from pgbillion.cli import app
+from pgbillion.cli import command_line
 
 pytestmark = pytest.mark.quick
 
@@ -121,7 +121,7 @@ def test_figures_of_readme_are_results() -> None:
 
 # ---- what the documents have the reader type ----
 
-APP = get_command(app)
+APP = get_command(command_line())
 # what a shell makes of words ends a command
 _END = re.compile(r"^(?:[|;&<>]|&&|\d?>)")
 

@@ -3,73 +3,128 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import os
 import re
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import psycopg
 import typer
 
 from pgbillion import __version__
-from pgbillion.cli import (
-    connect,
-    cycle,
-    demo,
-    durability,
-    extension,
-    rows,
-    rows_columns,
-    server,
-    shards,
-    tables,
-    tables_drop,
-    tables_list,
-    tables_runs,
-    tables_scale,
-    tenants,
-    tenants_metrics,
-    tenants_move,
-    tenants_size,
-    tenants_tablespace,
-)
+from pgbillion.cli import connect
 from pgbillion.common import invocation, target
 from pgbillion.common.errors import UserError
 from pgbillion.common.text import harmless
 from pgbillion.durability import warning
-
-app = typer.Typer(
-    name="pgbillion",
-    help="PostgreSQL at a billion: create, list and drop tables by the million, aggregate rows by the "
-    "hundred million per second.",
-    pretty_exceptions_enable=False,
-)
-app.add_typer(server.app, name="server")
-app.add_typer(extension.app, name="extension")
-app.add_typer(durability.app, name="durability")
-tables.app.command("drop")(tables_drop.drop)
-tables.app.command("list")(tables_list.list_tables)
-tables.app.command("runs")(tables_runs.list_runs)
-tables.app.command("scale")(tables_scale.scale)
-app.add_typer(tables.app, name="tables")
-tenants.app.command("export")(tenants_move.export)
-tenants.app.command("metrics")(tenants_metrics.metrics)
-tenants.app.command("move")(tenants_move.move)
-tenants.app.command("size")(tenants_size.size)
-tenants.app.command("tablespace")(tenants_tablespace.tablespace)
-app.add_typer(tenants.app, name="tenants")
-rows.app.command("columns")(rows_columns.rows_columns)
-app.add_typer(rows.app, name="rows")
-app.add_typer(shards.app, name="shards")
-app.command()(demo.demo)
-app.command()(cycle.cycle)
 
 # whatever a command connects to, its users are told when it is relaxed
 target.watchers.append(warning.warn)
 
 _INTERRUPTED = 130
 _DEBUG = "PGBILLION_DEBUG"
+
+
+# ---- commands: each is imported only if it may be wanted, which saves half of a command's start ----
+
+
+def _add_server(app: typer.Typer) -> None:
+    from pgbillion.cli import server
+
+    app.add_typer(server.app, name="server")
+
+
+def _add_extension(app: typer.Typer) -> None:
+    from pgbillion.cli import extension
+
+    app.add_typer(extension.app, name="extension")
+
+
+def _add_durability(app: typer.Typer) -> None:
+    from pgbillion.cli import durability
+
+    app.add_typer(durability.app, name="durability")
+
+
+def _add_tables(app: typer.Typer) -> None:
+    from pgbillion.cli import tables, tables_drop, tables_list, tables_runs, tables_scale
+
+    tables.app.command("drop")(tables_drop.drop)
+    tables.app.command("list")(tables_list.list_tables)
+    tables.app.command("runs")(tables_runs.list_runs)
+    tables.app.command("scale")(tables_scale.scale)
+    app.add_typer(tables.app, name="tables")
+
+
+def _add_tenants(app: typer.Typer) -> None:
+    from pgbillion.cli import tenants, tenants_metrics, tenants_move, tenants_size, tenants_tablespace
+
+    tenants.app.command("export")(tenants_move.export)
+    tenants.app.command("metrics")(tenants_metrics.metrics)
+    tenants.app.command("move")(tenants_move.move)
+    tenants.app.command("size")(tenants_size.size)
+    tenants.app.command("tablespace")(tenants_tablespace.tablespace)
+    app.add_typer(tenants.app, name="tenants")
+
+
+def _add_rows(app: typer.Typer) -> None:
+    from pgbillion.cli import rows, rows_columns
+
+    rows.app.command("columns")(rows_columns.rows_columns)
+    app.add_typer(rows.app, name="rows")
+
+
+def _add_shards(app: typer.Typer) -> None:
+    from pgbillion.cli import shards
+
+    app.add_typer(shards.app, name="shards")
+
+
+def _add_demo(app: typer.Typer) -> None:
+    from pgbillion.cli import demo
+
+    app.command()(demo.demo)
+
+
+def _add_cycle(app: typer.Typer) -> None:
+    from pgbillion.cli import cycle
+
+    app.command()(cycle.cycle)
+
+
+_COMMANDS: dict[str, Callable[[typer.Typer], None]] = {
+    "server": _add_server,
+    "extension": _add_extension,
+    "durability": _add_durability,
+    "tables": _add_tables,
+    "tenants": _add_tenants,
+    "rows": _add_rows,
+    "shards": _add_shards,
+    "demo": _add_demo,
+    "cycle": _add_cycle,
+}
+
+
+@functools.cache
+def command_line(word: str | None = None) -> typer.Typer:
+    """Return the command line: with the one command or group that ``word`` names, or else with all."""
+    app = typer.Typer(
+        name="pgbillion",
+        help="PostgreSQL at a billion: create, list and drop tables by the million, aggregate rows by the "
+        "hundred million per second.",
+        pretty_exceptions_enable=False,
+    )
+    for add in [_COMMANDS[word]] if word in _COMMANDS else _COMMANDS.values():
+        add(app)
+    _reflow(app)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            group.typer_instance.callback(invoke_without_command=True)(_print_help)
+    app.callback(invoke_without_command=True)(_root)
+    return app
 
 
 def _reflow(commands: typer.Typer) -> None:
@@ -87,19 +142,12 @@ def _print_help(context: typer.Context) -> None:
         typer.echo(context.get_help())
 
 
-_reflow(app)
-for group in app.registered_groups:
-    if group.typer_instance is not None:
-        group.typer_instance.callback(invoke_without_command=True)(_print_help)
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"pgbillion {__version__}")
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
     version: Annotated[
@@ -114,7 +162,7 @@ def main() -> int:
     invocation.forget()
     try:
         # not standalone: it would print errors its own way and end with 2, which is for lost connections here
-        status = app(standalone_mode=False)
+        status = command_line(sys.argv[1] if len(sys.argv) > 1 else None)(standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)

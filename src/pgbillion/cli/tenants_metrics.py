@@ -12,7 +12,7 @@ from pgbillion.cli.connect import Where
 from pgbillion.cli.options import at_least_one
 from pgbillion.cli.tenants import Tenants
 from pgbillion.cli.terminal import show
-from pgbillion.tenants import metrics as measuring
+from pgbillion.tenants import metrics as tenants_metrics
 from pgbillion.tenants import schemas
 
 
@@ -35,9 +35,9 @@ def metrics(
     target = where.target()
     with target.connect() as conn:
         names = schemas.select(conn, pattern)
-    found = measuring.collect(target, names, limit)
+    found = tenants_metrics.collect(target, names, limit)
     # the format is UTF-8 with line feeds, wherever it is printed
     if not sys.stdout.isatty():
         sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
-    for line in measuring.lines(found):
+    for line in tenants_metrics.lines(found):
         show(line)
