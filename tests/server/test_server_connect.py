@@ -208,7 +208,7 @@ def ending(capsys: Captured, monkeypatch: pytest.MonkeyPatch, error: BaseExcepti
     def fails(standalone_mode: bool) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "app", fails)
+    monkeypatch.setattr(cli, "command_line", lambda _: fails)
     return cli.main(), capsys.readouterr().err
 
 
