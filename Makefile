@@ -4,7 +4,7 @@
 #   QUICK=1       small benchmarks; TINY=1 smaller than tells anything     PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-tpcds bench-hits bench-columns bench-billion bench-calibrate clean destroy
+.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-tpcds bench-hits bench-columns bench-billion bench-majors bench-calibrate clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -106,6 +106,9 @@ bench-tpcds: setup ## 99 queries derived from TPC-DS: PostgreSQL's own plans, ve
 
 bench-hits: setup ## queries of web analytics over a wide table compared with PostgreSQL's own plans
 	@$(BIN)/python bench/hits.py
+
+bench-majors: setup ## most of these on 18 and 19 (or FIRST=…, SECOND=…), alternating, and a table of both
+	@$(BIN)/python bench/majors.py
 
 bench-calibrate: setup ## constants of the planner as they would be on this machine, and whether it chooses the faster plans
 	@$(BIN)/python bench/calibrate.py

