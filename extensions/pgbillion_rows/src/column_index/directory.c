@@ -4,10 +4,10 @@
  *	  Where the segments of an index are, and which of their blocks are stale.
  *
  * A directory page is looked at under its share lock and changed under its
- * exclusive lock, in one WAL record each time. Whoever inserts a row marks
- * its block here before he commits; VACUUM marks blocks before it makes room
- * of dead rows; the encoder clears marks only by switching to pages that it
- * has just written.
+ * exclusive lock, in one WAL record each time. A transaction that inserts a
+ * row marks the row's block here before it commits; VACUUM marks blocks before
+ * it removes dead rows; the encoder clears marks only by switching to pages
+ * that it has just written.
  *
  * All functions may raise errors of reading and writing pages. Only one
  * process at a time creates pages, begins and publishes: it has locked the

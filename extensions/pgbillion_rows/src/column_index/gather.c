@@ -5,9 +5,8 @@
  *
  * A block is copied under its share lock, and only if both the page and the
  * visibility map say that every snapshot sees all of its rows. The work is
- * done on the copy. Values that are stored out of line are never fetched:
- * whoever encodes may be VACUUM, whose snapshot does not keep them from being
- * removed.
+ * done on the copy. Values that are stored out of line are never fetched: the
+ * encoder may be VACUUM, whose snapshot does not keep them from being removed.
  *
  *-------------------------------------------------------------------------
  */

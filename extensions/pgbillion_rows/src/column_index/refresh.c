@@ -80,9 +80,9 @@ fill_page(Page page, uint32 segment, uint32 generation, uint32 number, StringInf
 }
 
 /*
- * Write a segment's bytes to pages that nothing names yet.  A page that had
- * been freed is overwritten while others may still look for what
- * was there: he finds another segment or generation.
+ * Write a segment's bytes to pages that nothing names yet.  A freed page can
+ * be overwritten while a reader still looks for its old content: the reader
+ * then finds another segment or generation.
  */
 static void
 write_pages(Refresher *refresher, uint32 segment, StringInfo bytes, DirectoryEntry *entry)

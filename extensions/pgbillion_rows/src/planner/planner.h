@@ -36,8 +36,8 @@ typedef enum PlanMode
 extern const struct config_enum_entry plan_mode_options[];
 
 /*
- * pgbillion_rows.enable: off means that nobody is asked by the hooks. Whoever is
- * asked by another way, such as a foreign-data wrapper, looks here.
+ * pgbillion_rows.enable: while it is off, the hooks call no feature. A feature
+ * that PostgreSQL calls by itself, such as a foreign-data wrapper, looks here.
  */
 extern bool planner_enabled;
 

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * reasons.c
- *	  Why a query is planned as it is, for those who ask.
+ *	  Why a query is planned as it is.
  *
- * At DEBUG1, to those who may read what the query reads; and for whoever
- * collects the reasons, such as pgbillion_rows.explain_vector().
+ * The reasons go to the log at DEBUG1 if the user may read what the query
+ * reads, and to a caller that collects them: pgbillion_rows.explain_vector().
  *
  *-------------------------------------------------------------------------
  */
@@ -65,9 +65,9 @@ may_be_told(PlannerInfo *root)
 }
 
 /*
- * Have what is found out collected, one line each; NULL: no longer. Returns what
- * it was collected in before. Whoever collects must check privileges before
- * anything of it is shown, and restore what was before on errors, too.
+ * Collect the reasons in `buf`, one line each; NULL: no longer. Returns the
+ * buffer before. The caller must check privileges before it shows any of them,
+ * and restore the buffer on errors, too.
  */
 StringInfo
 plan_report_collect(StringInfo buf)

@@ -18,11 +18,12 @@
  * have been dropped meanwhile.
  *
  * Locks, all on sub-object 1 of the marking table, which PostgreSQL never
- * locks, and until the end of the transaction: a session that makes lazy tables takes
- * RowShareLock before he looks at the mark, and ShareUpdateExclusiveLock too
- * before he sets it; whoever takes it off takes ExclusiveLock before he looks
- * for lazy tables. So those who find it set do not wait for one another, and a
- * lazy table is either seen, or its maker finds the mark taken off.
+ * locks, and until the end of the transaction: a session that creates lazy
+ * tables takes RowShareLock before it looks at the mark, and also
+ * ShareUpdateExclusiveLock before it sets the mark; a session that removes the
+ * mark takes ExclusiveLock before it looks for lazy tables. So sessions that
+ * find the mark set do not wait for one another, and a lazy table is either
+ * seen by the remover, or its creator finds the mark removed.
  *
  *-------------------------------------------------------------------------
  */

@@ -233,7 +233,7 @@ const		CustomPathMethods vector_join_path_methods = {
 
 /*
  * Keep what has been compared of a relation's rows for one process: the best
- * chain, for whoever asks why it is taken, or not.
+ * chain, to report why it is taken, or not.
  */
 static void
 memo_offer(PlannerInfo *root, const JoinChain *chain, Cost taken, bool pays)
