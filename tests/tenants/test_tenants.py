@@ -436,7 +436,7 @@ def test_a_journal_of_somebody_else_is_not_believed(cli: CommandLine) -> None:
 
 def test_diff_groups_tenants_and_tells_how_to_mend_them(cli: CommandLine) -> None:
     same = cli.run("tenants", "diff", "model", "tenant_*", check=True)
-    assert same.stdout.startswith("4 of 4 tenants are as model; 8 tables compared")
+    assert same.stdout.startswith("4 of 4 tenants match model; 8 tables compared")
     drift = """
         ALTER TABLE a ADD COLUMN extra integer, ALTER COLUMN t SET DEFAULT 'x', ALTER COLUMN t SET NOT NULL;
         ALTER TABLE b ALTER COLUMN a TYPE bigint, DROP CONSTRAINT b_a_fkey;

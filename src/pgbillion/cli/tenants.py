@@ -282,7 +282,7 @@ def diff(
     else:
         show(
             f"{text.count(outcome.same)} of {text.many(outcome.tenants, 'tenant')}"
-            f" {'is' if outcome.tenants == 1 else 'are'} as {model};"
+            f" {'matches' if outcome.tenants == 1 else 'match'} {model};"
             f" {text.many(outcome.tables, 'table')} compared in {text.duration(outcome.seconds)}"
         )
         for group in outcome.groups:
