@@ -80,10 +80,10 @@ bench-cycle: setup ## 30,000 tables created, filled, read, dropped under three d
 bench-rows: setup ## vectorized aggregation of plain heap compared with PostgreSQL's own and with DuckDB's
 	@$(BIN)/python bench/rows.py
 
-bench-columns: setup ## indexes of columns compared with PostgreSQL's plans, vectors over the heap, and DuckDB
+bench-columns: setup ## columnar indexes compared with PostgreSQL's plans, vectors over the heap, and DuckDB
 	@$(BIN)/python bench/columns.py
 
-bench-billion: setup ## a billion rows, kept for further runs: the source's query with indexes of columns in memory
+bench-billion: setup ## a billion rows, kept for further runs: the source's query with columnar indexes in memory
 	@$(BIN)/python bench/billion.py
 
 bench-shards: setup ## an aggregate over four shards compared with postgres_fdw and one server, and the cost of breadth

@@ -1,4 +1,4 @@
-"""A billion rows: the source's query over more heap than there is memory, read from indexes of columns that fit in it.
+"""A billion rows: the source's query over more heap than there is memory, read from columnar indexes that fit in it.
 
 1,000,000,000 rows of the source's table in 20 partitions, 44 GB, on a durable server of its own that is kept for later
 runs, and with it how long loading, indexing and PostgreSQL's own plan took. What is missing is loaded and indexed by a
@@ -122,7 +122,7 @@ def one(conn: Connection, query: str) -> Any:
 
 
 def unindexed(conn: Connection) -> list[tuple[str, int]]:
-    """Return the partitions without a valid index of columns, and how many rows they have by estimate."""
+    """Return the partitions without a valid columnar index, and how many rows they have by estimate."""
     return conn.execute(
         "SELECT relid::regclass::text, reltuples::bigint FROM pg_partition_tree(to_regclass(%s))"
         " JOIN pg_class c ON c.oid = relid WHERE isleaf AND NOT EXISTS (SELECT FROM pg_index"
@@ -237,7 +237,7 @@ def warm(conn: Connection, number: int) -> tuple[float, int]:
     plan = row[0][0]["Plan"]
     indexes = sum("Columns" in node for node in plans.nodes(plan))
     if (plans.processes(plan), indexes) != (number, PARTITIONS):
-        raise RuntimeError(f"{plans.processes(plan)} processes read {indexes} indexes of columns")
+        raise RuntimeError(f"{plans.processes(plan)} processes read {indexes} columnar indexes")
     return seconds, plan["Shared Read Blocks"]
 
 

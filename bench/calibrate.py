@@ -170,9 +170,9 @@ def probes() -> list[Probe]:
     return found
 
 
-# tables of so many times fewer rows, and as many
+# tables with an eighth to all of the rows
 SIZES = (8, 4, 2, 1)
-# columns with so many values, in no order
+# columns by their number of different values, which come in no order
 COLUMNS = {"k10": 10, "k1000": 1000, "k10000": 10_000, "k100000": 100_000, "k1000000": 1_000_000}
 
 

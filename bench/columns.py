@@ -1,4 +1,4 @@
-"""Indexes of columns compared with PostgreSQL's plans, with vectors over the heap, and with DuckDB on its own tables.
+"""Columnar indexes compared with PostgreSQL's plans, with vectors over the heap, and with DuckDB on its own tables.
 
 20 million rows of the source's table, TPC-H's lineitem at scale 1, and 2 million hits of 106 columns (wide.py), all in
 shared buffers. Every query is run once to compare the answers, then by all sides in turn, in an order by chance, by one
@@ -194,7 +194,7 @@ def updates(conn: Connection, duck: duckdb.DuckDBPyConnection) -> dict[str, floa
 
 
 def copy_cost(conn: Connection) -> float:
-    """Return how many times as long COPY takes into a table with an index of columns."""
+    """Return how many times as long COPY takes into a table with a columnar index."""
     best: dict[str, list[float]] = {"without": [], "with": []}
     conn.execute(f"CREATE TABLE source AS SELECT * FROM t_demo LIMIT {COPIED}".encode())
     with conn.cursor().copy("COPY source TO STDOUT (FORMAT binary)") as copy:

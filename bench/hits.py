@@ -189,10 +189,10 @@ def make(conn: Connection) -> None:
 
 
 def make_copy(conn: Connection) -> bool:
-    """Make the copy with an index of columns; return whether there is that access method."""
+    """Make the copy with a columnar index; return whether there is that access method."""
     if conn.execute("SELECT 1 FROM pg_am WHERE amname = 'columns'").fetchone() is None:
         return False
-    common.say("making the copy with an index of columns")
+    common.say("making the copy with a columnar index")
     conn.execute(f"CREATE SCHEMA {COPY}; CREATE TABLE {COPY}.hits (LIKE hits)".encode())
     conn.execute(f"INSERT INTO {COPY}.hits SELECT * FROM hits".encode())
     conn.execute(f"CREATE INDEX ON {COPY}.hits USING columns ({INDEXED})".encode())

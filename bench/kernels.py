@@ -1,6 +1,6 @@
 """Kernels over columns as they will be encoded: rows per second of one CPU core, per set of instructions.
 
-The gate of an index of columns: it can answer from a billion rows per second only if its kernels count that fast. Pages
+The gate of a columnar index: it can answer from a billion rows per second only if its kernels count that fast. Pages
 are made up in memory. ROWS=… is another number of rows, GROUPS=… of groups; QUICK=1 is a tenth of the rows. Times are
 the process's CPU time, so that others on the machine count less.
 """

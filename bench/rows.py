@@ -234,7 +234,7 @@ def gain(times: Times) -> float:
 def measure_gain(conn: Connection, duck: duckdb.DuckDBPyConnection, times: Times) -> bool:
     """Measure it again if it is too little, and return whether it was.
 
-    Nothing comes between: other queries leave memory in a state that the machine takes time to mend.
+    Nothing comes between: other queries leave memory in a state from which the machine takes time to recover.
     """
     if gain(times) >= LEAST_GAIN:
         return False

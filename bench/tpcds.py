@@ -5,7 +5,7 @@ specification. Queries and data are those of DuckDB's extension for TPC-DS, scal
 and PostgreSQL takes their texts as they are.
 Primary keys, an index on each foreign key of the fact tables and of customer, and a columnar index on each table of
 more than a few pages, which only the side `columns` reads. Answers of all sides are compared in full. A first
-run that takes longer than LIMIT=30 seconds is cancelled, and its query counts as unfinished by that side.
+run that takes longer than LIMIT=30 seconds is canceled, and its query counts as unfinished by that side.
 
 QUICK=1 is scale 0.1, SCALE=… another one (DuckDB's generator never ends below 0.01); SEED=… repeats the order, ROUNDS=…
 is how often, CLOCK=cpu counts CPU time, PG_CONFIG=… names another PostgreSQL. QUERIES=q5,q93 or -k chooses queries,

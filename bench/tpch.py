@@ -127,7 +127,7 @@ def check_forced(conn: Connection, query: Query, theirs: list[duck.Row]) -> None
         result, answer = contest.check(conn, query, sides, processes)
         duck.compare(query.key, answer, theirs)
         joins += sum(" Join 1: " in plan for plan in result.plans.values())
-    common.say(f"{query.key}: the answers agree; {joins} of 4 plans with joins by vectors")
+    common.say(f"{query.key}: the answers agree; {joins} of 4 plans with vectorized joins")
 
 
 def main() -> int:

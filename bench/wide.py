@@ -1,4 +1,4 @@
-"""A wide table of hits on web pages, and the queries that are asked of it: fixed before indexes of columns were."""
+"""A wide table of hits on web pages, and the queries that are asked of it: fixed before columnar indexes were."""
 
 from __future__ import annotations
 

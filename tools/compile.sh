@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/lib.sh
 
-# optimized, because some warnings come of that; PostgreSQL's own headers are not ours to mend (-isystem);
+# optimized, because some warnings come of that; PostgreSQL's own headers are not ours to fix (-isystem);
 # callbacks do not use every argument, designated initializers leave out what is null, and lengthof() is unsigned
 flags=(-std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -Wmissing-prototypes -Wpointer-arith -Wvla -Wshadow=compatible-local -Wdeclaration-after-statement
     -Wno-unused-parameter -Wno-missing-field-initializers -Wno-sign-compare -fno-strict-aliasing -fwrapv -D_GNU_SOURCE

@@ -33,7 +33,7 @@
 
 /*
  * Rows, numerics and bitmaps are read as words of eight bytes, the lowest one
- * first, and indexes of columns are stored so. On other machines nothing of it
+ * first, and columnar indexes are stored so. On other machines nothing of it
  * was ever tested.
  */
 #if defined(WORDS_BIGENDIAN) || SIZEOF_VOID_P != 8 || SIZEOF_SIZE_T != 8

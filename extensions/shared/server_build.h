@@ -15,7 +15,7 @@
 
 #include "utils/guc.h"
 
-/* Those who install a library find this in its file, without loading it. */
+/* `pgbillion extension` finds this in the library's file, without loading it. */
 #define SERVER_BUILD(name) \
 	static const char server_build_mark[] __attribute__((used)) = \
 		"pgbillion build: " name " " PGBILLION_VERSION " " CppAsString2(PG_VERSION_NUM)
@@ -42,9 +42,9 @@ require_build_option(const char *library, const char *option, const char *built)
 
 /*
  * Raise an error if the library was not built for the running server. The first
- * that _PG_init() does. A later minor version is taken, an earlier one not: it
- * may lack what the library calls, or have the bugs that it relies on being
- * mended.
+ * that _PG_init() does. A later minor version is accepted. An earlier one is
+ * not: it may lack what the library calls, or have a bug whose fix the library
+ * relies on.
  */
 static inline void
 require_server_build(const char *library)

@@ -1,4 +1,4 @@
-"""Tables read from indexes of columns give the rows, or the error, that their heaps give, to the last bit.
+"""Tables read from columnar indexes give the rows, or the error, that their heaps give, to the last bit.
 
 PGBILLION_TEST_QUERIES is how many generated queries there are (default 2,000), PGBILLION_TEST_SEED repeats a run. Both
 sides aggregate by vectors in one snapshot; only where rows are read differs.

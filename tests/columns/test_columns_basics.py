@@ -1,4 +1,4 @@
-"""An index of columns: what it holds is what the table has, through every way in which either changes."""
+"""A columnar index: what it holds is what the table has, through every way in which either changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generated queries with indexes of columns off and forced, in one snapshot, while all of their tables are written to.
+"""Generated queries with columnar indexes off and forced, in one snapshot, while all of their tables are written to.
 
 Sessions insert, update (HOT and not), delete, roll back and lock rows, VACUUM and encode meanwhile. In REPEATABLE READ
 a transaction asks both ways; in READ COMMITTED one statement does, by stable functions, which have its snapshot.

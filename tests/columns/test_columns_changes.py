@@ -1,4 +1,4 @@
-"""An index of columns through everything that happens to a table: writes, VACUUM in all its forms, and DDL."""
+"""A columnar index through everything that happens to a table: writes, VACUUM in all its forms, and DDL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 at random moments of builds, encodings, VACUUM, COPY and updates: an index of columns is right afterwards.
+"""kill -9 at random moments of builds, encodings, VACUUM, COPY and updates: a columnar index is right afterwards.
 
 PGBILLION_TEST_COLUMN_CRASHES is how often a server is killed (default 6), and a standby promoted a quarter as often;
 PGBILLION_TEST_SEED gives another load.

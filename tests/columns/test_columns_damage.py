@@ -1,4 +1,4 @@
-"""Damaged files of indexes of columns: an error that says where, and never a wrong row where the file can tell.
+"""Damaged files of columnar indexes: an error that says where, and never a wrong row where the file can tell.
 
 Copies of one index are damaged by chance while the server is down, then read, checked, written to and encoded again.
 What lies in the directory's marks and in values has no checksum of its own: columns_check() has to notice it there.

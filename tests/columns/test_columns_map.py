@@ -1,4 +1,4 @@
-"""What an index of columns takes from the visibility map, where the map's pages meet: a block to a row, in both."""
+"""What a columnar index takes from the visibility map, where the map's pages meet: a block to a row, in both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index of columns while others write, VACUUM and encode: each race, stopped at the place where it is lost."""
+"""A columnar index while others write, VACUUM and encode: each race, stopped at the place where it is lost."""
 
 from __future__ import annotations
 

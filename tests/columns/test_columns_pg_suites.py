@@ -1,4 +1,4 @@
-"""PostgreSQL's own regression and isolation suites with an index of columns on every table that takes one, and read.
+"""PostgreSQL's own regression and isolation suites with a columnar index on every table that takes one, and read.
 
 They are compared with runs that force vectors and have no such index: what differs is what the index does. What is
 accepted is in folders of regress_columns, with reasons in the README.md there; PGBILLION_ACCEPT=1 adds new ones.

@@ -1,4 +1,4 @@
-"""Indexes of columns where a server of its own is needed: logical replication, old snapshots, a full disk."""
+"""Columnar indexes where a server of its own is needed: logical replication, old snapshots, a full disk."""
 
 from __future__ import annotations
 

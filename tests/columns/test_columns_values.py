@@ -1,4 +1,4 @@
-"""Values of every kind come back from an index of columns as they are in the table, whatever form it gives them."""
+"""Values of every kind come back from a columnar index as they are in the table, whatever form it gives them."""
 
 from __future__ import annotations
 

@@ -345,7 +345,7 @@ def test_nothing_of_a_file_is_run(cli: CommandLine, tmp_path: Path) -> None:
         (("SELECT 1", "--concurrently"), "--concurrently is for --create", "add --create"),
         (("SELECT 1", "--all-roles"), "--all-roles is for --statements", "add --statements"),
         (("SELECT 1", "--budget", "much"), '"much" is not a number of bytes', "10GB"),
-        (("--status",), "there is no index of columns", "CREATE INDEX"),
+        (("--status",), "there is no columnar index", "CREATE INDEX"),
         (("--refresh", "--table", "nowhere"), 'there is no table "nowhere"', "--table"),
         (("--file", "/nonexistent/file"), "/nonexistent/file cannot be read", "--file"),
         (("--statements",), "does not have the extension pg_stat_statements", "shared_preload_libraries"),

@@ -1,4 +1,4 @@
-"""An index of columns on every table that takes one, as soon as there is one: for PostgreSQL's own suites."""
+"""A columnar index on every table that takes one, as soon as there is one: for PostgreSQL's own suites."""
 
 from __future__ import annotations
 

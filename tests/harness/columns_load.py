@@ -1,4 +1,4 @@
-"""Everything that may happen to tables with an index of columns, at once and at random, and whether the index is right.
+"""Everything that may happen to tables with a columnar index, at once and at random, and whether the index is right.
 
 Sessions write, VACUUM, encode, build and checkpoint until they are told to stop or lose their server. What they do
 follows from a seed; when it happens does not.

@@ -1,4 +1,4 @@
-"""A build of pgbillion_rows whose index of columns can be stopped at named places, and how to stop it there."""
+"""A build of pgbillion_rows whose columnar index can be stopped at named places, and how to stop it there."""
 
 from __future__ import annotations
 

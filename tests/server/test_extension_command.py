@@ -553,7 +553,7 @@ def test_upgrade_with_open_sessions(program: Program, server: Server) -> None:
 
 
 def make_objects(server: Server, conn: psycopg.Connection[tuple[object, ...]], other: str) -> None:
-    """Lazy tables with and without rows, an index of columns, and a foreign server, where postgres_fdw is."""
+    """Lazy tables with and without rows, a columnar index, and a foreign server, where postgres_fdw is."""
     conn.execute("CREATE TABLE lazy_old (i int, b text) USING lazy_heap")
     conn.execute("CREATE TABLE lazy_new (i int, b text) USING lazy_heap")
     conn.execute("CREATE TABLE lazy_filled (i int) USING lazy_heap")

@@ -284,7 +284,7 @@ def test_an_index_of_columns_is_a_third_side(cli: CommandLine) -> None:
     values = cli.json("rows", "scale", "--jobs", "2", "--rounds", "1", "--output", str(path))
     assert [point["columns"]["processes"] for point in values["points"]] == [1, 2]
     page = path.read_text()
-    assert "from an index of columns" in page
+    assert "from a columnar index" in page
     assert "columns, times as fast" in page
     assert page.count(">columns<") >= 2
 

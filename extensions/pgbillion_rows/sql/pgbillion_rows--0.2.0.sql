@@ -661,7 +661,7 @@ LANGUAGE c
 AS 'MODULE_PATHNAME', 'pgbillion_columns_refresh';
 
 COMMENT ON PROCEDURE pgbillion_rows.columns_refresh(regclass) IS
-'encodes what VACUUM has made visible to everybody, in an index of columns or in those of a table';
+'encodes what VACUUM has made visible to everybody, in a columnar index or in those of a table';
 
 CREATE FUNCTION pgbillion_rows.columns_status(relation regclass,
     OUT index regclass, OUT "table" regclass, OUT valid boolean, OUT table_blocks bigint,
@@ -671,7 +671,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_columns_status';
 
 COMMENT ON FUNCTION pgbillion_rows.columns_status(regclass) IS
-'how much of a table its indexes of columns cover';
+'how much of a table its columnar indexes cover';
 
 CREATE FUNCTION pgbillion_rows.columns_check(relation regclass,
     OUT index regclass, OUT block bigint, OUT problem text) RETURNS SETOF record
@@ -679,7 +679,7 @@ LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'pgbillion_columns_check';
 
 COMMENT ON FUNCTION pgbillion_rows.columns_check(regclass) IS
-'compares what indexes of columns hold with the table, and returns what differs';
+'compares what columnar indexes hold with the table, and returns what differs';
 
 -- What queries ran, in the manner of pg_stat views: everybody may look, and nobody but superusers may reset.
 CREATE FUNCTION pgbillion_rows.query_counts(

@@ -278,7 +278,7 @@ def _table(conn: Connection, rows: Sequence[tuple[Any, ...]], wanted: Sequence[f
     chosen = {name for names in wanted for name in names} | {_narrowest(known) for names in wanted if not names}
     refusal = ""
     if not any(row[7] for row in rows):
-        refusal = "indexes of columns are for heap tables"
+        refusal = "columnar indexes are for heap tables"
     elif sum(piece.blocks for piece in pieces) < _LEAST_BLOCKS:
         refusal = "the table is small"
     return Table(

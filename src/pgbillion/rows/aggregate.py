@@ -1,6 +1,6 @@
-"""One query by PostgreSQL, by vectors from the heap, and by vectors from an index of columns: answers and speed.
+"""One query by PostgreSQL, vectorized over the heap, and vectorized over a columnar index: answers and speed.
 
-The third side is there where an index of columns has all that the query reads of a table.
+The third side is there where a columnar index has all that the query reads of a table.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Side:
 class Comparison:
     """A query by all sides. ``rows`` were read by PostgreSQL's scans; ``exact``: floats were bit-equal.
 
-    ``columns`` is None where no index of columns is read. ``columns_note`` tells why not, or whether it would be
+    ``columns`` is None where no columnar index is read. ``columns_note`` tells why not, or whether it would be
     without being asked for.
     """
 
@@ -219,12 +219,12 @@ def _switch(conn: Connection, side: str) -> None:
 
 
 def _sides(conn: Connection, query: str) -> tuple[tuple[str, ...], str]:
-    """Return the sides there are, and a line about that of indexes of columns."""
+    """Return the sides there are, and a line about that of columnar indexes."""
     _switch(conn, COLUMNS)
     forced = plans.indexes_of_columns(plans.explain(conn, query))
     if not forced:
         advice = invocation.command("rows", "columns", *invocation.argument(query))
-        return (POSTGRESQL, OURS), f"no index of columns has what the query reads; for advice: {advice}"
+        return (POSTGRESQL, OURS), f"no columnar index has what the query reads; for advice: {advice}"
     plans.switch(conn, True, columns="on")
     chosen = plans.indexes_of_columns(plans.explain(conn, query))
     named = ", ".join(dict.fromkeys(forced))

@@ -1,4 +1,4 @@
-"""Indexes of columns: which there are, made, brought up to date, and shown."""
+"""Columnar indexes: which there are, made, brought up to date, and shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DROP_SECONDS = 10
 
 @dataclass(frozen=True)
 class Index:
-    """An index of columns that is there. ``root`` is the table, or the partitioned table that it is a partition of.
+    """A columnar index that is there. ``root`` is the table, or the partitioned table that it is a partition of.
 
     ``partitioned``: it is the index of a partitioned table, and has no pages; ``part``: it belongs to such a one.
     """
@@ -109,7 +109,7 @@ def session(target: Target) -> Iterator[Connection]:
 
 
 def indexes(conn: Connection, tables: Sequence[int] | None = None) -> list[Index]:
-    """Return the indexes of columns of some tables and of their partitions, or of all tables."""
+    """Return the columnar indexes of some tables and of their partitions, or of all tables."""
     found = conn.execute(
         load("rows", "column_indexes").encode(), {"tables": None if tables is None else list(tables)}
     ).fetchall()
@@ -139,7 +139,7 @@ def create(
     concurrently: bool,
     say: Callable[[str], None],
 ) -> Made:
-    """Create an index of columns, under a name that is free. Nothing half-done is left behind.
+    """Create a columnar index, under a name that is free. Nothing half-done is left behind.
 
     A concurrent build that fails or is interrupted leaves an invalid index, which is dropped; where that cannot be,
     the command that does it is told. It holds no block until it is refreshed, which is done here.
@@ -164,7 +164,7 @@ def create(
 def create_command(
     schema: str, table: str, columns: Sequence[str], *, name: str | None = None, concurrently: bool = False
 ) -> str:
-    """Return the command that creates an index of columns."""
+    """Return the command that creates a columnar index."""
     words = ["CREATE INDEX"]
     words += ["CONCURRENTLY"] if concurrently else []
     words += [quoted(name)] if name is not None else []
@@ -232,7 +232,7 @@ def _notices(conn: Connection, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def refresh(conn: Connection, tables: Sequence[int] | None, *, say: Callable[[str], None]) -> list[Made]:
-    """VACUUM the tables that have an index of columns, and encode what can be. Raises UserError when there is none."""
+    """VACUUM the tables that have a columnar index, and encode what can be. Raises UserError when there is none."""
     found = {index.table: index for index in indexes(conn, tables) if not index.partitioned}
     if not found:
         raise _none()
@@ -250,7 +250,7 @@ def refresh(conn: Connection, tables: Sequence[int] | None, *, say: Callable[[st
 
 def _none() -> UserError:
     return UserError(
-        "there is no index of columns",
+        "there is no columnar index",
         f"to see which would pay: {invocation.command('rows', 'columns', 'QUERY')};"
         " or run: CREATE INDEX ON … USING columns (…)",
     )
@@ -260,7 +260,7 @@ def _none() -> UserError:
 
 
 def status(conn: Connection, tables: Sequence[int] | None) -> list[Status]:
-    """Return what the indexes of columns of some tables, or of all, cover. Raises UserError when there is none."""
+    """Return what the columnar indexes of some tables, or of all, cover. Raises UserError when there is none."""
     known = [index for index in indexes(conn, tables) if not index.partitioned]
     if not known:
         raise _none()
@@ -305,7 +305,7 @@ def status_table(found: Sequence[Status]) -> Chapter:
         for one in found
     ]
     return Chapter(
-        "Indexes of columns",
+        "Columnar indexes",
         "",
         columns=["Index", "Table", "Columns", "Readable blocks", "Stale blocks", "Size", "Of the table"],
         rows=rows,

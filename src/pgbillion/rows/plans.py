@@ -12,7 +12,7 @@ Plan = Mapping[str, Any]
 
 # off: plans are PostgreSQL's own
 SETTING = "pgbillion_rows.enable"
-# off: the heap is read, force: an index of columns wherever there is one that can be
+# off: the heap is read, force: a columnar index wherever there is one that can be
 COLUMNS = "pgbillion_rows.columns"
 NODE = "VectorAggregate"
 JOIN = "VectorJoin"
@@ -21,7 +21,7 @@ COLUMNS_OF_TABLE = "Table Columns"
 
 
 def switch(conn: Connection, on: bool, *, columns: str | None = None) -> None:
-    """Switch the extension's part in planning for the session, and whether indexes of columns are read."""
+    """Switch the extension's part in planning for the session, and whether columnar indexes are read."""
     for name, value in ((SETTING, "on" if on else "off"), (COLUMNS, columns)):
         if value is not None:
             conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", [name, value])
@@ -50,7 +50,7 @@ def vectorized(plan: Plan) -> bool:
 
 
 def indexes_of_columns(plan: Plan) -> list[str]:
-    """Return the names of the indexes of columns that are read."""
+    """Return the names of the columnar indexes that are read."""
     return [node["Columns"] for node in nodes(plan) if node.get("Custom Plan Provider") == NODE and "Columns" in node]
 
 

@@ -51,7 +51,7 @@ class Scale:
         agreed = "equal to the last bit" if exact else "equal, except for the order in which floats are added"
         note = "" if first.vectorized else f" pgbillion has PostgreSQL's plan: {first.reason}."
         if first.columns is not None:
-            note += " pgbillion reads the heap, and columns an index of columns."
+            note += " pgbillion reads the heap, and columns a columnar index."
         return Chapter(
             "Rows per second",
             f"{first.query}: {text.count(first.rows)} rows of plain heap, medians of "

@@ -1,4 +1,4 @@
-"""How many bytes columns would take in an index of columns: estimated from some segments of the table.
+"""How many bytes columns would take in a columnar index: estimated from some segments of the table.
 
 An index cuts a table into segments of some heap blocks, and gives each column of a segment the first form that fits
 (extensions/pgbillion_rows/src/column_index/encode.c). Here the rows of a few segments are asked for what that depends
@@ -116,7 +116,7 @@ def columns_of(conn: Connection, table: int) -> list[Column]:
 
 
 def estimate(conn: Connection, pieces: Sequence[Piece], columns: Sequence[Column]) -> Estimate:
-    """Estimate what columns of a table, or of a table's partitions, take in an index of columns."""
+    """Estimate what columns of a table, or of a table's partitions, take in a columnar index."""
     blocks = segment_blocks(max(pieces, key=lambda piece: piece.blocks).rows_per_block)
     segments = sum(math.ceil(piece.blocks / blocks) for piece in pieces)
     readable = [column for column in columns if column.readable]

@@ -1,4 +1,4 @@
-"""Queries as users have them, and what each reads: which columns of which tables an index of columns has to have.
+"""Queries as users have them, and what each reads: which columns of which tables a columnar index has to have.
 
 Nothing here is run. A query is planned by the server, in a transaction that is read-only and rolled back, and the
 extension's own node says in the plan which columns it reads of its table: views, aliases, joins, partitions and quoted
@@ -27,7 +27,7 @@ _QUERIES = {"select", "with", "values", "table"}
 # of the statements that took longest
 _MOST_STATEMENTS = 1000
 _PREPARED = "pgbillion_advised"
-# What reading columns costs of what reading the heap by vectors does: of rows the planner's own factor, and of pages
+# What reading columns costs of what reading the heap vectorized does: of rows the planner's own factor, and of pages
 # about what an index of some columns has.
 _OF_ROWS, _OF_PAGES = 0.3, 0.1
 _INDEX_SCANS = ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan")
@@ -61,7 +61,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Planned:
-    """What a query reads from tables by vectors; why nothing, without any."""
+    """What the vectorized scans of a query read from tables; why nothing, if there are none."""
 
     query: Query
     reads: tuple[Read, ...]
@@ -196,7 +196,7 @@ def _explain(conn: Connection, text: str) -> tuple[Plan, int]:
 
 
 def _reads(tree: Plan) -> Iterator[tuple[Plan, Read]]:
-    """Return what scans by vectors read, with their nodes."""
+    """Return what vectorized scans read, with their nodes."""
     for node in plans.nodes(tree):
         if node.get("Custom Plan Provider") == plans.NODE and plans.COLUMNS_OF_TABLE in node:
             columns = frozenset(node[plans.COLUMNS_OF_TABLE])
@@ -219,7 +219,7 @@ def _cost_of_pages(conn: Connection, read: Read) -> float:
 def _why_not(conn: Connection, text: str, parameters: int) -> str:
     if parameters:
         return "not vectorized"
-    # the last line says what came of it, which is nothing; scans without aggregation read no index of columns anyhow
+    # the last line says what came of it, which is nothing; scans without aggregation read no columnar index anyhow
     lines = plans.reason(conn, text).splitlines()
     return "; ".join([line for line in lines[:-1] if not line.startswith("no vectorized scan")] or lines)
 

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * check.c
- *	  Comparing what an index of columns says with the heap.
+ *	  Comparing what a columnar index says with the heap.
  *
  * What is checked is what a query relies on: the rows that a snapshot may read
  * from the index for a block are those of the block that it sees in the heap.

@@ -506,8 +506,8 @@ compare_extents(const void *a, const void *b)
 
 /*
  * The pages that nothing names.  Those of generations which the caller goes
- * on to replace are not among them, so that who has just read their entries
- * mostly finds them.
+ * on to replace are not among them, so that a reader that has just read their
+ * entries mostly finds them.
  */
 void
 directory_free_pages(Directory *directory, Extents *free_pages)

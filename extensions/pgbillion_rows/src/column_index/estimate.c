@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * estimate.c
- *	  What the planner is told of an index of columns.
+ *	  What the planner is told of a columnar index.
  *
  *-------------------------------------------------------------------------
  */
@@ -25,7 +25,7 @@ column_costestimate(PlannerInfo *root, IndexPath *path, double loop_count, Cost 
 	*pages = path->indexinfo->pages;
 }
 
-/* Is it an index of columns? */
+/* Is it a columnar index? */
 bool
 column_index_is_ours(const IndexOptInfo *info)
 {
@@ -47,8 +47,8 @@ column_index_usable(Relation index)
 }
 
 /*
- * Guess how much of a table an index covers, from up to so many segments that
- * are spread over the table.  The caller has locked the index.
+ * Guess how much of a table an index covers, from up to SEGMENTS_LOOKED_AT
+ * segments that are spread over the table.  The caller has locked the index.
  */
 #define SEGMENTS_LOOKED_AT 64
 

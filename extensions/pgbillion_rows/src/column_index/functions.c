@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * functions.c
- *	  Refreshing an index of columns, and how much of a table it covers: what
+ *	  Refreshing a columnar index, and how much of a table it covers: what
  *	  users call.
  *
  *-------------------------------------------------------------------------
@@ -72,7 +72,7 @@ add_indexes_of_table(List *indexes, Oid oid)
 }
 
 /*
- * The indexes of columns that a name means: itself, those of a table, and
+ * The columnar indexes that a name means: itself, those of a table, and
  * those of all partitions.  Raises an error if there is none.  They may be
  * gone when they are used.
  */

@@ -35,9 +35,9 @@ gather_encodes(Relation heap)
 }
 
 /*
- * How the visibility map lies on disk, which visibilitymap.c tells nobody: a
- * byte has the bits of so many blocks, the lowest first, and a page has a
- * header and bytes.
+ * How the visibility map lies on disk, which is private to visibilitymap.c: a
+ * byte has the bits of MAP_BYTE_BLOCKS blocks, the lowest first, and a page
+ * has a header and bytes.
  */
 #define MAP_BYTE_BLOCKS (BITS_PER_BYTE / BITS_PER_HEAPBLOCK)
 #define MAP_PAGE_BLOCKS ((BLCKSZ - MAXALIGN(SizeOfPageHeaderData)) * MAP_BYTE_BLOCKS)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * options.c
- *	  Storage parameters of an index of columns.
+ *	  Storage parameters of a columnar index.
  *
  *	segment_blocks	heap blocks that are encoded together; 0, the default,
  *					chooses by the width of rows. Read when the index is built

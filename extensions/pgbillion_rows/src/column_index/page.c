@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * page.c
- *	  Pages of an index of columns, and the types of what is in them.
+ *	  Pages of a columnar index, and the types of what is in them.
  *
  *-------------------------------------------------------------------------
  */

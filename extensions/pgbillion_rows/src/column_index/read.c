@@ -239,7 +239,7 @@ check_replaced(ColumnReader *reader, uint32 number)
 		store_corrupted(reader->directory.index, reader->entry.first_page + number);
 }
 
-/* So many bytes to the end of a page are part of an array that goes on in the next. */
+/* The bytes at the end of a page from which on the page after it is fetched: the array goes on there. */
 #define PREFETCHED_PART (DATA_BYTES / 4)
 
 /*
@@ -457,8 +457,8 @@ look_at_segment(ColumnReader *reader)
 }
 
 /*
- * Go to a segment of a scan over so many heap blocks, and tell which of its
- * blocks may be read here.  What was returned and loaded before is gone.  May
+ * Go to a segment of a scan over a number of heap blocks, and return which of
+ * its blocks may be read here.  What was returned and loaded before is gone.  May
  * be called again for the same segment, after it was replaced: what it tells
  * then is as right, and may be more or less.
  */

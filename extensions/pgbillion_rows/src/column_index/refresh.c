@@ -175,9 +175,9 @@ encode_blocks(Refresher *refresher, uint32 segment, BlockNumber first, int nbloc
 }
 
 /*
- * Encode segments from a number on, at most so many of them, wherever a
- * segment was never encoded, or the given share of its blocks can be regained
- * (and one block at least).
+ * Encode at most `most` segments, from a number on: those that were never
+ * encoded, and those of which the given share of blocks (and one block at
+ * least) would become readable again.
  *
  * The caller holds ShareUpdateExclusiveLock on the table, or a lock that
  * writers conflict with; the index is valid, or being built.

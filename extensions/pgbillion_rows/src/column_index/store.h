@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * store.h
- *	  How an index of columns lies on disk, and what the files of the access
+ *	  How a columnar index lies on disk, and what the files of the access
  *	  method share.
  *
  *	block 0		metapage: blocks per segment, and where the map pages are

@@ -19,7 +19,7 @@
  * out. equivalence.c sees to both.
  *
  *	equivalence.c	what is aggregated and by which columns, or why it is not
- *	states.c		paths of the states: by vectors, shards, or PostgreSQL
+ *	states.c		paths of the states: vectorized, from shards, or PostgreSQL's
  *	eager_cost.c	what these take beyond what they are estimated to cost
  *	eager_aggregate.c	joins them with the other tables, and offers that
  *

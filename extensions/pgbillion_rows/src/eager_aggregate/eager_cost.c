@@ -37,7 +37,7 @@ typedef struct States
 	int			keys;
 	int			aggregates;
 	int			serialized;
-	double		advance;		/* by vectors, a row */
+	double		advance;		/* vectorized, a row */
 } States;
 
 static States
@@ -67,7 +67,7 @@ count_states(EagerAggregate *eager)
 }
 
 /*
- * Add to a path of states of so many of the table's rows what it takes beyond
+ * Add to a path of states of a number of the table's rows what it takes beyond
  * its costs, less what the other plan takes beyond its own, if that is more.
  * Paths of a partial plan are of a process's share of the rows.
  */

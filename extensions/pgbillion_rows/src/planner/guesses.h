@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * guesses.h
- *	  Where an estimate of PostgreSQL's is a guess, for those who ask why a query is
+ *	  Which of PostgreSQL's estimates are guesses, to explain why a query is
  *	  planned as it is.
  *
  * Each function returns why, or NULL where statistics tell.

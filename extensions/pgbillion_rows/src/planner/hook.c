@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * hook.c
- *	  PostgreSQL's hooks, and those who answer to them; the setting that keeps
- *	  them all from answering.
+ *	  PostgreSQL's hooks, which call the features that have registered, and the
+ *	  setting that turns all of them off.
  *
  *-------------------------------------------------------------------------
  */

@@ -3,14 +3,14 @@
  * planner.h
  *	  What is offered to the planner: the map of the parts.
  *
- *	hook.c			the planner's hooks, and those who answer to them; modes of settings
+ *	hook.c			the planner's hooks, and the features that they call; modes of settings
  *	targets.c		what partial aggregation returns
  *	append.c		partial states of the tables below a partitioned one
  *	group_estimate.c	how many groups expressions make
  *	guesses.c		where an estimate of PostgreSQL's is a guess; see guesses.h
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL one of our functions calls
- *	reasons.c		why a query is planned as it is, for those who ask
+ *	reasons.c		why a query is planned as it is
  *
  * This is the lowest layer, without any feature in it: when the library is
  * loaded, features say what they offer.

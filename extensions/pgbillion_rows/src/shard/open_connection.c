@@ -28,7 +28,7 @@
 #include "shard/connection.h"
 #include "shard/verify_functions.h"
 
-/* how soon a shard notices that the coordinator has gone, or has closed the connection of a cancelled query */
+/* how soon a shard notices that the coordinator has gone, or has closed the connection of a canceled query */
 #define CHECK_MILLISECONDS "1000"
 
 /*
@@ -146,7 +146,7 @@ has_password(UserMapping *user)
 /*
  * May we connect in this user's name? Ways to authenticate that need the
  * user's own session here (SCRAM pass-through, delegated credentials), and the
- * refusal of those who have no way at all, are left to postgres_fdw.
+ * error for users who have no way at all, are left to postgres_fdw.
  */
 bool
 shard_can_connect(ShardGroup *group)

@@ -90,9 +90,9 @@ attach(void)
 }
 
 /*
- * Have the memory at hand, if there is any, before the first query that counts.
- * An error that none can be had ends a subtransaction, which frees what had
- * been locked, and not the query; it is logged, and the session counts nothing.
+ * Attach to the shared memory before the first query that counts. If that
+ * raises an error, the error ends a subtransaction, which releases the locks,
+ * and not the query; it is logged, and the session counts nothing.
  * Called where a subtransaction may begin, except in parallel mode: then a
  * later query counts.
  */

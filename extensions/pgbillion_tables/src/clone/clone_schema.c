@@ -665,9 +665,9 @@ check_template(Oid template)
 }
 
 /*
- * Keep the schema and its relations as they are: who drops or alters one of
- * them waits, and who has begun to is waited for. Raises 3F000 if the schema
- * is gone by then.
+ * Keep the schema and its relations as they are: a session that wants to drop
+ * or alter one of them waits for us, and we for one that has begun to. Raises
+ * 3F000 if the schema is gone by then.
  */
 static void
 lock_template(Oid template)

@@ -57,7 +57,7 @@ create_progress_end(void)
  * pgbillion_tables.create_progress() returns setof record
  *		One row for each running pgbillion_tables.create_tables(): pid,
  *		database, template, tables in all, tables done. As in pg_stat_activity
- *		the counters are null for those who may not see the other's activity.
+ *		the counters are null for roles that may not see the other's activity.
  */
 Datum
 pgbillion_create_progress(PG_FUNCTION_ARGS)

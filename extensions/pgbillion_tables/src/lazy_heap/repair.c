@@ -3,8 +3,8 @@
  * repair.c
  *	  Records of owners and grants that are missing, made again.
  *
- * pg_shdepend says for each relation whose it is and who has privileges on it.
- * Without, DROP ROLE leaves relations without an owner behind, which pg_dump
+ * pg_shdepend has the owner of each relation and the roles with privileges on it.
+ * Without it, DROP ROLE leaves relations without an owner behind, which pg_dump
  * refuses, and DROP OWNED and REASSIGN OWNED pass them over. Earlier builds of
  * this extension deleted them for a lazy table in a tablespace; PostgreSQL
  * does when a partitioned table is moved to the default tablespace.

@@ -97,8 +97,8 @@ still_lazy_in_catalog(Oid relid)
 /*
  * The same for a scan under `snapshot`, which may be serializable, and then
  * conflicts with transactions that have inserted rows that it does not see. Heap notices
- * that when it meets the rows; of a table that is lazy for us they can only be
- * a first writer's who is in progress.
+ * that when it meets the rows; of a table that is lazy for us, they can only be
+ * those of a first writer that is in progress.
  *
  * A scan that looks for rows also needs a predicate lock (of the table or an
  * index), and must have it before it calls this. Then nobody is missed: a
@@ -149,7 +149,10 @@ first_writer(Oid relid)
 	scan = systable_beginscan(pg_class, ClassOidIndexId, true, &dirty, 1, &key);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
-		/* dirty.xmin: who has inserted this version, while in progress */
+		/*
+		 * dirty.xmin: the transaction that has inserted this version, while
+		 * in progress
+		 */
 		if (((Form_pg_class) GETSTRUCT(tuple))->relam == HEAP_TABLE_AM_OID &&
 			TransactionIdIsValid(dirty.xmin))
 			result = dirty.xmin;

@@ -1,4 +1,4 @@
--- the indexes of columns of a table, or of all tables without one, with their columns in order
+-- the columnar indexes of a table, or of all tables without one, with their columns in order
 SELECT i.indexrelid::int8, i.indrelid::int8, xn.nspname, x.relname, tn.nspname, t.relname,
        coalesce(pg_partition_root(t.oid)::oid, t.oid)::int8,
        i.indisvalid AND i.indisready AND i.indislive, x.relkind = 'I', x.relispartition,

@@ -1,4 +1,4 @@
--- Tables by OID: what an index of columns would belong to (the topmost partitioned table, if the table is a partition),
+-- Tables by OID: what a columnar index would belong to (the topmost partitioned table, if the table is a partition),
 -- and each of its tables with rows. One row per table with rows.
 WITH roots AS (
     SELECT DISTINCT coalesce(pg_partition_root(t.oid)::oid, t.oid) AS oid

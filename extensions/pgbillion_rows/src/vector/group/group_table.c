@@ -364,9 +364,9 @@ group_table_reserve(GroupTable *table, int n, bool whatever)
 }
 
 /*
- * So many groups are estimated: make the slots for them at once, and take
- * memory for entries in pieces that befit them. As far as that takes an eighth
- * of what the table may have; if there are fewer groups it has cost a little
+ * Make the slots for an estimated number of groups at once, and allocate
+ * entries in pieces of a fitting size, as far as that takes no more than an
+ * eighth of the table's memory. If there are fewer groups, it has cost a little
  * memory, and the time to clear it.
  */
 void

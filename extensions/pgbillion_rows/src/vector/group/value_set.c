@@ -47,8 +47,8 @@ start(ValueSet *set)
 }
 
 /*
- * A set of values of a type by value with so many bytes, which may take so
- * much memory. It belongs to the current context.
+ * A set of values of a type that is passed by value and has `len` bytes, which
+ * may take `limit` bytes of memory. It belongs to the current context.
  */
 ValueSet *
 value_set_create(int16 len, Size limit)

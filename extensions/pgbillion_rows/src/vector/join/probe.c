@@ -986,7 +986,7 @@ joins_forget(Source *source, const Bitmapset *changed)
 	}
 }
 
-/* The build side of a join; the source is that of the last join, with so many above the one in question. */
+/* The build side of a join, which is `above` joins below the last one, whose source is given. */
 JoinBuild *
 join_build_of(Source *source, int above)
 {

@@ -25,15 +25,15 @@
 typedef enum VectorPrivate
 {
 	VECTOR_PRIVATE_OUTPUTS,		/* an integer */
-	VECTOR_PRIVATE_COLUMNS,		/* a list of one OID: the index of columns to
-								 * be read, if any */
+	VECTOR_PRIVATE_COLUMNS,		/* a list of one OID: the columnar index to be
+								 * read, if any */
 	VECTOR_PRIVATE_DISTINCT,	/* a list of aggdistinct, one per output */
 	VECTOR_PRIVATE_TERMS,		/* an integer */
 	VECTOR_PRIVATE_EXCHANGE,	/* an integer: number of groups that are
 								 * exchanged by processes, or none */
-	VECTOR_PRIVATE_PASSTHROUGH_AFTER,	/* an integer: so many groups are made
-										 * of rows in which few groups are
-										 * found again; -1: any number */
+	VECTOR_PRIVATE_PASSTHROUGH_AFTER,	/* an integer: number of groups after
+										 * which rows that find few groups
+										 * again pass ungrouped; -1: never */
 	VECTOR_PRIVATE_JOINS		/* from there on a list of integers per join:
 								 * VectorJoinPrivate */
 } VectorPrivate;

@@ -125,7 +125,7 @@ join_exprs(CustomScan *cscan)
 	return list_copy_tail(hidden_exprs(cscan), count_of(cscan, VECTOR_PRIVATE_TERMS));
 }
 
-/* The index of columns to be read, or InvalidOid. */
+/* The columnar index to be read, or InvalidOid. */
 Oid
 vector_scan_index(CustomScan *cscan)
 {
@@ -663,7 +663,7 @@ explain_exchanged(const Exchange *exchange, ExplainState *es)
 	ExplainPropertyText("Exchanged", buf.data, es);
 }
 
-/* The columns that are read of the table: those that an index of columns must have. */
+/* The columns that are read of the table: those that a columnar index must have. */
 static void
 explain_table_columns(const VectorState *state, ExplainState *es)
 {

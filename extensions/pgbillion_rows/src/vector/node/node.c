@@ -65,7 +65,7 @@ mark_counted(Batch *batch, List *outputs)
 /*
  * Prepare to read the table of the scan into a batch: columns that the clauses
  * need are loaded to filter rows, and others (`later`) for rows that are kept.
- * With an index of columns they are read from it where that can be. `counted`
+ * With a columnar index they are read from it where that can be. `counted`
  * are outputs of which some only count a column, or NIL.
  */
 static void

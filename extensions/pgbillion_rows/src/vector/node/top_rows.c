@@ -51,8 +51,8 @@ struct TopRows
 };
 
 /*
- * After so many rows, and MIN_TURNS times those wanted, it is given up if it
- * has removed less than a tenth.
+ * After MIN_SEEN rows, and MIN_TURNS times those wanted, stop comparing if that
+ * has removed less than a tenth of the rows.
  */
 #define MIN_SEEN 8192
 #define MIN_TURNS 16

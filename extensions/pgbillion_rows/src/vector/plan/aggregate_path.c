@@ -33,7 +33,7 @@ static const CustomPathMethods path_methods = {
 	.PlanCustomPath = plan_aggregation,
 };
 
-/* A custom scan of a table, reading an index of columns if one is named, without its cost. */
+/* A custom scan of a table, reading a columnar index if one is named, without its cost. */
 CustomPath *
 vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
 					  int parallel_workers, bool safe)

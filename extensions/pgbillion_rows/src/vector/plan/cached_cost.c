@@ -150,7 +150,7 @@ factor_of_index(PlannerInfo *root, IndexOptInfo *index, Index other)
 	return Max(pairs / Max(index->rel->tuples, 1), 1);
 }
 
-/* Of the rows of two tables there are likely so many times as many as PostgreSQL estimates. */
+/* A join of two tables likely has this many times the rows that PostgreSQL estimates. */
 typedef struct Multiple
 {
 	Index		table;

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * columns_path.c
- *	  Which index of columns a scan reads, and what that costs.
+ *	  Which columnar index a scan reads, and what that costs.
  *
  *-------------------------------------------------------------------------
  */
@@ -58,7 +58,7 @@ has_attributes(const IndexOptInfo *info, const Bitmapset *attnos)
 	return true;
 }
 
-/* Is there an index of columns of a table? */
+/* Is there a columnar index of a table? */
 bool
 vector_has_column_index(RelOptInfo *rel)
 {
@@ -91,7 +91,7 @@ find_index(RelOptInfo *rel, const Bitmapset *attnos)
 }
 
 /*
- * The index of columns that a scan of a table is to read for expressions over
+ * The columnar index that a scan of a table is to read for expressions over
  * it and perhaps others, or InvalidOid, and what its pages and rows cost in
  * place of those given. With "force" it is
  * read if there is one that can be, else if it is cheaper.
@@ -142,7 +142,7 @@ void
 vector_columns_init(void)
 {
 	DefineCustomEnumVariable("pgbillion_rows.columns",
-							 "Reads tables from indexes of columns instead of the heap where that is sound.",
+							 "Reads tables from columnar indexes instead of the heap where that is sound.",
 							 "\"force\" does so wherever there is such an index, whatever it is estimated to cost.",
 							 &vector_columns, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);

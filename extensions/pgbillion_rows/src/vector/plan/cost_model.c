@@ -30,7 +30,7 @@
 #include "vector/plan/plan.h"
 #include "vector/plan/planner_memo.h"
 
-/* Memory that so many groups take. */
+/* Bytes of memory that a number of groups takes. */
 double
 vector_groups_memory(PathTarget *target, double groups)
 {
@@ -204,7 +204,7 @@ vector_spill_cost(RelOptInfo *rel, PathTarget *target, double groups)
 	return 2 * seq_page_cost * rows * rel->reltarget->width / BLCKSZ + SPILL_ROW_COST * rows;
 }
 
-/* What waiting for memory costs a row in a table of so many bytes; measured. */
+/* What waiting for memory costs a row, by the bytes of the hash table; measured. */
 static Cost
 waiting_cost(double bytes)
 {
@@ -250,8 +250,8 @@ vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
 }
 
 /*
- * What it costs a process to put so many groups into temporary files, and to
- * take and merge as many: an estimate, of the order of handling a tuple twice.
+ * What it costs a process to put a number of groups into temporary files, and
+ * to take and merge as many: an estimate, of the order of handling a tuple twice.
  */
 Cost
 vector_exchange_cost(double groups)
@@ -277,8 +277,8 @@ vector_distinct_pairs(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
 }
 
 /*
- * What it costs a process to group its rows by so many pairs, exchange them, and group them again by the keys: for a
- * row what a table of groups does, and for a pair what the second does.
+ * What it costs a process to group its rows by pairs of key and value, exchange the pairs, and group these by the keys:
+ * for each row what a table of groups costs, and for each pair what a second one does.
  */
 Cost
 vector_shared_distinct_cost(RelOptInfo *rel, PathTarget *target, double pairs, int workers)

@@ -133,13 +133,13 @@
 /* Testing whether a row of the table has one of the keys. */
 #define JOIN_KEY_TEST_COST (0.03 * cpu_tuple_cost)
 
-/* A chain that costs so many times what PostgreSQL's plan does will not become cheaper by further joins. */
+/* A chain that costs this many times what PostgreSQL's plan does will not become cheaper by further joins. */
 #define JOIN_HOPELESS_FACTOR 4
 
 /*
- * What a table should cost for each join that may be looked at, of so many
- * tables: that takes a fifth of a microsecond, and then a few percent of the
- * statement's time at most.
+ * What each table of a statement should cost, on average, for each of the
+ * 2^tables joins that may be considered. Considering one takes a fifth of a
+ * microsecond, which is then a few percent of the statement's time at most.
  */
 #define JOIN_SEARCH_COST 1.0
 
@@ -179,7 +179,7 @@
  * a unit was 4.8 ns.
  */
 
-/* What it takes to add a row to the states of its group, by vectors and by PostgreSQL's HashAggregate. */
+/* What it takes to add a row to the states of its group, vectorized and in PostgreSQL's HashAggregate. */
 #define EAGER_COST_VECTOR_INTEGER 0.5
 #define EAGER_COST_VECTOR_OTHER 4.0
 #define EAGER_COST_VECTOR_FURTHER_KEY 2.5

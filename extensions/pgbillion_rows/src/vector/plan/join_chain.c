@@ -102,7 +102,7 @@ join_chain_cost(const JoinChain *chain)
 	return pages + row * chain->table->tuples + chain->own + chain->shared;
 }
 
-/* What the joins of that cost, by so many processes: each puts all rows of the inner sides into a table. */
+/* What the joins of a chain cost each of `divisor` processes, which puts all rows of the inner sides into tables. */
 Cost
 join_chain_joins_cost(const JoinChain *chain, double divisor)
 {
@@ -581,9 +581,9 @@ is_for_us(PlannerInfo *root)
 }
 
 /*
- * Could a chain that costs at least so much be of use for the rows of a join,
- * of which PostgreSQL has paths? One that costs many times as much is not
- * prolonged. This is asked of every join of every statement.
+ * Could a chain of at least this cost be of use for the rows of a join, for
+ * which PostgreSQL has paths? A chain that costs many times as much gets no
+ * further joins. This runs for every join of every statement.
  */
 static bool
 is_promising(RelOptInfo *joined, Cost least)
@@ -593,7 +593,7 @@ is_promising(RelOptInfo *joined, Cost least)
 	return vector_join == PLAN_FORCE || best == NULL || least < JOIN_HOPELESS_FACTOR * best->total_cost;
 }
 
-/* At least so much does it cost to read a table. */
+/* The least that it can cost to read a table. */
 static Cost
 least_cost(RelOptInfo *table)
 {

@@ -33,8 +33,7 @@ struct JoinChain
 	JoinStep   *step;			/* the last one */
 	int			nsteps;
 	int			natts;			/* of the table and all inner sides */
-	bool		has_column_index;	/* is there an index of columns of the
-									 * table? */
+	bool		has_column_index;	/* is there a columnar index of the table? */
 
 	/* what it costs: of the table */
 	Cost		pages;

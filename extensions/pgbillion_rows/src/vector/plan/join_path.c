@@ -107,9 +107,9 @@ join_chain_table(JoinChain *chain)
 /* ---- the path ---- */
 
 /*
- * What PostgreSQL would say that a chain costs which takes so much: the share
- * of its own path's cost that this is of what that takes. Where tables are not
- * in memory, both are PostgreSQL's costs.
+ * What PostgreSQL would say that a chain costs, from the time it takes: the
+ * same share of the cost of PostgreSQL's path as its time is of that path's
+ * time. If tables are not in memory, both are PostgreSQL's costs.
  */
 static Cost
 planned_cost(const Rival *rival, Cost taken)
@@ -140,8 +140,8 @@ exprs_of(JoinChain *chain, PathTarget *target)
 }
 
 /*
- * What a chain costs each of so many processes except for what is done with the
- * rows of the joins, and which index of columns it reads.
+ * What a chain costs each of `divisor` processes, except for what is done with
+ * the rows of the joins, and which columnar index it reads.
  */
 static Cost
 run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor, Oid *index)
@@ -286,7 +286,7 @@ cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Oid *index, Cost 
 	return planned < rival.planned ? rival.planned * LESS_COST_FACTOR : -1;
 }
 
-/* Make the path of the rows of a chain, which cost so much and take as much; with workers it is a partial one. */
+/* Make the path of the rows of a chain from its cost and the time it takes; with workers it is a partial one. */
 static RowsPath *
 rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Oid index, Cost planned, Cost taken)
 {

@@ -355,7 +355,7 @@ sort_conditions(PlannerInfo *root, const Joining *join, JoinStep *step)
 
 /* ---- steps ---- */
 
-/* How far a table of so many bytes is from the processor: 0 is near, 1 is far. */
+/* How far a hash table of this size is from the processor: 0 is near, 1 is far. */
 static double
 distance(double bytes)
 {
@@ -429,7 +429,7 @@ join_step_make(PlannerInfo *root, const Joining *join, const JoinStep *tried)
 	return step;
 }
 
-/* What a process of so many spends on its part of a step's inner side, and on handing its rows around. */
+/* What each of `divisor` processes spends on its part of a step's inner side, and on passing its rows to the others. */
 static Cost
 part_cost(const JoinStep *step, double divisor)
 {
@@ -438,7 +438,7 @@ part_cost(const JoinStep *step, double divisor)
 		step->inner->rows * JOIN_SHARE_ROW_COST + JOIN_SHARE_COST;
 }
 
-/* The path of a step's inner side, of which each of so many processes needs all rows. */
+/* The path of a step's inner side, of which each of `divisor` processes needs all rows. */
 Path *
 join_step_inner(const JoinStep *step, double divisor)
 {
@@ -448,7 +448,7 @@ join_step_inner(const JoinStep *step, double divisor)
 	return step->inner;
 }
 
-/* What it costs each of so many processes to have all rows of a step's inner side in a table. */
+/* What it costs each of `divisor` processes to have all rows of a step's inner side in a table. */
 Cost
 join_step_own_cost(const JoinStep *step, double divisor)
 {

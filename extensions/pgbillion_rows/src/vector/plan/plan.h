@@ -10,7 +10,7 @@
  *	cached_cost.c		what PostgreSQL's paths take where tables are in memory
  *	aggregate_path.c	the path of one table's scan that aggregates, and its plan
  *	planner_memo.c	what is found out and asked for again: planner_memo.h
- *	columns_path.c	which index of columns such a scan reads
+ *	columns_path.c	which columnar index such a scan reads
  *	join_step.c		one join along a table
  *	join_chain.c	which of them there can be
  *	join_path.c		the same as aggregate_path.c above joins, and rows of joins

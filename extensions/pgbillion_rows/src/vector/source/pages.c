@@ -219,7 +219,7 @@ remember(PageReader *reader, Buffer buffer)
 
 /*
  * The next page, pinned, or InvalidBuffer at the end. Pages are expected to
- * have so many line pointers.
+ * have `lines` line pointers.
  */
 Buffer
 page_reader_next(PageReader *reader, int lines)

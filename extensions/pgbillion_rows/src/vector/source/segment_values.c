@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * segment_values.c
- *	  Values of a batch that is from an index of columns.
+ *	  Values of a batch that is from a columnar index.
  *
  * A column is loaded for all rows of the batch, its window, as an array in the
  * form in which the index has it. What is wanted is made of that for the rows

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * segments.c
- *	  The source of batches from an index of columns, and from the heap where
+ *	  The source of batches from a columnar index, and from the heap where
  *	  that does not hold.
  *
  * The table is gone through once, in the order of its blocks, a segment of the
@@ -587,7 +587,7 @@ index_column(Relation index, AttrNumber attno)
 }
 
 /*
- * The source of a table's rows from an index of columns that holds all of the
+ * The source of a table's rows from a columnar index that holds all of the
  * batch's, and from `heap`, its source of heap pages. The caller keeps the
  * table locked; the index is locked until close(). Memory belongs to the
  * current context.

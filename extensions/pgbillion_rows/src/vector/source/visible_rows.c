@@ -9,9 +9,9 @@
  * statistics. It hands out the rows of a page together instead of one by one,
  * and those of a few pages where they have few.
  *
- * It is one hand ahead: the rows of the next pages have been found when those
- * of the last ones are handed out, so that those who work on these can have the
- * processor fetch the next ones meanwhile.
+ * It works one group of pages ahead: when it returns the rows of some pages, it
+ * has already found those of the next ones, so that the caller can have the
+ * processor fetch these while it works on the former.
  *
  * Locking: the relation must stay locked by the caller. A page is share
  * locked while visibility is checked, and pinned until its rows are taken back
