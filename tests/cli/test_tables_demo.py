@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from harness import servers, wheel
+from harness.amount import share
 from harness.hints import state_folder
 from harness.servers import one
 from pgbillion.server import embedded
@@ -186,7 +187,7 @@ def test_interrupted_anywhere_it_ends_with_one_line_and_can_be_started_anew(inst
         env = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         env["PGBILLION_STATE"] = str(state)
         command = [sys.executable, "-m", "pgbillion", "demo", "-n", "2000", "--pg-config", str(installation.source)]
-        for phase in PHASES:
+        for phase in share(PHASES):
             with subprocess.Popen(
                 command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
             ) as process:

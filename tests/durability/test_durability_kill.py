@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from durability_support import Server, durable_server
+from harness.amount import every
 from pgbillion.durability.record import read_mark
 from pgbillion.durability.witness import Trust
 from pgbillion.server.postgres import Installation
@@ -104,7 +105,7 @@ def test_killed_at_every_step(server: Server, wal_dir: Path, verb: str, victim: 
     step = 0
     relax = ("relax", "--restart", "now", "--wal-dir", str(wal_dir))
     while True:
-        step += 1
+        step += every()
         rows = server.one("SELECT count(*) FROM t")
         if verb == "restore":
             server.relax(wal_dir=wal_dir)
