@@ -22,7 +22,8 @@ from pgbillion.common import invocation, text
 from pgbillion.common.errors import UserError
 from pgbillion.common.meter import meter
 from pgbillion.server import extension
-from pgbillion.tables.plan import Storage, parse_count
+from pgbillion.tables import create as tables_create
+from pgbillion.tables.plan import Method, Storage, parse_count
 from pgbillion.tenants import create as tenants_create
 from pgbillion.tenants import diff as tenants_diff
 from pgbillion.tenants import manage, schemas, script
@@ -98,6 +99,10 @@ def create(
             parser=at_least_one,
         ),
     ] = None,
+    method: Annotated[
+        Method,
+        typer.Option("--method", help="bulk: by the extension; sql: by PostgreSQL's commands, which need none."),
+    ] = Method.BULK,
     storage: Annotated[
         Storage | None,
         typer.Option(
@@ -129,7 +134,6 @@ def create(
 
     Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -j 2
     """
-    method = None if storage is None else "lazy_heap" if storage is Storage.LAZY else "heap"
     request = tenants_create.Request(
         template,
         name_format,
@@ -137,16 +141,23 @@ def create(
         parse_count(count, "tenants"),
         number_of_workers(workers),
         batch,
-        method,
+        None if storage is None else storage.access_method,
         tuple(rows_of or ()),
         all_rows,
         rewrite_bodies,
         join_publications,
+        method,
     )
     request.check()
     target = where.target()
     with target.connect() as conn:
-        extension.ensure_extension(conn, extension.TABLES)
+        if method is Method.BULK:
+            without = "--method sql --storage heap" if storage is Storage.LAZY else "--method sql"
+            extension.ensure_extension(conn, extension.TABLES, instead=without)
+        else:
+            tables_create.check_writable(conn)
+            if storage is Storage.LAZY:
+                tables_create.check_lazy(conn)
     outcome = tenants_create.execute(target, request, observe=observe("created"), again=invocation.again())
     if as_json:
         print(json.dumps(outcome.to_json()))

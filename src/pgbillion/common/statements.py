@@ -180,6 +180,62 @@ def without_schema(body: str, schema: str, *, in_comments: Sequence[str] = ()) -
     return "".join([*pieces, body[last:]])
 
 
+# the end of what comes before an operator that is qualified
+_OPERATOR = re.compile(r"(?i)(?<![\w$])operator\s*\(\s*\Z")
+_BEFORE_NAME = re.compile(r"\.\s*(?:[A-Za-z_\"\x80-\U0010ffff])")
+_BEFORE_OPERATOR = re.compile(r"\.\s*[~!@#^&|`?+\-*/%<>=]")
+# of PL/pgSQL, which quote_ident() does not know
+_NO_SCHEMAS = frozenset(("begin", "by", "declare", "execute", "foreach", "if", "loop", "strict", "while"))
+
+
+def can_be_named(schema: str) -> bool:
+    """Tell whether the name can take another's place in code: a comment must end where it did."""
+    return schema not in _NO_SCHEMAS and not any(part in schema for part in ("\r", "\n", "/*", "*/"))
+
+
+def between_names(code: str, schema: str, named: str) -> list[str]:
+    """Return the pieces of code between the places where it names a schema; all of it if it may mean something else.
+
+    ``named`` is the name as quote_ident() writes it. It counts before a dot that something follows, and in comments.
+    Where it stands by itself, or in another spelling, it is that of a table, an alias, a variable or a label.
+    """
+    pieces, last, position = [], 0, 0
+    in_comment = re.compile(rf'(?<![\w$".]){re.escape(named)}(?=\.)')
+    while token := _TOKEN.search(code, position):
+        start, position = token.start(), token.end()
+        match token.lastgroup:
+            case "block" | "comment":
+                if token.lastgroup == "block":
+                    position = _end_or_all(code, position)
+                for found in in_comment.finditer(code, start, position):
+                    pieces.append(code[last : found.start()])
+                    last = found.end()
+            case "dollar" | "tag":
+                end = code.find(token["dollar"], position)
+                position = len(code) if end < 0 else end + len(token["dollar"])
+            case "unclosed":
+                # all that follows is the string's
+                position = len(code)
+            case "identifier" if code[max(0, start - 2) : start].lower() == "u&":
+                # what that is only its escapes tell
+                return [code]
+            case "word" | "identifier" if _same_name(token[0], schema):
+                operator = _OPERATOR.search(code, max(0, start - 100), start) is not None
+                follows = _BEFORE_NAME.match(code, position) or (operator and _BEFORE_OPERATOR.match(code, position))
+                if token[0] != named or not follows or code[start - 1 : start] == ".":
+                    return [code]
+                pieces.append(code[last:start])
+                last = position
+    return [*pieces, code[last:]] if can_be_named(schema) else [code]
+
+
+def _end_or_all(code: str, position: int) -> int:
+    try:
+        return _block_end(code, position, "", 0)
+    except UserError:
+        return len(code)
+
+
 def _unnamed(comment: str, names: Sequence[str]) -> str:
     for name in names:
         comment = re.sub(rf'(?<![\w$".]){re.escape(quoted(name))}\.(?=[\w"])', "", comment)

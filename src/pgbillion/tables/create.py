@@ -120,12 +120,17 @@ def check_server(conn: Connection, plan: Plan) -> None:
         without = "--method sql" if plan.storage is Storage.HEAP else "--method sql --storage heap"
         extension.ensure_extension(conn, extension.TABLES, instead=without)
     elif plan.storage is Storage.LAZY:
-        try:
-            extension.ensure_extension(conn, extension.TABLES)
-        except UserError as error:
-            raise UserError(
-                f"lazy storage needs the extension: {error.message}", "--storage heap does without it", error.status
-            ) from error
+        check_lazy(conn)
+
+
+def check_lazy(conn: Connection) -> None:
+    """Raise UserError when the server cannot have lazy tables; creates the extension when that is all."""
+    try:
+        extension.ensure_extension(conn, extension.TABLES)
+    except UserError as error:
+        raise UserError(
+            f"lazy storage needs the extension: {error.message}", "--storage heap does without it", error.status
+        ) from error
 
 
 def check_writable(conn: Connection) -> None:

@@ -1,4 +1,7 @@
-"""Create tenants: clones of a template, some per transaction; those that are there already are left as they are."""
+"""Create tenants: clones of a template, some per transaction; those that are there already are left as they are.
+
+The extension makes them, or, without it, PostgreSQL's commands do (commands.py).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.common.target import Target
 from pgbillion.tables.names import NameFormat
-from pgbillion.tenants import journal
+from pgbillion.tables.plan import Method
+from pgbillion.tenants import commands, journal
 
 MAX_WORKERS = 100
 DEFAULT_FORMAT = "tenant_%05d"
@@ -38,7 +42,7 @@ class Request:
 
     The rows of the tables ``rows_of``, or ``all_rows``, are copied. ``rewrite_bodies``: functions name the tenant where
     they named the template; ``join_publications``: the tenants are in those that the template is in. ``batch`` schemas
-    are created per transaction; None leaves that open.
+    are created per transaction; None leaves that open. ``method`` is the extension, or PostgreSQL's commands.
     """
 
     template: str
@@ -52,6 +56,7 @@ class Request:
     all_rows: bool = False
     rewrite_bodies: bool = False
     join_publications: bool = False
+    method: Method = Method.BULK
 
     def check(self) -> None:
         """Raise UserError for arguments that no server could make right."""
@@ -103,6 +108,33 @@ def _check_may_clone(conn: Connection) -> None:
         )
 
 
+def _check_may_command(conn: Connection, request: Request, template: int) -> None:
+    """Raise UserError where the role may not make tenants by commands, or the template is none."""
+    row = conn.execute(
+        "SELECT nspname ~ '^pg_' OR nspname = 'information_schema', has_schema_privilege(oid, 'USAGE'),"
+        " has_database_privilege(current_database(), 'CREATE'), current_user::text"
+        " FROM pg_namespace WHERE oid = %s::oid",
+        [template],
+    ).fetchone()
+    if row is None:
+        return
+    reserved, usable, creatable, role = row
+    if reserved:
+        raise UserError(f'template "{request.template}" is a schema of the system', "name a schema of your own", 3)
+    if not usable:
+        raise UserError(
+            f"no privilege to use the schema {request.template}",
+            f"let its owner run: GRANT USAGE ON SCHEMA {quoted(request.template)} TO {quoted(role)}",
+            3,
+        )
+    if not creatable:
+        raise UserError(
+            f"no privilege to create schemas in database {conn.info.dbname}",
+            f"let its owner run: GRANT CREATE ON DATABASE {quoted(conn.info.dbname)} TO {quoted(role)}",
+            3,
+        )
+
+
 def _missing(conn: Connection, request: Request, numbers: Sequence[int]) -> list[int]:
     """Return the numbers of tenants that are not there."""
     name = NameFormat.parse(request.name_format)
@@ -145,8 +177,11 @@ def execute(
     """
     start = time.monotonic()
     with target.connect() as conn:
-        _template(conn, request)
-        _check_may_clone(conn)
+        template = _template(conn, request)
+        if request.method is Method.SQL:
+            _check_may_command(conn, request, template)
+        else:
+            _check_may_clone(conn)
         tables = _tables(conn, request)
         numbers = _missing(conn, request, range(request.first, request.first + request.count))
     wanted = len(numbers)
@@ -160,10 +195,11 @@ def execute(
     def work(team: together.Team) -> None:
         nonlocal created
         nonlocal over
-        with _connect(target) as mine:
-            team.session(mine)
+        with _connect(target) as conn:
+            team.session(conn)
+            mine = _Session(conn, request, tables)
             while not team.stopped.is_set() and (run := take()) is not None:
-                made = _create(mine, request, run, tables)
+                made = _create(mine, run)
                 with lock:
                     created += made
                     over += len(run)
@@ -171,10 +207,10 @@ def execute(
 
     with _counting(lambda: created, wanted, again), observe(wanted) as update:
         with _connect(target) as conn:
-            over, created = _first(conn, request, numbers, tables)
+            over, created = _first(_Session(conn, request, tables), numbers)
             update(over)
             numbers = numbers[over:]
-            stamped = len(numbers) > (request.batch or 1) and _prepare(conn, request)
+            stamped = request.method is Method.BULK and len(numbers) > (request.batch or 1) and _prepare(conn, request)
         runs = _runs(numbers, _batch(request, len(numbers), stamped=stamped))
         todo: Iterator[range] = iter(runs)
         with together.team(min(request.workers, max(1, len(runs)))) as team:
@@ -197,15 +233,38 @@ def _counting(created: Callable[[], int], wanted: int, again: str) -> Iterator[N
         ) from None
 
 
-def _first(conn: Connection, request: Request, numbers: Sequence[int], tables: Sequence[int] | None) -> tuple[int, int]:
+@dataclass
+class _Session:
+    """A connection that creates tenants, with the tables whose rows are copied."""
+
+    conn: Connection
+    request: Request
+    tables: Sequence[int] | None
+
+    def __post_init__(self) -> None:
+        request = self.request
+        rows = None if request.all_rows else self.tables or ()
+        self.maker = commands.Maker(
+            self.conn,
+            commands.Wish(
+                request.template, request.access_method, request.rewrite_bodies, request.join_publications, rows
+            ),
+        )
+
+
+def _first(session: _Session, numbers: Sequence[int]) -> tuple[int, int]:
     """Create those from which the others' stamp is learned, rather than clones that do not stay.
 
-    Returns how many of the numbers are over, and how many tenants were created for that.
+    By commands it is one, which is compared with the template before there are more. Returns how many of the numbers
+    are over, and how many tenants were created for that.
     """
+    request = session.request
+    if request.method is Method.SQL:
+        return (1, _create(session, numbers[:1])) if numbers else (0, 0)
     runs = _runs(numbers[:_LEARNED_FROM], _LEARNED_FROM)
     if len(numbers) <= _LEARNED_FROM or len(runs) > 1 or 0 < (request.batch or 0) < _LEARNED_FROM:
         return 0, 0
-    return len(runs[0]), _create(conn, request, runs[0], tables)
+    return len(runs[0]), _create(session, runs[0])
 
 
 def _prepare(conn: Connection, request: Request) -> bool:
@@ -242,20 +301,20 @@ def _tables(conn: Connection, request: Request) -> list[int] | None:
     return list(found.values())
 
 
-def _create(conn: Connection, request: Request, run: Sequence[int], tables: Sequence[int] | None) -> int:
+def _create(session: _Session, run: Sequence[int]) -> int:
     """Create tenants in a transaction, and return how many: without those that others have created meanwhile."""
     for attempt in itertools.count():
         try:
-            _clone(conn, request, run, tables)
+            _clone(session, run)
             return len(run)
         except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
-            missing = _missing(conn, request, run)
+            missing = _missing(session.conn, session.request, run)
             if len(missing) == len(run):
                 raise
-            return sum(_create(conn, request, part, tables) for part in _runs(missing, len(run)))
+            return sum(_create(session, part) for part in _runs(missing, len(run)))
         except psycopg.errors.InvalidSchemaName:
             # dropped or renamed while this waited for it
-            _template(conn, request)
+            _template(session.conn, session.request)
             raise
         except _PASSING:
             if attempt == _RETRIES:
@@ -264,34 +323,44 @@ def _create(conn: Connection, request: Request, run: Sequence[int], tables: Sequ
     raise AssertionError
 
 
-def _clone(conn: Connection, request: Request, run: Sequence[int], tables: Sequence[int] | None) -> None:
+def _clone(session: _Session, run: Sequence[int]) -> None:
     """Clone, and have the journal tell of the clones what it tells of the template, in one transaction.
 
     A migration commits what it does to the template together with the journal's row. If that says the same before and
     after the template was read, none has committed in between, and the clones are what it says.
     """
+    conn, request = session.conn, session.request
     name = NameFormat.parse(request.name_format)
+    names = [name(number) for number in run]
     with conn.transaction():
         template = _template(conn, request)
         before = journal.had(conn, template) if journal.exists(conn) else None
-        conn.execute(
-            "SELECT pgbillion_tables.clone_schemas(%s::pg_catalog.oid::pg_catalog.regnamespace, %s, %s, %s, %s,"
-            " %s::pg_catalog.oid[]::pg_catalog.regclass[], %s, %s, %s)",
-            [
-                template,
-                request.name_format,
-                run[0],
-                len(run),
-                request.access_method,
-                tables,
-                request.all_rows,
-                request.rewrite_bodies,
-                request.join_publications,
-            ],
-        )
-        names = [name(number) for number in run]
+        if request.method is Method.SQL:
+            session.maker.make(template, names)
+        else:
+            _call(session, template, run)
         if journal.exists(conn) and not journal.inherit(conn, template, names, before):
             raise psycopg.errors.SerializationFailure("the template was migrated while it was being cloned")
+
+
+def _call(session: _Session, template: int, run: Sequence[int]) -> None:
+    """Have the extension clone."""
+    request = session.request
+    session.conn.execute(
+        "SELECT pgbillion_tables.clone_schemas(%s::pg_catalog.oid::pg_catalog.regnamespace, %s, %s, %s, %s,"
+        " %s::pg_catalog.oid[]::pg_catalog.regclass[], %s, %s, %s)",
+        [
+            template,
+            request.name_format,
+            run[0],
+            len(run),
+            request.access_method,
+            session.tables,
+            request.all_rows,
+            request.rewrite_bodies,
+            request.join_publications,
+        ],
+    )
 
 
 def _connect(target: Target) -> Connection:

@@ -263,6 +263,23 @@ def same(key: Key, some: Objects, others: Objects) -> bool:
     return wording.same(some.get(key), others.get(key))
 
 
+def described(wanted: Objects, found: Objects, *, but_naming: Sequence[str] = ()) -> list[str]:
+    """Return how what is in one schema differs from what is in another, an object in a line.
+
+    What is in both is left out if the text of one has a name of ``but_naming``: there a name may make the difference.
+    """
+    keys = [
+        key
+        for key in _keys(wanted, found)
+        if not (
+            key in wanted
+            and key in found
+            and any(name in text for name in but_naming for text in (wanted[key], found[key]))
+        )
+    ]
+    return [_what(key, wanted, found) for key in keys]
+
+
 def _keys(wanted: Objects, found: Objects) -> list[Key]:
     """Return what differs in one schema from another, in an order in which statements can be run."""
     keys = {key for key in wanted.keys() | found.keys() if not same(key, wanted, found)}
