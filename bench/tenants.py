@@ -5,6 +5,7 @@ Last comes what a session that visits them all keeps of catalogs: see metadata.p
 The model is a schema of 50 tables in the manner of an application: 120 indexes, 60 foreign keys, 20 triggers, 10 views,
 10 functions, policies. What is compared takes turns, and so do as many bare files as the tenants have, made by as many
 processes in the same folder: the database's. Each begins when the server and the kernel have nothing left to write.
+`create --method sql` runs PostgreSQL's commands too, and takes its turn with psql.
 Each time includes what is learned from the first clones. psql is tried in two ways, a process per tenant and one per
 worker, and the one that is faster in the first round counts. Nothing is dropped meanwhile, which takes about 12 GB:
 ext4 without a journal passes over the inodes of removed files for minutes. QUICK=1 makes fewer tenants; PG_CONFIG=… is
@@ -32,6 +33,7 @@ import metadata
 from pgbillion.common import together
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
+from pgbillion.tables.plan import Method
 from pgbillion.tables.worker import psql_connection
 from pgbillion.tenants import create, diff, migrate, script
 
@@ -167,11 +169,18 @@ def in_bulk(target: Target, prefix: str, method: str, count: int) -> float:
     return timed(lambda: create.execute(target, request, observe=_quiet))
 
 
+def by_commands(target: Target, prefix: str) -> float:
+    """Return the seconds of TENANTS by PostgreSQL's commands, which the command line reads, runs and compares."""
+    settle(target)
+    request = create.Request("model", f"{prefix}_%04d", 0, TENANTS, WORKERS, method=Method.SQL)
+    return timed(lambda: create.execute(target, request, observe=_quiet))
+
+
 def cloning(cluster: Cluster, target: Target) -> tuple[dict[str, list[float]], diff.Outcome]:
     """Return the seconds of TENANTS by each way, and of their bare files; and how the last ones compare."""
     text, psql, folder = dump(cluster, target), Psql(cluster, target), folder_of(cluster, target)
     found: dict[str, list[float]] = {
-        way: [] for way in ("heap", "lazy", "sql", "sql_one_process", "files_heap", "files_lazy")
+        way: [] for way in ("heap", "lazy", "sql", "sql_one_process", "commands", "files_heap", "files_lazy")
     }
     for round_ in range(ROUNDS):
         for way, one_process in (("sql", False), ("sql_one_process", True)):
@@ -182,6 +191,8 @@ def cloning(cluster: Cluster, target: Target) -> tuple[dict[str, list[float]], d
             prefix = f"{way}_{round_}"
             found[way].append(timed(lambda: by_psql(psql, text, prefix, together_=one_process)))  # noqa: B023
             common.say(f"{TENANTS} tenants, {way}: {found[way][-1]:.2f} s")
+        found["commands"].append(by_commands(target, f"commands_{round_}"))
+        common.say(f"{TENANTS} tenants, commands: {found['commands'][-1]:.2f} s")
         for way, method in (("heap", "heap"), ("lazy", "lazy_heap")):
             before = files_in(folder)
             found[way].append(in_bulk(target, f"{way}_{round_}", method, TENANTS))
@@ -310,6 +321,7 @@ def main() -> int:
             "excess_ms_per_tenant": excess("lazy"),
             "excess_ms_per_tenant_heap": excess("heap"),
             "ms_single": round(statistics.median(singles) * 1000, 1),
+            "sql_clone_over_psql": round(sql / median["commands"], 2),
             "ratio_over_pg_clone_schema": None if theirs is None else round(theirs * TENANTS / median["lazy"], 1),
             "ratio_migrate": round(median["psql"] / median["migrate"], 2),
             "diff_tables_per_s": round(compared.tables / compared.seconds),

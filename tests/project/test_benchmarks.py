@@ -47,6 +47,7 @@ KEYS: dict[str, set[str]] = {
         "metadata_mb",
         "ratio_bulk_over_sql",
         "ratio_migrate",
+        "sql_clone_over_psql",
         *CONDITIONS,
     },
     "tpcds": {"plan_ms", "ratios", "tpcds_geomean", "tpcds_lowest", "tpcds_unfinished", "tpcds_duckdb", *CONDITIONS},

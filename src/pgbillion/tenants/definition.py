@@ -203,7 +203,11 @@ def read(
             reader.add(rank, *found)
     made, links = reader.in_order(order, late=_catalogs(conn))
     return Definition(
-        tuple(made), tuple(links), tuple(_texts(last)), tuple(_texts([fill])), tuple(_texts([publications]))
+        tuple(_joined(made)),
+        tuple(_joined(links)),
+        tuple(_texts(last)),
+        tuple(_texts([fill])),
+        tuple(_texts([publications])),
     )
 
 
@@ -222,6 +226,32 @@ def differences(wanted: Definition, found: Definition, name: str) -> list[tuple[
 
 def _texts(found: Iterable[_Rows]) -> list[str]:
     return [row[0] for rows in found for row in rows]
+
+
+# commands of which one can do what several do, if they are of one table and of one kind
+_IDENTIFIER = r'(?:"(?:[^"]|"")+"|[^" ]+)'
+_JOINED = re.compile(
+    rf"(ALTER TABLE (?:ONLY )?{_IDENTIFIER} )"
+    rf"(ALTER COLUMN {_IDENTIFIER} SET DEFAULT |ADD CONSTRAINT {_IDENTIFIER} (?:CHECK|FOREIGN KEY) )"
+)
+
+
+def _joined(commands: Iterable[Command]) -> Iterator[Command]:
+    """Give the commands, in which those that come after each other and alter one table are one."""
+    last: Command | None = None
+    before: tuple[str, str] | None = None
+    for command in commands:
+        found = _JOINED.match(command.pieces[0])
+        kind = None if found is None else (found[1], found[2].split()[0] + found[2].split()[-1])
+        if last is not None and found is not None and kind == before:
+            *pieces, end = last.pieces
+            last = Command((*pieces, f"{end}, {command.pieces[0][found.end(1) :]}", *command.pieces[1:]))
+        else:
+            if last is not None:
+                yield last
+            last, before = command, kind
+    if last is not None:
+        yield last
 
 
 def _catalogs(conn: Connection) -> tuple[int, int]:
