@@ -165,6 +165,7 @@ def test_tenants(hostile: Hostile) -> None:
     create = ("tenants", "create", "--template", "model", "--name-format", "tenant_%d", "--jobs", "1")
     run(*create, "--count", "5")
     run(*create, "--count", "2", "--first", "20", "--all-rows")
+    run(*create, "--count", "2", "--first", "30", "--method", "sql", "--all-rows")
     run("tenants", "list", "tenant_*", "--size")
     run("tenants", "size", "tenant_*")
     run("tenants", "metrics", "tenant_*")

@@ -234,6 +234,37 @@ def test_rows_that_cannot_be_copied_are_refused(conn: Connection) -> None:
     assert one(conn, "SELECT to_regnamespace('made_1')") is None
 
 
+def test_who_may_not_read_rows_may_not_copy_them(conn: Connection) -> None:
+    """What row security hides is not left out in silence."""
+    with conn.transaction(force_rollback=True):
+        conn.execute("CREATE ROLE owner; CREATE ROLE copier; GRANT owner TO copier")
+        conn.execute(f"GRANT CREATE ON DATABASE {conn.info.dbname} TO copier".encode())
+        schemas.make_schema(conn, "model", "CREATE TABLE a (who name, i serial); INSERT INTO a VALUES ('x'), ('owner')")
+        conn.execute("ALTER SCHEMA model OWNER TO owner; ALTER TABLE model.a OWNER TO owner")
+
+        def copied() -> int:
+            with conn.transaction():
+                conn.execute("SET LOCAL ROLE copier")
+                by_hand(conn, "made_1", rows=None)
+                return int(one(conn, "SELECT count(*) FROM made_1.a"))
+
+        with conn.transaction(force_rollback=True):
+            assert copied() == 2
+        for change, message in (
+            (
+                "CREATE POLICY p ON model.a USING (who = current_user);"
+                "ALTER TABLE model.a ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+                "row-level security policy for table",
+            ),
+            ("REVOKE SELECT ON model.a FROM owner", "permission denied for table a"),
+            ("REVOKE SELECT ON model.a_i_seq FROM owner", "permission denied for sequence a_i_seq"),
+        ):
+            with conn.transaction(force_rollback=True):
+                conn.execute(change.encode())
+                with pytest.raises(psycopg.errors.InsufficientPrivilege, match=message), conn.transaction():
+                    copied()
+
+
 def test_rows_are_of_one_moment(cluster: Cluster, database: str, conn: Connection) -> None:
     """The statement that copies them waits at the second table; what is committed then is in neither."""
     schemas.make_schema(conn, "model", "CREATE TABLE a (i integer PRIMARY KEY); CREATE TABLE b (i integer)")
@@ -513,6 +544,28 @@ def test_the_command(cli: CommandLine, conn: Connection) -> None:
     assert cli.json("tenants", "diff", "model", "made_*")["same"] == 6
     failed(cli.run("tenants", "create", "--template", "pg_catalog", "-n", "1", "--method", "sql"), 3, "of the system")
     failed(cli.run("tenants", "create", "--template", "none", "-n", "1", "--method", "sql"), 1, 'no schema "none"')
+    conn.execute(f"ALTER DATABASE {cli.database} SET default_transaction_read_only = on")
+    failed(cli.run(*create, "-n", "7"), 3, "read-only")
+    conn.execute(f"ALTER DATABASE {cli.database} RESET default_transaction_read_only")
+
+
+def test_a_server_that_has_no_extension(cli: CommandLine, conn: Connection) -> None:
+    """What needs it says how to do without."""
+    if cli.cluster.installation.major < 18:
+        # their servers find it in their own folder, which all tests share
+        return
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i integer)")
+    conn.execute(f"ALTER DATABASE {cli.database} SET extension_control_path = '/nonexistent'")
+    try:
+        create = ("tenants", "create", "--template", "model", "--name-format", "made_%d", "-n", "2")
+        failed(cli.run(*create), 3, "does not have the extension", "or use --method sql, which does without")
+        lazy = cli.run(*create, "--storage", "lazy")
+        failed(lazy, 3, "does not have the extension", "or use --method sql --storage heap, which does without")
+        lazy = cli.run(*create, "--storage", "lazy", "--method", "sql")
+        failed(lazy, 3, "lazy storage needs the extension", "--storage heap does without it")
+        assert cli.run(*create, "--method", "sql", check=True).stdout.startswith("2 tenants created in ")
+    finally:
+        conn.execute(f"ALTER DATABASE {cli.database} RESET extension_control_path")
 
 
 def test_the_queries_are_the_extension_s() -> None:

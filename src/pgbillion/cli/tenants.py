@@ -95,13 +95,13 @@ def create(
             "--batch",
             metavar="N",
             help="Tenants per transaction. Default: the first three in one, then up to 20 if clones are copied"
-            " from catalog rows and get no rows, else 1.",
+            " from catalog rows and get no rows, else 1; with --method sql, 1.",
             parser=at_least_one,
         ),
     ] = None,
     method: Annotated[
         Method,
-        typer.Option("--method", help="bulk: by the extension; sql: by PostgreSQL's commands, which need none."),
+        typer.Option("--method", help="bulk: by the extension; sql: by PostgreSQL's own commands."),
     ] = Method.BULK,
     storage: Annotated[
         Storage | None,
@@ -130,7 +130,8 @@ def create(
 ) -> None:
     """Create tenants as clones of a schema with everything in it; run it again to continue after an interrupt.
 
-    Rows are copied only on request. Schemas that already exist are left alone.
+    Rows are copied only on request. Schemas that already exist are left alone. With --method sql, no extension is
+    needed.
 
     Example: pgbillion tenants create --template model --name-format 'tenant_%05d' --count 10000 -j 2
     """
