@@ -165,7 +165,7 @@ def test_a_postgresql_without_citus_is_refused_at_once(state: Path) -> None:
     assert done.returncode == 1
     lines = done.stderr.splitlines()
     assert len(lines) == 2, done.stderr
-    assert re.fullmatch(r"error: PostgreSQL [\d.]+ in /\S+ has no Citus", lines[0])
+    assert re.fullmatch(r"error: PostgreSQL \d.* in /\S+ has no Citus", lines[0])
     assert re.fullmatch(r"hint: name one that has: make bench-citus PG_CONFIG=\S+", lines[1])
 
 

