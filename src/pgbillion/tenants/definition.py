@@ -14,6 +14,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import re
+import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -55,8 +56,8 @@ _SETTINGS = "; ".join(
         "jit TO off",
     )
 )
-# takes the place of a name that is put in later
-_NAME = "pgbillion 7f1c6b0e5d5a4e6c9a52 name"
+# takes the place of a name that is put in later; a text of the template that had it could end a string there
+_NAME = f"pgbillion {secrets.token_hex(16)} name"
 
 Key = tuple[int, int]
 _Rows = list[tuple[Any, ...]]
