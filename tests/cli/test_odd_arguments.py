@@ -260,7 +260,7 @@ def test_odd_patterns(
 
 def test_a_schema_for_each_tenant_by_create_tables(cluster: Cluster) -> None:
     """The lines as they are written, run by a shell."""
-    section = FRAMEWORKS.read_text(encoding="utf-8").partition("## If a tenant is one table many times\n")[2]
+    section = FRAMEWORKS.read_text(encoding="utf-8").partition("## If a tenant is many copies of one table\n")[2]
     script = section.partition("```sh\n")[2].partition("```")[0]
     assert "mydb" in script
     with servers.new_database(cluster, "mydb") as database, command_line(cluster, database) as cli:

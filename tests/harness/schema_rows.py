@@ -19,6 +19,8 @@ _NUMBER = re.compile(r"(?<![\d.#])\d{4,10}(?!\d)")
 _VALUE = re.compile(r"(:consttype (\d+) [^{}\[\]]*)?:constvalue (\d+) \[([-\d ]+)\]")
 # bytea, name, text, json, char(n), varchar, numeric and jsonb, whose bytes are no OIDs, whatever they look like
 _WITHOUT_OIDS = {"17", "19", "25", "114", "1042", "1043", "1700", "3802"}
+# FirstNormalObjectId
+_FIRST_NORMAL = 16384
 # where in its command an expression stood
 _PLACE = re.compile(r":(?:location|stmt_location|stmt_len|list_start|list_end) -?\d+")
 # what the fields of stored expressions refer to, by the ends of their names, and the numbers among their values
@@ -72,6 +74,15 @@ def rows(conn: Connection, catalogs: Catalogs, schema: str, *, trees: bool = Tru
     def constraints(found: re.Match[str]) -> str:
         return " ".join(symbol(number, ("pg_constraint",)) for number in found[0].split())
 
+    def numbers(value: re.Match[str]) -> str:
+        """Show a constant's bytes as numbers of four, among which there may be OIDs."""
+        data = bytes(int(byte) & 255 for byte in value[4].split())
+        # the label of an enum that is not of the schema has an OID, which may be a member's in another catalog
+        foreign = value[2] and int(value[2]) >= _FIRST_NORMAL and "pg_type" not in symbols.get(int(value[2]), {})
+        mark = "#" if foreign or value[2] in _WITHOUT_OIDS else ""
+        words = [f"{mark}{int.from_bytes(data[start : start + 4], 'little')}" for start in range(0, len(data), 4)]
+        return f"{value[1] or ''}:constvalue {value[3]} [{' '.join(words)}]"
+
     def canonical(name: str, row: dict[str, str | None], column: str) -> str | None:
         text = row[column]
         if text is None or column in _VARYING.get(name, ()):
@@ -84,7 +95,7 @@ def rows(conn: Connection, catalogs: Catalogs, schema: str, *, trees: bool = Tru
         if text.startswith("\\x"):
             return text
         # columns of type regproc name it
-        text = _VALUE.sub(_numbers, _PLACE.sub("", re.sub(rf"\b{schema}\b", "SCHEMA", text)))
+        text = _VALUE.sub(numbers, _PLACE.sub("", re.sub(rf"\b{schema}\b", "SCHEMA", text)))
         likely: Sequence[str] = _LIKELY
         if column in catalogs.by_name[name].trees:
             text = _FIELD.sub(field, text)
@@ -113,14 +124,6 @@ def _target(catalogs: Catalogs, name: str, row: dict[str, str | None], column: s
         if reference.column == column:
             return reference.catalog
     return None
-
-
-def _numbers(value: re.Match[str]) -> str:
-    """Show a constant's bytes as numbers of four, among which there may be OIDs."""
-    data = bytes(int(byte) & 255 for byte in value[4].split())
-    mark = "#" if value[2] in _WITHOUT_OIDS else ""
-    words = [f"{mark}{int.from_bytes(data[start : start + 4], 'little')}" for start in range(0, len(data), 4)]
-    return f"{value[1] or ''}:constvalue {value[3]} [{' '.join(words)}]"
 
 
 def _symbols(
