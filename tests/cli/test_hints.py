@@ -262,7 +262,7 @@ def test_an_interrupted_creation_of_tenants(user: User, cluster: Cluster, monkey
         assert one(conn, "SELECT count(*) FROM pg_namespace WHERE nspname ~ '^t_'") == 4
 
 
-@runs("tenants/move.py oid_of: tenants list", "tenants/diff.py compare: tenants list")
+@runs("tenants/arrival.py oid_of: tenants list", "tenants/diff.py compare: tenants list")
 def test_tenants_that_are_not_there(user: User) -> None:
     for words in (("move", "nobody", "--to", "billion"), ("diff", "nobody", "mod*")):
         done = user.run("tenants", *words)

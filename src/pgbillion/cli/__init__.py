@@ -60,9 +60,10 @@ def _add_tables(app: typer.Typer) -> None:
 
 
 def _add_tenants(app: typer.Typer) -> None:
-    from pgbillion.cli import tenants, tenants_metrics, tenants_move, tenants_size, tenants_tablespace
+    from pgbillion.cli import tenants, tenants_fleet, tenants_metrics, tenants_move, tenants_size, tenants_tablespace
 
     tenants.app.command("export")(tenants_move.export)
+    tenants.app.command("import")(tenants_fleet.import_)
     tenants.app.command("metrics")(tenants_metrics.metrics)
     tenants.app.command("move")(tenants_move.move)
     tenants.app.command("size")(tenants_size.size)

@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
-from pgbillion.cli import connect
+from pgbillion.cli import connect, tenants_fleet
 from pgbillion.cli.connect import Where
 from pgbillion.cli.options import Json
 from pgbillion.cli.tenants import LockTimeout, check_time
 from pgbillion.common import text
+from pgbillion.common.errors import UserError
 from pgbillion.tenants import export as tenants_export
 from pgbillion.tenants import move as tenants_move
 
@@ -40,20 +41,35 @@ class Form(StrEnum):
 @connect.options
 def export(
     where: Where,
-    schema: Tenant,
+    schema: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SCHEMA]", help="Schema, by its exact name; with --all, a pattern of schema names. Default: *."
+        ),
+    ] = None,
+    all_into: Annotated[
+        Path | None,
+        typer.Option("--all", metavar="DIRECTORY", help="Export all tenants into this directory, for tenants import."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output", "-o", metavar="FILE", help="File to write. Default: SCHEMA.dump in the current directory."
         ),
     ] = None,
-    form: Annotated[Form, typer.Option("--format", help="pg_dump's format: custom or directory.")] = Form.CUSTOM,
+    form: Annotated[
+        Form | None, typer.Option("--format", help="pg_dump's format: custom or directory. Default: custom.")
+    ] = None,
     jobs: Annotated[
-        int,
+        int | None,
         typer.Option(
-            "--jobs", "-j", metavar="N", help="Number of tables to dump in parallel, with --format directory."
+            "--jobs",
+            "-j",
+            metavar="N",
+            help="Number of tables to dump in parallel, with --format directory, or of tenants, with --all."
+            " Default: 1, or one per CPU core.",
         ),
-    ] = 1,
+    ] = None,
     schema_only: Annotated[bool, typer.Option("--schema-only", help="Leave out the rows.")] = False,
     bindir: Bindir = None,
     as_json: Json = False,
@@ -63,10 +79,21 @@ def export(
     The archive is written by pg_dump of the server's version or a newer one. After a failure or Ctrl-C, no file is
     left.
 
+    With --all, many schemas are written to a directory, from which tenants import makes them elsewhere. Run it again to
+    continue after an interrupt. The exit status is 1 if a schema could not be exported.
+
     Example: pgbillion tenants export tenant_00001 --output tenant_00001.dump
     """
+    if all_into is not None:
+        if output is not None or form is not None or schema_only:
+            raise UserError("--all takes no --output, --format and --schema-only", "leave them out")
+        tenants_fleet.export_all(where, all_into, schema or "*", jobs, bindir, as_json=as_json)
+        return
+    if schema is None:
+        raise UserError("name a schema, or export all with --all DIRECTORY", "as in: export tenant_00001")
     path = output or Path(f"{schema.replace('/', '_')}.dump")
-    request = tenants_export.Request(schema, path, form.value, jobs, not schema_only, bindir)
+    form = form or Form.CUSTOM
+    request = tenants_export.Request(schema, path, form.value, 1 if jobs is None else jobs, not schema_only, bindir)
     request.check()
     outcome = tenants_export.export(where.target(), request)
     if as_json:

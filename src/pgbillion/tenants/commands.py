@@ -11,7 +11,7 @@ statement copies all of them, so that they are of one moment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -58,9 +58,10 @@ class Maker:
         self._wish = wish
         self._known: _Known | None = None
 
-    def make(self, template: int, names: Sequence[str]) -> None:
+    def make(self, template: int, names: Sequence[str], *, fill: Callable[[str], None] | None = None) -> None:
         """Make tenants of a template, given by its OID, in the current transaction.
 
+        ``fill`` is called with the name of each before there are triggers and foreign keys, to put in rows.
         Raises UserError for what cannot be cloned, and SerializationFailure if the template is changed meanwhile.
         """
         for name in names:
@@ -75,7 +76,7 @@ class Maker:
         if self._known is None or self._known.version != version:
             self._known = self._read(template, version)
         for name in names:
-            self._make(self._known, name)
+            self._make(self._known, name, fill)
             if not self._known.proven:
                 self._prove(self._known, template, name)
                 self._known.proven = True
@@ -109,13 +110,15 @@ class Maker:
             raise UserError(f"rows of table {table} cannot be copied: {why}", definition.as_hint(hint), 3)
         return [name for (name,) in tables], [name for (name,) in sequences]
 
-    def _make(self, known: _Known, name: str) -> None:
+    def _make(self, known: _Known, name: str, fill: Callable[[str], None] | None) -> None:
         made = known.definition
         self._conn.execute(f"CREATE SCHEMA {quoted(name)}".encode())
         with definition.within(self._conn, name):
             self._run([command.for_schema(name) for command in made.objects])
         if known.tables or known.sequences:
             self._copy(known, name)
+        if fill is not None:
+            fill(name)
         with definition.within(self._conn, name):
             self._run([command.for_schema(name) for command in made.links])
             self._run([*made.last_for(name), *made.contents])

@@ -11,27 +11,24 @@ PostgreSQL has written for a search path, and has been tried (proof.py).
 from __future__ import annotations
 
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from pgbillion.common import invocation, statements, text, together
+from pgbillion.common import invocation, statements, text
 from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.server import extension
-from pgbillion.tenants import proof, wording
+from pgbillion.tenants import fingerprints, proof, wording
 
 Key = tuple[str, str]
 Objects = dict[Key, str]
 
 # where in a function its body is, if that is a text in SQL or PL/pgSQL
 _TEXT = "text of function"
-# tables whose definitions are read by one query
-_TABLES_PER_QUERY = 2_000
 # of definitions that are not the same
 _SHOWN = 200
 
@@ -86,14 +83,14 @@ def compare(
                 f'there is no schema "{model}" to compare with',
                 f"see what there is with: {invocation.command('tenants', 'list')}",
             )
-        _settle(conn)
+        fingerprints.settle(conn)
         names = {oid: name for name, oid in found.items()}
         chosen = {found[name] for name in tenants if name in found}
-        size = max(1, _TABLES_PER_QUERY // max(1, _tables(conn, found[model])))
+        size = fingerprints.per_query(conn, found[model])
         # the model is the first of the first group
         groups = [[oid] for oid in sorted({found[model], *chosen}, key=lambda oid: (oid != found[model], names[oid]))]
-        rows = _Reader(target, "row_fingerprints", size, workers)
-        definitions = _Reader(target, "fingerprints", size, workers)
+        rows = fingerprints.Reader(target, "row_fingerprints", size, workers)
+        definitions = fingerprints.Reader(target, "fingerprints", size, workers)
         with observe(len(groups)) as update:
             if extension.usable(conn, extension.TABLES, "schema_fingerprints"):
                 rows.read(groups, update)
@@ -114,69 +111,6 @@ def compare(
                 outcome.same += len(alike)
     outcome.seconds = time.monotonic() - start
     return outcome
-
-
-def _settle(conn: Connection) -> None:
-    # catalogs may be large, or have grown since they were analyzed, and whole ones are never wanted
-    for setting in ("seqscan", "hashjoin", "mergejoin"):
-        conn.execute(f"SET enable_{setting} = off".encode())
-    conn.execute("SET jit = off; SET max_parallel_workers_per_gather = 0; SET work_mem = '64MB'")
-
-
-def _tables(conn: Connection, schema: int) -> int:
-    query = "SELECT count(*) FROM pg_class WHERE relnamespace = %s AND relkind IN ('r', 'p')"
-    return int(conn.execute(query, [schema]).fetchall()[0][0])
-
-
-class _Reader:
-    """Reads fingerprints by a query, a number of schemas at a time, in several sessions."""
-
-    def __init__(self, target: Target, query: str, size: int, workers: int) -> None:
-        self.found: dict[int, str] = {}
-        self.tables: dict[int, int] = {}
-        self._target = target
-        self._query = load("tenants", query).replace("{objects}", load("tenants", "objects")).encode()
-        self._size = size
-        self._workers = workers
-        self._lock = threading.Lock()
-
-    def read(self, groups: Sequence[Sequence[int]], update: Callable[[int], None]) -> None:
-        """Read the fingerprint of one schema of each group."""
-        firsts = [group[0] for group in groups]
-        parts = [firsts[at : at + self._size] for at in range(0, len(firsts), self._size)]
-        todo = iter(parts)
-        done = 0
-
-        def take() -> Sequence[int] | None:
-            with self._lock:
-                return next(todo, None)
-
-        def work(team: together.Team) -> None:
-            nonlocal done
-            with self._target.connect(application_name="pgbillion tenants diff") as conn:
-                team.session(conn)
-                _settle(conn)
-                while not team.stopped.is_set() and (part := take()) is not None:
-                    rows = conn.execute(self._query, [part]).fetchall()
-                    with self._lock:
-                        for schema, fingerprint, tables in rows:
-                            self.tables[schema] = tables
-                            # without one it has what only its definitions can tell
-                            if fingerprint is not None:
-                                self.found[schema] = fingerprint
-                        done += len(part)
-                    update(done)
-
-        with together.team(self._workers) as team:
-            for future in [team.start(work, team) for _ in range(min(self._workers, len(parts)))]:
-                future.result()
-
-    def grouped(self, groups: Sequence[list[int]]) -> list[list[int]]:
-        """Join the groups whose fingerprints are the same."""
-        joined: dict[str, list[int]] = {}
-        for group in groups:
-            joined.setdefault(self.found.get(group[0], f"schema {group[0]}"), []).extend(group)
-        return list(joined.values())
 
 
 def objects(conn: Connection, schema: int, name: str, model: str) -> Objects:

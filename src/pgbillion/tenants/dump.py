@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,13 +20,43 @@ from pgbillion.tables.worker import psql_connection
 _LEFT_OUT = ("--no-publications", "--no-subscriptions")
 
 
-def to_file(programs: Programs, source: Target, schema: str, path: Path, *, form: str, jobs: int, rows: bool) -> None:
+def to_file(
+    programs: Programs,
+    source: Target,
+    schema: str,
+    path: Path,
+    *,
+    form: str,
+    jobs: int,
+    rows: bool,
+    snapshot: str | None = None,
+) -> None:
     """Write a schema's archive. Raises UserError with what pg_dump says; what is there then is to be removed."""
     options = ["--format", form, "--file", str(path), *(["--jobs", str(jobs)] if form == "directory" else [])]
     options += [] if rows else ["--schema-only"]
+    options += [] if snapshot is None else ["--snapshot", snapshot]
     with _started(programs.dump, [*_what(schema), *options], source, "pgbillion tenants export") as (process, said):
         process.wait()
         _check(process, said, "pg_dump", schema)
+
+
+# pg_dump's text begins and ends with lines that are psql's, if it is of a version that knows them
+_RESTRICT = re.compile(rb"((?:--[^\n]*\n|\n)*)\\restrict (\w+)\n")
+
+
+def section(programs: Programs, archive: Path, name: str) -> bytes:
+    """Return a section of an archive as SQL that needs no psql."""
+    options = ["--section", name, "--file", "-", *_LEFT_OUT]
+    done = subprocess.run([programs.restore, *options, archive], capture_output=True, check=False)
+    if done.returncode != 0:
+        raise UserError(f"pg_restore could not read what pg_dump has written: {done.stderr.decode(errors='replace')}")
+    text = done.stdout
+    if found := _RESTRICT.match(text):
+        before, end, after = text[found.end() :].rpartition(b"\\unrestrict " + found[2] + b"\n")
+        if not end:
+            raise AssertionError("a script of pg_dump has no end")
+        text = found[1] + before + after
+    return text
 
 
 def copy(

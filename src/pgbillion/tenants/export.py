@@ -13,8 +13,7 @@ from typing import Any
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server import client
-from pgbillion.tenants import dump, needs
-from pgbillion.tenants.move import major, oid_of
+from pgbillion.tenants import arrival, dump, needs
 
 MAX_JOBS = 100
 
@@ -62,9 +61,9 @@ def export(source: Target, request: Request) -> Outcome:
     """Write the archive. Raises UserError, and leaves nothing behind then."""
     start = time.monotonic()
     with source.connect() as conn:
-        schema = oid_of(conn, request.schema)
+        schema = arrival.oid_of(conn, request.schema)
         wanted = needs.of(conn, schema)
-        programs = client.find(major(conn), None, request.bindir)
+        programs = client.find(arrival.major(conn), None, request.bindir)
     path = request.path.absolute()
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -76,10 +75,6 @@ def export(source: Target, request: Request) -> Outcome:
         with contextlib.suppress(FileNotFoundError):
             partial.unlink()
     size = sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size
-    # not what every database has, unless somebody has dropped it, nor what comes with an extension or a table
-    shown = [
-        str(need)
-        for need in wanted
-        if need.extension is None and need.name != "plpgsql" and not need.kind.endswith(" column")
-    ]
-    return Outcome(request.schema, str(request.path), size, shown, str(programs.restore), time.monotonic() - start)
+    return Outcome(
+        request.schema, str(request.path), size, needs.shown(wanted), str(programs.restore), time.monotonic() - start
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 
@@ -30,6 +31,7 @@ _FAIL = (
 )
 # which versions of a tenant's rows there are: another one is in another place or of another transaction
 _VERSIONS = "coalesce(string_agg(m.ctid::text || m.xmin::text, ' ' ORDER BY m.ctid) FILTER (WHERE m.done), '')"
+_COLUMNS = "tenant, migration, statement, checksum, done, started, finished, error"
 # of a schema by its OID, whose name may change
 _OF_SCHEMA = "pgbillion_journal.migration m JOIN pg_namespace n ON n.nspname::text = m.tenant WHERE n.oid = %s::oid"
 
@@ -137,6 +139,22 @@ def rename(conn: Connection, old: Sequence[str], new: Sequence[str]) -> None:
             "UPDATE pgbillion_journal.migration SET tenant = n.new"
             " FROM unnest(%s::text[], %s::text[]) AS n (old, new) WHERE tenant = n.old",
             [list(old), list(new)],
+        )
+
+
+def given(conn: Connection, tenant: str) -> list[tuple[Any, ...]]:
+    """Return what a tenant has had, for the journal of another database."""
+    return conn.execute(
+        f"SELECT {_COLUMNS} FROM pgbillion_journal.migration WHERE tenant = %s ORDER BY 2, 3".encode(), [tenant]
+    ).fetchall()
+
+
+def take(conn: Connection, tenant: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Note what a tenant has had elsewhere; in the transaction that brings it, and instead of an earlier one's."""
+    forget(conn, tenant)
+    with conn.cursor() as cursor:
+        cursor.executemany(
+            f"INSERT INTO pgbillion_journal.migration ({_COLUMNS}) VALUES ({', '.join(['%s'] * 8)})".encode(), rows
         )
 
 

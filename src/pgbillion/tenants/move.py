@@ -20,26 +20,19 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import invocation, patterns, planner, text
+from pgbillion.common import invocation, patterns, text
 from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
-from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.server import client
-from pgbillion.tenants import dump, journal, manage, needs, wording
+from pgbillion.tenants import arrival, dump, journal, manage, needs
 
 Say = Callable[[str], None]
 
-# a server may have limits for statements, and for transactions that wait, as ours does for the programs
-_PATIENT = (
-    "SELECT set_config(name, '0', false) FROM pg_settings"
-    " WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"
-)
 _OVER = "SELECT pg_advisory_lock(hashtextextended(%s, 0))"
 _OVER_SECONDS = 60
 _USED = "drop that first, or copy the tenant without --drop-source"
-_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -68,35 +61,6 @@ class Outcome:
         return asdict(self)
 
 
-@dataclass
-class _Contents:
-    """What a schema holds: objects by kind and name, and what is to be counted."""
-
-    objects: dict[tuple[str, str], str]
-    tables: list[str]
-    sequences: dict[str, tuple[Any, ...]]
-
-
-def oid_of(conn: Connection, schema: str) -> int:
-    """Return a schema's OID. Raises UserError without one, and for the system's."""
-    row = conn.execute(
-        "SELECT oid::int8, nspname ~ '^pg_' OR nspname = 'information_schema' FROM pg_namespace WHERE nspname = %s",
-        [schema],
-    ).fetchone()
-    if row is None:
-        raise UserError(
-            f'there is no schema "{schema}"', f"see what there is with: {invocation.command('tenants', 'list')}"
-        )
-    if row[1]:
-        raise UserError(f"{schema} is the system's", "tenants have schemas of their own")
-    return int(row[0])
-
-
-def major(conn: Connection) -> int:
-    """Return the server's major version."""
-    return conn.info.server_version // 10000
-
-
 def move(source: Target, target: Target, request: Request, *, say: Say) -> Outcome:
     """Copy a tenant, and drop the source if that is wanted. Raises UserError, and leaves both sides as they were then.
 
@@ -105,7 +69,7 @@ def move(source: Target, target: Target, request: Request, *, say: Say) -> Outco
     start = time.monotonic()
     name = request.schema
     with source.connect() as here, target.connect() as there:
-        schema = oid_of(here, name)
+        schema = arrival.oid_of(here, name)
         programs = _check(here, there, request, schema)
         journaled = journal.exists(here)
         if journaled:
@@ -120,12 +84,12 @@ def move(source: Target, target: Target, request: Request, *, say: Say) -> Outco
         with contextlib.ExitStack() as stack:
             holder = stack.enter_context(_locked(source, request, schema)) if request.drop else None
             with source.connect(application_name="pgbillion tenants move") as reader:
-                _patient(reader)
+                arrival.patient(reader)
                 reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 row = reader.execute("SELECT pg_export_snapshot()").fetchone()
                 assert row is not None
                 state = _state(reader, schema)
-                contents = _contents(reader, schema)
+                contents = arrival.contents(reader, schema)
                 say(f"copying {text.many(len(contents.tables), 'table')}")
                 counts: dict[str, int] = {}
 
@@ -135,8 +99,8 @@ def move(source: Target, target: Target, request: Request, *, say: Say) -> Outco
                 dump.copy(programs, source, target, name, row[0], meanwhile=count, arrived=note)
             say("comparing")
             with source.connect() as here, target.connect() as there:
-                _patient(there)
-                _compare(request, contents, counts, there, same=major(here) == major(there))
+                arrival.patient(there)
+                _compare(request, contents, counts, there, same=arrival.major(here) == arrival.major(there))
                 if journaled:
                     _journal(here, there, name)
                 if holder is not None:
@@ -179,24 +143,13 @@ def _check(here: Connection, there: Connection, request: Request, schema: int) -
             f"change one: {invocation.command('tenants', 'rename', patterns.exactly(name), 'NEW_NAME')}",
             3,
         )
-    if major(there) < major(here):
+    if arrival.major(there) < arrival.major(here):
         raise UserError(
-            f"the target is PostgreSQL {major(there)}, and the source {major(here)}",
+            f"the target is PostgreSQL {arrival.major(there)}, and the source {arrival.major(here)}",
             "what a newer server has may be unknown to an older one: move to the same version or a newer one",
         )
-    programs = client.find(major(here), major(there), request.bindir)
-    row = there.execute(
-        "SELECT has_database_privilege(current_database(), 'CREATE'), pg_is_in_recovery(), current_user"
-    ).fetchone()
-    assert row is not None
-    if row[1]:
-        raise UserError("the target is a standby, which takes no writes", "name its primary", 3)
-    if not row[0]:
-        raise UserError(
-            f"no privilege to create a schema in {there.info.dbname}",
-            f"let somebody run: GRANT CREATE ON DATABASE {quoted(there.info.dbname)} TO {quoted(row[2])}",
-            3,
-        )
+    programs = client.find(arrival.major(here), arrival.major(there), request.bindir)
+    arrival.check_database(there)
     there.execute("SELECT set_config('lock_timeout', %s, false)", [request.lock_timeout])
     absent = needs.missing(there, needs.of(here, schema))
     if absent:
@@ -204,39 +157,18 @@ def _check(here: Connection, there: Connection, request: Request, schema: int) -
             f"the target lacks what {name} needs: {', '.join(map(str, absent))}", "create that there first", 3
         )
     if not request.trust_owner:
-        _check_code(here, there, schema)
+        arrival.check_code(there, needs.evaluated(here, schema), "name {role} as the user in --to")
     if request.drop:
         with here.transaction():
             manage.refuse_used(here, name, hint=_USED)
     return programs
 
 
-def _check_code(here: Connection, there: Connection, schema: int) -> None:
-    """Raise UserError if code of others would run as the role that restores rows in the target."""
-    trusted = {
-        role for (role,) in there.execute("SELECT rolname::text FROM pg_roles WHERE rolsuper OR rolname = current_user")
-    }
-    for what, function, owner in needs.evaluated(here, schema):
-        if owner not in trusted:
-            raise UserError(
-                f"{what} calls {function} of role {owner}, which would run in the target with the privileges of"
-                f" {there.info.user}",
-                f"name {owner} as the user in --to, or add --trust-owner if you trust that role with your privileges",
-                3,
-            )
-
-
-def _patient(conn: Connection) -> None:
-    conn.execute(_PATIENT)
-    # rows that a policy hides would not be counted: then it is an error, as it is pg_dump's
-    conn.execute("SET row_security = off")
-
-
 @contextlib.contextmanager
 def _locked(source: Target, request: Request, schema: int) -> Iterator[Connection]:
     """Give a transaction in which nobody else writes to a schema's tables and sequences; rolled back at the end."""
     with source.connect(application_name="pgbillion tenants move") as conn:
-        _patient(conn)
+        arrival.patient(conn)
         conn.execute("SELECT set_config('lock_timeout', %s, false)", [request.lock_timeout])
         conn.execute("SET client_min_messages = warning")
         conn.execute("BEGIN")
@@ -264,52 +196,16 @@ def _state(conn: Connection, schema: int) -> list[tuple[Any, ...]]:
     return conn.execute(load("tenants", "state").encode(), [schema]).fetchall()
 
 
-def _contents(conn: Connection, schema: int) -> _Contents:
-    with planner.through_indexes(conn):
-        rows = conn.execute(load("tenants", "objects").encode(), [[schema]]).fetchall()
-        relations = conn.execute(
-            "SELECT relkind::text, format('%%I.%%I', nspname, relname) FROM pg_depend d"
-            " JOIN pg_class c ON c.oid = objid JOIN pg_namespace n ON n.oid = relnamespace"
-            " WHERE refclassid = 'pg_namespace'::regclass AND refobjid = %s::oid AND classid = 'pg_class'::regclass"
-            " AND relkind IN ('r', 'S') ORDER BY relname",
-            [schema],
-        ).fetchall()
-    objects = {(kind, name): _plain(kind, what) for _, kind, name, what in rows}
-    sequences = {
-        name: conn.execute(f"SELECT last_value, is_called FROM {name}".encode()).fetchall()[0]
-        for kind, name in relations
-        if kind == "S"
-    }
-    return _Contents(objects, [name for kind, name in relations if kind == "r"], sequences)
-
-
-def _plain(kind: str, what: str) -> str:
-    """Return what an object is, without grants that say what goes without saying: pg_dump leaves them out."""
-    if kind == "owner and grants of":
-        owner, _, grants = what.partition(" ")
-        kept = [item for item in grants.split(", ") if item and not item.startswith(f"{owner}=")]
-        return f"{owner} {', '.join(kept)}"
-    if kind == "function":
-        definition, mark, rest = what.rpartition(" -- ")
-        owner, _, grants = rest.partition(" ")
-        default = {f"=X/{owner}", f"{owner}=X/{owner}"}
-        return f"{definition}{mark}{owner} {'' if set(grants.strip('{}').split(',')) == default else grants}"
-    return what
-
-
 def _counts(conn: Connection, tables: list[str]) -> dict[str, int]:
     return {name: conn.execute(f"SELECT count(*) FROM ONLY {name}".encode()).fetchall()[0][0] for name in tables}
 
 
-def _compare(request: Request, contents: _Contents, counts: dict[str, int], there: Connection, *, same: bool) -> None:
+def _compare(
+    request: Request, contents: arrival.Contents, counts: dict[str, int], there: Connection, *, same: bool
+) -> None:
     """Raise UserError where the copy is not what was copied; servers of different versions word objects differently."""
-    found = _contents(there, oid_of(there, request.schema))
-    wrong = [
-        " ".join(key)
-        for key in sorted(contents.objects.keys() | found.objects.keys())
-        if (key in contents.objects) != (key in found.objects)
-        or (same and not wording.same(contents.objects[key], found.objects[key]))
-    ]
+    found = arrival.contents(there, arrival.oid_of(there, request.schema))
+    wrong = arrival.differences(contents.objects, found.objects, same=same)
     copied = _counts(there, found.tables)
     wrong += [
         f"rows of {table}: {text.count(counts.get(table, 0))} there, {text.count(copied.get(table, 0))} here"
@@ -324,24 +220,13 @@ def _compare(request: Request, contents: _Contents, counts: dict[str, int], ther
             if value != found.sequences.get(sequence)
         ]
     if wrong:
-        more = f" (and {text.count(len(wrong) - _SHOWN)} more)" if len(wrong) > _SHOWN else ""
-        raise UserError(
-            f"the copy is not the same: {'; '.join(wrong[:_SHOWN])}{more}", "it was dropped, and the source is left", 3
-        )
+        raise UserError(f"the copy is not the same: {arrival.some(wrong)}", "it was dropped, and the source is left", 3)
 
 
 def _journal(here: Connection, there: Connection, name: str) -> None:
     """Have the copy know which migrations it has had."""
-    columns = "tenant, migration, statement, checksum, done, started, finished, error"
-    rows = here.execute(
-        f"SELECT {columns} FROM pgbillion_journal.migration WHERE tenant = %s".encode(), [name]
-    ).fetchall()
-    with there.transaction(), there.cursor() as cursor:
-        # of a tenant of that name that was dropped by hand
-        journal.forget(there, name)
-        cursor.executemany(
-            f"INSERT INTO pgbillion_journal.migration ({columns}) VALUES ({', '.join(['%s'] * 8)})".encode(), rows
-        )
+    with there.transaction():
+        journal.take(there, name, journal.given(here, name))
 
 
 def _drop(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -23,13 +23,14 @@ _BY_NAME = {
 class Need:
     """Something to be there: an extension, role or tablespace, or else an object, by its address.
 
-    ``extension`` is that of the object, if it belongs to one.
+    ``extension`` is that of the object, if it belongs to one, and ``schema`` that in which it is.
     """
 
     kind: str
     name: str
     address: tuple[tuple[str, ...], tuple[str, ...]] | None = None
     extension: str | None = None
+    schema: str | None = None
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
@@ -48,19 +49,32 @@ def of(conn: Connection, schema: int) -> list[Need]:
         roles = conn.execute(_of_members("needed_roles").encode(), [schema] * 2).fetchall()
         objects = conn.execute(_of_members("needs").encode(), [schema]).fetchall()
     needs = {Need(kind, name) for kind, name in roles}
-    for kind, names, arguments, name, extension in objects:
+    for kind, names, arguments, name, extension, within in objects:
         if extension is not None:
             needs.add(Need("extension", extension))
         if kind in _BY_NAME:
             needs.add(Need(kind, name))
         else:
-            needs.add(Need(kind, name, (tuple(names), tuple(arguments)), extension))
+            needs.add(Need(kind, name, (tuple(names), tuple(arguments)), extension, within))
     return sorted(needs, key=lambda need: (need.address is not None, str(need)))
 
 
-def evaluated(conn: Connection, schema: int) -> list[tuple[str, str, str]]:
-    """Return what is evaluated for rows that are copied into a schema, a function that it calls, and whose that is."""
-    return conn.execute(_of_members("evaluated").encode(), [schema]).fetchall()
+def shown(needs: Iterable[Need]) -> list[str]:
+    """Return what of it is worth telling: not what comes with an extension or a table, nor what every database has."""
+    return sorted(
+        str(need)
+        for need in needs
+        if need.extension is None and need.name != "plpgsql" and not need.kind.endswith(" column")
+    )
+
+
+def evaluated(conn: Connection, schema: int, *, indexes: bool = False) -> list[tuple[str, str, str]]:
+    """Return what is evaluated for rows that are copied into a schema, a function that it calls, and whose that is.
+
+    ``indexes``: it has its indexes already.
+    """
+    query = _of_members("evaluated").replace("{indexes}", str(indexes).lower())
+    return conn.execute(query.encode(), [schema]).fetchall()
 
 
 def _of_members(name: str) -> str:

@@ -1,6 +1,6 @@
 -- Functions that are called when rows are copied into a schema as it is restored, by the role that restores it: by
--- constraints of tables and domains, generated columns and partition keys. What is SECURITY DEFINER runs as its owner.
--- Parameter: the schema's OID.
+-- constraints of tables and domains, generated columns and partition keys, and by indexes if these are there before the
+-- rows. What is SECURITY DEFINER runs as its owner. Parameter: the schema's OID.
 WITH RECURSIVE member (classid, objid) AS (
     {members}
 )
@@ -17,6 +17,7 @@ SELECT DISTINCT pg_describe_object(d.classid, d.objid, 0), f.oid::regprocedure::
                       WHEN 'pg_attrdef'::regclass THEN
                  (SELECT a.attgenerated <> '' FROM pg_attrdef e JOIN pg_attribute a ON a.attrelid = e.adrelid AND a.attnum = e.adnum
                    WHERE e.oid = d.objid)
-                      WHEN 'pg_class'::regclass THEN (SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = d.objid)
+                      WHEN 'pg_class'::regclass THEN
+                 (SELECT c.relkind = 'p' OR ({indexes} AND c.relkind IN ('i', 'I')) FROM pg_class c WHERE c.oid = d.objid)
                       ELSE false END
  ORDER BY 1, 2

@@ -1,5 +1,5 @@
 -- What a schema refers to outside of itself: type, names and arguments of its address, identity, and the
--- extension that it belongs to. What every database has is not told. Parameter: the schema's OID.
+-- extension and the schema that it belongs to. What every database has is not told. Parameter: the schema's OID.
 WITH RECURSIVE member (classid, objid) AS (
     {members}
 ), reference (classid, objid, objsubid) AS (
@@ -20,7 +20,8 @@ SELECT i.type, a.object_names, a.object_args, i.identity,
           FROM pg_depend d
           JOIN pg_extension e ON e.oid = d.refobjid
          WHERE d.classid = r.classid AND d.objid = r.objid AND d.objsubid = 0
-           AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e')
+           AND d.refclassid = 'pg_extension'::regclass AND d.deptype = 'e'),
+       (parse_ident(i.schema))[1]
   FROM reference r
  CROSS JOIN LATERAL pg_identify_object(r.classid, r.objid, r.objsubid) i
  CROSS JOIN LATERAL pg_identify_object_as_address(r.classid, r.objid, r.objsubid) a

@@ -1,0 +1,575 @@
+"""Export many tenants into a directory (fleet.py): each definition once, and each tenant's rows by COPY.
+
+Tenants with the same definitions are of one kind. pg_dump writes the definition of the first of them. Each tenant's
+rows are read in a transaction of its own, from one snapshot, with its tables locked against changes of their
+definitions: so no more locks are held than one tenant's for each session. If its fingerprint is no longer that of its
+kind then, it fails, and the next run finds it a kind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+import psycopg
+from psycopg import sql
+
+from pgbillion.common import text, together
+from pgbillion.common.connection import Connection
+from pgbillion.common.errors import UserError
+from pgbillion.common.sql import load
+from pgbillion.common.target import Target
+from pgbillion.server import client, extension
+from pgbillion.tenants import arrival, definition, dump, fingerprints, fleet, journal, needs, schemas
+from pgbillion.tenants.lock_table import LockTable
+
+Observe = Callable[[str], Callable[[int], AbstractContextManager[Callable[[int], None]]]]
+
+MAX_WORKERS = 100
+_NAME = "pgbillion tenants export"
+_LOCK_TIMEOUT = "1min"
+# what values look like must not depend on the session's settings, as pg_dump's do not
+_SETTINGS = (
+    "SET DateStyle = ISO; SET IntervalStyle = postgres; SET extra_float_digits = 3; SET bytea_output = hex;"
+    " SET client_min_messages = warning"
+)
+# a session keeps what it has read of each table: another one begins after this many
+_TABLES_PER_SESSION = 5_000
+# locks of a relation whose rows are copied: its own, TOAST and that one's index
+_LOCKS_PER_RELATION = 3
+_BLOCK = 1 << 18
+_READ_AGAIN = 3
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to export, and where to."""
+
+    directory: Path
+    pattern: str = "*"
+    workers: int = 1
+    bindir: Path | None = None
+
+    def check(self) -> None:
+        """Raise UserError for arguments that no server could make right."""
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise UserError(f"the number of jobs must be between 1 and {MAX_WORKERS}, not {self.workers:,}")
+
+
+@dataclass
+class Outcome:
+    """What the directory has now, and what it lacks; ``before`` tenants were there already."""
+
+    path: str
+    tenants: int = 0
+    before: int = 0
+    kinds: int = 0
+    rows: int = 0
+    size: int = 0
+    needs: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON's types."""
+        return asdict(self)
+
+
+def export(source: Target, request: Request, *, observe: Observe) -> Outcome:
+    """Export the tenants that the directory lacks. Raises UserError for what concerns all of them."""
+    start = time.monotonic()
+    directory = fleet.Directory(request.directory)
+    with source.connect(application_name=_NAME) as conn:
+        names = schemas.select(conn, request.pattern)
+        identity = _identity(conn)
+        programs = client.find(arrival.major(conn), None, request.bindir)
+        directory.make()
+        with directory.held():
+            manifest = directory.read() or fleet.Manifest(identity, request.pattern, started=fleet.now())
+            _check_same(manifest, identity, request)
+            manifest.finished = None
+            manifest.failed = {}
+            run = _Run(source, request, directory, manifest, conn, programs)
+            outcome = run.all(names, observe)
+    outcome.seconds = time.monotonic() - start
+    return outcome
+
+
+def _identity(conn: Connection) -> dict[str, Any]:
+    """Return which database it is."""
+    row = conn.execute(
+        "SELECT d.datname::text, d.oid::int8, current_setting('server_version_num')::int4,"
+        " pg_encoding_to_char(d.encoding)::text FROM pg_database d WHERE d.datname = current_database()"
+    ).fetchall()[0]
+    identity = dict(zip(("database", "oid", "version", "encoding"), row, strict=True))
+    try:
+        system = conn.execute("SELECT system_identifier::text FROM pg_control_system()").fetchall()[0][0]
+    except psycopg.errors.InsufficientPrivilege:
+        system = None
+    return {**identity, "system": system}
+
+
+def _check_same(manifest: fleet.Manifest, identity: dict[str, Any], request: Request) -> None:
+    """Raise UserError if the directory is the export of something else."""
+    mine = {name: identity[name] for name in ("system", "oid", "encoding")}
+    if mine != {name: manifest.source.get(name) for name in mine}:
+        raise UserError(
+            f"{request.directory} is an export of another database, {manifest.source['database']}",
+            "name a new directory",
+        )
+    if manifest.pattern != request.pattern:
+        raise UserError(
+            f'{request.directory} is an export of "{manifest.pattern}", not of "{request.pattern}"',
+            "name a new directory, or the same pattern again",
+        )
+    # of a server that was upgraded in place, the later version
+    manifest.source.update(identity)
+
+
+class _Run:
+    """An export that goes on until all tenants are there or have failed."""
+
+    def __init__(
+        self,
+        source: Target,
+        request: Request,
+        directory: fleet.Directory,
+        manifest: fleet.Manifest,
+        conn: Connection,
+        programs: client.Programs,
+    ) -> None:
+        self._source = source
+        self._request = request
+        self._directory = directory
+        self._manifest = manifest
+        self._conn = conn
+        self._programs = programs
+        self._lock = threading.Lock()
+        self._locks = LockTable(conn)
+        self._journaled = journal.exists(conn)
+        self._names: dict[int, str] = {}
+        self._kind_of: dict[int, fleet.Kind] = {}
+        # which query made the fingerprints by which a tenant is known again, and what these are
+        self._query = b""
+        self._prints: dict[int, str] = {}
+
+    def all(self, names: Sequence[str], observe: Observe) -> Outcome:
+        manifest, directory = self._manifest, self._directory
+        rows = self._conn.execute(
+            "SELECT oid::int8, nspname::text FROM pg_namespace WHERE nspname = ANY (%s::text[])", [list(names)]
+        ).fetchall()
+        self._names = dict(rows)
+        outcome = Outcome(str(self._request.directory))
+        with observe("compared")(len(self._names)) as update:
+            self._find_kinds(update)
+        directory.write(manifest)
+        self._define([kind for kind in manifest.kinds.values() if not kind.defined])
+        over = manifest.failed.keys() | manifest.tenants.keys()
+        todo = [oid for oid, name in self._names.items() if name not in over]
+        outcome.before = len(self._names) - len(todo) - len(manifest.failed)
+        with observe("exported")(len(todo)) as update:
+            self._copy(todo, update)
+        self._choose_others()
+        manifest.left_out = self._left_out()
+        manifest.finished = fleet.now()
+        directory.write(manifest)
+        return self._told(outcome)
+
+    def _told(self, outcome: Outcome) -> Outcome:
+        manifest = self._manifest
+        outcome.tenants, outcome.kinds = len(manifest.tenants), len(manifest.kinds)
+        outcome.rows = sum(tenant.rows for tenant in manifest.tenants.values())
+        outcome.size = self._directory.size()
+        outcome.left_out = manifest.left_out
+        outcome.failures = dict(sorted(manifest.failed.items()))
+        wanted = {
+            need for kind in manifest.kinds.values() for need in kind.needs if need.schema not in manifest.tenants
+        }
+        outcome.needs = needs.shown(wanted)
+        return outcome
+
+    # ---- kinds ----
+
+    def _find_kinds(self, update: Callable[[int], None]) -> None:
+        """Find which tenants are the same, and forget what the directory has of tenants that have changed since."""
+        conn, workers, manifest = self._conn, self._request.workers, self._manifest
+        oids = sorted(self._names, key=lambda oid: self._names[oid])
+        fingerprints.settle(conn)
+        size = fingerprints.per_query(conn, oids[0])
+        rows = fingerprints.Reader(self._source, "row_fingerprints", size, workers)
+        texts = fingerprints.Reader(self._source, "fleet_fingerprints", size, workers)
+        groups = [[oid] for oid in oids]
+        by_rows = extension.usable(conn, extension.TABLES, "schema_fingerprints")
+        if by_rows:
+            rows.read(groups, update)
+            groups = rows.grouped(groups)
+        texts.read(groups, update)
+        found = {oid: texts.found.get(group[0], f"schema {oid}") for group in groups for oid in group}
+        if by_rows:
+            self._query, self._prints = rows.query, {**rows.found}
+        else:
+            self._query, self._prints = texts.query, {**texts.found}
+        apart = defaultdict(list)
+        for oid, what in conn.execute(load("tenants", "fleet_apart").encode(), {"schemas": oids}):
+            apart[oid].append(what)
+        alike: dict[str, list[int]] = defaultdict(list)
+        for oid in oids:
+            key = " ".join([found[oid], *sorted(apart[oid])])
+            alike[hashlib.sha256(key.encode()).hexdigest()].append(oid)
+        kinds = [*itertools.chain.from_iterable(self._cloneable(key, group) for key, group in alike.items())]
+        self._keep(dict(kinds))
+        known = {kind.key: kind for kind in manifest.kinds.values()}
+        number = max(manifest.kinds, default=0)
+        for key, group in kinds:
+            if key not in known:
+                number += 1
+                first = self._names[self._first_of(group)]
+                manifest.kinds[number] = known[key] = fleet.Kind(number, key, first)
+            self._kind_of.update(dict.fromkeys(group, known[key]))
+
+    def _cloneable(self, key: str, group: list[int]) -> Iterator[tuple[str, list[int]]]:
+        """Give tenants of one kind, or each as its own if they have what cannot be cloned."""
+        name = self._names[group[0]]
+        if len(group) > 1:
+            try:
+                with self._conn.transaction(force_rollback=True):
+                    definition.settle(self._conn)
+                    definition.refuse(self._conn, group[0], name)
+                    definition.read(self._conn, group[0], name)
+            except UserError:
+                yield from ((f"{key} {oid}", [oid]) for oid in group)
+                return
+        yield key, group
+
+    def _first_of(self, group: Sequence[int]) -> int:
+        """Return the tenant with the most tables that are lazy still, as those of the clones will then be, too."""
+        if len(group) == 1:
+            return group[0]
+        rows = self._conn.execute(
+            "SELECT c.relnamespace::int8, count(*) FROM pg_class c JOIN pg_am m ON m.oid = c.relam"
+            " WHERE m.amname = 'lazy_heap' AND c.relnamespace = ANY (%s::oid[]) GROUP BY 1",
+            [list(group)],
+        ).fetchall()
+        lazy: dict[int, int] = dict(rows)
+        return max(group, key=lambda oid: lazy.get(oid, 0))
+
+    def _keep(self, kinds: dict[str, list[int]]) -> None:
+        """Forget tenants that are not of the kind any more that they were, and kinds whose first tenant is not."""
+        manifest = self._manifest
+        key_of = {self._names[oid]: key for key, group in kinds.items() for oid in group}
+        good = {
+            number: kind.key
+            for number, kind in manifest.kinds.items()
+            if kind.defined and key_of.get(kind.first) == kind.key
+        }
+        self._directory.forget(manifest, lambda name, tenant: key_of.get(name) != good.get(tenant.kind, ""))
+
+    # ---- definitions ----
+
+    def _define(self, kinds: Sequence[fleet.Kind]) -> None:
+        """Write definitions; where that fails, all tenants of the kind do."""
+        oids = {name: oid for oid, name in self._names.items()}
+
+        def define(team: together.Team, kind: fleet.Kind) -> None:
+            if team.stopped.is_set():
+                return
+            try:
+                self._write_definition(kind, oids[kind.first], team)
+            except (UserError, psycopg.Error) as error:
+                if team.stopped.is_set():
+                    raise
+                message = said(error)
+                with self._lock:
+                    for oid, its in self._kind_of.items():
+                        if its is kind:
+                            self._manifest.failed[self._names[oid]] = message
+                            self._manifest.tenants.pop(self._names[oid], None)
+                    self._manifest.kinds.pop(kind.number, None)
+
+        with together.team(self._request.workers) as team:
+            for future in [team.start(define, team, kind) for kind in kinds]:
+                future.result()
+        self._directory.write(self._manifest)
+
+    def _write_definition(self, kind: fleet.Kind, oid: int, team: together.Team) -> None:
+        directory = self._directory
+        archive = directory.definition(kind.number, "archive")
+        with self._source.connect(application_name=_NAME) as conn:
+            team.session(conn)
+            arrival.patient(conn)
+            conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            (snapshot,) = conn.execute("SELECT pg_export_snapshot()").fetchall()[0]
+            self._check_unchanged(conn, oid)
+            objects = arrival.contents(conn, oid).objects
+            kind.needs = needs.of(conn, oid)
+            kind.code = needs.evaluated(conn, oid, indexes=True)
+            kind.left_out = [key for key in objects if key[0] == "cast"]
+            kind.least_major = self._programs.major
+            try:
+                dump.to_file(
+                    self._programs,
+                    self._source,
+                    kind.first,
+                    archive,
+                    form="custom",
+                    jobs=1,
+                    rows=False,
+                    snapshot=snapshot,
+                )
+                parts = {
+                    part: directory.put(
+                        directory.definition(kind.number, part), dump.section(self._programs, archive, section)
+                    )
+                    for part, section in ((fleet.BEFORE, "pre-data"), (fleet.AFTER, "post-data"))
+                }
+            finally:
+                archive.unlink(missing_ok=True)
+        held = json.dumps([[*key, what] for key, what in sorted(objects.items())]).encode()
+        parts[fleet.OBJECTS] = directory.put(directory.definition(kind.number, fleet.OBJECTS), held)
+        kind.parts = parts
+
+    def _check_unchanged(self, conn: Connection, oid: int) -> None:
+        """Raise UserError if a tenant is not what it was when the tenants were compared."""
+        found = {schema: fingerprint for schema, fingerprint, _ in conn.execute(self._query, [[oid]])}
+        if found.get(oid) != self._prints.get(oid):
+            raise UserError("its definition was changed meanwhile", "export again")
+
+    def _choose_others(self) -> None:
+        """Have kinds whose first tenant has failed begin with another one."""
+        tenants = self._manifest.tenants
+        others: dict[int, str] = {}
+        for name, tenant in sorted(tenants.items()):
+            if self._manifest.kinds[tenant.kind].first not in tenants:
+                others.setdefault(tenant.kind, name)
+        for number, name in others.items():
+            self._manifest.kinds[number].first = name
+        self._define([self._manifest.kinds[number] for number in others])
+        used = {tenant.kind for tenant in tenants.values()}
+        for number in self._manifest.kinds.keys() - used:
+            del self._manifest.kinds[number]
+
+    # ---- rows ----
+
+    def _copy(self, oids: Sequence[int], update: Callable[[int], None]) -> None:
+        """Export tenants in several sessions, each taking the next one."""
+        todo = iter(oids)
+        numbers = itertools.count(max((tenant.number for tenant in self._manifest.tenants.values()), default=0) + 1)
+        over = 0
+
+        def take() -> tuple[int, int] | None:
+            with self._lock:
+                oid = next(todo, None)
+                return None if oid is None else (oid, next(numbers))
+
+        def work(team: together.Team) -> None:
+            nonlocal over
+            task = take()
+            while task is not None and not team.stopped.is_set():
+                with self._session(team) as conn:
+                    tables = 0
+                    while task is not None and not team.stopped.is_set() and tables < _TABLES_PER_SESSION:
+                        oid, number = task
+                        tables += self._one(team, conn, oid, number)
+                        with self._lock:
+                            over += 1
+                            self._directory.write(self._manifest, now=False)
+                        update(over)
+                        task = take()
+
+        workers = max(1, min(self._request.workers, len(oids)))
+        try:
+            with together.team(workers) as team:
+                for future in [team.start(work, team) for _ in range(workers)]:
+                    future.result()
+        finally:
+            self._directory.write(self._manifest)
+
+    def _session(self, team: together.Team) -> Connection:
+        conn = self._source.connect(application_name=_NAME)
+        team.session(conn)
+        arrival.patient(conn)
+        fingerprints.settle(conn)
+        conn.execute(_SETTINGS.encode())
+        conn.execute("SELECT set_config('lock_timeout', %s, false)", [_LOCK_TIMEOUT])
+        conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        conn.read_only = True
+        return conn
+
+    def _one(self, team: together.Team, conn: Connection, oid: int, number: int) -> int:
+        """Export a tenant, and return how many relations it has."""
+        name = self._names[oid]
+        seen = 0
+        try:
+            for attempt in itertools.count(1):
+                relations = _relations(conn, oid)
+                seen += len(relations)
+                with self._locks.taken(_LOCKS_PER_RELATION * len(relations)), conn.transaction():
+                    _lock(conn, name, relations)
+                    # from here on there is a snapshot, which has what was committed before
+                    found = _relations(conn, oid)
+                    if found.keys() - relations.keys():
+                        if attempt < _READ_AGAIN:
+                            continue
+                        raise UserError("its tables were changed meanwhile", "export again")
+                    self._check_unchanged(conn, oid)
+                    tenant = self._file(conn, name, oid, number, found)
+                with self._lock:
+                    self._manifest.tenants[name] = tenant
+                return seen
+        except (UserError, psycopg.Error) as error:
+            if team.stopped.is_set() or conn.closed:
+                raise
+            with self._lock:
+                self._manifest.failed[name] = said(error)
+        return seen
+
+    def _file(
+        self, conn: Connection, name: str, oid: int, number: int, relations: dict[str, _Relation]
+    ) -> fleet.Tenant:
+        """Write a tenant's file."""
+        kind = self._kind_of[oid]
+        extras = fleet.Extras(
+            sequences=_sequences(conn, name, relations),
+            views=[name for name, relation in relations.items() if relation.kind == "m"],
+            comment=conn.execute("SELECT obj_description(%s::oid, 'pg_namespace')", [oid]).fetchall()[0][0],
+        )
+        if self._journaled:
+            extras.journal = [[_as_text(value) for value in row[1:]] for row in journal.given(conn, name)]
+        with self._directory.file(self._directory.rows(number)) as partial:
+            with partial.open("wb") as file:
+                written = _Written(file)
+                # the server's own encoding, so that nothing is converted
+                conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.source["encoding"]])
+                for table, relation in relations.items():
+                    if relation.kind in ("r", "p") and relation.rows:
+                        rows, size = _copy_table(conn, written, name, table, relation)
+                        if rows:
+                            extras.tables.append((table, relation.columns, rows, size))
+                data = written.size
+                written.write(extras.to_bytes())
+            if extras == fleet.Extras():
+                # its definition is all that there is
+                partial.unlink()
+                return fleet.Tenant(number, kind.number, fleet.now())
+        rows = sum(rows for _, _, rows, _ in extras.tables)
+        return fleet.Tenant(number, kind.number, fleet.now(), rows, data, written.checksum)
+
+    def _left_out(self) -> list[str]:
+        """Return what is not in the export."""
+        rows = self._conn.execute(
+            load("tenants", "fleet_left_out").encode(), {"schemas": list(self._names)}
+        ).fetchall()  # fmt: skip
+        left = [
+            f"{kind} {name} of {kind_.first} and {text.many(self._alike(kind_) - 1, 'other tenant')}"
+            for kind_ in self._manifest.kinds.values()
+            for kind, name in kind_.left_out
+        ]
+        return [what for (what,) in rows] + left
+
+    def _alike(self, kind: fleet.Kind) -> int:
+        return sum(tenant.kind == kind.number for tenant in self._manifest.tenants.values())
+
+
+def said(error: UserError | psycopg.Error) -> str:
+    """Return in a line why a tenant has failed."""
+    if isinstance(error, UserError):
+        return f"{error.message}: {error.hint}" if error.hint else error.message
+    found = [error.diag.message_primary or str(error), error.diag.message_detail]
+    if isinstance(error, psycopg.errors.OutOfMemory):
+        found.append("raise max_locks_per_transaction, or use fewer --jobs")
+    first, *others = [" ".join(part.split()) for part in found if part]
+    return f"{first} ({'; '.join(others)})" if others else first
+
+
+def _as_text(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """A table whose rows are copied, a sequence, or a materialized view; see fleet_relations.sql."""
+
+    kind: str
+    columns: list[str]
+    rows: bool
+    start: int | None
+
+
+class _Written:
+    """A file that is written from its beginning to its end, and its checksum."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.size = 0
+        self._file = file
+        self._sum = hashlib.sha256()
+
+    def write(self, block: bytes) -> None:
+        """Write a block."""
+        self._file.write(block)
+        self._sum.update(block)
+        self.size += len(block)
+
+    @property
+    def checksum(self) -> str:
+        """The checksum of what was written."""
+        return self._sum.hexdigest()
+
+
+def _relations(conn: Connection, oid: int) -> dict[str, _Relation]:
+    rows = conn.execute(load("tenants", "fleet_relations").encode(), [oid])
+    return {name: _Relation(kind, columns, filled, start) for kind, name, columns, filled, start in rows}
+
+
+def _lock(conn: Connection, name: str, relations: dict[str, _Relation]) -> None:
+    """Keep others from changing the definitions of tables, until the end of the transaction."""
+    tables = [sql.Identifier(name, table) for table, relation in relations.items() if relation.kind in ("r", "p")]
+    if tables:
+        locks = sql.SQL(", ").join(sql.SQL("ONLY {}").format(table) for table in tables)
+        conn.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(locks))
+
+
+def _sequences(conn: Connection, name: str, relations: dict[str, _Relation]) -> list[tuple[str, int, bool]]:
+    """Return the sequences that are not as new; read after the snapshot, they have at least the rows' numbers."""
+    queries = [
+        sql.SQL("SELECT {}::text, last_value, is_called FROM {} WHERE is_called OR last_value <> {}").format(
+            sql.Literal(sequence), sql.Identifier(name, sequence), sql.Literal(relation.start)
+        )
+        for sequence, relation in relations.items()
+        if relation.kind == "S"
+    ]
+    return conn.execute(sql.SQL(" UNION ALL ").join(queries)).fetchall() if queries else []
+
+
+def _copy_table(conn: Connection, into: _Written, schema: str, table: str, relation: _Relation) -> tuple[int, int]:
+    """Copy the rows of a table into a file; return how many there were, and their bytes."""
+    before = into.size
+    columns = sql.SQL(", ").join(map(sql.Identifier, relation.columns))
+    if relation.kind == "p":
+        query = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(columns, sql.Identifier(schema, table))
+    elif relation.columns:
+        query = sql.SQL("COPY {} ({}) TO STDOUT").format(sql.Identifier(schema, table), columns)
+    else:
+        query = sql.SQL("COPY {} TO STDOUT").format(sql.Identifier(schema, table))
+    with conn.cursor() as cursor:
+        with cursor.copy(query) as copy:
+            blocks: list[bytes | bytearray | memoryview] = []
+            size = 0
+            for row in copy:
+                blocks.append(row)
+                size += len(row)
+                if size > _BLOCK:
+                    into.write(b"".join(blocks))
+                    blocks, size = [], 0
+            into.write(b"".join(blocks))
+        return cursor.rowcount, into.size - before

@@ -1,0 +1,508 @@
+"""Import the tenants of an export (fleet.py) into a database of the same major version or a later one.
+
+Of each kind the first tenant is restored from its definition: up to its tables, then its rows, then indexes,
+constraints and triggers, as pg_restore does it. The others are clones of it. The extension makes clones with all that
+they have before there are rows: these are copied with session_replication_role as it is for replication, so that
+neither triggers nor foreign keys see them. Where the role may not set that, or a trigger would run all the same,
+PostgreSQL's commands make the clone, and the rows come before its triggers and foreign keys.
+
+Each tenant comes in a transaction, which also records it in a table beside the journal of migrations. That is how
+another run knows what came before; the table is dropped when all are there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgbillion.common import invocation, text, together
+from pgbillion.common.connection import Connection
+from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quoted
+from pgbillion.common.sql import load
+from pgbillion.common.target import Target
+from pgbillion.server import extension
+from pgbillion.tables.plan import Method
+from pgbillion.tenants import arrival, commands, fleet, journal, lock_table, needs
+from pgbillion.tenants.fleet_export import MAX_WORKERS, said
+
+Observe = Callable[[int], AbstractContextManager[Callable[[int], None]]]
+
+_NAME = "pgbillion tenants import"
+_SETTINGS = (
+    "SET client_min_messages = warning; SET DateStyle = ISO; SET IntervalStyle = postgres; SET xmloption = content;"
+    " SET default_tablespace = ''; SET check_function_bodies = off"
+)
+_OURS = "pgbillion_journal.imported"
+_TABLES_PER_SESSION = 5_000
+# from this number of clones on, learning how to make them pays
+_LEARNED_FROM = 4
+_BLOCK = 1 << 18
+_RETRIES = 6
+_PASSING = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to import, and how; without a ``method`` the extension clones if it is there."""
+
+    directory: Path
+    workers: int = 1
+    method: Method | None = None
+    trust_owner: bool = False
+
+    def check(self) -> None:
+        """Raise UserError for arguments that no server could make right."""
+        if not 1 <= self.workers <= MAX_WORKERS:
+            raise UserError(f"the number of jobs must be between 1 and {MAX_WORKERS}, not {self.workers:,}")
+
+
+@dataclass
+class Outcome:
+    """What came; ``before`` tenants were there already, and ``left_out`` is not in the export."""
+
+    tenants: int
+    before: int = 0
+    done: int = 0
+    rows: int = 0
+    left_out: list[str] = field(default_factory=list)
+    failures: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON's types."""
+        return asdict(self)
+
+
+def import_(target: Target, request: Request, *, observe: Observe) -> Outcome:
+    """Import the tenants that are not there. Raises UserError, before anything is written, for what stops all."""
+    start = time.monotonic()
+    directory = fleet.Directory(request.directory)
+    manifest = _manifest(directory, request)
+    with target.connect(application_name=_NAME) as conn:
+        conn.execute("SET client_min_messages = warning")
+        arrival.check_database(conn)
+        _check(conn, manifest, request)
+        with _alone(conn):
+            before = _before(conn, manifest)
+            _check_names(conn, manifest, before)
+            journal.make(conn)
+            _make_record(conn)
+            run = _Run(target, request, directory, manifest, conn, before)
+            with observe(len(manifest.tenants) - len(before)) as update:
+                run.all(update)
+            if not run.outcome.failures:
+                conn.execute(f"DROP TABLE {_OURS}".encode())
+    run.outcome.seconds = time.monotonic() - start
+    return run.outcome
+
+
+# ---- what is known before anything is done ----
+
+
+def _manifest(directory: fleet.Directory, request: Request) -> fleet.Manifest:
+    manifest = directory.read()
+    if manifest is None:
+        make = invocation.command("tenants", "export", "--all", "DIR")
+        raise UserError(f"{request.directory} is no export", f"make one with: {make}")
+    if manifest.finished is None:
+        raise UserError(
+            f"the export in {request.directory} is not complete", "go on with it by the command that began it"
+        )
+    return manifest
+
+
+def _check(conn: Connection, manifest: fleet.Manifest, request: Request) -> None:
+    """Look at all that can be known before anything is done."""
+    major = arrival.major(conn)
+    if major < manifest.major:
+        raise UserError(
+            f"the target is PostgreSQL {major}, and the export is of {manifest.major}",
+            "what a newer server has may be unknown to an older one: import into the same version or a newer one",
+        )
+    written = max((kind.least_major for kind in manifest.kinds.values()), default=0)
+    if major < written:
+        raise UserError(
+            f"the target is PostgreSQL {major}, and pg_dump of {written} has written the definitions",
+            f"export again with pg_dump of {manifest.major} to {major}: --bindir names its directory",
+        )
+    ours = manifest.tenants.keys()
+    wanted = {need for kind in manifest.kinds.values() for need in kind.needs if not _within(need, ours)}
+    absent = needs.missing(conn, sorted(wanted, key=str))
+    if absent:
+        shown = ", ".join(map(str, absent[:_SHOWN])) + (f" and {len(absent) - _SHOWN:,} more" * (len(absent) > _SHOWN))
+        roles = any(need.kind == "role" for need in absent)
+        raise UserError(
+            f"the target lacks what the tenants need: {shown}",
+            "create that there first" + ("; pg_dumpall --roles-only shows how roles are made" if roles else ""),
+            3,
+        )
+    if not request.trust_owner:
+        code = [one for kind in manifest.kinds.values() for one in kind.code]
+        arrival.check_code(conn, code, "import as {role}")
+    if request.method is Method.BULK:
+        extension.ensure_extension(conn, extension.TABLES, instead="--method sql")
+
+
+def _within(need: needs.Need, names: Any) -> bool:
+    """Tell whether the export has what is needed."""
+    return need.schema in names or (need.kind == "schema" and need.address is not None and need.address[0][0] in names)
+
+
+@contextlib.contextmanager
+def _alone(conn: Connection) -> Iterator[None]:
+    """Keep other imports out of the database. Raises UserError if one is at work."""
+    lock = "pg_{}advisory_{}lock(hashtextextended('pgbillion tenants import', 0))"
+    if not conn.execute(f"SELECT {lock.format('try_', '')}".encode()).fetchall()[0][0]:
+        raise UserError(f"another import is at work in {conn.info.dbname}", "wait for its end", 3)
+    yield
+    # the session's end frees it otherwise
+    conn.execute(f"SELECT {lock.format('', 'un')}".encode())
+
+
+def _before(conn: Connection, manifest: fleet.Manifest) -> set[str]:
+    """Return which tenants an earlier run has brought."""
+    if not journal.exists(conn) or conn.execute(f"SELECT to_regclass('{_OURS}')").fetchall()[0][0] is None:
+        return set()
+    rows = conn.execute(
+        f"SELECT i.tenant FROM {_OURS} i JOIN pg_namespace n ON n.oid = i.schema AND n.nspname::text = i.tenant"
+        " WHERE i.export = %s".encode(),
+        [manifest.id],
+    ).fetchall()
+    return {name for (name,) in rows} & manifest.tenants.keys()
+
+
+def _check_names(conn: Connection, manifest: fleet.Manifest, before: set[str]) -> None:
+    """Raise UserError if schemas of others have names of tenants."""
+    rows = conn.execute(
+        "SELECT nspname::text FROM pg_namespace WHERE nspname = ANY (%s::text[]) ORDER BY 1",
+        [sorted(manifest.tenants.keys() - before)],
+    ).fetchall()
+    if rows:
+        shown = ", ".join(name for (name,) in rows[:_SHOWN])
+        more = f" and {len(rows) - _SHOWN:,} more" if len(rows) > _SHOWN else ""
+        raise UserError(
+            f"the target, {conn.info.dbname}, has schemas of these names already: {shown}{more}",
+            f"rename or drop them, as with: {invocation.command('tenants', 'rename', 'OLD', 'NEW')}",
+            3,
+        )
+
+
+def _make_record(conn: Connection) -> None:
+    """Make the table of tenants that have come, in the journal's schema, which others cannot write to."""
+    conn.execute(
+        f"CREATE TABLE IF NOT EXISTS {_OURS} (export pg_catalog.text NOT NULL, tenant pg_catalog.text NOT NULL,"
+        " schema pg_catalog.oid NOT NULL, PRIMARY KEY (export, tenant))".encode()
+    )
+
+
+# ---- the import ----
+
+
+class _Run:
+    """An import that goes on until all tenants are there or have failed."""
+
+    def __init__(
+        self,
+        target: Target,
+        request: Request,
+        directory: fleet.Directory,
+        manifest: fleet.Manifest,
+        conn: Connection,
+        before: set[str],
+    ) -> None:
+        self.outcome = Outcome(len(manifest.tenants), len(before), left_out=manifest.left_out)
+        self._target = target
+        self._request = request
+        self._directory = directory
+        self._manifest = manifest
+        self._conn = conn
+        self._before = before
+        self._lock = threading.Lock()
+        self._locks = lock_table.LockTable(conn)
+        self._over = 0
+        self._same = arrival.major(conn) == manifest.major
+        self._bulk = request.method is not Method.SQL and extension.usable(conn, extension.TABLES, "clone_schema")
+        # who may have triggers and foreign keys pass over rows
+        self._quiet = conn.execute(
+            "SELECT has_parameter_privilege(current_user, 'session_replication_role', 'SET')"
+        ).fetchall()[0][0]
+        self._comments: dict[int, str | None] = {}
+
+    def all(self, update: Callable[[int], None]) -> None:
+        self._update = update
+        for kinds in self._levels():
+            self._each(self._first, [kind for kind in kinds if kind.first not in self._before])
+            of = defaultdict(list)
+            for name, tenant in self._manifest.tenants.items():
+                if name not in self._before and name != self._manifest.kinds[tenant.kind].first:
+                    of[tenant.kind].append(name)
+            tasks: list[tuple[_Model, str]] = []
+            for kind in kinds:
+                if of[kind.number]:
+                    tasks += self._clones(kind, sorted(of[kind.number]))
+            self._in_sessions(tasks)
+
+    def _levels(self) -> Iterator[list[fleet.Kind]]:
+        """Give the kinds, each after those with what it needs, and those that can come at once together."""
+        tenants = self._manifest.tenants
+        left = dict(self._manifest.kinds)
+        needed = {
+            number: {
+                tenants[name].kind
+                for need in kind.needs
+                for name in {need.schema, need.address[0][0] if need.kind == "schema" and need.address else None}
+                if name is not None and name in tenants
+            }
+            - {number}
+            for number, kind in left.items()
+        }
+        while left:
+            ready = [kind for number, kind in left.items() if not needed[number] & left.keys()]
+            if not ready:
+                names = ", ".join(sorted(kind.first for kind in left.values())[:_SHOWN])
+                raise UserError(f"tenants need each other in a circle: {names}", "pg_dump and pg_restore take them", 3)
+            yield ready
+            for kind in ready:
+                del left[kind.number]
+
+    def _failed(self, names: Sequence[str], message: str) -> None:
+        with self._lock:
+            self.outcome.failures.update(dict.fromkeys(names, message))
+            self._over += len(names)
+        self._update(self._over)
+
+    def _arrived(self, tenant: fleet.Tenant) -> None:
+        with self._lock:
+            self.outcome.done += 1
+            self.outcome.rows += tenant.rows
+            self._over += 1
+        self._update(self._over)
+
+    def _each(self, work: Callable[[together.Team, fleet.Kind], None], kinds: Sequence[fleet.Kind]) -> None:
+        with together.team(self._request.workers) as team:
+            for future in [team.start(work, team, kind) for kind in kinds]:
+                future.result()
+
+    # ---- the first of a kind ----
+
+    def _first(self, team: together.Team, kind: fleet.Kind) -> None:
+        """Restore the first tenant of a kind."""
+        if team.stopped.is_set():
+            return
+        tenant = self._manifest.tenants[kind.first]
+        try:
+            before, after, objects = (
+                self._directory.get(kind, fleet.BEFORE),
+                self._directory.get(kind, fleet.AFTER),
+                self._directory.objects(kind),
+            )
+            extras = self._directory.extras(tenant)
+            # a session of its own, as the definition sets what it needs
+            with self._session(team) as conn, conn.transaction():
+                conn.execute(before)
+                _settle(conn)
+                self._fill(conn, kind.first, tenant, extras)
+                conn.execute(after)
+                _settle(conn)
+                found = arrival.contents(conn, arrival.oid_of(conn, kind.first)).objects
+                for key in kind.left_out:
+                    objects.pop(key, None)
+                if wrong := arrival.differences(objects, found, same=self._same):
+                    raise UserError(f"what was restored is not the same: {arrival.some(wrong)}")
+                self._finish(conn, kind.first, extras)
+        except (UserError, psycopg.Error) as error:
+            if team.stopped.is_set():
+                raise
+            self._failed([kind.first], said(error))
+        else:
+            self._arrived(tenant)
+
+    # ---- the others ----
+
+    def _clones(self, kind: fleet.Kind, names: Sequence[str]) -> list[tuple[_Model, str]]:
+        """Return what is to be cloned, once it is known how."""
+        conn = self._conn
+        if kind.first in self.outcome.failures:
+            self._failed(names, f"not begun, as it is a clone of {kind.first}, which has failed")
+            return []
+        oid = arrival.oid_of(conn, kind.first)
+        if kind.first in self._before:
+            objects = self._directory.objects(kind)
+            for key in kind.left_out:
+                objects.pop(key, None)
+            if wrong := arrival.differences(objects, arrival.contents(conn, oid).objects, same=self._same):
+                self._failed(
+                    names, f"not begun, as {kind.first} was changed since it was imported: {arrival.some(wrong)}"
+                )
+                return []
+        with conn.transaction(force_rollback=True):
+            locks = lock_table.needed(conn, kind.first)
+        (fires, comment) = conn.execute(load("tenants", "fleet_model").encode(), {"schema": oid}).fetchall()[0]
+        if self._bulk and len(names) >= _LEARNED_FROM:
+            self._prepare(oid)
+        model = _Model(kind, oid, locks, self._bulk, self._bulk and self._quiet and not fires, comment)
+        return [(model, name) for name in names]
+
+    def _prepare(self, oid: int) -> None:
+        """Have clones need no commands, where the role may and the template can."""
+        if extension.usable(self._conn, extension.TABLES, "prepare_clone"):
+            self._conn.execute(
+                "SELECT pgbillion_tables.prepare_clone(%s::pg_catalog.oid::pg_catalog.regnamespace)", [oid]
+            )
+
+    def _in_sessions(self, tasks: Sequence[tuple[_Model, str]]) -> None:
+        """Make clones in several sessions, each taking the next one."""
+        todo = iter(tasks)
+
+        def take() -> tuple[_Model, str] | None:
+            with self._lock:
+                return next(todo, None)
+
+        def work(team: together.Team) -> None:
+            task = take()
+            while task is not None and not team.stopped.is_set():
+                with self._session(team) as conn:
+                    makers: dict[int, commands.Maker] = {}
+                    locks = 0
+                    while task is not None and not team.stopped.is_set() and locks < _TABLES_PER_SESSION * 10:
+                        self._clone(team, conn, makers, *task)
+                        locks += task[0].locks
+                        task = take()
+
+        with together.team(max(1, min(self._request.workers, len(tasks)))) as team:
+            for future in [team.start(work, team) for _ in range(min(self._request.workers, len(tasks)))]:
+                future.result()
+
+    def _session(self, team: together.Team) -> Connection:
+        conn = self._target.connect(application_name=_NAME)
+        team.session(conn)
+        arrival.patient(conn)
+        conn.execute(_SETTINGS.encode())
+        conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
+        return conn
+
+    def _clone(
+        self, team: together.Team, conn: Connection, makers: dict[int, commands.Maker], model: _Model, name: str
+    ) -> None:
+        """Make one tenant, whole."""
+        tenant = self._manifest.tenants[name]
+        try:
+            extras = self._directory.extras(tenant)
+            with self._locks.taken(model.locks):
+                for attempt in itertools.count():
+                    try:
+                        with conn.transaction():
+                            self._make(conn, makers, model, name, tenant, extras)
+                        break
+                    except _PASSING:
+                        if attempt == _RETRIES:
+                            raise
+                        time.sleep(0.05 * 2**attempt)
+        except (UserError, psycopg.Error) as error:
+            if team.stopped.is_set() or conn.closed:
+                raise
+            self._failed([name], said(error))
+        else:
+            self._arrived(tenant)
+
+    def _make(
+        self,
+        conn: Connection,
+        makers: dict[int, commands.Maker],
+        model: _Model,
+        name: str,
+        tenant: fleet.Tenant,
+        extras: fleet.Extras,
+    ) -> None:
+        if model.bulk and (model.quiet or not extras.tables):
+            conn.execute(
+                "SELECT pgbillion_tables.clone_schema(%s::pg_catalog.oid::pg_catalog.regnamespace, %s)",
+                [model.oid, name],
+            )
+            if extras.tables:
+                conn.execute("SET LOCAL session_replication_role = replica")
+            self._fill(conn, name, tenant, extras)
+            if extras.tables:
+                conn.execute("SET LOCAL session_replication_role = origin")
+        else:
+            kind = model.kind
+            maker = makers.setdefault(kind.number, commands.Maker(conn, commands.Wish(kind.first)))
+            maker.make(model.oid, [name], fill=partial(self._fill, conn, tenant=tenant, extras=extras))
+        _settle(conn)
+        if extras.comment != model.comment:
+            comment = sql.SQL("COMMENT ON SCHEMA {} IS {}")
+            conn.execute(comment.format(sql.Identifier(name), sql.Literal(extras.comment)))
+        self._finish(conn, name, extras)
+
+    # ---- what a tenant has of its own ----
+
+    def _fill(self, conn: Connection, name: str, tenant: fleet.Tenant, extras: fleet.Extras) -> None:
+        """Copy a tenant's rows, and set its sequences."""
+        if extras.tables:
+            conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.source["encoding"]])
+            with self._directory.rows(tenant.number).open("rb") as file:
+                for table, columns, rows, size in extras.tables:
+                    listed = sql.SQL(" ({})").format(sql.SQL(", ").join(map(sql.Identifier, columns)))
+                    query = sql.SQL("COPY {}{} FROM STDIN").format(
+                        sql.Identifier(name, table), listed if columns else sql.SQL("")
+                    )
+                    with conn.cursor() as cursor:
+                        with cursor.copy(query) as copy:
+                            left = size
+                            while left and (block := file.read(min(left, _BLOCK))):
+                                copy.write(block)
+                                left -= len(block)
+                        if cursor.rowcount != rows:
+                            raise UserError(f"{table} has {text.many(cursor.rowcount, 'row')} here, and {rows:,} there")
+            conn.execute("SET LOCAL client_encoding = UTF8")
+        if extras.sequences:
+            conn.execute(
+                "SELECT setval(s::pg_catalog.regclass, v, c)"
+                " FROM unnest(%s::text[], %s::int8[], %s::bool[]) AS u (s, v, c)",
+                [
+                    [quoted(name, sequence) for sequence, *_ in extras.sequences],
+                    [last for _, last, _ in extras.sequences],
+                    [called for *_, called in extras.sequences],
+                ],
+            )
+
+    def _finish(self, conn: Connection, name: str, extras: fleet.Extras) -> None:
+        """Fill materialized views, and record the tenant; the last thing in its transaction."""
+        for view in extras.views:
+            conn.execute(sql.SQL("REFRESH MATERIALIZED VIEW {}").format(sql.Identifier(name, view)))
+        journal.take(conn, name, [[name, *row] for row in extras.journal])
+        conn.execute(
+            f"INSERT INTO {_OURS} SELECT %s, n.nspname, n.oid FROM pg_namespace n WHERE n.nspname = %s".encode(),
+            [self._manifest.id, name],
+        )
+
+
+@dataclass(frozen=True)
+class _Model:
+    """The first of a kind, of which others are clones: by the extension if ``bulk``, with rows too if ``quiet``."""
+
+    kind: fleet.Kind
+    oid: int
+    locks: int
+    bulk: bool
+    quiet: bool
+    comment: str | None
+
+
+def _settle(conn: Connection) -> None:
+    """Have names be pg_catalog's again, and texts be read as we write them, whatever was set."""
+    conn.execute("SET LOCAL search_path = ''; SET LOCAL client_encoding = UTF8; SET LOCAL row_security = off")
