@@ -27,7 +27,7 @@ GROUPS = "server|extension|durability|tables|tenants|rows|shards|demo|cycle"
 OURS = re.compile(rf"pgbillion ({GROUPS})\b")
 # what sessions are called, what is written into comments and logs, and the title of a group of options
 NAMES = (
-    re.compile(r"pgbillion tenants (create|diff|drop|export|metrics|migrate|move|size|tablespace)( .*)?"),
+    re.compile(r"pgbillion tenants (create|diff|drop|export|import|metrics|migrate|move|size|tablespace)( .*)?"),
     re.compile(r"(made|being loaded) by pgbillion (rows load|shards).*"),
     re.compile(r"pgbillion rows load "),
     re.compile(r"pgbillion demo"),
@@ -279,6 +279,43 @@ def test_a_tenant_whose_name_the_target_has(user: User, cluster: Cluster) -> Non
     user.type(command(done.stderr, "change one: "), put={"NEW_NAME": "other"})
     with cluster.connect("app") as conn:
         assert one(conn, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('other', '-Twice')") == 1
+
+
+@runs(
+    "tenants/fleet_import.py _manifest: tenants export --all DIR",
+    "tenants/fleet_import.py _check_names: tenants rename OLD NEW",
+    "cli/tenants_fleet.py _print_failures: again",
+)
+def test_tenants_that_cannot_be_imported(user: User, cluster: Cluster, tmp_path: Path) -> None:
+    with cluster.connect("app") as conn:
+        conn.execute(
+            "DROP SCHEMA IF EXISTS fleet_1, fleet_2, old_fleet_1, old_fleet_2 CASCADE;"
+            "CREATE SCHEMA fleet_1; CREATE SCHEMA fleet_2"
+        )
+        conn.execute("CREATE TABLE fleet_1.t (i integer); CREATE TABLE fleet_2.t (i integer)")
+        conn.execute("INSERT INTO fleet_2.t VALUES (7)")
+    directory = tmp_path / "fleet"
+    done = user.run("tenants", "import", str(directory))
+    user.type(command(done.stderr, "make one with: "), "fleet_[12]", put={"DIR": str(directory)})
+    done = user.run("tenants", "import", str(directory))
+    user.type(command(done.stderr, "as with: "), put={"OLD": "fleet_*", "NEW": "old_fleet_*"})
+    with cluster.connect("app") as conn:
+        conn.execute(
+            "CREATE FUNCTION public.no() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " IF EXISTS (SELECT FROM pg_namespace WHERE nspname = 'fleet_1') THEN RAISE 'not today'; END IF; END $$;"
+            "CREATE EVENT TRIGGER no ON ddl_command_end WHEN tag IN ('CREATE SCHEMA') EXECUTE FUNCTION public.no()"
+        )
+    try:
+        done = user.run("tenants", "import", str(directory))
+        assert done.returncode == 1
+        assert "failed: fleet_1: not today" in done.stderr
+    finally:
+        with cluster.connect("app") as conn:
+            conn.execute("DROP FUNCTION public.no() CASCADE")
+    assert user.type(command(done.stderr, "go on with: ")).startswith("2 tenants imported")
+    with cluster.connect("app") as conn:
+        assert one(conn, "SELECT i FROM fleet_2.t") == 7
+        conn.execute("DROP SCHEMA fleet_1, fleet_2, old_fleet_1, old_fleet_2 CASCADE")
 
 
 @runs("rows/aggregate.py _sides: rows columns *", "rows/columns.py _none: rows columns QUERY")

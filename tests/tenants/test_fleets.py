@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg import sql
 
-from harness import schemas, servers
+from harness import needs, schemas, servers
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
 from pgbillion.common.connection import Connection
-from pgbillion.server.postgres import Cluster
+from pgbillion.common.paths import state_dir
+from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
 
 OTHER = "elsewhere"
 # beside a small application's: what rows and clones can get wrong
@@ -45,14 +49,16 @@ ROWS = """
     INSERT INTO by_color SELECT (ARRAY['red', 'green', 'blue'])[1 + g % 3]::color, g FROM generate_series(1, {0}) g;
     INSERT INTO by_year VALUES (2024, 'x'), (2020 - {0}, E'a\\tb\\nc\\\\d'), (1, NULL);
     INSERT INTO parent VALUES ({0}); INSERT INTO child VALUES (1, 'x');
-    INSERT INTO "Odd ""Name" VALUES ('"', 7, '\\x00ff0a', 0.1), ('\\.', DEFAULT, '', 'NaN'), ('\\N', DEFAULT, NULL, 1e300);
+    INSERT INTO "Odd ""Name" VALUES ('"', 7, '\\x00ff0a', 0.1), ('\\.', DEFAULT, '', 'NaN'),
+        ('\\N', DEFAULT, NULL, 1e300);
     INSERT INTO nothing DEFAULT VALUES; INSERT INTO nothing DEFAULT VALUES;
     INSERT INTO made (i) VALUES ({0}); DELETE FROM written;
     INSERT INTO node VALUES (1, 2), (2, 1);
     REFRESH MATERIALIZED VIEW a_first; REFRESH MATERIALIZED VIEW a_second;
 """
 APPLICATION_ROWS = """
-    INSERT INTO customer (name, country, home) SELECT 'n' || g, 'xx', ROW('s', 'c')::address FROM generate_series(1, {0}) g;
+    INSERT INTO customer (name, country, home) SELECT 'n' || g, 'xx', ROW('s', 'c')::address
+        FROM generate_series(1, {0}) g;
     UPDATE customer SET referrer = id;
     INSERT INTO invoice (customer, net, state, note) SELECT id, 10, 'paid'::state, 'zero' FROM customer;
     INSERT INTO log (what, was) SELECT 'x', i FROM invoice i; REFRESH MATERIALIZED VIEW totals;
@@ -154,3 +160,218 @@ def test_what_stands_in_the_way_is_told_before_anything_is_done(cli: CommandLine
             conn.execute("DROP OWNED BY gone CASCADE; DROP ROLE gone")
         failed(import_(cli, directory), 3, "the target lacks what the tenants need: role gone", "--roles-only")
         assert one(other, "SELECT count(*) FROM pg_namespace WHERE nspname ~ '^a[0-9]'") == 0
+
+
+MANY = 12
+SMALL = "CREATE TABLE t (i integer PRIMARY KEY, t text); CREATE TABLE u (i integer REFERENCES t)"
+SMALL_ROWS = "INSERT INTO t SELECT g, 'of {0}' FROM generate_series(1, 50) g; INSERT INTO u VALUES (7)"
+
+
+def small(conn: Connection) -> list[str]:
+    names = [f"s{number:02}" for number in range(MANY)]
+    make(conn, names, SMALL, SMALL_ROWS)
+    return names
+
+
+def waiting(conn: Connection, database: str) -> bool:
+    query = (
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = %s"
+        " AND application_name LIKE 'pgbillion tenants%%')"
+    )
+    return bool(one(conn, query, database))
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_an_export_goes_on_where_it_was_interrupted(cli: CommandLine, sent: signal.Signals) -> None:
+    directory = cli.state / "all"
+    export = ("tenants", "export", "--all", str(directory), "s*", "-j", "1")
+    with cli.connect() as conn, cli.connect() as watcher:
+        names = small(conn)
+        conn.autocommit = False
+        conn.execute("LOCK TABLE s06.u IN ACCESS EXCLUSIVE MODE")
+        with cli.started(*export) as process:
+            servers.until(lambda: waiting(watcher, cli.database), "the export to wait")
+            # what is there so far is written within a second or so, and at the end unless it is killed
+            process.send_signal(sent)
+            assert process.wait(60) in (130, -signal.SIGKILL)
+        conn.rollback()
+        servers.until(lambda: not waiting(watcher, cli.database), "its session to end")
+    failed(import_(cli, directory), 1, "is not complete")
+    before = {file.name: file.stat().st_ino for file in (directory / "rows").iterdir()}
+    if sent == signal.SIGINT:
+        # the first has no rows, and no file
+        assert len(before) == 5
+    done = cli.run(*export, check=True)
+    assert f"{directory}: {MANY} tenants" in done.stdout
+    if sent == signal.SIGINT:
+        assert "tenants, 6 of them before, 1 definition" in done.stdout
+        assert {file.name for file in (directory / "rows").iterdir() if before.get(file.name) == file.stat().st_ino}
+    assert not list(directory.rglob("*.partial"))
+    assert import_(cli, directory).returncode == 0
+    for name in names:
+        assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+
+
+@pytest.mark.parametrize("method", ["bulk", "sql"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGKILL])
+def test_an_import_goes_on_where_it_was_interrupted(cli: CommandLine, method: str, sent: signal.Signals) -> None:
+    """Each tenant is there as a whole or not at all."""
+    directory = cli.state / "all"
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other, cli.cluster.connect(OTHER) as holder:
+        names = small(conn)
+        cli.run("tenants", "migrate", "s*", "-c", "ALTER TABLE t ADD x integer", check=True)
+        cli.run("tenants", "export", "--all", str(directory), "s*", check=True)
+        holder.execute("""
+            CREATE TABLE public.gate (i integer);
+            CREATE FUNCTION public.held() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF (SELECT count(*) FROM pg_namespace WHERE nspname ~ '^s[0-9]') >= 5 THEN
+                    LOCK TABLE public.gate;
+                END IF;
+            END $$;
+            CREATE EVENT TRIGGER held ON ddl_command_end WHEN tag IN ('CREATE SCHEMA') EXECUTE FUNCTION public.held();
+        """)
+        with holder.transaction():
+            holder.execute("LOCK TABLE public.gate")
+            into = CommandLine(cli.cluster, OTHER, cli.state)
+            with into.started("tenants", "import", str(directory), "-j", "2", "--method", method) as process:
+                servers.until(lambda: waiting(conn, OTHER), "the import to wait")
+                process.send_signal(sent)
+                assert process.wait(60) in (130, -signal.SIGKILL)
+        servers.until(lambda: not waiting(conn, OTHER), "its sessions to end")
+        holder.execute("DROP EVENT TRIGGER held")
+        there = [name for (name,) in other.execute("SELECT nspname FROM pg_namespace WHERE nspname ~ '^s[0-9]'")]
+        assert 4 <= len(there) < MANY
+        for name in there:
+            assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+        done = import_(cli, directory, "--method", method)
+        assert done.stdout.startswith(f"{MANY - len(there)} tenants imported, {len(there)} were there, ")
+        for name in names:
+            assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+        query = "SELECT tenant, migration, checksum, done FROM pgbillion_journal.migration ORDER BY 1"
+        assert other.execute(query).fetchall() == conn.execute(query).fetchall()
+    failed(import_(cli, directory), 3, "has schemas of these names already: s00, s01, s02, s03, s04 and 7 more")
+
+
+def test_what_changes_between_two_exports_is_exported_again(cli: CommandLine) -> None:
+    directory = cli.state / "all"
+    export = ("tenants", "export", "--all", str(directory), "s*")
+    with cli.connect() as conn:
+        names = small(conn)
+        cli.run(*export, check=True)
+        # the first of the kind, and another one; a third is gone, and there is a new one
+        conn.execute("ALTER TABLE s00.t ADD x integer; ALTER TABLE s05.t ADD x integer; DROP SCHEMA s07 CASCADE")
+        make(conn, ["s99"], SMALL, "")
+        done = cli.run(*export, check=True)
+        assert (
+            f"{directory}: 12 tenants, 2 definitions" in done.stdout or "of them before, 2 definitions" in done.stdout
+        )
+        assert import_(cli, directory).returncode == 0
+    for name in {*names, "s99"} - {"s07"}:
+        assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+    done = cli.run("tenants", "export", "--all", str(directory), "s0*")
+    failed(done, 1, 'is an export of "s*", not of "s0*"')
+    other = ("tenants", "export", "--all", str(directory), "s*", "-d", cli.cluster.conninfo(OTHER))
+    failed(cli.run(*other, server=False), 1, "is an export of another database, tenants")
+    failed(cli.run("tenants", "export", "--all", str(cli.state), "s*"), 1, "is not empty, and no export")
+    failed(cli.run("tenants", "export", "--all", str(cli.state / "x" / "y"), "s*"), 1, "cannot be made")
+    failed(cli.run(*export, "--schema-only"), 1, "--all takes no")
+    failed(cli.run("tenants", "export"), 1, "name a schema")
+
+
+FORGED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "version": (lambda made: made.update(format=2), "has format 2"),
+    "no format": (lambda made: made.pop("format"), "is damaged"),
+    "a name that is none": (lambda made: made["tenants"].update({"": made["tenants"]["s01"]}), "is no name"),
+    "a long name": (lambda made: made["tenants"].update({"x" * 64: made["tenants"]["s01"]}), "is no name"),
+    "a path": (lambda made: made["tenants"]["s01"].update(number="../../etc/passwd"), "is no int"),
+    "a kind's path": (lambda made: made["kinds"]["1"].update(number="../x"), "is no int"),
+    "a number twice": (lambda made: made["tenants"]["s01"].update(number=2), "two tenants have one number"),
+    "no kind": (lambda made: made["tenants"]["s01"].update(kind=7), "s01 is of no kind"),
+    "no first": (lambda made: made["kinds"]["1"].update(first="x"), "x is not the first of its kind"),
+    "a wrong checksum": (lambda made: made["tenants"]["s01"].update(checksum="0" * 64), "is damaged"),
+    "a wrong definition": (lambda made: made["kinds"]["1"]["parts"].update(before="0" * 64), "is damaged"),
+    "a list": (lambda made: made.update(tenants=[]), "is damaged"),
+}
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_forged_manifest_is_refused(cli: CommandLine, forged: str) -> None:
+    directory = cli.state / "all"
+    with cli.connect() as conn:
+        make(conn, ["s01", "s02"], SMALL, SMALL_ROWS)
+        # in which the first has a file, too
+        conn.execute("INSERT INTO s01.t VALUES (1)")
+    cli.run("tenants", "export", "--all", str(directory), "s*", check=True)
+    change, told = FORGED[forged]
+    path = directory / "manifest.json"
+    made = json.loads(path.read_text())
+    change(made)
+    path.write_text(json.dumps(made))
+    done = import_(cli, directory)
+    assert (done.returncode, told in done.stderr) == (1, True), done.stderr
+    with cli.cluster.connect(OTHER) as other:
+        assert one(other, "SELECT count(*) FROM pg_namespace WHERE nspname = 's01'") == 0
+
+
+def test_a_damaged_file_fails_its_tenant_alone(cli: CommandLine) -> None:
+    directory = cli.state / "all"
+    with cli.connect() as conn:
+        names = small(conn)
+    cli.run("tenants", "export", "--all", str(directory), "s*", check=True)
+    number = json.loads((directory / "manifest.json").read_text())["tenants"]["s05"]["number"]
+    file = directory / "rows" / f"{number:07}"
+    whole = file.read_bytes()
+    file.write_bytes(whole.replace(b"7\tof 5\n", b"8\tof 5\n"))
+    done = import_(cli, directory)
+    assert (done.returncode, f"failed: s05: {file} is damaged" in done.stderr) == (1, True)
+    assert "1 tenant failed; go on with: " in done.stderr
+    file.write_bytes(whole)
+    assert import_(cli, directory).stdout.startswith("1 tenant imported, 11 were there")
+    for name in names:
+        assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+
+
+@pytest.mark.machine
+def test_a_newer_server_takes_them_and_an_older_one_does_not(cli: CommandLine) -> None:
+    mine = cli.cluster.installation.version_num // 10000
+    older = [path for major, path in servers.pg_configs().items() if major < mine]
+    if not older and mine > min(SUPPORTED_MAJORS):
+        needs.missing(needs.OLDER)
+    if not older:
+        pytest.skip("the oldest major version has no older one")
+    names = [f"a{number}" for number in range(4)], [f"b{number}" for number in range(4)]
+    up, down = cli.state / "up", cli.state / "down"
+    with servers.new_cluster(Installation.prepare(state_dir(), older[0])) as cluster:
+        with cluster.connect() as conn:
+            servers.make_shared_objects(conn)
+            schemas.make_outside(conn)
+            conn.execute("INSERT INTO outside.country VALUES ('xx')")
+            make(conn, names[0], schemas.APPLICATION, APPLICATION_ROWS)
+            make(conn, names[1], MORE, ROWS)
+        there = ("-d", cluster.conninfo())
+        cli.run("tenants", "export", "--all", str(up), "[ab]?", *there, server=False, check=True)
+        done = import_(cli, up)
+        assert done.returncode == 0, done.stderr
+        with cluster.connect() as conn, cli.cluster.connect(OTHER) as other:
+            for name in (*names[0], *names[1]):
+                assert rows_of(other, name) == rows_of(conn, name)
+        with cli.connect() as conn:
+            make(conn, ["c1"], SMALL, "")
+        cli.run("tenants", "export", "--all", str(down), "c*", check=True)
+        done = cli.run("tenants", "import", str(down), *there, server=False)
+        failed(done, 1, f"and the export is of {mine}")
+
+
+def rows_of(conn: Connection, schema: str) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of a schema, and the values of its sequences."""
+    relations = conn.execute(
+        "SELECT format('%%I.%%I', nspname, relname), relkind = 'S' FROM pg_class c"
+        " JOIN pg_namespace n ON n.oid = relnamespace WHERE nspname = %s AND relname !~ '^by_color_'"
+        " AND (relkind IN ('r', 'p', 'S') OR (relkind = 'm' AND relispopulated)) ORDER BY 1",
+        [schema],
+    ).fetchall()
+    what = {False: "t::text", True: "last_value, is_called"}
+    return {
+        name: conn.execute(f"SELECT {what[sequence]} FROM {name} t ORDER BY 1".encode()).fetchall()
+        for name, sequence in relations
+    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,8 +42,7 @@ def export_all(
         if outcome.needs:
             print(text.harmless(f"they need: {', '.join(outcome.needs)}"))
         _print_left_out(outcome.left_out)
-        again = "tenants", "import", shlex.quote(outcome.path)
-        print(f"import them with: {invocation.program()} {' '.join(again)} -d DBNAME")
+        print("tenants import makes them in another database")
     _print_failures(outcome.failures, "not exported")
 
 

@@ -44,7 +44,7 @@ def export(
     schema: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SCHEMA]", help="Schema, by its exact name; with --all, a pattern of schema names. Default: *."
+            metavar="SCHEMA", help="Schema, by its exact name; with --all, a pattern of schema names. Default: *."
         ),
     ] = None,
     all_into: Annotated[

@@ -27,7 +27,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pgbillion import __version__
 from pgbillion.common.errors import UserError
 from pgbillion.tenants.arrival import Objects
 from pgbillion.tenants.needs import Need
@@ -118,7 +117,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON's types."""
-        return {"format": FORMAT, "pgbillion": __version__, **asdict(self)}
+        return {"format": FORMAT, **asdict(self)}
 
 
 def now() -> str:
@@ -233,7 +232,9 @@ class Directory:
             try:
                 self.path.mkdir(mode=0o700)
             except OSError as error:
-                raise UserError(f"the directory {self.path} cannot be made: {error.strerror}") from None
+                raise UserError(
+                    f"the directory {self.path} cannot be made: {error.strerror}", "name one where you can write"
+                ) from None
         for name in ("rows", "definitions"):
             (self.path / name).mkdir(mode=0o700, exist_ok=True)
 

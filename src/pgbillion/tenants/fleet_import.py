@@ -165,12 +165,12 @@ def _within(need: needs.Need, names: Any) -> bool:
 @contextlib.contextmanager
 def _alone(conn: Connection) -> Iterator[None]:
     """Keep other imports out of the database. Raises UserError if one is at work."""
-    lock = "pg_{}advisory_{}lock(hashtextextended('pgbillion tenants import', 0))"
-    if not conn.execute(f"SELECT {lock.format('try_', '')}".encode()).fetchall()[0][0]:
+    lock = "hashtextextended(%s, 0)"
+    if not conn.execute(f"SELECT pg_try_advisory_lock({lock})".encode(), [_NAME]).fetchall()[0][0]:
         raise UserError(f"another import is at work in {conn.info.dbname}", "wait for its end", 3)
     yield
-    # the session's end frees it otherwise
-    conn.execute(f"SELECT {lock.format('', 'un')}".encode())
+    # otherwise the end of the session frees it
+    conn.execute(f"SELECT pg_advisory_unlock({lock})".encode(), [_NAME])
 
 
 def _before(conn: Connection, manifest: fleet.Manifest) -> set[str]:
