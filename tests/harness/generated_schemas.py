@@ -62,6 +62,7 @@ class _Table:
     columns: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     keys: list[tuple[str, ...]] = field(default_factory=list)
     partitioned: bool = False
+    parts: list[str] = field(default_factory=list)
     is_view: bool = False
 
     def quoted(self, *columns: str) -> str:
@@ -369,7 +370,7 @@ class _Generator:
 
     def _partitions(self, table: _Table) -> Iterator[str]:
         column = next(iter(table.columns))
-        name = [self._new("part", "TABLE") for _ in range(3)]
+        name = table.parts = [self._new("part", "TABLE") for _ in range(3)]
         of = f"PARTITION OF {table.name}"
         # one of these three fits the strategy, where the type has such values
         yield f"CREATE TABLE {name[0]} {of} FOR VALUES FROM (MINVALUE) TO ({table.columns[column][1]})"
@@ -447,6 +448,36 @@ class _Generator:
             f"{self._maybe(' NOT VALID', 0.1)}"
         )
         self._parts.append(f"CONSTRAINT {name} ON {table.name}")
+        for part in self._some(table.parts, 0, 2):
+            own = _quote(self._name("own"))
+            yield f"ALTER TABLE {part} RENAME CONSTRAINT {name} TO {own}"
+            self._parts.append(f"CONSTRAINT {own} ON {part}")
+
+    def operator(self) -> Iterator[str]:
+        """One whose commutator and negator may come later, or never."""
+        function = self._new("compared")
+        left, right = (self._chance.choice(self._types)[0].partition(" COLLATE")[0] for _ in range(2))
+        yield f"CREATE FUNCTION {function}({left}, {right}) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN $1 IS NULL"
+        yield f"CREATE FUNCTION {function}({right}, {left}) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN $2 IS NULL"
+        names = self._some(["===", "@#@", "<=>", "~#~", "!==", "|#|"], 3, 3)
+        arguments = f"FUNCTION = {function}, LEFTARG = {left}, RIGHTARG = {right}"
+        yield (
+            f"CREATE OPERATOR {names[0]} ({arguments}{self._maybe(f', COMMUTATOR = {names[1]}', 0.6)}"
+            f"{self._maybe(f', NEGATOR = {names[2]}', 0.6)}{self._maybe(', RESTRICT = eqsel')})"
+        )
+        back = self._maybe(f", COMMUTATOR = {names[0]}", 0.6)
+        yield from self._some(
+            [
+                f"CREATE OPERATOR {names[1]} (FUNCTION = {function}, LEFTARG = {right}, RIGHTARG = {left}{back})",
+                f"CREATE OPERATOR {names[2]} ({arguments})",
+                f"COMMENT ON OPERATOR {names[1]} ({right}, {left}) IS 'a commutator'",
+                f"ALTER OPERATOR {names[2]} ({left}, {right}) OWNER TO maker",
+            ],
+            0,
+            3,
+        )
+        if self._maybe("x", 0.2):
+            yield f"DROP OPERATOR {names[0]} ({left}, {right})"
 
     def index(self) -> Iterator[str]:
         tables = [*self._tables, *self._views]
@@ -686,7 +717,7 @@ def script(seed: str, major: int) -> list[str]:
         (generator.sequence, 2), (generator.function, 3), (generator.odd_function, 3), (generator.trigger_function, 1),
         (generator.table, 9), (generator.key, 5), (generator.index, 6), (generator.statistics, 2),
         (generator.view, 6), (generator.rename_column, 1), (generator.trigger, 3), (generator.rule, 2),
-        (generator.typed_table, 1), (generator.cast, 2), (generator.named_function, 2),
+        (generator.typed_table, 1), (generator.cast, 2), (generator.named_function, 2), (generator.operator, 2),
         (generator.policy, 3), (generator.about, 8), (generator.default_privileges, 1),
     ]  # fmt: skip
     commands = [*generator.enum(), *generator.trigger_function(), *generator.function(), *generator.table()]

@@ -206,6 +206,26 @@ KINDS: Mapping[str, str] = {
         CREATE TABLE part PARTITION OF parts FOR VALUES IN (1);
         CREATE TABLE keyed_1 PARTITION OF keyed FOR VALUES FROM (0, 'it''s') TO (10, MAXVALUE);
     """,
+    "foreign keys": """
+        CREATE TABLE a (i integer PRIMARY KEY) PARTITION BY RANGE (i);
+        CREATE TABLE a1 (i integer PRIMARY KEY);
+        ALTER TABLE a ATTACH PARTITION a1 FOR VALUES FROM (0) TO (10);
+        CREATE TABLE b (i integer PRIMARY KEY);
+        CREATE TABLE p (i integer PRIMARY KEY, a integer CONSTRAINT to_a REFERENCES a, p integer REFERENCES p,
+            b integer CONSTRAINT b REFERENCES b ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED) PARTITION BY LIST (i);
+        CREATE TABLE p1 (i integer PRIMARY KEY, a integer, p integer, b integer);
+        ALTER TABLE p ATTACH PARTITION p1 FOR VALUES IN (1);
+        CREATE TABLE p2 (b integer REFERENCES b ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED, p integer,
+            i integer PRIMARY KEY, a integer CONSTRAINT "To a" REFERENCES a);
+        ALTER TABLE p ATTACH PARTITION p2 FOR VALUES IN (2);
+        CREATE TABLE p3 (i integer PRIMARY KEY, a integer, p integer CONSTRAINT "to" REFERENCES p,
+            b integer CONSTRAINT c REFERENCES b ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED) PARTITION BY LIST (i);
+        CREATE TABLE p31 (i integer PRIMARY KEY, a integer, p integer CONSTRAINT p31 REFERENCES p,
+            b integer CONSTRAINT d REFERENCES b ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED);
+        ALTER TABLE p3 ATTACH PARTITION p31 FOR VALUES IN (3);
+        ALTER TABLE p ATTACH PARTITION p3 FOR VALUES IN (3, 4);
+        COMMENT ON CONSTRAINT d ON p31 IS 'by its own name';
+    """,
     "inheritance": """
         CREATE TABLE parent (a integer NOT NULL, b text DEFAULT 'p', CONSTRAINT positive CHECK (a > 0));
         CREATE TABLE other (b text, c integer, CONSTRAINT mine CHECK (c > 0) NO INHERIT);
@@ -308,6 +328,9 @@ KINDS: Mapping[str, str] = {
         CREATE OPERATOR !== (FUNCTION = other, LEFTARG = mood, RIGHTARG = mood, COMMUTATOR = !==, NEGATOR = ===);
         CREATE OPERATOR @# (FUNCTION = same, LEFTARG = integer, RIGHTARG = mood);
         CREATE OPERATOR |? (FUNCTION = is_sad, RIGHTARG = mood);
+        CREATE OPERATOR <<< (FUNCTION = same, LEFTARG = integer, RIGHTARG = mood, COMMUTATOR = >>>, NEGATOR = !<<<);
+        CREATE OPERATOR <~ (FUNCTION = same, LEFTARG = mood, RIGHTARG = mood, COMMUTATOR = ~>, NEGATOR = !<~);
+        CREATE OPERATOR ~> (FUNCTION = same, LEFTARG = mood, RIGHTARG = mood);
         CREATE FUNCTION added(integer, integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT $1 + $2';
         CREATE FUNCTION finished(integer) RETURNS mood LANGUAGE sql IMMUTABLE AS $$SELECT 'ok'::mood$$;
         CREATE AGGREGATE total(integer) (SFUNC = added, STYPE = integer, SSPACE = 99, FINALFUNC = finished,
@@ -336,6 +359,8 @@ KINDS: Mapping[str, str] = {
             FROM t WHERE d @@ to_tsquery('plain', 'x');
         CREATE VIEW moved AS SELECT moving(c) OVER (ORDER BY c ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) FROM t;
         COMMENT ON OPERATOR |? (NONE, mood) IS 'an operator';
+        COMMENT ON OPERATOR >>> (mood, integer) IS 'only the commutator of another';
+        ALTER OPERATOR !<<< (integer, mood) OWNER TO maker;
         COMMENT ON AGGREGATE total(integer) IS 'an aggregate';
         COMMENT ON COLLATION "Mine" IS 'a collation';
         COMMENT ON TEXT SEARCH DICTIONARY "It's" IS 'a dictionary';

@@ -663,6 +663,9 @@ REFUSED = {
     "CREATE TABLE pg_tables (a integer)": f"table model.pg_tables, {HIDDEN}",
     "CREATE TABLE a (i integer PRIMARY KEY); CREATE TABLE b (i integer CONSTRAINT fk REFERENCES a);"
     "ALTER TABLE b DISABLE TRIGGER ALL": "constraint fk on table b, which is switched off",
+    "CREATE TABLE a (i integer PRIMARY KEY); CREATE TABLE p (i integer CONSTRAINT fk REFERENCES a)"
+    " PARTITION BY LIST (i); CREATE TABLE p1 PARTITION OF p DEFAULT;"
+    "ALTER TABLE p1 DISABLE TRIGGER ALL": "constraint fk on table p1, which is switched off",
     "CREATE TABLE a (i integer); GRANT SELECT ON a TO maker WITH GRANT OPTION; SET LOCAL ROLE maker;"
     "GRANT SELECT ON model.a TO reader; RESET ROLE": "grants on table a that maker has made",
 }

@@ -31,8 +31,6 @@ _TOKEN = re.compile(
     |(?P<other>::|[~!@#^&|`?+\-*/%<>=]+|.)""",
     re.VERBOSE | re.DOTALL,
 )
-# no others can change
-_WORTH_IT = re.compile(r"ARRAY\[|\(\(|\(- | AS ")
 _PAIRS = {("character", "varying"), ("bit", "varying"), ("double", "precision")}
 _FIELDS = {"year", "month", "day", "hour", "minute", "second", "to"}
 _CLOSING = {"(": ")", "[": "]"}
@@ -63,8 +61,6 @@ def same(one: str | None, other: str | None) -> bool:
 
 def of(definition: str) -> str:
     """Return a definition in the one wording."""
-    if not _WORTH_IT.search(definition):
-        return definition
     found = list(_TOKEN.finditer(definition))
     return _write(_settle(_read(iter(found), "")))
 

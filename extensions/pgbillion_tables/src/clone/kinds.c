@@ -140,6 +140,16 @@
 	" JOIN pg_constraint o ON o.conrelid = c.oid AND NOT o.conislocal AND o.contype IN ('c', 'n')" \
 	" JOIN pg_constraint p ON p.conrelid = h.inhparent AND p.contype = o.contype AND p.conname = o.conname"
 
+/*
+ * Is foreign key o, of a partition, another one than its table's makes there:
+ * of another name, or validated? That of the table then takes o in, as ATTACH
+ * PARTITION does. What refers to partitions has keys for each of these, too,
+ * which are named by PostgreSQL.
+ */
+#define OWN_FOREIGN_KEY(o) \
+	"EXISTS (SELECT FROM pg_constraint w WHERE w.oid = " o ".conparentid AND w.conrelid <> " o ".conrelid" \
+	" AND (w.conname <> " o ".conname OR w.convalidated <> " o ".convalidated))"
+
 /* 17 has constraints for NOT NULL of domains, and 18 for that of columns. */
 #if PG_VERSION_NUM >= 170000
 #define DOMAIN_NOT_NULL "''"
@@ -421,10 +431,11 @@ const char *const clone_object_queries[] = {
 	" (CASE WHEN t.stxstattarget >= 0 THEN format('ALTER STATISTICS %I SET STATISTICS %s', t.stxname, t.stxstattarget) END)) v (command)"
 	" WHERE v.command IS NOT NULL",
 
-	/* foreign keys; those of partitions are their tables' */
+	/* foreign keys; most of partitions are made with their tables' */
 	"SELECT 'pg_constraint'::regclass::oid, o.oid, format('ALTER TABLE %I ADD CONSTRAINT %I %s', c.relname, o.conname,"
 	" pg_get_constraintdef(o.oid))"
-	" FROM " TABLES " JOIN pg_constraint o ON o.conrelid = c.oid WHERE o.contype = 'f' AND o.conparentid = 0",
+	" FROM " TABLES " JOIN pg_constraint o ON o.conrelid = c.oid WHERE o.contype = 'f'"
+	" AND (o.conparentid = 0 OR " OWN_FOREIGN_KEY("o") ")",
 
 	/* views */
 	"SELECT 'pg_class'::regclass::oid, c.oid, format('CREATE VIEW %I%s AS %s', c.relname,"
@@ -488,9 +499,20 @@ const char *const clone_ambiguous_query =
 const char *const clone_order_query =
 "WITH RECURSIVE " CLOSURE("m", "$1") ", inherited AS ("
 " SELECT c.oid AS child, i.inhparent AS parent FROM " RELATIONS " c JOIN pg_inherits i ON i.inhrelid = c.oid"
-" WHERE c.relispartition)"
+" WHERE c.relispartition), own AS ("
+" SELECT o.oid, o.conparentid FROM inherited JOIN pg_constraint o ON o.conrelid = child"
+" WHERE o.contype = 'f' AND " OWN_FOREIGN_KEY("o") "), own_parts (classid, objid) AS ("
+" SELECT 'pg_constraint'::regclass::oid, oid FROM own"
+" UNION ALL SELECT 'pg_trigger'::regclass::oid, t.oid FROM own JOIN pg_trigger t ON t.tgconstraint = own.oid), one_way AS ("
+" SELECT y.oid, x.oid AS first FROM " MEMBERS("pg_operator") " x JOIN pg_operator y ON y.oid IN (x.oprcom, x.oprnegate)"
+" WHERE (y.oid = x.oprcom AND y.oprcom <> x.oid) OR (y.oid = x.oprnegate AND y.oprnegate <> x.oid))"
 " SELECT d.classid, d.objid, d.refclassid, d.refobjid, d.deptype::text FROM m"
 " JOIN pg_depend d ON d.classid = m.classid AND d.objid = m.objid"
+/* a hashed subplan, as below */
+" WHERE (d.deptype = 'P' AND (d.classid, d.objid) IN (SELECT classid, objid FROM own_parts)) IS NOT TRUE"
+" UNION ALL SELECT 'pg_constraint'::regclass, conparentid, 'pg_constraint'::regclass, oid, 'n' FROM own"
+/* an operator that does not refer to the one whose commutator or negator it is would, if it were made first */
+" UNION ALL SELECT 'pg_operator'::regclass, oid, 'pg_operator'::regclass, first, 'n' FROM one_way"
 " UNION ALL SELECT d.classid, d.objid, d.refclassid, d.refobjid, 'n'"
 "  FROM " CASTS " k JOIN pg_depend d ON d.classid = 'pg_cast'::regclass AND d.objid = k.oid"
 " UNION ALL SELECT 'pg_inherits'::regclass, child, 'pg_class'::regclass, v.oid, 'n'"
@@ -543,6 +565,7 @@ const char *const clone_order_query =
 	" 'pg_statistic_ext'::regclass::oid, t.oid, true FROM " MEMBERS("pg_statistic_ext") " t" \
 	" UNION ALL SELECT 'OPERATOR', NULL, NULL, t.oid::regoperator::text, t.oprowner, NULL," \
 	" 'pg_operator'::regclass::oid, t.oid, true FROM " MEMBERS("pg_operator") " t WHERE t.oprcode::oid <> 0" \
+	" OR EXISTS (SELECT FROM pg_operator o WHERE o.oid IN (t.oprcom, t.oprnegate) AND o.oprnamespace = $1)" \
 	" UNION ALL SELECT 'COLLATION', NULL, NULL, quote_ident(t.collname), t.collowner, NULL," \
 	" 'pg_collation'::regclass::oid, t.oid, true FROM " MEMBERS("pg_collation") " t" \
 	" UNION ALL SELECT 'TEXT SEARCH DICTIONARY', NULL, NULL, quote_ident(t.dictname), t.dictowner, NULL," \
@@ -727,7 +750,7 @@ const char *const clone_refused_queries[] = {
 	" FROM " RELATIONS " c JOIN pg_index x ON x.indrelid = c.oid WHERE NOT x.indisvalid AND c.relkind <> 'p' ORDER BY 1",
 	"SELECT format('%s, which is switched off', pg_describe_object('pg_constraint'::regclass, t.tgconstraint, 0)),"
 	" 'Enable the triggers of the table.'"
-	" FROM " RELATIONS " c JOIN pg_trigger t ON t.tgrelid = c.oid WHERE t.tgisinternal AND t.tgenabled <> 'O' AND t.tgparentid = 0 ORDER BY 1",
+	" FROM " RELATIONS " c JOIN pg_trigger t ON t.tgrelid = c.oid WHERE t.tgisinternal AND t.tgenabled <> 'O' ORDER BY 1",
 	"SELECT 'a security label of ' || pg_describe_object(l.classoid, l.objoid, l.objsubid), 'Remove the label.'"
 	" FROM pg_depend m JOIN pg_seclabel l ON l.classoid = m.classid AND l.objoid = m.objid"
 	" WHERE m.refclassid = 'pg_namespace'::regclass AND m.refobjid = $1"
