@@ -1,4 +1,7 @@
-"""Clones of generated schemas: by commands they are the template, stamped they are those by commands."""
+"""Clones of generated schemas: by commands they are the template, stamped they are those by commands.
+
+So are those that the command line makes without the extension.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,12 @@ from harness import generated_schemas, schema_rows, schemas
 from harness.amount import Count, amount
 from harness.catalogs import Catalogs
 from harness.clones import dump, reasons, same
+from harness.servers import one
 from pgbillion.common.connection import Connection
+from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster, Installation
+from pgbillion.tenants import commands as tenants_by_commands
 from pgbillion.tenants import diff
 
 pytestmark = pytest.mark.majors
@@ -50,7 +56,7 @@ DEFINITIONS = """
     WHERE relnamespace = 'model'::regnamespace
 """
 MISUNDERSTOOD = "definitions that PostgreSQL no longer understands, or that their owner may no longer read"
-CLONES = [f"clone_{number}" for number in (98, 99, 100, 101)]
+CLONES = [f"clone_{number}" for number in (97, 98, 99, 100, 101)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -109,6 +115,8 @@ class _Trial:
             if reason is None:
                 raise
             self.outcomes[f"refused: {reason}"] += 1
+            with pytest.raises(UserError, match=r'template "model" has|objects of the template|something else of it'):
+                self._make_by_commands()
             return
         except (
             psycopg.errors.AmbiguousFunction,
@@ -118,15 +126,26 @@ class _Trial:
             if not self._misunderstood(error):
                 raise
             self.outcomes[MISUNDERSTOOD] += 1
+            with pytest.raises(type(error)):
+                self._make_by_commands()
             return
         assert self._reasons == []
         made = schema_rows.rows(self._conn, self._catalogs, "clone_98")
         same(schema_rows.rows(self._conn, self._catalogs, "clone_101"), made)
         assert self._contents("clone_101") == self._contents("clone_98")
+        self._make_by_commands()
+        same(schema_rows.rows(self._conn, self._catalogs, "clone_97"), made)
         wanted, found = (dump(self._cluster, self._database, name).splitlines() for name in ("model", "clone_101"))
         same(found, wanted)
         self._compare()
         self.outcomes["templates cloned"] += 1
+
+    def _make_by_commands(self) -> None:
+        """As `tenants create --method sql` does."""
+        wish = tenants_by_commands.Wish("model", rewrite_bodies=True)
+        with self._conn.transaction():
+            model = one(self._conn, "SELECT 'model'::regnamespace::oid::int8")
+            tenants_by_commands.Maker(self._conn, wish).make(model, ["clone_97"])
 
     def _misunderstood(self, error: psycopg.Error) -> bool:
         """Is it PostgreSQL's own error for what a later cast or operator made ambiguous, or a later owner hides?"""

@@ -1,4 +1,4 @@
-"""The schema that PostgreSQL's own regression suite leaves, cloned: what cannot be carried is dropped, by its name."""
+"""The schemas that PostgreSQL's own regression suite leaves, cloned: what cannot be carried is dropped, by its name."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from harness import regress, schema_rows, servers
@@ -14,7 +15,9 @@ from harness.catalogs import Catalogs
 from harness.clones import reasons, same
 from harness.servers import one
 from pgbillion.common.connection import Connection
+from pgbillion.common.errors import UserError
 from pgbillion.server.postgres import Installation
+from pgbillion.tenants import commands
 
 # as many there were on each major, without what is dropped here
 FEWEST_RELATIONS = 500
@@ -75,3 +78,46 @@ def test_the_schema_of_the_regression_suite(installation: Installation, tell: Ca
                 catalogs = Catalogs.load(conn)
                 made = schema_rows.rows(conn, catalogs, "regression_clone_001")
                 same(schema_rows.rows(conn, catalogs, "regression_clone_004"), made)
+                _make(conn, "public")
+                same(schema_rows.rows(conn, catalogs, "made_public"), made)
+                _compare_others(conn, catalogs, tell)
+
+
+def _make(conn: Connection, schema: str) -> None:
+    """As `tenants create --method sql` does."""
+    with conn.transaction():
+        template = one(conn, "SELECT quote_ident(%s)::regnamespace::oid::int8", schema)
+        commands.Maker(conn, commands.Wish(schema)).make(template, [f"made_{schema}"])
+
+
+def _compare_others(conn: Connection, catalogs: Catalogs, tell: Callable[[str], None]) -> None:
+    """Clone the suite's other schemas in both ways."""
+    others = [
+        name
+        for (name,) in conn.execute(
+            "SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|pgbillion_|made_|regression_clone_)'"
+            " AND nspname NOT IN ('public', 'information_schema')"
+        )
+    ]
+    refused = []
+    for name in others:
+        reason = _refusal(conn, name)
+        if reason is None:
+            _make(conn, name)
+            same(schema_rows.rows(conn, catalogs, f"made_{name}"), schema_rows.rows(conn, catalogs, "clone"))
+            conn.execute("DROP SCHEMA clone CASCADE")
+        else:
+            refused.append(reason)
+            with pytest.raises(UserError, match=f"^{re.escape(reason)}$"):
+                _make(conn, name)
+    tell(f"{len(others)} other schemas; refused: {refused}")
+    assert len(others) > 2 * len(refused)
+
+
+def _refusal(conn: Connection, schema: str) -> str | None:
+    """Clone a schema; return what the error says if it cannot be cloned."""
+    try:
+        conn.execute("SELECT pgbillion_tables.clone_schema(quote_ident(%s)::regnamespace, 'clone')", [schema])
+    except psycopg.errors.FeatureNotSupported as refused:
+        return str(refused.diag.message_primary)
+    return None

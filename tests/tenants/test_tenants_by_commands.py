@@ -86,6 +86,110 @@ def test_a_tenant_is_what_commands_make(
     assert differing(conn, "made_1", "made_2") == []
 
 
+RENAMED = """
+    CREATE TABLE a (i integer PRIMARY KEY) PARTITION BY RANGE (i);
+    CREATE TABLE a2 PARTITION OF a FOR VALUES FROM (10) TO (20);
+    CREATE TABLE b (i integer PRIMARY KEY);
+    CREATE TABLE p (i integer, a integer CONSTRAINT to_a REFERENCES a, b integer CONSTRAINT to_b REFERENCES b,
+        CONSTRAINT key PRIMARY KEY (i), CONSTRAINT positive CHECK (i > 0)) PARTITION BY LIST (i);
+    CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1);
+    CREATE TABLE p2 PARTITION OF p FOR VALUES IN (2, 3) PARTITION BY LIST (i);
+    CREATE TABLE p21 PARTITION OF p2 FOR VALUES IN (2);
+    -- of the keys that those of p and its partitions have for these, each comes after the one for a2
+    CREATE TABLE a1 PARTITION OF a FOR VALUES FROM (0) TO (10);
+    CREATE TABLE a0 PARTITION OF a DEFAULT;
+    ALTER TABLE p1 RENAME CONSTRAINT to_a TO a_of_p1;
+    ALTER TABLE p1 RENAME CONSTRAINT p1_pkey TO key_of_p1;
+    ALTER TABLE p21 RENAME CONSTRAINT to_b TO "b of ""p21";
+    ALTER TABLE p2 RENAME CONSTRAINT to_b TO b_of_p2;
+    ALTER TABLE p1 ADD CONSTRAINT none CHECK (a < 5);
+    ALTER TABLE p1 RENAME CONSTRAINT to_b TO "to";
+    ALTER TABLE p1 RENAME CONSTRAINT none TO to_b;
+    COMMENT ON CONSTRAINT b_of_p2 ON p2 IS 'renamed';
+"""
+
+
+def test_constraints_of_partitions_that_were_renamed(
+    cluster: Cluster, database: str, conn: Connection, catalogs: Catalogs
+) -> None:
+    """Nor does it matter in which order there were partitions that a key refers to."""
+    schemas.make_schema(conn, "model", RENAMED)
+    names = "SELECT relname::text, conname::text FROM pg_constraint JOIN pg_class c ON c.oid = conrelid"
+    triggers = "SELECT relname::text, tgfoid, tgtype FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid"
+
+    def rows(query: str, schema: str) -> list[Any]:
+        return sorted(conn.execute(f"{query} WHERE relnamespace = '{schema}'::regnamespace".encode()))
+
+    renamed = {("p1", "a_of_p1"), ("p1", "key_of_p1"), ("p1", "to"), ("p2", "b_of_p2"), ("p21", 'b of "p21')}
+    assert renamed <= set(rows(names, "model"))
+    assert tenants(conn, 2) == 2
+    for query in (names, triggers):
+        assert rows(query, "made_1") == rows(query, "model")
+    assert dump(cluster, database, "made_1") == dump(cluster, database, "model")
+    assert differing(conn, "made_1", "made_2") == []
+    same(schema_rows.rows(conn, catalogs, "made_2"), schema_rows.rows(conn, catalogs, "made_1"))
+    conn.execute("INSERT INTO made_1.a VALUES (1), (11), (30); INSERT INTO made_1.b VALUES (1)")
+    conn.execute("INSERT INTO made_1.p VALUES (1, 1, 1), (2, 11, 1)")
+    for command in (
+        "INSERT INTO made_1.p VALUES (3, 30, 2)",
+        "DELETE FROM made_1.a WHERE i = 11",
+        "DELETE FROM made_1.b",
+        "UPDATE made_1.p SET a = 2 WHERE i = 1",
+    ):
+        with pytest.raises(psycopg.errors.IntegrityError):
+            conn.execute(command.encode())
+
+
+def test_what_is_left_of_a_commutator_s_name(conn: Connection) -> None:
+    """When the operator is dropped, nothing refers to it: no command would make that alone."""
+    function = "CREATE FUNCTION f(integer, text) RETURNS boolean LANGUAGE sql IMMUTABLE RETURN true"
+    operator = "CREATE OPERATOR === (FUNCTION = f, LEFTARG = integer, RIGHTARG = text, COMMUTATOR = @#@)"
+    schemas.make_schema(conn, "model", f"{function}; {operator}")
+    tenants(conn)
+    operators = "SELECT count(*) FROM pg_operator WHERE oprnamespace = %s::regnamespace"
+    assert one(conn, operators, "made_1") == one(conn, operators, "model") == 2
+    conn.execute("DROP SCHEMA made_1 CASCADE; DROP OPERATOR model.=== (integer, text)")
+    tenants(conn)
+    assert (one(conn, operators, "made_1"), one(conn, operators, "model")) == (0, 1)
+    assert differing(conn, "made_1") == []
+
+
+def test_a_function_whose_columns_get_names(conn: Connection) -> None:
+    """PostgreSQL shows the names of the tenant's, and nothing else that its wording would be worth changing for."""
+    made = "CREATE FUNCTION f() RETURNS TABLE (a integer, b text) LANGUAGE sql BEGIN ATOMIC SELECT -3, 'a'; END"
+    schemas.make_schema(conn, "model", made)
+    tenants(conn)
+    assert " AS " not in one(conn, "SELECT pg_get_function_sqlbody('model.f'::regproc)")
+    assert " AS " in one(conn, "SELECT pg_get_function_sqlbody('made_1.f'::regproc)")
+    assert differing(conn, "made_1") == []
+
+
+def test_a_comment_that_has_the_place_of_the_tenant_s_name(conn: Connection) -> None:
+    """Nobody can know it, and one who did could still not have the name end a string."""
+    said = f"{definition._NAMED}; it's \\ {definition._NAME} \"{definition._NAMED}"
+    schemas.make_schema(conn, "model", 'CREATE TABLE "it\'s" (i integer PRIMARY KEY); CREATE ROLE lodger')
+    objects = ("SCHEMA {}", 'TABLE {}."it\'s"', 'COLUMN {}."it\'s".i', 'CONSTRAINT "it\'s_pkey" ON {}."it\'s"')
+    for named in objects:
+        comment = sql.SQL("COMMENT ON {} IS {}").format(sql.SQL(named.format("model")), said)
+        conn.execute(comment)
+    conn.execute("GRANT USAGE ON SCHEMA model TO lodger")
+    name = "x'; CREATE TABLE public.forged (); --"
+    try:
+        with conn.transaction():
+            by_hand(conn, name)
+        assert one(conn, "SELECT to_regclass('public.forged')") is None
+        found = conn.execute(
+            "SELECT description FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid LEFT JOIN"
+            " pg_constraint o ON o.conrelid = c.oid JOIN pg_description d ON d.objoid IN (n.oid, c.oid, o.oid)"
+            " WHERE nspname = %s",
+            [name],
+        ).fetchall()
+        assert {text for (text,) in found} == {said}
+        assert one(conn, "SELECT has_schema_privilege('lodger', quote_ident(%s)::regnamespace, 'USAGE')", name)
+    finally:
+        conn.execute("DROP OWNED BY lodger; DROP ROLE lodger")
+
+
 @pytest.mark.parametrize("template", ["model", 'Odd "m.del', "Odd \"m.'del"])
 def test_what_hides_a_table_leads_to_the_tenant_s(
     cluster: Cluster, database: str, conn: Connection, template: str

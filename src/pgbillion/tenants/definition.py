@@ -56,8 +56,9 @@ _SETTINGS = "; ".join(
         "jit TO off",
     )
 )
-# takes the place of a name that is put in later; a text of the template that had it could end a string there
+# takes the place of a name that is put in later, as an identifier; a string that has it stays: the name could end it
 _NAME = f"pgbillion {secrets.token_hex(16)} name"
+_QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 
 Key = tuple[int, int]
 _Rows = list[tuple[Any, ...]]
@@ -100,7 +101,11 @@ class Definition:
 
     def last_for(self, name: str) -> list[str]:
         """Return the last commands for a schema."""
-        return [command.replace(_NAMED, quoted(name)) for command in self.last]
+
+        def put_in(found: re.Match[str]) -> str:
+            return quoted(name) if found[0] == _NAMED else found[0]
+
+        return [_QUOTED.sub(put_in, command) if _NAMED in command else command for command in self.last]
 
 
 _NAMED = quoted(_NAME)
