@@ -55,6 +55,23 @@ def test_the_rows_of_a_clone_are_those_that_commands_make(conn: Connection, cata
         )
 
 
+def test_generated_columns_of_children(cluster: Cluster, database: str, conn: Connection) -> None:
+    """From 16 on they are generated where the parent's are; before that, where only the child's are, too."""
+    made = "CREATE TABLE p (a integer, b integer GENERATED ALWAYS AS (a + 1) STORED); CREATE TABLE c () INHERITS (p)"
+    if conn.info.server_version < 160000:
+        made += (
+            "; CREATE TABLE q (a integer, b integer);"
+            "CREATE TABLE d (a integer, b integer GENERATED ALWAYS AS (a + 2) STORED) INHERITS (q)"
+        )
+    else:
+        made += "; CREATE TABLE d (a integer, b integer GENERATED ALWAYS AS (a + 2) STORED) INHERITS (p)"
+    schemas.make_schema(conn, "model", made)
+    clone(conn, "model", "tenant")
+    assert dump(cluster, database, "tenant") == dump(cluster, database, "model")
+    conn.execute("INSERT INTO tenant.c (a) VALUES (1); INSERT INTO tenant.d (a) VALUES (1)")
+    assert (one(conn, "SELECT b FROM tenant.c"), one(conn, "SELECT b FROM tenant.d")) == (2, 3)
+
+
 @pytest.mark.quick
 @pytest.mark.parametrize("stamped", [False, True])
 def test_a_clone_lives_its_own_life(conn: Connection, stamped: bool) -> None:

@@ -122,7 +122,9 @@
 #if PG_VERSION_NUM >= 160000
 #define OWN_EXPRESSION "true"
 #else
-#define OWN_EXPRESSION "(a.attinhcount = 0 OR c.relispartition)"
+#define OWN_EXPRESSION \
+	"(c.relispartition OR NOT EXISTS (SELECT FROM pg_inherits h JOIN pg_attribute p ON p.attrelid = h.inhparent" \
+	" AND p.attname = a.attname AND p.attgenerated <> '' WHERE h.inhrelid = c.oid))"
 #endif
 
 /* What CREATE COLLATION takes, of collation o, besides what all majors have. */
