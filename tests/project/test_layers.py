@@ -23,6 +23,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "common": set(),
     "server": {"", "common"},
     "report": {"", "common"},
+    "django": set(),
     "tables": _BASE,
     "tenants": _BASE | {"tables"},
     "rows": _BASE,
