@@ -36,15 +36,16 @@ PACKAGES = (
 )
 
 
+def blocks(language: str, containing: str) -> list[str]:
+    """Programs of the document."""
+    found = re.findall(rf"(?ms)^```{language}\n(.*?)^```", DOCUMENT.read_text(encoding="utf-8"))
+    return [text for text in found if containing in text]
+
+
 def block(language: str, containing: str) -> str:
     """A program of the document."""
-    found: list[str] = [
-        text
-        for text in re.findall(rf"(?ms)^```{language}\n(.*?)^```", DOCUMENT.read_text(encoding="utf-8"))
-        if containing in text
-    ]
-    assert len(found) == 1
-    return found[0]
+    (found,) = blocks(language, containing)
+    return found
 
 
 def python() -> Path:

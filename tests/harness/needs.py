@@ -14,6 +14,7 @@ OTHER_MAJORS = "another PostgreSQL (postgresql-15 and postgresql-server-dev-15, 
 OLDER = "an older PostgreSQL (postgresql-15 and postgresql-server-dev-15, or tools/postgres.sh config 17)"
 PACKAGES = {
     "mariadbd": "mariadb-server",
+    "mvn": "maven",
     "pg_catcheck": "postgresql-15-pg-catcheck",
     "pgbouncer": "pgbouncer",
     "strace": "strace",
