@@ -17,6 +17,7 @@ PACKAGES = {
     "mvn": "maven",
     "pg_catcheck": "postgresql-15-pg-catcheck",
     "pgbouncer": "pgbouncer",
+    "rails": "ruby-railties and ruby-pg",
     "strace": "strace",
 }
 # CI sets this, so that a step of installation that is lost fails there instead of skipping its tests ever after

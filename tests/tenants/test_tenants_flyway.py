@@ -85,7 +85,7 @@ def tcp(path: Path) -> Iterator[int]:
                     threads[-1].start()
 
     opened: list[socket.socket] = []
-    threads = []
+    threads: list[threading.Thread] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
         acceptor = threading.Thread(target=accept)
         acceptor.start()
