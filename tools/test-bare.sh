@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the quick tests, and those that ask for what make test installs, on this machine made bare: without any PostgreSQL
-# but the embedded one, without strace, MariaDB and the user postgres, and with a new state folder. Nothing may fail for
-# want of them. They are hidden in a mount namespace, which takes root and the right to make one.
+# but the embedded one, without strace, MariaDB, Maven, Ruby and the user postgres, and with a new state folder. Nothing may
+# fail for want of them. They are hidden in a mount namespace, which takes root and the right to make one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/lib.sh
@@ -28,11 +28,11 @@ mkdir -p build
 for folder in build /usr/{lib,include,share}/postgresql /usr/share/postgresql-common /etc/postgresql /etc/mysql; do
     [ ! -d "$folder" ] || mount --bind "$PGBILLION_BARE/nothing" "$folder"
 done
-for program in /usr/bin/{psql,pg_*,strace,maria*,mysql*} /usr/sbin/{mariadbd,mysqld,pgbouncer}; do
+for program in /usr/bin/{psql,pg_*,strace,maria*,mysql*,mvn,ruby*} /usr/sbin/{mariadbd,mysqld,pgbouncer}; do
     [ ! -x "$program" ] || mount --bind /dev/null "$program"
 done
 mount --bind "$PGBILLION_BARE/passwd" /etc/passwd
-for program in psql pg_config strace mariadbd pgbouncer; do
+for program in psql pg_config strace mariadbd pgbouncer mvn ruby; do
     # the shell finds files that cannot be run, too
     [ ! -x "$(command -v "$program")" ] || die "$program is still here"
 done
