@@ -23,9 +23,13 @@ WITH s AS MATERIALIZED (
     SELECT s.oid AS schema, d.classid, d.objid
       FROM s
       JOIN pg_depend d ON d.refclassid = 'pg_namespace'::regclass AND d.refobjid = s.oid
-           -- what is left of the name of an operator's commutator or negator when that operator is dropped
-     WHERE NOT EXISTS (SELECT FROM pg_operator o WHERE d.classid = 'pg_operator'::regclass AND o.oid = d.objid AND o.oprcode = 0
-                          AND NOT EXISTS (SELECT FROM pg_operator x WHERE x.oid IN (o.oprcom, o.oprnegate) AND x.oprnamespace = s.oid))
+           -- without what is left of the name of an operator's commutator or negator when that operator is dropped
+     WHERE CASE WHEN d.classid = 'pg_operator'::regclass THEN EXISTS (
+               SELECT FROM pg_operator o
+                WHERE o.oid = d.objid
+                  AND (o.oprcode::oid <> 0
+                       OR EXISTS (SELECT FROM pg_operator x WHERE x.oid IN (o.oprcom, o.oprnegate) AND x.oprnamespace = s.oid)))
+           ELSE true END
 ), t AS MATERIALIZED (
     -- without those of rows and arrays
     SELECT d.schema, t.* FROM d JOIN pg_type t ON t.oid = d.objid WHERE d.classid = 'pg_type'::regclass
@@ -228,7 +232,8 @@ WITH s AS MATERIALIZED (
            format('ALTER TABLE %%I ADD CONSTRAINT %%I %%s', r.relname, o.conname, pg_get_constraintdef(o.oid))
       FROM r
       JOIN pg_constraint o ON o.conrelid = r.oid AND o.contype IN ('c', 'p', 'u', 'x', 'f')
-     WHERE NOT EXISTS (SELECT FROM pg_constraint w WHERE w.oid = o.conparentid AND w.conrelid = o.conrelid)
+     WHERE CASE WHEN o.conparentid <> 0
+           THEN NOT EXISTS (SELECT FROM pg_constraint w WHERE w.oid = o.conparentid AND w.conrelid = o.conrelid) ELSE true END
      UNION ALL
     SELECT r.schema, 'index', quote_ident(r.relname),
            pg_get_indexdef(r.oid) || CASE WHEN x.indisvalid THEN '' ELSE ' -- not valid' END
