@@ -269,7 +269,8 @@ class _Generator:
         table = self._chance.choice(self._tables).name if self._tables else "t"
         body = self._one(
             f"SELECT count(*) FROM model.{table} -- model.{table} and it's\n",
-            f"SELECT /* model.{name} */ model.{name}($1) OPERATOR(model.*) 1, 'it''s', $$ ' $$",
+            # a name could begin a comment in the comment
+            f"SELECT /* model.{name.replace('/*', '')} */ model.{name}($1) OPERATOR(model.*) 1, 'it''s', $$ ' $$",
             f"SELECT count(*) FROM model.{table} AS t, model.{name} AS \"u's\" WHERE E'\\'' <> model.f({table}, 1.5)",
             f"BEGIN FOR i IN SELECT 1 FROM model.{table} LOOP PERFORM model.{name}(i)::model.x[]; END LOOP; END",
         )
