@@ -53,6 +53,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+@contextlib.contextmanager
+def quiet(total: int) -> Iterator[Callable[[int], None]]:
+    """Show nothing of how far something is."""
+    yield lambda done: None
+
+
 def seeded() -> tuple[int, random.Random]:
     """Return the seed (that of SEED=…, else a new one) and the chance it gives."""
     seed = int(os.environ.get("SEED") or random.SystemRandom().randrange(2**31))

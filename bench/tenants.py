@@ -15,14 +15,13 @@ timed as it is, in a database with nothing else.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -79,11 +78,6 @@ def model() -> str:
         lines.append(f"CREATE POLICY own ON t{number} USING (name = current_user)")
         lines.append(f"ALTER TABLE t{number} ENABLE ROW LEVEL SECURITY")
     return ";\n".join(lines)
-
-
-@contextlib.contextmanager
-def _quiet(total: int) -> Iterator[Callable[[int], None]]:
-    yield lambda done: None
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -166,14 +160,14 @@ def in_bulk(target: Target, prefix: str, method: str, count: int) -> float:
         conn.execute("DELETE FROM pgbillion_tables.prepared_clones")
     settle(target)
     request = create.Request("model", f"{prefix}_%04d", 0, count, WORKERS, None, method)
-    return timed(lambda: create.execute(target, request, observe=_quiet))
+    return timed(lambda: create.execute(target, request, observe=common.quiet))
 
 
 def by_commands(target: Target, prefix: str) -> float:
     """Return the seconds of TENANTS by PostgreSQL's commands, which the command line reads, runs and compares."""
     settle(target)
     request = create.Request("model", f"{prefix}_%04d", 0, TENANTS, WORKERS, method=Method.SQL)
-    return timed(lambda: create.execute(target, request, observe=_quiet))
+    return timed(lambda: create.execute(target, request, observe=common.quiet))
 
 
 def cloning(cluster: Cluster, target: Target) -> tuple[dict[str, list[float]], diff.Outcome]:
@@ -202,7 +196,7 @@ def cloning(cluster: Cluster, target: Target) -> tuple[dict[str, list[float]], d
             found[f"files_{way}"].append(files.creation_seconds_in(folder, made, WORKERS))
             common.say(f"{made:,} bare files: {found[f'files_{way}'][-1]:.2f} s")
         names = [f"lazy_{round_}_{number:04}" for number in range(TENANTS)]
-        compared = diff.compare(target, "model", names, WORKERS, observe=_quiet)
+        compared = diff.compare(target, "model", names, WORKERS, observe=common.quiet)
         if compared.groups:
             raise RuntimeError(f"a clone differs: {compared.groups[0]}")
         common.say(f"{compared.tables:,} tables compared: {compared.seconds:.2f} s")
@@ -216,7 +210,7 @@ def by_definitions(cluster: Cluster) -> float:
     with target.connect() as conn:
         for name in ("model", *names):
             conn.execute(f"CREATE SCHEMA {name}; SET search_path = {name}; {model()}; RESET search_path".encode())
-    compared = diff.compare(target, "model", names, WORKERS, observe=_quiet)
+    compared = diff.compare(target, "model", names, WORKERS, observe=common.quiet)
     if compared.groups:
         raise RuntimeError(f"a schema by the same commands differs: {compared.groups[0]}")
     return compared.tables / compared.seconds
@@ -266,7 +260,7 @@ def migrating(cluster: Cluster, target: Target) -> dict[str, list[float]]:
 
     for number in range(ROUNDS):
         request = migrate.Request(script.load([], [text(f"a{number}")]), 2)
-        found["migrate"].append(timed(lambda: migrate.run(target, request, names, observe=_quiet)))  # noqa: B023
+        found["migrate"].append(timed(lambda: migrate.run(target, request, names, observe=common.quiet)))  # noqa: B023
         found["psql"].append(timed(lambda: by_psql(f"b{number}")))  # noqa: B023
         common.say(f"{MIGRATED} tenants migrated: {found['migrate'][-1]:.2f} s, by psql {found['psql'][-1]:.2f} s")
     return found

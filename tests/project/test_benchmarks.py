@@ -34,6 +34,7 @@ KEYS: dict[str, set[str]] = {
     "cycle": {"file_seconds", "ratio_create", "ratio_drop_minimal", "results", "share_drop", *CONDITIONS},
     "drop": {"ratio_heap_over_sql", "ratio_default_lazy_over_sql_with_checkpoint", *CONDITIONS},
     "drop_cost": {"microseconds", "postgresql", "hardware"},
+    "fleets": {"fleet_over_pg_dump", "fleet_over_pg_dump_rows", "memory_of_pg_dump", *CONDITIONS},
     "hits": {"hits_geomean", "hits_geomean_columns", "milliseconds", "ratios", *CONDITIONS},
     "joins": {"milliseconds", "ratio_here", "ratio_shards", *CONDITIONS},
     "kernels": {"hardware", "rates"},

@@ -1,0 +1,254 @@
+"""All tenants of a database taken into another one, beside pg_dump and pg_restore with the same number of jobs.
+
+A tenant is a schema of 50 tables with a primary key, an index and a foreign key each. First they are empty, and then
+each table has 20 rows. Both ways write to the same disk and into new databases of the same server, in directories that
+are removed afterwards, and each begins when the server and the kernel have nothing left to write. Memory is the most
+that a process of the client's has had. QUICK=1 makes fewer tenants;
+PG_CONFIG=… is another PostgreSQL, and TENANTS=… another number.
+
+pg_dump and pg_restore lock all tables at once, so that this server has room for that; the command line needs none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import common
+from pgbillion.common.target import Target
+from pgbillion.server.postgres import Cluster
+from pgbillion.tables.worker import psql_connection
+from pgbillion.tenants import create
+
+TENANTS = int(os.environ.get("TENANTS") or common.sized(2_000, 200, 5))
+TABLES = common.sized(50, 50, 5)
+ROWS = 20
+JOBS = 2
+ROUNDS = common.sized(2, 1, 1)
+
+
+def model() -> str:
+    """Return the commands that make a tenant in the current schema."""
+    lines = []
+    for number in range(TABLES):
+        lines.append(
+            f"CREATE TABLE t{number} (id bigserial PRIMARY KEY, parent bigint, name text NOT NULL CHECK (name <> ''),"
+            " amount numeric(12,2) DEFAULT 0, changed timestamptz DEFAULT now())"
+        )
+        lines.append(f"CREATE INDEX ON t{number} (parent)")
+        lines.append(f"ALTER TABLE t{number} ADD FOREIGN KEY (parent) REFERENCES t{number // 2}")
+    return ";\n".join(lines)
+
+
+@dataclass
+class Cost:
+    """What a way has taken."""
+
+    seconds: float
+    memory: int  # of its largest process, in bytes
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """Give a process and those that it has started."""
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in task.read_text().split():
+                yield from descendants(int(child))
+
+
+def peak(pid: int) -> int:
+    """Return the most memory that a process has had, in bytes."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        return int(found[1]) * 1024 if found else 0
+    return 0
+
+
+def run(words: list[str], environment: dict[str, str]) -> Cost:
+    """Run a program to its end; raise RuntimeError if that fails."""
+    start = time.perf_counter()
+    memory = 0
+    with tempfile.TemporaryFile() as said:
+        # not from wait4(), whose figure begins with this process, of which it is a copy for a moment
+        with subprocess.Popen(
+            words, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT
+        ) as process:
+            while process.poll() is None:
+                memory = max(memory, *map(peak, descendants(process.pid)))
+                time.sleep(0.02)
+        seconds = time.perf_counter() - start
+        if process.returncode != 0:
+            said.seek(0)
+            raise RuntimeError(f"{words[0]}: {said.read().decode(errors='replace')[-2000:]}")
+    return Cost(seconds, memory)
+
+
+def added(one: Cost, other: Cost) -> Cost:
+    """Return the cost of one after the other."""
+    return Cost(one.seconds + other.seconds, max(one.memory, other.memory))
+
+
+def settle(target: Target) -> None:
+    """Have the server and the kernel write what they have put off, so that nobody else pays for it."""
+    with target.connect() as conn:
+        conn.execute("CHECKPOINT")
+    os.sync()
+
+
+def by_pg_dump(cluster: Cluster, source: Target, into: Target, folder: Path) -> tuple[Cost, Cost]:
+    """Take all of a database into another one by pg_dump and pg_restore."""
+    programs = {name: str(cluster.installation.program(name)) for name in ("pg_dump", "pg_restore")}
+    directory = folder / "pg_dump"
+    settle(source)
+    arguments, environment = psql_connection(source.conninfo, "pgbillion bench")
+    out = run(
+        [programs["pg_dump"], "-Fd", f"-j{JOBS}", "-n", "tenant_*", "-f", str(directory), *arguments], environment
+    )
+    settle(source)
+    arguments, environment = psql_connection(into.conninfo, "pgbillion bench")
+    back = run([programs["pg_restore"], f"-j{JOBS}", "--exit-on-error", *arguments, str(directory)], environment)
+    shutil.rmtree(directory)
+    return out, back
+
+
+def by_ours(source: Target, into: Target, folder: Path, *options: str) -> tuple[Cost, Cost]:
+    """Take the tenants of a database into another one by the command line."""
+    directory = folder / "all"
+    program = [sys.executable, "-m", "pgbillion", "tenants"]
+    settle(source)
+    arguments, environment = psql_connection(source.conninfo, "pgbillion bench")
+    out = run([*program, "export", "--all", str(directory), "tenant_*", f"-j{JOBS}", *arguments], environment)
+    settle(source)
+    arguments, environment = psql_connection(into.conninfo, "pgbillion bench")
+    back = run([*program, "import", str(directory), f"-j{JOBS}", *options, *arguments], environment)
+    shutil.rmtree(directory)
+    return out, back
+
+
+def check(source: Target, into: Target, *, rows: bool) -> None:
+    """Raise RuntimeError unless a database has what the other one has, as far as numbers show it."""
+    tables = "SELECT count(*), sum(relnatts), sum(relchecks) FROM pg_class WHERE relnamespace::regnamespace::text ~ '^tenant_'"
+    last = f"SELECT count(*), sum(amount), max(changed) FROM tenant_{TENANTS - 1:05}.t{TABLES - 1}"
+    for query in (tables, *([last] if rows else [])):
+        found = []
+        for target in (source, into):
+            with target.connect() as conn:
+                found.append(conn.execute(query.encode()).fetchall())
+        if found[0] != found[1]:
+            raise RuntimeError(f"{query}: {found[0]}, and then {found[1]}")
+
+
+def fill(target: Target) -> None:
+    """Give each table of each tenant its rows."""
+    with target.connect() as conn:
+        for tenant in range(TENANTS):
+            texts = [
+                f"INSERT INTO tenant_{tenant:05}.t{number} (parent, name, amount)"
+                f" SELECT {'g' if number else 'NULL'}, 'name ' || g, g FROM generate_series(1, {ROWS}) g"
+                for number in range(TABLES)
+            ]
+            conn.execute("; ".join(texts).encode())
+
+
+WAYS = ("pg_dump", "extension", "commands")
+
+
+def measure(cluster: Cluster, source: Target, folder: Path, *, rows: bool) -> dict[str, list[tuple[Cost, Cost]]]:
+    """Return what each way has taken, in each round."""
+    found: dict[str, list[tuple[Cost, Cost]]] = {way: [] for way in WAYS}
+    for round_ in range(ROUNDS):
+        for way in WAYS:
+            into = common.database(cluster, f"{way}_{round_}")
+            if way == "extension":
+                with into.connect() as conn:
+                    conn.execute("CREATE EXTENSION pgbillion_tables")
+            if way == "pg_dump":
+                cost = by_pg_dump(cluster, source, into, folder)
+            else:
+                cost = by_ours(source, into, folder, "--method", "bulk" if way == "extension" else "sql")
+            check(source, into, rows=rows)
+            common.drop_database(cluster, f"{way}_{round_}")
+            found[way].append(cost)
+            common.say(
+                f"{TENANTS} tenants, {'with rows' if rows else 'empty'}, {way}: out in {cost[0].seconds:.1f} s,"
+                f" {cost[0].memory / 1e6:,.0f} MB, back in {cost[1].seconds:.1f} s, {cost[1].memory / 1e6:,.0f} MB"
+            )
+    return found
+
+
+def main() -> int:
+    """Run the benchmark and return the exit status."""
+    with common.own_server() as (cluster, folder):
+        source = common.database(cluster, "source")
+        with source.connect() as conn:
+            # pg_dump locks all tables in a transaction
+            room = TENANTS * TABLES * 4 // 100 + 64
+            conn.execute(f"ALTER SYSTEM SET max_locks_per_transaction = {room}".encode())
+        cluster.stop()
+        cluster.start()
+        with source.connect() as conn:
+            conn.execute("CREATE EXTENSION pgbillion_tables")
+            conn.execute(f"CREATE SCHEMA model; SET search_path = model; {model()}; SET search_path = ''".encode())
+        request = create.Request("model", "tenant_%05d", 0, TENANTS, JOBS)
+        create.execute(source, request, observe=common.quiet)
+        conditions = common.conditions(cluster)
+        measured = {"empty": measure(cluster, source, folder, rows=False)}
+        fill(source)
+        measured["rows"] = measure(cluster, source, folder, rows=True)
+
+    best = {
+        (what, way): min((added(*cost) for cost in costs), key=lambda cost: cost.seconds)
+        for what, ways in measured.items()
+        for way, costs in ways.items()
+    }
+
+    def ratio(what: str, way: str) -> float:
+        return round(best[what, "pg_dump"].seconds / best[what, way].seconds, 2)
+
+    common.table(
+        f"{TENANTS:,} tenants of {TABLES} tables, exported and imported",
+        ("", "seconds", "MB", "times as fast"),
+        [
+            [f"{what}, {way}", f"{cost.seconds:,.1f}", f"{cost.memory / 1e6:,.0f}", f"{ratio(what, way):,.1f}"]
+            for (what, way), cost in best.items()
+        ],
+    )
+    common.result(
+        {
+            "benchmark": "fleets",
+            "fleet_over_pg_dump": ratio("empty", "extension"),
+            "fleet_over_pg_dump_rows": ratio("rows", "extension"),
+            "fleet_over_pg_dump_sql": ratio("empty", "commands"),
+            "fleet_over_pg_dump_sql_rows": ratio("rows", "commands"),
+            "memory_of_pg_dump": round(best["rows", "pg_dump"].memory / best["rows", "extension"].memory, 2),
+            "seconds": {
+                f"{what}_{way}_{side}": common.spread([cost[place].seconds for cost in costs])
+                for what, ways in measured.items()
+                for way, costs in ways.items()
+                for place, side in enumerate(("out", "back"))
+            },
+            "megabytes": {f"{what}_{way}": round(cost.memory / 1e6) for (what, way), cost in best.items()},
+            "tenants": TENANTS,
+            "tables_per_tenant": TABLES,
+            "rows_per_table": ROWS,
+            "jobs": JOBS,
+            "rounds": ROUNDS,
+            "quick": common.QUICK,
+            **conditions,
+        }
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    common.run(main)
