@@ -137,7 +137,10 @@ def by_ours(source: Target, into: Target, folder: Path, *options: str) -> tuple[
 
 def check(source: Target, into: Target, *, rows: bool) -> None:
     """Raise RuntimeError unless a database has what the other one has, as far as numbers show it."""
-    tables = "SELECT count(*), sum(relnatts), sum(relchecks) FROM pg_class WHERE relnamespace::regnamespace::text ~ '^tenant_'"
+    tables = (
+        "SELECT count(*), sum(relnatts), sum(relchecks) FROM pg_class"
+        " WHERE relnamespace::regnamespace::text ~ '^tenant_'"
+    )
     last = f"SELECT count(*), sum(amount), max(changed) FROM tenant_{TENANTS - 1:05}.t{TABLES - 1}"
     for query in (tables, *([last] if rows else [])):
         found = []

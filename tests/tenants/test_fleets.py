@@ -6,11 +6,14 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from harness import needs, schemas, servers
 from harness.command_line import CommandLine, command_line, failed
@@ -118,6 +121,7 @@ def test_all_tenants_are_the_same_elsewhere(cli: CommandLine, extension: str) ->
         make(conn, others, MORE, ROWS)
         for name in shops[:2]:
             conn.execute(f"COMMENT ON SCHEMA {name} IS 'of {name}'".encode())
+        conn.execute('REFRESH MATERIALIZED VIEW "..".a_second WITH NO DATA')
         make(conn, ["lonely"], "CREATE TABLE t (i integer); INSERT INTO t VALUES (1)", "")
         if extension in ("target", "none"):
             conn.execute("DROP EXTENSION pgbillion_tables CASCADE")
@@ -360,6 +364,240 @@ def test_a_newer_server_takes_them_and_an_older_one_does_not(cli: CommandLine) -
         cli.run("tenants", "export", "--all", str(down), "c*", check=True)
         done = cli.run("tenants", "import", str(down), *there, server=False)
         failed(done, 1, f"and the export is of {mine}")
+
+
+@contextmanager
+def roles(conn: Connection, *names: str) -> Iterator[None]:
+    for name in names:
+        conn.execute(f"CREATE ROLE {name} LOGIN".encode())
+    try:
+        yield
+    finally:
+        for database in ("tenants", OTHER):
+            conn.execute("RESET ROLE")
+            with psycopg.connect(make_conninfo(conn.info.dsn, dbname=database), autocommit=True) as other:
+                for name in names:
+                    other.execute(f"DROP OWNED BY {name} CASCADE".encode())
+        for name in names:
+            conn.execute(f"DROP ROLE {name}".encode())
+
+
+# a schema that is another role's, but for a table and a function
+GIVEN = """
+DO $$ DECLARE what text; BEGIN
+    FOR what IN
+        SELECT format('ALTER %s %s OWNER TO {owner}', CASE relkind WHEN 'v' THEN 'VIEW' WHEN 'S' THEN 'SEQUENCE'
+                      WHEN 'm' THEN 'MATERIALIZED VIEW' ELSE 'TABLE' END, oid::regclass)
+          FROM pg_class c WHERE relnamespace = '{schema}'::regnamespace AND relkind IN ('r', 'p', 'v', 'm', 'S')
+           AND relname <> 'log' AND NOT (relkind = 'S' AND EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid
+                                         AND d.classid = 'pg_class'::regclass AND deptype IN ('a', 'i')))
+         UNION ALL
+        SELECT format('ALTER ROUTINE %s OWNER TO {owner}', oid::regprocedure) FROM pg_proc
+         WHERE pronamespace = '{schema}'::regnamespace AND proname <> 'logged'
+         UNION ALL
+        SELECT format('ALTER TYPE %s OWNER TO {owner}', oid::regtype) FROM pg_type
+         WHERE typnamespace = '{schema}'::regnamespace AND typname IN ('state', 'amount', 'address')
+         UNION ALL
+        SELECT format('ALTER STATISTICS %s OWNER TO {owner}', identity) FROM pg_statistic_ext x,
+               pg_identify_object('pg_statistic_ext'::regclass, x.oid, 0) WHERE stxnamespace = '{schema}'::regnamespace
+         UNION ALL
+        SELECT 'ALTER SCHEMA {schema} OWNER TO {owner}'
+    LOOP EXECUTE what; END LOOP;
+END $$;
+GRANT USAGE ON SCHEMA {schema} TO reader;
+"""
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("extension", ["both", "none"])
+def test_each_tenant_can_have_an_owner_of_its_own(cli: CommandLine, extension: str) -> None:
+    owners = [*(f"owner_{number}" for number in range(4)), '"Odd -- x"']
+    directory = cli.state / "all"
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other, roles(conn, *owners):
+        if extension == "none":
+            for session in (conn, other):
+                session.execute("DROP EXTENSION pgbillion_tables CASCADE")
+        for number, owner in enumerate(owners):
+            large, little = f"own_{number}", f"own_{number}x"
+            conn.execute(f"GRANT maker TO {owner}; GRANT ALL ON outside.country TO {owner}".encode())
+            make(conn, [large], schemas.APPLICATION + MORE, "")
+            make(conn, [little], "CREATE TABLE t (i integer, j integer); INSERT INTO t VALUES (1)", "")
+            for schema in (large, little):
+                conn.execute(GIVEN.replace("{schema}", schema).replace("{owner}", owner).encode())
+            conn.execute(f"GRANT SELECT (i), UPDATE (j) ON {little}.t TO reader, {owner}".encode())
+        # one that differs otherwise
+        conn.execute("GRANT SELECT ON own_3x.t TO maker")
+        done = cli.run("tenants", "export", "--all", str(directory), "own_*", check=True)
+        # the odd name and the grant make kinds of their own
+        assert f"{directory}: 10 tenants, 5 definitions" in done.stdout
+        done = import_(cli, directory, "--trust-owner")
+        assert done.returncode == 0, done.stderr
+        for number in range(len(owners)):
+            for name in (f"own_{number}", f"own_{number}x"):
+                assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+        query = "SELECT stxowner::regrole::text FROM pg_statistic_ext ORDER BY stxnamespace::regnamespace::text"
+        assert other.execute(query).fetchall() == conn.execute(query).fetchall()
+
+
+GRAB = """
+    CREATE FUNCTION grab_now() RETURNS boolean LANGUAGE plpgsql AS $trap$ BEGIN
+        EXECUTE 'RESET ROLE'; EXECUTE 'ALTER ROLE eve SUPERUSER'; RETURN true;
+    EXCEPTION WHEN OTHERS THEN RETURN true; END $trap$;
+    CREATE FUNCTION grab(text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS
+        $trap$ BEGIN RETURN {schema}.grab_now(); END $trap$;
+"""
+# what is called by nothing that an import does as a role that is not its owner
+TRAP = """
+    CREATE FUNCTION grab() RETURNS trigger LANGUAGE plpgsql AS
+        $trap$ BEGIN PERFORM {schema}.grab('trigger'); RETURN NEW; END $trap$;
+    CREATE FUNCTION equal(text, varchar) RETURNS boolean LANGUAGE sql AS $trap$SELECT {schema}.grab('operator')$trap$;
+    CREATE OPERATOR = (LEFTARG = text, RIGHTARG = varchar, FUNCTION = equal);
+    CREATE TABLE t (i integer DEFAULT {schema}.grab('default')::int, t text);
+    INSERT INTO t SELECT i, i::text FROM generate_series(1, 10) i;
+    CREATE TRIGGER grab BEFORE INSERT OR UPDATE OR TRUNCATE ON t EXECUTE FUNCTION grab();
+    CREATE TRIGGER each BEFORE INSERT ON t FOR EACH ROW EXECUTE FUNCTION grab();
+    CREATE RULE r AS ON INSERT TO t DO ALSO SELECT {schema}.grab('rule');
+    CREATE POLICY p ON t USING ({schema}.grab('policy'));
+    CREATE STATISTICS s ON ({schema}.grab(t)), i FROM t;
+    ALTER TABLE t ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+    CREATE VIEW v AS SELECT * FROM t WHERE {schema}.grab(t);
+    CREATE MATERIALIZED VIEW m AS SELECT {schema}.grab(t) FROM t;
+""".replace("{schema}", "evil")
+
+
+def of_eve(conn: Connection, schema: str, commands: str) -> None:
+    with psycopg.connect(make_conninfo(conn.info.dsn, user="eve"), autocommit=True) as eve:
+        eve.execute(sql.SQL("SET search_path = {}; SET check_function_bodies = off").format(sql.Identifier(schema)))
+        eve.execute(sql.SQL(commands).format(schema=sql.Identifier(schema)))
+
+
+@pytest.mark.parametrize("method", ["bulk", "sql"])
+def test_hostile_tenants_run_nothing_as_the_role_that_imports(cli: CommandLine, method: str) -> None:
+    directory = cli.state / "all"
+    names = [f"e{number}" for number in range(5)]
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other, roles(conn, "eve"):
+        for session in (conn, other):
+            session.execute("CREATE SCHEMA evil AUTHORIZATION eve")
+            of_eve(session, "evil", GRAB)
+        for name in names:
+            conn.execute(f"CREATE SCHEMA {name} AUTHORIZATION eve".encode())
+            of_eve(conn, name, TRAP)
+        conn.execute("ALTER TABLE e3.t ENABLE ALWAYS TRIGGER each")
+        done = cli.run("tenants", "export", "--all", str(directory), "e?", check=True)
+        assert f"{directory}: 5 tenants, 2 definitions" in done.stdout
+        done = import_(cli, directory, "--method", method)
+        assert done.returncode == 0, done.stderr
+        assert not one(conn, "SELECT rolsuper FROM pg_roles WHERE rolname = 'eve'")
+        assert one(other, "SELECT sum(i) FROM e3.t") == one(conn, "SELECT sum(i) FROM e3.t") == 55
+
+
+EVALUATED = {
+    "constraint": "CREATE TABLE t (a text CHECK ({schema}.grab(a)))",
+    "domain": "CREATE DOMAIN d AS text CHECK ({schema}.grab(VALUE)); CREATE TABLE t (a d)",
+    "generated": "CREATE TABLE t (a text, b boolean GENERATED ALWAYS AS ({schema}.grab(a)) STORED)",
+    "partition": "CREATE TABLE t (a text) PARTITION BY LIST ({schema}.grab(a));"
+    " CREATE TABLE u PARTITION OF t FOR VALUES IN (true)",
+    "index": "CREATE TABLE t (a text); CREATE INDEX ON t ({schema}.grab(a))",
+    "predicate": "CREATE TABLE t (a text); CREATE INDEX ON t (a) WHERE {schema}.grab(a)",
+    "exclusion": "CREATE TABLE t (a text, EXCLUDE USING btree (({schema}.grab(a)) WITH =))",
+}
+
+
+@pytest.mark.parametrize("kind", EVALUATED)
+def test_code_of_others_is_not_run_for_rows(cli: CommandLine, kind: str) -> None:
+    directory = cli.state / "all"
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other, roles(conn, "eve"):
+        for name in ("e1", "e2"):
+            conn.execute(f"CREATE SCHEMA {name} AUTHORIZATION eve".encode())
+            of_eve(conn, name, GRAB + EVALUATED[kind])
+            of_eve(conn, name, "INSERT INTO t VALUES ('x')")
+        cli.run("tenants", "export", "--all", str(directory), "e?", check=True)
+        failed(import_(cli, directory), 3, "of role eve, which would run in the target with the privileges of postgres")
+        assert one(other, "SELECT to_regnamespace('e1')") is None
+        conn.execute(sql.SQL("GRANT CREATE ON DATABASE {} TO eve").format(sql.Identifier(OTHER)))
+        as_eve = ("-d", make_conninfo(cli.cluster.conninfo(OTHER), user="eve"))
+        done = cli.run("tenants", "import", str(directory), *as_eve, server=False)
+        assert done.returncode == 0, done.stderr
+        assert not one(conn, "SELECT rolsuper FROM pg_roles WHERE rolname = 'eve'")
+        assert one(other, "SELECT count(*) FROM e2.t") == 1
+
+
+def test_what_is_not_exported_is_told(cli: CommandLine) -> None:
+    directory = cli.state / "all"
+    with cli.connect() as conn:
+        make(conn, ["p1", "p2", "p3"], "CREATE TABLE t (i integer); CREATE TYPE pair AS (a integer, b integer)", "")
+        conn.execute(
+            "CREATE CAST (p3.pair AS text) WITH INOUT; SELECT lo_create(0); CREATE PUBLICATION one FOR TABLE p1.t"
+        )
+        done = cli.run("tenants", "export", "--all", str(directory), "p?", check=True)
+    told = ["large objects, which belong to no schema", "the membership of 1 tenants in publication one", "cast "]
+    for side in (done, import_(cli, directory)):
+        assert side.returncode == 0, side.stderr
+        said = [line.removeprefix("not in the export: ") for line in side.stderr.splitlines() if "not in the" in line]
+        assert [line.startswith(words) for line, words in zip(said, told, strict=True)] == [True] * 3, said
+
+
+@pytest.mark.parametrize("method", ["bulk", "sql"])
+def test_rows_that_constraints_or_triggers_would_not_let_in(cli: CommandLine, method: str) -> None:
+    """Constraints that are not valid, and triggers that run whatever the role of the session is."""
+    directory = cli.state / "all"
+    old = "CREATE TABLE t (i integer); INSERT INTO t VALUES (-1); ALTER TABLE t ADD CHECK (i > 0) NOT VALID"
+    always = """
+        CREATE TABLE t (i integer); CREATE TABLE noted (i integer);
+        CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            EXECUTE format('INSERT INTO %I.noted VALUES (1)', TG_TABLE_SCHEMA); RETURN NEW; END $$;
+        CREATE TRIGGER note AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION note();
+        INSERT INTO t VALUES (1); ALTER TABLE t ENABLE ALWAYS TRIGGER note;
+    """
+    names = [*(f"old_{number}" for number in range(3)), *(f"always_{number}" for number in range(3))]
+    with cli.connect() as conn:
+        make(conn, names[:3], old, "")
+        make(conn, names[3:], always, "")
+        done = cli.run("tenants", "export", "--all", str(directory), "old_*|always_*", check=True)
+        assert f"{directory}: 6 tenants, 4 definitions" in done.stdout
+        done = import_(cli, directory, "--method", method)
+        assert done.returncode == 0, done.stderr
+    for name in names:
+        assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+
+
+def test_tenants_that_need_another_one(cli: CommandLine) -> None:
+    directory = cli.state / "all"
+    with cli.connect() as conn:
+        schemas.make_schema(
+            conn, "z_shared", "CREATE TABLE country (code text PRIMARY KEY); INSERT INTO country VALUES ('x')"
+        )
+        commands = "CREATE TABLE t (code text REFERENCES z_shared.country); INSERT INTO t VALUES ('x')"
+        names = [f"a{number}" for number in range(5)]
+        make(conn, names, commands, "")
+        cli.run("tenants", "export", "--all", str(directory), "a?|z_shared", check=True)
+    done = import_(cli, directory, "--method", "sql")
+    assert done.returncode == 0, done.stderr
+    for name in (*names, "z_shared"):
+        assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+
+
+def test_no_more_locks_than_one_tenants(cli: CommandLine) -> None:
+    """Where pg_dump fails for want of locks, and so does a tenant that is too large for itself alone."""
+    directory = cli.state / "all"
+    settings = {"max_locks_per_transaction": "10", "max_connections": "20", "max_wal_senders": "0",
+                "max_prepared_transactions": "0"}  # fmt: skip
+    with servers.new_cluster(cli.cluster.installation, settings) as cluster, servers.new_database(cluster, "into"):
+        with cluster.connect() as conn:
+            names = [f"t_{number}" for number in range(150)]
+            for name in names:
+                make(conn, [name], "; ".join(f"CREATE TABLE t{n} (i integer)" for n in range(25)), "")
+                conn.execute(f"INSERT INTO {name}.t3 VALUES (1)".encode())
+            program = cluster.installation.program("pg_dump")
+            done = subprocess.run([program, "-s", "-d", cluster.conninfo()], capture_output=True, text=True)
+            assert "out of shared memory" in done.stderr
+        options = ("-j", "3", "-d")
+        export = ("tenants", "export", "--all", str(directory), "t_*", *options, cluster.conninfo())
+        cli.run(*export, server=False, check=True)
+        done = cli.run("tenants", "import", str(directory), *options, cluster.conninfo("into"), server=False)
+        assert done.returncode == 0, done.stderr
+        with cluster.connect("into") as conn:
+            assert one(conn, "SELECT count(*) FROM pg_tables WHERE schemaname ~ '^t_'") == 3750
 
 
 def rows_of(conn: Connection, schema: str) -> dict[str, list[tuple[Any, ...]]]:

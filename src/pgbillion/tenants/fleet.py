@@ -44,7 +44,7 @@ _WRITE_AFTER = 20
 
 @dataclass
 class Kind:
-    """Tenants with the same definitions: the first of them, whose definition is kept.
+    """Tenants with the same definitions, but for the owner: the first of them, whose definition is kept.
 
     ``key`` is what they have in common. ``code`` is evaluated for rows: what, which function, whose. ``left_out`` are
     kinds and names of objects that pg_dump does not take. ``parts`` are the checksums of the definition's files.
@@ -71,6 +71,7 @@ class Tenant:
 
     number: int
     kind: int
+    owner: str
     exported: str
     rows: int = 0
     data: int = 0
@@ -168,7 +169,9 @@ def _parsed(made: Mapping[str, Any]) -> Manifest:
             raise ValueError(f"{name!r} is no name of a schema")
         checksum = None if one["checksum"] is None else _is(one["checksum"], str)
         number, kind, rows, data = (_is(one[part], int) for part in ("number", "kind", "rows", "data"))
-        manifest.tenants[name] = Tenant(number, kind, _is(one["exported"], str), rows, data, checksum)
+        manifest.tenants[name] = Tenant(
+            number, kind, _is(one["owner"], str), _is(one["exported"], str), rows, data, checksum
+        )
     _check(manifest)
     return manifest
 

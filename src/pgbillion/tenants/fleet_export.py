@@ -159,6 +159,7 @@ class _Run:
         self._locks = LockTable(conn)
         self._journaled = journal.exists(conn)
         self._names: dict[int, str] = {}
+        self._owners: dict[int, str] = {}
         self._kind_of: dict[int, fleet.Kind] = {}
         # which query made the fingerprints by which a tenant is known again, and what these are
         self._query = b""
@@ -167,9 +168,12 @@ class _Run:
     def all(self, names: Sequence[str], observe: Observe) -> Outcome:
         manifest, directory = self._manifest, self._directory
         rows = self._conn.execute(
-            "SELECT oid::int8, nspname::text FROM pg_namespace WHERE nspname = ANY (%s::text[])", [list(names)]
+            "SELECT n.oid::int8, n.nspname::text, r.rolname::text FROM pg_namespace n"
+            " JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = ANY (%s::text[])",
+            [list(names)],
         ).fetchall()
-        self._names = dict(rows)
+        self._names = {oid: name for oid, name, _ in rows}
+        self._owners = {oid: owner for oid, _, owner in rows}
         outcome = Outcome(str(self._request.directory))
         with observe("compared")(len(self._names)) as update:
             self._find_kinds(update)
@@ -461,9 +465,9 @@ class _Run:
             if extras == fleet.Extras():
                 # its definition is all that there is
                 partial.unlink()
-                return fleet.Tenant(number, kind.number, fleet.now())
+                return fleet.Tenant(number, kind.number, self._owners[oid], fleet.now())
         rows = sum(rows for _, _, rows, _ in extras.tables)
-        return fleet.Tenant(number, kind.number, fleet.now(), rows, data, written.checksum)
+        return fleet.Tenant(number, kind.number, self._owners[oid], fleet.now(), rows, data, written.checksum)
 
     def _left_out(self) -> list[str]:
         """Return what is not in the export."""

@@ -43,7 +43,9 @@ Observe = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 _NAME = "pgbillion tenants import"
 _SETTINGS = (
     "SET client_min_messages = warning; SET DateStyle = ISO; SET IntervalStyle = postgres; SET xmloption = content;"
-    " SET default_tablespace = ''; SET check_function_bodies = off"
+    " SET default_tablespace = ''; SET check_function_bodies = off;"
+    # a materialized view is of the rows that its owner may see
+    " SET row_security = on"
 )
 _OURS = "pgbillion_journal.imported"
 _TABLES_PER_SESSION = 5_000
@@ -141,6 +143,7 @@ def _check(conn: Connection, manifest: fleet.Manifest, request: Request) -> None
         )
     ours = manifest.tenants.keys()
     wanted = {need for kind in manifest.kinds.values() for need in kind.needs if not _within(need, ours)}
+    wanted |= {needs.Need("role", tenant.owner) for tenant in manifest.tenants.values()}
     absent = needs.missing(conn, sorted(wanted, key=str))
     if absent:
         shown = ", ".join(map(str, absent[:_SHOWN])) + (f" and {len(absent) - _SHOWN:,} more" * (len(absent) > _SHOWN))
@@ -240,7 +243,6 @@ class _Run:
         self._quiet = conn.execute(
             "SELECT has_parameter_privilege(current_user, 'session_replication_role', 'SET')"
         ).fetchall()[0][0]
-        self._comments: dict[int, str | None] = {}
 
     def all(self, update: Callable[[int], None]) -> None:
         self._update = update
@@ -351,10 +353,10 @@ class _Run:
                 return []
         with conn.transaction(force_rollback=True):
             locks = lock_table.needed(conn, kind.first)
-        (fires, comment) = conn.execute(load("tenants", "fleet_model").encode(), {"schema": oid}).fetchall()[0]
+        fires, comment, views = conn.execute(load("tenants", "fleet_model").encode(), {"schema": oid}).fetchall()[0]
         if self._bulk and len(names) >= _LEARNED_FROM:
             self._prepare(oid)
-        model = _Model(kind, oid, locks, self._bulk, self._bulk and self._quiet and not fires, comment)
+        model = _Model(kind, oid, locks, self._bulk, self._bulk and self._quiet and not fires, comment, views)
         return [(model, name) for name in names]
 
     def _prepare(self, oid: int) -> None:
@@ -443,9 +445,18 @@ class _Run:
             maker = makers.setdefault(kind.number, commands.Maker(conn, commands.Wish(kind.first)))
             maker.make(model.oid, [name], fill=partial(self._fill, conn, tenant=tenant, extras=extras))
         _settle(conn)
+        owner = self._manifest.tenants[model.kind.first].owner
+        if tenant.owner != owner:
+            given = {"schema": name, "old": owner, "new": tenant.owner}
+            for (command,) in conn.execute(load("tenants", "fleet_owned").encode(), given).fetchall():
+                conn.execute(command.encode())
         if extras.comment != model.comment:
             comment = sql.SQL("COMMENT ON SCHEMA {} IS {}")
             conn.execute(comment.format(sql.Identifier(name), sql.Literal(extras.comment)))
+        for view in model.views:
+            if view not in extras.views:
+                # it is filled in what was cloned
+                conn.execute(sql.SQL("REFRESH MATERIALIZED VIEW {} WITH NO DATA").format(sql.Identifier(name, view)))
         self._finish(conn, name, extras)
 
     # ---- what a tenant has of its own ----
@@ -493,7 +504,10 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Model:
-    """The first of a kind, of which others are clones: by the extension if ``bulk``, with rows too if ``quiet``."""
+    """The first of a kind, of which others are clones: by the extension if ``bulk``, with rows too if ``quiet``.
+
+    ``comment`` is on the schema, and ``views`` are the materialized ones with contents.
+    """
 
     kind: fleet.Kind
     oid: int
@@ -501,8 +515,9 @@ class _Model:
     bulk: bool
     quiet: bool
     comment: str | None
+    views: list[str]
 
 
 def _settle(conn: Connection) -> None:
     """Have names be pg_catalog's again, and texts be read as we write them, whatever was set."""
-    conn.execute("SET LOCAL search_path = ''; SET LOCAL client_encoding = UTF8; SET LOCAL row_security = off")
+    conn.execute("SET LOCAL search_path = ''; SET LOCAL client_encoding = UTF8; SET LOCAL row_security = on")
