@@ -1,10 +1,10 @@
 """All tenants of a database taken into another one, beside pg_dump and pg_restore with the same number of jobs.
 
 A tenant is a schema of 50 tables with a primary key, an index and a foreign key each. First they are empty, and then
-each table has 20 rows. Both ways write to the same disk and into new databases of the same server, in directories that
-are removed afterwards, and each begins when the server and the kernel have nothing left to write. Memory is the most
-that a process of the client's has had. QUICK=1 makes fewer tenants;
-PG_CONFIG=… is another PostgreSQL, and TENANTS=… another number.
+each table has 20 rows. All ways write to the same disk and into new databases of the same server, and each begins when
+the server and the kernel have nothing left to write. No table is dropped meanwhile, as in tenants.py. Memory is the
+most that a process of the client's has had. QUICK=1 makes fewer tenants; TENANTS=… is another number of them, and
+PG_CONFIG=… another PostgreSQL.
 
 pg_dump and pg_restore lock all tables at once, so that this server has room for that; the command line needs none.
 """
@@ -33,7 +33,7 @@ TENANTS = int(os.environ.get("TENANTS") or common.sized(2_000, 200, 5))
 TABLES = common.sized(50, 50, 5)
 ROWS = 20
 JOBS = 2
-ROUNDS = common.sized(2, 1, 1)
+ROUNDS = 1
 
 
 def model() -> str:
@@ -168,10 +168,11 @@ WAYS = ("pg_dump", "extension", "commands")
 
 def measure(cluster: Cluster, source: Target, folder: Path, *, rows: bool) -> dict[str, list[tuple[Cost, Cost]]]:
     """Return what each way has taken, in each round."""
+    what = "rows" if rows else "empty"
     found: dict[str, list[tuple[Cost, Cost]]] = {way: [] for way in WAYS}
     for round_ in range(ROUNDS):
         for way in WAYS:
-            into = common.database(cluster, f"{way}_{round_}")
+            into = common.database(cluster, f"{way}_{what}_{round_}")
             if way == "extension":
                 with into.connect() as conn:
                     conn.execute("CREATE EXTENSION pgbillion_tables")
@@ -180,7 +181,6 @@ def measure(cluster: Cluster, source: Target, folder: Path, *, rows: bool) -> di
             else:
                 cost = by_ours(source, into, folder, "--method", "bulk" if way == "extension" else "sql")
             check(source, into, rows=rows)
-            common.drop_database(cluster, f"{way}_{round_}")
             found[way].append(cost)
             common.say(
                 f"{TENANTS} tenants, {'with rows' if rows else 'empty'}, {way}: out in {cost[0].seconds:.1f} s,"

@@ -176,6 +176,10 @@ def test_tenants(hostile: Hostile) -> None:
     run("tenants", "export", "customer_2", "--output", str(cli.state / "customer_2.dump"))
     with servers.new_database(cli.cluster, f"{cli.database}_too") as other:
         run("tenants", "move", "customer_3", "--to", cli.cluster.conninfo(other), "--drop-source")
+    run("tenants", "export", "--all", str(cli.state / "all"), "model|customer_*")
+    for method in ("bulk", "sql"):
+        run("tenants", "drop", "model|customer_*", "--yes")
+        run("tenants", "import", str(cli.state / "all"), "--method", method)
     run("tenants", "drop", "customer_*", "--yes")
     run("extension", "status")
 

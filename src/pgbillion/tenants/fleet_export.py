@@ -91,6 +91,7 @@ def export(source: Target, request: Request, *, observe: Observe) -> Outcome:
     start = time.monotonic()
     directory = fleet.Directory(request.directory)
     with source.connect(application_name=_NAME) as conn:
+        arrival.patient(conn)
         names = schemas.select(conn, request.pattern)
         identity = _identity(conn)
         programs = client.find(arrival.major(conn), None, request.bindir)
@@ -277,7 +278,12 @@ class _Run:
             for number, kind in manifest.kinds.items()
             if kind.defined and key_of.get(kind.first) == kind.key
         }
-        self._directory.forget(manifest, lambda name, tenant: key_of.get(name) != good.get(tenant.kind, ""))
+        owner_of = {self._names[oid]: owner for oid, owner in self._owners.items()}
+
+        def gone(name: str, tenant: fleet.Tenant) -> bool:
+            return key_of.get(name) != good.get(tenant.kind, "") or owner_of[name] != tenant.owner
+
+        self._directory.forget(manifest, gone)
 
     # ---- definitions ----
 
@@ -291,7 +297,7 @@ class _Run:
             try:
                 self._write_definition(kind, oids[kind.first], team)
             except (UserError, psycopg.Error) as error:
-                if team.stopped.is_set():
+                if team.stopped.is_set() or lost(error):
                     raise
                 message = said(error)
                 with self._lock:
@@ -432,7 +438,7 @@ class _Run:
                     self._manifest.tenants[name] = tenant
                 return seen
         except (UserError, psycopg.Error) as error:
-            if team.stopped.is_set() or conn.closed:
+            if team.stopped.is_set() or lost(error):
                 raise
             with self._lock:
                 self._manifest.failed[name] = said(error)
@@ -483,6 +489,13 @@ class _Run:
 
     def _alike(self, kind: fleet.Kind) -> int:
         return sum(tenant.kind == kind.number for tenant in self._manifest.tenants.values())
+
+
+def lost(error: UserError | psycopg.Error) -> bool:
+    """Tell whether it is the connection that has failed, and not the tenant."""
+    return isinstance(error, psycopg.OperationalError) and (
+        error.sqlstate is None or error.sqlstate.startswith(("08", "57P"))
+    )
 
 
 def said(error: UserError | psycopg.Error) -> str:

@@ -36,7 +36,7 @@ from pgbillion.common.target import Target
 from pgbillion.server import extension
 from pgbillion.tables.plan import Method
 from pgbillion.tenants import arrival, commands, fleet, journal, lock_table, needs
-from pgbillion.tenants.fleet_export import MAX_WORKERS, said
+from pgbillion.tenants.fleet_export import MAX_WORKERS, lost, said
 
 Observe = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
@@ -95,6 +95,7 @@ def import_(target: Target, request: Request, *, observe: Observe) -> Outcome:
     directory = fleet.Directory(request.directory)
     manifest = _manifest(directory, request)
     with target.connect(application_name=_NAME) as conn:
+        arrival.patient(conn)
         conn.execute("SET client_min_messages = warning")
         arrival.check_database(conn)
         _check(conn, manifest, request)
@@ -107,7 +108,7 @@ def import_(target: Target, request: Request, *, observe: Observe) -> Outcome:
             with observe(len(manifest.tenants) - len(before)) as update:
                 run.all(update)
             if not run.outcome.failures:
-                conn.execute(f"DROP TABLE {_OURS}".encode())
+                _drop_record(conn, manifest)
     run.outcome.seconds = time.monotonic() - start
     return run.outcome
 
@@ -212,6 +213,15 @@ def _make_record(conn: Connection) -> None:
     )
 
 
+def _drop_record(conn: Connection, manifest: fleet.Manifest) -> None:
+    """Forget which tenants have come, as all have."""
+    with conn.transaction():
+        conn.execute(f"LOCK TABLE {_OURS}".encode())
+        conn.execute(f"DELETE FROM {_OURS} WHERE export = %s".encode(), [manifest.id])
+        if conn.execute(f"SELECT FROM {_OURS} LIMIT 1".encode()).fetchone() is None:
+            conn.execute(f"DROP TABLE {_OURS}".encode())
+
+
 # ---- the import ----
 
 
@@ -227,7 +237,10 @@ class _Run:
         conn: Connection,
         before: set[str],
     ) -> None:
-        self.outcome = Outcome(len(manifest.tenants), len(before), left_out=manifest.left_out)
+        self.outcome = Outcome(len(manifest.tenants), len(before), left_out=list(manifest.left_out))
+        if manifest.failed:
+            failed = text.many(len(manifest.failed), "tenant")
+            self.outcome.left_out.append(f"{failed} that could not be exported, such as {min(manifest.failed)}")
         self._target = target
         self._request = request
         self._directory = directory
@@ -246,7 +259,7 @@ class _Run:
 
     def all(self, update: Callable[[int], None]) -> None:
         self._update = update
-        for kinds in self._levels():
+        for kinds in list(self._levels()):
             self._each(self._first, [kind for kind in kinds if kind.first not in self._before])
             of = defaultdict(list)
             for name, tenant in self._manifest.tenants.items():
@@ -327,7 +340,7 @@ class _Run:
                     raise UserError(f"what was restored is not the same: {arrival.some(wrong)}")
                 self._finish(conn, kind.first, extras)
         except (UserError, psycopg.Error) as error:
-            if team.stopped.is_set():
+            if team.stopped.is_set() or lost(error):
                 raise
             self._failed([kind.first], said(error))
         else:
@@ -415,7 +428,7 @@ class _Run:
                             raise
                         time.sleep(0.05 * 2**attempt)
         except (UserError, psycopg.Error) as error:
-            if team.stopped.is_set() or conn.closed:
+            if team.stopped.is_set() or lost(error):
                 raise
             self._failed([name], said(error))
         else:
