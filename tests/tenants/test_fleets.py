@@ -208,7 +208,7 @@ def test_an_export_goes_on_where_it_was_interrupted(cli: CommandLine, sent: sign
     done = cli.run(*export, check=True)
     assert f"{directory}: {MANY} tenants" in done.stdout
     if sent == signal.SIGINT:
-        assert "tenants, 6 of them before, 1 definition" in done.stdout
+        assert "tenants, 6 of them before, 1 definition," in done.stdout
         assert {file.name for file in (directory / "rows").iterdir() if before.get(file.name) == file.stat().st_ino}
     assert not list(directory.rglob("*.partial"))
     assert import_(cli, directory).returncode == 0

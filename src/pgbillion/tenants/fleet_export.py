@@ -45,8 +45,8 @@ _SETTINGS = (
 )
 # a session keeps what it has read of each table: another one begins after this many
 _TABLES_PER_SESSION = 5_000
-# locks of a relation whose rows are copied: its own, TOAST and that one's index
-_LOCKS_PER_RELATION = 3
+# locks of a table: its own, those of TOAST and that one's index, and a sequence's
+_LOCKS_PER_TABLE = 4
 _BLOCK = 1 << 18
 _READ_AGAIN = 3
 
@@ -170,7 +170,8 @@ class _Run:
         manifest, directory = self._manifest, self._directory
         rows = self._conn.execute(
             "SELECT n.oid::int8, n.nspname::text, r.rolname::text FROM pg_namespace n"
-            " JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = ANY (%s::text[])",
+            " JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = ANY (%s::text[])"
+            ' ORDER BY n.nspname COLLATE "C"',
             [list(names)],
         ).fetchall()
         self._names = {oid: name for oid, name, _ in rows}
@@ -209,7 +210,7 @@ class _Run:
     def _find_kinds(self, update: Callable[[int], None]) -> None:
         """Find which tenants are the same, and forget what the directory has of tenants that have changed since."""
         conn, workers, manifest = self._conn, self._request.workers, self._manifest
-        oids = sorted(self._names, key=lambda oid: self._names[oid])
+        oids = list(self._names)
         fingerprints.settle(conn)
         size = fingerprints.per_query(conn, oids[0])
         rows = fingerprints.Reader(self._source, "row_fingerprints", size, workers)
@@ -417,18 +418,18 @@ class _Run:
         return conn
 
     def _one(self, team: together.Team, conn: Connection, oid: int, number: int) -> int:
-        """Export a tenant, and return how many relations it has."""
+        """Export a tenant, and return how many tables it has."""
         name = self._names[oid]
         seen = 0
         try:
             for attempt in itertools.count(1):
-                relations = _relations(conn, oid)
-                seen += len(relations)
-                with self._locks.taken(_LOCKS_PER_RELATION * len(relations)), conn.transaction():
-                    _lock(conn, name, relations)
+                tables = _tables(conn, oid)
+                seen += len(tables)
+                with self._locks.taken(_LOCKS_PER_TABLE * len(tables)), conn.transaction():
+                    _lock(conn, name, tables)
                     # from here on there is a snapshot, which has what was committed before
                     found = _relations(conn, oid)
-                    if found.keys() - relations.keys():
+                    if {table for table, relation in found.items() if relation.kind in ("r", "p")} - set(tables):
                         if attempt < _READ_AGAIN:
                             continue
                         raise UserError("its tables were changed meanwhile", "export again")
@@ -548,11 +549,20 @@ def _relations(conn: Connection, oid: int) -> dict[str, _Relation]:
     return {name: _Relation(kind, columns, filled, start) for kind, name, columns, filled, start in rows}
 
 
-def _lock(conn: Connection, name: str, relations: dict[str, _Relation]) -> None:
+def _tables(conn: Connection, oid: int) -> list[str]:
+    rows = conn.execute(
+        "SELECT c.relname::text FROM pg_depend d JOIN pg_class c ON c.oid = d.objid"
+        " WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = %s::oid AND d.classid = 'pg_class'::regclass"
+        " AND c.relkind IN ('r', 'p')",
+        [oid],
+    )
+    return [name for (name,) in rows]
+
+
+def _lock(conn: Connection, name: str, tables: Sequence[str]) -> None:
     """Keep others from changing the definitions of tables, until the end of the transaction."""
-    tables = [sql.Identifier(name, table) for table, relation in relations.items() if relation.kind in ("r", "p")]
     if tables:
-        locks = sql.SQL(", ").join(sql.SQL("ONLY {}").format(table) for table in tables)
+        locks = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(name, table)) for table in tables)
         conn.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(locks))
 
 
