@@ -154,6 +154,21 @@ def test_what_is_left_of_a_commutator_s_name(conn: Connection) -> None:
     assert differing(conn, "made_1") == []
 
 
+def test_a_toast_table_that_no_column_needs(conn: Connection) -> None:
+    """It stays when the column that needed it is dropped, and its options do."""
+    schemas.make_schema(conn, "model", "CREATE TABLE a (i integer, t text) WITH (toast.autovacuum_enabled = off)")
+    options = (
+        "SELECT reloptions FROM pg_class WHERE oid = (SELECT reltoastrelid FROM pg_class WHERE oid = %s::regclass)"
+    )
+    tenants(conn)
+    assert one(conn, options, "made_1.a") == one(conn, options, "model.a") == ["autovacuum_enabled=off"]
+    conn.execute("DROP SCHEMA made_1 CASCADE; ALTER TABLE model.a DROP t")
+    tenants(conn)
+    assert one(conn, options, "model.a") is not None
+    assert one(conn, "SELECT reltoastrelid FROM pg_class WHERE oid = 'made_1.a'::regclass") == 0
+    assert differing(conn, "made_1") == []
+
+
 def test_a_function_whose_columns_get_names(conn: Connection) -> None:
     """PostgreSQL shows the names of the tenant's, and nothing else that its wording would be worth changing for."""
     made = "CREATE FUNCTION f() RETURNS TABLE (a integer, b text) LANGUAGE sql BEGIN ATOMIC SELECT -3, 'a'; END"

@@ -72,6 +72,11 @@
 	"coalesce((SELECT format(' USING %I', CASE WHEN amname IN ('heap', 'lazy_heap') THEN coalesce($2, amname::text)" \
 	" ELSE amname END) FROM pg_am WHERE oid = " c ".relam), '')"
 
+/* Its TOAST table x, if it has options and any of its columns uses it: that of a column that was dropped stays. */
+#define TOAST(c, x) \
+	"pg_class " x " ON " x ".oid = " c ".reltoastrelid AND " x ".reloptions IS NOT NULL AND EXISTS (SELECT FROM pg_attribute" \
+	" WHERE attrelid = " c ".oid AND attnum > 0 AND NOT attisdropped AND attlen = -1 AND attgenerated <> 'v')"
+
 #define UNLOGGED(c) "CASE " c ".relpersistence WHEN 'u' THEN 'UNLOGGED ' ELSE '' END"
 
 /* Names of functions and operators, as far as their arguments do not tell which are meant. */
@@ -316,7 +321,7 @@ const char *const clone_object_queries[] = {
 	ACCESS_METHOD("c") ","
 	" coalesce(' WITH (' || nullif(concat_ws(', ', " OPTIONS("c.reloptions", "''") ", " OPTIONS("x.reloptions", "'toast.'") "), '') || ')', ''),"
 	TABLESPACE("c") ")"
-	" FROM " TABLES " LEFT JOIN pg_class x ON x.oid = c.reltoastrelid AND x.reloptions IS NOT NULL",
+	" FROM " TABLES " LEFT JOIN " TOAST("c", "x"),
 
 	/* the types that tables are of */
 	"SELECT 'pg_class'::regclass::oid, c.oid, format('ALTER TABLE ONLY %I OF %s', c.relname, c.reloftype::regtype)"
@@ -449,7 +454,7 @@ const char *const clone_object_queries[] = {
 	ACCESS_METHOD("c") ","
 	" coalesce(' WITH (' || nullif(concat_ws(', ', " OPTIONS("c.reloptions", "''") ", " OPTIONS("x.reloptions", "'toast.'") "), '') || ')', ''),"
 	TABLESPACE("c") ", rtrim(pg_get_viewdef(c.oid), ';'))"
-	" FROM " RELATIONS " c LEFT JOIN pg_class x ON x.oid = c.reltoastrelid AND x.reloptions IS NOT NULL WHERE c.relkind = 'm'",
+	" FROM " RELATIONS " c LEFT JOIN " TOAST("c", "x") " WHERE c.relkind = 'm'",
 	COLUMN_SETTINGS("('m')"),
 
 	/* rules */

@@ -100,7 +100,10 @@ WITH s AS MATERIALIZED (
                                  WHERE i.inhrelid = r.oid),
                                (SELECT 'of ' || t.oid::regtype FROM pg_type t WHERE t.oid = r.reloftype),
                                (SELECT 'toast ' || x.reloptions::text FROM pg_class x
-                                 WHERE x.oid = r.reltoastrelid AND x.reloptions IS NOT NULL),
+                                 WHERE x.oid = r.reltoastrelid AND x.reloptions IS NOT NULL
+                                       -- that of a column that was dropped stays
+                                   AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = r.oid AND a.attnum > 0
+                                                  AND NOT a.attisdropped AND a.attlen = -1 AND a.attgenerated <> 'v')),
                                (SELECT concat_ws(' ', 'server', f.ftserver, f.ftoptions::text) FROM pg_foreign_table f
                                  WHERE f.ftrelid = r.oid))
            END
