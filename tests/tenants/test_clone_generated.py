@@ -55,6 +55,7 @@ DEFINITIONS = """
         FROM pg_policy WHERE polrelid = c.oid) d (definition)
     WHERE relnamespace = 'model'::regnamespace
 """
+BOUND = "nothing explains how pg_class.relpartbound differs between clones"
 MISUNDERSTOOD = "definitions that PostgreSQL no longer understands, or that their owner may no longer read"
 CLONES = [f"clone_{number}" for number in (97, 98, 99, 100, 101)]
 
@@ -128,6 +129,9 @@ class _Trial:
             self.outcomes[MISUNDERSTOOD] += 1
             with pytest.raises(type(error)):
                 self._make_by_commands()
+            return
+        if self._conn.info.server_version < 160000 and any(BOUND in reason for reason in self._reasons):
+            self.outcomes["composite bounds of partitions, which have bytes of no meaning"] += 1
             return
         assert self._reasons == []
         made = schema_rows.rows(self._conn, self._catalogs, "clone_98")
