@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ _PATIENT = (
     " WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
 _SHOWN = 5
+_NOT_NULL = re.compile(r'ALTER TABLE .* ADD CONSTRAINT (?:"(?:[^"]|"")+"|[^" ]+) NOT NULL ', re.DOTALL)
 
 
 @dataclass
@@ -132,10 +134,16 @@ def differences(
     wanted: Mapping[tuple[str, str], str], found: Mapping[tuple[str, str], str], *, same: bool
 ) -> list[str]:
     """Return the objects of a copy that are not what they were; by name alone unless the servers word them the same."""
+
+    def one_sided(key: tuple[str, str]) -> bool:
+        # before 18 NOT NULL has no name, and later one is chosen
+        of_column = key[0] == "constraint" and _NOT_NULL.match(wanted.get(key) or found.get(key) or "")
+        return (key in wanted) != (key in found) and (same or not of_column)
+
     return [
         " ".join(key)
         for key in sorted(wanted.keys() | found.keys())
-        if (key in wanted) != (key in found) or (same and not wording.same(wanted[key], found[key]))
+        if one_sided(key) or (same and not wording.same(wanted.get(key), found.get(key)))
     ]
 
 
