@@ -20,7 +20,9 @@ from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
 from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
+from pgbillion.common.target import Target
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
+from pgbillion.tenants import fleet_export
 
 OTHER = "elsewhere"
 # beside a small application's: what rows and clones can get wrong
@@ -280,6 +282,54 @@ def test_what_changes_between_two_exports_is_exported_again(cli: CommandLine) ->
     failed(cli.run("tenants", "export", "--all", str(cli.state / "x" / "y"), "s*"), 1, "cannot be made")
     failed(cli.run(*export, "--schema-only"), 1, "--all takes no")
     failed(cli.run("tenants", "export"), 1, "name a schema")
+
+
+def test_a_tenant_that_fails_keeps_no_other_from_going(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even the first of its kind, in whose place another one comes."""
+    directory = cli.state / "all"
+    monkeypatch.setattr(fleet_export, "_LOCK_TIMEOUT", 200)
+    request = fleet_export.Request(directory, "s*", 2)
+    with cli.connect() as conn, cli.connect() as holder:
+        names = small(conn)
+
+        @contextmanager
+        def holding(total: int) -> Iterator[Callable[[int], None]]:
+            # when its definition is there
+            with holder.transaction():
+                holder.execute("LOCK TABLE s00.u IN ACCESS EXCLUSIVE MODE")
+                yield lambda done: None
+
+        outcome = fleet_export.export(
+            Target(cli.conninfo, "the test's"),
+            request,
+            observe=lambda word: holding if word == "exported" else unobserved,
+        )
+        assert outcome.failures == {"s00": "canceling statement due to lock timeout"}
+        with holder.transaction():
+            # the definition cannot be read, either
+            holder.execute("LOCK TABLE s01.t IN ACCESS EXCLUSIVE MODE")
+            again = fleet_export.export(
+                Target(cli.conninfo, "the test's"),
+                fleet_export.Request(cli.state / "other", "s0[01]", 2),
+                observe=lambda word: unobserved,
+            )
+        assert (again.tenants, sorted(again.failures)) in ((1, ["s01"]), (0, ["s00", "s01"]))
+    assert outcome.tenants == MANY - 1
+    done = import_(cli, directory)
+    assert done.returncode == 0, done.stderr
+    assert "not in the export: 1 tenant that could not be exported, such as s00" in done.stderr
+    for name in names[1:]:
+        assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+    assert "12 tenants, 11 of them before" in cli.run("tenants", "export", "--all", str(directory), "s*").stdout
+    with cli.cluster.connect(OTHER) as other:
+        for name in names[1:]:
+            other.execute(f"DROP SCHEMA {name} CASCADE".encode())
+    assert import_(cli, directory).stdout.startswith("12 tenants imported")
+
+
+@contextmanager
+def unobserved(total: int) -> Iterator[Callable[[int], None]]:
+    yield lambda done: None
 
 
 FORGED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {

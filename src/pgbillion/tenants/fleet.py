@@ -18,7 +18,6 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import threading
 import time
 import uuid
@@ -372,7 +371,3 @@ class Directory:
     def size(self) -> int:
         """Return how many bytes all files have."""
         return sum(file.stat().st_size for file in self.path.rglob("*") if file.is_file())
-
-    def remove(self) -> None:
-        """Remove the directory."""
-        shutil.rmtree(self.path)

@@ -37,7 +37,7 @@ Observe = Callable[[str], Callable[[int], AbstractContextManager[Callable[[int],
 
 MAX_WORKERS = 100
 _NAME = "pgbillion tenants export"
-_LOCK_TIMEOUT = "1min"
+_LOCK_TIMEOUT = 60_000  # milliseconds
 # what values look like must not depend on the session's settings, as pg_dump's do not
 _SETTINGS = (
     "SET DateStyle = ISO; SET IntervalStyle = postgres; SET extra_float_digits = 3; SET bytea_output = hex;"
@@ -162,9 +162,8 @@ class _Run:
         self._names: dict[int, str] = {}
         self._owners: dict[int, str] = {}
         self._kind_of: dict[int, fleet.Kind] = {}
-        # which query made the fingerprints by which a tenant is known again, and what these are
-        self._query = b""
-        self._prints: dict[int, str] = {}
+        # by which query and its fingerprint a tenant is known again
+        self._prints: dict[int, tuple[bytes, str | None]] = {}
 
     def all(self, names: Sequence[str], observe: Observe) -> Outcome:
         manifest, directory = self._manifest, self._directory
@@ -216,16 +215,14 @@ class _Run:
         rows = fingerprints.Reader(self._source, "row_fingerprints", size, workers)
         texts = fingerprints.Reader(self._source, "fleet_fingerprints", size, workers)
         groups = [[oid] for oid in oids]
-        by_rows = extension.usable(conn, extension.TABLES, "schema_fingerprints")
-        if by_rows:
+        if extension.usable(conn, extension.TABLES, "schema_fingerprints"):
             rows.read(groups, update)
             groups = rows.grouped(groups)
         texts.read(groups, update)
         found = {oid: texts.found.get(group[0], f"schema {oid}") for group in groups for oid in group}
-        if by_rows:
-            self._query, self._prints = rows.query, {**rows.found}
-        else:
-            self._query, self._prints = texts.query, {**texts.found}
+        for oid in oids:
+            by_row = rows.found.get(oid)
+            self._prints[oid] = (texts.query, found[oid]) if by_row is None else (rows.query, by_row)
         apart = defaultdict(list)
         for oid, what in conn.execute(load("tenants", "fleet_apart").encode(), {"schemas": oids}):
             apart[oid].append(what)
@@ -337,6 +334,7 @@ class _Run:
                     jobs=1,
                     rows=False,
                     snapshot=snapshot,
+                    lock_timeout=_LOCK_TIMEOUT,
                 )
                 parts = {
                     part: directory.put(
@@ -352,8 +350,9 @@ class _Run:
 
     def _check_unchanged(self, conn: Connection, oid: int) -> None:
         """Raise UserError if a tenant is not what it was when the tenants were compared."""
-        found = {schema: fingerprint for schema, fingerprint, _ in conn.execute(self._query, [[oid]])}
-        if found.get(oid) != self._prints.get(oid):
+        query, fingerprint = self._prints[oid]
+        found = {schema: now for schema, now, _ in conn.execute(query, [[oid]])}
+        if found.get(oid) != fingerprint:
             raise UserError("its definition was changed meanwhile", "export again")
 
     def _choose_others(self) -> None:
@@ -412,7 +411,7 @@ class _Run:
         arrival.patient(conn)
         fingerprints.settle(conn)
         conn.execute(_SETTINGS.encode())
-        conn.execute("SELECT set_config('lock_timeout', %s, false)", [_LOCK_TIMEOUT])
+        conn.execute("SELECT set_config('lock_timeout', %s::text, false)", [_LOCK_TIMEOUT])
         conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         conn.read_only = True
         return conn
