@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from harness import needs, schemas, servers
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
+from harness.unknown_to_pg_dump import REFUSED, UNKNOWN_TO_PG_DUMP
 from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
@@ -166,6 +167,35 @@ def test_what_stands_in_the_way_is_told_before_anything_is_done(cli: CommandLine
             conn.execute("DROP OWNED BY gone CASCADE; DROP ROLE gone")
         failed(import_(cli, directory), 3, "the target lacks what the tenants need: role gone", "--roles-only")
         assert one(other, "SELECT count(*) FROM pg_namespace WHERE nspname ~ '^a[0-9]'") == 0
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("method", ["bulk", "sql"])
+def test_every_kind_of_object_comes(cli: CommandLine, method: str) -> None:
+    """Also those that cannot be cloned, whose tenants have definitions of their own."""
+    directory = cli.state / "all"
+    names = {}
+    with cli.connect() as conn:
+        for kind in (*schemas.KINDS, "worded"):
+            for which in ("one", "two"):
+                name = names[kind, which] = f'Odd "{kind}" {which}'
+                schemas.make_schema(conn, name, schemas.KINDS.get(kind, schemas.WORDED))
+                if kind in UNKNOWN_TO_PG_DUMP:
+                    conn.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(name)))
+                    conn.execute(UNKNOWN_TO_PG_DUMP[kind].encode())
+                    conn.execute("RESET search_path")
+    done = cli.run("tenants", "export", "--all", str(directory), '"Odd "*', check=True)
+    assert f"{directory}: {len(names)} tenants, " in done.stdout
+    outcome = import_(cli, directory, "--method", method, "--trust-owner", "--json")
+    # what `move` refuses, and for the same reasons
+    assert outcome.returncode == 1, outcome.stderr
+    refused = {names[kind, which] for kind in REFUSED for which in ("one", "two")}
+    assert json.loads(outcome.stdout)["failures"].keys() == refused, outcome.stderr
+    # what is shown in other words once it is restored has been compared by the import
+    same = {name for (kind, _), name in names.items() if kind != "worded"} - refused
+    assert {
+        name for name in same if dumped(cli.cluster, OTHER, name) != dumped(cli.cluster, cli.database, name)
+    } == set()
 
 
 MANY = 12

@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 from harness import needs, schemas, servers
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
+from harness.unknown_to_pg_dump import REFUSED, UNKNOWN_TO_PG_DUMP
 from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.paths import state_dir
@@ -65,21 +66,6 @@ def sessions(conn: Connection) -> int:
     count = one(conn, "SELECT count(*) FROM pg_stat_activity WHERE application_name ~ '^(pg_|pgbillion tenants)'")
     assert isinstance(count, int)
     return count
-
-
-# pg_dump takes the sequence of an identity column for one of the column's type, and a constraint for as valid as its
-# parent's; it leaves out comments on the rule of a view and on a type of several ranges, and says nothing of operators
-# that are only the commutator or negator of another
-UNKNOWN_TO_PG_DUMP = {
-    "storage": "DROP TABLE of_like",
-    "inheritance": "DROP TABLE latest, later",
-    "operators": "COMMENT ON OPERATOR >>> (mood, integer) IS NULL;"
-    "ALTER OPERATOR !<<< (integer, mood) OWNER TO CURRENT_USER",
-    "remarks": 'COMMENT ON RULE "_RETURN" ON v IS NULL; COMMENT ON TYPE spans IS NULL',
-}
-# casts belong to no schema, so that pg_dump leaves them out of one, and move refuses; partitions' foreign keys get the
-# names of their table's
-REFUSED = {"casts": "cast from ", "foreign keys": r'the copy is not the same: .*constraint "To a" on p2'}
 
 
 @pytest.mark.majors
