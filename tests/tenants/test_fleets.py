@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 from harness import needs, schemas, servers
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
-from harness.unknown_to_pg_dump import REFUSED, UNKNOWN_TO_PG_DUMP
+from harness.unknown_to_pg_dump import UNKNOWN_TO_PG_DUMP
 from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
@@ -187,15 +187,39 @@ def test_every_kind_of_object_comes(cli: CommandLine, method: str) -> None:
     done = cli.run("tenants", "export", "--all", str(directory), '"Odd "*', check=True)
     assert f"{directory}: {len(names)} tenants, " in done.stdout
     outcome = import_(cli, directory, "--method", method, "--trust-owner", "--json")
-    # what `move` refuses, and for the same reasons
+    # a default of which needs a cast
     assert outcome.returncode == 1, outcome.stderr
-    refused = {names[kind, which] for kind in REFUSED for which in ("one", "two")}
+    refused = {names["casts", which] for which in ("one", "two")}
     assert json.loads(outcome.stdout)["failures"].keys() == refused, outcome.stderr
     # what is shown in other words once it is restored has been compared by the import
     same = {name for (kind, _), name in names.items() if kind != "worded"} - refused
     assert {
         name for name in same if dumped(cli.cluster, OTHER, name) != dumped(cli.cluster, cli.database, name)
     } == set()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "UTF8", "SQL_ASCII"])
+def test_a_database_of_another_encoding(cli: CommandLine, encoding: str) -> None:
+    directory = cli.state / "all"
+    commands = """
+        CREATE TABLE "Größe" ("ä" text, i serial PRIMARY KEY, b text CHECK (b <> 'ß'));
+        INSERT INTO "Größe" ("ä", b) VALUES ('über', 'ö'), (NULL, ''); COMMENT ON TABLE "Größe" IS 'é';
+        CREATE INDEX "ü" ON "Größe" (("ä" || 'ä')); CREATE TABLE "für" (i integer CONSTRAINT "ñ" REFERENCES "Größe");
+    """
+    with servers.new_database(cli.cluster, "encoded", encoding) as name:
+        with cli.cluster.connect(name) as conn:
+            conn.execute("SET client_encoding = UTF8")
+            make(conn, ["Ä1", "Ä2"], commands, "")
+            database = cli.cluster.conninfo(name)
+            cli.run("tenants", "export", "--all", str(directory), '"Ä"?', "-d", database, server=False, check=True)
+        done = import_(cli, directory)
+        assert done.returncode == 0, done.stderr
+        with cli.cluster.connect(OTHER) as other:
+            assert rows_of(other, "Ä2")['"Ä2"."Größe"'] == [('(,2,"")',), ("(über,1,ö)",)]
+            query = (
+                "SELECT conname::text FROM pg_constraint WHERE conrelid = '\"Ä2\".\"für\"'::regclass AND contype = 'f'"
+            )
+            assert one(other, query) == "ñ"
 
 
 MANY = 12

@@ -30,12 +30,14 @@ def to_file(
     jobs: int,
     rows: bool,
     snapshot: str | None = None,
+    encoding: str | None = None,
     lock_timeout: int | None = None,
 ) -> None:
     """Write a schema's archive. Raises UserError with what pg_dump says; what is there then is to be removed."""
     options = ["--format", form, "--file", str(path), *(["--jobs", str(jobs)] if form == "directory" else [])]
     options += [] if rows else ["--schema-only"]
     options += [] if snapshot is None else ["--snapshot", snapshot]
+    options += [] if encoding is None else ["--encoding", encoding]
     options += [] if lock_timeout is None else ["--lock-wait-timeout", str(lock_timeout)]
     with _started(programs.dump, [*_what(schema), *options], source, "pgbillion tenants export") as (process, said):
         process.wait()

@@ -115,6 +115,12 @@ class Manifest:
         """The major version of the source."""
         return int(self.source["version"]) // 10000
 
+    @property
+    def encoding(self) -> str | None:
+        """The encoding of rows; None if they are as they came, and are taken for UTF-8."""
+        encoding = str(self.source["encoding"])
+        return None if encoding == "SQL_ASCII" else encoding
+
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON's types."""
         return {"format": FORMAT, **asdict(self)}

@@ -324,6 +324,9 @@ class _Run:
             kind.code = needs.evaluated(conn, oid, indexes=True)
             kind.left_out = [key for key in objects if key[0] == "cast"]
             kind.least_major = self._programs.major
+            own = [
+                f"{command};\n" for (command,) in conn.execute(load("tenants", "fleet_partition_keys").encode(), [oid])
+            ]
             try:
                 dump.to_file(
                     self._programs,
@@ -334,13 +337,15 @@ class _Run:
                     jobs=1,
                     rows=False,
                     snapshot=snapshot,
+                    encoding="UTF8",
                     lock_timeout=_LOCK_TIMEOUT,
                 )
+                texts = {
+                    fleet.BEFORE: dump.section(self._programs, archive, "pre-data"),
+                    fleet.AFTER: dump.section(self._programs, archive, "post-data") + "".join(own).encode(),
+                }
                 parts = {
-                    part: directory.put(
-                        directory.definition(kind.number, part), dump.section(self._programs, archive, section)
-                    )
-                    for part, section in ((fleet.BEFORE, "pre-data"), (fleet.AFTER, "post-data"))
+                    part: directory.put(directory.definition(kind.number, part), text) for part, text in texts.items()
                 }
             finally:
                 archive.unlink(missing_ok=True)
@@ -460,7 +465,8 @@ class _Run:
             with partial.open("wb") as file:
                 written = _Written(file)
                 # the server's own encoding, so that nothing is converted
-                conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.source["encoding"]])
+                if self._manifest.encoding is not None:
+                    conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.encoding])
                 for table, relation in relations.items():
                     if relation.kind in ("r", "p") and relation.rows:
                         rows, size = _copy_table(conn, written, name, table, relation)

@@ -477,7 +477,8 @@ class _Run:
     def _fill(self, conn: Connection, name: str, tenant: fleet.Tenant, extras: fleet.Extras) -> None:
         """Copy a tenant's rows, and set its sequences."""
         if extras.tables:
-            conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.source["encoding"]])
+            if self._manifest.encoding is not None:
+                conn.execute("SELECT set_config('client_encoding', %s, true)", [self._manifest.encoding])
             with self._directory.rows(tenant.number).open("rb") as file:
                 for table, columns, rows, size in extras.tables:
                     listed = sql.SQL(" ({})").format(sql.SQL(", ").join(map(sql.Identifier, columns)))
