@@ -300,7 +300,10 @@ join_table_tags(JoinTable *table, uint64 *slot, uint64 *tag)
 	return false;
 }
 
-/* All entries one after the other, with their tags; a walk starts with zeroes. False after the last. */
+/*
+ * All entries one after the other, with their tags, in an order in which they
+ * can be inserted; a walk starts with zeroes. False after the last.
+ */
 bool
 join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag)
 {
@@ -311,7 +314,7 @@ join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag)
 	}
 	while (*slot < table->slots.nslots)
 	{
-		const KeySlot *found = &table->slots.slot[(*slot)++];
+		const KeySlot *found = &table->slots.slot[key_slots_walk(&table->slots, (*slot)++)];
 
 		if (found->entry != NULL)
 		{

@@ -59,6 +59,18 @@ key_slot_of(const KeySlots *slots, uint64 tag)
 	return key_tag_hash(tag) >> slots->shift;
 }
 
+/*
+ * The slot at which a walk over all of them comes as the i-th. Entries in the
+ * order of the slots would all begin at the same end of a table that begins
+ * small, so that each is put behind a long row of others: the time to insert
+ * them would grow with the square of their number. So the walk leaps.
+ */
+static inline uint64
+key_slots_walk(const KeySlots *slots, uint64 i)
+{
+	return (i * (UINT64CONST(0x9E3779B97F4A7C15) >> slots->shift | 1)) & (slots->nslots - 1);
+}
+
 /* Are there too few for n entries? */
 static inline bool
 key_slots_lack(const KeySlots *slots, uint64 n)
