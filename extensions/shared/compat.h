@@ -107,6 +107,17 @@ executor_run(QueryDesc *desc)
 #endif
 }
 
+/* The same, past the executor's hooks. */
+static inline void
+standard_executor_run(QueryDesc *desc)
+{
+#if PG_VERSION_NUM >= 180000
+	standard_ExecutorRun(desc, ForwardScanDirection, 0);
+#else
+	standard_ExecutorRun(desc, ForwardScanDirection, 0, true);
+#endif
+}
+
 /* 16 replaced the many pg_xxx_aclcheck() by one function. */
 #if PG_VERSION_NUM < 160000
 #include "catalog/pg_tablespace.h"
@@ -262,6 +273,18 @@ typedef PGAlignedBlock IOAlignedBlock;
 	build_join_rel(root, relids, outer, inner, sjinfo, restrictlist)
 #endif
 
+/* 16 finds out by itself how many groups grouping sets make. */
+#if PG_VERSION_NUM >= 160000
+#define create_groupingsets_path(root, rel, subpath, having, strategy, rollups, costs, groups) \
+	create_groupingsets_path(root, rel, subpath, having, strategy, rollups, costs)
+#endif
+
+/* 16 is told of the outer join that a join may be. */
+#if PG_VERSION_NUM < 160000
+#define generate_join_implied_equalities(root, join_relids, outer_relids, inner, sjinfo) \
+	generate_join_implied_equalities(root, join_relids, outer_relids, inner)
+#endif
+
 /*
  * 16 keeps the privileges that a query needs apart from its range table, and
  * asserts that each of them is an entry's. While a query is being planned this
@@ -344,6 +367,7 @@ entries_of_permissions(List *rteperminfos)
 
 /* 19 tells the planner which EXPLAIN it is called for. */
 #if PG_VERSION_NUM < 190000
+#define planner(query, text, options, params, es) planner(query, text, options, params)
 #define pg_plan_query(query, text, options, params, es) pg_plan_query(query, text, options, params)
 #endif
 

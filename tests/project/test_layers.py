@@ -87,6 +87,7 @@ MAY_INCLUDE = {
             "vector/plan": ("planner/", "column_index/column_index.h", "vector/"),
             "shard": ("planner/",),
             "eager_aggregate": ("planner/", "vector/vector.h", "vector/plan/cost_model.h", "shard/shard.h"),
+            "join_estimate": ("planner/",),
             "memoize": ("planner/",),
             "nested_loop": ("planner/",),
             "statistics": ("vector/node/custom_scan.h", "shard/shard.h"),

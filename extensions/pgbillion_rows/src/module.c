@@ -13,6 +13,7 @@
 
 #include "column_index/column_index.h"
 #include "eager_aggregate/eager_aggregate.h"
+#include "join_estimate/join_estimate.h"
 #include "memoize/memoize.h"
 #include "nested_loop/nested_loop.h"
 #include "planner/planner.h"
@@ -40,6 +41,7 @@ _PG_init(void)
 	shard_init();
 	shard_connection_init();
 	eager_aggregate_init();
+	join_estimate_init();
 	memoize_init();
 	statistics_memory_init();
 	statistics_count_init();

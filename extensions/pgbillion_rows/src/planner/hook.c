@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "nodes/parsenodes.h"
+#include "optimizer/geqo.h"
 #include "optimizer/paths.h"
 #include "optimizer/planner.h"
 
@@ -41,6 +42,8 @@ static ScanPathsOffer scan_offer = NULL;
 static set_join_pathlist_hook_type previous_join_hook = NULL;
 static JoinPathsOffer join_offers[MOST_OFFERS];
 static int	njoin_offers = 0;
+static join_search_hook_type previous_search_hook = NULL;
+static JoinSearchOffer search_offer = NULL;
 static planner_hook_type previous_planner_hook = NULL;
 static int	cursor_options = 0; /* of the statement that is being planned */
 
@@ -96,6 +99,27 @@ planner_add_join_offer(JoinPathsOffer offer)
 	join_offers[njoin_offers++] = offer;
 }
 
+/* The search itself is PostgreSQL's, or that of a library that was loaded before. */
+static RelOptInfo *
+join_search(PlannerInfo *root, int levels_needed, List *initial_rels)
+{
+	if (planner_enabled && search_offer != NULL)
+		search_offer(root);
+	if (previous_search_hook != NULL)
+		return previous_search_hook(root, levels_needed, initial_rels);
+	if (enable_geqo && levels_needed >= geqo_threshold)
+		return geqo(root, levels_needed, initial_rels);
+	return standard_join_search(root, levels_needed, initial_rels);
+}
+
+/* The same for a query with joins, whose tables have their paths, before any of them is looked at. */
+void
+planner_set_search_offer(JoinSearchOffer offer)
+{
+	Assert(search_offer == NULL);
+	search_offer = offer;
+}
+
 /* Statements are planned inside others: functions are evaluated by the planner. */
 #if PG_VERSION_NUM >= 190000
 #define EXPLAIN_PARAMETER , ExplainState *es
@@ -137,6 +161,16 @@ planner_may_scroll(void)
 	return (cursor_options & CURSOR_OPT_FAST_PLAN) != 0 && (cursor_options & CURSOR_OPT_NO_SCROLL) == 0;
 }
 
+/* May the plan above want only the first rows, in whatever order they come? */
+bool
+planner_wants_first_rows(PlannerInfo *root)
+{
+	Query	   *parse = root->parse;
+
+	return root->tuple_fraction > 0 && parse->sortClause == NIL && parse->groupClause == NIL &&
+		parse->groupingSets == NIL && parse->distinctClause == NIL && !parse->hasAggs && !parse->hasWindowFuncs;
+}
+
 void
 planner_hook_init(void)
 {
@@ -151,6 +185,8 @@ planner_hook_init(void)
 	set_rel_pathlist_hook = scan_paths;
 	previous_join_hook = set_join_pathlist_hook;
 	set_join_pathlist_hook = join_paths;
+	previous_search_hook = join_search_hook;
+	join_search_hook = join_search;
 	previous_planner_hook = planner_hook;
 	planner_hook = plan_statement;
 }

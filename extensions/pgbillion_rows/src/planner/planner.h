@@ -52,6 +52,9 @@ typedef void (*ScanPathsOffer) (PlannerInfo *root, RelOptInfo *rel, RangeTblEntr
 typedef void (*JoinPathsOffer) (PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
 								JoinType type, JoinPathExtraData *extra);
 
+/* Looks at a query before the order of its joins is searched, maybe more than once. */
+typedef void (*JoinSearchOffer) (PlannerInfo *root);
+
 /*
  * Gives the partial states of a foreign table, or NULL where it does not apply.
  * It is NULL itself where nothing is loaded that can.
@@ -64,7 +67,9 @@ extern void planner_hook_init(void);
 extern void planner_add_offer(UpperPathsOffer offer);
 extern void planner_set_scan_offer(ScanPathsOffer offer);
 extern void planner_add_join_offer(JoinPathsOffer offer);
+extern void planner_set_search_offer(JoinSearchOffer offer);
 extern bool planner_may_scroll(void);
+extern bool planner_wants_first_rows(PlannerInfo *root);
 
 /* ---- targets.c ---- */
 

@@ -160,16 +160,19 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 		join_chain_joins_cost(chain, divisor);
 }
 
-/* The custom scan of a table, with joins, for a target, without its cost. */
-static CustomPath *
+/* The custom scan of a table, with joins, for a target, without its cost and what it takes. */
+static JoinsPath *
 chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target, int parallel_workers,
 		   bool safe, Oid index)
 {
 	List	   *joins = NIL;
-	CustomPath *path = vector_make_scan_path(parent, chain->table, target,
-											 vector_ordered_terms(root, chain->table->baserestrictinfo), index,
-											 parallel_workers, safe);
+	JoinsPath  *result = palloc0(sizeof(JoinsPath));
+	CustomPath *path = &result->path;
 	ListCell   *lc;
+
+	*path = *vector_make_scan_path(parent, chain->table, target,
+								   vector_ordered_terms(root, chain->table->baserestrictinfo), index,
+								   parallel_workers, safe);
 
 	foreach(lc, join_chain_steps(chain))
 	{
@@ -185,7 +188,7 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	}
 	path->custom_private = lappend(path->custom_private, joins);
 
-	return path;
+	return result;
 }
 
 /*
@@ -201,7 +204,8 @@ vector_join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTa
 	Oid			index;
 	Rival		rival;
 	Cost		run = run_cost(root, chain, target, divisor, &index);
-	CustomPath *path = chain_path(root, parent, chain, target, parallel_workers, safe, index);
+	JoinsPath  *result = chain_path(root, parent, chain, target, parallel_workers, safe, index);
+	CustomPath *path = &result->path;
 
 	/* EXPLAIN names the relations that the path's parent is of */
 	path->path.parent = makeNode(RelOptInfo);
@@ -209,6 +213,7 @@ vector_join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTa
 	path->path.parent->relids = chain->joined->relids;
 	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
 	(void) join_chain_rival(root, chain->joined, false, &rival);
+	result->taken = run + vector_row_cost(root, target) * rows;
 	path->path.startup_cost = planned_cost(&rival, run) + vector_row_cost(root, target) * rows;
 
 	/*
@@ -287,14 +292,13 @@ cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Oid *index, Cost 
 }
 
 /* Make the path of the rows of a chain from its cost and the time it takes; with workers it is a partial one. */
-static RowsPath *
+static JoinsPath *
 rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Oid index, Cost planned, Cost taken)
 {
 	RelOptInfo *joined = chain->joined;
-	RowsPath   *result = palloc(sizeof(RowsPath));
+	JoinsPath  *result = chain_path(root, joined, chain, joined->reltarget, workers, safe, index);
 	CustomPath *path = &result->path;
 
-	*path = *chain_path(root, joined, chain, joined->reltarget, workers, safe, index);
 	result->taken = taken;
 	path->path.rows = clamp_row_est(joined->rows / vector_parallel_divisor(workers));
 	path->path.total_cost = planned;
@@ -305,16 +309,6 @@ rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Oid index
 	path->methods = &vector_join_path_methods;
 
 	return result;
-}
-
-/* May the plan above want only the first rows, in whatever order they come? */
-static bool
-wants_first_rows(PlannerInfo *root)
-{
-	Query	   *parse = root->parse;
-
-	return root->tuple_fraction > 0 && parse->sortClause == NIL && parse->groupClause == NIL &&
-		parse->distinctClause == NIL && !parse->hasAggs && !parse->hasWindowFuncs;
 }
 
 /* Could evaluating the conditions of a chain raise an error? As far as PostgreSQL knows: it calls that a leak. */
@@ -367,11 +361,11 @@ can_return_columns(PlannerInfo *root, RelOptInfo *joined)
 static bool
 can_return_rows(PlannerInfo *root, const JoinChain *chain)
 {
-	return can_return_columns(root, chain->joined) && (!wants_first_rows(root) || !may_fail(chain));
+	return can_return_columns(root, chain->joined) && (!planner_wants_first_rows(root) || !may_fail(chain));
 }
 
 /* Our path of the rows of a relation among these that PostgreSQL's planner has at this cost, or NULL. */
-static RowsPath *
+static JoinsPath *
 find_offered(List *paths, bool safe, Cost planned)
 {
 	ListCell   *lc;
@@ -381,7 +375,7 @@ find_offered(List *paths, bool safe, Cost planned)
 		Path	   *path = lfirst(lc);
 
 		if (vector_is_rows_of_joins(path) && path->parallel_safe == safe && path->total_cost == planned)
-			return (RowsPath *) path;
+			return (JoinsPath *) path;
 	}
 	return NULL;
 }
@@ -394,8 +388,8 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 	Oid			index;
 	Cost		taken;
 	Cost		planned = cost_of_rows(root, chain, workers, &index, &taken);
-	RowsPath   *offered;
-	RowsPath   *path;
+	JoinsPath  *offered;
+	JoinsPath  *path;
 
 	/* the shares of processes are compared with other shares */
 	if (workers == 0)

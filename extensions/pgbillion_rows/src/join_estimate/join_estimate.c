@@ -1,0 +1,454 @@
+/*-------------------------------------------------------------------------
+ *
+ * join_estimate.c
+ *	  Estimates joins by key from the keys that a filter keeps:
+ *	  join_estimate.h says why.
+ *
+ * PostgreSQL keeps the selectivity of a join clause in the clause once it has
+ * computed it. What is found out is put there before the search for the best
+ * order of joins begins, so that all that follows agrees on it.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/stratnum.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_statistic.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/paths.h"
+#include "parser/parsetree.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+#include "utils/typcache.h"
+
+#include "compat.h"
+#include "join_estimate/join_estimate.h"
+#include "planner/planner.h"
+
+/* How many times as many rows as PostgreSQL expects there may have to be. */
+#define LEAST_FACTOR 4
+
+/* Joins that cannot return as many rows are as fast as reading keys. */
+#define LEAST_ROWS 20000
+
+/* How many times as much as reading the keys it has to cost to read the other table. */
+#define LEAST_COST_RATIO 3
+
+/* A larger table is not read for the sake of an estimate. */
+#define MOST_PAGES 4096
+
+/* How many of the rows of a table whose key is unique have a key of their own, as ANALYZE estimates it. */
+#define UNIQUE_SHARE 0.9
+
+static bool estimate_joins = true;
+
+/* ---- statistics ---- */
+
+/* What statistics tell of the rows of each key of the large table's column. */
+typedef struct KeyStatistics
+{
+	TypeCacheEntry *type;
+	Oid			collation;
+	AttStatsSlot common;		/* the most common values */
+	int		   *order;			/* of these */
+	AttStatsSlot histogram;
+	double		of_others;		/* share of the rows of each key in the
+								 * histogram's range */
+	double		average;		/* share of the rows of each key, as
+								 * PostgreSQL takes it */
+} KeyStatistics;
+
+static int
+compare(const KeyStatistics *statistics, Datum a, Datum b)
+{
+	return DatumGetInt32(FunctionCall2Coll(&statistics->type->cmp_proc_finfo, statistics->collation, a, b));
+}
+
+static int
+compare_common(const void *a, const void *b, void *arg)
+{
+	const KeyStatistics *statistics = arg;
+
+	return compare(statistics, statistics->common.values[*(const int *) a], statistics->common.values[*(const int *) b]);
+}
+
+/* Have the most common values found by their order. */
+static void
+sort_common(KeyStatistics *statistics)
+{
+	int			n = statistics->common.nvalues;
+
+	statistics->order = palloc(sizeof(int) * Max(n, 1));
+	for (int i = 0; i < n; i++)
+		statistics->order[i] = i;
+	qsort_arg(statistics->order, n, sizeof(int), compare_common, statistics);
+}
+
+/* The share of the rows that a key has. A key that statistics have never seen may be new since, so it counts as any. */
+static double
+share_of_key(const KeyStatistics *statistics, Datum key)
+{
+	int			low = 0;
+	int			high = statistics->common.nvalues;
+	const AttStatsSlot *histogram = &statistics->histogram;
+
+	while (low < high)
+	{
+		int			middle = (low + high) / 2;
+		int			found = statistics->order[middle];
+		int			order = compare(statistics, key, statistics->common.values[found]);
+
+		if (order == 0)
+			return statistics->common.numbers[found];
+		if (order < 0)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (histogram->nvalues > 1 && compare(statistics, key, histogram->values[0]) >= 0 &&
+		compare(statistics, key, histogram->values[histogram->nvalues - 1]) <= 0)
+		return statistics->of_others;
+	return statistics->average;
+}
+
+/* How many rows of the small table have a key in the range of the histogram of the large one. */
+static double
+rows_in_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *small)
+{
+	const AttStatsSlot *histogram = &statistics->histogram;
+	Oid			type = statistics->type->btree_opintype;
+	Oid			less = get_opfamily_member(statistics->type->btree_opf, type, type, BTLessStrategyNumber);
+	FmgrInfo	function;
+	double		below;
+	double		up_to;
+
+	if (!OidIsValid(less))
+		return small->rel->tuples;
+	fmgr_info(get_opcode(less), &function);
+	below = ineq_histogram_selectivity(root, small, less, &function, false, false, statistics->collation,
+									   histogram->values[0], type);
+	up_to = ineq_histogram_selectivity(root, small, less, &function, false, true, statistics->collation,
+									   histogram->values[histogram->nvalues - 1], type);
+	/* without a histogram they are -1 */
+	return below < 0 || up_to < below ? small->rel->tuples : (up_to - below) * small->rel->tuples;
+}
+
+/* Is a column unique, or nearly? Then a row is a key. */
+static bool
+is_key(VariableStatData *data)
+{
+	bool		isdefault;
+
+	return get_variable_numdistinct(data, &isdefault) >= UNIQUE_SHARE * data->rel->tuples && !isdefault;
+}
+
+/* Get what there is; the result is false if there are no statistics, or if they may not be used. */
+static bool
+get_statistics(PlannerInfo *root, VariableStatData *large, VariableStatData *small, Oid type, List *opfamilies,
+			   KeyStatistics *statistics)
+{
+	bool		isdefault;
+	double		distinct = get_variable_numdistinct(large, &isdefault);
+	double		present;
+	double		others;
+
+	memset(statistics, 0, sizeof(KeyStatistics));
+	if (!HeapTupleIsValid(large->statsTuple) || isdefault || !large->acl_ok || !small->acl_ok || !is_key(small))
+		return false;
+
+	/*
+	 * of a fixed length: of others the key may be in a TOAST table, whose
+	 * changes nobody tells of
+	 */
+	statistics->type = lookup_type_cache(type, TYPECACHE_CMP_PROC_FINFO | TYPECACHE_BTREE_OPFAMILY);
+	if (statistics->type->typlen <= 0 || !OidIsValid(statistics->type->cmp_proc_finfo.fn_oid) ||
+		!list_member_oid(opfamilies, statistics->type->btree_opf))
+		return false;
+	present = 1 - ((Form_pg_statistic) GETSTRUCT(large->statsTuple))->stanullfrac;
+	others = present;
+	if (get_attstatsslot(&statistics->common, large->statsTuple, STATISTIC_KIND_MCV, InvalidOid,
+						 ATTSTATSSLOT_VALUES | ATTSTATSSLOT_NUMBERS))
+	{
+		statistics->collation = statistics->common.stacoll;
+		for (int i = 0; i < statistics->common.nvalues; i++)
+			others -= statistics->common.numbers[i];
+	}
+	(void) get_attstatsslot(&statistics->histogram, large->statsTuple, STATISTIC_KIND_HISTOGRAM, InvalidOid,
+							ATTSTATSSLOT_VALUES);
+	if (statistics->histogram.nvalues > 1)
+	{
+		double		keys;
+
+		statistics->collation = statistics->histogram.stacoll;
+		/* the large table need not have all keys of its range */
+		keys = Max(distinct, rows_in_range(root, statistics, small)) - statistics->common.nvalues;
+		statistics->of_others = Max(others, 0) / Max(keys, 1);
+	}
+	statistics->average = present / Max(Max(distinct, small->rel->tuples), 1);
+
+	return true;
+}
+
+static void
+free_statistics(KeyStatistics *statistics)
+{
+	free_attstatsslot(&statistics->common);
+	free_attstatsslot(&statistics->histogram);
+}
+
+/* The share of the large table's rows that a number of keys may have at most. */
+static double
+most_of_keys(const KeyStatistics *statistics, double keys)
+{
+	double		share = 0;
+	int			i;
+
+	/* the most common ones come first */
+	for (i = 0; i < statistics->common.nvalues && i < keys && statistics->common.numbers[i] > statistics->of_others; i++)
+		share += statistics->common.numbers[i];
+	share += Max(keys - i, 0) * Max(statistics->of_others, statistics->average);
+	return Min(share, 1);
+}
+
+/* ---- a join ---- */
+
+/*
+ * The conditions of a table, or NIL if not all of them can be evaluated: those
+ * that cannot may be there to hide rows from the others.
+ */
+static List *
+conditions_of(RelOptInfo *rel)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	foreach(lc, rel->baserestrictinfo)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (rinfo->pseudoconstant || !kept_keys_can_evaluate((Node *) rinfo->clause))
+			return NIL;
+		result = lappend(result, rinfo->clause);
+	}
+	return result;
+}
+
+/* Does the plan look up the few rows of a table that it needs? */
+static bool
+is_looked_up(RelOptInfo *rel)
+{
+	Path	   *path = rel->cheapest_total_path;
+
+	return IsA(path, IndexPath) || IsA(path, BitmapHeapPath) || IsA(path, TidPath);
+}
+
+/* Is a table one whose keys may be read, if it is joined with one that is large enough? */
+static bool
+is_small(PlannerInfo *root, RelOptInfo *rel)
+{
+	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
+
+	return !rte->inh && rte->relkind == RELKIND_RELATION && rte->tablesample == NULL &&
+		rel->baserestrictinfo != NIL && rel->rows * LEAST_FACTOR <= rel->tuples && rel->rows <= MOST_KEYS &&
+		rel->pages <= MOST_PAGES && rel->cheapest_total_path != NULL && !is_looked_up(rel) &&
+		!isOtherTempNamespace(get_rel_namespace(rte->relid));
+}
+
+static bool
+is_large(RelOptInfo *rel, RelOptInfo *small)
+{
+	return rel->rows >= LEAST_ROWS && rel->cheapest_total_path != NULL &&
+		rel->cheapest_total_path->total_cost >= LEAST_COST_RATIO * small->cheapest_total_path->total_cost;
+}
+
+/* Is one of two tables within a semijoin that the other is not in? PostgreSQL estimates how many rows find a partner then. */
+static bool
+are_semijoined(PlannerInfo *root, RelOptInfo *one, RelOptInfo *other)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->join_info_list)
+	{
+		SpecialJoinInfo *join = lfirst_node(SpecialJoinInfo, lc);
+
+		if ((join->jointype == JOIN_SEMI || join->jointype == JOIN_ANTI) &&
+			bms_is_member(one->relid, join->syn_righthand) != bms_is_member(other->relid, join->syn_righthand))
+			return true;
+	}
+	return false;
+}
+
+/* The clause by which two tables are joined, as one of an equivalence class, or NULL. */
+static RestrictInfo *
+clause_of(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *large, RelOptInfo *small)
+{
+	List	   *clauses = generate_join_implied_equalities(root, bms_union(large->relids, small->relids), large->relids,
+														   small, NULL);
+	ListCell   *lc;
+
+	foreach(lc, clauses)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (rinfo->left_ec == ec && rinfo->right_ec == ec)
+			return rinfo;
+	}
+	return NULL;
+}
+
+/* What PostgreSQL takes for the selectivity of a join clause, which it remembers. */
+static Selectivity
+core_selectivity(PlannerInfo *root, RestrictInfo *clause, RelOptInfo *large, RelOptInfo *small)
+{
+	SpecialJoinInfo inner = {
+		.type = T_SpecialJoinInfo,
+		.min_lefthand = large->relids,.min_righthand = small->relids,
+		.syn_lefthand = large->relids,.syn_righthand = small->relids,
+		.jointype = JOIN_INNER
+	};
+
+	return clause_selectivity(root, (Node *) clause, 0, JOIN_INNER, &inner);
+}
+
+/* Of a foreign key PostgreSQL does not ask the clause: have it forget the key. */
+static void
+forget_foreign_key(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *large, RelOptInfo *small)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->fkey_list)
+	{
+		ForeignKeyOptInfo *key = lfirst_node(ForeignKeyOptInfo, lc);
+
+		if (key->nkeys == 1 && key->con_relid == large->relid && key->ref_relid == small->relid && key->eclass[0] == ec)
+			root->fkey_list = foreach_delete_current(root->fkey_list, lc);
+	}
+}
+
+/* Have the join of two tables by equality of two columns estimated by the keys that the small one's filter keeps. */
+static void
+estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var)
+{
+	RelOptInfo *large = find_base_rel(root, large_var->varno);
+	RelOptInfo *small = find_base_rel(root, small_var->varno);
+	List	   *conditions = conditions_of(small);
+	VariableStatData large_data;
+	VariableStatData small_data;
+	KeyStatistics statistics;
+	RestrictInfo *clause = NULL;
+	KeptKeys   *kept = NULL;
+	double		pairs = large->rows * small->rows;
+	Selectivity core = 1;
+
+	if (conditions == NIL)
+		return;
+	examine_variable(root, (Node *) large_var, 0, &large_data);
+	examine_variable(root, (Node *) small_var, 0, &small_data);
+	if (get_statistics(root, &large_data, &small_data, small_var->vartype, ec->ec_opfamilies, &statistics))
+	{
+		double		most = most_of_keys(&statistics, small->rows) * large->rows;
+
+		if (most >= LEAST_ROWS && (clause = clause_of(root, ec, large, small)) != NULL)
+			core = core_selectivity(root, clause, large, small);
+		if (clause != NULL && most >= LEAST_FACTOR * core * pairs)
+			kept = kept_keys_read(root, small, small_var->varattno, conditions);
+	}
+	if (kept != NULL)
+	{
+		double		share = 0;
+
+		sort_common(&statistics);
+		for (int i = 0; i < kept->nkeys; i++)
+			share += share_of_key(&statistics, kept->keys[i]);
+		/* statistics may be older than keys, so it is not lowered */
+		clause->norm_selec = Max(Min(share / Max(small->rows, 1), 1), core);
+		forget_foreign_key(root, ec, large, small);
+		plan_report(root, "joins of \"%s\" with \"%s\" are estimated by the %d keys that the latter's filter keeps, of %.0f rows instead of %.0f",
+					planner_rt_fetch(large->relid, root)->eref->aliasname,
+					planner_rt_fetch(small->relid, root)->eref->aliasname, kept->nkeys,
+					clause->norm_selec * pairs, core * pairs);
+	}
+	free_statistics(&statistics);
+	ReleaseVariableStats(large_data);
+	ReleaseVariableStats(small_data);
+}
+
+/* The column of a table that a member of an equivalence class is, or NULL. */
+static Var *
+column_of(PlannerInfo *root, EquivalenceMember *member)
+{
+	Var		   *var = (Var *) member->em_expr;
+	RelOptInfo *rel;
+
+	if (member->em_is_child || member->em_is_const || !IsA(var, Var) || var->varattno <= 0)
+		return NULL;
+#if PG_VERSION_NUM >= 160000
+	if (!bms_is_empty(var->varnullingrels))
+		return NULL;
+#else
+	if (!bms_is_empty(member->em_nullable_relids))
+		return NULL;
+#endif
+	rel = root->simple_rel_array[var->varno];
+	return rel != NULL && rel->reloptkind == RELOPT_BASEREL && rel->rtekind == RTE_RELATION ? var : NULL;
+}
+
+/* The same with each other column of the class. */
+static void
+estimate_all(PlannerInfo *root, EquivalenceClass *ec, Var *small)
+{
+	RelOptInfo *rel = find_base_rel(root, small->varno);
+	ListCell   *lc;
+
+	foreach(lc, ec->ec_members)
+	{
+		Var		   *large = column_of(root, lfirst_node(EquivalenceMember, lc));
+
+		if (large != NULL && large->varno != small->varno && large->vartype == small->vartype &&
+			is_large(find_base_rel(root, large->varno), rel) &&
+			!are_semijoined(root, rel, find_base_rel(root, large->varno)))
+			estimate(root, ec, large, small);
+	}
+}
+
+/* The tables of a query have their paths, and no join of them has been looked at. */
+static void
+estimate_by_keys(PlannerInfo *root)
+{
+	ListCell   *lc;
+
+	if (!estimate_joins || planner_wants_first_rows(root))
+		return;
+	foreach(lc, root->eq_classes)
+	{
+		EquivalenceClass *ec = lfirst_node(EquivalenceClass, lc);
+		ListCell   *one;
+
+		if (ec->ec_has_volatile || ec->ec_has_const || ec->ec_broken || list_length(ec->ec_members) < 2)
+			continue;
+		foreach(one, ec->ec_members)
+		{
+			Var		   *var = column_of(root, lfirst_node(EquivalenceMember, one));
+
+			if (var != NULL && is_small(root, find_base_rel(root, var->varno)))
+				estimate_all(root, ec, var);
+		}
+	}
+}
+
+void
+join_estimate_init(void)
+{
+	DefineCustomBoolVariable("pgbillion_rows.estimate_joins",
+							 "Estimates joins with a filtered table by the keys that its filter keeps.",
+							 "The keys are read while the query is planned, where PostgreSQL's estimate may be far too low.",
+							 &estimate_joins, true, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	planner_set_search_offer(estimate_by_keys);
+}
