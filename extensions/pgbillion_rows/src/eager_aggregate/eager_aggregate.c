@@ -294,10 +294,10 @@ materialize_states(RelOptInfo *states, Path **place, bool rescanned)
 
 /* ---- above the join ---- */
 
-/* Offer PostgreSQL's Finalize Aggregate over a path of the join. */
+/* Offer PostgreSQL's Finalize Aggregate over a path of the join, where it costs less than `most`. */
 static void
 add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Path *path, PathTarget *partial,
-			 GroupPathExtraData *extra, double *best)
+			 GroupPathExtraData *extra, Cost most, double *best)
 {
 	List	   *group_clause = group_clause_of(root);
 	double		groups = 1;
@@ -343,7 +343,8 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 		if (eager_aggregate == PLAN_FORCE)
 			vector_force_path(agg, FORCED_COST_FACTOR);
 		*best = Min(*best, agg->total_cost);
-		add_path(grouped_rel, agg);
+		if (agg->total_cost < most)
+			add_path(grouped_rel, agg);
 	}
 }
 
@@ -356,7 +357,9 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 	RelOptInfo *states;
 	RelOptInfo *joined;
 	const char *reason;
-	double		core;
+	Path	   *rival;
+	Cost		core;
+	Cost		most;
 	double		ours = DBL_MAX;
 
 	if (IS_DUMMY_REL(input_rel))
@@ -386,9 +389,13 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 
 	if (grouped_rel->pathlist != NIL)
 		set_cheapest(grouped_rel);
-	core = grouped_rel->cheapest_total_path != NULL ? grouped_rel->cheapest_total_path->total_cost : 0;
+	rival = grouped_rel->cheapest_total_path;
+	core = rival != NULL ? rival->total_cost : 0;
+
+	/* joins that take much less than they cost are not to be compared by that */
+	most = rival != NULL && eager_aggregate != PLAN_FORCE ? core - cached_cost_beyond(root, rival) : DBL_MAX;
 	materialize_states(states, &joined->cheapest_total_path, false);
-	add_finalize(root, grouped_rel, joined, joined->cheapest_total_path, partial, extra, &ours);
+	add_finalize(root, grouped_rel, joined, joined->cheapest_total_path, partial, extra, most, &ours);
 	if (joined->partial_pathlist != NIL)
 	{
 		Path	   *path = linitial(joined->partial_pathlist);
@@ -396,10 +403,10 @@ offer(PlannerInfo *root, RelOptInfo *input_rel, RelOptInfo *grouped_rel, GroupPa
 
 		materialize_states(states, &path, false);
 		path = (Path *) create_gather_path(root, joined, path, joined->reltarget, NULL, &rows);
-		add_finalize(root, grouped_rel, joined, path, partial, extra, &ours);
+		add_finalize(root, grouped_rel, joined, path, partial, extra, most, &ours);
 	}
 	plan_report(root, "eager aggregation is possible, and estimated to cost %.2f compared with PostgreSQL's %.2f: %.0f groups of %.0f rows, of which the join leaves %.0f",
-				ours, core, eager.groups, eager.table->rows, input_rel->rows);
+				ours, Min(core, most), eager.groups, eager.table->rows, input_rel->rows);
 
 	return NULL;
 }

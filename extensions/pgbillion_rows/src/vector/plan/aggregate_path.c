@@ -28,7 +28,7 @@
 static Plan *plan_aggregation(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 							  List *clauses, List *custom_plans);
 
-static const CustomPathMethods path_methods = {
+const		CustomPathMethods vector_aggregate_path_methods = {
 	.CustomName = "VectorAggregate",
 	.PlanCustomPath = plan_aggregation,
 };
@@ -48,7 +48,7 @@ vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, L
 	path->path.parallel_workers = parallel_workers;
 	/* no groups are exchanged; if there are joins, those are added */
 	path->custom_private = list_make4(makeInteger(rel->relid), terms, list_make1_oid(index), makeInteger(0));
-	path->methods = &path_methods;
+	path->methods = &vector_aggregate_path_methods;
 
 	return path;
 }

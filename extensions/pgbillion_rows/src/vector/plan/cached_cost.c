@@ -70,6 +70,13 @@ vector_is_filter_scan(const Path *path)
 	return is_ours(path, &vector_filter_path_methods);
 }
 
+/* Is it our aggregation of a table's rows joined with others? */
+static bool
+is_aggregated_join(const Path *path)
+{
+	return is_ours(path, &vector_aggregate_path_methods) && ((const CustomPath *) path)->custom_paths != NIL;
+}
+
 /* What PostgreSQL says that a path costs, whether or not it is forced to be cheap: join_path.c. */
 static Cost
 honest_cost(Path *path)
@@ -444,7 +451,7 @@ custom_cost(PlannerInfo *root, CustomPath *path)
 	if (vector_is_rows_of_joins(&path->path))
 	{
 		Assert(path->path.param_info == NULL);
-		return ((RowsPath *) path)->taken;
+		return ((JoinsPath *) path)->taken;
 	}
 	return vector_is_filter_scan(&path->path) ? sequential_scan_cost(root, &path->path) : path->path.total_cost;
 }
@@ -536,4 +543,48 @@ cached_path_cost(PlannerInfo *root, Path *path)
 	memo_cost(root, known, path, found);
 
 	return found;
+}
+
+/*
+ * Our joins are priced close to PostgreSQL's, of which they take the place
+ * (join_path.c). By how much the cost of a path, with those below it, exceeds
+ * what they take; 0 where that is not known.
+ */
+Cost
+cached_cost_beyond(PlannerInfo *root, Path *path)
+{
+	if (path == NULL || !vector_tables_in_memory(root))
+		return 0;
+	switch (nodeTag(path))
+	{
+		case T_NestPath:
+		case T_HashPath:
+		case T_MergePath:
+			return cached_cost_beyond(root, ((JoinPath *) path)->outerjoinpath) +
+				cached_cost_beyond(root, ((JoinPath *) path)->innerjoinpath);
+		case T_MaterialPath:
+			return cached_cost_beyond(root, ((MaterialPath *) path)->subpath);
+		case T_MemoizePath:
+			return cached_cost_beyond(root, ((MemoizePath *) path)->subpath);
+		case T_UniquePath:
+			return cached_cost_beyond(root, ((UniquePath *) path)->subpath);
+		case T_ProjectionPath:
+			return cached_cost_beyond(root, ((ProjectionPath *) path)->subpath);
+		case T_SortPath:
+		case T_IncrementalSortPath:
+			return cached_cost_beyond(root, ((SortPath *) path)->subpath);
+		case T_GatherPath:
+			return cached_cost_beyond(root, ((GatherPath *) path)->subpath);
+		case T_GatherMergePath:
+			return cached_cost_beyond(root, ((GatherMergePath *) path)->subpath);
+		case T_AggPath:
+			return cached_cost_beyond(root, ((AggPath *) path)->subpath);
+		case T_CustomPath:
+			if (vector_is_rows_of_joins(path) || is_aggregated_join(path))
+				return Max(path->total_cost - ((JoinsPath *) path)->taken, 0);
+			return is_ours(path, &vector_finalize_path_methods) ?
+				cached_cost_beyond(root, linitial(((CustomPath *) path)->custom_paths)) : 0;
+		default:
+			return 0;
+	}
 }

@@ -106,10 +106,11 @@
 /* ---- joins ---- */
 
 /*
- * What joins cost a row: its insertion, a key of it that is looked up, and a
- * pair. Measured on tables in cache.
+ * What joins cost a row: its insertion, with each value that is not passed by
+ * value, a key of it that is looked up, and a pair. Measured on tables in cache.
  */
 #define JOIN_BUILD_ROW_COST (0.3 * cpu_tuple_cost)
+#define JOIN_BUILD_VALUE_COST (0.6 * cpu_tuple_cost)
 #define JOIN_INTEGER_KEY_COST (0.1 * cpu_tuple_cost)
 #define JOIN_OTHER_KEY_COST (0.6 * cpu_tuple_cost)
 #define JOIN_PAIR_COST (0.1 * cpu_tuple_cost)
@@ -128,7 +129,7 @@
 #define JOIN_NEAR_BYTES (2.0 * 1024 * 1024)
 #define JOIN_FAR_BYTES (128.0 * 1024 * 1024)
 #define JOIN_FAR_KEY_COST (0.25 * cpu_tuple_cost)
-#define JOIN_FAR_BUILD_COST (0.5 * cpu_tuple_cost)
+#define JOIN_FAR_BUILD_COST (1.5 * cpu_tuple_cost)
 
 /* Testing whether a row of the table has one of the keys. */
 #define JOIN_KEY_TEST_COST (0.03 * cpu_tuple_cost)
@@ -235,5 +236,6 @@ extern bool vector_is_filter_scan(const Path *path);
 extern double cached_rows_factor(PlannerInfo *root, RelOptInfo *rel);
 extern Cost cached_sequential_page_cost(PlannerInfo *root, Cost planned);
 extern Cost cached_path_cost(PlannerInfo *root, Path *path);
+extern Cost cached_cost_beyond(PlannerInfo *root, Path *path);
 
 #endif							/* PGBILLION_VECTOR_COST_MODEL_H */

@@ -30,7 +30,7 @@
 static Plan *plan_finalize(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 						   List *clauses, List *custom_plans);
 
-static const CustomPathMethods path_methods = {
+const		CustomPathMethods vector_finalize_path_methods = {
 	.CustomName = "VectorFinalize",
 	.PlanCustomPath = plan_finalize,
 };
@@ -160,7 +160,7 @@ vector_finalize_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *cost
 	path->path.disabled_nodes = agg->path.disabled_nodes;
 #endif
 	path->custom_paths = list_make1(agg);
-	path->methods = &path_methods;
+	path->methods = &vector_finalize_path_methods;
 
 	return &path->path;
 }
@@ -175,9 +175,38 @@ vector_finalize_gathered_path(AggPath *agg)
 	path->path.type = T_CustomPath;
 	path->path.pathtype = T_CustomScan;
 	path->custom_paths = list_make1(agg);
-	path->methods = &path_methods;
+	path->methods = &vector_finalize_path_methods;
 
 	return &path->path;
+}
+
+/*
+ * The path above grouping sets of partial states, which PostgreSQL executes:
+ * its planner knows only those of rows, and we have the plan combine states.
+ */
+Path *
+vector_finalize_sets_path(GroupingSetsPath *sets)
+{
+	CustomPath *path = makeNode(CustomPath);
+
+	path->path = sets->path;
+	path->path.type = T_CustomPath;
+	path->path.pathtype = T_CustomScan;
+	path->custom_paths = list_make1(sets);
+	path->methods = &vector_finalize_path_methods;
+
+	return &path->path;
+}
+
+/* Have an Agg node for grouping sets, and those of its further rollups, combine states. */
+static void
+combine_sets(Agg *agg)
+{
+	ListCell   *lc;
+
+	agg->aggsplit = AGGSPLIT_FINAL_DESERIAL;
+	foreach(lc, agg->chain)
+		lfirst_node(Agg, lc)->aggsplit = AGGSPLIT_FINAL_DESERIAL;
 }
 
 static Plan *
@@ -187,7 +216,9 @@ plan_finalize(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *t
 	CustomScan *cscan = makeNode(CustomScan);
 	Agg		   *agg = linitial_node(Agg, custom_plans);
 
-	if (IsA(outerPlan(agg), Gather))
+	if (agg->groupingSets != NIL)
+		combine_sets(agg);
+	else if (IsA(outerPlan(agg), Gather))
 		outerPlan(agg)->targetlist = (List *) vector_without_distinct((Node *) outerPlan(agg)->targetlist, NULL);
 	else
 		/* it is not executed: no memory for its hash table */

@@ -126,12 +126,17 @@ columns_refusal(Path *path)
 void
 join_step_appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner)
 {
+	ListCell   *lc;
+
 	inner->path = path;
 	inner->partial = safe ? cheapest_part(root, path, &inner->partial_cost) : NULL;
 	inner->refusal = columns_refusal(path);
 	inner->rows = path->rows * cached_rows_factor(root, path->parent);
 	inner->cost = cached_path_cost(root, path);
 	inner->ncolumns = list_length(path->pathtarget->exprs);
+	inner->nvalues = 0;
+	foreach(lc, path->pathtarget->exprs)
+		inner->nvalues += !get_typbyval(exprType(lfirst(lc)));
 }
 
 /* The cheapest path of all the rows of a relation, or NULL. With `safe` workers must be able to run it. */
@@ -370,7 +375,8 @@ set_cost(const Joining *join, const InnerSide *inner, const Conditions *found, J
 	double		left = join->rows / Max(join->outer_rows, 1);
 	Cost		keys = found->keys + JOIN_FAR_KEY_COST * far;
 
-	step->build = inner->rows * (JOIN_BUILD_ROW_COST + keys + JOIN_FAR_BUILD_COST * far);
+	step->build = inner->rows * (JOIN_BUILD_ROW_COST + JOIN_BUILD_VALUE_COST * inner->nvalues + keys +
+								 JOIN_FAR_BUILD_COST * far);
 	step->probe = join->outer_rows * keys;
 	step->pairs = join->rows * (JOIN_PAIR_COST + found->others);
 	step->inner_cost = inner->cost;

@@ -37,6 +37,7 @@ typedef struct InnerSide
 	Cost		cost;
 	Cost		partial_cost;	/* of each process */
 	int			ncolumns;
+	int			nvalues;		/* of these, that are not passed by value */
 } InnerSide;
 
 /* One join of a chain. */

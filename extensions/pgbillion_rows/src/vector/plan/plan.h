@@ -93,6 +93,8 @@ extern Path *vector_join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *
 							  double groups, int parallel_workers, bool safe);
 extern void vector_join_path_init(void);
 extern const CustomPathMethods vector_join_path_methods;
+extern const CustomPathMethods vector_aggregate_path_methods;
+extern const CustomPathMethods vector_finalize_path_methods;
 
 /* What was compared of the rows of a relation: a chain, what it takes, and what PostgreSQL's path takes. */
 typedef struct JoinOffer
@@ -106,14 +108,14 @@ typedef struct JoinOffer
 extern const JoinOffer *join_offer_find(PlannerInfo *root, RelOptInfo *joined);
 
 /*
- * The path of the rows of joins. It is never parameterized: such custom paths
- * PostgreSQL may copy, as far as it knows them.
+ * The path of the rows of joins, or of their aggregates. It is never
+ * parameterized: such custom paths PostgreSQL may copy, as far as it knows them.
  */
-typedef struct RowsPath
+typedef struct JoinsPath
 {
 	CustomPath	path;
 	Cost		taken;			/* cached_path_cost() */
-} RowsPath;
+} JoinsPath;
 
 /* join_plan.c */
 extern List *vector_plan_joins(CustomScan *cscan, List *joins, List *plans);
@@ -122,6 +124,7 @@ extern List *vector_plan_joins(CustomScan *cscan, List *joins, List *plans);
 extern Node *vector_without_distinct(Node *node, void *context);
 extern bool vector_finalizable(PathTarget *target, PathTarget *output, List *clause);
 extern Path *vector_finalize_gathered_path(AggPath *agg);
+extern Path *vector_finalize_sets_path(GroupingSetsPath *sets);
 extern Path *vector_finalize_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling);
 
 /* report.c */
