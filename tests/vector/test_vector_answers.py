@@ -824,13 +824,11 @@ def test_conditions_without_columns(vectors: Connection, least: int) -> None:
 
 
 def test_grouping_sets(vectors: Connection) -> None:
-    """One row belongs to several groups, which are PostgreSQL's; also where there is but one set."""
+    """One row belongs to several groups; also where there is but one set."""
     make(vectors)
     for sets in ("ROLLUP (grp)", "CUBE (grp, t)", "GROUPING SETS ((grp))", "t, ROLLUP (grp)"):
-        query = f"SELECT count(*), sum(x), max(t) FROM data GROUP BY {sets}"
-        rows = both(vectors, query, node=sets == "GROUPING SETS ((grp))")
+        rows = both(vectors, f"SELECT count(*), sum(x), max(t) FROM data GROUP BY {sets}")
         assert len(rows) > 7 or "((grp))" in sets
-    assert "grouping sets" in str(plans.reason(vectors, query))
 
 
 def test_parameters_that_prune_partitions(vectors: Connection) -> None:

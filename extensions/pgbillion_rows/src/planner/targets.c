@@ -16,25 +16,44 @@
 #include "optimizer/prep.h"
 #include "optimizer/tlist.h"
 #include "parser/parsetree.h"
+#include "rewrite/rewriteManip.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"
 #include "planner/planner.h"
 
-/* Put a NULL wherever an expression holds a copy of a group key; aggregates stay as they are. */
+/*
+ * Put a NULL wherever an expression holds a copy of a group key, or tells which
+ * of them a row is grouped by; aggregates stay as they are.
+ */
 static Node *
 without_keys(Node *node, List *keys)
 {
 	if (node == NULL || IsA(node, Aggref))
 		return node;
-	if (list_member(keys, node))
+	if (list_member(keys, node) || IsA(node, GroupingFunc))
 		return (Node *) makeNullConst(exprType(node), exprTypmod(node), exprCollation(node));
 	return expression_tree_mutator(node, without_keys, keys);
 }
 
+/* Take off expressions the mark that grouping sets make them NULL, which rows that are not grouped do not have. */
+static void
+unmark_grouped(PlannerInfo *root, List *exprs)
+{
+#if PG_VERSION_NUM >= 180000
+	ListCell   *lc;
+
+	if (root->group_rtindex == 0 || root->parse->groupingSets == NIL)
+		return;
+	foreach(lc, exprs)
+		lfirst(lc) = remove_nulling_relids(lfirst(lc), bms_make_singleton(root->group_rtindex), NULL);
+#endif
+}
+
 /*
  * The columns that partial aggregation returns, and Finalize Aggregate
- * looks for: as PostgreSQL's make_partial_grouping_target() chooses them.
+ * looks for: as PostgreSQL's make_partial_grouping_target() chooses them. For
+ * grouping sets these are the keys of all of them.
  */
 PathTarget *
 planner_partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
@@ -72,6 +91,8 @@ planner_partial_target(PlannerInfo *root, PathTarget *grouping, Node *having)
 			lfirst(lc) = aggref;
 		}
 	}
+
+	unmark_grouped(root, target->exprs);
 
 	return set_pathtarget_cost_width(root, target);
 }

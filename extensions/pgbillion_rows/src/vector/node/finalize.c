@@ -20,6 +20,9 @@
  * PostgreSQL finishes groups above a Gather; then this node is there only so
  * that the planner sees the aggregate with DISTINCT above, and without below.
  *
+ * PostgreSQL finishes grouping sets, too. Below, rows are grouped by the keys of all
+ * sets together.
+ *
  * plan/finalize_path.c says when the results are the same.
  *
  *-------------------------------------------------------------------------
@@ -46,9 +49,8 @@ typedef struct FinalizeState
 {
 	CustomScanState css;
 	AggState   *agg;			/* Finalize Aggregate */
-	CustomScanState *scan;		/* VectorAggregate below it; NULL: a Gather is
-								 * between them, and PostgreSQL finishes
-								 * groups */
+	CustomScanState *scan;		/* VectorAggregate below it; NULL: PostgreSQL
+								 * finishes groups */
 	bool		begun;			/* have groups been asked for since the last
 								 * rescan? */
 	Datum	   *states;			/* of each transition of a group, */
@@ -71,7 +73,7 @@ begin_finalize(CustomScanState *css, EState *estate, int eflags)
 
 	state->agg = castNode(AggState, ExecInitNode(linitial(cscan->custom_plans), estate, eflags));
 	css->custom_ps = list_make1(state->agg);
-	if (IsA(outerPlanState(state->agg), GatherState))
+	if (IsA(outerPlanState(state->agg), GatherState) || castNode(Agg, state->agg->ss.ps.plan)->groupingSets != NIL)
 		return;
 	state->scan = castNode(CustomScanState, outerPlanState(state->agg));
 	state->states = palloc(sizeof(Datum) * Max(state->agg->numtrans, 1));

@@ -30,6 +30,7 @@
 #include "utils/float.h"
 #include "utils/guc.h"
 
+#include "compat.h"
 #include "planner/group_estimate.h"
 #include "planner/planner.h"
 #include "vector/aggregate/aggregate.h"
@@ -52,6 +53,7 @@ typedef struct Request
 	PathTarget *target;			/* keys and partial states that it is made of */
 	List	   *clause;			/* of SortGroupClauses; NIL: one group */
 	List	   *having;
+	List	   *sets;			/* PostgreSQL's paths of grouping sets */
 	AggSplit	split;			/* of PostgreSQL's node above */
 	AggClauseCosts costs;
 	bool		distinct;		/* there are aggregates with DISTINCT */
@@ -254,7 +256,7 @@ estimate(PlannerInfo *root, Request *request)
 	 */
 	reason = vector_memory_refusal(request->target, request->most);
 	request->fits = reason == NULL;
-	request->finish = !request->inherited && (request->clause != NIL || request->distinct) && enable_hashagg &&
+	request->finish = !request->inherited && request->sets == NIL && (request->clause != NIL || request->distinct) && enable_hashagg &&
 		vector_finalizable(request->target, request->result, request->clause);
 	request->exchange = request->finish && vector_exchange != PLAN_OFF &&
 		can_exchange(request->target, request->distinct && regroup_argument(request->target->exprs) != NULL ?
@@ -277,10 +279,33 @@ add_final(Request *request, Path *path)
 	add_path(request->rel, path);
 }
 
+/* Grouping sets of partial states, as PostgreSQL has a path of them of all rows. */
+static Path *
+set_path(PlannerInfo *root, Request *request, GroupingSetsPath *core, Path *path)
+{
+	if (core->aggstrategy != AGG_HASHED && !pathkeys_contained_in(core->subpath->pathkeys, path->pathkeys))
+		path = (Path *) create_sort_path(root, request->partial_rel, path, core->subpath->pathkeys, -1);
+	path = (Path *) create_groupingsets_path(root, request->rel, path, request->having, core->aggstrategy,
+											 core->rollups, &request->costs, core->path.rows);
+	return vector_finalize_sets_path((GroupingSetsPath *) path);
+}
+
 /* PostgreSQL's Finalize Aggregate over partial states. */
 static Path *
 finalize_path(PlannerInfo *root, Request *request, Path *path)
 {
+	Path	   *best = NULL;
+	ListCell   *lc;
+
+	foreach(lc, request->sets)
+	{
+		Path	   *found = set_path(root, request, lfirst_node(GroupingSetsPath, lc), path);
+
+		if (best == NULL || compare_path_costs(found, best, TOTAL_COST) < 0)
+			best = found;
+	}
+	if (best != NULL)
+		return best;
 	return (Path *) create_agg_path(root, request->rel, path, request->result,
 									request->clause != NIL ? AGG_HASHED : AGG_PLAIN, request->split,
 									request->clause, request->having, &request->costs, request->groups);
@@ -578,24 +603,58 @@ aggregates_distinct(PathTarget *grouping, Node *having)
 	return found;
 }
 
+/* Find PostgreSQL's paths of grouping sets, which ours are made after; or say why they are not for partial states. */
+static const char *
+find_sets(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
+{
+	ListCell   *lc;
+
+	/*
+	 * PostgreSQL itself never aggregates grouping sets in parts, and so does
+	 * not ask whether that can be done
+	 */
+	if (root->hasNonPartialAggs || root->hasNonSerialAggs)
+		return planner_no_partial_form(root, request->rel->reltarget, extra->havingQual);
+	if (root->parse->groupClause == NIL)
+		return "grouping sets without a column";
+	foreach(lc, request->rel->pathlist)
+	{
+		GroupingSetsPath *sets;
+
+		if (!IsA(lfirst(lc), GroupingSetsPath))
+			continue;
+		/* add_path() frees what ours is better than */
+		sets = makeNode(GroupingSetsPath);
+		*sets = *lfirst_node(GroupingSetsPath, lc);
+		request->sets = lappend(request->sets, sets);
+	}
+	return request->sets == NIL ? "grouping sets that PostgreSQL has no path for" : NULL;
+}
+
 /* Offer our paths for GROUP BY, or say why not. */
 static const char *
 offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 {
 	Query	   *parse = root->parse;
+	bool		sets = parse->groupingSets != NIL;
 
-	if (parse->groupingSets != NIL)
-		return "grouping sets";
-	request->distinct = (extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0;
+	if (sets)
+	{
+		const char *reason = find_sets(root, request, extra);
+
+		if (reason != NULL)
+			return reason;
+	}
+	request->distinct = !sets && (extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0;
 	if (request->distinct &&
 		(!aggregates_distinct(request->rel->reltarget, extra->havingQual) || input_refusal(request->input) != NULL ||
 		 request->input->reloptkind == RELOPT_JOINREL || planner_rt_fetch(request->input->relid, root)->inh))
 		return planner_no_partial_form(root, request->rel->reltarget, extra->havingQual);
-	if (parse->groupClause != NIL && group_clause_of(root) == NIL)
+	if (!sets && parse->groupClause != NIL && group_clause_of(root) == NIL)
 		return "group keys that are all constant";
 	/* PostgreSQL itself does not hash where an aggregate has DISTINCT */
 	if (parse->groupClause != NIL &&
-		!(request->distinct ? grouping_is_hashable(group_clause_of(root)) : (extra->flags & GROUPING_CAN_USE_HASH) != 0))
+		!(request->distinct || sets ? grouping_is_hashable(group_clause_of(root)) : (extra->flags & GROUPING_CAN_USE_HASH) != 0))
 		return "a group key that cannot be hashed";
 
 	request->result = request->rel->reltarget;
