@@ -104,7 +104,8 @@ def vacuum(cli: CommandLine) -> None:
 @pytest.mark.quick
 def test_metrics_are_what_postgresql_knows(cli: CommandLine) -> None:
     with cli.connect() as conn:
-        conn.execute("DELETE FROM tenant_2.a WHERE i <= 100; SELECT pg_stat_force_next_flush()")
+        conn.execute("DELETE FROM tenant_2.a WHERE i <= 100")
+        conn.execute("SELECT pg_stat_force_next_flush()")
     before = metrics(cli, "tenant_*")
     assert set(before) == {*METRICS, "pgbillion_tenants"}
     assert before["pgbillion_tenants"] == {"": 3}
