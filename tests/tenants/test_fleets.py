@@ -23,7 +23,7 @@ from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
-from pgbillion.tenants import fleet_export
+from pgbillion.tenants import fleet_export, journal
 
 OTHER = "elsewhere"
 # beside a small application's: what rows and clones can get wrong
@@ -621,6 +621,10 @@ def test_an_ordinary_role_imports_what_it_owns(cli: CommandLine, may: bool) -> N
         if may:
             other.execute("GRANT SET ON PARAMETER session_replication_role TO eve")
         as_eve = ("-d", make_conninfo(cli.cluster.conninfo(OTHER), user="eve"))
+        journal.make(other)
+        done = cli.run("tenants", "import", str(directory), *as_eve, server=False)
+        failed(done, 3, "no privilege to create a table in pgbillion_journal", "import as the role")
+        other.execute("DROP SCHEMA pgbillion_journal CASCADE")
         done = cli.run("tenants", "import", str(directory), *as_eve, server=False)
         assert done.returncode == 0, done.stderr
         for name in names:

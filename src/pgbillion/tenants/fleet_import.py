@@ -35,7 +35,7 @@ from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.server import extension
 from pgbillion.tables.plan import Method
-from pgbillion.tenants import arrival, commands, fleet, journal, lock_table, needs
+from pgbillion.tenants import arrival, commands, fleet, journal, lock_table, needs, schemas
 from pgbillion.tenants.fleet_export import MAX_WORKERS, lost, said
 
 Observe = Callable[[int], AbstractContextManager[Callable[[int], None]]]
@@ -178,8 +178,16 @@ def _alone(conn: Connection) -> Iterator[None]:
 
 
 def _before(conn: Connection, manifest: fleet.Manifest) -> set[str]:
-    """Return which tenants an earlier run has brought."""
-    if not journal.exists(conn) or conn.execute(f"SELECT to_regclass('{_OURS}')").fetchall()[0][0] is None:
+    """Return which tenants an earlier run has brought. Raises UserError if the journal is another role's."""
+    if not journal.exists(conn):
+        return set()
+    if not conn.execute("SELECT has_schema_privilege(%s, 'CREATE')", [schemas.JOURNAL]).fetchall()[0][0]:
+        raise UserError(
+            f"no privilege to create a table in {schemas.JOURNAL}, in which import records what has come",
+            "import as the role that owns that schema, or as a superuser",
+            3,
+        )
+    if conn.execute(f"SELECT to_regclass('{_OURS}')".encode()).fetchall()[0][0] is None:
         return set()
     rows = conn.execute(
         f"SELECT i.tenant FROM {_OURS} i JOIN pg_namespace n ON n.oid = i.schema AND n.nspname::text = i.tenant"
