@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from harness import interleaved, servers
-from harness.amount import Count, amount
+from harness.amount import Count, amount, share
 from harness.interleaved import Outcome, Reader
 from harness.lazy import run
 from pgbillion.common.connection import Connection
@@ -142,7 +142,7 @@ class Trial:
         return count, stricter
 
 
-@pytest.mark.parametrize("name", [*READERS, *PARALLEL_READERS])
+@pytest.mark.parametrize("name", share([*READERS, *PARALLEL_READERS]))
 def test_two_transactions(
     connect: Callable[[], Connection], tell: Callable[[str], None], counted: Count, name: str
 ) -> None:

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from harness import invariants, servers
-from harness.amount import Count, amount
+from harness.amount import Count, amount, share
 from harness.faults import Faults, Kind, faulty_cluster
 from pgbillion.common.connection import Connection
 from pgbillion.server.postgres import Cluster, Installation
@@ -315,7 +315,7 @@ def without_kept(before: Any, after: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.name.lower())
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", share(list(COMMANDS)))
 def test_a_call_fails(
     server: tuple[Cluster, Faults], name: str, kind: Kind, tell: Callable[[str], None], counted: Count
 ) -> None:

@@ -17,13 +17,18 @@ from psycopg import sql
 
 import pgbillion
 from harness import servers
+from harness.amount import share
 from harness.command_line import CommandLine, command_line, failed
 from pgbillion.common import paths
 from pgbillion.server.postgres import SUPERUSER, Cluster
 
 _numbers = itertools.count(1)
 # where the traps are, and the search_path that leads to them; None: the default, "$user", public
-PLACES = [(SUPERUSER, None), ("public", "public, pg_catalog"), ("public", None)]
+PLACES = [
+    pytest.param((SUPERUSER, None), id="user"),
+    pytest.param(("public", None), id="public"),
+    pytest.param(("public", "public, pg_catalog"), id="first"),
+]
 
 
 @dataclass
@@ -90,7 +95,7 @@ def hostile_database(cluster: Cluster, schema: str | None, path: str | None) -> 
             conn.execute(sql.SQL("DROP ROLE {}").format(mallory))
 
 
-@pytest.fixture(scope="module", params=PLACES, ids=["user", "first", "public"])
+@pytest.fixture(scope="module", params=share(PLACES))
 def hostile(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Hostile]:
     schema, path = request.param
     with hostile_database(cluster, schema, path) as hostile:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from harness import stepped
+from harness.amount import share
 from harness.servers import one
 from harness.stepped import Act
 from pgbillion.common.connection import Connection
@@ -150,7 +151,7 @@ MOST = 40
 
 
 @pytest.mark.parametrize("prepared", [True, False], ids=["stamp", "commands"])
-@pytest.mark.parametrize("together", TOGETHER)
+@pytest.mark.parametrize("together", share(list(TOGETHER)))
 def test_every_order(conn: Connection, target: Target, together: str, prepared: bool) -> None:
     if not prepared and "create" not in together:
         return
