@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from harness import needs, schemas, servers
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
 from harness.unknown_to_pg_dump import UNKNOWN_TO_PG_DUMP
+from pgbillion.common import together
 from pgbillion.common.connection import Connection
 from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
@@ -789,3 +792,23 @@ def rows_of(conn: Connection, schema: str) -> dict[str, list[tuple[Any, ...]]]:
         name: conn.execute(f"SELECT {what[sequence]} FROM {name} t ORDER BY 1".encode()).fetchall()
         for name, sequence in relations
     }
+
+
+def test_a_session_is_canceled_again_that_was_between_two_statements(cli: CommandLine) -> None:
+    begun = threading.Event()
+
+    def work(team: together.Team) -> None:
+        with cli.connect() as conn:
+            team.session(conn)
+            begun.set()
+            # the first cancel comes here, and finds nothing to end
+            team.stopped.wait()
+            time.sleep(0.5)
+            conn.execute("SELECT pg_sleep(600)")
+
+    def fail() -> None:
+        begun.wait()
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"), together.team(2) as team:
+        team.finish([team.start(fail), team.start(work, team)])

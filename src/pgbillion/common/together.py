@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,6 +15,7 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 _P = ParamSpec("_P")
 _CANCEL_SECONDS = 10
+_AGAIN_SECONDS = 0.3
 
 
 class Team:
@@ -33,6 +35,17 @@ class Team:
         self._sessions.append(conn)
         if self.stopped.is_set():
             raise psycopg.errors.QueryCanceled("stopped")
+
+    def finish(self, futures: Sequence[Future[Any]]) -> None:
+        """Wait for threads, each of which runs many statements: on a failure a cancel may come between two of them."""
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            while not all(future.done() for future in futures):
+                self.stop()
+                time.sleep(_AGAIN_SECONDS)
+            raise
 
     def stop(self) -> None:
         """Begin nothing more, and cancel what the sessions run."""

@@ -306,8 +306,7 @@ class _Run:
                     self._manifest.kinds.pop(kind.number, None)
 
         with together.team(self._request.workers) as team:
-            for future in [team.start(define, team, kind) for kind in kinds]:
-                future.result()
+            team.finish([team.start(define, team, kind) for kind in kinds])
         self._directory.write(self._manifest)
 
     def _write_definition(self, kind: fleet.Kind, oid: int, team: together.Team) -> None:
@@ -405,8 +404,7 @@ class _Run:
         workers = max(1, min(self._request.workers, len(oids)))
         try:
             with together.team(workers) as team:
-                for future in [team.start(work, team) for _ in range(workers)]:
-                    future.result()
+                team.finish([team.start(work, team) for _ in range(workers)])
         finally:
             self._directory.write(self._manifest)
 

@@ -317,8 +317,7 @@ class _Run:
 
     def _each(self, work: Callable[[together.Team, fleet.Kind], None], kinds: Sequence[fleet.Kind]) -> None:
         with together.team(self._request.workers) as team:
-            for future in [team.start(work, team, kind) for kind in kinds]:
-                future.result()
+            team.finish([team.start(work, team, kind) for kind in kinds])
 
     # ---- the first of a kind ----
 
@@ -407,8 +406,7 @@ class _Run:
                         task = take()
 
         with together.team(max(1, min(self._request.workers, len(tasks)))) as team:
-            for future in [team.start(work, team) for _ in range(min(self._request.workers, len(tasks)))]:
-                future.result()
+            team.finish([team.start(work, team) for _ in range(min(self._request.workers, len(tasks)))])
 
     def _session(self, team: together.Team) -> Connection:
         conn = self._target.connect(application_name=_NAME)
