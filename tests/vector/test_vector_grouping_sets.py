@@ -167,6 +167,16 @@ def test_what_is_left_to_postgresql(vectors: Connection, query: str, reason: str
     assert reason in str(plans.reason(vectors, query))
 
 
+def test_nearly_as_many_groups_as_rows(vectors: Connection) -> None:
+    """Grouping them before would be in vain."""
+    fill(vectors, last=60_000)
+    vectors.execute("RESET pgbillion_rows.vector_aggregate")
+    query = "SELECT id, grp, sum(x) FROM data GROUP BY ROLLUP (id, grp)"
+    both(vectors, query, node=False)
+    assert "grouping sets of 60000 groups of 60000 rows" in str(plans.reason(vectors, query))
+    both(vectors, "SELECT t, grp, sum(x) FROM data GROUP BY ROLLUP (t, grp)")
+
+
 def test_generated(vectors: Connection) -> None:
     print(f"seed {SEED}")
     fill(vectors)

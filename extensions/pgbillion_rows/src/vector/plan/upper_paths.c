@@ -41,6 +41,13 @@
 #include "vector/plan/plan.h"
 #include "vector/vector.h"
 
+/*
+ * How many rows a group of all keys must have, by the estimate, for grouping
+ * sets. With fewer, PostgreSQL's node groups or sorts about as many groups as
+ * there are rows, in one process.
+ */
+#define LEAST_ROWS_PER_SET_GROUP 2
+
 int			vector_aggregate = PLAN_ON;
 int			vector_exchange = PLAN_ON;
 
@@ -231,6 +238,12 @@ can_exchange(PathTarget *target, double groups)
 
 /* ---- how many groups ---- */
 
+static bool
+is_forced(const Request *request)
+{
+	return (request->chain != NULL ? vector_join : vector_aggregate) == PLAN_FORCE;
+}
+
 /* Estimate the groups, and say why that are too many, if they are. */
 static const char *
 estimate(PlannerInfo *root, Request *request)
@@ -249,6 +262,9 @@ estimate(PlannerInfo *root, Request *request)
 		request->groups = group_estimate(root, request->keys, request->input->rows);
 		request->most = group_estimate_most(root, request->keys, request->input->rows);
 	}
+
+	if (request->sets != NIL && !is_forced(request) && request->groups * LEAST_ROWS_PER_SET_GROUP > request->input->rows)
+		return psprintf("grouping sets of %.0f groups of %.0f rows", request->groups, request->input->rows);
 
 	/*
 	 * a scan alone spills what does not fit; others would return it row by
@@ -273,7 +289,7 @@ add_final(Request *request, Path *path)
 	 * cheaper than anything of PostgreSQL's, and still comparable among
 	 * themselves
 	 */
-	if ((request->chain != NULL ? vector_join : vector_aggregate) == PLAN_FORCE)
+	if (is_forced(request))
 		vector_force_path(path, FORCED_COST_FACTOR);
 	request->best = Min(request->best, path->total_cost);
 	add_path(request->rel, path);
@@ -449,7 +465,7 @@ add_single(PlannerInfo *root, Request *request)
 static bool
 exchange_is_forced(const Request *request)
 {
-	return vector_exchange == PLAN_FORCE || (request->chain != NULL ? vector_join : vector_aggregate) == PLAN_FORCE;
+	return vector_exchange == PLAN_FORCE || is_forced(request);
 }
 
 /*
