@@ -91,7 +91,7 @@ READS: dict[str, list[tuple[str, set[str]]]] = {
     f"SELECT (SELECT max(weight) {SALES} WHERE kind = 'Sales.weight') , 'a.id'": [("Sales", {"weight", "kind"})],
     "SELECT k, sum(v) FROM part GROUP BY k": [("part1", {"k", "v"}), ("part2", {"k", "v"})],
     "SELECT sum(v) FROM part WHERE d < 50": [("part1", {"v", "d"})],
-    f"SELECT few, sum(weight) {SALES} GROUP BY ROLLUP (few)": [],
+    f"SELECT few, sum(weight) {SALES} GROUP BY ROLLUP (few)": [("Sales", {"few", "weight"})],
     f"SELECT sum(weight) {SALES} UNION ALL SELECT sum(v) FROM part WHERE d > 150": [
         ("Sales", {"weight"}),
         ("part2", {"v", "d"}),
