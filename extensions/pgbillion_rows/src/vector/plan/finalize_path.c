@@ -165,37 +165,36 @@ vector_finalize_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *cost
 	return &path->path;
 }
 
-/* The path above Finalize Aggregate over a Gather, which PostgreSQL executes: it only takes the DISTINCT off. */
-Path *
-vector_finalize_gathered_path(AggPath *agg)
+/* The path above one that PostgreSQL executes, and that costs the same. */
+static Path *
+path_above(Path *core)
 {
 	CustomPath *path = makeNode(CustomPath);
 
-	path->path = agg->path;
+	path->path = *core;
 	path->path.type = T_CustomPath;
 	path->path.pathtype = T_CustomScan;
-	path->custom_paths = list_make1(agg);
+	path->custom_paths = list_make1(core);
 	path->methods = &vector_finalize_path_methods;
 
 	return &path->path;
 }
 
+/* The path above Finalize Aggregate over a Gather: it only takes the DISTINCT off. */
+Path *
+vector_finalize_gathered_path(AggPath *agg)
+{
+	return path_above(&agg->path);
+}
+
 /*
- * The path above grouping sets of partial states, which PostgreSQL executes:
- * its planner knows only those of rows, and we have the plan combine states.
+ * The path above grouping sets of partial states: PostgreSQL's planner knows
+ * only those of rows, and we have the plan combine states.
  */
 Path *
 vector_finalize_sets_path(GroupingSetsPath *sets)
 {
-	CustomPath *path = makeNode(CustomPath);
-
-	path->path = sets->path;
-	path->path.type = T_CustomPath;
-	path->path.pathtype = T_CustomScan;
-	path->custom_paths = list_make1(sets);
-	path->methods = &vector_finalize_path_methods;
-
-	return &path->path;
+	return path_above(&sets->path);
 }
 
 /* Have an Agg node for grouping sets, and those of its further rollups, combine states. */
