@@ -364,22 +364,22 @@ def test_exact_numbers_of_the_most_common(conn: Connection) -> None:
 
 def test_enums(conn: Connection) -> None:
     """They share a comparison, which keeps in mind the type that it is called for."""
-    with conn.transaction(force_rollback=True):
-        for name in ("one", "two"):
-            labels = ", ".join(f"'{name}{i:02}'" for i in range(40))
-            conn.execute(f"CREATE TYPE {name} AS ENUM ({labels})".encode())
-            for i in range(0, 40, 3):
-                conn.execute(f"ALTER TYPE {name} ADD VALUE '{name}{i:02}a' BEFORE '{name}{i:02}'".encode())
-            conn.execute(
-                f"CREATE TABLE names_{name} AS SELECT label, i / 10 AS part FROM unnest(enum_range(NULL::{name}))"
-                f" WITH ORDINALITY u (label, i); CREATE TABLE uses_{name} AS SELECT label FROM names_{name},"
-                f" generate_series(1, 1000) WHERE part = 1 OR generate_series = 1;"
-                f" ANALYZE names_{name}, uses_{name}".encode()
-            )
-        for name in ("one", "two"):
-            query = f"SELECT count(*) FROM names_{name} JOIN uses_{name} USING (label) WHERE part = 1"
-            joined(conn, query, estimate_joins="on")
-            assert one(conn, query) == 10000
+    for name in ("one", "two"):
+        labels = ", ".join(f"'{name}{i:02}'" for i in range(40))
+        conn.execute(f"CREATE TYPE {name} AS ENUM ({labels})".encode())
+        for i in range(0, 40, 3):
+            conn.execute(f"ALTER TYPE {name} ADD VALUE '{name}{i:02}a' BEFORE '{name}{i:02}'".encode())
+        conn.execute(
+            f"CREATE TABLE names_{name} AS SELECT label, i / 10 AS part FROM unnest(enum_range(NULL::{name}))"
+            f" WITH ORDINALITY u (label, i); CREATE TABLE uses_{name} AS SELECT label FROM names_{name},"
+            f" generate_series(1, 1000) WHERE part = 1 OR generate_series = 1;"
+            f" ANALYZE names_{name}, uses_{name}".encode()
+        )
+    for name in ("one", "two"):
+        query = f"SELECT count(*) FROM names_{name} JOIN uses_{name} USING (label) WHERE part = 1"
+        joined(conn, query, estimate_joins="on")
+        assert one(conn, query) == 10000
+    conn.execute("DROP TABLE names_one, names_two, uses_one, uses_two; DROP TYPE one, two")
 
 
 def test_views_that_hide_rows(cluster: Cluster, database: str) -> None:

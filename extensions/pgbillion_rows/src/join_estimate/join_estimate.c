@@ -284,12 +284,12 @@ are_semijoined(PlannerInfo *root, RelOptInfo *one, RelOptInfo *other)
 	return false;
 }
 
-/* The clause by which two tables are joined, as one of an equivalence class, or NULL. */
+/* The clause by which two tables are joined, as one of an equivalence class, or NULL. Before 18 each order has its own. */
 static RestrictInfo *
-clause_of(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *large, RelOptInfo *small)
+clause_of(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *outer, RelOptInfo *inner)
 {
-	List	   *clauses = generate_join_implied_equalities(root, bms_union(large->relids, small->relids), large->relids,
-														   small, NULL);
+	List	   *clauses = generate_join_implied_equalities(root, bms_union(outer->relids, inner->relids), outer->relids,
+														   inner, NULL);
 	ListCell   *lc;
 
 	foreach(lc, clauses)
@@ -361,6 +361,7 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 	}
 	if (kept != NULL)
 	{
+		RestrictInfo *turned;
 		double		share = 0;
 
 		sort_common(&statistics);
@@ -368,6 +369,9 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 			share += share_of_key(&statistics, kept->keys[i]);
 		/* statistics may be older than keys, so it is not lowered */
 		clause->norm_selec = Max(Min(share / Max(small->rows, 1), 1), core);
+		turned = clause_of(root, ec, small, large);
+		if (turned != NULL)
+			turned->norm_selec = clause->norm_selec;
 		forget_foreign_key(root, ec, large, small);
 		plan_report(root, "joins of \"%s\" with \"%s\" are estimated by the %d keys that the latter's filter keeps, of %.0f rows instead of %.0f",
 					planner_rt_fetch(large->relid, root)->eref->aliasname,

@@ -633,6 +633,16 @@ find_sets(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 		return planner_no_partial_form(root, request->rel->reltarget, extra->havingQual);
 	if (root->parse->groupClause == NIL)
 		return "grouping sets without a column";
+
+	/*
+	 * above the Agg node a constant would be itself, and not NULL in the sets
+	 * without it
+	 */
+	foreach(lc, get_sortgrouplist_exprs(root->parse->groupClause, root->processed_tlist))
+	{
+		if (!contain_var_clause(lfirst(lc)))
+			return "grouping sets with a constant";
+	}
 	foreach(lc, request->rel->pathlist)
 	{
 		GroupingSetsPath *sets;
