@@ -236,7 +236,7 @@ def test_keys_later_than_statistics_count_as_any(conn: Connection) -> None:
 
 
 def test_roles_without_privileges(cluster: Cluster, database: str) -> None:
-    """Whoever may not read the table has it neither read nor estimated, and the same error as ever."""
+    """For a role that may not read the table it is not read, and errors stay the same."""
     with cluster.connect(database) as admin:
         admin.execute(
             "CREATE ROLE planner; GRANT SELECT ON sales TO planner; GRANT SELECT (day, year) ON calendar TO planner"

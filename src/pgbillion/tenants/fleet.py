@@ -257,7 +257,7 @@ class Directory:
             yield
 
     def read(self) -> Manifest | None:
-        """Return the manifest, None without one. Raises UserError for one that no export of ours has written."""
+        """Return the manifest, or None if there is none. Raise UserError if no export can have written it."""
         path = self.path / _MANIFEST
         try:
             made = json.loads(path.read_bytes())
