@@ -17,8 +17,10 @@ from pgbillion.cli.options import Json
 from pgbillion.cli.tenants import LockTimeout, check_time
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
+from pgbillion.common.target import Target
 from pgbillion.tenants import export as tenants_export
 from pgbillion.tenants import move as tenants_move
+from pgbillion.tenants import move_online as tenants_online
 
 Tenant = Annotated[str, typer.Argument(metavar="SCHEMA", help="Schema, by its exact name.")]
 Bindir = Annotated[
@@ -125,6 +127,23 @@ def move(
             help="Let the tenant's code run as the role that restores it, as constraints on rows may need.",
         ),
     ] = False,
+    online: Annotated[
+        bool,
+        typer.Option("--online", help="Let clients write meanwhile: rows are replicated, and writes blocked briefly."),
+    ] = False,
+    source_conninfo: Annotated[
+        str | None,
+        typer.Option(
+            "--source-conninfo",
+            metavar="CONNINFO",
+            envvar="PGBILLION_SOURCE_CONNINFO",
+            help="With --online: how the target's server reaches the source. Default: as this command does.",
+        ),
+    ] = None,
+    abort: Annotated[
+        bool,
+        typer.Option("--abort", help="Only remove what an interrupted move --online has left, or finish that move."),
+    ] = False,
     lock_timeout: LockTimeout = "5s",
     bindir: Bindir = None,
     as_json: Json = False,
@@ -135,14 +154,26 @@ def move(
     one transaction of the target. Objects, numbers of rows and sequences are compared. After a failure or Ctrl-C, both
     sides are as they were.
 
+    With --online, logical replication copies the rows and follows the writes of clients. In the end the source gets the
+    name SCHEMA_moved, or is dropped with --drop-source.
+
     Example: pgbillion tenants move tenant_00001 --to 'host=db2 dbname=app' --drop-source
     """
+    if (source_conninfo is not None or abort) and not online:
+        raise UserError("--source-conninfo and --abort are for moves with --online", "add --online, or leave them out")
     source = where.target()
     target = connect.second_target(to, source)
     with source.connect() as conn:
         check_time(conn, lock_timeout)
+    if online:
+        given = None if source_conninfo is None else connect.second_target(source_conninfo, source)
+        wanted = tenants_online.Request(
+            schema, drop_source, lock_timeout, bindir, trust_owner, None if given is None else source_conninfo
+        )
+        _move_online(source, target, wanted, abort=abort, as_json=as_json)
+        return
     request = tenants_move.Request(schema, drop_source, lock_timeout, bindir, trust_owner)
-    outcome = tenants_move.move(source, target, request, say=lambda line: print(line, file=sys.stderr, flush=True))
+    outcome = tenants_move.move(source, target, request, say=_say)
     if as_json:
         print(json.dumps(outcome.to_json()))
         return
@@ -151,3 +182,28 @@ def move(
         f"{outcome.tenant} {what}: {text.many(outcome.tables, 'table')}, {text.many(outcome.rows, 'row')},"
         f" verified, in {text.duration(outcome.seconds)}"
     )
+
+
+def _move_online(
+    source: Target, target: Target, request: tenants_online.Request, *, abort: bool, as_json: bool
+) -> None:
+    if abort:
+        found = tenants_online.clear(source, target, request.schema, say=_say)
+        if as_json:
+            print(json.dumps({"tenant": request.schema, "found": found}))
+        elif not found:
+            print(f"no interrupted move of {request.schema} has left anything")
+        return
+    outcome = tenants_online.run(source, target, request, say=_say)
+    if as_json:
+        print(json.dumps(outcome.to_json()))
+        return
+    kept = "" if outcome.kept is None else f"; the source is kept as {outcome.kept}"
+    print(
+        f"{outcome.tenant} moved: {text.many(outcome.tables, 'table')}, {text.many(outcome.rows, 'row')} compared,"
+        f" writes blocked for {text.duration(outcome.blocked_ms / 1000)}, in {text.duration(outcome.seconds)}{kept}"
+    )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

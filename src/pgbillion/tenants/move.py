@@ -70,7 +70,7 @@ def move(source: Target, target: Target, request: Request, *, say: Say) -> Outco
     name = request.schema
     with source.connect() as here, target.connect() as there:
         schema = arrival.oid_of(here, name)
-        programs = _check(here, there, request, schema)
+        programs = check(here, there, request, schema)
         journaled = journal.exists(here)
         if journaled:
             journal.make(there)
@@ -88,7 +88,7 @@ def move(source: Target, target: Target, request: Request, *, say: Say) -> Outco
                 reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 row = reader.execute("SELECT pg_export_snapshot()").fetchone()
                 assert row is not None
-                state = _state(reader, schema)
+                before = state(reader, schema)
                 contents = arrival.contents(reader, schema)
                 say(f"copying {text.many(len(contents.tables), 'table')}")
                 counts: dict[str, int] = {}
@@ -104,7 +104,7 @@ def move(source: Target, target: Target, request: Request, *, say: Say) -> Outco
                 if journaled:
                     _journal(here, there, name)
                 if holder is not None:
-                    _drop(holder, here, schema, name, state, journaled=journaled)
+                    _drop(holder, here, schema, name, before, journaled=journaled)
     except BaseException as error:
         if arrived:
             gone = _gone(source, request, schema)
@@ -132,8 +132,8 @@ def _identity(conn: Connection) -> list[tuple[Any, ...]]:
     ).fetchall()
 
 
-def _check(here: Connection, there: Connection, request: Request, schema: int) -> client.Programs:
-    """Look at all that can be known before anything is done."""
+def check(here: Connection, there: Connection, request: Request, schema: int) -> client.Programs:
+    """Look at all that can be known before anything is done. Raises UserError."""
     name = request.schema
     if _identity(here) == _identity(there):
         raise UserError("the target is the source's database", "--to names another one")
@@ -174,25 +174,31 @@ def _locked(source: Target, request: Request, schema: int) -> Iterator[Connectio
         conn.execute("BEGIN")
         # until it is over, one way or the other; of two that move the same tenant the second waits, too
         conn.execute(_OVER.replace("lock", "xact_lock").encode(), [_key(schema)])
-        rows = conn.execute(
-            "SELECT relkind::text, format('%%I.%%I', nspname, relname), seqincrement FROM pg_depend d"
-            " JOIN pg_class c ON c.oid = objid JOIN pg_namespace n ON n.oid = relnamespace"
-            " LEFT JOIN pg_sequence s ON seqrelid = c.oid"
-            " WHERE refclassid = 'pg_namespace'::regclass AND refobjid = %s::oid AND classid = 'pg_class'::regclass"
-            " AND relkind IN ('r', 'p', 'S') ORDER BY c.oid",
-            [schema],
-        ).fetchall()
-        tables = [name for kind, name, _ in rows if kind != "S"]
-        if tables:
-            conn.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE".encode())
-        for kind, name, increment in rows:
-            if kind == "S":
-                conn.execute(f"ALTER SEQUENCE {name} INCREMENT BY {increment}".encode())
+        for statement in locking(conn, schema):
+            conn.execute(statement.encode())
         yield conn
         # closed: what is not committed is rolled back
 
 
-def _state(conn: Connection, schema: int) -> list[tuple[Any, ...]]:
+def locking(conn: Connection, schema: int, *, sequences: bool = True) -> list[str]:
+    """Return the statements that keep others from writing to a schema's tables and, if wanted, sequences."""
+    rows = conn.execute(
+        "SELECT relkind::text, format('%%I.%%I', nspname, relname), seqincrement FROM pg_depend d"
+        " JOIN pg_class c ON c.oid = objid JOIN pg_namespace n ON n.oid = relnamespace"
+        " LEFT JOIN pg_sequence s ON seqrelid = c.oid"
+        " WHERE refclassid = 'pg_namespace'::regclass AND refobjid = %s::oid AND classid = 'pg_class'::regclass"
+        " AND relkind IN ('r', 'p', 'S') ORDER BY c.oid",
+        [schema],
+    ).fetchall()
+    tables = [name for kind, name, _ in rows if kind != "S"]
+    statements = [f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE"] if tables else []
+    if sequences:
+        statements += [f"ALTER SEQUENCE {name} INCREMENT BY {step}" for kind, name, step in rows if kind == "S"]
+    return statements
+
+
+def state(conn: Connection, schema: int) -> list[tuple[Any, ...]]:
+    """Return what changes when somebody creates, alters or drops something in a schema."""
     return conn.execute(load("tenants", "state").encode(), [schema]).fetchall()
 
 
@@ -230,7 +236,7 @@ def _journal(here: Connection, there: Connection, name: str) -> None:
 
 
 def _drop(
-    holder: Connection, here: Connection, schema: int, name: str, state: list[tuple[Any, ...]], *, journaled: bool
+    holder: Connection, here: Connection, schema: int, name: str, before: list[tuple[Any, ...]], *, journaled: bool
 ) -> None:
     holder.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
     if journaled:
@@ -238,7 +244,7 @@ def _drop(
     # Nothing can be created in it any more, and nothing that refers to it; this session still sees what there was.
     with here.transaction():
         manage.refuse_used(here, name, hint=_USED)
-    if _state(here, schema) != state:
+    if state(here, schema) != before:
         raise UserError(
             f"somebody has changed {name} meanwhile", "it is as that has left it, and nothing was moved: try again", 3
         )
