@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from psycopg import sql
 
 from harness import schemas, servers
 from harness.command_line import CommandLine, command_line
 from harness.servers import one
+from harness.unknown_to_pg_dump import REFUSED, UNKNOWN_TO_PG_DUMP
 from pgbillion.common.connection import Connection
+from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster, Installation
+from pgbillion.tenants import move_online
 
 OTHER = "elsewhere"
 SETTINGS = {"wal_level": "logical", "max_connections": "60", "log_replication_commands": "on"}
@@ -59,6 +64,7 @@ def left(cli: CommandLine) -> list[str]:
         " pg_replication_slots UNION ALL SELECT 'subscription ' || subname FROM pg_subscription"
         " UNION ALL SELECT 'origin ' || roname FROM pg_replication_origin"
         " UNION ALL SELECT 'replica identity of ' || oid::regclass FROM pg_class WHERE relreplident = 'f'"
+        " AND relnamespace = to_regnamespace('tenant')"
     )
     found = []
     for database in (cli.database, OTHER):
@@ -75,8 +81,10 @@ def has(conn: Connection, schema: str = "tenant") -> bool:
     return bool(one(conn, "SELECT to_regnamespace(quote_ident(%s)) IS NOT NULL", schema))
 
 
-def silent(line: str) -> None:
-    pass
+def run(
+    cli: CommandLine, schema: str = "tenant", *, say: Callable[[str], None] = lambda line: None, **options: Any
+) -> move_online.Outcome:
+    return move_online.run(target(cli), target(cli, OTHER), move_online.Request(schema, **options), say=say)
 
 
 def test_a_moved_tenant_goes_on_where_it_was(cli: CommandLine) -> None:
@@ -90,3 +98,51 @@ def test_a_moved_tenant_goes_on_where_it_was(cli: CommandLine) -> None:
         assert one(other, "SELECT count FROM tenant.m") == 200
         assert one(conn, "SELECT tenant FROM pgbillion_journal.migration") == "tenant_moved"
         assert one(other, "SELECT tenant FROM pgbillion_journal.migration") == "tenant"
+
+
+# what replication leaves out, and what has to be done before
+REFUSED_ONLINE = {**REFUSED, "storage": "the table fast is unlogged"}
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("kind", [*schemas.KINDS, "worded"])
+def test_every_kind_of_object_can_be_moved(cli: CommandLine, kind: str) -> None:
+    name = f'Odd "{kind}.*'
+    with cli.connect() as conn:
+        schemas.make_schema(conn, name, schemas.KINDS.get(kind, schemas.WORDED))
+        if kind in UNKNOWN_TO_PG_DUMP:
+            conn.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(name)))
+            conn.execute(UNKNOWN_TO_PG_DUMP[kind].encode())
+        before = identities(conn, name)
+    if kind in REFUSED_ONLINE:
+        with pytest.raises(UserError, match=REFUSED_ONLINE[kind]):
+            run(cli, name)
+        with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+            assert (has(conn, name), has(other, name), identities(conn, name)) == (True, False, before)
+        if kind != "storage":
+            return
+        with cli.connect() as conn:
+            conn.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(name)))
+            conn.execute("ALTER TABLE fast SET LOGGED; ALTER TABLE unlogged SET LOGGED; ALTER TABLE logged SET LOGGED")
+            before = identities(conn, name)
+    run(cli, name)
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        assert (has(conn, name), has(other, name)) == (False, True)
+        assert identities(conn, f"{name}_moved") == before
+        assert identities(other, name) == before
+        assert triggers(other, name) == triggers(conn, f"{name}_moved")
+
+
+def identities(conn: Connection, schema: str) -> list[Any]:
+    """The replica identities of tables."""
+    query = "SELECT relname, relreplident FROM pg_class WHERE relnamespace = quote_ident(%s)::regnamespace ORDER BY 1"
+    return conn.execute(query, [schema]).fetchall()
+
+
+def triggers(conn: Connection, schema: str) -> list[Any]:
+    """Which triggers are enabled, and how."""
+    query = (
+        "SELECT relname, tgname, tgenabled FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid"
+        " WHERE relnamespace = quote_ident(%s)::regnamespace AND NOT tgisinternal ORDER BY 1, 2"
+    )
+    return conn.execute(query, [schema]).fetchall()

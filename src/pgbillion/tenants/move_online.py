@@ -46,6 +46,17 @@ _TRIGGERS = (
     " JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.oid = %s::oid AND t.tgenabled IN ('A', 'R') AND NOT t.tgisinternal ORDER BY t.oid"
 )
+# for all but replication, which runs no such triggers
+_GUARD = "pgbillion_moving"
+_GUARDED = """
+CREATE FUNCTION {0}.{1}() RETURNS pg_catalog.trigger LANGUAGE plpgsql AS $guard$BEGIN
+    RAISE EXCEPTION 'rows of the schema are still being moved here' USING ERRCODE = '55000',
+        HINT = 'Write to them where they come from, until the move is over.';
+END$guard$
+"""
+_GUARDED_TABLES = (
+    "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = %s::oid AND c.relkind IN ('r', 'p') ORDER BY c.oid"
+)
 _VIEWS = (
     "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = %s::oid AND c.relkind = 'm' AND c.relispopulated"
     " ORDER BY c.oid"
@@ -293,6 +304,7 @@ class _Move:
             self._triggers = conn.execute(_TRIGGERS, [schema]).fetchall()
             for within, table, trigger, _ in self._triggers:
                 conn.execute(_trigger(within, table, "DISABLE", trigger))
+            self._guard(conn, schema)
             replication.subscribe(conn, self._name, self._conninfo, self._record)
             copied = conn.execute(
                 "SELECT count(*) FROM pg_subscription_rel r JOIN pg_subscription s ON s.oid = r.srsubid"
@@ -305,6 +317,17 @@ class _Move:
                     "--source-conninfo describes how it reaches the source",
                     3,
                 )
+
+    def _guard(self, conn: Connection, schema: int) -> None:
+        """Have clients get an error that write to the target's tables too early."""
+        name, guard = sql.Identifier(self._request.schema), sql.Identifier(_GUARD)
+        conn.execute(sql.SQL(_GUARDED).format(name, guard))
+        for (table,) in conn.execute(_GUARDED_TABLES, [schema]).fetchall():
+            conn.execute(
+                sql.SQL(
+                    "CREATE TRIGGER {} BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} EXECUTE FUNCTION {}.{}()"
+                ).format(guard, sql.Identifier(self._request.schema, table), name, guard)
+            )
 
     # ---- what replication does not carry over ----
 
@@ -446,6 +469,7 @@ class _Move:
             if move.state(here, self._schema) != state:
                 raise _changed(f"{request.schema} meanwhile")
             holder.execute("COMMIT")
+            _open(self._there, request.schema)
 
     def _complete(self, contents: arrival.Contents) -> None:
         """Have the target be as the source is, and on disk."""
@@ -560,12 +584,18 @@ def _finish(here: Connection, there: Connection, name: str, record: Record, *, s
     The subscription, its record, is the last to go.
     """
     here.execute("SET client_min_messages = warning")
+    _open(there, record.tenant)
     replication.stop(there, name)
     replication.drop_slot(here, name)
     gone = _give_up(here, record, say)
     with there.transaction():
         replication.unsubscribe(there, name)
     return gone
+
+
+def _open(there: Connection, schema: str) -> None:
+    """Let clients write to the target's tables."""
+    there.execute(sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(sql.Identifier(schema, _GUARD)))
 
 
 def _give_up(here: Connection, record: Record, say: Say) -> bool:
