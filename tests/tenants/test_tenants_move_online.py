@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
-from harness import schemas, servers
+from harness import schemas, servers, tenant_clients
+from harness.amount import amount
 from harness.command_line import CommandLine, command_line
 from harness.servers import one
 from harness.unknown_to_pg_dump import REFUSED, UNKNOWN_TO_PG_DUMP
@@ -19,6 +21,7 @@ from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tenants import move_online
 
 OTHER = "elsewhere"
+CLIENTS = 8
 SETTINGS = {"wal_level": "logical", "max_connections": "60", "log_replication_commands": "on"}
 TENANT = """
     CREATE TABLE a (i serial PRIMARY KEY, t text);
@@ -146,3 +149,33 @@ def triggers(conn: Connection, schema: str) -> list[Any]:
         " WHERE relnamespace = quote_ident(%s)::regnamespace AND NOT tgisinternal ORDER BY 1, 2"
     )
     return conn.execute(query, [schema]).fetchall()
+
+
+def test_no_row_is_lost_or_twice_under_load(cli: CommandLine, tell: Callable[[str], None]) -> None:
+    """Clients write all the time, and go where the tenant is; it moves to and fro."""
+    with cli.connect() as conn:
+        conn.execute("DROP SCHEMA tenant CASCADE")
+        schemas.make_schema(conn, "tenant", tenant_clients.TABLES.format(last=CLIENTS - 1, rows=20_000))
+    databases = [cli.database, OTHER]
+    blocked = []
+    with tenant_clients.writing(
+        CLIENTS, "tenant", [make_conninfo(cli.cluster.conninfo(one)) for one in databases]
+    ) as clients:
+        for number in range(amount("PGBILLION_MOVES", 4)):
+            here, there = databases[number % 2], databases[1 - number % 2]
+            request = move_online.Request("tenant", drop=number % 2 == 0)
+            done = move_online.run(target(cli, here), target(cli, there), request, say=lambda line: None)
+            blocked.append(done.blocked_ms)
+            with cli.cluster.connect(here) as conn:
+                conn.execute("DROP SCHEMA IF EXISTS tenant_moved CASCADE")
+            before = [client.done for client in clients]
+            servers.until(
+                lambda: all(client.done > done for client, done in zip(clients, before, strict=True)),  # noqa: B023
+                "all clients to go on",
+            )
+    with cli.cluster.connect(there) as conn:
+        assert tenant_clients.differences(conn, "tenant", clients) == []
+    tell(
+        f"blocked for {', '.join(f'{one:.0f}' for one in blocked)} ms; {sum(client.done for client in clients)}"
+        f" transactions, the longest pause of a client {max(client.paused for client in clients) * 1000:.0f} ms"
+    )

@@ -190,8 +190,7 @@ def locking(conn: Connection, schema: int, *, sequences: bool = True) -> list[st
         " AND relkind IN ('r', 'p', 'S') ORDER BY c.oid",
         [schema],
     ).fetchall()
-    tables = [name for kind, name, _ in rows if kind != "S"]
-    statements = [f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE"] if tables else []
+    statements = [f"LOCK TABLE ONLY {name} IN EXCLUSIVE MODE" for kind, name, _ in rows if kind != "S"]
     if sequences:
         statements += [f"ALTER SEQUENCE {name} INCREMENT BY {step}" for kind, name, step in rows if kind == "S"]
     return statements

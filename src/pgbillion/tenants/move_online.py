@@ -168,6 +168,7 @@ class _Move:
         self._blocked = 0.0
         self._rows = 0
         self._dropped = False
+        self._waited: dict[str, int] = {}
         self._tables: list[Table] = []
 
     def close(self) -> None:
@@ -370,28 +371,22 @@ class _Move:
         statements = move.locking(holder, self._schema, sequences=sequences)
         if sequences and self._journaled:
             # a migration in progress is either over or begins afterwards
-            statements.insert(0, "LOCK TABLE pgbillion_journal.migration IN SHARE ROW EXCLUSIVE MODE")
+            statements.append("LOCK TABLE pgbillion_journal.migration IN SHARE ROW EXCLUSIVE MODE")
         late = False
         for _ in replication.attempts(self._timeout):
             start = time.monotonic()
-            try:
-                holder.execute("BEGIN")
-                replication.short_waits(holder)
-                for statement in statements:
-                    holder.execute(statement.encode())
-            except replication.WAITED:
-                late = False
-            else:
+            locked = self._lock(holder, statements)
+            if locked:
                 lsn = replication.position(self._here)
                 if replication.wait_applied(
                     self._here, self._there, self._name, lsn, _MOST_BLOCKED_SECONDS, say=self._say
                 ):
                     return start
-                late = True
             holder.rollback()
             self._blocked += time.monotonic() - start
-            if late:
+            if locked:
                 self._catch_up()
+            late = locked
         if not late:
             raise psycopg.errors.LockNotAvailable
         raise UserError(
@@ -399,6 +394,26 @@ class _Move:
             "try again when clients write less, or the target has less to do",
             3,
         )
+
+    def _lock(self, holder: Connection, statements: list[str]) -> bool:
+        """Take locks, each by a statement, in a new transaction; False if others hold one for too long.
+
+        Clients may take theirs in another order. So what we have had to wait for in vain comes first from then on: no
+        client that waits for one that we have can then hold it.
+        """
+        start = time.monotonic()
+        statements.sort(key=lambda one: self._waited.get(one, 0))
+        holder.execute("BEGIN")
+        replication.short_waits(holder)
+        for statement in statements:
+            try:
+                holder.execute(statement.encode())
+            except replication.WAITED:
+                self._waited[statement] = min(self._waited.values(), default=0) - 1
+                return False
+            if time.monotonic() - start > _MOST_BLOCKED_SECONDS / 2:
+                return False
+        return True
 
     def _catch_up(self) -> None:
         """Wait until the target is hardly behind."""

@@ -6,6 +6,7 @@ the subscription record whose they are, so that what an interrupted move has lef
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import time
@@ -27,6 +28,7 @@ _PREFIX = "pgbillion_move_"
 _MARK = "pgbillion tenants move: "
 # writers wait behind a lock that waits: not longer than this, and shorter than before anybody looks for deadlocks
 _WAIT_MS = 400
+_DEADLOCK_MS = 20
 _POLL_SECONDS = 0.005
 SLOW_POLL_SECONDS = 0.2
 _END_SECONDS = 60
@@ -196,11 +198,14 @@ def attempts(timeout: float) -> Iterator[None]:
         yield
         if time.monotonic() > deadline:
             return
-        time.sleep(random.uniform(0.2, 0.8))
+        time.sleep(random.uniform(0.05, 0.4))
 
 
 def short_waits(conn: Connection) -> None:
     """Have a transaction wait for locks only as long as others can wait behind it."""
+    with contextlib.suppress(psycopg.errors.InsufficientPrivilege), conn.transaction():
+        # what we hold may be what others wait for, whose locks we wait for
+        conn.execute(f"SET LOCAL deadlock_timeout = {_DEADLOCK_MS}".encode())
     conn.execute(f"SET LOCAL lock_timeout = {_WAIT_MS}; SET LOCAL statement_timeout = {2 * _WAIT_MS}".encode())
 
 
