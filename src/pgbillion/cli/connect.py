@@ -215,6 +215,15 @@ def second_target(given: str, first: Target) -> Target:
     return _make({**conninfo_to_dict(first.conninfo), "dbname": given}, embedded=first.embedded)
 
 
+def check_conninfo(given: str) -> None:
+    """Raise UserError for what is neither a URI nor a connection string."""
+    if "=" not in given and "://" not in given:
+        raise UserError(
+            "--source-conninfo takes a URI or connection string", "as in 'host=db1 port=5432 passfile=/path/there'"
+        )
+    _parse(given)
+
+
 def refused(error: psycopg.OperationalError) -> tuple[str, str]:
     """Return what is wrong with a connection that could not be made, and what to do about it."""
     # psycopg's words before those of libpq, and libpq's question, which the hint answers

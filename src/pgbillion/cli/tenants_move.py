@@ -166,10 +166,9 @@ def move(
     with source.connect() as conn:
         check_time(conn, lock_timeout)
     if online:
-        given = None if source_conninfo is None else connect.second_target(source_conninfo, source)
-        wanted = tenants_online.Request(
-            schema, drop_source, lock_timeout, bindir, trust_owner, None if given is None else source_conninfo
-        )
+        if source_conninfo is not None:
+            connect.check_conninfo(source_conninfo)
+        wanted = tenants_online.Request(schema, drop_source, lock_timeout, bindir, trust_owner, source_conninfo)
         _move_online(source, target, wanted, abort=abort, as_json=as_json)
         return
     request = tenants_move.Request(schema, drop_source, lock_timeout, bindir, trust_owner)
