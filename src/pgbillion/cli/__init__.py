@@ -60,12 +60,21 @@ def _add_tables(app: typer.Typer) -> None:
 
 
 def _add_tenants(app: typer.Typer) -> None:
-    from pgbillion.cli import tenants, tenants_fleet, tenants_metrics, tenants_move, tenants_size, tenants_tablespace
+    from pgbillion.cli import (
+        tenants,
+        tenants_fleet,
+        tenants_metrics,
+        tenants_move,
+        tenants_restore,
+        tenants_size,
+        tenants_tablespace,
+    )
 
     tenants.app.command("export")(tenants_move.export)
     tenants.app.command("import")(tenants_fleet.import_)
     tenants.app.command("metrics")(tenants_metrics.metrics)
     tenants.app.command("move")(tenants_move.move)
+    tenants.app.command("restore")(tenants_restore.restore)
     tenants.app.command("size")(tenants_size.size)
     tenants.app.command("tablespace")(tenants_tablespace.tablespace)
     app.add_typer(tenants.app, name="tenants")

@@ -52,6 +52,11 @@ def find(least: int, most: int | None = None, bindir: Path | None = None) -> Pro
     )
 
 
+def folders() -> Iterator[Path]:
+    """Give the folders in which PostgreSQL's programs may be on this machine."""
+    return _folders(None)
+
+
 def _folders(bindir: Path | None) -> Iterator[Path]:
     if bindir is not None:
         yield bindir

@@ -1,0 +1,354 @@
+"""`pgbillion tenants restore`: a schema as it was at an earlier time, from a base backup and WAL."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from harness import schemas, servers
+from harness.command_line import CommandLine, command_line, failed
+from harness.servers import one
+from pgbillion.common.connection import Connection
+from pgbillion.server.postgres import SUPERUSER, Cluster, make_folder, run_as_server, server_user
+
+TENANT = """
+    CREATE TABLE a (i serial PRIMARY KEY, t text);
+    CREATE TABLE b (a integer REFERENCES a, code char(2) REFERENCES outside.country);
+    CREATE INDEX ON a (lower(t));
+    CREATE VIEW v AS TABLE a;
+    CREATE FUNCTION f() RETURNS integer LANGUAGE sql AS 'SELECT 1';
+    INSERT INTO a (t) SELECT repeat('x', g) FROM generate_series(1, 200) g;
+    INSERT INTO b SELECT i FROM a;
+    CREATE TABLE toasted (t text);
+    ALTER TABLE toasted ALTER t SET STORAGE EXTERNAL;
+    INSERT INTO toasted SELECT repeat(g::text, 5000) FROM generate_series(1, 20) g;
+"""
+
+
+@dataclass
+class Archived:
+    """A cluster that archives WAL, and what it has been copied to."""
+
+    cluster: Cluster
+    folder: Path
+
+    @property
+    def wal(self) -> Path:
+        return self.folder / "wal"
+
+    @property
+    def space(self) -> Path:
+        return self.folder / "space"
+
+    def backup(self, name: str, *options: str) -> Path:
+        """Take a base backup."""
+        path = self.folder / name
+        make_folder(path, private=True, for_server=True)
+        if "t" not in options:
+            space = self.folder / f"{name}.space"
+            make_folder(space, private=True, for_server=True)
+            options = (*options, "-T", f"{self.space}={space}")
+        program = self.cluster.installation.program("pg_basebackup")
+        where = ["-h", str(self.cluster.socket_dir), "-p", str(self.cluster.port), "-U", SUPERUSER]
+        run_as_server(
+            [program, "-D", path, "-c", "fast", "--no-sync", *where, *options], check=True, capture_output=True
+        )
+        return path
+
+    def remove(self, backup: Path) -> None:
+        """Remove a base backup."""
+        shutil.rmtree(backup)
+        shutil.rmtree(self.folder / f"{backup.name}.space", ignore_errors=True)
+
+    def archive(self) -> None:
+        """Have all that was written so far in the archive."""
+        with self.cluster.connect() as conn:
+            # a time is reached by a transaction after it
+            conn.execute("SELECT pg_sleep(0.01); SELECT txid_current()")
+            segment = one(conn, "SELECT pg_walfile_name(pg_switch_wal())")
+            servers.until((self.wal / str(segment)).exists, f"{segment} to be archived")
+
+
+@contextmanager
+def archived(cluster_of: Cluster) -> Iterator[Archived]:
+    with servers.temporary_folder() as folder:
+        wal = folder / "wal"
+        for path in (wal, folder / "space"):
+            make_folder(path, private=True, for_server=True)
+        settings = {"archive_mode": "on", "archive_command": f"cp %p {wal}/%f.new && mv {wal}/%f.new {wal}/%f"}
+        with servers.new_cluster(cluster_of.installation, settings) as cluster:
+            with cluster.connect() as conn:
+                servers.make_shared_objects(conn)
+                conn.execute(f"CREATE TABLESPACE elsewhere LOCATION '{folder}/space'")
+            yield Archived(cluster, folder)
+
+
+@pytest.fixture(scope="module")
+def source(cluster: Cluster) -> Iterator[Archived]:
+    with archived(cluster) as made:
+        yield made
+
+
+@pytest.fixture
+def cli(source: Archived) -> Iterator[CommandLine]:
+    """A database with two tenants."""
+    with servers.new_database(source.cluster, "tenants") as database, command_line(source.cluster, database) as made:
+        with made.connect() as conn:
+            schemas.make_outside(conn)
+            for name in ("tenant", "other"):
+                schemas.make_schema(conn, name, TENANT)
+        yield made
+
+
+def now(conn: Connection) -> str:
+    """A time between what was committed and what comes."""
+    return str(one(conn, "SELECT clock_timestamp()::text FROM pg_sleep(0.002)"))
+
+
+def checksum(conn: Connection, schema: str) -> str:
+    return str(one(conn, f"SELECT md5(string_agg(a::text, ',' ORDER BY i)) FROM {schema}.a"))
+
+
+def dumped(cli: CommandLine, schema: str) -> list[str]:
+    """What pg_dump says of a schema and its rows, in whatever order, but for values of sequences."""
+    program = cli.cluster.installation.program("pg_dump")
+    done = subprocess.run([program, "--schema", schema, "-d", cli.conninfo], capture_output=True, text=True, check=True)
+    return sorted(
+        line for line in done.stdout.splitlines() if not line.startswith(("\\", "--", "SELECT pg_catalog.setval"))
+    )
+
+
+def nothing_left(cli: CommandLine) -> None:
+    """No folder, no server, no schema."""
+    assert not (cli.state / "restores").exists()
+    with cli.connect() as conn:
+        assert one(conn, "SELECT count(*) FROM pg_namespace WHERE nspname ~ 'pgbillion_restore'") == 0
+
+
+def lost(conn: Connection, schema: str = "tenant") -> None:
+    """What somebody regrets."""
+    conn.execute(f"TRUNCATE {schema}.a CASCADE; DROP VIEW {schema}.v")
+
+
+@pytest.mark.quick
+@pytest.mark.majors
+def test_a_tenant_comes_back_as_it_was_between_two_commits(source: Archived, cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("COMMENT ON SCHEMA tenant IS 'the first'; GRANT USAGE ON SCHEMA tenant TO reader")
+        backup = source.backup("between")
+        conn.execute("INSERT INTO tenant.a (t) VALUES ('kept')")
+        conn.execute("CREATE TABLE tenant.later AS SELECT 7 AS seven; GRANT SELECT ON tenant.later TO reader")
+        wanted = dumped(cli, "tenant")
+        time = now(conn)
+        conn.execute("INSERT INTO tenant.a (t) VALUES ('lost')")
+        conn.execute("DROP SCHEMA tenant CASCADE")
+        conn.execute("INSERT INTO other.a (t) VALUES ('of the other')")
+        other = checksum(conn, "other")
+        source.archive()
+        arguments = ("tenants", "restore", "tenant", "--backup", str(backup), "--wal", str(source.wal), "--to", time)
+        done = cli.run(*arguments, check=True)
+        assert done.stdout.startswith("tenant of ")
+        assert "restored: 4 tables, 422 rows, verified" in done.stdout
+        assert dumped(cli, "tenant") == wanted
+        # of which WAL has up to 32 values more, as after a crash
+        assert 202 <= one(conn, "INSERT INTO tenant.a (t) VALUES ('new') RETURNING i") <= 234
+        assert one(conn, "SELECT obj_description('tenant'::regnamespace)") == "the first"
+        assert checksum(conn, "other") == other
+        failed(cli.run(*arguments), 3, 'has a schema "tenant" already', "--as")
+    nothing_left(cli)
+    source.remove(backup)
+
+
+def test_it_comes_back_beside_the_one_that_is_there_or_in_its_place(source: Archived, cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("CREATE FUNCTION tenant.g() RETURNS bigint LANGUAGE sql SET search_path = tenant AS 'SELECT 1'")
+        cli.run("tenants", "migrate", "tenant", "-c", "ALTER TABLE a ADD COLUMN c integer", check=True)
+        conn.execute("CREATE VIEW public.over AS TABLE tenant.b")
+        before, wanted = checksum(conn, "tenant"), dumped(cli, "tenant")
+        backup = source.backup("beside")
+        time = now(conn)
+        lost(conn)
+        other = checksum(conn, "other")
+        source.archive()
+        arguments = ("tenants", "restore", "tenant", "--backup", str(backup), "--wal", str(source.wal), "--to", time)
+        made = cli.json(*arguments, "--as", "tenant_old")
+        assert (made["tables"], made["rows"], made["name"]) == (3, 420, "tenant_old")
+        assert 0 < made["copied_size"] < made["backup_size"]
+        assert (checksum(conn, "tenant_old"), one(conn, "SELECT count(*) FROM tenant.a")) == (before, 0)
+        path = one(conn, "SELECT proconfig[1] FROM pg_proc WHERE oid = 'tenant_old.g'::regproc")
+        assert path == "search_path=tenant_old"
+        migrated = "SELECT string_agg(tenant, ' ' ORDER BY tenant) FROM pgbillion_journal.migration"
+        assert one(conn, migrated) == "tenant tenant_old"
+        failed(cli.run(*arguments, "--replace"), 3, "view public.over depends on", "--as")
+        conn.execute("DROP VIEW over")
+        assert cli.json(*arguments, "--replace")["replaced"]
+        assert dumped(cli, "tenant") == wanted
+        assert checksum(conn, "other") == other
+        conn.execute("DROP SCHEMA tenant_old CASCADE")
+        failed(cli.run(*arguments, "--replace", "--as", "x"), 1, "exclude each other")
+        conn.execute("DROP SCHEMA tenant CASCADE")
+        failed(cli.run(*arguments, "--replace"), 1, 'no schema "tenant" to replace', "leave out")
+    nothing_left(cli)
+    source.remove(backup)
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("form", ["plain", "tar", "compressed"])
+def test_forms_of_backups_with_tablespaces(source: Archived, cli: CommandLine, form: str) -> None:
+    options = {"plain": (), "tar": ("-F", "t"), "compressed": ("-F", "t", "-z")}[form]
+    with cli.connect() as conn:
+        conn.execute("CREATE TABLE tenant.moved TABLESPACE elsewhere AS SELECT i, 'x' FROM generate_series(1, 1000) i")
+        conn.execute("CREATE TABLE other.moved TABLESPACE elsewhere AS TABLE tenant.moved")
+        before = checksum(conn, "tenant")
+        backup = source.backup(form, *options)
+        lost(conn)
+        # without --to it is the end of the backup, for which that has the WAL
+        made = cli.json("tenants", "restore", "tenant", "--backup", str(backup), "--as", "old")
+        assert made["copied_size"] < made["backup_size"]
+        assert checksum(conn, "old") == before
+        assert one(conn, "SELECT sum(i) FROM old.moved") == 500500
+        assert one(conn, "SELECT spcname FROM pg_class c JOIN pg_tablespace t ON t.oid = reltablespace"
+                   " WHERE c.oid = 'old.moved'::regclass") == "elsewhere"  # fmt: skip
+    nothing_left(cli)
+    source.remove(backup)
+
+
+def test_nothing_is_written_where_tablespaces_are(source: Archived, cli: CommandLine, tmp_path: Path) -> None:
+    """Neither by replay of CREATE TABLESPACE, nor because a link of the backup leads there."""
+    new = source.folder / "new"
+    make_folder(new, private=True, for_server=True)
+    with cli.connect() as conn:
+        backup = source.backup("spaces")
+        conn.execute(f"CREATE TABLESPACE created LOCATION '{new}'")
+        conn.execute("CREATE TABLE other.placed TABLESPACE created AS SELECT 1 AS i")
+        conn.execute("CHECKPOINT")
+        files = sorted((path, path.stat().st_mtime_ns) for path in new.rglob("*"))
+        time = now(conn)
+        source.archive()
+        failed(
+            cli.run(*restoring(backup, "--wal", str(source.wal), "--to", time)),
+            3,
+            "a tablespace was created between the backup and that time",
+            "a later backup",
+        )
+        assert sorted((path, path.stat().st_mtime_ns) for path in new.rglob("*")) == files
+        nothing_left(cli)
+        conn.execute("DROP TABLE other.placed; CHECKPOINT")
+        conn.execute("DROP TABLESPACE created")
+        (link,) = [path for path in (backup / "pg_tblspc").iterdir() if path.is_symlink()]
+        link.unlink()
+        link.symlink_to(source.space)
+        failed(cli.run(*restoring(backup)), 1, "is a link to a tablespace of the server itself", "of the backup")
+        link.unlink()
+        link.symlink_to(tmp_path / "nowhere")
+        failed(cli.run(*restoring(backup)), 1, "leads nowhere", "its tablespace")
+    source.remove(backup)
+
+
+def test_tables_that_the_tenant_had_not_yet_when_the_backup_was_taken(source: Archived, cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("CREATE TABLE other.moved AS SELECT i, repeat('x', 3000) AS t FROM generate_series(1, 300) i")
+        backup = source.backup("moved")
+        for statement in (
+            "ALTER TABLE other.moved SET SCHEMA tenant",
+            "UPDATE tenant.moved SET i = -i WHERE i < 10",
+            "CREATE TABLE tenant.new AS SELECT * FROM tenant.moved",
+            "VACUUM FULL tenant.a",
+            "VACUUM FULL pg_class",
+            "TRUNCATE tenant.b",
+            "INSERT INTO tenant.b VALUES (1)",
+            "REINDEX TABLE pg_attribute",
+        ):
+            conn.execute(statement.encode())
+        wanted = dumped(cli, "tenant")
+        time = now(conn)
+        conn.execute("DROP SCHEMA tenant CASCADE")
+        source.archive()
+        arguments = ("--backup", str(backup), "--wal", str(source.wal), "--to", time)
+        done = cli.run("tenants", "restore", "tenant", *arguments, check=True)
+        assert "beginning again with" in done.stderr
+        assert dumped(cli, "tenant") == wanted
+        assert one(conn, "SELECT sum(i) FROM tenant.new") == 300 * 301 / 2 - 90
+    nothing_left(cli)
+    source.remove(backup)
+
+
+def restoring(backup: Path, *more: str, tenant: str = "tenant") -> tuple[str, ...]:
+    return ("tenants", "restore", tenant, "--backup", str(backup), "--as", "old", *more)
+
+
+def test_refusals(source: Archived, cli: CommandLine, tmp_path: Path) -> None:
+    backup = source.backup("refused")
+
+    def refused(status: int, error: str, hint: str, *more: str, tenant: str = "tenant") -> None:
+        failed(cli.run(*restoring(backup, *more, tenant=tenant)), status, error, hint)
+        assert not (cli.state / "restores").exists()
+
+    with cli.connect() as conn:
+        early = now(conn)
+    wal = ("--wal", str(source.wal))
+    source.archive()
+    refused(1, "there is no directory", "--backup names", "--backup", str(tmp_path / "nowhere"))
+    refused(1, "is no base backup: it has neither", "pg_basebackup", "--backup", str(tmp_path))
+    refused(1, "is the data directory of a server", "pg_basebackup", "--backup", str(source.cluster.data))
+    refused(1, "there is no directory", "--wal names", "--wal", str(tmp_path / "nowhere"))
+    refused(1, '"soon" is no time', "as in --to", "--to", "soon")
+    refused(1, "is in the future", "that has been", "--to", "2999-01-01")
+    refused(1, "infinity is in the future", "that has been", "--to", "infinity")
+    refused(3, "the backup was begun at", "an earlier backup", *wal, "--to", "2020-01-01 12:00+00")
+    refused(1, "exclude each other", "leave one out", *wal, "--restore-command", "false")
+    refused(1, "cannot be the name of a tenant", "--as", "--as", "pg_x")
+    refused(1, "there is no program", "name it with --pg-config", "--pg-config", "/nowhere")
+    refused(1, 'had no schema "tenant2" at', "had", *wal, "--to", early, tenant="tenant2")
+    refused(
+        1, 'there was no database "nowhere" at', "--from-database", "--from-database", "nowhere", *wal, "--to", early
+    )
+    (backup / "global/pg_control").rename(tmp_path / "pg_control")
+    refused(1, "no complete base backup", "another backup")
+    shutil.move(tmp_path / "pg_control", backup / "global/pg_control")
+    with (backup / "global/pg_control").open("r+b") as control:
+        control.truncate(100)
+    refused(1, "the backup is damaged: global/pg_control has 100 bytes, not 8,192", "pg_verifybackup")
+    source.remove(backup)
+
+
+def put(source: Path, target: Path) -> None:
+    """Copy a file that the server's user can read then, too."""
+    shutil.copy2(source, target)
+    user = server_user()
+    if user is not None:
+        shutil.chown(target, user.pw_uid, user.pw_gid)
+
+
+def test_wal_that_ends_too_early_or_has_a_gap(source: Archived, cli: CommandLine) -> None:
+    """Both are told, and the same command goes on once the WAL is there."""
+    backup = source.backup("gap", "-X", "none")
+    wal = source.folder / "some"
+    make_folder(wal, private=True, for_server=True)
+    with cli.connect() as conn:
+        for _ in range(3):
+            conn.execute("INSERT INTO tenant.a (t) VALUES ('x')")
+            source.archive()
+        before, time = checksum(conn, "tenant"), now(conn)
+        arguments = restoring(backup, "--wal", str(wal), "--to", time)
+        failed(cli.run(*arguments), 3, f"WAL from {wal} is missing", "--wal")
+        for segment in sorted(source.wal.iterdir()):
+            put(segment, wal / segment.name)
+        failed(cli.run(*arguments), 3, "the WAL ends before that time: its last transaction is of 20", "pg_switch_wal")
+        source.archive()
+        source.archive()
+        *_, missing, last = sorted(source.wal.iterdir())
+        put(last, wal / last.name)
+        failed(cli.run(*arguments), 3, f"the WAL segment {missing.name} is missing in {wal}, which has later ones")
+        put(missing, wal / missing.name)
+        cli.run(*arguments, check=True)
+        assert checksum(conn, "old") == before
+    nothing_left(cli)
+    source.remove(backup)
+    shutil.rmtree(wal)
