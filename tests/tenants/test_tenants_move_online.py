@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from harness import schemas, servers, tenant_clients
+from harness import killed_move, schemas, servers, tenant_clients
 from harness.amount import amount
 from harness.command_line import CommandLine, command_line
 from harness.servers import one
@@ -18,11 +22,11 @@ from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster, Installation
-from pgbillion.tenants import move_online
+from pgbillion.tenants import journal, move_online
 
 OTHER = "elsewhere"
 CLIENTS = 8
-SETTINGS = {"wal_level": "logical", "max_connections": "60", "log_replication_commands": "on"}
+SETTINGS = {"wal_level": "logical", "max_connections": "60", "wal_retrieve_retry_interval": "500ms"}
 TENANT = """
     CREATE TABLE a (i serial PRIMARY KEY, t text);
     CREATE TABLE b (a integer REFERENCES a, code char(2) REFERENCES outside.country);
@@ -179,3 +183,50 @@ def test_no_row_is_lost_or_twice_under_load(cli: CommandLine, tell: Callable[[st
         f"blocked for {', '.join(f'{one:.0f}' for one in blocked)} ms; {sum(client.done for client in clients)}"
         f" transactions, the longest pause of a client {max(client.paused for client in clients) * 1000:.0f} ms"
     )
+
+
+def test_a_killed_move_is_taken_back_or_finished(cli: CommandLine, tell: Callable[[str], None]) -> None:
+    """Wherever it is killed, the next command leaves the tenant in one place, with all rows, and nothing else."""
+    with cli.connect() as conn:
+        conn.execute("DROP SCHEMA tenant CASCADE")
+        schemas.make_schema(conn, "tenant", tenant_clients.TABLES.format(last=1, rows=100))
+        conn.execute("CREATE MATERIALIZED VIEW tenant.m AS SELECT count(*) FROM tenant.item")
+        journal.make(conn)
+    databases = [cli.database, OTHER]
+    conninfos = [make_conninfo(cli.cluster.conninfo(one)) for one in databases]
+    at = 0
+    with tenant_clients.writing(2, "tenant", conninfos) as clients:
+        recorded = killed_move.run("tenant", *conninfos, drop=True, record=True)
+        assert recorded.returncode == 0, recorded.stderr
+        places = json.loads(recorded.stdout)
+        at = 1
+        steps = [(when, place) for place in places for when in ("before", "after")]
+        kills = amount("PGBILLION_MOVE_KILLS", 50, 5)
+        moved = 0
+        for number in range(kills):
+            when, place = steps[number * len(steps) // kills]
+            here, there = conninfos[at], conninfos[1 - at]
+            drop = number % 3 > 0
+            killed = killed_move.run("tenant", here, there, drop=drop, **{when: place})
+            assert killed.returncode in (-signal.SIGKILL, 0), killed.stderr
+            source, goal = Target(here, "here"), Target(there, "there")
+            if number % 2:
+                move_online.clear(source, goal, "tenant", say=lambda line: None)
+            else:
+                with contextlib.suppress(UserError):
+                    # where it was before, or it has gone already
+                    move_online.run(source, goal, move_online.Request("tenant", drop=drop), say=lambda line: None)
+            assert left(cli) == [], (when, place)
+            with psycopg.connect(here) as conn, psycopg.connect(there) as other:
+                assert has(conn) != has(other), (when, place)
+                if has(other):
+                    at, moved = 1 - at, moved + 1
+                conn.execute("DROP SCHEMA IF EXISTS tenant_moved CASCADE")
+            done = [client.done for client in clients]
+            servers.until(
+                lambda: all(client.done > before for client, before in zip(clients, done, strict=True)),  # noqa: B023
+                "the clients to go on",
+            )
+    with psycopg.connect(conninfos[at]) as conn:
+        assert tenant_clients.differences(conn, "tenant", clients) == []
+    tell(f"{kills} kills at {len(steps)} places, {moved} moves happened")

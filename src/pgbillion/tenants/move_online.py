@@ -6,8 +6,8 @@ already go on; and then to carry over sequences and to give up the source. What 
 name, so that an interrupted move is taken back or finished by the next command, see `replication` for the records.
 
 In this order things are made: publication, slot, schema and subscription, these two in one transaction. The move has
-happened when a transaction of the source commits which drops the publication and renames the schema: while the
-publication exists, all is taken back, in the opposite order.
+happened when a transaction of the source commits which renames the schema and drops the publication: as long as the
+schema has its name, all is taken back, in the opposite order.
 """
 
 from __future__ import annotations
@@ -126,10 +126,11 @@ def run(source: Target, target: Target, request: Request, *, say: Say) -> Outcom
     return moved.outcome(time.monotonic() - start)
 
 
-def clear(source: Target, target: Target, schema: str, *, say: Say) -> bool:
+def clear(source: Target, target: Target, schema: str, *, say: Say, alone: bool = True) -> bool:
     """Take back, or finish, what an interrupted move of a tenant has left; tell whether there was something.
 
-    Raises UserError if a move of it is going on, and if the target cannot be reached: then the source is cleared.
+    Raises UserError if a move of it is going on, and if the target cannot be reached: then, if ``alone``, the source is
+    cleared.
     """
     with _alone(source, schema), source.connect(application_name=_NAME) as here:
         row = here.execute("SELECT oid::int8 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone()
@@ -138,24 +139,26 @@ def clear(source: Target, target: Target, schema: str, *, say: Say) -> bool:
         try:
             there = target.connect(application_name=_NAME)
         except psycopg.OperationalError as error:
-            if name is None or record is None:
+            if name is None or record is None or not alone:
                 raise
             _clear_source(here, name, record)
             raise UserError(
                 f"the target cannot be reached: {' '.join(str(error).split())}",
-                f"the source is as before; drop there what the move has left: the subscription {name} and the schema"
-                f" {schema}",
+                "the source is as before; when the target is back, the same command removes what is left there",
                 2,
             ) from None
         with there:
-            if name is not None and record is not None:
-                _take_back(here, there, name, record)
-                say(f"an interrupted move of {schema} was taken back")
-                return True
             left = replication.subscriptions_for(there, schema, replication.source_of(here))
-            for one, moved in left.items():
-                _finish(here, there, one, moved, say=say)
-                say(f"{schema} had been moved: what replicated it was removed")
+            if name is not None and record is not None:
+                left.setdefault(name, record)
+            for one, found in left.items():
+                # as long as the source has its name, it has not been moved
+                if row is not None and row[0] == found.schema:
+                    _take_back(here, there, one, found, published=one == name and record is not None)
+                    say(f"an interrupted move of {schema} was taken back")
+                else:
+                    _finish(here, there, one, found, say=say)
+                    say(f"{schema} had been moved: what replicated it was removed")
             return bool(left)
 
 
@@ -555,18 +558,19 @@ def _after_failure(source: Target, target: Target, schema: str, say: Say) -> Non
     """Take back what there is, or finish it if the source has committed; a server may be starting again meanwhile."""
     deadline = time.monotonic() + _RECONNECT_SECONDS
     while True:
+        late = time.monotonic() > deadline
         try:
-            clear(source, target, schema, say=lambda line: None)
+            clear(source, target, schema, say=lambda line: None, alone=late)
             return
         except (UserError, psycopg.Error) as error:
-            if time.monotonic() > deadline:
+            if late:
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 say(f"something may be left of the move ({reason}); the same command with --abort removes it")
                 return
             time.sleep(replication.SLOW_POLL_SECONDS)
 
 
-def _take_back(here: Connection, there: Connection, name: str, record: Record) -> None:
+def _take_back(here: Connection, there: Connection, name: str, record: Record, *, published: bool) -> None:
     """Remove what a move has made; the target's part first, so that the source's record is the last to go."""
     there.execute("SET client_min_messages = warning")
     found = replication.subscribed(there, name)
@@ -578,7 +582,10 @@ def _take_back(here: Connection, there: Connection, name: str, record: Record) -
             if journal.exists(there):
                 journal.forget(there, record.tenant)
         replication.drop_sync_slots(here, found[0], replication.source_of(there).split()[0])
-    _clear_source(here, name, record)
+    if published:
+        _clear_source(here, name, record)
+    else:
+        replication.drop_slot(here, name)
 
 
 def _clear_source(here: Connection, name: str, record: Record) -> None:
