@@ -15,7 +15,7 @@ from psycopg.conninfo import make_conninfo
 
 from harness import killed_move, schemas, servers, tenant_clients
 from harness.amount import amount
-from harness.command_line import CommandLine, command_line
+from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
 from harness.unknown_to_pg_dump import REFUSED, UNKNOWN_TO_PG_DUMP
 from pgbillion.common.connection import Connection
@@ -23,6 +23,7 @@ from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tenants import journal, move_online
+from test_tenants_move import EVALUATED, GRAB, ODD, TRAP, named
 
 OTHER = "elsewhere"
 CLIENTS = 8
@@ -230,3 +231,93 @@ def test_a_killed_move_is_taken_back_or_finished(cli: CommandLine, tell: Callabl
     with psycopg.connect(conninfos[at]) as conn:
         assert tenant_clients.differences(conn, "tenant", clients) == []
     tell(f"{kills} kills at {len(steps)} places, {moved} moves happened")
+
+
+ONLINE = ("--to", OTHER, "--online")
+IS_SUPER = "SELECT rolsuper FROM pg_roles WHERE rolname = 'eve'"
+
+
+@contextlib.contextmanager
+def eves_tenant(
+    cli: CommandLine, schema: str, *commands: sql.SQL | sql.Composed
+) -> Iterator[tuple[Connection, Connection]]:
+    """A tenant of a role that would like to be superuser; and sessions in both databases."""
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        conn.execute("CREATE ROLE eve LOGIN")
+        try:
+            conn.execute(sql.SQL("CREATE SCHEMA {} AUTHORIZATION eve").format(sql.Identifier(schema)))
+            # not by SET ROLE, which its code could take back here
+            with psycopg.connect(make_conninfo(cli.conninfo, user="eve"), autocommit=True) as eve:
+                path = sql.SQL("SET search_path = {}; SET check_function_bodies = off")
+                eve.execute(path.format(sql.Identifier(schema)))
+                for command in commands:
+                    eve.execute(command)
+            assert not one(conn, IS_SUPER)
+            yield conn, other
+        finally:
+            for session in (conn, other):
+                session.execute("RESET ROLE; DROP OWNED BY eve CASCADE")
+            conn.execute("DROP ROLE eve")
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("schema", ["tenant_1", *ODD])
+def test_a_hostile_tenant_can_be_moved(cli: CommandLine, schema: str) -> None:
+    """Nothing of it runs as the superuser who moves it, here or there, and no name is more than a name."""
+    mark = cli.state / "touched"
+    schema, names = schema.replace("{mark}", str(mark)[:20]), [one.replace("{mark}", str(mark)[:20]) for one in ODD]
+    commands: list[sql.SQL | sql.Composed] = [sql.SQL(TRAP + ALWAYS).format(schema=sql.Identifier(schema))]
+    commands += [named(name, schema) for name in names if schema == "tenant_1"]
+    with eves_tenant(cli, schema, *commands) as (conn, other):
+        done = cli.run("tenants", "move", schema, *ONLINE)
+        if cli.cluster.installation.version_num < 160000:
+            failed(done, 3, "would run in the target with the privileges of postgres", "PostgreSQL 16 or later")
+            assert (has(conn, schema), has(other, schema)) == (True, False)
+        else:
+            assert done.returncode == 0, done.stderr
+            assert (has(conn, schema), has(other, schema)) == (False, True)
+            path = sql.SQL("SELECT count(*) FROM {}")
+            assert other.execute(path.format(sql.Identifier(schema, "seen"))).fetchone() == (1,)
+        assert not one(conn, IS_SUPER)
+        assert not mark.exists()
+
+
+# would be run for rows that are replicated
+ALWAYS = """
+    CREATE TABLE seen (i integer PRIMARY KEY);
+    CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS
+        $trap$ BEGIN INSERT INTO {schema}.seen VALUES (NEW.i + 1000);
+        PERFORM {schema}.grab('always'); RETURN NEW; END $trap$;
+    CREATE TRIGGER always BEFORE INSERT ON seen FOR EACH ROW WHEN (NEW.i < 1000) EXECUTE FUNCTION seen();
+    INSERT INTO seen VALUES (1);
+    DELETE FROM seen WHERE i > 1000;
+    ALTER TABLE seen ENABLE ALWAYS TRIGGER always;
+    CREATE TRIGGER replica BEFORE INSERT ON seen FOR EACH ROW WHEN (NEW.i < 1000) EXECUTE FUNCTION seen();
+    ALTER TABLE seen ENABLE REPLICA TRIGGER replica;
+"""
+
+
+@pytest.mark.majors
+@pytest.mark.parametrize("kind", EVALUATED)
+def test_code_for_rows_runs_as_the_owner_of_the_table(cli: CommandLine, kind: str) -> None:
+    """Or not at all, before 16 and if the table is another role's, unless that is asked for."""
+    made = sql.SQL(GRAB + EVALUATED[kind] + "; INSERT INTO t VALUES ('x')").format(schema=sql.SQL("tenant_1"))
+    with eves_tenant(cli, "tenant_1", made) as (conn, other):
+        if cli.cluster.installation.version_num < 160000:
+            hint = "PostgreSQL 16 or later"
+        else:
+            cli.run("tenants", "move", "tenant_1", *ONLINE, check=True)
+            assert (has(conn, "tenant_1"), has(other, "tenant_1")) == (False, True)
+            assert not one(conn, IS_SUPER)
+            conn.execute("ALTER SCHEMA tenant_1_moved RENAME TO tenant_1; DROP SCHEMA IF EXISTS tenant_1_moved CASCADE")
+            other.execute("DROP SCHEMA tenant_1 CASCADE")
+            for (table,) in conn.execute(
+                "SELECT oid::regclass::text FROM pg_class WHERE relname IN ('t', 'u')"
+            ).fetchall():
+                conn.execute(f"ALTER TABLE {table} OWNER TO postgres")
+            hint = "have all tables belong to eve"
+        failed(cli.run("tenants", "move", "tenant_1", *ONLINE), 3, "which would run in the target", hint)
+        assert not has(other, "tenant_1")
+        assert not one(conn, IS_SUPER)
+        cli.run("tenants", "move", "tenant_1", *ONLINE, "--trust-owner", check=True)
+        assert one(conn, IS_SUPER)

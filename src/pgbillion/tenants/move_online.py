@@ -57,6 +57,10 @@ END$guard$
 _GUARDED_TABLES = (
     "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = %s::oid AND c.relkind IN ('r', 'p') ORDER BY c.oid"
 )
+_FORCED = (
+    "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = %s::oid AND c.relforcerowsecurity"
+    " AND c.relkind IN ('r', 'p') ORDER BY c.oid"
+)
 _VIEWS = (
     "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = %s::oid AND c.relkind = 'm' AND c.relispopulated"
     " ORDER BY c.oid"
@@ -308,6 +312,9 @@ class _Move:
             self._triggers = conn.execute(_TRIGGERS, [schema]).fetchall()
             for within, table, trigger, _ in self._triggers:
                 conn.execute(_trigger(within, table, "DISABLE", trigger))
+            # rows are written as the owners, who would see policies
+            self._forced = conn.execute(_FORCED, [schema]).fetchall()
+            self._force(conn, "NO FORCE")
             self._guard(conn, schema)
             replication.subscribe(conn, self._name, self._conninfo, self._record)
             copied = conn.execute(
@@ -331,6 +338,14 @@ class _Move:
                 sql.SQL(
                     "CREATE TRIGGER {} BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} EXECUTE FUNCTION {}.{}()"
                 ).format(guard, sql.Identifier(self._request.schema, table), name, guard)
+            )
+
+    def _force(self, conn: Connection, forced: str) -> None:
+        for (table,) in self._forced:
+            conn.execute(
+                sql.SQL(f"ALTER TABLE ONLY {{}} {forced} ROW LEVEL SECURITY").format(
+                    sql.Identifier(self._request.schema, table)
+                )
             )
 
     # ---- what replication does not carry over ----
@@ -496,6 +511,7 @@ class _Move:
             self._check_keys(there)
             for within, table, trigger, enabled in self._triggers:
                 there.execute(_trigger(within, table, _ENABLED[enabled], trigger))
+            self._force(there, "FORCE")
             values = contents.sequences
             there.execute(
                 "SELECT setval(s::pg_catalog.regclass, v, c) FROM unnest(%s::text[], %s::int8[], %s::bool[])"
