@@ -321,3 +321,226 @@ def test_code_for_rows_runs_as_the_owner_of_the_table(cli: CommandLine, kind: st
         assert not one(conn, IS_SUPER)
         cli.run("tenants", "move", "tenant_1", *ONLINE, "--trust-owner", check=True)
         assert one(conn, IS_SUPER)
+
+
+def test_refusals(cli: CommandLine) -> None:
+    move = ("tenants", "move", "tenant", "--to", OTHER)
+    failed(cli.run(*move, "--abort"), 1, "are for moves with --online")
+    failed(cli.run(*move, "--online", "--source-conninfo", "db1"), 1, "takes a URI or connection string")
+    failed(cli.run("tenants", "move", "nobody", "--to", OTHER, "--online"), 1, 'no schema "nobody"')
+    failed(
+        cli.run(*move, "--online", "--source-conninfo", "port=1"),
+        3,
+        "could not connect to the publisher",
+        "passfile",
+    )
+    done = cli.run(*move, "--online", "--source-conninfo", "dbname=postgres")
+    failed(done, 3, "is another database than the source", "--source-conninfo")
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        conn.execute("CREATE SCHEMA tenant_moved")
+        failed(cli.run(*move, "--online"), 3, 'gets the name "tenant_moved"', "tenants drop tenant_moved")
+        conn.execute("DROP SCHEMA tenant_moved; CREATE VIEW public.over AS TABLE tenant.a")
+        failed(cli.run(*move, "--online"), 3, "depends on", "drop that first")
+        conn.execute("DROP VIEW public.over; CREATE UNLOGGED TABLE tenant.u (i integer)")
+        failed(cli.run(*move, "--online"), 3, "the table u is unlogged", "ALTER TABLE tenant.u SET LOGGED")
+        conn.execute("DROP TABLE tenant.u; CREATE TABLE tenant.j (i integer, j json)")
+        failed(cli.run(*move, "--online"), 3, "the table j has no primary key", "add a primary key")
+        conn.execute("DROP TABLE tenant.j")
+        with conn.transaction():
+            conn.execute("LOCK TABLE tenant.b IN ROW EXCLUSIVE MODE")
+            done = cli.run(*move, "--online", "--lock-timeout", "50ms")
+        failed(done, 3, "tenant could not be locked: others have been at work in it for 50ms", "--lock-timeout")
+        assert (has(conn), has(other)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "error"),
+    [
+        ("wal_level", "replica", "the source's wal_level is replica"),
+        ("max_replication_slots", "1", "the source's max_replication_slots is 1"),
+        ("max_wal_senders", "1", "the source's max_wal_senders is 1"),
+        ("max_logical_replication_workers", "1", "the target's max_logical_replication_workers is 1"),
+    ],
+)
+def test_servers_that_cannot_replicate_are_refused(
+    installation: Installation, setting: str, value: str, error: str
+) -> None:
+    with servers.new_cluster(installation, {**SETTINGS, setting: value}) as cluster:
+        with cluster.connect() as conn:
+            servers.make_shared_objects(conn)
+        with servers.new_database(cluster, "tenants") as database, servers.new_database(cluster, OTHER):
+            for name in (database, OTHER):
+                with cluster.connect(name) as conn:
+                    schemas.make_outside(conn)
+            with cluster.connect(database) as conn:
+                schemas.make_schema(conn, "tenant", TENANT)
+            with command_line(cluster, database) as cli:
+                done = cli.run("tenants", "move", "tenant", *ONLINE)
+                if setting == "wal_level" and installation.version_num >= 190000:
+                    assert done.returncode == 0, done.stderr
+                else:
+                    failed(done, 3, error, "ALTER SYSTEM SET")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE TABLE tenant.new (i integer)",
+        "ALTER TABLE tenant.a ADD COLUMN x integer",
+        "ALTER TABLE tenant.a ALTER COLUMN t SET DEFAULT 'x'",
+        "CREATE OR REPLACE FUNCTION tenant.f() RETURNS integer LANGUAGE sql AS 'SELECT 2'",
+        "CREATE TYPE tenant.new AS ENUM ()",
+        "DROP FUNCTION tenant.f()",
+        "CREATE INDEX more ON tenant.a (t)",
+        "GRANT SELECT ON tenant.a TO reader",
+    ],
+)
+@pytest.mark.parametrize("moment", ["copying 2 tables", "switching"])
+def test_what_is_changed_meanwhile_is_not_lost(cli: CommandLine, change: str, moment: str) -> None:
+    def say(line: str) -> None:
+        if line == moment:
+            with cli.connect() as conn:
+                conn.execute(change.encode())
+
+    with pytest.raises(UserError, match="somebody has changed tenant meanwhile"):
+        run(cli, say=say)
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        assert (has(conn), has(other)) == (True, False)
+        assert one(conn, "INSERT INTO tenant.a (t) VALUES ('x') RETURNING i") == 201
+
+
+def test_rows_and_sequences_that_change_meanwhile_are_carried_over(cli: CommandLine) -> None:
+    def say(line: str) -> None:
+        with cli.connect() as conn:
+            conn.execute("INSERT INTO tenant.a (t) VALUES (%s)", [line])
+            conn.execute("SELECT nextval('tenant.a_i_seq')")
+            if line == "comparing":
+                conn.execute("TRUNCATE tenant.b")
+                conn.execute("INSERT INTO tenant.b VALUES (1), (1), (NULL); DELETE FROM tenant.b WHERE ctid = '(0,1)'")
+                conn.execute("UPDATE tenant.b SET code = 'zz' WHERE a = 1 AND false")
+
+    run(cli, say=say)
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        for table in ("a", "b"):
+            rows = f"SELECT t FROM tenant{{}}.{table} AS t ORDER BY t::text"
+            assert conn.execute(rows.format("_moved")).fetchall() == other.execute(rows.format("")).fetchall()
+        assert one(other, "SELECT count(*) FROM tenant.b") == 2
+        assert one(other, "INSERT INTO tenant.a (t) VALUES ('y') RETURNING i") == 209
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("DELETE FROM tenant.b WHERE a = 3", r"rows of b: 200 there, 199 here"),
+        ("UPDATE tenant.a SET t = 'y' WHERE i = 3", r"contents of a"),
+    ],
+)
+def test_a_copy_that_differs_is_dropped(cli: CommandLine, change: str, told: str) -> None:
+    def say(line: str) -> None:
+        if line == "comparing":
+            with cli.cluster.connect(OTHER) as conn:
+                # the guard would not let anybody
+                conn.execute("SET session_replication_role = replica")
+                conn.execute(change.encode())
+
+    with pytest.raises(UserError, match=f"the copy is not the same: {told}"):
+        run(cli, say=say)
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        assert (has(conn), has(other)) == (True, False)
+
+
+def test_nobody_writes_to_the_target_before(cli: CommandLine) -> None:
+    said = []
+
+    def say(line: str) -> None:
+        if line in ("comparing", "switching"):
+            said.append(line)
+            with cli.cluster.connect(OTHER) as conn:
+                for statement in ("INSERT INTO tenant.a (t) VALUES ('x')", "DELETE FROM tenant.b", "TRUNCATE tenant.b"):
+                    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState, match="still being moved here"):
+                        conn.execute(statement.encode())
+
+    run(cli, say=say)
+    assert said == ["comparing", "switching"]
+    with cli.cluster.connect(OTHER) as conn:
+        assert one(conn, "INSERT INTO tenant.a (t) VALUES ('x') RETURNING i") == 201
+        assert one(conn, "SELECT count(*) FROM pg_proc WHERE proname = 'pgbillion_moving'") == 0
+
+
+def test_rows_that_refer_to_none_in_the_target_are_refused(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("INSERT INTO outside.country VALUES ('xx'); UPDATE tenant.b SET code = 'xx' WHERE a = 7")
+        done = cli.run("tenants", "move", "tenant", *ONLINE)
+        failed(done, 3, "rows violate the foreign key b_code_fkey on b in the target", "have to be there first")
+        conn.execute("UPDATE tenant.b SET code = NULL")
+
+    def say(line: str) -> None:
+        if line == "switching":
+            with cli.connect() as conn:
+                conn.execute("UPDATE tenant.b SET code = 'xx' WHERE a = 8")
+
+    with pytest.raises(UserError, match="rows violate the foreign key b_code_fkey"):
+        run(cli, say=say)
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        assert (has(conn), has(other)) == (True, False)
+
+
+@pytest.mark.parametrize(
+    "moment", ["waiting for transactions in progress", "copying 2 tables", "comparing", "switching"]
+)
+def test_an_interrupt_leaves_nothing_half_done(cli: CommandLine, moment: str) -> None:
+    cli.run("tenants", "migrate", "tenant", "-c", "SELECT 1", check=True)
+
+    def say(line: str) -> None:
+        if line == moment:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(cli, say=say)
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        assert (has(conn), has(other)) == (True, False)
+        assert one(other, "SELECT count(*) FROM pgbillion_journal.migration") == 0
+        assert left(cli) == []
+        conn.execute("UPDATE tenant.a SET t = 'y'; ALTER TABLE tenant.a ADD COLUMN x integer")
+
+
+def test_a_reader_holds_up_nobody(cli: CommandLine) -> None:
+    """It goes on reading what it has begun to read, and the source is dropped only when it has ended."""
+    with cli.connect() as reader, cli.connect() as conn:
+        reader.execute("BEGIN; DECLARE c CURSOR FOR TABLE tenant.a; FETCH 1 FROM c")
+        said: list[str] = []
+        done = run(cli, say=said.append, drop=True)
+        assert (done.dropped, done.kept) == (False, "tenant_moved")
+        assert said[-1] == "what was moved is still in the source, as tenant_moved: others are still at work in it"
+        assert len(reader.execute("FETCH ALL FROM c").fetchall()) == 199
+        reader.execute("COMMIT")
+        assert one(conn, "SELECT count(*) FROM tenant_moved.a") == 200
+
+
+def test_passwords_are_not_logged(cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("ALTER SYSTEM SET log_statement = 'all'")
+        conn.execute("ALTER SYSTEM SET log_min_duration_statement = 0")
+        conn.execute("SELECT pg_reload_conf()")
+        try:
+            secret = "password=kZx81secret connect_timeout=5"
+            cli.environment["PGBILLION_SOURCE_CONNINFO"] = f"{secret} application_name=x"
+            done = cli.run("tenants", "move", "tenant", *ONLINE, check=True)
+            cli.environment["PGBILLION_SOURCE_CONNINFO"] = f"{secret} port=1"
+            again = cli.run("tenants", "move", "tenant_moved", *ONLINE)
+            failed(again, 3, "could not connect to the publisher")
+            cli.environment["PGBILLION_SOURCE_CONNINFO"] = f"{secret} nonsense=1"
+            third = cli.run("tenants", "move", "tenant_moved", *ONLINE)
+            failed(third, 1, "not one libpq understands")
+        finally:
+            conn.execute("ALTER SYSTEM RESET log_statement")
+            conn.execute("ALTER SYSTEM RESET log_min_duration_statement")
+            conn.execute("SELECT pg_reload_conf()")
+    for text in (
+        done.stdout,
+        done.stderr,
+        again.stderr,
+        third.stderr,
+        cli.cluster.log.read_text(encoding="utf-8", errors="replace"),
+    ):
+        assert "kZx81secret" not in text

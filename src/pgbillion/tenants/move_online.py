@@ -206,15 +206,20 @@ class _Move:
             self._say("waiting for transactions in progress")
             replication.make_slot(here, self._name)
             self._subscribe(programs, Path(folder) / "definition")
-        self._say(f"copying {text.many(len(self._tables), 'table')}")
-        replication.wait_copied(there, self._name, say=self._say)
-        self._catch_up()
-        self._say("comparing")
-        self._compare()
-        self._refresh()
-        self._catch_up()
-        self._say("switching")
-        self._switch()
+        try:
+            self._say(f"copying {text.many(len(self._tables), 'table')}")
+            replication.wait_copied(there, self._name, say=self._say)
+            self._catch_up()
+            self._say("comparing")
+            self._compare()
+            self._refresh()
+            self._catch_up()
+            self._say("switching")
+            self._switch()
+        except replication.StoppedError:
+            # rows of a new column, or of a table with another one
+            self._check_same(self._wanted, arrival.contents(here, schema).objects)
+            raise
         self._dropped = _finish(here, there, self._name, self._record, say=self._say)
 
     def _connect(self, target: Target) -> Connection:
@@ -548,12 +553,13 @@ def _encoding(conn: Connection) -> str | None:
 
 
 def _conninfo(here: Connection, given: str | None) -> str:
-    """Return how the target's server reaches the source: without the password that we have used."""
-    if given is not None:
-        parts = conninfo_to_dict(given)
-        return make_conninfo("", **{"dbname": here.info.dbname, "user": here.info.user, **parts})
+    """Return how the target's server reaches the source: as we do if not told otherwise, without our password."""
+    parts = conninfo_to_dict(given or "")
     info = here.info
-    return make_conninfo("", host=info.host, port=info.port, dbname=info.dbname, user=info.user)
+    wanted = {"dbname": info.dbname, "user": info.user}
+    if not parts.keys() & {"host", "hostaddr", "service"}:
+        wanted = {"host": info.host, "port": str(info.port), **wanted}
+    return make_conninfo("", **{**wanted, **parts})
 
 
 # ---- before and after ----

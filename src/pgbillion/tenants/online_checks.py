@@ -228,7 +228,8 @@ def reachable(there: Connection, name: str, conninfo: str) -> None:
     except psycopg.Error as error:
         if there.closed:
             raise
-        said = " ".join((error.diag.message_primary or str(error)).split())
+        # without libpq's question
+        said = (error.diag.message_primary or str(error)).partition("\n")[0]
         raise UserError(
             f"the target's server cannot replicate from the source: {said}",
             "--source-conninfo describes how it reaches the source; a password belongs in a passfile there",

@@ -33,10 +33,17 @@ _POLL_SECONDS = 0.005
 SLOW_POLL_SECONDS = 0.2
 _END_SECONDS = 60
 _SAY_EVERY = 10
-_FAILED = (
-    "replication into the target has stopped with an error",
-    "the target's server log has the reason; nothing has changed for clients of the source",
-)
+
+
+class StoppedError(UserError):
+    """The target has stopped to replicate; only the log of its server says why."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "replication into the target has stopped with an error",
+            "the target's server log has the reason; nothing has changed for clients of the source",
+            3,
+        )
 
 
 @dataclass(frozen=True)
@@ -319,10 +326,10 @@ def wait_copied(conn: Connection, name: str, *, say: Say) -> None:
 
 
 def check(conn: Connection, name: str) -> None:
-    """Raise UserError if replication has failed."""
+    """Raise StoppedError if replication has failed."""
     row = conn.execute("SELECT subenabled FROM pg_subscription WHERE subname = %s", [name]).fetchone()
     if row is None or not row[0]:
-        raise UserError(*_FAILED, 3)
+        raise StoppedError
 
 
 # ---- both ----
