@@ -179,8 +179,8 @@ same_row(Check *check, const ColumnSegment *segment, const Row *a, const Row *b)
 	return true;
 }
 
-/* Do a block's rows occur in the index as often as in the heap? */
-static void
+/* Do a block's rows occur in the index as often as in the heap? If not, report it. */
+static bool
 compare_rows(Check *check, const ColumnSegment *segment, int i)
 {
 	BlockNumber block = segment->first_block + i;
@@ -190,7 +190,7 @@ compare_rows(Check *check, const ColumnSegment *segment, int i)
 	if (check->nheap != n)
 	{
 		put_problem(check, block, psprintf("%d rows, and %d in the table", n, check->nheap));
-		return;
+		return false;
 	}
 	for (int h = 0; h < n; h++)
 	{
@@ -204,7 +204,7 @@ compare_rows(Check *check, const ColumnSegment *segment, int i)
 			if (tried == n - 1)
 			{
 				put_problem(check, block, psprintf("row %d of the table is not there", h + 1));
-				return;
+				return false;
 			}
 		}
 		used[r] = true;
@@ -220,15 +220,56 @@ compare_rows(Check *check, const ColumnSegment *segment, int i)
 				!is_within(state, &type, check->index_rows[r].values[c]))
 			{
 				put_problem(check, block, psprintf("a value of column %d is outside of what the segment tells", c + 1));
-				return;
+				return false;
 			}
 		}
 	}
+	return true;
+}
+
+/* Does a row of the index have the values of the table's? */
+static bool
+is_row(Check *check, const ColumnSegment *segment, HeapTuple tuple, const Row *row)
+{
+	Row			found;
+
+	for (int c = 0; c < check->ncolumns; c++)
+		found.values[c] = heap_getattr(tuple, check->index->rd_index->indkey.values[c],
+									   RelationGetDescr(check->heap), &found.nulls[c]);
+	return same_row(check, segment, &found, row);
+}
+
+/* Do the line pointers of a block's rows lead to these rows? */
+static void
+compare_lines(Check *check, const ColumnSegment *segment, int i, const OffsetNumber *lines)
+{
+	BlockNumber block = segment->first_block + i;
+	Buffer		buffer = ReadBuffer(check->heap, block);
+
+	for (int r = 0; r < segment->rows[i]; r++)
+	{
+		HeapTupleData tuple;
+		HeapTuple	copy = NULL;
+
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		if (column_row_find(check->heap, buffer, check->snapshot, lines[r], &tuple))
+			copy = heap_copytuple(&tuple);
+		LockBuffer(buffer, BUFFER_LOCK_UNLOCK);
+		if (copy == NULL || !is_row(check, segment, copy, &check->index_rows[r]))
+		{
+			put_problem(check, block, psprintf("row %d is not at line pointer %d of the table", r + 1, lines[r]));
+			break;
+		}
+	}
+	ReleaseBuffer(buffer);
 }
 
 static void
 check_segment(Check *check, const ColumnSegment *segment)
 {
+	OffsetNumber lines[MaxHeapTuplesPerPage];
+	bool		has_lines = column_reader_has_lines(check->reader);
+
 	for (int i = 0; segment->nvalid > 0 && i < segment->nblocks; i++)
 	{
 		MemoryContext old;
@@ -244,11 +285,13 @@ check_segment(Check *check, const ColumnSegment *segment)
 			MemoryContextSwitchTo(old);
 			continue;
 		}
-		read = read_index_rows(check, segment, i);
+		read = read_index_rows(check, segment, i) &&
+			(!has_lines || column_reader_lines(check->reader, i, lines));
 		if (read)
 		{
 			read_heap_rows(check, segment->first_block + i);
-			compare_rows(check, segment, i);
+			if (compare_rows(check, segment, i) && has_lines)
+				compare_lines(check, segment, i, lines);
 		}
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(check->context);

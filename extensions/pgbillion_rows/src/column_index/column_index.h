@@ -24,6 +24,7 @@
  * has to be taken back. What was loaded before a replacement stays right.
  * The rows of a block are in the order in which the heap had them when the
  * block was encoded; a HOT update of other columns may have moved them since.
+ * column_reader_lines() and column_row_find() find them wherever they are.
  *
  * Nothing that a reader returns points into a buffer: it holds no pin and no
  * lock between two calls.
@@ -35,8 +36,12 @@
 
 #include "postgres.h"
 
+#include "access/htup.h"
+#include "compat.h"
 #include "nodes/pathnodes.h"
 #include "storage/block.h"
+#include "storage/buf.h"
+#include "storage/off.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
@@ -159,7 +164,13 @@ extern bool column_reader_load(ColumnReader *reader, int column, uint32 first_ro
 extern bool column_reader_decode(ColumnReader *reader, int column, uint32 first_row, int nrows,
 								 Datum *values, bool *nulls, bool *has_nulls);
 extern const Datum *column_reader_dictionary(ColumnReader *reader, int column);
+extern bool column_reader_has_lines(const ColumnReader *reader);
+extern bool column_reader_lines(ColumnReader *reader, int block, OffsetNumber *lines);
+pg_noreturn extern void column_reader_misled(ColumnReader *reader);
 extern void column_reader_end(ColumnReader *reader);
+
+/* row.c */
+extern bool column_row_find(Relation heap, Buffer buffer, Snapshot snapshot, OffsetNumber line, HeapTuple row);
 
 /* What the planner asks of an index; a guess, and without any promise. */
 typedef struct ColumnEstimate

@@ -105,6 +105,7 @@ directory_open(Directory *directory, Relation index)
 	uint32		version = meta->version;
 
 	directory->index = index;
+	directory->version = version;
 	directory->segment_blocks = meta->segment_blocks;
 	directory->ncolumns = meta->ncolumns;
 	directory->known_block = 0;
@@ -112,7 +113,7 @@ directory_open(Directory *directory, Relation index)
 	directory->meta_buffer = buffer;
 	UnlockReleaseBuffer(buffer);
 
-	if (version != STORE_VERSION)
+	if (version != STORE_VERSION && version != STORE_VERSION_WITHOUT_LINES)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("index \"%s\" is of version %u, and this library reads version %d",

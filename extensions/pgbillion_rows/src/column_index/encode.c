@@ -584,20 +584,40 @@ encode_column(const ColumnValues *column, int nrows, StoredColumn *stored, Strin
 		encode_by_reference(column, nrows, stored, bytes);
 }
 
+/* What the head has of a block's rows. */
+static uint16
+stored_rows(const GatheredBlocks *gathered, int i, bool with_lines)
+{
+	Assert(gathered->rows[i] <= ROWS_COUNT);
+	if (!with_lines || gathered->rows[i] == 0)
+		return gathered->rows[i];
+	return gathered->rows[i] | (bitmap_test(gathered->listed, i) ? ROWS_LISTED : ROWS_IN_LINE);
+}
+
 /*
- * Append a whole segment to an empty string.  Memory is that of the current
- * context, which the caller resets.
+ * Append a whole segment to an empty string, with or without the line pointers
+ * of its rows.  Memory is that of the current context, which the caller resets.
  */
 void
-encode_segment(const GatheredBlocks *gathered, int segment_blocks, StringInfo bytes)
+encode_segment(const GatheredBlocks *gathered, int segment_blocks, bool with_lines, StringInfo bytes)
 {
 	Size		head_bytes = HEAD_BYTES(segment_blocks, gathered->ncolumns);
 	SegmentHead head = {0};
 	StoredColumn *stored = palloc0(sizeof(StoredColumn) * gathered->ncolumns);
+	uint16		rows[COLUMNS_MAX_BLOCKS];
 
 	Assert(bytes->len == 0);
+	for (int i = 0; i < segment_blocks; i++)
+		rows[i] = stored_rows(gathered, i, with_lines);
 	enlargeStringInfo(bytes, head_bytes);
 	bytes->len = head_bytes;
+	if (with_lines && gathered->nlines > 0)
+	{
+		uint32		lines PG_USED_FOR_ASSERTS_ONLY = begin_section(bytes);
+
+		Assert(lines == HEAD_LINES(segment_blocks, gathered->ncolumns));
+		appendBinaryStringInfo(bytes, (char *) gathered->lines, gathered->nlines * sizeof(uint16));
+	}
 	for (int c = 0; c < gathered->ncolumns; c++)
 		encode_column(&gathered->columns[c], gathered->nrows, &stored[c], bytes);
 
@@ -611,7 +631,7 @@ encode_segment(const GatheredBlocks *gathered, int segment_blocks, StringInfo by
 	 */
 	head.bytes = bytes->len;
 	memcpy(bytes->data, &head, sizeof(head));
-	memcpy(bytes->data + sizeof(head), gathered->rows, segment_blocks * sizeof(uint16));
+	memcpy(bytes->data + sizeof(head), rows, segment_blocks * sizeof(uint16));
 	memcpy(bytes->data + HEAD_COLUMNS(segment_blocks), stored, gathered->ncolumns * sizeof(StoredColumn));
 	head.crc = head_crc(bytes->data, head_bytes);
 	memcpy(bytes->data, &head, sizeof(head));

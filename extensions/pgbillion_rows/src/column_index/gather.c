@@ -133,15 +133,72 @@ copy_page(Relation heap, BlockNumber block, Buffer *map, BufferAccessStrategy st
 	return copied;
 }
 
+/*
+ * The line pointers by which indexes know the rows of an all-visible page, in
+ * the order of its tuples: a heap-only tuple's is the one that redirects to it,
+ * as of a chain all other members are gone. Returns how many, or -1 if one is
+ * not found, which a page without damage does not have.
+ */
 static int
-count_rows(Page page)
+find_lines(Page page, uint16 *lines)
 {
 	OffsetNumber last = PageGetMaxOffsetNumber(page);
+	OffsetNumber root_of[MaxHeapTuplesPerPage + 1] = {InvalidOffsetNumber};
 	int			n = 0;
 
+	if (last > MaxHeapTuplesPerPage)
+		return -1;
 	for (OffsetNumber o = FirstOffsetNumber; o <= last; o++)
-		n += ItemIdIsNormal(PageGetItemId(page, o));
+	{
+		ItemId		item = PageGetItemId(page, o);
+
+		if (ItemIdIsRedirected(item) && ItemIdGetRedirect(item) <= last)
+			root_of[ItemIdGetRedirect(item)] = o;
+	}
+	for (OffsetNumber o = FirstOffsetNumber; o <= last; o++)
+	{
+		ItemId		item = PageGetItemId(page, o);
+		bool		redirected = OffsetNumberIsValid(root_of[o]);
+
+		if (!ItemIdIsNormal(item))
+			continue;
+		if (HeapTupleHeaderIsHeapOnly((HeapTupleHeader) PageGetItem(page, item)) != redirected)
+			return -1;
+		lines[n++] = redirected ? root_of[o] : o;
+	}
 	return n;
+}
+
+/* Is row i at line pointer i + 1? */
+static bool
+is_in_line(const uint16 *lines, int n)
+{
+	for (int i = 0; i < n; i++)
+	{
+		if (lines[i] != i + 1)
+			return false;
+	}
+	return true;
+}
+
+/* Count the rows of a block's page, and list their line pointers if need be; false if that cannot be. */
+static bool
+gather_lines(GatheredBlocks *gathered, int i, Page page)
+{
+	uint16		lines[MaxHeapTuplesPerPage];
+	int			n = find_lines(page, lines);
+
+	if (n < 0)
+		return false;
+	gathered->rows[i] = n;
+	gathered->nrows += n;
+	if (!is_in_line(lines, n))
+	{
+		bitmap_set(gathered->listed, i);
+		memcpy(gathered->lines + gathered->nlines, lines, n * sizeof(uint16));
+		gathered->nlines += n;
+	}
+	return true;
 }
 
 /* How the values of a heap's rows are found, up to the last column wanted. */
@@ -267,6 +324,7 @@ gather_blocks(Relation heap, Relation index, BlockNumber first, int nblocks,
 	int			row = 0;
 
 	memset(gathered, 0, sizeof(*gathered));
+	gathered->lines = palloc(sizeof(uint16) * MaxHeapTuplesPerPage * nblocks);
 	gathered->nblocks = nblocks;
 	gathered->ncolumns = RelationGetNumberOfAttributes(index);
 	for (int i = 0; i < nblocks; i++)
@@ -274,14 +332,12 @@ gather_blocks(Relation heap, Relation index, BlockNumber first, int nblocks,
 		char	   *page = pages + (Size) i * BLCKSZ;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!copy_page(heap, first + i, &map, strategy, page))
+		if (!copy_page(heap, first + i, &map, strategy, page) || !gather_lines(gathered, i, page))
 		{
 			bitmap_set(gathered->absent, i);
 			continue;
 		}
 		gathered->ngathered++;
-		gathered->rows[i] = count_rows(page);
-		gathered->nrows += gathered->rows[i];
 	}
 	if (BufferIsValid(map))
 		ReleaseBuffer(map);

@@ -80,6 +80,10 @@ struct ColumnReader
 	MemoryContext context;
 	MemoryContext segment_context;	/* dictionaries of the segment */
 	uint32		segment_number;
+	uint16		stored_rows[COLUMNS_MAX_BLOCKS];	/* as in its head */
+	uint32		lines[COLUMNS_MAX_BLOCKS];	/* ROWS_LISTED: how many line
+											 * pointers come before its first */
+	Guess		lines_guess;
 	DirectoryEntry entry;
 	BlockNumber npages;			/* the index has had this number at least */
 	Guess		guess;			/* of the head */
@@ -349,29 +353,47 @@ is_sane(const StoredColumn *stored, const SegmentHead *head)
 	}
 }
 
+/* Take the rows of each block from the head; returns how many line pointers are listed. */
+static uint32
+take_rows(ColumnReader *reader)
+{
+	ColumnSegment *segment = &reader->segment;
+	int			blocks = reader->directory.segment_blocks;
+	uint32		row = 0;
+	uint32		lines = 0;
+
+	memcpy(reader->stored_rows, reader->head + sizeof(SegmentHead), blocks * sizeof(uint16));
+	for (int i = 0; i < blocks; i++)
+	{
+		segment->rows[i] = reader->stored_rows[i] & ROWS_COUNT;
+		segment->first_row[i] = row;
+		row += segment->rows[i];
+		reader->lines[i] = lines;
+		if ((reader->stored_rows[i] & ROWS_LISTED) != 0)
+			lines += segment->rows[i];
+	}
+	segment->first_row[blocks] = row;
+	segment->nrows = row;
+
+	return lines;
+}
+
 /* Take what is in the segment's head, which has just been read. */
 static void
 take_head(ColumnReader *reader)
 {
-	ColumnSegment *segment = &reader->segment;
 	int			blocks = reader->directory.segment_blocks;
 	SegmentHead head;
-	uint32		row = 0;
+	uint32		lines;
 	bool		sane;
 
 	memcpy(&head, reader->head, sizeof(head));
 	sane = head.crc == head_crc(reader->head, HEAD_BYTES(blocks, reader->directory.ncolumns)) &&
 		head.nblocks <= blocks && head.ncolumns == reader->directory.ncolumns &&
 		head.bytes <= (uint64) reader->entry.pages * DATA_BYTES;
-	memcpy(segment->rows, reader->head + sizeof(head), blocks * sizeof(uint16));
-	for (int i = 0; i < blocks; i++)
-	{
-		segment->first_row[i] = row;
-		row += segment->rows[i];
-	}
-	segment->first_row[blocks] = row;
-	segment->nrows = row;
-	sane = sane && row == head.nrows;
+	lines = take_rows(reader);
+	sane = sane && reader->segment.nrows == head.nrows &&
+		(lines == 0 || HEAD_LINES(blocks, head.ncolumns) + lines * sizeof(uint16) <= head.bytes);
 	for (int c = 0; sane && c < reader->ncolumns; c++)
 	{
 		ReaderColumn *column = &reader->columns[c];
@@ -617,6 +639,50 @@ column_reader_load(ColumnReader *reader, int c, uint32 first_row, int nrows, Col
 		run->array = column->array.start + (first_row - column->first_row) * (Size) column->stored.width;
 	}
 	return true;
+}
+
+/* ---- line pointers ---- */
+
+/* Does the index know at which line pointers its rows are? */
+bool
+column_reader_has_lines(const ColumnReader *reader)
+{
+	return reader->directory.version > STORE_VERSION_WITHOUT_LINES;
+}
+
+/*
+ * The line pointers by which indexes know the rows of a block of the segment,
+ * in their order, for column_row_find(): at most MaxHeapTuplesPerPage.  Returns
+ * false if the segment was replaced.
+ */
+bool
+column_reader_lines(ColumnReader *reader, int block, OffsetNumber *lines)
+{
+	int			n = reader->segment.rows[block];
+	int			form = reader->stored_rows[block] & ~ROWS_COUNT;
+
+	Assert(column_reader_has_lines(reader));
+	PAUSE("line pointers read");
+	if (n == 0)
+		return true;
+	if ((form != ROWS_IN_LINE && form != ROWS_LISTED) || n > MaxHeapTuplesPerPage)
+		store_corrupted(reader->directory.index, reader->entry.first_page);
+	if (form == ROWS_IN_LINE)
+	{
+		for (int i = 0; i < n; i++)
+			lines[i] = FirstOffsetNumber + i;
+		return true;
+	}
+	return read_bytes(reader, &reader->lines_guess,
+					  HEAD_LINES(reader->directory.segment_blocks, reader->directory.ncolumns) +
+					  reader->lines[block] * sizeof(uint16), n * sizeof(uint16), (char *) lines);
+}
+
+/* A line pointer that the index has leads to no row of the snapshot. */
+void
+column_reader_misled(ColumnReader *reader)
+{
+	store_corrupted(reader->directory.index, reader->entry.first_page);
 }
 
 /* ---- values ---- */

@@ -32,6 +32,7 @@
 
 #include "access/genam.h"
 #include "access/generic_xlog.h"
+#include "access/htup_details.h"
 #include "compat.h"
 #include "lib/stringinfo.h"
 #include "nodes/execnodes.h"
@@ -42,7 +43,13 @@
 
 #include "column_index/column_index.h"
 
-#define STORE_VERSION 2
+#define STORE_VERSION 3
+
+/*
+ * Up to this version, segments do not say at which line pointers their rows
+ * are.
+ */
+#define STORE_VERSION_WITHOUT_LINES 2
 #define META_BLOCK 0
 
 #define META_MAGIC 0x50674d31
@@ -134,6 +141,20 @@ typedef struct SegmentHead
 	/* uint16 rows[segment_blocks], then StoredColumn[ncolumns] */
 } SegmentHead;
 
+/*
+ * What rows[] has of a block: the number of its rows, and how their line
+ * pointers are found. A row that was updated by HOT has that of its chain's
+ * root, by which indexes know it, and which does not change with such updates.
+ * Most blocks have no gap: row i is at line pointer i + 1. Of others the line
+ * pointers are listed, uint16 each, one block after the other, from
+ * HEAD_LINES() on.
+ */
+#define ROWS_COUNT 0x3FFF
+#define ROWS_IN_LINE 0x8000
+#define ROWS_LISTED 0x4000
+
+StaticAssertDecl(MaxHeapTuplesPerPage <= ROWS_COUNT, "rows of a block");
+
 /* Places are offsets into the segment's bytes, divisible by eight. */
 typedef struct StoredColumn
 {
@@ -156,6 +177,7 @@ typedef struct StoredColumn
 #define HEAD_COLUMNS(segment_blocks) (sizeof(SegmentHead) + (segment_blocks) * sizeof(uint16))
 #define HEAD_BYTES(segment_blocks, ncolumns) \
 	(HEAD_COLUMNS(segment_blocks) + (ncolumns) * sizeof(StoredColumn))
+#define HEAD_LINES(segment_blocks, ncolumns) TYPEALIGN(8, HEAD_BYTES(segment_blocks, ncolumns))
 
 StaticAssertDecl(HEAD_COLUMNS(COLUMNS_MAX_BLOCKS) + INDEX_MAX_KEYS * sizeof(StoredColumn) <= DATA_BYTES,
 				 "a segment's head fits a page");
@@ -219,6 +241,7 @@ bitmap_set(uint8 *bitmap, int i)
 typedef struct Directory
 {
 	Relation	index;
+	uint32		version;
 	int			segment_blocks;
 	int			ncolumns;
 	int			page_entries;	/* of a directory page */
@@ -274,6 +297,10 @@ typedef struct GatheredBlocks
 	int			ngathered;		/* blocks that are not absent */
 	uint16		rows[COLUMNS_MAX_BLOCKS];
 	uint8		absent[BITMAP_BYTES];	/* blocks that were not all-visible */
+	uint8		listed[BITMAP_BYTES];	/* blocks whose rows are not at line
+										 * pointers 1, 2, ...; of these: */
+	uint16	   *lines;			/* the line pointers of all their rows */
+	int			nlines;
 	int			ncolumns;
 	ColumnValues columns[INDEX_MAX_KEYS];
 } GatheredBlocks;
@@ -284,7 +311,7 @@ extern void gather_blocks(Relation heap, Relation index, BlockNumber first, int 
 extern bool gather_encodes(Relation heap);
 
 /* encode.c */
-extern void encode_segment(const GatheredBlocks *gathered, int segment_blocks, StringInfo bytes);
+extern void encode_segment(const GatheredBlocks *gathered, int segment_blocks, bool with_lines, StringInfo bytes);
 
 /* decimal.c */
 #define DECIMAL_IMAGE_BYTES 24

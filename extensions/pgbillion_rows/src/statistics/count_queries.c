@@ -74,7 +74,11 @@ collect_kinds(PlanState *node, uint32 *kinds)
 				*kinds |= 1 << QUERY_COLUMNS;
 		}
 		else if (methods == &vector_filter_scan_methods)
+		{
 			*kinds |= 1 << QUERY_SCAN;
+			if (OidIsValid(vector_rows_index((CustomScan *) node->plan)))
+				*kinds |= 1 << QUERY_COLUMNS;
+		}
 	}
 	else if (IsA(node, AggState) && finishes_joined_states((AggState *) node))
 		*kinds |= 1 << QUERY_EAGER_AGGREGATE;

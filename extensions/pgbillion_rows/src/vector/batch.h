@@ -168,9 +168,16 @@ typedef struct SourceMethods
 	void		(*keep) (Source *source, Batch *batch, const uint16 *rows, int n);
 
 	/*
+	 * Find out where the rows that are left are, so that store() can store
+	 * them. False if that cannot be: then the batch is void, as with
+	 * prepare(). NULL: that is known.
+	 */
+	bool		(*locate) (Source *source, Batch *batch);
+
+	/*
 	 * Store a row that is left in a slot of the table's own kind, which pins
 	 * what it lies in. Rows are asked for in ascending order, after the last
-	 * keep(). NULL: rows have no such form.
+	 * keep() and locate(). NULL: rows have no such form.
 	 */
 	void		(*store) (Source *source, int row, TupleTableSlot *slot);
 
@@ -264,6 +271,15 @@ batch_prepare(Batch *batch, const int *columns, int n)
 	const SourceMethods *methods = batch->source->methods;
 
 	return methods->prepare == NULL || methods->prepare(batch->source, batch, columns, n);
+}
+
+/* Find out where the rows that are left are; false: the batch is void. */
+static inline bool
+batch_locate(Batch *batch)
+{
+	const SourceMethods *methods = batch->source->methods;
+
+	return methods->locate == NULL || methods->locate(batch->source, batch);
 }
 
 /* A column by codes, if the source has them. */

@@ -49,6 +49,15 @@ typedef enum VectorJoinPrivate
 	VECTOR_JOIN_SHARED			/* do processes run its plan together? */
 } VectorJoinPrivate;
 
+/* What custom_private of a scan that returns rows holds; its expressions are the filter. */
+typedef enum VectorRowsPrivate
+{
+	VECTOR_ROWS_ORDER,			/* NIL, or the order whose first rows are
+								 * wanted: top_order_list() */
+	VECTOR_ROWS_COLUMNS			/* a list of one OID: the columnar index to be
+								 * read, if any */
+} VectorRowsPrivate;
+
 /* ---- execute.c ---- */
 
 extern const CustomScanMethods vector_scan_methods;
@@ -62,6 +71,8 @@ extern void vector_rewind(CustomScanState *css);
 /* ---- filter_scan.c ---- */
 
 extern const CustomScanMethods vector_filter_scan_methods;
+
+extern Oid	vector_rows_index(CustomScan *cscan);
 
 /* ---- finalize.c ---- */
 extern const CustomScanMethods vector_finalize_methods;

@@ -6,7 +6,9 @@
  * The filter removes rows a batch at a time. Those that are left are returned
  * as PostgreSQL's sequential scan returns them: in the table's own form, with
  * the page pinned. So system columns, row locks, rechecks of updated rows and
- * WHERE CURRENT OF are PostgreSQL's, and nothing is copied.
+ * WHERE CURRENT OF are PostgreSQL's, and nothing is copied. With a columnar
+ * index the filter reads that, and only rows that are left are fetched from the
+ * table.
  *
  * Where only the first rows of an order are wanted above it, others may be left
  * out (top_rows.c).
@@ -23,6 +25,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
@@ -45,6 +48,20 @@ const CustomScanMethods vector_filter_scan_methods = {
 	.CustomName = "VectorScan",
 	.CreateCustomScanState = create_state,
 };
+
+/* The order whose first rows are wanted, or NIL. */
+static List *
+order_of(CustomScan *cscan)
+{
+	return list_nth(cscan->custom_private, VECTOR_ROWS_ORDER);
+}
+
+/* The columnar index that a scan reads, or InvalidOid. */
+Oid
+vector_rows_index(CustomScan *cscan)
+{
+	return linitial_oid(list_nth(cscan->custom_private, VECTOR_ROWS_COLUMNS));
+}
 
 /* The column by which only the first rows are wanted. */
 static Expr *
@@ -75,13 +92,13 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 #endif
 
 	/* rows have to be tuples */
-	if (cscan->custom_private == NIL)
-		vector_node_begin(&state->node, cscan->custom_exprs, NIL, InvalidOid);
+	if (order_of(cscan) == NIL)
+		vector_node_begin_rows(&state->node, cscan->custom_exprs, NIL, vector_rows_index(cscan));
 	else
 	{
-		TopOrder	order = top_order_of_list(cscan->custom_private);
+		TopOrder	order = top_order_of_list(order_of(cscan));
 
-		vector_node_begin(&state->node, cscan->custom_exprs, list_make1(key_of(css, &order)), InvalidOid);
+		vector_node_begin_rows(&state->node, cscan->custom_exprs, list_make1(key_of(css, &order)), vector_rows_index(cscan));
 		state->top = top_rows_create(&order, &state->node.batch);
 	}
 	state->recheck = ExecInitQual(cscan->custom_exprs, &css->ss.ps);
@@ -179,7 +196,7 @@ explain_top(FilterScanState *state, List *context, ExplainState *es)
 
 	if (state->top == NULL)
 		return;
-	order = top_order_of_list(cscan->custom_private);
+	order = top_order_of_list(order_of(cscan));
 	key = deparse_expression((Node *) key_of(&state->node.css, &order), context, es->verbose, false);
 	if (es->format == EXPLAIN_FORMAT_TEXT)
 		ExplainPropertyText("Top Rows", psprintf(INT64_FORMAT " by %s", order.n, key), es);
@@ -199,6 +216,8 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 
 	/* PostgreSQL shows the qualification, and what that removes, as Filter */
 	vector_node_explain_filter(node, "Vectorized Filter", cscan->custom_exprs, context, es->verbose, es);
+	if (OidIsValid(vector_rows_index(cscan)))
+		ExplainPropertyText("Columns", get_rel_name(vector_rows_index(cscan)), es);
 	explain_top((FilterScanState *) css, context, es);
 	if (es->analyze)
 		node->source->methods->explain(node->source, es);

@@ -83,7 +83,8 @@ begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, Lis
 	mark_counted(batch, counted);
 	node->table = heap_source_create(ss->ss_currentRelation, tupdesc, batch);
 	if (OidIsValid(index))
-		node->table = segment_source_create(ss->ss_currentRelation, index, tupdesc, batch, node->table);
+		node->table = segment_source_create(ss->ss_currentRelation, index, tupdesc, batch, node->table,
+											node->returns_rows);
 	batch->source = node->table;
 	node->filter = vector_filter_compile(clauses, batch);
 	node->table->excludes = vector_filter_excludes;
@@ -96,6 +97,14 @@ vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index)
 {
 	begin_table(node, &node->batch, clauses, batch_attnos(outputs), outputs, index);
 	node->source = node->table;
+}
+
+/* The same, to return rows in the table's own form, of which the outputs are needed before. */
+void
+vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs, Oid index)
+{
+	node->returns_rows = true;
+	vector_node_begin(node, clauses, outputs, index);
 }
 
 /* The same with joins; the outputs are over their rows. */
@@ -137,9 +146,11 @@ vector_node_next(VectorNode *node)
 
 			/*
 			 * from here on what rows are left is final: columns that cannot
-			 * be loaded make the batch void before that
+			 * be loaded, and rows that cannot be found, make the batch void
+			 * before that
 			 */
-			if (batch->n > 0 && !batch_prepare(batch, batch->later, batch->nlater))
+			if (batch->n > 0 && (!batch_prepare(batch, batch->later, batch->nlater) ||
+								 (node->returns_rows && !batch_locate(batch))))
 				removed = batch->n = 0;
 
 			/*

@@ -23,9 +23,11 @@ typedef struct VectorNode
 	Source	   *table;			/* of the table's rows */
 	Source	   *source;			/* the same, or the last of the joins */
 	VectorFilter *filter;		/* of the table's rows */
+	bool		returns_rows;	/* in the table's own form */
 } VectorNode;
 
 extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index);
+extern void vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs, Oid index);
 extern void vector_node_end(VectorNode *node);
 extern void vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins, Oid index);
 extern bool vector_node_next(VectorNode *node);

@@ -320,6 +320,8 @@ sequential_scan_cost(PlannerInfo *root, Path *path)
 	RelOptInfo *rel = path->parent;
 	Cost		row = cpu_tuple_cost + quals_cost(root, rel->baserestrictinfo);
 
+	if (vector_is_filter_scan(path) && ((RowsPath *) path)->columns)
+		return ((RowsPath *) path)->taken;
 	if (vector_is_filter_scan(path))
 		row = vector_filter_cost(root, rel) + cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
 	return (CACHED_COST_PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / vector_parallel_divisor(path->parallel_workers);

@@ -138,6 +138,99 @@ vector_choose_column_index(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 	return info->indexoid;
 }
 
+/* ---- scans that return rows ---- */
+
+/* The terms that need no other columns than an index has; *others are those that do. */
+static List *
+covered_terms(const IndexOptInfo *info, List *terms, List **others)
+{
+	List	   *covered = NIL;
+	ListCell   *lc;
+
+	*others = NIL;
+	foreach(lc, terms)
+	{
+		Bitmapset  *attnos = NULL;
+		ListCell   *var;
+
+		foreach(var, pull_var_clause(lfirst(lc), 0))
+			attnos = bms_add_member(attnos, lfirst_node(Var, var)->varattno);
+		if (attnos != NULL && has_attributes(info, attnos))
+			covered = lappend(covered, lfirst(lc));
+		else
+			*others = lappend(*others, lfirst(lc));
+	}
+	return covered;
+}
+
+/* Fill in what reading some columns of an index takes; false if it cannot be read. */
+static bool
+estimate_rows_index(RelOptInfo *rel, const IndexOptInfo *info, RowsIndex *choice)
+{
+	/* the planner holds a lock */
+	Relation	index = index_open(info->indexoid, NoLock);
+	ColumnEstimate estimate;
+	bool		usable = column_index_usable(index);
+
+	if (usable)
+	{
+		column_index_estimate(index, rel->pages, &estimate);
+		choice->index = info->indexoid;
+		choice->share = Max(Min(estimate.valid_share, 1), 0);
+		choice->pages = rel->pages * choice->share * estimate.pages_per_block / Max(info->nkeycolumns, 1);
+	}
+	index_close(index, NoLock);
+
+	return usable;
+}
+
+/*
+ * Choose the columnar index of which a scan that returns rows reads the columns
+ * that its filter needs: the one that has those of most of the terms, which may
+ * change places, and of such the one with the fewest columns. The pages are those
+ * of one column. False if there is none that can be read.
+ */
+bool
+vector_choose_rows_index(RelOptInfo *rel, List *terms, RowsIndex *choice)
+{
+	IndexOptInfo *best = NULL;
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *info = lfirst_node(IndexOptInfo, lc);
+		List	   *covered;
+		List	   *others;
+
+		if (vector_columns == PLAN_OFF || info->hypothetical || !column_index_is_ours(info))
+			continue;
+		covered = covered_terms(info, terms, &others);
+		if (best != NULL && (list_length(covered) < list_length(choice->terms) ||
+							 (list_length(covered) == list_length(choice->terms) && info->nkeycolumns >= best->nkeycolumns)))
+			continue;
+		best = info;
+		choice->terms = covered;
+		choice->others = others;
+	}
+	return best != NULL && estimate_rows_index(rel, best, choice);
+}
+
+/* Does the index that was chosen have a column of the table? */
+bool
+vector_rows_index_has(RelOptInfo *rel, const RowsIndex *choice, AttrNumber attno)
+{
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *info = lfirst_node(IndexOptInfo, lc);
+
+		if (info->indexoid == choice->index)
+			return has_attributes(info, bms_make_singleton(attno));
+	}
+	return false;
+}
+
 void
 vector_columns_init(void)
 {

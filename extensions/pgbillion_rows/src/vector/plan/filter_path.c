@@ -46,8 +46,10 @@ typedef enum FilterPathPrivate
 {
 	FILTER_PATH_TERMS,			/* a list: those of the filter that are ours */
 	FILTER_PATH_OTHERS,			/* a list: the others, for PostgreSQL */
-	FILTER_PATH_ORDER			/* NIL, or the order whose first rows are
+	FILTER_PATH_ORDER,			/* NIL, or the order whose first rows are
 								 * wanted: top_order_list() */
+	FILTER_PATH_COLUMNS			/* a list of one OID: the columnar index that
+								 * is read, if any */
 } FilterPathPrivate;
 
 static Plan *plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
@@ -183,37 +185,117 @@ rows_of_top(PlannerInfo *root, RelOptInfo *rel, const TopOrder *order, double ro
 	return Min(rows, order->n * (1 + log(rows / order->n)) + rows / Max(values, 1));
 }
 
-/*
- * The path of a scan whose filter takes the first n terms; with an order, of
- * which the first rows are wanted, these must be all. With workers it is a
- * partial path.
- */
-static CustomPath *
-filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order, int workers)
+/* What a scan does. */
+typedef struct ScanChoice
 {
-	CustomPath *path = makeNode(CustomPath);
-	List	   *ours = list_copy_head(terms, n);
-	List	   *others = list_copy_tail(terms, n);
+	List	   *terms;			/* of the filter that are ours, */
+	List	   *others;			/* and those that are PostgreSQL's */
+	double		left;			/* rows that ours keep */
+	const TopOrder *order;		/* whose first rows are wanted, or NULL; then
+								 * all terms are ours */
+	RowsIndex	columns;		/* the index that is read, or none: 0 */
+} ScanChoice;
+
+/* The choice of a scan of the heap whose filter takes the first n terms. */
+static ScanChoice
+choose_heap(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order)
+{
+	ScanChoice	choice = {0};
+
+	Assert(order == NULL || n == list_length(terms));
+	choice.terms = list_copy_head(terms, n);
+	choice.others = list_copy_tail(terms, n);
+	choice.left = vector_rows_left(root, rel, terms, n);
+	choice.order = order;
+
+	return choice;
+}
+
+/*
+ * The choice of a scan of a columnar index whose filter takes those of the first
+ * n terms whose columns it has; false if it is of no use. The others are
+ * evaluated of rows that are fetched. No such term can raise an error, so that
+ * their order does not matter.
+ */
+static bool
+choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order, ScanChoice *choice)
+{
+	*choice = (ScanChoice)
+	{
+		0
+	};
+	if (!vector_choose_rows_index(rel, list_copy_head(terms, n), &choice->columns))
+		return false;
+	choice->terms = choice->columns.terms;
+	choice->others = list_concat(list_copy(choice->columns.others), list_copy_tail(terms, n));
+	if (order != NULL && choice->others == NIL && vector_rows_index_has(rel, &choice->columns, order->attno))
+		choice->order = order;
+	choice->left = choice->others == NIL ? rel->rows :
+		vector_rows_left(root, rel, list_concat(list_copy(choice->terms), choice->others), list_length(choice->terms));
+	/* each column is read */
+	choice->columns.pages *= list_length(pull_var_clause((Node *) choice->terms, 0)) + (choice->order != NULL);
+
+	return choice->terms != NIL || choice->order != NULL;
+}
+
+/* What it costs to fetch rows of blocks that are read from an index, as PostgreSQL's bitmap scans do. */
+static Cost
+fetch_cost(RelOptInfo *rel, double share, double rows)
+{
+	double		pages = Max(rel->pages * share, 1);
+	double		fetched = Min(2 * pages * rows / (2 * pages + rows), pages);
+	double		random_cost;
+	double		page_cost;
+
+	get_tablespace_page_costs(rel->reltablespace, &random_cost, &page_cost);
+	return fetched * (random_cost - (random_cost - page_cost) * sqrt(fetched / pages));
+}
+
+/* What rows and pages take that are in memory: cached_path_cost(). */
+static Cost
+cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice, double fetched)
+{
+	double		share = choice->columns.share;
+	double		pages = rel->pages * (1 - share) + choice->columns.pages;
+	double		rows = rel->tuples * (1 - share + share * COLUMN_ROW_COST_FACTOR);
+
+	return CACHED_COST_PAGE * cpu_tuple_cost * pages + vector_filter_cost(root, rel) * rows +
+		cpu_tuple_cost * (CACHED_COST_FETCH * Min(fetched, rel->pages * share) + CACHED_COST_INDEX_ROW * fetched);
+}
+
+/* The path of a scan. With workers it is a partial path. */
+static CustomPath *
+filter_path(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice, int workers)
+{
+	RowsPath   *rows_path = (RowsPath *) newNode(sizeof(RowsPath), T_CustomPath);
+	CustomPath *path = &rows_path->path;
+	bool		columns = OidIsValid(choice->columns.index);
+	double		share = columns ? choice->columns.share : 0;
 	double		divisor = vector_parallel_divisor(workers);
-	double		left = vector_rows_left(root, rel, terms, n);
+	double		left = choice->left;
 	double		rows = rel->rows;
 	double		page_cost;
 	QualCost	our_cost;
 	QualCost	other_cost;
 	Cost		run;
+	Cost		pages;
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
-	cost_qual_eval(&our_cost, ours, root);
-	cost_qual_eval(&other_cost, others, root);
-	run = (cpu_tuple_cost * KERNEL_COST_FACTOR + our_cost.per_tuple * TERM_COST_FACTOR) * rel->tuples;
-	if (order != NULL)
+	cost_qual_eval(&our_cost, choice->terms, root);
+	cost_qual_eval(&other_cost, choice->others, root);
+	pages = page_cost * (rel->pages * (1 - share) + choice->columns.pages);
+	run = (cpu_tuple_cost * KERNEL_COST_FACTOR + our_cost.per_tuple * TERM_COST_FACTOR) * rel->tuples *
+		(1 - share + share * COLUMN_ROW_COST_FACTOR);
+	if (choice->order != NULL)
 	{
-		Assert(n == list_length(terms));
+		Assert(choice->others == NIL);
 		run += cpu_operator_cost * left;
-		left = rows = divisor * rows_of_top(root, rel, order, rows / divisor);
+		left = rows = divisor * rows_of_top(root, rel, choice->order, rows / divisor);
 	}
 	run += (cpu_tuple_cost * SCAN_RETURN_COST_FACTOR + other_cost.per_tuple) * left;
 	run += rel->reltarget->cost.per_tuple * rows;
+	if (columns)
+		pages += fetch_cost(rel, share, left * share);
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = rel;
@@ -223,10 +305,15 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 	path->path.parallel_workers = workers;
 	path->path.rows = clamp_row_est(rows / divisor);
 	path->path.startup_cost = STARTUP_COST + our_cost.startup + other_cost.startup + rel->reltarget->cost.startup;
-	path->path.total_cost = path->path.startup_cost + page_cost * rel->pages + run / divisor;
+	path->path.total_cost = path->path.startup_cost + pages + run / divisor;
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->custom_private = list_make3(ours, others, order == NULL ? NIL : top_order_list(order));
+	path->custom_private = list_make4(choice->terms, choice->others,
+									  choice->order == NULL ? NIL : top_order_list(choice->order),
+									  list_make1_oid(choice->columns.index));
 	path->methods = &vector_filter_path_methods;
+	rows_path->columns = columns;
+	if (columns)
+		rows_path->taken = cached_columns_cost(root, rel, choice, left * share) / divisor;
 	return path;
 }
 
@@ -303,25 +390,39 @@ report_cost(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, const char *
 				rte->eref->aliasname, what, cost, rel->cheapest_total_path->total_cost);
 }
 
+/* Would a scan pay, of which this is known? If not, report that. */
+static bool
+choice_pays(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, const ScanChoice *choice)
+{
+	Cost		cost = filter_path(root, rel, choice, 0)->path.total_cost;
+
+	if (pays(rel, cost - hidden_cost(rel, choice->terms, list_length(choice->terms))))
+		return true;
+	report_cost(root, rel, rte, "it", cost);
+	return false;
+}
+
 /*
- * How many of the terms a vectorized scan would take; -1, with a report, if
+ * How many of the terms a vectorized scan could take; -1, with a report, if
  * there is to be none. Most tables are small, or have an index for it: what is
- * known soonest is asked first. The order counts if it takes all, and without
- * it there must be something to take.
+ * known soonest is asked first, and of a scan that cannot read a columnar index
+ * whether it would pay if it took all.
  */
 static int
 count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms, const TopOrder *order)
 {
+	bool		columns = vector_has_column_index(rel);
 	double		page_cost;
 	Cost		least;
 	const char *reason;
+	ScanChoice	choice;
 	int			n;
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
-	least = STARTUP_COST + page_cost * rel->pages;
+	least = STARTUP_COST + (columns ? 0 : page_cost * rel->pages);
 	if (!pays(rel, least))
 	{
-		report_cost(root, rel, rte, "reading all of it", least);
+		report_cost(root, rel, rte, columns ? "setting it up" : "reading all of it", least);
 		return -1;
 	}
 	reason = vector_table_refusal(root, rel);
@@ -330,11 +431,11 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 		plan_report(root, "no vectorized scan of \"%s\": %s", rte->eref->aliasname, reason);
 		return -1;
 	}
-	least = filter_path(root, rel, terms, list_length(terms), order, 0)->path.total_cost;
-	if (!pays(rel, least - hidden_cost(rel, terms, list_length(terms))))
+	if (!columns)
 	{
-		report_cost(root, rel, rte, "it", least);
-		return -1;
+		choice = choose_heap(root, rel, terms, list_length(terms), order);
+		if (!choice_pays(root, rel, rte, &choice))
+			return -1;
 	}
 	n = count_certain(rte->relid, terms);
 	if (n == 0 && terms != NIL)
@@ -343,16 +444,30 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 					rte->eref->aliasname);
 		n = -1;
 	}
-	else if (n < list_length(terms))
-	{
-		least = filter_path(root, rel, terms, n, NULL, 0)->path.total_cost;
-		if (!pays(rel, least - hidden_cost(rel, terms, n)))
-		{
-			report_cost(root, rel, rte, "it", least);
-			n = -1;
-		}
-	}
 	return n;
+}
+
+/*
+ * Choose what the scan does, whose filter can take the first n terms; false,
+ * with a report, if it does not pay. The order counts if it takes all.
+ */
+static bool
+choose_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms, int n, const TopOrder *order,
+			ScanChoice *choice)
+{
+	ScanChoice	columns;
+
+	if (n < list_length(terms))
+		order = NULL;
+	*choice = choose_heap(root, rel, terms, n, order);
+	if (vector_has_column_index(rel) && choose_columns(root, rel, terms, n, order, &columns) &&
+		(vector_columns == PLAN_FORCE ||
+		 filter_path(root, rel, &columns, 0)->path.total_cost < filter_path(root, rel, choice, 0)->path.total_cost))
+		*choice = columns;
+	/* if there is nothing to take */
+	if (choice->terms == NIL && choice->order == NULL)
+		return false;
+	return choice_pays(root, rel, rte, choice);
 }
 
 /* Offer our paths for a table of a query, or say why not. */
@@ -365,6 +480,8 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 	CustomPath *partial;
 	TopOrder	order;
 	TopOrder   *top;
+	ScanChoice	choice;
+	bool		columns;
 	int			workers = 0;
 
 	if (vector_scan == PLAN_OFF || !enable_seqscan || rte->rtekind != RTE_RELATION || rte->inh ||
@@ -378,23 +495,25 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 	set_cheapest(rel);
 	terms = vector_ordered_terms(root, rel->baserestrictinfo);
 	n = count_terms(root, rel, rte, terms, top);
-	if (n < 0)
+	if (n < 0 || !choose_scan(root, rel, rte, terms, n, top, &choice))
 		return;
-	if (n < list_length(terms))
-		top = NULL;
 
-	path = filter_path(root, rel, terms, n, top, 0);
-	plan_report(root, "a vectorized scan of \"%s\" is possible, and estimated to cost %.2f compared with PostgreSQL's %.2f: %d of %d conditions, %.0f of %.0f rows",
-				rte->eref->aliasname, path->path.total_cost, rel->cheapest_total_path->total_cost,
-				n, list_length(terms), rel->rows, rel->tuples);
+	columns = OidIsValid(choice.columns.index);
+	path = filter_path(root, rel, &choice, 0);
+	plan_report(root, "a vectorized scan of \"%s\"%s is possible, and estimated to cost %.2f compared with PostgreSQL's %.2f: %d of %d conditions, %.0f of %.0f rows",
+				rte->eref->aliasname, columns ? " by its columnar index" : "",
+				path->path.total_cost, rel->cheapest_total_path->total_cost,
+				list_length(choice.terms), list_length(terms), rel->rows, rel->tuples);
 	settle_cost(root, rel, path, 0);
 	if (rel->consider_parallel && bms_is_empty(rel->lateral_relids))
 		workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
 	{
-		partial = filter_path(root, rel, terms, n, top, workers);
+		partial = filter_path(root, rel, &choice, workers);
 		settle_cost(root, rel, partial, workers);
-		keep_gain(root, rel, path, partial);
+		/* an index that is read in no time is no work for several processes */
+		if (!columns)
+			keep_gain(root, rel, path, partial);
 		add_partial_path(rel, (Path *) partial);
 	}
 	add_path(rel, (Path *) path);
@@ -415,7 +534,8 @@ plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List
 	cscan->scan.plan.targetlist = tlist;
 	cscan->scan.plan.qual = copyObject(list_nth(best_path->custom_private, FILTER_PATH_OTHERS));
 	cscan->custom_exprs = copyObject(list_nth(best_path->custom_private, FILTER_PATH_TERMS));
-	cscan->custom_private = list_nth(best_path->custom_private, FILTER_PATH_ORDER);
+	cscan->custom_private = list_make2(list_nth(best_path->custom_private, FILTER_PATH_ORDER),
+									   list_nth(best_path->custom_private, FILTER_PATH_COLUMNS));
 	cscan->flags = best_path->flags;
 	cscan->methods = &vector_filter_scan_methods;
 

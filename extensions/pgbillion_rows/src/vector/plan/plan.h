@@ -84,6 +84,21 @@ extern bool vector_has_column_index(RelOptInfo *rel);
 extern Oid	vector_choose_column_index(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row);
 extern void vector_columns_init(void);
 
+/* What a scan that returns rows reads from a columnar index. */
+typedef struct RowsIndex
+{
+	Oid			index;
+	List	   *terms;			/* those of the filter that need its columns
+								 * only */
+	List	   *others;
+	double		share;			/* of the table's blocks are read there */
+	double		pages;			/* of the index, that these blocks' values are
+								 * in */
+} RowsIndex;
+
+extern bool vector_choose_rows_index(RelOptInfo *rel, List *terms, RowsIndex *choice);
+extern bool vector_rows_index_has(RelOptInfo *rel, const RowsIndex *choice, AttrNumber attno);
+
 /* join_path.c */
 typedef struct JoinChain JoinChain;
 
@@ -132,6 +147,15 @@ extern void vector_report_groups_guess(PlannerInfo *root, List *keys, double row
 extern void vector_report_init(void);
 
 /* filter_path.c */
+
+/* The path of a scan that returns rows. It is never parameterized, as JoinsPath is not. */
+typedef struct RowsPath
+{
+	CustomPath	path;
+	bool		columns;		/* it reads a columnar index: */
+	Cost		taken;			/* cached_path_cost() */
+} RowsPath;
+
 extern void vector_filter_path_init(void);
 extern const CustomPathMethods vector_filter_path_methods;
 

@@ -2,7 +2,7 @@
  *
  * heap.h
  *	  What the parts of the source of heap pages share: heap.c, visible_rows.c,
- *	  pages.c, deform.c and lazy_table.c.
+ *	  fetched_rows.c, pages.c, deform.c and lazy_table.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -72,6 +72,23 @@ extern VectorFetch *vector_scan_fetch(VectorScan *scan);
 extern void vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot);
 extern void vector_scan_end(VectorScan *scan);
 extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked);
+
+/* ---- fetched_rows.c ---- */
+
+typedef struct RowFetch RowFetch;
+
+/* Where a row is that is to be fetched. */
+typedef struct RowPlace
+{
+	BlockNumber block;
+	OffsetNumber line;			/* of the root of its HOT chain */
+} RowPlace;
+
+extern RowFetch *row_fetch_begin(Relation rel, Snapshot snapshot, bool read_only);
+extern void row_fetch_list(RowFetch *fetch, const RowPlace *places, int n);
+extern bool row_fetch_store(RowFetch *fetch, int row, TupleTableSlot *slot);
+extern void row_fetch_counts(const RowFetch *fetch, uint64 *rows, uint64 *blocks);
+extern void row_fetch_end(RowFetch *fetch);
 
 /* ---- deform.c ---- */
 

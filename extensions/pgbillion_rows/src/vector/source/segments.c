@@ -44,7 +44,7 @@ static const char *const count_names[] = {
 	"Column Segments Read", "Column Segments Skipped",
 	"Column Blocks Read", "Column Blocks Skipped",
 	"Heap Blocks Read", "Heap Blocks Not All-Visible", "Heap Blocks Stale", "Heap Blocks Not Encoded",
-	"Heap Blocks Replaced",
+	"Heap Blocks Replaced", "Rows Fetched", "Heap Blocks Fetched",
 };
 
 StaticAssertDecl(lengthof(count_names) == NCOUNTS, "a name for each count");
@@ -62,6 +62,12 @@ open_reader(SegmentSource *source)
 	Assert(source->reader == NULL);
 	source->reader = column_reader_begin(source->rel, source->index, source->estate->es_snapshot,
 										 source->attributes, source->ncolumns, &source->declined);
+	if (source->reader != NULL && source->returns_rows && !column_reader_has_lines(source->reader))
+	{
+		source->declined = "the index was created by an earlier version, and needs REINDEX";
+		column_reader_end(source->reader);
+		source->reader = NULL;
+	}
 	MemoryContextSwitchTo(old);
 }
 
@@ -261,9 +267,9 @@ begin_window(SegmentSource *source, Batch *batch)
 		block++;
 	while (block < source->nsegment && source->places[block] == IN_INDEX && first_row[block + 1] <= most);
 	source->block = block;
-	n = source->nrows = first_row[block] - source->first_row;
+	n = source->nrows = source->nleft = first_row[block] - source->first_row;
 	Assert(n <= BATCH_ROWS);
-	source->selected = false;
+	source->selected = source->listed = false;
 	for (int i = 0; i < source->ncolumns; i++)
 	{
 		SegmentColumn *column = &source->columns[i];
@@ -421,8 +427,111 @@ keep(Source *base, Batch *batch, const uint16 *rows, int n)
 	else
 		memcpy(source->rows, rows, sizeof(uint16) * n);
 	source->selected = true;
+	source->listed = false;
+	source->nleft = n;
 	for (int i = 0; i < source->ncolumns; i++)
 		source->columns[i].is_kept = source->columns[i].has_codes = false;
+}
+
+/* ---- rows in the table's own form ---- */
+
+/* The number in the window of a row of the batch. */
+static inline int
+row_of_window(const SegmentSource *source, int row)
+{
+	return source->selected ? source->rows[row] : row;
+}
+
+/*
+ * Find the line pointers of the rows that are left, block by block. They are
+ * what the index says; the heap is looked at when a row is stored.
+ */
+static bool
+locate(Source *base, Batch *batch)
+{
+	SegmentSource *source = (SegmentSource *) base;
+	const uint32 *first_row;
+	OffsetNumber lines[MaxHeapTuplesPerPage];
+	int			block = source->batch_block;
+	int			known = -1;		/* the block of which lines[] are */
+
+	Assert(source->returns_rows);
+	if (source->from_heap)
+		return true;
+	first_row = source->segment->first_row;
+	for (int i = 0; i < batch->n; i++)
+	{
+		int			row = row_of_window(source, i);
+
+		while (first_row[block + 1] <= source->first_row + row)
+			block++;
+		Assert(block < source->block && source->places[block] == IN_INDEX);
+		if (block != known && !column_reader_lines(source->reader, block, lines))
+		{
+			leave_segment(source);
+			return false;
+		}
+		known = block;
+		source->rows_at[row].block = source->first_block + block;
+		source->rows_at[row].line = lines[source->first_row + row - first_row[block]];
+	}
+	return true;
+}
+
+/* Have the rows that are left be fetched when they are stored. */
+static void
+list_rows(SegmentSource *source)
+{
+	for (int i = 0; i < source->nleft; i++)
+		source->left[i] = source->rows_at[row_of_window(source, i)];
+	if (source->fetch == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(source->context);
+
+		source->fetch = row_fetch_begin(source->rel, source->estate->es_snapshot, source->read_only);
+		MemoryContextSwitchTo(old);
+	}
+	row_fetch_list(source->fetch, source->left, source->nleft);
+	source->listed = true;
+}
+
+static void
+store(Source *base, int row, TupleTableSlot *slot)
+{
+	SegmentSource *source = (SegmentSource *) base;
+
+	if (source->from_heap)
+	{
+		source->heap->methods->store(source->heap, row, slot);
+		return;
+	}
+	if (!source->listed)
+		list_rows(source);
+	if (!row_fetch_store(source->fetch, row, slot))
+		column_reader_misled(source->reader);
+}
+
+/* Add what has been fetched since it was begun. */
+static void
+add_fetched(const SegmentSource *source, uint64 *counts)
+{
+	uint64		rows;
+	uint64		blocks;
+
+	row_fetch_counts(source->fetch, &rows, &blocks);
+	counts[ROWS_FETCHED] += rows;
+	counts[BLOCKS_FETCHED] += blocks;
+}
+
+/* Remember what was fetched, and end it. */
+static void
+end_fetch(SegmentSource *source)
+{
+	if (source->fetch == NULL)
+		return;
+	add_fetched(source, source->counts);
+	row_fetch_end(source->fetch);
+	source->fetch = NULL;
 }
 
 static void
@@ -431,6 +540,7 @@ end(Source *base)
 	SegmentSource *source = (SegmentSource *) base;
 
 	source->heap->methods->end(source->heap);
+	end_fetch(source);
 	if (source->reader != NULL)
 		column_reader_end(source->reader);
 	source->reader = NULL;
@@ -522,8 +632,12 @@ static void
 explain(Source *base, ExplainState *es)
 {
 	SegmentSource *source = (SegmentSource *) base;
-	const uint64 *counts = source->counts;
+	uint64		counts[NCOUNTS];
 	StringInfoData buf;
+
+	memcpy(counts, source->counts, sizeof(counts));
+	if (source->fetch != NULL)
+		add_fetched(source, counts);
 
 	if (source->declined != NULL)
 		ExplainPropertyText("Columns Not Read", source->declined, es);
@@ -541,6 +655,13 @@ explain(Source *base, ExplainState *es)
 			appendStringInfo(&buf, " skipped=" UINT64_FORMAT " (blocks=" UINT64_FORMAT ")",
 							 counts[SEGMENTS_SKIPPED], counts[BLOCKS_SKIPPED]);
 		ExplainPropertyText("Column Segments", buf.data, es);
+		if (source->returns_rows)
+		{
+			resetStringInfo(&buf);
+			appendStringInfo(&buf, "rows=" UINT64_FORMAT " blocks=" UINT64_FORMAT,
+							 counts[ROWS_FETCHED], counts[BLOCKS_FETCHED]);
+			ExplainPropertyText("Rows Fetched", buf.data, es);
+		}
 		resetStringInfo(&buf);
 		appendStringInfo(&buf, "read=" UINT64_FORMAT, counts[BLOCKS_HEAP]);
 		if (counts[BLOCKS_HEAP] > 0)
@@ -565,6 +686,8 @@ static const SourceMethods segment_methods = {
 	.prepare = prepare,
 	.bounds = bounds,
 	.keep = keep,
+	.locate = locate,
+	.store = store,
 	.end = end,
 	.close = close_index,
 	.share = share,
@@ -588,12 +711,13 @@ index_column(Relation index, AttrNumber attno)
 
 /*
  * The source of a table's rows from a columnar index that holds all of the
- * batch's, and from `heap`, its source of heap pages. The caller keeps the
- * table locked; the index is locked until close(). Memory belongs to the
+ * batch's, and from `heap`, its source of heap pages; with returns_rows, rows
+ * can be stored in slots of the table's own kind. The caller keeps the table
+ * locked; the index is locked until close(). Memory belongs to the
  * current context.
  */
 Source *
-segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap)
+segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap, bool returns_rows)
 {
 	SegmentSource *source = palloc0(sizeof(SegmentSource));
 
@@ -609,6 +733,13 @@ segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, 
 	source->columns = palloc0(sizeof(SegmentColumn) * Max(batch->ncolumns, 1));
 	for (int i = 0; i < batch->ncolumns; i++)
 		source->attributes[i] = index_column(source->index, batch->columns[i].attno);
+	source->returns_rows = returns_rows;
+	if (returns_rows)
+	{
+		source->read_only = ScanRelIsReadOnly((ScanState *) batch->parent);
+		source->rows_at = palloc(sizeof(RowPlace) * BATCH_ROWS);
+		source->left = palloc(sizeof(RowPlace) * BATCH_ROWS);
+	}
 
 	return &source->source;
 }

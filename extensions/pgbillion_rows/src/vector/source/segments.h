@@ -15,6 +15,7 @@
 #include "port/atomics.h"
 
 #include "column_index/column_index.h"
+#include "vector/source/heap.h"
 #include "vector/source/source.h"
 
 /* What EXPLAIN ANALYZE tells. */
@@ -29,6 +30,8 @@ typedef enum Count
 	BLOCKS_STALE,
 	BLOCKS_NOT_ENCODED,
 	BLOCKS_REPLACED,
+	ROWS_FETCHED,				/* from the heap, as the index knows of them */
+	BLOCKS_FETCHED,				/* which they are in, counted once a batch */
 	NCOUNTS
 } Count;
 
@@ -113,6 +116,16 @@ typedef struct SegmentSource
 	int			nrows;			/* of the window: before rows were removed */
 	bool		selected;		/* some were: */
 	uint16		rows[BATCH_ROWS];	/* those of the window that are left */
+
+	/* rows in the table's own form, if `returns_rows` */
+	bool		returns_rows;
+	bool		read_only;		/* does the statement only read the table? */
+	int			nleft;			/* rows of the batch that are left */
+	RowPlace   *rows_at;		/* of the window's rows, as far as they were
+								 * located */
+	RowPlace   *left;			/* of the rows that are left, if `listed` */
+	bool		listed;
+	RowFetch   *fetch;			/* or NULL: none was stored yet */
 } SegmentSource;
 
 /* ---- segment_values.c ---- */

@@ -19,7 +19,8 @@ extern void heap_source_list(Source *source, const BlockNumber *blocks, int n);
 
 /* ---- segments.c ---- */
 
-extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap);
+extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap,
+									 bool returns_rows);
 
 /* ---- plan_rows.c ---- */
 
