@@ -23,7 +23,7 @@ from harness.amount import Count, amount
 from harness.regress import alarms, log_lines
 from harness.servers import one
 from pgbillion.common.connection import Connection
-from pgbillion.rows import answers
+from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster, Installation, run_as_server
 
 pytestmark = pytest.mark.majors
@@ -63,6 +63,7 @@ QUESTIONS = (
     "SELECT count(*), sum(id) FROM {} WHERE id < 700 AND price < 150 AND ratio < 90 AND moment < '2020-01-01 00:10'",
     "SELECT price, mixed, count(*) FROM {} WHERE word LIKE '%3' GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT count(DISTINCT id), count(DISTINCT word), count(DISTINCT mixed) FROM {}",
+    "SELECT *, ctid FROM {} WHERE few = 3 AND word LIKE '%8' ORDER BY id",
 )
 # a damaged page or file, a format of another version, or what the damaged number would need
 TELLING = {"XX001", "XX002", "0A000"}
@@ -237,6 +238,7 @@ def session(cluster: Cluster) -> Connection:
     conn = cluster.connect(DATABASE)
     conn.prepare_threshold = None
     conn.execute("LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_aggregate = force; SET client_min_messages = error")
+    conn.execute("SET pgbillion_rows.vector_scan = force")
     conn.execute("SET max_parallel_workers_per_gather = 0; SET extra_float_digits = 1; SET statement_timeout = '60s'")
     return conn
 
@@ -320,3 +322,33 @@ def test_another_version_of_the_format(cluster: Cluster) -> None:
             assert "REINDEX" in str(error.value.diag.message_hint)
         conn.execute("REINDEX INDEX t0_columns")
         assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('t0')").fetchall() == []
+
+
+def test_the_version_before(cluster: Cluster) -> None:
+    """It holds no line pointers: rows come from the table, and aggregates from the index."""
+    with cluster.connect() as conn:
+        conn.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+        conn.execute(f"CREATE DATABASE {DATABASE} TEMPLATE {TEMPLATE} STRATEGY file_copy")
+    with cluster.connect(DATABASE) as conn:
+        path = cluster.data / one(conn, "SELECT pg_relation_filepath('t0_columns')")
+    cluster.stop()
+    file = bytearray(path.read_bytes())
+    assert struct.unpack_from("I", file, START + 4) == (3,)
+    struct.pack_into("I", file, START + 4, 2)
+    path.write_bytes(file)
+    cluster.start()
+    rows, groups = (question.format("t0") for question in (QUESTIONS[-1], QUESTIONS[1]))
+    with session(cluster) as conn:
+        conn.execute("SET pgbillion_rows.columns = off")
+        right = ask(conn, rows)
+        conn.execute("SET pgbillion_rows.columns = force")
+        for number in range(3):
+            assert ask(conn, rows) == right
+            (scan,) = (node for node in plans.nodes(plans.explain(conn, rows, run=True)) if "Columns" in node)
+            assert ("earlier version" in scan.get("Columns Not Read", "")) == (number < 2)
+            assert (scan["Rows Fetched"] > 0) == (number == 2)
+            plan = plans.explain(conn, groups, run=True)
+            assert sum(node.get("Column Blocks Read", 0) for node in plans.nodes(plan)) > 0
+            assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('t0')").fetchall() == []
+            # what is encoded again stays of that version
+            conn.execute("CALL pgbillion_rows.columns_refresh('t0')" if number == 0 else "REINDEX INDEX t0_columns")

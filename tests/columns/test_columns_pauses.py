@@ -284,6 +284,78 @@ def test_pages_are_replaced_under_a_query_on_a_standby(conn: Connection, primary
             check_replaced(conn, reader, holder, monitor, place)
 
 
+FETCHED = "SELECT ctid, xmin, * FROM u WHERE grp = 3 ORDER BY id"
+
+
+def rows_table(conn: Connection) -> None:
+    """Make a table of HOT chains and free line pointers, all-visible, of which an index has two columns."""
+    conn.execute("DROP TABLE IF EXISTS u")
+    conn.execute("CREATE TABLE u (id int PRIMARY KEY, grp int, n int) WITH (fillfactor = 60)")
+    conn.execute("INSERT INTO u SELECT i, i % 7, 0 FROM generate_series(1, 4000) i")
+    conn.execute("VACUUM u")
+    conn.execute("UPDATE u SET n = 1 WHERE id % 5 = 0; DELETE FROM u WHERE id % 11 = 0 AND id < 2000")
+    conn.execute("VACUUM u")
+    conn.execute("CREATE INDEX u_columns ON u USING columns (id, grp) WITH (segment_blocks = 32, refresh_share = 1)")
+    conn.execute("UPDATE u SET n = 2 WHERE id % 3 = 0")
+    conn.execute("VACUUM u")
+    conn.execute("CHECKPOINT")
+
+
+def fetch(reader: Connection, vectors: str) -> list[Any]:
+    """The rows of the reader's snapshot, by a scan of the index or by PostgreSQL's."""
+    reader.execute(f"SET pgbillion_rows.vector_scan = {vectors}; SET pgbillion_rows.columns = {vectors}")
+    if vectors == "force":
+        (scan,) = (node for node in plans.nodes(plans.explain(reader, FETCHED)) if "Columns" in node)
+        assert scan["Custom Plan Provider"] == "VectorScan"
+    return reader.execute(FETCHED).fetchall()
+
+
+CHANGED = (
+    "INSERT INTO u SELECT -i, 3, 5 FROM generate_series(1, 3000) i",
+    "UPDATE u SET n = 3 WHERE id > 0 AND id % 2 = 0; UPDATE u SET n = 4 WHERE id > 0 AND id % 4 = 0",
+    "DELETE FROM u WHERE id BETWEEN 300 AND 1000",
+    "UPDATE u SET grp = 3 WHERE id % 13 = 0",
+    "UPDATE u SET id = id + 10000 WHERE id BETWEEN 2000 AND 3000",
+)
+
+
+def check_fetched(conn: Connection, reader: Connection, holder: Connection, monitor: Connection, change: int) -> None:
+    """Have rows that are about to be fetched changed in every way, and their pages pruned."""
+    rows_table(conn)
+    if monitor is not conn:
+        standby.replayed(conn, monitor)
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off")
+    before = fetch(reader, "off")
+    with paused(holder, "line pointers read"):
+        fetching = Running(lambda: fetch(reader, "force"))
+        until_paused(monitor, "line pointers read")
+        for text in CHANGED[change:] + CHANGED[:change]:
+            conn.execute(text)
+            conn.execute("VACUUM (INDEX_CLEANUP ON) u")
+        conn.execute("SELECT count(*) FROM u")
+        if monitor is not conn:
+            standby.replayed(conn, monitor)
+    assert fetching.result() == before
+    assert len(before) > 500
+    reader.execute("COMMIT")
+    assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('u')").fetchall() == []
+
+
+@pytest.mark.parametrize("change", range(len(CHANGED)))
+def test_rows_are_changed_before_they_are_fetched(conn: Connection, connect: Connect, change: int) -> None:
+    reader = connect()
+    reader.execute("LOAD 'pgbillion_rows'")
+    check_fetched(conn, reader, connect(), conn, change)
+
+
+def test_rows_are_changed_before_they_are_fetched_on_a_standby(conn: Connection, primary: Cluster) -> None:
+    with standby.standby(primary) as there, ExitStack() as stack:
+        reader, holder, monitor = (stack.enter_context(there.connect(DATABASE)) for _ in range(3))
+        reader.execute("LOAD 'pgbillion_rows'")
+        for change in range(2):
+            check_fetched(conn, reader, holder, monitor, change)
+
+
 @pytest.mark.parametrize("place", ["marked", "begun", "gathered", "between data pages", "before publishing"])
 def test_a_vacuum_is_canceled(conn: Connection, connect: Connect, place: str) -> None:
     """Before it takes rows away, which it has told the index of, and while it encodes."""
