@@ -324,8 +324,16 @@ def check_fetched(conn: Connection, reader: Connection, holder: Connection, moni
     rows_table(conn)
     if monitor is not conn:
         standby.replayed(conn, monitor)
-    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off")
+    reader.execute(
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL enable_indexscan = off; SET LOCAL enable_bitmapscan = off"
+    )
     before = fetch(reader, "off")
+    if monitor is not conn:
+        oldest = one(reader, "SELECT txid_snapshot_xmin(txid_current_snapshot())")
+        known = "SELECT coalesce(max(backend_xmin::text::bigint), 0) BETWEEN 1 AND %s FROM pg_stat_replication"
+        servers.until(lambda: one(conn, known, oldest), "the primary keeps what the standby's reader sees")
+    # who changes rows does not come to the place
+    conn.execute("LOAD 'pgbillion_rows'; SET pgbillion_rows.columns = off")
     with paused(holder, "line pointers read"):
         fetching = Running(lambda: fetch(reader, "force"))
         until_paused(monitor, "line pointers read")
@@ -352,6 +360,9 @@ def test_rows_are_changed_before_they_are_fetched_on_a_standby(conn: Connection,
     with standby.standby(primary) as there, ExitStack() as stack:
         reader, holder, monitor = (stack.enter_context(there.connect(DATABASE)) for _ in range(3))
         reader.execute("LOAD 'pgbillion_rows'")
+        monitor.execute("ALTER SYSTEM SET hot_standby_feedback = on")
+        monitor.execute("ALTER SYSTEM SET wal_receiver_status_interval = '1s'")
+        monitor.execute("SELECT pg_reload_conf()")
         for change in range(2):
             check_fetched(conn, reader, holder, monitor, change)
 

@@ -147,7 +147,9 @@ def statements(query: Query, number: int, *, locks: bool) -> list[str]:
             left = f"SELECT t::text FROM {query.table} t WHERE {literal(where)}"
             return [changed, left, f"DELETE FROM {query.table} t WHERE {literal(where)} RETURNING id, t::text"]
         case 6:
-            return [f"{literal(text)} ORDER BY {('id', 'i4', 'n2 DESC', 't')[number % 4]}, id, ctid LIMIT {number % 40 + 1}"]
+            return [
+                f"{literal(text)} ORDER BY {('id', 'i4', 'n2 DESC', 't')[number % 4]}, id, ctid LIMIT {number % 40 + 1}"
+            ]
     return [literal(text)]
 
 
@@ -239,8 +241,12 @@ def chains(cluster: Cluster) -> Iterator[str]:
     """A database with a table of HOT chains and freed line pointers in a part of its blocks, all of it encoded."""
     with servers.new_database(cluster, "chains") as name:
         with cluster.connect(name) as conn:
-            conn.execute("CREATE TABLE t (id int PRIMARY KEY, kind int, n int NOT NULL, pad text) WITH (fillfactor = 70)")
-            conn.execute(f"INSERT INTO t SELECT i, i % {KINDS}, 0, repeat('x', i % 50) FROM generate_series(1, {ROWS}) i")
+            conn.execute(
+                "CREATE TABLE t (id int PRIMARY KEY, kind int, n int NOT NULL, pad text) WITH (fillfactor = 70)"
+            )
+            conn.execute(
+                f"INSERT INTO t SELECT i, i % {KINDS}, 0, repeat('x', i % 50) FROM generate_series(1, {ROWS}) i"
+            )
             conn.execute("VACUUM ANALYZE t")
             conn.execute("UPDATE t SET n = n + 1 WHERE id % 9 = 0 AND id < 8000")
             conn.execute("DELETE FROM t WHERE id % 50 = 1 AND id BETWEEN 4000 AND 12000")
@@ -249,7 +255,10 @@ def chains(cluster: Cluster) -> Iterator[str]:
             # the order of tuples in their blocks changes, the index does not
             conn.execute("UPDATE t SET n = n + 1 WHERE id % 6 = 0 AND id > 2000")
             conn.execute("VACUUM t")
-            assert one(conn, "SELECT sum(readable_blocks) / sum(table_blocks) FROM pgbillion_rows.columns_status('t')") > 0.9
+            assert (
+                one(conn, "SELECT sum(readable_blocks) / sum(table_blocks) FROM pgbillion_rows.columns_status('t')")
+                > 0.9
+            )
             assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('t')").fetchall() == []
         yield name
 
@@ -277,7 +286,10 @@ def test_rows_of_chains(cluster: Cluster, chains: str) -> None:
 def test_locked_rows_beside_writers(cluster: Cluster, chains: str, tell: Callable[[str], None]) -> None:
     """FOR UPDATE, UPDATE and WHERE CURRENT OF see each row of a kind once, in its newest version, whoever writes."""
     with cluster.connect(chains) as conn:
-        wanted = {kind: sorted(row[0] for row in conn.execute(f"SELECT id FROM t WHERE kind = {kind}")) for kind in range(KINDS)}
+        wanted = {
+            kind: sorted(row[0] for row in conn.execute(f"SELECT id FROM t WHERE kind = {kind}"))
+            for kind in range(KINDS)
+        }
         before = one(conn, "SELECT sum(n) FROM t")
     done: Counter[str] = Counter()
 
@@ -288,7 +300,9 @@ def test_locked_rows_beside_writers(cluster: Cluster, chains: str, tell: Callabl
                 low = chance.randrange(ROWS)
                 change = chance.choice(("n = n + 1", "n = n + 1", "n = n + 1, kind = kind", "n = n + 1, id = id"))
                 conn.execute("BEGIN")
-                cursor = conn.execute(f"UPDATE t SET {change} WHERE id BETWEEN {low} AND {low + chance.choice((0, 10))}".encode())
+                cursor = conn.execute(
+                    f"UPDATE t SET {change} WHERE id BETWEEN {low} AND {low + chance.choice((0, 10))}".encode()
+                )
                 if chance.random() < 0.2:
                     conn.execute("ROLLBACK")
                 else:
@@ -315,19 +329,30 @@ def test_locked_rows_beside_writers(cluster: Cluster, chains: str, tell: Callabl
             try:
                 match number % 4:
                     case 0 | 1:
-                        found = conn.execute(f"SELECT id, ctid, kind, n FROM t WHERE kind = {kind} FOR UPDATE").fetchall()
-                        again = conn.execute("SELECT id, ctid, kind, n FROM t WHERE id = ANY (%s)", [[row[0] for row in found]]).fetchall()
+                        found = conn.execute(
+                            f"SELECT id, ctid, kind, n FROM t WHERE kind = {kind} FOR UPDATE"
+                        ).fetchall()
+                        again = conn.execute(
+                            "SELECT id, ctid, kind, n FROM t WHERE id = ANY (%s)", [[row[0] for row in found]]
+                        ).fetchall()
                         assert sorted(again) == sorted(found)
                         ids = [row[0] for row in found]
                     case 2:
-                        ids = [row[0] for row in conn.execute(f"UPDATE t SET n = n + 1 WHERE kind = {kind} RETURNING id").fetchall()]
+                        ids = [
+                            row[0]
+                            for row in conn.execute(
+                                f"UPDATE t SET n = n + 1 WHERE kind = {kind} RETURNING id"
+                            ).fetchall()
+                        ]
                     case _:
                         conn.execute(f"DECLARE c CURSOR FOR SELECT id FROM t WHERE kind = {kind} FOR UPDATE")
                         ids = []
                         while (row := conn.execute("FETCH 1 FROM c").fetchone()) is not None:
                             ids.append(row[0])
                             if len(ids) % 20 == 1:
-                                changed = conn.execute("UPDATE t SET n = n + 0 WHERE CURRENT OF c RETURNING id").fetchall()
+                                changed = conn.execute(
+                                    "UPDATE t SET n = n + 0 WHERE CURRENT OF c RETURNING id"
+                                ).fetchall()
                                 assert changed == [row]
                 assert sorted(ids) == wanted[kind]
                 conn.execute("ROLLBACK")
@@ -369,7 +394,9 @@ def test_own_changes_within_a_statement(cluster: Cluster, chains: str) -> None:
         seen = []
         for mode in ("off", "force"):
             conn.execute(f"BEGIN; SET LOCAL pgbillion_rows.vector_scan = {mode}")
-            found = conn.execute("SELECT id, n, CASE WHEN id % 1000 = 10 THEN bump(id) END FROM t WHERE kind = 10").fetchall()
+            found = conn.execute(
+                "SELECT id, n, CASE WHEN id % 1000 = 10 THEN bump(id) END FROM t WHERE kind = 10"
+            ).fetchall()
             seen.append(sorted(found, key=repr))
             conn.execute("ROLLBACK")
         assert seen[0] == seen[1]
@@ -383,7 +410,8 @@ def test_cursors_over_changes_of_their_transaction(cluster: Cluster, chains: str
             conn.execute(f"BEGIN; SET LOCAL pgbillion_rows.vector_scan = {mode}")
             conn.execute("DECLARE c NO SCROLL CURSOR FOR SELECT ctid, * FROM t WHERE kind = 11")
             found = conn.execute("FETCH 5 FROM c").fetchall()
-            conn.execute("UPDATE t SET n = n + 1; DELETE FROM t WHERE id % 3 = 0; INSERT INTO t SELECT -i, 11, 0, '' FROM generate_series(1, 5000) i")
+            conn.execute("UPDATE t SET n = n + 1; DELETE FROM t WHERE id % 3 = 0")
+            conn.execute("INSERT INTO t SELECT -i, 11, 0, '' FROM generate_series(1, 5000) i")
             found += conn.execute("FETCH ALL FROM c").fetchall()
             seen.append(sorted(found))
             conn.execute("ROLLBACK")
@@ -393,13 +421,9 @@ def test_cursors_over_changes_of_their_transaction(cluster: Cluster, chains: str
 
 def test_explain(cluster: Cluster, chains: str) -> None:
     with ask(cluster, chains) as conn:
-        lines = [
-            row[0]
-            for row in conn.execute(
-                "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) SELECT * FROM t WHERE kind = 3 AND n >= 0"
-            )
-        ]
-        text = "\n".join(lines)
+        options = "ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF"
+        lines = conn.execute(f"EXPLAIN ({options}) SELECT * FROM t WHERE kind = 3 AND n >= 0").fetchall()
+        text = "\n".join(row[0] for row in lines)
         assert "  Filter: (n >= 0)" in text
         assert "  Vectorized Filter: (kind = 3)" in text
         assert "  Columns: t_columns" in text
