@@ -428,3 +428,76 @@ def test_explain(cluster: Cluster, chains: str) -> None:
         assert "  Vectorized Filter: (kind = 3)" in text
         assert "  Columns: t_columns" in text
         assert f"  Rows Fetched: rows={ROWS // KINDS} blocks=" in text
+
+
+# columns by which rows come in order, or in none: ascending, descending, with NULLs, with equal values
+ORDERED = {
+    "up": ("int NOT NULL", "g"),
+    "down": ("bigint NOT NULL", "10000000 - g * 3"),
+    "day": ("date", "CASE WHEN g % 10 > 0 THEN date '2020-01-01' + g / 100 END"),
+    "late": ("timestamptz", "CASE WHEN g < 20000 THEN timestamptz '2020-01-01 00:00+00' + g * interval '1 s' END"),
+    "fall": ("float8", "CASE WHEN g = 15000 THEN 'NaN' WHEN g < 10 THEN '-0' ELSE -g / 8.0 END"),
+    "rise": ("real NOT NULL", "g / 8.0"),
+    "price": ("numeric(12, 2)", "g / 100.0"),
+    "wild": ("numeric", "CASE WHEN g % 1000 = 0 THEN 'NaN' ELSE g / 7.0 END"),
+    "chance": ("smallint NOT NULL", "hashint4(g) % 1000"),
+    "word": ("text NOT NULL", "'w' || abs(hashint4(g)) % 100"),
+}
+
+
+@pytest.fixture(scope="module")
+def ordered(cluster: Cluster) -> Iterator[str]:
+    """A database with a table whose rows come in the order of some columns, of which some blocks are changed."""
+    with servers.new_database(cluster, "ordered") as name:
+        with cluster.connect(name) as conn:
+            columns = ", ".join(f"{column} {kind}" for column, (kind, _) in ORDERED.items())
+            values = ", ".join(value for _, value in ORDERED.values())
+            conn.execute(f"CREATE TABLE o (id int, {columns}, pad text)")
+            conn.execute(f"INSERT INTO o SELECT g, {values}, repeat('p', 200) FROM generate_series(1, 30000) g")
+            conn.execute("VACUUM ANALYZE o")
+            conn.execute(f"CREATE INDEX o_columns ON o USING columns ({', '.join(ORDERED)}) WITH (segment_blocks = 32)")
+            conn.execute(
+                "UPDATE o SET up = 30001 - up, pad = 'new' WHERE id % 9000 = 1; DELETE FROM o WHERE id % 7000 = 5"
+            )
+        yield name
+
+
+def test_first_rows(cluster: Cluster, ordered: str, tell: Callable[[str], None]) -> None:
+    """Segments that hold none of the first rows are skipped, from the first one on or from the last."""
+    chance = random.Random(SEED)
+    seen: Counter[str] = Counter()
+    with ask(cluster, ordered) as conn:
+        for number in range(amount("PGBILLION_TEST_TOPS", 300, 100)):
+            column = chance.choice(list(ORDERED))
+            order = f"{column} {chance.choice(('', 'DESC'))} {chance.choice(('', 'NULLS FIRST', 'NULLS LAST'))}"
+            where = chance.choice(
+                ("", "", "WHERE chance < 0", "WHERE word = 'w7'", "WHERE up > 15000", "WHERE day IS NULL")
+            )
+            limit = f"LIMIT {chance.choice((1, 10, 10, 500))} {chance.choice(('', 'OFFSET 20'))}"
+            query = f"SELECT ctid, id, {column} FROM o {where} ORDER BY {order}, id {limit}"
+            conn.execute(f"SET max_parallel_workers_per_gather = {2 if number % 5 == 0 else 0}")
+            ours = repr(conn.execute(query).fetchall())
+            node = scan_of(conn, query, run=True)
+            conn.execute("SET pgbillion_rows.vector_scan = off")
+            assert repr(conn.execute(query).fetchall()) == ours, query
+            conn.execute("SET pgbillion_rows.vector_scan = force")
+            if node is not None:
+                seen["read an index"] += 1
+                seen.update({name: node[name] for name in ("Column Segments Read", "Column Segments Skipped")})
+                seen["Rows Fetched"] += node["Rows Fetched"]
+    tell(f"seed {SEED}: {dict(seen)}")
+    assert seen["read an index"] > 50
+    assert seen["Column Segments Skipped"] > seen["Column Segments Read"] / 2
+
+
+@pytest.mark.parametrize("column", ["up", "down", "day", "rise", "fall", "price"])
+@pytest.mark.parametrize("direction", ["", "DESC"])
+def test_few_segments_are_read_for_the_first_rows(cluster: Cluster, ordered: str, column: str, direction: str) -> None:
+    with ask(cluster, ordered) as conn:
+        query = f"SELECT * FROM o ORDER BY {column} {direction} NULLS LAST LIMIT 10"
+        node = scan_of(conn, query, run=True)
+        assert node is not None
+        # NaN comes after all numbers, and a segment with it has no bounds
+        assert node["Column Segments Read"] <= 3 + (column == "fall")
+        assert node["Column Segments Skipped"] > 15
+        assert node["Rows Fetched"] < 3000

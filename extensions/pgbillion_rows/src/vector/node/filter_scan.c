@@ -32,6 +32,7 @@
 #include "vector/node/custom_scan.h"
 #include "vector/node/node.h"
 #include "vector/node/top_rows.h"
+#include "vector/source/source.h"
 
 typedef struct FilterScanState
 {
@@ -73,6 +74,29 @@ key_of(CustomScanState *css, const TopOrder *order)
 							attribute->atttypmod, attribute->attcollation, 0);
 }
 
+/* Do the next batches hold no row that is wanted, as far as their source knows? */
+static bool
+excludes(void *arg, Batch *batch)
+{
+	FilterScanState *state = arg;
+
+	return vector_filter_excludes(state->node.filter, batch) || top_rows_exclude(state->top, batch);
+}
+
+/* Have the source skip what cannot be among the first rows, and give what likely is first. */
+static void
+begin_with_first(FilterScanState *state)
+{
+	Source	   *table = state->node.table;
+	bool		descending;
+	int			column = top_rows_column(state->top, &descending);
+
+	table->excludes = excludes;
+	table->filter = state;
+	if (column >= 0 && OidIsValid(vector_rows_index((CustomScan *) state->node.css.ss.ps.plan)))
+		segment_source_order(table, column, descending);
+}
+
 static void
 begin_scan(CustomScanState *css, EState *estate, int eflags)
 {
@@ -100,6 +124,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 
 		vector_node_begin_rows(&state->node, cscan->custom_exprs, list_make1(key_of(css, &order)), vector_rows_index(cscan));
 		state->top = top_rows_create(&order, &state->node.batch);
+		begin_with_first(state);
 	}
 	state->recheck = ExecInitQual(cscan->custom_exprs, &css->ss.ps);
 }

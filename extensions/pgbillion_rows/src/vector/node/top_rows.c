@@ -22,6 +22,7 @@
 #include "utils/datum.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/numeric.h"
 #include "utils/sortsupport.h"
 #include "utils/typcache.h"
 
@@ -39,6 +40,9 @@ struct TopRows
 	int			column;
 	int16		len;
 	bool		byval;
+	Oid			type;
+	bool		ordered;		/* by the type's own order, in which columnar
+								 * indexes have bounds: */
 	bool		integers;		/* compared as such: */
 	bool		descending;
 	SortSupportData sort;
@@ -92,12 +96,10 @@ top_order_of_list(List *list)
 
 /* ---- compilation ---- */
 
-/* Is it the order of integers, up or down? */
+/* Is a type one whose values are integers, in their order? */
 static bool
-is_integer_order(Oid type, Oid operator, bool *descending)
+is_integer(Oid type)
 {
-	TypeCacheEntry *cache;
-
 	switch (type)
 	{
 		case INT2OID:
@@ -106,12 +108,24 @@ is_integer_order(Oid type, Oid operator, bool *descending)
 		case DATEOID:
 		case TIMESTAMPOID:
 		case TIMESTAMPTZOID:
-			cache = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
-			*descending = operator == cache->gt_opr;
-			return *descending || operator == cache->lt_opr;
+			return true;
 		default:
 			return false;
 	}
+}
+
+/* Is it the order of numbers, up or down? */
+static bool
+is_order_of_numbers(Oid type, Oid operator, bool *descending)
+{
+	TypeCacheEntry *cache;
+
+	if (!is_integer(type) && type != FLOAT4OID && type != FLOAT8OID && type != NUMERICOID)
+		return false;
+	cache = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
+	*descending = operator == cache->gt_opr;
+
+	return *descending || operator == cache->lt_opr;
 }
 
 /* For a batch that has the order's column for later. Memory belongs to the current context. */
@@ -128,7 +142,9 @@ top_rows_create(const TopOrder *order, Batch *batch)
 	Assert(column->later);
 	top->len = column->len;
 	top->byval = column->byval;
-	top->integers = is_integer_order(column->type, order->operator, &top->descending);
+	top->type = column->type;
+	top->ordered = is_order_of_numbers(column->type, order->operator, &top->descending);
+	top->integers = top->ordered && is_integer(column->type);
 	top->sort.ssup_cxt = CurrentMemoryContext;
 	top->sort.ssup_collation = order->collation;
 	top->sort.ssup_nulls_first = order->nulls_first;
@@ -275,30 +291,32 @@ give_up(TopRows *top)
 	MemoryContextReset(top->context);
 }
 
-/* Take a row's value; false if it comes after n others. */
-static bool
+/* Take a row's value, unless it comes after n others. */
+static void
 take(TopRows *top, const TopValue *value)
 {
-	int			order;
-
-	if (top->off)
-		return true;
-	if (top->count == top->n)
-	{
-		order = compare(top, value, &top->heap[0]);
-		if (order > 0)
-			return false;
-		if (order < 0)
-			replace_last(top, value);
-	}
-	else
+	if (top->count < top->n)
 		add_value(top, value);
+	else if (compare(top, value, &top->heap[0]) < 0)
+		replace_last(top, value);
 	if (MemoryContextMemAllocated(top->context, false) > work_mem * (Size) 1024)
 		give_up(top);
-	return true;
 }
 
-/* Remove rows that come after n others. Called in the batch's memory. */
+static inline TopValue
+value_of(const Column *column, int row)
+{
+	TopValue	value;
+
+	value.isnull = column->has_nulls && column->nulls[row];
+	value.value = value.isnull ? (Datum) 0 : column->values[row];
+	return value;
+}
+
+/*
+ * Remove rows that come after n others, which are then among those returned
+ * before, or left in this batch. Called in the batch's memory.
+ */
 void
 top_rows_remove(TopRows *top, Batch *batch)
 {
@@ -312,13 +330,18 @@ top_rows_remove(TopRows *top, Batch *batch)
 		return;
 	column = batch_column(batch, top->column);
 	candidates = list_candidates(top, column, n, rows);
+	/* where values improve from row to row, only the last of a batch are left */
+	for (int i = 0; i < candidates && !top->off; i++)
+	{
+		TopValue	value = value_of(column, rows[i]);
+
+		take(top, &value);
+	}
 	for (int i = 0; i < candidates; i++)
 	{
-		TopValue	value;
+		TopValue	value = value_of(column, rows[i]);
 
-		value.isnull = column->has_nulls && column->nulls[rows[i]];
-		value.value = value.isnull ? (Datum) 0 : column->values[rows[i]];
-		if (take(top, &value))
+		if (top->count < top->n || compare(top, &value, &top->heap[0]) <= 0)
 			rows[k++] = rows[i];
 	}
 	if (k < n)
@@ -327,4 +350,62 @@ top_rows_remove(TopRows *top, Batch *batch)
 	top->kept += k;
 	if (top->seen >= Max(MIN_SEEN, MIN_TURNS * top->n) && top->kept > top->seen - top->seen / 10)
 		give_up(top);
+}
+
+/* ---- bounds ---- */
+
+/* The value of a column's bounds that comes first in the order; numerics are allocated. */
+static Datum
+first_of_bounds(const TopRows *top, const Bounds *bounds)
+{
+	int64		integer = top->descending ? bounds->max : bounds->min;
+	float8		number = top->descending ? bounds->float_max : bounds->float_min;
+
+	if (top->type == NUMERICOID)
+		return NumericGetDatum(int64_div_fast_to_numeric(integer, bounds->scale));
+	if (top->type == FLOAT4OID)
+		return Float4GetDatum((float4) number);
+	if (top->type == FLOAT8OID)
+		return Float8GetDatum(number);
+	switch (top->len)
+	{
+		case 2:
+			return Int16GetDatum((int16) integer);
+		case 4:
+			return Int32GetDatum((int32) integer);
+		default:
+			return Int64GetDatum(integer);
+	}
+}
+
+/*
+ * Does every row of the next batches come after n others, as far as their
+ * source knows? Called in the batch's memory.
+ */
+bool
+top_rows_exclude(TopRows *top, Batch *batch)
+{
+	const SourceMethods *methods = batch->source->methods;
+	Bounds		bounds;
+	TopValue	first = {0};
+
+	if (top->off || !top->ordered || top->count < top->n || methods->bounds == NULL ||
+		!methods->bounds(batch->source, batch, top->column, &bounds))
+		return false;
+	/* of NULLs bounds say nothing */
+	if (top->sort.ssup_nulls_first && !methods->has_no_nulls(batch->source, batch, top->column))
+		return false;
+	if (top->type == NUMERICOID && bounds.scale < 0)
+		return false;
+	first.value = first_of_bounds(top, &bounds);
+
+	return compare(top, &first, &top->heap[0]) > 0;
+}
+
+/* The column of the order, and whether the source should give the largest values first, or the smallest. */
+int
+top_rows_column(const TopRows *top, bool *descending)
+{
+	*descending = top->descending;
+	return top->ordered ? top->column : -1;
 }

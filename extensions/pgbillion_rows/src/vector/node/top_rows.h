@@ -27,5 +27,7 @@ extern TopOrder top_order_of_list(List *list);
 extern TopRows *top_rows_create(const TopOrder *order, Batch *batch);
 extern void top_rows_remove(TopRows *top, Batch *batch);
 extern void top_rows_reset(TopRows *top);
+extern bool top_rows_exclude(TopRows *top, Batch *batch);
+extern int	top_rows_column(const TopRows *top, bool *descending);
 
 #endif							/* PGBILLION_VECTOR_TOP_ROWS_H */

@@ -4,8 +4,8 @@
  *	  The source of batches from a columnar index, and from the heap where
  *	  that does not hold.
  *
- * The table is gone through once, in the order of its blocks, a segment of the
- * index at a time. Blocks of which the index says that it is right are given
+ * The table is gone through once, a segment of the index at a time and mostly in
+ * the order of its blocks. Blocks of which the index says that it is right are given
  * as batches of columns, as many whole blocks as fit; all others, and those
  * whose columns cannot be loaded because somebody replaces them, are read from
  * the heap. Which is which is decided when a segment is begun, and can only
@@ -17,7 +17,11 @@
  * the heap; so nothing that has passed prepare() can fail.
  *
  * Of a segment in which the filter keeps no row, which bounds of its columns
- * show, the blocks that hold are not read at all.
+ * show, the blocks that hold are not read at all. Where only the first rows of an
+ * order are wanted, the segments may be gone through from the last one on.
+ *
+ * If rows are wanted in the table's own form, locate() has the index say where
+ * the rows are that are left, and store() fetches them (fetched_rows.c).
  *
  * In a parallel plan the processes share a counter of segments. The leader
  * decides whether the table is read this way; a process that may not read the
@@ -71,6 +75,45 @@ open_reader(SegmentSource *source)
 	MemoryContextSwitchTo(old);
 }
 
+/* How many segments there are, the last of which may be short. */
+static BlockNumber
+nsegments(const SegmentSource *source)
+{
+	return source->nblocks / source->segment_blocks + (source->nblocks % source->segment_blocks != 0);
+}
+
+/* What a segment has of the column by which segments are ordered; false if that is not known. */
+static bool
+look_at_bound(SegmentSource *source, BlockNumber segment, ColumnState *state)
+{
+	const ColumnSegment *found = column_reader_segment(source->reader, segment, source->nblocks);
+
+	if (found->nvalid == 0)
+		return false;
+	*state = found->columns[source->order];
+	return state->order != COLUMN_NO_ORDER;
+}
+
+/*
+ * Does the last segment have earlier values than the first? Then most likely
+ * values become earlier from block to block, and so segments are read the other
+ * way round. That is right in any case.
+ */
+static bool
+should_go_backward(SegmentSource *source)
+{
+	ColumnState first;
+	ColumnState last;
+	BlockNumber segments = nsegments(source);
+
+	if (source->order < 0 || segments < 2 || !look_at_bound(source, 0, &first) ||
+		!look_at_bound(source, segments - 1, &last) || first.order != last.order || first.scale != last.scale)
+		return false;
+	if (first.order == COLUMN_ORDER_FLOAT)
+		return source->descending ? last.float_max > first.float_max : last.float_min < first.float_min;
+	return source->descending ? last.max > first.max : last.min < first.min;
+}
+
 static void
 begin_segments(SegmentSource *source)
 {
@@ -89,6 +132,7 @@ begin_segments(SegmentSource *source)
 	source->segment_blocks = shared != NULL ? shared->segment_blocks :
 		column_reader_segment_blocks(source->reader);
 	Assert(source->segment_blocks > 0 && source->segment_blocks <= COLUMNS_MAX_BLOCKS);
+	source->backward = shared != NULL ? shared->backward : should_go_backward(source);
 }
 
 /* ---- segments ---- */
@@ -102,7 +146,7 @@ take_segment(SegmentSource *source, BlockNumber *segment)
 
 	if (next * source->segment_blocks >= source->nblocks)
 		return false;
-	*segment = (BlockNumber) next;
+	*segment = (BlockNumber) (source->backward ? nsegments(source) - 1 - next : next);
 	return true;
 }
 
@@ -572,6 +616,9 @@ share_segments(SegmentSource *source)
 	shared->segmented = source->reader != NULL;
 	shared->nblocks = RelationGetNumberOfBlocks(source->rel);
 	shared->segment_blocks = shared->segmented ? column_reader_segment_blocks(source->reader) : 1;
+	source->nblocks = shared->nblocks;
+	source->segment_blocks = shared->segment_blocks;
+	shared->backward = shared->segmented && should_go_backward(source);
 	pg_atomic_init_u64(&shared->next, 0);
 }
 
@@ -733,6 +780,7 @@ segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, 
 	source->columns = palloc0(sizeof(SegmentColumn) * Max(batch->ncolumns, 1));
 	for (int i = 0; i < batch->ncolumns; i++)
 		source->attributes[i] = index_column(source->index, batch->columns[i].attno);
+	source->order = -1;
 	source->returns_rows = returns_rows;
 	if (returns_rows)
 	{
@@ -742,4 +790,19 @@ segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, 
 	}
 
 	return &source->source;
+}
+
+/*
+ * Have the source, which is one of segments, begin where a column of the batch
+ * likely has the smallest values, or with `descending` the largest. To be called
+ * before its first batch.
+ */
+void
+segment_source_order(Source *base, int column, bool descending)
+{
+	SegmentSource *source = (SegmentSource *) base;
+
+	Assert(base->methods == &segment_methods && !source->begun);
+	source->order = column;
+	source->descending = descending;
 }

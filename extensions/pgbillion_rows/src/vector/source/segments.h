@@ -39,6 +39,7 @@ typedef enum Count
 typedef struct SharedSegments
 {
 	bool		segmented;		/* the leader reads the index */
+	bool		backward;
 	BlockNumber nblocks;
 	uint32		segment_blocks;
 	pg_atomic_uint64 next;		/* the next segment */
@@ -86,6 +87,9 @@ typedef struct SegmentSource
 	int		   *attributes;		/* of the index, in the order of the batch's
 								 * columns */
 	SegmentColumn *columns;
+	int			order;			/* column by which segments with the smallest
+								 * values should come first, or -1; */
+	bool		descending;		/* or those with the largest */
 	SharedSegments *shared;		/* or NULL */
 	bool		in_worker;
 
@@ -97,6 +101,7 @@ typedef struct SegmentSource
 	BlockNumber nblocks;
 	uint32		segment_blocks;
 	uint64		next_segment;	/* without shared memory */
+	bool		backward;		/* the last segment is the first to be read */
 	uint64		counts[NCOUNTS];
 
 	/* the segment */

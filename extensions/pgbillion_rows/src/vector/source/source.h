@@ -21,6 +21,7 @@ extern void heap_source_list(Source *source, const BlockNumber *blocks, int n);
 
 extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap,
 									 bool returns_rows);
+extern void segment_source_order(Source *source, int column, bool descending);
 
 /* ---- plan_rows.c ---- */
 
