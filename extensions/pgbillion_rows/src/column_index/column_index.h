@@ -169,7 +169,7 @@ extern bool column_reader_lines(ColumnReader *reader, int block, OffsetNumber *l
 pg_noreturn extern void column_reader_misled(ColumnReader *reader);
 extern void column_reader_end(ColumnReader *reader);
 
-/* row.c */
+/* heap_row.c */
 extern bool column_row_find(Relation heap, Buffer buffer, Snapshot snapshot, OffsetNumber line, HeapTuple row);
 
 /* What the planner asks of an index; a guess, and without any promise. */

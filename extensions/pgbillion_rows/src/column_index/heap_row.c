@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * row.c
+ * heap_row.c
  *	  Finding in the heap the row of which an index has the columns.
  *
  * An index knows a row as all indexes of a table do: by the line pointer of
