@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,15 +14,16 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from harness import killed_move, schemas, servers, tenant_clients
+from harness import killed_move, needs, schemas, servers, sessions, tenant_clients
 from harness.amount import amount
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one
 from harness.unknown_to_pg_dump import REFUSED, UNKNOWN_TO_PG_DUMP
 from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
+from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
-from pgbillion.server.postgres import Cluster, Installation
+from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
 from pgbillion.tenants import journal, move_online
 from test_tenants_move import EVALUATED, GRAB, ODD, TRAP, named
 
@@ -544,3 +546,153 @@ def test_passwords_are_not_logged(cli: CommandLine) -> None:
         cli.cluster.log.read_text(encoding="utf-8", errors="replace"),
     ):
         assert "kZx81secret" not in text
+
+
+@contextlib.contextmanager
+def two_servers(source: Installation, goal: Installation) -> Iterator[tuple[Cluster, Cluster]]:
+    """Servers with what is outside of tenants in their database postgres, the first one with a tenant."""
+    with (
+        servers.new_cluster(source, SETTINGS) as here,
+        servers.new_cluster(goal, {**SETTINGS, "wal_level": "replica"}) as there,
+    ):
+        for cluster in (here, there):
+            with cluster.connect() as conn:
+                servers.make_shared_objects(conn)
+                schemas.make_outside(conn)
+        yield here, there
+
+
+@pytest.mark.machine
+@pytest.mark.parametrize("oldest", [True, False])
+def test_a_newer_server_takes_it(installation: Installation, oldest: bool) -> None:
+    mine = installation.version_num // 10000
+    others = [path for major, path in servers.pg_configs().items() if major < mine]
+    if not others and mine > min(SUPPORTED_MAJORS):
+        needs.missing(needs.OLDER)
+    if not others:
+        pytest.skip("the oldest major version has no older one")
+    older = Installation.prepare(state_dir(), others[0] if oldest else others[-1])
+    with two_servers(older, installation) as (here, there):
+        with here.connect() as conn:
+            schemas.make_schema(conn, "old", schemas.APPLICATION)
+            conn.execute("INSERT INTO old.customer (name) VALUES ('a'), ('b'); INSERT INTO old.log VALUES (now(), 'x')")
+            schemas.make_schema(conn, "tenant", tenant_clients.TABLES.format(last=CLIENTS - 1, rows=5_000))
+        source, goal = Target(here.conninfo(), "here"), Target(there.conninfo(), "there")
+        done = move_online.run(source, goal, move_online.Request("old", drop=True), say=lambda line: None)
+        assert (done.dropped, done.rows) == (True, 3)
+        with there.connect() as conn:
+            assert one(conn, "INSERT INTO old.customer (name) VALUES ('c') RETURNING id") == 120
+        with tenant_clients.writing(CLIENTS, "tenant", [here.conninfo(), there.conninfo()]) as clients:
+            move_online.run(source, goal, move_online.Request("tenant", drop=True), say=lambda line: None)
+            before = [client.done for client in clients]
+            servers.until(
+                lambda: all(client.done > done for client, done in zip(clients, before, strict=True)),
+                "all clients to go on",
+            )
+        with here.connect() as conn, there.connect() as other:
+            assert tenant_clients.differences(other, "tenant", clients) == []
+            assert (has(conn), has(other)) == (False, True)
+            for one_side in (conn, other):
+                assert one(one_side, "SELECT count(*) FROM pg_replication_slots") == 0
+                assert one(one_side, "SELECT count(*) FROM pg_publication") == 0
+                assert one(one_side, "SELECT count(*) FROM pg_subscription") == 0
+
+
+STEPS = ("waiting for transactions in progress", "copying 2 tables", "comparing", "switching", "switched")
+
+
+@pytest.mark.parametrize("killed", ["source", "target"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_crash_of_a_server_loses_nothing(
+    installation: Installation, killed: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server recovers, and the tenant is in one place with all rows."""
+    finished = move_online._finish
+
+    with two_servers(installation, installation) as (here, there):
+        source, goal = Target(here.conninfo(), "here"), Target(there.conninfo(), "there")
+        victim = here if killed == "source" else there
+        with here.connect() as conn:
+            schemas.make_schema(conn, "tenant", TENANT)
+
+        def crash(line: str) -> None:
+            with here.connect() as conn:
+                conn.execute("INSERT INTO tenant.a (t) VALUES ('late'), ('later')")
+            if line == step:
+                kill_a_session(victim)
+
+        def finish(*given: Any, **named: Any) -> bool:
+            kill_a_session(victim)
+            return finished(*given, **named)
+
+        if step == "switched":
+            monkeypatch.setattr(move_online, "_finish", finish)
+        with contextlib.suppress(UserError, psycopg.Error):
+            move_online.run(source, goal, move_online.Request("tenant"), say=crash)
+        monkeypatch.undo()
+        for cluster in (here, there):
+            servers.until(lambda: answers(cluster), "the server to recover")  # noqa: B023
+        move_online.clear(source, goal, "tenant", say=lambda line: None)
+        with here.connect() as conn, there.connect() as other:
+            assert (has(conn), has(other)) == (step != "switched", step == "switched")
+            rows = "SELECT count(*) FROM tenant{}.a"
+            late = {one: 200 + 2 * (number + 1) for number, one in enumerate(STEPS)}
+            assert one(conn, rows.format("_moved" if step == "switched" else "")) == min(late[step], 208)
+            if step == "switched":
+                assert one(other, rows.format("")) == 208
+                assert one(other, "INSERT INTO tenant.a (t) VALUES ('y') RETURNING i") == 209
+            else:
+                assert one(conn, "SELECT relreplident FROM pg_class WHERE oid = 'tenant.b'::regclass") == "d"
+            for session in (conn, other):
+                assert one(session, "SELECT count(*) FROM pg_replication_slots") == 0
+                assert one(session, "SELECT count(*) FROM pg_publication") == 0
+                assert one(session, "SELECT count(*) FROM pg_subscription") == 0
+
+
+def kill_a_session(cluster: Cluster) -> None:
+    """Have a server end all sessions and recover."""
+    with contextlib.suppress(psycopg.Error), cluster.connect() as conn:
+        os.kill(sessions.pid(conn), signal.SIGKILL)
+        conn.execute("SELECT pg_sleep(10)")
+
+
+def answers(cluster: Cluster) -> bool:
+    """Tell whether a server accepts connections."""
+    try:
+        with cluster.connect():
+            return True
+    except psycopg.OperationalError:
+        return False
+
+
+def test_a_target_that_is_lost_for_good(installation: Installation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The source is cleared, and so is the target if it comes back all the same."""
+    monkeypatch.setattr(move_online, "_RECONNECT_SECONDS", 1)
+    said: list[str] = []
+
+    def stop(line: str) -> None:
+        said.append(line)
+        if line == "switching":
+            there.stop("immediate")
+
+    with (
+        two_servers(installation, installation) as (here, there),
+        command_line(here, "postgres") as cli,
+        here.connect() as conn,
+    ):
+        schemas.make_schema(conn, "tenant", TENANT)
+        source, goal = Target(here.conninfo(), "here"), Target(there.conninfo(), "there")
+        with pytest.raises(psycopg.OperationalError):
+            move_online.run(source, goal, move_online.Request("tenant"), say=stop)
+        assert "--abort removes it" in said[-1]
+        for table in ("pg_replication_slots", "pg_publication"):
+            assert one(conn, f"SELECT count(*) FROM {table}") == 0
+        there.start()
+        with there.connect() as other:
+            assert has(other)
+            abort = ("tenants", "move", "tenant", "--to", there.conninfo(), "--online", "--abort")
+            assert "an interrupted move of tenant was taken back" in cli.run(*abort, check=True).stderr
+            assert not has(other)
+            assert one(other, "SELECT count(*) FROM pg_subscription") == 0
+            assert cli.run(*abort, check=True).stdout == "no interrupted move of tenant has left anything\n"
+        assert one(conn, "SELECT count(*) FROM tenant.a") == 200
