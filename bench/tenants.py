@@ -1,6 +1,7 @@
 """Tenants: cloned beside PostgreSQL's own commands fed to psql, migrated beside a loop of psql, compared.
 
-Last comes what a session that visits them all keeps of catalogs: see metadata.py.
+Last come what a session that visits them all keeps of catalogs, see metadata.py, and how long an online move blocks the
+clients that write to a tenant, see moves.py.
 
 The model is a schema of 50 tables in the manner of an application: 120 indexes, 60 foreign keys, 20 triggers, 10 views,
 10 functions, policies. What is compared takes turns, and so do as many bare files as the tenants have, made by as many
@@ -29,6 +30,7 @@ import psycopg
 import common
 import files
 import metadata
+import moves
 from pgbillion.common import together
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
@@ -284,6 +286,7 @@ def main() -> int:
         definitions = by_definitions(cluster)
         theirs = by_their_function(cluster)
         memory = metadata.measure(target)
+        moved = moves.measure(cluster)
     median = {way: statistics.median(found) for way, found in {**cloned, **migrated}.items()}
 
     by_number[TENANTS] = TENANTS / median["lazy"]
@@ -321,6 +324,7 @@ def main() -> int:
             "diff_tables_per_s": round(compared.tables / compared.seconds),
             "diff_tables_per_s_by_definitions": round(definitions),
             **memory,
+            **moved,
             "seconds": {way: common.spread(found) for way, found in {**cloned, **migrated}.items()},
             "tenants": TENANTS,
             "tables_per_tenant": TABLES,

@@ -46,6 +46,7 @@ KEYS: dict[str, set[str]] = {
         "diff_tables_per_s",
         "metadata_cost",
         "metadata_mb",
+        "move_blocked_ms",
         "ratio_bulk_over_sql",
         "ratio_migrate",
         "sql_clone_over_psql",
