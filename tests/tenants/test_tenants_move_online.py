@@ -24,7 +24,7 @@ from pgbillion.common.errors import UserError
 from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
-from pgbillion.tenants import journal, move_online
+from pgbillion.tenants import journal, move_online, online_checks, replication
 from test_tenants_move import EVALUATED, GRAB, ODD, TRAP, named
 
 OTHER = "elsewhere"
@@ -409,6 +409,50 @@ def test_what_is_changed_meanwhile_is_not_lost(cli: CommandLine, change: str, mo
     with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
         assert (has(conn), has(other)) == (True, False)
         assert one(conn, "INSERT INTO tenant.a (t) VALUES ('x') RETURNING i") == 201
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "CREATE OR REPLACE FUNCTION tenant.f() RETURNS integer LANGUAGE sql AS 'SELECT 2'",
+        "CREATE TYPE tenant.new AS ENUM ()",
+        "ALTER TYPE tenant.mood ADD VALUE 'happy'",
+        "CREATE OPERATOR tenant.!! (RIGHTARG = integer, FUNCTION = int4um)",
+        "COMMENT ON FUNCTION tenant.f() IS 'changed'",
+    ],
+)
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_what_is_changed_while_writes_are_blocked_is_not_lost(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, change: str, moment: str
+) -> None:
+    """As only what is no table can be, before it is compared or after that."""
+    with cli.connect() as conn:
+        conn.execute("CREATE TYPE tenant.mood AS ENUM ('sad')")
+    sequences, position = online_checks.sequences, replication.position
+
+    def changed() -> None:
+        with cli.connect() as conn, contextlib.suppress(psycopg.errors.DuplicateObject):
+            conn.execute(change.encode())
+
+    def before(here: Connection) -> str:
+        with cli.connect() as conn:
+            locked = "SELECT count(*) FROM pg_locks WHERE relation = 'tenant.a_i_seq'::regclass AND mode ~ 'Exclusive'"
+            if one(conn, locked):
+                changed()
+        return position(here)
+
+    def after(here: Connection, schema: int) -> dict[str, tuple[Any, ...]]:
+        changed()
+        return sequences(here, schema)
+
+    if moment == "before":
+        monkeypatch.setattr(replication, "position", before)
+    else:
+        monkeypatch.setattr(online_checks, "sequences", after)
+    with pytest.raises(UserError, match="somebody has changed tenant meanwhile"):
+        run(cli)
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        assert (has(conn), has(other)) == (True, False)
 
 
 def test_rows_and_sequences_that_change_meanwhile_are_carried_over(cli: CommandLine) -> None:

@@ -489,11 +489,15 @@ class _Move:
 
     def _switch(self) -> None:
         here, request = self._here, self._request
+        # what takes long is compared before clients wait, and again only if it may have changed since
+        versions = online_checks.versions(here, self._schema)
+        self._check_same(self._wanted, arrival.contents(here, self._schema).objects)
         with self._writes_blocked(sequences=True) as holder:
             state = move.state(here, self._schema)
-            contents = arrival.contents(here, self._schema)
-            self._check_same(self._wanted, contents.objects)
-            self._complete(contents)
+            now = online_checks.versions(here, self._schema)
+            if now != versions or now[-1]:
+                self._check_same(self._wanted, arrival.contents(here, self._schema).objects)
+            self._complete(online_checks.sequences(here, self._schema))
             replication.unpublish(holder, self._name)
             holder.execute(
                 sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(
@@ -504,12 +508,12 @@ class _Move:
                 journal.rename(holder, [request.schema], [request.kept])
             with here.transaction():
                 manage.refuse_used(here, request.schema, hint=_USED)
-            if move.state(here, self._schema) != state:
+            if move.state(here, self._schema) != state or online_checks.versions(here, self._schema) != now:
                 raise _changed(f"{request.schema} meanwhile")
             holder.execute("COMMIT")
             _open(self._there, request.schema)
 
-    def _complete(self, contents: arrival.Contents) -> None:
+    def _complete(self, values: dict[str, tuple[Any, ...]]) -> None:
         """Have the target be as the source is, and on disk."""
         there, name = self._there, self._request.schema
         with there.transaction():
@@ -517,7 +521,6 @@ class _Move:
             for within, table, trigger, enabled in self._triggers:
                 there.execute(_trigger(within, table, _ENABLED[enabled], trigger))
             self._force(there, "FORCE")
-            values = contents.sequences
             there.execute(
                 "SELECT setval(s::pg_catalog.regclass, v, c) FROM unnest(%s::text[], %s::int8[], %s::bool[])"
                 " AS u (s, v, c)",

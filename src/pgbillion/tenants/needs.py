@@ -46,8 +46,8 @@ def of(conn: Connection, schema: int) -> list[Need]:
             3,
         )
     with planner.through_indexes(conn):
-        roles = conn.execute(_of_members("needed_roles").encode(), [schema] * 2).fetchall()
-        objects = conn.execute(_of_members("needs").encode(), [schema]).fetchall()
+        roles = conn.execute(of_members("needed_roles").encode(), [schema] * 2).fetchall()
+        objects = conn.execute(of_members("needs").encode(), [schema]).fetchall()
     needs = {Need(kind, name) for kind, name in roles}
     for kind, names, arguments, name, extension, within in objects:
         if extension is not None:
@@ -73,11 +73,12 @@ def evaluated(conn: Connection, schema: int, *, indexes: bool = False) -> list[t
 
     ``indexes``: it has its indexes already.
     """
-    query = _of_members("evaluated").replace("{indexes}", str(indexes).lower())
+    query = of_members("evaluated").replace("{indexes}", str(indexes).lower())
     return conn.execute(query.encode(), [schema]).fetchall()
 
 
-def _of_members(name: str) -> str:
+def of_members(name: str) -> str:
+    """Return a query that begins with what is in a schema."""
     return load("tenants", name).replace("{members}", load("tenants", "members"))
 
 

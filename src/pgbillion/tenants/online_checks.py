@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from pgbillion.common import invocation, patterns
+from pgbillion.common import invocation, patterns, planner
 from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.quoting import quoted
 from pgbillion.common.sql import load
-from pgbillion.tenants import arrival, replication
+from pgbillion.tenants import arrival, needs, replication
 from pgbillion.tenants.replication import Table
 
 _OFFLINE = "or move it without --online"
@@ -211,6 +212,27 @@ def of_identities(here: Connection, schema: int, changed: Sequence[str]) -> list
     ).fetchall()
     found = [("table", table) for table, _, _ in rows]
     return found + [("settings of index", index) for _, without, index in rows if not without]
+
+
+def versions(here: Connection, schema: int) -> tuple[Any, ...]:
+    """Return what changes with the definition of a schema, and sometimes else; the last value tells if not always."""
+    with planner.through_indexes(here):
+        return here.execute(needs.of_members("online_state").encode(), [schema]).fetchall()[0]
+
+
+def sequences(here: Connection, schema: int) -> dict[str, tuple[Any, ...]]:
+    """Return the values of a schema's sequences, by their quoted names, as `arrival.contents` does; in one query."""
+    names = here.execute(
+        "SELECT format('%%I.%%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+        " WHERE n.oid = %s::oid AND c.relkind = 'S' ORDER BY c.oid",
+        [schema],
+    ).fetchall()
+    if not names:
+        return {}
+    query = sql.SQL(" UNION ALL ").join(
+        sql.SQL("SELECT {}, last_value, is_called FROM ").format(sql.Literal(name)) + sql.SQL(name) for (name,) in names
+    )
+    return {row[0]: row[1:] for row in here.execute(query).fetchall()}
 
 
 def reachable(there: Connection, name: str, conninfo: str) -> None:
