@@ -311,6 +311,22 @@ def test_pairs_that_a_unique_index_makes_certain(pairs: Connection) -> None:
     assert after[1] > before[1] + 500, (before, after)
 
 
+def test_pairs_are_no_more_than_the_rows_that_look_for_theirs(pairs: Connection) -> None:
+    """Of few rows each finds one partner: not as many as the factor says of the one row that PostgreSQL estimates."""
+    pairs.execute(
+        "SET pgbillion_rows.vector_join = on; CREATE TABLE offers AS SELECT DISTINCT a, b, repeat('y', 30) AS y"
+        " FROM pairs; CREATE UNIQUE INDEX ON offers (a, b); ANALYZE offers; SET enable_nestloop = off;"
+        " SET enable_mergejoin = off"
+    )
+
+    def taken(where: str) -> float:
+        query = f"SELECT p.w, o.y FROM pairs p JOIN offers o USING (a, b) WHERE {where}"
+        (line,) = [line for line in told(pairs, query) if "vectorized join of" in line]
+        return [float(number) for number in re.findall(r"\d+\.\d\d", line)][1]
+
+    assert taken("p.w = 'none'") < taken("p.w <> 'none'") / 2
+
+
 # before the join, or not
 
 

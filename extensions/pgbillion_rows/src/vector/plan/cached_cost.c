@@ -24,7 +24,9 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "parser/parsetree.h"
+#include "utils/float.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 #include "utils/syscache.h"
@@ -274,24 +276,91 @@ memo_of_rows(PlannerInfo *root)
 	return rows;
 }
 
+/* The share of rows that the tables of a joined relation keep, each by conditions of its own, all together. */
+static double
+share_kept(PlannerInfo *root, RelOptInfo *joined)
+{
+	double		share = 1;
+	int			table = -1;
+
+	while ((table = bms_next_member(joined->relids, table)) >= 0)
+	{
+		RelOptInfo *rel = root->simple_rel_array[table];
+
+		if (rel != NULL && rel->tuples > 0)
+			share *= Min(rel->rows / rel->tuples, 1);
+	}
+	return share;
+}
+
+/*
+ * The most rows of a joined relation by the unique index of one of its tables, in units of the rows that PostgreSQL
+ * estimates: each row of the others finds one of the table at most.
+ */
+static double
+most_times(PlannerInfo *root, RelOptInfo *joined, Index table)
+{
+	Relids		others = bms_del_member(bms_copy(joined->relids), table);
+	RelOptInfo *rest = bms_membership(others) == BMS_SINGLETON ?
+		root->simple_rel_array[bms_singleton_member(others)] : find_join_rel(root, others);
+
+	return rest == NULL ? get_float8_infinity() : rest->rows * cached_rows_factor(root, rest) / Max(joined->rows, 1);
+}
+
+/*
+ * How many times the rows of a joined relation are likely, by unique indexes. Where each row of a table finds its row by
+ * one, and further tables only filter, there are no more than what all conditions leave of that table. Above all where
+ * PostgreSQL estimates less than a row, and says one, a factor would be far beyond that.
+ */
+static double
+factor_of_multiples(PlannerInfo *root, RelOptInfo *joined, List *multiples)
+{
+	double		factor = 1;
+	double		most = get_float8_infinity();
+	double		share = -1;
+	ListCell   *lc;
+
+	foreach(lc, multiples)
+	{
+		Multiple   *multiple = lfirst(lc);
+
+		if (!bms_is_member(multiple->table, joined->relids) || !bms_is_member(multiple->other, joined->relids))
+			continue;
+		if (share < 0)
+			share = share_kept(root, joined);
+		factor = Max(factor, Min(multiple->factor, root->simple_rel_array[multiple->other]->tuples * share / Max(joined->rows, 1)));
+		most = Min(most, most_times(root, joined, multiple->table));
+	}
+	return Max(Min(factor, most), 1);
+}
+
+/* The same, found out once. */
+static double
+factor_of_indexes(PlannerInfo *root, RelOptInfo *joined, List *multiples)
+{
+	double	   *known;
+
+	if (multiples == NIL)
+		return 1;
+	known = planner_memo_find(root, MEMO_FACTOR, joined);
+	if (known == NULL)
+	{
+		double		factor = factor_of_multiples(root, joined, multiples);
+
+		known = planner_memo_make(root, MEMO_FACTOR, joined, sizeof(double));
+		*known = factor;
+	}
+	return *known;
+}
+
 /* How many times the rows of a relation, as PostgreSQL estimates them, are likely. */
 double
 cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
 {
 	const RowsMemo *rows = memo_of_rows(root);
-	double		factor = 1;
+	double		factor = IS_JOIN_REL(rel) ? factor_of_indexes(root, rel, rows->multiples) : 1;
 	ListCell   *lc;
 
-	if (IS_JOIN_REL(rel))
-	{
-		foreach(lc, rows->multiples)
-		{
-			Multiple   *multiple = lfirst(lc);
-
-			if (bms_is_member(multiple->table, rel->relids) && bms_is_member(multiple->other, rel->relids))
-				factor = Max(factor, multiple->factor);
-		}
-	}
 	foreach(lc, rows->guesses)
 	{
 		Multiple   *guess = lfirst(lc);

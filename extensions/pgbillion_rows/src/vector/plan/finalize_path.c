@@ -21,6 +21,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
 #include "utils/syscache.h"
+#include "utils/typcache.h"
 
 #include "planner/aggregates.h"
 #include "vector/node/custom_scan.h"
@@ -112,21 +113,43 @@ repeats_volatile(PathTarget *output)
 }
 
 /*
+ * Is an expression equal in all rows of a group, although it is none of the keys that PostgreSQL groups by? It is where
+ * GROUP BY names it, and PostgreSQL has left it out: it is constant, equal to another key, or depends on a primary key.
+ */
+static bool
+is_left_out_key(PlannerInfo *root, Expr *expr)
+{
+	ListCell   *lc;
+
+	foreach(lc, root->parse->groupClause)
+	{
+		SortGroupClause *clause = lfirst_node(SortGroupClause, lc);
+
+		/*
+		 * the scan tells apart what is no key of PostgreSQL's by the operator
+		 * of its type
+		 */
+		if (equal(get_sortgroupclause_expr(clause, root->processed_tlist), expr))
+			return clause->eqop == lookup_type_cache(exprType((Node *) expr), TYPECACHE_EQ_OPR)->eq_opr;
+	}
+	return false;
+}
+
+/*
  * Can groups of which a scan has these keys and partial states be finished
- * here, and give this output? Not if the scan has to tell more groups apart
- * than GROUP BY does, because columns are wanted above that are no keys: those
- * of keys that PostgreSQL has left out as they are constant, or depend on a
- * primary key.
+ * here, and give this output? Not if the scan may tell more groups apart
+ * than GROUP BY does, because columns are wanted above that are no keys.
  */
 bool
-vector_finalizable(PathTarget *target, PathTarget *output, List *clause)
+vector_finalizable(PlannerInfo *root, PathTarget *target, PathTarget *output, List *clause)
 {
 	ListCell   *lc;
 
 	foreach(lc, target->exprs)
 	{
 		if (IsA(lfirst(lc), Aggref) ? !finalizable(lfirst_node(Aggref, lc)) :
-			get_sortgroupref_clause_noerr(get_pathtarget_sortgroupref(target, foreach_current_index(lc)), clause) == NULL)
+			get_sortgroupref_clause_noerr(get_pathtarget_sortgroupref(target, foreach_current_index(lc)), clause) == NULL &&
+			!is_left_out_key(root, lfirst(lc)))
 			return false;
 	}
 	return !repeats_volatile(output);

@@ -137,7 +137,7 @@ extern List *vector_plan_joins(CustomScan *cscan, List *joins, List *plans);
 
 /* finalize_path.c */
 extern Node *vector_without_distinct(Node *node, void *context);
-extern bool vector_finalizable(PathTarget *target, PathTarget *output, List *clause);
+extern bool vector_finalizable(PlannerInfo *root, PathTarget *target, PathTarget *output, List *clause);
 extern Path *vector_finalize_gathered_path(AggPath *agg);
 extern Path *vector_finalize_sets_path(GroupingSetsPath *sets);
 extern Path *vector_finalize_path(PlannerInfo *root, AggPath *agg, const AggClauseCosts *costs, Cost spilling);

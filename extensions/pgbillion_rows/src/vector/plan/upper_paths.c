@@ -273,7 +273,7 @@ estimate(PlannerInfo *root, Request *request)
 	reason = vector_memory_refusal(request->target, request->most);
 	request->fits = reason == NULL;
 	request->finish = !request->inherited && request->sets == NIL && (request->clause != NIL || request->distinct) && enable_hashagg &&
-		vector_finalizable(request->target, request->result, request->clause);
+		vector_finalizable(root, request->target, request->result, request->clause);
 	request->exchange = request->finish && vector_exchange != PLAN_OFF &&
 		can_exchange(request->target, request->distinct && regroup_argument(request->target->exprs) != NULL ?
 					 vector_distinct_pairs(root, request->input, request->target) : request->groups);
@@ -699,7 +699,7 @@ offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 		 * states of aggregates with DISTINCT are no partial ones: those of
 		 * one group must not meet
 		 */
-		if (!enable_hashagg || !vector_finalizable(request->target, request->result, request->clause))
+		if (!enable_hashagg || !vector_finalizable(root, request->target, request->result, request->clause))
 			return "DISTINCT in an aggregate next to one that has no partial form, or with enable_hashagg off";
 	}
 	if (parse->hasAggs)
