@@ -48,11 +48,14 @@ def walks(conn: Connection) -> Iterator[Connection]:
 def make(conn: Connection, chance: random.Random) -> list[str]:
     """Make a table of many columns, some of them added when there are rows, and some dropped; return their names."""
     columns: list[tuple[str, str, float]] = []
+    kind = "integer"
     made = 0
     conn.execute("CREATE TABLE t (id integer)")
     for part in range(chance.randint(1, 4)):
         for _ in range(chance.choice((2, 10, 40, 80))):
-            kind = chance.choice(list(TYPES))
+            # neighbors of one type are read together
+            if chance.random() < 0.5:
+                kind = chance.choice(list(TYPES))
             made += 1
             name = f"c{made}"
             default = f" DEFAULT {TYPES[kind].format(7)}" if chance.random() < 0.3 else ""

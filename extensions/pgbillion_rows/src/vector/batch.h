@@ -144,6 +144,12 @@ typedef struct SourceMethods
 	bool		(*has_no_nulls) (Source *source, Batch *batch, int column);
 
 	/*
+	 * Find which of the rows that are in the batch now have NULL in a column,
+	 * at little cost and without loading it. NULL: there is no such way.
+	 */
+	void		(*find_nulls) (Source *source, Batch *batch, int column, bool *nulls);
+
+	/*
 	 * A column in a shorter form, for the rows that are in the batch now, if
 	 * it is loaded; valid until rows are removed or the next batch. NULL:
 	 * there is none.
@@ -298,6 +304,27 @@ batch_packed(Batch *batch, int index, Packed *result)
 	const SourceMethods *methods = batch->source->methods;
 
 	return methods->packed != NULL && methods->packed(batch->source, batch, index, result);
+}
+
+/*
+ * Find which of the rows listed, or of the batch's first n, have NULL in a column, if the source can tell that without
+ * loading it; false if not, or if it is loaded.
+ */
+static inline bool
+batch_find_nulls(Batch *batch, int index, const uint16 *rows, int n, bool *nulls)
+{
+	const SourceMethods *methods = batch->source->methods;
+	bool		all[BATCH_ROWS];
+
+	if (batch->columns[index].loaded || methods->find_nulls == NULL)
+		return false;
+	methods->find_nulls(batch->source, batch, index, rows == NULL ? nulls : all);
+	if (rows != NULL)
+	{
+		for (int i = 0; i < n; i++)
+			nulls[i] = all[rows[i]];
+	}
+	return true;
 }
 
 /* Does a column hold no NULL? It is loaded only if that cannot be told without. */

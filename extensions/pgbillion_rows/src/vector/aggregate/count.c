@@ -43,23 +43,29 @@ count(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups
 {
 	int			offset = agg->offset;
 	Values		argument;
-	const bool *nulls;
+	bool		found[BATCH_ROWS];
+	const bool *nulls = found;
+	bool		has_nulls;
 
 	/* no value need be looked at, and none loaded */
-	if (agg->argument == NULL ||
-		(vector_expr_is_column(agg->argument) &&
-		 batch_no_nulls(batch, vector_expr_column(agg->argument))))
+	if (agg->argument == NULL)
+		has_nulls = false;
+	else if (vector_expr_is_column(agg->argument) &&
+			 batch_find_nulls(batch, vector_expr_column(agg->argument), rows, n, found))
+		has_nulls = memchr(found, true, n) != NULL;
+	else if (vector_expr_is_column(agg->argument) && batch_no_nulls(batch, vector_expr_column(agg->argument)))
+		has_nulls = false;
+	else
+	{
+		vector_expr_eval(agg->argument, batch, rows, n, &argument);
+		has_nulls = argument.has_nulls;
+		nulls = argument.nulls;
+	}
+	if (!has_nulls)
 	{
 		count_rows(agg, n, groups);
 		return;
 	}
-	vector_expr_eval(agg->argument, batch, rows, n, &argument);
-	if (!argument.has_nulls)
-	{
-		count_rows(agg, n, groups);
-		return;
-	}
-	nulls = argument.nulls;
 	if (groups->single != NULL)
 	{
 		int64		found = n;

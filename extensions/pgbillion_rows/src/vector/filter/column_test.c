@@ -30,6 +30,7 @@ compile_null(Expr *expr, const PredicateContext *context)
 	result = predicate_create(sizeof(Test), &null_kernel);
 	result->operand = vector_expr_compile(test->arg, context->batch);
 	result->wants_null = test->nulltesttype == IS_NULL;
+	result->predicate.of_nulls = true;
 	return &result->predicate;
 }
 
@@ -37,11 +38,19 @@ static bool
 eval_null(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *truth)
 {
 	Test	   *test = (Test *) predicate;
-	Values		values;
+	bool		found[BATCH_ROWS];
+	const bool *nulls = found;
 
-	vector_expr_eval(test->operand, batch, rows, n, &values);
+	if (!vector_expr_is_column(test->operand) ||
+		!batch_find_nulls(batch, vector_expr_column(test->operand), rows, n, found))
+	{
+		Values		values;
+
+		vector_expr_eval(test->operand, batch, rows, n, &values);
+		nulls = values.nulls;
+	}
 	for (int i = 0; i < n; i++)
-		truth[i] = values.nulls[i] == test->wants_null;
+		truth[i] = nulls[i] == test->wants_null;
 	return true;
 }
 

@@ -338,16 +338,25 @@ select_term(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 	return select_each(term, batch, rows, n, selected);
 }
 
-/* Is a term one of numbers that every row has loaded? */
+/* Are the columns of a term loaded, or cheap to load, or is what it asks of them known without? */
 static bool
-is_light(const Term *term, Batch *batch)
+is_at_hand(const Term *term, Batch *batch)
 {
+	if (term->predicate != NULL && term->predicate->of_nulls && batch->source->methods->find_nulls != NULL)
+		return true;
 	for (int i = 0; i < term->by_row.nneeded; i++)
 	{
 		if (!batch_at_hand(batch, term->by_row.needed[i]))
 			return false;
 	}
-	return !term->predicate->costly;
+	return true;
+}
+
+/* Is a term one of numbers that every row has loaded? */
+static bool
+is_light(const Term *term, Batch *batch)
+{
+	return is_at_hand(term, batch) && !term->predicate->costly;
 }
 
 /*
@@ -390,7 +399,7 @@ vector_filter_batch(VectorFilter *filter, Batch *batch)
 
 	if (!filter->arranged)
 		arrange(filter, batch);
-	if (filter->selective)
+	if (filter->selective && !is_at_hand(&filter->terms[0], batch))
 		batch->source->methods->load_only(batch->source, batch, filter->terms[0].by_row.needed, filter->terms[0].by_row.nneeded);
 	for (int t = 0; t < filter->nterms && n > 0; t++)
 	{
@@ -398,17 +407,10 @@ vector_filter_batch(VectorFilter *filter, Batch *batch)
 		int			kept;
 
 		/* do not fetch values of rows that are gone */
-		if (rows != NULL && n < batch->n / 4 * 3)
+		if (rows != NULL && n < batch->n / 4 * 3 && !is_at_hand(term, batch))
 		{
-			bool		at_hand = true;
-
-			for (int i = 0; i < term->by_row.nneeded; i++)
-				at_hand &= batch_at_hand(batch, term->by_row.needed[i]);
-			if (!at_hand)
-			{
-				batch_keep(batch, rows, n, false);
-				rows = NULL;
-			}
+			batch_keep(batch, rows, n, false);
+			rows = NULL;
 		}
 		if (!batch_prepare(batch, term->by_row.needed, term->by_row.nneeded))
 		{

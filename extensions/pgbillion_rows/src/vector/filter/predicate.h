@@ -71,6 +71,7 @@ struct Predicate
 	const PredicateKernel *kernel;
 	bool		costly;			/* strings, which may have to be fetched, or
 								 * parameters: not for rows decided without */
+	bool		of_nulls;		/* asks only which rows have NULL in a column */
 	uint8	   *truth;			/* room for it, for predicates that combine
 								 * several */
 };

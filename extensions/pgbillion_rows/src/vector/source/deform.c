@@ -12,7 +12,8 @@
  * The walk goes an attribute at a time, and only those which are NULL in some
  * row of the batch need a look at each row's bitmap. Neighbors of fixed length
  * of which none needs more alignment than the first are one step: the others
- * are at constant distances from it.
+ * are at constant distances from it. If some are NULL, neighbors of one length
+ * are still one step: the number of bits before a value says where it is.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,6 +23,9 @@
 #include "access/tupdesc_details.h"
 #include "nodes/bitmapset.h"
 #include "port/pg_bitutils.h"
+#ifdef WORDS_BIGENDIAN
+#include "port/pg_bswap.h"
+#endif
 
 #include "vector/source/heap.h"
 
@@ -39,11 +43,17 @@ typedef struct Attribute
 								 * that is, if that is fully aligned */
 	int			run_end;		/* of fixed length: neighbors before it are at
 								 * constant distances from this */
+	int			alike_end;		/* by value, of a length that is its
+								 * alignment: neighbors before it are of the
+								 * same; else 0 */
 	bool		lengthy;		/* a value of the last batch had a header of
 								 * four bytes */
 	bool		missing_null;	/* what rows too short to have it hold */
 	Datum		missing;
 } Attribute;
+
+/* Attributes of which each row has a bit at hand. */
+#define BITS_AT_HAND 64
 
 /* A bit per attribute. */
 #define BITMAP_WORDS ((MaxTupleAttributeNumber + 63) / 64)
@@ -67,6 +77,9 @@ struct Deform
 	uint64		nullable[BITMAP_WORDS]; /* beyond those: attributes that some
 										 * row does not have, or as NULL */
 	uint64		only_null[BITMAP_WORDS];	/* ... that all rows have as NULL */
+	int			nbits;			/* leading attributes that every row has, and
+								 * a bit of: */
+	uint64		bits[BATCH_ROWS];	/* of each row: 1, it is not NULL */
 	int			walked;			/* attributes walked past in every row */
 	const char *at[BATCH_ROWS]; /* where the walk goes on */
 	bool		selective;		/* the walk loads only the columns marked in
@@ -101,7 +114,7 @@ StaticAssertDecl(offsetof(HeapTupleHeaderData, t_infomask) == LAYOUT_OFFSET + of
 				 offsetof(HeapTupleHeaderData, t_hoff) == LAYOUT_OFFSET + offsetof(Layout, field.hoff),
 				 "layout of heap tuples");
 
-/* Set next_column, distance and run_end of all attributes. */
+/* Set next_column, distance, run_end and alike_end of all attributes. */
 static void
 find_runs(Deform *columns)
 {
@@ -130,6 +143,16 @@ find_runs(Deform *columns)
 				break;
 			attribute->run_end++;
 		}
+	}
+	for (int a = columns->nattributes - 1; a >= 0; a--)
+	{
+		Attribute  *attribute = &columns->attributes[a];
+
+		if (!attribute->byval || attribute->len != attribute->align_bytes)
+			continue;
+		attribute->alike_end = a + 1;
+		if (a + 1 < columns->nattributes && attribute[1].len == attribute->len)
+			attribute->alike_end = Max(attribute[1].alike_end, a + 1);
 	}
 }
 
@@ -245,6 +268,56 @@ nulls_lie_beyond(const Deform *columns, int nwords)
 }
 
 /*
+ * The bits of a tuple of at least `natts` attributes: which of these are not
+ * NULL. A bitmap begins with a header's last byte before a word boundary, and
+ * one of more than a byte takes the word behind it, too. Without a bitmap, that
+ * word is of the row's data: there is some, and tuples end at word boundaries.
+ */
+static inline uint64
+bits_of(HeapTupleHeader tuple, int natts)
+{
+	uint64		bits = tuple->t_bits[0];
+
+	StaticAssertDecl(MAXIMUM_ALIGNOF == sizeof(uint64) &&
+					 offsetof(HeapTupleHeaderData, t_bits) + 1 == 3 * sizeof(uint64), "words of a tuple's bitmap");
+	if (natts > BITS_PER_BYTE)
+	{
+		uint64		word;
+
+		memcpy(&word, &tuple->t_bits[1], sizeof(word));
+#ifdef WORDS_BIGENDIAN
+		word = pg_bswap64(word);
+#endif
+		bits |= word << BITS_PER_BYTE;
+	}
+	return (tuple->t_infomask & HEAP_HASNULL) != 0 ? bits : ~UINT64CONST(0);
+}
+
+/* What find_nulls() does, where all rows have all attributes, and these have bits at hand. */
+static void
+find_bits(Deform *columns)
+{
+	int			natts = columns->nattributes;
+	uint64		wanted = ~UINT64CONST(0) >> (BITS_AT_HAND - natts);
+	uint64		all = ~UINT64CONST(0);
+	uint64		any = 0;
+
+	for (int i = 0; i < columns->n; i++)
+	{
+		uint64		bits = bits_of(columns->tuples[i], natts);
+
+		columns->bits[i] = bits;
+		all &= bits;
+		any |= bits;
+	}
+	columns->nullable[0] = ~all & wanted;
+	columns->only_null[0] = ~any & wanted;
+	columns->plain = next_nullable(columns, 0, natts);
+	if (columns->plain < natts)
+		columns->nbits = natts;
+}
+
+/*
  * Find which attributes are NULL in some row or in all rows of the batch, or
  * are not there because the row is older than they are. A tuple's bitmap is
  * its header's last byte before the first word boundary, and as many words as
@@ -262,6 +335,11 @@ find_nulls(Deform *columns)
 					 (SizeofHeapTupleHeader + 1) % sizeof(uint64) == 0, "words of a tuple's bitmap");
 	for (int i = 0; i < columns->n; i++)
 		present = Min(present, HeapTupleHeaderGetNatts(columns->tuples[i]));
+	if (present == columns->nattributes && present <= BITS_AT_HAND)
+	{
+		find_bits(columns);
+		return;
+	}
 	/* the first byte of the bitmap is the last of the word before it */
 	nwords = 1 + (Max(present - 8, 0) + 63) / 64;
 	columns->plain = columns->nattributes;
@@ -364,6 +442,7 @@ deform_begin(Deform *columns, HeapTupleHeader *tuples, int n, VectorFetch *fetch
 	}
 	columns->hoff = any.field.hoff == all.field.hoff ? any.field.hoff : -1;
 	columns->plain = columns->nattributes;
+	columns->nbits = 0;
 	if ((any.field.infomask & HEAP_HASNULL) != 0 || ((any.field.infomask2 ^ all.field.infomask2) & HEAP_NATTS_MASK) != 0 ||
 		(any.field.infomask2 & HEAP_NATTS_MASK) < columns->nattributes)
 		find_nulls(columns);
@@ -537,6 +616,89 @@ step_short(Deform *columns, Datum *const *targets, int steps)
 	pg_unreachable();
 }
 
+/*
+ * What step_over() does where some values are NULL: of each step, attribute
+ * from + s, and the nulls of the column, if wanted.
+ */
+static pg_attribute_always_inline bool
+step_over_nullable(Deform *columns, int from, Datum *const *targets, bool *const *nulls, int steps, bool wanted,
+				   uint64 *any_null)
+{
+	static const uint8 none = 1;
+	const char *next[BATCH_ROWS];
+	const char **at = columns->at;
+	int			n = columns->n;
+	Datum	   *into[MAX_STEPS] = {NULL};
+	bool	   *null_into[MAX_STEPS] = {NULL};
+	VectorFetch *fetch = columns->fetch;
+	int			share = share_of(columns, n);
+	int			line = fetch->next;
+	int			last = fetch->n - 1;
+	uint32		odd = 1;
+	uint32		below_two = 0;
+	uint64		all = ~UINT64CONST(0);
+
+	for (int s = 0; s < steps; s++)
+	{
+		into[s] = targets[s];
+		null_into[s] = nulls[s];
+	}
+	for (int i = 0; i < n; i++)
+	{
+		const char *p = at[i];
+		uint64		bits = columns->bits[i] >> from;
+
+		for (int k = 0; k < share; k++, line++)
+			__builtin_prefetch(fetch->lines[Min(line, last)], 0, 2);
+		all &= bits;
+		for (int s = 0; s < steps; s++)
+		{
+			bool		there = (bits >> s & 1) != 0;
+
+			/* the row may end before what is not there */
+			const uint8 *first = there ? (const uint8 *) p : &none;
+			uint32		header = *first;
+
+			odd &= header;
+			below_two |= there ? header - 2 : 0;
+			if (wanted)
+			{
+				into[s][i] = there ? PointerGetDatum(p) : (Datum) 0;
+				null_into[s][i] = !there;
+			}
+			p += there ? header >> 1 & -(header & 1) : 0;
+		}
+		next[i] = p;
+	}
+	fetch->next = Min(line, fetch->n);
+	if (odd == 0 || below_two >> 31 != 0)
+		return false;
+	memcpy(at, next, sizeof(next[0]) * n);
+	*any_null = ~all;
+
+	return true;
+}
+
+static bool
+step_short_nullable(Deform *columns, int from, Datum *const *targets, bool *const *nulls, int steps, uint64 *any_null)
+{
+#define STEPS_NULLABLE(number) \
+	case number: \
+		return targets[0] != NULL ? step_over_nullable(columns, from, targets, nulls, number, true, any_null) : \
+			step_over_nullable(columns, from, targets, nulls, number, false, any_null)
+
+	switch (steps)
+	{
+			STEPS_NULLABLE(1);
+			STEPS_NULLABLE(2);
+			STEPS_NULLABLE(3);
+			STEPS_NULLABLE(4);
+			STEPS_NULLABLE(5);
+			STEPS_NULLABLE(MAX_STEPS);
+	}
+	pg_unreachable();
+}
+
 /* Is an attribute to be loaded by the walk? */
 static bool
 is_wanted(Deform *columns, int a)
@@ -601,11 +763,12 @@ step(Deform *columns, int a)
 static void
 step_nullable(Deform *columns, int a)
 {
-	const Attribute *attribute = &columns->attributes[a];
+	Attribute  *attribute = &columns->attributes[a];
 	const char **at = columns->at;
 	Datum	   *values = load_into(columns, a);
 	Column	   *column = values == NULL ? NULL : &columns->columns[attribute->column];
 	bool		only_null = (columns->only_null[a / 64] >> (a % 64) & 1) != 0;
+	bool		all_short = true;
 
 	if (only_null && column == NULL)
 		return;
@@ -627,7 +790,10 @@ step_nullable(Deform *columns, int a)
 			const char *p = at[i];
 
 			if (attribute->len == -1)
+			{
 				p = (const char *) att_align_pointer((uintptr_t) p, attribute->align, -1, p);
+				all_short &= VARATT_IS_SHORT(p);
+			}
 			else
 				p = (const char *) att_align_nominal((uintptr_t) p, attribute->align);
 			at[i] = (const char *) att_addlength_pointer((uintptr_t) p, attribute->len, p);
@@ -643,6 +809,97 @@ step_nullable(Deform *columns, int a)
 	}
 	if (column != NULL)
 		column->dirty = column->has_nulls;
+	/* the next batch will be alike */
+	attribute->lengthy = !all_short;
+}
+
+/* The number of bits in some bytes. */
+static inline int
+count_bits(uint64 bits, int nbytes)
+{
+	int			n = 0;
+
+	for (int b = 0; b < nbytes; b++, bits >>= BITS_PER_BYTE)
+		n += pg_number_of_ones[bits & 0xFF];
+	return n;
+}
+
+/*
+ * The values of an attribute where its rows have one, which is so many behind
+ * the first of its neighbors as have bits before its own.
+ */
+static void
+gather_alike(const Attribute *attribute, const char *const *from, const uint64 *bits, int first, int a, int n,
+			 Column *column)
+{
+	uint64		before = (UINT64CONST(1) << (a - first)) - 1;
+	int			nbytes = (a - first + BITS_PER_BYTE - 1) / BITS_PER_BYTE;
+	Datum	   *values = column->values;
+	bool	   *nulls = column->nulls;
+	uint64		all = ~UINT64CONST(0);
+
+#define GATHER_ALIKE(type, get) \
+	for (int i = 0; i < n; i++) \
+	{ \
+		bool		there = (bits[i] >> a & 1) != 0; \
+		static const type none = 0; \
+		const type *p = there ? (const type *) from[i] + count_bits(bits[i] >> first & before, nbytes) : &none; \
+		values[i] = get(*p); \
+		nulls[i] = !there; \
+		all &= bits[i]; \
+	}
+
+	switch (attribute->len)
+	{
+		case 1:
+			GATHER_ALIKE(char, CharGetDatum);
+			break;
+		case 2:
+			GATHER_ALIKE(int16, Int16GetDatum);
+			break;
+		case 4:
+			GATHER_ALIKE(int32, Int32GetDatum);
+			break;
+		case 8:
+			GATHER_ALIKE(Datum, (Datum));
+			break;
+		default:
+			elog(ERROR, "unsupported byval length: %d", attribute->len);
+	}
+	column->has_nulls = column->dirty = (all >> a & 1) == 0;
+}
+
+/* Step over neighbors of one length, which is their alignment, of which some may be NULL. */
+static void
+step_alike(Deform *columns, int from, int end)
+{
+	const Attribute *first = &columns->attributes[from];
+	const char **at = columns->at;
+	int			n = columns->n;
+	int			len = first->len;
+	uintptr_t	align = first->align_bytes - 1;
+	uint64		within = ~UINT64CONST(0) >> (BITS_AT_HAND - (end - from));
+	int			nbytes = (end - from + BITS_PER_BYTE - 1) / BITS_PER_BYTE;
+	int			c = first->next_column;
+	const char *begin[BATCH_ROWS];
+
+	Assert(end > from && end <= first->alike_end && end <= columns->nbits);
+	for (int i = 0; i < n; i++)
+	{
+		uint64		bits = columns->bits[i] >> from & within;
+		const char *p = (const char *) (((uintptr_t) at[i] + align) & ~align);
+
+		begin[i] = p;
+		/* what is not there needs no alignment */
+		at[i] = bits != 0 ? p + len * count_bits(bits, nbytes) : at[i];
+	}
+	for (; c < columns->ncolumns && columns->columns[c].attno <= end; c++)
+	{
+		int			a = columns->columns[c].attno - 1;
+
+		if (load_into(columns, a) != NULL)
+			gather_alike(&columns->attributes[a], begin, columns->bits, from, a, n, &columns->columns[c]);
+	}
 }
 
 /* Step over the attributes of a run, none of which is NULL anywhere. */
@@ -676,6 +933,41 @@ step_run(Deform *columns, int from, int end)
 	}
 	for (int i = 0; i < n; i++)
 		at[i] += length;
+}
+
+/* Step over attributes the first of which is NULL, or not there, in some rows; return how many. */
+static int
+step_nullables(Deform *columns, int from, int until)
+{
+	Datum	   *targets[MAX_STEPS];
+	bool	   *nulls[MAX_STEPS];
+	uint64		any_null;
+	int			steps = 0;
+
+	until = Min(until, columns->nbits);
+	while (steps < MAX_STEPS && from + steps < until)
+	{
+		Attribute  *attribute = &columns->attributes[from + steps];
+
+		if (attribute->len != -1 || attribute->lengthy || is_wanted(columns, from + steps) != is_wanted(columns, from))
+			break;
+		targets[steps] = load_into(columns, from + steps);
+		nulls[steps] = targets[steps] == NULL ? NULL : columns->columns[attribute->column].nulls;
+		steps++;
+	}
+	if (steps == 0 || !step_short_nullable(columns, from, targets, nulls, steps, &any_null))
+	{
+		/* it finds out whether the next batch is alike */
+		step_nullable(columns, from);
+		return 1;
+	}
+	for (int s = 0; s < steps && targets[0] != NULL; s++)
+	{
+		Column	   *column = &columns->columns[columns->attributes[from + s].column];
+
+		column->has_nulls = column->dirty = (any_null >> s & 1) != 0;
+	}
+	return steps;
 }
 
 /* Begin a walk; return from which attribute on it goes. */
@@ -730,9 +1022,20 @@ walk(Deform *columns, int until)
 		Datum	   *targets[MAX_STEPS];
 		int			steps = 0;
 
+		if (from < columns->nbits && attribute->alike_end > 0)
+		{
+			int			end = Min(attribute->alike_end, until);
+
+			if (next_nullable(columns, from, end) < end)
+			{
+				step_alike(columns, from, end);
+				from = end;
+				continue;
+			}
+		}
 		if (is_nullable(columns, from))
 		{
-			step_nullable(columns, from++);
+			from += step_nullables(columns, from, until);
 			continue;
 		}
 		if (limit <= from)
@@ -837,6 +1140,33 @@ deform_has_no_nulls(Deform *columns, int index)
 	return !is_nullable(columns, columns->columns[index].attno - 1);
 }
 
+/* Find which rows have NULL in a column, whether or not it is loaded. */
+void
+deform_find_nulls(Deform *columns, int index, bool *nulls)
+{
+	int			a = columns->columns[index].attno - 1;
+
+	if (!is_nullable(columns, a))
+		memset(nulls, 0, sizeof(bool) * columns->n);
+	else if (a < columns->nbits)
+	{
+		for (int i = 0; i < columns->n; i++)
+			nulls[i] = (columns->bits[i] >> a & 1) == 0;
+	}
+	else
+	{
+		for (int i = 0; i < columns->n; i++)
+		{
+			HeapTupleHeader tuple = columns->tuples[i];
+
+			if (a >= HeapTupleHeaderGetNatts(tuple))
+				nulls[i] = columns->attributes[a].missing_null;
+			else
+				nulls[i] = (tuple->t_infomask & HEAP_HASNULL) != 0 && att_isnull(a, tuple->t_bits);
+		}
+	}
+}
+
 /* The n rows listed are left. */
 void
 deform_keep(Deform *columns, const uint16 *rows, int n)
@@ -846,6 +1176,11 @@ deform_keep(Deform *columns, const uint16 *rows, int n)
 		return;
 	for (int k = 0; k < n; k++)
 		columns->tuples[k] = columns->tuples[rows[k]];
+	if (columns->nbits > 0)
+	{
+		for (int k = 0; k < n; k++)
+			columns->bits[k] = columns->bits[rows[k]];
+	}
 	if (columns->walked > 0)
 	{
 		for (int k = 0; k < n; k++)

@@ -123,6 +123,12 @@ has_no_nulls(Source *source, Batch *batch, int column)
 }
 
 static void
+find_nulls(Source *source, Batch *batch, int column, bool *nulls)
+{
+	deform_find_nulls(((HeapSource *) source)->columns, column, nulls);
+}
+
+static void
 keep(Source *source, Batch *batch, const uint16 *rows, int n)
 {
 	deform_keep(((HeapSource *) source)->columns, rows, n);
@@ -254,6 +260,7 @@ static const SourceMethods heap_methods = {
 	.load_only = load_only,
 	.is_cheap = is_cheap,
 	.has_no_nulls = has_no_nulls,
+	.find_nulls = find_nulls,
 	.keep = keep,
 	.store = store,
 	.end = end_pages,

@@ -101,6 +101,7 @@ extern void deform_load(Deform *columns, int index);
 extern void deform_load_only(Deform *columns, const int *indexes, int n);
 extern bool deform_is_cheap(Deform *columns, int index);
 extern bool deform_has_no_nulls(Deform *columns, int index);
+extern void deform_find_nulls(Deform *columns, int index, bool *nulls);
 extern void deform_keep(Deform *columns, const uint16 *rows, int n);
 
 #endif							/* PGBILLION_VECTOR_HEAP_H */
