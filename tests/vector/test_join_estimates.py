@@ -31,7 +31,14 @@ CREATE TABLE parts (LIKE sales) PARTITION BY RANGE (day);
 CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (37000);
 CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (37000) TO (100000);
 INSERT INTO parts SELECT * FROM sales;
-ANALYZE calendar, sales, customers, parts;
+CREATE TABLE lines AS SELECT i / 50 AS number, i * 7 % 500 AS item, i AS price FROM generate_series(0, 99999) i;
+CREATE UNIQUE INDEX ON lines (item, number);
+CREATE TABLE returned AS SELECT number, item, price AS amount FROM lines WHERE price * 7919 % 10007 % 10 = 3;
+CREATE UNIQUE INDEX ON returned (number, item);
+CREATE TABLE wares AS SELECT i AS id, i % 60 AS brand, i % 60 / 3 AS kind, i % 7 AS color
+    FROM generate_series(0, 17999) i;
+CREATE TABLE listed AS SELECT DISTINCT brand, kind, color FROM wares WHERE brand < 30;
+ANALYZE calendar, sales, customers, parts, lines, returned, wares, listed;
 """
 OF_A_YEAR = "SELECT count(*) FROM sales s JOIN calendar c ON s.day = c.day WHERE c.year = 2003"
 
@@ -106,6 +113,70 @@ def test_estimated_by_keys(conn: Connection, query: str, rows: int | None) -> No
     assert off < actual / 4
     assert actual / 2 <= on <= actual * 2
     assert one(conn, query) == actual
+
+
+RETURNED = "r.number = l.number AND r.item = l.item"
+
+
+@pytest.mark.parametrize(
+    ("query", "low"),
+    [
+        (f"SELECT count(*) FROM lines l JOIN returned r ON {RETURNED}", True),
+        (f"SELECT count(*) FROM lines l JOIN returned r ON {RETURNED} WHERE l.price < 20000", True),
+        (f"SELECT count(*) FROM lines l, returned r, wares g WHERE {RETURNED} AND g.id = r.item", True),
+        ("SELECT count(*) FROM wares JOIN listed USING (brand, kind, color)", True),
+        ("SELECT count(*) FROM wares JOIN (SELECT brand, kind, color FROM wares INTERSECT"
+         " SELECT brand, kind, color FROM listed) q USING (brand, kind, color)", True),
+        (f"SELECT count(*) FROM lines l WHERE NOT EXISTS (SELECT FROM returned r WHERE {RETURNED})", True),
+        (f"SELECT count(*) FROM lines l LEFT JOIN returned r ON {RETURNED} WHERE r.number IS NULL", True),
+        # one column says it all
+        ("SELECT count(*) FROM lines l JOIN wares g ON g.id = l.item", False),
+    ],
+)  # fmt: skip
+def test_several_columns(conn: Connection, query: str, low: bool) -> None:
+    """A unique index, or what PostgreSQL knows of the columns together, tells how many combinations there are."""
+    conn.execute("SET pgbillion_rows.vector_join = off")
+    actual = one(conn, query)
+    off = joined(conn, query, estimate_joins="off")
+    on = joined(conn, query, estimate_joins="on")
+    assert (off < actual / 4) is low
+    assert (on > off * 4) is low
+    assert on < actual * 2
+    assert low or on > actual / 2
+
+
+def test_semijoins_by_several_columns_are_left_alone(conn: Connection) -> None:
+    query = (
+        "SELECT count(*) FROM listed l WHERE EXISTS"
+        " (SELECT FROM wares w WHERE w.brand = l.brand AND w.kind = l.kind AND w.color = l.color)"
+    )
+    assert joined(conn, query, estimate_joins="off") == joined(conn, query, estimate_joins="on")
+
+
+def test_the_planner_tells_of_combinations(conn: Connection) -> None:
+    text = one(
+        conn,
+        "SELECT pgbillion_rows.explain_vector(%s)",
+        f"SELECT count(*) FROM lines l JOIN returned r ON {RETURNED} WHERE NOT EXISTS"
+        " (SELECT FROM listed WHERE brand = l.number AND kind = l.item)",
+    )
+    assert 'joins of "l" with "r" are estimated by combinations of 2 columns, of 100' in text
+
+
+def test_as_many_rows_as_keys_were_found(conn: Connection) -> None:
+    """Conditions that go together keep more rows than their product says."""
+    query = OF_A_YEAR.replace(
+        "year = 2003", "year BETWEEN 1996 AND 2005 AND c.date BETWEEN '1996-01-01' AND '2005-12-31'"
+    )
+
+    def rows_of_calendar() -> float:
+        found = [node for node in plans.nodes(plans.explain(conn, query)) if node.get("Alias") == "c"]
+        return float(found[-1]["Plan Rows"])
+
+    conn.execute("SET pgbillion_rows.estimate_joins = off")
+    assert rows_of_calendar() < 500
+    conn.execute("SET pgbillion_rows.estimate_joins = on")
+    assert 3500 < rows_of_calendar() < 3800
 
 
 def test_a_foreign_key_promises_nothing_else(conn: Connection) -> None:

@@ -292,41 +292,6 @@ def test_small_statements_are_left_alone(conn: Connection) -> None:
     )
 
 
-def test_pairs_that_a_unique_index_makes_certain(pairs: Connection) -> None:
-    """PostgreSQL multiplies how rarely either column is equal; each row finds its partner, which costs the more."""
-    pairs.execute(
-        "SET pgbillion_rows.vector_join = on; CREATE TABLE offers AS SELECT DISTINCT a, b, repeat('y', 30) AS y"
-        " FROM pairs; ANALYZE offers; SET enable_nestloop = off; SET enable_mergejoin = off"
-    )
-    query = "SELECT p.w, o.y FROM pairs p JOIN offers o USING (a, b)"
-
-    def figures() -> list[float]:
-        (line,) = [line for line in told(pairs, query) if "vectorized join of" in line]
-        return [float(number) for number in re.findall(r"\d+\.\d\d", line)]
-
-    before = figures()
-    pairs.execute("CREATE UNIQUE INDEX ON offers (a, b)")
-    after = figures()
-    assert after[0] > before[0] + 50, (before, after)
-    assert after[1] > before[1] + 500, (before, after)
-
-
-def test_pairs_are_no_more_than_the_rows_that_look_for_theirs(pairs: Connection) -> None:
-    """Of few rows each finds one partner: not as many as the factor says of the one row that PostgreSQL estimates."""
-    pairs.execute(
-        "SET pgbillion_rows.vector_join = on; CREATE TABLE offers AS SELECT DISTINCT a, b, repeat('y', 30) AS y"
-        " FROM pairs; CREATE UNIQUE INDEX ON offers (a, b); ANALYZE offers; SET enable_nestloop = off;"
-        " SET enable_mergejoin = off"
-    )
-
-    def taken(where: str) -> float:
-        query = f"SELECT p.w, o.y FROM pairs p JOIN offers o USING (a, b) WHERE {where}"
-        (line,) = [line for line in told(pairs, query) if "vectorized join of" in line]
-        return [float(number) for number in re.findall(r"\d+\.\d\d", line)][1]
-
-    assert taken("p.w = 'none'") < taken("p.w <> 'none'") / 2
-
-
 # before the join, or not
 
 

@@ -268,8 +268,8 @@ is_large(RelOptInfo *rel, RelOptInfo *small)
 }
 
 /* Is one of two tables within a semijoin that the other is not in? PostgreSQL estimates how many rows find a partner then. */
-static bool
-are_semijoined(PlannerInfo *root, RelOptInfo *one, RelOptInfo *other)
+bool
+join_estimate_are_semijoined(PlannerInfo *root, RelOptInfo *one, RelOptInfo *other)
 {
 	ListCell   *lc;
 
@@ -285,8 +285,8 @@ are_semijoined(PlannerInfo *root, RelOptInfo *one, RelOptInfo *other)
 }
 
 /* The clause by which two tables are joined, as one of an equivalence class, or NULL. Before 18 each order has its own. */
-static RestrictInfo *
-clause_of(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *outer, RelOptInfo *inner)
+RestrictInfo *
+join_estimate_clause(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *outer, RelOptInfo *inner)
 {
 	List	   *clauses = generate_join_implied_equalities(root, bms_union(outer->relids, inner->relids), outer->relids,
 														   inner, NULL);
@@ -303,13 +303,13 @@ clause_of(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *outer, RelOptInfo
 }
 
 /* What PostgreSQL takes for the selectivity of a join clause, which it remembers. */
-static Selectivity
-core_selectivity(PlannerInfo *root, RestrictInfo *clause, RelOptInfo *large, RelOptInfo *small)
+Selectivity
+join_estimate_core_selectivity(PlannerInfo *root, RestrictInfo *clause, RelOptInfo *one, RelOptInfo *other)
 {
 	SpecialJoinInfo inner = {
 		.type = T_SpecialJoinInfo,
-		.min_lefthand = large->relids,.min_righthand = small->relids,
-		.syn_lefthand = large->relids,.syn_righthand = small->relids,
+		.min_lefthand = one->relids,.min_righthand = other->relids,
+		.syn_lefthand = one->relids,.syn_righthand = other->relids,
 		.jointype = JOIN_INNER
 	};
 
@@ -329,6 +329,27 @@ forget_foreign_key(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *large, R
 		if (key->nkeys == 1 && key->con_relid == large->relid && key->ref_relid == small->relid && key->eclass[0] == ec)
 			root->fkey_list = foreach_delete_current(root->fkey_list, lc);
 	}
+}
+
+/* Have as many rows expected of a table as have been found, if these are more, in what has been planned of it already. */
+static void
+raise_rows(RelOptInfo *rel, double rows)
+{
+	double		factor = rows / Max(rel->rows, 1);
+	ListCell   *lc;
+
+	if (factor <= 1)
+		return;
+	rel->rows = rows;
+	foreach(lc, rel->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if (path->param_info == NULL)
+			path->rows = rows;
+	}
+	foreach(lc, rel->partial_pathlist)
+		((Path *) lfirst(lc))->rows *= factor;
 }
 
 /* Have the join of two tables by equality of two columns estimated by the keys that the small one's filter keeps. */
@@ -354,8 +375,8 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 	{
 		double		most = most_of_keys(&statistics, small->rows) * large->rows;
 
-		if (most >= LEAST_ROWS && (clause = clause_of(root, ec, large, small)) != NULL)
-			core = core_selectivity(root, clause, large, small);
+		if (most >= LEAST_ROWS && (clause = join_estimate_clause(root, ec, large, small)) != NULL)
+			core = join_estimate_core_selectivity(root, clause, large, small);
 		if (clause != NULL && most >= LEAST_FACTOR * core * pairs)
 			kept = kept_keys_read(root, small, small_var->varattno, conditions);
 	}
@@ -364,19 +385,20 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 		RestrictInfo *turned;
 		double		share = 0;
 
+		raise_rows(small, kept->nkeys);
 		sort_common(&statistics);
 		for (int i = 0; i < kept->nkeys; i++)
 			share += share_of_key(&statistics, kept->keys[i]);
 		/* statistics may be older than keys, so it is not lowered */
 		clause->norm_selec = Max(Min(share / Max(small->rows, 1), 1), core);
-		turned = clause_of(root, ec, small, large);
+		turned = join_estimate_clause(root, ec, small, large);
 		if (turned != NULL)
 			turned->norm_selec = clause->norm_selec;
 		forget_foreign_key(root, ec, large, small);
 		plan_report(root, "joins of \"%s\" with \"%s\" are estimated by the %d keys that the latter's filter keeps, of %.0f rows instead of %.0f",
 					planner_rt_fetch(large->relid, root)->eref->aliasname,
 					planner_rt_fetch(small->relid, root)->eref->aliasname, kept->nkeys,
-					clause->norm_selec * pairs, core * pairs);
+					clause->norm_selec * large->rows * small->rows, core * pairs);
 	}
 	free_statistics(&statistics);
 	ReleaseVariableStats(large_data);
@@ -416,19 +438,17 @@ estimate_all(PlannerInfo *root, EquivalenceClass *ec, Var *small)
 
 		if (large != NULL && large->varno != small->varno && large->vartype == small->vartype &&
 			is_large(find_base_rel(root, large->varno), rel) &&
-			!are_semijoined(root, rel, find_base_rel(root, large->varno)))
+			!join_estimate_are_semijoined(root, rel, find_base_rel(root, large->varno)))
 			estimate(root, ec, large, small);
 	}
 }
 
-/* The tables of a query have their paths, and no join of them has been looked at. */
+/* Estimate all joins of a query's tables with filtered ones. */
 static void
 estimate_by_keys(PlannerInfo *root)
 {
 	ListCell   *lc;
 
-	if (!estimate_joins || planner_wants_first_rows(root))
-		return;
 	foreach(lc, root->eq_classes)
 	{
 		EquivalenceClass *ec = lfirst_node(EquivalenceClass, lc);
@@ -446,6 +466,16 @@ estimate_by_keys(PlannerInfo *root)
 	}
 }
 
+/* The tables of a query have their paths, and no join of them has been looked at. */
+static void
+estimate_before_search(PlannerInfo *root)
+{
+	if (!estimate_joins || planner_wants_first_rows(root))
+		return;
+	estimate_by_keys(root);
+	join_estimate_by_combinations(root);
+}
+
 void
 join_estimate_init(void)
 {
@@ -454,5 +484,5 @@ join_estimate_init(void)
 							 "The keys are read while the query is planned, where PostgreSQL's estimate may be far too low.",
 							 &estimate_joins, true, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
-	planner_set_search_offer(estimate_by_keys);
+	planner_set_search_offer(estimate_before_search);
 }

@@ -1,10 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * join_estimate.h
- *	  Joins with a filtered table, estimated by the keys that its filter keeps.
+ *	  Joins with a filtered table, estimated by the keys that its filter keeps,
+ *	  and joins by several columns, by how many combinations there are.
  *
- *	join_estimate.c	which joins, and what statistics tell of keys
- *	kept_keys.c		reads the keys that a filter keeps, and remembers them
+ *	join_estimate.c		which joins, and what statistics tell of keys
+ *	kept_keys.c			reads the keys that a filter keeps, and remembers them
+ *	several_columns.c	joins by several columns
  *
  * PostgreSQL takes the rows of a table to find their partners evenly among all
  * keys of the other one. A calendar of 200 years joined with sales of five is
@@ -26,7 +28,17 @@
 
 #include "nodes/pathnodes.h"
 
+/* ---- join_estimate.c ---- */
+
 extern void join_estimate_init(void);
+extern RestrictInfo *join_estimate_clause(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *outer, RelOptInfo *inner);
+extern Selectivity join_estimate_core_selectivity(PlannerInfo *root, RestrictInfo *clause, RelOptInfo *one,
+												  RelOptInfo *other);
+extern bool join_estimate_are_semijoined(PlannerInfo *root, RelOptInfo *one, RelOptInfo *other);
+
+/* ---- several_columns.c ---- */
+
+extern void join_estimate_by_combinations(PlannerInfo *root);
 
 /* ---- kept_keys.c ---- */
 

@@ -24,11 +24,8 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
-#include "optimizer/pathnode.h"
 #include "parser/parsetree.h"
-#include "utils/float.h"
 #include "utils/lsyscache.h"
-#include "utils/selfuncs.h"
 #include "utils/syscache.h"
 
 #include "planner/planner.h"
@@ -90,88 +87,17 @@ honest_cost(Path *path)
 
 /* ---- how many rows ---- */
 
-/* The number of different values of a column. */
-static double
-count_values(PlannerInfo *root, Node *column)
-{
-	VariableStatData data;
-	bool		isdefault;
-	double		n;
-
-	examine_variable(root, column, 0, &data);
-	n = get_variable_numdistinct(&data, &isdefault);
-	ReleaseVariableStats(data);
-
-	return Max(n, 1);
-}
-
-/* The column of one table that a class has equal to a column of another, or NULL. Sets *own to that one. */
-static Node *
-find_equal(EquivalenceClass *class, Index table, AttrNumber attno, Index other, Node **own)
-{
-	Node	   *found = NULL;
-	ListCell   *lc;
-
-	*own = NULL;
-	foreach(lc, class->ec_members)
-	{
-		Var		   *var = (Var *) ((EquivalenceMember *) lfirst(lc))->em_expr;
-
-		if (!IsA(var, Var))
-			continue;
-		if (var->varno == table && var->varattno == attno)
-			*own = (Node *) var;
-		else if (var->varno == other)
-			found = (Node *) var;
-	}
-	return *own == NULL ? NULL : found;
-}
-
-/*
- * PostgreSQL takes a row's equality in one column to say nothing of another. If
- * a unique index of a table has all the columns, they are likely to be what
- * rows of the other table refer to it by, and each of these finds its row: how
- * many times as many there are then, or 1.
- */
-static double
-factor_of_index(PlannerInfo *root, IndexOptInfo *index, Index other)
-{
-	double		pairs = 1;
-
-	if (!index->unique || index->nkeycolumns < 2 || index->indpred != NIL || index->indexprs != NIL)
-		return 1;
-	for (int i = 0; i < index->nkeycolumns; i++)
-	{
-		Node	   *found = NULL;
-		Node	   *own;
-		ListCell   *lc;
-
-		foreach(lc, root->eq_classes)
-		{
-			found = find_equal(lfirst(lc), index->rel->relid, index->indexkeys[i], other, &own);
-			if (found != NULL)
-				break;
-		}
-		if (found == NULL)
-			return 1;
-		pairs *= Max(count_values(root, own), count_values(root, found));
-	}
-	return Max(pairs / Max(index->rel->tuples, 1), 1);
-}
-
-/* A join of two tables likely has this many times the rows that PostgreSQL estimates. */
-typedef struct Multiple
+/* The conditions of a table likely keep this many times the rows that PostgreSQL estimates. */
+typedef struct Guess
 {
 	Index		table;
-	Index		other;
 	double		factor;
-} Multiple;
+} Guess;
 
 /* Those of a statement. */
 typedef struct RowsMemo
 {
-	List	   *multiples;
-	List	   *guesses;		/* of one table each: its number, twice */
+	List	   *guesses;
 } RowsMemo;
 
 /*
@@ -197,38 +123,6 @@ factor_of_guesses(RelOptInfo *table)
 	return factor;
 }
 
-/* Find out how a table's unique indexes multiply its rows with those of others. */
-static void
-add_multiples(PlannerInfo *root, RelOptInfo *table, RowsMemo *rows)
-{
-	ListCell   *lc;
-
-	foreach(lc, table->indexlist)
-	{
-		IndexOptInfo *index = lfirst(lc);
-
-		if (!index->unique || index->nkeycolumns < 2)
-			continue;
-		for (int other = 1; other < root->simple_rel_array_size; other++)
-		{
-			double		factor = 1;
-
-			if (other != table->relid && root->simple_rel_array[other] != NULL)
-				factor = factor_of_index(root, index, other);
-			if (factor > 1)
-			{
-				Multiple   *multiple = palloc(sizeof(Multiple));
-
-				*multiple = (Multiple)
-				{
-					table->relid, other, factor
-				};
-				rows->multiples = lappend(rows->multiples, multiple);
-			}
-		}
-	}
-}
-
 static void
 add_guess(RelOptInfo *table, RowsMemo *rows)
 {
@@ -236,11 +130,11 @@ add_guess(RelOptInfo *table, RowsMemo *rows)
 
 	if (factor > 1)
 	{
-		Multiple   *guess = palloc(sizeof(Multiple));
+		Guess	   *guess = palloc(sizeof(Guess));
 
-		*guess = (Multiple)
+		*guess = (Guess)
 		{
-			table->relid, table->relid, factor
+			table->relid, factor
 		};
 		rows->guesses = lappend(rows->guesses, guess);
 	}
@@ -268,89 +162,10 @@ memo_of_rows(PlannerInfo *root)
 		if (rel == NULL || rel->reloptkind != RELOPT_BASEREL)
 			continue;
 		add_guess(rel, rows);
-		if (root->eq_classes != NIL)
-			add_multiples(root, rel, rows);
 	}
 	MemoryContextSwitchTo(old);
 
 	return rows;
-}
-
-/* The share of rows that the tables of a joined relation keep, each by conditions of its own, all together. */
-static double
-share_kept(PlannerInfo *root, RelOptInfo *joined)
-{
-	double		share = 1;
-	int			table = -1;
-
-	while ((table = bms_next_member(joined->relids, table)) >= 0)
-	{
-		RelOptInfo *rel = root->simple_rel_array[table];
-
-		if (rel != NULL && rel->tuples > 0)
-			share *= Min(rel->rows / rel->tuples, 1);
-	}
-	return share;
-}
-
-/*
- * The most rows of a joined relation by the unique index of one of its tables, in units of the rows that PostgreSQL
- * estimates: each row of the others finds one of the table at most.
- */
-static double
-most_times(PlannerInfo *root, RelOptInfo *joined, Index table)
-{
-	Relids		others = bms_del_member(bms_copy(joined->relids), table);
-	RelOptInfo *rest = bms_membership(others) == BMS_SINGLETON ?
-		root->simple_rel_array[bms_singleton_member(others)] : find_join_rel(root, others);
-
-	return rest == NULL ? get_float8_infinity() : rest->rows * cached_rows_factor(root, rest) / Max(joined->rows, 1);
-}
-
-/*
- * How many times the rows of a joined relation are likely, by unique indexes. Where each row of a table finds its row by
- * one, and further tables only filter, there are no more than what all conditions leave of that table. Above all where
- * PostgreSQL estimates less than a row, and says one, a factor would be far beyond that.
- */
-static double
-factor_of_multiples(PlannerInfo *root, RelOptInfo *joined, List *multiples)
-{
-	double		factor = 1;
-	double		most = get_float8_infinity();
-	double		share = -1;
-	ListCell   *lc;
-
-	foreach(lc, multiples)
-	{
-		Multiple   *multiple = lfirst(lc);
-
-		if (!bms_is_member(multiple->table, joined->relids) || !bms_is_member(multiple->other, joined->relids))
-			continue;
-		if (share < 0)
-			share = share_kept(root, joined);
-		factor = Max(factor, Min(multiple->factor, root->simple_rel_array[multiple->other]->tuples * share / Max(joined->rows, 1)));
-		most = Min(most, most_times(root, joined, multiple->table));
-	}
-	return Max(Min(factor, most), 1);
-}
-
-/* The same, found out once. */
-static double
-factor_of_indexes(PlannerInfo *root, RelOptInfo *joined, List *multiples)
-{
-	double	   *known;
-
-	if (multiples == NIL)
-		return 1;
-	known = planner_memo_find(root, MEMO_FACTOR, joined);
-	if (known == NULL)
-	{
-		double		factor = factor_of_multiples(root, joined, multiples);
-
-		known = planner_memo_make(root, MEMO_FACTOR, joined, sizeof(double));
-		*known = factor;
-	}
-	return *known;
 }
 
 /* How many times the rows of a relation, as PostgreSQL estimates them, are likely. */
@@ -358,12 +173,12 @@ double
 cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
 {
 	const RowsMemo *rows = memo_of_rows(root);
-	double		factor = IS_JOIN_REL(rel) ? factor_of_indexes(root, rel, rows->multiples) : 1;
+	double		factor = 1;
 	ListCell   *lc;
 
 	foreach(lc, rows->guesses)
 	{
-		Multiple   *guess = lfirst(lc);
+		Guess	   *guess = lfirst(lc);
 
 		if (bms_is_member(guess->table, rel->relids))
 			factor *= guess->factor;

@@ -17,7 +17,6 @@
 typedef enum MemoKind
 {
 	MEMO_ROWS,					/* of a PlannerInfo: cached_cost.c */
-	MEMO_FACTOR,				/* of a relation: cached_cost.c */
 	MEMO_COSTS,					/* of a relation's paths: cached_cost.c */
 	MEMO_STATEMENT,				/* of a PlannerInfo: join_chain.c */
 	MEMO_CHAINS,				/* of a relation: join_chain.c */
