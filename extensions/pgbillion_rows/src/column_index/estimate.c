@@ -9,6 +9,7 @@
 
 #include "access/amapi.h"
 #include "optimizer/cost.h"
+#include "port/pg_bitutils.h"
 #include "utils/rel.h"
 
 #include "column_index/store.h"
@@ -46,6 +47,17 @@ column_index_usable(Relation index)
 	return index->rd_index->indisvalid && index->rd_index->indisready && index->rd_index->indislive;
 }
 
+/* How many of a segment's blocks are stale. */
+static int
+count_stale(const DirectoryEntry *entry, int nblocks)
+{
+	int			n = (int) pg_popcount((const char *) entry->stale, nblocks / BITS_PER_BYTE);
+
+	for (int i = nblocks / BITS_PER_BYTE * BITS_PER_BYTE; i < nblocks; i++)
+		n += bitmap_test(entry->stale, i);
+	return n;
+}
+
 /*
  * Guess how much of a table an index covers, from up to SEGMENTS_LOOKED_AT
  * segments that are spread over the table.  The caller has locked the index.
@@ -78,8 +90,7 @@ column_index_estimate(Relation index, BlockNumber heap_blocks, ColumnEstimate *e
 			continue;
 		encoded += nblocks;
 		pages += entry.pages;
-		for (int i = 0; i < nblocks; i++)
-			valid += !bitmap_test(entry.stale, i);
+		valid += nblocks - count_stale(&entry, nblocks);
 	}
 	estimate->valid_share = blocks > 0 ? valid / blocks : 0;
 	estimate->pages_per_block = encoded > 0 ? pages / encoded : 0;

@@ -71,7 +71,7 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
 	pages = page_cost * rel->pages;
-	index = vector_choose_column_index(rel, target->exprs, &pages, &row);
+	index = vector_choose_column_index(root, rel, target->exprs, &pages, &row);
 	run = pages + (row * rel->tuples + vector_row_cost(root, target) * rel->rows) / divisor;
 
 	path = vector_make_scan_path(parent, rel, target, terms, index, parallel_workers, safe);

@@ -12,14 +12,21 @@
 #include "optimizer/optimizer.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
-#include "utils/spccache.h"
 
 #include "column_index/column_index.h"
 #include "planner/planner.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
+#include "vector/plan/planner_memo.h"
 
 int			vector_columns = PLAN_ON;
+
+/* What is known of an index. */
+typedef struct IndexMemo
+{
+	bool		usable;
+	ColumnEstimate estimate;
+} IndexMemo;
 
 /* The attributes of a table that a scan needs for its filter and these expressions. */
 static Bitmapset *
@@ -91,19 +98,40 @@ find_index(RelOptInfo *rel, const Bitmapset *attnos)
 }
 
 /*
+ * What is known of an index, found out once in a statement; NULL if it cannot
+ * be used. It is asked for with each order of joins, and looks at all segments.
+ */
+static const ColumnEstimate *
+estimate_of(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info)
+{
+	IndexMemo  *known = planner_memo_find(root, MEMO_INDEX, info);
+	Relation	index;
+
+	if (known == NULL)
+	{
+		known = planner_memo_make(root, MEMO_INDEX, info, sizeof(IndexMemo));
+		/* the planner holds a lock */
+		index = index_open(info->indexoid, NoLock);
+		known->usable = column_index_usable(index);
+		if (known->usable)
+			column_index_estimate(index, rel->pages, &known->estimate);
+		index_close(index, NoLock);
+	}
+	return known->usable ? &known->estimate : NULL;
+}
+
+/*
  * The columnar index that a scan of a table is to read for expressions over
  * it and perhaps others, or InvalidOid, and what its pages and rows cost in
  * place of those given. With "force" it is
  * read if there is one that can be, else if it is cheaper.
  */
 Oid
-vector_choose_column_index(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
+vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 {
 	Bitmapset  *attnos;
 	IndexOptInfo *info;
-	Relation	index;
-	ColumnEstimate estimate;
-	double		page_cost;
+	const ColumnEstimate *estimate;
 	double		share;
 	Cost		index_pages;
 	Cost		index_row;
@@ -112,23 +140,14 @@ vector_choose_column_index(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 		return InvalidOid;
 	attnos = needed_attributes(rel, exprs);
 	info = find_index(rel, attnos);
-	if (info == NULL)
+	estimate = info == NULL ? NULL : estimate_of(root, rel, info);
+	if (estimate == NULL)
 		return InvalidOid;
-	/* the planner holds a lock */
-	index = index_open(info->indexoid, NoLock);
-	if (!column_index_usable(index))
-	{
-		index_close(index, NoLock);
-		return InvalidOid;
-	}
-	column_index_estimate(index, rel->pages, &estimate);
-	index_close(index, NoLock);
 
-	get_tablespace_page_costs(info->reltablespace, NULL, &page_cost);
-	share = Max(Min(estimate.valid_share, 1), 0);
+	share = Max(Min(estimate->valid_share, 1), 0);
+	/* a page of the index costs what one of the table does */
 	index_pages = *pages * (1 - share) +
-		page_cost * rel->pages * share * estimate.pages_per_block *
-		Max(bms_num_members(attnos), 1) / Max(info->nkeycolumns, 1);
+		*pages * share * estimate->pages_per_block * Max(bms_num_members(attnos), 1) / Max(info->nkeycolumns, 1);
 	index_row = *row * (1 - share) + *row * share * COLUMN_ROW_COST_FACTOR;
 	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
 		return InvalidOid;

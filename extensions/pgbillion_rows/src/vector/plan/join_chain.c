@@ -54,6 +54,26 @@
 
 /* ---- what a chain costs ---- */
 
+/* Estimate what the table costs in a columnar index that has all columns that are needed of it. */
+static void
+appraise_column_index(PlannerInfo *root, JoinChain *chain)
+{
+	Cost		row = chain->row + chain->terms;
+	ListCell   *lc;
+
+	chain->column_pages = chain->pages;
+	chain->column_share = 1;
+	if (!chain->has_column_index || row <= 0)
+		return;
+	foreach(lc, chain->table->reltarget->exprs)
+	{
+		if (!IsA(lfirst(lc), Var))
+			return;
+	}
+	if (OidIsValid(vector_choose_column_index(root, chain->table, chain->table->reltarget->exprs, &chain->column_pages, &row)))
+		chain->column_share = row / (chain->row + chain->terms);
+}
+
 /* Begin a chain with a table. */
 static void
 begin_chain(PlannerInfo *root, RelOptInfo *table, JoinChain *chain)
@@ -69,6 +89,7 @@ begin_chain(PlannerInfo *root, RelOptInfo *table, JoinChain *chain)
 	chain->share = 1;
 	chain->natts = table->max_attr;
 	chain->has_column_index = vector_has_column_index(table);
+	appraise_column_index(root, chain);
 }
 
 /* Add what a further step costs. Keys that go down save the steps before theirs the rows that they remove. */
@@ -99,7 +120,7 @@ join_chain_cost(const JoinChain *chain)
 	Cost		row;
 
 	join_chain_scan_cost(chain, &pages, &row);
-	return pages + row * chain->table->tuples + chain->own + chain->shared;
+	return chain->column_pages + row * chain->column_share * chain->table->tuples + chain->own + chain->shared;
 }
 
 /* What the joins of a chain cost each of `divisor` processes, which puts all rows of the inner sides into tables. */

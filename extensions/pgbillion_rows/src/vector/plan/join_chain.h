@@ -39,6 +39,9 @@ struct JoinChain
 	Cost		pages;
 	Cost		row;			/* without conditions */
 	Cost		terms;			/* those, of each row */
+	/* with a columnar index, as far as that can be told before the joins */
+	Cost		column_pages;
+	double		column_share;	/* of what rows cost; 1: it is not read */
 	/* of the steps */
 	int			tests;			/* of keys that go down */
 	double		share;			/* of the table's rows that these leave */

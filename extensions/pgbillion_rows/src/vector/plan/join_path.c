@@ -152,7 +152,7 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 	join_chain_scan_cost(chain, &pages, &row);
 	*index = InvalidOid;
 	if (chain->has_column_index)
-		*index = vector_choose_column_index(chain->table, exprs_of(chain, target), &pages, &row);
+		*index = vector_choose_column_index(root, chain->table, exprs_of(chain, target), &pages, &row);
 	/* to PostgreSQL, reading takes as long however many read */
 	if (vector_tables_in_memory(root))
 		pages /= divisor;

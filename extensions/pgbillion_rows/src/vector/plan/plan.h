@@ -81,7 +81,7 @@ extern void vector_share_pairs(Path *path, double pairs, Cost cost);
 
 /* columns_path.c */
 extern bool vector_has_column_index(RelOptInfo *rel);
-extern Oid	vector_choose_column_index(RelOptInfo *rel, List *exprs, Cost *pages, Cost *row);
+extern Oid	vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost *pages, Cost *row);
 extern void vector_columns_init(void);
 
 /* What a scan that returns rows reads from a columnar index. */
