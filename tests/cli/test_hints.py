@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
 import os
 import re
@@ -287,6 +288,9 @@ def test_a_tenant_whose_name_the_target_has(user: User, cluster: Cluster) -> Non
     "cli/tenants_fleet.py _print_failures: again",
 )
 def test_tenants_that_cannot_be_imported(user: User, cluster: Cluster, tmp_path: Path) -> None:
+    # pg_dump as new as the server, of which the machine itself may have none
+    path = f"{cluster.installation.bindir}:{os.environ['PATH']}"
+    user = dataclasses.replace(user, environment={**user.environment, "PATH": path})
     with cluster.connect("app") as conn:
         conn.execute(
             "DROP SCHEMA IF EXISTS fleet_1, fleet_2, old_fleet_1, old_fleet_2 CASCADE;"
