@@ -7,6 +7,7 @@
  *	join_estimate.c		which joins, and what statistics tell of keys
  *	kept_keys.c			reads the keys that a filter keeps, and remembers them
  *	several_columns.c	joins by several columns
+ *	join_clauses.c		what joins two tables
  *
  * PostgreSQL takes the rows of a table to find their partners evenly among all
  * keys of the other one. A calendar of 200 years joined with sales of five is
@@ -31,6 +32,9 @@
 /* ---- join_estimate.c ---- */
 
 extern void join_estimate_init(void);
+
+/* ---- join_clauses.c ---- */
+
 extern RestrictInfo *join_estimate_clause(PlannerInfo *root, EquivalenceClass *ec, RelOptInfo *outer, RelOptInfo *inner);
 extern Selectivity join_estimate_core_selectivity(PlannerInfo *root, RestrictInfo *clause, RelOptInfo *one,
 												  RelOptInfo *other);
