@@ -52,8 +52,8 @@ typedef struct Attribute
 	Datum		missing;
 } Attribute;
 
-/* Attributes of which each row has a bit at hand. */
-#define BITS_AT_HAND 64
+/* Attributes of which each row has a bit available. */
+#define BITS_AVAILABLE 64
 
 /* A bit per attribute. */
 #define BITMAP_WORDS ((MaxTupleAttributeNumber + 63) / 64)
@@ -293,12 +293,12 @@ bits_of(HeapTupleHeader tuple, int natts)
 	return (tuple->t_infomask & HEAP_HASNULL) != 0 ? bits : ~UINT64CONST(0);
 }
 
-/* What find_nulls() does, where all rows have all attributes, and these have bits at hand. */
+/* What find_nulls() does, where all rows have all attributes, and these have bits available. */
 static void
 find_bits(Deform *columns)
 {
 	int			natts = columns->nattributes;
-	uint64		wanted = ~UINT64CONST(0) >> (BITS_AT_HAND - natts);
+	uint64		wanted = ~UINT64CONST(0) >> (BITS_AVAILABLE - natts);
 	uint64		all = ~UINT64CONST(0);
 	uint64		any = 0;
 
@@ -335,7 +335,7 @@ find_nulls(Deform *columns)
 					 (SizeofHeapTupleHeader + 1) % sizeof(uint64) == 0, "words of a tuple's bitmap");
 	for (int i = 0; i < columns->n; i++)
 		present = Min(present, HeapTupleHeaderGetNatts(columns->tuples[i]));
-	if (present == columns->nattributes && present <= BITS_AT_HAND)
+	if (present == columns->nattributes && present <= BITS_AVAILABLE)
 	{
 		find_bits(columns);
 		return;
@@ -825,8 +825,8 @@ count_bits(uint64 bits, int nbytes)
 }
 
 /*
- * The values of an attribute where its rows have one, which is so many behind
- * the first of its neighbors as have bits before its own.
+ * The values of an attribute, where rows have one: behind the first of its
+ * neighbors lie as many values as bits are set before its own.
  */
 static void
 gather_alike(const Attribute *attribute, const char *const *from, const uint64 *bits, int first, int a, int n,
@@ -878,7 +878,7 @@ step_alike(Deform *columns, int from, int end)
 	int			n = columns->n;
 	int			len = first->len;
 	uintptr_t	align = first->align_bytes - 1;
-	uint64		within = ~UINT64CONST(0) >> (BITS_AT_HAND - (end - from));
+	uint64		within = ~UINT64CONST(0) >> (BITS_AVAILABLE - (end - from));
 	int			nbytes = (end - from + BITS_PER_BYTE - 1) / BITS_PER_BYTE;
 	int			c = first->next_column;
 	const char *begin[BATCH_ROWS];
