@@ -352,3 +352,92 @@ def test_wal_that_ends_too_early_or_has_a_gap(source: Archived, cli: CommandLine
     nothing_left(cli)
     source.remove(backup)
     shutil.rmtree(wal)
+
+
+LARGE = """
+    CREATE DOMAIN outside.lo AS oid;
+    CREATE TABLE {0}.picture (i integer PRIMARY KEY, large outside.lo, other oid, changed integer DEFAULT 0);
+    INSERT INTO {0}.picture SELECT i, lo_from_bytea(0, convert_to(repeat('{0}' || i, 100000), 'UTF8')), 16
+        FROM generate_series(1, 3) i;
+    UPDATE {0}.picture SET other = large WHERE i = 3;
+    CREATE FUNCTION {0}.changes() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.changed = 1; RETURN NEW; END';
+    CREATE TRIGGER changes BEFORE UPDATE ON {0}.picture FOR EACH ROW EXECUTE FUNCTION {0}.changes();
+    ALTER TABLE {0}.picture ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+    GRANT SELECT ON LARGE OBJECT {1} TO reader WITH GRANT OPTION; COMMENT ON LARGE OBJECT {1} IS 'seen';
+"""
+
+
+@pytest.mark.majors
+def test_large_objects_that_columns_name_come_back(source: Archived, cli: CommandLine) -> None:
+    contents = (
+        "SELECT string_agg(md5(lo_get(large)) || (other = large)::text || changed, ' ' ORDER BY i) FROM {0}.picture"
+    )
+    facts = (
+        "SELECT lomowner::regrole::text || lomacl::text || coalesce(obj_description(oid, 'pg_largeobject'), '')"
+        " FROM pg_largeobject_metadata WHERE oid = %s"
+    )
+    count = "SELECT count(*) FROM pg_largeobject_metadata"
+    with cli.connect() as conn:
+        conn.execute("SET ROLE maker; SELECT lo_create(4711)")
+        conn.execute("RESET ROLE")
+        conn.execute(LARGE.replace("{0}", "tenant").replace("{1}", "4711").encode())
+        conn.execute(
+            "UPDATE tenant.picture SET large = 4711, changed = 0 WHERE i = 1; ALTER TABLE tenant.picture OWNER TO maker"
+        )
+        conn.execute("GRANT USAGE ON SCHEMA tenant TO maker")
+        conn.execute("SELECT lo_put(4711, 9000000, 'x')")
+        before, of_one = one(conn, contents.format("tenant")), one(conn, facts, 4711)
+        backup = source.backup("large")
+        time = now(conn)
+        conn.execute("SELECT lo_unlink(large) FROM tenant.picture WHERE i = 2; SELECT lo_put(4711, 0, 'changed since')")
+        conn.execute("GRANT UPDATE ON LARGE OBJECT 4711 TO PUBLIC")
+        other, number = one(conn, "SELECT md5(lo_get(4711))"), one(conn, count)
+        source.archive()
+        made = cli.json(*restoring(backup, "--wal", str(source.wal), "--to", time))
+        assert made["large_objects"] == 3
+        assert one(conn, contents.format("old")) == before
+        # one that is gone, and one that differs, which keeps what it is; the third is as it was
+        assert one(conn, count) == number + 2
+        assert one(conn, "SELECT md5(lo_get(4711))") == other
+        new = one(conn, "SELECT large FROM old.picture WHERE i = 1")
+        assert new != 4711
+        assert one(conn, facts, new) == of_one
+        conn.execute("DROP SCHEMA old CASCADE; SELECT lo_unlink(oid) FROM pg_largeobject_metadata")
+        conn.execute("DROP TRIGGER changes ON tenant.picture; DROP TABLE tenant.picture")
+        # nothing is there: all have the OIDs that they had
+        assert cli.json(*restoring(backup, "--wal", str(source.wal), "--to", time))["large_objects"] == 3
+        assert one(conn, contents.format("old")) == before
+        assert one(conn, "SELECT large FROM old.picture WHERE i = 1") == 4711
+        conn.execute("DROP SCHEMA old CASCADE; SELECT lo_unlink(oid) FROM pg_largeobject_metadata")
+    nothing_left(cli)
+    source.remove(backup)
+
+
+@pytest.mark.majors
+def test_publications_that_it_was_in(source: Archived, cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute(
+            "CREATE PUBLICATION part FOR TABLE tenant.a (i) WHERE (i > 3 AND t <> '%s'), tenant.b, outside.country;"
+            "CREATE PUBLICATION whole FOR TABLES IN SCHEMA tenant, other;"
+            "CREATE PUBLICATION every FOR ALL TABLES; CREATE PUBLICATION gone FOR TABLE tenant.b"
+        )
+        published = "SELECT string_agg(p::text, ' ' ORDER BY p::text) FROM pg_publication_tables p"
+        before = one(conn, published)
+        backup = source.backup("published")
+        time = now(conn)
+        conn.execute("DROP SCHEMA tenant CASCADE")
+        source.archive()
+        arguments = ("tenants", "restore", "tenant", "--backup", str(backup), "--wal", str(source.wal), "--to", time)
+        made = cli.json(*arguments)
+        assert (made["publications"], made["left_publications"]) == (["gone", "part", "whole"], [])
+        assert one(conn, published) == before
+        conn.execute("DROP SCHEMA tenant CASCADE; DROP PUBLICATION gone")
+        done = cli.run(*arguments, check=True)
+        assert "it is no longer in these publications: gone" in done.stderr
+        # beside the present one it is in none but those of all tables
+        assert cli.json(*arguments, "--as", "old")["publications"] == []
+        assert (
+            one(conn, "SELECT count(*) FROM pg_publication_tables WHERE schemaname = 'old' AND pubname <> 'every'") == 0
+        )
+    nothing_left(cli)
+    source.remove(backup)

@@ -138,8 +138,11 @@ def restore(
         print(json.dumps(outcome.to_json()))
         return
     as_name = f" as {outcome.name}" if outcome.name != outcome.tenant else ""
+    objects = f", {text.many(outcome.large_objects, 'large object')}" if outcome.large_objects else ""
     as_of = f" of {outcome.time}" if outcome.time is not None else ""
     print(
         f"{outcome.tenant}{as_of} restored{as_name}: {text.many(outcome.tables, 'table')},"
-        f" {text.many(outcome.rows, 'row')}, verified, in {text.duration(outcome.seconds)}"
+        f" {text.many(outcome.rows, 'row')}{objects}, verified, in {text.duration(outcome.seconds)}"
     )
+    if outcome.left_publications:
+        say(text.harmless(f"it is no longer in these publications: {', '.join(outcome.left_publications)}"))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgbillion.common.connection import Connection
@@ -365,6 +366,18 @@ class Server:
         conn = self.target(database).connect(application_name="pgbillion tenants restore")
         conn.execute("SET session_replication_role = replica; SET client_min_messages = warning")
         return conn
+
+    def connect_as(self, database: str, role: str) -> Connection:
+        """Connect as a role, which is let in for that, and for which neither triggers nor policies count."""
+        with self.connect(database) as conn:
+            name = sql.Identifier(role)
+            conn.execute(sql.SQL("ALTER ROLE {} LOGIN BYPASSRLS CONNECTION LIMIT -1").format(name))
+            conn.execute(sql.SQL("GRANT SET ON PARAMETER session_replication_role TO {}").format(name))
+            conn.execute(sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(sql.Identifier(database), name))
+        conninfo = make_conninfo(self.target(database).conninfo, user=role, options="-c local_preload_libraries=")
+        session = Target(conninfo, "the restored copy").connect(application_name="pgbillion tenants restore")
+        session.execute("SET session_replication_role = replica; SET client_min_messages = warning")
+        return session
 
     # ---- what its log says ----
 

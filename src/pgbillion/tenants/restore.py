@@ -35,7 +35,7 @@ from pgbillion.common.sql import load
 from pgbillion.common.target import Target
 from pgbillion.server import client
 from pgbillion.server.postgres import make_folder
-from pgbillion.tenants import arrival, backup, dump, journal, manage, needs, replay
+from pgbillion.tenants import arrival, backup, dump, journal, large_objects, manage, needs, publications, replay
 from pgbillion.tenants.backup import Backup, Wanted
 from pgbillion.tenants.replay import DeadEndError, Goal, Server, Wal
 
@@ -94,6 +94,9 @@ class Outcome:
     rows: int = 0
     backup_size: int = 0
     copied_size: int = 0
+    large_objects: int = 0
+    publications: list[str] = field(default_factory=list)
+    left_publications: list[str] = field(default_factory=list)
     replaced: bool = False
     seconds: float = 0.0
     copy_seconds: float = 0.0
@@ -109,7 +112,10 @@ _COPY, _REPLAY, _CHECKED = "copy", "replay", "checked"
 
 @dataclass
 class _Record:
-    """How far a restore is. ``key`` says of what; ``stems`` are copied, None for all files."""
+    """How far a restore is. ``key`` says of what; ``stems`` are copied, None for all files.
+
+    ``large_objects`` are OIDs in the copy and in the target, where those in ``created`` are ours.
+    """
 
     key: dict[str, Any]
     id: str
@@ -121,6 +127,8 @@ class _Record:
     copied: int = 0
     arrived: int | None = None
     comment: str | None = None
+    large_objects: list[tuple[int, int]] | None = None
+    created: list[int] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -506,6 +514,7 @@ class _Run:
                     return
                 schema = self._prepare(here, record, arriving)
                 programs = self._check_needs(here, there, schema)
+                self._bring_large_objects(server, here, there, record, schema)
                 contents = arrival.contents(here, schema)
                 counts = _counts(here, contents.tables)
             if not self._is_there(arriving, record):
@@ -557,6 +566,31 @@ class _Run:
                 manage.refuse_used(there, request.final, hint=_USED)
         return programs
 
+    def _bring_large_objects(
+        self, server: Server, here: Connection, there: Connection, record: _Record, schema: int
+    ) -> None:
+        columns = large_objects.columns(here, schema)
+        if record.large_objects is None:
+            oids = large_objects.named(here, columns)
+            known = {role for (role,) in there.execute("SELECT rolname::text FROM pg_roles")}
+            absent = [role for role in large_objects.roles(here, oids) if role not in known]
+            if absent:
+                raise UserError(
+                    f"the target lacks roles of large objects of {self._request.schema}: {', '.join(absent)}",
+                    "create that there first, and run the same command again",
+                    3,
+                )
+            record.large_objects = sorted(large_objects.choose(here, there, oids).items())
+            self.work.write(record)
+        chosen = dict(record.large_objects)
+
+        def creating(oids: list[int]) -> None:
+            record.created = sorted({*record.created, *oids})
+            self.work.write(record)
+
+        large_objects.create(here, there, chosen, creating)
+        large_objects.change(here, columns, chosen, lambda role: server.connect_as(self._database, role))
+
     def _is_there(self, arriving: str, record: _Record) -> bool:
         with self._target.connect() as there:
             row = _schema(there, arriving)
@@ -607,9 +641,14 @@ class _Run:
                         sql.Identifier(request.final), sql.Literal(record.comment)
                     )
                 )
+                members = publications.members(here, arrival.oid_of(here, arriving)) if request.name is None else []
+                left = publications.join(there, request.final, members)
                 if journaled:
                     journal.take(there, request.final, [(request.final, *row[1:]) for row in given])
         outcome.tables, outcome.rows, outcome.replaced = len(contents.tables), sum(counts.values()), request.replace
+        outcome.large_objects = len(record.large_objects or ())
+        outcome.publications = sorted({member.publication for member in members} - set(left))
+        outcome.left_publications = left
 
     def _compare(
         self, here: Connection, there: Connection, schema: int, contents: arrival.Contents, counts: dict[str, int]
@@ -639,6 +678,9 @@ class _Run:
             ).fetchall()
             for (name,) in names:
                 there.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+            # unless it was complete
+            if names or record.arrived is None or _oid(there, self._request.final) != record.arrived:
+                large_objects.remove(there, record.created)
 
 
 def _goal(there: Connection, to: str | None) -> tuple[Goal, str | None]:
@@ -670,6 +712,11 @@ def _schema(conn: Connection, name: str) -> tuple[int, str | None] | None:
     return conn.execute(
         "SELECT oid::int8, obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s", [name]
     ).fetchone()
+
+
+def _oid(conn: Connection, name: str) -> int | None:
+    found = _schema(conn, name)
+    return None if found is None else found[0]
 
 
 def _counts(conn: Connection, tables: list[str]) -> dict[str, int]:
