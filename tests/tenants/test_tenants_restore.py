@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+import psycopg
 import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
-from harness import schemas, servers
+from harness import needs, schemas, servers
+from harness.amount import share
 from harness.command_line import CommandLine, command_line, failed
+from harness.hostile_tenant import ODD, TRAP, named
 from harness.servers import one
 from pgbillion.common.connection import Connection
-from pgbillion.server.postgres import SUPERUSER, Cluster, make_folder, run_as_server, server_user
+from pgbillion.common.errors import UserError
+from pgbillion.common.paths import state_dir
+from pgbillion.common.target import Target
+from pgbillion.server.postgres import (
+    SUPERUSER,
+    SUPPORTED_MAJORS,
+    Cluster,
+    Installation,
+    make_folder,
+    run_as_server,
+    server_user,
+)
+from pgbillion.tenants import restore
+from pgbillion.tenants.replay import Wal
 
 TENANT = """
     CREATE TABLE a (i serial PRIMARY KEY, t text);
@@ -170,9 +191,11 @@ def test_it_comes_back_beside_the_one_that_is_there_or_in_its_place(source: Arch
         conn.execute("CREATE FUNCTION tenant.g() RETURNS bigint LANGUAGE sql SET search_path = tenant AS 'SELECT 1'")
         cli.run("tenants", "migrate", "tenant", "-c", "ALTER TABLE a ADD COLUMN c integer", check=True)
         conn.execute("CREATE VIEW public.over AS TABLE tenant.b")
+        schemas.make_schema(conn, "gone", "CREATE TABLE x ()")
         before, wanted = checksum(conn, "tenant"), dumped(cli, "tenant")
         backup = source.backup("beside")
         time = now(conn)
+        conn.execute("DROP SCHEMA gone CASCADE")
         lost(conn)
         other = checksum(conn, "other")
         source.archive()
@@ -191,6 +214,9 @@ def test_it_comes_back_beside_the_one_that_is_there_or_in_its_place(source: Arch
         assert dumped(cli, "tenant") == wanted
         assert checksum(conn, "other") == other
         conn.execute("DROP SCHEMA tenant_old CASCADE")
+        # a schema of the new name, at that time and not now
+        cli.run(*arguments, "--as", "gone", check=True)
+        conn.execute("DROP SCHEMA gone CASCADE")
         failed(cli.run(*arguments, "--replace", "--as", "x"), 1, "exclude each other")
         conn.execute("DROP SCHEMA tenant CASCADE")
         failed(cli.run(*arguments, "--replace"), 1, 'no schema "tenant" to replace', "leave out")
@@ -441,3 +467,305 @@ def test_publications_that_it_was_in(source: Archived, cli: CommandLine) -> None
         )
     nothing_left(cli)
     source.remove(backup)
+
+
+# a process that ends at its N-th call of a function of ours, as by kill -9; those that are called again and again while
+# it waits do not count
+KILLED = """
+import os, signal, sys, threading
+left, many = int(sys.argv.pop(1)), 0
+waiting = {"_ready", "running", "_since", "_log_size", "target", "connect"}
+# of each file
+small = {"stem", "_taken", "takes", "_rows", "_name", "_names", "_classes", "missing", "_new", "_clone", "read"}
+def count(frame, event, argument):
+    global left, many
+    code = frame.f_code
+    if event == "call" and "/pgbillion/tenants/" in code.co_filename and code.co_name not in waiting | small:
+        many += code.co_name == "own"
+        if code.co_name == "own" and many % 40:
+            return
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+from pgbillion import cli
+from pgbillion.tenants import restore
+start = restore.restore
+def counted(*given, **named):
+    sys.setprofile(count)
+    try:
+        return start(*given, **named)
+    finally:
+        sys.setprofile(None)
+        print("left", left, file=sys.stderr)
+restore.restore = counted
+sys.exit(cli.main())
+"""
+KILLS = 50
+IS_SUPER = "SELECT rolsuper FROM pg_roles WHERE rolname = 'eve'"
+
+
+def killed_at(cli: CommandLine, call: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", KILLED, str(call), *arguments, "-d", cli.conninfo],
+        env=cli._env(), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def no_server(cli: CommandLine) -> None:
+    """No server runs on a copy."""
+    mine = str(cli.state)
+    assert [process.pid for process in psutil.process_iter() if any(mine in word for word in words(process))] == []
+
+
+def words(process: psutil.Process) -> list[str]:
+    with suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+def test_kills_at_any_step(source: Archived, cli: CommandLine) -> None:
+    """The same command goes on, nothing is lost, and nothing is left."""
+    with cli.connect() as conn:
+        conn.execute(
+            "CREATE TABLE tenant.picture AS SELECT lo_from_bytea(i::oid, 'x') AS large FROM generate_series(1, 2) i"
+        )
+        cli.run("tenants", "migrate", "tenant", "-c", "COMMENT ON SCHEMA tenant IS 'mine'", check=True)
+        backup = source.backup("killed")
+        time, wanted = now(conn), dumped(cli, "tenant")
+        conn.execute("SELECT lo_put(1, 0, 'y'); COMMENT ON SCHEMA tenant IS NULL")
+        state = checksum(conn, "tenant") + checksum(conn, "other")
+        source.archive()
+        number = "SELECT count(*) FROM pg_largeobject_metadata"
+        before = one(conn, number)
+        arguments = ("tenants", "restore", "tenant", "--backup", str(backup), "--wal", str(source.wal), "--to", time)
+        replaced = (*arguments, "--replace")
+        beside = (*arguments, "--as", "old")
+        done = killed_at(cli, 10**6, *beside)
+        assert done.returncode == 0, done.stderr
+        calls = 10**6 - int(done.stderr.rpartition("left ")[2])
+        assert calls > KILLS
+        clean = "DROP SCHEMA old CASCADE; SELECT lo_unlink(oid) FROM pg_largeobject_metadata WHERE oid > 2"
+        conn.execute(clean.encode())
+        steps = [1 + calls * kill // KILLS for kill in range(KILLS)]
+        for step in share(steps):
+            which = replaced if step == steps[-1] else beside
+            killed = killed_at(cli, step, *which)
+            assert killed.returncode == -signal.SIGKILL, f"{step} of {calls}: {killed.stderr}"
+            failed_or_done = cli.run(*which)
+            assert failed_or_done.returncode == 0, f"{step} of {calls}: {failed_or_done.stderr}"
+            name = "tenant" if which is replaced else "old"
+            assert one(conn, f"SELECT count(*) || obj_description('{name}'::regnamespace) FROM {name}.b") == "200mine"
+            assert one(conn, f"SELECT string_agg(lo_get(large)::text, ' ') FROM {name}.picture") == r"\x78 \x78"
+            nothing_left(cli)
+            no_server(cli)
+            if which is beside:
+                assert checksum(conn, "tenant") + checksum(conn, "other") == state
+                conn.execute(
+                    "DROP SCHEMA old CASCADE; SELECT lo_unlink(oid) FROM pg_largeobject_metadata WHERE oid > 2"
+                )
+                assert one(conn, number) == before
+        assert [line for line in dumped(cli, "tenant") if "picture" not in line][:5] == wanted[:5]
+        conn.execute("SELECT lo_unlink(oid) FROM pg_largeobject_metadata")
+    source.remove(backup)
+
+
+def test_ctrl_c_and_discard(source: Archived, cli: CommandLine) -> None:
+    backup = source.backup("interrupted")
+    with cli.connect() as conn:
+        time = now(conn)
+        source.archive()
+        arguments = restoring(backup, "--wal", str(source.wal), "--to", time)
+        slow = (*restoring(backup, "--to", time), "--restore-command", f"sleep 1; cp {source.wal}/%f %p")
+        with cli.started(*slow) as process:
+            servers.until(lambda: any(cli.state.glob("restores/*/data/postmaster.pid")), "the server to start")
+            process.send_signal(signal.SIGINT)
+            status = process.wait(60)
+            assert status == 130, process.communicate()
+        no_server(cli)
+        assert list((cli.state / "restores").iterdir()) != []
+        # where the WAL comes from may be another place now
+        assert cli.run(*arguments, check=True).stderr.startswith("bringing")
+        nothing_left(cli)
+        conn.execute("DROP SCHEMA old CASCADE")
+        # in the database, too
+        conn.autocommit = False
+        conn.execute("LOCK TABLE outside.country IN SHARE ROW EXCLUSIVE MODE")
+        with cli.started(*arguments) as process:
+            assert process.stderr is not None
+            servers.until(lambda: "bringing" in (process.stderr.readline() if process.stderr else ""), "pg_restore")
+            process.send_signal(signal.SIGKILL)
+            process.wait(60)
+        conn.rollback()
+        conn.autocommit = True
+        assert cli.run(*arguments, "--discard", check=True).stdout == "what was left has been removed\n"
+        servers.until(lambda: one(conn, "SELECT to_regnamespace('old') IS NULL"), "the schema to be gone")
+        nothing_left(cli)
+        no_server(cli)
+        assert cli.run(*arguments, "--discard", check=True).stdout == "nothing was left\n"
+        assert not cli.json(*arguments, "--discard")["discarded"]
+        # a directory of somebody's own
+        mine = source.folder / "mine"
+        mine.mkdir()
+        (mine / "diary").touch()
+        failed(cli.run(*arguments, "--work-dir", str(mine)), 1, "is not empty, and of no restore", "--work-dir")
+        (mine / "diary").unlink()
+        cli.run(*arguments, "--work-dir", str(mine), check=True)
+        assert not mine.exists()
+    source.remove(backup)
+
+
+def test_lazy_tables_and_other_kinds(source: Archived, cli: CommandLine) -> None:
+    """Tables without files, files that WAL makes, unlogged tables, which are empty then, and views."""
+    with cli.connect() as conn:
+        schemas.make_schema(conn, "lazy", schemas.APPLICATION)
+        conn.execute(
+            "CREATE TABLE lazy.never (i integer) USING lazy_heap;"
+            "CREATE TABLE lazy.soon (i integer, t text) USING lazy_heap;"
+            "CREATE TABLE lazy.already (i serial) USING lazy_heap; INSERT INTO lazy.already DEFAULT VALUES;"
+            "CREATE UNLOGGED TABLE lazy.unlogged AS SELECT 1 AS i;"
+            "INSERT INTO lazy.customer (name) VALUES ('a'); REFRESH MATERIALIZED VIEW lazy.totals"
+        )
+        backup = source.backup("lazy")
+        conn.execute("INSERT INTO lazy.soon VALUES (1, repeat('x', 100000)); INSERT INTO lazy.already DEFAULT VALUES")
+        wanted = dumped(cli, "lazy")
+        time = now(conn)
+        conn.execute("DROP SCHEMA lazy CASCADE")
+        source.archive()
+        arguments = ("--backup", str(backup), "--wal", str(source.wal), "--to", time)
+        cli.run("tenants", "restore", "lazy", *arguments, check=True)
+        conn.execute("INSERT INTO lazy.unlogged VALUES (1)")
+        assert dumped(cli, "lazy") == wanted
+        assert one(conn, "SELECT customers FROM lazy.totals") == 1
+        assert one(conn, "SELECT relam::regclass IS NOT NULL AND pg_relation_size('lazy.never') = 0 FROM pg_class"
+                   " WHERE oid = 'lazy.never'::regclass")  # fmt: skip
+    nothing_left(cli)
+    source.remove(backup)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_database_that_the_backup_has_not_yet(source: Archived, cli: CommandLine, whole: bool) -> None:
+    backup = source.backup("database")
+    with servers.new_database(source.cluster, "created"), source.cluster.connect("created") as conn:
+        schemas.make_schema(conn, "tenant", "CREATE TABLE a AS SELECT i, i::text AS t FROM generate_series(1, 1000) i")
+        before, time = checksum(conn, "tenant"), now(conn)
+        conn.execute("DROP SCHEMA tenant CASCADE")
+        source.archive()
+        arguments = ("tenants", "restore", "tenant", "--backup", str(backup), "--wal", str(source.wal), "--to", time)
+        done = cli.run(
+            *arguments,
+            *(["--whole"] if whole else []),
+            "-d",
+            source.cluster.conninfo("created"),
+            server=False,
+            check=True,
+        )
+        assert ("all of it is copied" in done.stderr) is not whole
+        assert checksum(conn, "tenant") == before
+    nothing_left(cli)
+    source.remove(backup)
+
+
+def test_large_files_that_are_left_out(source: Archived, cli: CommandLine) -> None:
+    """What WAL writes to them is skipped, or written without what is before it."""
+    with cli.connect() as conn:
+        conn.execute(
+            "CREATE TABLE other.large AS SELECT i, repeat('x', 1000) AS t FROM generate_series(1, 30000) i;"
+            "CREATE INDEX ON other.large (i)"
+        )
+        conn.execute("VACUUM other.large")
+        conn.execute("CHECKPOINT")
+        backup = source.backup("left")
+        conn.execute("UPDATE other.large SET t = 'y' WHERE i > 29000; DELETE FROM other.large WHERE i % 1000 = 0")
+        conn.execute("VACUUM (FREEZE) other.large")
+        conn.execute("INSERT INTO tenant.a (t) SELECT 'z' FROM generate_series(1, 1000)")
+        before, time = checksum(conn, "tenant"), now(conn)
+        source.archive()
+        arguments = restoring(backup, "--wal", str(source.wal), "--to", time)
+        made = cli.json(*arguments)
+        assert made["copied_size"] < made["backup_size"] - 30_000_000
+        assert checksum(conn, "old") == before
+        conn.execute("DROP SCHEMA old CASCADE")
+        assert cli.json(*arguments, "--whole")["copied_size"] == made["backup_size"]
+        assert checksum(conn, "old") == before
+    source.remove(backup)
+
+
+def test_a_hostile_tenant_can_be_restored(source: Archived, cli: CommandLine) -> None:
+    """Nothing of it runs as the superuser who restores it, on either server, and no name is more than a name."""
+    with cli.connect() as conn:
+        conn.execute("CREATE ROLE eve LOGIN; CREATE SCHEMA tenant_1 AUTHORIZATION eve")
+        try:
+            with psycopg.connect(make_conninfo(cli.conninfo, user="eve"), autocommit=True) as eve:
+                eve.execute("SET search_path = tenant_1; SET check_function_bodies = off")
+                eve.execute(sql.SQL(TRAP).format(schema=sql.SQL("tenant_1")))
+                for name in ODD:
+                    eve.execute(named(name.replace("{mark}", "x"), "tenant_1"))
+                # what is called where rows are changed because of large objects
+                eve.execute(
+                    "CREATE TABLE large (o oid CHECK (tenant_1.grab(o::text)));"
+                    "CREATE TRIGGER grab BEFORE UPDATE ON large FOR EACH ROW EXECUTE FUNCTION grab();"
+                    "ALTER TABLE large ENABLE ALWAYS TRIGGER grab; INSERT INTO large SELECT lo_from_bytea(0, 'x')"
+                )
+            assert not one(conn, IS_SUPER)
+            backup = source.backup("hostile")
+            time = now(conn)
+            conn.execute("SELECT lo_put(o, 0, 'y') FROM tenant_1.large")
+            source.archive()
+            arguments = restoring(backup, "--wal", str(source.wal), "--to", time, tenant="tenant_1")
+            failed(cli.run(*arguments), 3, "would run in the target with the privileges of postgres", "--trust-owner")
+            assert cli.run(*arguments, "--discard", check=True)
+            conn.execute("ALTER TABLE tenant_1.large DROP CONSTRAINT large_o_check")
+            source.remove(backup)
+            backup = source.backup("hostile")
+            time = now(conn)
+            conn.execute("SELECT lo_put(o, 0, 'z') FROM tenant_1.large")
+            source.archive()
+            arguments = restoring(backup, "--wal", str(source.wal), "--to", time, tenant="tenant_1")
+            cli.run(*arguments, check=True)
+            assert not one(conn, IS_SUPER)
+            assert one(conn, "SELECT nspowner::regrole::text FROM pg_namespace WHERE nspname = 'old'") == "eve"
+            assert one(conn, "SELECT lo_get(o) FROM old.large") == b"y"
+        finally:
+            conn.execute("RESET ROLE; SELECT lo_unlink(oid) FROM pg_largeobject_metadata; DROP OWNED BY eve CASCADE")
+            conn.execute("DROP ROLE eve")
+    source.remove(backup)
+
+
+def test_no_room(source: Archived, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    backup = source.backup("room")
+    there = Target(cli.conninfo, "the test's")
+    request = restore.Request("tenant", backup, Wal(), name="old")
+    usage = shutil.disk_usage(cli.state)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(UserError, match=r"copying .* of the backup's .* needs .* which has 1\.0 kB left"):
+        restore.restore(there, request, cli.state, say=lambda line: None)
+    assert not (cli.state / "restores").exists()
+    source.remove(backup)
+
+
+@pytest.mark.machine
+def test_an_older_server_s_backup_comes_into_a_newer_one(source: Archived, cli: CommandLine) -> None:
+    mine = cli.cluster.installation.version_num // 10000
+    others = [path for major, path in servers.pg_configs().items() if major < mine]
+    if not others and mine > min(SUPPORTED_MAJORS):
+        needs.missing(needs.OLDER)
+    if not others:
+        pytest.skip("the oldest major version has no older one")
+    with servers.new_cluster(Installation.prepare(state_dir(), others[0])) as older, older.connect() as conn:
+        servers.make_shared_objects(conn)
+        schemas.make_outside(conn)
+        schemas.make_schema(conn, "tenant", TENANT)
+        backup = Archived(older, older.data.parent).backup("backup")
+        arguments = restoring(backup, "--from-database", "postgres", "--pg-config")
+        failed(
+            cli.run(*arguments, str(cli.cluster.installation.source)), 1, "the backup is of PostgreSQL", "pg_config of"
+        )
+        cli.run(*arguments, str(older.installation.bindir / "pg_config"), check=True)
+        with cli.connect() as live:
+            assert one(live, "SELECT count(*) FROM old.b") == 200
+        # and back
+        there = ("-d", older.conninfo())
+        again = source.backup("newer")
+        failed(cli.run(*restoring(again), *there, server=False), 1, "the target is PostgreSQL", "the same version")
+        source.remove(again)
+    nothing_left(cli)

@@ -512,9 +512,11 @@ class _Run:
                     found = arrival.contents(there, row[0])
                     outcome.tables, outcome.rows = len(found.tables), sum(_counts(there, found.tables).values())
                     return
-                schema = self._prepare(here, record, arriving)
+                schema = _oid(here, request.schema) or arrival.oid_of(here, arriving)
                 programs = self._check_needs(here, there, schema)
+                # before it gets another name, which its triggers do not know
                 self._bring_large_objects(server, here, there, record, schema)
+                self._prepare(here, record, arriving)
                 contents = arrival.contents(here, schema)
                 counts = _counts(here, contents.tables)
             if not self._is_there(arriving, record):
@@ -529,29 +531,29 @@ class _Run:
         with self._target.connect() as there:
             return str(there.info.dbname)
 
-    def _prepare(self, here: Connection, record: _Record, arriving: str) -> int:
-        """Give the tenant in the copy the name and the mark with which it arrives; return its OID."""
+    def _prepare(self, here: Connection, record: _Record, arriving: str) -> None:
+        """Give the tenant in the copy the name and the mark with which it arrives."""
         request = self._request
         own, given = sql.Identifier(request.schema), sql.Identifier(arriving)
         if arriving != request.schema:
-            there = _schema(here, arriving)
-            if there is None and request.replace:
+            if _schema(here, request.schema) is not None and _schema(here, arriving) is not None:
+                # of that time, as an earlier restore's; it is in nobody's way in the copy
+                other = sql.Identifier(f"pgbillion_other_{record.id}")
+                here.execute(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(given, other))
+            if _schema(here, arriving) is None and request.replace:
                 here.execute(sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(own, given))
-            elif there is None:
+            elif _schema(here, arriving) is None:
                 manage.rename(here, patterns.exactly(request.schema), patterns.exactly(arriving), say=self._say)
-            elif _schema(here, request.schema) is not None:
-                raise DeadEndError(f'there was a schema "{arriving}" at that time, too', "--as names another one")
         row = _schema(here, arriving)
         if row is not None and row[1] != record.mark:
             record.comment = row[1]
             self.work.write(record)
             here.execute(sql.SQL("COMMENT ON SCHEMA {} IS {}").format(given, sql.Literal(record.mark)))
-        return arrival.oid_of(here, arriving)
 
     def _check_needs(self, here: Connection, there: Connection, schema: int) -> client.Programs:
         request = self._request
         programs = client.find(arrival.major(here), arrival.major(there), request.bindir)
-        there.execute("SET lock_timeout = '60s'")
+        there.execute("SET lock_timeout = '5s'")
         absent = needs.missing(there, needs.of(here, schema))
         if absent:
             raise UserError(
