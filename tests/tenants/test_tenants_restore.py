@@ -157,7 +157,6 @@ def lost(conn: Connection, schema: str = "tenant") -> None:
     conn.execute(f"TRUNCATE {schema}.a CASCADE; DROP VIEW {schema}.v")
 
 
-@pytest.mark.quick
 @pytest.mark.majors
 def test_a_tenant_comes_back_as_it_was_between_two_commits(source: Archived, cli: CommandLine) -> None:
     with cli.connect() as conn:
