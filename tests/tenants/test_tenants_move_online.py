@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 from harness import killed_move, needs, schemas, servers, sessions, tenant_clients
 from harness.amount import amount
 from harness.command_line import CommandLine, command_line, failed
+from harness.hostile_tenant import GRAB, ODD, TRAP, named
 from harness.servers import one
 from harness.unknown_to_pg_dump import REFUSED, UNKNOWN_TO_PG_DUMP
 from pgbillion.common.connection import Connection
@@ -25,7 +26,7 @@ from pgbillion.common.paths import state_dir
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import SUPPORTED_MAJORS, Cluster, Installation
 from pgbillion.tenants import journal, move_online, online_checks, replication
-from test_tenants_move import EVALUATED, GRAB, ODD, TRAP, named
+from test_tenants_move import EVALUATED
 
 OTHER = "elsewhere"
 CLIENTS = 8
