@@ -4,7 +4,7 @@
 #   QUICK=1       small benchmarks; TINY=1 smaller than tells anything     PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-fleets bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-tpcds bench-hits bench-columns bench-billion bench-majors bench-calibrate clean destroy
+.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-fleets bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-tpcds bench-hits bench-columns bench-billion bench-majors bench-calibrate bench-regressions clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -106,6 +106,9 @@ bench-tpch: setup ## 22 queries derived from TPC-H compared with PostgreSQL's ow
 
 bench-tpcds: setup ## 99 queries derived from TPC-DS: PostgreSQL's own plans, vectors over the heap, columnar indexes, DuckDB (QUERIES=q5,q93 PLANS=…)
 	@$(BIN)/python bench/tpcds.py
+
+bench-regressions: setup ## queries by chance over the tables of bench-tpcds: which of them pgbillion makes slower (QUERIES=1000 SEED=0 PLANS=…)
+	@$(BIN)/python bench/regressions.py
 
 bench-hits: setup ## queries of web analytics over a wide table compared with PostgreSQL's own plans
 	@$(BIN)/python bench/hits.py

@@ -404,6 +404,15 @@ def report(all_found: Sequence[Found], extra: dict[str, Any]) -> None:
             },
             "tpcds_duckdb": geomeans.get(DUCKDB),
             "plan_ms": {side.name: round(sum(found.plan_ms[side.name] for found in all_found), 1) for side in SIDES},
+            "plan_ratio": {
+                side.name: round(
+                    statistics.geometric_mean(
+                        found.plan_ms[side.name] / found.plan_ms[POSTGRESQL.name] for found in all_found
+                    ),
+                    2,
+                )
+                for side in OURS
+            },
             "ratios": {
                 found.result.query.key: {name: round(ratio, 3) for name, ratio in shown[id(found)].items()}
                 for found in ended

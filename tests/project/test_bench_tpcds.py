@@ -103,6 +103,7 @@ def test_line_for_programs(tpcds: Any, capsys: pytest.CaptureFixture[str], monke
     assert values["tpcds_unfinished"] == {"PostgreSQL": ["q1"], "heap": ["q1", "q1"], "columns": []}
     assert values["tpcds_duckdb"] == 2.83
     assert values["plan_ms"] == {"PostgreSQL": 4.5, "heap": 4.5, "columns": 4.5}
+    assert values["plan_ratio"] == {"heap": 1.0, "columns": 1.0}
 
 
 def test_plans_of_losers_are_saved(tpcds: Any, conn: Connection, tmp_path: Path) -> None:

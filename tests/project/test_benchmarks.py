@@ -39,6 +39,7 @@ KEYS: dict[str, set[str]] = {
     "joins": {"milliseconds", "ratio_here", "ratio_shards", *CONDITIONS},
     "kernels": {"hardware", "rates"},
     "list": {"first_page_ms", "names_per_s", "ratio_dt_over_first_page", *CONDITIONS},
+    "regressions": {"below", "geomean", "queries", "unfinished", *CONDITIONS},
     "rows": {"ratio_count_serial", "ratio_tpch_q1", "vectorized", *CONDITIONS},
     "shards": {"breadth", "ms_per_shard", "prediction", "ratio_over_fdw", "rows_per_second_alone", *CONDITIONS},
     "tables": {"peak_backend_memory_bytes", "ratio_bulk_over_sql", "results", *CONDITIONS},
@@ -52,7 +53,16 @@ KEYS: dict[str, set[str]] = {
         "sql_clone_over_psql",
         *CONDITIONS,
     },
-    "tpcds": {"plan_ms", "ratios", "tpcds_geomean", "tpcds_lowest", "tpcds_unfinished", "tpcds_duckdb", *CONDITIONS},
+    "tpcds": {
+        "plan_ms",
+        "plan_ratio",
+        "ratios",
+        "tpcds_geomean",
+        "tpcds_lowest",
+        "tpcds_unfinished",
+        "tpcds_duckdb",
+        *CONDITIONS,
+    },
     "tpch": {"milliseconds", "ratios", "tpch_geomean", "tpch_geomean_parallel", *CONDITIONS},
 }
 # of which nothing is measured here, or a test of its own
@@ -65,7 +75,7 @@ def state() -> Iterator[Path]:
     servers.installation()
     with servers.temporary_folder() as folder:
         (folder / "postgresql").symlink_to(state_dir() / "postgresql")
-        # what bench-tpch and bench-tpcds install is kept for the next run
+        # what bench-tpch, bench-tpcds and bench-regressions install is kept for the next run
         kept, here = state_dir() / DUCKDB, folder / DUCKDB
         if (kept / "packages").exists():
             here.symlink_to(kept)
@@ -78,7 +88,7 @@ def state() -> Iterator[Path]:
 
 def bench(name: str, state: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name == "PG_CONFIG"}
-    for size in ("CHECK", "CLOCK", "LIMIT", "PLANS", "QUERIES", "ROUNDS", "ROWS", "SCALE", "TABLES", "WORKERS"):
+    for size in ("CHECK", "CLOCK", "LIMIT", "PLANS", "QUERIES", "ROUNDS", "ROWS", "SCALE", "SEED", "TABLES", "WORKERS"):
         clean.pop(size, None)
     # DISK: without a file system of its own, which takes 24 GB and root
     given = {"PGBILLION_STATE": str(state), "TINY": "1", "DISK": "1", **environment}
@@ -95,8 +105,8 @@ def bench(name: str, state: Path, **environment: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize("name", sorted(KEYS))
 def test_it_runs_to_its_end(name: str, state: Path) -> None:
     done = bench(name, state)
-    if name in ("tpcds", "tpch") and "'pip', 'install'" in done.stderr:
-        needs.missing(f"duckdb-extension-{name}, which pip installs")
+    if name in ("regressions", "tpcds", "tpch") and "'pip', 'install'" in done.stderr:
+        needs.missing("DuckDB's extensions tpcds and tpch, which pip installs")
     assert done.returncode == 0, done.stderr
     values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert values["benchmark"] == name

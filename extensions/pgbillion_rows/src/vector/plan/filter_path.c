@@ -324,21 +324,34 @@ core_scan(PlannerInfo *root, RelOptInfo *rel, int workers)
 	return create_seqscan_path(root, rel, NULL, workers);
 }
 
+/* PostgreSQL's cheapest path for all rows; with workers, for the share of each. It has no other partial path than a scan of the table where that is NULL. */
+static Path *
+core_cheapest(RelOptInfo *rel, int workers)
+{
+	if (workers == 0)
+		return rel->cheapest_total_path;
+	return rel->partial_pathlist == NIL ? NULL : linitial(rel->partial_pathlist);
+}
+
 /*
- * Settle what a path costs to the planner that is to take the place of a
- * sequential scan. It stays a bit below that, so that it is taken wherever that
- * would be, and with "force" no more than that: what is chosen above and in
- * place of it stays the same, and so does the order of rows. What it saves
- * beyond that counts against other ways to the same rows, the less the more
- * rows it returns.
+ * Settle what a path costs to the planner. It stays a bit below a sequential
+ * scan, so that it is taken wherever that would be, and with "force" no more
+ * than that. It does not go further below PostgreSQL's cheapest path for the
+ * same rows, either: else a join that reads all rows would be taken for one
+ * that looks a few of them up, which has no share in what a scan of ours saves
+ * and may well be faster where all is in memory. What is chosen above stays the
+ * same, and so does the order of rows; joins by vectors are compared by time.
  */
 static void
 settle_cost(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, int workers)
 {
 	Path	   *core = core_scan(root, rel, workers);
+	Path	   *cheapest = core_cheapest(rel, workers);
 	Cost		least = core->total_cost * LESS_COST_FACTOR;
 
 	path->path.total_cost += ROW_ABOVE_COST * path->path.rows;
+	if (cheapest != NULL)
+		path->path.total_cost = Max(path->path.total_cost, cheapest->total_cost * LESS_COST_FACTOR);
 	if (vector_scan == PLAN_FORCE || path->path.total_cost > least)
 		path->path.total_cost = least;
 	if (vector_scan == PLAN_FORCE)
