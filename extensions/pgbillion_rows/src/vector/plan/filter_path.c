@@ -340,7 +340,7 @@ core_cheapest(RelOptInfo *rel, int workers)
  * same rows, either: else a join that reads all rows would be taken for one
  * that looks a few of them up, which has no share in what a scan of ours saves
  * and may well be faster where all is in memory. What is chosen above stays the
- * same, and so does the order of rows; joins by vectors are compared by time.
+ * same, and so does the order of rows; vectorized joins are compared by time.
  */
 static void
 settle_cost(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, int workers)
