@@ -11,6 +11,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
 
+#include "compat.h"
 #include "join_estimate/join_estimate.h"
 
 /* Is one of two tables within a semijoin that the other is not in? PostgreSQL estimates how many rows find a partner then. */
