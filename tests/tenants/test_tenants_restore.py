@@ -689,6 +689,54 @@ def test_large_files_that_are_left_out(source: Archived, cli: CommandLine) -> No
     source.remove(backup)
 
 
+@pytest.mark.majors
+def test_a_backup_that_does_not_fit_the_wal(source: Archived, cli: CommandLine) -> None:
+    """Changes to pages that are missing are skipped for others' files, and never for the tenant's."""
+    with cli.connect() as conn:
+        backup = source.backup("damaged")
+        (backup / "backup_manifest").unlink()
+        paths = [backup / str(one(conn, f"SELECT pg_relation_filepath('{name}.a')")) for name in ("tenant", "other")]
+        for path in paths:
+            path.write_bytes(b"")
+        # WAL has no images of pages then, which would be taken for them
+        conn.execute("ALTER SYSTEM SET full_page_writes = off")
+        conn.execute("SELECT pg_reload_conf(); CHECKPOINT")
+        servers.until(lambda: one(conn, "SHOW full_page_writes") == "off", "the setting to be read")
+        try:
+            conn.execute("UPDATE tenant.b SET code = NULL; UPDATE other.a SET t = upper(t)")
+            time = now(conn)
+            conn.execute("SELECT txid_current()")
+            conn.execute("UPDATE tenant.a SET t = upper(t)")
+            later = now(conn)
+        finally:
+            conn.execute("ALTER SYSTEM RESET full_page_writes")
+            conn.execute("SELECT pg_reload_conf(); CHECKPOINT")
+        source.archive()
+        arguments = restoring(backup, "--wal", str(source.wal), "--to")
+        failed(cli.run(*arguments, later), 3, "the backup does not fit the WAL: pages of base/", "pg_verifybackup")
+        failed(cli.run(*arguments, later, "--whole"), 3, "the backup does not fit the WAL", "pg_verifybackup")
+        # before that only pages of the other tenant are missed, which nobody needs
+        failed(cli.run(*arguments, time), 3, "pg_restore could not restore old", "nothing was left")
+        cli.run(*arguments, time, "--discard", check=True)
+    nothing_left(cli)
+    source.remove(backup)
+
+
+def test_pages_with_wrong_checksums(source: Archived, cli: CommandLine) -> None:
+    with cli.connect() as conn:
+        conn.execute("CHECKPOINT")
+        backup = source.backup("checksums")
+        with (backup / str(one(conn, "SELECT pg_relation_filepath('tenant.a')"))).open("r+b") as file:
+            file.seek(8192 - 100)
+            file.write(b"damaged")
+        done = cli.run(*restoring(backup))
+        if one(conn, "SHOW data_checksums") == "on":
+            failed(done, 3, "the restored copy is damaged: invalid page in block 0", "pg_verifybackup")
+            assert one(conn, "SELECT to_regnamespace('old') IS NULL")
+            nothing_left(cli)
+    source.remove(backup)
+
+
 def test_a_hostile_tenant_can_be_restored(source: Archived, cli: CommandLine) -> None:
     """Nothing of it runs as the superuser who restores it, on either server, and no name is more than a name."""
     with cli.connect() as conn:

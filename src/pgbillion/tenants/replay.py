@@ -29,7 +29,7 @@ from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
 from pgbillion.common.target import Target
 from pgbillion.server import client, embedded, extension, neighbours
-from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, first_fatal, run_as_server, server_user
+from pgbillion.server.postgres import SUPERUSER, Cluster, Installation, run_as_server, server_user
 from pgbillion.tenants.backup import CONTROL, Backup, Wanted, stem
 
 Say = Callable[[str], None]
@@ -336,6 +336,11 @@ class Server:
 
     def _ready(self, database: str) -> bool:
         """Tell whether it takes connections; it does once it has replayed all, because it is no standby."""
+        with contextlib.suppress(OSError):
+            # each connection that it refuses is a line of its log
+            status = (self.data / "postmaster.pid").read_text(encoding="utf-8").split("\n")[7:8]
+            if status and status[0].strip() != "ready":
+                return False
         try:
             self.connect(database).close()
         except psycopg.OperationalError as error:
@@ -431,10 +436,8 @@ class Server:
                 3,
             )
         if "references to invalid pages" in said:
-            return DeadEndError(
-                f"the backup does not fit the WAL: {first_fatal(self.log, begin)}", "check it with pg_verifybackup", 3
-            )
-        return UserError(f"the WAL could not be replayed: {first_fatal(self.log, begin)}", f"the log is {self.log}", 3)
+            return DeadEndError(f"the backup does not fit the WAL: {_reason(said)}", "check it with pg_verifybackup", 3)
+        return UserError(f"the WAL could not be replayed: {_reason(said)}", f"the log is {self.log}", 3)
 
     def _missing(self, restored: Sequence[str], wal: Wal) -> str | None:
         """Return the segment after the last one that was restored, if the directory lacks it and has later ones."""
@@ -448,6 +451,13 @@ class Server:
         later = [name for name in segments if name[8:] > following]
         there = [name for name in segments if name[8:] == following]
         return f"{last[:8]}{following}" if later and not there else None
+
+
+def _reason(said: str) -> str:
+    """Return why a server has ended, as its log says."""
+    found = [reason for reason in re.findall(r"(?:FATAL|PANIC):\s*(.*)", said) if not _NOT_READY.search(reason)]
+    lines = [line for line in said.splitlines() if line.strip()]
+    return found[0] if found else lines[-1] if lines else "its log is empty"
 
 
 def lacking(backup: Backup, wanted: Wanted, paths: Iterable[str]) -> set[str]:

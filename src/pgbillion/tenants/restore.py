@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import re
 import shutil
 import time
 import uuid
@@ -296,6 +297,12 @@ class _Run:
             else:
                 raise UserError("the tenant's files were not found in the backup", "--whole copies all of it", 3)
             self._bring(server, record, outcome)
+        except (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted, psycopg.errors.UndefinedFile) as error:
+            raise DeadEndError(
+                f"the restored copy is damaged: {error.diag.message_primary}",
+                "check the backup with pg_verifybackup",
+                3,
+            ) from None
         finally:
             server.stop()
         outcome.copied_size = record.copied
@@ -312,7 +319,8 @@ class _Run:
             )
         with self._target.connect() as there:
             arrival.check_database(there)
-            if self._goal.time is not None and found.start is not None:
+            # an abbreviation of another time zone may mean several
+            if self._goal.time is not None and re.search(r" (?:UTC|GMT|[+-]\d+)$", found.start or ""):
                 row = there.execute(
                     "SELECT %s::timestamptz < %s::timestamptz", [self._goal.time, found.start]
                 ).fetchall()
@@ -492,12 +500,17 @@ class _Run:
             with here.transaction(force_rollback=True):
                 here.execute("DROP EXTENSION IF EXISTS amcheck CASCADE")
                 here.execute("CREATE SCHEMA pgbillion_amcheck; CREATE EXTENSION amcheck SCHEMA pgbillion_amcheck")
-                here.execute(load("tenants", "restore_amcheck").encode())
+                for query in load("tenants", "restore_amcheck").split(";\n"):
+                    rows = here.execute(query.encode()).fetchall()
+                    wrong = next((f"{catalog}: {message}" for catalog, message in rows if message), None)
+                    if wrong is not None:
+                        break
         except psycopg.Error as error:
+            wrong = error.diag.message_primary or str(error)
+        if wrong is not None:
             raise DeadEndError(
-                f"the restored catalogs are damaged: {error.diag.message_primary}",
-                "check the backup with pg_verifybackup", 3,
-            ) from None  # fmt: skip
+                f"the restored catalogs are damaged: {wrong}", "check the backup with pg_verifybackup", 3
+            )
 
     # ---- into the target ----
 
