@@ -40,6 +40,7 @@ KEYS: dict[str, set[str]] = {
     "kernels": {"hardware", "rates"},
     "list": {"first_page_ms", "names_per_s", "ratio_dt_over_first_page", *CONDITIONS},
     "regressions": {"below", "geomean", "queries", "unfinished", *CONDITIONS},
+    "restores": {"backup_bytes", "restore_one_s", "seconds", "wal_bytes", *CONDITIONS},
     "rows": {"ratio_count_serial", "ratio_tpch_q1", "vectorized", *CONDITIONS},
     "shards": {"breadth", "ms_per_shard", "prediction", "ratio_over_fdw", "rows_per_second_alone", *CONDITIONS},
     "tables": {"peak_backend_memory_bytes", "ratio_bulk_over_sql", "results", *CONDITIONS},
