@@ -379,6 +379,41 @@ def test_wal_that_ends_too_early_or_has_a_gap(source: Archived, cli: CommandLine
     shutil.rmtree(wal)
 
 
+def test_an_interrupt_while_it_begins_again(
+    source: Archived, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of a copy that was replayed is not taken for one."""
+    with cli.connect() as conn:
+        conn.execute("CREATE TABLE other.moved AS TABLE other.a")
+        backup = source.backup("again")
+        conn.execute("ALTER TABLE other.moved SET SCHEMA tenant")
+        conn.execute("UPDATE tenant.moved SET t = upper(t); UPDATE tenant.a SET t = upper(t)")
+        before, time = checksum(conn, "tenant"), now(conn)
+        source.archive()
+        remove = shutil.rmtree
+
+        def some(path: Path, **options: bool) -> None:
+            remove(path / "global")
+            (path / "postmaster.opts").unlink()
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(shutil, "rmtree", some)
+        request = restore.Request("tenant", backup, Wal(source.wal), to=time, name="old")
+        said: list[str] = []
+        with pytest.raises(KeyboardInterrupt):
+            restore.restore(Target(cli.conninfo, "the test's"), request, cli.state, say=said.append)
+        monkeypatch.undo()
+        assert "beginning again with" in said[-2]
+        assert "what was done is kept in" in said[-1]
+        cli.run(*restoring(backup, "--wal", str(source.wal), "--to", time), check=True)
+        assert checksum(conn, "old") == before
+        assert one(conn, "SELECT md5(string_agg(t, '' ORDER BY i)) FROM old.moved") == one(
+            conn, "SELECT md5(string_agg(t, '' ORDER BY i)) FROM tenant.moved"
+        )
+    nothing_left(cli)
+    source.remove(backup)
+
+
 LARGE = """
     CREATE DOMAIN outside.lo AS oid;
     CREATE TABLE {0}.picture (i integer PRIMARY KEY, large outside.lo, other oid, changed integer DEFAULT 0);

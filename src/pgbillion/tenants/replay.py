@@ -257,7 +257,7 @@ class Server:
             "log_timezone": "UTC",
             "logging_collector": "off",
             "max_connections": "20",
-            "max_locks_per_transaction": "4096",
+            "max_locks_per_transaction": "1024",
             "max_logical_replication_workers": "0",
             "max_prepared_transactions": str(max(100, 2 * facts.prepared)),
             "max_wal_senders": "0",

@@ -47,6 +47,9 @@ _FOLDER = "restores"
 # what else a server writes
 _ROOM = 256 << 20
 _ATTEMPTS = 4
+_HERE = ("localhost", "127.0.0.1", "::1")
+# what estimates of time are made with
+_BYTES_PER_SECOND = 100_000_000
 _USED = "drop that first, or restore the tenant beside it with --as"
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -108,7 +111,7 @@ class Outcome:
         return asdict(self)
 
 
-_COPY, _REPLAY, _CHECKED = "copy", "replay", "checked"
+_CLEAR, _COPY, _REPLAY, _CHECKED = "clear", "copy", "replay", "checked"
 
 
 @dataclass
@@ -236,7 +239,9 @@ class _Run:
             self._shown = shown
             self._major = arrival.major(there)
             self._superusers = _superusers(there)
+            target_of = _identity(there)
         self.key = {
+            "target": target_of,
             "backup": str(self._path),
             "database": self._database,
             "schema": request.schema,
@@ -276,6 +281,9 @@ class _Run:
                 # what no later attempt can use
                 if isinstance(error, DeadEndError) or not (self.work.path / "data").exists():
                     self.work.remove()
+                else:
+                    self._say(f"what was done is kept in {self.work.path}: run the same command again to continue, or"
+                              " with --discard to remove it")  # fmt: skip
                 raise
             self.work.remove()
         outcome.seconds = time.monotonic() - start
@@ -286,8 +294,8 @@ class _Run:
         self._refuse(record)
         server = self.server()
         try:
-            if record.boot != _boot():
-                # what was not on disk when the machine stopped is lost
+            # what was not on disk when the machine stopped is lost
+            if record.boot != _boot() or record.step == _CLEAR:
                 self._begin_again(server, record)
             for _ in range(_ATTEMPTS):
                 self._copy(found, server, record)
@@ -328,7 +336,7 @@ class _Run:
                     raise UserError(
                         f"the backup was begun at {found.start}, after that time", "name an earlier backup", 3
                     )
-            if there.info.host.startswith("/"):
+            if there.info.host.startswith("/") or there.info.host in _HERE:
                 self._check_links(there, found)
 
     def _check_links(self, there: Connection, found: Backup) -> None:
@@ -363,6 +371,9 @@ class _Run:
 
     def _begin_again(self, server: Server, record: _Record) -> None:
         server.stop()
+        # what is left of the copy, if this is interrupted, is none
+        record.step = _CLEAR
+        self.work.write(record)
         server.open_links()
         if server.data.exists():
             shutil.rmtree(server.data)
@@ -409,8 +420,9 @@ class _Run:
         there = (
             sum(f.stat().st_blocks * 512 for f in server.data.rglob("*") if f.is_file()) if server.data.exists() else 0
         )
-        # replay keeps segments until a checkpoint, and writes as many bytes as it reads at most
-        needed = max(0, size - there) + min(wal, 2 * replay.MAX_WAL) + _ROOM
+        # replay keeps segments until a checkpoint
+        kept = 2 * replay.MAX_WAL if self._request.wal.command is not None else min(wal, 2 * replay.MAX_WAL)
+        needed = max(0, size - there) + kept + _ROOM
         free = shutil.disk_usage(self.work.path).free
         what = f"copying {text.size(size)} of the backup's {text.size(found.size)}"
         if self._request.wal.folder is not None:
@@ -421,7 +433,9 @@ class _Run:
                 "make room, or name a directory on another disk with --work-dir",
                 3,
             )
-        self._say(what)
+        seconds = (max(0, size - there) + wal) / _BYTES_PER_SECOND
+        speed = f"{text.size(_BYTES_PER_SECOND)} per second"
+        self._say(f"{what}, which takes {text.duration(seconds)} at {speed}")
 
     # ---- replay ----
 
@@ -714,6 +728,16 @@ def _goal(there: Connection, to: str | None) -> tuple[Goal, str | None]:
     if not row[0]:
         raise UserError(f"{row[1]} is in the future", "name a time that has been")
     return Goal(row[2]), row[1]
+
+
+def _identity(there: Connection) -> str:
+    """Return which database the target is."""
+    oid = there.execute("SELECT oid::text FROM pg_database WHERE datname = current_database()").fetchall()[0][0]
+    try:
+        system = there.execute("SELECT system_identifier::text FROM pg_control_system()").fetchall()[0][0]
+    except psycopg.errors.InsufficientPrivilege:
+        system = f"{there.info.host} {there.info.port}"
+    return f"{system} {oid}"
 
 
 def _superusers(there: Connection) -> list[str]:
