@@ -501,3 +501,103 @@ def test_few_segments_are_read_for_the_first_rows(cluster: Cluster, ordered: str
         assert node["Column Segments Read"] <= 3 + (column == "fall")
         assert node["Column Segments Skipped"] > 15
         assert node["Rows Fetched"] < 3000
+
+
+@pytest.fixture(scope="module")
+def narrow(cluster: Cluster) -> Iterator[str]:
+    """A database with a table of which some blocks are changed, and indexes of few and of more columns."""
+    with servers.new_database(cluster, "narrow") as name:
+        with cluster.connect(name) as conn:
+            conn.execute(
+                "CREATE TABLE w (id int, kind int, price numeric(10, 2), word text, long text, pad text, big text)"
+            )
+            conn.execute(
+                "INSERT INTO w SELECT g, g % 20, CASE WHEN g % 9 > 0 THEN g / 100.0 END, 'w' || g % 50,"
+                " md5(g::text) || md5((g + 1)::text), repeat('p', 300), CASE WHEN g > 9000 THEN repeat('xyz', 1200) END"
+                " FROM generate_series(1, 10000) g"
+            )
+            conn.execute(
+                "ALTER TABLE w ADD COLUMN later int DEFAULT 42, ADD COLUMN gone int; ALTER TABLE w DROP COLUMN gone"
+            )
+            conn.execute("VACUUM ANALYZE w")
+            conn.execute("CREATE INDEX w_few ON w USING columns (id, kind) WITH (segment_blocks = 32)")
+            conn.execute(
+                "CREATE INDEX w_more ON w USING columns (kind, id, price, word, long, later, big)"
+                " WITH (segment_blocks = 32)"
+            )
+            conn.execute("UPDATE w SET price = price + 1 WHERE id % 2500 = 1; DELETE FROM w WHERE id % 3000 = 2")
+        yield name
+
+
+def fetches(conn: Connection, query: str) -> bool | None:
+    """Does a scan of an index fetch rows? None: there is no such scan."""
+    text = "\n".join(row[0] for row in conn.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {query}".encode()))
+    return "Rows Fetched:" in text if "  Columns: w_" in text or "\nColumns: w_" in text else None
+
+
+@pytest.mark.parametrize(
+    ("query", "fetched"),
+    [
+        ("SELECT id, price, word, long, later FROM w WHERE kind = 3", False),
+        ("SELECT id, price + 1, upper(word), long || 'x' FROM w WHERE kind = 3 AND length(long) > 5", False),
+        ("SELECT price FROM w WHERE word = 'w7'", False),
+        ("SELECT later FROM w", False),
+        ("SELECT 1 FROM w WHERE kind = 3", False),
+        ("SELECT id, price FROM w WHERE kind < 5 ORDER BY price DESC NULLS LAST, id LIMIT 30", False),
+        ("SELECT big FROM w WHERE kind = 3", False),
+        ("SELECT id, long FROM w WHERE kind = 3 UNION ALL SELECT id, word FROM w WHERE kind = 4", False),
+        ("SELECT a.price, b.long FROM w a JOIN w b ON b.id = a.id + 1 WHERE a.kind = 3 AND b.word > 'w2'", False),
+        ("SELECT DISTINCT ON (word) word, price, id FROM w WHERE kind < 9 ORDER BY word, price DESC, id", False),
+        ("SELECT id, lag(long) OVER (ORDER BY id) FROM w WHERE kind = 3", False),
+        (
+            "SELECT o.k, s.* FROM generate_series(1, 3) o(k),"
+            " LATERAL (SELECT price, long FROM w WHERE kind = 3 AND id > o.k * 2000) s", False,
+        ),
+        ("SELECT id, pad FROM w WHERE kind = 3", True),
+        ("SELECT w FROM w WHERE kind = 3", True),
+        ("SELECT ctid, id FROM w WHERE kind = 3", True),
+        ("SELECT tableoid, id FROM w WHERE kind = 3", True),
+        ("SELECT id FROM w WHERE kind = 3 FOR UPDATE", True),
+        ("SELECT pg_column_size(big) FROM w WHERE kind = 3", True),
+        ("SELECT pg_column_size(b) FROM (SELECT big AS b FROM w WHERE kind = 3 OFFSET 0) x", True),
+        ("SELECT pg_column_compression(big), id FROM w WHERE kind = 3", True),
+    ],
+)  # fmt: skip
+def test_rows_as_values(cluster: Cluster, narrow: str, query: str, fetched: bool) -> None:
+    """An index that has all columns gives the rows, where nobody asks for more than the values."""
+    with ask(cluster, narrow) as conn:
+        assert fetches(conn, query) is fetched
+        ours = sorted(conn.execute(query.encode()).fetchall(), key=repr)
+        conn.execute("SET pgbillion_rows.enable = off")
+        assert sorted(conn.execute(query.encode()).fetchall(), key=repr) == ours
+        assert len(ours) > 20
+
+
+def test_values_are_stored_elsewhere(cluster: Cluster, narrow: str) -> None:
+    with ask(cluster, narrow) as conn:
+        conn.execute("CREATE TABLE copied AS SELECT id, price, long, big FROM w WHERE kind = 3")
+        conn.execute("INSERT INTO copied SELECT id, price, long, big FROM w WHERE kind = 4 RETURNING id")
+        conn.execute("SET pgbillion_rows.enable = off")
+        left = "SELECT id, price, long, big FROM w WHERE kind IN (3, 4)"
+        assert (
+            conn.execute(f"({left} EXCEPT ALL TABLE copied) UNION ALL (TABLE copied EXCEPT ALL {left})").fetchall()
+            == []
+        )
+        conn.execute("DROP TABLE copied")
+
+
+def test_a_cursor_keeps_its_place(cluster: Cluster, narrow: str) -> None:
+    with ask(cluster, narrow) as conn:
+        conn.execute("BEGIN; DECLARE c NO SCROLL CURSOR FOR SELECT id FROM w WHERE kind = 3")
+        row = conn.execute("FETCH 5 FROM c").fetchall()[-1]
+        assert conn.execute("UPDATE w SET pad = 'new' WHERE CURRENT OF c RETURNING id").fetchall() == [row]
+        conn.execute("ROLLBACK")
+
+
+def test_the_size_of_a_value_is_the_table_s(cluster: Cluster, narrow: str) -> None:
+    with ask(cluster, narrow) as conn:
+        conn.execute("SET pgbillion_rows.vector_aggregate = force")
+        query = "SELECT sum(pg_column_size(big)), count(*) FROM w WHERE kind = 3"
+        ours = conn.execute(query).fetchall()
+        conn.execute("SET pgbillion_rows.enable = off")
+        assert conn.execute(query).fetchall() == ours

@@ -161,6 +161,13 @@ planner_may_scroll(void)
 	return (cursor_options & CURSOR_OPT_FAST_PLAN) != 0 && (cursor_options & CURSOR_OPT_NO_SCROLL) == 0;
 }
 
+/* Is it for a cursor, whose rows WHERE CURRENT OF may ask for? */
+bool
+planner_for_cursor(void)
+{
+	return (cursor_options & CURSOR_OPT_FAST_PLAN) != 0;
+}
+
 /* May the plan above want only the first rows, in whatever order they come? */
 bool
 planner_wants_first_rows(PlannerInfo *root)

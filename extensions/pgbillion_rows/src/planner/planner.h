@@ -69,6 +69,7 @@ extern void planner_set_scan_offer(ScanPathsOffer offer);
 extern void planner_add_join_offer(JoinPathsOffer offer);
 extern void planner_set_search_offer(JoinSearchOffer offer);
 extern bool planner_may_scroll(void);
+extern bool planner_for_cursor(void);
 extern bool planner_wants_first_rows(PlannerInfo *root);
 
 /* ---- targets.c ---- */

@@ -54,8 +54,10 @@ typedef enum VectorRowsPrivate
 {
 	VECTOR_ROWS_ORDER,			/* NIL, or the order whose first rows are
 								 * wanted: top_order_list() */
-	VECTOR_ROWS_COLUMNS			/* a list of one OID: the columnar index to be
+	VECTOR_ROWS_COLUMNS,		/* a list of one OID: the columnar index to be
 								 * read, if any */
+	VECTOR_ROWS_VALUES			/* an integer: are rows returned as values of
+								 * the columns that are needed? */
 } VectorRowsPrivate;
 
 /* ---- execute.c ---- */

@@ -8,7 +8,8 @@
  * the page pinned. So system columns, row locks, rechecks of updated rows and
  * WHERE CURRENT OF are PostgreSQL's, and nothing is copied. With a columnar
  * index the filter reads that, and only rows that are left are fetched from the
- * table.
+ * table. If the index has all columns that the query needs, none are: rows are
+ * then returned as values, where nobody needs more of them.
  *
  * Where only the first rows of an order are wanted above it, others may be left
  * out (top_rows.c).
@@ -25,6 +26,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
@@ -41,6 +43,8 @@ typedef struct FilterScanState
 	ExprState  *recheck;		/* the filter, for a row that was updated
 								 * meanwhile */
 	TopRows    *top;			/* or NULL */
+	bool		values;			/* rows are returned as values of the columns
+								 * that are needed */
 } FilterScanState;
 
 static Node *create_state(CustomScan *cscan);
@@ -97,11 +101,52 @@ begin_with_first(FilterScanState *state)
 		segment_source_order(table, column, descending);
 }
 
+/*
+ * Begin to return rows as values: of the columns that the plan needs, and of
+ * these outputs. They stay until the next batch, while PostgreSQL's code resets
+ * the node's memory with each row.
+ */
+static void
+begin_values(FilterScanState *state, EState *estate, List *outputs)
+{
+	CustomScan *cscan = (CustomScan *) state->node.css.ss.ps.plan;
+	TupleTableSlot *slot = state->node.css.ss.ss_ScanTupleSlot;
+	List	   *vars = list_concat(pull_var_clause((Node *) cscan->scan.plan.targetlist, 0),
+								   pull_var_clause((Node *) cscan->scan.plan.qual, 0));
+
+	Assert(TTS_IS_VIRTUAL(slot));
+	vector_node_begin(&state->node, cscan->custom_exprs, list_concat(outputs, vars), vector_rows_index(cscan));
+	state->node.batch.econtext = CreateExprContext(estate);
+	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
+}
+
+/* Store the values of a row of the batch in the scan slot. */
+static void
+store_values(FilterScanState *state, int row, TupleTableSlot *slot)
+{
+	Batch	   *batch = &state->node.batch;
+	MemoryContext old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
+
+	ExecClearTuple(slot);
+	for (int i = 0; i < batch->nlater; i++)
+	{
+		const Column *column = batch_column(batch, batch->later[i]);
+
+		slot->tts_values[column->attno - 1] = column->values[row];
+		slot->tts_isnull[column->attno - 1] = column->has_nulls && column->nulls[row];
+	}
+	ExecStoreVirtualTuple(slot);
+	MemoryContextSwitchTo(old);
+}
+
 static void
 begin_scan(CustomScanState *css, EState *estate, int eflags)
 {
 	FilterScanState *state = (FilterScanState *) css;
 	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
+
+	List	   *outputs = NIL;
+	TopOrder	order;
 
 #if PG_VERSION_NUM < 160000
 
@@ -109,20 +154,26 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	 * ExecInitCustomScan() takes rows for virtual ones, and cannot be told
 	 * that they are those of pages
 	 */
-	ExecInitScanTupleSlot(estate, &css->ss, RelationGetDescr(css->ss.ss_currentRelation),
-						  &TTSOpsBufferHeapTuple);
-	ExecAssignScanProjectionInfoWithVarno(&css->ss, cscan->scan.scanrelid);
-	css->ss.ps.qual = ExecInitQual(cscan->scan.plan.qual, &css->ss.ps);
+	if (!state->values)
+	{
+		ExecInitScanTupleSlot(estate, &css->ss, RelationGetDescr(css->ss.ss_currentRelation),
+							  &TTSOpsBufferHeapTuple);
+		ExecAssignScanProjectionInfoWithVarno(&css->ss, cscan->scan.scanrelid);
+		css->ss.ps.qual = ExecInitQual(cscan->scan.plan.qual, &css->ss.ps);
+	}
 #endif
 
-	/* rows have to be tuples */
-	if (order_of(cscan) == NIL)
-		vector_node_begin_rows(&state->node, cscan->custom_exprs, NIL, vector_rows_index(cscan));
-	else
+	if (order_of(cscan) != NIL)
 	{
-		TopOrder	order = top_order_of_list(order_of(cscan));
-
-		vector_node_begin_rows(&state->node, cscan->custom_exprs, list_make1(key_of(css, &order)), vector_rows_index(cscan));
+		order = top_order_of_list(order_of(cscan));
+		outputs = list_make1(key_of(css, &order));
+	}
+	if (state->values)
+		begin_values(state, estate, outputs);
+	else
+		vector_node_begin_rows(&state->node, cscan->custom_exprs, outputs, vector_rows_index(cscan));
+	if (order_of(cscan) != NIL)
+	{
 		state->top = top_rows_create(&order, &state->node.batch);
 		begin_with_first(state);
 	}
@@ -168,7 +219,10 @@ next_row(ScanState *ss)
 			return slot;
 		}
 	}
-	node->source->methods->store(node->source, state->next++, slot);
+	if (state->values)
+		store_values(state, state->next++, slot);
+	else
+		node->source->methods->store(node->source, state->next++, slot);
 
 	return slot;
 }
@@ -265,8 +319,9 @@ create_state(CustomScan *cscan)
 
 	NodeSetTag(state, T_CustomScanState);
 	state->node.css.methods = &exec_methods;
+	state->values = intVal(list_nth(cscan->custom_private, VECTOR_ROWS_VALUES)) != 0;
 #if PG_VERSION_NUM >= 160000
-	state->node.css.slotOps = &TTSOpsBufferHeapTuple;
+	state->node.css.slotOps = state->values ? &TTSOpsVirtual : &TTSOpsBufferHeapTuple;
 #endif
 
 	return (Node *) state;

@@ -9,7 +9,9 @@
 
 #include "access/genam.h"
 #include "nodes/bitmapset.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/rel.h"
 
@@ -27,6 +29,43 @@ typedef struct IndexMemo
 	bool		usable;
 	ColumnEstimate estimate;
 } IndexMemo;
+
+/* Does a function show how a value is stored? An index has values without compression. */
+static bool
+function_shows_storage(Oid function, void *context)
+{
+	switch (function)
+	{
+		case F_PG_COLUMN_SIZE:
+		case F_PG_COLUMN_COMPRESSION:
+#ifdef F_PG_COLUMN_TOAST_CHUNK_ID
+		case F_PG_COLUMN_TOAST_CHUNK_ID:
+#endif
+			return true;
+		default:
+			return false;
+	}
+}
+
+static bool
+shows_storage(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, shows_storage, context, 0);
+	if (IsA(node, RestrictInfo))
+		return shows_storage((Node *) ((RestrictInfo *) node)->clause, context);
+	return check_functions_in_node(node, function_shows_storage, context) ||
+		expression_tree_walker(node, shows_storage, context);
+}
+
+/* Does an expression, or a query with all its subqueries, show how values are stored? */
+bool
+vector_shows_storage(Node *node)
+{
+	return shows_storage(node, NULL);
+}
 
 /* The attributes of a table that a scan needs for its filter and these expressions. */
 static Bitmapset *
@@ -136,7 +175,8 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	Cost		index_pages;
 	Cost		index_row;
 
-	if (!vector_has_column_index(rel))
+	if (!vector_has_column_index(rel) || vector_shows_storage((Node *) exprs) ||
+		vector_shows_storage((Node *) rel->baserestrictinfo))
 		return InvalidOid;
 	attnos = needed_attributes(rel, exprs);
 	info = find_index(rel, attnos);
@@ -184,33 +224,40 @@ covered_terms(const IndexOptInfo *info, List *terms, List **others)
 
 /* Fill in what reading some columns of an index takes; false if it cannot be read. */
 static bool
-estimate_rows_index(RelOptInfo *rel, const IndexOptInfo *info, RowsIndex *choice)
+estimate_rows_index(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info, RowsIndex *choice)
 {
-	/* the planner holds a lock */
-	Relation	index = index_open(info->indexoid, NoLock);
-	ColumnEstimate estimate;
-	bool		usable = column_index_usable(index);
+	const ColumnEstimate *estimate = estimate_of(root, rel, info);
 
-	if (usable)
-	{
-		column_index_estimate(index, rel->pages, &estimate);
-		choice->index = info->indexoid;
-		choice->share = Max(Min(estimate.valid_share, 1), 0);
-		choice->pages = rel->pages * choice->share * estimate.pages_per_block / Max(info->nkeycolumns, 1);
-	}
-	index_close(index, NoLock);
+	if (estimate == NULL)
+		return false;
+	choice->index = info->indexoid;
+	choice->share = Max(Min(estimate->valid_share, 1), 0);
+	choice->pages = rel->pages * choice->share * estimate->pages_per_block / Max(info->nkeycolumns, 1);
 
-	return usable;
+	return true;
+}
+
+/* Is an index a better choice than another? */
+static bool
+is_better(const RowsIndex *choice, int columns, const RowsIndex *other, int other_columns)
+{
+	if (choice->all != other->all)
+		return choice->all;
+	if (list_length(choice->terms) != list_length(other->terms))
+		return list_length(choice->terms) > list_length(other->terms);
+	return columns < other_columns;
 }
 
 /*
- * Choose the columnar index of which a scan that returns rows reads the columns
- * that its filter needs: the one that has those of most of the terms, which may
- * change places, and of such the one with the fewest columns. The pages are those
- * of one column. False if there is none that can be read.
+ * Choose the columnar index that a scan which returns rows reads: one that has
+ * all columns needed, if rows can be made of these (`any`), else that which has
+ * the columns of most of the terms, which may change places, and of such the one
+ * with the fewest columns. The pages are those of one column. False if there is
+ * none that can be read.
  */
 bool
-vector_choose_rows_index(RelOptInfo *rel, List *terms, RowsIndex *choice)
+vector_choose_rows_index(PlannerInfo *root, RelOptInfo *rel, List *terms, bool any, const Bitmapset *needed,
+						 RowsIndex *choice)
 {
 	IndexOptInfo *best = NULL;
 	ListCell   *lc;
@@ -218,20 +265,19 @@ vector_choose_rows_index(RelOptInfo *rel, List *terms, RowsIndex *choice)
 	foreach(lc, rel->indexlist)
 	{
 		IndexOptInfo *info = lfirst_node(IndexOptInfo, lc);
-		List	   *covered;
-		List	   *others;
+		RowsIndex	found = {0};
 
 		if (vector_columns == PLAN_OFF || info->hypothetical || !column_index_is_ours(info))
 			continue;
-		covered = covered_terms(info, terms, &others);
-		if (best != NULL && (list_length(covered) < list_length(choice->terms) ||
-							 (list_length(covered) == list_length(choice->terms) && info->nkeycolumns >= best->nkeycolumns)))
-			continue;
-		best = info;
-		choice->terms = covered;
-		choice->others = others;
+		found.terms = covered_terms(info, terms, &found.others);
+		found.all = any && has_attributes(info, needed);
+		if (best == NULL || is_better(&found, info->nkeycolumns, choice, best->nkeycolumns))
+		{
+			best = info;
+			*choice = found;
+		}
 	}
-	return best != NULL && estimate_rows_index(rel, best, choice);
+	return best != NULL && estimate_rows_index(root, rel, best, choice);
 }
 
 /* Does the index that was chosen have a column of the table? */

@@ -16,6 +16,7 @@
 #include <math.h>
 
 #include "access/table.h"
+#include "nodes/bitmapset.h"
 #include "nodes/extensible.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
@@ -48,8 +49,10 @@ typedef enum FilterPathPrivate
 	FILTER_PATH_OTHERS,			/* a list: the others, for PostgreSQL */
 	FILTER_PATH_ORDER,			/* NIL, or the order whose first rows are
 								 * wanted: top_order_list() */
-	FILTER_PATH_COLUMNS			/* a list of one OID: the columnar index that
+	FILTER_PATH_COLUMNS,		/* a list of one OID: the columnar index that
 								 * is read, if any */
+	FILTER_PATH_VALUES			/* an integer: does the index have all columns
+								 * that are needed, so that no row is fetched? */
 } FilterPathPrivate;
 
 static Plan *plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
@@ -212,6 +215,37 @@ choose_heap(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 }
 
 /*
+ * The columns that the plan above and a filter need of a table whose rows need
+ * not be returned in its own form: rows are not locked or changed, no cursor is
+ * at them, and nobody asks how a value is stored. False if they do.
+ */
+static bool
+find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **attnos)
+{
+	PlannerInfo *top = root;
+	List	   *vars = pull_var_clause((Node *) rel->reltarget->exprs, PVC_RECURSE_PLACEHOLDERS);
+	ListCell   *lc;
+
+	if (root->parse->commandType != CMD_SELECT || root->parse->rowMarks != NIL || root->rowMarks != NIL ||
+		planner_for_cursor())
+		return false;
+	*attnos = NULL;
+	foreach(lc, list_concat(vars, pull_var_clause((Node *) terms, 0)))
+	{
+		Var		   *var = lfirst_node(Var, lc);
+
+		/* what is computed of columns of other tables is not computed here */
+		if (var->varno != rel->relid || var->varlevelsup > 0 || var->varattno <= 0)
+			return false;
+		*attnos = bms_add_member(*attnos, var->varattno);
+	}
+	while (top->parent_root != NULL)
+		top = top->parent_root;
+
+	return !vector_shows_storage((Node *) top->parse);
+}
+
+/*
  * The choice of a scan of a columnar index whose filter takes those of the first
  * n terms whose columns it has; false if it is of no use. The others are
  * evaluated of rows that are fetched. No such term can raise an error, so that
@@ -220,22 +254,27 @@ choose_heap(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 static bool
 choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order, ScanChoice *choice)
 {
+	Bitmapset  *needed = NULL;
+	bool		any = find_needed_values(root, rel, terms, &needed);
+
 	*choice = (ScanChoice)
 	{
 		0
 	};
-	if (!vector_choose_rows_index(rel, list_copy_head(terms, n), &choice->columns))
+	if (!vector_choose_rows_index(rel, list_copy_head(terms, n), any, needed, &choice->columns))
 		return false;
 	choice->terms = choice->columns.terms;
 	choice->others = list_concat(list_copy(choice->columns.others), list_copy_tail(terms, n));
-	if (order != NULL && choice->others == NIL && vector_rows_index_has(rel, &choice->columns, order->attno))
+	if (order != NULL && choice->others == NIL &&
+		vector_rows_index_has(rel, &choice->columns, order->attno))
 		choice->order = order;
 	choice->left = choice->others == NIL ? rel->rows :
 		vector_rows_left(root, rel, list_concat(list_copy(choice->terms), choice->others), list_length(choice->terms));
 	/* each column is read */
-	choice->columns.pages *= list_length(pull_var_clause((Node *) choice->terms, 0)) + (choice->order != NULL);
+	choice->columns.pages *= choice->columns.all ? bms_num_members(needed) :
+		list_length(pull_var_clause((Node *) choice->terms, 0)) + (choice->order != NULL);
 
-	return choice->terms != NIL || choice->order != NULL;
+	return choice->terms != NIL || choice->order != NULL || choice->columns.all;
 }
 
 /* What it costs to fetch rows of blocks that are read from an index, as PostgreSQL's bitmap scans do. */
@@ -259,6 +298,9 @@ cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice
 	double		pages = rel->pages * (1 - share) + choice->columns.pages;
 	double		rows = rel->tuples * (1 - share + share * COLUMN_ROW_COST_FACTOR);
 
+	if (choice->columns.all)
+		return CACHED_COST_PAGE * cpu_tuple_cost * pages + vector_filter_cost(root, rel) * rows +
+			cpu_tuple_cost * fetched;
 	return CACHED_COST_PAGE * cpu_tuple_cost * pages + vector_filter_cost(root, rel) * rows +
 		cpu_tuple_cost * (CACHED_COST_FETCH * Min(fetched, rel->pages * share) + CACHED_COST_INDEX_ROW * fetched);
 }
@@ -294,7 +336,7 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice, int wo
 	}
 	run += (cpu_tuple_cost * SCAN_RETURN_COST_FACTOR + other_cost.per_tuple) * left;
 	run += rel->reltarget->cost.per_tuple * rows;
-	if (columns)
+	if (columns && !choice->columns.all)
 		pages += fetch_cost(rel, share, left * share);
 
 	path->path.pathtype = T_CustomScan;
@@ -307,9 +349,9 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice, int wo
 	path->path.startup_cost = STARTUP_COST + our_cost.startup + other_cost.startup + rel->reltarget->cost.startup;
 	path->path.total_cost = path->path.startup_cost + pages + run / divisor;
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
-	path->custom_private = list_make4(choice->terms, choice->others,
+	path->custom_private = list_make5(choice->terms, choice->others,
 									  choice->order == NULL ? NIL : top_order_list(choice->order),
-									  list_make1_oid(choice->columns.index));
+									  list_make1_oid(choice->columns.index), makeInteger(choice->columns.all));
 	path->methods = &vector_filter_path_methods;
 	rows_path->columns = columns;
 	if (columns)
@@ -478,7 +520,7 @@ choose_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 		 filter_path(root, rel, &columns, 0)->path.total_cost < filter_path(root, rel, choice, 0)->path.total_cost))
 		*choice = columns;
 	/* if there is nothing to take */
-	if (choice->terms == NIL && choice->order == NULL)
+	if (choice->terms == NIL && choice->order == NULL && !choice->columns.all)
 		return false;
 	return choice_pays(root, rel, rte, choice);
 }
@@ -502,7 +544,7 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 		return;
 
 	top = find_top_order(root, rel, &order) ? &order : NULL;
-	if (rel->baserestrictinfo == NIL && top == NULL)
+	if (rel->baserestrictinfo == NIL && top == NULL && !vector_has_column_index(rel))
 		return;
 
 	set_cheapest(rel);
@@ -547,8 +589,9 @@ plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List
 	cscan->scan.plan.targetlist = tlist;
 	cscan->scan.plan.qual = copyObject(list_nth(best_path->custom_private, FILTER_PATH_OTHERS));
 	cscan->custom_exprs = copyObject(list_nth(best_path->custom_private, FILTER_PATH_TERMS));
-	cscan->custom_private = list_make2(list_nth(best_path->custom_private, FILTER_PATH_ORDER),
-									   list_nth(best_path->custom_private, FILTER_PATH_COLUMNS));
+	cscan->custom_private = list_make3(list_nth(best_path->custom_private, FILTER_PATH_ORDER),
+									   list_nth(best_path->custom_private, FILTER_PATH_COLUMNS),
+									   list_nth(best_path->custom_private, FILTER_PATH_VALUES));
 	cscan->flags = best_path->flags;
 	cscan->methods = &vector_filter_scan_methods;
 

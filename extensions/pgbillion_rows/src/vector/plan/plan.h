@@ -91,13 +91,16 @@ typedef struct RowsIndex
 	List	   *terms;			/* those of the filter that need its columns
 								 * only */
 	List	   *others;
+	bool		all;			/* it has all columns that are needed */
 	double		share;			/* of the table's blocks are read there */
 	double		pages;			/* of the index, that these blocks' values are
 								 * in */
 } RowsIndex;
 
-extern bool vector_choose_rows_index(RelOptInfo *rel, List *terms, RowsIndex *choice);
+extern bool vector_choose_rows_index(PlannerInfo *root, RelOptInfo *rel, List *terms, bool any, const Bitmapset *needed,
+									 RowsIndex *choice);
 extern bool vector_rows_index_has(RelOptInfo *rel, const RowsIndex *choice, AttrNumber attno);
+extern bool vector_shows_storage(Node *node);
 
 /* join_path.c */
 typedef struct JoinChain JoinChain;
