@@ -52,7 +52,17 @@ WIDE = {
     for kind, found in wide.QUERIES.items()
     for number, sql in enumerate(found, 1)
 }
-QUERIES = {**NARROW, **WIDE}
+# queries that return rows: one user's, and the first of an order
+FOUND = {
+    key: rows.Query(key, "rows", wide.TABLE, sql)
+    for key, sql in {
+        "point": "SELECT user_id FROM hits WHERE user_id = 237570000",
+        "point_wide": "SELECT * FROM hits WHERE user_id = 237570000",
+        "top_rows": "SELECT search_phrase FROM hits WHERE search_phrase <> '' ORDER BY event_time LIMIT 10",
+        "top_rows_last": "SELECT * FROM hits WHERE search_phrase <> '' ORDER BY event_time DESC LIMIT 10",
+    }.items()
+}
+QUERIES = {**NARROW, **WIDE, **FOUND}
 
 
 def make(target: Target, seed: int) -> None:
@@ -281,6 +291,9 @@ def report(
             "ratio_q6": round(ratio("tpch_q6"), 2),
             "ratio_wide": round(geometric(list(over_core.values())), 2),
             "ratio_wide_lowest": min(over_core.values()),
+            "point_ms_ratio": round(ratio("point"), 2),
+            "top_rows_ratio": round(ratio("top_rows"), 2),
+            "found": {key: round(ratio(key), 2) for key in FOUND},
             "wide_duckdb": round(geometric([ratio(key, DUCK) for key in WIDE]), 2),
             **{key: round(value, 2) for key, value in changed.items()},
             "index_bytes_share": round(share, 3),

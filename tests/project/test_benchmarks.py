@@ -30,7 +30,16 @@ CONDITIONS = {"hardware", "settings", "versions"}
 # a benchmark's file, and what its line has beside its own name
 KEYS: dict[str, set[str]] = {
     "calibrate": {"choices", "constants", "nanoseconds", "wrong_choices", *CONDITIONS},
-    "columns": {"copy_cost", "ratio_q1", "ratio_recovered", "ratio_wide", "rows_per_s_count", *CONDITIONS},
+    "columns": {
+        "copy_cost",
+        "point_ms_ratio",
+        "ratio_q1",
+        "ratio_recovered",
+        "ratio_wide",
+        "rows_per_s_count",
+        "top_rows_ratio",
+        *CONDITIONS,
+    },
     "cycle": {"file_seconds", "ratio_create", "ratio_drop_minimal", "results", "share_drop", *CONDITIONS},
     "drop": {"ratio_heap_over_sql", "ratio_default_lazy_over_sql_with_checkpoint", *CONDITIONS},
     "drop_cost": {"microseconds", "postgresql", "hardware"},

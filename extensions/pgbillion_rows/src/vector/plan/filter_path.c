@@ -248,14 +248,16 @@ find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **
 /*
  * The choice of a scan of a columnar index whose filter takes those of the first
  * n terms whose columns it has; false if it is of no use. The others are
- * evaluated of rows that are fetched. No such term can raise an error, so that
+ * evaluated of rows that are fetched, or made of the index's values with
+ * `values`, if it has all columns. No such term can raise an error, so that
  * their order does not matter.
  */
 static bool
-choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order, ScanChoice *choice)
+choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order, bool values,
+			   ScanChoice *choice)
 {
 	Bitmapset  *needed = NULL;
-	bool		any = find_needed_values(root, rel, terms, &needed);
+	bool		any = values && find_needed_values(root, rel, terms, &needed);
 
 	*choice = (ScanChoice)
 	{
@@ -503,6 +505,24 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 }
 
 /*
+ * Take the choice of a columnar index in place of another if that is cheaper, or
+ * if it is forced; true if its rows are made of the index's values.
+ */
+static bool
+take_cheaper(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrder *order, bool values,
+			 ScanChoice *choice)
+{
+	ScanChoice	columns;
+
+	if (!choose_columns(root, rel, terms, n, order, values, &columns))
+		return false;
+	if ((vector_columns == PLAN_FORCE && !OidIsValid(choice->columns.index)) ||
+		filter_path(root, rel, &columns, 0)->path.total_cost < filter_path(root, rel, choice, 0)->path.total_cost)
+		*choice = columns;
+	return columns.columns.all;
+}
+
+/*
  * Choose what the scan does, whose filter can take the first n terms; false,
  * with a report, if it does not pay. The order counts if it takes all.
  */
@@ -510,15 +530,16 @@ static bool
 choose_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms, int n, const TopOrder *order,
 			ScanChoice *choice)
 {
-	ScanChoice	columns;
-
 	if (n < list_length(terms))
 		order = NULL;
 	*choice = choose_heap(root, rel, terms, n, order);
-	if (vector_has_column_index(rel) && choose_columns(root, rel, terms, n, order, &columns) &&
-		(vector_columns == PLAN_FORCE ||
-		 filter_path(root, rel, &columns, 0)->path.total_cost < filter_path(root, rel, choice, 0)->path.total_cost))
-		*choice = columns;
+
+	/*
+	 * of few rows it can be cheaper to fetch them than to read all their
+	 * columns
+	 */
+	if (vector_has_column_index(rel) && take_cheaper(root, rel, terms, n, order, true, choice))
+		(void) take_cheaper(root, rel, terms, n, order, false, choice);
 	/* if there is nothing to take */
 	if (choice->terms == NIL && choice->order == NULL && !choice->columns.all)
 		return false;
