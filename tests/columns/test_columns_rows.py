@@ -601,3 +601,18 @@ def test_the_size_of_a_value_is_the_table_s(cluster: Cluster, narrow: str) -> No
         ours = conn.execute(query).fetchall()
         conn.execute("SET pgbillion_rows.enable = off")
         assert conn.execute(query).fetchall() == ours
+
+
+def test_no_workers_for_what_takes_no_time(cluster: Cluster, narrow: str) -> None:
+    """PostgreSQL's scan would have workers; the index is read sooner than they start."""
+    with ask(cluster, narrow) as conn:
+        conn.execute("SET pgbillion_rows.columns = on; SET pgbillion_rows.vector_scan = on")
+        conn.execute("SET max_parallel_workers_per_gather = 2; SET cpu_tuple_cost = 1; SET parallel_tuple_cost = 0")
+        query = "SELECT id FROM w WHERE word = 'w7'"
+        for setup, workers in ((2000, False), (0, True)):
+            conn.execute(f"SET parallel_setup_cost = {setup}")
+            conn.execute("SET pgbillion_rows.enable = off")
+            assert plans.parallel(plans.explain(conn, query))
+            conn.execute("SET pgbillion_rows.enable = on")
+            assert scan_of(conn, query) is not None
+            assert plans.parallel(plans.explain(conn, query)) is workers

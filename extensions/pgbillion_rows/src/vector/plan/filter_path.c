@@ -263,7 +263,7 @@ choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const Top
 	{
 		0
 	};
-	if (!vector_choose_rows_index(rel, list_copy_head(terms, n), any, needed, &choice->columns))
+	if (!vector_choose_rows_index(root, rel, list_copy_head(terms, n), any, needed, &choice->columns))
 		return false;
 	choice->terms = choice->columns.terms;
 	choice->others = list_concat(list_copy(choice->columns.others), list_copy_tail(terms, n));
@@ -416,6 +416,27 @@ keep_gain(PlannerInfo *root, RelOptInfo *rel, CustomPath *serial, const CustomPa
 	Cost		saved = core_scan(root, rel, partial->path.parallel_workers)->total_cost - partial->path.total_cost;
 
 	serial->path.total_cost = Max(serial->path.total_cost, Min(core - saved, core * LESS_COST_FACTOR));
+}
+
+/*
+ * The same for a scan of a columnar index. It takes so little of what reading
+ * the table does that starting workers can take longer: where it does, one
+ * process costs less than PostgreSQL's scan by several.
+ */
+static void
+settle_columns_cost(PlannerInfo *root, RelOptInfo *rel, CustomPath *serial, CustomPath *partial)
+{
+	Path	   *core = core_cheapest(rel, partial->path.parallel_workers);
+	Cost		starting = parallel_setup_cost + parallel_tuple_cost * serial->path.rows;
+	bool		pay = serial->path.total_cost > partial->path.total_cost + starting;
+	Cost		alone = serial->path.total_cost;
+
+	settle_cost(root, rel, serial, 0);
+	settle_cost(root, rel, partial, partial->path.parallel_workers);
+	if (!pay && core != NULL && vector_scan != PLAN_FORCE)
+		serial->path.total_cost = Min(serial->path.total_cost,
+									  Max(alone, (core->total_cost + starting) * LESS_COST_FACTOR));
+	serial->path.startup_cost = Min(serial->path.startup_cost, serial->path.total_cost);
 }
 
 /* Is this cost less than that of PostgreSQL's best path? */
@@ -580,18 +601,21 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 				rte->eref->aliasname, columns ? " by its columnar index" : "",
 				path->path.total_cost, rel->cheapest_total_path->total_cost,
 				list_length(choice.terms), list_length(terms), rel->rows, rel->tuples);
-	settle_cost(root, rel, path, 0);
 	if (rel->consider_parallel && bms_is_empty(rel->lateral_relids))
 		workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
-	if (workers > 0)
+	partial = workers > 0 ? filter_path(root, rel, &choice, workers) : NULL;
+	if (partial == NULL)
+		settle_cost(root, rel, path, 0);
+	else if (columns)
+		settle_columns_cost(root, rel, path, partial);
+	else
 	{
-		partial = filter_path(root, rel, &choice, workers);
+		settle_cost(root, rel, path, 0);
 		settle_cost(root, rel, partial, workers);
-		/* an index that is read in no time is no work for several processes */
-		if (!columns)
-			keep_gain(root, rel, path, partial);
-		add_partial_path(rel, (Path *) partial);
+		keep_gain(root, rel, path, partial);
 	}
+	if (partial != NULL)
+		add_partial_path(rel, (Path *) partial);
 	add_path(rel, (Path *) path);
 }
 
