@@ -659,7 +659,11 @@ def test_lazy_tables_and_other_kinds(source: Archived, cli: CommandLine) -> None
             "CREATE UNLOGGED TABLE lazy.unlogged AS SELECT 1 AS i;"
             "INSERT INTO lazy.customer (name) VALUES ('a'); REFRESH MATERIALIZED VIEW lazy.totals"
         )
+        # what is set for the database does not count in the copy
+        for setting in ("session_preload_libraries = nowhere", "default_transaction_read_only = on"):
+            conn.execute(f"ALTER DATABASE tenants SET {setting}".encode())
         backup = source.backup("lazy")
+        conn.execute("ALTER DATABASE tenants RESET ALL")
         conn.execute("INSERT INTO lazy.soon VALUES (1, repeat('x', 100000)); INSERT INTO lazy.already DEFAULT VALUES")
         wanted = dumped(cli, "lazy")
         time = now(conn)

@@ -46,8 +46,11 @@ _SEGMENT = re.compile(r"[0-9A-F]{24}")
 _POLL_SECONDS = 0.05
 _NOT_STARTED_SECONDS = 10.0
 _SAY_SECONDS = 5.0
-# what a session of an ordinary server would load, or be switched to
-_OPTIONS = "-c session_preload_libraries= -c local_preload_libraries="
+# in place of what is set for the database or the role
+_OPTIONS = (
+    "-c session_preload_libraries= -c local_preload_libraries= -c default_transaction_read_only=off"
+    " -c statement_timeout=0 -c idle_in_transaction_session_timeout=0"
+)
 _SKIPPED = re.compile(r"WARNING:  page \d+ of relation (\S+) (?:does not exist|is uninitialized)")
 _NOT_READY = re.compile(
     r"starting up|shutting down|not (?:yet )?accepting connections|No such file|refused|closed the connection"
