@@ -890,8 +890,6 @@ def test_backups_of_pgbackrest() -> None:
                 assert done.returncode == 0, done.stdout + done.stderr
 
             pgbackrest("stanza-create")
-            with cluster.connect() as conn:
-                servers.make_shared_objects(conn)
             with cluster.connect("another") as conn:
                 conn.execute("CREATE TABLE large AS SELECT repeat('x', 1000) FROM generate_series(1, 5000)")
             with cli.connect() as conn:
