@@ -20,7 +20,9 @@ from harness import servers
 from harness.amount import share
 from harness.command_line import CommandLine, command_line, failed
 from pgbillion.common import paths
-from pgbillion.server.postgres import SUPERUSER, Cluster
+from pgbillion.common.target import Target
+from pgbillion.server.postgres import SUPERUSER, Cluster, make_folder, run_as_server
+from pgbillion.tenants import replay, restore
 
 _numbers = itertools.count(1)
 # where the traps are, and the search_path that leads to them; None: the default, "$user", public
@@ -187,6 +189,39 @@ def test_tenants(hostile: Hostile) -> None:
         run("tenants", "import", str(cli.state / "all"), "--method", method)
     run("tenants", "drop", "customer_*", "--yes")
     run("extension", "status")
+
+
+def test_a_tenant_from_a_backup(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in the target nor on the temporary server, whose log is kept."""
+    cluster = hostile.cli.cluster
+    with hostile.cli.connect() as conn, servers.temporary_folder() as folder:
+        conn.execute(
+            "SET search_path = pg_catalog; CREATE SCHEMA kept; CREATE TABLE kept.a (i int4 PRIMARY KEY, o oid);"
+            "INSERT INTO kept.a VALUES (1, lo_from_bytea(0, 'x')); CREATE PUBLICATION kept FOR TABLE kept.a"
+        )
+        backup = folder / "backup"
+        make_folder(backup, private=True, for_server=True)
+        program = cluster.installation.program("pg_basebackup")
+        where = ["-h", str(cluster.socket_dir), "-p", str(cluster.port), "-U", SUPERUSER, "-c", "fast", "--no-sync"]
+        run_as_server([program, "-D", backup, *where], check=True, capture_output=True)
+        conn.execute("SELECT lo_put(o, 0, 'y') FROM kept.a")
+        logs: list[str] = []
+        remove = replay.remove
+
+        def kept(path: Path) -> None:
+            logs.append((path / "data.log").read_text(encoding="utf-8", errors="replace"))
+            remove(path)
+
+        monkeypatch.setattr(replay, "remove", kept)
+        there = Target(hostile.cli.conninfo, "the test's")
+        for more in ({"name": "old"}, {"replace": True}):
+            request = restore.Request("kept", backup, replay.Wal(), **more)
+            with hostile.nothing_of_it_runs(str(more)):
+                outcome = restore.restore(there, request, hostile.cli.state, say=lambda line: None)
+            assert (outcome.tables, outcome.rows, outcome.large_objects) == (1, 1, 1)
+        assert len(logs) == 2
+        assert all("HOSTILE" not in log and "ready to accept connections" in log for log in logs)
+        conn.execute("DROP SCHEMA kept CASCADE; DROP SCHEMA old CASCADE; DROP PUBLICATION kept")
 
 
 def test_shards(hostile: Hostile) -> None:
