@@ -363,6 +363,7 @@ def test_refusals(cli: CommandLine) -> None:
         ("max_replication_slots", "1", "the source's max_replication_slots is 1"),
         ("max_wal_senders", "1", "the source's max_wal_senders is 1"),
         ("max_logical_replication_workers", "1", "the target's max_logical_replication_workers is 1"),
+        ("max_sync_workers_per_subscription", "0", "the target's max_sync_workers_per_subscription is 0"),
     ],
 )
 def test_servers_that_cannot_replicate_are_refused(
@@ -736,8 +737,58 @@ def test_a_target_that_is_lost_for_good(installation: Installation, monkeypatch:
         with there.connect() as other:
             assert has(other)
             abort = ("tenants", "move", "tenant", "--to", there.conninfo(), "--online", "--abort")
-            assert "an interrupted move of tenant was taken back" in cli.run(*abort, check=True).stderr
+            assert cli.run(*abort, check=True).stdout == "an interrupted move of tenant was taken back\n"
             assert not has(other)
             assert one(other, "SELECT count(*) FROM pg_subscription") == 0
-            assert cli.run(*abort, check=True).stdout == "no interrupted move of tenant has left anything\n"
+            assert cli.run(*abort, check=True).stdout == "there is no interrupted move of tenant\n"
         assert one(conn, "SELECT count(*) FROM tenant.a") == 200
+
+
+@pytest.mark.majors
+def test_roles_that_are_no_superusers(installation: Installation) -> None:
+    """What each needs is named until it has it; the target's role has to name a password in the connection string."""
+    with two_servers(installation, installation) as (here, there), command_line(here, "postgres") as cli:
+        hba = here.data / "pg_hba.conf"
+        hba.write_text(f"local all mover scram-sha-256\n{hba.read_text(encoding='utf-8')}", encoding="utf-8")
+        with here.connect() as conn, there.connect() as other:
+            conn.execute("SELECT pg_reload_conf()")
+            for session in (conn, other):
+                session.execute("CREATE ROLE owner LOGIN; CREATE ROLE mover LOGIN PASSWORD 'secret'")
+                session.execute("GRANT USAGE ON SCHEMA outside TO owner")
+            conn.execute("CREATE SCHEMA tenant AUTHORIZATION owner")
+            with psycopg.connect(make_conninfo(here.conninfo(), user="owner"), autocommit=True) as owner:
+                owner.execute("SET search_path = tenant")
+                owner.execute(TENANT)
+            conn.execute("GRANT owner TO mover")
+            cli.environment["PGPASSWORD"] = "secret"
+            goal = make_conninfo(there.conninfo(), user="mover")
+            command = ("tenants", "move", "tenant", "--to", goal, "--online", "-U", "mover")
+            missing = [
+                ("no privilege to create a schema in", "GRANT CREATE ON DATABASE postgres TO mover", other),
+                ("may not replicate from the source", "ALTER ROLE mover REPLICATION", conn),
+                ("no privilege to create a publication", "GRANT CREATE ON DATABASE postgres TO mover", conn),
+            ]
+            if installation.version_num >= 160000:
+                missing += [
+                    ("may not subscribe", "GRANT pg_create_subscription TO mover", other),
+                    ("cannot write as owner", "GRANT owner TO mover", other),
+                ]
+            for error, grant, session in missing:
+                failed(cli.run(*command), 3, error, grant)
+                session.execute(grant.encode())
+            if installation.version_num < 160000:
+                failed(cli.run(*command), 3, "only a superuser can subscribe", "name a superuser of the target")
+                other.execute("GRANT owner TO mover; ALTER ROLE mover SUPERUSER")
+            # PostgreSQL sends no other password than one of the string
+            failed(cli.run(*command), 3, "the target's server cannot replicate from the source", "--source-conninfo")
+            cli.environment["PGBILLION_SOURCE_CONNINFO"] = "password=secret"
+            done = cli.run(*command, check=True)
+            assert done.stdout.startswith("tenant moved: 2 tables, 400 rows compared")
+            assert (has(conn), has(other)) == (False, True)
+            assert (
+                one(other, "SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = 'tenant.a'::regclass") == "owner"
+            )
+            for session in (conn, other):
+                assert one(session, "SELECT count(*) FROM pg_subscription") == 0
+                assert one(session, "SELECT count(*) FROM pg_replication_slots") == 0
+                assert "secret" not in str(session.execute("SELECT query FROM pg_stat_activity").fetchall())

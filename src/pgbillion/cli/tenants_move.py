@@ -187,11 +187,11 @@ def _move_online(
     source: Target, target: Target, request: tenants_online.Request, *, abort: bool, as_json: bool
 ) -> None:
     if abort:
-        found = tenants_online.clear(source, target, request.schema, say=_say)
+        cleared = tenants_online.clear(source, target, request.schema, say=_say)
         if as_json:
-            print(json.dumps({"tenant": request.schema, "found": found}))
-        elif not found:
-            print(f"no interrupted move of {request.schema} has left anything")
+            print(json.dumps({"tenant": request.schema, "cleared": cleared.name.lower()}))
+        else:
+            print(cleared.value.format(request.schema))
         return
     outcome = tenants_online.run(source, target, request, say=_say)
     if as_json:

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,16 @@ _TRIGGERS = (
 )
 # for all but replication, which runs no such triggers
 _GUARD = "pgbillion_moving"
-_GUARDED = """
-CREATE FUNCTION {0}.{1}() RETURNS pg_catalog.trigger LANGUAGE plpgsql AS $guard$BEGIN
+_CLOSED = """
+CREATE FUNCTION {}() RETURNS pg_catalog.trigger LANGUAGE plpgsql AS $guard$BEGIN
     RAISE EXCEPTION 'rows of the schema are still being moved here' USING ERRCODE = '55000',
         HINT = 'Write to them where they come from, until the move is over.';
+END$guard$
+"""
+# what needs no lock on the tables
+_OPENED = """
+CREATE OR REPLACE FUNCTION {}() RETURNS pg_catalog.trigger LANGUAGE plpgsql AS $guard$BEGIN
+    RETURN NULL;
 END$guard$
 """
 _GUARDED_TABLES = (
@@ -65,6 +72,14 @@ _VIEWS = (
     "SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = %s::oid AND c.relkind = 'm' AND c.relispopulated"
     " ORDER BY c.oid"
 )
+
+
+class Cleared(Enum):
+    """What has become of an interrupted move."""
+
+    NOTHING = "there is no interrupted move of {}"
+    TAKEN_BACK = "an interrupted move of {} was taken back"
+    FINISHED = "an interrupted move of {} was finished"
 
 
 @dataclass(frozen=True)
@@ -110,7 +125,9 @@ def run(source: Target, target: Target, request: Request, *, say: Say) -> Outcom
     ``say`` is told what is going on.
     """
     start = time.monotonic()
-    clear(source, target, request.schema, say=say)
+    cleared = clear(source, target, request.schema, say=say)
+    if cleared is not Cleared.NOTHING:
+        say(cleared.value.format(request.schema))
     moved = _Move(source, target, request, say)
     try:
         with _alone(source, request.schema):
@@ -130,8 +147,8 @@ def run(source: Target, target: Target, request: Request, *, say: Say) -> Outcom
     return moved.outcome(time.monotonic() - start)
 
 
-def clear(source: Target, target: Target, schema: str, *, say: Say, alone: bool = True) -> bool:
-    """Take back, or finish, what an interrupted move of a tenant has left; tell whether there was something.
+def clear(source: Target, target: Target, schema: str, *, say: Say, alone: bool = True) -> Cleared:
+    """Take back, or finish, what an interrupted move of a tenant has left; return which of it.
 
     Raises UserError if a move of it is going on, and if the target cannot be reached: then, if ``alone``, the source is
     cleared.
@@ -155,15 +172,16 @@ def clear(source: Target, target: Target, schema: str, *, say: Say, alone: bool 
             left = replication.subscriptions_for(there, schema, replication.source_of(here))
             if name is not None and record is not None:
                 left.setdefault(name, record)
+            cleared = Cleared.NOTHING
             for one, found in left.items():
                 # as long as the source has its name, it has not been moved
                 if row is not None and row[0] == found.schema:
                     _take_back(here, there, one, found, published=one == name and record is not None)
-                    say(f"an interrupted move of {schema} was taken back")
+                    cleared = Cleared.TAKEN_BACK
                 else:
                     _finish(here, there, one, found, say=say)
-                    say(f"{schema} had been moved: what replicated it was removed")
-            return bool(left)
+                    cleared = Cleared.FINISHED
+            return cleared
 
 
 class _Move:
@@ -336,13 +354,13 @@ class _Move:
 
     def _guard(self, conn: Connection, schema: int) -> None:
         """Have clients get an error that write to the target's tables too early."""
-        name, guard = sql.Identifier(self._request.schema), sql.Identifier(_GUARD)
-        conn.execute(sql.SQL(_GUARDED).format(name, guard))
+        function = sql.Identifier(self._request.schema, _GUARD)
+        conn.execute(sql.SQL(_CLOSED).format(function))
         for (table,) in conn.execute(_GUARDED_TABLES, [schema]).fetchall():
             conn.execute(
                 sql.SQL(
-                    "CREATE TRIGGER {} BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} EXECUTE FUNCTION {}.{}()"
-                ).format(guard, sql.Identifier(self._request.schema, table), name, guard)
+                    "CREATE TRIGGER {} BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON {} EXECUTE FUNCTION {}()"
+                ).format(sql.Identifier(_GUARD), sql.Identifier(self._request.schema, table), function)
             )
 
     def _force(self, conn: Connection, forced: str) -> None:
@@ -518,6 +536,7 @@ class _Move:
         there, name = self._there, self._request.schema
         with there.transaction():
             self._check_keys(there)
+            replication.short_waits(there)
             for within, table, trigger, enabled in self._triggers:
                 there.execute(_trigger(within, table, _ENABLED[enabled], trigger))
             self._force(there, "FORCE")
@@ -585,7 +604,8 @@ def _after_failure(source: Target, target: Target, schema: str, say: Say) -> Non
     while True:
         late = time.monotonic() > deadline
         try:
-            clear(source, target, schema, say=lambda line: None, alone=late)
+            if clear(source, target, schema, say=say, alone=late) is Cleared.FINISHED:
+                say(f"{schema} has been moved all the same")
             return
         except (UserError, psycopg.Error) as error:
             if late:
@@ -634,6 +654,7 @@ def _finish(here: Connection, there: Connection, name: str, record: Record, *, s
     _open(there, record.tenant)
     replication.stop(there, name)
     replication.drop_slot(here, name)
+    _unguard(there, record.tenant, say)
     gone = _give_up(here, record, say)
     with there.transaction():
         replication.unsubscribe(there, name)
@@ -641,8 +662,34 @@ def _finish(here: Connection, there: Connection, name: str, record: Record, *, s
 
 
 def _open(there: Connection, schema: str) -> None:
-    """Let clients write to the target's tables."""
-    there.execute(sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(sql.Identifier(schema, _GUARD)))
+    """Let clients write to the target's tables, whoever reads them."""
+    function = sql.Identifier(schema, _GUARD)
+    if _guarded(there, schema):
+        there.execute(sql.SQL(_OPENED).format(function))
+
+
+def _guarded(there: Connection, schema: str) -> bool:
+    return (
+        there.execute(
+            "SELECT FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
+            " WHERE n.nspname = %s AND p.proname = %s AND p.pronargs = 0",
+            [schema, _GUARD],
+        ).fetchone()
+        is not None
+    )
+
+
+def _unguard(there: Connection, schema: str, say: Say) -> None:
+    """Remove what has kept clients from writing, which takes a moment without others at each table."""
+    function = sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(sql.Identifier(schema, _GUARD))
+    for _ in replication.attempts(_RECONNECT_SECONDS):
+        with contextlib.suppress(*replication.WAITED), there.transaction():
+            replication.short_waits(there)
+            there.execute(function)
+            return
+    say(
+        f"triggers that do nothing any more are left in the target, as others are at work there: {function.as_string()}"
+    )
 
 
 def _give_up(here: Connection, record: Record, say: Say) -> bool:

@@ -17,8 +17,7 @@ from pgbillion.tenants import arrival, needs, replication
 from pgbillion.tenants.replication import Table
 
 _OFFLINE = "or move it without --online"
-# the worker that applies, and one that copies
-_WORKERS = 2
+_OWN_SETTING = 18
 _RUNS_AS_OWNER = 16
 
 
@@ -59,14 +58,15 @@ def servers(here: Connection, there: Connection) -> None:
             f"let somebody run there: GRANT CREATE ON DATABASE {quoted(here.info.dbname)} TO {quoted(row[2])}",
             3,
         )
-    _room(here, "the source's", "max_replication_slots", "SELECT count(*) FROM pg_replication_slots")
-    _room(here, "the source's", "max_wal_senders", "SELECT count(*) FROM pg_stat_replication")
-    _room(
-        there,
-        "the target's",
-        "max_logical_replication_workers",
-        "SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL",
-    )
+    _room(there, "the target's", "max_sync_workers_per_subscription", "SELECT 0", 1)
+    copying = int(_setting(there, "max_sync_workers_per_subscription") or 0)
+    _room(here, "the source's", "max_replication_slots", "SELECT count(*) FROM pg_replication_slots", 1 + copying)
+    _room(here, "the source's", "max_wal_senders", "SELECT count(*) FROM pg_stat_replication", 1 + copying)
+    # the worker that applies, and one that copies
+    workers = "SELECT count(*) FROM pg_stat_subscription WHERE pid IS NOT NULL"
+    _room(there, "the target's", "max_logical_replication_workers", workers, 2)
+    origins = "max_replication_slots" if arrival.major(there) < _OWN_SETTING else "max_active_replication_origins"
+    _room(there, "the target's", origins, "SELECT count(*) FROM pg_replication_origin", 1 + copying)
     row = there.execute(
         "SELECT r.rolsuper, current_user::text FROM pg_roles r WHERE r.rolname = current_user"
     ).fetchone()
@@ -80,14 +80,14 @@ def _setting(conn: Connection, name: str) -> str | None:
     return None if row is None else row[0]
 
 
-def _room(conn: Connection, whose: str, setting: str, used: str) -> None:
+def _room(conn: Connection, whose: str, setting: str, used: str, needed: int) -> None:
     most = int(_setting(conn, setting) or 0)
     row = conn.execute(used.encode()).fetchone()
     assert row is not None
-    if most - row[0] < _WORKERS:
+    if most - row[0] < needed:
         raise UserError(
-            f"{whose} {setting} is {most}, and {row[0]} are in use: a move needs {_WORKERS}",
-            f"ALTER SYSTEM SET {setting} = {row[0] + _WORKERS + 2}, and restart that server",
+            f"{whose} {setting} is {most}, and {row[0]} are in use: a move needs {needed}",
+            f"ALTER SYSTEM SET {setting} = {max(10, 2 * (row[0] + needed))}, and restart that server",
             3,
         )
 
