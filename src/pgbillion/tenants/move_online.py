@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgbillion.common import text, together
 from pgbillion.common.connection import Connection
 from pgbillion.common.errors import UserError
+from pgbillion.common.quoting import quoted
 from pgbillion.common.target import Target
 from pgbillion.server import client
 from pgbillion.tenants import arrival, dump, journal, manage, move, needs, online_checks, replication
@@ -42,6 +44,8 @@ _SOON_SECONDS = 0.2
 # and clients do not wait longer for it
 _MOST_BLOCKED_SECONDS = 3.0
 _RECONNECT_SECONDS = 20
+# statements that take locks are sent together
+_AT_ONCE = 100
 _TRIGGERS = (
     "SELECT n.nspname::text, c.relname::text, t.tgname::text, t.tgenabled::text FROM pg_trigger t"
     " JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
@@ -258,6 +262,12 @@ class _Move:
         )
         with here.transaction():
             manage.refuse_used(here, request.schema, hint=_USED)
+        if _guarded(here, request.schema):
+            raise UserError(
+                f"{request.schema} has a function {_GUARD}, as an earlier move has left it",
+                f"drop it: DROP FUNCTION {quoted(request.schema, _GUARD)}() CASCADE",
+                3,
+            )
         self._tables = [table for table in replication.tables(here, self._schema) if table.kind == "r"]
         self._timeout = online_checks.seconds(here, request.lock_timeout)
         online_checks.servers(here, there)
@@ -300,13 +310,19 @@ class _Move:
         self._record = Record(
             request.schema, replication.source_of(here), self._schema, request.kept, request.drop, identities
         )
-        for _ in replication.attempts(self._timeout):
-            with contextlib.suppress(*replication.WAITED), here.transaction():
-                replication.short_waits(here)
-                replication.publish(here, self._name, request.schema, self._tables, self._record)
-                break
-        else:
+
+        def publish() -> None:
+            replication.publish(here, self._name, request.schema, self._tables, self._record)
+
+        if not replication.patiently(here, self._timeout, publish):
             raise psycopg.errors.LockNotAvailable
+        for table in self._tables:
+            if not table.identifies and not replication.patiently(
+                here,
+                self._timeout,
+                partial(replication.publish_changed, here, self._name, request.schema, table),
+            ):
+                raise psycopg.errors.LockNotAvailable
         # what it holds now, replica identities included, is what it has to hold in the end
         found = arrival.contents(here, self._schema).objects
         own = online_checks.of_identities(here, self._schema, [table for table, _, _ in identities])
@@ -446,13 +462,18 @@ class _Move:
         statements.sort(key=lambda one: self._waited.get(one, 0))
         holder.execute("BEGIN")
         replication.short_waits(holder)
-        for statement in statements:
+        for first in range(0, len(statements), _AT_ONCE):
+            sent: list[psycopg.Cursor[tuple[Any, ...]]] = []
             try:
-                holder.execute(statement.encode())
+                with holder.pipeline():
+                    for statement in statements[first : first + _AT_ONCE]:
+                        sent.append(holder.cursor())
+                        sent[-1].execute(statement.encode())
             except replication.WAITED:
-                self._waited[statement] = min(self._waited.values(), default=0) - 1
+                done = sum(cursor.statusmessage is not None for cursor in sent)
+                self._waited[statements[first + done]] = min(self._waited.values(), default=0) - 1
                 return False
-            if time.monotonic() - start > _MOST_BLOCKED_SECONDS / 2:
+            if time.monotonic() - start > _MOST_BLOCKED_SECONDS:
                 return False
         return True
 
@@ -636,13 +657,11 @@ def _take_back(here: Connection, there: Connection, name: str, record: Record, *
 def _clear_source(here: Connection, name: str, record: Record) -> None:
     here.execute("SET client_min_messages = warning")
     replication.drop_slot(here, name)
-    for _ in replication.attempts(_RECONNECT_SECONDS):
-        with contextlib.suppress(*replication.WAITED), here.transaction():
-            replication.short_waits(here)
-            replication.put_back(here, record.tenant, record)
-            replication.unpublish(here, name)
-            return
-    raise psycopg.errors.LockNotAvailable
+    if not (
+        replication.put_back(here, name, record.tenant, record, _RECONNECT_SECONDS)
+        and replication.patiently(here, _RECONNECT_SECONDS, partial(replication.unpublish, here, name))
+    ):
+        raise psycopg.errors.LockNotAvailable
 
 
 def _finish(here: Connection, there: Connection, name: str, record: Record, *, say: Say) -> bool:
@@ -680,16 +699,22 @@ def _guarded(there: Connection, schema: str) -> bool:
 
 
 def _unguard(there: Connection, schema: str, say: Say) -> None:
-    """Remove what has kept clients from writing, which takes a moment without others at each table."""
-    function = sql.SQL("DROP FUNCTION IF EXISTS {}() CASCADE").format(sql.Identifier(schema, _GUARD))
-    for _ in replication.attempts(_RECONNECT_SECONDS):
-        with contextlib.suppress(*replication.WAITED), there.transaction():
-            replication.short_waits(there)
-            there.execute(function)
+    """Remove what has kept clients from writing, table by table, as each takes a moment without others there."""
+    function = sql.SQL("DROP FUNCTION {}()").format(sql.Identifier(schema, _GUARD))
+    rows = there.execute(
+        "SELECT c.relname::text FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid"
+        " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND t.tgname = %s",
+        [schema, _GUARD],
+    ).fetchall()
+    drops = [
+        sql.SQL("DROP TRIGGER {} ON {}").format(sql.Identifier(_GUARD), sql.Identifier(schema, table))
+        for (table,) in rows
+    ]
+    drops += [function] if _guarded(there, schema) else []
+    for drop in drops:
+        if not replication.patiently(there, _RECONNECT_SECONDS, partial(there.execute, drop)):
+            say(f"triggers that do nothing any more are left in the target: {function.as_string()} CASCADE")
             return
-    say(
-        f"triggers that do nothing any more are left in the target, as others are at work there: {function.as_string()}"
-    )
 
 
 def _give_up(here: Connection, record: Record, say: Say) -> bool:
@@ -699,18 +724,19 @@ def _give_up(here: Connection, record: Record, say: Say) -> bool:
     ).fetchone()
     if found is None:
         return True
+
+    def drop() -> None:
+        manage.refuse_used(here, record.kept, hint=_USED)
+        here.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(record.kept)))
+        if journal.exists(here):
+            journal.forget(here, record.kept)
+
     try:
-        for _ in replication.attempts(_RECONNECT_SECONDS):
-            with contextlib.suppress(*replication.WAITED), here.transaction():
-                replication.short_waits(here)
-                if record.drop:
-                    manage.refuse_used(here, record.kept, hint=_USED)
-                    here.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(record.kept)))
-                    if journal.exists(here):
-                        journal.forget(here, record.kept)
-                else:
-                    replication.put_back(here, record.kept, record)
-                return record.drop
+        if record.drop:
+            if replication.patiently(here, _RECONNECT_SECONDS, drop):
+                return True
+        elif replication.put_back(here, "", record.kept, record, _RECONNECT_SECONDS):
+            return False
         reason = "others are still at work in it"
     except UserError as error:
         reason = error.message

@@ -116,17 +116,26 @@ def tables(conn: Connection, schema: int) -> list[Table]:
 # ---- the source ----
 
 
-def publish(conn: Connection, name: str, schema: str, published: Sequence[Table], record: Record) -> None:
-    """Make a publication of tables, and have rows of each be found by its replica identity; in a transaction."""
-    index_of = {table.name: table.index for table in published}
-    for table, _, _ in record.identities:
-        index = index_of[table]
-        identity = sql.SQL("FULL") if index is None else sql.SQL("USING INDEX {}").format(sql.Identifier(index))
-        conn.execute(sql.SQL("ALTER TABLE ONLY {} REPLICA IDENTITY {}").format(sql.Identifier(schema, table), identity))
-    names = [sql.SQL("ONLY {}").format(sql.Identifier(schema, table.name)) for table in published]
+def publish(conn: Connection, name: str, schema: str, tables: Sequence[Table], record: Record) -> None:
+    """Make a publication of the tables whose replica identity is left as it is; in a transaction."""
+    changed = {table for table, _, _ in record.identities}
+    names = [
+        sql.SQL("ONLY {}").format(sql.Identifier(schema, table.name)) for table in tables if table.name not in changed
+    ]
     listed = sql.SQL(" FOR TABLE {}").format(sql.SQL(", ").join(names)) if names else sql.SQL("")
     conn.execute(sql.SQL("CREATE PUBLICATION {}{}").format(sql.Identifier(name), listed))
     conn.execute(sql.SQL("COMMENT ON PUBLICATION {} IS {}").format(sql.Identifier(name), sql.Literal(record.comment())))
+
+
+def publish_changed(conn: Connection, name: str, schema: str, table: Table) -> None:
+    """Give a table a replica identity that finds its rows, and add it to a publication; in a transaction of its own.
+
+    That locks it, and in a transaction with others clients could hold what comes next and wait for what came before.
+    """
+    identity = sql.SQL("FULL") if table.index is None else sql.SQL("USING INDEX {}").format(sql.Identifier(table.index))
+    changed = sql.Identifier(schema, table.name)
+    conn.execute(sql.SQL("ALTER TABLE ONLY {} REPLICA IDENTITY {}").format(changed, identity))
+    conn.execute(sql.SQL("ALTER PUBLICATION {} ADD TABLE ONLY {}").format(sql.Identifier(name), changed))
 
 
 def published(conn: Connection, name: str) -> Record | None:
@@ -144,20 +153,35 @@ def unpublish(conn: Connection, name: str) -> None:
     conn.execute(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)))
 
 
-def put_back(conn: Connection, schema: str, record: Record) -> None:
-    """Put back the replica identities of the tables that still exist; in a transaction."""
+def put_back(conn: Connection, name: str, schema: str, record: Record, seconds: float) -> bool:
+    """Take tables whose replica identity was changed from the publication, if it exists, and put that back.
+
+    False if others are at work in one of them for some seconds.
+    """
     for table, identity, index in record.identities:
-        there = conn.execute(
-            "SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-            " WHERE n.nspname = %s AND n.oid = %s::oid AND c.relname = %s AND c.relkind = 'r'",
-            [schema, record.schema, table],
-        ).fetchone()
-        if there is not None:
-            conn.execute(
-                sql.SQL("ALTER TABLE ONLY {} REPLICA IDENTITY {}").format(
-                    sql.Identifier(schema, table), _identity(identity, index)
+        changed = sql.Identifier(schema, table)
+
+        def one() -> None:
+            there = conn.execute(
+                "SELECT p.prpubid IS NOT NULL FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+                " LEFT JOIN (pg_publication_rel p JOIN pg_publication o ON o.oid = p.prpubid AND o.pubname = %s)"
+                " ON p.prrelid = c.oid"
+                " WHERE n.nspname = %s AND n.oid = %s::oid AND c.relname = %s AND c.relkind = 'r'",
+                [name, schema, record.schema, table],  # noqa: B023
+            ).fetchone()
+            if there is None:
+                return
+            if there[0]:
+                conn.execute(
+                    sql.SQL("ALTER PUBLICATION {} DROP TABLE ONLY {}").format(sql.Identifier(name), changed)  # noqa: B023
                 )
+            conn.execute(
+                sql.SQL("ALTER TABLE ONLY {} REPLICA IDENTITY {}").format(changed, _identity(identity, index))  # noqa: B023
             )
+
+        if not patiently(conn, seconds, one):
+            return False
+    return True
 
 
 def _identity(identity: str, index: str | None) -> sql.Composable:
@@ -213,11 +237,21 @@ def short_waits(conn: Connection) -> None:
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege), conn.transaction():
         # what we hold may be what others wait for, whose locks we wait for
         conn.execute(f"SET LOCAL deadlock_timeout = {_DEADLOCK_MS}".encode())
-    conn.execute(f"SET LOCAL lock_timeout = {_WAIT_MS}; SET LOCAL statement_timeout = {2 * _WAIT_MS}".encode())
+    conn.execute(f"SET LOCAL lock_timeout = {_WAIT_MS}".encode())
 
 
 # what ends such a wait
-WAITED = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected)
+WAITED = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+
+
+def patiently(conn: Connection, seconds: float, work: Callable[[], object]) -> bool:
+    """Do something in a transaction that waits for locks only shortly, again for some seconds; False if in vain."""
+    for _ in attempts(seconds):
+        with contextlib.suppress(*WAITED), conn.transaction():
+            short_waits(conn)
+            work()
+            return True
+    return False
 
 
 # ---- the target ----
