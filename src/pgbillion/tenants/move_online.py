@@ -532,10 +532,6 @@ class _Move:
         versions = online_checks.versions(here, self._schema)
         self._check_same(self._wanted, arrival.contents(here, self._schema).objects)
         with self._writes_blocked(sequences=True) as holder:
-            state = move.state(here, self._schema)
-            now = online_checks.versions(here, self._schema)
-            if now != versions or now[-1]:
-                self._check_same(self._wanted, arrival.contents(here, self._schema).objects)
             self._complete(online_checks.sequences(here, self._schema))
             replication.unpublish(holder, self._name)
             holder.execute(
@@ -545,12 +541,22 @@ class _Move:
             )
             if self._journaled:
                 journal.rename(holder, [request.schema], [request.kept])
+            # this session still sees what there was
             with here.transaction():
                 manage.refuse_used(here, request.schema, hint=_USED)
-            if move.state(here, self._schema) != state or online_checks.versions(here, self._schema) != now:
-                raise _changed(f"{request.schema} meanwhile")
+            self._check_unchanged(versions)
             holder.execute("COMMIT")
             _open(self._there, request.schema)
+
+    def _check_unchanged(self, versions: tuple[Any, ...]) -> None:
+        """Raise UserError if somebody has changed the definition since it was compared."""
+        here, schema = self._here, self._schema
+        now = online_checks.versions(here, schema)
+        if now != versions or now[-1]:
+            state = move.state(here, schema)
+            self._check_same(self._wanted, arrival.contents(here, schema).objects)
+            if move.state(here, schema) != state or online_checks.versions(here, schema) != now:
+                raise _changed(f"{self._request.schema} meanwhile")
 
     def _complete(self, values: dict[str, tuple[Any, ...]]) -> None:
         """Have the target be as the source is, and on disk."""
