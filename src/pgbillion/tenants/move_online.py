@@ -687,7 +687,7 @@ def _finish(here: Connection, there: Connection, name: str, record: Record, *, s
 
 
 def _open(there: Connection, schema: str) -> None:
-    """Let clients write to the target's tables, whoever reads them."""
+    """Let clients write to the target's tables, also while others read them."""
     function = sql.Identifier(schema, _GUARD)
     if _guarded(there, schema):
         there.execute(sql.SQL(_OPENED).format(function))
