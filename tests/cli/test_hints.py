@@ -29,6 +29,7 @@ OURS = re.compile(rf"pgbillion ({GROUPS})\b")
 # what sessions are called, what is written into comments and logs, and the title of a group of options
 NAMES = (
     re.compile(r"pgbillion tenants (create|diff|drop|export|import|metrics|migrate|move|size|tablespace)( .*)?"),
+    re.compile(r"pgbillion tenants restore"),
     re.compile(r"(made|being loaded) by pgbillion (rows load|shards).*"),
     re.compile(r"pgbillion rows load "),
     re.compile(r"pgbillion demo"),
