@@ -74,7 +74,7 @@ typedef struct Codes
 
 #define SHORT_CODES 256
 
-/* A column as an array of numbers, for the rows of a batch, none of which is NULL. */
+/* A column as an array of numbers, for the rows of a batch. */
 typedef enum PackedKind
 {
 	PACKED_INTEGERS,			/* distance above the base, unsigned and
@@ -88,6 +88,8 @@ typedef struct Packed
 	PackedKind	kind;
 	int			width;			/* 1, 2, 4 or 8 */
 	const void *array;
+	const bool *nulls;			/* of each row, whose element is of no use if
+								 * it is NULL; NULL: none is */
 	int64		base;
 	int			scale;
 	int64		min;			/* of integers and decimals: no value is below */
@@ -151,11 +153,12 @@ typedef struct SourceMethods
 
 	/*
 	 * A column in a shorter form, for the rows that are in the batch now, if
-	 * it is loaded; valid until rows are removed or the next batch. NULL:
-	 * there is none.
+	 * it is loaded; valid until rows are removed or the next batch. An array
+	 * of numbers that is not asked for with NULLs has none. NULL: there is no
+	 * such form.
 	 */
 	bool		(*codes) (Source *source, Batch *batch, int column, Codes *result);
-	bool		(*packed) (Source *source, Batch *batch, int column, Packed *result);
+	bool		(*packed) (Source *source, Batch *batch, int column, bool with_nulls, Packed *result);
 
 	/*
 	 * Prepare columns, so that they can be loaded, those only_counted unless
@@ -297,13 +300,22 @@ batch_codes(Batch *batch, int index, Codes *result)
 	return methods->codes != NULL && methods->codes(batch->source, batch, index, result);
 }
 
-/* A column as an array of numbers, if the source has it. */
+/* A column as an array of numbers, if the source has it, and no row is NULL. */
 static inline bool
 batch_packed(Batch *batch, int index, Packed *result)
 {
 	const SourceMethods *methods = batch->source->methods;
 
-	return methods->packed != NULL && methods->packed(batch->source, batch, index, result);
+	return methods->packed != NULL && methods->packed(batch->source, batch, index, false, result);
+}
+
+/* The same with NULLs, which the caller leaves out. */
+static inline bool
+batch_packed_nulls(Batch *batch, int index, Packed *result)
+{
+	const SourceMethods *methods = batch->source->methods;
+
+	return methods->packed != NULL && methods->packed(batch->source, batch, index, true, result);
 }
 
 /*

@@ -112,10 +112,15 @@ eval_packed(DecimalExpr *expr, const Packed *packed, const uint16 *rows, int n, 
 			UNPACK(uint64);
 			break;
 	}
-	/* no row is NULL: they stay as they were allocated, or are cleared */
 	memset(expr->nulls, 0, sizeof(bool) * n);
 	result->nulls = expr->nulls;
-	result->has_nulls = false;
+	result->has_nulls = packed->nulls != NULL;
+	for (int i = 0; i < n && packed->nulls != NULL; i++)
+	{
+		expr->nulls[i] = packed->nulls[rows != NULL ? rows[i] : i];
+		if (expr->nulls[i])
+			values[i] = 0;
+	}
 	result->scale = packed->scale;
 	result->bits = bits_within(packed->min, packed->max);
 
@@ -133,7 +138,7 @@ eval_column(DecimalExpr *expr, Batch *batch, const uint16 *rows, int n, Decimals
 	uint64		bits = 0;
 	Packed		packed;
 
-	if (batch_packed(batch, own->column, &packed) && eval_packed(expr, &packed, rows, n, result))
+	if (batch_packed_nulls(batch, own->column, &packed) && eval_packed(expr, &packed, rows, n, result))
 		return true;
 	column = batch_column(batch, own->column);
 	set_nulls(expr, column, rows, n, result);

@@ -56,6 +56,20 @@ is_own_type(const Range *range, const Batch *batch)
 	return range->type == batch->columns[range->column].type;
 }
 
+/* Remove from a list of rows those that are NULL; return how many are left. */
+static int
+leave_out_nulls(const bool *nulls, uint16 *selected, int n)
+{
+	int			k = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		selected[k] = selected[i];
+		k += !nulls[selected[i]];
+	}
+	return k;
+}
+
 static int
 select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint16 *selected)
 {
@@ -66,12 +80,12 @@ select_range(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 	if (!get_scalars(range, batch, scalars))
 		return 0;
 	if (range->kind->select_packed != NULL && is_own_type(range, batch) &&
-		batch_packed(batch, range->column, &packed))
+		batch_packed_nulls(batch, range->column, &packed))
 	{
 		int			found = range->kind->select_packed(range, scalars, &packed, rows, n, selected);
 
 		if (found >= 0)
-			return found;
+			return packed.nulls == NULL ? found : leave_out_nulls(packed.nulls, selected, found);
 	}
 	return range->kind->select(range, scalars, batch_column(batch, range->column), rows, n, selected);
 }

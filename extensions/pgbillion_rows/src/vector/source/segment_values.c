@@ -276,6 +276,24 @@ kept_elements(SegmentSource *source, SegmentColumn *column, int width, int n)
 	return column->kept;
 }
 
+/* Which of the rows that are left are NULL; NULL: none is. */
+static const bool *
+kept_nulls(SegmentSource *source, SegmentColumn *column, int n)
+{
+	if (column->nulls == NULL || !source->selected)
+		return column->nulls;
+	if (column->kept_nulls == NULL)
+		column->kept_nulls = MemoryContextAlloc(source->context, sizeof(bool) * BATCH_ROWS);
+	if (!column->has_kept_nulls)
+	{
+		for (int i = 0; i < n; i++)
+			column->kept_nulls[i] = column->nulls[source->rows[i]];
+	}
+	column->has_kept_nulls = true;
+
+	return column->kept_nulls;
+}
+
 /* Are the integers of a type those that int_of() of the filter knows it by? */
 static bool
 is_ordered_integer(Oid type)
@@ -309,15 +327,16 @@ is_within(const Packed *packed)
 
 /* A column as an array of numbers, if it is one; the rows that are left are prepared. */
 bool
-segment_packed(SegmentSource *source, Batch *batch, int index, Packed *result)
+segment_packed(SegmentSource *source, Batch *batch, int index, bool with_nulls, Packed *result)
 {
 	SegmentColumn *column = &source->columns[index];
 	const ColumnState *state = &source->segment->columns[index];
 	Oid			type = batch->columns[index].type;
 
 	Assert(column->prepared);
-	if (column->nulls != NULL)
+	if (column->nulls != NULL && !with_nulls)
 		return false;
+	result->nulls = kept_nulls(source, column, batch->n);
 	result->width = state->width;
 	result->base = state->base;
 	result->scale = -1;

@@ -318,7 +318,7 @@ begin_window(SegmentSource *source, Batch *batch)
 	{
 		SegmentColumn *column = &source->columns[i];
 
-		column->prepared = column->is_kept = column->has_codes = false;
+		column->prepared = column->is_kept = column->has_kept_nulls = column->has_codes = false;
 		batch->columns[i].loaded = false;
 	}
 	batch->n = n;
@@ -401,11 +401,11 @@ load(Source *base, Batch *batch, int index)
 }
 
 static bool
-packed(Source *base, Batch *batch, int index, Packed *result)
+packed(Source *base, Batch *batch, int index, bool with_nulls, Packed *result)
 {
 	SegmentSource *source = (SegmentSource *) base;
 
-	return !source->from_heap && segment_packed(source, batch, index, result);
+	return !source->from_heap && segment_packed(source, batch, index, with_nulls, result);
 }
 
 static bool
@@ -474,7 +474,7 @@ keep(Source *base, Batch *batch, const uint16 *rows, int n)
 	source->listed = false;
 	source->nleft = n;
 	for (int i = 0; i < source->ncolumns; i++)
-		source->columns[i].is_kept = source->columns[i].has_codes = false;
+		source->columns[i].is_kept = source->columns[i].has_kept_nulls = source->columns[i].has_codes = false;
 }
 
 /* ---- rows in the table's own form ---- */

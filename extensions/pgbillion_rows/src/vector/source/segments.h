@@ -62,6 +62,8 @@ typedef struct SegmentColumn
 	/* what was made of it for the rows that are left, with room for it */
 	char	   *kept;			/* elements, if `is_kept` */
 	bool		is_kept;
+	bool	   *kept_nulls;		/* if `has_kept_nulls` */
+	bool		has_kept_nulls;
 	uint8	   *codes;			/* if `has_codes` */
 	uint16	   *long_codes;
 	bool		has_codes;
@@ -138,7 +140,7 @@ typedef struct SegmentSource
 extern bool segment_needs_values(const SegmentSource *source, const Batch *batch, int index);
 extern bool segment_load_window(SegmentSource *source, int index);
 extern void segment_load(SegmentSource *source, Batch *batch, int index);
-extern bool segment_packed(SegmentSource *source, Batch *batch, int index, Packed *result);
+extern bool segment_packed(SegmentSource *source, Batch *batch, int index, bool with_nulls, Packed *result);
 extern bool segment_bounds(SegmentSource *source, Batch *batch, int index, Bounds *result);
 extern bool segment_codes(SegmentSource *source, Batch *batch, int index, Codes *result);
 
