@@ -145,6 +145,34 @@ def test_several_columns(conn: Connection, query: str, low: bool) -> None:
     assert low or on > actual / 2
 
 
+def test_several_columns_that_are_mostly_null(conn: Connection) -> None:
+    with conn.transaction(force_rollback=True):
+        conn.execute(
+            "CREATE TABLE sparse AS SELECT i AS p, CASE WHEN i % 100 = 0 THEN i / 100 END AS x,"
+            " CASE WHEN i % 100 = 0 THEN i % 13 END AS y FROM generate_series(1, 100000) i;"
+            " CREATE TABLE other AS TABLE sparse; ANALYZE sparse, other"
+        )
+        query = "SELECT count(*) FROM sparse JOIN other USING (x, y)"
+        assert one(conn, query) == 1000
+        assert joined(conn, query) < 5000
+
+
+def test_conditions_leave_as_many_combinations_as_there_are(conn: Connection) -> None:
+    """Rows that either side's condition leaves find few partners, as the other's leaves others."""
+    query = (
+        "SELECT count(*) FROM lines a JOIN again b USING (number, item) WHERE a.price % 97 < 3 AND b.price % 89 < 3"
+        " AND a.price < 50000 AND b.price < 50000"
+    )
+    with conn.transaction(force_rollback=True):
+        # known to be of few rows
+        conn.execute(
+            "CREATE TABLE again AS TABLE lines; CREATE STATISTICS of_a ON (price % 97) FROM lines;"
+            " CREATE STATISTICS of_b ON (price % 89) FROM again; ANALYZE lines, again"
+        )
+        assert one(conn, query) < 100
+        assert joined(conn, query) < 500
+
+
 def test_semijoins_by_several_columns_are_left_alone(conn: Connection) -> None:
     query = (
         "SELECT count(*) FROM listed l WHERE EXISTS"

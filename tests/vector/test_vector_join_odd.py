@@ -467,3 +467,32 @@ def test_volatile_functions(joins: Connection) -> None:
     assert [number for _, number in rows] == list(range(1, len(rows) + 1))
     for where in ("nextval('calls') > 0", "f.x + i.w < nextval('calls')"):
         assert kinds(plans.explain(joins, f"SELECT f.id FROM fact f JOIN ints i ON f.b = i.k AND {where}")) == [], where
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_columns_that_no_index_has(conn: Connection, indexed: bool) -> None:
+    """System columns, whole rows, and what an outer join makes NULL: planned, with every setting as it comes."""
+    conn.execute("LOAD 'pgbillion_rows'; BEGIN; SET LOCAL max_parallel_workers_per_gather = 0")
+    conn.execute(
+        "CREATE TABLE facts AS SELECT i AS id, i % 1000 AS k, i % 7 AS v FROM generate_series(1, 100000) i;"
+        " CREATE TABLE names AS SELECT i AS id, i % 5 AS c FROM generate_series(0, 999) i; ANALYZE facts, names"
+    )
+    if indexed:
+        conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion_rows; CREATE INDEX ON facts USING columns (id, k, v)")
+    for query in (
+        "SELECT count(*) FROM facts f JOIN names n ON f.k = n.id WHERE f.tableoid = 'facts'::regclass",
+        "SELECT n.c, count(*) FROM facts f JOIN names n ON f.k = n.id WHERE f IS NOT NULL GROUP BY 1",
+        "SELECT n.c, count(*) FROM facts f JOIN names n ON f.k = n.id WHERE f.xmin::text <> '3' GROUP BY 1",
+        "SELECT n.c, max(f.ctid) FROM facts f JOIN names n ON f.k = n.id GROUP BY 1",
+        "SELECT f.tableoid::regclass::text, f.v, n.c FROM facts f JOIN names n ON f.k = n.id WHERE n.c = 1",
+        "SELECT f.ctid FROM facts f WHERE EXISTS (SELECT FROM names n WHERE n.id = f.k)",
+        "SELECT f FROM facts f JOIN names n ON f.k = n.id WHERE n.c = 1",
+        "SELECT s.c, count(*) FROM (SELECT n.c, f.d FROM names n LEFT JOIN (SELECT k, coalesce(v, 0) AS d FROM facts) f"
+        " ON f.k = n.id) s WHERE s.d > 3 GROUP BY s.c",
+    ):
+        found = []
+        for enabled in ("off", "on"):
+            conn.execute(f"SET pgbillion_rows.enable = {enabled}".encode())
+            found.append(sorted(map(str, conn.execute(query.encode()).fetchall())))
+        assert found[0] == found[1], query
+    conn.execute("ROLLBACK")

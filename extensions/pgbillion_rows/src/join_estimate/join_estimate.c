@@ -38,7 +38,7 @@
 #define LEAST_ROWS 20000
 
 /* How many times as much as reading the keys it has to cost to read the other table. */
-#define LEAST_COST_RATIO 3
+#define LEAST_COST_RATIO 2
 
 /* A larger table is not read for the sake of an estimate. */
 #define MOST_PAGES 4096

@@ -16,8 +16,8 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
+#include "access/htup_details.h"
+#include "catalog/pg_statistic.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/paths.h"
@@ -72,20 +72,69 @@ is_unique(const Side *side)
 	return false;
 }
 
+/* Is nothing known of one of a side's columns? */
+static bool
+is_unknown(PlannerInfo *root, const Side *side)
+{
+	bool		result = false;
+	ListCell   *lc;
+
+	foreach(lc, side->columns)
+	{
+		VariableStatData data;
+		bool		isdefault;
+
+		examine_variable(root, lfirst(lc), 0, &data);
+		(void) get_variable_numdistinct(&data, &isdefault);
+		ReleaseVariableStats(data);
+		result |= isdefault;
+	}
+	return result;
+}
+
+/* The share of a side's rows that are NULL in none of its columns, at most. */
+static double
+share_present(PlannerInfo *root, const Side *side)
+{
+	double		share = 1;
+	ListCell   *lc;
+
+	foreach(lc, side->columns)
+	{
+		VariableStatData data;
+
+		examine_variable(root, lfirst(lc), 0, &data);
+		if (HeapTupleIsValid(data.statsTuple))
+			share = Min(share, 1 - ((Form_pg_statistic) GETSTRUCT(data.statsTuple))->stanullfrac);
+		ReleaseVariableStats(data);
+	}
+	return share;
+}
+
 /* How many combinations of values a side has, whatever its conditions leave. */
 static double
 combinations(PlannerInfo *root, const Side *side)
 {
 	double		rows = Max(side->rel->tuples, 1);
+	double		left = side->rel->rows;
+	double		result;
 
-	return is_unique(side) ? rows : Max(estimate_num_groups(root, side->columns, rows, NULL, NULL), 1);
+	if (is_unique(side))
+		return rows;
+	/* of a table whose conditions leave fewer rows, it would estimate those */
+	side->rel->rows = Max(left, rows);
+	result = estimate_num_groups(root, side->columns, rows, NULL, NULL);
+	side->rel->rows = left;
+
+	return Max(result, 1);
 }
 
 /* How likely a row of one side and a row of the other are equal in all columns. */
 static double
 likelihood(PlannerInfo *root, const Side *one, const Side *other)
 {
-	return 1 / Max(combinations(root, one), combinations(root, other));
+	return share_present(root, one) * share_present(root, other) /
+		Max(combinations(root, one), combinations(root, other));
 }
 
 /* What a class has of a table: an expression that no outer join makes NULL; or NULL. */
@@ -192,6 +241,9 @@ estimate_two(PlannerInfo *root, RelOptInfo *rel, RelOptInfo *other_rel)
 
 	if (list_length(classes) < 2 || join_estimate_are_semijoined(root, rel, other_rel))
 		return;
+	/* one guess is no better than another */
+	if (is_unknown(root, &one) && is_unknown(root, &other))
+		return;
 	foreach(lc, classes)
 	{
 		RestrictInfo *clause = join_estimate_clause(root, lfirst_node(EquivalenceClass, lc), rel, other_rel);
@@ -252,7 +304,7 @@ estimate_anti_join(PlannerInfo *root, SpecialJoinInfo *join, RelOptInfo *rel, Re
 		inner_side.columns = lappend(inner_side.columns, side_of(clause, inner, rel));
 		product *= clause_selectivity(root, (Node *) clause, 0, JOIN_ANTI, join);
 	}
-	if (list_length(clauses) < 2)
+	if (list_length(clauses) < 2 || (is_unknown(root, &outer_side) && is_unknown(root, &inner_side)))
 		return;
 	wanted = Min(combinations(root, &inner_side) / combinations(root, &outer_side), 1);
 	if (1 - wanted < LEAST_FACTOR * (1 - product))

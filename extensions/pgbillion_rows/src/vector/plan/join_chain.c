@@ -67,7 +67,7 @@ appraise_column_index(PlannerInfo *root, JoinChain *chain)
 		return;
 	foreach(lc, chain->table->reltarget->exprs)
 	{
-		if (!IsA(lfirst(lc), Var))
+		if (!IsA(lfirst(lc), Var) || lfirst_node(Var, lc)->varattno <= 0)
 			return;
 	}
 	if (OidIsValid(vector_choose_column_index(root, chain->table, chain->table->reltarget->exprs, &chain->column_pages, &row)))
@@ -328,6 +328,7 @@ join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
 	JoinChain  *chain = palloc(sizeof(JoinChain));
 	Index		table = first_of(path);
 	List	   *steps = NIL;
+	const char *reason;
 	ListCell   *lc;
 
 	*nsteps = 0;
@@ -335,8 +336,8 @@ join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
 	while (is_join(path))
 	{
 		JoinStep   *step;
-		const char *reason = step_of_path(root, (JoinPath *) path, table, safe, &step);
 
+		reason = step_of_path(root, (JoinPath *) path, table, safe, &step);
 		if (reason != NULL)
 			return reason;
 		steps = lcons(step, steps);
@@ -345,12 +346,16 @@ join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
 	}
 	if (steps == NIL || !scans_table(root, path))
 		return "a join that is no chain of joins along a table";
+	/* only the conditions of a table for us can be looked at */
+	reason = vector_table_refusal(root, path->parent);
+	if (reason != NULL)
+		return reason;
 	begin_chain(root, path->parent, chain);
 	foreach(lc, steps)
 		chain = make_longer(chain, joined, lfirst(lc));
 	*result = chain;
 
-	return chain->natts > MAX_ATTRIBUTES ? "too many columns" : vector_table_refusal(root, chain->table);
+	return chain->natts > MAX_ATTRIBUTES ? "too many columns" : NULL;
 }
 
 /* ---- what is remembered ---- */
