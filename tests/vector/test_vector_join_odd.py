@@ -496,3 +496,14 @@ def test_columns_that_no_index_has(conn: Connection, indexed: bool) -> None:
             found.append(sorted(map(str, conn.execute(query.encode()).fetchall())))
         assert found[0] == found[1], query
     conn.execute("ROLLBACK")
+
+
+def test_records_of_no_named_type(joins: Connection) -> None:
+    """EXPLAIN names their fields only as core's plans have them."""
+    inner = "(SELECT i AS k, ROW(i, 'x'::text) AS r FROM generate_series(1, 50) i OFFSET 0) s"
+    query = f"SELECT (s.r).f1, count(*) FROM {inner} JOIN t ON t.id = s.k GROUP BY 1"
+    joins.execute("CREATE TEMP TABLE t AS SELECT i % 100 AS id FROM generate_series(1, 5000) i; ANALYZE t")
+    plan = joins.execute(f"EXPLAIN (VERBOSE) {query}".encode()).fetchall()
+    assert "Inner Join" not in str(plan)
+    assert "a join with a record of no named type" in str(one(joins, "SELECT pgbillion_rows.explain_vector(%s)", query))
+    joins.execute("EXPLAIN (VERBOSE) SELECT * FROM information_schema.parameters")

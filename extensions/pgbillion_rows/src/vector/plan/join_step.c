@@ -13,6 +13,7 @@
 
 #include <math.h>
 
+#include "catalog/pg_type.h"
 #include "executor/nodeHash.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
@@ -116,6 +117,13 @@ columns_refusal(Path *path)
 
 		if (reason == NULL && !IsA(expr, Var))
 			reason = "a join with computed columns";
+
+		/*
+		 * EXPLAIN could not name a field of it: ruleutils.c looks for it
+		 * below a SubqueryScan only
+		 */
+		if (reason == NULL && exprType((Node *) expr) == RECORDOID)
+			reason = "a join with a record of no named type";
 		if (reason != NULL)
 			return reason;
 	}
