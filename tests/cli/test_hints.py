@@ -29,7 +29,7 @@ OURS = re.compile(rf"pgbillion ({GROUPS})\b")
 # what sessions are called, what is written into comments and logs, and the title of a group of options
 NAMES = (
     re.compile(r"pgbillion tenants (create|diff|drop|export|import|metrics|migrate|move|size|tablespace)( .*)?"),
-    re.compile(r"pgbillion tenants restore"),
+    re.compile(r"pgbillion tenants (restore|move: )"),
     re.compile(r"(made|being loaded) by pgbillion (rows load|shards).*"),
     re.compile(r"pgbillion rows load "),
     re.compile(r"pgbillion demo"),
@@ -272,7 +272,13 @@ def test_tenants_that_are_not_there(user: User) -> None:
         assert "model" in user.type(command(done.stderr, "see what there is with: "))
 
 
-@runs("tenants/move.py _check: tenants rename * NEW_NAME")
+def with_programs(user: User, cluster: Cluster) -> User:
+    """Have somebody find programs as new as the server, of which the machine itself may have none."""
+    path = f"{cluster.installation.bindir}:{os.environ['PATH']}"
+    return dataclasses.replace(user, environment={**user.environment, "PATH": path})
+
+
+@runs("tenants/move.py check: tenants rename * NEW_NAME")
 def test_a_tenant_whose_name_the_target_has(user: User, cluster: Cluster) -> None:
     for database in ("app", "billion"):
         with cluster.connect(database) as conn:
@@ -283,15 +289,26 @@ def test_a_tenant_whose_name_the_target_has(user: User, cluster: Cluster) -> Non
         assert one(conn, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('other', '-Twice')") == 1
 
 
+@runs("tenants/online_checks.py kept: tenants drop *")
+def test_a_tenant_whose_last_move_has_left_the_source(user: User, cluster: Cluster) -> None:
+    user = with_programs(user, cluster)
+    with cluster.connect("app") as conn:
+        conn.execute('DROP SCHEMA IF EXISTS "-Left", "-Left_moved" CASCADE; CREATE SCHEMA "-Left"')
+        conn.execute('CREATE SCHEMA "-Left_moved"')
+    done = user.run("tenants", "move", "--online", "--to", "billion", behind=("--", "-Left"))
+    user.type(command(done.stderr, "has left: "), "--yes")
+    with cluster.connect("app") as conn:
+        assert one(conn, "SELECT count(*) FROM pg_namespace WHERE nspname IN ('-Left', '-Left_moved')") == 1
+        conn.execute('DROP SCHEMA "-Left"')
+
+
 @runs(
     "tenants/fleet_import.py _manifest: tenants export --all DIR",
     "tenants/fleet_import.py _check_names: tenants rename OLD NEW",
     "cli/tenants_fleet.py _print_failures: again",
 )
 def test_tenants_that_cannot_be_imported(user: User, cluster: Cluster, tmp_path: Path) -> None:
-    # pg_dump as new as the server, of which the machine itself may have none
-    path = f"{cluster.installation.bindir}:{os.environ['PATH']}"
-    user = dataclasses.replace(user, environment={**user.environment, "PATH": path})
+    user = with_programs(user, cluster)
     with cluster.connect("app") as conn:
         conn.execute(
             "DROP SCHEMA IF EXISTS fleet_1, fleet_2, old_fleet_1, old_fleet_2 CASCADE;"

@@ -114,10 +114,18 @@ def canceled_at_random(
 
 
 def worker_terminated(conn: Connection, monitor: Connection, query: str) -> psycopg.Error | None:
-    """Terminate a parallel worker of a query that is running; what the query raised, if anything."""
+    """Terminate a parallel worker of a query that is running; what the query raised, if anything.
+
+    A query whose worker has come too late, when the leader had read all, is run again.
+    """
     workers = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'parallel worker' AND leader_pid = %s LIMIT 1"
-    running = Running(lambda: conn.execute(query.encode()).fetchall())
-    worker = until(lambda: one(monitor, workers, pid(conn)), "a worker")
+    worker = None
+    while worker is None:
+        running = Running(lambda: conn.execute(query.encode()).fetchall())
+        while worker is None and not running.done:
+            worker = one(monitor, workers, pid(conn))
+        if worker is None:
+            running.result()
     monitor.execute("SELECT pg_terminate_backend(%s)", [worker])
     try:
         running.result()

@@ -268,6 +268,7 @@ class _Move:
                 f"drop it: DROP FUNCTION {quoted(request.schema, _GUARD)}() CASCADE",
                 3,
             )
+        online_checks.kept(here, request.kept)
         self._tables = [table for table in replication.tables(here, self._schema) if table.kind == "r"]
         self._timeout = online_checks.seconds(here, request.lock_timeout)
         online_checks.servers(here, there)
@@ -275,7 +276,6 @@ class _Move:
         online_checks.owners(there, self._tables)
         if not request.trust_owner:
             online_checks.code(there, needs.evaluated(here, self._schema, indexes=True), self._tables)
-        online_checks.kept(here, request.kept)
         self._keys = online_checks.outside_keys(here, self._schema)
         self._conninfo = _conninfo(here, request.conninfo)
         online_checks.reachable(there, self._name, self._conninfo)
