@@ -4,6 +4,7 @@ Each benchmark runs on the one, then on the other, and its line for programs is 
 run that was cut off goes on; FRESH=1 measures again. BENCHMARKS=rows,tpch,… are only these; the table at the end shows
 all that are kept. FIRST=… and SECOND=… are the pg_config of the two. Without them, these are 18 and 19 as Debian builds
 them for sid and experimental, since the same compiler, flags and libraries make the two comparable. QUICK=1 is for all.
+Before a benchmark that makes many files it waits SETTLE=240 seconds for what the one before has removed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import statistics
 import subprocess
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -40,6 +42,9 @@ FIGURES = {
     "drop": ("ratio_heap_over_sql", "ratio_lazy_over_sql"),
 }
 LEAST = 0.95
+# file systems are busy with removed files for minutes, and make new ones ten times as slowly meanwhile
+OF_FILES = ("tenants", "tables", "drop")
+SETTLE_SECONDS = int(os.environ.get("SETTLE") or common.sized(240, 240, 0))
 
 Line = Mapping[str, Any]
 Milliseconds = dict[tuple[str, str], dict[str, float]]
@@ -145,6 +150,10 @@ def main() -> int:
         for place, config in enumerate(chosen, 1):
             file = kept(folder, benchmark, place)
             if FRESH or not file.exists():
+                if benchmark in OF_FILES:
+                    common.say(f"waiting {SETTLE_SECONDS} s until the file system has done with removed files")
+                    os.sync()
+                    time.sleep(SETTLE_SECONDS)
                 common.say(f"{benchmark} on {versions[place - 1]}")
                 measure(benchmark, config, file)
     rows: list[tuple[str, ...]] = []

@@ -542,87 +542,15 @@ share_of(Deform *columns, int n)
 }
 
 /*
- * Step over some values of variable length, none of them NULL, in every row,
- * if all of them have a header of one byte: no alignment, no branch. targets says
- * where each value goes, if wanted. Inlined with constants.
+ * Step over some values of variable length in every row, from attribute `from`
+ * on, if all of them have a header of one byte: no alignment, no branch.
+ * targets says where each value goes, if wanted. If some are NULL, `nullable`,
+ * nulls says where that goes, and *any_null has a bit of each step that is
+ * NULL in some row. Inlined with constants.
  */
 static pg_attribute_always_inline bool
-step_over(Deform *columns, Datum *const *targets, int steps, bool wanted)
-{
-	const char *next[BATCH_ROWS];
-	const char **at = columns->at;
-	int			n = columns->n;
-	Datum	   *into[MAX_STEPS] = {NULL};
-	VectorFetch *fetch = columns->fetch;
-	int			share = share_of(columns, n);
-	int			line = fetch->next;
-	int			last = fetch->n - 1;
-	uint32		odd = 1;
-	uint32		below_two = 0;
-
-	/* copies, which the stores below cannot change */
-	for (int s = 0; s < steps; s++)
-		into[s] = targets[s];
-	for (int i = 0; i < n; i++)
-	{
-		const char *p = at[i];
-
-		/* while this waits for memory, so may the next rows */
-		for (int k = 0; k < share; k++, line++)
-			__builtin_prefetch(fetch->lines[Min(line, last)], 0, 2);
-		for (int s = 0; s < steps; s++)
-		{
-			uint32		header = *(const uint8 *) p;
-
-			/* an odd one is the length, except that of a TOAST pointer: 1 */
-			odd &= header;
-			below_two |= header - 2;
-			if (wanted)
-				into[s][i] = PointerGetDatum(p);
-
-			/*
-			 * whatever else is even: stay there, so that nothing beyond the
-			 * row is read
-			 */
-			p += header >> 1 & -(header & 1);
-		}
-		next[i] = p;
-	}
-	fetch->next = Min(line, fetch->n);
-	if (odd == 0 || below_two >> 31 != 0)
-		return false;
-	memcpy(at, next, sizeof(next[0]) * n);
-
-	return true;
-}
-
-static bool
-step_short(Deform *columns, Datum *const *targets, int steps)
-{
-#define STEPS(number) \
-	case number: \
-		return targets[0] != NULL ? step_over(columns, targets, number, true) : \
-			step_over(columns, targets, number, false)
-
-	switch (steps)
-	{
-			STEPS(1);
-			STEPS(2);
-			STEPS(3);
-			STEPS(4);
-			STEPS(5);
-			STEPS(MAX_STEPS);
-	}
-	pg_unreachable();
-}
-
-/*
- * What step_over() does where some values are NULL: of each step, attribute
- * from + s, and the nulls of the column, if wanted.
- */
-static pg_attribute_always_inline bool
-step_over_nullable(Deform *columns, int from, Datum *const *targets, bool *const *nulls, int steps, bool wanted,
-				   uint64 *any_null)
+step_over(Deform *columns, int from, Datum *const *targets, bool *const *nulls, int steps, bool wanted, bool nullable,
+		  uint64 *any_null)
 {
 	static const uint8 none = 1;
 	const char *next[BATCH_ROWS];
@@ -638,34 +566,42 @@ step_over_nullable(Deform *columns, int from, Datum *const *targets, bool *const
 	uint32		below_two = 0;
 	uint64		all = ~UINT64CONST(0);
 
+	/* copies, which the stores below cannot change */
 	for (int s = 0; s < steps; s++)
 	{
 		into[s] = targets[s];
-		null_into[s] = nulls[s];
+		null_into[s] = nullable ? nulls[s] : NULL;
 	}
 	for (int i = 0; i < n; i++)
 	{
 		const char *p = at[i];
-		uint64		bits = columns->bits[i] >> from;
+		uint64		bits = nullable ? columns->bits[i] >> from : ~UINT64CONST(0);
 
+		/* while this waits for memory, so may the next rows */
 		for (int k = 0; k < share; k++, line++)
 			__builtin_prefetch(fetch->lines[Min(line, last)], 0, 2);
 		all &= bits;
 		for (int s = 0; s < steps; s++)
 		{
-			bool		there = (bits >> s & 1) != 0;
+			bool		there = !nullable || (bits >> s & 1) != 0;
 
 			/* the row may end before what is not there */
-			const uint8 *first = there ? (const uint8 *) p : &none;
-			uint32		header = *first;
+			uint32		header = *(there ? (const uint8 *) p : &none);
 
+			/* an odd one is the length, except that of a TOAST pointer: 1 */
 			odd &= header;
 			below_two |= there ? header - 2 : 0;
 			if (wanted)
 			{
 				into[s][i] = there ? PointerGetDatum(p) : (Datum) 0;
-				null_into[s][i] = !there;
+				if (nullable)
+					null_into[s][i] = !there;
 			}
+
+			/*
+			 * whatever else is even: stay there, so that nothing beyond the
+			 * row is read
+			 */
 			p += there ? header >> 1 & -(header & 1) : 0;
 		}
 		next[i] = p;
@@ -679,22 +615,25 @@ step_over_nullable(Deform *columns, int from, Datum *const *targets, bool *const
 	return true;
 }
 
+/* The same for any number of steps; nulls is NULL if no value is. */
 static bool
-step_short_nullable(Deform *columns, int from, Datum *const *targets, bool *const *nulls, int steps, uint64 *any_null)
+step_short(Deform *columns, int from, Datum *const *targets, bool *const *nulls, int steps, uint64 *any_null)
 {
-#define STEPS_NULLABLE(number) \
+#define STEPS_OF(number, nullable) \
+	(targets[0] != NULL ? step_over(columns, from, targets, nulls, number, true, nullable, any_null) : \
+	 step_over(columns, from, targets, nulls, number, false, nullable, any_null))
+#define STEPS(number) \
 	case number: \
-		return targets[0] != NULL ? step_over_nullable(columns, from, targets, nulls, number, true, any_null) : \
-			step_over_nullable(columns, from, targets, nulls, number, false, any_null)
+		return nulls == NULL ? STEPS_OF(number, false) : STEPS_OF(number, true)
 
 	switch (steps)
 	{
-			STEPS_NULLABLE(1);
-			STEPS_NULLABLE(2);
-			STEPS_NULLABLE(3);
-			STEPS_NULLABLE(4);
-			STEPS_NULLABLE(5);
-			STEPS_NULLABLE(MAX_STEPS);
+			STEPS(1);
+			STEPS(2);
+			STEPS(3);
+			STEPS(4);
+			STEPS(5);
+			STEPS(MAX_STEPS);
 	}
 	pg_unreachable();
 }
@@ -955,7 +894,7 @@ step_nullables(Deform *columns, int from, int until)
 		nulls[steps] = targets[steps] == NULL ? NULL : columns->columns[attribute->column].nulls;
 		steps++;
 	}
-	if (steps == 0 || !step_short_nullable(columns, from, targets, nulls, steps, &any_null))
+	if (steps == 0 || !step_short(columns, from, targets, nulls, steps, &any_null))
 	{
 		/* it finds out whether the next batch is alike */
 		step_nullable(columns, from);
@@ -1020,6 +959,7 @@ walk(Deform *columns, int until)
 	{
 		Attribute  *attribute = &columns->attributes[from];
 		Datum	   *targets[MAX_STEPS];
+		uint64		any_null;
 		int			steps = 0;
 
 		if (from < columns->nbits && attribute->alike_end > 0)
@@ -1055,7 +995,7 @@ walk(Deform *columns, int until)
 			targets[steps] = load_into(columns, from + steps);
 			steps++;
 		}
-		if (steps > 0 && step_short(columns, targets, steps))
+		if (steps > 0 && step_short(columns, from, targets, NULL, steps, &any_null))
 			from += steps;
 		else if (steps > 0)
 		{
