@@ -546,9 +546,13 @@ def killed_at(cli: CommandLine, call: int, *arguments: str) -> subprocess.Comple
 
 
 def no_server(cli: CommandLine) -> None:
-    """No server runs on a copy."""
+    """No server runs on a copy, and what one has started ends soon."""
     mine = str(cli.state)
-    assert [process.pid for process in psutil.process_iter() if any(mine in word for word in words(process))] == []
+    servers.until(
+        lambda: not any(mine in word for process in psutil.process_iter() for word in words(process)),
+        "the server to be gone",
+        30,
+    )
 
 
 def words(process: psutil.Process) -> list[str]:
