@@ -284,7 +284,7 @@ def test_rows_of_chains(cluster: Cluster, chains: str) -> None:
 
 
 def test_locked_rows_beside_writers(cluster: Cluster, chains: str, tell: Callable[[str], None]) -> None:
-    """FOR UPDATE, UPDATE and WHERE CURRENT OF see each row of a kind once, in its newest version, whoever writes."""
+    """FOR UPDATE, UPDATE and WHERE CURRENT OF see each row once, in its newest version, while others write."""
     with cluster.connect(chains) as conn:
         wanted = {
             kind: sorted(row[0] for row in conn.execute(f"SELECT id FROM t WHERE kind = {kind}"))

@@ -503,7 +503,7 @@ def test_publications_that_it_was_in(source: Archived, cli: CommandLine) -> None
     source.remove(backup)
 
 
-# a process that ends at its N-th call of a function of ours, as by kill -9; those that are called again and again while
+# a process that kills itself at the N-th call of one of pgbillion's functions; those that it calls repeatedly while
 # it waits do not count
 KILLED = """
 import os, signal, sys, threading

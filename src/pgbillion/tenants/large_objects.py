@@ -3,7 +3,7 @@
 A column of type oid, or of a domain over it such as lo, may name one: its values do that are OIDs of large objects. In
 the target the object keeps its OID if that is free, or if it is there and the same. Otherwise it gets another one, and
 the rows are changed in the copy before they are read, by a session of the table's owner: what that calls, as in a
-constraint, has no privileges of ours. Objects that are there are never changed.
+constraint, does not run with the restoring role's privileges. Objects that exist are never changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A server of its own on a copy of a base backup, which replays WAL up to a time and is thrown away afterwards.
 
-It has settings of ours alone, none of the backup's: it listens in a directory closed to others, archives nothing,
+It uses the settings given here, none of the backup's: it listens in a directory closed to others, archives nothing,
 connects to nothing, and starts no worker of an extension. WAL may create tablespaces, at the very place where the
 server that wrote it has them. So the directory of their links is closed, and replay fails rather than write there.
 

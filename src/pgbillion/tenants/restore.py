@@ -154,7 +154,7 @@ def _boot() -> str:
 
 
 class _Work:
-    """The work directory, at work for one command at a time; ``own``: beside others in a folder of ours."""
+    """The work directory, locked for one command at a time; ``own``: it is one of pgbillion's state directory."""
 
     def __init__(self, path: Path, *, own: bool) -> None:
         self.path = path

@@ -368,7 +368,10 @@ core_scan(PlannerInfo *root, RelOptInfo *rel, int workers)
 	return create_seqscan_path(root, rel, NULL, workers);
 }
 
-/* PostgreSQL's cheapest path for all rows; with workers, for the share of each. It has no other partial path than a scan of the table where that is NULL. */
+/*
+ * PostgreSQL's cheapest path for all rows; with workers, its cheapest partial
+ * path, or NULL if there is none.
+ */
 static Path *
 core_cheapest(RelOptInfo *rel, int workers)
 {
@@ -380,11 +383,11 @@ core_cheapest(RelOptInfo *rel, int workers)
 /*
  * Settle what a path costs to the planner. It stays a bit below a sequential
  * scan, so that it is taken wherever that would be, and with "force" no more
- * than that. It does not go further below PostgreSQL's cheapest path for the
- * same rows, either: else a join that reads all rows would be taken for one
- * that looks a few of them up, which has no share in what a scan of ours saves
- * and may well be faster where all is in memory. What is chosen above stays the
- * same, and so does the order of rows; vectorized joins are compared by time.
+ * than that. Nor does it go far below PostgreSQL's cheapest path for the same
+ * rows. Otherwise a join that reads all rows would be preferred to one that
+ * looks up a few by index, although PostgreSQL overestimates such lookups where
+ * all is in memory. So what is chosen above stays the same, and so does the
+ * order of rows; vectorized joins are compared by time.
  */
 static void
 settle_cost(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, int workers)
