@@ -20,6 +20,7 @@
 #include "server_build.h"
 #include "shard/connection.h"
 #include "shard/shard.h"
+#include "sort/sort.h"
 #include "statistics/statistics.h"
 #include "vector/vector.h"
 
@@ -42,6 +43,7 @@ _PG_init(void)
 	shard_connection_init();
 	eager_aggregate_init();
 	join_estimate_init();
+	sort_init();
 	memoize_init();
 	statistics_memory_init();
 	statistics_count_init();

@@ -15,7 +15,7 @@
 
 #include "planner/planner.h"
 
-#define MOST_OFFERS 4
+#define MOST_OFFERS 8
 
 const struct config_enum_entry plan_mode_options[] = {
 	{"off", PLAN_OFF, false},

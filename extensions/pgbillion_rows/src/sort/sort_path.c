@@ -1,0 +1,183 @@
+/*-------------------------------------------------------------------------
+ *
+ * sort_path.c
+ *	  When rows are sorted by VectorSort, what that costs, and the plan.
+ *
+ * It is offered where PostgreSQL sorts the result of a query for ORDER BY
+ * without LIMIT. The path stands above PostgreSQL's path of its Sort, from which
+ * the plan takes the order.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "nodes/nodeFuncs.h"
+#include "nodes/plannodes.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/selfuncs.h"
+
+#include "planner/planner.h"
+#include "sort/sort.h"
+#include "vector/plan/cost_model.h"
+#include "vector/plan/plan.h"
+
+/*
+ * What sorting takes compared with PostgreSQL's, beyond reading the input, and
+ * what setting it up does. Measured by bench/sorts.py: a quarter and less for
+ * keys with numbers.
+ */
+#define SORT_COST_FACTOR 0.4
+
+static int	vector_sort = PLAN_ON;
+
+static Plan *plan_sort(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+					   List *clauses, List *custom_plans);
+
+static const CustomPathMethods sort_path_methods = {
+	.CustomName = "VectorSort",
+	.PlanCustomPath = plan_sort,
+};
+
+/*
+ * Would two volatile expressions of an output become one? setrefs.c looks for
+ * each in custom_scan_tlist, where it finds the first that is equal.
+ */
+bool
+sort_repeats_volatile(PathTarget *output)
+{
+	for (int i = 0; i < list_length(output->exprs); i++)
+	{
+		Node	   *expr = list_nth(output->exprs, i);
+
+		if (!contain_volatile_functions(expr))
+			continue;
+		for (int j = 0; j < i; j++)
+		{
+			if (equal(list_nth(output->exprs, j), expr))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Has the first key of a sort numbers, so that few rows are compared? */
+bool
+sort_gains(PlannerInfo *root, Path *sort)
+{
+	PathKey    *key;
+	EquivalenceMember *member;
+	int			few;
+
+	if (sort->pathkeys == NIL)
+		return true;
+	key = linitial_node(PathKey, sort->pathkeys);
+	if (key->pk_eclass->ec_members == NIL)
+		return false;
+	member = linitial_node(EquivalenceMember, key->pk_eclass->ec_members);
+	if (sort_key_has_number(exprType((Node *) member->em_expr), key->pk_opfamily, key->pk_eclass->ec_collation))
+		return true;
+	return sort_key_may_have_number(exprType((Node *) member->em_expr), key->pk_opfamily, &few) &&
+		!contain_agg_clause((Node *) member->em_expr) && !contain_window_function((Node *) member->em_expr) &&
+		estimate_num_groups(root, list_make1(member->em_expr), sort->rows, NULL, NULL) <= Min(few, sort->rows / 8);
+}
+
+/* What our sort costs in place of PostgreSQL's, with its input. */
+Cost
+sort_cost(Path *sort, Path *input)
+{
+	return input->total_cost + SORT_COST_FACTOR * Max(sort->total_cost - input->total_cost, 0) + STARTUP_COST;
+}
+
+/* The path in place of PostgreSQL's. */
+static Path *
+sort_path(SortPath *core)
+{
+	CustomPath *path = makeNode(CustomPath);
+	SortPath   *below = makeNode(SortPath);
+	Cost		before = core->subpath->total_cost;
+	Cost		run = (core->path.total_cost - core->path.startup_cost);
+
+	path->path = core->path;
+	path->path.type = T_CustomPath;
+	path->path.pathtype = T_CustomScan;
+	path->path.total_cost = sort_cost(&core->path, core->subpath);
+	path->path.startup_cost = Max(path->path.total_cost - run, before);
+	path->path.startup_cost = Min(path->path.startup_cost, path->path.total_cost);
+	if (vector_sort == PLAN_FORCE)
+	{
+		path->path.startup_cost = before * FORCED_COST_FACTOR;
+		path->path.total_cost = path->path.total_cost * FORCED_COST_FACTOR;
+	}
+	/* add_path() frees the one that ours is cheaper than */
+	memcpy(below, core, sizeof(SortPath));
+	path->custom_paths = list_make1(below);
+	path->methods = &sort_path_methods;
+
+	return &path->path;
+}
+
+/* Offer our sort in place of each of PostgreSQL's for the result of a query. */
+static void
+offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
+{
+	PlannerInfo *top = root;
+	List	   *ours = NIL;
+	ListCell   *lc;
+
+	if (stage != UPPERREL_ORDERED || vector_sort == PLAN_OFF || root->limit_tuples > 0 ||
+		root->parse->setOperations != NULL || planner_may_scroll() || !enable_sort)
+		return;
+	while (top->parent_root != NULL)
+		top = top->parent_root;
+	if (vector_shows_storage((Node *) top->parse))
+		return;
+	foreach(lc, rel->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+		SortPath   *sort = (SortPath *) (IsA(path, ProjectionPath) ? ((ProjectionPath *) path)->subpath : path);
+		Path	   *our;
+
+		if (!IsA(sort, SortPath) || sort_repeats_volatile(sort->path.pathtarget) ||
+			(vector_sort != PLAN_FORCE && !sort_gains(root, &sort->path)))
+			continue;
+		our = sort_path(sort);
+		if (IsA(path, ProjectionPath))
+			our = (Path *) create_projection_path(root, rel, our, path->pathtarget);
+		ours = lappend(ours, our);
+	}
+	foreach(lc, ours)
+		add_path(rel, lfirst(lc));
+}
+
+/* The node above PostgreSQL's Sort. */
+static Plan *
+plan_sort(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
+		  List *clauses, List *custom_plans)
+{
+	CustomScan *cscan = makeNode(CustomScan);
+	Sort	   *sort = linitial_node(Sort, custom_plans);
+
+	cscan->scan.plan.targetlist = tlist;
+	cscan->custom_scan_tlist = copyObject(sort->plan.targetlist);
+	cscan->custom_plans = custom_plans;
+	cscan->methods = &vector_sort_methods;
+
+	return &cscan->scan.plan;
+}
+
+void
+sort_init(void)
+{
+	DefineCustomEnumVariable("pgbillion_rows.vector_sort",
+							 "Sorts rows by numbers made of their keys.",
+							 "\"force\" does so wherever it can, whatever it is estimated to cost.",
+							 &vector_sort, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
+							 NULL, NULL, NULL);
+	RegisterCustomScanMethods(&vector_sort_methods);
+	planner_add_offer(offer_sort);
+}
