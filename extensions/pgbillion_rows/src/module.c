@@ -23,6 +23,7 @@
 #include "sort/sort.h"
 #include "statistics/statistics.h"
 #include "vector/vector.h"
+#include "window/window.h"
 
 PG_MODULE_MAGIC;
 SERVER_BUILD("pgbillion_rows");
@@ -44,6 +45,7 @@ _PG_init(void)
 	eager_aggregate_init();
 	join_estimate_init();
 	sort_init();
+	window_init();
 	memoize_init();
 	statistics_memory_init();
 	statistics_count_init();
