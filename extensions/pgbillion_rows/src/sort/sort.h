@@ -91,6 +91,7 @@ extern void sorted_rows_init(SortedRows *rows, PlanState *input, Sort *order, in
 extern void sorted_rows_read(SortedRows *rows);
 extern bool sorted_rows_rescan(SortedRows *rows, Bitmapset *changed);
 extern void sorted_rows_end(SortedRows *rows);
+extern void sorted_rows_describe(CustomScan *cscan);
 extern void sorted_rows_explain(SortedRows *rows, PlanState *node, List *ancestors, struct ExplainState *es);
 extern void sorted_row_store(const RowFormat *format, const char *row, TupleTableSlot *slot);
 

@@ -17,6 +17,7 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
@@ -93,65 +94,56 @@ sort_cost(Path *sort, Path *input)
 	return input->total_cost + SORT_COST_FACTOR * Max(sort->total_cost - input->total_cost, 0) + STARTUP_COST;
 }
 
-/* The path in place of PostgreSQL's. */
+/* Our path above that of PostgreSQL's Sort. */
 static Path *
 sort_path(SortPath *core)
 {
 	CustomPath *path = makeNode(CustomPath);
-	SortPath   *below = makeNode(SortPath);
-	Cost		before = core->subpath->total_cost;
-	Cost		run = (core->path.total_cost - core->path.startup_cost);
+	Cost		run = core->path.total_cost - core->path.startup_cost;
 
 	path->path = core->path;
 	path->path.type = T_CustomPath;
 	path->path.pathtype = T_CustomScan;
 	path->path.total_cost = sort_cost(&core->path, core->subpath);
-	path->path.startup_cost = Max(path->path.total_cost - run, before);
-	path->path.startup_cost = Min(path->path.startup_cost, path->path.total_cost);
+	path->path.startup_cost = Max(path->path.total_cost - run, core->subpath->total_cost);
 	if (vector_sort == PLAN_FORCE)
 	{
-		path->path.startup_cost = before * FORCED_COST_FACTOR;
-		path->path.total_cost = path->path.total_cost * FORCED_COST_FACTOR;
+		path->path.startup_cost *= FORCED_COST_FACTOR;
+		path->path.total_cost *= FORCED_COST_FACTOR;
 	}
-	/* add_path() frees the one that ours is cheaper than */
-	memcpy(below, core, sizeof(SortPath));
-	path->custom_paths = list_make1(below);
+	path->path.startup_cost = Min(path->path.startup_cost, path->path.total_cost);
+	path->custom_paths = list_make1(core);
 	path->methods = &sort_path_methods;
 
 	return &path->path;
 }
 
-/* Offer our sort in place of each of PostgreSQL's for the result of a query. */
+/* Offer our sort of the result of a query, from its cheapest path. */
 static void
 offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
 {
 	PlannerInfo *top = root;
-	List	   *ours = NIL;
-	ListCell   *lc;
+	Path	   *input = input_rel->cheapest_total_path;
+	PathTarget *target;
+	Path	   *sort;
+	Path	   *path;
 
-	if (stage != UPPERREL_ORDERED || vector_sort == PLAN_OFF || root->limit_tuples > 0 ||
-		root->parse->setOperations != NULL || planner_may_scroll() || !enable_sort)
+	if (stage != UPPERREL_ORDERED || vector_sort == PLAN_OFF || !enable_sort || root->limit_tuples > 0 ||
+		root->parse->setOperations != NULL || planner_may_scroll() || rel->pathlist == NIL || input == NULL ||
+		pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) || sort_repeats_volatile(input->pathtarget))
 		return;
 	while (top->parent_root != NULL)
 		top = top->parent_root;
 	if (vector_shows_storage((Node *) top->parse))
 		return;
-	foreach(lc, rel->pathlist)
-	{
-		Path	   *path = lfirst(lc);
-		SortPath   *sort = (SortPath *) (IsA(path, ProjectionPath) ? ((ProjectionPath *) path)->subpath : path);
-		Path	   *our;
-
-		if (!IsA(sort, SortPath) || sort_repeats_volatile(sort->path.pathtarget) ||
-			(vector_sort != PLAN_FORCE && !sort_gains(root, &sort->path)))
-			continue;
-		our = sort_path(sort);
-		if (IsA(path, ProjectionPath))
-			our = (Path *) create_projection_path(root, rel, our, path->pathtarget);
-		ours = lappend(ours, our);
-	}
-	foreach(lc, ours)
-		add_path(rel, lfirst(lc));
+	sort = (Path *) create_sort_path(root, rel, input, root->sort_pathkeys, -1);
+	if (vector_sort != PLAN_FORCE && !sort_gains(root, sort))
+		return;
+	path = sort_path((SortPath *) sort);
+	target = ((Path *) linitial(rel->pathlist))->pathtarget;
+	if (!equal(path->pathtarget->exprs, target->exprs))
+		path = (Path *) create_projection_path(root, rel, path, target);
+	add_path(rel, path);
 }
 
 /* The node above PostgreSQL's Sort. */

@@ -19,8 +19,10 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/ruleutils.h"
 #include "utils/typcache.h"
 
@@ -115,6 +117,42 @@ sorted_row_store(const RowFormat *format, const char *row, TupleTableSlot *slot)
 }
 
 /* ---- EXPLAIN ---- */
+
+#if PG_VERSION_NUM >= 180000
+static Node *
+as_call(Node *node, void *context)
+{
+	WindowFunc *function = (WindowFunc *) node;
+
+	if (node == NULL || !IsA(node, WindowFunc))
+		return expression_tree_mutator(node, as_call, context);
+	return (Node *) makeFuncExpr(function->winfnoid, function->wintype, function->args, function->wincollid,
+								 function->inputcollid, COERCE_EXPLICIT_CALL);
+}
+#endif
+
+/*
+ * From 18 on, EXPLAIN can show a window function only if it is WindowAgg's, whose
+ * window it names: have it show those among our node's columns as calls. Only
+ * what the plan has to be described by is changed, and to the same each time.
+ */
+void
+sorted_rows_describe(CustomScan *cscan)
+{
+#if PG_VERSION_NUM >= 180000
+	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(cscan));
+	ListCell   *lc;
+
+	foreach(lc, cscan->custom_scan_tlist)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		if (contain_window_function((Node *) entry->expr))
+			entry->expr = (Expr *) as_call((Node *) entry->expr, NULL);
+	}
+	MemoryContextSwitchTo(old);
+#endif
+}
 
 /* What PostgreSQL's Sort would show of a key's direction. */
 static void

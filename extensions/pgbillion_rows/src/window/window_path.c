@@ -26,6 +26,7 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
 #include "utils/guc.h"
 #include "utils/syscache.h"
 
@@ -162,7 +163,22 @@ find_chain(Path *path, WindowChain *chain)
 	return unordered;
 }
 
-/* The path below our node: copies of PostgreSQL's, of the windows above another input. */
+/* PostgreSQL's path of a window above another path than its own. */
+static Path *
+window_above(WindowAggPath *window, Path *below)
+{
+	WindowAggPath *copy = makeNode(WindowAggPath);
+	Cost		run = Max(window->path.total_cost - window->subpath->total_cost, 0);
+
+	memcpy(copy, window, sizeof(WindowAggPath));
+	copy->subpath = below;
+	copy->path.pathkeys = below->pathkeys;
+	copy->path.startup_cost = below->startup_cost;
+	copy->path.total_cost = below->total_cost + run;
+	return &copy->path;
+}
+
+/* The path below our node: PostgreSQL's, of the windows above another input. */
 static Path *
 path_below(PlannerInfo *root, RelOptInfo *rel, const WindowChain *chain, Path *input)
 {
@@ -171,14 +187,30 @@ path_below(PlannerInfo *root, RelOptInfo *rel, const WindowChain *chain, Path *i
 	if (chain->order != NULL)
 		below = (Path *) create_sort_path(root, rel, input, chain->order->pathkeys, -1);
 	for (int i = list_length(chain->windows) - 1; i >= 0; i--)
-	{
-		WindowAggPath *copy = makeNode(WindowAggPath);
-
-		memcpy(copy, list_nth(chain->windows, i), sizeof(WindowAggPath));
-		copy->subpath = below;
-		below = &copy->path;
-	}
+		below = window_above(list_nth(chain->windows, i), below);
 	return below;
+}
+
+/*
+ * PostgreSQL's windows once more above another input, with a Sort below each that
+ * needs one. Its own planner may have kept only paths whose rows come in order.
+ */
+static Path *
+restack(PlannerInfo *root, RelOptInfo *rel, Path *path, Path *input)
+{
+	WindowAggPath *window = (WindowAggPath *) path;
+	List	   *pathkeys;
+
+	if (!IsA(path, WindowAggPath))
+		return IsA(path, SortPath) || IsA(path, IncrementalSortPath) ?
+			restack(root, rel, ((SortPath *) path)->subpath, input) : input;
+	input = restack(root, rel, window->subpath, input);
+	pathkeys = make_pathkeys_for_sortclauses(root, list_concat_copy(window->winclause->partitionClause,
+																	window->winclause->orderClause),
+											 root->processed_tlist);
+	if (!pathkeys_contained_in(pathkeys, input->pathkeys))
+		input = (Path *) create_sort_path(root, rel, input, pathkeys, -1);
+	return window_above(window, input);
 }
 
 /* What the windows of a chain cost in PostgreSQL's nodes. */
@@ -255,6 +287,8 @@ offer_windows(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 	{
 		Path	   *our = window_path(root, rel, lfirst(lc));
 
+		if (our == NULL && IsA(lfirst(lc), WindowAggPath) && list_length(rel->pathlist) == 1)
+			our = window_path(root, rel, restack(root, rel, lfirst(lc), input_rel->cheapest_total_path));
 		if (our == NULL)
 			continue;
 		if (vector_window == PLAN_FORCE)

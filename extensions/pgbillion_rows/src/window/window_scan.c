@@ -175,34 +175,6 @@ init_window(WindowScanState *state, Window *window, WindowAggState *core, List *
 
 static TupleTableSlot *feed(PlanState *ps);
 
-#if PG_VERSION_NUM >= 180000
-
-/*
- * EXPLAIN shows a window function only below WindowAgg, whose window it names:
- * have it show ours as calls. Only the plan's description is changed, and to the
- * same each time.
- */
-static void
-describe_functions(CustomScan *cscan)
-{
-	ListCell   *lc;
-
-	foreach(lc, cscan->custom_scan_tlist)
-	{
-		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-		WindowFunc *function = (WindowFunc *) entry->expr;
-		MemoryContext old;
-
-		if (!IsA(function, WindowFunc))
-			continue;
-		old = MemoryContextSwitchTo(GetMemoryChunkContext(cscan));
-		entry->expr = (Expr *) makeFuncExpr(function->winfnoid, function->wintype, function->args, function->wincollid,
-											function->inputcollid, COERCE_EXPLICIT_CALL);
-		MemoryContextSwitchTo(old);
-	}
-}
-#endif
-
 static void
 begin_window(CustomScanState *css, EState *estate, int eflags)
 {
@@ -243,9 +215,7 @@ begin_window(CustomScanState *css, EState *estate, int eflags)
 	state->feeder.ps.ExecProcNode = feed;
 	state->feeder.owner = state;
 	state->feeder.slot = ExecInitExtraTupleSlot(estate, ExecGetResultType(state->input.input), &TTSOpsVirtual);
-#if PG_VERSION_NUM >= 180000
-	describe_functions(cscan);
-#endif
+	sorted_rows_describe(cscan);
 }
 
 /* ---- frames' offsets ---- */
