@@ -105,12 +105,43 @@ sort_cached(RowEntry *entries, RowEntry *room, int64 n, int bits)
 		memcpy(entries, from, sizeof(RowEntry) * n);
 }
 
-/* Sort entries that differ in their lowest bits only. There is room for as many more. */
-void
-radix_sort(RowEntry *entries, RowEntry *room, int64 n, int bits)
+/* Order entries by one digit in place; `ends` becomes where each digit's entries end. */
+static void
+permute(RowEntry *entries, int64 n, int shift, int64 *ends)
+{
+	int64		begins[DIGITS];
+
+	find_begins(entries, n, shift, begins);
+	for (int d = 0; d < DIGITS; d++)
+		ends[d] = d + 1 < DIGITS ? begins[d + 1] : n;
+	for (int d = 0; d < DIGITS; d++)
+	{
+		while (begins[d] < ends[d])
+		{
+			RowEntry	entry = entries[begins[d]];
+			int			digit = digit_of(&entry, shift);
+
+			/* each step puts one entry where it belongs, and takes what was there */
+			while (digit != d)
+			{
+				RowEntry   *place = &entries[begins[digit]++];
+				RowEntry	other = *place;
+
+				*place = entry;
+				entry = other;
+				digit = digit_of(&entry, shift);
+			}
+			entries[begins[d]++] = entry;
+		}
+	}
+}
+
+/* Sort entries that differ in their lowest bits only; there is room for CACHED_ENTRIES. */
+static void
+sort_bits(RowEntry *entries, RowEntry *room, int64 n, int bits)
 {
 	int			shift = Max(bits - DIGIT_BITS, 0);
-	int64		begins[DIGITS];
+	int64		ends[DIGITS];
 	int64		begin = 0;
 
 	if (bits == 0)
@@ -126,16 +157,23 @@ radix_sort(RowEntry *entries, RowEntry *room, int64 n, int bits)
 		return;
 	}
 	CHECK_FOR_INTERRUPTS();
-	find_begins(entries, n, shift, begins);
-	scatter(entries, room, n, shift, begins);
-	memcpy(entries, room, sizeof(RowEntry) * n);
-	/* each begin is now where the next digit's entries begin */
+	permute(entries, n, shift, ends);
 	for (int d = 0; d < DIGITS; d++)
 	{
-		if (begins[d] - begin > 1)
-			radix_sort(entries + begin, room + begin, begins[d] - begin, shift);
-		begin = begins[d];
+		if (ends[d] - begin > 1)
+			sort_bits(entries + begin, room, ends[d] - begin, shift);
+		begin = ends[d];
 	}
+}
+
+/* Sort entries by their numbers, which have so many bits. */
+void
+radix_sort(RowEntry *entries, int64 n, int bits)
+{
+	RowEntry   *room = palloc(sizeof(RowEntry) * Max(Min(n, CACHED_ENTRIES), 1));
+
+	sort_bits(entries, room, n, bits);
+	pfree(room);
 }
 
 /*

@@ -44,10 +44,15 @@ RowFormat *
 row_format_create(TupleDesc tupdesc)
 {
 	RowFormat  *format = palloc0(sizeof(RowFormat));
+	uint32		widest = 1;
+	bool		variable = false;
 
+	for (int i = 0; i < tupdesc->natts; i++)
+		variable |= TupleDescAttr(tupdesc, i)->attlen < 0;
+	format->nulls_offset = variable ? sizeof(uint32) : 0;
 	format->ncolumns = tupdesc->natts;
 	format->columns = palloc0(sizeof(RowColumn) * Max(tupdesc->natts, 1));
-	format->fixed = ROW_NULLS_OFFSET + (tupdesc->natts + 7) / 8;
+	format->fixed = format->nulls_offset + (tupdesc->natts + 7) / 8;
 	for (int i = 0; i < tupdesc->natts; i++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(tupdesc, i);
@@ -56,7 +61,6 @@ row_format_create(TupleDesc tupdesc)
 		column->len = attribute->attlen;
 		column->byval = attribute->attbyval;
 		column->align = align_bytes(attribute->attalign);
-		format->variable |= attribute->attlen < 0;
 	}
 	/* the widest first, so that there are few gaps */
 	for (uint32 align = 8; align > 0; align /= 2)
@@ -67,11 +71,15 @@ row_format_create(TupleDesc tupdesc)
 
 			if ((column->len > 0 ? column->align : sizeof(uint32)) != align)
 				continue;
+			widest = Max(widest, align);
 			format->fixed = TYPEALIGN(align, format->fixed);
 			column->offset = format->fixed;
 			format->fixed += fixed_width(column);
 		}
 	}
+	/* rows of one size lie one behind the other, too, and none is empty */
+	if (!variable)
+		format->size = format->fixed = TYPEALIGN(widest, Max(format->fixed, 1));
 	return format;
 }
 
@@ -108,18 +116,17 @@ row_format_size(const RowFormat *format, const Datum *values, const bool *nulls)
 {
 	Size		size = format->fixed;
 
-	if (format->variable)
+	if (format->size > 0)
+		return format->size;
+	for (int i = 0; i < format->ncolumns; i++)
 	{
-		for (int i = 0; i < format->ncolumns; i++)
-		{
-			const RowColumn *column = &format->columns[i];
+		const RowColumn *column = &format->columns[i];
 
-			if (column->len < 0 && !nulls[i])
-				size = variable_begin(column, values[i], size) + variable_size(column, values[i]);
-		}
-		if (!AllocSizeIsValid(MAXALIGN(size)))
-			elog(ERROR, "invalid memory alloc request size %zu", MAXALIGN(size));
+		if (column->len < 0 && !nulls[i])
+			size = variable_begin(column, values[i], size) + variable_size(column, values[i]);
 	}
+	if (!AllocSizeIsValid(MAXALIGN(size)))
+		elog(ERROR, "invalid memory alloc request size %zu", MAXALIGN(size));
 	return MAXALIGN(size);
 }
 
@@ -129,8 +136,9 @@ row_format_write(const RowFormat *format, char *row, Size size, const Datum *val
 {
 	Size		end = format->fixed;
 
-	*(uint32 *) row = (uint32) size;
-	memset(row + ROW_NULLS_OFFSET, 0, (format->ncolumns + 7) / 8);
+	if (format->size == 0)
+		*(uint32 *) row = (uint32) size;
+	memset(row + format->nulls_offset, 0, (format->ncolumns + 7) / 8);
 	for (int i = 0; i < format->ncolumns; i++)
 	{
 		const RowColumn *column = &format->columns[i];
@@ -138,7 +146,7 @@ row_format_write(const RowFormat *format, char *row, Size size, const Datum *val
 
 		if (nulls[i])
 		{
-			row[ROW_NULLS_OFFSET + i / 8] |= 1 << (i % 8);
+			row[format->nulls_offset + i / 8] |= 1 << (i % 8);
 			memset(place, 0, fixed_width(column));
 		}
 		else if (column->byval)

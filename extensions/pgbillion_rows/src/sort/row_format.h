@@ -3,13 +3,14 @@
  * row_format.h
  *	  Rows that are kept for sorting: how one lies in memory and in files.
  *
- * A row is a record without addresses, a multiple of eight bytes long:
+ * A row is a record without addresses:
  *
  *	  size | a bit for each NULL | values of fixed length | values of others
  *
  * Values by reference of a fixed length lie where they are; of others there is
- * a distance from the row's beginning. NULL takes the same room, zeroed. What
- * has been toasted stays so, as in PostgreSQL's own sorts.
+ * a distance from the row's beginning. Where there are no others, all rows have
+ * one size, which is left out. NULL takes the same room, zeroed. What has been
+ * toasted stays so, as in PostgreSQL's own sorts.
  *
  *-------------------------------------------------------------------------
  */
@@ -31,27 +32,26 @@ typedef struct RowFormat
 {
 	int			ncolumns;
 	RowColumn  *columns;
+	uint32		nulls_offset;	/* where the bits are */
 	uint32		fixed;			/* bytes before values of variable length */
-	bool		variable;		/* are there any? */
+	uint32		size;			/* of each row; 0: a row begins with it, as a
+								 * uint32 */
 } RowFormat;
-
-/* Where the bits are; a row begins with its size. */
-#define ROW_NULLS_OFFSET sizeof(uint32)
 
 extern RowFormat *row_format_create(TupleDesc tupdesc);
 extern Size row_format_size(const RowFormat *format, const Datum *values, const bool *nulls);
 extern void row_format_write(const RowFormat *format, char *row, Size size, const Datum *values, const bool *nulls);
 
 static inline Size
-row_size(const char *row)
+row_size(const RowFormat *format, const char *row)
 {
-	return *(const uint32 *) row;
+	return format->size > 0 ? format->size : *(const uint32 *) row;
 }
 
 static inline bool
-row_is_null(const char *row, int column)
+row_is_null(const RowFormat *format, const char *row, int column)
 {
-	return (((const uint8 *) row)[ROW_NULLS_OFFSET + column / 8] & (1 << (column % 8))) != 0;
+	return (((const uint8 *) row)[format->nulls_offset + column / 8] & (1 << (column % 8))) != 0;
 }
 
 /* A value that is not NULL. By reference, it is the row's. */
@@ -84,7 +84,7 @@ row_value(const RowFormat *format, const char *row, int column)
 static inline Datum
 row_get(const RowFormat *format, const char *row, int column, bool *isnull)
 {
-	*isnull = row_is_null(row, column);
+	*isnull = row_is_null(format, row, column);
 	return *isnull ? (Datum) 0 : row_value(format, row, column);
 }
 

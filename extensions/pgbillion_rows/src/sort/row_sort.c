@@ -22,7 +22,7 @@
 #define MAX_CHUNK_BYTES ((Size) 32 * 1024 * 1024)
 
 /* A row takes this memory while it is sorted, beside itself. */
-#define ENTRY_BYTES (2 * sizeof(RowEntry))
+#define ENTRY_BYTES sizeof(RowEntry)
 
 typedef struct Chunk
 {
@@ -117,28 +117,26 @@ static void
 sort_rows(RowSort *sort)
 {
 	RowEntry   *entries = MemoryContextAllocHuge(sort->rows, Max(sort->n, 1) * sizeof(RowEntry));
-	RowEntry   *room = MemoryContextAllocHuge(sort->rows, Max(sort->n, 1) * sizeof(RowEntry));
 	int64		n = 0;
 	int			first;
 	int			bits;
 
 	ask_for_huge_pages(entries, Max(sort->n, 1) * sizeof(RowEntry));
-	ask_for_huge_pages(room, Max(sort->n, 1) * sizeof(RowEntry));
 	for (int i = 0; i < sort->nchunks; i++)
 	{
 		Chunk	   *chunk = &sort->chunks[i];
 
-		for (Size at = 0; at < chunk->used; at += row_size(chunk->memory + at))
-			entries[n++].row = chunk->memory + at;
+		for (Size at = 0; at < chunk->used; at += row_size(sort->format, chunk->memory + at))
+			entries[n++] = (RowEntry)
+			{
+				0, chunk->memory + at
+			};
 	}
 	Assert(n == sort->n);
-	/* what is room for entries has room for numbers */
-	StaticAssertStmt(sizeof(RowEntry) >= sizeof(uint64), "room for numbers");
-	first = sort_keys_number(sort->keys, entries, n, (uint64 *) room, &bits);
-	radix_sort(entries, room, n, bits);
+	first = sort_keys_number(sort->keys, entries, n, &bits);
+	radix_sort(entries, n, bits);
 	if (first < sort->keys->n && sort_ties(sort->keys, entries, n, first))
 		sort->report.compared = true;
-	pfree(room);
 	sort->entries = entries;
 	sort->next = 0;
 	sort->report.memory = Max(sort->report.memory, (int64) memory_used(sort));

@@ -80,8 +80,10 @@ runs_create(const SortKeys *keys, Size limit)
 static void
 write_row(Runs *runs, BufFile *file, char *row)
 {
-	BufFileWrite(file, row, row_size(row));
-	runs->written += row_size(row);
+	Size		size = row_size(runs->keys->format, row);
+
+	BufFileWrite(file, row, size);
+	runs->written += size;
 }
 
 static BufFile *
@@ -133,11 +135,13 @@ fill(Runs *runs, Run *run, Size bytes)
 static bool
 next_row(Runs *runs, Run *run)
 {
+	const RowFormat *format = runs->keys->format;
+
 	run->begin += run->taken;
 	run->taken = 0;
-	if (!fill(runs, run, sizeof(uint64)))
+	if (!fill(runs, run, Max(format->size, sizeof(uint32))))
 		return false;
-	run->taken = row_size(row_of(run));
+	run->taken = row_size(format, row_of(run));
 	(void) fill(runs, run, run->taken);
 	return true;
 }

@@ -309,8 +309,8 @@ sort_keys_compare(const SortKeys *keys, const char *left, const char *right, int
 	for (int i = first; i < keys->n; i++)
 	{
 		SortKey    *key = &keys->keys[i];
-		bool		left_null = row_is_null(left, key->column);
-		bool		right_null = row_is_null(right, key->column);
+		bool		left_null = row_is_null(keys->format, left, key->column);
+		bool		right_null = row_is_null(keys->format, right, key->column);
 		int			result;
 
 		if (left_null || right_null)
@@ -447,7 +447,7 @@ has_few_values(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n)
 
 	for (int64 i = 0; i < n; i += step)
 	{
-		if (!row_is_null(entries[i].row, key->column) &&
+		if (!row_is_null(keys->format, entries[i].row, key->column) &&
 			value_table_find(table, row_value(keys->format, entries[i].row, key->column)) < 0)
 			return false;
 	}
@@ -465,6 +465,7 @@ typedef struct NumberRange
 	bool		values;			/* are there others? */
 	bool		whole;			/* are equal numbers equal values? */
 	bool		descending;		/* does the largest number come first? */
+	uint32	   *places;			/* of the rows' values in order; or NULL: */
 } NumberRange;
 
 static inline void
@@ -472,22 +473,24 @@ add_to_range(NumberRange *range, uint64 number)
 {
 	range->min = Min(range->min, number);
 	range->max = Max(range->max, number);
+	range->values = true;
 }
 
 /* The numbers of a key by its values' places in order; false if it has too many. */
 static bool
-number_by_place(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, uint64 *numbers, NumberRange *range)
+find_places(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
 {
 	ValueTable *table;
 
 	if (!key->few || n < 2 || !has_few_values(keys, key, entries, n))
 		return false;
 	table = value_table_create(key, (int) Min(n, MAX_VALUES));
+	range->places = MemoryContextAllocHuge(keys->scratch, sizeof(uint32) * n);
 	for (int64 i = 0; i < n; i++)
 	{
 		int			number;
 
-		if (row_is_null(entries[i].row, key->column))
+		if (row_is_null(keys->format, entries[i].row, key->column))
 		{
 			range->nulls = true;
 			continue;
@@ -495,89 +498,97 @@ number_by_place(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, 
 		number = value_table_find(table, row_value(keys->format, entries[i].row, key->column));
 		if (number < 0)
 			return false;
-		numbers[i] = number;
+		range->places[i] = number;
 	}
 	value_table_order(table);
 	for (int64 i = 0; i < n; i++)
 	{
-		if (range->nulls && row_is_null(entries[i].row, key->column))
+		if (range->nulls && row_is_null(keys->format, entries[i].row, key->column))
 			continue;
-		numbers[i] = table->places[numbers[i]];
-		add_to_range(range, numbers[i]);
+		range->places[i] = table->places[range->places[i]];
+		add_to_range(range, range->places[i]);
 	}
-	range->values = table->n > 0;
 	range->whole = true;
 	range->descending = false;
 	return true;
 }
 
-/* The numbers of a key by its values' bytes. */
+/* The number of a value by its first bytes; `whole` becomes false if it has more. */
+static inline uint64
+number_by_bytes(const SortKey *key, Datum value, bool *whole)
+{
+	Size		length;
+	const char *bytes = bytes_of(key, value, &length);
+
+	*whole &= length <= sizeof(uint64);
+	return number_of_bytes(bytes, length);
+}
+
+/* The range of a key by its values' bytes. */
 static void
-number_by_bytes(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, uint64 *numbers, NumberRange *range)
+find_range_of_bytes(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
 {
 	range->whole = key->text;
 	for (int64 i = 0; i < n; i++)
 	{
-		const char *bytes;
-		Size		length;
-
-		if (row_is_null(entries[i].row, key->column))
+		if (row_is_null(keys->format, entries[i].row, key->column))
 		{
 			range->nulls = true;
 			continue;
 		}
-		bytes = bytes_of(key, row_value(keys->format, entries[i].row, key->column), &length);
-		numbers[i] = number_of_bytes(bytes, length);
-		range->whole &= length <= sizeof(uint64);
-		range->values = true;
-		add_to_range(range, numbers[i]);
+		add_to_range(range, number_by_bytes(key, row_value(keys->format, entries[i].row, key->column), &range->whole));
 		/* detoasted values are not kept */
 		if (i % 256 == 255)
 			MemoryContextReset(keys->scratch);
 	}
 }
 
-/* The numbers of a key whose values are numbers. */
+/* The range of a key whose values are numbers. */
 static void
-number_by_value(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, uint64 *numbers, NumberRange *range)
+find_range_of_values(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
 {
 	range->whole = true;
 	for (int64 i = 0; i < n; i++)
 	{
-		if (row_is_null(entries[i].row, key->column))
-		{
+		if (row_is_null(keys->format, entries[i].row, key->column))
 			range->nulls = true;
-			continue;
-		}
-		numbers[i] = number_of(key, row_value(keys->format, entries[i].row, key->column));
-		range->values = true;
-		add_to_range(range, numbers[i]);
+		else
+			add_to_range(range, number_of(key, row_value(keys->format, entries[i].row, key->column)));
 	}
 }
 
-/* Find the numbers of a key; false if there are none. */
+/* Find the range of a key's numbers; false if there are none. */
 static bool
-find_numbers(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, uint64 *numbers, NumberRange *range)
+find_range(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
 {
 	const NumberRange nothing = {.min = PG_UINT64_MAX,.descending = key->descending};
 
 	MemoryContextReset(keys->scratch);
 	*range = nothing;
-	if (number_by_place(keys, key, entries, n, numbers, range))
+	if (find_places(keys, key, entries, n, range))
 		return true;
 	MemoryContextReset(keys->scratch);
 	*range = nothing;
-	switch (key->kind)
-	{
-		case KEY_OTHER:
-			return false;
-		case KEY_BYTES:
-			number_by_bytes(keys, key, entries, n, numbers, range);
-			return true;
-		default:
-			number_by_value(keys, key, entries, n, numbers, range);
-			return true;
-	}
+	if (key->kind == KEY_OTHER)
+		return false;
+	if (key->kind == KEY_BYTES)
+		find_range_of_bytes(keys, key, entries, n, range);
+	else
+		find_range_of_values(keys, key, entries, n, range);
+	return true;
+}
+
+/* The number of a row's value, which is not NULL. */
+static inline uint64
+number_at(const SortKeys *keys, const SortKey *key, const NumberRange *range, const RowEntry *entries, int64 i)
+{
+	bool		whole;
+
+	if (range->places != NULL)
+		return range->places[i];
+	if (key->kind == KEY_BYTES)
+		return number_by_bytes(key, row_value(keys->format, entries[i].row, key->column), &whole);
+	return number_of(key, row_value(keys->format, entries[i].row, key->column));
 }
 
 /*
@@ -585,11 +596,10 @@ find_numbers(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, uin
  * as many bits as are left, if they need more. Returns whether it has all.
  */
 static bool
-append_numbers(const SortKey *key, const NumberRange *range, RowEntry *entries, int64 n, const uint64 *numbers,
-			   int *used)
+append_numbers(SortKeys *keys, const SortKey *key, const NumberRange *range, RowEntry *entries, int64 n, int *used)
 {
 	/* places of values are one behind that of NULL if that comes first */
-	const uint128 most = (range->values ? (uint128) (range->max - range->min) + range->nulls : 0);
+	const uint128 most = range->values ? (uint128) (range->max - range->min) + range->nulls : 0;
 	const int	needed = (most >> 64) != 0 ? NUMBER_BITS + 1 :
 		(uint64) most == 0 ? 0 : pg_leftmost_one_pos64((uint64) most) + 1;
 	const int	cut = Max(needed - (NUMBER_BITS - *used), 0);
@@ -603,10 +613,16 @@ append_numbers(const SortKey *key, const NumberRange *range, RowEntry *entries, 
 	{
 		uint128		place;
 
-		if (range->nulls && row_is_null(entries[i].row, key->column))
+		if (range->nulls && row_is_null(keys->format, entries[i].row, key->column))
 			place = null_place;
 		else
-			place = (uint128) (range->descending ? range->max - numbers[i] : numbers[i] - range->min) + first_place;
+		{
+			uint64		number = number_at(keys, key, range, entries, i);
+
+			place = (uint128) (range->descending ? range->max - number : number - range->min) + first_place;
+			if (key->kind == KEY_BYTES && range->places == NULL && i % 256 == 255)
+				MemoryContextReset(keys->scratch);
+		}
 		entries[i].number = (width == NUMBER_BITS ? 0 : entries[i].number << width) | (uint64) (place >> cut);
 	}
 	*used += width;
@@ -614,27 +630,25 @@ append_numbers(const SortKey *key, const NumberRange *range, RowEntry *entries, 
 }
 
 /*
- * Make the numbers of n entries; there is room for as many numbers. Returns the
- * first key that they do not have as a whole, and how many bits they have.
+ * Make the numbers of n entries. Returns the first key that they do not have as
+ * a whole, and how many bits they have.
  */
 int
-sort_keys_number(SortKeys *keys, RowEntry *entries, int64 n, uint64 *numbers, int *bits)
+sort_keys_number(SortKeys *keys, RowEntry *entries, int64 n, int *bits)
 {
 	MemoryContext old = MemoryContextSwitchTo(keys->scratch);
 	int			i;
 
 	*bits = 0;
-	for (int64 e = 0; e < n; e++)
-		entries[e].number = 0;
 	for (i = 0; i < keys->n && *bits < NUMBER_BITS; i++)
 	{
 		SortKey    *key = &keys->keys[i];
 		NumberRange range;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!find_numbers(keys, key, entries, n, numbers, &range))
+		if (!find_range(keys, key, entries, n, &range))
 			break;
-		if (!append_numbers(key, &range, entries, n, numbers, bits) || !range.whole)
+		if (!append_numbers(keys, key, &range, entries, n, bits) || !range.whole)
 			break;
 	}
 	MemoryContextSwitchTo(old);

@@ -48,11 +48,11 @@ struct SortKeys
 /* ---- sort_key.c ---- */
 
 extern int	sort_keys_compare(const SortKeys *keys, const char *left, const char *right, int first);
-extern int	sort_keys_number(SortKeys *keys, RowEntry *entries, int64 n, uint64 *numbers, int *bits);
+extern int	sort_keys_number(SortKeys *keys, RowEntry *entries, int64 n, int *bits);
 
 /* ---- radix.c ---- */
 
-extern void radix_sort(RowEntry *entries, RowEntry *room, int64 n, int bits);
+extern void radix_sort(RowEntry *entries, int64 n, int bits);
 extern bool sort_ties(const SortKeys *keys, RowEntry *entries, int64 n, int first);
 
 #endif							/* PGBILLION_SORT_KEY_H */

@@ -67,8 +67,8 @@ window_rows_equal(const RowFormat *format, EqualColumn *columns, int n, const ch
 	for (int i = n - 1; i >= 0; i--)
 	{
 		EqualColumn *column = &columns[i];
-		bool		left_null = row_is_null(left, column->column);
-		bool		right_null = row_is_null(right, column->column);
+		bool		left_null = row_is_null(format, left, column->column);
+		bool		right_null = row_is_null(format, right, column->column);
 		Datum		a;
 		Datum		b;
 

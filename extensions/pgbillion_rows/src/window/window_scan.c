@@ -281,7 +281,7 @@ set_rows(WindowScanState *state, RowEntry *entries, int64 n)
 static void
 append_row(WindowScanState *state, const char *row)
 {
-	Size		size = row_size(row);
+	Size		size = row_size(state->rows.format, row);
 	char	   *copy;
 
 	if (state->rows.n == state->room)
