@@ -44,6 +44,8 @@ FORCED = (
     # which process returns a group, and when, is chance
     ("pgbillion_rows.vector_exchange", "off"),
     ("pgbillion_rows.vector_join", "force"),
+    ("pgbillion_rows.vector_sort", "force"),
+    ("pgbillion_rows.vector_window", "force"),
     ("pgbillion_rows.eager_aggregate", "force"),
     *LOG_PLANS,
 )

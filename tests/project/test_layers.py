@@ -90,7 +90,9 @@ MAY_INCLUDE = {
             "join_estimate": ("planner/",),
             "memoize": ("planner/",),
             "nested_loop": ("planner/",),
-            "statistics": ("vector/node/custom_scan.h", "shard/shard.h"),
+            "sort": ("planner/", "vector/huge_pages.h", "vector/plan/"),
+            "window": ("planner/", "vector/plan/", "sort/sort.h", "sort/row_format.h"),
+            "statistics": ("vector/node/custom_scan.h", "shard/shard.h", "sort/sort.h", "window/window.h"),
         }.items()
     },
 }

@@ -17,10 +17,12 @@ from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors
 
-AGGREGATE, COLUMNS, SCAN, JOIN, SHARDS = (
+AGGREGATE, COLUMNS, SCAN, SORT, WINDOW, JOIN, SHARDS = (
     "vectorized aggregation",
     "aggregation from columns",
     "vectorized scan",
+    "vectorized sort",
+    "vectorized window functions",
     "eager aggregation",
     "aggregation on shards",
 )
@@ -59,6 +61,17 @@ def counts(conn: Connection) -> dict[str, int]:
         "SELECT kind, queries FROM pgbillion_rows.stat_queries WHERE datname = current_database() AND queries > 0"
     )
     return {str(kind): int(queries) for kind, queries in rows.fetchall()}
+
+
+def test_sorts_and_windows_are_counted(counted: Connection) -> None:
+    counted.execute("SET pgbillion_rows.vector_aggregate = off; SET pgbillion_rows.vector_sort = force")
+    counted.execute("SET pgbillion_rows.vector_window = force")
+    counted.execute("SELECT i FROM numbers ORDER BY i")
+    assert counts(counted) == {SORT: 1}
+    counted.execute("SELECT rank() OVER (ORDER BY i) FROM numbers")
+    assert counts(counted) == {SORT: 1, WINDOW: 1}
+    counted.execute("SELECT rank() OVER (ORDER BY i) AS r FROM numbers ORDER BY g, r")
+    assert counts(counted) == {SORT: 2, WINDOW: 2}
 
 
 def test_each_kind_is_counted_where_it_ran(counted: Connection) -> None:

@@ -121,7 +121,10 @@ permute(RowEntry *entries, int64 n, int shift, int64 *ends)
 			RowEntry	entry = entries[begins[d]];
 			int			digit = digit_of(&entry, shift);
 
-			/* each step puts one entry where it belongs, and takes what was there */
+			/*
+			 * each step puts one entry where it belongs, and takes what was
+			 * there
+			 */
 			while (digit != d)
 			{
 				RowEntry   *place = &entries[begins[digit]++];

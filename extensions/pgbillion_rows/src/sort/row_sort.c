@@ -128,9 +128,9 @@ sort_rows(RowSort *sort)
 
 		for (Size at = 0; at < chunk->used; at += row_size(sort->format, chunk->memory + at))
 			entries[n++] = (RowEntry)
-			{
-				0, chunk->memory + at
-			};
+		{
+			0, chunk->memory + at
+		};
 	}
 	Assert(n == sort->n);
 	first = sort_keys_number(sort->keys, entries, n, &bits);

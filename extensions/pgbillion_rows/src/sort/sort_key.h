@@ -33,7 +33,8 @@ typedef struct SortKey
 	bool		text;			/* KEY_BYTES: no byte is zero */
 	bool		padded;			/* ... and blanks at the end do not count */
 	bool		by_value;		/* can two values be compared as numbers? */
-	bool		few;			/* are its values put in order if they are few? */
+	bool		few;			/* are its values put in order if they are
+								 * few? */
 	SortSupportData support;	/* compares values as PostgreSQL does */
 } SortKey;
 

@@ -20,8 +20,10 @@
 #include "utils/memutils.h"
 
 #include "shard/shard.h"
+#include "sort/sort.h"
 #include "statistics/statistics.h"
 #include "vector/node/custom_scan.h"
+#include "window/window.h"
 
 static ExecutorStart_hook_type previous_start = NULL;
 static ExecutorEnd_hook_type previous_end = NULL;
@@ -79,6 +81,10 @@ collect_kinds(PlanState *node, uint32 *kinds)
 			if (OidIsValid(vector_rows_index((CustomScan *) node->plan)))
 				*kinds |= 1 << QUERY_COLUMNS;
 		}
+		else if (methods == &vector_sort_methods)
+			*kinds |= 1 << QUERY_SORT;
+		else if (methods == &vector_window_methods)
+			*kinds |= 1 << QUERY_WINDOW;
 	}
 	else if (IsA(node, AggState) && finishes_joined_states((AggState *) node))
 		*kinds |= 1 << QUERY_EAGER_AGGREGATE;

@@ -26,6 +26,10 @@ typedef enum QueryKind
 	QUERY_COLUMNS,
 	/* a vectorized scan that returns rows */
 	QUERY_SCAN,
+	/* a vectorized sort for ORDER BY */
+	QUERY_SORT,
+	/* vectorized window functions */
+	QUERY_WINDOW,
 	/* aggregation before a join */
 	QUERY_EAGER_AGGREGATE,
 	/* aggregation on shards */

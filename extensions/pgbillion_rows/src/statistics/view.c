@@ -19,6 +19,8 @@ static const char *const kind_names[QUERY_KINDS] = {
 	[QUERY_AGGREGATE] = "vectorized aggregation",
 	[QUERY_COLUMNS] = "aggregation from columns",
 	[QUERY_SCAN] = "vectorized scan",
+	[QUERY_SORT] = "vectorized sort",
+	[QUERY_WINDOW] = "vectorized window functions",
 	[QUERY_EAGER_AGGREGATE] = "eager aggregation",
 	[QUERY_SHARDS] = "aggregation on shards"
 };

@@ -126,7 +126,7 @@ init_argument(WindowScanState *state, WindowArgument *argument, Expr *expr)
 }
 
 static void
-init_function(WindowScanState *state, Window *window, WindowFunction *function, WindowFunc *expr, List *args, Expr *filter)
+init_function (WindowScanState *state, Window *window, WindowFunction *function, WindowFunc *expr, List *args, Expr *filter)
 {
 	function->function = expr->winfnoid;
 	function->nargs = list_length(args);
@@ -168,9 +168,9 @@ init_window(WindowScanState *state, Window *window, WindowAggState *core, List *
 	window->nfunctions = list_length(functions);
 	window->functions = palloc0(sizeof(WindowFunction) * Max(window->nfunctions, 1));
 	for (int i = 0; i < window->nfunctions; i++)
-		init_function(state, window, &window->functions[i], list_nth_node(WindowFunc, functions, i),
-					  list_nth(list_nth(exprs, WINDOW_ARGUMENTS), i),
-					  list_nth(list_nth(exprs, WINDOW_FILTERS), i));
+		init_function (state, window, &window->functions[i], list_nth_node(WindowFunc, functions, i),
+					   list_nth(list_nth(exprs, WINDOW_ARGUMENTS), i),
+					   list_nth(list_nth(exprs, WINDOW_FILTERS), i));
 }
 
 static TupleTableSlot *feed(PlanState *ps);

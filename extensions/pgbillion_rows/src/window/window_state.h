@@ -25,7 +25,8 @@ typedef struct WindowRows
 	/* for expressions over a row: */
 	TupleTableSlot *slot;
 	int64		in_slot;		/* the row, or -1 */
-	ExprContext *argument;		/* arguments of aggregates; reset after each row */
+	ExprContext *argument;		/* arguments of aggregates; reset after each
+								 * row */
 	ExprContext *output;		/* results, until the next row is returned */
 } WindowRows;
 
