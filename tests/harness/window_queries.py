@@ -15,7 +15,7 @@ COLUMNS = {
     "tz": "timestamptz '2020-01-01 00:00+00' + make_interval(secs => h % 50)",
     "f": "CASE h % 9 WHEN 0 THEN 'NaN' WHEN 1 THEN '-0' WHEN 2 THEN 'Infinity' ELSE h % 100 / 8.0 END::float8",
     "f4": "CASE h % 11 WHEN 0 THEN 'NaN' WHEN 1 THEN '-0' WHEN 2 THEN '-Infinity' ELSE h % 10 / 3.0 END::float4",
-    "n": "CASE h % 9 WHEN 0 THEN 'NaN' WHEN 1 THEN 1.0 WHEN 2 THEN 1.00 ELSE (h % 100 / 10.0)::numeric(9, 1) END::numeric",
+    "n": "CASE h % 9 WHEN 0 THEN 'NaN' WHEN 1 THEN 1.0 WHEN 2 THEN 1.00 ELSE round(h % 100 / 10.0, 1) END::numeric",
     "t": "repeat(chr(97 + h % 26), h % 40) || h % 3",
     "u": "(CASE WHEN h % 2 = 0 THEN 'ä' ELSE 'B' END || h % 11)",
     "w": "(CASE WHEN h % 2 = 0 THEN 'Äpfel ' ELSE 'apfel' END || h)",
@@ -33,6 +33,7 @@ COLUMNS = {
 NUMBERS = ("s", "i", "b", "n")
 # of which sums do not depend on the order
 EXACT = (*NUMBERS, "iv", "q")
+EXTREMES = ("s", "i", "b", "d", "ts", "f", "t", "u", "e")
 # that have RANGE with an offset, and offsets of theirs
 OFFSETS = {
     "s": ("1", "0", "2", "300", "-1"),
@@ -131,8 +132,7 @@ class Generator:
         choices = [
             "count(*)", f"count({self.chance.choice([*COLUMNS])})", f"sum({exact})", f"sum({exact})",
             f"avg({exact})", f"sum({self.chance.choice(NUMBERS)} * 2)", f"count(i + {self.chance.choice(NUMBERS)})",
-            f"{self.chance.choice(('min', 'max'))}({self.chance.choice(('s', 'i', 'b', 'd', 'ts', 'f', 't', 'u', 'o', 'e'))})"
-            .replace("(o)", "(i)"),
+            f"{self.chance.choice(('min', 'max'))}({self.chance.choice(EXTREMES)})",
             "bool_and(o)", "bit_or(i)", "stddev(i)", "var_pop(n)", "every(i > 0)",
         ]  # fmt: skip
         if total:
@@ -194,8 +194,19 @@ class Generator:
         names = ", ".join(f"w{n} AS ({text})" for n, (text, _, _) in enumerate(windows))
         columns = ", ".join(["id", *self.chance.sample([*COLUMNS], self.chance.randint(0, 4)), *shown])
         query = f"SELECT {columns} FROM t{self.where()} WINDOW {names}"
-        shape = self.chance.randrange(12)
-        if shape == 0:
+        shape = self.chance.randrange(13)
+        if shape == 12:
+            # run conditions of windows of several orders
+            three = self.chance.sample([*COLUMNS], 3)
+            query = (
+                f"SELECT * FROM (SELECT id, row_number() OVER (PARTITION BY {three[0]} ORDER BY id) AS a,"
+                f" count(*) OVER (PARTITION BY {three[1]} ORDER BY id ROWS UNBOUNDED PRECEDING) AS b,"
+                f" rank() OVER (PARTITION BY {three[0]} ORDER BY {three[2]}) AS c, count(id) OVER (ORDER BY id) AS d,"
+                f" ntile(3) OVER (PARTITION BY {three[1]} ORDER BY id) AS e FROM t{self.where()}) x"
+                f" WHERE a < {self.chance.choice((2, 30))} AND b <= {self.chance.choice((3, 50))}"
+                f"{self.chance.choice((' AND c < 20', '', ' AND d < 700', ' AND e < 2'))} ORDER BY id"
+            )
+        elif shape == 0:
             # a run condition
             query = (
                 f"SELECT * FROM (SELECT *, {self.chance.choice(('row_number()', 'rank()', 'count(*)'))}"
@@ -220,7 +231,8 @@ class Generator:
         key = self.chance.choice(("s", "i % 20", "d", "u", "e", "o", "t"))
         other = self.chance.choice(("o", "e", "id % 4"))
         return WindowQuery(
-            f"SELECT {key} AS g, {other} AS o2, sum(i) AS s, rank() OVER (PARTITION BY {other} ORDER BY sum(i) DESC, {key}),"
+            f"SELECT {key} AS g, {other} AS o2, sum(i) AS s,"
+            f" rank() OVER (PARTITION BY {other} ORDER BY sum(i) DESC, {key}),"
             f" sum(sum(i)) OVER (PARTITION BY {key}), avg(count(*)) OVER (ORDER BY {key}),"
             f" lag(count(*)) OVER (ORDER BY {key}, {other}) FROM t{self.where()} GROUP BY 1, 2 ORDER BY 1, 2",
             True,

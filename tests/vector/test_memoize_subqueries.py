@@ -118,6 +118,8 @@ def test_a_subquery_is_executed_once_for_each_value(remembering: Connection) -> 
         "o.id > ALL (SELECT b.v FROM big b WHERE b.k = o.k AND b.v < 200)",
         "ARRAY(SELECT b.v FROM big b WHERE b.k = o.k AND b.v < 400 ORDER BY 1)",
         "(o.k, 3) = (SELECT b.k, min(b.v) FROM big b WHERE b.k = o.k GROUP BY b.k)",
+        # what it returns is the parameter itself
+        "(SELECT o.k FROM big b WHERE b.v = o.k)",
     ],
 )
 def test_every_form(remembering: Connection, expression: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -37,7 +37,8 @@ def session(conn: Connection) -> None:
 def other_collation(conn: Connection) -> str:
     """Return a collation other than the database's, of ICU if the server has it."""
     candidates = conn.execute(
-        "SELECT quote_ident(collname) FROM pg_collation WHERE collprovider IN ('c', 'b', 'i') AND collencoding IN (-1, 6)"
+        "SELECT quote_ident(collname) FROM pg_collation"
+        " WHERE collprovider IN ('c', 'b', 'i') AND collencoding IN (-1, 6)"
         " ORDER BY collname = 'en-x-icu' DESC, collname IN ('C', 'POSIX', 'default'), collname DESC"
     ).fetchall()
     for (name,) in candidates:
@@ -50,12 +51,12 @@ def other_collation(conn: Connection) -> str:
 
 
 @pytest.fixture
-def windows(conn: Connection) -> Iterator[Connection]:
+def windows(conn: Connection) -> Connection:
     """A session with our nodes forced, and a table."""
     conn.execute("CREATE SCHEMA o")
     session(conn)
     conn.execute(window_queries.make(other_collation(conn)).encode())
-    yield conn
+    return conn
 
 
 def providers(plan: plans.Plan) -> list[str]:

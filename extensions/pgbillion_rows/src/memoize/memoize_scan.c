@@ -308,6 +308,21 @@ keep_row(MemoState *state, TupleTableSlot *slot)
 
 /* ---- execution ---- */
 
+/*
+ * The parameter of a part of the key. Where the subquery returns the parameter
+ * itself, setrefs.c has put a reference to that column in its place.
+ */
+static Param *
+key_param(CustomScan *cscan, Expr *expr)
+{
+	if (IsA(expr, Var))
+	{
+		Assert(((Var *) expr)->varno == INDEX_VAR);
+		expr = list_nth_node(TargetEntry, cscan->custom_scan_tlist, ((Var *) expr)->varattno - 1)->expr;
+	}
+	return castNode(Param, expr);
+}
+
 static void
 begin_memoize(CustomScanState *css, EState *estate, int eflags)
 {
@@ -329,7 +344,7 @@ begin_memoize(CustomScanState *css, EState *estate, int eflags)
 	state->others = bms_copy(cscan->scan.plan.extParam);
 	foreach(lc, cscan->custom_exprs)
 	{
-		Param	   *param = lfirst_node(Param, lc);
+		Param	   *param = key_param(cscan, lfirst(lc));
 		MemoKey    *key = &state->keys[foreach_current_index(lc)];
 
 		Assert(param->paramkind == PARAM_EXEC);

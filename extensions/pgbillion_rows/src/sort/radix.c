@@ -169,7 +169,7 @@ sort_bits(RowEntry *entries, RowEntry *room, int64 n, int bits)
 	}
 }
 
-/* Sort entries by their numbers, which have so many bits. */
+/* Sort entries by their numbers, which have this number of bits. */
 void
 radix_sort(RowEntry *entries, int64 n, int bits)
 {

@@ -106,7 +106,7 @@ row_of(const Run *run)
 	return run->buffer + run->begin;
 }
 
-/* Have at least so many bytes in the buffer; false if the file has none. */
+/* Have at least this number of bytes in the buffer; false if the file has none. */
 static bool
 fill(Runs *runs, Run *run, Size bytes)
 {

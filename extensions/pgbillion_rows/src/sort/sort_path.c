@@ -123,13 +123,16 @@ static void
 offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
 {
 	PlannerInfo *top = root;
-	Path	   *input = input_rel->cheapest_total_path;
+	Path	   *input;
 	PathTarget *target;
 	Path	   *sort;
 	Path	   *path;
 
-	if (stage != UPPERREL_ORDERED || vector_sort == PLAN_OFF || !enable_sort || root->limit_tuples > 0 ||
-		root->parse->setOperations != NULL || planner_may_scroll() || rel->pathlist == NIL || input == NULL ||
+	/* other steps may have no input */
+	if (stage != UPPERREL_ORDERED || vector_sort == PLAN_OFF || !enable_sort)
+		return;
+	input = input_rel->cheapest_total_path;
+	if (root->limit_tuples > 0 || root->parse->setOperations != NULL || planner_may_scroll() || rel->pathlist == NIL ||
 		pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) || sort_repeats_volatile(input->pathtarget))
 		return;
 	while (top->parent_root != NULL)

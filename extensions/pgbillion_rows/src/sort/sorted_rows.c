@@ -99,7 +99,7 @@ sorted_rows_rescan(SortedRows *rows, Bitmapset *changed)
 	return false;
 }
 
-/* Free the rows; the plan is ended by whoever began it. */
+/* Free the rows; the plan is ended by the node that began it. */
 void
 sorted_rows_end(SortedRows *rows)
 {
@@ -124,6 +124,9 @@ as_call(Node *node, void *context)
 {
 	WindowFunc *function = (WindowFunc *) node;
 
+	/* it must have a window function as such */
+	if (node != NULL && IsA(node, JsonConstructorExpr) && contain_window_function(node))
+		return as_call((Node *) ((JsonConstructorExpr *) node)->func, NULL);
 	if (node == NULL || !IsA(node, WindowFunc))
 		return expression_tree_mutator(node, as_call, context);
 	return (Node *) makeFuncExpr(function->winfnoid, function->wintype, function->args, function->wincollid,

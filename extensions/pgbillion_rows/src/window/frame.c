@@ -118,8 +118,7 @@ window_begin_partition(Window *window, int64 begin)
 	for (int i = 0; i < window->nfunctions; i++)
 	{
 		window->functions[i].buckets = 0;
-		if (window->functions[i].aggregate != NULL)
-			window_reset_aggregate(window->functions[i].aggregate);
+		window->functions[i].begun = false;
 	}
 }
 

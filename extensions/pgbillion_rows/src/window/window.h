@@ -8,6 +8,7 @@
  * a partition is a range of them, and a frame is two positions. Several windows
  * whose rows have one order are computed by one node.
  *
+ *	window_rows.c	values of rows
  *	frame.c			partitions, peers and frames
  *	row_function.c	row_number() to nth_value()
  *	window_aggregate.c	aggregates over frames

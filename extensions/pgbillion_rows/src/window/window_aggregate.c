@@ -53,7 +53,6 @@ struct AggregateState
 	int16		arg_len;		/* of integers */
 
 	/* what has been aggregated: rows from base on, before upto */
-	bool		begun;
 	int64		base;
 	int64		upto;
 
@@ -493,9 +492,9 @@ aggregate_result(Window *window, WindowFunction *function, Datum *value, bool *i
 	int64		head = window_head(window);
 	int64		tail = window_tail(window);
 
-	if (!state->begun || head != state->base || tail > state->upto)
+	if (!function->begun || head != state->base || tail > state->upto)
 	{
-		if (!state->begun || state->upto <= head || !remove_rows(window, state, head))
+		if (!function->begun || state->upto <= head || !remove_rows(window, state, head))
 			restart(state, head);
 		state->base = head;
 		if (tail > state->upto)
@@ -503,7 +502,7 @@ aggregate_result(Window *window, WindowFunction *function, Datum *value, bool *i
 			add_rows(window, state, tail);
 			state->upto = tail;
 		}
-		state->begun = true;
+		function->begun = true;
 		if (state->kind == AGGREGATE_OTHER)
 			other_result(window, state);
 		else
@@ -511,13 +510,6 @@ aggregate_result(Window *window, WindowFunction *function, Datum *value, bool *i
 	}
 	*value = state->result;
 	*isnull = state->result_null;
-}
-
-/* The next row is a partition's first. */
-void
-window_reset_aggregate(AggregateState *state)
-{
-	state->begun = false;
 }
 
 /* ---- compilation ---- */

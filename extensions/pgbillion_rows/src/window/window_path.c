@@ -87,8 +87,10 @@ is_function_of_ours(WindowFunc *function)
 
 typedef struct FunctionsContext
 {
-	Index		winref;			/* 0: of all windows */
+	Index		winref;			/* of the window */
 	List	   *functions;		/* each once */
+	bool		within_json;	/* is any below a constructor of JSON, which
+								 * EXPLAIN could not show? */
 } FunctionsContext;
 
 /* Collect window functions. */
@@ -99,10 +101,14 @@ collect_functions(Node *node, FunctionsContext *context)
 		return false;
 	if (IsA(node, WindowFunc))
 	{
-		if (context->winref == 0 || ((WindowFunc *) node)->winref == context->winref)
+		if (((WindowFunc *) node)->winref == context->winref)
 			context->functions = list_append_unique(context->functions, node);
 		return false;
 	}
+#if PG_VERSION_NUM >= 160000
+	if (IsA(node, JsonConstructorExpr) && contain_window_function(node))
+		context->within_json = true;
+#endif
 	return expression_tree_walker(node, collect_functions, context);
 }
 
@@ -111,7 +117,7 @@ static bool
 is_window_of_ours(WindowAggPath *path)
 {
 	WindowClause *window = path->winclause;
-	FunctionsContext context = {window->winref, NIL};
+	FunctionsContext context = {window->winref, NIL, false};
 	ListCell   *lc;
 
 	if ((window->frameOptions & FRAMEOPTION_EXCLUSION) != 0 || contain_volatile_functions(window->startOffset) ||
@@ -119,6 +125,8 @@ is_window_of_ours(WindowAggPath *path)
 		return false;
 	(void) collect_functions((Node *) path->path.pathtarget->exprs, &context);
 	(void) collect_functions((Node *) path->qual, &context);
+	if (context.within_json)
+		return false;
 	foreach(lc, context.functions)
 	{
 		if (!is_function_of_ours(lfirst_node(WindowFunc, lc)))
@@ -308,7 +316,7 @@ offer_windows(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 static List *
 functions_of(WindowAgg *window)
 {
-	FunctionsContext context = {window->winref, NIL};
+	FunctionsContext context = {window->winref, NIL, false};
 
 	(void) collect_functions((Node *) window->plan.targetlist, &context);
 	(void) collect_functions((Node *) window->plan.qual, &context);

@@ -74,44 +74,6 @@ struct WindowScanState
 
 #define BLOCK_BYTES ((Size) 64 * 1024)
 
-/* ---- values ---- */
-
-/* Have a row's columns in the slot of expressions. */
-static void
-load_slot(WindowRows *rows, int64 row)
-{
-	if (rows->in_slot == row)
-		return;
-	ExecClearTuple(rows->slot);
-	sorted_row_store(rows->format, rows->entries[row].row, rows->slot);
-	ExecStoreVirtualTuple(rows->slot);
-	rows->in_slot = row;
-}
-
-/* The value of an argument for a row; what is computed is in the context's memory. */
-Datum
-window_argument(WindowRows *rows, WindowArgument *argument, int64 row, ExprContext *econtext, bool *isnull)
-{
-	if (argument->column >= 0)
-		return row_get(rows->format, rows->entries[row].row, argument->column, isnull);
-	load_slot(rows, row);
-	econtext->ecxt_scantuple = rows->slot;
-	return ExecEvalExprSwitchContext(argument->expr, econtext, isnull);
-}
-
-/* Does FILTER keep a row? */
-bool
-window_filter(WindowRows *rows, ExprState *filter, int64 row, ExprContext *econtext)
-{
-	bool		isnull;
-	Datum		result;
-
-	load_slot(rows, row);
-	econtext->ecxt_scantuple = rows->slot;
-	result = ExecEvalExprSwitchContext(filter, econtext, &isnull);
-	return !isnull && DatumGetBool(result);
-}
-
 /* ---- begin ---- */
 
 static void
@@ -482,8 +444,9 @@ compute_row(WindowScanState *state, int64 row)
 }
 
 /*
- * Look at the run conditions after a row has been computed. Returns whether the
- * last window still returns rows of its partition.
+ * Look at the run conditions after a row has been computed. Returns false if the
+ * query's last window, which is the only one that may leave out rows, returns no
+ * more of its partition.
  */
 static bool
 check_run_conditions(WindowScanState *state, ExprContext *econtext)
@@ -497,10 +460,10 @@ check_run_conditions(WindowScanState *state, ExprContext *econtext)
 		if (window->run_condition == NULL || window->passing || ExecQual(window->run_condition, econtext))
 			continue;
 		window->passing = true;
-		if (window == last && window->npartition == 0)
+		if (window == last && window->plan->topWindow && window->npartition == 0)
 			state->done = true;
 	}
-	return !last->passing;
+	return !(last->passing && last->plan->topWindow);
 }
 
 /* Rows that the last window no longer returns need not be looked at if there is no other window. */

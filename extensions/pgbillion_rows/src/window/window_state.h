@@ -59,6 +59,7 @@ struct WindowFunction
 	int			buckets;		/* ntile: of the partition, 0: not yet known */
 	int64		first;			/* ntile: place in it that has the first one */
 	AggregateState *aggregate;	/* or NULL */
+	bool		begun;			/* has it a result of this partition? */
 	void		(*result) (Window *window, WindowFunction *function, Datum *value, bool *isnull);
 };
 
@@ -121,9 +122,8 @@ extern void window_init_row_function(WindowFunction *function);
 /* ---- window_aggregate.c ---- */
 
 extern void window_init_aggregate(Window *window, WindowFunction *function, WindowFunc *expr, MemoryContext parent);
-extern void window_reset_aggregate(AggregateState *state);
 
-/* ---- window_scan.c ---- */
+/* ---- window_rows.c ---- */
 
 extern Datum window_argument(WindowRows *rows, WindowArgument *argument, int64 row, ExprContext *econtext, bool *isnull);
 extern bool window_filter(WindowRows *rows, ExprState *filter, int64 row, ExprContext *econtext);
