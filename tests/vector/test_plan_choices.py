@@ -399,8 +399,9 @@ def test_aggregates_over_joins_are_measured_by_postgresql_s_own_path(conn: Conne
 
 @pytest.fixture
 def crew(conn: Connection) -> Connection:
-    """One worker for what he is worth, and tables of some megabytes."""
+    """One worker for what he is worth, tables of some megabytes, and PostgreSQL's sorts, which workers share."""
     conn.execute("SET max_parallel_workers_per_gather = 1; SET min_parallel_table_scan_size = '1MB'")
+    conn.execute("LOAD 'pgbillion_rows'; SET pgbillion_rows.vector_sort = off")
     conn.execute(
         "SET min_parallel_index_scan_size = 0; CREATE TABLE none_of (id int);"
         " CREATE TABLE lines AS SELECT i AS id, i / 4 AS ref, i % 100 AS k, repeat('y', 80) AS v"
