@@ -68,6 +68,7 @@ row_sort_create(TupleDesc tupdesc, int nkeys, const AttrNumber *columns, const O
 	sort->format = row_format_create(tupdesc);
 	sort->keys = sort_keys_create(tupdesc, sort->format, nkeys, columns, operators, collations, nulls_first);
 	sort->limit = limit;
+	sort->current = -1;
 	sort->room = 16;
 	sort->chunks = palloc(sizeof(Chunk) * sort->room);
 	MemoryContextSwitchTo(old);
@@ -151,7 +152,7 @@ forget_rows(RowSort *sort)
 	sort->entries = NULL;
 	for (int i = 0; i < sort->nchunks; i++)
 		sort->chunks[i].used = 0;
-	sort->current = 0;
+	sort->current = sort->nchunks > 0 ? 0 : -1;
 	sort->n = 0;
 	sort->bytes = 0;
 }
@@ -186,8 +187,6 @@ row_sort_put(RowSort *sort, const Datum *values, const bool *nulls)
 
 	if (sort->n > 0 && memory_used(sort) + size + ENTRY_BYTES > sort->limit)
 		write_run(sort);
-	if (sort->nchunks == 0)
-		sort->current = -1;
 	if (sort->current < 0 || sort->chunks[sort->current].size - sort->chunks[sort->current].used < size)
 		next_chunk(sort, size);
 	chunk = &sort->chunks[sort->current];
@@ -195,6 +194,13 @@ row_sort_put(RowSort *sort, const Datum *values, const bool *nulls)
 	chunk->used += size;
 	sort->bytes += size;
 	sort->n++;
+}
+
+/* Bytes of memory that the rows take. */
+Size
+row_sort_memory(const RowSort *sort)
+{
+	return memory_used(sort);
 }
 
 /* All rows have been added: sort them. */
@@ -209,6 +215,7 @@ row_sort_perform(RowSort *sort)
 	if (sort->n > 0)
 		write_run(sort);
 	/* chunks, whose memory is for the buffers now */
+	forget_rows(sort);
 	MemoryContextReset(sort->rows);
 	sort->nchunks = 0;
 	sort->current = -1;
@@ -250,18 +257,18 @@ row_sort_rewind(RowSort *sort)
 void
 row_sort_reset(RowSort *sort)
 {
+	sort->next = 0;
+	forget_rows(sort);
+	if (sort->runs == NULL && sort->nchunks <= 1)
+		return;
 	if (sort->runs != NULL)
 	{
 		runs_end(sort->runs);
 		sort->runs = NULL;
 	}
 	MemoryContextReset(sort->rows);
-	sort->entries = NULL;
 	sort->nchunks = 0;
 	sort->current = -1;
-	sort->n = 0;
-	sort->bytes = 0;
-	sort->next = 0;
 }
 
 /* Close files, and free everything. */

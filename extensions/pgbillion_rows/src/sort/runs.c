@@ -39,6 +39,7 @@ typedef struct Run
 	Size		begin;			/* of what has not been taken from it */
 	Size		end;
 	Size		taken;			/* bytes of the row at its begin that is out */
+	uint64		number;			/* of that row: sort_keys_first_number() */
 } Run;
 
 struct Runs
@@ -139,10 +140,11 @@ next_row(Runs *runs, Run *run)
 
 	run->begin += run->taken;
 	run->taken = 0;
-	if (!fill(runs, run, Max(format->size, sizeof(uint32))))
+	if (!fill(runs, run, format->size > 0 ? format->size : sizeof(uint32)))
 		return false;
 	run->taken = row_size(format, row_of(run));
 	(void) fill(runs, run, run->taken);
+	run->number = sort_keys_first_number(runs->keys, row_of(run));
 	return true;
 }
 
@@ -152,8 +154,13 @@ next_row(Runs *runs, Run *run)
 static inline bool
 comes_first(const Runs *runs, int left, int right)
 {
-	int			result = sort_keys_compare(runs->keys, row_of(&runs->runs[left]), row_of(&runs->runs[right]), 0);
+	const Run  *a = &runs->runs[left];
+	const Run  *b = &runs->runs[right];
+	int			result;
 
+	if (a->number != b->number)
+		return a->number < b->number;
+	result = sort_keys_compare(runs->keys, row_of(a), row_of(b), 0);
 	return result != 0 ? result < 0 : left < right;
 }
 

@@ -65,6 +65,7 @@ extern RowSort *row_sort_create(TupleDesc tupdesc, int nkeys, const AttrNumber *
 								const Oid *collations, const bool *nulls_first, Size limit);
 extern const RowFormat *row_sort_format(const RowSort *sort);
 extern void row_sort_put(RowSort *sort, const Datum *values, const bool *nulls);
+extern Size row_sort_memory(const RowSort *sort);
 extern void row_sort_perform(RowSort *sort);
 extern RowEntry *row_sort_entries(RowSort *sort, int64 *n);
 extern char *row_sort_next(RowSort *sort);
@@ -84,6 +85,8 @@ typedef struct SortedRows
 	Sort	   *order;			/* NULL: in any order */
 	bool		keep;			/* are they kept for rescans? */
 	bool		sorted;			/* have they been read? */
+	bool		more;			/* without an order: the input has more rows
+								 * than memory has room for */
 	RowSort    *sort;
 } SortedRows;
 

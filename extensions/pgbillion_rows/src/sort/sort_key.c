@@ -336,6 +336,36 @@ sort_keys_compare(const SortKeys *keys, const char *left, const char *right, int
 	return 0;
 }
 
+/*
+ * A number of a row in the order of the first key, as far as it goes: rows of
+ * equal numbers have to be compared.
+ */
+uint64
+sort_keys_first_number(const SortKeys *keys, const char *row)
+{
+	const SortKey *key = &keys->keys[0];
+	uint64		number;
+
+	if (keys->n == 0 || key->kind == KEY_OTHER)
+		return 0;
+	if (row_is_null(keys->format, row, key->column))
+		return key->nulls_first ? 0 : PG_UINT64_MAX;
+	if (key->kind == KEY_BYTES)
+	{
+		MemoryContext old = MemoryContextSwitchTo(keys->scratch);
+		Size		length;
+		const char *bytes = bytes_of(key, row_value(keys->format, row, key->column), &length);
+
+		number = number_of_bytes(bytes, length);
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(keys->scratch);
+	}
+	else
+		number = number_of(key, row_value(keys->format, row, key->column));
+	/* between those of NULL */
+	return ((key->descending ? ~number : number) >> 1) + 1;
+}
+
 /* ---- a key of few different values ---- */
 
 /* Different values by their bytes, by which they are looked up. */

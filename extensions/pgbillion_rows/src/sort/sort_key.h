@@ -49,6 +49,7 @@ struct SortKeys
 /* ---- sort_key.c ---- */
 
 extern int	sort_keys_compare(const SortKeys *keys, const char *left, const char *right, int first);
+extern uint64 sort_keys_first_number(const SortKeys *keys, const char *row);
 extern int	sort_keys_number(SortKeys *keys, RowEntry *entries, int64 n, int *bits);
 
 /* ---- radix.c ---- */

@@ -38,7 +38,10 @@ sorted_rows_init(SortedRows *rows, PlanState *input, Sort *order, int eflags)
 	rows->keep = (eflags & EXEC_FLAG_REWIND) != 0;
 }
 
-/* Read all rows, and sort them. Called once, and again after a rescan that returned false. */
+/*
+ * Read all rows, and sort them. Without an order, only those are read for which
+ * there is memory. Called once, and again after a rescan that returned false.
+ */
 void
 sorted_rows_read(SortedRows *rows)
 {
@@ -47,6 +50,7 @@ sorted_rows_read(SortedRows *rows)
 	ScanDirection direction = estate->es_direction;
 
 	Assert(!rows->sorted);
+	rows->more = false;
 	if (rows->sort == NULL)
 	{
 		const Sort *order = rows->order;
@@ -56,13 +60,19 @@ sorted_rows_read(SortedRows *rows)
 									 order == NULL ? NULL : order->sortOperators,
 									 order == NULL ? NULL : order->collations,
 									 order == NULL ? NULL : order->nullsFirst,
-									 work_mem * (Size) 1024);
+									 order == NULL ? SIZE_MAX : work_mem * (Size) 1024);
 	}
 	estate->es_direction = ForwardScanDirection;
 	for (;;)
 	{
-		TupleTableSlot *slot = ExecProcNode(rows->input);
+		TupleTableSlot *slot;
 
+		if (rows->order == NULL && row_sort_memory(rows->sort) >= work_mem * (Size) 1024)
+		{
+			rows->more = true;
+			break;
+		}
+		slot = ExecProcNode(rows->input);
 		if (TupIsNull(slot))
 			break;
 		slot_getallattrs(slot);
@@ -86,7 +96,7 @@ sorted_rows_rescan(SortedRows *rows, Bitmapset *changed)
 	/* nothing has been read so far */
 	if (!rows->sorted)
 		return false;
-	if (rows->input->chgParam == NULL && rows->keep)
+	if (rows->input->chgParam == NULL && rows->keep && !rows->more)
 	{
 		row_sort_rewind(rows->sort);
 		return true;

@@ -19,6 +19,7 @@
 #include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/pg_aggregate.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
@@ -40,6 +41,9 @@
 
 /* What windows take compared with PostgreSQL's WindowAgg. Measured by bench/sorts.py: a quarter and less. */
 #define WINDOW_COST_FACTOR 0.4
+
+/* What a row takes in memory beside its values. */
+#define ROW_BYTES 32
 
 static int	vector_window = PLAN_ON;
 
@@ -237,6 +241,13 @@ cost_of_windows(const WindowChain *chain)
 	return cost;
 }
 
+/* Are the rows of a path expected to fit in memory? If there is no order, they are PostgreSQL's otherwise. */
+static bool
+fits_in_memory(const Path *path)
+{
+	return path->rows * (path->pathtarget->width + ROW_BYTES) < work_mem * 1024.0;
+}
+
 /*
  * Our path for the windows that end with a path of PostgreSQL's, or NULL. Windows
  * of another order below become paths of ours, too, if they can.
@@ -251,6 +262,8 @@ window_path(PlannerInfo *root, RelOptInfo *rel, Path *core)
 	Path	   *sort;
 
 	if (!IsA(core, WindowAggPath) || !find_chain(core, &chain) || sort_repeats_volatile(chain.input->pathtarget))
+		return NULL;
+	if (chain.order == NULL && vector_window != PLAN_FORCE && !fits_in_memory(chain.input))
 		return NULL;
 	if (IsA(chain.input, WindowAggPath))
 		input = window_path(root, rel, chain.input);

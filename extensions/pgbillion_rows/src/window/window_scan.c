@@ -345,6 +345,8 @@ load_first(WindowScanState *state)
 		return load_partition(state);
 	}
 	set_rows(state, entries, n);
+	if (state->input.more)
+		hand_over(state);
 	return n > 0;
 }
 
@@ -365,7 +367,7 @@ load_more(WindowScanState *state)
 	return load_partition(state);
 }
 
-/* The next row for PostgreSQL's nodes: those in memory, then those in files. */
+/* The next row for PostgreSQL's nodes: those in memory, then those in files, or of the input. */
 static TupleTableSlot *
 feed(PlanState *ps)
 {
@@ -376,6 +378,13 @@ feed(PlanState *ps)
 	ExecClearTuple(feeder->slot);
 	if (feeder->next < state->rows.n)
 		row = state->rows.entries[feeder->next++].row;
+	else if (state->input.more)
+	{
+		TupleTableSlot *slot = ExecProcNode(state->input.input);
+
+		state->handed_rows += !TupIsNull(slot);
+		return slot;
+	}
 	else
 	{
 		/* they have all of them */
