@@ -4,7 +4,7 @@
 #   QUICK=1       small benchmarks; TINY=1 smaller than tells anything     PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-fleets bench-restores bench-cycle bench-rows bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-tpcds bench-hits bench-columns bench-billion bench-majors bench-calibrate bench-regressions clean destroy
+.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-fleets bench-restores bench-cycle bench-rows bench-sorts bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-tpcds bench-hits bench-columns bench-billion bench-majors bench-calibrate bench-regressions clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -85,6 +85,9 @@ bench-cycle: setup ## 30,000 tables created, filled, read, dropped under three d
 
 bench-rows: setup ## vectorized aggregation of plain heap compared with PostgreSQL's own and with DuckDB's
 	@$(BIN)/python bench/rows.py
+
+bench-sorts: setup ## sorts and window functions compared with PostgreSQL's own, in memory and in files
+	@$(BIN)/python bench/sorts.py
 
 bench-columns: setup ## columnar indexes compared with PostgreSQL's plans, vectors over the heap, and DuckDB
 	@$(BIN)/python bench/columns.py

@@ -52,6 +52,7 @@ KEYS: dict[str, set[str]] = {
     "restores": {"backup_bytes", "restore_one_s", "seconds", "wal_bytes", *CONDITIONS},
     "rows": {"ratio_count_serial", "ratio_tpch_q1", "vectorized", *CONDITIONS},
     "shards": {"breadth", "ms_per_shard", "prediction", "ratio_over_fdw", "rows_per_second_alone", *CONDITIONS},
+    "sorts": {"milliseconds", "sort_ratio", "sort_ratio_files", "sort_rows_per_s", "window_ratio", *CONDITIONS},
     "tables": {"peak_backend_memory_bytes", "ratio_bulk_over_sql", "results", *CONDITIONS},
     "tenants": {
         "diff_tables_per_s",
