@@ -12,9 +12,12 @@ import pytest
 
 from harness import window_queries
 from harness.amount import Count, amount
+from harness.servers import one
+from harness.sessions import Running, until_blocked
 from harness.window_queries import Generator, WindowQuery
 from pgbillion.common.connection import Connection
 from pgbillion.rows import plans
+from pgbillion.server.postgres import Cluster
 
 pytestmark = pytest.mark.majors
 
@@ -111,3 +114,183 @@ def test_generated(windows: Connection, tell: Callable[[str], None], counted: Co
     tell(f"seed {SEED}: {QUERIES} queries, {nodes} nodes of ours, {errors} errors")
     counted({"queries": QUERIES, "nodes": nodes, "errors": errors})
     assert nodes > QUERIES / 2
+
+
+def explained(conn: Connection, query: str, *, run: bool = False) -> plans.Plan:
+    """Return the topmost node of ours."""
+    for node in plans.nodes(plans.explain(conn, query, run=run)):
+        if node.get("Custom Plan Provider") in NODES:
+            return node
+    raise AssertionError(f"none in the plan of {query}")
+
+
+@pytest.mark.quick
+def test_what_explain_shows(windows: Connection) -> None:
+    query = (
+        "SELECT * FROM (SELECT i, o, rank() OVER w AS r, count(*) OVER (PARTITION BY o) FROM t"
+        " WINDOW w AS (PARTITION BY o ORDER BY i DESC NULLS LAST)) x WHERE r <= 3"
+    )
+    check(windows, query)
+    node = explained(windows, query, run=True)
+    assert node["Custom Plan Provider"] == "VectorWindow"
+    assert node["Windows"] == ["(PARTITION BY t.o ORDER BY t.i)", "(PARTITION BY t.o)"]
+    assert node["Sort Key"] == ["t.o", "t.i DESC NULLS LAST"]
+    assert (node["Sort Method"], node["Sort Space Type"]) == ("radix sort", "Memory")
+    assert "Rows of Large Partitions" not in node
+    # both nodes of PostgreSQL's are in its place
+    assert [child["Node Type"] for child in node["Plans"]] == ["Seq Scan"]
+    assert len(node["Run Conditions"]) == 1
+    sort = explained(windows, "SELECT l, t FROM t ORDER BY l, t DESC", run=True)
+    assert sort["Sort Key"] == ["l", "t DESC"]
+    text = "\n".join(row[0] for row in windows.execute(b"EXPLAIN (ANALYZE, VERBOSE) " + query.encode()).fetchall())
+    assert "Sort Method: radix sort  Memory: " in text
+
+
+def test_a_setting_turns_each_off(windows: Connection) -> None:
+    query = "SELECT rank() OVER (ORDER BY i) AS r FROM t ORDER BY r DESC"
+    assert used(windows, query) == ["VectorSort", "VectorWindow"]
+    windows.execute("SET pgbillion_rows.vector_sort = off")
+    assert used(windows, query) == ["VectorWindow"]
+    windows.execute("SET pgbillion_rows.vector_window = off")
+    assert used(windows, query) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT sum(i) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING EXCLUDE CURRENT ROW) FROM t",
+        "SELECT sum(random()) OVER (ORDER BY id) > 0 FROM t",
+        "SELECT lag(i, (SELECT 1 + count(*)::int FROM t u WHERE u.id < t.id AND u.id < 3)) OVER (ORDER BY id) FROM t",
+        "SELECT own(i) OVER (ORDER BY id) FROM t",
+        "SELECT pg_column_size(l) FROM (SELECT l, rank() OVER (ORDER BY id) FROM t OFFSET 0) x",
+        "SELECT pg_column_size(l), id FROM t ORDER BY l",
+        "SELECT i FROM t UNION SELECT i FROM t ORDER BY 1",
+        "SELECT i FROM t ORDER BY 1 LIMIT 3",
+    ],
+)
+def test_what_is_left_to_postgresql(windows: Connection, query: str) -> None:
+    windows.execute("CREATE AGGREGATE own(int) (SFUNC = int4pl, STYPE = int)")
+    assert used(windows, query) == []
+
+
+def test_two_volatile_columns_stay_two(windows: Connection) -> None:
+    query = "SELECT count(*) FROM (SELECT random() AS a, random() AS b, rank() OVER (ORDER BY i) FROM t) x WHERE a <> b"
+    assert windows.execute(query.encode()).fetchall() == windows.execute("SELECT count(*) FROM t").fetchall()
+    check(windows, "SELECT bool_and(a = b) FROM (SELECT random() AS a, random() AS b FROM t ORDER BY 1 OFFSET 0) x")
+
+
+def test_partitions_beyond_memory(windows: Connection) -> None:
+    """They are PostgreSQL's, as are all that follow; those before are ours."""
+    windows.execute(
+        "CREATE TABLE parts AS SELECT g % 3 + (g > 20000)::int * 10 AS p, g AS id, repeat('x', g % 60) AS t"
+        " FROM generate_series(1, 30000) g WHERE g <= 600 OR g > 20000; ANALYZE parts; SET work_mem = '64kB'"
+    )
+    for functions in (
+        "row_number() OVER (PARTITION BY p ORDER BY id), sum(id) OVER (PARTITION BY p), lag(t, 3) OVER (PARTITION BY p"
+        " ORDER BY id)",
+        "count(*) OVER (), sum(id) OVER (ORDER BY id ROWS 5 PRECEDING)",
+        "count(*) OVER ()",
+    ):
+        query = f"SELECT id, {functions} FROM parts"
+        check(windows, f"SELECT * FROM ({query}) x ORDER BY id")
+        node = explained(windows, query, run=True)
+        given = node["Rows of Large Partitions"]
+        assert (0 < given < 10600) if "PARTITION" in functions else given == 10600
+        # and once more, and in part
+        check(
+            windows,
+            f"SELECT g, x.* FROM generate_series(1, 3) g, LATERAL (SELECT * FROM ({query}) y"
+            " WHERE id % 2 = g % 2 OFFSET 0) x ORDER BY g, id",
+        )
+        check(windows, f"SELECT count(*) FROM (SELECT * FROM ({query} OFFSET 0) x LIMIT 700) y")
+
+
+def test_rescans(windows: Connection) -> None:
+    """Rows are kept where the input is the same, and read anew where it is not."""
+    windows.execute("SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off")
+    for memory in ("64kB", "4MB"):
+        windows.execute(f"SET work_mem = '{memory}'".encode())
+        for inner in (
+            "SELECT id, l, rank() OVER (ORDER BY i) AS r FROM t",
+            "SELECT id, l, i AS r FROM t ORDER BY i, id OFFSET 0",
+            "SELECT id, l, count(*) OVER () AS r FROM t",
+        ):
+            query = (
+                f"SELECT count(*), sum(x.r), sum(length(x.l)) FROM generate_series(1, 4) g JOIN ({inner}) x ON x.id > g"
+            )
+            assert used(windows, query) != []
+            check(windows, query)
+            check(
+                windows, f"SELECT g, (SELECT sum(r) FROM ({inner}) x WHERE x.id % 5 = g) FROM generate_series(0, 4) g"
+            )
+
+
+def test_frames_of_parameters(windows: Connection) -> None:
+    windows.execute("SET plan_cache_mode = force_generic_plan")
+    windows.execute(
+        "PREPARE frames(bigint, int) AS SELECT id, sum(i) OVER (ORDER BY id ROWS $1 PRECEDING), ntile($2) OVER w"
+        " FROM t WINDOW w AS (ORDER BY id) ORDER BY id"
+    )
+    for values in ("1, 2", "700, 5", "0, 1", "NULL, 3", "-1, 3", "2, 0", "2, NULL"):
+        check(windows, f"EXECUTE frames({values})")
+    # an error even without a row
+    windows.execute("PREPARE none(bigint) AS SELECT sum(i) OVER (ORDER BY id ROWS $1 PRECEDING) FROM t WHERE id < 0")
+    assert check(windows, "EXECUTE none(-1)")[0] == "error"
+    assert check(windows, "EXECUTE none(1)") == ("rows", "[]")
+
+
+def test_cursors(windows: Connection) -> None:
+    """One that may go backward is PostgreSQL's, or is kept by it."""
+    sort = "SELECT id FROM t ORDER BY i, id"
+    window = "SELECT id, rank() OVER (ORDER BY i, id) AS r FROM t"
+    expected = windows.execute(sort.encode()).fetchall()
+    windows.execute("BEGIN")
+    for kind, query in (("", sort), ("SCROLL", sort), ("SCROLL", window)):
+        windows.execute(f"DECLARE c {kind} CURSOR FOR {query}".encode())
+        assert windows.execute("FETCH FORWARD 5 FROM c").fetchall() != []
+        windows.execute("MOVE BACKWARD 3 IN c")
+        assert [row[0] for row in windows.execute("FETCH 1 FROM c").fetchall()] == [expected[2][0]]
+        windows.execute("CLOSE c")
+    windows.execute(f"DECLARE c NO SCROLL CURSOR FOR {sort}".encode())
+    assert windows.execute("FETCH ALL FROM c").fetchall() == expected
+    windows.execute("CLOSE c")
+    windows.execute(f"DECLARE c NO SCROLL CURSOR FOR {sort}".encode())
+    windows.execute("FETCH 3 FROM c")
+    with pytest.raises(psycopg.errors.ObjectNotInPrerequisiteState):
+        windows.execute("FETCH BACKWARD 1 FROM c")
+    windows.execute("ROLLBACK")
+
+
+def test_locked_rows_are_sorted_and_checked_again(windows: Connection, cluster: Cluster) -> None:
+    windows.execute("CREATE TABLE stock AS SELECT g AS id, g % 7 AS n FROM generate_series(1, 500) g; ANALYZE stock")
+    query = "SELECT id, n FROM stock WHERE n < 3 ORDER BY n, id FOR UPDATE"
+    assert used(windows, query) == ["VectorSort"]
+    with cluster.connect(str(windows.info.dbname)) as other:
+        session(other)
+        windows.execute("BEGIN; UPDATE o.stock SET n = 100 WHERE id = 8; UPDATE o.stock SET n = 0 WHERE id = 15")
+        running = Running(lambda: other.execute(query.encode()).fetchall())
+        until_blocked(windows, other, running)
+        windows.execute("COMMIT")
+        found = running.result()
+    assert 8 not in {row[0] for row in found}
+    # PostgreSQL sorts before it waits for the row
+    assert (15, 0) in found
+    assert len(found) == 214
+
+
+def test_no_file_is_left(windows: Connection) -> None:
+    """Of a sort that is canceled, fails, or comes to its end."""
+    windows.execute("SET work_mem = '64kB'")
+    files = "SELECT count(*) FROM pg_ls_tmpdir()"
+    query = "SELECT id, rank() OVER (ORDER BY l, id) FROM t ORDER BY l, id"
+    assert len(windows.execute(query.encode()).fetchall()) == 1500
+    assert one(windows, files) == 0
+    windows.execute("SET temp_file_limit = '100kB'")
+    assert check(windows, query)[0] == "error"
+    windows.execute("RESET temp_file_limit; SET statement_timeout = '300ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        windows.execute(
+            "SELECT sum(r) OVER (ORDER BY h) FROM (SELECT g % 9973 AS h, g AS r FROM generate_series(1, 30000000) g) s"
+        )
+    windows.execute("RESET statement_timeout")
+    assert one(windows, files) == 0
