@@ -16,6 +16,8 @@ COLUMNS = {
     "f": "CASE h % 9 WHEN 0 THEN 'NaN' WHEN 1 THEN '-0' WHEN 2 THEN 'Infinity' ELSE h % 100 / 8.0 END::float8",
     "f4": "CASE h % 11 WHEN 0 THEN 'NaN' WHEN 1 THEN '-0' WHEN 2 THEN '-Infinity' ELSE h % 10 / 3.0 END::float4",
     "n": "CASE h % 9 WHEN 0 THEN 'NaN' WHEN 1 THEN 1.0 WHEN 2 THEN 1.00 ELSE round(h % 100 / 10.0, 1) END::numeric",
+    "m": "CASE h % 13 WHEN 0 THEN 'NaN' WHEN 1 THEN 'Infinity' WHEN 2 THEN '-Infinity' WHEN 3 THEN 0 WHEN 4 THEN 1e-300"
+    " WHEN 5 THEN -1e400 - h % 5 ELSE (h % 2000 - 1000) * power(10::numeric, h % 60 - 30) + h % 3 END::numeric",
     "t": "repeat(chr(97 + h % 26), h % 40) || h % 3",
     "u": "(CASE WHEN h % 2 = 0 THEN 'ä' ELSE 'B' END || h % 11)",
     "w": "(CASE WHEN h % 2 = 0 THEN 'Äpfel ' ELSE 'apfel' END || h)",
@@ -249,7 +251,9 @@ class Generator:
             shown = self.chance.choice(("*", "id", "id, t, l", "id, ctid", "id, t AS row, i + 1"))
         else:
             # values that are equal need not look the same
-            shown = ", ".join(name if name not in ("n", "f", "f4", "c", "iv") else f"{name} = {name}" for name in names)
+            shown = ", ".join(
+                name if name not in ("n", "m", "f", "f4", "c", "iv") else f"{name} = {name}" for name in names
+            )
         query = f"SELECT {shown} FROM t{self.where()} ORDER BY {', '.join(keys)}"
         shape = self.chance.randrange(8)
         if shape == 0 and (total or not plain) and "ctid" not in shown:

@@ -90,7 +90,7 @@ MAY_INCLUDE = {
             "join_estimate": ("planner/",),
             "memoize": ("planner/",),
             "nested_loop": ("planner/",),
-            "sort": ("planner/", "vector/huge_pages.h", "vector/plan/"),
+            "sort": ("planner/", *_BATCH, "vector/expression/decimal.h", "vector/plan/"),
             "window": ("planner/", "vector/plan/", "sort/sort.h", "sort/row_format.h"),
             "statistics": ("vector/node/custom_scan.h", "shard/shard.h", "sort/sort.h", "window/window.h"),
         }.items()

@@ -5,7 +5,8 @@
  *
  * A key becomes a number by its values' range: an integer between 1 and 1000
  * takes ten bits, whatever its type, and several keys share 64 bits. Strings of
- * the collation C are compared by bytes, of which the first eight are a number.
+ * the collation C are compared by bytes, of which the first eight are a number,
+ * and of a numeric the magnitude and the first digits are.
  * If a key has few different values, they are put in order by PostgreSQL's own
  * comparisons, once each, and the number is a value's place among them. That
  * holds for every collation.
@@ -35,6 +36,7 @@
 
 #include "compat.h"
 #include "sort/sort_key.h"
+#include "vector/expression/decimal.h"
 
 #define NUMBER_BITS 64
 
@@ -93,6 +95,8 @@ kind_of(Oid type, Oid collation)
 		case BYTEAOID:
 		case UUIDOID:
 			return KEY_BYTES;
+		case NUMERICOID:
+			return KEY_NUMERIC;
 		default:
 			return KEY_OTHER;
 	}
@@ -180,7 +184,7 @@ sort_keys_create(TupleDesc tupdesc, const RowFormat *format, int nkeys, const At
 		}
 		key->text = type != BYTEAOID && type != UUIDOID;
 		key->padded = type == BPCHAROID;
-		key->by_value = key->kind != KEY_BYTES && key->kind != KEY_OTHER;
+		key->by_value = key->kind != KEY_BYTES && key->kind != KEY_NUMERIC && key->kind != KEY_OTHER;
 		key->support.ssup_cxt = CurrentMemoryContext;
 		key->support.ssup_collation = collations[i];
 		key->support.ssup_nulls_first = nulls_first[i];
@@ -294,10 +298,91 @@ number_of(const SortKey *key, Datum value)
 		case KEY_FLOAT8:
 			return number_of_float8(DatumGetFloat8(value));
 		case KEY_BYTES:
+		case KEY_NUMERIC:
 		case KEY_OTHER:
 			break;
 	}
 	pg_unreachable();
+}
+
+/* Digits of a numeric, each below BASE, and powers of BASE that a number tells apart. */
+#define NUMERIC_DIGITS 4
+#define NUMERIC_DIGIT_BITS 14
+#define LEAST_WEIGHT (-44)
+#define MOST_WEIGHT 80
+
+/*
+ * A number in the order of numerics. NaN is the largest, and infinity the next.
+ * `whole` becomes false if another value may have the same number.
+ */
+static uint64
+number_of_numeric(Datum value, bool *whole)
+{
+	const uint64 zero = UINT64CONST(1) << 63;
+	struct varlena *numeric = PG_DETOAST_DATUM_PACKED(value);
+	const char *data = VARDATA_ANY(numeric);
+	Size		bytes = VARSIZE_ANY_EXHDR(numeric);
+	uint16		header;
+	bool		negative;
+	int16		weight;
+	int			ndigits;
+	uint64		magnitude;
+
+	memcpy(&header, data, sizeof(header));
+	data += sizeof(header);
+	bytes -= sizeof(header);
+	if (HEADER_KIND(header) == HEADER_SPECIAL)
+		return HEADER_SIGN_AND_KIND(header) == HEADER_NAN ? PG_UINT64_MAX :
+			HEADER_SIGN_AND_KIND(header) == HEADER_PINF ? PG_UINT64_MAX - 1 : 0;
+	if (HEADER_KIND(header) == HEADER_SHORT)
+	{
+		negative = (header & SHORT_NEGATIVE) != 0;
+		weight = SHORT_WEIGHT(header);
+	}
+	else
+	{
+		negative = HEADER_KIND(header) == HEADER_NEGATIVE;
+		memcpy(&weight, data, sizeof(weight));
+		data += sizeof(weight);
+		bytes -= sizeof(weight);
+	}
+	ndigits = (int) (bytes / sizeof(uint16));
+	if (ndigits == 0)
+		return zero;
+	if (weight < LEAST_WEIGHT || weight > MOST_WEIGHT)
+	{
+		*whole = false;
+		magnitude = weight < LEAST_WEIGHT ? 0 :
+			(uint64) (MOST_WEIGHT - LEAST_WEIGHT + 2) << (NUMERIC_DIGITS * NUMERIC_DIGIT_BITS);
+	}
+	else
+	{
+		*whole &= ndigits <= NUMERIC_DIGITS;
+		magnitude = weight - LEAST_WEIGHT + 1;
+		for (int i = 0; i < NUMERIC_DIGITS; i++)
+		{
+			uint16		digit = 0;
+
+			if (i < ndigits)
+				memcpy(&digit, data + i * sizeof(digit), sizeof(digit));
+			magnitude = magnitude << NUMERIC_DIGIT_BITS | digit;
+		}
+	}
+	return negative ? zero - magnitude : zero + magnitude;
+}
+
+/* The number of a value that is looked into; `whole` becomes false if others may have the same. */
+static inline uint64
+number_by_content(const SortKey *key, Datum value, bool *whole)
+{
+	Size		length;
+	const char *bytes;
+
+	if (key->kind == KEY_NUMERIC)
+		return number_of_numeric(value, whole);
+	bytes = bytes_of(key, value, &length);
+	*whole &= key->text && length <= sizeof(uint64);
+	return number_of_bytes(bytes, length);
 }
 
 /* ---- comparisons ---- */
@@ -350,13 +435,12 @@ sort_keys_first_number(const SortKeys *keys, const char *row)
 		return 0;
 	if (row_is_null(keys->format, row, key->column))
 		return key->nulls_first ? 0 : PG_UINT64_MAX;
-	if (key->kind == KEY_BYTES)
+	if (!key->by_value)
 	{
 		MemoryContext old = MemoryContextSwitchTo(keys->scratch);
-		Size		length;
-		const char *bytes = bytes_of(key, row_value(keys->format, row, key->column), &length);
+		bool		whole;
 
-		number = number_of_bytes(bytes, length);
+		number = number_by_content(key, row_value(keys->format, row, key->column), &whole);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(keys->scratch);
 	}
@@ -543,22 +627,11 @@ find_places(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, Numb
 	return true;
 }
 
-/* The number of a value by its first bytes; `whole` becomes false if it has more. */
-static inline uint64
-number_by_bytes(const SortKey *key, Datum value, bool *whole)
-{
-	Size		length;
-	const char *bytes = bytes_of(key, value, &length);
-
-	*whole &= length <= sizeof(uint64);
-	return number_of_bytes(bytes, length);
-}
-
-/* The range of a key by its values' bytes. */
+/* The range of a key whose values are looked into. */
 static void
-find_range_of_bytes(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
+find_range_of_contents(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
 {
-	range->whole = key->text;
+	range->whole = true;
 	for (int64 i = 0; i < n; i++)
 	{
 		if (row_is_null(keys->format, entries[i].row, key->column))
@@ -566,7 +639,7 @@ find_range_of_bytes(SortKeys *keys, SortKey *key, const RowEntry *entries, int64
 			range->nulls = true;
 			continue;
 		}
-		add_to_range(range, number_by_bytes(key, row_value(keys->format, entries[i].row, key->column), &range->whole));
+		add_to_range(range, number_by_content(key, row_value(keys->format, entries[i].row, key->column), &range->whole));
 		/* detoasted values are not kept */
 		if (i % 256 == 255)
 			MemoryContextReset(keys->scratch);
@@ -601,10 +674,10 @@ find_range(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, Numbe
 	*range = nothing;
 	if (key->kind == KEY_OTHER)
 		return false;
-	if (key->kind == KEY_BYTES)
-		find_range_of_bytes(keys, key, entries, n, range);
-	else
+	if (key->by_value)
 		find_range_of_values(keys, key, entries, n, range);
+	else
+		find_range_of_contents(keys, key, entries, n, range);
 	return true;
 }
 
@@ -616,8 +689,8 @@ number_at(const SortKeys *keys, const SortKey *key, const NumberRange *range, co
 
 	if (range->places != NULL)
 		return range->places[i];
-	if (key->kind == KEY_BYTES)
-		return number_by_bytes(key, row_value(keys->format, entries[i].row, key->column), &whole);
+	if (!key->by_value)
+		return number_by_content(key, row_value(keys->format, entries[i].row, key->column), &whole);
 	return number_of(key, row_value(keys->format, entries[i].row, key->column));
 }
 
@@ -650,7 +723,7 @@ append_numbers(SortKeys *keys, const SortKey *key, const NumberRange *range, Row
 			uint64		number = number_at(keys, key, range, entries, i);
 
 			place = (uint128) (range->descending ? range->max - number : number - range->min) + first_place;
-			if (key->kind == KEY_BYTES && range->places == NULL && i % 256 == 255)
+			if (!key->by_value && range->places == NULL && i % 256 == 255)
 				MemoryContextReset(keys->scratch);
 		}
 		entries[i].number = (width == NUMBER_BITS ? 0 : entries[i].number << width) | (uint64) (place >> cut);

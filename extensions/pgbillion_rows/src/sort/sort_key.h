@@ -20,6 +20,7 @@ typedef enum KeyKind
 	KEY_FLOAT4,
 	KEY_FLOAT8,
 	KEY_BYTES,					/* its first bytes */
+	KEY_NUMERIC,				/* its magnitude and first digits */
 	KEY_OTHER					/* it does not */
 } KeyKind;
 
