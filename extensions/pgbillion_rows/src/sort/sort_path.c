@@ -34,6 +34,12 @@
  */
 #define SORT_COST_FACTOR 0.4
 
+/*
+ * Columns of a row that is sorted, at most: PostgreSQL keeps a row of a table as
+ * it is, where each column is read and written here. Measured.
+ */
+#define MAX_COLUMNS 24
+
 static int	vector_sort = PLAN_ON;
 
 static Plan *plan_sort(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
@@ -140,7 +146,8 @@ offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 	if (vector_shows_storage((Node *) top->parse))
 		return;
 	sort = (Path *) create_sort_path(root, rel, input, root->sort_pathkeys, -1);
-	if (vector_sort != PLAN_FORCE && !sort_gains(root, sort))
+	if (vector_sort != PLAN_FORCE &&
+		(list_length(input->pathtarget->exprs) > MAX_COLUMNS || !sort_gains(root, sort)))
 		return;
 	path = sort_path((SortPath *) sort);
 	target = ((Path *) linitial(rel->pathlist))->pathtarget;

@@ -13,6 +13,7 @@
 
 #include "catalog/pg_type.h"
 #include "common/int.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
@@ -88,15 +89,26 @@ window_rows_equal(const RowFormat *format, EqualColumn *columns, int n, const ch
 static int64
 find_end(const WindowRows *rows, EqualColumn *columns, int n, int64 row, int64 limit)
 {
+	MemoryContext old;
+
 	if (n == 0)
 		return limit;
+	old = MemoryContextSwitchTo(rows->argument->ecxt_per_tuple_memory);
 	while (++row < limit)
 	{
 		if (row + 8 < limit)
 			__builtin_prefetch(rows->entries[row + 8].row);
 		if (!window_rows_equal(rows->format, columns, n, rows->entries[row - 1].row, rows->entries[row].row))
 			break;
+		/* what functions leave behind */
+		if (row % 1024 == 0)
+		{
+			CHECK_FOR_INTERRUPTS();
+			ResetExprContext(rows->argument);
+		}
 	}
+	MemoryContextSwitchTo(old);
+	ResetExprContext(rows->argument);
 	return row;
 }
 

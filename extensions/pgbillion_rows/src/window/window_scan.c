@@ -272,14 +272,18 @@ append_row(WindowScanState *state, const char *row)
 static bool
 is_boundary(WindowScanState *state, const char *left, const char *right)
 {
-	for (int i = 0; i < state->nwindows; i++)
+	MemoryContext old = MemoryContextSwitchTo(state->rows.argument->ecxt_per_tuple_memory);
+	bool		result = true;
+
+	for (int i = 0; i < state->nwindows && result; i++)
 	{
 		Window	   *window = &state->windows[i];
 
-		if (window_rows_equal(state->rows.format, window->partition, window->npartition, left, right))
-			return false;
+		result = !window_rows_equal(state->rows.format, window->partition, window->npartition, left, right);
 	}
-	return true;
+	MemoryContextSwitchTo(old);
+	ResetExprContext(state->rows.argument);
+	return result;
 }
 
 /* Have PostgreSQL's nodes do the rest, from the first row in memory on. */
