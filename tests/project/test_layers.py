@@ -30,7 +30,8 @@ MAY_IMPORT: Mapping[str, set[str]] = {
     "durability": _BASE,
     "cycle": _BASE | {"tables", "durability"},
     "shards": _BASE | {"rows"},
-    "cli": {"", "tables", "tenants", "rows", "durability", "cycle", "shards"} | _BASE,
+    "ladder": _BASE | {"tables", "durability"},
+    "cli": {"", "tables", "tenants", "rows", "durability", "cycle", "shards", "ladder"} | _BASE,
 }
 EXTENSIONS = ROOT / "extensions"
 _BATCH = ("vector/batch.h", "vector/huge_pages.h")

@@ -105,6 +105,12 @@ def _add_cycle(app: typer.Typer) -> None:
     app.command()(cycle.cycle)
 
 
+def _add_ladder(app: typer.Typer) -> None:
+    from pgbillion.cli import ladder
+
+    app.add_typer(ladder.app, name="ladder")
+
+
 _COMMANDS: dict[str, Callable[[typer.Typer], None]] = {
     "server": _add_server,
     "extension": _add_extension,
@@ -115,6 +121,7 @@ _COMMANDS: dict[str, Callable[[typer.Typer], None]] = {
     "shards": _add_shards,
     "demo": _add_demo,
     "cycle": _add_cycle,
+    "ladder": _add_ladder,
 }
 
 

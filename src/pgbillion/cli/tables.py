@@ -239,7 +239,7 @@ def verify(
     ] = None,
     dt_limit: Annotated[
         float, typer.Option("--dt-limit", metavar="SECONDS", min=0, help="Maximum time to wait for psql's \\dt.")
-    ] = verification.Options.dt_seconds,
+    ] = 10.0,
     size_limit: Annotated[
         float,
         typer.Option(
@@ -255,6 +255,15 @@ def verify(
     amcheck: Annotated[
         verification.Amcheck, typer.Option("--amcheck", help="How thoroughly the catalogs' indexes are checked.")
     ] = verification.Options.amcheck,
+    amcheck_limit: Annotated[
+        float | None,
+        typer.Option(
+            "--amcheck-limit",
+            metavar="SECONDS",
+            min=1,
+            help="Maximum time for checking indexes, the smallest of which come first. Default: no limit.",
+        ),
+    ] = None,
     orphans: Annotated[bool, typer.Option("--orphans", help="Look for files that belong to no table.")] = False,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="Seed of the random choice, to repeat it.")
@@ -277,7 +286,7 @@ def verify(
         psql: Path | None = find_psql(target, state)
     except UserError:
         psql = None
-    options = verification.Options(dt_limit, size_limit, tables, amcheck, orphans, seed)
+    options = verification.Options(dt_limit, size_limit, tables, amcheck, amcheck_limit, orphans, seed)
     checks = run_checks(target, opened, psql, options, show=not as_json)
     if as_json:
         print(json.dumps({"ok": not _wrong(checks), "checks": [check.to_json() for check in checks]}))

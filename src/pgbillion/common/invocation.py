@@ -21,7 +21,7 @@ _DATABASE, _PASSWORD, _STATE = "--dbname", "--password", "--state-dir"
 # arguments follow it, and no options
 _END = "--"
 # these talk to the embedded server, or to servers of their own, and take the state folder alone
-_WITHOUT_CONNECTION = ("server", "demo", "tables report", "tables runs")
+_WITHOUT_CONNECTION = ("server", "demo", "ladder", "tables report", "tables runs")
 # what says itself which server or installation is meant
 _OWN = ("-d", "--pg-config")
 _given: dict[str, str | None] = {}

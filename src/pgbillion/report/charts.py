@@ -115,6 +115,7 @@ def line_chart(
         axes.set_xlim(0, max(longest / scale * (1 if over is None else 1.05), 1e-9))
         if over is not None:
             axes.xaxis.set_major_locator(_locator("count"))
+            axes.xaxis.set_major_formatter(lambda value, _: _short(value, "count"))
             # room for the highest dot
             highest = max((value for line in lines for value in line.y if value is not None), default=0)
             axes.set_ylim(top=1.08 * highest if highest else 1)

@@ -53,10 +53,11 @@ class Amcheck(StrEnum):
 class Options:
     """What to check, and how long at most where that may be for ever."""
 
-    dt_seconds: float = 10.0
+    dt_seconds: float | None = 10.0  # None: without \\dt
     size_seconds: float = 10.0
     tables: int = 10  # random tables to insert into and select from
     amcheck: Amcheck = Amcheck.HEAP
+    amcheck_seconds: float | None = None  # of all indexes together: the smallest come first then
     orphans: bool = False
     seed: int | None = None
 
@@ -100,8 +101,10 @@ def verify(
             ("statistics of shared catalogs", lambda check: _statistics(conn, check)),
             ("INSERT and SELECT", lambda check: _trial(conn, plan, options, check)),
             ("sizes on disk", lambda check: _sizes(conn, host, options, check)),
-            ("\\dt", lambda check: _dt(conn, target, psql, options, check)),
         ]
+        limit = options.dt_seconds
+        if limit is not None:
+            looks.append(("\\dt", lambda check: _dt(conn, target, psql, limit, check)))
         if options.amcheck is not Amcheck.OFF:
             looks.append(
                 (f"amcheck of catalogs ({options.amcheck})", lambda check: _amcheck(conn, options, check, say))
@@ -324,7 +327,7 @@ def _sizes(conn: Connection, host: Host | None, options: Options, check: Check) 
     check.summary = ", ".join(words)
 
 
-def _dt(conn: Connection, target: Target, psql: Path | None, options: Options, check: Check) -> None:
+def _dt(conn: Connection, target: Target, psql: Path | None, limit: float, check: Check) -> None:
     """Run psql's own list of tables, to see whether it comes back; its operators are those of the search_path."""
     if psql is None:
         raise _NotPossibleError("there is no psql here")
@@ -347,7 +350,7 @@ def _dt(conn: Connection, target: Target, psql: Path | None, options: Options, c
         lines = [0]
         reader = threading.Thread(target=_count_lines, args=(process.stdout, lines), daemon=True)
         reader.start()
-        reader.join(options.dt_seconds)
+        reader.join(limit)
         in_time = not reader.is_alive()
         if not in_time:
             # what Ctrl-C does: psql asks the server to cancel
@@ -358,9 +361,9 @@ def _dt(conn: Connection, target: Target, psql: Path | None, options: Options, c
         reader.join()
         said = process.stderr.read().decode(errors="replace").strip()
     seconds = time.perf_counter() - start
-    check.details = {"returned": in_time, "limit_seconds": options.dt_seconds}
+    check.details = {"returned": in_time, "limit_seconds": limit}
     if not in_time:
-        check.summary = f"did not return within {text.duration(options.dt_seconds)} and was canceled"
+        check.summary = f"did not return within {text.duration(limit)} and was canceled"
     elif process.returncode != 0:
         check.result, check.summary = "failed", said.splitlines()[0] if said else f"psql: status {process.returncode}"
     else:
@@ -374,7 +377,7 @@ def _count_lines(stream: IO[bytes], lines: list[int]) -> None:
 
 
 def _amcheck(conn: Connection, options: Options, check: Check, say: Callable[[str], object]) -> None:
-    """Check every B-tree of the system catalogs."""
+    """Check every B-tree of the system catalogs, or those that there is time for."""
     (available,) = _row(conn, "SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'amcheck')")
     if not available:
         raise _NotPossibleError("the server does not have amcheck; it comes with PostgreSQL's contrib modules")
@@ -405,21 +408,37 @@ def _amcheck(conn: Connection, options: Options, check: Check, say: Callable[[st
             " WHERE i.indexrelid < 16384::oid AND a.amname = 'btree'"
             " AND c.relpersistence = 'p' ORDER BY c.relname"
         ).fetchall()
+        if options.amcheck_seconds is not None:
+            indexes.sort(key=lambda index: (index[2], index[1]))
+        end = time.perf_counter() + (options.amcheck_seconds or 0)
+        unchecked: list[str] = []
         times: dict[str, float] = {}
         for number, (oid, name, size) in enumerate(indexes, 1):
             if size >= _LARGE_INDEX:
                 say(f"amcheck: index {number} of {len(indexes)}, {name}, {text.size(size)}")
             start = time.perf_counter()
             try:
+                if options.amcheck_seconds is not None:
+                    left = max(1, round((end - start) * 1000))
+                    conn.execute(f"SET LOCAL statement_timeout = {left}".encode())
                 conn.execute(statement, [oid])
+            except psycopg.errors.QueryCanceled:
+                if time.perf_counter() < end:
+                    raise
+                unchecked = [name for _, name, _ in indexes[number - 1 :]]
+                break
             except (psycopg.errors.IndexCorrupted, psycopg.errors.DataCorrupted, psycopg.errors.InternalError) as error:
                 check.result, check.summary = "failed", error.diag.message_primary or str(error)
                 check.details["index"] = name
                 return
             times[name] = round(time.perf_counter() - start, 6)
-    check.details = {"indexes": len(times), "seconds": times}
+    check.details = {"indexes": len(times), "seconds": times, "unchecked": unchecked}
+    if not times:
+        raise _NotPossibleError(f"{text.duration(options.amcheck_seconds or 0)} are too short to check any index")
     slowest = max(times, key=lambda name: times[name])
     check.summary = f"{len(times)} indexes are sound; the longest took {text.duration(times[slowest])}: {slowest}"
+    if unchecked:
+        check.summary += f"; there was no time for {len(unchecked)}: {', '.join(unchecked)}"
 
 
 def _orphans(conn: Connection, check: Check) -> None:
