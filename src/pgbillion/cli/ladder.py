@@ -18,6 +18,7 @@ from pgbillion.cli.terminal import console, ending_in_order, new_page, say
 from pgbillion.common import extras, invocation, paths, text
 from pgbillion.common.errors import UserError
 from pgbillion.ladder import climb, needs, record, server
+from pgbillion.ladder import operations as on_top
 from pgbillion.ladder.disk import SMALLEST, Kind
 from pgbillion.ladder.record import Ladder, Place
 from pgbillion.server.postgres import Installation, make_folder
@@ -32,6 +33,8 @@ app = typer.Typer(
 _TOP = "100M"
 _SAMPLE_SECONDS = 10.0
 _AMCHECK_SECONDS = 600.0
+_LIMIT_SECONDS = 600.0
+_OPERATIONS = ", ".join(one.name for one in on_top.OPERATIONS)
 
 
 def _bytes(given: str) -> int:
@@ -309,18 +312,69 @@ def status(as_json: Json = False, state_dir: StateDir = None) -> None:
     print(f"tables: {text.count(results[-1]['tables'] if results else 0)} of {text.count(ladder.to)}")
     if results:
         _show_rungs(page.COLUMNS, page.rows([climb.Rung(**values) for values in results]))
-    _show_found(page.operations(ladder))
+    for name, result, seconds, tables, found in page.operations(ladder):
+        _show_found(f"{name}, {tables} tables", result, seconds, found)
 
 
-def _show_found(rows: list[list[str]]) -> None:
-    styles = {"ok": "green", "failed": "bold red", "skipped": "yellow"}
-    for name, result, seconds, found in rows:
-        line = Table.grid(padding=(0, 2, 0, 0))
-        line.add_column(width=7, style=styles.get(result, ""))
-        line.add_column(width=11, justify="right")
-        line.add_column()
-        line.add_row(result, seconds, Text(f"{name}: {found}"))
-        console().print(line)
+def _show_found(name: str, result: str, seconds: str, found: str) -> None:
+    styles = {"ok": "green", "failed": "bold red", "skipped": "yellow", "gave up": "yellow"}
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_column(width=7, style=styles.get(result, ""))
+    line.add_column(width=11, justify="right")
+    line.add_column()
+    line.add_row(result, seconds, Text(f"{name}: {found}"))
+    console().print(line)
+
+
+@app.command()
+def operations(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OPERATION]...", help=f"Operations, all by default: {_OPERATIONS}."),
+    ] = None,
+    limit: Annotated[
+        float,
+        typer.Option("--limit", metavar="SECONDS", min=0.1, help="Maximum time of each operation."),
+    ] = _LIMIT_SECONDS,
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure also what was measured with this number of tables before.")
+    ] = False,
+    as_json: Json = False,
+    state_dir: StateDir = None,
+) -> None:
+    """Measure what PostgreSQL does with the ladder's tables; run it again to continue after an interrupt.
+
+    Tables that are dropped are created again. The server is restarted for some of the operations, and one kills it.
+
+    Example: pgbillion ladder operations --limit 60
+    """
+    extras.need(extras.MATPLOTLIB)
+    chosen = on_top.choose(names or [])
+    state = paths.state_dir(state_dir)
+    with ending_in_order(), record.alone(state):
+        ladder = _begun(state)
+        if not ladder.results():
+            raise UserError("the ladder has no tables yet", f"create them: {invocation.command('ladder', 'run')}")
+        with server.up(ladder, say) as target:
+            found = []
+            titles = on_top.titles()
+            observe = lambda plan: display.display(plan, _SAMPLE_SECONDS)  # noqa: E731
+            for one in on_top.measure(ladder, target, chosen, limit, observe, say, again=again):
+                found.append(one)
+                if not as_json:
+                    _show_found(titles[one.name], one.result, text.duration(one.seconds), one.summary)
+        # matplotlib takes long to load
+        from pgbillion.ladder import page
+
+        path = ladder.home / "report.html"
+        page.write(ladder, path)
+    if as_json:
+        print(json.dumps({"operations": ladder.operations(), "report": str(path)}))
+    else:
+        print(f"report: {path}")
+    wrong = [one for one in found if one.result == "failed"]
+    if wrong:
+        raise UserError(f"{titles[wrong[0].name]}: {wrong[0].summary}")
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Any
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
 from pgbillion.ladder import climb
+from pgbillion.ladder import operations as operations_on_top
 from pgbillion.ladder.climb import Rung
 from pgbillion.ladder.record import Ladder
 from pgbillion.report import page
@@ -30,7 +31,7 @@ COLUMNS = (
     "first page of names",
     "a name looked up",
 )
-OPERATIONS = ("operation", "result", "time", "found")
+OPERATIONS = ("operation", "result", "time", "tables", "found")
 _UNKNOWN = ""
 
 
@@ -55,7 +56,17 @@ def rows(rungs: Sequence[Rung]) -> list[list[str]]:
 
 def operations(ladder: Ladder) -> list[list[str]]:
     """Return what was measured on top of the tables, as people read it."""
-    return [[one["name"], one["result"], text.duration(one["seconds"]), one["summary"]] for one in ladder.operations()]
+    titles = operations_on_top.titles()
+    return [
+        [
+            titles.get(one["name"], one["name"]),
+            one["result"],
+            text.duration(one["seconds"]),
+            text.count(one["tables"]),
+            one["summary"],
+        ]
+        for one in ladder.operations()
+    ]
 
 
 def write(ladder: Ladder, path: Path) -> None:
