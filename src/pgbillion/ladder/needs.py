@@ -21,7 +21,7 @@ from pgbillion.tables.plan import Method
 
 # Of catalogs that btrfs compresses: a tenth was measured. The rest is for pages that were written again, whose old
 # copies stay until all of their extent is unused.
-_COMPRESSED = 0.16
+_COMPRESSED = 0.12
 _MARGIN = 1.1
 _MIB, _GIB = 1024**2, 1024**3
 # initdb's files, a second database, and the file system's own

@@ -18,7 +18,7 @@ WITH here AS (
     FROM folders, pg_ls_dir(folder, true, false) AS file
     WHERE file ~ '^(?:t\d+_)?\d+(?:_(?:fsm|vm|init))?(?:\.\d+)?$'
 ), claims AS MATERIALIZED (
-    SELECT c.oid,
+    SELECT c.oid, c.relpersistence,
            CASE WHEN c.reltablespace = 0 THEN here.dattablespace ELSE c.reltablespace END AS space,
            -- mapped catalogs have their number elsewhere
            CASE WHEN c.relfilenode = 0 THEN pg_relation_filenode(c.oid) ELSE c.relfilenode END AS number
@@ -32,4 +32,6 @@ WHERE NOT EXISTS (SELECT FROM claims WHERE claims.space = files.space AND claims
 UNION ALL
 SELECT 'missing', format('%s (%s)', oid::regclass, number)
 FROM claims
-WHERE NOT EXISTS (SELECT FROM files WHERE files.space = claims.space AND files.number = claims.number AND files.main)
+-- after a crash the server removes the files of temporary tables, whose rows autovacuum removes some time later
+WHERE relpersistence <> 't'
+  AND NOT EXISTS (SELECT FROM files WHERE files.space = claims.space AND files.number = claims.number AND files.main)
