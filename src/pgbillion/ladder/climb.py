@@ -119,13 +119,19 @@ def _rung(ladder: Ladder, target: Target, first: int, rung: int, observe: Observ
             ladder.save()
     say(f"{text.count(rung)} tables: {text.count(run.plan.count)} to create")
     with run.locked():
-        create.execute(
+        outcome = create.execute(
             target,
             run,
             interval=interval,
             psql=None,
             resume_command=invocation.command("ladder", "run"),
             observe=lambda: observe(run.plan),
+        )
+    if outcome.interrupted:
+        raise UserError(
+            f"interrupted with {text.count(rung)} of {text.count(ladder.to)} tables made",
+            f"resume with: {invocation.command('ladder', 'run')}",
+            create.INTERRUPTED,
         )
     return _measure(ladder, target, Run.open(folder), rung)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -130,7 +131,15 @@ def stop(ladder: Ladder) -> None:
 def up(ladder: Ladder, say: Say) -> Iterator[Target]:
     """Have the server run, and take it away again unless the user has started it. Raises UserError."""
     try:
-        yield start(ladder, say)
+        try:
+            yield start(ladder, say)
+        except psycopg.OperationalError as error:
+            said = str(error).strip().splitlines()
+            raise UserError(
+                f"the ladder's server cannot be reached: {said[0] if said else 'the connection was lost'}",
+                f"its log is {ladder.cluster.log}; then run this again",
+                status=2,
+            ) from error
     except BaseException:
         if not ladder.kept:
             try:

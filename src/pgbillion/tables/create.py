@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -73,13 +73,17 @@ class Request(Wish):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How an attempt ended well. ``seconds`` and ``created`` are this attempt's."""
+    """How an attempt ended well. ``seconds`` and ``created`` are this attempt's.
+
+    ``interrupted`` tells that the user wanted to stop it, when all tables were there.
+    """
 
     run: str
     total: int
     created: int
     seconds: float
     peak_backend_memory: int | None
+    interrupted: bool = False
 
     @property
     def rate(self) -> float:
@@ -88,7 +92,8 @@ class Outcome:
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as JSON's types."""
-        return {**self.__dict__, "tables_per_second": round(self.rate, 1)}
+        values = {name: value for name, value in asdict(self).items() if name != "interrupted"}
+        return {**values, "tables_per_second": round(self.rate, 1)}
 
 
 class Observer(Protocol):
@@ -201,7 +206,8 @@ def execute(
             attempt.total = crew.total
             memories = [member.peak_memory for member in crew.members if member.peak_memory is not None]
             attempt.peak_backend_memory = max(memories, default=None)
-            failures, interrupted = crew.failures, signals.caught and crew.total < plan.count
+            failures, caught = crew.failures, signals.caught
+            interrupted = caught and crew.total < plan.count
         if failures and not interrupted:
             raise _failed(failures, target, resume_command)
         if interrupted:
@@ -229,6 +235,7 @@ def execute(
         created=attempt.total - attempt.present,
         seconds=seconds,
         peak_backend_memory=attempt.peak_backend_memory,
+        interrupted=caught,
     )
 
 
