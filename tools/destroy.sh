@@ -26,6 +26,7 @@ if [ -x .venv/bin/pgbillion ]; then
         read -r -p "Remove all of it? Type yes: " answer
         [ "$answer" = yes ] || die "nothing was removed"
     fi
+    [ ! -e "${state:-}/ladder/ladder.json" ] || .venv/bin/pgbillion ladder destroy --yes
     .venv/bin/pgbillion server destroy --yes --everything
 fi
 tools/clean.sh

@@ -2,7 +2,7 @@
 
 The file's space is reserved before there is a file system in it, so that a server on it can run out of space, which it
 reports, but never of the disk below, which it would see as a broken device. A loop device that is mounted is detached
-at once: the kernel then lets go of it when it is unmounted, whoever does that.
+at once: the kernel then lets go of it when it is unmounted, by us or by anybody else.
 """
 
 from __future__ import annotations
