@@ -13,8 +13,10 @@ from harness.ladders import climber
 from harness.printed import User, runs
 from pgbillion.ladder import climb, operations, record
 from pgbillion.server.postgres import Installation
+from pgbillion.tables.crew import Crew
 
 SIZES = ("--to", "2")
+LISTEN = Crew.listen
 
 
 @pytest.fixture(params=STATES)
@@ -68,7 +70,7 @@ def test_a_ladder_that_is_to_be_another(state: tuple[User, Path]) -> None:
     begun(state, *SIZES, "--columns", "x text")
 
 
-@runs("ladder/climb.py _rung: ladder run")
+@runs("ladder/climb.py _rung: _resume", "ladder/climb.py _rung: _resume (2)")
 def test_an_interrupted_run(state: tuple[User, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     user, folder = state
     interrupt_after_a_batch(monkeypatch)
@@ -78,10 +80,24 @@ def test_an_interrupted_run(state: tuple[User, Path], monkeypatch: pytest.Monkey
         done = user.run("ladder", "run", "--jobs", "1", "--directory", str(folder / "prepared"))
         assert done.returncode == 130, done.stderr
         assert "3,000" in done.stderr
-        if len(rungs) > 1:
-            user.run("ladder", "destroy", "--yes")
+        with monkeypatch.context() as undone:
+            undone.setattr(Crew, "listen", LISTEN)
+            assert "3,000" in user.type(command(done.stderr, "resume with: "))
+        user.run("ladder", "destroy", "--yes")
+
+
+@runs("ladder/climb.py climb: _resume")
+def test_an_interrupted_measurement(state: tuple[User, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    user, folder = state
+
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(climb, "_measure", interrupted)
+    done = user.run("ladder", "run", *SIZES, "--directory", str(folder / "prepared"))
+    assert done.returncode == 130, done.stderr
     monkeypatch.undo()
-    assert "3,000" in user.type(command(done.stderr, "resume with: "))
+    assert "report: " in user.type(command(done.stderr, "resume with: "))
 
 
 @runs("cli/ladder.py operations: ladder run", "cli/ladder.py _begun: ladder run")

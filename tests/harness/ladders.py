@@ -18,7 +18,7 @@ from harness import needs, servers
 from harness.hints import link_installation
 from harness.root import need_root
 from pgbillion.common.connection import Connection
-from pgbillion.ladder import record
+from pgbillion.ladder import record, server
 from pgbillion.ladder.disk import Kind, _find
 from pgbillion.ladder.record import Ladder
 from pgbillion.server.postgres import Installation
@@ -108,9 +108,9 @@ def climber(installation: Installation) -> Iterator[Climber]:
         try:
             yield one
         finally:
-            if record.find(state) is not None:
-                one.run("stop")
-                one.run("destroy", "--yes")
+            ladder = record.find(state)
+            if ladder is not None:
+                server.destroy(ladder)
             one.nothing_left()
 
 

@@ -91,7 +91,10 @@ def climb(ladder: Ladder, target: Target, observe: Observe, say: Say, interval: 
         known = next((values for values in ladder.results() if values["tables"] == rung), None)
         if known is None:
             needs.room(ladder, done, rung, each)
-            known = asdict(_rung(ladder, target, done, rung, observe, say, interval))
+            try:
+                known = asdict(_rung(ladder, target, done, rung, observe, say, interval))
+            except KeyboardInterrupt:
+                raise UserError("interrupted", f"resume with: {_resume()}", create.INTERRUPTED) from None
             write(ladder.folder(rung) / "rung.json", known)
         rungs.append(Rung(**known))
         # of a file system that compresses this is better than the estimate; the first tables have all fixed costs
@@ -124,16 +127,20 @@ def _rung(ladder: Ladder, target: Target, first: int, rung: int, observe: Observ
             run,
             interval=interval,
             psql=None,
-            resume_command=invocation.command("ladder", "run"),
+            resume_command=_resume(),
             observe=lambda: observe(run.plan),
         )
     if outcome.interrupted:
         raise UserError(
             f"interrupted with {text.count(rung)} of {text.count(ladder.to)} tables made",
-            f"resume with: {invocation.command('ladder', 'run')}",
+            f"resume with: {_resume()}",
             create.INTERRUPTED,
         )
     return _measure(ladder, target, Run.open(folder), rung)
+
+
+def _resume() -> str:
+    return invocation.command("ladder", "run")
 
 
 def _measure(ladder: Ladder, target: Target, run: Run, rung: int) -> Rung:

@@ -152,16 +152,21 @@ class Disk:
     def grow(self, size: int) -> None:
         """Reserve more for the file, which is not mounted, and have the file system use it; it is mounted then."""
         _reserve(self.image, size)
+        if self.kind is Kind.EXT4:
+            # mounted, it would take a capability that root has not everywhere; checked, because resize2fs insists
+            self._change("e2fsck", "-f", "-p", str(self.image), most=1)
+            self._change("resize2fs", str(self.image))
         self.attach()
-        (device,) = (one.device for one in psutil.disk_partitions(all=True) if Path(one.mountpoint) == self.mount)
-        command = {
-            Kind.BTRFS: ("btrfs", "filesystem", "resize", "max", str(self.mount)),
-            Kind.XFS: ("xfs_growfs", str(self.mount)),
-            Kind.EXT4: ("resize2fs", device),
-        }[self.kind]
-        done = _run(*command)
-        if done.returncode != 0:
-            raise UserError(f"the file system cannot be made larger: {_said(done)}")
+        if self.kind is Kind.BTRFS:
+            self._change("btrfs", "filesystem", "resize", "max", str(self.mount))
+        elif self.kind is Kind.XFS:
+            self._change("xfs_growfs", str(self.mount))
+
+    def _change(self, program: str, *arguments: str, most: int = 0) -> None:
+        """Run a program of the file system's. Raises UserError when its status is more than ``most``."""
+        done = _run(program, *arguments)
+        if done.returncode > most:
+            raise UserError(f"the file system cannot be made larger: {program}: {_said(done)}")
 
     @property
     def _type(self) -> str:

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from pgbillion.ladder.record import Ladder
 from pgbillion.server import embedded, extension
 from pgbillion.server.postgres import Cluster, Installation, make_folder, run_as_server
 
+_REMOVE_SECONDS, _POLL_SECONDS = 10.0, 0.05
 _START_SECONDS = 3600  # recovery reads all WAL since the last checkpoint
 # linux/fs.h
 _FS_IOC_GETFLAGS, _FS_IOC_SETFLAGS, _FS_NOCOW_FL = 0x80086601, 0x40086602, 0x00800000
@@ -159,7 +161,7 @@ def scratch(ladder: Ladder) -> Iterator[Target]:
     make_folder(cluster.data.parent)
     try:
         # what one that was killed has left
-        cluster.destroy()
+        _remove(cluster)
         cluster.init({"shared_buffers": "128MB", "max_wal_size": "256MB", "min_wal_size": "64MB"}, _conf(ladder))
         cluster.start()
         target = reach(cluster)
@@ -170,8 +172,23 @@ def scratch(ladder: Ladder) -> Iterator[Target]:
                 extension.ensure_extension(conn, name)
         yield target
     finally:
-        cluster.destroy()
+        _remove(cluster)
         shutil.rmtree(cluster.data.parent, ignore_errors=True)
+
+
+def _remove(cluster: Cluster) -> None:
+    """Remove a server, and what an initdb whose command was killed goes on doing for a moment."""
+    deadline = time.monotonic() + _REMOVE_SECONDS
+    while True:
+        try:
+            if not cluster.running():
+                cluster.kill()
+            cluster.destroy()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_POLL_SECONDS)
 
 
 def _scratch(ladder: Ladder) -> Cluster:
@@ -183,12 +200,12 @@ def _scratch(ladder: Ladder) -> Cluster:
 def destroy(ladder: Ladder) -> None:
     """Remove the server, its file system, and all that is known of the ladder. Raises UserError."""
     if ladder.installation is not None:
-        _scratch(ladder).destroy()
+        _remove(_scratch(ladder))
     if ladder.disk is not None and not ladder.disk.mounted():
         # the server is in it, and goes with it
         ladder.disk.detach()
     elif ladder.installation is not None:
-        ladder.cluster.destroy()
+        _remove(ladder.cluster)
         if ladder.disk is not None:
             ladder.disk.detach()
         else:

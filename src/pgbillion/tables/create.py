@@ -189,7 +189,8 @@ def execute(
     run.save()
     start = time.monotonic()
     try:
-        with Crew(target.conninfo, plan, done, psql, run.folder) as crew, _signals(crew) as signals:
+        with _signals() as signals, Crew(target.conninfo, plan, done, psql, run.folder) as crew:
+            signals.command(crew)
 
             def progress() -> Progress:
                 return _progress(plan, attempt, crew, time.monotonic() - start, sampler, signals.caught)
@@ -267,28 +268,38 @@ def _failed(failures: list[Failure], target: Target, resume_command: str) -> Use
 
 
 class _Signals:
-    """Whether the user wants to stop."""
+    """Whether the user wants to stop, also while the workers are being started."""
 
-    caught = False
+    def __init__(self) -> None:
+        self.caught = False
+        self._crew: Crew | None = None
+
+    def command(self, crew: Crew) -> None:
+        """Pass on to the workers what the user wants."""
+        self._crew = crew
+        if self.caught:
+            crew.stop()
+
+    def handle(self, number: int, frame: object) -> None:
+        """Take in a signal."""
+        again, self.caught = self.caught, True
+        if self._crew is not None:
+            if again:
+                self._crew.kill()
+            else:
+                self._crew.stop()
 
 
 @contextlib.contextmanager
-def _signals(crew: Crew) -> Iterator[_Signals]:
+def _signals() -> Iterator[_Signals]:
     """Make Ctrl-C ask the workers to stop, and a second one end them at once."""
     state = _Signals()
     if threading.current_thread() is not threading.main_thread():
         yield state
         return
 
-    def handle(number: int, frame: object) -> None:
-        if state.caught:
-            crew.kill()
-        else:
-            state.caught = True
-            crew.stop()
-
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, handle) for number in numbers}
+    before = {number: signal.signal(number, state.handle) for number in numbers}
     try:
         yield state
     finally:
