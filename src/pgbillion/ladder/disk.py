@@ -93,6 +93,8 @@ class Disk:
                     f"{self.kind.program} failed: {_said(done)}",
                     f"choose another size with --size, which has to be {text.size(SMALLEST)} or more",
                 )
+            # what is to be zero may have become a hole
+            _reserve(self.image, size)
         except BaseException:
             self.image.unlink(missing_ok=True)
             raise
@@ -156,6 +158,8 @@ class Disk:
             # mounted, it would take a capability that root has not everywhere; checked, because resize2fs insists
             self._change("e2fsck", "-f", "-p", str(self.image), most=1)
             self._change("resize2fs", str(self.image))
+            # what is to be zero may have become a hole
+            _reserve(self.image, size)
         self.attach()
         if self.kind is Kind.BTRFS:
             self._change("btrfs", "filesystem", "resize", "max", str(self.mount))
