@@ -90,8 +90,11 @@ def estimated(ladder: Ladder, target: Target, *, compressed: bool) -> Needs:
         items.append(Item("files (inodes)", "count", inodes, there.files_free, f"{cost.files:g} per table"))
     items.append(_memory(ladder, found))
     # of this server's; the disk is another, and locks of a worker are few
-    kept = ("OIDs", "transaction ids", "write-ahead log", "time")
-    items += [item for item in found.items if item.name in kept]
+    items += [item for item in found.items if item.name in ("OIDs", "transaction ids")]
+    written = round(cost.wal_bytes * ladder.to)
+    note = f"{text.size(cost.wal_bytes)} per table; {text.size(wal)} of it are kept at a time (max_wal_size)"
+    items.append(Item("write-ahead log", "bytes", written, None, note))
+    items += [item for item in found.items if item.name == "time"]
     return Needs(bytes_per_table, wal, size, inodes, items)
 
 
