@@ -209,7 +209,8 @@ def execute(
             attempt.peak_backend_memory = max(memories, default=None)
             failures, caught = crew.failures, signals.caught
             interrupted = caught and crew.total < plan.count
-        if failures and not interrupted:
+        # a worker that a second Ctrl-C has ended when all tables were there has done its part
+        if failures and not caught:
             raise _failed(failures, target, resume_command)
         if interrupted:
             raise UserError(
