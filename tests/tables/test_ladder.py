@@ -296,7 +296,7 @@ def test_a_disk_that_is_full_can_be_made_larger(one: Climber, kind: Kind) -> Non
     found = one.json("run", "--size", size)
     assert found["rungs"][-1]["tables"] == 100_000
     assert (one.state / "ladder" / "disk.img").stat().st_size > before
-    assert (one.state / "ladder" / "disk.img").stat().st_blocks * 512 >= (one.ladder.place.size or 2**60)
+    assert (one.state / "ladder" / "disk.img").stat().st_blocks * 512 > 0.99 * (one.ladder.place.size or 2**60)
     one.run("start")
     assert filler.exists()
 

@@ -240,6 +240,8 @@ def _climb(ladder: Ladder, interval: float, amcheck_limit: float, *, show: bool)
     flatness = climb.flatness(climb.progress(climb.runs(ladder)))
     if show:
         _show_rungs(page.COLUMNS, page.rows(rungs))
+        if flatness is not None:
+            print(f"rate of the last tenth by that of the first: {flatness:.2f}")
         print(f"report: {path}")
         print(f"measure what PostgreSQL does with them: {invocation.command('ladder', 'operations')}")
         print(f"remove them: {invocation.command('ladder', 'destroy')}")
