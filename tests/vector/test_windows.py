@@ -173,6 +173,34 @@ def test_what_is_left_to_postgresql(windows: Connection, query: str) -> None:
     assert used(windows, query) == []
 
 
+def test_nulls_that_are_ignored_are_left_to_postgresql(windows: Connection) -> None:
+    """As 19 can."""
+    query = "SELECT id, lag(i) {} OVER (ORDER BY id), first_value(t) {} OVER (ORDER BY id) FROM t ORDER BY id"
+    if windows.info.server_version < 190000:
+        with pytest.raises(psycopg.errors.SyntaxError):
+            windows.execute(query.format("IGNORE NULLS", "").encode())
+        return
+    for words in (("IGNORE NULLS", ""), ("", "IGNORE NULLS")):
+        check(windows, query.format(*words))
+        assert "VectorWindow" not in used(windows, query.format(*words))
+    check(windows, query.format("RESPECT NULLS", "RESPECT NULLS"))
+    assert "VectorWindow" in used(windows, query.format("RESPECT NULLS", "RESPECT NULLS"))
+
+
+def test_parameters_of_an_outer_query(windows: Connection) -> None:
+    """In arguments and offsets: the rows stay where they are, and functions are computed anew."""
+    windows.execute("SET enable_material = off")
+    for inner in (
+        "SELECT sum(i * g) OVER (ORDER BY id ROWS g PRECEDING) AS r FROM t",
+        "SELECT ntile(g) OVER (ORDER BY id) * lag(i, g, -g) OVER (ORDER BY id) AS r FROM t",
+        "SELECT sum(i) FILTER (WHERE i % g = 0) OVER (PARTITION BY o ORDER BY id) AS r FROM t WHERE id % 10 <> g",
+    ):
+        for memory in ("64kB", "4MB"):
+            windows.execute(f"SET work_mem = '{memory}'".encode())
+            check(windows, f"SELECT g, (SELECT sum(r) FROM ({inner}) x) FROM generate_series(1, 5) g")
+            check(windows, f"SELECT g, sum(r) FROM generate_series(1, 5) g, LATERAL ({inner}) x GROUP BY 1 ORDER BY 1")
+
+
 def test_two_volatile_columns_stay_two(windows: Connection) -> None:
     query = "SELECT count(*) FROM (SELECT random() AS a, random() AS b, rank() OVER (ORDER BY i) FROM t) x WHERE a <> b"
     assert windows.execute(query.encode()).fetchall() == windows.execute("SELECT count(*) FROM t").fetchall()
