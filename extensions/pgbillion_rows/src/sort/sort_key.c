@@ -5,8 +5,9 @@
  *
  * A key becomes a number by its values' range: an integer between 1 and 1000
  * takes ten bits, whatever its type, and several keys share 64 bits. Strings of
- * the collation C are compared by bytes, of which the first eight are a number,
- * and of a numeric the magnitude and the first digits are.
+ * the collation C are compared by bytes, of which the first eight that are not
+ * the same in all of them are a number, and of a numeric the magnitude and the
+ * first digits are.
  * If a key has few different values, they are put in order by PostgreSQL's own
  * comparisons, once each, and the number is a value's place among them. That
  * holds for every collation.
@@ -371,9 +372,12 @@ number_of_numeric(Datum value, bool *whole)
 	return negative ? zero - magnitude : zero + magnitude;
 }
 
-/* The number of a value that is looked into; `whole` becomes false if others may have the same. */
+/*
+ * The number of a value that is looked into, of strings behind their first `skip`
+ * bytes; `whole` becomes false if others may have the same.
+ */
 static inline uint64
-number_by_content(const SortKey *key, Datum value, bool *whole)
+number_by_content(const SortKey *key, Datum value, Size skip, bool *whole)
 {
 	Size		length;
 	const char *bytes;
@@ -381,8 +385,9 @@ number_by_content(const SortKey *key, Datum value, bool *whole)
 	if (key->kind == KEY_NUMERIC)
 		return number_of_numeric(value, whole);
 	bytes = bytes_of(key, value, &length);
-	*whole &= key->text && length <= sizeof(uint64);
-	return number_of_bytes(bytes, length);
+	Assert(length >= skip);
+	*whole &= key->text && length - skip <= sizeof(uint64);
+	return number_of_bytes(bytes + skip, length - skip);
 }
 
 /* ---- comparisons ---- */
@@ -440,7 +445,7 @@ sort_keys_first_number(const SortKeys *keys, const char *row)
 		MemoryContext old = MemoryContextSwitchTo(keys->scratch);
 		bool		whole;
 
-		number = number_by_content(key, row_value(keys->format, row, key->column), &whole);
+		number = number_by_content(key, row_value(keys->format, row, key->column), 0, &whole);
 		MemoryContextSwitchTo(old);
 		MemoryContextReset(keys->scratch);
 	}
@@ -579,6 +584,7 @@ typedef struct NumberRange
 	bool		values;			/* are there others? */
 	bool		whole;			/* are equal numbers equal values? */
 	bool		descending;		/* does the largest number come first? */
+	Size		skip;			/* of strings: bytes that all begin with */
 	uint32	   *places;			/* of the rows' values in order; or NULL: */
 } NumberRange;
 
@@ -627,11 +633,47 @@ find_places(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, Numb
 	return true;
 }
 
+/* How many bytes do all strings begin with? */
+static Size
+common_bytes(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n)
+{
+	const char *first = NULL;
+	Size		common = 0;
+
+	for (int64 i = 0; i < n && (first == NULL || common > 0); i++)
+	{
+		const char *bytes;
+		Size		length;
+		Size		same = 0;
+
+		if (row_is_null(keys->format, entries[i].row, key->column))
+			continue;
+		bytes = bytes_of(key, row_value(keys->format, entries[i].row, key->column), &length);
+		if (first == NULL)
+		{
+			/* it stays in the row; what is detoasted is freed */
+			if (image_size(key, row_value(keys->format, entries[i].row, key->column)) == 0)
+				return 0;
+			first = bytes;
+			common = length;
+			continue;
+		}
+		while (same < Min(common, length) && bytes[same] == first[same])
+			same++;
+		common = same;
+		if (i % 256 == 255)
+			MemoryContextReset(keys->scratch);
+	}
+	return common;
+}
+
 /* The range of a key whose values are looked into. */
 static void
 find_range_of_contents(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
 {
 	range->whole = true;
+	if (key->kind == KEY_BYTES)
+		range->skip = common_bytes(keys, key, entries, n);
 	for (int64 i = 0; i < n; i++)
 	{
 		if (row_is_null(keys->format, entries[i].row, key->column))
@@ -639,7 +681,8 @@ find_range_of_contents(SortKeys *keys, SortKey *key, const RowEntry *entries, in
 			range->nulls = true;
 			continue;
 		}
-		add_to_range(range, number_by_content(key, row_value(keys->format, entries[i].row, key->column), &range->whole));
+		add_to_range(range, number_by_content(key, row_value(keys->format, entries[i].row, key->column), range->skip,
+											  &range->whole));
 		/* detoasted values are not kept */
 		if (i % 256 == 255)
 			MemoryContextReset(keys->scratch);
@@ -690,7 +733,7 @@ number_at(const SortKeys *keys, const SortKey *key, const NumberRange *range, co
 	if (range->places != NULL)
 		return range->places[i];
 	if (!key->by_value)
-		return number_by_content(key, row_value(keys->format, entries[i].row, key->column), &whole);
+		return number_by_content(key, row_value(keys->format, entries[i].row, key->column), range->skip, &whole);
 	return number_of(key, row_value(keys->format, entries[i].row, key->column));
 }
 
