@@ -283,7 +283,12 @@ window_path(PlannerInfo *root, RelOptInfo *rel, Path *core)
 #if PG_VERSION_NUM >= 180000
 	path->path.disabled_nodes = sort->disabled_nodes;
 #endif
-	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
+
+
+	/*
+	 * it does not support projection: PostgreSQL's node, which may take over,
+	 * has to return the same columns
+	 */
 	path->custom_paths = list_make1(below);
 	path->custom_private = list_make2(makeInteger(list_length(chain.windows)), makeInteger(chain.order != NULL));
 	path->methods = &window_path_methods;
@@ -410,7 +415,6 @@ plan_window(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tli
 	cscan->scan.plan.qual = copyObject(last->plan.qual);
 	cscan->custom_plans = custom_plans;
 	cscan->custom_private = list_make3(functions, makeInteger(list_length(input)), lsecond(best_path->custom_private));
-	cscan->flags = best_path->flags;
 	cscan->methods = &vector_window_methods;
 
 	return &cscan->scan.plan;
