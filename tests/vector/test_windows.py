@@ -166,10 +166,16 @@ def test_a_setting_turns_each_off(windows: Connection) -> None:
         "SELECT pg_column_size(l), id FROM t ORDER BY l",
         "SELECT i FROM t UNION SELECT i FROM t ORDER BY 1",
         "SELECT i FROM t ORDER BY 1 LIMIT 3",
+        "SELECT i FROM t ORDER BY 1 LIMIT (SELECT 3)",
+        "SELECT i FROM (SELECT i FROM t ORDER BY 1) x LIMIT 3",
+        "EXECUTE first(3)",
     ],
 )
 def test_what_is_left_to_postgresql(windows: Connection, query: str) -> None:
     windows.execute("CREATE AGGREGATE own(int) (SFUNC = int4pl, STYPE = int)")
+    windows.execute(
+        "SET plan_cache_mode = force_generic_plan; PREPARE first(int) AS SELECT i FROM t ORDER BY 1 LIMIT $1"
+    )
     assert used(windows, query) == []
 
 

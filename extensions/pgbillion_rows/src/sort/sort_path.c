@@ -138,7 +138,15 @@ offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 	if (stage != UPPERREL_ORDERED || vector_sort == PLAN_OFF || !enable_sort)
 		return;
 	input = input_rel->cheapest_total_path;
-	if (root->limit_tuples > 0 || root->parse->setOperations != NULL || planner_may_scroll() || rel->pathlist == NIL ||
+
+
+	/*
+	 * PostgreSQL's Sort keeps only as many rows as a LIMIT above it wants,
+	 * here or around this query, also one that is known only when it runs
+	 */
+	if (root->parse->limitCount != NULL || root->tuple_fraction > 0)
+		return;
+	if (root->parse->setOperations != NULL || planner_may_scroll() || rel->pathlist == NIL ||
 		pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) || sort_repeats_volatile(input->pathtarget))
 		return;
 	while (top->parent_root != NULL)
