@@ -316,10 +316,10 @@ def test_no_file_is_left(windows: Connection) -> None:
     """Of a sort that is canceled, fails, or comes to its end."""
     windows.execute("SET work_mem = '64kB'")
     files = "SELECT count(*) FROM pg_ls_tmpdir()"
-    query = "SELECT id, rank() OVER (ORDER BY l, id) FROM t ORDER BY l, id"
+    query = "SELECT id, rank() OVER (ORDER BY t, id) FROM t ORDER BY t, id"
     assert len(windows.execute(query.encode()).fetchall()) == 1500
     assert one(windows, files) == 0
-    windows.execute("SET temp_file_limit = '100kB'")
+    windows.execute("SET temp_file_limit = '20kB'")
     assert check(windows, query)[0] == "error"
     windows.execute("RESET temp_file_limit; SET statement_timeout = '300ms'")
     with pytest.raises(psycopg.errors.QueryCanceled):
