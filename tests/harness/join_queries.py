@@ -46,6 +46,8 @@ FAMILIES = {
 }  # fmt: skip
 # equal values may look different: they are not shown where one of several is taken
 AMBIGUOUS = ("numeric", "float", "interval", "bpchar", "instant")
+# how often what is read from several tables is in place of the largest one
+SEVERAL = 0.35
 KEYS = ("k", "m", "s", "x", "y")
 PAYLOADS = ("v", "n", "f", "w", "o")
 
@@ -63,11 +65,13 @@ class Schema:
 
     families: tuple[str, ...]
     tables: tuple[Table, ...]
+    several: tuple[str, ...]  # what has the columns of the first one, and is read from several tables
     statements: tuple[str, ...]
 
 
 def schema(seed: int) -> Schema:
-    """Make tables t0 to t6; the first is the largest, and the last one is partitioned."""
+    """Make tables t0 to t6; the first is the largest, and the last one is partitioned. Of the first there are copies
+    that are partitioned, have children, and are put together by UNION ALL."""
     chance = random.Random(seed)
     # two integers at least, and strings
     families = ("integer", chance.choice(("integer", "integer", "large")), "text", *chance.sample(list(FAMILIES), 2))
@@ -89,7 +93,42 @@ def schema(seed: int) -> Schema:
         f"ANALYZE {parts}",
     ]
     tables.append(Table(parts, like.rows, like.types))
-    return Schema(families, tuple(tables), tuple(statements))
+    several, more = _several(chance, shown)
+    return Schema(families, tuple(tables), several, (*statements, *more))
+
+
+def _several(chance: random.Random, shown: str) -> tuple[tuple[str, ...], list[str]]:
+    """Return the names of what has the columns of t0, read from several tables, and the statements that make it."""
+    columns = shown.split(", ")
+    computed = {"v": "v + 0", "f": "-f", "w": "w || '!'", "o": chance.choice(("true", "NOT o", "o IS NULL"))}
+    changed = chance.sample(list(computed), chance.randrange(3))
+    selected = ", ".join(computed[name] if name in changed else name for name in columns)
+    # in another order than in the partitioned table
+    shuffled = ", ".join(chance.sample(columns, len(columns)))
+    statements = []
+    for name in ("parts", "kids"):
+        partition = " PARTITION BY RANGE (v)" if name == "parts" else ""
+        statements += [
+            f"CREATE TABLE t0_{name} (LIKE t0){partition}",
+            f"ALTER TABLE t0_{name} DROP COLUMN IF EXISTS late",
+        ]
+    statements += [
+        f"CREATE TABLE t0_parts_1 AS SELECT {shuffled} FROM t0 WHERE false",
+        "ALTER TABLE t0_parts ATTACH PARTITION t0_parts_1 FOR VALUES FROM (200) TO (600)",
+        "CREATE TABLE t0_parts_2 PARTITION OF t0_parts FOR VALUES FROM (600) TO (610) PARTITION BY LIST (o)",
+        "CREATE TABLE t0_parts_2_o PARTITION OF t0_parts_2 DEFAULT",
+        "CREATE TABLE t0_parts_3 PARTITION OF t0_parts DEFAULT",
+        "CREATE TABLE t0_kids_1 (extra integer, more text) INHERITS (t0_kids)",
+        f"INSERT INTO t0_parts ({shown}) SELECT {shown} FROM t0",
+        f"INSERT INTO t0_kids ({shown}) SELECT {shown} FROM t0 WHERE v % 3 = 0",
+        f"INSERT INTO t0_kids_1 ({shown}) SELECT {shown} FROM t0 WHERE v % 3 <> 0",
+        f"CREATE VIEW t0_all AS SELECT {shown} FROM t0_parts_1 UNION ALL SELECT {selected} FROM t0_kids",
+    ]
+    for name in ("t0_parts_1", "t0_parts_3", "t0_kids_1"):
+        if chance.random() < 0.4:
+            statements.append(f"CREATE INDEX ON {name} USING columns ({shown}) WITH (segment_blocks = 8)")
+    statements += ["VACUUM ANALYZE t0_parts, t0_kids, t0_kids_1", "VACUUM t0_parts_1"]
+    return ("t0_parts", "t0_kids", "t0_all"), statements
 
 
 def _definition(
@@ -323,6 +362,8 @@ class MixedGenerator:
         """One table under a new name; no other than the first may be the largest one."""
         alias = f"a{self._aliases}"
         self._aliases += 1
+        if largest and self._chance.random() < SEVERAL:
+            return f"{self._chance.choice(self._schema.several)} {alias}", [alias]
         table = self._schema.tables[0 if largest else self._chance.randrange(1, len(self._schema.tables))]
         return f"{table.name} {alias}", [alias]
 

@@ -42,6 +42,11 @@ FORCED = (
     " SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0; SET timezone = 'UTC'"
 )
 JOIN = re.compile(r"^ +(Inner|Left|Semi|Anti) Join \d+: ", re.MULTILINE)
+# a table that another one, or a UNION ALL, stands for
+PART = re.compile(
+    r"Scan \(Vector(?:Aggregate|Join)\) on t0_\w+ .*\n(?:.*\n)?(?:.*\n)? +(?:Inner|Left|Semi|Anti) Join 1:"
+)
+LEAST_SEVERAL = 0.05
 
 
 @dataclass
@@ -52,6 +57,7 @@ class Tally:
     used: int = 0
     parallel: int = 0
     little: int = 0
+    several: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
 
 
@@ -109,6 +115,7 @@ def count(tally: Tally, query: JoinQuery, plan: str) -> None:
     tally.joins.update(found)
     tally.parallel += bool(found) and "Gather" in plan
     tally.little += bool(found) and any("64kB" in setting for setting in query.settings)
+    tally.several += PART.search(plan) is not None
     tally.shapes[query.shape] += bool(found)
 
 
@@ -146,8 +153,8 @@ def test_generated_queries(cluster: Cluster, tell: Callable[[str], None], counte
             break
     tell(
         f"seed {SEED}: {tally.queries} queries, {tally.used} with joins of vectors: {dict(tally.joins)},"
-        f" {tally.parallel} in parallel, {tally.little} with little memory, {tally.slow} slow;"
-        f" by shape: {dict(tally.shapes)}"
+        f" {tally.parallel} in parallel, {tally.little} with little memory, {tally.several} along several tables,"
+        f" {tally.slow} slow; by shape: {dict(tally.shapes)}"
     )
     counted(
         {
@@ -155,8 +162,10 @@ def test_generated_queries(cluster: Cluster, tell: Callable[[str], None], counte
             "with joins by vectors": tally.used,
             "in parallel plans": tally.parallel,
             "with 64 kB": tally.little,
+            "along several tables": tally.several,
         }
     )
     assert failures == [], "\n".join(failures)
     assert tally.used >= LEAST_USED * tally.queries
+    assert tally.several >= LEAST_SEVERAL * tally.queries
     assert set(tally.joins) == {"Inner", "Left", "Semi", "Anti"}

@@ -81,6 +81,26 @@ has_param(Node *node, void *context)
 	return IsA(node, Param) || expression_tree_walker(node, has_param, context);
 }
 
+/* Might PostgreSQL leave out partitions below a table when the query runs? */
+static bool
+prunes_children(PlannerInfo *root, RelOptInfo *table)
+{
+	ListCell   *lc;
+
+	if (!planner_rt_fetch(table->relid, root)->inh)
+		return false;
+	foreach(lc, root->append_rel_list)
+	{
+		AppendRelInfo *info = lfirst_node(AppendRelInfo, lc);
+		RelOptInfo *child = root->simple_rel_array[info->child_relid];
+
+		if (info->parent_relid == table->relid && child != NULL && !IS_DUMMY_REL(child) &&
+			planner_prunes_at_run_time(root, child))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Might PostgreSQL leave out partitions when the query runs? It looks for
  * parameters in conditions on what tables are partitioned by; an Append of
@@ -92,6 +112,8 @@ planner_prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 	List	   *keys = NIL;
 	ListCell   *lc;
 
+	if (prunes_children(root, table))
+		return true;
 	if (table->part_scheme == NULL)
 		return false;
 	for (int i = 0; i < table->part_scheme->partnatts; i++)
@@ -102,12 +124,6 @@ planner_prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 
 		if (has_param(clause, NULL) &&
 			list_intersection(pull_var_clause(clause, PVC_RECURSE_PLACEHOLDERS), keys) != NIL)
-			return true;
-	}
-	for (int i = 0; i < table->nparts; i++)
-	{
-		if (table->part_rels[i] != NULL && !IS_DUMMY_REL(table->part_rels[i]) &&
-			planner_prunes_at_run_time(root, table->part_rels[i]))
 			return true;
 	}
 	return false;

@@ -178,8 +178,8 @@ order_is_moot(List *tlist)
 static int
 passthrough_after_of(PlannerInfo *root, CustomPath *path, List *tlist, Index table)
 {
-	RelOptInfo *input = path->custom_paths == NIL ? find_base_rel(root, table) :
-		find_join_rel(root, path->path.parent->relids);
+	/* of joins the path has a relation of its own */
+	RelOptInfo *input = path->custom_paths == NIL ? find_base_rel(root, table) : path->path.parent;
 	double		rows = input->rows / vector_parallel_divisor(path->path.parallel_workers);
 
 	if (!path->path.parallel_aware && !order_is_moot(tlist))

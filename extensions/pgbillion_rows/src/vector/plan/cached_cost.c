@@ -55,10 +55,12 @@ is_ours(const Path *path, const CustomPathMethods * methods)
 	return IsA(path, CustomPath) && ((const CustomPath *) path)->methods == methods;
 }
 
-/* Is it our path of the rows of joins? */
+/* Is it our path of the rows of joins? Those of several tables are below an Append, and nothing else of ours is. */
 bool
 vector_is_rows_of_joins(const Path *path)
 {
+	if (IsA(path, AppendPath) && ((const AppendPath *) path)->subpaths != NIL)
+		path = linitial(((const AppendPath *) path)->subpaths);
 	return is_ours(path, &vector_join_path_methods);
 }
 
@@ -330,11 +332,28 @@ join_cost(PlannerInfo *root, JoinPath *join)
 	return cost + cpu_tuple_cost * CACHED_COST_MERGE_ROW * (outer_rows + inner_rows);
 }
 
+/* What the paths below an Append take, and passing on their rows. */
+static Cost
+append_cost(PlannerInfo *root, AppendPath *path)
+{
+	Cost		cost = cpu_tuple_cost * CACHED_COST_APPENDED_ROW * path->path.rows * cached_rows_factor(root, path->path.parent);
+	ListCell   *lc;
+
+	foreach(lc, path->subpaths)
+	{
+		bool		whole = foreach_current_index(lc) < path->first_partial_path;
+
+		/* of those that one process runs, the others run other ones meanwhile */
+		cost += cached_path_cost(root, lfirst(lc)) / (whole ? vector_parallel_divisor(path->path.parallel_workers) : 1);
+	}
+	return cost;
+}
+
 /* What one of our paths takes; PostgreSQL's cost of a path of another extension's. */
 static Cost
 custom_cost(PlannerInfo *root, CustomPath *path)
 {
-	if (vector_is_rows_of_joins(&path->path))
+	if (is_ours(&path->path, &vector_join_path_methods))
 	{
 		Assert(path->path.param_info == NULL);
 		return ((JoinsPath *) path)->taken;
@@ -373,6 +392,8 @@ find_cost(PlannerInfo *root, Path *path)
 		case T_GatherPath:
 			return cached_path_cost(root, ((GatherPath *) path)->subpath) + parallel_setup_cost +
 				parallel_tuple_cost * path->rows * cached_rows_factor(root, path->parent);
+		case T_AppendPath:
+			return append_cost(root, (AppendPath *) path);
 		case T_CustomPath:
 			return custom_cost(root, (CustomPath *) path);
 		default:
@@ -431,6 +452,18 @@ cached_path_cost(PlannerInfo *root, Path *path)
 	return found;
 }
 
+/* The same of several paths, together. */
+static Cost
+all_beyond(PlannerInfo *root, List *paths)
+{
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, paths)
+		cost += cached_cost_beyond(root, lfirst(lc));
+	return cost;
+}
+
 /*
  * Our joins are priced close to PostgreSQL's, of which they take the place
  * (join_path.c). By how much the cost of a path, with those below it, exceeds
@@ -465,6 +498,8 @@ cached_cost_beyond(PlannerInfo *root, Path *path)
 			return cached_cost_beyond(root, ((GatherMergePath *) path)->subpath);
 		case T_AggPath:
 			return cached_cost_beyond(root, ((AggPath *) path)->subpath);
+		case T_AppendPath:
+			return all_beyond(root, ((AppendPath *) path)->subpaths);
 		case T_CustomPath:
 			if (vector_is_rows_of_joins(path) || is_aggregated_join(path))
 				return Max(path->total_cost - ((JoinsPath *) path)->taken, 0);

@@ -170,6 +170,7 @@
 #define CACHED_COST_LOOP_ROW 1.5	/* a row for which an inner side is read
 									 * again */
 #define CACHED_COST_REREAD_ROW 0.3	/* a row of what has been read before */
+#define CACHED_COST_APPENDED_ROW 0.2	/* a row that an Append passes on */
 #define CACHED_COST_MEMOIZE 3.0 /* a key that is looked up by Memoize */
 
 /* ---- eager aggregation ---- */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * join_chain.h
- *	  A table, and joins along it: what join_chain.c finds, and join_path.c
+ *	  A table, and joins along it: what join_search.c finds, and join_path.c
  *	  makes paths of.
  *
  *-------------------------------------------------------------------------
@@ -12,30 +12,32 @@
 #include "nodes/pathnodes.h"
 
 #include "vector/plan/join_step.h"
-
-/* The cheapest path of PostgreSQL's for the rows of a relation, by its own costs. */
-typedef struct Rival
-{
-	Cost		planned;		/* what it says */
-	Cost		taken;			/* cached_path_cost() */
-	bool		looks;			/* for rows, by those of another relation */
-} Rival;
+#include "vector/plan/plan.h"
 
 /*
  * A table without joins, or a shorter chain and a step. It lives as long as the
  * paths of the relation that is joined.
+ *
+ * The table may stand for several: partitions, children, or those of a UNION
+ * ALL. Each of them is joined on its own, by a chain that has the same steps in
+ * terms of its columns, and `joined` is what an Append of PostgreSQL's has of it.
  */
 struct JoinChain
 {
 	RelOptInfo *table;
 	RelOptInfo *joined;
-	const struct JoinChain *previous;	/* NULL: of the table alone */
+	struct JoinChain *previous; /* NULL: of the table alone */
 	JoinStep   *step;			/* the last one */
 	int			nsteps;
+	int			ntables;		/* 0: the table itself is read */
+	List	   *parts;			/* chains of the tables that it stands for, as
+								 * far as they have been made */
 	int			natts;			/* of the table and all inner sides */
 	bool		has_column_index;	/* is there a columnar index of the table? */
 
 	/* what it costs: of the table */
+	double		tuples;
+	double		npages;
 	Cost		pages;
 	Cost		row;			/* without conditions */
 	Cost		terms;			/* those, of each row */
@@ -49,16 +51,14 @@ struct JoinChain
 	Cost		shared;			/* of rows that are joined */
 };
 
-extern const char *join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,
-									  struct JoinChain **result, int *nsteps);
-extern struct JoinChain *join_chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe);
-extern List *join_chain_steps(const struct JoinChain *chain);
-extern void join_chain_scan_cost(const struct JoinChain *chain, Cost *pages, Cost *row);
-extern Cost join_chain_joins_cost(const struct JoinChain *chain, double divisor);
-extern Cost join_chain_cost(const struct JoinChain *chain);
-extern const char *join_chain_refusal(PlannerInfo *root);
-extern bool join_chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival);
-extern bool join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
-							   JoinPathExtraData *extra);
+extern JoinChain *join_chain_begin(PlannerInfo *root, RelOptInfo *table, List *tables);
+extern bool join_chain_try_longer(const JoinChain *chain, const JoinStep *step, JoinChain *longer);
+extern JoinChain *join_chain_make_longer(JoinChain *chain, RelOptInfo *joined, JoinStep *step);
+extern List *join_chain_steps(const JoinChain *chain);
+extern List *join_chain_parts(PlannerInfo *root, JoinChain *chain);
+extern void join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row);
+extern Cost join_chain_joins_cost(const JoinChain *chain, double divisor);
+extern Cost join_chain_cost(const JoinChain *chain);
+extern Cost join_chain_shared_cost(PlannerInfo *root, const JoinChain *chain, double divisor);
 
 #endif							/* PGBILLION_VECTOR_JOIN_CHAIN_H */

@@ -29,7 +29,7 @@
 #include "planner/planner.h"
 #include "vector/node/custom_scan.h"
 #include "vector/plan/cost_model.h"
-#include "vector/plan/join_chain.h"
+#include "vector/plan/join_search.h"
 #include "vector/plan/plan.h"
 #include "vector/plan/planner_memo.h"
 
@@ -102,6 +102,32 @@ RelOptInfo *
 join_chain_table(JoinChain *chain)
 {
 	return chain->table;
+}
+
+/* Does a chain's table stand for others? */
+bool
+join_chain_is_of_parts(const JoinChain *chain)
+{
+	return chain->ntables > 0;
+}
+
+/* Chains of each table that is read: a chain itself, or those of its parts. */
+static List *
+chains_of_tables(PlannerInfo *root, JoinChain *chain)
+{
+	return chain->ntables == 0 ? list_make1(chain) : join_chain_parts(root, chain);
+}
+
+/* The tables that a chain reads. */
+List *
+join_chain_tables(PlannerInfo *root, JoinChain *chain)
+{
+	List	   *tables = NIL;
+	ListCell   *lc;
+
+	foreach(lc, chains_of_tables(root, chain))
+		tables = lappend(tables, ((JoinChain *) lfirst(lc))->table);
+	return tables;
 }
 
 /* ---- the path ---- */
@@ -191,30 +217,29 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	return result;
 }
 
-/*
- * The path of a table's scan with joins, which aggregates their rows. With
- * parallel_workers it is a partial path.
- */
-Path *
-vector_join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
-				 double groups, int parallel_workers, bool safe)
+/* The path of one table's scan with joins, which aggregates their rows, as vector_join_paths() has it. */
+static Path *
+aggregated_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, const Rival *rival, PathTarget *target,
+				double groups, int parallel_workers, bool safe)
 {
 	double		divisor = vector_parallel_divisor(parallel_workers);
 	double		rows = chain->joined->rows / divisor;
 	Oid			index;
-	Rival		rival;
 	Cost		run = run_cost(root, chain, target, divisor, &index);
 	JoinsPath  *result = chain_path(root, parent, chain, target, parallel_workers, safe, index);
 	CustomPath *path = &result->path;
 
-	/* EXPLAIN names the relations that the path's parent is of */
+	/*
+	 * EXPLAIN names the relations that the path's parent is of; its rows are
+	 * those that are aggregated
+	 */
 	path->path.parent = makeNode(RelOptInfo);
 	memcpy(path->path.parent, parent, sizeof(RelOptInfo));
 	path->path.parent->relids = chain->joined->relids;
+	path->path.parent->rows = chain->joined->rows;
 	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
-	(void) join_chain_rival(root, chain->joined, false, &rival);
 	result->taken = run + vector_row_cost(root, target) * rows;
-	path->path.startup_cost = planned_cost(&rival, run) + vector_row_cost(root, target) * rows;
+	path->path.startup_cost = planned_cost(rival, run) + vector_row_cost(root, target) * rows;
 
 	/*
 	 * PostgreSQL's costs leave out much of what it does with each row that it
@@ -226,7 +251,44 @@ vector_join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTa
 	return &path->path;
 }
 
+/*
+ * The paths of a chain's scans, which aggregate the rows of the joins: one, or
+ * one of each table that the chain's stands for. With parallel_workers they are
+ * partial paths.
+ */
+List *
+vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
+				  double groups, int parallel_workers, bool safe)
+{
+	List	   *paths = NIL;
+	Rival		rival;
+	ListCell   *lc;
+
+	(void) join_chain_rival(root, chain->joined, false, &rival);
+	foreach(lc, chains_of_tables(root, chain))
+	{
+		JoinChain  *one = lfirst(lc);
+
+		paths = lappend(paths, aggregated_path(root, parent, one, &rival,
+											   planner_leaf_target(root, target, one->table, chain->table),
+											   groups, parallel_workers, safe));
+	}
+	return paths;
+}
+
 /* ---- rows of joins ---- */
+
+/* The columns in expressions. */
+static List *
+columns_of(List *exprs)
+{
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	foreach(lc, pull_var_clause((Node *) exprs, 0))
+		columns = list_append_unique(columns, lfirst(lc));
+	return columns;
+}
 
 static Plan *plan_rows(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
 					   List *clauses, List *custom_plans);
@@ -264,6 +326,33 @@ join_offer_find(PlannerInfo *root, RelOptInfo *joined)
 	return planner_memo_find(root, MEMO_OFFER, joined);
 }
 
+/* What the rows of one table's chain take each of so many processes, and which columnar index it reads. */
+static Cost
+rows_cost(PlannerInfo *root, JoinChain *chain, double divisor, Oid *index)
+{
+	RelOptInfo *joined = chain->joined;
+
+	return run_cost(root, chain, joined->reltarget, divisor, index) +
+		(JOIN_RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows / divisor;
+}
+
+/*
+ * What the rows of a chain take each of so many processes. Of several tables it
+ * is as exact as the search of chains is: most chains that are looked at are not
+ * taken, and then no chain of each table is made.
+ */
+static Cost
+all_rows_cost(PlannerInfo *root, JoinChain *chain, double divisor)
+{
+	RelOptInfo *joined = chain->joined;
+	Oid			index;
+
+	if (chain->ntables == 0)
+		return rows_cost(root, chain, divisor, &index);
+	return STARTUP_COST * (1 + chain->nsteps) * chain->ntables + join_chain_shared_cost(root, chain, divisor) +
+		(JOIN_RETURN_ROW_COST + joined->reltarget->cost.per_tuple + cpu_tuple_cost * CACHED_COST_APPENDED_ROW) * joined->rows / divisor;
+}
+
 /*
  * What the rows of a chain cost PostgreSQL's planner, or -1 if they do not pay;
  * *taken is what they take. With workers they are each process's share, and what
@@ -273,16 +362,13 @@ join_offer_find(PlannerInfo *root, RelOptInfo *joined)
  * to look at none is lost that it would have preferred.
  */
 static Cost
-cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Oid *index, Cost *taken)
+cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Cost *taken)
 {
-	RelOptInfo *joined = chain->joined;
-	double		divisor = vector_parallel_divisor(workers);
 	Cost		planned;
 	Rival		rival;
 
-	(void) join_chain_rival(root, joined, workers > 0, &rival);
-	*taken = run_cost(root, chain, joined->reltarget, divisor, index) +
-		(JOIN_RETURN_ROW_COST + joined->reltarget->cost.per_tuple) * joined->rows / divisor;
+	(void) join_chain_rival(root, chain->joined, workers > 0, &rival);
+	*taken = all_rows_cost(root, chain, vector_parallel_divisor(workers));
 	planned = planned_cost(&rival, *taken);
 	if (vector_join == PLAN_FORCE)
 		return planned * FORCED_COST_FACTOR;
@@ -291,29 +377,57 @@ cost_of_rows(PlannerInfo *root, JoinChain *chain, int workers, Oid *index, Cost 
 	return planned < rival.planned ? rival.planned * LESS_COST_FACTOR : -1;
 }
 
-/* Make the path of the rows of a chain from its cost and the time it takes; with workers it is a partial one. */
-static JoinsPath *
-rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Oid index, Cost planned, Cost taken)
+/* Make the path of the rows of one table's chain, each unit of whose time has that price. */
+static Path *
+table_rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, double price)
 {
 	RelOptInfo *joined = chain->joined;
+	double		divisor = vector_parallel_divisor(workers);
+	Oid			index;
+	Cost		taken = rows_cost(root, chain, divisor, &index);
 	JoinsPath  *result = chain_path(root, joined, chain, joined->reltarget, workers, safe, index);
 	CustomPath *path = &result->path;
 
 	result->taken = taken;
-	path->path.rows = clamp_row_est(joined->rows / vector_parallel_divisor(workers));
-	path->path.total_cost = planned;
-	path->path.startup_cost = planned * Min(chain->own / taken, 1);
-	/* above the last join the relation gets another target */
-	path->custom_private = lappend(path->custom_private, joined->reltarget->exprs);
+	path->path.rows = clamp_row_est(joined->rows / divisor);
+	path->path.total_cost = taken * price;
+	path->path.startup_cost = path->path.total_cost * Min(chain->own / taken, 1);
+
+	/*
+	 * above the last join the relation gets another target; what a UNION ALL
+	 * computes is computed of the columns
+	 */
+	path->custom_private = lappend(path->custom_private, columns_of(joined->reltarget->exprs));
 	path->flags = CUSTOMPATH_SUPPORT_PROJECTION;
 	path->methods = &vector_join_path_methods;
+
+	return &path->path;
+}
+
+/* Make the path of the rows of a chain from its cost and the time it takes; with workers it is a partial one. */
+static Path *
+rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, Cost planned, Cost taken)
+{
+	RelOptInfo *joined = chain->joined;
+	double		price = planned / taken;
+	List	   *paths = NIL;
+	Path	   *result;
+	ListCell   *lc;
+
+	if (chain->ntables == 0)
+		return table_rows_path(root, chain, safe, workers, price);
+	foreach(lc, join_chain_parts(root, chain))
+		paths = lappend(paths, table_rows_path(root, lfirst(lc), safe, workers, price));
+	result = workers > 0 ? planner_partial_append_path(root, joined, joined->reltarget, paths, workers) :
+		planner_append_path(root, joined, joined->reltarget, paths);
+	result->total_cost = planned;
 
 	return result;
 }
 
-/* Could evaluating the conditions of a chain raise an error? As far as PostgreSQL knows: it calls that a leak. */
+/* The same of the chain of one table. */
 static bool
-may_fail(const JoinChain *chain)
+table_may_fail(const JoinChain *chain)
 {
 	ListCell   *lc;
 
@@ -328,6 +442,20 @@ may_fail(const JoinChain *chain)
 
 		if (contain_leaked_vars((Node *) step->clauses) || contain_leaked_vars((Node *) step->quals) ||
 			contain_leaked_vars((Node *) step->others))
+			return true;
+	}
+	return false;
+}
+
+/* Could evaluating the conditions of a chain raise an error? As far as PostgreSQL knows: it calls that a leak. */
+static bool
+may_fail(PlannerInfo *root, JoinChain *chain)
+{
+	ListCell   *lc;
+
+	foreach(lc, chains_of_tables(root, chain))
+	{
+		if (table_may_fail(lfirst(lc)))
 			return true;
 	}
 	return false;
@@ -359,13 +487,13 @@ can_return_columns(PlannerInfo *root, RelOptInfo *joined)
  * time: where only the first may be wanted, the others must not fail.
  */
 static bool
-can_return_rows(PlannerInfo *root, const JoinChain *chain)
+can_return_rows(PlannerInfo *root, JoinChain *chain)
 {
-	return can_return_columns(root, chain->joined) && (!planner_wants_first_rows(root) || !may_fail(chain));
+	return can_return_columns(root, chain->joined) && (!planner_wants_first_rows(root) || !may_fail(root, chain));
 }
 
-/* Our path of the rows of a relation among these that PostgreSQL's planner has at this cost, or NULL. */
-static JoinsPath *
+/* The place of our path of the rows of a relation among these that PostgreSQL's planner has at this cost, or NULL. */
+static ListCell *
 find_offered(List *paths, bool safe, Cost planned)
 {
 	ListCell   *lc;
@@ -375,7 +503,7 @@ find_offered(List *paths, bool safe, Cost planned)
 		Path	   *path = lfirst(lc);
 
 		if (vector_is_rows_of_joins(path) && path->parallel_safe == safe && path->total_cost == planned)
-			return (JoinsPath *) path;
+			return lc;
 	}
 	return NULL;
 }
@@ -385,11 +513,10 @@ static void
 offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 {
 	RelOptInfo *joined = chain->joined;
-	Oid			index;
 	Cost		taken;
-	Cost		planned = cost_of_rows(root, chain, workers, &index, &taken);
-	JoinsPath  *offered;
-	JoinsPath  *path;
+	Cost		planned = cost_of_rows(root, chain, workers, &taken);
+	ListCell   *offered;
+	Path	   *path;
 
 	/* the shares of processes are compared with other shares */
 	if (workers == 0)
@@ -397,14 +524,19 @@ offer_chain(PlannerInfo *root, JoinChain *chain, bool safe, int workers)
 	if (planned < 0)
 		return;
 	offered = find_offered(workers > 0 ? joined->partial_pathlist : joined->pathlist, safe, planned);
-	path = rows_path(root, chain, safe, workers, index, planned, taken);
-	/* it would not be taken for better than the longer one that costs as much */
+	path = rows_path(root, chain, safe, workers, planned, taken);
+
+	/*
+	 * it would not be taken for better than the longer one that costs as
+	 * much; nothing refers to that as long as joins of the relation are
+	 * looked at
+	 */
 	if (offered != NULL)
-		*offered = *path;
+		lfirst(offered) = path;
 	else if (workers > 0)
-		add_partial_path(joined, &path->path.path);
+		add_partial_path(joined, path);
 	else
-		add_path(joined, &path->path.path);
+		add_path(joined, path);
 }
 
 /* PostgreSQL has looked at two relations that are joined: offer paths for their rows. */
@@ -421,8 +553,7 @@ offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo 
 	any = join_chain_of_search(root, joined, false);
 	of_workers = join_chain_of_search(root, joined, true);
 	if (of_workers != NULL && joined->partial_pathlist != NIL && can_return_rows(root, of_workers))
-		workers = compute_parallel_worker(of_workers->table, of_workers->table->pages, -1,
-										  max_parallel_workers_per_gather);
+		workers = compute_parallel_worker(of_workers->table, of_workers->npages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
 		offer_chain(root, of_workers, true, workers);
 	/* as good, and for more */

@@ -130,6 +130,77 @@ columns_refusal(Path *path)
 	return NULL;
 }
 
+static bool repeats(const Path *path);
+
+static bool
+all_repeat(List *paths)
+{
+	ListCell   *lc;
+
+	foreach(lc, paths)
+	{
+		if (!repeats(lfirst(lc)))
+			return false;
+	}
+	return true;
+}
+
+/* Does the scan of a table give the same rows each time? */
+static bool
+scan_repeats(const Path *path)
+{
+	return !contain_volatile_functions((Node *) path->parent->baserestrictinfo);
+}
+
+static bool
+join_repeats(const JoinPath *join)
+{
+	return !contain_volatile_functions((Node *) join->joinrestrictinfo) && repeats(join->outerjoinpath) &&
+		repeats(join->innerjoinpath);
+}
+
+/*
+ * Can several plans be made of a path, and does each of them give the same
+ * rows? Known kinds only: the plan of a subquery, for instance, PostgreSQL
+ * expects to be made once.
+ */
+static bool
+repeats(const Path *path)
+{
+	if (contain_volatile_functions((Node *) path->pathtarget->exprs))
+		return false;
+	switch (nodeTag(path))
+	{
+		case T_Path:
+			return (path->pathtype == T_SeqScan || path->pathtype == T_CteScan) && scan_repeats(path);
+		case T_IndexPath:
+		case T_BitmapHeapPath:
+			return scan_repeats(path);
+		case T_CustomPath:
+			/* conditions of joins are not volatile: condition_refusal() */
+			return (vector_is_filter_scan(path) || vector_is_rows_of_joins(path)) && scan_repeats(path) &&
+				all_repeat(((const CustomPath *) path)->custom_paths);
+		case T_AppendPath:
+			return all_repeat(((const AppendPath *) path)->subpaths);
+		case T_NestPath:
+			return join_repeats(&((const NestPath *) path)->jpath);
+		case T_HashPath:
+			return join_repeats(&((const HashPath *) path)->jpath);
+		case T_MergePath:
+			return join_repeats(&((const MergePath *) path)->jpath);
+		case T_MaterialPath:
+			return repeats(((const MaterialPath *) path)->subpath);
+		case T_MemoizePath:
+			return repeats(((const MemoizePath *) path)->subpath);
+		case T_ProjectionPath:
+			return repeats(((const ProjectionPath *) path)->subpath);
+		case T_SortPath:
+			return repeats(((const SortPath *) path)->subpath);
+		default:
+			return false;
+	}
+}
+
 /* Find out what is to be known of a path as an inner side; with `safe` it is for workers. */
 void
 join_step_appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner)
@@ -139,6 +210,7 @@ join_step_appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *in
 	inner->path = path;
 	inner->partial = safe ? cheapest_part(root, path, &inner->partial_cost) : NULL;
 	inner->refusal = columns_refusal(path);
+	inner->repeats = repeats(path);
 	inner->rows = path->rows * cached_rows_factor(root, path->parent);
 	inner->cost = cached_path_cost(root, path);
 	inner->ncolumns = list_length(path->pathtarget->exprs);

@@ -33,6 +33,8 @@ typedef struct InnerSide
 	Path	   *partial;		/* gives each process a part of its rows, or
 								 * NULL */
 	const char *refusal;		/* why it is none, or NULL */
+	bool		repeats;		/* can several plans have it, with the same
+								 * rows? */
 	double		rows;
 	Cost		cost;
 	Cost		partial_cost;	/* of each process */

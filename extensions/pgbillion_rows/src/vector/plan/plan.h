@@ -12,7 +12,8 @@
  *	planner_memo.c	what is found out and asked for again: planner_memo.h
  *	columns_path.c	which columnar index such a scan reads
  *	join_step.c		one join along a table
- *	join_chain.c	which of them there can be
+ *	join_chain.c	several along a table, and what they cost
+ *	join_search.c	which of them there can be
  *	join_path.c		the same as aggregate_path.c above joins, and rows of joins
  *	join_plan.c		what a plan tells of them
  *	filter_path.c	the path of one that returns rows, and its plan
@@ -106,9 +107,11 @@ extern bool vector_shows_storage(Node *node);
 typedef struct JoinChain JoinChain;
 
 extern JoinChain *join_chain_find(PlannerInfo *root, RelOptInfo *joined, bool safe, const char **reason);
+extern bool join_chain_is_of_parts(const JoinChain *chain);
 extern RelOptInfo *join_chain_table(JoinChain *chain);
-extern Path *vector_join_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
-							  double groups, int parallel_workers, bool safe);
+extern List *join_chain_tables(PlannerInfo *root, JoinChain *chain);
+extern List *vector_join_paths(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target,
+							   double groups, int parallel_workers, bool safe);
 extern void vector_join_path_init(void);
 extern const CustomPathMethods vector_join_path_methods;
 extern const CustomPathMethods vector_aggregate_path_methods;

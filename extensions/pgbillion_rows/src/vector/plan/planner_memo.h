@@ -18,8 +18,8 @@ typedef enum MemoKind
 {
 	MEMO_ROWS,					/* of a PlannerInfo: cached_cost.c */
 	MEMO_COSTS,					/* of a relation's paths: cached_cost.c */
-	MEMO_STATEMENT,				/* of a PlannerInfo: join_chain.c */
-	MEMO_CHAINS,				/* of a relation: join_chain.c */
+	MEMO_STATEMENT,				/* of a PlannerInfo: join_search.c */
+	MEMO_CHAINS,				/* of a relation: join_search.c */
 	MEMO_INDEX,					/* of a columnar index: columns_path.c */
 	MEMO_INNER,					/* of a relation: join_step.c */
 	MEMO_CLAUSE,				/* of a RestrictInfo: join_step.c */

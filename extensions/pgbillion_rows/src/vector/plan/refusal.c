@@ -82,6 +82,8 @@ vector_table_refusal(PlannerInfo *root, RelOptInfo *rel)
 	Relation	table;
 	ListCell   *lc;
 
+	if (rte->rtekind != RTE_RELATION)
+		return "a subquery";
 	if (rte->tablesample != NULL)
 		return "TABLESAMPLE";
 	if (rte->relkind != RELKIND_RELATION && rte->relkind != RELKIND_MATVIEW)

@@ -19,7 +19,7 @@
 #include "planner/guesses.h"
 #include "planner/planner.h"
 #include "vector/plan/cost_model.h"
-#include "vector/plan/join_chain.h"
+#include "vector/plan/join_search.h"
 #include "vector/plan/plan.h"
 
 static const char *

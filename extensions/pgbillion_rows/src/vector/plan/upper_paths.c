@@ -154,7 +154,7 @@ adds_floats(PathTarget *target)
 
 /* Why what is aggregated is nothing for us, or NULL. */
 static const char *
-input_refusal(RelOptInfo *input)
+input_refusal(PlannerInfo *root, RelOptInfo *input)
 {
 	if (!enable_seqscan)
 		return "enable_seqscan is off";
@@ -163,11 +163,50 @@ input_refusal(RelOptInfo *input)
 	if (input->reloptkind != RELOPT_BASEREL && input->reloptkind != RELOPT_OTHER_MEMBER_REL &&
 		input->reloptkind != RELOPT_JOINREL)
 		return "no table is read";
-	if (input->reloptkind != RELOPT_JOINREL && input->rtekind != RTE_RELATION)
+	if (input->reloptkind != RELOPT_JOINREL && input->rtekind != RTE_RELATION && !planner_rt_fetch(input->relid, root)->inh)
 		return "what is aggregated is no table";
 	if (IS_DUMMY_REL(input))
 		return "no row can satisfy the conditions";
 	return NULL;
+}
+
+/* Why what is asked for cannot be computed of one of the tables that a table stands for, or NULL. */
+static const char *
+parts_refusal(PlannerInfo *root, PathTarget *target, List *parts, RelOptInfo *table)
+{
+	ListCell   *lc;
+
+	foreach(lc, parts)
+	{
+		/* a UNION ALL may compute what is a column of it */
+		const char *reason = vector_target_refusal(planner_leaf_target(root, target, lfirst(lc), table));
+
+		if (reason != NULL)
+			return reason;
+	}
+	return NULL;
+}
+
+/* Find the joins of which rows are aggregated, or say why there are none for us. */
+static const char *
+find_chain(PlannerInfo *root, Request *request)
+{
+	const char *reason;
+	const char *no_worker;
+	JoinChain  *chain;
+
+	request->chain = join_chain_find(root, request->input, false, &reason);
+	if (request->chain == NULL)
+		return reason;
+	request->worker_chain = join_chain_find(root, request->input, true, &no_worker);
+	request->inherited = join_chain_is_of_parts(request->chain);
+	/* what is done with one scan is not what is done with several */
+	if (request->worker_chain != NULL && join_chain_is_of_parts(request->worker_chain) != request->inherited)
+		request->worker_chain = NULL;
+	chain = request->worker_chain != NULL ? request->worker_chain : request->chain;
+	request->tables = join_chain_tables(root, chain);
+
+	return request->inherited ? parts_refusal(root, request->target, request->tables, join_chain_table(chain)) : NULL;
 }
 
 /* Find the tables to be read, or say why they cannot be. */
@@ -178,18 +217,7 @@ find_tables(PlannerInfo *root, Request *request)
 	RelOptInfo *partial_rel;
 
 	if (request->input->reloptkind == RELOPT_JOINREL)
-	{
-		request->chain = join_chain_find(root, request->input, false, &reason);
-		if (request->chain != NULL)
-		{
-			const char *no_worker;
-
-			request->worker_chain = join_chain_find(root, request->input, true, &no_worker);
-			request->tables = list_make1(join_chain_table(request->worker_chain != NULL ? request->worker_chain :
-														  request->chain));
-		}
-		return reason;
-	}
+		return find_chain(root, request);
 	request->inherited = planner_rt_fetch(request->input->relid, root)->inh;
 	if (!request->inherited)
 	{
@@ -203,6 +231,9 @@ find_tables(PlannerInfo *root, Request *request)
 		return reason;
 	if (request->tables == NIL && request->foreign == NIL)
 		return "there is no partition to read";
+	reason = parts_refusal(root, request->target, request->tables, request->input);
+	if (reason != NULL)
+		return reason;
 
 	/*
 	 * nothing for us, but shards need not group by what PostgreSQL would have
@@ -363,9 +394,8 @@ scan_paths(PlannerInfo *root, Request *request, double groups, int workers)
 	ListCell   *lc;
 
 	if (request->chain != NULL)
-		paths = list_make1(vector_join_path(root, request->partial_rel,
-											workers > 0 ? request->worker_chain : request->chain, request->target,
-											groups, workers, workers > 0));
+		paths = vector_join_paths(root, request->partial_rel, workers > 0 ? request->worker_chain : request->chain,
+								  request->target, groups, workers, workers > 0);
 	foreach(lc, request->chain != NULL ? NIL : request->tables)
 	{
 		RelOptInfo *rel = lfirst(lc);
@@ -532,7 +562,7 @@ adds_in_other_order(Request *request)
 static const char *
 offer(PlannerInfo *root, Request *request)
 {
-	const char *reason = input_refusal(request->input);
+	const char *reason = input_refusal(root, request->input);
 	RelOptInfo *partial_rel;
 	List	   *partial;
 	int			workers;
@@ -673,7 +703,7 @@ offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 	}
 	request->distinct = !sets && (extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0;
 	if (request->distinct &&
-		(!aggregates_distinct(request->rel->reltarget, extra->havingQual) || input_refusal(request->input) != NULL ||
+		(!aggregates_distinct(request->rel->reltarget, extra->havingQual) || input_refusal(root, request->input) != NULL ||
 		 request->input->reloptkind == RELOPT_JOINREL || planner_rt_fetch(request->input->relid, root)->inh))
 		return planner_no_partial_form(root, request->rel->reltarget, extra->havingQual);
 	if (!sets && parse->groupClause != NIL && group_clause_of(root) == NIL)

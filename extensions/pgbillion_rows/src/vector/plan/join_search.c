@@ -1,0 +1,659 @@
+/*-------------------------------------------------------------------------
+ *
+ * join_search.c
+ *	  Which joins can be done along a table, and which of them cost least.
+ *
+ * A chain begins with a table that we can scan, or with one that stands for
+ * several such. Each of its joins adds the rows of a relation, of which any path
+ * of PostgreSQL's gives all. Chains are found in two ways:
+ *
+ *	join_chain_of_path()		the joins of a path of PostgreSQL's, in its order
+ *	join_chain_of_search()	the cheapest one of all orders that PostgreSQL has looked
+ *						at: while it does, the best chain of each relation is
+ *						remembered. So the table may be one that PostgreSQL has
+ *						on an inner side.
+ *
+ * What is remembered belongs to the memory context of the relation, and is
+ * forgotten with it. The genetic search, which makes and drops relations by the
+ * thousand, is left alone.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "optimizer/cost.h"
+#include "optimizer/geqo.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
+#include "optimizer/planmain.h"
+#include "parser/parsetree.h"
+
+#include "compat.h"
+#include "planner/planner.h"
+#include "vector/plan/cost_model.h"
+#include "vector/plan/join_chain.h"
+#include "vector/plan/join_search.h"
+#include "vector/plan/join_step.h"
+#include "vector/plan/plan.h"
+#include "vector/plan/planner_memo.h"
+
+/* Tables of less than that many pages together are joined in a few milliseconds. */
+#define LEAST_PAGES 128
+
+/* Of more partitions than that joins are not looked at, which takes long. */
+#define MOST_PARTS 64
+
+/* What a few rows of a table are, found for a small share of what it costs to look at all. */
+#define FEW_ROWS 20
+#define FEW_PAGES 32
+#define FEW_ROWS_SHARE 0.1
+
+/* ---- the joins of a path ---- */
+
+/* A path below what only computes columns, or collects the rows of workers. */
+static Path *
+skip_plain(Path *path)
+{
+	if (IsA(path, ProjectionPath))
+		path = ((ProjectionPath *) path)->subpath;
+	if (IsA(path, GatherPath))
+		path = ((GatherPath *) path)->subpath;
+	if (IsA(path, ProjectionPath))
+		path = ((ProjectionPath *) path)->subpath;
+	return path;
+}
+
+/* A path below what keeps its rows for the next time. */
+static Path *
+skip_cache(Path *path)
+{
+	if (IsA(path, MaterialPath))
+		path = ((MaterialPath *) path)->subpath;
+	if (IsA(path, MemoizePath))
+		path = ((MemoizePath *) path)->subpath;
+	return path;
+}
+
+/*
+ * A path of all the rows of an inner side, of which PostgreSQL's may look for
+ * those of each outer row, or give each process a part; or NULL. With `safe`
+ * workers must be able to run it.
+ */
+static Path *
+whole_inner(JoinPath *join, bool safe)
+{
+	Path	   *inner = skip_cache(join->innerjoinpath);
+
+	/* rows made unique are no longer the relation's */
+	if (IsA(inner, UniquePath) || IsA(join, HashPath))
+	{
+		if (inner->param_info == NULL && inner->parallel_workers == 0 && (inner->parallel_safe || !safe))
+			return inner;
+		if (IsA(inner, UniquePath))
+			return NULL;
+	}
+	return join_step_cheapest_whole(inner->parent, safe);
+}
+
+/*
+ * Does the inner side of a nested loop look for rows by conditions that nothing
+ * tells of? Those of partitions and of joins are with the paths that they are
+ * made of, and not among the join's own.
+ */
+static bool
+hides_conditions(JoinPath *join)
+{
+	ParamPathInfo *params = skip_cache(join->innerjoinpath)->param_info;
+
+	return params != NULL && params->ppi_clauses == NIL;
+}
+
+/*
+ * The conditions of a join. Those that the inner side of a nested loop uses to
+ * look for rows are not among the path's own: *looked_for.
+ */
+static List *
+conditions_of(JoinPath *join, List **looked_for)
+{
+	ParamPathInfo *params = skip_cache(join->innerjoinpath)->param_info;
+
+	*looked_for = params == NULL ? NIL : params->ppi_clauses;
+	return list_concat_copy(join->joinrestrictinfo, *looked_for);
+}
+
+/* Is it a table that might be scanned by us? */
+static bool
+is_table(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->reloptkind == RELOPT_BASEREL && rel->rtekind == RTE_RELATION &&
+		!planner_rt_fetch(rel->relid, root)->inh;
+}
+
+/* Is it the scan of a table, which might as well be ours? */
+static bool
+scans_table(PlannerInfo *root, Path *path)
+{
+	switch (path->pathtype)
+	{
+		case T_SeqScan:
+		case T_IndexScan:
+		case T_IndexOnlyScan:
+		case T_BitmapHeapScan:
+			break;
+		default:
+			if (!vector_is_filter_scan(path))
+				return false;
+	}
+	return is_table(root, path->parent) && path->param_info == NULL;
+}
+
+/* The step that a join of PostgreSQL's would be, or why there is none. */
+static const char *
+step_of_path(PlannerInfo *root, JoinPath *path, Index table, bool safe, JoinStep **result)
+{
+	Path	   *inner = whole_inner(path, safe);
+	List	   *looked_for;
+	InnerSide	side;
+	JoinStep	tried;
+	const char *reason;
+	Joining		join = {
+		.type = path->jointype,
+		.relids = path->path.parent->relids,
+		.outer = path->outerjoinpath->parent->relids,
+		.inner = path->innerjoinpath->parent->relids,
+		.hashes = IsA(path, HashPath),
+		.table = table,
+		.outer_rows = path->outerjoinpath->parent->rows * cached_rows_factor(root, path->outerjoinpath->parent),
+		.rows = path->path.parent->rows * cached_rows_factor(root, path->path.parent),
+	};
+
+	if (inner == NULL)
+		return "a join whose inner side cannot be read as a whole";
+	if (!join_step_is_our_type(join.type))
+		return "a right or full join";
+	if (hides_conditions(path))
+		return "a join that looks for rows in several tables";
+	join.conditions = conditions_of(path, &looked_for);
+	join.looks_for_rows = looked_for != NIL;
+	if (join.hashes)
+		join.hashed = ((HashPath *) path)->path_hashclauses;
+
+	join_step_appraise_inner(root, inner, safe, &side);
+	reason = join_step_try(root, &join, &side, &tried);
+	if (reason == NULL)
+		*result = join_step_make(root, &join, &tried);
+	return reason;
+}
+
+/* Is it a join of a kind that can be taken for a hash join? */
+static bool
+is_join(Path *path)
+{
+	return IsA(path, HashPath) || IsA(path, NestPath) || IsA(path, MergePath);
+}
+
+/* The relation that is outermost in a path of joins. */
+static Index
+first_of(Path *path)
+{
+	path = skip_plain(path);
+	while (is_join(path))
+		path = skip_plain(((JoinPath *) path)->outerjoinpath);
+	return path->parent->relid;
+}
+
+/*
+ * Make a chain of a path of a join, or say why not; *nsteps is how far that
+ * got.
+ */
+const char *
+join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe, JoinChain **result, int *nsteps)
+{
+	JoinChain  *chain;
+	Index		table = first_of(path);
+	List	   *steps = NIL;
+	const char *reason;
+	ListCell   *lc;
+
+	*nsteps = 0;
+	path = skip_plain(path);
+	while (is_join(path))
+	{
+		JoinStep   *step;
+
+		reason = step_of_path(root, (JoinPath *) path, table, safe, &step);
+		if (reason != NULL)
+			return reason;
+		steps = lcons(step, steps);
+		*nsteps = list_length(steps);
+		path = skip_plain(((JoinPath *) path)->outerjoinpath);
+	}
+	if (steps == NIL || !scans_table(root, path))
+		return "a join that is no chain of joins along a table";
+	/* only the conditions of a table for us can be looked at */
+	reason = vector_table_refusal(root, path->parent);
+	if (reason != NULL)
+		return reason;
+	chain = join_chain_begin(root, path->parent, NIL);
+	foreach(lc, steps)
+	{
+		JoinChain	longer;
+
+		if (!join_chain_try_longer(chain, lfirst(lc), &longer))
+			return "too many columns";
+		chain = join_chain_make_longer(chain, joined, lfirst(lc));
+	}
+	*result = chain;
+
+	return NULL;
+}
+
+/* ---- what is remembered ---- */
+
+/* The best chains that give the rows of a relation: one of any, one for workers; or NULL. */
+typedef struct Memory
+{
+	JoinChain  *chains[2];
+	Rival		rivals[2];		/* of one process, and among partial paths;
+								 * planned 0: none yet */
+} Memory;
+
+static Memory *
+find_memory(PlannerInfo *root, RelOptInfo *rel)
+{
+	return planner_memo_find(root, MEMO_CHAINS, rel);
+}
+
+/* Begin to remember a relation. */
+static Memory *
+make_memory(PlannerInfo *root, RelOptInfo *rel)
+{
+	return planner_memo_make(root, MEMO_CHAINS, rel, sizeof(Memory));
+}
+
+/* Is it a path of one process of PostgreSQL's or another extension's, also where something is done with its rows? */
+static bool
+is_serial_of_core(Path *path)
+{
+	for (;;)
+	{
+		switch (nodeTag(path))
+		{
+			case T_ProjectionPath:
+				path = ((ProjectionPath *) path)->subpath;
+				break;
+			case T_ProjectSetPath:
+				path = ((ProjectSetPath *) path)->subpath;
+				break;
+			case T_SortPath:
+			case T_IncrementalSortPath:
+				path = ((SortPath *) path)->subpath;
+				break;
+			case T_GatherPath:
+			case T_GatherMergePath:
+				return false;
+			default:
+				return !vector_is_rows_of_joins(path);
+		}
+	}
+}
+
+/* The cheapest such path for all rows of a joined relation, or, with `partial`, for each process's; or NULL. */
+static Path *
+cheapest_of_core(RelOptInfo *joined, bool partial)
+{
+	ListCell   *lc;
+
+	/* the cheapest comes first */
+	foreach(lc, partial ? joined->partial_pathlist : joined->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if (path->param_info == NULL && is_serial_of_core(path))
+			return path;
+	}
+	return NULL;
+}
+
+/* Does PostgreSQL look for rows, in a path or below it, by those of another relation? */
+static bool
+looks_for_rows(Path *path)
+{
+	JoinPath   *join = (JoinPath *) path;
+
+	switch (nodeTag(path))
+	{
+		case T_NestPath:
+			return !bms_is_empty(PATH_REQ_OUTER(join->innerjoinpath)) || looks_for_rows(join->outerjoinpath) ||
+				looks_for_rows(join->innerjoinpath);
+		case T_HashPath:
+		case T_MergePath:
+			return looks_for_rows(join->outerjoinpath) || looks_for_rows(join->innerjoinpath);
+		case T_ProjectionPath:
+			return looks_for_rows(((ProjectionPath *) path)->subpath);
+		case T_GatherPath:
+			return looks_for_rows(((GatherPath *) path)->subpath);
+		default:
+			return false;
+	}
+}
+
+/*
+ * The cheapest path of PostgreSQL's, of those which there have been: ours makes
+ * it forget others. False if it is the one that was known.
+ */
+static bool
+meet_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
+{
+	Path	   *best = cheapest_of_core(joined, partial);
+
+	if (best == NULL || (rival->planned > 0 && best->total_cost >= rival->planned))
+		return false;
+	rival->planned = best->total_cost;
+	rival->taken = cached_path_cost(root, best);
+	rival->looks = looks_for_rows(best);
+
+	return true;
+}
+
+/* Does a table stand for others: is it partitioned, has it children, or is it a UNION ALL? */
+static bool
+stands_for_others(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->reloptkind == RELOPT_BASEREL && planner_rt_fetch(rel->relid, root)->inh;
+}
+
+/* Can a table below another one be scanned by us, also for what the other's columns are in it? */
+static bool
+is_part_for_us(PlannerInfo *root, RelOptInfo *part)
+{
+	ListCell   *lc;
+
+	if (vector_table_refusal(root, part) != NULL)
+		return false;
+	foreach(lc, part->reltarget->exprs)
+	{
+		if (vector_expression_refusal(lfirst(lc)) != NULL)
+			return false;
+	}
+	return true;
+}
+
+/* The tables that a table stands for; NIL if they are not for us. */
+static List *
+parts_for_us(PlannerInfo *root, RelOptInfo *table)
+{
+	List	   *parts;
+	ListCell   *lc;
+
+	if (planner_prunes_at_run_time(root, table))
+		return NIL;
+	parts = planner_leaf_tables(root, table);
+	if (list_length(parts) > MOST_PARTS)
+		return NIL;
+	foreach(lc, parts)
+	{
+		if (!is_part_for_us(root, lfirst(lc)))
+			return NIL;
+	}
+	return parts;
+}
+
+/* The chain of a table alone, or NULL. */
+static JoinChain *
+chain_of_table(PlannerInfo *root, RelOptInfo *table)
+{
+	List	   *parts;
+
+	if (is_table(root, table))
+		return vector_table_refusal(root, table) == NULL ? join_chain_begin(root, table, NIL) : NULL;
+	parts = parts_for_us(root, table);
+	return parts != NIL ? join_chain_begin(root, table, parts) : NULL;
+}
+
+/* What is known of a relation, of which a table alone is found out now; or NULL. */
+static Memory *
+recall(PlannerInfo *root, RelOptInfo *rel)
+{
+	Memory	   *memory = find_memory(root, rel);
+
+	if (memory == NULL && (is_table(root, rel) || stands_for_others(root, rel)))
+	{
+		memory = make_memory(root, rel);
+		memory->chains[0] = memory->chains[1] = chain_of_table(root, rel);
+	}
+	return memory;
+}
+
+/*
+ * Prolong a chain by a join, and remember it if it is the cheapest one of its
+ * rows: then true.
+ */
+static bool
+prolong(PlannerInfo *root, RelOptInfo *joined, JoinChain *chain, const Joining *join, const InnerSide *inner,
+		bool safe)
+{
+	Memory	   *memory = find_memory(root, joined);
+	JoinChain	longer;
+	JoinStep	tried;
+
+	if (join_step_try(root, join, inner, &tried) != NULL || !join_chain_try_longer(chain, &tried, &longer) ||
+		(memory != NULL && memory->chains[safe] != NULL && join_chain_cost(&longer) >= join_chain_cost(memory->chains[safe])))
+		return false;
+	if (memory == NULL)
+		memory = make_memory(root, joined);
+	memory->chains[safe] = join_chain_make_longer(chain, joined, join_step_make(root, join, &tried));
+
+	return true;
+}
+
+/* Does an index give the few rows that are read of a table, or of those that it stands for? */
+static bool
+has_few_rows(PlannerInfo *root, RelOptInfo *rel)
+{
+	double		pages = 0;
+	double		tuples = 0;
+	ListCell   *lc;
+
+	if (rel->rows > FEW_ROWS || rel->cheapest_total_path == NULL)
+		return false;
+	foreach(lc, planner_leaf_tables(root, rel))
+	{
+		RelOptInfo *leaf = lfirst(lc);
+
+		pages += leaf->pages;
+		tuples += leaf->tuples;
+	}
+	return pages > FEW_PAGES && rel->cheapest_total_path->total_cost < FEW_ROWS_SHARE * cpu_tuple_cost * tuples;
+}
+
+/*
+ * Is a statement about a few rows of a table, which an index gives? What it
+ * joins with these is looked for in indexes, too: nothing is to be gained, and
+ * planning it must not take longer.
+ */
+static bool
+is_about_few_rows(PlannerInfo *root)
+{
+	int			table = -1;
+
+	while ((table = bms_next_member(root->all_baserels, table)) >= 0)
+	{
+		RelOptInfo *rel = root->simple_rel_array[table];
+
+		if (rel != NULL && has_few_rows(root, rel))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Is what a statement reads worth looking at all of its joins? Of many tables
+ * there are very many, and their tables on their own cost about what can be
+ * gained.
+ */
+static bool
+is_worth_search(PlannerInfo *root)
+{
+	int			levels = Max(from_collapse_limit, join_collapse_limit);
+	int			tables = 0;
+	Cost		cost = 0;
+	int			table = -1;
+
+	while ((table = bms_next_member(root->all_baserels, table)) >= 0)
+	{
+		RelOptInfo *rel = root->simple_rel_array[table];
+
+		if (rel == NULL || rel->cheapest_total_path == NULL)
+			continue;
+		tables++;
+		cost += rel->cheapest_total_path->total_cost;
+	}
+	return cost >= JOIN_SEARCH_COST * tables * exp2(Min(tables, levels));
+}
+
+/*
+ * Why a statement is not for us, or NULL. What it does with the rows of joins
+ * must not need those of the tables, as locks and rechecks of updated rows do.
+ * Small tables are left alone.
+ */
+static const char *
+statement_refusal(PlannerInfo *root)
+{
+	if ((root->parse->commandType != CMD_SELECT && root->parse->commandType != CMD_INSERT) ||
+		root->rowMarks != NIL || root->parse->rowMarks != NIL)
+		return "rows are changed or locked";
+	if (vector_join == PLAN_FORCE)
+		return NULL;
+	if (root->total_table_pages < LEAST_PAGES)
+		return "the tables are small";
+	if (is_about_few_rows(root))
+		return "an index gives the few rows that are read of a table";
+	if (!is_worth_search(root))
+		return "reading the tables takes little, compared with looking at all their joins";
+	return NULL;
+}
+
+/* This is asked with each join of a statement. */
+typedef struct StatementMemo
+{
+	const char *refusal;
+} StatementMemo;
+
+/* The same, found out once. */
+const char *
+join_chain_refusal(PlannerInfo *root)
+{
+	StatementMemo *known = planner_memo_find(root, MEMO_STATEMENT, root);
+
+	if (known == NULL)
+	{
+		known = planner_memo_make(root, MEMO_STATEMENT, root, sizeof(StatementMemo));
+		known->refusal = statement_refusal(root);
+	}
+	return known->refusal;
+}
+
+/* Is a statement for us? The genetic search is left alone. */
+static bool
+is_for_us(PlannerInfo *root)
+{
+	return !searched_by_geqo(root) && join_chain_refusal(root) == NULL;
+}
+
+/*
+ * Could a chain of at least this cost be of use for the rows of a join, for
+ * which PostgreSQL has paths? A chain that costs many times as much gets no
+ * further joins. This runs for every join of every statement.
+ */
+static bool
+is_promising(RelOptInfo *joined, Cost least)
+{
+	Path	   *best = cheapest_of_core(joined, false);
+
+	return vector_join == PLAN_FORCE || best == NULL || least < JOIN_HOPELESS_FACTOR * best->total_cost;
+}
+
+/* The least that it can cost to read a table of so many rows. */
+static Cost
+least_cost(double tuples)
+{
+	return STARTUP_COST + cpu_tuple_cost * KERNEL_COST_FACTOR * tuples;
+}
+
+/*
+ * PostgreSQL looks at two relations that can be joined: remember the chain that
+ * ends with this join, if it is the cheapest one of its rows. True if there is
+ * a new one, or PostgreSQL has a new path for them.
+ */
+bool
+join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
+				   JoinPathExtraData *extra)
+{
+	Joining		join = {
+		.type = type,
+		.relids = joined->relids,
+		.outer = outer->relids,
+		.inner = inner->relids,
+		.conditions = extra->restrictlist,
+	};
+	Memory	   *memory;
+	bool		found = false;
+
+	if (vector_join == PLAN_OFF || !enable_hashjoin || !enable_seqscan || !join_step_is_our_type(type) ||
+		joined->reloptkind != RELOPT_JOINREL || !is_for_us(root) ||
+		(outer->reloptkind == RELOPT_BASEREL && !is_promising(joined, least_cost(outer->tuples))) ||
+		!bms_is_empty(joined->lateral_relids) || !bms_is_empty(outer->lateral_relids) ||
+		!bms_is_empty(inner->lateral_relids))
+		return false;
+	memory = recall(root, outer);
+	if (memory == NULL)
+		return false;
+	join.outer_rows = outer->rows * cached_rows_factor(root, outer);
+	join.rows = joined->rows * cached_rows_factor(root, joined);
+	for (int safe = 0; safe < 2; safe++)
+	{
+		JoinChain  *chain = memory->chains[safe];
+		const InnerSide *side;
+
+		if (chain == NULL || (safe && !joined->consider_parallel))
+			continue;
+		side = join_step_inner_of_relation(root, inner, safe);
+		if (side == NULL || (chain->ntables > 0 && !side->repeats) ||
+			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(chain) : 0) +
+						  side->path->total_cost))
+			continue;
+		join.table = chain->table->relid;
+		found |= prolong(root, joined, chain, &join, side, safe);
+	}
+	memory = find_memory(root, joined);
+	for (int partial = 0; memory != NULL && partial < 2; partial++)
+		found |= meet_rival(root, joined, partial, &memory->rivals[partial]);
+	return found;
+}
+
+/* Tell what PostgreSQL has for the rows of a relation, or, with `partial`, each process's; false if that is nothing. */
+bool
+join_chain_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
+{
+	Memory	   *memory = find_memory(root, joined);
+
+	memset(rival, 0, sizeof(Rival));
+	if (memory != NULL)
+		*rival = memory->rivals[partial];
+	/* other extensions add paths after ours */
+	(void) meet_rival(root, joined, partial, rival);
+	return rival->planned > 0;
+}
+
+/* The cheapest chain of the rows of a relation, as far as PostgreSQL has looked at joins; or NULL. */
+JoinChain *
+join_chain_of_search(PlannerInfo *root, RelOptInfo *joined, bool safe)
+{
+	Memory	   *memory = find_memory(root, joined);
+
+	return memory == NULL ? NULL : memory->chains[safe];
+}
