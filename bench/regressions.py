@@ -7,8 +7,9 @@ millisecond are left out. What takes longer than LIMIT=10 seconds is canceled; w
 not, that counts as below, too.
 
 QUERIES=… is how many (1000; QUICK=1 is 100 at scale 0.1), SEED=… the number of the first one (0), by which each can be
-run again, SCALE=… is another scale, CLOCK=wall counts the time that passes instead of CPU time, PG_CONFIG=… names
-another PostgreSQL, PLANS=DIRECTORY is where to save the queries that count as below, with all plans.
+run again, SCALE=… is another scale, PARTITIONS=12 partitions the fact tables, CLOCK=wall counts the time that passes
+instead of CPU time, PG_CONFIG=… names another PostgreSQL, PLANS=DIRECTORY is where to save the queries that count as
+below, with all plans.
 """
 
 from __future__ import annotations
@@ -196,7 +197,7 @@ def main() -> int:
             conn.prepare_threshold = None
             conditions = common.conditions(cluster)
             all_found = run(conn, Path(plans) if plans else None)
-    report(all_found, {"scale": tpcds.SCALE, "seed": SEED, **conditions})
+    report(all_found, {"scale": tpcds.SCALE, "partitions": tpcds.PARTITIONS, "seed": SEED, **conditions})
     return 0
 
 

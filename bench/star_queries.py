@@ -71,8 +71,8 @@ class Tables:
             "SELECT c.relname, a.attname, format_type(a.atttypid, NULL), s.most_common_vals::text::text[],"
             " s.histogram_bounds::text::text[] FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid"
             " JOIN pg_stats s ON s.schemaname = 'public' AND s.tablename = c.relname AND s.attname = a.attname"
-            " WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND a.attnum > 0"
-            " ORDER BY c.relname, a.attnum"
+            " WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = 'public'::regnamespace"
+            " AND a.attnum > 0 ORDER BY c.relname, a.attnum"
         ).fetchall()
         found: dict[str, list[Column]] = {}
         for table, name, kind, common, bounds in rows:

@@ -7,6 +7,9 @@ Primary keys, an index on each foreign key of the fact tables and of customer, a
 more than a few pages, which only the side `columns` reads. Answers of all sides are compared in full. A first
 run that takes longer than LIMIT=30 seconds is canceled, and its query counts as unfinished by that side.
 
+PARTITIONS=12 partitions the fact tables by date, into that many and a default partition for rows without a date. They
+then have no primary key, since it does not contain the date, but an index on its columns.
+
 QUICK=1 is scale 0.1, SCALE=… another one (DuckDB's generator never ends below 0.01); SEED=… repeats the order, ROUNDS=…
 is how often, CLOCK=cpu counts CPU time, PG_CONFIG=… names another PostgreSQL. QUERIES=q5,q93 or -k chooses queries,
 WORKERS=2 or --workers the processes (and threads of DuckDB), PLANS=DIRECTORY or --plans where to save the plans, as
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -42,6 +46,7 @@ from pgbillion.rows.answers import Answer
 from pgbillion.server import extension
 
 SCALE = float(os.environ.get("SCALE") or common.sized(1, 0.1, 0.01))
+PARTITIONS = int(os.environ.get("PARTITIONS") or 0)
 LIMIT = float(os.environ.get("LIMIT") or 30)
 FEW = "q3,q5,q36,q93,q96"  # in a run whose figures tell nothing
 AGAIN_SECONDS = 60  # what is measured again takes no longer, unless three alternations do
@@ -62,6 +67,17 @@ PRIMARY_KEYS = {
     "web_returns": "wr_item_sk, wr_order_number",
     "web_sales": "ws_item_sk, ws_order_number",
 }
+# what fact tables are partitioned by, and the days, numbered, that sales are of
+DATES = {
+    "catalog_returns": "cr_returned_date_sk",
+    "catalog_sales": "cs_sold_date_sk",
+    "inventory": "inv_date_sk",
+    "store_returns": "sr_returned_date_sk",
+    "store_sales": "ss_sold_date_sk",
+    "web_returns": "wr_returned_date_sk",
+    "web_sales": "ws_sold_date_sk",
+}
+FIRST_DAY, LAST_DAY = 2450815, 2452642
 WITH_FOREIGN_KEYS = (*PRIMARY_KEYS, "customer")
 LEAST_PAGES = 32  # a smaller table would have no segment of a columnar index
 MOST_COLUMNS = 32
@@ -168,31 +184,50 @@ def start_duckdb(folder: Path, threads: int) -> Iterator[Duck]:
             process.terminate()
 
 
+def create(conn: Connection, table: str, columns: Sequence[Sequence[str]]) -> bool:
+    """Create a table; tell whether it is partitioned."""
+    definitions = ", ".join(f"{name} {TYPES.get(kind, kind)}" for name, kind in columns)
+    partitioned = bool(PARTITIONS) and table in DATES
+    by = f" PARTITION BY RANGE ({DATES[table]})" if partitioned else ""
+    conn.execute(f"CREATE TABLE {table} ({definitions}){by}".encode())
+    if partitioned:
+        days = [FIRST_DAY + (LAST_DAY + 1 - FIRST_DAY) * number // PARTITIONS for number in range(PARTITIONS + 1)]
+        for number, (first, end) in enumerate(itertools.pairwise(days)):
+            bounds = f"FOR VALUES FROM ({first}) TO ({end})"
+            conn.execute(f"CREATE TABLE {table}_{number} PARTITION OF {table} {bounds}".encode())
+        conn.execute(f"CREATE TABLE {table}_others PARTITION OF {table} DEFAULT".encode())
+    return partitioned
+
+
 def load(conn: Connection, folder: Path, generated: Duck) -> None:
     """Load the tables with their indexes, statistics and visibility map."""
     words = set(re.findall(r"\w+", " ".join(generated.queries.values()).lower()))
     for table, columns in generated.tables.items():
         names = [name for name, _ in columns]
-        definitions = [f"{name} {TYPES.get(kind, kind)}" for name, kind in columns]
         key = PRIMARY_KEYS.get(table, names[0])
         common.say(f"loading {table}")
-        conn.execute(f"CREATE TABLE {table} ({', '.join(definitions)})".encode())
+        partitioned = create(conn, table, columns)
         file = folder / f"{table}.csv"
         with file.open("rb") as data, conn.cursor().copy(f"COPY {table} FROM STDIN (FORMAT csv)".encode()) as copy:
             while block := data.read(1 << 20):
                 copy.write(block)
         file.unlink()
-        conn.execute(f"ALTER TABLE {table} ADD PRIMARY KEY ({key})".encode())
+        indexed = f"CREATE INDEX ON {table} ({key})" if partitioned else f"ALTER TABLE {table} ADD PRIMARY KEY ({key})"
+        conn.execute(indexed.encode())
         if table in WITH_FOREIGN_KEYS:
             for name in names:
                 # the first column of the primary key has an index
                 if name.endswith("_sk") and not key.startswith(name):
                     conn.execute(f"CREATE INDEX ON {table} ({name})".encode())
-        pages = conn.execute("SELECT pg_relation_size(%s) / 8192", [table]).fetchone()
+        pages = conn.execute(
+            "SELECT sum(pg_relation_size(oid)) / 8192 FROM pg_class WHERE oid = %(table)s::regclass"
+            " OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = %(table)s::regclass)",
+            {"table": table},
+        ).fetchone()
         assert pages is not None
-        indexed = [name for name in names if name in words][:MOST_COLUMNS]
-        if pages[0] >= LEAST_PAGES:
-            conn.execute(f"CREATE INDEX {table}_columns ON {table} USING columns ({', '.join(indexed)})".encode())
+        if pages[0] >= LEAST_PAGES * (PARTITIONS + 1 if partitioned else 1):
+            used = [name for name in names if name in words][:MOST_COLUMNS]
+            conn.execute(f"CREATE INDEX {table}_columns ON {table} USING columns ({', '.join(used)})".encode())
     # first the log to disk: pages of commits that are not there are not marked all-visible
     conn.execute("CHECKPOINT")
     # the second one encodes what the first one found all-visible
@@ -472,7 +507,17 @@ def main() -> int:
             again = measure(conn, all_found, generated, order)
             if asked.plans:
                 save_plans(conn, all_found, Path(asked.plans))
-    report(all_found, {"scale": SCALE, "workers": asked.workers, "measured_again": again, "seed": seed, **conditions})
+    report(
+        all_found,
+        {
+            "scale": SCALE,
+            "partitions": PARTITIONS,
+            "workers": asked.workers,
+            "measured_again": again,
+            "seed": seed,
+            **conditions,
+        },
+    )
     return 0
 
 

@@ -99,7 +99,20 @@ def state() -> Iterator[Path]:
 
 def bench(name: str, state: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PG") or name == "PG_CONFIG"}
-    for size in ("CHECK", "CLOCK", "LIMIT", "PLANS", "QUERIES", "ROUNDS", "ROWS", "SCALE", "SEED", "TABLES", "WORKERS"):
+    for size in (
+        "CHECK",
+        "CLOCK",
+        "LIMIT",
+        "PARTITIONS",
+        "PLANS",
+        "QUERIES",
+        "ROUNDS",
+        "ROWS",
+        "SCALE",
+        "SEED",
+        "TABLES",
+        "WORKERS",
+    ):
         clean.pop(size, None)
     # DISK: without a file system of its own, which takes 24 GB and root
     given = {"PGBILLION_STATE": str(state), "TINY": "1", "DISK": "1", **environment}
@@ -123,6 +136,14 @@ def test_it_runs_to_its_end(name: str, state: Path) -> None:
     assert values["benchmark"] == name
     assert set(values) >= KEYS[name], sorted(values)
     assert [path.name for path in state.iterdir() if path.name not in ("postgresql", DUCKDB)] == []
+
+
+def test_fact_tables_can_be_partitioned(state: Path) -> None:
+    done = bench("regressions", state, PARTITIONS="3")
+    if "'pip', 'install'" in done.stderr:
+        needs.missing("DuckDB's extensions tpcds and tpch, which pip installs")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["partitions"] == 3
 
 
 def test_two_postgresqls_are_compared(state: Path) -> None:
