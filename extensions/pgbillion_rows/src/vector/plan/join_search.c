@@ -622,7 +622,7 @@ join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, Rel
 		if (chain == NULL || (safe && !joined->consider_parallel))
 			continue;
 		side = join_step_inner_of_relation(root, inner, safe);
-		if (side == NULL || (chain->ntables > 0 && !side->repeats) ||
+		if (side == NULL || (chain->ntables > 0 && !join_step_repeats(side->path)) ||
 			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(chain) : 0) +
 						  side->path->total_cost))
 			continue;

@@ -130,8 +130,6 @@ columns_refusal(Path *path)
 	return NULL;
 }
 
-static bool repeats(const Path *path);
-
 static bool
 all_repeat(List *paths)
 {
@@ -139,7 +137,7 @@ all_repeat(List *paths)
 
 	foreach(lc, paths)
 	{
-		if (!repeats(lfirst(lc)))
+		if (!join_step_repeats(lfirst(lc)))
 			return false;
 	}
 	return true;
@@ -155,8 +153,8 @@ scan_repeats(const Path *path)
 static bool
 join_repeats(const JoinPath *join)
 {
-	return !contain_volatile_functions((Node *) join->joinrestrictinfo) && repeats(join->outerjoinpath) &&
-		repeats(join->innerjoinpath);
+	return !contain_volatile_functions((Node *) join->joinrestrictinfo) && join_step_repeats(join->outerjoinpath) &&
+		join_step_repeats(join->innerjoinpath);
 }
 
 /*
@@ -164,8 +162,8 @@ join_repeats(const JoinPath *join)
  * rows? Known kinds only: the plan of a subquery, for instance, PostgreSQL
  * expects to be made once.
  */
-static bool
-repeats(const Path *path)
+bool
+join_step_repeats(const Path *path)
 {
 	if (contain_volatile_functions((Node *) path->pathtarget->exprs))
 		return false;
@@ -189,13 +187,13 @@ repeats(const Path *path)
 		case T_MergePath:
 			return join_repeats(&((const MergePath *) path)->jpath);
 		case T_MaterialPath:
-			return repeats(((const MaterialPath *) path)->subpath);
+			return join_step_repeats(((const MaterialPath *) path)->subpath);
 		case T_MemoizePath:
-			return repeats(((const MemoizePath *) path)->subpath);
+			return join_step_repeats(((const MemoizePath *) path)->subpath);
 		case T_ProjectionPath:
-			return repeats(((const ProjectionPath *) path)->subpath);
+			return join_step_repeats(((const ProjectionPath *) path)->subpath);
 		case T_SortPath:
-			return repeats(((const SortPath *) path)->subpath);
+			return join_step_repeats(((const SortPath *) path)->subpath);
 		default:
 			return false;
 	}
@@ -210,7 +208,6 @@ join_step_appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *in
 	inner->path = path;
 	inner->partial = safe ? cheapest_part(root, path, &inner->partial_cost) : NULL;
 	inner->refusal = columns_refusal(path);
-	inner->repeats = repeats(path);
 	inner->rows = path->rows * cached_rows_factor(root, path->parent);
 	inner->cost = cached_path_cost(root, path);
 	inner->ncolumns = list_length(path->pathtarget->exprs);

@@ -33,8 +33,6 @@ typedef struct InnerSide
 	Path	   *partial;		/* gives each process a part of its rows, or
 								 * NULL */
 	const char *refusal;		/* why it is none, or NULL */
-	bool		repeats;		/* can several plans have it, with the same
-								 * rows? */
 	double		rows;
 	Cost		cost;
 	Cost		partial_cost;	/* of each process */
@@ -65,6 +63,7 @@ typedef struct JoinStep
 extern bool join_step_is_our_type(JoinType type);
 extern Path *join_step_cheapest_whole(RelOptInfo *rel, bool safe);
 extern void join_step_appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner);
+extern bool join_step_repeats(const Path *path);
 extern const InnerSide *join_step_inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe);
 extern const char *join_step_try(PlannerInfo *root, const Joining *join, const InnerSide *inner, JoinStep *step);
 extern JoinStep *join_step_make(PlannerInfo *root, const Joining *join, const JoinStep *tried);
