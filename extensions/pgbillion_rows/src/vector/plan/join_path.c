@@ -326,7 +326,7 @@ join_offer_find(PlannerInfo *root, RelOptInfo *joined)
 	return planner_memo_find(root, MEMO_OFFER, joined);
 }
 
-/* What the rows of one table's chain take each of so many processes, and which columnar index it reads. */
+/* What the rows of one table's chain take each of `divisor` processes, and which columnar index it reads. */
 static Cost
 rows_cost(PlannerInfo *root, JoinChain *chain, double divisor, Oid *index)
 {
@@ -337,7 +337,7 @@ rows_cost(PlannerInfo *root, JoinChain *chain, double divisor, Oid *index)
 }
 
 /*
- * What the rows of a chain take each of so many processes. Of several tables it
+ * What the rows of a chain take each of `divisor` processes. Of several tables it
  * is as exact as the search of chains is: most chains that are looked at are not
  * taken, and then no chain of each table is made.
  */

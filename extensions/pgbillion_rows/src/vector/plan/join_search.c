@@ -577,7 +577,7 @@ is_promising(RelOptInfo *joined, Cost least)
 	return vector_join == PLAN_FORCE || best == NULL || least < JOIN_HOPELESS_FACTOR * best->total_cost;
 }
 
-/* The least that it can cost to read a table of so many rows. */
+/* The least that it can cost to read a table of `tuples` rows. */
 static Cost
 least_cost(double tuples)
 {
