@@ -8,10 +8,12 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ from harness.servers import one
 from pgbillion.cli import tables_drop, tenants
 from pgbillion.common import invocation
 from pgbillion.server.postgres import Cluster, Installation
+from pgbillion.tables.crew import Crew, Member
 
 PACKAGE = Path(__file__).parents[2] / "src" / "pgbillion"
 GROUPS = "server|extension|durability|tables|tenants|rows|shards|demo|cycle"
@@ -223,6 +226,28 @@ def test_an_interrupted_run(user: User, cluster: Cluster, monkeypatch: pytest.Mo
     line = command(done.stderr, "resume with: ")
     assert " --sample-interval 0.5" in line
     assert "; 6,000 in all\n" in user.type(line)
+
+
+def test_an_interrupt_while_workers_are_started(user: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not lost, nor does it leave a worker."""
+    spawn = Crew._spawn
+    started: list[Member] = []
+
+    def interrupted(crew: Crew, *given: Any) -> Member:
+        started.append(spawn(crew, *given))
+        signal.raise_signal(signal.SIGINT)
+        return started[-1]
+
+    monkeypatch.setattr(Crew, "_spawn", interrupted)
+    with cluster.connect("app") as conn:
+        conn.execute("DROP SCHEMA IF EXISTS made CASCADE; CREATE SCHEMA made")
+    sizes = ("-n", "6k", "--batch", "300", "--jobs", "2")
+    done = user.run("tables", "create", *sizes, "--schema", "made", "--storage", "lazy")
+    assert done.returncode == 130, done.stderr
+    assert len(started) == 2
+    assert all(member.process.returncode is not None for member in started)
+    monkeypatch.undo()
+    assert "; 6,000 in all\n" in user.type(command(done.stderr, "resume with: "))
 
 
 @runs("cli/tables_drop.py drop: tables drop * * *")
