@@ -61,7 +61,8 @@ def test_rungs_are_created_measured_and_verified(one: Climber, kind: Kind | None
         assert rung["first_page_seconds"] > 0
         assert rung["lookup_seconds"] > 0
         assert rung["catalogs"] > 2000 * rung["made"] * 0.5
-        assert rung["peak_backend_memory"] > 0
+        # a backend that makes a few tables may be gone before it is looked at
+        assert rung["peak_backend_memory"] is None or rung["peak_backend_memory"] > 10**6
     results = {check["name"]: check["result"] for check in found["checks"]}
     assert set(results.values()) <= {"ok", "skipped"}
     assert results["names without a gap"] == results["orphan files"] == "ok"
