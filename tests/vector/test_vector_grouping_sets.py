@@ -71,6 +71,15 @@ def test_every_kind(vectors: Connection, sets: str) -> None:
     both(vectors, query, node=None)
 
 
+def test_two_equal_keys(vectors: Connection) -> None:
+    """Only the set tells which of them is NULL."""
+    fill(vectors)
+    for sets in ("ROLLUP (1, 2)", "CUBE (1, 2)", "GROUPING SETS ((1), (2))"):
+        query = f"SELECT grp AS a, grp AS b, count(*) FROM data GROUP BY {sets} ORDER BY 1, 2, 3"
+        both(vectors, query, node=None)
+        assert not combined(vectors, query)
+
+
 def test_what_is_computed_of_groups(vectors: Connection) -> None:
     fill(vectors)
     for query in (

@@ -81,6 +81,20 @@ has_param(Node *node, void *context)
 	return IsA(node, Param) || expression_tree_walker(node, has_param, context);
 }
 
+/* Do conditions (List of RestrictInfo) mention what a table is partitioned by? */
+bool
+planner_mentions_partition_key(RelOptInfo *table, List *conditions)
+{
+	List	   *keys = NIL;
+
+	if (table->part_scheme == NULL)
+		return false;
+	for (int i = 0; i < table->part_scheme->partnatts; i++)
+		keys = list_concat(keys, pull_var_clause((Node *) table->partexprs[i], PVC_RECURSE_PLACEHOLDERS));
+	return list_intersection(pull_var_clause((Node *) extract_actual_clauses(conditions, false),
+											 PVC_RECURSE_PLACEHOLDERS), keys) != NIL;
+}
+
 /* Might PostgreSQL leave out partitions below a table when the query runs? */
 static bool
 prunes_children(PlannerInfo *root, RelOptInfo *table)
@@ -103,27 +117,25 @@ prunes_children(PlannerInfo *root, RelOptInfo *table)
 
 /*
  * Might PostgreSQL leave out partitions when the query runs? It looks for
- * parameters in conditions on what tables are partitioned by; an Append of
- * ours does not.
+ * parameters and functions that are not immutable in conditions on what tables
+ * are partitioned by; an Append of ours does not.
  */
 bool
 planner_prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 {
-	List	   *keys = NIL;
 	ListCell   *lc;
 
 	if (prunes_children(root, table))
 		return true;
 	if (table->part_scheme == NULL)
 		return false;
-	for (int i = 0; i < table->part_scheme->partnatts; i++)
-		keys = list_concat(keys, pull_var_clause((Node *) table->partexprs[i], PVC_RECURSE_PLACEHOLDERS));
 	foreach(lc, table->baserestrictinfo)
 	{
-		Node	   *clause = (Node *) lfirst_node(RestrictInfo, lc)->clause;
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 
-		if (has_param(clause, NULL) &&
-			list_intersection(pull_var_clause(clause, PVC_RECURSE_PLACEHOLDERS), keys) != NIL)
+		/* now(), for instance, has a value only then */
+		if ((has_param((Node *) rinfo->clause, NULL) || contain_mutable_functions((Node *) rinfo->clause)) &&
+			planner_mentions_partition_key(table, list_make1(rinfo)))
 			return true;
 	}
 	return false;

@@ -81,6 +81,7 @@ extern const char *planner_no_partial_form(PlannerInfo *root, PathTarget *groupi
 
 extern PathTarget *planner_leaf_target(PlannerInfo *root, PathTarget *target, RelOptInfo *leaf, RelOptInfo *table);
 extern List *planner_leaf_tables(PlannerInfo *root, RelOptInfo *table);
+extern bool planner_mentions_partition_key(RelOptInfo *table, List *conditions);
 extern bool planner_prunes_at_run_time(PlannerInfo *root, RelOptInfo *table);
 extern bool planner_tables_parallel_safe(PlannerInfo *root, List *tables, PathTarget *target);
 extern Path *planner_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths);

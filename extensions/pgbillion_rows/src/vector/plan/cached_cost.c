@@ -337,6 +337,7 @@ static Cost
 append_cost(PlannerInfo *root, AppendPath *path)
 {
 	Cost		cost = cpu_tuple_cost * CACHED_COST_APPENDED_ROW * path->path.rows * cached_rows_factor(root, path->path.parent);
+	Cost		below = 0;
 	ListCell   *lc;
 
 	foreach(lc, path->subpaths)
@@ -344,9 +345,17 @@ append_cost(PlannerInfo *root, AppendPath *path)
 		bool		whole = foreach_current_index(lc) < path->first_partial_path;
 
 		/* of those that one process runs, the others run other ones meanwhile */
-		cost += cached_path_cost(root, lfirst(lc)) / (whole ? vector_parallel_divisor(path->path.parallel_workers) : 1);
+		below += cached_path_cost(root, lfirst(lc)) / (whole ? vector_parallel_divisor(path->path.parallel_workers) : 1);
 	}
-	return cost;
+
+	/*
+	 * of partitions that rows of another relation tell, most likely one is
+	 * read
+	 */
+	if (path->path.param_info != NULL &&
+		planner_mentions_partition_key(path->path.parent, path->path.param_info->ppi_clauses))
+		below /= list_length(path->subpaths);
+	return cost + below;
 }
 
 /* What one of our paths takes; PostgreSQL's cost of a path of another extension's. */

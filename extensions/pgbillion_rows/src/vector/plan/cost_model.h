@@ -144,6 +144,9 @@
  */
 #define JOIN_SEARCH_COST 1.0
 
+/* What it costs to start a node of an inner side's plan once more, for a further table: some 15 microseconds. */
+#define JOIN_NODE_COST (300 * cpu_tuple_cost)
+
 /* What it costs to return a row; measured. */
 #define JOIN_RETURN_ROW_COST (0.3 * cpu_tuple_cost)
 

@@ -122,7 +122,7 @@ add_step(JoinChain *chain, const JoinStep *step)
 {
 	chain->nsteps++;
 	chain->natts += list_length(step->inner->pathtarget->exprs);
-	chain->own += join_step_own_cost(step, 1) * Max(chain->ntables, 1);
+	chain->own += join_step_own_cost(step, 1) * Max(chain->ntables, 1) + JOIN_NODE_COST * step->nodes * chain->ntables;
 	chain->shared = (chain->shared + step->probe) * step->left + step->pairs;
 	chain->share *= step->left;
 	chain->tests += step->left < 1;
@@ -189,6 +189,7 @@ step_of_part(PlannerInfo *root, const JoinStep *step, RelOptInfo *part, RelOptIn
 	result->clauses = exprs_of_part(root, step->clauses, part, table);
 	result->quals = exprs_of_part(root, step->quals, part, table);
 	result->others = exprs_of_part(root, step->others, part, table);
+	result->inner_cost += JOIN_NODE_COST * step->nodes;
 	result->probe *= share;
 	result->pairs *= share;
 

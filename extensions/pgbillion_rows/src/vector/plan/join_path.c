@@ -453,7 +453,10 @@ may_fail(PlannerInfo *root, JoinChain *chain)
 {
 	ListCell   *lc;
 
-	foreach(lc, chains_of_tables(root, chain))
+	/* with constants in place of columns nothing is said to leak */
+	if (table_may_fail(chain))
+		return true;
+	foreach(lc, join_chain_parts(root, chain))
 	{
 		if (table_may_fail(lfirst(lc)))
 			return true;

@@ -46,6 +46,9 @@
 /* Of more partitions than that joins are not looked at, which takes long. */
 #define MOST_PARTS 64
 
+/* Nor with inner sides of which the plans for all partitions have more nodes than that. */
+#define MOST_NODES 512
+
 /* What a few rows of a table are, found for a small share of what it costs to look at all. */
 #define FEW_ROWS 20
 #define FEW_PAGES 32
@@ -585,6 +588,19 @@ least_cost(double tuples)
 }
 
 /*
+ * Can what a chain's table stands for be joined with an inner side, table by
+ * table? Tells the join of it.
+ */
+static bool
+is_for_parts(const JoinChain *chain, const InnerSide *side, Joining *join)
+{
+	join->ntables = chain->ntables;
+	join->inner_nodes = chain->ntables > 0 ? join_step_repeatable_nodes(side->path) : 0;
+
+	return chain->ntables == 0 || (join->inner_nodes > 0 && join->inner_nodes * chain->ntables <= MOST_NODES);
+}
+
+/*
  * PostgreSQL looks at two relations that can be joined: remember the chain that
  * ends with this join, if it is the cheapest one of its rows. True if there is
  * a new one, or PostgreSQL has a new path for them.
@@ -622,7 +638,7 @@ join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, Rel
 		if (chain == NULL || (safe && !joined->consider_parallel))
 			continue;
 		side = join_step_inner_of_relation(root, inner, safe);
-		if (side == NULL || (chain->ntables > 0 && !join_step_repeats(side->path)) ||
+		if (side == NULL || !is_for_parts(chain, side, &join) ||
 			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(chain) : 0) +
 						  side->path->total_cost))
 			continue;

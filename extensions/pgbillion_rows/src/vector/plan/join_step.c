@@ -130,74 +130,105 @@ columns_refusal(Path *path)
 	return NULL;
 }
 
+/* ---- inner sides of several plans ---- */
+
+/*
+ * Might an expression have another value the next time? What a subquery within
+ * it computes cannot be seen from here.
+ */
 static bool
-all_repeat(List *paths)
+may_vary(const void *expr)
+{
+	Node	   *node = unconstify(Node *, (const Node *) expr);
+
+	return contain_volatile_functions(node) || contain_subplans(node);
+}
+
+/* The same of conditions (List of RestrictInfo). */
+static bool
+conditions_may_vary(const List *conditions)
 {
 	ListCell   *lc;
 
-	foreach(lc, paths)
+	foreach(lc, conditions)
 	{
-		if (!join_step_repeats(lfirst(lc)))
-			return false;
+		if (may_vary(lfirst_node(RestrictInfo, lc)->clause))
+			return true;
 	}
-	return true;
-}
-
-/* Does the scan of a table give the same rows each time? */
-static bool
-scan_repeats(const Path *path)
-{
-	return !contain_volatile_functions((Node *) path->parent->baserestrictinfo);
-}
-
-static bool
-join_repeats(const JoinPath *join)
-{
-	return !contain_volatile_functions((Node *) join->joinrestrictinfo) && join_step_repeats(join->outerjoinpath) &&
-		join_step_repeats(join->innerjoinpath);
+	return false;
 }
 
 /*
- * Can several plans be made of a path, and does each of them give the same
- * rows? Known kinds only: the plan of a subquery, for instance, PostgreSQL
- * expects to be made once.
+ * The paths below one, if several plans can be made of it and each of them has
+ * the same rows: then true. Known kinds only: the plan of a subquery, for
+ * instance, PostgreSQL expects to be made once.
  */
-bool
-join_step_repeats(const Path *path)
+static bool
+paths_below(const Path *path, List **below)
 {
-	if (contain_volatile_functions((Node *) path->pathtarget->exprs))
-		return false;
+	*below = NIL;
 	switch (nodeTag(path))
 	{
 		case T_Path:
-			return (path->pathtype == T_SeqScan || path->pathtype == T_CteScan) && scan_repeats(path);
+			return path->pathtype == T_SeqScan || path->pathtype == T_CteScan;
 		case T_IndexPath:
 		case T_BitmapHeapPath:
-			return scan_repeats(path);
+			return true;
 		case T_CustomPath:
-			/* conditions of joins are not volatile: condition_refusal() */
-			return (vector_is_filter_scan(path) || vector_is_rows_of_joins(path)) && scan_repeats(path) &&
-				all_repeat(((const CustomPath *) path)->custom_paths);
+			/* conditions of joins do not vary: condition_refusal() */
+			*below = ((const CustomPath *) path)->custom_paths;
+			return vector_is_filter_scan(path) || vector_is_rows_of_joins(path);
 		case T_AppendPath:
-			return all_repeat(((const AppendPath *) path)->subpaths);
+			*below = ((const AppendPath *) path)->subpaths;
+			return true;
 		case T_NestPath:
-			return join_repeats(&((const NestPath *) path)->jpath);
 		case T_HashPath:
-			return join_repeats(&((const HashPath *) path)->jpath);
 		case T_MergePath:
-			return join_repeats(&((const MergePath *) path)->jpath);
+			*below = list_make2(((const JoinPath *) path)->outerjoinpath, ((const JoinPath *) path)->innerjoinpath);
+			return !conditions_may_vary(((const JoinPath *) path)->joinrestrictinfo);
 		case T_MaterialPath:
-			return join_step_repeats(((const MaterialPath *) path)->subpath);
+			*below = list_make1(((const MaterialPath *) path)->subpath);
+			return true;
 		case T_MemoizePath:
-			return join_step_repeats(((const MemoizePath *) path)->subpath);
+			*below = list_make1(((const MemoizePath *) path)->subpath);
+			return true;
 		case T_ProjectionPath:
-			return join_step_repeats(((const ProjectionPath *) path)->subpath);
+			*below = list_make1(((const ProjectionPath *) path)->subpath);
+			return true;
 		case T_SortPath:
-			return join_step_repeats(((const SortPath *) path)->subpath);
+			*below = list_make1(((const SortPath *) path)->subpath);
+			return true;
 		default:
 			return false;
 	}
 }
+
+/*
+ * How many nodes a plan of a path has, about, if several plans can be made of it
+ * and each of them has the same rows; otherwise 0.
+ */
+int
+join_step_repeatable_nodes(const Path *path)
+{
+	List	   *below;
+	int			nodes = 1;
+	ListCell   *lc;
+
+	if (may_vary(path->pathtarget->exprs) || conditions_may_vary(path->parent->baserestrictinfo) ||
+		(path->param_info != NULL && conditions_may_vary(path->param_info->ppi_clauses)) || !paths_below(path, &below))
+		return 0;
+	foreach(lc, below)
+	{
+		int			found = join_step_repeatable_nodes(lfirst(lc));
+
+		if (found == 0)
+			return 0;
+		nodes += found;
+	}
+	return nodes;
+}
+
+/* ---- inner sides ---- */
 
 /* Find out what is to be known of a path as an inner side; with `safe` it is for workers. */
 void
@@ -467,9 +498,13 @@ set_cost(const Joining *join, const InnerSide *inner, const Conditions *found, J
 
 /* Why the rows of an inner side do not fit into a hash table, or NULL. */
 static const char *
-size_refusal(const InnerSide *inner, int nkeys)
+size_refusal(const InnerSide *inner, int nkeys, int ntables)
 {
-	double		bytes = inner->rows *
+	/*
+	 * each of the tables that are joined on their own keeps a hash table
+	 * until the plan ends
+	 */
+	double		bytes = ntables * inner->rows *
 		(join_table_entry_bytes(inner->ncolumns, nkeys) + inner->path->pathtarget->width);
 
 	if (vector_join != PLAN_FORCE && bytes > get_hash_memory_limit())
@@ -488,13 +523,14 @@ join_step_try(PlannerInfo *root, const Joining *join, const InnerSide *inner, Jo
 	if (reason == NULL)
 		reason = inner->refusal;
 	if (reason == NULL)
-		reason = size_refusal(inner, found.nkeys);
+		reason = size_refusal(inner, found.nkeys, Max(join->ntables, 1));
 	if (reason != NULL)
 		return reason;
 	memset(step, 0, sizeof(JoinStep));
 	step->type = join->type;
 	step->inner = inner->path;
 	step->partial = inner->partial;
+	step->nodes = join->inner_nodes;
 	set_cost(join, inner, &found, step);
 
 	return NULL;

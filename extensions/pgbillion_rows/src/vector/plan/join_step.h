@@ -22,6 +22,8 @@ typedef struct Joining
 	bool		hashes;
 	bool		looks_for_rows; /* by some of them */
 	Index		table;			/* that the chain begins with */
+	int			ntables;		/* for which it stands, or 0 */
+	int			inner_nodes;	/* then, of a plan of the inner side */
 	double		outer_rows;
 	double		rows;
 } Joining;
@@ -50,6 +52,8 @@ typedef struct JoinStep
 	List	   *clauses;		/* hashable, the inner side on the right */
 	List	   *quals;
 	List	   *others;
+	int			nodes;			/* of a plan of the inner side, if several
+								 * tables are joined with it */
 	Cost		inner_cost;		/* of reading the inner side */
 	Cost		partial_cost;	/* of reading a part of it, in each process */
 	Cost		build;			/* of filling the table, without reading rows */
@@ -63,7 +67,7 @@ typedef struct JoinStep
 extern bool join_step_is_our_type(JoinType type);
 extern Path *join_step_cheapest_whole(RelOptInfo *rel, bool safe);
 extern void join_step_appraise_inner(PlannerInfo *root, Path *path, bool safe, InnerSide *inner);
-extern bool join_step_repeats(const Path *path);
+extern int	join_step_repeatable_nodes(const Path *path);
 extern const InnerSide *join_step_inner_of_relation(PlannerInfo *root, RelOptInfo *rel, bool safe);
 extern const char *join_step_try(PlannerInfo *root, const Joining *join, const InnerSide *inner, JoinStep *step);
 extern JoinStep *join_step_make(PlannerInfo *root, const Joining *join, const JoinStep *tried);

@@ -200,8 +200,9 @@ find_chain(PlannerInfo *root, Request *request)
 		return reason;
 	request->worker_chain = join_chain_find(root, request->input, true, &no_worker);
 	request->inherited = join_chain_is_of_parts(request->chain);
-	/* what is done with one scan is not what is done with several */
-	if (request->worker_chain != NULL && join_chain_is_of_parts(request->worker_chain) != request->inherited)
+	/* what is found out of several tables must be of those of both chains */
+	if (request->worker_chain != NULL && (request->inherited || join_chain_is_of_parts(request->worker_chain)) &&
+		join_chain_table(request->worker_chain) != join_chain_table(request->chain))
 		request->worker_chain = NULL;
 	chain = request->worker_chain != NULL ? request->worker_chain : request->chain;
 	request->tables = join_chain_tables(root, chain);
@@ -653,6 +654,7 @@ aggregates_distinct(PathTarget *grouping, Node *having)
 static const char *
 find_sets(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 {
+	List	   *keys = NIL;
 	ListCell   *lc;
 
 	/*
@@ -672,6 +674,14 @@ find_sets(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 	{
 		if (!contain_var_clause(lfirst(lc)))
 			return "grouping sets with a constant";
+
+		/*
+		 * only the set tells which of them is NULL, and setrefs.c could not
+		 * tell them apart
+		 */
+		if (list_member(keys, lfirst(lc)))
+			return "grouping sets with two equal keys";
+		keys = lappend(keys, lfirst(lc));
 	}
 	foreach(lc, request->rel->pathlist)
 	{
