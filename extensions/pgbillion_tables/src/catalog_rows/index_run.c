@@ -109,6 +109,7 @@ typedef struct LeafEntries
 	int			n;
 	bool		split;			/* do others of the run follow all on the
 								 * page, which has no room for them? */
+	OffsetNumber part;			/* or before this item, if they are many */
 	bool		log_image;		/* is an image shorter than their records? */
 	Placement	placements[MaxIndexTuplesPerPage];
 	char		tuples[BLCKSZ + MAX_ENTRY] pg_attribute_aligned(MAXIMUM_ALIGNOF);
@@ -130,6 +131,7 @@ static void place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf);
 static int	end_on_leaf(Run *run, Page page, int from);
 static Size leave_room(LeafEntries *leaf, OffsetNumber end, Size avail, Size wanted);
 static int	split_leaf(Run *run, Buffer buffer, BTStack stack, int from);
+static bool part_leaf(Run *run, Buffer buffer, BTStack stack, const LeafEntries *leaf, int from);
 static int	count_before(Run *run, Page page, OffsetNumber item, bool or_equal, int from, int to);
 static OffsetNumber position_of(Run *run, int entry, Page page, OffsetNumber low, bool *equal);
 static int32 compare_with_item(Run *run, int entry, Page page, OffsetNumber item);
@@ -458,6 +460,7 @@ insert_on_leaf(Run *run, int from, LeafEntries *leaf)
 	Buffer		buffer;
 	BTStack		stack;
 	int			split = 0;
+	bool		parted = false;
 
 	search_for(run, from);
 	stack = _bt_search(run->index, run->heap, run->search, &buffer, BT_WRITE, true);
@@ -467,8 +470,10 @@ insert_on_leaf(Run *run, int from, LeafEntries *leaf)
 		add_to_leaf(run, buffer, leaf);
 	if (leaf->split)
 		split = split_leaf(run, buffer, stack, from + leaf->n);
+	else if (leaf->part != InvalidOffsetNumber)
+		parted = part_leaf(run, buffer, stack, leaf, from + leaf->n);
 
-	if (split == 0)
+	if (split == 0 && !parted)
 		_bt_relbuf(run->index, buffer);
 	if (stack != NULL)
 		_bt_freestack(stack);
@@ -495,6 +500,7 @@ place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf)
 
 	leaf->n = 0;
 	leaf->split = false;
+	leaf->part = InvalidOffsetNumber;
 	for (int i = from; i < end; i++)
 	{
 		IndexTuple	itup = (IndexTuple) space;
@@ -520,6 +526,10 @@ place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf)
 		{
 			/* the others can be deduplicated, which PostgreSQL does */
 			leaf->split = run->unique && position == page_end && page_end > P_FIRSTDATAKEY(opaque);
+			/* half a page of them, and more that follow */
+			if (run->unique && position < page_end &&
+				position + leaf->n > P_FIRSTDATAKEY(opaque) && (neighbors_end - i) * size > BLCKSZ / 2)
+				leaf->part = position + leaf->n;
 			break;
 		}
 		avail -= Min(avail, size + sizeof(ItemIdData));
@@ -607,7 +617,27 @@ split_leaf(Run *run, Buffer buffer, BTStack stack, int from)
 	if (i == from || (!rightmost && avail > BLCKSZ / 2))
 		return 0;
 	search_for(run, from);
-	return leaf_split(run->heap, run->index, run->search, buffer, stack, right.data) ? i - from : 0;
+	return leaf_split(run->heap, run->index, run->search, buffer, stack, PageGetMaxOffsetNumber(page), right.data) ?
+		i - from : 0;
+}
+
+/*
+ * Split a leaf page that is locked for writing where the entries from `from`
+ * on belong: those behind them go to a new page, so that a long run does not
+ * take them along, with half a page, each time that a page is full. Returns
+ * false, and has changed nothing, if PostgreSQL is to split the page. Else the
+ * buffer is released.
+ */
+static bool
+part_leaf(Run *run, Buffer buffer, BTStack stack, const LeafEntries *leaf, int from)
+{
+	Page		page = BufferGetPage(buffer);
+	PGAlignedBlock right;
+
+	leaf_split_begin(page, right.data);
+	leaf_split_move(page, leaf->part, right.data);
+	search_for(run, from);
+	return leaf_split(run->heap, run->index, run->search, buffer, stack, OffsetNumberPrev(leaf->part), right.data);
 }
 
 /*

@@ -35,7 +35,7 @@
 #include "catalog_rows/leaf_split.h"
 #include "compat.h"
 
-static bool build_left(Page page, IndexTuple high_key, Page left);
+static bool build_left(Page page, OffsetNumber last, IndexTuple high_key, Page left);
 static void check_sibling(Relation index, Buffer buffer, Buffer right_buffer, Buffer sibling);
 static void log_split(Buffer buffer, Buffer right_buffer, Buffer sibling, OffsetNumber first_right);
 
@@ -63,32 +63,46 @@ leaf_split_begin(Page page, Page right)
 	}
 }
 
+/* Add the entries of a leaf page from `first` on to the page to its right. */
+void
+leaf_split_move(Page page, OffsetNumber first, Page right)
+{
+	for (OffsetNumber from = first; from <= PageGetMaxOffsetNumber(page); from = OffsetNumberNext(from))
+	{
+		ItemId		item = PageGetItemId(page, from);
+
+		if (PageAddItem(right, PageGetItem(page, item), ItemIdGetLength(item), InvalidOffsetNumber, false, false) == InvalidOffsetNumber)
+			elog(ERROR, "could not move an entry to a new page");
+	}
+}
+
 /*
  * Put `right`, which has entries by now, to the right of the leaf page in
- * `buffer`, whose entries are all less. Returns false, and has changed
- * nothing, if that page lacks the room for its new high key. Else the buffer
- * is released. `stack` is that of the search which has found the page.
+ * `buffer`, which keeps its entries up to `last`, all less than those. Returns
+ * false, and has changed nothing, if that page lacks the room for its new high
+ * key. Else the buffer is released. `stack` is that of the search which has
+ * found the page.
  */
 bool
-leaf_split(Relation heap, Relation index, BTScanInsert search, Buffer buffer, BTStack stack, Page right)
+leaf_split(Relation heap, Relation index, BTScanInsert search, Buffer buffer, BTStack stack, OffsetNumber last, Page right)
 {
 	Page		page = BufferGetPage(buffer);
 	BTPageOpaque opaque = BTPageGetOpaque(page);
 	BTPageOpaque right_opaque = BTPageGetOpaque(right);
-	OffsetNumber last = PageGetMaxOffsetNumber(page);
 	PGAlignedBlock left;
 	BTPageOpaque left_opaque;
 	IndexTuple	high_key;
 	Buffer		right_buffer;
 	Buffer		sibling = InvalidBuffer;
 
-	Assert(P_ISLEAF(opaque) && !P_INCOMPLETE_SPLIT(opaque) && last >= P_FIRSTDATAKEY(opaque));
+	Assert(P_ISLEAF(opaque) && !P_INCOMPLETE_SPLIT(opaque));
+	Assert(last >= P_FIRSTDATAKEY(opaque) && last <= PageGetMaxOffsetNumber(page));
 	Assert(PageGetMaxOffsetNumber(right) >= P_FIRSTDATAKEY(right_opaque));
 
 	high_key = _bt_truncate(index, (IndexTuple) PageGetItem(page, PageGetItemId(page, last)),
 							(IndexTuple) PageGetItem(right, PageGetItemId(right, P_FIRSTDATAKEY(right_opaque))),
 							search);
-	if (!build_left(page, high_key, left.data))
+	if (!build_left(page, last, high_key, left.data))
 		return false;
 	pfree(high_key);
 
@@ -128,13 +142,12 @@ leaf_split(Relation heap, Relation index, BTScanInsert search, Buffer buffer, BT
 	return true;
 }
 
-/* The page with all of its items, and another high key; false if there is no room. */
+/* The page with its items up to `last`, and another high key; false if there is no room. */
 static bool
-build_left(Page page, IndexTuple high_key, Page left)
+build_left(Page page, OffsetNumber last, IndexTuple high_key, Page left)
 {
 	BTPageOpaque opaque = BTPageGetOpaque(page);
 	BTPageOpaque left_opaque;
-	OffsetNumber last = PageGetMaxOffsetNumber(page);
 	OffsetNumber to = P_HIKEY;
 
 	_bt_pageinit(left, BLCKSZ);

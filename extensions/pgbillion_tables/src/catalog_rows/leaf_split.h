@@ -12,7 +12,8 @@
 #include "utils/rel.h"
 
 extern void leaf_split_begin(Page page, Page right);
+extern void leaf_split_move(Page page, OffsetNumber first, Page right);
 extern bool leaf_split(Relation heap, Relation index, BTScanInsert search, Buffer buffer, BTStack stack,
-					   Page right);
+					   OffsetNumber last, Page right);
 
 #endif							/* PGBILLION_LEAF_SPLIT_H */
