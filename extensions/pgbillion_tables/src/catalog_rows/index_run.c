@@ -526,8 +526,8 @@ place_on_leaf(Run *run, Page page, int from, LeafEntries *leaf)
 		{
 			/* the others can be deduplicated, which PostgreSQL does */
 			leaf->split = run->unique && position == page_end && page_end > P_FIRSTDATAKEY(opaque);
-			/* half a page of them, and more that follow */
-			if (run->unique && position < page_end &&
+			/* PostgreSQL may find room where there are dead entries */
+			if (run->unique && position < page_end && !P_HAS_GARBAGE(opaque) &&
 				position + leaf->n > P_FIRSTDATAKEY(opaque) && (neighbors_end - i) * size > BLCKSZ / 2)
 				leaf->part = position + leaf->n;
 			break;
