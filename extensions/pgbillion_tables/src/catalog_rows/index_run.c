@@ -7,10 +7,11 @@
  * for every entry. New tables' entries come in long runs of neighbors, so
  * here a leaf page is searched for and locked once, takes all entries of the
  * run that belong on it, and is logged once. Where it is full, and the run goes
- * on behind all that it has, the page is split here (leaf_split.c). Whatever
- * needs more than that goes to index_insert(): other entries that do not fit
- * (the page is split, or deduplicated), and one that may have an equal in a
- * unique index (its visibility is checked, its transaction awaited).
+ * on behind all that it has, the page is split here (leaf_split.c), and so it is
+ * where a long run goes on before some of its entries. Whatever needs more than that goes to
+ * index_insert(): other entries that do not fit (the page is split, or
+ * deduplicated), and one that may have an equal in a unique index (its
+ * visibility is checked, its transaction awaited).
  *
  * What makes it safe to leave out what else index_insert() does:
  *

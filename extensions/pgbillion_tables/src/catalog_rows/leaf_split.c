@@ -6,7 +6,9 @@
  * PostgreSQL splits a full page for one entry: it weighs all the places where
  * it could, and copies what it moves. Where a run of new entries follows all
  * that is on a page, the place is known: the page keeps what it has, and a new
- * page to the right of it takes the run's next entries.
+ * page to the right of it takes the run's next entries. Where a long run comes
+ * before some entries, these go to a new page, and the run then follows all
+ * that is left.
  *
  * The WAL record is that of PostgreSQL's split (see xl_btree_split). Its REDO
  * rebuilds the left page from the one before the split, of which it keeps the
