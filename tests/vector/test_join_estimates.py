@@ -66,15 +66,15 @@ def conn(cluster: Cluster, database: str) -> Iterator[Connection]:
 
 
 def joined(conn: Connection, query: str, **settings: str) -> float:
-    """How many rows the plan's topmost join is estimated to return."""
+    """How many rows the plan's topmost join is estimated to return, or one for each partition, joined on its own."""
     for name, value in settings.items():
         conn.execute(f"SET pgbillion_rows.{name} = {value}".encode())
     found = list(plans.nodes(plans.explain(conn, query)))
     kinds = {"Nested Loop", "Hash Join", "Merge Join"}
     ours = {"Inner Join 1", "Left Join 1"}
     joins = [node for node in found if node["Node Type"] in kinds or ours & set(node)]
-    rows: float = joins[0]["Plan Rows"]
-    return rows
+    partitions = [node for node in joins if node.get("Relation Name", "").startswith("parts_")]
+    return float(sum(node["Plan Rows"] for node in partitions or joins[:1]))
 
 
 def reads(conn: Connection, table: str = "calendar") -> int:
