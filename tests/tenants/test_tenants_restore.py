@@ -652,6 +652,28 @@ def test_ctrl_c_and_discard(source: Archived, cli: CommandLine) -> None:
     source.remove(backup)
 
 
+def test_ctrl_c_as_the_server_starts(source: Archived, cli: CommandLine) -> None:
+    """It may not have written yet who it is."""
+    backup = source.backup("early")
+    with cli.connect() as conn:
+        time = now(conn)
+    source.archive()
+    slow = (*restoring(backup, "--to", time), "--restore-command", f"sleep 1; cp {source.wal}/%f %p")
+
+    def told_to_start() -> bool:
+        found = (words(process) for process in psutil.process_iter())
+        return any(f"{cli.state}/restores" in " ".join(said) and "-D" in said for said in found)
+
+    for _ in range(4):
+        with cli.started(*slow) as process:
+            servers.until(told_to_start, "the server to be started")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 130, process.communicate()
+        no_server(cli)
+    cli.run(*slow, "--discard", check=True)
+    source.remove(backup)
+
+
 def test_lazy_tables_and_other_kinds(source: Archived, cli: CommandLine) -> None:
     """Tables without files, files that WAL makes, unlogged tables, which are empty then, and views."""
     with cli.connect() as conn:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
@@ -203,8 +204,22 @@ class Server:
 
     def stop(self) -> None:
         """Stop it at once; what it has replayed since a checkpoint it replays again."""
+        deadline = time.monotonic() + _NOT_STARTED_SECONDS
+        # after an interrupt it may have been told to start, and not have written yet who it is
+        while not self.running() and self._starting() and time.monotonic() < deadline:
+            time.sleep(_POLL_SECONDS)
         if self.data.exists():
             self._cluster.stop("immediate")
+
+    def _starting(self) -> bool:
+        """Tell whether a program was told to run on the data directory: pg_ctl, its shell, or the server."""
+        own = os.getpid()
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                named = process.pid != own and any(str(self.data) in word for word in process.cmdline())
+                if named and process.status() != psutil.STATUS_ZOMBIE:
+                    return True
+        return False
 
     def own(self, path: Path) -> None:
         """Give a file or folder to the server's user, and close it to others."""
