@@ -134,8 +134,8 @@ def test_heap_tables_with_other_columns(one: Climber) -> None:
 
 # ---- interrupted ----
 
-MANY = "40k"
-COUNT = 40_000
+MANY = "120k"
+COUNT = 120_000
 
 
 def complete(one: Climber) -> None:
