@@ -139,7 +139,7 @@ def up(ladder: Ladder, say: Say) -> Iterator[Target]:
             said = str(error).strip().splitlines()
             raise UserError(
                 f"the ladder's server cannot be reached: {said[0] if said else 'the connection was lost'}",
-                f"its log is {ladder.cluster.log}; then run this again",
+                f"its log is {ladder.cluster.log}; go on with: {invocation.again()}",
                 status=2,
             ) from error
     except BaseException:
