@@ -95,7 +95,7 @@ class Climber:
         return [one.mountpoint for one in partitions if one.mountpoint.startswith(str(self.state))]
 
     def loops(self) -> list[str]:
-        """Give the loop devices that have a file of ours."""
+        """Give the loop devices that have one of our files."""
         files = Path("/sys/block").glob("loop*/loop/backing_file")
         return [str(file) for file in files if file.read_text().startswith(str(self.state))]
 

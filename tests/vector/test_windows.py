@@ -1,4 +1,4 @@
-"""Sorts and window functions of ours give PostgreSQL's answers, and its errors."""
+"""Our sorts and window functions give PostgreSQL's answers, and its errors."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def windows(conn: Connection) -> Connection:
 
 
 def providers(plan: plans.Plan) -> list[str]:
-    """The nodes of ours in a plan, from the top."""
+    """Our nodes in a plan, from the top."""
     found = (node.get("Custom Plan Provider") for node in plans.nodes(plan))
     return [name for name in found if name in NODES]
 
@@ -110,14 +110,14 @@ def test_generated(windows: Connection, tell: Callable[[str], None], counted: Co
         nodes += len(found)
         # workers may have sorted the rows
         if query.certain and result[0] == "rows" and not parallel:
-            assert found, f"seed {SEED}, query {number} has no node of ours: {query.text}"
-    tell(f"seed {SEED}: {QUERIES} queries, {nodes} nodes of ours, {errors} errors")
+            assert found, f"seed {SEED}, query {number} has none of our nodes: {query.text}"
+    tell(f"seed {SEED}: {QUERIES} queries, {nodes} of our nodes, {errors} errors")
     counted({"queries": QUERIES, "nodes": nodes, "errors": errors})
     assert nodes > QUERIES / 2
 
 
 def explained(conn: Connection, query: str, *, run: bool = False) -> plans.Plan:
-    """Return the topmost node of ours."""
+    """Return our topmost node."""
     for node in plans.nodes(plans.explain(conn, query, run=run)):
         if node.get("Custom Plan Provider") in NODES:
             return node

@@ -118,7 +118,7 @@ prunes_children(PlannerInfo *root, RelOptInfo *table)
 /*
  * Might PostgreSQL leave out partitions when the query runs? It looks for
  * parameters and functions that are not immutable in conditions on what tables
- * are partitioned by; an Append of ours does not.
+ * are partitioned by; our Append does not.
  */
 bool
 planner_prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)

@@ -5,7 +5,7 @@
  *	  the plan.
  *
  * PostgreSQL stacks a WindowAgg for each window, and a Sort below those that
- * need another order than the rows have. One node of ours takes the place of
+ * need another order than the rows have. One of our nodes takes the place of
  * neighbouring WindowAggs and of the Sort below them. Its path stands above
  * theirs, from which the plan takes what is computed.
  *

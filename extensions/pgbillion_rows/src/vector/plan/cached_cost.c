@@ -55,7 +55,7 @@ is_ours(const Path *path, const CustomPathMethods * methods)
 	return IsA(path, CustomPath) && ((const CustomPath *) path)->methods == methods;
 }
 
-/* Is it our path of the rows of joins? Those of several tables are below an Append, and nothing else of ours is. */
+/* Is it our path of the rows of joins? If it joins several tables, an Append is above. */
 bool
 vector_is_rows_of_joins(const Path *path)
 {
