@@ -27,7 +27,7 @@ from pgbillion.server.postgres import Cluster, Installation
 from pgbillion.tables.crew import Crew, Member
 
 PACKAGE = Path(__file__).parents[2] / "src" / "pgbillion"
-GROUPS = "server|extension|durability|tables|tenants|rows|shards|demo|cycle"
+GROUPS = "server|extension|durability|tables|ladder|tenants|rows|shards|demo|cycle"
 OURS = re.compile(rf"pgbillion ({GROUPS})\b")
 # what sessions are called, what is written into comments and logs, and the title of a group of options
 NAMES = (
@@ -35,7 +35,7 @@ NAMES = (
     re.compile(r"pgbillion tenants (restore|move: )"),
     re.compile(r"(made|being loaded) by pgbillion (rows load|shards).*"),
     re.compile(r"pgbillion rows load "),
-    re.compile(r"pgbillion demo"),
+    re.compile(r"pgbillion (demo|ladder)"),
     re.compile(r"another pgbillion durability command is at work"),
 )
 
@@ -280,7 +280,7 @@ def test_what_depends_on_tables_whose_names_begin_with_a_dash(user: User, cluste
 def test_an_interrupted_creation_of_tenants(user: User, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     with cluster.connect("app") as conn:
         conn.execute("DROP SCHEMA IF EXISTS t_0, t_1, t_2, t_3 CASCADE")
-    monkeypatch.setattr(tenants, "observe", lambda what: interrupting)
+    monkeypatch.setattr(tenants, "meter", interrupting)
     done = user.run("tenants", "create", "--template", "model", "--name-format", "t_%d", "--count", "4")
     assert done.returncode == 130, done.stderr
     monkeypatch.undo()

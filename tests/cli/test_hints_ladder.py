@@ -100,6 +100,23 @@ def test_an_interrupted_measurement(state: tuple[User, Path], monkeypatch: pytes
     assert "report: " in user.type(command(done.stderr, "resume with: "))
 
 
+@runs("ladder/server.py up: again")
+def test_a_server_that_was_lost(state: tuple[User, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    user, folder = state
+
+    def measure(ladder: record.Ladder, *given: object) -> None:
+        with ladder.cluster.connect() as conn:
+            ladder.cluster.kill()
+            conn.execute("SELECT 1")
+
+    monkeypatch.setattr(climb, "_measure", measure)
+    done = user.run("ladder", "run", *SIZES, "--directory", str(folder / "prepared"))
+    assert done.returncode == 2
+    assert "the ladder's server cannot be reached" in done.stderr
+    monkeypatch.undo()
+    assert "report: " in user.type(command(done.stderr, "go on with: "))
+
+
 @runs("cli/ladder.py operations: ladder run", "cli/ladder.py _begun: ladder run")
 def test_a_ladder_without_tables(state: tuple[User, Path]) -> None:
     user, folder = state
