@@ -1,9 +1,12 @@
-"""Draw a run's course for the documentation: plot.py RUN-FOLDER FILE.svg; the same figures as its report."""
+"""Draw for the documentation what a page shows: plot.py FOLDER FILE.svg, of a run or of a ladder's state directory."""
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -11,37 +14,67 @@ from matplotlib.ticker import EngFormatter
 
 import common
 from pgbillion.common import text
+from pgbillion.ladder import climb, page, record
+from pgbillion.ladder.climb import Rung
 from pgbillion.report.charts import Series
 from pgbillion.tables.figures import figures
 from pgbillion.tables.run import Run
 
+UNITS = {"count": "", "bytes": "B"}
 
-def main(folder: Path, output: Path) -> int:
-    """Write three plots over time, one below the other, and print the figures."""
+
+def run(folder: Path, output: Path) -> dict[str, Any]:
+    """Draw a run's course over time, and return its figures."""
     found = figures(Run.open(folder))
-    panels: list[tuple[str, str, list[Series]]] = [
+    title = f"{text.count(found.created)} tables in {text.duration(found.seconds)}"
+    panels = [
         ("tables per second", "", [found.rates]),
         ("disk", "B", found.disk),
         ("private memory", "B", found.memory),
     ]
+    _draw(panels, title, "seconds", output)
+    return {name: value for name, value in found.to_json().items() if not isinstance(value, list | dict)}
+
+
+def ladder(state: Path, output: Path) -> dict[str, Any]:
+    """Draw what was measured of a ladder over its number of tables, and return the figures of its top."""
+    found = record.existing(state)
+    rungs = [Rung(**values) for values in found.results()]
+    title = f"{text.count(rungs[-1].tables)} tables in {text.duration(sum(rung.seconds for rung in rungs))}"
+    panels = [(one.title, UNITS[one.unit], one.lines) for one in page.panels(rungs, climb.runs(found))]
+    _draw(panels, title, "tables", output, marker="o")
+    return dataclasses.asdict(rungs[-1])
+
+
+def _draw(
+    panels: Sequence[tuple[str, str, list[Series]]], title: str, over: str, output: Path, marker: str | None = None
+) -> None:
+    """Write plots one below the other; a panel has a label, a unit and lines."""
     mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "run"}
     figure = Figure(figsize=(8, 7), layout="constrained")
-    figure.suptitle(f"{text.count(found.created)} tables in {text.duration(found.seconds)}", fontsize=11)
+    figure.suptitle(title, fontsize=11)
     for axes, (label, unit, lines) in zip(figure.subplots(len(panels), sharex=True), panels, strict=True):
         for line in lines:
             y = [float("nan") if value is None else value for value in line.y]
-            axes.plot(line.x, y, label=line.name, drawstyle="steps-pre" if line.steps else "default", linewidth=1.5)
+            drawn = "steps-pre" if line.steps else "default"
+            axes.plot(line.x, y, label=line.name, drawstyle=drawn, linewidth=1.5, marker=marker, markersize=3)
         axes.set_ylabel(label)
         axes.yaxis.set_major_formatter(EngFormatter(unit))
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
         axes.grid(axis="y", alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         if len(lines) > 1:
             axes.legend(frameon=False, fontsize=8)
     axes.set_xlim(left=0)
-    axes.set_xlabel("seconds")
+    axes.xaxis.set_major_formatter(EngFormatter())
+    axes.set_xlabel(over)
     figure.savefig(output, metadata={"Date": None, "Creator": None})
-    common.result({name: value for name, value in found.to_json().items() if not isinstance(value, list | dict)})
+
+
+def main(folder: Path, output: Path) -> int:
+    """Draw either, and print the figures."""
+    draw = run if (folder / "plan.json").exists() else ladder
+    common.result(draw(folder, output))
     return 0
 
 

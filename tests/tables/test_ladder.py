@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from pgbillion.ladder.record import Ladder, Place
 from pgbillion.server.postgres import Installation
 from pgbillion.tables.plan import Storage
 
+PLOT = Path(__file__).parents[2] / "bench" / "plot.py"
 KINDS = list(Kind)
 # what make test installs the programs for
 MARKED = [pytest.param(kind, marks=pytest.mark.machine) if kind is not Kind.EXT4 else kind for kind in KINDS]
@@ -91,6 +93,10 @@ def test_rungs_are_created_measured_and_verified(one: Climber, kind: Kind | None
     page = tmp_path / "page.html"
     one.run("report", "--output", str(page))
     assert "<h1>2,000 tables</h1>" in page.read_text()
+    for folder, title in ((one.state, "2,000 tables in "), (one.ladder.folder(2000), "1,000 tables in ")):
+        drawing = tmp_path / "drawing.svg"
+        subprocess.run([sys.executable, PLOT, folder, drawing], check=True)
+        assert title in drawing.read_text()
     done = one.run("destroy", "--yes").stdout
     assert not (one.state / "ladder").exists()
     kept = Path(re.findall(r"report: (.*)", done)[0])

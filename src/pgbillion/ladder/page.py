@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pgbillion.common import text
 from pgbillion.common.errors import UserError
@@ -33,6 +33,16 @@ COLUMNS = (
 )
 OPERATIONS = ("operation", "result", "time", "tables", "found")
 _UNKNOWN = ""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A chart over the number of tables; ``unit`` is count or bytes."""
+
+    title: str
+    note: str
+    unit: str
+    lines: list[Series]
 
 
 def rows(rungs: Sequence[Rung]) -> list[list[str]]:
@@ -96,7 +106,8 @@ def write(ladder: Ladder, path: Path) -> None:
     page.write(path, made)
 
 
-def _drawings(rungs: Sequence[Rung], found: Sequence[Run]) -> list[Drawing]:
+def panels(rungs: Sequence[Rung], found: Sequence[Run]) -> list[Panel]:
+    """Return what is drawn of a ladder over its number of tables, without what nothing is known of."""
     memory = [
         (run.plan.first + sample["total"], sample["memory"]["largest"])
         for run in found
@@ -104,36 +115,34 @@ def _drawings(rungs: Sequence[Rung], found: Sequence[Run]) -> list[Drawing]:
         if sample["memory"]["largest"] is not None
     ]
     tables: list[float] = [rung.tables for rung in rungs]
-    wanted: list[tuple[str, str, list[Series], dict[str, Any]]] = [
-        (
-            "Tables per second",
-            "Tables committed between two samples.",
-            [_rates(found)],
-            {"unit": "count"},
-        ),
-        (
+    wanted = [
+        Panel("Tables per second", "Tables committed between two samples.", "count", [_rates(found)]),
+        Panel(
             "Bytes for each table",
             "Of catalogs with their indexes as PostgreSQL sees them, and as the file system keeps them.",
+            "bytes",
             [
                 Series("catalogs", tables, [rung.catalog_bytes for rung in rungs]),
                 Series("on disk", tables, [rung.used_bytes for rung in rungs]),
             ],
-            {"unit": "bytes"},
         ),
-        (
+        Panel(
             "Memory",
             "Private memory of the largest backend that makes tables: shared buffers are not in it.",
+            "bytes",
             [Series("largest backend", [at for at, _ in memory], [value for _, value in memory])],
-            {"unit": "bytes"},
         ),
     ]
+    return [one for one in wanted if any(line.known for line in one.lines)]
+
+
+def _drawings(rungs: Sequence[Rung], found: Sequence[Run]) -> list[Drawing]:
     drawn: list[Drawing] = []
-    for index, (title, note, lines, options) in enumerate(wanted):
-        if not any(line.known for line in lines):
-            continue
+    for index, one in enumerate(panels(rungs, found)):
         wide = index == 0
-        html = page.drawn(lines, title, name=f"ladder{index + 1}", wide=wide, over="tables", **options)
-        drawn.append(Drawing(title, note, html, wide))
+        name = f"ladder{index + 1}"
+        html = page.drawn(one.lines, one.title, name=name, wide=wide, over="tables", unit=one.unit)
+        drawn.append(Drawing(one.title, one.note, html, wide))
     return drawn
 
 
