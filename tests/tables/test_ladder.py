@@ -51,6 +51,29 @@ def options(kind: Kind | None, one: Climber) -> tuple[str, ...]:
 # ---- up, and down again ----
 
 
+def test_files_in_tablespaces(one: Climber) -> None:
+    """Each has its share of the tables' files, and all of them go with the ladder."""
+    where = ("--storage", "heap", "--tablespaces", "3", *options(None, one))
+    found = one.json("run", "--to", "300", "--jobs", "2", *where)
+    results = {check["name"]: check["result"] for check in found["checks"]}
+    assert results["names without a gap"] == results["orphan files"] == "ok"
+    one.run("start")
+    with one.connect() as conn:
+        query = (
+            "SELECT t.spcname, count(*) FROM pg_class c JOIN pg_tablespace t ON t.oid = c.reltablespace"
+            " WHERE c.relname ~ '^_[0-9a-f]{8}$' GROUP BY 1 ORDER BY 1"
+        )
+        shares: dict[str, int] = dict(conn.execute(query).fetchall())
+    assert sorted(shares) == ["_000", "_001", "_002"]
+    assert sum(shares.values()) == 300
+    assert min(shares.values()) > 90
+    files = one.json("operations", "walk")["operations"]
+    assert [result["result"] for result in files if result["details"]["files"] > 300] == ["ok"]
+    assert "was begun without this --tablespaces" in one.run("run", "--tablespaces", "4", status=1).stderr
+    one.run("destroy", "--yes")
+    assert list((one.state / "prepared").iterdir()) == []
+
+
 @pytest.mark.majors
 @pytest.mark.parametrize("kind", [*MARKED, None], ids=str)
 def test_rungs_are_created_measured_and_verified(one: Climber, kind: Kind | None, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ def test_all_of_them(one: Climber) -> None:
     assert all(float(str(result["seconds"])) > 0 for result in found.values())
     assert found["count"]["summary"] != ""
     assert str(found["list"]["summary"]).startswith(f"{TABLES:,} tables listed")
+    assert int(found["walk"]["details"]["files"]) > 500  # type: ignore[index]
     assert f"the last {TABLES // 10} tables" in str(found["drop"]["summary"])
     assert f"killed with {TABLES // 10} tables" in str(found["recovery"]["summary"])
     # lazy tables are refused

@@ -87,6 +87,12 @@ def run(
     storage: Annotated[
         Storage | None, typer.Option("--storage", help="lazy, without a file before the first row, or heap.")
     ] = None,
+    tablespaces: Annotated[
+        int | None,
+        typer.Option(
+            "--tablespaces", metavar="N", min=0, help="Spread the tables over N tablespaces on the same file system."
+        ),
+    ] = None,
     jobs: Annotated[
         int | None,
         typer.Option("--jobs", "-j", metavar="N", min=1, help="Number of processes. Default: one per CPU core."),
@@ -130,6 +136,7 @@ def run(
                 "--directory": (directory and directory.absolute(), ladder.place.directory),
                 "--columns": (columns, ladder.columns),
                 "--storage": (storage, ladder.storage),
+                "--tablespaces": (tablespaces, ladder.tablespaces),
                 "--durable": (durable or None, ladder.durable),
                 "--type": (kind, None),
             }
@@ -148,6 +155,7 @@ def run(
                 rungs,
                 columns=DEFAULT_COLUMNS if columns is None else columns,
                 storage=storage or Storage.LAZY,
+                tablespaces=tablespaces or 0,
                 workers=jobs or needs.cores(),
                 durable=durable,
             )

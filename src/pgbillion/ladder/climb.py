@@ -24,7 +24,7 @@ from pgbillion.common.target import Target
 from pgbillion.ladder import needs, server
 from pgbillion.ladder.record import Ladder, write
 from pgbillion.ladder.server import Say
-from pgbillion.tables import create, listing, resume, selection, verify
+from pgbillion.tables import create, listing, resume, selection, tablespaces, verify
 from pgbillion.tables.figures import figures
 from pgbillion.tables.plan import LADDER, Plan
 from pgbillion.tables.run import Run
@@ -114,9 +114,11 @@ def _rung(ladder: Ladder, target: Target, first: int, rung: int, observe: Observ
             count = rung - first
             wanted = replace(needs.request(ladder), first=first, count=count, workers=min(ladder.workers, count))
             plan = create.make_plan(conn, wanted)
+            host = Host.of(conn)
+            tablespaces.create(conn, plan.tablespaces, [ladder.tablespaces_folder], host)
             create.check_server(conn, plan)
             create.check_names(conn, plan)
-            facts = create.server(conn, target, plan, Host.of(conn))
+            facts = create.server(conn, target, plan, host)
             run = Run.create(folder, plan, facts)
             ladder.server = facts
             ladder.save()

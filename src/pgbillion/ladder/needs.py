@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pgbillion.common import text
@@ -68,13 +68,15 @@ def request(ladder: Ladder) -> create.Request:
         method=Method.BULK,
         columns=ladder.columns,
         storage=ladder.storage,
+        tablespaces=ladder.tablespaces,
     )
 
 
 def estimated(ladder: Ladder, target: Target, *, compressed: bool) -> Needs:
     """Make a few tables on a server that goes again, and return what all of the ladder's need. Raises UserError."""
     with target.connect() as conn:
-        plan = create.make_plan(conn, request(ladder))
+        # files take as much in each tablespace
+        plan = create.make_plan(conn, replace(request(ladder), tablespaces=0))
         create.check_server(conn, plan)
         found = estimate.estimate(conn, plan, Host.of(conn))
     cost = found.cost

@@ -42,11 +42,29 @@ from pgbillion.tables.worker import psql_connection
 
 _SCHEMA, _CLONE = "pgbillion_ladder", "pgbillion_ladder_clone"
 _CATALOGS = "pg_class, pg_attribute, pg_type, pg_depend"
-_SOME, _CLONES, _SMALL, _SESSIONS = 1_000, 10, 10, 5
+_SOME, _FEW, _CLONES, _SMALL, _SESSIONS = 1_000, 100, 10, 10, 5
 _MOST_DROPPED, _MOST_UNSAVED = 1_000_000, 100_000
 # of what psql and pg_dump may take, so that the kernel ends neither the server nor anything else
 _MEMORY_SHARE, _TEMPORARY_SHARE = 0.4, 0.5
 _POLL_SECONDS = 0.05
+# the shape of psql's query, and how many names it wants at most
+_COMPLETION = (
+    "SELECT c.relname FROM pg_catalog.pg_class c"
+    " WHERE c.relkind IN ('r', 'S', 'v', 'm', 'f', 'p') AND c.relname LIKE %s"
+    " AND pg_catalog.pg_table_is_visible(c.oid)"
+    " AND c.relnamespace <> (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = 'pg_catalog') LIMIT %s"
+)
+_MOST_COMPLETIONS = 1_000
+# what object-relational mappers ask of each of their tables
+_INTROSPECTION = (
+    "SELECT column_name, data_type, is_nullable, column_default FROM information_schema.columns"
+    " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position"
+)
+# what agents for monitoring ask once a minute
+_STATISTICS = (
+    "SELECT count(*) FROM (SELECT schemaname, relname, n_live_tup, n_dead_tup, last_autovacuum"
+    " FROM pg_catalog.pg_stat_user_tables ORDER BY n_dead_tup DESC LIMIT 10) t"
+)
 
 
 @dataclass
@@ -207,6 +225,48 @@ def _statement(statement: str, summary: str = "") -> Callable[[Bench, Result], N
             result.summary = f"{text.count(row[0])} rows" if row is not None else summary
 
     return run
+
+
+def _completion(bench: Bench, result: Result) -> None:
+    """Ask as psql does when the tabulator key is pressed behind the first half of a name."""
+    times = []
+    with bench.session() as conn:
+        for name in bench.names(_FEW, seed=4):
+            half = name[: len(name) * 2 // 3].replace("_", "\\_")
+            start = time.perf_counter()
+            conn.execute(_COMPLETION, [f"{half}%", _MOST_COMPLETIONS]).fetchall()
+            times.append(time.perf_counter() - start)
+    _each(result, times, f"{len(times)} names of which two thirds were typed")
+
+
+def _introspection(bench: Bench, result: Result) -> None:
+    times = []
+    with bench.session() as conn:
+        for name in bench.names(_FEW, seed=5):
+            start = time.perf_counter()
+            found = conn.execute(_INTROSPECTION, [bench.plan.schema, name]).fetchall()
+            times.append(time.perf_counter() - start)
+            assert found, name
+    _each(result, times, f"{len(times)} random tables")
+
+
+def _walk(bench: Bench, result: Result) -> None:
+    """Look at each file as backup agents and updatedb do; what the kernel knows of them by then it has in memory."""
+    end = time.perf_counter() + bench.limit
+    files = 0
+    start = time.perf_counter()
+    places = [bench.cluster.data, *([bench.ladder.tablespaces_folder] if bench.ladder.tablespaces else [])]
+    for folder in places:
+        for _, _, names, directory in os.fwalk(folder):
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):
+                    os.stat(name, dir_fd=directory, follow_symlinks=False)
+                files += 1
+            if time.perf_counter() > end:
+                raise _GaveUpError(f"did not end within {text.duration(bench.limit)}, with {text.count(files)} files")
+    result.seconds = time.perf_counter() - start
+    result.details = {"files": files}
+    result.summary = f"{text.count(files)} files looked at"
 
 
 def _checkpoint(bench: Bench, result: Result) -> None:
@@ -481,6 +541,10 @@ OPERATIONS = (
     Operation("page", "first page of names", _first_page),
     Operation("lookup", "a table found by its name", _lookup),
     Operation("count", "count(*) of pg_class", _statement("SELECT count(*) FROM pg_class")),
+    Operation("completion", "a name completed in psql", _completion),
+    Operation("introspection", "columns of a table from information_schema", _introspection),
+    Operation("statistics", "the ten tables with most dead rows", _statement(_STATISTICS)),
+    Operation("walk", "walking all files", _walk),
     Operation("list", "psql's \\dt", _list),
     Operation("dump", "pg_dump of one schema", _dump),
     Operation("insert", "first row of a table", _first_row),

@@ -55,6 +55,7 @@ class Ladder:
     rungs: list[int]
     columns: str = DEFAULT_COLUMNS
     storage: Storage = Storage.LAZY
+    tablespaces: int = 0
     workers: int = 1
     durable: bool = False
     begun: bool = False  # the estimate was made, and what was asked for is settled
@@ -85,6 +86,11 @@ class Ladder:
         """The server."""
         assert self.installation is not None
         return Cluster(self.installation, data=self.base / "data", socket_dir=self.home / "run")
+
+    @property
+    def tablespaces_folder(self) -> Path:
+        """The directory in which tablespaces are made: on the same file system."""
+        return self.base / "tablespaces"
 
     @property
     def to(self) -> int:

@@ -209,6 +209,7 @@ def destroy(ladder: Ladder) -> None:
         if ladder.disk is not None:
             ladder.disk.detach()
         else:
+            shutil.rmtree(ladder.tablespaces_folder, ignore_errors=True)
             with contextlib.suppress(OSError):
                 ladder.base.rmdir()
     shutil.rmtree(ladder.home)
