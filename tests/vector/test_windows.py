@@ -328,3 +328,21 @@ def test_no_file_is_left(windows: Connection) -> None:
         )
     windows.execute("RESET statement_timeout")
     assert one(windows, files) == 0
+
+
+def test_hashed_subplans_of_partitions_beyond_memory(windows: Connection) -> None:
+    """PostgreSQL's nodes have their own table of a subplan, which changes with the outer query's parameters."""
+    windows.execute(
+        "CREATE TABLE parts AS SELECT g AS id, repeat('x', g % 60) AS t FROM generate_series(1, 5000) g;"
+        " CREATE TABLE listed AS SELECT g AS id, g % 10 AS n FROM generate_series(1, 1000) g;"
+        " ANALYZE parts, listed; SET enable_material = off; SET work_mem = '64kB'"
+    )
+    for partition in ("id > 20", "id > 20 * g", "id > 20 OR g = 2", "1"):
+        inner = (
+            f"SELECT id, row_number() OVER (PARTITION BY {partition} ORDER BY id) AS r,"
+            " id IN (SELECT l.id FROM listed l WHERE n = g) AS is_listed FROM parts OFFSET 0"
+        )
+        query = f"SELECT g, sum(r), sum(id) FILTER (WHERE is_listed) FROM generate_series(1, 4) g, LATERAL ({inner}) x"
+        node = explained(windows, f"{query} GROUP BY 1", run=True)
+        assert (node["Custom Plan Provider"], node["Rows of Large Partitions"] > 0) == ("VectorWindow", True)
+        assert check(windows, f"{query} GROUP BY 1 ORDER BY 1")[0] == "rows"

@@ -286,10 +286,33 @@ is_boundary(WindowScanState *state, const char *left, const char *right)
 	return result;
 }
 
+/*
+ * Have a node's hashed subplans read anew. The one node's plan is a copy of the
+ * other's, and so two of them share the state of a subplan: its changed parameters
+ * have been seen by the one that has built its table since, and by no other.
+ */
+static void
+renew_subplans(PlanState *node)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->state->es_query_cxt);
+	ListCell   *lc;
+
+	foreach(lc, node->subPlan)
+	{
+		SubPlanState *subplan = lfirst_node(SubPlanState, lc);
+		PlanState  *planstate = subplan->planstate;
+
+		if (subplan->subplan->useHashTable)
+			planstate->chgParam = bms_add_members(planstate->chgParam, planstate->plan->extParam);
+	}
+	MemoryContextSwitchTo(old);
+}
+
 /* Have PostgreSQL's nodes do the rest, from the first row in memory on. */
 static void
 hand_over(WindowScanState *state)
 {
+	renew_subplans(&state->core->ss.ps);
 	state->feeder.next = 0;
 	outerPlanState(state->lowest) = &state->feeder.ps;
 	state->handed_over = true;
@@ -539,6 +562,7 @@ take_back(WindowScanState *state)
 	ExecClearTuple(state->feeder.slot);
 	outerPlanState(state->lowest) = state->below;
 	state->handed_over = false;
+	renew_subplans(&state->css.ss.ps);
 }
 
 static void
