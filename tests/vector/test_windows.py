@@ -346,3 +346,40 @@ def test_hashed_subplans_of_partitions_beyond_memory(windows: Connection) -> Non
         node = explained(windows, f"{query} GROUP BY 1", run=True)
         assert (node["Custom Plan Provider"], node["Rows of Large Partitions"] > 0) == ("VectorWindow", True)
         assert check(windows, f"{query} GROUP BY 1 ORDER BY 1")[0] == "rows"
+
+
+@pytest.mark.parametrize(
+    ("columns", "window", "where", "message"),
+    [
+        ("ntile(0) OVER w", "ORDER BY id RANGE -1 PRECEDING", "", "argument of ntile"),
+        ("sum(id) OVER w, ntile(0) OVER w", "ORDER BY id RANGE -1 PRECEDING", "", "argument of ntile"),
+        ("sum(1 / (id - 1)) OVER w, ntile(0) OVER w", "ORDER BY id", "", "argument of ntile"),
+        ("count(*) OVER w", "ORDER BY id RANGE -1 PRECEDING", "", "invalid preceding or following size"),
+        # the first row that a condition leaves out has been computed
+        ("1 / (id - 5), row_number() OVER w AS r", "ORDER BY id", " WHERE r < 5", "division by zero"),
+        ("1 / (id - 5), row_number() OVER w AS r", "PARTITION BY id > 9 ORDER BY id", " WHERE r < 5", "division"),
+        ("1 / (id - 5), row_number() OVER w AS r", "ORDER BY id", " WHERE r < 4", ""),
+    ],
+)
+def test_which_error_comes_first(windows: Connection, columns: str, window: str, where: str, message: str) -> None:
+    query = f"SELECT * FROM (SELECT {columns} FROM t WINDOW w AS ({window})) x{where}"
+    assert used(windows, query) == ["VectorWindow"]
+    kind, found = check(windows, query)
+    assert (kind == "error") == (message != "")
+    assert message == "" or message in found[1]
+
+
+def test_volatile_columns_are_computed_as_often(windows: Connection) -> None:
+    windows.execute("CREATE SEQUENCE calls")
+    for window in ("ORDER BY id", "PARTITION BY o ORDER BY id"):
+        query = (
+            f"SELECT count(*) FROM (SELECT *, nextval('calls') FROM (SELECT id, nextval('calls'), row_number() OVER"
+            f" ({window}) AS r FROM t) x WHERE r < 5 OFFSET 0) y"
+        )
+        assert "VectorWindow" in used(windows, query)
+        calls = []
+        for ours in (True, False):
+            windows.execute("SELECT setval('calls', 1)")
+            assert answer(windows, query, ours)[0] == "rows"
+            calls.append(one(windows, "SELECT last_value FROM calls"))
+        assert calls[0] == calls[1] > 1

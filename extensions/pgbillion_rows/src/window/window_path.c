@@ -249,8 +249,8 @@ fits_in_memory(const Path *path)
 }
 
 /*
- * Our path for the windows that end with a path of PostgreSQL's, or NULL. Windows
- * of another order below become paths of ours, too, if they can.
+ * Our path for the windows that end with a path of PostgreSQL's, or NULL. If
+ * windows of another order are below, our node computes these, too, if it can.
  */
 static Path *
 window_path(PlannerInfo *root, RelOptInfo *rel, Path *core)
@@ -330,16 +330,29 @@ offer_windows(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 
 /* ---- plans ---- */
 
-/* The functions of a window, of all that PostgreSQL's node of it computes. */
+/*
+ * The functions of a window, of all that PostgreSQL's node of it computes. As
+ * there, aggregates come after all others: which error is raised depends on it.
+ */
 static List *
 functions_of(WindowAgg *window)
 {
 	FunctionsContext context = {window->winref, NIL, false};
+	List	   *others = NIL;
+	List	   *aggregates = NIL;
+	ListCell   *lc;
 
 	(void) collect_functions((Node *) window->plan.targetlist, &context);
 	(void) collect_functions((Node *) window->plan.qual, &context);
 	(void) collect_functions((Node *) window->runCondition, &context);
-	return context.functions;
+	foreach(lc, context.functions)
+	{
+		if (lfirst_node(WindowFunc, lc)->winagg)
+			aggregates = lappend(aggregates, lfirst(lc));
+		else
+			others = lappend(others, lfirst(lc));
+	}
+	return list_concat(others, aggregates);
 }
 
 /* What the executor evaluates of a window: WindowExprs. */

@@ -431,15 +431,14 @@ feed(PlanState *ps)
 
 /* ---- rows out ---- */
 
-/* Compute a window's functions for the current row into the scan's slot. */
+/*
+ * Compute a window's functions for the current row into the scan's slot, and
+ * after them the frame, as PostgreSQL's node does: it may have no function that
+ * needs it.
+ */
 static int
 compute_window(Window *window, TupleTableSlot *slot, int column)
 {
-	if (window->moves_with_errors)
-	{
-		(void) window_head(window);
-		(void) window_tail(window);
-	}
 	for (int i = 0; i < window->nfunctions; i++, column++)
 	{
 		WindowFunction *function = &window->functions[i];
@@ -451,6 +450,11 @@ compute_window(Window *window, TupleTableSlot *slot, int column)
 		}
 		else
 			function->result(window, function, &slot->tts_values[column], &slot->tts_isnull[column]);
+	}
+	if (window->moves_with_errors)
+	{
+		(void) window_head(window);
+		(void) window_tail(window);
 	}
 	return column;
 }
@@ -479,10 +483,18 @@ compute_row(WindowScanState *state, int64 row)
 	ExecStoreVirtualTuple(slot);
 }
 
+/* Does the query's last window, which is the only one that may leave out rows, return no more of its partition? */
+static bool
+is_passed_over(const WindowScanState *state)
+{
+	const Window *last = &state->windows[state->nwindows - 1];
+
+	return last->passing && last->plan->topWindow;
+}
+
 /*
- * Look at the run conditions after a row has been computed. Returns false if the
- * query's last window, which is the only one that may leave out rows, returns no
- * more of its partition.
+ * Look at the run conditions after a row has been computed. Returns false if
+ * is_passed_over() from this row on.
  */
 static bool
 check_run_conditions(WindowScanState *state, ExprContext *econtext)
@@ -499,7 +511,7 @@ check_run_conditions(WindowScanState *state, ExprContext *econtext)
 		if (window == last && window->plan->topWindow && window->npartition == 0)
 			state->done = true;
 	}
-	return !(last->passing && last->plan->topWindow);
+	return !is_passed_over(state);
 }
 
 /* Rows that the last window no longer returns need not be looked at if there is no other window. */
@@ -520,6 +532,7 @@ exec_window(CustomScanState *css)
 	while (!state->done && !state->handed_over)
 	{
 		MemoryContext old;
+		TupleTableSlot *result = css->ss.ss_ScanTupleSlot;
 
 		ResetExprContext(econtext);
 		if (state->next >= state->rows.n)
@@ -532,6 +545,13 @@ exec_window(CustomScanState *css)
 		compute_row(state, state->next++);
 		MemoryContextSwitchTo(old);
 		econtext->ecxt_scantuple = css->ss.ss_ScanTupleSlot;
+
+		/*
+		 * PostgreSQL's node computes its columns before it looks at
+		 * conditions
+		 */
+		if (css->ss.ps.ps_ProjInfo != NULL && !is_passed_over(state))
+			result = ExecProject(css->ss.ps.ps_ProjInfo);
 		if (!check_run_conditions(state, econtext))
 		{
 			CHECK_FOR_INTERRUPTS();
@@ -543,7 +563,7 @@ exec_window(CustomScanState *css)
 			InstrCountFiltered1(css, 1);
 			continue;
 		}
-		return css->ss.ps.ps_ProjInfo == NULL ? css->ss.ss_ScanTupleSlot : ExecProject(css->ss.ps.ps_ProjInfo);
+		return result;
 	}
 	return state->handed_over ? ExecProcNode(&state->core->ss.ps) : NULL;
 }
