@@ -267,6 +267,13 @@ typedef PGAlignedBlock IOAlignedBlock;
 #define distinct_clause_of(root) ((root)->parse->distinctClause)
 #endif
 
+/* 17 keeps a run condition in the path. */
+#if PG_VERSION_NUM >= 170000
+#define run_condition_of(path) ((path)->runCondition)
+#else
+#define run_condition_of(path) ((path)->winclause->runCondition)
+#endif
+
 /* 16 is told of outer joins that are computed at the same time. */
 #if PG_VERSION_NUM < 160000
 #define build_join_rel(root, relids, outer, inner, sjinfo, pushed_down, restrictlist) \

@@ -383,3 +383,20 @@ def test_volatile_columns_are_computed_as_often(windows: Connection) -> None:
             assert answer(windows, query, ours)[0] == "rows"
             calls.append(one(windows, "SELECT last_value FROM calls"))
         assert calls[0] == calls[1] > 1
+
+
+def test_first_rows_in_order_are_read_by_postgresql(windows: Connection) -> None:
+    """A run condition ends the query after them."""
+    windows.execute(
+        "CREATE TABLE ordered AS SELECT g AS id, hashint4(g) AS h, repeat('x', 300) AS t"
+        " FROM generate_series(1, 60000) g;"
+        " CREATE INDEX ON ordered (id); ANALYZE ordered; SET pgbillion_rows.vector_window = on"
+    )
+    query = "SELECT * FROM (SELECT id, row_number() OVER ({}) AS r FROM ordered) x{}"
+    # reading all by the index costs a little more than sorting by us
+    windows.execute("SET random_page_cost = 1.2; SET cpu_index_tuple_cost = 0.06")
+    assert used(windows, query.format("ORDER BY id", "")) == ["VectorWindow"]
+    assert used(windows, query.format("ORDER BY id", " WHERE r <= 10")) == []
+    # all rows are read
+    assert used(windows, query.format("ORDER BY h", " WHERE r <= 10")) == ["VectorWindow"]
+    assert used(windows, query.format("PARTITION BY id ORDER BY h", " WHERE r <= 10")) == ["VectorWindow"]

@@ -295,6 +295,41 @@ window_path(PlannerInfo *root, RelOptInfo *rel, Path *core)
 	return &path->path;
 }
 
+/*
+ * Does PostgreSQL read only the first rows? A run condition of the query's last
+ * window, if that has no partitions, ends the query; if rows come in order from
+ * below, the others are never read, which no cost shows.
+ */
+static bool
+reads_first_rows(const Path *core)
+{
+	const WindowAggPath *window = (const WindowAggPath *) core;
+
+	if (!IsA(core, WindowAggPath) || !window->topwindow || run_condition_of(window) == NIL ||
+		window->winclause->partitionClause != NIL)
+		return false;
+	while (IsA(core, WindowAggPath))
+		core = ((const WindowAggPath *) core)->subpath;
+	return !IsA(core, SortPath);
+}
+
+/* Is that what PostgreSQL would choose? */
+static bool
+chooses_first_rows(const RelOptInfo *rel)
+{
+	const Path *cheapest = NULL;
+	ListCell   *lc;
+
+	foreach(lc, rel->pathlist)
+	{
+		const Path *path = lfirst(lc);
+
+		if (cheapest == NULL || compare_path_costs(unconstify(Path *, path), unconstify(Path *, cheapest), TOTAL_COST) < 0)
+			cheapest = path;
+	}
+	return cheapest != NULL && reads_first_rows(cheapest);
+}
+
 /* Offer our windows in place of each stack of PostgreSQL's. */
 static void
 offer_windows(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
@@ -307,7 +342,7 @@ offer_windows(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel,
 		return;
 	while (top->parent_root != NULL)
 		top = top->parent_root;
-	if (vector_shows_storage((Node *) top->parse))
+	if (vector_shows_storage((Node *) top->parse) || (vector_window != PLAN_FORCE && chooses_first_rows(rel)))
 		return;
 	foreach(lc, rel->pathlist)
 	{
