@@ -400,3 +400,33 @@ def test_first_rows_in_order_are_read_by_postgresql(windows: Connection) -> None
     # all rows are read
     assert used(windows, query.format("ORDER BY h", " WHERE r <= 10")) == ["VectorWindow"]
     assert used(windows, query.format("PARTITION BY id ORDER BY h", " WHERE r <= 10")) == ["VectorWindow"]
+
+
+def test_long_strings_are_fetched_as_often_as_by_postgresql(windows: Connection) -> None:
+    windows.execute(
+        'CREATE TABLE long (id int, c text COLLATE "C", b bytea, p char(6000) COLLATE "C", e text COLLATE "C");'
+        " ALTER TABLE long ALTER c SET STORAGE external, ALTER b SET STORAGE external, ALTER p SET STORAGE external;"
+        " INSERT INTO long SELECT g, h || repeat('x', 3000 + g % 7), convert_to(h || repeat('y', 4000), 'UTF8'),"
+        " h || repeat('z', 2500 + g % 5), repeat(h, 200) FROM generate_series(1, 600) g, left(md5(g::text), 7) h;"
+        " INSERT INTO long SELECT g, x, convert_to(x, 'UTF8'), left(x, 6000), x FROM generate_series(601, 700) g,"
+        " repeat('same', (g - 601) * 40) x;"
+        " INSERT INTO long SELECT g FROM generate_series(701, 720) g; ANALYZE long"
+    )
+    scans = (
+        "SELECT pg_stat_get_xact_numscans(indexrelid) FROM pg_index WHERE indrelid ="
+        " (SELECT reltoastrelid FROM pg_class WHERE oid = 'long'::regclass)"
+    )
+    for memory in ("64kB", "16MB"):
+        windows.execute(f"SET work_mem = '{memory}'".encode())
+        for key in ("c", "b DESC", "p", "e DESC", "c DESC NULLS FIRST", "id % 3, c", "p DESC, c"):
+            query = f"SELECT id FROM long ORDER BY {key}, id"
+            assert used(windows, query) == ["VectorSort"]
+            check(windows, query)
+    counts = []
+    for ours in (True, False):
+        plans.switch(windows, ours)
+        with windows.transaction():
+            before = one(windows, scans)
+            windows.execute("SELECT id FROM long WHERE id <= 600 ORDER BY c")
+            counts.append(one(windows, scans) - before)
+    assert 0 < counts[0] <= counts[1]

@@ -21,6 +21,7 @@
 
 #include <math.h>
 
+#include "access/detoast.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -266,6 +267,29 @@ bytes_of(const SortKey *key, Datum value, Size *n)
 	return bytes;
 }
 
+/* Is a value compressed or elsewhere? */
+static inline bool
+is_toasted(const SortKey *key, Datum value)
+{
+	return key->len < 0 && (VARATT_IS_1B_E(DatumGetPointer(value)) || VARATT_IS_4B_C(DatumGetPointer(value)));
+}
+
+/*
+ * The same of the first bytes only, up to `most`; *n is the length of all. What
+ * has been toasted is fetched as far as that, if it has no blanks at its end.
+ */
+static const char *
+first_bytes_of(const SortKey *key, Datum value, Size most, Size *n)
+{
+	struct varlena *slice;
+
+	if (!is_toasted(key, value) || key->padded)
+		return bytes_of(key, value, n);
+	*n = toast_raw_datum_size(value) - VARHDRSZ;
+	slice = PG_DETOAST_DATUM_SLICE(value, 0, (int32) Min(most, *n));
+	return VARDATA_ANY(slice);
+}
+
 /* The number of a value that is one itself. */
 static inline uint64
 number_of(const SortKey *key, Datum value)
@@ -384,7 +408,7 @@ number_by_content(const SortKey *key, Datum value, Size skip, bool *whole)
 
 	if (key->kind == KEY_NUMERIC)
 		return number_of_numeric(value, whole);
-	bytes = bytes_of(key, value, &length);
+	bytes = first_bytes_of(key, value, skip + sizeof(uint64), &length);
 	Assert(length >= skip);
 	*whole &= key->text && length - skip <= sizeof(uint64);
 	return number_of_bytes(bytes + skip, length - skip);
@@ -443,7 +467,7 @@ sort_keys_first_number(const SortKeys *keys, const char *row)
 	if (!key->by_value)
 	{
 		MemoryContext old = MemoryContextSwitchTo(keys->scratch);
-		bool		whole;
+		bool		whole = true;
 
 		number = number_by_content(key, row_value(keys->format, row, key->column), 0, &whole);
 		MemoryContextSwitchTo(old);
@@ -493,9 +517,7 @@ image_size(const SortKey *key, Datum value)
 
 	if (key->len > 0)
 		return key->len;
-	if (VARATT_IS_1B_E(pointer) || VARATT_IS_4B_C(pointer))
-		return 0;
-	return VARSIZE_ANY(pointer);
+	return is_toasted(key, value) ? 0 : VARSIZE_ANY(pointer);
 }
 
 /* The number of a value, which is added if it is new; -1 if there are too many, or if it is not there as a whole. */
@@ -584,6 +606,7 @@ typedef struct NumberRange
 	bool		values;			/* are there others? */
 	bool		whole;			/* are equal numbers equal values? */
 	bool		descending;		/* does the largest number come first? */
+	bool		kept;			/* are they in the entries? */
 	Size		skip;			/* of strings: bytes that all begin with */
 	uint32	   *places;			/* of the rows' values in order; or NULL: */
 } NumberRange;
@@ -633,7 +656,7 @@ find_places(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, Numb
 	return true;
 }
 
-/* How many bytes do all strings begin with? */
+/* How many bytes do all strings begin with? None is detoasted for it: then it is 0. */
 static Size
 common_bytes(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n)
 {
@@ -648,12 +671,11 @@ common_bytes(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n)
 
 		if (row_is_null(keys->format, entries[i].row, key->column))
 			continue;
+		if (is_toasted(key, row_value(keys->format, entries[i].row, key->column)))
+			return 0;
 		bytes = bytes_of(key, row_value(keys->format, entries[i].row, key->column), &length);
 		if (first == NULL)
 		{
-			/* it stays in the row; what is detoasted is freed */
-			if (image_size(key, row_value(keys->format, entries[i].row, key->column)) == 0)
-				return 0;
 			first = bytes;
 			common = length;
 			continue;
@@ -661,31 +683,47 @@ common_bytes(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n)
 		while (same < Min(common, length) && bytes[same] == first[same])
 			same++;
 		common = same;
-		if (i % 256 == 255)
-			MemoryContextReset(keys->scratch);
 	}
 	return common;
 }
 
-/* The range of a key whose values are looked into. */
+/* Free what a value has been detoasted to, which may be large; it may take long, too. */
+static inline void
+forget_detoasted(SortKeys *keys, const SortKey *key, Datum value)
+{
+	if (!is_toasted(key, value))
+		return;
+	CHECK_FOR_INTERRUPTS();
+	MemoryContextReset(keys->scratch);
+}
+
+/*
+ * The range of a key whose values are looked into. Its numbers are kept in the
+ * entries if these have no others yet, so that each value is detoasted once.
+ */
 static void
-find_range_of_contents(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
+find_range_of_contents(SortKeys *keys, SortKey *key, RowEntry *entries, int64 n, bool keep, NumberRange *range)
 {
 	range->whole = true;
+	range->kept = keep;
 	if (key->kind == KEY_BYTES)
 		range->skip = common_bytes(keys, key, entries, n);
 	for (int64 i = 0; i < n; i++)
 	{
+		Datum		value;
+		uint64		number;
+
 		if (row_is_null(keys->format, entries[i].row, key->column))
 		{
 			range->nulls = true;
 			continue;
 		}
-		add_to_range(range, number_by_content(key, row_value(keys->format, entries[i].row, key->column), range->skip,
-											  &range->whole));
-		/* detoasted values are not kept */
-		if (i % 256 == 255)
-			MemoryContextReset(keys->scratch);
+		value = row_value(keys->format, entries[i].row, key->column);
+		number = number_by_content(key, value, range->skip, &range->whole);
+		add_to_range(range, number);
+		if (keep)
+			entries[i].number = number;
+		forget_detoasted(keys, key, value);
 	}
 }
 
@@ -703,9 +741,9 @@ find_range_of_values(SortKeys *keys, SortKey *key, const RowEntry *entries, int6
 	}
 }
 
-/* Find the range of a key's numbers; false if there are none. */
+/* Find the range of a key's numbers; false if there are none. `keep`: they may be kept in the entries. */
 static bool
-find_range(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, NumberRange *range)
+find_range(SortKeys *keys, SortKey *key, RowEntry *entries, int64 n, bool keep, NumberRange *range)
 {
 	const NumberRange nothing = {.min = PG_UINT64_MAX,.descending = key->descending};
 
@@ -720,21 +758,28 @@ find_range(SortKeys *keys, SortKey *key, const RowEntry *entries, int64 n, Numbe
 	if (key->by_value)
 		find_range_of_values(keys, key, entries, n, range);
 	else
-		find_range_of_contents(keys, key, entries, n, range);
+		find_range_of_contents(keys, key, entries, n, keep, range);
 	return true;
 }
 
 /* The number of a row's value, which is not NULL. */
 static inline uint64
-number_at(const SortKeys *keys, const SortKey *key, const NumberRange *range, const RowEntry *entries, int64 i)
+number_at(SortKeys *keys, const SortKey *key, const NumberRange *range, const RowEntry *entries, int64 i)
 {
-	bool		whole;
+	Datum		value;
+	uint64		number;
+	bool		whole = true;
 
 	if (range->places != NULL)
 		return range->places[i];
-	if (!key->by_value)
-		return number_by_content(key, row_value(keys->format, entries[i].row, key->column), range->skip, &whole);
-	return number_of(key, row_value(keys->format, entries[i].row, key->column));
+	if (range->kept)
+		return entries[i].number;
+	value = row_value(keys->format, entries[i].row, key->column);
+	if (key->by_value)
+		return number_of(key, value);
+	number = number_by_content(key, value, range->skip, &whole);
+	forget_detoasted(keys, key, value);
+	return number;
 }
 
 /*
@@ -766,10 +811,9 @@ append_numbers(SortKeys *keys, const SortKey *key, const NumberRange *range, Row
 			uint64		number = number_at(keys, key, range, entries, i);
 
 			place = (uint128) (range->descending ? range->max - number : number - range->min) + first_place;
-			if (!key->by_value && range->places == NULL && i % 256 == 255)
-				MemoryContextReset(keys->scratch);
 		}
-		entries[i].number = (width == NUMBER_BITS ? 0 : entries[i].number << width) | (uint64) (place >> cut);
+		/* without bits so far, there may be a number that was kept */
+		entries[i].number = (*used == 0 ? 0 : entries[i].number << width) | (uint64) (place >> cut);
 	}
 	*used += width;
 	return cut == 0;
@@ -792,7 +836,7 @@ sort_keys_number(SortKeys *keys, RowEntry *entries, int64 n, int *bits)
 		NumberRange range;
 
 		CHECK_FOR_INTERRUPTS();
-		if (!find_range(keys, key, entries, n, &range))
+		if (!find_range(keys, key, entries, n, *bits == 0, &range))
 			break;
 		if (!append_numbers(keys, key, &range, entries, n, bits) || !range.whole)
 			break;
