@@ -367,6 +367,16 @@ entries_of_permissions(List *rteperminfos)
 #define old_snapshots_lose_rows() false
 #endif
 
+/* 17 has maintenance commands call functions of users with a search path of its own. */
+#if PG_VERSION_NUM >= 170000
+#define restrict_search_path() RestrictSearchPath()
+#else
+#include "utils/guc.h"
+#define restrict_search_path() \
+	((void) set_config_option("search_path", "pg_catalog, pg_temp", PGC_USERSET, PGC_S_SESSION, \
+							  GUC_ACTION_SAVE, true, 0, false))
+#endif
+
 /* 18 tells ANALYZE from VACUUM. */
 #if PG_VERSION_NUM < 180000
 #define vacuum_delay_point(is_analyze) vacuum_delay_point()

@@ -68,7 +68,7 @@ MAY_INCLUDE = {
             "vector/expression": (*_BATCH, "planner/"),
             "vector/keys": (*_BATCH, "vector/expression/"),
             "vector/filter": (*_BATCH, "planner/", _KERNELS, "vector/expression/"),
-            "vector/source": (*_BATCH, "column_index/column_index.h"),
+            "vector/source": (*_BATCH, "column_index/column_index.h", "vector/expression/expression.h"),
             "vector/aggregate": (*_BATCH, "planner/", _KERNELS, "vector/expression/", "vector/filter/"),
             "vector/spill": _BATCH,
             "vector/join": (
@@ -83,6 +83,7 @@ MAY_INCLUDE = {
             "vector/node": (
                 *_BATCH,
                 "planner/",
+                "column_index/column_index.h",
                 *(f"vector/{below}" for below in ("filter/", "source/source.h", "aggregate/", "join/", "group/")),
             ),
             "vector/plan": ("planner/", "column_index/column_index.h", "vector/"),

@@ -20,6 +20,7 @@
 
 #include "access/amapi.h"
 #include "access/htup_details.h"
+#include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "commands/vacuum.h"
@@ -41,10 +42,11 @@ check_definition(Relation heap, Relation index, IndexInfo *info)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("access method \"columns\" does not support partial indexes")));
-	if (info->ii_Expressions != NIL)
+	if (column_expressions_unsupported(info->ii_Expressions) != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("access method \"columns\" does not support expressions")));
+				 errmsg("access method \"columns\" does not support expressions with %s",
+						column_expressions_unsupported(info->ii_Expressions))));
 	for (int c = 0; c < RelationGetNumberOfAttributes(index); c++)
 	{
 		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(index), c);
@@ -91,6 +93,27 @@ tell_coverage(Relation heap, Relation index, const RefreshResult *result)
 				 errhint("VACUUM the table: only blocks whose rows are visible to everybody can be held.")));
 }
 
+/* A row whose expressions have been evaluated. */
+static void
+ignore_row(Relation index, ItemPointer tid, Datum *values, bool *isnull, bool alive, void *state)
+{
+}
+
+/*
+ * Evaluate the expressions of all rows that somebody can see, as other indexes
+ * are built. So an error is raised now, and not when a row is encoded, or when
+ * a query that PostgreSQL would answer without that row reads it.
+ */
+static void
+evaluate_rows(Relation heap, Relation index, IndexInfo *info)
+{
+	ColumnOwner caller;
+
+	column_owner_begin(heap, &caller);
+	(void) table_index_build_scan(heap, index, info, true, false, ignore_row, NULL, NULL);
+	column_owner_end(&caller);
+}
+
 /*
  * Build the index of what is all-visible.  Nobody writes to the table, unless
  * the build is concurrent: then the index stays empty until it is valid.
@@ -113,6 +136,9 @@ columns_build(Relation heap, Relation index, IndexInfo *info)
 
 		refresh_segments(heap, index, 0, NO_SEGMENT, 0, strategy, &result);
 		FreeAccessStrategy(strategy);
+
+		if (info->ii_Expressions != NIL && (result.encoded < result.heap_blocks || result.skipped))
+			evaluate_rows(heap, index, info);
 		tell_coverage(heap, index, &result);
 	}
 

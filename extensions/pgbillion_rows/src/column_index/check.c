@@ -45,6 +45,7 @@ typedef struct Check
 	ColumnReader *reader;
 	int			ncolumns;
 	ReturnSetInfo *result;
+	ColumnEvaluator *evaluator; /* of the index's expressions, or NULL */
 	MemoryContext context;		/* of one block */
 	Row		   *heap_rows;
 	Row		   *index_rows;
@@ -63,10 +64,38 @@ put_problem(Check *check, BlockNumber block, const char *problem)
 	tuplestore_putvalues(check->result->setResult, check->result->setDesc, values, nulls);
 }
 
+/* What a row of the table has for each column of the index that is in the segment. */
+static void
+take_values(Check *check, const ColumnSegment *segment, HeapTuple tuple, Row *row)
+{
+	int			nexpressions = 0;
+
+	if (check->evaluator != NULL)
+		column_evaluator_row(check->evaluator, tuple);
+	for (int c = 0; c < check->ncolumns; c++)
+	{
+		AttrNumber	attno = check->index->rd_index->indkey.values[c];
+		int			expression = attno == 0 ? nexpressions++ : -1;
+		ColumnType	type = column_type_of(check->index, c);
+
+		if (attno != 0)
+		{
+			row->values[c] = heap_getattr(tuple, attno, RelationGetDescr(check->heap), &row->nulls[c]);
+			continue;
+		}
+		if (segment->columns[c].kind == COLUMN_ABSENT)
+			continue;
+		row->values[c] = column_evaluator_value(check->evaluator, expression, &row->nulls[c]);
+		if (!row->nulls[c])
+			row->values[c] = datumCopy(row->values[c], type.byval, type.len);
+	}
+}
+
 /* The rows of a heap block that the snapshot sees, copied. */
 static void
-read_heap_rows(Check *check, BlockNumber block)
+read_heap_rows(Check *check, const ColumnSegment *segment, BlockNumber block)
 {
+	HeapTuple	rows[MaxHeapTuplesPerPage];
 	Buffer		buffer = ReadBuffer(check->heap, block);
 	Page		page;
 	HeapTupleData tuple;
@@ -78,8 +107,6 @@ read_heap_rows(Check *check, BlockNumber block)
 	for (OffsetNumber o = FirstOffsetNumber; o <= PageGetMaxOffsetNumber(page); o++)
 	{
 		ItemId		item = PageGetItemId(page, o);
-		Row		   *row = &check->heap_rows[check->nheap];
-		HeapTuple	copy;
 
 		if (!ItemIdIsNormal(item))
 			continue;
@@ -88,13 +115,11 @@ read_heap_rows(Check *check, BlockNumber block)
 		ItemPointerSet(&tuple.t_self, block, o);
 		if (!HeapTupleSatisfiesVisibility(&tuple, check->snapshot, buffer))
 			continue;
-		copy = heap_copytuple(&tuple);
-		for (int c = 0; c < check->ncolumns; c++)
-			row->values[c] = heap_getattr(copy, check->index->rd_index->indkey.values[c],
-										  RelationGetDescr(check->heap), &row->nulls[c]);
-		check->nheap++;
+		rows[check->nheap++] = heap_copytuple(&tuple);
 	}
 	UnlockReleaseBuffer(buffer);
+	for (int i = 0; i < check->nheap; i++)
+		take_values(check, segment, rows[i], &check->heap_rows[i]);
 }
 
 /*
@@ -233,9 +258,7 @@ is_row(Check *check, const ColumnSegment *segment, HeapTuple tuple, const Row *r
 {
 	Row			found;
 
-	for (int c = 0; c < check->ncolumns; c++)
-		found.values[c] = heap_getattr(tuple, check->index->rd_index->indkey.values[c],
-									   RelationGetDescr(check->heap), &found.nulls[c]);
+	take_values(check, segment, tuple, &found);
 	return same_row(check, segment, &found, row);
 }
 
@@ -289,7 +312,7 @@ check_segment(Check *check, const ColumnSegment *segment)
 			(!has_lines || column_reader_lines(check->reader, i, lines));
 		if (read)
 		{
-			read_heap_rows(check, segment->first_block + i);
+			read_heap_rows(check, segment, segment->first_block + i);
 			if (compare_rows(check, segment, i) && has_lines)
 				compare_lines(check, segment, i, lines);
 		}
@@ -308,6 +331,8 @@ check_index(ReturnSetInfo *result, Relation heap, Relation index)
 	const char *why;
 	Check		check = {heap, index, GetActiveSnapshot()};
 	BlockNumber heap_blocks = RelationGetNumberOfBlocks(heap);
+	bool		evaluates = RelationGetIndexExpressions(index) != NIL;
+	ColumnOwner caller;
 
 	check.result = result;
 	check.ncolumns = RelationGetNumberOfAttributes(index);
@@ -320,6 +345,10 @@ check_index(ReturnSetInfo *result, Relation heap, Relation index)
 				(errmsg("index \"%s\" is not read: %s", RelationGetRelationName(index), why)));
 		return;
 	}
+	/* who checks may be a superuser */
+	if (evaluates)
+		column_owner_begin(heap, &caller);
+	check.evaluator = column_evaluator_begin(heap, index);
 	check.context = AllocSetContextCreate(CurrentMemoryContext, "columns: rows of a block", ALLOCSET_DEFAULT_SIZES);
 	check.heap_rows = palloc(sizeof(Row) * MaxHeapTuplesPerPage);
 	check.index_rows = palloc(sizeof(Row) * MaxHeapTuplesPerPage);
@@ -332,6 +361,9 @@ check_index(ReturnSetInfo *result, Relation heap, Relation index)
 		check_segment(&check, column_reader_segment(check.reader, segment, heap_blocks));
 	}
 	MemoryContextDelete(check.context);
+	column_evaluator_end(check.evaluator);
+	if (evaluates)
+		column_owner_end(&caller);
 	column_reader_end(check.reader);
 }
 

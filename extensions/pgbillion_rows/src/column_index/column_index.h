@@ -172,6 +172,12 @@ extern void column_reader_end(ColumnReader *reader);
 /* heap_row.c */
 extern bool column_row_find(Relation heap, Buffer buffer, Snapshot snapshot, OffsetNumber line, HeapTuple row);
 
+/* expressions.c */
+extern List *column_expressions(Relation index, Index varno);
+extern List *column_expressions_replace(List *exprs, List *expressions, Index varno, int natts);
+extern TupleDesc column_expressions_tupdesc(TupleDesc table, List *expressions);
+extern int	column_index_place(Relation index, int natts, AttrNumber attno);
+
 /* What the planner asks of an index; a guess, and without any promise. */
 typedef struct ColumnEstimate
 {

@@ -16,6 +16,7 @@
 #include "access/htup_details.h"
 #include "access/visibilitymap.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_type.h"
 #include "port/atomics.h"
 #include "port/pg_bitutils.h"
 #include "utils/datum.h"
@@ -208,7 +209,9 @@ typedef struct Deformer
 	TupleDesc	tupdesc;		/* without missing values */
 	Datum	   *values;
 	bool	   *nulls;
-	AttrNumber	attnos[INDEX_MAX_KEYS];
+	AttrNumber	attnos[INDEX_MAX_KEYS]; /* 0: an expression */
+	ColumnEvaluator *evaluator; /* of these, or NULL */
+	TupleDesc	index_tupdesc;
 	Datum		missing[INDEX_MAX_KEYS];
 	bool		missing_null[INDEX_MAX_KEYS];
 	Size		bytes[INDEX_MAX_KEYS];	/* decompressed so far */
@@ -220,14 +223,18 @@ init_deformer(Deformer *deformer, Relation heap, Relation index, int ncolumns)
 	int			natts = 0;
 
 	deformer->heap = heap;
+	deformer->index_tupdesc = RelationGetDescr(index);
 	for (int c = 0; c < ncolumns; c++)
 	{
 		AttrNumber	attno = index->rd_index->indkey.values[c];
-		Form_pg_attribute attribute = TupleDescAttr(RelationGetDescr(heap), attno - 1);
+		Form_pg_attribute attribute;
 
-		Assert(attno > 0);
+		Assert(attno >= 0);
 		deformer->attnos[c] = attno;
 		deformer->bytes[c] = 0;
+		if (attno == 0)
+			continue;
+		attribute = TupleDescAttr(RelationGetDescr(heap), attno - 1);
 		natts = Max(natts, attno);
 		deformer->missing[c] = getmissingattr(RelationGetDescr(heap), attno, &deformer->missing_null[c]);
 		/* the relation cache's may go */
@@ -240,6 +247,7 @@ init_deformer(Deformer *deformer, Relation heap, Relation index, int ncolumns)
 	TupleDescFinalize(deformer->tupdesc);
 	deformer->values = palloc(sizeof(Datum) * natts);
 	deformer->nulls = palloc(sizeof(bool) * natts);
+	deformer->evaluator = column_evaluator_begin(heap, index);
 }
 
 /* A value as it is to be stored; the column becomes absent if there is none. */
@@ -266,19 +274,80 @@ plain_value(Deformer *deformer, ColumnValues *column, int c, Datum value)
 	return value;
 }
 
+/* What an expression has given, as it is to be stored: in the current context, and as short as a row has it. */
+static Datum
+copied_value(Deformer *deformer, ColumnValues *column, int c, Datum value)
+{
+	struct varlena *pointer = (struct varlena *) DatumGetPointer(value);
+	bool		shorten;
+	Size		bytes;
+
+	if (column->type.byval)
+		return value;
+	if (column->type.len != -1)
+		return datumCopy(value, false, column->type.len);
+	/* an array may be in the form that PL/pgSQL works on */
+	if (VARATT_IS_EXTENDED(pointer) && !VARATT_IS_SHORT(pointer))
+		pointer = detoast_attr(pointer);
+	shorten = VARATT_IS_4B_U(pointer) && VARATT_CAN_MAKE_SHORT(pointer) &&
+		TupleDescAttr(deformer->index_tupdesc, c)->attstorage != TYPSTORAGE_PLAIN;
+	bytes = shorten ? VARATT_CONVERTED_SHORT_SIZE(pointer) : VARSIZE_ANY(pointer);
+	deformer->bytes[c] += bytes;
+	if (deformer->bytes[c] > MAX_COLUMN_BYTES)
+		column->absent = true;
+	else if (shorten)
+	{
+		char	   *copy = palloc(bytes);
+
+		SET_VARSIZE_SHORT(copy, bytes);
+		memcpy(VARDATA_SHORT(copy), VARDATA(pointer), bytes - VARHDRSZ_SHORT);
+		return PointerGetDatum(copy);
+	}
+	else
+		return datumCopy(PointerGetDatum(pointer), false, -1);
+	return value;
+}
+
+/*
+ * Evaluate an expression of a row. It becomes absent if it needs a value that is
+ * out of line.
+ */
+static void
+gather_expression(Deformer *deformer, ColumnValues *column, int c, int expression, int row)
+{
+	bool		isnull = true;
+	Datum		value = (Datum) 0;
+
+	if (!column->absent && !column_evaluator_has_values(deformer->evaluator, expression))
+		column->absent = true;
+	if (!column->absent)
+		value = column_evaluator_value(deformer->evaluator, expression, &isnull);
+	column->nulls[row] = isnull;
+	column->values[row] = isnull ? (Datum) 0 : copied_value(deformer, column, c, value);
+}
+
 static void
 gather_row(Deformer *deformer, GatheredBlocks *gathered, HeapTuple tuple, int row)
 {
 	int			natts = HeapTupleHeaderGetNatts(tuple->t_data);
+	int			nexpressions = 0;
 
 	heap_deform_tuple(tuple, deformer->tupdesc, deformer->values, deformer->nulls);
+	if (deformer->evaluator != NULL)
+		column_evaluator_row(deformer->evaluator, tuple);
 	for (int c = 0; c < gathered->ncolumns; c++)
 	{
 		ColumnValues *column = &gathered->columns[c];
 		AttrNumber	attno = deformer->attnos[c];
 		bool		missing = attno > natts;
-		Datum		value = missing ? deformer->missing[c] : deformer->values[attno - 1];
+		Datum		value;
 
+		if (attno == 0)
+		{
+			gather_expression(deformer, column, c, nexpressions++, row);
+			continue;
+		}
+		value = missing ? deformer->missing[c] : deformer->values[attno - 1];
 		column->nulls[row] = missing ? deformer->missing_null[c] : deformer->nulls[attno - 1];
 		if (column->nulls[row])
 			value = (Datum) 0;
@@ -311,7 +380,8 @@ gather_page(Deformer *deformer, GatheredBlocks *gathered, Page page, BlockNumber
 
 /*
  * Gather the rows of some blocks, from the first, in the order of the heap.
- * Memory, the pages' copies among it, belongs to the current context, which
+ * If the index has expressions, the caller is the table's owner: an error is
+ * then theirs. Memory, the pages' copies among it, belongs to the current context, which
  * the caller resets.  A begin mark is set, or nobody can write to the table.
  */
 void
@@ -359,4 +429,7 @@ gather_blocks(Relation heap, Relation index, BlockNumber first, int nblocks,
 		row += gathered->rows[i];
 	}
 	Assert(row == gathered->nrows);
+	for (int c = 0; c < gathered->ncolumns; c++)
+		gathered->skipped |= deformer.attnos[c] == 0 && gathered->columns[c].absent;
+	column_evaluator_end(deformer.evaluator);
 }

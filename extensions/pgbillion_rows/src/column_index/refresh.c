@@ -18,6 +18,7 @@
 #include "commands/vacuum.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 #include "column_index/store.h"
 
@@ -30,6 +31,7 @@ typedef struct Refresher
 	Extents		free_pages;
 	BufferAccessStrategy strategy;
 	MemoryContext context;		/* of one segment */
+	bool		skipped;		/* RefreshResult's */
 } Refresher;
 
 /* ---- pages ---- */
@@ -154,6 +156,7 @@ encode_blocks(Refresher *refresher, uint32 segment, BlockNumber first, int nbloc
 	gather_blocks(refresher->heap, refresher->index, first, nblocks, refresher->strategy, gathered);
 	PAUSE("gathered");
 	encoded = gathered->ngathered;
+	refresher->skipped |= gathered->skipped;
 	if (encoded > 0)
 	{
 		initStringInfo(&bytes);
@@ -181,13 +184,17 @@ encode_blocks(Refresher *refresher, uint32 segment, BlockNumber first, int nbloc
  * least) would become readable again.
  *
  * The caller holds ShareUpdateExclusiveLock on the table, or a lock that
- * writers conflict with; the index is valid, or being built.
+ * writers conflict with; the index is valid, or being built. Expressions of the
+ * index are evaluated as the table's owner, and their errors are raised.
  */
 void
 refresh_segments(Relation heap, Relation index, uint32 from, uint32 most, double least_share,
 				 BufferAccessStrategy strategy, RefreshResult *result)
 {
 	Refresher	refresher;
+	ColumnOwner caller;
+	bool		evaluates = RelationGetIndexExpressions(index) != NIL;
+	bool		needs_snapshot = evaluates && !ActiveSnapshotSet();
 	uint32		segment;
 
 	Assert(CheckRelationLockedByMe(heap, ShareUpdateExclusiveLock, true) ||
@@ -201,6 +208,12 @@ refresh_segments(Relation heap, Relation index, uint32 from, uint32 most, double
 	refresher.heap = heap;
 	refresher.index = index;
 	refresher.strategy = strategy;
+	refresher.skipped = false;
+	if (evaluates)
+		column_owner_begin(heap, &caller);
+	/* functions in expressions may want one */
+	if (needs_snapshot)
+		PushActiveSnapshot(GetTransactionSnapshot());
 	directory_open(&refresher.directory, index);
 	directory_free_pages(&refresher.directory, &refresher.free_pages);
 	refresher.context = AllocSetContextCreate(CurrentMemoryContext, "columns of a segment",
@@ -230,4 +243,9 @@ refresh_segments(Relation heap, Relation index, uint32 from, uint32 most, double
 	}
 	MemoryContextDelete(refresher.context);
 	pfree(refresher.free_pages.extents);
+	if (needs_snapshot)
+		PopActiveSnapshot();
+	if (evaluates)
+		column_owner_end(&caller);
+	result->skipped = refresher.skipped;
 }

@@ -303,6 +303,7 @@ typedef struct GatheredBlocks
 	int			nlines;
 	int			ncolumns;
 	ColumnValues columns[INDEX_MAX_KEYS];
+	bool		skipped;		/* an expression was not evaluated of each row */
 } GatheredBlocks;
 
 extern int	gather_visible(Relation heap, BlockNumber first, int nblocks, uint8 *visible);
@@ -318,6 +319,27 @@ extern void encode_segment(const GatheredBlocks *gathered, int segment_blocks, b
 extern bool column_decimal_decode(const char *numeric, int64 *value, int *scale);
 extern int	column_decimal_encode(int64 value, int scale, char *numeric);
 
+/* expressions.c */
+
+/* Who has become a table's owner, and what they were before. */
+typedef struct ColumnOwner
+{
+	Oid			role;
+	int			context;
+	int			nest_level;
+} ColumnOwner;
+
+typedef struct ColumnEvaluator ColumnEvaluator;
+
+extern const char *column_expressions_unsupported(List *expressions);
+extern void column_owner_begin(Relation table, ColumnOwner *saved);
+extern void column_owner_end(const ColumnOwner *saved);
+extern ColumnEvaluator *column_evaluator_begin(Relation heap, Relation index);
+extern void column_evaluator_row(ColumnEvaluator *evaluator, HeapTuple tuple);
+extern bool column_evaluator_has_values(ColumnEvaluator *evaluator, int expression);
+extern Datum column_evaluator_value(ColumnEvaluator *evaluator, int expression, bool *isnull);
+extern void column_evaluator_end(ColumnEvaluator *evaluator);
+
 /* refresh.c */
 typedef struct RefreshResult
 {
@@ -325,6 +347,8 @@ typedef struct RefreshResult
 	BlockNumber encoded;		/* blocks, by this run */
 	uint32		segments;		/* encoded by this run */
 	uint32		next;			/* where the next run goes on, or NO_SEGMENT */
+	bool		skipped;		/* an expression was not evaluated of each row
+								 * of these blocks */
 } RefreshResult;
 
 extern void refresh_segments(Relation heap, Relation index, uint32 from, uint32 most, double least_share,

@@ -182,11 +182,10 @@ begin_joins(VectorState *state, EState *estate, int eflags, List **outputs)
 	foreach(lc, cscan->custom_plans)
 		css->custom_ps = lappend(css->custom_ps,
 								 ExecInitNode(lfirst(lc), estate, eflags & ~(EXEC_FLAG_BACKWARD | EXEC_FLAG_MARK)));
-	state->joins = join_rows_create(cscan, join_exprs(cscan), css->custom_ps,
-									CreateTupleDescCopy(RelationGetDescr(css->ss.ss_currentRelation)));
+	state->joins = join_rows_create(&state->node, join_exprs(cscan));
 	*outputs = join_rows_exprs(state->joins, *outputs);
-	vector_node_begin_joins(&state->node, filter_clauses(cscan), *outputs, state->joins,
-							vector_scan_index(cscan));
+	vector_node_begin_joins(&state->node, vector_node_exprs(&state->node, filter_clauses(cscan)), *outputs,
+							state->joins);
 	state->shared_rows = joins_shared_rows(state->node.source);
 }
 
@@ -198,10 +197,12 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	List	   *outputs = output_exprs(cscan);
 	Batch	   *batch = &state->node.batch;
 
+	vector_node_use_index(&state->node, vector_scan_index(cscan), list_concat_copy(outputs, hidden_exprs(cscan)));
+	outputs = vector_node_exprs(&state->node, outputs);
 	if (cscan->custom_plans != NIL)
 		begin_joins(state, estate, eflags, &outputs);
 	else
-		vector_node_begin(&state->node, filter_clauses(cscan), outputs, vector_scan_index(cscan));
+		vector_node_begin(&state->node, vector_node_exprs(&state->node, filter_clauses(cscan)), outputs);
 	if (returns_rows(cscan))
 	{
 		state->sink = row_sink_create(outputs, batch);
@@ -663,16 +664,21 @@ explain_exchanged(const Exchange *exchange, ExplainState *es)
 	ExplainPropertyText("Exchanged", buf.data, es);
 }
 
-/* The columns that are read of the table: those that a columnar index must have. */
+/* The columns that are read of the table: those that a columnar index must have, among them its expressions. */
 static void
-explain_table_columns(const VectorState *state, ExplainState *es)
+explain_table_columns(const VectorState *state, List *context, ExplainState *es)
 {
 	const Batch *batch = &state->node.batch;
 	TupleDesc	tupdesc = RelationGetDescr(state->node.css.ss.ss_currentRelation);
 	List	   *names = NIL;
 
 	for (int i = 0; i < batch->ncolumns; i++)
-		names = lappend(names, NameStr(TupleDescAttr(tupdesc, batch->columns[i].attno - 1)->attname));
+	{
+		AttrNumber	attno = batch->columns[i].attno;
+
+		names = lappend(names, attno <= tupdesc->natts ? NameStr(TupleDescAttr(tupdesc, attno - 1)->attname) :
+						deparse_expression(list_nth(state->node.expressions, attno - tupdesc->natts - 1), context, false, false));
+	}
 	ExplainPropertyList("Table Columns", names, es);
 }
 
@@ -702,7 +708,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 		explain_kernels(state, es);
 	/* with joins, the batch is of their rows */
 	if (es->verbose && cscan->custom_plans == NIL)
-		explain_table_columns(state, es);
+		explain_table_columns(state, context, es);
 	if (es->analyze)
 	{
 		state->node.table->methods->explain(state->node.table, es);

@@ -97,7 +97,7 @@ begin_with_first(FilterScanState *state)
 
 	table->excludes = excludes;
 	table->filter = state;
-	if (column >= 0 && OidIsValid(vector_rows_index((CustomScan *) state->node.css.ss.ps.plan)))
+	if (column >= 0 && OidIsValid(state->node.index))
 		segment_source_order(table, column, descending);
 }
 
@@ -115,7 +115,9 @@ begin_values(FilterScanState *state, EState *estate, List *outputs)
 								   pull_var_clause((Node *) cscan->scan.plan.qual, 0));
 
 	Assert(TTS_IS_VIRTUAL(slot));
-	vector_node_begin(&state->node, cscan->custom_exprs, list_concat(outputs, vars), vector_rows_index(cscan));
+	outputs = list_concat(outputs, vars);
+	vector_node_use_index(&state->node, vector_rows_index(cscan), list_concat_copy(cscan->custom_exprs, outputs));
+	vector_node_begin(&state->node, vector_node_exprs(&state->node, cscan->custom_exprs), outputs);
 	state->node.batch.econtext = CreateExprContext(estate);
 	memset(slot->tts_isnull, true, slot->tts_tupleDescriptor->natts * sizeof(bool));
 }
@@ -171,7 +173,10 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	if (state->values)
 		begin_values(state, estate, outputs);
 	else
-		vector_node_begin_rows(&state->node, cscan->custom_exprs, outputs, vector_rows_index(cscan));
+	{
+		vector_node_use_index(&state->node, vector_rows_index(cscan), list_concat_copy(cscan->custom_exprs, outputs));
+		vector_node_begin_rows(&state->node, vector_node_exprs(&state->node, cscan->custom_exprs), outputs);
+	}
 	if (order_of(cscan) != NIL)
 	{
 		state->top = top_rows_create(&order, &state->node.batch);

@@ -123,12 +123,14 @@ sides(List *clauses, int side)
 
 /*
  * What a plan says of its joins: custom_scan.h tells how. `exprs` are those that
- * follow the filter's terms, and `plans` those of the build
- * sides. Everything is in the current context.
+ * follow the filter's terms; the build sides are the node's plans, and it uses
+ * its index already. Everything is in the current context.
  */
 JoinRows *
-join_rows_create(CustomScan *cscan, List *exprs, List *plans, TupleDesc tupdesc)
+join_rows_create(VectorNode *node, List *exprs)
 {
+	CustomScan *cscan = (CustomScan *) node->css.ss.ps.plan;
+	TupleDesc	tupdesc = vector_node_describe(node);
 	JoinRows   *rows = palloc0(sizeof(JoinRows));
 	AttrNumber	last = tupdesc->natts;
 	int			position = 0;
@@ -150,7 +152,7 @@ join_rows_create(CustomScan *cscan, List *exprs, List *plans, TupleDesc tupdesc)
 		spec->ncolumns = list_nth_int(numbers, VECTOR_JOIN_COLUMNS);
 		spec->shared = list_nth_int(numbers, VECTOR_JOIN_SHARED) != 0;
 		columns = take(exprs, &position, spec->ncolumns);
-		spec->plan = list_nth(plans, list_length(rows->specs));
+		spec->plan = list_nth(node->css.custom_ps, list_length(rows->specs));
 		spec->first = last;
 		last += spec->ncolumns;
 		own.columns = columns;
@@ -162,9 +164,9 @@ join_rows_create(CustomScan *cscan, List *exprs, List *plans, TupleDesc tupdesc)
 	{
 		JoinSpec   *spec = lfirst(lc);
 
-		spec->outer_keys = join_rows_exprs(rows, sides(spec->clauses, 0));
-		spec->quals = join_rows_exprs(rows, spec->plain_quals);
-		spec->others = join_rows_exprs(rows, spec->plain_others);
+		spec->outer_keys = join_rows_exprs(rows, vector_node_exprs(node, sides(spec->clauses, 0)));
+		spec->quals = join_rows_exprs(rows, vector_node_exprs(node, spec->plain_quals));
+		spec->others = join_rows_exprs(rows, vector_node_exprs(node, spec->plain_others));
 	}
 	rows->tupdesc = describe(tupdesc, rows->specs);
 

@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "commands/explain.h"
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
@@ -21,6 +22,7 @@
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
+#include "column_index/column_index.h"
 #include "vector/aggregate/aggregate.h"
 #include "vector/node/node.h"
 #include "vector/source/source.h"
@@ -62,16 +64,60 @@ mark_counted(Batch *batch, List *outputs)
 	}
 }
 
+/* ---- the columnar index ---- */
+
+/*
+ * The scan reads a columnar index, if that is not InvalidOid, for these
+ * expressions. Those of the index are used where they are among them. The plan
+ * says that the index has what is needed. Should it not, because a function that
+ * was expanded has been replaced since, the index's source reads the heap.
+ */
+void
+vector_node_use_index(VectorNode *node, Oid index, List *exprs)
+{
+	Relation	rel;
+
+	node->index = index;
+	if (!OidIsValid(index))
+		return;
+	rel = index_open(index, AccessShareLock);
+	node->expressions = column_expressions(rel, ((Scan *) node->css.ss.ps.plan)->scanrelid);
+	if (node->expressions != NIL && equal(vector_node_exprs(node, exprs), exprs))
+		node->expressions = NIL;
+	index_close(rel, NoLock);
+}
+
+/* Expressions of the plan with what the index has of them as columns. */
+List *
+vector_node_exprs(VectorNode *node, List *exprs)
+{
+	return column_expressions_replace(exprs, node->expressions, ((Scan *) node->css.ss.ps.plan)->scanrelid,
+									  RelationGetNumberOfAttributes(node->css.ss.ss_currentRelation));
+}
+
+/* Describe the table's rows with expressions of the index as further columns, in the current context. */
+TupleDesc
+vector_node_describe(VectorNode *node)
+{
+	TupleDesc	tupdesc = RelationGetDescr(node->css.ss.ss_currentRelation);
+
+	return node->expressions == NIL ? CreateTupleDescCopy(tupdesc) : column_expressions_tupdesc(tupdesc, node->expressions);
+}
+
+/* ---- beginning ---- */
+
 /*
  * Prepare to read the table of the scan into a batch: columns that the clauses
  * need are loaded to filter rows, and others (`later`) for rows that are kept.
  * With a columnar index they are read from it where that can be. `counted`
- * are outputs of which some only count a column, or NIL.
+ * are outputs of which some only count a column, or NIL. All expressions have
+ * what the index has of them as columns: vector_node_exprs().
  */
 static void
-begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, List *counted, Oid index)
+begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, List *counted)
 {
 	ScanState  *ss = &node->css.ss;
+	HeapExpressions *expressions = NULL;
 
 	/*
 	 * a copy, whose missing values stay where they are when the cache entry
@@ -79,11 +125,18 @@ begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, Lis
 	 */
 	TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(ss->ss_currentRelation));
 
-	batch_init(batch, tupdesc, batch_attnos(clauses), later, &ss->ps);
+	batch_init(batch, node->expressions == NIL ? tupdesc : vector_node_describe(node), batch_attnos(clauses), later,
+			   &ss->ps);
 	mark_counted(batch, counted);
-	node->table = heap_source_create(ss->ss_currentRelation, tupdesc, batch);
-	if (OidIsValid(index))
-		node->table = segment_source_create(ss->ss_currentRelation, index, tupdesc, batch, node->table,
+	if (node->expressions == NIL)
+		node->table = heap_source_create(ss->ss_currentRelation, tupdesc, batch);
+	else
+	{
+		expressions = heap_expressions_create(ss->ss_currentRelation, tupdesc, node->expressions, batch);
+		node->table = heap_expressions_source(expressions);
+	}
+	if (OidIsValid(node->index))
+		node->table = segment_source_create(ss->ss_currentRelation, node->index, batch, node->table, expressions,
 											node->returns_rows);
 	batch->source = node->table;
 	node->filter = vector_filter_compile(clauses, batch);
@@ -91,29 +144,32 @@ begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, Lis
 	node->table->filter = node->filter;
 }
 
-/* Prepare to read the table of the scan for these outputs. Memory belongs to the current context. */
+/*
+ * Prepare to read the table of the scan for these outputs, after
+ * vector_node_use_index(). Memory belongs to the current context.
+ */
 void
-vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index)
+vector_node_begin(VectorNode *node, List *clauses, List *outputs)
 {
-	begin_table(node, &node->batch, clauses, batch_attnos(outputs), outputs, index);
+	begin_table(node, &node->batch, clauses, batch_attnos(outputs), outputs);
 	node->source = node->table;
 }
 
 /* The same, to return rows in the table's own form, of which the outputs are needed before. */
 void
-vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs, Oid index)
+vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs)
 {
 	node->returns_rows = true;
-	vector_node_begin(node, clauses, outputs, index);
+	vector_node_begin(node, clauses, outputs);
 }
 
 /* The same with joins; the outputs are over their rows. */
 void
-vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins, Oid index)
+vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins)
 {
 	Batch	   *batch = palloc0(sizeof(Batch));
 
-	begin_table(node, batch, clauses, joins_needed(joins, outputs), NIL, index);
+	begin_table(node, batch, clauses, joins_needed(joins, outputs), NIL);
 	batch->econtext = CreateExprContext(node->css.ss.ps.state);
 	node->source = joins_create(joins, outputs, batch, node->filter, &node->batch);
 	node->batch.source = node->source;

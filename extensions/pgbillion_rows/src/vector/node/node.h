@@ -24,12 +24,18 @@ typedef struct VectorNode
 	Source	   *source;			/* the same, or the last of the joins */
 	VectorFilter *filter;		/* of the table's rows */
 	bool		returns_rows;	/* in the table's own form */
+	Oid			index;			/* columnar index that is read, or InvalidOid */
+	List	   *expressions;	/* of the index, which count as columns after
+								 * those of the table; NIL: of no use */
 } VectorNode;
 
-extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs, Oid index);
-extern void vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs, Oid index);
+extern void vector_node_use_index(VectorNode *node, Oid index, List *exprs);
+extern List *vector_node_exprs(VectorNode *node, List *exprs);
+extern TupleDesc vector_node_describe(VectorNode *node);
+extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs);
+extern void vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs);
 extern void vector_node_end(VectorNode *node);
-extern void vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins, Oid index);
+extern void vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins);
 extern bool vector_node_next(VectorNode *node);
 extern void vector_node_explain_list(const char *label, List *exprs, List *context, bool prefix,
 									 struct ExplainState *es);
@@ -37,7 +43,7 @@ extern void vector_node_explain_filter(VectorNode *node, const char *label, List
 									   bool prefix, struct ExplainState *es);
 
 /* ---- join_rows.c ---- */
-extern JoinRows *join_rows_create(CustomScan *cscan, List *exprs, List *plans, TupleDesc tupdesc);
+extern JoinRows *join_rows_create(VectorNode *node, List *exprs);
 extern List *join_rows_exprs(JoinRows *rows, List *exprs);
 
 /* ---- callbacks ---- */

@@ -8,15 +8,19 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "access/table.h"
 #include "nodes/bitmapset.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "column_index/column_index.h"
 #include "planner/planner.h"
+#include "vector/filter/filter.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
 #include "vector/plan/planner_memo.h"
@@ -67,17 +71,36 @@ vector_shows_storage(Node *node)
 	return shows_storage(node, NULL);
 }
 
-/* The attributes of a table that a scan needs for its filter and these expressions. */
+/* Expressions over a table with what an index has of them as columns, which are attributes after those of the table. */
+static List *
+with_index_columns(RelOptInfo *rel, const IndexOptInfo *info, List *exprs)
+{
+	return column_expressions_replace(exprs, info->indexprs, rel->relid, rel->max_attr);
+}
+
+/* Describe the rows of a table as those of a scan that reads an index, in the current context. */
+static TupleDesc
+describe_table(PlannerInfo *root, RelOptInfo *rel, const IndexOptInfo *info)
+{
+	/* the planner holds a lock */
+	Relation	table = table_open(planner_rt_fetch(rel->relid, root)->relid, NoLock);
+	TupleDesc	result = column_expressions_tupdesc(RelationGetDescr(table), info->indexprs);
+
+	table_close(table, NoLock);
+	return result;
+}
+
+/* The attributes of a table that a scan which reads an index needs for its filter and these expressions. */
 static Bitmapset *
-needed_attributes(RelOptInfo *rel, List *exprs)
+needed_attributes(RelOptInfo *rel, const IndexOptInfo *info, List *exprs)
 {
 	Bitmapset  *attnos = NULL;
-	List	   *vars = pull_var_clause((Node *) exprs, PVC_RECURSE_AGGREGATES);
+	List	   *all = list_copy(exprs);
 	ListCell   *lc;
 
 	foreach(lc, rel->baserestrictinfo)
-		vars = list_concat(vars, pull_var_clause((Node *) lfirst_node(RestrictInfo, lc)->clause, 0));
-	foreach(lc, vars)
+		all = lappend(all, lfirst_node(RestrictInfo, lc)->clause);
+	foreach(lc, pull_var_clause((Node *) with_index_columns(rel, info, all), PVC_RECURSE_AGGREGATES))
 	{
 		if (lfirst_node(Var, lc)->varno == rel->relid)
 			attnos = bms_add_member(attnos, lfirst_node(Var, lc)->varattno);
@@ -88,15 +111,16 @@ needed_attributes(RelOptInfo *rel, List *exprs)
 
 /* Does an index hold all of these attributes? */
 static bool
-has_attributes(const IndexOptInfo *info, const Bitmapset *attnos)
+has_attributes(RelOptInfo *rel, const IndexOptInfo *info, const Bitmapset *attnos)
 {
 	int			attno = -1;
 
 	while ((attno = bms_next_member(attnos, attno)) >= 0)
 	{
-		bool		found = false;
+		/* 0 is a whole row, and what indexkeys[] has of an expression */
+		bool		found = attno > rel->max_attr;
 
-		for (int i = 0; i < info->nkeycolumns; i++)
+		for (int i = 0; i < info->nkeycolumns && attno > 0; i++)
 			found |= info->indexkeys[i] == attno;
 		if (!found)
 			return false;
@@ -118,9 +142,9 @@ vector_has_column_index(RelOptInfo *rel)
 	return false;
 }
 
-/* The index of the fewest columns that holds all that a scan needs, or NULL. */
+/* The index of the fewest columns that holds all that a scan needs for its filter and these expressions, or NULL. */
 static IndexOptInfo *
-find_index(RelOptInfo *rel, const Bitmapset *attnos)
+find_index(RelOptInfo *rel, List *exprs, Bitmapset **attnos)
 {
 	IndexOptInfo *best = NULL;
 	ListCell   *lc;
@@ -129,9 +153,16 @@ find_index(RelOptInfo *rel, const Bitmapset *attnos)
 	{
 		IndexOptInfo *info = lfirst_node(IndexOptInfo, lc);
 
-		if (!info->hypothetical && column_index_is_ours(info) && has_attributes(info, attnos) &&
-			(best == NULL || info->nkeycolumns < best->nkeycolumns))
-			best = info;
+		Bitmapset  *needed;
+
+		if (info->hypothetical || !column_index_is_ours(info) ||
+			(best != NULL && info->nkeycolumns >= best->nkeycolumns))
+			continue;
+		needed = needed_attributes(rel, info, exprs);
+		if (!has_attributes(rel, info, needed))
+			continue;
+		best = info;
+		*attnos = needed;
 	}
 	return best;
 }
@@ -168,7 +199,7 @@ estimate_of(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info)
 Oid
 vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
 {
-	Bitmapset  *attnos;
+	Bitmapset  *attnos = NULL;
 	IndexOptInfo *info;
 	const ColumnEstimate *estimate;
 	double		share;
@@ -178,8 +209,7 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	if (!vector_has_column_index(rel) || vector_shows_storage((Node *) exprs) ||
 		vector_shows_storage((Node *) rel->baserestrictinfo))
 		return InvalidOid;
-	attnos = needed_attributes(rel, exprs);
-	info = find_index(rel, attnos);
+	info = find_index(rel, exprs, &attnos);
 	estimate = info == NULL ? NULL : estimate_of(root, rel, info);
 	if (estimate == NULL)
 		return InvalidOid;
@@ -197,29 +227,114 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	return info->indexoid;
 }
 
-/* ---- scans that return rows ---- */
-
-/* The terms that need no other columns than an index has; *others are those that do. */
-static List *
-covered_terms(const IndexOptInfo *info, List *terms, List **others)
+/*
+ * Would a scan for these expressions read a columnar index that leaves nothing
+ * of the filter to be evaluated row by row?
+ */
+bool
+vector_index_has_filter(PlannerInfo *root, RelOptInfo *rel, List *exprs)
 {
-	List	   *covered = NIL;
+	Cost		pages = rel->pages;
+	Cost		row = vector_filter_cost(root, rel);
+	Bitmapset  *attnos;
+	IndexOptInfo *info;
+	MemoryContext work;
+	MemoryContext old;
+	TupleDesc	tupdesc;
+	bool		all = true;
 	ListCell   *lc;
 
-	*others = NIL;
+	if (!OidIsValid(vector_choose_column_index(root, rel, exprs, &pages, &row)))
+		return false;
+	info = find_index(rel, exprs, &attnos);
+	if (info->indexprs == NIL)
+		return false;
+	work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion filter", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(work);
+	tupdesc = describe_table(root, rel, info);
+	foreach(lc, rel->baserestrictinfo)
+	{
+		List	   *clause = list_make1(lfirst_node(RestrictInfo, lc)->clause);
+
+		all &= vector_filter_is_kernel(linitial(with_index_columns(rel, info, clause)), tupdesc);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
+
+	return all;
+}
+
+/* ---- scans that return rows ---- */
+
+/*
+ * How many of the terms, from the first on, have kernels that raise no error if
+ * what the index has of them are columns.
+ */
+static int
+count_certain(PlannerInfo *root, RelOptInfo *rel, const IndexOptInfo *info, List *terms)
+{
+	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion filter", ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(work);
+	TupleDesc	tupdesc = describe_table(root, rel, info);
+	List	   *replaced = with_index_columns(rel, info, terms);
+	int			n = 0;
+
+	while (n < list_length(terms) && vector_filter_is_certain(list_nth(replaced, n), tupdesc))
+		n++;
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(work);
+
+	return n;
+}
+
+/* How many of the terms at most, from the first on, have such kernels with one of the columnar indexes. */
+int
+vector_count_index_terms(PlannerInfo *root, RelOptInfo *rel, List *terms)
+{
+	int			most = 0;
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *info = lfirst_node(IndexOptInfo, lc);
+
+		if (vector_columns != PLAN_OFF && !info->hypothetical && column_index_is_ours(info) && info->indexprs != NIL)
+			most = Max(most, count_certain(root, rel, info, terms));
+	}
+	return most;
+}
+
+/*
+ * Divide terms into those that need no other columns than an index has, of the
+ * first n, and all others. Add to the attributes that are needed those of the
+ * terms, as they are evaluated.
+ */
+static void
+divide_terms(RelOptInfo *rel, const IndexOptInfo *info, List *terms, int n, RowsIndex *found)
+{
+	ListCell   *lc;
+
 	foreach(lc, terms)
 	{
 		Bitmapset  *attnos = NULL;
 		ListCell   *var;
 
-		foreach(var, pull_var_clause(lfirst(lc), 0))
+		foreach(var, pull_var_clause((Node *) with_index_columns(rel, info, list_make1(lfirst(lc))), 0))
 			attnos = bms_add_member(attnos, lfirst_node(Var, var)->varattno);
-		if (attnos != NULL && has_attributes(info, attnos))
-			covered = lappend(covered, lfirst(lc));
+		if (foreach_current_index(lc) < n && attnos != NULL && has_attributes(rel, info, attnos))
+		{
+			found->terms = lappend(found->terms, lfirst(lc));
+			found->ncolumns += bms_num_members(attnos);
+		}
 		else
-			*others = lappend(*others, lfirst(lc));
+		{
+			found->others = lappend(found->others, lfirst(lc));
+			attnos = NULL;
+			foreach(var, pull_var_clause(lfirst(lc), 0))
+				attnos = bms_add_member(attnos, lfirst_node(Var, var)->varattno);
+		}
+		found->needed = bms_join(found->needed, attnos);
 	}
-	return covered;
 }
 
 /* Fill in what reading some columns of an index takes; false if it cannot be read. */
@@ -251,12 +366,14 @@ is_better(const RowsIndex *choice, int columns, const RowsIndex *other, int othe
 /*
  * Choose the columnar index that a scan which returns rows reads: one that has
  * all columns needed, if rows can be made of these (`any`), else that which has
- * the columns of most of the terms, which may change places, and of such the one
- * with the fewest columns. The pages are those of one column. False if there is
- * none that can be read.
+ * the columns of most of the terms, and of such the one with the fewest columns.
+ * The first n terms raise no error, nor do maybe others with an index; these may
+ * change places. `needed` are the columns that are needed beside those of the
+ * terms. The pages are those of one column. False if there is none that can be
+ * read.
  */
 bool
-vector_choose_rows_index(PlannerInfo *root, RelOptInfo *rel, List *terms, bool any, const Bitmapset *needed,
+vector_choose_rows_index(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, bool any, const Bitmapset *needed,
 						 RowsIndex *choice)
 {
 	IndexOptInfo *best = NULL;
@@ -269,8 +386,9 @@ vector_choose_rows_index(PlannerInfo *root, RelOptInfo *rel, List *terms, bool a
 
 		if (vector_columns == PLAN_OFF || info->hypothetical || !column_index_is_ours(info))
 			continue;
-		found.terms = covered_terms(info, terms, &found.others);
-		found.all = any && has_attributes(info, needed);
+		found.needed = bms_copy(needed);
+		divide_terms(rel, info, terms, info->indexprs == NIL ? n : count_certain(root, rel, info, terms), &found);
+		found.all = any && has_attributes(rel, info, found.needed);
 		if (best == NULL || is_better(&found, info->nkeycolumns, choice, best->nkeycolumns))
 		{
 			best = info;
@@ -291,7 +409,7 @@ vector_rows_index_has(RelOptInfo *rel, const RowsIndex *choice, AttrNumber attno
 		IndexOptInfo *info = lfirst_node(IndexOptInfo, lc);
 
 		if (info->indexoid == choice->index)
-			return has_attributes(info, bms_make_singleton(attno));
+			return has_attributes(rel, info, bms_make_singleton(attno));
 	}
 	return false;
 }

@@ -67,7 +67,8 @@ const		CustomPathMethods vector_filter_path_methods = {
  * How many of the terms, from the first on, are for the vectorized filter. It
  * looks at all rows of a page, of which the plan above may want only some, and
  * so takes no term that could raise an error. Those behind such a term stay
- * behind it.
+ * behind it. With a columnar index there may be more: what it has of a term has
+ * raised no error for any row (heap_expressions.c).
  */
 static int
 count_certain(Oid relid, List *terms)
@@ -215,9 +216,10 @@ choose_heap(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 }
 
 /*
- * The columns that the plan above and a filter need of a table whose rows need
- * not be returned in its own form: rows are not locked or changed, no cursor is
- * at them, and nobody asks how a value is stored. False if they do.
+ * The columns that the plan above needs of a table whose rows need not be
+ * returned in its own form, nor a filter of these terms: rows are not locked or
+ * changed, no cursor is at them, and nobody asks how a value is stored. False if
+ * they do.
  */
 static bool
 find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **attnos)
@@ -230,15 +232,16 @@ find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **
 		planner_for_cursor())
 		return false;
 	*attnos = NULL;
-	foreach(lc, list_concat(vars, pull_var_clause((Node *) terms, 0)))
+	foreach(lc, list_concat_copy(vars, pull_var_clause((Node *) terms, 0)))
 	{
 		Var		   *var = lfirst_node(Var, lc);
 
 		/* what is computed of columns of other tables is not computed here */
 		if (var->varno != rel->relid || var->varlevelsup > 0 || var->varattno <= 0)
 			return false;
-		*attnos = bms_add_member(*attnos, var->varattno);
 	}
+	foreach(lc, vars)
+		* attnos = bms_add_member(*attnos, lfirst_node(Var, lc)->varattno);
 	while (top->parent_root != NULL)
 		top = top->parent_root;
 
@@ -247,7 +250,7 @@ find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **
 
 /*
  * The choice of a scan of a columnar index whose filter takes those of the first
- * n terms whose columns it has; false if it is of no use. The others are
+ * n terms, and of those that raise no error with the index, whose columns it has; false if it is of no use. The others are
  * evaluated of rows that are fetched, or made of the index's values with
  * `values`, if it has all columns. No such term can raise an error, so that
  * their order does not matter.
@@ -263,18 +266,18 @@ choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const Top
 	{
 		0
 	};
-	if (!vector_choose_rows_index(root, rel, list_copy_head(terms, n), any, needed, &choice->columns))
+	if (!vector_choose_rows_index(root, rel, terms, n, any, needed, &choice->columns))
 		return false;
 	choice->terms = choice->columns.terms;
-	choice->others = list_concat(list_copy(choice->columns.others), list_copy_tail(terms, n));
+	choice->others = choice->columns.others;
 	if (order != NULL && choice->others == NIL &&
 		vector_rows_index_has(rel, &choice->columns, order->attno))
 		choice->order = order;
 	choice->left = choice->others == NIL ? rel->rows :
 		vector_rows_left(root, rel, list_concat(list_copy(choice->terms), choice->others), list_length(choice->terms));
 	/* each column is read */
-	choice->columns.pages *= choice->columns.all ? bms_num_members(needed) :
-		list_length(pull_var_clause((Node *) choice->terms, 0)) + (choice->order != NULL);
+	choice->columns.pages *= choice->columns.all ? bms_num_members(choice->columns.needed) :
+		choice->columns.ncolumns + (choice->order != NULL);
 
 	return choice->terms != NIL || choice->order != NULL || choice->columns.all;
 }
@@ -519,7 +522,7 @@ count_terms(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms,
 			return -1;
 	}
 	n = count_certain(rte->relid, terms);
-	if (n == 0 && terms != NIL)
+	if (n == 0 && terms != NIL && vector_count_index_terms(root, rel, terms) == 0)
 	{
 		plan_report(root, "no vectorized scan of \"%s\": a condition that might raise an error comes first",
 					rte->eref->aliasname);
@@ -554,9 +557,7 @@ static bool
 choose_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte, List *terms, int n, const TopOrder *order,
 			ScanChoice *choice)
 {
-	if (n < list_length(terms))
-		order = NULL;
-	*choice = choose_heap(root, rel, terms, n, order);
+	*choice = choose_heap(root, rel, terms, n, n < list_length(terms) ? NULL : order);
 
 	/*
 	 * of few rows it can be cheaper to fetch them than to read all their

@@ -83,6 +83,7 @@ extern void vector_share_pairs(Path *path, double pairs, Cost cost);
 /* columns_path.c */
 extern bool vector_has_column_index(RelOptInfo *rel);
 extern Oid	vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost *pages, Cost *row);
+extern bool vector_index_has_filter(PlannerInfo *root, RelOptInfo *rel, List *exprs);
 extern void vector_columns_init(void);
 
 /* What a scan that returns rows reads from a columnar index. */
@@ -92,14 +93,18 @@ typedef struct RowsIndex
 	List	   *terms;			/* those of the filter that need its columns
 								 * only */
 	List	   *others;
+	int			ncolumns;		/* that these terms need, counted for each */
+	Bitmapset  *needed;			/* columns that are needed at all, among them
+								 * expressions of the index */
 	bool		all;			/* it has all columns that are needed */
 	double		share;			/* of the table's blocks are read there */
 	double		pages;			/* of the index, that these blocks' values are
 								 * in */
 } RowsIndex;
 
-extern bool vector_choose_rows_index(PlannerInfo *root, RelOptInfo *rel, List *terms, bool any, const Bitmapset *needed,
-									 RowsIndex *choice);
+extern int	vector_count_index_terms(PlannerInfo *root, RelOptInfo *rel, List *terms);
+extern bool vector_choose_rows_index(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, bool any,
+									 const Bitmapset *needed, RowsIndex *choice);
 extern bool vector_rows_index_has(RelOptInfo *rel, const RowsIndex *choice, AttrNumber attno);
 extern bool vector_shows_storage(Node *node);
 

@@ -473,7 +473,8 @@ spoils_workers(PlannerInfo *root, Request *request)
 {
 	/* a path with workers cannot be below another one */
 	return vector_aggregate != PLAN_FORCE && request->chain == NULL && request->rel->cheapest_total_path != NULL &&
-		!request->rel->cheapest_total_path->parallel_safe && vector_filters_by_row(root, request->input);
+		!request->rel->cheapest_total_path->parallel_safe && vector_filters_by_row(root, request->input) &&
+		!vector_index_has_filter(root, request->input, request->target->exprs);
 }
 
 /* Add the serial path of one table. */

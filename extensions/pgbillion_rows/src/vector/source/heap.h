@@ -1,8 +1,8 @@
 /*-------------------------------------------------------------------------
  *
  * heap.h
- *	  What the parts of the source of heap pages share: heap.c, visible_rows.c,
- *	  fetched_rows.c, pages.c, deform.c and lazy_table.c.
+ *	  What the parts of the source of heap pages share: heap.c, heap_expressions.c,
+ *	  visible_rows.c, fetched_rows.c, pages.c, deform.c and lazy_table.c.
  *
  *-------------------------------------------------------------------------
  */
@@ -89,6 +89,14 @@ extern void row_fetch_list(RowFetch *fetch, const RowPlace *places, int n);
 extern bool row_fetch_store(RowFetch *fetch, int row, TupleTableSlot *slot);
 extern void row_fetch_counts(const RowFetch *fetch, uint64 *rows, uint64 *blocks);
 extern void row_fetch_end(RowFetch *fetch);
+
+/* ---- heap_expressions.c ---- */
+
+extern bool heap_expressions_next(HeapExpressions *rows, Batch *batch);
+extern void heap_expressions_load(HeapExpressions *rows, Batch *batch, int index);
+extern bool heap_expressions_is_cheap(HeapExpressions *rows, int index);
+extern bool heap_expressions_has_no_nulls(HeapExpressions *rows, int index);
+extern void heap_expressions_keep(HeapExpressions *rows, const uint16 *kept, int n);
 
 /* ---- deform.c ---- */
 

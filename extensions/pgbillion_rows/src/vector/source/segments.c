@@ -61,9 +61,15 @@ StaticAssertDecl(lengthof(count_names) == NCOUNTS, "a name for each count");
 static void
 open_reader(SegmentSource *source)
 {
-	MemoryContext old = MemoryContextSwitchTo(source->context);
+	MemoryContext old;
 
 	Assert(source->reader == NULL);
+	if (source->lacks_column)
+	{
+		source->declined = "an expression of the index has changed";
+		return;
+	}
+	old = MemoryContextSwitchTo(source->context);
 	source->reader = column_reader_begin(source->rel, source->index, source->estate->es_snapshot,
 										 source->attributes, source->ncolumns, &source->declined);
 	if (source->reader != NULL && source->returns_rows && !column_reader_has_lines(source->reader))
@@ -291,6 +297,25 @@ leave_segment(SegmentSource *source)
 	source->counts[BLOCKS_REPLACED] += moved;
 }
 
+/* ---- batches of the heap ---- */
+
+static bool
+heap_next(SegmentSource *source, Batch *batch)
+{
+	if (source->expressions != NULL)
+		return heap_expressions_next(source->expressions, batch);
+	return source->heap->methods->next(source->heap, batch);
+}
+
+static void
+heap_load(SegmentSource *source, Batch *batch, int index)
+{
+	if (source->expressions != NULL)
+		heap_expressions_load(source->expressions, batch, index);
+	else
+		source->heap->methods->load(source->heap, batch, index);
+}
+
 /* ---- batches ---- */
 
 /* Begin a batch of the next blocks in the index, as many as fit and follow one another. */
@@ -333,7 +358,7 @@ begin_page(SegmentSource *source, Batch *batch)
 	source->from_heap = true;
 	source->block++;
 	/* a page for each block of the list */
-	if (!source->heap->methods->next(source->heap, batch))
+	if (!heap_next(source, batch))
 		elog(ERROR, "a heap block was not read");
 }
 
@@ -345,7 +370,7 @@ next_batch(Source *base, Batch *batch)
 	if (!source->begun)
 		begin_segments(source);
 	if (!source->segmented)
-		return source->heap->methods->next(source->heap, batch);
+		return heap_next(source, batch);
 	for (;;)
 	{
 		while (source->block < source->nsegment && source->places[source->block] == NOWHERE)
@@ -395,7 +420,7 @@ load(Source *base, Batch *batch, int index)
 	SegmentSource *source = (SegmentSource *) base;
 
 	if (source->from_heap)
-		source->heap->methods->load(source->heap, batch, index);
+		heap_load(source, batch, index);
 	else
 		segment_load(source, batch, index);
 }
@@ -432,7 +457,8 @@ load_only(Source *base, Batch *batch, const int *columns, int n)
 {
 	SegmentSource *source = (SegmentSource *) base;
 
-	if (source->from_heap)
+	/* with expressions, columns are those of another batch */
+	if (source->from_heap && source->expressions == NULL)
 		source->heap->methods->load_only(source->heap, batch, columns, n);
 }
 
@@ -441,6 +467,8 @@ is_cheap(Source *base, Batch *batch, int column)
 {
 	SegmentSource *source = (SegmentSource *) base;
 
+	if (source->from_heap && source->expressions != NULL)
+		return heap_expressions_is_cheap(source->expressions, column);
 	return !source->from_heap || source->heap->methods->is_cheap(source->heap, batch, column);
 }
 
@@ -449,6 +477,8 @@ has_no_nulls(Source *base, Batch *batch, int index)
 {
 	SegmentSource *source = (SegmentSource *) base;
 
+	if (source->from_heap && source->expressions != NULL)
+		return heap_expressions_has_no_nulls(source->expressions, index);
 	if (source->from_heap)
 		return source->heap->methods->has_no_nulls(source->heap, batch, index);
 	return !source->segment->columns[index].has_nulls &&
@@ -462,7 +492,10 @@ keep(Source *base, Batch *batch, const uint16 *rows, int n)
 
 	if (source->from_heap)
 	{
-		source->heap->methods->keep(source->heap, batch, rows, n);
+		if (source->expressions != NULL)
+			heap_expressions_keep(source->expressions, rows, n);
+		else
+			source->heap->methods->keep(source->heap, batch, rows, n);
 		return;
 	}
 	if (source->selected)
@@ -744,33 +777,23 @@ static const SourceMethods segment_methods = {
 	.explain = explain,
 };
 
-/* Which column of the index holds an attribute of the table. */
-static int
-index_column(Relation index, AttrNumber attno)
-{
-	for (int i = 0; i < index->rd_index->indnatts; i++)
-	{
-		if (index->rd_index->indkey.values[i] == attno)
-			return i;
-	}
-	elog(ERROR, "index \"%s\" lacks column %d of its table", RelationGetRelationName(index), attno);
-}
-
 /*
  * The source of a table's rows from a columnar index that holds all of the
- * batch's, and from `heap`, its source of heap pages; with returns_rows, rows
- * can be stored in slots of the table's own kind. The caller keeps the table
+ * batch's, or from nothing but the heap if it does not, and from `heap`, its source of heap pages, whose rows have columns that are
+ * expressions by `expressions`, if there are any; with returns_rows, rows can be stored in slots of the table's own kind. The caller keeps the table
  * locked; the index is locked until close(). Memory belongs to the
  * current context.
  */
 Source *
-segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap, bool returns_rows)
+segment_source_create(Relation rel, Oid index, Batch *batch, Source *heap, HeapExpressions *expressions,
+					  bool returns_rows)
 {
 	SegmentSource *source = palloc0(sizeof(SegmentSource));
 
 	source->source.methods = &segment_methods;
 	source->source.shared_size = MAXALIGN(sizeof(SharedSegments)) + heap->shared_size;
 	source->heap = heap;
+	source->expressions = expressions;
 	source->rel = rel;
 	source->index = index_open(index, AccessShareLock);
 	source->estate = batch->parent->state;
@@ -779,7 +802,10 @@ segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, 
 	source->attributes = palloc(sizeof(int) * Max(batch->ncolumns, 1));
 	source->columns = palloc0(sizeof(SegmentColumn) * Max(batch->ncolumns, 1));
 	for (int i = 0; i < batch->ncolumns; i++)
-		source->attributes[i] = index_column(source->index, batch->columns[i].attno);
+	{
+		source->attributes[i] = column_index_place(source->index, RelationGetNumberOfAttributes(rel), batch->columns[i].attno);
+		source->lacks_column |= source->attributes[i] < 0;
+	}
 	source->order = -1;
 	source->returns_rows = returns_rows;
 	if (returns_rows)

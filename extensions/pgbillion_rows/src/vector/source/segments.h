@@ -81,6 +81,8 @@ typedef struct SegmentSource
 {
 	Source		source;
 	Source	   *heap;
+	HeapExpressions *expressions;	/* by which the heap's rows have columns
+									 * that are expressions, or NULL */
 	Relation	rel;
 	Relation	index;
 	EState	   *estate;
@@ -100,6 +102,7 @@ typedef struct SegmentSource
 	bool		segmented;		/* else all is left to the heap's source */
 	ColumnReader *reader;		/* or NULL: there is only the heap */
 	const char *declined;		/* why, if it may not be read */
+	bool		lacks_column;	/* ... ever, as it has not all that are needed */
 	BlockNumber nblocks;
 	uint32		segment_blocks;
 	uint64		next_segment;	/* without shared memory */

@@ -17,10 +17,17 @@
 extern Source *heap_source_create(Relation rel, TupleDesc tupdesc, Batch *batch);
 extern void heap_source_list(Source *source, const BlockNumber *blocks, int n);
 
+/* ---- heap_expressions.c ---- */
+
+typedef struct HeapExpressions HeapExpressions;
+
+extern HeapExpressions *heap_expressions_create(Relation rel, TupleDesc tupdesc, List *expressions, Batch *batch);
+extern Source *heap_expressions_source(HeapExpressions *rows);
+
 /* ---- segments.c ---- */
 
-extern Source *segment_source_create(Relation rel, Oid index, TupleDesc tupdesc, Batch *batch, Source *heap,
-									 bool returns_rows);
+extern Source *segment_source_create(Relation rel, Oid index, Batch *batch, Source *heap,
+									 HeapExpressions *expressions, bool returns_rows);
 extern void segment_source_order(Source *source, int column, bool descending);
 
 /* ---- plan_rows.c ---- */
