@@ -200,6 +200,21 @@ def test_indexes_that_are_there(cli: CommandLine) -> None:
         assert one(conn, readable)
 
 
+def test_an_index_with_expressions_stays(cli: CommandLine) -> None:
+    """No index without them is proposed in its place, although that would have its columns."""
+    _fill(cli, 20_000)
+    with cli.connect() as conn:
+        conn.execute("CREATE EXTENSION IF NOT EXISTS pgbillion_rows")
+        conn.execute('CREATE INDEX expressions ON "Shop"."Sales" USING columns (kind, (doc ->> \'a\'))')
+        conn.execute('CREATE INDEX only_one ON "Shop"."Sales" USING columns (("few" + 1))')
+    (made,) = _advise(cli, f"SELECT kind, sum(price) {SALES} GROUP BY 1")["indexes"]
+    assert made["columns"] == ["kind", "price"]
+    assert made["replaces"] == []
+    assert made["afterwards"] == []
+    shown = [status["columns"] for status in cli.json("rows", "columns", "--status")["status"]]
+    assert shown == [["kind", "(doc ->> 'a'::text)"], ["(few + 1)"]]
+
+
 @pytest.mark.majors
 def test_partitions_are_indexed_together(cli: CommandLine) -> None:
     _fill(cli, 1000)

@@ -392,8 +392,8 @@ def _step(
             ways.append((_Proposal(table, proposal.columns | need.columns, proposal.replaces), proposal))
     taken = [proposal.replaces for proposal in chosen]
     for index in _usable(there, table):
-        # of columns whose size was not asked for, the index itself tells
-        if index not in taken:
+        # of columns whose size was not asked for, the index itself tells; expressions nobody but its owner knows
+        if index not in taken and set(index.columns) <= {column.name for column in table.columns}:
             ways.append((_Proposal(table, need.columns | set(index.columns), index), None))
     ways.append((_Proposal(table, need.columns or frozenset({_narrowest(table.columns)}), None), None))
     possible = [

@@ -30,6 +30,7 @@ class Index:
     """A columnar index that is there. ``root`` is the table, or the partitioned table that it is a partition of.
 
     ``partitioned``: it is the index of a partitioned table, and has no pages; ``part``: it belongs to such a one.
+    ``columns`` has expressions, too, in parentheses.
     """
 
     oid: int

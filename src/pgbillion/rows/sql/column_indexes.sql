@@ -1,9 +1,11 @@
--- the columnar indexes of a table, or of all tables without one, with their columns in order
+-- the columnar indexes of a table, or of all tables without one, with their columns and expressions in order
 SELECT i.indexrelid::int8, i.indrelid::int8, xn.nspname, x.relname, tn.nspname, t.relname,
        coalesce(pg_partition_root(t.oid)::oid, t.oid)::int8,
        i.indisvalid AND i.indisready AND i.indislive, x.relkind = 'I', x.relispartition,
-       ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
-               JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum ORDER BY k.place),
+       ARRAY(SELECT coalesce(a.attname::text, pg_get_indexdef(i.indexrelid, k.place::int, true))
+               FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+               LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum AND k.attnum <> 0
+              ORDER BY k.place),
        CASE x.relkind WHEN 'i' THEN pg_relation_size(x.oid)
             ELSE (SELECT coalesce(sum(pg_relation_size(p.relid)), 0)::int8 FROM pg_partition_tree(x.oid) p
                    WHERE p.isleaf) END
