@@ -1,10 +1,11 @@
 """Columnar indexes compared with PostgreSQL's plans, with vectors over the heap, and with DuckDB on its own tables.
 
-20 million rows of the source's table, TPC-H's lineitem at scale 1, and 2 million hits of 106 columns (wide.py), all in
-shared buffers. Every query is run once to compare the answers, then by all sides in turn, in an order by chance, by one
-process; medians count. Afterwards rows of t_demo are updated at random, vacuumed and encoded again, and rows are copied
-into a table with an index and without. QUICK=1 is half the rows of t_demo and a fifth of the others; SEED=… repeats
-data and order, ROWS=… is another number of rows, PG_CONFIG=… another PostgreSQL.
+20 million rows of the source's table, TPC-H's lineitem at scale 1, 2 million hits of 106 columns (wide.py), and as many
+JSON documents, of which an index has two expressions, all in shared buffers. Every query is run once to compare the
+answers, then by all sides in turn, in an order by chance, by one process; medians count. Afterwards rows of t_demo are
+updated at random, vacuumed and encoded again, and rows are copied into a table with an index and without. QUICK=1 is
+half the rows of t_demo and a fifth of the others; SEED=… repeats data and order, ROWS=… is another number of rows,
+PG_CONFIG=… another PostgreSQL.
 """
 
 from __future__ import annotations
@@ -63,6 +64,13 @@ FOUND = {
     }.items()
 }
 QUERIES = {**NARROW, **WIDE, **FOUND}
+# aggregates over two expressions of JSON documents, for which there is no DuckDB: its JSON is text
+DOCUMENT = """jsonb_build_object('id', g, 'kind', 'kind ' || g % 10, 'price', (g % 100000) / 100.0,
+    'user', jsonb_build_object('name', 'user ' || g % 1000, 'mail', 'user' || g % 1000 || '@example.org'),
+    'tags', jsonb_build_array('a', 'b', g % 7))"""
+JSON_COLUMNS = "(document ->> 'kind'), ((document ->> 'price')::numeric)"
+JSON = """SELECT document ->> 'kind', count(*), sum((document ->> 'price')::numeric),
+    avg((document ->> 'price')::numeric), max((document ->> 'price')::numeric) FROM documents GROUP BY 1"""
 
 
 def make(target: Target, seed: int) -> None:
@@ -222,6 +230,42 @@ def copy_cost(conn: Connection) -> float:
     return statistics.median(best["with"]) / statistics.median(best["without"])
 
 
+def json_documents(conn: Connection) -> dict[str, float]:
+    """Return how many times as long aggregates over expressions of JSON documents take without an index of these."""
+    common.say(f"loading {HITS:,} JSON documents")
+    conn.execute("CREATE TABLE documents (id int, document jsonb)")
+    conn.execute(f"INSERT INTO documents SELECT g, {DOCUMENT} FROM generate_series(1, {HITS}) g".encode())
+    conn.execute("CHECKPOINT")
+    conn.execute("SET synchronous_commit = local")
+    conn.execute("VACUUM (FREEZE, ANALYZE) documents")
+    conn.execute(f"CREATE INDEX documents_columns ON documents USING columns ({JSON_COLUMNS})".encode())
+    conn.execute("ANALYZE documents")
+    times: dict[str, list[float]] = {side: [] for side in (POSTGRESQL, HEAP, COLUMNS)}
+    found = {}
+    for number in range(ROUNDS + 1):
+        for side in times:
+            switch(conn, side)
+            start = time.perf_counter()
+            found[side] = answers.answer(conn.execute(JSON.encode()))
+            # the first time, the answers are compared
+            if number > 0:
+                times[side].append(time.perf_counter() - start)
+    for side in (HEAP, COLUMNS):
+        differs = answers.difference(found[POSTGRESQL], found[side])
+        if differs is not None:
+            raise RuntimeError(f"JSON documents, {side}: {differs}")
+    switch(conn, COLUMNS)
+    if not any("Columns" in node for node in plans.nodes(plans.explain(conn, JSON))):
+        raise RuntimeError("the index of the JSON documents is not read")
+    median = {side: statistics.median(found) for side, found in times.items()}
+    common.table(
+        f"two expressions of {HITS:,} JSON documents, one process, medians of {ROUNDS}, ms",
+        tuple(times),
+        [[f"{median[side] * 1000:,.1f}" for side in times]],
+    )
+    return {"json_ratio": median[POSTGRESQL] / median[COLUMNS], "json_heap_ratio": median[HEAP] / median[COLUMNS]}
+
+
 def main() -> int:
     """Run the benchmark and return the exit status."""
     seed, order = common.seeded()
@@ -248,6 +292,7 @@ def main() -> int:
                 times = turns(conn, duck, order)
                 changed = updates(conn, duck)
                 cost = copy_cost(conn)
+                changed.update(json_documents(conn))
     report(times, read, changed, built, share[0] if share else 0.0, cost, seed, conditions)
     return 0
 

@@ -32,6 +32,7 @@ KEYS: dict[str, set[str]] = {
     "calibrate": {"choices", "constants", "nanoseconds", "wrong_choices", *CONDITIONS},
     "columns": {
         "copy_cost",
+        "json_ratio",
         "point_ms_ratio",
         "ratio_q1",
         "ratio_recovered",
