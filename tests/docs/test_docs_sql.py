@@ -26,7 +26,8 @@ MODEL = (
 JOURNAL = load("tenants", "journal")
 # the pages, and what they take for granted
 PAGES = {
-    "docs/analytics.md": T_DEMO + "CREATE TABLE sales (region text, price numeric, discount numeric);",
+    "docs/analytics.md": T_DEMO
+    + "CREATE TABLE sales (region text, price numeric, discount numeric); CREATE TABLE events (document jsonb);",
     "docs/columns.md": T_DEMO,
     "docs/lazy-heap.md": "",
     "docs/monitoring.md": "LOAD 'pgbillion_rows';",
