@@ -430,3 +430,21 @@ def test_long_strings_are_fetched_as_often_as_by_postgresql(windows: Connection)
             windows.execute("SELECT id FROM long WHERE id <= 600 ORDER BY c")
             counts.append(one(windows, scans) - before)
     assert 0 < counts[0] <= counts[1]
+
+
+def test_rows_are_written_once_if_their_runs_are_few(windows: Connection) -> None:
+    windows.execute(
+        "CREATE TABLE wide AS SELECT hashint4(g) AS h, repeat('x', 400) AS t FROM generate_series(1, 25000) g;"
+        " ANALYZE wide; SET work_mem = '1MB'"
+    )
+    node = explained(windows, "SELECT h, t FROM wide ORDER BY h", run=True)
+    assert node["Sort Space Type"] == "Disk"
+    assert 25000 * 400 < node["Sort Space Used"] * 1024 < 25000 * 500
+
+
+def test_explain_shows_the_last_of_several_sorts(windows: Connection) -> None:
+    windows.execute("SET work_mem = '64kB'; SET enable_material = off")
+    inner = "SELECT t, id FROM t WHERE id > g ORDER BY t, id OFFSET 0"
+    for last, method in ((1490, "radix sort"), (0, "external merge")):
+        query = f"SELECT count(x.t) FROM (VALUES (5), ({last})) v(g), LATERAL ({inner}) x"
+        assert explained(windows, query, run=True)["Sort Method"] == method

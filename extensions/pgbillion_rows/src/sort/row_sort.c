@@ -253,10 +253,11 @@ row_sort_rewind(RowSort *sort)
 	sort->next = 0;
 }
 
-/* Forget all rows. */
+/* Forget all rows, and what was reported of them. */
 void
 row_sort_reset(RowSort *sort)
 {
+	memset(&sort->report, 0, sizeof(RowSortReport));
 	sort->next = 0;
 	forget_rows(sort);
 	if (sort->runs == NULL && sort->nchunks <= 1)

@@ -22,7 +22,7 @@
 
 /* Bytes of a run that are read at a time, as far as memory allows. */
 #define MIN_READ_BYTES (16 * 1024)
-#define MAX_READ_BYTES (256 * 1024)
+#define MAX_READ_BYTES (64 * 1024)
 
 /* Runs that are read at once. */
 #define MIN_FAN_IN 4
