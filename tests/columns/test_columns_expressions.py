@@ -277,6 +277,33 @@ def test_values_of_all_kinds(conn: Connection) -> None:
     assert problems(conn, "v") == []
 
 
+def test_extremes_of_numbers(conn: Connection) -> None:
+    """Of one scale, and of several: of equal ones the later one is the answer, and its digits show."""
+    conn.execute("CREATE TABLE x (i int, n numeric)")
+    conn.execute("INSERT INTO x SELECT i, (i * 7919 % 6007) / 4 - 500 FROM generate_series(1, 6000) i")
+    conn.execute("VACUUM x")
+    conn.execute(
+        "CREATE INDEX ON x USING columns (i, (i % 5), (round(n / 4, 2)), (n * 1.0)) WITH (segment_blocks = 32)"
+    )
+    number = "round(n / 4, 2)"
+    queries = [
+        f"SELECT {keys}min({value}), max({value}), min({value} - 1) FROM x WHERE {condition}{grouped}"
+        for keys, grouped in (("", ""), ("i % 5, ", " GROUP BY 1"), ("i, ", " GROUP BY 1"))
+        for value in (number, "n * 1.0")
+        for condition in ("true", "i % 5 > 2", f"{number} BETWEEN -20 AND 300", "i < 0")
+    ]
+    for query in queries:
+        answers(conn, query)
+        assert scan(conn, query)["Heap Blocks Read"] == 0, query
+    # the least and the greatest again, with more digits, from the heap before and after blocks of the index
+    conn.execute("UPDATE x SET n = n + 0.000 WHERE i IN (1, 5999) OR i % 2000 = 0 RETURNING n")
+    conn.execute(
+        "INSERT INTO x SELECT -i, n + 0.0000 FROM x WHERE n IN (SELECT max(n) FROM x UNION SELECT min(n) FROM x)"
+    )
+    for query in queries:
+        answers(conn, query)
+
+
 def test_partitions(conn: Connection) -> None:
     conn.execute("CREATE TABLE p (id int, data jsonb) PARTITION BY RANGE (id)")
     conn.execute("CREATE TABLE p1 (data jsonb, gone int, id int)")

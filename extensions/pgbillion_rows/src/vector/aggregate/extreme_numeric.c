@@ -4,7 +4,8 @@
  *	  min and max of numeric.
  *
  * Values of the display scale of the state are compared as integers, others by
- * PostgreSQL's numeric_cmp().
+ * PostgreSQL's numeric_cmp(). Of an array of integers, only the least or the
+ * greatest of each group is compared with the state.
  *
  *-------------------------------------------------------------------------
  */
@@ -13,6 +14,7 @@
 #include "utils/datum.h"
 #include "utils/fmgrprotos.h"
 #include "utils/fmgroids.h"
+#include "utils/numeric.h"
 
 #include "vector/aggregate/aggregate.h"
 #include "vector/expression/decimal.h"
@@ -39,6 +41,24 @@ stays(const NumericState *state, Datum value, int64 decimal, int scale, bool lar
 	return larger ? order > 0 : order < 0;
 }
 
+/* Give the state of an entry another value. */
+static void
+replace(VectorAgg *agg, char *entry, Datum value, int64 decimal, int scale)
+{
+	NumericState *state = (NumericState *) (entry + agg->offset);
+	MemoryContext old;
+
+	if (state->value != NULL)
+		pfree(state->value);
+	old = MemoryContextSwitchTo(agg_context(agg, entry));
+	/* it may be out of line */
+	state->value = (char *) PG_DETOAST_DATUM_COPY(value);
+	MemoryContextSwitchTo(old);
+	state->decimal = decimal;
+
+	state->scale = scale;
+}
+
 static void
 advance(VectorAgg *agg, const Values *argument, int n, RowGroups *groups, bool larger)
 {
@@ -50,24 +70,115 @@ advance(VectorAgg *agg, const Values *argument, int n, RowGroups *groups, bool l
 		NumericState *state = (NumericState *) (entry + agg->offset);
 		int64 decimal = 0;
 		int			scale;
-		MemoryContext old;
 
 		if (argument->has_nulls && argument->nulls[i])
 			continue;
 		if (!decimal_decode(argument->values[i], &decimal, &scale))
 			scale = -1;
-		if (stays(state, argument->values[i], decimal, scale, larger))
-			continue;
-		if (state->value != NULL)
-			pfree(state->value);
-		old = MemoryContextSwitchTo(agg_context(agg, entry));
-		/* it may be out of line */
-		state->value = (char *) PG_DETOAST_DATUM_COPY(argument->values[i]);
-		MemoryContextSwitchTo(old);
-		state->decimal = decimal;
-
-		state->scale = scale;
+		if (!stays(state, argument->values[i], decimal, scale, larger))
+			replace(agg, entry, argument->values[i], decimal, scale);
 	}
+}
+
+/* Show the state of an entry a value of an array. */
+static void
+show(VectorAgg *agg, char *entry, int64 decimal, int scale, bool larger)
+{
+	NumericState *state = (NumericState *) (entry + agg->offset);
+	Datum		value;
+
+	/* most often there is no need to make a numeric */
+	if (state->value != NULL && scale == state->scale && stays(state, (Datum) 0, decimal, scale, larger))
+		return;
+	value = NumericGetDatum(int64_div_fast_to_numeric(decimal, scale));
+	if (!stays(state, value, decimal, scale, larger))
+		replace(agg, entry, value, decimal, scale);
+}
+
+/* Of n elements of an array, the extreme of each group, or of all (groups->nids is 0), above the base. */
+static void
+find_extremes(const Packed *packed, int n, const RowGroups *groups, bool larger, uint64 *extremes)
+{
+	const uint8 *ids = groups->ids;
+
+#define FIND(type) \
+	do { \
+		const type *values = packed->array; \
+		if (groups->single != NULL) \
+		{ \
+			type		extreme = values[0]; \
+			if (larger) \
+				for (int i = 1; i < n; i++) extreme = Max(extreme, values[i]); \
+			else \
+				for (int i = 1; i < n; i++) extreme = Min(extreme, values[i]); \
+			extremes[0] = extreme; \
+		} \
+		else if (larger) \
+			for (int i = 0; i < n; i++) extremes[ids[i]] = Max(extremes[ids[i]], values[i]); \
+		else \
+			for (int i = 0; i < n; i++) extremes[ids[i]] = Min(extremes[ids[i]], values[i]); \
+	} while (0)
+
+	switch (packed->width)
+	{
+		case 1:
+			FIND(uint8);
+			break;
+		case 2:
+			FIND(uint16);
+			break;
+		case 4:
+			FIND(uint32);
+			break;
+		default:
+			FIND(uint64);
+			break;
+	}
+#undef FIND
+}
+
+static bool
+advance_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups, bool larger)
+{
+	uint64		extremes[SMALL_GROUPS];
+	const uint64 *counts;
+
+	if (packed->kind != PACKED_DECIMALS)
+		return false;
+	if (n == 0)
+		return true;
+
+	/*
+	 * no value is below the base, nor farther above it than an element can
+	 * say: elements are in order
+	 */
+	if (groups->single != NULL)
+	{
+		find_extremes(packed, n, groups, larger, extremes);
+		show(agg, groups->single, (int64) ((uint64) packed->base + extremes[0]), packed->scale, larger);
+		return true;
+	}
+	memset(extremes, larger ? 0 : 0xFF, sizeof(extremes[0]) * groups->nids);
+	find_extremes(packed, n, groups, larger, extremes);
+	counts = group_counts(groups, n);
+	for (int id = 0; id < groups->nids; id++)
+	{
+		if (counts[id] > 0)
+			show(agg, groups->by_id[id], (int64) ((uint64) packed->base + extremes[id]), packed->scale, larger);
+	}
+	return true;
+}
+
+static bool
+larger_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups)
+{
+	return advance_array(agg, packed, n, groups, true);
+}
+
+static bool
+smaller_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups)
+{
+	return advance_array(agg, packed, n, groups, false);
 }
 
 /* Take the value of another state if it is to be. */
@@ -135,7 +246,9 @@ const AggKind extreme_numeric_kinds[] = {
 	{
 		.transitions = {F_NUMERIC_LARGER},
 		.state_size = sizeof(NumericState),
+		.uses_ids = true,
 		.advance = larger,
+		.advance_packed = larger_array,
 		.combine = combine_larger,
 		.apart = value_of,
 		.output = output,
@@ -143,7 +256,9 @@ const AggKind extreme_numeric_kinds[] = {
 	{
 		.transitions = {F_NUMERIC_SMALLER},
 		.state_size = sizeof(NumericState),
+		.uses_ids = true,
 		.advance = smaller,
+		.advance_packed = smaller_array,
 		.combine = combine_smaller,
 		.apart = value_of,
 		.output = output,
