@@ -222,18 +222,91 @@ find_mates(Aggregates *aggregates)
 	}
 }
 
+/* Are values of an aggregate's argument computed for all rows of a batch, to be added? */
+static bool
+takes_values(const VectorAgg *agg)
+{
+	return agg->kind->advance != NULL && agg->filter == NULL && !agg->distinct && agg->base == NULL &&
+		agg->shared == NULL && agg->argument != NULL && !vector_expr_is_column(agg->argument);
+}
+
+/* Have aggregates of the same argument compute it once a batch. */
+static void
+share_arguments(Aggregates *aggregates, Aggref **aggrefs)
+{
+	for (int i = 0; i < aggregates->n; i++)
+	{
+		VectorAgg  *agg = aggregates->aggs[i];
+
+		if (!takes_values(agg) || agg->argument_values != NULL)
+			continue;
+		for (int k = i + 1; k < aggregates->n; k++)
+		{
+			VectorAgg  *other = aggregates->aggs[k];
+
+			if (!takes_values(other) || !equal(aggrefs[i]->args, aggrefs[k]->args))
+				continue;
+			if (agg->argument_values == NULL)
+				agg->argument_values = palloc0(sizeof(SharedValues));
+			other->argument = agg->argument;
+			other->argument_values = agg->argument_values;
+		}
+	}
+}
+
+/* Put the states of the aggregates that have one into an entry, from `offset` on; return where they end. */
+static int
+place_states(Aggregates *aggregates, int offset, const StateMemory *memory)
+{
+	for (int i = 0; i < aggregates->n; i++)
+	{
+		VectorAgg  *agg = aggregates->aggs[i];
+
+		agg->offset = offset;
+		agg->memory = memory;
+		offset += MAXALIGN(agg->kind->state_size);
+		aggregates->uses_ids |= agg->kind->uses_ids;
+		if (agg->kind->init != NULL)
+			aggregates->inits[aggregates->ninits++] = agg;
+		if (agg->kind->apart != NULL)
+			aggregates->pointers[aggregates->npointers++] = agg;
+	}
+	return offset;
+}
+
+/* Replace aggregates that follow from the sum of a column by that sum. */
+static void
+share_sums(Aggregates *aggregates, Aggref **aggrefs, Batch *batch)
+{
+	int			n = 0;
+	List	   *bases = NIL;
+	ListCell   *lc;
+
+	aggregates_share_sums(aggregates->aggs, aggrefs, aggregates->n, batch, &bases);
+	for (int i = 0; i < aggregates->n; i++)
+	{
+		if (aggregates->aggs[i]->base == NULL)
+			aggregates->aggs[n++] = aggregates->aggs[i];
+	}
+	/* each takes the place of one at least */
+	foreach(lc, bases)
+		aggregates->aggs[n++] = lfirst(lc);
+	Assert(n <= aggregates->n);
+	aggregates->n = n;
+}
+
 /*
  * Prepare the aggregates among the outputs, whose states are put into an entry
- * from `offset` on. Everything is allocated in the current context; `memory`
- * must live as long.
+ * from `offset` on; with `apart`, each output has its own, for
+ * aggregates_take_states(). Everything is allocated in the current context;
+ * `memory` must live as long.
  */
 Aggregates *
-aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory)
+aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory, bool apart)
 {
 	Aggregates *result = palloc0(sizeof(Aggregates));
 	int			length = Max(list_length(outputs), 1);
-	int			end = offset;
-	int		   *transitions = palloc(sizeof(int) * length);
+	Aggref	  **aggrefs = palloc(sizeof(Aggref *) * length);
 	ListCell   *lc;
 
 	result->aggs = palloc0(sizeof(VectorAgg *) * length);
@@ -249,28 +322,23 @@ aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *m
 			continue;
 		for (int i = 0; i < result->n; i++)
 		{
-			if (transitions[i] == aggref->aggtransno)
+			if (aggrefs[i]->aggtransno == aggref->aggtransno)
 				agg = result->aggs[i];
 		}
 		if (agg == NULL)
 		{
 			agg = compile_aggregate(aggref, outputs, batch);
-			agg->offset = end;
-			agg->memory = memory;
-			end += MAXALIGN(agg->kind->state_size);
-			result->uses_ids |= agg->kind->uses_ids;
-			if (agg->kind->init != NULL)
-				result->inits[result->ninits++] = agg;
-			if (agg->kind->apart != NULL)
-				result->pointers[result->npointers++] = agg;
-			transitions[result->n] = aggref->aggtransno;
+			aggrefs[result->n] = aggref;
 			result->aggs[result->n++] = agg;
 		}
 		result->of_output[foreach_current_index(lc)] = agg;
 	}
-	result->size = end - offset;
+	share_arguments(result, aggrefs);
+	if (!apart)
+		share_sums(result, aggrefs, batch);
+	result->size = place_states(result, offset, memory) - offset;
 	find_mates(result);
-	pfree(transitions);
+	pfree(aggrefs);
 
 	return result;
 }
@@ -327,6 +395,26 @@ packed_argument(VectorAgg *agg, Batch *batch, const RowGroups *groups, Packed *p
 		(groups->single != NULL || groups->nids > 0);
 }
 
+/* The values of an aggregate's argument. */
+static void
+eval_argument(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, Values *values)
+{
+	SharedValues *shared = rows == NULL ? agg->argument_values : NULL;
+
+	if (shared != NULL && shared->serial == batch->serial)
+	{
+		*values = shared->values;
+		return;
+	}
+	vector_expr_eval(agg->argument, batch, rows, n, values);
+	if (shared != NULL)
+	{
+		Assert(batch->serial > 0 && n == batch->n);
+		shared->serial = batch->serial;
+		shared->values = *values;
+	}
+}
+
 /* Add the n rows listed, or the batch's first n, of which these are the groups. */
 void
 aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
@@ -342,7 +430,7 @@ aggregate_advance(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGr
 		agg->kind->advance_batch(agg, batch, rows, n, groups);
 		return;
 	}
-	vector_expr_eval(agg->argument, batch, rows, n, &argument);
+	eval_argument(agg, batch, rows, n, &argument);
 	agg->kind->advance(agg, &argument, n, groups);
 }
 
@@ -400,6 +488,7 @@ aggregates_take_states(Aggregates *aggregates, int output, const Aggregates *oth
 	VectorAgg  *agg = aggregates->of_output[output];
 
 	Assert(agg->kind == others->of_output[other]->kind && agg->kind->combine != NULL);
+	Assert(agg->base == NULL && others->of_output[other]->base == NULL);
 	agg->others = column;
 	agg->others_shift = others->of_output[other]->offset - agg->offset;
 	/* only such as this one have that column */
@@ -437,6 +526,8 @@ aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups)
 
 		if (agg->distinct || agg->is_mate)
 			continue;
+		if (agg->shared != NULL)
+			shared_sum_check(agg->shared, batch);
 		if (agg->others >= 0)
 			advance_states(agg, batch, groups);
 		else if (agg->mate != NULL)

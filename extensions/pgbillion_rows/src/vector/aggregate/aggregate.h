@@ -19,6 +19,7 @@
 #include "nodes/primnodes.h"
 
 #include "column_index/kernels.h"
+#include "vector/aggregate/linear.h"
 #include "vector/expression/expression.h"
 #include "vector/filter/filter.h"
 
@@ -96,6 +97,14 @@ typedef struct StateMemory
 } StateMemory;
 
 typedef struct VectorAgg VectorAgg;
+typedef struct SharedSum SharedSum;
+
+/* The values of an argument of several aggregates. */
+typedef struct SharedValues
+{
+	uint64		serial;			/* of the batch whose rows they are of, or 0 */
+	Values		values;
+} SharedValues;
 
 typedef struct AggKind
 {
@@ -114,6 +123,9 @@ typedef struct AggKind
 	bool		uses_ids;		/* it gains from knowing the numbers of groups */
 	bool		by_row;			/* PostgreSQL's function is called for each
 								 * row */
+	bool		sums_integers;	/* the state is the count and the sum of
+								 * integers: integer_derive() */
+	bool		wide;			/* ... and the sum has 128 bits */
 
 	/* Once, to make what agg->own points to. NULL: nothing. */
 	void		(*prepare) (VectorAgg *agg, Aggref *aggref, HeapTuple tuple);
@@ -169,6 +181,7 @@ struct VectorAgg
 	const AggKind *kind;
 	int			offset;			/* of the state in a group's entry */
 	VectorExpr *argument;		/* NULL for count(*) */
+	SharedValues *argument_values;	/* others have the same argument; or NULL */
 	VectorFilter *filter;		/* FILTER (WHERE …), or NULL */
 	bool		distinct;		/* it is not for aggregates_advance() */
 	VectorAgg  *mate;			/* to be advanced with this one, or NULL */
@@ -177,8 +190,23 @@ struct VectorAgg
 								 * entries whose states are to be added, or -1 */
 	ssize_t		others_shift;	/* distance of the places in these from those
 								 * here */
+	SharedSum  *shared;			/* it is the base of others, or NULL */
+	const VectorAgg *base;		/* its state follows from that one's, and it
+								 * has none of its own; or NULL */
+	const Linear *linear;		/* ... as its argument does from the base's */
 	const StateMemory *memory;
 	void	   *own;			/* the kind's */
+};
+
+/* The sum of a column, from which sums of linear expressions of it follow. */
+struct SharedSum
+{
+	int			column;
+	int64		low;			/* for these values of the column none of the
+								 * expressions raises an error */
+	int64		high;
+	int			n;
+	VectorAgg **derived;
 };
 
 /* The memory of what an entry's states point to. */
@@ -269,7 +297,7 @@ extern bool aggregate_adds_floats(Aggref *aggref);
 extern bool aggregate_can_combine(Aggref *aggref);
 extern bool aggregate_only_counts(Aggref *aggref);
 extern bool aggregate_counts(Aggref *aggref);
-extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory);
+extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory, bool apart);
 extern int	aggregates_kernels(const Aggregates *aggregates, int noutputs);
 extern void aggregates_init(void *aggregates, char *entry);
 extern struct varlena **aggregates_pointer(void *aggregates, char *entry, int i);
@@ -278,6 +306,16 @@ extern void aggregates_combine(Aggregates *aggregates, char **entries, char **ot
 extern void aggregates_take_states(Aggregates *aggregates, int output, const Aggregates *others, int other, int column);
 extern void aggregates_advance(Aggregates *aggregates, Batch *batch, RowGroups *groups);
 
+/* ---- shared_sum.c ---- */
+
+extern void aggregates_share_sums(VectorAgg **aggs, Aggref **aggrefs, int n, Batch *batch, List **bases);
+extern void shared_sum_check(const SharedSum *shared, Batch *batch);
+
+/* ---- integer.c ---- */
+
+extern const AggKind *integer_sum_kind(Oid type, bool wide);
+extern Datum integer_derived_output(const VectorAgg *agg, const char *entry, bool *isnull);
+
 /* The transition value of an output of a group, in the current context. */
 static inline Datum
 aggregates_output(const Aggregates *aggregates, int output, const char *entry, bool *isnull)
@@ -285,6 +323,8 @@ aggregates_output(const Aggregates *aggregates, int output, const char *entry, b
 	const VectorAgg *agg = aggregates->of_output[output];
 
 	*isnull = false;
+	if (agg->base != NULL)
+		return integer_derived_output(agg, entry, isnull);
 	return agg->kind->output(agg, entry + agg->offset, isnull);
 }
 

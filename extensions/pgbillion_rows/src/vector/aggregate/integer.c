@@ -26,6 +26,8 @@ typedef struct BigState
 	int128		sum;
 } BigState;
 
+StaticAssertDecl(offsetof(IntState, count) == offsetof(BigState, count), "a count comes first");
+
 typedef struct SquaresState
 {
 	int64		count;
@@ -63,6 +65,18 @@ add_squares_int4(VectorAgg *agg, const Values *argument, int n, RowGroups *group
 {
 	FOR_VALUES(SquaresState, (s->count++, s->sum += DatumGetInt32(v),
 							  s->squares += (int64) DatumGetInt32(v) * DatumGetInt32(v)));
+}
+
+static void
+add_big_int2(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
+{
+	FOR_VALUES(BigState, (s->count++, s->sum += DatumGetInt16(v)));
+}
+
+static void
+add_big_int4(VectorAgg *agg, const Values *argument, int n, RowGroups *groups)
+{
+	FOR_VALUES(BigState, (s->count++, s->sum += DatumGetInt32(v)));
 }
 
 /* ---- arrays ---- */
@@ -208,44 +222,59 @@ squares_output(const VectorAgg *agg, const void *state, bool *isnull)
 	return decimal_serialize_int128_squares(s->count, s->sum, s->squares);
 }
 
+enum
+{
+	KIND_INT2_SUM,
+	KIND_INT4_SUM,
+	KIND_INT2_AVG,
+	KIND_INT4_AVG,
+	KIND_INT8_AVG
+};
+
 const AggKind integer_kinds[] = {
-	{
+	[KIND_INT2_SUM] = {
 		.transitions = {F_INT2_SUM},
 		.state_size = sizeof(IntState),
+		.sums_integers = true,
 		.advance = add_int2,
 		.advance_packed = add_array,
 		.combine = combine_sums,
 		.output = sum_output,
 	},
-	{
+	[KIND_INT4_SUM] = {
 		.transitions = {F_INT4_SUM},
 		.state_size = sizeof(IntState),
+		.sums_integers = true,
 		.advance = add_int4,
 		.advance_packed = add_array,
 		.combine = combine_sums,
 		.output = sum_output,
 	},
-	{
+	[KIND_INT2_AVG] = {
 		.transitions = {F_INT2_AVG_ACCUM},
 		.state_size = sizeof(IntState),
+		.sums_integers = true,
 		.initial = "{0,0}",
 		.advance = add_int2,
 		.advance_packed = add_array,
 		.combine = combine_sums,
 		.output = average_output,
 	},
-	{
+	[KIND_INT4_AVG] = {
 		.transitions = {F_INT4_AVG_ACCUM},
 		.state_size = sizeof(IntState),
+		.sums_integers = true,
 		.initial = "{0,0}",
 		.advance = add_int4,
 		.advance_packed = add_array,
 		.combine = combine_sums,
 		.output = average_output,
 	},
-	{
+	[KIND_INT8_AVG] = {
 		.transitions = {F_INT8_AVG_ACCUM},
 		.state_size = sizeof(BigState),
+		.sums_integers = true,
+		.wide = true,
 		.advance = add_int8,
 		.advance_packed = add_big_array,
 		.combine = combine_big,
@@ -267,3 +296,72 @@ const AggKind integer_kinds[] = {
 	},
 	{{InvalidOid}}
 };
+
+/* ---- sums from which others follow ---- */
+
+/* Sums of 128 bits of narrower columns. */
+static const AggKind big_kinds[] = {
+	{
+		.state_size = sizeof(BigState),
+		.sums_integers = true,
+		.wide = true,
+		.advance = add_big_int2,
+		.advance_packed = add_big_array,
+		.combine = combine_big,
+		.output = big_output,
+	},
+	{
+		.state_size = sizeof(BigState),
+		.sums_integers = true,
+		.wide = true,
+		.advance = add_big_int4,
+		.advance_packed = add_big_array,
+		.combine = combine_big,
+		.output = big_output,
+	},
+};
+
+/* The sum of a column of a type, of 128 bits if that is wanted or needed. */
+const AggKind *
+integer_sum_kind(Oid type, bool wide)
+{
+	switch (type)
+	{
+		case INT2OID:
+			return wide ? &big_kinds[0] : &integer_kinds[KIND_INT2_SUM];
+		case INT4OID:
+			return wide ? &big_kinds[1] : &integer_kinds[KIND_INT4_SUM];
+		default:
+			Assert(type == INT8OID);
+			return &integer_kinds[KIND_INT8_AVG];
+	}
+}
+
+/*
+ * The transition value of an aggregate that follows from another. What it sums
+ * up is factor * value + addend for each value of the base; that fits in the
+ * sum's bits, so that carries out of them cancel out on the way.
+ */
+Datum
+integer_derived_output(const VectorAgg *agg, const char *entry, bool *isnull)
+{
+	const char *state = entry + agg->base->offset;
+	int64		count = ((const IntState *) state)->count;
+	unsigned	__int128 sum = agg->base->kind->wide ? ((const BigState *) state)->sum :
+		((const IntState *) state)->sum;
+
+	sum = sum * (unsigned __int128) (int128) agg->linear->factor +
+		(unsigned __int128) (int128) agg->linear->addend * (unsigned __int128) (int128) count;
+	if (agg->kind->wide)
+	{
+		BigState	derived = {.count = count,.sum = (int128) sum};
+
+		return agg->kind->output(agg, &derived, isnull);
+	}
+	else
+	{
+		IntState	derived = {.count = count,.sum = (int64) (int128) sum};
+
+		return agg->kind->output(agg, &derived, isnull);
+	}
+}

@@ -487,7 +487,7 @@ compile_keys(Groups *groups, List *outputs, Batch *batch, Oid *types, Oid *colla
  * exchanged between processes. Memory belongs to the current context.
  */
 Sink *
-group_sink_create(List *outputs, Batch *batch, bool exchanged)
+group_sink_create(List *outputs, Batch *batch, bool exchanged, bool apart)
 {
 	Groups	   *groups = palloc0(sizeof(Groups));
 	int			n = list_length(outputs);
@@ -505,7 +505,7 @@ group_sink_create(List *outputs, Batch *batch, bool exchanged)
 
 	/* states follow the keys in an entry */
 	groups->aggregates = aggregates_compile(outputs, batch,
-											group_table_states_offset(groups->nkeys, types), memory);
+											group_table_states_offset(groups->nkeys, types), memory, apart);
 	groups->table = group_table_create(groups->nkeys, types, collations, groups->aggregates->size,
 									   aggregates_init, groups->aggregates);
 	group_table_memory(groups->table, memory);

@@ -109,13 +109,13 @@ static const SinkMethods one_group_methods = {
 
 /* All outputs are aggregates. Memory belongs to the current context. */
 Sink *
-one_group_create(List *outputs, Batch *batch)
+one_group_create(List *outputs, Batch *batch, bool apart)
 {
 	OneGroup   *one = palloc0(sizeof(OneGroup));
 
 	one->sink.methods = &one_group_methods;
 	one->noutputs = list_length(outputs);
-	one->aggregates = aggregates_compile(outputs, batch, 0, &one->memory);
+	one->aggregates = aggregates_compile(outputs, batch, 0, &one->memory, apart);
 	one->sink.states = one->aggregates;
 	one->sink.aggregates = one->noutputs;
 	one->sink.kernel_aggregates = aggregates_kernels(one->aggregates, one->noutputs);

@@ -334,9 +334,9 @@ regroup_create(List *outputs, Batch *batch)
 	}
 	regroup->source.methods = &filled_methods;
 	regroup->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion pairs", ALLOCSET_DEFAULT_SIZES);
-	regroup->pairs = group_sink_create(list_concat_copy(keys, states), batch, true);
-	regroup->groups = regroup->nkeys == 1 ? one_group_create(above, &regroup->batch) :
-		group_sink_create(above, &regroup->batch, false);
+	regroup->pairs = group_sink_create(list_concat_copy(keys, states), batch, true, true);
+	regroup->groups = regroup->nkeys == 1 ? one_group_create(above, &regroup->batch, true) :
+		group_sink_create(above, &regroup->batch, false, true);
 	regroup->groups->passthrough_after = -1;
 	if (regroup->nkeys > 1)
 	{

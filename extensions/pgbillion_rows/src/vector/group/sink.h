@@ -112,9 +112,9 @@ struct Sink
 									 * groups */
 };
 
-/* The outputs are expressions: aggregates, and group keys. */
-extern Sink *one_group_create(List *outputs, Batch *batch);
-extern Sink *group_sink_create(List *outputs, Batch *batch, bool exchanged);
+/* The outputs are expressions: aggregates, and group keys. With `apart`, each aggregate has a state of its own. */
+extern Sink *one_group_create(List *outputs, Batch *batch, bool apart);
+extern Sink *group_sink_create(List *outputs, Batch *batch, bool exchanged, bool apart);
 
 /* They are columns of the batch. */
 extern Sink *row_sink_create(List *outputs, Batch *batch);

@@ -218,8 +218,8 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 		state->regroups = true;
 	}
 	else
-		state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch) :
-			group_sink_create(outputs, batch, exchanged_groups(cscan) > 0);
+		state->sink = key_exprs(outputs) == NIL ? one_group_create(outputs, batch, false) :
+			group_sink_create(outputs, batch, exchanged_groups(cscan) > 0, false);
 	state->sink->passthrough_after = count_of(cscan, VECTOR_PRIVATE_PASSTHROUGH_AFTER);
 	state->sink->any_order = cscan->scan.plan.parallel_aware;
 	state->noutputs = list_length(outputs);
