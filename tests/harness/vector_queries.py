@@ -77,6 +77,36 @@ _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _PATTERNS = ("a%", "%a", "%ph%", "a_p%", "_", "%", "", "alpha", "a\\%b", "%ï%", "x%x", "%\\_%", "%_n%c_d%", "%_ %")
 # core raises an error for some strings
 _RISKY_PATTERNS = ("alpha\\", "%h%\\", "\\")
+# immutable expressions of one string column, which ours evaluates once for each of its values; {0} is the column
+_TEXTS_OF_TEXT = (
+    "lower({0})",
+    "upper({0})",
+    "initcap({0})",
+    "regexp_replace({0}, '[aeiou]+', '*', 'g')",
+    "replace({0}, 'a', 'bb')",
+    "reverse(left({0}, 5))",
+    "split_part({0}, '_', 1)",
+    "coalesce(substring({0} FROM '[a-c]+'), 'none')",
+    "nullif(upper({0}), '')",
+    "{0} || '-'",
+)
+_NUMBERS_OF_TEXT = (
+    "length(regexp_replace({0}, 'a', '', 'g'))",
+    "strpos({0}, 'a')",
+    "length(lower({0})) + i2",
+    "({0} ~ 'a')::integer",
+    "CASE WHEN {0} ~ '^[0-9a-f]+$' THEN 1 ELSE length(lower({0})) END",
+    "CASE WHEN {0} ILIKE 'A%' THEN i4 ELSE 0 END",
+    "CASE WHEN {0} ~ '^[0-9]+$' THEN left({0}, 4)::integer ELSE -1 END",
+    "CASE lower({0}) WHEN 'alpha' THEN 1 WHEN '' THEN 2 END",
+    "coalesce(nullif(ascii({0}), 97), i2)",
+)
+# … for some values of which core raises an error
+_RISKS_OF_TEXT = (
+    "100 / (ascii({0}) - 97)",
+    "left({0}, 1)::integer",
+    "CASE WHEN i4 > 0 THEN left({0}, 1)::integer ELSE 0 END",
+)
 _MARK = re.compile(r"\x01([^\x02]*)\x02([^\x03]*)\x03")
 
 
@@ -334,7 +364,7 @@ class Generator:
         if chance.random() < 0.2:
             return self._distinct_aggregate()
         if chance.random() < 0.15:
-            value = self._value_expression()
+            value = self._linear() if chance.random() < 0.4 else self._value_expression()
             return replace(value, sql=f"{'count' if chance.random() < 0.3 else 'sum'}({value.sql})")
         name = chance.choice(list(MATRIX))
         column = chance.choice(MATRIX[name])
@@ -358,7 +388,9 @@ class Generator:
         """An expression that is an integer, and no arithmetic."""
         chance = self._chance
         text, one, two = chance.choice(TEXTS), chance.choice(INTEGERS), chance.choice(INTEGERS)
-        form = chance.randrange(6)
+        form = chance.randrange(8)
+        if form > 5:
+            return self._number_of_text()
         if form == 0:
             return Part(f"{chance.choice(('length', 'char_length', 'octet_length'))}({text})")
         if form == 1:
@@ -377,10 +409,27 @@ class Generator:
         # core comes to no row that would raise an error
         return Part(f"CASE WHEN i2 <> 0 THEN {one} / i2 ELSE 0 END")
 
+    def _number_of_text(self) -> Part:
+        chance = self._chance
+        risky = chance.random() < 0.1
+        form = chance.choice(_RISKS_OF_TEXT if risky else _NUMBERS_OF_TEXT)
+        return Part(form.format(chance.choice(TEXTS)), risky=risky)
+
+    def _linear(self) -> Part:
+        """An expression whose sum follows from that of a column."""
+        chance = self._chance
+        column = chance.choice(("i2", "i4", "i4", "i8"))
+        one, two = (chance.choice((1, 2, -3, 10, 1000, 2147483000)) for _ in range(2))
+        form = chance.choice(("{0} + {1}", "{0} - {1}", "{1} - {0}", "{0} * {1} + {2}", "({0} + 1)::bigint * {1}"))
+        risky = 1 + ("::" in form or "*" in form)
+        return Part(form.format(column, *(f"{constant(str(number), 'integer')}" for number in (one, two))), risky=risky)
+
     def _computed_key(self) -> Part:
         chance = self._chance
         text = chance.choice(TEXTS)
-        form = chance.randrange(9)
+        form = chance.randrange(11)
+        if form > 8:
+            return Part(chance.choice(_TEXTS_OF_TEXT).format(text))
         if form == 0:
             return Part(f"extract({chance.choice(_UNITS)} FROM ts)")
         if form == 1:
@@ -631,6 +680,9 @@ class Generator:
                 "upper(t) = 'ALPHA'",
                 "abs(i4) > 10",
                 "t ~ '^a.*a$'",
+                "t ~* 'A' AND lower(v) <> 'c4ca'",
+                "v !~ '[0-3]'",
+                "regexp_replace(t, 'a', 'b') = 'blpha'",
                 "c = 'c4ca'",
                 "c > '8'",
                 "iv < interval '10 days'",
@@ -661,7 +713,16 @@ class Generator:
         )
         risky = chance.random() < 0.08
         if risky:
-            text = chance.choice(("sqrt(f8) > 10", "100 / i2 > 3", "i4::smallint > 3", "ln(n) > 1", "t::integer > 0"))
+            text = chance.choice(
+                (
+                    "sqrt(f8) > 10",
+                    "100 / i2 > 3",
+                    "i4::smallint > 3",
+                    "ln(n) > 1",
+                    "t::integer > 0",
+                    "10 / (ascii(v) - 97) > 0",
+                )
+            )
         return Part(text.replace("mixed_function", "v.is_odd"), risky=risky)
 
     def _having(self) -> Part:

@@ -6,7 +6,8 @@
  * An expression is compiled to a tree of kernels where there is one for each
  * of its parts. Everything else, and every batch on which a kernel met an
  * overflow or a division by zero, is evaluated by PostgreSQL's expression
- * code, a row at a time.
+ * code, a row at a time; or, of a string column, once for each of its values
+ * (by_value.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -15,6 +16,7 @@
 #include "catalog/pg_type.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
 
 #include "planner/arithmetic.h"
 #include "vector/expression/kernel.h"
@@ -30,19 +32,71 @@ static const ExprKernel *const kernels[] = {
 	&condition_kernel,
 };
 
-/* Compile an expression, or return NULL if PostgreSQL has to evaluate it. */
+/* Compile an expression whose operands are compiled in a certain way, or return NULL if there is no kernel for it. */
 static VectorExpr *
-compile_operand(Expr *expr, Batch *batch)
+compile_by(Expr *expr, Batch *batch, CompileOperand operand)
 {
 	expr = planner_strip_relabel(expr);
 	for (int i = 0; i < lengthof(kernels); i++)
 	{
-		VectorExpr *result = kernels[i]->compile(expr, batch, compile_operand);
+		VectorExpr *result = kernels[i]->compile(expr, batch, operand);
 
 		if (result != NULL)
 			return result;
 	}
 	return NULL;
+}
+
+/* Compile an expression of which all parts have a kernel. */
+static VectorExpr *
+compile_kernels(Expr *expr, Batch *batch)
+{
+	return compile_by(expr, batch, compile_kernels);
+}
+
+/*
+ * Compile an expression of which PostgreSQL may have to evaluate parts by
+ * value. Their results stay in memory as long as the batch: they must not be
+ * large.
+ */
+static VectorExpr *
+compile_operand(Expr *expr, Batch *batch)
+{
+	VectorExpr *result = compile_kernels(expr, batch);
+
+	if (result == NULL && get_typbyval(exprType((Node *) expr)))
+		result = expr_by_value_compile(expr, batch);
+	if (result == NULL)
+		result = compile_by(expr, batch, compile_operand);
+	return result;
+}
+
+/* The same of a whole expression: by value if that can be, rather than parts of it. */
+static VectorExpr *
+compile_whole(Expr *expr, Batch *batch)
+{
+	VectorExpr *result = compile_kernels(expr, batch);
+
+	if (result == NULL)
+		result = expr_by_value_compile(expr, batch);
+	if (result == NULL)
+		result = compile_by(expr, batch, compile_operand);
+	return result;
+}
+
+/* Find out whether results follow from the values of one column, and have them remembered if that may save something. */
+static void
+find_determinant(VectorExpr *result, Expr *expr, Batch *batch)
+{
+	if (result->kernel == &column_kernel)
+		result->determinant = ((ColumnExpr *) result)->column;
+	else if (result->by_row.nneeded == 1 && expr_follows_from_value(expr))
+	{
+		result->determinant = result->by_row.needed[0];
+		if (result->kernel != NULL && result->by_value == NULL && batch->source != NULL &&
+			batch->source->methods->codes != NULL)
+			result->by_value = expr_by_value_create(expr, batch, result->determinant, false);
+	}
 }
 
 /*
@@ -52,7 +106,7 @@ compile_operand(Expr *expr, Batch *batch)
 VectorExpr *
 vector_expr_compile(Expr *expr, Batch *batch)
 {
-	VectorExpr *result = compile_operand(expr, batch);
+	VectorExpr *result = compile_whole(expr, batch);
 
 	if (result == NULL)
 		result = vector_expr_create(sizeof(VectorExpr), NULL);
@@ -60,6 +114,7 @@ vector_expr_compile(Expr *expr, Batch *batch)
 		expr_by_row_prepare(&result->by_row, expr, batch);
 	if (exprType((Node *) expr) == NUMERICOID)
 		result->decimal = decimal_expr_compile(expr, batch);
+	find_determinant(result, expr, batch);
 	batch->nby_row += !vector_expr_is_kernel(result);
 
 	return result;
@@ -97,7 +152,17 @@ vector_expr_scalar(VectorExpr *expr, Batch *batch, bool *isnull)
 bool
 vector_expr_is_kernel(VectorExpr *expr)
 {
-	return expr->kernel != NULL || expr->decimal !=NULL;
+	return (expr->kernel != NULL && expr->kernel != &by_value_kernel) || expr->decimal !=NULL;
+}
+
+/*
+ * The column of the batch from whose values those of the expression follow:
+ * the same value gives the same result. -1: there is none.
+ */
+int
+vector_expr_determinant(VectorExpr *expr)
+{
+	return expr->determinant;
 }
 
 /*
@@ -108,17 +173,8 @@ vector_expr_is_kernel(VectorExpr *expr)
 void
 vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
 {
-	if (expr->kernel != NULL && expr->kernel->eval(expr, batch, rows, n, result))
-		return;
-	result->values = expr->values;
-	result->nulls = expr->nulls;
-	result->has_nulls = false;
-	for (int i = 0; i < n; i++)
-	{
-		result->values[i] = expr_by_row_eval(&expr->by_row, batch, rows != NULL ? rows[i] : i,
-											 &result->nulls[i]);
-		result->has_nulls |= result->nulls[i];
-	}
+	if (expr->by_value == NULL || !expr_by_value_eval(expr->by_value, expr, batch, rows, n, result))
+		expr_eval_each(expr, batch, rows, n, result);
 }
 
 /* The same as integers of one scale. False if that cannot be. */

@@ -11,7 +11,8 @@
  * A kernel never raises an error: where it meets something that it cannot do
  * exactly (an overflow, a NaN, a compressed value) it says so, and the batch
  * is given to PostgreSQL's expression code, which raises what there is to
- * raise.
+ * raise. The one that stands in for PostgreSQL's code (by_value.c) may, and so
+ * operands are evaluated for no rows but those which PostgreSQL comes to.
  *
  *-------------------------------------------------------------------------
  */
@@ -20,6 +21,7 @@
 
 #include "catalog/pg_type.h"
 
+#include "vector/expression/by_value.h"
 #include "vector/expression/expression.h"
 
 /* ---- Datums ---- */
@@ -51,6 +53,9 @@ struct VectorExpr
 	Datum	   *values;			/* room for results */
 	bool	   *nulls;
 	DecimalExpr *decimal;		/* the same as decimals, or NULL */
+	ByValue    *by_value;		/* remembers results, or NULL */
+	int			determinant;	/* column from whose value the result follows,
+								 * or -1 */
 };
 
 typedef struct ColumnExpr
@@ -75,6 +80,7 @@ extern const ExprKernel float_kernel;
 extern const ExprKernel time_kernel;
 extern const ExprKernel text_kernel;
 extern const ExprKernel choice_kernel;
+extern const ExprKernel by_value_kernel;
 
 /* filter/condition.c */
 extern const ExprKernel condition_kernel;

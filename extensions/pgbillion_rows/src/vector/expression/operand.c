@@ -20,6 +20,7 @@ vector_expr_create(Size size, const ExprKernel *kernel)
 	result->kernel = kernel;
 	result->values = palloc(sizeof(Datum) * BATCH_ROWS);
 	result->nulls = palloc(sizeof(bool) * BATCH_ROWS);
+	result->determinant = -1;
 	return result;
 }
 

@@ -35,8 +35,8 @@ typedef struct Term
 {
 	Predicate  *predicate;		/* or NULL */
 	bool		certain;		/* it raises no error, whatever a row holds */
-	ByRow		by_row;			/* for terms without, and for batches that are
-								 * not for it */
+	ByRow		by_row;			/* for batches that are not for it */
+	VectorExpr *value;			/* of a term without */
 
 	/*
 	 * Of one column, and unable to raise an error: evaluated once for every
@@ -106,6 +106,8 @@ vector_filter_compile(List *clauses, Batch *batch)
 
 		expr_by_row_prepare(&term->by_row, lfirst(lc), batch);
 		term->predicate = compile(lfirst(lc), &context);
+		if (term->predicate == NULL)
+			term->value = vector_expr_compile(lfirst(lc), batch);
 		filter->nkernels += term->predicate != NULL;
 		term->certain = term->predicate != NULL && (filter->nclauses > 1 || batch->source->methods->codes != NULL) &&
 			compile(lfirst(lc), &certain) != NULL;
@@ -202,7 +204,15 @@ select_each(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 
 	if (predicate != NULL && predicate->kernel->select != NULL)
 		return predicate->kernel->select(predicate, batch, rows, n, selected);
-	if (predicate == NULL || !predicate->kernel->eval(predicate, batch, rows, n, truth))
+	if (predicate == NULL)
+	{
+		Values		values;
+
+		vector_expr_eval(term->value, batch, rows, n, &values);
+		for (int i = 0; i < n; i++)
+			truth[i] = DatumGetBool(values.values[i]) && !values.nulls[i];
+	}
+	else if (!predicate->kernel->eval(predicate, batch, rows, n, truth))
 	{
 		for (int i = 0; i < n; i++)
 		{

@@ -13,6 +13,9 @@
  * Groups are made in the order of their first rows, as they are the ordinary
  * way: of equal values the first is shown.
  *
+ * A key may be an expression of one column: the column's codes stand for it,
+ * and it is evaluated once for each combination.
+ *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -25,7 +28,9 @@
 struct GroupByCode
 {
 	int			nkeys;
-	int		   *columns;		/* of each key */
+	VectorExpr **keys;
+	const bool *is_varlena;		/* is each a varlena? */
+	int		   *columns;		/* from whose values each follows */
 	MemoryContext context;		/* of the arrays, once they are needed */
 
 	/* the dictionaries that what follows is of */
@@ -45,9 +50,13 @@ static char sought_entry;
 
 #define SOUGHT (&sought_entry)
 
-/* For these keys; NULL if there can be no codes of one. Memory belongs to the current context. */
+/*
+ * For these keys, of which some may be varlenas; NULL if there can be no codes
+ * of one. Memory belongs to the current context, and both arrays must live as
+ * long.
+ */
 GroupByCode *
-group_by_code_create(VectorExpr **keys, int nkeys)
+group_by_code_create(VectorExpr **keys, const bool *is_varlena, int nkeys)
 {
 	GroupByCode *by_code = palloc0(sizeof(GroupByCode));
 
@@ -56,10 +65,12 @@ group_by_code_create(VectorExpr **keys, int nkeys)
 	by_code->serials = palloc0(sizeof(uint64) * nkeys);
 	for (int k = 0; k < nkeys; k++)
 	{
-		if (!vector_expr_is_column(keys[k]))
+		by_code->columns[k] = vector_expr_determinant(keys[k]);
+		if (by_code->columns[k] < 0)
 			return NULL;
-		by_code->columns[k] = vector_expr_column(keys[k]);
 	}
+	by_code->keys = keys;
+	by_code->is_varlena = is_varlena;
 	by_code->context = CurrentMemoryContext;
 
 	return by_code;
@@ -122,12 +133,24 @@ code_of(const Codes *codes, int row)
 	return codes->codes != NULL ? codes->codes[row] : codes->long_codes[row];
 }
 
+/* The values of a key that is an expression for the rows listed, detoasted into `values`. */
+static void
+eval_key(VectorExpr *key, bool is_varlena, Batch *batch, const uint16 *rows, int n, Datum *values, Values *result)
+{
+	vector_expr_eval(key, batch, rows, n, result);
+	if (!is_varlena)
+		return;
+	for (int i = 0; i < n; i++)
+		values[i] = result->nulls[i] ? (Datum) 0 : PointerGetDatum(PG_DETOAST_DATUM_PACKED(result->values[i]));
+	result->values = values;
+}
+
 /*
  * Find or make the entries of the combinations that the rows listed are the
  * first of, in order. False if there is no room for one of them.
  */
 static bool
-find_entries(GroupByCode *by_code, GroupTable *table, const Codes *codes, const uint16 *rows,
+find_entries(GroupByCode *by_code, GroupTable *table, Batch *batch, const Codes *codes, const uint16 *rows,
 			 int n, char **entries)
 {
 	Values		keys[GROUP_MAX_KEYS];
@@ -137,6 +160,11 @@ find_entries(GroupByCode *by_code, GroupTable *table, const Codes *codes, const 
 		Datum	   *values = by_code->values + k * BATCH_ROWS;
 		bool	   *nulls = by_code->nulls + k * BATCH_ROWS;
 
+		if (!vector_expr_is_column(by_code->keys[k]))
+		{
+			eval_key(by_code->keys[k], by_code->is_varlena[k], batch, rows, n, values, &keys[k]);
+			continue;
+		}
 		keys[k].values = values;
 		keys[k].nulls = nulls;
 		keys[k].has_nulls = false;
@@ -206,7 +234,7 @@ have_twins(GroupByCode *by_code)
 
 /* Have an entry for every number that occurs. False if there is no room for one of them. */
 static bool
-find_new_numbers(GroupByCode *by_code, GroupTable *table, const Codes *codes, const uint8 *ids, int n)
+find_new_numbers(GroupByCode *by_code, GroupTable *table, Batch *batch, const Codes *codes, const uint8 *ids, int n)
 {
 	bool		seen[SHORT_CODES] = {false};
 	uint16		rows[SHORT_CODES];
@@ -223,7 +251,7 @@ find_new_numbers(GroupByCode *by_code, GroupTable *table, const Codes *codes, co
 	}
 	if (found == 0)
 		return true;
-	if (!find_entries(by_code, table, codes, rows, found, entries))
+	if (!find_entries(by_code, table, batch, codes, rows, found, entries))
 		return false;
 	for (int i = 0; i < found; i++)
 		by_code->entries[ids[rows[i]]] = entries[i];
@@ -244,13 +272,16 @@ have_new_numbers(GroupByCode *by_code, const uint64 *counts)
 }
 
 static bool
-by_short_codes(GroupByCode *by_code, GroupTable *table, const Codes *codes, int n, uint8 *ids, RowGroups *groups)
+by_short_codes(GroupByCode *by_code, GroupTable *table, Batch *batch, const Codes *codes, uint8 *ids,
+			   RowGroups *groups)
 {
+	int			n = batch->n;
+
 	groups->ids = combine_short(by_code, codes, n, ids);
 	groups->nids = by_code->ncodes;
 	groups->by_id = by_code->entries;
 	if (have_new_numbers(by_code, group_counts(groups, n)) &&
-		!find_new_numbers(by_code, table, codes, groups->ids, n))
+		!find_new_numbers(by_code, table, batch, codes, groups->ids, n))
 		return false;
 	if (by_code->twins)
 	{
@@ -287,8 +318,9 @@ combine(GroupByCode *by_code, const Codes *codes, int n, uint16 *numbers)
 }
 
 static bool
-by_long_codes(GroupByCode *by_code, GroupTable *table, const Codes *codes, int n, RowGroups *groups)
+by_long_codes(GroupByCode *by_code, GroupTable *table, Batch *batch, const Codes *codes, RowGroups *groups)
 {
+	int			n = batch->n;
 	uint16		numbers[BATCH_ROWS];
 	uint16		rows[BATCH_ROWS];
 	char	   *found[BATCH_ROWS];
@@ -310,7 +342,7 @@ by_long_codes(GroupByCode *by_code, GroupTable *table, const Codes *codes, int n
 	}
 	if (nrows > 0)
 	{
-		room = find_entries(by_code, table, codes, rows, nrows, found);
+		room = find_entries(by_code, table, batch, codes, rows, nrows, found);
 		for (int i = 0; i < nrows; i++)
 			by_code->entries[numbers[rows[i]]] = room ? found[i] : NULL;
 		for (int i = 0; i < n; i++)
@@ -335,8 +367,8 @@ group_by_code(GroupByCode *by_code, GroupTable *table, Batch *batch, uint8 *ids,
 	if (!get_codes(by_code, batch, codes))
 		return false;
 	if (by_code->ncodes <= SHORT_CODES ?
-		by_short_codes(by_code, table, codes, batch->n, ids, groups) :
-		by_long_codes(by_code, table, codes, batch->n, groups))
+		by_short_codes(by_code, table, batch, codes, ids, groups) :
+		by_long_codes(by_code, table, batch, codes, groups))
 		return true;
 	group_rows_init(groups, NULL, entries);
 

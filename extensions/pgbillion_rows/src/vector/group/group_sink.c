@@ -513,7 +513,7 @@ group_sink_create(List *outputs, Batch *batch, bool exchanged, bool apart)
 	if (exchanged)
 		groups->sink.exchange = exchange_create(groups->table, groups->aggregates);
 
-	groups->by_code = group_by_code_create(groups->keys, groups->nkeys);
+	groups->by_code = group_by_code_create(groups->keys, groups->key_is_varlena, groups->nkeys);
 
 	groups->sink.states = groups->aggregates;
 	groups->sink.keys = groups->nkeys;
