@@ -448,3 +448,25 @@ def test_explain_shows_the_last_of_several_sorts(windows: Connection) -> None:
     for last, method in ((1490, "radix sort"), (0, "external merge")):
         query = f"SELECT count(x.t) FROM (VALUES (5), ({last})) v(g), LATERAL ({inner}) x"
         assert explained(windows, query, run=True)["Sort Method"] == method
+
+
+def test_keys_that_postgresql_sorts_by_numbers_of_its_own(windows: Connection) -> None:
+    """If they have none of ours, its sort is faster: of inet, for instance."""
+    windows.execute(
+        "CREATE TABLE hosts AS SELECT g AS id, '10.0.0.0'::inet + (hashint4(g) & 16777215) AS address,"
+        " make_interval(secs => hashint4(g)) AS i, g % 9 AS n FROM generate_series(1, 20000) g;"
+        " ANALYZE hosts; SET pgbillion_rows.vector_window = on"
+    )
+    query = "SELECT id, rank() OVER (ORDER BY {}) FROM hosts"
+    for memory, key, expected in (
+        ("16MB", "address", []),
+        ("16MB", "n, address", ["VectorWindow"]),
+        ("16MB", "i", ["VectorWindow"]),
+        # sorted in files, and returned by PostgreSQL's nodes
+        ("64kB", "i", []),
+        ("64kB", "id", ["VectorWindow"]),
+    ):
+        windows.execute(f"SET work_mem = '{memory}'".encode())
+        assert used(windows, query.format(key)) == expected, (memory, key)
+    windows.execute("SET pgbillion_rows.vector_window = force")
+    check(windows, f"SELECT * FROM ({query.format('address')}) x ORDER BY id")

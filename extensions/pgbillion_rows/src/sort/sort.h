@@ -105,6 +105,7 @@ extern const CustomScanMethods vector_sort_methods;
 /* ---- sort_path.c ---- */
 
 extern bool sort_gains(PlannerInfo *root, Path *sort);
+extern bool sort_is_abbreviated(Path *sort);
 extern Cost sort_cost(Path *sort, Path *input);
 extern bool sort_repeats_volatile(PathTarget *output);
 extern void sort_init(void);

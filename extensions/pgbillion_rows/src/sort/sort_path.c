@@ -20,7 +20,10 @@
 #include "optimizer/paths.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/selfuncs.h"
+#include "utils/sortsupport.h"
+#include "utils/typcache.h"
 
 #include "planner/planner.h"
 #include "sort/sort.h"
@@ -91,6 +94,35 @@ sort_gains(PlannerInfo *root, Path *sort)
 	return sort_key_may_have_number(exprType((Node *) member->em_expr), key->pk_opfamily, &few) &&
 		!contain_agg_clause((Node *) member->em_expr) && !contain_window_function((Node *) member->em_expr) &&
 		estimate_num_groups(root, list_make1(member->em_expr), sort->rows, NULL, NULL) <= Min(few, sort->rows / 8);
+}
+
+/*
+ * Does PostgreSQL compare values of the first key by numbers of its own, which it
+ * calls abbreviated keys? Without numbers of ours, that is faster.
+ */
+bool
+sort_is_abbreviated(Path *sort)
+{
+	PathKey    *key = linitial_node(PathKey, sort->pathkeys);
+	MemoryContext context;
+	SortSupportData support = {0};
+	EquivalenceMember *member;
+	TypeCacheEntry *type;
+
+	if (key->pk_eclass->ec_members == NIL)
+		return true;
+	member = linitial_node(EquivalenceMember, key->pk_eclass->ec_members);
+	type = lookup_type_cache(getBaseType(exprType((Node *) member->em_expr)), TYPECACHE_BTREE_OPFAMILY | TYPECACHE_LT_OPR);
+	if (type->btree_opf != key->pk_opfamily ||
+		(OidIsValid(type->typcollation) && !OidIsValid(key->pk_eclass->ec_collation)))
+		return true;
+	context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion sort support", ALLOCSET_SMALL_SIZES);
+	support.ssup_cxt = context;
+	support.ssup_collation = key->pk_eclass->ec_collation;
+	support.abbreviate = true;
+	PrepareSortSupportFromOrderingOp(type->lt_opr, &support);
+	MemoryContextDelete(context);
+	return support.abbrev_converter != NULL;
 }
 
 /* What our sort costs in place of PostgreSQL's, with its input. */

@@ -249,6 +249,16 @@ fits_in_memory(const Path *path)
 }
 
 /*
+ * Are rows sorted no slower than by PostgreSQL? Without numbers they are if they
+ * are compared as there, and looked at in place.
+ */
+static bool
+sorts_as_fast(PlannerInfo *root, Path *sort)
+{
+	return sort_gains(root, sort) || (fits_in_memory(sort) && !sort_is_abbreviated(sort));
+}
+
+/*
  * Our path for the windows that end with a path of PostgreSQL's, or NULL. If
  * windows of another order are below, our node computes these, too, if it can.
  */
@@ -263,7 +273,8 @@ window_path(PlannerInfo *root, RelOptInfo *rel, Path *core)
 
 	if (!IsA(core, WindowAggPath) || !find_chain(core, &chain) || sort_repeats_volatile(chain.input->pathtarget))
 		return NULL;
-	if (chain.order == NULL && vector_window != PLAN_FORCE && !fits_in_memory(chain.input))
+	if (vector_window != PLAN_FORCE &&
+		!(chain.order == NULL ? fits_in_memory(chain.input) : sorts_as_fast(root, chain.order)))
 		return NULL;
 	if (IsA(chain.input, WindowAggPath))
 		input = window_path(root, rel, chain.input);
