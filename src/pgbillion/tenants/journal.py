@@ -15,7 +15,8 @@ from pgbillion.common.sql import load
 from pgbillion.tenants.schemas import JOURNAL
 from pgbillion.tenants.script import Script
 
-_CLAIM = (
+# with the values of claim_values(): notes that a migration is done, and returns no row if it was before
+CLAIM = (
     "INSERT INTO pgbillion_journal.migration AS m (tenant, migration, statement, checksum, done, started, finished)"
     " VALUES (%s, %s, %s, %s, true, now(), clock_timestamp())"
     " ON CONFLICT (migration, tenant, statement) DO UPDATE SET checksum = excluded.checksum, done = true,"
@@ -96,8 +97,12 @@ def claim(conn: Connection, script: Script, tenant: str, statement: int = 0) -> 
 
     Another transaction that does the same waits until this one ends.
     """
-    row = conn.execute(_CLAIM, [tenant, script.name, statement, script.checksum]).fetchone()
-    return row is not None
+    return conn.execute(CLAIM, claim_values(script, tenant, statement)).fetchone() is not None
+
+
+def claim_values(script: Script, tenant: str, statement: int = 0) -> list[Any]:
+    """Return the values of CLAIM."""
+    return [tenant, script.name, statement, script.checksum]
 
 
 def fail(conn: Connection, script: Script, tenant: str, statement: int, error: str) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -41,6 +42,11 @@ _AFRESH = (
     "RESET SESSION AUTHORIZATION; RESET ALL; DISCARD TEMP; UNLISTEN *;"
     " SET search_path TO ''; SET client_min_messages TO warning; SET standard_conforming_strings TO on"
 )
+# which locks what it finds, as commands do that create something in a schema
+_HOLD = "SELECT pg_catalog.pg_get_object_address('schema', ARRAY[%s::pg_catalog.text], '{}')"
+# it may have been renamed while the claim waited; what is meant for it would go to the next schema in the path
+_THERE = "SELECT true FROM pg_catalog.pg_namespace WHERE nspname = %s"
+_TRANSACTION = "SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text"
 
 _RUN = """
 CREATE FUNCTION pg_temp.pgbillion_run(statements text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS $run$
@@ -246,24 +252,18 @@ class _Run:
 
     def _whole(self, conn: Connection, tenant: str, script: Script) -> bool:
         """Run a migration in a transaction of its own; return False if it has been run before."""
-        conn.execute(_AFRESH.encode())
-        conn.execute("BEGIN")
         try:
-            # before the path is the tenant's, in which there may be other functions
-            _hold(conn, tenant)
-            fresh = not self._journaled or journal.claim(conn, script, tenant)
+            begun = self._begin(conn, tenant, script)
+            fresh = begun is not None
             if fresh:
-                _check_there(conn, tenant)
-                row = conn.execute("SELECT pg_current_xact_id()::text").fetchone()
                 if self._request.as_owner:
                     self._as_owner(conn, tenant, script)
+                    ended = conn.execute(_TRANSACTION).fetchone()
                 else:
-                    conn.execute(self._settings(tenant))
-                    conn.execute(script.for_schema(tenant).encode(), prepare=False)
-                if (
-                    conn.info.transaction_status != TransactionStatus.INTRANS
-                    or row != conn.execute("SELECT pg_catalog.pg_current_xact_id()::pg_catalog.text").fetchone()
-                ):
+                    settings = self._settings(tenant).as_string(conn)
+                    statements = f"{settings};\n{script.for_schema(tenant)}\n;\n{_TRANSACTION}"
+                    ended = _rows(conn.execute(statements.encode(), prepare=False))[-1]
+                if conn.info.transaction_status != TransactionStatus.INTRANS or ended != begun:
                     raise psycopg.errors.InvalidTransactionTermination("the statements have ended the transaction")
             if self._request.dry_run:
                 conn.execute("SET CONSTRAINTS ALL IMMEDIATE")
@@ -273,6 +273,24 @@ class _Run:
                 conn.execute("ROLLBACK")
             raise
         return fresh
+
+    def _begin(self, conn: Connection, tenant: str, script: Script) -> tuple[Any, ...] | None:
+        """Begin the transaction of a tenant that is there and has not had the migration, and return what it is called.
+
+        Returns None if the tenant has had it. All of this is one message, as each takes as long as a short statement.
+        """
+        # a transaction has the settings that the session had before it
+        claim, values = (
+            (journal.CLAIM, journal.claim_values(script, tenant)) if self._journaled else ("SELECT true", [])
+        )
+        statements = "; ".join((f"BEGIN; {_AFRESH}; COMMIT; BEGIN", _HOLD, claim, _THERE, _TRANSACTION))
+        found = _rows(psycopg.ClientCursor(conn).execute(statements.encode(), [tenant, *values, tenant]))
+        *_, claimed, there, begun = found
+        if claimed is None:
+            return None
+        if there is None:
+            raise _gone(tenant)
+        return begun
 
     def _as_owner(self, conn: Connection, tenant: str, script: Script) -> None:
         """Run a migration as the schema's owner, with all that it has deferred."""
@@ -327,8 +345,7 @@ def _hold(conn: Connection, tenant: str) -> None:
 
     Raises psycopg.errors.InvalidSchemaName if it is gone.
     """
-    # which locks what it finds, as commands do that create something in a schema
-    conn.execute("SELECT pg_get_object_address('schema', ARRAY[%s::text], '{}')", [tenant])
+    conn.execute(_HOLD, [tenant])
 
 
 def _note(conn: Connection, script: Script, tenant: str, statement: int) -> None:
@@ -340,6 +357,18 @@ def _note(conn: Connection, script: Script, tenant: str, statement: int) -> None
 
 
 def _check_there(conn: Connection, tenant: str) -> None:
-    # it may have been renamed while the claim waited; what is meant for it would go to the next schema in the path
-    if conn.execute("SELECT FROM pg_namespace WHERE nspname = %s", [tenant]).fetchone() is None:
-        raise psycopg.errors.InvalidSchemaName(f'schema "{tenant}" does not exist')
+    if conn.execute(_THERE, [tenant]).fetchone() is None:
+        raise _gone(tenant)
+
+
+def _gone(tenant: str) -> psycopg.Error:
+    return psycopg.errors.InvalidSchemaName(f'schema "{tenant}" does not exist')
+
+
+def _rows(cursor: psycopg.Cursor[Any]) -> list[tuple[Any, ...] | None]:
+    """Return the first row of each statement's result, None for one without rows."""
+    found = []
+    while True:
+        found.append(cursor.fetchone() if cursor.description else None)
+        if not cursor.nextset():
+            return found
