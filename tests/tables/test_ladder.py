@@ -187,7 +187,7 @@ def test_interrupted(one: Climber, kind: Kind | None, number: signal.Signals) ->
         one.wait_for_tables()
         process.send_signal(number)
         _, said = process.communicate(timeout=120)
-    failed(subprocess.CompletedProcess([], process.returncode, "", said), 130, "interrupted with", "ladder run")
+    failed(subprocess.CompletedProcess([], process.returncode, "", said), 130, "interrupted", "ladder run")
     one.nothing_left()
     complete(one)
 
