@@ -382,7 +382,9 @@ def test_volatile_columns_are_computed_as_often(windows: Connection) -> None:
             windows.execute("SELECT setval('calls', 1)")
             assert answer(windows, query, ours)[0] == "rows"
             calls.append(one(windows, "SELECT last_value FROM calls"))
-        assert calls[0] == calls[1] > 1
+        # before 16, PostgreSQL computes them of one more row of each partition, and drops that
+        assert 1 < calls[0] <= calls[1]
+        assert calls[0] == calls[1] or windows.info.server_version < 160000
 
 
 def test_first_rows_in_order_are_read_by_postgresql(windows: Connection) -> None:

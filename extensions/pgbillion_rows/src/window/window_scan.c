@@ -289,22 +289,25 @@ is_boundary(WindowScanState *state, const char *left, const char *right)
 /*
  * Have a node's hashed subplans read anew. The one node's plan is a copy of the
  * other's, and so two of them share the state of a subplan: its changed parameters
- * have been seen by the one that has built its table since, and by no other.
+ * have been seen by the one that has built its table since, and by no other. What
+ * says so depends on the minor version, and so PostgreSQL does it, by the rescan
+ * of a node that has the same subplans and nothing else.
  */
 static void
 renew_subplans(PlanState *node)
 {
+	ResultState same = {.ps.type = T_ResultState,.ps.state = node->state,.ps.subPlan = node->subPlan};
 	MemoryContext old = MemoryContextSwitchTo(node->state->es_query_cxt);
 	ListCell   *lc;
 
 	foreach(lc, node->subPlan)
 	{
 		SubPlanState *subplan = lfirst_node(SubPlanState, lc);
-		PlanState  *planstate = subplan->planstate;
 
 		if (subplan->subplan->useHashTable)
-			planstate->chgParam = bms_add_members(planstate->chgParam, planstate->plan->extParam);
+			same.ps.chgParam = bms_add_members(same.ps.chgParam, subplan->planstate->plan->extParam);
 	}
+	ExecReScan(&same.ps);
 	MemoryContextSwitchTo(old);
 }
 
