@@ -25,6 +25,8 @@ CREATE FUNCTION uncertain(t text) RETURNS text LANGUAGE plpgsql STABLE AS
     $$BEGIN PERFORM nextval('calls'); RETURN 'got ' || t; END$$;
 CREATE FUNCTION long_result(t text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS
     $$BEGIN PERFORM nextval('calls'); RETURN repeat(t, 2000); END$$;
+CREATE FUNCTION expanded(t text) RETURNS text[] LANGUAGE plpgsql IMMUTABLE AS
+    $$DECLARE result text[] := array_fill(t, '{2000}'); BEGIN PERFORM nextval('calls'); RETURN result; END$$;
 """
 
 
@@ -74,6 +76,16 @@ def test_each_row_where_it_is_another_result(vectors: Connection, place: str) ->
     assert calls(vectors, "SELECT max(counted(t || id)) FROM data") == ROWS
     assert calls(vectors, "SELECT max(counted(u)) FROM data") == ROWS
     assert calls(vectors, "SELECT max(counted(id::text)) FROM data") == ROWS
+
+
+def test_long_results_are_not_remembered(vectors: Connection) -> None:
+    """Neither strings, nor arrays in PL/pgSQL's expanded form, of which Datums only point to what takes memory."""
+    vectors.execute(COUNTED)
+    fill(vectors, "heap")
+    for function in ("long_result", "expanded"):
+        query = f"SELECT count({function}(t)) FROM data WHERE id <= 4000 AND t IS NOT NULL"
+        assert calls(vectors, query) == 4000 - 4000 // 17
+        both(vectors, query)
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -287,11 +287,11 @@ has_room(const ByValue *by_value, Size bytes)
 	return by_value->used + by_value->code_used + bytes <= by_value->limit;
 }
 
-/* The bytes that a result takes. */
+/* The bytes that a copy of a result takes, and a few more: that of an expanded object is flat. */
 static Size
 result_bytes(const ByValue *by_value, Datum value, bool isnull)
 {
-	return by_value->byval || isnull ? 0 : datumGetSize(value, false, by_value->len);
+	return by_value->byval || isnull ? 0 : datumEstimateSpace(value, false, false, by_value->len);
 }
 
 /* Copy a result; the caller has seen to it that there is room. */
