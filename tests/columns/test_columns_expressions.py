@@ -419,7 +419,7 @@ def test_a_function_that_was_expanded_is_replaced(conn: Connection, cluster: Clu
 
 
 def test_they_are_evaluated_as_the_owner_of_the_table(conn: Connection) -> None:
-    """Whoever encodes or checks an index, a superuser among them, runs no function of its owner's with their rights."""
+    """A superuser who encodes or checks an index does not run its functions with the rights of a superuser."""
     conn.execute("DROP ROLE IF EXISTS keeper; CREATE ROLE keeper; GRANT CREATE ON SCHEMA public TO keeper")
     conn.execute("CREATE TABLE who (id int, called text)")
     conn.execute("GRANT ALL ON who TO PUBLIC; SET ROLE keeper")

@@ -157,7 +157,7 @@ def difference(query: Query, core: Outcome, ours: Outcome, *, reordered: bool = 
         # of several errors the one that is met first is reported: a matter of luck in a parallel plan, and of which
         # groups' rows wait in files where memory is little
         several = query.parallel or query.distinct or query.risks > 1 or query.little_memory or _joins(query)
-        # whose message has the value of the row that was met first
+        # the message has the value of the row that was met first, and PostgreSQL may sort rows before
         of_value = {error[0] for error in (core.error, ours.error) if error is not None} == {"22P02"}
         if not (both and (several or of_value)):
             return f"error {core.error}, and {ours.error}"

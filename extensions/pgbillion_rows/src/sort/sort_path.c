@@ -97,8 +97,8 @@ sort_gains(PlannerInfo *root, Path *sort)
 }
 
 /*
- * Does PostgreSQL compare values of the first key by numbers of its own, which it
- * calls abbreviated keys? Without numbers of ours, that is faster.
+ * Does PostgreSQL compare the first key by abbreviated keys? If this sort has to
+ * compare whole values of that key, PostgreSQL's is faster.
  */
 bool
 sort_is_abbreviated(Path *sort)
