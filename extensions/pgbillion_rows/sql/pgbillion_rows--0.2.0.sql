@@ -19,6 +19,12 @@ CREATE FUNCTION pgbillion_rows.explain_vector(query text) RETURNS text
 
 COMMENT ON FUNCTION pgbillion_rows.explain_vector(text) IS 'whether the aggregation of a query is vectorized, and why not';
 
+CREATE FUNCTION pgbillion_rows.explain_as(query text, role regrole, search_path text) RETURNS json
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'pgbillion_explain_as';
+
+COMMENT ON FUNCTION pgbillion_rows.explain_as(text, regrole, text) IS
+'plan of a query, made with the privileges of a role that the caller may SET';
+
 CREATE FUNCTION pgbillion_rows.pgbillion_fdw_handler() RETURNS fdw_handler
 LANGUAGE c STRICT
 AS 'MODULE_PATHNAME', 'pgbillion_fdw_handler';

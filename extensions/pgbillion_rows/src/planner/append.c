@@ -125,6 +125,8 @@ planner_prunes_at_run_time(PlannerInfo *root, RelOptInfo *table)
 {
 	ListCell   *lc;
 
+	if (!enable_partition_pruning)
+		return false;
 	if (prunes_children(root, table))
 		return true;
 	if (table->part_scheme == NULL)

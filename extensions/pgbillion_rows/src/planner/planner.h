@@ -11,6 +11,7 @@
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL one of our functions calls
  *	reasons.c		why a query is planned as it is
+ *	explain_as.c	pgbillion_rows.explain_as(): the plan of a query of another role
  *
  * This is the lowest layer, without any feature in it: when the library is
  * loaded, features say what they offer.
