@@ -33,7 +33,7 @@ OURS = re.compile(rf"pgbillion ({GROUPS})\b")
 NAMES = (
     re.compile(r"pgbillion tenants (create|diff|drop|export|import|metrics|migrate|move|size|tablespace)( .*)?"),
     re.compile(r"pgbillion tenants (restore|move: )"),
-    re.compile(r"(made|being loaded) by pgbillion (rows load|shards).*"),
+    re.compile(r"(made|being loaded) by pgbillion (rows (load|columns)|shards).*"),
     re.compile(r"pgbillion rows load "),
     re.compile(r"pgbillion (demo|ladder)"),
     re.compile(r"another pgbillion durability command is at work"),
@@ -375,6 +375,19 @@ def test_an_index_that_would_help(user: User, cluster: Cluster) -> None:
         user.type(command(json.loads(done.stdout)["columns_note"], "for advice: "))
     done = user.run("rows", "columns", "--status")
     user.type(command(done.stderr, "which would pay: "), put={"QUERY": "SELECT count(*) FROM t_demo"})
+
+
+@runs(
+    "cli/rows_columns.py _print_schedule: rows columns --statements --apply *",
+    "cli/rows_columns.py _print_schedule: rows columns --journal",
+)
+def test_a_schedule_can_be_tried(user: User) -> None:
+    done = user.run("rows", "columns", "--statements", "--schedule", "cron")
+    assert done.returncode == 0, done.stderr
+    assert "nothing was created or dropped" in user.type(command(done.stdout, "how to undo that: "))
+    # this server counts no statements
+    told = user.type(command(done.stdout, "to try it now: "), status=1)
+    assert "does not have the extension pg_stat_statements" in told
 
 
 @runs("cli/connect.py _hint: server psql -l (2)", "cli/connect.py _hint: server psql -c *")

@@ -91,6 +91,8 @@ READS: dict[str, list[tuple[str, set[str]]]] = {
     f"SELECT (SELECT max(weight) {SALES} WHERE kind = 'Sales.weight') , 'a.id'": [("Sales", {"weight", "kind"})],
     "SELECT k, sum(v) FROM part GROUP BY k": [("part1", {"k", "v"}), ("part2", {"k", "v"})],
     "SELECT sum(v) FROM part WHERE d < 50": [("part1", {"v", "d"})],
+    # of which partitions rows come, nobody knows without the parameter
+    "SELECT sum(v) FROM part WHERE d < $1": [("part1", {"v", "d"}), ("part2", {"v", "d"})],
     f"SELECT few, sum(weight) {SALES} GROUP BY ROLLUP (few)": [("Sales", {"few", "weight"})],
     f"SELECT sum(weight) {SALES} UNION ALL SELECT sum(v) FROM part WHERE d > 150": [
         ("Sales", {"weight"}),
@@ -421,18 +423,43 @@ def test_queries_that_were_counted(counted: CommandLine) -> None:
             conn.execute(f"SELECT sum(weight) {SALES} WHERE few = trap.f()".encode())
         conn.execute(f"SELECT sum(weight) {SALES} WHERE few = 3".encode())
         conn.execute("RESET SESSION AUTHORIZATION")
+        conn.execute(
+            "CREATE ROLE reader LOGIN; GRANT pg_read_all_stats TO reader;"
+            'GRANT USAGE ON SCHEMA "St", "Shop", pgbillion_rows TO reader; GRANT SELECT ON "Shop"."Sales" TO reader'
+        )
+    # those of the clerk are planned as the clerk
     done = counted.json("rows", "columns", "--statements")["advice"]
     (advised,) = done["indexes"]
-    assert (advised["columns"], advised["calls"], done["others_left_out"]) == (["kind", "price"], 2, 1)
+    assert (advised["columns"], advised["calls"]) == (["kind", "price", "weight", "few"], 3)
+    assert (done["others_left_out"], done["superusers_left_out"], done["hidden"]) == (0, 0, 0)
     outcomes = {one["query"]: one for one in done["queries"]}
     sums = f"SELECT kind, sum(price) {SALES} WHERE price < $1 GROUP BY 1"
     assert (outcomes[sums]["calls"], outcomes[sums]["outcome"]) == (2, "advised")
-    assert not any("INSERT" in query or "weight" in query for query in outcomes)
-    assert "1 of other roles left out" in counted.run("rows", "columns", "--statements", check=True).stdout
-    (advised,) = _advise(counted, "--statements", "--all-roles")["indexes"]
+    assert not any("INSERT" in query for query in outcomes)
+    assert advised["reasons"][0] == {"query": sums, "calls": 2}
+    # and by nobody else
+    reader = ("--statements", "-U", "reader")
+    done = _advise(counted, *reader)
+    (advised,) = done["indexes"]
+    assert (advised["columns"], advised["calls"], done["others_left_out"]) == (["kind", "price"], 2, 1)
+    assert advised["may_create"] is False
+    assert not any("sum(weight)" in one["query"] for one in done["queries"])
+    shown = counted.run("rows", "columns", *reader, check=True).stdout
+    assert "1 of other roles left out" in shown
+    assert "-- for SELECT kind, sum(price)" in shown
+    assert "-- estimated: to create it reads" in shown
+    assert 'only the owner of "Shop"."Sales"' in shown
+    (advised,) = _advise(counted, *reader, "--all-roles")["indexes"]
     assert advised["columns"] == ["kind", "price", "weight", "few"]
     with counted.connect() as conn:
-        conn.execute("DROP OWNED BY clerk; DROP ROLE clerk")
+        conn.execute("REVOKE pg_read_all_stats FROM reader")
+    assert _advise(counted, *reader)["hidden"] > 0
+    assert "GRANT pg_read_all_stats" in counted.run("rows", "columns", *reader, check=True).stdout
+    with counted.connect() as conn:
+        conn.execute('REVOKE USAGE ON SCHEMA "St" FROM reader')
+    failed(counted.run("rows", "columns", *reader), 3, "role reader may not read", "pg_read_all_stats")
+    with counted.connect() as conn:
+        conn.execute("DROP OWNED BY clerk; DROP ROLE clerk; DROP OWNED BY reader; DROP ROLE reader")
 
 
 def test_ctrl_c_leaves_no_index(cli: CommandLine) -> None:

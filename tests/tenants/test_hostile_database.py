@@ -159,6 +159,8 @@ def test_rows(hostile: Hostile) -> None:
     run("rows", "columns", "SELECT grp FROM t_demo GROUP BY grp", "--create")
     run("rows", "columns", "--status")
     run("rows", "columns", "--refresh")
+    run("rows", "columns", "--drop-unread", "0.0000001")
+    run("rows", "columns", "--journal")
 
 
 def test_tenants(hostile: Hostile) -> None:

@@ -71,6 +71,15 @@ def _set(conn: Connection, path: str) -> None:
     conn.execute("SELECT pg_catalog.set_config('search_path', %s, false)", [path])
 
 
+def of_session(conn: Connection) -> str:
+    """Return the path that the session would have had."""
+    path = _users.get(conn)
+    if path is None:
+        row = conn.execute("SELECT pg_catalog.current_setting('search_path')").fetchone()
+        path = str(row[0]) if row else ""
+    return path
+
+
 def schema(conn: Connection) -> str | None:
     """Return the schema that the user's tables are made in, None without one."""
     with restored(conn):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from pgbillion.common.sql import load
 from pgbillion.rows import columns, sizes, workload
 from pgbillion.rows.columns import MOST_COLUMNS, Index
 from pgbillion.rows.sizes import Column, Estimate, Piece
-from pgbillion.rows.workload import Planned, Query
+from pgbillion.rows.workload import Counted, Planned, Query
 
 BLOCK = 8192
 # an index begins with a segment of this number of blocks: reading a smaller table takes next to nothing
@@ -27,6 +27,7 @@ _VISIBLE = 0.9
 _TOO_STALE = 0.5
 # columns that take more of the table's bytes than this are as well read from it
 _LEAST_SAVED = 0.25
+_DOCUMENTS = ("json", "jsonb")
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ class Table:
     columns: tuple[Column, ...]
     estimate: Estimate | None
     refusal: str
+    may_create: bool = True
 
     @property
     def identifier(self) -> str:
@@ -80,6 +82,11 @@ class Table:
         """The share of blocks that change from one VACUUM to the next, if changes are spread over the table."""
         # those that are hit at least once
         return 1 - math.exp(-self.changed_blocks / self.blocks) if self.blocks else 0.0
+
+    def documents(self, names: Iterable[str]) -> list[str]:
+        """Return those of some columns that hold JSON documents, of which queries rarely want all."""
+        chosen = set(names)
+        return [one.name for one in self.columns if one.name in chosen and one.builtin and one.type in _DOCUMENTS]
 
     def in_order(self, names: Iterable[str]) -> list[str]:
         """Return names of columns in the table's order."""
@@ -134,10 +141,23 @@ class _Proposal:
 
 
 @dataclass(frozen=True)
+class Keeping:
+    """What to know where indexes are created without anybody looking.
+
+    ``mine`` are the OIDs of indexes that may be replaced. ``removed`` has for tables, by OID, the columns of indexes
+    that were created so and then dropped by hand, with the days on which they were created.
+    """
+
+    mine: frozenset[int]
+    removed: Mapping[int, Sequence[tuple[frozenset[str], str]]]
+
+
+@dataclass(frozen=True)
 class Advised:
     """An index to be made. ``oid`` and ``pieces`` are the table's.
 
-    ``saved_bytes`` are bytes of heap that the queries then do not read, in all their calls.
+    ``saved_bytes`` are bytes of heap that the queries then do not read, in all their calls; ``written_bytes`` those of
+    the index and of its WAL, to create it.
     """
 
     oid: int
@@ -147,8 +167,10 @@ class Advised:
     bytes: int
     table_bytes: int
     sampled: bool
+    written_bytes: int
     queries: int
     calls: int
+    reasons: tuple[dict[str, Any], ...]
     saved_bytes: int
     visible_share: float
     first: str | None
@@ -157,7 +179,9 @@ class Advised:
     hot_updates: int
     replaces: tuple[str, ...]
     afterwards: tuple[str, ...]
+    superseded: tuple[int, ...]
     create: str
+    may_create: bool
     notes: tuple[str, ...]
     partitioned: bool
     pieces: tuple[tuple[str, str], ...]
@@ -183,6 +207,8 @@ class Advice:
     indexes: tuple[Advised, ...]
     queries: tuple[tuple[Query, str], ...]
     others_left_out: int = 0
+    superusers_left_out: int = 0
+    hidden: int = 0
 
     @property
     def bytes(self) -> int:
@@ -200,15 +226,24 @@ class Advice:
                 for query, outcome in self.queries
             ],
             "others_left_out": self.others_left_out,
+            "superusers_left_out": self.superusers_left_out,
+            "hidden": self.hidden,
         }
 
 
 def advise(
-    conn: Connection, queries: Sequence[Query], budget: int | None, *, strict: bool, others_left_out: int = 0
+    conn: Connection,
+    queries: Sequence[Query],
+    budget: int | None,
+    *,
+    strict: bool,
+    counted: Counted | None = None,
+    keeping: Keeping | None = None,
 ) -> Advice:
     """Find the indexes that save most bytes of heap per byte of disk, as long as the budget lasts.
 
-    Nothing is run except EXPLAIN and queries of our own, in a read-only transaction that is rolled back.
+    Nothing is run except EXPLAIN and queries of our own, in a read-only transaction that is rolled back. With
+    ``keeping``, what nobody would want to be created unseen is not advised.
     """
     conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     try:
@@ -219,13 +254,14 @@ def advise(
         if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
             conn.execute("ROLLBACK")
     for need in needs:
-        need.state = _refusal(need) or _covered(need, there)
-    proposals = _choose(needs, there, budget)
+        need.state = _refusal(need) or _covered(need, there) or (_kept_out(need, there, keeping) if keeping else "")
+    replaceable = [index for index in there if keeping is None or index.oid in keeping.mine]
+    proposals = _choose(needs, replaceable, budget)
     return Advice(
         budget,
-        tuple(_advised(proposal, needs, there) for proposal in proposals),
+        tuple(_advised(proposal, needs, there, planned) for proposal in proposals),
         tuple((one.query, _outcome(number, one, needs)) for number, one in enumerate(planned)),
-        others_left_out,
+        *((counted.others, counted.superusers, counted.hidden) if counted else ()),
     )
 
 
@@ -294,6 +330,7 @@ def _table(conn: Connection, rows: Sequence[tuple[Any, ...]], wanted: Sequence[f
         columns=tuple(known),
         estimate=None if refusal else sizes.estimate(conn, pieces, [one for one in known if one.name in chosen]),
         refusal=refusal,
+        may_create=all(row[16] for row in rows),
     )
 
 
@@ -329,6 +366,28 @@ def _covered(need: _Need, there: Sequence[Index]) -> str:
     held = {index.table for index in there if index.valid and need.columns <= set(index.columns)}
     if need.table.partitioned and all(piece.oid in held for piece in need.table.pieces):
         return f"indexes of the partitions of {need.table.identifier} have its columns"
+    return ""
+
+
+def _kept_out(need: _Need, there: Sequence[Index], keeping: Keeping) -> str:
+    """Return why nobody would want an index for a need to be created unseen, empty when it may be."""
+    table = need.table
+    if not table.may_create:
+        return f"only the owner of {table.identifier}, with CREATE on its schema, can create an index on it"
+    if table.first is not None:
+        return f"{table.first} first: {table.visible_share:.0%} of its blocks are all-visible"
+    documents = table.documents(need.columns)
+    if documents:
+        return (
+            f"{', '.join(documents)} of {table.identifier} would be copied as a whole: create an index of the"
+            " expressions that queries use"
+        )
+    for index in there:
+        if not index.valid and index.root == table.oid:
+            return f"{index.identifier} is not valid, as an interrupted build leaves it: {index.drop}"
+    for names, day in keeping.removed.get(table.oid, ()):
+        if need.columns <= names:
+            return f"an index of these columns of {table.identifier} that was created on {day} was dropped by hand"
     return ""
 
 
@@ -411,7 +470,13 @@ def _step(
 # ---- what is told ----
 
 
-def _advised(proposal: _Proposal, needs: Sequence[_Need], there: Sequence[Index]) -> Advised:
+# queries that are shown as the reason for an index: those with most calls
+_REASONS = 3
+
+
+def _advised(
+    proposal: _Proposal, needs: Sequence[_Need], there: Sequence[Index], planned: Sequence[Planned]
+) -> Advised:
     table = proposal.table
     assert table.estimate is not None
     served = [
@@ -419,9 +484,18 @@ def _advised(proposal: _Proposal, needs: Sequence[_Need], there: Sequence[Index]
     ]
     superfluous = [index for index in _usable(there, table) if set(index.columns) <= proposal.columns]
     names = tuple(table.in_order(proposal.columns))
+    queries = sorted(set().union(*(need.queries for need in served)), key=lambda number: -planned[number].query.calls)
     notes = []
     if not table.estimate.sampled:
         notes.append("the size is estimated from types and statistics, as its rows could not be looked at")
+    if table.documents(names):
+        first = table.documents(names)[0]
+        notes.append(
+            f"{first} has documents, which are copied as a whole: an index of the expressions that queries use, such as"
+            f" ({quoted(first)} ->> 'key'), is smaller"
+        )
+    if not table.may_create:
+        notes.append(f"only the owner of {table.identifier}, with CREATE on its schema, can create it")
     if table.stale_share >= 0.1:
         notes.append(f"about {table.stale_share:.0%} of its blocks change from one VACUUM to the next")
     return Advised(
@@ -432,7 +506,12 @@ def _advised(proposal: _Proposal, needs: Sequence[_Need], there: Sequence[Index]
         bytes=proposal.bytes,
         table_bytes=table.bytes,
         sampled=table.estimate.sampled,
-        queries=len(set().union(*(need.queries for need in served))),
+        # its pages, and their images in WAL
+        written_bytes=2 * proposal.bytes,
+        queries=len(queries),
+        reasons=tuple(
+            {"query": planned[number].query.text, "calls": planned[number].query.calls} for number in queries[:_REASONS]
+        ),
         calls=sum(need.calls for need in served),
         saved_bytes=round(sum(need.saved for need in served)),
         visible_share=round(table.visible_share, 4),
@@ -442,6 +521,8 @@ def _advised(proposal: _Proposal, needs: Sequence[_Need], there: Sequence[Index]
         hot_updates=table.hot_updates,
         replaces=tuple(index.identifier for index in superfluous),
         afterwards=tuple(index.drop for index in superfluous),
+        superseded=tuple(index.oid for index in superfluous),
+        may_create=table.may_create,
         create=columns.create_command(table.schema, table.name, names),
         notes=tuple(notes),
         partitioned=table.partitioned,

@@ -75,6 +75,8 @@ class Status:
     rows: int | None
     index_bytes: int
     table_bytes: int
+    # scans since the statistics were reset
+    reads: int
 
     @property
     def readable_share(self) -> float:
@@ -268,9 +270,9 @@ def status(conn: Connection, tables: Sequence[int] | None) -> list[Status]:
     found = []
     for index in known:
         row = conn.execute(
-            "SELECT valid, table_blocks, encoded_blocks, stale_blocks, readable_blocks, rows, index_bytes, table_bytes"
-            " FROM pgbillion_rows.columns_status(%s::oid::regclass)",
-            [index.oid],
+            "SELECT valid, table_blocks, encoded_blocks, stale_blocks, readable_blocks, rows, index_bytes, table_bytes,"
+            " coalesce(pg_stat_get_numscans(%s::oid), 0) FROM pgbillion_rows.columns_status(%s::oid::regclass)",
+            [index.oid, index.oid],
         ).fetchone()
         if row is not None:
             table = quoted(index.table_schema, index.table_name)
@@ -302,12 +304,13 @@ def status_table(found: Sequence[Status]) -> Chapter:
             text.count(one.stale_blocks),
             text.size(one.index_bytes),
             f"{one.bytes_share:.1%}",
+            text.count(one.reads),
         ]
         for one in found
     ]
     return Chapter(
         "Columnar indexes",
         "",
-        columns=["Index", "Table", "Columns", "Readable blocks", "Stale blocks", "Size", "Of the table"],
+        columns=["Index", "Table", "Columns", "Readable blocks", "Stale blocks", "Size", "Of the table", "Reads"],
         rows=rows,
     )

@@ -2,12 +2,15 @@
 
 Nothing here is run. A query is planned by the server, in a transaction that is read-only and rolled back, and the
 extension's own node says in the plan which columns it reads of its table: views, aliases, joins, partitions and quoted
-names are then the server's matter. Planning may call functions of the query's that are immutable or help to estimate.
+names are then the server's matter. Planning may call functions of the query's that are immutable or help to estimate,
+so a query of another role is planned with the privileges of that role (explain_as() of the extension).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +30,17 @@ _QUERIES = {"select", "with", "values", "table"}
 # of the statements that took longest
 _MOST_STATEMENTS = 1000
 _PREPARED = "pgbillion_advised"
+# planning takes milliseconds; code of others could take for ever, and so could a table that is locked
+_PLAN_SECONDS = 30
+# what pg_stat_statements shows to a role that may not read the text
+_HIDDEN = "<insufficient privilege>"
+_FIELD = r"(?:year|month|day|hour|minute|second)"
+_TYPED = re.compile(
+    r"\b(?P<type>(?:date|time|timetz|timestamp|timestamptz|interval|numeric|bool|boolean|uuid|inet|jsonb?)"
+    r"(?:\s*\(\d+\))?(?:\s+with(?:out)?\s+time\s+zone)?)\s+(?P<value>\$\d+)\b"
+    rf"(?P<fields>(?:\s+{_FIELD}\b(?:\s+to\s+{_FIELD}\b)?)?)",
+    re.IGNORECASE,
+)
 # What reading columns costs of what reading the heap vectorized does: of rows the planner's own factor, and of pages
 # about what an index of some columns has.
 _OF_ROWS, _OF_PAGES = 0.3, 0.1
@@ -41,13 +55,46 @@ _SETTINGS = {
 }
 
 
+STATEMENTS = "pg_stat_statements"
+
+
 @dataclass(frozen=True)
 class Query:
-    """A query, how often it is run, and where it is from."""
+    """A query, how often it is run, and where it is from.
+
+    With a ``role`` (its OID) the query is planned with that role's privileges, and under its search path.
+    """
 
     text: str
     calls: int = 1
     where: str = ""
+    role: int | None = None
+    path: str = ""
+
+    @property
+    def to_plan(self) -> str:
+        """The text as it can be planned."""
+        return _with_casts(self.text) if self.where == STATEMENTS else self.text
+
+    @property
+    def digest(self) -> str:
+        """What it is known by in the journal."""
+        return _digest(self.text)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What pg_stat_statements has of a database: queries that may be planned, and how many of others there are.
+
+    ``others`` are queries of roles that this one may not SET, ``superusers`` those that are not planned
+    unattended, and ``hidden`` statements whose text it may not read. ``calls`` are those of all queries, by digest.
+    """
+
+    queries: tuple[Query, ...]
+    others: int
+    superusers: int
+    hidden: int
+    calls: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -96,11 +143,12 @@ def of_file(path: Path) -> list[Query]:
     return of_text(text, str(path))
 
 
-def of_statistics(conn: Connection, *, all_roles: bool) -> tuple[list[Query], int]:
-    """Return the queries that pg_stat_statements has seen in this database, and how many of other roles it left out.
+def of_statistics(conn: Connection, *, all_roles: bool, unattended: bool = False) -> Counted:
+    """Return the queries that pg_stat_statements has seen in this database.
 
-    Those are of this role and of superusers: to plan a query can run functions of it with this role's rights, which
-    ``all_roles`` allows. Raises UserError where there is no such view.
+    To plan a query can run functions of it. Those of this role and of superusers are planned as this role, and those
+    of a role that it may SET as that role; ``unattended``, nothing is planned as a superuser. With
+    ``all_roles`` the others are planned as this role, too. Raises UserError where the view cannot be read.
     """
     row = conn.execute(load("rows", "statements_view").encode()).fetchone()
     if row is None:
@@ -109,28 +157,68 @@ def of_statistics(conn: Connection, *, all_roles: bool) -> tuple[list[Query], in
             "name it in shared_preload_libraries, restart the server, run CREATE EXTENSION pg_stat_statements; or give"
             " a query, or a file with --file",
         )
-    rows = conn.execute(
-        sql.SQL(
-            "SELECT s.query, sum(s.calls)::int8, bool_or(r.oid = current_user::regrole OR r.rolsuper) FROM {} s"
-            " JOIN pg_roles r ON r.oid = s.userid"
-            " WHERE s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) AND s.query IS NOT NULL"
-            " GROUP BY s.query ORDER BY sum(s.total_exec_time) DESC"
-        ).format(sql.Identifier(*row))
-    ).fetchall()
+    view = sql.Identifier(*row)
+    try:
+        may_set = "SET" if conn.info.server_version >= 160000 else "MEMBER"
+        counted = load("rows", "statements").replace("{may_set}", may_set)
+        rows = conn.execute(sql.SQL(counted).format(view=view)).fetchall()
+    except psycopg.errors.ObjectNotInPrerequisiteState:
+        raise UserError(
+            "pg_stat_statements has counted nothing, because its library is not loaded",
+            "name it in shared_preload_libraries, and restart the server",
+            status=3,
+        ) from None
+    except psycopg.errors.InsufficientPrivilege:
+        raise UserError(
+            f"role {conn.info.user} may not read {view.as_string(None)}",
+            "GRANT USAGE on its schema, SELECT on the view and pg_read_all_stats to the role; or connect as another",
+            status=3,
+        ) from None
     found: list[Query] = []
-    others = 0
-    for text, calls, trusted in rows:
+    others = superusers = hidden = 0
+    calls: dict[str, int] = {}
+    careful = unattended and _is_superuser(conn)
+    for text, number, statements_of_it, trusted, role, path in rows:
+        if text == _HIDDEN:
+            hidden += int(statements_of_it)
+            continue
         statements = _statements(text)
         if statements is None or len(statements) != 1:
             continue
         words = words_of(statements[0])
         if not words or words[0] not in _QUERIES:
             continue
-        if not trusted and not all_roles:
-            others += 1
-        elif len(found) < _MOST_STATEMENTS:
-            found.append(Query(text, int(calls), "pg_stat_statements"))
-    return found, others
+        calls[_digest(text)] = int(number)
+        if trusted and not careful:
+            query = Query(text, int(number), STATEMENTS)
+        elif role is not None:
+            known = path if path is not None else search_path.of_session(conn)
+            query = Query(text, int(number), STATEMENTS, role, known)
+        elif all_roles:
+            query = Query(text, int(number), STATEMENTS)
+        else:
+            others, superusers = others + (not trusted), superusers + trusted
+            continue
+        if len(found) < _MOST_STATEMENTS:
+            found.append(query)
+    return Counted(tuple(found), others, superusers, hidden, calls)
+
+
+def _with_casts(text: str) -> str:
+    """Return a normalized query with the constants of types that are named before them as casts.
+
+    pg_stat_statements makes `date $1` of `date '2026-01-01'`, which is a syntax error.
+    """
+    return _TYPED.sub(r"CAST(\g<value> AS \g<type>\g<fields>)", text)
+
+
+def _is_superuser(conn: Connection) -> bool:
+    row = conn.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone()
+    return row is None or bool(row[0])
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def plan(conn: Connection, queries: Sequence[Query], *, strict: bool) -> list[Planned]:
@@ -144,8 +232,14 @@ def plan(conn: Connection, queries: Sequence[Query], *, strict: bool) -> list[Pl
     for query in queries:
         try:
             # whatever it sets is undone
-            with conn.transaction(force_rollback=True), search_path.restored(conn):
-                found.append(_plan(conn, query))
+            with conn.transaction(force_rollback=True):
+                if not strict:
+                    _set(conn, "statement_timeout", f"{_PLAN_SECONDS}s")
+                if query.role is not None:
+                    found.append(_plan(conn, query))
+                else:
+                    with search_path.restored(conn):
+                        found.append(_plan(conn, query))
         except psycopg.Error as error:
             if strict or error.diag.message_primary is None:
                 raise
@@ -157,30 +251,38 @@ def plan(conn: Connection, queries: Sequence[Query], *, strict: bool) -> list[Pl
 
 def _plan(conn: Connection, query: Query) -> Planned:
     """Plan a query under the user's path. What is sent beside it is qualified."""
-    tree, parameters = _explain(conn, query.text)
+    tree, parameters = _explain(conn, query)
     reads = [read for _, read in _reads(tree)]
     known = {(read.schema, read.table) for read in reads}
     # what an index of another kind serves now can still be slower than columns would be
     with conn.transaction(force_rollback=True):
         for name in _INDEX_SCANS:
             _set(conn, name, "off")
-        other, _ = _explain(conn, query.text)
+        other, _ = _explain(conn, query)
     for node, read in _reads(other):
         if (read.schema, read.table) not in known:
             cost, pages = float(node["Total Cost"]), _cost_of_pages(conn, read)
             saved = (1 - _OF_PAGES) * min(pages, cost) + (1 - _OF_ROWS) * max(cost - pages, 0)
             if other["Total Cost"] - saved < tree["Total Cost"]:
                 reads.append(read)
-    return Planned(query, tuple(reads), "" if reads else _why_not(conn, query.text, parameters))
+    return Planned(query, tuple(reads), "" if reads else _why_not(conn, query, parameters))
 
 
-def _explain(conn: Connection, text: str) -> tuple[Plan, int]:
+def _explain(conn: Connection, query: Query) -> tuple[Plan, int]:
     """Return the plan of a query, and how many parameters it has, of which no value is known.
 
     In one message of the extended protocol there can be one statement only, and PREPARE takes nothing that is not a
     query or a change of rows, which EXPLAIN without ANALYZE does not carry out.
     """
-    conn.execute(f"PREPARE {_PREPARED} AS {text}".encode(), binary=True)
+    if query.role is not None:
+        row = conn.execute(
+            "SELECT pgbillion_rows.explain_as(%s::pg_catalog.text, %s::pg_catalog.oid::pg_catalog.regrole,"
+            " %s::pg_catalog.text)",
+            [query.to_plan, query.role, query.path],
+        ).fetchone()
+        assert row is not None
+        return row[0]["Plan"], 0
+    conn.execute(f"PREPARE {_PREPARED} AS {query.to_plan}".encode(), binary=True)
     row = conn.execute(
         "SELECT pg_catalog.cardinality(parameter_types) FROM pg_catalog.pg_prepared_statements"
         " WHERE name OPERATOR(pg_catalog.=) %s::pg_catalog.text",
@@ -188,6 +290,9 @@ def _explain(conn: Connection, text: str) -> tuple[Plan, int]:
     ).fetchone()
     assert row is not None
     given = f"({', '.join(['NULL'] * row[0])})" if row[0] else ""
+    if row[0]:
+        # partitions are not to be left out because a parameter is NULL here
+        _set(conn, "enable_partition_pruning", "off")
     _set(conn, "plan_cache_mode", "force_generic_plan")
     tree = plans.explain(conn, f"EXECUTE {_PREPARED}{given}", verbose=True)
     # it keeps its plan, whatever is set
@@ -216,11 +321,11 @@ def _cost_of_pages(conn: Connection, read: Read) -> float:
     return float(row[0]) if row else 0.0
 
 
-def _why_not(conn: Connection, text: str, parameters: int) -> str:
-    if parameters:
+def _why_not(conn: Connection, query: Query, parameters: int) -> str:
+    if parameters or query.role is not None:
         return "not vectorized"
     # the last line says what came of it, which is nothing; scans without aggregation read no columnar index anyhow
-    lines = plans.reason(conn, text).splitlines()
+    lines = plans.reason(conn, query.to_plan).splitlines()
     return "; ".join([line for line in lines[:-1] if not line.startswith("no vectorized scan")] or lines)
 
 

@@ -19,7 +19,10 @@ SELECT l.root::int8, rn.nspname, rc.relname, rc.relkind = 'p',
        -- the view of these counts would be computed for all tables
        coalesce(pg_stat_get_tuples_updated(l.leaf), 0), coalesce(pg_stat_get_tuples_hot_updated(l.leaf), 0),
        coalesce(pg_stat_get_tuples_deleted(l.leaf), 0),
-       coalesce(pg_stat_get_vacuum_count(l.leaf), 0) + coalesce(pg_stat_get_autovacuum_count(l.leaf), 0)
+       coalesce(pg_stat_get_vacuum_count(l.leaf), 0) + coalesce(pg_stat_get_autovacuum_count(l.leaf), 0),
+       -- what CREATE INDEX asks for
+       pg_has_role(c.relowner, 'USAGE') AND has_schema_privilege(c.relnamespace, 'CREATE')
+           AND pg_has_role(rc.relowner, 'USAGE')
   FROM leaves l
   JOIN pg_class rc ON rc.oid = l.root
   JOIN pg_namespace rn ON rn.oid = rc.relnamespace
