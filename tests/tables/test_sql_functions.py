@@ -116,6 +116,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "boolean": ("false", "NULL", "true"),
     "oid": ("'own'::regnamespace", "NULL", "0", "1247", "1259", "1417", "1418", "2328", "3118", "4294967295"),
     "regclass": RELATION,
+    "regrole": ("'postgres'", "NULL", "0", "1", "4294967295", "'stranger'", "'pg_monitor'", "'nobody'", "'-'"),
     "regnamespace": SCHEMA,
     "regprocedure": FUNCTION,
     "bytea": ("''", "NULL", r"'\x00'", "'PGB'", r"'\x5047420100120000'", "convert_to(repeat('x', 1000), 'UTF8')"),
