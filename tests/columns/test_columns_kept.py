@@ -170,6 +170,13 @@ def test_what_is_not_created_unseen(cli: CommandLine) -> None:
     assert "app.broken is not valid" in outcomes[SUMS]
     assert "only the owner of public.foreign_to_app" in outcomes[foreign]
     assert "VACUUM app.fresh first: 0% of its blocks are all-visible" in outcomes[fresh]
+    # people see it, too
+    shown = cli.run(*APPLY, "-U", "app", check=True).stdout
+    assert "not created: app.broken is not valid, as an interrupted build leaves it: DROP INDEX" in shown
+    (cli.state / "columns.jsonl").unlink()
+    # of a server that does not tell everybody who it is
+    _do(cli, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    assert cli.run(*APPLY, "-U", "app", check=True).stdout == shown
 
 
 def test_one_that_fails_leaves_the_others(cli: CommandLine) -> None:
@@ -449,6 +456,9 @@ def test_a_copy_of_a_database_has_no_index_of_ours(cli: CommandLine) -> None:
     finally:
         with cli.cluster.connect() as conn:
             conn.execute(f"DROP DATABASE {copy}".encode())
+    # nor has one that was built again under another OID
+    _do(cli, "REINDEX INDEX CONCURRENTLY app.sales_columns")
+    assert cli.json("rows", "columns", "--drop-unread", MOMENT)["dropped"] == []
 
 
 def test_what_cannot_be_dropped_is_named(cli: CommandLine) -> None:
@@ -473,6 +483,20 @@ def test_what_cannot_be_dropped_is_named(cli: CommandLine) -> None:
         _do(cli, "ALTER SYSTEM RESET track_counts")
         _do(cli, "SELECT pg_reload_conf()")
     assert _there(cli) == ["app.sales_columns (kind, price)"]
+
+
+def test_a_drop_that_fails_is_not_in_the_journal(cli: CommandLine) -> None:
+    _as_app(cli, SUMS)
+    cli.run(*APPLY, check=True)
+    _do(cli, "CREATE FUNCTION public.no() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'not today'; END$$")
+    _do(cli, "CREATE EVENT TRIGGER no ON ddl_command_start WHEN TAG IN ('DROP INDEX') EXECUTE FUNCTION public.no()")
+    failed(cli.run("rows", "columns", "--drop-unread", MOMENT), 3, "app.sales_columns: not today", "next run")
+    _do(cli, "DROP EVENT TRIGGER no")
+    assert [entry["action"] for entry in cli.json("rows", "columns", "--journal")["journal"]] == ["created"]
+    # then somebody drops it by hand, which counts as such
+    _do(cli, "DROP INDEX app.sales_columns")
+    _as_app(cli, SUMS)
+    assert any("by hand" in reason for reason in cli.json(*APPLY)["advice"]["kept_out"])
 
 
 def test_a_crash_resets_what_is_known_of_reads(cli: CommandLine) -> None:
@@ -540,6 +564,7 @@ def test_units_for_systemd_can_be_read_by_it(tmp_path: Path, monkeypatch: pytest
         (("--drop-unread", "nan"), "would drop what is read now", "30"),
         (("--of-others",), "--of-others is for --drop-unread", "add --drop-unread"),
         (("--statements", "--schedule", "at"), 'there is no schedule "at"', "cron"),
+        (("--statements", "--schedule", "cron", "--status"), "--schedule prints a job", "leave out --refresh"),
         (("--schedule", "cron"), "are for the queries in pg_stat_statements", "add --statements"),
     ],
 )  # fmt: skip

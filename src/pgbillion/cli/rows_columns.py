@@ -149,6 +149,11 @@ def rows_columns(
         )
     limit = None if budget is None else parse_size(budget)
     if schedule is not None:
+        if refresh or status or journal or table:
+            raise UserError(
+                "--schedule prints a job for --apply, and nothing else",
+                "leave out --refresh, --status, --journal and --table",
+            )
         _print_schedule(where, schedule, budget, drop_unread, all_roles=all_roles, as_json=as_json)
         return
     queries = _read(query, file)
@@ -190,7 +195,7 @@ def rows_columns(
             if not as_json:
                 _print_status(seen)
         if journal:
-            entries = list(book.entries(journals.CREATED, journals.DROPPED))
+            entries = upkeep.history(book)
             result["journal"] = entries
             if not as_json:
                 _print_journal(entries, book)
@@ -299,6 +304,8 @@ def _apply(
         failures.extend(failed)
     if not quiet:
         _print_done([*created, *replaced])
+        for reason in found.kept_out:
+            show(f"not created: {reason}")
         _print_left_out(found)
         several = "1 query" if len(queries) == 1 else f"{text.count(len(queries))} queries"
         print(

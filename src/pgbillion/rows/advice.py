@@ -209,6 +209,7 @@ class Advice:
     others_left_out: int = 0
     superusers_left_out: int = 0
     hidden: int = 0
+    kept_out: tuple[str, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -228,6 +229,7 @@ class Advice:
             "others_left_out": self.others_left_out,
             "superusers_left_out": self.superusers_left_out,
             "hidden": self.hidden,
+            "kept_out": list(self.kept_out),
         }
 
 
@@ -254,14 +256,20 @@ def advise(
         if conn.info.transaction_status != psycopg.pq.TransactionStatus.IDLE and not conn.closed:
             conn.execute("ROLLBACK")
     for need in needs:
-        need.state = _refusal(need) or _covered(need, there) or (_kept_out(need, there, keeping) if keeping else "")
+        need.state = _refusal(need) or _covered(need, there)
+    kept_out = []
+    for need in needs:
+        if keeping is not None and not need.state:
+            need.state = _kept_out(need, there, keeping)
+            kept_out += [need.state] if need.state else []
     replaceable = [index for index in there if keeping is None or index.oid in keeping.mine]
     proposals = _choose(needs, replaceable, budget)
     return Advice(
         budget,
         tuple(_advised(proposal, needs, there, planned) for proposal in proposals),
         tuple((one.query, _outcome(number, one, needs)) for number, one in enumerate(planned)),
-        *((counted.others, counted.superusers, counted.hidden) if counted else ()),
+        *((counted.others, counted.superusers, counted.hidden) if counted else (0, 0, 0)),
+        tuple(dict.fromkeys(kept_out)),
     )
 
 

@@ -85,9 +85,12 @@ class Journal:
 def of(conn: Connection, state: Path, say: Callable[[str], None]) -> Journal:
     """Return the journal of a state directory, for the database of a session."""
     row = conn.execute(
-        "SELECT (SELECT system_identifier::text FROM pg_control_system()), datname, oid::int8, current_user"
+        "SELECT datname, oid::int8, current_user, has_function_privilege('pg_control_system()', 'EXECUTE')"
         " FROM pg_database WHERE datname = current_database()"
     ).fetchone()
     assert row is not None
-    where = {"system_identifier": row[0], "database": row[1], "database_oid": row[2], "role": row[3]}
+    # some servers allow that to superusers only; then a database's name and OID must do
+    known = conn.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone() if row[3] else None
+    system = known[0] if known else f"{conn.info.host}:{conn.info.port}"
+    where = {"system_identifier": system, "database": row[0], "database_oid": row[1], "role": row[2]}
     return Journal(state / _NAME, where, say)

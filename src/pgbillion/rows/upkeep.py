@@ -276,6 +276,19 @@ def _drop(
         done.append(replace(outcome, seconds=time.perf_counter() - start))
 
 
+def history(book: Journal) -> list[dict[str, Any]]:
+    """Return the journal's entries of what was created and dropped; what could not be dropped is left out."""
+    found: list[dict[str, Any]] = []
+    for entry in book.entries(journal.CREATED, journal.DROPPED, journal.KEPT):
+        if entry["action"] != journal.KEPT:
+            found.append(entry)
+            continue
+        tried = [old for old in found if (old["action"], old["index_oid"]) == (journal.DROPPED, entry["index_oid"])]
+        if tried:
+            found.remove(tried[-1])
+    return found
+
+
 # ---- creating ----
 
 

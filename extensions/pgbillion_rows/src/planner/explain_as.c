@@ -133,7 +133,7 @@ pgbillion_explain_as(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("role with OID %u does not exist", role)));
-	/* to have its privileges does not suffice: as the role, code could change its password */
+	/* to inherit its privileges is less: as the role, code sets its password */
 #if PG_VERSION_NUM >= 160000
 	check_can_set_role(GetUserId(), role);
 #else
