@@ -176,7 +176,7 @@ def test_what_is_not_created_unseen(cli: CommandLine) -> None:
     (cli.state / "columns.jsonl").unlink()
     # of a server that does not tell everybody who it is
     _do(cli, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
-    assert cli.run(*APPLY, "-U", "app", check=True).stdout == shown
+    assert "not created: app.broken is not valid" in cli.run(*APPLY, "-U", "app", check=True).stdout
 
 
 def test_one_that_fails_leaves_the_others(cli: CommandLine) -> None:
