@@ -13,9 +13,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "catalog/pg_aggregate.h"
-#include "catalog/pg_proc.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
@@ -23,10 +20,7 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/planner.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
-#include "utils/lsyscache.h"
-#include "utils/syscache.h"
 
 #include "memoize/memoize.h"
 #include "planner/planner.h"
@@ -47,94 +41,6 @@
 #define MOST_DECISION_CALLS 1000000
 
 static int	memoize_subqueries = PLAN_ON;
-
-/* ---- what is not the same each time ---- */
-
-static bool unrepeatable(Node *node, void *context);
-
-/* May a function give something else for the same arguments within one statement? */
-static bool
-unrepeatable_function(Oid function, void *context)
-{
-	switch (function)
-	{
-			/* what they return depends on how the value is stored */
-		case F_PG_COLUMN_SIZE:
-		case F_PG_COLUMN_COMPRESSION:
-#ifdef F_PG_COLUMN_TOAST_CHUNK_ID
-		case F_PG_COLUMN_TOAST_CHUNK_ID:
-#endif
-			return true;
-		default:
-			return func_volatile(function) == PROVOLATILE_VOLATILE;
-	}
-}
-
-/* Is one of the functions of an aggregate volatile? The aggregate itself is always marked immutable. */
-static bool
-unrepeatable_aggregate(Oid aggregate)
-{
-	HeapTuple	tuple;
-	Form_pg_aggregate form;
-	bool		result = false;
-
-	/* PostgreSQL's own are not */
-	if (aggregate < FirstNormalObjectId)
-		return false;
-	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggregate));
-	if (!HeapTupleIsValid(tuple))
-		return false;			/* a window function */
-	form = (Form_pg_aggregate) GETSTRUCT(tuple);
-	{
-		const Oid	functions[] = {form->aggtransfn, form->aggfinalfn, form->aggmtransfn, form->aggminvtransfn,
-		form->aggmfinalfn};
-
-		for (int i = 0; i < (int) lengthof(functions); i++)
-			result |= OidIsValid(functions[i]) && unrepeatable_function(functions[i], NULL);
-	}
-	ReleaseSysCache(tuple);
-	return result;
-}
-
-/* The same for a query that has been planned, with what it computes once before it begins. */
-static bool
-unrepeatable_planned(PlannerInfo *root)
-{
-	return unrepeatable((Node *) root->parse, root->glob) || unrepeatable((Node *) root->init_plans, root->glob);
-}
-
-/*
- * Is there something in an expression or query that need not give the same
- * result when it is executed again? Subqueries that have been planned are
- * looked up in the PlannerGlobal that is the context.
- */
-static bool
-unrepeatable(Node *node, void *context)
-{
-	PlannerGlobal *glob = context;
-
-	if (node == NULL)
-		return false;
-	if (check_functions_in_node(node, unrepeatable_function, NULL) || IsA(node, NextValueExpr))
-		return true;
-	if (IsA(node, Aggref) && unrepeatable_aggregate(((Aggref *) node)->aggfnoid))
-		return true;
-	if (IsA(node, WindowFunc) && unrepeatable_aggregate(((WindowFunc *) node)->winfnoid))
-		return true;
-	if (IsA(node, RangeTblEntry))
-		return ((RangeTblEntry *) node)->tablesample != NULL;
-	if (IsA(node, Query))
-	{
-		Query	   *query = (Query *) node;
-
-		return query->rowMarks != NIL || query->commandType != CMD_SELECT ||
-			query_tree_walker(query, unrepeatable, context, QTW_EXAMINE_RTES_BEFORE);
-	}
-	if (IsA(node, SubPlan) &&
-		unrepeatable_planned(list_nth_node(PlannerInfo, glob->subroots, ((SubPlan *) node)->plan_id - 1)))
-		return true;
-	return expression_tree_walker(node, unrepeatable, context);
-}
 
 /* ---- planning ---- */
 
@@ -245,7 +151,7 @@ memoize_subplans(Node *node, void *context)
 		if (subplan->parParam != NIL && !subplan->useHashTable && kind_is_remembered(subplan->subLinkType) &&
 			!(IsA(plan, CustomScan) && ((CustomScan *) plan)->methods == &memoize_scan_methods) &&
 			(memoize_subqueries == PLAN_FORCE || plan->total_cost >= LEAST_COST) &&
-			!unrepeatable_planned(list_nth_node(PlannerInfo, glob->subroots, subplan->plan_id - 1)))
+			!planner_subquery_varies(glob, subplan))
 			lfirst(place) = memoize(plan, subplan);
 	}
 	return expression_tree_walker(node, memoize_subplans, context);

@@ -10,6 +10,7 @@
  *	guesses.c		where an estimate of PostgreSQL's is a guess; see guesses.h
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL one of our functions calls
+ *	repeatable.c	whether a subquery gives the same result each time
  *	reasons.c		why a query is planned as it is
  *	explain_as.c	pgbillion_rows.explain_as(): the plan of a query of another role
  *
@@ -88,6 +89,10 @@ extern bool planner_tables_parallel_safe(PlannerInfo *root, List *tables, PathTa
 extern Path *planner_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths);
 extern Path *planner_partial_append_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, List *paths, int workers);
 extern Path *planner_gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarget *target, Path *partial, List *others);
+
+/* ---- repeatable.c ---- */
+
+extern bool planner_subquery_varies(PlannerGlobal *glob, SubPlan *subplan);
 
 /* ---- reasons.c ---- */
 

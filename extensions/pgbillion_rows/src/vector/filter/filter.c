@@ -14,6 +14,7 @@
 
 #include "executor/instrument.h"
 #include "nodes/bitmapset.h"
+#include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
 #include "utils/memutils.h"
 
@@ -36,7 +37,7 @@ typedef struct Term
 	Predicate  *predicate;		/* or NULL */
 	bool		certain;		/* it raises no error, whatever a row holds */
 	ByRow		by_row;			/* for batches that are not for it */
-	VectorExpr *value;			/* of a term without */
+	VectorExpr *value;			/* of a term without, or NULL: by row */
 
 	/*
 	 * Of one column, and unable to raise an error: evaluated once for every
@@ -63,10 +64,23 @@ struct VectorFilter
 
 /* ---- compilation ---- */
 
+/*
+ * Does PostgreSQL have to evaluate a condition as a whole, row by row? The result
+ * of a subquery is forgotten with the next row, and its hash table belongs to
+ * the one expression that it has been compiled in.
+ */
+static bool
+is_by_row(Expr *expr)
+{
+	return contain_subplans((Node *) expr);
+}
+
 /* Compile a condition, or return NULL if PostgreSQL has to evaluate it. */
 static Predicate *
 compile(Expr *expr, const PredicateContext *context)
 {
+	if (is_by_row(expr))
+		return NULL;
 	expr = planner_strip_relabel(expr);
 	for (int i = 0; i < lengthof(kernels); i++)
 	{
@@ -106,7 +120,7 @@ vector_filter_compile(List *clauses, Batch *batch)
 
 		expr_by_row_prepare(&term->by_row, lfirst(lc), batch);
 		term->predicate = compile(lfirst(lc), &context);
-		if (term->predicate == NULL)
+		if (term->predicate == NULL && !is_by_row(lfirst(lc)))
 			term->value = vector_expr_compile(lfirst(lc), batch);
 		filter->nkernels += term->predicate != NULL;
 		term->certain = term->predicate != NULL && (filter->nclauses > 1 || batch->source->methods->codes != NULL) &&
@@ -204,7 +218,7 @@ select_each(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 
 	if (predicate != NULL && predicate->kernel->select != NULL)
 		return predicate->kernel->select(predicate, batch, rows, n, selected);
-	if (predicate == NULL)
+	if (term->value != NULL)
 	{
 		Values		values;
 
@@ -212,7 +226,7 @@ select_each(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 		for (int i = 0; i < n; i++)
 			truth[i] = DatumGetBool(values.values[i]) && !values.nulls[i];
 	}
-	else if (!predicate->kernel->eval(predicate, batch, rows, n, truth))
+	else if (predicate == NULL || !predicate->kernel->eval(predicate, batch, rows, n, truth))
 	{
 		for (int i = 0; i < n; i++)
 		{

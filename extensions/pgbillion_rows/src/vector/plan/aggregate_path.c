@@ -119,27 +119,62 @@ vector_share_pairs(Path *path, double pairs, Cost cost)
 	set_exchange(path, pairs);
 }
 
-static bool
-params_walker(Node *node, List **params)
+/* What expressions take from elsewhere in the plan. */
+typedef struct Outside
 {
-	if (node == NULL)
-		return false;
-	if (IsA(node, Param))
-	{
-		*params = lappend(*params, copyObject(node));
-		return false;
-	}
-	return expression_tree_walker(node, params_walker, params);
+	List	   *params;			/* Params, and subqueries without arguments */
+	Bitmapset  *results;		/* of subqueries: set by these themselves */
+} Outside;
+
+static bool outside_walker(Node *node, void *context);
+
+/*
+ * A subquery takes what its plan refers to. The planner knows what that is only
+ * at the end, and looks for subqueries then: one is left for it whose arguments
+ * are already here.
+ */
+static bool
+outside_of_subquery(SubPlan *subplan, Outside *outside)
+{
+	SubPlan    *alone = copyObject(subplan);
+	ListCell   *lc;
+
+	alone->testexpr = NULL;
+	alone->args = NIL;
+	outside->params = lappend(outside->params, alone);
+	foreach(lc, subplan->paramIds)
+		outside->results = bms_add_member(outside->results, lfirst_int(lc));
+	return outside_walker((Node *) subplan->args, outside) || outside_walker(subplan->testexpr, outside);
 }
 
-/* The Params in an expression. */
+static bool
+outside_walker(Node *node, void *context)
+{
+	Outside    *outside = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, SubPlan))
+		return outside_of_subquery((SubPlan *) node, outside);
+	if (IsA(node, Param))
+	{
+		Param	   *param = (Param *) node;
+
+		if (param->paramkind != PARAM_EXEC || !bms_is_member(param->paramid, outside->results))
+			outside->params = lappend(outside->params, copyObject(param));
+		return false;
+	}
+	return expression_tree_walker(node, outside_walker, context);
+}
+
+/* What expressions take from elsewhere in the plan, for the planner to find: Params, and subqueries that are not executed. */
 static List *
 collect_params(Node *node)
 {
-	List	   *params = NIL;
+	Outside		outside = {NIL};
 
-	(void) params_walker(node, &params);
-	return params;
+	(void) outside_walker(node, &outside);
+	return outside.params;
 }
 
 /* Groups that leave more than this share of the rows are not expected to pay. */

@@ -22,6 +22,7 @@
 #include "catalog/pg_statistic.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
@@ -293,6 +294,23 @@ loops(PlannerInfo *root, Path *inner, double times, bool first)
 	return cached_path_cost(root, inner) * times;
 }
 
+/* What conditions of a join cost for a pair of rows; with `subqueries`, those of them that have one. */
+static Cost
+pair_cost(PlannerInfo *root, List *conditions, bool subqueries)
+{
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, conditions)
+	{
+		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+
+		if (!subqueries || contain_subplans((Node *) rinfo->clause))
+			cost += vector_pair_cost(root, rinfo);
+	}
+	return cost;
+}
+
 static Cost
 join_cost(PlannerInfo *root, JoinPath *join)
 {
@@ -314,9 +332,9 @@ join_cost(PlannerInfo *root, JoinPath *join)
 		cost += cpu_tuple_cost * (outer_rows * CACHED_COST_LOOP_ROW + CACHED_COST_FETCH * (rows - join->path.rows));
 		/* every pair of rows has to pass the conditions */
 		return cost + loops(root, inner, Max(outer_rows, 1), first) +
-			quals_cost(root, join->joinrestrictinfo) * outer_rows * inner_rows;
+			pair_cost(root, join->joinrestrictinfo, false) * outer_rows * inner_rows;
 	}
-	cost += cached_path_cost(root, inner);
+	cost += cached_path_cost(root, inner) + pair_cost(root, join->joinrestrictinfo, true) * rows;
 	if (IsA(join, HashPath))
 	{
 		/* of processes that fill a table together each has a part of the rows */

@@ -13,6 +13,7 @@
 #include "executor/nodeHash.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/pathnodes.h"
+#include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
@@ -148,6 +149,16 @@ bool
 vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel)
 {
 	return rel->baserestrictinfo != NIL && memo_of_filter(root, rel)->by_row;
+}
+
+/* Cost of a condition of a join for a pair of rows. */
+Cost
+vector_pair_cost(PlannerInfo *root, RestrictInfo *condition)
+{
+	QualCost	cost;
+
+	cost_qual_eval_node(&cost, (Node *) condition, root);
+	return cost.per_tuple * (contain_subplans((Node *) condition->clause) ? SUBQUERY_COST_FACTOR : 1);
 }
 
 /* Cost of aggregating a row that the filter keeps. */

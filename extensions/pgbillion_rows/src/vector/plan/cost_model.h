@@ -153,6 +153,12 @@
 /* How much cheaper ours has to be than index scans for each row of another relation: those are less certain. */
 #define JOIN_LOOK_UP_FACTOR 1.2
 
+/*
+ * What a subquery in a condition of a join takes of what PostgreSQL says that it
+ * costs: where tables are in memory, and its results are remembered.
+ */
+#define SUBQUERY_COST_FACTOR 0.1
+
 /* ---- PostgreSQL's paths, in memory ---- */
 
 /* Measured on tables in cache, in cpu_tuple_cost. */
@@ -225,6 +231,7 @@ extern double vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, 
 extern Cost vector_read_cost(void);
 extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
+extern Cost vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost vector_spill_cost(RelOptInfo *rel, PathTarget *target, double groups);

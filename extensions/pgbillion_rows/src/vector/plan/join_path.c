@@ -186,6 +186,32 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 		join_chain_joins_cost(chain, divisor);
 }
 
+/*
+ * Which of a chain's joins rows should pass before subqueries in the table's own
+ * filter are evaluated: the last of the first ones that only remove rows; -1 if
+ * there is none. Keys that go down remove most of these rows, but not all.
+ */
+static int
+step_before_subqueries(List *steps)
+{
+	int			last = -1;
+
+	while (last + 1 < list_length(steps) && ((JoinStep *) list_nth(steps, last + 1))->only_removes)
+		last++;
+	return last;
+}
+
+/* How many of the terms come before the first one with a subquery. */
+static int
+count_plain(List *terms)
+{
+	int			n = 0;
+
+	while (n < list_length(terms) && !contain_subplans(list_nth(terms, n)))
+		n++;
+	return n;
+}
+
 /* The custom scan of a table, with joins, for a target, without its cost and what it takes. */
 static JoinsPath *
 chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target, int parallel_workers,
@@ -194,20 +220,26 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	List	   *joins = NIL;
 	JoinsPath  *result = palloc0(sizeof(JoinsPath));
 	CustomPath *path = &result->path;
+	List	   *steps = join_chain_steps(chain);
+	List	   *terms = vector_ordered_terms(root, chain->table->baserestrictinfo);
+	int			last = step_before_subqueries(steps);
+	int			plain = last < 0 ? list_length(terms) : count_plain(terms);
 	ListCell   *lc;
 
-	*path = *vector_make_scan_path(parent, chain->table, target,
-								   vector_ordered_terms(root, chain->table->baserestrictinfo), index,
+	*path = *vector_make_scan_path(parent, chain->table, target, list_copy_head(terms, plain), index,
 								   parallel_workers, safe);
 
-	foreach(lc, join_chain_steps(chain))
+	foreach(lc, steps)
 	{
 		JoinStep   *step = lfirst(lc);
 		Path	   *inner = join_step_inner(step, vector_parallel_divisor(parallel_workers));
+		List	   *others = step->others;
 
+		if (foreach_current_index(lc) == last)
+			others = list_concat_copy(others, list_copy_tail(terms, plain));
 		path->custom_paths = lappend(path->custom_paths, inner);
 		joins = lappend(joins, list_make4(list_make2_int(step->type, inner == step->partial), step->clauses,
-										  step->quals, step->others));
+										  step->quals, others));
 #if PG_VERSION_NUM >= 180000
 		path->path.disabled_nodes += inner->disabled_nodes;
 #endif

@@ -168,6 +168,7 @@ step_of_path(PlannerInfo *root, JoinPath *path, Index table, bool safe, JoinStep
 		.outer = path->outerjoinpath->parent->relids,
 		.inner = path->innerjoinpath->parent->relids,
 		.hashes = IsA(path, HashPath),
+		.inner_unique = path->inner_unique,
 		.table = table,
 		.outer_rows = path->outerjoinpath->parent->rows * cached_rows_factor(root, path->outerjoinpath->parent),
 		.rows = path->path.parent->rows * cached_rows_factor(root, path->path.parent),
@@ -615,6 +616,7 @@ join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, Rel
 		.outer = outer->relids,
 		.inner = inner->relids,
 		.conditions = extra->restrictlist,
+		.inner_unique = extra->inner_unique,
 	};
 	Memory	   *memory;
 	bool		found = false;

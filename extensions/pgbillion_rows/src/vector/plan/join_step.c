@@ -304,17 +304,18 @@ typedef struct ClauseMemo
 	OpExpr	   *hashed[2];		/* with the left side outside, and commuted;
 								 * NULL if it cannot be hashed */
 	bool		is_integer;		/* what is compared */
+	bool		has_subquery;
 } ClauseMemo;
 
 /* What speaks against a condition of a join, or NULL. */
 static const char *
-condition_refusal(RestrictInfo *rinfo)
+condition_refusal(PlannerInfo *root, RestrictInfo *rinfo)
 {
 	if (rinfo->security_level > 0)
 		return "row security";
 	if (rinfo->pseudoconstant)
 		return "a condition that refers to no column";
-	return vector_expression_refusal(rinfo->clause);
+	return vector_condition_refusal(root, rinfo->clause);
 }
 
 static ClauseMemo *
@@ -328,7 +329,8 @@ memo_of(PlannerInfo *root, RestrictInfo *rinfo)
 
 		known = planner_memo_make(root, MEMO_CLAUSE, rinfo, sizeof(ClauseMemo));
 		old = MemoryContextSwitchTo(root->planner_cxt);
-		known->refusal = condition_refusal(rinfo);
+		known->refusal = condition_refusal(root, rinfo);
+		known->has_subquery = contain_subplans((Node *) rinfo->clause);
 		MemoryContextSwitchTo(old);
 	}
 	return known;
@@ -370,10 +372,16 @@ hashed_clause(PlannerInfo *root, RestrictInfo *rinfo, ClauseMemo *known, Relids 
 	return known->hashed[commute];
 }
 
-/* May a condition of a join be hashed? Of a hash join those that PostgreSQL hashes are. */
+/*
+ * May a condition of a join be hashed? Of a hash join those that PostgreSQL
+ * hashes are. The result of a subquery is no key: it is forgotten with the next
+ * row.
+ */
 static bool
-is_hashable(const Joining *join, RestrictInfo *rinfo)
+is_hashable(const Joining *join, const ClauseMemo *known, RestrictInfo *rinfo)
 {
+	if (known->has_subquery)
+		return false;
 	if (join->hashes)
 		return list_member_ptr(join->hashed, rinfo);
 	/* a side may have no column at all */
@@ -414,7 +422,6 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
 		ClauseMemo *known = memo_of(root, rinfo);
-		QualCost	cost;
 		OpExpr	   *clause;
 
 		if (known->refusal != NULL)
@@ -424,10 +431,9 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 		if (join->looks_for_rows && (rinfo->has_clone || rinfo->is_clone))
 			return "a condition that outer joins give several forms";
 #endif
-		if (!is_hashable(join, rinfo))
+		if (!is_hashable(join, known, rinfo))
 		{
-			cost_qual_eval_node(&cost, (Node *) rinfo, root);
-			found->others += cost.per_tuple;
+			found->others += vector_pair_cost(root, rinfo);
 			continue;
 		}
 		clause = hashed_clause(root, rinfo, known, join->outer);
@@ -454,9 +460,10 @@ sort_conditions(PlannerInfo *root, const Joining *join, JoinStep *step)
 	foreach(lc, join->conditions)
 	{
 		RestrictInfo *rinfo = lfirst_node(RestrictInfo, lc);
+		ClauseMemo *known = memo_of(root, rinfo);
 
-		if (is_hashable(join, rinfo))
-			step->clauses = lappend(step->clauses, hashed_clause(root, rinfo, memo_of(root, rinfo), join->outer));
+		if (is_hashable(join, known, rinfo))
+			step->clauses = lappend(step->clauses, hashed_clause(root, rinfo, known, join->outer));
 		else if (IS_OUTER_JOIN(step->type) && RINFO_IS_PUSHED_DOWN(rinfo, join->relids))
 			others = lappend(others, rinfo);
 		else
@@ -528,6 +535,7 @@ join_step_try(PlannerInfo *root, const Joining *join, const InnerSide *inner, Jo
 		return reason;
 	memset(step, 0, sizeof(JoinStep));
 	step->type = join->type;
+	step->only_removes = join->type == JOIN_SEMI || (join->type == JOIN_INNER && join->inner_unique);
 	step->inner = inner->path;
 	step->partial = inner->partial;
 	step->nodes = join->inner_nodes;

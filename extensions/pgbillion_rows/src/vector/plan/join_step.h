@@ -21,6 +21,7 @@ typedef struct Joining
 	List	   *hashed;			/* of these, if PostgreSQL hashes */
 	bool		hashes;
 	bool		looks_for_rows; /* by some of them */
+	bool		inner_unique;	/* does each outer row match one row at most? */
 	Index		table;			/* that the chain begins with */
 	int			ntables;		/* for which it stands, or 0 */
 	int			inner_nodes;	/* then, of a plan of the inner side */
@@ -46,6 +47,7 @@ typedef struct InnerSide
 typedef struct JoinStep
 {
 	JoinType	type;
+	bool		only_removes;	/* what it gives is what it is given, or less */
 	Path	   *inner;
 	Path	   *partial;		/* gives each process a part of its rows, or
 								 * NULL */

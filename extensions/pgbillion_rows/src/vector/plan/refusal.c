@@ -30,10 +30,32 @@
 #include "vector/plan/plan.h"
 #include "vector/source/source.h"
 
-/* Does an expression hold what the scan cannot evaluate? Sets *reason if so. */
-static bool
-unsuitable(Node *node, const char **reason)
+/* What is looked for in an expression. */
+typedef struct Search
 {
+	PlannerGlobal *glob;		/* subqueries may be evaluated, unless NULL */
+	const char *reason;			/* what has been found, or NULL */
+} Search;
+
+/* What speaks against a subquery in a condition, or NULL. */
+static const char *
+subquery_refusal(PlannerGlobal *glob, SubPlan *subplan)
+{
+	if (glob == NULL)
+		return "a subquery in an expression";
+	/* rows of joins come in another order, and those of a batch term by term */
+	if (planner_subquery_varies(glob, subplan))
+		return "a subquery that may give another result each time";
+	return NULL;
+}
+
+/* Does an expression hold what the scan cannot evaluate? */
+static bool
+unsuitable(Node *node, void *context)
+{
+	Search	   *search = context;
+	const char **reason = &search->reason;
+
 	if (node == NULL)
 		return false;
 	switch (nodeTag(node))
@@ -47,9 +69,18 @@ unsuitable(Node *node, const char **reason)
 		case T_PlaceHolderVar:
 			*reason = "an expression from below an outer join";
 			return true;
-		case T_SubLink:
 		case T_SubPlan:
+			*reason = subquery_refusal(search->glob, (SubPlan *) node);
+			return *reason != NULL || expression_tree_walker(node, unsuitable, context);
 		case T_AlternativeSubPlan:
+
+			/*
+			 * setrefs.c would choose by the number of rows that the scan
+			 * returns
+			 */
+			*reason = "a subquery for which PostgreSQL has two plans";
+			return true;
+		case T_SubLink:
 			*reason = "a subquery in an expression";
 			return true;
 		case T_WindowFunc:
@@ -58,19 +89,35 @@ unsuitable(Node *node, const char **reason)
 			*reason = "an expression that cannot be evaluated in a scan";
 			return true;
 		default:
-			return expression_tree_walker(node, unsuitable, reason);
+			return expression_tree_walker(node, unsuitable, context);
 	}
+}
+
+static const char *
+search_expression(Expr *expr, PlannerGlobal *glob)
+{
+	Search		search = {.glob = glob};
+
+	if (!unsuitable((Node *) expr, &search) && contain_volatile_functions((Node *) expr))
+		search.reason = "a volatile function";
+	return search.reason;
 }
 
 /* Why an expression cannot be evaluated by us, or NULL. */
 const char *
 vector_expression_refusal(Expr *expr)
 {
-	const char *reason = NULL;
+	return search_expression(expr, NULL);
+}
 
-	if (!unsuitable((Node *) expr, &reason) && contain_volatile_functions((Node *) expr))
-		reason = "a volatile function";
-	return reason;
+/*
+ * The same of a condition of a table or join. Subqueries in it are evaluated by
+ * PostgreSQL, row by row.
+ */
+const char *
+vector_condition_refusal(PlannerInfo *root, Expr *condition)
+{
+	return search_expression(condition, root->glob);
 }
 
 /* Why a table cannot be scanned by us, or NULL. */
@@ -105,7 +152,7 @@ vector_table_refusal(PlannerInfo *root, RelOptInfo *rel)
 			return "row security";
 		if (rinfo->pseudoconstant)
 			return "a condition that refers to no column";
-		reason = vector_expression_refusal(rinfo->clause);
+		reason = vector_condition_refusal(root, rinfo->clause);
 		if (reason != NULL)
 			return reason;
 	}
