@@ -23,6 +23,7 @@
 #include "executor/executor.h"
 #include "executor/instrument.h"
 #include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -171,6 +172,45 @@ distinct_exprs(List *outputs)
 	return exprs;
 }
 
+static bool
+subqueries_walker(Node *node, void *context)
+{
+	List	  **found = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, SubPlan))
+		*found = lappend(*found, node);
+	return expression_tree_walker(node, subqueries_walker, context);
+}
+
+/*
+ * Have subqueries, which have been compiled over rows of joins, tell their
+ * arguments as the plan does: EXPLAIN looks there for the names of their
+ * parameters. They are not evaluated from there.
+ */
+static void
+name_arguments(CustomScanState *css)
+{
+	List	   *planned = NIL;
+	ListCell   *lc;
+	ListCell   *one;
+
+	if (css->ss.ps.subPlan == NIL)
+		return;
+	(void) subqueries_walker((Node *) hidden_exprs((CustomScan *) css->ss.ps.plan), &planned);
+	foreach(lc, css->ss.ps.subPlan)
+	{
+		SubPlanState *state = lfirst_node(SubPlanState, lc);
+
+		foreach(one, planned)
+		{
+			if (lfirst_node(SubPlan, one)->plan_id == state->subplan->plan_id)
+				state->subplan = lfirst(one);
+		}
+	}
+}
+
 /* Prepare the joins, and what they are with; the outputs are to be over their rows. */
 static void
 begin_joins(VectorState *state, EState *estate, int eflags, List **outputs)
@@ -187,6 +227,7 @@ begin_joins(VectorState *state, EState *estate, int eflags, List **outputs)
 	vector_node_begin_joins(&state->node, vector_node_exprs(&state->node, filter_clauses(cscan)), *outputs,
 							state->joins);
 	state->shared_rows = joins_shared_rows(state->node.source);
+	name_arguments(css);
 }
 
 static void

@@ -201,6 +201,25 @@ step_before_subqueries(List *steps)
 	return last;
 }
 
+/* Has a chain conditions with subqueries, without those of its inner sides? */
+static bool
+has_subqueries(List *terms, List *steps)
+{
+	ListCell   *lc;
+
+	if (contain_subplans((Node *) terms))
+		return true;
+	foreach(lc, steps)
+	{
+		const JoinStep *step = lfirst(lc);
+
+		/* keys have none */
+		if (contain_subplans((Node *) step->quals) || contain_subplans((Node *) step->others))
+			return true;
+	}
+	return false;
+}
+
 /* How many of the terms come before the first one with a subquery. */
 static int
 count_plain(List *terms)
@@ -228,6 +247,7 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 
 	*path = *vector_make_scan_path(parent, chain->table, target, list_copy_head(terms, plain), index,
 								   parallel_workers, safe);
+	result->has_subqueries = has_subqueries(terms, steps);
 
 	foreach(lc, steps)
 	{

@@ -175,9 +175,10 @@ paths_below(const Path *path, List **below)
 		case T_BitmapHeapPath:
 			return true;
 		case T_CustomPath:
-			/* conditions of joins do not vary: condition_refusal() */
+			/* other conditions of joins do not vary: condition_refusal() */
 			*below = ((const CustomPath *) path)->custom_paths;
-			return vector_is_filter_scan(path) || vector_is_rows_of_joins(path);
+			return vector_is_filter_scan(path) ||
+				(vector_is_rows_of_joins(path) && !((const JoinsPath *) path)->has_subqueries);
 		case T_AppendPath:
 			*below = ((const AppendPath *) path)->subpaths;
 			return true;

@@ -142,6 +142,7 @@ typedef struct JoinsPath
 {
 	CustomPath	path;
 	Cost		taken;			/* cached_path_cost() */
+	bool		has_subqueries; /* in its conditions */
 } JoinsPath;
 
 /* join_plan.c */

@@ -1,0 +1,291 @@
+"""Conditions with subqueries in vectorized scans and joins: where they are evaluated, and generated queries.
+
+PGBILLION_TEST_SUBQUERIES is how many are generated (default 300), PGBILLION_TEST_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from harness import servers
+from harness.amount import Count, amount
+from harness.servers import one
+from harness.subqueries import TABLES, SubqueryGenerator
+from pgbillion.common.connection import Connection
+from pgbillion.rows import answers, plans
+from pgbillion.server.postgres import Cluster
+
+pytestmark = pytest.mark.majors
+
+QUERIES = amount("PGBILLION_TEST_SUBQUERIES", 300, 60)
+SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
+NODES = (plans.NODE, plans.JOIN)
+SWITCHES = ("vector_join", "vector_aggregate", "vector_scan")
+
+
+@pytest.fixture(scope="module")
+def tables(cluster: Cluster) -> Iterator[str]:
+    with servers.new_database(cluster, "vector_subqueries") as name:
+        with cluster.connect(name) as conn:
+            conn.execute(TABLES.encode())
+            conn.execute(
+                "CREATE TABLE big (id integer, k integer, n numeric, s text);"
+                " INSERT INTO big SELECT i, nullif(i % 40, 7), (i % 9)::numeric(6, 2), 's' || i % 50"
+                " FROM generate_series(1, 20000) i;"
+                " CREATE TABLE goods (id integer PRIMARY KEY, name text);"
+                " INSERT INTO goods SELECT i, 'n' || i % 10 FROM generate_series(1, 30) i;"
+                " CREATE TABLE parts (id integer, k integer, n numeric, s text) PARTITION BY RANGE (id);"
+                " CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (7000);"
+                " CREATE TABLE parts_2 PARTITION OF parts DEFAULT;"
+                " INSERT INTO parts SELECT * FROM big"
+            )
+            conn.execute("VACUUM ANALYZE big, goods, parts, o, i")
+            conn.execute("CREATE INDEX ON o USING columns (id, k, n, s, f)")
+            conn.execute("CREATE INDEX ON parts_1 USING columns (id, k, n, s)")
+        yield name
+
+
+@pytest.fixture
+def vectors(cluster: Cluster, tables: str) -> Iterator[Connection]:
+    """A session with vectors forced, in a transaction that leaves nothing."""
+    with cluster.connect(tables) as conn:
+        conn.prepare_threshold = None
+        conn.execute(
+            "LOAD 'pgbillion_rows'; SET statement_timeout = '300s'; SET min_parallel_table_scan_size = 0;"
+            " SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0; BEGIN"
+        )
+        switch(conn, "force")
+        yield conn
+        conn.execute("ROLLBACK")
+
+
+def switch(conn: Connection, mode: str) -> None:
+    for name in SWITCHES:
+        conn.execute(f"SET pgbillion_rows.{name} = {mode}".encode())
+
+
+def with_subqueries(conn: Connection, query: str, *, run: bool = False) -> list[plans.Plan]:
+    """The nodes of vectors that evaluate subqueries."""
+    return [
+        node
+        for node in plans.nodes(plans.explain(conn, query, run=run))
+        if node.get("Custom Plan Provider") in NODES
+        and any(below.get("Subplan Name", "").startswith("SubPlan") for below in node.get("Plans", []))
+    ]
+
+
+def outcome(conn: Connection, query: str) -> answers.Answer | str:
+    conn.execute("SAVEPOINT before")
+    try:
+        return answers.answer(conn.execute(query.encode()))
+    except psycopg.Error as error:
+        return f"{error.sqlstate} {error.diag.message_primary}"
+    finally:
+        conn.execute("ROLLBACK TO before; RELEASE before")
+
+
+def same(conn: Connection, query: str) -> answers.Answer | str:
+    """What a query gives, which is the same with and without."""
+    switch(conn, "off")
+    core = outcome(conn, query)
+    switch(conn, "force")
+    ours = outcome(conn, query)
+    if isinstance(core, str) or isinstance(ours, str):
+        assert core == ours, query
+    else:
+        assert answers.difference(core, ours) is None, query
+    return core
+
+
+FILTERS = [
+    # hashed, with NULLs and without
+    "b.k NOT IN (SELECT k FROM i WHERE k IS NOT NULL)",
+    "b.k NOT IN (SELECT k FROM i)",
+    "b.s IN (SELECT s FROM i WHERE v > 3) IS NOT FALSE",
+    "(b.k, b.n) NOT IN (SELECT k, n FROM i)",
+    # for each row, of values that have no room in a Datum
+    "b.n < (SELECT avg(i.n) FROM i WHERE i.k = b.k)",
+    "b.s > (SELECT min(i.s) FROM i WHERE i.k = b.k)",
+    "b.n >= ALL (SELECT i.n FROM i WHERE i.k = b.k)",
+    "b.n * 2 > 0.5 * (SELECT sum(i.n) FROM i WHERE i.k = b.k) - 400",
+    "(SELECT count(*) FROM i WHERE i.k = b.k AND i.s = b.s) > 0",
+    # within one another
+    "b.n < (SELECT avg(i.n) FROM i WHERE i.k = b.k AND i.v > (SELECT min(x.v) FROM i x WHERE x.k = b.k))",
+]
+
+
+@pytest.mark.parametrize("condition", FILTERS)
+@pytest.mark.parametrize("table", ["big", "parts"])
+def test_as_a_filter(vectors: Connection, condition: str, table: str) -> None:
+    query = f"SELECT b.k, count(*), sum(b.n) FROM {table} b WHERE b.id % 7 < 5 AND {condition} GROUP BY 1"
+    answer = same(vectors, query)
+    assert isinstance(answer, answers.Answer), answer
+    # one value is not known to be none of several, of which one is NULL
+    assert (answer.rows == []) == (condition == "b.k NOT IN (SELECT k FROM i)")
+    # EXPLAIN shows a subquery once
+    assert len(with_subqueries(vectors, query)) == 1
+    vectors.execute("SET LOCAL max_parallel_workers_per_gather = 2")
+    same(vectors, query)
+    if "NOT IN" in condition:
+        assert plans.processes(plans.explain(vectors, query, run=True)) > 1
+
+
+@pytest.mark.parametrize("condition", FILTERS)
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN"])
+def test_of_a_join(vectors: Connection, condition: str, kind: str) -> None:
+    same(
+        vectors, f"SELECT b.k, count(g.id), sum(b.n) FROM big b {kind} goods g ON b.k = g.id AND {condition} GROUP BY 1"
+    )
+    rows = f"SELECT b.id, g.name FROM big b {kind} goods g ON b.k = g.id AND {condition}"
+    same(vectors, f"{rows} ORDER BY 1, 2 LIMIT 300")
+    # of both sides
+    query = (
+        f"SELECT count(*), sum(g.id) FROM big b {kind} goods g ON b.k = g.id"
+        " AND (SELECT count(*) FROM i WHERE i.k = g.id AND i.n <= b.n) > 5"
+    )
+    same(vectors, query)
+    assert len(with_subqueries(vectors, query)) == 1
+    # and above it
+    same(vectors, f"SELECT count(*) FROM big b {kind} goods g ON b.k = g.id WHERE {condition}")
+
+
+@pytest.mark.parametrize("kind", ["", "NOT "])
+def test_of_a_semijoin_or_antijoin(vectors: Connection, kind: str) -> None:
+    query = (
+        f"SELECT count(*), sum(b.id) FROM big b WHERE {kind}EXISTS (SELECT FROM goods g WHERE g.id = b.k"
+        " AND b.n > (SELECT avg(i.n) FROM i WHERE i.k = g.id))"
+    )
+    same(vectors, query)
+    assert len(with_subqueries(vectors, query)) == 1
+    # several matches of a row, of which the first do not satisfy it
+    same(vectors, query.replace("goods g", "(SELECT id, name FROM goods UNION ALL SELECT id, 'x' FROM goods) g"))
+
+
+def test_the_result_is_no_key(vectors: Connection) -> None:
+    """It is gone with the next row: PostgreSQL would hash it."""
+    query = "SELECT count(*) FROM big b JOIN goods g ON b.k = g.id AND b.n = (SELECT max(i.n) FROM i WHERE i.k = g.id)"
+    assert same(vectors, query) != same(vectors, query.replace("max", "min"))
+    (node,) = with_subqueries(vectors, query)
+    assert node["Inner Join 1"] == "(b.k = g.id)"
+    assert "SubPlan" in node["Join Filter 1"]
+
+
+@pytest.mark.quick
+def test_rows_that_match_nothing_are_not_tested(vectors: Connection) -> None:
+    """Keys that go down leave some of them."""
+    vectors.execute("CREATE TABLE few AS SELECT i * 7919 AS k FROM generate_series(1, 400) i; ANALYZE few")
+    vectors.execute("ALTER TABLE few ADD PRIMARY KEY (k)")
+    vectors.execute("CREATE TABLE many AS SELECT i * 311 AS k, i % 50 AS x FROM generate_series(1, 60000) i")
+    vectors.execute("ANALYZE many")
+    query = (
+        "SELECT count(*) FROM many m JOIN few f ON f.k = m.k"
+        " WHERE m.x >= (SELECT count(*) FROM goods WHERE goods.id > m.x AND goods.id < 5)"
+    )
+    same(vectors, query)
+    (node,) = with_subqueries(vectors, query, run=True)
+    matched = one(vectors, "SELECT count(*) FROM many JOIN few USING (k)")
+    assert "SubPlan" in node["Filter 1"]
+    (subplan,) = [below for below in node["Plans"] if "Subplan Name" in below]
+    assert subplan["Actual Loops"] == matched > 0
+
+
+def test_explain_names_arguments(vectors: Connection) -> None:
+    """Of columns of the inner side, too."""
+    vectors.execute("SET LOCAL pgbillion_rows.memoize_subqueries = force")
+    said = plans.text(
+        vectors,
+        "SELECT count(*) FROM big b JOIN goods g ON b.k = g.id AND b.n < (SELECT avg(i.n) FROM i WHERE i.k = g.id"
+        " AND i.s <> b.s)",
+    )
+    assert "Cache Key: g.id, b.s" in said or "Cache Key: b.s, g.id" in said, said
+    assert "Join Filter 1: (b.n < (SubPlan 1))" in said, said
+
+
+def test_run_again(vectors: Connection) -> None:
+    """With other values each time, of which hashed subqueries know, too."""
+    for condition in (
+        "b.k NOT IN (SELECT k FROM i WHERE k > x)",
+        "b.n < (SELECT avg(i.n) FROM i WHERE i.k = b.k AND i.v > x)",
+        "b.k NOT IN (SELECT k FROM i WHERE k > x) AND b.n < (SELECT avg(i.n) FROM i WHERE i.k = b.k AND i.v > x)",
+    ):
+        inner = f"SELECT count(*) c, sum(b.id) s FROM big b JOIN goods g ON b.k = g.id WHERE {condition}"
+        query = f"SELECT x, c, s FROM generate_series(0, 9) x, LATERAL ({inner} OFFSET 0) l"
+        answer = same(vectors, query)
+        assert isinstance(answer, answers.Answer)
+        assert len(set(answer.rows)) == 10
+        assert len({row[1] for row in answer.rows}) > 2
+        assert with_subqueries(vectors, query) != []
+        # of several tables
+        same(vectors, query.replace("big b", "parts b"))
+
+
+def test_errors_are_the_same(vectors: Connection) -> None:
+    assert same(vectors, "SELECT count(*) FROM big b WHERE b.n > (SELECT i.n FROM i WHERE i.k = b.k)") == (
+        "21000 more than one row returned by a subquery used as an expression"
+    )
+    for condition in ("b.n > (SELECT 1 / (b.k - 5)) AND b.k <> 5", "b.k <> 5 AND b.n > (SELECT 1 / (b.k - 5))"):
+        same(vectors, f"SELECT count(*) FROM big b JOIN goods g ON b.k = g.id WHERE {condition}")
+
+
+def test_privileges_and_row_security(vectors: Connection) -> None:
+    vectors.execute(
+        "CREATE ROLE sees_little; CREATE TABLE own AS SELECT * FROM i; ALTER TABLE own ENABLE ROW LEVEL SECURITY;"
+        " CREATE POLICY p ON own USING (k = 2); GRANT SELECT ON own, big, goods TO sees_little;"
+        " SET LOCAL ROLE sees_little"
+    )
+    query = "SELECT count(*) FROM big b JOIN goods g ON b.k = g.id WHERE b.k IN (SELECT k FROM {} OFFSET 0) IS TRUE"
+    assert same(vectors, query.format("own")) == same(vectors, "SELECT count(*) FROM big WHERE k = 2")
+    assert same(vectors, query.format("i")) == "42501 permission denied for table i"
+
+
+def test_little_memory(vectors: Connection) -> None:
+    vectors.execute("SET LOCAL work_mem = '64kB'; SET LOCAL hash_mem_multiplier = 1")
+    query = (
+        "SELECT b.s, count(*) FROM big b JOIN (SELECT k, repeat('x', 100) || id w FROM big WHERE id < 4000) c"
+        " ON b.k = c.k AND length(c.w) > (SELECT count(*) FROM i WHERE i.k = b.k AND i.n <= b.n) WHERE b.id < 200"
+        " AND b.n NOT IN (SELECT n FROM i WHERE n > 4) GROUP BY 1"
+    )
+    same(vectors, query)
+    assert with_subqueries(vectors, query) != []
+
+
+@pytest.mark.parametrize("memory", ["4MB", "64kB"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_generated_queries(
+    vectors: Connection, workers: int, memory: str, tell: Callable[[str], None], counted: Count
+) -> None:
+    vectors.execute(f"SET work_mem = '{memory}'; SET max_parallel_workers_per_gather = {workers}".encode())
+    generator = SubqueryGenerator(SEED + workers + len(memory))
+    chance = generator.chance
+    distinct = "(SELECT DISTINCT k FROM i) p"
+    used = errors = 0
+    for number in range(QUERIES // 4):
+        condition = generator.truth("o")
+        kind = chance.choice(("JOIN", "LEFT JOIN"))
+        query = chance.choice(
+            (
+                f"SELECT o.k, count(*), sum(o.n), max(o.s) FROM o WHERE {condition} GROUP BY 1",
+                f"SELECT count(*), count(DISTINCT o.s) FROM o WHERE o.id % 3 = 1 AND {condition} AND o.k < 12",
+                f"SELECT o.id, p.v FROM o {kind} i p ON o.k = p.k AND {condition}",
+                f"SELECT o.k, count(p.v), sum(p.v) FROM o {kind} i p ON o.k = p.k AND p.v > 2 WHERE {condition}"
+                " GROUP BY 1",
+                f"SELECT o.s, count(*) FROM o JOIN {distinct} ON o.k = p.k WHERE {condition} GROUP BY 1",
+                f"SELECT count(*) FROM i p JOIN o ON o.k = p.k AND o.n < p.v AND {condition}",
+                f"SELECT count(*), sum(p.v) FROM i p WHERE EXISTS (SELECT FROM o WHERE o.k = p.k AND {condition})",
+                f"SELECT count(*), sum(p.v) FROM i p WHERE NOT EXISTS (SELECT FROM o WHERE o.k = p.k AND {condition})",
+                f"SELECT x, c FROM generate_series(1, 4) x, LATERAL (SELECT count(*) c FROM o WHERE o.id % 4 < x"
+                f" AND {condition} OFFSET 0) l",
+            )
+        )
+        vectors.execute(f"SET pgbillion_rows.columns = {'on' if number % 2 else 'off'}".encode())
+        errors += isinstance(same(vectors, query), str)
+        used += with_subqueries(vectors, query) != []
+    tell(f"seed {SEED}: {QUERIES // 4} queries, {used} with vectors around subqueries, {errors} end with an error")
+    counted({"conditions with subqueries": QUERIES // 4})
+    assert used > QUERIES // 4 * 0.3
+    assert errors < QUERIES // 4 * 0.4
