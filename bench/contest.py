@@ -130,13 +130,20 @@ def alternate(conn: Connection, result: Result, sides: Sequence[Side], number: i
         result.times[side.name].append(clock() - start)
 
 
-def measure(conn: Connection, results: Sequence[Result], sides: Sequence[Side], order: random.Random) -> list[str]:
-    """Measure all, and again those below their bound, which are returned."""
+def measure(
+    conn: Connection,
+    results: Sequence[Result],
+    sides: Sequence[Side],
+    order: random.Random,
+    also: Callable[[Result], None] = lambda result: None,
+) -> list[str]:
+    """Measure all, and again those below their bound, which are returned; `also` is called for each in each round."""
     for number in range(ROUNDS):
         turn = list(results)
         order.shuffle(turn)
         for result in turn:
             alternate(conn, result, sides, number)
+            also(result)
         common.say(f"round {number + 1} of {ROUNDS}")
     again = []
     for result in results:

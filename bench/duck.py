@@ -6,11 +6,14 @@ no strings, so that its answers are compared by value.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import subprocess
 import venv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import common
 from pgbillion.common import paths
@@ -18,6 +21,55 @@ from pgbillion.rows.answers import Answer
 
 PACKAGES = ("duckdb==1.5.5", "duckdb-extension-tpcds==1.5.5", "duckdb-extension-tpch==1.5.5")
 Row = Sequence[str | None]
+
+# what a program of start() ends with: `first`, as a line; then each of the `queries` whose number is asked for
+_SERVE = """
+print(json.dumps(first), flush=True)
+for line in sys.stdin:
+    start = time.perf_counter()
+    rows = db.execute(queries[int(line)]).fetchall()
+    seconds = time.perf_counter() - start
+    rows = [[None if value is None else str(value) for value in row] for row in rows]
+    print(json.dumps({"seconds": seconds, "rows": rows}), flush=True)
+"""
+
+
+class Duck:
+    """DuckDB with its own copy of the data, in a process that runs queries by their numbers."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.first = self._line()  # what the program has told of what it has generated
+
+    def run(self, number: int) -> tuple[float, list[Row]]:
+        """Run a query; return the seconds and the rows."""
+        assert self._process.stdin is not None
+        print(number, file=self._process.stdin, flush=True)
+        found = self._line()
+        return found["seconds"], [[value and value.strip() for value in row] for row in found["rows"]]
+
+    def _line(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("DuckDB has ended")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+
+@contextlib.contextmanager
+def start(program: str, *arguments: str) -> Iterator[Duck]:
+    """Run a program that sets `db`, a connection, `queries` by their numbers, and `first`, what it tells of them.
+
+    It imports json, sys and time, among others.
+    """
+    # an extension's file is for this DuckDB: another one in the user's home would come before it
+    command: list[str | Path] = [python(), "-I", "-c", program + _SERVE, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Duck(process)
+        finally:
+            process.terminate()
 
 
 def python() -> Path:

@@ -21,12 +21,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import os
 import random
 import re
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,6 +37,7 @@ import common
 import contest
 import duck
 from contest import POSTGRESQL, Query, Result, Side
+from duck import Duck
 from pgbillion.common import search_path
 from pgbillion.common.connection import Connection
 from pgbillion.rows import answers
@@ -84,8 +83,8 @@ MOST_COLUMNS = 32
 # DuckDB generates bigint where the specification has identifiers and integers
 TYPES = {"BIGINT": "integer", "VARCHAR": "varchar"}
 
-# run by the Python that has DuckDB: tables as CSV, a line with their columns and the queries, a line for each query run
-SERVE = """
+# tables as CSV; tells their columns and the queries
+GENERATE = """
 import json, pathlib, sys, time
 import duckdb, duckdb_extension_tpcds
 scale, folder, threads = sys.argv[1:]
@@ -105,13 +104,7 @@ for table, column, kind in db.execute(
 for table in tables:
     db.execute(f"COPY {table} TO '{folder}/{table}.csv' (FORMAT csv, HEADER false)")
 queries = dict(db.execute("SELECT query_nr, query FROM tpcds_queries() ORDER BY 1").fetchall())
-print(json.dumps({"tables": tables, "queries": queries}), flush=True)
-for line in sys.stdin:
-    start = time.perf_counter()
-    rows = db.execute(queries[int(line)]).fetchall()
-    seconds = time.perf_counter() - start
-    rows = [[None if value is None else str(value) for value in row] for row in rows]
-    print(json.dumps({"seconds": seconds, "rows": rows}), flush=True)
+first = {"tables": tables, "queries": queries}
 """
 
 
@@ -145,43 +138,10 @@ class Found:
         )
 
 
-class Duck:
-    """DuckDB with its own copy of the data, in a process that runs queries by their numbers."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        first = self._line()
-        self.tables: dict[str, list[list[str]]] = first["tables"]
-        self.queries: dict[str, str] = first["queries"]
-
-    def run(self, number: int) -> tuple[float, list[duck.Row]]:
-        """Run a query; return the seconds and the rows."""
-        assert self._process.stdin is not None
-        print(number, file=self._process.stdin, flush=True)
-        found = self._line()
-        return found["seconds"], [[value and value.strip() for value in row] for row in found["rows"]]
-
-    def _line(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("DuckDB has ended")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-
-@contextlib.contextmanager
-def start_duckdb(folder: Path, threads: int) -> Iterator[Duck]:
+def start_duckdb(folder: Path, threads: int) -> contextlib.AbstractContextManager[Duck]:
     """Have DuckDB generate the tables, also as CSV in the folder."""
-    python = duck.python()
     common.say(f"generating scale {SCALE:g}")
-    # the extension's file is for this DuckDB: another one in the user's home would come before it
-    command: list[str | Path] = [python, "-I", "-c", SERVE, f"{SCALE:g}", folder, str(threads)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield Duck(process)
-        finally:
-            process.terminate()
+    return duck.start(GENERATE, f"{SCALE:g}", str(folder), str(threads))
 
 
 def create(conn: Connection, table: str, columns: Sequence[Sequence[str]]) -> bool:
@@ -201,8 +161,8 @@ def create(conn: Connection, table: str, columns: Sequence[Sequence[str]]) -> bo
 
 def load(conn: Connection, folder: Path, generated: Duck) -> None:
     """Load the tables with their indexes, statistics and visibility map."""
-    words = set(re.findall(r"\w+", " ".join(generated.queries.values()).lower()))
-    for table, columns in generated.tables.items():
+    words = set(re.findall(r"\w+", " ".join(generated.first["queries"].values()).lower()))
+    for table, columns in generated.first["tables"].items():
         names = [name for name, _ in columns]
         key = PRIMARY_KEYS.get(table, names[0])
         common.say(f"loading {table}")
@@ -496,7 +456,7 @@ def main() -> int:
             conn.prepare_threshold = None
             conditions = common.conditions(cluster)
             contest.configure(conn, contest.SESSION)
-            for number, text in generated.queries.items():
+            for number, text in generated.first["queries"].items():
                 key = f"q{number}"
                 if only and key not in only:
                     continue

@@ -1,31 +1,37 @@
-"""The 22 queries of TPC-H by PostgreSQL's own plans and by ours.
+"""The 22 queries of TPC-H by PostgreSQL's own plans, by ours over the heap, by ours over columnar indexes, by DuckDB.
 
 Derived from TPC-H: the results are not comparable with published results of TPC-H, as they do not comply with its
 specification. Queries and data are those of DuckDB's extension for TPC-H, scale 1; primary keys, indexes on foreign
-keys, heap only. One process, and two. Answers of both sides are compared in full, and with DuckDB's. QUICK=1 is scale
-0.2, SCALE=… another one; SEED=… repeats the order, ROUNDS=… is how often, CLOCK=cpu counts CPU time,
-QUERIES=q5,q6 are only these, PG_CONFIG=… another PostgreSQL. CHECK=1 measures nothing: it compares the answers with
-vectors and their joins forced, with much and with little memory.
+keys, and a columnar index on each table of more than a few pages, which only the side `columns` reads. One process, and
+two; DuckDB with one thread, on its own copy. Answers of all sides are compared in full. QUICK=1 is scale 0.2, SCALE=…
+another one; SEED=… repeats the order, ROUNDS=… is how often, CLOCK=cpu counts CPU time, QUERIES=q5,q6 are only these,
+PG_CONFIG=… another PostgreSQL. CHECK=1 measures nothing: it compares the answers with vectors and their joins forced,
+with much and with little memory.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
+import re
+import statistics
 from pathlib import Path
-from typing import Any
 
 import common
 import contest
 import duck
-from contest import OURS, POSTGRESQL, Query, Result, Side
+from contest import POSTGRESQL, Query, Result, Side
+from duck import Duck
 from pgbillion.common import search_path
 from pgbillion.common.connection import Connection
 from pgbillion.rows import aggregate
+from pgbillion.server import extension
 
 SCALE = float(os.environ.get("SCALE") or common.sized(1, 0.2, 0.01))
-SIDES = (POSTGRESQL, OURS)
+SETTING = "pgbillion_rows.columns"
+OURS = Side(contest.OURS.name, {**contest.OURS.settings, SETTING: "off"})
+COLUMNS = Side("columns", {**contest.OURS.settings, SETTING: "on"})
+SIDES = (POSTGRESQL, OURS, COLUMNS)
+LEAST_PAGES = 32  # a smaller table would have no segment of a columnar index
 CHECK = bool(os.environ.get("CHECK"))
 BOUNDS = {"q5": 1.5}
 ONLY = os.environ.get("QUERIES", "").split(",") if os.environ.get("QUERIES") else None
@@ -64,40 +70,27 @@ FOREIGN_KEYS = {
     "orders": ("o_custkey",),
     "lineitem": ("l_partkey, l_suppkey", "l_suppkey"),
 }
-# run by the Python that has DuckDB: data as CSV, and each query with its answer as JSON on a line of its own
+# tables as CSV; tells the queries
 GENERATE = """
-import json, pathlib, sys
+import json, pathlib, sys, time
 import duckdb, duckdb_extension_tpch
 scale, folder, tables = sys.argv[1], sys.argv[2], sys.argv[3:]
 (file,) = pathlib.Path(duckdb_extension_tpch.__file__).parent.rglob("tpch.duckdb_extension")
 db = duckdb.connect(f"{folder}/duck.db")
 db.execute("SET enable_progress_bar = false")
+db.execute("SET threads = 1")
 db.execute(f"LOAD '{file}'")
 db.execute(f"CALL dbgen(sf={scale})")
 for table in tables:
     db.execute(f"COPY {table} TO '{folder}/{table}.csv' (FORMAT csv, HEADER false)")
-for number, text in db.execute("SELECT query_nr, query FROM tpch_queries() ORDER BY 1").fetchall():
-    rows = [[None if value is None else str(value) for value in row] for row in db.execute(text).fetchall()]
-    print(json.dumps({"number": number, "sql": text, "rows": rows}))
+queries = dict(db.execute("SELECT query_nr, query FROM tpch_queries() ORDER BY 1").fetchall())
+first = {"queries": queries}
 """
 
 
-def generate(folder: Path) -> list[dict[str, Any]]:
-    """Have DuckDB make the tables as CSV, and give its queries and answers."""
-    python = duck.python()
-    common.say(f"generating scale {SCALE:g}")
-    # the file is for DuckDB: one of the name in the user's home would come before it
-    done = subprocess.run(
-        [python, "-I", "-c", GENERATE, str(SCALE), str(folder), *TABLES],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-def load(conn: Connection, folder: Path) -> None:
+def load(conn: Connection, folder: Path, generated: Duck) -> None:
     """Load the tables, with their indexes, statistics and visibility map."""
+    words = set(re.findall(r"\w+", " ".join(generated.first["queries"].values()).lower()))
     for table, columns in TABLES.items():
         common.say(f"loading {table}")
         conn.execute(f"CREATE TABLE {table} ({columns})".encode())
@@ -109,9 +102,18 @@ def load(conn: Connection, folder: Path) -> None:
     for table, keys in FOREIGN_KEYS.items():
         for key in keys:
             conn.execute(f"CREATE INDEX ON {table} ({key})".encode())
+    for table, columns in TABLES.items():
+        used = [name for name in re.findall(r"\b[a-z]+_[a-z]+\b", columns) if name in words]
+        pages = conn.execute("SELECT pg_relation_size(%s::regclass) / 8192", [table]).fetchone()
+        assert pages is not None
+        if pages[0] >= LEAST_PAGES:
+            named = ", ".join(dict.fromkeys(used))
+            conn.execute(f"CREATE INDEX {table}_columns ON {table} USING columns ({named})".encode())
     # first the log to disk: pages of commits that are not there are not marked all-visible
     conn.execute("CHECKPOINT")
     conn.execute(f"VACUUM (FREEZE, ANALYZE) {', '.join(TABLES)}".encode())
+    # the second one encodes what the first one found all-visible
+    conn.execute(f"VACUUM {', '.join(TABLES)}".encode())
     conn.execute("CHECKPOINT")
 
 
@@ -134,33 +136,57 @@ def main() -> int:
     """Run the benchmark and return the exit status."""
     seed, order = common.seeded()
     results: list[Result] = []
-    with common.own_server() as (cluster, folder):
-        given = generate(folder)
+    duckdb: dict[str, list[float]] = {}
+    common.say(f"generating scale {SCALE:g}")
+    with (
+        common.own_server() as (cluster, folder),
+        duck.start(GENERATE, f"{SCALE:g}", str(folder), *TABLES) as generated,
+    ):
         target = common.database(cluster, "bench")
         with target.connect() as conn, search_path.restored(conn):
-            load(conn, folder)
+            extension.ensure_extension(conn, extension.ROWS)
+            load(conn, folder, generated)
         with aggregate.session(target) as conn, search_path.restored(conn):
             conditions = common.conditions(cluster)
             contest.configure(conn, contest.SESSION)
-            for one in given:
-                key = f"q{one['number']}"
+            for number, text in generated.first["queries"].items():
+                key = f"q{number}"
                 if ONLY is not None and key not in ONLY:
                     continue
-                query = Query(key, one["sql"].strip().rstrip(";"), BOUNDS.get(key, contest.LOWEST))
+                query = Query(key, text.strip().rstrip(";"), BOUNDS.get(key, contest.LOWEST))
+                _, rows = generated.run(int(number))
                 if CHECK:
-                    check_forced(conn, query, one["rows"])
+                    check_forced(conn, query, rows)
                     continue
                 for processes in (1, 2) if contest.CLOCK == "wall" else (1,):
                     result, answer = contest.check(conn, query, SIDES, processes)
-                    duck.compare(key, answer, one["rows"])
+                    duck.compare(key, answer, rows)
                     results.append(result)
                 common.say(f"{key}: the answers agree")
             if CHECK:
                 return 0
-            again = contest.measure(conn, results, SIDES, order)
+
+            def by_duckdb(result: Result) -> None:
+                if result.processes == 1:
+                    key = result.query.key
+                    duckdb.setdefault(key, []).append(generated.run(int(key[1:]))[0])
+
+            again = contest.measure(conn, results, SIDES, order, by_duckdb)
     serial = [result for result in results if result.processes == 1]
     parallel = [result for result in results if result.processes == 2]
-    keys = {"tpch_geomean": contest.geomean(serial), "tpch_lowest": contest.lowest(serial)}
+    keys = {
+        "tpch_geomean": contest.geomean(serial),
+        "tpch_lowest": contest.lowest(serial),
+        "tpch_geomean_columns": contest.geomean(serial, COLUMNS),
+        "tpch_lowest_columns": contest.lowest(serial, COLUMNS),
+        # above 1 where the columnar index is faster
+        "tpch_columns_duckdb": round(
+            statistics.geometric_mean(
+                [statistics.median(duckdb[result.query.key]) / result.median(COLUMNS) for result in serial]
+            ),
+            2,
+        ),
+    }
     for result in serial:
         if result.query.key == "q5":
             keys["tpch_q5"] = round(result.ratio(), 2)
@@ -168,6 +194,8 @@ def main() -> int:
         keys |= {
             "tpch_geomean_parallel": contest.geomean(parallel),
             "tpch_lowest_parallel": contest.lowest(parallel),
+            "tpch_geomean_columns_parallel": contest.geomean(parallel, COLUMNS),
+            "tpch_lowest_columns_parallel": contest.lowest(parallel, COLUMNS),
         }
     contest.report(
         "tpch",
@@ -175,7 +203,15 @@ def main() -> int:
         keys,
         results,
         SIDES,
-        {"scale": SCALE, "measured_again": again, "seed": seed, **conditions},
+        {
+            "scale": SCALE,
+            "duckdb_milliseconds": {
+                key: common.spread([value * 1000 for value in values]) for key, values in duckdb.items()
+            },
+            "measured_again": again,
+            "seed": seed,
+            **conditions,
+        },
     )
     return 0
 

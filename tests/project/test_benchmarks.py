@@ -75,7 +75,15 @@ KEYS: dict[str, set[str]] = {
         "tpcds_duckdb",
         *CONDITIONS,
     },
-    "tpch": {"milliseconds", "ratios", "tpch_geomean", "tpch_geomean_parallel", *CONDITIONS},
+    "tpch": {
+        "milliseconds",
+        "ratios",
+        "tpch_geomean",
+        "tpch_geomean_parallel",
+        "tpch_geomean_columns",
+        "tpch_columns_duckdb",
+        *CONDITIONS,
+    },
 }
 # of which nothing is measured here, or a test of its own
 ELSEWHERE = {"billion", "citus", "majors"}
