@@ -183,6 +183,34 @@ def test_what_is_left_alone(joins: Connection, query: str, reason: str) -> None:
     assert f"not vectorized: {reason}" in one(joins, "SELECT pgbillion_rows.explain_vector(%s)", query)
 
 
+DISTINCT = [
+    "SELECT i.name, count(DISTINCT f.x), count(*), sum(f.id) FROM fact f JOIN ints i ON f.b = i.k GROUP BY 1",
+    "SELECT count(DISTINCT i.name), count(DISTINCT f.s), sum(DISTINCT i.w) FROM fact f LEFT JOIN ints i ON f.b = i.k",
+    "SELECT f.id % 900, count(DISTINCT i.w), avg(DISTINCT f.a) FROM fact f JOIN ints i ON f.b = i.k GROUP BY 1"
+    " HAVING count(DISTINCT i.name) > 1",
+    "SELECT f.s, count(DISTINCT f.big) FILTER (WHERE f.x > 0) FROM fact f WHERE EXISTS (SELECT FROM ints i"
+    " WHERE f.b = i.k AND i.w <> f.x) GROUP BY 1",
+    "SELECT m.y, count(DISTINCT f.id) FROM fact f JOIN many m ON f.c = m.k JOIN longs l ON l.k = f.c GROUP BY 1",
+]
+
+
+@pytest.mark.parametrize("query", DISTINCT)
+def test_distinct_above_joins(joins: Connection, query: str) -> None:
+    """Also where values do not fit into memory, and in processes, each of which has other values."""
+    both(joins, query, None)
+    assert len(kinds(plans.explain(joins, query))) == (2 if "many" in query else 1)
+    assert any(node.get("Distinct") for node in plans.nodes(plans.explain(joins, query)))
+    joins.execute("SAVEPOINT before")
+    joins.execute(LITTLE.encode())
+    both(joins, query, None)
+    joins.execute("ROLLBACK TO before; SET LOCAL max_parallel_workers_per_gather = 2")
+    both(joins, query, None)
+    if query.count("DISTINCT") == 1 and "FILTER" not in query:
+        plan = plans.explain(joins, query, run=True)
+        assert plans.processes(plan) > 1, plans.text(joins, query)
+        assert any("distinct value" in str(node.get("Exchange")) for node in plans.nodes(plan))
+
+
 def test_security_barriers(joins: Connection) -> None:
     """A view with one is a plan of PostgreSQL's, which has filtered its rows; row security is left alone."""
     joins.execute("CREATE VIEW barrier WITH (security_barrier) AS SELECT * FROM ints WHERE w > 3")

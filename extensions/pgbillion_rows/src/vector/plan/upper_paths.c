@@ -200,9 +200,12 @@ find_chain(PlannerInfo *root, Request *request)
 		return reason;
 	request->worker_chain = join_chain_find(root, request->input, true, &no_worker);
 	request->inherited = join_chain_is_of_parts(request->chain);
+	/* each table's scan would have states of the same values */
+	if (request->inherited && request->distinct)
+		return "DISTINCT in an aggregate over joins of several tables";
 	/* what is found out of several tables must be of those of both chains */
 	if (request->worker_chain != NULL && (request->inherited || join_chain_is_of_parts(request->worker_chain)) &&
-		join_chain_table(request->worker_chain) != join_chain_table(request->chain))
+		(request->distinct || join_chain_table(request->worker_chain) != join_chain_table(request->chain)))
 		request->worker_chain = NULL;
 	chain = request->worker_chain != NULL ? request->worker_chain : request->chain;
 	request->tables = join_chain_tables(root, chain);
@@ -715,7 +718,7 @@ offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 	request->distinct = !sets && (extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0;
 	if (request->distinct &&
 		(!aggregates_distinct(request->rel->reltarget, extra->havingQual) || input_refusal(root, request->input) != NULL ||
-		 request->input->reloptkind == RELOPT_JOINREL || planner_rt_fetch(request->input->relid, root)->inh))
+		 (request->input->reloptkind != RELOPT_JOINREL && planner_rt_fetch(request->input->relid, root)->inh)))
 		return planner_no_partial_form(root, request->rel->reltarget, extra->havingQual);
 	if (!sets && parse->groupClause != NIL && group_clause_of(root) == NIL)
 		return "group keys that are all constant";
