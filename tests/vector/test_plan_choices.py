@@ -482,5 +482,8 @@ def test_a_guess_makes_no_side_of_a_join_small(offered: Connection) -> None:
     """PostgreSQL takes half of the rows for NOT IN of a subquery, which leaves nearly all."""
     offered.execute("SET max_parallel_workers_per_gather = 0")
     query = "SELECT count(*) FROM offers, goods WHERE id = good AND size < 3"
-    assert "VectorAggregate" in providers(offered, f"{query} AND supp <> 0")
-    assert "VectorAggregate" not in providers(offered, f"{query} AND supp NOT IN (SELECT id FROM bad WHERE t <> 'x')")
+    for condition in ("supp <> 0", "supp NOT IN (SELECT id FROM bad WHERE t <> 'x')"):
+        found = plans.nodes(plans.explain(offered, f"{query} AND {condition}"))
+        (scan,) = [node for node in found if node.get("Custom Plan Provider") == "VectorAggregate"]
+        # goods would be by what PostgreSQL estimates
+        assert scan["Relation Name"] == "offers"
