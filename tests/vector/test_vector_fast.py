@@ -209,6 +209,31 @@ def test_conditions_that_are_merged(vectors: Connection) -> None:
         assert found[0] == found[1], bounds
 
 
+@pytest.mark.majors
+def test_partitions_that_a_parameter_would_leave_out(vectors: Connection) -> None:
+    """PostgreSQL leaves them out when the query runs, unless that is off; then there is nothing to lose."""
+    vectors.execute("CREATE TABLE data (a int, b int) PARTITION BY RANGE (a)")
+    for start in (0, 1000, 2000):
+        vectors.execute(
+            f"CREATE TABLE data{start} PARTITION OF data FOR VALUES FROM ({start}) TO ({start + 1000})".encode()
+        )
+    vectors.execute("INSERT INTO data SELECT g, g % 7 FROM generate_series(0, 2999) g")
+    vectors.execute("SET plan_cache_mode = force_generic_plan")
+    query = "PREPARE q(integer) AS SELECT b, count(*), sum(a) FROM data WHERE a < $1 GROUP BY b ORDER BY b"
+    for pruning in ("on", "off"):
+        vectors.execute(f"SET enable_partition_pruning = {pruning}".encode())
+        found = []
+        for side in ("force", "off"):
+            vectors.execute(f"DEALLOCATE ALL; SET pgbillion_rows.vector_aggregate = {side}".encode())
+            vectors.execute(query.encode())
+            found.append(
+                [vectors.execute(f"EXECUTE q({bound})".encode()).fetchall() for bound in ("5", "1500", "NULL")]
+            )
+            plan = "\n".join(map(str, vectors.execute("EXPLAIN EXECUTE q(5)").fetchall()))
+            assert ("VectorAggregate" in plan) == ((pruning, side) == ("off", "force")), plan
+        assert found[0] == found[1]
+
+
 def test_merging_evaluates_no_subquery_too_early(vectors: Connection) -> None:
     """Core runs a subquery of the second condition only if a row passes the first."""
     vectors.execute("CREATE TABLE data AS SELECT g AS a FROM generate_series(1, 1000) g")
