@@ -13,12 +13,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from harness import servers
+from harness import servers, standby
 from harness.command_line import CommandLine, command_line, failed
 from harness.servers import one, until
-from pgbillion.rows import columns, schedule, upkeep
+from pgbillion.rows import advice, columns, schedule, sizes, upkeep, workload
 from pgbillion.rows.columns import Index
 from pgbillion.rows.upkeep import Reads
+from pgbillion.rows.workload import Query
 from pgbillion.server.postgres import Cluster, Installation
 
 APPLY = ("rows", "columns", "--statements", "--apply")
@@ -35,6 +36,7 @@ CREATE TABLE app.part2 PARTITION OF app.part FOR VALUES FROM (100) TO (200);
 INSERT INTO app.part SELECT i % 200, 'k' || i % 10, i, repeat('x', 30) FROM generate_series(1, 60000) i;
 RESET SESSION AUTHORIZATION;
 """
+FROM_SALES = "FROM app.sales"
 SUMS = "SELECT kind, sum(price) FROM sales GROUP BY 1"
 
 
@@ -177,6 +179,72 @@ def test_what_is_not_created_unseen(cli: CommandLine) -> None:
     # of a server that does not tell everybody who it is
     _do(cli, "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
     assert "not created: app.broken is not valid" in cli.run(*APPLY, "-U", "app", check=True).stdout
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [
+        "DROP TABLE app.sales",
+        "ALTER TABLE app.sales RENAME TO old",
+        "ALTER TABLE app.sales RENAME COLUMN price TO cost",
+        "DROP TABLE app.part2",
+        "DROP TABLE app.part",
+    ],
+)
+def test_what_is_dropped_or_renamed_meanwhile(
+    cli: CommandLine, meanwhile: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two statements: after the queries were planned, and before rows are looked at."""
+    queries = [
+        Query(f"SELECT kind, sum(price) {FROM_SALES} GROUP BY 1"),
+        Query("SELECT k, sum(v) FROM app.part GROUP BY 1"),
+    ]
+    for place in ("plan", "columns_of"):
+        with cli.connect() as conn, cli.connect() as other:
+            conn.execute("SELECT pgbillion_rows.version()")
+            module: Any = workload if place == "plan" else sizes
+            function = getattr(module, place)
+            did: list[int] = []
+
+            def disturbed(
+                *given: Any, function: Any = function, did: list[int] = did, other: Any = other, **more: Any
+            ) -> Any:
+                found = function(*given, **more)
+                if not did:
+                    did.append(1)
+                    # by now nothing is locked
+                    other.execute(f"SET lock_timeout = '5s'; {meanwhile}".encode())
+                return found
+
+            monkeypatch.setattr(module, place, disturbed)
+            found = advice.advise(conn, queries, None, strict=False)
+            monkeypatch.undo()
+            assert did
+            assert len(found.queries) == 2
+            assert all(outcome for _, outcome in found.queries)
+        _do(cli, "DROP SCHEMA app CASCADE; DROP ROLE IF EXISTS app")
+        _do(cli, TABLES)
+        with cli.connect() as conn:
+            conn.execute("VACUUM ANALYZE")
+
+
+def test_one_that_is_created_meanwhile(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planner sees it, and the transaction does not."""
+    plan = workload.plan
+    with cli.connect() as conn, cli.connect() as other:
+        conn.execute("SELECT pgbillion_rows.version()")
+
+        def disturbed(*given: Any, **more: Any) -> Any:
+            conn.execute("SELECT 1")
+            other.execute("CREATE TABLE app.young AS SELECT i, i % 7 AS g FROM generate_series(1, 60000) i")
+            other.execute("ANALYZE app.young")
+            return plan(*given, **more)
+
+        monkeypatch.setattr(workload, "plan", disturbed)
+        query = "SELECT g, sum(i) FROM app.young GROUP BY 1"
+        ((_, outcome),) = advice.advise(conn, [Query(query)], None, strict=False).queries
+        assert outcome == "a table that it reads was created or dropped meanwhile"
+        other.execute("DROP TABLE app.young")
 
 
 def test_one_that_fails_leaves_the_others(cli: CommandLine) -> None:
@@ -507,6 +575,17 @@ def test_a_crash_resets_what_is_known_of_reads(cli: CommandLine) -> None:
     with cli.connect() as conn:
         after = upkeep._facts(conn)
     assert after[2] > before[1]
+
+
+def test_a_standby_gives_advice_only(cli: CommandLine) -> None:
+    with standby.standby(cli.cluster) as there, command_line(there, cli.database) as other:
+        with there.connect(cli.database) as conn:
+            conn.execute("SET SESSION AUTHORIZATION app")
+            conn.execute(SUMS.encode())
+        (advised,) = other.json("rows", "columns", "--statements")["advice"]["indexes"]
+        assert advised["columns"] == ["kind", "price"]
+        for arguments in (APPLY, ("rows", "columns", "--drop-unread", "30"), ("rows", "columns", SUMS, "--create")):
+            failed(other.run(*arguments), 3, "this server is a standby", "connect to its primary")
 
 
 # ---- the schedule ----

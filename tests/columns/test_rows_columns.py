@@ -386,6 +386,16 @@ def test_a_query_that_the_server_refuses(shop: CommandLine, tmp_path: Path) -> N
     ]
 
 
+def test_statements_that_nothing_counts(shop: CommandLine) -> None:
+    with shop.connect() as conn:
+        try:
+            conn.execute("CREATE EXTENSION pg_stat_statements")
+        except psycopg.errors.FeatureNotSupported:
+            pytest.skip("this PostgreSQL has no contrib")
+        failed(shop.run("rows", "columns", "--statements"), 3, "its library is not loaded", "restart the server")
+        conn.execute("DROP EXTENSION pg_stat_statements")
+
+
 @pytest.fixture(scope="module")
 def counted(installation: Installation) -> Iterator[CommandLine]:
     """A server that counts statements."""

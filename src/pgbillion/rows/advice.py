@@ -278,20 +278,26 @@ def advise(
 
 def _needs(conn: Connection, planned: Sequence[Planned]) -> list[_Need]:
     """Return what the queries need, each set of columns of a table once."""
-    oids = {name: _oid(conn, *name) for one in planned for name in ((read.schema, read.table) for read in one.reads)}
+    names = {(read.schema, read.table) for one in planned for read in one.reads}
+    oids = {name: oid for name in names if (oid := _oid(conn, *name)) is not None}
     with planner.through_indexes(conn):
         rows = conn.execute(load("rows", "tables").encode(), {"tables": sorted(set(oids.values()))}).fetchall()
     roots = {row[4]: row[0] for row in rows}
+    # what was created or dropped since the transaction began is left for the next time
+    known = {name: oid for name, oid in oids.items() if oid in roots}
     wanted: dict[int, list[frozenset[str]]] = {}
     for one in planned:
         for read in one.reads:
-            wanted.setdefault(roots[oids[read.schema, read.table]], []).append(read.columns)
+            if (read.schema, read.table) in known:
+                wanted.setdefault(roots[known[read.schema, read.table]], []).append(read.columns)
     tables = {root: _table(conn, [row for row in rows if row[0] == root], sets) for root, sets in wanted.items()}
     blocks = {piece.oid: piece.blocks for table in tables.values() for piece in table.pieces}
     needs: dict[tuple[int, frozenset[str]], _Need] = {}
     for number, one in enumerate(planned):
         for read in one.reads:
-            oid = oids[read.schema, read.table]
+            if (read.schema, read.table) not in known:
+                continue
+            oid = known[read.schema, read.table]
             table = tables[roots[oid]]
             need = needs.setdefault((table.oid, read.columns), _Need(table, read.columns))
             if number not in need.queries:
@@ -301,15 +307,14 @@ def _needs(conn: Connection, planned: Sequence[Planned]) -> list[_Need]:
     return list(needs.values())
 
 
-def _oid(conn: Connection, schema: str, name: str) -> int:
-    """Return the OID of a table of a plan, which the transaction has locked."""
+def _oid(conn: Connection, schema: str, name: str) -> int | None:
+    """Return the OID of a table of a plan, None if the transaction does not see it (any more, or yet)."""
     row = conn.execute(
         "SELECT c.oid::int8 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
         " WHERE n.nspname = %s AND c.relname = %s",
         [schema, name],
     ).fetchone()
-    assert row is not None
-    return int(row[0])
+    return None if row is None else int(row[0])
 
 
 def _table(conn: Connection, rows: Sequence[tuple[Any, ...]], wanted: Sequence[frozenset[str]]) -> Table:
@@ -541,4 +546,6 @@ def _advised(
 def _outcome(number: int, planned: Planned, needs: Sequence[_Need]) -> str:
     """Say in a line what becomes of a query."""
     states = [need.state for need in needs if number in need.queries]
-    return "; ".join(dict.fromkeys(states)) if states else planned.reason
+    if states:
+        return "; ".join(dict.fromkeys(states))
+    return planned.reason or "a table that it reads was created or dropped meanwhile"

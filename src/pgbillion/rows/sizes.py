@@ -125,7 +125,13 @@ def estimate(conn: Connection, pieces: Sequence[Piece], columns: Sequence[Column
         with conn.transaction(force_rollback=True):
             conn.execute("SET LOCAL row_security = off")
             found = _sample(conn, pieces, blocks, readable)
-    except psycopg.errors.InsufficientPrivilege:
+    except (
+        psycopg.errors.InsufficientPrivilege,
+        # dropped or changed meanwhile, or locked for too long
+        psycopg.errors.UndefinedTable,
+        psycopg.errors.UndefinedColumn,
+        psycopg.errors.LockNotAvailable,
+    ):
         found = {}
     rows = sum(piece.blocks * (piece.rows_per_block or 100) for piece in pieces)
     sizes = {

@@ -14,7 +14,9 @@ SELECT l.root::int8, rn.nspname, rc.relname, rc.relkind = 'p',
        -- partitions may be foreign tables, which have no index
        c.relkind IN ('r', 'm') AND coalesce(a.amname IN ('heap', 'lazy_heap'), false)
            AND (c.relpersistence <> 't' OR c.relnamespace = pg_my_temp_schema()),
-       CASE WHEN c.relkind IN ('r', 'm') THEN pg_relation_size(l.leaf) / current_setting('block_size')::int8 ELSE 0 END,
+       CASE WHEN c.relkind IN ('r', 'm')
+            -- NULL for one that is dropped meanwhile
+            THEN coalesce(pg_relation_size(l.leaf), 0) / current_setting('block_size')::int8 ELSE 0 END,
        c.relpages::int8, c.relallvisible::int8, c.reltuples::float8,
        -- the view of these counts would be computed for all tables
        coalesce(pg_stat_get_tuples_updated(l.leaf), 0), coalesce(pg_stat_get_tuples_hot_updated(l.leaf), 0),
