@@ -353,6 +353,21 @@ def test_queries_are_planned_as_the_roles_that_ran_them(cli: CommandLine) -> Non
 
 
 @pytest.mark.majors
+def test_why_a_query_is_not_served(cli: CommandLine) -> None:
+    """Also one of another role, or of which no values are known."""
+    _do(cli, "GRANT USAGE ON SCHEMA pgbillion_rows TO app; GRANT pg_read_all_stats TO app")
+    _as_app(cli, "SELECT array_agg(id ORDER BY id) FROM sales WHERE few = 3", "SELECT id FROM sales WHERE id = 4")
+    for arguments in ((), ("-U", "app")):
+        done = cli.json("rows", "columns", "--statements", *arguments)["advice"]
+        outcomes = {query["query"]: query["outcome"] for query in done["queries"]}
+        assert outcomes["SELECT id FROM sales WHERE id = $1"] == "not vectorized: there is nothing to aggregate"
+        ordered = outcomes["SELECT array_agg(id ORDER BY id) FROM sales WHERE few = $1"]
+        assert ordered.startswith("not vectorized: ")
+        assert "nothing to aggregate" not in ordered
+        assert "is a guess" not in ordered
+
+
+@pytest.mark.majors
 def test_explain_as_refuses(cli: CommandLine) -> None:
     refused = [
         ("SELECT 1", "postgres", "must be able to SET ROLE|must be member of role"),

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -275,13 +276,8 @@ def _explain(conn: Connection, query: Query) -> tuple[Plan, int]:
     query or a change of rows, which EXPLAIN without ANALYZE does not carry out.
     """
     if query.role is not None:
-        row = conn.execute(
-            "SELECT pgbillion_rows.explain_as(%s::pg_catalog.text, %s::pg_catalog.oid::pg_catalog.regrole,"
-            " %s::pg_catalog.text)",
-            [query.to_plan, query.role, query.path],
-        ).fetchone()
-        assert row is not None
-        return row[0]["Plan"], 0
+        plan: Plan = _explain_as(conn, query, query.role, query.path)["Plan"]
+        return plan, 0
     conn.execute(f"PREPARE {_PREPARED} AS {query.to_plan}".encode(), binary=True)
     row = conn.execute(
         "SELECT pg_catalog.cardinality(parameter_types) FROM pg_catalog.pg_prepared_statements"
@@ -298,6 +294,18 @@ def _explain(conn: Connection, query: Query) -> tuple[Plan, int]:
     # it keeps its plan, whatever is set
     conn.execute(f"DEALLOCATE {_PREPARED}".encode())
     return tree, int(row[0])
+
+
+def _explain_as(conn: Connection, query: Query, role: int, path: str) -> Mapping[str, Any]:
+    """Return the plan that a role gets, without values of parameters, and the reasons for it."""
+    row = conn.execute(
+        "SELECT pgbillion_rows.explain_as(%s::pg_catalog.text, %s::pg_catalog.oid::pg_catalog.regrole,"
+        " %s::pg_catalog.text)",
+        [query.to_plan, role, path],
+    ).fetchone()
+    assert row is not None
+    found: Mapping[str, Any] = row[0]
+    return found
 
 
 def _reads(tree: Plan) -> Iterator[tuple[Plan, Read]]:
@@ -323,10 +331,22 @@ def _cost_of_pages(conn: Connection, read: Read) -> float:
 
 def _why_not(conn: Connection, query: Query, parameters: int) -> str:
     if parameters or query.role is not None:
-        return "not vectorized"
+        role, path = (_own_role(conn), search_path.of_session(conn)) if query.role is None else (query.role, query.path)
+        reasons = str(_explain_as(conn, query, role, path)["Reasons"]).splitlines()
+        # without values, nearly every estimate is one
+        told = [line for line in reasons if " is a guess: " not in line and not line.startswith("no vectorized scan")]
+        return "; ".join(dict.fromkeys(told)) or "not vectorized: there is nothing to aggregate"
     # the last line says what came of it, which is nothing; scans without aggregation read no columnar index anyhow
     lines = plans.reason(conn, query.to_plan).splitlines()
     return "; ".join([line for line in lines[:-1] if not line.startswith("no vectorized scan")] or lines)
+
+
+def _own_role(conn: Connection) -> int:
+    row = conn.execute(
+        "SELECT oid::pg_catalog.int8 FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) current_user"
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def _set(conn: Connection, name: str, value: str) -> None:

@@ -22,6 +22,7 @@
 #endif
 #include "executor/executor.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "nodes/params.h"
 #include "tcop/dest.h"
@@ -61,7 +62,29 @@ null_parameters(const Oid *types, int count)
 	return params;
 }
 
-/* Return the plan of one SELECT as EXPLAIN (VERBOSE, FORMAT JSON) shows it, an object. It has no values of parameters. */
+/* Plan a query, and collect why it is planned as it is. */
+static PlannedStmt *
+plan_with_reasons(Query *query, const char *text, StringInfo reasons)
+{
+	StringInfo	before = plan_report_collect(reasons);
+	PlannedStmt *plan = NULL;
+
+	PG_TRY();
+	{
+		plan = pg_plan_query(query, text, CURSOR_OPT_PARALLEL_OK, NULL, NULL);
+	}
+	PG_FINALLY();
+	{
+		(void) plan_report_collect(before);
+	}
+	PG_END_TRY();
+	return plan;
+}
+
+/*
+ * Return the plan of one SELECT as EXPLAIN (VERBOSE, FORMAT JSON) shows it, and
+ * the reasons, as an object. There are no values of parameters.
+ */
 static char *
 plan_as_json(const char *query)
 {
@@ -71,6 +94,7 @@ plan_as_json(const char *query)
 	List	   *rewritten;
 	PlannedStmt *plan;
 	QueryDesc  *desc;
+	StringInfoData reasons;
 	ExplainState *es = NewExplainState();
 
 	if (list_length(raw) != 1 || !IsA(linitial_node(RawStmt, raw)->stmt, SelectStmt))
@@ -85,7 +109,8 @@ plan_as_json(const char *query)
 	/* partitions are not to be left out because a parameter is NULL here */
 	if (ntypes > 0)
 		set_until_the_end("enable_partition_pruning", "off");
-	plan = pg_plan_query(linitial_node(Query, rewritten), query, CURSOR_OPT_PARALLEL_OK, NULL, NULL);
+	initStringInfo(&reasons);
+	plan = plan_with_reasons(linitial_node(Query, rewritten), query, &reasons);
 
 	desc = CreateQueryDesc(plan, query, GetActiveSnapshot(), InvalidSnapshot, None_Receiver,
 						   null_parameters(types, ntypes), NULL, 0);
@@ -96,6 +121,7 @@ plan_as_json(const char *query)
 	es->format = EXPLAIN_FORMAT_JSON;
 	ExplainBeginOutput(es);
 	ExplainPrintPlan(es, desc);
+	ExplainPropertyText("Reasons", reasons.data, es);
 	ExplainEndOutput(es);
 	ExecutorEnd(desc);
 	FreeQueryDesc(desc);
