@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import threading
 from collections.abc import Iterator
 
@@ -29,7 +30,7 @@ TOLERANCE = Tolerance(float4=1e-3, float8=1e-6, absolute=1e-6)
 # the first aggregates what it joins, the second returns it
 NODES = (plans.NODE, plans.JOIN)
 JOINED = "Inner Join 1"
-KINDS = ("Inner", "Left", "Semi", "Anti")
+KIND = r"((?:Right )?(?:Inner|Left|Semi|Anti)) Join \d+"
 LITTLE = "SET work_mem = '64kB'; SET hash_mem_multiplier = 1"
 
 
@@ -71,10 +72,10 @@ def joins(cluster: Cluster, tables: str) -> Iterator[Connection]:
 def kinds(plan: plans.Plan) -> list[str]:
     """The kinds of the joins that vectors do, in their order."""
     return [
-        key.split()[0]
+        found[1]
         for node in plans.nodes(plan)
         for key in node
-        if key.split()[0] in KINDS and key.split()[1:2] == ["Join"] and node.get("Custom Plan Provider") in NODES
+        if node.get("Custom Plan Provider") in NODES and (found := re.fullmatch(KIND, key))
     ]
 
 
@@ -181,6 +182,93 @@ def test_explain_shows_the_joins(joins: Connection) -> None:
 def test_what_is_left_alone(joins: Connection, query: str, reason: str) -> None:
     both(joins, query, []) if "random" not in query else None
     assert f"not vectorized: {reason}" in one(joins, "SELECT pgbillion_rows.explain_vector(%s)", query)
+
+
+# the rows of the join are those of the small side, along the large one
+REVERSED = {
+    "EXISTS": (
+        "SELECT i.name, count(*), sum(i.w) FROM ints i WHERE EXISTS (SELECT FROM fact f WHERE f.b = i.k) GROUP BY 1",
+        "SELECT i.k, i.w FROM ints i WHERE i.k IN (SELECT b FROM fact) ORDER BY 1, 2",
+        # with a further condition, which several matches of a row satisfy, or one, or none
+        "SELECT i.name, count(*), sum(i.w) FROM ints i WHERE EXISTS (SELECT FROM fact f WHERE f.b = i.k"
+        " AND f.id <> i.w) GROUP BY 1",
+        "SELECT count(*), sum(i.w) FROM ints i WHERE EXISTS (SELECT FROM fact f WHERE f.b = i.k AND f.id = i.w + 41)",
+        # by several keys, by words, and below another join
+        "SELECT count(*), sum(i.w) FROM ints i WHERE EXISTS (SELECT FROM fact f WHERE f.b = i.k AND f.c = i.k2)",
+        "SELECT w.code, w.weight FROM words w WHERE EXISTS (SELECT FROM fact f WHERE f.s = w.code AND f.big < w.code)",
+        "SELECT l.label, count(*), sum(i.w) FROM ints i LEFT JOIN longs l ON l.k = i.k2 WHERE EXISTS"
+        " (SELECT FROM fact f WHERE f.b = i.k AND f.id > i.w) GROUP BY 1",
+        # with nothing in the table, or nothing that its filter leaves
+        "SELECT count(*), sum(i.w) FROM ints i WHERE EXISTS (SELECT FROM fact f WHERE f.b = i.k AND f.id < 0)",
+    )
+}
+REVERSED["NOT EXISTS"] = tuple(
+    query.replace("EXISTS", "NOT EXISTS").replace("i.k IN (SELECT b FROM fact)", "NOT i.k = ANY (SELECT b FROM fact)")
+    for query in REVERSED["EXISTS"]
+    if " IN " not in query
+)
+
+
+@pytest.mark.parametrize("query", [query for queries in REVERSED.values() for query in queries])
+def test_rows_of_the_small_side(joins: Connection, query: str) -> None:
+    """Along the table that EXISTS is about; with NULLs among the keys, and where the small side does not fit."""
+    joins.execute("CREATE TABLE wide AS SELECT i.*, repeat('y', 400) AS pad FROM ints i, generate_series(1, 30)")
+    joins.execute("ANALYZE wide")
+    kind = "Right Anti" if "NOT EXISTS" in query else "Right Semi"
+    assert kind in kinds(plans.explain(joins, query)), plans.text(joins, query)
+    both(joins, query, None)
+    many = query.replace("FROM ints i", "FROM wide i").replace("sum(i.w)", "sum(i.w), max(i.pad)")
+    both(joins, many, None)
+    joins.execute(LITTLE.encode())
+    both(joins, many, None)
+
+
+def test_rows_of_the_small_side_again(joins: Connection) -> None:
+    """What has been matched is forgotten, also where the hash table is kept."""
+    for negated in ("", "NOT "):
+        condition = f"{negated}EXISTS (SELECT FROM fact f WHERE f.b = i.k AND f.id % 400 < most * 12 AND f.id <> i.w)"
+        query = (
+            "SELECT most, c, s FROM generate_series(0, 6) most, LATERAL"
+            f" (SELECT count(*) c, sum(i.w) s FROM ints i WHERE {condition} OFFSET 0) l"
+        )
+        answer = both(joins, query, None)
+        assert len({row[1:] for row in answer.rows}) > 2
+        kind = "Right Anti" if negated else "Right Semi"
+        assert kinds(plans.explain(joins, query)) == [kind]
+        both(joins, query.replace("i WHERE", "i WHERE i.w < most * 9 AND"), None)
+        # with the table of a few pages, which is read first otherwise
+        small = query.replace("fact f WHERE f.b", "many f WHERE f.k").replace("f.id", "f.y")
+        both(joins, small, None)
+
+
+def test_rows_of_the_small_side_whatever_is_below(joins: Connection) -> None:
+    """Rows that nothing matches are there also if another join has left nothing to match."""
+    for below in ("nobody n", "longs n"):
+        query = (
+            "SELECT i.k, i.w FROM ints i WHERE NOT EXISTS"
+            f" (SELECT FROM fact f JOIN {below} ON f.c = n.k WHERE f.b = i.k) ORDER BY 1, 2"
+        )
+        both(joins, query, None)
+    joins.execute("CREATE TABLE none (LIKE fact); ANALYZE none")
+    for table in ("none", "fact"):
+        query = f"SELECT count(*), sum(i.w) FROM ints i WHERE NOT EXISTS (SELECT FROM {table} f WHERE f.b = i.k)"
+        both(joins, query, None)
+    both(joins, "SELECT count(*) FROM nobody n WHERE NOT EXISTS (SELECT FROM fact f WHERE f.b = n.k)", None)
+    # and joined further, with little memory, although the table has columns of which these rows have none
+    joins.execute(LITTLE.encode())
+    query = (
+        "SELECT count(*), sum(w.w), max(m.pad) FROM (SELECT * FROM ints, generate_series(1, 20)) w JOIN (SELECT k, y,"
+        " repeat('z', 300) pad FROM many) m ON w.k2 = m.k WHERE NOT EXISTS (SELECT FROM fact f WHERE f.b = w.k"
+        " AND f.big <> w.name AND f.s <> w.name)"
+    )
+    both(joins, query, None)
+
+
+def test_conditions_that_can_fail_keep_their_order(joins: Connection) -> None:
+    """PostgreSQL does not look at further matches of a row."""
+    for condition in ("10 / (f.id - i.w) > -100", "f.n > i.w"):
+        query = f"SELECT count(*) FROM ints i WHERE EXISTS (SELECT FROM fact f WHERE f.b = i.k AND {condition})"
+        assert "Right Semi" not in kinds(plans.explain(joins, query)), condition
 
 
 DISTINCT = [

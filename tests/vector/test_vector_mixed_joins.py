@@ -41,10 +41,10 @@ FORCED = (
     " SET pgbillion_rows.columns = off; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0;"
     " SET parallel_tuple_cost = 0; SET max_parallel_workers_per_gather = 0; SET timezone = 'UTC'"
 )
-JOIN = re.compile(r"^ +(Inner|Left|Semi|Anti) Join \d+: ", re.MULTILINE)
+JOIN = re.compile(r"^ +((?:Right )?(?:Inner|Left|Semi|Anti)) Join \d+: ", re.MULTILINE)
 # a table that another one, or a UNION ALL, stands for
 PART = re.compile(
-    r"Scan \(Vector(?:Aggregate|Join)\) on t0_\w+ .*\n(?:.*\n)?(?:.*\n)? +(?:Inner|Left|Semi|Anti) Join 1:"
+    r"Scan \(Vector(?:Aggregate|Join)\) on t0_\w+ .*\n(?:.*\n)?(?:.*\n)? +(?:Right )?(?:Inner|Left|Semi|Anti) Join 1:"
 )
 LEAST_SEVERAL = 0.05
 
@@ -168,4 +168,4 @@ def test_generated_queries(cluster: Cluster, tell: Callable[[str], None], counte
     assert failures == [], "\n".join(failures)
     assert tally.used >= LEAST_USED * tally.queries
     assert tally.several >= LEAST_SEVERAL * tally.queries
-    assert set(tally.joins) == {"Inner", "Left", "Semi", "Anti"}
+    assert set(tally.joins) == {"Inner", "Left", "Semi", "Anti", "Right Semi", "Right Anti"}

@@ -38,7 +38,8 @@ join_build_create(const JoinSpec *spec, JoinKeys *keys, Bitmapset *columns, Plan
 	foreach(lc, spec->inner_keys)
 		build->keys[foreach_current_index(lc)] = vector_expr_compile(lfirst(lc), &build->batch);
 	build->params = pull_paramids((Expr *) spec->inner_keys);
-	build->table = join_table_create(keys, &build->batch);
+	build->keeps_unknown = spec->reversed && spec->type == JOIN_ANTI;
+	build->table = join_table_create(keys, &build->batch, build->keeps_unknown);
 
 	return build;
 }
@@ -87,17 +88,20 @@ begin_spill(JoinBuild *build, int level, MemoryContext spill_context)
 	join_table_reset(build->table);
 }
 
-/* Write the rows of the batch that can match. */
+/* Write the rows of the batch that can match, or are kept. */
 static void
-spill_batch(JoinBuild *build, const uint64 *tags, const bool *known)
+spill_batch(JoinBuild *build, uint64 *tags, const bool *known)
 {
 	uint16		rows[BATCH_ROWS];
 	int			n = 0;
 
 	for (int i = 0; i < build->batch.n; i++)
 	{
+		/* as join_table_dump() has it: wherever it is, it matches nothing */
+		if (!known[i])
+			tags[i] = 0;
 		rows[n] = i;
-		n += known[i];
+		n += known[i] || build->keeps_unknown;
 	}
 	spill_rows(build->spill, rows, n, tags);
 }

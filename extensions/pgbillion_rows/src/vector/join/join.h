@@ -39,7 +39,9 @@
 typedef struct JoinSpec
 {
 	JoinType	type;			/* inner, left, semi or anti; the table is on
-								 * the left */
+								 * the left, unless */
+	bool		reversed;		/* a semijoin's or antijoin's rows are the
+								 * plan's, which those of the table may match */
 	List	   *clauses;		/* hashable, the plan on the right, as in the
 								 * plan: for operators and EXPLAIN */
 	List	   *outer_keys;
@@ -65,7 +67,10 @@ typedef struct JoinRows
 
 /* ---- table.c ---- */
 
-/* A row of the build side: its columns' values, and its keys' unless the tag tells. */
+/*
+ * A row of the build side: its columns' values, and its keys' unless the tag
+ * tells. In a table of a reversed join it may be marked as matched.
+ */
 typedef struct JoinEntry
 {
 	struct JoinEntry *next;		/* of the same tag */
@@ -74,7 +79,7 @@ typedef struct JoinEntry
 
 typedef struct JoinTable JoinTable;
 
-extern JoinTable *join_table_create(JoinKeys *keys, Batch *batch);
+extern JoinTable *join_table_create(JoinKeys *keys, Batch *batch, bool keeps_unknown);
 extern void join_table_reset(JoinTable *table);
 extern bool join_table_fits(JoinTable *table, int n);
 extern Size join_table_limit(JoinTable *table);
@@ -87,6 +92,9 @@ extern void join_table_find(JoinTable *table, const Values *keys, const uint64 *
 							int n, JoinEntry **entries);
 extern JoinEntry *join_table_next(JoinTable *table, const Values *keys, int row, JoinEntry *entry);
 extern bool join_table_entry_null(JoinTable *table, const JoinEntry *entry, int column);
+extern bool join_table_marked(JoinTable *table, const JoinEntry *entry);
+extern void join_table_mark(JoinTable *table, JoinEntry *entry);
+extern void join_table_clear_marks(JoinTable *table);
 extern bool join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag);
 extern bool join_table_tags(JoinTable *table, uint64 *slot, uint64 *tag);
 extern Size join_table_entry_bytes(int ncolumns, int nkeys);
@@ -103,6 +111,7 @@ typedef struct JoinBuild
 	VectorExpr *keys[JOIN_MAX_KEYS];
 	JoinKeys   *join_keys;
 	Bitmapset  *params;			/* parameters in these keys */
+	bool		keeps_unknown;	/* rows with a NULL among their keys, too */
 	JoinTable  *table;
 
 	/* of all rows that have no NULL among their keys; of integers only */

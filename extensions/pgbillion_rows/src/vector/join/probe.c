@@ -11,6 +11,8 @@
  *					rows without any are paired with nothing
  *	semi, anti		with no further condition the first match decides; else
  *					each row's next match is tried, until one satisfies it
+ *	reversed		a match marks the entry, which is paired until then; at the
+ *					end of the input an antijoin's rows are those without mark
  *
  * The hash tables of all joins are filled when the first row is asked for, those
  * that cost least first. Once one of them leaves no rows, no other inner side is
@@ -49,13 +51,15 @@ typedef enum PairPhase
 {
 	PAIRS_NONE,					/* of the input batch there is nothing left */
 	PAIRS_MATCHES,
-	PAIRS_UNMATCHED				/* rows that no match has satisfied */
+	PAIRS_UNMATCHED,			/* rows that no match has satisfied */
+	PAIRS_UNMARKED				/* the table's, after the input's end */
 } PairPhase;
 
 struct VectorJoin
 {
 	Source		source;
 	JoinType	type;
+	bool		reversed;
 	Source	   *below;			/* of the rows of the input */
 	Batch	   *input;
 	VectorFilter *filter;		/* of what is below, or NULL */
@@ -75,6 +79,7 @@ struct VectorJoin
 	bool		built;			/* its rows are in the table, or divided */
 	bool		divided;		/* they are, or were, in partitions */
 	bool		begun;			/* rows are being read */
+	bool		exhausted;		/* the input's source has ended */
 	bool		ended;
 	bool		is_small;		/* what is below is a table of a few pages */
 	bool		ahead;			/* the input has rows that have been read
@@ -89,10 +94,13 @@ struct VectorJoin
 	Values		values[JOIN_MAX_KEYS];	/* of the keys, unless direct */
 	JoinEntry  *next[BATCH_ROWS];	/* each row's next match */
 	bool		matched[BATCH_ROWS];	/* one has satisfied it */
+	uint64		slot;			/* how far the table has been walked through */
+	JoinEntry  *entry;
 
 	/* the batch of the output */
 	uint16		rows[BATCH_ROWS];	/* of the input */
 	JoinEntry  *entries[BATCH_ROWS];	/* NULL: none */
+	bool		without_rows;	/* of the input there are none */
 };
 
 static const SourceMethods join_methods;
@@ -101,7 +109,14 @@ static const SourceMethods join_methods;
 static inline bool
 drops_unmatched(const VectorJoin *join)
 {
-	return join->type == JOIN_INNER || join->type == JOIN_SEMI;
+	return join->type == JOIN_INNER || join->type == JOIN_SEMI || join->reversed;
+}
+
+/* Does it return rows of the table that nothing has matched? */
+static inline bool
+returns_unmarked(const VectorJoin *join)
+{
+	return join->reversed && join->type == JOIN_ANTI;
 }
 
 /* Does the first match decide, or rows without any? */
@@ -125,9 +140,17 @@ set_no_nulls(Column *column)
 static void
 gather_input(VectorJoin *join, int n, int from, Column *column)
 {
-	const Column *input = batch_column(join->input, from);
+	const Column *input;
 	const uint16 *rows = join->rows;
 
+	if (join->without_rows)
+	{
+		memset(column->values, 0, sizeof(Datum) * n);
+		memset(column->nulls, true, sizeof(bool) * n);
+		column->has_nulls = column->dirty = true;
+		return;
+	}
+	input = batch_column(join->input, from);
 	for (int i = 0; i < n; i++)
 		column->values[i] = input->values[rows[i]];
 	if (!input->has_nulls)
@@ -185,7 +208,7 @@ is_cheap(Source *source, Batch *batch, int c)
 {
 	VectorJoin *join = (VectorJoin *) source;
 
-	return join->origins[c] < 0 || batch_at_hand(join->input, join->origins[c]);
+	return join->origins[c] < 0 || join->without_rows || batch_at_hand(join->input, join->origins[c]);
 }
 
 static bool
@@ -195,7 +218,7 @@ has_no_nulls(Source *source, Batch *batch, int c)
 	Batch	   *input = join->input;
 	int			from = join->origins[c];
 
-	if (from < 0)
+	if (from < 0 || join->without_rows)
 		return false;
 	if (input->columns[from].loaded)
 		return !input->columns[from].has_nulls;
@@ -252,7 +275,7 @@ static bool
 keep_useful(VectorJoin *join)
 {
 	Batch	   *input = join->input;
-	bool		matches = join->type != JOIN_ANTI;
+	bool		matches = join->type != JOIN_ANTI || join->reversed;
 	uint16		rows[BATCH_ROWS];
 	int			n = 0;
 
@@ -376,6 +399,21 @@ fill_table(VectorJoin *join, Source *source, int level)
 	}
 }
 
+/* A source without rows. */
+static bool
+next_of_nothing(Source *source, Batch *batch)
+{
+	return false;
+}
+
+static void
+end_nothing(Source *source)
+{
+}
+
+static const SourceMethods nothing_methods = {.next = next_of_nothing,.end = end_nothing};
+static Source nothing = {.methods = &nothing_methods};
+
 /* The source of the input has ended: go on with the next partition, if there is one. */
 static bool
 next_partition(VectorJoin *join)
@@ -391,7 +429,7 @@ next_partition(VectorJoin *join)
 		PartitionPair *pair = linitial(join->pairs);
 
 		join->pairs = list_delete_first(join->pairs);
-		if (pair->probe == NULL || (pair->build == NULL && drops_unmatched(join)))
+		if ((pair->probe == NULL && !returns_unmarked(join)) || (pair->build == NULL && drops_unmatched(join)))
 		{
 			close_pair(pair);
 			continue;
@@ -400,7 +438,7 @@ next_partition(VectorJoin *join)
 			join_table_reset(join->build->table);
 		else
 			fill_table(join, spill_source(pair->build), spill_level(pair->build));
-		input->source = spill_source(pair->probe);
+		input->source = pair->probe == NULL ? &nothing : spill_source(pair->probe);
 		return true;
 	}
 	return false;
@@ -439,7 +477,16 @@ read_input(VectorJoin *join)
 	return true;
 }
 
-/* Have some rows of the input to be paired; false at the end. */
+/* There are no more rows to match: return those of the table that none has. */
+static void
+begin_walk(VectorJoin *join)
+{
+	join->slot = 0;
+	join->entry = NULL;
+	join->phase = PAIRS_UNMARKED;
+}
+
+/* Have some rows of the input to be paired, or of the table to be returned; false at the end. */
 static bool
 next_input(VectorJoin *join)
 {
@@ -448,15 +495,19 @@ next_input(VectorJoin *join)
 
 	while (join->phase == PAIRS_NONE)
 	{
-		bool		more;
-
 		CHECK_FOR_INTERRUPTS();
-		more = join->ahead || read_input(join);
-		join->ahead = false;
-		if (!more)
+		if (join->exhausted)
 		{
 			if (!next_partition(join))
 				break;
+			join->exhausted = false;
+		}
+		join->exhausted = !join->ahead && !read_input(join);
+		join->ahead = false;
+		if (join->exhausted)
+		{
+			if (returns_unmarked(join))
+				begin_walk(join);
 		}
 		else if (input->n == 0)
 			continue;
@@ -560,6 +611,69 @@ pair_unmatched(VectorJoin *join)
 	return n;
 }
 
+/*
+ * Of a reversed join: pairs of rows and those of their matches that are not
+ * marked; how many. With no further condition they are marked now, and an
+ * antijoin needs no pairs.
+ */
+static int
+pair_unmarked_matches(VectorJoin *join)
+{
+	JoinTable  *table = join->build->table;
+	bool		decided = join->quals == NULL;
+	bool		twins = join_table_has_twins(table);
+	int			n = 0;
+	int			row = join->row;
+
+	while (n < BATCH_ROWS && row < join->input->n)
+	{
+		JoinEntry  *entry = join->next[row];
+
+		if (entry == NULL)
+		{
+			row++;
+			continue;
+		}
+		join->next[row] = twins ? join_table_next(table, join->values, row, entry) : NULL;
+		if (join_table_marked(table, entry))
+			continue;
+		if (decided)
+			join_table_mark(table, entry);
+		if (!decided || join->type == JOIN_SEMI)
+		{
+			join->rows[n] = row;
+			join->entries[n++] = entry;
+		}
+	}
+	join->row = row;
+	if (row == join->input->n)
+		join->phase = PAIRS_NONE;
+
+	return n;
+}
+
+/* Rows of the table that are not marked, paired with nothing; how many. */
+static int
+pair_unmarked(VectorJoin *join)
+{
+	JoinTable  *table = join->build->table;
+	int			n = 0;
+	uint64		tag;
+
+	while (n < BATCH_ROWS)
+	{
+		if (!join_table_dump(table, &join->slot, &join->entry, &tag))
+		{
+			join->phase = PAIRS_NONE;
+			break;
+		}
+		join->rows[n] = 0;
+		join->entries[n] = join->entry;
+		n += !join_table_marked(table, join->entry);
+	}
+	return n;
+}
+
 /* The output's rows are now these pairs. */
 static void
 begin_output(VectorJoin *join, int n)
@@ -573,6 +687,29 @@ begin_output(VectorJoin *join, int n)
 }
 
 /*
+ * Of a reversed join, pairs that satisfy the further condition: mark their
+ * entries, and keep a semijoin's pair of each entry that was not marked.
+ */
+static void
+mark_satisfied(VectorJoin *join)
+{
+	Batch	   *output = join->output;
+	uint16		rows[BATCH_ROWS];
+	int			n = 0;
+
+	for (int i = 0; i < output->n; i++)
+	{
+		if (join_table_marked(join->build->table, join->entries[i]))
+			continue;
+		join_table_mark(join->build->table, join->entries[i]);
+		rows[n] = i;
+		n += join->type == JOIN_SEMI;
+	}
+	if (n < output->n)
+		batch_keep(output, rows, n, true);
+}
+
+/*
  * Keep the pairs that satisfy the further condition, and remember of which
  * rows they are.
  */
@@ -580,6 +717,11 @@ static void
 check_pairs(VectorJoin *join)
 {
 	(void) vector_filter_batch(join->quals, join->output);
+	if (join->reversed)
+	{
+		mark_satisfied(join);
+		return;
+	}
 	for (int i = 0; i < join->output->n; i++)
 		join->matched[join->rows[i]] = true;
 	if (join->type == JOIN_ANTI)
@@ -594,8 +736,13 @@ next_pairs(VectorJoin *join)
 	bool		candidates = join->phase == PAIRS_MATCHES && join->quals != NULL;
 	int			n;
 
-	if (join->phase == PAIRS_UNMATCHED)
+	join->without_rows = join->phase == PAIRS_UNMARKED;
+	if (join->phase == PAIRS_UNMARKED)
+		n = pair_unmarked(join);
+	else if (join->phase == PAIRS_UNMATCHED)
 		n = pair_unmatched(join);
+	else if (join->reversed)
+		n = pair_unmarked_matches(join);
 	else if (!decides_once(join))
 		n = pair_all(join);
 	else if (join->quals != NULL)
@@ -640,6 +787,25 @@ static bool
 leaves_nothing(const VectorJoin *join)
 {
 	return join->built && !join->divided && drops_unmatched(join) && join_table_count(join->build->table) == 0;
+}
+
+/* Has a join rows if that below it has none? It is asked for joins from the last one down to one that is not included. */
+static bool
+has_rows_without(const VectorJoin *last, const VectorJoin *below)
+{
+	for (const VectorJoin *join = last; join != below; join = join_below(join))
+	{
+		if (returns_unmarked(join))
+			return true;
+	}
+	return false;
+}
+
+/* Does a join, of which there is a table, leave no rows of the last one? */
+static bool
+leaves_none_of(const VectorJoin *last, const VectorJoin *join)
+{
+	return leaves_nothing(join) && !has_rows_without(last, join);
 }
 
 /*
@@ -702,17 +868,17 @@ build_tables(VectorJoin *last)
 
 	for (VectorJoin *join = last; join != NULL; join = join_below(join))
 	{
-		if (leaves_nothing(join))
+		if (leaves_none_of(last, join))
 			return false;
 		read |= join->read;
 		first = join;
 	}
-	if (first->is_small && !read && !read_ahead(first))
+	if (first->is_small && !read && !has_rows_without(last, NULL) && !read_ahead(first))
 		return false;
 	while ((next = next_to_build(last)) != NULL)
 	{
 		build_table(next);
-		if (leaves_nothing(next))
+		if (leaves_none_of(last, next))
 			return false;
 	}
 	return true;
@@ -783,7 +949,9 @@ end(Source *source)
 		MemoryContextReset(join->spill_context);
 	if (join->divided)
 		join->built = join->divided = false;
-	join->begun = join->ended = join->ahead = false;
+	if (join->reversed && join->built)
+		join_table_clear_marks(join->build->table);
+	join->begun = join->exhausted = join->ended = join->ahead = false;
 	join->phase = PAIRS_NONE;
 }
 
@@ -891,6 +1059,7 @@ create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilte
 	attnos = attributes_before(attnos, spec->first + spec->ncolumns);
 	join->source.methods = &join_methods;
 	join->type = spec->type;
+	join->reversed = spec->reversed;
 	join->input = input;
 	join->below = input->source;
 	join->filter = filter;
@@ -916,7 +1085,7 @@ add_key_filter(JoinRows *rows, VectorJoin *first, const JoinSpec *spec, JoinBuil
 {
 	ListCell   *lc;
 
-	if (spec->type != JOIN_INNER && spec->type != JOIN_SEMI)
+	if (spec->type != JOIN_INNER && spec->type != JOIN_SEMI && !spec->reversed)
 		return;
 	foreach(lc, spec->outer_keys)
 	{

@@ -7,7 +7,8 @@
  * of that tag, which have the same keys where the tag is the key. An entry has
  * the values of its columns, so that they are gathered without looking at
  * rows, and of its keys unless the tag tells; then a byte for each column,
- * which says whether it is NULL. What values point to is in the same memory.
+ * which says whether it is NULL, and one that says whether the entry is marked.
+ * What values point to is in the same memory.
  *
  *-------------------------------------------------------------------------
  */
@@ -30,6 +31,7 @@ struct JoinTable
 	int			ncolumns;
 	int16	   *lens;
 	bool	   *byval;
+	bool		keeps_unknown;
 	Size		entry_size;
 
 	MemoryContext context;		/* slots, entries, and what they point to */
@@ -39,6 +41,7 @@ struct JoinTable
 	int64		nentries;
 	Size		taken;			/* by entries and what they point to */
 	bool		twins;			/* some entries have the same tag */
+	JoinEntry  *unknown;		/* rows with a NULL among their keys */
 	char	   *chunk;			/* where the next bytes are taken from */
 	Size		chunk_left;
 	Size		chunk_bytes;	/* of the next one */
@@ -46,6 +49,7 @@ struct JoinTable
 
 #define ENTRY_KEYS(table, entry) ((entry)->values + (table)->ncolumns)
 #define ENTRY_NULLS(table, entry) ((bool *) ((entry)->values + (table)->ncolumns + (table)->nkeys))
+#define ENTRY_MARK(table, entry) (ENTRY_NULLS(table, entry)[(table)->ncolumns])
 
 static void
 start(JoinTable *table)
@@ -55,13 +59,17 @@ start(JoinTable *table)
 	table->nentries = 0;
 	table->taken = 0;
 	table->twins = false;
+	table->unknown = NULL;
 	table->chunk_left = 0;
 	table->chunk_bytes = 8192;
 }
 
-/* A table of rows as they are in a batch. It lives in the current context. */
+/*
+ * A table of rows as they are in a batch; with keeps_unknown, also of those that
+ * match nothing, as a key of theirs is NULL. It lives in the current context.
+ */
 JoinTable *
-join_table_create(JoinKeys *keys, Batch *batch)
+join_table_create(JoinKeys *keys, Batch *batch, bool keeps_unknown)
 {
 	JoinTable  *table = palloc0(sizeof(JoinTable));
 
@@ -76,8 +84,9 @@ join_table_create(JoinKeys *keys, Batch *batch)
 		table->lens[i] = batch->columns[i].len;
 		table->byval[i] = batch->columns[i].byval;
 	}
+	table->keeps_unknown = keeps_unknown;
 	table->entry_size = MAXALIGN(offsetof(JoinEntry, values) + sizeof(Datum) * (table->ncolumns + table->nkeys) +
-								 sizeof(bool) * table->ncolumns);
+								 sizeof(bool) * (table->ncolumns + 1));
 	table->limit = get_hash_memory_limit();
 	table->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion join", ALLOCSET_DEFAULT_SIZES);
 	start(table);
@@ -98,7 +107,8 @@ Size
 join_table_entry_bytes(int ncolumns, int nkeys)
 {
 	/* slots are between a third and two thirds full */
-	return MAXALIGN(offsetof(JoinEntry, values) + (sizeof(Datum) + sizeof(bool)) * ncolumns + sizeof(Datum) * nkeys) +
+	return MAXALIGN(offsetof(JoinEntry, values) + (sizeof(Datum) + sizeof(bool)) * ncolumns + sizeof(Datum) * nkeys +
+					sizeof(bool)) +
 		2 * sizeof(KeySlot);
 }
 
@@ -163,6 +173,7 @@ take(void *arg, Size size)
 	return result;
 }
 
+/* Make an entry of a row; without keys, one that matches nothing. */
 static JoinEntry *
 make_entry(JoinTable *table, Batch *batch, const Values *keys, int row)
 {
@@ -187,15 +198,27 @@ make_entry(JoinTable *table, Batch *batch, const Values *keys, int row)
 		entry->values[c] = value;
 		ENTRY_NULLS(table, entry)[c] = isnull;
 	}
-	for (int k = 0; k < table->nkeys; k++)
+	ENTRY_MARK(table, entry) = false;
+	for (int k = 0; keys != NULL && k < table->nkeys; k++)
 		ENTRY_KEYS(table, entry)[k] = join_keys_copy(table->keys, k, keys[k].values[row], take, table);
 
 	return entry;
 }
 
+/* Keep a row that matches nothing. */
+static void
+insert_unknown(JoinTable *table, Batch *batch, int row)
+{
+	JoinEntry  *entry = make_entry(table, batch, NULL, row);
+
+	entry->next = table->unknown;
+	table->unknown = entry;
+	table->nentries++;
+}
+
 /*
  * Insert the rows of a batch, all columns of which are loaded. Rows with a
- * NULL among their keys are left out.
+ * NULL among their keys are left out, unless they are to be kept.
  */
 void
 join_table_insert(JoinTable *table, Batch *batch, const Values *keys, const uint64 *tags, const bool *known)
@@ -208,7 +231,11 @@ join_table_insert(JoinTable *table, Batch *batch, const Values *keys, const uint
 		JoinEntry  *entry;
 
 		if (!known[i])
+		{
+			if (table->keeps_unknown)
+				insert_unknown(table, batch, i);
 			continue;
+		}
 		entry = make_entry(table, batch, keys, i);
 		while (table->slots.slot[s].entry != NULL && table->slots.slot[s].tag != tags[i])
 			s = (s + 1) & (table->slots.nslots - 1);
@@ -283,6 +310,31 @@ join_table_entry_null(JoinTable *table, const JoinEntry *entry, int column)
 	return ENTRY_NULLS(table, entry)[column];
 }
 
+/* Has an entry been marked? */
+bool
+join_table_marked(JoinTable *table, const JoinEntry *entry)
+{
+	return ENTRY_MARK(table, entry);
+}
+
+void
+join_table_mark(JoinTable *table, JoinEntry *entry)
+{
+	ENTRY_MARK(table, entry) = true;
+}
+
+/* Have no entry marked. */
+void
+join_table_clear_marks(JoinTable *table)
+{
+	uint64		slot = 0;
+	JoinEntry  *entry = NULL;
+	uint64		tag;
+
+	while (join_table_dump(table, &slot, &entry, &tag))
+		ENTRY_MARK(table, entry) = false;
+}
+
 /* All tags one after the other, each once; a walk starts with zero. False after the last. */
 bool
 join_table_tags(JoinTable *table, uint64 *slot, uint64 *tag)
@@ -302,7 +354,8 @@ join_table_tags(JoinTable *table, uint64 *slot, uint64 *tag)
 
 /*
  * All entries one after the other, with their tags, in an order in which they
- * can be inserted; a walk starts with zeroes. False after the last.
+ * can be inserted, and then those that match nothing; a walk starts with zeroes.
+ * False after the last.
  */
 bool
 join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag)
@@ -322,6 +375,13 @@ join_table_dump(JoinTable *table, uint64 *slot, JoinEntry **entry, uint64 *tag)
 			*tag = found->tag;
 			return true;
 		}
+	}
+	if (*slot == table->slots.nslots && table->unknown != NULL)
+	{
+		(*slot)++;
+		*entry = table->unknown;
+		*tag = 0;
+		return true;
 	}
 	return false;
 }

@@ -46,7 +46,8 @@ typedef enum VectorJoinPrivate
 	VECTOR_JOIN_QUALS,			/* conditions of a pair, */
 	VECTOR_JOIN_OTHERS,			/* conditions of a row of the join, */
 	VECTOR_JOIN_COLUMNS,		/* and columns of its plan there are */
-	VECTOR_JOIN_SHARED			/* do processes run its plan together? */
+	VECTOR_JOIN_SHARED,			/* do processes run its plan together? */
+	VECTOR_JOIN_REVERSED		/* are its rows the plan's? */
 } VectorJoinPrivate;
 
 /* What custom_private of a scan that returns rows holds; its expressions are the filter. */

@@ -672,7 +672,7 @@ explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
 		const char *kind = spec->type == JOIN_INNER ? "Inner" : spec->type == JOIN_LEFT ? "Left" :
 			spec->type == JOIN_SEMI ? "Semi" : "Anti";
 
-		vector_node_explain_list(psprintf("%s Join %d", kind, i + 1), list_make1(make_ands_explicit(spec->clauses)),
+		vector_node_explain_list(psprintf("%s%s Join %d", spec->reversed ? "Right " : "", kind, i + 1), list_make1(make_ands_explicit(spec->clauses)),
 								 context, prefix, es);
 		if (spec->plain_quals != NIL)
 			vector_node_explain_list(psprintf("Join Filter %d", i + 1),

@@ -151,6 +151,7 @@ join_rows_create(VectorNode *node, List *exprs)
 		spec->plain_others = take(exprs, &position, list_nth_int(numbers, VECTOR_JOIN_OTHERS));
 		spec->ncolumns = list_nth_int(numbers, VECTOR_JOIN_COLUMNS);
 		spec->shared = list_nth_int(numbers, VECTOR_JOIN_SHARED) != 0;
+		spec->reversed = list_nth_int(numbers, VECTOR_JOIN_REVERSED) != 0;
 		columns = take(exprs, &position, spec->ncolumns);
 		spec->plan = list_nth(node->css.custom_ps, list_length(rows->specs));
 		spec->first = last;

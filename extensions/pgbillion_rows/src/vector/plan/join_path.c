@@ -258,7 +258,7 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 		if (foreach_current_index(lc) == last)
 			others = list_concat_copy(others, list_copy_tail(terms, plain));
 		path->custom_paths = lappend(path->custom_paths, inner);
-		joins = lappend(joins, list_make4(list_make2_int(step->type, inner == step->partial), step->clauses,
+		joins = lappend(joins, list_make4(list_make3_int(step->type, inner == step->partial, step->reversed), step->clauses,
 										  step->quals, others));
 #if PG_VERSION_NUM >= 180000
 		path->path.disabled_nodes += inner->disabled_nodes;

@@ -51,6 +51,7 @@ vector_plan_joins(CustomScan *cscan, List *joins, List *plans)
 		numbers = list_make5_int(list_nth_int(kind, JOIN_KIND_TYPE), list_length(clauses), list_length(quals),
 								 list_length(others), list_length(columns));
 		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_SHARED));
+		numbers = lappend_int(numbers, list_nth_int(kind, JOIN_KIND_REVERSED));
 		cscan->custom_private = lappend(cscan->custom_private, numbers);
 	}
 	return copyObject(exprs);

@@ -602,6 +602,65 @@ is_for_parts(const JoinChain *chain, const InnerSide *side, Joining *join)
 }
 
 /*
+ * How many pairs of rows satisfy the conditions of a semijoin or antijoin:
+ * PostgreSQL estimates only how many of the outer rows have a partner.
+ */
+static double
+estimate_pairs(PlannerInfo *root, RelOptInfo *outer, RelOptInfo *inner, List *conditions)
+{
+	SpecialJoinInfo plain = {
+		.type = T_SpecialJoinInfo,
+		.min_lefthand = outer->relids,
+		.min_righthand = inner->relids,
+		.syn_lefthand = outer->relids,
+		.syn_righthand = inner->relids,
+		.jointype = JOIN_INNER,
+	};
+
+	return outer->rows * cached_rows_factor(root, outer) * inner->rows * cached_rows_factor(root, inner) *
+		clauselist_selectivity(root, conditions, 0, JOIN_INNER, &plain);
+}
+
+/*
+ * Remember the chain along one relation that ends with a join with the other, if
+ * it is the cheapest one of the join's rows: then true.
+ */
+static bool
+look_along(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *along, RelOptInfo *other, Joining *join)
+{
+	Memory	   *memory;
+	bool		found = false;
+
+	if (along->reloptkind == RELOPT_BASEREL && !is_promising(joined, least_cost(along->tuples)))
+		return false;
+	memory = recall(root, along);
+	if (memory == NULL)
+		return false;
+	join->outer = along->relids;
+	join->inner = other->relids;
+	join->outer_rows = along->rows * cached_rows_factor(root, along);
+	for (int safe = 0; safe < 2; safe++)
+	{
+		JoinChain  *chain = memory->chains[safe];
+		const InnerSide *side;
+
+		if (chain == NULL || (safe && !joined->consider_parallel))
+			continue;
+		/* processes, and scans of several tables, would each have its rows */
+		if (join->reversed && (safe || chain->ntables > 0))
+			continue;
+		side = join_step_inner_of_relation(root, other, safe);
+		if (side == NULL || !is_for_parts(chain, side, join) ||
+			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(chain) : 0) +
+						  side->path->total_cost))
+			continue;
+		join->table = chain->table->relid;
+		found |= prolong(root, joined, chain, join, side, safe);
+	}
+	return found;
+}
+
+/*
  * PostgreSQL looks at two relations that can be joined: remember the chain that
  * ends with this join, if it is the cheapest one of its rows. True if there is
  * a new one, or PostgreSQL has a new path for them.
@@ -613,39 +672,24 @@ join_chain_look_at(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, Rel
 	Joining		join = {
 		.type = type,
 		.relids = joined->relids,
-		.outer = outer->relids,
-		.inner = inner->relids,
 		.conditions = extra->restrictlist,
 		.inner_unique = extra->inner_unique,
 	};
 	Memory	   *memory;
-	bool		found = false;
+	bool		found;
 
 	if (vector_join == PLAN_OFF || !enable_hashjoin || !enable_seqscan || !join_step_is_our_type(type) ||
 		joined->reloptkind != RELOPT_JOINREL || !is_for_us(root) ||
-		(outer->reloptkind == RELOPT_BASEREL && !is_promising(joined, least_cost(outer->tuples))) ||
 		!bms_is_empty(joined->lateral_relids) || !bms_is_empty(outer->lateral_relids) ||
 		!bms_is_empty(inner->lateral_relids))
 		return false;
-	memory = recall(root, outer);
-	if (memory == NULL)
-		return false;
-	join.outer_rows = outer->rows * cached_rows_factor(root, outer);
 	join.rows = joined->rows * cached_rows_factor(root, joined);
-	for (int safe = 0; safe < 2; safe++)
+	found = look_along(root, joined, outer, inner, &join);
+	if (type == JOIN_SEMI || type == JOIN_ANTI)
 	{
-		JoinChain  *chain = memory->chains[safe];
-		const InnerSide *side;
-
-		if (chain == NULL || (safe && !joined->consider_parallel))
-			continue;
-		side = join_step_inner_of_relation(root, inner, safe);
-		if (side == NULL || !is_for_parts(chain, side, &join) ||
-			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(chain) : 0) +
-						  side->path->total_cost))
-			continue;
-		join.table = chain->table->relid;
-		found |= prolong(root, joined, chain, &join, side, safe);
+		join.reversed = true;
+		join.pairs = estimate_pairs(root, outer, inner, extra->restrictlist);
+		found |= look_along(root, joined, inner, outer, &join);
 	}
 	memory = find_memory(root, joined);
 	for (int partial = 0; memory != NULL && partial < 2; partial++)

@@ -412,6 +412,18 @@ goes_down(const OpExpr *clause, Index table)
 	return IsA(key, Var) && ((Var *) key)->varno == table && join_key_is_integer(clause);
 }
 
+/*
+ * Can a further condition of a semijoin or antijoin be tried for pairs in
+ * another order? It must not raise an error for a pair that PostgreSQL does not
+ * come to, nor be about rows that have no partner.
+ */
+static bool
+fits_reversed(const Joining *join, RestrictInfo *rinfo)
+{
+	return !contain_leaked_vars((Node *) rinfo->clause) &&
+		(join->type == JOIN_SEMI || !RINFO_IS_PUSHED_DOWN(rinfo, join->relids));
+}
+
 /* Look at the conditions of a join; the reason if one is nothing for us. */
 static const char *
 count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
@@ -434,6 +446,8 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 #endif
 		if (!is_hashable(join, known, rinfo))
 		{
+			if (join->reversed && !fits_reversed(join, rinfo))
+				return "a condition that needs the order of a semijoin or antijoin";
 			found->others += vector_pair_cost(root, rinfo);
 			continue;
 		}
@@ -488,18 +502,22 @@ static void
 set_cost(const Joining *join, const InnerSide *inner, const Conditions *found, JoinStep *step)
 {
 	double		far = distance(inner->rows * join_table_entry_bytes(inner->ncolumns, found->nkeys));
-	double		left = join->rows / Max(join->outer_rows, 1);
+	double		pairs = join->reversed ? join->pairs : join->rows;
+	double		left = pairs / Max(join->outer_rows, 1);
 	Cost		keys = found->keys + JOIN_FAR_KEY_COST * far;
 
 	step->build = inner->rows * (JOIN_BUILD_ROW_COST + JOIN_BUILD_VALUE_COST * inner->nvalues + keys +
 								 JOIN_FAR_BUILD_COST * far);
 	step->probe = join->outer_rows * keys;
-	step->pairs = join->rows * (JOIN_PAIR_COST + found->others);
+	step->pairs = pairs * (JOIN_PAIR_COST + found->others);
+	/* it walks through its table in the end */
+	if (join->reversed && join->type == JOIN_ANTI)
+		step->pairs += inner->rows * JOIN_PAIR_COST;
 	step->inner_cost = inner->cost;
 	step->partial_cost = inner->partial_cost;
 	step->left = 1;
 	/* of several keys only the bounds are known */
-	if ((step->type == JOIN_INNER || step->type == JOIN_SEMI) && found->nkeys == 1 && found->goes_down &&
+	if ((step->type == JOIN_INNER || step->type == JOIN_SEMI || step->reversed) && found->nkeys == 1 && found->goes_down &&
 		left <= WORTHWHILE_SHARE)
 		step->left = Max(left, LEAST_SHARE);
 }
@@ -536,7 +554,8 @@ join_step_try(PlannerInfo *root, const Joining *join, const InnerSide *inner, Jo
 		return reason;
 	memset(step, 0, sizeof(JoinStep));
 	step->type = join->type;
-	step->only_removes = join->type == JOIN_SEMI || (join->type == JOIN_INNER && join->inner_unique);
+	step->reversed = join->reversed;
+	step->only_removes = (join->type == JOIN_SEMI && !join->reversed) || (join->type == JOIN_INNER && join->inner_unique);
 	step->inner = inner->path;
 	step->partial = inner->partial;
 	step->nodes = join->inner_nodes;

@@ -14,6 +14,8 @@
 typedef struct Joining
 {
 	JoinType	type;
+	bool		reversed;		/* a semijoin's or antijoin's rows are those of
+								 * `inner`, which rows of `outer` may match */
 	Relids		relids;			/* of its rows */
 	Relids		outer;
 	Relids		inner;
@@ -26,6 +28,7 @@ typedef struct Joining
 	int			ntables;		/* for which it stands, or 0 */
 	int			inner_nodes;	/* then, of a plan of the inner side */
 	double		outer_rows;
+	double		pairs;			/* of rows that match, if it is reversed */
 	double		rows;
 } Joining;
 
@@ -47,6 +50,7 @@ typedef struct InnerSide
 typedef struct JoinStep
 {
 	JoinType	type;
+	bool		reversed;
 	bool		only_removes;	/* what it gives is what it is given, or less */
 	Path	   *inner;
 	Path	   *partial;		/* gives each process a part of its rows, or

@@ -69,7 +69,8 @@ typedef enum JoinPathPrivate
 typedef enum JoinPathKind
 {
 	JOIN_KIND_TYPE,				/* a JoinType */
-	JOIN_KIND_SHARED			/* do processes run the inner side together? */
+	JOIN_KIND_SHARED,			/* do processes run the inner side together? */
+	JOIN_KIND_REVERSED			/* are its rows those of the inner side? */
 } JoinPathKind;
 
 /* aggregate_path.c */
