@@ -14,8 +14,8 @@
 typedef struct Joining
 {
 	JoinType	type;
-	bool		reversed;		/* a semijoin's or antijoin's rows are those of
-								 * `inner`, which rows of `outer` may match */
+	bool		reversed;		/* a semijoin's or antijoin's rows are those
+								 * of `inner`, which rows of `outer` may match */
 	Relids		relids;			/* of its rows */
 	Relids		outer;
 	Relids		inner;
