@@ -185,7 +185,7 @@ def test_what_is_left_alone(joins: Connection, query: str, reason: str) -> None:
 
 
 # the rows of the join are those of the small side, along the large one
-REVERSED = {
+REVERSED: dict[str, tuple[str, ...]] = {
     "EXISTS": (
         "SELECT i.name, count(*), sum(i.w) FROM ints i WHERE EXISTS (SELECT FROM fact f WHERE f.b = i.k) GROUP BY 1",
         "SELECT i.k, i.w FROM ints i WHERE i.k IN (SELECT b FROM fact) ORDER BY 1, 2",
