@@ -191,21 +191,12 @@ cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
 
 /* ---- what paths take ---- */
 
-static Cost
-quals_cost(PlannerInfo *root, List *quals)
-{
-	QualCost	cost;
-
-	cost_qual_eval(&cost, quals, root);
-	return cost.per_tuple;
-}
-
 /* A scan of a table as a whole, by PostgreSQL or by us; of a partial path each process's share. */
 static Cost
 sequential_scan_cost(PlannerInfo *root, Path *path)
 {
 	RelOptInfo *rel = path->parent;
-	Cost		row = cpu_tuple_cost + quals_cost(root, rel->baserestrictinfo);
+	Cost		row = cpu_tuple_cost + vector_core_filter_cost(root, rel);
 
 	if (vector_is_filter_scan(path) && ((RowsPath *) path)->columns)
 		return ((RowsPath *) path)->taken;
@@ -251,7 +242,7 @@ index_scan(PlannerInfo *root, IndexPath *path, bool first)
 	rows = clamp_row_est(rows / vector_parallel_divisor(path->path.parallel_workers));
 	if (first)
 		rows = clamp_row_est(rows / Max(path->path.rows, 1));
-	return cpu_tuple_cost * (CACHED_COST_DESCENT + row + further * (rows - 1)) + quals_cost(root, rel->baserestrictinfo) * rows;
+	return cpu_tuple_cost * (CACHED_COST_DESCENT + row + further * (rows - 1)) + vector_core_filter_cost(root, rel) * rows;
 }
 
 static Cost
@@ -267,7 +258,7 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 	/* many rows of a page are fetched together */
 	return cpu_tuple_cost * 2 * CACHED_COST_DESCENT +
 		(cpu_tuple_cost * (CACHED_COST_FETCH * Min(rows, rel->pages) + CACHED_COST_INDEX_ROW * rows) +
-		 quals_cost(root, rel->baserestrictinfo) * rows) / vector_parallel_divisor(path->path.parallel_workers);
+		 vector_core_filter_cost(root, rel) * rows) / vector_parallel_divisor(path->path.parallel_workers);
 }
 
 static Cost

@@ -111,7 +111,39 @@ typedef struct FilterMemo
 {
 	bool		by_row;			/* PostgreSQL evaluates a term of it */
 	Cost		cost;			/* of a row, with reading it */
+	Cost		core;			/* of a row in a scan of PostgreSQL's, without */
 } FilterMemo;
+
+/* Cost of a term for a row. */
+static Cost
+term_cost(PlannerInfo *root, Node *term)
+{
+	QualCost	cost;
+
+	cost_qual_eval_node(&cost, term, root);
+	return cost.per_tuple * (contain_subplans(term) ? SUBQUERY_COST_FACTOR : 1);
+}
+
+/*
+ * Cost of terms for a row in a scan of PostgreSQL's. It takes all of them to be
+ * evaluated for every row. That is about right, except where one is a subquery,
+ * which comes behind what costs less.
+ */
+static Cost
+core_cost(PlannerInfo *root, RelOptInfo *rel, List *terms)
+{
+	Cost		cost = 0;
+	double		share = 1;
+	ListCell   *lc;
+
+	foreach(lc, terms)
+	{
+		if (share == 1 && contain_subplans(lfirst(lc)))
+			share = vector_rows_left(root, rel, terms, foreach_current_index(lc)) / Max(rel->tuples, 1);
+		cost += term_cost(root, lfirst(lc)) * share;
+	}
+	return cost;
+}
 
 /* Kernels are cheaper; from the first term on that has none, PostgreSQL's costs hold. */
 static FilterMemo *
@@ -121,7 +153,8 @@ memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
 	List	   *terms;
 	int			n;
 	QualCost	ours;
-	QualCost	others;
+	Cost		others = 0;
+	ListCell   *lc;
 
 	if (known != NULL)
 		return known;
@@ -130,11 +163,20 @@ memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
 	n = count_kernels(root, rel, terms);
 	known->by_row = n < list_length(terms);
 	cost_qual_eval(&ours, list_copy_head(terms, n), root);
-	cost_qual_eval(&others, list_copy_tail(terms, n), root);
+	for_each_from(lc, terms, n)
+		others += term_cost(root, lfirst(lc));
 	known->cost = vector_read_cost() + ours.per_tuple * TERM_COST_FACTOR;
 	if (known->by_row)
-		known->cost += others.per_tuple * vector_rows_left(root, rel, terms, n) / Max(rel->tuples, 1);
+		known->cost += others * vector_rows_left(root, rel, terms, n) / Max(rel->tuples, 1);
+	known->core = core_cost(root, rel, terms);
 	return known;
+}
+
+/* Cost of filtering a row of a table in a scan of PostgreSQL's. */
+Cost
+vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel)
+{
+	return rel->baserestrictinfo == NIL ? 0 : memo_of_filter(root, rel)->core;
 }
 
 /* Cost of reading and filtering a row of a table. */
@@ -155,10 +197,7 @@ vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel)
 Cost
 vector_pair_cost(PlannerInfo *root, RestrictInfo *condition)
 {
-	QualCost	cost;
-
-	cost_qual_eval_node(&cost, (Node *) condition, root);
-	return cost.per_tuple * (contain_subplans((Node *) condition->clause) ? SUBQUERY_COST_FACTOR : 1);
+	return term_cost(root, (Node *) condition->clause);
 }
 
 /* Cost of aggregating a row that the filter keeps. */

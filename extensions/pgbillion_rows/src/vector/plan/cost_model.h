@@ -154,8 +154,8 @@
 #define JOIN_LOOK_UP_FACTOR 1.2
 
 /*
- * What a subquery in a condition of a join takes of what PostgreSQL says that it
- * costs: where tables are in memory, and its results are remembered.
+ * What a subquery in a condition takes of what PostgreSQL says that it costs:
+ * where tables are in memory, and its results are remembered.
  */
 #define SUBQUERY_COST_FACTOR 0.1
 
@@ -229,6 +229,7 @@ extern double vector_groups_memory(PathTarget *target, double groups);
 extern List *vector_ordered_terms(PlannerInfo *root, List *restrictinfos);
 extern double vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n);
 extern Cost vector_read_cost(void);
+extern Cost vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
