@@ -17,6 +17,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -66,21 +67,35 @@ def run_as_server(argv: Sequence[str | Path], **options: Any) -> subprocess.Comp
     )
 
 
+def _make_whole(path: Path, mode: int, owner: pwd.struct_passwd | None) -> None:
+    """Create a folder that nobody sees before it has its mode and owner; do nothing if somebody else has meanwhile."""
+    made = Path(tempfile.mkdtemp(prefix=f"{path.name}.", dir=path.parent))
+    made.chmod(mode)
+    if owner is not None:
+        os.chown(made, owner.pw_uid, owner.pw_gid)
+    try:
+        made.rename(path)
+    except OSError:
+        made.rmdir()
+        if not path.is_dir():
+            raise
+
+
 def make_folder(path: Path, *, private: bool = False, for_server: bool = False) -> None:
     """Create a folder that the server's user can reach, and its parents; do nothing to one that exists.
 
     ``private`` closes it to others; ``for_server`` gives it to the server's user. Raises UserError when that user
-    cannot reach it, because the permissions of folders that were there before are not ours to change.
+    cannot reach it, because the permissions of folders that were there before are not ours to change. Several threads
+    or processes may make the same folder.
     """
-    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    for folder in reversed(missing):
-        folder.mkdir(exist_ok=True)
-        folder.chmod(0o700 if private and folder == path else 0o755)
     user = server_user()
+    for folder in reversed([folder for folder in path.parents if not folder.exists()]):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o755)
+    if not path.exists():
+        _make_whole(path, 0o700 if private else 0o755, user if for_server else None)
     if user is None:
         return
-    if for_server and path in missing:
-        os.chown(path, user.pw_uid, user.pw_gid)
     if run_as_server(["/bin/sh", "-c", f'test -{"w" if for_server else "x"} "$0"', path]).returncode != 0:
         raise UserError(
             f"the server's user {user.pw_name} cannot {'write to' if for_server else 'reach'} {path}",
