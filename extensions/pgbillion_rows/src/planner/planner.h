@@ -92,6 +92,7 @@ extern Path *planner_gathered_path(PlannerInfo *root, RelOptInfo *rel, PathTarge
 
 /* ---- repeatable.c ---- */
 
+extern bool planner_function_shows_storage(Oid function);
 extern bool planner_subquery_varies(PlannerGlobal *glob, SubPlan *subplan);
 
 /* ---- reasons.c ---- */

@@ -21,13 +21,12 @@
 
 static bool unrepeatable(Node *node, void *context);
 
-/* May a function give something else for the same arguments within one statement? */
-static bool
-unrepeatable_function(Oid function, void *context)
+/* Does what a function returns depend on how its argument is stored? */
+bool
+planner_function_shows_storage(Oid function)
 {
 	switch (function)
 	{
-			/* what they return depends on how the value is stored */
 		case F_PG_COLUMN_SIZE:
 		case F_PG_COLUMN_COMPRESSION:
 #ifdef F_PG_COLUMN_TOAST_CHUNK_ID
@@ -35,8 +34,15 @@ unrepeatable_function(Oid function, void *context)
 #endif
 			return true;
 		default:
-			return func_volatile(function) == PROVOLATILE_VOLATILE;
+			return false;
 	}
+}
+
+/* May a function give something else for the same arguments within one statement? */
+static bool
+unrepeatable_function(Oid function, void *context)
+{
+	return planner_function_shows_storage(function) || func_volatile(function) == PROVOLATILE_VOLATILE;
 }
 
 /* Is one of the functions of an aggregate volatile? The aggregate itself is always marked immutable. */

@@ -13,7 +13,6 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -38,17 +37,7 @@ typedef struct IndexMemo
 static bool
 function_shows_storage(Oid function, void *context)
 {
-	switch (function)
-	{
-		case F_PG_COLUMN_SIZE:
-		case F_PG_COLUMN_COMPRESSION:
-#ifdef F_PG_COLUMN_TOAST_CHUNK_ID
-		case F_PG_COLUMN_TOAST_CHUNK_ID:
-#endif
-			return true;
-		default:
-			return false;
-	}
+	return planner_function_shows_storage(function);
 }
 
 static bool
