@@ -12,6 +12,10 @@
  */
 #include "postgres.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "mb/pg_wchar.h"
 #include "port/pg_bitutils.h"
 #include "utils/fmgroids.h"
@@ -185,6 +189,42 @@ load_word(const char *p)
 
 #define EACH_BYTE(b) (UINT64CONST(0x0101010101010101) * (uint8) (b))
 
+#ifdef __SSE2__
+#define VECTOR_BYTES 16
+
+/* Which of 16 bytes equal one that fills a vector: a bit each. */
+static inline uint32
+equal_bytes(const char *p, __m128i byte)
+{
+	return _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *) p), byte));
+}
+
+/* find() where there are 16 places at least, which are tried at once. */
+static inline const char *
+find_by_vectors(const char *t, const char *stop, const char *bytes, int len)
+{
+	__m128i		first = _mm_set1_epi8(bytes[0]);
+	__m128i		last = _mm_set1_epi8(bytes[len - 1]);
+
+	for (;;)
+	{
+		uint32		hits = equal_bytes(t, first) & equal_bytes(t + len - 1, last);
+
+		for (; hits != 0; hits &= hits - 1)
+		{
+			const char *place = t + pg_rightmost_one_pos32(hits);
+
+			if (memcmp(place, bytes, len) == 0)
+				return place;
+		}
+		if (stop - t <= VECTOR_BYTES)
+			return NULL;
+		/* the last places, of which some may have been tried */
+		t = Min(t + VECTOR_BYTES, stop - VECTOR_BYTES);
+	}
+}
+#endif
+
 /*
  * Where `bytes` are found first, or NULL. Eight places are tried at once, by
  * the first and the last byte.
@@ -199,6 +239,10 @@ find(const char *t, const char *end, const char *bytes, int len)
 	if (end - t < len)
 		return NULL;
 	stop = end - len + 1;
+#ifdef __SSE2__
+	if (stop - t >= VECTOR_BYTES)
+		return find_by_vectors(t, stop, bytes, len);
+#endif
 	if (stop - t < sizeof(uint64))
 	{
 		for (; t < stop; t++)
