@@ -203,7 +203,24 @@ def make_copy(conn: Connection) -> bool:
     return True
 
 
-def keys(results: Sequence[Result], sides: Sequence[Side]) -> dict[str, float]:
+def index_bytes_share(conn: Connection) -> float:
+    """Return the bytes of the columnar index per byte of a table of its columns alone."""
+    conn.execute(f"CREATE TABLE {COPY}.alone AS SELECT {INDEXED} FROM hits".encode())
+    conn.execute(f"CREATE INDEX alone_columns ON {COPY}.alone USING columns ({INDEXED})".encode())
+    conn.execute("CHECKPOINT")
+    for _ in range(2):
+        conn.execute(f"VACUUM (FREEZE) {COPY}.alone".encode())
+    row = conn.execute(
+        f"SELECT index_bytes::float8 / table_bytes FROM pgbillion_rows.columns_status('{COPY}.alone')"
+        " WHERE readable_blocks = table_blocks".encode()
+    ).fetchone()
+    if row is None:
+        raise RuntimeError("not all of the table is in its columnar index")
+    conn.execute(f"DROP TABLE {COPY}.alone".encode())
+    return float(row[0])
+
+
+def keys(results: Sequence[Result], sides: Sequence[Side], share: float | None) -> dict[str, float]:
     """The figures to look at."""
     distinct = [result for result in results if result.query.key.startswith(DISTINCT)]
     found = {"hits_geomean": contest.geomean(results), "hits_lowest": contest.lowest(results)}
@@ -212,6 +229,8 @@ def keys(results: Sequence[Result], sides: Sequence[Side]) -> dict[str, float]:
     if COLUMNS in sides:
         found["hits_geomean_columns"] = contest.geomean(results, COLUMNS)
         found["hits_lowest_columns"] = contest.lowest(results, COLUMNS)
+    if share is not None:
+        found["hits_index_bytes_share"] = share
     return found
 
 
@@ -226,7 +245,10 @@ def main() -> int:
             pass
         with target.connect() as conn, search_path.restored(conn):
             make(conn)
-            sides = (POSTGRESQL, OURS, COLUMNS) if make_copy(conn) else (POSTGRESQL, OURS)
+            sides: tuple[Side, ...] = (POSTGRESQL, OURS)
+            share = None
+            if make_copy(conn):
+                sides, share = (*sides, COLUMNS), index_bytes_share(conn)
             conn.execute("CHECKPOINT")
         with aggregate.session(target) as conn, search_path.restored(conn):
             conditions = common.conditions(cluster)
@@ -239,7 +261,7 @@ def main() -> int:
     contest.report(
         "hits",
         f"{ROWS:,} rows of web analytics",
-        keys(results, sides),
+        keys(results, sides, share),
         results,
         sides,
         {"rows": ROWS, "measured_again": again, "seed": seed, **conditions},

@@ -74,6 +74,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "faults": Campaign(("tests/tables/test_faults.py",), {"PGBILLION_TEST_FAULTS_STRIDE": "40"}, BOTH),
     "columns": Campaign(("tests/columns/test_columns_beside.py",), {"PGBILLION_TEST_QUERIES": "2500"}, ROWS),
     "column-rows": Campaign(("tests/columns/test_columns_rows.py",), {"PGBILLION_TEST_QUERIES": "5000"}, ROWS),
+    "column-strings": Campaign(("tests/columns/test_columns_strings.py",), {"PGBILLION_TEST_STRINGS": "5000"}, ROWS),
     "column-damage": Campaign(("tests/columns/test_columns_damage.py",), {"PGBILLION_TEST_DAMAGES": "1000"}, ROWS),
     "column-crashes": Campaign(("tests/columns/test_columns_crash.py",), {"PGBILLION_TEST_COLUMN_CRASHES": "40"}, ROWS),
 }

@@ -54,6 +54,10 @@ VALUES = {
     "gaps": ("int", "CASE WHEN i % 5 > 0 THEN i END"),
     "flag": ("bool", "i % 3 = 0"),
     "moment": ("timestamp", "'2020-01-01'::timestamp + i * interval '1 second'"),
+    # by tokens: one after the other, and in a dictionary; with headers of one byte, and of one or four
+    "line": ("text", "'the quick brown fox ' || i || ' jumps over the lazy dog'"),
+    "verse": ("text", "'the quick brown fox ' || i % 300"),
+    "mixture": ("text", "repeat('the quick brown fox ' || i, CASE WHEN i % 10 = 0 THEN 7 ELSE 1 END)"),
 }
 QUESTIONS = (
     "SELECT count(*), count(empty), count(gaps), sum(id), sum(big), sum(same), sum(few), sum(price), sum(ratio),"
@@ -63,6 +67,7 @@ QUESTIONS = (
     "SELECT count(*), sum(id) FROM {} WHERE id < 700 AND price < 150 AND ratio < 90 AND moment < '2020-01-01 00:10'",
     "SELECT price, mixed, count(*) FROM {} WHERE word LIKE '%3' GROUP BY 1, 2 ORDER BY 1, 2",
     "SELECT count(DISTINCT id), count(DISTINCT word), count(DISTINCT mixed) FROM {}",
+    "SELECT verse, count(*), min(line), max(mixture) FROM {} WHERE line LIKE '%7 jumps%' GROUP BY 1 ORDER BY 1",
     "SELECT *, ctid FROM {} WHERE few = 3 AND word LIKE '%8' ORDER BY id",
 )
 # a damaged page or file, a format of another version, or what the damaged number would need
@@ -324,31 +329,165 @@ def test_another_version_of_the_format(cluster: Cluster) -> None:
         assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('t0')").fetchall() == []
 
 
-def test_the_version_before(cluster: Cluster) -> None:
-    """It holds no line pointers: rows come from the table, and aggregates from the index."""
+def columns_of(file: bytes, table_segment: int = 0) -> tuple[list[int], int]:
+    """The pages of a segment in a file, in their order, and where in its bytes what is said of its columns begins."""
+    found: dict[int, int] = {}
+    for block in range(len(file) // BLOCK):
+        magic, segment, _, number = struct.unpack_from("4I", file, block * BLOCK + START)
+        if magic == DATA and segment == table_segment:
+            found[number] = block
+    return [found[number] for number in sorted(found)], HEAD + 2 * SEGMENT_BLOCKS
+
+
+def place_in_file(pages: list[int], at: int) -> int:
+    """Where a byte of a segment is in the file."""
+    bytes_of_page = BLOCK - START - PAGE_HEAD
+    return pages[at // bytes_of_page] * BLOCK + START + PAGE_HEAD + at % bytes_of_page
+
+
+def stored_column(file: bytes, pages: list[int], columns: int, number: int) -> tuple[int, ...]:
+    """What a segment says of a column, as store.h has it."""
+    return struct.unpack_from("<4Bi6I3q", file, place_in_file(pages, columns + COLUMN * number))
+
+
+def where_tokens_are(file: bytes, rows: int | None) -> dict[str, int]:
+    """The places of what a column encoded by tokens begins with, in a file of which it is the only column."""
+    pages, columns = columns_of(file)
+    _, _, flags, _, _, size, _, dictionary, dictionary_bytes, values, values_bytes, *_ = stored_column(
+        file, pages, columns, 0
+    )
+    assert flags & 2
+    ntokens, _, _, token_bytes, _ = struct.unpack_from("<IHHII", file, place_in_file(pages, dictionary))
+    table = 16 + ntokens + token_bytes
+    lengths = dictionary + (table + 7) // 8 * 8
+    end = dictionary + dictionary_bytes
+    if rows is not None:
+        lengths, end = values + (4 * (SEGMENT_BLOCKS + 1) + 7) // 8 * 8, values + values_bytes
+    codes = lengths + ((size if rows is None else rows) + 7) // 8 * 8
+    return {
+        name: place_in_file(pages, at)
+        for name, at in {
+            "ntokens": dictionary,
+            "width": dictionary + 4,
+            "all_short": dictionary + 6,
+            "token_bytes": dictionary + 8,
+            "value_bytes": dictionary + 12,
+            "token_length": dictionary + 16 + 5,
+            "length": lengths + 3,
+            "lengths": lengths + 4,
+            "code": codes + 2,
+            "last_code": end - 1,
+            "place": values + 4,
+        }.items()
+    }
+
+
+# of tokens: what is written where, and whether reading has to notice it
+TOKEN_DAMAGES: tuple[tuple[str, bytes, bool], ...] = (
+    ("ntokens", struct.pack("<I", 4097), True),
+    ("ntokens", struct.pack("<I", 0xFFFFFFFF), True),
+    ("ntokens", struct.pack("<I", 0), True),
+    ("width", b"\0\0", True),
+    ("width", b"\3\0", True),
+    ("width", b"\4\0", True),
+    ("all_short", b"\0\0", True),
+    ("all_short", b"\2\0", True),
+    ("token_bytes", struct.pack("<I", 0xFFFFFFF0), True),
+    ("token_bytes", struct.pack("<I", 3), True),
+    ("value_bytes", struct.pack("<I", 0xFFFFFFFF), False),
+    ("token_length", b"\x11", True),
+    ("token_length", b"\xff", True),
+    ("length", b"\0", True),
+    ("length", b"\x80", True),
+    ("length", b"\xff", True),
+    ("lengths", b"", True),
+    ("code", b"\xff\xff", True),
+    ("last_code", b"\xff", False),
+    ("place", struct.pack("<I", 0xFFFFFFFF), True),
+    # no place is needed between blocks that are decoded at once
+    ("place", struct.pack("<I", 1), False),
+)
+
+
+@pytest.mark.parametrize("kind", ["rows", "dictionary"])
+def test_damaged_tokens(cluster: Cluster, kind: str) -> None:
+    """Each number of a table of tokens, of lengths and of places is checked before it is used."""
+    damages = [damage for damage in TOKEN_DAMAGES if kind == "rows" or damage[0] != "place"]
+    value = "'the quick brown fox ' || i || ' jumps over'" if kind == "rows" else "'the quick brown fox ' || i % 300"
+    with cluster.connect() as conn:
+        conn.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
+        conn.execute(f"CREATE DATABASE {DATABASE} TEMPLATE {TEMPLATE} STRATEGY file_copy")
+    paths = []
+    with cluster.connect(DATABASE) as conn:
+        for number in range(len(damages)):
+            conn.execute(f"CREATE TABLE d{number} AS SELECT {value} AS v FROM generate_series(1, 1500) i".encode())
+            conn.execute(f"VACUUM d{number}")
+            conn.execute(f"CREATE INDEX d{number}_columns ON d{number} USING columns (v) WITH (segment_blocks = 32)")
+            paths.append(cluster.data / one(conn, f"SELECT pg_relation_filepath('d{number}_columns')"))
+    cluster.stop()
+    for path, (name, written, _) in zip(paths, damages, strict=True):
+        file = bytearray(path.read_bytes())
+        at = where_tokens_are(bytes(file), 1500 if kind == "rows" else None)[name]
+        if name == "lengths":
+            # together as before, so that nothing but the lengths themselves tells
+            written = bytes((0, file[at] + file[at + 1]))
+        assert file[at : at + len(written)] != written
+        file[at : at + len(written)] = written
+        path.write_bytes(file)
+    cluster.start()
+    unnoticed = []
+    for number, (name, written, told) in enumerate(damages):
+        with session(cluster) as conn:
+            conn.execute("SET pgbillion_rows.columns = force")
+            for question in ("SELECT count(*), min(v), max(v), sum(length(v)) FROM {}", "SELECT * FROM {} ORDER BY v"):
+                answer = ask(conn, question.format(f"d{number}"))
+                if isinstance(answer, psycopg.Error):
+                    assert says_where(answer, f"d{number}"), (name, written, answer)
+                elif told:
+                    unnoticed.append((name, written, answer[:1]))
+            found = ask(conn, f"SELECT * FROM pgbillion_rows.columns_check('d{number}')")
+            assert found or not told, (name, written)
+    assert unnoticed == []
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_versions_before(cluster: Cluster, version: int) -> None:
+    """They are read, and what is encoded again stays of them: 2 holds no line pointers, and none of them tokens."""
     with cluster.connect() as conn:
         conn.execute(f"DROP DATABASE IF EXISTS {DATABASE}")
         conn.execute(f"CREATE DATABASE {DATABASE} TEMPLATE {TEMPLATE} STRATEGY file_copy")
     with cluster.connect(DATABASE) as conn:
-        path = cluster.data / one(conn, "SELECT pg_relation_filepath('t0_columns')")
+        conn.execute("CREATE TABLE old (LIKE t0)")
+        conn.execute(f"CREATE INDEX old_columns ON old USING columns ({', '.join(VALUES)}) WITH (segment_blocks = 32)")
+        path = cluster.data / one(conn, "SELECT pg_relation_filepath('old_columns')")
     cluster.stop()
     file = bytearray(path.read_bytes())
-    assert struct.unpack_from("I", file, START + 4) == (3,)
-    struct.pack_into("I", file, START + 4, 2)
+    assert struct.unpack_from("I", file, START + 4) == (4,)
+    struct.pack_into("I", file, START + 4, version)
     path.write_bytes(file)
     cluster.start()
-    rows, groups = (question.format("t0") for question in (QUESTIONS[-1], QUESTIONS[1]))
+    rows, groups, lines = (question.format("old") for question in (QUESTIONS[-1], QUESTIONS[1], QUESTIONS[-2]))
+    sizes = []
     with session(cluster) as conn:
-        conn.execute("SET pgbillion_rows.columns = off")
-        right = ask(conn, rows)
-        conn.execute("SET pgbillion_rows.columns = force")
+        conn.execute("INSERT INTO old SELECT * FROM t0; ALTER TABLE old SET (autovacuum_enabled = off)")
+        conn.execute("VACUUM old")
         for number in range(3):
-            assert ask(conn, rows) == right
+            conn.execute("SET pgbillion_rows.columns = off")
+            right = [ask(conn, question) for question in (rows, groups, lines)]
+            conn.execute("SET pgbillion_rows.columns = force")
+            assert [ask(conn, question) for question in (rows, groups, lines)] == right
             (scan,) = (node for node in plans.nodes(plans.explain(conn, rows, run=True)) if "Columns" in node)
-            assert ("earlier version" in scan.get("Columns Not Read", "")) == (number < 2)
-            assert (scan["Rows Fetched"] > 0) == (number == 2)
-            plan = plans.explain(conn, groups, run=True)
-            assert sum(node.get("Column Blocks Read", 0) for node in plans.nodes(plan)) > 0
-            assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('t0')").fetchall() == []
-            # what is encoded again stays of that version
-            conn.execute("CALL pgbillion_rows.columns_refresh('t0')" if number == 0 else "REINDEX INDEX t0_columns")
+            assert ("earlier version" in scan.get("Columns Not Read", "")) == (version == 2 and number < 2)
+            assert (scan.get("Rows Fetched", 0) > 0) == (version == 3 or number == 2)
+            for question in (groups, lines):
+                plan = plans.explain(conn, question, run=True)
+                assert sum(node.get("Column Blocks Read", 0) for node in plans.nodes(plan)) > 0
+            assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('old')").fetchall() == []
+            sizes.append(one(conn, "SELECT pg_relation_size('old_columns')"))
+            if number == 0:
+                conn.execute("UPDATE old SET id = id WHERE id % 50 = 7")
+                conn.execute("VACUUM old")
+                conn.execute("CALL pgbillion_rows.columns_refresh('old')")
+            else:
+                conn.execute("REINDEX INDEX old_columns")
+    assert sizes[2] < sizes[0]

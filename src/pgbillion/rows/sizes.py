@@ -2,7 +2,8 @@
 
 An index cuts a table into segments of some heap blocks, and gives each column of a segment the first form that fits
 (extensions/pgbillion_rows/src/column_index/encode.c). Here the rows of a few segments are asked for what that depends
-on: NULLs, different values, smallest and largest, lengths.
+on: NULLs, different values, smallest and largest, lengths. How well strings are encoded by tokens is left out, so that
+of strings an estimate is what they take at most.
 """
 
 from __future__ import annotations

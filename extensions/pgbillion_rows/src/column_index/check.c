@@ -138,7 +138,7 @@ read_index_rows(Check *check, const ColumnSegment *segment, int i)
 
 		if (segment->columns[c].kind == COLUMN_ABSENT)
 			continue;
-		if (!column_reader_decode(check->reader, c, segment->first_row[i], segment->rows[i], values, nulls,
+		if (!column_reader_decode(check->reader, c, segment->first_row[i], segment->rows[i], NULL, 0, values, nulls,
 								  &has_nulls))
 			return false;
 		for (int r = 0; r < segment->rows[i]; r++)

@@ -162,7 +162,7 @@ extern const ColumnSegment *column_reader_segment(ColumnReader *reader, BlockNum
 extern bool column_reader_load(ColumnReader *reader, int column, uint32 first_row, int nrows,
 							   ColumnRun *run);
 extern bool column_reader_decode(ColumnReader *reader, int column, uint32 first_row, int nrows,
-								 Datum *values, bool *nulls, bool *has_nulls);
+								 const uint16 *wanted, int nwanted, Datum *values, bool *nulls, bool *has_nulls);
 extern const Datum *column_reader_dictionary(ColumnReader *reader, int column);
 extern bool column_reader_has_lines(const ColumnReader *reader);
 extern bool column_reader_lines(ColumnReader *reader, int block, OffsetNumber *lines);

@@ -113,7 +113,7 @@ directory_open(Directory *directory, Relation index)
 	directory->meta_buffer = buffer;
 	UnlockReleaseBuffer(buffer);
 
-	if (version != STORE_VERSION && version != STORE_VERSION_WITHOUT_LINES)
+	if (version < STORE_VERSION_WITHOUT_LINES || version > STORE_VERSION)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("index \"%s\" is of version %u, and this library reads version %d",

@@ -6,7 +6,9 @@
  * Each column takes the first of these forms that it fits: nothing but NULL,
  * a constant, integers above a base of one byte (numerics of one scale are
  * integers, too), a dictionary of few entries, integers above a base of more
- * bytes, floats as they are, and values one after the other.
+ * bytes, floats as they are, and values one after the other.  Values by
+ * reference, in a dictionary or one after the other, are encoded by tokens
+ * where that is much smaller.
  *
  * Two values are the same here only if their bytes are, which is what makes
  * -0 and 0, or 1.0 and 1.00, come back as they were.
@@ -33,6 +35,12 @@
 
 /* A dictionary that has found no repetition after this number of rows is given up. */
 #define TRIAL_ROWS 4096
+
+/* What a form may take at most that is more work to read than one of this size. */
+#define ENOUGH(bytes) ((bytes) / 4 * 3)
+
+/* Fewer bytes of values are not worth a table of tokens. */
+#define TOKENS_LEAST_BYTES 4096
 
 /* Bytes of a value, wherever they are. */
 typedef struct Image
@@ -124,7 +132,8 @@ encode_nulls(const ColumnValues *column, int nrows, StoredColumn *stored, String
 
 	for (int i = 0; i < nrows; i++)
 		nulls += column->nulls[i];
-	stored->has_nulls = nulls > 0;
+	if (nulls > 0)
+		stored->flags |= STORED_NULLS;
 	if (nulls > 0 && nulls < nrows)
 	{
 		bitmap = palloc0((nrows + 7) / 8);
@@ -368,11 +377,210 @@ bytes_of_values(const ColumnType *type, const Datum *values, const bool *nulls, 
 	return at + sizeof(uint32) * (n + 1);
 }
 
-/* ---- the choice ---- */
+/* Values, laid out for tokens_encode(). */
+typedef struct Pieces
+{
+	char	   *bytes;
+	uint32	   *ends;			/* of each piece */
+	uint32	   *lengths;		/* of each value, up to the next one */
+	TokenHead	head;			/* what describes the lengths is set */
+} Pieces;
+
+/* Do all values have headers of one byte? */
+static bool
+all_short(const ColumnValues *column, const int *rows, int n)
+{
+	if (column->type.len != -1)
+		return false;
+	for (int i = 0; i < n; i++)
+	{
+		int			row = rows != NULL ? rows[i] : i;
+
+		if (!column->nulls[row] && !VARATT_IS_SHORT(DatumGetPointer(column->values[row])))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Values one after the other without their places, in new memory, in pieces of
+ * some rows each: every piece begins at a multiple of eight.  All values take
+ * `room` bytes in one piece.
+ */
+static void
+lay_out_pieces(const ColumnValues *column, const int *rows, const int *piece_rows, int npieces, Size room,
+			   int nvalues, Pieces *pieces)
+{
+	Size		at = 0;
+	uint32		longest = 0;
+	int			i = 0;
+
+	pieces->bytes = palloc0(room + npieces * TOKENS_PADDING);
+	pieces->ends = palloc(sizeof(uint32) * npieces);
+	pieces->lengths = palloc0(sizeof(uint32) * nvalues);
+	memset(&pieces->head, 0, sizeof(pieces->head));
+	pieces->head.all_short = all_short(column, rows, nvalues);
+	for (int piece = 0; piece < npieces; piece++)
+	{
+		int			last = -1;	/* that is not NULL */
+		Size		last_at = 0;
+
+		at = MAXALIGN(at);
+		for (int end = i + piece_rows[piece]; i < end; i++)
+		{
+			int			row = rows != NULL ? rows[i] : i;
+			Size		length;
+
+			if (column->nulls[row])
+				continue;
+			at = place_of(&column->type, column->values[row], at, &length);
+			if (last >= 0)
+				pieces->lengths[last] = at - last_at;
+			last = i;
+			last_at = at;
+			memcpy(pieces->bytes + at, DatumGetPointer(column->values[row]), length);
+			/* a header that differs from value to value would end tokens */
+			if (pieces->head.all_short)
+				pieces->bytes[at] = 0;
+			at += length;
+			pieces->lengths[i] = length;
+			longest = Max(longest, length + MAXIMUM_ALIGNOF - 1);
+		}
+		pieces->ends[piece] = at;
+	}
+	Assert(i == nvalues && at <= room + npieces * TOKENS_PADDING);
+	pieces->head.length_width = pieces->head.all_short || longest <= PG_UINT8_MAX ? 1 :
+		longest <= PG_UINT16_MAX ? 2 : 4;
+}
 
 static void
-append_dictionary(const ColumnValues *column, const Dictionary *dictionary, StoredColumn *stored,
-				  StringInfo bytes)
+append_lengths(const Pieces *pieces, int nvalues, StringInfo bytes)
+{
+	pad(bytes);
+	enlargeStringInfo(bytes, nvalues * pieces->head.length_width);
+	for (int i = 0; i < nvalues; i++)
+	{
+		char	   *to = bytes->data + bytes->len + i * pieces->head.length_width;
+
+		if (pieces->head.length_width == 1)
+			*(uint8 *) to = (uint8) pieces->lengths[i];
+		else if (pieces->head.length_width == 2)
+			*(uint16 *) to = (uint16) pieces->lengths[i];
+		else
+			*(uint32 *) to = pieces->lengths[i];
+	}
+	bytes->len += nvalues * pieces->head.length_width;
+	pad(bytes);
+}
+
+/* ---- the choice ---- */
+
+/*
+ * Encode some values by tokens, if they take less than `most` bytes then, and
+ * `otherwise` one after the other: sets the places of the pieces, appends the
+ * table of tokens to `table`, and what follows the places to `section`.  All
+ * that is of use only if it returns true; the caller frees both.
+ */
+static bool
+encode_tokens(const ColumnValues *column, const int *rows, const int *piece_rows, int npieces, int nvalues,
+			  Size otherwise, Size most, StringInfo table, StringInfo section, uint32 *places)
+{
+	Pieces		pieces;
+	StringInfoData codes;
+	Size		others;
+	bool		pays;
+
+	initStringInfo(table);
+	initStringInfo(section);
+	if (otherwise < TOKENS_LEAST_BYTES)
+		return false;
+	lay_out_pieces(column, rows, piece_rows, npieces, otherwise, nvalues, &pieces);
+	initStringInfo(&codes);
+	others = sizeof(uint32) * npieces + (Size) nvalues * pieces.head.length_width;
+	pays = others < most &&
+		tokens_encode(pieces.bytes, pieces.ends, npieces, most - others, &pieces.head, table, &codes, places);
+	if (pays)
+	{
+		append_lengths(&pieces, nvalues, section);
+		appendBinaryStringInfo(section, codes.data, codes.len);
+	}
+	pfree(codes.data);
+	pfree(pieces.bytes);
+	pfree(pieces.ends);
+	pfree(pieces.lengths);
+
+	return pays;
+}
+
+/*
+ * Append the entries of a dictionary by tokens, if that makes the column much
+ * smaller, in which the rows' codes take a number of bytes.
+ */
+static bool
+append_dictionary_tokens(const ColumnValues *column, const Dictionary *dictionary, Size otherwise,
+						 Size code_bytes, StoredColumn *stored, StringInfo bytes)
+{
+	Size		most = Max(ENOUGH(otherwise + code_bytes), code_bytes) - code_bytes;
+	StringInfoData table;
+	StringInfoData section;
+	uint32		places[2];
+	bool		pays = encode_tokens(column, dictionary->first_row, &dictionary->size, 1, dictionary->size, otherwise,
+									 most, &table, &section, places);
+
+	if (pays)
+	{
+		stored->flags |= STORED_TOKENS;
+		stored->dictionary = begin_section(bytes);
+		appendBinaryStringInfo(bytes, table.data, table.len);
+		pad(bytes);
+		appendBinaryStringInfo(bytes, section.data, section.len);
+	}
+	pfree(table.data);
+	pfree(section.data);
+
+	return pays;
+}
+
+/* Append values by tokens, so that each block's can be decoded without others. */
+static bool
+append_values_tokens(const ColumnValues *column, const GatheredBlocks *gathered, int segment_blocks,
+					 Size otherwise, StoredColumn *stored, StringInfo bytes)
+{
+	StringInfoData table;
+	StringInfoData section;
+	uint32		places[COLUMNS_MAX_BLOCKS + 1];
+	int			rows[COLUMNS_MAX_BLOCKS];
+	bool		pays;
+
+	for (int i = 0; i < segment_blocks; i++)
+		rows[i] = i < gathered->nblocks ? gathered->rows[i] : 0;
+	pays = encode_tokens(column, NULL, rows, segment_blocks, gathered->nrows, otherwise,
+						 ENOUGH(otherwise), &table, &section, places);
+	if (pays)
+	{
+		stored->flags |= STORED_TOKENS;
+		stored->dictionary = begin_section(bytes);
+		appendBinaryStringInfo(bytes, table.data, table.len);
+		stored->dictionary_bytes = bytes->len - stored->dictionary;
+		stored->values = begin_section(bytes);
+		appendBinaryStringInfo(bytes, (char *) places, sizeof(uint32) * (segment_blocks + 1));
+		pad(bytes);
+		appendBinaryStringInfo(bytes, section.data, section.len);
+		stored->values_bytes = bytes->len - stored->values;
+	}
+	pfree(table.data);
+	pfree(section.data);
+
+	return pays;
+}
+
+/*
+ * Append a dictionary.  Its entries take `takes` bytes one after the other, and
+ * the rows' codes `code_bytes`.
+ */
+static void
+append_dictionary(const ColumnValues *column, const Dictionary *dictionary, Size takes, Size code_bytes,
+				  bool with_tokens, StoredColumn *stored, StringInfo bytes)
 {
 	stored->dictionary_size = dictionary->size;
 	if (column->type.byval)
@@ -385,7 +593,7 @@ append_dictionary(const ColumnValues *column, const Dictionary *dictionary, Stor
 			appendBinaryStringInfo(bytes, (char *) &value, sizeof(value));
 		}
 	}
-	else
+	else if (!with_tokens || !append_dictionary_tokens(column, dictionary, takes, code_bytes, stored, bytes))
 		stored->dictionary = append_values(&column->type, column->values, column->nulls,
 										   dictionary->first_row, dictionary->size, bytes);
 	stored->dictionary_bytes = bytes->len - stored->dictionary;
@@ -413,27 +621,28 @@ append_codes(const Dictionary *dictionary, int nrows, StoredColumn *stored, Stri
  * three quarters of `otherwise`, and no more than a column may.
  */
 static bool
-encode_dictionary(const ColumnValues *column, int nrows, int limit, Size otherwise, StoredColumn *stored,
-				  StringInfo bytes)
+encode_dictionary(const ColumnValues *column, int nrows, int limit, Size otherwise, bool with_tokens,
+				  StoredColumn *stored, StringInfo bytes)
 {
 	Dictionary	dictionary;
+	Size		takes = 0;
+	Size		codes = 0;
 	bool		pays;
 
 	init_dictionary(&dictionary, nrows, limit);
 	pays = fill_dictionary(&dictionary, column, nrows);
 	if (pays)
 	{
-		Size		takes = column->type.byval ? dictionary.size * sizeof(int64) :
+		codes = (Size) nrows * (dictionary.size <= FEW_ENTRIES ? 1 : 2);
+		takes = column->type.byval ? dictionary.size * sizeof(int64) :
 			bytes_of_values(&column->type, column->values, column->nulls, dictionary.first_row, dictionary.size);
-
-		pays = takes <= MAX_COLUMN_BYTES;
-		takes += (Size) nrows * (dictionary.size <= FEW_ENTRIES ? 1 : 2);
-		pays = pays && (dictionary.size == 1 || takes < otherwise / 4 * 3);
+		pays = takes <= MAX_COLUMN_BYTES &&
+			(dictionary.size == 1 || takes + codes < ENOUGH(otherwise));
 	}
 	if (pays)
 	{
 		stored->kind = dictionary.size == 1 ? COLUMN_CONSTANT : COLUMN_CODES;
-		append_dictionary(column, &dictionary, stored, bytes);
+		append_dictionary(column, &dictionary, takes, codes, with_tokens && dictionary.size > 1, stored, bytes);
 		if (dictionary.size > 1)
 			append_codes(&dictionary, nrows, stored, bytes);
 	}
@@ -460,7 +669,8 @@ encode_integers(const ColumnValues *column, const int64 *integers, int nrows, Co
 	width = width_of_range(min, max);
 	/* decimals stay integers: sums of them want no dictionary */
 	if ((min == max || (width > 1 && kind == COLUMN_INTEGERS)) &&
-		encode_dictionary(column, nrows, FEW_ENTRIES, min == max ? SIZE_MAX : (Size) nrows * width, stored, bytes))
+		encode_dictionary(column, nrows, FEW_ENTRIES, min == max ? SIZE_MAX : (Size) nrows * width, false,
+						  stored, bytes))
 	{
 		return;
 	}
@@ -504,7 +714,7 @@ encode_byval(const ColumnValues *column, int nrows, StoredColumn *stored, String
 	if (column->type.is_float)
 	{
 		find_float_range(column, nrows, stored);
-		if (encode_dictionary(column, nrows, FEW_ENTRIES, (Size) nrows * column->type.len, stored, bytes))
+		if (encode_dictionary(column, nrows, FEW_ENTRIES, (Size) nrows * column->type.len, false, stored, bytes))
 			return;
 	}
 	integers = MemoryContextAllocHuge(CurrentMemoryContext, sizeof(int64) * nrows);
@@ -553,13 +763,15 @@ encode_decimals(const ColumnValues *column, int nrows, StoredColumn *stored, Str
 }
 
 static void
-encode_by_reference(const ColumnValues *column, int nrows, StoredColumn *stored, StringInfo bytes)
+encode_by_reference(const ColumnValues *column, const GatheredBlocks *gathered, int segment_blocks,
+					bool with_tokens, StoredColumn *stored, StringInfo bytes)
 {
+	int			nrows = gathered->nrows;
 	Size		otherwise = bytes_of_values(&column->type, column->values, column->nulls, NULL, nrows);
 
 	if (column->type.numeric &&encode_decimals(column, nrows, stored, bytes))
 		return;
-	if (encode_dictionary(column, nrows, MOST_ENTRIES, otherwise, stored, bytes))
+	if (encode_dictionary(column, nrows, MOST_ENTRIES, otherwise, with_tokens, stored, bytes))
 		return;
 	if (otherwise > MAX_COLUMN_BYTES)
 	{
@@ -567,13 +779,18 @@ encode_by_reference(const ColumnValues *column, int nrows, StoredColumn *stored,
 		return;
 	}
 	stored->kind = COLUMN_DATUMS;
+	if (with_tokens && append_values_tokens(column, gathered, segment_blocks, otherwise, stored, bytes))
+		return;
 	stored->values = append_values(&column->type, column->values, column->nulls, NULL, nrows, bytes);
 	stored->values_bytes = bytes->len - stored->values;
 }
 
 static void
-encode_column(const ColumnValues *column, int nrows, StoredColumn *stored, StringInfo bytes)
+encode_column(const ColumnValues *column, const GatheredBlocks *gathered, int segment_blocks, bool with_tokens,
+			  StoredColumn *stored, StringInfo bytes)
 {
+	int			nrows = gathered->nrows;
+
 	if (column->absent)
 		stored->kind = COLUMN_ABSENT;
 	else if (encode_nulls(column, nrows, stored, bytes) == 0)
@@ -581,7 +798,7 @@ encode_column(const ColumnValues *column, int nrows, StoredColumn *stored, Strin
 	else if (column->type.byval)
 		encode_byval(column, nrows, stored, bytes);
 	else
-		encode_by_reference(column, nrows, stored, bytes);
+		encode_by_reference(column, gathered, segment_blocks, with_tokens, stored, bytes);
 }
 
 /* What the head has of a block's rows. */
@@ -595,12 +812,14 @@ stored_rows(const GatheredBlocks *gathered, int i, bool with_lines)
 }
 
 /*
- * Append a whole segment to an empty string, with or without the line pointers
- * of its rows.  Memory is that of the current context, which the caller resets.
+ * Append a whole segment to an empty string, in the form of a version of the
+ * format.  Memory is that of the current context, which the caller resets.
  */
 void
-encode_segment(const GatheredBlocks *gathered, int segment_blocks, bool with_lines, StringInfo bytes)
+encode_segment(const GatheredBlocks *gathered, int segment_blocks, uint32 version, StringInfo bytes)
 {
+	bool		with_lines = version > STORE_VERSION_WITHOUT_LINES;
+	bool		with_tokens = version > STORE_VERSION_WITHOUT_TOKENS;
 	Size		head_bytes = HEAD_BYTES(segment_blocks, gathered->ncolumns);
 	SegmentHead head = {0};
 	StoredColumn *stored = palloc0(sizeof(StoredColumn) * gathered->ncolumns);
@@ -619,7 +838,7 @@ encode_segment(const GatheredBlocks *gathered, int segment_blocks, bool with_lin
 		appendBinaryStringInfo(bytes, (char *) gathered->lines, gathered->nlines * sizeof(uint16));
 	}
 	for (int c = 0; c < gathered->ncolumns; c++)
-		encode_column(&gathered->columns[c], gathered->nrows, &stored[c], bytes);
+		encode_column(&gathered->columns[c], gathered, segment_blocks, with_tokens, &stored[c], bytes);
 
 	head.nblocks = gathered->nblocks;
 	head.nrows = gathered->nrows;

@@ -27,72 +27,13 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
-#include "column_index/store.h"
-
-#if PG_VERSION_NUM >= 160000
-#include "varatt.h"
-#endif
+#include "column_index/reader.h"
 
 /* What loops over arrays want. */
 #define ARRAY_ALIGNMENT 64
 
 /* Bytes that a prefetch brings; a wrong guess costs a little speed. */
 #define CACHE_LINE 64
-
-/* Bytes beside values that are taken a word at a time may be loaded, too. */
-#define SLACK 64
-
-/* Memory that is used again and again. */
-typedef struct Room
-{
-	char	   *memory;
-	Size		size;
-	char	   *start;			/* aligned */
-} Room;
-
-/* The page that was read last, and the buffer that it was in. */
-typedef struct Guess
-{
-	BlockNumber block;
-	Buffer		buffer;			/* not pinned; or InvalidBuffer */
-	int			step;			/* how far the next page's buffer may be */
-} Guess;
-
-typedef struct ReaderColumn
-{
-	int			number;			/* in the index */
-	ColumnType	type;
-	StoredColumn stored;		/* in the segment */
-	Datum	   *dictionary;		/* NULL: not loaded */
-	Guess		guess;
-	uint32		first_row;		/* what is in `array`, if it is of elements: */
-	uint32		nrows;			/* the rows from the first on, or 0 */
-	Room		array;
-	Room		places;
-	Room		nulls;
-	Room		bitmap;
-} ReaderColumn;
-
-struct ColumnReader
-{
-	Relation	heap;
-	Directory	directory;
-	MemoryContext context;
-	MemoryContext segment_context;	/* dictionaries of the segment */
-	uint32		segment_number;
-	uint16		stored_rows[COLUMNS_MAX_BLOCKS];	/* as in its head */
-	uint32		lines[COLUMNS_MAX_BLOCKS];	/* ROWS_LISTED: how many line
-											 * pointers come before its first */
-	Guess		lines_guess;
-	DirectoryEntry entry;
-	BlockNumber npages;			/* the index has had this number at least */
-	Guess		guess;			/* of the head */
-	ColumnSegment segment;
-	ColumnState *states;
-	int			ncolumns;
-	ReaderColumn *columns;
-	char		head[DATA_BYTES];
-};
 
 /* ---- begin and end ---- */
 
@@ -167,8 +108,9 @@ column_reader_end(ColumnReader *reader)
 {
 	for (int c = 0; c < reader->ncolumns; c++)
 	{
-		Room	   *rooms[] = {&reader->columns[c].array, &reader->columns[c].places,
-		&reader->columns[c].nulls, &reader->columns[c].bitmap};
+		ReaderColumn *column = &reader->columns[c];
+		Room	   *rooms[] = {&column->array, &column->places, &column->nulls, &column->bitmap,
+		&column->tokens, &column->coded, &column->entries, &column->datums};
 
 		for (int i = 0; i < lengthof(rooms); i++)
 		{
@@ -185,15 +127,15 @@ column_reader_end(ColumnReader *reader)
 /* ---- bytes ---- */
 
 /* Make room for `bytes` bytes, and slack on both sides. */
-static char *
-make_room(ColumnReader *reader, Room *room, Size bytes)
+char *
+reader_room(ColumnReader *reader, Room *room, Size bytes)
 {
 	if (room->memory == NULL || room->size < bytes)
 	{
 		if (room->memory != NULL)
 			pfree(room->memory);
 		room->memory = NULL;
-		room->size = Max(bytes, room->size * 2);
+		room->size = Max(bytes, room->size + room->size / 4);
 		room->memory = MemoryContextAllocHuge(reader->context, room->size + 3 * SLACK);
 		room->start = (char *) TYPEALIGN(ARRAY_ALIGNMENT, room->memory + SLACK);
 	}
@@ -264,8 +206,8 @@ prefetch_next(Page page, const Guess *guess)
  * Copy bytes of the segment that the reader is at.  Returns false if it has
  * been replaced.
  */
-static bool
-read_bytes(ColumnReader *reader, Guess *guess, Size at, Size length, char *to)
+bool
+reader_bytes(ColumnReader *reader, Guess *guess, Size at, Size length, char *to)
 {
 	Relation	index = reader->directory.index;
 
@@ -311,7 +253,7 @@ set_state(ColumnState *state, const StoredColumn *stored, int nrows)
 {
 	state->kind = stored->kind;
 	state->width = stored->width;
-	state->has_nulls = stored->kind == COLUMN_ALL_NULL ? nrows > 0 : stored->has_nulls;
+	state->has_nulls = stored->kind == COLUMN_ALL_NULL ? nrows > 0 : (stored->flags & STORED_NULLS) != 0;
 	state->scale = stored->scale;
 	state->base = stored->base;
 	state->dictionary_size = stored->dictionary_size;
@@ -324,10 +266,14 @@ set_state(ColumnState *state, const StoredColumn *stored, int nrows)
 
 /* Does what a column says of itself fit its segment? */
 static bool
-is_sane(const StoredColumn *stored, const SegmentHead *head)
+is_sane(const StoredColumn *stored, const SegmentHead *head, const ColumnType *type, bool may_have_tokens)
 {
 	uint64		array = (uint64) head->nrows * stored->width;
 
+	if ((stored->flags & ~STORED_FLAGS) != 0 ||
+		((stored->flags & STORED_TOKENS) != 0 &&
+		 (!may_have_tokens || type->byval || (stored->kind != COLUMN_CODES && stored->kind != COLUMN_DATUMS))))
+		return false;
 	if (stored->kind > COLUMN_DATUMS || stored->order > COLUMN_ORDER_FLOAT ||
 		(stored->width & (stored->width - 1)) != 0 || stored->width > 8 ||
 		(uint64) stored->values + stored->values_bytes > head->bytes || stored->values_bytes < array ||
@@ -400,9 +346,11 @@ take_head(ColumnReader *reader)
 
 		memcpy(&column->stored,
 			   reader->head + HEAD_COLUMNS(blocks) + column->number * sizeof(StoredColumn), sizeof(StoredColumn));
-		sane = is_sane(&column->stored, &head);
+		sane = is_sane(&column->stored, &head, &column->type,
+					   reader->directory.version > STORE_VERSION_WITHOUT_TOKENS);
 		set_state(&reader->states[c], &column->stored, head.nrows);
 		column->dictionary = NULL;
+		column->has_tokens = false;
 		column->nrows = 0;
 	}
 	if (!sane)
@@ -466,8 +414,8 @@ look_at_segment(ColumnReader *reader)
 	take_blocks(reader, visible);
 	if (segment->nvalid == 0)
 		return true;
-	if (!read_bytes(reader, &reader->guess, 0,
-					HEAD_BYTES(reader->directory.segment_blocks, reader->directory.ncolumns), reader->head))
+	if (!reader_bytes(reader, &reader->guess, 0,
+					  HEAD_BYTES(reader->directory.segment_blocks, reader->directory.ncolumns), reader->head))
 	{
 		segment->nvalid = 0;
 		return false;
@@ -507,8 +455,8 @@ column_reader_segment(ColumnReader *reader, BlockNumber segment, BlockNumber hea
 /* ---- arrays ---- */
 
 /* Load which rows are NULL; *nulls is NULL if none is. */
-static bool
-load_nulls(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int nrows, const bool **nulls)
+bool
+reader_nulls(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int nrows, const bool **nulls)
 {
 	uint32		first_byte = first_row / 8;
 	uint32		nbytes = (first_row + nrows + 7) / 8 - first_byte;
@@ -517,17 +465,17 @@ load_nulls(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int nro
 	bool		any = false;
 
 	*nulls = NULL;
-	if (!column->stored.has_nulls)
+	if ((column->stored.flags & STORED_NULLS) == 0)
 		return true;
-	to = (bool *) make_room(reader, &column->nulls, nrows);
+	to = (bool *) reader_room(reader, &column->nulls, nrows);
 	if (column->stored.kind == COLUMN_ALL_NULL)
 	{
 		memset(to, true, nrows);
 		*nulls = to;
 		return true;
 	}
-	bitmap = (uint8 *) make_room(reader, &column->bitmap, nbytes);
-	if (!read_bytes(reader, &column->guess, column->stored.nulls + first_byte, nbytes, (char *) bitmap))
+	bitmap = (uint8 *) reader_room(reader, &column->bitmap, nbytes);
+	if (!reader_bytes(reader, &column->guess, column->stored.nulls + first_byte, nbytes, (char *) bitmap))
 		return false;
 	for (int i = 0; i < nrows; i++)
 	{
@@ -605,8 +553,8 @@ load_array(ColumnReader *reader, ReaderColumn *column, uint32 first_row, uint32 
 	else
 		known = 0;
 	column->nrows = 0;
-	(void) make_room(reader, &column->array, more * width);
-	if (!read_bytes(reader, &column->guess, at + known * width, (more - known) * width, column->array.start + known * width))
+	(void) reader_room(reader, &column->array, more * width);
+	if (!reader_bytes(reader, &column->guess, at + known * width, (more - known) * width, column->array.start + known * width))
 		return false;
 	if (has_codes(column))
 		check_codes(reader, column, column->array.start + known * width, more - known);
@@ -630,7 +578,7 @@ column_reader_load(ColumnReader *reader, int c, uint32 first_row, int nrows, Col
 	Assert(column->stored.kind != COLUMN_ABSENT && column->stored.kind != COLUMN_DATUMS);
 	Assert(nrows >= 0 && first_row + nrows <= reader->segment.nrows);
 	run->array = NULL;
-	if (!load_nulls(reader, column, first_row, nrows, &run->nulls))
+	if (!reader_nulls(reader, column, first_row, nrows, &run->nulls))
 		return false;
 	if (has_array(column))
 	{
@@ -673,9 +621,9 @@ column_reader_lines(ColumnReader *reader, int block, OffsetNumber *lines)
 			lines[i] = FirstOffsetNumber + i;
 		return true;
 	}
-	return read_bytes(reader, &reader->lines_guess,
-					  HEAD_LINES(reader->directory.segment_blocks, reader->directory.ncolumns) +
-					  reader->lines[block] * sizeof(uint16), n * sizeof(uint16), (char *) lines);
+	return reader_bytes(reader, &reader->lines_guess,
+						HEAD_LINES(reader->directory.segment_blocks, reader->directory.ncolumns) +
+						reader->lines[block] * sizeof(uint16), n * sizeof(uint16), (char *) lines);
 }
 
 /* A line pointer that the index has leads to no row of the snapshot. */
@@ -683,304 +631,4 @@ void
 column_reader_misled(ColumnReader *reader)
 {
 	store_corrupted(reader->directory.index, reader->entry.first_page);
-}
-
-/* ---- values ---- */
-
-/* An integer as a value of a type that is passed by value, as it is in rows. */
-static Datum
-datum_of(const ColumnType *type, int64 value)
-{
-	switch (type->len)
-	{
-		case 1:
-			return CharGetDatum((char) value);
-		case 2:
-			return Int16GetDatum((int16) value);
-		case 4:
-			return Int32GetDatum((int32) value);
-		default:
-			return (Datum) value;
-	}
-}
-
-/*
- * Point at values that lie one after the other, which encode.c laid out.  The
- * places are relative to a section; `bytes` is what begins at place `start`.
- */
-static void
-point_at_values(ColumnReader *reader, const ReaderColumn *column, const uint32 *places, const bool *nulls,
-				int n, const char *bytes, uint32 start, Datum *values)
-{
-	for (int i = 0; i < n; i++)
-	{
-		const char *value = bytes + (places[i] - start);
-		uint32		room = places[i + 1] - places[i];
-
-		values[i] = (Datum) 0;
-		if (nulls != NULL && nulls[i])
-			continue;
-		if (column->type.len > 0 ? room < column->type.len :
-			(room == 0 || VARATT_IS_EXTERNAL(value) || (room < VARHDRSZ && !VARATT_IS_SHORT(value)) ||
-			 VARATT_IS_COMPRESSED(value) || VARSIZE_ANY(value) > room))
-			store_corrupted(reader->directory.index, reader->entry.first_page);
-		values[i] = PointerGetDatum(value);
-	}
-}
-
-/* The places must ascend, and lie within `bytes` bytes. */
-static void
-check_places(ColumnReader *reader, const uint32 *places, int n, uint32 bytes)
-{
-	bool		good = places[n] <= bytes;
-
-	for (int i = 0; i < n; i++)
-		good &= places[i] <= places[i + 1];
-	if (!good)
-		store_corrupted(reader->directory.index, reader->entry.first_page);
-}
-
-/* Load the dictionary of the segment, of values that are passed by reference. */
-static bool
-load_values_dictionary(ColumnReader *reader, ReaderColumn *column, Datum *dictionary)
-{
-	const StoredColumn *stored = &column->stored;
-	int			n = stored->dictionary_size;
-	Size		places_bytes = TYPEALIGN(8, sizeof(uint32) * (n + 1));
-	char	   *bytes;
-
-	if (stored->dictionary_bytes < places_bytes)
-		store_corrupted(reader->directory.index, reader->entry.first_page);
-	bytes = MemoryContextAllocHuge(reader->segment_context, stored->dictionary_bytes + 2 * SLACK);
-	bytes += SLACK;
-	if (!read_bytes(reader, &column->guess, stored->dictionary, stored->dictionary_bytes, bytes))
-		return false;
-	check_places(reader, (uint32 *) bytes, n, stored->dictionary_bytes - places_bytes);
-	point_at_values(reader, column, (uint32 *) bytes, NULL, n, bytes + places_bytes, 0, dictionary);
-
-	return true;
-}
-
-static bool
-load_integers_dictionary(ColumnReader *reader, ReaderColumn *column, Datum *dictionary)
-{
-	int			n = column->stored.dictionary_size;
-	int64	   *integers = MemoryContextAlloc(reader->segment_context, sizeof(int64) * n);
-
-	if (column->stored.dictionary_bytes != sizeof(int64) * n)
-		store_corrupted(reader->directory.index, reader->entry.first_page);
-	if (!read_bytes(reader, &column->guess, column->stored.dictionary, sizeof(int64) * n, (char *) integers))
-		return false;
-	for (int i = 0; i < n; i++)
-		dictionary[i] = datum_of(&column->type, integers[i]);
-	pfree(integers);
-
-	return true;
-}
-
-/* Make numerics of integers in memory for DECIMAL_IMAGE_BYTES each. */
-static Datum
-decimal_datum(ColumnReader *reader, const ReaderColumn *column, uint64 value, char *to)
-{
-	int64		sum = (int64) ((uint64) column->stored.base + value);
-
-	if (column->stored.scale < 0 || column->stored.scale > 18 ||
-		sum >= INT64CONST(1000000000000000000) || sum <= -INT64CONST(1000000000000000000))
-		store_corrupted(reader->directory.index, reader->entry.first_page);
-	(void) column_decimal_encode(sum, column->stored.scale, to);
-	return PointerGetDatum(to);
-}
-
-/* The dictionary of integers of one byte is what follows their base. */
-static void
-make_dictionary(ColumnReader *reader, ReaderColumn *column, Datum *dictionary)
-{
-	int			n = column->stored.dictionary_size;
-
-	if (column->stored.kind == COLUMN_DECIMALS)
-	{
-		char	   *memory = MemoryContextAlloc(reader->segment_context, DECIMAL_IMAGE_BYTES * n + SLACK);
-
-		for (int i = 0; i < n; i++)
-			dictionary[i] = decimal_datum(reader, column, i, memory + SLACK + DECIMAL_IMAGE_BYTES * i);
-	}
-	else
-	{
-		for (int i = 0; i < n; i++)
-			dictionary[i] = datum_of(&column->type, (int64) ((uint64) column->stored.base + i));
-	}
-}
-
-/*
- * The values that the codes of a column stand for, dictionary_size of them;
- * NULL if the segment was replaced.  They are valid until the next segment.
- */
-const Datum *
-column_reader_dictionary(ColumnReader *reader, int c)
-{
-	ReaderColumn *column = &reader->columns[c];
-	Datum	   *dictionary;
-
-	Assert(column->stored.dictionary_size > 0);
-	if (column->dictionary != NULL)
-		return column->dictionary;
-	dictionary = MemoryContextAlloc(reader->segment_context, sizeof(Datum) * column->stored.dictionary_size);
-	if (column->stored.kind != COLUMN_CONSTANT && column->stored.kind != COLUMN_CODES)
-		make_dictionary(reader, column, dictionary);
-	else if (!(column->type.byval ? load_integers_dictionary(reader, column, dictionary) :
-			   load_values_dictionary(reader, column, dictionary)))
-		return NULL;
-	column->dictionary = dictionary;
-
-	return dictionary;
-}
-
-/* Decode an array that is loaded: the values that codes stand for. */
-static void
-decode_codes(const ReaderColumn *column, const void *array, int nrows, Datum *values)
-{
-	if (column->stored.width == 1)
-	{
-		for (int i = 0; i < nrows; i++)
-			values[i] = column->dictionary[((const uint8 *) array)[i]];
-	}
-	else
-	{
-		for (int i = 0; i < nrows; i++)
-			values[i] = column->dictionary[((const uint16 *) array)[i]];
-	}
-}
-
-static void
-decode_integers(const ReaderColumn *column, const void *array, int nrows, Datum *values)
-{
-	uint64		base = (uint64) column->stored.base;
-
-#define DECODE(element_type) \
-	for (int i = 0; i < nrows; i++) \
-		values[i] = datum_of(&column->type, (int64) (base + ((const element_type *) array)[i]))
-
-	switch (column->stored.width)
-	{
-		case 1:
-			DECODE(uint8);
-			break;
-		case 2:
-			DECODE(uint16);
-			break;
-		case 4:
-			DECODE(uint32);
-			break;
-		default:
-			DECODE(uint64);
-	}
-#undef DECODE
-}
-
-static void
-decode_decimals(ColumnReader *reader, ReaderColumn *column, const ColumnRun *run, int nrows, Datum *values)
-{
-	char	   *memory = make_room(reader, &column->places, (Size) nrows * DECIMAL_IMAGE_BYTES);
-
-	for (int i = 0; i < nrows; i++)
-	{
-		/* elements of rows that are NULL mean nothing, but are in range */
-		values[i] = decimal_datum(reader, column, column_element(run->array, column->stored.width, i),
-								  memory + (Size) i * DECIMAL_IMAGE_BYTES);
-	}
-}
-
-/* Values one after the other: their places, then their bytes. */
-static bool
-decode_values(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int nrows, const bool *nulls,
-			  Datum *values)
-{
-	const StoredColumn *stored = &column->stored;
-	Size		places_bytes = TYPEALIGN(8, sizeof(uint32) * (reader->segment.nrows + 1));
-	uint32	   *places = (uint32 *) make_room(reader, &column->places, sizeof(uint32) * (nrows + 1));
-	uint32		start;
-	char	   *bytes;
-
-	if (stored->values_bytes < places_bytes)
-		store_corrupted(reader->directory.index, reader->entry.first_page);
-	if (!read_bytes(reader, &column->guess, stored->values + sizeof(uint32) * first_row, sizeof(uint32) * (nrows + 1),
-					(char *) places))
-		return false;
-	check_places(reader, places, nrows, stored->values_bytes - places_bytes);
-	/* aligned as in the segment */
-	start = TYPEALIGN_DOWN(MAXIMUM_ALIGNOF, places[0]);
-	bytes = make_room(reader, &column->array, places[nrows] - start);
-	if (!read_bytes(reader, &column->guess, stored->values + places_bytes + start, places[nrows] - start, bytes))
-		return false;
-	point_at_values(reader, column, places, nulls, nrows, bytes, start, values);
-
-	return true;
-}
-
-/* Fill in the values of rows that are not NULL.  Returns false if the segment was replaced. */
-static bool
-decode_rows(ColumnReader *reader, int c, uint32 first_row, int nrows, const bool **nulls, Datum *values)
-{
-	ReaderColumn *column = &reader->columns[c];
-	ColumnRun	run;
-
-	if (column->stored.kind == COLUMN_DATUMS)
-		return load_nulls(reader, column, first_row, nrows, nulls) &&
-			decode_values(reader, column, first_row, nrows, *nulls, values);
-	if (!column_reader_load(reader, c, first_row, nrows, &run))
-		return false;
-	*nulls = run.nulls;
-	switch (column->stored.kind)
-	{
-		case COLUMN_ALL_NULL:
-			break;
-		case COLUMN_CONSTANT:
-			if (column_reader_dictionary(reader, c) == NULL)
-				return false;
-			for (int i = 0; i < nrows; i++)
-				values[i] = column->dictionary[0];
-			break;
-		case COLUMN_CODES:
-			if (column_reader_dictionary(reader, c) == NULL)
-				return false;
-			decode_codes(column, run.array, nrows, values);
-			break;
-		case COLUMN_DECIMALS:
-			decode_decimals(reader, column, &run, nrows, values);
-			break;
-		default:
-			decode_integers(column, run.array, nrows, values);
-	}
-	return true;
-}
-
-/*
- * Load rows of a column as values and flags of NULLs, both all filled in; the
- * value of a NULL is 0.  Values by reference are valid until the column is
- * loaded or decoded again, or the next segment.  Returns false if the segment
- * was replaced.  Not for COLUMN_ABSENT.
- */
-bool
-column_reader_decode(ColumnReader *reader, int c, uint32 first_row, int nrows, Datum *values, bool *nulls,
-					 bool *has_nulls)
-{
-	const bool *found;
-
-	Assert(reader->columns[c].stored.kind != COLUMN_ABSENT);
-	Assert(nrows >= 0 && first_row + nrows <= reader->segment.nrows);
-	if (!decode_rows(reader, c, first_row, nrows, &found, values))
-		return false;
-	*has_nulls = found != NULL;
-	if (found == NULL)
-		memset(nulls, false, nrows);
-	else
-	{
-		for (int i = 0; i < nrows; i++)
-		{
-			nulls[i] = found[i];
-			if (found[i])
-				values[i] = (Datum) 0;
-		}
-	}
-	return true;
 }

@@ -160,8 +160,7 @@ encode_blocks(Refresher *refresher, uint32 segment, BlockNumber first, int nbloc
 	if (encoded > 0)
 	{
 		initStringInfo(&bytes);
-		encode_segment(gathered, refresher->directory.segment_blocks,
-					   refresher->directory.version > STORE_VERSION_WITHOUT_LINES, &bytes);
+		encode_segment(gathered, refresher->directory.segment_blocks, refresher->directory.version, &bytes);
 		write_pages(refresher, segment, &bytes, &entry);
 		entry.rows = gathered->nrows;
 		memcpy(entry.stale, gathered->absent, sizeof(entry.stale));

@@ -43,13 +43,16 @@
 
 #include "column_index/column_index.h"
 
-#define STORE_VERSION 3
+#define STORE_VERSION 4
 
 /*
  * Up to this version, segments do not say at which line pointers their rows
  * are.
  */
 #define STORE_VERSION_WITHOUT_LINES 2
+
+/* Up to this version, no values are encoded by tokens. */
+#define STORE_VERSION_WITHOUT_TOKENS 3
 #define META_BLOCK 0
 
 #define META_MAGIC 0x50674d31
@@ -160,11 +163,11 @@ typedef struct StoredColumn
 {
 	uint8		kind;			/* ColumnKind */
 	uint8		order;			/* ColumnOrder */
-	uint8		has_nulls;
+	uint8		flags;
 	uint8		width;
 	int32		scale;
 	uint32		dictionary_size;
-	uint32		nulls;			/* bitmap, if has_nulls: 1 is NULL */
+	uint32		nulls;			/* bitmap, if STORED_NULLS: 1 is NULL */
 	uint32		dictionary;
 	uint32		dictionary_bytes;
 	uint32		values;
@@ -173,6 +176,20 @@ typedef struct StoredColumn
 	int64		min;			/* or a float8's bits */
 	int64		max;
 } StoredColumn;
+
+/* StoredColumn.flags */
+#define STORED_NULLS 1			/* some rows are NULL */
+
+/*
+ * Values by reference are encoded by tokens (tokens.c), as bytes in which they
+ * lie one after the other.  `dictionary` begins with the table of tokens. Of
+ * COLUMN_DATUMS, `values` begins with uint32 places in the token numbers: where
+ * each block of the segment begins, and where the last one ends.  Two arrays
+ * follow, each from the next multiple of eight on: the length of each entry or
+ * row in these bytes, up to the next one, and the token numbers.
+ */
+#define STORED_TOKENS 2
+#define STORED_FLAGS (STORED_NULLS | STORED_TOKENS)
 
 #define HEAD_COLUMNS(segment_blocks) (sizeof(SegmentHead) + (segment_blocks) * sizeof(uint16))
 #define HEAD_BYTES(segment_blocks, ncolumns) \
@@ -312,7 +329,53 @@ extern void gather_blocks(Relation heap, Relation index, BlockNumber first, int 
 extern bool gather_encodes(Relation heap);
 
 /* encode.c */
-extern void encode_segment(const GatheredBlocks *gathered, int segment_blocks, bool with_lines, StringInfo bytes);
+extern void encode_segment(const GatheredBlocks *gathered, int segment_blocks, uint32 version,
+						   StringInfo bytes);
+
+/* tokens.c */
+#define TOKEN_BYTES 16
+#define TOKEN_CODE_BITS 12
+#define TOKEN_CODES (1 << TOKEN_CODE_BITS)
+#define TOKEN_CODE_BYTES 3		/* of two numbers */
+#define TOKENS_SLACK (4 * TOKEN_BYTES)
+
+/*
+ * Bytes of values that are encoded: each block begins at a multiple of eight,
+ * by which its first long value may need more padding.
+ */
+#define TOKENS_PADDING (2 * MAXIMUM_ALIGNOF)
+#define TOKENS_MOST_BYTES (MAX_COLUMN_BYTES + COLUMNS_MAX_BLOCKS * TOKENS_PADDING)
+
+/* A table of tokens on disk. */
+typedef struct TokenHead
+{
+	uint32		ntokens;
+	uint16		length_width;	/* bytes of a value's length: 1, 2 or 4 */
+	uint16		all_short;		/* all values have headers of one byte, which
+								 * are zero before they are encoded */
+	uint32		token_bytes;	/* of all tokens */
+	uint32		value_bytes;	/* of all values */
+	/* uint8 lengths[ntokens], then the tokens' bytes */
+} TokenHead;
+
+/* The same in memory, with room for a power of two of tokens. */
+typedef struct Tokens
+{
+	TokenHead	head;
+	uint32		mask;
+	uint8	   *lengths;		/* behind the tokens */
+	char		tokens[FLEXIBLE_ARRAY_MEMBER][TOKEN_BYTES];
+} Tokens;
+
+extern bool tokens_encode(const char *bytes, const uint32 *ends, int npieces, Size most, TokenHead *head,
+						  StringInfo table, StringInfo codes, uint32 *places);
+extern Size tokens_memory(const TokenHead *head);
+extern bool tokens_are_sane(const TokenHead *head, Size bytes);
+extern bool tokens_take(Tokens *tokens, const char *bytes);
+extern bool tokens_decode(const Tokens *tokens, const char *codes, Size code_bytes, char *to, Size length);
+extern Size tokens_sum_lengths(const void *lengths, int width, int n);
+extern bool tokens_find_values(const ColumnType *type, const TokenHead *head, char *bytes, const void *lengths,
+							   const bool *nulls, int n, Datum *values);
 
 /* decimal.c */
 #define DECIMAL_IMAGE_BYTES 24

@@ -51,7 +51,9 @@ segment_load_window(SegmentSource *source, int index)
 			column->datums = MemoryContextAlloc(source->context, sizeof(Datum) * BATCH_ROWS);
 			column->datum_nulls = MemoryContextAlloc(source->context, sizeof(bool) * BATCH_ROWS);
 		}
+		/* rows that are not kept now are not kept later */
 		if (!column_reader_decode(source->reader, index, source->first_row, source->nrows,
+								  source->selected ? source->rows : NULL, source->nleft,
 								  column->datums, column->datum_nulls, &has_nulls))
 			return false;
 		column->nulls = has_nulls ? column->datum_nulls : NULL;
