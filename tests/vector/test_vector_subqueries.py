@@ -206,6 +206,19 @@ def test_explain_names_arguments(vectors: Connection) -> None:
     assert "Join Filter 1: (b.n < (SubPlan 1))" in said, said
 
 
+def test_explain_names_arguments_that_an_index_has(vectors: Connection) -> None:
+    """Of which the scan reads columns that the table does not have."""
+    vectors.execute("CREATE TABLE upper AS SELECT * FROM big; CREATE INDEX ON upper USING columns (id, k, (upper(s)))")
+    vectors.execute("ANALYZE upper; SET LOCAL pgbillion_rows.columns = force")
+    query = (
+        "SELECT count(*) FROM (SELECT id, k, upper(s) u FROM upper UNION ALL SELECT id, k, upper(s) FROM parts_1) b"
+        " WHERE b.id % 7 > (SELECT count(*) FROM i WHERE upper(i.s) = b.u)"
+    )
+    for what in (query, query.replace(" WHERE b", " JOIN goods g ON g.id = b.k AND b")):
+        same(vectors, what)
+        assert "= (upper(upper.s))" in plans.text(vectors, what)
+
+
 def test_run_again(vectors: Connection) -> None:
     """With other values each time, of which hashed subqueries know, too."""
     for condition in (

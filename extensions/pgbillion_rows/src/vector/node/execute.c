@@ -185,9 +185,10 @@ subqueries_walker(Node *node, void *context)
 }
 
 /*
- * Have subqueries, which have been compiled over rows of joins, tell their
- * arguments as the plan does: EXPLAIN looks there for the names of their
- * parameters. They are not evaluated from there.
+ * Have subqueries, which have been compiled over rows of joins, or over what a
+ * columnar index has of expressions, tell their arguments as the plan does:
+ * EXPLAIN looks there for the names of their parameters. They are not evaluated
+ * from there.
  */
 static void
 name_arguments(CustomScanState *css)
@@ -227,7 +228,6 @@ begin_joins(VectorState *state, EState *estate, int eflags, List **outputs)
 	vector_node_begin_joins(&state->node, vector_node_exprs(&state->node, filter_clauses(cscan)), *outputs,
 							state->joins);
 	state->shared_rows = joins_shared_rows(state->node.source);
-	name_arguments(css);
 }
 
 static void
@@ -244,6 +244,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 		begin_joins(state, estate, eflags, &outputs);
 	else
 		vector_node_begin(&state->node, vector_node_exprs(&state->node, filter_clauses(cscan)), outputs);
+	name_arguments(css);
 	if (returns_rows(cscan))
 	{
 		state->sink = row_sink_create(outputs, batch);
