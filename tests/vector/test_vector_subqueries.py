@@ -237,6 +237,24 @@ def test_run_again(vectors: Connection) -> None:
         same(vectors, query.replace("big b", "parts b"))
 
 
+def test_within_or_of_several_tables(vectors: Connection) -> None:
+    """PostgreSQL makes a condition of one table of it, with the same subquery, and two hash tables for that.
+
+    Of parameters that change only one of them knows, in PostgreSQL, too.
+    """
+    query = (
+        "SELECT count(*) FROM big b JOIN goods g ON b.k = g.id"
+        " WHERE (b.k NOT IN (SELECT k FROM i WHERE k > 8) AND g.id IN (9, 10)) OR (b.n > 3 AND g.id = 2)"
+    )
+    same(vectors, query)
+    assert len(with_subqueries(vectors, query)) == 1
+    again = f"SELECT x, l.* FROM generate_series(0, 9) x, LATERAL ({query.replace('k > 8', 'k > x')} OFFSET 0) l"
+    same(vectors, again)
+    assert with_subqueries(vectors, again) == []
+    said = one(vectors, "SELECT pgbillion_rows.explain_vector(%s)", again)
+    assert "not vectorized: a hashed subquery within OR that may run again with other parameters" in said
+
+
 def test_errors_are_the_same(vectors: Connection) -> None:
     assert same(vectors, "SELECT count(*) FROM big b WHERE b.n > (SELECT i.n FROM i WHERE i.k = b.k)") == (
         "21000 more than one row returned by a subquery used as an expression"

@@ -316,7 +316,7 @@ condition_refusal(PlannerInfo *root, RestrictInfo *rinfo)
 		return "row security";
 	if (rinfo->pseudoconstant)
 		return "a condition that refers to no column";
-	return vector_condition_refusal(root, rinfo->clause);
+	return vector_condition_refusal(root, rinfo);
 }
 
 static ClauseMemo *

@@ -38,7 +38,7 @@ extern int	vector_exchange;	/* pgbillion_rows.vector_exchange */
 
 /* refusal.c: the reason, or NULL */
 extern const char *vector_expression_refusal(Expr *expr);
-extern const char *vector_condition_refusal(PlannerInfo *root, Expr *condition);
+extern const char *vector_condition_refusal(PlannerInfo *root, RestrictInfo *condition);
 extern const char *vector_table_refusal(PlannerInfo *root, RelOptInfo *rel);
 extern const char *vector_target_refusal(PathTarget *target);
 extern const char *vector_clause_refusal(PathTarget *target, List *clause);

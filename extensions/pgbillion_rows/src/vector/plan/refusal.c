@@ -34,18 +34,30 @@
 typedef struct Search
 {
 	PlannerGlobal *glob;		/* subqueries may be evaluated, unless NULL */
+	bool		is_copied;		/* other conditions may have the same
+								 * subqueries */
 	const char *reason;			/* what has been found, or NULL */
 } Search;
 
 /* What speaks against a subquery in a condition, or NULL. */
 static const char *
-subquery_refusal(PlannerGlobal *glob, SubPlan *subplan)
+subquery_refusal(const Search *search, SubPlan *subplan)
 {
+	PlannerGlobal *glob = search->glob;
+
 	if (glob == NULL)
 		return "a subquery in an expression";
 	/* rows of joins come in another order, and those of a batch term by term */
 	if (planner_subquery_varies(glob, subplan))
 		return "a subquery that may give another result each time";
+
+	/*
+	 * each condition has a hash table of its own, and only the first one that
+	 * is evaluated would see that parameters of the query around have changed
+	 */
+	if (search->is_copied && subplan->useHashTable &&
+		list_nth_node(PlannerInfo, glob->subroots, subplan->plan_id - 1)->outer_params != NULL)
+		return "a hashed subquery within OR that may run again with other parameters";
 	return NULL;
 }
 
@@ -70,7 +82,7 @@ unsuitable(Node *node, void *context)
 			*reason = "an expression from below an outer join";
 			return true;
 		case T_SubPlan:
-			*reason = subquery_refusal(search->glob, (SubPlan *) node);
+			*reason = subquery_refusal(search, (SubPlan *) node);
 			return *reason != NULL || expression_tree_walker(node, unsuitable, context);
 		case T_AlternativeSubPlan:
 
@@ -94,10 +106,8 @@ unsuitable(Node *node, void *context)
 }
 
 static const char *
-search_expression(Expr *expr, PlannerGlobal *glob)
+search_expression(Expr *expr, Search search)
 {
-	Search		search = {.glob = glob};
-
 	if (!unsuitable((Node *) expr, &search) && contain_volatile_functions((Node *) expr))
 		search.reason = "a volatile function";
 	return search.reason;
@@ -107,17 +117,23 @@ search_expression(Expr *expr, PlannerGlobal *glob)
 const char *
 vector_expression_refusal(Expr *expr)
 {
-	return search_expression(expr, NULL);
+	Search		search = {NULL};
+
+	return search_expression(expr, search);
 }
 
 /*
  * The same of a condition of a table or join. Subqueries in it are evaluated by
- * PostgreSQL, row by row.
+ * PostgreSQL, row by row. Of OR over several tables, PostgreSQL makes further
+ * conditions of one of them.
  */
 const char *
-vector_condition_refusal(PlannerInfo *root, Expr *condition)
+vector_condition_refusal(PlannerInfo *root, RestrictInfo *condition)
 {
-	return search_expression(condition, root->glob);
+	Search		search = {.glob = root->glob};
+
+	search.is_copied = condition->orclause != NULL && bms_membership(condition->clause_relids) == BMS_MULTIPLE;
+	return search_expression(condition->clause, search);
 }
 
 /* Why a table cannot be scanned by us, or NULL. */
@@ -152,7 +168,7 @@ vector_table_refusal(PlannerInfo *root, RelOptInfo *rel)
 			return "row security";
 		if (rinfo->pseudoconstant)
 			return "a condition that refers to no column";
-		reason = vector_condition_refusal(root, rinfo->clause);
+		reason = vector_condition_refusal(root, rinfo);
 		if (reason != NULL)
 			return reason;
 	}
