@@ -255,6 +255,24 @@ def test_within_or_of_several_tables(vectors: Connection) -> None:
     assert "not vectorized: a hashed subquery within OR that may run again with other parameters" in said
 
 
+def test_one_hash_table_for_all_partitions(vectors: Connection) -> None:
+    """Each of several tables that are joined on their own would have another."""
+    vectors.execute("CREATE TABLE split (id integer, k integer) PARTITION BY RANGE (id)")
+    for start in range(0, 36000, 3000):
+        vectors.execute(f"CREATE TABLE split_{start} PARTITION OF split FOR VALUES FROM ({start}) TO ({start + 3000})")
+    vectors.execute("INSERT INTO split SELECT i, i % 40 FROM generate_series(0, 35999) i")
+    vectors.execute("CREATE TABLE large AS SELECT i * 3 AS id FROM generate_series(1, 40000) i")
+    vectors.execute("ANALYZE split, large")
+    query = (
+        "SELECT g.name, count(*) FROM split s JOIN goods g ON s.k = g.id"
+        " AND (s.id NOT IN (SELECT id FROM large) OR g.id > 28) GROUP BY 1"
+    )
+    same(vectors, query)
+    switch(vectors, "on")
+    found = plans.nodes(plans.explain(vectors, query, run=True))
+    assert sum(node["Actual Loops"] for node in found if node.get("Subplan Name", "").startswith("SubPlan")) == 1
+
+
 def test_errors_are_the_same(vectors: Connection) -> None:
     assert same(vectors, "SELECT count(*) FROM big b WHERE b.n > (SELECT i.n FROM i WHERE i.k = b.k)") == (
         "21000 more than one row returned by a subquery used as an expression"

@@ -302,6 +302,18 @@ pair_cost(PlannerInfo *root, List *conditions, bool subqueries)
 	return cost;
 }
 
+/* What conditions of a join cost before the first pair of rows. */
+static Cost
+startup_cost(PlannerInfo *root, List *conditions)
+{
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, conditions)
+		cost += vector_condition_startup_cost(root, lfirst_node(RestrictInfo, lc));
+	return cost;
+}
+
 static Cost
 join_cost(PlannerInfo *root, JoinPath *join)
 {
@@ -310,7 +322,8 @@ join_cost(PlannerInfo *root, JoinPath *join)
 	double		outer_rows = outer->rows * cached_rows_factor(root, outer->parent);
 	double		inner_rows = inner->rows * cached_rows_factor(root, inner->parent);
 	double		rows = join->path.rows * cached_rows_factor(root, join->path.parent);
-	Cost		cost = cached_path_cost(root, outer) + cpu_tuple_cost * CACHED_COST_JOINED_ROW * rows;
+	Cost		cost = cached_path_cost(root, outer) + cpu_tuple_cost * CACHED_COST_JOINED_ROW * rows +
+		startup_cost(root, join->joinrestrictinfo);
 
 	if (IsA(join, NestPath))
 	{

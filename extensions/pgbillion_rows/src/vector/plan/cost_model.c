@@ -200,6 +200,16 @@ vector_pair_cost(PlannerInfo *root, RestrictInfo *condition)
 	return term_cost(root, (Node *) condition->clause);
 }
 
+/* What a condition costs once, before the first row: the hash tables of its subqueries. */
+Cost
+vector_condition_startup_cost(PlannerInfo *root, RestrictInfo *condition)
+{
+	QualCost	cost;
+
+	cost_qual_eval_node(&cost, (Node *) condition, root);
+	return cost.startup;
+}
+
 /* Cost of aggregating a row that the filter keeps. */
 Cost
 vector_row_cost(PlannerInfo *root, PathTarget *target)

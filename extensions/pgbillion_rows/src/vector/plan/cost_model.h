@@ -233,6 +233,7 @@ extern Cost vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
+extern Cost vector_condition_startup_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost vector_spill_cost(RelOptInfo *rel, PathTarget *target, double groups);

@@ -398,7 +398,8 @@ typedef struct Conditions
 {
 	int			nkeys;
 	Cost		keys;			/* of looking them up */
-	Cost		others;			/* of all other conditions */
+	Cost		others;			/* of all other conditions, for a pair, */
+	Cost		startup;		/* and once */
 	bool		goes_down;		/* does the only key remove rows of the table
 								 * before all else? */
 } Conditions;
@@ -449,6 +450,7 @@ count_conditions(PlannerInfo *root, const Joining *join, Conditions *found)
 			if (join->reversed && !fits_reversed(join, rinfo))
 				return "a condition that needs the order of a semijoin or antijoin";
 			found->others += vector_pair_cost(root, rinfo);
+			found->startup += vector_condition_startup_cost(root, rinfo);
 			continue;
 		}
 		clause = hashed_clause(root, rinfo, known, join->outer);
@@ -507,7 +509,7 @@ set_cost(const Joining *join, const InnerSide *inner, const Conditions *found, J
 	Cost		keys = found->keys + JOIN_FAR_KEY_COST * far;
 
 	step->build = inner->rows * (JOIN_BUILD_ROW_COST + JOIN_BUILD_VALUE_COST * inner->nvalues + keys +
-								 JOIN_FAR_BUILD_COST * far);
+								 JOIN_FAR_BUILD_COST * far) + found->startup;
 	step->probe = join->outer_rows * keys;
 	step->pairs = pairs * (JOIN_PAIR_COST + found->others);
 	/* it walks through its table in the end */

@@ -62,7 +62,8 @@ typedef struct JoinStep
 								 * tables are joined with it */
 	Cost		inner_cost;		/* of reading the inner side */
 	Cost		partial_cost;	/* of reading a part of it, in each process */
-	Cost		build;			/* of filling the table, without reading rows */
+	Cost		build;			/* of filling the table, without reading rows,
+								 * and hash tables of subqueries */
 	Cost		probe;			/* of looking up all rows that come to the
 								 * join */
 	Cost		pairs;			/* of those that it makes of them */
