@@ -194,6 +194,24 @@ def test_rows_that_match_nothing_are_not_tested(vectors: Connection) -> None:
     assert subplan["Actual Loops"] == matched > 0
 
 
+@pytest.mark.parametrize(
+    "on",
+    [
+        "g.id = 40 / (b.k - 5)",
+        "g.id = b.k AND 40 / (b.k - 5) > g.id - 30",
+        "g.id = b.k AND g.name < (1 / (b.k - 5))::text",
+    ],
+)
+def test_rows_that_are_to_be_removed_raise_no_errors(vectors: Connection, on: str) -> None:
+    """What joins compute of a row comes after the filter, as in PostgreSQL, where it can fail."""
+    query = f"SELECT count(*), sum(g.id) FROM big b JOIN goods g ON {on}"
+    assert same(vectors, query) == "22012 division by zero"
+    without = f"{query} WHERE b.k NOT IN (SELECT k FROM i WHERE k = 5)"
+    assert isinstance(same(vectors, without), answers.Answer)
+    (node,) = with_subqueries(vectors, without)
+    assert "SubPlan" in node["Filter"]
+
+
 def test_explain_names_arguments(vectors: Connection) -> None:
     """Of columns of the inner side, too."""
     vectors.execute("SET LOCAL pgbillion_rows.memoize_subqueries = force")

@@ -26,6 +26,7 @@
 #include "utils/float.h"
 #include "utils/guc.h"
 
+#include "planner/arithmetic.h"
 #include "planner/planner.h"
 #include "vector/node/custom_scan.h"
 #include "vector/plan/cost_model.h"
@@ -187,6 +188,23 @@ run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor
 }
 
 /*
+ * Can a join be computed for rows that the table's filter has yet to remove? It
+ * must neither raise an error for them, nor compute keys for them in vain.
+ */
+static bool
+takes_any_row(const JoinStep *step)
+{
+	ListCell   *lc;
+
+	foreach(lc, step->clauses)
+	{
+		if (!IsA(planner_strip_relabel(linitial(lfirst_node(OpExpr, lc)->args)), Var))
+			return false;
+	}
+	return !contain_leaked_vars((Node *) step->quals) && !contain_leaked_vars((Node *) step->others);
+}
+
+/*
  * Which of a chain's joins rows should pass before subqueries in the table's own
  * filter are evaluated: the last of the first ones that only remove rows; -1 if
  * there is none. Keys that go down remove most of these rows, but not all.
@@ -195,9 +213,16 @@ static int
 step_before_subqueries(List *steps)
 {
 	int			last = -1;
+	ListCell   *lc;
 
-	while (last + 1 < list_length(steps) && ((JoinStep *) list_nth(steps, last + 1))->only_removes)
-		last++;
+	foreach(lc, steps)
+	{
+		const JoinStep *step = lfirst(lc);
+
+		if (!step->only_removes || !takes_any_row(step))
+			break;
+		last = foreach_current_index(lc);
+	}
 	return last;
 }
 
