@@ -31,6 +31,7 @@ _TERMS = (
     "i.v < (SELECT max(x.v) FROM i x WHERE x.k = {o}.k)", "EXISTS (SELECT FROM i x WHERE x.k = i.k AND x.s = {o}.s)",
     "100 / ({o}.k - 20) < i.v",
 )  # fmt: skip
+_PLAIN = ("i.v > 3", "i.v < 2", "i.k = 4", "true", "false", "i.s > 's3'", "100 / (i.k - 20) < i.v")
 _STATES = (
     "count(*)", "count(i.v)", "sum(i.v)", "max(i.s)", "avg(i.n)", "min(i.k)", "count(DISTINCT i.s)",
     "string_agg(i.s, ',' ORDER BY i.s)", "max(i.v + {o}.k)", "sum(i.n * {o}.n)", "bool_or(i.v > {o}.k)",
@@ -74,7 +75,13 @@ class SubqueryGenerator:
         where, source = self._where(outer), self._source()
         column, value = self.chance.choice((("i.k", f"{outer}.k"), ("i.v", f"{outer}.k"), ("i.n", f"{outer}.n")))
         compared = self.chance.choice(("=", "<>", "<", ">="))
+        # the same for all rows: hashed
+        plain = self.chance.choice(_PLAIN)
         forms = (
+            f"{value} NOT IN (SELECT {column} FROM {source} WHERE {plain})",
+            f"{value} NOT IN (SELECT {column} FROM {source} WHERE {column} IS NOT NULL AND {plain})",
+            f"({outer}.k, {outer}.s) IN (SELECT i.k, i.s FROM {source} WHERE {plain}) IS NOT TRUE",
+            f"coalesce({value} IN (SELECT {column} FROM {source} WHERE {plain}), {outer}.s > 's2')",
             f"EXISTS (SELECT FROM {source} WHERE {where} OFFSET 0)",
             f"NOT EXISTS (SELECT 1 FROM {source} WHERE {where} LIMIT 3)",
             f"{value} IN (SELECT {column} FROM {source} WHERE {where})",

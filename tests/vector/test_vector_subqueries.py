@@ -37,6 +37,7 @@ def tables(cluster: Cluster) -> Iterator[str]:
                 "CREATE TABLE big (id integer, k integer, n numeric, s text);"
                 " INSERT INTO big SELECT i, nullif(i % 40, 7), (i % 9)::numeric(6, 2), 's' || i % 50"
                 " FROM generate_series(1, 20000) i;"
+                " CREATE TABLE p AS SELECT * FROM o; UPDATE p SET id = id + 400, n = n + 1 WHERE k > 3;"
                 " CREATE TABLE goods (id integer PRIMARY KEY, name text);"
                 " INSERT INTO goods SELECT i, 'n' || i % 10 FROM generate_series(1, 30) i;"
                 " CREATE TABLE parts (id integer, k integer, n numeric, s text) PARTITION BY RANGE (id);"
@@ -44,7 +45,7 @@ def tables(cluster: Cluster) -> Iterator[str]:
                 " CREATE TABLE parts_2 PARTITION OF parts DEFAULT;"
                 " INSERT INTO parts SELECT * FROM big"
             )
-            conn.execute("VACUUM ANALYZE big, goods, parts, o, i")
+            conn.execute("VACUUM ANALYZE big, goods, parts, o, i, p")
             conn.execute("CREATE INDEX ON o USING columns (id, k, n, s, f)")
             conn.execute("CREATE INDEX ON parts_1 USING columns (id, k, n, s)")
         yield name
@@ -330,9 +331,11 @@ def test_generated_queries(
     generator = SubqueryGenerator(SEED + workers + len(memory))
     chance = generator.chance
     distinct = "(SELECT DISTINCT k FROM i) p"
+    columns = "id, k, n, s, a, f"
+    several = f"(SELECT {columns} FROM o UNION ALL SELECT {columns} FROM p) o"
     used = errors = 0
     for number in range(QUERIES // 4):
-        condition = generator.truth("o")
+        condition, other = generator.truth("o"), generator.truth("o")
         kind = chance.choice(("JOIN", "LEFT JOIN"))
         query = chance.choice(
             (
@@ -347,6 +350,21 @@ def test_generated_queries(
                 f"SELECT count(*), sum(p.v) FROM i p WHERE NOT EXISTS (SELECT FROM o WHERE o.k = p.k AND {condition})",
                 f"SELECT x, c FROM generate_series(1, 4) x, LATERAL (SELECT count(*) c FROM o WHERE o.id % 4 < x"
                 f" AND {condition} OFFSET 0) l",
+                f"SELECT o.k, count(*), sum(p.v) FROM o {kind} i p ON o.k = p.k WHERE {condition} AND ({other}) IS NOT"
+                " FALSE GROUP BY 1",
+                f"SELECT count(*), sum(p.v) FROM o JOIN i p ON o.k = p.k WHERE ({condition} AND p.v > 9)"
+                f" OR ({other} AND p.v < 2)",
+                f"SELECT o.k, count(DISTINCT p.v), sum(DISTINCT o.id) FROM o {kind} i p ON o.k = p.k AND {condition}"
+                " GROUP BY 1 HAVING count(DISTINCT o.s) > 1",
+                f"SELECT count(DISTINCT o.s), count(*) FROM o {kind} {distinct} ON o.k = p.k WHERE {condition}",
+                f"SELECT o.k, count(*), max(o.s) FROM {several} WHERE {condition} GROUP BY 1",
+                f"SELECT o.k, count(p.k), max(o.s) FROM {several} {kind} {distinct} ON o.k = p.k AND {condition}"
+                f" WHERE {other} GROUP BY 1",
+                f"SELECT x, l.* FROM generate_series(1, 4) x, LATERAL (SELECT p.k, count(*), count(DISTINCT o.s) FROM o"
+                f" {kind} {distinct} ON o.k = p.k WHERE o.k NOT IN (SELECT k FROM i WHERE v > x * 3) AND {condition}"
+                " GROUP BY 1 ORDER BY 1, 2 LIMIT 3) l",
+                f"SELECT x, l.* FROM generate_series(1, 4) x, LATERAL (SELECT count(*) FROM {several} {kind} {distinct}"
+                f" ON o.k = p.k AND o.n NOT IN (SELECT n FROM i WHERE v > x * 4) WHERE {condition} OFFSET 0) l",
             )
         )
         vectors.execute(f"SET pgbillion_rows.columns = {'on' if number % 2 else 'off'}".encode())
