@@ -484,6 +484,8 @@ def test_columns_that_no_index_has(conn: Connection, indexed: bool) -> None:
         "SELECT n.c, count(*) FROM facts f JOIN names n ON f.k = n.id WHERE f IS NOT NULL GROUP BY 1",
         "SELECT n.c, count(*) FROM facts f JOIN names n ON f.k = n.id WHERE f.xmin::text <> '3' GROUP BY 1",
         "SELECT n.c, max(f.ctid) FROM facts f JOIN names n ON f.k = n.id GROUP BY 1",
+        "SELECT n.c, count(*) FROM facts f JOIN names n ON f.k = n.id WHERE n.tableoid = 'names'::regclass GROUP BY 1",
+        "SELECT n.c, count(*) FROM facts f JOIN names n ON f.k = n.id WHERE n IS NOT NULL GROUP BY 1",
         "SELECT f.tableoid::regclass::text, f.v, n.c FROM facts f JOIN names n ON f.k = n.id WHERE n.c = 1",
         "SELECT f.ctid FROM facts f WHERE EXISTS (SELECT FROM names n WHERE n.id = f.k)",
         "SELECT f FROM facts f JOIN names n ON f.k = n.id WHERE n.c = 1",

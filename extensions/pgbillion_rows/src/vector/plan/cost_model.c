@@ -79,6 +79,17 @@ vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n)
 	return rel->tuples * clauselist_selectivity(root, list_copy_head(terms, n), 0, JOIN_INNER, NULL);
 }
 
+/* Does a term need what a batch does not have: a system column, a row as a whole, or what outer joins may make NULL? */
+static bool
+needs_more_than_columns(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, PlaceHolderVar) || (IsA(node, Var) && ((Var *) node)->varattno <= 0))
+		return true;
+	return expression_tree_walker(node, needs_more_than_columns, context);
+}
+
 /* How many of the terms, from the first on, are kernels' as a whole. */
 static int
 count_kernels(PlannerInfo *root, RelOptInfo *rel, List *terms)
@@ -90,7 +101,8 @@ count_kernels(PlannerInfo *root, RelOptInfo *rel, List *terms)
 	Relation	table = table_open(planner_rt_fetch(rel->relid, root)->relid, NoLock);
 	int			n = 0;
 
-	while (n < list_length(terms) && vector_filter_is_kernel(list_nth(terms, n), RelationGetDescr(table)))
+	while (n < list_length(terms) && !needs_more_than_columns(list_nth(terms, n), NULL) &&
+		   vector_filter_is_kernel(list_nth(terms, n), RelationGetDescr(table)))
 		n++;
 	table_close(table, NoLock);
 	MemoryContextSwitchTo(old);
