@@ -5,6 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import psycopg
+
+from pgbillion.common.connection import Connection
+from pgbillion.rows import answers
+
 # o: outer rows, of which several have the same values; i: inner ones; e: none
 TABLES = """
 CREATE TABLE o (id integer, k integer, n numeric, s text, a integer[], f double precision);
@@ -36,6 +41,26 @@ _STATES = (
     "count(*)", "count(i.v)", "sum(i.v)", "max(i.s)", "avg(i.n)", "min(i.k)", "count(DISTINCT i.s)",
     "string_agg(i.s, ',' ORDER BY i.s)", "max(i.v + {o}.k)", "sum(i.n * {o}.n)", "bool_or(i.v > {o}.k)",
 )  # fmt: skip
+
+
+def outcome(conn: Connection, query: str) -> answers.Answer | str:
+    """A query's answer, or its error; what it changes is rolled back."""
+    conn.execute("SAVEPOINT before")
+    try:
+        return answers.answer(conn.execute(query.encode()))
+    except psycopg.Error as error:
+        return f"{error.sqlstate} {error.diag.message_primary}"
+    finally:
+        conn.execute("ROLLBACK TO before; RELEASE before")
+
+
+def agreed(core: answers.Answer | str, ours: answers.Answer | str, query: str) -> answers.Answer | str:
+    """What PostgreSQL's plan gives, with which ours agrees."""
+    if isinstance(core, str) or isinstance(ours, str):
+        assert core == ours, query
+    else:
+        assert answers.difference(core, ours) is None, query
+    return core
 
 
 class SubqueryGenerator:

@@ -10,13 +10,12 @@ import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import psycopg
 import pytest
 
 from harness import servers
 from harness.amount import Count, amount
 from harness.servers import one
-from harness.subqueries import TABLES, SubqueryGenerator
+from harness.subqueries import TABLES, SubqueryGenerator, agreed, outcome
 from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
@@ -59,28 +58,13 @@ def remembered(conn: Connection, query: str, *, run: bool = False) -> list[plans
     return [node for node in plans.nodes(plan) if node.get("Custom Plan Provider") == NODE]
 
 
-def outcome(conn: Connection, query: str) -> answers.Answer | str:
-    """A query's answer, or its error; what it changes is rolled back."""
-    conn.execute("SAVEPOINT before")
-    try:
-        return answers.answer(conn.execute(query.encode()))
-    except psycopg.Error as error:
-        return f"{error.sqlstate} {error.diag.message_primary}"
-    finally:
-        conn.execute("ROLLBACK TO before; RELEASE before")
-
-
 def same(conn: Connection, query: str) -> answers.Answer | str:
     """What a query gives, which is the same with and without."""
     switch(conn, "off")
     core = outcome(conn, query)
     for mode in ("on", "force"):
         switch(conn, mode)
-        ours = outcome(conn, query)
-        if isinstance(core, str) or isinstance(ours, str):
-            assert core == ours, query
-        else:
-            assert answers.difference(core, ours) is None, query
+        agreed(core, outcome(conn, query), query)
     return core
 
 

@@ -9,13 +9,12 @@ import os
 import random
 from collections.abc import Callable, Iterator
 
-import psycopg
 import pytest
 
 from harness import servers
 from harness.amount import Count, amount
 from harness.servers import one
-from harness.subqueries import TABLES, SubqueryGenerator
+from harness.subqueries import TABLES, SubqueryGenerator, agreed, outcome
 from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
 from pgbillion.server.postgres import Cluster
@@ -80,27 +79,12 @@ def with_subqueries(conn: Connection, query: str, *, run: bool = False) -> list[
     ]
 
 
-def outcome(conn: Connection, query: str) -> answers.Answer | str:
-    conn.execute("SAVEPOINT before")
-    try:
-        return answers.answer(conn.execute(query.encode()))
-    except psycopg.Error as error:
-        return f"{error.sqlstate} {error.diag.message_primary}"
-    finally:
-        conn.execute("ROLLBACK TO before; RELEASE before")
-
-
 def same(conn: Connection, query: str) -> answers.Answer | str:
     """What a query gives, which is the same with and without."""
     switch(conn, "off")
     core = outcome(conn, query)
     switch(conn, "force")
-    ours = outcome(conn, query)
-    if isinstance(core, str) or isinstance(ours, str):
-        assert core == ours, query
-    else:
-        assert answers.difference(core, ours) is None, query
-    return core
+    return agreed(core, outcome(conn, query), query)
 
 
 FILTERS = [

@@ -228,15 +228,15 @@ def _statement(statement: str, summary: str = "") -> Callable[[Bench, Result], N
 
 
 def _completion(bench: Bench, result: Result) -> None:
-    """Ask as psql does when the tabulator key is pressed behind the first half of a name."""
+    """Ask as psql does when the tabulator key is pressed behind two thirds of a name."""
     times = []
     with bench.session() as conn:
         for name in bench.names(_FEW, seed=4):
-            half = name[: len(name) * 2 // 3].replace("_", "\\_")
+            typed = name[: len(name) * 2 // 3].replace("_", "\\_")
             start = time.perf_counter()
-            conn.execute(_COMPLETION, [f"{half}%", _MOST_COMPLETIONS]).fetchall()
+            conn.execute(_COMPLETION, [f"{typed}%", _MOST_COMPLETIONS]).fetchall()
             times.append(time.perf_counter() - start)
-    _each(result, times, f"{len(times)} names of which two thirds were typed")
+    _each(result, times, "names of which two thirds were typed")
 
 
 def _introspection(bench: Bench, result: Result) -> None:
@@ -247,7 +247,7 @@ def _introspection(bench: Bench, result: Result) -> None:
             found = conn.execute(_INTROSPECTION, [bench.plan.schema, name]).fetchall()
             times.append(time.perf_counter() - start)
             assert found, name
-    _each(result, times, f"{len(times)} random tables")
+    _each(result, times, "random tables")
 
 
 def _walk(bench: Bench, result: Result) -> None:
