@@ -392,7 +392,7 @@ tokens_take(Tokens *tokens, const char *bytes)
 /*
  * Decode numbers, of which there are whole pairs, to a number of bytes; returns
  * false if it is another one.  Up to TOKENS_SLACK bytes more may be written,
- * and two bytes more be read.
+ * and five bytes more be read.
  */
 bool
 tokens_decode(const Tokens *tokens, const char *codes, Size code_bytes, char *to, Size length)
