@@ -202,7 +202,7 @@ find_chain(PlannerInfo *root, Request *request)
 	request->inherited = join_chain_is_of_parts(request->chain);
 	/* each table's scan would have states of the same values */
 	if (request->inherited && request->distinct)
-		return "DISTINCT in an aggregate over joins of several tables";
+		return planner_no_partial_form(root, request->rel->reltarget, (Node *) request->having);
 	/* what is found out of several tables must be of those of both chains */
 	if (request->worker_chain != NULL && (request->inherited || join_chain_is_of_parts(request->worker_chain)) &&
 		(request->distinct || join_chain_table(request->worker_chain) != join_chain_table(request->chain)))
