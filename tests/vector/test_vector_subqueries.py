@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -206,7 +207,7 @@ def test_explain_names_arguments(vectors: Connection) -> None:
         " AND i.s <> b.s)",
     )
     assert "Cache Key: g.id, b.s" in said or "Cache Key: b.s, g.id" in said, said
-    assert "Join Filter 1: (b.n < (SubPlan 1))" in said, said
+    assert re.search(r"Join Filter 1: \(b\.n < \(SubPlan \w+\)\)", said), said
 
 
 def test_explain_names_arguments_that_an_index_has(vectors: Connection) -> None:
