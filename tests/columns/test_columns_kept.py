@@ -428,7 +428,7 @@ def test_what_nobody_reads_is_dropped(cli: CommandLine) -> None:
     assert (cli.json(*APPLY)["created"], cli.json(*APPLY)["idle"]) == ([], 1)
     _as_app(cli, SUMS)
     assert [made["index"] for made in cli.json(*APPLY)["created"]] == [created["index"]]
-    # as it says, which makes it the index of whoever has done that
+    # created again by that command, the index counts as one that somebody made by hand
     cli.run("rows", "columns", "--drop-unread", MOMENT, check=True)
     _do(cli, gone["undo"])
     assert cli.json("rows", "columns", "--drop-unread", MOMENT)["dropped"] == []

@@ -249,6 +249,11 @@ def test_rows_of_the_small_side_whatever_is_below(joins: Connection) -> None:
             f" (SELECT FROM fact f JOIN {below} ON f.c = n.k WHERE f.b = i.k) ORDER BY 1, 2"
         )
         both(joins, query, None)
+    # of keys that are all NULL nothing is known
+    joins.execute("CREATE TABLE unknown AS SELECT nullif(k, k) AS k, w FROM ints; ANALYZE unknown")
+    query = "SELECT count(*), sum(u.w) FROM unknown u WHERE NOT EXISTS (SELECT FROM fact f WHERE f.b = u.k)"
+    assert kinds(plans.explain(joins, query)) == ["Right Anti"]
+    both(joins, query, None)
     joins.execute("CREATE TABLE none (LIKE fact); ANALYZE none")
     for table in ("none", "fact"):
         query = f"SELECT count(*), sum(i.w) FROM ints i WHERE NOT EXISTS (SELECT FROM {table} f WHERE f.b = i.k)"

@@ -281,7 +281,7 @@ def _drop_unread(
 def _apply(
     conn: Connection, book: Journal, budget: int | None, failures: list[Failed], *, all_roles: bool, quiet: bool
 ) -> dict[str, Any]:
-    """Create what is advised, drop what of ours that replaces, and print or return what was done."""
+    """Create the advised indexes, drop earlier ones that they replace, and print or return what was done."""
     keeping, spent = upkeep.keeping(conn, book)
     counted = workload.of_statistics(conn, all_roles=all_roles, unattended=True)
     queries, idle = upkeep.called_since(counted.queries, book)

@@ -232,7 +232,7 @@ def drop_unread(
 def drop_superseded(
     conn: Connection, oids: Sequence[int], by: str, book: Journal, say: Callable[[str], None]
 ) -> tuple[list[Done], list[Failed]]:
-    """Drop indexes of ours whose columns another one has."""
+    """Drop indexes that this command has created if another index has their columns, too."""
     done: list[Done] = []
     failed: list[Failed] = []
     for one in reads(conn, [index for index in columns.indexes(conn) if index.oid in oids]):

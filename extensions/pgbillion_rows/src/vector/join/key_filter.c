@@ -175,13 +175,18 @@ join_key_filter_begin(JoinKeyFilter *filter)
 		JoinBuild  *build = set->build;
 
 		set->serial = build->serial;
-		set->usable = build->complete && join_table_count(build->table) > 0;
+
+		/*
+		 * rows with a NULL among their keys, which an antijoin keeps, have no
+		 * bounds
+		 */
+		set->usable = build->complete && build->min[set->key] <= build->max[set->key];
 		set->bits = NULL;
 		if (!set->usable)
 			continue;
 		set->min = build->min[set->key];
 		set->max = build->max[set->key];
-		Assert(set->min <= set->max);
+		Assert(join_table_count(build->table) > 0);
 		if (join_keys_direct(build->join_keys))
 			note_values(filter, set);
 	}

@@ -1057,6 +1057,12 @@ create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilte
 	attnos = bms_join(attnos, batch_attnos(spec->quals));
 	attnos = bms_join(attnos, batch_attnos(spec->others));
 	attnos = attributes_before(attnos, spec->first + spec->ncolumns);
+
+	/*
+	 * each of several processes would mark entries of its own, and rows that
+	 * nothing matches have no columns for further conditions
+	 */
+	Assert(!spec->reversed || ((spec->type == JOIN_SEMI || spec->type == JOIN_ANTI) && !spec->shared && spec->others == NIL));
 	join->source.methods = &join_methods;
 	join->type = spec->type;
 	join->reversed = spec->reversed;

@@ -280,6 +280,8 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 		Path	   *inner = join_step_inner(step, vector_parallel_divisor(parallel_workers));
 		List	   *others = step->others;
 
+		/* only one scan may have the rows of the hash table: look_along() */
+		Assert(!step->reversed || (parallel_workers == 0 && chain->table->reloptkind == RELOPT_BASEREL));
 		if (foreach_current_index(lc) == last)
 			others = list_concat_copy(others, list_copy_tail(terms, plain));
 		path->custom_paths = lappend(path->custom_paths, inner);
