@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from harness import servers
 
 from pgbillion.server import postgres
 
 
-def test_several_threads_make_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_threads_make_one_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them sees it before it is the server's: as root, that takes a moment."""
     chown = os.chown
 
@@ -21,13 +22,11 @@ def test_several_threads_make_one_folder(tmp_path: Path, monkeypatch: pytest.Mon
         chown(path, user, group)
 
     monkeypatch.setattr(os, "chown", slowly)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    with ThreadPoolExecutor(4) as threads:
+    with servers.temporary_folder() as parent, ThreadPoolExecutor(4) as threads:
         for made in [
-            threads.submit(postgres.make_folder, tmp_path / "s", private=True, for_server=True) for _ in range(4)
+            threads.submit(postgres.make_folder, parent / "s", private=True, for_server=True) for _ in range(4)
         ]:
             made.result()
             time.sleep(0.1)
-    assert [path.name for path in tmp_path.iterdir()] == ["s"]
-    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o700
+        assert [path.name for path in parent.iterdir()] == ["s"]
+        assert (parent / "s").stat().st_mode & 0o777 == 0o700
