@@ -21,15 +21,23 @@ from pgbillion.rows.answers import Answer
 
 PACKAGES = ("duckdb==1.5.5", "duckdb-extension-tpcds==1.5.5", "duckdb-extension-tpch==1.5.5")
 Row = Sequence[str | None]
+TOLERANCE = 1e-9  # relative, of numbers
 
 # what a program of start() ends with: `first`, as a line; then each of the `queries` whose number is asked for
 _SERVE = """
+def text(value):
+    # as PostgreSQL prints it
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if getattr(value, "microsecond", 0):
+        return str(value).rstrip("0")
+    return None if value is None else str(value)
 print(json.dumps(first), flush=True)
 for line in sys.stdin:
     start = time.perf_counter()
     rows = db.execute(queries[int(line)]).fetchall()
     seconds = time.perf_counter() - start
-    rows = [[None if value is None else str(value) for value in row] for row in rows]
+    rows = [[text(value) for value in row] for row in rows]
     print(json.dumps({"seconds": seconds, "rows": rows}), flush=True)
 """
 
@@ -58,13 +66,13 @@ class Duck:
 
 
 @contextlib.contextmanager
-def start(program: str, *arguments: str) -> Iterator[Duck]:
+def start(program: str, *arguments: str, interpreter: Path | None = None) -> Iterator[Duck]:
     """Run a program that sets `db`, a connection, `queries` by their numbers, and `first`, what it tells of them.
 
-    It imports json, sys and time, among others.
+    It imports json, sys and time, among others. Without an interpreter, DuckDB is the one that has the generators.
     """
     # an extension's file is for this DuckDB: another one in the user's home would come before it
-    command: list[str | Path] = [python(), "-I", "-c", program + _SERVE, *arguments]
+    command: list[str | Path] = [interpreter or python(), "-I", "-c", program + _SERVE, *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Duck(process)
@@ -90,14 +98,14 @@ def rows(answer: Answer) -> list[Row]:
     return [[None if value is None else value.decode().strip() for value in row] for row in answer.rows]
 
 
-def compare(key: str, answer: Answer, theirs: Sequence[Row]) -> None:
-    """Raise RuntimeError unless DuckDB answers the same."""
+def compare(key: str, answer: Answer, theirs: Sequence[Row], tolerance: float = TOLERANCE) -> None:
+    """Raise RuntimeError unless DuckDB answers the same, numbers to this part of their values."""
     ours = rows(answer)
     stripped = [[None if value is None else value.strip() for value in row] for row in theirs]
     if len(ours) != len(stripped):
         raise RuntimeError(f"{key}: {len(stripped)} rows by DuckDB, {len(ours)} by PostgreSQL")
     for one, two in zip(sorted(ours, key=order), sorted(stripped, key=order), strict=True):
-        if not close(one, two):
+        if not close(one, two, tolerance):
             raise RuntimeError(f"{key}: DuckDB has {two}, PostgreSQL {one}")
 
 
@@ -108,9 +116,9 @@ def order(row: Row) -> tuple[list[str], list[float]]:
     return words, [number for number in numbers if number is not None]
 
 
-def close(one: Row, two: Row) -> bool:
+def close(one: Row, two: Row, tolerance: float = TOLERANCE) -> bool:
     """Tell whether two rows are the same but for the last digits of numbers."""
-    return len(one) == len(two) and all(_close(*pair) for pair in zip(one, two, strict=True))
+    return len(one) == len(two) and all(_close(*pair, tolerance) for pair in zip(one, two, strict=True))
 
 
 def _number(value: str | None) -> float | None:
@@ -120,8 +128,8 @@ def _number(value: str | None) -> float | None:
         return None
 
 
-def _close(one: str | None, two: str | None) -> bool:
+def _close(one: str | None, two: str | None, tolerance: float) -> bool:
     left, right = _number(one), _number(two)
     if left is None or right is None:
         return one == two
-    return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9)
+    return math.isclose(left, right, rel_tol=tolerance, abs_tol=1e-9)

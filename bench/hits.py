@@ -1,20 +1,25 @@
-"""Queries of web analytics over one wide table, by PostgreSQL's own plans and by ours.
+"""Queries of web analytics over one wide table, by PostgreSQL's own plans, by ours, and by DuckDB.
 
 The table, hits.sql, and the queries are of our own making: page views of many sites, 2 million rows of 104 columns and
-more than 600 bytes at scale 1. One process; answers of all sides are compared in full. Where the extension has the
-access method `columns`, a copy of the table with such an index is a third side. QUICK=1 is scale 0.2, SCALE=… another
-one; SEED=… repeats the order, ROUNDS=… is how often, CLOCK=cpu counts CPU time, QUERIES=top_url,… are only these,
-PG_CONFIG=… another PostgreSQL.
+more than 600 bytes at scale 1. One process; answers of all sides are compared in full. A copy of the table with two
+columnar indexes is a third side, and DuckDB with one thread and with two, on its own copy, the fourth. QUICK=1 is scale
+0.2, SCALE=… another one; SEED=… repeats the order, ROUNDS=… is how often, CLOCK=cpu counts CPU time (DuckDB's stays
+elapsed time), QUERIES=top_url,… are only these, PG_CONFIG=… another PostgreSQL.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import statistics
+import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
 import common
 import contest
+import duck
 from contest import OURS, POSTGRESQL, Query, Result, Side
 from pgbillion.common import search_path
 from pgbillion.common.connection import Connection
@@ -23,11 +28,15 @@ from pgbillion.rows import aggregate
 SCALE = float(os.environ.get("SCALE") or common.sized(1, 0.2, 0.001))
 ROWS = round(2_000_000 * SCALE)
 COPY = "with_columns"  # the schema of the copy with the index
-# an index has room for 32 columns: those of which most queries have all they read
+# an index has room for 32 columns: those of which most queries have all they read, and those of the other queries
 INDEXED = (
     "visitor_id, url, phrase, site_id, load_ms, hit_date, hit_time, is_robot, screen_width, price, title, hit_id,"
     " is_mobile, country, browser, is_new, items, score, stay_ms, page_id, currency, language, referrer, ip, region_id,"
     " phone, version, os, country_id, source, campaign, request"
+)
+FURTHER = (
+    "site_id, is_robot, os, browser, load_ms, ready_ms, screen_width, screen_height, flag_1, flag_5, flag_9, counter_7,"
+    " label_2, label_4"
 )
 COLUMNS = Side("with columns", {contest.ENABLE: "on", "search_path": f"{COPY}, public"})
 ONLY = os.environ.get("QUERIES", "").split(",") if os.environ.get("QUERIES") else None
@@ -66,6 +75,24 @@ EXPRESSIONS = {
     "labels": ", ".join(f"'{word} ' || (f.page + {n}) % {3 + 5 * n}" for n, word in enumerate(
         ("alpha", "beta", "gamma", "delta", "epsilon", "zeta"))),
 }  # fmt: skip
+
+# DuckDB's own copy; numbers of queries below zero are numbers of threads
+DUCKDB = """
+import json, os, sys, time
+import duckdb
+folder, columns, texts = sys.argv[1:]
+db = duckdb.connect(f"{folder}/duck.db")
+db.execute("SET enable_progress_bar = false")
+db.execute(f"CREATE TABLE hits ({columns})")
+# an empty string is quoted, and no NULL
+db.execute(f"COPY hits FROM '{folder}/hits.csv' (FORMAT csv, HEADER false, ALLOW_QUOTED_NULLS false)")
+db.execute("CHECKPOINT")
+queries = dict(enumerate(json.loads(texts))) | {-n: f"SET threads = {n}" for n in (1, 2)}
+first = duckdb.__version__
+"""
+THREADS = (1, 2)
+Times = defaultdict[tuple[str, int], list[float]]  # seconds of a query with so many threads
+TOLERANCES = {"wide_rows": 1e-6}  # has a real, of which DuckDB's interface makes a double
 
 DISTINCT = "distinct"  # what the keys of queries with count(DISTINCT) begin with
 QUERIES = tuple(
@@ -189,13 +216,14 @@ def make(conn: Connection) -> None:
 
 
 def make_copy(conn: Connection) -> bool:
-    """Make the copy with a columnar index; return whether there is that access method."""
+    """Make the copy with columnar indexes; return whether there is that access method."""
     if conn.execute("SELECT 1 FROM pg_am WHERE amname = 'columns'").fetchone() is None:
         return False
-    common.say("making the copy with a columnar index")
+    common.say("making the copy with two columnar indexes")
     conn.execute(f"CREATE SCHEMA {COPY}; CREATE TABLE {COPY}.hits (LIKE hits)".encode())
     conn.execute(f"INSERT INTO {COPY}.hits SELECT * FROM hits".encode())
-    conn.execute(f"CREATE INDEX ON {COPY}.hits USING columns ({INDEXED})".encode())
+    for columns in (INDEXED, FURTHER):
+        conn.execute(f"CREATE INDEX ON {COPY}.hits USING columns ({columns})".encode())
     conn.execute("CHECKPOINT")
     # encodes what is all-visible
     conn.execute(f"VACUUM (FREEZE, ANALYZE) {COPY}.hits".encode())
@@ -220,7 +248,16 @@ def index_bytes_share(conn: Connection) -> float:
     return float(row[0])
 
 
-def keys(results: Sequence[Result], sides: Sequence[Side], share: float | None) -> dict[str, float]:
+def give_to_duckdb(conn: Connection, folder: Path) -> None:
+    """Write the rows to where DuckDB reads them."""
+    common.say("copying the table to DuckDB")
+    file = folder / "hits.csv"
+    with file.open("wb") as output, conn.cursor().copy("COPY hits TO STDOUT (FORMAT csv)") as copy:
+        for data in copy:
+            output.write(data)
+
+
+def keys(results: Sequence[Result], sides: Sequence[Side], share: float | None, duckdb: Times) -> dict[str, float]:
     """The figures to look at."""
     distinct = [result for result in results if result.query.key.startswith(DISTINCT)]
     found = {"hits_geomean": contest.geomean(results), "hits_lowest": contest.lowest(results)}
@@ -229,6 +266,13 @@ def keys(results: Sequence[Result], sides: Sequence[Side], share: float | None) 
     if COLUMNS in sides:
         found["hits_geomean_columns"] = contest.geomean(results, COLUMNS)
         found["hits_lowest_columns"] = contest.lowest(results, COLUMNS)
+        # above 1 where the columnar index is faster
+        for threads, name in zip(THREADS, ("", "_two_threads"), strict=True):
+            ratios = [
+                statistics.median(duckdb[result.query.key, threads]) / result.median(COLUMNS) for result in results
+            ]
+            found[f"hits_duckdb{name}"] = round(statistics.geometric_mean(ratios), 3)
+            found[f"hits_worst_duckdb{name}"] = round(min(ratios), 3)
     if share is not None:
         found["hits_index_bytes_share"] = share
     return found
@@ -238,7 +282,9 @@ def main() -> int:
     """Run the benchmark and return the exit status."""
     seed, order = common.seeded()
     results: list[Result] = []
-    with common.own_server() as (cluster, _):
+    duckdb: Times = defaultdict(list)
+    queries = [query for query in QUERIES if ONLY is None or query.key in ONLY]
+    with common.own_server() as (cluster, folder):
         target = common.database(cluster, "bench")
         # the session has the extension from here on
         with aggregate.session(target):
@@ -249,22 +295,54 @@ def main() -> int:
             share = None
             if make_copy(conn):
                 sides, share = (*sides, COLUMNS), index_bytes_share(conn)
+            give_to_duckdb(conn, folder)
             conn.execute("CHECKPOINT")
-        with aggregate.session(target) as conn, search_path.restored(conn):
+        with (
+            duck.start(
+                DUCKDB,
+                str(folder),
+                TABLE.replace("numeric", "decimal"),
+                json.dumps([query.sql for query in queries]),
+                interpreter=Path(sys.executable),
+            ) as theirs,
+            aggregate.session(target) as conn,
+            search_path.restored(conn),
+        ):
+            (folder / "hits.csv").unlink()
             conditions = common.conditions(cluster)
             contest.configure(conn, contest.SESSION)
-            for query in QUERIES:
-                if ONLY is None or query.key in ONLY:
-                    results.append(contest.check(conn, query, sides, 1)[0])
-                    common.say(f"{query.key}: the answers agree")
-            again = contest.measure(conn, results, sides, order)
+            numbers = {query.key: number for number, query in enumerate(queries)}
+            for query in queries:
+                result, answer = contest.check(conn, query, sides, 1)
+                results.append(result)
+                duck.compare(
+                    query.key, answer, theirs.run(numbers[query.key])[1], TOLERANCES.get(query.key, duck.TOLERANCE)
+                )
+                common.say(f"{query.key}: the answers agree")
+
+            def by_duckdb(result: Result) -> None:
+                for threads in THREADS:
+                    theirs.run(-threads)
+                    duckdb[result.query.key, threads].append(theirs.run(numbers[result.query.key])[0])
+
+            again = contest.measure(conn, results, sides, order, by_duckdb)
     contest.report(
         "hits",
         f"{ROWS:,} rows of web analytics",
-        keys(results, sides, share),
+        keys(results, sides, share, duckdb),
         results,
         sides,
-        {"rows": ROWS, "measured_again": again, "seed": seed, **conditions},
+        {
+            "rows": ROWS,
+            "duckdb": theirs.first,
+            "duckdb_milliseconds": {
+                f"{key}, {threads}": common.spread([value * 1000 for value in values])
+                for (key, threads), values in duckdb.items()
+            },
+            "measured_again": again,
+            "seed": seed,
+            **conditions,
+        },
     )
     return 0
 

@@ -4,7 +4,8 @@ Star and snowflake queries over TPC-DS's tables (bench/star_queries.py), at the 
 bench-tpcds`: PostgreSQL, vectors over the heap, and columnar indexes in turn, the best of two each. Answers are
 compared. A ratio below 0.9 is measured again, 7 times, before it counts; queries that PostgreSQL answers within a
 millisecond are left out. What takes longer than LIMIT=10 seconds is canceled; where PostgreSQL ends and pgbillion does
-not, that counts as below, too.
+not, that counts as below, too. "calibration" is what part of the plans of a side, and of all, cost as much per
+millisecond as their median does, by a factor of at most 3.
 
 QUERIES=… is how many (1000; QUICK=1 is 100 at scale 0.1), SEED=… the number of the first one (0), by which each can be
 run again, SCALE=… is another scale, PARTITIONS=12 partitions the fact tables, CLOCK=wall counts the time that passes
@@ -14,6 +15,7 @@ below, with all plans.
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 from collections.abc import Sequence
@@ -32,7 +34,7 @@ import tpcds
 from contest import POSTGRESQL, Query, Result, Side
 from pgbillion.common import search_path
 from pgbillion.common.connection import Connection
-from pgbillion.rows import answers
+from pgbillion.rows import answers, plans
 from pgbillion.server import extension
 
 NUMBER = int(os.environ.get("QUERIES") or common.sized(1000, 100, 3))
@@ -40,6 +42,7 @@ SEED = int(os.environ.get("SEED") or 0)
 ROUNDS = common.sized(2, 2, 1)
 AGAIN = common.sized(7, 7, 1)
 BOUND = 0.9
+FACTOR = 3  # within which costs are to be proportional to times
 LEAST_SECONDS = 0.001
 
 
@@ -49,6 +52,7 @@ class Found:
 
     result: Result
     unfinished: list[str] = field(default_factory=list)
+    costs: dict[str, float] = field(default_factory=dict)  # of plans, as estimated
 
     def ratio(self, side: Side) -> float | None:
         """How many times as fast as PostgreSQL; 0 if it does not finish, None if PostgreSQL does not."""
@@ -77,6 +81,7 @@ def check(conn: Connection, query: Query) -> Found:
     for side in tpcds.SIDES:
         contest.prepare(conn, side, 1)
         found.result.plans[side.name] = contest.explain(conn, query)
+        found.costs[side.name] = float(plans.explain(conn, query.sql)["Total Cost"])
         found.result.times[side.name] = []
         if side != POSTGRESQL and found.result.same(side):
             if POSTGRESQL.name in found.unfinished:
@@ -129,6 +134,21 @@ def save(conn: Connection, found: Found, folder: Path) -> None:
         (folder / f"{query.key}-{side.name}.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
+def calibration(all_found: Sequence[Found]) -> dict[str, float]:
+    """What part of plans cost about as much per millisecond as others: of each side, and of all together."""
+    by_side: dict[str, list[float]] = {}
+    for found in all_found:
+        for name, times in found.result.times.items():
+            if times and min(times) >= LEAST_SECONDS:
+                by_side.setdefault(name, []).append(found.costs[name] / min(times))
+    units = {**by_side, "all": list(itertools.chain(*by_side.values()))}
+    return {
+        name: round(sum(1 / FACTOR <= value / statistics.median(values) <= FACTOR for value in values) / len(values), 3)
+        for name, values in units.items()
+        if values
+    }
+
+
 def report(all_found: Sequence[Found], extra: dict[str, Any]) -> None:
     """Print the table for people and the line for programs."""
     ended = [found for found in all_found if POSTGRESQL.name not in found.unfinished]
@@ -159,6 +179,7 @@ def report(all_found: Sequence[Found], extra: dict[str, Any]) -> None:
             "unfinished": {
                 side.name: sum(side.name in found.unfinished for found in all_found) for side in tpcds.SIDES
             },
+            "calibration": calibration(all_found),
             "limit_s": tpcds.LIMIT,
             "clock": contest.CLOCK,
             "session": contest.SESSION,
@@ -186,7 +207,7 @@ def run(conn: Connection, folder: Path | None) -> list[Found]:
 
 def main() -> int:
     """Run the benchmark and return the exit status."""
-    plans = os.environ.get("PLANS")
+    saved = os.environ.get("PLANS")
     with common.own_server() as (cluster, folder), tpcds.start_duckdb(folder, 1) as generated:
         target = common.database(cluster, "bench")
         with target.connect() as conn, search_path.restored(conn):
@@ -196,7 +217,7 @@ def main() -> int:
             # psycopg would prepare what is run often, and with it keep the plan of whichever side comes then
             conn.prepare_threshold = None
             conditions = common.conditions(cluster)
-            all_found = run(conn, Path(plans) if plans else None)
+            all_found = run(conn, Path(saved) if saved else None)
     report(all_found, {"scale": tpcds.SCALE, "partitions": tpcds.PARTITIONS, "seed": SEED, **conditions})
     return 0
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from harness import servers
 
+from harness import servers
 from pgbillion.server import postgres
 
 
