@@ -91,7 +91,7 @@ queries = dict(enumerate(json.loads(texts))) | {-n: f"SET threads = {n}" for n i
 first = duckdb.__version__
 """
 THREADS = (1, 2)
-Times = defaultdict[tuple[str, int], list[float]]  # seconds of a query with so many threads
+Times = defaultdict[tuple[str, int], list[float]]  # seconds, of queries and numbers of threads
 TOLERANCES = {"wide_rows": 1e-6}  # has a real, of which DuckDB's interface makes a double
 
 DISTINCT = "distinct"  # what the keys of queries with count(DISTINCT) begin with

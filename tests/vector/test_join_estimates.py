@@ -207,6 +207,26 @@ def test_as_many_rows_as_keys_were_found(conn: Connection) -> None:
     assert 3500 < rows_of_calendar() < 3800
 
 
+def test_limit_does_not_count_on_more_rows(conn: Connection) -> None:
+    """A plan that is stopped by LIMIT stops late when a further condition leaves few rows, which nobody knows."""
+    conn.execute("CREATE INDEX IF NOT EXISTS sales_of_customers ON sales (customer)")
+    query = (
+        "SELECT s.customer, sum(s.price) FROM sales s JOIN calendar c ON s.day = c.day WHERE c.year = 2003"
+        " AND (s.shop = 99 OR s.price IN (SELECT id FROM customers WHERE part < 0)) GROUP BY 1 ORDER BY 1 LIMIT "
+    )
+
+    def stops_early(rows: int) -> bool:
+        found = plans.nodes(plans.explain(conn, f"{query} {rows}"))
+        return "sales_of_customers" in {node.get("Index Name") for node in found}
+
+    try:
+        ours = [stops_early(rows) for rows in (10, 400)]
+        conn.execute("SET pgbillion_rows.enable = off")
+        assert ours == [stops_early(rows) for rows in (10, 400)] == [True, False]
+    finally:
+        conn.execute("DROP INDEX sales_of_customers")
+
+
 def test_a_foreign_key_promises_nothing_else(conn: Connection) -> None:
     with conn.transaction(force_rollback=True):
         conn.execute("ALTER TABLE sales ADD FOREIGN KEY (day) REFERENCES calendar (day)")

@@ -345,6 +345,7 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 		turned = join_estimate_clause(root, ec, small, large);
 		if (turned != NULL)
 			turned->norm_selec = clause->norm_selec;
+		join_estimate_note_raised(root, clause->norm_selec / core);
 		forget_foreign_key(root, ec, large, small);
 		plan_report(root, "joins of \"%s\" with \"%s\" are estimated by the %d keys that the latter's filter keeps, of %.0f rows instead of %.0f",
 					planner_rt_fetch(large->relid, root)->eref->aliasname,
@@ -436,4 +437,5 @@ join_estimate_init(void)
 							 &estimate_joins, true, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	planner_set_search_offer(estimate_before_search);
+	planner_add_offer(join_estimate_limit_paths);
 }

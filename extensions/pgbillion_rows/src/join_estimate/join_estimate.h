@@ -8,6 +8,7 @@
  *	kept_keys.c			reads the keys that a filter keeps, and remembers them
  *	several_columns.c	joins by several columns
  *	join_clauses.c		what joins two tables
+ *	early_stop.c		plans that LIMIT stops do not count on what was raised
  *
  * PostgreSQL takes the rows of a table to find their partners evenly among all
  * keys of the other one. A calendar of 200 years joined with sales of five is
@@ -43,6 +44,12 @@ extern bool join_estimate_are_semijoined(PlannerInfo *root, RelOptInfo *one, Rel
 /* ---- several_columns.c ---- */
 
 extern void join_estimate_by_combinations(PlannerInfo *root);
+
+/* ---- early_stop.c ---- */
+
+extern void join_estimate_note_raised(PlannerInfo *root, double factor);
+extern void join_estimate_limit_paths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel,
+									  void *extra);
 
 /* ---- kept_keys.c ---- */
 

@@ -255,6 +255,7 @@ estimate_two(PlannerInfo *root, RelOptInfo *rel, RelOptInfo *other_rel)
 	if (wanted < LEAST_FACTOR * product)
 		return;
 	spread(root, classes, rel, other_rel, wanted);
+	join_estimate_note_raised(root, wanted / product);
 	plan_report(root, "joins of \"%s\" with \"%s\" are estimated by combinations of %d columns, of %.0f rows instead of %.0f",
 				planner_rt_fetch(rel->relid, root)->eref->aliasname,
 				planner_rt_fetch(other_rel->relid, root)->eref->aliasname, list_length(classes),
@@ -311,6 +312,7 @@ estimate_anti_join(PlannerInfo *root, SpecialJoinInfo *join, RelOptInfo *rel, Re
 		return;
 	foreach(lc, clauses)
 		lfirst_node(RestrictInfo, lc)->outer_selec = foreach_current_index(lc) == 0 ? wanted : 1;
+	join_estimate_note_raised(root, (1 - wanted) / (1 - product));
 	plan_report(root, "the anti join of \"%s\" with \"%s\" is estimated by combinations of %d columns, which leaves a share of %.2f instead of %.2f",
 				planner_rt_fetch(rel->relid, root)->eref->aliasname,
 				planner_rt_fetch(inner->relid, root)->eref->aliasname, list_length(clauses), 1 - wanted, 1 - product);

@@ -11,6 +11,7 @@
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL one of our functions calls
  *	repeatable.c	whether a subquery gives the same result each time
+ *	planner_memo.c	what is found out and asked for again; see planner_memo.h
  *	reasons.c		why a query is planned as it is
  *	explain_as.c	pgbillion_rows.explain_as(): the plan of a query of another role
  *

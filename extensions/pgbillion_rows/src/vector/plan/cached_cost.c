@@ -30,10 +30,10 @@
 #include "utils/syscache.h"
 
 #include "planner/planner.h"
+#include "planner/planner_memo.h"
 #include "vector/node/custom_scan.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
-#include "vector/plan/planner_memo.h"
 
 /* Are all tables of the statement in memory, as far as can be known? */
 bool

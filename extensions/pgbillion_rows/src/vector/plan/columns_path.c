@@ -19,10 +19,10 @@
 
 #include "column_index/column_index.h"
 #include "planner/planner.h"
+#include "planner/planner_memo.h"
 #include "vector/filter/filter.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
-#include "vector/plan/planner_memo.h"
 
 int			vector_columns = PLAN_ON;
 

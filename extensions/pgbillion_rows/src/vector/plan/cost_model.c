@@ -22,6 +22,7 @@
 #include "utils/rel.h"
 
 #include "planner/group_estimate.h"
+#include "planner/planner_memo.h"
 #include "vector/filter/filter.h"
 #include "vector/group/group_table.h"
 #include "vector/group/regroup.h"
@@ -29,7 +30,6 @@
 #include "vector/keys/group_key.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
-#include "vector/plan/planner_memo.h"
 
 /* Bytes of memory that a number of groups takes. */
 double

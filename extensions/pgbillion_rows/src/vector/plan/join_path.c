@@ -28,11 +28,11 @@
 
 #include "planner/arithmetic.h"
 #include "planner/planner.h"
+#include "planner/planner_memo.h"
 #include "vector/node/custom_scan.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_search.h"
 #include "vector/plan/plan.h"
-#include "vector/plan/planner_memo.h"
 
 int			vector_join = PLAN_ON;
 

@@ -33,12 +33,12 @@
 
 #include "compat.h"
 #include "planner/planner.h"
+#include "planner/planner_memo.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_chain.h"
 #include "vector/plan/join_search.h"
 #include "vector/plan/join_step.h"
 #include "vector/plan/plan.h"
-#include "vector/plan/planner_memo.h"
 
 /* Tables of less than that many pages together are joined in a few milliseconds. */
 #define LEAST_PAGES 128

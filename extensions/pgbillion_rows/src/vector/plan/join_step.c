@@ -27,11 +27,11 @@
 
 #include "planner/arithmetic.h"
 #include "planner/planner.h"
+#include "planner/planner_memo.h"
 #include "vector/join/join.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/join_step.h"
 #include "vector/plan/plan.h"
-#include "vector/plan/planner_memo.h"
 
 /* Beyond that share of the rows a test of keys is left out: join/key_filter.c. */
 #define WORTHWHILE_SHARE 0.5

@@ -9,7 +9,6 @@
  *	cost_model.c	memory, and what waiting and spilling cost
  *	cached_cost.c		what PostgreSQL's paths take where tables are in memory
  *	aggregate_path.c	the path of one table's scan that aggregates, and its plan
- *	planner_memo.c	what is found out and asked for again: planner_memo.h
  *	columns_path.c	which columnar index such a scan reads
  *	join_step.c		one join along a table
  *	join_chain.c	several along a table, and what they cost

@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef PGBILLION_VECTOR_PLANNER_MEMO_H
-#define PGBILLION_VECTOR_PLANNER_MEMO_H
+#ifndef PGBILLION_PLANNER_MEMO_H
+#define PGBILLION_PLANNER_MEMO_H
 
 #include "nodes/pathnodes.h"
 
@@ -26,10 +26,11 @@ typedef enum MemoKind
 	MEMO_COLUMNS,				/* of a relation: join_path.c */
 	MEMO_OFFER,					/* of a relation: join_path.c */
 	MEMO_FILTER,				/* of a table: cost_model.c */
+	MEMO_RAISED,				/* of a PlannerInfo: early_stop.c */
 	MEMO_KINDS					/* how many there are */
 } MemoKind;
 
 extern void *planner_memo_find(PlannerInfo *root, MemoKind kind, const void *about);
 extern void *planner_memo_make(PlannerInfo *root, MemoKind kind, const void *about, Size size);
 
-#endif							/* PGBILLION_VECTOR_PLANNER_MEMO_H */
+#endif							/* PGBILLION_PLANNER_MEMO_H */

@@ -15,7 +15,7 @@
 #include "lib/ilist.h"
 #include "utils/memutils.h"
 
-#include "vector/plan/planner_memo.h"
+#include "planner/planner_memo.h"
 
 /* What is known of an object. */
 typedef struct Entry
