@@ -394,6 +394,23 @@ def test_aggregates_over_joins_are_measured_by_postgresql_s_own_path(conn: Conne
     assert ours < 0.25 * cost("Hash Join")
 
 
+def test_exists_ends_with_the_first_of_joined_rows(conn: Connection) -> None:
+    """PostgreSQL's loop then looks up one row of each table, not all that belong together."""
+    conn.execute(
+        "CREATE TABLE calls AS SELECT i AS id, i % 20000 AS caller, i % 1000 AS day, repeat('y', 60) AS v"
+        " FROM generate_series(1, 200000) i; CREATE INDEX ON calls (caller);"
+        " CREATE TABLE days AS SELECT i AS day FROM generate_series(0, 999) i; ALTER TABLE days ADD PRIMARY KEY (day);"
+        " CREATE TABLE callers AS SELECT i AS id, i % 100 AS town FROM generate_series(0, 19999) i"
+    )
+    conn.execute("ANALYZE calls, days, callers; SET pgbillion_rows.vector_join = on")
+    query = (
+        "SELECT count(*) FROM callers c WHERE town < {} AND EXISTS"
+        " (SELECT FROM calls l, days d WHERE l.caller = c.id AND l.day = d.day)"
+    )
+    assert "VectorAggregate" in providers(conn, query.format(30))
+    assert "VectorAggregate" not in providers(conn, query.format(3))
+
+
 # workers
 
 

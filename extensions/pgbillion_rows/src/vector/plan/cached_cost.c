@@ -267,12 +267,29 @@ sort_cost(double rows)
 	return cpu_tuple_cost * CACHED_COST_COMPARE * rows * log2(Max(rows, 2));
 }
 
+/* What a path takes until it returns its first row, if it can return it before the others. */
+static Cost
+first_row_cost(PlannerInfo *root, Path *path)
+{
+	if (IsA(path, IndexPath))
+		return index_scan(root, (IndexPath *) path, true);
+	if (IsA(path, NestPath))
+	{
+		JoinPath   *join = &((NestPath *) path)->jpath;
+		double		outer_rows = clamp_row_est(join->outerjoinpath->rows / Max(path->rows, 1));
+
+		return outer_rows * (first_row_cost(root, join->outerjoinpath) + first_row_cost(root, join->innerjoinpath) +
+							 cpu_tuple_cost * CACHED_COST_LOOP_ROW);
+	}
+	return cached_path_cost(root, path);
+}
+
 /* The inner side of a nested loop, for `times` outer rows; with `first` one match of each is enough. */
 static Cost
 loops(PlannerInfo *root, Path *inner, double times, bool first)
 {
-	if (IsA(inner, IndexPath))
-		return index_scan(root, (IndexPath *) inner, first) * times;
+	if (IsA(inner, IndexPath) || (first && IsA(inner, NestPath)))
+		return (first ? first_row_cost(root, inner) : cached_path_cost(root, inner)) * times;
 	if (IsA(inner, MaterialPath))
 		return cached_path_cost(root, inner) + cpu_tuple_cost * CACHED_COST_REREAD_ROW * inner->rows * Max(times - 1, 0);
 	if (IsA(inner, MemoizePath))
