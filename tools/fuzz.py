@@ -75,6 +75,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "columns": Campaign(("tests/columns/test_columns_beside.py",), {"PGBILLION_TEST_QUERIES": "2500"}, ROWS),
     "column-rows": Campaign(("tests/columns/test_columns_rows.py",), {"PGBILLION_TEST_QUERIES": "5000"}, ROWS),
     "column-strings": Campaign(("tests/columns/test_columns_strings.py",), {"PGBILLION_TEST_STRINGS": "5000"}, ROWS),
+    "column-groups": Campaign(("tests/columns/test_columns_groups.py",), {"PGBILLION_TEST_GROUPS": "10000"}, ROWS),
     "column-shapes": Campaign(("tests/columns/test_columns_shapes.py",), {"PGBILLION_TEST_SHAPES": "60"}, ROWS),
     "column-tokens": Campaign(("tests/columns/test_column_tokens.py",), {"PGBILLION_TEST_TOKENS": "5000"}, ROWS),
     "column-damage": Campaign(("tests/columns/test_columns_damage.py",), {"PGBILLION_TEST_DAMAGES": "1000"}, ROWS),

@@ -76,6 +76,131 @@ bool_or_combine(VectorAgg *agg, char **entries, char **others, int n)
 			   * s = *o);
 }
 
+/* ---- arrays ---- */
+
+/* What an array may say of the values of a kind, and how a value is made of the integer that it is. */
+#define DATUM_INT2(v) Int16GetDatum((int16) (v))
+#define DATUM_INT4(v) Int32GetDatum((int32) (v))
+#define DATUM_INT8(v) Int64GetDatum(v)
+#define DATUM_BOOL(v) BoolGetDatum((v) != 0)
+
+/* A loop over the array, as one of elements of its width. */
+#define FOR_WIDTH(LOOP, better) \
+	do { \
+		switch (packed->width) \
+		{ \
+			case 1: \
+				LOOP(uint8, better); \
+				break; \
+			case 2: \
+				LOOP(uint16, better); \
+				break; \
+			case 4: \
+				LOOP(uint32, better); \
+				break; \
+			default: \
+				LOOP(uint64, better); \
+				break; \
+		} \
+	} while (0)
+
+#define FIND_EXTREME(type, better) \
+	do { \
+		const type *values = packed->array; \
+		type		best = values[0]; \
+		for (int i = 1; i < n; i++) \
+			best = better(values[i], best) ? values[i] : best; \
+		found = best; \
+	} while (0)
+
+#define FIND_EXTREMES(type, better) \
+	do { \
+		const type *values = packed->array; \
+		for (int i = 0; i < n; i++) \
+		{ \
+			if (better(values[i], found[ids[i]])) \
+				found[ids[i]] = values[i]; \
+		} \
+	} while (0)
+
+/* The better of the values of an array, above its base, and of those of each number of a group that are better than it has. */
+#define EXTREME_ARRAY(name, better) \
+static uint64 \
+name(const Packed *packed, int n) \
+{ \
+	uint64		found; \
+\
+	FOR_WIDTH(FIND_EXTREME, better); \
+	return found; \
+} \
+\
+static void \
+name##_by_id(const Packed *packed, int n, const uint8 *ids, uint64 *found) \
+{ \
+	FOR_WIDTH(FIND_EXTREMES, better); \
+}
+
+EXTREME_ARRAY(largest, GREATER)
+EXTREME_ARRAY(smallest, LESS)
+
+/*
+ * Of integers, of which those that are equal are the same. Distances above the
+ * base are in the order of values. Where no value of the array can be better
+ * than the state, as its bounds show, the array is not looked at.
+ */
+#define EXTREME_PACKED(name, better, bound, best, worst, get, make) \
+static bool \
+name##_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups) \
+{ \
+	const uint64 *counts; \
+	uint64		found[SMALL_GROUPS]; \
+\
+	if (packed->kind != PACKED_INTEGERS) \
+		return false; \
+	if (groups->single != NULL) \
+	{ \
+		ExtremeState *s = (ExtremeState *) (groups->single + agg->offset); \
+		int64		value; \
+\
+		if (s->set && !better(packed->bound, (int64) get(s->value))) \
+			return true; \
+		value = (int64) ((uint64) packed->base + best(packed, n)); \
+		if (!s->set || better(value, (int64) get(s->value))) \
+			s->value = make(value); \
+		s->set = true; \
+		return true; \
+	} \
+	counts = group_counts(groups, n); \
+	for (int id = 0; id < groups->nids; id++) \
+		found[id] = worst; \
+	best##_by_id(packed, n, groups->ids, found); \
+	for (int id = 0; id < groups->nids; id++) \
+	{ \
+		ExtremeState *s; \
+		int64		value = (int64) ((uint64) packed->base + found[id]); \
+\
+		if (counts[id] == 0) \
+			continue; \
+		s = (ExtremeState *) (groups->by_id[id] + agg->offset); \
+		if (!s->set || better(value, (int64) get(s->value))) \
+			s->value = make(value); \
+		s->set = true; \
+	} \
+	return true; \
+}
+
+#define LARGER_PACKED(name, get, make) EXTREME_PACKED(name, GREATER, max, largest, 0, get, make)
+#define SMALLER_PACKED(name, get, make) EXTREME_PACKED(name, LESS, min, smallest, PG_UINT64_MAX, get, make)
+
+LARGER_PACKED(larger_int2, DatumGetInt16, DATUM_INT2)
+LARGER_PACKED(larger_int4, DatumGetInt32, DATUM_INT4)
+LARGER_PACKED(larger_int8, DatumGetInt64, DATUM_INT8)
+SMALLER_PACKED(smaller_int2, DatumGetInt16, DATUM_INT2)
+SMALLER_PACKED(smaller_int4, DatumGetInt32, DATUM_INT4)
+SMALLER_PACKED(smaller_int8, DatumGetInt64, DATUM_INT8)
+SMALLER_PACKED(bool_and, DatumGetBool, DATUM_BOOL)
+LARGER_PACKED(bool_or, DatumGetBool, DATUM_BOOL)
+
 static Datum
 extreme_output(const VectorAgg *agg, const void *state, bool *isnull)
 {
@@ -89,18 +214,22 @@ extreme_output(const VectorAgg *agg, const void *state, bool *isnull)
 	{.transitions = {__VA_ARGS__},.state_size = sizeof(ExtremeState),.advance = function, \
 	.combine = function##_combine,.output = extreme_output}
 
+#define INTEGER_KIND(function, ...) \
+	{.transitions = {__VA_ARGS__},.state_size = sizeof(ExtremeState),.uses_ids = true,.advance = function, \
+	.advance_packed = function##_array,.combine = function##_combine,.output = extreme_output}
+
 const AggKind extreme_kinds[] = {
-	KIND(larger_int2, F_INT2LARGER),
-	KIND(larger_int4, F_INT4LARGER, F_DATE_LARGER),
-	KIND(larger_int8, F_INT8LARGER, F_TIMESTAMP_LARGER, F_TIMESTAMPTZ_LARGER),
+	INTEGER_KIND(larger_int2, F_INT2LARGER),
+	INTEGER_KIND(larger_int4, F_INT4LARGER, F_DATE_LARGER),
+	INTEGER_KIND(larger_int8, F_INT8LARGER, F_TIMESTAMP_LARGER, F_TIMESTAMPTZ_LARGER),
 	KIND(larger_float4, F_FLOAT4LARGER),
 	KIND(larger_float8, F_FLOAT8LARGER),
-	KIND(smaller_int2, F_INT2SMALLER),
-	KIND(smaller_int4, F_INT4SMALLER, F_DATE_SMALLER),
-	KIND(smaller_int8, F_INT8SMALLER, F_TIMESTAMP_SMALLER, F_TIMESTAMPTZ_SMALLER),
+	INTEGER_KIND(smaller_int2, F_INT2SMALLER),
+	INTEGER_KIND(smaller_int4, F_INT4SMALLER, F_DATE_SMALLER),
+	INTEGER_KIND(smaller_int8, F_INT8SMALLER, F_TIMESTAMP_SMALLER, F_TIMESTAMPTZ_SMALLER),
 	KIND(smaller_float4, F_FLOAT4SMALLER),
 	KIND(smaller_float8, F_FLOAT8SMALLER),
-	KIND(bool_and, F_BOOLAND_STATEFUNC),
-	KIND(bool_or, F_BOOLOR_STATEFUNC),
+	INTEGER_KIND(bool_and, F_BOOLAND_STATEFUNC),
+	INTEGER_KIND(bool_or, F_BOOLOR_STATEFUNC),
 	{{InvalidOid}}
 };
