@@ -125,7 +125,9 @@ def aggregate(chance: random.Random) -> str:
         case 3:
             found = f"count(DISTINCT {chance.choice(list(COLUMNS))})"
         case 4:
-            name = chance.choice(("tiny", "middle", "word", "phrase", "tag", "day", "few"))
+            name = chance.choice(
+                ("tiny", "middle", "word", "phrase", "tag", "day", "few", "upper(word)", "length(phrase)", "gap / 7")
+            )
             found = f"{chance.choice(('min', 'max', 'count'))}(DISTINCT {name})"
         case 5:
             found = f"{chance.choice(('sum', 'avg'))}({chance.choice(('tiny', 'middle', 'large', 'price', 'score'))})"

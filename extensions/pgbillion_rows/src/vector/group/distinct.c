@@ -7,7 +7,8 @@
  * groups of pairs of a value and the address of its group's entry. Values of
  * integers and the like are in a set of their own (value_set.c), and looked for
  * when enough of them have come together; others are keys of a table of groups.
- * Values that are new go to the aggregate's kind in a batch of their own. Kinds
+ * Values that are new go to the aggregate's kind in a batch of their own. Without
+ * groups, a value that the source has as a code is looked for once per dictionary. Kinds
  * whose result depends on the order of values, or on which of several equal values
  * they are given, are refused: PostgreSQL sorts the values and takes the first.
  *
@@ -57,6 +58,15 @@ typedef struct Distinct
 	ValueSet   *set;			/* of values whose bits tell, or NULL and: */
 	GroupTable *seen;
 	Size		limit;			/* of what either may take */
+
+	/* codes whose values have been looked for, of a dictionary */
+	int			determinant;	/* column from whose value the argument
+								 * follows; -1: codes are of no use */
+	bool		known;			/* is there such a dictionary? */
+	uint64		serial;			/* of it */
+	bool	   *met;			/* of each code, or NULL */
+	int			room;			/* number of those that have room */
+
 	MemoryContext spill_context;
 	MemoryContext work_context; /* of a batch read back */
 	Spill	   *spill;			/* being written, or NULL */
@@ -152,6 +162,7 @@ prepare(Distinct *distinct, VectorAgg *agg, Aggref *aggref, Batch *batch, bool g
 	distinct->agg = agg;
 	distinct->argument = agg->argument;
 	distinct->grouped = grouped;
+	distinct->determinant = grouped ? -1 : vector_expr_determinant(agg->argument);
 	distinct->varlena = get_typlen(types[0]) == -1;
 	agg->argument = vector_expr_compile((Expr *) makeVar(1, VALUE_ATTNO, types[0], typmod, collations[0], 0),
 										&distinct->batch);
@@ -320,6 +331,49 @@ advance_new(Distinct *distinct, char *single)
 	batch->n = 0;
 }
 
+/* Begin with a dictionary of which no value has been looked for. */
+static void
+begin_codes(Distinct *distinct, const Codes *codes)
+{
+	if (codes->n > distinct->room)
+	{
+		if (distinct->met != NULL)
+			pfree(distinct->met);
+		distinct->room = Max(codes->n, SHORT_CODES);
+		distinct->met = MemoryContextAlloc(GetMemoryChunkContext(distinct->batch.columns), distinct->room);
+	}
+	memset(distinct->met, 0, sizeof(bool) * codes->n);
+	distinct->serial = codes->serial;
+	distinct->known = true;
+}
+
+/*
+ * Of the n rows listed, or of the batch's first n, list those whose codes have
+ * not been met, and return how many. False if there are no codes.
+ */
+static bool
+list_new_codes(Distinct *distinct, Batch *batch, const uint16 *rows, int n, uint16 *fresh, int *nfresh)
+{
+	Codes		codes;
+	int			k = 0;
+
+	if (distinct->determinant < 0 || !batch_codes(batch, distinct->determinant, &codes))
+		return false;
+	if (!distinct->known || distinct->serial != codes.serial)
+		begin_codes(distinct, &codes);
+	for (int i = 0; i < n; i++)
+	{
+		int			row = rows != NULL ? rows[i] : i;
+		int			code = codes.codes != NULL ? codes.codes[row] : codes.long_codes[row];
+
+		fresh[k] = row;
+		k += !distinct->met[code];
+		distinct->met[code] = true;
+	}
+	*nfresh = k;
+	return true;
+}
+
 /*
  * Add the values of the n rows listed, or of the batch's first n, that are not
  * NULL to the current ones, for which there must be room.
@@ -331,10 +385,15 @@ take_values(Distinct *distinct, Batch *batch, const uint16 *rows, int n, RowGrou
 	Datum	   *to = own->columns[0].values;
 	Datum	   *entry = distinct->grouped ? own->columns[1].values : NULL;
 	char	  **entries = distinct->grouped ? group_entries(groups, batch->n) : NULL;
+	uint16		fresh[BATCH_ROWS];
 	Values		values;
 	int			k = own->n;
 
 	Assert(k + n <= BATCH_ROWS);
+	if (list_new_codes(distinct, batch, rows, n, fresh, &n))
+		rows = fresh;
+	if (n == 0)
+		return;
 	vector_expr_eval(distinct->argument, batch, rows, n, &values);
 	for (int i = 0; i < n; i++)
 	{
@@ -387,6 +446,7 @@ distincts_advance(Distincts *distincts, Batch *batch, RowGroups *groups)
 static void
 forget_values(Distinct *distinct)
 {
+	distinct->known = false;
 	if (distinct->set != NULL)
 		value_set_reset(distinct->set);
 	else
