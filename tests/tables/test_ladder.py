@@ -464,6 +464,20 @@ def test_there_is_no_ladder(one: Climber) -> None:
     failed(one.run("destroy", status=1), 1, "without being told to", "--yes")
 
 
+@pytest.mark.machine
+def test_room_for_inodes(one: Climber) -> None:
+    """Empty files take no blocks, and still fill a file system."""
+
+    def wanted(kind: Kind, storage: str) -> float:
+        arguments = ("--to", "5M", *options(kind, one), "--storage", storage, "--dry-run")
+        found = re.search(r"disk: ([0-9.]+) GB", one.run("run", *arguments).stdout)
+        assert found is not None
+        return float(found[1])
+
+    for kind, bytes_of_a_file in ((Kind.XFS, 400), (Kind.BTRFS, 800)):
+        assert wanted(kind, "heap") - wanted(kind, "lazy") > 5e6 * bytes_of_a_file / 1e9
+
+
 # ---- by itself ----
 
 
