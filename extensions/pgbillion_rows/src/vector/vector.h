@@ -35,6 +35,7 @@
  *	  filter_scan.c	that which returns the rows that a filter keeps
  *	  top_rows.c	rows that cannot be among the first of an order
  *	  join_rows.c	what the plan says of joins, in terms of their rows
+ *	  top_groups.c	the same of groups
  *	  finalize.c	that above Finalize Aggregate, which it makes superfluous
  *	plan/			when it applies, what it costs, and the plan: plan/plan.h
  *	  explain_vector.c	pgbillion_rows.explain_vector()

@@ -18,6 +18,7 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -57,6 +58,7 @@ typedef struct Groups
 	int			noverflow;
 	int			next_overflow;
 	bool		finished;
+	bool		chosen;			/* has the choice been offered all? */
 	GroupWalk	walk;
 	char	   *walked[WALKED];
 	int			nwalked;
@@ -240,6 +242,7 @@ static void
 rewind_groups(Groups *groups)
 {
 	groups->finished = true;
+	groups->chosen = false;
 	memset(&groups->walk, 0, sizeof(GroupWalk));
 	groups->nwalked = groups->next_walked = 0;
 }
@@ -309,24 +312,97 @@ take_exchanged(Groups *groups)
 	return true;
 }
 
+/* An output of a group. */
+static Datum
+output_of(Groups *groups, char *entry, int output, bool *isnull)
+{
+	if (groups->key_of_output[output] >= 0)
+		return group_table_key(groups->table, entry, groups->key_of_output[output], isnull);
+	return aggregates_output(groups->aggregates, output, entry, isnull);
+}
+
+/* What the choice says of a group: below 0, it comes before the last; above, it is not wanted. */
+static int
+compare_with_chosen(Groups *groups, char *entry)
+{
+	GroupChoice *choice = groups->sink.choice;
+	int			result = 0;
+
+	for (int k = 0; k < choice->nkeys && result == 0; k++)
+	{
+		bool		isnull;
+		Datum		value = output_of(groups, entry, choice->outputs[k], &isnull);
+
+		result = choice->compare(choice, k, value, isnull);
+	}
+	return result;
+}
+
+/* Have the choice take groups, before the first is returned. */
+static void
+choose(Groups *groups)
+{
+	GroupChoice *choice = groups->sink.choice;
+	GroupWalk	walk = {0};
+	char	   *entries[WALKED];
+	Datum		values[GROUP_MAX_KEYS];
+	bool		nulls[GROUP_MAX_KEYS];
+	int			n;
+
+	Assert(groups->finished && groups->noverflow == 0 && choice->nkeys <= GROUP_MAX_KEYS);
+	while ((n = group_table_walk(groups->table, &walk, entries, WALKED)) > 0)
+	{
+		CHECK_FOR_INTERRUPTS();
+		for (int i = 0; i < n; i++)
+		{
+			if (compare_with_chosen(groups, entries[i]) >= 0)
+				continue;
+			for (int k = 0; k < choice->nkeys; k++)
+				values[k] = output_of(groups, entries[i], choice->outputs[k], &nulls[k]);
+			choice->take(choice, values, nulls);
+		}
+	}
+	groups->chosen = true;
+}
+
+/* Is a group to be returned? */
+static bool
+is_wanted(Groups *groups, char *entry)
+{
+	if (groups->sink.choice == NULL)
+		return true;
+	/* many that are not may follow one another */
+	CHECK_FOR_INTERRUPTS();
+	return compare_with_chosen(groups, entry) <= 0;
+}
+
+/* The next entry that is to be returned, or NULL if there is none for now. */
+static char *
+next_wanted(Groups *groups)
+{
+	char	   *entry;
+
+	if (groups->finished && groups->sink.choice != NULL && !groups->chosen)
+		choose(groups);
+	do
+		entry = next_entry(groups);
+	while (entry != NULL && !is_wanted(groups, entry));
+	return entry;
+}
+
 static bool
 next(Sink *sink, Datum *values, bool *isnull)
 {
 	Groups	   *groups = (Groups *) sink;
 	char	   *entry;
 
-	while ((entry = next_entry(groups)) == NULL)
+	while ((entry = next_wanted(groups)) == NULL)
 	{
 		if (!take_exchanged(groups))
 			return false;
 	}
 	for (int i = 0; i < groups->noutputs; i++)
-	{
-		if (groups->key_of_output[i] >= 0)
-			values[i] = group_table_key(groups->table, entry, groups->key_of_output[i], &isnull[i]);
-		else
-			values[i] = aggregates_output(groups->aggregates, i, entry, &isnull[i]);
-	}
+		values[i] = output_of(groups, entry, i, &isnull[i]);
 	return true;
 }
 

@@ -25,6 +25,30 @@
 
 typedef struct Sink Sink;
 
+/*
+ * Which of the final groups are wanted: those that come first by some outputs,
+ * whose values are passed by value. Before groups are returned, all are offered
+ * by compare() and take(); then compare() says which are wanted. A sink may
+ * return others, too.
+ */
+typedef struct GroupChoice GroupChoice;
+
+struct GroupChoice
+{
+	int			nkeys;
+	int		   *outputs;		/* keys, the first of which matters most */
+
+	/*
+	 * Below 0: a group comes before the last of those taken; above: it is not
+	 * wanted; 0: that depends on the next key. Such are wanted, too, but not
+	 * to be taken.
+	 */
+	int			(*compare) (GroupChoice *choice, int key, Datum value, bool isnull);
+
+	/* The values of all keys of a group that comes before the last. */
+	void		(*take) (GroupChoice *choice, const Datum *values, const bool *nulls);
+};
+
 typedef struct SinkMethods
 {
 	/*
@@ -98,6 +122,9 @@ struct Sink
 	 */
 	int64		passthrough_after;
 	bool		any_order;
+
+	/* for callers that want only some of the final groups; NULL: all */
+	GroupChoice *choice;
 
 	struct Aggregates *states;	/* of groups, or NULL */
 

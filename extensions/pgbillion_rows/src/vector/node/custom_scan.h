@@ -61,6 +61,13 @@ typedef enum VectorRowsPrivate
 								 * the columns that are needed? */
 } VectorRowsPrivate;
 
+/*
+ * custom_private of the node above Finalize Aggregate is NIL, or
+ * top_groups_list() if only the first groups of an order are wanted.
+ */
+
+struct GroupChoice;
+
 /* ---- execute.c ---- */
 
 extern const CustomScanMethods vector_scan_methods;
@@ -70,6 +77,7 @@ extern Oid	vector_scan_index(CustomScan *cscan);
 extern void vector_run(CustomScanState *css);
 extern bool vector_next_group(CustomScanState *css, Datum *values, bool *isnull);
 extern void vector_rewind(CustomScanState *css);
+extern void vector_choose_groups(CustomScanState *css, struct GroupChoice *choice);
 
 /* ---- filter_scan.c ---- */
 

@@ -521,6 +521,13 @@ vector_rewind(CustomScanState *css)
 		ExecReScan(&css->ss.ps);
 }
 
+/* Have vector_next_group() leave out groups that are not wanted; some may be returned all the same. */
+void
+vector_choose_groups(CustomScanState *css, GroupChoice *choice)
+{
+	((VectorState *) css)->sink->choice = choice;
+}
+
 /* ---- parallelism ---- */
 
 /* In shared memory the joins' part comes after the table's, */

@@ -38,12 +38,15 @@
 #include "executor/instrument.h"
 #include "executor/nodeAgg.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
 #include "utils/expandeddatum.h"
+#include "utils/ruleutils.h"
 
 #include "compat.h"
 #include "vector/node/custom_scan.h"
+#include "vector/node/top_groups.h"
 
 typedef struct FinalizeState
 {
@@ -56,6 +59,7 @@ typedef struct FinalizeState
 	Datum	   *states;			/* of each transition of a group, */
 	bool	   *nulls;
 	int		   *columns;		/* found in that column of the scan */
+	GroupChoice *top;			/* groups among the first of an order, or NULL */
 } FinalizeState;
 
 static Node *create_state(CustomScan *cscan);
@@ -64,6 +68,16 @@ const CustomScanMethods vector_finalize_methods = {
 	.CustomName = "VectorFinalize",
 	.CreateCustomScanState = create_state,
 };
+
+/* Have groups left out that cannot be among the first of an order. */
+static void
+begin_top(FinalizeState *state, CustomScan *cscan)
+{
+	TopGroupsOrder order = top_groups_of_list(cscan->custom_private);
+
+	state->top = top_groups_create(&order);
+	vector_choose_groups(state->scan, state->top);
+}
 
 static void
 begin_finalize(CustomScanState *css, EState *estate, int eflags)
@@ -88,6 +102,8 @@ begin_finalize(CustomScanState *css, EState *estate, int eflags)
 		Assert(list_length(args) == 1 && column->varno == OUTER_VAR);
 		state->columns[i] = column->varattno - 1;
 	}
+	if (cscan->custom_private != NIL)
+		begin_top(state, cscan);
 }
 
 /* Make states of a group's columns, as Finalize Aggregate would find them in the end. */
@@ -216,6 +232,8 @@ exec_finalize(CustomScanState *css)
 		state->agg->curaggcontext = state_context(state);
 		vector_run(state->scan);
 		state->begun = true;
+		if (state->top != NULL)
+			top_groups_reset(state->top);
 	}
 	slot = state->scan == NULL ? ExecProcNode(&state->agg->ss.ps) : next_finalized(state);
 	if (TupIsNull(slot) || css->ss.ps.ps_ProjInfo == NULL)
@@ -264,12 +282,41 @@ rescan_finalize(CustomScanState *css)
 	state->begun = false;
 }
 
+/* By what only the first groups are wanted, and how many. */
+static void
+explain_top(CustomScan *cscan, List *ancestors, ExplainState *es)
+{
+	List	   *context = set_deparse_context_plan(es->deparse_cxt, (Plan *) cscan, ancestors);
+	TopGroupsOrder order = top_groups_of_list(cscan->custom_private);
+	List	   *keys = NIL;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	for (int k = 0; k < order.nkeys; k++)
+	{
+		TargetEntry *entry = list_nth_node(TargetEntry, cscan->custom_scan_tlist, order.keys[k].attno - 1);
+		char	   *key = deparse_expression((Node *) makeVarFromTargetEntry(INDEX_VAR, entry), context, es->verbose, false);
+
+		keys = lappend(keys, key);
+		appendStringInfo(&text, "%s%s", k > 0 ? ", " : "", key);
+	}
+	if (es->format == EXPLAIN_FORMAT_TEXT)
+		ExplainPropertyText("Top Rows", psprintf(INT64_FORMAT " by %s", order.n, text.data), es);
+	else
+	{
+		ExplainPropertyInteger("Top Rows", NULL, order.n, es);
+		ExplainPropertyList("Top Rows Key", keys, es);
+	}
+}
+
 /* HAVING itself is shown by the Agg node. */
 static void
 explain_finalize(CustomScanState *css, List *ancestors, ExplainState *es)
 {
 	NodeInstrumentation *instrument = css->ss.ps.instrument;
 
+	if (((CustomScan *) css->ss.ps.plan)->custom_private != NIL)
+		explain_top((CustomScan *) css->ss.ps.plan, ancestors, es);
 	if (!es->analyze || instrument == NULL || ((FinalizeState *) css)->scan == NULL || ((FinalizeState *) css)->agg->ss.ps.qual == NULL)
 		return;
 	ExplainPropertyFloat("Rows Removed by Filter", NULL,

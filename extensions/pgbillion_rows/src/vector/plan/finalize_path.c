@@ -15,16 +15,21 @@
 #include "access/htup_details.h"
 #include "catalog/pg_aggregate.h"
 #include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/tlist.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "planner/aggregates.h"
 #include "vector/node/custom_scan.h"
+#include "vector/node/top_groups.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
 
@@ -220,6 +225,150 @@ vector_finalize_sets_path(GroupingSetsPath *sets)
 	return path_above(&sets->path);
 }
 
+/* ---- the first groups of an order ---- */
+
+/* Maximum numbers of groups that are wanted, and of keys that they are chosen by, and maximum share of work_mem for these. */
+#define MAX_TOP_GROUPS 100000
+#define MAX_TOP_KEYS 4
+#define TOP_MEMORY_FACTOR 0.25
+
+/* What LIMIT or OFFSET says, if it is a constant; -1 if that is not known. */
+static int64
+constant_limit(Node *limit, int64 none)
+{
+	if (limit == NULL)
+		return none;
+	if (!IsA(limit, Const) || ((Const *) limit)->constisnull)
+		return -1;
+	return DatumGetInt64(((Const *) limit)->constvalue);
+}
+
+/* How many of the query's groups are wanted in its order, or 0 if that is not known, or all may be. */
+static int64
+wanted_groups(PlannerInfo *root)
+{
+	const Query *parse = root->parse;
+	int64		count = constant_limit(parse->limitCount, -1);
+	int64		offset = constant_limit(parse->limitOffset, 0);
+
+	if (parse->commandType != CMD_SELECT || parse->sortClause == NIL || parse->groupClause == NIL ||
+		parse->groupingSets != NIL || parse->distinctClause != NIL || parse->hasWindowFuncs ||
+		parse->hasTargetSRFs || parse->setOperations != NULL || parse->rowMarks != NIL)
+		return 0;
+	if (count < 0 || offset < 0 || count > MAX_TOP_GROUPS || offset > MAX_TOP_GROUPS || count + offset > MAX_TOP_GROUPS)
+		return 0;
+	return count + offset;
+}
+
+/* The place of a key, or of the state of an aggregate, among what the scan returns of a group; -1: it is none of it. */
+static int
+column_of_scan(List *columns, Expr *expr)
+{
+	ListCell   *lc;
+
+	foreach(lc, columns)
+	{
+		Expr	   *column = lfirst_node(TargetEntry, lc)->expr;
+
+		if (IsA(expr, Aggref) ? IsA(column, Aggref) && ((Aggref *) column)->aggtransno == ((Aggref *) expr)->aggtransno :
+			equal(column, expr))
+			return foreach_current_index(lc);
+	}
+	return -1;
+}
+
+/* The final function of an aggregate, or InvalidOid: the result is the state. */
+static Oid
+final_function(Aggref *aggref)
+{
+	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	Oid			result;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
+	result = ((Form_pg_aggregate) GETSTRUCT(tuple))->aggfinalfn;
+	ReleaseSysCache(tuple);
+
+	return result;
+}
+
+/* Can an output be left out without an error being lost? It is there already, or the scan has it, or a state of it. */
+static bool
+can_leave_out(List *columns, Expr *expr)
+{
+	if (IsA(expr, Const) || IsA(expr, Param))
+		return true;
+	if (column_of_scan(columns, expr) < 0)
+		return false;
+	if (!IsA(expr, Aggref))
+		return true;
+	switch (final_function((Aggref *) expr))
+	{
+		case InvalidOid:
+		case F_INT8_AVG:
+		case F_NUMERIC_POLY_AVG:
+		case F_NUMERIC_POLY_SUM:
+		case F_FLOAT8_AVG:
+			return true;
+		default:
+			return false;
+	}
+}
+
+static bool
+can_leave_out_all(List *columns, List *outputs)
+{
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		if (!can_leave_out(columns, lfirst_node(TargetEntry, lc)->expr))
+			return false;
+	}
+	return true;
+}
+
+/* A key of the query's order; false if the scan has no value of it that is passed by value. */
+static bool
+find_top_key(PlannerInfo *root, Agg *agg, SortGroupClause *clause, TopGroupsKey *key)
+{
+	Expr	   *expr = (Expr *) get_sortgroupclause_expr(clause, root->processed_tlist);
+	TargetEntry *entry = tlist_member(expr, agg->plan.targetlist);
+
+	if (entry == NULL || (IsA(expr, Aggref) && OidIsValid(final_function((Aggref *) expr))))
+		return false;
+	key->attno = entry->resno;
+	key->output = column_of_scan(outerPlan(agg)->targetlist, expr);
+	key->operator = clause->sortop;
+	key->collation = exprCollation((Node *) expr);
+	key->nulls_first = clause->nulls_first;
+	return key->output >= 0 && get_typbyval(exprType((Node *) expr));
+}
+
+/*
+ * The order of which only the first groups are wanted, as top_groups_list();
+ * NIL if all are, or if finishing those that are left out could raise an error.
+ */
+static List *
+find_top_groups(PlannerInfo *root, Agg *agg, List *outputs)
+{
+	List	   *columns = outerPlan(agg)->targetlist;
+	TopGroupsKey keys[MAX_TOP_KEYS];
+	TopGroupsOrder order = {.n = wanted_groups(root),.keys = keys};
+
+	if (order.n == 0 || agg->aggstrategy != AGG_HASHED || agg->plan.qual != NIL ||
+		!can_leave_out_all(columns, agg->plan.targetlist) || !can_leave_out_all(columns, outputs) ||
+		!can_leave_out_all(columns, root->processed_tlist))
+		return NIL;
+	while (order.nkeys < Min(MAX_TOP_KEYS, list_length(root->parse->sortClause)) &&
+		   find_top_key(root, agg, list_nth_node(SortGroupClause, root->parse->sortClause, order.nkeys), &keys[order.nkeys]))
+		order.nkeys++;
+	if (order.nkeys == 0 ||
+		order.n * order.nkeys * (sizeof(Datum) + sizeof(bool)) > work_mem * 1024.0 * TOP_MEMORY_FACTOR)
+		return NIL;
+	return top_groups_list(&order);
+}
+
 /* Have an Agg node for grouping sets, and those of its further rollups, combine states. */
 static void
 combine_sets(Agg *agg)
@@ -243,8 +392,11 @@ plan_finalize(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *t
 	else if (IsA(outerPlan(agg), Gather))
 		outerPlan(agg)->targetlist = (List *) vector_without_distinct((Node *) outerPlan(agg)->targetlist, NULL);
 	else
+	{
 		/* it is not executed: no memory for its hash table */
 		agg->numGroups = 1;
+		cscan->custom_private = find_top_groups(root, agg, tlist);
+	}
 	cscan->scan.plan.targetlist = tlist;
 	cscan->custom_scan_tlist = copyObject(agg->plan.targetlist);
 
