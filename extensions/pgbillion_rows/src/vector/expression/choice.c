@@ -23,6 +23,8 @@ typedef struct ChoiceExpr
 	VectorExpr **conditions;	/* of the result in the same place; NULL: none
 								 * for the last; COALESCE has no array */
 	VectorExpr **results;
+	bool		blends;			/* one condition, and two results that cost
+								 * nothing */
 } ChoiceExpr;
 
 /* ---- compilation ---- */
@@ -65,6 +67,13 @@ create(int n)
 	return result;
 }
 
+/* Is it there for all rows, whether they need it or not? */
+static bool
+is_there(const VectorExpr *expr)
+{
+	return expr->kernel == &column_kernel || (expr->kernel == &scalar_kernel && ((const ScalarExpr *) expr)->constant);
+}
+
 static VectorExpr *
 compile_case(CaseExpr *expr, Batch *batch, CompileOperand operand)
 {
@@ -86,6 +95,7 @@ compile_case(CaseExpr *expr, Batch *batch, CompileOperand operand)
 	if (expr->defresult == NULL || (result->results[result->n] = operand(expr->defresult, batch)) == NULL)
 		return NULL;
 	result->n++;
+	result->blends = result->n == 2 && is_there(result->results[0]) && is_there(result->results[1]);
 	return &result->expr;
 }
 
@@ -196,12 +206,47 @@ decide_not_null(ChoiceExpr *choice, int part, Batch *batch, Open *open)
 	return true;
 }
 
+/* Take one of two results of each row. */
+static bool
+blend(ChoiceExpr *choice, Batch *batch, const uint16 *rows, int n, Values *result)
+{
+	VectorExpr *expr = &choice->expr;
+	Values		condition;
+	Values		values[2];
+
+	if (!choice->conditions[0]->kernel->eval(choice->conditions[0], batch, rows, n, &condition) ||
+		!choice->results[0]->kernel->eval(choice->results[0], batch, rows, n, &values[0]) ||
+		!choice->results[1]->kernel->eval(choice->results[1], batch, rows, n, &values[1]))
+		return false;
+	result->values = expr->values;
+	result->nulls = expr->nulls;
+	result->has_nulls = values[0].has_nulls || values[1].has_nulls;
+	if (!condition.has_nulls && !result->has_nulls)
+	{
+		for (int i = 0; i < n; i++)
+			expr->values[i] = DatumGetBool(condition.values[i]) ? values[0].values[i] : values[1].values[i];
+		memset(expr->nulls, 0, sizeof(bool) * n);
+		return true;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		bool		chosen = DatumGetBool(condition.values[i]) && !(condition.has_nulls && condition.nulls[i]);
+		const Values *from = &values[chosen ? 0 : 1];
+
+		expr->values[i] = from->values[i];
+		expr->nulls[i] = from->has_nulls && from->nulls[i];
+	}
+	return true;
+}
+
 static bool
 eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
 {
 	ChoiceExpr *choice = (ChoiceExpr *) expr;
 	Open		open;
 
+	if (choice->blends)
+		return blend(choice, batch, rows, n, result);
 	open.n = n;
 	for (int i = 0; i < n; i++)
 	{

@@ -195,6 +195,15 @@ vector_condition_compile(Expr *expr, Batch *batch)
 	return compile(expr, &context);
 }
 
+/* Can a condition raise no error, whatever the batch's rows hold? */
+bool
+vector_condition_is_certain(Expr *expr, Batch *batch)
+{
+	PredicateContext context = {.batch = batch,.certain = true,.compile = compile};
+
+	return compile(expr, &context) != NULL;
+}
+
 /* How many of the terms are kernels. */
 void
 vector_filter_kernels(VectorFilter *filter, int *kernels, int *terms)
@@ -247,45 +256,16 @@ select_each(Term *term, Batch *batch, const uint16 *rows, int n, uint16 *selecte
 
 /* ---- once for every value of a dictionary ---- */
 
-/* A dictionary has been loaded. */
-static const SourceMethods values_methods = {NULL};
-static Source values_source = {.methods = &values_methods};
-
 /* List for which of at most BATCH_ROWS values of a dictionary, from one on, a term is true. */
 static int
 select_values(Term *term, Batch *batch, const Codes *codes, int from, uint16 *selected)
 {
-	int			n = Min(codes->n - from, BATCH_ROWS);
-	int			null = codes->null >= from && codes->null < from + n ? codes->null - from : -1;
-	Batch		values = *batch;
-	Column	   *column;
+	Batch		values;
 	int			found;
 
-	values.columns = palloc(sizeof(Column) * batch->ncolumns);
-	memcpy(values.columns, batch->columns, sizeof(Column) * batch->ncolumns);
-	column = &values.columns[term->by_row.needed[0]];
-	column->values = palloc(sizeof(Datum) * n);
-	column->nulls = palloc0(sizeof(bool) * n);
-	/* the last one is no value if it is NULL */
-	Assert(null == -1 || null == n - 1);
-	for (int i = 0; i < (null == -1 ? n : null); i++)
-		column->values[i] = codes->values[from + i];
-	column->has_nulls = column->dirty = null >= 0;
-	if (null >= 0)
-	{
-		column->values[null] = (Datum) 0;
-		column->nulls[null] = true;
-	}
-	column->loaded = true;
-	values.n = n;
-	values.source = &values_source;
-	/* what has been computed is of other rows, before and afterwards */
-	values.serial = batch->serial + 1;
-	found = select_each(term, &values, NULL, n, selected);
-	batch->serial += 2;
-	pfree(column->values);
-	pfree(column->nulls);
-	pfree(values.columns);
+	dictionary_batch_begin(&values, batch, term->by_row.needed[0], codes, from);
+	found = select_each(term, &values, NULL, values.n, selected);
+	dictionary_batch_end(&values, batch, term->by_row.needed[0]);
 
 	return found;
 }
@@ -315,9 +295,6 @@ find_truth(Term *term, Batch *batch, const Codes *codes)
 	}
 	term->serial = codes->serial;
 }
-
-/* Number of batches that a dictionary is expected to serve: its values are tested if they are fewer than those rows. */
-#define BATCHES_OF_DICTIONARY 16
 
 static int
 select_by_value(Term *term, Batch *batch, const Codes *codes, const uint16 *rows, int n, uint16 *selected)

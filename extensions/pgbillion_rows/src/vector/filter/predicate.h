@@ -291,6 +291,15 @@ extern const PredicateKernel logic_kernel;
 /* ---- filter.c ---- */
 
 extern Predicate *vector_condition_compile(Expr *expr, Batch *batch);
+extern bool vector_condition_is_certain(Expr *expr, Batch *batch);
+
+/* ---- dictionary.c ---- */
+
+/* Number of batches that a dictionary is expected to serve: its values are tested if they are fewer than those rows. */
+#define BATCHES_OF_DICTIONARY 16
+
+extern void dictionary_batch_begin(Batch *values, Batch *batch, int index, const Codes *codes, int from);
+extern void dictionary_batch_end(Batch *values, Batch *batch, int index);
 
 /* ---- predicate.c ---- */
 
