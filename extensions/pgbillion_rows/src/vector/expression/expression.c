@@ -165,6 +165,30 @@ vector_expr_determinant(VectorExpr *expr)
 	return expr->determinant;
 }
 
+/* How many codes the expression's values have, whatever the source is; 0: none. */
+int
+vector_expr_ncodes(const VectorExpr *expr)
+{
+	return expr->kernel == NULL || expr->kernel->ncodes == NULL ? 0 : expr->kernel->ncodes(expr);
+}
+
+/*
+ * The values of the batch's rows as these codes, of a dictionary that has a
+ * serial of its own and no values; valid until the expression is evaluated
+ * again. False if that cannot be.
+ */
+bool
+vector_expr_codes(VectorExpr *expr, Batch *batch, Codes *result)
+{
+	Assert(vector_expr_ncodes(expr) > 0);
+	/* columns' serials are not as large */
+	result->serial = PG_UINT64_MAX;
+	result->n = vector_expr_ncodes(expr);
+	result->long_codes = NULL;
+	result->values = NULL;
+	return expr->kernel->codes(expr, batch, result);
+}
+
 /*
  * Values of the expression for the n rows listed, or for the first n rows of
  * the batch, dense. They are valid until the expression is evaluated again or

@@ -56,6 +56,8 @@ extern bool vector_expr_is_scalar(VectorExpr *expr);
 extern Datum vector_expr_scalar(VectorExpr *expr, Batch *batch, bool *isnull);
 extern bool vector_expr_is_kernel(VectorExpr *expr);
 extern int	vector_expr_determinant(VectorExpr *expr);
+extern int	vector_expr_ncodes(const VectorExpr *expr);
+extern bool vector_expr_codes(VectorExpr *expr, Batch *batch, Codes *result);
 extern void vector_expr_eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result);
 extern bool vector_expr_decimals(VectorExpr *expr, Batch *batch, const uint16 *rows, int n,
 								 Decimals *result);

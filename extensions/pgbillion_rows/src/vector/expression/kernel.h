@@ -41,6 +41,15 @@ typedef struct ExprKernel
 	bool		(*eval) (VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result);
 
 	bool		always;			/* eval() never returns false */
+
+	/*
+	 * How many codes there are, at most SHORT_CODES, where values are those
+	 * of a dictionary that never changes; 0: they are not. Then codes of the
+	 * batch's rows, as of a column, but without the values; false if they are
+	 * not all of it. NULL: there are none of this kernel.
+	 */
+	int			(*ncodes) (const VectorExpr *expr);
+	bool		(*codes) (VectorExpr *expr, Batch *batch, Codes *result);
 } ExprKernel;
 
 typedef struct DecimalExpr DecimalExpr;

@@ -73,6 +73,8 @@ typedef struct TimeExpr
 	MemoryContext context;
 	int			nnumerics;
 	Datum	   *numerics;
+
+	uint8	   *codes;			/* room for those of a batch, or NULL */
 } TimeExpr;
 
 static const struct
@@ -223,6 +225,17 @@ part_datum(TimeExpr *time, int32 part)
 	return time->numerics[part];
 }
 
+/* The number of a part for a day, and the microseconds in it. */
+static inline int32
+part_of(TimeExpr *time, int32 day, int64 within)
+{
+	if (time->unit == UNIT_MINUTE)
+		return (int32) (within / USECS_PER_MINUTE % MINS_PER_HOUR);
+	if (time->unit == UNIT_HOUR)
+		return (int32) (within / USECS_PER_HOUR);
+	return remembered_calendar(time, day);
+}
+
 /* The result for a day, and the microseconds in it. */
 static inline Datum
 time_datum(TimeExpr *time, int32 day, int64 within)
@@ -248,12 +261,30 @@ time_datum(TimeExpr *time, int32 day, int64 within)
 					return TimestampGetDatum(remembered_calendar(time, day) * USECS_PER_DAY);
 			}
 		default:
-			if (time->unit == UNIT_MINUTE)
-				return part_datum(time, (int32) (within / USECS_PER_MINUTE % MINS_PER_HOUR));
-			if (time->unit == UNIT_HOUR)
-				return part_datum(time, (int32) (within / USECS_PER_HOUR));
-			return part_datum(time, remembered_calendar(time, day));
+			return part_datum(time, part_of(time, day, within));
 	}
+}
+
+/* The day of a value, and the microseconds in it; false if it is not for us. */
+static inline bool
+find_day(const TimeExpr *time, Datum value, int64 *day, int64 *within)
+{
+	*within = 0;
+	if (time->of_date)
+		*day = DatumGetDateADT(value);
+	else
+	{
+		Timestamp	timestamp = DatumGetTimestamp(value);
+
+		*day = timestamp / USECS_PER_DAY;
+		*within = timestamp % USECS_PER_DAY;
+		if (*within < 0)
+		{
+			(*day)--;
+			*within += USECS_PER_DAY;
+		}
+	}
+	return *day >= FIRST_DAY && *day <= LAST_DAY;
 }
 
 static bool
@@ -267,28 +298,14 @@ eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
 	for (int i = 0; i < n; i++)
 	{
 		int64		day;
-		int64		within = 0;
+		int64		within;
 
 		if (arg.has_nulls && arg.nulls[i])
 		{
 			expr->values[i] = (Datum) 0;
 			continue;
 		}
-		if (time->of_date)
-			day = DatumGetDateADT(arg.values[i]);
-		else
-		{
-			Timestamp	timestamp = DatumGetTimestamp(arg.values[i]);
-
-			day = timestamp / USECS_PER_DAY;
-			within = timestamp % USECS_PER_DAY;
-			if (within < 0)
-			{
-				day--;
-				within += USECS_PER_DAY;
-			}
-		}
-		if (day < FIRST_DAY || day > LAST_DAY)
+		if (!find_day(time, arg.values[i], &day, &within))
 			return false;
 		expr->values[i] = time_datum(time, (int32) day, within);
 	}
@@ -298,7 +315,52 @@ eval(VectorExpr *expr, Batch *batch, const uint16 *rows, int n, Values *result)
 	return true;
 }
 
+/* ---- codes ---- */
+
+/* No part but a year and a day of the year is larger; of NULL: */
+#define LARGEST_PART 59
+#define NULL_PART (LARGEST_PART + 1)
+
+StaticAssertDecl(NULL_PART < SHORT_CODES, "parts are short codes");
+
+static int
+ncodes(const VectorExpr *expr)
+{
+	const TimeExpr *time = (const TimeExpr *) expr;
+
+	return time->action != PART_AS_NUMERIC || time->unit == UNIT_YEAR || time->unit == UNIT_DOY ? 0 : NULL_PART + 1;
+}
+
+static bool
+codes(VectorExpr *expr, Batch *batch, Codes *result)
+{
+	TimeExpr   *time = (TimeExpr *) expr;
+	Values		arg;
+
+	if (!time->operand->kernel->eval(time->operand, batch, NULL, batch->n, &arg))
+		return false;
+	if (time->codes == NULL)
+		time->codes = MemoryContextAlloc(time->context, sizeof(uint8) * BATCH_ROWS);
+	for (int i = 0; i < batch->n; i++)
+	{
+		int64		day;
+		int64		within;
+
+		if (arg.has_nulls && arg.nulls[i])
+			time->codes[i] = NULL_PART;
+		else if (find_day(time, arg.values[i], &day, &within))
+			time->codes[i] = (uint8) part_of(time, (int32) day, within);
+		else
+			return false;
+	}
+	result->codes = time->codes;
+	result->null = NULL_PART;
+	return true;
+}
+
 const ExprKernel time_kernel = {
 	.compile = compile,
 	.eval = eval,
+	.ncodes = ncodes,
+	.codes = codes,
 };

@@ -14,7 +14,8 @@
  * way: of equal values the first is shown.
  *
  * A key may be an expression of one column: the column's codes stand for it,
- * and it is evaluated once for each combination.
+ * and it is evaluated once for each combination. So are expressions that have
+ * codes of their own, from any source: the hours of timestamps.
  *
  *-------------------------------------------------------------------------
  */
@@ -92,22 +93,31 @@ make_arrays(GroupByCode *by_code)
 	by_code->nulls = MemoryContextAlloc(by_code->context, sizeof(bool) * BATCH_ROWS * by_code->nkeys);
 }
 
-/* The codes of all keys, if the source has them, and combinations are few enough. */
+/* The codes of all keys, if there are any, and combinations are few enough. */
 static bool
 get_codes(GroupByCode *by_code, Batch *batch, Codes *codes)
 {
 	int			ncodes = 1;
 	bool		same = by_code->known;
+	bool		by_column[GROUP_MAX_KEYS];
 
+	/* those that have to be computed come last */
 	for (int k = 0; k < by_code->nkeys; k++)
 	{
-		if (!batch_codes(batch, by_code->columns[k], &codes[k]))
+		int			n;
+
+		by_column[k] = batch_codes(batch, by_code->columns[k], &codes[k]);
+		n = by_column[k] ? codes[k].n : vector_expr_ncodes(by_code->keys[k]);
+		if (n == 0 || n > MAX_COMBINATIONS / ncodes)
+			return false;
+		ncodes *= n;
+	}
+	for (int k = 0; k < by_code->nkeys; k++)
+	{
+		if (!by_column[k] && !vector_expr_codes(by_code->keys[k], batch, &codes[k]))
 			return false;
 		Assert(codes[k].n > 0 && codes[k].null < codes[k].n);
 		Assert((codes[k].codes != NULL) == (codes[k].n <= SHORT_CODES));
-		if (codes[k].n > MAX_COMBINATIONS / ncodes)
-			return false;
-		ncodes *= codes[k].n;
 		same &= codes[k].serial == by_code->serials[k];
 	}
 	if (same)
