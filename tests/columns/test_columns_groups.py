@@ -199,6 +199,11 @@ def outcome(conn: Connection, sql: str, ordered: bool) -> Sequence[object]:
     return rows if ordered else sorted(rows, key=repr)
 
 
+def failed(found: Sequence[object]) -> bool:
+    """Is an outcome an error?"""
+    return len(found) == 1 and isinstance(found[0], str)
+
+
 def test_generated_queries(conn: Connection, tell: Callable[[str], None], counted: Count) -> None:
     make(conn)
     assert conn.execute("SELECT * FROM pgbillion_rows.columns_check('s')").fetchall() == []
@@ -229,7 +234,8 @@ def test_generated_queries(conn: Connection, tell: Callable[[str], None], counte
         workers = 0 if re.search("score|double|FETCH", sql) else chance.choice((0, 0, 0, 2))
         conn.execute(f"SET max_parallel_workers_per_gather = {workers}".encode())
         assert outcome(conn, sql, ordered) == right, f"seed {SEED}: {number} {sql}"
-        nodes = list(plans.nodes(plans.explain(conn, sql, run=number % 10 == 0)))
+        seen["errors"] += failed(right)
+        nodes = list(plans.nodes(plans.explain(conn, sql, run=number % 10 == 0 and not failed(right))))
         seen["from the index"] += any(node.get("Column Blocks Read", 0) > 0 for node in nodes)
         ours = [node for node in nodes if str(node.get("Custom Plan Provider")).startswith("Vector")]
         seen["by vectors"] += bool(ours)
