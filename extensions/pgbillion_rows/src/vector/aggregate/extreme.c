@@ -113,17 +113,7 @@ bool_or_combine(VectorAgg *agg, char **entries, char **others, int n)
 		found = best; \
 	} while (0)
 
-#define FIND_EXTREMES(type, better) \
-	do { \
-		const type *values = packed->array; \
-		for (int i = 0; i < n; i++) \
-		{ \
-			if (better(values[i], found[ids[i]])) \
-				found[ids[i]] = values[i]; \
-		} \
-	} while (0)
-
-/* The better of the values of an array, above its base, and of those of each number of a group that are better than it has. */
+/* The better of the values of an array, above its base. */
 #define EXTREME_ARRAY(name, better) \
 static uint64 \
 name(const Packed *packed, int n) \
@@ -132,65 +122,38 @@ name(const Packed *packed, int n) \
 \
 	FOR_WIDTH(FIND_EXTREME, better); \
 	return found; \
-} \
-\
-static void \
-name##_by_id(const Packed *packed, int n, const uint8 *ids, uint64 *found) \
-{ \
-	FOR_WIDTH(FIND_EXTREMES, better); \
 }
 
 EXTREME_ARRAY(largest, GREATER)
 EXTREME_ARRAY(smallest, LESS)
 
 /*
- * Of integers, of which those that are equal are the same. Distances above the
- * base are in the order of values. Where no value of the array can be better
- * than the state, as its bounds show, the array is not looked at.
+ * Of integers, of which those that are equal are the same, and of one group: of
+ * several, values are compared one by one as fast. Distances above the base are
+ * in the order of values. Where no value of the array can be better than the
+ * state, as its bounds show, the array is not looked at.
  */
-#define EXTREME_PACKED(name, better, bound, best, worst, get, make) \
+#define EXTREME_PACKED(name, better, bound, best, get, make) \
 static bool \
 name##_array(VectorAgg *agg, const Packed *packed, int n, RowGroups *groups) \
 { \
-	const uint64 *counts; \
-	uint64		found[SMALL_GROUPS]; \
+	ExtremeState *s; \
+	int64		value; \
 \
-	if (packed->kind != PACKED_INTEGERS) \
+	if (packed->kind != PACKED_INTEGERS || groups->single == NULL) \
 		return false; \
-	if (groups->single != NULL) \
-	{ \
-		ExtremeState *s = (ExtremeState *) (groups->single + agg->offset); \
-		int64		value; \
-\
-		if (s->set && !better(packed->bound, (int64) get(s->value))) \
-			return true; \
-		value = (int64) ((uint64) packed->base + best(packed, n)); \
-		if (!s->set || better(value, (int64) get(s->value))) \
-			s->value = make(value); \
-		s->set = true; \
+	s = (ExtremeState *) (groups->single + agg->offset); \
+	if (s->set && !better(packed->bound, (int64) get(s->value))) \
 		return true; \
-	} \
-	counts = group_counts(groups, n); \
-	for (int id = 0; id < groups->nids; id++) \
-		found[id] = worst; \
-	best##_by_id(packed, n, groups->ids, found); \
-	for (int id = 0; id < groups->nids; id++) \
-	{ \
-		ExtremeState *s; \
-		int64		value = (int64) ((uint64) packed->base + found[id]); \
-\
-		if (counts[id] == 0) \
-			continue; \
-		s = (ExtremeState *) (groups->by_id[id] + agg->offset); \
-		if (!s->set || better(value, (int64) get(s->value))) \
-			s->value = make(value); \
-		s->set = true; \
-	} \
+	value = (int64) ((uint64) packed->base + best(packed, n)); \
+	if (!s->set || better(value, (int64) get(s->value))) \
+		s->value = make(value); \
+	s->set = true; \
 	return true; \
 }
 
-#define LARGER_PACKED(name, get, make) EXTREME_PACKED(name, GREATER, max, largest, 0, get, make)
-#define SMALLER_PACKED(name, get, make) EXTREME_PACKED(name, LESS, min, smallest, PG_UINT64_MAX, get, make)
+#define LARGER_PACKED(name, get, make) EXTREME_PACKED(name, GREATER, max, largest, get, make)
+#define SMALLER_PACKED(name, get, make) EXTREME_PACKED(name, LESS, min, smallest, get, make)
 
 LARGER_PACKED(larger_int2, DatumGetInt16, DATUM_INT2)
 LARGER_PACKED(larger_int4, DatumGetInt32, DATUM_INT4)
@@ -215,7 +178,7 @@ extreme_output(const VectorAgg *agg, const void *state, bool *isnull)
 	.combine = function##_combine,.output = extreme_output}
 
 #define INTEGER_KIND(function, ...) \
-	{.transitions = {__VA_ARGS__},.state_size = sizeof(ExtremeState),.uses_ids = true,.advance = function, \
+	{.transitions = {__VA_ARGS__},.state_size = sizeof(ExtremeState),.advance = function, \
 	.advance_packed = function##_array,.combine = function##_combine,.output = extreme_output}
 
 const AggKind extreme_kinds[] = {
