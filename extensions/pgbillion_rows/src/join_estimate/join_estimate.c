@@ -29,6 +29,7 @@
 
 #include "compat.h"
 #include "join_estimate/join_estimate.h"
+#include "planner/known_rows.h"
 #include "planner/planner.h"
 
 /* How many times as many rows as PostgreSQL expects there may have to be. */
@@ -39,6 +40,13 @@
 
 /* How many times as much as reading the keys it has to cost to read the other table. */
 #define LEAST_COST_RATIO 2
+
+/*
+ * How much looking up the keys in an index has to cost, in units of
+ * cpu_tuple_cost, and how many times as much as reading them.
+ */
+#define LEAST_LOOK_UPS_COST 1e6
+#define LEAST_LOOK_UPS_RATIO 4
 
 /* A larger table is not read for the sake of an estimate. */
 #define MOST_PAGES 4096
@@ -58,10 +66,14 @@ typedef struct KeyStatistics
 	AttStatsSlot common;		/* the most common values */
 	int		   *order;			/* of these */
 	AttStatsSlot histogram;
+	double		others;			/* share of the rows whose keys are not among
+								 * the most common ones */
 	double		of_others;		/* share of the rows of each key in the
 								 * histogram's range */
 	double		average;		/* share of the rows of each key, as
 								 * PostgreSQL takes it */
+	double		looked_up;		/* the same where each is looked up in an
+								 * index */
 } KeyStatistics;
 
 static int
@@ -90,7 +102,7 @@ sort_common(KeyStatistics *statistics)
 	qsort_arg(statistics->order, n, sizeof(int), compare_common, statistics);
 }
 
-/* The share of the rows that a key has. A key that statistics have never seen may be new since, so it counts as any. */
+/* The share of the rows that a key has, if statistics have seen it or values around it; else -1. */
 static double
 share_of_key(const KeyStatistics *statistics, Datum key)
 {
@@ -114,7 +126,32 @@ share_of_key(const KeyStatistics *statistics, Datum key)
 	if (histogram->nvalues > 1 && compare(statistics, key, histogram->values[0]) >= 0 &&
 		compare(statistics, key, histogram->values[histogram->nvalues - 1]) <= 0)
 		return statistics->of_others;
-	return statistics->average;
+	return -1;
+}
+
+/*
+ * The share of the large table's rows whose key is not in the histogram's range.
+ * If an index has the keys, PostgreSQL looks there for the least and the
+ * greatest one, which statistics may be too old to know.
+ */
+static double
+share_out_of_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *large)
+{
+	const AttStatsSlot *histogram = &statistics->histogram;
+	Oid			type = statistics->type->btree_opintype;
+	Oid			less = get_opfamily_member(statistics->type->btree_opf, type, type, BTLessStrategyNumber);
+	FmgrInfo	function;
+	double		below;
+	double		up_to;
+
+	if (!OidIsValid(less) || histogram->nvalues < 2)
+		return statistics->others;
+	fmgr_info(get_opcode(less), &function);
+	below = ineq_histogram_selectivity(root, large, less, &function, false, false, statistics->collation,
+									   histogram->values[0], type);
+	up_to = ineq_histogram_selectivity(root, large, less, &function, false, true, statistics->collation,
+									   histogram->values[histogram->nvalues - 1], type);
+	return below < 0 || up_to < 0 ? statistics->others : statistics->others * (below + 1 - up_to);
 }
 
 /* How many rows of the small table have a key in the range of the histogram of the large one. */
@@ -191,6 +228,8 @@ get_statistics(PlannerInfo *root, VariableStatData *large, VariableStatData *sma
 		statistics->of_others = Max(others, 0) / Max(keys, 1);
 	}
 	statistics->average = present / Max(Max(distinct, small->rel->tuples), 1);
+	statistics->looked_up = 1 / Max(distinct, 1);
+	statistics->others = Max(others, 0);
 
 	return true;
 }
@@ -263,7 +302,7 @@ is_small(PlannerInfo *root, RelOptInfo *rel)
 static bool
 is_large(RelOptInfo *rel, RelOptInfo *small)
 {
-	return rel->rows >= LEAST_ROWS && rel->cheapest_total_path != NULL &&
+	return rel->tuples >= LEAST_ROWS && rel->cheapest_total_path != NULL &&
 		rel->cheapest_total_path->total_cost >= LEAST_COST_RATIO * small->cheapest_total_path->total_cost;
 }
 
@@ -303,7 +342,118 @@ raise_rows(RelOptInfo *rel, double rows)
 		((Path *) lfirst(lc))->rows *= factor;
 }
 
-/* Have the join of two tables by equality of two columns estimated by the keys that the small one's filter keeps. */
+/*
+ * What PostgreSQL says that it costs to look up each key of the small table in an
+ * index of the large one; 0 if there is none, or no path that does so.
+ */
+static Cost
+look_ups_cost(RelOptInfo *large, RelOptInfo *small)
+{
+	Cost		least = 0;
+	ListCell   *lc;
+
+	foreach(lc, large->pathlist)
+	{
+		Path	   *path = lfirst(lc);
+
+		if ((IsA(path, IndexPath) || IsA(path, BitmapHeapPath)) && bms_equal(PATH_REQ_OUTER(path), small->relids) &&
+			(least == 0 || path->total_cost < least))
+			least = path->total_cost;
+	}
+	return least * small->rows;
+}
+
+/* Does PostgreSQL expect looking up the small table's keys to cost so much that it matters whether there are any? */
+static bool
+may_be_in_vain(RelOptInfo *large, RelOptInfo *small)
+{
+	return look_ups_cost(large, small) >= Max(LEAST_LOOK_UPS_COST * cpu_tuple_cost,
+											  LEAST_LOOK_UPS_RATIO * small->cheapest_total_path->total_cost);
+}
+
+/* What may be expected of the keys that a filter keeps, in shares of the large table's rows. */
+typedef struct Shares
+{
+	double		known;			/* of keys that statistics know of */
+	double		unknown;		/* of the others, if they are as any key */
+	double		most_unknown;	/* of the others at most */
+} Shares;
+
+static Shares
+shares_of_keys(PlannerInfo *root, KeyStatistics *statistics, VariableStatData *large, const KeptKeys *kept)
+{
+	Shares		shares = {0};
+
+	sort_common(statistics);
+	for (int i = 0; i < kept->nkeys; i++)
+	{
+		double		share = share_of_key(statistics, kept->keys[i]);
+
+		if (share >= 0)
+			shares.known += share;
+		else
+			shares.unknown += statistics->average;
+	}
+	if (shares.unknown > 0)
+		shares.most_unknown = share_out_of_range(root, statistics, large);
+	return shares;
+}
+
+/*
+ * Note how few rows there are, if they are far fewer than PostgreSQL expects of
+ * looking each key up in an index, or of the join: plans that find out soon are
+ * cheaper than they seem.
+ */
+static void
+note_fewer(PlannerInfo *root, const KeyStatistics *statistics, RelOptInfo *large, AttrNumber column, RelOptInfo *small,
+		   const KeptKeys *kept, const Shares *shares, Selectivity expected)
+{
+	double		keys = Max(kept->nkeys, 1);
+	double		small_rows = keys * LEAST_FACTOR <= small->rows ? keys : small->rows;
+	double		share = Max(shares->known + Min(shares->unknown, shares->most_unknown), 1 / Max(large->tuples, 1));
+	double		of_look_ups = share / (keys * statistics->looked_up);
+	double		of_join = share / (small_rows * expected);
+
+	if (of_look_ups * LEAST_FACTOR <= 1)
+		known_rows_note_look_ups(root, large, column, small, of_look_ups);
+	if (small_rows < small->rows)
+		known_rows_note_relation(root, small->relids, small_rows / small->rows);
+	if (of_join * LEAST_FACTOR <= 1)
+		known_rows_note_relation(root, bms_union(large->relids, small->relids), of_join);
+	if (of_look_ups * LEAST_FACTOR <= 1 || of_join * LEAST_FACTOR <= 1)
+		plan_report(root, "joins of \"%s\" with \"%s\" are priced for %.0f rows by the %d keys that the latter's filter keeps",
+					planner_rt_fetch(large->relid, root)->eref->aliasname,
+					planner_rt_fetch(small->relid, root)->eref->aliasname, share * large->rows, kept->nkeys);
+}
+
+/* Have as many rows expected of a join as its keys have, if these are more than PostgreSQL expects. */
+static void
+raise_join(PlannerInfo *root, EquivalenceClass *ec, RestrictInfo *clause, RelOptInfo *large, RelOptInfo *small,
+		   const KeptKeys *kept, double share, Selectivity core)
+{
+	double		pairs = large->rows * small->rows;
+	RestrictInfo *turned;
+
+	raise_rows(small, kept->nkeys);
+	/* statistics may be older than keys, so it is not lowered */
+	clause->norm_selec = Max(Min(share / Max(small->rows, 1), 1), core);
+	turned = join_estimate_clause(root, ec, small, large);
+	if (turned != NULL)
+		turned->norm_selec = clause->norm_selec;
+	join_estimate_note_raised(root, clause->norm_selec / core);
+	forget_foreign_key(root, ec, large, small);
+	plan_report(root, "joins of \"%s\" with \"%s\" are estimated by the %d keys that the latter's filter keeps, of %.0f rows instead of %.0f",
+				planner_rt_fetch(large->relid, root)->eref->aliasname,
+				planner_rt_fetch(small->relid, root)->eref->aliasname, kept->nkeys,
+				clause->norm_selec * large->rows * small->rows, core * pairs);
+}
+
+/*
+ * Have the join of two tables by equality of two columns estimated by the keys
+ * that the small one's filter keeps. They are read if there may be many more
+ * rows than PostgreSQL expects, or if it may look up so many by an index that
+ * it matters whether there are any.
+ */
 static void
 estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var)
 {
@@ -315,7 +465,7 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 	KeyStatistics statistics;
 	RestrictInfo *clause = NULL;
 	KeptKeys   *kept = NULL;
-	double		pairs = large->rows * small->rows;
+	bool		more = false;
 	Selectivity core = 1;
 
 	if (conditions == NIL)
@@ -325,32 +475,23 @@ estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var
 	if (get_statistics(root, &large_data, &small_data, small_var->vartype, ec->ec_opfamilies, &statistics))
 	{
 		double		most = most_of_keys(&statistics, small->rows) * large->rows;
+		bool		looked_up = may_be_in_vain(large, small);
 
-		if (most >= LEAST_ROWS && (clause = join_estimate_clause(root, ec, large, small)) != NULL)
+		if ((most >= LEAST_ROWS || looked_up) && (clause = join_estimate_clause(root, ec, large, small)) != NULL)
+		{
 			core = join_estimate_core_selectivity(root, clause, large, small);
-		if (clause != NULL && most >= LEAST_FACTOR * core * pairs)
-			kept = kept_keys_read(root, small, small_var->varattno, conditions);
+			more = most >= LEAST_ROWS && most >= LEAST_FACTOR * core * large->rows * small->rows;
+			if (more || looked_up)
+				kept = kept_keys_read(root, small, small_var->varattno, conditions);
+		}
 	}
 	if (kept != NULL)
 	{
-		RestrictInfo *turned;
-		double		share = 0;
+		Shares		shares = shares_of_keys(root, &statistics, &large_data, kept);
 
-		raise_rows(small, kept->nkeys);
-		sort_common(&statistics);
-		for (int i = 0; i < kept->nkeys; i++)
-			share += share_of_key(&statistics, kept->keys[i]);
-		/* statistics may be older than keys, so it is not lowered */
-		clause->norm_selec = Max(Min(share / Max(small->rows, 1), 1), core);
-		turned = join_estimate_clause(root, ec, small, large);
-		if (turned != NULL)
-			turned->norm_selec = clause->norm_selec;
-		join_estimate_note_raised(root, clause->norm_selec / core);
-		forget_foreign_key(root, ec, large, small);
-		plan_report(root, "joins of \"%s\" with \"%s\" are estimated by the %d keys that the latter's filter keeps, of %.0f rows instead of %.0f",
-					planner_rt_fetch(large->relid, root)->eref->aliasname,
-					planner_rt_fetch(small->relid, root)->eref->aliasname, kept->nkeys,
-					clause->norm_selec * large->rows * small->rows, core * pairs);
+		if (more)
+			raise_join(root, ec, clause, large, small, kept, shares.known + shares.unknown, core);
+		note_fewer(root, &statistics, large, large_var->varattno, small, kept, &shares, clause->norm_selec);
 	}
 	free_statistics(&statistics);
 	ReleaseVariableStats(large_data);

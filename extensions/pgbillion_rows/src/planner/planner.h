@@ -7,6 +7,7 @@
  *	targets.c		what partial aggregation returns
  *	append.c		partial states of the tables below a partitioned one
  *	group_estimate.c	how many groups expressions make
+ *	known_rows.c	where fewer rows are known to be found; see known_rows.h
  *	guesses.c		where an estimate of PostgreSQL's is a guess; see guesses.h
  *	arithmetic.c	arithmetic known by its functions
  *	aggregates.c	which function of PostgreSQL one of our functions calls

@@ -29,6 +29,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "planner/known_rows.h"
 #include "planner/planner.h"
 #include "planner/planner_memo.h"
 #include "vector/node/custom_scan.h"
@@ -176,7 +177,7 @@ double
 cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
 {
 	const RowsMemo *rows = memo_of_rows(root);
-	double		factor = 1;
+	double		factor = known_rows_factor(root, rel->relids);
 	ListCell   *lc;
 
 	foreach(lc, rows->guesses)
@@ -242,7 +243,10 @@ index_scan(PlannerInfo *root, IndexPath *path, bool first)
 	rows = clamp_row_est(rows / vector_parallel_divisor(path->path.parallel_workers));
 	if (first)
 		rows = clamp_row_est(rows / Max(path->path.rows, 1));
-	return cpu_tuple_cost * (CACHED_COST_DESCENT + row + further * (rows - 1)) + vector_core_filter_cost(root, rel) * rows;
+	/* of keys that are known to have few rows, most have none */
+	rows *= known_rows_look_up_factor(root, path);
+	return cpu_tuple_cost * (CACHED_COST_DESCENT + row * Min(rows, 1) + further * Max(rows - 1, 0)) +
+		vector_core_filter_cost(root, rel) * rows;
 }
 
 static Cost
@@ -255,6 +259,8 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 
 	cost_bitmap_tree_node(path->bitmapqual, &cost, &selectivity);
 	rows = clamp_row_est(selectivity * rel->tuples);
+	if (IsA(path->bitmapqual, IndexPath))
+		rows *= known_rows_look_up_factor(root, (IndexPath *) path->bitmapqual);
 	/* many rows of a page are fetched together */
 	return cpu_tuple_cost * 2 * CACHED_COST_DESCENT +
 		(cpu_tuple_cost * (CACHED_COST_FETCH * Min(rows, rel->pages) + CACHED_COST_INDEX_ROW * rows) +
@@ -350,7 +356,7 @@ join_cost(PlannerInfo *root, JoinPath *join)
 		 * of more rows than its index scan was estimated to return, each is
 		 * fetched
 		 */
-		cost += cpu_tuple_cost * (outer_rows * CACHED_COST_LOOP_ROW + CACHED_COST_FETCH * (rows - join->path.rows));
+		cost += cpu_tuple_cost * (outer_rows * CACHED_COST_LOOP_ROW + CACHED_COST_FETCH * Max(rows - join->path.rows, 0));
 		/* every pair of rows has to pass the conditions */
 		return cost + loops(root, inner, Max(outer_rows, 1), first) +
 			pair_cost(root, join->joinrestrictinfo, false) * outer_rows * inner_rows;

@@ -1,0 +1,167 @@
+/*-------------------------------------------------------------------------
+ *
+ * known_rows.c
+ *	  Where fewer rows are known to be found than PostgreSQL expects:
+ *	  known_rows.h.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "planner/known_rows.h"
+#include "planner/planner_memo.h"
+
+/* Looking up keys of a relation in an index of a table's column finds this many times the expected rows. */
+typedef struct LookUps
+{
+	Index		table;
+	AttrNumber	column;
+	Index		keys;
+	double		factor;
+} LookUps;
+
+/* These relations, joined, have this many times the rows that are expected of them. */
+typedef struct Relation
+{
+	Relids		relids;
+	double		factor;
+} Relation;
+
+/* All that is known of a statement. */
+typedef struct KnownRows
+{
+	List	   *look_ups;
+	List	   *relations;
+} KnownRows;
+
+static KnownRows *
+find(PlannerInfo *root)
+{
+	return planner_memo_find(root, MEMO_KNOWN_ROWS, root);
+}
+
+static KnownRows *
+find_or_make(PlannerInfo *root)
+{
+	KnownRows  *known = find(root);
+
+	return known != NULL ? known : planner_memo_make(root, MEMO_KNOWN_ROWS, root, sizeof(KnownRows));
+}
+
+/*
+ * Looking up the keys that a relation has in an index of a table's column finds
+ * `factor` times the rows that PostgreSQL expects of the average key. What is
+ * noted again takes the place of what was noted before.
+ */
+void
+known_rows_note_look_ups(PlannerInfo *root, RelOptInfo *table, AttrNumber column, RelOptInfo *keys, double factor)
+{
+	KnownRows  *known = find_or_make(root);
+	MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
+	LookUps    *made = palloc(sizeof(LookUps));
+	ListCell   *lc;
+
+	foreach(lc, known->look_ups)
+	{
+		LookUps    *one = lfirst(lc);
+
+		if (one->table == table->relid && one->column == column && one->keys == keys->relid)
+			known->look_ups = foreach_delete_current(known->look_ups, lc);
+	}
+	*made = (LookUps)
+	{
+		table->relid, column, keys->relid, factor
+	};
+	known->look_ups = lappend(known->look_ups, made);
+	MemoryContextSwitchTo(old);
+}
+
+/*
+ * Relations that are joined have `factor` times the rows that PostgreSQL
+ * expects, in addition to what is known of some of them. What is noted again
+ * takes the place of what was noted before.
+ */
+void
+known_rows_note_relation(PlannerInfo *root, Relids relids, double factor)
+{
+	KnownRows  *known = find_or_make(root);
+	MemoryContext old = MemoryContextSwitchTo(root->planner_cxt);
+	Relation   *made = palloc(sizeof(Relation));
+	ListCell   *lc;
+
+	foreach(lc, known->relations)
+	{
+		if (bms_equal(((Relation *) lfirst(lc))->relids, relids))
+			known->relations = foreach_delete_current(known->relations, lc);
+	}
+	*made = (Relation)
+	{
+		bms_copy(relids), factor
+	};
+	known->relations = lappend(known->relations, made);
+	MemoryContextSwitchTo(old);
+}
+
+/* Is anything known of a statement? */
+bool
+known_rows_are_fewer(PlannerInfo *root)
+{
+	return find(root) != NULL;
+}
+
+/* Does an index path look up a relation's values of this column of its table? */
+static bool
+looks_up(IndexPath *path, AttrNumber column, Index keys)
+{
+	ListCell   *lc;
+
+	foreach(lc, path->indexclauses)
+	{
+		IndexClause *clause = lfirst_node(IndexClause, lc);
+
+		if (path->indexinfo->indexkeys[clause->indexcol] == column &&
+			bms_is_member(keys, clause->rinfo->clause_relids))
+			return true;
+	}
+	return false;
+}
+
+/* How many times the rows that PostgreSQL expects a look-up in an index finds. */
+double
+known_rows_look_up_factor(PlannerInfo *root, IndexPath *path)
+{
+	const KnownRows *known;
+	double		factor = 1;
+	ListCell   *lc;
+
+	if (path->path.param_info == NULL || (known = find(root)) == NULL)
+		return 1;
+	foreach(lc, known->look_ups)
+	{
+		const LookUps *one = lfirst(lc);
+
+		if (one->table == path->path.parent->relid && looks_up(path, one->column, one->keys))
+			factor = Min(factor, one->factor);
+	}
+	return factor;
+}
+
+/* How many times the rows that PostgreSQL expects relations have, joined. */
+double
+known_rows_factor(PlannerInfo *root, Relids relids)
+{
+	const KnownRows *known = find(root);
+	double		factor = 1;
+	ListCell   *lc;
+
+	if (known == NULL)
+		return 1;
+	foreach(lc, known->relations)
+	{
+		const Relation *one = lfirst(lc);
+
+		if (bms_is_subset(one->relids, relids))
+			factor *= one->factor;
+	}
+	return factor;
+}
