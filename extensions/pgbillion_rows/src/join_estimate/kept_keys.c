@@ -24,6 +24,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parsetree.h"
 #include "rewrite/rewriteManip.h"
+#include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -59,6 +60,28 @@ may_fail(Oid function, void *context)
 	}
 }
 
+/* Is it LIKE with a constant pattern that cannot fail? It does at an escape character that ends the pattern. */
+static bool
+is_plain_like(OpExpr *op)
+{
+	Const	   *pattern = list_length(op->args) == 2 ? lsecond(op->args) : NULL;
+	char	   *found;
+	bool		plain;
+
+	set_opfuncid(op);
+	if (op->opfuncid != F_TEXTLIKE && op->opfuncid != F_TEXTNLIKE && op->opfuncid != F_BPCHARLIKE &&
+		op->opfuncid != F_BPCHARNLIKE)
+		return false;
+	if (!IsA(pattern, Const) || !OidIsValid(op->inputcollid) || !get_collation_isdeterministic(op->inputcollid))
+		return false;
+	if (pattern->constisnull)
+		return true;
+	found = TextDatumGetCString(pattern->constvalue);
+	plain = strchr(found, '\\') == NULL;
+	pfree(found);
+	return plain;
+}
+
 static bool
 cannot_evaluate(Node *node, void *context)
 {
@@ -74,8 +97,11 @@ cannot_evaluate(Node *node, void *context)
 		case T_NullTest:
 		case T_BooleanTest:
 			break;
-		case T_FuncExpr:
 		case T_OpExpr:
+			if (is_plain_like((OpExpr *) node))
+				break;
+			/* FALLTHROUGH */
+		case T_FuncExpr:
 		case T_ScalarArrayOpExpr:
 			if (check_functions_in_node(node, may_fail, context))
 				return true;

@@ -237,8 +237,10 @@ index_scan(PlannerInfo *root, IndexPath *path, bool first)
 {
 	RelOptInfo *rel = path->path.parent;
 	double		rows = clamp_row_est(path->indexselectivity * rel->tuples);
-	double		row = path->path.pathtype == T_IndexOnlyScan ? CACHED_COST_INDEX_ROW : CACHED_COST_FETCH;
-	double		further = is_clustered(root, path->indexinfo) ? CACHED_COST_INDEX_ROW : row;
+	double		fetched = path->path.pathtype == T_IndexOnlyScan ? 1 - rel->allvisfrac : 1;
+	double		row = CACHED_COST_FETCH * fetched + CACHED_COST_INDEX_ONLY_ROW * (1 - fetched);
+	double		further = fetched > 0 && is_clustered(root, path->indexinfo) ?
+		Min(CACHED_COST_INDEX_ROW, row) : row;
 
 	rows = clamp_row_est(rows / vector_parallel_divisor(path->path.parallel_workers));
 	if (first)

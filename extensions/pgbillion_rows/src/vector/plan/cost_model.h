@@ -165,7 +165,9 @@
 #define CACHED_COST_PAGE 5.0	/* of a table that is read as a whole */
 #define CACHED_COST_DESCENT 15.0	/* in an index */
 #define CACHED_COST_FETCH 10.0	/* of a row that an index names */
-#define CACHED_COST_INDEX_ROW 2.0	/* of an index alone */
+#define CACHED_COST_INDEX_ROW 2.0	/* of a row next to the one before */
+#define CACHED_COST_INDEX_ONLY_ROW 0.5	/* of an index alone, beside others
+										 * there */
 #define CACHED_COST_CLUSTERED 0.9	/* correlation of values and places from
 									 * which on rows of an index are near each
 									 * other */
