@@ -95,6 +95,7 @@ def reads(conn: Connection, table: str = "calendar") -> int:
         ("SELECT count(*) FROM sales s, calendar c WHERE s.day = c.day AND c.date >= '2003-01-01'::timestamp"
          " AND c.date < '2004-01-01'::timestamp", 58400),
         ("SELECT count(*) FROM sales s, calendar c WHERE s.day = c.day AND c.year IN (1999, 2003, 2004)", 116800),
+        ("SELECT count(*) FROM sales s JOIN calendar c ON s.day = c.day WHERE c.name LIKE 'd38%'", 52000),
         # half of the sales are of one customer
         ("SELECT count(*) FROM sales s JOIN customers c ON s.customer = c.id WHERE c.name = 'name 17'", 146000),
         ("SELECT count(*) FROM sales s JOIN customers c ON s.customer = c.id WHERE c.part = 17", 146000),
@@ -277,7 +278,8 @@ def test_many_filters_are_remembered(conn: Connection) -> None:
     [
         # a condition that may fail for rows that the query never sees
         OF_A_YEAR.replace("c.year = 2003", "1 / (c.year - 2003) = 0"),
-        OF_A_YEAR.replace("c.year = 2003", "c.name LIKE 'd37%'"),
+        OF_A_YEAR.replace("c.year = 2003", "c.name ~ '^d37'"),
+        OF_A_YEAR.replace("c.year = 2003", "c.name NOT LIKE 'e\\\\'"),
         # one that tells, or has an effect
         OF_A_YEAR.replace("c.year = 2003", "tells(c.year)"),
         OF_A_YEAR.replace("c.year = 2003", "c.year = 2003 + (random() * 0)::integer"),
@@ -287,7 +289,7 @@ def test_many_filters_are_remembered(conn: Connection) -> None:
         OF_A_YEAR + " AND s.price < 1000",
         "SELECT count(*) FROM sales s JOIN calendar c ON s.day = c.day WHERE c.day = 37000",
         # a condition that cannot be evaluated beside one that can may be there to hide rows from it
-        OF_A_YEAR + " AND c.name LIKE 'd%'",
+        OF_A_YEAR + " AND c.name ~ '^d'",
         # of keys without an order of their own, statistics do not tell which there are
         OF_A_YEAR.replace("s.day = c.day", "s.code = c.code"),
         # a column that is no key

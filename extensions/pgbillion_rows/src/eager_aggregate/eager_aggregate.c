@@ -300,6 +300,7 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 			 GroupPathExtraData *extra, Cost most, double *best)
 {
 	List	   *group_clause = group_clause_of(root);
+	Cost		beyond = cached_cost_beyond(root, path);
 	double		groups = 1;
 	AggClauseCosts costs;
 	List	   *paths = NIL;
@@ -342,8 +343,8 @@ add_finalize(PlannerInfo *root, RelOptInfo *grouped_rel, RelOptInfo *joined, Pat
 		 */
 		if (eager_aggregate == PLAN_FORCE)
 			vector_force_path(agg, FORCED_COST_FACTOR);
-		*best = Min(*best, agg->total_cost);
-		if (agg->total_cost < most)
+		*best = Min(*best, agg->total_cost - beyond);
+		if (agg->total_cost - beyond < most)
 			add_path(grouped_rel, agg);
 	}
 }

@@ -508,6 +508,23 @@ cached_path_cost(PlannerInfo *root, Path *path)
 	return found;
 }
 
+/*
+ * By how much the cost of a nested loop exceeds what it takes. That its inner side looks for rows in an index
+ * costs a page each time, as if it were never in memory; and maybe there are far
+ * fewer rows than PostgreSQL expects.
+ */
+static Cost
+beyond_of_loop(PlannerInfo *root, JoinPath *join)
+{
+	Path	   *outer = join->outerjoinpath;
+	Cost		planned = join->path.total_cost - outer->total_cost;
+	Cost		taken = cached_path_cost(root, &join->path) - cached_path_cost(root, outer);
+
+	if (bms_is_empty(PATH_REQ_OUTER(join->innerjoinpath)))
+		return cached_cost_beyond(root, outer) + cached_cost_beyond(root, join->innerjoinpath);
+	return cached_cost_beyond(root, outer) + Max(planned - taken, 0);
+}
+
 /* The same of several paths, together. */
 static Cost
 all_beyond(PlannerInfo *root, List *paths)
@@ -521,8 +538,8 @@ all_beyond(PlannerInfo *root, List *paths)
 }
 
 /*
- * Our joins are priced close to PostgreSQL's, of which they take the place
- * (join_path.c). By how much the cost of a path, with those below it, exceeds
+ * Our scans and joins are priced close to PostgreSQL's, of which they take the
+ * place (filter_path.c, join_path.c). By how much the cost of a path, with those below it, exceeds
  * what they take; 0 where that is not known.
  */
 Cost
@@ -533,6 +550,7 @@ cached_cost_beyond(PlannerInfo *root, Path *path)
 	switch (nodeTag(path))
 	{
 		case T_NestPath:
+			return beyond_of_loop(root, (JoinPath *) path);
 		case T_HashPath:
 		case T_MergePath:
 			return cached_cost_beyond(root, ((JoinPath *) path)->outerjoinpath) +
@@ -559,6 +577,8 @@ cached_cost_beyond(PlannerInfo *root, Path *path)
 		case T_CustomPath:
 			if (vector_is_rows_of_joins(path) || is_aggregated_join(path))
 				return Max(path->total_cost - ((JoinsPath *) path)->taken, 0);
+			if (vector_is_filter_scan(path))
+				return Max(path->total_cost - cached_path_cost(root, path), 0);
 			return is_ours(path, &vector_finalize_path_methods) ?
 				cached_cost_beyond(root, linitial(((CustomPath *) path)->custom_paths)) : 0;
 		default:
