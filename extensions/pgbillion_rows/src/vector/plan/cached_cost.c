@@ -516,13 +516,9 @@ cached_path_cost(PlannerInfo *root, Path *path)
 static Cost
 beyond_of_loop(PlannerInfo *root, JoinPath *join)
 {
-	Path	   *outer = join->outerjoinpath;
-	Cost		planned = join->path.total_cost - outer->total_cost;
-	Cost		taken = cached_path_cost(root, &join->path) - cached_path_cost(root, outer);
-
 	if (bms_is_empty(PATH_REQ_OUTER(join->innerjoinpath)))
-		return cached_cost_beyond(root, outer) + cached_cost_beyond(root, join->innerjoinpath);
-	return cached_cost_beyond(root, outer) + Max(planned - taken, 0);
+		return cached_cost_beyond(root, join->outerjoinpath) + cached_cost_beyond(root, join->innerjoinpath);
+	return Max(join->path.total_cost - cached_path_cost(root, &join->path), 0);
 }
 
 /* The same of several paths, together. */
@@ -538,8 +534,8 @@ all_beyond(PlannerInfo *root, List *paths)
 }
 
 /*
- * Our scans and joins are priced close to PostgreSQL's, of which they take the
- * place (filter_path.c, join_path.c). By how much the cost of a path, with those below it, exceeds
+ * Our joins are priced close to PostgreSQL's, of which they take the place
+ * (join_path.c). By how much the cost of a path, with those below it, exceeds
  * what they take; 0 where that is not known.
  */
 Cost
@@ -577,8 +573,6 @@ cached_cost_beyond(PlannerInfo *root, Path *path)
 		case T_CustomPath:
 			if (vector_is_rows_of_joins(path) || is_aggregated_join(path))
 				return Max(path->total_cost - ((JoinsPath *) path)->taken, 0);
-			if (vector_is_filter_scan(path))
-				return Max(path->total_cost - cached_path_cost(root, path), 0);
 			return is_ours(path, &vector_finalize_path_methods) ?
 				cached_cost_beyond(root, linitial(((CustomPath *) path)->custom_paths)) : 0;
 		default:

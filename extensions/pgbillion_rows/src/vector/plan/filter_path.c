@@ -391,6 +391,10 @@ core_cheapest(RelOptInfo *rel, int workers)
  * looks up a few by index, although PostgreSQL overestimates such lookups where
  * all is in memory. So what is chosen above stays the same, and so does the
  * order of rows; vectorized joins are compared by time.
+ *
+ * Nor does it start later than a sequential scan where nothing above wants the
+ * first rows soon: of joins that cost about the same PostgreSQL keeps the one
+ * that starts first, and that would be one with a slower scan.
  */
 static void
 settle_cost(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, int workers)
@@ -404,7 +408,7 @@ settle_cost(PlannerInfo *root, RelOptInfo *rel, CustomPath *path, int workers)
 		path->path.total_cost = Max(path->path.total_cost, cheapest->total_cost * LESS_COST_FACTOR);
 	if (vector_scan == PLAN_FORCE || path->path.total_cost > least)
 		path->path.total_cost = least;
-	if (vector_scan == PLAN_FORCE)
+	if (vector_scan == PLAN_FORCE || !rel->consider_startup)
 		path->path.startup_cost = core->startup_cost * LESS_COST_FACTOR;
 	path->path.startup_cost = Min(path->path.startup_cost, path->path.total_cost);
 }
