@@ -356,8 +356,8 @@ look_ups_cost(RelOptInfo *large, RelOptInfo *small)
 	{
 		Path	   *path = lfirst(lc);
 
-		if ((IsA(path, IndexPath) || IsA(path, BitmapHeapPath)) && bms_equal(PATH_REQ_OUTER(path), small->relids) &&
-			(least == 0 || path->total_cost < least))
+		if ((IsA(path, IndexPath) || IsA(path, BitmapHeapPath) || IsA(path, AppendPath)) &&
+			bms_equal(PATH_REQ_OUTER(path), small->relids) && (least == 0 || path->total_cost < least))
 			least = path->total_cost;
 	}
 	return least * small->rows;

@@ -102,16 +102,22 @@ known_rows_note_relation(PlannerInfo *root, Relids relids, double factor)
 	MemoryContextSwitchTo(old);
 }
 
-/* Is anything known of a statement? */
-bool
-known_rows_are_fewer(PlannerInfo *root)
+/* Is a column of a table, or of a partition or child of it, this one of that table? */
+static bool
+is_column_of(PlannerInfo *root, Index relid, AttrNumber attno, const LookUps *look_ups)
 {
-	return find(root) != NULL;
+	AppendRelInfo *parent = root->append_rel_array == NULL ? NULL : root->append_rel_array[relid];
+
+	if (relid == look_ups->table)
+		return attno == look_ups->column;
+	if (parent == NULL || attno <= 0 || attno > parent->num_child_cols)
+		return false;
+	return is_column_of(root, parent->parent_relid, parent->parent_colnos[attno - 1], look_ups);
 }
 
-/* Does an index path look up a relation's values of this column of its table? */
+/* Is it these keys that an index path looks up? */
 static bool
-looks_up(IndexPath *path, AttrNumber column, Index keys)
+looks_up(PlannerInfo *root, IndexPath *path, const LookUps *look_ups)
 {
 	ListCell   *lc;
 
@@ -119,8 +125,8 @@ looks_up(IndexPath *path, AttrNumber column, Index keys)
 	{
 		IndexClause *clause = lfirst_node(IndexClause, lc);
 
-		if (path->indexinfo->indexkeys[clause->indexcol] == column &&
-			bms_is_member(keys, clause->rinfo->clause_relids))
+		if (bms_is_member(look_ups->keys, clause->rinfo->clause_relids) &&
+			is_column_of(root, path->path.parent->relid, path->indexinfo->indexkeys[clause->indexcol], look_ups))
 			return true;
 	}
 	return false;
@@ -140,7 +146,7 @@ known_rows_look_up_factor(PlannerInfo *root, IndexPath *path)
 	{
 		const LookUps *one = lfirst(lc);
 
-		if (one->table == path->path.parent->relid && looks_up(path, one->column, one->keys))
+		if (looks_up(root, path, one))
 			factor = Min(factor, one->factor);
 	}
 	return factor;

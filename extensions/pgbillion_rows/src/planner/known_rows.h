@@ -19,7 +19,6 @@
 extern void known_rows_note_look_ups(PlannerInfo *root, RelOptInfo *table, AttrNumber column, RelOptInfo *keys,
 									 double factor);
 extern void known_rows_note_relation(PlannerInfo *root, Relids relids, double factor);
-extern bool known_rows_are_fewer(PlannerInfo *root);
 extern double known_rows_look_up_factor(PlannerInfo *root, IndexPath *path);
 extern double known_rows_factor(PlannerInfo *root, Relids relids);
 
