@@ -331,6 +331,32 @@ def test_what_the_join_leaves_does_not_count_where_it_is_forced(sold: Connection
     assert "Finalize" in {node.get("Partial Mode") for node in plans.nodes(plans.explain(sold, query))}
 
 
+def test_few_look_ups_take_little_in_memory(conn: Connection) -> None:
+    """To PostgreSQL each page that an index scan reads costs as if it came from disk."""
+    conn.execute(
+        "CREATE TABLE stock AS SELECT i % 5000 AS item, i AS quantity FROM generate_series(1, 400000) i;"
+        " CREATE INDEX ON stock (item); CREATE TABLE goods AS SELECT i AS id, i % 500 AS kind"
+        " FROM generate_series(0, 4999) i; ALTER TABLE goods ADD PRIMARY KEY (id); ANALYZE stock, goods;"
+        " SET random_page_cost = 8"
+    )
+    query = "SELECT count(*), sum(quantity) FROM stock JOIN goods ON item = id WHERE kind "
+    few = {node["Node Type"] for node in plans.nodes(plans.explain(conn, query + "= 3"))}
+    assert "Nested Loop" in few, told(conn, query + "= 3")
+    many = list(plans.nodes(plans.explain(conn, query + "< 400")))
+    assert "Nested Loop" not in {node["Node Type"] for node in many}
+    assert any(node.get("Custom Plan Provider") == "VectorAggregate" for node in many)
+
+
+def test_scans_start_as_soon_as_those_of_postgresql(conn: Connection) -> None:
+    """Of joins that cost about the same, PostgreSQL keeps the one that starts first."""
+    query = "SELECT b.v FROM big b JOIN small s ON b.k = s.id WHERE b.g = 3"
+    scans = [node for node in plans.nodes(plans.explain(conn, query)) if node.get("Relation Name") == "big"]
+    assert [node["Custom Plan Provider"] for node in scans] == ["VectorScan"]
+    assert scans[0]["Startup Cost"] == 0
+    first = plans.explain(conn, "SELECT v FROM big WHERE g = 3 AND k < 90 LIMIT 10")
+    assert all(node["Startup Cost"] > 0 for node in plans.nodes(first) if node["Node Type"] == "Custom Scan")
+
+
 # what considering it takes
 
 
