@@ -363,7 +363,7 @@ look_ups_cost(RelOptInfo *large, RelOptInfo *small)
 	return least * small->rows;
 }
 
-/* Does PostgreSQL expect looking up the small table's keys to cost so much that it matters whether there are any? */
+/* Are the look-ups of the small table's keys expensive enough that it matters whether these have rows? */
 static bool
 may_be_in_vain(RelOptInfo *large, RelOptInfo *small)
 {
@@ -451,8 +451,8 @@ raise_join(PlannerInfo *root, EquivalenceClass *ec, RestrictInfo *clause, RelOpt
 /*
  * Have the join of two tables by equality of two columns estimated by the keys
  * that the small one's filter keeps. They are read if there may be many more
- * rows than PostgreSQL expects, or if it may look up so many by an index that
- * it matters whether there are any.
+ * rows than PostgreSQL expects, or if it would look them up in an index, which
+ * takes little if most have none.
  */
 static void
 estimate(PlannerInfo *root, EquivalenceClass *ec, Var *large_var, Var *small_var)
