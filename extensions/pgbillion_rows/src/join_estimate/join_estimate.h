@@ -25,7 +25,7 @@
  *
  * The opposite is a year without sales: PostgreSQL takes each of its days to
  * have as many as any other, and so looking them up in an index seems to cost
- * more than reading all sales by vectors. Its estimates are not lowered, as
+ * more than a vectorized scan of all sales. Its estimates are not lowered, as
  * statistics may be older than rows; but our paths are compared with look-ups
  * that are priced by what the keys have (planner/known_rows.h).
  *
