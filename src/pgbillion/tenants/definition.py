@@ -31,30 +31,35 @@ from pgbillion.tenants import wording
 
 _HEAD = re.compile(r"-- (\w+) (\d+)-(\d*)")
 _OURS = "SET LOCAL search_path TO pg_catalog, pg_temp"
-# what is shown as text is understood as what it was, and what is not said is the database's default; the catalogs may
-# be large, and whole ones are never wanted
-_SETTINGS = "; ".join(
-    f"SET LOCAL {setting}"
-    for setting in (
-        "DateStyle TO 'ISO'",
-        "IntervalStyle TO 'postgres'",
-        "extra_float_digits TO 3",
-        "standard_conforming_strings TO on",
-        "array_nulls TO on",
-        "transform_null_equals TO off",
-        "quote_all_identifiers TO off",
-        "xmloption TO content",
-        "check_function_bodies TO off",
-        "default_tablespace TO ''",
-        "default_table_access_method TO 'heap'",
-        "default_toast_compression TO 'pglz'",
-        "client_min_messages TO warning",
-        "enable_hashjoin TO off",
-        "enable_mergejoin TO off",
-        "enable_seqscan TO off",
-        "max_parallel_workers_per_gather TO 0",
-        "jit TO off",
-    )
+
+
+def _local(*settings: str) -> str:
+    return "; ".join(f"SET LOCAL {setting}" for setting in settings)
+
+
+# what is shown as text is understood as what it was, and what is not said is the database's default
+_TEXTS = _local(
+    "DateStyle TO 'ISO'",
+    "IntervalStyle TO 'postgres'",
+    "extra_float_digits TO 3",
+    "standard_conforming_strings TO on",
+    "array_nulls TO on",
+    "transform_null_equals TO off",
+    "quote_all_identifiers TO off",
+    "xmloption TO content",
+    "check_function_bodies TO off",
+    "default_tablespace TO ''",
+    "default_table_access_method TO 'heap'",
+    "default_toast_compression TO 'pglz'",
+    "client_min_messages TO warning",
+)
+# the catalogs may be large, and whole ones are never wanted
+_PLANS = _local(
+    "enable_hashjoin TO off",
+    "enable_mergejoin TO off",
+    "enable_seqscan TO off",
+    "max_parallel_workers_per_gather TO 0",
+    "jit TO off",
 )
 # takes the place of a name that is put in later, as an identifier; a string that has it stays: the name could end it
 _NAME = f"pgbillion {secrets.token_hex(16)} name"
@@ -136,7 +141,7 @@ def queries(major: int) -> dict[str, list[str]]:
 
 def settle(conn: Connection) -> None:
     """Have the transaction read and run commands in the same way, whatever its session has set."""
-    conn.execute(f"{_SETTINGS}; {_OURS}".encode())
+    conn.execute(f"{_TEXTS}; {_PLANS}; {_OURS}".encode())
 
 
 def own_names(conn: Connection) -> None:
@@ -214,6 +219,19 @@ def read(
         tuple(_texts(last)),
         tuple(_texts([fill])),
         tuple(_texts([publications])),
+    )
+
+
+def scripts(made: Definition, name: str) -> tuple[str, str]:
+    """Return what makes a schema as SQL for a transaction: up to its tables and indexes, and what comes after rows.
+
+    Materialized views have no contents then.
+    """
+    objects = [command.for_schema(name) for command in made.objects]
+    links = [command.for_schema(name) for command in made.links]
+    return (
+        ";\n".join([_TEXTS, f"CREATE SCHEMA {quoted(name)}", _path(name), *objects]),
+        ";\n".join([_TEXTS, _path(name), *links, *made.last_for(name)]),
     )
 
 

@@ -310,47 +310,79 @@ class _Run:
         self._directory.write(self._manifest)
 
     def _write_definition(self, kind: fleet.Kind, oid: int, team: together.Team) -> None:
-        directory = self._directory
-        archive = directory.definition(kind.number, "archive")
         with self._source.connect(application_name=_NAME) as conn:
             team.session(conn)
             arrival.patient(conn)
-            conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            (snapshot,) = conn.execute("SELECT pg_export_snapshot()").fetchall()[0]
-            self._check_unchanged(conn, oid)
-            objects = arrival.contents(conn, oid).objects
-            kind.needs = needs.of(conn, oid)
-            kind.code = needs.evaluated(conn, oid, indexes=True)
-            kind.left_out = [key for key in objects if key[0] == "cast"]
-            kind.least_major = self._programs.major
-            own = [
-                f"{command};\n" for (command,) in conn.execute(load("tenants", "fleet_partition_keys").encode(), [oid])
-            ]
-            try:
-                dump.to_file(
-                    self._programs,
-                    self._source,
-                    kind.first,
-                    archive,
-                    form="custom",
-                    jobs=1,
-                    rows=False,
-                    snapshot=snapshot,
-                    encoding="UTF8",
-                    lock_timeout=_LOCK_TIMEOUT,
-                )
-                texts = {
-                    fleet.BEFORE: dump.section(self._programs, archive, "pre-data"),
-                    fleet.AFTER: dump.section(self._programs, archive, "post-data") + "".join(own).encode(),
-                }
-                parts = {
-                    part: directory.put(directory.definition(kind.number, part), text) for part, text in texts.items()
-                }
-            finally:
-                archive.unlink(missing_ok=True)
+            alike = sum(its is kind for its in self._kind_of.values())
+            found = self._by_commands(conn, kind, oid) if alike > 1 else None
+            before, after, objects = self._by_pg_dump(conn, kind, oid) if found is None else found
         held = json.dumps([[*key, what] for key, what in sorted(objects.items())]).encode()
-        parts[fleet.OBJECTS] = directory.put(directory.definition(kind.number, fleet.OBJECTS), held)
-        kind.parts = parts
+        contents = {fleet.BEFORE: before, fleet.AFTER: after, fleet.OBJECTS: held}
+        directory = self._directory
+        kind.parts = {
+            part: directory.put(directory.definition(kind.number, part), text) for part, text in contents.items()
+        }
+
+    def _by_commands(
+        self, conn: Connection, kind: fleet.Kind, oid: int
+    ) -> tuple[bytes, bytes, arrival.Objects] | None:
+        """Return the definition of tenants that can be cloned, as the commands that clones are made by, and its objects.
+
+        They are read from the tenant alone, where pg_dump reads the catalogs of all tables. None if the tenant has what
+        pg_dump leaves out, or restores after the rows.
+        """
+        tables = _tables(conn, oid)
+        conn.execute("SELECT set_config('lock_timeout', %s::text, false)", [_LOCK_TIMEOUT])
+        with self._locks.taken(_LOCKS_PER_TABLE * len(tables)), conn.transaction():
+            _lock(conn, kind.first, tables)
+            self._check_unchanged(conn, oid)
+            objects = self._describe(conn, kind, oid)
+            secured = "SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = %s::oid AND relrowsecurity)"
+            if kind.left_out or conn.execute(secured.encode(), [oid]).fetchall()[0][0]:
+                return None
+            definition.settle(conn)
+            made = definition.read(conn, oid, kind.first)
+            definition.own_names(conn)
+            self._check_unchanged(conn, oid)
+        kind.least_major = arrival.major(conn)
+        before, after = definition.scripts(made, kind.first)
+        return before.encode(), after.encode(), objects
+
+    def _by_pg_dump(self, conn: Connection, kind: fleet.Kind, oid: int) -> tuple[bytes, bytes, arrival.Objects]:
+        """Return the definition of a tenant as pg_dump writes it, and its objects."""
+        archive = self._directory.definition(kind.number, "archive")
+        conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        (snapshot,) = conn.execute("SELECT pg_export_snapshot()").fetchall()[0]
+        self._check_unchanged(conn, oid)
+        objects = self._describe(conn, kind, oid)
+        kind.least_major = self._programs.major
+        own = [f"{command};\n" for (command,) in conn.execute(load("tenants", "fleet_partition_keys").encode(), [oid])]
+        try:
+            dump.to_file(
+                self._programs,
+                self._source,
+                kind.first,
+                archive,
+                form="custom",
+                jobs=1,
+                rows=False,
+                snapshot=snapshot,
+                encoding="UTF8",
+                lock_timeout=_LOCK_TIMEOUT,
+            )
+            before = dump.section(self._programs, archive, "pre-data")
+            return before, dump.section(self._programs, archive, "post-data") + "".join(own).encode(), objects
+        finally:
+            archive.unlink(missing_ok=True)
+
+    @staticmethod
+    def _describe(conn: Connection, kind: fleet.Kind, oid: int) -> arrival.Objects:
+        """Note what a tenant needs and has; return its objects."""
+        objects = arrival.contents(conn, oid).objects
+        kind.needs = needs.of(conn, oid)
+        kind.code = needs.evaluated(conn, oid, indexes=True)
+        kind.left_out = [key for key in objects if key[0] == "cast"]
+        return objects
 
     def _check_unchanged(self, conn: Connection, oid: int) -> None:
         """Raise UserError if a tenant is not what it was when the tenants were compared."""
