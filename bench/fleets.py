@@ -3,8 +3,9 @@
 A tenant is a schema of 50 tables with a primary key, an index and a foreign key each. First they are empty, and then
 each table has 20 rows. All ways write to the same disk and into new databases of the same server, and each begins when
 the server and the kernel have nothing left to write. No table is dropped meanwhile, as in tenants.py. Memory is the
-most that a process of the client's has had. QUICK=1 makes fewer tenants; TENANTS=… is another number of them, and
-PG_CONFIG=… another PostgreSQL.
+most that a process of the client's has had. CPU time is that of the client's processes and of all of the server's,
+which other programs disturb less than they do the clock. QUICK=1 makes fewer tenants; TENANTS=… is another number of
+them, ROWS=0 leaves out the tables with rows, and PG_CONFIG=… is another PostgreSQL.
 
 pg_dump and pg_restore lock all tables at once, so that this server has room for that; the command line needs none.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 import common
 from pgbillion.common.target import Target
 from pgbillion.server.postgres import Cluster
@@ -31,7 +35,7 @@ from pgbillion.tenants import create
 
 TENANTS = int(os.environ.get("TENANTS") or common.sized(2_000, 200, 5))
 TABLES = common.sized(50, 50, 5)
-ROWS = 20
+ROWS = int(os.environ.get("ROWS") or 20)
 JOBS = 2
 ROUNDS = 1
 
@@ -55,6 +59,7 @@ class Cost:
 
     seconds: float
     memory: int  # of its largest process, in bytes
+    cpu: float = 0.0  # seconds of its processes and of the server's
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -66,6 +71,24 @@ def descendants(pid: int) -> Iterator[int]:
                 yield from descendants(int(child))
 
 
+def cpu_of_children() -> float:
+    """Return the CPU time of programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def cpu_of_server(cluster: Cluster) -> float:
+    """Return the CPU time of a server's processes, of those that have ended, too."""
+    pid = int((cluster.data / "postmaster.pid").read_text().split()[0])
+    used = psutil.Process(pid).cpu_times()
+    total = used.children_user + used.children_system
+    for process in psutil.Process(pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            live = process.cpu_times()
+            total += live.user + live.system
+    return total
+
+
 def peak(pid: int) -> int:
     """Return the most memory that a process has had, in bytes."""
     with contextlib.suppress(OSError):
@@ -74,8 +97,9 @@ def peak(pid: int) -> int:
     return 0
 
 
-def run(words: list[str], environment: dict[str, str]) -> Cost:
+def run(cluster: Cluster, words: list[str], environment: dict[str, str]) -> Cost:
     """Run a program to its end; raise RuntimeError if that fails."""
+    cpu = cpu_of_children() + cpu_of_server(cluster)
     start = time.perf_counter()
     memory = 0
     with tempfile.TemporaryFile() as said:
@@ -90,12 +114,12 @@ def run(words: list[str], environment: dict[str, str]) -> Cost:
         if process.returncode != 0:
             said.seek(0)
             raise RuntimeError(f"{words[0]}: {said.read().decode(errors='replace')[-2000:]}")
-    return Cost(seconds, memory)
+    return Cost(seconds, memory, cpu_of_children() + cpu_of_server(cluster) - cpu)
 
 
 def added(one: Cost, other: Cost) -> Cost:
     """Return the cost of one after the other."""
-    return Cost(one.seconds + other.seconds, max(one.memory, other.memory))
+    return Cost(one.seconds + other.seconds, max(one.memory, other.memory), one.cpu + other.cpu)
 
 
 def settle(target: Target) -> None:
@@ -112,25 +136,29 @@ def by_pg_dump(cluster: Cluster, source: Target, into: Target, folder: Path) -> 
     settle(source)
     arguments, environment = psql_connection(source.conninfo, "pgbillion bench")
     out = run(
-        [programs["pg_dump"], "-Fd", f"-j{JOBS}", "-n", "tenant_*", "-f", str(directory), *arguments], environment
+        cluster,
+        [programs["pg_dump"], "-Fd", f"-j{JOBS}", "-n", "tenant_*", "-f", str(directory), *arguments],
+        environment,
     )
     settle(source)
     arguments, environment = psql_connection(into.conninfo, "pgbillion bench")
-    back = run([programs["pg_restore"], f"-j{JOBS}", "--exit-on-error", *arguments, str(directory)], environment)
+    back = run(
+        cluster, [programs["pg_restore"], f"-j{JOBS}", "--exit-on-error", *arguments, str(directory)], environment
+    )
     shutil.rmtree(directory)
     return out, back
 
 
-def by_ours(source: Target, into: Target, folder: Path, *options: str) -> tuple[Cost, Cost]:
+def by_ours(cluster: Cluster, source: Target, into: Target, folder: Path, *options: str) -> tuple[Cost, Cost]:
     """Take the tenants of a database into another one by the command line."""
     directory = folder / "all"
     program = [sys.executable, "-m", "pgbillion", "tenants"]
     settle(source)
     arguments, environment = psql_connection(source.conninfo, "pgbillion bench")
-    out = run([*program, "export", "--all", str(directory), "tenant_*", f"-j{JOBS}", *arguments], environment)
+    out = run(cluster, [*program, "export", "--all", str(directory), "tenant_*", f"-j{JOBS}", *arguments], environment)
     settle(source)
     arguments, environment = psql_connection(into.conninfo, "pgbillion bench")
-    back = run([*program, "import", str(directory), f"-j{JOBS}", *options, *arguments], environment)
+    back = run(cluster, [*program, "import", str(directory), f"-j{JOBS}", *options, *arguments], environment)
     shutil.rmtree(directory)
     return out, back
 
@@ -179,12 +207,13 @@ def measure(cluster: Cluster, source: Target, folder: Path, *, rows: bool) -> di
             if way == "pg_dump":
                 cost = by_pg_dump(cluster, source, into, folder)
             else:
-                cost = by_ours(source, into, folder, "--method", "bulk" if way == "extension" else "sql")
+                cost = by_ours(cluster, source, into, folder, "--method", "bulk" if way == "extension" else "sql")
             check(source, into, rows=rows)
             found[way].append(cost)
             common.say(
                 f"{TENANTS} tenants, {'with rows' if rows else 'empty'}, {way}: out in {cost[0].seconds:.1f} s,"
-                f" {cost[0].memory / 1e6:,.0f} MB, back in {cost[1].seconds:.1f} s, {cost[1].memory / 1e6:,.0f} MB"
+                f" {cost[0].memory / 1e6:,.0f} MB, {cost[0].cpu:.1f} s of CPU, back in {cost[1].seconds:.1f} s,"
+                f" {cost[1].memory / 1e6:,.0f} MB, {cost[1].cpu:.1f} s of CPU"
             )
     return found
 
@@ -206,8 +235,9 @@ def main() -> int:
         create.execute(source, request, observe=common.quiet)
         conditions = common.conditions(cluster)
         measured = {"empty": measure(cluster, source, folder, rows=False)}
-        fill(source)
-        measured["rows"] = measure(cluster, source, folder, rows=True)
+        if ROWS:
+            fill(source)
+            measured["rows"] = measure(cluster, source, folder, rows=True)
 
     best = {
         (what, way): min((added(*cost) for cost in costs), key=lambda cost: cost.seconds)
@@ -218,22 +248,35 @@ def main() -> int:
     def ratio(what: str, way: str) -> float:
         return round(best[what, "pg_dump"].seconds / best[what, way].seconds, 2)
 
+    ratios = {
+        f"fleet_over_pg_dump{'_sql' * (way == 'commands')}{'_rows' * (what == 'rows')}": ratio(what, way)
+        for what, way in best
+        if way != "pg_dump"
+    }
+    most = "rows" if ROWS else "empty"
+
     common.table(
         f"{TENANTS:,} tenants of {TABLES} tables, exported and imported",
-        ("", "seconds", "MB", "times as fast"),
+        ("", "seconds", "s of CPU", "MB", "times as fast"),
         [
-            [f"{what}, {way}", f"{cost.seconds:,.1f}", f"{cost.memory / 1e6:,.0f}", f"{ratio(what, way):,.1f}"]
+            [
+                f"{what}, {way}",
+                f"{cost.seconds:,.1f}",
+                f"{cost.cpu:,.1f}",
+                f"{cost.memory / 1e6:,.0f}",
+                f"{ratio(what, way):,.1f}",
+            ]
             for (what, way), cost in best.items()
         ],
     )
     common.result(
         {
             "benchmark": "fleets",
-            "fleet_over_pg_dump": ratio("empty", "extension"),
-            "fleet_over_pg_dump_rows": ratio("rows", "extension"),
-            "fleet_over_pg_dump_sql": ratio("empty", "commands"),
-            "fleet_over_pg_dump_sql_rows": ratio("rows", "commands"),
-            "memory_of_pg_dump": round(best["rows", "pg_dump"].memory / best["rows", "extension"].memory, 2),
+            **ratios,
+            "memory_of_pg_dump": round(best[most, "pg_dump"].memory / best[most, "extension"].memory, 2),
+            "cpu_of_pg_dump": {
+                what: round(best[what, "pg_dump"].cpu / max(best[what, "extension"].cpu, 0.01), 2) for what in measured
+            },
             "seconds": {
                 f"{what}_{way}_{side}": common.spread([cost[place].seconds for cost in costs])
                 for what, ways in measured.items()

@@ -323,10 +323,8 @@ class _Run:
             part: directory.put(directory.definition(kind.number, part), text) for part, text in contents.items()
         }
 
-    def _by_commands(
-        self, conn: Connection, kind: fleet.Kind, oid: int
-    ) -> tuple[bytes, bytes, arrival.Objects] | None:
-        """Return the definition of tenants that can be cloned, as the commands that clones are made by, and its objects.
+    def _by_commands(self, conn: Connection, kind: fleet.Kind, oid: int) -> tuple[bytes, bytes, arrival.Objects] | None:
+        """Return the definition of tenants that can be cloned, as the commands of clones, and its objects.
 
         They are read from the tenant alone, where pg_dump reads the catalogs of all tables. None if the tenant has what
         pg_dump leaves out, or restores after the rows.
@@ -337,7 +335,11 @@ class _Run:
             _lock(conn, kind.first, tables)
             self._check_unchanged(conn, oid)
             objects = self._describe(conn, kind, oid)
-            secured = "SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = %s::oid AND relrowsecurity)"
+            secured = (
+                "SELECT EXISTS (SELECT FROM pg_depend d JOIN pg_class c ON c.oid = d.objid"
+                " WHERE d.refclassid = 'pg_namespace'::regclass AND d.refobjid = %s::oid"
+                " AND d.classid = 'pg_class'::regclass AND c.relrowsecurity)"
+            )
             if kind.left_out or conn.execute(secured.encode(), [oid]).fetchall()[0][0]:
                 return None
             definition.settle(conn)

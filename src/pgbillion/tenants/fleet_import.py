@@ -7,13 +7,15 @@ neither triggers nor foreign keys see them. Where the role may not set that, or 
 PostgreSQL's commands make the clone, and the rows come before its triggers and foreign keys.
 
 Each tenant comes in a transaction, which also records it in a table beside the journal of migrations. That is how
-another run knows what came before; the table is dropped when all are there.
+another run knows what came before; the table is dropped when all are there. Tenants with consecutive numbers that have
+nothing but their definition share a transaction, as clones that are made by one call take less time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import threading
 import time
 from collections import defaultdict
@@ -51,6 +53,12 @@ _OURS = "pgbillion_journal.imported"
 _TABLES_PER_SESSION = 5_000
 # from this number of clones on, learning how to make them pays
 _LEARNED_FROM = 4
+# tenants that have nothing but their definition come together in a transaction, at most
+_TOGETHER = 20
+# … and in this many transactions for each session at least
+_TURNS = 4
+# the last number in a name
+_NUMBERED = re.compile(r"(.*?)([0-9]{1,15})([^0-9]*)", re.DOTALL)
 _BLOCK = 1 << 18
 _RETRIES = 6
 _PASSING = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected)
@@ -273,7 +281,7 @@ class _Run:
             for name, tenant in self._manifest.tenants.items():
                 if name not in self._before and name != self._manifest.kinds[tenant.kind].first:
                     of[tenant.kind].append(name)
-            tasks: list[tuple[_Model, str]] = []
+            tasks: list[tuple[_Model, list[str]]] = []
             for kind in kinds:
                 if of[kind.number]:
                     tasks += self._clones(kind, sorted(of[kind.number]))
@@ -355,8 +363,8 @@ class _Run:
 
     # ---- the others ----
 
-    def _clones(self, kind: fleet.Kind, names: Sequence[str]) -> list[tuple[_Model, str]]:
-        """Return what is to be cloned, once it is known how."""
+    def _clones(self, kind: fleet.Kind, names: Sequence[str]) -> list[tuple[_Model, list[str]]]:
+        """Return what is to be cloned, once it is known how, and what of it in one transaction."""
         conn = self._conn
         if kind.first in self.outcome.failures:
             self._failed(names, f"not begun, as it is a clone of {kind.first}, which has failed")
@@ -374,23 +382,30 @@ class _Run:
         with conn.transaction(force_rollback=True):
             locks = lock_table.needed(conn, kind.first)
         fires, comment, views = conn.execute(load("tenants", "fleet_model").encode(), {"schema": oid}).fetchall()[0]
-        if self._bulk and len(names) >= _LEARNED_FROM:
-            self._prepare(oid)
+        prepared = self._bulk and len(names) >= _LEARNED_FROM and self._prepare(oid)
         model = _Model(kind, oid, locks, self._bulk, self._bulk and self._quiet and not fires, comment, views)
-        return [(model, name) for name in names]
+        if not (prepared and extension.usable(conn, extension.TABLES, "clone_schemas")) or views:
+            return [(model, [name]) for name in names]
+        owner = self._manifest.tenants[kind.first].owner
+        tenants = [self._manifest.tenants[name] for name in names]
+        alike = {one.number for one in tenants if one.checksum is None and one.owner == owner}
+        most = max(1, min(_TOGETHER, len(names) // (_TURNS * self._request.workers)))
+        return [
+            (model, run) for run in _numbered(names, most, lambda name: self._manifest.tenants[name].number in alike)
+        ]
 
-    def _prepare(self, oid: int) -> None:
-        """Have clones need no commands, where the role may and the template can."""
-        if extension.usable(self._conn, extension.TABLES, "prepare_clone"):
-            self._conn.execute(
-                "SELECT pgbillion_tables.prepare_clone(%s::pg_catalog.oid::pg_catalog.regnamespace)", [oid]
-            )
+    def _prepare(self, oid: int) -> bool:
+        """Have clones need no commands, where the role may and the template can; tell whether that is so."""
+        if not extension.usable(self._conn, extension.TABLES, "prepare_clone"):
+            return False
+        query = "SELECT pgbillion_tables.prepare_clone(%s::pg_catalog.oid::pg_catalog.regnamespace)"
+        return bool(self._conn.execute(query.encode(), [oid]).fetchall()[0][0])
 
-    def _in_sessions(self, tasks: Sequence[tuple[_Model, str]]) -> None:
-        """Make clones in several sessions, each taking the next one."""
+    def _in_sessions(self, tasks: Sequence[tuple[_Model, list[str]]]) -> None:
+        """Make clones in several sessions, each taking the next ones."""
         todo = iter(tasks)
 
-        def take() -> tuple[_Model, str] | None:
+        def take() -> tuple[_Model, list[str]] | None:
             with self._lock:
                 return next(todo, None)
 
@@ -401,8 +416,11 @@ class _Run:
                     makers: dict[int, commands.Maker] = {}
                     locks = 0
                     while task is not None and not team.stopped.is_set() and locks < _TABLES_PER_SESSION * 10:
-                        self._clone(team, conn, makers, *task)
-                        locks += task[0].locks
+                        model, names = task
+                        if len(names) == 1 or not self._clone_together(team, conn, model, names):
+                            for name in names:
+                                self._clone(team, conn, makers, model, name)
+                        locks += model.locks * len(names)
                         task = take()
 
         with together.team(max(1, min(self._request.workers, len(tasks)))) as team:
@@ -415,6 +433,32 @@ class _Run:
         conn.execute(_SETTINGS.encode())
         conn.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         return conn
+
+    def _clone_together(self, team: together.Team, conn: Connection, model: _Model, names: Sequence[str]) -> bool:
+        """Make tenants with consecutive numbers that have nothing but their definition; False if one of them fails."""
+        found = _NUMBERED.fullmatch(names[0])
+        assert found is not None
+        before, number, after = (found[1].replace("%", "%%"), found[2], found[3].replace("%", "%%"))
+        arguments = [model.oid, f"{before}%0{len(number)}d{after}", int(number), len(names)]
+        try:
+            with self._locks.taken(model.locks), conn.transaction():
+                conn.execute(
+                    "SELECT pgbillion_tables.clone_schemas(%s::pg_catalog.oid::pg_catalog.regnamespace, %s, %s, %s)",
+                    arguments,
+                )
+                _settle(conn)
+                if model.comment is not None:
+                    for name in names:
+                        conn.execute(sql.SQL("COMMENT ON SCHEMA {} IS NULL").format(sql.Identifier(name)))
+                journal.forget(conn, *names)
+                self._record(conn, names)
+        except (UserError, psycopg.Error) as error:
+            if team.stopped.is_set() or lost(error):
+                raise
+            return False
+        for name in names:
+            self._arrived(self._manifest.tenants[name])
+        return True
 
     def _clone(
         self, team: together.Team, conn: Connection, makers: dict[int, commands.Maker], model: _Model, name: str
@@ -516,10 +560,30 @@ class _Run:
         for view in extras.views:
             conn.execute(sql.SQL("REFRESH MATERIALIZED VIEW {}").format(sql.Identifier(name, view)))
         journal.take(conn, name, [[name, *row] for row in extras.journal])
+        self._record(conn, [name])
+
+    def _record(self, conn: Connection, names: Sequence[str]) -> None:
         conn.execute(
-            f"INSERT INTO {_OURS} SELECT %s, n.nspname, n.oid FROM pg_namespace n WHERE n.nspname = %s".encode(),
-            [self._manifest.id, name],
+            f"INSERT INTO {_OURS} SELECT %s, n.nspname, n.oid FROM pg_namespace n"
+            " WHERE n.nspname = ANY (%s::text[])".encode(),
+            [self._manifest.id, list(names)],
         )
+
+
+def _numbered(names: Sequence[str], most: int, fits: Callable[[str], bool]) -> Iterator[list[str]]:
+    """Give names in runs: of those that fit, consecutive numbers of as many digits, at most so many; others alone."""
+    run: list[str] = []
+    last: tuple[str, str, int, int] | None = None
+    for name in names:
+        found = _NUMBERED.fullmatch(name) if fits(name) else None
+        this = None if found is None else (found[1], found[3], len(found[2]), int(found[2]))
+        if run and (this is None or last is None or this != (*last[:3], last[3] + 1) or len(run) == most):
+            yield run
+            run = []
+        run.append(name)
+        last = this
+    if run:
+        yield run
 
 
 @dataclass(frozen=True)

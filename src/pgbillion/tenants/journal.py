@@ -163,9 +163,9 @@ def take(conn: Connection, tenant: str, rows: Sequence[Sequence[Any]]) -> None:
         )
 
 
-def forget(conn: Connection, tenant: str) -> None:
-    """Forget a tenant that is dropped; in the transaction that drops it."""
-    conn.execute("DELETE FROM pgbillion_journal.migration WHERE tenant = %s", [tenant])
+def forget(conn: Connection, *tenants: str) -> None:
+    """Forget tenants that are dropped; in the transaction that drops them."""
+    conn.execute("DELETE FROM pgbillion_journal.migration WHERE tenant = ANY (%s::text[])", [list(tenants)])
 
 
 def had(conn: Connection, template: int) -> str:

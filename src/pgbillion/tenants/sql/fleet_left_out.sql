@@ -14,7 +14,8 @@ SELECT 'large objects, which belong to no schema' WHERE EXISTS (SELECT FROM pg_l
 SELECT format('subscription %%I', s.subname) FROM pg_subscription s WHERE s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())
  UNION ALL
 SELECT format('rows of foreign table %%I.%%I', n.nspname, c.relname)
-  FROM pg_class c
+  FROM pg_foreign_table f
+  JOIN pg_class c ON c.oid = f.ftrelid
   JOIN pg_namespace n ON n.oid = c.relnamespace
- WHERE c.relkind = 'f' AND n.oid = ANY (%(schemas)s::oid[])
+ WHERE n.oid = ANY (%(schemas)s::oid[])
  ORDER BY 1

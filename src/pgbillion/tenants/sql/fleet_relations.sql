@@ -1,5 +1,5 @@
--- What of a schema is exported beside its definition: tables whose rows are copied, with their columns, and whether there
--- may be rows; sequences, with where they start; materialized views that have contents, each after those that it reads.
+-- What of a schema is exported beside its definition: tables whose rows are copied, with their columns if there may be
+-- rows, and whether there may; sequences, with where they start; materialized views that have contents, each after those that it reads.
 -- Rows of what is partitioned by hash are copied through the partitioned table, as their partitions may be other ones
 -- elsewhere. Parameter: the schema's OID.
 WITH RECURSIVE c AS MATERIALIZED (
@@ -22,12 +22,15 @@ WITH RECURSIVE c AS MATERIALIZED (
 )
 SELECT c.relkind::text, c.relname::text,
        ARRAY(SELECT a.attname::text FROM pg_attribute a
-              WHERE a.attrelid = c.oid AND c.relkind IN ('r', 'p') AND a.attnum > 0 AND NOT a.attisdropped
-                AND a.attgenerated = '' ORDER BY a.attnum),
-       c.relkind = 'p' OR m.amname NOT IN ('heap', 'lazy_heap') OR pg_relation_size(c.oid) > 0,
-       (SELECT q.seqstart FROM pg_sequence q WHERE q.seqrelid = c.oid)
+              WHERE a.attrelid = c.oid AND f.filled AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+              ORDER BY a.attnum),
+       f.filled,
+       CASE WHEN c.relkind = 'S' THEN (SELECT q.seqstart FROM pg_sequence q WHERE q.seqrelid = c.oid) END
   FROM c
-  LEFT JOIN pg_am m ON m.oid = c.relam
+  LEFT JOIN pg_am m ON m.oid = c.relam,
+       LATERAL (SELECT CASE c.relkind WHEN 'p' THEN true
+                                      WHEN 'r' THEN m.amname NOT IN ('heap', 'lazy_heap') OR pg_relation_size(c.oid) > 0
+                                      ELSE false END OFFSET 0) f (filled)
  WHERE c.relkind = 'S' OR (c.relkind = 'm' AND c.relispopulated)
     OR ((c.relkind = 'r' OR c.oid IN (SELECT oid FROM hashed))
         AND (NOT c.relispartition
