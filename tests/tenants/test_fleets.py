@@ -315,6 +315,103 @@ def test_an_import_goes_on_where_it_was_interrupted(cli: CommandLine, method: st
     failed(import_(cli, directory), 3, "has schemas of these names already: s00, s01, s02, s03, s04 and 7 more")
 
 
+@pytest.mark.majors
+@pytest.mark.parametrize("extension", ["both", "none"])
+def test_definitions_of_several_tenants_need_no_pg_dump(cli: CommandLine, extension: str) -> None:
+    """It reads the catalogs of all tables; its order of commands is needed for what clones do not have in it."""
+    directory = cli.state / "all"
+    kinds = {
+        "alike": (schemas.APPLICATION.replace("ENABLE ROW LEVEL SECURITY", "DISABLE ROW LEVEL SECURITY"), 3),
+        "secured": ("CREATE TABLE t (i integer); ALTER TABLE t ENABLE ROW LEVEL SECURITY", 2),
+        "single": ("CREATE TABLE single (i integer)", 1),
+    }
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other:
+        names = []
+        for kind, (commands, number) in kinds.items():
+            assert commands not in ("", schemas.APPLICATION)
+            names += (made := [f"{kind}{n}" for n in range(number)])
+            make(conn, made, commands, "")
+        if extension == "none":
+            for session in (conn, other):
+                session.execute("DROP EXTENSION pgbillion_tables CASCADE")
+    cli.run("tenants", "export", "--all", str(directory), "|".join(f"{kind}?" for kind in kinds), check=True)
+    manifest = json.loads((directory / "manifest.json").read_text())
+    by_pg_dump = {
+        kind["first"]: b"PostgreSQL database dump"
+        in (directory / "definitions" / f"{int(number):07}.before").read_bytes()
+        for number, kind in manifest["kinds"].items()
+    }
+    assert by_pg_dump == {"alike0": False, "secured0": True, "single0": True}
+    done = import_(cli, directory)
+    assert done.returncode == 0, done.stderr
+    for name in names:
+        assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+
+
+NUMBERED = [
+    *(f"n{number:02}" for number in (*range(12), 13, 14)), *(f"100%_{number}" for number in range(98, 104)),
+    *(f'n{number}"x y' for number in range(4)), "n-1", "n-2", "n1", "plain",
+]  # fmt: skip
+
+
+@pytest.mark.majors
+def test_tenants_without_rows_come_several_at_a_time(cli: CommandLine) -> None:
+    """Those with consecutive numbers; each with the comment and the owner that it has."""
+    directory = cli.state / "all"
+    commands = "CREATE TABLE t (id serial PRIMARY KEY, up integer REFERENCES t); COMMENT ON TABLE t IS 'of {schema}'"
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as other, roles(conn, "owner_1"):
+        for name in NUMBERED:
+            make(conn, [name], commands.replace("{schema}", "all"), "")
+        conn.execute("INSERT INTO n05.t DEFAULT VALUES; SELECT nextval('n06.t_id_seq'); COMMENT ON SCHEMA n07 IS 'x'")
+        conn.execute("ALTER SCHEMA n08 OWNER TO owner_1; ALTER TABLE n08.t OWNER TO owner_1")
+        # the first, whose definition has it
+        conn.execute("COMMENT ON SCHEMA \"100%_100\" IS 'first'")
+        cli.run("tenants", "export", "--all", str(directory), "|".join(map(pattern, NUMBERED)), check=True)
+        done = import_(cli, directory, "-j", "1")
+        assert done.returncode == 0, done.stderr
+        for name in NUMBERED:
+            assert dumped(cli.cluster, OTHER, name) == dumped(cli.cluster, cli.database, name)
+        found = other.execute(
+            'SELECT array_agg(nspname::text ORDER BY nspname COLLATE "C") FROM pg_namespace WHERE nspname = ANY (%s)'
+            " GROUP BY xmin::text::bigint HAVING count(*) > 1",
+            [NUMBERED],
+        )
+        assert sorted(names for (names,) in found) == TOGETHER
+
+
+# 00 to 04 and 09 to 11 beside those that have something of their own
+TOGETHER = [
+    ["100%_101", "100%_102", "100%_103"],
+    ["100%_98", "100%_99"],
+    ["n-1", "n-2"],
+    [f'n{number}"x y' for number in range(4)],
+    [f"n{number:02}" for number in range(5)],
+    ["n09", "n10", "n11"],
+    ["n13", "n14"],
+]
+
+
+def test_one_of_several_tenants_that_fails_keeps_no_other_from_coming(cli: CommandLine) -> None:
+    directory = cli.state / "all"
+    names = [f"n{number:03}" for number in range(40)]
+    with cli.connect() as conn, cli.cluster.connect(OTHER) as holder:
+        make(conn, names, "CREATE TABLE t (i integer PRIMARY KEY)", "")
+        cli.run("tenants", "export", "--all", str(directory), "n*", check=True)
+        with holder.transaction():
+            # nobody sees it when the import begins
+            holder.execute("CREATE SCHEMA n023")
+            into = CommandLine(cli.cluster, OTHER, cli.state)
+            process = into.started("tenants", "import", str(directory), "-j", "2", "--json")
+            with process as started:
+                servers.until(lambda: waiting(conn, OTHER), "the import to wait")
+                holder.execute("COMMIT; BEGIN")
+                assert started.wait(60) == 1
+        there = [name for (name,) in holder.execute("SELECT nspname::text FROM pg_namespace WHERE nspname ~ '^n[0-9]'")]
+        assert sorted(there) == names
+        assert one(holder, "SELECT count(*) FROM pg_tables WHERE schemaname ~ '^n[0-9]'") == len(names) - 1
+        assert one(holder, "SELECT to_regclass('n023.t')") is None
+
+
 def test_what_changes_between_two_exports_is_exported_again(cli: CommandLine) -> None:
     directory = cli.state / "all"
     export = ("tenants", "export", "--all", str(directory), "s*")

@@ -572,16 +572,20 @@ class _Run:
 
 def _numbered(names: Sequence[str], most: int, fits: Callable[[str], bool]) -> Iterator[list[str]]:
     """Give names in runs: of those that fit, consecutive numbers of as many digits, at most so many; others alone."""
-    run: list[str] = []
-    last: tuple[str, str, int, int] | None = None
+    keys = {}
     for name in names:
         found = _NUMBERED.fullmatch(name) if fits(name) else None
-        this = None if found is None else (found[1], found[3], len(found[2]), int(found[2]))
-        if run and (this is None or last is None or this != (*last[:3], last[3] + 1) or len(run) == most):
+        if found is None:
+            yield [name]
+        else:
+            keys[name] = (found[1], found[3], len(found[2]), int(found[2]))
+    run: list[str] = []
+    for name in sorted(keys, key=keys.__getitem__):
+        *same, number = keys[name]
+        if run and (keys[run[-1]] != (*same, number - 1) or len(run) == most):
             yield run
             run = []
         run.append(name)
-        last = this
     if run:
         yield run
 
