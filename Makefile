@@ -4,7 +4,7 @@
 #   QUICK=1       small benchmarks; TINY=1 smaller than tells anything     PYTHON=…      a Python for the virtual environment
 #   YES=1         destroy without being asked
 
-.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-fleets bench-restores bench-cycle bench-rows bench-sorts bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-tpcds bench-hits bench-columns bench-billion bench-majors bench-calibrate bench-regressions clean destroy
+.PHONY: all install uninstall installcheck help setup wheels site demo test test-quick test-bare test-all test-memory fuzz lint bench-tables bench-drop bench-list bench-tenants bench-fleets bench-pooled bench-restores bench-cycle bench-rows bench-sorts bench-shards bench-joins bench-citus bench-kernels bench-tpch bench-tpcds bench-hits bench-columns bench-billion bench-majors bench-calibrate bench-regressions clean destroy
 BIN := .venv/bin
 PG_CONFIG ?=
 PG ?=
@@ -76,6 +76,9 @@ bench-tenants: setup ## schemas cloned, migrated and compared, beside PostgreSQL
 
 bench-fleets: setup ## all tenants taken into another database, compared with pg_dump and pg_restore
 	@$(BIN)/python bench/fleets.py
+
+bench-pooled: setup ## memory of pooled sessions that visit all tables, with and without a limit; CHART=FILE.svg draws it
+	@$(BIN)/python bench/pooled.py
 
 bench-restores: setup ## one tenant from a base backup and WAL, compared with restoring the whole backup
 	@$(BIN)/python bench/restores.py

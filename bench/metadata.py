@@ -36,12 +36,13 @@ LIMITS = {
 }
 
 
-def _made(target: Target) -> None:
+def make_tables(target: Target, number: int) -> None:
+    """Make small tables with a primary key: visited.t1 and so on."""
     with target.connect() as conn:
         conn.execute("CREATE SCHEMA visited; CREATE TABLE visited.t (id integer PRIMARY KEY, a text, b numeric)")
         conn.execute(
             "SELECT pgbillion_tables.create_tables('visited.t', 't%%d', 1, %s, schema => 'visited')",
-            [max(TABLES, MANY)],
+            [number],
         )
 
 
@@ -59,7 +60,7 @@ def _visit(conn: psycopg.Connection[Any], tables: Sequence[int]) -> None:
             raise RuntimeError(found.error_message)
 
 
-def _own_mb(pid: int) -> float:
+def own_mb(pid: int) -> float:
     """Return a process's memory without files and what it shares with others."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     (kilobytes,) = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
@@ -86,12 +87,12 @@ def _seconds(target: Target, limit: str, chance: random.Random) -> tuple[float, 
 
 def measure(target: Target) -> dict[str, Any]:
     """Return the figures: memory after MANY tables with and without a limit, and what limits cost."""
-    _made(target)
+    make_tables(target, max(TABLES, MANY))
     memory: dict[str, float] = {}
     for name, limit in (("without", "0"), ("limit", f"{LIMIT}MB")):
         with _session(target, limit) as conn:
             _visit(conn, range(1, MANY + 1))
-            memory[name] = round(_own_mb(conn.info.backend_pid), 1)
+            memory[name] = round(own_mb(conn.info.backend_pid), 1)
         common.say(f"{MANY:,} tables visited, {name}: {memory[name]} MB")
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in LIMITS}
     for number in range(ROUNDS):

@@ -57,6 +57,7 @@ KEYS: dict[str, set[str]] = {
     "joins": {"milliseconds", "ratio_here", "ratio_shards", *CONDITIONS},
     "kernels": {"hardware", "rates"},
     "list": {"first_page_ms", "names_per_s", "ratio_dt_over_first_page", *CONDITIONS},
+    "pooled": {"pooled_mb", "pooled_mb_at_end", "points", *CONDITIONS},
     "regressions": {"below", "calibration", "geomean", "queries", "unfinished", *CONDITIONS},
     "restores": {"backup_bytes", "restore_one_s", "seconds", "wal_bytes", *CONDITIONS},
     "rows": {"ratio_count_serial", "ratio_tpch_q1", "vectorized", *CONDITIONS},
@@ -146,6 +147,8 @@ def bench(name: str, state: Path, **environment: str) -> subprocess.CompletedPro
 @pytest.mark.parametrize("name", sorted(KEYS))
 def test_it_runs_to_its_end(name: str, state: Path) -> None:
     done = bench(name, state)
+    if name == "pooled" and "pgbouncer is not installed" in done.stderr:
+        needs.missing(needs.PACKAGES["pgbouncer"])
     if name in ("regressions", "tpcds", "tpch") and "'pip', 'install'" in done.stderr:
         needs.missing("DuckDB's extensions tpcds and tpch, which pip installs")
     assert done.returncode == 0, done.stderr
