@@ -81,7 +81,7 @@ def _listens(path: Path) -> bool:
 
 
 def visited(target: Target, where: str) -> list[tuple[int, float]]:
-    """Have clients visit all tables; return the sessions' memory in MB after so many statements, now and then."""
+    """Have clients visit all tables; return numbers of statements, and the sessions' memory in MB after them."""
     total = SESSIONS * ROUNDS * TABLES
     done = [0] * SESSIONS
     failed: list[Exception] = []
