@@ -571,7 +571,7 @@ class _Run:
 
 
 def _numbered(names: Sequence[str], most: int, fits: Callable[[str], bool]) -> Iterator[list[str]]:
-    """Give names in runs: those that fit with consecutive numbers of as many digits, ``most`` at a time, others alone."""
+    """Give names in runs: those that fit, with consecutive numbers of one length, ``most`` at a time; others alone."""
     keys = {}
     for name in names:
         found = _NUMBERED.fullmatch(name) if fits(name) else None
