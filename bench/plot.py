@@ -1,8 +1,12 @@
-"""Draw for the documentation what a page shows: plot.py FOLDER FILE.svg, of a run or of a ladder's state directory."""
+"""Draw for the documentation what was measured: plot.py WHAT FILE.svg.
+
+WHAT is the folder of a run, the state directory of a ladder, or what bench/hits.py has printed.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,6 +50,37 @@ def ladder(state: Path, output: Path) -> dict[str, Any]:
     return dataclasses.asdict(rungs[-1])
 
 
+def hits(printed: Path, output: Path) -> dict[str, Any]:
+    """Draw how many times as fast as PostgreSQL each query is, and return the figures of all together."""
+    found: dict[str, Any] = json.loads(printed.read_text(encoding="utf-8").splitlines()[-1])
+    milliseconds = {name: values["median"] for name, values in found["milliseconds"].items()}
+    queries = [name.partition(",")[0] for name in found["ratios"]]
+    theirs = {query: found["duckdb_milliseconds"][f"{query}, 1"]["median"] for query in queries}
+    sides = {
+        "vectorized over the heap": [found["ratios"][f"{query}, 1"]["pgbillion"] for query in queries],
+        "columnar indexes": [found["ratios"][f"{query}, 1"]["with columns"] for query in queries],
+        "DuckDB, one thread": [milliseconds[f"{query}, PostgreSQL, 1"] / theirs[query] for query in queries],
+    }
+    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "hits"}
+    figure = Figure(figsize=(8, 11), layout="constrained")
+    axes = figure.subplots()
+    rows = range(len(queries))
+    for (name, ratios), marker in zip(sides.items(), "so|", strict=True):
+        axes.scatter(ratios, rows, label=name, marker=marker, s=60 if marker == "|" else 18, zorder=2)
+    axes.hlines(rows, 1, [max(ratios) for ratios in zip(*sides.values(), strict=True)], color="0.85", zorder=1)
+    axes.axvline(1, color="black", linestyle="dashed", linewidth=1)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(EngFormatter())
+    axes.set_yticks(rows, [query.replace("_", " ") for query in queries], fontsize=8)
+    axes.set_ylim(len(queries), -1)
+    axes.set_xlabel("times as fast as PostgreSQL (dashed)")
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.savefig(output, metadata={"Date": None, "Creator": None})
+    return {name: value for name, value in found.items() if name.startswith("hits_")}
+
+
 def _draw(
     panels: Sequence[tuple[str, str, list[Series]]], title: str, over: str, output: Path, marker: str | None = None
 ) -> None:
@@ -71,10 +106,10 @@ def _draw(
     figure.savefig(output, metadata={"Date": None, "Creator": None})
 
 
-def main(folder: Path, output: Path) -> int:
-    """Draw either, and print the figures."""
-    draw = run if (folder / "plan.json").exists() else ladder
-    common.result(draw(folder, output))
+def main(what: Path, output: Path) -> int:
+    """Draw it, and print the figures."""
+    draw = hits if what.is_file() else run if (what / "plan.json").exists() else ladder
+    common.result(draw(what, output))
     return 0
 
 
