@@ -238,6 +238,9 @@ def test_a_foreign_key_promises_nothing_else(conn: Connection) -> None:
 def test_keys_are_remembered_until_the_table_changes(cluster: Cluster, database: str) -> None:
     with cluster.connect(database) as conn, cluster.connect(database) as other:
         prepare(conn)
+        # sessions of the tests before report what they have read when they end
+        sessions = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+        servers.until(lambda: one(other, sessions) == 2, "the end of other sessions")
         before = reads(other)
         for _ in range(3):
             joined(conn, OF_A_YEAR)
