@@ -130,50 +130,52 @@ share_of_key(const KeyStatistics *statistics, Datum key)
 }
 
 /*
- * The share of the large table's rows whose key is not in the histogram's range.
- * If an index has the keys, PostgreSQL looks there for the least and the
- * greatest one, which statistics may be too old to know.
+ * The shares of a table's rows whose keys are below the range of the large
+ * table's histogram, and up to its end; false if that is not known. If an index
+ * has the keys, PostgreSQL looks there for the least and the greatest one, which
+ * statistics may be too old to know.
  */
-static double
-share_out_of_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *large)
+static bool
+find_ends(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *data, double *below, double *up_to)
 {
 	const AttStatsSlot *histogram = &statistics->histogram;
 	Oid			type = statistics->type->btree_opintype;
 	Oid			less = get_opfamily_member(statistics->type->btree_opf, type, type, BTLessStrategyNumber);
 	FmgrInfo	function;
+
+	if (!OidIsValid(less) || histogram->nvalues < 2)
+		return false;
+	fmgr_info(get_opcode(less), &function);
+	*below = ineq_histogram_selectivity(root, data, less, &function, false, false, statistics->collation,
+										histogram->values[0], type);
+	*up_to = ineq_histogram_selectivity(root, data, less, &function, false, true, statistics->collation,
+										histogram->values[histogram->nvalues - 1], type);
+	/* without a histogram they are -1 */
+	return *below >= 0 && *up_to >= *below;
+}
+
+/* The share of the large table's rows whose key is not in the histogram's range. */
+static double
+share_out_of_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *large)
+{
 	double		below;
 	double		up_to;
 
-	if (!OidIsValid(less) || histogram->nvalues < 2)
+	if (!find_ends(root, statistics, large, &below, &up_to))
 		return statistics->others;
-	fmgr_info(get_opcode(less), &function);
-	below = ineq_histogram_selectivity(root, large, less, &function, false, false, statistics->collation,
-									   histogram->values[0], type);
-	up_to = ineq_histogram_selectivity(root, large, less, &function, false, true, statistics->collation,
-									   histogram->values[histogram->nvalues - 1], type);
-	return below < 0 || up_to < 0 ? statistics->others : statistics->others * (below + 1 - up_to);
+	return statistics->others * (below + 1 - up_to);
 }
 
 /* How many rows of the small table have a key in the range of the histogram of the large one. */
 static double
 rows_in_range(PlannerInfo *root, const KeyStatistics *statistics, VariableStatData *small)
 {
-	const AttStatsSlot *histogram = &statistics->histogram;
-	Oid			type = statistics->type->btree_opintype;
-	Oid			less = get_opfamily_member(statistics->type->btree_opf, type, type, BTLessStrategyNumber);
-	FmgrInfo	function;
 	double		below;
 	double		up_to;
 
-	if (!OidIsValid(less))
+	if (!find_ends(root, statistics, small, &below, &up_to))
 		return small->rel->tuples;
-	fmgr_info(get_opcode(less), &function);
-	below = ineq_histogram_selectivity(root, small, less, &function, false, false, statistics->collation,
-									   histogram->values[0], type);
-	up_to = ineq_histogram_selectivity(root, small, less, &function, false, true, statistics->collation,
-									   histogram->values[histogram->nvalues - 1], type);
-	/* without a histogram they are -1 */
-	return below < 0 || up_to < below ? small->rel->tuples : (up_to - below) * small->rel->tuples;
+	return (up_to - below) * small->rel->tuples;
 }
 
 /* Is a column unique, or nearly? Then a row is a key. */
