@@ -12,6 +12,10 @@
 
 #include "access/transam.h"
 #include "catalog/pg_aggregate.h"
+#include "executor/executor.h"
+#include "executor/nodeHash.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/regproc.h"
@@ -19,6 +23,7 @@
 
 #include "planner/aggregates.h"
 #include "vector/aggregate/aggregate.h"
+#include "vector/aggregate/ordered_set.h"
 
 static const AggKind *const families[] = {
 	count_kinds,
@@ -89,11 +94,16 @@ begins_alike(const AggKind *kind, HeapTuple tuple)
 const char *
 aggregate_refusal_of(Aggref *aggref)
 {
-	HeapTuple	tuple = aggregate_tuple(aggref);
-	const AggKind *kind = find_kind(transition_of(tuple));
-	bool		known = kind != NULL &&
-		(aggref->aggfnoid < FirstNormalObjectId || begins_alike(kind, tuple));
+	HeapTuple	tuple;
+	const AggKind *kind;
+	bool		known;
 
+	if (ordered_set_is_known(aggref))
+		return ordered_set_refusal(aggref);
+	tuple = aggregate_tuple(aggref);
+	kind = find_kind(transition_of(tuple));
+	known = kind != NULL &&
+		(aggref->aggfnoid < FirstNormalObjectId || begins_alike(kind, tuple));
 	ReleaseSysCache(tuple);
 	if (!known)
 		return psprintf("aggregate %s", format_procedure(aggref->aggfnoid));
@@ -254,6 +264,64 @@ share_arguments(Aggregates *aggregates, Aggref **aggrefs)
 	}
 }
 
+/* Have a slot for the keys of a group, if a direct argument of an ordered-set aggregate is made of them. */
+static void
+need_keys(Aggregates *aggregates, List *keys, List *direct)
+{
+	TupleDesc	tupdesc;
+	ListCell   *lc;
+
+	if (aggregates->keys != NULL || !contain_var_clause((Node *) direct))
+		return;
+	tupdesc = CreateTemplateTupleDesc(list_length(keys));
+	foreach(lc, keys)
+		TupleDescInitEntry(tupdesc, foreach_current_index(lc) + 1, NULL, exprType(lfirst(lc)),
+						   exprTypmod(lfirst(lc)), 0);
+	TupleDescFinalize(tupdesc);
+	aggregates->keys = MakeSingleTupleTableSlot(tupdesc, &TTSOpsVirtual);
+}
+
+/* Prepare an ordered-set aggregate, and collecting its values unless another one has them collected. */
+static VectorAgg *
+compile_ordered_set(Aggregates *aggregates, Aggref *aggref, List *outputs, Batch *batch)
+{
+	VectorAgg  *collector = NULL;
+	List	   *keys = NIL;
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			keys = lappend(keys, lfirst(lc));
+	}
+	need_keys(aggregates, keys, aggref->aggdirectargs);
+	for (int i = 0; i < aggregates->nordered && collector == NULL; i++)
+	{
+		if (ordered_values_are_of(aggregates->ordered[i], aggref))
+			collector = aggregates->ordered[i];
+	}
+	if (collector == NULL)
+	{
+		collector = ordered_values_compile(aggref, batch, aggregates);
+		aggregates->ordered[aggregates->nordered++] = collector;
+	}
+	return ordered_set_compile(aggref, collector, keys, batch);
+}
+
+/* Ordered-set aggregates have the states of what collects their values. */
+static void
+place_ordered_sets(Aggregates *aggregates, int noutputs)
+{
+	for (int i = 0; i < noutputs; i++)
+	{
+		VectorAgg  *agg = aggregates->of_output[i];
+		VectorAgg  *collector = agg == NULL ? NULL : ordered_set_collector(agg);
+
+		if (collector != NULL)
+			agg->offset = collector->offset;
+	}
+}
+
 /* Put the states of the aggregates that have one into an entry, from `offset` on; return where they end. */
 static int
 place_states(Aggregates *aggregates, int offset, const StateMemory *memory)
@@ -313,13 +381,26 @@ aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *m
 	result->of_output = palloc0(sizeof(VectorAgg *) * length);
 	result->inits = palloc0(sizeof(VectorAgg *) * length);
 	result->pointers = palloc0(sizeof(VectorAgg *) * length);
+	result->ordered = palloc0(sizeof(VectorAgg *) * length);
 	foreach(lc, outputs)
 	{
 		Aggref	   *aggref = lfirst(lc);
 		VectorAgg  *agg = NULL;
+		int			nordered = result->nordered;
 
 		if (!IsA(aggref, Aggref))
 			continue;
+		if (ordered_set_of_carrier(aggref) != NULL)
+		{
+			agg = compile_ordered_set(result, ordered_set_of_carrier(aggref), outputs, batch);
+			result->of_output[foreach_current_index(lc)] = agg;
+			if (result->nordered > nordered)
+			{
+				aggrefs[result->n] = aggref;
+				result->aggs[result->n++] = result->ordered[nordered];
+			}
+			continue;
+		}
 		for (int i = 0; i < result->n; i++)
 		{
 			if (aggrefs[i]->aggtransno == aggref->aggtransno)
@@ -337,10 +418,51 @@ aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *m
 	if (!apart)
 		share_sums(result, aggrefs, batch);
 	result->size = place_states(result, offset, memory) - offset;
+	place_ordered_sets(result, list_length(outputs));
 	find_mates(result);
 	pfree(aggrefs);
 
 	return result;
+}
+
+/*
+ * What each of the hash tables that aggregates need may take of the memory for
+ * hash tables: one of each aggregate with DISTINCT, that of the groups, and the values of
+ * ordered-set aggregates.
+ */
+Size
+aggregates_share(const Aggregates *aggregates, bool grouped)
+{
+	int			n = aggregates->nordered + (grouped ? 1 : 0);
+
+	for (int i = 0; i < aggregates->n; i++)
+		n += aggregates->aggs[i]->distinct;
+	return get_hash_memory_limit() / Max(n, 1);
+}
+
+/* Before the first row: there is one group, with that entry, or, if it is NULL, there are groups. */
+void
+aggregates_begin(Aggregates *aggregates, char *single)
+{
+	aggregates->single = single;
+	for (int i = 0; i < aggregates->nordered; i++)
+		ordered_values_set_limit(aggregates->ordered[i], aggregates_share(aggregates, single == NULL));
+}
+
+/* The source has ended; what has been written to files is added to both. */
+void
+aggregates_finish(Aggregates *aggregates, uint64 *partitions, uint64 *bytes)
+{
+	for (int i = 0; i < aggregates->nordered; i++)
+		ordered_values_finish(aggregates->ordered[i], partitions, bytes);
+}
+
+/* All groups have been forgotten; the next row is the first of new ones. */
+void
+aggregates_forget(Aggregates *aggregates)
+{
+	for (int i = 0; i < aggregates->nordered; i++)
+		ordered_values_forget(aggregates->ordered[i]);
 }
 
 /* How many of the outputs advance without calling PostgreSQL for each row. */

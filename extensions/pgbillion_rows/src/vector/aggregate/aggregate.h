@@ -286,6 +286,14 @@ typedef struct Aggregates
 	VectorAgg **of_output;		/* of each output, or NULL where it is none */
 	int			size;			/* of all states together */
 	bool		uses_ids;
+	int			nordered;		/* those that collect values of ordered-set
+								 * aggregates */
+	VectorAgg **ordered;
+	char	   *single;			/* the entry of the one group, or NULL and: */
+	TupleTableSlot *keys;		/* of a group, for direct arguments; NULL:
+								 * none needs them */
+	void		(*show_keys) (void *arg, char *entry);	/* ... have them there */
+	void	   *show_keys_of;
 	int			ninits;			/* those with a kind that has init() */
 	VectorAgg **inits;
 	int			npointers;		/* those whose states point to something */
@@ -298,6 +306,10 @@ extern bool aggregate_can_combine(Aggref *aggref);
 extern bool aggregate_only_counts(Aggref *aggref);
 extern bool aggregate_counts(Aggref *aggref);
 extern Aggregates *aggregates_compile(List *outputs, Batch *batch, int offset, const StateMemory *memory, bool apart);
+extern Size aggregates_share(const Aggregates *aggregates, bool grouped);
+extern void aggregates_begin(Aggregates *aggregates, char *single);
+extern void aggregates_finish(Aggregates *aggregates, uint64 *partitions, uint64 *bytes);
+extern void aggregates_forget(Aggregates *aggregates);
 extern int	aggregates_kernels(const Aggregates *aggregates, int noutputs);
 extern void aggregates_init(void *aggregates, char *entry);
 extern struct varlena **aggregates_pointer(void *aggregates, char *entry, int i);

@@ -23,7 +23,6 @@
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
-#include "executor/nodeHash.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
@@ -198,7 +197,7 @@ distincts_create(Aggregates *aggregates, List *outputs, Batch *batch, bool group
 		return NULL;
 	result = palloc0(sizeof(Distincts));
 	result->of = palloc0(sizeof(Distinct) * n);
-	limit = get_hash_memory_limit() / (n + (grouped ? 1 : 0));
+	limit = aggregates_share(aggregates, grouped);
 	for (int i = 0; i < aggregates->n; i++)
 	{
 		VectorAgg  *agg = aggregates->aggs[i];
@@ -218,13 +217,6 @@ distincts_create(Aggregates *aggregates, List *outputs, Batch *batch, bool group
 	Assert(result->n == n);
 
 	return result;
-}
-
-/* What part of `limit` the table of groups may have. */
-Size
-distincts_share(const Distincts *distincts, Size limit)
-{
-	return distincts == NULL ? limit : limit / (distincts->n + 1);
 }
 
 /* ---- consuming ---- */

@@ -15,7 +15,6 @@ typedef struct Distincts Distincts;
 extern bool distinct_equal_is_same(Expr *expr);
 extern const char *distinct_refusal(Aggref *aggref);
 extern Distincts *distincts_create(Aggregates *aggregates, List *outputs, Batch *batch, bool grouped);
-extern Size distincts_share(const Distincts *distincts, Size limit);
 extern void distincts_advance(Distincts *distincts, Batch *batch, RowGroups *groups);
 extern void distincts_finish(Distincts *distincts, char *single, uint64 *partitions, uint64 *bytes);
 extern void distincts_forget(Distincts *distincts);

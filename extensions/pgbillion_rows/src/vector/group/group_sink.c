@@ -272,6 +272,7 @@ finish(Sink *sink)
 
 	end_spill(groups);
 	distincts_finish(groups->distincts, NULL, &sink->spilled_partitions, &sink->spilled_bytes);
+	aggregates_finish(groups->aggregates, &sink->spilled_partitions, &sink->spilled_bytes);
 	/* groups that are exchanged are taken before */
 	if (!exchanges(groups))
 		rewind_groups(groups);
@@ -319,6 +320,19 @@ output_of(Groups *groups, char *entry, int output, bool *isnull)
 	if (groups->key_of_output[output] >= 0)
 		return group_table_key(groups->table, entry, groups->key_of_output[output], isnull);
 	return aggregates_output(groups->aggregates, output, entry, isnull);
+}
+
+/* Have the keys of a group where direct arguments of aggregates look for them. */
+static void
+show_keys(void *arg, char *entry)
+{
+	Groups	   *groups = arg;
+	TupleTableSlot *slot = groups->aggregates->keys;
+
+	ExecClearTuple(slot);
+	for (int k = 0; k < groups->nkeys; k++)
+		slot->tts_values[k] = group_table_key(groups->table, entry, k, &slot->tts_isnull[k]);
+	ExecStoreVirtualTuple(slot);
 }
 
 /* What the choice says of a group: below 0, it comes before the last; above, it is not wanted. */
@@ -449,6 +463,7 @@ begin_spilled(Sink *sink)
 	groups->expected = spill_count(partition);
 	groups->finished = false;
 	group_table_reset(groups->table);
+	aggregates_forget(groups->aggregates);
 	forget_codes(groups);
 
 	return spill_source(partition);
@@ -485,6 +500,7 @@ reset(Sink *sink)
 	group_table_reset(groups->table);
 	forget_codes(groups);
 	distincts_forget(groups->distincts);
+	aggregates_forget(groups->aggregates);
 }
 
 static void
@@ -596,7 +612,13 @@ group_sink_create(List *outputs, Batch *batch, bool exchanged, bool apart)
 	groups->sink.aggregates = n - groups->nkeys;
 	groups->sink.kernel_aggregates = aggregates_kernels(groups->aggregates, n);
 	groups->distincts = distincts_create(groups->aggregates, outputs, batch, true);
-	group_table_set_limit(groups->table, distincts_share(groups->distincts, group_table_limit(groups->table)));
+	aggregates_begin(groups->aggregates, NULL);
+	if (groups->aggregates->keys != NULL)
+	{
+		groups->aggregates->show_keys = show_keys;
+		groups->aggregates->show_keys_of = groups;
+	}
+	group_table_set_limit(groups->table, aggregates_share(groups->aggregates, true));
 
 	return &groups->sink;
 }

@@ -43,6 +43,7 @@ finish(Sink *sink)
 	OneGroup   *one = (OneGroup *) sink;
 
 	distincts_finish(one->distincts, one->entry, &sink->spilled_partitions, &sink->spilled_bytes);
+	aggregates_finish(one->aggregates, &sink->spilled_partitions, &sink->spilled_bytes);
 	one->pending = true;
 }
 
@@ -69,6 +70,7 @@ reset(Sink *sink)
 	memset(one->entry, 0, one->aggregates->size);
 	aggregates_init(one->aggregates, one->entry);
 	distincts_forget(one->distincts);
+	aggregates_forget(one->aggregates);
 	one->pending = false;
 }
 
@@ -123,6 +125,7 @@ one_group_create(List *outputs, Batch *batch, bool apart)
 	one->memory.context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion aggregate",
 												ALLOCSET_DEFAULT_SIZES);
 	one->entry = palloc(Max(one->aggregates->size, 1));
+	aggregates_begin(one->aggregates, one->entry);
 	reset(&one->sink);
 
 	return &one->sink;

@@ -29,6 +29,7 @@
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
+#include "vector/aggregate/ordered_set.h"
 #include "vector/group/exchange.h"
 #include "vector/group/regroup.h"
 #include "vector/group/sink.h"
@@ -168,6 +169,21 @@ distinct_exprs(List *outputs)
 
 		if (IsA(aggref, Aggref) && aggref->aggdistinct != NIL)
 			exprs = list_append_unique(exprs, linitial_node(TargetEntry, aggref->args)->expr);
+	}
+	return exprs;
+}
+
+/* The ordered-set aggregates among some outputs. */
+static List *
+ordered_sets(List *outputs)
+{
+	List	   *exprs = NIL;
+	ListCell   *lc;
+
+	foreach(lc, outputs)
+	{
+		if (IsA(lfirst(lc), Aggref) && ordered_set_of_carrier(lfirst(lc)) != NULL)
+			exprs = lappend(exprs, ordered_set_of_carrier(lfirst(lc)));
 	}
 	return exprs;
 }
@@ -741,12 +757,15 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	List	   *outputs = output_exprs(cscan);
 	List	   *keys = returns_rows(cscan) ? NIL : key_exprs(outputs);
 	List	   *distinct = distinct_exprs(outputs);
+	List	   *ordered = ordered_sets(outputs);
 	List	   *clauses = filter_clauses(cscan);
 
 	if (keys != NIL)
 		vector_node_explain_list("Group Key", keys, context, prefix, es);
 	if (distinct != NIL)
 		vector_node_explain_list("Distinct", distinct, context, prefix, es);
+	if (ordered != NIL)
+		vector_node_explain_list("Ordered Set", ordered, context, prefix, es);
 	if (state->sink->exchange != NULL)
 		ExplainPropertyText("Exchange", state->regroups ? "by group key and distinct value" : "by group key", es);
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);

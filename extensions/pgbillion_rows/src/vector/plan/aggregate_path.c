@@ -249,7 +249,7 @@ hidden_entry(List *exprs, AttrNumber attno)
  * passes.
  */
 CustomScan *
-vector_plan_scan(CustomPath *best_path, List *outputs, List *custom_plans, int passthrough_after)
+vector_plan_scan(PlannerInfo *root, CustomPath *best_path, List *outputs, List *custom_plans, int passthrough_after)
 {
 	CustomScan *cscan = makeNode(CustomScan);
 	List	   *private = best_path->custom_private;
@@ -264,7 +264,7 @@ vector_plan_scan(CustomPath *best_path, List *outputs, List *custom_plans, int p
 
 		distinct = lappend(distinct, IsA(aggref, Aggref) ? copyObject(aggref->aggdistinct) : NIL);
 	}
-	outputs = (List *) vector_without_distinct((Node *) outputs, NULL);
+	outputs = (List *) vector_combinable_aggregates((Node *) outputs, root);
 	cscan->scan.scanrelid = intVal(list_nth(private, VECTOR_PATH_TABLE));
 	cscan->scan.plan.targetlist = outputs;
 	cscan->custom_private = list_make5(makeInteger(list_length(outputs)),
@@ -286,5 +286,6 @@ plan_aggregation(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List
 {
 	Index		table = intVal(list_nth(best_path->custom_private, VECTOR_PATH_TABLE));
 
-	return &vector_plan_scan(best_path, tlist, custom_plans, passthrough_after_of(root, best_path, tlist, table))->scan.plan;
+	return &vector_plan_scan(root, best_path, tlist, custom_plans,
+							 passthrough_after_of(root, best_path, tlist, table))->scan.plan;
 }

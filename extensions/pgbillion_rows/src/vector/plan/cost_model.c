@@ -17,12 +17,14 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "parser/parsetree.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "planner/group_estimate.h"
 #include "planner/planner_memo.h"
+#include "vector/aggregate/ordered_set.h"
 #include "vector/filter/filter.h"
 #include "vector/group/group_table.h"
 #include "vector/group/regroup.h"
@@ -317,6 +319,68 @@ vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target)
 		cost += rel->rows * (cpu_operator_cost + waiting_cost(Min(bytes, limit)));
 		if (bytes > limit)
 			cost += rel->rows * (1 - limit / bytes) * (SPILL_ROW_COST + 2 * seq_page_cost * SPILLED_VALUE_BYTES / BLCKSZ);
+	}
+	return cost;
+}
+
+/* The ordered-set aggregates of a target, one for each list of values that is kept. */
+static List *
+ordered_lists(PathTarget *target)
+{
+	List	   *lists = NIL;
+	ListCell   *lc;
+	ListCell   *known;
+
+	foreach(lc, target->exprs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+		bool		found = false;
+
+		if (!IsA(aggref, Aggref) || !ordered_set_is_known(aggref))
+			continue;
+		foreach(known, lists)
+			found |= equal(lfirst_node(Aggref, known)->args, aggref->args) &&
+				equal(lfirst_node(Aggref, known)->aggfilter, aggref->aggfilter);
+		if (!found)
+			lists = lappend(lists, aggref);
+	}
+	return lists;
+}
+
+/*
+ * Bytes of memory for hash tables that a query must have, so that the values of its ordered-set aggregates fit: each
+ * list of values has a share of it, beside the groups. The values of the largest group are copied.
+ */
+double
+vector_ordered_memory(PathTarget *target, double rows, double groups)
+{
+	int			n = list_length(ordered_lists(target));
+	bool		grouped = false;
+	ListCell   *lc;
+
+	if (n == 0)
+		return 0;
+	foreach(lc, target->exprs)
+		grouped |= !IsA(lfirst(lc), Aggref);
+	return (n + (grouped ? 1 : 0)) *
+		(rows * ORDERED_VALUE_BYTES + groups * ORDERED_GROUP_BYTES + rows / Max(groups, 1) * sizeof(uint64));
+}
+
+/* What it costs to keep the values of ordered-set aggregates, and to look for their results. */
+Cost
+vector_ordered_cost(PathTarget *target, double rows, double groups)
+{
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, ordered_lists(target))
+		cost += rows * (ORDERED_VALUE_COST + waiting_cost(groups * ORDERED_GROUP_BYTES));
+	foreach(lc, target->exprs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		if (IsA(aggref, Aggref) && aggref->aggfnoid == F_MODE)
+			cost += rows * ORDERED_MODE_COST;
 	}
 	return cost;
 }

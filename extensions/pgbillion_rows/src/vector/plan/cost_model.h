@@ -103,6 +103,17 @@
 /* What a value takes in a file. */
 #define SPILLED_VALUE_BYTES 32
 
+/*
+ * Keeping a value of an ordered-set aggregate, and looking for percentiles
+ * among those of a group; and for its mode.
+ */
+#define ORDERED_VALUE_COST (2 * cpu_operator_cost)
+#define ORDERED_MODE_COST (4 * cpu_operator_cost)
+
+/* What a value takes in memory, as chunks are not full; and a group's own chunks. */
+#define ORDERED_VALUE_BYTES 12
+#define ORDERED_GROUP_BYTES 64
+
 /* ---- joins ---- */
 
 /*
@@ -238,6 +249,8 @@ extern Cost vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_condition_startup_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
+extern double vector_ordered_memory(PathTarget *target, double rows, double groups);
+extern Cost vector_ordered_cost(PathTarget *target, double rows, double groups);
 extern Cost vector_spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
 extern Cost vector_exchange_cost(double groups);
 extern double vector_distinct_pairs(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);

@@ -28,6 +28,7 @@
 #include "utils/typcache.h"
 
 #include "planner/aggregates.h"
+#include "vector/aggregate/ordered_set.h"
 #include "vector/node/custom_scan.h"
 #include "vector/node/top_groups.h"
 #include "vector/plan/cost_model.h"
@@ -41,15 +42,59 @@ const		CustomPathMethods vector_finalize_path_methods = {
 	.PlanCustomPath = plan_finalize,
 };
 
+/* The ordered-set aggregate of that number, or NULL. */
+static Aggref *
+ordered_set_numbered(AggInfo *info)
+{
+#if PG_VERSION_NUM >= 160000
+	Aggref	   *aggref = linitial_node(Aggref, info->aggrefs);
+#else
+	Aggref	   *aggref = info->representative_aggref;
+#endif
+
+	return AGGKIND_IS_ORDERED_SET(aggref->aggkind) ? aggref : NULL;
+}
+
 /*
- * Aggregates without their DISTINCT. They are told apart from others all the
- * same, as PostgreSQL has numbered them.
+ * The number of the transition that carries an ordered-set aggregate. PostgreSQL has one transition for several of
+ * the same values: the first keeps its number, and the others have further ones.
+ */
+static int
+carrier_transno(PlannerInfo *root, Aggref *aggref)
+{
+	int			next = list_length(root->aggtransinfos);
+	Bitmapset  *met = NULL;
+	ListCell   *lc;
+
+	foreach(lc, root->agginfos)
+	{
+		AggInfo    *info = lfirst(lc);
+		int			transno = info->transno;
+
+		if (ordered_set_numbered(info) == NULL)
+			continue;
+		if (bms_is_member(transno, met))
+			transno = next++;
+		else
+			met = bms_add_member(met, transno);
+		if (foreach_current_index(lc) == aggref->aggno)
+			return transno;
+	}
+	elog(ERROR, "unknown aggregate %d", aggref->aggno);
+}
+
+/*
+ * Aggregates that states can be combined of: without their DISTINCT, and the
+ * carriers of ordered-set aggregates. They are told apart from others all the
+ * same, by the numbers that they have. The context is the PlannerInfo.
  */
 Node *
-vector_without_distinct(Node *node, void *context)
+vector_combinable_aggregates(Node *node, void *context)
 {
 	if (node == NULL)
 		return NULL;
+	if (IsA(node, Aggref) && ordered_set_is_known((Aggref *) node))
+		return (Node *) ordered_set_carrier((Aggref *) node, carrier_transno(context, (Aggref *) node));
 	if (IsA(node, Aggref))
 	{
 		Aggref	   *aggref = makeNode(Aggref);
@@ -61,7 +106,7 @@ vector_without_distinct(Node *node, void *context)
 #endif
 		return (Node *) aggref;
 	}
-	return expression_tree_mutator(node, vector_without_distinct, context);
+	return expression_tree_mutator(node, vector_combinable_aggregates, context);
 }
 
 /*
@@ -73,11 +118,15 @@ vector_without_distinct(Node *node, void *context)
 static bool
 finalizable(Aggref *aggref)
 {
-	HeapTuple	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
+	HeapTuple	tuple;
 	Oid			combine;
 	bool		nothing;
 	bool		result;
 
+	/* its carrier is */
+	if (ordered_set_is_known(aggref))
+		return true;
+	tuple = SearchSysCache1(AGGFNOID, ObjectIdGetDatum(aggref->aggfnoid));
 	if (!HeapTupleIsValid(tuple))
 		elog(ERROR, "cache lookup failed for aggregate %u", aggref->aggfnoid);
 	(void) SysCacheGetAttr(AGGFNOID, tuple, Anum_pg_aggregate_agginitval, &nothing);
@@ -390,7 +439,7 @@ plan_finalize(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *t
 	if (agg->groupingSets != NIL)
 		combine_sets(agg);
 	else if (IsA(outerPlan(agg), Gather))
-		outerPlan(agg)->targetlist = (List *) vector_without_distinct((Node *) outerPlan(agg)->targetlist, NULL);
+		outerPlan(agg)->targetlist = (List *) vector_combinable_aggregates((Node *) outerPlan(agg)->targetlist, root);
 	else
 	{
 		/* it is not executed: no memory for its hash table */
@@ -401,11 +450,11 @@ plan_finalize(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *t
 	cscan->custom_scan_tlist = copyObject(agg->plan.targetlist);
 
 	/*
-	 * what combines states has no DISTINCT: the scan below sees to it, and
-	 * says so in the same words
+	 * what combines states has no DISTINCT, and carriers of ordered-set
+	 * aggregates: the scan below sees to them, and says so in the same words
 	 */
-	agg->plan.targetlist = (List *) vector_without_distinct((Node *) agg->plan.targetlist, NULL);
-	agg->plan.qual = (List *) vector_without_distinct((Node *) agg->plan.qual, NULL);
+	agg->plan.targetlist = (List *) vector_combinable_aggregates((Node *) agg->plan.targetlist, root);
+	agg->plan.qual = (List *) vector_combinable_aggregates((Node *) agg->plan.qual, root);
 	cscan->custom_plans = custom_plans;
 	cscan->methods = &vector_finalize_methods;
 

@@ -659,7 +659,7 @@ plan_rows(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist
 	Assert(clauses == NIL);
 	foreach(lc, list_nth_node(List, best_path->custom_private, VECTOR_PATH_ROWS))
 		outputs = lappend(outputs, makeTargetEntry(copyObject(lfirst(lc)), list_length(outputs) + 1, NULL, false));
-	cscan = vector_plan_scan(best_path, outputs, custom_plans, -1);
+	cscan = vector_plan_scan(root, best_path, outputs, custom_plans, -1);
 	cscan->scan.plan.targetlist = tlist;
 	cscan->flags = best_path->flags;
 	cscan->methods = &vector_join_methods;

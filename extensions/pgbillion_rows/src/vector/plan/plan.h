@@ -42,6 +42,7 @@ extern const char *vector_table_refusal(PlannerInfo *root, RelOptInfo *rel);
 extern const char *vector_target_refusal(PathTarget *target);
 extern const char *vector_clause_refusal(PathTarget *target, List *clause);
 extern const char *vector_memory_refusal(PathTarget *target, double groups);
+extern const char *vector_ordered_refusal(PathTarget *target, double rows, double groups);
 
 /* What custom_private of the path of a scan that aggregates, or returns the rows of joins, holds. */
 typedef enum VectorPathPrivate
@@ -75,7 +76,8 @@ typedef enum JoinPathKind
 /* aggregate_path.c */
 extern CustomPath *vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
 										 int parallel_workers, bool safe);
-extern CustomScan *vector_plan_scan(CustomPath *best_path, List *outputs, List *custom_plans, int passthrough_after);
+extern CustomScan *vector_plan_scan(PlannerInfo *root, CustomPath *best_path, List *outputs, List *custom_plans,
+									int passthrough_after);
 extern Path *vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
 							  double groups, int parallel_workers, bool safe);
 extern void vector_exchange_groups(Path *path, double groups, int parallel_workers);
@@ -149,7 +151,7 @@ typedef struct JoinsPath
 extern List *vector_plan_joins(CustomScan *cscan, List *joins, List *plans);
 
 /* finalize_path.c */
-extern Node *vector_without_distinct(Node *node, void *context);
+extern Node *vector_combinable_aggregates(Node *node, void *context);
 extern bool vector_finalizable(PlannerInfo *root, PathTarget *target, PathTarget *output, List *clause);
 extern Path *vector_finalize_gathered_path(AggPath *agg);
 extern Path *vector_finalize_sets_path(GroupingSetsPath *sets);

@@ -176,6 +176,44 @@ vector_table_refusal(PlannerInfo *root, RelOptInfo *rel)
 	return NULL;
 }
 
+/* Is an expression made of these keys, and of nothing else that differs between rows? */
+static bool
+is_made_of_keys(Node *node, List *keys)
+{
+	ListCell   *lc;
+
+	if (node == NULL || list_member(keys, node))
+		return true;
+	if (IsA(node, Var))
+		return false;
+	foreach(lc, pull_var_clause(node, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_INCLUDE_PLACEHOLDERS))
+	{
+		if (!list_member(keys, lfirst(lc)))
+			return false;
+	}
+	return true;
+}
+
+/* Why the direct arguments of an aggregate cannot be evaluated for a group, or NULL. */
+static const char *
+direct_refusal(Aggref *aggref, PathTarget *target)
+{
+	List	   *keys = NIL;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+			keys = lappend(keys, lfirst(lc));
+	}
+	foreach(lc, aggref->aggdirectargs)
+	{
+		if (!is_made_of_keys(lfirst(lc), keys))
+			return "an ordered-set aggregate whose direct argument is made of what is no group key";
+	}
+	return NULL;
+}
+
 /* Why what is asked for cannot be computed by us, or NULL. */
 const char *
 vector_target_refusal(PathTarget *target)
@@ -195,6 +233,8 @@ vector_target_refusal(PathTarget *target)
 		reason = IsA(expr, Aggref) ? aggregate_refusal_of((Aggref *) expr) : group_key_refusal(expr);
 		if (reason == NULL && IsA(expr, Aggref) && ((Aggref *) expr)->aggdistinct != NIL)
 			reason = distinct_refusal((Aggref *) expr);
+		if (reason == NULL && IsA(expr, Aggref))
+			reason = direct_refusal((Aggref *) expr, target);
 		if (reason != NULL)
 			return reason;
 		nkeys += !IsA(expr, Aggref);
@@ -232,5 +272,15 @@ vector_memory_refusal(PathTarget *target, double groups)
 {
 	if (vector_aggregate != PLAN_FORCE && vector_groups_memory(target, groups) > get_hash_memory_limit())
 		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
+	return NULL;
+}
+
+/* Why ordered-set aggregates are not for us because of the memory that their values need, or NULL. */
+const char *
+vector_ordered_refusal(PathTarget *target, double rows, double groups)
+{
+	if (vector_aggregate != PLAN_FORCE && vector_ordered_memory(target, rows, groups) > get_hash_memory_limit())
+		return psprintf("the values of ordered-set aggregates, of %.0f rows, need more memory than work_mem and"
+						" hash_mem_multiplier allow", rows);
 	return NULL;
 }

@@ -34,6 +34,7 @@
 #include "planner/group_estimate.h"
 #include "planner/planner.h"
 #include "vector/aggregate/aggregate.h"
+#include "vector/aggregate/ordered_set.h"
 #include "vector/group/exchange.h"
 #include "vector/group/regroup.h"
 #include "vector/node/custom_scan.h"
@@ -63,7 +64,8 @@ typedef struct Request
 	List	   *sets;			/* PostgreSQL's paths of grouping sets */
 	AggSplit	split;			/* of PostgreSQL's node above */
 	AggClauseCosts costs;
-	bool		distinct;		/* there are aggregates with DISTINCT */
+	bool		distinct;		/* there are aggregates with DISTINCT, or
+								 * ordered-set aggregates */
 
 	/* what is found out */
 	JoinChain  *chain;			/* of joins, or NULL */
@@ -312,7 +314,9 @@ estimate(PlannerInfo *root, Request *request)
 	request->exchange = request->finish && vector_exchange != PLAN_OFF &&
 		can_exchange(request->target, request->distinct && regroup_argument(request->target->exprs) != NULL ?
 					 vector_distinct_pairs(root, request->input, request->target) : request->groups);
-	return request->finish ? NULL : reason;
+	if (reason == NULL || request->finish)
+		reason = vector_ordered_refusal(request->target, request->input->rows, request->groups);
+	return reason;
 }
 
 /* ---- paths ---- */
@@ -433,7 +437,7 @@ count_workers(Request *request)
 }
 
 /*
- * What DISTINCT costs. PostgreSQL does not count what sorting within its node
+ * What DISTINCT and ordered-set aggregates cost. PostgreSQL does not count what sorting within its node
  * costs: where it does not sort below that, which it counts, ours must not make
  * our path more expensive than its own.
  */
@@ -446,12 +450,13 @@ extra_for_distinct(PlannerInfo *root, Request *request, Path *path)
 
 	if (!request->distinct)
 		return 0;
-	cost = vector_distinct_cost(root, request->input, request->target);
+	cost = vector_distinct_cost(root, request->input, request->target) +
+		vector_ordered_cost(request->target, request->input->rows, request->groups);
 	foreach(lc, request->target->exprs)
 	{
 		Aggref	   *aggref = lfirst(lc);
 
-		if (!IsA(aggref, Aggref) || aggref->aggdistinct == NIL)
+		if (!IsA(aggref, Aggref) || (aggref->aggdistinct == NIL && !ordered_set_is_known(aggref)))
 			continue;
 #if PG_VERSION_NUM >= 160000
 		counted &= aggref->aggpresorted;
@@ -632,9 +637,9 @@ offer(PlannerInfo *root, Request *request)
 
 /* ---- the planner's questions ---- */
 
-/* Is there an aggregate with DISTINCT, and none with ORDER BY? */
+/* Is there an aggregate with DISTINCT, or an ordered-set aggregate of ours, and none with ORDER BY? */
 static bool
-aggregates_distinct(PathTarget *grouping, Node *having)
+needs_rows_together(PathTarget *grouping, Node *having)
 {
 	List	   *exprs = list_concat(list_copy(grouping->exprs), having != NULL ? list_make1(having) : NIL);
 	bool		found = false;
@@ -647,7 +652,9 @@ aggregates_distinct(PathTarget *grouping, Node *having)
 
 		if (!IsA(aggref, Aggref))
 			continue;
-		if (aggref->aggorder != NIL || AGGKIND_IS_ORDERED_SET(aggref->aggkind))
+		if (ordered_set_is_known(aggref))
+			found = true;
+		else if (aggref->aggorder != NIL || AGGKIND_IS_ORDERED_SET(aggref->aggkind))
 			return false;
 		found |= aggref->aggdistinct != NIL;
 	}
@@ -717,7 +724,7 @@ offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 	}
 	request->distinct = !sets && (extra->flags & GROUPING_CAN_PARTIAL_AGG) == 0;
 	if (request->distinct &&
-		(!aggregates_distinct(request->rel->reltarget, extra->havingQual) || input_refusal(root, request->input) != NULL ||
+		(!needs_rows_together(request->rel->reltarget, extra->havingQual) || input_refusal(root, request->input) != NULL ||
 		 (request->input->reloptkind != RELOPT_JOINREL && planner_rt_fetch(request->input->relid, root)->inh)))
 		return planner_no_partial_form(root, request->rel->reltarget, extra->havingQual);
 	if (!sets && parse->groupClause != NIL && group_clause_of(root) == NIL)
@@ -744,10 +751,11 @@ offer_groups(PlannerInfo *root, Request *request, GroupPathExtraData *extra)
 		 * one group must not meet
 		 */
 		if (!enable_hashagg || !vector_finalizable(root, request->target, request->result, request->clause))
-			return "DISTINCT in an aggregate next to one that has no partial form, or with enable_hashagg off";
+			return "DISTINCT in an aggregate, or an ordered-set aggregate, next to one that has no partial form, or with enable_hashagg off";
 	}
 	if (parse->hasAggs)
-		get_agg_clause_costs(root, AGGSPLIT_FINAL_DESERIAL, &request->costs);
+		/* ordered-set aggregates have no function that combines states */
+		get_agg_clause_costs(root, root->hasNonPartialAggs ? AGGSPLIT_SIMPLE : AGGSPLIT_FINAL_DESERIAL, &request->costs);
 
 	return offer(root, request);
 }
