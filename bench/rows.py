@@ -108,6 +108,8 @@ OTHERS = (
           " sum(l_quantity) AS q FROM lineitem GROUP BY 1) AS x"),
     Query("little_memory", "a group for 20 rows, scattered, work_mem 4 MB", MANY, SCATTERED, work_mem="4MB"),
     Query("distinct", "DISTINCT", "t_demo", "SELECT DISTINCT grp FROM t_demo"),
+    Query("median", "percentile_cont", "t_demo", "SELECT grp, percentile_cont(0.5) WITHIN GROUP (ORDER BY data)"
+          " FROM t_demo GROUP BY 1"),
     Query("spread", "stddev", "t_demo", "SELECT grp, stddev(data), min(data), max(data) FROM t_demo GROUP BY 1"),
 )  # fmt: skip
 

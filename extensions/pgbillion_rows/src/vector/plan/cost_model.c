@@ -355,6 +355,7 @@ double
 vector_ordered_memory(PathTarget *target, double rows, double groups)
 {
 	int			n = list_length(ordered_lists(target));
+	double		in_group = rows / Max(groups, 1);
 	bool		grouped = false;
 	ListCell   *lc;
 
@@ -362,8 +363,10 @@ vector_ordered_memory(PathTarget *target, double rows, double groups)
 		return 0;
 	foreach(lc, target->exprs)
 		grouped |= !IsA(lfirst(lc), Aggref);
+	/* half of the last chunk of a group is used */
 	return (n + (grouped ? 1 : 0)) *
-		(rows * ORDERED_VALUE_BYTES + groups * ORDERED_GROUP_BYTES + rows / Max(groups, 1) * sizeof(uint64));
+		(ORDERED_VALUE_BYTES * (rows + in_group + groups * Min(in_group, ORDERED_CHUNK_VALUES) / 2) +
+		 ORDERED_GROUP_BYTES * groups);
 }
 
 /* What it costs to keep the values of ordered-set aggregates, and to look for their results. */

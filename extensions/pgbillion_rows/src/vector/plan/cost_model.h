@@ -110,9 +110,10 @@
 #define ORDERED_VALUE_COST (2 * cpu_operator_cost)
 #define ORDERED_MODE_COST (4 * cpu_operator_cost)
 
-/* What a value takes in memory, as chunks are not full; and a group's own chunks. */
-#define ORDERED_VALUE_BYTES 12
+/* What a value takes in memory, and a group; and how many values of a group at most are room that is not used. */
+#define ORDERED_VALUE_BYTES 8
 #define ORDERED_GROUP_BYTES 64
+#define ORDERED_CHUNK_VALUES 8192
 
 /* ---- joins ---- */
 
