@@ -34,7 +34,7 @@ CREATE TABLE data AS SELECT g AS id, g % 5 AS few, g % {many} AS many, CASE WHEN
     CASE WHEN h % 29 = 1 THEN NULL WHEN h % 501 = 2 THEN 'NaN' WHEN h % 501 = 3 THEN '-Infinity' WHEN h % 501 = 4
         THEN 'Infinity' WHEN h % 501 = 5 THEN 1e300 WHEN h % 501 = 6 THEN -1e-300
         ELSE (h % 100000) / 3.0::float8 - 15000 END::float8 AS f8,
-    CASE WHEN h % 31 = 1 THEN NULL ELSE (h % 9000 / 7.0)::numeric(9,2) END AS n,
+    CASE WHEN h % 31 = 1 THEN NULL ELSE h % 9000 / 7.0 END::numeric(9,2) AS n,
     CASE WHEN h % 31 = 1 THEN NULL WHEN h % 601 = 5 THEN 'NaN' WHEN h % 601 = 6 THEN 123456789012345678901234.5
         ELSE h % 3000 / 7.0 END::numeric(40,3) AS wide,
     CASE WHEN h % 37 = 1 THEN NULL WHEN h % 501 = 2 THEN 'infinity' WHEN h % 501 = 3 THEN '-infinity'
@@ -83,7 +83,7 @@ class Generator:
         if kind == 0:
             head, column = "mode()", chance.choice(COLUMNS)
         elif kind == 1:
-            head, column = f"percentile_disc({chance.choice(fractions)})", chance.choice(COLUMNS)
+            head, column = f"percentile_disc(({chance.choice(fractions)})::float8)", chance.choice(COLUMNS)
         elif kind == 2:
             head, column = f"percentile_disc({chance.choice(ARRAYS)}::float8[])", chance.choice(COLUMNS)
         elif kind == 3:
@@ -218,8 +218,8 @@ ERRORS = (
     "SELECT percentile_disc(ARRAY[0.5, 2]) WITHIN GROUP (ORDER BY i4) FROM data",
     "SELECT percentile_disc(ARRAY[0.5, 2]) WITHIN GROUP (ORDER BY i4) FROM data WHERE id < 0",
     "SELECT percentile_cont(ARRAY[NULL, 0.5, 'Infinity']) WITHIN GROUP (ORDER BY i4) FROM data",
-    "SELECT few, percentile_cont(1.0 / few) WITHIN GROUP (ORDER BY i4) FROM data WHERE few = 0 GROUP BY few",
-    "SELECT few, percentile_cont(1.0 / (few - 1)) WITHIN GROUP (ORDER BY i4) FROM data WHERE few = 1 GROUP BY few",
+    "SELECT few, percentile_cont(1.0 / few) WITHIN GROUP (ORDER BY i4) FROM data WHERE few < 1 GROUP BY few",
+    "SELECT few, percentile_cont(1.0 / (few - 1)) WITHIN GROUP (ORDER BY i4) FROM data WHERE few > 0 AND few < 2 GROUP BY few",
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY 1 / (id - 300)) FROM data",
     "SELECT mode() WITHIN GROUP (ORDER BY i4 * 2) FROM data WHERE i4 = 2147483647",
 )
@@ -418,7 +418,7 @@ def test_privileges(vectors: Connection) -> None:
         vectors.execute(f"SET ROLE {role}".encode())
         both(vectors, query, node=False)
         vectors.execute("RESET ROLE")
-        assert "where privileges on min() have been changed" in explained(vectors, query)
+        assert "where not everybody may execute min()" in explained(vectors, query)
     finally:
         vectors.execute("RESET ROLE")
         vectors.execute(f"GRANT EXECUTE ON FUNCTION {function}, pg_catalog.min(float8) TO PUBLIC".encode())
@@ -444,7 +444,7 @@ def test_cancelled(vectors: Connection) -> None:
 def test_many_values(vectors: Connection) -> None:
     """Enough of a group for counting by ranges, and for sorting by radix; few and many different ones."""
     vectors.execute(
-        "CREATE TABLE data AS SELECT g % 3 AS k, hashint8(g)::bigint * 4611686014 AS wide, hashint4(g) % 30 AS few,"
+        "CREATE TABLE data AS SELECT g % 3 AS k, hashint8(g)::bigint * 4000000007 AS wide, hashint4(g) % 30 AS few,"
         " abs(hashint4(g)) / 1e9::float8 AS f, CASE WHEN g % 10 = 0 THEN hashint4(g) ELSE 7 END AS skewed,"
         " g / 40000.0::float8 AS ascending FROM generate_series(1, 120000) g"
     )

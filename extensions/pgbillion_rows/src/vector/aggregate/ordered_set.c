@@ -49,7 +49,6 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/numeric.h"
-#include "utils/syscache.h"
 #include "utils/tuplesort.h"
 #include "utils/typcache.h"
 
@@ -269,18 +268,11 @@ min_of_type(Oid type)
 	}
 }
 
-/* Has somebody changed who may call an aggregate of PostgreSQL's? PostgreSQL would check it for the carrier. */
+/* Has somebody taken an aggregate of PostgreSQL's from the public? PostgreSQL would check that for the carrier. */
 static bool
-changed_privileges(Oid function)
+is_restricted(Oid function)
 {
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	bool		isnull;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for function %u", function);
-	(void) SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proacl, &isnull);
-	ReleaseSysCache(tuple);
-	return !isnull;
+	return proc_aclcheck(function, ACL_ID_PUBLIC, ACL_EXECUTE) != ACLCHECK_OK;
 }
 
 /* Why an ordered-set aggregate is not for us, or NULL. */
@@ -305,8 +297,8 @@ ordered_set_refusal(Aggref *aggref)
 	entry = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
 	if (clause->sortop != entry->lt_opr && clause->sortop != entry->gt_opr)
 		return "an ordered-set aggregate by another operator than its type's own";
-	if (changed_privileges(is_multiple(aggref) ? F_MIN_ANYARRAY : min_of_type(type)))
-		return "an ordered-set aggregate where privileges on min() have been changed";
+	if (is_restricted(is_multiple(aggref) ? F_MIN_ANYARRAY : min_of_type(type)))
+		return "an ordered-set aggregate where not everybody may execute min()";
 	return NULL;
 }
 
