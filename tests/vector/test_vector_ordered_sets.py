@@ -23,7 +23,8 @@ SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randra
 
 # columns of values: few and many different ones, NULLs, the least and the greatest of a type, infinities and NaN
 MAKE = """
-CREATE TABLE data AS SELECT g AS id, g % 5 AS few, g % {many} AS many, CASE WHEN g % 97 = 3 THEN NULL ELSE g % 11 END AS k,
+CREATE TABLE data AS SELECT g AS id, g % 5 AS few, g % {many} AS many,
+    CASE WHEN g % 97 = 3 THEN NULL ELSE g % 11 END AS k,
     CASE WHEN h % 13 = 1 THEN NULL ELSE (h % 50 - 25)::smallint END AS i2,
     CASE WHEN h % 17 = 1 THEN NULL WHEN h % 501 = 2 THEN -2147483648 WHEN h % 501 = 3 THEN 2147483647
         ELSE (h % 2000)::integer END AS i4,
@@ -219,7 +220,7 @@ ERRORS = (
     "SELECT percentile_disc(ARRAY[0.5, 2]) WITHIN GROUP (ORDER BY i4) FROM data WHERE id < 0",
     "SELECT percentile_cont(ARRAY[NULL, 0.5, 'Infinity']) WITHIN GROUP (ORDER BY i4) FROM data",
     "SELECT few, percentile_cont(1.0 / few) WITHIN GROUP (ORDER BY i4) FROM data WHERE few < 1 GROUP BY few",
-    "SELECT few, percentile_cont(1.0 / (few - 1)) WITHIN GROUP (ORDER BY i4) FROM data WHERE few > 0 AND few < 2 GROUP BY few",
+    "SELECT k, percentile_cont(1.0 / (k - 1)) WITHIN GROUP (ORDER BY i4) FROM data WHERE k > 0 AND k < 2 GROUP BY k",
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY 1 / (id - 300)) FROM data",
     "SELECT mode() WITHIN GROUP (ORDER BY i4 * 2) FROM data WHERE i4 = 2147483647",
 )
@@ -303,8 +304,7 @@ def test_memory_is_bounded(vectors: Connection) -> None:
     vectors.execute("SET work_mem = '1MB'; SET hash_mem_multiplier = 1")
     vectors.execute("BEGIN")
     vectors.execute(
-        "DECLARE k CURSOR FOR SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id), id % 100"
-        " FROM data GROUP BY 2"
+        "DECLARE k CURSOR FOR SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY id), id % 100 FROM data GROUP BY 2"
     )
     vectors.execute("FETCH 1 FROM k")
     total = one(vectors, "SELECT sum(total_bytes) FROM pg_backend_memory_contexts WHERE name LIKE 'pgbillion%'")
@@ -361,7 +361,8 @@ def test_joins_and_what_is_above(vectors: Connection) -> None:
     for query in (
         "SELECT name, percentile_cont(0.5) WITHIN GROUP (ORDER BY i4), mode() WITHIN GROUP (ORDER BY n)"
         " FROM data JOIN keys ON few = keys.k GROUP BY 1",
-        "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY d) FROM data JOIN keys ON few = keys.k WHERE name > 'name 1'",
+        "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY d) FROM data JOIN keys ON few = keys.k"
+        " WHERE name > 'name 1'",
         "SELECT name, percentile_disc(keys.k / 4.0) WITHIN GROUP (ORDER BY i8) FROM data LEFT JOIN keys ON few = keys.k"
         " GROUP BY 1, keys.k",
     ):
@@ -379,17 +380,18 @@ def test_what_is_refused(vectors: Connection) -> None:
         " CREATE TABLE parts (id integer) PARTITION BY RANGE (id);"
         " CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (100)"
     )
+    order = "which wants its rows in an order"
     types = "an ordered-set aggregate of another type than integers, floats, dates, timestamps and numerics"
     for query, reason in {
         "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY t) FROM data": types,
         "SELECT mode() WITHIN GROUP (ORDER BY w) FROM odd": types,
-        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY iv) FROM odd": "which wants its rows in an order",
+        "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY iv) FROM odd": order,
         "SELECT mode() WITHIN GROUP (ORDER BY n) FROM odd": "a numeric that is no column with a scale",
-        "SELECT rank(3) WITHIN GROUP (ORDER BY id) FROM odd": "which wants its rows in an order",
+        "SELECT rank(3) WITHIN GROUP (ORDER BY id) FROM odd": order,
         "SELECT percentile_disc(random()) WITHIN GROUP (ORDER BY id) FROM odd": "a volatile function",
         "SELECT percentile_disc((SELECT 0.5)) WITHIN GROUP (ORDER BY id), array_agg(id) FROM odd": "array_agg",
-        "SELECT mode() WITHIN GROUP (ORDER BY id) FROM parts": "which wants its rows in an order",
-        "SELECT id, mode() WITHIN GROUP (ORDER BY id) FROM odd GROUP BY ROLLUP (id)": "which wants its rows in an order",
+        "SELECT mode() WITHIN GROUP (ORDER BY id) FROM parts": order,
+        "SELECT id, mode() WITHIN GROUP (ORDER BY id) FROM odd GROUP BY ROLLUP (id)": order,
     }.items():
         assert reason in explained(vectors, query), (query, explained(vectors, query))
         if "random" not in query:
@@ -426,7 +428,7 @@ def test_privileges(vectors: Connection) -> None:
 
 
 def test_cancelled(vectors: Connection) -> None:
-    """Interrupted while values are collected, sorted in files or looked at; nothing is left, and the session goes on."""
+    """Interrupted while values are collected or sorted in files; nothing is left, and the session goes on."""
     make(vectors, 30_000)
     query = (
         "SELECT many, mode() WITHIN GROUP (ORDER BY i8), percentile_disc(0.5) WITHIN GROUP (ORDER BY f8)"

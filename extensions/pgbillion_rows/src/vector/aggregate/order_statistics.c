@@ -79,7 +79,10 @@ place(uint64 *keys, int64 n, int64 rank)
 	int64		low = 0;
 	int64		high = n - 1;
 
-	/* a pivot that halves nothing is bad luck; with too much of it, all are sorted */
+	/*
+	 * a pivot that halves nothing is bad luck; with too much of it, all are
+	 * sorted
+	 */
 	for (int rounds = 0; high - low >= SELECT_SORTED && rounds < 64; rounds++)
 	{
 		uint64		pivot = middle_of(keys[low], keys[low + (high - low) / 2], keys[high]);

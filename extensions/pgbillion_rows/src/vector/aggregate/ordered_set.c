@@ -526,7 +526,7 @@ add_chunk(OrderedValues *values, ValuesState *state, char *entry)
 	int64		room = Min(Max(n, FIRST_CHUNK), LARGEST_CHUNK);
 	Size		size = offsetof(ValueChunk, keys) + sizeof(uint64) * room;
 	int64		longest = Max(values->longest, n + room);
-	Size		wanted = 0;			/* a new block */
+	Size		wanted = 0;		/* a new block */
 	ValueChunk *chunk;
 
 	if (values->sort != NULL)

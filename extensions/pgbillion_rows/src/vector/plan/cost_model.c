@@ -340,7 +340,7 @@ ordered_lists(PathTarget *target)
 			continue;
 		foreach(known, lists)
 			found |= equal(lfirst_node(Aggref, known)->args, aggref->args) &&
-				equal(lfirst_node(Aggref, known)->aggfilter, aggref->aggfilter);
+			equal(lfirst_node(Aggref, known)->aggfilter, aggref->aggfilter);
 		if (!found)
 			lists = lappend(lists, aggref);
 	}
