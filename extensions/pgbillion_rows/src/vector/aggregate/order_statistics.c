@@ -189,8 +189,9 @@ order_select(uint64 *keys, int64 n, int64 *ranks, int nranks, uint64 *found)
 
 /* ---- modes ---- */
 
-static void
-sort_many(uint64 *keys, int64 n)
+/* Sort values. */
+void
+order_sort(uint64 *keys, int64 n)
 {
 	int64		next[1 << SORT_BITS];
 	int64		ends[1 << SORT_BITS];
@@ -243,7 +244,7 @@ sort_many(uint64 *keys, int64 n)
 		int64		start = b == 0 ? 0 : ends[b - 1];
 
 		if (ends[b] - start > 1)
-			sort_many(keys + start, ends[b] - start);
+			order_sort(keys + start, ends[b] - start);
 	}
 }
 
@@ -282,7 +283,7 @@ order_modes(uint64 *keys, int64 n, uint64 *first, uint64 *last)
 		pfree(counts);
 		return;
 	}
-	sort_many(keys, n);
+	order_sort(keys, n);
 	for (int64 i = 0; i < n;)
 	{
 		int64		start = i;

@@ -1,0 +1,610 @@
+/*-------------------------------------------------------------------------
+ *
+ * ordered_results.c
+ *	  The results of ordered-set aggregates: what orderedsetaggs.c computes, of
+ *	  values that are not sorted, or are in runs.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/datum.h"
+#include "utils/float.h"
+#include "utils/fmgrprotos.h"
+#include "utils/memutils.h"
+
+#include "vector/aggregate/order_statistics.h"
+#include "vector/aggregate/ordered_values.h"
+
+/* Values of a group that are merged without looking for interrupts. */
+#define MERGED_VALUES 4096
+
+/* Are two values equal, to PostgreSQL? */
+static bool
+values_are_equal(const OrderedValues *values, Datum a, Datum b)
+{
+	switch (values->type)
+	{
+		case FLOAT4OID:
+			return float4_eq(DatumGetFloat4(a), DatumGetFloat4(b));
+		case FLOAT8OID:
+			return float8_eq(DatumGetFloat8(a), DatumGetFloat8(b));
+		case NUMERICOID:
+			return DatumGetBool(DirectFunctionCall2(numeric_eq, a, b));
+		default:
+			return a == b;
+	}
+}
+
+/* ---- what is looked for ---- */
+
+static void
+check_fraction(double fraction)
+{
+	if (fraction < 0 || fraction > 1 || isnan(fraction))
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("percentile value %g is not between 0 and 1", fraction)));
+}
+
+/* The ranks of a fraction, with the same arithmetic as PostgreSQL's. */
+static void
+set_pick(Pick *pick, OrderedKind kind, double fraction, int64 n)
+{
+	pick->isnull = false;
+	if (kind == ORDERED_CONTINUOUS)
+	{
+		pick->first = floor(fraction * (n - 1));
+		pick->second = ceil(fraction * (n - 1));
+		pick->proportion = (fraction * (n - 1)) - pick->first;
+		return;
+	}
+	pick->first = Max((int64) ceil(fraction * n), 1) - 1;
+	pick->second = pick->first;
+}
+
+/* Have room for a number of picks. */
+static void
+reserve_picks(OrderedSet *set, int n)
+{
+	if (n <= set->maxpicks)
+		return;
+	set->picks = MemoryContextAlloc(GetMemoryChunkContext(set), sizeof(Pick) * n);
+	set->maxpicks = n;
+}
+
+/* Find out what an aggregate wants of the current group, which has n values. */
+static void
+set_picks(OrderedSet *set, int64 n)
+{
+	Datum		fraction;
+	Datum	   *fractions;
+	bool	   *nulls;
+
+	set->npicks = 0;
+	set->fractions = NULL;
+	set->isnull = n == 0;
+	if (set->kind == ORDERED_MODE)
+		return;
+	fraction = ExecEvalExpr(set->fraction, set->values->econtext, &set->isnull);
+	if (!set->multiple)
+	{
+		if (set->isnull)
+			return;
+		check_fraction(DatumGetFloat8(fraction));
+		set->isnull = n == 0;
+		if (set->isnull)
+			return;
+		reserve_picks(set, 1);
+		set_pick(&set->picks[set->npicks++], set->kind, DatumGetFloat8(fraction), n);
+		return;
+	}
+	set->isnull |= n == 0;
+	if (set->isnull)
+		return;
+	set->fractions = DatumGetArrayTypeP(fraction);
+	deconstruct_array(set->fractions, FLOAT8OID, sizeof(float8), FLOAT8PASSBYVAL, TYPALIGN_DOUBLE,
+					  &fractions, &nulls, &set->npicks);
+	reserve_picks(set, set->npicks);
+	for (int i = 0; i < set->npicks; i++)
+	{
+		set->picks[i].isnull = nulls[i];
+		if (nulls[i])
+			continue;
+		check_fraction(DatumGetFloat8(fractions[i]));
+		set_pick(&set->picks[i], set->kind, DatumGetFloat8(fractions[i]), n);
+	}
+}
+
+/* The rank of a value in ascending order, of which that in the order of the aggregate is given. */
+static int64
+rank_in_order(const OrderedSet *set, int64 rank, int64 n, bool ascending)
+{
+	return ascending && set->descending ? n - 1 - rank : rank;
+}
+
+static int
+compare_ranks(const void *a, const void *b)
+{
+	int64		x = *(const int64 *) a;
+	int64		y = *(const int64 *) b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Have the ranks of some aggregates, ascending and each once. */
+static void
+list_ranks(OrderedValues *values, List *sets, int64 n, bool ascending)
+{
+	int			most = 0;
+	int			k = 0;
+	ListCell   *lc;
+
+	foreach(lc, sets)
+		most += 2 * ((OrderedSet *) lfirst(lc))->npicks;
+	if (most > values->maxranks)
+	{
+		MemoryContext context = GetMemoryChunkContext(values);
+
+		values->ranks = MemoryContextAlloc(context, sizeof(int64) * most);
+		values->scratch = MemoryContextAlloc(context, sizeof(int64) * most);
+		values->found = MemoryContextAlloc(context, sizeof(uint64) * most);
+		values->values = MemoryContextAlloc(context, sizeof(Datum) * most);
+		values->maxranks = most;
+	}
+	foreach(lc, sets)
+	{
+		OrderedSet *set = lfirst(lc);
+
+		for (int i = 0; i < set->npicks; i++)
+		{
+			if (set->picks[i].isnull)
+				continue;
+			values->ranks[k++] = rank_in_order(set, set->picks[i].first, n, ascending);
+			values->ranks[k++] = rank_in_order(set, set->picks[i].second, n, ascending);
+		}
+	}
+	if (k > 1)
+		qsort(values->ranks, k, sizeof(int64), compare_ranks);
+	values->nranks = 0;
+	for (int i = 0; i < k; i++)
+	{
+		if (i == 0 || values->ranks[i] != values->ranks[i - 1])
+			values->ranks[values->nranks++] = values->ranks[i];
+	}
+}
+
+/* The value of a rank, which has been found. */
+static Datum
+value_of_rank(const OrderedValues *values, int64 rank)
+{
+	int64	   *place = bsearch(&rank, values->ranks, values->nranks, sizeof(int64), compare_ranks);
+
+	Assert(place != NULL);
+	return values->values[place - values->ranks];
+}
+
+static Datum
+value_of_pick(const OrderedSet *set, const Pick *pick, int64 n, bool ascending)
+{
+	Datum		first = value_of_rank(set->values, rank_in_order(set, pick->first, n, ascending));
+	double		low;
+	double		high;
+
+	if (pick->first == pick->second)
+		return first;
+	low = DatumGetFloat8(first);
+	high = DatumGetFloat8(value_of_rank(set->values, rank_in_order(set, pick->second, n, ascending)));
+	/* float8_lerp() */
+	return Float8GetDatum(low + (pick->proportion * (high - low)));
+}
+
+/* The result of an aggregate, in the current context, of what has been found. */
+static void
+set_result(OrderedSet *set, OrderedResult *result, int64 n, bool ascending)
+{
+	const OrderedValues *values = set->values;
+	Datum	   *elements;
+	bool	   *nulls;
+
+	result->isnull = set->isnull;
+	result->value = (Datum) 0;
+	if (set->isnull)
+		return;
+	if (set->kind == ORDERED_MODE)
+		result->value = ascending && set->descending ? values->last_mode : values->first_mode;
+	else if (!set->multiple)
+		result->value = value_of_pick(set, &set->picks[0], n, ascending);
+	else if (set->npicks == 0)
+		result->value = PointerGetDatum(construct_empty_array(values->type));
+	else
+	{
+		elements = palloc(sizeof(Datum) * set->npicks);
+		nulls = palloc(sizeof(bool) * set->npicks);
+		for (int i = 0; i < set->npicks; i++)
+		{
+			nulls[i] = set->picks[i].isnull;
+			elements[i] = nulls[i] ? (Datum) 0 : value_of_pick(set, &set->picks[i], n, ascending);
+		}
+		result->value = PointerGetDatum(construct_md_array(elements, nulls, ARR_NDIM(set->fractions),
+														   ARR_DIMS(set->fractions), ARR_LBOUND(set->fractions),
+														   values->type, values->typlen, values->typbyval,
+														   values->typalign));
+	}
+}
+
+static bool
+want_mode(List *sets)
+{
+	ListCell   *lc;
+
+	foreach(lc, sets)
+	{
+		if (((OrderedSet *) lfirst(lc))->kind == ORDERED_MODE)
+			return true;
+	}
+	return false;
+}
+
+/* ---- values in PostgreSQL's order ---- */
+
+/* Read the next value of a sort; false if there is none. */
+static bool
+next_sorted(OrderedValues *values, Tuplesortstate *sort, Datum *value)
+{
+	bool		isnull;
+
+	if (sort == values->sort && values->slot != NULL)
+	{
+		if (!tuplesort_gettupleslot(sort, true, false, values->slot, NULL))
+			return false;
+		*value = slot_getattr(values->slot, SORT_VALUE, &isnull);
+		return true;
+	}
+#if PG_VERSION_NUM >= 160000
+	return tuplesort_getdatum(sort, true, true, value, &isnull, NULL);
+#else
+	return tuplesort_getdatum(sort, true, value, &isnull, NULL);
+#endif
+}
+
+/* A value that the next one in order may be equal to. */
+typedef struct Run
+{
+	Datum		value;			/* a copy */
+	int64		count;
+	int64		most;			/* that any has had */
+} Run;
+
+/* Take note of a value for the modes. */
+static void
+add_to_run(OrderedValues *values, Run *run, Datum value)
+{
+	if (run->count == 0 || !values_are_equal(values, run->value, value))
+	{
+		if (run->count > 0 && !values->typbyval && run->value != values->first_mode && run->value != values->last_mode)
+			pfree(DatumGetPointer(run->value));
+		run->value = datumCopy(value, values->typbyval, values->typlen);
+		run->count = 0;
+	}
+	run->count++;
+	if (run->count > run->most)
+		values->first_mode = run->value;
+	if (run->count >= run->most)
+	{
+		values->last_mode = run->value;
+		run->most = run->count;
+	}
+}
+
+/*
+ * Find the values of the ranks, and the modes if they are wanted, of the n
+ * values that a sort gives next, the first of which has been read. If that is
+ * all the sort has (`alone`), what follows need not be read.
+ */
+static void
+read_sorted(OrderedValues *values, Tuplesortstate *sort, Datum value, int64 n, bool modes, bool alone)
+{
+	bool		is_copy = !values->typbyval && !(sort == values->sort && values->slot != NULL);
+	int			found = 0;
+	Run			run = {0};
+
+	for (int64 rank = 0;; rank++)
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (found < values->nranks && values->ranks[found] == rank)
+			values->values[found++] = datumCopy(value, values->typbyval, values->typlen);
+		if (modes)
+			add_to_run(values, &run, value);
+		if (is_copy)
+			pfree(DatumGetPointer(value));
+		if (rank + 1 == n || (alone && !modes && found == values->nranks))
+			break;
+		if (!next_sorted(values, sort, &value))
+			elog(ERROR, "missing row in an ordered-set aggregate");
+	}
+}
+
+/* ---- the results of a group ---- */
+
+/* Results of values that are identical if they are equal. */
+static void
+find_results(OrderedValues *values, uint64 *keys, int64 n)
+{
+	ListCell   *lc;
+
+	list_ranks(values, values->sets, n, true);
+	if (values->nranks > 0)
+	{
+		memcpy(values->scratch, values->ranks, sizeof(int64) * values->nranks);
+		order_select(keys, n, values->scratch, values->nranks, values->found);
+		for (int i = 0; i < values->nranks; i++)
+			values->values[i] = ordered_value_of_key(values, values->found[i]);
+	}
+	if (want_mode(values->sets))
+	{
+		uint64		first;
+		uint64		last;
+
+		order_modes(keys, n, &first, &last);
+		values->first_mode = ordered_value_of_key(values, first);
+		values->last_mode = ordered_value_of_key(values, last);
+	}
+	foreach(lc, values->sets)
+		set_result(lfirst(lc), &values->results[foreach_current_index(lc)], n, true);
+}
+
+/* Results as PostgreSQL finds them, by the same sort. */
+static void
+sort_results(OrderedValues *values, const uint64 *keys, int64 n)
+{
+	ListCell   *lc;
+
+	foreach(lc, values->sets)
+	{
+		OrderedSet *set = lfirst(lc);
+		List	   *alone = list_make1(set);
+		Tuplesortstate *sort = tuplesort_begin_datum(values->type, set->operator, values->collation, set->nulls_first,
+													 work_mem, NULL, TUPLESORT_NONE);
+		Datum		value;
+
+		for (int64 i = 0; i < n; i++)
+			tuplesort_putdatum(sort, ordered_value_of_key(values, keys[i]), false);
+		tuplesort_performsort(sort);
+		list_ranks(values, alone, n, false);
+		if (!next_sorted(values, sort, &value))
+			elog(ERROR, "missing row in an ordered-set aggregate");
+		read_sorted(values, sort, value, n, want_mode(alone), true);
+		set_result(set, &values->results[foreach_current_index(lc)], n, false);
+		tuplesort_end(sort);
+	}
+}
+
+/* Have direct arguments evaluated for a group, and find out what is wanted of its n values. */
+static void
+begin_group(OrderedValues *values, char *entry, int64 n)
+{
+	ListCell   *lc;
+
+	values->current = NULL;
+	if (values->aggregates->show_keys != NULL)
+		values->aggregates->show_keys(values->aggregates->show_keys_of, entry);
+	values->econtext->ecxt_outertuple = values->aggregates->keys;
+	foreach(lc, values->sets)
+		set_picks(lfirst(lc), n);
+}
+
+/* Have the results of a group. */
+static void
+set_results(OrderedValues *values, const ValuesState *state)
+{
+	int64		n = count_of(state);
+	MemoryContext old;
+
+	MemoryContextReset(values->result_context);
+	old = MemoryContextSwitchTo(values->result_context);
+	begin_group(values, (char *) state - values->agg->offset, n);
+	if (n == 0)
+	{
+		ListCell   *lc;
+
+		foreach(lc, values->sets)
+			set_result(lfirst(lc), &values->results[foreach_current_index(lc)], n, true);
+	}
+	else
+	{
+		uint64	   *keys = palloc_extended(sizeof(uint64) * n, MCXT_ALLOC_HUGE);
+
+		ordered_values_gather(state, keys, n);
+		if (has_twins(values))
+			sort_results(values, keys, n);
+		else
+			find_results(values, keys, n);
+	}
+	MemoryContextSwitchTo(old);
+	values->current = state;
+}
+
+/* Keep the results of a group with its state. */
+static void
+keep_results(OrderedValues *values, ValuesState *state, int64 n)
+{
+	MemoryContext old = MemoryContextSwitchTo(values->context);
+	ListCell   *lc;
+
+	state->results = palloc(sizeof(OrderedResult) * list_length(values->sets));
+	foreach(lc, values->sets)
+	{
+		OrderedSet *set = lfirst(lc);
+		OrderedResult *result = &state->results[set->number];
+
+		MemoryContextSwitchTo(values->result_context);
+		set_result(set, result, n, true);
+		MemoryContextSwitchTo(values->context);
+		if (!result->isnull)
+			result->value = datumCopy(result->value, !set->multiple && values->typbyval, set->multiple ? -1 : values->typlen);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* Are two keys of values that are equal, to PostgreSQL? */
+static inline bool
+keys_are_equal(const OrderedValues *values, uint64 a, uint64 b)
+{
+	return a == b || (has_twins(values) && float8_eq(float_of_key(a), float_of_key(b)));
+}
+
+/*
+ * Find the values of the ranks, and the modes if they are wanted, of the n
+ * values that runs give next, the first of which has been read.
+ */
+static void
+read_merged(OrderedValues *values, uint64 key, int64 n, bool modes)
+{
+	int			found = 0;
+	char	   *entry;
+	uint64		run = key;
+	int64		count = 0;
+	int64		most = 0;
+	uint64		first = key;
+	uint64		last = key;
+
+	for (int64 rank = 0;; rank++)
+	{
+		if (found < values->nranks && values->ranks[found] == rank)
+			values->values[found++] = ordered_value_of_key(values, key);
+		if (!keys_are_equal(values, run, key))
+		{
+			run = key;
+			count = 0;
+		}
+		count++;
+		if (count > most)
+			first = run;
+		if (count >= most)
+		{
+			last = run;
+			most = count;
+		}
+		if (rank + 1 == n)
+			break;
+		if (rank % MERGED_VALUES == 0)
+			CHECK_FOR_INTERRUPTS();
+		if (!ordered_runs_next(values->runs, &entry, &key))
+			elog(ERROR, "missing row in an ordered-set aggregate");
+	}
+	if (modes)
+	{
+		values->first_mode = ordered_value_of_key(values, first);
+		values->last_mode = ordered_value_of_key(values, last);
+	}
+}
+
+/* Have the results of all groups, whose values are in runs. */
+static void
+finish_runs(OrderedValues *values)
+{
+	char	   *entry;
+	uint64		key;
+
+	ordered_runs_rewind(values->runs);
+	while (ordered_runs_next(values->runs, &entry, &key))
+	{
+		ValuesState *state = (ValuesState *) (entry + values->agg->offset);
+
+		CHECK_FOR_INTERRUPTS();
+		begin_group(values, entry, state->sorted);
+		list_ranks(values, values->sets, state->sorted, true);
+		read_merged(values, key, state->sorted, want_mode(values->sets));
+		keep_results(values, state, state->sorted);
+		MemoryContextReset(values->result_context);
+	}
+	ordered_runs_close(values->runs);
+	values->runs = NULL;
+}
+
+/* Have the results of all groups, whose values PostgreSQL sorts. */
+static void
+finish_sort(OrderedValues *values)
+{
+	Datum		value;
+
+	while (next_sorted(values, values->sort, &value))
+	{
+		char	   *entry;
+		ValuesState *state;
+		bool		isnull;
+
+		entry = values->slot == NULL ? values->aggregates->single :
+			(char *) DatumGetPointer(slot_getattr(values->slot, SORT_ENTRY, &isnull));
+		state = (ValuesState *) (entry + values->agg->offset);
+		begin_group(values, entry, state->sorted);
+		list_ranks(values, values->sets, state->sorted, true);
+		read_sorted(values, values->sort, value, state->sorted, want_mode(values->sets), false);
+		keep_results(values, state, state->sorted);
+		MemoryContextReset(values->result_context);
+	}
+	if (values->slot != NULL)
+		ExecClearTuple(values->slot);
+	tuplesort_end(values->sort);
+	values->sort = NULL;
+}
+
+/*
+ * The source has ended. If values are not all in memory, have the results of
+ * all groups; what has been written to files is added to both.
+ */
+void
+ordered_values_finish(VectorAgg *collector, uint64 *partitions, uint64 *bytes)
+{
+	OrderedValues *values = collector->own;
+	MemoryContext old = CurrentMemoryContext;
+
+	if (values->runs == NULL && values->sort == NULL)
+		return;
+	MemoryContextReset(values->result_context);
+	MemoryContextSwitchTo(values->result_context);
+	if (values->runs != NULL)
+	{
+		if (values->first_block != NULL)
+			ordered_values_write_run(values);
+		*partitions += ordered_runs_count(values->runs);
+		*bytes += ordered_runs_bytes(values->runs);
+		finish_runs(values);
+	}
+	else
+	{
+		TuplesortInstrumentation stats;
+
+		tuplesort_performsort(values->sort);
+		tuplesort_get_stats(values->sort, &stats);
+		*partitions += stats.spaceType == SORT_SPACE_TYPE_DISK;
+		if (stats.spaceType == SORT_SPACE_TYPE_DISK)
+			*bytes += (uint64) stats.spaceUsed * 1024;
+		finish_sort(values);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(values->sort_context);
+}
+
+/* output() of the kinds: the result of an aggregate of a group. */
+Datum
+ordered_set_output(const VectorAgg *agg, const void *state, bool *isnull)
+{
+	const OrderedSet *set = agg->own;
+	const ValuesState *s = state;
+	const OrderedResult *results = s->results;
+
+	if (results == NULL)
+	{
+		if (set->values->current != s)
+			set_results(set->values, s);
+		results = set->values->results;
+	}
+	*isnull = results[set->number].isnull;
+	return results[set->number].value;
+}
