@@ -14,31 +14,14 @@
 #include "miscadmin.h"
 #include "utils/datum.h"
 #include "utils/float.h"
-#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
+#include "utils/tuplesort.h"
 
 #include "vector/aggregate/order_statistics.h"
 #include "vector/aggregate/ordered_values.h"
 
 /* Values of a group that are merged without looking for interrupts. */
 #define MERGED_VALUES 4096
-
-/* Are two values equal, to PostgreSQL? */
-static bool
-values_are_equal(const OrderedValues *values, Datum a, Datum b)
-{
-	switch (values->type)
-	{
-		case FLOAT4OID:
-			return float4_eq(DatumGetFloat4(a), DatumGetFloat4(b));
-		case FLOAT8OID:
-			return float8_eq(DatumGetFloat8(a), DatumGetFloat8(b));
-		case NUMERICOID:
-			return DatumGetBool(DirectFunctionCall2(numeric_eq, a, b));
-		default:
-			return a == b;
-	}
-}
 
 /* ---- what is looked for ---- */
 
@@ -250,83 +233,50 @@ want_mode(List *sets)
 	return false;
 }
 
-/* ---- values in PostgreSQL's order ---- */
+/* ---- values in order ---- */
 
-/* Read the next value of a sort; false if there is none. */
-static bool
-next_sorted(OrderedValues *values, Tuplesortstate *sort, Datum *value)
+/* What has been read of values in order, for the modes among them. */
+typedef struct ModeSearch
 {
-	bool		isnull;
-
-	if (sort == values->sort && values->slot != NULL)
-	{
-		if (!tuplesort_gettupleslot(sort, true, false, values->slot, NULL))
-			return false;
-		*value = slot_getattr(values->slot, SORT_VALUE, &isnull);
-		return true;
-	}
-#if PG_VERSION_NUM >= 160000
-	return tuplesort_getdatum(sort, true, true, value, &isnull, NULL);
-#else
-	return tuplesort_getdatum(sort, true, value, &isnull, NULL);
-#endif
-}
-
-/* A value that the next one in order may be equal to. */
-typedef struct Run
-{
-	Datum		value;			/* a copy */
-	int64		count;
+	uint64		key;			/* the last one */
+	int64		count;			/* of those that are equal to it */
 	int64		most;			/* that any has had */
-} Run;
+	uint64		first;			/* which these are */
+	uint64		last;
+} ModeSearch;
 
-/* Take note of a value for the modes. */
-static void
-add_to_run(OrderedValues *values, Run *run, Datum value)
+/* Are two keys of values that are equal, to PostgreSQL? */
+static inline bool
+keys_are_equal(const OrderedValues *values, uint64 a, uint64 b)
 {
-	if (run->count == 0 || !values_are_equal(values, run->value, value))
+	return a == b || (has_twins(values) && float8_eq(float_of_key(a), float_of_key(b)));
+}
+
+/* Take note of the next value. */
+static inline void
+search_modes(const OrderedValues *values, ModeSearch *search, uint64 key)
+{
+	if (search->count == 0 || !keys_are_equal(values, search->key, key))
 	{
-		if (run->count > 0 && !values->typbyval && run->value != values->first_mode && run->value != values->last_mode)
-			pfree(DatumGetPointer(run->value));
-		run->value = datumCopy(value, values->typbyval, values->typlen);
-		run->count = 0;
+		search->key = key;
+		search->count = 0;
 	}
-	run->count++;
-	if (run->count > run->most)
-		values->first_mode = run->value;
-	if (run->count >= run->most)
+	search->count++;
+	if (search->count > search->most)
+		search->first = search->key;
+	if (search->count >= search->most)
 	{
-		values->last_mode = run->value;
-		run->most = run->count;
+		search->last = search->key;
+		search->most = search->count;
 	}
 }
 
-/*
- * Find the values of the ranks, and the modes if they are wanted, of the n
- * values that a sort gives next, the first of which has been read. If that is
- * all the sort has (`alone`), what follows need not be read.
- */
+/* What has been found. */
 static void
-read_sorted(OrderedValues *values, Tuplesortstate *sort, Datum value, int64 n, bool modes, bool alone)
+set_modes(OrderedValues *values, uint64 first, uint64 last)
 {
-	bool		is_copy = !values->typbyval && !(sort == values->sort && values->slot != NULL);
-	int			found = 0;
-	Run			run = {0};
-
-	for (int64 rank = 0;; rank++)
-	{
-		CHECK_FOR_INTERRUPTS();
-		if (found < values->nranks && values->ranks[found] == rank)
-			values->values[found++] = datumCopy(value, values->typbyval, values->typlen);
-		if (modes)
-			add_to_run(values, &run, value);
-		if (is_copy)
-			pfree(DatumGetPointer(value));
-		if (rank + 1 == n || (alone && !modes && found == values->nranks))
-			break;
-		if (!next_sorted(values, sort, &value))
-			elog(ERROR, "missing row in an ordered-set aggregate");
-	}
+	values->first_mode = ordered_value_of_key(values, first);
+	values->last_mode = ordered_value_of_key(values, last);
 }
 
 /* ---- the results of a group ---- */
@@ -351,14 +301,34 @@ find_results(OrderedValues *values, uint64 *keys, int64 n)
 		uint64		last;
 
 		order_modes(keys, n, &first, &last);
-		values->first_mode = ordered_value_of_key(values, first);
-		values->last_mode = ordered_value_of_key(values, last);
+		set_modes(values, first, last);
 	}
 	foreach(lc, values->sets)
 		set_result(lfirst(lc), &values->results[foreach_current_index(lc)], n, true);
 }
 
-/* Results as PostgreSQL finds them, by the same sort. */
+/* The key of a float. */
+static uint64
+key_of_value(const OrderedValues *values, Datum value)
+{
+	Assert(values->type == FLOAT4OID || values->type == FLOAT8OID);
+	return key_of_bits(bits_of_float(values->type == FLOAT4OID ? (float8) DatumGetFloat4(value) : DatumGetFloat8(value)));
+}
+
+/* Read the next value of a sort; false if there is none. */
+static bool
+next_sorted(Tuplesortstate *sort, Datum *value)
+{
+	bool		isnull;
+
+#if PG_VERSION_NUM >= 160000
+	return tuplesort_getdatum(sort, true, true, value, &isnull, NULL);
+#else
+	return tuplesort_getdatum(sort, true, value, &isnull, NULL);
+#endif
+}
+
+/* Results of floats as PostgreSQL finds them, by the same sort. */
 static void
 sort_results(OrderedValues *values, const uint64 *keys, int64 n)
 {
@@ -368,19 +338,32 @@ sort_results(OrderedValues *values, const uint64 *keys, int64 n)
 	{
 		OrderedSet *set = lfirst(lc);
 		List	   *alone = list_make1(set);
-		Tuplesortstate *sort = tuplesort_begin_datum(values->type, set->operator, values->collation, set->nulls_first,
+		bool		modes = want_mode(alone);
+		ModeSearch	search = {0};
+		int			found = 0;
+		Tuplesortstate *sort = tuplesort_begin_datum(values->type, set->operator, InvalidOid, set->nulls_first,
 													 work_mem, NULL, TUPLESORT_NONE);
-		Datum		value;
 
 		for (int64 i = 0; i < n; i++)
 			tuplesort_putdatum(sort, ordered_value_of_key(values, keys[i]), false);
 		tuplesort_performsort(sort);
 		list_ranks(values, alone, n, false);
-		if (!next_sorted(values, sort, &value))
-			elog(ERROR, "missing row in an ordered-set aggregate");
-		read_sorted(values, sort, value, n, want_mode(alone), true);
-		set_result(set, &values->results[foreach_current_index(lc)], n, false);
+		for (int64 rank = 0; modes || found < values->nranks; rank++)
+		{
+			Datum		value;
+
+			CHECK_FOR_INTERRUPTS();
+			if (!next_sorted(sort, &value))
+				break;
+			if (found < values->nranks && values->ranks[found] == rank)
+				values->values[found++] = value;
+			if (modes)
+				search_modes(values, &search, key_of_value(values, value));
+		}
 		tuplesort_end(sort);
+		if (modes)
+			set_modes(values, search.first, search.last);
+		set_result(set, &values->results[foreach_current_index(lc)], n, false);
 	}
 }
 
@@ -451,13 +434,6 @@ keep_results(OrderedValues *values, ValuesState *state, int64 n)
 	MemoryContextSwitchTo(old);
 }
 
-/* Are two keys of values that are equal, to PostgreSQL? */
-static inline bool
-keys_are_equal(const OrderedValues *values, uint64 a, uint64 b)
-{
-	return a == b || (has_twins(values) && float8_eq(float_of_key(a), float_of_key(b)));
-}
-
 /*
  * Find the values of the ranks, and the modes if they are wanted, of the n
  * values that runs give next, the first of which has been read.
@@ -465,31 +441,16 @@ keys_are_equal(const OrderedValues *values, uint64 a, uint64 b)
 static void
 read_merged(OrderedValues *values, uint64 key, int64 n, bool modes)
 {
+	ModeSearch	search = {0};
 	int			found = 0;
 	char	   *entry;
-	uint64		run = key;
-	int64		count = 0;
-	int64		most = 0;
-	uint64		first = key;
-	uint64		last = key;
 
 	for (int64 rank = 0;; rank++)
 	{
 		if (found < values->nranks && values->ranks[found] == rank)
 			values->values[found++] = ordered_value_of_key(values, key);
-		if (!keys_are_equal(values, run, key))
-		{
-			run = key;
-			count = 0;
-		}
-		count++;
-		if (count > most)
-			first = run;
-		if (count >= most)
-		{
-			last = run;
-			most = count;
-		}
+		if (modes)
+			search_modes(values, &search, key);
 		if (rank + 1 == n)
 			break;
 		if (rank % MERGED_VALUES == 0)
@@ -498,97 +459,47 @@ read_merged(OrderedValues *values, uint64 key, int64 n, bool modes)
 			elog(ERROR, "missing row in an ordered-set aggregate");
 	}
 	if (modes)
-	{
-		values->first_mode = ordered_value_of_key(values, first);
-		values->last_mode = ordered_value_of_key(values, last);
-	}
-}
-
-/* Have the results of all groups, whose values are in runs. */
-static void
-finish_runs(OrderedValues *values)
-{
-	char	   *entry;
-	uint64		key;
-
-	ordered_runs_rewind(values->runs);
-	while (ordered_runs_next(values->runs, &entry, &key))
-	{
-		ValuesState *state = (ValuesState *) (entry + values->agg->offset);
-
-		CHECK_FOR_INTERRUPTS();
-		begin_group(values, entry, state->sorted);
-		list_ranks(values, values->sets, state->sorted, true);
-		read_merged(values, key, state->sorted, want_mode(values->sets));
-		keep_results(values, state, state->sorted);
-		MemoryContextReset(values->result_context);
-	}
-	ordered_runs_close(values->runs);
-	values->runs = NULL;
-}
-
-/* Have the results of all groups, whose values PostgreSQL sorts. */
-static void
-finish_sort(OrderedValues *values)
-{
-	Datum		value;
-
-	while (next_sorted(values, values->sort, &value))
-	{
-		char	   *entry;
-		ValuesState *state;
-		bool		isnull;
-
-		entry = values->slot == NULL ? values->aggregates->single :
-			(char *) DatumGetPointer(slot_getattr(values->slot, SORT_ENTRY, &isnull));
-		state = (ValuesState *) (entry + values->agg->offset);
-		begin_group(values, entry, state->sorted);
-		list_ranks(values, values->sets, state->sorted, true);
-		read_sorted(values, values->sort, value, state->sorted, want_mode(values->sets), false);
-		keep_results(values, state, state->sorted);
-		MemoryContextReset(values->result_context);
-	}
-	if (values->slot != NULL)
-		ExecClearTuple(values->slot);
-	tuplesort_end(values->sort);
-	values->sort = NULL;
+		set_modes(values, search.first, search.last);
 }
 
 /*
- * The source has ended. If values are not all in memory, have the results of
- * all groups; what has been written to files is added to both.
+ * The source has ended. If values are in runs, have the results of all groups;
+ * what has been written to files is added to both.
  */
 void
 ordered_values_finish(VectorAgg *collector, uint64 *partitions, uint64 *bytes)
 {
 	OrderedValues *values = collector->own;
-	MemoryContext old = CurrentMemoryContext;
+	MemoryContext old = MemoryContextSwitchTo(values->result_context);
+	char	   *entry;
+	uint64		key;
 
-	if (values->runs == NULL && values->sort == NULL)
+	if (values->runs == NULL)
+	{
+		MemoryContextSwitchTo(old);
 		return;
-	MemoryContextReset(values->result_context);
-	MemoryContextSwitchTo(values->result_context);
-	if (values->runs != NULL)
-	{
-		if (values->first_block != NULL)
-			ordered_values_write_run(values);
-		*partitions += ordered_runs_count(values->runs);
-		*bytes += ordered_runs_bytes(values->runs);
-		finish_runs(values);
 	}
-	else
+	if (values->first_block != NULL)
+		ordered_values_write_run(values);
+	*partitions += ordered_runs_count(values->runs);
+	*bytes += ordered_runs_bytes(values->runs);
+	ordered_runs_rewind(values->runs);
+	while (ordered_runs_next(values->runs, &entry, &key))
 	{
-		TuplesortInstrumentation stats;
+		ValuesState *state = (ValuesState *) (entry + collector->offset);
 
-		tuplesort_performsort(values->sort);
-		tuplesort_get_stats(values->sort, &stats);
-		*partitions += stats.spaceType == SORT_SPACE_TYPE_DISK;
-		if (stats.spaceType == SORT_SPACE_TYPE_DISK)
-			*bytes += (uint64) stats.spaceUsed * 1024;
-		finish_sort(values);
+		CHECK_FOR_INTERRUPTS();
+		MemoryContextReset(values->result_context);
+		begin_group(values, entry, state->written);
+		list_ranks(values, values->sets, state->written, true);
+		read_merged(values, key, state->written, want_mode(values->sets));
+		keep_results(values, state, state->written);
 	}
+	ordered_runs_close(values->runs);
+	values->runs = NULL;
 	MemoryContextSwitchTo(old);
-	MemoryContextReset(values->sort_context);
+	MemoryContextReset(values->result_context);
+	MemoryContextReset(values->runs_context);
 }
 
 /* output() of the kinds: the result of an aggregate of a group. */

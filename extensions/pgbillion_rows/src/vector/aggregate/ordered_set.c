@@ -17,9 +17,7 @@
  * Memory: each collector has an equal share of hash_mem, as the tables of
  * groups and of DISTINCT values have. Once it is used up, the values are
  * written to a run, by group and in order (ordered_runs.c), and the results of
- * all groups are computed when the source has ended. With a numeric that is no
- * 64-bit integer of its column's scale, all values go to one sort of
- * PostgreSQL's instead, by the address of the group's entry and by value.
+ * all groups are computed when the source has ended.
  *
  * Values that are equal need not be identical: there are -0 and 0, and several
  * kinds of NaN. PostgreSQL returns the one that its sort puts at the rank. If
@@ -46,6 +44,7 @@
 
 #include "compat.h"
 #include "vector/aggregate/ordered_values.h"
+#include "vector/expression/decimal.h"
 
 /* Bytes that a collector may use whatever its limit is. */
 #define LEAST_LIMIT (64 * 1024)
@@ -81,11 +80,15 @@ ordered_expr(const Aggref *aggref)
 	return linitial_node(TargetEntry, aggref->args)->expr;
 }
 
-/* The scale of a column of numerics that are integers in units of it; -1: of none. */
+/*
+ * The scale of a column of numerics that are all 64-bit integers in units of
+ * it, or NaN; -1: of none.
+ */
 static int
 scale_of(Expr *expr)
 {
 	int32		typmod;
+	int			precision;
 	int			scale;
 
 	if (!IsA(expr, Var) || ((Var *) expr)->varattno <= 0)
@@ -93,9 +96,19 @@ scale_of(Expr *expr)
 	typmod = ((Var *) expr)->vartypmod;
 	if (typmod < (int32) VARHDRSZ)
 		return -1;
-	/* numeric_typmod_scale(); the sign is extended */
+
+	/*
+	 * numeric_typmod_precision() and numeric_typmod_scale(), whose sign is
+	 * extended
+	 */
+	precision = ((typmod - VARHDRSZ) >> 16) & 0xFFFF;
 	scale = (((typmod - VARHDRSZ) & 0x7FF) ^ 1024) - 1024;
-	return scale >= 0 && scale <= 18 ? scale : -1;
+
+	/*
+	 * decimal_decode() takes digits of base 10000 together, also those after
+	 * the point
+	 */
+	return scale >= 0 && scale <= precision && precision - scale + TYPEALIGN(4, scale) <= DECIMAL_MAX_DIGITS ? scale : -1;
 }
 
 /* The aggregate that returns the least of values of a type, or InvalidOid if there is none for us. */
@@ -152,7 +165,7 @@ ordered_set_refusal(Aggref *aggref)
 	if (!OidIsValid(min_of_type(type)))
 		return "an ordered-set aggregate of another type than integers, floats, dates, timestamps and numerics";
 	if (type == NUMERICOID && scale_of(expr) < 0)
-		return "an ordered-set aggregate of a numeric that is no column with a scale";
+		return "an ordered-set aggregate of a numeric that is no column of up to 15 digits with a scale";
 	entry = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
 	if (clause->sortop != entry->lt_opr && clause->sortop != entry->gt_opr)
 		return "an ordered-set aggregate by another operator than its type's own";
@@ -231,13 +244,12 @@ ordered_values_compile(Aggref *aggref, Batch *batch, Aggregates *aggregates)
 	values->args = aggref->args;
 	values->filter = aggref->aggfilter;
 	values->type = exprType((Node *) expr);
-	values->collation = exprCollation((Node *) expr);
 	get_typlenbyvalalign(values->type, &values->typlen, &values->typbyval, &values->typalign);
 	values->scale = scale_of(expr);
 	values->econtext = CreateExprContext(batch->parent->state);
 	values->limit = LEAST_LIMIT;
 	values->context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion ordered values", ALLOCSET_DEFAULT_SIZES);
-	values->sort_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion ordered values' sort", ALLOCSET_DEFAULT_SIZES);
+	values->runs_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion ordered values' runs", ALLOCSET_DEFAULT_SIZES);
 	values->result_context = AllocSetContextCreate(CurrentMemoryContext, "pgbillion ordered results", ALLOCSET_DEFAULT_SIZES);
 
 	agg->kind = values->type == NUMERICOID ? &decimals_kind : &values_kind;
@@ -345,17 +357,5 @@ ordered_set_collector(const VectorAgg *agg)
 void
 ordered_values_set_limit(VectorAgg *collector, Size limit)
 {
-	OrderedValues *values = collector->own;
-	bool		grouped = values->aggregates->single == NULL;
-
-	values->limit = Max(limit, LEAST_LIMIT);
-	if (grouped && values->slot == NULL)
-	{
-		TupleDesc	tupdesc = CreateTemplateTupleDesc(2);
-
-		TupleDescInitEntry(tupdesc, SORT_ENTRY, NULL, INT8OID, -1, 0);
-		TupleDescInitEntry(tupdesc, SORT_VALUE, NULL, values->type, -1, 0);
-		TupleDescFinalize(tupdesc);
-		values->slot = MakeSingleTupleTableSlot(tupdesc, &TTSOpsMinimalTuple);
-	}
+	((OrderedValues *) collector->own)->limit = Max(limit, LEAST_LIMIT);
 }

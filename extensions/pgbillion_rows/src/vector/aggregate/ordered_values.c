@@ -15,14 +15,17 @@
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 #include "utils/numeric.h"
-#include "utils/typcache.h"
 
 #include "vector/aggregate/order_statistics.h"
 #include "vector/aggregate/ordered_values.h"
+#include "vector/expression/decimal.h"
 
 /* Numbers of values of a group's first chunk, and of its largest ones. */
 #define FIRST_CHUNK 4
 #define LARGEST_CHUNK 8192
+
+/* Of numerics, what NaN is: no other value is as great. */
+#define NAN_KEY PG_UINT64_MAX
 
 /* Bytes of the first block of chunks, and of the largest ones. */
 #define FIRST_BLOCK (8 * 1024)
@@ -46,6 +49,9 @@ ordered_value_of_key(const OrderedValues *values, uint64 key)
 		case FLOAT8OID:
 			return Float8GetDatum(float_of_key(key));
 		case NUMERICOID:
+			if (key == NAN_KEY)
+				return DirectFunctionCall3(numeric_in, CStringGetDatum("NaN"), ObjectIdGetDatum(InvalidOid),
+										   Int32GetDatum(-1));
 			return NumericGetDatum(int64_div_fast_to_numeric(integer, values->scale));
 		default:
 			return Int64GetDatum(integer);
@@ -79,106 +85,6 @@ forget_chunks_of(ValuesState *state)
 {
 	state->last = NULL;
 	state->next = state->end = NULL;
-}
-
-/* Have PostgreSQL sort a value of a group. */
-static void
-put_sorted(OrderedValues *values, ValuesState *state, char *entry, Datum value)
-{
-	if (values->slot == NULL)
-		tuplesort_putdatum(values->sort, value, false);
-	else
-	{
-		ExecClearTuple(values->slot);
-		values->slot->tts_values[SORT_ENTRY - 1] = PointerGetDatum(entry);
-		values->slot->tts_values[SORT_VALUE - 1] = value;
-		values->slot->tts_isnull[SORT_ENTRY - 1] = values->slot->tts_isnull[SORT_VALUE - 1] = false;
-		ExecStoreVirtualTuple(values->slot);
-		tuplesort_puttupleslot(values->sort, values->slot);
-	}
-	state->sorted++;
-}
-
-/* Give the values in memory to the sort, in the order in which they came; the states have none then. */
-static void
-move_to_sort(OrderedValues *values)
-{
-	int			offset = values->agg->offset;
-	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion ordered values", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(work);
-
-	for (ValueBlock *block = values->first_block; block != NULL; block = block->next)
-	{
-		for (Size place = sizeof(ValueBlock); place < block->used;)
-		{
-			ValueChunk *chunk = (ValueChunk *) ((char *) block + place);
-			ValuesState *state = (ValuesState *) (chunk->entry + offset);
-			int64		n = state->last == chunk ? state->next - chunk->keys : chunk->room;
-
-			CHECK_FOR_INTERRUPTS();
-			for (int64 i = 0; i < n; i++)
-				put_sorted(values, state, chunk->entry, ordered_value_of_key(values, chunk->keys[i]));
-			if (state->last == chunk)
-				forget_chunks_of(state);
-			MemoryContextReset(work);
-			place += size_of_chunk(chunk->room);
-		}
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(work);
-	forget_chunks(values);
-}
-
-/* Give the values in runs to the sort. */
-static void
-move_runs_to_sort(OrderedValues *values)
-{
-	MemoryContext work = AllocSetContextCreate(CurrentMemoryContext, "pgbillion ordered values", ALLOCSET_DEFAULT_SIZES);
-	MemoryContext old = MemoryContextSwitchTo(work);
-	char	   *entry;
-	uint64		key;
-
-	ordered_runs_rewind(values->runs);
-	while (ordered_runs_next(values->runs, &entry, &key))
-	{
-		ValuesState *state = (ValuesState *) (entry + values->agg->offset);
-
-		CHECK_FOR_INTERRUPTS();
-		state->sorted--;
-		put_sorted(values, state, entry, ordered_value_of_key(values, key));
-		MemoryContextReset(work);
-	}
-	MemoryContextSwitchTo(old);
-	MemoryContextDelete(work);
-	ordered_runs_close(values->runs);
-	values->runs = NULL;
-}
-
-/* From now on, PostgreSQL sorts all values. */
-static void
-begin_sort(OrderedValues *values)
-{
-	MemoryContext old = MemoryContextSwitchTo(values->sort_context);
-	int			kilobytes = (int) Max(Min(values->limit / 1024, (Size) work_mem), 64);
-	Oid			less = lookup_type_cache(values->type, TYPECACHE_LT_OPR)->lt_opr;
-
-	Assert(values->sort == NULL);
-	if (values->slot == NULL)
-		values->sort = tuplesort_begin_datum(values->type, less, values->collation, false, kilobytes, NULL, TUPLESORT_NONE);
-	else
-	{
-		AttrNumber	columns[] = {SORT_ENTRY, SORT_VALUE};
-		Oid			operators[] = {lookup_type_cache(INT8OID, TYPECACHE_LT_OPR)->lt_opr, less};
-		Oid			collations[] = {InvalidOid, values->collation};
-		bool		nulls_first[] = {false, false};
-
-		values->sort = tuplesort_begin_heap(values->slot->tts_tupleDescriptor, 2, columns, operators, collations,
-											nulls_first, kilobytes, NULL, TUPLESORT_NONE);
-	}
-	MemoryContextSwitchTo(old);
-	move_to_sort(values);
-	if (values->runs != NULL)
-		move_runs_to_sort(values);
 }
 
 static int
@@ -226,7 +132,7 @@ list_states(OrderedValues *values, int64 *n)
 void
 ordered_values_write_run(OrderedValues *values)
 {
-	MemoryContext old = MemoryContextSwitchTo(values->sort_context);
+	MemoryContext old = MemoryContextSwitchTo(values->runs_context);
 	int64		n;
 	ValuesState **states = list_states(values, &n);
 	uint64	   *keys = palloc_extended(sizeof(uint64) * values->longest, MCXT_ALLOC_HUGE);
@@ -243,7 +149,7 @@ ordered_values_write_run(OrderedValues *values)
 		ordered_values_gather(state, keys, count);
 		order_sort(keys, count);
 		ordered_runs_write(values->runs, (char *) state - values->agg->offset, keys, count);
-		state->sorted += count;
+		state->written += count;
 		forget_chunks_of(state);
 	}
 	pfree(keys);
@@ -380,6 +286,21 @@ ordered_values_collect(VectorAgg *agg, const Values *argument, int n, RowGroups 
 	}
 }
 
+/* The key of a numeric of the column. */
+static uint64
+key_of_numeric(const OrderedValues *values, Datum value)
+{
+	int64 decimal;
+	int			scale;
+
+	value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
+	if (decimal_decode(value, &decimal, &scale) && scale == values->scale)
+		return key_of_integer(decimal);
+	if (!numeric_is_nan(DatumGetNumeric(value)))
+		elog(ERROR, "a numeric is not of its column's precision and scale");
+	return NAN_KEY;
+}
+
 /* The same for numerics: advance_batch() of the kind. */
 void
 ordered_values_collect_decimals(VectorAgg *agg, Batch *batch, const uint16 *rows, int n, RowGroups *groups)
@@ -387,27 +308,25 @@ ordered_values_collect_decimals(VectorAgg *agg, Batch *batch, const uint16 *rows
 	OrderedValues *values = agg->own;
 	char	  **entries = groups->single != NULL ? NULL : group_entries(groups, n);
 	Decimals	decimals;
-	Values		argument;
 
 	values->current = NULL;
-	if (values->sort == NULL && vector_expr_decimals(agg->argument, batch, rows, n, &decimals) &&
-		decimals.scale == values->scale)
+	if (vector_expr_decimals(agg->argument, batch, rows, n, &decimals) && decimals.scale == values->scale)
 	{
 		const bool *nulls = decimals.nulls;
 		bool		has_nulls = decimals.has_nulls;
 
 		ADD_KEYS(key_of_integer(decimals.values[i]));
-		return;
 	}
-	if (values->sort == NULL)
-		begin_sort(values);
-	vector_expr_eval(agg->argument, batch, rows, n, &argument);
-	for (int i = 0; i < n; i++)
+	else
 	{
-		char	   *entry = entries == NULL ? groups->single : entries[i];
+		Values		argument;
+		const bool *nulls;
+		bool		has_nulls;
 
-		if (!argument.has_nulls || !argument.nulls[i])
-			put_sorted(values, (ValuesState *) (entry + agg->offset), entry, argument.values[i]);
+		vector_expr_eval(agg->argument, batch, rows, n, &argument);
+		nulls = argument.nulls;
+		has_nulls = argument.has_nulls;
+		ADD_KEYS(key_of_numeric(values, argument.values[i]));
 	}
 }
 
@@ -418,7 +337,7 @@ ordered_values_forget(VectorAgg *collector)
 	OrderedValues *values = collector->own;
 
 	/* a source that has begun to be consumed is consumed to its end */
-	Assert(values->sort == NULL && values->runs == NULL);
+	Assert(values->runs == NULL);
 	values->current = NULL;
 	forget_chunks(values);
 	MemoryContextReset(values->result_context);

@@ -16,14 +16,9 @@
 
 #include "catalog/pg_type.h"
 #include "utils/array.h"
-#include "utils/tuplesort.h"
 
 #include "vector/aggregate/ordered_runs.h"
 #include "vector/aggregate/ordered_set.h"
-
-/* Columns of what PostgreSQL sorts where there are groups. */
-#define SORT_ENTRY 1
-#define SORT_VALUE 2
 
 typedef enum OrderedKind
 {
@@ -71,7 +66,7 @@ typedef struct ValuesState
 	uint64	   *next;			/* where the next value goes, */
 	uint64	   *end;			/* unless that is the end */
 	ValueChunk *last;			/* or NULL */
-	int64		sorted;			/* further values, in runs or in a sort */
+	int64		written;		/* further values, in runs */
 	OrderedResult *results;		/* of each aggregate, if they are known */
 } ValuesState;
 
@@ -114,7 +109,6 @@ struct OrderedValues
 								 * common */
 	Expr	   *filter;
 	Oid			type;
-	Oid			collation;
 	int16		typlen;
 	bool		typbyval;
 	char		typalign;
@@ -134,9 +128,7 @@ struct OrderedValues
 	bool		other_nan;
 
 	OrderedRuns *runs;			/* or NULL */
-	Tuplesortstate *sort;		/* or NULL */
-	MemoryContext sort_context; /* of both */
-	TupleTableSlot *slot;		/* for it; NULL: there is one group */
+	MemoryContext runs_context;
 
 	/* the group whose results are here, or NULL */
 	const ValuesState *current;
@@ -208,7 +200,7 @@ count_in_memory(const ValuesState *state)
 static inline int64
 count_of(const ValuesState *state)
 {
-	return count_in_memory(state) + state->sorted;
+	return count_in_memory(state) + state->written;
 }
 
 /* ---- ordered_values.c ---- */

@@ -347,37 +347,45 @@ ordered_lists(PathTarget *target)
 	return lists;
 }
 
-/*
- * Bytes of memory for hash tables that a query must have, so that the values of its ordered-set aggregates fit: each
- * list of values has a share of it, beside the groups. The values of the largest group are copied.
- */
-double
-vector_ordered_memory(PathTarget *target, double rows, double groups)
+/* Bytes of memory that the values of an ordered-set aggregate take; those of the largest group are copied. */
+static double
+ordered_memory(double rows, double groups)
 {
-	int			n = list_length(ordered_lists(target));
 	double		in_group = rows / Max(groups, 1);
-	bool		grouped = false;
-	ListCell   *lc;
 
-	if (n == 0)
-		return 0;
-	foreach(lc, target->exprs)
-		grouped |= !IsA(lfirst(lc), Aggref);
 	/* half of the last chunk of a group is used */
-	return (n + (grouped ? 1 : 0)) *
-		(ORDERED_VALUE_BYTES * (rows + in_group + groups * Min(in_group, ORDERED_CHUNK_VALUES) / 2) +
-		 ORDERED_GROUP_BYTES * groups);
+	return ORDERED_VALUE_BYTES * (rows + in_group + groups * Min(in_group, ORDERED_CHUNK_VALUES) / 2) +
+		ORDERED_GROUP_BYTES * groups;
 }
 
-/* What it costs to keep the values of ordered-set aggregates, and to look for their results. */
+/*
+ * What it costs to keep the values of ordered-set aggregates, in files if they
+ * are more than what their share of the memory is for, and to look for their
+ * results.
+ */
 Cost
 vector_ordered_cost(PathTarget *target, double rows, double groups)
 {
-	Cost		cost = 0;
+	List	   *lists = ordered_lists(target);
+	double		shares = list_length(lists);
+	double		bytes = ordered_memory(rows, groups);
+	Cost		cost;
 	ListCell   *lc;
 
-	foreach(lc, ordered_lists(target))
-		cost += rows * (ORDERED_VALUE_COST + waiting_cost(groups * ORDERED_GROUP_BYTES));
+	if (lists == NIL)
+		return 0;
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Aggref))
+		{
+			shares += 1;
+			break;
+		}
+	}
+	cost = rows * (ORDERED_VALUE_COST + waiting_cost(groups * ORDERED_GROUP_BYTES));
+	if (bytes * shares > get_hash_memory_limit())
+		cost += rows * (ORDERED_SPILLED_COST + 2 * seq_page_cost * ORDERED_VALUE_BYTES / BLCKSZ);
+	cost *= list_length(lists);
 	foreach(lc, target->exprs)
 	{
 		Aggref	   *aggref = lfirst(lc);

@@ -105,10 +105,12 @@
 
 /*
  * Keeping a value of an ordered-set aggregate, and looking for percentiles
- * among those of a group; and for its mode.
+ * among those of a group; for its mode; and sorting it into a file and reading
+ * it, if there is no memory for it. Measured.
  */
 #define ORDERED_VALUE_COST (2 * cpu_operator_cost)
-#define ORDERED_MODE_COST (4 * cpu_operator_cost)
+#define ORDERED_MODE_COST (7 * cpu_operator_cost)
+#define ORDERED_SPILLED_COST (10 * cpu_operator_cost)
 
 /* What a value takes in memory, and a group; and how many values of a group at most are room that is not used. */
 #define ORDERED_VALUE_BYTES 8
@@ -250,7 +252,6 @@ extern Cost vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_condition_startup_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_row_cost(PlannerInfo *root, PathTarget *target);
 extern Cost vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
-extern double vector_ordered_memory(PathTarget *target, double rows, double groups);
 extern Cost vector_ordered_cost(PathTarget *target, double rows, double groups);
 extern Cost vector_spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
 extern Cost vector_exchange_cost(double groups);

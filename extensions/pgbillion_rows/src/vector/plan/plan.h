@@ -42,7 +42,6 @@ extern const char *vector_table_refusal(PlannerInfo *root, RelOptInfo *rel);
 extern const char *vector_target_refusal(PathTarget *target);
 extern const char *vector_clause_refusal(PathTarget *target, List *clause);
 extern const char *vector_memory_refusal(PathTarget *target, double groups);
-extern const char *vector_ordered_refusal(PathTarget *target, double rows, double groups);
 
 /* What custom_private of the path of a scan that aggregates, or returns the rows of joins, holds. */
 typedef enum VectorPathPrivate

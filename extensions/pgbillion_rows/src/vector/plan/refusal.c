@@ -274,13 +274,3 @@ vector_memory_refusal(PathTarget *target, double groups)
 		return psprintf("the %.0f groups estimated need more memory than work_mem and hash_mem_multiplier allow", groups);
 	return NULL;
 }
-
-/* Why ordered-set aggregates are not for us because of the memory that their values need, or NULL. */
-const char *
-vector_ordered_refusal(PathTarget *target, double rows, double groups)
-{
-	if (vector_aggregate != PLAN_FORCE && vector_ordered_memory(target, rows, groups) > get_hash_memory_limit())
-		return psprintf("the values of ordered-set aggregates, of %.0f rows, need more memory than work_mem and"
-						" hash_mem_multiplier allow", rows);
-	return NULL;
-}

@@ -314,9 +314,7 @@ estimate(PlannerInfo *root, Request *request)
 	request->exchange = request->finish && vector_exchange != PLAN_OFF &&
 		can_exchange(request->target, request->distinct && regroup_argument(request->target->exprs) != NULL ?
 					 vector_distinct_pairs(root, request->input, request->target) : request->groups);
-	if (reason == NULL || request->finish)
-		reason = vector_ordered_refusal(request->target, request->input->rows, request->groups);
-	return reason;
+	return request->finish ? NULL : reason;
 }
 
 /* ---- paths ---- */
