@@ -459,7 +459,9 @@ def test_many_values(vectors: Connection) -> None:
             both(
                 vectors,
                 f"SELECT {keys}percentile_disc(ARRAY[0, 0.1, 0.1001, 0.5, 0.51, 0.9, 0.95, 0.99, 1])"
-                f" WITHIN GROUP (ORDER BY {column}), mode() WITHIN GROUP (ORDER BY {column}),"
+                f" WITHIN GROUP (ORDER BY {column}), percentile_disc((SELECT array_agg(g / 500.0::float8)"
+                f" FROM generate_series(0, 500) g)) WITHIN GROUP (ORDER BY {column} DESC),"
+                f" mode() WITHIN GROUP (ORDER BY {column}),"
                 f" mode() WITHIN GROUP (ORDER BY {column} DESC),"
                 f" percentile_cont(0.37) WITHIN GROUP (ORDER BY {column} DESC) FROM data"
                 + (" GROUP BY k" if keys else ""),

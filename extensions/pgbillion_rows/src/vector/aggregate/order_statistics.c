@@ -22,6 +22,9 @@
 #define SELECT_BITS 11
 #define SORT_BITS 8
 
+/* For more ranks than that, all values are sorted. */
+#define SELECT_RANKS 16
+
 /* Up to this number, values are few. */
 #define SELECT_FEW 4096
 #define SORT_FEW 1024
@@ -61,6 +64,67 @@ shift_of(uint64 width, int bits)
 {
 	Assert(width > 0);
 	return Max(pg_leftmost_one_pos64(width) + 1 - bits, 0);
+}
+
+/* ---- sorting ---- */
+
+/* Sort values. */
+void
+order_sort(uint64 *keys, int64 n)
+{
+	int64		next[1 << SORT_BITS];
+	int64		ends[1 << SORT_BITS];
+	uint64		low;
+	uint64		width;
+	int			shift;
+	int64		total = 0;
+
+	if (n <= SORT_FEW)
+	{
+		sort_few(keys, n);
+		return;
+	}
+	CHECK_FOR_INTERRUPTS();
+	low = find_range(keys, n, &width);
+	if (width == 0)
+		return;
+	shift = shift_of(width, SORT_BITS);
+	memset(ends, 0, sizeof(ends));
+	for (int64 i = 0; i < n; i++)
+		ends[(keys[i] - low) >> shift]++;
+	for (int b = 0; b < lengthof(ends); b++)
+	{
+		next[b] = total;
+		total += ends[b];
+		ends[b] = total;
+	}
+	/* each goes where it belongs, and what was there goes on */
+	for (int b = 0; b < lengthof(ends); b++)
+	{
+		while (next[b] < ends[b])
+		{
+			uint64		key = keys[next[b]];
+			uint64		to;
+
+			while ((to = (key - low) >> shift) != b)
+			{
+				uint64		other = keys[next[to]];
+
+				keys[next[to]++] = key;
+				key = other;
+			}
+			keys[next[b]++] = key;
+		}
+	}
+	if (shift == 0)
+		return;
+	for (int b = 0; b < lengthof(ends); b++)
+	{
+		int64		start = b == 0 ? 0 : ends[b - 1];
+
+		if (ends[b] - start > 1)
+			order_sort(keys + start, ends[b] - start);
+	}
 }
 
 /* ---- ranks ---- */
@@ -143,6 +207,13 @@ order_select(uint64 *keys, int64 n, int64 *ranks, int nranks, uint64 *found)
 	uint64		bucket = 0;
 
 	CHECK_FOR_INTERRUPTS();
+	if (nranks > SELECT_RANKS)
+	{
+		order_sort(keys, n);
+		for (int i = 0; i < nranks; i++)
+			found[i] = keys[ranks[i]];
+		return;
+	}
 	if (n <= SELECT_FEW)
 	{
 		select_few(keys, n, ranks, nranks, found);
@@ -188,65 +259,6 @@ order_select(uint64 *keys, int64 n, int64 *ranks, int nranks, uint64 *found)
 }
 
 /* ---- modes ---- */
-
-/* Sort values. */
-void
-order_sort(uint64 *keys, int64 n)
-{
-	int64		next[1 << SORT_BITS];
-	int64		ends[1 << SORT_BITS];
-	uint64		low;
-	uint64		width;
-	int			shift;
-	int64		total = 0;
-
-	if (n <= SORT_FEW)
-	{
-		sort_few(keys, n);
-		return;
-	}
-	CHECK_FOR_INTERRUPTS();
-	low = find_range(keys, n, &width);
-	if (width == 0)
-		return;
-	shift = shift_of(width, SORT_BITS);
-	memset(ends, 0, sizeof(ends));
-	for (int64 i = 0; i < n; i++)
-		ends[(keys[i] - low) >> shift]++;
-	for (int b = 0; b < lengthof(ends); b++)
-	{
-		next[b] = total;
-		total += ends[b];
-		ends[b] = total;
-	}
-	/* each goes where it belongs, and what was there goes on */
-	for (int b = 0; b < lengthof(ends); b++)
-	{
-		while (next[b] < ends[b])
-		{
-			uint64		key = keys[next[b]];
-			uint64		to;
-
-			while ((to = (key - low) >> shift) != b)
-			{
-				uint64		other = keys[next[to]];
-
-				keys[next[to]++] = key;
-				key = other;
-			}
-			keys[next[b]++] = key;
-		}
-	}
-	if (shift == 0)
-		return;
-	for (int b = 0; b < lengthof(ends); b++)
-	{
-		int64		start = b == 0 ? 0 : ends[b - 1];
-
-		if (ends[b] - start > 1)
-			order_sort(keys + start, ends[b] - start);
-	}
-}
 
 /* A value has occurred that many times: is it the most frequent one? */
 static inline void
