@@ -58,6 +58,9 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "filters": Campaign(
         ("tests/vector/test_vector_scan.py::test_generated_filters",), {"PGBILLION_TEST_QUERIES": "3000"}, ROWS
     ),
+    "percentiles": Campaign(
+        ("tests/vector/test_vector_ordered_sets.py::test_generated",), {"PGBILLION_TEST_ORDERED_SETS": "3000"}, ROWS
+    ),
     "windows": Campaign(("tests/vector/test_windows.py::test_generated",), {"PGBILLION_TEST_WINDOWS": "3000"}, ROWS),
     "disturbed": Campaign(("tests/vector/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
     "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}, ROWS),

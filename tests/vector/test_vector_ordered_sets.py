@@ -1,4 +1,7 @@
-"""percentile_cont, percentile_disc and mode WITHIN GROUP: generated queries, errors, little memory, what is refused."""
+"""percentile_cont, percentile_disc and mode WITHIN GROUP: generated queries, errors, little memory, what is refused.
+
+PGBILLION_TEST_ORDERED_SETS is the number of generated queries, and PGBILLION_TEST_SEED repeats them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from test_vector_finalize import files, has_node, little_memory, loops, spilled
 
 __all__ = ["vectors"]
 
-QUERIES = amount("PGBILLION_TEST_QUERIES", 600, 60)
+QUERIES = amount("PGBILLION_TEST_ORDERED_SETS", 600, 60)
 SEED = int(os.environ.get("PGBILLION_TEST_SEED") or random.SystemRandom().randrange(2**31))
 
 # columns of values: few and many different ones, NULLs, the least and the greatest of a type, infinities and NaN
