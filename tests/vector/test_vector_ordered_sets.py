@@ -45,13 +45,14 @@ CREATE TABLE data AS SELECT g AS id, g % 5 AS few, g % {many} AS many,
         ELSE date '2020-01-01' + (h % 900)::integer END AS d,
     CASE WHEN h % 41 = 1 THEN NULL ELSE timestamp '2020-01-01' + h % 5000 * interval '7 minutes' END AS ts,
     CASE WHEN h % 41 = 1 THEN NULL ELSE timestamptz '2020-01-01 UTC' + h % 700 * interval '1 hour' END AS tz,
+    CASE WHEN h % 43 = 1 THEN NULL ELSE time '00:00' + h % 700 * interval '2 minutes' END AS tm,
     (ARRAY['-0', '0', 'NaN', '-NaN', '1', '-1', '-0', '0'])[1 + h % 8]::float8 AS twins,
     'text ' || h % 20 AS t
 FROM (SELECT g, (hashint4(g)::bigint + 2147483648) AS h FROM generate_series(1, {rows}) g) s
 """
 INTEGERS = ("i2", "i4", "i8")
 FLOATS = ("f4", "f8")
-COLUMNS = (*INTEGERS, *FLOATS, "n", "wide", "d", "ts", "tz")
+COLUMNS = (*INTEGERS, *FLOATS, "n", "wide", "d", "tm", "ts", "tz")
 # cast to double precision by the parser, or to be cast
 CONTINUOUS = (*INTEGERS, *FLOATS, "n", "wide::float8", "i4 + 1", "f8 * 2")
 FRACTIONS = ("0", "0.5", "1", "0.25", "0.999", "1e-9", "0.1", "NULL", "1.0 / 3", "few / 4.0", "k / 10.0")
@@ -387,7 +388,7 @@ def test_what_is_refused(vectors: Connection) -> None:
         " CREATE TABLE part PARTITION OF parts FOR VALUES FROM (0) TO (100)"
     )
     order = "which wants its rows in an order"
-    types = "an ordered-set aggregate of another type than integers, floats, dates, timestamps and numerics"
+    types = "an ordered-set aggregate of another type than integers, floats, dates, times, timestamps and numerics"
     for query, reason in {
         "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY t) FROM data": types,
         "SELECT mode() WITHIN GROUP (ORDER BY w) FROM odd": types,

@@ -51,7 +51,7 @@ struct OrderedRuns
 	uint64		bytes;			/* and what has been written to them */
 };
 
-/* Runs that may use about an eighth of so many bytes, in the current context. */
+/* Runs that may use about an eighth of `limit` bytes, in the current context. */
 OrderedRuns *
 ordered_runs_create(Size limit)
 {

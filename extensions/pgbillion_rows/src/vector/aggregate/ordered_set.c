@@ -131,6 +131,8 @@ min_of_type(Oid type)
 			return F_MIN_NUMERIC;
 		case DATEOID:
 			return F_MIN_DATE;
+		case TIMEOID:
+			return F_MIN_TIME;
 		case TIMESTAMPOID:
 			return F_MIN_TIMESTAMP;
 		case TIMESTAMPTZOID:
@@ -163,7 +165,7 @@ ordered_set_refusal(Aggref *aggref)
 	type = exprType((Node *) expr);
 	clause = linitial_node(SortGroupClause, aggref->aggorder);
 	if (!OidIsValid(min_of_type(type)))
-		return "an ordered-set aggregate of another type than integers, floats, dates, timestamps and numerics";
+		return "an ordered-set aggregate of another type than integers, floats, dates, times, timestamps and numerics";
 	if (type == NUMERICOID && scale_of(expr) < 0)
 		return "an ordered-set aggregate of a numeric that is no column of up to 15 digits with a scale";
 	entry = lookup_type_cache(type, TYPECACHE_LT_OPR | TYPECACHE_GT_OPR);
