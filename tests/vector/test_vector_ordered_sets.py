@@ -12,10 +12,12 @@ from collections import Counter
 import psycopg
 import pytest
 
+from harness import servers
 from harness.amount import Count, amount
 from harness.servers import one
 from pgbillion.common.connection import Connection
 from pgbillion.rows import answers, plans
+from pgbillion.server.postgres import Cluster
 from test_vector_answers import both, explained, in_parallel, vectors
 from test_vector_finalize import files, has_node, little_memory, loops, spilled
 
@@ -458,15 +460,33 @@ def test_many_values(vectors: Connection) -> None:
         " abs(hashint4(g)) / 1e9::float8 AS f, CASE WHEN g % 10 = 0 THEN hashint4(g) ELSE 7 END AS skewed,"
         " g / 40000.0::float8 AS ascending FROM generate_series(1, 120000) g"
     )
+    many = "percentile_disc((SELECT array_agg(g / 500.0::float8) FROM generate_series(0, 500) g))"
+    few = "percentile_disc(ARRAY[0, 0.1, 0.1001, 0.5, 0.51, 0.9, 0.95, 0.99, 1])"
     for column in ("wide", "few", "f", "skewed", "ascending"):
-        for keys in ("", "k, "):
-            both(
-                vectors,
-                f"SELECT {keys}percentile_disc(ARRAY[0, 0.1, 0.1001, 0.5, 0.51, 0.9, 0.95, 0.99, 1])"
-                f" WITHIN GROUP (ORDER BY {column}), percentile_disc((SELECT array_agg(g / 500.0::float8)"
-                f" FROM generate_series(0, 500) g)) WITHIN GROUP (ORDER BY {column} DESC),"
-                f" mode() WITHIN GROUP (ORDER BY {column}),"
-                f" mode() WITHIN GROUP (ORDER BY {column} DESC),"
-                f" percentile_cont(0.37) WITHIN GROUP (ORDER BY {column} DESC) FROM data"
-                + (" GROUP BY k" if keys else ""),
-            )
+        order = f"WITHIN GROUP (ORDER BY {column}"
+        for sets in (
+            f"{few} {order}), percentile_cont(0.37) {order} DESC), mode() {order}), mode() {order} DESC)",
+            f"{many} {order} DESC)",
+        ):
+            both(vectors, f"SELECT {sets} FROM data")
+            both(vectors, f"SELECT k, {sets} FROM data GROUP BY k")
+
+
+def test_cost(cluster: Cluster) -> None:
+    """Chosen with memory and without, and not where an index gives the rows for little."""
+    with servers.new_database(cluster, "costs") as name, cluster.connect(name) as conn:
+        conn.execute(
+            "LOAD 'pgbillion_rows'; SET max_parallel_workers_per_gather = 0;"
+            " CREATE TABLE data AS SELECT g AS id, g % 1000 AS x, repeat('wide', 20) AS filler"
+            " FROM generate_series(1, 200000) g;"
+            " CREATE INDEX ON data (id)"
+        )
+        conn.execute("VACUUM ANALYZE data")
+        for memory in ("64kB", "4MB", "1GB"):
+            conn.execute(f"SET work_mem = '{memory}'".encode())
+            for what in ("percentile_cont(0.5)", "percentile_disc('{0.1,0.9}'::float8[])", "mode()"):
+                for keys in ("", " GROUP BY x", " GROUP BY filler"):
+                    query = f"SELECT {what} WITHIN GROUP (ORDER BY id) FROM data{keys}"
+                    assert has_node(plans.explain(conn, query)), (memory, query)
+                query = f"SELECT {what} WITHIN GROUP (ORDER BY x) FROM data WHERE id < 100"
+                assert not has_node(plans.explain(conn, query)), (memory, query)
