@@ -188,6 +188,10 @@ def test_the_plan(vectors: Connection) -> None:
     assert "Ordered Set: percentile_cont(" in text
     assert "Vectorized: 4 of 4 aggregates" in text
     assert "vectors are possible" in explained(vectors, query)
+    # PostgreSQL's node above carries results on
+    query = "SELECT few FROM data GROUP BY 1 HAVING mode() WITHIN GROUP (ORDER BY i4) > 3"
+    text = "\n".join(line for (line,) in vectors.execute(f"EXPLAIN (VERBOSE, COSTS OFF) {query}".encode()))
+    assert "Filter: (min(mode() WITHIN GROUP (ORDER BY data.i4)) > 3)" in text
     # conditions of groups, and what is computed of results
     for query in (
         "SELECT many FROM data GROUP BY 1 HAVING percentile_disc(0.5) WITHIN GROUP (ORDER BY i4) > 900",
