@@ -77,6 +77,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
     "faults": Campaign(("tests/tables/test_faults.py",), {"PGBILLION_TEST_FAULTS_STRIDE": "40"}, BOTH),
     "columns": Campaign(("tests/columns/test_columns_beside.py",), {"PGBILLION_TEST_QUERIES": "2500"}, ROWS),
     "column-rows": Campaign(("tests/columns/test_columns_rows.py",), {"PGBILLION_TEST_QUERIES": "5000"}, ROWS),
+    "column-joins": Campaign(("tests/columns/test_columns_late.py",), {"PGBILLION_TEST_LATE": "3000"}, ROWS),
     "column-strings": Campaign(("tests/columns/test_columns_strings.py",), {"PGBILLION_TEST_STRINGS": "5000"}, ROWS),
     "column-groups": Campaign(("tests/columns/test_columns_groups.py",), {"PGBILLION_TEST_GROUPS": "10000"}, ROWS),
     "column-shapes": Campaign(("tests/columns/test_columns_shapes.py",), {"PGBILLION_TEST_SHAPES": "60"}, ROWS),

@@ -167,8 +167,9 @@ def _definition(
     if chance.random() < 0.85:
         yield f"VACUUM ANALYZE {table.name}"
     if chance.random() < 0.4:
-        # one column may be missing
-        shown = ", ".join([*KEYS, *PAYLOADS[chance.randrange(2) :]])
+        # columns may be missing, most of them or one
+        payloads = chance.sample(PAYLOADS, chance.choice((1, 2, len(PAYLOADS) - 1, len(PAYLOADS))))
+        shown = ", ".join([*KEYS, *payloads])
         yield f"CREATE INDEX {table.name}_columns ON {table.name} USING columns ({shown}) WITH (segment_blocks = 8)"
         if chance.random() < 0.5:
             yield f"UPDATE {table.name} SET o = NOT o WHERE v BETWEEN 20 AND 40"
@@ -279,8 +280,7 @@ _FURTHER = (
     "random_page_cost = 0",
     "random_page_cost = 0; SET LOCAL cpu_index_tuple_cost = 0",
     "cpu_operator_cost = 0",
-    "pgbillion_rows.columns = force",
-    "pgbillion_rows.columns = force",
+    *["pgbillion_rows.columns = force"] * 4,
     "pgbillion_rows.vector_scan = force",
     "pgbillion_rows.eager_aggregate = force",
     "pgbillion_rows.vector_exchange = off",

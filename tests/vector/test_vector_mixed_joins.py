@@ -44,7 +44,8 @@ FORCED = (
 JOIN = re.compile(r"^ +((?:Right )?(?:Inner|Left|Semi|Anti)) Join \d+: ", re.MULTILINE)
 # a table that another one, or a UNION ALL, stands for
 PART = re.compile(
-    r"Scan \(Vector(?:Aggregate|Join)\) on t0_\w+ .*\n(?:.*\n)?(?:.*\n)? +(?:Right )?(?:Inner|Left|Semi|Anti) Join 1:"
+    r"Scan \(Vector(?:Aggregate|Join)\) on t0_\w+ .*\n(?:(?! +->).*\n){0,5}"
+    r" +(?:Right )?(?:Inner|Left|Semi|Anti) Join 1:"
 )
 LEAST_SEVERAL = 0.05
 
@@ -58,6 +59,7 @@ class Tally:
     parallel: int = 0
     little: int = 0
     several: int = 0
+    late: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
 
 
@@ -116,6 +118,7 @@ def count(tally: Tally, query: JoinQuery, plan: str) -> None:
     tally.parallel += bool(found) and "Gather" in plan
     tally.little += bool(found) and any("64kB" in setting for setting in query.settings)
     tally.several += PART.search(plan) is not None
+    tally.late += "Fetched Columns: " in plan
     tally.shapes[query.shape] += bool(found)
 
 
@@ -154,7 +157,7 @@ def test_generated_queries(cluster: Cluster, tell: Callable[[str], None], counte
     tell(
         f"seed {SEED}: {tally.queries} queries, {tally.used} with joins of vectors: {dict(tally.joins)},"
         f" {tally.parallel} in parallel, {tally.little} with little memory, {tally.several} along several tables,"
-        f" {tally.slow} slow; by shape: {dict(tally.shapes)}"
+        f" {tally.late} with columns fetched late, {tally.slow} slow; by shape: {dict(tally.shapes)}"
     )
     counted(
         {
@@ -163,6 +166,7 @@ def test_generated_queries(cluster: Cluster, tell: Callable[[str], None], counte
             "in parallel plans": tally.parallel,
             "with 64 kB": tally.little,
             "along several tables": tally.several,
+            "with columns fetched late": tally.late,
         }
     )
     assert failures == [], "\n".join(failures)

@@ -34,6 +34,9 @@ typedef enum VectorPrivate
 	VECTOR_PRIVATE_PASSTHROUGH_AFTER,	/* an integer: number of groups after
 										 * which rows that find few groups
 										 * again pass ungrouped; -1: never */
+	VECTOR_PRIVATE_LATE,		/* a list of integers: attributes of the table
+								 * that are fetched for the rows of the joins,
+								 * as the columnar index lacks them */
 	VECTOR_PRIVATE_JOINS		/* from there on a list of integers per join:
 								 * VectorJoinPrivate */
 } VectorPrivate;

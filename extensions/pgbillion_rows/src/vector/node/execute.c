@@ -134,6 +134,13 @@ vector_scan_index(CustomScan *cscan)
 	return linitial_oid(list_nth(cscan->custom_private, VECTOR_PRIVATE_COLUMNS));
 }
 
+/* The columns of the table that are fetched for the rows of the joins. */
+static List *
+late_columns(CustomScan *cscan)
+{
+	return list_nth(cscan->custom_private, VECTOR_PRIVATE_LATE);
+}
+
 /* About how many groups processes exchange, 0: they do not. */
 static double
 exchanged_groups(CustomScan *cscan)
@@ -243,7 +250,7 @@ begin_joins(VectorState *state, EState *estate, int eflags, List **outputs)
 	*outputs = join_rows_exprs(state->joins, *outputs);
 	vector_node_begin_joins(&state->node, vector_node_exprs(&state->node, filter_clauses(cscan)), *outputs,
 							state->joins);
-	state->shared_rows = joins_shared_rows(state->node.source);
+	state->shared_rows = joins_shared_rows(state->node.joins);
 }
 
 static void
@@ -255,6 +262,7 @@ begin_scan(CustomScanState *css, EState *estate, int eflags)
 	Batch	   *batch = &state->node.batch;
 
 	vector_node_use_index(&state->node, vector_scan_index(cscan), list_concat_copy(outputs, hidden_exprs(cscan)));
+	vector_node_fetch_late(&state->node, late_columns(cscan));
 	outputs = vector_node_exprs(&state->node, outputs);
 	if (cscan->custom_plans != NIL)
 		begin_joins(state, estate, eflags, &outputs);
@@ -441,7 +449,7 @@ rescan(CustomScanState *css)
 
 		foreach(lc, css->custom_ps)
 			UpdateChangedParamSet(lfirst(lc), css->ss.ps.chgParam);
-		joins_forget(state->node.source, css->ss.ps.chgParam);
+		joins_forget(state->node.joins, css->ss.ps.chgParam);
 	}
 	state->sink->methods->reset(state->sink);
 	ExecClearTuple(css->ss.ss_ScanTupleSlot);
@@ -687,9 +695,9 @@ explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
 {
 	int			n = state->joins == NULL ? 0 : list_length(state->joins->specs);
 
-	if (n > 0 && es->analyze && join_key_filter_of(state->node.source) != NULL)
+	if (n > 0 && es->analyze && join_key_filter_of(state->node.joins) != NULL)
 		ExplainPropertyUInteger("Rows Removed by Join Keys", NULL,
-								join_key_filter_removed(join_key_filter_of(state->node.source)), es);
+								join_key_filter_removed(join_key_filter_of(state->node.joins)), es);
 	for (int i = 0; i < n; i++)
 	{
 		JoinSpec   *spec = list_nth(state->joins->specs, i);
@@ -705,8 +713,31 @@ explain_joins(VectorState *state, List *context, bool prefix, ExplainState *es)
 			vector_node_explain_list(psprintf("Filter %d", i + 1),
 									 list_make1(make_ands_explicit(spec->plain_others)), context, prefix, es);
 		if (es->analyze)
-			explain_build(join_build_of(state->node.source, n - 1 - i), i + 1, es);
+			explain_build(join_build_of(state->node.joins, n - 1 - i), i + 1, es);
 	}
+}
+
+/* The columns that are fetched for the rows of the joins. */
+static void
+explain_late(CustomScanState *css, List *context, bool prefix, ExplainState *es)
+{
+	CustomScan *cscan = (CustomScan *) css->ss.ps.plan;
+	Oid			table = exec_rt_fetch(cscan->scan.scanrelid, css->ss.ps.state)->relid;
+	List	   *columns = NIL;
+	ListCell   *lc;
+
+	foreach(lc, late_columns(cscan))
+	{
+		AttrNumber	attno = lfirst_int(lc);
+		Oid			type;
+		int32		typmod;
+		Oid			collation;
+
+		get_atttypetypmodcoll(table, attno, &type, &typmod, &collation);
+		columns = lappend(columns, makeVar(cscan->scan.scanrelid, attno, type, typmod, collation, 0));
+	}
+	if (columns != NIL)
+		vector_node_explain_list("Fetched Columns", columns, context, prefix, es);
 }
 
 /* What the processes have exchanged. */
@@ -771,6 +802,7 @@ explain_scan(CustomScanState *css, List *ancestors, ExplainState *es)
 	vector_node_explain_filter(&state->node, "Filter", clauses, context, prefix, es);
 	if (OidIsValid(vector_scan_index(cscan)))
 		ExplainPropertyText("Columns", get_rel_name(vector_scan_index(cscan)), es);
+	explain_late(css, context, prefix, es);
 	explain_joins(state, context, prefix, es);
 	if (es->verbose || es->format != EXPLAIN_FORMAT_TEXT)
 		explain_kernels(state, es);

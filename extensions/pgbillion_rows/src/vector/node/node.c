@@ -9,6 +9,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
+#include "catalog/pg_type.h"
 #include "commands/explain.h"
 #if PG_VERSION_NUM >= 180000
 #include "commands/explain_format.h"
@@ -95,13 +96,47 @@ vector_node_exprs(VectorNode *node, List *exprs)
 									  RelationGetNumberOfAttributes(node->css.ss.ss_currentRelation));
 }
 
-/* Describe the table's rows with expressions of the index as further columns, in the current context. */
+/*
+ * Columns of the table that the index lacks are fetched for the rows of the
+ * joins; after vector_node_use_index(). None: NIL.
+ */
+void
+vector_node_fetch_late(VectorNode *node, List *attnos)
+{
+	ListCell   *lc;
+
+	if (attnos == NIL)
+		return;
+	foreach(lc, attnos)
+		node->late = bms_add_member(node->late, lfirst_int(lc));
+	node->place = RelationGetNumberOfAttributes(node->css.ss.ss_currentRelation) + list_length(node->expressions) + 1;
+}
+
+/* Describe rows with a further column, which says where they are. */
+static TupleDesc
+with_place(TupleDesc tupdesc)
+{
+	TupleDesc	result = CreateTemplateTupleDesc(tupdesc->natts + 1);
+
+	for (int i = 1; i <= tupdesc->natts; i++)
+		TupleDescCopyEntry(result, i, tupdesc, i);
+	TupleDescInitEntry(result, tupdesc->natts + 1, NULL, INT8OID, -1, 0);
+	TupleDescFinalize(result);
+
+	return result;
+}
+
+/*
+ * Describe the table's rows, in the current context: with expressions of the
+ * index as further columns, and with the one that says where they are.
+ */
 TupleDesc
 vector_node_describe(VectorNode *node)
 {
 	TupleDesc	tupdesc = RelationGetDescr(node->css.ss.ss_currentRelation);
 
-	return node->expressions == NIL ? CreateTupleDescCopy(tupdesc) : column_expressions_tupdesc(tupdesc, node->expressions);
+	tupdesc = node->expressions == NIL ? CreateTupleDescCopy(tupdesc) : column_expressions_tupdesc(tupdesc, node->expressions);
+	return node->place > 0 ? with_place(tupdesc) : tupdesc;
 }
 
 /* ---- beginning ---- */
@@ -118,6 +153,7 @@ begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, Lis
 {
 	ScanState  *ss = &node->css.ss;
 	HeapExpressions *expressions = NULL;
+	bool		plain = node->expressions == NIL && node->place == 0;
 
 	/*
 	 * a copy, whose missing values stay where they are when the cache entry
@@ -125,19 +161,18 @@ begin_table(VectorNode *node, Batch *batch, List *clauses, Bitmapset *later, Lis
 	 */
 	TupleDesc	tupdesc = CreateTupleDescCopyConstr(RelationGetDescr(ss->ss_currentRelation));
 
-	batch_init(batch, node->expressions == NIL ? tupdesc : vector_node_describe(node), batch_attnos(clauses), later,
-			   &ss->ps);
+	batch_init(batch, plain ? tupdesc : vector_node_describe(node), batch_attnos(clauses), later, &ss->ps);
 	mark_counted(batch, counted);
-	if (node->expressions == NIL)
+	if (plain)
 		node->table = heap_source_create(ss->ss_currentRelation, tupdesc, batch);
 	else
 	{
-		expressions = heap_expressions_create(ss->ss_currentRelation, tupdesc, node->expressions, batch);
+		expressions = heap_expressions_create(ss->ss_currentRelation, tupdesc, node->expressions, node->place, batch);
 		node->table = heap_expressions_source(expressions);
 	}
 	if (OidIsValid(node->index))
 		node->table = segment_source_create(ss->ss_currentRelation, node->index, batch, node->table, expressions,
-											node->returns_rows);
+											node->returns_rows, node->place);
 	batch->source = node->table;
 	node->filter = vector_filter_compile(clauses, batch);
 	node->table->excludes = vector_filter_excludes;
@@ -163,15 +198,42 @@ vector_node_begin_rows(VectorNode *node, List *clauses, List *outputs)
 	vector_node_begin(node, clauses, outputs);
 }
 
+/* What the outputs need of the rows of the joins: in place of late columns, where a row is. */
+static List *
+without_late(VectorNode *node, List *outputs)
+{
+	Bitmapset  *attnos = bms_add_member(bms_difference(batch_attnos(outputs), node->late), node->place);
+	List	   *result = NIL;
+	int			attno = -1;
+
+	while ((attno = bms_next_member(attnos, attno)) >= 0)
+		result = lappend(result, makeVar(1, attno, INT8OID, -1, InvalidOid, 0));
+	return result;
+}
+
+/* Have the rows of the joins, which are in this batch, get their late columns. */
+static void
+begin_late(VectorNode *node, Batch *joined, List *outputs, JoinRows *joins)
+{
+	joined->econtext = CreateExprContext(node->css.ss.ps.state);
+	batch_init(&node->batch, joins->tupdesc, NULL, batch_attnos(outputs), &node->css.ss.ps);
+	node->source = late_columns_create(node->table, node->css.ss.ss_currentRelation, joined, node->place, node->late,
+									   &node->batch);
+}
+
 /* The same with joins; the outputs are over their rows. */
 void
 vector_node_begin_joins(VectorNode *node, List *clauses, List *outputs, JoinRows *joins)
 {
 	Batch	   *batch = palloc0(sizeof(Batch));
+	Batch	   *joined = node->place > 0 ? palloc0(sizeof(Batch)) : &node->batch;
+	List	   *needed = node->place > 0 ? without_late(node, outputs) : outputs;
 
-	begin_table(node, batch, clauses, joins_needed(joins, outputs), NIL);
+	begin_table(node, batch, clauses, joins_needed(joins, needed), NIL);
 	batch->econtext = CreateExprContext(node->css.ss.ps.state);
-	node->source = joins_create(joins, outputs, batch, node->filter, &node->batch);
+	node->source = node->joins = joins_create(joins, needed, batch, node->filter, joined);
+	if (node->place > 0)
+		begin_late(node, joined, outputs, joins);
 	node->batch.source = node->source;
 }
 

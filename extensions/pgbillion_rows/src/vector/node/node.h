@@ -21,15 +21,23 @@ typedef struct VectorNode
 	CustomScanState css;
 	Batch		batch;
 	Source	   *table;			/* of the table's rows */
-	Source	   *source;			/* the same, or the last of the joins */
+	Source	   *joins;			/* the last of the joins, or NULL */
+	Source	   *source;			/* of the rows that leave the scan: the
+								 * table's, those of the joins, or these with
+								 * late columns */
 	VectorFilter *filter;		/* of the table's rows */
 	bool		returns_rows;	/* in the table's own form */
 	Oid			index;			/* columnar index that is read, or InvalidOid */
 	List	   *expressions;	/* of the index, which count as columns after
 								 * those of the table; NIL: of no use */
+	Bitmapset  *late;			/* columns of the table that are fetched for
+								 * the rows of the joins */
+	AttrNumber	place;			/* then the attribute, after all others of the
+								 * table, that says where a row is; else 0 */
 } VectorNode;
 
 extern void vector_node_use_index(VectorNode *node, Oid index, List *exprs);
+extern void vector_node_fetch_late(VectorNode *node, List *attnos);
 extern List *vector_node_exprs(VectorNode *node, List *exprs);
 extern TupleDesc vector_node_describe(VectorNode *node);
 extern void vector_node_begin(VectorNode *node, List *clauses, List *outputs);

@@ -33,9 +33,12 @@ const		CustomPathMethods vector_aggregate_path_methods = {
 	.PlanCustomPath = plan_aggregation,
 };
 
-/* A custom scan of a table, reading a columnar index if one is named, without its cost. */
+/*
+ * A custom scan of a table, reading a columnar index if one is named, without its
+ * cost. The late columns are fetched for the rows of joins.
+ */
 CustomPath *
-vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
+vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index, List *late,
 					  int parallel_workers, bool safe)
 {
 	CustomPath *path = makeNode(CustomPath);
@@ -47,7 +50,7 @@ vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, L
 	path->path.parallel_safe = safe;
 	path->path.parallel_workers = parallel_workers;
 	/* no groups are exchanged; if there are joins, those are added */
-	path->custom_private = list_make4(makeInteger(rel->relid), terms, list_make1_oid(index), makeInteger(0));
+	path->custom_private = list_make5(makeInteger(rel->relid), terms, list_make1_oid(index), makeInteger(0), late);
 	path->methods = &vector_aggregate_path_methods;
 
 	return path;
@@ -74,7 +77,7 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 	index = vector_choose_column_index(root, rel, target->exprs, &pages, &row);
 	run = pages + (row * rel->tuples + vector_row_cost(root, target) * rel->rows) / divisor;
 
-	path = vector_make_scan_path(parent, rel, target, terms, index, parallel_workers, safe);
+	path = vector_make_scan_path(parent, rel, target, terms, index, NIL, parallel_workers, safe);
 	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
 	path->path.startup_cost = STARTUP_COST + run;
 	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
@@ -271,6 +274,7 @@ vector_plan_scan(PlannerInfo *root, CustomPath *best_path, List *outputs, List *
 									   list_copy(list_nth(private, VECTOR_PATH_COLUMNS)), distinct,
 									   makeInteger(list_length(terms)), list_nth(private, VECTOR_PATH_EXCHANGE));
 	cscan->custom_private = lappend(cscan->custom_private, makeInteger(passthrough_after));
+	cscan->custom_private = lappend(cscan->custom_private, list_copy(list_nth(private, VECTOR_PATH_LATE)));
 	if (custom_plans != NIL)
 		inner = list_concat(inner, vector_plan_joins(cscan, list_nth_node(List, private, VECTOR_PATH_JOINS), custom_plans));
 	cscan->custom_scan_tlist = lappend(copyObject(outputs), hidden_entry(inner, list_length(outputs) + 1));

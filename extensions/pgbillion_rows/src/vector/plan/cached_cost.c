@@ -50,6 +50,14 @@ cached_sequential_page_cost(PlannerInfo *root, Cost planned)
 	return vector_tables_in_memory(root) ? CACHED_COST_PAGE * cpu_tuple_cost : planned;
 }
 
+/* What it costs to fetch a number of rows of a table, in the order of its blocks, and to copy columns of them. */
+Cost
+cached_fetch_cost(PlannerInfo *root, RelOptInfo *rel, double rows)
+{
+	return cpu_tuple_cost * (CACHED_COST_FETCH * Min(rows, rel->pages) + CACHED_COST_INDEX_ROW * rows) +
+		(vector_tables_in_memory(root) || rows <= 0 ? 0 : vector_fetch_pages_cost(rel, 1, rows));
+}
+
 /* Is it one of our paths, with these methods? Other extensions have custom paths, too, of which nothing is known. */
 static bool
 is_ours(const Path *path, const CustomPathMethods * methods)
@@ -270,7 +278,7 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 }
 
 static Cost
-sort_cost(double rows)
+sorting_cost(double rows)
 {
 	return cpu_tuple_cost * CACHED_COST_COMPARE * rows * log2(Max(rows, 2));
 }
@@ -373,9 +381,9 @@ join_cost(PlannerInfo *root, JoinPath *join)
 										(table_rows > CACHED_COST_FAR_ROWS ? CACHED_COST_PROBE_FAR * outer_rows : 0));
 	}
 	if (((MergePath *) join)->outersortkeys != NIL)
-		cost += sort_cost(outer_rows);
+		cost += sorting_cost(outer_rows);
 	if (((MergePath *) join)->innersortkeys != NIL)
-		cost += sort_cost(inner_rows);
+		cost += sorting_cost(inner_rows);
 	return cost + cpu_tuple_cost * CACHED_COST_MERGE_ROW * (outer_rows + inner_rows);
 }
 
@@ -444,7 +452,7 @@ find_cost(PlannerInfo *root, Path *path)
 			return cached_path_cost(root, ((ProjectionPath *) path)->subpath) +
 				path->pathtarget->cost.per_tuple * path->rows;
 		case T_SortPath:
-			return cached_path_cost(root, ((SortPath *) path)->subpath) + sort_cost(path->rows);
+			return cached_path_cost(root, ((SortPath *) path)->subpath) + sorting_cost(path->rows);
 		case T_GatherPath:
 			return cached_path_cost(root, ((GatherPath *) path)->subpath) + parallel_setup_cost +
 				parallel_tuple_cost * path->rows * cached_rows_factor(root, path->parent);

@@ -179,6 +179,17 @@ estimate_of(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info)
 	return known->usable ? &known->estimate : NULL;
 }
 
+/* What pages of a table, and a row, cost if some columns are read from an index. */
+static void
+index_cost(const IndexOptInfo *info, const ColumnEstimate *estimate, int columns, Cost *pages, Cost *row)
+{
+	double		share = Max(Min(estimate->valid_share, 1), 0);
+
+	/* a page of the index costs what one of the table does */
+	*pages *= 1 - share + share * estimate->pages_per_block * Max(columns, 1) / Max(info->nkeycolumns, 1);
+	*row *= 1 - share + share * COLUMN_ROW_COST_FACTOR;
+}
+
 /*
  * The columnar index that a scan of a table is to read for expressions over
  * it and perhaps others, or InvalidOid, and what its pages and rows cost in
@@ -191,9 +202,8 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	Bitmapset  *attnos = NULL;
 	IndexOptInfo *info;
 	const ColumnEstimate *estimate;
-	double		share;
-	Cost		index_pages;
-	Cost		index_row;
+	Cost		index_pages = *pages;
+	Cost		index_row = *row;
 
 	if (!vector_has_column_index(rel) || vector_shows_storage((Node *) exprs) ||
 		vector_shows_storage((Node *) rel->baserestrictinfo))
@@ -203,15 +213,121 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	if (estimate == NULL)
 		return InvalidOid;
 
-	share = Max(Min(estimate->valid_share, 1), 0);
-	/* a page of the index costs what one of the table does */
-	index_pages = *pages * (1 - share) +
-		*pages * share * estimate->pages_per_block * Max(bms_num_members(attnos), 1) / Max(info->nkeycolumns, 1);
-	index_row = *row * (1 - share) + *row * share * COLUMN_ROW_COST_FACTOR;
+	index_cost(info, estimate, bms_num_members(attnos), &index_pages, &index_row);
 	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
 		return InvalidOid;
 	*pages = index_pages;
 	*row = index_row;
+
+	return info->indexoid;
+}
+
+/* Of attributes of a table, those that an index lacks. */
+static Bitmapset *
+lacking_attributes(RelOptInfo *rel, const IndexOptInfo *info, const Bitmapset *attnos)
+{
+	Bitmapset  *lacking = NULL;
+	int			attno = -1;
+
+	while ((attno = bms_next_member(attnos, attno)) >= 0)
+	{
+		if (!has_attributes(rel, info, bms_make_singleton(attno)))
+			lacking = bms_add_member(lacking, attno);
+	}
+	return lacking;
+}
+
+/* The attributes of a table in these expressions, where an index does not have the expression; false if there are others than columns. */
+static bool
+output_attributes(RelOptInfo *rel, const IndexOptInfo *info, List *outputs, Bitmapset **attnos)
+{
+	ListCell   *lc;
+
+	*attnos = NULL;
+	foreach(lc, pull_var_clause((Node *) with_index_columns(rel, info, outputs), PVC_RECURSE_AGGREGATES))
+	{
+		Var		   *var = lfirst_node(Var, lc);
+
+		if (var->varno != rel->relid)
+			continue;
+		if (var->varattno <= 0)
+			return false;
+		*attnos = bms_add_member(*attnos, var->varattno);
+	}
+	return true;
+}
+
+/*
+ * The index that holds what a scan needs for its filter and these expressions,
+ * and of what the outputs need as much as can be; of such, that of the fewest
+ * columns. NULL if there is none.
+ */
+static IndexOptInfo *
+find_late_index(RelOptInfo *rel, List *exprs, List *outputs, Bitmapset **attnos, Bitmapset **late)
+{
+	IndexOptInfo *best = NULL;
+	ListCell   *lc;
+
+	foreach(lc, rel->indexlist)
+	{
+		IndexOptInfo *info = lfirst_node(IndexOptInfo, lc);
+		Bitmapset  *needed;
+		Bitmapset  *wanted;
+		Bitmapset  *lacking;
+
+		if (info->hypothetical || !column_index_is_ours(info))
+			continue;
+		needed = needed_attributes(rel, info, exprs);
+		if (!has_attributes(rel, info, needed) || !output_attributes(rel, info, outputs, &wanted))
+			continue;
+		lacking = lacking_attributes(rel, info, wanted);
+		if (best != NULL && (bms_num_members(lacking) > bms_num_members(*late) ||
+							 (bms_num_members(lacking) == bms_num_members(*late) && info->nkeycolumns >= best->nkeycolumns)))
+			continue;
+		best = info;
+		*attnos = bms_difference(bms_union(needed, wanted), lacking);
+		*late = lacking;
+	}
+	return best;
+}
+
+/*
+ * The columnar index that a scan of a table is to read for expressions of joins
+ * above it, where this number of rows is left for which columns that only
+ * the outputs need are fetched: *late; or InvalidOid. What its pages and rows
+ * cost, with fetching, in place of those given. With "force" it is read if there
+ * is one that can be, else if it is cheaper.
+ */
+Oid
+vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *outputs, double rows,
+						 Cost *pages, Cost *row, List **late)
+{
+	Bitmapset  *attnos = NULL;
+	Bitmapset  *lacking = NULL;
+	IndexOptInfo *info;
+	const ColumnEstimate *estimate;
+	Cost		index_pages = *pages;
+	Cost		index_row = *row;
+	int			attno = -1;
+
+	*late = NIL;
+	if (!vector_has_column_index(rel) || vector_shows_storage((Node *) exprs) || vector_shows_storage((Node *) outputs) ||
+		vector_shows_storage((Node *) rel->baserestrictinfo))
+		return InvalidOid;
+	info = find_late_index(rel, exprs, outputs, &attnos, &lacking);
+	estimate = info == NULL ? NULL : estimate_of(root, rel, info);
+	/* one that has all is not for us */
+	if (estimate == NULL || bms_is_empty(lacking))
+		return InvalidOid;
+
+	index_cost(info, estimate, bms_num_members(attnos), &index_pages, &index_row);
+	index_pages += cached_fetch_cost(root, rel, LATE_ROWS_FACTOR * rows);
+	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
+		return InvalidOid;
+	*pages = index_pages;
+	*row = index_row;
+	while ((attno = bms_next_member(lacking, attno)) >= 0)
+		*late = lappend_int(*late, attno);
 
 	return info->indexoid;
 }

@@ -21,6 +21,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/spccache.h"
 
 #include "planner/group_estimate.h"
 #include "planner/planner_memo.h"
@@ -118,6 +119,21 @@ Cost
 vector_read_cost(void)
 {
 	return cpu_tuple_cost * KERNEL_COST_FACTOR;
+}
+
+/*
+ * What pages cost of which rows are fetched, as in PostgreSQL's bitmap scans, from this share of a table's blocks.
+ */
+Cost
+vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows)
+{
+	double		pages = Max(rel->pages * share, 1);
+	double		fetched = Min(2 * pages * rows / (2 * pages + rows), pages);
+	double		random_cost;
+	double		page_cost;
+
+	get_tablespace_page_costs(rel->reltablespace, &random_cost, &page_cost);
+	return fetched * (random_cost - (random_cost - page_cost) * sqrt(fetched / pages));
 }
 
 /* What is known of a table's filter. */

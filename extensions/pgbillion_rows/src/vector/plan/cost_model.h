@@ -82,6 +82,13 @@
  */
 #define COLUMN_ROW_COST_FACTOR 0.3
 
+/*
+ * For how many times the rows that PostgreSQL estimates joins to return columns
+ * can be fetched before that takes longer than to read them of all rows: it must
+ * pay also where there are more.
+ */
+#define LATE_ROWS_FACTOR 3.0
+
 /* ---- groups ---- */
 
 /*
@@ -245,6 +252,7 @@ extern double vector_groups_memory(PathTarget *target, double groups);
 extern List *vector_ordered_terms(PlannerInfo *root, List *restrictinfos);
 extern double vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n);
 extern Cost vector_read_cost(void);
+extern Cost vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows);
 extern Cost vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
@@ -265,6 +273,7 @@ extern bool vector_is_rows_of_joins(const Path *path);
 extern bool vector_is_filter_scan(const Path *path);
 extern double cached_rows_factor(PlannerInfo *root, RelOptInfo *rel);
 extern Cost cached_sequential_page_cost(PlannerInfo *root, Cost planned);
+extern Cost cached_fetch_cost(PlannerInfo *root, RelOptInfo *rel, double rows);
 extern Cost cached_path_cost(PlannerInfo *root, Path *path);
 extern Cost cached_cost_beyond(PlannerInfo *root, Path *path);
 

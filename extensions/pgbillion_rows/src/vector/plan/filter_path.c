@@ -282,19 +282,6 @@ choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const Top
 	return choice->terms != NIL || choice->order != NULL || choice->columns.all;
 }
 
-/* What it costs to fetch rows of blocks that are read from an index, as PostgreSQL's bitmap scans do. */
-static Cost
-fetch_cost(RelOptInfo *rel, double share, double rows)
-{
-	double		pages = Max(rel->pages * share, 1);
-	double		fetched = Min(2 * pages * rows / (2 * pages + rows), pages);
-	double		random_cost;
-	double		page_cost;
-
-	get_tablespace_page_costs(rel->reltablespace, &random_cost, &page_cost);
-	return fetched * (random_cost - (random_cost - page_cost) * sqrt(fetched / pages));
-}
-
 /* What rows and pages take that are in memory: cached_path_cost(). */
 static Cost
 cached_columns_cost(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice, double fetched)
@@ -342,7 +329,7 @@ filter_path(PlannerInfo *root, RelOptInfo *rel, const ScanChoice *choice, int wo
 	run += (cpu_tuple_cost * SCAN_RETURN_COST_FACTOR + other_cost.per_tuple) * left;
 	run += rel->reltarget->cost.per_tuple * rows;
 	if (columns && !choice->columns.all)
-		pages += fetch_cost(rel, share, left * share);
+		pages += vector_fetch_pages_cost(rel, share, left * share);
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = rel;

@@ -30,11 +30,36 @@
 
 /* ---- the table ---- */
 
-/* Estimate what the table costs in a columnar index that has all columns that are needed of it. */
+/* Divide the columns that are needed of a table into those that other joins than the last one may look at, and others. */
+static void
+divide_columns(RelOptInfo *table, List **looked_at, List **outputs)
+{
+	ListCell   *lc;
+
+	*looked_at = *outputs = NIL;
+	foreach(lc, table->reltarget->exprs)
+	{
+		Relids		needed = table->attr_needed[lfirst_node(Var, lc)->varattno - table->min_attr];
+
+		/* 0 is what is returned */
+		if (bms_is_member(0, needed) && bms_membership(needed) == BMS_SINGLETON)
+			*outputs = lappend(*outputs, lfirst(lc));
+		else
+			*looked_at = lappend(*looked_at, lfirst(lc));
+	}
+}
+
+/*
+ * Estimate what the table costs in a columnar index that has all columns that
+ * are needed of it, or those that joins look at.
+ */
 static void
 appraise_column_index(PlannerInfo *root, JoinChain *chain)
 {
 	Cost		row = chain->row + chain->terms;
+	List	   *looked_at;
+	List	   *outputs;
+	List	   *late;
 	ListCell   *lc;
 
 	chain->column_pages = chain->pages;
@@ -46,8 +71,18 @@ appraise_column_index(PlannerInfo *root, JoinChain *chain)
 		if (!IsA(lfirst(lc), Var) || lfirst_node(Var, lc)->varattno <= 0)
 			return;
 	}
-	if (OidIsValid(vector_choose_column_index(root, chain->table, chain->table->reltarget->exprs, &chain->column_pages, &row)))
-		chain->column_share = row / (chain->row + chain->terms);
+	if (!OidIsValid(vector_choose_column_index(root, chain->table, chain->table->reltarget->exprs, &chain->column_pages, &row)))
+	{
+		/* what else needs columns of a part is with the table that it is of */
+		if (chain->table->reloptkind != RELOPT_BASEREL)
+			return;
+		divide_columns(chain->table, &looked_at, &outputs);
+		chain->late = OidIsValid(vector_choose_late_index(root, chain->table, looked_at, outputs, 0, &chain->column_pages,
+														  &row, &late));
+	}
+	chain->column_share = row / (chain->row + chain->terms);
+	/* that where rows are is a column, too */
+	chain->natts += chain->late;
 }
 
 /* A chain of a table that is read itself, without a step. */
@@ -250,15 +285,32 @@ join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row)
 	*row = chain->row + JOIN_KEY_TEST_COST * chain->tests + chain->terms * chain->share;
 }
 
-/* Cost of all that happens before the rows of the joins are used, in one process. */
+/* How many rows of a table are likely among those of a join, each of them once. */
+double
+join_chain_rows_fetched(PlannerInfo *root, RelOptInfo *table, RelOptInfo *joined)
+{
+	return Min(joined->rows * cached_rows_factor(root, joined), table->rows * cached_rows_factor(root, table));
+}
+
+/*
+ * Cost of all that happens before the rows of the joins are used, in one process.
+ * Of these rows, those of `joined`, late columns are fetched; NULL: of those of
+ * further joins.
+ */
 Cost
-join_chain_cost(const JoinChain *chain)
+join_chain_cost(PlannerInfo *root, const JoinChain *chain, RelOptInfo *joined)
 {
 	Cost		pages;
 	Cost		row;
+	Cost		reading;
 
 	join_chain_scan_cost(chain, &pages, &row);
-	return chain->column_pages + row * chain->column_share * chain->tuples + chain->own + chain->shared;
+	reading = chain->column_pages + row * chain->column_share * chain->tuples;
+	if (chain->late && joined != NULL)
+		reading = Min(reading + cached_fetch_cost(root, chain->table,
+												  LATE_ROWS_FACTOR * join_chain_rows_fetched(root, chain->table, joined)),
+					  pages + row * chain->tuples);
+	return reading + chain->own + chain->shared;
 }
 
 /* The same in each of `divisor` processes, of a chain of several tables. */

@@ -44,6 +44,8 @@ struct JoinChain
 	/* with a columnar index, as far as that can be told before the joins */
 	Cost		column_pages;
 	double		column_share;	/* of what rows cost; 1: it is not read */
+	bool		late;			/* it lacks columns, which are fetched for the
+								 * rows of the joins */
 	/* of the steps */
 	int			tests;			/* of keys that go down */
 	double		share;			/* of the table's rows that these leave */
@@ -58,7 +60,8 @@ extern List *join_chain_steps(const JoinChain *chain);
 extern List *join_chain_parts(PlannerInfo *root, JoinChain *chain);
 extern void join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row);
 extern Cost join_chain_joins_cost(const JoinChain *chain, double divisor);
-extern Cost join_chain_cost(const JoinChain *chain);
+extern double join_chain_rows_fetched(PlannerInfo *root, RelOptInfo *table, RelOptInfo *joined);
+extern Cost join_chain_cost(PlannerInfo *root, const JoinChain *chain, RelOptInfo *joined);
 extern Cost join_chain_shared_cost(PlannerInfo *root, const JoinChain *chain, double divisor);
 
 #endif							/* PGBILLION_VECTOR_JOIN_CHAIN_H */

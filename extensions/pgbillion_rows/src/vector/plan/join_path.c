@@ -38,9 +38,9 @@ int			vector_join = PLAN_ON;
 
 /* Take a chain if it is the cheapest so far. */
 static void
-consider(JoinChain *chain, JoinChain **best, Cost *best_cost)
+consider(PlannerInfo *root, RelOptInfo *joined, JoinChain *chain, JoinChain **best, Cost *best_cost)
 {
-	Cost		cost = join_chain_cost(chain);
+	Cost		cost = join_chain_cost(root, chain, joined);
 
 	if (cost < *best_cost)
 	{
@@ -63,7 +63,7 @@ look_for_chain(PlannerInfo *root, RelOptInfo *joined, List *paths, bool safe, Jo
 		const char *refusal = join_chain_of_path(root, joined, lfirst(lc), safe, &chain, &nsteps);
 
 		if (refusal == NULL)
-			consider(chain, best, best_cost);
+			consider(root, joined, chain, best, best_cost);
 		/* the one that has got furthest tells most */
 		else if (*reason == NULL || nsteps > 0)
 			*reason = refusal;
@@ -92,7 +92,7 @@ join_chain_find(PlannerInfo *root, RelOptInfo *joined, bool safe, const char **r
 	look_for_chain(root, joined, joined->partial_pathlist, safe, &best, &best_cost, reason);
 	searched = join_chain_of_search(root, joined, safe);
 	if (searched != NULL)
-		consider(searched, &best, &best_cost);
+		consider(root, joined, searched, &best, &best_cost);
 	if (best != NULL)
 		*reason = NULL;
 	return best;
@@ -148,11 +148,11 @@ planned_cost(const Rival *rival, Cost taken)
 	return rival->planned * (taken / Max(rival->taken, cpu_tuple_cost));
 }
 
-/* The expressions that need columns of the table. */
+/* The expressions of the joins that need columns of the table. */
 static List *
-exprs_of(JoinChain *chain, PathTarget *target)
+exprs_of_joins(JoinChain *chain)
 {
-	List	   *exprs = list_copy(target->exprs);
+	List	   *exprs = NIL;
 	ListCell   *lc;
 
 	foreach(lc, join_chain_steps(chain))
@@ -166,20 +166,44 @@ exprs_of(JoinChain *chain, PathTarget *target)
 	return exprs;
 }
 
+/* Which columnar index a chain reads. */
+typedef struct ChainIndex
+{
+	Oid			index;			/* or InvalidOid */
+	List	   *late;			/* columns that it lacks, which are fetched
+								 * for the rows of the joins */
+} ChainIndex;
+
+/* Choose the index that a chain reads, and what pages and rows of the table cost then. */
+static ChainIndex
+choose_index(PlannerInfo *root, JoinChain *chain, PathTarget *target, Cost *pages, Cost *row)
+{
+	ChainIndex	result = {InvalidOid, NIL};
+	List	   *exprs;
+
+	if (!chain->has_column_index)
+		return result;
+	exprs = exprs_of_joins(chain);
+	result.index = vector_choose_column_index(root, chain->table, list_concat_copy(target->exprs, exprs), pages, row);
+	if (!OidIsValid(result.index))
+		result.index = vector_choose_late_index(root, chain->table, exprs, target->exprs,
+												join_chain_rows_fetched(root, chain->table, chain->joined),
+												pages, row, &result.late);
+	return result;
+}
+
 /*
  * What a chain costs each of `divisor` processes, except for what is done with
  * the rows of the joins, and which columnar index it reads.
  */
 static Cost
-run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor, Oid *index)
+run_cost(PlannerInfo *root, JoinChain *chain, PathTarget *target, double divisor, ChainIndex *index)
 {
 	Cost		pages;
 	Cost		row;
 
 	join_chain_scan_cost(chain, &pages, &row);
-	*index = InvalidOid;
-	if (chain->has_column_index)
-		*index = vector_choose_column_index(root, chain->table, exprs_of(chain, target), &pages, &row);
+	*index = choose_index(root, chain, target, &pages, &row);
 	/* to PostgreSQL, reading takes as long however many read */
 	if (vector_tables_in_memory(root))
 		pages /= divisor;
@@ -259,7 +283,7 @@ count_plain(List *terms)
 /* The custom scan of a table, with joins, for a target, without its cost and what it takes. */
 static JoinsPath *
 chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *target, int parallel_workers,
-		   bool safe, Oid index)
+		   bool safe, ChainIndex index)
 {
 	List	   *joins = NIL;
 	JoinsPath  *result = palloc0(sizeof(JoinsPath));
@@ -270,7 +294,7 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	int			plain = last < 0 ? list_length(terms) : count_plain(terms);
 	ListCell   *lc;
 
-	*path = *vector_make_scan_path(parent, chain->table, target, list_copy_head(terms, plain), index,
+	*path = *vector_make_scan_path(parent, chain->table, target, list_copy_head(terms, plain), index.index, index.late,
 								   parallel_workers, safe);
 	result->has_subqueries = has_subqueries(terms, steps);
 
@@ -303,7 +327,7 @@ aggregated_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, const R
 {
 	double		divisor = vector_parallel_divisor(parallel_workers);
 	double		rows = chain->joined->rows / divisor;
-	Oid			index;
+	ChainIndex	index;
 	Cost		run = run_cost(root, chain, target, divisor, &index);
 	JoinsPath  *result = chain_path(root, parent, chain, target, parallel_workers, safe, index);
 	CustomPath *path = &result->path;
@@ -407,7 +431,7 @@ join_offer_find(PlannerInfo *root, RelOptInfo *joined)
 
 /* What the rows of one table's chain take each of `divisor` processes, and which columnar index it reads. */
 static Cost
-rows_cost(PlannerInfo *root, JoinChain *chain, double divisor, Oid *index)
+rows_cost(PlannerInfo *root, JoinChain *chain, double divisor, ChainIndex *index)
 {
 	RelOptInfo *joined = chain->joined;
 
@@ -424,7 +448,7 @@ static Cost
 all_rows_cost(PlannerInfo *root, JoinChain *chain, double divisor)
 {
 	RelOptInfo *joined = chain->joined;
-	Oid			index;
+	ChainIndex	index;
 
 	if (chain->ntables == 0)
 		return rows_cost(root, chain, divisor, &index);
@@ -462,7 +486,7 @@ table_rows_path(PlannerInfo *root, JoinChain *chain, bool safe, int workers, dou
 {
 	RelOptInfo *joined = chain->joined;
 	double		divisor = vector_parallel_divisor(workers);
-	Oid			index;
+	ChainIndex	index;
 	Cost		taken = rows_cost(root, chain, divisor, &index);
 	JoinsPath  *result = chain_path(root, joined, chain, joined->reltarget, workers, safe, index);
 	CustomPath *path = &result->path;
@@ -639,7 +663,8 @@ offer_rows(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo 
 	if (workers > 0)
 		offer_chain(root, of_workers, true, workers);
 	/* as good, and for more */
-	if (any != NULL && of_workers != NULL && join_chain_cost(of_workers) <= join_chain_cost(any))
+	if (any != NULL && of_workers != NULL &&
+		join_chain_cost(root, of_workers, joined) <= join_chain_cost(root, any, joined))
 		any = NULL;
 	if (any != NULL && can_return_rows(root, any))
 		offer_chain(root, any, false, 0);

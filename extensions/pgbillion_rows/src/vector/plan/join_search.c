@@ -445,7 +445,8 @@ prolong(PlannerInfo *root, RelOptInfo *joined, JoinChain *chain, const Joining *
 	JoinStep	tried;
 
 	if (join_step_try(root, join, inner, &tried) != NULL || !join_chain_try_longer(chain, &tried, &longer) ||
-		(memory != NULL && memory->chains[safe] != NULL && join_chain_cost(&longer) >= join_chain_cost(memory->chains[safe])))
+		(memory != NULL && memory->chains[safe] != NULL &&
+		 join_chain_cost(root, &longer, joined) >= join_chain_cost(root, memory->chains[safe], joined)))
 		return false;
 	if (memory == NULL)
 		memory = make_memory(root, joined);
@@ -651,7 +652,7 @@ look_along(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *along, RelOptInfo 
 			continue;
 		side = join_step_inner_of_relation(root, other, safe);
 		if (side == NULL || !is_for_parts(chain, side, join) ||
-			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(chain) : 0) +
+			!is_promising(joined, Max(least_cost(chain->tuples), chain->nsteps > 0 ? join_chain_cost(root, chain, NULL) : 0) +
 						  side->path->total_cost))
 			continue;
 		join->table = chain->table->relid;

@@ -52,6 +52,8 @@ typedef enum VectorPathPrivate
 								 * any */
 	VECTOR_PATH_EXCHANGE,		/* an integer: about how many groups processes
 								 * exchange, or 0 */
+	VECTOR_PATH_LATE,			/* a list of integers: columns of the table
+								 * that are fetched for the rows of joins */
 	VECTOR_PATH_JOINS,			/* a list per join: JoinPathPrivate */
 	VECTOR_PATH_ROWS			/* a list: the columns of the rows of joins */
 } VectorPathPrivate;
@@ -74,7 +76,7 @@ typedef enum JoinPathKind
 
 /* aggregate_path.c */
 extern CustomPath *vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index,
-										 int parallel_workers, bool safe);
+										 List *late, int parallel_workers, bool safe);
 extern CustomScan *vector_plan_scan(PlannerInfo *root, CustomPath *best_path, List *outputs, List *custom_plans,
 									int passthrough_after);
 extern Path *vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTarget *target,
@@ -85,6 +87,8 @@ extern void vector_share_pairs(Path *path, double pairs, Cost cost);
 /* columns_path.c */
 extern bool vector_has_column_index(RelOptInfo *rel);
 extern Oid	vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost *pages, Cost *row);
+extern Oid	vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *outputs, double rows,
+									 Cost *pages, Cost *row, List **late);
 extern bool vector_index_has_filter(PlannerInfo *root, RelOptInfo *rel, List *exprs);
 extern void vector_columns_init(void);
 

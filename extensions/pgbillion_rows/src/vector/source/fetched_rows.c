@@ -20,6 +20,9 @@
 #include "access/heapam.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
+#if PG_VERSION_NUM < 170000
+#include "utils/snapmgr.h"
+#endif
 
 #include "column_index/column_index.h"
 #include "vector/source/heap.h"
@@ -106,6 +109,33 @@ row_fetch_list(RowFetch *fetch, const RowPlace *places, int n)
 	page_reader_again(fetch->reader);
 }
 
+/*
+ * The version of a row at a line pointer, of which the snapshot has been found
+ * to see it: as long as the snapshot is used, it is neither removed nor moved.
+ */
+static void
+find_version(RowFetch *fetch, Buffer buffer, OffsetNumber line, HeapTuple row)
+{
+	Page		page = BufferGetPage(buffer);
+	bool		found = false;
+
+#if PG_VERSION_NUM < 170000
+	/* unless rows that old snapshots see may be removed: that is an error */
+	TestForOldSnapshot(fetch->snapshot, fetch->rel, page);
+#endif
+	if (line >= FirstOffsetNumber && line <= PageGetMaxOffsetNumber(page) && ItemIdIsNormal(PageGetItemId(page, line)))
+	{
+		row->t_data = (HeapTupleHeader) PageGetItem(page, PageGetItemId(page, line));
+		row->t_len = ItemIdGetLength(PageGetItemId(page, line));
+		row->t_tableOid = RelationGetRelid(fetch->rel);
+		ItemPointerSet(&row->t_self, BufferGetBlockNumber(buffer), line);
+		found = HeapTupleSatisfiesVisibility(row, fetch->snapshot, buffer);
+	}
+	if (!found)
+		elog(ERROR, "a row that was visible is gone from block %u of \"%s\"", BufferGetBlockNumber(buffer),
+			 RelationGetRelationName(fetch->rel));
+}
+
 /* Line pointers that a page with rows to be fetched is expected to have. */
 #define EXPECTED_LINES FEW_ROWS
 
@@ -129,9 +159,14 @@ find_rows(RowFetch *fetch, int row)
 	LockBuffer(buffer, BUFFER_LOCK_SHARE);
 	while (found && fetch->end < fetch->n && fetch->places[fetch->end].block == fetch->places[row].block)
 	{
+		const RowPlace *place = &fetch->places[fetch->end];
+		HeapTuple	tuple = &fetch->rows[fetch->end - fetch->first];
+
 		Assert(fetch->end - fetch->first < MaxHeapTuplesPerPage);
-		found = column_row_find(fetch->rel, buffer, fetch->snapshot, fetch->places[fetch->end].line,
-								&fetch->rows[fetch->end - fetch->first]);
+		if (place->version)
+			find_version(fetch, buffer, place->line, tuple);
+		else
+			found = column_row_find(fetch->rel, buffer, fetch->snapshot, place->line, tuple);
 		fetch->end++;
 	}
 	LockBuffer(buffer, BUFFER_LOCK_UNLOCK);

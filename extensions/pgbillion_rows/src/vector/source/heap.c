@@ -144,6 +144,17 @@ store(Source *source, int row, TupleTableSlot *slot)
 	vector_scan_store(heap->scan, heap->tuples[row], slot);
 }
 
+/* Where the n rows of the batch are that are left. */
+void
+heap_source_places(Source *source, int n, Datum *places)
+{
+	HeapSource *heap = (HeapSource *) source;
+
+	/* batches without columns are not compacted */
+	Assert(heap->rows_read);
+	vector_scan_places(heap->scan, heap->tuples, n, places);
+}
+
 /* Remember what a scan has counted, and end it. */
 static void
 end_pages(Source *source)

@@ -70,6 +70,7 @@ extern void vector_scan_list(VectorScan *scan, const BlockNumber *blocks, int n)
 extern int	vector_scan_next(VectorScan *scan, HeapTupleHeader **tuples);
 extern VectorFetch *vector_scan_fetch(VectorScan *scan);
 extern void vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot);
+extern void vector_scan_places(VectorScan *scan, HeapTupleHeader *tuples, int n, Datum *places);
 extern void vector_scan_end(VectorScan *scan);
 extern void vector_scan_counts(VectorScan *scan, uint64 *all_visible, uint64 *checked);
 
@@ -81,14 +82,39 @@ typedef struct RowFetch RowFetch;
 typedef struct RowPlace
 {
 	BlockNumber block;
-	OffsetNumber line;			/* of the root of its HOT chain */
+	OffsetNumber line;			/* of the root of its HOT chain, or */
+	bool		version;		/* of the version that the snapshot sees */
 } RowPlace;
+
+/* A place as a value of a column, an int8. Places of ascending blocks ascend. */
+static inline Datum
+row_place_value(RowPlace place)
+{
+	return Int64GetDatum((int64) place.block << 17 | (int64) place.version << 16 | place.line);
+}
+
+static inline RowPlace
+row_place_of(Datum value)
+{
+	uint64		number = (uint64) DatumGetInt64(value);
+	RowPlace	place = {
+		.block = (BlockNumber) (number >> 17),
+		.line = (OffsetNumber) (number & 0xFFFF),
+		.version = (number >> 16 & 1) != 0,
+	};
+
+	return place;
+}
 
 extern RowFetch *row_fetch_begin(Relation rel, Snapshot snapshot, bool read_only);
 extern void row_fetch_list(RowFetch *fetch, const RowPlace *places, int n);
 extern bool row_fetch_store(RowFetch *fetch, int row, TupleTableSlot *slot);
 extern void row_fetch_counts(const RowFetch *fetch, uint64 *rows, uint64 *blocks);
 extern void row_fetch_end(RowFetch *fetch);
+
+/* ---- heap.c ---- */
+
+extern void heap_source_places(Source *source, int n, Datum *places);
 
 /* ---- heap_expressions.c ---- */
 

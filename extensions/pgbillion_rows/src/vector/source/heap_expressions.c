@@ -6,7 +6,8 @@
  * Where a batch has columns that a columnar index has and the table has not,
  * rows of the heap have them by evaluation. The heap's source gives rows to a
  * batch of its own, with the attributes of the table that are columns or that
- * expressions need, and what is asked for is copied or computed from there.
+ * expressions need, and what is asked for is copied or computed from there. So
+ * is a column that says where rows are.
  *
  * All rows of the batch are evaluated, also those of which PostgreSQL would not
  * ask: as every row had its expressions evaluated when it was inserted, or
@@ -28,18 +29,22 @@ struct HeapExpressions
 	int		   *origins;		/* of the batch's columns: the column of
 								 * `inner`, or -1: */
 	ByRow	   *exprs;
+	int			place;			/* the column that says where rows are, or -1 */
 };
 
 /* The expression that an attribute of the batch is, or NULL. */
 static Expr *
 expression_of(List *expressions, int natts, AttrNumber attno)
 {
-	return attno <= natts ? NULL : list_nth(expressions, attno - natts - 1);
+	return attno <= natts || attno > natts + list_length(expressions) ? NULL : list_nth(expressions, attno - natts - 1);
 }
 
-/* The table's attributes that columns of a batch need; with `filter`, those of columns that a filter needs. */
+/*
+ * The table's attributes that columns of a batch need, except the one that says
+ * where rows are; with `filter`, those of columns that a filter needs.
+ */
 static Bitmapset *
-needed_attnos(Batch *batch, List *expressions, int natts, bool filter)
+needed_attnos(Batch *batch, List *expressions, int natts, int place, bool filter)
 {
 	Bitmapset  *attnos = NULL;
 
@@ -48,7 +53,7 @@ needed_attnos(Batch *batch, List *expressions, int natts, bool filter)
 		Column	   *column = &batch->columns[i];
 		Expr	   *expr = expression_of(expressions, natts, column->attno);
 
-		if (filter ? !column->filter : !column->later)
+		if (i == place || (filter ? !column->filter : !column->later))
 			continue;
 		attnos = expr == NULL ? bms_add_member(attnos, column->attno) :
 			bms_join(attnos, batch_attnos(list_make1(expr)));
@@ -58,16 +63,18 @@ needed_attnos(Batch *batch, List *expressions, int natts, bool filter)
 
 /*
  * The rows of a heap for a batch whose columns are the table's, and after these
- * natts the expressions of an index. Everything belongs to the current context.
+ * natts the expressions of an index, and maybe one, the attribute `place`, that
+ * says where rows are. Everything belongs to the current context.
  */
 HeapExpressions *
-heap_expressions_create(Relation rel, TupleDesc tupdesc, List *expressions, Batch *batch)
+heap_expressions_create(Relation rel, TupleDesc tupdesc, List *expressions, AttrNumber place, Batch *batch)
 {
 	HeapExpressions *rows = palloc0(sizeof(HeapExpressions));
 	int			natts = tupdesc->natts;
 
-	batch_init(&rows->inner, tupdesc, needed_attnos(batch, expressions, natts, true),
-			   needed_attnos(batch, expressions, natts, false), batch->parent);
+	rows->place = place > 0 ? batch_index(batch, place) : -1;
+	batch_init(&rows->inner, tupdesc, needed_attnos(batch, expressions, natts, rows->place, true),
+			   needed_attnos(batch, expressions, natts, rows->place, false), batch->parent);
 	rows->heap = rows->inner.source = heap_source_create(rel, tupdesc, &rows->inner);
 	rows->origins = palloc(sizeof(int) * Max(batch->ncolumns, 1));
 	rows->exprs = palloc0(sizeof(ByRow) * Max(batch->ncolumns, 1));
@@ -75,7 +82,7 @@ heap_expressions_create(Relation rel, TupleDesc tupdesc, List *expressions, Batc
 	{
 		Expr	   *expr = expression_of(expressions, natts, batch->columns[i].attno);
 
-		rows->origins[i] = expr == NULL ? batch_index(&rows->inner, batch->columns[i].attno) : -1;
+		rows->origins[i] = expr == NULL && i != rows->place ? batch_index(&rows->inner, batch->columns[i].attno) : -1;
 		if (expr != NULL)
 			expr_by_row_prepare(&rows->exprs[i], expr, &rows->inner);
 	}
@@ -124,7 +131,9 @@ heap_expressions_load(HeapExpressions *rows, Batch *batch, int index)
 
 	Assert(inner->n == batch->n);
 	clear_nulls(to);
-	if (rows->origins[index] >= 0)
+	if (index == rows->place)
+		heap_source_places(rows->heap, batch->n, to->values);
+	else if (rows->origins[index] >= 0)
 	{
 		const Column *from = batch_column(inner, rows->origins[index]);
 

@@ -21,7 +21,9 @@
  * order are wanted, the segments may be gone through from the last one on.
  *
  * If rows are wanted in the table's own form, locate() has the index say where
- * the rows are that are left, and store() fetches them (fetched_rows.c).
+ * the rows are that are left, and store() fetches them (fetched_rows.c). If some
+ * columns are wanted only once joins have removed rows, where each row is is a
+ * column of the batch, and late_columns.c has rows fetched by that.
  *
  * In a parallel plan the processes share a counter of segments. The leader
  * decides whether the table is read this way; a process that may not read the
@@ -57,6 +59,13 @@ StaticAssertDecl(lengthof(count_names) == NCOUNTS, "a name for each count");
 
 /* ---- beginning ---- */
 
+/* Is the index asked where rows are? */
+static inline bool
+finds_rows(const SegmentSource *source)
+{
+	return source->returns_rows || source->place >= 0;
+}
+
 /* Begin to read the index, if it may be read. */
 static void
 open_reader(SegmentSource *source)
@@ -72,7 +81,7 @@ open_reader(SegmentSource *source)
 	old = MemoryContextSwitchTo(source->context);
 	source->reader = column_reader_begin(source->rel, source->index, source->estate->es_snapshot,
 										 source->attributes, source->ncolumns, &source->declined);
-	if (source->reader != NULL && source->returns_rows && !column_reader_has_lines(source->reader))
+	if (source->reader != NULL && finds_rows(source) && !column_reader_has_lines(source->reader))
 	{
 		source->declined = "the index was created by an earlier version, and needs REINDEX";
 		column_reader_end(source->reader);
@@ -346,6 +355,8 @@ begin_window(SegmentSource *source, Batch *batch)
 		column->prepared = column->is_kept = column->has_kept_nulls = column->has_codes = false;
 		batch->columns[i].loaded = false;
 	}
+	if (source->place >= 0)
+		batch->columns[source->place].loaded = false;
 	batch->n = n;
 	vector_count_tuples_returned(source->rel, n);
 }
@@ -389,6 +400,66 @@ next_batch(Source *base, Batch *batch)
 	return true;
 }
 
+/* ---- where rows are ---- */
+
+/* The number in the window of a row of the batch. */
+static inline int
+row_of_window(const SegmentSource *source, int row)
+{
+	return source->selected ? source->rows[row] : row;
+}
+
+/*
+ * Find the line pointers of the rows that are left, block by block. They are
+ * what the index says; the heap is looked at when a row is stored.
+ */
+static bool
+locate(Source *base, Batch *batch)
+{
+	SegmentSource *source = (SegmentSource *) base;
+	const uint32 *first_row;
+	OffsetNumber lines[MaxHeapTuplesPerPage];
+	int			block = source->batch_block;
+	int			known = -1;		/* the block of which lines[] are */
+
+	Assert(finds_rows(source));
+	if (source->from_heap)
+		return true;
+	first_row = source->segment->first_row;
+	for (int i = 0; i < batch->n; i++)
+	{
+		int			row = row_of_window(source, i);
+
+		while (first_row[block + 1] <= source->first_row + row)
+			block++;
+		Assert(block < source->block && source->places[block] == IN_INDEX);
+		if (block != known && !column_reader_lines(source->reader, block, lines))
+		{
+			leave_segment(source);
+			return false;
+		}
+		known = block;
+		source->rows_at[row].block = source->first_block + block;
+		source->rows_at[row].line = lines[source->first_row + row - first_row[block]];
+		source->rows_at[row].version = false;
+	}
+	return true;
+}
+
+/* Fill in the column that says where the rows are that are left. */
+static void
+load_places(SegmentSource *source, Batch *batch)
+{
+	Column	   *column = &batch->columns[source->place];
+
+	/* it is never NULL */
+	Assert(!column->dirty);
+	column->has_nulls = false;
+	for (int i = 0; i < batch->n; i++)
+		column->values[i] = row_place_value(source->rows_at[row_of_window(source, i)]);
+	column->loaded = true;
+}
+
 /* ---- columns of a batch ---- */
 
 static bool
@@ -402,6 +473,12 @@ prepare(Source *base, Batch *batch, const int *columns, int n)
 	{
 		SegmentColumn *column = &source->columns[columns[i]];
 
+		if (columns[i] == source->place)
+		{
+			if (!locate(base, batch))
+				return false;
+			continue;
+		}
 		if (column->prepared || !segment_needs_values(source, batch, columns[i]))
 			continue;
 		if (!segment_load_window(source, columns[i]))
@@ -421,6 +498,8 @@ load(Source *base, Batch *batch, int index)
 
 	if (source->from_heap)
 		heap_load(source, batch, index);
+	else if (index == source->place)
+		load_places(source, batch);
 	else
 		segment_load(source, batch, index);
 }
@@ -430,7 +509,7 @@ packed(Source *base, Batch *batch, int index, bool with_nulls, Packed *result)
 {
 	SegmentSource *source = (SegmentSource *) base;
 
-	return !source->from_heap && segment_packed(source, batch, index, with_nulls, result);
+	return !source->from_heap && index != source->place && segment_packed(source, batch, index, with_nulls, result);
 }
 
 static bool
@@ -438,7 +517,7 @@ bounds(Source *base, Batch *batch, int index, Bounds *result)
 {
 	SegmentSource *source = (SegmentSource *) base;
 
-	return !source->from_heap && segment_bounds(source, batch, index, result);
+	return !source->from_heap && index != source->place && segment_bounds(source, batch, index, result);
 }
 
 static bool
@@ -446,7 +525,7 @@ codes(Source *base, Batch *batch, int index, Codes *result)
 {
 	SegmentSource *source = (SegmentSource *) base;
 
-	return !source->from_heap && segment_codes(source, batch, index, result);
+	return !source->from_heap && index != source->place && segment_codes(source, batch, index, result);
 }
 
 /* ---- the rest of the interface ---- */
@@ -477,6 +556,8 @@ has_no_nulls(Source *base, Batch *batch, int index)
 {
 	SegmentSource *source = (SegmentSource *) base;
 
+	if (index == source->place)
+		return true;
 	if (source->from_heap && source->expressions != NULL)
 		return heap_expressions_has_no_nulls(source->expressions, index);
 	if (source->from_heap)
@@ -512,47 +593,18 @@ keep(Source *base, Batch *batch, const uint16 *rows, int n)
 
 /* ---- rows in the table's own form ---- */
 
-/* The number in the window of a row of the batch. */
-static inline int
-row_of_window(const SegmentSource *source, int row)
+/* Have the next n rows be those of left[]. */
+static void
+fetch_left(SegmentSource *source, int n)
 {
-	return source->selected ? source->rows[row] : row;
-}
-
-/*
- * Find the line pointers of the rows that are left, block by block. They are
- * what the index says; the heap is looked at when a row is stored.
- */
-static bool
-locate(Source *base, Batch *batch)
-{
-	SegmentSource *source = (SegmentSource *) base;
-	const uint32 *first_row;
-	OffsetNumber lines[MaxHeapTuplesPerPage];
-	int			block = source->batch_block;
-	int			known = -1;		/* the block of which lines[] are */
-
-	Assert(source->returns_rows);
-	if (source->from_heap)
-		return true;
-	first_row = source->segment->first_row;
-	for (int i = 0; i < batch->n; i++)
+	if (source->fetch == NULL)
 	{
-		int			row = row_of_window(source, i);
+		MemoryContext old = MemoryContextSwitchTo(source->context);
 
-		while (first_row[block + 1] <= source->first_row + row)
-			block++;
-		Assert(block < source->block && source->places[block] == IN_INDEX);
-		if (block != known && !column_reader_lines(source->reader, block, lines))
-		{
-			leave_segment(source);
-			return false;
-		}
-		known = block;
-		source->rows_at[row].block = source->first_block + block;
-		source->rows_at[row].line = lines[source->first_row + row - first_row[block]];
+		source->fetch = row_fetch_begin(source->rel, source->estate->es_snapshot, source->read_only);
+		MemoryContextSwitchTo(old);
 	}
-	return true;
+	row_fetch_list(source->fetch, source->left, n);
 }
 
 /* Have the rows that are left be fetched when they are stored. */
@@ -561,14 +613,7 @@ list_rows(SegmentSource *source)
 {
 	for (int i = 0; i < source->nleft; i++)
 		source->left[i] = source->rows_at[row_of_window(source, i)];
-	if (source->fetch == NULL)
-	{
-		MemoryContext old = MemoryContextSwitchTo(source->context);
-
-		source->fetch = row_fetch_begin(source->rel, source->estate->es_snapshot, source->read_only);
-		MemoryContextSwitchTo(old);
-	}
-	row_fetch_list(source->fetch, source->left, source->nleft);
+	fetch_left(source, source->nleft);
 	source->listed = true;
 }
 
@@ -735,7 +780,7 @@ explain(Source *base, ExplainState *es)
 			appendStringInfo(&buf, " skipped=" UINT64_FORMAT " (blocks=" UINT64_FORMAT ")",
 							 counts[SEGMENTS_SKIPPED], counts[BLOCKS_SKIPPED]);
 		ExplainPropertyText("Column Segments", buf.data, es);
-		if (source->returns_rows)
+		if (finds_rows(source))
 		{
 			resetStringInfo(&buf);
 			appendStringInfo(&buf, "rows=" UINT64_FORMAT " blocks=" UINT64_FORMAT,
@@ -780,13 +825,15 @@ static const SourceMethods segment_methods = {
 /*
  * The source of a table's rows from a columnar index that holds all of the
  * batch's, or from nothing but the heap if it does not, and from `heap`, its source of heap pages, whose rows have columns that are
- * expressions by `expressions`, if there are any; with returns_rows, rows can be stored in slots of the table's own kind. The caller keeps the table
+ * expressions by `expressions`, if there are any; with returns_rows, rows can be stored in slots of the table's own kind. With an attribute
+ * `place`, which comes after all others and says where rows are, they can be
+ * fetched later. The caller keeps the table
  * locked; the index is locked until close(). Memory belongs to the
  * current context.
  */
 Source *
 segment_source_create(Relation rel, Oid index, Batch *batch, Source *heap, HeapExpressions *expressions,
-					  bool returns_rows)
+					  bool returns_rows, AttrNumber place)
 {
 	SegmentSource *source = palloc0(sizeof(SegmentSource));
 
@@ -798,17 +845,19 @@ segment_source_create(Relation rel, Oid index, Batch *batch, Source *heap, HeapE
 	source->index = index_open(index, AccessShareLock);
 	source->estate = batch->parent->state;
 	source->context = CurrentMemoryContext;
-	source->ncolumns = batch->ncolumns;
+	source->place = place > 0 ? batch_index(batch, place) : -1;
+	Assert(place == 0 || source->place == batch->ncolumns - 1);
+	source->ncolumns = batch->ncolumns - (place > 0);
 	source->attributes = palloc(sizeof(int) * Max(batch->ncolumns, 1));
 	source->columns = palloc0(sizeof(SegmentColumn) * Max(batch->ncolumns, 1));
-	for (int i = 0; i < batch->ncolumns; i++)
+	for (int i = 0; i < source->ncolumns; i++)
 	{
 		source->attributes[i] = column_index_place(source->index, RelationGetNumberOfAttributes(rel), batch->columns[i].attno);
 		source->lacks_column |= source->attributes[i] < 0;
 	}
 	source->order = -1;
 	source->returns_rows = returns_rows;
-	if (returns_rows)
+	if (finds_rows(source))
 	{
 		source->read_only = ScanRelIsReadOnly((ScanState *) batch->parent);
 		source->rows_at = palloc(sizeof(RowPlace) * BATCH_ROWS);
@@ -831,4 +880,37 @@ segment_source_order(Source *base, int column, bool descending)
 	Assert(base->methods == &segment_methods && !source->begun);
 	source->order = column;
 	source->descending = descending;
+}
+
+/*
+ * The rows at these places, which a column of the batch has said, are fetched
+ * next, and nothing that is left of those given before. They ascend, and are not
+ * more than a batch has rows. The scan may be at any other row, or have ended.
+ */
+void
+segment_source_list(Source *base, const Datum *places, int n)
+{
+	SegmentSource *source = (SegmentSource *) base;
+
+	Assert(base->methods == &segment_methods && source->place >= 0 && n <= BATCH_ROWS);
+	for (int i = 0; i < n; i++)
+		source->left[i] = row_place_of(places[i]);
+	fetch_left(source, n);
+}
+
+/*
+ * Store a row of the list in a slot for tuples of buffers, which pins its page.
+ * Rows are asked for in ascending order.
+ */
+void
+segment_source_fetch(Source *base, int row, TupleTableSlot *slot)
+{
+	SegmentSource *source = (SegmentSource *) base;
+
+	if (!row_fetch_store(source->fetch, row, slot))
+		ereport(ERROR,
+				(errcode(ERRCODE_INDEX_CORRUPTED),
+				 errmsg("index \"%s\" names a row of block %u that is not in the table",
+						RelationGetRelationName(source->index), source->left[row].block),
+				 errhint("Please REINDEX it.")));
 }

@@ -87,7 +87,7 @@ typedef struct SegmentSource
 	Relation	index;
 	EState	   *estate;
 	MemoryContext context;		/* the plan's */
-	int			ncolumns;
+	int			ncolumns;		/* of the batch, without that of places */
 	int		   *attributes;		/* of the index, in the order of the batch's
 								 * columns */
 	SegmentColumn *columns;
@@ -127,8 +127,13 @@ typedef struct SegmentSource
 	bool		selected;		/* some were: */
 	uint16		rows[BATCH_ROWS];	/* those of the window that are left */
 
-	/* rows in the table's own form, if `returns_rows` */
+	/*
+	 * rows in the table's own form, if `returns_rows`, or with their places,
+	 * by which they are fetched later
+	 */
 	bool		returns_rows;
+	int			place;			/* the batch's last column, which says where
+								 * rows are, or -1 */
 	bool		read_only;		/* does the statement only read the table? */
 	int			nleft;			/* rows of the batch that are left */
 	RowPlace   *rows_at;		/* of the window's rows, as far as they were

@@ -8,6 +8,7 @@
 #ifndef PGBILLION_VECTOR_SOURCE_H
 #define PGBILLION_VECTOR_SOURCE_H
 
+#include "nodes/bitmapset.h"
 #include "utils/rel.h"
 
 #include "vector/batch.h"
@@ -21,14 +22,22 @@ extern void heap_source_list(Source *source, const BlockNumber *blocks, int n);
 
 typedef struct HeapExpressions HeapExpressions;
 
-extern HeapExpressions *heap_expressions_create(Relation rel, TupleDesc tupdesc, List *expressions, Batch *batch);
+extern HeapExpressions *heap_expressions_create(Relation rel, TupleDesc tupdesc, List *expressions, AttrNumber place,
+												Batch *batch);
 extern Source *heap_expressions_source(HeapExpressions *rows);
 
 /* ---- segments.c ---- */
 
 extern Source *segment_source_create(Relation rel, Oid index, Batch *batch, Source *heap,
-									 HeapExpressions *expressions, bool returns_rows);
+									 HeapExpressions *expressions, bool returns_rows, AttrNumber place);
 extern void segment_source_order(Source *source, int column, bool descending);
+extern void segment_source_list(Source *source, const Datum *places, int n);
+extern void segment_source_fetch(Source *source, int row, TupleTableSlot *slot);
+
+/* ---- late_columns.c ---- */
+
+extern Source *late_columns_create(Source *table, Relation rel, Batch *input, AttrNumber place, const Bitmapset *late,
+								   Batch *output);
 
 /* ---- plan_rows.c ---- */
 

@@ -386,41 +386,72 @@ vector_scan_next(VectorScan *scan, HeapTupleHeader **tuples)
 }
 
 /*
- * Store a row of those handed out in a slot for tuples of buffers, which refers
- * to the scan's memory until the next call. Rows are asked for in ascending
- * order.
+ * Find the line pointer of a row of those handed out, from a page of the hand
+ * and a line pointer on.
  *
  * Line pointers of visible rows stay as they are while the page is pinned, so
  * that they are looked at without a lock, as heapgettup_pagemode() does.
  */
-void
-vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot)
+static ItemId
+find_line(const Hand *hand, HeapTupleHeader tuple, int *number, OffsetNumber *line)
 {
-	Hand	   *hand = scan->hand;
-	Page		page = BufferGetPage(hand->pages[scan->page]);
+	Page		page = BufferGetPage(hand->pages[*number]);
 	unsigned	offset;
 	ItemId		item;
 
 	while ((char *) tuple < (char *) page || (char *) tuple >= (char *) page + BLCKSZ)
 	{
-		scan->page++;
-		Assert(scan->page < hand->npages);
-		page = BufferGetPage(hand->pages[scan->page]);
-		scan->line = FirstOffsetNumber;
+		(*number)++;
+		Assert(*number < hand->npages);
+		page = BufferGetPage(hand->pages[*number]);
+		*line = FirstOffsetNumber;
 	}
 	offset = (char *) tuple - (char *) page;
-	item = PageGetItemId(page, scan->line);
+	item = PageGetItemId(page, *line);
 	while (!ItemIdIsNormal(item) || ItemIdGetOffset(item) != offset)
 	{
-		scan->line++;
-		Assert(scan->line <= PageGetMaxOffsetNumber(page));
-		item = PageGetItemId(page, scan->line);
+		(*line)++;
+		Assert(*line <= PageGetMaxOffsetNumber(page));
+		item = PageGetItemId(page, *line);
 	}
+	return item;
+}
+
+/*
+ * Store a row of those handed out in a slot for tuples of buffers, which refers
+ * to the scan's memory until the next call. Rows are asked for in ascending
+ * order.
+ */
+void
+vector_scan_store(VectorScan *scan, HeapTupleHeader tuple, TupleTableSlot *slot)
+{
+	Hand	   *hand = scan->hand;
+	ItemId		item = find_line(hand, tuple, &scan->page, &scan->line);
+
 	scan->stored.t_data = tuple;
 	scan->stored.t_len = ItemIdGetLength(item);
 	scan->stored.t_tableOid = RelationGetRelid(scan->rel);
 	ItemPointerSet(&scan->stored.t_self, BufferGetBlockNumber(hand->pages[scan->page]), scan->line);
 	ExecStoreBufferHeapTuple(&scan->stored, slot, hand->pages[scan->page]);
+}
+
+/* Where rows are of those handed out, in ascending order: their versions, which stay there as long as the snapshot is used. */
+void
+vector_scan_places(VectorScan *scan, HeapTupleHeader *tuples, int n, Datum *places)
+{
+	const Hand *hand = scan->hand;
+	int			page = 0;
+	OffsetNumber line = FirstOffsetNumber;
+
+	for (int i = 0; i < n; i++)
+	{
+		RowPlace	place = {.version = true};
+
+		(void) find_line(hand, tuples[i], &page, &line);
+		place.block = BufferGetBlockNumber(hand->pages[page]);
+		place.line = line;
+		places[i] = row_place_value(place);
+	}
 }
 
 /*
