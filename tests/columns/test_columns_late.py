@@ -221,6 +221,27 @@ def test_an_index_with_all_columns_fetches_nothing(late: Connection) -> None:
     both(late, "SELECT f.pad, f.n, d.name FROM f JOIN d ON d.k = f.k", False)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT pg_column_size(g.big), g.pad FROM g JOIN d ON d.k = g.k",
+        "SELECT pg_column_size(b) FROM (SELECT g.big AS b, g.pad FROM g JOIN d ON d.k = g.k OFFSET 0) x",
+        "SELECT (SELECT pg_column_compression(g.big) WHERE g.k > 0) FROM g JOIN d ON d.k = g.k",
+        "SELECT pg_column_size(x) FROM (SELECT g.big FROM g JOIN d ON d.k = g.k"
+        " UNION ALL SELECT g.big FROM g JOIN e ON e.grade = g.k) q (x)",
+    ],
+)
+def test_how_values_are_stored(late: Connection, query: str) -> None:
+    """An index has values without compression."""
+    late.execute(
+        "CREATE TABLE g AS SELECT i % 100 AS k, repeat('xyz', 1200) AS big, 'p' AS pad FROM generate_series(1, 900) i"
+    )
+    late.execute("CREATE INDEX ON g USING columns (k, big); ANALYZE g")
+    both(late, query, False)
+    assert both(late, "SELECT g.big, g.pad FROM g JOIN d ON d.k = g.k", None)
+    assert "Columns: g_k_big_idx" in plans.text(late, "SELECT g.big, g.pad FROM g JOIN d ON d.k = g.k")
+
+
 def test_expressions_of_the_index(cluster: Cluster, facts: str) -> None:
     """They are read from it, and what they are made of is fetched if it is returned."""
     with ask(cluster, facts) as conn:

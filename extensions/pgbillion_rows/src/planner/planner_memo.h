@@ -28,6 +28,7 @@ typedef enum MemoKind
 	MEMO_FILTER,				/* of a table: cost_model.c */
 	MEMO_RAISED,				/* of a PlannerInfo: early_stop.c */
 	MEMO_KNOWN_ROWS,			/* of a PlannerInfo: known_rows.c */
+	MEMO_STORAGE,				/* of a PlannerInfo: columns_path.c */
 	MEMO_KINDS					/* how many there are */
 } MemoKind;
 

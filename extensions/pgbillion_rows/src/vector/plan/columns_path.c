@@ -43,21 +43,59 @@ function_shows_storage(Oid function, void *context)
 static bool
 shows_storage(Node *node, void *context)
 {
+	PlannerGlobal *glob = context;
+
 	if (node == NULL)
 		return false;
 	if (IsA(node, Query))
 		return query_tree_walker((Query *) node, shows_storage, context, 0);
 	if (IsA(node, RestrictInfo))
 		return shows_storage((Node *) ((RestrictInfo *) node)->clause, context);
+	/* a subquery that has been planned */
+	if (IsA(node, SubPlan) && glob != NULL &&
+		shows_storage((Node *) list_nth_node(PlannerInfo, glob->subroots, ((SubPlan *) node)->plan_id - 1)->parse, context))
+		return true;
 	return check_functions_in_node(node, function_shows_storage, context) ||
 		expression_tree_walker(node, shows_storage, context);
 }
 
-/* Does an expression, or a query with all its subqueries, show how values are stored? */
+/* Does an expression, or a query with all its subqueries that have not been planned, show how values are stored? */
 bool
 vector_shows_storage(Node *node)
 {
 	return shows_storage(node, NULL);
+}
+
+/* What is known of a query. */
+typedef struct StorageMemo
+{
+	bool		shown;
+} StorageMemo;
+
+/*
+ * Does a query, or one around it, with all their subqueries, show how values of
+ * a table are stored? That is found out once for each. What branches of a UNION
+ * ALL compute is not in the query, but among what is needed of the table, as
+ * these expressions and its conditions say.
+ */
+bool
+vector_storage_is_shown(PlannerInfo *root, RelOptInfo *rel, List *exprs)
+{
+	if (shows_storage((Node *) exprs, root->glob) || shows_storage((Node *) rel->baserestrictinfo, root->glob))
+		return true;
+	for (; root != NULL; root = root->parent_root)
+	{
+		StorageMemo *known = planner_memo_find(root, MEMO_STORAGE, root);
+
+		if (known == NULL)
+		{
+			known = planner_memo_make(root, MEMO_STORAGE, root, sizeof(StorageMemo));
+			known->shown = shows_storage((Node *) root->parse, root->glob);
+		}
+		if (known->shown)
+			return true;
+	}
+	return false;
 }
 
 /* Expressions over a table with what an index has of them as columns, which are attributes after those of the table. */
@@ -205,8 +243,7 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	Cost		index_pages = *pages;
 	Cost		index_row = *row;
 
-	if (!vector_has_column_index(rel) || vector_shows_storage((Node *) exprs) ||
-		vector_shows_storage((Node *) rel->baserestrictinfo))
+	if (!vector_has_column_index(rel) || vector_storage_is_shown(root, rel, exprs))
 		return InvalidOid;
 	info = find_index(rel, exprs, &attnos);
 	estimate = info == NULL ? NULL : estimate_of(root, rel, info);
@@ -311,8 +348,7 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 	int			attno = -1;
 
 	*late = NIL;
-	if (!vector_has_column_index(rel) || vector_shows_storage((Node *) exprs) || vector_shows_storage((Node *) outputs) ||
-		vector_shows_storage((Node *) rel->baserestrictinfo))
+	if (!vector_has_column_index(rel) || vector_storage_is_shown(root, rel, list_concat_copy(exprs, outputs)))
 		return InvalidOid;
 	info = find_late_index(rel, exprs, outputs, &attnos, &lacking);
 	estimate = info == NULL ? NULL : estimate_of(root, rel, info);

@@ -224,7 +224,6 @@ choose_heap(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 static bool
 find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **attnos)
 {
-	PlannerInfo *top = root;
 	List	   *vars = pull_var_clause((Node *) rel->reltarget->exprs, PVC_RECURSE_PLACEHOLDERS);
 	ListCell   *lc;
 
@@ -242,10 +241,7 @@ find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **
 	}
 	foreach(lc, vars)
 		* attnos = bms_add_member(*attnos, lfirst_node(Var, lc)->varattno);
-	while (top->parent_root != NULL)
-		top = top->parent_root;
-
-	return !vector_shows_storage((Node *) top->parse);
+	return !vector_storage_is_shown(root, rel, rel->reltarget->exprs);
 }
 
 /*

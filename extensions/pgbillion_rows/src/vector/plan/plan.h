@@ -113,6 +113,7 @@ extern bool vector_choose_rows_index(PlannerInfo *root, RelOptInfo *rel, List *t
 									 const Bitmapset *needed, RowsIndex *choice);
 extern bool vector_rows_index_has(RelOptInfo *rel, const RowsIndex *choice, AttrNumber attno);
 extern bool vector_shows_storage(Node *node);
+extern bool vector_storage_is_shown(PlannerInfo *root, RelOptInfo *rel, List *exprs);
 
 /* join_path.c */
 typedef struct JoinChain JoinChain;
