@@ -325,6 +325,23 @@ def test_memory_is_bounded(vectors: Connection) -> None:
     vectors.execute("COMMIT")
 
 
+def test_constant_keys(vectors: Connection) -> None:
+    """A key that is made of no column, and the same expression as a direct argument: 15 groups by it."""
+    make(vectors, 300)
+    for query in (
+        "SELECT few, 0.5::float8, percentile_disc(0.5::float8) WITHIN GROUP (ORDER BY i4) FROM data GROUP BY 1, 2",
+        "SELECT few, 0.5::float8, percentile_disc(few / 5.0 + 0.5::float8 - 0.5::float8) WITHIN GROUP (ORDER BY i4)"
+        " FROM data GROUP BY 1, 2",
+    ):
+        both(vectors, query)
+    vectors.execute(
+        "PREPARE q(float8) AS SELECT few, $1, percentile_disc($1) WITHIN GROUP (ORDER BY i4) FROM data GROUP BY few, $1"
+    )
+    vectors.execute("SET plan_cache_mode = force_generic_plan")
+    for fraction in ("0.5", "NULL", "2"):
+        assert differs(vectors, f"EXECUTE q({fraction})") is None
+
+
 def test_rescans(vectors: Connection) -> None:
     """Groups begun anew, and returned again, with parameters in direct arguments."""
     make(vectors)

@@ -280,15 +280,15 @@ typedef struct KeyColumns
 	List	   *keys;
 } KeyColumns;
 
-/* Have keys as columns of the row of a group's keys. */
+/* Have keys as columns of the row of a group's keys. What is made of no column is as it is: there may be no such row. */
 static Node *
 refer_to_keys(Node *node, void *context)
 {
 	List	   *keys = ((KeyColumns *) context)->keys;
 	ListCell   *lc;
 
-	if (node == NULL)
-		return NULL;
+	if (!contain_var_clause(node))
+		return node;
 	foreach(lc, keys)
 	{
 		if (equal(lfirst(lc), node))
