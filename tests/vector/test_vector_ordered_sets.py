@@ -325,6 +325,21 @@ def test_memory_is_bounded(vectors: Connection) -> None:
     vectors.execute("COMMIT")
 
 
+def test_memory_of_direct_arguments(vectors: Connection) -> None:
+    """Each group has a longer array than those before: what was for a shorter one is freed."""
+    vectors.execute(
+        "CREATE TABLE data AS SELECT (SELECT array_agg(x / 3000.0::float8) FROM generate_series(0, g) x) AS fractions,"
+        " g AS id FROM generate_series(1, 500) g"
+    )
+    query = "SELECT cardinality(percentile_disc(fractions) WITHIN GROUP (ORDER BY id)) FROM data GROUP BY fractions"
+    both(vectors, query)
+    vectors.execute("BEGIN")
+    vectors.execute(f"DECLARE k CURSOR FOR {query}".encode())
+    assert len(vectors.execute("FETCH 499 FROM k").fetchall()) == 499
+    assert one(vectors, "SELECT max(total_bytes) < 1e6 FROM pg_backend_memory_contexts WHERE name = 'ExecutorState'")
+    vectors.execute("COMMIT")
+
+
 def test_constant_keys(vectors: Connection) -> None:
     """A key that is made of no column, and the same expression as a direct argument: 15 groups by it."""
     make(vectors, 300)

@@ -56,6 +56,8 @@ reserve_picks(OrderedSet *set, int n)
 {
 	if (n <= set->maxpicks)
 		return;
+	if (set->picks != NULL)
+		pfree(set->picks);
 	set->picks = MemoryContextAlloc(GetMemoryChunkContext(set), sizeof(Pick) * n);
 	set->maxpicks = n;
 }
@@ -133,6 +135,13 @@ list_ranks(OrderedValues *values, List *sets, int64 n, bool ascending)
 	{
 		MemoryContext context = GetMemoryChunkContext(values);
 
+		if (values->maxranks > 0)
+		{
+			pfree(values->ranks);
+			pfree(values->scratch);
+			pfree(values->found);
+			pfree(values->values);
+		}
 		values->ranks = MemoryContextAlloc(context, sizeof(int64) * most);
 		values->scratch = MemoryContextAlloc(context, sizeof(int64) * most);
 		values->found = MemoryContextAlloc(context, sizeof(uint64) * most);
