@@ -283,6 +283,27 @@ def test_equal_values_that_look_different(vectors: Connection, work_mem: str) ->
         assert texts[0] == texts[1]
 
 
+def test_groups_with_and_without_equal_values(vectors: Connection) -> None:
+    """Only groups with values that look different are sorted, once for each order."""
+    vectors.execute(
+        "CREATE TABLE data AS SELECT g % 40 AS k, CASE g % 40"
+        " WHEN 1 THEN (ARRAY['-0', '0', 'NaN', '-NaN'])[1 + g / 40 % 4]"
+        " WHEN 2 THEN (ARRAY['-0', '0', '1'])[1 + g / 40 % 3]"
+        " WHEN 3 THEN '-0' WHEN 4 THEN '0' WHEN 5 THEN '-NaN'"
+        " ELSE (g % 77)::text END::float8 AS f FROM generate_series(1, 4000) g"
+    )
+    vectors.execute("SET work_mem = '64MB'")
+    sets = ", ".join(
+        f"{what} WITHIN GROUP (ORDER BY f{order}){where}"
+        for what in ("percentile_disc(0.4)", "percentile_cont(ARRAY[0.3, 0.9])", "mode()")
+        for order in ("", " DESC", " NULLS FIRST")
+        for where in ("", " FILTER (WHERE f < 'NaN')")
+    )
+    for k in range(8):
+        both(vectors, f"SELECT {sets} FROM data WHERE k = {k}")
+    both(vectors, f"SELECT k, {sets} FROM data WHERE k > 2 AND k <> 5 GROUP BY 1")
+
+
 def test_little_memory(vectors: Connection) -> None:
     """Values that do not fit are sorted into files, next to groups and DISTINCT values that do not fit."""
     make(vectors, 60_000, 9000)

@@ -337,42 +337,83 @@ next_sorted(Tuplesortstate *sort, Datum *value)
 #endif
 }
 
+/* Are there floats among these that are equal and not identical? Or there may be: a NaN that is not the usual one. */
+static bool
+are_twins(const uint64 *keys, int64 n)
+{
+	const uint64 zero = key_of_bits(0);
+	const uint64 minus_zero = key_of_bits(ORDERED_SIGN);
+	const uint64 infinity = key_of_bits(bits_of_float(get_float8_infinity()));
+	const uint64 nan = key_of_bits(bits_of_float(get_float8_nan()));
+	bool		has_zero = false;
+	bool		has_minus_zero = false;
+	bool		has_other_nan = false;
+
+	for (int64 i = 0; i < n; i++)
+	{
+		has_zero |= keys[i] == zero;
+		has_minus_zero |= keys[i] == minus_zero;
+		has_other_nan |= keys[i] > infinity && keys[i] != nan;
+	}
+	return has_other_nan || (has_zero && has_minus_zero);
+}
+
+/* Results of the aggregates of one order. */
+static void
+sort_alike(OrderedValues *values, List *alike, const uint64 *keys, int64 n)
+{
+	const OrderedSet *first = linitial(alike);
+	bool		modes = want_mode(alike);
+	ModeSearch	search = {0};
+	int			found = 0;
+	ListCell   *lc;
+	Tuplesortstate *sort = tuplesort_begin_datum(values->type, first->operator, InvalidOid, first->nulls_first,
+												 work_mem, NULL, TUPLESORT_NONE);
+
+	for (int64 i = 0; i < n; i++)
+		tuplesort_putdatum(sort, ordered_value_of_key(values, keys[i]), false);
+	tuplesort_performsort(sort);
+	list_ranks(values, alike, n, false);
+	for (int64 rank = 0; modes || found < values->nranks; rank++)
+	{
+		Datum		value;
+
+		CHECK_FOR_INTERRUPTS();
+		if (!next_sorted(sort, &value))
+			break;
+		if (found < values->nranks && values->ranks[found] == rank)
+			values->values[found++] = value;
+		if (modes)
+			search_modes(values, &search, key_of_value(values, value));
+	}
+	tuplesort_end(sort);
+	if (modes)
+		set_modes(values, search.first, search.last);
+	foreach(lc, alike)
+	{
+		OrderedSet *set = lfirst(lc);
+
+		set_result(set, &values->results[set->number], n, false);
+	}
+}
+
 /* Results of floats as PostgreSQL finds them, by the same sort. */
 static void
 sort_results(OrderedValues *values, const uint64 *keys, int64 n)
 {
+	List	   *orders[2] = {NIL, NIL};
 	ListCell   *lc;
 
 	foreach(lc, values->sets)
 	{
 		OrderedSet *set = lfirst(lc);
-		List	   *alone = list_make1(set);
-		bool		modes = want_mode(alone);
-		ModeSearch	search = {0};
-		int			found = 0;
-		Tuplesortstate *sort = tuplesort_begin_datum(values->type, set->operator, InvalidOid, set->nulls_first,
-													 work_mem, NULL, TUPLESORT_NONE);
 
-		for (int64 i = 0; i < n; i++)
-			tuplesort_putdatum(sort, ordered_value_of_key(values, keys[i]), false);
-		tuplesort_performsort(sort);
-		list_ranks(values, alone, n, false);
-		for (int64 rank = 0; modes || found < values->nranks; rank++)
-		{
-			Datum		value;
-
-			CHECK_FOR_INTERRUPTS();
-			if (!next_sorted(sort, &value))
-				break;
-			if (found < values->nranks && values->ranks[found] == rank)
-				values->values[found++] = value;
-			if (modes)
-				search_modes(values, &search, key_of_value(values, value));
-		}
-		tuplesort_end(sort);
-		if (modes)
-			set_modes(values, search.first, search.last);
-		set_result(set, &values->results[foreach_current_index(lc)], n, false);
+		orders[set->descending] = lappend(orders[set->descending], set);
+	}
+	for (int i = 0; i < lengthof(orders); i++)
+	{
+		if (orders[i] != NIL)
+			sort_alike(values, orders[i], keys, n);
 	}
 }
 
@@ -412,7 +453,7 @@ set_results(OrderedValues *values, const ValuesState *state)
 		uint64	   *keys = palloc_extended(sizeof(uint64) * n, MCXT_ALLOC_HUGE);
 
 		ordered_values_gather(state, keys, n);
-		if (has_twins(values))
+		if (has_twins(values) && are_twins(keys, n))
 			sort_results(values, keys, n);
 		else
 			find_results(values, keys, n);
