@@ -333,6 +333,18 @@ def test_little_memory(vectors: Connection) -> None:
     assert files(vectors) == 0
 
 
+def test_runs_are_merged_by_size(vectors: Connection) -> None:
+    """With memory for four runs at a time, each value is written a few times only."""
+    vectors.execute("CREATE TABLE data AS SELECT hashint4(g) AS x FROM generate_series(1, 300000) g")
+    little_memory(vectors)
+    query = "SELECT percentile_disc(ARRAY[0.1, 0.7]) WITHIN GROUP (ORDER BY x) FROM data"
+    both(vectors, query)
+    runs, kilobytes = spilled(vectors, query)
+    assert runs > 60
+    assert kilobytes < 8 * 300_000 * 8 / 1024
+    assert files(vectors) == 0
+
+
 def test_memory_is_bounded(vectors: Connection) -> None:
     vectors.execute("CREATE TABLE data AS SELECT g AS id FROM generate_series(1, 300000) g")
     vectors.execute("SET work_mem = '1MB'; SET hash_mem_multiplier = 1")

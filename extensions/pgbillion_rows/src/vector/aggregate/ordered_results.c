@@ -531,9 +531,9 @@ ordered_values_finish(VectorAgg *collector, uint64 *partitions, uint64 *bytes)
 	}
 	if (values->first_block != NULL)
 		ordered_values_write_run(values);
+	ordered_runs_rewind(values->runs);
 	*partitions += ordered_runs_count(values->runs);
 	*bytes += ordered_runs_bytes(values->runs);
-	ordered_runs_rewind(values->runs);
 	while (ordered_runs_next(values->runs, &entry, &key))
 	{
 		ValuesState *state = (ValuesState *) (entry + collector->offset);

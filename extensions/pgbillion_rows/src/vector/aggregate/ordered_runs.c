@@ -3,11 +3,11 @@
  * ordered_runs.c
  *	  Values of groups in order, in temporary files.
  *
- * A run is a file of words: the address of a group's entry, a number of values,
+ * A run is a part of a file, of words: the address of a group's entry, a number of values,
  * and as many values, again and again. Groups are in the order of their
  * addresses, and the values of each ascend. Runs are merged by a heap of their
- * next values. If there are too many of them to be read at once, they are
- * merged into one before the next is written.
+ * next values. If there are too many of them to be read at once, as many as can
+ * be are merged into each run of another file, before they are read.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,16 +21,26 @@
 /* Words that are read at a time. */
 #define RUN_WORDS 2048
 
-/* Numbers of runs at a time. */
+/* Numbers of runs that are read at a time. */
 #define LEAST_RUNS 4
 #define MOST_RUNS 256
 
 /* Values of a group that are merged into one record. */
 #define MERGED_VALUES 512
 
+/* Where a run is in its file. */
+typedef struct Place
+{
+	int			fileno;
+	off_t		offset;
+	uint64		words;
+} Place;
+
+/* A run that is read. */
 typedef struct Run
 {
 	BufFile    *file;
+	Place		rest;			/* what has not been read */
 	uint64	   *words;			/* read */
 	int			n;
 	int			next;
@@ -42,26 +52,30 @@ typedef struct Run
 struct OrderedRuns
 {
 	MemoryContext context;
+	BufFile    *file;			/* or NULL */
 	int			nruns;
-	int			most;
-	Run		   *runs;
+	int			maxruns;
+	Place	   *places;			/* of the runs in the file */
+	int			most;			/* that are read at a time */
+	Run		   *runs;			/* these */
 	int			nheap;
 	Run		  **heap;			/* those that have a value left */
 	uint64		written;		/* runs, */
 	uint64		bytes;			/* and what has been written to them */
 };
 
-/* Runs that may use about an eighth of `limit` bytes, in the current context. */
+/* Runs, of which a number are read at a time that takes about an eighth of `limit` bytes. They are in the current context. */
 OrderedRuns *
 ordered_runs_create(Size limit)
 {
 	OrderedRuns *runs = palloc0(sizeof(OrderedRuns));
-	Size		each = sizeof(uint64) * RUN_WORDS + BLCKSZ;
 
 	runs->context = CurrentMemoryContext;
-	runs->most = (int) Max(Min(limit / 8 / each, MOST_RUNS), LEAST_RUNS);
-	runs->runs = palloc0(sizeof(Run) * (runs->most + 1));
-	runs->heap = palloc(sizeof(Run *) * (runs->most + 1));
+	runs->most = (int) Max(Min(limit / 8 / (sizeof(uint64) * RUN_WORDS), MOST_RUNS), LEAST_RUNS);
+	runs->runs = palloc0(sizeof(Run) * runs->most);
+	runs->heap = palloc(sizeof(Run *) * runs->most);
+	runs->maxruns = runs->most;
+	runs->places = palloc(sizeof(Place) * runs->maxruns);
 
 	return runs;
 }
@@ -80,52 +94,85 @@ ordered_runs_bytes(const OrderedRuns *runs)
 	return runs->bytes;
 }
 
-/* ---- reading ---- */
+/* ---- writing ---- */
 
-/* The next word of a run; false at its end. */
-static inline bool
-next_word(Run *run, uint64 *word)
+/* Begin a run at the end of the file, which is made if there is none. */
+void
+ordered_runs_begin(OrderedRuns *runs)
 {
-	if (run->next == run->n)
-	{
-		Size		bytes = BufFileRead(run->file, run->words, sizeof(uint64) * RUN_WORDS);
+	MemoryContext old = MemoryContextSwitchTo(runs->context);
+	Place	   *place;
 
-		run->n = (int) (bytes / sizeof(uint64));
-		run->next = 0;
-		if (run->n == 0)
-			return false;
+	if (runs->file == NULL)
+		runs->file = BufFileCreateTemp(false);
+	if (runs->nruns == runs->maxruns)
+	{
+		runs->maxruns *= 2;
+		runs->places = repalloc_huge(runs->places, sizeof(Place) * runs->maxruns);
 	}
-	*word = run->words[run->next++];
-	return true;
+	place = &runs->places[runs->nruns++];
+	BufFileTell(runs->file, &place->fileno, &place->offset);
+	place->words = 0;
+	runs->written++;
+	MemoryContextSwitchTo(old);
 }
 
-/* The same where there must be one. */
-static inline uint64
-expect_word(Run *run)
+/* Write values of a group, of which there is at least one, in ascending order; those of later groups have higher addresses. */
+void
+ordered_runs_write(OrderedRuns *runs, const char *entry, const uint64 *keys, int64 n)
 {
-	uint64		word;
+	uint64		head[] = {(uint64) (uintptr_t) entry, (uint64) n};
 
-	if (!next_word(run, &word))
+	Assert(n > 0);
+	BufFileWrite(runs->file, head, sizeof(head));
+	BufFileWrite(runs->file, unconstify(uint64 *, keys), sizeof(uint64) * n);
+	runs->places[runs->nruns - 1].words += lengthof(head) + n;
+	runs->bytes += sizeof(head) + sizeof(uint64) * n;
+}
+
+/* ---- reading ---- */
+
+/* Read the next words of a run, of which there are some. */
+static void
+fill(Run *run)
+{
+	int			n = (int) Min(run->rest.words, RUN_WORDS);
+
+	if (BufFileSeek(run->file, run->rest.fileno, run->rest.offset, SEEK_SET) != 0)
+		ereport(ERROR,
+				(errcode_for_file_access(),
+				 errmsg("could not rewind a temporary file of values")));
+	if (BufFileRead(run->file, run->words, sizeof(uint64) * n) != sizeof(uint64) * n)
 		ereport(ERROR,
 				(errcode_for_file_access(),
 				 errmsg("unexpected end of a temporary file of values")));
-	return word;
+	BufFileTell(run->file, &run->rest.fileno, &run->rest.offset);
+	run->rest.words -= n;
+	run->n = n;
+	run->next = 0;
+}
+
+/* The next word of a run, of which there is one. */
+static inline uint64
+next_word(Run *run)
+{
+	if (run->next == run->n)
+		fill(run);
+	return run->words[run->next++];
 }
 
 /* Have the next value of a run there; false if there is none. */
 static inline bool
 advance(Run *run)
 {
-	uint64		word;
-
 	if (run->left == 0)
 	{
-		if (!next_word(run, &word))
+		if (run->next == run->n && run->rest.words == 0)
 			return false;
-		run->entry = (char *) (uintptr_t) word;
-		run->left = (int64) expect_word(run);
+		run->entry = (char *) (uintptr_t) next_word(run);
+		run->left = (int64) next_word(run);
 	}
-	run->key = expect_word(run);
+	run->key = next_word(run);
 	run->left--;
 	return true;
 }
@@ -168,23 +215,22 @@ compare_runs(const void *a, const void *b)
 	return comes_before(x, y) ? -1 : comes_before(y, x);
 }
 
-/* Begin to read all runs together. */
-void
-ordered_runs_rewind(OrderedRuns *runs)
+/* Begin to read runs of a file together, no more than can be. */
+static void
+read_runs(OrderedRuns *runs, BufFile *file, const Place *places, int n)
 {
 	MemoryContext old = MemoryContextSwitchTo(runs->context);
 
+	Assert(n <= runs->most);
 	runs->nheap = 0;
-	for (int i = 0; i < runs->nruns; i++)
+	for (int i = 0; i < n; i++)
 	{
 		Run		   *run = &runs->runs[i];
 
-		if (BufFileSeek(run->file, 0, 0, SEEK_SET) != 0)
-			ereport(ERROR,
-					(errcode_for_file_access(),
-					 errmsg("could not rewind a temporary file of values")));
 		if (run->words == NULL)
 			run->words = palloc(sizeof(uint64) * RUN_WORDS);
+		run->file = file;
+		run->rest = places[i];
 		run->n = run->next = 0;
 		run->left = 0;
 		if (advance(run))
@@ -214,95 +260,67 @@ ordered_runs_next(OrderedRuns *runs, char **entry, uint64 *key)
 	return true;
 }
 
-/* ---- writing ---- */
-
+/* Write what is being read as one run. */
 static void
-close_run(Run *run)
+write_merged(OrderedRuns *runs)
 {
-	BufFileClose(run->file);
-	if (run->words != NULL)
-		pfree(run->words);
-	memset(run, 0, sizeof(Run));
-}
-
-static void
-write_values(OrderedRuns *runs, Run *run, const char *entry, const uint64 *keys, int64 n)
-{
-	uint64		head[] = {(uint64) (uintptr_t) entry, (uint64) n};
-
-	BufFileWrite(run->file, head, sizeof(head));
-	BufFileWrite(run->file, unconstify(uint64 *, keys), sizeof(uint64) * n);
-	runs->bytes += sizeof(head) + sizeof(uint64) * n;
-}
-
-static Run *
-add_run(OrderedRuns *runs)
-{
-	MemoryContext old = MemoryContextSwitchTo(runs->context);
-	Run		   *run = &runs->runs[runs->nruns++];
-
-	run->file = BufFileCreateTemp(false);
-	MemoryContextSwitchTo(old);
-	runs->written++;
-	return run;
-}
-
-/* Merge all runs into one. */
-static void
-merge(OrderedRuns *runs)
-{
-	int			n = runs->nruns;
-	Run		   *merged;
 	uint64		keys[MERGED_VALUES];
 	char	   *current = NULL;
 	int			nkeys = 0;
 	char	   *entry;
 	uint64		key;
 
-	ordered_runs_rewind(runs);
-	merged = add_run(runs);
+	ordered_runs_begin(runs);
 	while (ordered_runs_next(runs, &entry, &key))
 	{
 		if (nkeys > 0 && (entry != current || nkeys == MERGED_VALUES))
 		{
 			CHECK_FOR_INTERRUPTS();
-			write_values(runs, merged, current, keys, nkeys);
+			ordered_runs_write(runs, current, keys, nkeys);
 			nkeys = 0;
 		}
 		current = entry;
 		keys[nkeys++] = key;
 	}
 	if (nkeys > 0)
-		write_values(runs, merged, current, keys, nkeys);
-	for (int i = 0; i < n; i++)
-		close_run(&runs->runs[i]);
-	runs->runs[0] = *merged;
-	memset(merged, 0, sizeof(Run));
-	runs->nruns = 1;
+		ordered_runs_write(runs, current, keys, nkeys);
 }
 
-/* Begin a run. */
-void
-ordered_runs_begin(OrderedRuns *runs)
+/* Have fewer runs, in another file. */
+static void
+merge(OrderedRuns *runs)
 {
-	if (runs->nruns == runs->most)
+	BufFile    *file = runs->file;
+	Place	   *places = runs->places;
+	int			n = runs->nruns;
+
+	runs->file = NULL;
+	runs->nruns = 0;
+	runs->places = MemoryContextAllocHuge(runs->context, sizeof(Place) * runs->maxruns);
+	for (int i = 0; i < n; i += runs->most)
+	{
+		read_runs(runs, file, places + i, Min(runs->most, n - i));
+		write_merged(runs);
+	}
+	pfree(places);
+	BufFileClose(file);
+}
+
+/* Begin to read all runs together. None can be written any more. */
+void
+ordered_runs_rewind(OrderedRuns *runs)
+{
+	while (runs->nruns > runs->most)
 		merge(runs);
-	(void) add_run(runs);
+	read_runs(runs, runs->file, runs->places, runs->nruns);
 }
 
-/* Write values of a group, of which there is at least one, in ascending order; those of later groups have higher addresses. */
-void
-ordered_runs_write(OrderedRuns *runs, const char *entry, const uint64 *keys, int64 n)
-{
-	Assert(n > 0);
-	write_values(runs, &runs->runs[runs->nruns - 1], entry, keys, n);
-}
-
-/* Close the files. */
+/* Close the file. */
 void
 ordered_runs_close(OrderedRuns *runs)
 {
-	for (int i = 0; i < runs->nruns; i++)
-		close_run(&runs->runs[i]);
+	if (runs->file != NULL)
+		BufFileClose(runs->file);
+	runs->file = NULL;
 	runs->nruns = runs->nheap = 0;
 }
