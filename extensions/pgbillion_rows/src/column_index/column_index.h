@@ -161,6 +161,7 @@ extern const ColumnSegment *column_reader_segment(ColumnReader *reader, BlockNum
 												  BlockNumber heap_blocks);
 extern bool column_reader_load(ColumnReader *reader, int column, uint32 first_row, int nrows,
 							   ColumnRun *run);
+extern bool column_reader_nulls(ColumnReader *reader, int column, uint32 first_row, int nrows, const bool **nulls);
 extern bool column_reader_decode(ColumnReader *reader, int column, uint32 first_row, int nrows,
 								 const uint16 *wanted, int nwanted, Datum *values, bool *nulls, bool *has_nulls);
 extern const Datum *column_reader_dictionary(ColumnReader *reader, int column);

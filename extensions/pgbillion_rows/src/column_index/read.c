@@ -454,15 +454,35 @@ column_reader_segment(ColumnReader *reader, BlockNumber segment, BlockNumber hea
 
 /* ---- arrays ---- */
 
+/* The eight bits of a bitmap from a place on that is divisible by eight after so many bits. */
+static inline uint8
+eight_bits(const uint8 *bitmap, int shift, int i)
+{
+	/* what is behind the bitmap is loaded, too, but not used */
+	return bitmap[i / 8] >> shift | bitmap[i / 8 + 1] << (BITS_PER_BYTE - shift);
+}
+
+/* Eight bits as bytes, each 0 or 1. */
+static inline uint64
+spread_bits(uint8 bits)
+{
+	/* of byte i bit i, and then its last bit if there is any */
+	uint64		each = bits * UINT64CONST(0x0101010101010101) & UINT64CONST(0x8040201008040201);
+
+	return (each + UINT64CONST(0x7F7F7F7F7F7F7F7F)) >> 7 & UINT64CONST(0x0101010101010101);
+}
+
 /* Load which rows are NULL; *nulls is NULL if none is. */
 bool
 reader_nulls(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int nrows, const bool **nulls)
 {
 	uint32		first_byte = first_row / 8;
 	uint32		nbytes = (first_row + nrows + 7) / 8 - first_byte;
+	int			shift = first_row % 8;
 	uint8	   *bitmap;
 	bool	   *to;
-	bool		any = false;
+	uint64		any = 0;
+	int			i = 0;
 
 	*nulls = NULL;
 	if ((column->stored.flags & STORED_NULLS) == 0)
@@ -477,16 +497,36 @@ reader_nulls(ColumnReader *reader, ReaderColumn *column, uint32 first_row, int n
 	bitmap = (uint8 *) reader_room(reader, &column->bitmap, nbytes);
 	if (!reader_bytes(reader, &column->guess, column->stored.nulls + first_byte, nbytes, (char *) bitmap))
 		return false;
-	for (int i = 0; i < nrows; i++)
+	for (; i + (int) sizeof(uint64) <= nrows; i += sizeof(uint64))
 	{
-		int			bit = first_row % 8 + i;
+		uint64		eight = spread_bits(eight_bits(bitmap, shift, i));
+
+		memcpy(to + i, &eight, sizeof(eight));
+		any |= eight;
+	}
+	for (; i < nrows; i++)
+	{
+		int			bit = shift + i;
 
 		to[i] = (bitmap[bit / 8] >> bit % 8) & 1;
 		any |= to[i];
 	}
-	if (any)
+	if (any != 0)
 		*nulls = to;
 	return true;
+}
+
+/*
+ * Load only which rows of a column are NULL; *nulls is NULL if none is, and else
+ * as long valid as a ColumnRun's.  Returns false if the segment was replaced.
+ * Not for COLUMN_ABSENT.
+ */
+bool
+column_reader_nulls(ColumnReader *reader, int c, uint32 first_row, int nrows, const bool **nulls)
+{
+	Assert(reader->columns[c].stored.kind != COLUMN_ABSENT);
+	Assert(nrows >= 0 && first_row + nrows <= reader->segment.nrows);
+	return reader_nulls(reader, &reader->columns[c], first_row, nrows, nulls);
 }
 
 /* Codes are used as they are to look up values: each must have one. */

@@ -147,9 +147,10 @@ typedef struct SourceMethods
 
 	/*
 	 * Find which of the rows that are in the batch now have NULL in a column,
-	 * at little cost and without loading it. NULL: there is no such way.
+	 * at little cost and without loading it. False if there is no such way,
+	 * and NULL if there never is.
 	 */
-	void		(*find_nulls) (Source *source, Batch *batch, int column, bool *nulls);
+	bool		(*find_nulls) (Source *source, Batch *batch, int column, bool *nulls);
 
 	/*
 	 * A column in a shorter form, for the rows that are in the batch now, if
@@ -168,10 +169,19 @@ typedef struct SourceMethods
 	bool		(*prepare) (Source *source, Batch *batch, const int *columns, int n);
 
 	/*
+	 * Prepare a column for find_nulls() only. False as with prepare(). NULL:
+	 * find_nulls() needs no preparation, or as much as load().
+	 */
+	bool		(*prepare_nulls) (Source *source, Batch *batch, int column);
+
+	/*
 	 * What is known of a column in all batches until excludes() is asked
 	 * again. NULL, or false: nothing.
 	 */
 	bool		(*bounds) (Source *source, Batch *batch, int column, Bounds *bounds);
+
+	/* Is it known that all rows of these batches have NULL in a column? NULL: never. */
+	bool		(*has_only_nulls) (Source *source, Batch *batch, int column);
 
 	/* The batch is about to have only the n rows listed. NULL: no matter. */
 	void		(*keep) (Source *source, Batch *batch, const uint16 *rows, int n);
@@ -282,6 +292,16 @@ batch_prepare(Batch *batch, const int *columns, int n)
 	return methods->prepare == NULL || methods->prepare(batch->source, batch, columns, n);
 }
 
+/* Prepare a column of which only its NULLs are asked; false: the batch is void. */
+static inline bool
+batch_prepare_nulls(Batch *batch, int column)
+{
+	const SourceMethods *methods = batch->source->methods;
+
+	return methods->prepare_nulls != NULL ? methods->prepare_nulls(batch->source, batch, column) :
+		batch_prepare(batch, &column, 1);
+}
+
 /* Find out where the rows that are left are; false: the batch is void. */
 static inline bool
 batch_locate(Batch *batch)
@@ -330,7 +350,8 @@ batch_find_nulls(Batch *batch, int index, const uint16 *rows, int n, bool *nulls
 
 	if (batch->columns[index].loaded || methods->find_nulls == NULL)
 		return false;
-	methods->find_nulls(batch->source, batch, index, rows == NULL ? nulls : all);
+	if (!methods->find_nulls(batch->source, batch, index, rows == NULL ? nulls : all))
+		return false;
 	if (rows != NULL)
 	{
 		for (int i = 0; i < n; i++)

@@ -30,7 +30,7 @@ compile_null(Expr *expr, const PredicateContext *context)
 	result = predicate_create(sizeof(Test), &null_kernel);
 	result->operand = vector_expr_compile(test->arg, context->batch);
 	result->wants_null = test->nulltesttype == IS_NULL;
-	result->predicate.of_nulls = true;
+	result->predicate.of_nulls = vector_expr_is_column(result->operand);
 	return &result->predicate;
 }
 
@@ -52,6 +52,18 @@ eval_null(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint8 *
 	for (int i = 0; i < n; i++)
 		truth[i] = nulls[i] == test->wants_null;
 	return true;
+}
+
+/* Is one kind of rows, those with NULL or those without, known to be missing? */
+static bool
+excludes_null(Predicate *predicate, Batch *batch)
+{
+	Test	   *test = (Test *) predicate;
+	Source	   *source = batch->source;
+	bool		(*lacks) (Source *source, Batch *batch, int column) =
+		test->wants_null ? source->methods->has_no_nulls : source->methods->has_only_nulls;
+
+	return predicate->of_nulls && lacks != NULL && lacks(source, batch, vector_expr_column(test->operand));
 }
 
 static Predicate *
@@ -80,6 +92,7 @@ eval_boolean(Predicate *predicate, Batch *batch, const uint16 *rows, int n, uint
 const PredicateKernel null_kernel = {
 	.compile = compile_null,
 	.eval = eval_null,
+	.excludes = excludes_null,
 };
 
 const PredicateKernel boolean_kernel = {

@@ -134,7 +134,8 @@ vector_filter_compile(List *clauses, Batch *batch)
 			};
 			continue;
 		}
-		term->by_value = term->certain && term->by_row.nneeded == 1 && batch->source->methods->codes != NULL;
+		term->by_value = term->certain && term->by_row.nneeded == 1 && batch->source->methods->codes != NULL &&
+			!term->predicate->of_nulls;
 		filter->nterms++;
 	}
 
@@ -353,6 +354,15 @@ is_at_hand(const Term *term, Batch *batch)
 	return true;
 }
 
+/* Prepare what a term needs; false: the batch is void. */
+static bool
+prepare_term(const Term *term, Batch *batch)
+{
+	if (term->predicate != NULL && term->predicate->of_nulls)
+		return batch_prepare_nulls(batch, term->by_row.needed[0]);
+	return batch_prepare(batch, term->by_row.needed, term->by_row.nneeded);
+}
+
 /* Is a term one of numbers that every row has loaded? */
 static bool
 is_light(const Term *term, Batch *batch)
@@ -413,7 +423,7 @@ vector_filter_batch(VectorFilter *filter, Batch *batch)
 			batch_keep(batch, rows, n, false);
 			rows = NULL;
 		}
-		if (!batch_prepare(batch, term->by_row.needed, term->by_row.nneeded))
+		if (!prepare_term(term, batch))
 		{
 			batch->n = 0;
 			return 0;

@@ -98,6 +98,10 @@ excludes(Predicate *predicate, Batch *batch)
 	Datum		scalars[MAX_BOUNDS];
 	Bounds		bounds;
 
+	/* no comparison with NULL is true */
+	if (range->harmless && methods->has_only_nulls != NULL &&
+		methods->has_only_nulls(batch->source, batch, range->column))
+		return true;
 	if (range->kind->excludes == NULL || !range->harmless || methods->bounds == NULL ||
 		!is_own_type(range, batch) ||
 		!methods->bounds(batch->source, batch, range->column, &bounds))

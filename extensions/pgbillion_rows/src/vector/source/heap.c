@@ -122,10 +122,11 @@ has_no_nulls(Source *source, Batch *batch, int column)
 	return deform_has_no_nulls(((HeapSource *) source)->columns, column);
 }
 
-static void
+static bool
 find_nulls(Source *source, Batch *batch, int column, bool *nulls)
 {
 	deform_find_nulls(((HeapSource *) source)->columns, column, nulls);
+	return true;
 }
 
 static void

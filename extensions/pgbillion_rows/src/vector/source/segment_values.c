@@ -74,6 +74,15 @@ segment_load_window(SegmentSource *source, int index)
 	return true;
 }
 
+/* Load only which rows of the window have NULL in a column; false if the segment was replaced. */
+bool
+segment_load_nulls(SegmentSource *source, int index)
+{
+	SegmentColumn *column = &source->columns[index];
+
+	return column_reader_nulls(source->reader, index, source->first_row, source->nrows, &column->nulls);
+}
+
 /* ---- Datums ---- */
 
 /* The row of the window that a row of the batch is. */
@@ -170,6 +179,29 @@ fill_nulls(const SegmentSource *source, const SegmentColumn *column, int n, Colu
 	}
 	to->dirty = true;
 	return found;
+}
+
+/* Find which of the rows that are left have NULL in a column; false if it is not known. */
+bool
+segment_find_nulls(const SegmentSource *source, const Batch *batch, int index, bool *nulls)
+{
+	const SegmentColumn *column = &source->columns[index];
+	const ColumnState *state = &source->segment->columns[index];
+
+	if (state->kind == COLUMN_ALL_NULL)
+		memset(nulls, true, sizeof(bool) * batch->n);
+	else if (!state->has_nulls)
+		memset(nulls, false, sizeof(bool) * batch->n);
+	else if (!column->prepared && !column->nulls_prepared)
+		return false;
+	else if (column->nulls == NULL)
+		memset(nulls, false, sizeof(bool) * batch->n);
+	else
+	{
+		for (int i = 0; i < batch->n; i++)
+			nulls[i] = column->nulls[window_row(source, i)];
+	}
+	return true;
 }
 
 /* Fill in the values of a column, for the rows that are in the batch now. */

@@ -352,7 +352,8 @@ begin_window(SegmentSource *source, Batch *batch)
 	{
 		SegmentColumn *column = &source->columns[i];
 
-		column->prepared = column->is_kept = column->has_kept_nulls = column->has_codes = false;
+		column->prepared = column->nulls_prepared = false;
+		column->is_kept = column->has_kept_nulls = column->has_codes = false;
 		batch->columns[i].loaded = false;
 	}
 	if (source->place >= 0)
@@ -491,6 +492,23 @@ prepare(Source *base, Batch *batch, const int *columns, int n)
 	return true;
 }
 
+static bool
+prepare_nulls(Source *base, Batch *batch, int index)
+{
+	SegmentSource *source = (SegmentSource *) base;
+	SegmentColumn *column = &source->columns[index];
+
+	if (source->from_heap || column->prepared || column->nulls_prepared)
+		return true;
+	if (!segment_load_nulls(source, index))
+	{
+		leave_segment(source);
+		return false;
+	}
+	column->nulls_prepared = true;
+	return true;
+}
+
 static void
 load(Source *base, Batch *batch, int index)
 {
@@ -564,6 +582,25 @@ has_no_nulls(Source *base, Batch *batch, int index)
 		return source->heap->methods->has_no_nulls(source->heap, batch, index);
 	return !source->segment->columns[index].has_nulls &&
 		source->segment->columns[index].kind != COLUMN_ALL_NULL;
+}
+
+static bool
+has_only_nulls(Source *base, Batch *batch, int index)
+{
+	SegmentSource *source = (SegmentSource *) base;
+
+	return !source->from_heap && source->segment->columns[index].kind == COLUMN_ALL_NULL;
+}
+
+static bool
+find_nulls(Source *base, Batch *batch, int index, bool *nulls)
+{
+	SegmentSource *source = (SegmentSource *) base;
+
+	if (!source->from_heap)
+		return segment_find_nulls(source, batch, index, nulls);
+	/* with expressions, columns are those of another batch */
+	return source->expressions == NULL && source->heap->methods->find_nulls(source->heap, batch, index, nulls);
 }
 
 static void
@@ -806,10 +843,13 @@ static const SourceMethods segment_methods = {
 	.load_only = load_only,
 	.is_cheap = is_cheap,
 	.has_no_nulls = has_no_nulls,
+	.find_nulls = find_nulls,
 	.codes = codes,
 	.packed = packed,
 	.prepare = prepare,
+	.prepare_nulls = prepare_nulls,
 	.bounds = bounds,
+	.has_only_nulls = has_only_nulls,
 	.keep = keep,
 	.locate = locate,
 	.store = store,

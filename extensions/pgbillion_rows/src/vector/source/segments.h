@@ -54,6 +54,7 @@ typedef struct SegmentColumn
 
 	/* the window */
 	bool		prepared;
+	bool		nulls_prepared; /* `nulls`, if nothing else is */
 	const char *array;			/* an element per row, or NULL */
 	const bool *nulls;			/* NULL: no row is NULL */
 	Datum	   *datums;			/* COLUMN_DATUMS: decoded */
@@ -147,6 +148,8 @@ typedef struct SegmentSource
 
 extern bool segment_needs_values(const SegmentSource *source, const Batch *batch, int index);
 extern bool segment_load_window(SegmentSource *source, int index);
+extern bool segment_load_nulls(SegmentSource *source, int index);
+extern bool segment_find_nulls(const SegmentSource *source, const Batch *batch, int index, bool *nulls);
 extern void segment_load(SegmentSource *source, Batch *batch, int index);
 extern bool segment_packed(SegmentSource *source, Batch *batch, int index, bool with_nulls, Packed *result);
 extern bool segment_bounds(SegmentSource *source, Batch *batch, int index, Bounds *result);
