@@ -336,6 +336,55 @@ def test_bounds_skip_segments(conn: Connection) -> None:
     assert both(conn, "SELECT count(*) FROM own WHERE id > 20000") == [(1,)]
 
 
+def test_nulls_skip_segments(conn: Connection) -> None:
+    """Of which one column is NULL in the first half of the table, and another one in a few rows at its end."""
+    conn.execute(
+        "CREATE TABLE gaps AS SELECT i AS id, CASE WHEN i > 10000 THEN i END AS late, CASE WHEN i <= 19900 OR i % 3 > 0"
+        " THEN (i / 100.0)::numeric(9, 2) END AS price, CASE WHEN i > 10000 THEN 'word ' || i % 9 END AS word"
+        " FROM generate_series(1, 20000) i"
+    )
+    conn.execute("VACUUM ANALYZE gaps")
+    conn.execute("CREATE INDEX ON gaps USING columns (id, late, price, word) WITH (segment_blocks = 32)")
+    for condition, skipped in (
+        ("late IS NULL", True), ("late IS NOT NULL", True), ("word IS NULL", True), ("price IS NULL", True),
+        ("price IS NOT NULL", False), ("id IS NOT NULL", False), ("late <> 1 AND late < 100000", True),
+        ("late + 0 IS NOT NULL", False), ("late IS NULL AND id > 50", True), ("NOT late IS NULL", True),
+        ("late IS NULL OR price IS NULL", False), ("word IS NULL AND late IS NULL AND price > 7", True),
+    ):  # fmt: skip
+        for outputs in ("count(*), sum(id)", "count(late), sum(price), max(word)", "count(price), min(late)"):
+            question = f"SELECT {outputs} FROM gaps WHERE {condition}"
+            both(conn, question)
+            found = read(conn, question)
+            assert (found["Column Segments Skipped"] > 0) == skipped, condition
+            assert found["Column Segments Read"] > 0, condition
+    for condition in ("id IS NULL", "late IS NULL AND late > 5"):
+        assert both(conn, f"SELECT count(*) FROM gaps WHERE {condition}") == [(0,)]
+        assert read(conn, f"SELECT count(*) FROM gaps WHERE {condition}")["Column Segments Read"] == 0
+    # what is not from the index is looked at
+    conn.execute("UPDATE gaps SET id = NULL WHERE id = 5; UPDATE gaps SET late = 7 WHERE id = 9")
+    assert both(conn, "SELECT count(*) FROM gaps WHERE id IS NULL") == [(1,)]
+    assert both(conn, "SELECT count(*) FROM gaps WHERE late = 7") == [(1,)]
+
+
+def test_values_are_not_read_for_their_nulls(conn: Connection) -> None:
+    conn.execute(
+        "CREATE TABLE gaps AS SELECT CASE WHEN i % 50 > 0 THEN i * 1000003::bigint END AS x, i AS id"
+        " FROM generate_series(1, 40000) i"
+    )
+    conn.execute("VACUUM ANALYZE gaps")
+    conn.execute("CREATE INDEX ON gaps USING columns (x, id)")
+
+    def pages(condition: str) -> int:
+        question = f"SELECT count(*) FROM gaps WHERE {condition}"
+        both(conn, question)
+        plan = one(conn, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {question}")[0]["Plan"]
+        assert blocks(plan)["Heap Blocks Read"] == 0
+        return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
+
+    assert pages("x IS NULL") < pages("x > 5") / 2
+    assert pages("x IS NOT NULL") < pages("x > 5") / 2
+
+
 def test_own_changes_are_seen(conn: Connection) -> None:
     conn.execute("BEGIN")
     conn.execute("DECLARE before CURSOR FOR SELECT count(*) FROM own")

@@ -109,6 +109,10 @@ class SubqueryGenerator:
             f"coalesce({value} IN (SELECT {column} FROM {source} WHERE {plain}), {outer}.s > 's2')",
             f"EXISTS (SELECT FROM {source} WHERE {where} OFFSET 0)",
             f"NOT EXISTS (SELECT 1 FROM {source} WHERE {where} LIMIT 3)",
+            # PostgreSQL makes two plans of such
+            f"(EXISTS (SELECT FROM {source} WHERE {where}) OR {outer}.n > 3)",
+            f"(EXISTS (SELECT FROM {source} WHERE {where}) OR NOT EXISTS (SELECT FROM i WHERE i.k = {outer}.k AND {plain}))",
+            f"EXISTS (SELECT FROM {source} WHERE {column} = {value} AND {plain}) IS NOT TRUE",
             f"{value} IN (SELECT {column} FROM {source} WHERE {where})",
             f"{value} NOT IN (SELECT {column} FROM {source} WHERE {where})",
             f"{value} {compared} ALL (SELECT {column} FROM {source} WHERE {where})",

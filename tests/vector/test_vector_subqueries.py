@@ -100,6 +100,9 @@ FILTERS = [
     "b.n >= ALL (SELECT i.n FROM i WHERE i.k = b.k)",
     "b.n * 2 > 0.5 * (SELECT sum(i.n) FROM i WHERE i.k = b.k) - 400",
     "(SELECT count(*) FROM i WHERE i.k = b.k AND i.s = b.s) > 0",
+    # for which PostgreSQL has two plans
+    "(EXISTS (SELECT FROM i WHERE i.k = b.k AND i.v > 14) OR b.n > 7)",
+    "(EXISTS (SELECT FROM i WHERE i.k = b.k AND i.v > 15) OR NOT EXISTS (SELECT FROM i WHERE i.s = b.s))",
     # within one another
     "b.n < (SELECT avg(i.n) FROM i WHERE i.k = b.k AND i.v > (SELECT min(x.v) FROM i x WHERE x.k = b.k))",
 ]
@@ -275,6 +278,25 @@ def test_one_hash_table_for_all_partitions(vectors: Connection) -> None:
     switch(vectors, "on")
     found = plans.nodes(plans.explain(vectors, query, run=True))
     assert sum(node["Actual Loops"] for node in found if node.get("Subplan Name", "").startswith("SubPlan")) == 1
+
+
+@pytest.mark.parametrize("columns", ["count(*), sum(b.n)", "b.n, b.s"])
+@pytest.mark.parametrize("join", ["", " JOIN goods g ON g.id = b.k"])
+def test_the_plan_of_two_that_postgresql_takes(vectors: Connection, columns: str, join: str) -> None:
+    """By how often the subquery is executed, and not by the number of groups that a scan returns."""
+    exists = "EXISTS (SELECT FROM i WHERE i.k = b.k AND i.n = b.n)"
+    for condition, hashed in (("b.id > 0", True), ("b.id = 77", False)):
+        query = f"SELECT {columns} FROM big b{join} WHERE {condition} AND ({exists} OR b.s = 's1')"
+        for mode in ("off", "force"):
+            switch(vectors, mode)
+            assert ("hashed SubPlan" in plans.text(vectors, query)) == hashed, (mode, query)
+        assert len(with_subqueries(vectors, query)) == 1
+        same(vectors, query)
+    # in a statement that has both
+    several = f"SELECT count(*) FROM big b{join} WHERE b.id {{}} AND ({exists} OR b.s = 's1')"
+    both = f"{several.format('> 0')} UNION ALL {several.format('= 77')}"
+    same(vectors, both)
+    assert len(with_subqueries(vectors, both)) == 2
 
 
 def test_errors_are_the_same(vectors: Connection) -> None:

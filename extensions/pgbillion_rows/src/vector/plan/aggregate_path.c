@@ -64,7 +64,7 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 				 double groups, int parallel_workers, bool safe)
 {
 	CustomPath *path;
-	List	   *terms = vector_ordered_terms(root, rel->baserestrictinfo);
+	List	   *terms = vector_ordered_terms(root, rel->baserestrictinfo, rel->rows);
 	double		page_cost;
 	double		divisor = vector_parallel_divisor(parallel_workers);
 	Cost		pages;

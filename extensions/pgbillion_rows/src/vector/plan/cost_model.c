@@ -46,9 +46,55 @@ vector_groups_memory(PathTarget *target, double groups)
 	return groups * group_table_entry_bytes(nkeys, 16 * list_length(target->exprs));
 }
 
-/* Terms in the order in which PostgreSQL applies them: order_qual_clauses(). */
+/* The one of a subquery's plans that is cheapest if it is executed this number of times: fix_alternative_subplan(). */
+static SubPlan *
+cheapest_plan(List *subplans, double times)
+{
+	SubPlan    *best = NULL;
+	Cost		best_cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, subplans)
+	{
+		SubPlan    *subplan = lfirst_node(SubPlan, lc);
+		Cost		cost = subplan->startup_cost + times * subplan->per_call_cost;
+
+		if (best == NULL || cost <= best_cost)
+		{
+			best = subplan;
+			best_cost = cost;
+		}
+	}
+	return best;
+}
+
+/* Leave each subquery in an expression one plan. Which ones are used, setrefs.c notes where it finds the choice. */
+static Node *
+choose_plans(Node *node, void *context)
+{
+	const double *times = context;
+
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, AlternativeSubPlan))
+	{
+		AlternativeSubPlan *result = makeNode(AlternativeSubPlan);
+		SubPlan    *best = cheapest_plan(((AlternativeSubPlan *) node)->subplans, *times);
+
+		result->subplans = list_make1(expression_tree_mutator((Node *) best, choose_plans, context));
+		return (Node *) result;
+	}
+	return expression_tree_mutator(node, choose_plans, context);
+}
+
+/*
+ * Terms in the order in which PostgreSQL applies them: order_qual_clauses(). Of
+ * subqueries with several plans that one is chosen which it would take in a scan
+ * or join that returns this number of rows: NUM_EXEC_QUAL(). Our scan may return
+ * groups, far fewer.
+ */
 List *
-vector_ordered_terms(PlannerInfo *root, List *restrictinfos)
+vector_ordered_terms(PlannerInfo *root, List *restrictinfos, double rows)
 {
 	List	   *result = NIL;
 	List	   *costs = NIL;
@@ -68,6 +114,12 @@ vector_ordered_terms(PlannerInfo *root, List *restrictinfos)
 			position--;
 		costs = list_insert_nth(costs, position, own);
 		result = list_insert_nth(result, position, rinfo->clause);
+	}
+	if (root->hasAlternativeSubPlans)
+	{
+		double		times = rows * 2;
+
+		result = (List *) choose_plans((Node *) result, &times);
 	}
 
 	return result;
@@ -189,7 +241,7 @@ memo_of_filter(PlannerInfo *root, RelOptInfo *rel)
 	if (known != NULL)
 		return known;
 	known = planner_memo_make(root, MEMO_FILTER, rel, sizeof(FilterMemo));
-	terms = vector_ordered_terms(root, rel->baserestrictinfo);
+	terms = vector_ordered_terms(root, rel->baserestrictinfo, rel->rows);
 	n = count_kernels(root, rel, terms);
 	known->by_row = n < list_length(terms);
 	cost_qual_eval(&ours, list_copy_head(terms, n), root);

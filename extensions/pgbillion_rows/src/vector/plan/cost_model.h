@@ -249,7 +249,7 @@
 extern void vector_force_path(Path *path, Cost factor);
 extern double vector_parallel_divisor(int workers);
 extern double vector_groups_memory(PathTarget *target, double groups);
-extern List *vector_ordered_terms(PlannerInfo *root, List *restrictinfos);
+extern List *vector_ordered_terms(PlannerInfo *root, List *restrictinfos, double rows);
 extern double vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n);
 extern Cost vector_read_cost(void);
 extern Cost vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows);

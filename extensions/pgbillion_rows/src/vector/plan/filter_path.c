@@ -581,7 +581,7 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 		return;
 
 	set_cheapest(rel);
-	terms = vector_ordered_terms(root, rel->baserestrictinfo);
+	terms = vector_ordered_terms(root, rel->baserestrictinfo, rel->rows);
 	n = count_terms(root, rel, rte, terms, top);
 	if (n < 0 || !choose_scan(root, rel, rte, terms, n, top, &choice))
 		return;

@@ -289,7 +289,7 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	JoinsPath  *result = palloc0(sizeof(JoinsPath));
 	CustomPath *path = &result->path;
 	List	   *steps = join_chain_steps(chain);
-	List	   *terms = vector_ordered_terms(root, chain->table->baserestrictinfo);
+	List	   *terms = vector_ordered_terms(root, chain->table->baserestrictinfo, chain->table->rows);
 	int			last = step_before_subqueries(steps);
 	int			plain = last < 0 ? list_length(terms) : count_plain(terms);
 	ListCell   *lc;

@@ -486,8 +486,8 @@ sort_conditions(PlannerInfo *root, const Joining *join, JoinStep *step)
 		else
 			quals = lappend(quals, rinfo);
 	}
-	step->quals = vector_ordered_terms(root, quals);
-	step->others = vector_ordered_terms(root, others);
+	step->quals = vector_ordered_terms(root, quals, join->rows);
+	step->others = vector_ordered_terms(root, others, join->rows);
 }
 
 /* ---- steps ---- */

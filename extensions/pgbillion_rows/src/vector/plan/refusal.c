@@ -84,14 +84,6 @@ unsuitable(Node *node, void *context)
 		case T_SubPlan:
 			*reason = subquery_refusal(search, (SubPlan *) node);
 			return *reason != NULL || expression_tree_walker(node, unsuitable, context);
-		case T_AlternativeSubPlan:
-
-			/*
-			 * setrefs.c would choose by the number of rows that the scan
-			 * returns
-			 */
-			*reason = "a subquery for which PostgreSQL has two plans";
-			return true;
 		case T_SubLink:
 			*reason = "a subquery in an expression";
 			return true;
