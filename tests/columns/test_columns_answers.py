@@ -357,9 +357,8 @@ def test_nulls_skip_segments(conn: Connection) -> None:
             found = read(conn, question)
             assert (found["Column Segments Skipped"] > 0) == skipped, condition
             assert found["Column Segments Read"] > 0, condition
-    for condition in ("id IS NULL", "late IS NULL AND late > 5"):
-        assert both(conn, f"SELECT count(*) FROM gaps WHERE {condition}") == [(0,)]
-        assert read(conn, f"SELECT count(*) FROM gaps WHERE {condition}")["Column Segments Read"] == 0
+    assert both(conn, "SELECT count(*) FROM gaps WHERE id IS NULL") == [(0,)]
+    assert read(conn, "SELECT count(*) FROM gaps WHERE id IS NULL")["Column Segments Read"] == 0
     # what is not from the index is looked at
     conn.execute("UPDATE gaps SET id = NULL WHERE id = 5; UPDATE gaps SET late = 7 WHERE id = 9")
     assert both(conn, "SELECT count(*) FROM gaps WHERE id IS NULL") == [(1,)]
@@ -368,14 +367,14 @@ def test_nulls_skip_segments(conn: Connection) -> None:
 
 def test_values_are_not_read_for_their_nulls(conn: Connection) -> None:
     conn.execute(
-        "CREATE TABLE gaps AS SELECT CASE WHEN i % 50 > 0 THEN i * 1000003::bigint END AS x, i AS id"
+        "CREATE TABLE sparse AS SELECT CASE WHEN i % 50 > 0 THEN i * 1000003::bigint END AS x, i AS id"
         " FROM generate_series(1, 40000) i"
     )
-    conn.execute("VACUUM ANALYZE gaps")
-    conn.execute("CREATE INDEX ON gaps USING columns (x, id)")
+    conn.execute("VACUUM ANALYZE sparse")
+    conn.execute("CREATE INDEX ON sparse USING columns (x, id)")
 
     def pages(condition: str) -> int:
-        question = f"SELECT count(*) FROM gaps WHERE {condition}"
+        question = f"SELECT count(*) FROM sparse WHERE {condition}"
         both(conn, question)
         plan = one(conn, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {question}")[0]["Plan"]
         assert blocks(plan)["Heap Blocks Read"] == 0

@@ -187,6 +187,7 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 {
 	Path	   *hash = NULL;
 	List	   *loops = NIL;
+	Cost		startup = 0;
 	bool		replaced = false;
 	ListCell   *lc;
 
@@ -208,11 +209,19 @@ replace_loops(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptIn
 			joined->pathlist = list_delete_ptr(joined->pathlist, lfirst(lc));
 			if (!replaced)
 				report(root, joined, lfirst(lc), hash);
+			startup = replaced ? Min(startup, ((Path *) lfirst(lc))->startup_cost) : ((Path *) lfirst(lc))->startup_cost;
 			replaced = true;
 		}
 	}
 	if (replaced)
+	{
+		/*
+		 * nobody waits for the first rows; but of plans that cost about the
+		 * same PostgreSQL would keep another loop, which starts first
+		 */
+		hash->startup_cost = Min(hash->startup_cost, startup);
 		add_path(joined, hash);
+	}
 }
 
 void
