@@ -4,8 +4,9 @@ A tenant is a schema of 50 tables with a primary key, an index and a foreign key
 each table has 20 rows. All ways write to the same disk and into new databases of the same server, and each begins when
 the server and the kernel have nothing left to write. No table is dropped meanwhile, as in tenants.py. Memory is the
 most that a process of the client's has had. CPU time is that of the client's processes and of all of the server's,
-which other programs disturb less than they do the clock. QUICK=1 makes fewer tenants; TENANTS=… is another number of
-them, ROWS=0 leaves out the tables with rows, and PG_CONFIG=… is another PostgreSQL.
+which other programs disturb less than they do the clock. pg_restore is stopped after LIMIT=3600 seconds; how many
+times as fast ours is, is then a lower bound. QUICK=1 makes fewer tenants; TENANTS=… is another number of them, ROWS=0
+leaves out the tables with rows, and PG_CONFIG=… is another PostgreSQL.
 
 pg_dump and pg_restore lock all tables at once, so that this server has room for that; the command line needs none.
 """
@@ -13,6 +14,7 @@ pg_dump and pg_restore lock all tables at once, so that this server has room for
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import resource
@@ -36,6 +38,7 @@ from pgbillion.tenants import create
 TENANTS = int(os.environ.get("TENANTS") or common.sized(2_000, 200, 5))
 TABLES = common.sized(50, 50, 5)
 ROWS = int(os.environ.get("ROWS") or 20)
+LIMIT = float(os.environ.get("LIMIT") or 3600)  # seconds
 JOBS = 2
 ROUNDS = 1
 
@@ -60,6 +63,7 @@ class Cost:
     seconds: float
     memory: int  # of its largest process, in bytes
     cpu: float = 0.0  # seconds of its processes and of the server's
+    ended: bool = True  # rather than stopped
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -97,11 +101,12 @@ def peak(pid: int) -> int:
     return 0
 
 
-def run(cluster: Cluster, words: list[str], environment: dict[str, str]) -> Cost:
-    """Run a program to its end; raise RuntimeError if that fails."""
+def run(cluster: Cluster, words: list[str], environment: dict[str, str], limit: float = math.inf) -> Cost:
+    """Run a program to its end, or stop it after so many seconds; raise RuntimeError if it fails."""
     cpu = cpu_of_children() + cpu_of_server(cluster)
     start = time.perf_counter()
     memory = 0
+    ended = True
     with tempfile.TemporaryFile() as said:
         # not from wait4(), whose figure begins with this process, of which it is a copy for a moment
         with subprocess.Popen(
@@ -110,16 +115,22 @@ def run(cluster: Cluster, words: list[str], environment: dict[str, str]) -> Cost
             while process.poll() is None:
                 memory = max(memory, *map(peak, descendants(process.pid)))
                 time.sleep(0.02)
+                if ended and time.perf_counter() - start > limit:
+                    # it cancels what its connections run, and waits for them
+                    process.terminate()
+                    ended = False
         seconds = time.perf_counter() - start
-        if process.returncode != 0:
+        if ended and process.returncode != 0:
             said.seek(0)
             raise RuntimeError(f"{words[0]}: {said.read().decode(errors='replace')[-2000:]}")
-    return Cost(seconds, memory, cpu_of_children() + cpu_of_server(cluster) - cpu)
+    return Cost(seconds, memory, cpu_of_children() + cpu_of_server(cluster) - cpu, ended)
 
 
 def added(one: Cost, other: Cost) -> Cost:
     """Return the cost of one after the other."""
-    return Cost(one.seconds + other.seconds, max(one.memory, other.memory), one.cpu + other.cpu)
+    return Cost(
+        one.seconds + other.seconds, max(one.memory, other.memory), one.cpu + other.cpu, one.ended and other.ended
+    )
 
 
 def settle(target: Target) -> None:
@@ -143,7 +154,10 @@ def by_pg_dump(cluster: Cluster, source: Target, into: Target, folder: Path) -> 
     settle(source)
     arguments, environment = psql_connection(into.conninfo, "pgbillion bench")
     back = run(
-        cluster, [programs["pg_restore"], f"-j{JOBS}", "--exit-on-error", *arguments, str(directory)], environment
+        cluster,
+        [programs["pg_restore"], f"-j{JOBS}", "--exit-on-error", *arguments, str(directory)],
+        environment,
+        LIMIT,
     )
     shutil.rmtree(directory)
     return out, back
@@ -208,12 +222,13 @@ def measure(cluster: Cluster, source: Target, folder: Path, *, rows: bool) -> di
                 cost = by_pg_dump(cluster, source, into, folder)
             else:
                 cost = by_ours(cluster, source, into, folder, "--method", "bulk" if way == "extension" else "sql")
-            check(source, into, rows=rows)
+            if cost[1].ended:
+                check(source, into, rows=rows)
             found[way].append(cost)
             common.say(
                 f"{TENANTS} tenants, {'with rows' if rows else 'empty'}, {way}: out in {cost[0].seconds:.1f} s,"
                 f" {cost[0].memory / 1e6:,.0f} MB, {cost[0].cpu:.1f} s of CPU, back in {cost[1].seconds:.1f} s,"
-                f" {cost[1].memory / 1e6:,.0f} MB, {cost[1].cpu:.1f} s of CPU"
+                f" {cost[1].memory / 1e6:,.0f} MB, {cost[1].cpu:.1f} s of CPU{'' if cost[1].ended else ', stopped'}"
             )
     return found
 
@@ -260,7 +275,7 @@ def main() -> int:
         ("", "seconds", "s of CPU", "MB", "times as fast"),
         [
             [
-                f"{what}, {way}",
+                f"{what}, {way}{'' if cost.ended else ', stopped'}",
                 f"{cost.seconds:,.1f}",
                 f"{cost.cpu:,.1f}",
                 f"{cost.memory / 1e6:,.0f}",
@@ -284,6 +299,8 @@ def main() -> int:
                 for place, side in enumerate(("out", "back"))
             },
             "megabytes": {f"{what}_{way}": round(cost.memory / 1e6) for (what, way), cost in best.items()},
+            "stopped": [f"{what}_{way}" for (what, way), cost in best.items() if not cost.ended],
+            "limit_s": LIMIT,
             "tenants": TENANTS,
             "tables_per_tenant": TABLES,
             "rows_per_table": ROWS,

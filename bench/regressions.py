@@ -4,8 +4,9 @@ Star and snowflake queries over TPC-DS's tables (bench/star_queries.py), at the 
 bench-tpcds`: PostgreSQL, vectors over the heap, and columnar indexes in turn, the best of two each. Answers are
 compared. A ratio below 0.9 is measured again, 7 times, before it counts; queries that PostgreSQL answers within a
 millisecond are left out. What takes longer than LIMIT=10 seconds is canceled; where PostgreSQL ends and pgbillion does
-not, that counts as below, too. "calibration" is what part of the plans of a side, and of all, cost as much per
-millisecond as their median does, by a factor of at most 3.
+not, that counts as below, too. "calibration" is of what part of the plans of a side, and of all, the time that
+pgbillion_rows.explain_vector() estimates is right to a factor of 3, once multiplied by what makes it right for their
+median on this machine; "calibration_of_costs" is the same of PostgreSQL's costs.
 
 QUERIES=… is how many (1000; QUICK=1 is 100 at scale 0.1), SEED=… the number of the first one (0), by which each can be
 run again, SCALE=… is another scale, PARTITIONS=12 partitions the fact tables, CLOCK=wall counts the time that passes
@@ -17,8 +18,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,25 @@ BOUND = 0.9
 FACTOR = 3  # within which costs are to be proportional to times
 LEAST_SECONDS = 0.001
 
+# PostgreSQL's plans, while the library is on
+_NO_FEATURES = {
+    contest.ENABLE: "on",
+    **{
+        f"pgbillion_rows.{feature}": "off"
+        for feature in (
+            "eager_aggregate",
+            "estimate_joins",
+            "memoize_subqueries",
+            "replace_nested_loops",
+            "vector_aggregate",
+            "vector_join",
+            "vector_scan",
+            "vector_sort",
+            "vector_window",
+        )
+    },
+}
+
 
 @dataclass
 class Found:
@@ -52,7 +73,9 @@ class Found:
 
     result: Result
     unfinished: list[str] = field(default_factory=list)
-    costs: dict[str, float] = field(default_factory=dict)  # of plans, as estimated
+    costs: dict[str, float] = field(default_factory=dict)  # of plans, as PostgreSQL estimates
+    milliseconds: dict[str, float] = field(default_factory=dict)  # of plans, as pgbillion estimates
+    planning: dict[str, float] = field(default_factory=dict)  # seconds
 
     def ratio(self, side: Side) -> float | None:
         """How many times as fast as PostgreSQL; 0 if it does not finish, None if PostgreSQL does not."""
@@ -74,6 +97,20 @@ class Found:
         return [side for side in tpcds.SIDES if side.name not in self.unfinished]
 
 
+def estimate(conn: Connection, query: Query, side: Side) -> float:
+    """The milliseconds that a side's plan is estimated to take; raise RuntimeError where there is no estimate."""
+    # with the library turned off nothing is estimated
+    features = _NO_FEATURES if side == POSTGRESQL else {}
+    with conn.transaction(force_rollback=True):
+        for name, value in features.items():
+            conn.execute("SELECT pg_catalog.set_config(%s, %s, true)", [name, value])
+        told = plans.reason(conn, query.sql)
+    found = re.search(r"^estimated to take ([0-9.]+) ms ", told, re.MULTILINE)
+    if found is None:
+        raise RuntimeError(f"{query.key}, {side.name}: no estimate")
+    return float(found[1])
+
+
 def check(conn: Connection, query: Query) -> Found:
     """Run a query by all sides, and compare their answers; raise RuntimeError where they differ."""
     found = Found(Result(query, 1))
@@ -82,6 +119,8 @@ def check(conn: Connection, query: Query) -> Found:
         contest.prepare(conn, side, 1)
         found.result.plans[side.name] = contest.explain(conn, query)
         found.costs[side.name] = float(plans.explain(conn, query.sql)["Total Cost"])
+        found.milliseconds[side.name] = estimate(conn, query, side)
+        found.planning[side.name] = tpcds.planning(conn, query) / 1000
         found.result.times[side.name] = []
         if side != POSTGRESQL and found.result.same(side):
             if POSTGRESQL.name in found.unfinished:
@@ -134,13 +173,14 @@ def save(conn: Connection, found: Found, folder: Path) -> None:
         (folder / f"{query.key}-{side.name}.txt").write_text(f"{text}\n", encoding="utf-8")
 
 
-def calibration(all_found: Sequence[Found]) -> dict[str, float]:
-    """What part of plans cost about as much per millisecond as others: of each side, and of all together."""
+def calibration(all_found: Sequence[Found], estimates: Callable[[Found], Mapping[str, float]]) -> dict[str, float]:
+    """What part of estimates is right, but for a factor for all: of each side's plans, and of all together."""
     by_side: dict[str, list[float]] = {}
     for found in all_found:
         for name, times in found.result.times.items():
-            if times and min(times) >= LEAST_SECONDS:
-                by_side.setdefault(name, []).append(found.costs[name] / min(times))
+            seconds = min(times, default=0.0) - found.planning[name]
+            if seconds >= LEAST_SECONDS:
+                by_side.setdefault(name, []).append(estimates(found)[name] / seconds)
     units = {**by_side, "all": list(itertools.chain(*by_side.values()))}
     return {
         name: round(sum(1 / FACTOR <= value / statistics.median(values) <= FACTOR for value in values) / len(values), 3)
@@ -179,7 +219,8 @@ def report(all_found: Sequence[Found], extra: dict[str, Any]) -> None:
             "unfinished": {
                 side.name: sum(side.name in found.unfinished for found in all_found) for side in tpcds.SIDES
             },
-            "calibration": calibration(all_found),
+            "calibration": calibration(all_found, lambda found: found.milliseconds),
+            "calibration_of_costs": calibration(all_found, lambda found: found.costs),
             "limit_s": tpcds.LIMIT,
             "clock": contest.CLOCK,
             "session": contest.SESSION,

@@ -380,8 +380,9 @@ def test_values_are_not_read_for_their_nulls(conn: Connection) -> None:
         assert blocks(plan)["Heap Blocks Read"] == 0
         return int(plan["Shared Hit Blocks"]) + int(plan["Shared Read Blocks"])
 
-    assert pages("x IS NULL") < pages("x > 5") / 2
-    assert pages("x IS NOT NULL") < pages("x > 5") / 2
+    # each batch reads a part of the bitmap, and each page of values is read once
+    assert pages("x IS NULL") < pages("x > 5") * 0.7
+    assert pages("x IS NOT NULL") < pages("x > 5") * 0.7
 
 
 def test_own_changes_are_seen(conn: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -52,8 +53,20 @@ def providers(conn: Connection, query: str) -> set[str]:
 
 
 def told(conn: Connection, query: str) -> list[str]:
-    """What explain_vector() says, line by line."""
-    return str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query)).splitlines()
+    """What explain_vector() says, line by line, except for how long the plan takes."""
+    lines = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query)).splitlines()
+    return [line for line in lines if not line.startswith("estimated to take ")]
+
+
+def milliseconds(conn: Connection, query: str) -> float:
+    """How long explain_vector() says that the plan takes; NaN if it does not."""
+    found = re.findall(
+        r"^estimated to take (\d+\.\d{3}) ms with all tables in memory$",
+        str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query)),
+        re.MULTILINE,
+    )
+    assert len(found) <= 1
+    return float(found[0]) if found else math.nan
 
 
 # one setting for everything
@@ -131,6 +144,35 @@ def test_explain_vector_tells_what_was_estimated(conn: Connection) -> None:
     (found,) = [line for line in lines if "eager aggregation" in line]
     assert found.startswith("eager aggregation is possible, and estimated to cost ")
     assert found.endswith(": 100 groups of 60000 rows, of which the join leaves 60000"), found
+
+
+def test_explain_vector_tells_how_long(conn: Connection) -> None:
+    queries = {
+        "SELECT count(*) FROM small",
+        "SELECT s.name, count(*) FROM big b JOIN small s ON s.id = b.g GROUP BY 1 ORDER BY 2 LIMIT 3",
+        "WITH c AS MATERIALIZED (SELECT g, count(*) FROM big GROUP BY g) SELECT * FROM c WHERE g > 1",
+        "SELECT g, rank() OVER (ORDER BY k) FROM big ORDER BY 2, 1",
+        "SELECT * FROM (SELECT g FROM big UNION ALL SELECT id FROM small) u ORDER BY 1 OFFSET 0",
+        "SELECT g, k, count(DISTINCT id) FROM big GROUP BY GROUPING SETS ((g), (k))",
+        "SELECT * FROM big b WHERE id = (SELECT max(id) FROM small s WHERE s.id = b.g)",
+        "SELECT * FROM generate_series(1, 10), (SELECT 1 LIMIT 1) x",
+    }
+    for enabled in ("on", "off"):
+        for feature in ("vector_aggregate", "vector_join", "vector_scan", "vector_sort", "vector_window"):
+            conn.execute(f"SET pgbillion_rows.{feature} = {enabled}".encode())
+        for query in queries:
+            found = milliseconds(conn, query)
+            assert 0 < found < 10_000, (enabled, query)
+    whole = milliseconds(conn, "SELECT * FROM big")
+    # a CTE is computed once, whatever is wanted of it; LIMIT ends what can end
+    cte = milliseconds(conn, "WITH c AS MATERIALIZED (SELECT * FROM big) SELECT max(k) FROM c WHERE g = 1")
+    assert cte > whole
+    few = milliseconds(conn, "SELECT * FROM big LIMIT 60")
+    assert few < whole / 100
+    sorted_few = milliseconds(conn, "SELECT * FROM big ORDER BY g, k, id LIMIT 60")
+    assert sorted_few > whole
+    conn.execute("SET effective_cache_size = '8kB'")
+    assert math.isnan(milliseconds(conn, "SELECT * FROM big"))
 
 
 def test_explain_vector_tells_what_is_off(conn: Connection) -> None:

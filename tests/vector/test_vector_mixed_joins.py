@@ -47,7 +47,7 @@ PART = re.compile(
     r"Scan \(Vector(?:Aggregate|Join)\) on t0_\w+ .*\n(?:(?! +->).*\n){0,5}"
     r" +(?:Right )?(?:Inner|Left|Semi|Anti) Join 1:"
 )
-LEAST_SEVERAL = 0.05
+LEAST_SEVERAL = 0.03
 
 
 @dataclass

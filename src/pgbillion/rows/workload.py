@@ -329,16 +329,20 @@ def _cost_of_pages(conn: Connection, read: Read) -> float:
     return float(row[0]) if row else 0.0
 
 
+# of explain_vector()'s lines: why rows are not returned by a vectorized scan, and how long the plan takes
+_NO_REASONS = ("no vectorized scan", "estimated to take")
+
+
 def _why_not(conn: Connection, query: Query, parameters: int) -> str:
     if parameters or query.role is not None:
         role, path = (_own_role(conn), search_path.of_session(conn)) if query.role is None else (query.role, query.path)
         reasons = str(_explain_as(conn, query, role, path)["Reasons"]).splitlines()
         # without values, nearly every estimate is one
-        told = [line for line in reasons if " is a guess: " not in line and not line.startswith("no vectorized scan")]
+        told = [line for line in reasons if " is a guess: " not in line and not line.startswith(_NO_REASONS)]
         return "; ".join(dict.fromkeys(told)) or "not vectorized: there is nothing to aggregate"
     # the last line says what came of it, which is nothing; scans without aggregation read no columnar index anyhow
     lines = plans.reason(conn, query.to_plan).splitlines()
-    return "; ".join([line for line in lines[:-1] if not line.startswith("no vectorized scan")] or lines)
+    return "; ".join([line for line in lines[:-1] if not line.startswith(_NO_REASONS)] or lines)
 
 
 def _own_role(conn: Connection) -> int:

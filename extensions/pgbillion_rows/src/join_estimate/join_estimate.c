@@ -48,6 +48,9 @@
 #define LEAST_LOOK_UPS_COST 1e6
 #define LEAST_LOOK_UPS_RATIO 4
 
+/* Of a table with so few rows it takes nothing to read the keys, also of most of them. */
+#define FEW_KEYS 100
+
 /* A larger table is not read for the sake of an estimate. */
 #define MOST_PAGES 4096
 
@@ -296,7 +299,8 @@ is_small(PlannerInfo *root, RelOptInfo *rel)
 	RangeTblEntry *rte = planner_rt_fetch(rel->relid, root);
 
 	return !rte->inh && rte->relkind == RELKIND_RELATION && rte->tablesample == NULL &&
-		rel->baserestrictinfo != NIL && rel->rows * LEAST_FACTOR <= rel->tuples && rel->rows <= MOST_KEYS &&
+		rel->baserestrictinfo != NIL && (rel->rows * LEAST_FACTOR <= rel->tuples || rel->tuples <= FEW_KEYS) &&
+		rel->rows <= MOST_KEYS &&
 		rel->pages <= MOST_PAGES && rel->cheapest_total_path != NULL && !is_looked_up(rel) &&
 		!isOtherTempNamespace(get_rel_namespace(rte->relid));
 }

@@ -26,9 +26,11 @@ typedef enum MemoKind
 	MEMO_COLUMNS,				/* of a relation: join_path.c */
 	MEMO_OFFER,					/* of a relation: join_path.c */
 	MEMO_FILTER,				/* of a table: cost_model.c */
+	MEMO_REACH,					/* of a table: reach_cost.c */
 	MEMO_RAISED,				/* of a PlannerInfo: early_stop.c */
 	MEMO_KNOWN_ROWS,			/* of a PlannerInfo: known_rows.c */
 	MEMO_STORAGE,				/* of a PlannerInfo: columns_path.c */
+	MEMO_QUERY_COST,			/* of a PlannerInfo: cached_upper_cost.c */
 	MEMO_KINDS					/* how many there are */
 } MemoKind;
 

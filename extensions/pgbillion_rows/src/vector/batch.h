@@ -180,7 +180,10 @@ typedef struct SourceMethods
 	 */
 	bool		(*bounds) (Source *source, Batch *batch, int column, Bounds *bounds);
 
-	/* Is it known that all rows of these batches have NULL in a column? NULL: never. */
+	/*
+	 * Is it known that all rows of these batches have NULL in a column? NULL:
+	 * never.
+	 */
 	bool		(*has_only_nulls) (Source *source, Batch *batch, int column);
 
 	/* The batch is about to have only the n rows listed. NULL: no matter. */

@@ -52,6 +52,8 @@ typedef struct JoinSpec
 	List	   *plain_others;
 	PlanState  *plan;			/* of the build side */
 	bool		shared;			/* processes run it together */
+	int			cost;			/* what its table takes, as the planner knows
+								 * better than the plan tells */
 	AttrNumber	first;			/* attribute before that of its first column */
 	int			ncolumns;
 } JoinSpec;

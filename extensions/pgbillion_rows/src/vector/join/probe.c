@@ -60,6 +60,7 @@ struct VectorJoin
 	Source		source;
 	JoinType	type;
 	bool		reversed;
+	int			cost;			/* of the table */
 	Source	   *below;			/* of the rows of the input */
 	Batch	   *input;
 	VectorFilter *filter;		/* of what is below, or NULL */
@@ -818,7 +819,7 @@ is_before(const VectorJoin *one, const VectorJoin *other)
 {
 	if (drops_unmatched(one) != drops_unmatched(other))
 		return drops_unmatched(one);
-	return one->build->plan->plan->total_cost < other->build->plan->plan->total_cost;
+	return one->cost < other->cost;
 }
 
 /* The next table to be built of a join and those below, or NULL: all are. */
@@ -1066,6 +1067,7 @@ create_join(JoinRows *rows, int number, List *outputs, Batch *input, VectorFilte
 	join->source.methods = &join_methods;
 	join->type = spec->type;
 	join->reversed = spec->reversed;
+	join->cost = spec->cost;
 	join->input = input;
 	join->below = input->source;
 	join->filter = filter;

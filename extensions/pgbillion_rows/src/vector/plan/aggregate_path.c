@@ -41,7 +41,7 @@ CustomPath *
 vector_make_scan_path(RelOptInfo *parent, RelOptInfo *rel, PathTarget *target, List *terms, Oid index, List *late,
 					  int parallel_workers, bool safe)
 {
-	CustomPath *path = makeNode(CustomPath);
+	CustomPath *path = (CustomPath *) newNode(sizeof(JoinsPath), T_CustomPath);
 
 	path->path.pathtype = T_CustomScan;
 	path->path.parent = parent;
@@ -74,13 +74,17 @@ vector_scan_path(PlannerInfo *root, RelOptInfo *parent, RelOptInfo *rel, PathTar
 
 	get_tablespace_page_costs(rel->reltablespace, NULL, &page_cost);
 	pages = page_cost * rel->pages;
-	index = vector_choose_column_index(root, rel, target->exprs, &pages, &row);
+	index = vector_choose_column_index(root, rel, target->exprs, 0, &pages, &row);
 	run = pages + (row * rel->tuples + vector_row_cost(root, target) * rel->rows) / divisor;
 
 	path = vector_make_scan_path(parent, rel, target, terms, index, NIL, parallel_workers, safe);
 	path->path.rows = clamp_row_est(Min(groups, Max(rel->rows / divisor, 1)));
 	path->path.startup_cost = STARTUP_COST + run;
 	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
+	((JoinsPath *) path)->planned = path->path.total_cost;
+	((JoinsPath *) path)->taken = path->path.total_cost -
+		(page_cost > 0 ? pages * (1 - cached_sequential_page_cost(root, page_cost) / page_cost) : 0) +
+		(vector_row_time(target) * rel->rows + (OidIsValid(index) ? 0 : (vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true)) * rel->tuples)) / divisor;
 
 	return &path->path;
 }

@@ -205,12 +205,13 @@ static Cost
 sequential_scan_cost(PlannerInfo *root, Path *path)
 {
 	RelOptInfo *rel = path->parent;
-	Cost		row = cpu_tuple_cost + vector_core_filter_cost(root, rel);
+	Cost		row = cpu_tuple_cost + vector_core_filter_cost(root, rel) + vector_reach_cost(root, rel, false);
 
 	if (vector_is_filter_scan(path) && ((RowsPath *) path)->columns)
 		return ((RowsPath *) path)->taken;
 	if (vector_is_filter_scan(path))
-		row = vector_filter_cost(root, rel) + cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
+		row = vector_filter_cost(root, rel) + vector_wait_cost(root, rel) + vector_reach_cost(root, rel, true) +
+			cpu_tuple_cost * rel->rows / Max(rel->tuples, 1);
 	return (CACHED_COST_PAGE * cpu_tuple_cost * rel->pages + row * rel->tuples) / vector_parallel_divisor(path->parallel_workers);
 }
 
@@ -256,7 +257,7 @@ index_scan(PlannerInfo *root, IndexPath *path, bool first)
 	/* of keys that are known to have few rows, most have none */
 	rows *= known_rows_look_up_factor(root, path);
 	return cpu_tuple_cost * (CACHED_COST_DESCENT + row * Min(rows, 1) + further * Max(rows - 1, 0)) +
-		vector_core_filter_cost(root, rel) * rows;
+		(vector_core_filter_cost(root, rel) + vector_reach_cost(root, rel, false) * fetched) * rows;
 }
 
 static Cost
@@ -274,7 +275,7 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 	/* many rows of a page are fetched together */
 	return cpu_tuple_cost * 2 * CACHED_COST_DESCENT +
 		(cpu_tuple_cost * (CACHED_COST_FETCH * Min(rows, rel->pages) + CACHED_COST_INDEX_ROW * rows) +
-		 vector_core_filter_cost(root, rel) * rows) / vector_parallel_divisor(path->path.parallel_workers);
+		 (vector_core_filter_cost(root, rel) + vector_reach_cost(root, rel, false)) * rows) / vector_parallel_divisor(path->path.parallel_workers);
 }
 
 static Cost
@@ -355,7 +356,9 @@ join_cost(PlannerInfo *root, JoinPath *join)
 	double		outer_rows = outer->rows * cached_rows_factor(root, outer->parent);
 	double		inner_rows = inner->rows * cached_rows_factor(root, inner->parent);
 	double		rows = join->path.rows * cached_rows_factor(root, join->path.parent);
-	Cost		cost = cached_path_cost(root, outer) + cpu_tuple_cost * CACHED_COST_JOINED_ROW * rows +
+	double		returned = IsA(join, NestPath) && !bms_is_empty(PATH_REQ_OUTER(inner)) ? CACHED_COST_LOOPED_ROW :
+		CACHED_COST_JOINED_ROW;
+	Cost		cost = cached_path_cost(root, outer) + cpu_tuple_cost * returned * rows +
 		startup_cost(root, join->joinrestrictinfo);
 
 	if (IsA(join, NestPath))
@@ -422,7 +425,9 @@ custom_cost(PlannerInfo *root, CustomPath *path)
 		Assert(path->path.param_info == NULL);
 		return ((JoinsPath *) path)->taken;
 	}
-	return vector_is_filter_scan(&path->path) ? sequential_scan_cost(root, &path->path) : path->path.total_cost;
+	if (is_ours(&path->path, &vector_aggregate_path_methods))
+		return ((JoinsPath *) path)->taken + Max(path->path.total_cost - ((JoinsPath *) path)->planned, 0);
+	return vector_is_filter_scan(&path->path) ? sequential_scan_cost(root, &path->path) : cached_upper_cost(root, &path->path);
 }
 
 /* What a path takes where all tables are in memory. */
@@ -432,7 +437,7 @@ find_cost(PlannerInfo *root, Path *path)
 	switch (nodeTag(path))
 	{
 		case T_Path:
-			return path->pathtype == T_SeqScan ? sequential_scan_cost(root, path) : path->total_cost;
+			return path->pathtype == T_SeqScan ? sequential_scan_cost(root, path) : cached_upper_cost(root, path);
 		case T_IndexPath:
 			return index_scan(root, (IndexPath *) path, false);
 		case T_BitmapHeapPath:
@@ -461,7 +466,7 @@ find_cost(PlannerInfo *root, Path *path)
 		case T_CustomPath:
 			return custom_cost(root, (CustomPath *) path);
 		default:
-			return path->total_cost;
+			return cached_upper_cost(root, path);
 	}
 }
 

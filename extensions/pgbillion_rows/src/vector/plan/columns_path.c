@@ -217,25 +217,28 @@ estimate_of(PlannerInfo *root, RelOptInfo *rel, IndexOptInfo *info)
 	return known->usable ? &known->estimate : NULL;
 }
 
-/* What pages of a table, and a row, cost if some columns are read from an index. */
+/*
+ * What pages of a table, and a row, cost if some columns are read from an index;
+ * `wait` is what of a row's cost is the heap's alone.
+ */
 static void
-index_cost(const IndexOptInfo *info, const ColumnEstimate *estimate, int columns, Cost *pages, Cost *row)
+index_cost(const IndexOptInfo *info, const ColumnEstimate *estimate, int columns, Cost wait, Cost *pages, Cost *row)
 {
 	double		share = Max(Min(estimate->valid_share, 1), 0);
 
 	/* a page of the index costs what one of the table does */
 	*pages *= 1 - share + share * estimate->pages_per_block * Max(columns, 1) / Max(info->nkeycolumns, 1);
-	*row *= 1 - share + share * COLUMN_ROW_COST_FACTOR;
+	*row = *row * (1 - share) + (*row - wait) * share * COLUMN_ROW_COST_FACTOR;
 }
 
 /*
  * The columnar index that a scan of a table is to read for expressions over
  * it and perhaps others, or InvalidOid, and what its pages and rows cost in
- * place of those given. With "force" it is
- * read if there is one that can be, else if it is cheaper.
+ * place of those given; `wait` is what of a row's cost is the heap's alone. With
+ * "force" it is read if there is one that can be, else if it is cheaper.
  */
 Oid
-vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost *pages, Cost *row)
+vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost wait, Cost *pages, Cost *row)
 {
 	Bitmapset  *attnos = NULL;
 	IndexOptInfo *info;
@@ -250,7 +253,7 @@ vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost
 	if (estimate == NULL)
 		return InvalidOid;
 
-	index_cost(info, estimate, bms_num_members(attnos), &index_pages, &index_row);
+	index_cost(info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
 	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
 		return InvalidOid;
 	*pages = index_pages;
@@ -332,12 +335,13 @@ find_late_index(RelOptInfo *rel, List *exprs, List *outputs, Bitmapset **attnos,
  * The columnar index that a scan of a table is to read for expressions of joins
  * above it, where this number of rows is left for which columns that only
  * the outputs need are fetched: *late; or InvalidOid. What its pages and rows
- * cost, with fetching, in place of those given. With "force" it is read if there
- * is one that can be, else if it is cheaper.
+ * cost, with fetching, in place of those given; `wait` is what of a row's cost is
+ * the heap's alone. With "force" it is read if there is one that can be, else if
+ * it is cheaper.
  */
 Oid
 vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *outputs, double rows,
-						 Cost *pages, Cost *row, List **late)
+						 Cost wait, Cost *pages, Cost *row, List **late)
 {
 	Bitmapset  *attnos = NULL;
 	Bitmapset  *lacking = NULL;
@@ -356,7 +360,7 @@ vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *
 	if (estimate == NULL || bms_is_empty(lacking))
 		return InvalidOid;
 
-	index_cost(info, estimate, bms_num_members(attnos), &index_pages, &index_row);
+	index_cost(info, estimate, bms_num_members(attnos), wait, &index_pages, &index_row);
 	index_pages += cached_fetch_cost(root, rel, LATE_ROWS_FACTOR * rows);
 	if (vector_columns != PLAN_FORCE && index_pages + index_row * rel->tuples >= *pages + *row * rel->tuples)
 		return InvalidOid;
@@ -385,7 +389,7 @@ vector_index_has_filter(PlannerInfo *root, RelOptInfo *rel, List *exprs)
 	bool		all = true;
 	ListCell   *lc;
 
-	if (!OidIsValid(vector_choose_column_index(root, rel, exprs, &pages, &row)))
+	if (!OidIsValid(vector_choose_column_index(root, rel, exprs, 0, &pages, &row)))
 		return false;
 	info = find_index(rel, exprs, &attnos);
 	if (info->indexprs == NIL)

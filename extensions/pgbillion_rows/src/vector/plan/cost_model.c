@@ -26,6 +26,7 @@
 #include "planner/group_estimate.h"
 #include "planner/planner_memo.h"
 #include "vector/aggregate/ordered_set.h"
+#include "vector/batch.h"
 #include "vector/filter/filter.h"
 #include "vector/group/group_table.h"
 #include "vector/group/regroup.h"
@@ -188,6 +189,15 @@ vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows)
 	return fetched * (random_cost - (random_cost - page_cost) * sqrt(fetched / pages));
 }
 
+/* What a row of the heap that is in memory takes beyond that: wide ones are fetched from memory in several pieces. */
+Cost
+vector_wait_cost(PlannerInfo *root, RelOptInfo *rel)
+{
+	if (!vector_tables_in_memory(root))
+		return 0;
+	return LINE_COST * Min((double) rel->pages * BLCKSZ / CACHE_LINE / Max(rel->tuples, 1), MOST_LINES);
+}
+
 /* What is known of a table's filter. */
 typedef struct FilterMemo
 {
@@ -196,14 +206,33 @@ typedef struct FilterMemo
 	Cost		core;			/* of a row in a scan of PostgreSQL's, without */
 } FilterMemo;
 
+/* Count operators whose operands have a variable length: they are unpacked each time. */
+static bool
+count_variable(Node *node, void *context)
+{
+	List	   *args = NIL;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, OpExpr))
+		args = ((OpExpr *) node)->args;
+	else if (IsA(node, ScalarArrayOpExpr))
+		args = ((ScalarArrayOpExpr *) node)->args;
+	if (args != NIL && get_typlen(exprType(linitial(args))) == -1)
+		++* (int *) context;
+	return expression_tree_walker(node, count_variable, context);
+}
+
 /* Cost of a term for a row. */
 static Cost
 term_cost(PlannerInfo *root, Node *term)
 {
 	QualCost	cost;
+	int			variable = 0;
 
 	cost_qual_eval_node(&cost, term, root);
-	return cost.per_tuple * (contain_subplans(term) ? SUBQUERY_COST_FACTOR : 1);
+	(void) count_variable(term, &variable);
+	return (cost.per_tuple + variable * VARIABLE_LENGTH_COST) * (contain_subplans(term) ? SUBQUERY_COST_FACTOR : 1);
 }
 
 /*
@@ -313,6 +342,31 @@ vector_row_cost(PlannerInfo *root, PathTarget *target)
 	}
 
 	return cost;
+}
+
+/*
+ * What aggregating a row that the filter keeps takes, where vector_row_cost()
+ * says what it costs: PostgreSQL's costs, with which that is compared, leave out
+ * as much.
+ */
+Cost
+vector_row_time(PathTarget *target)
+{
+	double		operators = 0;
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		if (!IsA(aggref, Aggref))
+			operators += EAGER_COST_VECTOR_FURTHER_KEY;
+		else if (aggref->args == NIL || get_typbyval(exprType((Node *) linitial_node(TargetEntry, aggref->args)->expr)))
+			operators += EAGER_COST_VECTOR_INTEGER;
+		else
+			operators += EAGER_COST_VECTOR_OTHER;
+	}
+	return operators * cpu_operator_cost;
 }
 
 /* Have a path cost this share of what it does, because a setting forces it: FORCED_COST_FACTOR, PREFERRED_COST_FACTOR. */

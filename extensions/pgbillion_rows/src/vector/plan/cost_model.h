@@ -4,7 +4,9 @@
  *	  What our paths cost: every constant, and the functions that add them up.
  *
  *	cost_model.c	what reading, filtering, grouping, spilling and waiting cost
- *	cached_cost.c	what PostgreSQL's paths take where tables are in memory
+ *	reach_cost.c	what reaching columns costs
+ *	cached_cost.c	what scans and joins take where tables are in memory
+ *	cached_upper_cost.c	what is above these, and how long a query takes
  *
  * Except where it says otherwise, a cost is in the units of PostgreSQL's.
  *
@@ -171,7 +173,7 @@
 /* What it costs to return a row; measured. */
 #define JOIN_RETURN_ROW_COST (0.3 * cpu_tuple_cost)
 
-/* How much cheaper ours has to be than index scans for each row of another relation: those are less certain. */
+/* How much cheaper ours has to be than looking for rows by those of another relation: what that takes is less certain. */
 #define JOIN_LOOK_UP_FACTOR 1.2
 
 /*
@@ -179,6 +181,26 @@
  * where tables are in memory, and its results are remembered.
  */
 #define SUBQUERY_COST_FACTOR 0.1
+
+/*
+ * What we wait for a row of a heap page in memory, by the cache lines that it
+ * has, as far as these matter. In PostgreSQL that is part of cpu_tuple_cost.
+ * Measured on tables that do not fit the processor's caches.
+ */
+#define LINE_COST (0.06 * cpu_tuple_cost)
+#define MOST_LINES 2.5
+
+/*
+ * Passing a column on the way to another, in cpu_tuple_cost: PostgreSQL's, and
+ * ours, where columns of fixed length are looked at only behind one that moves
+ * them. Measured.
+ */
+#define REACH_COST_CORE 0.07
+#define REACH_COST_FIXED 0.02
+#define REACH_COST_VARIABLE 0.08
+
+/* What comparing values of variable length takes in PostgreSQL beyond the one operator that it costs; measured. */
+#define VARIABLE_LENGTH_COST (2 * cpu_operator_cost)
 
 /* ---- PostgreSQL's paths, in memory ---- */
 
@@ -193,17 +215,25 @@
 									 * which on rows of an index are near each
 									 * other */
 #define CACHED_COST_BUILD 2.5	/* a row into a hash table */
-#define CACHED_COST_PROBE 1.5	/* a row that is looked up there */
+#define CACHED_COST_PROBE 1.0	/* a row that is looked up there */
 #define CACHED_COST_PROBE_FAR 3.0	/* more than that in a large one */
 #define CACHED_COST_FAR_ROWS 1e5
 #define CACHED_COST_MERGE_ROW 1.5	/* a row of a merge join's sides */
 #define CACHED_COST_COMPARE 0.25	/* by a sort */
-#define CACHED_COST_JOINED_ROW 1.0	/* a row that a join returns */
+#define CACHED_COST_JOINED_ROW 0.8	/* a row that a join returns */
+#define CACHED_COST_LOOPED_ROW 0.2	/* the same of a nested loop over an
+									 * index, which passes it on */
 #define CACHED_COST_LOOP_ROW 1.5	/* a row for which an inner side is read
 									 * again */
 #define CACHED_COST_REREAD_ROW 0.3	/* a row of what has been read before */
 #define CACHED_COST_APPENDED_ROW 0.2	/* a row that an Append passes on */
 #define CACHED_COST_MEMOIZE 3.0 /* a key that is looked up by Memoize */
+
+/* What a node takes of what PostgreSQL says that it costs beyond those below it, where nothing better is known. */
+#define CACHED_COST_OWN 1.0
+
+/* Nanoseconds of cpu_tuple_cost, which is a row of a sequential scan. */
+#define CACHED_ROW_NS 35.0
 
 /* ---- eager aggregation ---- */
 
@@ -253,12 +283,14 @@ extern List *vector_ordered_terms(PlannerInfo *root, List *restrictinfos, double
 extern double vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n);
 extern Cost vector_read_cost(void);
 extern Cost vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows);
+extern Cost vector_wait_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_core_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_filter_cost(PlannerInfo *root, RelOptInfo *rel);
 extern bool vector_filters_by_row(PlannerInfo *root, RelOptInfo *rel);
 extern Cost vector_pair_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_condition_startup_cost(PlannerInfo *root, RestrictInfo *condition);
 extern Cost vector_row_cost(PlannerInfo *root, PathTarget *target);
+extern Cost vector_row_time(PathTarget *target);
 extern Cost vector_distinct_cost(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost vector_ordered_cost(PathTarget *target, double rows, double groups);
 extern Cost vector_spill_cost(RelOptInfo *rel, PathTarget *target, double groups);
@@ -266,6 +298,9 @@ extern Cost vector_exchange_cost(double groups);
 extern double vector_distinct_pairs(PlannerInfo *root, RelOptInfo *rel, PathTarget *target);
 extern Cost vector_shared_distinct_cost(RelOptInfo *rel, PathTarget *target, double pairs, int workers);
 extern void vector_add_waiting_cost(Path *path, PathTarget *target, List *others, double rows, double groups);
+
+/* ---- reach_cost.c ---- */
+extern Cost vector_reach_cost(PlannerInfo *root, RelOptInfo *rel, bool ours);
 
 /* ---- cached_cost.c ---- */
 extern bool vector_tables_in_memory(PlannerInfo *root);
@@ -276,5 +311,9 @@ extern Cost cached_sequential_page_cost(PlannerInfo *root, Cost planned);
 extern Cost cached_fetch_cost(PlannerInfo *root, RelOptInfo *rel, double rows);
 extern Cost cached_path_cost(PlannerInfo *root, Path *path);
 extern Cost cached_cost_beyond(PlannerInfo *root, Path *path);
+
+/* ---- cached_upper_cost.c ---- */
+extern Cost cached_upper_cost(PlannerInfo *root, Path *path);
+extern double cached_query_ms(PlannerInfo *root, List *paths);
 
 #endif							/* PGBILLION_VECTOR_COST_MODEL_H */

@@ -108,6 +108,8 @@ conclude(StringInfo found, PlannedStmt *plan)
 		appendStringInfoString(found, "not vectorized: there is nothing to aggregate");
 	if (vector_scan == PLAN_OFF)
 		appendStringInfoString(found, "\nno vectorized scan: pgbillion_rows.vector_scan is off");
+	if (vector_query_ms() >= 0)
+		appendStringInfo(found, "\nestimated to take %.3f ms with all tables in memory", vector_query_ms());
 	if (statement_has(plan, &vector_scan_methods))
 		conclude_used(found, "vectorized");
 	else if (statement_has(plan, &vector_join_methods))

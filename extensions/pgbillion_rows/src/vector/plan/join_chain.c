@@ -56,7 +56,7 @@ divide_columns(RelOptInfo *table, List **looked_at, List **outputs)
 static void
 appraise_column_index(PlannerInfo *root, JoinChain *chain)
 {
-	Cost		row = chain->row + chain->terms;
+	Cost		row = chain->row + chain->terms + chain->wait;
 	List	   *looked_at;
 	List	   *outputs;
 	List	   *late;
@@ -71,16 +71,17 @@ appraise_column_index(PlannerInfo *root, JoinChain *chain)
 		if (!IsA(lfirst(lc), Var) || lfirst_node(Var, lc)->varattno <= 0)
 			return;
 	}
-	if (!OidIsValid(vector_choose_column_index(root, chain->table, chain->table->reltarget->exprs, &chain->column_pages, &row)))
+	if (!OidIsValid(vector_choose_column_index(root, chain->table, chain->table->reltarget->exprs, chain->wait,
+											   &chain->column_pages, &row)))
 	{
 		/* what else needs columns of a part is with the table that it is of */
 		if (chain->table->reloptkind != RELOPT_BASEREL)
 			return;
 		divide_columns(chain->table, &looked_at, &outputs);
-		chain->late = OidIsValid(vector_choose_late_index(root, chain->table, looked_at, outputs, 0, &chain->column_pages,
+		chain->late = OidIsValid(vector_choose_late_index(root, chain->table, looked_at, outputs, 0, chain->wait, &chain->column_pages,
 														  &row, &late));
 	}
-	chain->column_share = row / (chain->row + chain->terms);
+	chain->column_share = row / (chain->row + chain->terms + chain->wait);
 	/* that where rows are is a column, too */
 	chain->natts += chain->late;
 }
@@ -99,6 +100,7 @@ begin_table(PlannerInfo *root, RelOptInfo *table)
 	chain->pages = cached_sequential_page_cost(root, page_cost) * table->pages;
 	chain->row = vector_read_cost();
 	chain->terms = vector_filter_cost(root, table) - chain->row;
+	chain->wait = vector_wait_cost(root, table) + vector_reach_cost(root, table, true);
 	chain->share = 1;
 	chain->natts = table->max_attr;
 	chain->has_column_index = vector_has_column_index(table);
@@ -113,6 +115,7 @@ begin_tables(PlannerInfo *root, RelOptInfo *table, List *tables)
 {
 	JoinChain  *chain = palloc0(sizeof(JoinChain));
 	Cost		terms = 0;
+	Cost		wait = 0;
 	Cost		rows = 0;
 	Cost		column_rows = 0;
 	ListCell   *lc;
@@ -133,10 +136,12 @@ begin_tables(PlannerInfo *root, RelOptInfo *table, List *tables)
 		chain->has_column_index |= part->has_column_index;
 		chain->natts = Max(chain->natts, part->natts);
 		terms += part->terms * part->tuples;
-		rows += (part->row + part->terms) * part->tuples;
-		column_rows += (part->row + part->terms) * part->tuples * part->column_share;
+		wait += part->wait * part->tuples;
+		rows += (part->row + part->terms + part->wait) * part->tuples;
+		column_rows += (part->row + part->terms + part->wait) * part->tuples * part->column_share;
 	}
 	chain->terms = terms / Max(chain->tuples, 1);
+	chain->wait = wait / Max(chain->tuples, 1);
 	chain->column_share = rows > 0 ? column_rows / rows : 1;
 
 	return chain;
@@ -282,7 +287,7 @@ void
 join_chain_scan_cost(const JoinChain *chain, Cost *pages, Cost *row)
 {
 	*pages = chain->pages;
-	*row = chain->row + JOIN_KEY_TEST_COST * chain->tests + chain->terms * chain->share;
+	*row = chain->row + chain->wait + JOIN_KEY_TEST_COST * chain->tests + chain->terms * chain->share;
 }
 
 /* How many rows of a table are likely among those of a join, each of them once. */

@@ -41,6 +41,7 @@ struct JoinChain
 	Cost		pages;
 	Cost		row;			/* without conditions */
 	Cost		terms;			/* those, of each row */
+	Cost		wait;			/* for a row of the heap */
 	/* with a columnar index, as far as that can be told before the joins */
 	Cost		column_pages;
 	double		column_share;	/* of what rows cost; 1: it is not read */

@@ -141,11 +141,12 @@ join_chain_tables(PlannerInfo *root, JoinChain *chain)
 static Cost
 planned_cost(const Rival *rival, Cost taken)
 {
+	Cost		certain;
+
 	if (rival->planned <= 0)
 		return taken;
-	if (rival->looks)
-		taken *= JOIN_LOOK_UP_FACTOR;
-	return rival->planned * (taken / Max(rival->taken, cpu_tuple_cost));
+	certain = rival->taken - rival->look_ups * (1 - 1 / JOIN_LOOK_UP_FACTOR);
+	return rival->planned * (taken / Max(certain, cpu_tuple_cost));
 }
 
 /* The expressions of the joins that need columns of the table. */
@@ -184,11 +185,11 @@ choose_index(PlannerInfo *root, JoinChain *chain, PathTarget *target, Cost *page
 	if (!chain->has_column_index)
 		return result;
 	exprs = exprs_of_joins(chain);
-	result.index = vector_choose_column_index(root, chain->table, list_concat_copy(target->exprs, exprs), pages, row);
+	result.index = vector_choose_column_index(root, chain->table, list_concat_copy(target->exprs, exprs), chain->wait, pages, row);
 	if (!OidIsValid(result.index))
 		result.index = vector_choose_late_index(root, chain->table, exprs, target->exprs,
 												join_chain_rows_fetched(root, chain->table, chain->joined),
-												pages, row, &result.late);
+												chain->wait, pages, row, &result.late);
 	return result;
 }
 
@@ -301,7 +302,9 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 	foreach(lc, steps)
 	{
 		JoinStep   *step = lfirst(lc);
-		Path	   *inner = join_step_inner(step, vector_parallel_divisor(parallel_workers));
+		double		divisor = vector_parallel_divisor(parallel_workers);
+		Path	   *inner = join_step_inner(step, divisor);
+		int			cost = (int) Min(join_step_own_cost(step, divisor), PG_INT32_MAX);
 		List	   *others = step->others;
 
 		/* only one scan may have the rows of the hash table: look_along() */
@@ -309,7 +312,7 @@ chain_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, PathTarget *
 		if (foreach_current_index(lc) == last)
 			others = list_concat_copy(others, list_copy_tail(terms, plain));
 		path->custom_paths = lappend(path->custom_paths, inner);
-		joins = lappend(joins, list_make4(list_make3_int(step->type, inner == step->partial, step->reversed), step->clauses,
+		joins = lappend(joins, list_make4(list_make4_int(step->type, inner == step->partial, step->reversed, cost), step->clauses,
 										  step->quals, others));
 #if PG_VERSION_NUM >= 180000
 		path->path.disabled_nodes += inner->disabled_nodes;
@@ -341,7 +344,7 @@ aggregated_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, const R
 	path->path.parent->relids = chain->joined->relids;
 	path->path.parent->rows = chain->joined->rows;
 	path->path.rows = clamp_row_est(Min(groups, Max(rows, 1)));
-	result->taken = run + vector_row_cost(root, target) * rows;
+	result->taken = run + (vector_row_cost(root, target) + vector_row_time(target)) * rows;
 	path->path.startup_cost = planned_cost(rival, run) + vector_row_cost(root, target) * rows;
 
 	/*
@@ -350,6 +353,7 @@ aggregated_path(PlannerInfo *root, RelOptInfo *parent, JoinChain *chain, const R
 	 */
 	path->path.startup_cost = Max(path->path.startup_cost - ROW_ABOVE_COST * rows, path->path.startup_cost / 2);
 	path->path.total_cost = path->path.startup_cost + path->path.rows * cpu_tuple_cost;
+	result->planned = path->path.total_cost;
 
 	return &path->path;
 }

@@ -322,26 +322,30 @@ cheapest_of_core(RelOptInfo *joined, bool partial)
 	return NULL;
 }
 
-/* Does PostgreSQL look for rows, in a path or below it, by those of another relation? */
-static bool
-looks_for_rows(Path *path)
+/* What looking for rows takes, in a path and below it, by those of another relation. */
+static Cost
+look_ups_cost(PlannerInfo *root, Path *path)
 {
 	JoinPath   *join = (JoinPath *) path;
+	Cost		cost = 0;
 
 	switch (nodeTag(path))
 	{
 		case T_NestPath:
-			return !bms_is_empty(PATH_REQ_OUTER(join->innerjoinpath)) || looks_for_rows(join->outerjoinpath) ||
-				looks_for_rows(join->innerjoinpath);
+			if (!bms_is_empty(PATH_REQ_OUTER(join->innerjoinpath)))
+				cost = Max(cached_path_cost(root, path) - cached_path_cost(root, join->outerjoinpath), 0);
+			else
+				cost = look_ups_cost(root, join->innerjoinpath);
+			return cost + look_ups_cost(root, join->outerjoinpath);
 		case T_HashPath:
 		case T_MergePath:
-			return looks_for_rows(join->outerjoinpath) || looks_for_rows(join->innerjoinpath);
+			return look_ups_cost(root, join->outerjoinpath) + look_ups_cost(root, join->innerjoinpath);
 		case T_ProjectionPath:
-			return looks_for_rows(((ProjectionPath *) path)->subpath);
+			return look_ups_cost(root, ((ProjectionPath *) path)->subpath);
 		case T_GatherPath:
-			return looks_for_rows(((GatherPath *) path)->subpath);
+			return look_ups_cost(root, ((GatherPath *) path)->subpath);
 		default:
-			return false;
+			return 0;
 	}
 }
 
@@ -358,7 +362,7 @@ meet_rival(PlannerInfo *root, RelOptInfo *joined, bool partial, Rival *rival)
 		return false;
 	rival->planned = best->total_cost;
 	rival->taken = cached_path_cost(root, best);
-	rival->looks = looks_for_rows(best);
+	rival->look_ups = Min(look_ups_cost(root, best), rival->taken);
 
 	return true;
 }

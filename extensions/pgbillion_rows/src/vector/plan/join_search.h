@@ -15,7 +15,8 @@ typedef struct Rival
 {
 	Cost		planned;		/* what it says */
 	Cost		taken;			/* cached_path_cost() */
-	bool		looks;			/* for rows, by those of another relation */
+	Cost		look_ups;		/* what of that is for looking for rows by
+								 * those of another relation */
 } Rival;
 
 extern const char *join_chain_of_path(PlannerInfo *root, RelOptInfo *joined, Path *path, bool safe,

@@ -7,7 +7,8 @@
  *	upper_paths.c	the offers
  *	refusal.c		what speaks against them
  *	cost_model.c	memory, and what waiting and spilling cost
- *	cached_cost.c		what PostgreSQL's paths take where tables are in memory
+ *	cached_cost.c		what scans and joins take where tables are in memory
+ *	cached_upper_cost.c	what is above these, and how long a query takes
  *	aggregate_path.c	the path of one table's scan that aggregates, and its plan
  *	columns_path.c	which columnar index such a scan reads
  *	join_step.c		one join along a table
@@ -71,7 +72,8 @@ typedef enum JoinPathKind
 {
 	JOIN_KIND_TYPE,				/* a JoinType */
 	JOIN_KIND_SHARED,			/* do processes run the inner side together? */
-	JOIN_KIND_REVERSED			/* are its rows those of the inner side? */
+	JOIN_KIND_REVERSED,			/* are its rows those of the inner side? */
+	JOIN_KIND_COST				/* what its table takes */
 } JoinPathKind;
 
 /* aggregate_path.c */
@@ -86,9 +88,10 @@ extern void vector_share_pairs(Path *path, double pairs, Cost cost);
 
 /* columns_path.c */
 extern bool vector_has_column_index(RelOptInfo *rel);
-extern Oid	vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost *pages, Cost *row);
+extern Oid	vector_choose_column_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, Cost wait, Cost *pages,
+									   Cost *row);
 extern Oid	vector_choose_late_index(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *outputs, double rows,
-									 Cost *pages, Cost *row, List **late);
+									 Cost wait, Cost *pages, Cost *row, List **late);
 extern bool vector_index_has_filter(PlannerInfo *root, RelOptInfo *rel, List *exprs);
 extern void vector_columns_init(void);
 
@@ -141,13 +144,14 @@ typedef struct JoinOffer
 extern const JoinOffer *join_offer_find(PlannerInfo *root, RelOptInfo *joined);
 
 /*
- * The path of the rows of joins, or of their aggregates. It is never
+ * The path of the rows of joins, or of aggregates of a table's or of joins' rows. It is never
  * parameterized: such custom paths PostgreSQL may copy, as far as it knows them.
  */
 typedef struct JoinsPath
 {
 	CustomPath	path;
-	Cost		taken;			/* cached_path_cost() */
+	Cost		taken;			/* cached_path_cost(), when it was made */
+	Cost		planned;		/* total_cost, when it was made */
 	bool		has_subqueries; /* in its conditions */
 } JoinsPath;
 
@@ -163,6 +167,7 @@ extern Path *vector_finalize_path(PlannerInfo *root, AggPath *agg, const AggClau
 
 /* report.c */
 extern void vector_report_groups_guess(PlannerInfo *root, List *keys, double rows, double most);
+extern double vector_query_ms(void);
 extern void vector_report_init(void);
 
 /* filter_path.c */

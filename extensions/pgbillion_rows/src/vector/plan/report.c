@@ -151,13 +151,31 @@ report_matches_guesses(PlannerInfo *root, const JoinChain *chain)
 	}
 }
 
+/* ---- queries ---- */
+
+/* How long the query takes that was planned last. */
+static double query_ms = -1;
+
+/* The milliseconds that the query is estimated to take that was planned last, or -1 if that is not known. */
+double
+vector_query_ms(void)
+{
+	return query_ms;
+}
+
 /* A query has all its paths. */
 static void
 report_estimates(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
 {
 	RelOptInfo *joined;
 
-	if (stage != UPPERREL_FINAL || !plan_is_reported())
+
+	if (stage != UPPERREL_FINAL)
+		return;
+	/* what is around the query asks for it, whether it is reported or not */
+	if (root->parent_root != NULL || plan_is_reported())
+		query_ms = cached_query_ms(root, rel->pathlist);
+	if (!plan_is_reported())
 		return;
 	joined = find_whole_join(root);
 	if (joined != NULL)

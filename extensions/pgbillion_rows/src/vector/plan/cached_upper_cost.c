@@ -1,0 +1,249 @@
+/*-------------------------------------------------------------------------
+ *
+ * cached_upper_cost.c
+ *	  What paths above scans and joins take where all tables are in memory:
+ *	  groups, windows, LIMIT, subqueries; and how long a whole query takes.
+ *
+ * It goes on with cached_cost.c, by the same clock. Where nothing better is
+ * known of a node, what PostgreSQL says that it costs beyond those below it is
+ * taken for its time.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "nodes/extensible.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+
+#include "planner/planner.h"
+#include "planner/planner_memo.h"
+#include "vector/plan/cost_model.h"
+#include "vector/plan/plan.h"
+
+/* Bytes of a group in PostgreSQL's hash table, about. */
+#define CORE_GROUP_BYTES 96.0
+
+/* What a path takes beyond the one below it, by their costs. */
+static Cost
+own_cost(const Path *path, const Path *below)
+{
+	return Max(path->total_cost - below->total_cost, 0) * CACHED_COST_OWN;
+}
+
+/* Rows of a path, by what is known of its relation. */
+static double
+likely_rows(PlannerInfo *root, const Path *path)
+{
+	return path->rows * (path->parent->reloptkind == RELOPT_UPPER_REL ? 1 : cached_rows_factor(root, path->parent));
+}
+
+/* Calling the functions of aggregates for a number of rows; their values are sorted where that is not done below. */
+static Cost
+transitions_cost(const PathTarget *target, double rows, double groups)
+{
+	Cost		row = 0;
+	ListCell   *lc;
+
+	foreach(lc, pull_var_clause((Node *) target->exprs, PVC_INCLUDE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS))
+	{
+		Aggref	   *aggref = lfirst(lc);
+
+		if (!IsA(aggref, Aggref))
+			continue;
+		row += cpu_operator_cost * EAGER_COST_CORE_AGGREGATE;
+#if PG_VERSION_NUM >= 160000
+		if (aggref->aggpresorted)
+			continue;
+#endif
+		if (aggref->aggdistinct != NIL || aggref->aggorder != NIL)
+			row += cpu_tuple_cost * CACHED_COST_COMPARE * log2(Max(rows / Max(groups, 1), 2));
+	}
+	return row * rows;
+}
+
+/* An Agg node of PostgreSQL's, without what is below it. */
+static Cost
+aggregate_cost(PlannerInfo *root, const AggPath *agg)
+{
+	double		rows = likely_rows(root, agg->subpath);
+	double		groups = clamp_row_est(Min(agg->numGroups, rows));
+	double		bytes = groups * CORE_GROUP_BYTES;
+	Cost		cost = transitions_cost(agg->path.pathtarget, rows, groups);
+
+	if (agg->aggstrategy == AGG_HASHED)
+		cost += cpu_operator_cost * rows *
+			(EAGER_COST_CORE_ROW + (bytes > EAGER_NEAR_BYTES ? EAGER_COST_CORE_WAITING * log2(bytes / EAGER_NEAR_BYTES) : 0));
+	else if (agg->aggstrategy != AGG_PLAIN)
+		cost += cpu_operator_cost * rows * EAGER_COST_CORE_ROW / 2;
+	return cost + cpu_operator_cost * EAGER_COST_GROUP_RETURNED * groups;
+}
+
+/* The same of grouping sets, each of which takes every row. */
+static Cost
+grouping_sets_cost(PlannerInfo *root, const GroupingSetsPath *path)
+{
+	double		rows = likely_rows(root, path->subpath);
+	int			nsets = 0;
+	ListCell   *lc;
+
+	foreach(lc, path->rollups)
+		nsets += list_length(lfirst_node(RollupData, lc)->gsets_data);
+	return own_cost(&path->path, path->subpath) +
+		nsets * transitions_cost(path->path.pathtarget, rows, path->path.rows / Max(nsets, 1));
+}
+
+/* LIMIT: what is below it up to the last row that is wanted. */
+static Cost
+limit_cost(PlannerInfo *root, const LimitPath *limit)
+{
+	Path	   *below = limit->subpath;
+	Cost		whole = cached_path_cost(root, below);
+	Cost		run = Max(below->total_cost - below->startup_cost, 0);
+	double		share = run > 0 ? Min((limit->path.total_cost - below->startup_cost) / run, 1) : 1;
+	double		startup = below->total_cost > 0 ? below->startup_cost / below->total_cost : 1;
+
+	return whole * (startup + (1 - startup) * Max(share, 0));
+}
+
+/* What a query's subqueries take that are computed once: CTEs, and others without correlation. */
+static Cost
+once_cost(PlannerInfo *root)
+{
+	Cost		cost = 0;
+	ListCell   *lc;
+
+	foreach(lc, root->init_plans)
+	{
+		SubPlan    *subplan = lfirst_node(SubPlan, lc);
+		PlannerInfo *subroot = list_nth(root->glob->subroots, subplan->plan_id - 1);
+		const Cost *known = planner_memo_find(subroot, MEMO_QUERY_COST, subroot);
+
+		cost += known != NULL ? *known : subplan->startup_cost + subplan->per_call_cost;
+	}
+	return cost;
+}
+
+/* A subquery in FROM. */
+static Cost
+subquery_cost(const SubqueryScanPath *path)
+{
+	PlannerInfo *subroot = path->path.parent->subroot;
+
+	if (subroot == NULL)
+		return path->path.total_cost;
+	return cached_path_cost(subroot, path->subpath) + once_cost(subroot) + own_cost(&path->path, path->subpath);
+}
+
+/* Of nodes that take the place of PostgreSQL's, which their paths stand above: what those of a chain are above. */
+static Path *
+below_replaced(Path *path)
+{
+	for (;;)
+	{
+		switch (nodeTag(path))
+		{
+			case T_WindowAggPath:
+				path = ((WindowAggPath *) path)->subpath;
+				break;
+			case T_SortPath:
+			case T_IncrementalSortPath:
+				path = ((SortPath *) path)->subpath;
+				break;
+			case T_AggPath:
+				path = ((AggPath *) path)->subpath;
+				break;
+			case T_GroupingSetsPath:
+				path = ((GroupingSetsPath *) path)->subpath;
+				break;
+			default:
+				return path;
+		}
+	}
+}
+
+/* The path below one, where there is one. */
+static Path *
+below(Path *path)
+{
+	switch (nodeTag(path))
+	{
+		case T_GroupPath:
+			return ((GroupPath *) path)->subpath;
+		case T_WindowAggPath:
+			return ((WindowAggPath *) path)->subpath;
+		case T_ProjectSetPath:
+			return ((ProjectSetPath *) path)->subpath;
+		case T_IncrementalSortPath:
+			return ((SortPath *) path)->subpath;
+#if PG_VERSION_NUM < 190000
+		case T_UpperUniquePath:
+			return ((UpperUniquePath *) path)->subpath;
+#endif
+		case T_GatherMergePath:
+			return ((GatherMergePath *) path)->subpath;
+		case T_LockRowsPath:
+			return ((LockRowsPath *) path)->subpath;
+		case T_CustomPath:
+			{
+				CustomPath *custom = (CustomPath *) path;
+
+				return list_length(custom->custom_paths) == 1 ? below_replaced(linitial(custom->custom_paths)) : NULL;
+			}
+		default:
+			return NULL;
+	}
+}
+
+/* What a path takes that is none of a scan or join of tables. */
+Cost
+cached_upper_cost(PlannerInfo *root, Path *path)
+{
+	Cost		cost = 0;
+	Path	   *input;
+	ListCell   *lc;
+
+	switch (nodeTag(path))
+	{
+		case T_AggPath:
+			return cached_path_cost(root, ((AggPath *) path)->subpath) + aggregate_cost(root, (AggPath *) path);
+		case T_GroupingSetsPath:
+			return cached_path_cost(root, ((GroupingSetsPath *) path)->subpath) +
+				grouping_sets_cost(root, (GroupingSetsPath *) path);
+		case T_LimitPath:
+			return limit_cost(root, (LimitPath *) path);
+		case T_SubqueryScanPath:
+			return subquery_cost((SubqueryScanPath *) path);
+		case T_MergeAppendPath:
+			foreach(lc, ((MergeAppendPath *) path)->subpaths)
+				cost += cached_path_cost(root, lfirst(lc));
+			return cost + cpu_tuple_cost * path->rows;
+		default:
+			input = below(path);
+			return input == NULL ? path->total_cost * CACHED_COST_OWN : cached_path_cost(root, input) + own_cost(path, input);
+	}
+}
+
+/* How long a query takes, in milliseconds, of which these are all paths; -1 if that is not known. */
+double
+cached_query_ms(PlannerInfo *root, List *paths)
+{
+	Path	   *best = NULL;
+	Cost	   *known;
+	ListCell   *lc;
+
+	if (!vector_tables_in_memory(root) || paths == NIL)
+		return -1;
+	foreach(lc, paths)
+	{
+		if (best == NULL || compare_path_costs(lfirst(lc), best, TOTAL_COST) < 0)
+			best = lfirst(lc);
+	}
+	known = planner_memo_make(root, MEMO_QUERY_COST, root, sizeof(Cost));
+	*known = cached_path_cost(root, best) + once_cost(root);
+	return *known / cpu_tuple_cost * CACHED_ROW_NS / 1e6;
+}
