@@ -240,6 +240,14 @@ is_clustered(PlannerInfo *root, IndexOptInfo *index)
 	return found;
 }
 
+/* What it takes to look for a key in an index. */
+static Cost
+descent_cost(const IndexOptInfo *index)
+{
+	return cpu_tuple_cost * (CACHED_COST_DESCENT + CACHED_COST_DESCENT_FAR *
+							 vector_distance(((double) index->pages + index->rel->pages) * BLCKSZ));
+}
+
 /* A scan of an index, which with `first` ends with the first row that its conditions keep. */
 static Cost
 index_scan(PlannerInfo *root, IndexPath *path, bool first)
@@ -256,7 +264,7 @@ index_scan(PlannerInfo *root, IndexPath *path, bool first)
 		rows = clamp_row_est(rows / Max(path->path.rows, 1));
 	/* of keys that are known to have few rows, most have none */
 	rows *= known_rows_look_up_factor(root, path);
-	return cpu_tuple_cost * (CACHED_COST_DESCENT + row * Min(rows, 1) + further * Max(rows - 1, 0)) +
+	return descent_cost(path->indexinfo) + cpu_tuple_cost * (row * Min(rows, 1) + further * Max(rows - 1, 0)) +
 		(vector_core_filter_cost(root, rel) + vector_reach_cost(root, rel, false) * fetched) * rows;
 }
 
@@ -270,10 +278,14 @@ bitmap_scan(PlannerInfo *root, BitmapHeapPath *path)
 
 	cost_bitmap_tree_node(path->bitmapqual, &cost, &selectivity);
 	rows = clamp_row_est(selectivity * rel->tuples);
+	cost = 2 * cpu_tuple_cost * CACHED_COST_DESCENT;
 	if (IsA(path->bitmapqual, IndexPath))
+	{
 		rows *= known_rows_look_up_factor(root, (IndexPath *) path->bitmapqual);
+		cost = cpu_tuple_cost * CACHED_COST_DESCENT + descent_cost(((IndexPath *) path->bitmapqual)->indexinfo);
+	}
 	/* many rows of a page are fetched together */
-	return cpu_tuple_cost * 2 * CACHED_COST_DESCENT +
+	return cost +
 		(cpu_tuple_cost * (CACHED_COST_FETCH * Min(rows, rel->pages) + CACHED_COST_INDEX_ROW * rows) +
 		 (vector_core_filter_cost(root, rel) + vector_reach_cost(root, rel, false)) * rows) / vector_parallel_divisor(path->path.parallel_workers);
 }

@@ -167,6 +167,13 @@ count_kernels(PlannerInfo *root, RelOptInfo *rel, List *terms)
 	return n;
 }
 
+/* How far from the processor memory of this size is: 0 is near, 1 is far. */
+double
+vector_distance(double bytes)
+{
+	return Max(Min(log2(bytes / JOIN_NEAR_BYTES) / log2(JOIN_FAR_BYTES / JOIN_NEAR_BYTES), 1), 0);
+}
+
 /* Cost of reading a row. */
 Cost
 vector_read_cost(void)

@@ -207,9 +207,12 @@
 /* Measured on tables in cache, in cpu_tuple_cost. */
 #define CACHED_COST_PAGE 5.0	/* of a table that is read as a whole */
 #define CACHED_COST_DESCENT 15.0	/* in an index */
-#define CACHED_COST_FETCH 10.0	/* of a row that an index names */
+#define CACHED_COST_DESCENT_FAR 30.0	/* more than that, if it and its table are
+										 * far from the processor: as of
+										 * JOIN_FAR_BYTES */
+#define CACHED_COST_FETCH 13.0	/* of a row that an index names */
 #define CACHED_COST_INDEX_ROW 2.0	/* of a row next to the one before */
-#define CACHED_COST_INDEX_ONLY_ROW 0.5	/* of an index alone, beside others
+#define CACHED_COST_INDEX_ONLY_ROW 0.7	/* of an index alone, beside others
 										 * there */
 #define CACHED_COST_CLUSTERED 0.9	/* correlation of values and places from
 									 * which on rows of an index are near each
@@ -281,6 +284,7 @@ extern double vector_parallel_divisor(int workers);
 extern double vector_groups_memory(PathTarget *target, double groups);
 extern List *vector_ordered_terms(PlannerInfo *root, List *restrictinfos, double rows);
 extern double vector_rows_left(PlannerInfo *root, RelOptInfo *rel, List *terms, int n);
+extern double vector_distance(double bytes);
 extern Cost vector_read_cost(void);
 extern Cost vector_fetch_pages_cost(RelOptInfo *rel, double share, double rows);
 extern Cost vector_wait_cost(PlannerInfo *root, RelOptInfo *rel);

@@ -492,18 +492,11 @@ sort_conditions(PlannerInfo *root, const Joining *join, JoinStep *step)
 
 /* ---- steps ---- */
 
-/* How far a hash table of this size is from the processor: 0 is near, 1 is far. */
-static double
-distance(double bytes)
-{
-	return Max(Min(log2(bytes / JOIN_NEAR_BYTES) / log2(JOIN_FAR_BYTES / JOIN_NEAR_BYTES), 1), 0);
-}
-
 /* Set what a step costs. */
 static void
 set_cost(const Joining *join, const InnerSide *inner, const Conditions *found, JoinStep *step)
 {
-	double		far = distance(inner->rows * join_table_entry_bytes(inner->ncolumns, found->nkeys));
+	double		far = vector_distance(inner->rows * join_table_entry_bytes(inner->ncolumns, found->nkeys));
 	double		pairs = join->reversed ? join->pairs : join->rows;
 	double		left = pairs / Max(join->outer_rows, 1);
 	Cost		keys = found->keys + JOIN_FAR_KEY_COST * far;
