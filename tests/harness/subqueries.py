@@ -111,7 +111,8 @@ class SubqueryGenerator:
             f"NOT EXISTS (SELECT 1 FROM {source} WHERE {where} LIMIT 3)",
             # PostgreSQL makes two plans of such
             f"(EXISTS (SELECT FROM {source} WHERE {where}) OR {outer}.n > 3)",
-            f"(EXISTS (SELECT FROM {source} WHERE {where}) OR NOT EXISTS (SELECT FROM i WHERE i.k = {outer}.k AND {plain}))",
+            f"(EXISTS (SELECT FROM {source} WHERE {where}) OR NOT EXISTS (SELECT FROM i WHERE i.k = {outer}.k"
+            f" AND {plain}))",
             f"EXISTS (SELECT FROM {source} WHERE {column} = {value} AND {plain}) IS NOT TRUE",
             f"{value} IN (SELECT {column} FROM {source} WHERE {where})",
             f"{value} NOT IN (SELECT {column} FROM {source} WHERE {where})",

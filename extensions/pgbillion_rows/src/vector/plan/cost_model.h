@@ -207,8 +207,8 @@
 /* Measured on tables in cache, in cpu_tuple_cost. */
 #define CACHED_COST_PAGE 5.0	/* of a table that is read as a whole */
 #define CACHED_COST_DESCENT 15.0	/* in an index */
-#define CACHED_COST_DESCENT_FAR 30.0	/* more than that, if it and its table are
-										 * far from the processor: as of
+#define CACHED_COST_DESCENT_FAR 30.0	/* more than that, if it and its table
+										 * are far from the processor: as of
 										 * JOIN_FAR_BYTES */
 #define CACHED_COST_FETCH 13.0	/* of a row that an index names */
 #define CACHED_COST_INDEX_ROW 2.0	/* of a row next to the one before */
@@ -223,7 +223,11 @@
 #define CACHED_COST_FAR_ROWS 1e5
 #define CACHED_COST_MERGE_ROW 1.5	/* a row of a merge join's sides */
 #define CACHED_COST_COMPARE 0.25	/* by a sort */
+<< <<<<<HEAD
 #define CACHED_COST_JOINED_ROW 0.8	/* a row that a join returns */
+== == == =
+#define CACHED_COST_JOINED_ROW 0.5	/* a row that a join returns */
+>>>>>>>21 aa67f(Format)
 #define CACHED_COST_LOOPED_ROW 0.2	/* the same of a nested loop over an
 									 * index, which passes it on */
 #define CACHED_COST_LOOP_ROW 1.5	/* a row for which an inner side is read
