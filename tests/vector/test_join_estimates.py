@@ -384,6 +384,22 @@ def test_look_ups_of_keys_without_rows_are_cheap(conn: Connection) -> None:
         assert scans_of_bought(conn, later) == {"Custom Scan"}
 
 
+def test_look_ups_of_a_key_of_few(conn: Connection) -> None:
+    """One of three shops, in which nobody has bought anything."""
+    with conn.transaction(force_rollback=True):
+        conn.execute(
+            "CREATE TABLE shops AS SELECT i AS id, 'shop ' || i AS name FROM generate_series(1, 3) i;"
+            " ALTER TABLE shops ADD PRIMARY KEY (id);"
+            " CREATE TABLE bought AS SELECT 1 + i % 2 AS shop, i AS price FROM generate_series(1, 200000) i;"
+            " CREATE INDEX ON bought (shop); ANALYZE shops, bought; SET LOCAL cpu_tuple_cost = 0.001"
+        )
+        for number, priced in (("3", True), ("2", False)):
+            query = f"SELECT count(*), sum(price) FROM bought b JOIN shops s ON shop = id WHERE name = 'shop {number}'"
+            text = one(conn, "SELECT pgbillion_rows.explain_vector(%s)", query)
+            assert ('joins of "b" with "s" are priced for' in text) == priced, text
+            assert (one(conn, query) == 0) == priced
+
+
 def test_look_ups_of_keys_later_than_statistics(conn: Connection) -> None:
     """Of keys that statistics have not seen an index knows whether there are any."""
     with conn.transaction(force_rollback=True):

@@ -111,6 +111,14 @@ def test_what_costs_more_than_a_loop_is_not_taken(conn: Connection) -> None:
     assert joins(conn, QUERIES["inner"], "on") == ["Nested Loop"]
 
 
+def test_it_starts_as_soon_to_the_planner(conn: Connection) -> None:
+    """Of joins that cost about the same PostgreSQL would keep another loop, which starts first."""
+    (join,) = [node for node in plans.nodes(plans.explain(conn, QUERIES["inner"])) if node["Node Type"] == "Hash Join"]
+    table = join["Plans"][1]
+    assert table["Node Type"] == "Hash"
+    assert join["Startup Cost"] < table["Total Cost"]
+
+
 def test_the_planner_tells_of_it(conn: Connection) -> None:
     text = str(one(conn, "SELECT pgbillion_rows.explain_vector(%s)", QUERIES["inner"]))
     assert 'a nested loop over "one", "two" is replaced with a hash join, estimated to cost ' in text

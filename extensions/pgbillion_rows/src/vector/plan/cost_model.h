@@ -223,11 +223,7 @@
 #define CACHED_COST_FAR_ROWS 1e5
 #define CACHED_COST_MERGE_ROW 1.5	/* a row of a merge join's sides */
 #define CACHED_COST_COMPARE 0.25	/* by a sort */
-<< <<<<<HEAD
 #define CACHED_COST_JOINED_ROW 0.8	/* a row that a join returns */
-== == == =
-#define CACHED_COST_JOINED_ROW 0.5	/* a row that a join returns */
->>>>>>>21 aa67f(Format)
 #define CACHED_COST_LOOPED_ROW 0.2	/* the same of a nested loop over an
 									 * index, which passes it on */
 #define CACHED_COST_LOOP_ROW 1.5	/* a row for which an inner side is read
