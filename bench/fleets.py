@@ -102,7 +102,7 @@ def peak(pid: int) -> int:
 
 
 def run(cluster: Cluster, words: list[str], environment: dict[str, str], limit: float = math.inf) -> Cost:
-    """Run a program to its end, or stop it after so many seconds; raise RuntimeError if it fails."""
+    """Run a program to its end, or stop it after `limit` seconds; raise RuntimeError if it fails."""
     cpu = cpu_of_children() + cpu_of_server(cluster)
     start = time.perf_counter()
     memory = 0

@@ -454,7 +454,7 @@ column_reader_segment(ColumnReader *reader, BlockNumber segment, BlockNumber hea
 
 /* ---- arrays ---- */
 
-/* The eight bits of a bitmap from a place on that is divisible by eight after so many bits. */
+/* The eight bits of a bitmap from a place on that is divisible by eight after this number of bits. */
 static inline uint8
 eight_bits(const uint8 *bitmap, int shift, int i)
 {

@@ -25,6 +25,7 @@
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -35,13 +36,6 @@
 #include "vector/node/custom_scan.h"
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
-
-/* Are all tables of the statement in memory, as far as can be known? */
-bool
-vector_tables_in_memory(PlannerInfo *root)
-{
-	return root->total_table_pages <= effective_cache_size;
-}
 
 /* What a page of a table costs that is read as a whole. */
 Cost
@@ -95,107 +89,6 @@ honest_cost(Path *path)
 	bool		forced = vector_join == PLAN_FORCE && vector_is_rows_of_joins(path);
 
 	return forced ? path->total_cost / FORCED_COST_FACTOR : path->total_cost;
-}
-
-/* ---- how many rows ---- */
-
-/* The conditions of a table likely keep this many times the rows that PostgreSQL estimates. */
-typedef struct Guess
-{
-	Index		table;
-	double		factor;
-} Guess;
-
-/* Those of a statement. */
-typedef struct RowsMemo
-{
-	List	   *guesses;
-} RowsMemo;
-
-/*
- * Of conditions that are subqueries PostgreSQL knows nothing, and takes them to
- * leave half of the rows. Most are of the kind NOT IN, and leave nearly all: it
- * is careful to count on these.
- */
-static double
-factor_of_guesses(RelOptInfo *table)
-{
-	double		factor = 1;
-	ListCell   *lc;
-
-	foreach(lc, table->baserestrictinfo)
-	{
-		Node	   *clause = (Node *) lfirst_node(RestrictInfo, lc)->clause;
-
-		if (is_notclause(clause))
-			clause = (Node *) get_notclausearg((Expr *) clause);
-		if (IsA(clause, SubPlan) || IsA(clause, AlternativeSubPlan))
-			factor *= 2;
-	}
-	return factor;
-}
-
-static void
-add_guess(RelOptInfo *table, RowsMemo *rows)
-{
-	double		factor = factor_of_guesses(table);
-
-	if (factor > 1)
-	{
-		Guess	   *guess = palloc(sizeof(Guess));
-
-		*guess = (Guess)
-		{
-			table->relid, factor
-		};
-		rows->guesses = lappend(rows->guesses, guess);
-	}
-}
-
-/*
- * What multiplies a statement's rows. It is asked for with each join that is
- * looked at, and so found out once.
- */
-static const RowsMemo *
-memo_of_rows(PlannerInfo *root)
-{
-	RowsMemo   *rows = planner_memo_find(root, MEMO_ROWS, root);
-	MemoryContext old;
-
-	if (rows != NULL)
-		return rows;
-	rows = planner_memo_make(root, MEMO_ROWS, root, sizeof(RowsMemo));
-	/* the genetic search has a context of its own */
-	old = MemoryContextSwitchTo(root->planner_cxt);
-	for (int table = 1; table < root->simple_rel_array_size; table++)
-	{
-		RelOptInfo *rel = root->simple_rel_array[table];
-
-		if (rel == NULL || rel->reloptkind != RELOPT_BASEREL)
-			continue;
-		add_guess(rel, rows);
-	}
-	MemoryContextSwitchTo(old);
-
-	return rows;
-}
-
-/* How many times the rows of a relation, as PostgreSQL estimates them, are likely. */
-double
-cached_rows_factor(PlannerInfo *root, RelOptInfo *rel)
-{
-	const RowsMemo *rows = memo_of_rows(root);
-	double		factor = known_rows_factor(root, rel->relids);
-	ListCell   *lc;
-
-	foreach(lc, rows->guesses)
-	{
-		Guess	   *guess = lfirst(lc);
-
-		if (bms_is_member(guess->table, rel->relids))
-			factor *= guess->factor;
-	}
-	return factor;
 }
 
 /* ---- what paths take ---- */
@@ -439,7 +332,7 @@ custom_cost(PlannerInfo *root, CustomPath *path)
 	}
 	if (is_ours(&path->path, &vector_aggregate_path_methods))
 		return ((JoinsPath *) path)->taken + Max(path->path.total_cost - ((JoinsPath *) path)->planned, 0);
-	return vector_is_filter_scan(&path->path) ? sequential_scan_cost(root, &path->path) : cached_upper_cost(root, &path->path);
+	return vector_is_filter_scan(&path->path) ? sequential_scan_cost(root, &path->path) : cached_upper_cost(root, &path->path, cached_path_cost);
 }
 
 /* What a path takes where all tables are in memory. */
@@ -449,7 +342,7 @@ find_cost(PlannerInfo *root, Path *path)
 	switch (nodeTag(path))
 	{
 		case T_Path:
-			return path->pathtype == T_SeqScan ? sequential_scan_cost(root, path) : cached_upper_cost(root, path);
+			return path->pathtype == T_SeqScan ? sequential_scan_cost(root, path) : cached_upper_cost(root, path, cached_path_cost);
 		case T_IndexPath:
 			return index_scan(root, (IndexPath *) path, false);
 		case T_BitmapHeapPath:
@@ -478,7 +371,7 @@ find_cost(PlannerInfo *root, Path *path)
 		case T_CustomPath:
 			return custom_cost(root, (CustomPath *) path);
 		default:
-			return cached_upper_cost(root, path);
+			return cached_upper_cost(root, path, cached_path_cost);
 	}
 }
 
@@ -531,6 +424,26 @@ cached_path_cost(PlannerInfo *root, Path *path)
 	memo_cost(root, known, path, found);
 
 	return found;
+}
+
+/* How long a query takes, in milliseconds, of which these are all paths; -1 if that is not known. */
+double
+cached_query_ms(PlannerInfo *root, List *paths)
+{
+	Path	   *best = NULL;
+	Cost	   *known;
+	ListCell   *lc;
+
+	if (!vector_tables_in_memory(root) || paths == NIL)
+		return -1;
+	foreach(lc, paths)
+	{
+		if (best == NULL || compare_path_costs(lfirst(lc), best, TOTAL_COST) < 0)
+			best = lfirst(lc);
+	}
+	known = planner_memo_make(root, MEMO_QUERY_COST, root, sizeof(Cost));
+	*known = cached_path_cost(root, best) + cached_once_cost(root);
+	return *known / cpu_tuple_cost * CACHED_ROW_NS / 1e6;
 }
 
 /*

@@ -2,7 +2,7 @@
  *
  * cached_upper_cost.c
  *	  What paths above scans and joins take where all tables are in memory:
- *	  groups, windows, LIMIT, subqueries; and how long a whole query takes.
+ *	  groups, windows, LIMIT, subqueries.
  *
  * It goes on with cached_cost.c, by the same clock. Where nothing better is
  * known of a node, what PostgreSQL says that it costs beyond those below it is
@@ -99,10 +99,10 @@ grouping_sets_cost(PlannerInfo *root, const GroupingSetsPath *path)
 
 /* LIMIT: what is below it up to the last row that is wanted. */
 static Cost
-limit_cost(PlannerInfo *root, const LimitPath *limit)
+limit_cost(PlannerInfo *root, const LimitPath *limit, PathCost cost)
 {
 	Path	   *below = limit->subpath;
-	Cost		whole = cached_path_cost(root, below);
+	Cost		whole = cost(root, below);
 	Cost		run = Max(below->total_cost - below->startup_cost, 0);
 	double		share = run > 0 ? Min((limit->path.total_cost - below->startup_cost) / run, 1) : 1;
 	double		startup = below->total_cost > 0 ? below->startup_cost / below->total_cost : 1;
@@ -111,8 +111,8 @@ limit_cost(PlannerInfo *root, const LimitPath *limit)
 }
 
 /* What a query's subqueries take that are computed once: CTEs, and others without correlation. */
-static Cost
-once_cost(PlannerInfo *root)
+Cost
+cached_once_cost(PlannerInfo *root)
 {
 	Cost		cost = 0;
 	ListCell   *lc;
@@ -130,13 +130,13 @@ once_cost(PlannerInfo *root)
 
 /* A subquery in FROM. */
 static Cost
-subquery_cost(const SubqueryScanPath *path)
+subquery_cost(const SubqueryScanPath *path, PathCost cost)
 {
 	PlannerInfo *subroot = path->path.parent->subroot;
 
 	if (subroot == NULL)
 		return path->path.total_cost;
-	return cached_path_cost(subroot, path->subpath) + once_cost(subroot) + own_cost(&path->path, path->subpath);
+	return cost(subroot, path->subpath) + cached_once_cost(subroot) + own_cost(&path->path, path->subpath);
 }
 
 /* Of nodes that take the place of PostgreSQL's, which their paths stand above: what those of a chain are above. */
@@ -199,51 +199,31 @@ below(Path *path)
 	}
 }
 
-/* What a path takes that is none of a scan or join of tables. */
+/* What a path takes that is none of a scan or join of tables; `cost` tells it of those below. */
 Cost
-cached_upper_cost(PlannerInfo *root, Path *path)
+cached_upper_cost(PlannerInfo *root, Path *path, PathCost cost)
 {
-	Cost		cost = 0;
+	Cost		sum = 0;
 	Path	   *input;
 	ListCell   *lc;
 
 	switch (nodeTag(path))
 	{
 		case T_AggPath:
-			return cached_path_cost(root, ((AggPath *) path)->subpath) + aggregate_cost(root, (AggPath *) path);
+			return cost(root, ((AggPath *) path)->subpath) + aggregate_cost(root, (AggPath *) path);
 		case T_GroupingSetsPath:
-			return cached_path_cost(root, ((GroupingSetsPath *) path)->subpath) +
+			return cost(root, ((GroupingSetsPath *) path)->subpath) +
 				grouping_sets_cost(root, (GroupingSetsPath *) path);
 		case T_LimitPath:
-			return limit_cost(root, (LimitPath *) path);
+			return limit_cost(root, (LimitPath *) path, cost);
 		case T_SubqueryScanPath:
-			return subquery_cost((SubqueryScanPath *) path);
+			return subquery_cost((SubqueryScanPath *) path, cost);
 		case T_MergeAppendPath:
 			foreach(lc, ((MergeAppendPath *) path)->subpaths)
-				cost += cached_path_cost(root, lfirst(lc));
-			return cost + cpu_tuple_cost * path->rows;
+				sum += cost(root, lfirst(lc));
+			return sum + cpu_tuple_cost * path->rows;
 		default:
 			input = below(path);
-			return input == NULL ? path->total_cost * CACHED_COST_OWN : cached_path_cost(root, input) + own_cost(path, input);
+			return input == NULL ? path->total_cost * CACHED_COST_OWN : cost(root, input) + own_cost(path, input);
 	}
-}
-
-/* How long a query takes, in milliseconds, of which these are all paths; -1 if that is not known. */
-double
-cached_query_ms(PlannerInfo *root, List *paths)
-{
-	Path	   *best = NULL;
-	Cost	   *known;
-	ListCell   *lc;
-
-	if (!vector_tables_in_memory(root) || paths == NIL)
-		return -1;
-	foreach(lc, paths)
-	{
-		if (best == NULL || compare_path_costs(lfirst(lc), best, TOTAL_COST) < 0)
-			best = lfirst(lc);
-	}
-	known = planner_memo_make(root, MEMO_QUERY_COST, root, sizeof(Cost));
-	*known = cached_path_cost(root, best) + once_cost(root);
-	return *known / cpu_tuple_cost * CACHED_ROW_NS / 1e6;
 }

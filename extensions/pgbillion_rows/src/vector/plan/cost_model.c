@@ -35,6 +35,13 @@
 #include "vector/plan/cost_model.h"
 #include "vector/plan/plan.h"
 
+/* Are all tables of the statement in memory, as far as can be known? */
+bool
+vector_tables_in_memory(PlannerInfo *root)
+{
+	return root->total_table_pages <= effective_cache_size;
+}
+
 /* Bytes of memory that a number of groups takes. */
 double
 vector_groups_memory(PathTarget *target, double groups)

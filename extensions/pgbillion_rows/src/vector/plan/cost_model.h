@@ -5,8 +5,10 @@
  *
  *	cost_model.c	what reading, filtering, grouping, spilling and waiting cost
  *	reach_cost.c	what reaching columns costs
- *	cached_cost.c	what scans and joins take where tables are in memory
- *	cached_upper_cost.c	what is above these, and how long a query takes
+ *	likely_rows.c	how many rows there likely are
+ *	cached_cost.c	what scans and joins take where tables are in memory, and
+ *					how long a query takes
+ *	cached_upper_cost.c	what is above scans and joins
  *
  * Except where it says otherwise, a cost is in the units of PostgreSQL's.
  *
@@ -279,6 +281,7 @@
 #define EAGER_COST_VECTOR_READ 4.0
 
 /* ---- cost_model.c ---- */
+extern bool vector_tables_in_memory(PlannerInfo *root);
 extern void vector_force_path(Path *path, Cost factor);
 extern double vector_parallel_divisor(int workers);
 extern double vector_groups_memory(PathTarget *target, double groups);
@@ -306,18 +309,24 @@ extern void vector_add_waiting_cost(Path *path, PathTarget *target, List *others
 /* ---- reach_cost.c ---- */
 extern Cost vector_reach_cost(PlannerInfo *root, RelOptInfo *rel, bool ours);
 
+/* ---- likely_rows.c ---- */
+extern double cached_rows_factor(PlannerInfo *root, RelOptInfo *rel);
+
 /* ---- cached_cost.c ---- */
-extern bool vector_tables_in_memory(PlannerInfo *root);
 extern bool vector_is_rows_of_joins(const Path *path);
 extern bool vector_is_filter_scan(const Path *path);
-extern double cached_rows_factor(PlannerInfo *root, RelOptInfo *rel);
 extern Cost cached_sequential_page_cost(PlannerInfo *root, Cost planned);
 extern Cost cached_fetch_cost(PlannerInfo *root, RelOptInfo *rel, double rows);
 extern Cost cached_path_cost(PlannerInfo *root, Path *path);
+extern double cached_query_ms(PlannerInfo *root, List *paths);
 extern Cost cached_cost_beyond(PlannerInfo *root, Path *path);
 
 /* ---- cached_upper_cost.c ---- */
-extern Cost cached_upper_cost(PlannerInfo *root, Path *path);
-extern double cached_query_ms(PlannerInfo *root, List *paths);
+
+/* cached_path_cost(), which calls it */
+typedef Cost (*PathCost) (PlannerInfo *root, Path *path);
+
+extern Cost cached_upper_cost(PlannerInfo *root, Path *path, PathCost cost);
+extern Cost cached_once_cost(PlannerInfo *root);
 
 #endif							/* PGBILLION_VECTOR_COST_MODEL_H */

@@ -8,7 +8,9 @@
  *	refusal.c		what speaks against them
  *	cost_model.c	memory, and what waiting and spilling cost
  *	cached_cost.c		what scans and joins take where tables are in memory
- *	cached_upper_cost.c	what is above these, and how long a query takes
+ *	cached_upper_cost.c	what is above these
+ *	reach_cost.c		what reaching columns costs
+ *	likely_rows.c		how many rows there likely are
  *	aggregate_path.c	the path of one table's scan that aggregates, and its plan
  *	columns_path.c	which columnar index such a scan reads
  *	join_step.c		one join along a table
