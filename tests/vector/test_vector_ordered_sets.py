@@ -479,6 +479,16 @@ def test_what_is_refused(vectors: Connection) -> None:
     assert "enable_hashagg off" in explained(vectors, "SELECT mode() WITHIN GROUP (ORDER BY id) FROM odd")
 
 
+def test_a_value_of_another_scale(vectors: Connection) -> None:
+    """PostgreSQL does not check values of rows that it takes apart; here they would sort wrongly."""
+    vectors.execute("CREATE TABLE unchecked AS SELECT * FROM unnest(ARRAY[ROW(1.5), ROW(2.25)]) AS r (n numeric(9, 2))")
+    query = "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY n) FROM unchecked"
+    with pytest.raises(psycopg.errors.DataException, match="does not have the precision and scale of its column"):
+        vectors.execute(query)
+    vectors.execute("ALTER TABLE unchecked ALTER COLUMN n TYPE numeric(8, 2)")
+    assert str(one(vectors, query)) == "1.50"
+
+
 def test_privileges(vectors: Connection) -> None:
     """Who may not call an aggregate gets PostgreSQL's error, and who may not call min() gets the answer."""
     make(vectors, 300)

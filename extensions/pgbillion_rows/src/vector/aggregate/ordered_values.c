@@ -296,8 +296,16 @@ key_of_numeric(const OrderedValues *values, Datum value)
 	value = PointerGetDatum(PG_DETOAST_DATUM_PACKED(value));
 	if (decimal_decode(value, &decimal, &scale) && scale == values->scale)
 		return key_of_integer(decimal);
+
+	/*
+	 * a row from elsewhere may have been stored without its values' scale
+	 * being checked
+	 */
 	if (!numeric_is_nan(DatumGetNumeric(value)))
-		elog(ERROR, "a numeric is not of its column's precision and scale");
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_EXCEPTION),
+				 errmsg("a value does not have the precision and scale of its column"),
+				 errhint("ALTER TABLE can rewrite the column's values with ALTER COLUMN TYPE. While pgbillion_rows.vector_aggregate is off, they are taken as they are.")));
 	return NAN_KEY;
 }
 
