@@ -452,6 +452,17 @@ def test_explain_shows_the_last_of_several_sorts(windows: Connection) -> None:
         assert explained(windows, query, run=True)["Sort Method"] == method
 
 
+@pytest.mark.parametrize("column", ["(x).n", "rank() OVER (ORDER BY (x).n)"])
+def test_fields_of_records_are_named(windows: Connection, column: str) -> None:
+    """EXPLAIN finds a field's name below PostgreSQL's own nodes only; on a server with assertions it ends otherwise."""
+    records = "SELECT information_schema._pg_expandarray(ARRAY[3, 1]) AS x"
+    query = f"SELECT {column} FROM ({records}) s ORDER BY 1"
+    rows = windows.execute(f"EXPLAIN (VERBOSE, COSTS OFF) {query}".encode()).fetchall()
+    described = "\n".join(line for (line,) in rows)
+    assert "(s.x).n" in described
+    assert not any(node in described for node in NODES)
+
+
 def test_keys_that_postgresql_sorts_by_numbers_of_its_own(windows: Connection) -> None:
     """PostgreSQL sorts inet faster, because it has abbreviated keys for it, and VectorSort compares whole values."""
     windows.execute(

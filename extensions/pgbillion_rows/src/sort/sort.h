@@ -108,6 +108,7 @@ extern bool sort_gains(PlannerInfo *root, Path *sort);
 extern bool sort_is_abbreviated(Path *sort);
 extern Cost sort_cost(Path *sort, Path *input);
 extern bool sort_repeats_volatile(PathTarget *output);
+extern bool sort_has_record(PathTarget *output);
 extern void sort_init(void);
 
 #endif							/* PGBILLION_SORT_H */

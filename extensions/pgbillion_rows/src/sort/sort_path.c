@@ -11,6 +11,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/pg_type.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
 #include "optimizer/clauses.h"
@@ -71,6 +72,24 @@ sort_repeats_volatile(PathTarget *output)
 			if (equal(list_nth(output->exprs, j), expr))
 				return true;
 		}
+	}
+	return false;
+}
+
+/*
+ * Is there a record of no named type in an output? EXPLAIN could not name a
+ * field of it: ruleutils.c looks for it below a SubqueryScan only.
+ */
+bool
+sort_has_record(PathTarget *output)
+{
+	ListCell   *lc;
+
+	foreach(lc, pull_var_clause((Node *) output->exprs, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS |
+								PVC_RECURSE_PLACEHOLDERS))
+	{
+		if (exprType(lfirst(lc)) == RECORDOID)
+			return true;
 	}
 	return false;
 }
@@ -179,7 +198,8 @@ offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 	if (root->parse->limitCount != NULL || root->tuple_fraction > 0)
 		return;
 	if (root->parse->setOperations != NULL || planner_may_scroll() || rel->pathlist == NIL ||
-		pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) || sort_repeats_volatile(input->pathtarget))
+		pathkeys_contained_in(root->sort_pathkeys, input->pathkeys) || sort_repeats_volatile(input->pathtarget) ||
+		sort_has_record(input->pathtarget))
 		return;
 	while (top->parent_root != NULL)
 		top = top->parent_root;

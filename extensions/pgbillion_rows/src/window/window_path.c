@@ -271,7 +271,8 @@ window_path(PlannerInfo *root, RelOptInfo *rel, Path *core)
 	Path	   *below;
 	Path	   *sort;
 
-	if (!IsA(core, WindowAggPath) || !find_chain(core, &chain) || sort_repeats_volatile(chain.input->pathtarget))
+	if (!IsA(core, WindowAggPath) || !find_chain(core, &chain) || sort_repeats_volatile(chain.input->pathtarget) ||
+		sort_has_record(chain.input->pathtarget))
 		return NULL;
 	if (vector_window != PLAN_FORCE &&
 		!(chain.order == NULL ? fits_in_memory(chain.input) : sorts_as_fast(root, chain.order)))
