@@ -241,5 +241,6 @@ sort_init(void)
 							 &vector_sort, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_sort_methods);
+	cached_cost_add_replacing(&sort_path_methods);
 	planner_add_offer(offer_sort);
 }

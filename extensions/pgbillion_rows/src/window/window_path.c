@@ -489,5 +489,6 @@ window_init(void)
 							 &vector_window, PLAN_ON, plan_mode_options, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_window_methods);
+	cached_cost_add_replacing(&window_path_methods);
 	planner_add_offer(offer_windows);
 }

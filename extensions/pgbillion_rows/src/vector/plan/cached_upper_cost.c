@@ -28,6 +28,31 @@
 /* Bytes of a group in PostgreSQL's hash table, about. */
 #define CORE_GROUP_BYTES 96.0
 
+/* Paths of ours that stand above those of PostgreSQL's which they take the place of. Of others' nothing is known. */
+#define MOST_METHODS 4
+
+static const CustomPathMethods *replacing[MOST_METHODS];
+static int	nreplacing = 0;
+
+/* Paths with these methods take the place of the one that they stand above. Called when the library is loaded. */
+void
+cached_cost_add_replacing(const CustomPathMethods * methods)
+{
+	Assert(nreplacing < MOST_METHODS);
+	replacing[nreplacing++] = methods;
+}
+
+static bool
+replaces_path_below(const CustomPath *path)
+{
+	for (int i = 0; i < nreplacing; i++)
+	{
+		if (path->methods == replacing[i])
+			return true;
+	}
+	return false;
+}
+
 /* What a path takes beyond the one below it, by their costs. */
 static Cost
 own_cost(const Path *path, const Path *below)
@@ -192,7 +217,7 @@ below(Path *path)
 			{
 				CustomPath *custom = (CustomPath *) path;
 
-				return list_length(custom->custom_paths) == 1 ? below_replaced(linitial(custom->custom_paths)) : NULL;
+				return replaces_path_below(custom) ? below_replaced(linitial(custom->custom_paths)) : NULL;
 			}
 		default:
 			return NULL;

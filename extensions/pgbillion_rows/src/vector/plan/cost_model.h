@@ -17,6 +17,7 @@
 #ifndef PGBILLION_VECTOR_COST_MODEL_H
 #define PGBILLION_VECTOR_COST_MODEL_H
 
+#include "nodes/extensible.h"
 #include "nodes/pathnodes.h"
 #include "optimizer/cost.h"
 
@@ -328,5 +329,6 @@ typedef Cost (*PathCost) (PlannerInfo *root, Path *path);
 
 extern Cost cached_upper_cost(PlannerInfo *root, Path *path, PathCost cost);
 extern Cost cached_once_cost(PlannerInfo *root);
+extern void cached_cost_add_replacing(const CustomPathMethods * methods);
 
 #endif							/* PGBILLION_VECTOR_COST_MODEL_H */

@@ -855,6 +855,7 @@ vector_init(void)
 							 NULL, NULL, NULL);
 	RegisterCustomScanMethods(&vector_scan_methods);
 	RegisterCustomScanMethods(&vector_finalize_methods);
+	cached_cost_add_replacing(&vector_finalize_path_methods);
 	vector_filter_path_init();
 	vector_columns_init();
 	vector_join_path_init();
