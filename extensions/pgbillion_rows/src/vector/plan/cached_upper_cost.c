@@ -28,7 +28,7 @@
 /* Bytes of a group in PostgreSQL's hash table, about. */
 #define CORE_GROUP_BYTES 96.0
 
-/* Paths of ours that stand above those of PostgreSQL's which they take the place of. Of others' nothing is known. */
+/* Kinds of paths that replace the path of PostgreSQL's below them. What other extensions' paths take is not known. */
 #define MOST_METHODS 4
 
 static const CustomPathMethods *replacing[MOST_METHODS];
