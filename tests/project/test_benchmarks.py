@@ -158,6 +158,12 @@ def test_it_runs_to_its_end(name: str, state: Path) -> None:
     assert [path.name for path in state.iterdir() if path.name not in ("postgresql", DUCKDB)] == []
 
 
+def test_a_slow_pg_restore_is_stopped(state: Path) -> None:
+    done = bench("fleets", state, LIMIT="0.01")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["stopped"] == ["empty_pg_dump", "rows_pg_dump"]
+
+
 def test_fact_tables_can_be_partitioned(state: Path) -> None:
     done = bench("regressions", state, PARTITIONS="3")
     if "'pip', 'install'" in done.stderr:

@@ -102,14 +102,16 @@ conclude_used(StringInfo found, const char *what)
 static void
 conclude(StringInfo found, PlannedStmt *plan)
 {
+	double		ms = vector_take_query_ms();
+
 	if (vector_aggregate == PLAN_OFF)
 		appendStringInfo(found, "%snot vectorized: pgbillion_rows.vector_aggregate is off", found->len > 0 ? "\n" : "");
 	else if (found->len == 0)
 		appendStringInfoString(found, "not vectorized: there is nothing to aggregate");
 	if (vector_scan == PLAN_OFF)
 		appendStringInfoString(found, "\nno vectorized scan: pgbillion_rows.vector_scan is off");
-	if (vector_query_ms() >= 0)
-		appendStringInfo(found, "\nestimated to take %.3f ms with all tables in memory", vector_query_ms());
+	if (ms >= 0)
+		appendStringInfo(found, "\nestimated to take %.3f ms with all tables in memory", ms);
 	if (statement_has(plan, &vector_scan_methods))
 		conclude_used(found, "vectorized");
 	else if (statement_has(plan, &vector_join_methods))
@@ -167,6 +169,8 @@ pgbillion_explain_vector(PG_FUNCTION_ARGS)
 
 	initStringInfo(&found);
 	before = plan_report_collect(&found);
+	/* another extension may plan the query without any path that we see */
+	(void) vector_take_query_ms();
 	PG_TRY();
 	{
 		plan = pg_plan_query(linitial_node(Query, rewritten), query, CURSOR_OPT_PARALLEL_OK, NULL, NULL);

@@ -153,14 +153,20 @@ report_matches_guesses(PlannerInfo *root, const JoinChain *chain)
 
 /* ---- queries ---- */
 
-/* How long the query takes that was planned last. */
+/* How long the query takes that was planned last, or -1. */
 static double query_ms = -1;
 
-/* The milliseconds that the query is estimated to take that was planned last, or -1 if that is not known. */
+/*
+ * The milliseconds that the query is estimated to take that was planned last, or
+ * -1 if that is not known; and forget them.
+ */
 double
-vector_query_ms(void)
+vector_take_query_ms(void)
 {
-	return query_ms;
+	double		result = query_ms;
+
+	query_ms = -1;
+	return result;
 }
 
 /* A query has all its paths. */
@@ -168,7 +174,6 @@ static void
 report_estimates(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, RelOptInfo *rel, void *extra)
 {
 	RelOptInfo *joined;
-
 
 	if (stage != UPPERREL_FINAL)
 		return;

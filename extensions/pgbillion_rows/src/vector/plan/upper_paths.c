@@ -635,7 +635,7 @@ offer(PlannerInfo *root, Request *request)
 
 /* ---- the planner's questions ---- */
 
-/* Is there an aggregate with DISTINCT, or an ordered-set aggregate of ours, and none with ORDER BY? */
+/* Has the query an aggregate with DISTINCT, or an ordered-set aggregate that we know, and no aggregate with ORDER BY? */
 static bool
 needs_rows_together(PathTarget *grouping, Node *having)
 {
