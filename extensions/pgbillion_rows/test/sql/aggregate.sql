@@ -70,7 +70,8 @@ SELECT * FROM plan('SELECT grp, count(*), sum(x) FROM t GROUP BY grp');
 RESET pgbillion_rows.enable;
 
 -- why a query is left to PostgreSQL
-SELECT pgbillion_rows.explain_vector('SELECT sum(x) FROM t GROUP BY GROUPING SETS ((), ())');
+SELECT regexp_replace(pgbillion_rows.explain_vector('SELECT sum(x) FROM t GROUP BY GROUPING SETS ((), ())'),
+                      '[0-9.]+ ms', 'N ms') AS explain_vector;
 
 SET client_min_messages = warning;
 DROP SCHEMA ag CASCADE;
