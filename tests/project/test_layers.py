@@ -94,7 +94,13 @@ MAY_INCLUDE = {
             "nested_loop": ("planner/",),
             "sort": ("planner/", *_BATCH, "vector/expression/decimal.h", "vector/plan/"),
             "window": ("planner/", "vector/plan/", "sort/sort.h", "sort/row_format.h"),
-            "statistics": ("vector/node/custom_scan.h", "shard/shard.h", "sort/sort.h", "window/window.h"),
+            "statistics": (
+                "nested_loop/nested_loop.h",
+                "vector/node/custom_scan.h",
+                "shard/shard.h",
+                "sort/sort.h",
+                "window/window.h",
+            ),
         }.items()
     },
 }

@@ -80,6 +80,19 @@ def test_a_guess_makes_no_loop(conn: Connection, name: str) -> None:
     assert expected
 
 
+def test_explain_shows_what_is_replaced(conn: Connection) -> None:
+    def replaced(query: str) -> set[str]:
+        found = plans.nodes(plans.explain(conn, query))
+        return {str(node.get("Replaces")) for node in found if node["Node Type"] == "Hash Join"}
+
+    shown = "Nested Loop" if conn.info.server_version >= 180000 else "None"
+    for name in ("inner", "three", "left", "semi"):
+        assert replaced(QUERIES[name]) == {shown}
+    # PostgreSQL's own hash join
+    conn.execute("SET pgbillion_rows.enable = off; SET enable_nestloop = off; SET enable_mergejoin = off")
+    assert replaced(QUERIES["inner"]) == {"None"}
+
+
 def test_one_setting_switches_it_off(conn: Connection) -> None:
     assert one(conn, "SHOW pgbillion_rows.replace_nested_loops") == "on"
     conn.execute("SET pgbillion_rows.enable = off")

@@ -17,13 +17,14 @@ from pgbillion.server.postgres import Cluster, Installation
 
 pytestmark = pytest.mark.majors
 
-AGGREGATE, COLUMNS, SCAN, SORT, WINDOW, JOIN, SHARDS = (
+AGGREGATE, COLUMNS, SCAN, SORT, WINDOW, JOIN, LOOP, SHARDS = (
     "vectorized aggregation",
     "aggregation from columns",
     "vectorized scan",
     "vectorized sort",
     "vectorized window functions",
     "eager aggregation",
+    "replaced nested loop",
     "aggregation on shards",
 )
 FORCE = (
@@ -72,6 +73,26 @@ def test_sorts_and_windows_are_counted(counted: Connection) -> None:
     assert counts(counted) == {SORT: 1, WINDOW: 1}
     counted.execute("SELECT rank() OVER (ORDER BY i) AS r FROM numbers ORDER BY g, r")
     assert counts(counted) == {SORT: 2, WINDOW: 2}
+
+
+def test_a_replaced_loop_is_counted(counted: Connection) -> None:
+    counted.execute("SET pgbillion_rows.vector_aggregate = off")
+    # there are no statistics of a CTE that is read twice
+    query = (
+        "WITH totals AS (SELECT g, i % 10 AS h, i % 3 AS k, sum(i) AS total FROM numbers GROUP BY 1, 2, 3)"
+        " SELECT count(*) FROM totals one JOIN totals two USING (g, k) WHERE one.h = 1 AND two.h = 2 AND one.k = 1"
+    )
+    expected = counted.execute(query.encode()).fetchall()
+    assert counts(counted) == {LOOP: 1}
+    # a plan that is kept, and copied
+    counted.execute(f"PREPARE kept AS {query}".encode())
+    counted.execute("SET plan_cache_mode = force_generic_plan")
+    for _ in range(2):
+        assert counted.execute("EXECUTE kept").fetchall() == expected
+    assert counts(counted) == {LOOP: 3}
+    counted.execute("SET pgbillion_rows.replace_nested_loops = off; DEALLOCATE kept")
+    assert counted.execute(query.encode()).fetchall() == expected
+    assert counts(counted) == {LOOP: 3}
 
 
 def test_each_kind_is_counted_where_it_ran(counted: Connection) -> None:

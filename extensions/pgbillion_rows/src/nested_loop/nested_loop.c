@@ -10,6 +10,11 @@
 
 #include <math.h>
 
+#if PG_VERSION_NUM >= 180000
+#include "commands/explain.h"
+#include "commands/explain_format.h"
+#include "commands/explain_state.h"
+#endif
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
@@ -31,7 +36,17 @@
 /* Rows of a table that takes no longer to be read again than to be looked up in. */
 #define SMALL_TABLE 20
 
+/*
+ * The mark of the hash join: the location of its clauses in the text of the
+ * query, which nobody looks at in a plan. It is copied wherever a plan is, and
+ * is neither written for parallel workers nor compared.
+ */
+#define LOCATION_OF_MARKED (-2)
+
 static bool replace_nested_loops = true;
+#if PG_VERSION_NUM >= 180000
+static explain_per_node_hook_type previous_explain_hook = NULL;
+#endif
 
 /* ---- which loops ---- */
 
@@ -141,6 +156,53 @@ hashable(RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type
 	return result;
 }
 
+/* Put marked copies in the place of a join's clauses that are hashed. */
+static void
+mark(List **clauses, List **hashed)
+{
+	List	   *all = list_copy(*clauses);
+	List	   *marked = NIL;
+	ListCell   *lc;
+
+	foreach(lc, all)
+	{
+		RestrictInfo *clause = lfirst_node(RestrictInfo, lc);
+
+		if (list_member_ptr(*hashed, clause))
+		{
+			RestrictInfo *copy = makeNode(RestrictInfo);
+
+			*copy = *clause;
+			copy->clause = copyObject(clause->clause);
+			castNode(OpExpr, copy->clause)->location = LOCATION_OF_MARKED;
+			lfirst(lc) = copy;
+			marked = lappend(marked, copy);
+		}
+	}
+	Assert(list_length(marked) == list_length(*hashed));
+	*clauses = all;
+	*hashed = marked;
+}
+
+/* Does a hash join of a plan stand in the place of a loop? */
+bool
+nested_loop_is_replaced_by(const HashJoin *join)
+{
+	return castNode(OpExpr, linitial(join->hashclauses))->location == LOCATION_OF_MARKED;
+}
+
+#if PG_VERSION_NUM >= 180000
+/* Have EXPLAIN tell of it. */
+static void
+explain_node(PlanState *node, List *ancestors, const char *relationship, const char *plan_name, ExplainState *es)
+{
+	if (previous_explain_hook != NULL)
+		previous_explain_hook(node, ancestors, relationship, plan_name, es);
+	if (IsA(node->plan, HashJoin) && nested_loop_is_replaced_by((HashJoin *) node->plan))
+		ExplainPropertyText("Replaces", "Nested Loop", es);
+}
+#endif
+
 /* The hash join of two relations, or NULL where they cannot be hashed. */
 static Path *
 hash_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner, JoinType type,
@@ -148,15 +210,17 @@ hash_path(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 {
 	Path	   *outer_path = outer->cheapest_total_path;
 	Path	   *inner_path = inner->cheapest_total_path;
-	List	   *clauses = hashable(joined, outer, inner, type, extra->restrictlist);
+	List	   *conditions = extra->restrictlist;
+	List	   *clauses = hashable(joined, outer, inner, type, conditions);
 	JoinCostWorkspace workspace;
 
 	if (!enable_hashjoin || clauses == NIL || outer_path == NULL || inner_path == NULL ||
 		outer_path->param_info != NULL || inner_path->param_info != NULL)
 		return NULL;
+	mark(&conditions, &clauses);
 	initial_cost_hashjoin(root, &workspace, type, clauses, outer_path, inner_path, extra, false);
 	return (Path *) create_hashjoin_path(root, joined, type, &workspace, extra, outer_path, inner_path, false,
-										 extra->restrictlist, NULL, clauses);
+										 conditions, NULL, clauses);
 }
 
 /* Report that a loop has been replaced, to explain_vector() and the log. */
@@ -233,4 +297,8 @@ nested_loop_init(void)
 							 &replace_nested_loops, true, PGC_USERSET, GUC_EXPLAIN,
 							 NULL, NULL, NULL);
 	planner_add_join_offer(replace_loops);
+#if PG_VERSION_NUM >= 180000
+	previous_explain_hook = explain_per_node_hook;
+	explain_per_node_hook = explain_node;
+#endif
 }

@@ -18,11 +18,17 @@
  * they do not read a side again, loops over a table of a few rows, and loops of
  * which the first rows are wanted soon.
  *
+ * The hash join is PostgreSQL's own. Its plan is marked, so that EXPLAIN and the
+ * statistics of queries know it.
+ *
  *-------------------------------------------------------------------------
  */
 #ifndef PGBILLION_NESTED_LOOP_H
 #define PGBILLION_NESTED_LOOP_H
 
+#include "nodes/plannodes.h"
+
+extern bool nested_loop_is_replaced_by(const HashJoin *join);
 extern void nested_loop_init(void);
 
 #endif							/* PGBILLION_NESTED_LOOP_H */

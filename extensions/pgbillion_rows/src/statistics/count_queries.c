@@ -19,6 +19,7 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/memutils.h"
 
+#include "nested_loop/nested_loop.h"
 #include "shard/shard.h"
 #include "sort/sort.h"
 #include "statistics/statistics.h"
@@ -88,6 +89,8 @@ collect_kinds(PlanState *node, uint32 *kinds)
 	}
 	else if (IsA(node, AggState) && finishes_joined_states((AggState *) node))
 		*kinds |= 1 << QUERY_EAGER_AGGREGATE;
+	else if (IsA(node, HashJoinState) && nested_loop_is_replaced_by((HashJoin *) node->plan))
+		*kinds |= 1 << QUERY_REPLACED_LOOP;
 	else if (IsA(node, ForeignScanState) && is_shard_aggregate((ForeignScanState *) node))
 		*kinds |= 1 << QUERY_SHARDS;
 	return planstate_tree_walker(node, collect_kinds, kinds);

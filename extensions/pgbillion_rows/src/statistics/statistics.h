@@ -32,6 +32,8 @@ typedef enum QueryKind
 	QUERY_WINDOW,
 	/* aggregation before a join */
 	QUERY_EAGER_AGGREGATE,
+	/* a hash join in the place of a nested loop that rests on a guess */
+	QUERY_REPLACED_LOOP,
 	/* aggregation on shards */
 	QUERY_SHARDS
 } QueryKind;

@@ -22,6 +22,7 @@ static const char *const kind_names[QUERY_KINDS] = {
 	[QUERY_SORT] = "vectorized sort",
 	[QUERY_WINDOW] = "vectorized window functions",
 	[QUERY_EAGER_AGGREGATE] = "eager aggregation",
+	[QUERY_REPLACED_LOOP] = "replaced nested loop",
 	[QUERY_SHARDS] = "aggregation on shards"
 };
 
