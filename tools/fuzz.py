@@ -62,6 +62,7 @@ CAMPAIGNS: Mapping[str, Campaign] = {
         ("tests/vector/test_vector_ordered_sets.py::test_generated",), {"PGBILLION_TEST_ORDERED_SETS": "3000"}, ROWS
     ),
     "windows": Campaign(("tests/vector/test_windows.py::test_generated",), {"PGBILLION_TEST_WINDOWS": "3000"}, ROWS),
+    "sorts": Campaign(("tests/vector/test_sorts.py::test_generated",), {"PGBILLION_TEST_SORTS": "1000"}, ROWS),
     "disturbed": Campaign(("tests/vector/test_vector_disturbed.py",), {"PGBILLION_TEST_DISTURBED": "500"}, ROWS),
     "joins": Campaign((_JOIN, f"{_JOIN}_on_shards"), {"PGBILLION_TEST_JOINS": "1000"}, ROWS),
     "mixed-joins": Campaign(("tests/vector/test_vector_mixed_joins.py",), {"PGBILLION_TEST_MIXED_JOINS": "5000"}, ROWS),

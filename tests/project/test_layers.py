@@ -92,7 +92,7 @@ MAY_INCLUDE = {
             "join_estimate": ("planner/",),
             "memoize": ("planner/",),
             "nested_loop": ("planner/",),
-            "sort": ("planner/", *_BATCH, "vector/expression/decimal.h", "vector/plan/"),
+            "sort": ("planner/", *_BATCH, "vector/expression/decimal.h", "vector/node/custom_scan.h", "vector/plan/"),
             "window": ("planner/", "vector/plan/", "sort/sort.h", "sort/row_format.h"),
             "statistics": (
                 "nested_loop/nested_loop.h",

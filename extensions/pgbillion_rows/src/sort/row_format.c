@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "sort/row_format.h"
+#include "vector/batch.h"
 
 /* Bytes that a column takes in the fixed part. */
 static uint32
@@ -183,4 +184,88 @@ row_format_write(const RowFormat *format, char *row, Size size, const Datum *val
 		}
 	}
 	Assert(end <= size);
+}
+
+/* ---- many rows of one size ---- */
+
+/* Write the values of a column to rows, NULL as zero. */
+static pg_attribute_always_inline void
+write_values(char *place, Size stride, const Datum *values, const bool *nulls, int n, int16 len)
+{
+	for (int i = 0; i < n; i++, place += stride)
+	{
+		Datum		value = nulls != NULL && nulls[i] ? (Datum) 0 : values[i];
+
+		switch (len)
+		{
+			case sizeof(char):
+				*place = DatumGetChar(value);
+				break;
+			case sizeof(int16):
+				*(int16 *) place = DatumGetInt16(value);
+				break;
+			case sizeof(int32):
+				*(int32 *) place = DatumGetInt32(value);
+				break;
+			default:
+				*(Datum *) place = value;
+				break;
+		}
+	}
+}
+
+/* The same of values by reference of a fixed length. */
+static void
+copy_values(char *place, Size stride, const Datum *values, const bool *nulls, int n, int16 len)
+{
+	for (int i = 0; i < n; i++, place += stride)
+	{
+		if (nulls != NULL && nulls[i])
+			memset(place, 0, len);
+		else
+			memcpy(place, DatumGetPointer(values[i]), len);
+	}
+}
+
+/*
+ * Write n rows of one size, one behind the other, of which columns of a batch
+ * have the values, from row `first` on.
+ */
+void
+row_format_write_columns(const RowFormat *format, char *rows, struct Column *const *columns, int first, int n)
+{
+	Size		stride = format->size;
+	int			nbytes = (format->ncolumns + 7) / 8;
+
+	Assert(stride > 0);
+	if (nbytes == 1)
+	{
+		for (int i = 0; i < n; i++)
+			rows[i * stride + format->nulls_offset] = 0;
+	}
+	else
+	{
+		for (int i = 0; i < n; i++)
+			memset(rows + i * stride + format->nulls_offset, 0, nbytes);
+	}
+	for (int c = 0; c < format->ncolumns; c++)
+	{
+		const RowColumn *column = &format->columns[c];
+		const Datum *values = columns[c]->values + first;
+		const bool *nulls = columns[c]->has_nulls ? columns[c]->nulls + first : NULL;
+		char	   *place = rows + column->offset;
+
+		if (!column->byval)
+			copy_values(place, stride, values, nulls, n, column->len);
+		else if (column->len == sizeof(int32) && nulls == NULL)
+			write_values(place, stride, values, NULL, n, sizeof(int32));
+		else if (column->len == sizeof(Datum) && nulls == NULL)
+			write_values(place, stride, values, NULL, n, sizeof(Datum));
+		else
+			write_values(place, stride, values, nulls, n, column->len);
+		if (nulls == NULL)
+			continue;
+		for (int i = 0; i < n; i++)
+			rows[i * stride + format->nulls_offset + c / 8] |= nulls[i] << (c % 8);
+	}
 }

@@ -42,6 +42,10 @@ extern RowFormat *row_format_create(TupleDesc tupdesc);
 extern Size row_format_size(const RowFormat *format, const Datum *values, const bool *nulls);
 extern void row_format_write(const RowFormat *format, char *row, Size size, const Datum *values, const bool *nulls);
 
+struct Column;
+
+extern void row_format_write_columns(const RowFormat *format, char *rows, struct Column *const *columns, int first, int n);
+
 static inline Size
 row_size(const RowFormat *format, const char *row)
 {

@@ -4,8 +4,8 @@
  *	  Rows in, and rows out in order.
  *
  * Rows are written one behind the other into chunks of memory. Once all are
- * there, an array of entries is made of them and sorted. If they need more
- * memory than there is, each memoryful is sorted and written to a file before.
+ * there, an array of their addresses in order is made. If they need more memory
+ * than there is, each memoryful is sorted and written to a file before.
  *
  *-------------------------------------------------------------------------
  */
@@ -16,37 +16,32 @@
 
 #include "sort/runs.h"
 #include "sort/sort_key.h"
-#include "vector/huge_pages.h"
+#include "vector/batch.h"
 
-#define MIN_CHUNK_BYTES ((Size) 64 * 1024)
-#define MAX_CHUNK_BYTES ((Size) 32 * 1024 * 1024)
+/*
+ * A row takes this memory while it is sorted, beside itself, at most: its number,
+ * and then that with its address.
+ */
+#define ENTRY_BYTES (3 * sizeof(uint64))
 
-/* A row takes this memory while it is sorted, beside itself. */
-#define ENTRY_BYTES sizeof(RowEntry)
-
-typedef struct Chunk
-{
-	char	   *memory;
-	Size		size;
-	Size		used;
-} Chunk;
+/* How many rows before one is returned it is fetched into the processor's caches. */
+#define ROWS_AHEAD 16
 
 struct RowSort
 {
 	MemoryContext context;		/* all of it */
-	MemoryContext rows;			/* chunks, and entries */
 	RowFormat  *format;
 	SortKeys   *keys;
 	Size		limit;
-	int			nchunks;
-	int			room;			/* of the array of chunks */
-	int			current;		/* chunk that is being filled */
-	Chunk	   *chunks;
-	int64		n;				/* rows in memory */
-	Size		bytes;			/* of them */
-	RowEntry   *entries;		/* once they have been sorted */
-	int64		next;			/* entry to be returned */
+	RowChunks	rows;			/* in memory */
+	char	  **sorted;			/* once they have been sorted, or those of a
+								 * part */
+	int64		nsorted;
+	int64		next;			/* row to be returned */
+	RowParts   *parts;			/* NULL: the rows are sorted as a whole */
 	Runs	   *runs;			/* NULL: all is in memory */
+	Datum	   *values;			/* of a row, for row_sort_put_columns() */
+	bool	   *nulls;
 	RowSortReport report;
 };
 
@@ -64,13 +59,10 @@ row_sort_create(TupleDesc tupdesc, int nkeys, const AttrNumber *columns, const O
 	RowSort    *sort = palloc0(sizeof(RowSort));
 
 	sort->context = context;
-	sort->rows = AllocSetContextCreate(context, "pgbillion sorted rows", ALLOCSET_DEFAULT_SIZES);
 	sort->format = row_format_create(tupdesc);
 	sort->keys = sort_keys_create(tupdesc, sort->format, nkeys, columns, operators, collations, nulls_first);
 	sort->limit = limit;
-	sort->current = -1;
-	sort->room = 16;
-	sort->chunks = palloc(sizeof(Chunk) * sort->room);
+	row_chunks_init(&sort->rows, sort->format, limit / 4);
 	MemoryContextSwitchTo(old);
 	return sort;
 }
@@ -86,75 +78,47 @@ row_sort_format(const RowSort *sort)
 static Size
 memory_used(const RowSort *sort)
 {
-	return sort->bytes + sort->n * ENTRY_BYTES;
+	return sort->rows.bytes + sort->rows.nrows * ENTRY_BYTES;
 }
 
-/* Have room for a row in the current chunk. */
-static void
-next_chunk(RowSort *sort, Size size)
-{
-	Chunk	   *chunk;
-
-	while (++sort->current < sort->nchunks)
-	{
-		if (sort->chunks[sort->current].size >= size)
-			return;
-	}
-	if (sort->nchunks == sort->room)
-	{
-		sort->room *= 2;
-		sort->chunks = repalloc(sort->chunks, sizeof(Chunk) * sort->room);
-	}
-	chunk = &sort->chunks[sort->nchunks++];
-	chunk->size = sort->nchunks == 1 ? MIN_CHUNK_BYTES : Min(sort->chunks[sort->nchunks - 2].size * 2, MAX_CHUNK_BYTES);
-	chunk->size = Max(Min(chunk->size, Max(sort->limit / 4, MIN_CHUNK_BYTES)), size);
-	chunk->used = 0;
-	chunk->memory = MemoryContextAllocHuge(sort->rows, chunk->size);
-	ask_for_huge_pages(chunk->memory, chunk->size);
-}
-
-/* Make and sort the entries of the rows in memory. */
+/* Sort the rows in memory. */
 static void
 sort_rows(RowSort *sort)
 {
-	RowEntry   *entries = MemoryContextAllocHuge(sort->rows, Max(sort->n, 1) * sizeof(RowEntry));
-	int64		n = 0;
-	int			first;
-	int			bits;
+	Size		memory;
 
-	ask_for_huge_pages(entries, Max(sort->n, 1) * sizeof(RowEntry));
-	for (int i = 0; i < sort->nchunks; i++)
-	{
-		Chunk	   *chunk = &sort->chunks[i];
-
-		for (Size at = 0; at < chunk->used; at += row_size(sort->format, chunk->memory + at))
-			entries[n++] = (RowEntry)
-		{
-			0, chunk->memory + at
-		};
-	}
-	Assert(n == sort->n);
-	first = sort_keys_number(sort->keys, entries, n, &bits);
-	radix_sort(entries, n, bits);
-	if (first < sort->keys->n && sort_ties(sort->keys, entries, n, first))
-		sort->report.compared = true;
-	sort->entries = entries;
+	sort->sorted = radix_sort(sort->keys, &sort->rows, sort->context, &memory, &sort->report.compared);
+	sort->nsorted = sort->rows.nrows;
 	sort->next = 0;
-	sort->report.memory = Max(sort->report.memory, (int64) memory_used(sort));
+	sort->report.memory = Max(sort->report.memory, (int64) (sort->rows.bytes + memory));
+}
+
+/* Sort the next part of the rows; false if there is none. */
+static bool
+sort_part(RowSort *sort)
+{
+	Size		memory = 0;
+
+	sort->sorted = row_parts_next(sort->parts, &sort->nsorted, &memory, &sort->report.compared);
+	sort->next = 0;
+	sort->report.memory = Max(sort->report.memory, (int64) (sort->rows.bytes + memory));
+	if (sort->sorted == NULL)
+		sort->nsorted = 0;
+	return sort->sorted != NULL;
 }
 
 /* Forget the rows in memory; chunks stay. */
 static void
 forget_rows(RowSort *sort)
 {
-	if (sort->entries != NULL)
-		pfree(sort->entries);
-	sort->entries = NULL;
-	for (int i = 0; i < sort->nchunks; i++)
-		sort->chunks[i].used = 0;
-	sort->current = sort->nchunks > 0 ? 0 : -1;
-	sort->n = 0;
-	sort->bytes = 0;
+	if (sort->parts != NULL)
+		row_parts_end(sort->parts);
+	else if (sort->sorted != NULL)
+		pfree(sort->sorted);
+	sort->parts = NULL;
+	sort->sorted = NULL;
+	sort->nsorted = 0;
+	row_chunks_forget(&sort->rows);
 }
 
 /* ---- runs ---- */
@@ -172,7 +136,7 @@ write_run(RowSort *sort)
 		MemoryContextSwitchTo(old);
 	}
 	sort_rows(sort);
-	runs_add(sort->runs, sort->entries, sort->n);
+	runs_add(sort->runs, sort->sorted, sort->rows.nrows);
 	forget_rows(sort);
 }
 
@@ -183,17 +147,59 @@ void
 row_sort_put(RowSort *sort, const Datum *values, const bool *nulls)
 {
 	Size		size = row_format_size(sort->format, values, nulls);
-	Chunk	   *chunk;
 
-	if (sort->n > 0 && memory_used(sort) + size + ENTRY_BYTES > sort->limit)
+	if (sort->rows.nrows > 0 && memory_used(sort) + size + ENTRY_BYTES > sort->limit)
 		write_run(sort);
-	if (sort->current < 0 || sort->chunks[sort->current].size - sort->chunks[sort->current].used < size)
-		next_chunk(sort, size);
-	chunk = &sort->chunks[sort->current];
-	row_format_write(sort->format, chunk->memory + chunk->used, size, values, nulls);
-	chunk->used += size;
-	sort->bytes += size;
-	sort->n++;
+	row_format_write(sort->format, row_chunks_add(&sort->rows, size), size, values, nulls);
+}
+
+/* Add rows of a batch one by one. */
+static void
+put_each(RowSort *sort, struct Column *const *columns, int n)
+{
+	int			ncolumns = sort->format->ncolumns;
+
+	if (sort->values == NULL)
+	{
+		sort->values = MemoryContextAlloc(sort->context, sizeof(Datum) * ncolumns);
+		sort->nulls = MemoryContextAlloc(sort->context, sizeof(bool) * ncolumns);
+	}
+	for (int i = 0; i < n; i++)
+	{
+		for (int c = 0; c < ncolumns; c++)
+		{
+			sort->values[c] = columns[c]->values[i];
+			sort->nulls[c] = columns[c]->has_nulls && columns[c]->nulls[i];
+		}
+		row_sort_put(sort, sort->values, sort->nulls);
+	}
+}
+
+/* Add the n rows of a batch, of which these columns have the values; they are copied. */
+void
+row_sort_put_columns(RowSort *sort, struct Column *const *columns, int n)
+{
+	Size		size = sort->format->size + ENTRY_BYTES;
+
+	if (sort->format->size == 0)
+	{
+		put_each(sort, columns, n);
+		return;
+	}
+	for (int first = 0; first < n;)
+	{
+		Size		used = memory_used(sort);
+		int			some = (int) Min(n - first, used < sort->limit ? (sort->limit - used) / size : 0);
+
+		if (some == 0 && sort->rows.nrows > 0)
+		{
+			write_run(sort);
+			continue;
+		}
+		some = Max(some, 1);
+		row_chunks_add_columns(&sort->rows, columns, first, some);
+		first += some;
+	}
 }
 
 /* Bytes of memory that the rows take. */
@@ -203,32 +209,40 @@ row_sort_memory(const RowSort *sort)
 	return memory_used(sort);
 }
 
-/* All rows have been added: sort them. */
+/*
+ * All rows have been added: sort them. With `once` they are returned once by
+ * row_sort_next(), and not asked for otherwise.
+ */
 void
-row_sort_perform(RowSort *sort)
+row_sort_perform(RowSort *sort, bool once)
 {
+	MemoryContext old;
+
 	if (sort->runs == NULL)
 	{
-		sort_rows(sort);
+		old = MemoryContextSwitchTo(sort->context);
+		if (once)
+			sort->parts = row_parts_split(sort->keys, &sort->rows);
+		MemoryContextSwitchTo(old);
+		if (sort->parts == NULL)
+			sort_rows(sort);
 		return;
 	}
-	if (sort->n > 0)
+	if (sort->rows.nrows > 0)
 		write_run(sort);
 	/* chunks, whose memory is for the buffers now */
-	forget_rows(sort);
-	MemoryContextReset(sort->rows);
-	sort->nchunks = 0;
-	sort->current = -1;
+	row_chunks_reset(&sort->rows);
 	runs_begin(sort->runs);
 	sort->report.disk = runs_written(sort->runs, &sort->report.runs);
 }
 
 /* The rows in order, if all are in memory; else NULL. */
-RowEntry *
-row_sort_entries(RowSort *sort, int64 *n)
+char	  **
+row_sort_rows(RowSort *sort, int64 *n)
 {
-	*n = sort->n;
-	return sort->runs == NULL ? sort->entries : NULL;
+	Assert(sort->parts == NULL);
+	*n = sort->rows.nrows;
+	return sort->runs == NULL ? sort->sorted : NULL;
 }
 
 /* The next row in order, valid until the next call, or NULL. */
@@ -237,17 +251,18 @@ row_sort_next(RowSort *sort)
 {
 	if (sort->runs != NULL)
 		return runs_next(sort->runs);
-	if (sort->next == sort->n)
+	if (unlikely(sort->next == sort->nsorted) && (sort->parts == NULL || !sort_part(sort)))
 		return NULL;
-	if (sort->next + 16 < sort->n)
-		__builtin_prefetch(sort->entries[sort->next + 16].row);
-	return sort->entries[sort->next++].row;
+	if (sort->next + ROWS_AHEAD < sort->nsorted)
+		__builtin_prefetch(sort->sorted[sort->next + ROWS_AHEAD]);
+	return sort->sorted[sort->next++];
 }
 
 /* Begin with the first row again. */
 void
 row_sort_rewind(RowSort *sort)
 {
+	Assert(sort->parts == NULL);
 	if (sort->runs != NULL)
 		runs_begin(sort->runs);
 	sort->next = 0;
@@ -260,16 +275,14 @@ row_sort_reset(RowSort *sort)
 	memset(&sort->report, 0, sizeof(RowSortReport));
 	sort->next = 0;
 	forget_rows(sort);
-	if (sort->runs == NULL && sort->nchunks <= 1)
+	if (sort->runs == NULL && sort->rows.n <= 1)
 		return;
 	if (sort->runs != NULL)
 	{
 		runs_end(sort->runs);
 		sort->runs = NULL;
 	}
-	MemoryContextReset(sort->rows);
-	sort->nchunks = 0;
-	sort->current = -1;
+	row_chunks_reset(&sort->rows);
 }
 
 /* Close files, and free everything. */

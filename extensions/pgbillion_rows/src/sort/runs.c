@@ -283,7 +283,7 @@ last_of_level(const Runs *runs)
 
 /* Write a run of rows in order. */
 void
-runs_add(Runs *runs, const RowEntry *entries, int64 n)
+runs_add(Runs *runs, char *const *rows, int64 n)
 {
 	BufFile    *file = create_file(runs);
 
@@ -292,8 +292,8 @@ runs_add(Runs *runs, const RowEntry *entries, int64 n)
 		if (i % 1024 == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (i + 8 < n)
-			__builtin_prefetch(entries[i + 8].row);
-		write_row(runs, file, entries[i].row);
+			__builtin_prefetch(rows[i + 8]);
+		write_row(runs, file, rows[i]);
 	}
 	append_run(runs, file, 0);
 	runs->count++;

@@ -13,7 +13,7 @@
 typedef struct Runs Runs;
 
 extern Runs *runs_create(const SortKeys *keys, Size limit);
-extern void runs_add(Runs *runs, const RowEntry *entries, int64 n);
+extern void runs_add(Runs *runs, char *const *rows, int64 n);
 extern void runs_begin(Runs *runs);
 extern char *runs_next(Runs *runs);
 extern void runs_end(Runs *runs);

@@ -6,15 +6,19 @@
  * PostgreSQL sorts an array of the first key's values with addresses of rows,
  * each allocated on its own, by comparing two at a time. Here rows lie one
  * behind the other, and of all keys one 64-bit number is made whose order is
- * theirs, as far as it has bits. These numbers are sorted by radix, and only
- * rows whose numbers are equal are compared, if something of the keys is
- * missing in the numbers.
+ * theirs, as far as it has bits. These numbers are sorted by radix together
+ * with where their rows are, and only rows whose numbers are equal are
+ * compared, if something of the keys is missing in the numbers.
  *
  * Beyond a limit of memory, sorted runs are written to files, and merged.
  *
  *	row_format.c	rows as records
- *	sort_key.c		keys of rows: compared, and as numbers
+ *	row_chunks.c	records in memory, in the order in which they come
+ *	sort_key.c		keys of rows, and how they are compared
+ *	key_number.c	values as numbers of the same order
+ *	row_numbers.c	of all keys of a row one number
  *	radix.c			order by numbers
+ *	row_parts.c		the same of many short rows, a part at a time
  *	runs.c			runs in files
  *	row_sort.c		all of it: rows in, rows out
  *	sorted_rows.c	the rows of a plan in order, for nodes
@@ -43,13 +47,6 @@ extern bool sort_key_may_have_number(Oid type, Oid family, int *few);
 
 /* ---- row_sort.c ---- */
 
-/* A row, and the number of its keys: entries of rows in order lie one behind the other. */
-typedef struct RowEntry
-{
-	uint64		number;
-	char	   *row;
-} RowEntry;
-
 typedef struct RowSort RowSort;
 
 /* For EXPLAIN. */
@@ -65,9 +62,10 @@ extern RowSort *row_sort_create(TupleDesc tupdesc, int nkeys, const AttrNumber *
 								const Oid *collations, const bool *nulls_first, Size limit);
 extern const RowFormat *row_sort_format(const RowSort *sort);
 extern void row_sort_put(RowSort *sort, const Datum *values, const bool *nulls);
+extern void row_sort_put_columns(RowSort *sort, struct Column *const *columns, int n);
 extern Size row_sort_memory(const RowSort *sort);
-extern void row_sort_perform(RowSort *sort);
-extern RowEntry *row_sort_entries(RowSort *sort, int64 *n);
+extern void row_sort_perform(RowSort *sort, bool once);
+extern char **row_sort_rows(RowSort *sort, int64 *n);
 extern char *row_sort_next(RowSort *sort);
 extern void row_sort_rewind(RowSort *sort);
 extern void row_sort_reset(RowSort *sort);
@@ -82,8 +80,12 @@ struct ExplainState;
 typedef struct SortedRows
 {
 	PlanState  *input;
+	struct Column **columns;	/* of batches of the input, or NULL if it
+								 * gives rows */
 	Sort	   *order;			/* NULL: in any order */
 	bool		keep;			/* are they kept for rescans? */
+	bool		once;			/* are they returned only by row_sort_next(),
+								 * once? */
 	bool		sorted;			/* have they been read? */
 	bool		more;			/* without an order: the input has more rows
 								 * than memory has room for */

@@ -10,7 +10,11 @@
 
 #include "utils/sortsupport.h"
 
+#include "sort/row_chunks.h"
 #include "sort/sort.h"
+
+/* Number of different values up to which they are put in order. */
+#define FEW_VALUES 16384
 
 /* How a value becomes a number of the same order. */
 typedef enum KeyKind
@@ -47,15 +51,40 @@ struct SortKeys
 	MemoryContext scratch;		/* values that have to be detoasted */
 };
 
+/* How rows are split by the first bits of their first key. */
+typedef struct KeyParts
+{
+	int			n;				/* number of parts; rows of one come before
+								 * those of the next */
+	int			shift;			/* bits of the key that are left */
+	uint64		min;
+	uint64		max;
+	int			first;			/* part of the first value */
+	int			nulls;			/* part of NULL */
+} KeyParts;
+
 /* ---- sort_key.c ---- */
 
 extern int	sort_keys_compare(const SortKeys *keys, const char *left, const char *right, int first);
 extern uint64 sort_keys_first_number(const SortKeys *keys, const char *row);
-extern int	sort_keys_number(SortKeys *keys, RowEntry *entries, int64 n, int *bits);
+
+/* ---- row_numbers.c ---- */
+
+extern int	sort_keys_number(SortKeys *keys, const RowChunks *rows, uint64 *numbers, int *bits);
+
+extern bool sort_keys_choose_parts(SortKeys *keys, const RowChunks *rows, int most, KeyParts *parts);
+extern void sort_keys_find_parts(SortKeys *keys, const KeyParts *parts, const char *row, int n, uint16 *result);
 
 /* ---- radix.c ---- */
 
-extern void radix_sort(RowEntry *entries, int64 n, int bits);
-extern bool sort_ties(const SortKeys *keys, RowEntry *entries, int64 n, int first);
+extern char **radix_sort(SortKeys *keys, const RowChunks *rows, MemoryContext context, Size *memory, bool *compared);
+
+/* ---- row_parts.c ---- */
+
+typedef struct RowParts RowParts;
+
+extern RowParts *row_parts_split(SortKeys *keys, RowChunks *rows);
+extern char **row_parts_next(RowParts *parts, int64 *n, Size *memory, bool *compared);
+extern void row_parts_end(RowParts *parts);
 
 #endif							/* PGBILLION_SORT_KEY_H */

@@ -181,6 +181,7 @@ offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 {
 	PlannerInfo *top = root;
 	Path	   *input;
+	Path	   *batches;
 	PathTarget *target;
 	Path	   *sort;
 	Path	   *path;
@@ -189,7 +190,6 @@ offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 	if (stage != UPPERREL_ORDERED || vector_sort == PLAN_OFF || !enable_sort)
 		return;
 	input = input_rel->cheapest_total_path;
-
 
 	/*
 	 * PostgreSQL's Sort keeps only as many rows as a LIMIT above it wants,
@@ -205,6 +205,9 @@ offer_sort(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input_rel, Re
 		top = top->parent_root;
 	if (vector_shows_storage((Node *) top->parse))
 		return;
+	batches = vector_batches_path(root, input);
+	if (batches != NULL)
+		input = batches;
 	sort = (Path *) create_sort_path(root, rel, input, root->sort_pathkeys, -1);
 	if (vector_sort != PLAN_FORCE &&
 		(list_length(input->pathtarget->exprs) > MAX_COLUMNS || !sort_gains(root, sort)))

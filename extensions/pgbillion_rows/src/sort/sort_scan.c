@@ -29,6 +29,7 @@ begin_sort(CustomScanState *css, EState *estate, int eflags)
 
 	state->core = ExecInitNode(linitial(cscan->custom_plans), estate, eflags);
 	sorted_rows_init(&state->rows, outerPlanState(state->core), castNode(Sort, state->core->plan), eflags);
+	state->rows.once = !state->rows.keep;
 	css->custom_ps = list_make1(state->rows.input);
 	sorted_rows_describe(cscan);
 }

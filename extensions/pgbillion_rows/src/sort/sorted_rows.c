@@ -28,6 +28,7 @@
 
 #include "compat.h"
 #include "sort/sort.h"
+#include "vector/node/custom_scan.h"
 
 /* `order` may be NULL: then rows come as they were read. */
 void
@@ -36,6 +37,9 @@ sorted_rows_init(SortedRows *rows, PlanState *input, Sort *order, int eflags)
 	rows->input = input;
 	rows->order = order;
 	rows->keep = (eflags & EXEC_FLAG_REWIND) != 0;
+	/* without an order, reading may end within a batch */
+	if (order != NULL)
+		rows->columns = vector_rows_columns(input);
 }
 
 /*
@@ -63,7 +67,14 @@ sorted_rows_read(SortedRows *rows)
 									 order == NULL ? SIZE_MAX : work_mem * (Size) 1024);
 	}
 	estate->es_direction = ForwardScanDirection;
-	for (;;)
+	if (rows->columns != NULL)
+	{
+		int			n;
+
+		while ((n = vector_rows_next_batch(rows->input)) > 0)
+			row_sort_put_columns(rows->sort, rows->columns, n);
+	}
+	while (rows->columns == NULL)
 	{
 		TupleTableSlot *slot;
 
@@ -79,7 +90,7 @@ sorted_rows_read(SortedRows *rows)
 		row_sort_put(rows->sort, slot->tts_values, slot->tts_isnull);
 	}
 	estate->es_direction = direction;
-	row_sort_perform(rows->sort);
+	row_sort_perform(rows->sort, rows->once);
 	rows->sorted = true;
 	MemoryContextSwitchTo(old);
 }

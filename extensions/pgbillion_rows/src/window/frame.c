@@ -97,8 +97,8 @@ find_end(const WindowRows *rows, EqualColumn *columns, int n, int64 row, int64 l
 	while (++row < limit)
 	{
 		if (row + 8 < limit)
-			__builtin_prefetch(rows->entries[row + 8].row);
-		if (!window_rows_equal(rows->format, columns, n, rows->entries[row - 1].row, rows->entries[row].row))
+			__builtin_prefetch(rows->rows[row + 8]);
+		if (!window_rows_equal(rows->format, columns, n, rows->rows[row - 1], rows->rows[row]))
 			break;
 		/* what functions leave behind */
 		if (row % 1024 == 0)
@@ -160,7 +160,7 @@ window_find_peers(Window *window)
 static inline const char *
 row_at(const Window *window, int64 row)
 {
-	return window->rows->entries[row].row;
+	return window->rows->rows[row];
 }
 
 /* Is a row a peer of the one after it? */

@@ -148,8 +148,8 @@ sum_rows(Window *window, AggregateState *state, int64 from, int64 to, int sign)
 		if (argument->column >= 0)
 		{
 			if (row + 8 < to)
-				__builtin_prefetch(rows->entries[row + 8].row);
-			value = row_get(rows->format, rows->entries[row].row, argument->column, &isnull);
+				__builtin_prefetch(rows->rows[row + 8]);
+			value = row_get(rows->format, rows->rows[row], argument->column, &isnull);
 		}
 		else
 		{
@@ -478,7 +478,7 @@ add_rows(Window *window, AggregateState *state, int64 tail)
 		if (row % 1024 == 0)
 			CHECK_FOR_INTERRUPTS();
 		if (row + 8 < tail)
-			__builtin_prefetch(window->rows->entries[row + 8].row);
+			__builtin_prefetch(window->rows->rows[row + 8]);
 		add_row(window, state, row);
 		ResetExprContext(window->rows->argument);
 	}

@@ -279,6 +279,8 @@ window_path(PlannerInfo *root, RelOptInfo *rel, Path *core)
 		return NULL;
 	if (IsA(chain.input, WindowAggPath))
 		input = window_path(root, rel, chain.input);
+	else if (chain.order != NULL)
+		input = vector_batches_path(root, chain.input);
 	if (input == NULL)
 		input = chain.input;
 	below = path_below(root, rel, &chain, input);

@@ -18,7 +18,7 @@ load_slot(WindowRows *rows, int64 row)
 	if (rows->in_slot == row)
 		return;
 	ExecClearTuple(rows->slot);
-	sorted_row_store(rows->format, rows->entries[row].row, rows->slot);
+	sorted_row_store(rows->format, rows->rows[row], rows->slot);
 	ExecStoreVirtualTuple(rows->slot);
 	rows->in_slot = row;
 }
@@ -28,7 +28,7 @@ Datum
 window_argument(WindowRows *rows, WindowArgument *argument, int64 row, ExprContext *econtext, bool *isnull)
 {
 	if (argument->column >= 0)
-		return row_get(rows->format, rows->entries[row].row, argument->column, isnull);
+		return row_get(rows->format, rows->rows[row], argument->column, isnull);
 	load_slot(rows, row);
 	econtext->ecxt_scantuple = rows->slot;
 	return ExecEvalExprSwitchContext(argument->expr, econtext, isnull);

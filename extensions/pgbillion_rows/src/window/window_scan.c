@@ -61,7 +61,7 @@ struct WindowScanState
 
 	/* rows of a partition from files */
 	MemoryContext partition;
-	RowEntry   *entries;
+	char	  **addresses;
 	int64		room;			/* of that array */
 	char	   *block;			/* for rows, and what is left of it */
 	Size		left;
@@ -229,9 +229,9 @@ compute_offsets(WindowScanState *state)
 
 /* Have these rows be all that there are for now. */
 static void
-set_rows(WindowScanState *state, RowEntry *entries, int64 n)
+set_rows(WindowScanState *state, char **rows, int64 n)
 {
-	state->rows.entries = entries;
+	state->rows.rows = rows;
 	state->rows.n = n;
 	state->rows.in_slot = -1;
 	state->next = 0;
@@ -249,10 +249,10 @@ append_row(WindowScanState *state, const char *row)
 	if (state->rows.n == state->room)
 	{
 		state->room = Max(state->room * 2, 1024);
-		if (state->entries == NULL)
-			state->entries = MemoryContextAllocHuge(state->css.ss.ps.state->es_query_cxt, state->room * sizeof(RowEntry));
+		if (state->addresses == NULL)
+			state->addresses = MemoryContextAllocHuge(state->css.ss.ps.state->es_query_cxt, state->room * sizeof(char *));
 		else
-			state->entries = repalloc_huge(state->entries, state->room * sizeof(RowEntry));
+			state->addresses = repalloc_huge(state->addresses, state->room * sizeof(char *));
 	}
 	if (size > state->left)
 	{
@@ -263,9 +263,9 @@ append_row(WindowScanState *state, const char *row)
 	memcpy(copy, row, size);
 	state->block += size;
 	state->left -= size;
-	state->bytes += size + sizeof(RowEntry);
-	state->entries[state->rows.n++].row = copy;
-	state->rows.entries = state->entries;
+	state->bytes += size + sizeof(char *);
+	state->addresses[state->rows.n++] = copy;
+	state->rows.rows = state->addresses;
 }
 
 /* Does a partition of all windows end between two rows? */
@@ -336,14 +336,14 @@ load_partition(WindowScanState *state)
 	MemoryContextReset(state->partition);
 	state->block = NULL;
 	state->left = state->bytes = 0;
-	set_rows(state, state->entries, 0);
+	set_rows(state, state->addresses, 0);
 	if (row == NULL && (row = row_sort_next(sort)) == NULL)
 		return false;
 	for (int64 i = 0; row != NULL; i++)
 	{
 		if (i % 1024 == 0)
 			CHECK_FOR_INTERRUPTS();
-		if (i > 0 && is_boundary(state, state->entries[i - 1].row, row))
+		if (i > 0 && is_boundary(state, state->addresses[i - 1], row))
 			break;
 		append_row(state, row);
 		if (state->bytes > work_mem * (Size) 1024)
@@ -361,20 +361,20 @@ load_partition(WindowScanState *state)
 static bool
 load_first(WindowScanState *state)
 {
-	RowEntry   *entries;
+	char	  **rows;			/* their addresses */
 	int64		n;
 
 	if (!state->input.sorted)
 		sorted_rows_read(&state->input);
 	state->rows.format = row_sort_format(state->input.sort);
 	state->ahead = NULL;
-	entries = row_sort_entries(state->input.sort, &n);
-	if (entries == NULL)
+	rows = row_sort_rows(state->input.sort, &n);
+	if (rows == NULL)
 	{
 		set_rows(state, NULL, 0);
 		return load_partition(state);
 	}
-	set_rows(state, entries, n);
+	set_rows(state, rows, n);
 	if (state->input.more)
 		hand_over(state);
 	return n > 0;
@@ -392,7 +392,7 @@ load_more(WindowScanState *state)
 		state->begun = true;
 		return load_first(state);
 	}
-	if (row_sort_entries(state->input.sort, &n) != NULL)
+	if (row_sort_rows(state->input.sort, &n) != NULL)
 		return false;
 	return load_partition(state);
 }
@@ -407,7 +407,7 @@ feed(PlanState *ps)
 
 	ExecClearTuple(feeder->slot);
 	if (feeder->next < state->rows.n)
-		row = state->rows.entries[feeder->next++].row;
+		row = state->rows.rows[feeder->next++];
 	else if (state->input.more)
 	{
 		TupleTableSlot *slot = ExecProcNode(state->input.input);
@@ -471,7 +471,7 @@ compute_row(WindowScanState *state, int64 row)
 
 	ExecClearTuple(slot);
 	if (row + 16 < state->rows.n)
-		__builtin_prefetch(state->rows.entries[row + 16].row);
+		__builtin_prefetch(state->rows.rows[row + 16]);
 	for (int i = 0; i < state->nwindows; i++)
 	{
 		Window	   *window = &state->windows[i];
@@ -482,7 +482,7 @@ compute_row(WindowScanState *state, int64 row)
 			window_go_to(window, row);
 		column = compute_window(window, slot, column);
 	}
-	sorted_row_store(state->rows.format, state->rows.entries[row].row, slot);
+	sorted_row_store(state->rows.format, state->rows.rows[row], slot);
 	ExecStoreVirtualTuple(slot);
 }
 

@@ -19,7 +19,7 @@
 typedef struct WindowRows
 {
 	const RowFormat *format;
-	RowEntry   *entries;
+	char	  **rows;			/* their addresses */
 	int64		n;
 
 	/* for expressions over a row: */

@@ -89,6 +89,12 @@ extern const CustomScanMethods vector_filter_scan_methods;
 
 extern Oid	vector_rows_index(CustomScan *cscan);
 
+struct Column;
+
+/* In place of rows, of a scan whose result has only columns and constants: */
+extern struct Column **vector_rows_columns(PlanState *ps);
+extern int	vector_rows_next_batch(PlanState *ps);
+
 /* ---- finalize.c ---- */
 extern const CustomScanMethods vector_finalize_methods;
 

@@ -9,7 +9,8 @@
  * WHERE CURRENT OF are PostgreSQL's, and nothing is copied. With a columnar
  * index the filter reads that, and only rows that are left are fetched from the
  * table. If the index has all columns that the query needs, none are: rows are
- * then returned as values, where nobody needs more of them.
+ * then returned as values, where nobody needs more of them. A sort takes such
+ * values a batch at a time, of the table as well.
  *
  * Where only the first rows of an order are wanted above it, others may be left
  * out (top_rows.c).
@@ -231,6 +232,100 @@ next_row(ScanState *ss)
 
 	return slot;
 }
+
+/* ---- batches in place of rows ---- */
+
+/* A column that is not read, with the same value in all rows. */
+static Column *
+constant_column(const Const *constant)
+{
+	Column	   *column = palloc0(sizeof(Column));
+
+	column->type = constant->consttype;
+	column->len = constant->constlen;
+	column->byval = constant->constbyval;
+	column->loaded = true;
+	column->has_nulls = constant->constisnull;
+	column->values = palloc(sizeof(Datum) * BATCH_ROWS);
+	column->nulls = palloc(sizeof(bool) * BATCH_ROWS);
+	for (int i = 0; i < BATCH_ROWS; i++)
+	{
+		column->values[i] = constant->constvalue;
+		column->nulls[i] = constant->constisnull;
+	}
+	return column;
+}
+
+/*
+ * The columns of a plan's result, in the current context, if it is a scan that
+ * gives its rows by vector_rows_next_batch(), too; else NULL. Of a scan either
+ * batches are taken or rows.
+ */
+Column	  **
+vector_rows_columns(PlanState *ps)
+{
+	FilterScanState *state = (FilterScanState *) ps;
+	Column	  **columns;
+	ListCell   *lc;
+
+	if (!IsA(ps, CustomScanState) || ((CustomScan *) ps->plan)->methods != &vector_filter_scan_methods ||
+		!state->values || ps->qual != NULL || ps->state->es_epq_active != NULL)
+		return NULL;
+	columns = palloc0(sizeof(Column *) * Max(list_length(ps->plan->targetlist), 1));
+	foreach(lc, ps->plan->targetlist)
+	{
+		Expr	   *expr = lfirst_node(TargetEntry, lc)->expr;
+		int			column = -1;
+
+		if (IsA(expr, Var) && ((Var *) expr)->varattno > 0)
+			column = batch_index(&state->node.batch, ((Var *) expr)->varattno);
+		if (column >= 0)
+			columns[foreach_current_index(lc)] = &state->node.batch.columns[column];
+		else if (IsA(expr, Const))
+			columns[foreach_current_index(lc)] = constant_column((Const *) expr);
+		else
+			return NULL;
+	}
+	return columns;
+}
+
+/*
+ * The number of rows that the columns of vector_rows_columns() hold now, valid
+ * until the next call; 0: there are no more.
+ */
+int
+vector_rows_next_batch(PlanState *ps)
+{
+	FilterScanState *state = (FilterScanState *) ps;
+	Batch	   *batch = &state->node.batch;
+	bool		more;
+
+	/* what ExecProcNode() does */
+	if (ps->chgParam != NULL)
+		ExecReScan(ps);
+	if (ps->instrument != NULL)
+		InstrStartNode(ps->instrument);
+	do
+	{
+		more = next_batch(state);
+	} while (more && batch->n == 0);
+	if (more)
+	{
+		MemoryContext old = MemoryContextSwitchTo(batch->econtext->ecxt_per_tuple_memory);
+
+		for (int i = 0; i < batch->nlater; i++)
+			(void) batch_column(batch, batch->later[i]);
+		MemoryContextSwitchTo(old);
+	}
+	else
+		batch->n = 0;
+	state->next = batch->n;
+	if (ps->instrument != NULL)
+		InstrStopNode(ps->instrument, batch->n);
+	return batch->n;
+}
+
+/* ---- rows ---- */
 
 /* Does the filter keep a row that was updated since it was returned? */
 static bool

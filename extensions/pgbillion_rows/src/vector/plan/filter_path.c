@@ -25,6 +25,7 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/paths.h"
 #include "optimizer/tlist.h"
+#include "parser/parsetree.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -51,8 +52,9 @@ typedef enum FilterPathPrivate
 								 * wanted: top_order_list() */
 	FILTER_PATH_COLUMNS,		/* a list of one OID: the columnar index that
 								 * is read, if any */
-	FILTER_PATH_VALUES			/* an integer: does the index have all columns
-								 * that are needed, so that no row is fetched? */
+	FILTER_PATH_VALUES			/* an integer: are rows returned as values?
+								 * Then the index, if any, has all columns
+								 * that are needed */
 } FilterPathPrivate;
 
 static Plan *plan_filter_scan(PlannerInfo *root, RelOptInfo *rel, CustomPath *best_path, List *tlist,
@@ -216,15 +218,15 @@ choose_heap(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const TopOrd
 }
 
 /*
- * The columns that the plan above needs of a table whose rows need not be
+ * The columns that expressions above need of a table whose rows need not be
  * returned in its own form, nor a filter of these terms: rows are not locked or
  * changed, no cursor is at them, and nobody asks how a value is stored. False if
  * they do.
  */
 static bool
-find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **attnos)
+find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *exprs, List *terms, Bitmapset **attnos)
 {
-	List	   *vars = pull_var_clause((Node *) rel->reltarget->exprs, PVC_RECURSE_PLACEHOLDERS);
+	List	   *vars = pull_var_clause((Node *) exprs, PVC_RECURSE_PLACEHOLDERS);
 	ListCell   *lc;
 
 	if (root->parse->commandType != CMD_SELECT || root->parse->rowMarks != NIL || root->rowMarks != NIL ||
@@ -241,7 +243,7 @@ find_needed_values(PlannerInfo *root, RelOptInfo *rel, List *terms, Bitmapset **
 	}
 	foreach(lc, vars)
 		* attnos = bms_add_member(*attnos, lfirst_node(Var, lc)->varattno);
-	return !vector_storage_is_shown(root, rel, rel->reltarget->exprs);
+	return !vector_storage_is_shown(root, rel, exprs);
 }
 
 /*
@@ -256,7 +258,7 @@ choose_columns(PlannerInfo *root, RelOptInfo *rel, List *terms, int n, const Top
 			   ScanChoice *choice)
 {
 	Bitmapset  *needed = NULL;
-	bool		any = values && find_needed_values(root, rel, terms, &needed);
+	bool		any = values && find_needed_values(root, rel, rel->reltarget->exprs, terms, &needed);
 
 	*choice = (ScanChoice)
 	{
@@ -609,6 +611,74 @@ offer_filter_scan(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *rte)
 		add_partial_path(rel, (Path *) partial);
 	add_path(rel, (Path *) path);
 }
+
+/* ---- batches for a sort ---- */
+
+/* Does a path return all rows of a table that pass a filter, in the table's own form? */
+static bool
+returns_rows_of_table(const Path *path)
+{
+	const CustomPath *ours = (const CustomPath *) path;
+
+	if (path->pathtype == T_SeqScan)
+		return true;
+	return IsA(path, CustomPath) && ours->methods == &vector_filter_path_methods &&
+		list_nth(ours->custom_private, FILTER_PATH_ORDER) == NIL &&
+		!OidIsValid(linitial_oid(list_nth(ours->custom_private, FILTER_PATH_COLUMNS)));
+}
+
+/* Are there only columns and constants, so that no row has to be computed? */
+static bool
+needs_no_projection(PathTarget *target)
+{
+	ListCell   *lc;
+
+	foreach(lc, target->exprs)
+	{
+		if (!IsA(lfirst(lc), Var) && !IsA(lfirst(lc), Const))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * Our scan of the heap in place of a path whose rows are sorted: the sort takes
+ * their values a batch at a time (vector_rows_next_batch()). NULL: it is not for
+ * us.
+ */
+Path *
+vector_batches_path(PlannerInfo *root, Path *path)
+{
+	Path	   *scan = IsA(path, ProjectionPath) ? ((ProjectionPath *) path)->subpath : path;
+	RelOptInfo *rel = scan->parent;
+	Bitmapset  *attnos;
+	List	   *terms;
+	ScanChoice	choice;
+	Path	   *result;
+
+	if (vector_scan == PLAN_OFF || !enable_seqscan || rel->reloptkind != RELOPT_BASEREL || rel->rtekind != RTE_RELATION ||
+		!returns_rows_of_table(scan) || scan->parallel_aware || path->parallel_workers > 0 || scan->param_info != NULL ||
+		!needs_no_projection(path->pathtarget))
+		return NULL;
+	if (vector_scan != PLAN_FORCE && rel->tuples * cpu_tuple_cost < STARTUP_COST)
+		return NULL;
+	terms = vector_ordered_terms(root, rel->baserestrictinfo, rel->rows);
+	if (!find_needed_values(root, rel, path->pathtarget->exprs, terms, &attnos) ||
+		vector_table_refusal(root, rel) != NULL ||
+		count_certain(planner_rt_fetch(rel->relid, root)->relid, terms) < list_length(terms))
+		return NULL;
+	choice = choose_heap(root, rel, terms, list_length(terms), NULL);
+	choice.columns.all = true;
+	result = &filter_path(root, rel, &choice, 0)->path;
+	result->pathtarget = path->pathtarget;
+	result->rows = path->rows;
+	result->startup_cost = path->startup_cost * LESS_COST_FACTOR;
+	result->total_cost = path->total_cost * LESS_COST_FACTOR;
+
+	return result;
+}
+
+/* ---- plans ---- */
 
 /*
  * Make the plan node. The terms of its filter are its expressions; what the

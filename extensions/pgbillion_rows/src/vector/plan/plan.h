@@ -182,6 +182,7 @@ typedef struct RowsPath
 	Cost		taken;			/* cached_path_cost() */
 } RowsPath;
 
+extern Path *vector_batches_path(PlannerInfo *root, Path *path);
 extern void vector_filter_path_init(void);
 extern const CustomPathMethods vector_filter_path_methods;
 
