@@ -177,7 +177,7 @@ row_at(const Positions *positions, PackedEntry entry)
 
 /* Make entries of the rows, in the order of the split. */
 static void
-make_packed(const Positions *positions, const uint64 *numbers, Split *split, PackedEntry *entries)
+make_packed(const Positions *positions, const uint64 *numbers, Split *split, PackedEntry * entries)
 {
 	const RowChunks *rows = positions->rows;
 	int64		i = 0;
@@ -204,7 +204,7 @@ make_packed(const Positions *positions, const uint64 *numbers, Split *split, Pac
 
 /* Replace entries in order by addresses of their rows. */
 static char **
-find_packed(const Positions *positions, PackedEntry *entries, int64 n, RowOrder *order, bool *compared)
+find_packed(const Positions *positions, PackedEntry * entries, int64 n, RowOrder *order, bool *compared)
 {
 	char	  **result = (char **) entries;
 	bool		ties = order->first < order->keys->n;

@@ -28,7 +28,7 @@
 
 /* Order entries by one digit into another array, stably. */
 static void
-RADIX_NAME(scatter) (const RADIX_ENTRY *from, RADIX_ENTRY *to, int64 n, int shift, int width)
+RADIX_NAME(scatter) (const RADIX_ENTRY * from, RADIX_ENTRY * to, int64 n, int shift, int width)
 {
 	uint32		begins[MAX_CACHED_DIGITS];
 	const uint64 mask = (UINT64CONST(1) << width) - 1;
@@ -50,7 +50,7 @@ RADIX_NAME(scatter) (const RADIX_ENTRY *from, RADIX_ENTRY *to, int64 n, int shif
 
 /* Order entries by their lowest bits, the lowest digit first. */
 static void
-RADIX_NAME(sort_cached) (RADIX_ENTRY *entries, RADIX_ENTRY *room, int64 n, int bits, int digits)
+RADIX_NAME(sort_cached) (RADIX_ENTRY * entries, RADIX_ENTRY * room, int64 n, int bits, int digits)
 {
 	RADIX_ENTRY *from = entries;
 	RADIX_ENTRY *to = room;
@@ -72,7 +72,7 @@ RADIX_NAME(sort_cached) (RADIX_ENTRY *entries, RADIX_ENTRY *room, int64 n, int b
 
 /* Order entries by one digit in place; `ends` becomes where each digit's entries end. */
 static void
-RADIX_NAME(permute) (RADIX_ENTRY *entries, int64 n, int shift, int64 *ends)
+RADIX_NAME(permute) (RADIX_ENTRY * entries, int64 n, int shift, int64 *ends)
 {
 	int64		begins[DIGITS] = {0};
 	int64		begin = 0;
@@ -114,7 +114,7 @@ RADIX_NAME(permute) (RADIX_ENTRY *entries, int64 n, int shift, int64 *ends)
 
 /* Sort entries that differ in their lowest bits only; there is room for CACHED_ENTRIES. */
 static void
-RADIX_NAME(sort_bits) (RADIX_ENTRY *entries, RADIX_ENTRY *room, int64 n, int bits)
+RADIX_NAME(sort_bits) (RADIX_ENTRY * entries, RADIX_ENTRY * room, int64 n, int bits)
 {
 	int			shift = Max(bits - DIGIT_BITS, 0);
 	int64		ends[DIGITS];
@@ -153,7 +153,7 @@ RADIX_NAME(sort_bits) (RADIX_ENTRY *entries, RADIX_ENTRY *room, int64 n, int bit
  * ends as `ends` says.
  */
 static void
-RADIX_NAME(sort_parts) (RADIX_ENTRY *entries, int64 n, int bits, const int64 *ends, int nparts)
+RADIX_NAME(sort_parts) (RADIX_ENTRY * entries, int64 n, int bits, const int64 *ends, int nparts)
 {
 	RADIX_ENTRY *room = palloc(sizeof(RADIX_ENTRY) * Max(Min(n, CACHED_ENTRIES), 1));
 	int64		begin = 0;

@@ -24,6 +24,9 @@
 #define MIN_READ_BYTES (16 * 1024)
 #define MAX_READ_BYTES (64 * 1024)
 
+/* Bytes of rows that are collected before they are written. */
+#define WRITE_BYTES ((Size) 8 * 1024)
+
 /* Runs that are read at once. */
 #define MIN_FAN_IN 4
 #define MAX_FAN_IN 256
@@ -78,13 +81,40 @@ runs_create(const SortKeys *keys, Size limit)
 	return runs;
 }
 
-static void
-write_row(Runs *runs, BufFile *file, char *row)
-{
-	Size		size = row_size(runs->keys->format, row);
+/* ---- a file that is written ---- */
 
-	BufFileWrite(file, row, size);
-	runs->written += size;
+/* Rows are collected, since most are much shorter than what is written at a time. */
+typedef struct RunWriter
+{
+	Runs	   *runs;
+	BufFile    *file;
+	Size		used;
+	char		buffer[WRITE_BYTES];
+} RunWriter;
+
+static void
+flush_rows(RunWriter *writer)
+{
+	if (writer->used > 0)
+		BufFileWrite(writer->file, writer->buffer, writer->used);
+	writer->used = 0;
+}
+
+static inline void
+write_row(RunWriter *writer, const char *row)
+{
+	Size		size = row_size(writer->runs->keys->format, row);
+
+	writer->runs->written += size;
+	if (size > WRITE_BYTES - writer->used)
+		flush_rows(writer);
+	if (size > WRITE_BYTES)
+	{
+		BufFileWrite(writer->file, unconstify(char *, row), size);
+		return;
+	}
+	memcpy(writer->buffer + writer->used, row, size);
+	writer->used += size;
 }
 
 static BufFile *
@@ -254,7 +284,7 @@ append_run(Runs *runs, BufFile *file, int level)
 static void
 merge_last(Runs *runs, int n, int level)
 {
-	BufFile    *file = create_file(runs);
+	RunWriter	writer = {.runs = runs,.file = create_file(runs)};
 	char	   *row;
 
 	begin_merge(runs, n);
@@ -262,11 +292,12 @@ merge_last(Runs *runs, int n, int level)
 	{
 		if (i % 1024 == 0)
 			CHECK_FOR_INTERRUPTS();
-		write_row(runs, file, row);
+		write_row(&writer, row);
 	}
+	flush_rows(&writer);
 	for (int i = 0; i < n; i++)
 		BufFileClose(runs->runs[--runs->n].file);
-	append_run(runs, file, level);
+	append_run(runs, writer.file, level);
 	MemoryContextReset(runs->reading);
 }
 
@@ -285,7 +316,7 @@ last_of_level(const Runs *runs)
 void
 runs_add(Runs *runs, char *const *rows, int64 n)
 {
-	BufFile    *file = create_file(runs);
+	RunWriter	writer = {.runs = runs,.file = create_file(runs)};
 
 	for (int64 i = 0; i < n; i++)
 	{
@@ -293,9 +324,10 @@ runs_add(Runs *runs, char *const *rows, int64 n)
 			CHECK_FOR_INTERRUPTS();
 		if (i + 8 < n)
 			__builtin_prefetch(rows[i + 8]);
-		write_row(runs, file, rows[i]);
+		write_row(&writer, rows[i]);
 	}
-	append_run(runs, file, 0);
+	flush_rows(&writer);
+	append_run(runs, writer.file, 0);
 	runs->count++;
 	while (last_of_level(runs) >= runs->fan_in)
 		merge_last(runs, runs->fan_in, runs->runs[runs->n - 1].level + 1);
