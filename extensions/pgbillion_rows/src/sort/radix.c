@@ -35,7 +35,7 @@
 #define MAX_CACHED_DIGIT_BITS 11
 #define MAX_CACHED_DIGITS (1 << MAX_CACHED_DIGIT_BITS)
 
-/* By so many bits, entries are split when they are made, if there are many. */
+/* Number of bits by which entries are split when they are made, and from which number of them on. */
 #define SPLIT_BITS 10
 #define SPLIT_PARTS (1 << SPLIT_BITS)
 #define SPLIT_FROM (32 * 1024)
